@@ -1,0 +1,33 @@
+/*
+ * What went wrong, in one sentence fit to show a user.
+ *
+ * Functions return 0 or a negative errno. A call that can fail for several reasons also takes a
+ * `struct err *` and fills it on failure: the sentence, and for bad requests the name of the
+ * offending parameter. No allocation; text that does not fit is cut. `e` may be NULL.
+ *
+ *     if (len < 8)
+ *             return err_set(e, EINVAL, "%s: file is %zu bytes, too short for a header", path, len);
+ */
+#ifndef BASE_ERR_H
+#define BASE_ERR_H
+
+#include "base/macros.h"
+
+enum { ERR_TEXT_MAX = 512, ERR_PARAM_MAX = 64 };
+
+struct err {
+	int code;                  /* positive errno, 0 when nothing was set */
+	char text[ERR_TEXT_MAX];   /* one sentence, no trailing newline */
+	char param[ERR_PARAM_MAX]; /* request parameter at fault, or "" */
+};
+
+/* Fills *e (if not NULL; param is cleared) and returns -code, so that it can be returned at once. */
+int err_set(struct err *e, int code, const char *fmt, ...) PRINTF(3, 4);
+
+/* The same, naming the request parameter at fault. */
+int err_param(struct err *e, int code, const char *param, const char *fmt, ...) PRINTF(4, 5);
+
+/* Puts "prefix: " in front of the text that *e holds. */
+void err_prefix(struct err *e, const char *fmt, ...) PRINTF(2, 3);
+
+#endif

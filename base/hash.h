@@ -1,0 +1,25 @@
+/*
+ * FNV-1a over 128 bits: names for content (cached programs). Not for hostile input: where an
+ * attacker may choose both sides of a comparison, compare the bytes too.
+ */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stddef.h>
+
+struct hash128 {
+	unsigned __int128 value;
+};
+
+#define HASH128_INIT                                                                               \
+	((struct hash128){((unsigned __int128)0x6c62272e07bb0142ULL << 64) | 0x62b821756295c58dULL})
+
+void hash128_update(struct hash128 *h, const void *data, size_t len);
+
+/* Adds the text and its terminating 0, so that ("ab", "c") and ("a", "bc") differ. */
+void hash128_text(struct hash128 *h, const char *text);
+
+/* 32 hexadecimal digits and a 0. */
+void hash128_hex(const struct hash128 *h, char out[33]);
+
+#endif

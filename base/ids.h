@@ -1,0 +1,21 @@
+/* A growable array of token ids: what the tokenizer writes and everything above it reads. */
+#ifndef BASE_IDS_H
+#define BASE_IDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+
+struct ids {
+	int32_t *v; /* owned */
+	size_t len, cap;
+};
+
+/* Room for n more ids; 0 or -ENOMEM. */
+int ids_reserve(struct ids *a, size_t n) MUST_CHECK;
+int ids_push(struct ids *a, int32_t id) MUST_CHECK;
+int ids_append(struct ids *a, const int32_t *v, size_t n) MUST_CHECK;
+void ids_release(struct ids *a);
+
+#endif

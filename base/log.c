@@ -1,0 +1,74 @@
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const struct {
+	const char *name;
+	int priority; /* syslog's numbers, which journald reads */
+} levels[] = {
+	[LOG_LEVEL_ERROR] = {"error", 3},
+	[LOG_LEVEL_WARNING] = {"warning", 4},
+	[LOG_LEVEL_INFO] = {"info", 6},
+	[LOG_LEVEL_DEBUG] = {"debug", 7},
+};
+
+static enum log_level current = LOG_LEVEL_INFO;
+
+void log_set_level(enum log_level level)
+{
+	current = level;
+}
+
+bool log_enabled(enum log_level level)
+{
+	return level <= current;
+}
+
+int log_level_parse(const char *name, enum log_level *ret)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
+		if (!strcmp(name, levels[i].name)) {
+			*ret = (enum log_level)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+	char line[2048];
+	int saved = errno;
+	size_t n;
+	va_list ap;
+	ssize_t r;
+
+	if (!log_enabled(level))
+		return;
+	if (getenv("JOURNAL_STREAM")) {
+		n = (size_t)snprintf(line, sizeof(line), "<%d>", levels[level].priority);
+	} else {
+		struct timespec now;
+		struct tm tm;
+
+		clock_gettime(CLOCK_REALTIME, &now);
+		localtime_r(&now.tv_sec, &tm);
+		n = strftime(line, sizeof(line), "%H:%M:%S", &tm);
+		n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ld %s: ",
+				      now.tv_nsec / 1000000, levels[level].name);
+	}
+	va_start(ap, fmt);
+	r = vsnprintf(line + n, sizeof(line) - n, fmt, ap);
+	va_end(ap);
+	n = r < 0 ? n : MIN(n + (size_t)r, sizeof(line) - 2);
+	line[n++] = '\n';
+	/* A log that cannot be written must never stop the daemon. */
+	r = write(STDERR_FILENO, line, n);
+	(void)r;
+	errno = saved;
+}

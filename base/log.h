@@ -1,0 +1,33 @@
+/*
+ * Log lines on standard error, one write each, safe from any thread.
+ *
+ * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority> so that journald files
+ * it; elsewhere with the time of day. The level is set once at start.
+ */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include <stdbool.h>
+
+#include "base/macros.h"
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+void log_set_level(enum log_level level);
+bool log_enabled(enum log_level level);
+
+/* "error", "warning", "info" or "debug" to a level; -EINVAL for anything else. */
+int log_level_parse(const char *name, enum log_level *ret) MUST_CHECK;
+
+void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
+
+#define log_error(...)   log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_info(...)    log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)                                                                             \
+	do {                                                                                       \
+		if (log_enabled(LOG_LEVEL_DEBUG))                                                  \
+			log_write(LOG_LEVEL_DEBUG, __VA_ARGS__);                                   \
+	} while (0)
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * A queue between threads: any number of producers, one consumer, intrusive and unbounded (what
+ * bounds it is the number of requests that the daemon admits).
+ *
+ * The consumer may sleep on it (queue_wait) or look with queue_pop.
+ * A node is in at most one queue; the queue never owns what it links.
+ */
+#ifndef BASE_QUEUE_H
+#define BASE_QUEUE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct queue_node {
+	struct queue_node *next;
+};
+
+struct queue {
+	pthread_mutex_t lock;
+	pthread_cond_t ready;
+	struct queue_node *head, **tail; /* guarded by lock */
+	bool woken;                      /* guarded by lock: queue_wake was called */
+};
+
+void queue_init(struct queue *q);
+void queue_release(struct queue *q);
+
+void queue_push(struct queue *q, struct queue_node *node);
+
+/* The oldest node, or NULL when empty. Never blocks longer than the lock. */
+struct queue_node *queue_pop(struct queue *q);
+
+/* Waits until the queue is not empty, queue_wake is called, or timeout_ns passed (0: for ever). */
+void queue_wait(struct queue *q, uint64_t timeout_ns);
+
+/* Ends one queue_wait, the present or the next. */
+void queue_wake(struct queue *q);
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * config.json to the numbers that the forward pass needs: Qwen3.5-MoE (nested or flat), dense
+ * Qwen3.5, Qwen3-Next. Every key that decides the mathematics is read or refused: a model that this
+ * engine would compute wrongly does not load.
+ */
+#ifndef ENGINE_MODEL_CONFIG_H
+#define ENGINE_MODEL_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { MODEL_LAYERS_MAX = 512, MODEL_END_TOKENS_MAX = 16 };
+
+enum model_family {
+	MODEL_QWEN3_5,     /* qwen3_5, qwen3_5_text: dense MLP */
+	MODEL_QWEN3_5_MOE, /* qwen3_5_moe, qwen3_5_moe_text */
+	MODEL_QWEN3_NEXT,  /* qwen3_next */
+};
+
+struct model_config {
+	enum model_family family;
+	uint32_t hidden_size, n_layers, vocab_size, max_position_embeddings;
+	bool full_attention[MODEL_LAYERS_MAX]; /* else Gated DeltaNet */
+	uint32_t n_attention_layers, n_delta_layers;
+	float rms_norm_eps;
+	bool tie_word_embeddings;
+
+	uint32_t n_heads, n_kv_heads, head_dim;
+	uint32_t rotary_dim; /* even, <= head_dim */
+	double rope_theta;
+
+	uint32_t n_key_heads, n_value_heads, key_head_dim, value_head_dim, conv_kernel;
+
+	/* A layer's MLP: experts with a shared expert, or dense (n_experts = 0). Layers may differ in
+	 * Qwen3-Next (mlp_only_layers, decoder_sparse_step). */
+	bool dense_mlp[MODEL_LAYERS_MAX];
+	uint32_t n_experts, n_experts_per_token, expert_size, shared_expert_size;
+	uint32_t mlp_size; /* intermediate_size of dense layers, 0 when there are none */
+	bool norm_topk_prob;
+
+	uint32_t n_mtp_layers;
+
+	/* From generation_config.json (or config.json): ids that end a generation, sampling defaults. */
+	int32_t end_tokens[MODEL_END_TOKENS_MAX];
+	uint32_t n_end_tokens;
+	float default_temperature, default_top_p, default_min_p, default_repetition_penalty;
+	int32_t default_top_k;
+};
+
+/* Reads DIR/config.json and, if there is one, DIR/generation_config.json. -ENOENT, -EINVAL,
+ * -ENOTSUP with a sentence that names file and key. */
+int model_config_open(const char *dir, struct model_config *ret, struct err *e) MUST_CHECK;
+
+/* The same from memory; generation may be NULL. What fuzzers call. */
+int model_config_parse(const char *name, const char *json, size_t len, const char *generation,
+		       size_t generation_len, struct model_config *ret, struct err *e) MUST_CHECK;
+
+#endif

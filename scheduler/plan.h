@@ -1,0 +1,103 @@
+/*
+ * One step of work: what the scheduler decides and the engine runs. The engine sees nothing else;
+ * it knows no requests.
+ *
+ * Order inside a step: reset seats, copy pages and states, run the rows, draw.
+ * All pointers are borrowed from the scheduler and hold until scheduler_commit.
+ *
+ * A row reads its recurrent state from `state_src` and leaves it in `state_dst`. Prefill rows are
+ * computed in chunks at absolute multiples of CHUNK_TOKENS: a row's start is a multiple of it, and
+ * so is its end unless it ends the prompt. Decode rows have one token and advance recurrently.
+ * Source: TokenSpeed's plan (shared reference, hybrid-scheduling).
+ */
+#ifndef SCHEDULER_PLAN_H
+#define SCHEDULER_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	CHUNK_TOKENS = 64,   /* chunk of the Gated DeltaNet prefill, in tokens */
+	TOP_LOGPROBS_MAX = 20,
+};
+
+#define STATE_ZERO (-1) /* state_src: the sequence begins, its state is zero */
+
+/* How one token is drawn. A draw depends only on the logits, these parameters and
+ * (seed, choice, position). */
+struct sampling {
+	float temperature; /* 0: greedy */
+	float top_p;       /* 1: off */
+	float min_p;       /* 0: off */
+	int32_t top_k;     /* 0: off */
+	float presence_penalty, frequency_penalty; /* 0: off; over generated tokens */
+	float repetition_penalty;                  /* 1: off; over prompt and generated tokens */
+	uint64_t seed;
+	uint8_t n_logprobs;  /* best tokens reported besides the chosen one */
+	bool want_logprobs;  /* report the chosen token's log-probability */
+};
+
+/* True when draws need the seat's token counts. */
+static inline bool sampling_penalised(const struct sampling *s)
+{
+	return s->presence_penalty != 0 || s->frequency_penalty != 0 || s->repetition_penalty != 1;
+}
+
+struct plan_row {
+	const int32_t *tokens; /* [n_tokens] ids to run */
+	const uint32_t *pages; /* [n_pages] block table from position 0 */
+	uint32_t n_tokens;
+	uint32_t start;   /* position of tokens[0] in its sequence */
+	uint32_t n_pages; /* covers at least start + n_tokens positions */
+	int32_t state_src;  /* slot read, or STATE_ZERO */
+	uint32_t state_dst; /* slot written */
+	bool decode;
+};
+
+/* A draw from the logits behind a row's last token. */
+struct plan_draw {
+	const struct sampling *sampling;
+	const int32_t *banned; /* [n_banned] ids that must not be drawn (end tokens below min_tokens) */
+	uint32_t n_banned;
+	uint32_t row;      /* index into plan.rows */
+	uint32_t seat;     /* token counts of this sequence, < max_seats */
+	uint32_t choice;   /* index of the choice in its request */
+	uint32_t position; /* number of tokens this choice has generated before */
+};
+
+/* A seat changes hands: its counts become zero, then the prompt's tokens are marked. Only for
+ * sequences whose draws are penalised. */
+struct plan_seat_reset {
+	const int32_t *prompt;    /* [n_prompt] marked as prompt */
+	const int32_t *generated; /* [n_generated] counted (a sequence that comes back) */
+	uint32_t n_prompt, n_generated;
+	uint32_t seat;
+};
+
+struct plan_copy {
+	uint32_t src, dst;
+};
+
+struct plan {
+	uint64_t step; /* counts from 1 */
+	const struct plan_row *rows; /* [n_rows] prefill rows first, then decode rows */
+	const struct plan_draw *draws; /* [n_draws] in order of their rows */
+	const struct plan_seat_reset *resets;
+	const struct plan_copy *page_copies;  /* whole KV pages, all layers */
+	const struct plan_copy *state_copies; /* whole state slots, all layers */
+	uint32_t n_rows, n_prefill_rows;
+	uint32_t n_prefill_tokens; /* tokens of the prefill rows; each decode row adds one more */
+	uint32_t n_draws, n_resets, n_page_copies, n_state_copies;
+};
+
+/* What one draw gave. top_* are sorted by falling log-probability (ties: smaller id first). */
+struct draw_result {
+	int32_t token;
+	float logprob; /* natural log, of the raw logits; 0 unless asked for */
+	uint32_t n_top;
+	int32_t top_ids[TOP_LOGPROBS_MAX];
+	float top_logprobs[TOP_LOGPROBS_MAX];
+};
+
+#endif

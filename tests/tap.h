@@ -1,0 +1,85 @@
+/*
+ * The test harness: TAP on standard output, one line a check, nothing else.
+ *
+ *     int main(void)
+ *     {
+ *             ok(1 + 1 == 2, "addition");
+ *             is_int(f(), 3, "f gives 3");
+ *             return done();
+ *     }
+ *
+ * A failed check says what it saw; the exit status is 1 when any failed. Checks may be counted
+ * quietly in loops with `check`, which prints only failures, and reported as one with `ok_all`.
+ */
+#ifndef TESTS_TAP_H
+#define TESTS_TAP_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static int tap_count, tap_failed, tap_quiet;
+
+#define ok(condition, ...) tap_ok((condition), __FILE__, __LINE__, #condition, __VA_ARGS__)
+
+__attribute__((format(printf, 5, 6), unused)) static bool
+tap_ok(bool good, const char *file, int line, const char *text, const char *fmt, ...)
+{
+	__builtin_va_list ap;
+
+	printf("%sok %d - ", good ? "" : "not ", ++tap_count);
+	__builtin_va_start(ap, fmt);
+	vprintf(fmt, ap);
+	__builtin_va_end(ap);
+	printf("\n");
+	if (!good) {
+		printf("# %s:%d: %s\n", file, line, text);
+		tap_failed++;
+	}
+	fflush(stdout);
+	return good;
+}
+
+/* Prints only a failure (the first twenty of a group); ok_all ends the group. */
+#define check(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition) && tap_quiet++ < 20)                                              \
+			printf("# %s:%d: %s\n", __FILE__, __LINE__, #condition);                   \
+	} while (0)
+
+#define ok_all(...)                                                                                \
+	do {                                                                                       \
+		int failed_ = tap_quiet;                                                           \
+		tap_quiet = 0;                                                                     \
+		ok(failed_ == 0, __VA_ARGS__);                                                     \
+	} while (0)
+
+#define is_int(got, want, ...)                                                                     \
+	do {                                                                                       \
+		long long got_ = (long long)(got), want_ = (long long)(want);                      \
+		if (!ok(got_ == want_, __VA_ARGS__))                                               \
+			printf("#   got %lld, want %lld\n", got_, want_);                          \
+	} while (0)
+
+#define is_str(got, want, ...)                                                                     \
+	do {                                                                                       \
+		const char *got_ = (got), *want_ = (want);                                         \
+		if (!ok(got_ && want_ && !strcmp(got_, want_), __VA_ARGS__))                       \
+			printf("#   got  %s\n#   want %s\n", got_ ? got_ : "(null)",               \
+			       want_ ? want_ : "(null)");                                          \
+	} while (0)
+
+__attribute__((unused)) static int done(void)
+{
+	printf("1..%d\n", tap_count);
+	return tap_failed != 0;
+}
+
+/* Says why nothing here can be tested on this machine; meson counts it as a skip. */
+__attribute__((unused)) static int skip_all(const char *why)
+{
+	printf("1..0 # SKIP %s\n", why);
+	return 0;
+}
+
+#endif

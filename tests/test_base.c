@@ -1,0 +1,177 @@
+/* base/: buffer, arena, ids, queue, errors, hashes. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/queue.h"
+#include "tests/tap.h"
+
+static void test_buf(void)
+{
+	struct buf b;
+
+	buf_init(&b, 100);
+	is_str(buf_str(&b), "", "an empty buffer reads as an empty string");
+	buf_puts(&b, "hello");
+	buf_printf(&b, " %d", 42);
+	buf_putc(&b, '!');
+	is_str(buf_str(&b), "hello 42!", "appends in order");
+	buf_consume(&b, 6);
+	is_str(buf_str(&b), "42!", "consume drops the front");
+	for (int i = 0; i < 97; i++)
+		buf_putc(&b, 'x');
+	ok(!b.failed && b.len == 100, "grows up to its maximum");
+	buf_putc(&b, 'y');
+	ok(b.failed && b.len == 100 && b.data[99] == 'x', "refuses more and keeps what it has");
+	buf_reset(&b);
+	ok(!b.failed && b.len == 0, "reset clears the failure");
+	ok(buf_reserve(&b, 101) == -ENOBUFS, "reserve past the maximum is ENOBUFS");
+	ok(buf_reserve(&b, SIZE_MAX) == -ENOBUFS, "reserve does not overflow");
+	buf_release(&b);
+}
+
+static void test_arena(void)
+{
+	struct arena a;
+	char *s;
+
+	arena_init(&a, 1 << 20);
+	for (size_t i = 1; i < 500; i++) {
+		char *p = arena_alloc(&a, i);
+
+		check(p && (uintptr_t)p % 16 == 0);
+		for (size_t k = 0; p && k < i; k++)
+			check(p[k] == 0);
+		if (p)
+			memset(p, 0xff, i);
+	}
+	ok_all("allocations are zeroed, aligned and apart");
+	s = arena_strndup(&a, "abcdef", 3);
+	is_str(s, "abc", "strndup ends the copy with a 0");
+	ok(!arena_alloc(&a, 2 << 20), "past the maximum gives NULL");
+	ok(!arena_array(&a, SIZE_MAX / 2, 16), "array does not overflow");
+	arena_release(&a);
+}
+
+static void test_err(void)
+{
+	struct err e = {0};
+
+	is_int(err_param(&e, EINVAL, "top_p", "must be at most %d", 1), -EINVAL, "returns -errno");
+	is_str(e.text, "must be at most 1", "text");
+	is_str(e.param, "top_p", "param");
+	err_prefix(&e, "request %d", 7);
+	is_str(e.text, "request 7: must be at most 1", "prefix");
+	is_int(err_set(NULL, ENOMEM, "x"), -ENOMEM, "no struct is fine");
+}
+
+static void test_ids(void)
+{
+	struct ids a = {0};
+
+	for (int i = 0; i < 1000; i++)
+		check(ids_push(&a, i) == 0);
+	for (int i = 0; i < 1000; i++)
+		check(a.v[i] == i);
+	ok_all("ids keep their order while the array grows");
+	is_int(ids_reserve(&a, SIZE_MAX / 2), -ENOMEM, "an absurd size is refused");
+	ids_release(&a);
+}
+
+static void test_hash(void)
+{
+	struct hash128 a = HASH128_INIT, b = HASH128_INIT;
+	char hex[33];
+
+	hash128_hex(&a, hex);
+	is_str(hex, "6c62272e07bb014262b821756295c58d", "offset basis of FNV-1a 128");
+	hash128_update(&a, "a", 1);
+	hash128_hex(&a, hex);
+	is_str(hex, "d228cb696f1a8caf78912b704e4a8964", "published value for \"a\"");
+	a = HASH128_INIT;
+	hash128_text(&a, "ab");
+	hash128_text(&a, "c");
+	hash128_text(&b, "a");
+	hash128_text(&b, "bc");
+	ok(a.value != b.value, "texts are told apart where they are cut");
+}
+
+enum { PRODUCERS = 4, PER_PRODUCER = 2000 };
+
+struct item {
+	struct queue_node node;
+	int producer, number;
+};
+
+struct producer {
+	struct queue *q;
+	struct item *items;
+};
+
+static void *produce(void *arg)
+{
+	struct producer *p = arg;
+
+	for (int i = 0; i < PER_PRODUCER; i++)
+		queue_push(p->q, &p->items[i].node);
+	return NULL;
+}
+
+static void test_queue(void)
+{
+	static struct item items[PRODUCERS][PER_PRODUCER];
+	struct producer producers[PRODUCERS];
+	int next[PRODUCERS] = {0}, seen = 0;
+	pthread_t threads[PRODUCERS];
+	struct queue q;
+
+	queue_init(&q);
+	queue_wake(&q);
+	queue_wait(&q, 0);
+	ok(!queue_pop(&q), "a wake ends a wait on an empty queue");
+	queue_wait(&q, 1000000);
+	ok(true, "a wait ends at its time-out");
+	for (int p = 0; p < PRODUCERS; p++) {
+		for (int i = 0; i < PER_PRODUCER; i++)
+			items[p][i] = (struct item){.producer = p, .number = i};
+		producers[p] = (struct producer){&q, items[p]};
+		pthread_create(&threads[p], NULL, produce, &producers[p]);
+	}
+	while (seen < PRODUCERS * PER_PRODUCER) {
+		struct queue_node *n;
+
+		queue_wait(&q, 0);
+		while ((n = queue_pop(&q))) {
+			struct item *it = container_of(n, struct item, node);
+
+			check(it->number == next[it->producer]);
+			next[it->producer]++;
+			seen++;
+		}
+	}
+	ok_all("every node arrives once, in its producer's order");
+	for (int p = 0; p < PRODUCERS; p++)
+		pthread_join(threads[p], NULL);
+	queue_release(&q);
+}
+
+int main(void)
+{
+	enum log_level level;
+
+	test_buf();
+	test_arena();
+	test_err();
+	test_ids();
+	test_hash();
+	test_queue();
+	ok(log_level_parse("debug", &level) == 0 && level == LOG_LEVEL_DEBUG, "a level's name");
+	is_int(log_level_parse("loud", &level), -EINVAL, "a name that is no level");
+	return done();
+}
