@@ -35,7 +35,8 @@ int buf_reserve(struct buf *b, size_t n)
 	need = b->len + n + 1;
 	if (need <= b->cap)
 		return 0;
-	cap = MAX(need, MIN(b->cap * 2, b->max + 1));
+	cap = MIN(b->cap * 2, b->max + 1);
+	cap = MAX(cap, need);
 	cap = MAX(cap, (size_t)64);
 	data = realloc(b->data, cap);
 	if (!data)

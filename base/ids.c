@@ -13,7 +13,8 @@ int ids_reserve(struct ids *a, size_t n)
 		return 0;
 	if (n > SIZE_MAX / sizeof(*v) / 2 - a->len)
 		return -ENOMEM;
-	cap = MAX(a->len + n, MAX(a->cap * 2, (size_t)64));
+	cap = MAX(a->cap * 2, (size_t)64);
+	cap = MAX(cap, a->len + n);
 	v = realloc(a->v, cap * sizeof(*v));
 	if (!v)
 		return -ENOMEM;
