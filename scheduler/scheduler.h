@@ -28,8 +28,8 @@ struct scheduler;
 
 struct scheduler_config {
 	uint32_t page_tokens;        /* positions a KV page holds, a multiple of CHUNK_TOKENS */
-	uint32_t n_pages;            /* pages of the KV pool */
-	uint32_t n_slots;            /* state slots; >= max_seqs */
+	uint32_t n_pages;            /* pages of the KV pool; ids 0 .. n_pages - 1 */
+	uint32_t n_slots;            /* state slots, >= max_seqs; ids 0 .. n_slots - 1 */
 	uint32_t max_seqs;           /* sequences that run at the same time (seats) */
 	uint32_t max_prefill_tokens; /* prefill budget of a step, >= page_tokens */
 	uint32_t max_model_len;      /* prompt + generated tokens of a sequence */
@@ -62,7 +62,7 @@ struct scheduler_event {
 };
 
 struct scheduler_stats {
-	uint32_t running;   /* sequences prefilling or decoding */
+	uint32_t running;   /* sequences prefilling or decoding: the seats that are taken */
 	uint32_t waiting;   /* requests not yet admitted */
 	uint32_t free_pages, free_slots;
 };
@@ -77,8 +77,10 @@ void scheduler_free(struct scheduler *s);
 int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uint64_t *ret_id,
 		     struct err *e) MUST_CHECK;
 
-/* Ends a request, or one of its choices, whatever its state; unknown ids are ignored (the request
- * may just have finished). While a plan is out, its pages are freed at the commit. */
+/* Ends a request, or one of its choices, whatever its state; unknown ids and choices are ignored (the
+ * request may just have finished). There is no event, also not for draws of a plan that is out, and a
+ * request whose last choice ends this way is gone. While a plan is out, what it uses is freed at its
+ * commit. */
 void scheduler_abort(struct scheduler *s, uint64_t id);
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 
@@ -91,9 +93,14 @@ uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results
 			  struct scheduler_event *events);
 
 /* The plan that is out was not run (device error): every request in it is aborted; one event each
- * with draw = NULL and request_finished. Returns their number, at most n_rows of the plan. */
+ * (of those that scheduler_abort had not ended already) with draw = NULL and request_finished.
+ * Returns their number, at most n_rows of the plan. Waiting requests stay. */
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret);
+
+/* Renames pages, slots and seats by permutations drawn from seed (tests: no answer may depend on which
+ * of them a sequence gets). -EBUSY while a sequence runs. */
+int scheduler_shuffle(struct scheduler *s, uint64_t seed) MUST_CHECK;
 
 #endif
