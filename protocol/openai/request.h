@@ -2,9 +2,26 @@
  * What a client asks for: the bodies of /v1/chat/completions and /v1/completions as one struct.
  *
  * Parsing checks types and ranges and names the parameter at fault. null is absent, unknown fields
- * are ignored. Chat messages are normalised to what templates expect: `developer` becomes system,
- * system messages that are not first are merged into the first, null content becomes "", text parts
- * stay parts, tool call arguments given as a JSON string are parsed.
+ * are ignored; a known one that would change the answer and that this server does not have
+ * (logit_bias, JSON formats, beam search, ...) is refused, never passed over.
+ *
+ * Chat messages are normalised to what templates expect:
+ *  - `developer` becomes system, and every system message joins the first one, which is put in
+ *    front (Qwen's templates raise on a later one); empty ones add nothing, "\n\n" stands between;
+ *  - null or absent content becomes "";
+ *  - an array of text parts becomes their text, one after another: some templates (Qwen3-Next)
+ *    know only strings and drop an array, those that know both print the same for both;
+ *  - tool_calls[].function.arguments given as JSON text of an object becomes that object;
+ *  - `reasoning` is another name for `reasoning_content`;
+ *  - members that answers of this and other servers have (refusal, annotations, null audio and
+ *    function_call) are accepted and left out.
+ *
+ * Thinking is off unless asked for. The first of these that is given decides:
+ * chat_template_kwargs.enable_thinking, enable_thinking, reasoning_effort ("none": off).
+ *
+ * Use: a body arrives -> openai_parse_* in the text thread -> template_render(context) or
+ * prompts[] -> tokenizer -> scheduler_request. Give the arena room for three times the body. The
+ * context is no longer needed once it was rendered; openai_request_release drops it.
  */
 #ifndef PROTOCOL_OPENAI_REQUEST_H
 #define PROTOCOL_OPENAI_REQUEST_H
@@ -17,16 +34,20 @@
 #include "base/err.h"
 #include "scheduler/plan.h"
 
-enum { STOPS_MAX = 4 };
+enum {
+	STOPS_MAX = 4,
+	STOP_TOKEN_IDS_MAX = 256,
+	PROMPTS_MAX = 1024, /* prompts of one completion request */
+};
 
 /* What the server knows and a body is checked against. */
 struct openai_limits {
 	uint32_t vocab_size;
-	uint32_t max_choices; /* largest n */
+	uint32_t max_choices;	  /* largest n */
 	struct sampling defaults; /* the model's generation_config.json */
 };
 
-/* One prompt of a completion request: text, or ids. */
+/* One prompt of a completion request: text, or ids. Neither is empty. */
 struct openai_prompt {
 	const char *text; /* NULL when ids were given */
 	size_t text_len;
@@ -36,34 +57,38 @@ struct openai_prompt {
 
 struct openai_request {
 	bool chat;
-	const char *model;     /* NULL: absent */
+	const char *model; /* NULL: absent */
 	/* chat */
-	json_t *context;       /* owned: messages, tools, add_generation_prompt, enable_thinking and
-				  chat_template_kwargs, ready for template_render */
-	bool thinking;         /* the prompt will end inside an open <think> */
+	json_t *context; /* owned: messages, tools and documents (null when there are none),
+			    add_generation_prompt, enable_thinking, reasoning_effort when given, and
+			    the members of chat_template_kwargs, ready for template_render */
+	bool thinking;	 /* the prompt will end inside an open <think> */
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
-	bool echo;
+	bool echo; /* the answer begins with the prompt; never with log-probabilities */
 
-	struct sampling sampling; /* defaults filled in; a seed is drawn by the daemon if has_seed is false */
+	struct sampling sampling; /* defaults filled in; a seed is drawn by the daemon if has_seed
+				     is false */
 	bool has_seed;
-	uint32_t max_tokens;   /* 0: what fits */
+	uint32_t max_tokens; /* 0: what fits */
 	uint32_t min_tokens, n;
 	bool ignore_eos;
 	const int32_t *stop_token_ids;
 	size_t n_stop_token_ids;
-	const char *stops[STOPS_MAX];
+	const char *stops[STOPS_MAX]; /* none is empty */
 	size_t n_stops;
 	bool stream, include_usage;
 	bool return_token_ids;
 };
 
-/* Parses a body. Strings live in the arena. -EINVAL (400) with param; on failure nothing to release. */
+/* Parses a body. Strings live in the arena. Errors (see errors.h; all name their param):
+ * -EINVAL, -ENOTSUP: 400; -ENOMEM. On failure *ret is untouched and there is nothing to release. */
 int openai_parse_chat(const char *body, size_t len, const struct openai_limits *limits,
 		      struct arena *arena, struct openai_request *ret, struct err *e) MUST_CHECK;
 int openai_parse_completion(const char *body, size_t len, const struct openai_limits *limits,
-			    struct arena *arena, struct openai_request *ret, struct err *e) MUST_CHECK;
+			    struct arena *arena, struct openai_request *ret,
+			    struct err *e) MUST_CHECK;
 void openai_request_release(struct openai_request *r);
 
 #endif

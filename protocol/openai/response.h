@@ -1,8 +1,31 @@
 /*
  * What the server answers: whole bodies and SSE chunks of the OpenAI API, written into a buffer.
  *
- * A choice hands over text as it becomes known (struct openai_delta); this file turns it into a
- * chat or completion chunk, or adds it up for a whole body. No sockets: bytes only.
+ * A choice hands over text as it becomes known (struct openai_delta); this room turns it into a
+ * chat or completion chunk, or into its part of a whole body. No sockets: bytes only. Every
+ * function appends; look at out->failed before the bytes are sent.
+ *
+ * A stream, after the headers went out:
+ *
+ *     openai_stream_role     once for every choice, before anything else of it
+ *     openai_stream_delta    for every piece of text; the last one of a choice has finish_reason
+ *     openai_stream_usage    once, when all choices have finished; does nothing unless asked for
+ *     openai_stream_done     ends it
+ *     openai_stream_comment  whenever nothing was sent for 15 seconds
+ *     openai_stream_error    instead of what is missing, then openai_stream_done
+ *
+ * A whole body: keep each choice's text, reasoning, tokens and ids and call openai_body once with
+ * all of it. What streams add up to is what the body has.
+ *
+ * Log-probabilities: give a token with the first piece whose text covers all of its bytes (or with
+ * the last piece), in order, and only tokens of the content: neither the end token, nor what is
+ * behind a stop string, nor reasoning. Then the tokens' texts together are the content.
+ *
+ * Token ids (return_token_ids) are all that were drawn, the end token included; `prompt_token_ids`
+ * is where vLLM has it: a member of chat bodies and of each choice's first chat chunk, and of the
+ * choices of completions.
+ *
+ * Errors before the headers went out: openai_error (errors.h) gives body and status.
  */
 #ifndef PROTOCOL_OPENAI_RESPONSE_H
 #define PROTOCOL_OPENAI_RESPONSE_H
@@ -13,16 +36,18 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/ids.h"
+#include "protocol/openai/errors.h"
 #include "protocol/text/tokenizer.h"
 #include "scheduler/plan.h"
 
 /* Constant over one response. Borrowed strings. */
 struct openai_head {
-	const char *id;    /* "chatcmpl-…" or "cmpl-…" */
+	const char *id; /* "chatcmpl-…" or "cmpl-…" */
 	const char *model;
-	int64_t created;   /* seconds since 1970 */
+	const char *fingerprint; /* of program and configuration; NULL: null */
+	int64_t created;	 /* seconds since 1970 */
 	bool chat, logprobs, include_usage, return_token_ids;
-	uint32_t n_logprobs;
+	uint32_t n_logprobs; /* best tokens to list */
 	const struct tokenizer *tokenizer;
 };
 
@@ -37,42 +62,54 @@ struct openai_token {
 	uint32_t cut;
 };
 
+/* Where the tokens of a choice stand in its text, between two pieces. One a choice, zero at its
+ * start; only the functions here look inside. */
+struct openai_cursor {
+	unsigned char held[4]; /* start of a UTF-8 sequence that the next token goes on with */
+	uint32_t n_held;
+	size_t offset; /* characters before the next token */
+};
+
 /* A piece of one choice. Any part may be empty. */
 struct openai_delta {
 	uint32_t index;
-	const char *content;  /* borrowed, UTF-8 */
+	const char *content; /* borrowed, UTF-8 */
 	size_t content_len;
-	const char *reasoning;
+	const char *reasoning; /* chat only */
 	size_t reasoning_len;
 	const struct openai_token *tokens; /* [n_tokens] that complete with this piece (logprobs) */
 	size_t n_tokens;
 	const int32_t *token_ids; /* [n_token_ids] for return_token_ids */
 	size_t n_token_ids;
-	size_t text_offset;       /* completions: characters of this choice before this piece */
-	const char *finish_reason; /* NULL: not yet */
+	struct openai_cursor *cursor; /* of this choice; needed in streams with log-probabilities */
+	const char *finish_reason;    /* "stop", "length"; NULL: not yet */
 };
 
 /* One choice of a whole body. */
 struct openai_choice {
-	struct openai_delta all; /* everything, index and finish_reason included */
+	struct openai_delta all; /* everything, index and finish_reason included; no cursor */
 };
 
-/* SSE. The first chunk of a choice (chat only), a piece, usage, an error, the end. */
+/* The first chunk of a choice: role and empty content in chat; nothing in completions, except that
+ * with return_token_ids it carries the prompt's ids. prompt_ids [n_prompt_ids] of this choice's
+ * prompt, looked at only for return_token_ids. */
 void openai_stream_role(const struct openai_head *h, uint32_t index, const int32_t *prompt_ids,
 			size_t n_prompt_ids, struct buf *out);
-void openai_stream_delta(const struct openai_head *h, const struct openai_delta *d, struct buf *out);
-void openai_stream_usage(const struct openai_head *h, const struct openai_usage *u, struct buf *out);
+
+/* A chunk with what the piece has, then one more with the finish reason when it has one. An empty
+ * piece writes nothing. */
+void openai_stream_delta(const struct openai_head *h, const struct openai_delta *d,
+			 struct buf *out);
+void openai_stream_usage(const struct openai_head *h, const struct openai_usage *u,
+			 struct buf *out);
 void openai_stream_error(const struct err *e, struct buf *out);
 void openai_stream_done(struct buf *out);
 void openai_stream_comment(struct buf *out); /* ": keep-alive" */
 
-/* A whole body. prompt_ids of each prompt only for return_token_ids, else NULL. */
+/* A whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompt_ids
+ * [n_prompts] only for return_token_ids, else NULL. */
 void openai_body(const struct openai_head *h, const struct openai_choice *choices, size_t n,
 		 const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
 		 struct buf *out);
-
-/* {"error":{…}} and its status: one table from -errno. */
-int openai_error(const struct err *e, struct buf *out);
-int openai_status(int code);
 
 #endif

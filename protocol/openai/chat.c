@@ -1,0 +1,436 @@
+/*
+ * The messages, tools and template arguments of a chat request, made into the context that the
+ * model's template is rendered with. request.h says how messages are normalised.
+ *
+ * Nothing of a message reaches the template but role, name, content, reasoning_content, tool_calls
+ * and tool_call_id: what a template sees does not depend on what else a client keeps in there.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "protocol/openai/fields.h"
+#include "protocol/openai/request_internal.h"
+
+#define TEXT_MAX ((size_t)1 << 30)
+
+static void decref(json_t **v)
+{
+	json_decref(*v);
+}
+
+#define CLEANUP_JSON CLEANUP(decref)
+
+/* Sets a member to a new value (taken, NULL: it could not be made). */
+static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
+{
+	return json_object_set_new_nocheck(object, name, value) < 0 ? field_no_memory(e) : 0;
+}
+
+/* The text of a part, borrowed. */
+static int part_text(const json_t *part, const char *where, const json_t **ret, struct err *e)
+{
+	const json_t *type = field_get(part, "type");
+	char path[ERR_PARAM_MAX];
+
+	if (!json_is_object(part))
+		return field_wrong(e, where, "", part, "an object with a type");
+	field_path(path, "%s.", where);
+	if (!json_is_string(type))
+		return field_wrong(e, path, "type", type, "\"text\"");
+	if (strcmp(json_string_value(type), "text"))
+		return field_wrong(e, path, "type", type,
+				   "\"text\": this server takes no other parts");
+	*ret = NULL;
+	if (!field_get(part, "text"))
+		return field_wrong(e, path, "text", NULL, "a string");
+	return field_string(part, path, "text", ret, e);
+}
+
+/* Content in any of its forms to one string, new. */
+static int content_string(const json_t *message, const char *where, json_t **ret, struct err *e)
+{
+	json_t *content = field_get(message, "content");
+	char path[ERR_PARAM_MAX];
+	struct buf text;
+	const json_t *s;
+	int r = 0;
+
+	if (json_is_string(content)) {
+		*ret = json_incref(content);
+		return 0;
+	}
+	if (content && !json_is_array(content))
+		return field_wrong(e, where, "content", content,
+				   "a string, null or an array of text parts");
+	buf_init(&text, TEXT_MAX);
+	for (size_t i = 0; i < json_array_size(content); i++) {
+		field_path(path, "%scontent[%zu]", where, i);
+		r = part_text(json_array_get(content, i), path, &s, e);
+		if (r < 0)
+			break;
+		buf_append(&text, json_string_value(s), json_string_length(s));
+	}
+	if (r == 0) {
+		*ret = text.failed ? NULL : json_stringn_nocheck(buf_str(&text), text.len);
+		if (!*ret)
+			r = field_no_memory(e);
+	}
+	buf_release(&text);
+	return r;
+}
+
+/* Arguments in any of their forms to what a template can walk: an object, or text that is none
+ * as it is. New, NULL when out of memory. */
+static json_t *arguments_value(json_t *arguments)
+{
+	const char *text = json_string_value(arguments);
+	size_t len = json_string_length(arguments);
+	json_t *parsed;
+
+	if (!arguments || (text && !len))
+		return json_object();
+	if (!text)
+		return json_incref(arguments);
+	if (fields_check_bounds(text, len, NULL) < 0)
+		return json_incref(arguments);
+	parsed = json_loadb(text, len, 0, NULL);
+	if (json_is_object(parsed))
+		return parsed;
+	json_decref(parsed);
+	return json_incref(arguments);
+}
+
+static int tool_call(const json_t *call, const char *where, json_t *out, struct err *e)
+{
+	const json_t *function = field_get(call, "function"), *id = NULL, *type = NULL,
+		     *name = NULL;
+	json_t *arguments, *normal, *value CLEANUP_JSON = NULL;
+	char path[ERR_PARAM_MAX];
+	int r;
+
+	if (!json_is_object(call))
+		return field_wrong(e, where, "", call, "an object");
+	field_path(path, "%s.", where);
+	r = field_string(call, path, "id", &id, e);
+	if (r == 0)
+		r = field_string(call, path, "type", &type, e);
+	if (r < 0)
+		return r;
+	if (type && strcmp(json_string_value(type), "function"))
+		return field_wrong(e, path, "type", type, "\"function\"");
+	if (!json_is_object(function))
+		return field_wrong(e, path, "function", function,
+				   "an object with name and arguments");
+	field_path(path, "%s.function.", where);
+	r = field_string(function, path, "name", &name, e);
+	if (r < 0)
+		return r;
+	if (!name || !json_string_length(name))
+		return field_wrong(e, path, "name", name, "a string that is not empty");
+	arguments = field_get(function, "arguments");
+	if (arguments && !json_is_string(arguments) && !json_is_object(arguments))
+		return field_wrong(e, path, "arguments", arguments,
+				   "a string of JSON or an object");
+	value = arguments_value(arguments);
+	if (!value)
+		return field_no_memory(e);
+	normal = json_pack("{s:O*, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function",
+			   "name", name, "arguments", value);
+	if (!normal || json_array_append_new(out, normal) < 0)
+		return field_no_memory(e);
+	return 0;
+}
+
+static int tool_calls(const json_t *message, const char *where, json_t *out, struct err *e)
+{
+	const json_t *calls = field_get(message, "tool_calls");
+	char path[ERR_PARAM_MAX];
+	json_t *list;
+	int r;
+
+	if (calls && !json_is_array(calls))
+		return field_wrong(e, where, "tool_calls", calls, "an array");
+	if (!json_array_size(calls))
+		return 0;
+	list = json_array();
+	r = set_new(out, "tool_calls", list, e);
+	for (size_t i = 0; r == 0 && i < json_array_size(calls); i++) {
+		field_path(path, "%stool_calls[%zu]", where, i);
+		r = tool_call(json_array_get(calls, i), path, list, e);
+	}
+	return r;
+}
+
+/* Copies a string member; under another name when it has one. */
+static int copy_string(const json_t *message, const char *where, const char *name, json_t *out,
+		       const char *out_name, struct err *e)
+{
+	const json_t *v = NULL;
+	int r = field_string(message, where, name, &v, e);
+
+	if (r < 0 || !v)
+		return r;
+	return set_new(out, out_name, json_incref((json_t *)v), e);
+}
+
+static int assistant_members(const json_t *message, const char *where, json_t *out, struct err *e)
+{
+	static const char *const refused[] = {"audio", "function_call"};
+	int r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+		char path[ERR_PARAM_MAX];
+
+		if (!field_get(message, refused[i]))
+			continue;
+		field_path(path, "%s%s", where, refused[i]);
+		return err_param(e, ENOTSUP, path, "%s is not supported by this server", path);
+	}
+	r = copy_string(message, where, "reasoning", out, "reasoning_content", e);
+	if (r == 0) /* wins when both are there */
+		r = copy_string(message, where, "reasoning_content", out, "reasoning_content", e);
+	if (r == 0)
+		r = tool_calls(message, where, out, e);
+	return r;
+}
+
+/* System messages are gathered here and become one. */
+struct system_text {
+	struct buf text;
+	bool any;
+};
+
+static int one_message(const json_t *message, size_t index, struct system_text *system,
+		       json_t *list, struct err *e)
+{
+	const json_t *role = field_get(message, "role");
+	json_t *content CLEANUP_JSON = NULL, *out CLEANUP_JSON = NULL;
+	const char *name = json_string_value(role);
+	char where[ERR_PARAM_MAX];
+	int r;
+
+	field_path(where, "messages[%zu]", index);
+	if (!json_is_object(message))
+		return field_wrong(e, where, "", message, "an object with role and content");
+	field_path(where, "messages[%zu].", index);
+	if (!name || (strcmp(name, "system") && strcmp(name, "developer") && strcmp(name, "user") &&
+		      strcmp(name, "assistant") && strcmp(name, "tool")))
+		return field_wrong(e, where, "role", role,
+				   "one of system, developer, user, assistant and tool");
+	r = content_string(message, where, &content, e);
+	if (r < 0)
+		return r;
+	if (!strcmp(name, "system") || !strcmp(name, "developer")) {
+		system->any = true;
+		if (system->text.len && json_string_length(content))
+			buf_puts(&system->text, "\n\n");
+		buf_append(&system->text, json_string_value(content), json_string_length(content));
+		return 0;
+	}
+	out = json_pack("{s:s, s:O}", "role", name, "content", content);
+	if (!out)
+		return field_no_memory(e);
+	r = copy_string(message, where, "name", out, "name", e);
+	if (r == 0 && !strcmp(name, "assistant"))
+		r = assistant_members(message, where, out, e);
+	if (r == 0 && !strcmp(name, "tool"))
+		r = copy_string(message, where, "tool_call_id", out, "tool_call_id", e);
+	if (r == 0 && json_array_append(list, out) < 0)
+		r = field_no_memory(e);
+	return r;
+}
+
+static int put_messages(const json_t *body, json_t *context, struct err *e)
+{
+	const json_t *messages = field_get(body, "messages");
+	struct system_text system = {0};
+	json_t *list, *first = NULL;
+	int r;
+
+	if (!json_is_array(messages) || !json_array_size(messages))
+		return field_wrong(e, "", "messages", messages, "an array of at least one message");
+	list = json_array();
+	r = set_new(context, "messages", list, e);
+	buf_init(&system.text, TEXT_MAX);
+	for (size_t i = 0; r == 0 && i < json_array_size(messages); i++)
+		r = one_message(json_array_get(messages, i), i, &system, list, e);
+	if (r == 0 && system.any) {
+		if (!system.text.failed)
+			first = json_pack("{s:s, s:s%}", "role", "system", "content",
+					  buf_str(&system.text), system.text.len);
+		if (!first || json_array_insert_new(list, 0, first) < 0)
+			r = field_no_memory(e);
+	}
+	buf_release(&system.text);
+	return r;
+}
+
+static int check_tool(const json_t *tool, size_t index, struct err *e)
+{
+	const json_t *function = field_get(tool, "function"), *type, *name = NULL, *parameters;
+	char where[ERR_PARAM_MAX];
+	int r;
+
+	field_path(where, "tools[%zu]", index);
+	if (!json_is_object(tool))
+		return field_wrong(e, where, "", tool, "an object with type and function");
+	field_path(where, "tools[%zu].", index);
+	type = field_get(tool, "type");
+	if (type && (!json_is_string(type) || strcmp(json_string_value(type), "function")))
+		return field_wrong(e, where, "type", type, "\"function\"");
+	if (!json_is_object(function))
+		return field_wrong(e, where, "function", function,
+				   "an object with name and parameters");
+	field_path(where, "tools[%zu].function.", index);
+	r = field_string(function, where, "name", &name, e);
+	if (r < 0)
+		return r;
+	if (!name || !json_string_length(name))
+		return field_wrong(e, where, "name", name, "a string that is not empty");
+	parameters = field_get(function, "parameters");
+	if (parameters && !json_is_object(parameters))
+		return field_wrong(e, where, "parameters", parameters, "an object");
+	return 0;
+}
+
+static bool has_tool(const json_t *tools, const char *name)
+{
+	for (size_t i = 0; i < json_array_size(tools); i++) {
+		const json_t *function = json_object_get(json_array_get(tools, i), "function");
+
+		if (!strcmp(json_string_value(json_object_get(function, "name")), name))
+			return true;
+	}
+	return false;
+}
+
+/* "none" takes the tools away. "required" and a named function are accepted and left to the model:
+ * nothing here can force it. */
+static int check_tool_choice(const json_t *body, const json_t *tools, bool *none, struct err *e)
+{
+	const json_t *choice = field_get(body, "tool_choice");
+	const char *text = json_string_value(choice), *name;
+
+	*none = text && !strcmp(text, "none");
+	if (!choice || *none || (text && !strcmp(text, "auto")))
+		return 0;
+	name = json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+	if (!(text && !strcmp(text, "required")) && !name)
+		return field_wrong(e, "", "tool_choice", choice,
+				   "\"none\", \"auto\", \"required\" or a function with its name");
+	if (!tools)
+		return err_param(e, EINVAL, "tool_choice",
+				 "tool_choice is given, but only allowed together with tools");
+	if (name && !has_tool(tools, name))
+		return err_param(e, EINVAL, "tool_choice",
+				 "tool_choice names the function \"%.64s\", which is not in tools",
+				 name);
+	return 0;
+}
+
+static int put_tools(const json_t *body, json_t *context, struct err *e)
+{
+	json_t *tools = field_get(body, "tools");
+	bool none, parallel = true;
+	int r;
+
+	if (tools && !json_is_array(tools))
+		return field_wrong(e, "", "tools", tools, "an array");
+	for (size_t i = 0; i < json_array_size(tools); i++) {
+		r = check_tool(json_array_get(tools, i), i, e);
+		if (r < 0)
+			return r;
+	}
+	if (!json_array_size(tools))
+		tools = NULL;
+	r = field_bool(body, "", "parallel_tool_calls", &parallel, e);
+	if (r == 0)
+		r = check_tool_choice(body, tools, &none, e);
+	if (r < 0)
+		return r;
+	return set_new(context, "tools", none || !tools ? json_null() : json_incref(tools), e);
+}
+
+static int put_arguments(const json_t *body, json_t *context, struct err *e)
+{
+	static const char *const own[] = {"messages", "tools", "add_generation_prompt"};
+	json_t *arguments = field_get(body, "chat_template_kwargs");
+	char path[ERR_PARAM_MAX];
+
+	if (!arguments)
+		return 0;
+	if (!json_is_object(arguments))
+		return field_wrong(e, "", "chat_template_kwargs", arguments, "an object");
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+		if (!field_get(arguments, own[i]))
+			continue;
+		field_path(path, "chat_template_kwargs.%s", own[i]);
+		return err_param(e, EINVAL, path,
+				 "%s cannot be set here: it is a parameter of the request", path);
+	}
+	return json_object_update(context, arguments) < 0 ? field_no_memory(e) : 0;
+}
+
+/* From the weakest word on thinking to the strongest. */
+static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
+{
+	static const char *const efforts[] = {"none", "minimal", "low", "medium",
+					      "high", "xhigh",	 "max"};
+	const json_t *effort = NULL;
+	size_t i;
+	int r;
+
+	r = field_string(body, "", "reasoning_effort", &effort, e);
+	if (r < 0)
+		return r;
+	if (effort) {
+		for (i = 0; i < ARRAY_SIZE(efforts); i++)
+			if (!strcmp(json_string_value(effort), efforts[i]))
+				break;
+		if (i == ARRAY_SIZE(efforts))
+			return field_wrong(
+				e, "", "reasoning_effort", effort,
+				"one of none, minimal, low, medium, high, xhigh and max");
+		*thinking = i > 0;
+		if (!json_object_get(context, "reasoning_effort")) {
+			r = set_new(context, "reasoning_effort", json_incref((json_t *)effort), e);
+			if (r < 0)
+				return r;
+		}
+	}
+	r = field_bool(body, "", "enable_thinking", thinking, e);
+	if (r == 0)
+		r = field_bool(context, "chat_template_kwargs.", "enable_thinking", thinking, e);
+	if (r < 0)
+		return r;
+	return set_new(context, "enable_thinking", json_boolean(*thinking), e);
+}
+
+int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e)
+{
+	json_t *context CLEANUP_JSON = json_object();
+	bool prompt = true, think = false;
+	int r;
+
+	if (!context)
+		return field_no_memory(e);
+	r = put_arguments(body, context, e);
+	if (r == 0)
+		r = parse_thinking(body, context, &think, e);
+	if (r == 0)
+		r = put_messages(body, context, e);
+	if (r == 0)
+		r = put_tools(body, context, e);
+	if (r == 0 && !json_object_get(context, "documents")) /* as transformers calls templates */
+		r = set_new(context, "documents", json_null(), e);
+	if (r == 0)
+		r = field_bool(body, "", "add_generation_prompt", &prompt, e);
+	if (r == 0)
+		r = set_new(context, "add_generation_prompt", json_boolean(prompt), e);
+	if (r < 0)
+		return r;
+	*thinking = think && prompt;
+	*ret = json_incref(context);
+	return 0;
+}

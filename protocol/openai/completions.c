@@ -1,0 +1,73 @@
+/* The prompts of /v1/completions: a string, [string], [id] or [[id]]. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "protocol/openai/fields.h"
+#include "protocol/openai/request_internal.h"
+
+#define PROMPT_WANT \
+	"a string, an array of strings, an array of token ids or an array of such arrays"
+
+static int text_prompt(const json_t *v, const char *path, struct arena *arena,
+		       struct openai_prompt *ret, struct err *e)
+{
+	if (!json_is_string(v))
+		return field_wrong(e, path, "", v, "a string like the others");
+	if (!json_string_length(v))
+		return err_param(e, EINVAL, path, "%s is empty, but must have at least one token",
+				 path);
+	ret->text_len = json_string_length(v);
+	ret->text = arena_strndup(arena, json_string_value(v), ret->text_len);
+	return ret->text ? 0 : field_no_memory(e);
+}
+
+static int ids_prompt(const json_t *v, const char *path, uint32_t vocab, struct arena *arena,
+		      struct openai_prompt *ret, struct err *e)
+{
+	int r = field_ids(v, path, vocab, SIZE_MAX, arena, &ret->ids, &ret->n_ids, e);
+
+	if (r == 0 && !ret->n_ids)
+		return err_param(e, EINVAL, path, "%s is empty, but must have at least one token",
+				 path);
+	return r;
+}
+
+int completion_prompts(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+		       struct openai_request *r, struct err *e)
+{
+	const json_t *prompt = field_get(body, "prompt"), *first = json_array_get(prompt, 0);
+	bool list = json_is_string(first) || json_is_array(first);
+	size_t n = list ? json_array_size(prompt) : 1;
+	int ret;
+
+	ret = field_bool(body, "", "echo", &r->echo, e);
+	if (ret < 0)
+		return ret;
+	/* Only the last token of a prompt has logits, so there are none for its other tokens. */
+	if (r->echo && r->sampling.want_logprobs)
+		return err_param(e, ENOTSUP, "echo",
+				 "echo together with logprobs is not supported by this server");
+	if (!prompt || (!json_is_string(prompt) && !json_is_array(prompt)))
+		return field_wrong(e, "", "prompt", prompt, PROMPT_WANT);
+	if (n > PROMPTS_MAX)
+		return err_param(e, EINVAL, "prompt",
+				 "prompt has %zu prompts, but may have at most %d", n, PROMPTS_MAX);
+	r->prompts = arena_array(arena, n, sizeof(*r->prompts));
+	if (!r->prompts)
+		return field_no_memory(e);
+	r->n_prompts = n;
+	for (size_t i = 0; i < n; i++) {
+		const json_t *v = list ? json_array_get(prompt, i) : prompt;
+		char path[32] = "prompt";
+
+		if (list)
+			snprintf(path, sizeof(path), "prompt[%zu]", i);
+		if (json_is_string(list ? first : prompt))
+			ret = text_prompt(v, path, arena, &r->prompts[i], e);
+		else
+			ret = ids_prompt(v, path, limits->vocab_size, arena, &r->prompts[i], e);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}

@@ -1,0 +1,269 @@
+#include "protocol/openai/fields.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * A byte of body can cost a hundred bytes of tree ("[[],[],[]..."), and every level of nesting a
+ * frame of each recursive function that walks it. These bounds keep a body of the largest size
+ * that HTTP lets in below some 250 MB and are far above what requests have.
+ */
+enum {
+	DEPTH_MAX = 256,
+	CONTAINERS_MAX = 200000,
+	VALUES_MAX = 4000000,
+	SHOWN_MAX = 48, /* bytes of a value that an error repeats */
+};
+
+int field_no_memory(struct err *e)
+{
+	return err_set(e, ENOMEM, "out of memory");
+}
+
+int fields_check_bounds(const char *text, size_t len, struct err *e)
+{
+	size_t depth = 0, containers = 0, values = 0;
+	bool in_string = false;
+
+	for (size_t i = 0; i < len; i++) {
+		char c = text[i];
+
+		if (in_string) {
+			if (c == '\\')
+				i++;
+			else if (c == '"')
+				in_string = false;
+			continue;
+		}
+		if (c == '"') {
+			in_string = true;
+		} else if (c == ',') {
+			values++;
+		} else if (c == '[' || c == '{') {
+			containers++;
+			depth++;
+			if (depth > DEPTH_MAX)
+				return err_set(e, EINVAL,
+					       "the JSON is nested deeper than %d levels",
+					       DEPTH_MAX);
+		} else if ((c == ']' || c == '}') && depth) {
+			depth--;
+		}
+	}
+	if (containers > CONTAINERS_MAX)
+		return err_set(e, EINVAL, "the JSON has %zu objects and arrays, more than %d",
+			       containers, CONTAINERS_MAX);
+	if (values > VALUES_MAX)
+		return err_set(e, EINVAL, "the JSON has %zu values, more than %d", values,
+			       VALUES_MAX);
+	return 0;
+}
+
+static const char *kind_of(const json_t *v)
+{
+	switch (json_typeof(v)) {
+	case JSON_OBJECT: return "an object";
+	case JSON_ARRAY: return "an array";
+	case JSON_STRING: return "a string";
+	case JSON_INTEGER:
+	case JSON_REAL: return "a number";
+	case JSON_TRUE: return "true";
+	case JSON_FALSE: return "false";
+	default: return "null";
+	}
+}
+
+int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
+{
+	json_error_t error;
+	json_t *root;
+	int r;
+
+	r = fields_check_bounds(body, len, e);
+	if (r < 0)
+		return r;
+	if (!len)
+		return err_set(e, EINVAL, "the request body is empty, but must be a JSON object");
+	root = json_loadb(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+	if (!root && json_error_code(&error) == json_error_out_of_memory)
+		return field_no_memory(e);
+	if (!root)
+		return err_set(e, EINVAL,
+			       "the request body is not valid JSON: %s (line %d, column %d)",
+			       error.text, error.line, error.column);
+	if (!json_is_object(root)) {
+		r = err_set(e, EINVAL, "the request body is %s, but must be a JSON object",
+			    kind_of(root));
+		json_decref(root);
+		return r;
+	}
+	*ret = root;
+	return 0;
+}
+
+void field_path(char out[ERR_PARAM_MAX], const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(out, ERR_PARAM_MAX, fmt, ap);
+	va_end(ap);
+}
+
+json_t *field_get(const json_t *object, const char *name)
+{
+	json_t *v = json_object_get(object, name);
+
+	return json_is_null(v) ? NULL : v;
+}
+
+/* A value in a few words. */
+static void show(const json_t *v, char out[SHOWN_MAX + 8])
+{
+	size_t n = SHOWN_MAX + 8, len;
+	const char *s;
+
+	switch (json_typeof(v)) {
+	case JSON_INTEGER: snprintf(out, n, "%" JSON_INTEGER_FORMAT, json_integer_value(v)); break;
+	case JSON_REAL: snprintf(out, n, "%.9g", json_real_value(v)); break;
+	case JSON_STRING:
+		s = json_string_value(v);
+		len = json_string_length(v);
+		if (len <= SHOWN_MAX) {
+			snprintf(out, n, "\"%s\"", s);
+			break;
+		}
+		for (len = SHOWN_MAX; len && (s[len] & 0xc0) == 0x80;)
+			len--; /* not inside a character */
+		snprintf(out, n, "\"%.*s...\"", (int)len, s);
+		break;
+	default: snprintf(out, n, "%s", kind_of(v));
+	}
+}
+
+int field_wrong(struct err *e, const char *where, const char *name, const json_t *seen,
+		const char *want)
+{
+	char path[ERR_PARAM_MAX], text[SHOWN_MAX + 8];
+
+	field_path(path, "%s%s", where, name);
+	if (!seen)
+		return err_param(e, EINVAL, path, "%s is missing: it must be %s", path, want);
+	show(seen, text);
+	return err_param(e, EINVAL, path, "%s is %s, but must be %s", path, text, want);
+}
+
+int field_bool(const json_t *object, const char *where, const char *name, bool *ret, struct err *e)
+{
+	const json_t *v = field_get(object, name);
+
+	if (!v)
+		return 0;
+	if (!json_is_boolean(v))
+		return field_wrong(e, where, name, v, "true or false");
+	*ret = json_is_true(v);
+	return 0;
+}
+
+static bool whole_number(const json_t *v, int64_t *ret)
+{
+	double d;
+
+	if (json_is_integer(v)) {
+		*ret = json_integer_value(v);
+		return true;
+	}
+	if (!json_is_real(v))
+		return false;
+	d = json_real_value(v);
+	if (d != trunc(d) || fabs(d) > 9007199254740992.0) /* 2^53: beyond it doubles have gaps */
+		return false;
+	*ret = (int64_t)d;
+	return true;
+}
+
+int field_int(const json_t *object, const char *where, const char *name, int64_t min, int64_t max,
+	      int64_t *ret, struct err *e)
+{
+	const json_t *v = field_get(object, name);
+	char want[96];
+	int64_t i;
+
+	if (!v)
+		return 0;
+	if (!whole_number(v, &i) || i < min || i > max) {
+		snprintf(want, sizeof(want), "a whole number from %" PRId64 " to %" PRId64, min,
+			 max);
+		return field_wrong(e, where, name, v, want);
+	}
+	*ret = i;
+	return 0;
+}
+
+int field_number(const json_t *object, const char *where, const char *name, double min, double max,
+		 double *ret, struct err *e)
+{
+	const json_t *v = field_get(object, name);
+	char want[96];
+	double d;
+
+	if (!v)
+		return 0;
+	d = json_number_value(v);
+	if (!json_is_number(v) || !(d >= min && d <= max)) {
+		snprintf(want, sizeof(want), "a number from %g to %g", min, max);
+		return field_wrong(e, where, name, v, want);
+	}
+	*ret = d;
+	return 0;
+}
+
+int field_string(const json_t *object, const char *where, const char *name, const json_t **ret,
+		 struct err *e)
+{
+	const json_t *v = field_get(object, name);
+
+	if (!v)
+		return 0;
+	if (!json_is_string(v))
+		return field_wrong(e, where, name, v, "a string");
+	*ret = v;
+	return 0;
+}
+
+int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
+	      struct arena *arena, const int32_t **ret, size_t *ret_n, struct err *e)
+{
+	size_t n = json_array_size(array);
+	char name[32], want[64];
+	int32_t *ids;
+	int64_t id;
+
+	if (!json_is_array(array))
+		return field_wrong(e, path, "", array, "an array of token ids");
+	if (n > max)
+		return err_param(e, EINVAL, path, "%s has %zu token ids, but may have at most %zu",
+				 path, n, max);
+	ids = arena_array(arena, n, sizeof(*ids));
+	if (!ids)
+		return field_no_memory(e);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *v = json_array_get(array, i);
+
+		if (!whole_number(v, &id) || id < 0 || id >= vocab || id > INT32_MAX) {
+			snprintf(name, sizeof(name), "[%zu]", i);
+			snprintf(want, sizeof(want),
+				 "a token id of the vocabulary, from 0 to %" PRIu32,
+				 vocab ? vocab - 1 : 0);
+			return field_wrong(e, path, name, v, want);
+		}
+		ids[i] = (int32_t)id;
+	}
+	*ret = ids;
+	*ret_n = n;
+	return 0;
+}

@@ -1,0 +1,250 @@
+/*
+ * Log-probabilities of tokens as chat and as the older completions have them.
+ *
+ * A token's text is what it adds to the text: a character whose bytes are spread over several
+ * tokens belongs to the one that completes it, so that the texts of all tokens joined are the
+ * content, while `bytes` are exactly the token's own. Only an alternative that was not drawn has no
+ * later token; what is incomplete in it is shown as U+FFFD.
+ */
+#include <string.h>
+
+#include "protocol/openai/response_internal.h"
+#include "protocol/openai/writer.h"
+
+#define REPLACEMENT "\xef\xbf\xbd"
+
+/* The bytes of a token that count as text. */
+struct span {
+	const unsigned char *bytes;
+	size_t len;
+};
+
+static struct span span_of(const struct openai_head *h, int32_t id, size_t cut)
+{
+	struct span s = {0};
+
+	s.bytes = (const unsigned char *)tokenizer_bytes(h->tokenizer, id, &s.len);
+	s.len -= MIN(cut, s.len);
+	return s;
+}
+
+/* Goes on with a sequence that began in an earlier token; returns how many bytes of s it took. */
+static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *out)
+{
+	unsigned char join[8];
+	size_t n = c->n_held + MIN(s.len, (size_t)4), len;
+	enum utf8_kind kind;
+
+	memcpy(join, c->held, c->n_held);
+	memcpy(join + c->n_held, s.bytes, n - c->n_held);
+	kind = writer_utf8(join, n, &len);
+	if (kind == UTF8_SHORT) { /* then it took all there was */
+		memcpy(c->held, join, n);
+		c->n_held = (uint32_t)n;
+		return s.len;
+	}
+	n = len - c->n_held;
+	c->n_held = 0;
+	c->offset++;
+	if (out)
+		writer_escaped(out, (const char *)join, len);
+	return n;
+}
+
+/* Moves the cursor over the characters that a token completes and appends them, escaped, unless
+ * out is NULL. */
+static void token_text(struct openai_cursor *c, struct span s, bool last, struct buf *out)
+{
+	size_t at = 0, from, len;
+
+	if (c->n_held && s.len)
+		at = finish_held(c, s, out);
+	from = at;
+	while (at < s.len && writer_utf8(s.bytes + at, s.len - at, &len) != UTF8_SHORT) {
+		at += len;
+		c->offset++;
+	}
+	if (out && at > from)
+		writer_escaped(out, (const char *)s.bytes + from, at - from);
+	if (at < s.len) {
+		c->n_held = (uint32_t)(s.len - at);
+		memcpy(c->held, s.bytes + at, c->n_held);
+	}
+	if (last && c->n_held) {
+		if (out)
+			buf_puts(out, REPLACEMENT);
+		c->n_held = 0;
+		c->offset++;
+	}
+}
+
+/* One of the best tokens of a draw, whose text continues at `before`. */
+struct alternative {
+	const struct openai_token *token;
+	const struct openai_cursor *before;
+	bool last; /* the token is the last one of its choice */
+};
+
+/* The drawn token is written as it is where it stands itself, so that clients find it. */
+static struct span text_of(const struct openai_head *h, const struct alternative *a, int32_t id,
+			   struct buf *out)
+{
+	bool drawn = id == a->token->draw.token;
+	struct span s = span_of(h, id, drawn ? a->token->cut : 0);
+	struct openai_cursor c = *a->before;
+
+	buf_putc(out, '"');
+	token_text(&c, s, drawn ? a->last : true, out);
+	buf_putc(out, '"');
+	return s;
+}
+
+static uint32_t n_best(const struct openai_head *h, const struct draw_result *draw)
+{
+	uint32_t n = MIN(draw->n_top, h->n_logprobs);
+
+	return MIN(n, (uint32_t)TOP_LOGPROBS_MAX);
+}
+
+static void chat_token(const struct openai_head *h, const struct openai_token *token,
+		       struct openai_cursor *c, bool last, struct buf *out)
+{
+	const struct draw_result *draw = &token->draw;
+	const struct openai_cursor before = *c;
+	const struct alternative a = {token, &before, last};
+	struct span s = span_of(h, draw->token, token->cut);
+
+	buf_puts(out, "{\"token\":\"");
+	token_text(c, s, last, out);
+	buf_puts(out, "\",\"logprob\":");
+	writer_logprob(out, draw->logprob);
+	buf_puts(out, ",\"bytes\":");
+	writer_bytes(out, s.bytes, s.len);
+	buf_puts(out, ",\"top_logprobs\":[");
+	for (uint32_t i = 0; i < n_best(h, draw); i++) {
+		buf_puts(out, i ? ",{\"token\":" : "{\"token\":");
+		s = text_of(h, &a, draw->top_ids[i], out);
+		buf_puts(out, ",\"logprob\":");
+		writer_logprob(out, draw->top_logprobs[i]);
+		buf_puts(out, ",\"bytes\":");
+		writer_bytes(out, s.bytes, s.len);
+		buf_putc(out, '}');
+	}
+	buf_puts(out, "]}");
+}
+
+static void chat(const struct openai_head *h, const struct openai_delta *d, struct openai_cursor *c,
+		 struct buf *out)
+{
+	buf_puts(out, "{\"content\":[");
+	for (size_t i = 0; i < d->n_tokens; i++) {
+		if (i)
+			buf_putc(out, ',');
+		chat_token(h, &d->tokens[i], c, d->finish_reason && i + 1 == d->n_tokens, out);
+	}
+	buf_puts(out, "],\"refusal\":null}");
+}
+
+/* The keys of one object, to leave out an alternative that reads like a better one. */
+struct keys {
+	size_t from[TOP_LOGPROBS_MAX + 1], len[TOP_LOGPROBS_MAX + 1]; /* in the buffer */
+	uint32_t n;
+};
+
+static void best_entry(const struct openai_head *h, const struct alternative *a, int32_t id,
+		       float logprob, struct keys *keys, struct buf *out)
+{
+	size_t start = out->len, from, len;
+
+	if (keys->n)
+		buf_putc(out, ',');
+	from = out->len;
+	text_of(h, a, id, out);
+	len = out->len - from;
+	if (out->failed)
+		return;
+	for (uint32_t i = 0; i < keys->n; i++) {
+		if (keys->len[i] != len || memcmp(out->data + keys->from[i], out->data + from, len))
+			continue;
+		out->len = start;
+		out->data[start] = 0;
+		return;
+	}
+	keys->from[keys->n] = from;
+	keys->len[keys->n++] = len;
+	buf_putc(out, ':');
+	writer_logprob(out, logprob);
+}
+
+/* The best tokens as an object text -> log-probability; the drawn one is always in it. */
+static void best_object(const struct openai_head *h, const struct alternative *a, struct buf *out)
+{
+	const struct draw_result *draw = &a->token->draw;
+	struct keys keys = {.n = 0};
+	bool drawn = false;
+
+	buf_putc(out, '{');
+	for (uint32_t i = 0; i < n_best(h, draw); i++) {
+		best_entry(h, a, draw->top_ids[i], draw->top_logprobs[i], &keys, out);
+		drawn |= draw->top_ids[i] == draw->token;
+	}
+	if (!drawn)
+		best_entry(h, a, draw->token, draw->logprob, &keys, out);
+	buf_putc(out, '}');
+}
+
+enum list { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET };
+
+/* One of the four lists of completions; each walks the tokens anew. */
+static void completion_list(const struct openai_head *h, const struct openai_delta *d,
+			    enum list which, struct openai_cursor *c, struct buf *out)
+{
+	for (size_t i = 0; i < d->n_tokens; i++) {
+		const struct openai_token *token = &d->tokens[i];
+		const struct openai_cursor before = *c;
+		const bool last = d->finish_reason && i + 1 == d->n_tokens;
+		const struct alternative a = {token, &before, last};
+
+		token_text(c, span_of(h, token->draw.token, token->cut), last, NULL);
+		if (i)
+			buf_putc(out, ',');
+		if (which == TOKENS)
+			text_of(h, &a, token->draw.token, out);
+		else if (which == TOKEN_LOGPROBS)
+			writer_logprob(out, token->draw.logprob);
+		else if (which == TOP_LOGPROBS)
+			best_object(h, &a, out);
+		else
+			buf_printf(out, "%zu", before.offset);
+	}
+}
+
+static void completion(const struct openai_head *h, const struct openai_delta *d,
+		       struct openai_cursor *cursor, struct buf *out)
+{
+	static const char *const names[] = {
+		[TOKENS] = "{\"tokens\":[",
+		[TOKEN_LOGPROBS] = "],\"token_logprobs\":[",
+		[TOP_LOGPROBS] = "],\"top_logprobs\":[",
+		[TEXT_OFFSET] = "],\"text_offset\":[",
+	};
+	struct openai_cursor c;
+
+	for (enum list which = TOKENS; which <= TEXT_OFFSET; which++) {
+		c = *cursor;
+		buf_puts(out, names[which]);
+		completion_list(h, d, which, &c, out);
+	}
+	buf_puts(out, "]}");
+	*cursor = c;
+}
+
+void logprobs_write(const struct openai_head *h, const struct openai_delta *d, struct buf *out)
+{
+	struct openai_cursor own = {0}, *c = d->cursor ? d->cursor : &own;
+
+	if (h->chat)
+		chat(h, d, c, out);
+	else
+		completion(h, d, c, out);
+}

@@ -1,0 +1,29 @@
+/*
+ * The small bodies: /v1/models, /v1/models/{id}, /health and /version.
+ */
+#ifndef PROTOCOL_OPENAI_MODELS_H
+#define PROTOCOL_OPENAI_MODELS_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+/* A model as it is served. Borrowed strings. */
+struct openai_model {
+	const char *id;	  /* the name requests use */
+	const char *root; /* the directory or name it was loaded from; NULL: the id */
+	int64_t created;  /* seconds since 1970: when it was loaded */
+	uint32_t max_model_len;
+};
+
+/* {"object":"list","data":[…]} */
+void openai_body_models(const struct openai_model *models, size_t n, struct buf *out);
+void openai_body_model(const struct openai_model *m, struct buf *out);
+
+/* {"status":"ok"}; a server that loads or drains answers with openai_error, EBUSY or ESHUTDOWN. */
+void openai_body_health(struct buf *out);
+
+/* {"version":"0.1.0"} */
+void openai_body_version(const char *version, struct buf *out);
+
+#endif

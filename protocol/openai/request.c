@@ -1,0 +1,220 @@
+#include "protocol/openai/request.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "protocol/openai/fields.h"
+#include "protocol/openai/request_internal.h"
+
+/* Parameters of OpenAI, vLLM, SGLang and llama.cpp that would change the answer and are not here.
+ * Values that ask for nothing (null, false, 0, "", [], {}) are fine. */
+static const char *const refused[] = {
+	"allowed_token_ids",
+	"audio",
+	"bad_words",
+	"chat_template",
+	"continue_final_message",
+	"documents",
+	"ebnf",
+	"function_call",
+	"functions",
+	"grammar",
+	"guided_choice",
+	"guided_grammar",
+	"guided_json",
+	"guided_regex",
+	"include_stop_str_in_output",
+	"json_schema",
+	"logit_bias",
+	"logits_processors",
+	"logprob_token_ids",
+	"prompt_embeds",
+	"prompt_logprobs",
+	"regex",
+	"return_tokens_as_token_ids",
+	"structured_outputs",
+	"suffix",
+	"thinking_token_budget",
+	"truncate_prompt_tokens",
+	"use_beam_search",
+	"web_search_options",
+};
+
+/* Their default is true, and only that is here. */
+static const char *const always_on[] = {"include_reasoning", "skip_special_tokens"};
+
+static bool asks_for_nothing(const json_t *v)
+{
+	switch (json_typeof(v)) {
+	case JSON_OBJECT: return json_object_size(v) == 0;
+	case JSON_ARRAY: return json_array_size(v) == 0;
+	case JSON_STRING: return json_string_length(v) == 0;
+	case JSON_INTEGER: return json_integer_value(v) == 0;
+	case JSON_REAL: return json_real_value(v) == 0;
+	case JSON_TRUE: return false;
+	default: return true;
+	}
+}
+
+static int not_supported(struct err *e, const char *name)
+{
+	return err_param(e, ENOTSUP, name, "%s is not supported by this server", name);
+}
+
+static int check_refused(const json_t *body, bool chat, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+		const json_t *v = field_get(body, refused[i]);
+
+		/* "none" and "auto" without functions call none */
+		if (v && json_is_string(v) && !strcmp(refused[i], "function_call") &&
+		    !field_get(body, "functions"))
+			continue;
+		if (v && !asks_for_nothing(v))
+			return not_supported(e, refused[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(always_on); i++) {
+		bool on = true;
+		int r = field_bool(body, "", always_on[i], &on, e);
+
+		if (r < 0)
+			return r;
+		if (!on)
+			return err_param(e, ENOTSUP, always_on[i],
+					 "%s false is not supported by this server", always_on[i]);
+	}
+	if (chat && json_is_true(json_object_get(body, "echo")))
+		return err_param(e, ENOTSUP, "echo", "echo is not supported in chat");
+	return 0;
+}
+
+static int check_response_format(const json_t *body, struct err *e)
+{
+	const json_t *format = field_get(body, "response_format"), *type;
+
+	if (!format)
+		return 0;
+	if (!json_is_object(format))
+		return field_wrong(e, "", "response_format", format, "an object with a type");
+	type = field_get(format, "type");
+	if (!type || !json_is_string(type))
+		return field_wrong(e, "response_format.", "type", type, "\"text\"");
+	if (!strcmp(json_string_value(type), "text"))
+		return 0;
+	if (!strcmp(json_string_value(type), "json_object") ||
+	    !strcmp(json_string_value(type), "json_schema"))
+		return err_param(e, ENOTSUP, "response_format",
+				 "response_format %s is not supported by this server, only text is",
+				 json_string_value(type));
+	return field_wrong(e, "response_format.", "type", type, "\"text\"");
+}
+
+static int check_modalities(const json_t *body, struct err *e)
+{
+	const json_t *v = field_get(body, "modalities");
+
+	if (!v)
+		return 0;
+	if (!json_is_array(v))
+		return field_wrong(e, "", "modalities", v, "an array");
+	for (size_t i = 0; i < json_array_size(v); i++) {
+		const char *one = json_string_value(json_array_get(v, i));
+
+		if (!one || strcmp(one, "text"))
+			return err_param(e, ENOTSUP, "modalities",
+					 "modalities other than text are not supported");
+	}
+	return 0;
+}
+
+static int stream_parse(const json_t *body, struct openai_request *r, struct err *e)
+{
+	const json_t *options = field_get(body, "stream_options");
+	int ret;
+
+	ret = field_bool(body, "", "stream", &r->stream, e);
+	if (ret < 0)
+		return ret;
+	if (!options)
+		return 0;
+	if (!json_is_object(options))
+		return field_wrong(e, "", "stream_options", options, "an object");
+	if (!r->stream)
+		return err_param(e, EINVAL, "stream_options",
+				 "stream_options is given, but only allowed when stream is true");
+	return field_bool(options, "stream_options.", "include_usage", &r->include_usage, e);
+}
+
+int request_model(const json_t *body, struct arena *arena, const char **ret, struct err *e)
+{
+	const json_t *model = NULL;
+	int r = field_string(body, "", "model", &model, e);
+
+	if (r < 0)
+		return r;
+	*ret = NULL;
+	if (!model)
+		return 0;
+	*ret = arena_strndup(arena, json_string_value(model), json_string_length(model));
+	return *ret ? 0 : field_no_memory(e);
+}
+
+static int parse_object(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+			struct openai_request *r, struct err *e)
+{
+	int ret;
+
+	ret = request_model(body, arena, &r->model, e);
+	if (ret == 0)
+		ret = check_refused(body, r->chat, e);
+	if (ret == 0)
+		ret = check_response_format(body, e);
+	if (ret == 0)
+		ret = check_modalities(body, e);
+	if (ret == 0)
+		ret = stream_parse(body, r, e);
+	if (ret == 0)
+		ret = field_bool(body, "", "return_token_ids", &r->return_token_ids, e);
+	if (ret == 0)
+		ret = sampling_parse(body, limits, arena, r, e);
+	if (ret < 0)
+		return ret;
+	return r->chat ? chat_context(body, &r->context, &r->thinking, e)
+		       : completion_prompts(body, limits, arena, r, e);
+}
+
+static int parse(const char *text, size_t len, bool chat, const struct openai_limits *limits,
+		 struct arena *arena, struct openai_request *ret, struct err *e)
+{
+	struct openai_request request = {.chat = chat};
+	json_t *body;
+	int r;
+
+	r = fields_load(text, len, &body, e);
+	if (r < 0)
+		return r;
+	r = parse_object(body, limits, arena, &request, e);
+	json_decref(body);
+	if (r < 0)
+		return r;
+	*ret = request;
+	return 0;
+}
+
+int openai_parse_chat(const char *body, size_t len, const struct openai_limits *limits,
+		      struct arena *arena, struct openai_request *ret, struct err *e)
+{
+	return parse(body, len, true, limits, arena, ret, e);
+}
+
+int openai_parse_completion(const char *body, size_t len, const struct openai_limits *limits,
+			    struct arena *arena, struct openai_request *ret, struct err *e)
+{
+	return parse(body, len, false, limits, arena, ret, e);
+}
+
+void openai_request_release(struct openai_request *r)
+{
+	json_decref(r->context);
+	r->context = NULL;
+}

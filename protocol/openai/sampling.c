@@ -1,0 +1,203 @@
+/* How tokens are drawn, how many, and when to stop: the parameters and their ranges. */
+#include <errno.h>
+#include <float.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "protocol/openai/fields.h"
+#include "protocol/openai/request_internal.h"
+
+/* Below this a draw is greedy in all but name, and dividing logits by it would overflow. */
+#define TEMPERATURE_MIN 1e-5
+
+static const struct range {
+	const char *name;
+	size_t offset; /* of a float in struct sampling */
+	double min, max;
+	bool above_min; /* the minimum itself is not allowed */
+} ranges[] = {
+	{"temperature", offsetof(struct sampling, temperature), 0, 2, false},
+	{"top_p", offsetof(struct sampling, top_p), 0, 1, true},
+	{"min_p", offsetof(struct sampling, min_p), 0, 1, false},
+	{"presence_penalty", offsetof(struct sampling, presence_penalty), -2, 2, false},
+	{"frequency_penalty", offsetof(struct sampling, frequency_penalty), -2, 2, false},
+	/* logits are divided or multiplied by it: wider means nothing but infinities */
+	{"repetition_penalty", offsetof(struct sampling, repetition_penalty), 0.01, 100, false},
+};
+
+static int parse_ranges(const json_t *body, struct sampling *s, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
+		const struct range *range = &ranges[i];
+		float *out = (float *)((char *)s + range->offset);
+		double v = (double)*out;
+		char want[64];
+		int r;
+
+		if (!field_get(body, range->name))
+			continue;
+		r = field_number(body, "", range->name, range->min, range->max, &v, e);
+		if (r < 0)
+			return r;
+		if (range->above_min && v <= range->min) {
+			snprintf(want, sizeof(want), "a number above %g and at most %g", range->min,
+				 range->max);
+			return field_wrong(e, "", range->name, field_get(body, range->name), want);
+		}
+		*out = (float)v;
+		if (range->above_min && *out < FLT_MIN)
+			*out = FLT_MIN;
+	}
+	if ((double)s->temperature < TEMPERATURE_MIN)
+		s->temperature = 0;
+	return 0;
+}
+
+/* Chat: logprobs is a switch and top_logprobs the number; completions: logprobs is the number. */
+static int parse_logprobs(const json_t *body, struct openai_request *r, struct err *e)
+{
+	int64_t top = 0;
+	int ret;
+
+	if (!r->chat) {
+		r->sampling.want_logprobs = field_get(body, "logprobs") != NULL;
+		ret = field_int(body, "", "logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
+		r->sampling.n_logprobs = (uint8_t)top;
+		return ret;
+	}
+	ret = field_bool(body, "", "logprobs", &r->sampling.want_logprobs, e);
+	if (ret == 0)
+		ret = field_int(body, "", "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
+	if (ret < 0)
+		return ret;
+	if (top && !r->sampling.want_logprobs)
+		return err_param(e, EINVAL, "top_logprobs",
+				 "top_logprobs is %" PRId64
+				 ", but only allowed when logprobs is true",
+				 top);
+	r->sampling.n_logprobs = (uint8_t)top;
+	return 0;
+}
+
+static int parse_stops(const json_t *body, struct arena *arena, struct openai_request *r,
+		       struct err *e)
+{
+	const json_t *stop = field_get(body, "stop");
+	bool one = json_is_string(stop);
+	size_t n = one ? 1 : json_array_size(stop);
+
+	if (!stop)
+		return 0;
+	if (!one && !json_is_array(stop))
+		return field_wrong(e, "", "stop", stop, "a string or an array of up to 4 strings");
+	if (n > STOPS_MAX)
+		return err_param(e, EINVAL, "stop", "stop has %zu strings, but may have at most %d",
+				 n, STOPS_MAX);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *v = one ? stop : json_array_get(stop, i);
+		char name[32] = "stop";
+
+		if (!one)
+			snprintf(name, sizeof(name), "stop[%zu]", i);
+		if (!json_is_string(v) || !json_string_length(v))
+			return field_wrong(e, "", name, v, "a string that is not empty");
+		r->stops[i] = arena_strndup(arena, json_string_value(v), json_string_length(v));
+		if (!r->stops[i])
+			return field_no_memory(e);
+	}
+	r->n_stops = n;
+	return 0;
+}
+
+static int parse_lengths(const json_t *body, struct openai_request *r, struct err *e)
+{
+	int64_t max_tokens = 0, min_tokens = 0;
+	int ret;
+
+	ret = field_int(body, "", "max_tokens", 1, INT32_MAX, &max_tokens, e);
+	if (ret == 0 && r->chat) /* the newer name of the same, which wins */
+		ret = field_int(body, "", "max_completion_tokens", 1, INT32_MAX, &max_tokens, e);
+	if (ret == 0)
+		ret = field_int(body, "", "min_tokens", 0, INT32_MAX, &min_tokens, e);
+	if (ret < 0)
+		return ret;
+	if (max_tokens && min_tokens > max_tokens)
+		return err_param(e, EINVAL, "min_tokens",
+				 "min_tokens is %" PRId64
+				 ", but may be at most max_tokens, %" PRId64,
+				 min_tokens, max_tokens);
+	r->max_tokens = (uint32_t)max_tokens;
+	r->min_tokens = (uint32_t)min_tokens;
+	return field_bool(body, "", "ignore_eos", &r->ignore_eos, e);
+}
+
+/* best_of draws more choices than it returns, chosen by likelihood: only best_of = n is here. */
+static int parse_choices(const json_t *body, const struct openai_limits *limits,
+			 struct openai_request *r, struct err *e)
+{
+	int64_t n = 1, best_of;
+	int ret;
+
+	ret = field_int(body, "", "n", 1, limits->max_choices, &n, e);
+	if (ret < 0)
+		return ret;
+	r->n = (uint32_t)n;
+	best_of = n;
+	ret = field_int(body, "", "best_of", 1, limits->max_choices, &best_of, e);
+	if (ret < 0)
+		return ret;
+	if (best_of != n)
+		return err_param(e, best_of < n ? EINVAL : ENOTSUP, "best_of",
+				 "best_of is %" PRId64 ", but must be equal to n, %" PRId64,
+				 best_of, n);
+	return 0;
+}
+
+static int parse_seed(const json_t *body, struct openai_request *r, struct err *e)
+{
+	int64_t seed = 0;
+	int ret = field_int(body, "", "seed", INT64_MIN, INT64_MAX, &seed, e);
+
+	r->has_seed = field_get(body, "seed") != NULL;
+	r->sampling.seed = (uint64_t)seed;
+	return ret;
+}
+
+/* 0 and -1 both mean that all tokens may be drawn. */
+static int parse_top_k(const json_t *body, struct sampling *s, struct err *e)
+{
+	int64_t top_k = s->top_k;
+	int ret = field_int(body, "", "top_k", -1, INT32_MAX, &top_k, e);
+
+	s->top_k = top_k < 0 ? 0 : (int32_t)top_k;
+	return ret;
+}
+
+int sampling_parse(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+		   struct openai_request *r, struct err *e)
+{
+	const json_t *ids = field_get(body, "stop_token_ids");
+	int ret;
+
+	r->sampling = limits->defaults;
+	r->sampling.want_logprobs = false;
+	r->sampling.n_logprobs = 0;
+	ret = parse_ranges(body, &r->sampling, e);
+	if (ret == 0)
+		ret = parse_top_k(body, &r->sampling, e);
+	if (ret == 0)
+		ret = parse_seed(body, r, e);
+	if (ret == 0)
+		ret = parse_choices(body, limits, r, e);
+	if (ret == 0)
+		ret = parse_lengths(body, r, e);
+	if (ret == 0)
+		ret = parse_logprobs(body, r, e);
+	if (ret == 0)
+		ret = parse_stops(body, arena, r, e);
+	if (ret == 0 && ids)
+		ret = field_ids(ids, "stop_token_ids", limits->vocab_size, STOP_TOKEN_IDS_MAX,
+				arena, &r->stop_token_ids, &r->n_stop_token_ids, e);
+	return ret;
+}

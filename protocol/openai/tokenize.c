@@ -1,0 +1,154 @@
+#include "protocol/openai/tokenize.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "protocol/openai/fields.h"
+#include "protocol/openai/request_internal.h"
+#include "protocol/openai/writer.h"
+
+static int tokenize_object(const json_t *body, struct arena *arena, struct openai_tokenize *t,
+			   struct err *e)
+{
+	const json_t *prompt = NULL;
+	bool special, thinking;
+	int r;
+
+	r = request_model(body, arena, &t->model, e);
+	if (r == 0)
+		r = field_bool(body, "", "return_token_strs", &t->return_token_strs, e);
+	if (r == 0)
+		r = field_bool(body, "", "add_special_tokens", &special, e);
+	if (r == 0)
+		r = field_string(body, "", "prompt", &prompt, e);
+	if (r < 0)
+		return r;
+	if (!prompt && !field_get(body, "messages"))
+		return err_param(e, EINVAL, "prompt",
+				 "prompt is missing: there must be a prompt or messages");
+	if (!prompt)
+		return chat_context(body, &t->context, &thinking, e);
+	if (field_get(body, "messages"))
+		return err_param(e, EINVAL, "messages",
+				 "messages is given, but not allowed together with prompt");
+	t->prompt_len = json_string_length(prompt);
+	t->prompt = arena_strndup(arena, json_string_value(prompt), t->prompt_len);
+	return t->prompt ? 0 : field_no_memory(e);
+}
+
+int openai_parse_tokenize(const char *body, size_t len, struct arena *arena,
+			  struct openai_tokenize *ret, struct err *e)
+{
+	struct openai_tokenize t = {0};
+	json_t *root;
+	int r;
+
+	r = fields_load(body, len, &root, e);
+	if (r < 0)
+		return r;
+	r = tokenize_object(root, arena, &t, e);
+	json_decref(root);
+	if (r < 0)
+		return r;
+	*ret = t;
+	return 0;
+}
+
+void openai_tokenize_release(struct openai_tokenize *t)
+{
+	json_decref(t->context);
+	t->context = NULL;
+}
+
+int openai_parse_detokenize(const char *body, size_t len, uint32_t vocab_size, struct arena *arena,
+			    struct openai_detokenize *ret, struct err *e)
+{
+	struct openai_detokenize d = {0};
+	const json_t *tokens;
+	json_t *root;
+	int r;
+
+	r = fields_load(body, len, &root, e);
+	if (r < 0)
+		return r;
+	r = request_model(root, arena, &d.model, e);
+	tokens = field_get(root, "tokens");
+	if (r == 0 && !tokens)
+		r = field_wrong(e, "", "tokens", NULL, "an array of token ids");
+	if (r == 0)
+		r = field_ids(tokens, "tokens", vocab_size, SIZE_MAX, arena, &d.ids, &d.n_ids, e);
+	json_decref(root);
+	if (r < 0)
+		return r;
+	*ret = d;
+	return 0;
+}
+
+/* Byte-level vocabularies spell each byte as a letter: printable Latin-1 as itself, the 68 others,
+ * in order, as U+0100 and up. All of them have at most two bytes in UTF-8. */
+static void spell(unsigned char byte, struct buf *out)
+{
+	uint32_t letter = byte;
+	char c = (char)byte;
+
+	if (byte > 0x20 && byte < 0x7f) {
+		writer_escaped(out, &c, 1);
+		return;
+	}
+	if (byte <= 0x20)
+		letter = 0x100 + byte;
+	else if (byte <= 0xa0)
+		letter = 0x121 + (byte - 0x7fu);
+	else if (byte == 0xad)
+		letter = 0x143;
+	buf_putc(out, (char)(0xc0 | letter >> 6));
+	buf_putc(out, (char)(0x80 | (letter & 0x3f)));
+}
+
+static void token_strs(const struct tokenizer *t, const struct ids *ids, struct buf *out)
+{
+	buf_putc(out, '[');
+	for (size_t i = 0; i < ids->len; i++) {
+		size_t n;
+		const char *bytes = tokenizer_bytes(t, ids->v[i], &n);
+
+		buf_puts(out, i ? ",\"" : "\"");
+		for (size_t k = 0; k < n; k++)
+			spell((unsigned char)bytes[k], out);
+		buf_putc(out, '"');
+	}
+	buf_putc(out, ']');
+}
+
+void openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
+			  bool with_strs, struct buf *out)
+{
+	buf_printf(out, "{\"count\":%zu,\"max_model_len\":%" PRIu32 ",\"tokens\":", ids->len,
+		   max_model_len);
+	writer_ids(out, ids->v, ids->len);
+	buf_puts(out, ",\"token_strs\":");
+	if (with_strs)
+		token_strs(t, ids, out);
+	else
+		buf_puts(out, "null");
+	buf_putc(out, '}');
+}
+
+void openai_body_detokenize(const struct tokenizer *t, const int32_t *ids, size_t n,
+			    struct buf *out)
+{
+	struct buf text;
+
+	buf_init(&text, out->max);
+	for (size_t i = 0; i < n; i++) {
+		size_t len;
+		const char *bytes = tokenizer_bytes(t, ids[i], &len);
+
+		buf_append(&text, bytes, len);
+	}
+	buf_puts(out, "{\"prompt\":");
+	writer_string(out, buf_str(&text), text.len);
+	buf_putc(out, '}');
+	out->failed |= text.failed;
+	buf_release(&text);
+}

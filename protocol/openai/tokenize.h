@@ -1,0 +1,53 @@
+/*
+ * /tokenize and /detokenize, with the fields that vLLM's have.
+ *
+ *     {"prompt": text} or {"messages": [...], "tools", "chat_template_kwargs", ...},
+ *     "return_token_strs": bool  ->  {"count", "max_model_len", "tokens", "token_strs"}
+ *     {"tokens": [id]}  ->  {"prompt": text}
+ *
+ * add_special_tokens is accepted: the tokenizers served here add none of their own.
+ */
+#ifndef PROTOCOL_OPENAI_TOKENIZE_H
+#define PROTOCOL_OPENAI_TOKENIZE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/ids.h"
+#include "protocol/text/tokenizer.h"
+
+struct openai_tokenize {
+	const char *model;  /* NULL: absent */
+	const char *prompt; /* NULL: render `context`; may be empty */
+	size_t prompt_len;
+	json_t *context; /* owned, NULL with a prompt: as in struct openai_request */
+	bool return_token_strs;
+};
+
+struct openai_detokenize {
+	const char *model;
+	const int32_t *ids; /* [n_ids] in the arena, all in the vocabulary */
+	size_t n_ids;
+};
+
+/* As openai_parse_chat. */
+int openai_parse_tokenize(const char *body, size_t len, struct arena *arena,
+			  struct openai_tokenize *ret, struct err *e) MUST_CHECK;
+void openai_tokenize_release(struct openai_tokenize *t);
+int openai_parse_detokenize(const char *body, size_t len, uint32_t vocab_size, struct arena *arena,
+			    struct openai_detokenize *ret, struct err *e) MUST_CHECK;
+
+/* token_strs are the tokens as the vocabulary spells them (a byte is a letter: " a" is "Ġa"), null
+ * unless asked for. */
+void openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
+			  bool with_strs, struct buf *out);
+
+/* The tokens' bytes as text, special tokens included; what is not UTF-8 becomes U+FFFD. */
+void openai_body_detokenize(const struct tokenizer *t, const int32_t *ids, size_t n,
+			    struct buf *out);
+
+#endif

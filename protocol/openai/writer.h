@@ -1,0 +1,42 @@
+/*
+ * JSON text written straight into a buffer: the pieces that all answers are made of.
+ *
+ * A response is mostly constant text around a few strings and numbers, so it is written by hand;
+ * no tree is built. Whatever the bytes are, what comes out is valid JSON in valid UTF-8.
+ */
+#ifndef PROTOCOL_OPENAI_WRITER_H
+#define PROTOCOL_OPENAI_WRITER_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+/* What stands at the start of some bytes. */
+enum utf8_kind {
+	UTF8_WHOLE, /* a well-formed sequence */
+	UTF8_BAD,   /* bytes that never become one: to be replaced by one U+FFFD */
+	UTF8_SHORT, /* the beginning of one; the bytes end too early */
+};
+
+/* Looks at s [n >= 1]; *len is the length of what was found. A bad part is the longest start of a
+ * well-formed sequence or one byte, which is what Python and browsers replace. */
+enum utf8_kind writer_utf8(const unsigned char *s, size_t n, size_t *len);
+
+/* A string in quotes; bytes that are not UTF-8 become U+FFFD. */
+void writer_string(struct buf *out, const char *text, size_t len);
+
+/* The same without quotes. */
+void writer_escaped(struct buf *out, const char *text, size_t len);
+
+/* [1,2,3] */
+void writer_ids(struct buf *out, const int32_t *ids, size_t n);
+void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n);
+
+/* A log-probability with enough digits to give the same float back; JSON has no infinities, so
+ * everything below -9999 (and NaN) is -9999.0, as OpenAI and vLLM write it. */
+void writer_logprob(struct buf *out, float logprob);
+
+/* true or false. */
+void writer_bool(struct buf *out, bool value);
+
+#endif
