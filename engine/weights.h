@@ -81,9 +81,11 @@ struct weight_synthesis {
 void weights_synthesis(const struct model_config *c, uint64_t seed, enum weight_role role,
 		       uint32_t layer, uint32_t expert, struct weight_synthesis *ret);
 
-/* Writes the weights as a Hugging Face checkpoint (bf16, sharded, with index and config.json) into
- * a new directory: what `tigon export` does. */
+/* Writes the weights as a Hugging Face checkpoint of the language model alone: bf16, in files of at
+ * most shard_bytes (0: 4 GB; a larger tensor gets a file of its own) with an index, and config.json
+ * made from config_json, flat and without the MTP head. out_dir is created; -EEXIST when it is there
+ * and not empty. What `tigon export` does. */
 int weights_export(const struct weights *w, const struct model_config *c, const char *config_json,
-		   const char *out_dir, struct err *e) MUST_CHECK;
+		   const char *out_dir, uint64_t shard_bytes, struct err *e) MUST_CHECK;
 
 #endif

@@ -1,0 +1,30 @@
+/*
+ * Whole small files (configurations, indices) into memory, with a stated maximum, and onto disk;
+ * and the checks that every file from outside gets: it must be a regular file (a symbolic link to
+ * one is fine, the Hugging Face cache is made of them), and opening never blocks on a pipe.
+ */
+#ifndef ENGINE_FILE_H
+#define ENGINE_FILE_H
+
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Opens dir_fd/name for reading. Returns the descriptor (new) and its size in bytes; -ENOENT and
+ * the like name `shown`, the path as the user knows it; -EINVAL when it is no regular file. */
+int file_open(int dir_fd, const char *name, const char *shown, off_t *ret_size,
+	      struct err *e) MUST_CHECK;
+
+/* Appends the whole of dir_fd/name to out; -EFBIG when it does not fit into out's maximum. */
+int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
+	      struct err *e) MUST_CHECK;
+
+/* Writes a whole file under a temporary name and renames it. */
+int file_write(const char *path, const void *data, size_t len, struct err *e) MUST_CHECK;
+
+/* Writes all of data to an open descriptor; `shown` is the path for messages. */
+int file_write_all(int fd, const char *shown, const void *data, size_t len,
+		   struct err *e) MUST_CHECK;
+
+#endif
