@@ -25,16 +25,19 @@
 #define COUNT_ALLOCATIONS 1
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
+void __libc_free(void *p);
 
 static unsigned long n_allocations;
+static long n_alive;	     /* allocations not freed; only its changes mean anything */
 static long fail_after = -1; /* allocations until one fails; -1: never */
 
 static bool may_allocate(void)
 {
 	n_allocations++;
-	if (fail_after < 0)
-		return true;
-	return fail_after-- > 0;
+	if (fail_after >= 0 && fail_after-- == 0)
+		return false;
+	n_alive++;
+	return true;
 }
 
 void *malloc(size_t size)
@@ -45,6 +48,12 @@ void *malloc(size_t size)
 void *calloc(size_t n, size_t size)
 {
 	return may_allocate() ? __libc_calloc(n, size) : NULL;
+}
+
+void free(void *p)
+{
+	n_alive -= p != NULL;
+	__libc_free(p);
 }
 #else
 #define COUNT_ALLOCATIONS 0
@@ -788,6 +797,7 @@ static void test_memory(void)
 	struct scheduler *s = NULL;
 	unsigned long before;
 	uint64_t id = 7;
+	long alive = n_alive;
 	int failures = 0, err = -ENOMEM;
 
 	for (long n = 0; err == -ENOMEM; n++) {
@@ -795,7 +805,7 @@ static void test_memory(void)
 		err = scheduler_new(&c, &s, NULL);
 		fail_after = -1;
 		failures += err == -ENOMEM;
-		check(err == 0 || (err == -ENOMEM && !s));
+		check(err == 0 || (err == -ENOMEM && !s && n_alive == alive));
 	}
 	ok_all("scheduler_new without memory fails and leaves nothing");
 	ok(failures > 10, "at each of %d allocations", failures);
@@ -808,6 +818,8 @@ static void test_memory(void)
 		check(err == 0 || (err == -ENOMEM && id == 7 && at_baseline(w)));
 	}
 	ok_all("scheduler_submit without memory fails and changes nothing");
+	scheduler_abort(w->s, id);
+	alive = n_alive;
 	r.n_choices = 5;
 	submit(w, &r);
 	submit_simple(w, 'b', 300, 50);
@@ -818,6 +830,7 @@ static void test_memory(void)
 		scheduler_commit(w->s, w->results, w->events);
 	}
 	is_int(n_allocations - before, 0, "no allocation from admission to the last token");
+	is_int(n_alive - alive, 0, "and a request that has finished leaves nothing");
 	world_free(w);
 #endif
 }

@@ -1,0 +1,39 @@
+/*
+ * A device that runs plans without arithmetic: what a KV page keeps for a position is the token and
+ * a hash of everything before it, what a state slot keeps is the whole history. Running a plan
+ * checks that every row reads its own history, through its block table and through its state, and
+ * nothing else; and that rows could run in any order or at once.
+ */
+#ifndef TESTS_FAKE_DEVICE_H
+#define TESTS_FAKE_DEVICE_H
+
+#include "scheduler/scheduler.h"
+
+struct fake_device;
+
+/* Tokens that should be what a row or a draw stands on. Borrowed. */
+struct fake_history {
+	const int32_t *prompt, *generated;
+	uint32_t n_prompt, n_generated;
+};
+
+struct fake_device *fake_device_new(const struct scheduler_config *config);
+void fake_device_free(struct fake_device *d);
+
+/* Runs a plan. rows [n_rows]: the sequence's tokens up to and with the row's last one; draws
+ * [n_draws]: the prompt and the tokens drawn before; results [n_draws]. NULL, or the condition that
+ * failed. */
+const char *fake_device_run(struct fake_device *d, const struct plan *plan,
+			    const struct fake_history *rows, const struct fake_history *draws,
+			    const struct draw_result *results);
+
+/* "file:line: condition" out of the calling function unless the condition holds. */
+#define FAKE_TEXT2(x) #x
+#define FAKE_TEXT(x)  FAKE_TEXT2(x)
+#define EXPECT(condition)                                                        \
+	do {                                                                     \
+		if (!(condition))                                                \
+			return __FILE__ ":" FAKE_TEXT(__LINE__) ": " #condition; \
+	} while (0)
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * The scheduler against its naive model, with a fuzzer's bytes in place of chance. Build with
+ * tests/scheduler_model.c, tests/fake_device.c and the sources of scheduler/, prefix_cache/, base/.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/scheduler_model.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct source src = {.bytes = data, .n_bytes = size};
+	struct model_counts counts = {0};
+	const char *failed = size ? model_run(&src, UINT32_MAX, &counts) : NULL;
+
+	if (failed) {
+		fprintf(stderr, "%s\n", failed);
+		abort();
+	}
+	return 0;
+}
