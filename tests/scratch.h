@@ -1,0 +1,57 @@
+/* A directory for one test program's files, removed with all in it when the program says so. */
+#ifndef TESTS_SCRATCH_H
+#define TESTS_SCRATCH_H
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char scratch_dir[256];
+
+/* Makes the directory, under TMPDIR or /tmp. */
+__attribute__((unused)) static void scratch_make(void)
+{
+	const char *base = getenv("TMPDIR");
+
+	snprintf(scratch_dir, sizeof(scratch_dir), "%s/test-XXXXXX", base ? base : "/tmp");
+	if (!mkdtemp(scratch_dir)) {
+		perror(scratch_dir);
+		abort();
+	}
+}
+
+static int scratch_remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+__attribute__((unused)) static void scratch_remove(void)
+{
+	nftw(scratch_dir, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The path of a name in the directory; valid until the fourth call after this one. */
+__attribute__((unused)) static const char *scratch_path(const char *name)
+{
+	static char paths[4][512];
+	static int next;
+
+	next = (next + 1) % 4;
+	snprintf(paths[next], sizeof(paths[next]), "%s/%s", scratch_dir, name);
+	return paths[next];
+}
+
+/* Writes a file there. */
+__attribute__((unused)) static void scratch_write(const char *name, const void *data, size_t len)
+{
+	FILE *f = fopen(scratch_path(name), "wb");
+
+	if (!f || fwrite(data, 1, len, f) != len || fclose(f) != 0) {
+		perror(name);
+		abort();
+	}
+}
+
+#endif

@@ -1,0 +1,453 @@
+/* engine/safetensors: good files read right; each way in which a file can be wrong gets its
+ * sentence. */
+#include <errno.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "engine/json_scan.h"
+#include "engine/safetensors.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+/* A file: the header text behind its length, then data_len bytes counting up. */
+static size_t make_file(char *out, const char *header, size_t data_len)
+{
+	uint64_t n = strlen(header);
+
+	for (int i = 0; i < 8; i++)
+		out[i] = (char)(n >> 8 * i);
+	memcpy(out + 8, header, n);
+	for (size_t i = 0; i < data_len; i++)
+		out[8 + n + i] = (char)i;
+	return 8 + n + data_len;
+}
+
+static void write_file(const char *name, const char *header, size_t data_len)
+{
+	char file[8192];
+
+	scratch_write(name, file, make_file(file, header, data_len));
+}
+
+static int count(const struct tensor *t, void *user)
+{
+	++*(int *)user;
+	return 0;
+}
+
+static const struct {
+	const char *what, *header;
+	size_t data_len;
+	const char *error; /* NULL: good */
+} files[] = {
+	{"an empty header", "{}", 0, NULL},
+	{"one tensor", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}", 24,
+	 NULL},
+	{"a scalar", "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, NULL},
+	{"an empty tensor", "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,9],\"data_offsets\":[0,0]}}", 0,
+	 NULL},
+	{"space everywhere",
+	 " { \"a\" : { \"shape\" : [ 1 , 2 ] , \"data_offsets\" : [ 0 , 4 ] , \"dtype\" : \"BF16\" "
+	 "} } ",
+	 4, NULL},
+	{"metadata",
+	 "{\"__metadata__\":{\"x\":\"y\\u00e9\\n\"},\"a\":{\"dtype\":\"U8\",\"shape\":[3],"
+	 "\"data_offsets\":[0,3]}}",
+	 3, NULL},
+	{"escapes in a name",
+	 "{\"\\u0061\\/b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 3, NULL},
+	{"two tensors out of order",
+	 "{\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[2,5]},"
+	 "\"a\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}",
+	 5, NULL},
+	{"four-bit numbers", "{\"a\":{\"dtype\":\"F4\",\"shape\":[6],\"data_offsets\":[0,3]}}", 3,
+	 NULL},
+
+	{"no JSON", "hello", 0,
+	 "f: header is not the JSON of a safetensors file: no object at byte 8"},
+	{"nothing", "", 0, "no object"},
+	{"an array", "[]", 0, "no object"},
+	{"an object without end", "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}",
+	 3, "the object does not end"},
+	{"text behind the object", "{} x", 0, "more text behind the object"},
+	{"a trailing comma", "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},}", 3,
+	 "a name that is not printable ASCII"},
+	{"a control character in a name", "{\"a\\u001b[2J\":{}}", 0,
+	 "a name that is not printable ASCII"},
+	{"a raw control character", "{\"a\n\":{}}", 0, "a name that is not printable ASCII"},
+	{"a zero byte in a name", "{\"a\\u0000\":{}}", 0, "a name that is not printable ASCII"},
+	{"a broken escape", "{\"a\\x\":{}}", 0, "a name that is not printable ASCII"},
+	{"half an escape", "{\"a\\u00", 0, "a name that is not printable ASCII"},
+	{"no colon", "{\"a\" {}}", 0, "no colon behind a name"},
+	{"deep metadata", "{\"__metadata__\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", 0,
+	 "broken __metadata__"},
+	{"an empty description", "{\"a\":{}}", 0, "f: tensor a: its description is not valid JSON"},
+	{"a description that is no object", "{\"a\":3}", 0,
+	 "f: tensor a: its description is not an object"},
+	{"no dtype", "{\"a\":{\"shape\":[3],\"data_offsets\":[0,3]}}", 3,
+	 "f: tensor a: dtype, shape or data_offsets is missing"},
+	{"an unknown key", "{\"a\":{\"shape\":[3],\"x\":1}}", 3, "f: tensor a: unknown key \"x\""},
+	{"a key twice", "{\"a\":{\"shape\":[3],\"shape\":[3]}}", 3, "f: tensor a: shape twice"},
+	{"an unknown dtype", "{\"a\":{\"dtype\":\"F33\",\"shape\":[3],\"data_offsets\":[0,3]}}", 3,
+	 "f: tensor a: unknown dtype F33"},
+	{"a dtype that is a number", "{\"a\":{\"dtype\":1}}", 3,
+	 "f: tensor a: dtype is not a known name"},
+	{"a negative size", "{\"a\":{\"dtype\":\"U8\",\"shape\":[-3],\"data_offsets\":[0,3]}}", 3,
+	 "f: tensor a: shape holds something other than sizes"},
+	{"a size with a fraction",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[3.0],\"data_offsets\":[0,3]}}", 3,
+	 "f: tensor a: shape holds something other than sizes"},
+	{"a size past 64 bits",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[18446744073709551616],\"data_offsets\":[0,3]}}", 3,
+	 "f: tensor a: shape holds something other than sizes"},
+	{"nine dimensions", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1]", 1,
+	 "f: tensor a: more than 8 dimensions"},
+	{"a shape that overflows",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+	 "f: tensor a: shape overflows"},
+	{"a shape whose bits overflow",
+	 "{\"a\":{\"dtype\":\"F32\",\"shape\":[1152921504606846976],\"data_offsets\":[0,0]}}", 0,
+	 "f: tensor a: shape overflows"},
+	{"half a byte", "{\"a\":{\"dtype\":\"F4\",\"shape\":[5],\"data_offsets\":[0,3]}}", 3,
+	 "f: tensor a: shape does not fill whole bytes"},
+	{"offsets that are no pair",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0]}}", 3,
+	 "f: tensor a: data_offsets are not two numbers"},
+	{"offsets the wrong way round",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[3,0]}}", 3,
+	 "f: tensor a: data_offsets [3, 0] leave the 3 bytes of data"},
+	{"offsets past the end", "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[1,4]}}",
+	 3, "f: tensor a: data_offsets [1, 4] leave the 3 bytes of data"},
+	{"offsets far past the end",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[18446744073709551612,"
+	 "18446744073709551615]}}",
+	 3, "leave the 3 bytes of data"},
+	{"bytes that differ from the shape",
+	 "{\"a\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[0,4]}}", 4,
+	 "f: tensor a: shape takes 6 bytes, data_offsets 4"},
+	{"a name twice",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+	 "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+	 2, "f: tensor a: listed twice"},
+	{"an overlap",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+	 "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+	 3, "f: tensor b: overlaps another at byte 1 of the data"},
+	{"a hole",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+	 "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
+	 3, "f: tensor b: leaves a hole before it at byte 1 of the data"},
+	{"bytes that nobody owns",
+	 "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 7,
+	 "f: 4 bytes behind the last tensor"},
+};
+
+static void test_headers(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		char file[8192];
+		size_t len = make_file(file, files[i].header, files[i].data_len);
+		struct err e = {0};
+		int n = 0, r = safetensors_parse("f", file, len, count, &n, &e);
+
+		if (files[i].error) {
+			ok(r == -EINVAL && n == 0 && strstr(e.text, files[i].error), "refused: %s",
+			   files[i].what);
+			if (!strstr(e.text, files[i].error))
+				printf("#   got  %s\n#   want %s\n", e.text, files[i].error);
+		} else {
+			ok(r == 0, "read: %s%s%s", files[i].what, r ? ": " : "", e.text);
+		}
+	}
+}
+
+static void test_lengths(void)
+{
+	static const char one[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}";
+	char file[8192];
+	size_t len = make_file(file, one, 3);
+	struct err e = {0};
+	int n = 0;
+
+	for (size_t cut = 0; cut < len; cut++) {
+		/* Exactly as many bytes as there are, so that reading past them is seen. */
+		char *part = malloc(cut ? cut : 1);
+
+		memcpy(part, file, cut);
+		check(safetensors_parse("f", part, cut, count, &n, &e) == -EINVAL && n == 0);
+		free(part);
+	}
+	ok_all("every file cut short is refused");
+	is_int(safetensors_parse("f", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, count, &n, &e),
+	       -EINVAL, "a header of 2^64 - 1 bytes is refused");
+	is_str(e.text, "f: header of 18446744073709551615 bytes, more than the 100 MB allowed",
+	       "says so");
+	is_int(safetensors_parse("f", "\x03\0\0\0\0\0\0\0{}", 10, count, &n, &e), -EINVAL,
+	       "a header longer than the file is refused");
+	is_str(e.text, "f: header of 3 bytes in a file of 10 bytes", "says so");
+	is_int(safetensors_parse("f", "{}", 2, count, &n, &e), -EINVAL,
+	       "a file of 2 bytes is refused");
+	is_str(e.text, "f: 2 bytes are too short for a safetensors file", "says so");
+}
+
+static int stop(const struct tensor *t, void *user)
+{
+	return -ECANCELED;
+}
+
+static void test_visit(void)
+{
+	char file[8192];
+	size_t len = make_file(file, files[7].header, files[7].data_len);
+	struct err e = {0};
+
+	is_int(safetensors_parse("f", file, len, stop, NULL, &e), -ECANCELED,
+	       "a visitor's error ends the parse");
+}
+
+/* Opens the scratch directory; on failure compares the sentence behind the directory's name. */
+static void expect(int error, const char *sentence, const char *what)
+{
+	struct safetensors *s;
+	struct err e = {0};
+	int r = safetensors_open(scratch_dir, &s, &e);
+	const char *text = e.text;
+
+	if (!strncmp(text, scratch_dir, strlen(scratch_dir)))
+		text += strlen(scratch_dir);
+	is_int(r, error, "%s", what);
+	if (r == 0)
+		safetensors_close(s);
+	else
+		is_str(text, sentence, "says so");
+}
+
+static void remove_file(const char *name)
+{
+	ok(remove(scratch_path(name)) == 0, "removes %s", name);
+}
+
+#define TENSOR(name) "{\"" name "\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}"
+#define INDEX	     "model.safetensors.index.json"
+
+static void write_index(const char *text)
+{
+	scratch_write(INDEX, text, strlen(text));
+}
+
+static void test_directory(void)
+{
+	const struct tensor *t;
+	struct safetensors *s;
+	struct err e = {0};
+	size_t n;
+
+	expect(-ENOENT, ": no safetensors file in this directory", "an empty directory is refused");
+	scratch_write("z.safetensors", "", 0);
+	expect(-EINVAL, "/z.safetensors: 0 bytes are too short for a safetensors file",
+	       "an empty file is refused");
+	remove_file("z.safetensors");
+	mkdir(scratch_path("z.safetensors"), 0777);
+	expect(-EINVAL, "/z.safetensors: not a regular file", "a directory in a file's place");
+	remove_file("z.safetensors");
+	mkfifo(scratch_path("z.safetensors"), 0666);
+	expect(-EINVAL, "/z.safetensors: not a regular file",
+	       "a pipe in a file's place does not hang");
+	remove_file("z.safetensors");
+
+	/* All *.safetensors of a directory. */
+	write_file("a.safetensors", TENSOR("x"), 3);
+	write_file("b.safetensors", TENSOR("w"), 3);
+	write_file("c.safetensors.txt", "no", 0);
+	if (ok(safetensors_open(scratch_dir, &s, &e) == 0, "opens every safetensors file %s",
+	       e.text)) {
+		t = safetensors_list(s, &n);
+		is_int(n, 2, "two tensors");
+		is_str(t[0].name, "w", "sorted by name");
+		is_str(t[0].file, scratch_path("b.safetensors"), "a tensor knows its file");
+		t = safetensors_find(s, "x");
+		ok(t && t->bytes == 3 && t->n_dims == 1 && t->shape[0] == 3 &&
+			   t->dtype == TENSOR_OTHER,
+		   "finds a tensor");
+		is_str(t->dtype_name, "U8", "knows its dtype");
+		ok(!memcmp(t->data, "\0\1\2", 3), "its data is the file's");
+		ok(!safetensors_find(s, "y"), "finds no other");
+		safetensors_close(s);
+	}
+	write_file("b.safetensors", TENSOR("x"), 3);
+	{
+		char want[600];
+
+		snprintf(want, sizeof(want), "/b.safetensors: tensor x is in %s too",
+			 scratch_path("a.safetensors"));
+		expect(-EINVAL, want, "a tensor in two files");
+	}
+
+	/* model.safetensors goes before the others. */
+	ok(symlink("a.safetensors", scratch_path("model.safetensors")) == 0, "links");
+	expect(0, "", "a symbolic link to a file is followed, the other files are not read");
+
+	/* The index goes before all. */
+	write_file("b.safetensors", TENSOR("w"), 3);
+	write_index("{\"metadata\":{\"total_size\":6.5e0},\"weight_map\":{\"x\":\"a.safetensors\","
+		    "\"w\":\"b.safetensors\"}}");
+	expect(0, "", "an index of two files");
+	write_index("{\"weight_map\":{\"x\":\"a.safetensors\",\"w\":\"q.safetensors\"}}");
+	expect(-ENOENT, "/q.safetensors: cannot open: No such file or directory",
+	       "an index that names a missing file");
+	write_index("{\"weight_map\":{\"x\":\"a.safetensors\",\"w\":\"a.safetensors\"}}");
+	expect(-EINVAL,
+	       "/" INDEX ": tensor w is said to be in a.safetensors, which does not hold it",
+	       "an index that names a missing tensor");
+	write_index("{\"weight_map\":{\"x\":\"b.safetensors\",\"w\":\"a.safetensors\"}}");
+	expect(-EINVAL,
+	       "/" INDEX ": tensor w is said to be in a.safetensors, which does not hold it",
+	       "an index that mixes files up");
+	write_index("{\"weight_map\":{\"x\":\"../a.safetensors\"}}");
+	expect(-EINVAL,
+	       "/" INDEX ": tensor x is said to be in \"../a.safetensors\", which is no file name "
+	       "inside the directory",
+	       "an index that leaves the directory");
+	write_index("{\"weight_map\":{\"x\":\"/etc/passwd\"}}");
+	expect(-EINVAL,
+	       "/" INDEX ": tensor x is said to be in \"/etc/passwd\", which is no file name "
+	       "inside the directory",
+	       "an index with an absolute path");
+	write_index("{\"weight_map\":{\"x\":\"..\"}}");
+	expect(-EINVAL,
+	       "/" INDEX ": tensor x is said to be in \"..\", which is no file name inside the "
+	       "directory",
+	       "an index with the parent directory");
+	write_index("{\"weight_map\":{\"x\":\"\"}}");
+	expect(-EINVAL,
+	       "/" INDEX ": tensor x is said to be in \"\", which is no file name inside the "
+	       "directory",
+	       "an index with an empty file name");
+	write_index("{\"weight_map\":{}}");
+	expect(-EINVAL, "/" INDEX ": no weight_map that names tensors", "an empty index");
+	write_index("{\"weight_map\":{\"x\":3}}");
+	expect(-EINVAL, "/" INDEX ": weight_map is broken at byte 19", "an index of numbers");
+	write_index("{\"weight_map\":{\"x\":\"a.safetensors\"}");
+	expect(-EINVAL, "/" INDEX ": broken JSON at byte 35", "an index cut short");
+	write_index("");
+	expect(-EINVAL, "/" INDEX ": not a JSON object", "an empty index file");
+
+	is_int(safetensors_open("/nonexistent/checkpoint", &s, &e), -ENOENT, "no directory");
+	is_str(e.text,
+	       "/nonexistent/checkpoint: cannot open the directory: No such file or directory",
+	       "says so");
+}
+
+static int produce(size_t index, void *data, void *user, struct err *e)
+{
+	if (index == 2)
+		return err_set(e, EDOM, "enough");
+	memset(data, 'a' + (int)index, index ? 6 : 4);
+	return 0;
+}
+
+static void test_write(void)
+{
+	struct tensor t[3] = {
+		{.name = "first", .bytes = 4, .shape = {2}, .n_dims = 1, .dtype_name = "F16"},
+		{.name = "\"\\", .bytes = 6, .shape = {1, 3, 1}, .n_dims = 3, .dtype_name = "BF16"},
+		{.name = "third", .bytes = 1, .shape = {1}, .n_dims = 1, .dtype_name = "U8"},
+	};
+	const struct tensor *got;
+	struct safetensors *s;
+	struct err e = {0};
+
+	remove_file(INDEX);
+	remove_file("model.safetensors");
+	is_int(safetensors_write(scratch_path("model.safetensors"), t, 3, produce, NULL, &e), -EDOM,
+	       "an error of the producer ends the writing");
+	is_str(e.text, "enough", "and is reported");
+	ok(access(scratch_path("model.safetensors"), F_OK) < 0 &&
+		   access(scratch_path("model.safetensors.partial"), F_OK) < 0,
+	   "nothing is left behind");
+	ok(safetensors_write(scratch_path("model.safetensors"), t, 2, produce, NULL, &e) == 0,
+	   "writes two tensors %s", e.text);
+	if (!ok(safetensors_open(scratch_dir, &s, &e) == 0, "reads them again %s", e.text))
+		return;
+	got = safetensors_find(s, "first");
+	ok(got && got->dtype == TENSOR_F16 && got->n_dims == 1 && !memcmp(got->data, "aaaa", 4),
+	   "the first");
+	got = safetensors_find(s, "\"\\");
+	ok(got && got->dtype == TENSOR_BF16 && got->n_dims == 3 && got->shape[1] == 3 &&
+		   !memcmp(got->data, "bbbbbb", 6),
+	   "the second, whose name needs escapes");
+	safetensors_close(s);
+}
+
+static void test_scan(void)
+{
+	static const struct {
+		const char *text;
+		bool good;
+	} values[] = {
+		{"0", true},
+		{"-0", true},
+		{"-0.5e+7", true},
+		{"12E3", true},
+		{"1.25", true},
+		{"true", true},
+		{"null", true},
+		{"\"\\u12aF\\\"\"", true},
+		{"[]", true},
+		{"[1,{\"a\":[]},\"\"]", true},
+		{"{\"a\":{},\"b\":[{}]}", true},
+		{"01", false},
+		{"+1", false},
+		{".5", false},
+		{"1.", false},
+		{"1e", false},
+		{"-", false},
+		{"tru", false},
+		{"nul", false},
+		{"[1,]", false},
+		{"[1 2]", false},
+		{"{\"a\"}", false},
+		{"{a:1}", false},
+		{"{\"a\":}", false},
+		{"\"\\u12g4\"", false},
+		{"\"", false},
+		{"'a'", false},
+		{"", false},
+		{"]", false},
+	};
+	char deep[(JSON_SCAN_DEPTH + 1) * 2];
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		struct json_scan s;
+		int r;
+
+		json_scan_init(&s, values[i].text, strlen(values[i].text));
+		r = json_scan_skip(&s);
+		if ((r == 0 && json_scan_end(&s)) != values[i].good)
+			printf("# %s\n", values[i].text);
+		check((r == 0 && json_scan_end(&s)) == values[i].good);
+	}
+	ok_all("the scanner passes JSON and nothing else");
+	for (int n = JSON_SCAN_DEPTH; n <= JSON_SCAN_DEPTH + 1; n++) {
+		struct json_scan s;
+
+		memset(deep, '[', (size_t)n);
+		memset(deep + n, ']', (size_t)n);
+		json_scan_init(&s, deep, (size_t)n * 2);
+		is_int(json_scan_skip(&s), n == JSON_SCAN_DEPTH ? 0 : -EINVAL, "%d lists in lists",
+		       n);
+	}
+}
+
+int main(void)
+{
+	scratch_make();
+	test_scan();
+	test_headers();
+	test_lengths();
+	test_visit();
+	test_directory();
+	test_write();
+	scratch_remove();
+	return done();
+}
