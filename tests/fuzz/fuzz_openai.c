@@ -1,0 +1,154 @@
+/*
+ * Bodies of requests: the first byte says which kind, the rest is the body. What passes is walked
+ * and held against the ranges that the header promises; what fails must give a whole error body.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "protocol/openai/errors.h"
+#include "protocol/openai/request.h"
+#include "protocol/openai/tokenize.h"
+#include "protocol/openai/writer.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define CHECK(x)                 \
+	do {                     \
+		if (!(x))        \
+			abort(); \
+	} while (0)
+
+enum { VOCABULARY = 1000, CHOICES = 8 };
+
+static bool ids_fit(const int32_t *ids, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ids[i] < 0 || ids[i] >= VOCABULARY)
+			return false;
+	return true;
+}
+
+static void check_context(const json_t *context)
+{
+	const json_t *messages = json_object_get(context, "messages");
+	char *text = json_dumps(context, 0);
+
+	CHECK(text && json_array_size(messages) > 0);
+	for (size_t i = 0; i < json_array_size(messages); i++) {
+		const json_t *m = json_array_get(messages, i);
+		const char *role = json_string_value(json_object_get(m, "role"));
+
+		CHECK(role && (i == 0 || role[0] != 's')); /* system comes first only */
+		CHECK(json_is_string(json_object_get(m, "content")));
+	}
+	CHECK(json_is_boolean(json_object_get(context, "enable_thinking")));
+	CHECK(json_is_boolean(json_object_get(context, "add_generation_prompt")));
+	free(text);
+}
+
+static void check_request(const struct openai_request *r)
+{
+	const struct sampling *s = &r->sampling;
+
+	CHECK(s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1);
+	CHECK(s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->repetition_penalty > 0);
+	CHECK(s->presence_penalty >= -2 && s->presence_penalty <= 2);
+	CHECK(s->frequency_penalty >= -2 && s->frequency_penalty <= 2);
+	CHECK(s->n_logprobs <= TOP_LOGPROBS_MAX && (s->want_logprobs || !s->n_logprobs));
+	CHECK(r->n >= 1 && r->n <= CHOICES && r->n_stops <= STOPS_MAX);
+	CHECK(!r->max_tokens || r->min_tokens <= r->max_tokens);
+	CHECK(r->stream || !r->include_usage);
+	for (size_t i = 0; i < r->n_stops; i++)
+		CHECK(r->stops[i][0]);
+	CHECK(ids_fit(r->stop_token_ids, r->n_stop_token_ids));
+	if (r->chat) {
+		check_context(r->context);
+		return;
+	}
+	CHECK(!r->context && r->n_prompts >= 1 && r->n_prompts <= PROMPTS_MAX);
+	for (size_t i = 0; i < r->n_prompts; i++) {
+		const struct openai_prompt *p = &r->prompts[i];
+
+		CHECK(p->text ? p->text_len && !p->text[p->text_len] : p->n_ids > 0);
+		CHECK(ids_fit(p->ids, p->n_ids));
+	}
+}
+
+static void check_error(int r, const struct err *e)
+{
+	struct buf out;
+	json_t *body;
+
+	CHECK((r == -EINVAL || r == -ENOTSUP || r == -ENOMEM) && e->code == -r && e->text[0]);
+	buf_init(&out, 1 << 16);
+	CHECK(openai_error(e, &out) == (r == -ENOMEM ? 503 : 400));
+	body = json_loadb(out.data, out.len, 0, NULL);
+	CHECK(body);
+	json_decref(body);
+	buf_release(&out);
+}
+
+/* Any bytes make a valid JSON string. */
+static void check_string(const char *text, size_t len)
+{
+	struct buf out;
+	json_t *string;
+
+	buf_init(&out, 1 << 24);
+	writer_string(&out, text, len);
+	string = json_loadb(out.data, out.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+	CHECK(json_is_string(string));
+	json_decref(string);
+	buf_release(&out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct openai_limits limits = {
+		.vocab_size = VOCABULARY,
+		.max_choices = CHOICES,
+		.defaults = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+	};
+	struct openai_request request;
+	struct openai_tokenize tokenize;
+	struct openai_detokenize detokenize;
+	const char *body = (const char *)data + 1;
+	struct arena arena;
+	struct err e;
+	int r;
+
+	if (!size)
+		return 0;
+	size--;
+	arena_init(&arena, 1 << 20);
+	switch (data[0] & 3) {
+	case 0:
+	case 1:
+		r = (data[0] & 1 ? openai_parse_completion
+				 : openai_parse_chat)(body, size, &limits, &arena, &request, &e);
+		if (r == 0) {
+			check_request(&request);
+			openai_request_release(&request);
+		}
+		break;
+	case 2:
+		r = openai_parse_tokenize(body, size, &arena, &tokenize, &e);
+		if (r == 0) {
+			CHECK(!tokenize.prompt == !!tokenize.context);
+			if (tokenize.context)
+				check_context(tokenize.context);
+			openai_tokenize_release(&tokenize);
+		}
+		break;
+	default:
+		r = openai_parse_detokenize(body, size, VOCABULARY, &arena, &detokenize, &e);
+		if (r == 0)
+			CHECK(ids_fit(detokenize.ids, detokenize.n_ids));
+	}
+	if (r < 0)
+		check_error(r, &e);
+	check_string(body, size);
+	arena_release(&arena);
+	return 0;
+}

@@ -1,0 +1,806 @@
+/* protocol/openai: whole bodies, SSE chunks, log-probabilities and errors. */
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "protocol/openai/models.h"
+#include "protocol/openai/response.h"
+#include "protocol/openai/tokenize.h"
+#include "protocol/openai/writer.h"
+#include "tests/tap.h"
+
+/* A vocabulary of pieces, halves of characters among them, in place of the real tokenizer. */
+static const struct {
+	const char *bytes;
+	size_t len;
+} vocabulary[] = {
+#define T(s)                     \
+	{                        \
+		s, sizeof(s) - 1 \
+	}
+	T("a"),	       T(" bc"),	T("\xc3"),	    T("\xa9"),	       T("\xa9\xe2"),
+	T("\x82\xac"), T("\xf0\x9f"),	T("\x99"),	    T("\x82"),	       T("\"\\\n"),
+	T("\xff"),     T("<|im_end|>"), T("\xe6\x97\xa5x"), T("\xe2\x80\xa8"), T(""),
+#undef T
+};
+
+enum { A, BC, C3, A9, A9E2, X82AC, F09F, X99, X82, QUOTE, FF, END, DAY, LINE, EMPTY };
+
+const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len)
+{
+	*len = 0;
+	if (id < 0 || (size_t)id >= ARRAY_SIZE(vocabulary))
+		return NULL;
+	*len = vocabulary[id].len;
+	return vocabulary[id].bytes;
+}
+
+static struct openai_head head(bool chat)
+{
+	return (struct openai_head){.id = chat ? "chatcmpl-1" : "cmpl-1",
+				    .model = "lex\"is",
+				    .fingerprint = "tigon-1",
+				    .created = 1700000000,
+				    .chat = chat};
+}
+
+static struct openai_token token(int32_t id, float logprob)
+{
+	return (struct openai_token){.draw = {.token = id, .logprob = logprob}};
+}
+
+#define CHAT                                                                                  \
+	"{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000," \
+	"\"model\":\"lex\\\"is\",\"system_fingerprint\":\"tigon-1\",\"choices\":["
+#define TEXT                                                                        \
+	"{\"id\":\"cmpl-1\",\"object\":\"text_completion\",\"created\":1700000000," \
+	"\"model\":\"lex\\\"is\",\"system_fingerprint\":\"tigon-1\",\"choices\":["
+
+static struct buf out;
+
+static const char *take(void)
+{
+	static char text[1 << 16];
+
+	snprintf(text, sizeof(text), "%s", buf_str(&out));
+	buf_reset(&out);
+	return text;
+}
+
+static void test_chat_stream(void)
+{
+	struct openai_head h = head(true);
+	struct openai_delta d = {.index = 1, .content = "h\xc3\xa9\"\n", .content_len = 5};
+	struct openai_usage u = {7, 3, 2, 1};
+	const int32_t prompt[] = {4, 5}, ids[] = {1, 2};
+
+	openai_stream_role(&h, 1, NULL, 0, &out);
+	is_str(take(),
+	       "data: " CHAT "{\"index\":1,\"delta\":{\"role\":\"assistant\",\"content\":\"\","
+	       "\"refusal\":null},\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+	       "role chunk");
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " CHAT "{\"index\":1,\"delta\":{\"content\":\"h\xc3\xa9\\\"\\n\"},"
+	       "\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+	       "content chunk");
+	d = (struct openai_delta){.index = 0, .finish_reason = "stop"};
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " CHAT "{\"index\":0,\"delta\":{},\"logprobs\":null,"
+	       "\"finish_reason\":\"stop\"}]}\n\n",
+	       "finish chunk");
+	openai_stream_usage(&h, &u, &out);
+	is_str(take(), "", "no usage unless asked for");
+	d = (struct openai_delta){.index = 2};
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(), "", "an empty piece writes nothing");
+	openai_stream_done(&out);
+	openai_stream_comment(&out);
+	is_str(take(), "data: [DONE]\n\n: keep-alive\n\n", "the end, and a comment");
+
+	h.include_usage = h.return_token_ids = true;
+	h.fingerprint = NULL;
+#define CHAT_NULL                                                                             \
+	"data: "                                                                              \
+	"{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000," \
+	"\"model\":\"lex\\\"is\",\"system_fingerprint\":null,\"choices\":["
+	openai_stream_role(&h, 0, prompt, 2, &out);
+	is_str(take(),
+	       CHAT_NULL "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\","
+			 "\"refusal\":null},\"logprobs\":null,\"finish_reason\":null}],"
+			 "\"usage\":null,\"prompt_token_ids\":[4,5]}\n\n",
+	       "role chunk with prompt ids and usage to come");
+	d = (struct openai_delta){.content = "x",
+				  .content_len = 1,
+				  .reasoning = "r",
+				  .reasoning_len = 1,
+				  .token_ids = ids,
+				  .n_token_ids = 2,
+				  .finish_reason = "length"};
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       CHAT_NULL "{\"index\":0,\"delta\":{\"reasoning_content\":\"r\",\"content\":\"x\"},"
+			 "\"logprobs\":null,\"finish_reason\":null,\"token_ids\":[1,2]}],"
+			 "\"usage\":null}\n\n" CHAT_NULL
+			 "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\","
+			 "\"token_ids\":[]}],\"usage\":null}\n\n",
+	       "a last piece is two chunks");
+	d = (struct openai_delta){.token_ids = ids, .n_token_ids = 2};
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       CHAT_NULL "{\"index\":0,\"delta\":{\"content\":\"\"},\"logprobs\":null,"
+			 "\"finish_reason\":null,\"token_ids\":[1,2]}],\"usage\":null}\n\n",
+	       "ids without text");
+	d.finish_reason = "stop";
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       CHAT_NULL "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\","
+			 "\"token_ids\":[1,2]}],\"usage\":null}\n\n",
+	       "ids that ride in the finish chunk");
+	openai_stream_usage(&h, &u, &out);
+	is_str(take(),
+	       CHAT_NULL "],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,"
+			 "\"total_tokens\":10,\"prompt_tokens_details\":{\"cached_tokens\":2},"
+			 "\"completion_tokens_details\":{\"reasoning_tokens\":1}}}\n\n",
+	       "usage chunk");
+}
+
+static void test_completion_stream(void)
+{
+	struct openai_head h = head(false);
+	struct openai_delta d = {.index = 3,
+				 .content = "hi",
+				 .content_len = 2,
+				 .finish_reason = "length"};
+	const int32_t prompt[] = {4, 5}, ids[] = {1};
+
+	openai_stream_role(&h, 3, prompt, 2, &out);
+	is_str(take(), "", "completions have no role chunk");
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " TEXT "{\"index\":3,\"text\":\"hi\",\"logprobs\":null,"
+	       "\"finish_reason\":null}]}\n\ndata: " TEXT
+	       "{\"index\":3,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\n",
+	       "a last piece is two chunks");
+	h.return_token_ids = true;
+	openai_stream_role(&h, 3, prompt, 2, &out);
+	is_str(take(),
+	       "data: " TEXT "{\"index\":3,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null,"
+	       "\"token_ids\":[],\"prompt_token_ids\":[4,5]}]}\n\n",
+	       "except for the prompt's ids");
+	d.token_ids = ids;
+	d.n_token_ids = 1;
+	d.finish_reason = NULL;
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " TEXT "{\"index\":3,\"text\":\"hi\",\"logprobs\":null,"
+	       "\"finish_reason\":null,\"token_ids\":[1]}]}\n\n",
+	       "token ids");
+}
+
+#define USAGE                                                                         \
+	"\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,\"total_tokens\":10," \
+	"\"prompt_tokens_details\":{\"cached_tokens\":0},"                            \
+	"\"completion_tokens_details\":{\"reasoning_tokens\":0}}"
+
+static void test_bodies(void)
+{
+	struct openai_head h = head(true);
+	struct openai_usage u = {7, 3, 0, 0};
+	int32_t first[] = {1, 2}, second[] = {3};
+	const struct ids prompts[] = {{first, 2, 2}, {second, 1, 1}};
+	const int32_t drawn[] = {9, 8};
+	struct openai_choice c[4] = {
+		{{.index = 0, .content = "x", .content_len = 1, .finish_reason = "stop"}},
+		{{.index = 1, .reasoning = "r", .reasoning_len = 1, .finish_reason = "length"}},
+	};
+
+	openai_body(&h, c, 2, NULL, 1, &u, &out);
+	is_str(take(),
+	       "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1700000000,"
+	       "\"model\":\"lex\\\"is\",\"system_fingerprint\":\"tigon-1\",\"choices\":["
+	       "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\","
+	       "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"},"
+	       "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"\","
+	       "\"refusal\":null,\"reasoning_content\":\"r\"},\"logprobs\":null,"
+	       "\"finish_reason\":\"length\"}]," USAGE "}",
+	       "chat body of two choices");
+	h.return_token_ids = true;
+	c[0].all.token_ids = drawn;
+	c[0].all.n_token_ids = 2;
+	openai_body(&h, c, 1, prompts, 1, &u, &out);
+	is_str(take(),
+	       "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1700000000,"
+	       "\"model\":\"lex\\\"is\",\"system_fingerprint\":\"tigon-1\",\"choices\":["
+	       "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\","
+	       "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\","
+	       "\"token_ids\":[9,8]}]," USAGE ",\"prompt_token_ids\":[1,2]}",
+	       "chat body with ids");
+	h = head(false);
+	h.return_token_ids = true;
+	for (uint32_t i = 0; i < 4; i++)
+		c[i] = (struct openai_choice){
+			{.index = i, .content = "y", .content_len = 1, .finish_reason = "stop"}};
+	openai_body(&h, c, 4, prompts, 2, &u, &out);
+#define CHOICE(i, ids)                                                                   \
+	"{\"index\":" #i ",\"text\":\"y\",\"logprobs\":null,\"finish_reason\":\"stop\"," \
+	"\"token_ids\":[],\"prompt_token_ids\":" ids "}"
+	is_str(take(),
+	       TEXT CHOICE(0, "[1,2]") "," CHOICE(1, "[1,2]") "," CHOICE(2, "[3]") "," CHOICE(
+		       3, "[3]") "]," USAGE "}",
+	       "completion body of two prompts with two choices each");
+}
+
+static void test_chat_logprobs(void)
+{
+	struct openai_head h = head(true);
+	struct openai_token tokens[2] = {token(A, -0.5f), token(QUOTE, -INFINITY)};
+	struct openai_cursor cursor = {.n_held = 0};
+	struct openai_delta d = {.content = "a\"",
+				 .content_len = 2,
+				 .tokens = tokens,
+				 .n_tokens = 2,
+				 .cursor = &cursor};
+
+	h.logprobs = true;
+	h.n_logprobs = 2;
+	tokens[0].draw.n_top = 3;
+	memcpy(tokens[0].draw.top_ids, (int32_t[]){A, FF, BC}, 3 * sizeof(int32_t));
+	memcpy(tokens[0].draw.top_logprobs, (float[]){-0.5f, -1.25f, -2}, 3 * sizeof(float));
+	tokens[1].cut = 2;
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " CHAT "{\"index\":0,\"delta\":{\"content\":\"a\\\"\"},\"logprobs\":"
+	       "{\"content\":[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97],\"top_logprobs\":["
+	       "{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97]},"
+	       "{\"token\":\"\xef\xbf\xbd\",\"logprob\":-1.25,\"bytes\":[255]}]},"
+	       "{\"token\":\"\\\"\",\"logprob\":-9999.0,\"bytes\":[34],\"top_logprobs\":[]}],"
+	       "\"refusal\":null},\"finish_reason\":null}]}\n\n",
+	       "chat: best tokens, a cut token, no infinities");
+	d = (struct openai_delta){.content = "b", .content_len = 1};
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " CHAT "{\"index\":0,\"delta\":{\"content\":\"b\"},\"logprobs\":"
+	       "{\"content\":[],\"refusal\":null},\"finish_reason\":null}]}\n\n",
+	       "text whose token is not complete");
+	d = (struct openai_delta){.reasoning = "b", .reasoning_len = 1};
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " CHAT "{\"index\":0,\"delta\":{\"reasoning_content\":\"b\"},"
+	       "\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+	       "reasoning has none");
+}
+
+/* Joins the token texts of a chat choice's content and compares bytes with the vocabulary. */
+static void join(const char *json, char *text, size_t max)
+{
+	json_t *root = json_loads(json, 0, NULL), *content;
+	struct buf b;
+
+	content =
+		json_object_get(json_object_get(json_array_get(json_object_get(root, "choices"), 0),
+						"logprobs"),
+				"content");
+	buf_init(&b, max);
+	check(json_is_array(content));
+	for (size_t i = 0; i < json_array_size(content); i++) {
+		const json_t *one = json_array_get(content, i),
+			     *bytes = json_object_get(one, "bytes");
+
+		buf_puts(&b, json_string_value(json_object_get(one, "token")));
+		buf_putc(&b, '|');
+		for (size_t k = 0; k < json_array_size(bytes); k++)
+			buf_printf(&b, "%02x",
+				   (unsigned)json_integer_value(json_array_get(bytes, k)));
+		buf_putc(&b, ' ');
+	}
+	snprintf(text, max, "%s", buf_str(&b));
+	buf_release(&b);
+	json_decref(root);
+}
+
+static void test_split_characters(void)
+{
+	struct openai_head h = head(true);
+	struct openai_usage u = {1, 1, 0, 0};
+	/* é in two, é and the start of €, €, a 🙂 in four pieces, and half an é at the end
+	 */
+	struct openai_token tokens[] = {token(C3, -1),	 token(A9E2, -1), token(X82AC, -1),
+					token(F09F, -1), token(X99, -1),  token(X82, -1),
+					token(FF, -1),	 token(C3, -1)};
+	struct openai_choice c = {{.content = "",
+				   .tokens = tokens,
+				   .n_tokens = ARRAY_SIZE(tokens),
+				   .finish_reason = "length"}};
+	struct openai_cursor cursor = {.n_held = 0};
+	struct openai_delta d = {.tokens = tokens, .n_tokens = 1, .cursor = &cursor};
+	char text[256];
+
+	h.logprobs = true;
+	h.n_logprobs = 1;
+	tokens[0].draw.n_top = 1;
+	tokens[0].draw.top_ids[0] = C3;
+	tokens[1].draw.n_top = 1;
+	tokens[1].draw.top_ids[0] = A9;
+	openai_body(&h, &c, 1, NULL, 1, &u, &out);
+	join(take(), text, sizeof(text));
+	is_str(text,
+	       "|c3 \xc3\xa9|a9e2 \xe2\x82\xac|82ac |f09f |99 \xf0\x9f\x99\x82|82 \xef\xbf\xbd|ff "
+	       "\xef\xbf\xbd|c3 ",
+	       "a character belongs to the token that completes it, bytes to their own");
+	openai_stream_delta(&h, &d, &out);
+	ok(strstr(take(), "{\"token\":\"\",\"logprob\":-1,\"bytes\":[195],\"top_logprobs\":["
+			  "{\"token\":\"\",\"logprob\":0.0,\"bytes\":[195]}]}"),
+	   "the drawn token reads the same among the best");
+	d.tokens = tokens + 1;
+	openai_stream_delta(&h, &d, &out);
+	ok(strstr(take(),
+		  "{\"token\":\"\xc3\xa9\",\"logprob\":-1,\"bytes\":[169,226],"
+		  "\"top_logprobs\":[{\"token\":\"\xc3\xa9\",\"logprob\":0.0,\"bytes\":[169]}]}"),
+	   "another one is read from where it would stand");
+	d.tokens = tokens + 2;
+	d.finish_reason = "stop";
+	openai_stream_delta(&h, &d, &out);
+	ok(strstr(take(), "\"token\":\"\xe2\x82\xac\""), "a character that began two pieces ago");
+}
+
+static void test_completion_logprobs(void)
+{
+	struct openai_head h = head(false);
+	struct openai_token tokens[] = {token(DAY, -0.25f), token(C3, -1), token(A9, -1.5f),
+					token(LINE, -2)};
+	struct openai_cursor cursor = {.n_held = 0};
+	struct openai_delta d = {.content = "\xe6\x97\xa5x\xc3\xa9",
+				 .content_len = 6,
+				 .tokens = tokens,
+				 .n_tokens = 3,
+				 .cursor = &cursor};
+
+	h.logprobs = true;
+	h.n_logprobs = 3;
+	tokens[0].draw.n_top = 3;
+	memcpy(tokens[0].draw.top_ids, (int32_t[]){BC, FF, A9}, 3 * sizeof(int32_t));
+	memcpy(tokens[0].draw.top_logprobs, (float[]){-0.125f, -3, -4}, 3 * sizeof(float));
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " TEXT "{\"index\":0,\"text\":\"\xe6\x97\xa5x\xc3\xa9\",\"logprobs\":"
+	       "{\"tokens\":[\"\xe6\x97\xa5x\",\"\",\"\xc3\xa9\"],"
+	       "\"token_logprobs\":[-0.25,-1,-1.5],"
+	       "\"top_logprobs\":[{\" bc\":-0.125,\"\xef\xbf\xbd\":-3,\"\xe6\x97\xa5x\":-0.25},"
+	       "{\"\":-1},{\"\xc3\xa9\":-1.5}],\"text_offset\":[0,2,2]},"
+	       "\"finish_reason\":null}]}\n\n",
+	       "completions: four lists; equal texts once, the drawn token always");
+	d.tokens = tokens + 3;
+	d.n_tokens = 1;
+	d.content = "\xe2\x80\xa8";
+	d.content_len = 3;
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " TEXT "{\"index\":0,\"text\":\"\xe2\x80\xa8\",\"logprobs\":"
+	       "{\"tokens\":[\"\xe2\x80\xa8\"],\"token_logprobs\":[-2],"
+	       "\"top_logprobs\":[{\"\xe2\x80\xa8\":-2}],\"text_offset\":[3]},"
+	       "\"finish_reason\":null}]}\n\n",
+	       "offsets count characters and go on");
+}
+
+/* What a client makes of a stream: everything of one choice added up. */
+struct sum {
+	struct buf content, reasoning;
+	json_t *tokens, *ids; /* arrays: log-probability entries, token ids */
+	json_t *lists[4];
+	char finish[16];
+	int finishes;
+};
+
+static const char *const list_names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+
+static void add_choice(struct sum *s, const json_t *choice, const char *part)
+{
+	const json_t *message = json_object_get(choice, part), *logprobs, *v;
+
+	v = part ? json_object_get(message, "content") : json_object_get(choice, "text");
+	if (json_string_value(v))
+		buf_puts(&s->content, json_string_value(v));
+	v = json_object_get(message, "reasoning_content");
+	if (json_string_value(v))
+		buf_puts(&s->reasoning, json_string_value(v));
+	logprobs = json_object_get(choice, "logprobs");
+	if (json_is_object(logprobs) && part)
+		json_array_extend(s->tokens, json_object_get(logprobs, "content"));
+	for (int i = 0; json_is_object(logprobs) && !part && i < 4; i++)
+		json_array_extend(s->lists[i], json_object_get(logprobs, list_names[i]));
+	json_array_extend(s->ids, json_object_get(choice, "token_ids"));
+	v = json_object_get(choice, "finish_reason");
+	if (json_string_value(v)) {
+		snprintf(s->finish, sizeof(s->finish), "%s", json_string_value(v));
+		s->finishes++;
+	}
+}
+
+static void sum_init(struct sum *s)
+{
+	memset(s, 0, sizeof(*s));
+	buf_init(&s->content, 1 << 20);
+	buf_init(&s->reasoning, 1 << 20);
+	s->tokens = json_array();
+	s->ids = json_array();
+	for (int i = 0; i < 4; i++)
+		s->lists[i] = json_array();
+}
+
+static void sum_release(struct sum *s)
+{
+	buf_release(&s->content);
+	buf_release(&s->reasoning);
+	json_decref(s->tokens);
+	json_decref(s->ids);
+	for (int i = 0; i < 4; i++)
+		json_decref(s->lists[i]);
+}
+
+enum { TOKENS_MAX = 40 };
+
+/* A made-up choice: drawn tokens, and what a detokenizer would make of them. */
+struct made {
+	struct openai_token tokens[TOKENS_MAX];
+	int32_t ids[TOKENS_MAX];
+	size_t n, end[TOKENS_MAX]; /* bytes of text when the token is complete */
+	struct buf raw, text;	   /* bytes, and the same as UTF-8 */
+};
+
+static void make(struct made *m)
+{
+	m->n = (size_t)(rand() % TOKENS_MAX);
+	buf_init(&m->raw, 1 << 16);
+	buf_init(&m->text, 1 << 16);
+	for (size_t i = 0; i < m->n; i++) {
+		int32_t id = rand() % (int)ARRAY_SIZE(vocabulary);
+
+		m->tokens[i] = token(id, -(float)(rand() % 1000) / 7);
+		m->tokens[i].draw.n_top = (uint32_t)(rand() % 4);
+		for (uint32_t k = 0; k < m->tokens[i].draw.n_top; k++) {
+			m->tokens[i].draw.top_ids[k] = rand() % (int)ARRAY_SIZE(vocabulary);
+			m->tokens[i].draw.top_logprobs[k] = -(float)k;
+		}
+		m->ids[i] = id;
+		buf_append(&m->raw, vocabulary[id].bytes, vocabulary[id].len);
+		m->end[i] = m->raw.len;
+	}
+}
+
+/* Streams a choice in pieces of random size: a token rides with the piece that covers its bytes. */
+static void stream(const struct openai_head *h, struct made *m, const char *reasoning,
+		   struct sum *s)
+{
+	struct openai_cursor cursor = {.n_held = 0};
+	size_t sent = 0, token_at = 0, id_at = 0, raw = 0;
+	struct buf piece;
+
+	buf_init(&piece, 1 << 16);
+	for (bool last = false; !last;) {
+		size_t from = token_at, ids_from = id_at;
+		struct openai_delta d = {.cursor = &cursor, .index = 5};
+		enum utf8_kind kind = UTF8_WHOLE;
+		size_t n;
+
+		buf_reset(&piece);
+		for (int k = rand() % 6; raw < m->raw.len && k > 0; k--) {
+			const unsigned char *p = (const unsigned char *)m->raw.data + raw;
+
+			kind = writer_utf8(p, m->raw.len - raw, &n);
+			if (kind == UTF8_SHORT)
+				break; /* it is held back to the end */
+			if (kind == UTF8_BAD)
+				buf_puts(&piece, "\xef\xbf\xbd");
+			else
+				buf_append(&piece, p, n);
+			raw += n;
+		}
+		last = raw == m->raw.len || kind == UTF8_SHORT;
+		if (last && kind == UTF8_SHORT)
+			buf_puts(&piece, "\xef\xbf\xbd");
+		while (token_at < m->n && (last || m->end[token_at] <= raw))
+			token_at++;
+		while (id_at < m->n && (last || rand() % 3))
+			id_at++;
+		d.content = piece.data;
+		d.content_len = piece.len;
+		d.tokens = h->logprobs ? m->tokens + from : NULL;
+		d.n_tokens = h->logprobs ? token_at - from : 0;
+		d.token_ids = m->ids + ids_from;
+		d.n_token_ids = id_at - ids_from;
+		if (!sent && reasoning) {
+			d.reasoning = reasoning;
+			d.reasoning_len = strlen(reasoning);
+		}
+		sent++;
+		d.finish_reason = last ? "stop" : NULL;
+		buf_append(&m->text, piece.data, piece.len);
+		openai_stream_delta(h, &d, &out);
+	}
+	buf_release(&piece);
+	for (char *p = out.data, *end; p && *p; p = end + 2) {
+		json_t *chunk, *choice;
+
+		end = strstr(p, "\n\n");
+		check(end && !strncmp(p, "data: ", 6) && !memchr(p, '\n', (size_t)(end - p)));
+		chunk = json_loadb(p + 6, (size_t)(end - p) - 6, JSON_REJECT_DUPLICATES, NULL);
+		check(chunk && json_array_size(json_object_get(chunk, "choices")) == 1);
+		choice = json_array_get(json_object_get(chunk, "choices"), 0);
+		check(json_integer_value(json_object_get(choice, "index")) == 5);
+		add_choice(s, choice, h->chat ? "delta" : NULL);
+		json_decref(chunk);
+	}
+	buf_reset(&out);
+}
+
+static bool same(const struct sum *a, const struct sum *b)
+{
+	bool lists = true;
+
+	for (int i = 0; i < 4; i++)
+		lists = lists && json_equal(a->lists[i], b->lists[i]);
+	return lists && !strcmp(buf_str(&a->content), buf_str(&b->content)) &&
+	       !strcmp(buf_str(&a->reasoning), buf_str(&b->reasoning)) &&
+	       json_equal(a->tokens, b->tokens) && json_equal(a->ids, b->ids) &&
+	       !strcmp(a->finish, b->finish) && a->finishes == b->finishes;
+}
+
+static void joined_is_content(const struct sum *s, bool chat, const struct made *m)
+{
+	const json_t *list = chat ? s->tokens : s->lists[0];
+	struct buf joined;
+
+	buf_init(&joined, 1 << 16);
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *t = json_array_get(list, i);
+
+		buf_puts(&joined, json_string_value(chat ? json_object_get(t, "token") : t));
+	}
+	check(json_array_size(list) == m->n);
+	check(!strcmp(buf_str(&joined), buf_str(&s->content)));
+	buf_release(&joined);
+}
+
+static void test_sums(void)
+{
+	struct openai_usage u = {1, 1, 0, 0};
+	struct ids prompt = {0};
+
+	srand(42);
+	for (int round = 0; round < 3000; round++) {
+		struct openai_head h = head(round & 1);
+		const char *reasoning = h.chat && rand() % 2 ? "hm\xc3\xa9" : NULL;
+		struct openai_choice c;
+		struct sum streamed, whole;
+		struct made m;
+		json_t *body;
+
+		h.logprobs = rand() % 4;
+		h.n_logprobs = (uint32_t)(rand() % 4);
+		h.return_token_ids = rand() % 2;
+		h.include_usage = rand() % 2;
+		make(&m);
+		sum_init(&streamed);
+		sum_init(&whole);
+		stream(&h, &m, reasoning, &streamed);
+		c.all = (struct openai_delta){.index = 5,
+					      .content = m.text.data,
+					      .content_len = m.text.len,
+					      .reasoning = reasoning,
+					      .reasoning_len = reasoning ? strlen(reasoning) : 0,
+					      .tokens = m.tokens,
+					      .n_tokens = m.n,
+					      .token_ids = m.ids,
+					      .n_token_ids = m.n,
+					      .finish_reason = "stop"};
+		openai_body(&h, &c, 1, &prompt, 1, &u, &out);
+		body = json_loadb(buf_str(&out), out.len, JSON_REJECT_DUPLICATES, NULL);
+		check(body && !out.failed);
+		add_choice(&whole, json_array_get(json_object_get(body, "choices"), 0),
+			   h.chat ? "message" : NULL);
+		check(same(&streamed, &whole) && whole.finishes == 1);
+		if (h.logprobs)
+			joined_is_content(&whole, h.chat, &m);
+		json_decref(body);
+		buf_reset(&out);
+		sum_release(&streamed);
+		sum_release(&whole);
+		buf_release(&m.raw);
+		buf_release(&m.text);
+	}
+	ok_all("3000 random streams add up to their bodies, and tokens to their content");
+}
+
+static void test_errors(void)
+{
+	static const struct {
+		int code, status;
+		const char *type, *name;
+	} rows[] = {
+		{EINVAL, 400, "invalid_request_error", NULL},
+		{ENOTSUP, 400, "invalid_request_error", "unsupported_parameter"},
+		{EBADMSG, 400, "invalid_request_error", "chat_template_error"},
+		{EOVERFLOW, 400, "invalid_request_error", "context_length_exceeded"},
+		{EACCES, 401, "authentication_error", "invalid_api_key"},
+		{ENOENT, 404, "invalid_request_error", "model_not_found"},
+		{ENOSYS, 404, "invalid_request_error", "unknown_url"},
+		{EPERM, 405, "invalid_request_error", "method_not_allowed"},
+		{EMSGSIZE, 413, "invalid_request_error", "request_too_large"},
+		{EPROTONOSUPPORT, 415, "invalid_request_error", "unsupported_media_type"},
+		{EAGAIN, 429, "rate_limit_error", "queue_full"},
+		{EBUSY, 503, "server_error", "model_loading"},
+		{ESHUTDOWN, 503, "server_error", "shutting_down"},
+		{EIO, 503, "server_error", "device_error"},
+		{ENOMEM, 503, "server_error", "out_of_memory"},
+		{EDOM, 500, "server_error", "internal_error"},
+	};
+	struct err e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		json_t *body, *error, *code;
+
+		err_param(&e, rows[i].code, "p[0]", "what \"happened\"\n");
+		check(openai_error(&e, &out) == rows[i].status);
+		check(openai_status(rows[i].code) == rows[i].status);
+		check(openai_status(-rows[i].code) == rows[i].status);
+		body = json_loads(take(), 0, NULL);
+		error = json_object_get(body, "error");
+		code = json_object_get(error, "code");
+		check(!strcmp(json_string_value(json_object_get(error, "type")), rows[i].type));
+		check(!strcmp(json_string_value(json_object_get(error, "param")), "p[0]"));
+		check(!strcmp(json_string_value(json_object_get(error, "message")),
+			      "what \"happened\"\n"));
+		check(rows[i].name ? !strcmp(json_string_value(code), rows[i].name)
+				   : json_is_null(code));
+		json_decref(body);
+	}
+	ok_all("errors have their status, type and code");
+	err_set(&e, EINVAL, "cut \xe2\x82");
+	openai_stream_error(&e, &out);
+	is_str(take(),
+	       "data: {\"error\":{\"message\":\"cut \xef\xbf\xbd\",\"type\":"
+	       "\"invalid_request_error\",\"param\":null,\"code\":null}}\n\n",
+	       "an error in a stream; a sentence cut inside a character stays UTF-8");
+}
+
+static void test_writer(void)
+{
+	static const struct {
+		const char *in, *out;
+	} strings[] = {
+		{"", "\"\""},
+		{"plain", "\"plain\""},
+		{"\b\t\n\f\r\v\x01\x1f\x7f", "\"\\b\\t\\n\\f\\r\\u000b\\u0001\\u001f\x7f\""},
+		{"\"\\/", "\"\\\"\\\\/\""},
+		{"\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\xf4\x8f\xbf\xbf",
+		 "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\xf4\x8f\xbf\xbf\""},
+		/* overlong, surrogate, past the end, a start without its end, a lone end */
+		{"\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\""},
+		{"\xe0\x80\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
+		{"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
+		{"\xf4\x90\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
+		{"\xf0\x9f\x99z", "\"\xef\xbf\xbdz\""},
+		{"\xe2\x82", "\"\xef\xbf\xbd\""},
+		{"a\x80", "\"a\xef\xbf\xbd\""},
+	};
+	static const struct {
+		float in;
+		const char *out;
+	} logprobs[] = {
+		{-1, "-1"},	    {-0.1f, "-0.100000001"}, {0, "0.0"},
+		{1e-7f, "0.0"},	    {NAN, "-9999.0"},	     {-INFINITY, "-9999.0"},
+		{-1e6f, "-9999.0"}, {-9998.5f, "-9998.5"},   {-1e-10f, "-1.00000001e-10"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
+		writer_string(&out, strings[i].in, strlen(strings[i].in));
+		is_str(take(), strings[i].out, "string %zu", i);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(logprobs); i++) {
+		writer_logprob(&out, logprobs[i].in);
+		is_str(take(), logprobs[i].out, "log-probability %zu", i);
+	}
+	writer_ids(&out, (int32_t[]){0, -1, INT32_MAX, INT32_MIN}, 4);
+	is_str(take(), "[0,-1,2147483647,-2147483648]", "ids");
+	writer_string(&out, "a\0b", 3);
+	is_str(take(), "\"a\\u0000b\"", "a zero byte");
+}
+
+static void test_tokenize(void)
+{
+	int32_t v[] = {BC, DAY, QUOTE, END, C3, A9};
+	const struct ids ids = {v, 6, 6};
+	struct arena arena;
+	struct openai_tokenize t;
+	struct openai_detokenize d;
+	struct err e;
+	const char *body;
+
+	openai_body_tokenize(NULL, &ids, 4096, false, &out);
+	is_str(take(),
+	       "{\"count\":6,\"max_model_len\":4096,\"tokens\":[1,12,9,11,2,3],\"token_strs\":"
+	       "null}",
+	       "tokenize");
+	openai_body_tokenize(NULL, &ids, 4096, true, &out);
+	is_str(take(),
+	       "{\"count\":6,\"max_model_len\":4096,\"tokens\":[1,12,9,11,2,3],\"token_strs\":["
+	       "\"\xc4\xa0"
+	       "bc\",\"\xc3\xa6\xc4\xb9\xc2\xa5x\",\"\\\"\\\\\xc4\x8a\",\"<|im_end|>\","
+	       "\"\xc3\x83\",\"\xc2\xa9\"]}",
+	       "token_strs are spelled as in the vocabulary");
+	openai_body_detokenize(NULL, v, 6, &out);
+	is_str(take(), "{\"prompt\":\" bc\xe6\x97\xa5x\\\"\\\\\\n<|im_end|>\xc3\xa9\"}",
+	       "detokenize joins bytes");
+	openai_body_detokenize(NULL, v, 5, &out);
+	is_str(take(), "{\"prompt\":\" bc\xe6\x97\xa5x\\\"\\\\\\n<|im_end|>\xef\xbf\xbd\"}",
+	       "half a character becomes U+FFFD");
+
+	arena_init(&arena, 1 << 20);
+	body = "{\"prompt\":\"\",\"add_special_tokens\":false,\"return_token_strs\":true}";
+	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), 0, "a prompt");
+	ok(t.prompt && !t.prompt_len && !t.context && t.return_token_strs && !t.model,
+	   "may be empty");
+	body = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+	       "\"add_generation_prompt\":false}";
+	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), 0, "messages");
+	ok(!t.prompt && json_array_size(json_object_get(t.context, "messages")) == 1 &&
+		   json_is_false(json_object_get(t.context, "add_generation_prompt")),
+	   "make a context");
+	openai_tokenize_release(&t);
+	body = "{}";
+	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), -EINVAL, "neither");
+	is_str(e.param, "prompt", "names prompt");
+	body = "{\"prompt\":[1]}";
+	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), -EINVAL, "not a string");
+	body = "{\"tokens\":[0,9],\"model\":\"m\"}";
+	is_int(openai_parse_detokenize(body, strlen(body), 10, &arena, &d, &e), 0, "tokens");
+	ok(d.n_ids == 2 && d.ids[1] == 9 && !strcmp(d.model, "m"), "are read");
+	is_int(openai_parse_detokenize(body, strlen(body), 9, &arena, &d, &e), -EINVAL,
+	       "an id outside of the vocabulary");
+	is_str(e.param, "tokens[1]", "is named");
+	body = "{\"tokens\":\"x\"}";
+	is_int(openai_parse_detokenize(body, strlen(body), 9, &arena, &d, &e), -EINVAL, "no list");
+	body = "{}";
+	is_int(openai_parse_detokenize(body, strlen(body), 9, &arena, &d, &e), -EINVAL, "nothing");
+	arena_release(&arena);
+}
+
+static void test_small_bodies(void)
+{
+	const struct openai_model models[] = {
+		{.id = "a\"", .root = "/x", .created = 5, .max_model_len = 64},
+		{.id = "b", .created = 6, .max_model_len = 1}};
+
+	openai_body_models(models, 2, &out);
+	is_str(take(),
+	       "{\"object\":\"list\",\"data\":[{\"id\":\"a\\\"\",\"object\":\"model\",\"created\":"
+	       "5,"
+	       "\"owned_by\":\"tigon\",\"root\":\"/x\",\"max_model_len\":64},{\"id\":\"b\","
+	       "\"object\":\"model\",\"created\":6,\"owned_by\":\"tigon\",\"root\":\"b\","
+	       "\"max_model_len\":1}]}",
+	       "models");
+	openai_body_health(&out);
+	openai_body_version("1.2", &out);
+	is_str(take(), "{\"status\":\"ok\"}{\"version\":\"1.2\"}", "health and version");
+}
+
+int main(void)
+{
+	buf_init(&out, 1 << 20);
+	test_chat_stream();
+	test_completion_stream();
+	test_bodies();
+	test_chat_logprobs();
+	test_split_characters();
+	test_completion_logprobs();
+	test_sums();
+	test_errors();
+	test_writer();
+	test_tokenize();
+	test_small_bodies();
+	buf_release(&out);
+	return done();
+}
