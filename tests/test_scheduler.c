@@ -13,52 +13,6 @@
 #include "scheduler/scheduler.h"
 #include "tests/tap.h"
 
-/* Every allocation is counted, and may be made to fail, except where a sanitizer owns malloc. */
-#if defined(__has_feature)
-#define HAS_FEATURE(f) __has_feature(f)
-#else
-#define HAS_FEATURE(f) 0
-#endif
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&       \
-	!HAS_FEATURE(address_sanitizer) && !HAS_FEATURE(thread_sanitizer) && \
-	!HAS_FEATURE(memory_sanitizer) && defined(__GLIBC__)
-#define COUNT_ALLOCATIONS 1
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void __libc_free(void *p);
-
-static unsigned long n_allocations;
-static long n_alive;         /* allocations not freed; only its changes mean anything */
-static long fail_after = -1; /* allocations until one fails; -1: never */
-
-static bool may_allocate(void)
-{
-	n_allocations++;
-	if (fail_after >= 0 && fail_after-- == 0)
-		return false;
-	n_alive++;
-	return true;
-}
-
-void *malloc(size_t size)
-{
-	return may_allocate() ? __libc_malloc(size) : NULL;
-}
-
-void *calloc(size_t n, size_t size)
-{
-	return may_allocate() ? __libc_calloc(n, size) : NULL;
-}
-
-void free(void *p)
-{
-	n_alive -= p != NULL;
-	__libc_free(p);
-}
-#else
-#define COUNT_ALLOCATIONS 0
-#endif
-
 enum { MAX_SEQS = 16, VOCAB = 1000, END = 999 };
 
 struct world {
@@ -788,53 +742,6 @@ static void test_shuffle(void)
 	world_free(w); /* with a plan out and a request in it: the leak checker looks */
 }
 
-static void test_memory(void)
-{
-#if COUNT_ALLOCATIONS
-	struct world *w = world_new(64, 100, 128);
-	struct scheduler_request r = request('a', 100, 100);
-	struct scheduler_config c = w->config;
-	struct scheduler *s = NULL;
-	unsigned long before;
-	uint64_t id = 7;
-	long alive = n_alive;
-	int failures = 0, err = -ENOMEM;
-
-	for (long n = 0; err == -ENOMEM; n++) {
-		fail_after = n;
-		err = scheduler_new(&c, &s, NULL);
-		fail_after = -1;
-		failures += err == -ENOMEM;
-		check(err == 0 || (err == -ENOMEM && !s && n_alive == alive));
-	}
-	ok_all("scheduler_new without memory fails and leaves nothing");
-	ok(failures > 10, "at each of %d allocations", failures);
-	scheduler_free(s);
-	err = -ENOMEM;
-	for (long n = 0; err == -ENOMEM; n++) {
-		fail_after = n;
-		err = scheduler_submit(w->s, &r, &id, NULL);
-		fail_after = -1;
-		check(err == 0 || (err == -ENOMEM && id == 7 && at_baseline(w)));
-	}
-	ok_all("scheduler_submit without memory fails and changes nothing");
-	scheduler_abort(w->s, id);
-	alive = n_alive;
-	r.n_choices = 5;
-	submit(w, &r);
-	submit_simple(w, 'b', 300, 50);
-	before = n_allocations;
-	for (int i = 0; scheduler_plan(w->s); i++) {
-		for (uint32_t k = 0; k < MAX_SEQS; k++)
-			w->results[k].token = i;
-		scheduler_commit(w->s, w->results, w->events);
-	}
-	is_int(n_allocations - before, 0, "no allocation from admission to the last token");
-	is_int(n_alive - alive, 0, "and a request that has finished leaves nothing");
-	world_free(w);
-#endif
-}
-
 int main(void)
 {
 	test_config();
@@ -849,6 +756,5 @@ int main(void)
 	test_abort();
 	test_fail();
 	test_shuffle();
-	test_memory();
 	return done();
 }
