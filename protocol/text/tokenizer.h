@@ -29,7 +29,9 @@ int tokenizer_parse(const char *name, const char *json, size_t len, struct token
 void tokenizer_free(struct tokenizer *t);
 
 /* Appends the ids of text (UTF-8; invalid bytes become U+FFFD). With `added` false the text of
- * added tokens is treated as ordinary text. 0 or -ENOMEM. */
+ * added tokens is treated as ordinary text. What Hugging Face's encode gives with
+ * add_special_tokens=False. 0 or -ENOMEM; -E2BIG when PCRE2, which runs patterns that are not
+ * known by hand, gave up on this text. On failure out is as before. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
 		     struct ids *out) MUST_CHECK;
 
@@ -42,6 +44,12 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 
 /* The id of an added or ordinary token given by its text (as bytes); -1 when there is none. */
 int32_t tokenizer_id(const struct tokenizer *t, const char *text);
+
+/* The ids that the file's post-processor puts before and behind a text (Llama 3's BOS, an embedding
+ * model's EOS), borrowed; *n may be 0. tokenizer_encode never adds them: a chat template writes
+ * them as text, a raw completion gets them from its caller. */
+const int32_t *tokenizer_prefix(const struct tokenizer *t, size_t *n);
+const int32_t *tokenizer_suffix(const struct tokenizer *t, size_t *n);
 
 /* One past the largest id that has bytes. */
 int32_t tokenizer_size(const struct tokenizer *t);
