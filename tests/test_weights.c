@@ -1,0 +1,775 @@
+/*
+ * engine/weights: every layout of names and every number format gives the same rows; what does not
+ * fit the configuration is refused by name; synthetic weights and their export.
+ */
+#include <errno.h>
+#include <math.h>
+#include <sys/stat.h>
+
+#include "base/macros.h"
+#include "engine/safetensors.h"
+#include "engine/weights.h"
+#include "kernels/generic/synthetic.clh"
+#include "tests/golden/next_rows.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+/* Small configurations; vocab_size x hidden_size is 65536, so that an embedding holds every 16-bit
+ * number, and no two sizes are equal, so that a mix-up changes a shape. */
+#define COMMON                                                                                    \
+	"\"hidden_size\":32,\"num_hidden_layers\":4,\"vocab_size\":2048,\"num_attention_heads\":" \
+	"4,"                                                                                      \
+	"\"num_key_value_heads\":2,\"head_dim\":16,\"linear_num_key_heads\":2,"                   \
+	"\"linear_num_value_heads\":6,\"linear_key_head_dim\":16,\"linear_value_head_dim\":32,"   \
+	"\"linear_conv_kernel_dim\":3"
+#define EXPERTS                                                                      \
+	",\"num_experts\":5,\"num_experts_per_tok\":2,\"moe_intermediate_size\":24," \
+	"\"shared_expert_intermediate_size\":40"
+
+static const char config_moe[] = "{\"model_type\":\"qwen3_5_moe_text\"," COMMON EXPERTS "}";
+static const char config_tied[] =
+	"{\"model_type\":\"qwen3_5_moe_text\",\"tie_word_embeddings\":true," COMMON EXPERTS "}";
+static const char config_dense[] =
+	"{\"model_type\":\"qwen3_5_text\",\"intermediate_size\":48," COMMON "}";
+static const char config_next[] = "{\"model_type\":\"qwen3_next\",\"mlp_only_layers\":[1],"
+				  "\"intermediate_size\":48," COMMON EXPERTS "}";
+
+static struct model_config parse(const char *json)
+{
+	struct model_config c;
+	struct err e = {0};
+
+	if (model_config_parse("config.json", json, strlen(json), NULL, 0, &c, &e) < 0) {
+		printf("Bail out! %s\n", e.text);
+		exit(1);
+	}
+	return c;
+}
+
+/* Whether two weights of one configuration have the same rows everywhere. */
+static bool same_rows(const struct model_config *c, const struct weights *x,
+		      const struct weights *y)
+{
+	static float a[4096], b[4096];
+	uint64_t compared = 0, different = 0;
+
+	for (uint32_t layer = 0; layer < c->n_layers; layer++) {
+		for (int role = 0; role < WEIGHT_ROLES; role++) {
+			bool expert = role >= WEIGHT_EXPERT_GATE && role <= WEIGHT_EXPERT_DOWN;
+			uint64_t rows, cols;
+
+			if (role <= WEIGHT_FINAL_NORM && layer)
+				continue;
+			weights_shape(c, role, layer, &rows, &cols);
+			for (uint32_t i = 0; i < (expert ? c->n_experts : 1); i++) {
+				for (uint64_t row = 0; row < rows; row++) {
+					weights_row(x, role, layer, i, row, a);
+					weights_row(y, role, layer, i, row, b);
+					compared += cols;
+					different += memcmp(a, b, cols * sizeof(*a)) != 0;
+				}
+			}
+		}
+	}
+	if (different)
+		printf("# %llu rows differ\n", (unsigned long long)different);
+	return compared > 1000 && !different;
+}
+
+/* A checkpoint in memory, to be changed and written again. */
+struct copy {
+	struct tensor t[512];
+	char names[512][TENSOR_NAME_MAX + 1];
+	size_t n;
+};
+
+static struct copy *copy_open(const char *dir)
+{
+	struct copy *k = calloc(1, sizeof(*k));
+	const struct tensor *list;
+	struct safetensors *s;
+	struct err e = {0};
+
+	if (!k || safetensors_open(dir, &s, &e) < 0) {
+		printf("Bail out! %s\n", e.text);
+		exit(1);
+	}
+	list = safetensors_list(s, &k->n);
+	for (size_t i = 0; i < k->n; i++) {
+		void *data = malloc(list[i].bytes);
+
+		memcpy(data, list[i].data, list[i].bytes);
+		k->t[i] = list[i];
+		k->t[i].data = data;
+		snprintf(k->names[i], sizeof(k->names[i]), "%s", list[i].name);
+		k->t[i].name = k->names[i];
+	}
+	safetensors_close(s);
+	return k;
+}
+
+static void copy_free(struct copy *k)
+{
+	for (size_t i = 0; i < k->n; i++)
+		free((void *)k->t[i].data);
+	free(k);
+}
+
+static struct tensor *copy_find(struct copy *k, const char *name)
+{
+	for (size_t i = 0; i < k->n; i++)
+		if (!strcmp(k->names[i], name))
+			return &k->t[i];
+	printf("Bail out! no tensor %s\n", name);
+	exit(1);
+}
+
+static void copy_rename(struct copy *k, const char *name, const char *to)
+{
+	struct tensor *t = copy_find(k, name);
+
+	snprintf(k->names[t - k->t], sizeof(k->names[0]), "%s", to);
+}
+
+static void copy_remove(struct copy *k, const char *name)
+{
+	size_t i = (size_t)(copy_find(k, name) - k->t);
+
+	free((void *)k->t[i].data);
+	k->n--;
+	memmove(&k->t[i], &k->t[i + 1], (k->n - i) * sizeof(*k->t));
+	memmove(k->names[i], k->names[i + 1], (k->n - i) * sizeof(k->names[0]));
+	for (; i < k->n; i++)
+		k->t[i].name = k->names[i];
+}
+
+/* Appends a tensor of elements of two bytes; data is taken, or zeros when NULL. */
+static struct tensor *copy_add(struct copy *k, const char *name, const char *dtype, uint32_t n_dims,
+			       const uint64_t *shape, void *data)
+{
+	struct tensor *t = &k->t[k->n];
+
+	*t = (struct tensor){.name = k->names[k->n],
+			     .n_dims = n_dims,
+			     .dtype_name = dtype,
+			     .bytes = 2};
+	for (uint32_t i = 0; i < n_dims; i++) {
+		t->shape[i] = shape[i];
+		t->bytes *= shape[i];
+	}
+	t->data = data ? data : calloc(1, t->bytes);
+	snprintf(k->names[k->n++], sizeof(k->names[0]), "%s", name);
+	return t;
+}
+
+static int give(size_t index, void *data, void *user, struct err *e)
+{
+	struct copy *k = user;
+
+	memcpy(data, k->t[index].data, k->t[index].bytes);
+	return 0;
+}
+
+/* Writes the copy into scratch/edited and opens it as weights. */
+static int copy_weights(struct copy *k, const struct model_config *c, struct weights **ret,
+			struct err *e)
+{
+	mkdir(scratch_path("edited"), 0777);
+	if (safetensors_write(scratch_path("edited/model.safetensors"), k->t, k->n, give, k, e) <
+	    0) {
+		printf("Bail out! %s\n", e->text);
+		exit(1);
+	}
+	return weights_open(scratch_path("edited"), c, ret, e);
+}
+
+static void expect_same(struct copy *k, const struct model_config *c, const struct weights *want,
+			const char *what)
+{
+	struct weights *w;
+	struct err e = {0};
+
+	if (!ok(copy_weights(k, c, &w, &e) == 0, "opens: %s %s", what, e.text))
+		return;
+	ok(same_rows(c, w, want), "the same rows: %s", what);
+	weights_close(w);
+}
+
+static void expect_error(struct copy *k, const struct model_config *c, int error,
+			 const char *sentence, const char *what)
+{
+	struct weights *w;
+	struct err e = {0};
+	const char *text = e.text;
+	int r = copy_weights(k, c, &w, &e);
+
+	is_int(r, error, "refused: %s", what);
+	if (r == 0)
+		weights_close(w);
+	if (!strncmp(text, scratch_path("edited"), strlen(scratch_path("edited"))))
+		text += strlen(scratch_path("edited"));
+	is_str(text, sentence, "says so");
+}
+
+static void export_to(const struct weights *w, const struct model_config *c, const char *config,
+		      const char *dir, uint64_t shard_bytes)
+{
+	struct err e = {0};
+
+	ok(weights_export(w, c, config, dir, shard_bytes, &e) == 0, "exports %s", e.text);
+}
+
+/* Export and reading back: the names of each family, in one file and in many. */
+static void test_round_trip(const char *json, const char *name, uint64_t shard_bytes)
+{
+	struct model_config c = parse(json), again;
+	struct weights *w, *back;
+	struct err e = {0};
+
+	if (!ok(weights_synthetic(7, &c, &w) == 0, "%s: synthetic", name))
+		return;
+	export_to(w, &c, json, scratch_path(name), shard_bytes);
+	if (ok(model_config_open(scratch_path(name), &again, &e) == 0, "its config.json reads %s",
+	       e.text))
+		ok(!memcmp(&again, &c, sizeof(c)), "and says the same");
+	if (ok(weights_open(scratch_path(name), &c, &back, &e) == 0, "it opens %s", e.text)) {
+		ok(same_rows(&c, w, back), "%s: every row comes back", name);
+		weights_close(back);
+	}
+	weights_close(w);
+}
+
+/* The base checkpoint of the tests below: Qwen3.5-MoE, packed experts, one file. */
+static void test_names(void)
+{
+	struct model_config c = parse(config_moe), tied = parse(config_tied);
+	struct weights *w, *base;
+	struct err e = {0};
+	char name[TENSOR_NAME_MAX + 1];
+	struct copy *k;
+
+	if (!ok(weights_open(scratch_path("moe"), &c, &base, &e) == 0, "opens %s", e.text))
+		return;
+
+	k = copy_open(scratch_path("moe"));
+	for (size_t i = 0; i < k->n; i++) {
+		if (strncmp(k->names[i], "model.", 6) != 0)
+			continue;
+		snprintf(name, sizeof(name), "model.language_model.%s", k->names[i] + 6);
+		copy_rename(k, k->names[i], name);
+	}
+	copy_add(k, "model.visual.blocks.0.norm.weight", "BF16", 1, (uint64_t[]){3}, NULL);
+	copy_add(k, "mtp.fc.weight", "F16", 1, (uint64_t[]){3}, NULL);
+	expect_same(k, &c, base, "model.language_model., beside a vision tower and an MTP head");
+	for (size_t i = 0; i < k->n; i++) {
+		if (strncmp(k->names[i], "model.language_model.", 21) != 0)
+			continue;
+		snprintf(name, sizeof(name), "language_model.model.%s", k->names[i] + 21);
+		copy_rename(k, k->names[i], name);
+	}
+	copy_rename(k, "lm_head.weight", "language_model.lm_head.weight");
+	copy_rename(k, "model.visual.blocks.0.norm.weight", "visual.blocks.0.norm.weight");
+	expect_same(k, &c, base, "language_model.model.");
+	copy_free(k);
+
+	/* One tensor an expert, as many checkpoints have it. */
+	k = copy_open(scratch_path("moe"));
+	for (uint32_t layer = 0; layer < c.n_layers; layer++) {
+		size_t bytes = 2ul * c.expert_size * c.hidden_size;
+		const struct tensor *t;
+
+		for (int p = 0; p < 3; p++) {
+			snprintf(name, sizeof(name), "model.layers.%u.mlp.experts.%s", layer,
+				 p < 2 ? "gate_up_proj" : "down_proj");
+			t = copy_find(k, name);
+			for (uint32_t x = 0; x < c.n_experts; x++) {
+				char *data = malloc(bytes);
+				uint64_t shape[2] = {p < 2 ? c.expert_size : c.hidden_size,
+						     p < 2 ? c.hidden_size : c.expert_size};
+
+				memcpy(data,
+				       (const char *)t->data +
+					       (p < 2 ? 2 * x + (uint32_t)p : x) * bytes,
+				       bytes);
+				snprintf(name, sizeof(name),
+					 "model.layers.%u.mlp.experts.%u.%s_proj.weight", layer, x,
+					 p == 0	  ? "gate"
+					 : p == 1 ? "up"
+						  : "down");
+				copy_add(k, name, "BF16", 2, shape, data);
+			}
+		}
+		snprintf(name, sizeof(name), "model.layers.%u.mlp.experts.gate_up_proj", layer);
+		copy_remove(k, name);
+		snprintf(name, sizeof(name), "model.layers.%u.mlp.experts.down_proj", layer);
+		copy_remove(k, name);
+	}
+	expect_same(k, &c, base, "one tensor an expert");
+	copy_remove(k, "model.layers.2.mlp.experts.4.up_proj.weight");
+	expect_error(k, &c, -ENOENT,
+		     ": tensor model.layers.2.mlp.experts.4.up_proj.weight is missing",
+		     "an expert without its up projection");
+	copy_free(k);
+
+	/* Tied, with and without a head of its own. */
+	k = copy_open(scratch_path("moe"));
+	expect_error(k, &tied, -EINVAL,
+		     "/model.safetensors: tensor lm_head.weight differs from the embedding, but "
+		     "config.json has tie_word_embeddings",
+		     "a tied model with a different head");
+	memcpy((void *)copy_find(k, "lm_head.weight")->data,
+	       copy_find(k, "model.embed_tokens.weight")->data,
+	       copy_find(k, "lm_head.weight")->bytes);
+	if (ok(copy_weights(k, &tied, &w, &e) == 0, "a tied model with the same head %s", e.text))
+		weights_close(w);
+	copy_remove(k, "lm_head.weight");
+	if (ok(copy_weights(k, &tied, &w, &e) == 0, "a tied model without a head %s", e.text)) {
+		static float a[64], b[64];
+
+		for (uint64_t row = 0; row < tied.vocab_size; row++) {
+			weights_row(w, WEIGHT_LM_HEAD, 0, 0, row, a);
+			weights_row(base, WEIGHT_EMBED, 0, 0, row, b);
+			check(!memcmp(a, b, tied.hidden_size * sizeof(*a)));
+		}
+		ok_all("its head is the embedding");
+		weights_close(w);
+	}
+	expect_error(k, &c, -ENOENT,
+		     ": tensor lm_head.weight is missing and config.json does not tie it to the "
+		     "embedding",
+		     "no head and not tied");
+	copy_free(k);
+	weights_close(base);
+}
+
+static void test_refused(void)
+{
+	struct model_config c = parse(config_moe), other;
+	struct copy *k = copy_open(scratch_path("moe"));
+	struct tensor *t;
+	char name[TENSOR_NAME_MAX + 1];
+
+	t = copy_add(k, "model.layers.3.self_attn.q_proj.bias", "BF16", 1, (uint64_t[]){4}, NULL);
+	expect_error(
+		k, &c, -EINVAL,
+		"/model.safetensors: tensor model.layers.3.self_attn.q_proj.bias has no place in "
+		"the model of config.json",
+		"a bias");
+	snprintf(name, sizeof(name), "model.layers.3.self_attn.q_proj.weight_scale_inv");
+	copy_rename(k, t->name, name);
+	expect_error(
+		k, &c, -ENOTSUP,
+		"/model.safetensors: tensor model.layers.3.self_attn.q_proj.weight_scale_inv "
+		"belongs to a quantised checkpoint: only BF16, F16 and F32 weights are supported",
+		"FP8 scales");
+	copy_rename(k, t->name, "model.layers.3.self_attn.q_proj.qweight");
+	expect_error(
+		k, &c, -ENOTSUP,
+		"/model.safetensors: tensor model.layers.3.self_attn.q_proj.qweight belongs to a "
+		"quantised checkpoint: only BF16, F16 and F32 weights are supported",
+		"GPTQ");
+	copy_rename(k, t->name, "model.layers.4.input_layernorm.weight");
+	expect_error(
+		k, &c, -EINVAL,
+		"/model.safetensors: tensor model.layers.4.input_layernorm.weight has no place in "
+		"the model of config.json",
+		"a layer too many");
+	copy_remove(k, t->name);
+
+	t = copy_find(k, "model.layers.3.self_attn.o_proj.weight");
+	t->dtype_name = "I16";
+	expect_error(
+		k, &c, -ENOTSUP,
+		"/model.safetensors: tensor model.layers.3.self_attn.o_proj.weight has dtype I16: "
+		"only BF16, F16 and F32 weights are supported",
+		"whole numbers");
+	t->dtype_name = "BF16";
+	t->shape[0] = 64;
+	t->shape[1] = 32;
+	expect_error(k, &c, -EINVAL,
+		     "/model.safetensors: tensor model.layers.3.self_attn.o_proj.weight has shape "
+		     "[64, 32], config.json makes it [32, 64]",
+		     "a transposed matrix");
+	t->shape[0] = 32;
+	t->shape[1] = 64;
+	t = copy_find(k, "model.layers.0.linear_attn.conv1d.weight");
+	t->n_dims = 2;
+	t->shape[1] = 3;
+	expect_error(
+		k, &c, -EINVAL,
+		"/model.safetensors: tensor model.layers.0.linear_attn.conv1d.weight has shape "
+		"[256, 3], config.json makes it [256, 1, 3]",
+		"a convolution without its middle");
+	t->n_dims = 3;
+	t->shape[1] = 1;
+
+	other = c;
+	other.n_experts = 6;
+	expect_error(k, &other, -EINVAL,
+		     "/model.safetensors: tensor model.layers.0.mlp.gate.weight has shape [5, 32], "
+		     "config.json makes it [6, 32]",
+		     "another number of experts");
+	other = c;
+	other.conv_kernel = 4;
+	expect_error(
+		k, &other, -EINVAL,
+		"/model.safetensors: tensor model.layers.0.linear_attn.conv1d.weight has shape "
+		"[256, 1, 3], config.json makes it [256, 1, 4]",
+		"another convolution");
+	other = c;
+	other.full_attention[0] = true;
+	expect_error(k, &other, -ENOENT,
+		     ": tensor model.layers.0.self_attn.q_proj.weight is missing",
+		     "another kind of layer");
+	other = c;
+	other.n_layers = 5;
+	expect_error(k, &other, -ENOENT,
+		     ": tensor model.layers.4.input_layernorm.weight is missing",
+		     "a layer too few");
+
+	copy_remove(k, "model.layers.1.mlp.experts.down_proj");
+	expect_error(k, &c, -ENOENT, ": tensor model.layers.1.mlp.experts.down_proj is missing",
+		     "packed experts without their half");
+	copy_remove(k, "model.norm.weight");
+	expect_error(k, &c, -ENOENT, ": tensor model.norm.weight is missing", "no final norm");
+	copy_remove(k, "model.embed_tokens.weight");
+	expect_error(k, &c, -ENOENT, ": tensor model.embed_tokens.weight is missing",
+		     "no embedding");
+	copy_free(k);
+}
+
+/* The exact value of an f16 number, by its definition. */
+static float half(unsigned bits)
+{
+	int exponent = (int)(bits >> 10 & 31), fraction = (int)(bits & 1023);
+	float f = exponent ? ldexpf((float)(1024 + fraction), exponent - 25)
+			   : ldexpf((float)fraction, -24);
+
+	if (exponent == 31)
+		f = fraction ? NAN : INFINITY;
+	return bits >> 15 ? -f : f;
+}
+
+/* An embedding that holds each 16-bit number once, as f16, as bf16, and the same as f32. */
+static void test_formats(void)
+{
+	struct model_config c = parse(config_moe);
+	struct copy *k = copy_open(scratch_path("moe"));
+	struct tensor *t = copy_find(k, "model.embed_tokens.weight");
+	uint16_t *bits = (uint16_t *)(uintptr_t)t->data;
+	struct weights *w;
+	struct err e = {0};
+	float out[32], *wide;
+
+	for (unsigned i = 0; i < 65536; i++)
+		bits[i] = (uint16_t)i;
+	for (int bf16 = 0; bf16 <= 1; bf16++) {
+		t->dtype_name = bf16 ? "BF16" : "F16";
+		if (!ok(copy_weights(k, &c, &w, &e) == 0, "%s opens %s", t->dtype_name, e.text))
+			continue;
+		for (unsigned i = 0; i < 65536; i++) {
+			uint32_t u = i << 16;
+			float want = half(i);
+
+			if (bf16)
+				memcpy(&want, &u, sizeof(want));
+			if (i % 32 == 0)
+				weights_row(w, WEIGHT_EMBED, 0, 0, i / 32, out);
+			check(isnan(want) ? isnan(out[i % 32])
+					  : out[i % 32] == want &&
+						    !signbit(out[i % 32]) == !signbit(want));
+		}
+		ok_all("every %s number is read exactly", t->dtype_name);
+		weights_close(w);
+	}
+	wide = malloc(65536 * sizeof(*wide));
+	for (int i = 0; i < 65536; i++)
+		wide[i] = (float)i / 3;
+	free(bits);
+	t->data = wide;
+	t->bytes *= 2;
+	t->dtype_name = "F32";
+	if (ok(copy_weights(k, &c, &w, &e) == 0, "F32 beside BF16 opens %s", e.text)) {
+		for (unsigned i = 0; i < 2048; i++) {
+			weights_row(w, WEIGHT_EMBED, 0, 0, i, out);
+			check(!memcmp(out, wide + 32 * i, sizeof(out)));
+		}
+		ok_all("every F32 number is read as it is");
+		weights_close(w);
+	}
+	copy_free(k);
+}
+
+/* Fills the rows of a tensor with their numbers. */
+static void number_rows(struct tensor *t)
+{
+	float *rows = malloc(2 * t->bytes);
+
+	for (uint64_t i = 0; i < t->bytes / 2; i++)
+		rows[i] = (float)(i / t->shape[1]);
+	free((void *)(uintptr_t)t->data);
+	t->data = rows;
+	t->bytes *= 2;
+	t->dtype_name = "F32";
+}
+
+static void check_rows(const struct weights *w, enum weight_role role, const int *want, size_t n)
+{
+	float row[32];
+
+	for (size_t i = 0; i < n; i++) {
+		weights_row(w, role, 0, 0, i, row);
+		for (int k = 0; k < 32; k++)
+			check(row[k] == (float)want[i]);
+	}
+}
+
+/* Qwen3-Next's interleaved rows against those that transformers finds. */
+static void test_interleaved(void)
+{
+	struct model_config c = parse(config_next);
+	struct copy *k = copy_open(scratch_path("next"));
+	struct weights *w;
+	struct err e = {0};
+
+	number_rows(copy_find(k, "model.layers.0.linear_attn.in_proj_qkvz.weight"));
+	number_rows(copy_find(k, "model.layers.0.linear_attn.in_proj_ba.weight"));
+	if (ok(copy_weights(k, &c, &w, &e) == 0, "opens %s", e.text)) {
+		check_rows(w, WEIGHT_DELTA_QKV, next_qkv_rows, ARRAY_SIZE(next_qkv_rows));
+		ok_all("q | k | v are the rows that transformers takes");
+		check_rows(w, WEIGHT_DELTA_Z, next_z_rows, ARRAY_SIZE(next_z_rows));
+		ok_all("z");
+		check_rows(w, WEIGHT_DELTA_B, next_b_rows, ARRAY_SIZE(next_b_rows));
+		ok_all("b");
+		check_rows(w, WEIGHT_DELTA_A, next_a_rows, ARRAY_SIZE(next_a_rows));
+		ok_all("a");
+		weights_close(w);
+	}
+	copy_remove(k, "model.layers.0.linear_attn.in_proj_ba.weight");
+	expect_error(k, &c, -ENOENT,
+		     ": tensor model.layers.0.linear_attn.in_proj_ba.weight is missing",
+		     "an interleaved layer without in_proj_ba");
+	copy_free(k);
+}
+
+/* lexis: rows against the bytes of the tensors that the published names say. */
+static void test_lexis(void)
+{
+	static const struct {
+		enum weight_role role;
+		uint32_t layer, expert;
+		const char *tensor;
+	} cases[] = {
+		{WEIGHT_EMBED, 0, 0, "model.embed_tokens.weight"},
+		{WEIGHT_LM_HEAD, 0, 0, "model.embed_tokens.weight"},
+		{WEIGHT_FINAL_NORM, 0, 0, "model.norm.weight"},
+		{WEIGHT_INPUT_NORM, 7, 0, "model.layers.7.input_layernorm.weight"},
+		{WEIGHT_POST_NORM, 2, 0, "model.layers.2.post_attention_layernorm.weight"},
+		{WEIGHT_DELTA_QKV, 1, 0, "model.layers.1.linear_attn.in_proj_qkv.weight"},
+		{WEIGHT_DELTA_Z, 2, 0, "model.layers.2.linear_attn.in_proj_z.weight"},
+		{WEIGHT_DELTA_B, 4, 0, "model.layers.4.linear_attn.in_proj_b.weight"},
+		{WEIGHT_DELTA_A, 5, 0, "model.layers.5.linear_attn.in_proj_a.weight"},
+		{WEIGHT_DELTA_CONV, 6, 0, "model.layers.6.linear_attn.conv1d.weight"},
+		{WEIGHT_DELTA_A_LOG, 0, 0, "model.layers.0.linear_attn.A_log"},
+		{WEIGHT_DELTA_DT_BIAS, 0, 0, "model.layers.0.linear_attn.dt_bias"},
+		{WEIGHT_DELTA_NORM, 0, 0, "model.layers.0.linear_attn.norm.weight"},
+		{WEIGHT_DELTA_OUT, 0, 0, "model.layers.0.linear_attn.out_proj.weight"},
+		{WEIGHT_ATTN_Q, 3, 0, "model.layers.3.self_attn.q_proj.weight"},
+		{WEIGHT_ATTN_K, 3, 0, "model.layers.3.self_attn.k_proj.weight"},
+		{WEIGHT_ATTN_V, 7, 0, "model.layers.7.self_attn.v_proj.weight"},
+		{WEIGHT_ATTN_O, 7, 0, "model.layers.7.self_attn.o_proj.weight"},
+		{WEIGHT_ATTN_Q_NORM, 7, 0, "model.layers.7.self_attn.q_norm.weight"},
+		{WEIGHT_ATTN_K_NORM, 3, 0, "model.layers.3.self_attn.k_norm.weight"},
+		{WEIGHT_ROUTER, 4, 0, "model.layers.4.mlp.gate.weight"},
+		{WEIGHT_EXPERT_GATE, 0, 31, "model.layers.0.mlp.experts.31.gate_proj.weight"},
+		{WEIGHT_EXPERT_UP, 7, 0, "model.layers.7.mlp.experts.0.up_proj.weight"},
+		{WEIGHT_EXPERT_DOWN, 3, 17, "model.layers.3.mlp.experts.17.down_proj.weight"},
+		{WEIGHT_SHARED_GATE, 1, 0, "model.layers.1.mlp.shared_expert.gate_proj.weight"},
+		{WEIGHT_SHARED_UP, 1, 0, "model.layers.1.mlp.shared_expert.up_proj.weight"},
+		{WEIGHT_SHARED_DOWN, 1, 0, "model.layers.1.mlp.shared_expert.down_proj.weight"},
+		{WEIGHT_SHARED_ROUTER, 6, 0, "model.layers.6.mlp.shared_expert_gate.weight"},
+	};
+	static float row[4096];
+	struct model_config c;
+	struct safetensors *s;
+	struct weights *w;
+	struct err e = {0};
+
+	if (!ok(model_config_open("models/lexis", &c, &e) == 0 &&
+			weights_open("models/lexis", &c, &w, &e) == 0,
+		"lexis opens %s", e.text))
+		return;
+	if (!ok(safetensors_open("models/lexis", &s, &e) == 0, "its tensors too %s", e.text))
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct tensor *t = safetensors_find(s, cases[i].tensor);
+		const uint16_t *bits = t ? t->data : NULL;
+		uint64_t rows, cols;
+
+		weights_shape(&c, cases[i].role, cases[i].layer, &rows, &cols);
+		if (!ok(t && t->bytes == 2 * rows * cols, "%s", cases[i].tensor))
+			continue;
+		for (uint64_t r = 0; r < rows; r++) {
+			weights_row(w, cases[i].role, cases[i].layer, cases[i].expert, r, row);
+			for (uint64_t k = 0; k < cols; k++) {
+				uint16_t b;
+				uint32_t u;
+				float want;
+
+				memcpy(&b, (const char *)bits + 2 * (r * cols + k), 2);
+				u = (uint32_t)b << 16;
+				memcpy(&want, &u, 4);
+				check(row[k] == want);
+			}
+		}
+		ok_all("its rows");
+	}
+	safetensors_close(s);
+	weights_close(w);
+}
+
+/* Synthetic elements: known answers by another program, and their size by role. */
+static void test_synthetic(void)
+{
+	static const uint32_t first[] = {0xbcf4, 0xbce0, 0xbcd4, 0xbc26,
+					 0xbc0d, 0x3b10, 0xbca4, 0x3b88};
+	static const struct {
+		enum weight_role role;
+		double deviation, mean;
+	} sizes[] = {
+		{WEIGHT_EMBED, 1, 0},
+		{WEIGHT_LM_HEAD, 2.5 / 5.65685, 0},
+		{WEIGHT_ROUTER, 2 / 5.65685, 0},
+		{WEIGHT_EXPERT_DOWN, 1 / 4.89898, 0},
+		{WEIGHT_DELTA_OUT, 0.5 / 13.8564, 0},
+		{WEIGHT_DELTA_CONV, 1 / 1.73205, 0},
+		{WEIGHT_INPUT_NORM, 0.125 / 1.73205, 0},
+	};
+	struct model_config c = parse(config_moe);
+	const uint64_t key = 0xdeadbeefcafef00d;
+	struct weights *w, *other;
+	struct weight_synthesis s;
+	float row[4096], row_other[4096];
+	uint64_t rows, cols;
+
+	for (size_t i = 0; i < ARRAY_SIZE(first); i++)
+		check(synthetic_bf16(1, 0x1p-20f, 0, i) == first[i]);
+	check(synthetic_bf16(key, 3 * 0x1p-17f, 1, 0) == 0x3f3b);
+	check(synthetic_bf16(key, 3 * 0x1p-17f, 1, 5) == 0x3f08);
+	check(synthetic_bf16(key, 3 * 0x1p-17f, 1, ((uint64_t)1 << 33) + 3) == 0x3f7f);
+	check(synthetic_bf16(key, 3 * 0x1p-17f, 1, (uint64_t)1 << 40) == 0x3fcf);
+	ok_all("elements are those that they have always been");
+
+	if (weights_synthetic(1, &c, &w) < 0 || weights_synthetic(2, &c, &other) < 0)
+		exit(1);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		double sum = 0, squares = 0, n;
+
+		weights_shape(&c, sizes[i].role, 0, &rows, &cols);
+		for (uint64_t r = 0; r < rows; r++) {
+			weights_row(w, sizes[i].role, 0, 0, r, row);
+			for (uint64_t k = 0; k < cols; k++) {
+				sum += row[k];
+				squares += row[k] * (double)row[k];
+			}
+		}
+		n = (double)(rows * cols);
+		sum /= n;
+		squares = sqrt(squares / n - sum * sum);
+		if (!ok(fabs(squares / sizes[i].deviation - 1) < (n > 1000 ? 0.05 : 0.3) &&
+				fabs(sum - sizes[i].mean) < 6 * sizes[i].deviation / sqrt(n),
+			"role %d has the size of its recipe", sizes[i].role))
+			printf("#   mean %g, deviation %g\n", sum, squares);
+	}
+	weights_row(w, WEIGHT_DELTA_A_LOG, 0, 0, 0, row);
+	weights_row(w, WEIGHT_DELTA_DT_BIAS, 0, 0, 0, row_other);
+	for (uint32_t i = 0; i < c.n_value_heads; i++) {
+		check(expf(row[i]) >= 1 && expf(row[i]) <= 16);
+		check(log1pf(expf(row_other[i])) > 0.0009f && log1pf(expf(row_other[i])) < 0.11f);
+	}
+	ok_all("decay rates are those of a fresh Mamba");
+
+	weights_row(w, WEIGHT_EXPERT_UP, 1, 2, 3, row);
+	weights_row(other, WEIGHT_EXPERT_UP, 1, 2, 3, row_other);
+	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "another seed gives other weights");
+	weights_row(w, WEIGHT_EXPERT_UP, 1, 3, 3, row_other);
+	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "so does another expert");
+	weights_row(w, WEIGHT_EXPERT_UP, 2, 2, 3, row_other);
+	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "another layer");
+	weights_row(w, WEIGHT_EXPERT_GATE, 1, 2, 3, row_other);
+	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "another role");
+
+	/* Rows agree with single elements, at every alignment of their first. */
+	for (uint64_t r = 0; r < 256; r++) {
+		weights_row(w, WEIGHT_DELTA_CONV, 0, 0, r, row);
+		weights_synthesis(&c, 1, WEIGHT_DELTA_CONV, 0, 0, &s);
+		for (uint32_t k = 0; k < 3; k++) {
+			uint32_t u = synthetic_bf16(s.key, s.scale, s.offset, r * 3 + k) << 16;
+
+			check(!memcmp(&row[k], &u, 4));
+		}
+	}
+	ok_all("a row is its elements");
+
+	/* What synthetic.clh relies on. */
+	for (int role = 0; role < WEIGHT_ROLES; role++) {
+		for (uint32_t layer = 0; layer < c.n_layers; layer++) {
+			uint32_t u;
+
+			weights_synthesis(&c, 1, role, layer, 0, &s);
+			memcpy(&u, &s.scale, 4);
+			check(s.scale >= 0x1p-40f && s.scale < 1 && !(u & 0xffff));
+		}
+	}
+	ok_all("every scale is a bf16 number");
+	weights_close(w);
+	weights_close(other);
+
+	c = parse(config_tied);
+	if (weights_synthetic(1, &c, &w) < 0)
+		exit(1);
+	for (uint64_t r = 0; r < c.vocab_size; r++) {
+		weights_row(w, WEIGHT_EMBED, 0, 0, r, row);
+		weights_row(w, WEIGHT_LM_HEAD, 0, 0, r, row_other);
+		check(!memcmp(row, row_other, c.hidden_size * sizeof(*row)));
+	}
+	ok_all("a tied head is the embedding");
+	weights_close(w);
+}
+
+static void test_export_refused(void)
+{
+	struct model_config c = parse(config_moe);
+	struct weights *w;
+	struct err e = {0};
+	char want[600];
+
+	if (weights_synthetic(1, &c, &w) < 0)
+		exit(1);
+	snprintf(want, sizeof(want), "%s: the directory is not empty", scratch_path("moe"));
+	is_int(weights_export(w, &c, config_moe, scratch_path("moe"), 0, &e), -EEXIST,
+	       "does not write into a full directory");
+	is_str(e.text, want, "says so");
+	is_int(weights_export(w, &c, config_moe, "/nonexistent/a/b", 0, &e), -ENOENT,
+	       "needs the parent directory");
+	weights_close(w);
+}
+
+int main(void)
+{
+	scratch_make();
+	test_synthetic();
+	test_round_trip(config_moe, "moe", 0);
+	test_round_trip(config_moe, "moe-sharded", 50000);
+	test_round_trip(config_tied, "tied", 0);
+	test_round_trip(config_dense, "dense", 100000);
+	test_round_trip(config_next, "next", 0);
+	test_export_refused();
+	test_names();
+	test_refused();
+	test_formats();
+	test_interleaved();
+	test_lexis();
+	scratch_remove();
+	return done();
+}
