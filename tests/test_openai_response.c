@@ -8,6 +8,7 @@
 #include "protocol/openai/response.h"
 #include "protocol/openai/tokenize.h"
 #include "protocol/openai/writer.h"
+#include "protocol/text/unicode.h"
 #include "tests/tap.h"
 
 /* A vocabulary of pieces, halves of characters among them, in place of the real tokenizer. */
@@ -168,7 +169,7 @@ static void test_completion_stream(void)
 	openai_stream_role(&h, 3, prompt, 2, &out);
 	is_str(take(),
 	       "data: " TEXT "{\"index\":3,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null,"
-	       "\"token_ids\":[],\"prompt_token_ids\":[4,5]}]}\n\n",
+	       "\"token_ids\":[],\"prompt_token_ids\":[4,5]}],\"prompt_token_ids\":[4,5]}\n\n",
 	       "except for the prompt's ids");
 	d.token_ids = ids;
 	d.n_token_ids = 1;
@@ -331,13 +332,13 @@ static void test_split_characters(void)
 	       "\xef\xbf\xbd|c3 ",
 	       "a character belongs to the token that completes it, bytes to their own");
 	openai_stream_delta(&h, &d, &out);
-	ok(strstr(take(), "{\"token\":\"\",\"logprob\":-1,\"bytes\":[195],\"top_logprobs\":["
+	ok(strstr(take(), "{\"token\":\"\",\"logprob\":-1.0,\"bytes\":[195],\"top_logprobs\":["
 			  "{\"token\":\"\",\"logprob\":0.0,\"bytes\":[195]}]}"),
 	   "the drawn token reads the same among the best");
 	d.tokens = tokens + 1;
 	openai_stream_delta(&h, &d, &out);
 	ok(strstr(take(),
-		  "{\"token\":\"\xc3\xa9\",\"logprob\":-1,\"bytes\":[169,226],"
+		  "{\"token\":\"\xc3\xa9\",\"logprob\":-1.0,\"bytes\":[169,226],"
 		  "\"top_logprobs\":[{\"token\":\"\xc3\xa9\",\"logprob\":0.0,\"bytes\":[169]}]}"),
 	   "another one is read from where it would stand");
 	d.tokens = tokens + 2;
@@ -367,9 +368,9 @@ static void test_completion_logprobs(void)
 	is_str(take(),
 	       "data: " TEXT "{\"index\":0,\"text\":\"\xe6\x97\xa5x\xc3\xa9\",\"logprobs\":"
 	       "{\"tokens\":[\"\xe6\x97\xa5x\",\"\",\"\xc3\xa9\"],"
-	       "\"token_logprobs\":[-0.25,-1,-1.5],"
-	       "\"top_logprobs\":[{\" bc\":-0.125,\"\xef\xbf\xbd\":-3,\"\xe6\x97\xa5x\":-0.25},"
-	       "{\"\":-1},{\"\xc3\xa9\":-1.5}],\"text_offset\":[0,2,2]},"
+	       "\"token_logprobs\":[-0.25,-1.0,-1.5],"
+	       "\"top_logprobs\":[{\" bc\":-0.125,\"\xef\xbf\xbd\":-3.0,\"\xe6\x97\xa5x\":-0.25},"
+	       "{\"\":-1.0},{\"\xc3\xa9\":-1.5}],\"text_offset\":[0,2,2]},"
 	       "\"finish_reason\":null}]}\n\n",
 	       "completions: four lists; equal texts once, the drawn token always");
 	d.tokens = tokens + 3;
@@ -379,8 +380,8 @@ static void test_completion_logprobs(void)
 	openai_stream_delta(&h, &d, &out);
 	is_str(take(),
 	       "data: " TEXT "{\"index\":0,\"text\":\"\xe2\x80\xa8\",\"logprobs\":"
-	       "{\"tokens\":[\"\xe2\x80\xa8\"],\"token_logprobs\":[-2],"
-	       "\"top_logprobs\":[{\"\xe2\x80\xa8\":-2}],\"text_offset\":[3]},"
+	       "{\"tokens\":[\"\xe2\x80\xa8\"],\"token_logprobs\":[-2.0],"
+	       "\"top_logprobs\":[{\"\xe2\x80\xa8\":-2.0}],\"text_offset\":[3]},"
 	       "\"finish_reason\":null}]}\n\n",
 	       "offsets count characters and go on");
 }
@@ -482,24 +483,23 @@ static void stream(const struct openai_head *h, struct made *m, const char *reas
 	for (bool last = false; !last;) {
 		size_t from = token_at, ids_from = id_at;
 		struct openai_delta d = {.cursor = &cursor, .index = 5};
-		enum utf8_kind kind = UTF8_WHOLE;
-		size_t n;
+		bool cut = false;
 
 		buf_reset(&piece);
 		for (int k = rand() % 6; raw < m->raw.len && k > 0; k--) {
-			const unsigned char *p = (const unsigned char *)m->raw.data + raw;
+			const char *p = m->raw.data + raw;
+			int n = unicode_sequence(p, m->raw.len - raw, &cut);
 
-			kind = writer_utf8(p, m->raw.len - raw, &n);
-			if (kind == UTF8_SHORT)
+			if (cut)
 				break; /* it is held back to the end */
-			if (kind == UTF8_BAD)
+			if (n < 0)
 				buf_puts(&piece, "\xef\xbf\xbd");
 			else
-				buf_append(&piece, p, n);
-			raw += n;
+				buf_append(&piece, p, (size_t)n);
+			raw += (size_t)abs(n);
 		}
-		last = raw == m->raw.len || kind == UTF8_SHORT;
-		if (last && kind == UTF8_SHORT)
+		last = cut || raw == m->raw.len;
+		if (cut)
 			buf_puts(&piece, "\xef\xbf\xbd");
 		while (token_at < m->n && (last || m->end[token_at] <= raw))
 			token_at++;
@@ -690,7 +690,7 @@ static void test_writer(void)
 		float in;
 		const char *out;
 	} logprobs[] = {
-		{-1, "-1"},	    {-0.1f, "-0.100000001"}, {0, "0.0"},
+		{-1, "-1.0"},	    {-0.1f, "-0.100000001"}, {0, "0.0"},
 		{1e-7f, "0.0"},	    {NAN, "-9999.0"},	     {-INFINITY, "-9999.0"},
 		{-1e6f, "-9999.0"}, {-9998.5f, "-9998.5"},   {-1e-10f, "-1.00000001e-10"},
 	};

@@ -6,16 +6,18 @@
  * content, while `bytes` are exactly the token's own. Only an alternative that was not drawn has no
  * later token; what is incomplete in it is shown as U+FFFD.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "protocol/openai/response_internal.h"
 #include "protocol/openai/writer.h"
+#include "protocol/text/unicode.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
 /* The bytes of a token that count as text. */
 struct span {
-	const unsigned char *bytes;
+	const char *bytes;
 	size_t len;
 };
 
@@ -23,7 +25,7 @@ static struct span span_of(const struct openai_head *h, int32_t id, size_t cut)
 {
 	struct span s = {0};
 
-	s.bytes = (const unsigned char *)tokenizer_bytes(h->tokenizer, id, &s.len);
+	s.bytes = tokenizer_bytes(h->tokenizer, id, &s.len);
 	s.len -= MIN(cut, s.len);
 	return s;
 }
@@ -31,14 +33,14 @@ static struct span span_of(const struct openai_head *h, int32_t id, size_t cut)
 /* Goes on with a sequence that began in an earlier token; returns how many bytes of s it took. */
 static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *out)
 {
-	unsigned char join[8];
 	size_t n = c->n_held + MIN(s.len, (size_t)4), len;
-	enum utf8_kind kind;
+	char join[8];
+	bool cut;
 
 	memcpy(join, c->held, c->n_held);
 	memcpy(join + c->n_held, s.bytes, n - c->n_held);
-	kind = writer_utf8(join, n, &len);
-	if (kind == UTF8_SHORT) { /* then it took all there was */
+	len = (size_t)abs(unicode_sequence(join, n, &cut));
+	if (cut) { /* then it took all there was */
 		memcpy(c->held, join, n);
 		c->n_held = (uint32_t)n;
 		return s.len;
@@ -47,7 +49,7 @@ static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *ou
 	c->n_held = 0;
 	c->offset++;
 	if (out)
-		writer_escaped(out, (const char *)join, len);
+		writer_escaped(out, join, len);
 	return n;
 }
 
@@ -55,21 +57,25 @@ static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *ou
  * out is NULL. */
 static void token_text(struct openai_cursor *c, struct span s, bool last, struct buf *out)
 {
-	size_t at = 0, from, len;
+	size_t at = 0, from;
 
 	if (c->n_held && s.len)
 		at = finish_held(c, s, out);
 	from = at;
-	while (at < s.len && writer_utf8(s.bytes + at, s.len - at, &len) != UTF8_SHORT) {
-		at += len;
+	while (at < s.len) {
+		bool cut;
+		int n = unicode_sequence(s.bytes + at, s.len - at, &cut);
+
+		if (cut) {
+			c->n_held = (uint32_t)(s.len - at);
+			memcpy(c->held, s.bytes + at, c->n_held);
+			break;
+		}
+		at += (size_t)abs(n);
 		c->offset++;
 	}
 	if (out && at > from)
-		writer_escaped(out, (const char *)s.bytes + from, at - from);
-	if (at < s.len) {
-		c->n_held = (uint32_t)(s.len - at);
-		memcpy(c->held, s.bytes + at, c->n_held);
-	}
+		writer_escaped(out, s.bytes + from, at - from);
 	if (last && c->n_held) {
 		if (out)
 			buf_puts(out, REPLACEMENT);
@@ -119,7 +125,7 @@ static void chat_token(const struct openai_head *h, const struct openai_token *t
 	buf_puts(out, "\",\"logprob\":");
 	writer_logprob(out, draw->logprob);
 	buf_puts(out, ",\"bytes\":");
-	writer_bytes(out, s.bytes, s.len);
+	writer_bytes(out, (const unsigned char *)s.bytes, s.len);
 	buf_puts(out, ",\"top_logprobs\":[");
 	for (uint32_t i = 0; i < n_best(h, draw); i++) {
 		buf_puts(out, i ? ",{\"token\":" : "{\"token\":");
@@ -127,7 +133,7 @@ static void chat_token(const struct openai_head *h, const struct openai_token *t
 		buf_puts(out, ",\"logprob\":");
 		writer_logprob(out, draw->top_logprobs[i]);
 		buf_puts(out, ",\"bytes\":");
-		writer_bytes(out, s.bytes, s.len);
+		writer_bytes(out, (const unsigned char *)s.bytes, s.len);
 		buf_putc(out, '}');
 	}
 	buf_puts(out, "]}");

@@ -92,7 +92,7 @@ void openai_body(const struct openai_head *h, const struct openai_choice *choice
 	}
 	buf_puts(out, "],\"usage\":");
 	response_usage(u, out);
-	if (h->return_token_ids && h->chat) {
+	if (h->return_token_ids && (h->chat || n_prompts == 1)) {
 		buf_puts(out, ",\"prompt_token_ids\":");
 		writer_ids(out, prompt_ids->v, prompt_ids->len);
 	}

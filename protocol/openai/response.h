@@ -21,9 +21,10 @@
  * the last piece), in order, and only tokens of the content: neither the end token, nor what is
  * behind a stop string, nor reasoning. Then the tokens' texts together are the content.
  *
- * Token ids (return_token_ids) are all that were drawn, the end token included; `prompt_token_ids`
- * is where vLLM has it: a member of chat bodies and of each choice's first chat chunk, and of the
- * choices of completions.
+ * Token ids (return_token_ids) are all that were drawn, the end token included. `prompt_token_ids`
+ * is where vLLM has it: in chat a member of the body and of each choice's first chunk, in
+ * completions of each choice; when there is one prompt, bodies of completions have it where chat
+ * has it too.
  *
  * Errors before the headers went out: openai_error (errors.h) gives body and status.
  */
@@ -65,7 +66,7 @@ struct openai_token {
 /* Where the tokens of a choice stand in its text, between two pieces. One a choice, zero at its
  * start; only the functions here look inside. */
 struct openai_cursor {
-	unsigned char held[4]; /* start of a UTF-8 sequence that the next token goes on with */
+	char held[4]; /* start of a UTF-8 sequence that the next token goes on with */
 	uint32_t n_held;
 	size_t offset; /* characters before the next token */
 };

@@ -40,7 +40,7 @@ void openai_stream_role(const struct openai_head *h, uint32_t index, const int32
 	}
 	buf_putc(out, '}');
 	chunk_end(h, out);
-	if (h->return_token_ids && h->chat) {
+	if (h->return_token_ids) {
 		buf_puts(out, ",\"prompt_token_ids\":");
 		writer_ids(out, prompt_ids, n_prompt_ids);
 	}

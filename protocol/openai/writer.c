@@ -1,41 +1,12 @@
 #include "protocol/openai/writer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "protocol/text/unicode.h"
+
 #define REPLACEMENT "\xef\xbf\xbd"
-
-enum utf8_kind writer_utf8(const unsigned char *s, size_t n, size_t *len)
-{
-	/* The second byte's range is narrower after some first ones: no overlong forms, no
-	 * surrogates, nothing past U+10FFFF (Unicode, table 3-7). */
-	unsigned char low = 0x80, high = 0xbf;
-	size_t want;
-
-	*len = 1;
-	if (s[0] < 0x80)
-		return UTF8_WHOLE;
-	if (s[0] < 0xc2 || s[0] > 0xf4)
-		return UTF8_BAD;
-	want = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-	if (s[0] == 0xe0)
-		low = 0xa0;
-	else if (s[0] == 0xed)
-		high = 0x9f;
-	else if (s[0] == 0xf0)
-		low = 0x90;
-	else if (s[0] == 0xf4)
-		high = 0x8f;
-	for (; *len < want; (*len)++) {
-		if (*len == n)
-			return UTF8_SHORT;
-		if (s[*len] < low || s[*len] > high)
-			return UTF8_BAD;
-		low = 0x80;
-		high = 0xbf;
-	}
-	return UTF8_WHOLE;
-}
 
 static void escape(struct buf *out, unsigned char c)
 {
@@ -56,29 +27,30 @@ static void escape(struct buf *out, unsigned char c)
 
 void writer_escaped(struct buf *out, const char *text, size_t len)
 {
-	const unsigned char *s = (const unsigned char *)text;
-	size_t from = 0, i = 0, n;
+	size_t from = 0, i = 0;
+	bool cut;
 
 	while (i < len) {
-		if (s[i] >= 0x20 && s[i] < 0x80 && s[i] != '"' && s[i] != '\\') {
-			i++;
+		unsigned char c = (unsigned char)text[i];
+		int n = 1;
+
+		if (c >= 0x80)
+			n = unicode_sequence(text + i, len - i, &cut);
+		if (n > 0 && c >= 0x20 && c != '"' && c != '\\') {
+			i += (size_t)n;
 			continue;
 		}
-		if (s[i] >= 0x80 && writer_utf8(s + i, len - i, &n) == UTF8_WHOLE) {
-			i += n;
-			continue;
-		}
-		buf_append(out, s + from, i - from);
-		if (s[i] >= 0x80) {
+		if (i > from)
+			buf_append(out, text + from, i - from);
+		if (n < 0)
 			buf_puts(out, REPLACEMENT);
-			i += n;
-		} else {
-			escape(out, s[i++]);
-		}
+		else
+			escape(out, c);
+		i += (size_t)abs(n);
 		from = i;
 	}
 	if (len > from)
-		buf_append(out, s + from, len - from);
+		buf_append(out, text + from, len - from);
 }
 
 void writer_string(struct buf *out, const char *text, size_t len)
@@ -141,6 +113,8 @@ void writer_logprob(struct buf *out, float logprob)
 	}
 	snprintf(text, sizeof(text), "%.9g", (double)logprob);
 	buf_puts(out, text);
+	if (!strpbrk(text, ".e")) /* so that every client reads a float */
+		buf_puts(out, ".0");
 }
 
 void writer_bool(struct buf *out, bool value)

@@ -11,17 +11,6 @@
 
 #include "base/buf.h"
 
-/* What stands at the start of some bytes. */
-enum utf8_kind {
-	UTF8_WHOLE, /* a well-formed sequence */
-	UTF8_BAD,   /* bytes that never become one: to be replaced by one U+FFFD */
-	UTF8_SHORT, /* the beginning of one; the bytes end too early */
-};
-
-/* Looks at s [n >= 1]; *len is the length of what was found. A bad part is the longest start of a
- * well-formed sequence or one byte, which is what Python and browsers replace. */
-enum utf8_kind writer_utf8(const unsigned char *s, size_t n, size_t *len);
-
 /* A string in quotes; bytes that are not UTF-8 become U+FFFD. */
 void writer_string(struct buf *out, const char *text, size_t len);
 
