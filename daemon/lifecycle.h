@@ -1,0 +1,50 @@
+/*
+ * From start to end: loading, ready, draining, failed; what signals do; what systemd is told.
+ *
+ *     LOADING ──> READY ──> DRAINING      SIGTERM, SIGINT: no new request is taken, those that run
+ *        │          │           │         may finish
+ *        └──────────┴───────────┴──> FAILED   the model does not load, the device is lost
+ *
+ * Any thread reads the state; text and engine report what they loaded; main waits.
+ */
+#ifndef DAEMON_LIFECYCLE_H
+#define DAEMON_LIFECYCLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum lifecycle_state { LIFECYCLE_LOADING, LIFECYCLE_READY, LIFECYCLE_DRAINING, LIFECYCLE_FAILED };
+
+struct lifecycle;
+
+/* New. Blocks SIGTERM and SIGINT in the calling thread and thus in all that it starts later: call
+ * it first. They are ignored no more but read by lifecycle_wait. */
+int lifecycle_new(struct lifecycle **ret, struct err *e) MUST_CHECK;
+void lifecycle_free(struct lifecycle *l);
+
+enum lifecycle_state lifecycle_state(const struct lifecycle *l);
+
+/* text, engine: what this thread loads is there. The second of the two makes the state READY. */
+void lifecycle_loaded(struct lifecycle *l);
+
+/* text, engine: the state becomes FAILED; the first sentence counts. */
+void lifecycle_fail(struct lifecycle *l, const struct err *e);
+
+/* The sentence of lifecycle_fail. */
+const struct err *lifecycle_error(const struct lifecycle *l);
+
+/* main: no new requests. */
+void lifecycle_drain(struct lifecycle *l);
+
+/* Any thread: something that main may wait for has changed. */
+void lifecycle_notify(struct lifecycle *l);
+
+/* main: waits for a signal or a notification, at most timeout_ns. True: a signal came. */
+bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns);
+
+/* Tells systemd, if it started us ("READY=1", "STOPPING=1", "STATUS=…"). */
+void lifecycle_tell(const char *fmt, ...) PRINTF(1, 2);
+
+#endif

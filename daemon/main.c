@@ -1,0 +1,276 @@
+/*
+ * tigond: start and stop, in order.
+ *
+ *     options ─> signals ─> socket ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
+ *
+ * The socket is there before anything slow begins: whoever comes while the model is loaded gets
+ * 503 with Retry-After, not "connection refused". Everything stops in the reverse order.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/http.h"
+#include "daemon/lifecycle.h"
+#include "daemon/loop.h"
+#include "daemon/text.h"
+#include "daemon/threads.h"
+
+#define SECOND 1000000000ull
+
+/* From the first signal on: running requests may finish, then they are told, then we are gone. */
+static const uint64_t drain_ns = 15 * SECOND;
+static const uint64_t farewell_ns = 2 * SECOND;
+static const uint64_t stop_ns = 2 * SECOND; /* for a step that is still running */
+
+static const double default_share = 0.9;
+
+static int complain(const struct err *e)
+{
+	fprintf(stderr, "tigond: %s\n", e->text);
+	return EXIT_FAILURE;
+}
+
+static int check_directory(const char *option, const char *path, struct err *e)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return err_set(e, errno, "--%s %s: %s", option, path, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return err_set(e, ENOTDIR, "--%s %s: not a directory", option, path);
+	return 0;
+}
+
+/* The last part of a path that exists, whatever it is called there: ".", "models/lexis/". */
+static void base_name(const char *path, char *out, size_t size)
+{
+	char *real = realpath(path, NULL);
+	const char *slash = strrchr(real ? real : path, '/');
+
+	snprintf(out, size, "%s", slash && slash[1] ? slash + 1 : real ? real : path);
+	free(real);
+}
+
+/* mkdir -p of all that stands before the last part; what is missing in the end shows later. */
+static void make_parents(char *path)
+{
+	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+		*p = 0;
+		mkdir(path, 0755);
+		*p = '/';
+	}
+}
+
+/* $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon, ~/.cache/tigon, or none. */
+static const char *default_cache(char *out, size_t size)
+{
+	const char *dir;
+
+	if ((dir = getenv("CACHE_DIRECTORY")) && dir[0] == '/')
+		snprintf(out, size, "%s", dir);
+	else if ((dir = getenv("XDG_CACHE_HOME")) && dir[0] == '/')
+		snprintf(out, size, "%s/tigon", dir);
+	else if ((dir = getenv("HOME")) && dir[0] == '/')
+		snprintf(out, size, "%s/.cache/tigon", dir);
+	else
+		return NULL;
+	make_parents(out);
+	return out;
+}
+
+static int settle_options(struct server *s, char *cache, size_t cache_size, struct err *e)
+{
+	struct options *o = &s->options;
+	int r = check_directory("model", o->model, e);
+
+	if (!r && o->tokenizer)
+		r = check_directory("tokenizer", o->tokenizer, e);
+	if (r < 0)
+		return r;
+	base_name(o->model, s->base_name, sizeof(s->base_name));
+	snprintf(s->name, sizeof(s->name), "%s",
+		 o->served_model_name ? o->served_model_name : s->base_name);
+	if (!o->program_cache)
+		o->program_cache = default_cache(cache, cache_size);
+	else if (!o->program_cache[0])
+		o->program_cache = NULL;
+	if (!o->device_memory.bytes && o->device_memory.share == 0)
+		o->device_memory.share = default_share;
+	return 0;
+}
+
+static void announce(const struct server *s, uint16_t port)
+{
+	const struct engine_info *i = &s->info;
+
+	log_info("%s on %s (%s, %s kernels)", s->name, i->device_name, i->driver, i->kernels);
+	log_info("memory: weights %.1f MiB, KV cache %.1f MiB in %u pages, states %.1f MiB in %u slots, "
+		 "scratch %.1f MiB, of %.1f MiB",
+		 (double)i->weight_bytes / 1048576, (double)i->kv_bytes / 1048576, i->n_pages,
+		 (double)i->state_bytes / 1048576, i->n_slots, (double)i->scratch_bytes / 1048576,
+		 (double)i->budget_bytes / 1048576);
+	log_info("ready after %.3f s: http://%s:%u, %u tokens of context, %llu sequences",
+		 (double)(clock_now_ns() - s->started_ns) / 1e9, s->options.host, port,
+		 i->max_model_len, (unsigned long long)s->options.max_num_seqs);
+	lifecycle_tell("READY=1\nSTATUS=Serving %s on %s", s->name, i->device_name);
+}
+
+/* Waits until no call is left. A second signal ends the program. */
+static void wait_for_calls(struct server *s, uint64_t ns)
+{
+	uint64_t now = clock_now_ns(), until = now + ns;
+
+	while (atomic_load(&s->calls) && now < until) {
+		if (lifecycle_wait(s->lifecycle, until - now)) {
+			log_warning("second signal: exiting at once");
+			_exit(EXIT_FAILURE);
+		}
+		now = clock_now_ns();
+	}
+}
+
+/* Waits for READY, then for a signal or a failure. */
+static void serve(struct server *s, uint16_t port)
+{
+	bool announced = false;
+
+	for (;;) {
+		enum lifecycle_state state = lifecycle_state(s->lifecycle);
+
+		if (state == LIFECYCLE_FAILED)
+			return;
+		if (state == LIFECYCLE_READY && !announced) {
+			announce(s, port);
+			announced = true;
+		}
+		if (!lifecycle_wait(s->lifecycle, 3600 * SECOND))
+			continue;
+		if (lifecycle_state(s->lifecycle) == LIFECYCLE_LOADING) {
+			/* Nobody is served yet, and a load cannot be interrupted. */
+			log_info("ended while loading");
+			_exit(EXIT_SUCCESS);
+		}
+		return;
+	}
+}
+
+static void drain(struct server *s)
+{
+	struct err e = {0};
+
+	if (lifecycle_state(s->lifecycle) != LIFECYCLE_FAILED) {
+		lifecycle_drain(s->lifecycle);
+		lifecycle_tell("STOPPING=1");
+		log_info("draining: %u requests, at most %llu s", atomic_load(&s->calls),
+			 (unsigned long long)(drain_ns / SECOND));
+		wait_for_calls(s, drain_ns);
+	}
+	err_set(&e, ESHUTDOWN, "the server is shutting down");
+	loop_fail_all(s->loop, &e);
+	wait_for_calls(s, farewell_ns);
+}
+
+/* A step, or a load, that does not end in time is left behind with the process. */
+static void stop_engine(struct server *s)
+{
+	uint64_t until = clock_now_ns() + stop_ns;
+
+	loop_quit(s->loop);
+	while (!loop_ended(s->loop)) {
+		uint64_t now = clock_now_ns();
+
+		if (now >= until || lifecycle_wait(s->lifecycle, until - now)) {
+			bool failed = lifecycle_state(s->lifecycle) == LIFECYCLE_FAILED;
+
+			log_warning("the engine is still busy: exiting without it");
+			_exit(failed ? EXIT_FAILURE : EXIT_SUCCESS);
+		}
+	}
+	loop_free(s->loop);
+}
+
+static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *e)
+{
+	struct watch *watch = NULL;
+	struct http *http = NULL;
+	int r = watch_start(&watch, e);
+
+	if (!r)
+		r = loop_start(s, e);
+	if (!r)
+		r = text_start(s, e);
+	if (!r) {
+		r = http_start(s, watch, fd, &http, e);
+		fd = -1;
+	}
+	if (!r) {
+		log_info("listening on %s port %u, loading %s", s->options.host, port, s->options.model);
+		serve(s, port);
+		drain(s);
+	}
+	http_stop(http);
+	watch_free(watch);
+	text_free(s->text);
+	if (s->loop)
+		stop_engine(s);
+	if (fd >= 0)
+		close(fd);
+	if (!r && lifecycle_state(s->lifecycle) == LIFECYCLE_FAILED) {
+		*e = *lifecycle_error(s->lifecycle);
+		r = -e->code;
+	}
+	return r;
+}
+
+static int run(struct server *s, struct err *e)
+{
+	char cache[PATH_MAX];
+	uint16_t port;
+	int fd, r = settle_options(s, cache, sizeof(cache), e);
+
+	if (!r)
+		r = lifecycle_new(&s->lifecycle, e);
+	if (!r)
+		r = http_listen(s->options.host, (uint16_t)s->options.port, &fd, &port, e);
+	if (!r)
+		r = start_and_serve(s, fd, port, e);
+	template_free(s->template);
+	tokenizer_free(s->tokenizer);
+	lifecycle_free(s->lifecycle);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	static struct server server;
+	struct err e = {0};
+
+	role_begin(&role_main);
+	server.started = time(NULL);
+	server.started_ns = clock_now_ns();
+	if (options_parse(argc, (const char *const *)argv, &server.options, &e) < 0)
+		return complain(&e);
+	if (server.options.help) {
+		options_help(stdout);
+		return EXIT_SUCCESS;
+	}
+	if (server.options.version) {
+		printf("tigond " TIGON_VERSION "\n");
+		return EXIT_SUCCESS;
+	}
+	log_set_level((enum log_level)server.options.log_level);
+	if (server.options.list_devices)
+		return engine_list_devices(stdout, &e) < 0 ? complain(&e) : EXIT_SUCCESS;
+	/* Before threads: the seed of its hash tables. */
+	json_object_seed(0);
+	return run(&server, &e) < 0 ? complain(&e) : EXIT_SUCCESS;
+}

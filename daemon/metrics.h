@@ -1,0 +1,53 @@
+/*
+ * What the daemon counts, and the text that Prometheus scrapes. Names follow vLLM's under the prefix
+ * tigon_, so that dashboards port by a prefix swap.
+ *
+ * Every member is atomic and any thread may add to it; a scrape sees each value at some moment, not
+ * all at the same one. Times are kept in nanoseconds and written in seconds.
+ */
+#ifndef DAEMON_METRICS_H
+#define DAEMON_METRICS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum metrics_time {
+	METRICS_TTFT,    /* body received -> first token */
+	METRICS_ITL,     /* token -> next token of the same choice */
+	METRICS_E2E,     /* body received -> last token */
+	METRICS_QUEUE,   /* body received -> first step that computes any of it */
+	METRICS_PREFILL, /* that step's start -> first token */
+	METRICS_DECODE,  /* first token -> last token */
+	METRICS_TIMES,
+};
+
+enum metrics_finish { METRICS_STOP, METRICS_LENGTH, METRICS_ABORT, METRICS_ERROR, METRICS_FINISHES };
+
+enum { METRICS_BUCKETS_MAX = 32, METRICS_CODES_MAX = 16 };
+
+struct metrics_histogram {
+	_Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1]; /* not cumulative; the last one: above all */
+	_Atomic uint64_t sum_ns;
+};
+
+struct metrics {
+	_Atomic uint64_t running, waiting;        /* gauges, set by the engine thread */
+	_Atomic uint64_t pages_used, pages_total;
+	_Atomic uint64_t prompt_tokens, generation_tokens;
+	_Atomic uint64_t finished[METRICS_FINISHES]; /* choices; an aborted request counts once */
+	_Atomic uint64_t responses[METRICS_CODES_MAX];
+	_Atomic uint64_t steps, launches, bytes_to_device, bytes_from_device;
+	struct metrics_histogram times[METRICS_TIMES];
+};
+
+void metrics_time(struct metrics *m, enum metrics_time which, uint64_t ns);
+
+/* Counts an HTTP response by its status code. */
+void metrics_response(struct metrics *m, unsigned status);
+
+/* Appends the exposition text (version 0.0.4). */
+void metrics_write(const struct metrics *m, struct buf *out);
+
+#endif

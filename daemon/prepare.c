@@ -1,0 +1,170 @@
+/* A parsed body to what the scheduler takes: prompts in ids, lengths that fit, end tokens, seeds. */
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "daemon/text.h"
+
+enum { CHOICES_MAX = 1024 };
+
+static int no_memory(struct err *e)
+{
+	return err_set(e, ENOMEM, "out of memory");
+}
+
+static int check_model(const struct server *s, const char *model, struct err *e)
+{
+	if (!model || !strcmp(model, s->name) || !strcmp(model, s->base_name))
+		return 0;
+	return err_param(e, ENOENT, "model", "the model \"%.100s\" does not exist; this server has \"%s\"",
+			 model, s->name);
+}
+
+int prepare_chat_prompt(struct server *s, const struct openai_request *ask, struct ids *out,
+			struct err *e)
+{
+	struct buf text;
+	int r;
+
+	if (!s->template)
+		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
+	buf_init(&text, SIZE_MAX / 2);
+	r = template_render(s->template, ask->context, &text, e);
+	if (!r && tokenizer_encode(s->tokenizer, buf_str(&text), text.len, true, out) < 0)
+		r = no_memory(e);
+	buf_release(&text);
+	return r;
+}
+
+static int encode_prompt(struct server *s, const struct openai_prompt *p, struct ids *out,
+			 struct err *e)
+{
+	int r;
+
+	if (p->text)
+		r = tokenizer_encode(s->tokenizer, p->text, p->text_len, true, out);
+	else
+		r = ids_append(out, p->ids, p->n_ids);
+	return r < 0 ? no_memory(e) : 0;
+}
+
+/* Tokens that a choice can generate behind n_prompt, with n choices beside each other, in a pool of
+ * this size: whole pages of the prompt are shared, the rest of a choice is its own. */
+static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
+{
+	uint64_t page = s->options.page_size, shared = n_prompt / page, end;
+
+	if (shared >= s->info.n_pages)
+		return 0;
+	end = (shared + (s->info.n_pages - shared) / n) * page;
+	return end > n_prompt ? end - n_prompt : 0;
+}
+
+/* The length that was asked for, or, when none was, what fits. */
+static int fit_part(struct call *c, struct call_part *p, struct err *e)
+{
+	const struct server *s = c->server;
+	const char *what = c->kind == CALL_CHAT ? "messages" : "prompt";
+	uint64_t n_prompt = p->prompt.len, context = s->info.max_model_len;
+	uint64_t asked = c->ask.max_tokens, room;
+
+	if (!n_prompt)
+		return err_param(e, EINVAL, what, "%s: there is nothing to go on from: no tokens", what);
+	if (n_prompt >= context || asked > context - n_prompt)
+		return err_param(e, EOVERFLOW, what,
+				 "this model's context is %llu tokens, but %llu were asked for: %llu in "
+				 "the %s, %llu to generate",
+				 (unsigned long long)context,
+				 (unsigned long long)(n_prompt + MAX(asked, (uint64_t)1)),
+				 (unsigned long long)n_prompt, what,
+				 (unsigned long long)MAX(asked, (uint64_t)1));
+	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->n));
+	if (!room || asked > room)
+		return err_param(e, EOVERFLOW, what,
+				 "the KV cache holds %llu tokens, too few for %llu in the %s and %llu to "
+				 "generate in each of %u choices",
+				 (unsigned long long)s->info.n_pages * s->options.page_size,
+				 (unsigned long long)n_prompt, what,
+				 (unsigned long long)MAX(asked, (uint64_t)1), c->n);
+	p->max_tokens = (uint32_t)(asked ? asked : room);
+	return 0;
+}
+
+static int draw_seed(uint64_t *ret, struct err *e)
+{
+	if (getrandom(ret, sizeof(*ret), 0) != (ssize_t)sizeof(*ret))
+		return err_set(e, EIO, "cannot draw a seed");
+	return 0;
+}
+
+static int collect_end_tokens(struct call *c, struct err *e)
+{
+	const struct model_config *m = &c->server->info.model;
+	size_t n = c->ask.n_stop_token_ids + (c->ask.ignore_eos ? 0 : m->n_end_tokens);
+	int32_t *ids = arena_array(&c->arena, MAX(n, (size_t)1), sizeof(*ids));
+
+	if (!ids)
+		return no_memory(e);
+	c->end_tokens = ids;
+	c->n_end_tokens = (uint32_t)n;
+	for (size_t i = 0; i < c->ask.n_stop_token_ids; i++)
+		*ids++ = c->ask.stop_token_ids[i];
+	for (uint32_t i = 0; !c->ask.ignore_eos && i < m->n_end_tokens; i++)
+		*ids++ = m->end_tokens[i];
+	return 0;
+}
+
+static int make_parts(struct call *c, struct err *e)
+{
+	const struct openai_request *ask = &c->ask;
+	size_t n_parts = ask->chat ? 1 : ask->n_prompts;
+	int r = 0;
+
+	if ((uint64_t)n_parts * ask->n > CHOICES_MAX)
+		return err_param(e, EINVAL, "n", "%zu prompts with %u choices each are more than %d answers",
+				 n_parts, ask->n, CHOICES_MAX);
+	c->n = ask->n;
+	c->n_choices = (uint32_t)n_parts * ask->n;
+	c->parts = arena_array(&c->arena, n_parts, sizeof(*c->parts));
+	c->choices = arena_array(&c->arena, c->n_choices, sizeof(*c->choices));
+	c->stop_wanted = arena_array(&c->arena, c->n_choices, sizeof(*c->stop_wanted));
+	if (!c->parts || !c->choices || !c->stop_wanted)
+		return no_memory(e);
+	for (c->n_parts = 0; !r && c->n_parts < n_parts; c->n_parts++) {
+		struct call_part *p = &c->parts[c->n_parts];
+
+		if (ask->chat)
+			r = prepare_chat_prompt(c->server, ask, &p->prompt, e);
+		else
+			r = encode_prompt(c->server, &ask->prompts[c->n_parts], &p->prompt, e);
+		if (!r)
+			r = fit_part(c, p, e);
+		p->seed = ask->sampling.seed;
+		if (!r && !ask->has_seed)
+			r = draw_seed(&p->seed, e);
+		c->n_prompt += (uint32_t)p->prompt.len;
+	}
+	return r;
+}
+
+int prepare_call(struct call *c, struct err *e)
+{
+	const struct openai_limits *limits = &c->server->limits;
+	const char *body = buf_str(&c->body);
+	int r;
+
+	if (c->kind == CALL_CHAT)
+		r = openai_parse_chat(body, c->body.len, limits, &c->arena, &c->ask, e);
+	else
+		r = openai_parse_completion(body, c->body.len, limits, &c->arena, &c->ask, e);
+	if (r < 0)
+		return r;
+	c->asked = true;
+	r = check_model(c->server, c->ask.model, e);
+	if (!r)
+		r = make_parts(c, e);
+	if (!r)
+		r = collect_end_tokens(c, e);
+	return r;
+}

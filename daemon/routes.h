@@ -1,0 +1,30 @@
+/*
+ * The paths of the API: which methods they have, who answers them.
+ */
+#ifndef DAEMON_ROUTES_H
+#define DAEMON_ROUTES_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "daemon/call.h"
+
+/* A path is answered by `get` at once, or it takes a POST and makes a call. */
+struct route {
+	const char *path;
+	bool prefix;	   /* path is followed by a name */
+	bool while_loading; /* answered before the model is there and while draining */
+	const char *content_type;
+	int (*get)(struct server *s, const char *rest, struct buf *out, struct err *e);
+	enum call_kind call; /* when get is NULL */
+};
+
+/* The route of a path and what follows its prefix; NULL: there is none. */
+const struct route *routes_find(const char *path, const char **ret_rest);
+
+/* "GET, HEAD, OPTIONS": for Allow. */
+const char *routes_methods(const struct route *r);
+bool routes_allow(const struct route *r, const char *method);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * What all threads share. Members are written by the thread named before the state becomes
+ * LIFECYCLE_READY, and constant from then on; what changes later is atomic or has its own lock.
+ */
+#ifndef DAEMON_SERVER_H
+#define DAEMON_SERVER_H
+
+#include <stdatomic.h>
+
+#include "daemon/metrics.h"
+#include "daemon/options.h"
+#include "engine/engine.h"
+#include "protocol/openai/request.h"
+#include "protocol/text/template.h"
+#include "protocol/text/tokenizer.h"
+
+struct lifecycle;
+struct loop;
+struct text;
+
+struct server {
+	/* main, before any thread starts */
+	struct options options;
+	char name[256];      /* --served-model-name */
+	char base_name[256]; /* of --model: understood as the model's name too */
+	int64_t started;     /* seconds since 1970 */
+	uint64_t started_ns; /* the monotonic clock */
+	struct lifecycle *lifecycle;
+	struct loop *loop;
+	struct text *text;
+
+	/* text; owned */
+	struct tokenizer *tokenizer;
+	struct template *template; /* NULL: the model has none */
+	struct err template_error; /* why there is none */
+
+	/* engine */
+	struct engine_info info;
+	struct openai_limits limits;
+
+	struct metrics metrics;
+	_Atomic uint32_t calls;  /* calls whose body was taken and that are not freed */
+	_Atomic uint32_t queued; /* of them, those without a first token or an answer */
+};
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * The threads of tigond, and everything that passes between them.
+ *
+ *   main    signals, start and stop, the drain. Touches no request.
+ *   http    libmicrohttpd's own thread (epoll). Reads bodies, writes answers; turns tokens into text
+ *           (detokenizer, stop strings, JSON), so that the device never waits for any of it.
+ *   text    parses bodies, renders templates, tokenizes: a long prompt delays neither a step nor
+ *           another client's stream. Also loads tokenizer and template at start.
+ *   engine  scheduler and device, which nobody else touches: submit, plan, step, commit.
+ *   watch   sees what libmicrohttpd cannot see of a suspended connection (the client left), and
+ *           keeps time: slow senders, the SSE comment after 15 s of silence.
+ *
+ *   what               from               to       carries                       in
+ *   text.queue         http               text     requests whose body is whole  text.c
+ *   loop.inbox         text, http, watch  engine   submissions, aborts, stops    loop.c
+ *   request.tokens     engine             http     a record a token              request.c
+ *   connection resume  any                http     "look at your request again"  request.c
+ *   watch.epoll        kernel             watch    hang-ups, by connection       watch.c
+ *   lifecycle.event    any                main     state changed, last one left  lifecycle.c
+ *
+ * Locks, outermost first: watch.lock, request.lock, a queue's own lock. Nothing blocks under any of them.
+ *
+ * The roles are clang capabilities: a function marked ON(role_engine) can only be called from
+ * another one so marked, or after role_begin; clang -Wthread-safety checks it, gcc sees nothing.
+ */
+#ifndef DAEMON_THREADS_H
+#define DAEMON_THREADS_H
+
+#if defined(__clang__)
+#define ROLE_ATTRIBUTE(x) __attribute__((x))
+#else
+#define ROLE_ATTRIBUTE(x)
+#endif
+
+struct ROLE_ATTRIBUTE(capability("role")) role {
+	const char *name; /* what ps and debuggers show, at most 15 letters */
+};
+
+extern struct role role_main, role_http, role_text, role_engine, role_watch;
+
+#define ON(role) ROLE_ATTRIBUTE(requires_capability(role))
+
+/* From here on this function runs in that role. Every thread's start routine and every callback
+ * of libmicrohttpd begins with it; the first call of a thread names it. */
+void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));
+
+#endif
