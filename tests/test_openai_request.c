@@ -622,6 +622,42 @@ static void test_bounds(void)
 	       -ENOMEM, "an arena that is too small");
 }
 
+static long allocations_left;
+
+static void *failing_malloc(size_t n)
+{
+	return allocations_left-- > 0 ? malloc(n) : NULL;
+}
+
+/* Every allocation of the JSON library fails once; AddressSanitizer sees what is left behind. */
+static void test_out_of_memory(void)
+{
+	static const char body[] =
+		"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]"
+		"},"
+		"{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"assistant\",\"reasoning\":"
+		"\"r\","
+		"\"tool_calls\":[{\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":"
+		"\"{\\\"a\\\":[1]}\"}}]},{\"role\":\"tool\",\"content\":\"t\"}],\"tools\":"
+		"[{\"function\":{\"name\":\"f\"}}],\"reasoning_effort\":\"low\","
+		"\"chat_template_kwargs\":{\"x\":1}}";
+	struct openai_request r;
+	long n = 0;
+	int ret;
+
+	json_set_alloc_funcs(failing_malloc, free);
+	do {
+		allocations_left = n++;
+		ret = parse(true, body, &r);
+		/* Jansson's parser does not always tell a lack of memory from a wrong token. */
+		check(ret == 0 || ret == -ENOMEM || strstr(err.text, "is not valid JSON: "));
+	} while (ret < 0 && n < 10000);
+	json_set_alloc_funcs(malloc, free);
+	check(ret == 0 && n > 50);
+	openai_request_release(&r);
+	ok_all("out of memory at each of %ld allocations", n - 1);
+}
+
 int main(void)
 {
 	arena_init(&arena, 64 << 20);
@@ -633,6 +669,7 @@ int main(void)
 	test_template_arguments();
 	test_tools();
 	test_bad();
+	test_out_of_memory();
 	test_bounds();
 	arena_release(&arena);
 	return done();

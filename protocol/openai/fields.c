@@ -89,7 +89,7 @@ int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
 	if (!len)
 		return err_set(e, EINVAL, "the request body is empty, but must be a JSON object");
 	root = json_loadb(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-	if (!root && json_error_code(&error) == json_error_out_of_memory)
+	if (!root && !error.text[0]) /* out of memory, as Jansson puts it */
 		return field_no_memory(e);
 	if (!root)
 		return err_set(e, EINVAL,
