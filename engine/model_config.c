@@ -310,7 +310,7 @@ static void read_text(struct source *s, struct model_config *c)
 				   : 40);
 	c->vocab_size = whole(s, "vocab_size", 1, VOCAB_LIMIT, next ? 151936 : 248320);
 	c->max_position_embeddings = whole(s, "max_position_embeddings", 1, POSITIONS_LIMIT, 32768);
-	c->rms_norm_eps = (float)real(s, "rms_norm_eps", 0, 0.1, false, 1e-6);
+	c->rms_norm_eps = (float)real(s, "rms_norm_eps", 1e-20, 0.1, true, 1e-6);
 	only_word(s, "hidden_act", "silu");
 	read_layer_types(s, c);
 	read_attention(s, c);
@@ -356,9 +356,9 @@ static void read_sampling(struct source *s, struct model_config *c)
 	const json_t *top_k = value(s, "top_k");
 
 	c->default_temperature = (float)real(s, "temperature", 0, 2, true, 1);
-	c->default_top_p = (float)real(s, "top_p", 0, 1, false, 1);
+	c->default_top_p = (float)real(s, "top_p", 1e-6, 1, true, 1);
 	c->default_min_p = (float)real(s, "min_p", 0, 1, true, 0);
-	c->default_repetition_penalty = (float)real(s, "repetition_penalty", 0, 10, false, 1);
+	c->default_repetition_penalty = (float)real(s, "repetition_penalty", 1e-3, 10, true, 1);
 	/* -1 and 0 both mean that there is no such limit. */
 	if (!json_is_integer(top_k) || json_integer_value(top_k) != -1)
 		c->default_top_k = (int32_t)whole(s, "top_k", 0, VOCAB_LIMIT, 0);

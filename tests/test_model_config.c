@@ -189,7 +189,7 @@ static const struct {
 	 "c: vocab_size is 16777216, must be 1 to 16777215"},
 	{"qwen3_next", "\"max_position_embeddings\":0", EINVAL, "c: max_position_embeddings is 0"},
 	{"qwen3_next", "\"rms_norm_eps\":0", EINVAL,
-	 "c: rms_norm_eps must be a number above 0 and at most 0.1"},
+	 "c: rms_norm_eps must be a number of at least 1e-20 and at most 0.1"},
 	{"qwen3_next", "\"rms_norm_eps\":true", EINVAL, "c: rms_norm_eps must be a number"},
 	{"qwen3_next", "\"hidden_act\":\"gelu\"", ENOTSUP,
 	 "c: hidden_act must be \"silu\": nothing else is supported"},

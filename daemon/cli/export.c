@@ -1,0 +1,200 @@
+/*
+ * `tigon export --model DIR --synthetic-weights SEED --out DIR`: the weights that the server makes
+ * with the same option, written for other programs, with the tokenizer they need to be talked to.
+ * Without --synthetic-weights the checkpoint in the model's directory is written again as bf16.
+ */
+#include "daemon/cli/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/macros.h"
+#include "engine/file.h"
+#include "engine/model_config.h"
+#include "engine/weights.h"
+
+enum { FILE_MAX = 256 << 20, SHARD_GB_MAX = 1000000 };
+
+struct export_options {
+	const char *model, *out, *tokenizer; /* borrowed from argv */
+	bool synthetic;
+	uint64_t seed, shard_gb;
+};
+
+static void print_help(FILE *out)
+{
+	fputs("usage: tigon export --model DIR --out DIR [option ...]\n"
+	      "  --model DIR               config.json, and the weights unless they are synthetic\n"
+	      "  --synthetic-weights SEED  random weights, as tigond makes them from this seed\n"
+	      "  --out DIR                 the checkpoint to write: a new or empty directory\n"
+	      "  --tokenizer DIR           where tokenizer files are copied from; default: the "
+	      "model's\n"
+	      "  --shard-size GB           the most that one file holds; default: 4\n"
+	      "  --help\n",
+	      out);
+}
+
+static int parse_number(const char *name, const char *text, uint64_t max, uint64_t *ret,
+			struct err *e)
+{
+	unsigned long long n;
+	char *end;
+
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || n > max)
+		return err_set(e, EINVAL, "--%s: \"%s\" is not a whole number from 0 to %llu", name,
+			       text, (unsigned long long)max);
+	*ret = n;
+	return 0;
+}
+
+/* -ECANCELED: --help was asked for. */
+static int parse_options(int argc, char **argv, struct export_options *o, struct err *e)
+{
+	static const struct option table[] = {
+		{"model", required_argument, NULL, 'm'},
+		{"synthetic-weights", required_argument, NULL, 's'},
+		{"out", required_argument, NULL, 'o'},
+		{"tokenizer", required_argument, NULL, 't'},
+		{"shard-size", required_argument, NULL, 'g'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int c, r = 0;
+
+	*o = (struct export_options){.shard_gb = 4};
+	optind = 1;
+	opterr = 0;
+	while (r == 0 && (c = getopt_long(argc, argv, ":", table, NULL)) != -1) {
+		switch (c) {
+		case 'm': o->model = optarg; break;
+		case 's':
+			o->synthetic = true;
+			r = parse_number("synthetic-weights", optarg, UINT64_MAX, &o->seed, e);
+			break;
+		case 'o': o->out = optarg; break;
+		case 't': o->tokenizer = optarg; break;
+		case 'g':
+			r = parse_number("shard-size", optarg, SHARD_GB_MAX, &o->shard_gb, e);
+			if (r == 0 && !o->shard_gb)
+				r = err_set(e, EINVAL, "--shard-size: must be at least 1");
+			break;
+		case 'h': return -ECANCELED;
+		case ':': return err_set(e, EINVAL, "%s needs a value", argv[optind - 1]);
+		default:
+			return err_set(e, EINVAL, "%s is not an option of export",
+				       argv[optind - 1]);
+		}
+	}
+	if (r == 0 && optind < argc)
+		r = err_set(e, EINVAL, "\"%s\" is not an option", argv[optind]);
+	if (r == 0 && !o->model)
+		r = err_set(e, EINVAL, "--model is required");
+	if (r == 0 && !o->out)
+		r = err_set(e, EINVAL, "--out is required");
+	if (r == 0 && !o->tokenizer)
+		o->tokenizer = o->model;
+	return r;
+}
+
+/* Copies DIR/name to OUT/name when it is there. */
+static int copy_file(const char *from, const char *to, const char *name, struct err *e)
+{
+	char source[4096], target[4096];
+	struct buf text;
+	int r;
+
+	if (snprintf(source, sizeof(source), "%s/%s", from, name) >= (int)sizeof(source) ||
+	    snprintf(target, sizeof(target), "%s/%s", to, name) >= (int)sizeof(target))
+		return err_set(e, ENAMETOOLONG, "%s: the path is too long", from);
+	buf_init(&text, FILE_MAX);
+	r = file_read(AT_FDCWD, source, source, &text, e);
+	if (r == 0)
+		r = file_write(target, buf_str(&text), text.len, e);
+	else if (r == -ENOENT)
+		r = 0;
+	buf_release(&text);
+	return r;
+}
+
+static int copy_tokenizer(const struct export_options *o, struct err *e)
+{
+	static const char *const names[] = {
+		"tokenizer.json",
+		"tokenizer_config.json",
+		"special_tokens_map.json",
+		"vocab.json",
+		"merges.txt",
+		"chat_template.jinja",
+		"chat_template.json",
+		"generation_config.json",
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++)
+		r = copy_file(o->tokenizer, o->out, names[i], e);
+	return r;
+}
+
+static int export(const struct export_options *o, struct err *e)
+{
+	struct model_config *c = calloc(1, sizeof(*c));
+	struct weights *w = NULL;
+	struct buf config;
+	char path[4096];
+	int r;
+
+	buf_init(&config, FILE_MAX);
+	if (!c)
+		return err_set(e, ENOMEM, "out of memory");
+	r = model_config_open(o->model, c, e);
+	if (r == 0 && snprintf(path, sizeof(path), "%s/config.json", o->model) >= (int)sizeof(path))
+		r = err_set(e, ENAMETOOLONG, "%s: the path is too long", o->model);
+	if (r == 0)
+		r = file_read(AT_FDCWD, path, path, &config, e);
+	if (r == 0 && o->synthetic) {
+		r = weights_synthetic(o->seed, c, &w);
+		if (r < 0)
+			err_set(e, -r, "out of memory for the weights");
+	} else if (r == 0) {
+		r = weights_open(o->model, c, &w, e);
+	}
+	if (r == 0)
+		r = weights_export(w, c, buf_str(&config), o->out, o->shard_gb << 30, e);
+	if (r == 0)
+		r = copy_tokenizer(o, e);
+	weights_close(w);
+	buf_release(&config);
+	free(c);
+	return r;
+}
+
+int cli_export(int argc, char **argv)
+{
+	struct export_options o;
+	struct err e = {0};
+	int r;
+
+	r = parse_options(argc, argv, &o, &e);
+	if (r == -ECANCELED) {
+		print_help(stdout);
+		return 0;
+	}
+	if (r == 0)
+		r = export(&o, &e);
+	if (r < 0) {
+		fprintf(stderr, "tigon export: %s\n", e.text);
+		return 1;
+	}
+	printf("%s: written\n", o.out);
+	return 0;
+}
