@@ -68,7 +68,10 @@ static void choice(const struct openai_head *h, const struct openai_delta *d,
 	else
 		buf_puts(out, "null");
 	buf_puts(out, ",\"finish_reason\":");
-	writer_string(out, d->finish_reason, strlen(d->finish_reason));
+	if (d->finish_reason)
+		writer_string(out, d->finish_reason, strlen(d->finish_reason));
+	else
+		buf_puts(out, "null");
 	response_token_ids(h, d, out);
 	if (h->return_token_ids && !h->chat) {
 		buf_puts(out, ",\"prompt_token_ids\":");
