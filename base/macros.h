@@ -14,17 +14,16 @@
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-#define MIN(a, b)                                                                                  \
+/* Each use has names of its own, so that uses may nest. */
+#define MIN(a, b) MIN_(a, b, __COUNTER__)
+#define MAX(a, b) MAX_(a, b, __COUNTER__)
+#define MIN_(a, b, n) SELECT_(a, b, <, n)
+#define MAX_(a, b, n) SELECT_(a, b, >, n)
+#define SELECT_(a, b, op, n)                                                                       \
 	({                                                                                         \
-		__typeof__(a) min_a_ = (a);                                                        \
-		__typeof__(b) min_b_ = (b);                                                        \
-		min_a_ < min_b_ ? min_a_ : min_b_;                                                 \
-	})
-#define MAX(a, b)                                                                                  \
-	({                                                                                         \
-		__typeof__(a) max_a_ = (a);                                                        \
-		__typeof__(b) max_b_ = (b);                                                        \
-		max_a_ > max_b_ ? max_a_ : max_b_;                                                 \
+		__typeof__(a) a_##n##_ = (a);                                                      \
+		__typeof__(b) b_##n##_ = (b);                                                      \
+		a_##n##_ op b_##n##_ ? a_##n##_ : b_##n##_;                                        \
 	})
 
 /* ceil(a / b) and a rounded up to a multiple of b, for unsigned a and b > 0. */

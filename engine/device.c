@@ -1,0 +1,252 @@
+#include "engine/device.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "kernels/cl_error.h"
+
+enum { PLATFORMS_MAX = 16, DEVICES_MAX = 64 };
+
+/* All devices of all platforms, in the order the loader gives them. */
+static int all_devices(cl_device_id devices[DEVICES_MAX], cl_uint *ret_n, struct err *e)
+{
+	cl_platform_id platforms[PLATFORMS_MAX];
+	cl_uint n_platforms = 0, n = 0;
+
+	if (clGetPlatformIDs(PLATFORMS_MAX, platforms, &n_platforms) != CL_SUCCESS || !n_platforms)
+		return err_set(e, ENODEV,
+			       "no OpenCL platform: install one (pocl-opencl-icd for the CPU, or the "
+			       "GPU vendor's driver)");
+	for (cl_uint i = 0; i < MIN(n_platforms, (cl_uint)PLATFORMS_MAX); i++) {
+		cl_uint found = 0;
+
+		if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, DEVICES_MAX - n, devices + n,
+				   &found) == CL_SUCCESS)
+			n += MIN(found, DEVICES_MAX - n);
+		if (n == DEVICES_MAX)
+			break;
+	}
+	if (!n)
+		return err_set(e, ENODEV, "no OpenCL platform here has a device");
+	*ret_n = n;
+	return 0;
+}
+
+static void device_text(cl_device_id id, cl_device_info what, char *text, size_t size)
+{
+	memset(text, 0, size);
+	clGetDeviceInfo(id, what, size - 1, text, NULL);
+}
+
+static bool contains_ignoring_case(const char *text, const char *part)
+{
+	size_t n = strlen(part);
+
+	for (; *text; text++)
+		if (!strncasecmp(text, part, n))
+			return true;
+	return false;
+}
+
+static cl_device_id choose(const char *which, const cl_device_id *devices, cl_uint n)
+{
+	char name[256], *end;
+	unsigned long index;
+
+	if (!which) {
+		for (cl_uint i = 0; i < n; i++) {
+			cl_device_type type = 0;
+
+			clGetDeviceInfo(devices[i], CL_DEVICE_TYPE, sizeof(type), &type, NULL);
+			if (type & CL_DEVICE_TYPE_GPU)
+				return devices[i];
+		}
+		return devices[0];
+	}
+	index = strtoul(which, &end, 10);
+	if (isdigit((unsigned char)*which) && !*end)
+		return index < n ? devices[index] : NULL;
+	for (cl_uint i = 0; i < n; i++) {
+		device_text(devices[i], CL_DEVICE_NAME, name, sizeof(name));
+		if (contains_ignoring_case(name, which))
+			return devices[i];
+	}
+	return NULL;
+}
+
+/* A number from the first line of a file; UINT64_MAX where there is none ("max", no file). */
+static uint64_t read_number(const char *root, const char *path, const char *name)
+{
+	char full[4096], line[64];
+	uint64_t value = UINT64_MAX;
+	FILE *f;
+
+	snprintf(full, sizeof(full), "%s%s/%s", root, path, name);
+	f = fopen(full, "re");
+	if (!f)
+		return UINT64_MAX;
+	if (fgets(line, sizeof(line), f) && isdigit((unsigned char)line[0]))
+		value = strtoull(line, NULL, 10);
+	fclose(f);
+	return value;
+}
+
+static uint64_t mem_available(const char *root)
+{
+	char full[4096], line[256];
+	uint64_t kib = 0;
+	FILE *f;
+
+	snprintf(full, sizeof(full), "%s/proc/meminfo", root);
+	f = fopen(full, "re");
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, "MemAvailable:", 13))
+			kib = strtoull(line + 13, NULL, 10);
+	fclose(f);
+	return kib * 1024;
+}
+
+/* What a control group leaves: every level of the hierarchy may have a limit of its own. Page cache counts as used
+ * there although it can be taken back, so inactive file pages are given back. */
+static uint64_t group_left(const char *root, const char *mount, const char *group, const char *limit,
+			   const char *usage)
+{
+	char path[4096];
+	uint64_t left = UINT64_MAX;
+	size_t floor_len;
+
+	floor_len = (size_t)snprintf(path, sizeof(path), "%s", mount);
+	snprintf(path + floor_len, sizeof(path) - floor_len, "%s", group);
+	for (;;) {
+		uint64_t most = read_number(root, path, limit), used = read_number(root, path, usage);
+		char *slash;
+
+		if (most != UINT64_MAX && used != UINT64_MAX) {
+			char full[4200], line[128];
+			uint64_t cache = 0;
+			FILE *f;
+
+			snprintf(full, sizeof(full), "%s%s/memory.stat", root, path);
+			f = fopen(full, "re");
+			while (f && fgets(line, sizeof(line), f))
+				if (!strncmp(line, "inactive_file ", 14))
+					cache = strtoull(line + 14, NULL, 10);
+			if (f)
+				fclose(f);
+			used -= MIN(cache, used);
+			left = MIN(left, most > used ? most - used : 0);
+		}
+		slash = strrchr(path, '/');
+		if (!slash || (size_t)(slash - path) < floor_len)
+			return left;
+		*slash = 0;
+	}
+}
+
+uint64_t device_host_memory(const char *root)
+{
+	char full[4096], line[4096];
+	uint64_t left = mem_available(root);
+	FILE *f;
+
+	snprintf(full, sizeof(full), "%s/proc/self/cgroup", root);
+	f = fopen(full, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *controllers = strchr(line, ':'), *path, top[] = "";
+
+		line[strcspn(line, "\n")] = 0;
+		path = controllers ? strchr(controllers + 1, ':') : NULL;
+		if (!path)
+			continue;
+		*path++ = 0;
+		if (!strcmp(path, "/"))
+			path = top;
+		if (!controllers[1])
+			left = MIN(left, group_left(root, "/sys/fs/cgroup", path, "memory.max",
+						    "memory.current"));
+		else if (strstr(controllers + 1, "memory"))
+			left = MIN(left, group_left(root, "/sys/fs/cgroup/memory", path,
+						    "memory.limit_in_bytes", "memory.usage_in_bytes"));
+	}
+	if (f)
+		fclose(f);
+	return left;
+}
+
+static void describe(cl_device_id id, struct device *d)
+{
+	cl_device_type type = 0;
+	cl_ulong memory = 0, largest = 0;
+	cl_uint bits = 0;
+
+	device_text(id, CL_DEVICE_NAME, d->name, sizeof(d->name));
+	device_text(id, CL_DRIVER_VERSION, d->driver, sizeof(d->driver));
+	clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof(type), &type, NULL);
+	clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memory), &memory, NULL);
+	clGetDeviceInfo(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(largest), &largest, NULL);
+	clGetDeviceInfo(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);
+	d->id = id;
+	d->cpu = type & CL_DEVICE_TYPE_CPU;
+	d->memory = d->cpu ? device_host_memory("") : memory;
+	d->max_alloc = largest;
+	d->alignment = MAX((uint64_t)bits / 8, (uint64_t)256);
+}
+
+int device_open(const char *which, struct device *ret, struct err *e)
+{
+	cl_device_id devices[DEVICES_MAX], id;
+	struct device d = {0};
+	cl_uint n;
+	cl_int code;
+	int r = all_devices(devices, &n, e);
+
+	if (r < 0)
+		return r;
+	id = choose(which, devices, n);
+	if (!id)
+		return err_set(e, ENODEV, "no OpenCL device matches '%s': --list-devices shows what is there",
+			       which);
+	describe(id, &d);
+	d.context = clCreateContext(NULL, 1, &id, NULL, NULL, &code);
+	if (code != CL_SUCCESS)
+		return cl_error(e, code, d.name);
+	d.queue = clCreateCommandQueue(d.context, id, 0, &code);
+	if (code != CL_SUCCESS) {
+		clReleaseContext(d.context);
+		return cl_error(e, code, d.name);
+	}
+	*ret = d;
+	return 0;
+}
+
+void device_close(struct device *d)
+{
+	if (d->queue)
+		clReleaseCommandQueue(d->queue);
+	if (d->context)
+		clReleaseContext(d->context);
+	*d = (struct device){0};
+}
+
+int device_list(FILE *out, struct err *e)
+{
+	cl_device_id devices[DEVICES_MAX];
+	cl_uint n;
+	int r = all_devices(devices, &n, e);
+
+	if (r < 0)
+		return r;
+	for (cl_uint i = 0; i < n; i++) {
+		struct device d = {0};
+
+		describe(devices[i], &d);
+		fprintf(out, "%u: %s, driver %s, %.1f GiB\n", i, d.name, d.driver,
+			(double)d.memory / (1u << 30));
+	}
+	return 0;
+}

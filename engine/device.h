@@ -1,0 +1,38 @@
+/*
+ * An OpenCL device: choosing it, its context and queue, how much memory of it may be used.
+ */
+#ifndef ENGINE_DEVICE_H
+#define ENGINE_DEVICE_H
+
+#include <CL/cl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+struct device {
+	cl_device_id id;
+	cl_context context;
+	cl_command_queue queue; /* in order */
+	bool cpu;               /* shares the host's memory */
+	uint64_t memory;        /* bytes that are there for us: on a CPU what the machine and the control group
+				   have left, on a GPU its global memory */
+	uint64_t max_alloc;     /* the largest buffer */
+	uint64_t alignment;     /* of sub-buffers, bytes */
+	char name[256], driver[128];
+};
+
+/* Opens the device that `which` names: NULL (the first GPU, else the first device), an index of
+ * device_list, or a part of a device's name, ignoring case. -ENODEV. */
+int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;
+void device_close(struct device *d);
+
+/* One line a device: index, name, driver, memory. */
+int device_list(FILE *out, struct err *e) MUST_CHECK;
+
+/* Bytes a process here may still take: MemAvailable, or less when a control group allows less. `root` is ""
+ * for the machine itself (tests put files elsewhere). */
+uint64_t device_host_memory(const char *root);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * --dump-activations: what every layer put out, as one safetensors file.
+ *
+ * Tensors are named as in the reference's activations: embed, layerN.mixer and layerN.mlp (without residual),
+ * layerN (with), final_norm, logits; float32 [tokens, width]. The rows of each step are appended in the order
+ * they ran, `tokens` and `positions` (int32, as float32 numbers) say what they were. The file is written
+ * anew after each step, until it would pass DUMP_BYTES_MAX.
+ */
+#ifndef ENGINE_DUMP_H
+#define ENGINE_DUMP_H
+
+#include <CL/cl.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define DUMP_BYTES_MAX (1ull << 30)
+
+struct dump;
+
+/* New. The queue and path are borrowed. */
+struct dump *dump_new(const char *path, cl_command_queue queue);
+void dump_free(struct dump *d);
+
+/* Waits for the queue and appends rows x cols floats of a buffer whose rows are padded to 16. `name` may hold
+ * one %u for index. Does nothing without a dump. */
+void dump_rows(struct dump *d, const char *name, uint32_t index, cl_mem buffer, uint32_t rows,
+	       uint32_t cols);
+
+/* Appends n whole numbers. */
+void dump_ints(struct dump *d, const char *name, const int32_t *v, uint32_t n);
+
+/* Writes the file. */
+int dump_write(struct dump *d, struct err *e) MUST_CHECK;
+
+#endif

@@ -1,0 +1,134 @@
+#include "engine/memory_plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "kernels/cl_error.h"
+
+struct planned {
+	const char *name;
+	uint64_t bytes;
+	cl_mem *ret;
+};
+
+struct memory_plan {
+	const struct device *device; /* borrowed */
+	struct planned *items;
+	size_t n, cap;
+	cl_mem *slabs;
+	size_t n_slabs;
+	uint64_t bytes[MEMORY_CLASSES];
+	int failed;
+};
+
+struct memory_plan *memory_plan_new(const struct device *d)
+{
+	struct memory_plan *p = calloc(1, sizeof(*p));
+
+	if (p)
+		p->device = d;
+	return p;
+}
+
+void memory_plan_free(struct memory_plan *p)
+{
+	if (!p)
+		return;
+	for (size_t i = 0; i < p->n; i++)
+		if (*p->items[i].ret)
+			clReleaseMemObject(*p->items[i].ret);
+	for (size_t i = 0; i < p->n_slabs; i++)
+		clReleaseMemObject(p->slabs[i]);
+	free(p->items);
+	free(p->slabs);
+	free(p);
+}
+
+void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name, uint64_t bytes,
+		     cl_mem *ret_buffer)
+{
+	*ret_buffer = NULL;
+	if (p->n == p->cap) {
+		size_t cap = MAX(p->cap * 2, (size_t)64);
+		struct planned *items = realloc(p->items, cap * sizeof(*items));
+
+		if (!items) {
+			p->failed = ENOMEM;
+			return;
+		}
+		p->items = items;
+		p->cap = cap;
+	}
+	bytes = ROUND_UP(MAX(bytes, (uint64_t)1), p->device->alignment);
+	p->items[p->n++] = (struct planned){name, bytes, ret_buffer};
+	p->bytes[class] += bytes;
+}
+
+uint64_t memory_plan_bytes(const struct memory_plan *p, enum memory_class class)
+{
+	return p->bytes[class];
+}
+
+uint64_t memory_plan_total(const struct memory_plan *p)
+{
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < MEMORY_CLASSES; i++)
+		total += p->bytes[i];
+	return total;
+}
+
+/* One slab for items[first, end). */
+static int allocate_slab(struct memory_plan *p, size_t first, size_t end, uint64_t bytes, struct err *e)
+{
+	cl_mem_flags flags = CL_MEM_READ_WRITE | (p->device->cpu ? CL_MEM_ALLOC_HOST_PTR : 0);
+	uint64_t at = 0;
+	cl_int code;
+	cl_mem slab = clCreateBuffer(p->device->context, flags, bytes, NULL, &code);
+
+	if (code != CL_SUCCESS)
+		return err_set(e, ENOMEM, "the device has no room for a slab of %llu MiB (%s)",
+			       (unsigned long long)(bytes >> 20), cl_error_name(code));
+	p->slabs[p->n_slabs++] = slab;
+	for (size_t i = first; i < end; i++) {
+		cl_buffer_region region = {at, p->items[i].bytes};
+
+		*p->items[i].ret = clCreateSubBuffer(slab, CL_MEM_READ_WRITE,
+						     CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+		if (code != CL_SUCCESS) {
+			*p->items[i].ret = NULL;
+			return cl_error(e, code, p->items[i].name);
+		}
+		at += p->items[i].bytes;
+	}
+	return 0;
+}
+
+int memory_plan_allocate(struct memory_plan *p, struct err *e)
+{
+	size_t first = 0;
+	uint64_t bytes = 0;
+	int r;
+
+	p->slabs = calloc(p->n + 1, sizeof(*p->slabs));
+	if (p->failed || !p->slabs)
+		return err_set(e, ENOMEM, "out of memory");
+	for (size_t i = 0; i < p->n; i++)
+		if (p->items[i].bytes > p->device->max_alloc)
+			return err_set(e, ENOMEM,
+				       "%s needs %llu MiB, and the largest buffer of %s is %llu MiB",
+				       p->items[i].name,
+				       (unsigned long long)(p->items[i].bytes >> 20), p->device->name,
+				       (unsigned long long)(p->device->max_alloc >> 20));
+	for (size_t i = 0; i < p->n; i++) {
+		if (bytes + p->items[i].bytes > p->device->max_alloc) {
+			r = allocate_slab(p, first, i, bytes, e);
+			if (r < 0)
+				return r;
+			first = i;
+			bytes = 0;
+		}
+		bytes += p->items[i].bytes;
+	}
+	return p->n ? allocate_slab(p, first, p->n, bytes, e) : 0;
+}

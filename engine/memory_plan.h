@@ -1,0 +1,36 @@
+/*
+ * All device memory, sized before any of it is allocated.
+ *
+ * Every buffer is announced first (memory_plan_add). Then the sum is known: the caller compares it with its
+ * budget, decides how many KV pages the rest will hold, and allocates everything at once, in slabs no larger
+ * than the device's largest buffer. A planned buffer is a sub-buffer of a slab and lives as long as the plan.
+ */
+#ifndef ENGINE_MEMORY_PLAN_H
+#define ENGINE_MEMORY_PLAN_H
+
+#include <CL/cl.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/device.h"
+
+enum memory_class { MEMORY_WEIGHTS, MEMORY_KV, MEMORY_STATE, MEMORY_SCRATCH, MEMORY_CLASSES };
+
+struct memory_plan;
+
+struct memory_plan *memory_plan_new(const struct device *d);
+void memory_plan_free(struct memory_plan *p);
+
+/* Plans a buffer of that many bytes (0 becomes a minimal one) and puts it into *ret_buffer when the plan is
+ * allocated. The name is borrowed. Errors are kept for memory_plan_allocate. */
+void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name, uint64_t bytes,
+		     cl_mem *ret_buffer);
+
+/* Bytes planned so far, with alignment. */
+uint64_t memory_plan_bytes(const struct memory_plan *p, enum memory_class class);
+uint64_t memory_plan_total(const struct memory_plan *p);
+
+/* Allocates everything. -ENOMEM: a buffer is larger than the device's largest, or there is no memory. */
+int memory_plan_allocate(struct memory_plan *p, struct err *e) MUST_CHECK;
+
+#endif

@@ -1,0 +1,409 @@
+/*
+ * The Qwen3.5 and Qwen3-Next family: Gated DeltaNet layers beside gated full attention, experts with a shared
+ * expert or a dense MLP. Read it from top to bottom: shapes, buffers, weights, forward pass.
+ *
+ *     x = embed(tokens)
+ *     each layer:   x += mixer(norm(x));   x += mlp(norm(x))
+ *     logits = lm_head(norm(x)), for the rows that draw
+ *
+ * Source: the model mathematics of transformers (models/qwen3_5_moe, qwen3_next).
+ */
+#include "engine/model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "scheduler/plan.h"
+
+/* ---- shapes ---- */
+
+static uint32_t key_width(const struct model_config *c)
+{
+	return c->n_key_heads * c->key_head_dim;
+}
+
+static uint32_t value_width(const struct model_config *c)
+{
+	return c->n_value_heads * c->value_head_dim;
+}
+
+void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
+		 struct kernel_shape *ret)
+{
+	bool sparse = false, dense = false;
+
+	*ret = (struct kernel_shape){
+		.hidden = c->hidden_size,
+		.vocab = c->vocab_size,
+		.eps = c->rms_norm_eps,
+		.page_tokens = page_tokens,
+		.bf16 = bf16,
+		.dump = dump,
+	};
+	if (c->n_attention_layers) {
+		ret->heads = c->n_heads;
+		ret->kv_heads = c->n_kv_heads;
+		ret->head_dim = c->head_dim;
+		ret->rotary_dim = c->rotary_dim;
+	}
+	if (c->n_delta_layers) {
+		ret->key_heads = c->n_key_heads;
+		ret->value_heads = c->n_value_heads;
+		ret->key_dim = c->key_head_dim;
+		ret->value_dim = c->value_head_dim;
+		ret->conv = c->conv_kernel;
+	}
+	for (uint32_t i = 0; i < c->n_layers; i++) {
+		dense |= c->dense_mlp[i];
+		sparse |= !c->dense_mlp[i];
+	}
+	if (sparse)
+		ret->mlps[ret->n_mlps++] = (struct kernel_mlp){
+			c->n_experts,	       c->n_experts_per_token, c->expert_size,
+			c->shared_expert_size, c->norm_topk_prob,      true};
+	if (dense)
+		ret->mlps[ret->n_mlps++] = (struct kernel_mlp){.shared_size = c->mlp_size};
+}
+
+/* Rows of the packed input projection of a layer: its outputs are columns of `proj`. */
+static uint32_t proj_ld(const struct model *m, uint32_t layer)
+{
+	return m->config->full_attention[layer] ? kernels_attention_ld(&m->shape)
+						: kernels_delta_ld(&m->shape);
+}
+
+static uint32_t mixed_ld(const struct model *m, uint32_t layer)
+{
+	return m->config->full_attention[layer] ? m->shape.heads * m->shape.head_dim
+						: value_width(m->config);
+}
+
+/* ---- buffers ---- */
+
+static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
+{
+	const struct model_config *c = m->config;
+	struct model_layer *l = &m->layers[i];
+	const struct kernel_mlp *mlp;
+	uint64_t D = c->hidden_size, element = m->shape.bf16 ? 2 : 4;
+
+	l->mlp = c->dense_mlp[i] ? m->shape.n_mlps - 1 : 0;
+	mlp = &m->shape.mlps[l->mlp];
+	memory_plan_add(p, MEMORY_WEIGHTS, "input_layernorm", KERNEL_LD(D) * 4, &l->input_norm);
+	memory_plan_add(p, MEMORY_WEIGHTS, "post_attention_layernorm", KERNEL_LD(D) * 4, &l->post_norm);
+	memory_plan_add(p, MEMORY_WEIGHTS, "in_proj", pack_matrix_elements(proj_ld(m, i), D) * element,
+			&l->in_proj);
+	memory_plan_add(p, MEMORY_WEIGHTS, "out_proj", pack_matrix_elements(D, mixed_ld(m, i)) * element,
+			&l->out_proj);
+	if (c->full_attention[i]) {
+		memory_plan_add(p, MEMORY_WEIGHTS, "q_norm", KERNEL_LD(c->head_dim) * 4, &l->q_norm);
+		memory_plan_add(p, MEMORY_WEIGHTS, "k_norm", KERNEL_LD(c->head_dim) * 4, &l->k_norm);
+	} else {
+		uint64_t channels = 2 * key_width(c) + value_width(c), Hv = c->n_value_heads;
+
+		memory_plan_add(p, MEMORY_WEIGHTS, "conv1d", channels * c->conv_kernel * 4, &l->conv);
+		memory_plan_add(p, MEMORY_WEIGHTS, "A_log", KERNEL_LD(Hv) * 4, &l->neg_a);
+		memory_plan_add(p, MEMORY_WEIGHTS, "dt_bias", KERNEL_LD(Hv) * 4, &l->dt_bias);
+		memory_plan_add(p, MEMORY_WEIGHTS, "norm", KERNEL_LD(c->value_head_dim) * 4, &l->norm);
+		memory_plan_add(p, MEMORY_STATE, "convolution states",
+				channels * c->conv_kernel * 4 * m->n_slots, &l->ring);
+		memory_plan_add(p, MEMORY_STATE, "recurrent states",
+				(uint64_t)value_width(c) * c->key_head_dim * 4 * m->n_slots, &l->state);
+	}
+	if (mlp->experts) {
+		uint64_t E = mlp->experts, I = mlp->expert_size;
+
+		memory_plan_add(p, MEMORY_WEIGHTS, "router", pack_matrix_elements(E + 1, D) * 4,
+				&l->router);
+		memory_plan_add(p, MEMORY_WEIGHTS, "experts' gate_up_proj",
+				E * 2 * pack_matrix_elements(I, D) * element, &l->experts_gate_up);
+		memory_plan_add(p, MEMORY_WEIGHTS, "experts' down_proj",
+				E * pack_matrix_elements(D, I) * element, &l->experts_down);
+	} else {
+		memory_plan_add(p, MEMORY_WEIGHTS, "experts' gate_up_proj", 0, &l->experts_gate_up);
+		memory_plan_add(p, MEMORY_WEIGHTS, "experts' down_proj", 0, &l->experts_down);
+	}
+	memory_plan_add(p, MEMORY_WEIGHTS, "shared expert's gate_up_proj",
+			2 * pack_matrix_elements(mlp->shared_size, D) * element, &l->shared_gate_up);
+	memory_plan_add(p, MEMORY_WEIGHTS, "shared expert's down_proj",
+			pack_matrix_elements(D, mlp->shared_size) * element, &l->shared_down);
+}
+
+static void plan_scratch(struct model *m, struct memory_plan *p)
+{
+	const struct kernel_shape *k = &m->shape;
+	struct model_scratch *s = &m->s;
+	uint64_t T = m->max_tokens, R = m->max_rows, element = k->bf16 ? 2 : 4;
+	uint64_t D = KERNEL_LD(k->hidden), V = KERNEL_LD(k->vocab);
+	uint64_t key = (uint64_t)k->key_heads * k->key_dim, value = (uint64_t)k->value_heads * k->value_dim;
+	uint64_t query = (uint64_t)k->heads * k->head_dim;
+	uint64_t experts = 0, choices = 1, act = 0, tasks = 0;
+
+	for (uint32_t i = 0; i < k->n_mlps; i++) {
+		const struct kernel_mlp *mlp = &k->mlps[i];
+
+		experts = MAX(experts, (uint64_t)mlp->experts);
+		choices = MAX(choices, (uint64_t)mlp->topk + 1);
+		act = MAX(act, (uint64_t)(mlp->topk + 1) * KERNEL_LD(MAX(mlp->expert_size, mlp->shared_size)));
+		tasks = MAX(tasks, kernels_task_ints(mlp, m->max_tokens));
+	}
+	memory_plan_add(p, MEMORY_SCRATCH, "step table", m->step_ints * 4, &s->step);
+	memory_plan_add(p, MEMORY_SCRATCH, "residual stream", T * D * 4, &s->x);
+	memory_plan_add(p, MEMORY_SCRATCH, "normed rows", T * D * element, &s->h);
+	memory_plan_add(p, MEMORY_SCRATCH, "normed rows", T * D * 4, &s->h32);
+	memory_plan_add(p, MEMORY_SCRATCH, "rotary angles", T * k->rotary_dim * 4, &s->rope);
+	memory_plan_add(p, MEMORY_SCRATCH, "projections",
+			T * MAX(kernels_attention_ld(k), kernels_delta_ld(k)) * 4, &s->proj);
+	memory_plan_add(p, MEMORY_SCRATCH, "mixer outputs", T * MAX(query, value) * element, &s->mixed);
+	memory_plan_add(p, MEMORY_SCRATCH, "queries", T * query * 4, &s->q);
+	memory_plan_add(p, MEMORY_SCRATCH, "delta q", T * key * 4, &s->qs);
+	memory_plan_add(p, MEMORY_SCRATCH, "delta k", T * key * 4, &s->ks);
+	memory_plan_add(p, MEMORY_SCRATCH, "delta v", T * value * 4, &s->vs);
+	memory_plan_add(p, MEMORY_SCRATCH, "delta gates", T * k->value_heads * 2 * 4, &s->gates);
+	memory_plan_add(p, MEMORY_SCRATCH, "delta chunks", kernels_delta_scratch(m->kernels) * 4,
+			&s->delta_work);
+	memory_plan_add(p, MEMORY_SCRATCH, "router logits", T * KERNEL_LD(experts + 1) * 4, &s->router);
+	memory_plan_add(p, MEMORY_SCRATCH, "experts chosen", T * choices * 4, &s->experts);
+	memory_plan_add(p, MEMORY_SCRATCH, "expert weights", T * choices * 4, &s->weights);
+	memory_plan_add(p, MEMORY_SCRATCH, "expert rows", T * choices * 4, &s->rows);
+	memory_plan_add(p, MEMORY_SCRATCH, "expert tasks", tasks * 4, &s->tasks);
+	memory_plan_add(p, MEMORY_SCRATCH, "expert activations", T * act * element, &s->act);
+	memory_plan_add(p, MEMORY_SCRATCH, "expert outputs", T * choices * D * 4, &s->y);
+	memory_plan_add(p, MEMORY_SCRATCH, "logits", R * V * 4, &s->logits);
+	memory_plan_add(p, MEMORY_SCRATCH, "sampling", R * V * 4, &s->work);
+	memory_plan_add(p, MEMORY_SCRATCH, "token counts", R * k->vocab * 4, &s->counts);
+	memory_plan_add(p, MEMORY_SCRATCH, "results", m->result_ints * 4, &s->result);
+	memory_plan_add(p, MEMORY_SCRATCH, "dump", k->dump ? T * D * 4 : 0, &s->dump);
+}
+
+int model_plan(struct model *m, struct memory_plan *p, struct err *e)
+{
+	const struct model_config *c = m->config;
+	uint64_t element = m->shape.bf16 ? 2 : 4;
+
+	m->layers = calloc(c->n_layers, sizeof(*m->layers));
+	if (!m->layers)
+		return err_set(e, ENOMEM, "out of memory");
+	memory_plan_add(p, MEMORY_WEIGHTS, "embed_tokens",
+			(uint64_t)c->vocab_size * KERNEL_LD(c->hidden_size) * element, &m->embed);
+	memory_plan_add(p, MEMORY_WEIGHTS, "inv_freq", (uint64_t)MAX(m->shape.rotary_dim, 2u) * 2,
+			&m->inv_freq);
+	memory_plan_add(p, MEMORY_WEIGHTS, "norm", (uint64_t)KERNEL_LD(c->hidden_size) * 4, &m->final_norm);
+	memory_plan_add(p, MEMORY_WEIGHTS, "lm_head",
+			pack_matrix_elements(c->vocab_size, c->hidden_size) * element, &m->lm_head);
+	for (uint32_t i = 0; i < c->n_layers; i++)
+		plan_layer(m, p, i);
+	plan_scratch(m, p);
+	return 0;
+}
+
+static uint64_t page_buffer_bytes(const struct model *m)
+{
+	return (uint64_t)m->shape.kv_heads * m->shape.head_dim * m->shape.page_tokens *
+	       (m->shape.bf16 ? 2 : 4);
+}
+
+uint64_t model_page_bytes(const struct model *m, uint64_t *ret_one_buffer)
+{
+	*ret_one_buffer = page_buffer_bytes(m);
+	return *ret_one_buffer * 2 * m->config->n_attention_layers;
+}
+
+void model_plan_pages(struct model *m, struct memory_plan *p, uint32_t n_pages)
+{
+	m->n_pages = n_pages;
+	for (uint32_t i = 0; i < m->config->n_layers; i++) {
+		struct model_layer *l = &m->layers[i];
+
+		if (!m->config->full_attention[i])
+			continue;
+		memory_plan_add(p, MEMORY_KV, "keys", page_buffer_bytes(m) * n_pages, &l->k_pages);
+		memory_plan_add(p, MEMORY_KV, "values", page_buffer_bytes(m) * n_pages, &l->v_pages);
+	}
+}
+
+/* ---- weights ---- */
+
+static void pack_mixer(struct model *m, struct packer *p, uint32_t i)
+{
+	const struct model_config *c = m->config;
+	struct model_layer *l = &m->layers[i];
+
+	if (c->full_attention[i]) {
+		uint32_t q = c->n_heads * 2 * c->head_dim / 16, kv = c->n_kv_heads * c->head_dim / 16;
+		const struct pack_part parts[] = {
+			{WEIGHT_ATTN_Q, i, 0, 0, 1},
+			{WEIGHT_ATTN_K, i, 0, q, 1},
+			{WEIGHT_ATTN_V, i, 0, q + kv, 1},
+		};
+
+		pack_matrix(p, l->in_proj, parts, ARRAY_SIZE(parts));
+		pack_matrix(p, l->out_proj, &(struct pack_part){WEIGHT_ATTN_O, i, 0, 0, 1}, 1);
+		pack_vector(p, l->q_norm, WEIGHT_ATTN_Q_NORM, i, PACK_ONE_PLUS);
+		pack_vector(p, l->k_norm, WEIGHT_ATTN_K_NORM, i, PACK_ONE_PLUS);
+	} else {
+		uint32_t qkv = (2 * key_width(c) + value_width(c)) / 16, z = value_width(c) / 16;
+		const struct pack_part parts[] = {
+			{WEIGHT_DELTA_QKV, i, 0, 0, 1},
+			{WEIGHT_DELTA_Z, i, 0, qkv, 1},
+			{WEIGHT_DELTA_B, i, 0, qkv + z, 1},
+			{WEIGHT_DELTA_A, i, 0, qkv + z + KERNEL_LD(c->n_value_heads) / 16, 1},
+		};
+
+		pack_matrix(p, l->in_proj, parts, ARRAY_SIZE(parts));
+		pack_matrix(p, l->out_proj, &(struct pack_part){WEIGHT_DELTA_OUT, i, 0, 0, 1}, 1);
+		pack_vector(p, l->conv, WEIGHT_DELTA_CONV, i, PACK_TRANSPOSE);
+		pack_vector(p, l->neg_a, WEIGHT_DELTA_A_LOG, i, PACK_MINUS_EXP);
+		pack_vector(p, l->dt_bias, WEIGHT_DELTA_DT_BIAS, i, PACK_PLAIN);
+		pack_vector(p, l->norm, WEIGHT_DELTA_NORM, i, PACK_PLAIN);
+	}
+}
+
+/* Gate and up take turns panel by panel: one group of the kernel has both of a column. */
+static void pack_gate_up(struct packer *p, cl_mem buffer, enum weight_role gate, enum weight_role up,
+			 uint32_t layer, uint32_t expert, uint32_t size)
+{
+	uint64_t first = (uint64_t)expert * 2 * KERNEL_LD(size) / 16;
+	const struct pack_part parts[] = {
+		{gate, layer, expert, first, 2},
+		{up, layer, expert, first + 1, 2},
+	};
+
+	pack_matrix(p, buffer, parts, ARRAY_SIZE(parts));
+}
+
+static void pack_mlp(struct model *m, struct packer *p, uint32_t i)
+{
+	const struct kernel_mlp *mlp = &m->shape.mlps[m->layers[i].mlp];
+	struct model_layer *l = &m->layers[i];
+
+	if (mlp->experts)
+		pack_router(p, l->router, i);
+	for (uint32_t e = 0; e < mlp->experts; e++) {
+		uint64_t first = (uint64_t)e * KERNEL_LD(m->shape.hidden) / 16;
+
+		pack_gate_up(p, l->experts_gate_up, WEIGHT_EXPERT_GATE, WEIGHT_EXPERT_UP, i, e,
+			     mlp->expert_size);
+		pack_matrix(p, l->experts_down, &(struct pack_part){WEIGHT_EXPERT_DOWN, i, e, first, 1}, 1);
+	}
+	pack_gate_up(p, l->shared_gate_up, WEIGHT_SHARED_GATE, WEIGHT_SHARED_UP, i, 0, mlp->shared_size);
+	pack_matrix(p, l->shared_down, &(struct pack_part){WEIGHT_SHARED_DOWN, i, 0, 0, 1}, 1);
+}
+
+/* f_j = theta^(-2j / rot), in float as the reference has it. */
+static void pack_inv_freq(struct model *m, struct packer *p)
+{
+	uint32_t rot = m->shape.rotary_dim;
+	float *f = pack_map(p, m->inv_freq, MAX(rot, 2u) * 2);
+
+	for (uint32_t j = 0; f && j < rot / 2; j++)
+		f[j] = 1.0f / powf((float)m->config->rope_theta, (float)(2 * j) / (float)rot);
+	if (f)
+		pack_unmap(p, m->inv_freq, f);
+}
+
+void model_pack(struct model *m, struct packer *p)
+{
+	pack_rows(p, m->embed, WEIGHT_EMBED);
+	pack_inv_freq(m, p);
+	pack_vector(p, m->final_norm, WEIGHT_FINAL_NORM, 0, PACK_ONE_PLUS);
+	pack_matrix(p, m->lm_head, &(struct pack_part){WEIGHT_LM_HEAD, 0, 0, 0, 1}, 1);
+	for (uint32_t i = 0; i < m->config->n_layers && !p->error.code; i++) {
+		pack_vector(p, m->layers[i].input_norm, WEIGHT_INPUT_NORM, i, PACK_ONE_PLUS);
+		pack_vector(p, m->layers[i].post_norm, WEIGHT_POST_NORM, i, PACK_ONE_PLUS);
+		pack_mixer(m, p, i);
+		pack_mlp(m, p, i);
+	}
+}
+
+/* ---- forward ---- */
+
+static void attention_layer(struct model *m, const struct model_layer *l, const struct model_step *t)
+{
+	struct kernels *k = m->kernels;
+	const struct model_scratch *s = &m->s;
+	uint32_t D = KERNEL_LD(m->shape.hidden), ld = kernels_attention_ld(&m->shape);
+	uint32_t width = m->shape.heads * m->shape.head_dim;
+
+	kernel_gemm_store(k, false, s->h, D, l->in_proj, s->proj, ld, t->n_tokens, ld, D);
+	kernel_attention_prepare(k, s->step, t->rows_at, t->token_rows_at, s->proj, l->q_norm, l->k_norm,
+				 s->rope, s->q, l->k_pages, l->v_pages, t->n_tokens);
+	kernel_attention(k, s->step, t->rows_at, t->tiles_at, s->proj, s->q, l->k_pages, l->v_pages,
+			 s->mixed, t->n_tiles);
+	kernel_gemm_add(k, s->mixed, width, l->out_proj, s->x, D, t->n_tokens, D, width, s->dump);
+}
+
+static void delta_layer(struct model *m, const struct model_layer *l, const struct model_step *t)
+{
+	struct kernels *k = m->kernels;
+	const struct model_scratch *s = &m->s;
+	uint32_t D = KERNEL_LD(m->shape.hidden), ld = kernels_delta_ld(&m->shape);
+	uint32_t width = m->shape.value_heads * m->shape.value_dim;
+
+	kernel_gemm_store(k, false, s->h, D, l->in_proj, s->proj, ld, t->n_tokens, ld, D);
+	kernel_delta_conv(k, s->step, t->rows_at, t->token_rows_at, s->proj, l->conv, l->neg_a, l->dt_bias,
+			  l->ring, s->qs, s->ks, s->vs, s->gates, t->n_prefill_tokens);
+	kernel_delta_prefill(k, s->step, t->rows_at, t->n_prefill_rows, s->proj, s->qs, s->ks, s->vs,
+			     s->gates, l->norm, l->ring, l->state, s->delta_work, s->mixed);
+	kernel_delta_decode(k, s->step, t->rows_at, t->n_prefill_rows, t->n_rows - t->n_prefill_rows,
+			    s->proj, l->conv, l->neg_a, l->dt_bias, l->norm, l->ring, l->state, s->mixed);
+	kernel_gemm_add(k, s->mixed, width, l->out_proj, s->x, D, t->n_tokens, D, width, s->dump);
+}
+
+/* x += mlp(norm(x)), and h = norm(x) with the weight of what comes next. */
+static void mlp_layer(struct model *m, const struct model_layer *l, const struct model_step *t,
+		      cl_mem next_norm)
+{
+	const struct kernel_mlp *mlp = &m->shape.mlps[l->mlp];
+	struct kernels *k = m->kernels;
+	const struct model_scratch *s = &m->s;
+	uint32_t D = KERNEL_LD(m->shape.hidden), E = KERNEL_LD(mlp->experts + 1), T = t->n_tokens;
+
+	kernel_rms_norm(k, s->step, -1, s->x, l->post_norm, s->h, s->h32, T);
+	if (mlp->experts)
+		kernel_gemm_store(k, true, s->h32, D, l->router, s->router, E, T, E, D);
+	kernel_moe_route(k, l->mlp, s->router, s->experts, s->weights, s->rows, s->tasks, T);
+	kernel_moe_gate_up(k, l->mlp, s->h, l->experts_gate_up, l->shared_gate_up, s->tasks, s->rows,
+			   s->act, T);
+	kernel_moe_down(k, l->mlp, s->act, l->experts_down, l->shared_down, s->tasks, s->rows, s->y, T);
+	kernel_combine_norm(k, l->mlp, s->x, s->y, s->weights, s->router, next_norm, s->h, s->h32, s->dump,
+			    T);
+}
+
+void model_forward(struct model *m, const struct model_step *t)
+{
+	const struct model_config *c = m->config;
+	struct kernels *k = m->kernels;
+	const struct model_scratch *s = &m->s;
+	uint32_t D = KERNEL_LD(c->hidden_size), V = KERNEL_LD(c->vocab_size);
+
+	kernel_embed(k, s->step, t->tokens_at, t->positions_at, m->embed, m->inv_freq, s->x, s->rope,
+		     t->n_tokens);
+	dump_rows(m->dump, "embed", 0, s->x, t->n_tokens, c->hidden_size);
+	kernel_rms_norm(k, s->step, -1, s->x, m->layers[0].input_norm, s->h, s->h32, t->n_tokens);
+	for (uint32_t i = 0; i < c->n_layers; i++) {
+		const struct model_layer *l = &m->layers[i];
+
+		if (c->full_attention[i])
+			attention_layer(m, l, t);
+		else
+			delta_layer(m, l, t);
+		dump_rows(m->dump, "layer%u.mixer", i, s->dump, t->n_tokens, c->hidden_size);
+		mlp_layer(m, l, t, i + 1 < c->n_layers ? l[1].input_norm : m->final_norm);
+		dump_rows(m->dump, "layer%u.mlp", i, s->dump, t->n_tokens, c->hidden_size);
+		dump_rows(m->dump, "layer%u", i, s->x, t->n_tokens, c->hidden_size);
+	}
+	dump_rows(m->dump, "final_norm", 0, s->h32, t->n_tokens, c->hidden_size);
+	if (m->dump)
+		for (uint32_t done = 0; done < t->n_tokens; done += m->max_rows) {
+			uint32_t n = MIN(t->n_tokens - done, m->max_rows);
+
+			kernel_rms_norm(k, s->step, t->all_at + (cl_int)done, s->x, m->final_norm, s->h,
+					s->h32, n);
+			kernel_gemm_store(k, false, s->h, D, m->lm_head, s->logits, V, n, V, D);
+			dump_rows(m->dump, "logits", 0, s->logits, n, c->vocab_size);
+		}
+	kernel_rms_norm(k, s->step, t->logits_at, s->x, m->final_norm, s->h, s->h32, t->n_logits);
+	kernel_gemm_store(k, false, s->h, D, m->lm_head, s->logits, V, t->n_logits, V, D);
+}

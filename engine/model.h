@@ -1,0 +1,78 @@
+/*
+ * A model on a device: its weights, its caches, the buffers a step works in, and the forward pass.
+ * Inside engine/ only.
+ */
+#ifndef ENGINE_MODEL_H
+#define ENGINE_MODEL_H
+
+#include "engine/dump.h"
+#include "engine/memory_plan.h"
+#include "engine/model_config.h"
+#include "engine/pack.h"
+#include "engine/weights.h"
+#include "kernels/kernels.h"
+
+struct model_layer {
+	cl_mem input_norm, post_norm; /* [D] float, 1 + w */
+	cl_mem in_proj;  /* packed: q k v z b a of a delta layer; q+gate, k, v of an attention layer */
+	cl_mem out_proj; /* packed */
+	/* Gated DeltaNet */
+	cl_mem conv, neg_a, dt_bias, norm; /* float: taps [CONV, CHANNELS], [Hv], [Hv], [dv] */
+	cl_mem ring, state;                /* [slots, CONV, CHANNELS], [slots, Hv, dk, dv] float */
+	/* full attention */
+	cl_mem q_norm, k_norm;   /* [hd] float, 1 + w */
+	cl_mem k_pages, v_pages; /* [pages, G, hd, PAGE], [pages, G, PAGE, hd] elements */
+	/* MLP */
+	uint32_t mlp; /* index into the kernels' shapes */
+	cl_mem router; /* packed float: E rows, then the shared expert's gate */
+	cl_mem experts_gate_up, experts_down, shared_gate_up, shared_down; /* packed */
+};
+
+/* What a step works in; sized for max_tokens rows (model.c says each shape). */
+struct model_scratch {
+	cl_mem step, x, h, h32, rope, proj, mixed;
+	cl_mem q;                                /* attention */
+	cl_mem qs, ks, vs, gates, delta_work;    /* delta prefill */
+	cl_mem router, experts, weights, rows, tasks, act, y; /* MLP */
+	cl_mem logits, work, counts, result;     /* sampling */
+	cl_mem dump;
+};
+
+struct model {
+	const struct model_config *config; /* borrowed */
+	struct kernels *kernels;           /* borrowed */
+	struct kernel_shape shape;
+	struct model_layer *layers; /* [n_layers] */
+	cl_mem embed, inv_freq, final_norm, lm_head;
+	struct model_scratch s;
+	uint32_t max_tokens, max_rows, n_pages, n_slots;
+	uint64_t step_ints, result_ints;
+	struct dump *dump; /* borrowed, NULL: off */
+};
+
+/* What one step runs, as offsets into the step table (engine/step.c). */
+struct model_step {
+	uint32_t n_tokens, n_prefill_tokens;
+	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits;
+	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at;
+	cl_int all_at; /* 0, 1, 2, ... n_tokens - 1; only while dumping */
+};
+
+/* The kernels' view of a config. */
+void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
+		 struct kernel_shape *ret);
+
+/* Announces every buffer but the KV pages; then those, for n pages. */
+int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CHECK;
+void model_plan_pages(struct model *m, struct memory_plan *plan, uint32_t n_pages);
+
+/* Bytes that one KV page takes, over all layers, and in the largest single buffer. */
+uint64_t model_page_bytes(const struct model *m, uint64_t *ret_one_buffer);
+
+/* Fills the weights (the plan is allocated). */
+void model_pack(struct model *m, struct packer *p);
+
+/* Launches one forward pass: afterwards scratch.logits [n_logits, LD(vocab)] is on its way. */
+void model_forward(struct model *m, const struct model_step *s);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * Weights into device memory, in the layouts the kernels read.
+ *
+ * matrix:  panels of 16 rows, [panel][K][16] elements (K = columns padded to 16), or with pairs of columns
+ *          together, [panel][K/2][16][2], as the kernel set wants it (kernels_packs_pairs). Several weights may
+ *          share one matrix one behind the other (a fused projection), or take turns panel by panel (gate
+ *          and up), each padded to whole panels with zeros.
+ * router:  a matrix of floats whatever the set's elements are, in plain panels: the experts' rows and
+ *          behind them the shared expert's gate.
+ * rows:    row-major [rows, K] elements: the embedding table.
+ * vector:  floats, with what can be computed once already done (1 + w, -exp(A_log)).
+ *
+ * Synthetic matrices are filled by a kernel where they lie; everything else is read through
+ * weights_row and written through a mapping of the buffer.
+ */
+#ifndef ENGINE_PACK_H
+#define ENGINE_PACK_H
+
+#include "engine/device.h"
+#include "engine/weights.h"
+#include "kernels/kernels.h"
+
+struct packer {
+	const struct device *device;
+	const struct model_config *config;
+	const struct weights *weights;
+	struct kernels *kernels;
+	bool synthetic;
+	uint64_t seed;
+	struct err error; /* the first one sticks; code 0: none */
+};
+
+/* A weight's place in a packed matrix: its panel p is panel first + p * stride. */
+struct pack_part {
+	enum weight_role role;
+	uint32_t layer, expert;
+	uint64_t first, stride;
+};
+
+/* Elements (of the set's type) that `rows` rows of `cols` columns take when packed. */
+uint64_t pack_matrix_elements(uint64_t rows, uint64_t cols);
+
+void pack_matrix(struct packer *p, cl_mem buffer, const struct pack_part *parts, size_t n_parts);
+void pack_router(struct packer *p, cl_mem buffer, uint32_t layer);
+void pack_rows(struct packer *p, cl_mem buffer, enum weight_role role);
+
+enum pack_transform {
+	PACK_PLAIN,
+	PACK_ONE_PLUS,   /* 1 + w */
+	PACK_MINUS_EXP,  /* -exp(w) */
+	PACK_TRANSPOSE,  /* [rows, cols] as [cols, rows]: convolution taps */
+};
+
+/* Fills a float vector; rows of a weight with several follow one another. The buffer holds the weight padded to
+ * 16 floats; the padding is zero. */
+void pack_vector(struct packer *p, cl_mem buffer, enum weight_role role, uint32_t layer,
+		 enum pack_transform transform);
+
+/* The first `bytes` of a buffer for writing, all of them; NULL (and p->error) when that fails. */
+void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes);
+void pack_unmap(struct packer *p, cl_mem buffer, void *mapped);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * A plan as the device sees it: the step table, one array of ints that is written once a step, and the
+ * results that are read back once. Inside engine/ only.
+ *
+ *     tokens [T] | positions [T] | token_rows [T] | rows [R, 8] | block tables | tiles [n, 3] | logits [L]
+ *     | draws [n, 17] | banned ids | (dump: 0 .. T-1)
+ *
+ * T tokens of all rows, prefill rows first; token_rows[t] is the row of token t. A seat reset goes through the
+ * same buffer before, alone: [seat, prompt at, n, generated at, n] prompt | generated.
+ */
+#ifndef ENGINE_STEP_H
+#define ENGINE_STEP_H
+
+#include "engine/model.h"
+#include "scheduler/plan.h"
+
+struct step_limits {
+	uint32_t max_prefill_tokens, max_seqs, max_model_len, page_tokens, tile_tokens;
+};
+
+/* Ints that the largest step table, and the largest result, can take. */
+uint64_t step_table_ints(const struct step_limits *l);
+uint64_t step_result_ints(const struct step_limits *l);
+
+/* Fills the table (room for step_table_ints) from a plan. draws_at and *ret_result_ints (ints the host has to read
+ * back) go with it. Returns the table's length. A plan outside the limits is a bug: -EINVAL. */
+int64_t step_build(const struct plan *plan, const struct step_limits *l, bool dump, int32_t *table,
+		   struct model_step *ret, cl_int *ret_draws_at, uint32_t *ret_result_ints);
+
+/* The table of one seat reset; returns its length. */
+int64_t step_build_reset(const struct plan_seat_reset *r, int32_t *table);
+
+/* The draws' results out of what was read back. */
+void step_results(const struct plan *plan, const int32_t *result, struct draw_result *ret);
+
+#endif

@@ -1,0 +1,233 @@
+/*
+ * Full attention over a paged KV cache: what happens to q, k, v before it, and the attention itself.
+ *
+ * attention_prepare (one group a token and head; first the HEADS query heads, then the KV_HEADS KV heads):
+ *     q = rope(norm(q, wq)); k = rope(norm(k, wk)); v as it is; the gate stays where the projection
+ *     left it. q goes to a float buffer [T, HEADS * HD]; k and v into their pages, rounded to elem_t.
+ *     norm is RMSNorm over HD with 1 + w; rope turns pairs (j, j + ROT/2) of the first ROT dimensions.
+ *
+ * attention (one group a tile and KV head; a tile is at most TILE_TOKENS consecutive tokens of a row):
+ *     out = softmax(q k^T * HD^-1/2, causal) v * sigmoid(gate)          [T, HEADS * HD] elem_t
+ *     Online softmax over blocks of 64 keys at absolute positions, ascending, in float (Milakov and
+ *     Gimelshein 2018, arXiv:1805.02867). The HEADS / KV_HEADS query heads of a KV head share its keys. Keys past a
+ *     query's own position weigh exactly 0 and leave the running maximum alone, so a query's bits do not
+ *     depend on the tile.
+ *
+ * Pages: k [pages, KV_HEADS, HD, PAGE] elem_t, transposed: 16 keys are one vector for a CPU, neighbouring lanes
+ * read neighbouring keys on a GPU; v [pages, KV_HEADS, PAGE, HD] elem_t.
+ * proj [T, PROJ_LD] float: HEADS x (query HD, gate HD) | KV_HEADS x HD keys | KV_HEADS x HD values, sections padded to 16.
+ * tiles [n, 3] in the step table: row, first token in the step, tokens.
+ * Options: HEADS, KV_HEADS, HD (head size), ROT (rotary dimensions), PAGE, PROJ_LD, EPS, TILE_TOKENS. Reference: reference_attention.
+ */
+#include "common.clh"
+
+#define K_AT   (HEADS * 2 * HD)
+#define V_AT   (K_AT + KV_HEADS * HD)
+#define REPEAT (HEADS / KV_HEADS)
+
+__kernel GROUP_SIZE void attention_prepare(__global const int *restrict step, int rows_at,
+					   int token_rows_at, __global const float *restrict proj,
+					   __global const float *restrict wq,
+					   __global const float *restrict wk,
+					   __global const float *restrict rope,
+					   __global float *restrict q, __global elem_t *restrict k_pages,
+					   __global elem_t *restrict v_pages)
+{
+	ulong t = get_group_id(0);
+	uint head = get_group_id(1);
+	bool query = head < HEADS;
+	uint g = query ? 0 : head - HEADS;
+	__global const float *in = proj + t * PROJ_LD + (query ? head * 2 * HD : K_AT + g * HD);
+	__global const float *w = query ? wq : wk;
+	__global const float *angle = rope + t * ROT;
+	__local float out[HD];
+	floatv sum = 0;
+	float scale;
+	GROUP_SCRATCH(scratch);
+
+	FOR_COLUMNS (c, HD) {
+		floatv v = V_LOAD(in + c);
+
+		sum = fma(v, v, sum);
+	}
+	scale = 1.0f / sqrt(group_sum(v_sum(sum), scratch) / HD + EPS);
+	FOR_COLUMNS (c, HD)
+		V_STORE(V_LOAD(in + c) * scale * V_LOAD(w + c), out + c);
+	BARRIER();
+	FOR_ITEMS (j, ROT / 2) {
+		float a = out[j], b = out[j + ROT / 2];
+		float co = angle[j], si = angle[ROT / 2 + j];
+
+		out[j] = a * co - b * si;
+		out[j + ROT / 2] = b * co + a * si;
+	}
+	BARRIER();
+	if (query) {
+		FOR_COLUMNS (c, HD)
+			V_STORE(V_LOAD(out + c), q + (t * HEADS + head) * HD + c);
+	} else {
+		__global const int *row = step + rows_at + step[token_rows_at + t] * ROW_INTS;
+		uint position = (uint)(row[ROW_START] + ((int)t - row[ROW_TOKEN]));
+		ulong page = (ulong)step[row[ROW_PAGES] + position / PAGE];
+		uint at = position % PAGE;
+		__global elem_t *k = k_pages + (page * KV_HEADS + g) * HD * PAGE + at;
+		__global elem_t *v = v_pages + ((page * KV_HEADS + g) * PAGE + at) * HD;
+
+		FOR_ITEMS (c, HD)
+			E_STORE(out[c], k + c * PAGE);
+		FOR_COLUMNS (c, HD)
+			EV_STORE(V_LOAD(in + V_AT - K_AT + c), v + c);
+	}
+}
+
+#define ROWS      (TILE_TOKENS * REPEAT)    /* queries of a tile: token-major, then head */
+#define GROUP_ROWS MIN_(ROWS, 4)            /* queries that share one pass over a block's keys */
+#define KEYS      64
+#define KEY_STEPS CEIL_(KEYS, WIDTH)
+#define HD_STEPS  CEIL_(HD, WIDTH)
+#define HD_UNROLL MIN_(HD_STEPS, 4)
+
+__kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_at, int tiles_at,
+				   __global const float *restrict proj,
+				   __global const float *restrict q,
+				   __global const elem_t *restrict k_pages,
+				   __global const elem_t *restrict v_pages,
+				   __global elem_t *restrict out)
+{
+	__global const int *tile = step + tiles_at + get_group_id(0) * 3;
+	__global const int *row = step + rows_at + tile[0] * ROW_INTS;
+	uint g = get_group_id(1);
+	uint token = (uint)tile[1], n_rows = (uint)tile[2] * REPEAT;
+	uint position = (uint)row[ROW_START] + token - (uint)row[ROW_TOKEN];
+	uint last = position + (uint)tile[2] - 1;
+	const float scale = 1.0f / sqrt((float)HD);
+	__local float p[ROWS][KEYS]; /* scores of a block, then their weights */
+	float most[ROWS], total[ROWS];
+	floatv acc[ROWS][HD_STEPS];
+	GROUP_SCRATCH(scratch);
+
+	for (uint i = 0; i < ROWS; i++) {
+		most[i] = -INFINITY;
+		total[i] = 0;
+		for (uint s = 0; s < HD_STEPS; s++)
+			acc[i][s] = 0;
+	}
+	for (uint block = 0; block <= last; block += KEYS) {
+		ulong page = (ulong)step[row[ROW_PAGES] + block / PAGE];
+		__global const elem_t *k = k_pages + (page * KV_HEADS + g) * HD * PAGE + block % PAGE;
+		__global const elem_t *v = v_pages + ((page * KV_HEADS + g) * PAGE + block % PAGE) * HD;
+		uint keys = MIN_(last + 1 - block, (uint)KEYS);
+
+		/* Scores: one chain over the head's dimensions a query and key. */
+		for (uint i0 = 0; i0 < n_rows; i0 += GROUP_ROWS) {
+			__global const float *qi[GROUP_ROWS];
+			floatv s[GROUP_ROWS][KEY_STEPS];
+
+#pragma unroll
+			for (uint i = 0; i < GROUP_ROWS; i++) {
+				uint r = MIN_(i0 + i, n_rows - 1);
+
+				qi[i] = q + ((ulong)(token + r / REPEAT) * HEADS + g * REPEAT + r % REPEAT) * HD;
+#pragma unroll
+				for (uint j = 0; j < KEY_STEPS; j++)
+					s[i][j] = 0;
+			}
+			for (uint d = 0; d < HD; d++) {
+				floatv kd[KEY_STEPS];
+
+#pragma unroll
+				for (uint j = 0; j < KEY_STEPS; j++)
+					kd[j] = EV_LOAD(k + d * PAGE + j * WIDTH + LANE * VEC);
+#pragma unroll
+				for (uint i = 0; i < GROUP_ROWS; i++)
+#pragma unroll
+					for (uint j = 0; j < KEY_STEPS; j++)
+						s[i][j] = fma((floatv)qi[i][d], kd[j], s[i][j]);
+			}
+#pragma unroll
+			for (uint i = 0; i < GROUP_ROWS; i++)
+				if (i0 + i < n_rows)
+#pragma unroll
+					for (uint j = 0; j < KEY_STEPS; j++)
+						V_STORE(s[i][j] * scale,
+							p[i0 + i] + j * WIDTH + LANE * VEC);
+		}
+		/* Weights: exp(s - running maximum). A lane reads back only what it wrote. */
+		for (uint i = 0; i < n_rows; i++) {
+			int visible = (int)(position + i / REPEAT) - (int)block; /* last key it may see */
+			floatv best = -INFINITY, sum = 0;
+			float now, shrink;
+
+			for (uint j = 0; j < KEY_STEPS; j++) {
+				uint c = j * WIDTH + LANE * VEC;
+				intv seen = (int)c + LANE_INDEX <= visible;
+				floatv s = seen ? V_LOAD(p[i] + c) : (floatv)-INFINITY;
+
+				V_STORE(s, p[i] + c);
+				best = fmax(best, s);
+			}
+			now = fmax(most[i], group_max(v_max(best), scratch));
+			shrink = exp(most[i] - now);
+			for (uint j = 0; j < KEY_STEPS; j++) {
+				uint c = j * WIDTH + LANE * VEC;
+				floatv w = exp(V_LOAD(p[i] + c) - now);
+
+				V_STORE(w, p[i] + c);
+				sum += w;
+			}
+			total[i] = total[i] * shrink + group_sum(v_sum(sum), scratch);
+			most[i] = now;
+			for (uint s = 0; s < HD_STEPS; s++)
+				acc[i][s] *= shrink;
+		}
+		BARRIER(); /* the weights are read by every lane */
+		for (uint s0 = 0; s0 < HD_STEPS; s0 += HD_UNROLL)
+			for (uint i0 = 0; i0 < n_rows; i0 += GROUP_ROWS) {
+				floatv o[GROUP_ROWS][HD_UNROLL];
+
+#pragma unroll
+				for (uint i = 0; i < GROUP_ROWS; i++)
+#pragma unroll
+					for (uint s = 0; s < HD_UNROLL; s++)
+						o[i][s] = i0 + i < n_rows && s0 + s < HD_STEPS
+								  ? acc[i0 + i][s0 + s]
+								  : (floatv)0;
+				for (uint key = 0; key < keys; key++) {
+					floatv vk[HD_UNROLL];
+
+#pragma unroll
+					for (uint s = 0; s < HD_UNROLL; s++) {
+						uint c = (s0 + s) * WIDTH + LANE * VEC;
+
+						vk[s] = c < HD ? EV_LOAD(v + key * HD + c) : (floatv)0;
+					}
+#pragma unroll
+					for (uint i = 0; i < GROUP_ROWS; i++)
+#pragma unroll
+						for (uint s = 0; s < HD_UNROLL; s++)
+							o[i][s] = fma((floatv)p[MIN_(i0 + i, ROWS - 1)][key],
+								      vk[s], o[i][s]);
+				}
+#pragma unroll
+				for (uint i = 0; i < GROUP_ROWS; i++)
+#pragma unroll
+					for (uint s = 0; s < HD_UNROLL; s++)
+						if (i0 + i < n_rows && s0 + s < HD_STEPS)
+							acc[i0 + i][s0 + s] = o[i][s];
+			}
+		BARRIER(); /* before the next block's scores */
+	}
+	for (uint i = 0; i < n_rows; i++) {
+		ulong t = token + i / REPEAT;
+		uint head = g * REPEAT + i % REPEAT;
+		__global const float *gate = proj + t * PROJ_LD + head * 2 * HD + HD;
+
+		for (uint s = 0; s < HD_STEPS; s++) {
+			uint c = s * WIDTH + LANE * VEC;
+
+			if (c < HD)
+				EV_STORE(acc[i][s] / total[i] * sigmoid_v(V_LOAD(gate + c)),
+					 out + (t * HEADS + head) * HD + c);
+		}
+	}
+}

@@ -1,0 +1,123 @@
+/*
+ * One recurrent step of Gated DeltaNet, everything between its two projections in one launch: convolution,
+ * silu, l2 norm, gates, delta rule, gated norm. One group a decode row and value head.
+ *
+ *     q = conv.. * rsqrt(sum q^2 + 1e-6) * DK^-1/2;  k = conv.. * rsqrt(sum k^2 + 1e-6);  v = conv..
+ *     u = beta (v - e^g S^T k);  S <- e^g S + k u^T;  o = S^T q          (Yang et al. 2024, arXiv:2412.06464)
+ *
+ * Rows are the decode rows of the step table, from first_row on. out [T, HV * DV] elem_t. The state is read
+ * from ROW_STATE_SRC and written to ROW_STATE_DST. A block of columns of S is taken at a time, small
+ * enough to be read once from memory and twice from the nearest cache.
+ * Options: delta.clh. Reference: reference_delta.
+ */
+#include "delta.clh"
+
+#define DV_STEPS  CEIL_(DV, WIDTH)
+#define DV_UNROLL MIN_(DV_STEPS, 4)
+
+static inline void l2_norm(__local float *v, float factor
+#if LANES > 1
+			   , __local float *scratch
+#define L2_SCRATCH , scratch
+#else
+#define L2_SCRATCH
+#endif
+)
+{
+	floatv sum = 0;
+	float scale;
+
+	FOR_COLUMNS (c, DK) {
+		floatv x = V_LOAD(v + c);
+
+		sum = fma(x, x, sum);
+	}
+	scale = 1.0f / sqrt(group_sum(v_sum(sum), scratch) + 1e-6f) * factor;
+	FOR_COLUMNS (c, DK)
+		V_STORE(V_LOAD(v + c) * scale, v + c);
+}
+
+__kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int rows_at, int first_row,
+				      __global const float *restrict proj,
+				      __global const float *restrict conv_w,
+				      __global const float *restrict neg_a,
+				      __global const float *restrict dt_bias,
+				      __global const float *restrict norm_w, __global float *ring,
+				      __global float *state, __global elem_t *restrict out)
+{
+	__global const int *row = step + rows_at + (first_row + (int)get_group_id(0)) * ROW_INTS;
+	uint h = get_group_id(1), kh = h / REPEAT;
+	uint t = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
+	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
+	__global const float *in = proj + (ulong)t * PROJ_LD;
+	__global const float *S0 = state + ((ulong)MAX_(src, 0) * HV + h) * DK * DV;
+	__global float *S1 = state + ((ulong)dst * HV + h) * DK * DV;
+	__local float q[DK], k[DK], v[DV], o[DV];
+	float beta = delta_beta(in, h);
+	float decay = exp(delta_gate(in, neg_a, dt_bias, h));
+	GROUP_SCRATCH(scratch);
+
+	FOR_COLUMNS (c, DK) {
+		uint cq = Q_AT + kh * DK + c, ck = K_AT + kh * DK + c;
+
+		V_STORE(conv_silu(proj, conv_w, ring, src, t, t, start, cq), q + c);
+		V_STORE(conv_silu(proj, conv_w, ring, src, t, t, start, ck), k + c);
+		if (h % REPEAT == 0) {
+			conv_carry(proj, ring, src, dst, t, start, 1, cq);
+			conv_carry(proj, ring, src, dst, t, start, 1, ck);
+		}
+	}
+	FOR_COLUMNS (c, DV) {
+		uint cv = V_AT + h * DV + c;
+
+		V_STORE(conv_silu(proj, conv_w, ring, src, t, t, start, cv), v + c);
+		conv_carry(proj, ring, src, dst, t, start, 1, cv);
+	}
+	l2_norm(q, 1.0f / sqrt((float)DK) L2_SCRATCH);
+	l2_norm(k, 1.0f L2_SCRATCH);
+	BARRIER();
+	for (uint s0 = 0; s0 < DV_STEPS; s0 += DV_UNROLL) {
+		floatv kv[DV_UNROLL], u[DV_UNROLL], sum[DV_UNROLL];
+
+#pragma unroll
+		for (uint s = 0; s < DV_UNROLL; s++)
+			kv[s] = sum[s] = 0;
+		if (src != STATE_ZERO)
+			for (uint d = 0; d < DK; d++)
+#pragma unroll
+				for (uint s = 0; s < DV_UNROLL; s++) {
+					uint c = (s0 + s) * WIDTH + LANE * VEC;
+
+					if (c < DV)
+						kv[s] = fma((floatv)k[d], V_LOAD(S0 + d * DV + c), kv[s]);
+				}
+#pragma unroll
+		for (uint s = 0; s < DV_UNROLL; s++) {
+			uint c = (s0 + s) * WIDTH + LANE * VEC;
+
+			u[s] = c < DV ? beta * (V_LOAD(v + c) - decay * kv[s]) : (floatv)0;
+		}
+		for (uint d = 0; d < DK; d++)
+#pragma unroll
+			for (uint s = 0; s < DV_UNROLL; s++) {
+				uint c = (s0 + s) * WIDTH + LANE * VEC;
+				floatv x = 0;
+
+				if (c >= DV)
+					continue;
+				if (src != STATE_ZERO)
+					x = decay * V_LOAD(S0 + d * DV + c);
+				x = fma((floatv)k[d], u[s], x);
+				sum[s] = fma((floatv)q[d], x, sum[s]);
+				V_STORE(x, S1 + d * DV + c);
+			}
+#pragma unroll
+		for (uint s = 0; s < DV_UNROLL; s++) {
+			uint c = (s0 + s) * WIDTH + LANE * VEC;
+
+			if (c < DV)
+				V_STORE(sum[s], o + c);
+		}
+	}
+	GATED_NORM(o, in, h, norm_w, out + ((ulong)t * HV + h) * DV, scratch);
+}

@@ -1,0 +1,274 @@
+/*
+ * Gated DeltaNet over prompts, in chunks of C = 64 tokens at absolute multiples of 64.
+ *
+ * delta_conv (one group a prefill token and head unit: HK of q, HK of k, HV of v): convolution, silu,
+ * l2 norm, and with the v units the gates.   qs, ks [T, HK * DK]; vs [T, HV * DV]; gates [T, HV, 2] float
+ *
+ * delta_prefill (a group takes (row, value head) pairs, one after the other; chunks in order): with
+ * G = inclusive cumsum of g inside the chunk, Gamma_ij = e^(G_i - G_j) for i >= j,
+ *
+ *     A  = strictly lower of beta_i (k_i . k_j) Gamma_ij        P = lower of (q_i . k_j) Gamma_ij
+ *     R_i = beta_i (v_i - e^G_i (k_i S))                        (I + A) V' = R, forward substitution
+ *     O_i = e^G_i (q_i S) + sum_j P_ij V'_j                     S <- e^G_C S + sum_i e^(G_C - G_i) k_i V'_i^T
+ *
+ * (Yang et al. 2024, arXiv:2412.06464, with the solve applied once to V - K S, as FlashQLA does: one
+ * product fewer and no U, W in memory.) A short last chunk has n < C tokens; rows past n are not
+ * computed, which is what padding q, k, v, beta and g with zeros gives. The gated norm is fused at the end.
+ *
+ * scratch: SCRATCH floats a group, in global memory: k^T [DK][C] | A [C][C] | P [C][C] | V' [C][DV] | O [C][DV].
+ * Row r of the launch is row `first_row + r` of the step table. All in float.
+ * Options: delta.clh. Reference: reference_delta.
+ */
+#include "delta.clh"
+
+#define C 64
+
+__kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_at, int token_rows_at,
+				    __global const float *restrict proj,
+				    __global const float *restrict conv_w,
+				    __global const float *restrict neg_a,
+				    __global const float *restrict dt_bias,
+				    __global const float *restrict ring, __global float *restrict qs,
+				    __global float *restrict ks, __global float *restrict vs,
+				    __global float *restrict gates)
+{
+	uint t = get_group_id(0), unit = get_group_id(1);
+	__global const int *row = step + rows_at + step[token_rows_at + t] * ROW_INTS;
+	uint t0 = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
+	int src = row[ROW_STATE_SRC];
+	GROUP_SCRATCH(scratch);
+
+	if (unit >= 2 * HK) { /* v, which has no norm, and this head's gates */
+		uint h = unit - 2 * HK;
+		__global const float *in = proj + (ulong)t * PROJ_LD;
+
+		FOR_COLUMNS (c, DV)
+			V_STORE(conv_silu(proj, conv_w, ring, src, t, t0, start, V_AT + h * DV + c),
+				vs + ((ulong)t * HV + h) * DV + c);
+		if (LANE == 0) {
+			gates[((ulong)t * HV + h) * 2] = delta_beta(in, h);
+			gates[((ulong)t * HV + h) * 2 + 1] = delta_gate(in, neg_a, dt_bias, h);
+		}
+		return;
+	}
+	bool query = unit < HK;
+	uint kh = query ? unit : unit - HK;
+	__global float *out = (query ? qs : ks) + ((ulong)t * HK + kh) * DK;
+	floatv sum = 0;
+	float scale;
+
+	FOR_COLUMNS (c, DK) {
+		floatv x = conv_silu(proj, conv_w, ring, src, t, t0, start, unit * DK + c);
+
+		V_STORE(x, out + c);
+		sum = fma(x, x, sum);
+	}
+	scale = 1.0f / sqrt(group_sum(v_sum(sum), scratch) + 1e-6f);
+	if (query)
+		scale *= 1.0f / sqrt((float)DK);
+	FOR_COLUMNS (c, DK)
+		V_STORE(V_LOAD(out + c) * scale, out + c);
+}
+
+#define TILE_ROWS  4
+#define COL_BLOCKS (VEC == 16 ? 4 : 1) /* blocks of WIDTH columns in a tile: 64 columns */
+
+/*
+ * acc[i][j] = sum_k a[i * a_row + k * a_step] * b[k * b_row + column j], k ascending, for a tile of TILE_ROWS
+ * rows and COL_BLOCKS blocks from column c0 on. Columns at or past n_cols are not touched.
+ */
+static inline void tile_product(floatv acc[TILE_ROWS][COL_BLOCKS], __global const float *a, uint a_row,
+				uint a_step, uint rows, __global const float *b, uint b_row, uint n,
+				uint c0, uint n_cols)
+{
+#pragma unroll
+	for (uint i = 0; i < TILE_ROWS; i++)
+#pragma unroll
+		for (uint j = 0; j < COL_BLOCKS; j++)
+			acc[i][j] = 0;
+	for (uint k = 0; k < n; k++) {
+		floatv bk[COL_BLOCKS];
+
+#pragma unroll
+		for (uint j = 0; j < COL_BLOCKS; j++) {
+			uint c = c0 + j * WIDTH + LANE * VEC;
+
+			bk[j] = V_LOAD(b + k * b_row + (c < n_cols ? c : 0));
+		}
+#pragma unroll
+		for (uint i = 0; i < TILE_ROWS; i++) {
+			float ak = a[MIN_(i, rows - 1) * a_row + k * a_step];
+
+#pragma unroll
+			for (uint j = 0; j < COL_BLOCKS; j++)
+				acc[i][j] = fma((floatv)ak, bk[j], acc[i][j]);
+		}
+	}
+}
+
+/* For every element of a tile that exists: i its row in the tile, c its column, `v` its value. */
+#define FOR_TILE(rows, n_cols, c0)                                                                 \
+	_Pragma("unroll") for (uint i = 0; i < TILE_ROWS; i++)                                     \
+		_Pragma("unroll") for (uint j = 0; j < COL_BLOCKS; j++) if (i < (rows)) for (      \
+			uint c = (c0) + j * WIDTH + LANE * VEC, once = 1; once && c < (n_cols); once = 0)
+
+__kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int rows_at, int first_row,
+				       int n_rows, __global const float *restrict proj,
+				       __global const float *restrict qs,
+				       __global const float *restrict ks,
+				       __global const float *restrict vs,
+				       __global const float *restrict gates,
+				       __global const float *restrict norm_w, __global float *ring,
+				       __global float *state, __global float *restrict work,
+				       __global elem_t *restrict out)
+{
+	__global float *kt = work + (ulong)get_group_id(0) * SCRATCH;
+	__global float *A = kt + DK * C, *P = A + C * C, *V = P + C * C, *O = V + C * DV;
+	__local float G[C], beta[C];
+	GROUP_SCRATCH(scratch);
+
+	for (uint pair = get_group_id(0); pair < (uint)n_rows * HV; pair += get_num_groups(0)) {
+		__global const int *row = step + rows_at + (first_row + (int)(pair / HV)) * ROW_INTS;
+		uint h = pair % HV, kh = h / REPEAT;
+		uint t0 = (uint)row[ROW_TOKEN], count = (uint)row[ROW_COUNT];
+		int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
+		__global float *S = state + ((ulong)dst * HV + h) * DK * DV;
+		__global const float *S0 = state + ((ulong)MAX_(src, 0) * HV + h) * DK * DV;
+
+		/* The state moves to its own slot first; a new sequence begins at zero by selection. */
+		if (src != dst)
+			for (uint d = 0; d < DK; d++)
+				FOR_COLUMNS (c, DV)
+					V_STORE(src == STATE_ZERO ? (floatv)0 : V_LOAD(S0 + d * DV + c),
+						S + d * DV + c);
+		for (uint done = 0; done < count; done += C) {
+			uint n = MIN_(count - done, (uint)C);
+			ulong t = t0 + done;
+			__global const float *q = qs + (t * HK + kh) * DK;
+			__global const float *k = ks + (t * HK + kh) * DK;
+			__global const float *v = vs + (t * HV + h) * DV;
+			floatv acc[TILE_ROWS][COL_BLOCKS];
+
+			BARRIER();
+			if (LANE == 0) {
+				float sum = 0;
+
+				for (uint i = 0; i < n; i++) {
+					beta[i] = gates[((t + i) * HV + h) * 2];
+					sum += gates[((t + i) * HV + h) * 2 + 1];
+					G[i] = sum;
+				}
+				for (uint i = n; i < C; i++)
+					G[i] = sum;
+			}
+			/* k transposed: rows of 64 keys, so that products run along keys. */
+			for (uint i = 0; i < C; i++)
+				FOR_ITEMS (d, DK)
+					kt[d * C + i] = i < n ? k[i * HK * DK + d] : 0.0f;
+			BARRIER();
+			for (uint i0 = 0; i0 < n; i0 += TILE_ROWS) {
+				uint rows = MIN_(n - i0, (uint)TILE_ROWS);
+
+				tile_product(acc, k + i0 * HK * DK, HK * DK, 1, rows, kt, C, DK, 0, C);
+				FOR_TILE (rows, C, 0) {
+					floatv gamma = exp(G[i0 + i] - V_LOAD(G + c));
+					intv below = (int)c + LANE_INDEX < (int)(i0 + i);
+
+					V_STORE(below ? beta[i0 + i] * acc[i][j] * gamma : (floatv)0,
+						A + (i0 + i) * C + c);
+				}
+				tile_product(acc, q + i0 * HK * DK, HK * DK, 1, rows, kt, C, DK, 0, C);
+				FOR_TILE (rows, C, 0) {
+					floatv gamma = exp(G[i0 + i] - V_LOAD(G + c));
+					intv below = (int)c + LANE_INDEX <= (int)(i0 + i);
+
+					V_STORE(below ? acc[i][j] * gamma : (floatv)0,
+						P + (i0 + i) * C + c);
+				}
+			}
+			for (uint i0 = 0; i0 < n; i0 += TILE_ROWS) {
+				uint rows = MIN_(n - i0, (uint)TILE_ROWS);
+
+				for (uint c0 = 0; c0 < DV; c0 += COL_BLOCKS * WIDTH) {
+					tile_product(acc, k + i0 * HK * DK, HK * DK, 1, rows, S, DV, DK, c0, DV);
+					FOR_TILE (rows, DV, c0)
+						V_STORE(beta[i0 + i] *
+								(V_LOAD(v + (i0 + i) * HV * DV + c) -
+								 exp(G[i0 + i]) * acc[i][j]),
+							V + (i0 + i) * DV + c);
+					tile_product(acc, q + i0 * HK * DK, HK * DK, 1, rows, S, DV, DK, c0, DV);
+					FOR_TILE (rows, DV, c0)
+						V_STORE(exp(G[i0 + i]) * acc[i][j], O + (i0 + i) * DV + c);
+				}
+			}
+			BARRIER(); /* A is read by every lane */
+			/* Forward substitution: a lane's columns depend on no other lane's. */
+			for (uint c0 = 0; c0 < DV; c0 += COL_BLOCKS * WIDTH)
+				for (uint i = 1; i < n; i++) {
+					floatv x[COL_BLOCKS];
+
+#pragma unroll
+					for (uint j = 0; j < COL_BLOCKS; j++) {
+						uint c = c0 + j * WIDTH + LANE * VEC;
+
+						x[j] = c < DV ? V_LOAD(V + i * DV + c) : (floatv)0;
+					}
+					for (uint m = 0; m < i; m++) {
+						floatv a = -A[i * C + m];
+
+#pragma unroll
+						for (uint j = 0; j < COL_BLOCKS; j++) {
+							uint c = c0 + j * WIDTH + LANE * VEC;
+
+							x[j] = fma(a, V_LOAD(V + m * DV + (c < DV ? c : 0)), x[j]);
+						}
+					}
+#pragma unroll
+					for (uint j = 0; j < COL_BLOCKS; j++) {
+						uint c = c0 + j * WIDTH + LANE * VEC;
+
+						if (c < DV)
+							V_STORE(x[j], V + i * DV + c);
+					}
+				}
+			/* P is zero above its diagonal, so a tile stops at its own last row. */
+			for (uint i0 = 0; i0 < n; i0 += TILE_ROWS) {
+				uint rows = MIN_(n - i0, (uint)TILE_ROWS);
+
+				for (uint c0 = 0; c0 < DV; c0 += COL_BLOCKS * WIDTH) {
+					tile_product(acc, P + i0 * C, C, 1, rows, V, DV, i0 + rows, c0, DV);
+					FOR_TILE (rows, DV, c0)
+						V_STORE(V_LOAD(O + (i0 + i) * DV + c) + acc[i][j],
+							O + (i0 + i) * DV + c);
+				}
+			}
+			for (uint i = 0; i < n; i++) {
+				float left = exp(G[n - 1] - G[i]);
+
+				FOR_COLUMNS (c, DV)
+					V_STORE(V_LOAD(V + i * DV + c) * left, V + i * DV + c);
+			}
+			for (uint d0 = 0; d0 < DK; d0 += TILE_ROWS)
+				for (uint c0 = 0; c0 < DV; c0 += COL_BLOCKS * WIDTH) {
+					tile_product(acc, kt + d0 * C, C, 1, TILE_ROWS, V, DV, n, c0, DV);
+					FOR_TILE (TILE_ROWS, DV, c0) {
+						__global float *s = S + (d0 + i) * DV + c;
+
+						V_STORE(fma((floatv)exp(G[n - 1]), V_LOAD(s), acc[i][j]), s);
+					}
+				}
+			for (uint i = 0; i < n; i++)
+				GATED_NORM(O + i * DV, proj + (t + i) * PROJ_LD, h, norm_w,
+					   out + ((t + i) * HV + h) * DV, scratch);
+		}
+		uint start = (uint)row[ROW_START];
+
+		FOR_COLUMNS (c, DV)
+			conv_carry(proj, ring, src, dst, t0, start, count, V_AT + h * DV + c);
+		if (h % REPEAT == 0)
+			FOR_COLUMNS (c, DK) {
+				conv_carry(proj, ring, src, dst, t0, start, count, Q_AT + kh * DK + c);
+				conv_carry(proj, ring, src, dst, t0, start, count, K_AT + kh * DK + c);
+			}
+	}
+}

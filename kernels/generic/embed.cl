@@ -1,0 +1,30 @@
+/*
+ * The beginning of a step: embedding rows and rotary angles, one group a token.
+ *
+ *     x[t, :] = table[token_t, :]                        [T, LD(HIDDEN)] float
+ *     rope[t] = cos(p_t f_j) | sin(p_t f_j), j < ROT/2    [T, ROT]  float
+ *
+ * The angle is a float product, as the reference computes it: at position 2595 another rounding of
+ * it would already move the result by 1e-4.
+ * Options: HIDDEN, ROT. Reference: reference_embed.
+ */
+#include "common.clh"
+
+__kernel GROUP_SIZE void embed(__global const int *restrict step, int tokens_at, int positions_at,
+			       __global const elem_t *restrict table,
+			       __global const float *restrict inv_freq, __global float *restrict x,
+			       __global float *restrict rope)
+{
+	ulong t = get_group_id(0);
+	ulong id = (ulong)step[tokens_at + t];
+	float position = (float)step[positions_at + t];
+
+	FOR_COLUMNS (c, LD(HIDDEN))
+		V_STORE(EV_LOAD(table + id * LD(HIDDEN) + c), x + t * LD(HIDDEN) + c);
+	FOR_ITEMS (j, ROT / 2) {
+		float angle = position * inv_freq[j];
+
+		rope[t * ROT + j] = cos(angle);
+		rope[t * ROT + ROT / 2 + j] = sin(angle);
+	}
+}

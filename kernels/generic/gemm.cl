@@ -1,0 +1,185 @@
+/*
+ * Matrix products C[m, n] = sum_k A[m, k] W[n, k] with the epilogues the model needs.
+ *
+ *     gemm_store    C = A W                                  [M, ldc] float
+ *     gemm_add      C += A W                                 the residual stream
+ *     moe_gate_up   act = silu(A G) * (A U), rows gathered   [rows, LD(EXPERT_SIZE)] elem_t
+ *     moe_down      y = act Dn, rows scattered               [T * (TOPK + 1), ldc] float
+ *
+ * A [M, lda] elem_t, row-major, zero padded; W packed in panels of 16 columns (gemm_core.clh); for
+ * gate_up the panels of gate and up alternate. K is the padded row length (a multiple of 16).
+ *
+ * A group has NPG column blocks (a block is WIDTH columns) and walks its rows in tiles of TILE_ROWS x TILE_BLOCKS,
+ * a last single row by the one-row core, whose accumulators are spread over all blocks instead. Every
+ * element is one chain over k in either core, so its bits do not depend on the tile.
+ *
+ * MoE: tasks are (expert, first, count) triples over rows sorted by expert (moe_route.cl); expert EXPERTS is
+ * the shared one, with every token. A row's source token and slot come from `rows`: token * (TOPK + 1)
+ * + slot. Groups past n_tasks have nothing to do: the host launches the largest number possible.
+ *
+ * Global size: column groups x row blocks (or tasks). Options: TILE_ROWS x TILE_BLOCKS (the tile), NPG, ROW_BLOCK, EXPERTS, TOPK,
+ * HIDDEN, EXPERT_SIZE, SHARED_SIZE, DUMP. Reference: reference_gemm.
+ */
+#include "common.clh"
+
+#define CORE gemm_core_tile
+#define MT   TILE_ROWS
+#define NP   TILE_BLOCKS
+#include "gemm_core.clh"
+#undef CORE
+#undef MT
+#undef NP
+
+#define CORE gemm_core_row
+#define MT   1
+#define NP   NPG
+#include "gemm_core.clh"
+
+/* First column of block j of this group, for this lane. */
+#define COLUMN(j) (((ulong)get_group_id(0) * NPG + (j)) * WIDTH + LANE * VEC)
+
+/* This lane's column c of packed weights. Blocks past the end compute the last columns again and store
+ * nothing. `stride` is 1, or 2 where the panels of two matrices alternate. */
+static inline __global const elem_t *panel(__global const elem_t *w, ulong c, uint N, uint K,
+					   uint stride, uint which)
+{
+	c = c < N ? c : N - VEC;
+	return w + (c / 16 * stride + which) * K * 16 + c % 16;
+}
+
+/* One tile: rows r .. r + n - 1 of the product, all `blocks` column blocks of the group. The caller names
+ * A_ROW(r), the row's GEMM input; W_BLOCK(j), the weights of a block; STORE(r, j, acc), what becomes of
+ * the results of row r, where acc[0] is block j and acc[1] the one behind it. */
+#define TILE(core, ROWS, BLOCKS, r, n, blocks, A_ROW, W_BLOCK, STORE)                              \
+	{                                                                                          \
+		__global const elem_t *a_[ROWS];                                                   \
+                                                                                                   \
+		_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)                               \
+			a_[i_] = A_ROW((r) + MIN_(i_, (n)-1));                                     \
+		for (uint j0_ = 0; j0_ < (blocks); j0_ += BLOCKS) {                                \
+			__global const elem_t *w_[BLOCKS];                                         \
+			floatv acc_[ROWS][BLOCKS];                                                 \
+                                                                                                   \
+			_Pragma("unroll") for (uint j_ = 0; j_ < BLOCKS; j_++)                     \
+			{                                                                          \
+				w_[j_] = W_BLOCK(j0_ + j_);                                        \
+				_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)               \
+					acc_[i_][j_] = 0;                                          \
+			}                                                                          \
+			core(acc_, a_, w_, K);                                                     \
+			_Pragma("unroll") for (uint j_ = 0; j_ < BLOCKS; j_++)                     \
+				_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)               \
+				if (i_ < (n))                                                      \
+					STORE((r) + i_, j0_ + j_, (&acc_[i_][j_]));                \
+		}                                                                                  \
+	}
+
+#define ALL_ROWS(first, end, blocks, A_ROW, W_BLOCK, STORE)                                        \
+	for (uint r_ = (first); r_ < (end);) {                                                     \
+		uint n_ = MIN_((end)-r_, (uint)TILE_ROWS);                                         \
+                                                                                                   \
+		if (n_ == 1)                                                                       \
+			TILE(gemm_core_row, 1, NPG, r_, 1, blocks, A_ROW, W_BLOCK, STORE)          \
+		else                                                                               \
+			TILE(gemm_core_tile, TILE_ROWS, TILE_BLOCKS, r_, n_, blocks, A_ROW,        \
+			     W_BLOCK, STORE)                                                       \
+		r_ += n_;                                                                          \
+	}
+
+#define A_PLAIN(r) (A + (ulong)(r) * lda)
+#define W_PLAIN(j) panel(W, COLUMN(j), N, K, 1, 0)
+
+__kernel GROUP_SIZE void gemm_store(__global const elem_t *restrict A, uint lda,
+				    __global const elem_t *restrict W, __global float *restrict C,
+				    uint ldc, uint M, uint N, uint K)
+{
+	uint first = get_group_id(1) * ROW_BLOCK, end = MIN_(M, first + ROW_BLOCK);
+
+#define STORE_C(r, j, acc)                                                                         \
+	if (COLUMN(j) < N)                                                                         \
+	V_STORE((acc)[0], C + (ulong)(r) * ldc + COLUMN(j))
+	ALL_ROWS(first, end, NPG, A_PLAIN, W_PLAIN, STORE_C)
+}
+
+__kernel GROUP_SIZE void gemm_add(__global const elem_t *restrict A, uint lda,
+				  __global const elem_t *restrict W, __global float *restrict C,
+				  uint ldc, uint M, uint N, uint K, __global float *restrict dump)
+{
+	uint first = get_group_id(1) * ROW_BLOCK, end = MIN_(M, first + ROW_BLOCK);
+
+#if DUMP
+#define KEEP(v, at) V_STORE(v, dump + (at))
+#else
+#define KEEP(v, at)
+#endif
+#define ADD_C(r, j, acc)                                                                           \
+	if (COLUMN(j) < N) {                                                                       \
+		ulong at_ = (ulong)(r) * ldc + COLUMN(j);                                          \
+                                                                                                   \
+		KEEP((acc)[0], at_);                                                               \
+		V_STORE(V_LOAD(C + at_) + (acc)[0], C + at_);                                      \
+	}
+	ALL_ROWS(first, end, NPG, A_PLAIN, W_PLAIN, ADD_C)
+}
+
+#if MOE
+/* Task i of the list that moe_route wrote; *count is 0 past its end. */
+static inline void moe_task(__global const int *tasks, uint *expert, uint *first, uint *count)
+{
+	uint i = get_group_id(1);
+
+	*count = 0;
+	if (i >= (uint)tasks[0])
+		return;
+	*expert = (uint)tasks[1 + 3 * i];
+	*first = (uint)tasks[2 + 3 * i];
+	*count = (uint)tasks[3 + 3 * i];
+}
+
+__kernel GROUP_SIZE void moe_gate_up(__global const elem_t *restrict h,
+				     __global const elem_t *restrict experts,
+				     __global const elem_t *restrict shared,
+				     __global const int *restrict tasks,
+				     __global const int *restrict rows, __global elem_t *restrict act)
+{
+	const uint K = LD(HIDDEN);
+	uint expert, first, count, N;
+	__global const elem_t *W;
+
+	moe_task(tasks, &expert, &first, &count);
+	if (!count)
+		return;
+	N = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
+	W = expert < EXPERTS ? experts + (ulong)expert * 2 * LD(EXPERT_SIZE) * K : shared;
+	if (COLUMN(0) - LANE * VEC >= N)
+		return;
+#define A_GATHER(r)   (h + (ulong)(rows[r] / (TOPK + 1)) * K)
+#define W_GATE_UP(j)  panel(W, COLUMN((j) / 2), N, K, 2, (j)&1)
+#define STORE_ACT(r, j, acc)                                                                       \
+	if (((j)&1) == 0 && COLUMN((j) / 2) < N)                                                   \
+	EV_STORE(silu_v((acc)[0]) * (acc)[1], act + (ulong)(r)*ACT_LD + COLUMN((j) / 2))
+	ALL_ROWS(first, first + count, 2 * NPG, A_GATHER, W_GATE_UP, STORE_ACT)
+}
+
+__kernel GROUP_SIZE void moe_down(__global const elem_t *restrict act,
+				  __global const elem_t *restrict experts,
+				  __global const elem_t *restrict shared,
+				  __global const int *restrict tasks,
+				  __global const int *restrict rows, __global float *restrict y)
+{
+	const uint N = LD(HIDDEN);
+	uint expert, first, count, K;
+	__global const elem_t *W;
+
+	moe_task(tasks, &expert, &first, &count);
+	if (!count)
+		return;
+	K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
+	W = expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared;
+#define A_ACT(r)      (act + (ulong)(r)*ACT_LD)
+#define STORE_SLOT(r, j, acc)                                                                      \
+	if (COLUMN(j) < N)                                                                         \
+	V_STORE((acc)[0], y + (ulong)rows[r] * LD(HIDDEN) + COLUMN(j))
+	ALL_ROWS(first, first + count, NPG, A_ACT, W_PLAIN, STORE_SLOT)
+}
+#endif

@@ -1,0 +1,118 @@
+/*
+ * Routing: which experts a token takes, with what weight, and the rows sorted by expert.
+ *
+ * moe_topk (one group a token):
+ *     p = softmax(router[t, 0..EXPERTS));  the TOPK largest (ties: smaller index);  weight = p, over their
+ *     sum when NORM_TOPK.           experts, weights [T, TOPK]
+ *
+ * moe_sort (one group): a stable counting sort of the T * TOPK choices by expert, and behind them the T
+ * rows of the shared expert:
+ *     rows [T * (TOPK + 1)]   token * (TOPK + 1) + slot, sorted by (expert, token, slot)
+ *     tasks [1 + 3 n]         n, then (expert, first row, count), at most TASK_ROWS rows each
+ * The order is a function of the choices alone. All in float and int. For a dense MLP (EXPERTS = 0) only the
+ * shared rows are there.
+ *
+ * Options: EXPERTS, TOPK, NORM_TOPK, TASK_ROWS. Reference: reference_moe_route.
+ */
+#include "common.clh"
+
+#if EXPERTS > 0
+__kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __global int *restrict experts,
+				  __global float *restrict weights)
+{
+	ulong t = get_group_id(0);
+	__global const float *in = router + t * LD(EXPERTS + 1);
+	__local float p[EXPERTS];
+	float most = -INFINITY, sum = 0, kept = 0;
+	GROUP_SCRATCH(scratch);
+
+	FOR_ITEMS (e, EXPERTS)
+		most = fmax(most, in[e]);
+	most = group_max(most, scratch);
+	FOR_ITEMS (e, EXPERTS) {
+		p[e] = exp(in[e] - most);
+		sum += p[e];
+	}
+	sum = group_sum(sum, scratch);
+	BARRIER();
+	if (LANE == 0) {
+		for (uint k = 0; k < TOPK; k++) {
+			int best = 0;
+
+			for (int e = 1; e < EXPERTS; e++)
+				if (p[e] > p[best])
+					best = e;
+			experts[t * TOPK + k] = best;
+			weights[t * TOPK + k] = p[best] / sum;
+			kept += p[best] / sum;
+			p[best] = -1; /* below every probability: taken */
+		}
+		for (uint k = 0; NORM_TOPK && k < TOPK; k++)
+			weights[t * TOPK + k] /= kept;
+	}
+}
+#endif
+
+__kernel GROUP_SIZE void moe_sort(__global const int *restrict experts, uint T,
+				  __global int *restrict rows, __global int *restrict tasks)
+{
+	uint n_tasks = 0;
+
+#if EXPERTS > 0
+	__local uint next[EXPERTS]; /* where the next row of an expert goes */
+	const uint n = T * TOPK;
+
+	FOR_ITEMS (e, EXPERTS) {
+		next[e] = 0;
+#if LANES > 1 /* each lane counts for its own experts: no atomics, the order stays fixed */
+		for (uint i = 0; i < n; i++)
+			next[e] += experts[i] == (int)e;
+#endif
+	}
+	BARRIER();
+	if (LANE == 0) {
+		uint first = 0;
+
+#if LANES == 1
+		for (uint i = 0; i < n; i++)
+			next[experts[i]]++;
+#endif
+		for (uint e = 0; e < EXPERTS; e++) {
+			uint count = next[e];
+
+			next[e] = first;
+			for (uint done = 0; done < count; done += TASK_ROWS) {
+				tasks[1 + 3 * n_tasks] = (int)e;
+				tasks[2 + 3 * n_tasks] = (int)(first + done);
+				tasks[3 + 3 * n_tasks] = (int)MIN_(count - done, (uint)TASK_ROWS);
+				n_tasks++;
+			}
+			first += count;
+		}
+	}
+	BARRIER();
+#if LANES == 1
+	for (uint i = 0; i < n; i++)
+		rows[next[experts[i]]++] = (int)(i / TOPK * (TOPK + 1) + i % TOPK);
+#else
+	FOR_ITEMS (e, EXPERTS) {
+		uint at = next[e];
+
+		for (uint i = 0; i < n; i++)
+			if (experts[i] == (int)e)
+				rows[at++] = (int)(i / TOPK * (TOPK + 1) + i % TOPK);
+	}
+#endif
+#endif
+	FOR_ITEMS (t, T)
+		rows[T * TOPK + t] = (int)(t * (TOPK + 1) + TOPK);
+	if (LANE == 0) {
+		for (uint done = 0; done < T; done += TASK_ROWS) {
+			tasks[1 + 3 * n_tasks] = EXPERTS;
+			tasks[2 + 3 * n_tasks] = (int)(T * TOPK + done);
+			tasks[3 + 3 * n_tasks] = (int)MIN_(T - done, (uint)TASK_ROWS);
+			n_tasks++;
+		}
+		tasks[0] = (int)n_tasks;
+	}
+}

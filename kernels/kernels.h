@@ -1,0 +1,133 @@
+/*
+ * The kernels of a model on a device: compiled for its shapes, launched through checked functions.
+ *
+ * One set a model. The variant (generic, x86, nvidia) and the device's width (one work-item with float16
+ * vectors on a CPU, 64 lanes on a GPU) are chosen once; callers see the same functions. What a kernel
+ * computes stands in its .cl file, its scalar counterpart in reference.h.
+ *
+ * Launches are asynchronous on one in-order queue. The first error sticks: later launches do nothing, and
+ * kernels_status says what happened. So a forward pass reads as a list of launches.
+ */
+#ifndef KERNELS_KERNELS_H
+#define KERNELS_KERNELS_H
+
+#include <CL/cl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* A row stride: n rounded up to 16, so that vector loops need no tails. */
+#define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
+
+enum {
+	KERNEL_ROW_INTS = 8,   /* a row of the step table; ROW_* in common.clh */
+	KERNEL_DRAW_INTS = 17, /* a draw of the step table; DRAW_* in sample.cl */
+	KERNEL_RESET_INTS = 5,
+	KERNEL_TASK_ROWS = 64, /* rows of an expert that one task takes */
+};
+
+enum kernel_variant { KERNELS_GENERIC, KERNELS_X86, KERNELS_NVIDIA };
+
+/* An MLP: experts with a shared expert, or (experts = 0) dense, which is a shared expert alone. */
+struct kernel_mlp {
+	uint32_t experts, topk, expert_size, shared_size;
+	bool norm_topk, shared_gate;
+};
+
+struct kernel_shape {
+	uint32_t hidden, vocab;
+	float eps;
+	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens; /* heads = 0: no attention layers */
+	uint32_t key_heads, value_heads, key_dim, value_dim, conv;   /* key_heads = 0: no delta layers */
+	struct kernel_mlp mlps[2];
+	uint32_t n_mlps;
+	bool bf16; /* elements: bf16, else float */
+	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
+};
+
+struct kernels;
+
+/* New. Compiles (or loads) every program. The queue is borrowed. */
+int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
+		 const struct kernel_shape *shape, enum kernel_variant variant, const char *cache_dir,
+		 struct kernels **ret, struct err *e) MUST_CHECK;
+void kernels_close(struct kernels *k);
+
+/* 0, or the first error since the set was opened. */
+int kernels_status(const struct kernels *k, struct err *e) MUST_CHECK;
+uint64_t kernels_launches(const struct kernels *k);
+const struct kernel_shape *kernels_shape(const struct kernels *k);
+
+/* Whether a variant can run here: x86 wants AVX512_BF16 and a CPU device that shares our processor,
+ * nvidia an NVIDIA device of compute capability 8.0 or later. */
+bool kernels_supported(enum kernel_variant variant, cl_device_id device);
+const char *kernels_variant_name(enum kernel_variant variant);
+
+/* How GEMM weights are packed for this set: panels of 16 columns, [panel][K][16] elements, or with
+ * pairs of k together, [panel][K/2][16][2] (x86, bf16). */
+bool kernels_packs_pairs(const struct kernels *k);
+
+/* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). */
+uint32_t kernels_attention_ld(const struct kernel_shape *s);
+uint32_t kernels_delta_ld(const struct kernel_shape *s);
+
+/* Floats of scratch that delta_prefill needs, and ints of moe_sort's task list for n tokens. */
+uint64_t kernels_delta_scratch(const struct kernels *k);
+uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
+
+/* Tokens of one attention tile. */
+uint32_t kernels_tile_tokens(const struct kernels *k);
+
+/* ---- launches; `step` is the step table, *_at are offsets into it, T a number of tokens ---- */
+
+void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at, cl_mem table,
+		  cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T);
+void kernel_rms_norm(struct kernels *k, cl_mem step, cl_int rows_at, cl_mem x, cl_mem w, cl_mem h,
+		     cl_mem h32, uint32_t rows);
+void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl_mem weights,
+			 cl_mem router, cl_mem w, cl_mem h, cl_mem h32, cl_mem dump, uint32_t T);
+
+/* C [M, ldc] (+)= A [M, lda] W; N and K padded to 16. router: all in float whatever the elements are. */
+void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+		       uint32_t ldc, uint32_t M, uint32_t N, uint32_t K);
+void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
+		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump);
+
+void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts, cl_mem weights,
+		      cl_mem rows, cl_mem tasks, uint32_t T);
+void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem experts, cl_mem shared,
+			cl_mem tasks, cl_mem rows, cl_mem act, uint32_t T);
+void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts, cl_mem shared,
+		     cl_mem tasks, cl_mem rows, cl_mem y, uint32_t T);
+
+void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
+			      cl_mem proj, cl_mem wq, cl_mem wk, cl_mem rope, cl_mem q, cl_mem k_pages,
+			      cl_mem v_pages, uint32_t T);
+void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int tiles_at, cl_mem proj,
+		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles);
+
+void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at, cl_mem proj,
+		       cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring, cl_mem qs, cl_mem ks,
+		       cl_mem vs, cl_mem gates, uint32_t T);
+void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows, cl_mem proj,
+			  cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, cl_mem norm_w, cl_mem ring,
+			  cl_mem state, cl_mem work, cl_mem out);
+void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t first_row,
+			 uint32_t n_rows, cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias,
+			 cl_mem norm_w, cl_mem ring, cl_mem state, cl_mem out);
+
+void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logits, cl_mem work,
+		   cl_mem counts, cl_mem result, uint32_t n_draws);
+void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n);
+
+/* Fills one packed matrix, or the part of one, with synthetic weights (synthetic.clh): rows x cols
+ * logical elements; panel p of the part goes to panel first + p * stride of W. */
+void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride, uint64_t rows,
+		       uint64_t cols, uint64_t key, float scale, float offset);
+
+/* The same for a row-major table [rows, LD(cols)] of elements. */
+void kernel_synthesize_rows(struct kernels *k, cl_mem table, uint64_t rows, uint64_t cols, uint64_t key,
+			    float scale, float offset);
+
+#endif

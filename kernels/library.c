@@ -1,0 +1,247 @@
+#include "kernels/library.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "kernels/cl_error.h"
+#include "kernels/sources.h"
+
+enum { SOURCE_MAX = 4 << 20, INCLUDE_DEPTH_MAX = 8, BINARY_MAX = 256 << 20 };
+
+static const char magic[8] = "TIGONCL1";
+
+struct binary_header {
+	char magic[8];
+	uint64_t bytes;
+	uint64_t hash[2];
+};
+
+static const char *find_source(const char *variant, const char *file)
+{
+	char name[128];
+
+	snprintf(name, sizeof(name), "%s/%s", variant, file);
+	for (const struct kernel_source *s = kernel_sources; s->name; s++)
+		if (!strcmp(s->name, name) || !strcmp(s->name, file))
+			return s->text;
+	return strcmp(variant, "generic") ? find_source("generic", file) : NULL;
+}
+
+static int inline_source(const char *variant, const char *file, int depth, struct buf *out,
+			 struct err *e)
+{
+	const char *text = find_source(variant, file), *line, *end;
+
+	if (!text)
+		return err_set(e, ENOENT, "kernel source %s is not in this binary", file);
+	if (depth > INCLUDE_DEPTH_MAX)
+		return err_set(e, ELOOP, "kernel source %s includes itself", file);
+	for (line = text; *line; line = end) {
+		char name[128];
+
+		end = strchr(line, '\n');
+		end = end ? end + 1 : line + strlen(line);
+		if (sscanf(line, "#include \"%127[^\"]\"", name) == 1) {
+			int r = inline_source(variant, name, depth + 1, out, e);
+
+			if (r < 0)
+				return r;
+		} else {
+			buf_append(out, line, (size_t)(end - line));
+		}
+	}
+	return out->failed ? err_set(e, ENOMEM, "kernel source %s: out of memory", file) : 0;
+}
+
+int library_source(const char *variant, const char *file, struct buf *out, struct err *e)
+{
+	return inline_source(variant, file, 0, out, e);
+}
+
+static void hash_device_text(struct hash128 *h, cl_device_id device, cl_device_info what)
+{
+	char text[1024] = "";
+
+	clGetDeviceInfo(device, what, sizeof(text) - 1, text, NULL);
+	hash128_text(h, text);
+}
+
+static void cache_path(const struct library *l, const char *source, const char *options, char *path,
+		       size_t size)
+{
+	struct hash128 h = HASH128_INIT;
+	char hex[33];
+
+	hash_device_text(&h, l->device, CL_DEVICE_NAME);
+	hash_device_text(&h, l->device, CL_DEVICE_VENDOR);
+	hash_device_text(&h, l->device, CL_DEVICE_VERSION);
+	hash_device_text(&h, l->device, CL_DRIVER_VERSION);
+	hash128_text(&h, source);
+	hash128_text(&h, options);
+	hash128_hex(&h, hex);
+	snprintf(path, size, "%s/%s.clbin", l->cache_dir, hex);
+}
+
+static void fill_header(struct binary_header *h, const void *binary, size_t bytes)
+{
+	struct hash128 hash = HASH128_INIT;
+
+	hash128_update(&hash, binary, bytes);
+	*h = (struct binary_header){.bytes = bytes,
+				    .hash = {(uint64_t)(hash.value >> 64), (uint64_t)hash.value}};
+	memcpy(h->magic, magic, sizeof(magic));
+}
+
+/* The binary at path, new; NULL when there is none or it does not check. */
+static void *read_binary(const char *path, size_t *ret_bytes)
+{
+	struct binary_header h, want;
+	void *data = NULL;
+	FILE *f = fopen(path, "rb");
+
+	if (!f)
+		return NULL;
+	if (fread(&h, sizeof(h), 1, f) == 1 && !memcmp(h.magic, magic, sizeof(magic)) && h.bytes &&
+	    h.bytes <= BINARY_MAX && (data = malloc(h.bytes)) &&
+	    fread(data, 1, h.bytes, f) == h.bytes && fgetc(f) == EOF) {
+		fill_header(&want, data, h.bytes);
+		if (!memcmp(&h, &want, sizeof(h))) {
+			fclose(f);
+			*ret_bytes = h.bytes;
+			return data;
+		}
+	}
+	log_info("program cache: %s is damaged and will be replaced", path);
+	free(data);
+	fclose(f);
+	return NULL;
+}
+
+/* A cache that cannot be written costs time, nothing else: failures are only logged. */
+static void write_binary(const char *path, const void *binary, size_t bytes)
+{
+	struct binary_header h;
+	char temporary[4096];
+	FILE *f;
+	int fd;
+
+	snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
+	fd = mkstemp(temporary);
+	f = fd < 0 ? NULL : fdopen(fd, "wb");
+	if (!f) {
+		log_warning("program cache: cannot write %s: %s", path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	fill_header(&h, binary, bytes);
+	if ((fwrite(&h, sizeof(h), 1, f) != 1) | (fwrite(binary, 1, bytes, f) != bytes) |
+	    (fclose(f) != 0) || rename(temporary, path) < 0) {
+		log_warning("program cache: cannot write %s: %s", path, strerror(errno));
+		unlink(temporary);
+	}
+}
+
+static cl_program program_from_binary(struct library *l, const char *path, const char *options)
+{
+	cl_program program = NULL;
+	cl_int status, code;
+	size_t bytes;
+	void *data = read_binary(path, &bytes);
+	const unsigned char *binary = data;
+
+	if (!data)
+		return NULL;
+	program = clCreateProgramWithBinary(l->context, 1, &l->device, &bytes, &binary, &status, &code);
+	if (code == CL_SUCCESS)
+		code = clBuildProgram(program, 1, &l->device, options, NULL, NULL);
+	free(data);
+	if (code != CL_SUCCESS) {
+		log_info("program cache: %s is not accepted (%s)", path, cl_error_name(code));
+		if (program)
+			clReleaseProgram(program);
+		return NULL;
+	}
+	return program;
+}
+
+static void save_program(cl_program program, const char *path)
+{
+	size_t bytes = 0;
+	unsigned char *binary;
+
+	clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, NULL);
+	if (!bytes || !(binary = malloc(bytes)))
+		return;
+	if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL) ==
+	    CL_SUCCESS)
+		write_binary(path, binary, bytes);
+	free(binary);
+}
+
+static int build_error(const struct library *l, cl_program program, const char *file, cl_int code,
+		       struct err *e)
+{
+	size_t bytes = 0;
+	char *text;
+
+	clGetProgramBuildInfo(program, l->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
+	text = calloc(1, bytes + 1);
+	if (text)
+		clGetProgramBuildInfo(program, l->device, CL_PROGRAM_BUILD_LOG, bytes, text, NULL);
+	err_set(e, EIO, "kernel program %s does not build (%s): %.300s", file, cl_error_name(code),
+		text ? text : "");
+	log_debug("kernel program %s: %s", file, text ? text : "");
+	free(text);
+	return -EIO;
+}
+
+int library_program(struct library *l, const char *file, const char *options, cl_program *ret,
+		    struct err *e)
+{
+	cl_program program;
+	struct buf source;
+	char path[4096] = "";
+	cl_int code;
+	int r;
+
+	buf_init(&source, SOURCE_MAX);
+	r = library_source(l->variant, file, &source, e);
+	if (r < 0)
+		goto out;
+	if (l->cache_dir) {
+		cache_path(l, source.data, options, path, sizeof(path));
+		program = program_from_binary(l, path, options);
+		if (program) {
+			l->loaded++;
+			*ret = program;
+			goto out;
+		}
+	}
+	program = clCreateProgramWithSource(l->context, 1, (const char **)&source.data, &source.len,
+					    &code);
+	if (code != CL_SUCCESS) {
+		r = cl_error(e, code, file);
+		goto out;
+	}
+	code = clBuildProgram(program, 1, &l->device, options, NULL, NULL);
+	if (code != CL_SUCCESS) {
+		r = build_error(l, program, file, code, e);
+		clReleaseProgram(program);
+		goto out;
+	}
+	l->built++;
+	if (l->cache_dir)
+		save_program(program, path);
+	*ret = program;
+out:
+	buf_release(&source);
+	return r;
+}

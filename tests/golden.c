@@ -1,0 +1,169 @@
+#include "tests/golden.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void read_ids(const json_t *a, struct ids *out)
+{
+	for (size_t i = 0; i < json_array_size(a); i++)
+		if (ids_push(out, (int32_t)json_integer_value(json_array_get(a, i))) < 0)
+			abort();
+}
+
+bool golden_open(const char *dir, struct golden *ret)
+{
+	char path[4096];
+	json_error_t error;
+	json_t *root, *cases;
+
+	snprintf(path, sizeof(path), "%s/golden.json", dir);
+	root = json_load_file(path, 0, &error);
+	cases = json_object_get(root, "cases");
+	if (!json_is_array(cases)) {
+		printf("# %s: %s\n", path, root ? "no cases" : error.text);
+		json_decref(root);
+		return false;
+	}
+	ret->n = json_array_size(cases);
+	ret->cases = calloc(ret->n, sizeof(*ret->cases));
+	for (size_t i = 0; i < ret->n; i++) {
+		const json_t *c = json_array_get(cases, i), *steps = json_object_get(c, "steps");
+		const json_t *max = json_object_get(c, "max_tokens");
+		struct golden_case *g = &ret->cases[i];
+		const char *name = json_string_value(json_object_get(c, "name"));
+
+		snprintf(g->name, sizeof(g->name), "%s", name ? name : "");
+		read_ids(json_object_get(c, "prompt_ids"), &g->prompt);
+		read_ids(json_object_get(c, "output_ids"), &g->output);
+		g->max_tokens = max ? (uint32_t)json_integer_value(max) : (uint32_t)g->output.len;
+		g->steps = calloc(json_array_size(steps), sizeof(*g->steps));
+		for (size_t k = 0; k < json_array_size(steps); k++) {
+			const json_t *s = json_array_get(steps, k);
+
+			for (size_t j = 0; j < GOLDEN_TOP; j++) {
+				g->steps[k].ids[j] = (int32_t)json_integer_value(
+					json_array_get(json_object_get(s, "ids"), j));
+				g->steps[k].logprobs[j] = (float)json_number_value(
+					json_array_get(json_object_get(s, "logprobs"), j));
+			}
+			g->steps[k].margin = (float)json_number_value(json_object_get(s, "margin"));
+		}
+	}
+	json_decref(root);
+	return true;
+}
+
+void golden_release(struct golden *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		ids_release(&g->cases[i].prompt);
+		ids_release(&g->cases[i].output);
+		free(g->cases[i].steps);
+	}
+	free(g->cases);
+}
+
+struct sampling run_greedy(void)
+{
+	return (struct sampling){.top_p = 1, .repetition_penalty = 1, .n_logprobs = GOLDEN_TOP,
+				 .want_logprobs = true};
+}
+
+static bool submit(struct scheduler *s, struct engine *g, struct run *r)
+{
+	const struct model_config *m = &engine_info(g)->model;
+	struct scheduler_request q = {
+		.prompt = r->prompt,
+		.n_prompt = r->n_prompt,
+		.max_tokens = r->max_tokens,
+		.n_choices = r->n_choices ? r->n_choices : 1,
+		.end_tokens = m->end_tokens,
+		.n_end_tokens = r->ignore_end ? 0 : m->n_end_tokens,
+		.sampling = r->sampling,
+		.user = r,
+	};
+	struct err e = {0};
+	uint64_t id;
+
+	if (scheduler_submit(s, &q, &id, &e) == 0)
+		return true;
+	printf("# submit: %s\n", e.text);
+	return false;
+}
+
+static void keep(const struct scheduler_event *ev)
+{
+	struct run *r = ev->user;
+	struct ids *out = &r->out[ev->choice];
+
+	r->draws[ev->choice] =
+		realloc(r->draws[ev->choice], (out->len + 1) * sizeof(struct draw_result));
+	r->draws[ev->choice][out->len] = *ev->draw;
+	if (ids_push(out, ev->draw->token) < 0)
+		abort();
+}
+
+bool run_all(struct engine *g, uint32_t max_seqs, uint32_t budget, uint64_t shuffle, struct run *runs,
+	     size_t n)
+{
+	const struct engine_info *i = engine_info(g);
+	struct scheduler_config config = {
+		.page_tokens = 64,
+		.n_pages = i->n_pages,
+		.n_slots = i->n_slots,
+		.max_seqs = max_seqs,
+		.max_prefill_tokens = budget,
+		.max_model_len = i->max_model_len,
+		.vocab_size = i->model.vocab_size,
+	};
+	struct draw_result *results = calloc(max_seqs, sizeof(*results));
+	struct scheduler_event *events = calloc(max_seqs, sizeof(*events));
+	struct scheduler *s = NULL;
+	struct err e = {0};
+	uint32_t step = 0;
+	size_t submitted = 0;
+	bool good = scheduler_new(&config, &s, &e) == 0;
+
+	if (!good)
+		printf("# scheduler: %s\n", e.text);
+	if (good && shuffle)
+		good = scheduler_shuffle(s, shuffle) == 0;
+	while (good) {
+		const struct plan *p;
+
+		for (size_t k = 0; k < n && good; k++)
+			if (runs[k].arrival == step) {
+				good = submit(s, g, &runs[k]);
+				submitted++;
+			}
+		step++;
+		p = good ? scheduler_plan(s) : NULL;
+		if (!p && (submitted == n || !good))
+			break;
+		if (!p)
+			continue;
+		if (engine_step(g, p, results, &e) < 0) {
+			printf("# step: %s\n", e.text);
+			good = false;
+			break;
+		}
+		uint32_t n_events = scheduler_commit(s, results, events);
+
+		for (uint32_t k = 0; k < n_events; k++)
+			keep(&events[k]);
+	}
+	scheduler_free(s);
+	free(results);
+	free(events);
+	return good;
+}
+
+void run_release(struct run *r)
+{
+	for (size_t c = 0; c < 8; c++) {
+		ids_release(&r->out[c]);
+		free(r->draws[c]);
+		r->draws[c] = NULL;
+	}
+}

@@ -1,0 +1,51 @@
+/*
+ * Writes every layer's output for one golden case's prompt, float32:
+ *
+ *     test_activations DIR CASE OUT [generic|x86]
+ *
+ * tests/golden/activations.py runs it and compares OUT with DIR/activations.npz.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/golden.h"
+
+int main(int argc, char **argv)
+{
+	struct engine_options o = {
+		.dtype = ENGINE_FLOAT32,
+		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.page_tokens = 64,
+		.max_seqs = 2,
+		.max_prefill_tokens = 1024,
+	};
+	struct golden golden;
+	struct engine *g;
+	struct err e = {0};
+	bool good = false;
+
+	if (argc < 4 || !golden_open(argv[1], &golden))
+		return 2;
+	o.model_dir = argv[1];
+	o.dump_activations = argv[3];
+	if (argc > 4)
+		o.kernels = argv[4][0] == 'x' ? ENGINE_KERNELS_X86 : ENGINE_KERNELS_GENERIC;
+	if (engine_open(&o, &g, &e) < 0) {
+		fprintf(stderr, "%s\n", e.text);
+		return 2;
+	}
+	for (size_t i = 0; i < golden.n; i++) {
+		struct run r = {.prompt = golden.cases[i].prompt.v,
+				.n_prompt = (uint32_t)golden.cases[i].prompt.len,
+				.max_tokens = 1,
+				.sampling = run_greedy()};
+
+		if (strcmp(golden.cases[i].name, argv[2]))
+			continue;
+		good = run_all(g, o.max_seqs, o.max_prefill_tokens, 0, &r, 1);
+		run_release(&r);
+	}
+	engine_close(g);
+	golden_release(&golden);
+	return good ? 0 : 1;
+}

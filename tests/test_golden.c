@@ -1,0 +1,144 @@
+/*
+ * The forward pass against golden answers computed by transformers in float32.
+ *
+ *     test_golden DIR float32|bfloat16 [generic|x86|auto]
+ *
+ * float32: the same tokens, every listed log-probability within 2e-4. bfloat16: the same tokens up to the first
+ * step whose margin is below 0.2; the first step's best log-probability within 0.02, 99 % of the chosen tokens'
+ * within 0.1 as long as the tokens are the same.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/golden.h"
+#include "tests/tap.h"
+
+#define FLOAT_BOUND 2e-4f
+
+static float worst;
+
+/* Steps whose answer is the reference's, before a margin below `margin` allows another. */
+static size_t agreeing_steps(const struct golden_case *c, const struct run *r, float margin)
+{
+	size_t n = 0;
+
+	while (n < c->output.len && n < r->out[0].len && r->out[0].v[n] == c->output.v[n])
+		n++;
+	if (n == c->output.len && n == r->out[0].len)
+		return n;
+	return n < c->output.len && c->steps[n].margin < margin ? n : SIZE_MAX;
+}
+
+/* The reference's five best among ours; where two are as good as equal the fifth may be another. */
+static void compare_top(const struct golden_case *c, size_t step, const struct draw_result *d)
+{
+	for (size_t j = 0; j < GOLDEN_TOP; j++) {
+		bool found = false;
+
+		for (size_t k = 0; k < d->n_top; k++)
+			if (d->top_ids[k] == c->steps[step].ids[j]) {
+				float diff = fabsf(d->top_logprobs[k] - c->steps[step].logprobs[j]);
+
+				found = true;
+				worst = fmaxf(worst, diff);
+				check(diff <= FLOAT_BOUND);
+			}
+		if (!found && d->n_top == GOLDEN_TOP)
+			check(fabsf(d->top_logprobs[GOLDEN_TOP - 1] - c->steps[step].logprobs[j]) <=
+			      FLOAT_BOUND);
+	}
+}
+
+static void test_float32(const struct golden *g, const struct run *runs)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		const struct golden_case *c = &g->cases[i];
+		size_t n = agreeing_steps(c, &runs[i], 2 * FLOAT_BOUND);
+
+		check(n != SIZE_MAX);
+		for (size_t k = 0; n != SIZE_MAX && k < n; k++)
+			compare_top(c, k, &runs[i].draws[0][k]);
+		ok_all("%s: %zu prompt tokens, the same %zu tokens and log-probabilities", c->name,
+		       c->prompt.len, c->output.len);
+	}
+	printf("# largest difference of a log-probability: %.3g\n", (double)worst);
+}
+
+static void test_bfloat16(const struct golden *g, const struct run *runs)
+{
+	size_t steps = 0, near = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		const struct golden_case *c = &g->cases[i];
+		size_t n = agreeing_steps(c, &runs[i], 0.2f);
+
+		if (!ok(n != SIZE_MAX, "%s: the same tokens where the margin decides", c->name)) {
+			for (size_t k = 0; k < c->output.len && k < runs[i].out[0].len; k++)
+				if (runs[i].out[0].v[k] != c->output.v[k]) {
+					printf("#   step %zu: %d, want %d, margin %g\n", k,
+					       runs[i].out[0].v[k], c->output.v[k],
+					       (double)c->steps[k].margin);
+					break;
+				}
+			continue;
+		}
+		if (n)
+			check(fabsf(runs[i].draws[0][0].logprob - c->steps[0].logprobs[0]) <= 0.02f);
+		for (size_t k = 0; k < n; k++, steps++)
+			near += fabsf(runs[i].draws[0][k].logprob - c->steps[k].logprobs[0]) <= 0.1f;
+	}
+	ok_all("first steps within 0.02");
+	ok((double)near >= 0.99 * (double)steps, "%zu of %zu steps within 0.1", near, steps);
+}
+
+int main(int argc, char **argv)
+{
+	struct engine_options o = {
+		.dtype = ENGINE_FLOAT32,
+		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.page_tokens = 64,
+		.max_seqs = 16,
+		.max_prefill_tokens = 1024,
+	};
+	struct golden golden = {0};
+	struct engine *g;
+	struct run *runs;
+	struct err e = {0};
+
+	if (argc < 3)
+		return 2;
+	o.model_dir = argv[1];
+	if (!strcmp(argv[2], "bfloat16"))
+		o.dtype = ENGINE_BFLOAT16;
+	if (argc > 3 && !strcmp(argv[3], "generic"))
+		o.kernels = ENGINE_KERNELS_GENERIC;
+	if (argc > 3 && !strcmp(argv[3], "x86"))
+		o.kernels = ENGINE_KERNELS_X86;
+	if (!golden_open(o.model_dir, &golden))
+		return 2;
+	if (engine_open(&o, &g, &e) < 0) {
+		if (e.code == ENOTSUP)
+			return skip_all(e.text);
+		printf("# %s\n", e.text);
+		return 2;
+	}
+	runs = calloc(golden.n, sizeof(*runs));
+	for (size_t i = 0; i < golden.n; i++)
+		runs[i] = (struct run){.prompt = golden.cases[i].prompt.v,
+				       .n_prompt = (uint32_t)golden.cases[i].prompt.len,
+				       .max_tokens = golden.cases[i].max_tokens,
+				       .sampling = run_greedy()};
+	ok(run_all(g, o.max_seqs, o.max_prefill_tokens, 0, runs, golden.n), "all cases ran (%s, %s)",
+	   engine_info(g)->device_name, engine_info(g)->kernels);
+	if (o.dtype == ENGINE_FLOAT32)
+		test_float32(&golden, runs);
+	else
+		test_bfloat16(&golden, runs);
+	for (size_t i = 0; i < golden.n; i++)
+		run_release(&runs[i]);
+	free(runs);
+	engine_close(g);
+	golden_release(&golden);
+	return done();
+}
