@@ -98,7 +98,7 @@ bool kernels_supported(enum kernel_variant variant, cl_device_id device)
 	case KERNELS_GENERIC: return true;
 	case KERNELS_X86:
 #if defined(__x86_64__)
-		return is_cpu(device) && device_is(device, CL_DEVICE_VERSION, "pocl") &&
+		return is_cpu(device) && device_is(device, CL_DEVICE_VERSION, "PoCL") &&
 		       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
 #else
 		return false;

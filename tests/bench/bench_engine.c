@@ -1,0 +1,97 @@
+/*
+ * Tokens a second of scheduler and engine, without HTTP.
+ *
+ *     bench_engine DIR float32|bfloat16 [auto|generic|x86] [streams...]
+ *
+ * A row for each number of streams: time to open, prefill tokens/s (one step of 1024-token prompts),
+ * decode tokens/s with all streams running, launches and host microseconds a step.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "tests/golden.h"
+
+enum { PROMPT = 512, TOKENS = 128 };
+
+static double seconds_since(uint64_t start)
+{
+	return (double)(clock_now_ns() - start) / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+	struct engine_options o = {
+		.dtype = ENGINE_FLOAT32,
+		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.page_tokens = 64,
+		.max_seqs = 32,
+		.max_prefill_tokens = 2048,
+		.max_model_len = 2048,
+	};
+	struct engine_counters before, after;
+	uint64_t start = clock_now_ns();
+	int32_t prompt[PROMPT];
+	struct engine *g;
+	struct err e = {0};
+
+	if (argc < 3)
+		return 2;
+	o.model_dir = argv[1];
+	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
+	if (argc > 3 && !strcmp(argv[3], "generic"))
+		o.kernels = ENGINE_KERNELS_GENERIC;
+	if (argc > 3 && !strcmp(argv[3], "x86"))
+		o.kernels = ENGINE_KERNELS_X86;
+	if (getenv("SYNTHETIC")) {
+		o.synthetic = true;
+		o.synthetic_seed = 1;
+	}
+	log_set_level(LOG_LEVEL_DEBUG);
+	if (engine_open(&o, &g, &e) < 0) {
+		fprintf(stderr, "%s\n", e.text);
+		return 1;
+	}
+	printf("open\t%.3f s\t%s\t%s\n", seconds_since(start), engine_info(g)->kernels,
+	       engine_info(g)->device_name);
+	for (int i = 0; i < PROMPT; i++)
+		prompt[i] = (int32_t)((uint32_t)i * 2654435761u % engine_info(g)->model.vocab_size);
+	for (int a = 4; a < argc; a++) {
+		int n = atoi(argv[a]);
+		struct run *runs = calloc((size_t)n, sizeof(*runs));
+		double prefill, all;
+
+		for (int pass = 0; pass < 2; pass++) {
+			for (int i = 0; i < n; i++)
+				runs[i] = (struct run){.prompt = prompt, .n_prompt = PROMPT, .max_tokens = 1,
+						       .ignore_end = true, .sampling = run_greedy()};
+			start = clock_now_ns();
+			if (!run_all(g, o.max_seqs, o.max_prefill_tokens, 0, runs, (size_t)n))
+				return 1;
+			prefill = seconds_since(start);
+			for (int i = 0; i < n; i++) {
+				run_release(&runs[i]);
+				runs[i] = (struct run){.prompt = prompt, .n_prompt = 64,
+						       .max_tokens = TOKENS, .ignore_end = true,
+						       .sampling = run_greedy()};
+				runs[i].sampling.want_logprobs = false;
+			}
+			engine_counters(g, &before);
+			start = clock_now_ns();
+			if (!run_all(g, o.max_seqs, o.max_prefill_tokens, 0, runs, (size_t)n))
+				return 1;
+			all = seconds_since(start);
+			engine_counters(g, &after);
+			for (int i = 0; i < n; i++)
+				run_release(&runs[i]);
+		}
+		printf("%d streams\tprefill %.0f tok/s\tdecode %.0f tok/s\t%.1f launches a step\t%.0f us a step\n",
+		       n, n * PROMPT / prefill, n * TOKENS / all,
+		       (double)(after.launches - before.launches) / (double)(after.steps - before.steps),
+		       all * 1e6 / (double)(after.steps - before.steps));
+		free(runs);
+	}
+	engine_close(g);
+	return 0;
+}
