@@ -1,0 +1,493 @@
+/*
+ * The load client: for each number of streams, so many connections that each ask, read the whole
+ * answer and ask again, until all requests are done. One thread, epoll.
+ *
+ * Tokens are what the server's usage says; times between tokens are those between events with text,
+ * which are tokens wherever a server sends one event a token.
+ */
+#include "daemon/cli/bench.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/cli/bench_http.h"
+
+enum { LEVELS_MAX = 32, STREAMS_MAX = 4096, EVENTS_MAX = 256 };
+
+static const char *const builtin_prompts[] = {
+	"What is a violin?",	"define river",		  "Synonyms of big?",
+	"Define candle as JSON.", "What does to wander mean?", "What is the opposite of cold?",
+	"Tell me about the word anchor.", "Use meadow in a sentence.",
+};
+
+struct settings {
+	const char *url, *model, *prompts_path;
+	uint32_t levels[LEVELS_MAX], n_levels;
+	uint64_t requests, max_tokens;
+	double temperature;
+	bool ignore_eos, completions, json;
+	char **prompts; /* [n_prompts], owned */
+	size_t n_prompts;
+	char *text; /* what the prompts point into, owned */
+};
+
+/* Growable list of times. */
+struct times {
+	uint64_t *v;
+	size_t n, cap;
+};
+
+struct level {
+	const struct settings *settings;
+	const struct target *target;
+	int epoll_fd;
+	uint64_t requests, started, done, failed, tokens;
+	struct times ttft, itl;
+	struct err first_error; /* of the requests that failed */
+};
+
+struct client {
+	struct level *level;
+	struct stream stream;
+	uint64_t asked_ns, last_ns, tokens;
+	bool ended; /* [DONE] */
+	bool error; /* an event with an error */
+};
+
+static void times_add(struct times *t, uint64_t ns)
+{
+	if (t->n == t->cap) {
+		size_t cap = t->cap ? t->cap * 2 : 1024;
+		uint64_t *v = reallocarray(t->v, cap, sizeof(*v));
+
+		if (!v)
+			return;
+		t->v = v;
+		t->cap = cap;
+	}
+	t->v[t->n++] = ns;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* In milliseconds; sorts. 0 when there are none. */
+static double percentile(struct times *t, double share)
+{
+	size_t at;
+
+	if (!t->n)
+		return 0;
+	qsort(t->v, t->n, sizeof(*t->v), compare_times);
+	at = (size_t)(share * (double)(t->n - 1) + 0.5);
+	return (double)t->v[at] / 1e6;
+}
+
+/* Whether the event carries text of the answer. */
+static bool has_text(json_t *event)
+{
+	json_t *choice = json_array_get(json_object_get(event, "choices"), 0);
+	json_t *delta = json_object_get(choice, "delta");
+	const char *texts[] = {
+		json_string_value(json_object_get(choice, "text")),
+		json_string_value(json_object_get(delta, "content")),
+		json_string_value(json_object_get(delta, "reasoning_content")),
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (texts[i] && texts[i][0])
+			return true;
+	return false;
+}
+
+static void take_event(struct stream *s, const char *data, size_t len)
+{
+	struct client *c = s->user;
+	uint64_t now = clock_now_ns();
+	json_t *event, *tokens;
+
+	if (!strcmp(data, "[DONE]")) {
+		c->ended = true;
+		return;
+	}
+	event = json_loadb(data, len, 0, NULL);
+	if (!event || json_object_get(event, "error"))
+		c->error = true;
+	tokens = json_object_get(json_object_get(event, "usage"), "completion_tokens");
+	if (tokens)
+		c->tokens = (uint64_t)json_integer_value(tokens);
+	if (has_text(event)) {
+		if (c->last_ns)
+			times_add(&c->level->itl, now - c->last_ns);
+		else
+			times_add(&c->level->ttft, now - c->asked_ns);
+		c->last_ns = now;
+	}
+	json_decref(event);
+}
+
+/* New; NULL when out of memory. */
+static char *request_body(const struct settings *o, const char *prompt)
+{
+	json_t *body = json_pack("{s:b, s:{s:b}, s:I, s:f}", "stream", 1, "stream_options",
+				 "include_usage", 1, "max_tokens", (json_int_t)o->max_tokens,
+				 "temperature", o->temperature);
+	char *text = NULL;
+
+	if (!body)
+		return NULL;
+	if (o->model)
+		json_object_set_new(body, "model", json_string(o->model));
+	if (o->ignore_eos)
+		json_object_set_new(body, "ignore_eos", json_true());
+	if (o->completions)
+		json_object_set_new(body, "prompt", json_string(prompt));
+	else
+		json_object_set_new(body, "messages",
+				    json_pack("[{s:s, s:s}]", "role", "user", "content", prompt));
+	text = json_dumps(body, JSON_COMPACT);
+	json_decref(body);
+	return text;
+}
+
+/* Asks the next question, if there is one left. False: this client is done. */
+static bool ask(struct client *c)
+{
+	struct level *l = c->level;
+	const struct settings *o = l->settings;
+	struct epoll_event ev = {.data.ptr = c};
+	char *body;
+	bool fresh;
+	int r;
+
+	while (l->started < l->requests) {
+		struct err e = {0};
+
+		body = request_body(o, o->prompts[l->started % o->n_prompts]);
+		l->started++;
+		c->last_ns = c->tokens = 0;
+		c->ended = c->error = false;
+		c->asked_ns = clock_now_ns();
+		r = body ? stream_post(&c->stream, l->target,
+				       o->completions ? "/v1/completions" : "/v1/chat/completions",
+				       body, &fresh, &e)
+			 : err_set(&e, ENOMEM, "out of memory");
+		free(body);
+		if (r < 0) {
+			l->failed++;
+			l->done++;
+			if (!l->first_error.code)
+				l->first_error = e;
+			continue;
+		}
+		ev.events = stream_events(&c->stream);
+		epoll_ctl(l->epoll_fd, fresh ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, c->stream.fd, &ev);
+		return true;
+	}
+	return false;
+}
+
+/* An answer is complete, or its connection broke. */
+static void finish(struct client *c, const struct err *e)
+{
+	struct level *l = c->level;
+
+	l->done++;
+	l->tokens += c->tokens;
+	if (!e->code && c->stream.status == 200 && c->ended && !c->error)
+		return;
+	l->failed++;
+	if (l->first_error.code)
+		return;
+	if (e->code)
+		l->first_error = *e;
+	else
+		err_set(&l->first_error, EPROTO, "status %d: %.300s", c->stream.status,
+			buf_str(&c->stream.body));
+}
+
+static void work(struct client *c)
+{
+	struct epoll_event ev = {.data.ptr = c};
+	enum stream_state before = c->stream.state;
+	struct err e = {0};
+	int r = stream_io(&c->stream, &e);
+
+	if (!r) {
+		if (c->stream.state != before) {
+			ev.events = stream_events(&c->stream);
+			epoll_ctl(c->level->epoll_fd, EPOLL_CTL_MOD, c->stream.fd, &ev);
+		}
+		return;
+	}
+	finish(c, &e);
+	ask(c);
+}
+
+static int run_level(struct level *l, uint32_t n_streams, struct err *e)
+{
+	struct client *clients = calloc(n_streams, sizeof(*clients));
+	struct epoll_event events[EVENTS_MAX];
+
+	if (!clients)
+		return err_set(e, ENOMEM, "out of memory");
+	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (l->epoll_fd < 0) {
+		free(clients);
+		return err_set(e, errno, "epoll: %s", strerror(errno));
+	}
+	for (uint32_t i = 0; i < n_streams; i++) {
+		clients[i].level = l;
+		stream_init(&clients[i].stream, take_event, &clients[i]);
+		ask(&clients[i]);
+	}
+	while (l->done < l->requests) {
+		int n = epoll_wait(l->epoll_fd, events, EVENTS_MAX, -1);
+
+		for (int i = 0; i < n; i++)
+			work(events[i].data.ptr);
+	}
+	for (uint32_t i = 0; i < n_streams; i++)
+		stream_release(&clients[i].stream);
+	close(l->epoll_fd);
+	free(clients);
+	return 0;
+}
+
+static void print_level(const struct settings *o, uint32_t n_streams, struct level *l, double seconds)
+{
+	double rate = (double)l->tokens / seconds;
+	double ttft50 = percentile(&l->ttft, .5), ttft99 = percentile(&l->ttft, .99);
+	double itl50 = percentile(&l->itl, .5), itl99 = percentile(&l->itl, .99);
+
+	if (o->json)
+		printf("{\"streams\":%u,\"requests\":%llu,\"failed\":%llu,\"tokens\":%llu,"
+		       "\"seconds\":%.3f,\"tokens_per_second\":%.1f,\"ttft_p50_ms\":%.2f,"
+		       "\"ttft_p99_ms\":%.2f,\"itl_p50_ms\":%.3f,\"itl_p99_ms\":%.3f}\n",
+		       n_streams, (unsigned long long)l->requests, (unsigned long long)l->failed,
+		       (unsigned long long)l->tokens, seconds, rate, ttft50, ttft99, itl50, itl99);
+	else
+		printf("%u\t%llu\t%llu\t%.1f\t%.2f\t%.2f\t%.3f\t%.3f\n", n_streams,
+		       (unsigned long long)l->requests, (unsigned long long)l->failed, rate, ttft50,
+		       ttft99, itl50, itl99);
+	fflush(stdout);
+}
+
+/* One measurement; the number of failed requests, or < 0. */
+static int measure(const struct settings *o, const struct target *t, uint32_t n_streams,
+		   uint64_t requests, bool print, struct err *e)
+{
+	struct level l = {.settings = o, .target = t, .requests = requests};
+	uint64_t begin = clock_now_ns();
+	int r = run_level(&l, n_streams, e);
+
+	if (!r && print)
+		print_level(o, n_streams, &l, (double)(clock_now_ns() - begin) / 1e9);
+	if (!r && l.failed) {
+		*e = l.first_error;
+		r = 1;
+	}
+	free(l.ttft.v);
+	free(l.itl.v);
+	return r;
+}
+
+static int run(const struct settings *o, struct err *e)
+{
+	struct target target;
+	bool failed = false;
+	int r = target_parse(o->url, &target, e);
+
+	/* The first request of all may find caches cold. */
+	if (!r && (r = measure(o, &target, 1, 1, false, e)) != 0)
+		return r < 0 ? r : -EPROTO;
+	if (!r && !o->json)
+		printf("streams\trequests\tfailed\ttokens/s\tttft_p50_ms\tttft_p99_ms\titl_p50_ms\t"
+		       "itl_p99_ms\n");
+	for (uint32_t i = 0; r >= 0 && i < o->n_levels; i++) {
+		uint64_t n = o->requests ? o->requests : MAX(4ull * o->levels[i], 8ull);
+
+		r = measure(o, &target, o->levels[i], n, true, e);
+		failed |= r > 0;
+	}
+	return r < 0 ? r : failed ? -EPROTO : 0;
+}
+
+/* ---- options ---- */
+
+static int parse_levels(const char *text, struct settings *o)
+{
+	const char *p = text;
+	char *end;
+
+	for (o->n_levels = 0; o->n_levels < LEVELS_MAX;) {
+		unsigned long v = strtoul(p, &end, 10);
+
+		if (end == p || *p == '-' || v < 1 || v > STREAMS_MAX)
+			return -EINVAL;
+		o->levels[o->n_levels++] = (uint32_t)v;
+		if (!*end)
+			return 0;
+		if (*end != ',')
+			return -EINVAL;
+		p = end + 1;
+	}
+	return -EINVAL;
+}
+
+static int parse_count(const char *text, uint64_t max, uint64_t *ret)
+{
+	char *end;
+	unsigned long long v;
+
+	errno = 0;
+	v = strtoull(text, &end, 10);
+	if (errno || end == text || *end || *text == '-' || v < 1 || v > max)
+		return -EINVAL;
+	*ret = v;
+	return 0;
+}
+
+static int read_prompts(struct settings *o, struct err *e)
+{
+	FILE *f = fopen(o->prompts_path, "r");
+	size_t size = 0;
+
+	if (!f)
+		return err_set(e, errno, "--prompts %s: %s", o->prompts_path, strerror(errno));
+	if (getdelim(&o->text, &size, 0, f) < 0)
+		size = 0;
+	fclose(f);
+	o->prompts = calloc(size + 1, sizeof(*o->prompts));
+	if (!o->prompts)
+		return err_set(e, ENOMEM, "out of memory");
+	for (char *line = size ? o->text : NULL, *next; line && *line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = 0;
+		if (*line)
+			o->prompts[o->n_prompts++] = line;
+	}
+	return o->n_prompts ? 0 : err_set(e, EINVAL, "--prompts %s: no lines", o->prompts_path);
+}
+
+static int use_builtin_prompts(struct settings *o, struct err *e)
+{
+	o->prompts = calloc(ARRAY_SIZE(builtin_prompts), sizeof(*o->prompts));
+	if (!o->prompts)
+		return err_set(e, ENOMEM, "out of memory");
+	for (size_t i = 0; i < ARRAY_SIZE(builtin_prompts); i++)
+		o->prompts[o->n_prompts++] = (char *)(uintptr_t)builtin_prompts[i];
+	return 0;
+}
+
+static int set_flag(struct settings *o, const char *name)
+{
+	if (!strcmp(name, "ignore-eos"))
+		o->ignore_eos = true;
+	else if (!strcmp(name, "completions"))
+		o->completions = true;
+	else if (!strcmp(name, "json"))
+		o->json = true;
+	else
+		return -ENOENT;
+	return 0;
+}
+
+static int set_option(struct settings *o, const char *name, const char *value)
+{
+	char *end;
+
+	if (!strcmp(name, "url"))
+		o->url = value;
+	else if (!strcmp(name, "model"))
+		o->model = value;
+	else if (!strcmp(name, "prompts"))
+		o->prompts_path = value;
+	else if (!strcmp(name, "concurrency"))
+		return parse_levels(value, o);
+	else if (!strcmp(name, "requests"))
+		return parse_count(value, 100000000, &o->requests);
+	else if (!strcmp(name, "max-tokens"))
+		return parse_count(value, INT32_MAX, &o->max_tokens);
+	else if (!strcmp(name, "temperature")) {
+		o->temperature = strtod(value, &end);
+		return end == value || *end || !(o->temperature >= 0) ? -EINVAL : 0;
+	} else {
+		return -ENOENT;
+	}
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct settings *o, struct err *e)
+{
+	for (int i = 0; i < argc; i++) {
+		const char *name = argv[i] + 2;
+		int r;
+
+		if (strncmp(argv[i], "--", 2) != 0)
+			return err_set(e, EINVAL, "unexpected argument \"%s\"", argv[i]);
+		if (!set_flag(o, name))
+			continue;
+		if (i + 1 >= argc)
+			return err_set(e, EINVAL, "unknown option --%s, or one without its value", name);
+		r = set_option(o, name, argv[++i]);
+		if (r == -ENOENT)
+			return err_set(e, EINVAL, "unknown option --%s", name);
+		if (r < 0)
+			return err_set(e, EINVAL, "--%s: \"%s\" is not a value for it", name, argv[i]);
+	}
+	return o->prompts_path ? read_prompts(o, e) : use_builtin_prompts(o, e);
+}
+
+static void print_help(void)
+{
+	puts("usage: tigon bench serve [--name value ...]\n\n"
+	     "  --url URL           the server (default http://127.0.0.1:8080)\n"
+	     "  --model NAME        the model to ask for (default: none is named)\n"
+	     "  --concurrency LIST  numbers of streams, one measurement each (default 1,8,32)\n"
+	     "  --requests N        requests of each (default 4 a stream, at least 8)\n"
+	     "  --max-tokens N      tokens of each answer (default 128)\n"
+	     "  --ignore-eos        generate all of them\n"
+	     "  --prompts FILE      prompts, one a line (default: a few built in)\n"
+	     "  --completions       ask /v1/completions with the prompts as they are\n"
+	     "  --temperature T     (default 0)\n"
+	     "  --json              an object a line in place of tab-separated values");
+}
+
+int cli_bench(int argc, char **argv)
+{
+	struct settings o = {
+		.url = "http://127.0.0.1:8080",
+		.levels = {1, 8, 32},
+		.n_levels = 3,
+		.max_tokens = 128,
+	};
+	struct err e = {0};
+	int r;
+
+	if (argc < 2 || strcmp(argv[1], "serve") != 0 || (argc > 2 && !strcmp(argv[2], "--help"))) {
+		print_help();
+		return argc > 1 && (!strcmp(argv[1], "serve") || !strcmp(argv[1], "--help"))
+			       ? EXIT_SUCCESS
+			       : EXIT_FAILURE;
+	}
+	r = parse(argc - 2, argv + 2, &o, &e);
+	if (!r)
+		r = run(&o, &e);
+	if (r < 0)
+		fprintf(stderr, "tigon bench: %s\n", e.text);
+	free(o.prompts);
+	free(o.text);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

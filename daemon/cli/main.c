@@ -1,0 +1,58 @@
+/* tigon: the tools around tigond, a command each. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "daemon/cli/bench.h"
+#include "daemon/cli/export.h"
+#include "engine/engine.h"
+
+static int cli_devices(int argc, char **argv)
+{
+	struct err e = {0};
+
+	if (engine_list_devices(stdout, &e) < 0) {
+		fprintf(stderr, "tigon devices: %s\n", e.text);
+		return EXIT_FAILURE;
+	}
+	return EXIT_SUCCESS;
+}
+
+static const struct {
+	const char *name, *text;
+	int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+} commands[] = {
+	{"bench", "measure how fast a server answers", cli_bench},
+	{"devices", "list the OpenCL devices", cli_devices},
+	{"export", "write a model's weights as a Hugging Face checkpoint", cli_export},
+};
+
+static void print_help(FILE *out)
+{
+	fprintf(out, "usage: tigon COMMAND ...\n\n");
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].text);
+	fprintf(out, "\ntigon COMMAND --help says more; so does man tigon.\n");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return EXIT_FAILURE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+		print_help(stdout);
+		return EXIT_SUCCESS;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("tigon " TIGON_VERSION "\n");
+		return EXIT_SUCCESS;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	fprintf(stderr, "tigon: there is no command \"%s\"; tigon --help lists them\n", argv[1]);
+	return EXIT_FAILURE;
+}
