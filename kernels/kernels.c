@@ -54,7 +54,7 @@ struct tuning {
 
 static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8};
 static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 64, 8};
-static const struct tuning gpu_generic = {64, 1, 8, 1, 1, 64, 8};
+static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8};
 
 struct kernels {
 	struct kernel_shape shape;

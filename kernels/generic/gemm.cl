@@ -30,6 +30,16 @@
 #undef MT
 #undef NP
 
+#if TILE_ROWS > 4 /* few rows: half as tall, twice as wide */
+#define CORE gemm_core_half
+#define MT   (TILE_ROWS / 2)
+#define NP   (TILE_BLOCKS * 2)
+#include "gemm_core.clh"
+#undef CORE
+#undef MT
+#undef NP
+#endif
+
 #define CORE gemm_core_row
 #define MT   1
 #define NP   NPG
@@ -37,6 +47,9 @@
 
 /* First column of block j of this group, for this lane. */
 #define COLUMN(j) (((ulong)get_group_id(0) * NPG + (j)) * WIDTH + LANE * VEC)
+
+/* Column blocks of this group that exist. */
+#define BLOCKS(N) MIN_((uint)NPG, CEIL_((N) - (uint)(COLUMN(0) - LANE * VEC), (uint)WIDTH))
 
 /* This lane's column c of packed weights. Blocks past the end compute the last columns again and store
  * nothing. `stride` is 1, or 2 where the panels of two matrices alternate. */
@@ -50,29 +63,37 @@ static inline __global const elem_t *panel(__global const elem_t *w, ulong c, ui
 /* One tile: rows r .. r + n - 1 of the product, all `blocks` column blocks of the group. The caller names
  * A_ROW(r), the row's GEMM input; W_BLOCK(j), the weights of a block; STORE(r, j, acc), what becomes of
  * the results of row r, where acc[0] is block j and acc[1] the one behind it. */
-#define TILE(core, ROWS, BLOCKS, r, n, blocks, A_ROW, W_BLOCK, STORE)                              \
+#define TILE(core, ROWS, COLS, r, n, blocks, A_ROW, W_BLOCK, STORE)                              \
 	{                                                                                          \
 		__global const elem_t *a_[ROWS];                                                   \
                                                                                                    \
 		_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)                               \
 			a_[i_] = A_ROW((r) + MIN_(i_, (n)-1));                                     \
-		for (uint j0_ = 0; j0_ < (blocks); j0_ += BLOCKS) {                                \
-			__global const elem_t *w_[BLOCKS];                                         \
-			floatv acc_[ROWS][BLOCKS];                                                 \
+		for (uint j0_ = 0; j0_ < (blocks); j0_ += COLS)    {                                \
+			__global const elem_t *w_[COLS];                                           \
+			floatv acc_[ROWS][COLS];                                                   \
                                                                                                    \
-			_Pragma("unroll") for (uint j_ = 0; j_ < BLOCKS; j_++)                     \
+			_Pragma("unroll") for (uint j_ = 0; j_ < COLS; j_++)                       \
 			{                                                                          \
 				w_[j_] = W_BLOCK(j0_ + j_);                                        \
 				_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)               \
 					acc_[i_][j_] = 0;                                          \
 			}                                                                          \
 			core(acc_, a_, w_, K);                                                     \
-			_Pragma("unroll") for (uint j_ = 0; j_ < BLOCKS; j_++)                     \
+			_Pragma("unroll") for (uint j_ = 0; j_ < COLS; j_++)                       \
 				_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)               \
 				if (i_ < (n))                                                      \
 					STORE((r) + i_, j0_ + j_, (&acc_[i_][j_]));                \
 		}                                                                                  \
 	}
+
+#if TILE_ROWS > 4
+#define HALF_TILE(r, n, blocks, A_ROW, W_BLOCK, STORE)                                             \
+	else if ((n) <= TILE_ROWS / 2) TILE(gemm_core_half, TILE_ROWS / 2, TILE_BLOCKS * 2, r, n,  \
+					    blocks, A_ROW, W_BLOCK, STORE)
+#else
+#define HALF_TILE(r, n, blocks, A_ROW, W_BLOCK, STORE)
+#endif
 
 #define ALL_ROWS(first, end, blocks, A_ROW, W_BLOCK, STORE)                                        \
 	for (uint r_ = (first); r_ < (end);) {                                                     \
@@ -80,6 +101,7 @@ static inline __global const elem_t *panel(__global const elem_t *w, ulong c, ui
                                                                                                    \
 		if (n_ == 1)                                                                       \
 			TILE(gemm_core_row, 1, NPG, r_, 1, blocks, A_ROW, W_BLOCK, STORE)          \
+		HALF_TILE(r_, n_, blocks, A_ROW, W_BLOCK, STORE)                                   \
 		else                                                                               \
 			TILE(gemm_core_tile, TILE_ROWS, TILE_BLOCKS, r_, n_, blocks, A_ROW,        \
 			     W_BLOCK, STORE)                                                       \
@@ -98,7 +120,7 @@ __kernel GROUP_SIZE void gemm_store(__global const elem_t *restrict A, uint lda,
 #define STORE_C(r, j, acc)                                                                         \
 	if (COLUMN(j) < N)                                                                         \
 	V_STORE((acc)[0], C + (ulong)(r) * ldc + COLUMN(j))
-	ALL_ROWS(first, end, NPG, A_PLAIN, W_PLAIN, STORE_C)
+	ALL_ROWS(first, end, BLOCKS(N), A_PLAIN, W_PLAIN, STORE_C)
 }
 
 __kernel GROUP_SIZE void gemm_add(__global const elem_t *restrict A, uint lda,
@@ -119,7 +141,7 @@ __kernel GROUP_SIZE void gemm_add(__global const elem_t *restrict A, uint lda,
 		KEEP((acc)[0], at_);                                                               \
 		V_STORE(V_LOAD(C + at_) + (acc)[0], C + at_);                                      \
 	}
-	ALL_ROWS(first, end, NPG, A_PLAIN, W_PLAIN, ADD_C)
+	ALL_ROWS(first, end, BLOCKS(N), A_PLAIN, W_PLAIN, ADD_C)
 }
 
 #if MOE
@@ -158,7 +180,7 @@ __kernel GROUP_SIZE void moe_gate_up(__global const elem_t *restrict h,
 #define STORE_ACT(r, j, acc)                                                                       \
 	if (((j)&1) == 0 && COLUMN((j) / 2) < N)                                                   \
 	EV_STORE(silu_v((acc)[0]) * (acc)[1], act + (ulong)(r)*ACT_LD + COLUMN((j) / 2))
-	ALL_ROWS(first, first + count, 2 * NPG, A_GATHER, W_GATE_UP, STORE_ACT)
+	ALL_ROWS(first, first + count, 2 * BLOCKS(N), A_GATHER, W_GATE_UP, STORE_ACT)
 }
 
 __kernel GROUP_SIZE void moe_down(__global const elem_t *restrict act,
@@ -180,6 +202,6 @@ __kernel GROUP_SIZE void moe_down(__global const elem_t *restrict act,
 #define STORE_SLOT(r, j, acc)                                                                      \
 	if (COLUMN(j) < N)                                                                         \
 	V_STORE((acc)[0], y + (ulong)rows[r] * LD(HIDDEN) + COLUMN(j))
-	ALL_ROWS(first, first + count, NPG, A_ACT, W_PLAIN, STORE_SLOT)
+	ALL_ROWS(first, first + count, BLOCKS(N), A_ACT, W_PLAIN, STORE_SLOT)
 }
 #endif

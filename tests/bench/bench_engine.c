@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "tests/golden.h"
 
-enum { PROMPT = 512, TOKENS = 128 };
+enum { PROMPT = 512, TOKENS = 512 };
 
 static double seconds_since(uint64_t start)
 {
