@@ -464,9 +464,23 @@ out:
 	return r;
 }
 
+/* Reads DIR/name into out. *ret_is: whether there is such a file. */
+static int read_optional(int dir_fd, const char *dir, const char *name, struct buf *out,
+			 bool *ret_is, struct err *e)
+{
+	char shown[512];
+
+	*ret_is = faccessat(dir_fd, name, F_OK, 0) == 0;
+	if (!*ret_is)
+		return 0;
+	snprintf(shown, sizeof(shown), "%s/%s", dir, name);
+	return file_read(dir_fd, name, shown, out, e);
+}
+
 int model_config_open(const char *dir, struct model_config *ret, struct err *e)
 {
 	struct buf config, generation;
+	bool has_generation = false;
 	char shown[512];
 	int dir_fd, r;
 
@@ -475,18 +489,15 @@ int model_config_open(const char *dir, struct model_config *ret, struct err *e)
 		return err_set(e, errno, "%s: cannot open the directory: %s", dir, strerror(errno));
 	buf_init(&config, CONFIG_MAX);
 	buf_init(&generation, CONFIG_MAX);
-	snprintf(shown, sizeof(shown), "%s/generation_config.json", dir);
-	r = file_read(dir_fd, "generation_config.json", shown, &generation, e);
-	if (r == 0 || r == -ENOENT) {
-		bool none = r == -ENOENT;
-
-		snprintf(shown, sizeof(shown), "%s/config.json", dir);
-		r = file_read(dir_fd, "config.json", shown, &config, e);
-		if (r == 0)
-			r = model_config_parse(shown, buf_str(&config), config.len,
-					       none ? NULL : buf_str(&generation), generation.len,
-					       ret, e);
-	}
+	snprintf(shown, sizeof(shown), "%s/config.json", dir);
+	r = file_read(dir_fd, "config.json", shown, &config, e);
+	if (r == 0)
+		r = read_optional(dir_fd, dir, "generation_config.json", &generation,
+				  &has_generation, e);
+	if (r == 0)
+		r = model_config_parse(shown, buf_str(&config), config.len,
+				       has_generation ? buf_str(&generation) : NULL, generation.len,
+				       ret, e);
 	buf_release(&config);
 	buf_release(&generation);
 	close(dir_fd);
