@@ -2,6 +2,7 @@
  * engine/weights: every layout of names and every number format gives the same rows; what does not
  * fit the configuration is refused by name; synthetic weights and their export.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -628,6 +629,38 @@ static void test_lexis(void)
 	weights_close(w);
 }
 
+/* The checkpoints of the golden tests, which hold what occurs in the wild: all of them open. */
+static void test_tiny(void)
+{
+	static const char dir[] = "tests/golden/tiny";
+	struct dirent *entry;
+	DIR *d = opendir(dir);
+	int n = 0;
+
+	if (!ok(d != NULL, "opens %s", dir))
+		return;
+	while ((entry = readdir(d))) {
+		struct model_config c;
+		struct weights *w;
+		struct err e = {0};
+		char path[512];
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+		if (model_config_open(path, &c, &e) < 0 || weights_open(path, &c, &w, &e) < 0) {
+			printf("# %s\n", e.text);
+			check(!"opens");
+			continue;
+		}
+		weights_close(w);
+		n++;
+	}
+	closedir(d);
+	ok_all("every one opens");
+	is_int(n, 20, "there are 20");
+}
+
 /* Synthetic elements: known answers by another program, and their size by role. */
 static void test_synthetic(void)
 {
@@ -770,6 +803,7 @@ int main(void)
 	test_formats();
 	test_interleaved();
 	test_lexis();
+	test_tiny();
 	scratch_remove();
 	return done();
 }
