@@ -1,7 +1,13 @@
 /*
  * config.json to the numbers that the forward pass needs: Qwen3.5-MoE (nested or flat), dense
  * Qwen3.5, Qwen3-Next. Every key that decides the mathematics is read or refused: a model that this
- * engine would compute wrongly does not load.
+ * engine would compute wrongly does not load. Missing keys are what transformers takes them for.
+ *
+ * What holds of every result: hidden and intermediate sizes are 1 to 65536, of any divisor; heads at
+ * most 4096 of each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads,
+ * value heads a multiple of the delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts
+ * and 32 a token; vocabulary below 2^24. No product of a weight's sizes overflows 64 bits, no width
+ * 32. Either kind of layer may be absent.
  */
 #ifndef ENGINE_MODEL_CONFIG_H
 #define ENGINE_MODEL_CONFIG_H
@@ -42,7 +48,9 @@ struct model_config {
 
 	uint32_t n_mtp_layers;
 
-	/* From generation_config.json (or config.json): ids that end a generation, sampling defaults. */
+	/* From generation_config.json (or config.json): ids that end a generation, sampling defaults.
+	 * As vLLM does, do_sample is not looked at. What no file states is neutral: temperature, top_p
+	 * and repetition penalty 1, min_p 0, top_k 0, which means no limit. */
 	int32_t end_tokens[MODEL_END_TOKENS_MAX];
 	uint32_t n_end_tokens;
 	float default_temperature, default_top_p, default_min_p, default_repetition_penalty;

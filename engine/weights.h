@@ -68,7 +68,8 @@ int weights_synthetic(uint64_t seed, const struct model_config *c, struct weight
 	MUST_CHECK;
 void weights_close(struct weights *w);
 
-/* Row `row` of a weight as floats, out [columns]. Layer and expert are 0 where they do not apply. */
+/* Row `row` of a weight as floats, out [columns]. Layer and expert are 0 where they do not apply.
+ * Only reads: several threads may call it at once. */
 void weights_row(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		 uint64_t row, float *out);
 
