@@ -55,25 +55,37 @@ uint64_t pack_matrix_elements(uint64_t rows, uint64_t cols)
 	return KERNEL_LD(rows) * KERNEL_LD(cols);
 }
 
+/* Where element k of row r of a panel goes. */
+static uint64_t packed_index(enum kernel_packing packing, uint64_t k, uint64_t r)
+{
+	switch (packing) {
+	case KERNEL_PACK_PANELS: return k * 16 + r;
+	case KERNEL_PACK_PAIRS: return k / 2 * 32 + r * 2 + k % 2;
+	case KERNEL_PACK_FRAGMENTS: {
+		uint64_t lane = r % 8 * 4 + k % 8 / 2, e = k % 2 + r / 8 * 2 + k % 16 / 8 * 4;
+
+		return k / 16 * 256 + lane * 8 + e;
+	}
+	}
+	return 0;
+}
+
 /* 16 rows of K floats each into one panel. */
-static void write_panel(const float *rows, uint64_t K, bool bf16, bool pairs, void *out)
+static void write_panel(const float *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out)
 {
 	float *f = out;
 	uint16_t *h = out;
 
-	if (!bf16) {
-		for (uint64_t k = 0; k < K; k++)
-			for (uint64_t r = 0; r < 16; r++)
-				f[k * 16 + r] = rows[r * K + k];
-	} else if (!pairs) {
-		for (uint64_t k = 0; k < K; k++)
-			for (uint64_t r = 0; r < 16; r++)
-				h[k * 16 + r] = round_bf16(rows[r * K + k]);
-	} else {
-		for (uint64_t k = 0; k < K; k++)
-			for (uint64_t r = 0; r < 16; r++)
-				h[k / 2 * 32 + r * 2 + k % 2] = round_bf16(rows[r * K + k]);
-	}
+	for (uint64_t k = 0; k < K; k++)
+		for (uint64_t r = 0; r < 16; r++) {
+			float v = rows[r * K + k];
+			uint64_t at = packed_index(packing, k, r);
+
+			if (bf16)
+				h[at] = round_bf16(v);
+			else
+				f[at] = v;
+		}
 }
 
 /* Where the rows of a panel come from: 16 rows of K floats, padded with zeros. */
@@ -83,7 +95,7 @@ typedef void panel_rows(const struct packer *p, const void *from, uint64_t panel
 static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint64_t K, uint64_t first,
 			 uint64_t stride, bool bf16, panel_rows *rows, const void *from)
 {
-	bool pairs = bf16 && kernels_packs_pairs(p->kernels);
+	enum kernel_packing packing = bf16 ? kernels_packing(p->kernels) : KERNEL_PACK_PANELS;
 	uint64_t bytes = K * 16 * (bf16 ? 2 : 4), span = (panels - 1) * stride + 1;
 	float *scratch = calloc(16 * K, sizeof(*scratch));
 	char *m;
@@ -96,7 +108,7 @@ static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint6
 	for (uint64_t i = 0; m && i < panels; i++) {
 		memset(scratch, 0, 16 * K * sizeof(*scratch));
 		rows(p, from, i, K, scratch);
-		write_panel(scratch, K, bf16, pairs, m + i * stride * bytes);
+		write_panel(scratch, K, bf16, packing, m + i * stride * bytes);
 	}
 	if (m)
 		unmap(p, buffer, m);

@@ -1,8 +1,8 @@
 /*
  * Weights into device memory, in the layouts the kernels read.
  *
- * matrix:  panels of 16 rows, [panel][K][16] elements (K = columns padded to 16), or with pairs of columns
- *          together, [panel][K/2][16][2], as the kernel set wants it (kernels_packs_pairs). Several weights may
+ * matrix:  panels of 16 rows, K columns each (padded to 16), in the order that the kernel set wants
+ *          (kernels_packing). Several weights may
  *          share one matrix one behind the other (a fused projection), or take turns panel by panel (gate
  *          and up), each padded to whole panels with zeros.
  * router:  a matrix of floats whatever the set's elements are, in plain panels: the experts' rows and

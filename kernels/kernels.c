@@ -6,6 +6,8 @@
  */
 #include "kernels/kernels.h"
 
+#include <CL/cl_ext.h>
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -50,11 +52,14 @@ struct tuning {
 	uint32_t blocks;                 /* column blocks of a group */
 	uint32_t row_block;              /* rows a group walks */
 	uint32_t attention_queries;      /* queries of an attention tile, about */
+	enum kernel_packing packing;     /* of bf16 weights */
+	uint32_t tensor_lanes, tensor_columns; /* a group of a tensor core's product; 0: there is none */
 };
 
-static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8};
-static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 64, 8};
-static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8};
+static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8, KERNEL_PACK_PANELS, 0, 0};
+static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 64, 8, KERNEL_PACK_PAIRS, 0, 0};
+static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8, KERNEL_PACK_PANELS, 0, 0};
+static const struct tuning gpu_nvidia = {64, 1, 8, 2, 2, 64, 8, KERNEL_PACK_FRAGMENTS, 128, 32};
 
 struct kernels {
 	struct kernel_shape shape;
@@ -103,14 +108,19 @@ bool kernels_supported(enum kernel_variant variant, cl_device_id device)
 #else
 		return false;
 #endif
-	case KERNELS_NVIDIA: return false;
+	case KERNELS_NVIDIA: {
+		cl_uint major = 0;
+
+		clGetDeviceInfo(device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, sizeof(major), &major, NULL);
+		return !is_cpu(device) && device_is(device, CL_DEVICE_VENDOR, "NVIDIA") && major >= 8;
+	}
 	}
 	return false;
 }
 
-bool kernels_packs_pairs(const struct kernels *k)
+enum kernel_packing kernels_packing(const struct kernels *k)
 {
-	return k->variant == KERNELS_X86 && k->shape.bf16;
+	return k->shape.bf16 ? k->tuning->packing : KERNEL_PACK_PANELS;
 }
 
 uint32_t kernels_attention_ld(const struct kernel_shape *s)
@@ -212,9 +222,11 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
 	const struct tuning *t = k->tuning;
-	struct buf gemm, o;
+	struct buf gemm, packing, o;
 	int r;
 
+	buf_init(&packing, 64);
+	buf_printf(&packing, " -DPACKING=%d", kernels_packing(k));
 	buf_init(&gemm, 1024);
 	buf_init(&o, 1024);
 	buf_printf(&gemm, " -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u", t->tile_rows,
@@ -229,7 +241,7 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	if (r < 0)
 		goto out;
 	r = add_program(k, l, "synthesize.cl", s->bf16,
-			kernels_packs_pairs(k) ? " -DPAIRS=1" : " -DPAIRS=0",
+			packing.data,
 			KERNELS({K_SYNTHESIZE, "synthesize"}, {K_SYNTHESIZE_ROWS, "synthesize_rows"}), e);
 	if (r < 0)
 		goto out;
@@ -294,6 +306,7 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 					e);
 	}
 out:
+	buf_release(&packing);
 	buf_release(&gemm);
 	buf_release(&o);
 	return r;
@@ -315,7 +328,8 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	k->variant = variant;
 	k->queue = queue;
 	k->compute_units = units;
-	k->tuning = !is_cpu(device)	    ? &gpu_generic
+	k->tuning = variant == KERNELS_NVIDIA ? &gpu_nvidia
+		    : !is_cpu(device)	    ? &gpu_generic
 		    : variant == KERNELS_X86 && shape->bf16 ? &cpu_x86
 						    : &cpu_generic;
 	r = add_programs(k, &library, e);
@@ -368,10 +382,11 @@ struct arg {
 
 #define ARG(x) {sizeof(x), &(x)}
 
-/* Runs x by y groups. Nothing to do is no launch. */
-static void launch(struct kernels *k, int id, uint64_t x, uint64_t y, const struct arg *args, size_t n)
+/* Runs x by y groups of so many lanes. Nothing to do is no launch. */
+static void launch(struct kernels *k, int id, uint32_t lanes, uint64_t x, uint64_t y,
+		   const struct arg *args, size_t n)
 {
-	size_t local[2] = {k->tuning->lanes, 1}, global[2] = {x * k->tuning->lanes, y};
+	size_t local[2] = {lanes, 1}, global[2] = {x * lanes, y};
 	cl_int code = CL_SUCCESS;
 
 	if (k->error.code || !x || !y)
@@ -391,11 +406,13 @@ static void launch(struct kernels *k, int id, uint64_t x, uint64_t y, const stru
 	}
 }
 
-#define LAUNCH(k, id, x, y, ...)                                                                   \
+#define LAUNCH_LANES(k, id, lanes, x, y, ...)                                                      \
 	do {                                                                                       \
 		const struct arg args_[] = {__VA_ARGS__};                                          \
-		launch(k, id, x, y, args_, ARRAY_SIZE(args_));                                     \
+		launch(k, id, lanes, x, y, args_, ARRAY_SIZE(args_));                              \
 	} while (0)
+
+#define LAUNCH(k, id, x, y, ...) LAUNCH_LANES(k, id, (k)->tuning->lanes, x, y, __VA_ARGS__)
 
 void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at, cl_mem table,
 		  cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T)
@@ -417,10 +434,22 @@ void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl
 	       ARG(w), ARG(h), ARG(h32), ARG(dump));
 }
 
-/* Groups that cover N columns. */
-static uint64_t column_groups(const struct kernels *k, uint32_t N)
+/* Products of elements may run on tensor cores, in groups of another size; the router's, in float, never do. */
+static bool on_tensor_cores(const struct kernels *k)
 {
-	uint32_t width = k->tuning->lanes * k->tuning->vec * k->tuning->blocks;
+	return k->tuning->tensor_lanes && k->shape.bf16;
+}
+
+static uint32_t product_lanes(const struct kernels *k)
+{
+	return on_tensor_cores(k) ? k->tuning->tensor_lanes : k->tuning->lanes;
+}
+
+/* Groups that cover N columns. */
+static uint64_t column_groups(const struct kernels *k, bool tensor, uint32_t N)
+{
+	uint32_t width = tensor ? k->tuning->tensor_columns
+				: k->tuning->lanes * k->tuning->vec * k->tuning->blocks;
 
 	return CEIL_DIV(N, width);
 }
@@ -428,16 +457,20 @@ static uint64_t column_groups(const struct kernels *k, uint32_t N)
 void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
 		       uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
 {
-	LAUNCH(k, router ? K_ROUTER_GEMM : K_GEMM_STORE, column_groups(k, N),
-	       CEIL_DIV(M, k->tuning->row_block), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M),
-	       ARG(N), ARG(K));
+	bool tensor = !router && on_tensor_cores(k);
+
+	LAUNCH_LANES(k, router ? K_ROUTER_GEMM : K_GEMM_STORE,
+		     tensor ? k->tuning->tensor_lanes : k->tuning->lanes, column_groups(k, tensor, N),
+		     CEIL_DIV(M, k->tuning->row_block), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc),
+		     ARG(M), ARG(N), ARG(K));
 }
 
 void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump)
 {
-	LAUNCH(k, K_GEMM_ADD, column_groups(k, N), CEIL_DIV(M, k->tuning->row_block), ARG(A),
-	       ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(dump));
+	LAUNCH_LANES(k, K_GEMM_ADD, product_lanes(k), column_groups(k, on_tensor_cores(k), N),
+		     CEIL_DIV(M, k->tuning->row_block), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc),
+		     ARG(M), ARG(N), ARG(K), ARG(dump));
 }
 
 void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts, cl_mem weights,
@@ -453,18 +486,21 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 			cl_mem tasks, cl_mem rows, cl_mem act, uint32_t T)
 {
 	const struct kernel_mlp *m = &k->shape.mlps[mlp];
+	uint32_t N = KERNEL_LD(MAX(m->expert_size, m->shared_size));
 
-	LAUNCH(k, MLP_KERNEL(K_MOE_GATE_UP, mlp),
-	       column_groups(k, KERNEL_LD(MAX(m->expert_size, m->shared_size))), max_tasks(m, T),
-	       ARG(h), ARG(experts), ARG(shared), ARG(tasks), ARG(rows), ARG(act));
+	/* A tensor group has the gate and the up panel of 16 columns. */
+	LAUNCH_LANES(k, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
+		     on_tensor_cores(k) ? N / 16 : column_groups(k, false, N), max_tasks(m, T), ARG(h),
+		     ARG(experts), ARG(shared), ARG(tasks), ARG(rows), ARG(act));
 }
 
 void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts, cl_mem shared,
 		     cl_mem tasks, cl_mem rows, cl_mem y, uint32_t T)
 {
-	LAUNCH(k, MLP_KERNEL(K_MOE_DOWN, mlp), column_groups(k, KERNEL_LD(k->shape.hidden)),
-	       max_tasks(&k->shape.mlps[mlp], T), ARG(act), ARG(experts), ARG(shared), ARG(tasks),
-	       ARG(rows), ARG(y));
+	LAUNCH_LANES(k, MLP_KERNEL(K_MOE_DOWN, mlp), product_lanes(k),
+		     column_groups(k, on_tensor_cores(k), KERNEL_LD(k->shape.hidden)),
+		     max_tasks(&k->shape.mlps[mlp], T), ARG(act), ARG(experts), ARG(shared),
+		     ARG(tasks), ARG(rows), ARG(y));
 }
 
 void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,

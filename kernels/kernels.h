@@ -64,9 +64,13 @@ const struct kernel_shape *kernels_shape(const struct kernels *k);
 bool kernels_supported(enum kernel_variant variant, cl_device_id device);
 const char *kernels_variant_name(enum kernel_variant variant);
 
-/* How GEMM weights are packed for this set: panels of 16 columns, [panel][K][16] elements, or with
- * pairs of k together, [panel][K/2][16][2] (x86, bf16). */
-bool kernels_packs_pairs(const struct kernels *k);
+/* How GEMM weights are packed for this set: panels of 16 columns of the product, inside which
+ *   PANELS      [K][16] elements
+ *   PAIRS       [K/2][16][2], two k together (x86, bf16)
+ *   FRAGMENTS   [K/16][32][8], in the order of a tensor core's A operand (nvidia, bf16): lane l holds
+ *               elements e of row l/4 + 8 (e/2 % 2), k = 2 (l % 4) + e % 2 + 8 (e/4). */
+enum kernel_packing { KERNEL_PACK_PANELS, KERNEL_PACK_PAIRS, KERNEL_PACK_FRAGMENTS };
+enum kernel_packing kernels_packing(const struct kernels *k);
 
 /* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). */
 uint32_t kernels_attention_ld(const struct kernel_shape *s);

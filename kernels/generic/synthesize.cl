@@ -2,10 +2,10 @@
  * Synthetic weights, made where they are used (synthetic.clh has the function and its reasons).
  *
  * synthesize: a packed matrix, or every stride-th panel of one. One group a panel of 16 rows of the logical
- *     matrix [rows, cols]; padding is zero. Packed [panel][K][16], or [panel][K/2][16][2] with PAIRS.
+ *     matrix [rows, cols]; padding is zero. PACKING as in enum kernel_packing.
  * synthesize_rows: a row-major table [rows, LD(cols)], one group a row.
  *
- * Options: PAIRS. Tested against weights_row, element by element.
+ * Options: PACKING. Tested against weights_row, element by element.
  */
 #include "common.clh"
 #include "synthetic.clh"
@@ -31,12 +31,15 @@ __kernel GROUP_SIZE void synthesize(__global elem_t *restrict W, ulong first_pan
 	__global elem_t *out = W + (first_panel + p * stride) * K * 16;
 
 	FOR_ITEMS (i, K * 16) {
-#if PAIRS
-		ulong col = i / 32 * 2 + i % 2, row = p * 16 + i % 32 / 2;
+#if PACKING == 0
+		uint row = i % 16, col = i / 16;
+#elif PACKING == 1
+		uint row = i % 32 / 2, col = i / 32 * 2 + i % 2;
 #else
-		ulong col = i / 16, row = p * 16 + i % 16;
+		uint lane = i % 256 / 8, e = i % 8;
+		uint row = lane / 4 + e / 2 % 2 * 8, col = i / 256 * 16 + lane % 4 * 2 + e % 2 + e / 4 * 8;
 #endif
-		out[i] = element(key, scale, offset, row, col, rows, cols);
+		out[i] = element(key, scale, offset, p * 16 + row, col, rows, cols);
 	}
 }
 
