@@ -312,6 +312,19 @@ out:
 	return r;
 }
 
+static const struct tuning *choose_tuning(cl_device_id device, const struct kernel_shape *s,
+					  enum kernel_variant variant)
+{
+	bool cpu = s->width == KERNEL_WIDTH_DEVICE ? is_cpu(device) : s->width == KERNEL_WIDTH_CPU;
+
+	switch (variant) {
+	case KERNELS_NVIDIA: return &gpu_nvidia;
+	case KERNELS_X86: return s->bf16 ? &cpu_x86 : &cpu_generic;
+	case KERNELS_GENERIC: break;
+	}
+	return cpu ? &cpu_generic : &gpu_generic;
+}
+
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
 		 const struct kernel_shape *shape, enum kernel_variant variant, const char *cache_dir,
 		 struct kernels **ret, struct err *e)
@@ -328,10 +341,7 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	k->variant = variant;
 	k->queue = queue;
 	k->compute_units = units;
-	k->tuning = variant == KERNELS_NVIDIA ? &gpu_nvidia
-		    : !is_cpu(device)	    ? &gpu_generic
-		    : variant == KERNELS_X86 && shape->bf16 ? &cpu_x86
-						    : &cpu_generic;
+	k->tuning = choose_tuning(device, shape, variant);
 	r = add_programs(k, &library, e);
 	if (r < 0) {
 		kernels_close(k);

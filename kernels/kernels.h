@@ -29,6 +29,13 @@ enum {
 
 enum kernel_variant { KERNELS_GENERIC, KERNELS_X86, KERNELS_NVIDIA };
 
+/* How wide a group is. Tests ask for the one that their device would not get. */
+enum kernel_width {
+	KERNEL_WIDTH_DEVICE, /* what suits the device */
+	KERNEL_WIDTH_CPU,    /* one work-item with float16 vectors */
+	KERNEL_WIDTH_GPU,    /* 64 lanes */
+};
+
 /* An MLP: experts with a shared expert, or (experts = 0) dense, which is a shared expert alone. */
 struct kernel_mlp {
 	uint32_t experts, topk, expert_size, shared_size;
@@ -44,6 +51,7 @@ struct kernel_shape {
 	uint32_t n_mlps;
 	bool bf16; /* elements: bf16, else float */
 	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
+	enum kernel_width width; /* of the generic variant */
 };
 
 struct kernels;
