@@ -82,7 +82,7 @@ static inline __global const elem_t *panel(__global const elem_t *w, ulong c, ui
 			core(acc_, a_, w_, K);                                                     \
 			_Pragma("unroll") for (uint j_ = 0; j_ < COLS; j_++)                       \
 				_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)               \
-				if (i_ < (n))                                                      \
+				if (i_ < (n) && j0_ + j_ < (blocks))                               \
 					STORE((r) + i_, j0_ + j_, (&acc_[i_][j_]));                \
 		}                                                                                  \
 	}

@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 		.page_tokens = 64,
 		.max_seqs = 32,
 		.max_prefill_tokens = 2048,
-		.max_model_len = 2048,
+		.max_model_len = 4096,
 	};
 	struct engine_counters before, after;
 	uint64_t start = clock_now_ns();
