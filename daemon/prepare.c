@@ -13,15 +13,15 @@ static int no_memory(struct err *e)
 	return err_set(e, ENOMEM, "out of memory");
 }
 
-static int check_model(const struct server *s, const char *model, struct err *e)
+int prepare_model(const struct server *s, const char *name, struct err *e)
 {
-	if (!model || !strcmp(model, s->name) || !strcmp(model, s->base_name))
+	if (!name || !strcmp(name, s->name) || !strcmp(name, s->base_name))
 		return 0;
 	return err_param(e, ENOENT, "model", "the model \"%.100s\" does not exist; this server has \"%s\"",
-			 model, s->name);
+			 name, s->name);
 }
 
-int prepare_chat_prompt(struct server *s, const struct openai_request *ask, struct ids *out,
+int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
 			struct err *e)
 {
 	struct buf text;
@@ -30,7 +30,7 @@ int prepare_chat_prompt(struct server *s, const struct openai_request *ask, stru
 	if (!s->template)
 		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
 	buf_init(&text, SIZE_MAX / 2);
-	r = template_render(s->template, ask->context, &text, e);
+	r = template_render(s->template, context, &text, e);
 	if (!r && tokenizer_encode(s->tokenizer, buf_str(&text), text.len, true, out) < 0)
 		r = no_memory(e);
 	buf_release(&text);
@@ -135,7 +135,7 @@ static int make_parts(struct call *c, struct err *e)
 		struct call_part *p = &c->parts[c->n_parts];
 
 		if (ask->chat)
-			r = prepare_chat_prompt(c->server, ask, &p->prompt, e);
+			r = prepare_chat_prompt(c->server, ask->context, &p->prompt, e);
 		else
 			r = encode_prompt(c->server, &ask->prompts[c->n_parts], &p->prompt, e);
 		if (!r)
@@ -161,7 +161,7 @@ int prepare_call(struct call *c, struct err *e)
 	if (r < 0)
 		return r;
 	c->asked = true;
-	r = check_model(c->server, c->ask.model, e);
+	r = prepare_model(c->server, c->ask.model, e);
 	if (!r)
 		r = make_parts(c, e);
 	if (!r)

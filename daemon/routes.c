@@ -1,21 +1,19 @@
 #include "daemon/routes.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
-#include "daemon/lifecycle.h"
-#include "protocol/openai/writer.h"
+#include "daemon/text.h"
+#include "protocol/openai/models.h"
 
 static int get_health(struct server *s, const char *rest, struct buf *out, struct err *e)
 {
-	buf_puts(out, "{\"status\":\"ok\"}");
+	openai_body_health(out);
 	return 0;
 }
 
 static int get_version(struct server *s, const char *rest, struct buf *out, struct err *e)
 {
-	buf_puts(out, "{\"version\":\"" TIGON_VERSION "\"}");
+	openai_body_version(TIGON_VERSION, out);
 	return 0;
 }
 
@@ -25,30 +23,28 @@ static int get_metrics(struct server *s, const char *rest, struct buf *out, stru
 	return 0;
 }
 
-static void write_model(struct server *s, struct buf *out)
+static struct openai_model model_of(const struct server *s)
 {
-	buf_puts(out, "{\"id\":");
-	writer_string(out, s->name, strlen(s->name));
-	buf_printf(out, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"tigon\",", s->started);
-	buf_printf(out, "\"max_model_len\":%u}", s->info.max_model_len);
+	return (struct openai_model){
+		.id = s->name, .created = s->started, .max_model_len = s->info.max_model_len};
 }
 
 static int get_models(struct server *s, const char *rest, struct buf *out, struct err *e)
 {
-	buf_puts(out, "{\"object\":\"list\",\"data\":[");
-	write_model(s, out);
-	buf_puts(out, "]}");
+	struct openai_model m = model_of(s);
+
+	openai_body_models(&m, 1, out);
 	return 0;
 }
 
 static int get_model(struct server *s, const char *rest, struct buf *out, struct err *e)
 {
-	if (strcmp(rest, s->name) != 0 && strcmp(rest, s->base_name) != 0)
-		return err_param(e, ENOENT, "model",
-				 "the model \"%.100s\" does not exist; this server has \"%s\"", rest,
-				 s->name);
-	write_model(s, out);
-	return 0;
+	struct openai_model m = model_of(s);
+	int r = prepare_model(s, rest, e);
+
+	if (!r)
+		openai_body_model(&m, out);
+	return r;
 }
 
 static const char type_json[] = "application/json";

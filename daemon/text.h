@@ -24,8 +24,11 @@ void text_free(struct text *t);
 /* prepare.c: fills what the engine needs (parts, choices, end tokens). Errors as the wire has them. */
 int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 
-/* prepare.c: chat messages or a completion's prompts to ids; ids[i] of call.parts. */
-int prepare_chat_prompt(struct server *s, const struct openai_request *ask, struct ids *out,
+/* prepare.c: -ENOENT unless this is a name of the model; NULL is. */
+int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;
+
+/* prepare.c: appends the ids of a chat's prompt, rendered with these variables. */
+int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
 			struct err *e) MUST_CHECK;
 
 /* tokenize.c: the bodies of /tokenize and /detokenize to the bodies of their answers. */

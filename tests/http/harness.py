@@ -1,0 +1,205 @@
+"""What the HTTP tests share: TAP lines, a tigond of one's own, plain HTTP.
+
+A test is run as `test_x.py TIGOND`: the daemon, or the one with the pseudo model of
+tests/fake_engine.c. Every server listens on a free port of the loopback and is ended, by its own
+process id, when the test is over.
+"""
+import atexit
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODEL = os.path.join(ROOT, "models", "lexis")
+TIGOND = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join(ROOT, "build", "tigond")
+
+_count = 0
+_failed = 0
+
+
+def ok(good, name, detail=""):
+    global _count, _failed
+    _count += 1
+    print(f"{'' if good else 'not '}ok {_count} - {name}", flush=True)
+    if not good:
+        _failed += 1
+        for line in str(detail).splitlines()[:40]:
+            print("#  ", line[:2000], flush=True)
+    return good
+
+
+def same(got, want, name):
+    return ok(got == want, name, f"got  {got!r}\nwant {want!r}")
+
+
+def done():
+    print(f"1..{_count}", flush=True)
+    sys.exit(1 if _failed else 0)
+
+
+def skip_all(why):
+    print(f"1..0 # SKIP {why}", flush=True)
+    sys.exit(0)
+
+
+class Server:
+    """A tigond. Ready when the constructor returns, unless wait=False."""
+
+    def __init__(self, *args, env=None, wait=True, model=MODEL, timeout=120):
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="tigond-", suffix=".log")
+        self.process = subprocess.Popen(
+            [TIGOND, "--model", model, "--port", "0", *os.environ.get("TIGOND_ARGS", "").split(), *args],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})})
+        atexit.register(self.kill)
+        self.port = None
+        deadline = time.time() + timeout
+        while self.port is None:
+            self.port = self._port_of_log()
+            if self.port is None and (self.process.poll() is not None or time.time() > deadline):
+                raise RuntimeError("tigond does not listen:\n" + self.text())
+            time.sleep(0.01)
+        self.url = f"http://127.0.0.1:{self.port}"
+        while wait and self.get("/health")[0] != 200:
+            if self.process.poll() is not None or time.time() > deadline:
+                raise RuntimeError("tigond is not ready:\n" + self.text())
+            time.sleep(0.02)
+
+    def text(self):
+        with open(self.log.name) as f:
+            return f.read()
+
+    def _port_of_log(self):
+        for line in self.text().splitlines():
+            if "listening on" in line and "port " in line:
+                return int(line.split("port ")[1].split(",")[0])
+        return None
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self, name="the server ends with status 0", signum=signal.SIGTERM):
+        """SIGTERM; a sanitizer's complaint shows as a status."""
+        self.process.send_signal(signum)
+        try:
+            status = self.process.wait(25)
+        except subprocess.TimeoutExpired:
+            status = "still running after 25 s"
+            self.kill()
+        return ok(status == 0, name, f"status {status}\n{self.text()[-4000:]}")
+
+    def connect(self, timeout=60):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        """(status, headers, bytes)"""
+        c = self.connect(timeout)
+        try:
+            c.request(method, path, body, headers or {})
+            r = c.getresponse()
+            return r.status, r.headers, r.read()
+        finally:
+            c.close()
+
+    def get(self, path):
+        status, headers, body = self.request("GET", path)
+        return status, body
+
+    def post(self, path, body, headers=None, timeout=60):
+        """(status, parsed body); `body` is bytes, or something to dump as JSON."""
+        if not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        status, _, answer = self.request(
+            "POST", path, body, {"Content-Type": "application/json", **(headers or {})}, timeout)
+        return status, json.loads(answer)
+
+    def chat(self, text, **params):
+        """(status, parsed body)"""
+        return self.post("/v1/chat/completions", {
+            "messages": [{"role": "user", "content": text}], "temperature": 0, **params})
+
+    def complete(self, prompt, **params):
+        return self.post("/v1/completions", {"prompt": prompt, "temperature": 0, **params})
+
+    def stream(self, path, body, timeout=60):
+        """The events of a stream as parsed JSON; the last one is the text "[DONE]"."""
+        c = self.connect(timeout)
+        try:
+            c.request("POST", path, json.dumps({**body, "stream": True}),
+                      {"Content-Type": "application/json"})
+            r = c.getresponse()
+            if r.status != 200:
+                raise RuntimeError(f"status {r.status}: {r.read()!r}")
+            return parse_events(r.read())
+        finally:
+            c.close()
+
+    def metrics(self):
+        """Names (with labels) to values."""
+        values = {}
+        for line in self.get("/metrics")[1].decode().splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                values[name.removeprefix("tigon_")] = float(value)
+        return values
+
+    def wait_metric(self, name, value, seconds=10):
+        """Seconds until the metric has this value, or None."""
+        begin = time.time()
+        while time.time() < begin + seconds:
+            if self.metrics()[name] == value:
+                return time.time() - begin
+            time.sleep(0.005)
+        return None
+
+
+def parse_events(data):
+    events = []
+    for part in data.decode().split("\n\n"):
+        if part.startswith("data: "):
+            text = part.removeprefix("data: ")
+            events.append(text if text == "[DONE]" else json.loads(text))
+    return events
+
+
+def raw_connection(port):
+    s = socket.create_connection(("127.0.0.1", port), timeout=60)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+
+
+def raw_post(path, body, extra=""):
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{extra}"
+            f"Content-Length: {len(body)}\r\n\r\n").encode() + body
+
+
+def parallel(functions):
+    """Runs them in threads; their results in order."""
+    results = [None] * len(functions)
+
+    def run(i):
+        try:
+            results[i] = functions[i]()
+        except Exception as e:  # shown by whoever looks at the result
+            results[i] = e
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(functions))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return results
+
+
+def goldens():
+    with open(os.path.join(MODEL, "golden.json")) as f:
+        return json.load(f)["cases"]

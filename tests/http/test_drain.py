@@ -1,0 +1,155 @@
+"""Start and end: 503 while loading and draining, SIGTERM, a second signal, a lost device."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from harness import MODEL, TIGOND, Server, done, ok, parallel, raw_connection, raw_post, same
+
+CHAT = "/v1/chat/completions"
+ASK = {"messages": [{"role": "user", "content": "tell me everything"}], "ignore_eos": True, "temperature": 0}
+JSON = {"Content-Type": "application/json"}
+
+# loading
+s = Server(env={"FAKE_LOAD_MS": "1500"}, wait=False)
+for method, path, body in (("GET", "/health", None), ("GET", "/v1/models", None), ("POST", CHAT, json.dumps(ASK)),
+                           ("POST", "/tokenize", '{"prompt": "a"}')):
+    status, headers, answer = s.request(method, path, body, JSON)
+    ok(status == 503 and headers["Retry-After"] and json.loads(answer)["error"]["code"] == "model_loading",
+       f"{path} while loading: 503 with Retry-After", (status, answer))
+same([s.get(p)[0] for p in ("/version", "/metrics")], [200, 200], "/version and /metrics while loading")
+while s.get("/health")[0] != 200:
+    time.sleep(0.05)
+same(s.chat("define violin")[0], 200, "then it answers")
+s.stop()
+
+# a signal while loading
+s = Server(env={"FAKE_LOAD_MS": "10000"}, wait=False)
+begin = time.time()
+s.stop("SIGTERM while loading: status 0")
+ok(time.time() - begin < 2, "at once")
+
+# drain: running ones finish, new ones are refused, the end comes when the last is through
+s = Server(env={"FAKE_STEP_US": "10000"})
+kept = s.connect()
+kept.request("GET", "/health")
+kept.getresponse().read()
+
+
+def ask(stream):
+    def run():
+        status, _, body = s.request("POST", CHAT, json.dumps({**ASK, "max_tokens": 150, "stream": stream}), JSON)
+        return status, body
+    return run
+
+
+def end():
+    s.wait_metric("num_requests_running", 2)
+    s.process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    refused = []
+    for c in (kept, s.connect()):
+        c.request("POST", CHAT, json.dumps(ASK), JSON)
+        r = c.getresponse()
+        refused.append((r.status, r.headers["Retry-After"] is not None, json.loads(r.read())["error"]["code"]))
+    return refused
+
+
+begin = time.time()
+whole, stream, refused = parallel([ask(False), ask(True), end])
+ok(whole[0] == 200 and json.loads(whole[1])["usage"]["completion_tokens"] == 150, "a running answer finishes", whole)
+ok(stream[0] == 200 and stream[1].endswith(b"data: [DONE]\n\n") and b'"finish_reason":"length"' in stream[1],
+   "a running stream finishes", stream)
+same(refused, [(503, True, "shutting_down")] * 2, "new requests get 503, on old and new connections")
+status = s.process.wait(25)
+ok(status == 0 and time.time() - begin < 10, f"then the server ends ({time.time() - begin:.1f} s)", s.text())
+
+# what cannot finish in time is told so
+s = Server(env={"FAKE_STEP_US": "20000"})
+streams = [raw_connection(s.port) for _ in range(2)]
+streams[0].sendall(raw_post(CHAT, {**ASK, "stream": True}))
+streams[1].sendall(raw_post(CHAT, ASK))
+s.wait_metric("num_requests_running", 2)
+begin = time.time()
+s.process.send_signal(signal.SIGINT)
+
+
+def read_all(c):
+    data = b""
+    while piece := c.recv(65536):
+        data += piece
+    return data
+
+
+stream, whole = parallel([lambda c=c: read_all(c) for c in streams])
+status = s.process.wait(25)
+took = time.time() - begin
+ok(status == 0 and 14 < took < 20, f"requests without end: status 0 after {took:.1f} s", s.text()[-2000:])
+ok(b'"code":"shutting_down"' in stream and stream.rstrip().endswith((b"[DONE]", b"0"))
+   and stream.count(b"[DONE]") == 1, "the stream ends with an error and [DONE]", stream[-600:])
+ok(whole.startswith(b"HTTP/1.1 503") and b"shutting_down" in whole, "the whole answer is a 503", whole)
+
+# a second signal
+s = Server(env={"FAKE_STEP_US": "20000"})
+c = raw_connection(s.port)
+c.sendall(raw_post(CHAT, ASK))
+s.wait_metric("num_requests_running", 1)
+s.process.send_signal(signal.SIGTERM)
+time.sleep(0.2)
+begin = time.time()
+s.process.send_signal(signal.SIGTERM)
+same(s.process.wait(10), 1, "a second signal: status 1")
+ok(time.time() - begin < 1, "at once")
+
+# the device is lost
+s = Server(env={"FAKE_STEP_US": "10000", "FAKE_FAIL_STEP": "20"})
+
+
+def ask_once(stream):
+    def run():
+        c = raw_connection(s.port)
+        c.sendall(raw_post(CHAT, {**ASK, "stream": stream}))
+        return read_all(c)
+    return run
+
+
+stream, whole = parallel([ask_once(True), ask_once(False)])
+ok(b'"code":"device_error"' in stream and b"[DONE]" in stream, "device lost: an error in the stream", stream[-500:])
+ok(whole.startswith(b"HTTP/1.1 503") and b"device_error" in whole, "503 for a whole answer", whole)
+status = s.process.wait(25)
+ok(status == 1 and "tigond: the device is lost" in s.text(), "and status 1 with a sentence", (status, s.text()))
+
+
+# what ends the start: one sentence, status 1
+def fails(name, want, *args, env=None):
+    try:
+        out = subprocess.run([TIGOND, *args], capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})})
+    except subprocess.TimeoutExpired:
+        return ok(False, name, "it runs")
+    lines = [x for x in out.stderr.splitlines() if x.startswith("tigond: ")]
+    return ok(out.returncode == 1 and len(lines) == 1 and want in lines[0] and not out.stdout, name, out)
+
+
+taken = socket.create_server(("127.0.0.1", 0))
+port = str(taken.getsockname()[1])
+fails("no options", "--model DIR is required")
+fails("an unknown option", "did you mean --model?", "--modle", "x")
+fails("a wrong value", "--port: 99999 is not between", "--model", MODEL, "--port", "99999")
+fails("a missing directory", "No such file or directory", "--model", "/nowhere")
+fails("a file for a directory", "not a directory", "--model", MODEL + "/config.json")
+fails("a missing tokenizer", "--tokenizer /nowhere", "--model", MODEL, "--tokenizer", "/nowhere")
+fails("a port in use", "Address already in use", "--model", MODEL, "--port", port)
+fails("a host that is none", "--host", "--model", MODEL, "--host", "256.1.1.1")
+fails("less than a page", "less than one page", "--model", MODEL, "--max-batched-tokens", "64", "--page-size", "128")
+with tempfile.TemporaryDirectory() as empty:
+    fails("a directory without a model", empty, "--model", empty, "--port", "0")
+    fails("a tokenizer directory without one", "tokenizer.json", "--model", MODEL, "--tokenizer", empty, "--port", "0")
+fails("an engine that does not start", "told to fail", "--model", MODEL, "--port", "0", env={"FAKE_LOAD_FAILS": "1"})
+out = subprocess.run([TIGOND, "--version"], capture_output=True, text=True)
+ok(out.returncode == 0 and out.stdout.startswith("tigond ") and not out.stderr, "--version", out)
+out = subprocess.run([TIGOND, "--help"], capture_output=True, text=True)
+ok(out.returncode == 0 and "--max-num-seqs N" in out.stdout and not out.stderr, "--help", out)
+done()

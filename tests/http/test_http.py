@@ -1,0 +1,223 @@
+"""Paths, methods, headers and bodies: what a client sees before any model is asked."""
+import json
+import subprocess
+import time
+
+from harness import MODEL, Server, done, ok, raw_connection, raw_post, same
+
+s = Server("--max-body", "65536")
+CHAT = "/v1/chat/completions"
+SHORT = {"messages": [{"role": "user", "content": "define river"}], "max_tokens": 2, "temperature": 0}
+
+
+def error_of(body):
+    return json.loads(body)["error"]
+
+
+# GET routes
+same(s.get("/health"), (200, b'{"status":"ok"}'), "/health")
+same(sorted(json.loads(s.get("/version")[1])), ["version"], "/version")
+models = json.loads(s.get("/v1/models")[1])
+same([m["id"] for m in models["data"]], ["lexis"], "/v1/models has the model's name")
+same(json.loads(s.get("/v1/models/lexis")[1]), models["data"][0], "/v1/models/lexis")
+status, _, body = s.request("GET", "/v1/models/other")
+same((status, error_of(body)["code"]), (404, "model_not_found"), "/v1/models/other")
+same(s.get("/v1/models/le%78is")[0], 200, "an escaped path")
+same(s.get("/health?x=1")[0], 200, "a query is passed over")
+
+# methods
+for method in "GET", "PUT", "DELETE", "PATCH", "HEAD":
+    status, headers, body = s.request(method, CHAT)
+    ok(status == 405 and headers["Allow"] == "POST, OPTIONS", f"{method} of a POST path is 405 with Allow",
+       (status, headers.items()))
+status, headers, body = s.request("POST", "/health", b"{}")
+ok(status == 405 and headers["Allow"] == "GET, HEAD, OPTIONS", "POST of a GET path is 405 with Allow")
+status, headers, body = s.request("HEAD", "/v1/models")
+ok(status == 200 and body == b"" and int(headers["Content-Length"]) > 50, "HEAD has a length and no body")
+status, headers, body = s.request("OPTIONS", CHAT, headers={
+    "Origin": "http://page", "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization, content-type"})
+ok(status == 200 and headers["Access-Control-Allow-Origin"] == "*"
+   and "POST" in headers["Access-Control-Allow-Methods"]
+   and headers["Access-Control-Allow-Headers"] == "authorization, content-type", "OPTIONS with CORS",
+   headers.items())
+status, headers, body = s.request("GET", "/v1/nothing")
+same((status, error_of(body)["code"]), (404, "unknown_url"), "an unknown path")
+same(s.request("OPTIONS", "/v1/nothing")[0], 200, "OPTIONS of an unknown path")
+ok(s.request("GET", "/health")[1]["Access-Control-Allow-Origin"] == "*", "answers carry CORS too")
+
+# content types
+for kind, want in (("application/json", 200), ("application/json; charset=utf-8", 200),
+                   ("Application/JSON", 200), ("text/plain", 415), ("application/jsonp", 415),
+                   ("application/x-www-form-urlencoded", 415), ("multipart/form-data; boundary=x", 415)):
+    status, _, body = s.request("POST", CHAT, json.dumps(SHORT), {"Content-Type": kind})
+    same(status, want, f"content type {kind}: {want}")
+same(error_of(body)["code"], "unsupported_media_type", "415 has its error")
+
+# bodies
+big = json.dumps({**SHORT, "user": "x" * 100000}).encode()
+status, _, body = s.request("POST", CHAT, big, {"Content-Type": "application/json"})
+same((status, error_of(body)["code"]), (413, "request_too_large"), "a body over the limit is 413")
+
+
+def chunks(n):
+    for _ in range(n):
+        yield b" " * 10000
+
+
+status, _, body = s.request("POST", CHAT, chunks(9), {"Content-Type": "application/json"})
+same(status, 413, "so is a chunked one")
+c = raw_connection(s.port)
+c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+          f"Content-Length: 100000\r\nExpect: 100-continue\r\n\r\n".encode())
+ok(c.recv(65536).startswith(b"HTTP/1.1 413"), "with Expect: 413 at once, in place of 100")
+c.close()
+c = raw_connection(s.port)
+body = json.dumps(SHORT).encode()
+c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+          f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode())
+ok(c.recv(65536).startswith(b"HTTP/1.1 100"), "Expect: 100-continue")
+c.sendall(body)
+ok(c.recv(65536).startswith(b"HTTP/1.1 200"), "and then the answer")
+c.close()
+c = raw_connection(s.port)
+try:
+    c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+              f"Content-Length: 100000000\r\n\r\n".encode())
+    answer = c.recv(65536)
+except ConnectionError as e:
+    answer = e
+ok(isinstance(answer, bytes) and answer.startswith(b"HTTP/1.1 413"), "far too long: 413 at once", answer)
+c.close()
+
+
+def pieces():
+    data = json.dumps(SHORT).encode()
+    for i in range(0, len(data), 7):
+        yield data[i:i + 7]
+
+
+status, _, body = s.request("POST", CHAT, pieces(), {"Content-Type": "application/json"})
+same(status, 200, "a chunked upload")
+for bad, name in ((b"", "empty"), (b"{", "unfinished"), (b"[]", "a list"), (b'"x"', "a string"),
+                  (b"\xff\xfe", "not UTF-8"), (b"null", "null"), (b"[" * 5000, "deeply nested")):
+    status, _, body = s.request("POST", CHAT, bad, {"Content-Type": "application/json"})
+    ok(status == 400 and error_of(body)["type"] == "invalid_request_error", f"a body that is {name}: 400", body)
+
+# keep-alive, also across errors and streams
+c = s.connect()
+statuses = []
+for path, data in ((CHAT, SHORT), ("/nope", {}), (CHAT, {}), (CHAT, {**SHORT, "stream": True}), (CHAT, SHORT)):
+    c.request("POST", path, json.dumps(data), {"Content-Type": "application/json"})
+    sock = c.sock
+    r = c.getresponse()
+    r.read()
+    statuses.append(r.status)
+same(statuses, [200, 404, 400, 200, 200], "five requests on one connection")
+ok(c.sock is sock, "which stayed open")
+c.close()
+# two requests sent at once: the second waits for the first
+c = raw_connection(s.port)
+c.sendall(raw_post(CHAT, SHORT) + raw_post(CHAT, SHORT))
+data = b""
+while data.count(b"HTTP/1.1 200") < 2 or data.count(b'"usage"') < 2:
+    piece = c.recv(65536)
+    if not piece:
+        break
+    data += piece
+same(data.count(b'"usage"'), 2, "pipelined requests")
+c.close()
+c = raw_connection(s.port)
+c.sendall(f"POST {CHAT} HTTP/1.0\r\nContent-Type: application/json\r\n".encode()
+          + f"Content-Length: {len(json.dumps({**SHORT, 'stream': True}))}\r\n\r\n".encode()
+          + json.dumps({**SHORT, "stream": True}).encode())
+data = b""
+while piece := c.recv(65536):
+    data += piece
+ok(data.endswith(b"data: [DONE]\n\n") and b"chunked" not in data, "an HTTP/1.0 client gets its stream", data)
+c.close()
+for garbage in (b"NOT HTTP AT ALL", b"GET /health", b"GET /health HTTP/2.0", b"GET /health HTTP/1.1\r\nbroken",
+                b"POST /tokenize HTTP/1.1\r\nContent-Length: -5", b"GET /" + b"a" * 100000 + b" HTTP/1.1"):
+    c = raw_connection(s.port)
+    c.sendall(garbage + b"\r\n\r\n")
+    try:
+        data = c.recv(65536)
+    except ConnectionError:
+        data = b""
+    ok(data == b"" or data.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")), f"refused: {garbage[:40]}", data)
+    c.close()
+
+# headers of answers
+status, headers, body = s.request("POST", CHAT, json.dumps(SHORT), {"Content-Type": "application/json"})
+same(headers["Content-Type"], "application/json", "content type of a body")
+same(headers["X-Request-Id"], json.loads(body)["id"], "X-Request-Id is the answer's id")
+status, headers, body = s.request("POST", CHAT, json.dumps({**SHORT, "stream": True}),
+                                  {"Content-Type": "application/json"})
+ok(headers["Content-Type"].startswith("text/event-stream") and headers["Content-Length"] is None
+   and headers["Cache-Control"] == "no-cache", "headers of a stream", headers.items())
+
+# metrics
+m = s.metrics()
+ok(m['http_responses_total{code="413"}'] == 4 and m['http_responses_total{code="415"}'] == 4,
+   "responses are counted by code", m)
+ok(m["prompt_tokens_total"] > 0 and m["time_to_first_token_seconds_count"] > 0, "so are tokens and times")
+text = s.get("/metrics")[1].decode()
+for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "prompt_tokens_total",
+             "generation_tokens_total", "request_success_total", "time_to_first_token_seconds",
+             "inter_token_latency_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds",
+             "request_prefill_time_seconds", "request_decode_time_seconds"):
+    ok(f"# TYPE tigon_{name} " in text, f"/metrics has {name}")
+
+# the log
+line = [x for x in s.text().splitlines() if headers["X-Request-Id"] in x]
+ok(len(line) == 1 and "generated 2" in line[0] and "finish length" in line[0], "one line a request", line)
+s.stop()
+
+# names
+s = Server("--served-model-name", "words")
+same([m["id"] for m in json.loads(s.get("/v1/models")[1])["data"]], ["words"], "--served-model-name")
+same([s.chat("define river", model=m, max_tokens=1)[0] for m in ("words", "lexis", "other", None)],
+     [200, 200, 404, 200], "names that are understood")
+same(s.chat("define river", model="lexis", max_tokens=1)[1]["model"], "words", "answers have the served name")
+same(s.post("/tokenize", {"prompt": "a", "model": "other"})[0], 404, "/tokenize checks the name too")
+
+# /tokenize and /detokenize
+status, a = s.post("/tokenize", {"prompt": "A violin <|im_end|>"})
+ok(status == 200 and a["count"] == len(a["tokens"]) and a["max_model_len"] == 4096 and a["tokens"][-1] == 2,
+   "/tokenize", a)
+same(s.post("/detokenize", {"tokens": a["tokens"]}), (200, {"prompt": "A violin <|im_end|>"}), "/detokenize")
+status, a = s.post("/tokenize", {"messages": [{"role": "user", "content": "define violin"}]})
+same(a["tokens"], [1, 337, 280, 207, 571, 2531, 2, 207, 1, 530, 345, 394, 207, 3, 207, 207, 4, 207, 207],
+     "/tokenize with messages")
+same(s.post("/detokenize", {"tokens": [8192]})[0], 400, "/detokenize refuses what is not in the vocabulary")
+same(s.post("/tokenize", {})[0], 400, "/tokenize of nothing")
+long = "violin " * 200000
+begin = time.time()
+status, a = s.post("/tokenize", {"prompt": long})
+ok(status == 200 and a["count"] > 200000, f"/tokenize of 1.4 MB ({time.time() - begin:.2f} s)")
+s.stop()
+
+# curl, if there is one
+s = Server()
+try:
+    out = subprocess.run(
+        ["curl", "-sS", "-w", "\n%{http_code}", s.url + CHAT, "-H", "Content-Type: application/json",
+         "-d", json.dumps(SHORT)], capture_output=True, text=True, timeout=60)
+    answer, status = out.stdout.rsplit("\n", 1)
+    ok(status == "200" and json.loads(answer)["choices"][0]["message"]["role"] == "assistant", "curl: chat", out)
+    out = subprocess.run(["curl", "-sSN", s.url + CHAT, "-H", "Content-Type: application/json",
+                          "-d", json.dumps({**SHORT, "stream": True})], capture_output=True, text=True, timeout=60)
+    ok(out.stdout.endswith("data: [DONE]\n\n"), "curl -N: a stream", out)
+    # more than 1 MB: curl asks with Expect first
+    out = subprocess.run(["curl", "-sS", "-w", "\n%{http_code}", s.url + "/tokenize", "-H",
+                          "Content-Type: application/json", "--data-binary", "@-"],
+                         input=json.dumps({"prompt": "violin " * 300000}), capture_output=True, text=True, timeout=60)
+    ok(out.stdout.endswith("\n200"), "curl: a body over 1 MB", out.stderr)
+    out = subprocess.run(["curl", "-sS", "-w", "\n%{http_code}", s.url + CHAT, "-H", "Content-Type: application/json",
+                          "-H", "Transfer-Encoding: chunked", "-d", json.dumps(SHORT)], capture_output=True,
+                         text=True, timeout=60)
+    ok(out.stdout.endswith("\n200"), "curl: a chunked upload", out)
+except FileNotFoundError:
+    print("# no curl here")
+s.stop()
+done()

@@ -1,0 +1,238 @@
+/* A choice's text, reasoning and log-probabilities against what the raw tokens say. */
+#include "daemon/choice.h"
+
+#include <stdlib.h>
+
+#include "protocol/text/tokenizer.h"
+#include "tests/tap.h"
+
+static struct tokenizer *tokenizer;
+static const int32_t end_token = 2;
+
+static uint64_t random_state = 1;
+
+static uint32_t random_below(uint32_t n)
+{
+	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(random_state >> 33) % n;
+}
+
+/* What a choice gave, added up over its pieces. */
+struct sum {
+	struct buf content, reasoning, tokens;
+	struct ids ids;
+	size_t n_reported;
+	bool covered; /* each reported token's text was out no later than the token */
+};
+
+static void sum_init(struct sum *s)
+{
+	*s = (struct sum){.covered = true};
+	buf_init(&s->content, 1 << 20);
+	buf_init(&s->reasoning, 1 << 20);
+	buf_init(&s->tokens, 1 << 20);
+}
+
+static void sum_release(struct sum *s)
+{
+	buf_release(&s->content);
+	buf_release(&s->reasoning);
+	buf_release(&s->tokens);
+	ids_release(&s->ids);
+}
+
+static void sum_add(struct sum *s, struct choice *c)
+{
+	buf_append(&s->content, buf_str(&c->content), c->content.len);
+	buf_append(&s->reasoning, buf_str(&c->reasoning), c->reasoning.len);
+	for (size_t i = 0; i < c->n_ready; i++) {
+		size_t len;
+		const char *bytes = tokenizer_bytes(tokenizer, c->tokens[i].draw.token, &len);
+
+		buf_append(&s->tokens, bytes, len - c->tokens[i].cut);
+		s->n_reported++;
+	}
+	s->covered &= s->tokens.len <= s->content.len + 3 * s->n_reported;
+	check(ids_append(&s->ids, c->token_ids.v, c->token_ids.len) == 0);
+}
+
+/* Runs tokens through a choice, taking the pieces as they come; `finish` comes with the last one.
+ * Returns how many were taken. */
+static size_t run(const struct choice_config *config, const int32_t *ids, size_t n,
+		  enum finish_reason finish, bool stream, struct sum *ret, const char **ret_finish,
+		  int *ret_last)
+{
+	struct choice c;
+	size_t i;
+
+	*ret_last = 0;
+	sum_init(ret);
+	check(choice_init(&c, config) == 0);
+	for (i = 0; i < n && !c.finish; i++) {
+		struct draw_result draw = {.token = ids[i], .logprob = -1};
+
+		*ret_last = choice_push(&c, &draw, i + 1 == n ? finish : FINISH_NONE);
+		check(*ret_last >= 0);
+		if (stream && (c.content.len || c.n_ready)) {
+			sum_add(ret, &c);
+			choice_clear(&c);
+		}
+	}
+	sum_add(ret, &c);
+	*ret_finish = c.finish;
+	check(c.n_drawn == i);
+	choice_release(&c);
+	return i;
+}
+
+static void encode(const char *text, struct ids *out)
+{
+	out->len = 0;
+	check(tokenizer_encode(tokenizer, text, strlen(text), true, out) == 0);
+}
+
+static void test_plain(void)
+{
+	struct choice_config config = {.tokenizer = tokenizer, .chat = true, .logprobs = true, .token_ids = true};
+	struct ids ids = {0};
+	struct sum s;
+	const char *finish;
+	int last;
+
+	encode("A violin has four strings: \xf0\x9f\x8e\xbb!", &ids);
+	check(ids_push(&ids, end_token) == 0);
+	run(&config, ids.v, ids.len, FINISH_STOP, true, &s, &finish, &last);
+	is_str(buf_str(&s.content), "A violin has four strings: \xf0\x9f\x8e\xbb!", "content");
+	is_str(buf_str(&s.tokens), buf_str(&s.content), "the reported tokens are the content");
+	is_str(finish, "stop", "an end token stops");
+	is_int(last, 0, "which the engine knows");
+	ok(s.ids.len == ids.len && s.ids.v[s.ids.len - 1] == end_token, "the ids have the end token");
+	sum_release(&s);
+	run(&config, ids.v, 3, FINISH_LENGTH, false, &s, &finish, &last);
+	is_str(finish, "length", "length");
+	is_str(buf_str(&s.tokens), buf_str(&s.content), "the reported tokens are the content");
+	sum_release(&s);
+	ids_release(&ids);
+}
+
+static void test_reasoning(void)
+{
+	struct choice_config config = {.tokenizer = tokenizer, .chat = true, .thinking = true, .logprobs = true};
+	struct ids ids = {0};
+	struct sum s;
+	const char *finish;
+	int last;
+
+	encode("Let me think.\n</think>\n\nIt is a bow.", &ids);
+	for (int stream = 0; stream < 2; stream++) {
+		run(&config, ids.v, ids.len, FINISH_LENGTH, stream, &s, &finish, &last);
+		is_str(buf_str(&s.content), "It is a bow.", "content behind </think>");
+		is_str(buf_str(&s.reasoning), "Let me think.\n", "reasoning before it");
+		is_str(buf_str(&s.tokens), "It is a bow.", "only tokens of the content are reported");
+		sum_release(&s);
+	}
+	config.thinking = false;
+	run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
+	is_str(buf_str(&s.tokens), buf_str(&s.content), "a stray tag takes nothing from the rest");
+	ok(!strstr(buf_str(&s.content), "think>"), "and shows nowhere");
+	sum_release(&s);
+	config.chat = false;
+	run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
+	is_str(buf_str(&s.content), "Let me think.\n</think>\n\nIt is a bow.", "completions keep tags");
+	is_str(buf_str(&s.tokens), buf_str(&s.content), "and report them");
+	sum_release(&s);
+	ids_release(&ids);
+}
+
+static void test_stop(void)
+{
+	const char *stops[] = {" strings", "zzz"};
+	struct choice_config config = {.tokenizer = tokenizer, .chat = true, .logprobs = true,
+				       .stops = stops, .n_stops = 2};
+	struct ids ids = {0};
+	struct sum s;
+	const char *finish;
+	int last;
+	size_t n;
+
+	encode("It has four strings and a bow", &ids);
+	n = run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
+	is_str(buf_str(&s.content), "It has four", "text ends before the stop string");
+	is_str(buf_str(&s.tokens), "It has four", "so do the reported tokens");
+	is_str(finish, "stop", "finish reason");
+	is_int(last, 1, "the engine has to be told");
+	ok(n < ids.len, "and nothing more was taken");
+	sum_release(&s);
+	/* The stop string begins inside a token: " strings" without its space. */
+	stops[0] = "trings";
+	run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
+	is_str(buf_str(&s.content), "It has four s", "text ends inside a token");
+	is_str(buf_str(&s.tokens), "It has four s", "which is reported in part");
+	sum_release(&s);
+	ids_release(&ids);
+}
+
+/* Any tokens, any stops: pieces add up to the whole, reported tokens to the content. */
+static void test_random(void)
+{
+	static const char *const words[] = {"e", "a ", "th", "\n", "<think>", "</think>", "<", " of"};
+
+	for (int turn = 0; turn < 4000; turn++) {
+		const char *stops[4], *finish[2];
+		struct choice_config config = {
+			.tokenizer = tokenizer,
+			.stops = stops,
+			.n_stops = random_below(3),
+			.chat = random_below(3) != 0,
+			.logprobs = true,
+			.token_ids = true,
+		};
+		enum finish_reason end = random_below(2) ? FINISH_STOP : FINISH_LENGTH;
+		int32_t ids[40];
+		size_t n = 1 + random_below(ARRAY_SIZE(ids)), taken[2];
+		bool valid;
+		struct sum s[2];
+		int last[2];
+
+		config.thinking = config.chat && random_below(2);
+		for (size_t i = 0; i < config.n_stops; i++)
+			stops[i] = words[random_below(ARRAY_SIZE(words))];
+		for (size_t i = 0; i < n; i++)
+			ids[i] = random_below(8) ? (int32_t)random_below(600) : 3 + (int32_t)random_below(2);
+		for (int stream = 0; stream < 2; stream++)
+			taken[stream] = run(&config, ids, n, end, stream, &s[stream], &finish[stream],
+					    &last[stream]);
+		check(taken[0] == taken[1] && last[0] == last[1] && !strcmp(finish[0], finish[1]));
+		check(s[0].content.len == s[1].content.len &&
+		      !memcmp(buf_str(&s[0].content), buf_str(&s[1].content), s[0].content.len));
+		check(s[0].reasoning.len == s[1].reasoning.len);
+		check(s[0].tokens.len == s[1].tokens.len &&
+		      !memcmp(buf_str(&s[0].tokens), buf_str(&s[1].tokens), s[0].tokens.len));
+		check(s[0].n_reported == s[1].n_reported && s[1].covered);
+		check(s[0].ids.len == taken[0] && s[1].ids.len == taken[1]);
+		check(!config.chat || !memmem(buf_str(&s[0].content), s[0].content.len, "<think>", 7));
+		/* Where no bytes had to be replaced, the tokens are the content. */
+		valid = !memmem(buf_str(&s[0].content), s[0].content.len, "\xef\xbf\xbd", 3);
+		if (valid)
+			check(s[0].tokens.len == s[0].content.len &&
+			      !memcmp(buf_str(&s[0].tokens), buf_str(&s[0].content), s[0].tokens.len));
+		sum_release(&s[0]);
+		sum_release(&s[1]);
+	}
+	ok_all("random tokens and stops: a stream adds up to the whole");
+}
+
+int main(int argc, char **argv)
+{
+	struct err e = {0};
+
+	if (!ok(tokenizer_open(argc > 1 ? argv[1] : "models/lexis", &tokenizer, &e) == 0, "tokenizer: %s", e.text))
+		return done();
+	test_plain();
+	test_reasoning();
+	test_stop();
+	test_random();
+	ok_all("nothing else");
+	tokenizer_free(tokenizer);
+	return done();
+}
