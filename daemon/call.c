@@ -273,7 +273,8 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 		suspend(c->connection);
 		c->suspended = ret->slept = true;
 	}
-	if (c->ask.stream && c->stage >= CALL_RUNNING)
+	/* Until then `ask` is the text thread's. */
+	if (c->stage >= CALL_RUNNING && c->ask.stream)
 		c->sent_ns = clock_now_ns();
 	pthread_mutex_unlock(&c->lock);
 }
