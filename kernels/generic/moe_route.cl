@@ -25,6 +25,7 @@ __kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __globa
 	__local float p[EXPERTS];
 	float most = -INFINITY, sum = 0, kept = 0;
 	GROUP_SCRATCH(scratch);
+	GROUP_INT_SCRATCH(ids);
 
 	FOR_ITEMS (e, EXPERTS)
 		most = fmax(most, in[e]);
@@ -34,22 +35,30 @@ __kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __globa
 		sum += p[e];
 	}
 	sum = group_sum(sum, scratch);
-	BARRIER();
-	if (LANE == 0) {
-		for (uint k = 0; k < TOPK; k++) {
-			int best = 0;
+	for (uint k = 0; k < TOPK; k++) {
+		float best = -1;
+		int id = INT_MAX;
 
-			for (int e = 1; e < EXPERTS; e++)
-				if (p[e] > p[best])
-					best = e;
-			experts[t * TOPK + k] = best;
-			weights[t * TOPK + k] = p[best] / sum;
-			kept += p[best] / sum;
-			p[best] = -1; /* below every probability: taken */
+		FOR_ITEMS (e, EXPERTS)
+			if (p[e] > best) {
+				best = p[e];
+				id = (int)e;
+			}
+		GROUP_BEST(best, id, scratch, ids);
+		if (id == INT_MAX)
+			id = (int)k; /* logits that are not numbers: any expert is as good */
+		if (id % LANES == LANE)
+			p[id] = -1; /* below every probability: taken */
+		kept += best / sum;
+		if (LANE == 0) {
+			experts[t * TOPK + k] = id;
+			weights[t * TOPK + k] = best / sum;
 		}
-		for (uint k = 0; NORM_TOPK && k < TOPK; k++)
-			weights[t * TOPK + k] /= kept;
 	}
+#if NORM_TOPK
+	for (uint k = 0; LANE == 0 && k < TOPK; k++)
+		weights[t * TOPK + k] /= kept;
+#endif
 }
 #endif
 

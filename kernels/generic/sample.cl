@@ -39,12 +39,6 @@
 
 #define IN_PROMPT 0x80000000u
 
-#if LANES == 1
-#define GROUP_INT_SCRATCH(name)
-#else
-#define GROUP_INT_SCRATCH(name) __local int name[LANES]
-#endif
-
 /* The best (value, id) that comes strictly behind (after, after_id) in the order of falling values and rising
  * ids; id -1 when there is none. Columns past VOCAB are not looked at. */
 static inline int next_best(__global const float *x, float after, int after_id, float *value
@@ -85,20 +79,7 @@ static inline int next_best(__global const float *x, float after, int after_id, 
 			id = n[i];
 		}
 #endif
-#if LANES > 1
-	scratch[LANE] = most;
-	ids[LANE] = id;
-	barrier(CLK_LOCAL_MEM_FENCE);
-	most = scratch[0];
-	id = ids[0];
-	for (uint i = 1; i < LANES; i++)
-		if (ids[i] != INT_MAX &&
-		    (id == INT_MAX || scratch[i] > most || (scratch[i] == most && ids[i] < id))) {
-			most = scratch[i];
-			id = ids[i];
-		}
-	barrier(CLK_LOCAL_MEM_FENCE);
-#endif
+	GROUP_BEST(most, id, scratch, ids);
 	*value = most;
 	return id == INT_MAX ? -1 : id;
 }

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "tests/golden.h"
 
-enum { PROMPT = 512, TOKENS = 512 };
+enum { PROMPT = 512 };
 
 static double seconds_since(uint64_t start)
 {
@@ -33,6 +33,7 @@ int main(int argc, char **argv)
 	struct engine_counters before, after;
 	uint64_t start = clock_now_ns();
 	int32_t prompt[PROMPT];
+	uint32_t tokens = getenv("TOKENS") ? (uint32_t)atoi(getenv("TOKENS")) : 512;
 	struct engine *g;
 	struct err e = {0};
 
@@ -73,7 +74,7 @@ int main(int argc, char **argv)
 			for (int i = 0; i < n; i++) {
 				run_release(&runs[i]);
 				runs[i] = (struct run){.prompt = prompt, .n_prompt = 64,
-						       .max_tokens = TOKENS, .ignore_end = true,
+						       .max_tokens = tokens, .ignore_end = true,
 						       .sampling = run_greedy()};
 				runs[i].sampling.want_logprobs = false;
 			}
@@ -87,7 +88,7 @@ int main(int argc, char **argv)
 				run_release(&runs[i]);
 		}
 		printf("%d streams\tprefill %.0f tok/s\tdecode %.0f tok/s\t%.1f launches a step\t%.0f us a step\n",
-		       n, n * PROMPT / prefill, n * TOKENS / all,
+		       n, n * PROMPT / prefill, n * tokens / all,
 		       (double)(after.launches - before.launches) / (double)(after.steps - before.steps),
 		       all * 1e6 / (double)(after.steps - before.steps));
 		free(runs);
