@@ -1,0 +1,79 @@
+"""Every golden case of the model through HTTP, with the bounds that hold for each number format.
+
+    test_golden.py TIGOND float32|bfloat16
+
+float32: prompt ids, output ids and texts are those of transformers; every listed log-probability
+within 2e-4. bfloat16: the same up to the first step whose margin is below 0.2; the first step's
+log-probability within 0.02, 99 % of all steps within 0.1.
+"""
+import sys
+
+from harness import Server, done, goldens, ok, parallel, same
+
+DTYPE = sys.argv[2] if len(sys.argv) > 2 else "float32"
+EXACT = DTYPE == "float32"
+s = Server("--dtype", DTYPE)
+
+
+def chat(case):
+    body = {k: case[k] for k in ("messages", "tools", "chat_template_kwargs") if k in case}
+    return s.post("/v1/chat/completions", {**body, "temperature": 0, "max_tokens": case.get("max_tokens", 64),
+                                           "return_token_ids": True}, timeout=600)
+
+
+def complete(case):
+    return s.post("/v1/completions", {"prompt": case["prompt_ids"], "temperature": 0, "logprobs": 5,
+                                      "max_tokens": case.get("max_tokens", 64), "return_token_ids": True}, timeout=600)
+
+
+def sure_steps(case):
+    """How many steps must come out the same."""
+    if EXACT:
+        return len(case["steps"])
+    return next((i for i, st in enumerate(case["steps"]) if st["margin"] < 0.2), len(case["steps"]))
+
+
+cases = goldens()
+chats = [c for c in cases if "messages" in c]
+answers = parallel([lambda c=c: chat(c) for c in chats])
+for case, (status, a) in zip(chats, answers):
+    if not ok(status == 200, f"{case['name']}: status 200", a):
+        continue
+    choice, n = a["choices"][0], sure_steps(case)
+    good = a["prompt_token_ids"] == case["prompt_ids"] and choice["token_ids"][:n] == case["output_ids"][:n]
+    if n == len(case["steps"]):
+        reasoning, tag, content = case["output"].rpartition("</think>")
+        message = choice["message"]
+        good &= choice["finish_reason"] == case["finish_reason"]
+        good &= message["content"] == (content.lstrip("\n") if tag else content)
+        good &= (message.get("reasoning_content") or "").strip() == reasoning.strip()
+        good &= a["usage"]["completion_tokens"] == len(case["output_ids"])
+    ok(good, f"{case['name']}: {n} steps", f"want {case['output_ids']}\n{a}")
+texts = parallel([lambda c=c: s.post("/detokenize", {"tokens": c["prompt_ids"]}) for c in cases])
+same([t[1]["prompt"] for t in texts], [c.get("text", c.get("prompt")) for c in cases], "the prompts' texts")
+
+worst, steps, far, first_worst = 0.0, 0, 0, 0.0
+for case, (status, a) in zip(cases, parallel([lambda c=c: complete(c) for c in cases])):
+    choice, n = a["choices"][0], sure_steps(case)
+    lp = choice["logprobs"]
+    good = choice["token_ids"][:n] == case["output_ids"][:n]
+    # The end token is no part of the text and has no entry.
+    for i in range(min(n, len(lp["tokens"]))):
+        want = case["steps"][i]["logprobs"]
+        deltas = [abs(lp["token_logprobs"][i] - want[0])]
+        got = sorted(lp["top_logprobs"][i].values(), reverse=True)[:5]
+        if EXACT and len(got) == 5:  # two tokens with the same text share an entry
+            deltas += [abs(x - y) for x, y in zip(got, want)]
+        worst = max(worst, *deltas)
+        steps += 1
+        far += deltas[0] > 0.1
+        if i == 0:
+            first_worst = max(first_worst, deltas[0])
+    ok(good, f"{case['name']}: completion", a)
+if EXACT:
+    ok(worst <= 2e-4, f"{steps} steps: log-probabilities within {worst:.2g}")
+else:
+    ok(first_worst <= 0.02, f"first steps within {first_worst:.3g}")
+    ok(far <= 0.01 * steps, f"{far} of {steps} steps differ by more than 0.1 (at most {worst:.3g})")
+s.stop()
+done()
