@@ -120,7 +120,7 @@ static void take_event(struct stream *s, const char *data, size_t len)
 		c->ended = true;
 		return;
 	}
-	event = json_loadb(data, len, 0, NULL);
+	event = json_loadb(data, len, JSON_ALLOW_NUL, NULL);
 	if (!event || json_object_get(event, "error"))
 		c->error = true;
 	tokens = json_object_get(json_object_get(event, "usage"), "completion_tokens");

@@ -1,0 +1,115 @@
+"""Clients that do anything at any time: broken bodies, cut connections, slow readers, many at once.
+
+The server must answer a sane request all along, end with everything free, and leave nothing behind
+(its sanitizers, where it has them, look at that). The seed is printed; CHAOS_SEED repeats a run.
+"""
+import json
+import os
+import random
+import socket
+import struct
+import sys
+import time
+
+from harness import Server, done, ok, parallel, raw_connection, raw_post, same
+
+SECONDS = float(os.environ.get("CHAOS_SECONDS", "8"))
+SEED = int(os.environ.get("CHAOS_SEED", time.time_ns() % 1000000))
+print(f"# CHAOS_SEED={SEED}")
+s = Server("--max-num-seqs", "16", "--max-queued-requests", "40", "--max-body", "200000",
+           env={"FAKE_STEP_US": "300", "FAKE_PAGES": "400"})
+end = time.time() + SECONDS
+PATHS = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/v1/models", "/metrics", "/x")
+
+
+def random_body(r):
+    body = {"max_tokens": r.choice((1, 5, 60, 300)), "stream": r.random() < 0.6, "n": r.choice((1, 1, 2, 5)),
+            "temperature": r.choice((0, 1)), "logprobs": r.choice((None, None, True, 3)),
+            "stop": r.choice((None, "e", ["a", " the"])), "return_token_ids": r.random() < 0.3,
+            "chat_template_kwargs": {"enable_thinking": r.random() < 0.3}}
+    if r.random() < 0.2:
+        body["stream_options"] = {"include_usage": True}
+    if r.random() < 0.5:
+        body["messages"] = [{"role": "user", "content": "word " * r.choice((1, 50, 2000))}]
+    else:
+        body["prompt"] = r.choice(("violin", ["a", "b", "c"], [5, 6, 7], "long " * 3000))
+    if r.random() < 0.1:
+        body["tokens"] = [1, 2, 3]
+    if r.random() < 0.1:
+        body[r.choice(list(body))] = r.choice((None, -1, "x", [], {}, 1e9))
+    return json.dumps(body).encode()
+
+
+def wild(seed):
+    """One client: connection after connection until the time is over. Counts what it saw."""
+    r = random.Random(seed)
+    statuses = {}
+
+    def run():
+        while time.time() < end:
+            c = raw_connection(s.port)
+            c.settimeout(20)
+            try:
+                for _ in range(r.choice((1, 1, 3))):
+                    data = raw_post(r.choice(PATHS), random_body(r))
+                    if r.random() < 0.15:  # cut, or with something broken in it
+                        at = r.randrange(len(data))
+                        data = data[:at] if r.random() < 0.5 else data[:at] + bytes([r.randrange(256)]) + data[at + 1:]
+                    for i in range(0, len(data), 5000):
+                        c.sendall(data[i:i + 5000])
+                        if r.random() < 0.02:
+                            time.sleep(0.01)
+                    if r.random() < 0.35:  # leave without an answer, or after a piece of it
+                        if r.random() < 0.5:
+                            c.settimeout(0.05)
+                            c.recv(r.choice((1, 200, 5000)))
+                        break
+                    c.settimeout(1.5)
+                    answer = c.recv(100000)
+                    if answer.startswith(b"HTTP/1.1 "):
+                        statuses[int(answer[9:12])] = statuses.get(int(answer[9:12]), 0) + 1
+                    while answer and r.random() < 0.9 and not answer.endswith((b"0\r\n\r\n", b"}")):
+                        answer = c.recv(100000)
+            except OSError:
+                pass
+            if r.random() < 0.3:
+                c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            c.close()
+        return statuses
+    return run
+
+
+def sane():
+    """Whoever asks properly is answered: at once or, when the queue is full, with 429."""
+    good = busy = 0
+    while time.time() < end:
+        status, a = s.chat("define violin", max_tokens=3)
+        good += status == 200 and a["usage"]["completion_tokens"] == 3
+        busy += status == 429
+        if status not in (200, 429):
+            return status, a
+        time.sleep(0.02)
+    return good, busy
+
+
+*crowd, answered = parallel([wild(SEED + i) for i in range(24)] + [sane])
+statuses = {}
+for counts in crowd:
+    if not isinstance(counts, dict):
+        ok(False, "a client of the test failed", counts)
+        continue
+    for k, v in counts.items():
+        statuses[k] = statuses.get(k, 0) + v
+print(f"# statuses {dict(sorted(statuses.items()))}, sane client (good, busy) {answered}")
+ok(isinstance(answered, tuple) and isinstance(answered[0], int) and answered[0] > 0 and isinstance(answered[1], int),
+   "a sane client is answered all along", answered)
+ok(statuses.get(200) and statuses.get(400) and not statuses.get(500), "nobody sees a 500", statuses)
+ok(s.wait_metric("num_requests_running", 0) is not None and s.wait_metric("num_requests_waiting", 0) is not None,
+   "all are through")
+same(s.metrics()["kv_cache_pages_used"], 0, "no page is left in use")
+same(s.chat("define violin")[1]["choices"][0]["finish_reason"], "stop", "it still answers")
+crowd = [raw_connection(s.port) for _ in range(20)]
+for c in crowd:
+    c.sendall(raw_post(PATHS[0], {"messages": [{"role": "user", "content": "x"}], "stream": True, "ignore_eos": True}))
+s.stop("SIGTERM with twenty streams whose clients do not read: status 0")
+done()
