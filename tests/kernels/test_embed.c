@@ -1,0 +1,68 @@
+/* embed.cl: embedding rows and rotary angles. */
+#include <math.h>
+
+#include "kernels/reference.h"
+#include "tests/kernels/harness.h"
+
+#define BOUND 1e-6
+
+static const int32_t far_positions[] = {0, 1, 2595, 40000, 262143, 999999};
+
+static void embed(const struct way *w, struct kernels *k, uint32_t T)
+{
+	const struct kernel_shape *s = kernels_shape(k);
+	uint32_t D = s->hidden, ld = KERNEL_LD(D), rot = s->rotary_dim, last = T - 1;
+	float *table = case_matrix(s->vocab, D, ld, -1, 1), *inv_freq = CASE_FLOATS(rot / 2), *x, *rope;
+	int32_t *step = CASE_INTS(1 + 2 * T);
+	double *angles = CASE_DOUBLES((size_t)T * rot);
+	cl_mem E = buffer_elements(w, table, (uint64_t)s->vocab * ld), F, S, X, R, X1, R1;
+
+	for (uint32_t j = 0; j < rot / 2; j++)
+		inv_freq[j] = 1 / powf(10000000, (float)(2 * j) / (float)rot);
+	for (uint32_t t = 0; t < T; t++) {
+		step[1 + t] = (int32_t)random_below(s->vocab);
+		step[1 + T + t] = t < ARRAY_SIZE(far_positions) ? far_positions[t] : (int32_t)random_below(9999);
+	}
+	step[1 + last] = (int32_t)s->vocab - 1;
+	F = buffer_floats(inv_freq, rot / 2);
+	S = buffer_ints(step, 1 + 2 * (uint64_t)T);
+	X = buffer_out((uint64_t)T * ld * 4);
+	R = buffer_out((uint64_t)T * rot * 4);
+	X1 = buffer_out((uint64_t)ld * 4);
+	R1 = buffer_out((uint64_t)rot * 4);
+	kernel_embed(k, S, 1, (cl_int)(1 + T), E, F, X, R, T);
+	kernel_embed(k, S, (cl_int)(1 + last), (cl_int)(1 + T + last), E, F, X1, R1, 1);
+	set_finish(k);
+
+	x = read_floats(X, (uint64_t)T * ld);
+	rope = read_floats(R, (uint64_t)T * rot);
+	for (uint32_t t = 0; t < T; t++) {
+		check(same_bits(x + t * ld, table + (size_t)step[1 + t] * ld, ld));
+		reference_rope_angles((uint32_t)step[1 + T + t], inv_freq, rot, angles + t * rot);
+	}
+	near(rope, angles, (size_t)T * rot, BOUND);
+	check(same_bits(read_floats(X1, ld), x + last * ld, ld));
+	check(same_bits(read_floats(R1, rot), rope + last * rot, rot));
+	case_end();
+}
+
+static void test(const struct way *w)
+{
+	for (size_t i = 0; i < COMMON_SHAPES; i++) {
+		struct kernels *k = set_open(w, common_shapes[i]);
+
+		if (!k)
+			return;
+		random_seed(i);
+		embed(w, k, 1);
+		embed(w, k, harness_small() ? 3 : 37);
+		ok_way(w, "rows of %u numbers, %u rotary dimensions", common_shapes[i].hidden,
+		       common_shapes[i].rotary_dim);
+		kernels_close(k);
+	}
+}
+
+int main(void)
+{
+	return harness_main(test);
+}

@@ -1,0 +1,246 @@
+/* gemm.cl: plain products and those of the experts, in every size of tile and rest of a tile. */
+#include <string.h>
+
+#include "kernels/reference.h"
+#include "tests/kernels/harness.h"
+
+#define BOUND 2e-6 /* one chain of up to 512 products */
+
+/* ---- plain products ---- */
+
+struct product {
+	uint32_t M, N, K, lda, ldc;
+};
+
+enum product_kind { STORE, ADD, ROUTER };
+
+static const struct product products[] = {
+	{1, 16, 16, 16, 16},	  {2, 48, 32, 48, 64},	    {3, 16, 208, 208, 16},
+	{4, 144, 48, 48, 144},	  {5, 272, 64, 80, 272},    {7, 128, 208, 208, 160},
+	{8, 112, 16, 16, 112},	  {9, 400, 80, 80, 416},    {13, 64, 128, 128, 64},
+	{16, 1008, 48, 48, 1008}, {33, 32, 512, 512, 32},   {63, 80, 48, 64, 80},
+	{64, 144, 112, 112, 144}, {65, 208, 48, 48, 224},   {70, 272, 208, 208, 272},
+};
+static const struct product small_products[] = {{1, 16, 16, 16, 16}, {3, 80, 16, 16, 80}};
+
+static cl_mem launch(struct kernels *k, const struct product *p, enum product_kind kind, cl_mem A, cl_mem W,
+		     const float *start, cl_mem dump)
+{
+	uint64_t size = (uint64_t)p->M * p->ldc;
+	cl_mem C = kind == ADD ? buffer_floats(start, size) : buffer_out(size * 4);
+
+	if (kind == ADD)
+		kernel_gemm_add(k, A, p->lda, W, C, p->ldc, p->M, p->N, p->K, dump);
+	else
+		kernel_gemm_store(k, kind == ROUTER, A, p->lda, W, C, p->ldc, p->M, p->N, p->K);
+	return C;
+}
+
+static void product(const struct way *w, struct kernels *k, const struct product *p,
+		    enum product_kind kind, unsigned number)
+{
+	static const struct way router_way = {.bf16 = false};
+	const struct way *type = kind == ROUTER ? &router_way : w;
+	const struct kernel_shape *s = kernels_shape(k);
+	float *a = case_matrix(p->M, p->K, p->lda, -1, 1), *c, *row, *sums;
+	float *weights = case_matrix(p->N, p->K, p->K, -1, 1);
+	float *start = case_matrix(p->M, p->ldc, p->ldc, -10, 10);
+	double *want = CASE_DOUBLES(p->N);
+	const struct packed_part part = {weights, p->N, 0, 1};
+	cl_mem A = buffer_elements(type, a, (uint64_t)p->M * p->lda), C, C1, dump;
+	cl_mem W = buffer_packed(k, type->bf16, &part, 1, p->N / 16, p->K);
+	struct product one = *p;
+
+	one.M = 1;
+	dump = buffer_out((uint64_t)p->M * p->ldc * 4);
+	C = launch(k, p, kind, A, W, start, dump);
+	set_finish(k);
+	c = read_floats(C, (uint64_t)p->M * p->ldc);
+	sums = kind == ADD && s->dump ? read_floats(dump, (uint64_t)p->M * p->ldc) : c;
+	for (uint32_t m = 0; m < p->M; m++) {
+		reference_gemm(a + m * p->lda, weights, p->N, p->K, p->K, want);
+		if (kind == ADD && s->dump)
+			near(sums + m * p->ldc, want, p->N, BOUND);
+		for (uint32_t n = 0; kind == ADD && n < p->N; n++)
+			want[n] += start[m * p->ldc + n];
+		near(c + m * p->ldc, want, p->N, BOUND);
+		/* What lies between the rows is left alone. */
+		for (uint32_t n = p->N; n < p->ldc && !harness_small(); n++)
+			check(kind == ADD ? c[m * p->ldc + n] == start[m * p->ldc + n]
+					  : is_poison(c[m * p->ldc + n]));
+	}
+	for (uint32_t m = 0; m < p->M && p->N < 500; m += 1 + p->M / 5) { /* some rows alone */
+		cl_mem A1 = buffer_elements(type, a + m * p->lda, p->lda);
+
+		C1 = launch(k, &one, kind, A1, W, start + m * p->ldc, dump);
+		set_finish(k);
+		row = read_floats(C1, p->ldc);
+		check(same_bits(row, c + m * p->ldc, p->N));
+	}
+	same_as_generic(w, "product", number, c, (size_t)p->M * p->ldc * 4);
+	case_end();
+}
+
+/* ---- experts ---- */
+
+/* Weights of an MLP: [experts + 1][rows][K], the shared expert last; unused parts are 0. */
+struct mlp_weights {
+	float *gate, *up, *down;
+	uint32_t D, act_ld; /* row lengths, padded */
+	cl_mem gate_up_experts, gate_up_shared, down_experts, down_shared;
+};
+
+static uint32_t expert_size(const struct kernel_mlp *m, uint32_t e)
+{
+	return e < m->experts ? m->expert_size : m->shared_size;
+}
+
+static float *gate_of(const struct mlp_weights *W, float *all, uint32_t e)
+{
+	return all + (size_t)e * W->act_ld * W->D;
+}
+
+/* Row length of an expert's down projection: its own padded size. */
+static float *down_of(const struct mlp_weights *W, uint32_t e)
+{
+	return W->down + (size_t)e * W->D * W->act_ld;
+}
+
+static void fill(float *m, uint32_t rows, uint32_t cols, uint32_t ld)
+{
+	for (uint32_t r = 0; r < rows; r++)
+		for (uint32_t c = 0; c < cols; c++)
+			m[r * ld + c] = random_uniform(-1, 1);
+}
+
+static struct mlp_weights make_mlp(struct kernels *k, const struct kernel_mlp *m)
+{
+	const struct kernel_shape *s = kernels_shape(k);
+	uint32_t D = KERNEL_LD(s->hidden), I = KERNEL_LD(m->expert_size), S = KERNEL_LD(m->shared_size);
+	struct mlp_weights W = {.D = D, .act_ld = MAX(I, S)};
+	size_t n = (size_t)(m->experts + 1) * W.act_ld * D;
+	struct packed_part *parts = case_alloc(3 * (m->experts + 1), sizeof(*parts)), *at = parts;
+	uint32_t E = m->experts;
+
+	W.gate = CASE_FLOATS(n);
+	W.up = CASE_FLOATS(n);
+	W.down = CASE_FLOATS(n);
+	for (uint32_t e = 0; e <= E; e++) {
+		fill(gate_of(&W, W.gate, e), expert_size(m, e), s->hidden, D);
+		fill(gate_of(&W, W.up, e), expert_size(m, e), s->hidden, D);
+		fill(down_of(&W, e), s->hidden, expert_size(m, e), KERNEL_LD(expert_size(m, e)));
+	}
+	for (uint32_t e = 0; e < E; e++) {
+		*at++ = (struct packed_part){gate_of(&W, W.gate, e), I, e * 2 * I / 16, 2};
+		*at++ = (struct packed_part){gate_of(&W, W.up, e), I, e * 2 * I / 16 + 1, 2};
+	}
+	W.gate_up_experts = buffer_packed(k, s->bf16, parts, 2 * E, E * 2 * I / 16, D);
+	parts[0] = (struct packed_part){gate_of(&W, W.gate, E), S, 0, 2};
+	parts[1] = (struct packed_part){gate_of(&W, W.up, E), S, 1, 2};
+	W.gate_up_shared = buffer_packed(k, s->bf16, parts, 2, 2 * S / 16, D);
+	for (uint32_t e = 0; e < E; e++)
+		parts[e] = (struct packed_part){down_of(&W, e), D, e * D / 16, 1};
+	W.down_experts = buffer_packed(k, s->bf16, parts, E, E * D / 16, I);
+	parts[0] = (struct packed_part){down_of(&W, E), D, 0, 1};
+	W.down_shared = buffer_packed(k, s->bf16, parts, 1, D / 16, S);
+	return W;
+}
+
+/* Everything between the router's logits and the experts' outputs, for tokens [first, first + T). */
+struct mlp_run {
+	float *act, *y; /* [T * slots, act_ld], [T * slots, D] */
+	int32_t *rows, *ids;
+};
+
+static struct mlp_run run_mlp(const struct way *w, struct kernels *k, uint32_t mlp,
+			      const struct mlp_weights *W, const float *router, float *h, uint32_t T)
+{
+	const struct kernel_mlp *m = &kernels_shape(k)->mlps[mlp];
+	uint64_t n = (uint64_t)T * (m->topk + 1), choices = (uint64_t)T * m->topk;
+	cl_mem R = buffer_floats(router, (uint64_t)T * KERNEL_LD(m->experts + 1));
+	cl_mem H = buffer_elements(w, h, (uint64_t)T * W->D), ids = buffer_out(choices * 4);
+	cl_mem rows = buffer_out(n * 4), tasks = buffer_out(kernels_task_ints(m, T) * 4);
+	cl_mem act = buffer_out_elements(w, n * W->act_ld), y = buffer_out(n * W->D * 4);
+
+	kernel_moe_route(k, mlp, R, ids, buffer_out(choices * 4), rows, tasks, T);
+	kernel_moe_gate_up(k, mlp, H, W->gate_up_experts, W->gate_up_shared, tasks, rows, act, T);
+	kernel_moe_down(k, mlp, act, W->down_experts, W->down_shared, tasks, rows, y, T);
+	set_finish(k);
+	return (struct mlp_run){read_elements(w, act, n * W->act_ld), read_floats(y, n * W->D),
+				read_ints(rows, n), read_ints(ids, choices)};
+}
+
+static void experts(const struct way *w, struct kernels *k, uint32_t mlp, uint32_t T)
+{
+	const struct kernel_shape *s = kernels_shape(k);
+	const struct kernel_mlp *m = &s->mlps[mlp];
+	struct mlp_weights W = make_mlp(k, m);
+	uint32_t E = KERNEL_LD(m->experts + 1), slots = m->topk + 1, last = T - 1;
+	float *router = case_matrix(T, E, E, -1, 1), *h = case_matrix(T, s->hidden, W.D, -0.5f, 0.5f);
+	double *want = CASE_DOUBLES(MAX(W.act_ld, W.D));
+	struct mlp_run all = run_mlp(w, k, mlp, &W, router, h, T), one;
+
+	for (uint32_t r = 0; r < T * slots; r++) {
+		uint32_t at = (uint32_t)all.rows[r], token = at / slots, slot = at % slots;
+		uint32_t e = slot < m->topk ? (uint32_t)all.ids[token * m->topk + slot] : m->experts;
+		uint32_t size = KERNEL_LD(expert_size(m, e));
+		float *act = all.act + (size_t)r * W.act_ld;
+
+		reference_gate_up(h + token * W.D, gate_of(&W, W.gate, e), gate_of(&W, W.up, e), size, W.D, W.D,
+				  want);
+		near_elements(w, act, want, size, BOUND);
+		reference_gemm(act, down_of(&W, e), W.D, size, size, want);
+		near(all.y + (size_t)at * W.D, want, W.D, BOUND);
+	}
+	/* The last token alone; its slots lie in another order of rows, its outputs in the same places. */
+	one = run_mlp(w, k, mlp, &W, router + last * E, h + last * W.D, 1);
+	check(same_bits(one.y, all.y + (size_t)last * slots * W.D, slots * W.D));
+	same_as_generic(w, "experts", m->experts * 1000 + T, all.y, (size_t)T * slots * W.D * 4);
+	case_end();
+}
+
+static void test_products(const struct way *w, struct kernels *k)
+{
+	const struct product *p = harness_small() ? small_products : products;
+	size_t n = harness_small() ? ARRAY_SIZE(small_products) : ARRAY_SIZE(products);
+	static const char *const names[] = {[STORE] = "gemm_store", [ADD] = "gemm_add",
+					    [ROUTER] = "the router's product"};
+	unsigned hidden = kernels_shape(k)->hidden;
+
+	for (int kind = STORE; kind <= ROUTER; kind++) {
+		for (size_t i = 0; i < n; i++) {
+			random_seed(i);
+			product(w, k, &p[i], (enum product_kind)kind,
+				(hidden * 10 + (unsigned)kind) * 100 + (unsigned)i);
+		}
+		ok_way(w, "%s, %zu shapes%s", names[kind], n, kernels_shape(k)->dump ? ", kept apart" : "");
+	}
+}
+
+static void test(const struct way *w)
+{
+	static const uint32_t many[] = {1, 5, 70, 200}, few[] = {2};
+	const uint32_t *tokens = harness_small() ? few : many;
+	size_t n = harness_small() ? ARRAY_SIZE(few) : ARRAY_SIZE(many);
+
+	for (size_t i = 0; i < COMMON_SHAPES; i++) {
+		struct kernels *k = set_open(w, common_shapes[i]);
+
+		if (!k)
+			return;
+		test_products(w, k);
+		for (uint32_t mlp = 0; mlp < common_shapes[i].n_mlps; mlp++) {
+			for (size_t t = 0; t < n; t++) {
+				random_seed(tokens[t]);
+				experts(w, k, mlp, tokens[t]);
+			}
+			ok_way(w, "moe_gate_up and moe_down, %u experts", common_shapes[i].mlps[mlp].experts);
+		}
+		kernels_close(k);
+	}
+}
+
+int main(void)
+{
+	return harness_main(test);
+}
