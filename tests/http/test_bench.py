@@ -1,0 +1,46 @@
+"""`tigon bench serve` against a server: its table, its JSON, and what it says when something is wrong.
+
+    test_bench.py TIGOND TIGON
+"""
+import json
+import subprocess
+import sys
+
+from harness import Server, done, ok, same
+
+TIGON = sys.argv[2]
+
+
+def bench(*args):
+    return subprocess.run([TIGON, "bench", "serve", *args], capture_output=True, text=True, timeout=120)
+
+
+s = Server(env={"FAKE_STEP_US": "1000"})
+out = bench("--url", s.url, "--concurrency", "1,4", "--requests", "8", "--max-tokens", "20", "--ignore-eos")
+rows = [line.split("\t") for line in out.stdout.splitlines()]
+ok(out.returncode == 0 and [r[0] for r in rows] == ["streams", "1", "4"] and {len(r) for r in rows} == {8},
+   "a row for each number of streams", out)
+ok(all(r[1] == "8" and r[2] == "0" and float(r[3]) > 0 for r in rows[1:]), "eight requests each, none failed", out)
+ok(float(rows[2][3]) > 1.5 * float(rows[1][3]), "four streams are faster than one", out)
+same(s.metrics()["generation_tokens_total"], 17 * 20.0, "the server made as many tokens as were asked for")
+out = bench("--url", s.url + "/", "--concurrency", "2", "--requests", "4", "--max-tokens", "5", "--ignore-eos",
+            "--json", "--completions", "--model", "lexis", "--temperature", "0.7")
+row = json.loads(out.stdout)
+ok(row["tokens"] == 20 and row["failed"] == 0 and row["ttft_p50_ms"] > 0 and row["itl_p99_ms"] >= row["itl_p50_ms"] > 0,
+   "JSON, completions, temperature", out)
+out = bench("--url", s.url, "--model", "other")
+ok(out.returncode == 1 and "does not exist" in out.stderr, "an answer that is an error is shown", out)
+s.stop()
+out = bench("--url", s.url)
+ok(out.returncode == 1 and "refused" in out.stderr, "no server: one sentence", out)
+for args, want in ((["--url", "ftp://x"], "http://"), (["--concurrency", "0"], "--concurrency"),
+                   (["--concurrency", "1,x"], "--concurrency"), (["--requests", "-1"], "--requests"),
+                   (["--frobnicate", "1"], "unknown option"), (["x"], "unexpected argument"),
+                   (["--prompts", "/nowhere"], "/nowhere")):
+    out = bench(*args)
+    ok(out.returncode == 1 and want in out.stderr and len(out.stderr.splitlines()) == 1, f"{args}: one sentence", out)
+out = subprocess.run([TIGON, "frobnicate"], capture_output=True, text=True)
+ok(out.returncode == 1 and "frobnicate" in out.stderr, "an unknown command", out)
+out = subprocess.run([TIGON, "--help"], capture_output=True, text=True)
+ok(out.returncode == 0 and "bench" in out.stdout, "--help", out)
+done()

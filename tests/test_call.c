@@ -1,0 +1,220 @@
+/*
+ * What http and the other threads share of a call: no token and no wake-up is lost, and a
+ * connection is resumed only when it is suspended. libmicrohttpd is played by a semaphore.
+ */
+#include "daemon/call.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "daemon/lifecycle.h"
+#include "daemon/loop.h"
+#include "tests/tap.h"
+
+enum { TOKENS = 20000, CHOICES = 3 };
+
+static struct server server;
+
+/* A connection: resumed is posted when a sleeper shall go on. */
+struct connection_double {
+	sem_t resumed;
+	_Atomic int suspended; /* 1 between suspend and resume */
+	_Atomic int wrong;     /* resumed while it was not suspended */
+};
+
+static void suspend(void *connection)
+{
+	struct connection_double *c = connection;
+
+	if (atomic_exchange(&c->suspended, 1))
+		atomic_fetch_add(&c->wrong, 1);
+}
+
+static void resume(void *connection)
+{
+	struct connection_double *c = connection;
+
+	if (!atomic_exchange(&c->suspended, 0))
+		atomic_fetch_add(&c->wrong, 1);
+	sem_post(&c->resumed);
+}
+
+static struct call *new_call(struct connection_double *connection)
+{
+	struct call *c = call_new(&server, CALL_COMPLETION);
+
+	sem_init(&connection->resumed, 0, 0);
+	c->connection = connection;
+	c->resume = resume;
+	c->n = c->n_choices = CHOICES;
+	c->ask.stream = true;
+	c->ask.sampling.want_logprobs = true;
+	c->stop_wanted = arena_array(&c->arena, CHOICES, sizeof(*c->stop_wanted));
+	call_arrive(c);
+	return c;
+}
+
+/* The engine's part: tokens that count up, each choice in turn, at varying pace. */
+static void *produce(void *arg)
+{
+	struct call *c = arg;
+
+	call_accept(c);
+	for (int i = 0; i < TOKENS; i++) {
+		struct draw_result draw = {.token = i, .logprob = (float)-i, .n_top = (uint32_t)i % 3};
+
+		for (uint32_t k = 0; k < draw.n_top; k++) {
+			draw.top_ids[k] = i + (int32_t)k;
+			draw.top_logprobs[k] = (float)k;
+		}
+		check(call_push(c, (uint32_t)i % CHOICES, FINISH_NONE, &draw) == 0);
+		if (i % 7)
+			call_wake(c);
+		if (i % 1000 == 0)
+			usleep(200);
+	}
+	call_end(c);
+	call_wake(c);
+	call_unref(c);
+	return NULL;
+}
+
+static int take_records(const struct buf *tokens, int next)
+{
+	enum finish_reason finish;
+	struct draw_result draw;
+	uint32_t choice;
+	size_t at = 0;
+
+	while (call_record(tokens, &at, &choice, &finish, &draw)) {
+		check(draw.token == next && choice == (uint32_t)next % CHOICES);
+		check(draw.logprob == (float)-next && draw.n_top == (uint32_t)next % 3);
+		check(!draw.n_top || (draw.top_ids[draw.n_top - 1] == next + (int)draw.n_top - 1 &&
+				      draw.top_logprobs[0] == 0));
+		next++;
+	}
+	return next;
+}
+
+static void test_tokens(void)
+{
+	struct connection_double connection = {0};
+	struct call *c = new_call(&connection);
+	struct call_news news = {0};
+	pthread_t thread;
+	int next = 0, sleeps = 0;
+
+	pthread_create(&thread, NULL, produce, call_ref(c));
+	while (news.stage != CALL_ENDED) {
+		struct buf tokens;
+
+		buf_init(&tokens, SIZE_MAX / 2);
+		call_take(c, &tokens, suspend, &news);
+		if (news.slept) {
+			sem_wait(&connection.resumed);
+			sleeps++;
+		}
+		next = take_records(&tokens, next);
+		buf_release(&tokens);
+	}
+	pthread_join(thread, NULL);
+	ok_all("records arrive whole and in order");
+	is_int(next, TOKENS, "all of them (%d sleeps)", sleeps);
+	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
+	call_unref(c);
+}
+
+static void test_stages(void)
+{
+	struct connection_double connection = {0};
+	struct call *c = new_call(&connection);
+	struct call_news news;
+	struct buf tokens;
+	struct err e = {0};
+
+	buf_init(&tokens, 1 << 20);
+	call_take(c, &tokens, suspend, &news);
+	ok(news.slept, "sleeps while nothing is known");
+	call_accept(c);
+	ok(!atomic_load(&connection.suspended), "is woken when it runs");
+	call_take(c, &tokens, suspend, &news);
+	ok(!news.slept && news.stage == CALL_RUNNING, "which is news once");
+	call_take(c, &tokens, suspend, &news);
+	ok(news.slept, "and then no more");
+	call_tick(c, UINT64_MAX);
+	call_take(c, &tokens, suspend, &news);
+	ok(!news.slept && news.comment_due, "a silent stream is woken for a comment");
+	call_take(c, &tokens, suspend, &news);
+	call_tick(c, 1);
+	ok(news.slept && atomic_load(&connection.suspended), "not before its time");
+	err_set(&e, EIO, "lost");
+	call_fail(c, &e);
+	call_take(c, &tokens, suspend, &news);
+	ok(news.stage == CALL_ENDED && news.failure.code == EIO, "a failure ends it");
+	err_set(&e, ENOMEM, "second");
+	call_fail(c, &e);
+	call_take(c, &tokens, suspend, &news);
+	ok(!news.slept && news.failure.code == EIO, "the first one counts, and it sleeps no more");
+	is_int(atomic_load(&server.queued), 0, "it waits no more");
+	is_int(atomic_load(&server.calls), 1, "it is still there");
+	call_unref(c);
+	is_int(atomic_load(&server.calls), 0, "and then gone");
+
+	c = new_call(&connection);
+	call_fail(c, &e);
+	call_take(c, &tokens, suspend, &news);
+	ok(news.stage == CALL_ANSWERED && news.failure.code == ENOMEM, "a failure before it runs is the answer");
+	call_unref(c);
+
+	c = new_call(&connection);
+	call_take(c, &tokens, suspend, &news);
+	call_close(c);
+	call_take(c, &tokens, suspend, &news);
+	ok(!news.slept && news.closing, "nothing sleeps while the daemon closes");
+	call_unref(c);
+	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
+}
+
+/* The loop that fails everything (no model at this path) still drops what it is given. */
+static void test_abort(void)
+{
+	struct connection_double connection = {0};
+	struct call *c = new_call(&connection);
+	struct call_news news;
+	struct buf tokens;
+
+	buf_init(&tokens, 1 << 20);
+	call_take(c, &tokens, suspend, &news);
+	call_abort(c);
+	ok(!atomic_load(&connection.suspended), "an abort wakes");
+	call_abort(c);
+	call_stop_choice(c, 1);
+	loop_submit(server.loop, call_ref(c));
+	call_take(c, &tokens, suspend, &news);
+	ok(!news.slept, "and lets nothing sleep");
+	call_unref(c);
+	for (int i = 0; i < 2000 && atomic_load(&server.calls); i++)
+		usleep(1000);
+	is_int(atomic_load(&server.calls), 0, "the engine thread drops its references");
+}
+
+int main(void)
+{
+	struct err e = {0};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	check(lifecycle_new(&server.lifecycle, &e) == 0);
+	server.options = (struct options){.model = "/nowhere", .max_num_seqs = 4, .page_size = 64,
+					  .max_batched_tokens = 64};
+	check(loop_start(&server, &e) == 0);
+	test_tokens();
+	test_stages();
+	test_abort();
+	loop_quit(server.loop);
+	loop_free(server.loop);
+	lifecycle_free(server.lifecycle);
+	ok_all("no more");
+	return done();
+}
