@@ -14,7 +14,7 @@ struct answer {
 	struct {
 		bool begun; /* its first chunk is out */
 		struct openai_cursor cursor;
-	} *streams;	 /* [call.n_choices]; NULL: no stream */
+	} * streams;	 /* [call.n_choices]; NULL: no stream */
 	uint32_t n_open; /* choices that go on */
 };
 

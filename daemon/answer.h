@@ -21,7 +21,8 @@ struct answer;
 struct answer *answer_new(struct call *c);
 void answer_free(struct answer *a);
 
-/* Takes the records. A stream's chunks are appended to out; NULL when there is no stream. -ENOMEM. */
+/* Takes the records. A stream's chunks are appended to out; NULL when there is no stream. -ENOMEM.
+ */
 int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out) MUST_CHECK;
 
 /* Every choice has its finish reason. */

@@ -21,9 +21,9 @@
  * Between http and the others there are the members below `lock`, and nothing else.
  *
  * Sleeping: the http thread suspends the connection when there is nothing to send (call_sleep),
- * under the lock in which it saw that there was nothing. Who changes anything calls call_wake, which
- * resumes the connection if, and only if, it is suspended: a suspended connection cannot be closed
- * by libmicrohttpd, so the pointer holds.
+ * under the lock in which it saw that there was nothing. Who changes anything calls call_wake,
+ * which resumes the connection if, and only if, it is suspended: a suspended connection cannot be
+ * closed by libmicrohttpd, so the pointer holds.
  */
 #ifndef DAEMON_CALL_H
 #define DAEMON_CALL_H
@@ -45,13 +45,13 @@ enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 /* One prompt of a call: a request of the scheduler. */
 struct call_part {
 	struct ids prompt;   /* owned */
-	uint64_t seed;       /* of its draws */
+	uint64_t seed;	     /* of its draws */
 	uint32_t max_tokens; /* given, or what fits */
 	/* the engine thread's */
 	struct call *call;
-	struct call_part *next; /* in the loop's list of parts not yet admitted */
-	uint64_t id;	        /* of the scheduler, 0: not submitted */
-	uint32_t n_running;     /* choices that have not ended */
+	struct call_part *next;		/* in the loop's list of parts not yet admitted */
+	uint64_t id;			/* of the scheduler, 0: not submitted */
+	uint32_t n_running;		/* choices that have not ended */
 	uint64_t admitted_ns, first_ns; /* 0: not yet */
 };
 
@@ -84,22 +84,22 @@ struct call {
 
 	/* text, then constant */
 	struct queue_node node; /* in text.queue */
-	struct buf body;        /* dropped once parsed */
-	struct arena arena;     /* text's until loop_submit, then http's */
+	struct buf body;	/* dropped once parsed */
+	struct arena arena;	/* text's until loop_submit, then http's */
 	struct openai_request ask;
-	bool asked; /* ask is to be released */
-	struct call_part *parts; /* [n_parts] in the arena */
+	bool asked;			/* ask is to be released */
+	struct call_part *parts;	/* [n_parts] in the arena */
 	uint32_t n_parts, n, n_choices; /* n choices a part, n_choices = n_parts * n */
-	uint32_t n_prompt;	      /* tokens of all parts */
-	const int32_t *end_tokens;    /* [n_end_tokens] the model's and the client's */
+	uint32_t n_prompt;		/* tokens of all parts */
+	const int32_t *end_tokens;	/* [n_end_tokens] the model's and the client's */
 	uint32_t n_end_tokens;
 
 	/* engine */
 	struct call_choice *choices; /* [n_choices] in the arena */
 	struct call *prev, *next;    /* in the loop's list of live calls */
-	bool touched;       /* a token came in this step */
-	bool broken;        /* there was no memory for a token */
-	uint32_t n_running; /* choices that have not ended; 0: not live */
+	bool touched;		     /* a token came in this step */
+	bool broken;		     /* there was no memory for a token */
+	uint32_t n_running;	     /* choices that have not ended; 0: not live */
 
 	/* any thread, for the log */
 	_Atomic uint32_t n_generated;
@@ -113,8 +113,8 @@ struct call {
 	enum call_stage stage, seen; /* seen: what http knows of stage */
 	bool suspended, closing;
 	bool control_queued;
-	bool *stop_wanted; /* [n_choices] in the arena: a stop string was met */
-	struct buf tokens; /* records that http has not taken */
+	bool *stop_wanted;  /* [n_choices] in the arena: a stop string was met */
+	struct buf tokens;  /* records that http has not taken */
 	struct err failure; /* code 0: none */
 	struct buf reply;   /* ANSWERED without failure: the body */
 	uint64_t sent_ns;   /* when http last sent something of a stream, 0: not yet */

@@ -50,7 +50,8 @@ static int remember_token(struct choice *c, const struct draw_result *draw, size
 	return 0;
 }
 
-/* A stop string was met: tokens, or ends of one, behind the text that went out are no part of it. */
+/* A stop string was met: tokens, or ends of one, behind the text that went out are no part of it.
+ */
 static void cut_tokens(struct choice *c)
 {
 	size_t released = detokenizer_released(c->detokenizer);
@@ -100,7 +101,8 @@ static void split_piece(struct choice *c, size_t begin, size_t released)
 		for (size_t i = 0; i < c->piece.len; i++) {
 			size_t before = c->content.len, at = MIN(begin + i + 1, released), end, n;
 
-			reasoning_push(&c->splitter, c->piece.data + i, 1, &c->reasoning, &c->content);
+			reasoning_push(&c->splitter, c->piece.data + i, 1, &c->reasoning,
+				       &c->content);
 			end = at - MIN((size_t)c->splitter.n_held, at);
 			n = c->content.len - before;
 			mark_content(c, end - MIN(n, end), end);

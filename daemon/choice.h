@@ -44,7 +44,7 @@ struct choice {
 	struct ids token_ids;
 	struct openai_token *tokens; /* [n_tokens], the first n_ready are to be reported */
 	size_t n_ready;
-	const char *finish; /* NULL: goes on */
+	const char *finish;	       /* NULL: goes on */
 	uint32_t n_drawn, n_reasoning; /* tokens */
 
 	struct choice_place *places; /* [n_tokens] */
@@ -57,8 +57,8 @@ void choice_release(struct choice *c);
 
 /* Takes a token; sets c->finish when the choice ends with it. 1: at a stop string, of which the
  * engine knows nothing. 0, or -ENOMEM. Not after the finish. */
-int choice_push(struct choice *c, const struct draw_result *draw, enum finish_reason finish)
-	MUST_CHECK;
+int choice_push(struct choice *c, const struct draw_result *draw,
+		enum finish_reason finish) MUST_CHECK;
 
 /* The results were sent: they are empty from here on, but for what is still held back. */
 void choice_clear(struct choice *c);

@@ -20,14 +20,16 @@
 #include "protocol/openai/response.h"
 
 enum {
-	CONNECTIONS_MAX = 4096,	      /* or what descriptors allow; further ones wait unaccepted */
-	DESCRIPTORS_RESERVED = 64,    /* for everything that is no connection */
-	CONNECTION_MEMORY = 64 << 10, /* of libmicrohttpd: headers and the piece of a body at work */
+	CONNECTIONS_MAX = 4096,	   /* or what descriptors allow; further ones wait unaccepted */
+	DESCRIPTORS_RESERVED = 64, /* for everything that is no connection */
+	CONNECTION_MEMORY =
+		64 << 10, /* of libmicrohttpd: headers and the piece of a body at work */
 	INACTIVE_SECONDS = 120,
-	BLOCK = 32 << 10,    /* largest piece of a stream handed over at once */
-	BODIES_MAX = 16,     /* bodies of the largest size that are in memory at the same time */
-	DISCARD_FACTOR = 4,  /* a body longer than this times the limit is cut off, not read through */
-	RETRY_LOADING = 2,   /* seconds for Retry-After */
+	BLOCK = 32 << 10, /* largest piece of a stream handed over at once */
+	BODIES_MAX = 16,  /* bodies of the largest size that are in memory at the same time */
+	DISCARD_FACTOR =
+		4, /* a body longer than this times the limit is cut off, not read through */
+	RETRY_LOADING = 2, /* seconds for Retry-After */
 	RETRY_BUSY = 1,
 };
 
@@ -99,7 +101,8 @@ static void add_headers(struct MHD_Connection *mc, struct MHD_Response *r, const
 	if (!x->options)
 		return;
 	wanted = header(mc, "Access-Control-Request-Headers");
-	MHD_add_response_header(r, "Allow", x->route ? routes_methods(x->route) : "GET, POST, OPTIONS");
+	MHD_add_response_header(r, "Allow",
+				x->route ? routes_methods(x->route) : "GET, POST, OPTIONS");
 	MHD_add_response_header(r, "Access-Control-Allow-Methods",
 				x->route ? routes_methods(x->route) : "GET, POST, OPTIONS");
 	/* "*" does not stand for Authorization. */
@@ -135,7 +138,8 @@ static enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x,
 	return ok;
 }
 
-static enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
+static enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x,
+				  const struct err *e)
 {
 	struct buf body;
 	int status;
@@ -163,7 +167,8 @@ static size_t drain_out(struct exchange *x, char *to, size_t max)
 }
 
 /* Turns the news of a call into bytes of the stream. */
-static void extend_stream(struct exchange *x, const struct buf *tokens, const struct call_news *news)
+static void extend_stream(struct exchange *x, const struct buf *tokens,
+			  const struct call_news *news)
 {
 	struct err failure = news->failure;
 
@@ -213,8 +218,8 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
 
 static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x)
 {
-	struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK,
-								   read_stream, x, NULL);
+	struct MHD_Response *r =
+		MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, x, NULL);
 	enum MHD_Result ok;
 
 	if (!r)
@@ -518,7 +523,8 @@ static void connected(void *cls, struct MHD_Connection *mc, void **context,
 	*context = info ? watch_open(h->watch, info->connect_fd) : NULL;
 }
 
-__attribute__((format(printf, 2, 0))) static void library_log(void *cls, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void library_log(void *cls, const char *fmt,
+							      va_list ap)
 {
 	char text[512];
 
@@ -533,7 +539,8 @@ __attribute__((format(printf, 2, 0))) static void library_log(void *cls, const c
 
 int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *e)
 {
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
+	struct addrinfo hints = {.ai_family = AF_UNSPEC,
+				 .ai_socktype = SOCK_STREAM,
 				 .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
 	struct sockaddr_storage bound;
 	socklen_t len = sizeof(bound);
@@ -591,15 +598,16 @@ int http_start(struct server *s, struct watch *w, int fd, struct http **ret, str
 	}
 	h->server = s;
 	h->watch = w;
-	h->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
-			MHD_USE_ERROR_LOG,
-		0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, library_log, NULL,
-		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, connection_limit(),
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
-		MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_NOTIFY_CONNECTION, connected, h,
-		MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+	h->daemon =
+		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+					 MHD_USE_ITC | MHD_USE_ERROR_LOG,
+				 0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, library_log,
+				 NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+				 connection_limit(), MHD_OPTION_CONNECTION_TIMEOUT,
+				 (unsigned)INACTIVE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+				 (size_t)CONNECTION_MEMORY, MHD_OPTION_NOTIFY_COMPLETED, completed,
+				 h, MHD_OPTION_NOTIFY_CONNECTION, connected, h,
+				 MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 	if (!h->daemon) {
 		close(fd);
 		free(h);

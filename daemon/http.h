@@ -22,12 +22,12 @@
 struct http;
 
 /* A socket that listens at host and port (0: any), with the port it got. */
-int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *e)
-	MUST_CHECK;
+int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port,
+		struct err *e) MUST_CHECK;
 
 /* New: starts libmicrohttpd on the listening socket (taken). */
-int http_start(struct server *s, struct watch *w, int fd, struct http **ret, struct err *e)
-	MUST_CHECK;
+int http_start(struct server *s, struct watch *w, int fd, struct http **ret,
+	       struct err *e) MUST_CHECK;
 
 /* main: cuts what is still open and ends the thread. */
 void http_stop(struct http *h);

@@ -23,7 +23,7 @@ struct loop {
 	/* the engine thread's */
 	struct engine *engine;
 	struct scheduler *scheduler;
-	struct call *live;			  /* calls the scheduler has; each a work reference */
+	struct call *live; /* calls the scheduler has; each a work reference */
 	struct call_part *waiting, **waiting_end; /* parts not yet admitted, in their order */
 	struct draw_result *results;		  /* [max_num_seqs] */
 	struct scheduler_event *events;		  /* [max_num_seqs] */

@@ -113,7 +113,8 @@ static void announce(const struct server *s, uint16_t port)
 	const struct engine_info *i = &s->info;
 
 	log_info("%s on %s (%s, %s kernels)", s->name, i->device_name, i->driver, i->kernels);
-	log_info("memory: weights %.1f MiB, KV cache %.1f MiB in %u pages, states %.1f MiB in %u slots, "
+	log_info("memory: weights %.1f MiB, KV cache %.1f MiB in %u pages, states %.1f MiB in %u "
+		 "slots, "
 		 "scratch %.1f MiB, of %.1f MiB",
 		 (double)i->weight_bytes / 1048576, (double)i->kv_bytes / 1048576, i->n_pages,
 		 (double)i->state_bytes / 1048576, i->n_slots, (double)i->scratch_bytes / 1048576,
@@ -213,7 +214,8 @@ static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *
 		fd = -1;
 	}
 	if (!r) {
-		log_info("listening on %s port %u, loading %s", s->options.host, port, s->options.model);
+		log_info("listening on %s port %u, loading %s", s->options.host, port,
+			 s->options.model);
 		serve(s, port);
 		drain(s);
 	}

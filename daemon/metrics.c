@@ -7,9 +7,9 @@
 
 /* Upper bounds in seconds. vLLM's, with finer ones below: a small model's token takes under a
  * millisecond. */
-static const double long_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25,
-				     0.5,   0.75,   1,	   2.5,	 5,    7.5,  10,   20,	 40,  80,
-				     160,   640,    2560};
+static const double long_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08,
+				     0.1,   0.25,   0.5,   0.75, 1,    2.5,  5,	   7.5,
+				     10,    20,	    40,	   80,	 160,  640,  2560};
 static const double token_bounds[] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075,
 				      0.1,    0.15,  0.2,    0.3,   0.4,  0.5,	 0.75, 1,
 				      2.5,    5,     7.5,    10,    20,	  40,	 80};
@@ -98,7 +98,8 @@ static void write_times(const struct metrics *m, struct buf *out)
 		}
 		sum += load(&h->buckets[times[t].n]);
 		buf_printf(out, "tigon_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", times[t].name, sum);
-		buf_printf(out, "tigon_%s_sum %.9f\n", times[t].name, (double)load(&h->sum_ns) / UNIT);
+		buf_printf(out, "tigon_%s_sum %.9f\n", times[t].name,
+			   (double)load(&h->sum_ns) / UNIT);
 		buf_printf(out, "tigon_%s_count %" PRIu64 "\n", times[t].name, sum);
 	}
 }
@@ -117,7 +118,8 @@ void metrics_write(const struct metrics *m, struct buf *out)
 	single(out, "kv_cache_pages", "gauge", "KV pages of the pool.", &m->pages_total);
 	single(out, "prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
 	       &m->prompt_tokens);
-	single(out, "generation_tokens_total", "counter", "Tokens generated.", &m->generation_tokens);
+	single(out, "generation_tokens_total", "counter", "Tokens generated.",
+	       &m->generation_tokens);
 	head(out, "request_success_total", "counter", "Choices ended, by reason.");
 	for (size_t i = 0; i < METRICS_FINISHES; i++)
 		buf_printf(out, "tigon_request_success_total{finished_reason=\"%s\"} %" PRIu64 "\n",

@@ -1,6 +1,6 @@
 /*
- * What the daemon counts, and the text that Prometheus scrapes. Names follow vLLM's under the prefix
- * tigon_, so that dashboards port by a prefix swap.
+ * What the daemon counts, and the text that Prometheus scrapes. Names follow vLLM's under the
+ * prefix tigon_, so that dashboards port by a prefix swap.
  *
  * Every member is atomic and any thread may add to it; a scrape sees each value at some moment, not
  * all at the same one. Times are kept in nanoseconds and written in seconds.
@@ -14,26 +14,33 @@
 #include "base/buf.h"
 
 enum metrics_time {
-	METRICS_TTFT,    /* body received -> first token */
-	METRICS_ITL,     /* token -> next token of the same choice */
-	METRICS_E2E,     /* body received -> last token */
-	METRICS_QUEUE,   /* body received -> first step that computes any of it */
+	METRICS_TTFT,	 /* body received -> first token */
+	METRICS_ITL,	 /* token -> next token of the same choice */
+	METRICS_E2E,	 /* body received -> last token */
+	METRICS_QUEUE,	 /* body received -> first step that computes any of it */
 	METRICS_PREFILL, /* that step's start -> first token */
-	METRICS_DECODE,  /* first token -> last token */
+	METRICS_DECODE,	 /* first token -> last token */
 	METRICS_TIMES,
 };
 
-enum metrics_finish { METRICS_STOP, METRICS_LENGTH, METRICS_ABORT, METRICS_ERROR, METRICS_FINISHES };
+enum metrics_finish {
+	METRICS_STOP,
+	METRICS_LENGTH,
+	METRICS_ABORT,
+	METRICS_ERROR,
+	METRICS_FINISHES
+};
 
 enum { METRICS_BUCKETS_MAX = 32, METRICS_CODES_MAX = 16 };
 
 struct metrics_histogram {
-	_Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1]; /* not cumulative; the last one: above all */
+	/* Not cumulative; the last one: above all bounds. */
+	_Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1];
 	_Atomic uint64_t sum_ns;
 };
 
 struct metrics {
-	_Atomic uint64_t running, waiting;        /* gauges, set by the engine thread */
+	_Atomic uint64_t running, waiting; /* gauges, set by the engine thread */
 	_Atomic uint64_t pages_used, pages_total;
 	_Atomic uint64_t prompt_tokens, generation_tokens;
 	_Atomic uint64_t finished[METRICS_FINISHES]; /* choices; an aborted request counts once */

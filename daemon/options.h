@@ -37,10 +37,10 @@ struct option_def {
 	size_t offset; /* of the member of struct options */
 	size_t given;  /* offset of a bool that tells whether it was given; 0: none */
 	uint64_t min, max, initial;
-	uint64_t multiple;          /* 0: any */
+	uint64_t multiple;	    /* 0: any */
 	const char *const *choices; /* NULL-terminated */
 	const char *initial_text;   /* default of a text option as --help shows it, NULL: none */
-	const char *text;           /* what it does, one line */
+	const char *text;	    /* what it does, one line */
 };
 
 struct options {
@@ -49,7 +49,7 @@ struct options {
 	const char *model, *tokenizer, *served_model_name;
 	const char *host;
 	uint64_t port;
-	unsigned dtype;   /* enum engine_dtype */
+	unsigned dtype;	  /* enum engine_dtype */
 	unsigned kernels; /* enum engine_kernels */
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, page_size;
 	uint64_t max_queued_requests, max_body;

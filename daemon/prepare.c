@@ -1,4 +1,5 @@
-/* A parsed body to what the scheduler takes: prompts in ids, lengths that fit, end tokens, seeds. */
+/* A parsed body to what the scheduler takes: prompts in ids, lengths that fit, end tokens, seeds.
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,8 +18,9 @@ int prepare_model(const struct server *s, const char *name, struct err *e)
 {
 	if (!name || !strcmp(name, s->name) || !strcmp(name, s->base_name))
 		return 0;
-	return err_param(e, ENOENT, "model", "the model \"%.100s\" does not exist; this server has \"%s\"",
-			 name, s->name);
+	return err_param(e, ENOENT, "model",
+			 "the model \"%.100s\" does not exist; this server has \"%s\"", name,
+			 s->name);
 }
 
 int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
@@ -70,23 +72,26 @@ static int fit_part(struct call *c, struct call_part *p, struct err *e)
 	uint64_t asked = c->ask.max_tokens, room;
 
 	if (!n_prompt)
-		return err_param(e, EINVAL, what, "%s: there is nothing to go on from: no tokens", what);
+		return err_param(e, EINVAL, what, "%s: there is nothing to go on from: no tokens",
+				 what);
 	if (n_prompt >= context || asked > context - n_prompt)
-		return err_param(e, EOVERFLOW, what,
-				 "this model's context is %llu tokens, but %llu were asked for: %llu in "
-				 "the %s, %llu to generate",
-				 (unsigned long long)context,
-				 (unsigned long long)(n_prompt + MAX(asked, (uint64_t)1)),
-				 (unsigned long long)n_prompt, what,
-				 (unsigned long long)MAX(asked, (uint64_t)1));
+		return err_param(
+			e, EOVERFLOW, what,
+			"this model's context is %llu tokens, but %llu were asked for: %llu in "
+			"the %s, %llu to generate",
+			(unsigned long long)context,
+			(unsigned long long)(n_prompt + MAX(asked, (uint64_t)1)),
+			(unsigned long long)n_prompt, what,
+			(unsigned long long)MAX(asked, (uint64_t)1));
 	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->n));
 	if (!room || asked > room)
-		return err_param(e, EOVERFLOW, what,
-				 "the KV cache holds %llu tokens, too few for %llu in the %s and %llu to "
-				 "generate in each of %u choices",
-				 (unsigned long long)s->info.n_pages * s->options.page_size,
-				 (unsigned long long)n_prompt, what,
-				 (unsigned long long)MAX(asked, (uint64_t)1), c->n);
+		return err_param(
+			e, EOVERFLOW, what,
+			"the KV cache holds %llu tokens, too few for %llu in the %s and %llu to "
+			"generate in each of %u choices",
+			(unsigned long long)s->info.n_pages * s->options.page_size,
+			(unsigned long long)n_prompt, what,
+			(unsigned long long)MAX(asked, (uint64_t)1), c->n);
 	p->max_tokens = (uint32_t)(asked ? asked : room);
 	return 0;
 }
@@ -122,7 +127,8 @@ static int make_parts(struct call *c, struct err *e)
 	int r = 0;
 
 	if ((uint64_t)n_parts * ask->n > CHOICES_MAX)
-		return err_param(e, EINVAL, "n", "%zu prompts with %u choices each are more than %d answers",
+		return err_param(e, EINVAL, "n",
+				 "%zu prompts with %u choices each are more than %d answers",
 				 n_parts, ask->n, CHOICES_MAX);
 	c->n = ask->n;
 	c->n_choices = (uint32_t)n_parts * ask->n;

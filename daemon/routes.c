@@ -25,8 +25,9 @@ static int get_metrics(struct server *s, const char *rest, struct buf *out, stru
 
 static struct openai_model model_of(const struct server *s)
 {
-	return (struct openai_model){
-		.id = s->name, .created = s->started, .max_model_len = s->info.max_model_len};
+	return (struct openai_model){.id = s->name,
+				     .created = s->started,
+				     .max_model_len = s->info.max_model_len};
 }
 
 static int get_models(struct server *s, const char *rest, struct buf *out, struct err *e)
@@ -59,7 +60,10 @@ static const struct route routes[] = {
 	{.path = "/v1/models/", .prefix = true, .content_type = type_json, .get = get_model},
 	{.path = "/health", .content_type = type_json, .get = get_health},
 	{.path = "/version", .while_loading = true, .content_type = type_json, .get = get_version},
-	{.path = "/metrics", .while_loading = true, .content_type = type_metrics, .get = get_metrics},
+	{.path = "/metrics",
+	 .while_loading = true,
+	 .content_type = type_metrics,
+	 .get = get_metrics},
 };
 
 const struct route *routes_find(const char *path, const char **ret_rest)
@@ -68,7 +72,8 @@ const struct route *routes_find(const char *path, const char **ret_rest)
 		const struct route *r = &routes[i];
 		size_t len = strlen(r->path);
 
-		if (r->prefix ? !strncmp(path, r->path, len) && path[len] : !strcmp(path, r->path)) {
+		if (r->prefix ? !strncmp(path, r->path, len) && path[len]
+			      : !strcmp(path, r->path)) {
 			*ret_rest = path + len;
 			return r;
 		}

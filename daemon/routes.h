@@ -13,7 +13,7 @@
 /* A path is answered by `get` at once, or it takes a POST and makes a call. */
 struct route {
 	const char *path;
-	bool prefix;	   /* path is followed by a name */
+	bool prefix;	    /* path is followed by a name */
 	bool while_loading; /* answered before the model is there and while draining */
 	const char *content_type;
 	int (*get)(struct server *s, const char *rest, struct buf *out, struct err *e);

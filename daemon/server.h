@@ -21,7 +21,7 @@ struct text;
 struct server {
 	/* main, before any thread starts */
 	struct options options;
-	char name[256];      /* --served-model-name */
+	char name[256];	     /* --served-model-name */
 	char base_name[256]; /* of --model: understood as the model's name too */
 	int64_t started;     /* seconds since 1970 */
 	uint64_t started_ns; /* the monotonic clock */
@@ -39,7 +39,7 @@ struct server {
 	struct openai_limits limits;
 
 	struct metrics metrics;
-	_Atomic uint32_t calls;  /* calls whose body was taken and that are not freed */
+	_Atomic uint32_t calls;	 /* calls whose body was taken and that are not freed */
 	_Atomic uint32_t queued; /* of them, those without a first token or an answer */
 };
 

@@ -21,7 +21,8 @@ void text_submit(struct text *t, struct call *c);
 /* main: ends the thread; calls still queued are dropped. Nobody submits any more. */
 void text_free(struct text *t);
 
-/* prepare.c: fills what the engine needs (parts, choices, end tokens). Errors as the wire has them. */
+/* prepare.c: fills what the engine needs (parts, choices, end tokens). Errors as the wire has them.
+ */
 int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 
 /* prepare.c: -ENOENT unless this is a name of the model; NULL is. */

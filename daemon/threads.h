@@ -2,8 +2,8 @@
  * The threads of tigond, and everything that passes between them.
  *
  *   main    signals, start and stop, the drain. Touches no request.
- *   http    libmicrohttpd's own thread (epoll). Reads bodies, writes answers; turns tokens into text
- *           (detokenizer, stop strings, JSON), so that the device never waits for any of it.
+ *   http    libmicrohttpd's own thread (epoll). Reads bodies, writes answers; turns tokens into
+ *           text (detokenizer, stop strings, JSON), so that the device never waits for any of it.
  *   text    parses bodies, renders templates, tokenizes: a long prompt delays neither a step nor
  *           another client's stream. Also loads tokenizer and template at start.
  *   engine  scheduler and device, which nobody else touches: submit, plan, step, commit.
@@ -11,14 +11,14 @@
  *           keeps time: slow senders, the SSE comment after 15 s of silence.
  *
  *   what               from               to       carries                       in
- *   text.queue         http               text     requests whose body is whole  text.c
+ *   text.queue         http               text     calls whose body is whole     text.c
  *   loop.inbox         text, http, watch  engine   submissions, aborts, stops    loop.c
- *   request.tokens     engine             http     a record a token              request.c
- *   connection resume  any                http     "look at your request again"  request.c
+ *   call.tokens        engine             http     a record a token              call.c
+ *   connection resume  any                http     "look at your call again"     call.c
  *   watch.epoll        kernel             watch    hang-ups, by connection       watch.c
  *   lifecycle.event    any                main     state changed, last one left  lifecycle.c
  *
- * Locks, outermost first: watch.lock, request.lock, a queue's own lock. Nothing blocks under any of them.
+ * Locks, outermost first: watch.lock, call.lock, a queue's own lock. Nothing blocks under them.
  *
  * The roles are clang capabilities: a function marked ON(role_engine) can only be called from
  * another one so marked, or after role_begin; clang -Wthread-safety checks it, gcc sees nothing.

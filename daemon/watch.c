@@ -248,9 +248,9 @@ void watch_answering(struct watch *w, struct connection *c, struct call *call)
 	c->deadline_ns = 0;
 	c->call = call;
 	ev.data.u64 = event_key(c);
-	/* Level-triggered: a client that has left already is reported at once. Descriptors that epoll
-	 * cannot take do not occur among sockets; without memory for it the client just goes unseen
-	 * until something is written. */
+	/* Level-triggered: a client that has left already is reported at once. Descriptors that
+	 * epoll cannot take do not occur among sockets; without memory for it the client just goes
+	 * unseen until something is written. */
 	if (call && epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev) < 0 && errno == ENOENT &&
 	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) < 0)
 		log_warning("cannot watch a connection: %s", strerror(errno));

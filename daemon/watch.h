@@ -3,8 +3,8 @@
  *
  * A suspended connection is in no epoll set of libmicrohttpd's, so a client that leaves while its
  * answer is computed would go unnoticed and its pages stay taken. Here every connection that has a
- * call is in an epoll set of our own, for EPOLLRDHUP; a hang-up aborts the call at once. Once a second
- * the thread also
+ * call is in an epoll set of our own, for EPOLLRDHUP; a hang-up aborts the call at once. Once a
+ * second the thread also
  *  - wakes streams that were silent for 15 s, so that they send a comment,
  *  - cuts connections that take too long to send a request (headers, or a body).
  *

@@ -4,11 +4,12 @@
  * It keeps what a real one keeps and nothing more: for every KV page the tokens written there, for
  * every state slot a running hash of its sequence. Each row reads its whole sequence back through
  * its block table and compares it with the state, so a plan that mixes up pages, slots or positions
- * ends the program. The next token is a function of the sequence: the recorded answer when the model's
- * golden.json has one for it, else a hash (with temperature: of seed, choice and position too).
+ * ends the program. The next token is a function of the sequence: the recorded answer when the
+ * model's golden.json has one for it, else a hash (with temperature: of seed, choice and position
+ * too).
  *
- * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_PAGES (size of the KV pool), FAKE_FAIL_STEP
- * (that step fails as a lost device does), FAKE_LOAD_FAILS.
+ * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_PAGES (size of the KV pool),
+ * FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -40,13 +41,13 @@ struct engine {
 	uint64_t fail_step, step_us;
 };
 
-#define must(condition)                                                                            \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "fake engine: wrong plan: %s (%s:%d)\n", #condition,       \
-				__FILE__, __LINE__);                                               \
-			abort();                                                                   \
-		}                                                                                  \
+#define must(condition)                                                                      \
+	do {                                                                                 \
+		if (!(condition)) {                                                          \
+			fprintf(stderr, "fake engine: wrong plan: %s (%s:%d)\n", #condition, \
+				__FILE__, __LINE__);                                         \
+			abort();                                                             \
+		}                                                                            \
 	} while (0)
 
 static uint64_t setting(const char *name, uint64_t initial)
@@ -71,8 +72,7 @@ static void copy_ids(const json_t *array, struct ids *out)
 	size_t i;
 	json_t *v;
 
-	json_array_foreach(array, i, v)
-		must(ids_push(out, (int32_t)json_integer_value(v)) == 0);
+	json_array_foreach(array, i, v) must(ids_push(out, (int32_t)json_integer_value(v)) == 0);
 }
 
 static void load_goldens(struct engine *g, const char *dir)
@@ -111,11 +111,11 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 		free(g);
 		return r;
 	}
-	info->max_model_len = o->max_model_len ? o->max_model_len
-					       : info->model.max_position_embeddings;
+	info->max_model_len =
+		o->max_model_len ? o->max_model_len : info->model.max_position_embeddings;
 	info->n_slots = o->max_seqs + 1;
-	info->n_pages = (uint32_t)setting(
-		"FAKE_PAGES", o->max_seqs * CEIL_DIV(info->max_model_len, o->page_tokens));
+	info->n_pages = (uint32_t)setting("FAKE_PAGES", o->max_seqs * CEIL_DIV(info->max_model_len,
+									       o->page_tokens));
 	snprintf(info->device_name, sizeof(info->device_name), "no device");
 	snprintf(info->driver, sizeof(info->driver), "fake");
 	snprintf(info->kernels, sizeof(info->kernels), "no");
@@ -198,9 +198,9 @@ static int32_t golden_token(struct engine *g, const struct plan_row *row, uint32
 
 		if (len < c->prompt.len || len >= c->prompt.len + c->output.len)
 			continue;
-		while (p < len && *cell(g, row, p) == (p < c->prompt.len
-							       ? c->prompt.v[p]
-							       : c->output.v[p - c->prompt.len]))
+		while (p < len &&
+		       *cell(g, row, p) == (p < c->prompt.len ? c->prompt.v[p]
+							      : c->output.v[p - c->prompt.len]))
 			p++;
 		if (p == len)
 			return c->output.v[len - c->prompt.len];

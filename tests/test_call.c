@@ -63,7 +63,9 @@ static void *produce(void *arg)
 
 	call_accept(c);
 	for (int i = 0; i < TOKENS; i++) {
-		struct draw_result draw = {.token = i, .logprob = (float)-i, .n_top = (uint32_t)i % 3};
+		struct draw_result draw = {.token = i,
+					   .logprob = (float)-i,
+					   .n_top = (uint32_t)i % 3};
 
 		for (uint32_t k = 0; k < draw.n_top; k++) {
 			draw.top_ids[k] = i + (int32_t)k;
@@ -165,7 +167,8 @@ static void test_stages(void)
 	c = new_call(&connection);
 	call_fail(c, &e);
 	call_take(c, &tokens, suspend, &news);
-	ok(news.stage == CALL_ANSWERED && news.failure.code == ENOMEM, "a failure before it runs is the answer");
+	ok(news.stage == CALL_ANSWERED && news.failure.code == ENOMEM,
+	   "a failure before it runs is the answer");
 	call_unref(c);
 
 	c = new_call(&connection);
@@ -206,7 +209,9 @@ int main(void)
 
 	log_set_level(LOG_LEVEL_ERROR);
 	check(lifecycle_new(&server.lifecycle, &e) == 0);
-	server.options = (struct options){.model = "/nowhere", .max_num_seqs = 4, .page_size = 64,
+	server.options = (struct options){.model = "/nowhere",
+					  .max_num_seqs = 4,
+					  .page_size = 64,
 					  .max_batched_tokens = 64};
 	check(loop_start(&server, &e) == 0);
 	test_tokens();

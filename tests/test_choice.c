@@ -93,7 +93,10 @@ static void encode(const char *text, struct ids *out)
 
 static void test_plain(void)
 {
-	struct choice_config config = {.tokenizer = tokenizer, .chat = true, .logprobs = true, .token_ids = true};
+	struct choice_config config = {.tokenizer = tokenizer,
+				       .chat = true,
+				       .logprobs = true,
+				       .token_ids = true};
 	struct ids ids = {0};
 	struct sum s;
 	const char *finish;
@@ -106,7 +109,8 @@ static void test_plain(void)
 	is_str(buf_str(&s.tokens), buf_str(&s.content), "the reported tokens are the content");
 	is_str(finish, "stop", "an end token stops");
 	is_int(last, 0, "which the engine knows");
-	ok(s.ids.len == ids.len && s.ids.v[s.ids.len - 1] == end_token, "the ids have the end token");
+	ok(s.ids.len == ids.len && s.ids.v[s.ids.len - 1] == end_token,
+	   "the ids have the end token");
 	sum_release(&s);
 	run(&config, ids.v, 3, FINISH_LENGTH, false, &s, &finish, &last);
 	is_str(finish, "length", "length");
@@ -117,7 +121,10 @@ static void test_plain(void)
 
 static void test_reasoning(void)
 {
-	struct choice_config config = {.tokenizer = tokenizer, .chat = true, .thinking = true, .logprobs = true};
+	struct choice_config config = {.tokenizer = tokenizer,
+				       .chat = true,
+				       .thinking = true,
+				       .logprobs = true};
 	struct ids ids = {0};
 	struct sum s;
 	const char *finish;
@@ -128,7 +135,8 @@ static void test_reasoning(void)
 		run(&config, ids.v, ids.len, FINISH_LENGTH, stream, &s, &finish, &last);
 		is_str(buf_str(&s.content), "It is a bow.", "content behind </think>");
 		is_str(buf_str(&s.reasoning), "Let me think.\n", "reasoning before it");
-		is_str(buf_str(&s.tokens), "It is a bow.", "only tokens of the content are reported");
+		is_str(buf_str(&s.tokens), "It is a bow.",
+		       "only tokens of the content are reported");
 		sum_release(&s);
 	}
 	config.thinking = false;
@@ -138,7 +146,8 @@ static void test_reasoning(void)
 	sum_release(&s);
 	config.chat = false;
 	run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
-	is_str(buf_str(&s.content), "Let me think.\n</think>\n\nIt is a bow.", "completions keep tags");
+	is_str(buf_str(&s.content), "Let me think.\n</think>\n\nIt is a bow.",
+	       "completions keep tags");
 	is_str(buf_str(&s.tokens), buf_str(&s.content), "and report them");
 	sum_release(&s);
 	ids_release(&ids);
@@ -147,8 +156,11 @@ static void test_reasoning(void)
 static void test_stop(void)
 {
 	const char *stops[] = {" strings", "zzz"};
-	struct choice_config config = {.tokenizer = tokenizer, .chat = true, .logprobs = true,
-				       .stops = stops, .n_stops = 2};
+	struct choice_config config = {.tokenizer = tokenizer,
+				       .chat = true,
+				       .logprobs = true,
+				       .stops = stops,
+				       .n_stops = 2};
 	struct ids ids = {0};
 	struct sum s;
 	const char *finish;
@@ -175,7 +187,8 @@ static void test_stop(void)
 /* Any tokens, any stops: pieces add up to the whole, reported tokens to the content. */
 static void test_random(void)
 {
-	static const char *const words[] = {"e", "a ", "th", "\n", "<think>", "</think>", "<", " of"};
+	static const char *const words[] = {"e",       "a ",	   "th", "\n",
+					    "<think>", "</think>", "<",	 " of"};
 
 	for (int turn = 0; turn < 4000; turn++) {
 		const char *stops[4], *finish[2];
@@ -198,10 +211,11 @@ static void test_random(void)
 		for (size_t i = 0; i < config.n_stops; i++)
 			stops[i] = words[random_below(ARRAY_SIZE(words))];
 		for (size_t i = 0; i < n; i++)
-			ids[i] = random_below(8) ? (int32_t)random_below(600) : 3 + (int32_t)random_below(2);
+			ids[i] = random_below(8) ? (int32_t)random_below(600)
+						 : 3 + (int32_t)random_below(2);
 		for (int stream = 0; stream < 2; stream++)
-			taken[stream] = run(&config, ids, n, end, stream, &s[stream], &finish[stream],
-					    &last[stream]);
+			taken[stream] = run(&config, ids, n, end, stream, &s[stream],
+					    &finish[stream], &last[stream]);
 		check(taken[0] == taken[1] && last[0] == last[1] && !strcmp(finish[0], finish[1]));
 		check(s[0].content.len == s[1].content.len &&
 		      !memcmp(buf_str(&s[0].content), buf_str(&s[1].content), s[0].content.len));
@@ -210,12 +224,14 @@ static void test_random(void)
 		      !memcmp(buf_str(&s[0].tokens), buf_str(&s[1].tokens), s[0].tokens.len));
 		check(s[0].n_reported == s[1].n_reported && s[1].covered);
 		check(s[0].ids.len == taken[0] && s[1].ids.len == taken[1]);
-		check(!config.chat || !memmem(buf_str(&s[0].content), s[0].content.len, "<think>", 7));
+		check(!config.chat ||
+		      !memmem(buf_str(&s[0].content), s[0].content.len, "<think>", 7));
 		/* Where no bytes had to be replaced, the tokens are the content. */
 		valid = !memmem(buf_str(&s[0].content), s[0].content.len, "\xef\xbf\xbd", 3);
 		if (valid)
 			check(s[0].tokens.len == s[0].content.len &&
-			      !memcmp(buf_str(&s[0].tokens), buf_str(&s[0].content), s[0].tokens.len));
+			      !memcmp(buf_str(&s[0].tokens), buf_str(&s[0].content),
+				      s[0].tokens.len));
 		sum_release(&s[0]);
 		sum_release(&s[1]);
 	}
@@ -226,7 +242,8 @@ int main(int argc, char **argv)
 {
 	struct err e = {0};
 
-	if (!ok(tokenizer_open(argc > 1 ? argv[1] : "models/lexis", &tokenizer, &e) == 0, "tokenizer: %s", e.text))
+	if (!ok(tokenizer_open(argc > 1 ? argv[1] : "models/lexis", &tokenizer, &e) == 0,
+		"tokenizer: %s", e.text))
 		return done();
 	test_plain();
 	test_reasoning();

@@ -26,9 +26,9 @@ int main(void)
 	bool rising = true;
 
 	buf_init(&out, 1 << 20);
-	metrics_time(&m, METRICS_TTFT, 1000000);       /* 1 ms: on a bound */
-	metrics_time(&m, METRICS_TTFT, 1000001);       /* just above */
-	metrics_time(&m, METRICS_TTFT, 3000000000u);   /* 3 s */
+	metrics_time(&m, METRICS_TTFT, 1000000);	/* 1 ms: on a bound */
+	metrics_time(&m, METRICS_TTFT, 1000001);	/* just above */
+	metrics_time(&m, METRICS_TTFT, 3000000000u);	/* 3 s */
 	metrics_time(&m, METRICS_TTFT, 9000000000000u); /* above all bounds */
 	metrics_response(&m, 200);
 	metrics_response(&m, 200);
@@ -39,20 +39,28 @@ int main(void)
 	metrics_write(&m, &out);
 	ok(!out.failed, "written");
 	text = buf_str(&out);
-	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"0.001\"}") == 1, "a bound is inside");
-	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"0.0025\"}") == 2, "buckets add up");
-	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"2.5\"}") == 2, "3 s is above 2.5");
+	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"0.001\"}") == 1,
+	   "a bound is inside");
+	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"0.0025\"}") == 2,
+	   "buckets add up");
+	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"2.5\"}") == 2,
+	   "3 s is above 2.5");
 	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"5\"}") == 3, "and below 5");
-	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"2560\"}") == 3, "9000 s is above all");
-	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"+Inf\"}") == 4, "but below infinity");
+	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"2560\"}") == 3,
+	   "9000 s is above all");
+	ok(value(text, "tigon_time_to_first_token_seconds_bucket{le=\"+Inf\"}") == 4,
+	   "but below infinity");
 	ok(value(text, "tigon_time_to_first_token_seconds_count") == 4, "count");
 	ok(value(text, "tigon_time_to_first_token_seconds_sum") > 9003.0 &&
-		   value(text, "tigon_time_to_first_token_seconds_sum") < 9003.1, "sum in seconds");
-	ok(value(text, "tigon_inter_token_latency_seconds_count") == 0, "another histogram is untouched");
+		   value(text, "tigon_time_to_first_token_seconds_sum") < 9003.1,
+	   "sum in seconds");
+	ok(value(text, "tigon_inter_token_latency_seconds_count") == 0,
+	   "another histogram is untouched");
 	ok(value(text, "tigon_http_responses_total{code=\"200\"}") == 2, "responses by code");
 	ok(value(text, "tigon_http_responses_total{code=\"other\"}") == 1, "an unknown code");
 	ok(value(text, "tigon_kv_cache_usage_perc") == 0.25, "usage is a share");
-	ok(value(text, "tigon_request_success_total{finished_reason=\"abort\"}") == 5, "finish reasons");
+	ok(value(text, "tigon_request_success_total{finished_reason=\"abort\"}") == 5,
+	   "finish reasons");
 	/* Every sample belongs to a TYPE line above it; buckets never fall. */
 	for (const char *p = strstr(text, "inter_token_latency_seconds_bucket"); p;
 	     p = strstr(p + 1, "inter_token_latency_seconds_bucket")) {

@@ -6,8 +6,8 @@
 #include "tests/tap.h"
 
 /* Parses a command line given as words; argv[0] is added. */
-#define PARSE(o, e, ...)                                                                           \
-	options_parse((int)ARRAY_SIZE(((const char *[]){"tigond", __VA_ARGS__})),                  \
+#define PARSE(o, e, ...)                                                          \
+	options_parse((int)ARRAY_SIZE(((const char *[]){"tigond", __VA_ARGS__})), \
 		      (const char *[]){"tigond", __VA_ARGS__}, o, e)
 
 static void test_defaults(void)
@@ -29,7 +29,8 @@ static void test_defaults(void)
 	is_int(o.max_queued_requests, 1024, "queue");
 	is_int(o.log_level, 2, "log level is info");
 	ok(!o.synthetic && !o.help && !o.version && !o.list_devices, "flags are off");
-	ok(!o.tokenizer && !o.served_model_name && !o.device && !o.program_cache, "texts are absent");
+	ok(!o.tokenizer && !o.served_model_name && !o.device && !o.program_cache,
+	   "texts are absent");
 	ok(o.device_memory.bytes == 0 && o.device_memory.share == 0, "device memory is absent");
 }
 
@@ -39,7 +40,8 @@ static void test_values(void)
 	struct err e = {0};
 
 	is_int(PARSE(&o, &e, "--model=a=b", "--port=0", "--dtype", "float32", "--kernels", "nvidia",
-		     "--max-body", "1M", "--synthetic-weights", "18446744073709551615", "--port", "9"),
+		     "--max-body", "1M", "--synthetic-weights", "18446744073709551615", "--port",
+		     "9"),
 	       0, "both spellings");
 	is_str(o.model, "a=b", "only the first = separates");
 	is_int(o.port, 9, "the last one counts");
@@ -60,13 +62,29 @@ static void test_memory(void)
 		uint64_t bytes;
 		double share;
 	} good[] = {
-		{"8G", 8ull << 30, 0},  {"1048576", 1 << 20, 0}, {"512MiB", 512 << 20, 0},
-		{"0.6", 0, 0.6},	{"60%", 0, 0.6},	 {"1.0", 0, 1},
-		{"100%", 0, 1},		{".5", 0, .5},
+		{"8G", 8ull << 30, 0}, {"1048576", 1 << 20, 0}, {"512MiB", 512 << 20, 0},
+		{"0.6", 0, 0.6},       {"60%", 0, 0.6},		{"1.0", 0, 1},
+		{"100%", 0, 1},	       {".5", 0, .5},
 	};
-	static const char *const bad[] = {"",	 "0",	"0%",  "101%", "1.5", "x",   "8X", "-1",
-					  "8 G", "1e3", "0x8", "nan",  "inf", "%",   ".",  "1.2.3",
-					  "0.0", "8G%", "99999999999999999999"};
+	static const char *const bad[] = {"",
+					  "0",
+					  "0%",
+					  "101%",
+					  "1.5",
+					  "x",
+					  "8X",
+					  "-1",
+					  "8 G",
+					  "1e3",
+					  "0x8",
+					  "nan",
+					  "inf",
+					  "%",
+					  ".",
+					  "1.2.3",
+					  "0.0",
+					  "8G%",
+					  "99999999999999999999"};
 	struct options o;
 	struct err e = {0};
 
@@ -120,8 +138,10 @@ static void test_errors(void)
 	is_str(e.text, "--max-batched-tokens: 64 is less than one page (--page-size 128)",
 	       "both numbers");
 	is_int(o.port, 1234, "a failure leaves the result alone");
-	ok(PARSE(&o, &e, "--a-name-that-is-much-longer-than-every-option-that-there-could-ever-be-here")
-		   < 0, "a very long name");
+	ok(PARSE(&o, &e,
+		 "--a-name-that-is-much-longer-than-every-option-that-there-could-ever-be-here") <
+		   0,
+	   "a very long name");
 }
 
 static char *read_file(const char *path)

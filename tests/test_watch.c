@@ -55,7 +55,8 @@ static void test_hang_up(bool half)
 	else
 		close(fds[1]);
 	ms = aborted_after(c, 2000);
-	ok(ms >= 0 && ms < 100, "one that %s is seen (%d ms)", half ? "shuts down its half" : "leaves", ms);
+	ok(ms >= 0 && ms < 100, "one that %s is seen (%d ms)",
+	   half ? "shuts down its half" : "leaves", ms);
 	watch_idle(watch, k);
 	call_unref(c);
 	watch_close(watch, k);
@@ -131,7 +132,9 @@ int main(void)
 
 	log_set_level(LOG_LEVEL_ERROR);
 	check(lifecycle_new(&server.lifecycle, &e) == 0);
-	server.options = (struct options){.model = "/nowhere", .max_num_seqs = 4, .page_size = 64,
+	server.options = (struct options){.model = "/nowhere",
+					  .max_num_seqs = 4,
+					  .page_size = 64,
 					  .max_batched_tokens = 64};
 	check(loop_start(&server, &e) == 0);
 	check(watch_start(&watch, &e) == 0);

@@ -21,9 +21,14 @@
 enum { LEVELS_MAX = 32, STREAMS_MAX = 4096, EVENTS_MAX = 256 };
 
 static const char *const builtin_prompts[] = {
-	"What is a violin?",	"define river",		  "Synonyms of big?",
-	"Define candle as JSON.", "What does to wander mean?", "What is the opposite of cold?",
-	"Tell me about the word anchor.", "Use meadow in a sentence.",
+	"What is a violin?",
+	"define river",
+	"Synonyms of big?",
+	"Define candle as JSON.",
+	"What does to wander mean?",
+	"What is the opposite of cold?",
+	"Tell me about the word anchor.",
+	"Use meadow in a sentence.",
 };
 
 struct settings {
@@ -264,7 +269,8 @@ static int run_level(struct level *l, uint32_t n_streams, struct err *e)
 	return 0;
 }
 
-static void print_level(const struct settings *o, uint32_t n_streams, struct level *l, double seconds)
+static void print_level(const struct settings *o, uint32_t n_streams, struct level *l,
+			double seconds)
 {
 	double rate = (double)l->tokens / seconds;
 	double ttft50 = percentile(&l->ttft, .5), ttft99 = percentile(&l->ttft, .99);
@@ -440,12 +446,14 @@ static int parse(int argc, char **argv, struct settings *o, struct err *e)
 		if (!set_flag(o, name))
 			continue;
 		if (i + 1 >= argc)
-			return err_set(e, EINVAL, "unknown option --%s, or one without its value", name);
+			return err_set(e, EINVAL, "unknown option --%s, or one without its value",
+				       name);
 		r = set_option(o, name, argv[++i]);
 		if (r == -ENOENT)
 			return err_set(e, EINVAL, "unknown option --%s", name);
 		if (r < 0)
-			return err_set(e, EINVAL, "--%s: \"%s\" is not a value for it", name, argv[i]);
+			return err_set(e, EINVAL, "--%s: \"%s\" is not a value for it", name,
+				       argv[i]);
 	}
 	return o->prompts_path ? read_prompts(o, e) : use_builtin_prompts(o, e);
 }

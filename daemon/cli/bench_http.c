@@ -168,8 +168,9 @@ static int take_headers(struct stream *s, struct err *e)
 	size_t len;
 
 	if (!end)
-		return s->in.len > HEADERS_MAX ? err_set(e, EPROTO, "the answer's headers are too long")
-					       : 0;
+		return s->in.len > HEADERS_MAX
+			       ? err_set(e, EPROTO, "the answer's headers are too long")
+			       : 0;
 	len = (size_t)(end - s->in.data) + 4;
 	end[2] = 0;
 	line = s->in.data;
@@ -321,7 +322,8 @@ int stream_io(struct stream *s, struct err *e)
 			bool whole = s->state == STREAM_BODY && !s->chunked && !s->has_length;
 
 			disconnect(s);
-			return whole ? 1 : err_set(e, ECONNRESET, "the server closed the connection");
+			return whole ? 1
+				     : err_set(e, ECONNRESET, "the server closed the connection");
 		}
 		buf_append(&s->in, piece, (size_t)n);
 		r = s->in.failed ? err_set(e, ENOMEM, "out of memory") : take_input(s, e);

@@ -35,14 +35,16 @@ struct stream {
 	size_t sent;
 	int status;
 	bool chunked, keep_alive, chunked_end;
-	uint64_t left; /* of the body, or of the chunk at work; without either, until the end of file */
+	uint64_t left; /* of the body, or of the chunk at work; without either, until the end of
+			  file */
 	bool has_length;
 	/* Called for the data of every event; the text ends with a 0. */
 	void (*event)(struct stream *s, const char *data, size_t len);
 	void *user;
 };
 
-void stream_init(struct stream *s, void (*event)(struct stream *, const char *, size_t), void *user);
+void stream_init(struct stream *s, void (*event)(struct stream *, const char *, size_t),
+		 void *user);
 void stream_release(struct stream *s);
 
 /* Connects if need be (new: *ret_new is true, the descriptor is s->fd) and begins to send. The
