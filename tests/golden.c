@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/macros.h"
+
 static void read_ids(const json_t *a, struct ids *out)
 {
 	for (size_t i = 0; i < json_array_size(a); i++)
@@ -77,6 +79,7 @@ static bool submit(struct scheduler *s, struct engine *g, struct run *r)
 		.prompt = r->prompt,
 		.n_prompt = r->n_prompt,
 		.max_tokens = r->max_tokens,
+		.min_tokens = r->min_tokens,
 		.n_choices = r->n_choices ? r->n_choices : 1,
 		.end_tokens = m->end_tokens,
 		.n_end_tokens = r->ignore_end ? 0 : m->n_end_tokens,
@@ -104,21 +107,29 @@ static void keep(const struct scheduler_event *ev)
 		abort();
 }
 
-bool run_all(struct engine *g, uint32_t max_seqs, uint32_t budget, uint64_t shuffle, struct run *runs,
-	     size_t n)
+struct run_setup run_setup_of(const struct engine_options *o)
+{
+	return (struct run_setup){
+		.max_seqs = o->max_seqs,
+		.budget = o->max_prefill_tokens,
+		.page_tokens = o->page_tokens,
+	};
+}
+
+bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n)
 {
 	const struct engine_info *i = engine_info(g);
 	struct scheduler_config config = {
-		.page_tokens = 64,
+		.page_tokens = setup->page_tokens,
 		.n_pages = i->n_pages,
 		.n_slots = i->n_slots,
-		.max_seqs = max_seqs,
-		.max_prefill_tokens = budget,
+		.max_seqs = setup->max_seqs,
+		.max_prefill_tokens = setup->budget,
 		.max_model_len = i->max_model_len,
 		.vocab_size = i->model.vocab_size,
 	};
-	struct draw_result *results = calloc(max_seqs, sizeof(*results));
-	struct scheduler_event *events = calloc(max_seqs, sizeof(*events));
+	struct draw_result *results = calloc(setup->max_seqs, sizeof(*results));
+	struct scheduler_event *events = calloc(setup->max_seqs, sizeof(*events));
 	struct scheduler *s = NULL;
 	struct err e = {0};
 	uint32_t step = 0;
@@ -127,8 +138,8 @@ bool run_all(struct engine *g, uint32_t max_seqs, uint32_t budget, uint64_t shuf
 
 	if (!good)
 		printf("# scheduler: %s\n", e.text);
-	if (good && shuffle)
-		good = scheduler_shuffle(s, shuffle) == 0;
+	if (good && setup->shuffle)
+		good = scheduler_shuffle(s, setup->shuffle) == 0;
 	while (good) {
 		const struct plan *p;
 
@@ -148,6 +159,9 @@ bool run_all(struct engine *g, uint32_t max_seqs, uint32_t budget, uint64_t shuf
 			good = false;
 			break;
 		}
+		if (setup->watch)
+			setup->watch(setup->arg, p, results);
+
 		uint32_t n_events = scheduler_commit(s, results, events);
 
 		for (uint32_t k = 0; k < n_events; k++)
@@ -161,9 +175,46 @@ bool run_all(struct engine *g, uint32_t max_seqs, uint32_t budget, uint64_t shuf
 
 void run_release(struct run *r)
 {
-	for (size_t c = 0; c < 8; c++) {
+	for (size_t c = 0; c < RUN_CHOICES; c++) {
 		ids_release(&r->out[c]);
 		free(r->draws[c]);
 		r->draws[c] = NULL;
 	}
+}
+
+static bool same_bits(float a, float b)
+{
+	return !memcmp(&a, &b, sizeof(a));
+}
+
+static bool same_draw(const struct draw_result *a, const struct draw_result *b)
+{
+	bool same = a->token == b->token && same_bits(a->logprob, b->logprob) && a->n_top == b->n_top;
+
+	for (uint32_t k = 0; same && k < a->n_top; k++)
+		same = a->top_ids[k] == b->top_ids[k] && same_bits(a->top_logprobs[k], b->top_logprobs[k]);
+	return same;
+}
+
+bool run_same(const struct run *a, const struct run *b, const char *name)
+{
+	for (size_t c = 0; c < RUN_CHOICES; c++) {
+		size_t n = MIN(a->out[c].len, b->out[c].len);
+
+		for (size_t k = 0; k < n; k++) {
+			const struct draw_result *x = &a->draws[c][k], *y = &b->draws[c][k];
+
+			if (same_draw(x, y))
+				continue;
+			printf("# %s: %u prompt tokens, choice %zu, step %zu: %d at %.9g, and %d at %.9g\n", name,
+			       a->n_prompt, c, k, x->token, (double)x->logprob, y->token, (double)y->logprob);
+			return false;
+		}
+		if (a->out[c].len == b->out[c].len)
+			continue;
+		printf("# %s: %u prompt tokens, choice %zu: %zu tokens, and %zu\n", name, a->n_prompt, c,
+		       a->out[c].len, b->out[c].len);
+		return false;
+	}
+	return true;
 }

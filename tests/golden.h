@@ -35,24 +35,42 @@ struct golden {
 bool golden_open(const char *dir, struct golden *ret);
 void golden_release(struct golden *g);
 
+enum { RUN_CHOICES = 8 };
+
 /* A request and, after run_all, what came of it. */
 struct run {
 	const int32_t *prompt;
-	uint32_t n_prompt, max_tokens, n_choices;
+	uint32_t n_prompt, max_tokens, min_tokens;
+	uint32_t n_choices; /* 0: 1; at most RUN_CHOICES */
 	bool ignore_end;
 	struct sampling sampling;
 	uint32_t arrival; /* step before which it is submitted */
 	/* results, for each choice */
-	struct ids out[8];
-	struct draw_result *draws[8]; /* [out.len] */
+	struct ids out[RUN_CHOICES];
+	struct draw_result *draws[RUN_CHOICES]; /* [out.len] */
 };
+
+/* How requests share an engine. */
+struct run_setup {
+	uint32_t max_seqs, budget; /* no more than the engine was opened with */
+	uint32_t page_tokens;      /* what the engine was opened with */
+	uint64_t shuffle;          /* renames pages, slots and seats; 0: the smallest free one first */
+	/* Sees every step after it has run; NULL: nobody does. */
+	void (*watch)(void *arg, const struct plan *plan, const struct draw_result *results);
+	void *arg;
+};
+
+/* All that the engine's options allow. */
+struct run_setup run_setup_of(const struct engine_options *o);
 
 /* Greedy, with the five best log-probabilities. */
 struct sampling run_greedy(void);
 
-/* Runs all requests to their end; false on an engine or scheduler error. `shuffle` renames pages and slots. */
-bool run_all(struct engine *g, uint32_t max_seqs, uint32_t budget, uint64_t shuffle, struct run *runs,
-	     size_t n);
+/* Runs all requests to their end; false on an engine or scheduler error. */
+bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n);
 void run_release(struct run *r);
+
+/* The same tokens and the same bits of every log-probability, choice by choice; says where not. */
+bool run_same(const struct run *a, const struct run *b, const char *name);
 
 #endif

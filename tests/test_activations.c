@@ -35,6 +35,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	for (size_t i = 0; i < golden.n; i++) {
+		struct run_setup setup = run_setup_of(&o);
 		struct run r = {.prompt = golden.cases[i].prompt.v,
 				.n_prompt = (uint32_t)golden.cases[i].prompt.len,
 				.max_tokens = 1,
@@ -42,7 +43,7 @@ int main(int argc, char **argv)
 
 		if (strcmp(golden.cases[i].name, argv[2]))
 			continue;
-		good = run_all(g, o.max_seqs, o.max_prefill_tokens, 0, &r, 1);
+		good = run_all(g, &setup, &r, 1);
 		run_release(&r);
 	}
 	engine_close(g);

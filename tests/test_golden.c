@@ -107,6 +107,7 @@ int main(int argc, char **argv)
 		.max_seqs = 16,
 		.max_prefill_tokens = 1024,
 	};
+	struct run_setup setup = run_setup_of(&o);
 	struct golden golden = {0};
 	struct engine *g;
 	struct run *runs;
@@ -135,7 +136,7 @@ int main(int argc, char **argv)
 				       .n_prompt = (uint32_t)golden.cases[i].prompt.len,
 				       .max_tokens = golden.cases[i].max_tokens,
 				       .sampling = run_greedy()};
-	ok(run_all(g, o.max_seqs, o.max_prefill_tokens, 0, runs, golden.n), "all cases ran (%s, %s)",
+	ok(run_all(g, &setup, runs, golden.n), "all cases ran (%s, %s)",
 	   engine_info(g)->device_name, engine_info(g)->kernels);
 	if (o.dtype == ENGINE_FLOAT32)
 		test_float32(&golden, runs);

@@ -30,6 +30,7 @@ int main(int argc, char **argv)
 		.max_prefill_tokens = 2048,
 		.max_model_len = 4096,
 	};
+	struct run_setup setup = run_setup_of(&o);
 	struct engine_counters before, after;
 	uint64_t start = clock_now_ns();
 	int32_t prompt[PROMPT];
@@ -37,6 +38,7 @@ int main(int argc, char **argv)
 	struct engine *g;
 	struct err e = {0};
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 3)
 		return 2;
 	o.model_dir = argv[1];
@@ -68,7 +70,7 @@ int main(int argc, char **argv)
 				runs[i] = (struct run){.prompt = prompt, .n_prompt = PROMPT, .max_tokens = 1,
 						       .ignore_end = true, .sampling = run_greedy()};
 			start = clock_now_ns();
-			if (!run_all(g, o.max_seqs, o.max_prefill_tokens, 0, runs, (size_t)n))
+			if (!run_all(g, &setup, runs, (size_t)n))
 				return 1;
 			prefill = seconds_since(start);
 			for (int i = 0; i < n; i++) {
@@ -80,7 +82,7 @@ int main(int argc, char **argv)
 			}
 			engine_counters(g, &before);
 			start = clock_now_ns();
-			if (!run_all(g, o.max_seqs, o.max_prefill_tokens, 0, runs, (size_t)n))
+			if (!run_all(g, &setup, runs, (size_t)n))
 				return 1;
 			all = seconds_since(start);
 			engine_counters(g, &after);

@@ -1,0 +1,241 @@
+/*
+ * A request's answer does not depend on who shares its steps: the same bits alone and in a batch.
+ *
+ *     test_invariance DIR float32|bfloat16 [full]
+ *
+ * Thirty-two requests of different lengths (whole chunks, one token more and one less, prompts that the budget
+ * cuts), greedy, drawn and penalised, some with several choices. Each runs alone first; then they run in
+ * batches of 8 and 32, arriving at different steps, with several prefill budgets, with pages, slots and
+ * seats renamed, and again and again in the same memory. Every token and every bit of every
+ * log-probability must be what it was alone, with every kernel variant that runs here and for pages of 64
+ * and 128 tokens; and the variants must agree with one another.
+ * `full` runs every combination and more orders of pages, otherwise the large batches are the shuffled ones.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/macros.h"
+#include "tests/golden.h"
+#include "tests/tap.h"
+
+enum { REQUESTS = 32, SMALL_BATCH = 8, LONGEST = 700, PREFILL_MAX = 1024, SEATS = 64 };
+
+/* The first SMALL_BATCH are the small batch. Requests of several choices take a seat each. */
+static const struct {
+	uint32_t n_prompt, max_tokens, n_choices;
+} sizes[REQUESTS] = {
+	{1, 40, 1},   {63, 24, 1},  {64, 24, 1},  {65, 24, 3},	{127, 20, 1}, {700, 24, 1}, {129, 20, 4}, {128, 70, 1},
+	{2, 40, 1},   {3, 30, 1},   {17, 25, 1},  {31, 24, 2},	{62, 20, 1},  {66, 20, 1},  {100, 24, 1}, {126, 20, 1},
+	{130, 5, 1},  {190, 9, 1},  {191, 30, 2}, {192, 30, 2}, {193, 20, 1}, {255, 20, 1}, {256, 20, 1}, {257, 20, 1},
+	{320, 15, 1}, {383, 66, 1}, {448, 20, 1}, {500, 12, 1}, {5, 130, 1},  {9, 30, 1},   {40, 3, 1},	  {48, 1, 1},
+};
+
+struct steps {
+	uint32_t mixed;	   /* steps with prefill and decode rows */
+	uint32_t cut;	   /* windows that do not begin at 0 */
+	uint32_t most_rows; /* of one step */
+	uint32_t copies;
+};
+
+static void count_step(void *arg, const struct plan *p, const struct draw_result *results)
+{
+	struct steps *s = arg;
+
+	s->mixed += p->n_prefill_rows && p->n_rows > p->n_prefill_rows;
+	for (uint32_t i = 0; i < p->n_prefill_rows; i++)
+		s->cut += p->rows[i].start > 0;
+	s->most_rows = MAX(s->most_rows, p->n_rows);
+	s->copies += p->n_state_copies;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state >> 33;
+}
+
+/* The same requests each time. Every third is drawn at random, every sixth penalised. */
+static void make_requests(struct run *runs, int32_t *prompts, uint32_t vocab, uint32_t max_len)
+{
+	uint64_t random = 1;
+
+	for (size_t i = 0; i < REQUESTS * LONGEST; i++)
+		prompts[i] = (int32_t)(next_random(&random) % vocab);
+	for (size_t i = 0; i < REQUESTS; i++) {
+		struct run *r = &runs[i];
+
+		*r = (struct run){
+			.prompt = prompts + i * LONGEST,
+			.n_prompt = MIN(sizes[i].n_prompt, max_len / 2),
+			.max_tokens = MIN(sizes[i].max_tokens, max_len / 4),
+			.n_choices = sizes[i].n_choices,
+			.ignore_end = true,
+			.sampling = run_greedy(),
+		};
+		if (i % 3 == 0 || r->n_choices > 1) {
+			r->sampling.temperature = 1;
+			r->sampling.seed = 1000 + i;
+			r->sampling.top_p = i % 2 ? 0.9f : 1;
+		}
+		if (i % 6 == 0) {
+			r->sampling.repetition_penalty = 1.2f;
+			r->sampling.frequency_penalty = 0.3f;
+		}
+	}
+}
+
+static void clear(struct run *runs, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		run_release(&runs[i]);
+}
+
+/* Every request on its own: the answers that batches are held to. */
+static bool run_alone(struct engine *g, const struct run_setup *setup, struct run *runs)
+{
+	bool good = true;
+
+	for (size_t i = 0; i < REQUESTS && good; i++)
+		good = run_all(g, setup, &runs[i], 1);
+	return good;
+}
+
+/* The first n requests together. Who arrives when changes with the budget. */
+static void run_together(struct engine *g, struct run_setup setup, const struct run *alone, size_t n)
+{
+	struct run runs[REQUESTS];
+	struct steps steps = {0};
+	uint32_t rows = 0;
+
+	setup.watch = count_step;
+	setup.arg = &steps;
+	for (size_t i = 0; i < n; i++) {
+		runs[i] = alone[i];
+		memset(runs[i].out, 0, sizeof(runs[i].out));
+		memset(runs[i].draws, 0, sizeof(runs[i].draws));
+		runs[i].arrival = (uint32_t)(i * setup.budget / 64 % 11);
+		rows += runs[i].n_choices;
+	}
+	check(run_all(g, &setup, runs, n));
+	for (size_t i = 0; i < n; i++)
+		check(run_same(&alone[i], &runs[i], "alone and in a batch"));
+	clear(runs, n);
+	/* What the name of the test promises did happen. */
+	check(steps.mixed > 0);
+	check(steps.copies > 0);
+	check(setup.budget > 128 || steps.cut > 0);
+	check(steps.most_rows >= (setup.budget < PREFILL_MAX ? n / 4 : n));
+	ok_all("%zu requests (%u sequences, %u rows in a step), budget %u, pages %u%s: the bits of each alone", n,
+	       rows, steps.most_rows, setup.budget, setup.page_tokens, setup.shuffle ? ", shuffled" : "");
+}
+
+/* All batches in one engine: later ones find its memory used. */
+static void run_batches(struct engine *g, const struct engine_options *o, const struct run *alone, bool full)
+{
+	static const uint32_t budgets[] = {64, 128, PREFILL_MAX};
+	struct run_setup setup = run_setup_of(o);
+	uint64_t seeds = full ? 4 : 1;
+
+	for (size_t b = 0; b < ARRAY_SIZE(budgets); b++) {
+		setup.budget = budgets[b];
+		if (setup.budget < o->page_tokens)
+			continue;
+		for (uint64_t seed = 0; seed <= seeds; seed++) {
+			setup.shuffle = seed ? seed * 77 + b : 0;
+			if (full || !seed)
+				run_together(g, setup, alone, SMALL_BATCH);
+			if (full || seed)
+				run_together(g, setup, alone, REQUESTS);
+		}
+	}
+}
+
+static const char *dtype_name(enum engine_dtype t)
+{
+	return t == ENGINE_BFLOAT16 ? "bfloat16" : "float32";
+}
+
+/* One engine. ret_alone gets the answers of each request alone; false when this variant does not run here. */
+static bool test_engine(const struct engine_options *o, const char *variant, bool full, int32_t *prompts,
+			struct run *ret_alone)
+{
+	struct run again[REQUESTS];
+	struct run_setup setup;
+	struct engine *g;
+	struct err e = {0};
+	int r = engine_open(o, &g, &e);
+
+	if (r < 0) {
+		if (r != -ENOTSUP)
+			ok(false, "%s %s: %s", variant, dtype_name(o->dtype), e.text);
+		else
+			printf("# %s\n", e.text);
+		return false;
+	}
+	setup = run_setup_of(o);
+	make_requests(ret_alone, prompts, engine_info(g)->model.vocab_size, engine_info(g)->max_model_len);
+	make_requests(again, prompts, engine_info(g)->model.vocab_size, engine_info(g)->max_model_len);
+	ok(run_alone(g, &setup, ret_alone), "%s %s: each request alone", variant, dtype_name(o->dtype));
+	run_batches(g, o, ret_alone, full);
+	setup.shuffle = 5;
+	check(run_alone(g, &setup, again));
+	for (size_t i = 0; i < REQUESTS; i++)
+		check(run_same(&ret_alone[i], &again[i], "alone, and alone afterwards"));
+	ok_all("%s %s: each alone again, in other and used memory", variant, dtype_name(o->dtype));
+	clear(again, REQUESTS);
+	engine_close(g);
+	return true;
+}
+
+/* Every variant and page size against the first. */
+static void test_engines(struct engine_options o, bool full, int32_t *prompts)
+{
+	static const struct {
+		enum engine_kernels kernels;
+		const char *name;
+		uint32_t page_tokens;
+		bool always; /* else only with `full` */
+	} engines[] = {
+		{ENGINE_KERNELS_GENERIC, "generic", 64, true},
+		{ENGINE_KERNELS_X86, "x86", 64, true},
+		{ENGINE_KERNELS_GENERIC, "generic", 128, false},
+		{ENGINE_KERNELS_X86, "x86", 128, true},
+	};
+	struct run answers[ARRAY_SIZE(engines)][REQUESTS];
+	bool ran[ARRAY_SIZE(engines)] = {false};
+
+	memset(answers, 0, sizeof(answers));
+	for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
+		if (!engines[i].always && !full)
+			continue;
+		o.kernels = engines[i].kernels;
+		o.page_tokens = engines[i].page_tokens;
+		ran[i] = test_engine(&o, engines[i].name, full, prompts, answers[i]);
+		if (!i || !ran[0] || !ran[i])
+			continue;
+		for (size_t k = 0; k < REQUESTS; k++)
+			check(run_same(&answers[0][k], &answers[i][k], "two engines"));
+		ok_all("%s: %s with pages of %u gives the bits of generic with pages of 64", dtype_name(o.dtype),
+		       engines[i].name, engines[i].page_tokens);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(engines); i++)
+		clear(answers[i], ran[i] ? REQUESTS : 0);
+}
+
+int main(int argc, char **argv)
+{
+	struct engine_options o = {
+		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.max_seqs = SEATS,
+		.max_prefill_tokens = PREFILL_MAX,
+	};
+	int32_t *prompts = calloc((size_t)REQUESTS * LONGEST, sizeof(*prompts));
+
+	if (argc < 3 || !prompts)
+		return 2;
+	o.model_dir = argv[1];
+	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
+	test_engines(o, argc > 3 && !strcmp(argv[3], "full"), prompts);
+	free(prompts);
+	return done();
+}
