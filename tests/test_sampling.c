@@ -1,0 +1,632 @@
+/*
+ * Drawing tokens, as a request sees it: through scheduler and engine, on a real model.
+ *
+ *     test_sampling DIR
+ *
+ * A draw depends on the logits, the parameters and (seed, choice, position), nothing else; draws follow the
+ * reported log-probabilities; penalties, bans and the cuts (top_k, top_p, min_p) do to them what they say;
+ * and no more bytes cross to the host than were asked for.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/macros.h"
+#include "tests/golden.h"
+#include "tests/tap.h"
+
+enum { DRAWS = 1024 };
+
+struct fixture {
+	struct engine *g;
+	struct run_setup setup;
+	struct golden golden;
+	struct ids open; /* a prompt after which many tokens are likely */
+	struct draw_result open_top; /* the best TOP_LOGPROBS_MAX behind it */
+};
+
+static struct sampling drawn(uint64_t seed)
+{
+	struct sampling s = run_greedy();
+
+	s.temperature = 1;
+	s.seed = seed;
+	return s;
+}
+
+static struct run request(const struct ids *prompt, struct sampling s, uint32_t n_choices, uint32_t max_tokens)
+{
+	return (struct run){
+		.prompt = prompt->v,
+		.n_prompt = (uint32_t)prompt->len,
+		.n_choices = n_choices,
+		.max_tokens = max_tokens,
+		.ignore_end = true,
+		.sampling = s,
+	};
+}
+
+static void run_one(const struct fixture *f, struct run *r)
+{
+	check(run_all(f->g, &f->setup, r, 1));
+}
+
+static bool same_ids(const struct ids *a, const struct ids *b)
+{
+	return a->len == b->len && !memcmp(a->v, b->v, a->len * sizeof(*a->v));
+}
+
+/* The step of all golden answers whose best token is least likely: its prompt, and what comes behind it. */
+static void find_open_prompt(struct fixture *f)
+{
+	const struct golden_case *best = NULL;
+	struct sampling s = run_greedy();
+	size_t step = 0;
+	struct run r;
+
+	for (size_t i = 0; i < f->golden.n; i++) {
+		const struct golden_case *c = &f->golden.cases[i];
+
+		for (size_t k = 0; k < c->output.len && c->prompt.len < 512; k++)
+			if (!best || c->steps[k].logprobs[0] < best->steps[step].logprobs[0]) {
+				best = c;
+				step = k;
+			}
+	}
+	if (!best || ids_append(&f->open, best->prompt.v, best->prompt.len) < 0 ||
+	    ids_append(&f->open, best->output.v, step) < 0)
+		abort();
+	s.n_logprobs = TOP_LOGPROBS_MAX;
+	r = request(&f->open, s, 1, 1);
+	run_one(f, &r);
+	f->open_top = r.draws[0][0];
+	printf("# %s, step %zu: the best token has probability %.3f\n", best->name, step,
+	       (double)expf(f->open_top.logprob));
+	run_release(&r);
+}
+
+/* ---- what a draw depends on ---- */
+
+static void test_seed(const struct fixture *f)
+{
+	struct run a[2], b[2], other;
+
+	a[0] = request(&f->open, drawn(7), 1, 20);
+	a[1] = request(&f->golden.cases[0].prompt, drawn(7), 1, 20);
+	run_one(f, &a[0]);
+	run_one(f, &a[1]);
+	b[0] = request(&f->open, drawn(7), 1, 20);
+	b[1] = request(&f->golden.cases[0].prompt, drawn(7), 1, 20);
+	b[0].arrival = 3;
+	check(run_all(f->g, &f->setup, b, 2));
+	check(run_same(&a[0], &b[0], "the same seed"));
+	check(run_same(&a[1], &b[1], "the same seed"));
+	other = request(&f->open, drawn(8), 1, 20);
+	run_one(f, &other);
+	check(!same_ids(&a[0].out[0], &other.out[0]));
+	run_release(&other);
+	other = request(&f->open, drawn(7 | (uint64_t)1 << 32), 1, 20);
+	run_one(f, &other);
+	check(!same_ids(&a[0].out[0], &other.out[0]));
+	run_release(&other);
+	for (size_t i = 0; i < 2; i++) {
+		run_release(&a[i]);
+		run_release(&b[i]);
+	}
+	ok_all("the same seed gives the same text in any company, another seed another");
+}
+
+/* Prompts that end on a page's last position, before and behind it. */
+static void test_choices(const struct fixture *f, const struct golden_case *c)
+{
+	static const uint32_t lengths[] = {1, 63, 64, 65, 127, 128, 129, 200};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		struct ids prompt = {c->prompt.v, lengths[i], lengths[i]};
+		struct run one = request(&prompt, drawn(99), 1, 70), four = request(&prompt, drawn(99), 4, 70);
+		struct run eight = request(&prompt, drawn(99), 8, 70);
+		struct run greedy = request(&prompt, run_greedy(), 1, 70);
+		struct run greedy_four = request(&prompt, run_greedy(), 4, 70);
+		struct run together[2];
+
+		run_one(f, &one);
+		run_one(f, &four);
+		run_one(f, &greedy);
+		together[0] = eight;
+		together[1] = greedy_four;
+		check(run_all(f->g, &f->setup, together, 2));
+		eight = together[0];
+		greedy_four = together[1];
+		for (size_t k = 0; k < 4; k++) {
+			struct run a = {.n_prompt = lengths[i]}, b = a;
+
+			a.out[0] = four.out[k];
+			a.draws[0] = four.draws[k];
+			b.out[0] = eight.out[k];
+			b.draws[0] = eight.draws[k];
+			check(run_same(&a, &b, "a choice of four and of eight"));
+			a.out[0] = greedy.out[0];
+			a.draws[0] = greedy.draws[0];
+			b.out[0] = greedy_four.out[k];
+			b.draws[0] = greedy_four.draws[k];
+			check(run_same(&a, &b, "greedy, alone and as a choice"));
+			if (!k) {
+				a.out[0] = one.out[0];
+				a.draws[0] = one.draws[0];
+				b.out[0] = four.out[0];
+				b.draws[0] = four.draws[0];
+				check(run_same(&a, &b, "alone and as the first choice"));
+			}
+		}
+		for (size_t k = 0; k < 8; k++)
+			for (size_t j = 0; j < k; j++)
+				check(!same_ids(&eight.out[k], &eight.out[j]));
+		run_release(&one);
+		run_release(&four);
+		run_release(&eight);
+		run_release(&greedy);
+		run_release(&greedy_four);
+	}
+	ok_all("choice k is the same of four and of eight, whatever page the prompt ends on, and no other");
+}
+
+/* What each choice was told on its way is what a request gets that is given the whole text: no choice reads
+ * another's pages or state. */
+static void test_choice_paths(const struct fixture *f, const struct golden_case *c)
+{
+	static const uint32_t lengths[] = {60, 64, 100};
+	float worst = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		struct ids prompt = {c->prompt.v, lengths[i], lengths[i]};
+		struct run r = request(&prompt, drawn(5), 5, 40);
+
+		run_one(f, &r);
+		for (size_t k = 0; k < 5; k++)
+			for (size_t step = 3; step < r.out[k].len; step += 18) {
+				struct ids text = {0};
+				struct run whole;
+
+				if (ids_append(&text, prompt.v, prompt.len) < 0 ||
+				    ids_append(&text, r.out[k].v, step) < 0)
+					abort();
+				whole = request(&text, run_greedy(), 1, 1);
+				run_one(f, &whole);
+				for (size_t t = 0; t < 3; t++) {
+					const struct draw_result *x = &r.draws[k][step], *y = whole.draws[0];
+
+					check(x->top_ids[t] == y->top_ids[t]);
+					worst = fmaxf(worst, fabsf(x->top_logprobs[t] - y->top_logprobs[t]));
+				}
+				run_release(&whole);
+				ids_release(&text);
+			}
+		run_release(&r);
+	}
+	check(worst <= 2e-4f);
+	ok_all("the path of every choice is that of its own text (%.2g)", (double)worst);
+}
+
+/* ---- what draws follow ---- */
+
+/* First tokens of DRAWS draws behind the open prompt: eight choices of many seeds. */
+static void draw_many(const struct fixture *f, struct sampling s, int32_t out[DRAWS])
+{
+	struct run runs[DRAWS / RUN_CHOICES];
+
+	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
+		s.seed = i;
+		s.want_logprobs = false;
+		runs[i] = request(&f->open, s, RUN_CHOICES, 1);
+	}
+	check(run_all(f->g, &f->setup, runs, ARRAY_SIZE(runs)));
+	for (size_t i = 0; i < ARRAY_SIZE(runs); i++)
+		for (size_t k = 0; k < RUN_CHOICES; k++)
+			out[i * RUN_CHOICES + k] = runs[i].out[k].len ? runs[i].out[k].v[0] : -1;
+	for (size_t i = 0; i < ARRAY_SIZE(runs); i++)
+		run_release(&runs[i]);
+}
+
+/*
+ * Pearson's chi-square of draws against probabilities p [n] of the best n tokens; whatever is left is one more
+ * bin. Bins that expect fewer than five draws are put together. Prints it with its degrees of freedom; true below
+ * the value that a fair draw passes once in ten thousand (Wilson and Hilferty's approximation). The seeds are
+ * fixed: a failure is one forever.
+ */
+static bool follows(const struct draw_result *top, const double *p, uint32_t n, const int32_t draws[DRAWS],
+		    const char *name)
+{
+	double chi = 0, small_want = 0, rest = 1, limit;
+	uint32_t seen_in_bins = 0, small_seen = 0, bins = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t seen = 0;
+
+		for (uint32_t k = 0; k < DRAWS; k++)
+			seen += draws[k] == top->top_ids[i];
+		rest -= p[i];
+		seen_in_bins += seen;
+		if (p[i] * DRAWS < 5) {
+			small_want += p[i] * DRAWS;
+			small_seen += seen;
+			continue;
+		}
+		chi += (seen - p[i] * DRAWS) * (seen - p[i] * DRAWS) / (p[i] * DRAWS);
+		bins++;
+	}
+	small_want += fmax(rest, 0) * DRAWS;
+	small_seen += DRAWS - seen_in_bins;
+	if (small_want > 0.5) {
+		chi += (small_seen - small_want) * (small_seen - small_want) / small_want;
+		bins++;
+	} else if (small_seen > 3) {
+		printf("# %s: %u draws of what is all but impossible\n", name, small_seen);
+		return false;
+	}
+	limit = bins - 1;
+	limit *= pow(1 - 2 / (9 * limit) + 3.719 * sqrt(2 / (9 * limit)), 3);
+	printf("# %s: chi-square %.1f with %u degrees of freedom (limit %.1f)\n", name, chi, bins - 1, limit);
+	return bins >= 3 && chi < limit;
+}
+
+static void test_distribution(const struct fixture *f)
+{
+	static const float temperatures[] = {1, 0.6f, 1.5f};
+	const struct draw_result *top = &f->open_top;
+	int32_t draws[DRAWS];
+
+	for (size_t t = 0; t < ARRAY_SIZE(temperatures); t++) {
+		struct sampling s = drawn(0);
+		double p[TOP_LOGPROBS_MAX], sum = 0;
+		char name[32];
+
+		/* At another temperature the sum over all tokens is not known: only the best few are drawn. */
+		s.temperature = temperatures[t];
+		s.top_k = temperatures[t] == 1 ? 0 : TOP_LOGPROBS_MAX;
+		for (uint32_t i = 0; i < top->n_top; i++) {
+			p[i] = exp((double)top->top_logprobs[i] / (double)s.temperature);
+			sum += p[i];
+		}
+		for (uint32_t i = 0; s.top_k && i < top->n_top; i++)
+			p[i] /= sum;
+		draw_many(f, s, draws);
+		snprintf(name, sizeof(name), "temperature %.1f", (double)s.temperature);
+		check(top->n_top == TOP_LOGPROBS_MAX);
+		check(follows(top, p, top->n_top, draws, name));
+	}
+	ok_all("%d draws follow the log-probabilities at three temperatures", DRAWS);
+}
+
+/* The draws under a cut: those of the first n tokens, each at p over their sum. */
+static void test_one_cut(const struct fixture *f, struct sampling s, uint32_t n, const char *name)
+{
+	const struct draw_result *top = &f->open_top;
+	double p[TOP_LOGPROBS_MAX], sum = 0;
+	int32_t draws[DRAWS];
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += exp((double)top->top_logprobs[i]);
+	for (uint32_t i = 0; i < n; i++)
+		p[i] = exp((double)top->top_logprobs[i]) / sum;
+	draw_many(f, s, draws);
+	for (uint32_t k = 0; k < DRAWS; k++) {
+		bool inside = false;
+
+		for (uint32_t i = 0; i < n; i++)
+			inside |= draws[k] == top->top_ids[i];
+		check(inside);
+	}
+	check(follows(top, p, n, draws, name));
+}
+
+static void test_cuts(const struct fixture *f)
+{
+	const struct draw_result *top = &f->open_top;
+	struct sampling s;
+	double sum = 0;
+
+	s = drawn(0);
+	s.top_k = 4;
+	test_one_cut(f, s, 4, "top_k 4");
+	/* The smallest set that reaches top_p: between the sums with and without its last token. */
+	for (uint32_t i = 0; i < 5; i++)
+		sum += exp((double)top->top_logprobs[i]);
+	s = drawn(0);
+	s.top_p = (float)(sum - exp((double)top->top_logprobs[4]) / 2);
+	test_one_cut(f, s, 5, "top_p");
+	/* At least min_p of the best one's probability. */
+	s = drawn(0);
+	s.min_p = expf((top->top_logprobs[5] + top->top_logprobs[6]) / 2 - top->top_logprobs[0]);
+	test_one_cut(f, s, 6, "min_p");
+	ok_all("top_k, top_p and min_p keep the tokens they say, and their proportions");
+}
+
+static void test_greedy(const struct fixture *f)
+{
+	struct run greedy = request(&f->open, run_greedy(), 1, 40), r;
+	struct sampling cuts[3] = {drawn(1), drawn(2), drawn(3)};
+
+	cuts[0].top_k = 1;
+	cuts[1].top_p = 1e-6f;
+	cuts[2].min_p = 1;
+	run_one(f, &greedy);
+	for (size_t i = 0; i < ARRAY_SIZE(cuts); i++) {
+		r = request(&f->open, cuts[i], 1, 40);
+		run_one(f, &r);
+		check(run_same(&greedy, &r, "a cut that leaves one token"));
+		run_release(&r);
+	}
+	for (size_t k = 0; k < greedy.out[0].len; k++) {
+		const struct draw_result *d = &greedy.draws[0][k];
+
+		check(d->token == d->top_ids[0] && d->logprob == d->top_logprobs[0]);
+		for (uint32_t i = 1; i < d->n_top; i++)
+			check(d->top_logprobs[i] <= d->top_logprobs[i - 1]);
+	}
+	run_release(&greedy);
+	ok_all("a cut that leaves one token is greedy");
+}
+
+/* ---- what changes the logits ---- */
+
+static uint32_t count(const struct ids *ids, size_t n, int32_t id)
+{
+	uint32_t times = 0;
+
+	for (size_t i = 0; i < n; i++)
+		times += ids->v[i] == id;
+	return times;
+}
+
+/* Greedy under presence and frequency penalties: the host does the same arithmetic on the reported
+ * log-probabilities, which are of the raw logits. Tokens further down only lose: the best of those reported is
+ * the best of all as long as it stays above the last of them. */
+static void test_presence_frequency(const struct fixture *f)
+{
+	static const float penalties[][2] = {{0, 0.5f}, {1.5f, 0}, {0.4f, 0.8f}, {2, 2}};
+	size_t moved = 0, known = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(penalties); i++) {
+		struct sampling s = run_greedy();
+		struct run r;
+
+		s.n_logprobs = TOP_LOGPROBS_MAX;
+		s.presence_penalty = penalties[i][0];
+		s.frequency_penalty = penalties[i][1];
+		r = request(&f->open, s, 1, 120);
+		run_one(f, &r);
+		for (size_t k = 0; k < r.out[0].len; k++) {
+			const struct draw_result *d = &r.draws[0][k];
+			float best = -INFINITY, second = -INFINITY;
+			int32_t id = -1;
+
+			for (uint32_t j = 0; j < d->n_top; j++) {
+				uint32_t n = count(&r.out[0], k, d->top_ids[j]);
+				float v = d->top_logprobs[j] -
+					  (n ? s.presence_penalty + s.frequency_penalty * (float)n : 0);
+
+				if (v > best) {
+					second = best;
+					best = v;
+					id = d->top_ids[j];
+				} else {
+					second = fmaxf(second, v);
+				}
+			}
+			if (best < d->top_logprobs[d->n_top - 1] || best - second < 1e-4f)
+				continue;
+			known++;
+			moved += id != d->top_ids[0];
+			check(d->token == id);
+		}
+		run_release(&r);
+	}
+	check(known > 300 && moved > 20);
+	ok_all("presence and frequency penalties: the host's choice in %zu steps, %zu of them not the likeliest",
+	       known, moved);
+}
+
+/* A repetition penalty beyond all measure: no token of the prompt or of the answer comes again. Then 1, which is
+ * none, and that the counts of a seat begin anew. */
+static void test_repetition(const struct fixture *f)
+{
+	struct sampling s = run_greedy();
+	struct run greedy = request(&f->open, s, 1, 40), r;
+
+	run_one(f, &greedy);
+	check(count(&greedy.out[0], greedy.out[0].len, greedy.out[0].v[0]) > 0);
+	for (int again = 0; again < 2; again++) {
+		s.repetition_penalty = 1e6f;
+		r = request(&f->open, s, 1, 40);
+		run_one(f, &r);
+		check(!same_ids(&r.out[0], &greedy.out[0]));
+		for (size_t k = 0; k < r.out[0].len; k++) {
+			check(!count(&r.out[0], k, r.out[0].v[k]));
+			check(!count(&f->open, f->open.len, r.out[0].v[k]));
+		}
+		run_release(&r);
+		s.repetition_penalty = 1;
+		s.presence_penalty = 1e-9f; /* takes a seat's counts without moving anything */
+		r = request(&f->open, s, 1, 40);
+		run_one(f, &r);
+		check(run_same(&greedy, &r, "no penalty to speak of"));
+		run_release(&r);
+		s.presence_penalty = 0;
+	}
+	run_release(&greedy);
+	ok_all("a great repetition penalty lets no token come twice, and the next request knows nothing of it");
+}
+
+/* Every choice has its own counts: greedy choices under a penalty stay equal, to one another and to one alone. */
+static void test_penalised_choices(const struct fixture *f)
+{
+	struct sampling s = run_greedy();
+	struct run one, five;
+
+	s.frequency_penalty = 1;
+	s.repetition_penalty = 1.3f;
+	one = request(&f->open, s, 1, 60);
+	five = request(&f->open, s, 5, 60);
+	run_one(f, &one);
+	run_one(f, &five);
+	for (size_t k = 0; k < 5; k++)
+		check(same_ids(&one.out[0], &five.out[k]));
+	run_release(&one);
+	run_release(&five);
+	ok_all("choices count their own tokens");
+}
+
+static bool is_end(const struct fixture *f, int32_t id)
+{
+	const struct model_config *m = &engine_info(f->g)->model;
+
+	for (uint32_t i = 0; i < m->n_end_tokens; i++)
+		if (m->end_tokens[i] == id)
+			return true;
+	return false;
+}
+
+/* min_tokens: where the answer would have ended the second best token comes; the log-probabilities still say which
+ * was the best. */
+static void test_min_tokens(const struct fixture *f)
+{
+	size_t tried = 0;
+
+	for (size_t i = 0; i < f->golden.n && tried < 5; i++) {
+		const struct golden_case *c = &f->golden.cases[i];
+		uint32_t end = (uint32_t)c->output.len, min = end + 6;
+		struct run r;
+
+		if (!end || end > 40 || c->prompt.len > 200 || !is_end(f, c->output.v[end - 1]))
+			continue;
+		r = request(&c->prompt, run_greedy(), 2, min + 20);
+		r.ignore_end = false;
+		r.min_tokens = min;
+		tried++;
+		run_one(f, &r);
+		for (uint32_t k = 0; k < 2; k++) {
+			const struct draw_result *d = r.out[k].len >= end ? &r.draws[k][end - 1] : NULL;
+
+			check(r.out[k].len >= min);
+			check(d && is_end(f, d->top_ids[0]) && d->token == d->top_ids[1]);
+			check(d && d->logprob == d->top_logprobs[1]);
+			for (uint32_t t = 0; t < r.out[k].len; t++)
+				check(!is_end(f, r.out[k].v[t]) || t + 1 >= min);
+		}
+		run_release(&r);
+	}
+	check(tried == 5);
+	ok_all("below min_tokens no answer ends, and the log-probabilities are of the raw logits");
+}
+
+/* ---- what crosses to the host ---- */
+
+struct traffic {
+	struct engine *g;
+	uint64_t before;
+	uint32_t steps, without_draws, wrong;
+};
+
+static void watch_traffic(void *arg, const struct plan *p, const struct draw_result *results)
+{
+	struct traffic *t = arg;
+	struct engine_counters now;
+	uint64_t want = 0;
+
+	engine_counters(t->g, &now);
+	for (uint32_t i = 0; i < p->n_draws; i++) {
+		const struct sampling *s = p->draws[i].sampling;
+
+		want += 4 + (s->want_logprobs ? 4 + 8u * s->n_logprobs : 0);
+	}
+	if (now.bytes_from_device - t->before != want && !t->wrong++)
+		printf("# step %llu: %llu bytes, want %llu for %u draws\n", (unsigned long long)p->step,
+		       (unsigned long long)(now.bytes_from_device - t->before), (unsigned long long)want,
+		       p->n_draws);
+	t->before = now.bytes_from_device;
+	t->steps++;
+	t->without_draws += !p->n_draws;
+}
+
+static void test_traffic(const struct fixture *f, const struct golden_case *c)
+{
+	static const uint8_t tops[] = {0, 1, 5, TOP_LOGPROBS_MAX};
+	struct run_setup setup = f->setup;
+	struct traffic t = {.g = f->g};
+	struct engine_counters before, after;
+	struct run runs[6];
+
+	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
+		runs[i] = request(i ? &f->open : &c->prompt, drawn(i), i % 3 + 1, (uint32_t)(10 + 3 * i));
+		runs[i].sampling.want_logprobs = i < ARRAY_SIZE(tops);
+		runs[i].sampling.n_logprobs = tops[i % ARRAY_SIZE(tops)];
+		runs[i].sampling.frequency_penalty = i == 2;
+		runs[i].arrival = (uint32_t)i;
+	}
+	setup.budget = 128;
+	setup.watch = watch_traffic;
+	setup.arg = &t;
+	engine_counters(f->g, &before);
+	t.before = before.bytes_from_device;
+	check(run_all(f->g, &setup, runs, ARRAY_SIZE(runs)));
+	engine_counters(f->g, &after);
+	check(!t.wrong && t.without_draws > 0);
+	check(after.steps - before.steps == t.steps);
+	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
+		for (size_t k = 0; k < RUN_CHOICES; k++)
+			for (size_t d = 0; d < runs[i].out[k].len; d++)
+				check(runs[i].draws[k][d].n_top ==
+				      (runs[i].sampling.want_logprobs ? runs[i].sampling.n_logprobs : 0));
+		run_release(&runs[i]);
+	}
+	ok_all("%u steps: 4 bytes a draw, and 4 + 8 n where log-probabilities are wanted", t.steps);
+}
+
+/* The longest prompt that has at least n tokens. */
+static const struct golden_case *long_case(const struct golden *g, size_t n)
+{
+	for (size_t i = 0; i < g->n; i++)
+		if (g->cases[i].prompt.len >= n)
+			return &g->cases[i];
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	struct engine_options o = {
+		.dtype = ENGINE_FLOAT32,
+		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.page_tokens = 64,
+		.max_seqs = 64,
+		.max_prefill_tokens = 1024,
+	};
+	const struct golden_case *text;
+	struct fixture f = {.setup = run_setup_of(&o)};
+	struct err e = {0};
+
+	if (argc < 2)
+		return 2;
+	o.model_dir = argv[1];
+	if (!golden_open(o.model_dir, &f.golden) || !(text = long_case(&f.golden, 512)))
+		return 2;
+	if (engine_open(&o, &f.g, &e) < 0) {
+		printf("# %s\n", e.text);
+		return 2;
+	}
+	find_open_prompt(&f);
+	test_seed(&f);
+	test_choices(&f, text);
+	test_choice_paths(&f, text);
+	test_distribution(&f);
+	test_cuts(&f);
+	test_greedy(&f);
+	test_presence_frequency(&f);
+	test_repetition(&f);
+	test_penalised_choices(&f);
+	test_min_tokens(&f);
+	test_traffic(&f, text);
+	engine_close(f.g);
+	ids_release(&f.open);
+	golden_release(&f.golden);
+	return done();
+}
