@@ -24,14 +24,17 @@ void detokenizer_free(struct detokenizer *d);
 
 /* Takes one id and appends the text that may go out now (whole UTF-8 sequences, maybe none).
  * 1: a stop string was met, the text before it has been appended, nothing may follow.
- * 0: go on. -ENOMEM. */
+ * 0: go on. -ENOMEM.
+ * Of several stop strings the one that is complete first counts, of those that end together the
+ * one that began first: that does not depend on where tokens begin and end. */
 int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) MUST_CHECK;
 
-/* Generation ended: appends what was held back, an incomplete sequence as U+FFFD. */
+/* Generation ended: appends what was held back, an incomplete sequence as U+FFFD. 0 or -ENOMEM. */
 int detokenizer_finish(struct detokenizer *d, struct buf *out) MUST_CHECK;
 
-/* Raw bytes (of all pushed ids) that are covered by the text that went out so far. With it the
- * caller lets each token's log-probabilities ride with the chunk that completes the token. */
+/* Raw bytes (of all pushed ids; special tokens have none) that are covered by the text that went
+ * out so far. With it the caller lets each token's log-probabilities ride with the chunk that
+ * completes the token. */
 size_t detokenizer_released(const struct detokenizer *d);
 
 #endif

@@ -250,55 +250,77 @@ static int run_llama3(struct run *run, size_t stage, const char *text, size_t le
 
 /* ---- PCRE2 ---- */
 
-/* Oniguruma's pattern in PCRE2's words. They agree on what tokenizers use, but for \s (PCRE2 adds
- * U+180E); what they read differently and nobody uses is refused. */
+/* Copies the escape at p, a backslash and what belongs to it, and returns how long it is; an error
+ * is set for one that the two engines read differently. */
+static int translate_escape(const char *p, struct buf *out, struct err *e)
+{
+	const char *end;
+	char c = p[1];
+
+	if (!c)
+		return err_set(e, EINVAL, "the pattern ends in a backslash");
+	if (strchr("wWbBhHyYGKRXNOoQEgk", c) || (c == 'x' && p[2] >= '8' && p[2] != '{'))
+		return err_set(e, ENOTSUP, "\\%c is not supported in patterns", c);
+	if (c == 's' || c == 'S') {
+		/* PCRE2 has U+180E in \s. */
+		buf_puts(out, c == 's' ? "\\p{White_Space}" : "\\P{White_Space}");
+		return 2;
+	}
+	end = strchr("pPx", c) && p[2] == '{' ? strchr(p, '}') : NULL;
+	buf_append(out, p, end ? (size_t)(end - p) + 1 : 2);
+	return end ? (int)(end - p) + 1 : 2;
+}
+
+/* Whether the group that opens at p is one that both engines know and understand alike. */
+static bool known_group(const char *p)
+{
+	if (p[1] == '*')
+		return false;
+	return p[1] != '?' || (p[2] && strchr(":=!<>", p[2])) || !strncmp(p, "(?i:", 4) ||
+	       !strncmp(p, "(?i)", 4);
+}
+
+/* Oniguruma's pattern in PCRE2's words. They agree on nearly all that tokenizers use; what they
+ * read differently is refused. */
 static int translate(const char *pattern, struct buf *out, struct err *e)
 {
-	bool in_class = false;
+	bool in_set = false;
+	const char *p = pattern;
 
-	for (const char *p = pattern; *p; p++) {
+	if (strlen(pattern) > MAX_PATTERN)
+		return err_set(e, EINVAL, "a pattern is longer than %d bytes", (int)MAX_PATTERN);
+	while (*p) {
 		if (*p == '\\') {
-			char c = p[1];
+			int n = translate_escape(p, out, e);
 
-			if (!c)
-				return err_set(e, EINVAL, "the pattern ends in a backslash");
-			if (c == 's')
-				buf_puts(out, "\\p{White_Space}");
-			else if (c == 'S')
-				buf_puts(out, "\\P{White_Space}");
-			else if (strchr("wWbBhHyYGKRXNOoQEgk", c) || (c == 'x' && p[2] >= '8'))
-				return err_set(e, ENOTSUP, "\\%c is not supported in patterns", c);
-			else
-				buf_append(out, p, 2);
-			p++;
+			if (n < 0)
+				return n;
+			p += n;
 			continue;
 		}
-		if (in_class && (*p == '[' || (*p == '&' && p[1] == '&')))
-			return err_set(e, ENOTSUP,
-				       "sets inside of sets are not supported in patterns");
-		if (!in_class && *p == '(' && p[1] == '*')
-			return err_set(e, EINVAL, "(* is no group of a pattern");
-		if (!in_class && *p == '(' && p[1] == '?' && !strchr(":=!<>", p[2]) &&
-		    strncmp(p, "(?i:", 4) != 0 && strncmp(p, "(?i)", 4) != 0)
-			return err_set(e, ENOTSUP, "(?%c is not supported in patterns", p[2]);
+		if (in_set && (*p == '[' || (*p == '&' && p[1] == '&')))
+			return err_set(e, ENOTSUP, "sets in sets are not supported in patterns");
+		if (!in_set && *p == '(' && !known_group(p))
+			return err_set(e, ENOTSUP, "the group %.4s is not supported in patterns",
+				       p);
 		/* x{1,3}+ repeats x{1,3} here and is possessive there. */
-		if (!in_class && *p == '}' && p[1] == '+')
+		if (!in_set && *p == '}' && p[1] == '+')
 			return err_set(e, ENOTSUP, "}+ is not supported in patterns");
-		if (*p == '[' && !in_class) {
-			in_class = true;
-			buf_putc(out, *p);
-			if (p[1] == '^')
-				buf_putc(out, *++p);
-			/* A bracket right behind is an ordinary character of the set. */
-			if (p[1] == ']') {
+		if (!in_set && *p == '[') {
+			in_set = true;
+			buf_putc(out, *p++);
+			if (*p == '^')
+				buf_putc(out, *p++);
+			/* A bracket that would end an empty set is an ordinary character. */
+			if (*p == ']') {
 				buf_puts(out, "\\]");
 				p++;
 			}
 			continue;
 		}
 		if (*p == ']')
-			in_class = false;
-		buf_putc(out, *p);
+			in_set = false;
+		buf_putc(out, *p++);
 	}
 	return 0;
 }
@@ -348,10 +370,11 @@ int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_beh
 	struct buf text;
 	int r;
 
-	buf_init(&text, MAX_PATTERN);
+	/* \s grows most. */
+	buf_init(&text, MAX_PATTERN * sizeof("\\p{White_Space}"));
 	r = translate(pattern, &text, e);
 	if (!r && text.failed)
-		r = err_set(e, EINVAL, "a pattern is longer than %d bytes", (int)MAX_PATTERN);
+		r = err_set(e, ENOMEM, "out of memory");
 	if (!r)
 		r = add_code(s, buf_str(&text), text.len, PCRE2_UCP | PCRE2_MULTILINE, stage, e);
 	buf_release(&text);

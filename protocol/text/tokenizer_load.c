@@ -420,7 +420,7 @@ static int place_added(struct loader *l, const char *text, size_t len, int32_t i
 
 static int load_added(struct loader *l, const json_t *a, const json_t *vocab)
 {
-	const char *text = json_string_value(json_object_get(a, "content"));
+	const char *text = json_string_value(json_object_get(a, "content")), *bytes = text;
 	const json_t *id = json_object_get(a, "id");
 	json_int_t n = json_integer_value(id);
 	size_t len = text ? strlen(text) : 0;
@@ -437,16 +437,21 @@ static int load_added(struct loader *l, const json_t *a, const json_t *vocab)
 	    (r = get_flag(l, a, "rstrip", false, &token.rstrip)) ||
 	    (r = get_flag(l, a, "single_word", false, &token.single_word)) ||
 	    (r = get_flag(l, a, "normalized", true, &normalized)) ||
-	    (r = get_flag(l, a, "special", false, &special)) ||
-	    (r = place_added(l, text, len, token.id, json_object_get(vocab, text))))
+	    (r = get_flag(l, a, "special", false, &special)))
 		return r;
-	l->t->vocab.tokens[n].special = special;
 	buf_reset(&l->scratch);
 	r = normalized && l->t->nfc ? unicode_nfc(l->t->unicode, text, len, &l->scratch) : 0;
-	if (r > 0)
-		r = added_insert(&l->t->normalized, l->scratch.data, l->scratch.len, token);
-	else if (!r)
-		r = added_insert(normalized ? &l->t->normalized : &l->t->raw, text, len, token);
+	if (r < 0)
+		return out_of_memory(l);
+	if (r > 0) {
+		bytes = l->scratch.data;
+		len = l->scratch.len;
+	}
+	r = place_added(l, bytes, len, token.id, json_object_get(vocab, text));
+	if (r < 0)
+		return r;
+	l->t->vocab.tokens[n].special = special;
+	r = added_insert(normalized ? &l->t->normalized : &l->t->raw, bytes, len, token);
 	if (r == -EEXIST)
 		return err_set(l->e, EINVAL, "the added token %.60s has two ids", text);
 	return r < 0 ? out_of_memory(l) : 0;
