@@ -31,6 +31,7 @@ struct engine {
 	struct step_limits limits;
 	int32_t *table, *result; /* host sides of the step table and the results */
 	struct engine_counters counters;
+	uint64_t warm_launches; /* those of warm_up, which nobody asked for */
 };
 
 /* ---- opening ---- */
@@ -237,6 +238,42 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	return 0;
 }
 
+/*
+ * One prompt of a chunk and one generated token, so that nobody's first request pays for what a driver does at the
+ * first launch of a kernel (PoCL compiles then). Leaves no trace: pages are written before they are read, and
+ * a new sequence's state begins at zero.
+ */
+static int warm_up(struct engine *g, struct err *e)
+{
+	const uint32_t pages[2] = {0, 1};
+	int32_t tokens[CHUNK_TOKENS] = {0};
+	uint32_t n = MIN((uint32_t)CHUNK_TOKENS, g->limits.max_model_len - 1);
+	const struct sampling sampling = {.temperature = 1, .top_p = 0.5f, .top_k = 2,
+					  .repetition_penalty = 2, .want_logprobs = true};
+	const struct plan_row prefill = {.tokens = tokens, .pages = pages, .n_tokens = n, .n_pages = 1,
+					 .state_src = STATE_ZERO};
+	struct plan_row decode = {.tokens = tokens, .pages = pages, .n_tokens = 1, .start = n - 1,
+				  .n_pages = 1, .decode = true};
+	const struct plan_draw draw = {.sampling = &sampling};
+	const struct plan_seat_reset reset = {.prompt = tokens, .n_prompt = 1};
+	struct plan plan = {.rows = &prefill, .draws = &draw, .resets = &reset, .n_rows = 1,
+			    .n_prefill_rows = 1, .n_prefill_tokens = n, .n_draws = 1, .n_resets = 1};
+	struct draw_result result;
+	int r;
+
+	if (!n || g->dump)
+		return 0;
+	r = engine_step(g, &plan, &result, e);
+	if (r < 0)
+		return r;
+	plan.rows = &decode;
+	plan.n_prefill_rows = plan.n_prefill_tokens = plan.n_resets = 0;
+	r = engine_step(g, &plan, &result, e);
+	g->counters = (struct engine_counters){0};
+	g->warm_launches = kernels_launches(g->kernels);
+	return r;
+}
+
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e)
 {
 	struct engine *g = calloc(1, sizeof(*g));
@@ -251,6 +288,8 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	if (r == 0)
 		r = open_device(g, o, w, e);
 	weights_close(w);
+	if (r == 0)
+		r = warm_up(g, e);
 	if (r < 0) {
 		engine_close(g);
 		return r;
@@ -283,7 +322,7 @@ const struct engine_info *engine_info(const struct engine *g)
 void engine_counters(const struct engine *g, struct engine_counters *ret)
 {
 	*ret = g->counters;
-	ret->launches = kernels_launches(g->kernels);
+	ret->launches = kernels_launches(g->kernels) - g->warm_launches;
 }
 
 int engine_list_devices(FILE *out, struct err *e)
