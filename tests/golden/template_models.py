@@ -1,0 +1,2 @@
+def model_cases():
+    return []

@@ -1,0 +1,471 @@
+/*
+ * Chat templates against what Python's jinja2 gives, set up as transformers does.
+ *
+ * tests/golden/template_cases.json is made by template_cases.py beside it. With "-" as argument
+ * this program answers cases on standard input, a JSON object a line, for template_random.py.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "protocol/text/template.h"
+#include "tests/tap.h"
+
+enum { OUT_MAX = 256 << 20 };
+
+/* Parses and renders; what failed is in *e. */
+static int render(const char *text, size_t len, const json_t *context, struct buf *out,
+		  struct err *e)
+{
+	struct template *t;
+	int rc = template_parse("test", text, len, &t, e);
+
+	if (rc < 0)
+		return rc;
+	rc = template_render(t, context, out, e);
+	template_free(t);
+	return rc;
+}
+
+/* ---- cases from Python ---- */
+
+static bool same_text(const struct buf *out, const json_t *want)
+{
+	return out->len == json_string_length(want) &&
+	       !memcmp(buf_str(out), json_string_value(want), out->len);
+}
+
+/* A case has "output", or "error": "raised" (with "text") or "invalid"; most share a context. */
+static void run_case(const json_t *c, const json_t *shared)
+{
+	const json_t *context = json_object_get(c, "context");
+	const json_t *template = json_object_get(c, "template");
+	const json_t *want = json_object_get(c, "output");
+	const char *error = json_string_value(json_object_get(c, "error"));
+	struct err e = {0};
+	struct buf out;
+	bool good;
+	int rc;
+
+	buf_init(&out, OUT_MAX);
+	rc = render(json_string_value(template), json_string_length(template),
+		    context ? context : shared, &out, &e);
+	if (!error)
+		good = rc == 0 && same_text(&out, want);
+	else if (!strcmp(error, "raised"))
+		good = rc == -EBADMSG &&
+		       !strcmp(e.text, json_string_value(json_object_get(c, "text")));
+	else
+		good = (rc == -EINVAL || rc == -E2BIG) && e.text[0];
+	if (!good) {
+		printf("# %s: %s\n", json_string_value(json_object_get(c, "name")),
+		       json_string_value(template));
+		printf("#   got  %d %s\n", rc, rc ? e.text : buf_str(&out));
+		printf("#   want %s\n", error ? error : json_string_value(want));
+		tap_quiet++;
+	}
+	buf_release(&out);
+}
+
+static void test_python(void)
+{
+	json_t *all = json_load_file("tests/golden/template_cases.json", JSON_ALLOW_NUL, NULL);
+	const json_t *shared = json_object_get(all, "context"), *group, *c;
+	const char *name;
+	size_t i;
+
+	ok(json_is_object(shared), "the cases made by Python are there");
+	json_object_foreach(json_object_get(all, "groups"), name, group) {
+		json_array_foreach(group, i, c)
+			run_case(c, shared);
+		ok_all("%zu cases: %s", json_array_size(group), name);
+	}
+	json_decref(all);
+}
+
+/* ---- lexis ---- */
+
+static void test_lexis(void)
+{
+	json_t *golden = json_load_file("models/lexis/golden.json", JSON_ALLOW_NUL, NULL), *context;
+	const json_t *cases = json_object_get(golden, "cases"), *c;
+	struct template *t = NULL;
+	struct err e = {0};
+	size_t i, rendered = 0;
+	struct buf out;
+
+	is_int(template_open("models/lexis", &t, &e), 0, "lexis has a template: %s", e.text);
+	json_array_foreach(cases, i, c) {
+		if (!json_object_get(c, "messages") || !t)
+			continue;
+		context = json_pack("{s:O, s:b}", "messages", json_object_get(c, "messages"),
+				    "add_generation_prompt", 1);
+		if (json_object_get(c, "tools"))
+			json_object_set(context, "tools", json_object_get(c, "tools"));
+		if (json_object_get(c, "chat_template_kwargs"))
+			json_object_update(context, json_object_get(c, "chat_template_kwargs"));
+		buf_init(&out, OUT_MAX);
+		check(template_render(t, context, &out, &e) == 0);
+		check(same_text(&out, json_object_get(c, "text")));
+		rendered++;
+		buf_release(&out);
+		json_decref(context);
+	}
+	ok_all("lexis: %zu conversations read as in golden.json", rendered);
+	ok(rendered > 20, "there are conversations to compare");
+	template_free(t);
+	json_decref(golden);
+}
+
+/* ---- errors, bounds ---- */
+
+static int fails(const char *text, const char *context, struct err *e)
+{
+	json_t *j = json_loads(context, 0, NULL);
+	struct buf out;
+	int rc;
+
+	buf_init(&out, OUT_MAX);
+	buf_puts(&out, "before");
+	rc = render(text, strlen(text), j, &out, e);
+	check(rc == 0 || !strcmp(buf_str(&out), "before"));
+	buf_release(&out);
+	json_decref(j);
+	return rc;
+}
+
+static void test_errors(void)
+{
+	struct err e = {0};
+
+	is_int(fails("a\n{{ b c }}", "{}", &e), -EINVAL, "a syntax error");
+	is_str(e.text, "template test, line 2: expected 'end of print statement', got 'c'",
+	       "names line and reason");
+	is_int(fails("a\n\n{{ b.c.d }}", "{\"b\": {}}", &e), -EINVAL, "an undefined attribute");
+	is_str(e.text, "template test, line 3: 'dict object' has no attribute 'c'",
+	       "names line and attribute");
+	is_int(fails("{{ x|nothing }}", "{}", &e), -EINVAL, "an unknown filter");
+	is_str(e.text, "template test, line 1: no filter named 'nothing'", "is named");
+	is_int(fails("{{ x is nothing }}", "{}", &e), -EINVAL, "an unknown test");
+	is_str(e.text, "template test, line 1: no test named 'nothing'", "is named");
+	is_int(fails("\n{{ 'a'.nothing() }}", "{}", &e), -EINVAL, "an unknown method");
+	is_str(e.text, "template test, line 2: 'str object' has no attribute 'nothing'",
+	       "is named");
+	is_int(fails("x{{ raise_exception('no ' + what) }}", "{\"what\": \"luck\"}", &e), -EBADMSG,
+	       "raise_exception");
+	is_str(e.text, "no luck", "says only its text");
+	is_int(fails("x{{ raise_exception('\xc3\xa9' * 1000) }}", "{}", &e), -EBADMSG,
+	       "a long message");
+	is_int(strlen(e.text) % 2, 0, "is cut between characters");
+	is_int(fails("{{ x.append(1) }}", "{\"x\": []}", &e), -EINVAL, "lists cannot be changed");
+	ok(strstr(e.text, "unsafe"), "and the message says so");
+	is_int(fails("{% include 'a' %}", "{}", &e), -EINVAL, "no other templates");
+	is_str(e.text, "template test, line 1: tag 'include' is not supported in chat templates",
+	       "and the message says so");
+	is_int(fails("x", "[]", &e), -EINVAL, "the context must be an object");
+	is_int(render("\xff", 1, NULL, NULL, &e), -EINVAL, "a template is UTF-8");
+	is_int(render("{{ x }", 6, NULL, NULL, NULL), -EINVAL, "no struct err is fine");
+	ok_all("what was in the buffer stays when a rendering fails");
+}
+
+static char *repeated(const char *head, const char *piece, size_t n, const char *tail)
+{
+	struct buf b;
+
+	buf_init(&b, OUT_MAX);
+	buf_puts(&b, head);
+	for (size_t i = 0; i < n; i++)
+		buf_puts(&b, piece);
+	buf_puts(&b, tail);
+	return b.data;
+}
+
+/* Each of these would take forever, or all memory, or the stack. */
+static void test_bounds(void)
+{
+	static const char *const hostile[] = {
+		"{{ range(1000000000) }}",
+		"{% for i in range(100000) %}{% for k in range(100000) %}{% for m in range(100000) %}"
+		"{% endfor %}{% endfor %}{% endfor %}",
+		"{{ 'a' * 1000000000000 }}",
+		"{{ 'a' * 9223372036854775807 }}",
+		"{{ [1] * 1000000000000 }}",
+		"{% set ns = namespace(s='ab') %}{% for i in range(100) %}{% set ns.s = ns.s * 2 %}"
+		"{% endfor %}",
+		"{% for i in range(100000) %}{{ 'abcdefgh' * 100000 }}{% endfor %}",
+		"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+		"{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}"
+		"{% endfor %}{{ ns.l }}",
+		"{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}"
+		"{% endfor %}{{ ns.l|tojson }}",
+		"{% set ns = namespace(l=[], m=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}"
+		"{% set ns.m = [ns.m] %}{% endfor %}{{ ns.l == ns.m }}",
+		"{% set ns = namespace(l=()) %}{% for i in range(5000) %}{% set ns.l = (ns.l,) %}"
+		"{% endfor %}{{ {ns.l: 1} }}",
+		"{% set ns = namespace(l=['a']) %}{% for i in range(50000) %}"
+		"{% set ns.l = ns.l|map('upper') %}{% endfor %}{{ ns.l|list }}",
+		"{{ '%1000000000000d' % 1 }}",
+		"{{ '%.1000000000f' % 1 }}",
+		"{{ '{:1000000000}'.format(1) }}",
+		"{{ 'a'.ljust(1000000000000) }}",
+		"{{ ''.join(['aaaaaaaaaa' * 1000000] * 100000) }}",
+		"{{ ('a' * 1000000).replace('', 'b' * 1000000) }}",
+		"{{ [1]|batch(1000000000000, 'x')|list }}",
+		"{{ [1]|slice(1000000000000)|list }}",
+		"{% set ns = namespace(x=0) %}{% set c = cycler(1) %}{% for i in range(100000) %}"
+		"{% for k in range(100000) %}{% set ns.x = c.next() %}{% endfor %}{% endfor %}",
+		"{{ 9223372036854775807 + 1 }}",
+		"{{ 2 ** 64 }}",
+	};
+	struct err e = {0};
+	char *text;
+	int rc;
+
+	for (size_t i = 0; i < ARRAY_SIZE(hostile); i++) {
+		rc = fails(hostile[i], "{}", &e);
+		if (rc != -E2BIG && rc != -EINVAL)
+			printf("# %d %s\n", rc, hostile[i]);
+		check(rc == -E2BIG || rc == -EINVAL);
+	}
+	ok_all("hostile templates end with an error");
+	static const struct {
+		const char *head, *piece, *tail;
+	} deep[] = {
+		{"{{ ", "(", ""},	   {"{{ ", "[", ""},	    {"{{ ", "{", ""},
+		{"{{ ", "not ", "1 }}"},   {"{{ ", "- ", "1 }}"},   {"{{ ", "1 if 1 else ", "1 }}"},
+		{"{{ 1", "+1", " }}"},	   {"{{ x", ".a", " }}"},   {"{{ x", "[0]", " }}"},
+		{"{{ x", "()", " }}"},	   {"{{ x", "|list", " }}"}, {"{{ 1", " and 1", " }}"},
+		{"", "{% if 1 %}", ""},	   {"{{ x", "(a", ""},	    {"{{ x is ", "a is ", "b }}"},
+		{"", "{% for i in x %}", ""}, {"{{ x", "[a:", ""},	    {"{{ ", "f(a=", ""},
+		{"", "{% macro a() %}", ""},  {"", "{% set x %}", ""}, {"{% set ", "(", "a = 1 %}"},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(deep); i++) {
+		text = repeated(deep[i].head, deep[i].piece, 100000, deep[i].tail);
+		check(fails(text, "{}", &e) == -EINVAL);
+		free(text);
+	}
+	ok_all("deep nesting is refused when a template is read");
+	text = repeated("", "x", 2 << 20, "");
+	is_int(fails(text, "{}", &e), -EINVAL, "a template of two megabytes is refused");
+	free(text);
+	text = repeated("{% if x %}", "{% elif y %}b", 50000, "{% endif %}ok");
+	is_int(fails(text, "{}", &e), 0, "fifty thousand branches are fine");
+	free(text);
+	text = repeated("", "{{ x }}{% if y %}{% set x = 1 %}{% endif %}", 20000, "");
+	is_int(fails(text, "{}", &e), 0, "so are twenty thousand ifs");
+	free(text);
+}
+
+static void test_buffer(void)
+{
+	static const char text[] = "{% for i in range(50) %}0123456789{% endfor %}";
+	json_t *context = json_object();
+	struct err e = {0};
+	struct buf out;
+
+	buf_init(&out, 100);
+	is_int(render(text, strlen(text), context, &out, &e), -E2BIG, "a small buffer is respected");
+	ok(!out.failed && out.len == 0, "and left as it was");
+	buf_release(&out);
+	json_decref(context);
+}
+
+/* ---- strings ---- */
+
+static void test_nul(void)
+{
+	static const char text[] = "{{ x|length }}{{ x }}|{{ x[1:] }}|{{ x|tojson }}|{{ [x] }}";
+	static const char want[] = "3a\0b|\0b|\"a\\u0000b\"|['a\\x00b']";
+	json_t *context = json_loads("{\"x\": \"a\\u0000b\"}", JSON_ALLOW_NUL, NULL);
+	struct err e = {0};
+	struct buf out;
+
+	buf_init(&out, OUT_MAX);
+	is_int(render(text, strlen(text), context, &out, &e), 0, "a NUL in a message");
+	ok(out.len == sizeof(want) - 1 && !memcmp(out.data, want, out.len), "is a character");
+	buf_release(&out);
+	json_decref(context);
+}
+
+/* ---- the model's directory ---- */
+
+static void write_text(const char *dir, const char *name, const char *text)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	if (f) {
+		fputs(text, f);
+		fclose(f);
+	}
+}
+
+/* The template's output for an empty context, "" when it cannot be opened. */
+static int open_and_render(const char *dir, struct buf *out, struct err *e)
+{
+	json_t *context = json_object();
+	struct template *t;
+	int rc = template_open(dir, &t, e);
+
+	buf_reset(out);
+	if (!rc) {
+		rc = template_render(t, context, out, e);
+		template_free(t);
+	}
+	json_decref(context);
+	return rc;
+}
+
+static void test_open(void)
+{
+	char dir[] = "/tmp/test_template_XXXXXX", path[256];
+	struct err e = {0};
+	struct buf out;
+
+	buf_init(&out, OUT_MAX);
+	if (!ok(mkdtemp(dir) != NULL, "a directory to work in"))
+		return;
+	is_int(open_and_render(dir, &out, &e), -ENOENT, "a directory without a template");
+	write_text(dir, "tokenizer_config.json", "{\"bos_token\": \"x\"}");
+	is_int(open_and_render(dir, &out, &e), -ENOENT, "a configuration without one");
+	ok(strstr(e.text, "no chat template"), "and the message says so");
+	write_text(dir, "tokenizer_config.json", "{\"chat_template\": \"one{{ 1 + 1 }}\"}");
+	is_int(open_and_render(dir, &out, &e), 0, "a template in the configuration");
+	is_str(buf_str(&out), "one2", "renders");
+	write_text(dir, "tokenizer_config.json",
+		   "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"t\"},"
+		   " {\"name\": \"default\", \"template\": \"d\"}]}");
+	is_int(open_and_render(dir, &out, &e), 0, "a list of templates");
+	is_str(buf_str(&out), "d", "gives the default one");
+	write_text(dir, "tokenizer_config.json", "{\"chat_template\": [");
+	is_int(open_and_render(dir, &out, &e), -EINVAL, "bad JSON");
+	write_text(dir, "chat_template.jinja", "file\n\n");
+	is_int(open_and_render(dir, &out, &e), 0, "a file of its own");
+	is_str(buf_str(&out), "file\n", "comes first, and loses one newline");
+	write_text(dir, "chat_template.jinja", "{{");
+	is_int(open_and_render(dir, &out, &e), -EINVAL, "a wrong one is an error");
+	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);
+	unlink(path);
+	rmdir(dir);
+	buf_release(&out);
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 8, ROUNDS = 200 };
+
+struct job {
+	const struct template *t;
+	const json_t *context;
+	const char *want;
+	int wrong;
+};
+
+static void *render_often(void *arg)
+{
+	struct job *j = arg;
+	struct err e;
+	struct buf out;
+
+	buf_init(&out, OUT_MAX);
+	for (int i = 0; i < ROUNDS; i++) {
+		buf_reset(&out);
+		if (template_render(j->t, j->context, &out, &e) < 0 ||
+		    strcmp(buf_str(&out), j->want))
+			j->wrong++;
+	}
+	buf_release(&out);
+	return NULL;
+}
+
+/* One template and one context, rendered by all threads at once. */
+static void test_threads(void)
+{
+	static const char text[] =
+		"{% macro m(a, b='x') %}{{ a|upper }}{{ b }}{% endmacro %}"
+		"{% set ns = namespace(n=0) %}"
+		"{% for message in messages if message.role != 'system' %}"
+		"{% set ns.n = ns.n + loop.index %}{{ m(message.content) }}"
+		"{{ message.extra|dictsort|map('join', '=')|join(',') }};{% endfor %}{{ ns.n }}";
+	json_t *context = json_loads("{\"messages\": [{\"role\": \"system\", \"content\": \"s\"},"
+				     "{\"role\": \"user\", \"content\": \"\\u00e9t\\u00e9\", "
+				     "\"extra\": {\"b\": 1, \"a\": 2}},"
+				     "{\"role\": \"user\", \"content\": \"b\", \"extra\": {}}]}",
+				     0, NULL);
+	pthread_t threads[THREADS];
+	struct job jobs[THREADS];
+	struct template *t = NULL;
+	struct err e = {0};
+
+	is_int(template_parse("threads", text, strlen(text), &t, &e), 0, "parses %s", e.text);
+	for (int i = 0; i < THREADS; i++) {
+		jobs[i] = (struct job){t, context, "\xc3\x89T\xc3\x89xa=2,b=1;Bx;3", 0};
+		pthread_create(&threads[i], NULL, render_often, &jobs[i]);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		check(jobs[i].wrong == 0);
+	}
+	ok_all("%d threads render one template %d times each", THREADS, ROUNDS);
+	template_free(t);
+	json_decref(context);
+}
+
+/* ---- answering template_random.py ---- */
+
+static void answer(const json_t *c)
+{
+	const json_t *template = json_object_get(c, "template");
+	struct err e = {0};
+	struct buf out;
+	json_t *reply;
+	int rc;
+
+	buf_init(&out, OUT_MAX);
+	rc = render(json_string_value(template), json_string_length(template),
+		    json_object_get(c, "context"), &out, &e);
+	reply = rc ? json_pack("{s:i, s:s}", "error", -rc, "text", e.text)
+		   : json_pack("{s:o}", "output", json_stringn_nocheck(buf_str(&out), out.len));
+	json_dumpf(reply, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+	printf("\n");
+	fflush(stdout);
+	json_decref(reply);
+	buf_release(&out);
+}
+
+static int serve(void)
+{
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t n;
+
+	while ((n = getline(&line, &cap, stdin)) > 0) {
+		json_t *c = json_loadb(line, (size_t)n, JSON_ALLOW_NUL, NULL);
+
+		answer(c);
+		json_decref(c);
+	}
+	free(line);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && !strcmp(argv[1], "-"))
+		return serve();
+	test_python();
+	test_lexis();
+	test_errors();
+	test_bounds();
+	test_buffer();
+	test_nul();
+	test_open();
+	test_threads();
+	return done();
+}
