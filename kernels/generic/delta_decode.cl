@@ -15,7 +15,7 @@
 #define DV_STEPS  CEIL_(DV, WIDTH)
 #define DV_UNROLL MIN_(DV_STEPS, 4)
 
-static inline void l2_norm(__local float *v, float factor
+GROUP_FUNCTION void l2_norm(__local float *v, float factor
 #if LANES > 1
 			   , __local float *scratch
 #define L2_SCRATCH , scratch

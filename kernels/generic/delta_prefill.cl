@@ -73,6 +73,14 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 #define TILE_ROWS  4
 #define COL_BLOCKS (VEC == 16 ? 4 : 1) /* blocks of WIDTH columns in a tile: 64 columns */
 
+/* Column c of n. Past the end any number does; another lane's column would not do, since that lane may be
+ * writing it. */
+#if LANES == 1
+#define LOAD_COLUMN(p, c, n) V_LOAD((p) + ((c) < (n) ? (c) : 0))
+#else
+#define LOAD_COLUMN(p, c, n) ((c) < (n) ? V_LOAD((p) + (c)) : (floatv)0)
+#endif
+
 /*
  * acc[i][j] = sum_k a[i * a_row + k * a_step] * b[k * b_row + column j], k ascending, for a tile of TILE_ROWS
  * rows and COL_BLOCKS blocks from column c0 on. Columns at or past n_cols are not touched.
@@ -93,7 +101,7 @@ static inline void tile_product(floatv acc[TILE_ROWS][COL_BLOCKS], __global cons
 		for (uint j = 0; j < COL_BLOCKS; j++) {
 			uint c = c0 + j * WIDTH + LANE * VEC;
 
-			bk[j] = V_LOAD(b + k * b_row + (c < n_cols ? c : 0));
+			bk[j] = LOAD_COLUMN(b + k * b_row, c, n_cols);
 		}
 #pragma unroll
 		for (uint i = 0; i < TILE_ROWS; i++) {
@@ -220,7 +228,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 						for (uint j = 0; j < COL_BLOCKS; j++) {
 							uint c = c0 + j * WIDTH + LANE * VEC;
 
-							x[j] = fma(a, V_LOAD(V + m * DV + (c < DV ? c : 0)), x[j]);
+							x[j] = fma(a, LOAD_COLUMN(V + m * DV, c, DV), x[j]);
 						}
 					}
 #pragma unroll

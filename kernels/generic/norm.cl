@@ -15,7 +15,7 @@
  */
 #include "common.clh"
 
-static inline void norm_row(__global const float *x, __global const float *w, __global elem_t *h,
+GROUP_FUNCTION void norm_row(__global const float *x, __global const float *w, __global elem_t *h,
 			    __global float *h32
 #if LANES > 1
 			    , __local float *scratch

@@ -41,7 +41,7 @@
 
 /* The best (value, id) that comes strictly behind (after, after_id) in the order of falling values and rising
  * ids; id -1 when there is none. Columns past VOCAB are not looked at. */
-static inline int next_best(__global const float *x, float after, int after_id, float *value
+GROUP_FUNCTION int next_best(__global const float *x, float after, int after_id, float *value
 #if LANES > 1
 			    , __local float *scratch, __local int *ids
 #define BEST_SCRATCH , scratch, ids
@@ -103,7 +103,7 @@ static inline float philox_uniform(uint seed_lo, uint seed_hi, uint choice, uint
 
 /* The largest t with measure({e >= t}) >= want, over the e that are at least `floor_`: their number, or their
  * sum. Bits of a non-negative float order like the number itself. */
-static inline float threshold(__global const float *e, float floor_, float want, bool mass
+GROUP_FUNCTION float threshold(__global const float *e, float floor_, float want, bool mass
 #if LANES > 1
 			      , __local float *scratch
 #define THRESHOLD_SCRATCH , scratch
@@ -134,7 +134,7 @@ static inline float threshold(__global const float *e, float floor_, float want,
 
 /* An id drawn from the e that are at least `limit`, at u of their sum. The order of the cumulative sum is lane
  * by lane, each lane's columns ascending. */
-static inline int draw(__global const float *e, float limit, float u
+GROUP_FUNCTION int draw(__global const float *e, float limit, float u
 #if LANES > 1
 		       , __local float *scratch, __local int *ids
 #endif
