@@ -1,0 +1,315 @@
+/* attention.cl: preparation of q, k, v, and attention over paged keys and values. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/reference.h"
+#include "tests/kernels/harness.h"
+
+#define BOUND           1e-6
+#define ATTENTION_BOUND 5e-6 /* an error of a score is one of its weight, and scores are large */
+
+enum { ROWS_MAX = 8, SPARE_PAGES = 3 };
+
+/* One for each ratio of query heads to KV heads, and head size. */
+static const struct heads {
+	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens;
+} all_heads[] = {
+	{2, 2, 16, 6, 64},
+	{4, 2, 64, 16, 128},
+	{4, 1, 80, 16, 64},
+	{8, 1, 128, 6, 64},
+	{4, 1, 256, 64, 192},
+};
+
+/* A row of a step: n tokens from position start on. */
+struct row {
+	uint32_t start, n;
+};
+static const struct row all_rows[] = {{0, 70}, {64, 131}, {128, 1}, {0, 1}, {62, 1}, {63, 1}, {64, 1}, {200, 1}};
+static const struct row small_rows[] = {{64, 2}, {0, 1}, {3, 1}};
+
+/* A step table and the pages behind it. Page p of a row holds positions p * PAGE and on. */
+struct setup {
+	struct kernels *k;
+	const struct kernel_shape *s;
+	const struct row *rows;
+	uint32_t n_rows, n_tokens, n_pages, n_tiles;
+	uint32_t first[ROWS_MAX]; /* a row's first token in the step */
+	int32_t *table;
+	uint32_t rows_at, token_rows_at, tiles_at, ints;
+	float *rope, *inv_freq; /* [T, ROT] */
+};
+
+static int32_t *row_of(const struct setup *u, uint32_t r)
+{
+	return u->table + u->rows_at + r * KERNEL_ROW_INTS;
+}
+
+static uint32_t page_of(const struct setup *u, uint32_t r, uint32_t position)
+{
+	return (uint32_t)u->table[(uint32_t)row_of(u, r)[5] + position / u->s->page_tokens];
+}
+
+/* Lays out the rows, their pages in random order among spare ones, and tiles of at most tile_tokens. */
+static struct setup make_setup(struct kernels *k, const struct row *rows, uint32_t n_rows, uint32_t tile_tokens)
+{
+	struct setup u = {.k = k, .s = kernels_shape(k), .rows = rows, .n_rows = n_rows};
+	uint32_t P = u.s->page_tokens, at, pages = 0, *order;
+
+	for (uint32_t r = 0; r < n_rows; r++) {
+		u.first[r] = u.n_tokens;
+		u.n_tokens += rows[r].n;
+		u.n_pages += CEIL_DIV(rows[r].start + rows[r].n, P);
+		u.n_tiles += CEIL_DIV(rows[r].n, tile_tokens);
+	}
+	order = case_alloc(u.n_pages + SPARE_PAGES, sizeof(*order));
+	random_permutation(order, u.n_pages + SPARE_PAGES);
+	u.token_rows_at = 5; /* nothing is at 0 */
+	u.rows_at = u.token_rows_at + u.n_tokens;
+	u.tiles_at = u.rows_at + n_rows * KERNEL_ROW_INTS + u.n_pages;
+	u.ints = u.tiles_at + u.n_tiles * 3;
+	u.table = CASE_INTS(u.ints);
+	memset(u.table, 0xff, u.ints * sizeof(*u.table));
+	at = u.tiles_at;
+	for (uint32_t r = 0; r < n_rows; r++) {
+		uint32_t pages_at = u.rows_at + n_rows * KERNEL_ROW_INTS + pages;
+		const int32_t row[KERNEL_ROW_INTS] = {(int32_t)u.first[r], (int32_t)rows[r].n,
+						      (int32_t)rows[r].start, -1, -1, (int32_t)pages_at, -1, -1};
+
+		memcpy(row_of(&u, r), row, sizeof(row));
+		for (uint32_t p = 0; p < CEIL_DIV(rows[r].start + rows[r].n, P); p++)
+			u.table[pages_at + p] = (int32_t)order[pages++];
+		for (uint32_t t = 0; t < rows[r].n; t++)
+			u.table[u.token_rows_at + u.first[r] + t] = (int32_t)r;
+		for (uint32_t t = 0; t < rows[r].n; t += tile_tokens) {
+			u.table[at++] = (int32_t)r;
+			u.table[at++] = (int32_t)(u.first[r] + t);
+			u.table[at++] = (int32_t)MIN(tile_tokens, rows[r].n - t);
+		}
+	}
+	u.n_pages += SPARE_PAGES;
+	return u;
+}
+
+static uint64_t page_elements(const struct setup *u)
+{
+	return (uint64_t)u->s->kv_heads * u->s->head_dim * u->s->page_tokens;
+}
+
+static uint64_t key_at(const struct setup *u, uint32_t page, uint32_t g, uint32_t slot, uint32_t d)
+{
+	return page * page_elements(u) + (g * u->s->head_dim + d) * u->s->page_tokens + slot;
+}
+
+static uint64_t value_at(const struct setup *u, uint32_t page, uint32_t g, uint32_t slot, uint32_t d)
+{
+	return page * page_elements(u) + (g * u->s->page_tokens + slot) * u->s->head_dim + d;
+}
+
+/* ---- attention_prepare ---- */
+
+static void normed_and_turned(const struct setup *u, const float *x, const float *w, uint32_t position,
+			      double *out)
+{
+	reference_rms_norm(x, w, u->s->head_dim, (double)u->s->eps, out);
+	reference_rope(out, position, u->inv_freq, u->s->rotary_dim);
+}
+
+static void prepare(const struct way *w, struct kernels *k, const struct row *rows, uint32_t n_rows,
+		    unsigned number)
+{
+	struct setup u = make_setup(k, rows, n_rows, kernels_tile_tokens(k));
+	const struct kernel_shape *s = u.s;
+	uint32_t H = s->heads, G = s->kv_heads, hd = s->head_dim, ld = kernels_attention_ld(s);
+	uint32_t T = u.n_tokens, rot = s->rotary_dim;
+	uint64_t n = u.n_pages * page_elements(&u), written = 0;
+	float *proj = case_matrix(T, ld, ld, -3, 3), *q, *keys, *values;
+	float *wq = case_matrix(1, hd, hd, 0, 2), *wk = case_matrix(1, hd, hd, 0, 2);
+	float *rope = CASE_FLOATS((size_t)T * rot);
+	double *want = CASE_DOUBLES(hd), *angles = CASE_DOUBLES(rot), *row_v = CASE_DOUBLES(hd);
+	float *row_k = CASE_FLOATS(hd);
+	cl_mem S = buffer_ints(u.table, u.ints), P = buffer_floats(proj, (uint64_t)T * ld);
+	cl_mem Q = buffer_out((uint64_t)T * H * hd * 4), K = buffer_out_elements(w, n);
+	cl_mem V = buffer_out_elements(w, n), Q1 = buffer_out((uint64_t)H * hd * 4), WQ, WK, A, A1, P1;
+	uint32_t alone = u.first[n_rows - 1]; /* the last row has one token */
+
+	u.inv_freq = CASE_FLOATS(rot / 2);
+	for (uint32_t j = 0; j < rot / 2; j++)
+		u.inv_freq[j] = 1 / powf(10000, (float)(2 * j) / (float)rot);
+	for (uint32_t r = 0; r < n_rows; r++)
+		for (uint32_t i = 0; i < rows[r].n; i++) {
+			reference_rope_angles(rows[r].start + i, u.inv_freq, rot, angles);
+			for (uint32_t j = 0; j < rot; j++)
+				rope[(u.first[r] + i) * rot + j] = (float)angles[j];
+		}
+	WQ = buffer_floats(wq, hd);
+	WK = buffer_floats(wk, hd);
+	A = buffer_floats(rope, (uint64_t)T * rot);
+	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P, WQ, WK, A, Q, K, V, T);
+	P1 = buffer_floats(proj + (size_t)alone * ld, ld);
+	A1 = buffer_floats(rope + alone * rot, rot);
+	set_finish(k);
+
+	q = read_floats(Q, (uint64_t)T * H * hd);
+	keys = read_elements(w, K, n);
+	values = read_elements(w, V, n);
+	for (uint32_t r = 0; r < n_rows; r++)
+		for (uint32_t i = 0; i < rows[r].n; i++) {
+			uint32_t t = u.first[r] + i, position = rows[r].start + i;
+			uint32_t page = page_of(&u, r, position), slot = position % s->page_tokens;
+			const float *in = proj + (size_t)t * ld;
+
+			for (uint32_t head = 0; head < H; head++) {
+				normed_and_turned(&u, in + head * 2 * hd, wq, position, want);
+				near(q + ((size_t)t * H + head) * hd, want, hd, BOUND);
+			}
+			for (uint32_t g = 0; g < G; g++) {
+				normed_and_turned(&u, in + (2 * H + g) * hd, wk, position, want);
+				for (uint32_t d = 0; d < hd; d++) {
+					row_k[d] = keys[key_at(&u, page, g, slot, d)];
+					row_v[d] = in[(2 * H + G + g) * hd + d];
+				}
+				near_elements(w, row_k, want, hd, BOUND);
+				near_elements(w, values + value_at(&u, page, g, slot, 0), row_v, hd, 0);
+			}
+			written += (uint64_t)G * hd;
+		}
+	for (uint64_t i = 0; i < n && !harness_small(); i++)
+		written -= (uint64_t)!is_poison(keys[i]);
+	check(harness_small() || written == 0); /* nothing but these tokens' slots */
+
+	/* The last row in a step of its own. */
+	u.table[u.token_rows_at] = (int32_t)(n_rows - 1);
+	row_of(&u, n_rows - 1)[0] = 0;
+	buffer_write(S, u.table, u.ints * sizeof(*u.table));
+	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P1, WQ, WK, A1, Q1, K, V,
+				 1);
+	set_finish(k);
+	check(same_bits(read_floats(Q1, H * hd), q + (size_t)alone * H * hd, H * hd));
+	check(same_bits(read_elements(w, K, n), keys, n));
+	same_as_generic(w, "prepare", number, q, (size_t)T * H * hd * 4);
+	case_end();
+}
+
+/* ---- attention ---- */
+
+/* Random keys and values for every position that a row's tokens may see; all else in the pages is poison. */
+static void fill_pages(const struct setup *u, float *keys, float *values)
+{
+	uint64_t n = u->n_pages * page_elements(u);
+
+	for (uint64_t i = 0; i < n; i++)
+		keys[i] = values[i] = NAN;
+	for (uint32_t r = 0; r < u->n_rows; r++)
+		for (uint32_t p = 0; p < u->rows[r].start + u->rows[r].n; p++)
+			for (uint32_t g = 0; g < u->s->kv_heads; g++)
+				for (uint32_t d = 0; d < u->s->head_dim; d++) {
+					uint32_t page = page_of(u, r, p), slot = p % u->s->page_tokens;
+
+					keys[key_at(u, page, g, slot, d)] = random_uniform(-2, 2);
+					values[value_at(u, page, g, slot, d)] = random_uniform(-1, 1);
+				}
+}
+
+static void compare_token(const struct way *w, const struct setup *u, const float *q, const float *proj,
+			  const float *keys, const float *values, uint32_t r, uint32_t position,
+			  const float *got)
+{
+	const struct kernel_shape *s = u->s;
+	uint32_t hd = s->head_dim, repeat = s->heads / s->kv_heads, n = position + 1;
+	float *k = CASE_FLOATS((size_t)n * hd), *v = CASE_FLOATS((size_t)n * hd);
+	double *want = CASE_DOUBLES(hd);
+
+	for (uint32_t g = 0; g < s->kv_heads; g++) {
+		for (uint32_t p = 0; p < n; p++)
+			for (uint32_t d = 0; d < hd; d++) {
+				uint32_t page = page_of(u, r, p), slot = p % s->page_tokens;
+
+				k[p * hd + d] = keys[key_at(u, page, g, slot, d)];
+				v[p * hd + d] = values[value_at(u, page, g, slot, d)];
+			}
+		for (uint32_t head = g * repeat; head < (g + 1) * repeat; head++) {
+			reference_attention(q + head * hd, proj + head * 2 * hd + hd, k, v, n, hd, want);
+			near_elements(w, got + head * hd, want, hd, ATTENTION_BOUND);
+		}
+	}
+}
+
+static void attention(const struct way *w, struct kernels *k, const struct row *rows, uint32_t n_rows,
+		      unsigned number)
+{
+	struct setup u = make_setup(k, rows, n_rows, kernels_tile_tokens(k)), one;
+	const struct kernel_shape *s = u.s;
+	uint32_t T = u.n_tokens, ld = kernels_attention_ld(s), width = s->heads * s->head_dim;
+	uint64_t n = u.n_pages * page_elements(&u);
+	float *proj = case_matrix(T, ld, ld, -3, 3), *q = case_matrix(T, width, width, -2, 2);
+	float *keys = CASE_FLOATS(n), *values = CASE_FLOATS(n), *out;
+	cl_mem S = buffer_ints(u.table, u.ints), P = buffer_floats(proj, (uint64_t)T * ld);
+	cl_mem Q = buffer_floats(q, (uint64_t)T * width), K, V, out1;
+	cl_mem O = buffer_out_elements(w, (uint64_t)T * width);
+
+	fill_pages(&u, keys, values);
+	K = buffer_elements(w, keys, n);
+	V = buffer_elements(w, values, n);
+	kernel_attention(k, S, (cl_int)u.rows_at, (cl_int)u.tiles_at, P, Q, K, V, O, u.n_tiles);
+	set_finish(k);
+	out = read_elements(w, O, (uint64_t)T * width);
+	for (uint32_t r = 0; r < n_rows; r++)
+		for (uint32_t i = 0; i < rows[r].n; i += rows[r].n > 8 ? 5 : 1) {
+			size_t t = u.first[r] + i;
+
+			compare_token(w, &u, q + t * width, proj + t * ld, keys, values, r, rows[r].start + i,
+				      out + t * width);
+		}
+	same_as_generic(w, "attention", number, out, (size_t)T * width * 4);
+
+	/* The first row alone, in tiles of one token: who shares a tile does not matter. */
+	one = u;
+	one.n_tiles = rows[0].n;
+	one.table = CASE_INTS(u.ints + one.n_tiles * 3);
+	memcpy(one.table, u.table, u.ints * sizeof(*u.table));
+	for (uint32_t t = 0; t < rows[0].n; t++) {
+		const int32_t tile[3] = {0, (int32_t)t, 1};
+
+		memcpy(one.table + u.ints + 3 * t, tile, sizeof(tile));
+	}
+	out1 = buffer_out_elements(w, (uint64_t)rows[0].n * width);
+	kernel_attention(k, buffer_ints(one.table, u.ints + one.n_tiles * 3), (cl_int)u.rows_at, (cl_int)u.ints,
+			 P, Q, K, V, out1, one.n_tiles);
+	set_finish(k);
+	check(same_bits(read_elements(w, out1, (uint64_t)rows[0].n * width), out, rows[0].n * width));
+	case_end();
+}
+
+static void test(const struct way *w)
+{
+	const struct row *rows = harness_small() ? small_rows : all_rows;
+	uint32_t n_rows = harness_small() ? ARRAY_SIZE(small_rows) : ARRAY_SIZE(all_rows);
+
+	for (unsigned i = 0; i < (harness_small() ? 3 : ARRAY_SIZE(all_heads)); i++) {
+		const struct heads *h = &all_heads[i];
+		struct kernel_shape shape = common_shapes[1];
+		struct kernels *k;
+
+		shape.n_mlps = 0;
+		shape.heads = h->heads;
+		shape.kv_heads = h->kv_heads;
+		shape.head_dim = h->head_dim;
+		shape.rotary_dim = h->rotary_dim;
+		shape.page_tokens = h->page_tokens;
+		k = set_open(w, shape);
+		if (!k)
+			return;
+		random_seed(i);
+		prepare(w, k, rows, n_rows, i);
+		attention(w, k, rows, n_rows, i);
+		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u", h->heads, h->kv_heads,
+		       h->head_dim, h->rotary_dim, h->page_tokens);
+		kernels_close(k);
+	}
+}
+
+int main(void)
+{
+	return harness_main(test);
+}
