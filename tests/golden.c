@@ -1,5 +1,6 @@
 #include "tests/golden.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,10 @@ bool golden_open(const char *dir, struct golden *ret)
 		struct golden_case *g = &ret->cases[i];
 		const char *name = json_string_value(json_object_get(c, "name"));
 
-		snprintf(g->name, sizeof(g->name), "%s", name ? name : "");
+		if (name)
+			snprintf(g->name, sizeof(g->name), "%s", name);
+		else
+			snprintf(g->name, sizeof(g->name), "case %zu", i + 1);
 		read_ids(json_object_get(c, "prompt_ids"), &g->prompt);
 		read_ids(json_object_get(c, "output_ids"), &g->output);
 		g->max_tokens = max ? (uint32_t)json_integer_value(max) : (uint32_t)g->output.len;
@@ -180,6 +184,56 @@ void run_release(struct run *r)
 		free(r->draws[c]);
 		r->draws[c] = NULL;
 	}
+}
+
+size_t golden_same_steps(const struct golden_case *c, const struct run *r, float margin)
+{
+	const struct ids *out = &r->out[0];
+	size_t n = 0;
+
+	while (n < c->output.len && n < out->len && out->v[n] == c->output.v[n])
+		n++;
+	if ((n == c->output.len && n == out->len) || (n < c->output.len && c->steps[n].margin < margin))
+		return n;
+	printf("# %s, step %zu of %zu: %d instead of %d, margin %g\n", c->name, n, c->output.len,
+	       n < out->len ? out->v[n] : -1, n < c->output.len ? c->output.v[n] : -1,
+	       n < c->output.len ? (double)c->steps[n].margin : 0);
+	return SIZE_MAX;
+}
+
+/* The largest difference of a step's listed log-probabilities. Where two are as good as equal the last of ours
+ * may be another token; it stands in for the reference's. */
+static float step_difference(const struct golden_step *s, const struct draw_result *d)
+{
+	float most = 0;
+
+	for (size_t j = 0; j < GOLDEN_TOP; j++) {
+		float ours = d->n_top ? d->top_logprobs[d->n_top - 1] : -INFINITY;
+
+		for (size_t k = 0; k < d->n_top; k++)
+			if (d->top_ids[k] == s->ids[j])
+				ours = d->top_logprobs[k];
+		ours = fabsf(ours - s->logprobs[j]);
+		most = fmaxf(most, isnan(ours) ? INFINITY : ours);
+	}
+	return most;
+}
+
+bool golden_matches(const struct golden_case *c, const struct run *r, float *worst)
+{
+	const float bound = 2e-4f;
+	size_t n = golden_same_steps(c, r, 2 * bound);
+
+	for (size_t k = 0; n != SIZE_MAX && k < n; k++) {
+		float most = step_difference(&c->steps[k], &r->draws[0][k]);
+
+		*worst = fmaxf(*worst, most);
+		if (most <= bound)
+			continue;
+		printf("# %s, step %zu: a log-probability is off by %g\n", c->name, k, (double)most);
+		return false;
+	}
+	return n != SIZE_MAX;
 }
 
 static bool same_bits(float a, float b)

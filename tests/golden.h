@@ -70,6 +70,14 @@ struct sampling run_greedy(void);
 bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n);
 void run_release(struct run *r);
 
+/* Leading steps whose token is the reference's. SIZE_MAX, and it says where, when the first other token comes
+ * where the reference's margin is `margin` or more: that is no near tie. */
+size_t golden_same_steps(const struct golden_case *c, const struct run *r, float margin);
+
+/* As float32 must: the same tokens (but for ties within the bound) and every listed log-probability within
+ * 2e-4. Says what is not; *worst grows to the largest difference. */
+bool golden_matches(const struct golden_case *c, const struct run *r, float *worst);
+
 /* The same tokens and the same bits of every log-probability, choice by choice; says where not. */
 bool run_same(const struct run *a, const struct run *b, const char *name);
 

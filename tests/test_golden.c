@@ -14,53 +14,16 @@
 #include "tests/golden.h"
 #include "tests/tap.h"
 
-#define FLOAT_BOUND 2e-4f
-
 static float worst;
-
-/* Steps whose answer is the reference's, before a margin below `margin` allows another. */
-static size_t agreeing_steps(const struct golden_case *c, const struct run *r, float margin)
-{
-	size_t n = 0;
-
-	while (n < c->output.len && n < r->out[0].len && r->out[0].v[n] == c->output.v[n])
-		n++;
-	if (n == c->output.len && n == r->out[0].len)
-		return n;
-	return n < c->output.len && c->steps[n].margin < margin ? n : SIZE_MAX;
-}
-
-/* The reference's five best among ours; where two are as good as equal the fifth may be another. */
-static void compare_top(const struct golden_case *c, size_t step, const struct draw_result *d)
-{
-	for (size_t j = 0; j < GOLDEN_TOP; j++) {
-		bool found = false;
-
-		for (size_t k = 0; k < d->n_top; k++)
-			if (d->top_ids[k] == c->steps[step].ids[j]) {
-				float diff = fabsf(d->top_logprobs[k] - c->steps[step].logprobs[j]);
-
-				found = true;
-				worst = fmaxf(worst, diff);
-				check(diff <= FLOAT_BOUND);
-			}
-		if (!found && d->n_top == GOLDEN_TOP)
-			check(fabsf(d->top_logprobs[GOLDEN_TOP - 1] - c->steps[step].logprobs[j]) <=
-			      FLOAT_BOUND);
-	}
-}
 
 static void test_float32(const struct golden *g, const struct run *runs)
 {
 	for (size_t i = 0; i < g->n; i++) {
 		const struct golden_case *c = &g->cases[i];
-		size_t n = agreeing_steps(c, &runs[i], 2 * FLOAT_BOUND);
 
-		check(n != SIZE_MAX);
-		for (size_t k = 0; n != SIZE_MAX && k < n; k++)
-			compare_top(c, k, &runs[i].draws[0][k]);
-		ok_all("%s: %zu prompt tokens, the same %zu tokens and log-probabilities", c->name,
-		       c->prompt.len, c->output.len);
+		ok(golden_matches(c, &runs[i], &worst),
+		   "%s: %zu prompt tokens, the same %zu tokens and log-probabilities", c->name, c->prompt.len,
+		   c->output.len);
 	}
 	printf("# largest difference of a log-probability: %.3g\n", (double)worst);
 }
@@ -71,18 +34,10 @@ static void test_bfloat16(const struct golden *g, const struct run *runs)
 
 	for (size_t i = 0; i < g->n; i++) {
 		const struct golden_case *c = &g->cases[i];
-		size_t n = agreeing_steps(c, &runs[i], 0.2f);
+		size_t n = golden_same_steps(c, &runs[i], 0.2f);
 
-		if (!ok(n != SIZE_MAX, "%s: the same tokens where the margin decides", c->name)) {
-			for (size_t k = 0; k < c->output.len && k < runs[i].out[0].len; k++)
-				if (runs[i].out[0].v[k] != c->output.v[k]) {
-					printf("#   step %zu: %d, want %d, margin %g\n", k,
-					       runs[i].out[0].v[k], c->output.v[k],
-					       (double)c->steps[k].margin);
-					break;
-				}
+		if (!ok(n != SIZE_MAX, "%s: the same tokens where the margin decides", c->name))
 			continue;
-		}
 		if (n) {
 			float diff = fabsf(runs[i].draws[0][0].logprob - c->steps[0].logprobs[0]);
 

@@ -1,0 +1,97 @@
+/*
+ * Random tiny checkpoints of every layout against what transformers answers with them, in float32:
+ *
+ *     test_tiny DIR [generic|x86] [NAME...]
+ *
+ * DIR/NAME/ each have a model and its golden.json (tests/golden/tiny_models.py). The same tokens, every listed
+ * log-probability within 2e-4; prompts together with a budget that cuts them, so that every chunk and every
+ * carried state matters. Nothing in the engine may be shaped for one model.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tests/golden.h"
+#include "tests/tap.h"
+
+static void test_model(const char *dir, const char *name, enum engine_kernels kernels)
+{
+	struct engine_options o = {
+		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.dtype = ENGINE_FLOAT32,
+		.kernels = kernels,
+		.page_tokens = 64,
+		.max_seqs = 4,
+		.max_prefill_tokens = 64,
+	};
+	struct run_setup setup = run_setup_of(&o);
+	struct golden golden = {0};
+	struct engine *g;
+	struct err e = {0};
+	struct run *runs;
+	char path[4096];
+	float worst = 0;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	o.model_dir = path;
+	if (!golden_open(path, &golden)) {
+		ok(false, "%s", name);
+		return;
+	}
+	if (engine_open(&o, &g, &e) < 0) {
+		ok(false, "%s: %s", name, e.text);
+		golden_release(&golden);
+		return;
+	}
+	runs = calloc(golden.n, sizeof(*runs));
+	for (size_t i = 0; i < golden.n; i++)
+		runs[i] = (struct run){.prompt = golden.cases[i].prompt.v,
+				       .n_prompt = (uint32_t)golden.cases[i].prompt.len,
+				       .max_tokens = golden.cases[i].max_tokens,
+				       .ignore_end = true,
+				       .sampling = run_greedy()};
+	check(golden.n > 0);
+	check(run_all(g, &setup, runs, golden.n));
+	for (size_t i = 0; i < golden.n; i++) {
+		check(golden_matches(&golden.cases[i], &runs[i], &worst));
+		run_release(&runs[i]);
+	}
+	ok_all("%s: %zu prompts, log-probabilities within %.2g (%s)", name, golden.n, (double)worst,
+	       engine_info(g)->kernels);
+	free(runs);
+	engine_close(g);
+	golden_release(&golden);
+}
+
+static int is_model(const struct dirent *d)
+{
+	return d->d_name[0] != '.';
+}
+
+int main(int argc, char **argv)
+{
+	enum engine_kernels kernels = ENGINE_KERNELS_AUTO;
+	struct dirent **names;
+	int n;
+
+	if (argc < 2)
+		return 2;
+	if (argc > 2)
+		kernels = strcmp(argv[2], "x86") ? ENGINE_KERNELS_GENERIC : ENGINE_KERNELS_X86;
+	for (int i = 3; i < argc; i++)
+		test_model(argv[1], argv[i], kernels);
+	if (argc > 3)
+		return done();
+	n = scandir(argv[1], &names, is_model, alphasort);
+	if (n < 0) {
+		printf("# %s: %s\n", argv[1], strerror(errno));
+		return 2;
+	}
+	for (int i = 0; i < n; i++) {
+		test_model(argv[1], names[i]->d_name, kernels);
+		free(names[i]);
+	}
+	free(names);
+	is_int(n, 20, "twenty models");
+	return done();
+}
