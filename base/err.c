@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+PRINTF(4, 0)
 static void fill(struct err *e, int code, const char *param, const char *fmt, va_list ap)
 {
 	if (!e)
