@@ -129,6 +129,7 @@ static void write_binary(const char *path, const void *binary, size_t bytes)
 {
 	struct binary_header h;
 	char temporary[4096];
+	bool written;
 	FILE *f;
 	int fd;
 
@@ -142,8 +143,8 @@ static void write_binary(const char *path, const void *binary, size_t bytes)
 		return;
 	}
 	fill_header(&h, binary, bytes);
-	if ((fwrite(&h, sizeof(h), 1, f) != 1) | (fwrite(binary, 1, bytes, f) != bytes) |
-	    (fclose(f) != 0) || rename(temporary, path) < 0) {
+	written = fwrite(&h, sizeof(h), 1, f) == 1 && fwrite(binary, 1, bytes, f) == bytes;
+	if (fclose(f) != 0 || !written || rename(temporary, path) < 0) {
 		log_warning("program cache: cannot write %s: %s", path, strerror(errno));
 		unlink(temporary);
 	}
