@@ -47,9 +47,7 @@ struct run {
 	const struct splitter *splitter;
 	int (*word)(void *arg, const char *text, size_t len);
 	void *arg;
-	pcre2_match_data *match; /* these three made when first needed, owned */
-	pcre2_match_context *context;
-	pcre2_jit_stack *stack;
+	pcre2_match_data *match; /* made when first needed, owned */
 };
 
 static int run_stage(struct run *run, size_t stage, const char *text, size_t len);
@@ -259,7 +257,7 @@ static int translate_escape(const char *p, struct buf *out, struct err *e)
 
 	if (!c)
 		return err_set(e, EINVAL, "the pattern ends in a backslash");
-	if (strchr("wWbBhHyYGKRXNOoQEgk", c) || (c == 'x' && p[2] >= '8' && p[2] != '{'))
+	if (strchr("wWbBhHyYGKRXCNOoQEgk", c) || (c == 'x' && p[2] >= '8' && p[2] != '{'))
 		return err_set(e, ENOTSUP, "\\%c is not supported in patterns", c);
 	if (c == 's' || c == 'S') {
 		/* PCRE2 has U+180E in \s. */
@@ -414,20 +412,30 @@ int splitter_add_prefix_space(struct splitter *s, struct err *e)
 	return add_stage(s, (struct stage){.kind = STAGE_PREFIX_SPACE}, e);
 }
 
-static int prepare_match(struct run *run)
+/* Where the next match is: 1 and *ret_start, *ret_end; 0 when there is none. */
+static int next_match(struct run *run, const pcre2_code *code, const char *text, size_t len,
+		      size_t from, size_t *ret_start, size_t *ret_end)
 {
-	enum { STACK_START = 32 << 10, STACK_MAX = 1 << 20 };
+	const PCRE2_SIZE *span;
+	int n;
 
-	if (run->match)
-		return 0;
-	run->context = pcre2_match_context_create(NULL);
-	run->stack = pcre2_jit_stack_create(STACK_START, STACK_MAX, NULL);
-	run->match = pcre2_match_data_create(1, NULL);
-	if (!run->context || !run->match)
+	if (!run->match)
+		run->match = pcre2_match_data_create(1, NULL);
+	if (!run->match)
 		return -ENOMEM;
-	if (run->stack)
-		pcre2_jit_stack_assign(run->context, NULL, run->stack);
-	return 0;
+	n = pcre2_match(code, (PCRE2_SPTR)text, len, from, PCRE2_NO_UTF_CHECK, run->match, NULL);
+	/* The JIT's stack is small and fixed, the interpreter's is on the heap. */
+	if (n == PCRE2_ERROR_JIT_STACKLIMIT)
+		n = pcre2_match(code, (PCRE2_SPTR)text, len, from,
+				PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, run->match, NULL);
+	if (n == PCRE2_ERROR_NOMATCH)
+		return 0;
+	if (n < 0)
+		return n == PCRE2_ERROR_NOMEMORY ? -ENOMEM : -E2BIG;
+	span = pcre2_get_ovector_pointer(run->match);
+	*ret_start = span[0];
+	*ret_end = span[1];
+	return 1;
 }
 
 static int piece(struct run *run, size_t stage, const char *text, size_t start, size_t end,
@@ -446,22 +454,16 @@ static int run_pcre(struct run *run, size_t stage, const char *text, size_t len)
 	const pcre2_code *code = run->splitter->stages[stage].code;
 	size_t from = 0, done = 0;
 	bool any = false;
-	int r = prepare_match(run);
+	int r = 0;
 
 	while (!r && from <= len) {
-		int n = pcre2_match(code, (PCRE2_SPTR)text, len, from, PCRE2_NO_UTF_CHECK,
-				    run->match, run->context);
-		const PCRE2_SIZE *span = pcre2_get_ovector_pointer(run->match);
 		size_t start, end;
+		int n = next_match(run, code, text, len, from, &start, &end);
 
-		if (n == PCRE2_ERROR_NOMATCH)
-			break;
 		if (n < 0)
-			return n == PCRE2_ERROR_NOMEMORY ? -ENOMEM : -E2BIG;
-		start = span[0];
-		end = span[1];
-		if (start > end || start < done)
-			return -E2BIG;
+			return n;
+		if (!n)
+			break;
 		if (start == end && any && end == done) {
 			size_t step = 1;
 
@@ -522,7 +524,5 @@ int splitter_run(const struct splitter *s, const char *text, size_t len,
 		return 0;
 	r = run_stage(&run, 0, text, len);
 	pcre2_match_data_free(run.match);
-	pcre2_match_context_free(run.context);
-	pcre2_jit_stack_free(run.stack);
 	return r;
 }

@@ -1,0 +1,39 @@
+/* Random numbers and texts for tests: the same in every run, given the seed. */
+#ifndef TESTS_RANDOM_TEXT_H
+#define TESTS_RANDOM_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static uint64_t random_state = 88172645463325252u;
+
+/* 0 to n - 1. xorshift64. */
+__attribute__((unused)) static size_t random_below(size_t n)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (size_t)((random_state >> 11) % n);
+}
+
+/* Up to n_max of the pieces, one behind the other, in out (size bytes with the 0 at the end). */
+__attribute__((unused)) static size_t random_pieces(const char *const *pieces, size_t n_pieces,
+						    size_t n_max, char *out, size_t size)
+{
+	size_t n = random_below(n_max + 1), len = 0;
+
+	while (n-- > 0) {
+		const char *p = pieces[random_below(n_pieces)];
+		size_t k = strlen(p);
+
+		if (len + k >= size)
+			break;
+		memcpy(out + len, p, k);
+		len += k;
+	}
+	out[len] = 0;
+	return len;
+}
+
+#endif
