@@ -37,11 +37,10 @@ static bool same_text(const struct buf *out, const json_t *want)
 	       !memcmp(buf_str(out), json_string_value(want), out->len);
 }
 
-/* A case has "output", or "error": "raised" (with "text") or "invalid"; most share a context. */
-static void run_case(const json_t *c, const json_t *shared)
+/* A case has "output", or "error": "raised" (with "text") or "invalid". */
+static void run_case(const json_t *c, const json_t *template, const json_t *context,
+		     const char *name)
 {
-	const json_t *context = json_object_get(c, "context");
-	const json_t *template = json_object_get(c, "template");
 	const json_t *want = json_object_get(c, "output");
 	const char *error = json_string_value(json_object_get(c, "error"));
 	struct err e = {0};
@@ -50,8 +49,7 @@ static void run_case(const json_t *c, const json_t *shared)
 	int rc;
 
 	buf_init(&out, OUT_MAX);
-	rc = render(json_string_value(template), json_string_length(template),
-		    context ? context : shared, &out, &e);
+	rc = render(json_string_value(template), json_string_length(template), context, &out, &e);
 	if (!error)
 		good = rc == 0 && same_text(&out, want);
 	else if (!strcmp(error, "raised"))
@@ -60,13 +58,38 @@ static void run_case(const json_t *c, const json_t *shared)
 	else
 		good = (rc == -EINVAL || rc == -E2BIG) && e.text[0];
 	if (!good) {
-		printf("# %s: %s\n", json_string_value(json_object_get(c, "name")),
-		       json_string_value(template));
+		printf("# %s: %.1000s\n", name, json_string_value(template));
 		printf("#   got  %d %s\n", rc, rc ? e.text : buf_str(&out));
 		printf("#   want %s\n", error ? error : json_string_value(want));
 		tap_quiet++;
 	}
 	buf_release(&out);
+}
+
+/* Whole templates: each with each conversation and each set of options. */
+static void run_whole(const json_t *whole)
+{
+	const json_t *cases = json_object_get(whole, "cases"), *c;
+	size_t i;
+
+	json_array_foreach(cases, i, c) {
+		const char *style = json_string_value(json_object_get(c, "style"));
+		const char *talk = json_string_value(json_object_get(c, "talk"));
+		size_t number = (size_t)json_integer_value(json_object_get(c, "options"));
+		const json_t *options = json_array_get(json_object_get(whole, "options"), number);
+		json_t *context = json_copy((json_t *)options);
+		char name[128];
+
+		json_object_set(context, "messages",
+				json_object_get(json_object_get(whole, "conversations"), talk));
+		snprintf(name, sizeof(name), "in the style of %s, %s, options %zu", style, talk,
+			 number);
+		run_case(c, json_object_get(json_object_get(whole, "templates"), style), context,
+			 name);
+		json_decref(context);
+	}
+	ok(i > 500, "there are whole templates");
+	ok_all("%zu renderings of whole templates", i);
 }
 
 static void test_python(void)
@@ -79,9 +102,11 @@ static void test_python(void)
 	ok(json_is_object(shared), "the cases made by Python are there");
 	json_object_foreach(json_object_get(all, "groups"), name, group) {
 		json_array_foreach(group, i, c)
-			run_case(c, shared);
+			run_case(c, json_object_get(c, "template"), shared,
+				 json_string_value(json_object_get(c, "name")));
 		ok_all("%zu cases: %s", json_array_size(group), name);
 	}
+	run_whole(json_object_get(all, "whole"));
 	json_decref(all);
 }
 

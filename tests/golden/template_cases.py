@@ -10,7 +10,7 @@ import json
 import os
 
 from template_env import render
-from template_models import model_cases
+from template_models import CONVERSATIONS, OPTIONS, TEMPLATES, model_cases
 
 # Values most small cases use.
 CONTEXT = {
@@ -892,21 +892,28 @@ def small_cases():
         yield name, [{"name": f"{name} {i}", "template": t} for i, t in enumerate(cases)]
 
 
+def answer(template, context):
+    said = render(template, context)
+    said.pop("why", None)
+    return said
+
+
 def main():
     groups = {}
-    for name, cases in list(small_cases()) + [("whole templates", list(model_cases()))]:
+    for name, cases in small_cases():
         for case in cases:
-            case.update(render(case["template"], case.get("context", CONTEXT)))
-            case.pop("why", None)
+            case.update(answer(case["template"], CONTEXT))
         groups[name] = cases
     groups["refused on purpose"] = [
         {"name": f"refused {i}", "template": t, "error": "invalid"} for i, t in enumerate(REFUSED.strip().split("\n"))
     ]
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "template_cases.json")
     with open(path, "w") as f:
-        json.dump({"context": CONTEXT, "groups": groups}, f, ensure_ascii=False, indent=0)
+        models = [{**case, **answer(TEMPLATES[case["style"]], context)} for case, context in model_cases()]
+        whole = {"templates": TEMPLATES, "conversations": CONVERSATIONS, "options": OPTIONS, "cases": models}
+        json.dump({"context": CONTEXT, "groups": groups, "whole": whole}, f, ensure_ascii=False, indent=0)
         f.write("\n")
-    print(sum(map(len, groups.values())), "cases")
+    print(sum(map(len, groups.values())) + len(models), "cases")
 
 
 if __name__ == "__main__":
