@@ -87,6 +87,18 @@ static const char *default_cache(char *out, size_t size)
 	return out;
 }
 
+/* PoCL's own cache belongs beside ours. The engine sets this too, but by then there are threads,
+ * and an environment that changes under getenv is a race. */
+static void settle_environment(const char *cache)
+{
+	char pocl[PATH_MAX + 8];
+
+	if (!cache)
+		return;
+	snprintf(pocl, sizeof(pocl), "%s/pocl", cache);
+	setenv("POCL_CACHE_DIR", pocl, 0);
+}
+
 static int settle_options(struct server *s, char *cache, size_t cache_size, struct err *e)
 {
 	struct options *o = &s->options;
@@ -103,6 +115,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 		o->program_cache = default_cache(cache, cache_size);
 	else if (!o->program_cache[0])
 		o->program_cache = NULL;
+	settle_environment(o->program_cache);
 	if (!o->device_memory.bytes && o->device_memory.share == 0)
 		o->device_memory.share = default_share;
 	return 0;
