@@ -190,16 +190,13 @@ static int eval_items(struct render *r, struct activation *act, const struct nod
 static int eval_dict(struct render *r, struct activation *act, const struct node *n,
 		     struct value *ret)
 {
-	struct value key, value;
-	int rc = value_new_dict(r, V_DICT, ret);
+	struct value all; /* keys and values: all are there before the first is put in */
+	int rc = eval_items(r, act, n, &all);
 
-	for (const struct node *k = n->list; k && !rc; k = k->next->next) {
-		rc = eval_expr(r, act, k, &key);
-		if (!rc)
-			rc = eval_expr(r, act, k->next, &value);
-		if (!rc)
-			rc = dict_set(r, ret->dict, &key, &value);
-	}
+	if (!rc)
+		rc = value_new_dict(r, V_DICT, ret);
+	for (size_t i = 0; !rc && i < all.list->n; i += 2)
+		rc = dict_set(r, ret->dict, &all.list->v[i], &all.list->v[i + 1]);
 	return rc;
 }
 

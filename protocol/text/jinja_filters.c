@@ -192,12 +192,12 @@ FILTER(filter_indent)
 
 FILTER(filter_truncate)
 {
-	struct value end = value_str("...", 3), space = value_str(" ", 1), head;
-	int64_t length = 255, leeway = 5, n;
-	size_t at, cut;
-	int rc = arg_str(r, "truncate", self);
+	struct value end = value_str("...", 3), head = *self;
+	int64_t length = 255, leeway = 5, keep, len = value_len(self);
+	size_t cut;
+	int rc = 0;
 
-	if (!rc && arg[0].type != V_MISSING)
+	if (arg[0].type != V_MISSING)
 		rc = arg_int(r, "truncate", &arg[0], &length);
 	if (!rc && arg[2].type != V_MISSING) {
 		end = arg[2];
@@ -207,18 +207,18 @@ FILTER(filter_truncate)
 		rc = arg_int(r, "truncate", &arg[3], &leeway);
 	if (rc < 0)
 		return rc;
-	n = length - (int64_t)pystr_length(end.s, end.len);
-	if (length < 0 || n < 0 || leeway < 0)
+	keep = length - (int64_t)pystr_length(end.s, end.len);
+	if (length < 0 || keep < 0 || leeway < 0)
 		return render_fail(r, EINVAL, "truncate: the length is too small");
-	at = pystr_offset(self->s, self->len, (size_t)length);
-	if (at + pystr_offset(self->s + at, self->len - at, (size_t)leeway) == self->len) {
-		*ret = *self;
-		return 0;
-	}
-	head = *self;
-	head.len = pystr_offset(self->s, self->len, (size_t)n);
+	*ret = *self;
+	if (len >= 0 && (len <= length || len - length <= leeway))
+		return 0; /* short enough, whatever it is */
+	rc = arg_str(r, "truncate", self);
+	if (rc < 0)
+		return rc;
+	head.len = pystr_offset(self->s, self->len, (size_t)keep);
 	if (!value_truth(&arg[1])) {
-		cut = pystr_rfind(head.s, head.len, space.s, 1);
+		cut = pystr_rfind(head.s, head.len, " ", 1);
 		head.len = cut == SIZE_MAX ? head.len : cut;
 	}
 	return value_binary(r, OP_ADD, &head, &end, ret);

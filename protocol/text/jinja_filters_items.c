@@ -440,12 +440,16 @@ static int keys_of(struct render *r, const struct value *self, const struct key 
 	return rc;
 }
 
+/* The items in the order of their keys; reverse is the filter's argument. */
 static int in_order(struct render *r, const struct value *items, const struct value *keys,
-		    bool reverse, struct value *ret)
+		    const struct value *reverse, struct value *ret)
 {
-	size_t n = items->list->n, *order;
-	int rc = value_sort(r, keys, n, reverse, &order);
+	size_t n = items->list->n, *order = NULL;
+	int64_t back = 0;
+	int rc = reverse->type == V_MISSING ? 0 : arg_int(r, "sort", reverse, &back);
 
+	if (!rc)
+		rc = value_sort(r, keys, n, back != 0, &order);
 	if (!rc)
 		rc = value_new_list(r, V_LIST, n, ret);
 	for (size_t i = 0; i < n && !rc; i++)
@@ -496,7 +500,7 @@ FILTER(filter_sort)
 		rc = add_keys(r, items.list, &name, case_sensitive, keys);
 		from = at + 1;
 	}
-	return rc < 0 ? rc : in_order(r, &items, keys, value_truth(&arg[0]), ret);
+	return rc < 0 ? rc : in_order(r, &items, keys, &arg[0], ret);
 }
 
 FILTER(filter_dictsort)
@@ -518,7 +522,7 @@ FILTER(filter_dictsort)
 		rc = parse_path(r, &position, &key.path);
 	if (!rc)
 		rc = keys_of(r, &view, &key, &items, &keys);
-	return rc < 0 ? rc : in_order(r, &items, keys, value_truth(&arg[2]), ret);
+	return rc < 0 ? rc : in_order(r, &items, keys, &arg[2], ret);
 }
 
 static int make_unique(struct render *r, const struct value *self, const struct value *arg,

@@ -83,7 +83,7 @@ static int add_entries(struct render *r, struct dict *d, const struct value *fro
 			rc = dict_set(r, d, &key, &value);
 		return rc;
 	}
-	rc = value_iter(r, from, &it);
+	rc = from->type == V_UNDEFINED ? value_fail_undefined(r, from) : value_iter(r, from, &it);
 	if (rc < 0)
 		return rc;
 	while ((rc = iter_next(r, it, &value)) > 0) {

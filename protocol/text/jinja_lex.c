@@ -158,7 +158,8 @@ static int lex_raw(struct lexer *l)
 		l->line_starting = l->s[end - 1] == '\n';
 		return 0;
 	}
-	return lex_error(l, "missing end of raw block");
+	/* jinja2 has nothing against one that begins at the very end */
+	return l->pos == l->n ? 0 : lex_error(l, "missing end of raw block");
 }
 
 static int lex_comment(struct lexer *l)
@@ -172,7 +173,7 @@ static int lex_comment(struct lexer *l)
 		l->line_starting = l->s[end - 1] == '\n';
 		return 0;
 	}
-	return lex_error(l, "missing end of comment");
+	return l->pos == l->n ? 0 : lex_error(l, "missing end of comment");
 }
 
 /* ---- inside tags ---- */

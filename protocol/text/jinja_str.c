@@ -268,10 +268,12 @@ METHOD(str_rsplit)
 
 METHOD(str_splitlines)
 {
-	bool keep = value_truth(&arg[0]);
 	size_t at = 0, line, end;
-	int rc = render_charge_bytes(r, self->len);
+	int64_t keep;
+	int rc = optional_int(r, "splitlines", &arg[0], 0, &keep);
 
+	if (!rc)
+		rc = render_charge_bytes(r, self->len);
 	if (!rc)
 		rc = value_new_list(r, V_LIST, 0, ret);
 	for (; at < self->len && !rc; at += line + end) {

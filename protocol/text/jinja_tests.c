@@ -30,8 +30,6 @@ SIMPLE_TEST(is_string, self->type == V_STR)
 SIMPLE_TEST(is_mapping, self->type == V_DICT)
 SIMPLE_TEST(is_escaped, self->type == V_STR && self->safe)
 SIMPLE_TEST(is_same, value_same(self, &arg[0]))
-SIMPLE_TEST(is_filter, self->type == V_STR && filter_find(self->s, self->len))
-SIMPLE_TEST(is_test, self->type == V_STR && test_find(self->s, self->len))
 
 /* Has a length and can be indexed. */
 SIMPLE_TEST(is_sequence, self->type == V_STR || self->type == V_LIST || self->type == V_TUPLE ||
@@ -74,6 +72,23 @@ TEST(is_even)
 TEST(is_divisible)
 {
 	return remainder_is(r, self, &arg[0], 0, ret);
+}
+
+/* Looked up in a dict by Python: what is no key is an error. */
+TEST(is_filter)
+{
+	uint64_t hash;
+
+	*ret = value_bool(self->type == V_STR && filter_find(self->s, self->len));
+	return value_hash(r, self, &hash);
+}
+
+TEST(is_test)
+{
+	uint64_t hash;
+
+	*ret = value_bool(self->type == V_STR && test_find(self->s, self->len));
+	return value_hash(r, self, &hash);
 }
 
 static int has_case(struct render *r, const struct value *self, bool upper, struct value *ret)
