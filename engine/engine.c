@@ -97,6 +97,9 @@ static int size_cache(struct engine *g, const struct engine_options *o, struct e
 	uint64_t wanted = CEIL_DIV((uint64_t)g->limits.max_model_len, P) * o->max_seqs;
 
 	g->info.budget_bytes = budget;
+	if (g->device.memory && o->device_memory > g->device.memory)
+		return err_set(e, EINVAL, "--device-memory allows %.2f GiB, and %s has %.2f GiB", gib(budget),
+			       g->device.name, gib(g->device.memory));
 	if (rest + page > budget)
 		return err_set(e, ENOMEM,
 			       "the model needs %.2f GiB (weights %.2f, states %.2f, work space %.2f) and "
