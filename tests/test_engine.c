@@ -1,0 +1,480 @@
+/*
+ * Opening what should not open: directories, files and options that are wrong in every way. Each gets one sentence
+ * and leaves nothing behind; afterwards the engine opens and answers as before. And plans outside the
+ * engine's limits are refused.
+ *
+ *     test_engine TINY      a directory of tiny checkpoints
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "engine/file.h"
+#include "tests/golden.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+enum { FILE_MAX = 64 << 20 };
+
+static struct buf config, weights; /* of a good checkpoint */
+
+static struct engine_options options(const char *dir)
+{
+	return (struct engine_options){
+		.model_dir = dir,
+		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.page_tokens = 64,
+		.max_seqs = 4,
+		.max_prefill_tokens = 128,
+	};
+}
+
+/* Open descriptors of this process. */
+static int descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* Some text without line breaks, fit to show. */
+static bool one_sentence(const char *text)
+{
+	for (const char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ' || (unsigned char)*c == 0x7f)
+			return false;
+	return strlen(text) > 10;
+}
+
+/* engine_open fails with `code` (0: any) and says `part` (NULL: anything). */
+static bool refused(const struct engine_options *o, int code, const char *part)
+{
+	struct engine *untouched = (struct engine *)&config, *g = untouched;
+	int before = descriptors();
+	struct err e = {0};
+	int r = engine_open(o, &g, &e);
+	bool good = r < 0 && g == untouched && e.code == -r && (!code || r == code) && one_sentence(e.text) &&
+		    (!part || strstr(e.text, part)) && descriptors() == before;
+
+	if (!good)
+		printf("# %s: %d (%s), %d descriptors before and %d now\n", o->model_dir, r, e.text, before,
+		       descriptors());
+	if (r == 0)
+		engine_close(g);
+	return good;
+}
+
+static void write_text(const char *name, const char *text)
+{
+	scratch_write(name, text, strlen(text));
+}
+
+static void make_dir(const char *name)
+{
+	mkdir(scratch_path(name), 0700);
+}
+
+/* A directory with this config and the good weights' first `len` bytes. */
+static void make_checkpoint(const char *name, const char *config_text, size_t len)
+{
+	char path[256];
+
+	make_dir(name);
+	snprintf(path, sizeof(path), "%s/config.json", name);
+	write_text(path, config_text);
+	snprintf(path, sizeof(path), "%s/model.safetensors", name);
+	scratch_write(path, weights.data, len);
+}
+
+/* The good config with `from` replaced by `to`. */
+static const char *changed(const char *from, const char *to)
+{
+	static char text[8192];
+	const char *at = strstr(buf_str(&config), from);
+
+	if (!at) {
+		printf("# no %s in the configuration\n", from);
+		abort();
+	}
+	snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - buf_str(&config)), buf_str(&config), to,
+		 at + strlen(from));
+	return text;
+}
+
+/* ---- directories ---- */
+
+static void test_directories(void)
+{
+	struct engine_options o = options(scratch_path("missing"));
+
+	ok(refused(&o, -ENOENT, "missing"), "no directory");
+	write_text("file", "x");
+	o.model_dir = scratch_path("file");
+	ok(refused(&o, 0, "file"), "a file instead of a directory");
+	make_dir("empty");
+	o.model_dir = scratch_path("empty");
+	ok(refused(&o, -ENOENT, "config.json"), "an empty directory");
+	make_dir("deep");
+	make_dir("deep/config.json");
+	o.model_dir = scratch_path("deep");
+	ok(refused(&o, 0, "config.json"), "a directory as config.json");
+	make_dir("pipe");
+	check(mkfifo(scratch_path("pipe/config.json"), 0600) == 0);
+	o.model_dir = scratch_path("pipe");
+	check(refused(&o, -EINVAL, "config.json"));
+	ok_all("a pipe as config.json, which is not waited for");
+	make_dir("bare");
+	write_text("bare/config.json", buf_str(&config));
+	o.model_dir = scratch_path("bare");
+	ok(refused(&o, -ENOENT, "bare"), "a configuration without weights");
+	check(symlink("nowhere", scratch_path("bare/model.safetensors")) == 0);
+	ok(refused(&o, -ENOENT, "model.safetensors"), "weights that are a link to nothing");
+}
+
+static void test_configs(void)
+{
+	static const char *const texts[] = {
+		"", "{", "[]", "null", "{}", "{\"model_type\": \"llama\"}", "{\"model_type\": 7}", "\xff\xfe{}",
+		"{\"model_type\": \"qwen3_5_moe_text\"}",
+	};
+	static const struct {
+		const char *from, *to;
+	} changes[] = {
+		{"\"hidden_size\": 64", "\"hidden_size\": 0"},
+		{"\"hidden_size\": 64", "\"hidden_size\": -64"},
+		{"\"hidden_size\": 64", "\"hidden_size\": 4294967360"},
+		{"\"hidden_size\": 64", "\"hidden_size\": 1e300"},
+		{"\"hidden_size\": 64", "\"hidden_size\": \"64\""},
+		{"\"num_hidden_layers\": 4", "\"num_hidden_layers\": 100000"},
+		{"\"vocab_size\": 320", "\"vocab_size\": 4294967295"},
+		{"\"num_experts\": 8", "\"num_experts\": 1000000000"},
+		{"\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 9"},
+		{"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"},
+		{"\"head_dim\": 64", "\"head_dim\": 1000000"},
+		{"\"linear_conv_kernel_dim\": 4", "\"linear_conv_kernel_dim\": 1000000"},
+	};
+	struct engine_options o;
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		make_checkpoint("config", texts[i], weights.len);
+		o = options(scratch_path("config"));
+		check(refused(&o, 0, "config.json"));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
+		make_checkpoint("config", changed(changes[i].from, changes[i].to), weights.len);
+		o = options(scratch_path("config"));
+		check(refused(&o, 0, "config.json"));
+		o.synthetic = true;
+		check(refused(&o, 0, "config.json"));
+	}
+	ok_all("%zu configurations that are none", ARRAY_SIZE(texts) + ARRAY_SIZE(changes));
+}
+
+/* ---- weights ---- */
+
+static void test_shapes(void)
+{
+	static const struct {
+		const char *from, *to;
+	} changes[] = {
+		{"\"hidden_size\": 64", "\"hidden_size\": 80"},
+		{"\"hidden_size\": 64", "\"hidden_size\": 65536"},
+		{"\"vocab_size\": 320", "\"vocab_size\": 321"},
+		{"\"vocab_size\": 320", "\"vocab_size\": 16000000"},
+		{"\"num_experts\": 8", "\"num_experts\": 9"},
+		{"\"moe_intermediate_size\": 24", "\"moe_intermediate_size\": 23"},
+		{"\"shared_expert_intermediate_size\": 24", "\"shared_expert_intermediate_size\": 240"},
+		{"\"head_dim\": 64", "\"head_dim\": 128"},
+		{"\"linear_num_value_heads\": 2", "\"linear_num_value_heads\": 4"},
+		{"\"linear_conv_kernel_dim\": 4", "\"linear_conv_kernel_dim\": 3"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
+		struct engine_options o;
+
+		make_checkpoint("shape", changed(changes[i].from, changes[i].to), weights.len);
+		o = options(scratch_path("shape"));
+		check(refused(&o, -EINVAL, "model.safetensors") || refused(&o, -EINVAL, "tensor"));
+	}
+	ok_all("%zu configurations whose shapes the weights do not have", ARRAY_SIZE(changes));
+}
+
+static uint64_t header_bytes(void)
+{
+	uint64_t n = 0;
+
+	for (int i = 7; i >= 0; i--)
+		n = n << 8 | (unsigned char)weights.data[i];
+	return n;
+}
+
+static void test_truncated(void)
+{
+	uint64_t header = header_bytes();
+	const size_t lengths[] = {0, 1, 7, 8, 9, header / 2, header + 7, header + 8, header + 9,
+				  weights.len / 2, weights.len - 1};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		struct engine_options o;
+
+		make_checkpoint("short", buf_str(&config), lengths[i]);
+		o = options(scratch_path("short"));
+		check(refused(&o, -EINVAL, "model.safetensors"));
+	}
+	ok_all("weights cut at %zu places", ARRAY_SIZE(lengths));
+}
+
+/* One byte of the header is another. */
+static void test_damaged(void)
+{
+	uint64_t header = header_bytes(), random = 12345;
+
+	for (int i = 0; i < 300; i++) {
+		struct engine_options o;
+		struct engine *g = NULL;
+		struct err e = {0};
+		size_t at;
+		char old;
+
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		at = (random >> 33) % (header + 8);
+		old = weights.data[at];
+		if (old >= '0' && old <= '9')
+			weights.data[at] = (char)('0' + ((uint64_t)(old - '0') + 1 + (random >> 20) % 9) % 10);
+		else
+			weights.data[at] = (char)(old ^ (char)(1u << (random >> 40) % 8));
+		make_checkpoint("damaged", buf_str(&config), weights.len);
+		weights.data[at] = old;
+		o = options(scratch_path("damaged"));
+		check(engine_open(&o, &g, &e) == 0 || one_sentence(e.text));
+		engine_close(g); /* where the change changes nothing */
+	}
+	ok_all("300 damaged headers");
+}
+
+static void test_index(void)
+{
+	static const struct {
+		const char *text, *part;
+	} indices[] = {
+		{"{\"weight_map\": {\"model.norm.weight\": \"gone.safetensors\"}}", "gone.safetensors"},
+		{"{\"weight_map\": {\"model.norm.weight\": \"../file\"}}", "index"},
+		{"{\"weight_map\": {\"model.norm.weight\": \"/etc/passwd\"}}", "index"},
+		{"{\"weight_map\": 7}", "index"},
+		{"{", "index"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(indices); i++) {
+		struct engine_options o;
+
+		make_checkpoint("index", buf_str(&config), weights.len);
+		write_text("index/model.safetensors.index.json", indices[i].text);
+		o = options(scratch_path("index"));
+		check(refused(&o, 0, indices[i].part));
+	}
+	ok_all("%zu indices that name the wrong files", ARRAY_SIZE(indices));
+}
+
+/* ---- options ---- */
+
+static void test_options(const char *good)
+{
+	struct engine_options o = options(good);
+
+	o.device_memory = 1;
+	ok(refused(&o, -ENOMEM, "--device-memory"), "one byte of device memory");
+	o.device_memory = 1 << 20;
+	ok(refused(&o, -ENOMEM, "--device-memory"), "a MiB of device memory");
+	o.device_memory = UINT64_MAX;
+	ok(refused(&o, -EINVAL, "--device-memory"), "more device memory than there is");
+	o = options(good);
+	o.device_memory_share = 1e-12;
+	ok(refused(&o, -ENOMEM, "--device-memory"), "next to no share of the device's memory");
+	o = options(good);
+	o.max_model_len = 1 << 30;
+	ok(refused(&o, -ENOMEM, NULL), "a context that no memory holds");
+	o = options(good);
+	o.device = "no such device";
+	ok(refused(&o, -ENODEV, "no such device"), "no such device");
+	o.device = "999";
+	ok(refused(&o, -ENODEV, "999"), "no device of that number");
+	o = options(good);
+	o.program_cache = "/nonexistent/cache";
+	ok(refused(&o, -ENOENT, "/nonexistent/cache"), "a program cache that cannot be made");
+	/* 280 GB of weights, from a file of a few hundred bytes. */
+	make_checkpoint("huge",
+			changed("\"hidden_size\": 64", "\"hidden_size\": 65536, \"intermediate_size\": 65536"),
+			weights.len);
+	o = options(scratch_path("huge"));
+	o.synthetic = true;
+	o.device_memory = (uint64_t)1 << 30;
+	ok(refused(&o, -ENOMEM, "GiB"), "a model that does not fit");
+}
+
+/* A program cache full of rubbish costs time only. */
+static void test_damaged_cache(const char *good)
+{
+	struct engine_options o = options(good);
+	struct engine *g;
+	struct err e = {0};
+	size_t damaged = 0;
+	struct dirent *d;
+	char cache[256];
+	DIR *dir;
+
+	snprintf(cache, sizeof(cache), "%s", scratch_path("cache"));
+	o.program_cache = cache;
+	for (int round = 0; round < 2; round++) {
+		if (!ok(engine_open(&o, &g, &e) == 0, "opens with a %s program cache %s",
+			round ? "damaged" : "new", e.text))
+			return;
+		engine_close(g);
+		dir = opendir(cache);
+		while (!round && dir && (d = readdir(dir))) {
+			char path[600];
+
+			if (!strstr(d->d_name, ".clbin"))
+				continue;
+			snprintf(path, sizeof(path), "cache/%s", d->d_name);
+			scratch_write(path, "TIGONCL1 and then nothing that is a program", 20 + damaged % 20);
+			damaged++;
+		}
+		closedir(dir);
+	}
+	ok(damaged >= 8, "%zu programs were damaged", damaged);
+}
+
+/* ---- plans ---- */
+
+static void test_plans(const char *good)
+{
+	struct engine_options o = options(good);
+	struct sampling greedy = run_greedy();
+	int32_t tokens[256] = {0};
+	uint32_t pages[4] = {0, 1, 2, 3};
+	struct draw_result results[8];
+	struct engine *g;
+	struct err e = {0};
+
+	if (!ok(engine_open(&o, &g, &e) == 0, "opens %s", e.text))
+		return;
+	for (int i = 0; i < 9; i++) {
+		struct plan_row rows[8];
+		struct plan_draw draws[8];
+		struct plan p = {.step = 1, .rows = rows, .draws = draws, .n_rows = 1, .n_prefill_rows = 1,
+				 .n_prefill_tokens = 64, .n_draws = 1};
+
+		for (uint32_t k = 0; k < 8; k++) {
+			rows[k] = (struct plan_row){.tokens = tokens, .pages = pages, .n_tokens = 64, .n_pages = 1,
+						    .state_src = STATE_ZERO, .state_dst = k % 4};
+			draws[k] = (struct plan_draw){.sampling = &greedy};
+		}
+		switch (i) {
+		case 1: rows[0].n_tokens = 0; break;
+		case 2: rows[0].n_tokens = 65; break;		   /* past its pages */
+		case 3: rows[0].start = UINT32_MAX - 10; break;
+		case 4: p.n_rows = p.n_prefill_rows = 5; break;	   /* more than max_seqs */
+		case 5: p.n_draws = 5; break;
+		case 6: draws[0].row = 1; break;
+		case 7: draws[0].seat = 4; break;
+		case 8: p.n_prefill_rows = 2; break;
+		}
+		/* The first is good. */
+		is_int(engine_step(g, &p, results, &e), i ? -EINVAL : 0, "a plan %s",
+		       i ? "outside the limits is refused" : "within them runs");
+	}
+	engine_close(g);
+}
+
+/* ---- what is left ---- */
+
+static void test_still_good(const char *good, int before)
+{
+	struct engine_options o = options(good);
+	struct run_setup setup = run_setup_of(&o);
+	struct golden golden = {0};
+	struct engine *g;
+	struct err e = {0};
+	float worst = 0;
+
+	if (!ok(golden_open(good, &golden) && engine_open(&o, &g, &e) == 0, "opens after all this %s", e.text))
+		return;
+	for (size_t i = 0; i < golden.n; i++) {
+		struct run r = {.prompt = golden.cases[i].prompt.v,
+				.n_prompt = (uint32_t)golden.cases[i].prompt.len,
+				.max_tokens = golden.cases[i].max_tokens,
+				.ignore_end = true,
+				.sampling = run_greedy()};
+
+		check(run_all(g, &setup, &r, 1));
+		check(golden_matches(&golden.cases[i], &r, &worst));
+		run_release(&r);
+	}
+	golden_release(&golden);
+	engine_close(g);
+	ok_all("and answers as it should");
+	is_int(descriptors(), before, "no descriptor is left open");
+}
+
+static bool read_good(const char *dir)
+{
+	char path[8192];
+	struct err e = {0};
+	bool good;
+
+	buf_init(&config, FILE_MAX);
+	buf_init(&weights, FILE_MAX);
+	snprintf(path, sizeof(path), "%s/config.json", dir);
+	good = file_read(AT_FDCWD, path, path, &config, &e) == 0;
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	good = good && file_read(AT_FDCWD, path, path, &weights, &e) == 0;
+	if (!good)
+		printf("# %s\n", e.text);
+	return good;
+}
+
+int main(int argc, char **argv)
+{
+	struct engine_options o;
+	struct engine *g;
+	struct err e = {0};
+	char good[4096];
+	int before;
+
+	if (argc < 2)
+		return 2;
+	snprintf(good, sizeof(good), "%s/01-moe", argv[1]);
+	if (!read_good(good))
+		return 2;
+	scratch_make();
+	/* What OpenCL opens once and keeps is there before descriptors are counted. */
+	o = options(good);
+	if (engine_open(&o, &g, &e) < 0) {
+		printf("# %s\n", e.text);
+		return 2;
+	}
+	engine_close(g);
+	before = descriptors();
+	test_directories();
+	test_configs();
+	test_shapes();
+	test_truncated();
+	test_damaged();
+	test_index();
+	test_options(good);
+	test_damaged_cache(good);
+	test_plans(good);
+	test_still_good(good, before);
+	scratch_remove();
+	buf_release(&config);
+	buf_release(&weights);
+	return done();
+}
