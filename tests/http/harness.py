@@ -94,7 +94,8 @@ class Server:
         except subprocess.TimeoutExpired:
             status = "still running after 25 s"
             self.kill()
-        return ok(status == 0, name, f"status {status}\n{self.text()[-4000:]}")
+        rest = [line for line in self.text().splitlines() if " info: " not in line]
+        return ok(status == 0, name, "\n".join([f"status {status}", *rest[-35:]]))
 
     def connect(self, timeout=60):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
