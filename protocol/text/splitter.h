@@ -5,7 +5,8 @@
  * A splitter is a list of stages; each cuts the pieces that the stage before it made, and sees a
  * piece as if it were the whole text (that is what Hugging Face's Sequence does). Three patterns
  * are known by their exact text and run by hand, at some hundred megabytes a second; every other
- * goes to PCRE2.
+ * goes to PCRE2, which knows the characters of its own version of Unicode: letters that are
+ * younger than that may be cut otherwise than by Hugging Face.
  *
  * A splitter does not change after its stages were added: any thread may run it.
  */

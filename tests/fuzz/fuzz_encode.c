@@ -49,8 +49,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	FILE *f = fopen("models/lexis/tokenizer.json", "rb");
 	char *file = calloc(1, 4 << 20);
 
-	if (!f || !file || !fread(file, 1, (4 << 20) - 1, f))
-		abort();
+	if (!f || !file || !fread(file, 1, (4 << 20) - 1, f)) {
+		fprintf(stderr, "models/lexis/tokenizer.json: not here; run this in the source's root\n");
+		exit(1);
+	}
 	fclose(f);
 	tokenizers[0] = open_with(file, "\"version\"", "\"version\"");
 	tokenizers[1] = open_with(file, "\"NFC\"", "\"Sequence\", \"normalizers\": []");
