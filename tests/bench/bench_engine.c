@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 	struct engine_counters before, after;
 	uint64_t start = clock_now_ns();
 	int32_t prompt[PROMPT];
-	uint32_t tokens = getenv("TOKENS") ? (uint32_t)atoi(getenv("TOKENS")) : 512;
+	uint32_t tokens = getenv("TOKENS") ? (uint32_t)strtoul(getenv("TOKENS"), NULL, 10) : 512;
 	struct engine *g;
 	struct err e = {0};
 
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < PROMPT; i++)
 		prompt[i] = (int32_t)((uint32_t)i * 2654435761u % engine_info(g)->model.vocab_size);
 	for (int a = 4; a < argc; a++) {
-		int n = atoi(argv[a]);
+		int n = (int)strtol(argv[a], NULL, 10);
 		struct run *runs = calloc((size_t)n, sizeof(*runs));
 		double prefill, all;
 
