@@ -205,7 +205,7 @@ __kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_a
 					for (uint i = 0; i < GROUP_ROWS; i++)
 #pragma unroll
 						for (uint s = 0; s < HD_UNROLL; s++)
-							o[i][s] = fma((floatv)p[MIN_(i0 + i, ROWS - 1)][key],
+							o[i][s] = fma((floatv)p[MIN_(i0 + i, n_rows - 1)][key],
 								      vk[s], o[i][s]);
 				}
 #pragma unroll
