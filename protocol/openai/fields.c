@@ -88,7 +88,9 @@ int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
 		return r;
 	if (!len)
 		return err_set(e, EINVAL, "the request body is empty, but must be a JSON object");
-	root = json_loadb(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+	/* A model may generate a NUL, and what it generated must be accepted back. */
+	root = json_loadb(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
+			  &error);
 	if (!root && !error.text[0]) /* out of memory, as Jansson puts it */
 		return field_no_memory(e);
 	if (!root)

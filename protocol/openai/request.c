@@ -155,6 +155,8 @@ int request_model(const json_t *body, struct arena *arena, const char **ret, str
 	*ret = NULL;
 	if (!model)
 		return 0;
+	if (strlen(json_string_value(model)) != json_string_length(model))
+		return err_param(e, EINVAL, "model", "model has a NUL, which no name has");
 	*ret = arena_strndup(arena, json_string_value(model), json_string_length(model));
 	return *ret ? 0 : field_no_memory(e);
 }

@@ -1,5 +1,6 @@
 /* How tokens are drawn, how many, and when to stop: the parameters and their ranges. */
 #include <errno.h>
+#include <string.h>
 #include <float.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -102,6 +103,8 @@ static int parse_stops(const json_t *body, struct arena *arena, struct openai_re
 			snprintf(name, sizeof(name), "stop[%zu]", i);
 		if (!json_is_string(v) || !json_string_length(v))
 			return field_wrong(e, "", name, v, "a string that is not empty");
+		if (strlen(json_string_value(v)) != json_string_length(v))
+			return err_param(e, EINVAL, name, "%s has a NUL, which is not supported", name);
 		r->stops[i] = arena_strndup(arena, json_string_value(v), json_string_length(v));
 		if (!r->stops[i])
 			return field_no_memory(e);

@@ -68,7 +68,13 @@ got, answer = s.post(CHAT, {"messages": [
     {"role": "user", "content": [{"type": "text", "text": "d"}]}], "max_tokens": 1})
 same(got, 200, "late system messages, null content and parts")
 
-# what was answered can be sent back
+# what was answered can be sent back; a model may have said NUL
+for text in ("a\0b", "\ud7ff\uffff", "\U0001f3bb"):
+    got, answer = s.post(CHAT, {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text},
+                                             {"role": "user", "content": "x"}], "max_tokens": 1})
+    same(got, 200, f"content {text!r}")
+a, b = (s.post("/tokenize", {"prompt": p})[1]["tokens"] for p in ("a\0b", "a"))
+ok(len(a) > len(b) and s.post("/detokenize", {"tokens": a})[1]["prompt"] == "a\0b", "NUL is a character", (a, b))
 ask = {"role": "user", "content": "define violin"}
 got, answer = s.post(CHAT, {"messages": [ask], "temperature": 0})
 message = answer["choices"][0]["message"]
