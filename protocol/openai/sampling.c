@@ -1,10 +1,10 @@
 /* How tokens are drawn, how many, and when to stop: the parameters and their ranges. */
 #include <errno.h>
-#include <string.h>
 #include <float.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
