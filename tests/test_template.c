@@ -72,7 +72,8 @@ static void run_whole(const json_t *whole)
 	const json_t *cases = json_object_get(whole, "cases"), *c;
 	size_t i;
 
-	json_array_foreach(cases, i, c) {
+	json_array_foreach(cases, i, c)
+	{
 		const char *style = json_string_value(json_object_get(c, "style"));
 		const char *talk = json_string_value(json_object_get(c, "talk"));
 		size_t number = (size_t)json_integer_value(json_object_get(c, "options"));
@@ -100,7 +101,8 @@ static void test_python(void)
 	size_t i;
 
 	ok(json_is_object(shared), "the cases made by Python are there");
-	json_object_foreach(json_object_get(all, "groups"), name, group) {
+	json_object_foreach(json_object_get(all, "groups"), name, group)
+	{
 		json_array_foreach(group, i, c)
 			run_case(c, json_object_get(c, "template"), shared,
 				 json_string_value(json_object_get(c, "name")));
@@ -122,7 +124,8 @@ static void test_lexis(void)
 	struct buf out;
 
 	is_int(template_open("models/lexis", &t, &e), 0, "lexis has a template: %s", e.text);
-	json_array_foreach(cases, i, c) {
+	json_array_foreach(cases, i, c)
+	{
 		if (!json_object_get(c, "messages") || !t)
 			continue;
 		context = json_pack("{s:O, s:b}", "messages", json_object_get(c, "messages"),
@@ -212,7 +215,8 @@ static void test_bounds(void)
 {
 	static const char *const hostile[] = {
 		"{{ range(1000000000) }}",
-		"{% for i in range(100000) %}{% for k in range(100000) %}{% for m in range(100000) %}"
+		"{% for i in range(100000) %}{% for k in range(100000) %}{% for m in range(100000) "
+		"%}"
 		"{% endfor %}{% endfor %}{% endfor %}",
 		"{{ 'a' * 1000000000000 }}",
 		"{{ 'a' * 9223372036854775807 }}",
@@ -225,7 +229,8 @@ static void test_bounds(void)
 		"{% endfor %}{{ ns.l }}",
 		"{% set ns = namespace(l=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}"
 		"{% endfor %}{{ ns.l|tojson }}",
-		"{% set ns = namespace(l=[], m=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}"
+		"{% set ns = namespace(l=[], m=[]) %}{% for i in range(5000) %}{% set ns.l = "
+		"[ns.l] %}"
 		"{% set ns.m = [ns.m] %}{% endfor %}{{ ns.l == ns.m }}",
 		"{% set ns = namespace(l=()) %}{% for i in range(5000) %}{% set ns.l = (ns.l,) %}"
 		"{% endfor %}{{ {ns.l: 1} }}",
@@ -258,13 +263,27 @@ static void test_bounds(void)
 	static const struct {
 		const char *head, *piece, *tail;
 	} deep[] = {
-		{"{{ ", "(", ""},	   {"{{ ", "[", ""},	    {"{{ ", "{", ""},
-		{"{{ ", "not ", "1 }}"},   {"{{ ", "- ", "1 }}"},   {"{{ ", "1 if 1 else ", "1 }}"},
-		{"{{ 1", "+1", " }}"},	   {"{{ x", ".a", " }}"},   {"{{ x", "[0]", " }}"},
-		{"{{ x", "()", " }}"},	   {"{{ x", "|list", " }}"}, {"{{ 1", " and 1", " }}"},
-		{"", "{% if 1 %}", ""},	   {"{{ x", "(a", ""},	    {"{{ x is ", "a is ", "b }}"},
-		{"", "{% for i in x %}", ""}, {"{{ x", "[a:", ""},	    {"{{ ", "f(a=", ""},
-		{"", "{% macro a() %}", ""},  {"", "{% set x %}", ""}, {"{% set ", "(", "a = 1 %}"},
+		{"{{ ", "(", ""},
+		{"{{ ", "[", ""},
+		{"{{ ", "{", ""},
+		{"{{ ", "not ", "1 }}"},
+		{"{{ ", "- ", "1 }}"},
+		{"{{ ", "1 if 1 else ", "1 }}"},
+		{"{{ 1", "+1", " }}"},
+		{"{{ x", ".a", " }}"},
+		{"{{ x", "[0]", " }}"},
+		{"{{ x", "()", " }}"},
+		{"{{ x", "|list", " }}"},
+		{"{{ 1", " and 1", " }}"},
+		{"", "{% if 1 %}", ""},
+		{"{{ x", "(a", ""},
+		{"{{ x is ", "a is ", "b }}"},
+		{"", "{% for i in x %}", ""},
+		{"{{ x", "[a:", ""},
+		{"{{ ", "f(a=", ""},
+		{"", "{% macro a() %}", ""},
+		{"", "{% set x %}", ""},
+		{"{% set ", "(", "a = 1 %}"},
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(deep); i++) {
 		text = repeated(deep[i].head, deep[i].piece, 100000, deep[i].tail);
@@ -291,7 +310,8 @@ static void test_buffer(void)
 	struct buf out;
 
 	buf_init(&out, 100);
-	is_int(render(text, strlen(text), context, &out, &e), -E2BIG, "a small buffer is respected");
+	is_int(render(text, strlen(text), context, &out, &e), -E2BIG,
+	       "a small buffer is respected");
 	ok(!out.failed && out.len == 0, "and left as it was");
 	buf_release(&out);
 	json_decref(context);

@@ -31,13 +31,26 @@ static int bind_keyword(struct render *r, const struct builtin *b, const struct 
 			   (int)MIN(k->len, (size_t)64), k->name);
 }
 
+/* What most builtins cost: a look at each byte they are given. Those that cost more charge it. */
+static int charge_call(struct render *r, const struct value *self, const struct args *args)
+{
+	size_t bytes = self->type == V_STR ? self->len : 0;
+
+	for (size_t i = 0; i < args->n; i++)
+		if (args->v[i].type == V_STR && args->v[i].len < SIZE_MAX - bytes)
+			bytes += args->v[i].len;
+	return render_charge_bytes(r, bytes);
+}
+
 int builtin_call(struct render *r, const struct builtin *b, const struct value *self,
 		 const struct args *args, struct value *ret)
 {
 	struct value arg[BUILTIN_PARAMS] = {0};
 	size_t most = 0;
-	int rc;
+	int rc = charge_call(r, self, args);
 
+	if (rc < 0)
+		return rc;
 	if (b->raw)
 		return b->raw(r, self, args, ret);
 	while (most < BUILTIN_PARAMS && b->params[most])

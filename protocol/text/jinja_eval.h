@@ -54,7 +54,9 @@ int macro_call(struct render *r, const struct macro *m, const struct args *args,
 int loop_attribute(struct render *r, struct loop *loop, const char *name, size_t len,
 		   struct value *ret) MUST_CHECK;
 
-struct variable;
+/* iter->next for a loop that is walked itself: its next item, and the loop. */
+int loop_step(struct render *r, struct iter *it, struct value *ret) MUST_CHECK;
+
 struct value *activation_slot(struct activation *act, struct variable v);
 
 #endif

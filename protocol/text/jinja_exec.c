@@ -212,6 +212,16 @@ static int loop_next(struct render *r, struct loop *l, struct value *ret)
 	return rc;
 }
 
+int loop_step(struct render *r, struct iter *it, struct value *ret)
+{
+	struct value item;
+	int rc = loop_next(r, it->from.loop, &item);
+
+	if (rc > 0 && value_new_pair(r, item, it->from, ret) < 0)
+		return -r->err->code;
+	return rc;
+}
+
 /* 1 when there is a next item, which is in l->after then. */
 static int loop_peek(struct render *r, struct loop *l)
 {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "protocol/text/jinja_builtin.h"
@@ -115,10 +116,33 @@ static int put_int(struct render *r, const struct field *f, int64_t i)
 	return put_number(r, f, &b);
 }
 
+/* No type at all, but a precision: like 'g', except that a whole number keeps a ".0", or gets an
+ * exponent where that has no room. */
+static int print_plain(char *out, size_t size, int precision, double d)
+{
+	int count = precision ? precision : 1, exponent, n;
+	char *e;
+
+	n = snprintf(out, size, "%.*e", count - 1, d);
+	e = strchr(out, 'e');
+	exponent = (int)strtol(e + 1, NULL, 10);
+	if (exponent == count - 1) {
+		char *end = e;
+
+		while (end > out + 1 && (end[-1] == '0' || end[-1] == '.'))
+			if (*--end == '.')
+				break;
+		memmove(end, e, strlen(e) + 1);
+		return n - (int)(e - end);
+	}
+	n = snprintf(out, size, "%.*g", count, d);
+	if (!strpbrk(out, ".e"))
+		n += snprintf(out + n, size - (size_t)n, ".0");
+	return n;
+}
+
 static int print_float(char *out, size_t size, char type, bool alternate, int precision, double d)
 {
-	int n;
-
 	switch (type | 0x20) {
 	case 'e':
 		return alternate ? snprintf(out, size, "%#.*e", precision, d)
@@ -126,13 +150,11 @@ static int print_float(char *out, size_t size, char type, bool alternate, int pr
 	case 'f':
 		return alternate ? snprintf(out, size, "%#.*f", precision, d)
 				 : snprintf(out, size, "%.*f", precision, d);
-	default: break;
+	case 'g':
+		return alternate ? snprintf(out, size, "%#.*g", precision, d)
+				 : snprintf(out, size, "%.*g", precision, d);
+	default: return print_plain(out, size, precision, d);
 	}
-	n = alternate ? snprintf(out, size, "%#.*g", precision, d)
-		      : snprintf(out, size, "%.*g", precision, d);
-	if (!type && !strpbrk(out, ".e")) /* no type at all: it must still look like a float */
-		n += snprintf(out + n, size - (size_t)n, ".0");
-	return n;
 }
 
 static int put_float(struct render *r, const struct field *f, double d)
@@ -283,7 +305,7 @@ static int percent_spec(struct percent *p, struct field *f)
 			return rc;
 		f->precision = MAX(f->precision, (int64_t)0);
 	}
-	while (peek(p) == 'h' || peek(p) == 'l' || peek(p) == 'L')
+	if (peek(p) == 'h' || peek(p) == 'l' || peek(p) == 'L')
 		p->at++;
 	if (p->at >= p->format->len)
 		return render_fail(p->r, EINVAL, "incomplete format");
@@ -435,35 +457,38 @@ static int braces_error(struct braces *b, const char *what)
 	return render_fail(b->r, EINVAL, "format: %s", what);
 }
 
-/* The argument that "name" or "0" or "" stands for. */
+/* The argument called s, or with that number. */
 static int find_argument(struct braces *b, const char *s, size_t n, struct value *ret)
 {
 	int64_t index;
 
-	if (!n) {
-		if (b->next < 0)
-			return braces_error(b, "cannot mix numbered fields and {}");
-		b->automatic = true;
-		index = b->next++;
-	} else if (strspn(s, "0123456789") >= n) {
-		if (b->automatic)
-			return braces_error(b, "cannot mix numbered fields and {}");
-		b->next = -1;
-		if (text_to_int(s, n, 10, &index) != PARSE_INT_OK)
-			return braces_error(b, "no such argument");
-	} else {
-		for (size_t i = 0; i < b->args->nkw; i++) {
-			if (b->args->kw[i].len != n || memcmp(b->args->kw[i].name, s, n))
-				continue;
-			*ret = b->args->kw[i].value;
-			return 0;
-		}
-		return render_fail(b->r, EINVAL, "format: no argument '%.*s'",
-				   (int)MIN(n, (size_t)64), s);
+	if (n && strspn(s, "0123456789") >= n) {
+		if (text_to_int(s, n, 10, &index) != PARSE_INT_OK || (uint64_t)index >= b->args->n)
+			return braces_error(b, "not enough arguments");
+		*ret = b->args->v[index];
+		return 0;
 	}
-	if ((uint64_t)index >= b->args->n)
-		return braces_error(b, "not enough arguments");
-	*ret = b->args->v[index];
+	for (size_t i = 0; i < b->args->nkw; i++) {
+		if (b->args->kw[i].len != n || memcmp(b->args->kw[i].name, s, n))
+			continue;
+		*ret = b->args->kw[i].value;
+		return 0;
+	}
+	return render_fail(b->r, EINVAL, "format: no argument '%.*s'", (int)MIN(n, (size_t)64), s);
+}
+
+/* "{}", or all digits: a format has either the one or the other. Fields with attributes may be
+ * among both. */
+static int check_numbering(struct braces *b, const char *s, size_t n)
+{
+	if (n && strspn(s, "0123456789") < n)
+		return 0;
+	if (n ? b->automatic : b->next < 0)
+		return braces_error(b, "cannot mix numbered fields and {}");
+	if (n)
+		b->next = -1;
+	else
+		b->automatic = true;
 	return 0;
 }
 
@@ -474,6 +499,15 @@ static int find_field(struct braces *b, const char *s, size_t n, struct value *r
 	struct value obj, key;
 	int rc;
 
+	rc = check_numbering(b, s, n);
+	if (!rc && !n && (uint64_t)b->next >= b->args->n)
+		rc = braces_error(b, "not enough arguments");
+	if (rc < 0)
+		return rc;
+	if (!n) {
+		*ret = b->args->v[b->next++];
+		return 0;
+	}
 	while (i < n && s[i] != '.' && s[i] != '[')
 		i++;
 	rc = find_argument(b, s, i, &obj);

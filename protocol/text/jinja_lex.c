@@ -35,7 +35,10 @@ int jinja_syntax_error(const char *name, int line, struct err *e, const char *fm
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return err_set(e, EINVAL, "template %.80s, line %d: %s", name, line, text);
+	err_set(e, EINVAL, "template %.80s, line %d: %s", name, line, text);
+	if (e)
+		pystr_clean(e->text);
+	return -EINVAL;
 }
 
 static int no_memory(struct lexer *l)

@@ -104,7 +104,19 @@ bool pystr_valid(const char *s, size_t n)
 	return true;
 }
 
-/* Bytes of s from i on that are ASCII, eight at a time. */
+void pystr_clean(char *s)
+{
+	size_t n = strlen(s), len;
+	uint32_t cp;
+
+	for (size_t i = 0; i < n; i += len) {
+		len = pystr_next(s + i, n - i, &cp);
+		if (len == 1 && (unsigned char)s[i] >= 0x80)
+			s[i] = '?';
+	}
+}
+
+/* Bytes of s that are ASCII, eight at a time. */
 static size_t ascii_run(const char *s, size_t n)
 {
 	size_t i = 0;

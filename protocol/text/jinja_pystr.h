@@ -27,6 +27,9 @@ void pystr_put(struct buf *b, uint32_t cp);
 
 bool pystr_valid(const char *s, size_t n);
 
+/* Puts "?" for each byte that belongs to no character: texts that were cut somewhere. */
+void pystr_clean(char *s);
+
 /* Number of code points, and the byte offset of code point `index` (n when there are fewer). */
 size_t pystr_length(const char *s, size_t n);
 size_t pystr_offset(const char *s, size_t n, size_t index);
@@ -36,7 +39,8 @@ size_t pystr_offset(const char *s, size_t n, size_t index);
 size_t pystr_find(const char *s, size_t n, const char *needle, size_t m);
 size_t pystr_rfind(const char *s, size_t n, const char *needle, size_t m);
 
-/* str.is...() of one character. */
+/* str.is...() of one character, by its category: upper and lower leave out the few signs that
+ * Unicode counts as such though they are no letters with case ("ª", "Ⅷ"). */
 bool pystr_isspace(uint32_t cp);
 bool pystr_isalpha(uint32_t cp);
 bool pystr_isdecimal(uint32_t cp);

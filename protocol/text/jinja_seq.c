@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "protocol/text/jinja_eval.h"
 #include "protocol/text/jinja_pystr.h"
 #include "protocol/text/jinja_value.h"
 
@@ -284,8 +285,11 @@ int value_slice(struct render *r, const struct value *v, const struct value boun
 		if (__builtin_mul_overflow(s.step, v->range->step, &range->step))
 			return render_fail(r, EINVAL, "integer overflow (64 bits)");
 		range->n = (size_t)s.n;
-		range->start = v->range->start + s.start * v->range->step;
-		range->stop = v->range->start + s.stop * v->range->step;
+		/* modulo 2^64: the bound behind the last item may lie outside of 64 bits */
+		range->start = (int64_t)((uint64_t)v->range->start +
+					 (uint64_t)s.start * (uint64_t)v->range->step);
+		range->stop = (int64_t)((uint64_t)v->range->start +
+					(uint64_t)s.stop * (uint64_t)v->range->step);
 		*ret = (struct value){.type = V_RANGE, .range = range};
 		return 0;
 	}
@@ -427,6 +431,7 @@ int value_try_iter(struct render *r, const struct value *v, struct iter **ret)
 	case V_DICT: return new_iter(r, v, next_key, ret);
 	case V_VIEW: return new_iter(r, v, next_view, ret);
 	case V_UNDEFINED: return new_iter(r, v, next_nothing, ret);
+	case V_LOOP: return new_iter(r, v, loop_step, ret);
 	case V_ITER: *ret = v->iter; return 1;
 	default: return 0;
 	}

@@ -89,28 +89,28 @@ static bool in_set(const struct value *chars, uint32_t cp)
 int text_strip(struct render *r, const struct value *v, const struct value *chars,
 	       enum strip_side side, struct value *ret)
 {
-	size_t from = 0, to = v->len, len;
+	size_t from = 0, to = v->len, len, each = 1;
 	uint32_t cp;
-	int rc;
+	int rc = 0;
 
 	if (chars->type != V_MISSING && chars->type != V_NONE) {
 		rc = arg_str(r, "strip", chars);
-		if (rc < 0)
-			return rc;
+		each += chars->len / 64;
 	}
-	for (; (side & STRIP_LEFT) && from < to; from += len) {
+	for (; !rc && (side & STRIP_LEFT) && from < to; from += len) {
 		len = pystr_next(v->s + from, to - from, &cp);
 		if (!in_set(chars, cp))
 			break;
+		rc = render_charge(r, each);
 	}
-	for (; (side & STRIP_RIGHT) && to > from; to -= len) {
+	for (; !rc && (side & STRIP_RIGHT) && to > from; to -= len) {
 		len = pystr_prev(v->s + from, to - from, &cp);
 		if (!in_set(chars, cp))
 			break;
+		rc = render_charge(r, each);
 	}
 	*ret = piece(v, from, to);
-	return render_charge(r, (v->len - (to - from)) *
-					(chars->type == V_STR ? chars->len / 64 + 1 : 1));
+	return rc;
 }
 
 METHOD(str_strip)
@@ -432,6 +432,8 @@ static int affix(struct render *r, const char *who, const struct value *self,
 	}
 	for (size_t i = 0; i < n && !rc; i++) {
 		rc = arg_str(r, who, &all[i]);
+		if (!rc)
+			rc = render_charge_bytes(r, all[i].len);
 		if (rc < 0 || !valid || to - from < all[i].len)
 			continue;
 		if (!memcmp(self->s + (end ? to - all[i].len : from), all[i].s, all[i].len)) {

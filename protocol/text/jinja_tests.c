@@ -36,7 +36,10 @@ SIMPLE_TEST(is_sequence, self->type == V_STR || self->type == V_LIST || self->ty
 				 self->type == V_DICT || self->type == V_RANGE ||
 				 self->type == V_UNDEFINED)
 
-SIMPLE_TEST(is_iterable, value_len(self) >= 0 || self->type == V_ITER || self->type == V_LOOP)
+SIMPLE_TEST(is_iterable, self->type == V_STR || self->type == V_LIST || self->type == V_TUPLE ||
+				 self->type == V_DICT || self->type == V_RANGE ||
+				 self->type == V_VIEW || self->type == V_ITER ||
+				 self->type == V_LOOP || self->type == V_UNDEFINED)
 
 SIMPLE_TEST(is_callable, self->type == V_FUNCTION || self->type == V_METHOD ||
 				 self->type == V_MACRO || self->type == V_JOINER ||

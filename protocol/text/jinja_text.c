@@ -12,46 +12,85 @@
 
 /* ---- numbers ---- */
 
-static bool same_when_read(const char *text, double f)
+/* The digits of f, `count` of them, rounded: d.ddd * 10^exponent. */
+static int64_t decimals(double f, int count, int *ret_exponent)
 {
-	return strtod(text, NULL) == f;
+	int64_t digits = 0;
+	char text[32], *p;
+
+	snprintf(text, sizeof(text), "%.*e", count - 1, fabs(f));
+	for (p = text; *p && *p != 'e'; p++)
+		if (*p != '.')
+			digits = digits * 10 + (*p - '0');
+	*ret_exponent = (int)strtol(*p ? p + 1 : "0", NULL, 10);
+	return digits;
 }
 
-void float_repr(double f, char out[32])
+static bool reads_as(int64_t digits, int exponent, double f)
 {
-	char text[32], digits[20] = "";
-	int precision, exponent, n = 0;
-	const char *p;
+	char text[48];
+
+	snprintf(text, sizeof(text), "%llde%d", (long long)digits, exponent);
+	return strtod(text, NULL) == fabs(f);
+}
+
+/* The fewest digits that read as f: their number, the value they have, and the exponent. */
+static int shortest(double f, int64_t *ret_digits, int *ret_exponent)
+{
+	int count;
+
+	/* Fifteen digits always survive a round trip, so fewer are those with zeros cut off, and
+	 * seventeen always make one; only below the normal range can fewer do. */
+	for (count = fabs(f) < 0x1p-1022 ? 1 : 15; count < 17; count++) {
+		*ret_digits = decimals(f, count, ret_exponent);
+		if (reads_as(*ret_digits, *ret_exponent - count + 1, f))
+			break;
+		/* Above a power of two the doubles lie further apart than below it: the number
+		 * next to the nearest may do where the nearest does not. */
+		if (reads_as(*ret_digits + 1, *ret_exponent - count + 1, f)) {
+			++*ret_digits;
+			break;
+		}
+	}
+	if (count == 17)
+		*ret_digits = decimals(f, count, ret_exponent);
+	while (count > 1 && *ret_digits % 10 == 0) {
+		*ret_digits /= 10;
+		count--;
+	}
+	return count;
+}
+
+void float_repr(double f, char out[FLOAT_REPR_MAX])
+{
+	int exponent = 0, n;
+	int64_t value;
+	char digits[24];
 	char *o = out;
 
 	if (isnan(f) || isinf(f)) {
-		snprintf(out, 32, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
+		snprintf(out, FLOAT_REPR_MAX, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
 		return;
 	}
-	/* Fifteen digits always survive a round trip, seventeen always make one; only below the
-	 * normal range can fewer do. */
-	for (precision = fabs(f) < 0x1p-1022 ? 0 : 14; precision < 17; precision++) {
-		snprintf(text, sizeof(text), "%.*e", precision, f);
-		if (same_when_read(text, f))
-			break;
+	n = shortest(f, &value, &exponent);
+	snprintf(digits, sizeof(digits), "%lld", (long long)value);
+	if (digits[n]) { /* 9.9 + 0.1 has a digit more */
+		exponent++;
+		digits[n] = 0;
 	}
-	for (p = text; *p && *p != 'e'; p++)
-		if (*p >= '0' && *p <= '9')
-			digits[n++] = *p;
-	exponent = (int)strtol(*p ? p + 1 : "0", NULL, 10);
-	while (n > 1 && digits[n - 1] == '0')
-		digits[--n] = 0;
 	if (signbit(f))
 		*o++ = '-';
 	if (exponent < -4 || exponent >= 16) {
-		snprintf(o, 28, "%c%s%se%c%02d", digits[0], n > 1 ? "." : "", digits + 1,
-			 exponent < 0 ? '-' : '+', abs(exponent) % 1000);
+		snprintf(o, FLOAT_REPR_MAX - 1, "%c%s%.17se%c%02d", digits[0], n > 1 ? "." : "",
+			 digits + 1, exponent < 0 ? '-' : '+', abs(exponent) % 1000);
 	} else if (exponent < 0) {
-		snprintf(o, 28, "0.%.*s%s", -exponent - 1, "000", digits);
+		snprintf(o, FLOAT_REPR_MAX - 1, "0.%.*s%.17s", -exponent - 1, "000", digits);
 	} else if (n <= exponent + 1) {
-		snprintf(o, 28, "%s%.*s.0", digits, exponent + 1 - n, "0000000000000000");
+		snprintf(o, FLOAT_REPR_MAX - 1, "%.17s%.*s.0", digits, exponent + 1 - n,
+			 "0000000000000000");
 	} else {
-		snprintf(o, 28, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
+		snprintf(o, FLOAT_REPR_MAX - 1, "%.*s.%.17s", exponent + 1, digits,
+			 digits + exponent + 1);
 	}
 }
 
@@ -256,7 +295,7 @@ static int repr_loop(struct render *r, struct buf *b, const struct value *v)
 
 static int write_repr(struct render *r, struct buf *b, const struct value *v)
 {
-	char number[32];
+	char number[FLOAT_REPR_MAX];
 
 	switch (v->type) {
 	case V_MISSING:
@@ -390,7 +429,7 @@ static void json_text(struct buf *b, const char *s, size_t n, bool ensure_ascii)
 
 static void json_float(struct buf *b, double f)
 {
-	char number[32];
+	char number[FLOAT_REPR_MAX];
 
 	if (isnan(f) || isinf(f)) {
 		buf_puts(b, isnan(f) ? "NaN" : f < 0 ? "-Infinity" : "Infinity");

@@ -14,19 +14,14 @@ int render_fail(struct render *r, int code, const char *fmt, ...)
 {
 	char text[ERR_TEXT_MAX - 128];
 	va_list ap;
-	int n;
+	int rc;
 
 	va_start(ap, fmt);
-	n = vsnprintf(text, sizeof(text), fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (n >= (int)sizeof(text)) { /* do not cut a character in two */
-		size_t len = sizeof(text) - 1;
-
-		while (len && ((unsigned char)text[len] & 0xc0) == 0x80)
-			len--;
-		text[len] = 0;
-	}
-	return err_set(r->err, code, "template %.80s, line %d: %s", r->name, r->line, text);
+	rc = err_set(r->err, code, "template %.80s, line %d: %s", r->name, r->line, text);
+	pystr_clean(r->err->text);
+	return rc;
 }
 
 int render_charge(struct render *r, size_t work)

@@ -311,7 +311,8 @@ int value_write_repr(struct render *r, struct buf *b, const struct value *v) MUS
 int value_to_str(struct render *r, const struct value *v, struct value *ret) MUST_CHECK;
 
 /* repr(float): the shortest decimals that give the same double. */
-void float_repr(double f, char out[32]);
+enum { FLOAT_REPR_MAX = 40 };
+void float_repr(double f, char out[FLOAT_REPR_MAX]);
 
 /* json.dumps */
 struct json_style {

@@ -8,9 +8,12 @@
 #include "protocol/text/jinja_ast.h"
 #include "protocol/text/jinja_eval.h"
 
-/* The bounds of one rendering. A chat of a million characters takes some hundred thousand steps. */
+/* The bounds of one rendering. A chat of a million characters takes some hundred thousand steps;
+ * fuzzers, which look for hangs, are built with fewer. */
+#ifndef RENDER_STEPS
+#define RENDER_STEPS (50 * 1000 * 1000)
+#endif
 enum {
-	RENDER_STEPS = 50 * 1000 * 1000,
 	RENDER_MEMORY = 256 << 20,
 	RENDER_OUTPUT = 64 << 20,
 	CONFIG_MAX = 64 << 20,
@@ -70,7 +73,7 @@ int template_render(const struct template *t, const json_t *context, struct buf 
 	if (!json_is_object(context))
 		return err_set(e, EINVAL, "template %.80s: the context must be an object", t->name);
 	arena_init(&r.arena, RENDER_MEMORY);
-	buf_init(&r.scratch, RENDER_MEMORY);
+	buf_init(&r.scratch, RENDER_OUTPUT);
 	rc = exec_template(&r, t);
 	buf_release(&r.scratch);
 	arena_release(&r.arena);

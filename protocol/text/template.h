@@ -1,10 +1,19 @@
 /*
  * Chat templates: Jinja as transformers configures it (trim_blocks and lstrip_blocks on,
- * loopcontrols, tojson without escapes), in C: template.c on top of jinja_parse.c and jinja_eval.c.
+ * loopcontrols, generation blocks, tojson without escapes, the immutable sandbox), in C.
+ *
+ *     text -> jinja_lex -> jinja_parse, jinja_expr -> jinja_scope (what names mean)
+ *          -> jinja_exec (statements), jinja_eval (expressions) -> output
+ *     jinja_value, jinja_seq, jinja_text: Python's values, how they are walked and written
+ *     jinja_filters*, jinja_tests, jinja_str, jinja_methods, jinja_format, jinja_globals: builtins
+ *
+ * What renders gives the same text as Python's jinja2, byte for byte. Refused with a clear error
+ * are integers over 64 bits, recursive loops, and tags that need other templates.
  *
  * A template does not change after it was parsed: any thread may render it at the same time.
- * Rendering is bounded: output bytes, steps and nesting each have a maximum, so that a hostile
- * template or message cannot hang the daemon.
+ * Rendering is bounded: output bytes, memory, steps and nesting each have a maximum, so that a
+ * hostile template or message cannot hang the daemon. Parsing and rendering take up to 1 MiB of
+ * stack.
  */
 #ifndef PROTOCOL_TEXT_TEMPLATE_H
 #define PROTOCOL_TEXT_TEMPLATE_H

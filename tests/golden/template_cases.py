@@ -863,6 +863,95 @@ a{{ raise_exception('Only é ' ~ n) }}b
 """)
 
 
+# What template_random.py found.
+group("found at random", r"""
+{% for x in l %}{{ loop|map('first')|list }}{{ loop.index }}{{ x }}{% endfor %}
+{% for x in l %}{% for y, inner in loop %}{{ y }}{{ inner.index }}{% endfor %}{{ x }}{{ loop.last }}{% endfor %}
+{% for x in l %}{{ loop is iterable }}{{ 1 in loop }}{{ loop.index }}{% endfor %}
+{{ missing|truncate(3) }}|{{ l|truncate(5) }}
+{{ l|truncate(3, leeway=0) }}|{{ range(99)|list|truncate(5) }}
+{{ l is filter }}
+{{ d is test }}
+{{ lines.splitlines(d) }}
+{{ namespace(missing) }}
+{{ dict(missing) }}
+{{ l|sort(reverse=missing) }}
+{{ l|sort(reverse=none) }}
+{{ d|dictsort(reverse=1) }}
+{{ {d: 1, 'a': raise_exception('first')} }}
+{#
+{% raw %}
+a{#-
+{# x
+{% raw %}x
+{{ nested|sum(start=[]) }} {{ l + l + l }} {{ (1,) + (2,) + (3,) }}
+""")
+
+group("corners", r"""
+{% macro m(a, b=1) %}{{ varargs }}{% endmacro %}{{ m.name }}{{ m.arguments }}{{ m.catch_kwargs }}{{ m.catch_varargs }}{{ m.caller }}{{ m.nope }}|
+{% set big = dict(range(50)|map('string')|map('list')|map('join')|batch(2)) %}{{ big|length }}{{ big['0'] }}{{ big['48'] }}{{ big['1'] is defined }}{{ big }}
+{% set ns = namespace(d={}) %}{% for i in range(40) %}{% set ns.d = dict(ns.d, **{'k' ~ (i % 25): i}) %}{% endfor %}{{ ns.d }}{{ ns.d.k3 }}{{ ns.d.k30 }}|{{ 'k24' in ns.d }}{{ ns.d == ns.d|items|list|dictsort }}
+{{ range(200)|map('string')|unique|list|length }} {{ (range(100)|list + range(100)|list)|unique|list|length }} {{ [1.5, 'a', none, (1, 2), true, 1.5, 'a', none, (1, 2), 2, 3, 4, 5, 6, 7, 8, 9]|unique|list }}
+{% set q = 'nan' %}{% set nan = q|float %}{{ nan == nan }}{{ nan < 1 }}{{ nan > 1 }}{{ nan <= 1 }}{{ 1 < nan }}{{ nan != nan }}{{ nan == 1 }}{{ nan|string }}{{ {nan: 1}|length }}{{ [nan, 1]|max }}
+{{ l is sameas d }} {{ range is sameas range }} {{ -9223372036854775807 - 1 }} {{ (-9223372036854775807 - 1) < -9.3e18 }} {{ 9223372036854775807 < 9.3e18 }} {{ 'inf'|float > 9223372036854775807 }}
+{{ 1 < missing }}
+{{ '%#.0f %#.0e %#g' % (1.0, 2.0, 3.0) }} {% set q = 'inf' %}{% set i = q|float %}{{ '%f %e %05f|%-8f|%F %G' % (i, i, i, i, i, -i) }}{{ '{:F} {:G} {:e} {}'.format(i, i, i, -i) }} {{ '%*d|%-*d|' % (-5, 1, 5, 2) }} {{ '%-05d|%ld' % (1, 2) }} {{ '%c' % 8364 }} {{ '%.0f %.0f' % (0.5, 1.5) }} {{ '%s %s' % ('a', 'b'|safe) }} {{ '%5.1f%%' % 12.345 }}
+{{ '%c' % 55296 }}
+{{ '%hhd' % 1 }}
+{{ '%c' % -1 }}
+{{ '{:.3}|{:.3}|{:.1}'.format(3.14159, 1234.5, 2.0) }} {{ '{:n}|{:n}'.format(5, 2.5) }} {{ '{:.2f}|{:e}|{:%}'.format(3, 4, 1) }} {{ '{:#.0f}'.format(1.0) }} {{ '{:E}|{:G}'.format(1.5, 1e-7) }} {{ '{} {0[a]}'.format(d) }} {{ '{0} {0.a}'.format(d) }} {{ '{:.1}|{:.2}|{:.3}|{:.4}|{:.1}|{:.0}'.format(2.0, 12.0, 100.0, 100.0, 0.0, 5.0) }} {{ '{:+} {: } {:-}'.format(1, 2, 3.5) }} {{ '{a[0]}{b.x}'.format(a='xy', b={'x': 1}) }} {{ '{:_x}'.format(65535000) }} {{ '{:=+6d}'.format(5) }} {{ '{0.upper}'.format(5) }}| {{ '{:é>4}'.format('a') }} {{ '{:c}'.format(8364) }}
+{{ '{0.a.b}'.format(5) }}
+{{ '{[a]}'.format(d) }}
+{{ '{.a}'.format(d) }}
+{{ '{0[}'.format(l) }}
+{{ '{0.}'.format(l) }}
+{{ '{0[0]x}'.format(l) }}
+{{ '{:.}'.format(1.0) }}
+{{ '{:5x5}'.format(1) }}
+{{ '{:q}'.format(1) }}
+{{ '{:q}'.format(1.0) }}
+{{ '{!}'.format(1) }}
+{{ '{!rx}'.format(1) }}
+{{ '{:{:{}}}'.format(1, 2, 3) }}
+{{ '{0'.format(1) }}
+{{ '{9}'.format(1) }}
+{{ ('{:5}'|safe).format('a'|safe) }}
+{{ ('{}{}'|safe).format('<'|safe, '<') }} {{ ('%s%s%d'|safe) % ('<'|safe, '<', 5) }} {{ ('%r'|safe) % '<' }} {{ ('a\nb'|safe)|indent + '<' }} {{ ('a'|safe).center(5, '<') }} {{ ('a'|safe).zfill(3) + '<' }} {{ ('a\tb'|safe).expandtabs() + '<' }} {{ ('ab'|safe)[::-1] + '<' }} {{ ('ab'|safe)|reverse + '<' }} {{ ('ab'|safe)|first + '<' }} {{ ('ab'|safe)|list }} {{ ('a b'|safe).rsplit() }} {{ ('a\nb'|safe).splitlines() }} {{ ('ab'|safe).removeprefix('a') + '<' }} {{ ('ab'|safe).strip('a') + '<' }} {{ ('<'|safe) + ('<'|e) }} {{ ['<'|safe]|join('>') }} {{ (['<'|safe]|join('>')) + '<' }} {{ ('a'|safe)|default('b') + '<' }} {{ ('<'|safe)|tojson + '<' }} {{ ('A'|safe)|lower + '<' }} {{ ('A'|safe)|title + '<' }} {{ ('A'|safe)|capitalize + '<' }} {{ ('A'|safe)|center(3) + '<' }} {{ ('%s'|safe)|format('<') }}
+{{ 1e308|round(2) }} {{ 5|round(-400) }} {{ 1e300|round(-305) }} {{ 2.5|round(330) }} {{ 5|round(-1) }} {{ 15|round(-1) }} {{ 25|round(-1) }} {{ -15|round(-1) }} {{ ('nan'|float)|round }} {{ ('inf'|float)|round(1) }} {{ -0.4|round }} {{ 1e15|round(1, 'ceil') }} {{ 12.5|round(-1, 'floor') }}
+{{ ('inf'|float)|round(0, 'ceil') }}
+{{ '5'|int(0, none) }} {{ '5'|int(base=none) }} {{ '5'|int(1, 'x') }}
+{{ {(1, []): 1} }}
+{{ d[(1, [])] }}| {{ d[(1, (2, d))] }}|
+{{ dict([['a']]) }}
+{{ dict([['a', 1, 2]]) }}
+{{ l|tojson(separators=(1, 2)) }}
+{{ l|tojson(separators=(',',)) }}
+{{ [1, 2][9223372036854775807] }}| {{ s[-9223372036854775807] }}| {{ s[9223372036854775807:] }}| {{ s[:-9223372036854775807] }}| {{ l[::9223372036854775807] }} {{ l[::-9223372036854775807] }} {{ s[::9223372036854775807] }} {{ s[5::-9223372036854775807] }} {{ range(10)[::9223372036854775807] }}
+{{ 'ab' * 2 ** 2 }} {{ 10 // 3 * 3 + 10 % 3 }} {{ 'x'.join('abc').split('x')|join }} {{ (1 if t) + 1 }} {{ [[]] * 2 == [[], []] }}
+{{ cycler('a').pos }} {{ cycler('a').nope }}| {{ joiner()() }}| {{ joiner(sep='x') is callable }}
+{{ cycler('a')() }}
+{{ joiner()(1) }}
+{% set f = s.upper %}{{ f() }}{% set r = range %}{{ r(2)|list }}{% set g = d.get %}{{ g('a') }}{{ g('zz', 1) }}
+{{ users|map(attribute='name')|map('first')|join }} {{ users|map(attribute='address')|map(attribute='zip')|list }} {{ words|map('list')|map('sort')|map('join')|list }} {{ nested|map('sum')|list }} {{ nested|map('map', 'string')|map('join', '+')|list }}
+{{ l|map('format', 1)|list }}
+{{ words|map('length', 1)|list }}
+{{ words|map(attribute='upper')|first is callable }} {{ pairs|map(attribute=0)|join }} {{ pairs|map(attribute=-1)|join }} {{ words|map(attribute=none)|join }} {{ words|map(attribute=true)|join }}
+{% for x in l %}{% for y in l if y != x %}{% if loop.first %}{% continue %}{% endif %}{{ x }}{{ y }}{% else %}-{% endfor %}{% endfor %}
+{% for i in range(3) %}{% set x = i %}{% if i == 1 %}{% set x = 'one' %}{% endif %}{% with %}{% set x = 'inner' %}{% endwith %}{{ x }}{% filter upper %}{% set x = 'f' %}{{ x }}{% endfilter %}{{ x }}{% endfor %}{{ x }}|
+{% macro m(l) %}{% for x in l %}{% if x is sequence and x is not string %}{{ m(x) }}{% else %}{{ x }}{% endif %}{{ ',' if not loop.last }}{% endfor %}{% endmacro %}{{ m([1, [2, [3, 'x']], 4]) }}
+{% set x = 1 %}{% macro m() %}{% set x = x + 1 %}{{ x }}{% endmacro %}{{ m() }}{{ m() }}{{ x }}
+{% set x = 1 %}{% macro m(x=x) %}{{ x }}{% endmacro %}{{ m() }}{{ m(5) }}
+{% macro m() %}{% for i in l %}{% if i == 1 %}{% set q = i %}{% endif %}{{ q }}{% endfor %}{% endmacro %}{{ m() }}
+{% if t %}{% for a in l %}{% if a == 1 %}{% set found = true %}{% endif %}{% endfor %}{% endif %}{{ found is defined }}
+{% set a = 1 %}{% if t %}{% if no %}{% set a = 2 %}{% endif %}{% endif %}{{ a }}{% if no %}{% elif t %}{% if t %}{% set b = a %}{% endif %}{% endif %}{{ b }}
+{% for x in l %}{% if no %}{% set s = 1 %}{% endif %}{{ s|length }}{% endfor %}{{ s|length }}
+{% for x in l %}{{ s|length }}{% if x == 1 %}{% set s = '' %}{% endif %}{{ s|length }};{% endfor %}
+{% set x | default('d') %}{% endset %}[{{ x }}]{% set x | default('d', true) %}{% endset %}[{{ x }}]{% set x | length %}abc{% endset %}{{ x + 1 }}
+{{ (s|upper)[0] }}{{ s|upper|first }}{{ -l[0] }}{{ not s }}{{ (not s) is false }}{{ -1 ** 2 }}{{ 2 * -3 }}{{ 2 - -3 }}{{ - 3|abs }}{{ s is string is true }}
+{{ not t in [false] }}{{ t not in [false] }}{{ 1 not in [2] == true }}{{ (not 1) in [false] }}{{ n in l and n not in none_list }}
+{{ [n, n + 1, [n]]|string }}{{ {'a' ~ n: n}|string }}{{ (n,)|string }}{{ [l[0], l[-1]]|sum }}
+""")
+
 # What is refused here on purpose, though jinja2 does something: integers over 64 bits, complex
 # numbers, recursive loops, filters and tags that are of no use in a chat.
 REFUSED = r"""
