@@ -1,0 +1,461 @@
+/* sample.cl: drawing tokens, log-probabilities, and the counts that penalties need. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/reference.h"
+#include "tests/kernels/harness.h"
+
+#define LOGPROB_BOUND 2e-6
+
+enum { TOP = 20, BANNED_MAX = 8 };
+
+/* A draw as a test thinks of it; build() makes the kernel's ints of it. */
+struct draw {
+	uint32_t row;
+	struct reference_draw how;
+	uint64_t seed;
+	uint32_t choice, position;
+	int32_t seat; /* -1: no penalties */
+	int32_t top;  /* best tokens wanted, -1: no log-probabilities */
+	int32_t banned[BANNED_MAX];
+};
+
+static int32_t float_bits(float x)
+{
+	int32_t i;
+
+	memcpy(&i, &x, sizeof(i));
+	return i;
+}
+
+static float bits_float(int32_t i)
+{
+	float x;
+
+	memcpy(&x, &i, sizeof(x));
+	return x;
+}
+
+static struct draw plain_draw(uint32_t row, float temperature)
+{
+	return (struct draw){.row = row,
+			     .how = {.temperature = temperature, .top_p = 1, .repetition = 1},
+			     .seat = -1,
+			     .top = -1};
+}
+
+/* ---- running ---- */
+
+/* What the device made of some draws. */
+struct drawn {
+	int32_t *ids;
+	int32_t *extra;  /* [n, 1 + 2 TOP]: log-probability, ids, log-probabilities, as the kernel packs them */
+	uint32_t *counts; /* [seats, vocab] afterwards */
+};
+
+enum { EXTRA = 1 + 2 * TOP };
+
+static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n, const float *logits,
+			uint32_t rows, const uint32_t *counts, uint32_t seats)
+{
+	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab), at, extra = n;
+	uint32_t ints = 1 + n * (KERNEL_DRAW_INTS + BANNED_MAX);
+	int32_t *table = CASE_INTS(ints), *result;
+	struct drawn out = {.ids = CASE_INTS(n), .extra = CASE_INTS((size_t)n * EXTRA)};
+	cl_mem L = buffer_floats(logits, (uint64_t)rows * ld), work = buffer_out((uint64_t)n * ld * 4);
+	cl_mem C = buffer_ints((const int32_t *)counts, (uint64_t)seats * vocab), R;
+
+	at = 1 + n * KERNEL_DRAW_INTS;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct draw *d = &draws[i];
+		const int32_t ints_of_draw[KERNEL_DRAW_INTS] = {
+			(int32_t)d->row,
+			float_bits(d->how.temperature),
+			d->how.top_k,
+			float_bits(d->how.top_p),
+			float_bits(d->how.min_p),
+			float_bits(d->how.presence),
+			float_bits(d->how.frequency),
+			float_bits(d->how.repetition),
+			(int32_t)(uint32_t)d->seed,
+			(int32_t)(uint32_t)(d->seed >> 32),
+			(int32_t)d->choice,
+			(int32_t)d->position,
+			d->seat,
+			MAX(d->top, 0),
+			(int32_t)at,
+			(int32_t)d->how.n_banned,
+			d->top < 0 ? 0 : (int32_t)extra,
+		};
+
+		memcpy(table + 1 + i * KERNEL_DRAW_INTS, ints_of_draw, sizeof(ints_of_draw));
+		memcpy(table + at, d->banned, d->how.n_banned * sizeof(*table));
+		at += d->how.n_banned;
+		extra += d->top < 0 ? 0 : 1 + 2 * (uint32_t)d->top;
+	}
+	R = buffer_out((uint64_t)extra * 4);
+	kernel_sample(k, buffer_ints(table, ints), 1, L, work, C, R, n);
+	set_finish(k);
+	result = read_ints(R, extra);
+	memcpy(out.ids, result, n * sizeof(*result));
+	extra = n;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t size = draws[i].top < 0 ? 0 : 1 + 2 * (uint32_t)draws[i].top;
+
+		memcpy(out.extra + (size_t)i * EXTRA, result + extra, size * sizeof(*result));
+		extra += size;
+	}
+	out.counts = (uint32_t *)read_ints(C, (uint64_t)seats * vocab);
+	return out;
+}
+
+/* ---- the reference's answer ---- */
+
+/* In which order a group adds up its columns: those of lane 0, then those of lane 1, and so on. */
+static uint32_t lanes_of(const struct way *w)
+{
+	return w->width == KERNEL_WIDTH_CPU || w->variant == KERNELS_X86 ? 1 : 64;
+}
+
+static double uniform_of(const struct draw *d)
+{
+	const uint32_t counter[4] = {d->position, d->choice, 0, 0};
+	const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
+	uint32_t out[4];
+
+	reference_philox(counter, key, out);
+	return (double)(out[0] >> 8) * 0x1p-24;
+}
+
+/* Whether the id is what the distribution p gives at u; where u falls on the edge between two, either will do. */
+static bool id_fits(const struct way *w, const double *p, uint32_t vocab, double u, int32_t id)
+{
+	double before = 0;
+
+	if (id < 0 || (uint32_t)id >= vocab || p[id] <= 0)
+		return false;
+	for (uint32_t lane = 0; lane < lanes_of(w); lane++)
+		for (uint32_t i = lane; i < vocab; i += lanes_of(w)) {
+			if (i == (uint32_t)id)
+				return u >= before - 1e-5 && u <= before + p[i] + 1e-5;
+			before += p[i];
+		}
+	return false;
+}
+
+static void check_id(const struct way *w, const struct draw *d, const float *logits, uint32_t vocab,
+		     const uint32_t *counts, int32_t id)
+{
+	struct reference_draw how = d->how;
+	double *p = CASE_DOUBLES(vocab);
+
+	how.counts = d->seat >= 0 ? counts + (uint32_t)d->seat * vocab : NULL;
+	how.banned = d->banned;
+	reference_distribution(logits + d->row * KERNEL_LD(vocab), vocab, &how, p);
+	if (!id_fits(w, p, vocab, d->how.temperature > 0 ? uniform_of(d) : 0.5, id))
+		failed("id %d does not fit: temperature %g, top_k %d, top_p %g, min_p %g, seat %d", id,
+		       d->how.temperature, d->how.top_k, d->how.top_p, d->how.min_p, d->seat);
+}
+
+static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int32_t top,
+			   const int32_t *extra)
+{
+	double *lp = CASE_DOUBLES(vocab);
+
+	reference_logprobs(logits, vocab, lp);
+	check(fabs(bits_float(extra[0]) - lp[id]) <= LOGPROB_BOUND * (1 + fabs(lp[id])));
+	for (int32_t i = 0; i < top; i++) {
+		int32_t best = extra[1 + i];
+
+		if (!check(best >= 0 && (uint32_t)best < vocab))
+			return;
+		check(fabs(bits_float(extra[1 + top + i]) - lp[best]) <= LOGPROB_BOUND * (1 + fabs(lp[best])));
+		/* Nothing better is left out: as many are ahead of it as its place says. */
+		for (uint32_t j = 0, ahead = 0; j <= vocab; j++) {
+			if (j == vocab)
+				check(ahead == (uint32_t)i);
+			else
+				ahead += logits[j] > logits[best] ||
+					 (logits[j] == logits[best] && j < (uint32_t)best);
+		}
+	}
+}
+
+/* Runs the draws together and checks ids, log-probabilities and counts, then the last alone. */
+static void check_draws(const struct way *w, struct kernels *k, const struct draw *draws, uint32_t n,
+			const float *logits, uint32_t rows, const uint32_t *counts, uint32_t seats)
+{
+	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab);
+	uint32_t *want = case_alloc((size_t)seats * vocab, sizeof(*want));
+	struct drawn all = run(k, draws, n, logits, rows, counts, seats), one;
+
+	memcpy(want, counts, (size_t)seats * vocab * sizeof(*want));
+	for (uint32_t i = 0; i < n; i++) {
+		const struct draw *d = &draws[i];
+
+		check_id(w, d, logits, vocab, counts, all.ids[i]);
+		if (d->top >= 0)
+			check_logprobs(logits + d->row * ld, vocab, all.ids[i], d->top,
+				       all.extra + (size_t)i * EXTRA);
+		if (d->seat >= 0)
+			want[(uint32_t)d->seat * vocab + (uint32_t)all.ids[i]]++;
+	}
+	check(!memcmp(want, all.counts, (size_t)seats * vocab * sizeof(*want)));
+	for (uint32_t i = 0; i < n; i += n - 1 ? n - 1 : 1) { /* the first and the last */
+		one = run(k, draws + i, 1, logits, rows, counts, seats);
+		check(one.ids[0] == all.ids[i]);
+		check(!memcmp(one.extra, all.extra + (size_t)i * EXTRA, EXTRA * sizeof(*one.extra)));
+	}
+}
+
+/* ---- cases ---- */
+
+static float *random_logits(uint32_t rows, uint32_t vocab)
+{
+	uint32_t ld = KERNEL_LD(vocab);
+	float *x = case_matrix(rows, vocab, ld, -6, 6);
+
+	/* The padding is not looked at: let it be the largest. */
+	for (uint32_t r = 0; r < rows; r++)
+		for (uint32_t c = vocab; c < ld; c++)
+			x[r * ld + c] = 100;
+	return x;
+}
+
+static void greedy(const struct way *w, struct kernels *k)
+{
+	enum { ROWS = 6 };
+	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab);
+	float *x = random_logits(ROWS, vocab);
+	uint32_t *counts = case_alloc(vocab, sizeof(*counts));
+	struct draw draws[ROWS];
+	struct drawn out;
+
+	for (uint32_t i = 0; i < vocab; i++) {
+		x[0 * ld + i] = 1; /* all equal */
+		x[1 * ld + i] = -INFINITY;
+		x[2 * ld + i] = (float)(int)random_below(2); /* many equal */
+	}
+	x[3 * ld + vocab - 1] = 50; /* the last */
+	x[4 * ld + vocab / 2] = x[4 * ld + vocab / 3] = 60;
+	for (uint32_t r = 0; r < ROWS; r++) {
+		draws[r] = plain_draw(r, 0);
+		draws[r].top = r == 1 ? -1 : (int32_t)(r * 4);
+	}
+	check_draws(w, k, draws, ROWS, x, ROWS, counts, 1);
+	out = run(k, draws, ROWS, x, ROWS, counts, 1);
+	check(out.ids[0] == 0 && out.ids[1] == 0);
+	check(out.ids[3] == (int32_t)vocab - 1 && out.ids[4] == (int32_t)(vocab / 3));
+	/* Numbers that are none, or too large for a distribution: some id. */
+	for (uint32_t i = 0; i < vocab; i++)
+		x[5 * ld + i] = NAN;
+	x[4 * ld + 5] = INFINITY;
+	for (uint32_t i = 0; i < 4; i++)
+		draws[i] = plain_draw(i < 2 ? 4 : 5, (float)(i % 2));
+	out = run(k, draws, 4, x, ROWS, counts, 1);
+	check(out.ids[0] == 5 && out.ids[1] == 5);
+	for (uint32_t i = 2; i < 4; i++)
+		check(out.ids[i] >= 0 && out.ids[i] < (int32_t)vocab);
+	case_end();
+}
+
+/* Temperatures and cuts in all combinations, several draws a row. */
+static void cuts(const struct way *w, struct kernels *k)
+{
+	static const float temperatures[] = {0.1f, 1, 2.5f}, top_ps[] = {1, 0.9f, 0.3f, 0};
+	static const float min_ps[] = {0, 0.05f, 1};
+	static const int32_t top_ks[] = {0, 1, 5, 40};
+	enum { ROWS = 3, MOST = 3 * 4 * 3 * 4 };
+	uint32_t vocab = kernels_shape(k)->vocab, n = 0, few = harness_small() ? 7 : 1;
+	float *x = random_logits(ROWS, vocab);
+	uint32_t *counts = case_alloc(vocab, sizeof(*counts));
+	struct draw *draws = case_alloc(MOST, sizeof(*draws));
+
+	for (uint32_t i = 0; i < MOST; i += few) {
+		struct draw *d = &draws[n];
+
+		*d = plain_draw(n % ROWS, temperatures[i % 3]);
+		d->how.top_p = top_ps[i / 3 % 4];
+		d->how.min_p = min_ps[i / 12 % 3];
+		d->how.top_k = top_ks[i / 36];
+		d->seed = (uint64_t)random_below(UINT32_MAX) << 32 | random_below(UINT32_MAX);
+		d->choice = random_below(8);
+		d->position = random_below(100000);
+		d->top = n % 5 ? -1 : (int32_t)(n % TOP);
+		n++;
+	}
+	check_draws(w, k, draws, n, x, ROWS, counts, 1);
+	case_end();
+}
+
+static void penalties(const struct way *w, struct kernels *k)
+{
+	enum { SEATS = 4, DRAWS = 8 };
+	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab);
+	float *x = random_logits(DRAWS, vocab);
+	uint32_t *counts = case_alloc((size_t)SEATS * vocab, sizeof(*counts));
+	struct draw draws[DRAWS];
+
+	for (uint32_t i = 0; i < SEATS * vocab; i++)
+		counts[i] = (random_below(3) ? 0 : 0x80000000u) + (random_below(3) ? 0 : random_below(5));
+	for (uint32_t i = 0; i < DRAWS; i++) {
+		struct draw *d = &draws[i];
+
+		*d = plain_draw(i, i % 2 ? 0.8f : 0);
+		d->how.presence = i & 1 ? 1.5f : 0;
+		d->how.frequency = i & 2 ? 0.7f : 0;
+		d->how.repetition = i & 4 ? 1.3f : 1;
+		d->seat = i < SEATS ? (int32_t)i : -1; /* a seat has one draw a step */
+		d->seed = i;
+		d->position = i * 7;
+		d->top = (int32_t)i;
+		/* The best of the row are banned. */
+		for (uint32_t b = 0; b < i % 4; b++) {
+			d->banned[b] = (int32_t)random_below(vocab);
+			x[i * ld + (uint32_t)d->banned[b]] = 9;
+			d->how.n_banned++;
+		}
+	}
+	check_draws(w, k, draws, DRAWS, x, DRAWS, counts, SEATS);
+	case_end();
+}
+
+/* Draws at consecutive positions of one stream follow the distribution. */
+static void frequencies(const struct way *w, struct kernels *k, float top_p)
+{
+	enum { DRAWS = 2000 };
+	uint32_t vocab = kernels_shape(k)->vocab;
+	float *x = random_logits(1, vocab);
+	uint32_t *counts = case_alloc(vocab, sizeof(*counts)), seen[64] = {0}, degrees = 0;
+	struct draw *draws = case_alloc(DRAWS, sizeof(*draws));
+	double *p = CASE_DOUBLES(vocab), chi = 0, rest = 1;
+	struct drawn out;
+	uint32_t others = DRAWS;
+
+	for (uint32_t i = 0; i < DRAWS; i++) {
+		draws[i] = plain_draw(0, 3);
+		draws[i].how.top_p = top_p;
+		draws[i].seed = 12345;
+		draws[i].position = i;
+	}
+	out = run(k, draws, DRAWS, x, 1, counts, 1);
+	reference_distribution(x, vocab, &draws[0].how, p);
+	for (uint32_t i = 0; i < DRAWS; i++)
+		if (check(out.ids[i] >= 0 && out.ids[i] < (int32_t)ARRAY_SIZE(seen)))
+			seen[out.ids[i]]++;
+	for (uint32_t i = 0; i < vocab; i++) {
+		double expected = p[i] * DRAWS;
+
+		check(p[i] > 0 || !seen[i]);
+		if (expected < 5)
+			continue;
+		chi += (seen[i] - expected) * (seen[i] - expected) / expected;
+		degrees++;
+		others -= seen[i];
+		rest -= p[i];
+	}
+	if (rest * DRAWS >= 5)
+		chi += (others - rest * DRAWS) * (others - rest * DRAWS) / (rest * DRAWS);
+	/* Its mean is the number of degrees, its variance twice that. */
+	check(degrees > 5 && chi < degrees + 4 * sqrt(2 * degrees));
+	case_end();
+}
+
+static void seat_reset(struct kernels *k)
+{
+	enum { SEATS = 5, RESETS = 3, MOST = 200 };
+	uint32_t vocab = kernels_shape(k)->vocab, at = 2 + RESETS * KERNEL_RESET_INTS;
+	uint32_t *counts = case_alloc((size_t)SEATS * vocab, sizeof(*counts)), *got;
+	static const uint32_t seats[RESETS] = {4, 0, 2}, prompts[RESETS] = {130, 0, 7},
+			      generated[RESETS] = {5, 66, 0};
+	int32_t *table = CASE_INTS(at + RESETS * 2 * MOST);
+	cl_mem C;
+
+	for (uint32_t i = 0; i < SEATS * vocab; i++)
+		counts[i] = 0xdeadbeef;
+	C = buffer_ints((const int32_t *)counts, (uint64_t)SEATS * vocab);
+	for (uint32_t r = 0; r < RESETS; r++) {
+		uint32_t *seen = counts + seats[r] * vocab;
+		const int32_t reset[KERNEL_RESET_INTS] = {(int32_t)seats[r], (int32_t)at, (int32_t)prompts[r],
+							  (int32_t)(at + prompts[r]), (int32_t)generated[r]};
+
+		memcpy(table + 2 + r * KERNEL_RESET_INTS, reset, sizeof(reset));
+		memset(seen, 0, vocab * sizeof(*seen));
+		for (uint32_t i = 0; i < prompts[r]; i++) {
+			uint32_t id = random_below(i % 3 ? 5 : vocab);
+
+			table[at++] = (int32_t)id;
+			seen[id] = 0x80000000u;
+		}
+		for (uint32_t i = 0; i < generated[r]; i++) {
+			uint32_t id = random_below(i % 2 ? 5 : vocab);
+
+			table[at++] = (int32_t)id;
+			seen[id]++;
+		}
+	}
+	kernel_seat_reset(k, buffer_ints(table, at), 2, C, RESETS);
+	set_finish(k);
+	got = (uint32_t *)read_ints(C, (uint64_t)SEATS * vocab);
+	check(!memcmp(got, counts, (size_t)SEATS * vocab * sizeof(*got)));
+	case_end();
+}
+
+/* The reference itself, against the vectors published with Random123 (kat_vectors). */
+static void philox_vectors(const struct way *w)
+{
+	static const struct {
+		uint32_t counter[4], key[2], out[4];
+	} known[] = {
+		{{0}, {0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+		{{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+		{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+		 {0xa4093822, 0x299f31d0},
+		 {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		uint32_t out[4];
+
+		reference_philox(known[i].counter, known[i].key, out);
+		check(!memcmp(out, known[i].out, sizeof(out)));
+	}
+	ok_way(w, "the reference's Philox gives the published numbers");
+}
+
+static void test(const struct way *w)
+{
+	static bool once;
+
+	if (!once)
+		philox_vectors(w);
+	once = true;
+	for (size_t i = 0; i < COMMON_SHAPES; i++) {
+		struct kernels *k = set_open(w, common_shapes[i]);
+		uint32_t vocab = common_shapes[i].vocab;
+
+		if (!k)
+			return;
+		random_seed(i);
+		greedy(w, k);
+		ok_way(w, "greedy, %u tokens", vocab);
+		cuts(w, k);
+		ok_way(w, "temperature, top_k, top_p, min_p, %u tokens", vocab);
+		penalties(w, k);
+		ok_way(w, "penalties and bans, %u tokens", vocab);
+		seat_reset(k);
+		ok_way(w, "seats change hands");
+		if (vocab <= 64 && !harness_small()) {
+			frequencies(w, k, 1);
+			frequencies(w, k, 0.7f);
+			ok_way(w, "draws follow the distribution");
+		}
+		kernels_close(k);
+	}
+}
+
+int main(void)
+{
+	return harness_main(test);
+}
