@@ -101,11 +101,11 @@ static inline float philox_uniform(uint seed_lo, uint seed_hi, uint choice, uint
 	return (float)(x.s0 >> 8) * 0x1p-24f;
 }
 
-/* The largest t with measure({e >= t}) >= want, over the e that are at least `floor_`: their number, or their
- * sum. Bits of a non-negative float order like the number itself. */
-GROUP_FUNCTION float threshold(__global const float *e, float floor_, float want, bool mass
+/* The largest t with measure({e >= t}) >= want, over the e that are at least `floor_`. The measure is their number,
+ * or (want is a share) their part of the sum. Bits of a non-negative float order like the number itself. */
+GROUP_FUNCTION float threshold(__global const float *e, float floor_, float want, bool share
 #if LANES > 1
-			      , __local float *scratch
+			       , __local float *scratch
 #define THRESHOLD_SCRATCH , scratch
 #else
 #define THRESHOLD_SCRATCH
@@ -114,19 +114,21 @@ GROUP_FUNCTION float threshold(__global const float *e, float floor_, float want
 {
 	uint t = 0;
 
-	for (int bit = 30; bit >= 0; bit--) {
-		uint candidate = t | 1u << bit;
+	for (int bit = 31; bit >= 0; bit--) { /* 31: all of them */
+		uint candidate = bit == 31 ? 0 : t | 1u << bit;
 		float limit = fmax(as_float(candidate), floor_);
 		floatv sum = 0;
+		float measure;
 
-		if (candidate > 0x7f800000u)
-			continue;
 		FOR_COLUMNS (c, LD(VOCAB)) {
 			floatv v = V_LOAD(e + c);
 
-			sum += v >= limit ? (mass ? v : (floatv)1.0f) : (floatv)0.0f;
+			sum += v >= limit ? (share ? v : (floatv)1.0f) : (floatv)0.0f;
 		}
-		if (group_sum(v_sum(sum), scratch) >= want)
+		measure = group_sum(v_sum(sum), scratch);
+		if (bit == 31)
+			want *= share ? measure : 1.0f;
+		else if (measure >= want && candidate <= 0x7f800000u)
 			t = candidate;
 	}
 	return as_float(t);
@@ -227,11 +229,11 @@ __kernel GROUP_SIZE void sample(__global const int *restrict step, int draws_at,
 				v -= presence + frequency * (float)(n & ~IN_PROMPT);
 			e[i] = v;
 		}
-		BARRIER();
-		FOR_ITEMS (i, d[DRAW_BANNED_COUNT])
-			e[step[d[DRAW_BANNED] + i]] = -INFINITY;
-		BARRIER();
 	}
+	BARRIER();
+	FOR_ITEMS (i, d[DRAW_BANNED_COUNT])
+		e[step[d[DRAW_BANNED] + i]] = -INFINITY;
+	BARRIER();
 	id = next_best(changed ? e : x, INFINITY, -1, &most BEST_SCRATCH);
 	if (id < 0)
 		id = 0; /* logits that are not numbers: any id is as good */
@@ -246,23 +248,19 @@ __kernel GROUP_SIZE void sample(__global const int *restrict step, int draws_at,
 			V_STORE(in ? v : (floatv)0.0f, e + c);
 		}
 		limit = fmax(limit, FLT_MIN); /* what underflowed is not drawn */
-		if (d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB)
-			limit = fmax(limit, threshold(e, limit, (float)d[DRAW_TOP_K], false THRESHOLD_SCRATCH));
-		if (as_float(d[DRAW_TOP_P]) < 1.0f) {
-			floatv sum = 0;
+		for (int cut = 0; cut < 2; cut++) {
+			bool share = cut == 1;
 
-			FOR_COLUMNS (c, LD(VOCAB)) {
-				floatv v = V_LOAD(e + c);
-
-				sum += v >= limit ? v : (floatv)0.0f;
-			}
-			limit = fmax(limit, threshold(e, limit,
-						      as_float(d[DRAW_TOP_P]) * group_sum(v_sum(sum), scratch),
-						      true THRESHOLD_SCRATCH));
+			if (share ? as_float(d[DRAW_TOP_P]) < 1.0f : d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB)
+				limit = fmax(limit,
+					     threshold(e, limit, share ? as_float(d[DRAW_TOP_P]) : (float)d[DRAW_TOP_K],
+						       share THRESHOLD_SCRATCH));
 		}
-		id = draw(e, limit,
-			  philox_uniform((uint)d[DRAW_SEED], (uint)d[DRAW_SEED + 1], (uint)d[DRAW_CHOICE],
-					 (uint)d[DRAW_POSITION]) BEST_SCRATCH);
+		int drawn = draw(e, fmin(limit, 1.0f), /* the best one's e is 1: it is always kept */
+				 philox_uniform((uint)d[DRAW_SEED], (uint)d[DRAW_SEED + 1],
+						(uint)d[DRAW_CHOICE], (uint)d[DRAW_POSITION]) BEST_SCRATCH);
+
+		id = drawn < 0 ? id : drawn; /* an infinite logit */
 	}
 	if (LANE == 0) {
 		result[get_group_id(0)] = id;
