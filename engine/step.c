@@ -19,7 +19,7 @@ static float bits_float(int32_t i)
 	return f;
 }
 
-enum { BANNED_MAX = 64 }; /* ids that one draw may ban */
+enum { BANNED_MAX = 512 }; /* ids that one draw may ban: a request's stop tokens and the model's */
 
 uint64_t step_table_ints(const struct step_limits *l)
 {
@@ -64,7 +64,7 @@ static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t ba
 		sampling_penalised(s) ? (int32_t)d->seat : -1,
 		(int32_t)MIN((uint32_t)s->n_logprobs, (uint32_t)TOP_LOGPROBS_MAX),
 		banned_at,
-		(int32_t)MIN(d->n_banned, (uint32_t)BANNED_MAX),
+		(int32_t)d->n_banned,
 		extra_at,
 	};
 
@@ -86,7 +86,8 @@ static bool within_limits(const struct plan *p, const struct step_limits *l)
 			return false;
 	}
 	for (uint32_t i = 0; i < p->n_draws; i++)
-		if (p->draws[i].row >= p->n_rows || p->draws[i].seat >= l->max_seqs)
+		if (p->draws[i].row >= p->n_rows || p->draws[i].seat >= l->max_seqs ||
+		    p->draws[i].n_banned > BANNED_MAX)
 			return false;
 	return tokens <= (uint64_t)l->max_prefill_tokens + l->max_seqs;
 }
@@ -155,7 +156,7 @@ int64_t step_build(const struct plan *p, const struct step_limits *l, bool dump,
 
 		n += d->row != last_row;
 		last_row = d->row;
-		for (uint32_t k = 0; k < MIN(d->n_banned, (uint32_t)BANNED_MAX); k++)
+		for (uint32_t k = 0; k < d->n_banned; k++)
 			*at++ = d->banned[k];
 		build_draw(d, (int32_t)(n - 1), banned_at, more ? (int32_t)extra : 0,
 			   draws + i * KERNEL_DRAW_INTS);

@@ -85,8 +85,10 @@ static bool submit(struct scheduler *s, struct engine *g, struct run *r)
 		.max_tokens = r->max_tokens,
 		.min_tokens = r->min_tokens,
 		.n_choices = r->n_choices ? r->n_choices : 1,
-		.end_tokens = m->end_tokens,
-		.n_end_tokens = r->ignore_end ? 0 : m->n_end_tokens,
+		.end_tokens = r->end_tokens ? r->end_tokens : m->end_tokens,
+		.n_end_tokens = r->ignore_end	? 0
+				: r->end_tokens ? r->n_end_tokens
+						: m->n_end_tokens,
 		.sampling = r->sampling,
 		.user = r,
 	};

@@ -43,6 +43,8 @@ struct run {
 	uint32_t n_prompt, max_tokens, min_tokens;
 	uint32_t n_choices; /* 0: 1; at most RUN_CHOICES */
 	bool ignore_end;
+	const int32_t *end_tokens; /* [n_end_tokens]; NULL: the model's */
+	uint32_t n_end_tokens;
 	struct sampling sampling;
 	uint32_t arrival; /* step before which it is submitted */
 	/* results, for each choice */

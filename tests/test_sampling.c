@@ -511,12 +511,39 @@ static void test_min_tokens(const struct fixture *f)
 			check(d && is_end(f, d->top_ids[0]) && d->token == d->top_ids[1]);
 			check(d && d->logprob == d->top_logprobs[1]);
 			for (uint32_t t = 0; t < r.out[k].len; t++)
-				check(!is_end(f, r.out[k].v[t]) || t + 1 >= min);
+				check(t >= min || !is_end(f, r.out[k].v[t]));
 		}
 		run_release(&r);
 	}
 	check(tried == 5);
 	ok_all("below min_tokens no answer ends, and the log-probabilities are of the raw logits");
+}
+
+/* As many end tokens as a request may name: those of the greedy answer, which come last, are banned too. */
+static void test_many_bans(const struct fixture *f)
+{
+	enum { BANNED = 272, MIN_TOKENS = 6 };
+	uint32_t vocab = engine_info(f->g)->model.vocab_size;
+	struct run greedy = request(&f->open, run_greedy(), 1, MIN_TOKENS), r;
+	int32_t banned[BANNED];
+
+	run_one(f, &greedy);
+	for (uint32_t i = 0; i < BANNED; i++)
+		banned[i] = i < BANNED - MIN_TOKENS ? (int32_t)(vocab - 1 - i)
+						    : greedy.out[0].v[BANNED - 1 - i];
+	r = request(&f->open, run_greedy(), 1, 3 * MIN_TOKENS);
+	r.ignore_end = false;
+	r.end_tokens = banned;
+	r.n_end_tokens = BANNED;
+	r.min_tokens = MIN_TOKENS;
+	run_one(f, &r);
+	check(r.out[0].len >= MIN_TOKENS);
+	for (uint32_t i = 0; i < MIN_TOKENS && i < r.out[0].len; i++)
+		for (uint32_t k = 0; k < BANNED; k++)
+			check(r.out[0].v[i] != banned[k]);
+	run_release(&greedy);
+	run_release(&r);
+	ok_all("%d end tokens are banned, the last like the first", BANNED);
 }
 
 /* ---- what crosses to the host ---- */
@@ -624,6 +651,7 @@ int main(int argc, char **argv)
 	test_repetition(&f);
 	test_penalised_choices(&f);
 	test_min_tokens(&f);
+	test_many_bans(&f);
 	test_traffic(&f, text);
 	engine_close(f.g);
 	ids_release(&f.open);
