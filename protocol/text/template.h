@@ -7,8 +7,10 @@
  *     jinja_value, jinja_seq, jinja_text: Python's values, how they are walked and written
  *     jinja_filters*, jinja_tests, jinja_str, jinja_methods, jinja_format, jinja_globals: builtins
  *
- * What renders gives the same text as Python's jinja2, byte for byte. Refused with a clear error
- * are integers over 64 bits, recursive loops, and tags that need other templates.
+ * What renders gives the same text as Python's jinja2, byte for byte, but for object addresses,
+ * `is sameas` of equal texts or numbers, and isupper() and islower() of a few signs such as "ª".
+ * Refused with a clear error are integers over 64 bits, recursive loops, tags that need other
+ * templates, and filters for HTML (urlize, xmlattr, striptags, wordwrap, pprint, random).
  *
  * A template does not change after it was parsed: any thread may render it at the same time.
  * Rendering is bounded: output bytes, memory, steps and nesting each have a maximum, so that a

@@ -264,7 +264,7 @@ class Grammar:
         return self.rng.choice([text[:at] + text[at + 1:], text[:at] + text[at:at + 1] + text[at:], text[:at] + self.rng.choice("{}%-|.()[]'\" ") + text[at + 1:], text[:at]])
 
 
-ADDRESS = re.compile(r"0x[0-9a-f]{8}|<generator|<built-in|<function|<class|<bound|_iterator object|<jinja2|<Macro|<transformers|\dj\)")
+ADDRESS = re.compile(r"0x[0-9a-f]{8}|<generator|<built-in|<function|<class|<bound|_iterator object|<jinja2|<Macro|<transformers|\dj\)", re.I)
 
 
 def differs(template, ours):
