@@ -55,10 +55,9 @@ __kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __globa
 			weights[t * TOPK + k] = best / sum;
 		}
 	}
-#if NORM_TOPK
-	for (uint k = 0; LANE == 0 && k < TOPK; k++)
-		weights[t * TOPK + k] /= kept;
-#endif
+	if (LANE == 0)
+		for (uint k = 0; NORM_TOPK && k < TOPK; k++)
+			weights[t * TOPK + k] /= kept;
 }
 #endif
 
