@@ -50,7 +50,7 @@ static const struct way ways[] = {
 	{"nvidia bf16", KERNELS_NVIDIA, KERNEL_WIDTH_DEVICE, true},
 };
 
-const struct kernel_shape common_shapes[COMMON_SHAPES] = {
+static const struct kernel_shape common_shapes[] = {
 	{.hidden = 200, .vocab = 1003, .eps = 1e-6f, .rotary_dim = 6, .n_mlps = 2, .dump = true,
 	 .mlps = {{.experts = 7, .topk = 3, .expert_size = 24, .shared_size = 40, .norm_topk = true,
 		   .shared_gate = true},
@@ -58,6 +58,13 @@ const struct kernel_shape common_shapes[COMMON_SHAPES] = {
 	{.hidden = 40, .vocab = 64, .eps = 1e-5f, .rotary_dim = 16, .n_mlps = 1,
 	 .mlps = {{.experts = 130, .topk = 8, .expert_size = 32, .shared_size = 16,
 		   .shared_gate = true}}},
+};
+
+static const struct kernel_shape small_shapes[] = {
+	{.hidden = 40, .vocab = 70, .eps = 1e-6f, .rotary_dim = 6, .n_mlps = 2, .dump = true,
+	 .mlps = {{.experts = 5, .topk = 2, .expert_size = 24, .shared_size = 40, .norm_topk = true,
+		   .shared_gate = true},
+		  {.shared_size = 24}}},
 };
 
 /* A harness that cannot work is no result. */
@@ -132,6 +139,13 @@ int harness_main(void (*test)(const struct way *w))
 bool harness_small(void)
 {
 	return h.small;
+}
+
+const struct kernel_shape *common_shape(size_t i)
+{
+	if (h.small)
+		return i < ARRAY_SIZE(small_shapes) ? &small_shapes[i] : NULL;
+	return i < ARRAY_SIZE(common_shapes) ? &common_shapes[i] : NULL;
 }
 
 struct kernels *set_open(const struct way *w, struct kernel_shape shape)

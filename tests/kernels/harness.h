@@ -45,11 +45,10 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape);
 /* Waits; a failed launch is a failed check. */
 void set_finish(struct kernels *k);
 
-/* Shapes that most tests share, so that each program is compiled once in all of them. In the first nothing is a
- * multiple of anything, the outputs are kept (dump) and the second MLP is dense; attention and delta are
- * left out: their tests add them. */
-enum { COMMON_SHAPES = 2 };
-extern const struct kernel_shape common_shapes[COMMON_SHAPES];
+/* Shapes that most tests share, so that each program is compiled once in all of them; NULL past the last. In the
+ * first nothing is a multiple of anything, the outputs are kept (dump) and the second MLP is dense. Attention
+ * and delta are left out: their tests add them. */
+const struct kernel_shape *common_shape(size_t i);
 
 /* ---- numbers ---- */
 

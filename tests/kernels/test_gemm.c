@@ -223,18 +223,19 @@ static void test(const struct way *w)
 	const uint32_t *tokens = harness_small() ? few : many;
 	size_t n = harness_small() ? ARRAY_SIZE(few) : ARRAY_SIZE(many);
 
-	for (size_t i = 0; i < COMMON_SHAPES; i++) {
-		struct kernels *k = set_open(w, common_shapes[i]);
+	for (size_t i = 0; common_shape(i); i++) {
+		const struct kernel_shape *s = common_shape(i);
+		struct kernels *k = set_open(w, *s);
 
 		if (!k)
 			return;
 		test_products(w, k);
-		for (uint32_t mlp = 0; mlp < common_shapes[i].n_mlps; mlp++) {
+		for (uint32_t mlp = 0; mlp < s->n_mlps; mlp++) {
 			for (size_t t = 0; t < n; t++) {
 				random_seed(tokens[t]);
 				experts(w, k, mlp, tokens[t]);
 			}
-			ok_way(w, "moe_gate_up and moe_down, %u experts", common_shapes[i].mlps[mlp].experts);
+			ok_way(w, "moe_gate_up and moe_down, %u experts", s->mlps[mlp].experts);
 		}
 		kernels_close(k);
 	}

@@ -85,13 +85,14 @@ static void test(const struct way *w)
 	const uint32_t *tokens = harness_small() ? few : many;
 	size_t n = harness_small() ? ARRAY_SIZE(few) : ARRAY_SIZE(many);
 
-	for (size_t i = 0; i < COMMON_SHAPES; i++) {
-		struct kernels *k = set_open(w, common_shapes[i]);
+	for (size_t i = 0; common_shape(i); i++) {
+		const struct kernel_shape *s = common_shape(i);
+		struct kernels *k = set_open(w, *s);
 
 		if (!k)
 			return;
-		for (uint32_t mlp = 0; mlp < common_shapes[i].n_mlps; mlp++) {
-			const struct kernel_mlp *m = &common_shapes[i].mlps[mlp];
+		for (uint32_t mlp = 0; mlp < s->n_mlps; mlp++) {
+			const struct kernel_mlp *m = &s->mlps[mlp];
 
 			for (size_t t = 0; t < n; t++)
 				for (int ties = 0; ties < (m->experts ? 2 : 1); ties++) {

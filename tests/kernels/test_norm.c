@@ -108,21 +108,22 @@ static void combine_norm(const struct way *w, struct kernels *k, uint32_t mlp, u
 
 static void test(const struct way *w)
 {
-	for (size_t i = 0; i < COMMON_SHAPES; i++) {
-		struct kernels *k = set_open(w, common_shapes[i]);
+	for (size_t i = 0; common_shape(i); i++) {
+		const struct kernel_shape *s = common_shape(i);
+		struct kernels *k = set_open(w, *s);
 		uint32_t T = harness_small() ? 2 : TOKENS;
 
 		if (!k)
 			return;
-		random_seed(common_shapes[i].hidden);
+		random_seed(s->hidden);
 		rms_norm(w, k, 1);
 		rms_norm(w, k, T);
-		ok_way(w, "rms_norm of %u numbers", common_shapes[i].hidden);
-		for (uint32_t mlp = 0; mlp < common_shapes[i].n_mlps; mlp++) {
+		ok_way(w, "rms_norm of %u numbers", s->hidden);
+		for (uint32_t mlp = 0; mlp < s->n_mlps; mlp++) {
 			combine_norm(w, k, mlp, 1);
 			combine_norm(w, k, mlp, T);
 		}
-		ok_way(w, "combine_norm of %u numbers", common_shapes[i].hidden);
+		ok_way(w, "combine_norm of %u numbers", s->hidden);
 		kernels_close(k);
 	}
 }

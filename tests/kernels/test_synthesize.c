@@ -60,7 +60,7 @@ static void table(const struct way *w, struct kernels *k, uint32_t rows, uint32_
 
 static void test(const struct way *w)
 {
-	struct kernels *k = set_open(w, common_shapes[0]);
+	struct kernels *k = set_open(w, *common_shape(0));
 
 	if (!k)
 		return;
