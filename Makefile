@@ -1,8 +1,8 @@
 # A few lines over Meson, for newcomers: packages, build, serve, check.
 BUILD = build
-MODEL = models/lexis
+MODEL ?= models/lexis
 HOST = 127.0.0.1
-PORT = 8080
+PORT ?= 8080
 
 build: packages
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
