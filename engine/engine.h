@@ -27,6 +27,7 @@ struct engine_options {
 	enum engine_kernels kernels;
 	uint64_t device_memory;     /* bytes; 0: device_memory_share of what is there */
 	double device_memory_share; /* 0 < share <= 1 */
+	uint64_t cache_memory;      /* bytes of KV pages and state slots together; 0: see engine.c */
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
 	uint32_t max_model_len;     /* 0: what the model allows */
 	bool synthetic;             /* random weights from synthetic_seed instead of files */
@@ -37,6 +38,8 @@ struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
 	uint32_t n_pages, n_slots, max_model_len;
+	uint64_t page_bytes, slot_bytes; /* of one KV page, of one state slot, over all layers; slot_bytes 0: no
+					    recurrent layers */
 	uint64_t weight_bytes, kv_bytes, state_bytes, scratch_bytes, budget_bytes;
 };
 
@@ -53,7 +56,16 @@ void engine_close(struct engine *g);
 const struct engine_info *engine_info(const struct engine *g);
 void engine_counters(const struct engine *g, struct engine_counters *ret);
 
-/* Runs one plan and waits for it; results [plan->n_draws]. -EIO: the device is lost. */
+/* Queues one plan; nothing of it is needed after the return. At most ENGINE_STEPS_OUT plans may be queued and not
+ * waited for. -EIO: the device is lost. */
+enum { ENGINE_STEPS_OUT = 2 };
+int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST_CHECK;
+
+/* Waits for the oldest plan that is queued; results [its n_draws]. -EIO: the device is lost, with every plan that
+ * is queued. */
+int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MUST_CHECK;
+
+/* Both, for a plan alone. */
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
 		struct err *e) MUST_CHECK;
 

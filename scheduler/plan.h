@@ -2,10 +2,14 @@
  * One step of work: what the scheduler decides and the engine runs. The engine sees nothing else;
  * it knows no requests.
  *
- * Order inside a step: reset seats, copy pages and states, run the rows, draw.
- * All pointers are borrowed from the scheduler and hold until scheduler_commit.
+ * Order inside a step: reset seats, copy pages and states, run the rows, draw. Steps run in the order
+ * of their plans, one after the other; a plan may be made and handed over while the one before it runs.
+ * All pointers are borrowed from the scheduler and hold until it is called again.
  *
- * A row reads its recurrent state from `state_src` and leaves it in `state_dst`. Prefill rows are
+ * A row reads its recurrent state from `state_src` and leaves it in `state_dst`. Where they differ the
+ * slot that was read stays as it was: so a cached state is resumed without a copy, and the state at a page
+ * boundary is kept by letting the next row write elsewhere. States inside a prefill row are kept by
+ * `snapshots`. Prefill rows are
  * computed in chunks at absolute multiples of CHUNK_TOKENS: a row's start is a multiple of it, and
  * so is its end unless it ends the prompt. Decode rows have one token and advance recurrently.
  * Source: TokenSpeed's plan (shared reference, hybrid-scheduling).
@@ -20,6 +24,7 @@
 enum {
 	CHUNK_TOKENS = 64,   /* chunk of the Gated DeltaNet prefill, in tokens */
 	TOP_LOGPROBS_MAX = 20,
+	SNAPSHOTS_MAX = 4,
 };
 
 #define STATE_ZERO (-1) /* state_src: the sequence begins, its state is zero */
@@ -44,18 +49,28 @@ static inline bool sampling_penalised(const struct sampling *s)
 	return s->presence_penalty != 0 || s->frequency_penalty != 0 || s->repetition_penalty != 1;
 }
 
+/* The state after `n_tokens` tokens of the sequence goes to `slot` as well. */
+struct plan_snapshot {
+	uint32_t n_tokens; /* a multiple of CHUNK_TOKENS; start < n_tokens < start + plan_row.n_tokens */
+	uint32_t slot;     /* read or written by nothing else in this step */
+};
+
 struct plan_row {
-	const int32_t *tokens; /* [n_tokens] ids to run */
+	const int32_t *tokens; /* [n_tokens] ids to run; NULL: the token that the plan before this one
+				  draws, which nobody knows yet (decode rows only) */
+	uint32_t token_draw;   /* then: the index of that draw in its plan */
 	const uint32_t *pages; /* [n_pages] block table from position 0 */
 	uint32_t n_tokens;
 	uint32_t start;   /* position of tokens[0] in its sequence */
 	uint32_t n_pages; /* covers at least start + n_tokens positions */
 	int32_t state_src;  /* slot read, or STATE_ZERO */
 	uint32_t state_dst; /* slot written */
+	uint32_t n_snapshots;
+	struct plan_snapshot snapshots[SNAPSHOTS_MAX]; /* prefill rows only; by rising n_tokens */
 	bool decode;
 };
 
-/* A draw from the logits behind a row's last token. */
+/* A draw from the logits behind a row's last token. Rows that replay what is known draw nothing. */
 struct plan_draw {
 	const struct sampling *sampling;
 	const int32_t *banned; /* [n_banned] ids that must not be drawn (end tokens below min_tokens) */

@@ -1,17 +1,35 @@
 /*
- * The scheduler: which tokens of which requests run in the next step. Pure: no device, no I/O, no
- * clock; a fuzzer or a simulation drives it as the daemon does. One thread.
+ * The scheduler: which tokens of which requests run in the next step, and what of it is kept. Pure: no
+ * device, no I/O, no clock; a fuzzer or a simulation drives it as the daemon does. One thread.
  *
- *     submit ──> Submitted ──> Prefilling ──> Decoding ──> Finished
- *                    └────────────┴── abort ──┴──> Aborted
+ *     submit ──> Submitted ──> Prefilling ──> PrefillDone ──> Decoding ──> Finished
+ *                    │  ^           └──────────────┴───┬──────────┘
+ *                    │  └───────── Retracted <─────────┤ no memory and nothing else can run
+ *                    └──────────── abort ──────────────┴──> Aborted
  *
- * Every step:  plan = scheduler_plan(s);  the engine runs it;  scheduler_commit(s, results).
+ * Every step:  plan = scheduler_plan(s);  the engine runs it;  scheduler_commit(s, results). Two plans may be
+ * out: the next one is made while the device runs the one before, with draws that nobody has seen
+ * yet (plan_row.token_draw). Commits come in the order of plans.
+ *
  * Prefill rows come first, then one row for every decoding sequence (mixed batches). The prefill
  * budget counts prompt tokens only. One unfinished prefill is head of line: no other prompt may
- * begin before it is through, except in what is left of its step's budget when it ends.
+ * begin before it is through, except in what is left of its step's budget when it ends. Requests wait
+ * in the order of (priority, submission).
  *
- * Pages and slots: admission is a transaction on what is free. It reserves what the request can
- * need at most (prompt + max_tokens for every choice), so that an admitted request always completes.
+ * Prefix cache. Admission asks it what can be resumed and begins there; what is prefilled or decoded is
+ * handed to it at commit, whole pages at a time, with states (checkpoints) at
+ *     - the last page boundary of every window and of the prompt, and the last whole page before the prompt's last token
+ *     - boundaries that the request names (turn ends), rounded down
+ *     - the point where the prompt left what was known, when there was no state (promotion)
+ *     - page boundaries while decoding: a sequence keeps the newest one.
+ * A prompt that shares more with a request that is being prefilled than with the cache waits for it.
+ *
+ * Memory. Admission is a transaction on what is free or can be evicted: pages for the prompt, and one of
+ * growth for each choice; slots. Later pages are taken as sequences grow. A sequence that gets none pauses; when
+ * nothing can run and no plan is out, the request with most tokens is retracted: what it computed goes to
+ * the cache, and it waits for admission again, ahead of later ones. It comes back by a state that it left itself, or
+ * by computing prompt tokens in chunks and its own generated tokens one by one, so that its bits do not
+ * change. A request that fits the pools alone always completes.
  *
  * The n choices of a request prefill once; when the prompt is through each becomes a sequence: whole
  * pages are shared, the last partial page and the state are copied.
@@ -22,14 +40,22 @@
 #define SCHEDULER_SCHEDULER_H
 
 #include "base/err.h"
+#include "prefix_cache/prefix_cache.h"
 #include "scheduler/plan.h"
 
 struct scheduler;
 
 struct scheduler_config {
-	uint32_t page_tokens;        /* positions a KV page holds, a multiple of CHUNK_TOKENS */
+	uint32_t page_tokens;        /* positions a KV page holds; for the engine a multiple of CHUNK_TOKENS */
+	uint32_t state_tokens;       /* checkpoints lie at multiples of it, windows end there: a multiple of page_tokens, for
+					the engine page_tokens itself; 0: the model has no recurrent state */
 	uint32_t n_pages;            /* pages of the KV pool; ids 0 .. n_pages - 1 */
-	uint32_t n_slots;            /* state slots, >= max_seqs; ids 0 .. n_slots - 1 */
+	uint32_t n_slots;            /* state slots, > max_seqs; ids 0 .. n_slots - 1; 0 without state */
+	uint64_t page_bytes, slot_bytes, cache_bytes; /* as in struct prefix_cache_config */
+	bool cache_disabled;         /* nothing is remembered */
+	bool refuse_decoded;         /* only prefilled tokens are remembered */
+	uint32_t max_waiting;        /* requests not yet admitted (retracted ones do not count); 0: no limit */
+	uint32_t max_plans_out;      /* 1 or 2 */
 	uint32_t max_seqs;           /* sequences that run at the same time (seats) */
 	uint32_t max_prefill_tokens; /* prefill budget of a step, >= page_tokens */
 	uint32_t max_model_len;      /* prompt + generated tokens of a sequence */
@@ -45,8 +71,20 @@ struct scheduler_request {
 	uint32_t n_choices;  /* 1 .. max_seqs */
 	const int32_t *end_tokens; /* [n_end_tokens] a draw of one of them ends the choice */
 	uint32_t n_end_tokens;
+	const uint32_t *boundaries; /* [n_boundaries] rising token counts where a checkpoint is likely to be wanted
+				       (turn ends) */
+	uint32_t n_boundaries;
+	int32_t priority; /* lower first */
+	struct prefix_space space;
+	bool cache_disabled; /* neither matches nor is remembered */
 	struct sampling sampling;
 	void *user; /* comes back in events */
+};
+
+/* What the cache gave a request at its first admission. */
+struct scheduler_hit {
+	uint32_t n_cached; /* tokens of the prompt */
+	enum prefix_miss miss;
 };
 
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
@@ -58,13 +96,18 @@ struct scheduler_event {
 	uint32_t choice;
 	enum finish_reason finish; /* of this choice, with this token */
 	bool request_finished;     /* last event of the request: its id is gone */
+	struct scheduler_hit hit;  /* the same in every event of a request */
 	const struct draw_result *draw; /* borrowed from the results given to commit */
 };
 
 struct scheduler_stats {
 	uint32_t running;   /* sequences prefilling or decoding: the seats that are taken */
-	uint32_t waiting;   /* requests not yet admitted */
-	uint32_t free_pages, free_slots;
+	uint32_t waiting;   /* requests not yet admitted, or retracted */
+	uint64_t retractions, replayed_tokens; /* since the beginning */
+	uint64_t prompt_tokens, cached_tokens; /* of requests admitted for the first time */
+	uint64_t misses[PREFIX_MISS_N];        /* such requests by reason */
+	uint64_t shared_waits; /* requests that waited for another one's prefill */
+	struct prefix_stats cache;
 };
 
 /* New. -EINVAL with a sentence for a configuration that cannot work. */
@@ -73,7 +116,7 @@ int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
 void scheduler_free(struct scheduler *s);
 
 /* Queues a request and gives it an id (never reused, never 0). -EINVAL: it can never run here, the
- * sentence has both numbers. -ENOMEM. On failure nothing changed. */
+ * sentence has both numbers. -EAGAIN: max_waiting requests wait already. -ENOMEM. On failure nothing changed. */
 int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uint64_t *ret_id,
 		     struct err *e) MUST_CHECK;
 
@@ -84,18 +127,30 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uin
 void scheduler_abort(struct scheduler *s, uint64_t id);
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 
-/* The next step, or NULL when there is nothing to run. Not while a plan is out. */
+/* The next step, or NULL when there is nothing to run (now: with a plan out, call again after its commit). Not
+ * while max_plans_out plans are out. */
 const struct plan *scheduler_plan(struct scheduler *s);
 
-/* The plan that is out has run: results [n_draws of the plan]. Writes one event a draw of a live
+/* The oldest plan that is out has run: results [n_draws of the plan]. Writes one event a draw of a live
  * choice to `events` (room for n_draws) and returns their number. */
 uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results,
 			  struct scheduler_event *events);
 
-/* The plan that is out was not run (device error): every request in it is aborted; one event each
+/* The plans that are out were not run (device error): every request in them is aborted; one event each
  * (of those that scheduler_abort had not ended already) with draw = NULL and request_finished.
- * Returns their number, at most n_rows of the plan. Waiting requests stay. */
+ * Returns their number, at most max_seqs. Waiting requests stay; the cache forgets everything that
+ * nobody uses. */
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
+
+/* Forgets every cached prefix. -EBUSY while a request lives, and then nothing changed. */
+int scheduler_flush(struct scheduler *s) MUST_CHECK;
+
+/* For GET /cache; not to be changed. */
+const struct prefix_cache *scheduler_cache(const struct scheduler *s);
+
+/* A hash of everything in a plan but the ids of pages, slots and seats and what is drawn: for comparing runs (tigon
+ * simulate). */
+uint64_t plan_hash(const struct plan *p);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret);
 
