@@ -157,6 +157,40 @@ static void test_sampling(void)
 	ok(r.echo, "is kept");
 }
 
+static void test_cache(void)
+{
+	static char members[2048];
+	struct openai_request r;
+
+	is_int(parse_with(true, "", &r), 0, "nothing about the cache");
+	ok(r.priority == 0 && r.cache_prompt && !r.cache_salt && !r.cache_salt_len,
+	   "the cache is used, without salt, at priority 0");
+	openai_request_release(&r);
+	is_int(parse_with(true,
+			  "\"priority\":-2147483648,\"cache_prompt\":false,\"cache_salt\":\"a\\u0000b\"", &r),
+	       0, "all of them");
+	ok(r.priority == INT32_MIN && !r.cache_prompt, "priority, cache_prompt");
+	ok(r.cache_salt_len == 3 && !memcmp(r.cache_salt, "a\0b", 3), "a salt may hold any byte");
+	openai_request_release(&r);
+	is_int(parse_with(false, "\"priority\":2147483647,\"cache_salt\":null", &r), 0,
+	       "in completions as well");
+	ok(r.priority == INT32_MAX && r.cache_prompt && !r.cache_salt, "null is absent");
+	openai_request_release(&r);
+	is_int(parse_with(false, "\"cache_salt\":\"\"", &r), -EINVAL, "an empty salt");
+	is_str(err.param, "cache_salt", "names its parameter");
+	is_str(err.text, "cache_salt has 0 bytes, but must have 1 to 1024", "and the bounds");
+	snprintf(members, sizeof(members), "\"cache_salt\":\"%01024d\"", 7);
+	is_int(parse_with(false, members, &r), 0, "the longest salt");
+	openai_request_release(&r);
+	snprintf(members, sizeof(members), "\"cache_salt\":\"%01025d\"", 7);
+	is_int(parse_with(false, members, &r), -EINVAL, "one byte more");
+	is_int(parse_with(true, "\"cache_salt\":5", &r), -EINVAL, "a salt that is no string");
+	is_int(parse_with(true, "\"priority\":1.5", &r), -EINVAL, "a priority that is not whole");
+	is_int(parse_with(true, "\"priority\":2147483648", &r), -EINVAL, "a priority too large");
+	is_str(err.param, "priority", "names its parameter");
+	is_int(parse_with(true, "\"cache_prompt\":\"no\"", &r), -EINVAL, "a switch that is a text");
+}
+
 static void test_prompts(void)
 {
 	struct openai_request r;
@@ -664,6 +698,7 @@ int main(void)
 	arena_init(&arena, 64 << 20);
 	test_defaults();
 	test_sampling();
+	test_cache();
 	test_prompts();
 	test_messages();
 	test_order();

@@ -21,6 +21,7 @@ static const struct row rows[] = {
 	{ENOENT, 404, "invalid_request_error", "model_not_found"},
 	{ENOSYS, 404, "invalid_request_error", "unknown_url"},
 	{EPERM, 405, "invalid_request_error", "method_not_allowed"},
+	{EINPROGRESS, 409, "invalid_request_error", "requests_running"},
 	{EMSGSIZE, 413, "invalid_request_error", "request_too_large"},
 	{EPROTONOSUPPORT, 415, "invalid_request_error", "unsupported_media_type"},
 	{EAGAIN, 429, "rate_limit_error", "queue_full"},

@@ -15,6 +15,7 @@
  *     ENOENT           404     no such model
  *     ENOSYS           404     no such path
  *     EPERM            405     method not allowed here (the caller adds Allow)
+ *     EINPROGRESS      409     not while requests run
  *     EMSGSIZE         413     the body is over the limit
  *     EPROTONOSUPPORT  415     the body is not application/json
  *     EAGAIN           429     the queue is full (the caller adds Retry-After)

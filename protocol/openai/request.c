@@ -145,6 +145,35 @@ static int stream_parse(const json_t *body, struct openai_request *r, struct err
 	return field_bool(options, "stream_options.", "include_usage", &r->include_usage, e);
 }
 
+/* llama.cpp's cache_prompt, vLLM's cache_salt and priority. */
+static int queue_and_cache(const json_t *body, struct arena *arena, struct openai_request *r,
+			   struct err *e)
+{
+	const json_t *salt = NULL;
+	int64_t priority = 0;
+	int ret;
+
+	r->cache_prompt = true;
+	ret = field_int(body, "", "priority", INT32_MIN, INT32_MAX, &priority, e);
+	if (ret == 0)
+		ret = field_bool(body, "", "cache_prompt", &r->cache_prompt, e);
+	if (ret == 0)
+		ret = field_string(body, "", "cache_salt", &salt, e);
+	if (ret < 0)
+		return ret;
+	r->priority = (int32_t)priority;
+	if (!salt)
+		return 0;
+	r->cache_salt_len = json_string_length(salt);
+	/* An empty one is a client whose secret went missing: better told than shared with all. */
+	if (!r->cache_salt_len || r->cache_salt_len > CACHE_SALT_MAX)
+		return err_param(e, EINVAL, "cache_salt",
+				 "cache_salt has %zu bytes, but must have 1 to %d",
+				 r->cache_salt_len, CACHE_SALT_MAX);
+	r->cache_salt = arena_strndup(arena, json_string_value(salt), r->cache_salt_len);
+	return r->cache_salt ? 0 : field_no_memory(e);
+}
+
 int request_model(const json_t *body, struct arena *arena, const char **ret, struct err *e)
 {
 	const json_t *model = NULL;
@@ -177,6 +206,8 @@ static int parse_object(const json_t *body, const struct openai_limits *limits, 
 		ret = stream_parse(body, r, e);
 	if (ret == 0)
 		ret = field_bool(body, "", "return_token_ids", &r->return_token_ids, e);
+	if (ret == 0)
+		ret = queue_and_cache(body, arena, r, e);
 	if (ret == 0)
 		ret = sampling_parse(body, limits, arena, r, e);
 	if (ret < 0)

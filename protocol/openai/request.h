@@ -37,6 +37,7 @@
 enum {
 	STOPS_MAX = 4,
 	STOP_TOKEN_IDS_MAX = 256,
+	CACHE_SALT_MAX = 1024, /* bytes */
 	PROMPTS_MAX = 1024, /* prompts of one completion request */
 };
 
@@ -80,6 +81,11 @@ struct openai_request {
 	size_t n_stops;
 	bool stream, include_usage;
 	bool return_token_ids;
+
+	int32_t priority;	/* lower first; 0 when absent */
+	bool cache_prompt;	/* false: neither takes from the prefix cache nor leaves anything there */
+	const char *cache_salt; /* [cache_salt_len], may hold any bytes; NULL: none */
+	size_t cache_salt_len;
 };
 
 /* Parses a body. Strings live in the arena. Errors (see errors.h; all name their param):
