@@ -174,7 +174,8 @@ int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out)
 
 static struct openai_usage usage(const struct answer *a)
 {
-	struct openai_usage u = {.prompt_tokens = a->call->n_prompt};
+	struct openai_usage u = {.prompt_tokens = a->call->n_prompt,
+				 .cached_tokens = atomic_load(&a->call->n_cached)};
 
 	for (uint32_t i = 0; i < a->call->n_choices; i++) {
 		u.completion_tokens += a->choices[i].n_drawn;

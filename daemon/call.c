@@ -31,6 +31,8 @@ static const char *const prefixes[] = {
 	[CALL_COMPLETION] = "cmpl-",
 	[CALL_TOKENIZE] = "tok-",
 	[CALL_DETOKENIZE] = "detok-",
+	[CALL_CACHE] = "cache-",
+	[CALL_FLUSH] = "flush-",
 };
 
 static void name_call(struct call *c)
@@ -82,16 +84,38 @@ static void describe_finish(struct call *c, char *out, size_t size)
 			n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "+" : "", names[i]);
 }
 
+void call_hit(struct call *c, const struct scheduler_hit *hit)
+{
+	uint32_t none = PREFIX_MISS_NONE;
+
+	atomic_compare_exchange_strong(&c->miss, &none, hit->miss);
+	atomic_fetch_add(&c->n_cached, hit->n_cached);
+	atomic_fetch_add(&c->n_hits, 1);
+}
+
+bool call_describe_hit(const struct call *c, char *out, size_t size)
+{
+	char reason[METRICS_REASON_MAX];
+
+	if (!atomic_load(&c->n_hits))
+		return false;
+	metrics_reason((enum prefix_miss)atomic_load(&c->miss), reason);
+	snprintf(out, size, "cached=%u; reason=%s", atomic_load(&c->n_cached), reason);
+	return true;
+}
+
 static void log_call(struct call *c)
 {
 	uint64_t first = atomic_load(&c->first_token_ns);
-	char finish[48], ttft[32] = "-";
+	char finish[48], ttft[32] = "-", cached[64];
 
 	describe_finish(c, finish, sizeof(finish));
 	if (first)
 		snprintf(ttft, sizeof(ttft), "%.1f", (double)(first - c->arrived_ns) / 1e6);
-	log_info("%s: prompt %u tokens, generated %u, ttft %s ms, total %.1f ms, finish %s", c->id,
-		 c->n_prompt, atomic_load(&c->n_generated), ttft,
+	if (!call_describe_hit(c, cached, sizeof(cached)))
+		snprintf(cached, sizeof(cached), "cached=-");
+	log_info("%s: prompt %u tokens (%s), generated %u, ttft %s ms, total %.1f ms, finish %s",
+		 c->id, c->n_prompt, cached, atomic_load(&c->n_generated), ttft,
 		 (double)(clock_now_ns() - c->arrived_ns) / 1e6, finish);
 }
 
@@ -113,6 +137,7 @@ void call_unref(struct call *c)
 	buf_release(&c->body);
 	buf_release(&c->tokens);
 	buf_release(&c->reply);
+	tree_free(c->tree);
 	arena_release(&c->arena);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -122,6 +147,9 @@ void call_arrive(struct call *c)
 {
 	c->arrived_ns = clock_now_ns();
 	atomic_fetch_add(&c->server->calls, 1);
+	/* Looking at the cache is no work, and must do when the queue is full. */
+	if (c->kind == CALL_CACHE || c->kind == CALL_FLUSH)
+		return;
 	atomic_store(&c->queued, true);
 	atomic_fetch_add(&c->server->queued, 1);
 }
@@ -180,6 +208,15 @@ void call_reply(struct call *c, struct buf *body)
 	wake_locked(c);
 	pthread_mutex_unlock(&c->lock);
 	call_unqueue(c);
+}
+
+void call_show(struct call *c, struct tree *tree)
+{
+	pthread_mutex_lock(&c->lock);
+	c->tree = tree;
+	c->stage = CALL_ANSWERED;
+	wake_locked(c);
+	pthread_mutex_unlock(&c->lock);
 }
 
 void call_accept(struct call *c)

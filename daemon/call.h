@@ -13,6 +13,8 @@
  *             or call_fail (device lost, shutdown)               ENDED, with a failure
  *     http    call_take, text and JSON (answer.c)
  *
+ * The calls of /cache skip text: http hands them to the engine, which answers at once.
+ *
  * Two references keep it alive: the connection's, from call_new until libmicrohttpd says that the
  * request is completed, and the work's, from text_submit until the engine (or text) is done with
  * it. The last call_unref logs one line and frees everything, on whichever thread that is.
@@ -36,9 +38,18 @@
 #include "base/ids.h"
 #include "base/queue.h"
 #include "daemon/server.h"
+#include "daemon/tree.h"
 #include "scheduler/scheduler.h"
 
-enum call_kind { CALL_CHAT, CALL_COMPLETION, CALL_TOKENIZE, CALL_DETOKENIZE };
+enum call_kind {
+	CALL_CHAT,
+	CALL_COMPLETION,
+	CALL_TOKENIZE,
+	CALL_DETOKENIZE,
+	/* These two go from http to the engine directly. */
+	CALL_CACHE,
+	CALL_FLUSH,
+};
 
 enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 
@@ -47,12 +58,13 @@ struct call_part {
 	struct ids prompt;   /* owned */
 	uint64_t seed;	     /* of its draws */
 	uint32_t max_tokens; /* given, or what fits */
+	uint32_t *boundaries; /* [n_boundaries] in the arena: where turns end, see turns.h */
+	uint32_t n_boundaries;
 	/* the engine thread's */
 	struct call *call;
-	struct call_part *next;		/* in the loop's list of parts not yet admitted */
 	uint64_t id;			/* of the scheduler, 0: not submitted */
 	uint32_t n_running;		/* choices that have not ended */
-	uint64_t admitted_ns, first_ns; /* 0: not yet */
+	uint64_t first_ns; /* 0: no token yet */
 };
 
 /* One choice, as the engine thread sees it. Choice c belongs to part c / n. */
@@ -61,7 +73,7 @@ struct call_choice {
 	uint64_t last_ns; /* when its newest token came, 0: none yet */
 };
 
-enum call_message_type { CALL_SUBMIT, CALL_CONTROL };
+enum call_message_type { CALL_SUBMIT, CALL_CONTROL, CALL_ADMIN };
 
 /* What travels in the loop's inbox; a call embeds one of each type. */
 struct call_message {
@@ -93,6 +105,7 @@ struct call {
 	uint32_t n_prompt;		/* tokens of all parts */
 	const int32_t *end_tokens;	/* [n_end_tokens] the model's and the client's */
 	uint32_t n_end_tokens;
+	struct prefix_space space; /* of its cache_salt */
 
 	/* engine */
 	struct call_choice *choices; /* [n_choices] in the arena */
@@ -106,9 +119,17 @@ struct call {
 	_Atomic uint64_t first_token_ns;
 	_Atomic uint32_t finished[METRICS_FINISHES];
 
+	/* What the prefix cache gave. Written by the engine before the first token of a part is pushed, so
+	 * that who has seen the token sees this. */
+	_Atomic uint32_t n_hits;   /* parts that it is known of */
+	_Atomic uint32_t n_cached; /* tokens, of all of them */
+	_Atomic uint32_t miss;	   /* enum prefix_miss: the first one that is not NONE */
+
 	struct call_message submit, control;
 
 	pthread_mutex_t lock;
+	struct tree_ask tree_ask; /* http, then constant */
+
 	/* guarded by lock */
 	enum call_stage stage, seen; /* seen: what http knows of stage */
 	bool suspended, closing;
@@ -117,6 +138,7 @@ struct call {
 	struct buf tokens;  /* records that http has not taken */
 	struct err failure; /* code 0: none */
 	struct buf reply;   /* ANSWERED without failure: the body */
+	struct tree *tree;  /* or what it is to be written from; owned */
 	uint64_t sent_ns;   /* when http last sent something of a stream, 0: not yet */
 	bool comment_due;
 	void *connection; /* struct MHD_Connection */
@@ -142,6 +164,15 @@ void call_fail(struct call *c, const struct err *e);
 
 /* text: the answer is this body (moved out of *body, status 200). Wakes. */
 void call_reply(struct call *c, struct buf *body);
+
+/* engine: the answer is this tree (taken). Wakes. */
+void call_show(struct call *c, struct tree *tree);
+
+/* engine: what the cache gave one of its parts. */
+void call_hit(struct call *c, const struct scheduler_hit *hit);
+
+/* "cached=64; reason=no-checkpoint" of what is known by now; false: nothing is. */
+bool call_describe_hit(const struct call *c, char *out, size_t size);
 
 /* engine: the scheduler took it. Wakes. */
 void call_accept(struct call *c);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "daemon/answer.h"
 #include "daemon/lifecycle.h"
+#include "daemon/loop.h"
 #include "daemon/routes.h"
 #include "daemon/text.h"
 #include "daemon/threads.h"
@@ -51,6 +52,7 @@ struct exchange {
 	bool options, close;
 	struct buf body;
 	uint64_t received;
+	struct tree_ask tree_ask; /* of GET /cache */
 	struct call *call;     /* owned reference */
 	struct answer *answer; /* once the call runs */
 	/* a stream */
@@ -92,10 +94,14 @@ static void add_error_headers(struct MHD_Response *r, const struct exchange *x, 
 static void add_headers(struct MHD_Connection *mc, struct MHD_Response *r, const struct exchange *x)
 {
 	const char *wanted;
+	char hit[80];
 
 	MHD_add_response_header(r, "Access-Control-Allow-Origin", "*");
+	MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id, X-Tigon-Cache");
 	if (x->call)
 		MHD_add_response_header(r, "X-Request-Id", x->call->id);
+	if (x->call && call_describe_hit(x->call, hit, sizeof(hit)))
+		MHD_add_response_header(r, "X-Tigon-Cache", hit);
 	if (x->close || lifecycle_state(x->http->server->lifecycle) >= LIFECYCLE_DRAINING)
 		MHD_add_response_header(r, "Connection", "close");
 	if (!x->options)
@@ -237,12 +243,20 @@ static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x
 
 /* ---- calls ---- */
 
+/* Whether the headers of a stream go out now: with the first token, since they tell what was cached; with a
+ * comment when that takes long, so that nobody between gives up; at the end. Until then a failure has a status. */
+static bool stream_begins(const struct buf *tokens, const struct call_news *news)
+{
+	return tokens->len || news->comment_due || (news->stage == CALL_ENDED && !news->failure.code);
+}
+
 /* The call's answer as far as it is known: sleeps, answers or begins a stream. */
 static enum MHD_Result look_at_call(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
 	struct call *c = x->call;
 	struct call_news news;
 	struct buf tokens, body;
+	bool begins;
 	int r = 0;
 
 	if (atomic_load(&c->aborted))
@@ -256,19 +270,25 @@ static enum MHD_Result look_at_call(struct MHD_Connection *mc, struct exchange *
 		c->reply = (struct buf){0};
 		if (news.failure.code)
 			return send_error(mc, x, &news.failure);
+		if (c->tree) {
+			buf_init(&body, SIZE_MAX / 2);
+			tree_write(c->tree, &body);
+		}
 		return send_whole(mc, x, MHD_HTTP_OK, "application/json", &body);
 	}
 	if (news.closing) {
 		buf_release(&tokens);
 		return MHD_NO;
 	}
-	if (!x->answer)
+	if (!x->answer) {
 		x->answer = answer_new(c);
-	buf_init(&x->out, SIZE_MAX / 2);
+		buf_init(&x->out, SIZE_MAX / 2);
+	}
 	if (!x->answer)
 		r = -ENOMEM;
 	else
 		r = answer_feed(x->answer, &tokens, c->ask.stream ? &x->out : NULL);
+	begins = c->ask.stream && stream_begins(&tokens, &news);
 	buf_release(&tokens);
 	if (r < 0) {
 		struct err e;
@@ -276,7 +296,9 @@ static enum MHD_Result look_at_call(struct MHD_Connection *mc, struct exchange *
 		err_set(&e, ENOMEM, "out of memory");
 		return send_error(mc, x, &e);
 	}
-	if (c->ask.stream)
+	if (begins && news.comment_due)
+		openai_stream_comment(&x->out);
+	if (begins)
 		return send_stream(mc, x);
 	if (answer_complete(x->answer)) {
 		buf_init(&body, SIZE_MAX / 2);
@@ -291,6 +313,22 @@ static enum MHD_Result look_at_call(struct MHD_Connection *mc, struct exchange *
 	return look_at_call(mc, x);
 }
 
+/* ?limit=N&tokens=1 of GET /cache. */
+static int parse_tree_ask(struct MHD_Connection *mc, struct tree_ask *ret, struct err *e)
+{
+	const char *limit = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND, "limit");
+	const char *tokens = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND, "tokens");
+	uint64_t n = TREE_LIMIT;
+
+	if (limit && (options_size(limit, &n) < 0 || n < 1 || n > TREE_LIMIT_MAX))
+		return err_param(e, EINVAL, "limit", "limit is \"%.40s\", but must be 1 to %d", limit,
+				 TREE_LIMIT_MAX);
+	if (tokens && strcmp(tokens, "0") != 0 && strcmp(tokens, "1") != 0)
+		return err_param(e, EINVAL, "tokens", "tokens is \"%.40s\", but must be 0 or 1", tokens);
+	*ret = (struct tree_ask){.limit = (uint32_t)n, .tokens = tokens && tokens[0] == '1'};
+	return 0;
+}
+
 static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
 {
 	struct http *h = x->http;
@@ -299,6 +337,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	if (!c)
 		return MHD_NO;
 	x->call = c;
+	c->tree_ask = x->tree_ask;
 	h->body_bytes -= x->body.len;
 	c->body = x->body;
 	x->body = (struct buf){0};
@@ -309,7 +348,10 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	/* Either http_stop sees the call among the watched, or this sees that it is closing. */
 	if (atomic_load(&h->closing))
 		call_close(c);
-	text_submit(h->server->text, c);
+	if (routes_has_body(x->route))
+		text_submit(h->server->text, c);
+	else
+		loop_admin(h->server->loop, c);
 	return look_at_call(mc, x);
 }
 
@@ -372,7 +414,9 @@ static int check_headers(struct MHD_Connection *mc, struct exchange *x, const ch
 			       routes_methods(x->route));
 	if (!x->route->while_loading && check_state(s, e) < 0)
 		return -e->code;
-	if (x->route->get)
+	if (x->route->call == CALL_CACHE && parse_tree_ask(mc, &x->tree_ask, e) < 0)
+		return -e->code;
+	if (!routes_has_body(x->route))
 		return 0;
 	if (!is_json(header(mc, "Content-Type")))
 		return err_set(e, EPROTONOSUPPORT,
@@ -423,7 +467,7 @@ static enum MHD_Result receive(struct exchange *x, const char *data, size_t len)
 	x->received += len;
 	if (x->received / DISCARD_FACTOR > max)
 		return MHD_NO;
-	if (x->error.code || x->options || (x->route && x->route->get))
+	if (x->error.code || x->options || (x->route && !routes_has_body(x->route)))
 		return MHD_YES;
 	buf_append(&x->body, data, len);
 	if (!x->body.failed) {
@@ -453,7 +497,7 @@ static enum MHD_Result respond(struct MHD_Connection *mc, struct exchange *x, co
 	if (!x->error.code && x->route && !x->options && !x->route->while_loading)
 		check_state(x->http->server, &x->error);
 	if (!x->error.code && x->route && !x->options && !x->route->get) {
-		if (!check_queue(x->http, &x->error))
+		if (!routes_has_body(x->route) || !check_queue(x->http, &x->error))
 			return start_call(mc, x);
 	}
 	watch_answering(x->http->watch, x->connection, NULL);

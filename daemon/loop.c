@@ -11,6 +11,10 @@
 #include "engine/engine.h"
 #include "scheduler/scheduler.h"
 
+/* When a step was planned is needed until the first token of what it admitted: for more steps than any
+ * prompt takes. */
+enum { STEPS_KEPT = 4096 };
+
 struct loop {
 	struct server *server;
 	struct queue inbox; /* call_message.node */
@@ -23,11 +27,15 @@ struct loop {
 	/* the engine thread's */
 	struct engine *engine;
 	struct scheduler *scheduler;
+	uint32_t n_out;	   /* steps that the device has: planned, not committed */
 	struct call *live; /* calls the scheduler has; each a work reference */
-	struct call_part *waiting, **waiting_end; /* parts not yet admitted, in their order */
-	struct draw_result *results;		  /* [max_num_seqs] */
-	struct scheduler_event *events;		  /* [max_num_seqs] */
-	struct call **touched;			  /* [max_num_seqs] */
+	struct tree_pools pools;
+	struct draw_result *results;	/* [max_num_seqs] */
+	struct scheduler_event *events; /* [max_num_seqs] */
+	struct call **touched;		/* [max_num_seqs] */
+	struct {
+		uint64_t step, planned_ns;
+	} times[STEPS_KEPT]; /* of step s at s % STEPS_KEPT */
 };
 
 static void start_failing(struct loop *l, const struct err *e)
@@ -64,14 +72,31 @@ static int open_scheduler(struct loop *l, struct err *e)
 	const struct options *o = &s->options;
 	struct scheduler_config config = {
 		.page_tokens = (uint32_t)o->page_size,
+		.state_tokens = s->info.slot_bytes ? (uint32_t)o->page_size : 0,
 		.n_pages = s->info.n_pages,
-		.n_slots = s->info.n_slots,
+		.n_slots = s->info.slot_bytes ? s->info.n_slots : 0,
+		.page_bytes = s->info.page_bytes,
+		.slot_bytes = s->info.slot_bytes,
+		.cache_bytes = o->cache_memory.bytes,
+		.cache_disabled = o->prefix_cache == OPTION_OFF,
+		.refuse_decoded = o->cache_decoded == OPTION_OFF,
+		.max_waiting = (uint32_t)o->max_queued_requests,
+		.max_plans_out = ENGINE_STEPS_OUT,
 		.max_seqs = (uint32_t)o->max_num_seqs,
 		.max_prefill_tokens = (uint32_t)o->max_batched_tokens,
 		.max_model_len = s->info.max_model_len,
 		.vocab_size = s->info.model.vocab_size,
 	};
 
+	l->pools = (struct tree_pools){
+		.page_tokens = config.page_tokens,
+		.n_pages = config.n_pages,
+		.n_slots = config.n_slots,
+		.budget_bytes = config.n_pages * config.page_bytes + config.n_slots * config.slot_bytes,
+	};
+	if (config.cache_bytes)
+		l->pools.budget_bytes = MIN(l->pools.budget_bytes, config.cache_bytes);
+	atomic_store(&s->metrics.cache_budget, l->pools.budget_bytes);
 	l->results = calloc(config.max_seqs, sizeof(*l->results));
 	l->events = calloc(config.max_seqs, sizeof(*l->events));
 	l->touched = calloc(config.max_seqs, sizeof(struct call *));
@@ -93,6 +118,8 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 		.kernels = (enum engine_kernels)o->kernels,
 		.device_memory = o->device_memory.bytes,
 		.device_memory_share = o->device_memory.share,
+		.cache_memory = o->cache_memory.bytes,
+		.cache_memory_share = o->cache_memory.share,
 		.page_tokens = (uint32_t)o->page_size,
 		.max_seqs = (uint32_t)o->max_num_seqs,
 		.max_prefill_tokens = (uint32_t)o->max_batched_tokens,
@@ -125,49 +152,33 @@ static void publish(struct loop *l) ON(role_engine)
 	engine_counters(l->engine, &counters);
 	atomic_store(&m->running, stats.running);
 	atomic_store(&m->waiting, stats.waiting);
-	atomic_store(&m->pages_used, l->server->info.n_pages - stats.free_pages);
+	atomic_store(&m->pages_used,
+		     l->pools.n_pages - stats.cache.free_pages - stats.cache.evictable_pages);
+	atomic_store(&m->prompt_tokens, stats.prompt_tokens);
+	atomic_store(&m->cached_tokens, stats.cached_tokens);
+	for (int i = 0; i < PREFIX_MISS_N; i++)
+		atomic_store(&m->misses[i], stats.misses[i]);
+	atomic_store(&m->retractions, stats.retractions);
+	atomic_store(&m->replayed_tokens, stats.replayed_tokens);
+	atomic_store(&m->shared_waits, stats.shared_waits);
+	atomic_store(&m->evicted_pages, stats.cache.evicted_pages);
+	atomic_store(&m->evicted_slots, stats.cache.evicted_slots);
+	atomic_store(&m->evicted_unhit_slots, stats.cache.evicted_unhit_slots);
+	atomic_store(&m->cache_nodes, stats.cache.nodes);
+	atomic_store(&m->cache_tokens, stats.cache.tree_pages * l->pools.page_tokens);
+	atomic_store(&m->cache_slots, stats.cache.tree_slots);
+	atomic_store(&m->cache_bytes, stats.cache.used_bytes);
 	atomic_store(&m->steps, counters.steps);
 	atomic_store(&m->launches, counters.launches);
 	atomic_store(&m->bytes_to_device, counters.bytes_to_device);
 	atomic_store(&m->bytes_from_device, counters.bytes_from_device);
 }
 
-static void wait_part(struct loop *l, struct call_part *p)
+/* When this step was planned; `now` for one that is not known. */
+static uint64_t planned_ns(const struct loop *l, uint64_t step, uint64_t now)
 {
-	p->next = NULL;
-	*l->waiting_end = p;
-	l->waiting_end = &p->next;
-}
-
-/* Takes the parts of a call that ends out of the list. */
-static void forget_waiting(struct loop *l, const struct call *c)
-{
-	struct call_part **at = &l->waiting;
-
-	while (*at)
-		if ((*at)->call == c)
-			*at = (*at)->next;
-		else
-			at = &(*at)->next;
-	l->waiting_end = at;
-}
-
-/* Requests are admitted in the order of their submission (scheduler_plan is first come, first
- * served), so as many parts as the number of waiting requests fell by were admitted now. */
-static void note_admitted(struct loop *l, uint32_t n, uint64_t now)
-{
-	struct metrics *m = &l->server->metrics;
-
-	for (; n && l->waiting; n--) {
-		struct call_part *p = l->waiting;
-
-		l->waiting = p->next;
-		if (!l->waiting)
-			l->waiting_end = &l->waiting;
-		p->admitted_ns = now;
-		metrics_time(m, METRICS_QUEUE, now - p->call->arrived_ns);
-		atomic_fetch_add(&m->prompt_tokens, p->prompt.len);
-	}
+	return step && l->times[step % STEPS_KEPT].step == step ? l->times[step % STEPS_KEPT].planned_ns
+								: now;
 }
 
 static void link_live(struct loop *l, struct call *c)
@@ -194,7 +205,6 @@ static void finish_call(struct loop *l, struct call *c)
 {
 	c->n_running = 0;
 	unlink_live(l, c);
-	forget_waiting(l, c);
 	call_end(c);
 	call_unqueue(c);
 	call_wake(c);
@@ -239,6 +249,11 @@ static int submit_part(struct loop *l, struct call *c, struct call_part *p, stru
 		.n_choices = c->n,
 		.end_tokens = c->end_tokens,
 		.n_end_tokens = c->n_end_tokens,
+		.boundaries = p->boundaries,
+		.n_boundaries = p->n_boundaries,
+		.priority = c->ask.priority,
+		.space = c->space,
+		.cache_disabled = !c->ask.cache_prompt,
 		.sampling = c->ask.sampling,
 		.user = p,
 	};
@@ -277,8 +292,6 @@ static void submit(struct loop *l, struct call *c) ON(role_engine)
 		call_unref(c);
 		return;
 	}
-	for (uint32_t i = 0; i < c->n_parts; i++)
-		wait_part(l, &c->parts[i]);
 	c->n_running = c->n_choices;
 	link_live(l, c);
 	call_accept(c);
@@ -307,23 +320,6 @@ static void control(struct loop *l, struct call *c) ON(role_engine)
 		stop_call(l, c, METRICS_ABORT);
 }
 
-static void read_inbox(struct loop *l) ON(role_engine)
-{
-	struct queue_node *node;
-
-	while ((node = queue_pop(&l->inbox))) {
-		struct call_message *m = container_of(node, struct call_message, node);
-		struct call *c = m->call;
-
-		if (m->type == CALL_SUBMIT) {
-			submit(l, c);
-		} else {
-			control(l, c);
-			call_unref(c);
-		}
-	}
-}
-
 static void take_event(struct loop *l, const struct scheduler_event *ev, uint64_t now,
 		       uint32_t *n_touched) ON(role_engine)
 {
@@ -335,9 +331,13 @@ static void take_event(struct loop *l, const struct scheduler_event *ev, uint64_
 	uint64_t none = 0;
 
 	if (!p->first_ns) {
+		uint64_t admitted = planned_ns(l, ev->hit.step, now);
+
 		p->first_ns = now;
+		metrics_time(m, METRICS_QUEUE, admitted - c->arrived_ns);
 		metrics_time(m, METRICS_TTFT, now - c->arrived_ns);
-		metrics_time(m, METRICS_PREFILL, now - p->admitted_ns);
+		metrics_time(m, METRICS_PREFILL, now - admitted);
+		call_hit(c, &ev->hit);
 		atomic_compare_exchange_strong(&c->first_token_ns, &none, now);
 		call_unqueue(c);
 	}
@@ -395,45 +395,138 @@ static void fail_live(struct loop *l) ON(role_engine)
 	}
 }
 
-/* One step. False: there was nothing to run. */
-static bool step(struct loop *l) ON(role_engine)
+static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 {
-	struct scheduler_stats before, after;
-	const struct plan *plan;
-	struct err e = {0};
-	int r;
+	log_error("a step failed: %s", e->text);
+	/* Whatever it was, clients see that the server is at fault and may come again. */
+	e->code = EIO;
+	start_failing(l, e);
+	lifecycle_fail(l->server->lifecycle, e);
+	/* fail_live tells everybody, those in the plans that are out and those that wait. */
+	scheduler_fail(l->scheduler, l->events);
+	l->n_out = 0;
+}
 
-	scheduler_stats(l->scheduler, &before);
-	plan = scheduler_plan(l->scheduler);
-	scheduler_stats(l->scheduler, &after);
-	note_admitted(l, before.waiting - after.waiting, clock_now_ns());
+/* Plans a step and hands it to the device. False: there is nothing to run, or not before a commit. */
+static bool begin_step(struct loop *l) ON(role_engine)
+{
+	const struct plan *plan = scheduler_plan(l->scheduler);
+	struct err e = {0};
+
 	if (!plan)
 		return false;
-	r = engine_step(l->engine, plan, l->results, &e);
-	if (r < 0) {
-		log_error("step %llu failed: %s", (unsigned long long)plan->step, e.text);
-		/* Whatever it was, clients see that the server is at fault and may come again. */
-		e.code = EIO;
-		start_failing(l, &e);
-		lifecycle_fail(l->server->lifecycle, &e);
-		scheduler_fail(l->scheduler, l->events);
-		return true;
-	}
-	deliver(l, scheduler_commit(l->scheduler, l->results, l->events));
+	l->times[plan->step % STEPS_KEPT].step = plan->step;
+	l->times[plan->step % STEPS_KEPT].planned_ns = clock_now_ns();
+	if (engine_submit(l->engine, plan, &e) < 0)
+		lose_device(l, &e);
+	else
+		l->n_out++;
 	return true;
 }
 
+/* Waits for the oldest step that the device has, and hands its tokens out. */
+static void end_step(struct loop *l) ON(role_engine)
+{
+	struct err e = {0};
+
+	if (engine_wait(l->engine, l->results, &e) < 0) {
+		lose_device(l, &e);
+		return;
+	}
+	l->n_out--;
+	deliver(l, scheduler_commit(l->scheduler, l->results, l->events));
+}
+
+/* Everything in the cache is forgotten, unless a request lives. */
+static void flush(struct loop *l, struct call *c) ON(role_engine)
+{
+	struct scheduler_stats stats;
+	struct err e = {0};
+	struct buf body;
+
+	/* Steps with rows of sequences that have ended meanwhile hold some of it. */
+	while (!l->live && l->n_out)
+		end_step(l);
+	if (atomic_load(&l->failing)) {
+		failure_of(l, &e);
+		call_fail(c, &e);
+		return;
+	}
+	scheduler_stats(l->scheduler, &stats);
+	if (l->live || scheduler_flush(l->scheduler) < 0) {
+		err_set(&e, EINPROGRESS,
+			"%u sequences are running and %u requests waiting; the cache can be flushed "
+			"when all have ended",
+			stats.running, stats.waiting);
+		call_fail(c, &e);
+		return;
+	}
+	log_info("%s: %llu pages and %llu states flushed", c->id,
+		 (unsigned long long)stats.cache.tree_pages,
+		 (unsigned long long)stats.cache.tree_slots);
+	publish(l);
+	buf_init(&body, 256);
+	buf_printf(&body, "{\"flushed\":{\"pages\":%llu,\"states\":%llu}}",
+		   (unsigned long long)stats.cache.tree_pages,
+		   (unsigned long long)stats.cache.tree_slots);
+	call_reply(c, &body);
+}
+
+static void administer(struct loop *l, struct call *c) ON(role_engine)
+{
+	struct err e = {0};
+	struct tree *tree;
+
+	if (atomic_load(&l->failing)) {
+		failure_of(l, &e);
+		call_fail(c, &e);
+	} else if (c->kind == CALL_FLUSH) {
+		flush(l, c);
+	} else if ((tree = tree_copy(l->scheduler, &l->pools, &c->tree_ask))) {
+		call_show(c, tree);
+	} else {
+		err_set(&e, ENOMEM, "out of memory");
+		call_fail(c, &e);
+	}
+}
+
+static void read_inbox(struct loop *l) ON(role_engine)
+{
+	struct queue_node *node;
+
+	while ((node = queue_pop(&l->inbox))) {
+		struct call_message *m = container_of(node, struct call_message, node);
+		struct call *c = m->call;
+
+		if (m->type == CALL_SUBMIT) {
+			submit(l, c);
+			continue;
+		}
+		if (m->type == CALL_CONTROL)
+			control(l, c);
+		else
+			administer(l, c);
+		call_unref(c);
+	}
+}
+
+/* While a step runs the next one is planned and handed over, so that the device does not wait for us. */
 static void run(struct loop *l) ON(role_engine)
 {
 	for (;;) {
-		bool busy;
+		bool begun = false, ended = false;
 
 		read_inbox(l);
 		if (atomic_load(&l->failing) || atomic_load(&l->quit))
 			break;
-		busy = step(l);
+		if (l->n_out < ENGINE_STEPS_OUT)
+			begun = begin_step(l);
+		if (l->n_out && (!begun || l->n_out == ENGINE_STEPS_OUT)) {
+			end_step(l);
+			ended = true;
+		}
 		publish(l);
-		if (!busy)
+		if (!begun && !ended)
 			queue_wait(&l->inbox, 0);
 	}
 }
@@ -454,6 +547,8 @@ static void *engine_main(void *arg)
 		err_set(&e, ESHUTDOWN, "the server is shutting down");
 		start_failing(l, &e);
 		fail_live(l);
+		while (l->n_out)
+			end_step(l);
 		publish(l);
 	}
 	while (!atomic_load(&l->quit)) {
@@ -477,7 +572,6 @@ int loop_start(struct server *s, struct err *e)
 	if (!l)
 		return err_set(e, ENOMEM, "out of memory");
 	l->server = s;
-	l->waiting_end = &l->waiting;
 	queue_init(&l->inbox);
 	pthread_mutex_init(&l->failure_lock, NULL);
 	s->loop = l;
@@ -500,6 +594,12 @@ void loop_submit(struct loop *l, struct call *c)
 void loop_control(struct loop *l, struct call *c)
 {
 	queue_push(&l->inbox, &c->control.node);
+}
+
+void loop_admin(struct loop *l, struct call *c)
+{
+	c->submit.type = CALL_ADMIN;
+	queue_push(&l->inbox, &call_ref(c)->submit.node);
 }
 
 void loop_fail_all(struct loop *l, const struct err *e)

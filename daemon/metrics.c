@@ -2,6 +2,8 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #define UNIT 1e9
 
@@ -44,7 +46,7 @@ static const char *const finishes[METRICS_FINISHES] = {
 };
 
 /* The codes that the daemon sends; the last one stands for any other. */
-static const unsigned codes[] = {200, 400, 401, 404, 405, 413, 415, 429, 500, 503, 0};
+static const unsigned codes[] = {200, 400, 401, 404, 405, 409, 413, 415, 429, 500, 503, 0};
 static_assert(ARRAY_SIZE(codes) <= METRICS_CODES_MAX, "codes");
 
 static uint64_t load(const _Atomic uint64_t *v)
@@ -70,6 +72,13 @@ void metrics_response(struct metrics *m, unsigned status)
 	while (i + 1 < ARRAY_SIZE(codes) && codes[i] != status)
 		i++;
 	atomic_fetch_add_explicit(&m->responses[i], 1, memory_order_relaxed);
+}
+
+void metrics_reason(enum prefix_miss m, char out[METRICS_REASON_MAX])
+{
+	snprintf(out, METRICS_REASON_MAX, "%s", prefix_miss_name(m));
+	for (char *p = out; (p = strchr(p, ' ')); p++)
+		*p = '-';
 }
 
 static void head(struct buf *out, const char *name, const char *type, const char *help)
@@ -104,6 +113,43 @@ static void write_times(const struct metrics *m, struct buf *out)
 	}
 }
 
+static void write_cache(const struct metrics *m, struct buf *out)
+{
+	single(out, "prefix_cache_queries_total", "counter",
+	       "Prompt tokens of admitted requests, looked for in the prefix cache.", &m->prompt_tokens);
+	single(out, "prefix_cache_hits_total", "counter", "Of them, those that were found there.",
+	       &m->cached_tokens);
+	head(out, "prefix_cache_misses_total", "counter",
+	     "Admitted requests by the reason why they did not hit further.");
+	for (int i = PREFIX_MISS_NONE + 1; i < PREFIX_MISS_N; i++) {
+		char reason[METRICS_REASON_MAX];
+
+		metrics_reason((enum prefix_miss)i, reason);
+		buf_printf(out, "tigon_prefix_cache_misses_total{reason=\"%s\"} %" PRIu64 "\n", reason,
+			   load(&m->misses[i]));
+	}
+	single(out, "prefix_cache_shared_waits_total", "counter",
+	       "Requests that waited for another one to compute what they share.", &m->shared_waits);
+	single(out, "prefix_cache_nodes", "gauge", "Nodes of the tree.", &m->cache_nodes);
+	single(out, "prefix_cache_tokens", "gauge", "Tokens whose KV pages the tree holds.",
+	       &m->cache_tokens);
+	single(out, "prefix_cache_states", "gauge", "Recurrent states that the tree holds.",
+	       &m->cache_slots);
+	single(out, "prefix_cache_evicted_pages_total", "counter", "KV pages evicted.",
+	       &m->evicted_pages);
+	single(out, "prefix_cache_evicted_states_total", "counter", "Recurrent states evicted.",
+	       &m->evicted_slots);
+	single(out, "prefix_cache_evicted_unhit_states_total", "counter",
+	       "Of them, those that were never hit.", &m->evicted_unhit_slots);
+	single(out, "cache_used_bytes", "gauge", "KV pages and states in use, running and cached.",
+	       &m->cache_bytes);
+	single(out, "cache_budget_bytes", "gauge", "What they may use.", &m->cache_budget);
+	single(out, "num_preemptions_total", "counter",
+	       "Requests retracted because memory ran out; they come back.", &m->retractions);
+	single(out, "replayed_tokens_total", "counter", "Tokens computed again for such requests.",
+	       &m->replayed_tokens);
+}
+
 void metrics_write(const struct metrics *m, struct buf *out)
 {
 	uint64_t total = load(&m->pages_total);
@@ -111,11 +157,13 @@ void metrics_write(const struct metrics *m, struct buf *out)
 	single(out, "num_requests_running", "gauge", "Sequences that prefill or decode.",
 	       &m->running);
 	single(out, "num_requests_waiting", "gauge", "Requests not yet admitted.", &m->waiting);
+	/* As in vLLM, what is only cached and could be evicted counts as free. */
 	head(out, "kv_cache_usage_perc", "gauge", "Share of the KV pages in use, 0 to 1.");
 	buf_printf(out, "tigon_kv_cache_usage_perc %.6f\n",
 		   total ? (double)load(&m->pages_used) / (double)total : 0.0);
 	single(out, "kv_cache_pages_used", "gauge", "KV pages in use.", &m->pages_used);
 	single(out, "kv_cache_pages", "gauge", "KV pages of the pool.", &m->pages_total);
+	write_cache(m, out);
 	single(out, "prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
 	       &m->prompt_tokens);
 	single(out, "generation_tokens_total", "counter", "Tokens generated.",

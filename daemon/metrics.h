@@ -12,12 +12,13 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "prefix_cache/prefix_cache.h"
 
 enum metrics_time {
 	METRICS_TTFT,	 /* body received -> first token */
 	METRICS_ITL,	 /* token -> next token of the same choice */
 	METRICS_E2E,	 /* body received -> last token */
-	METRICS_QUEUE,	 /* body received -> first step that computes any of it */
+	METRICS_QUEUE,	 /* body received -> first step that computes any of it; requests with a token */
 	METRICS_PREFILL, /* that step's start -> first token */
 	METRICS_DECODE,	 /* first token -> last token */
 	METRICS_TIMES,
@@ -43,6 +44,11 @@ struct metrics {
 	_Atomic uint64_t running, waiting; /* gauges, set by the engine thread */
 	_Atomic uint64_t pages_used, pages_total;
 	_Atomic uint64_t prompt_tokens, generation_tokens;
+	/* The prefix cache and the scheduler, as their statistics say it; see struct scheduler_stats. */
+	_Atomic uint64_t cached_tokens, misses[PREFIX_MISS_N];
+	_Atomic uint64_t retractions, replayed_tokens, shared_waits;
+	_Atomic uint64_t evicted_pages, evicted_slots, evicted_unhit_slots;
+	_Atomic uint64_t cache_nodes, cache_tokens, cache_slots, cache_bytes, cache_budget;
 	_Atomic uint64_t finished[METRICS_FINISHES]; /* choices; an aborted request counts once */
 	_Atomic uint64_t responses[METRICS_CODES_MAX];
 	_Atomic uint64_t steps, launches, bytes_to_device, bytes_from_device;
@@ -53,6 +59,10 @@ void metrics_time(struct metrics *m, enum metrics_time which, uint64_t ns);
 
 /* Counts an HTTP response by its status code. */
 void metrics_response(struct metrics *m, unsigned status);
+
+/* "evicted-state": a reason as headers, logs and labels have it. */
+enum { METRICS_REASON_MAX = 32 };
+void metrics_reason(enum prefix_miss m, char out[METRICS_REASON_MAX]);
 
 /* Appends the exposition text (version 0.0.4). */
 void metrics_write(const struct metrics *m, struct buf *out);

@@ -13,6 +13,8 @@ static const char *const dtypes[] = {"float32", "bfloat16", NULL};
 static const char *const kernels[] = {"auto", "generic", "x86", "nvidia", NULL};
 static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
 
+static const char *const switches[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
+
 #define AT(member) offsetof(struct options, member)
 
 /* clang-format off: an option is one paragraph. */
@@ -111,6 +113,24 @@ static const struct option_def table[] = {
 	 .offset = AT(device_memory),
 	 .initial_text = "90%",
 	 .text = "memory to use on the device: 8G, or a share such as 0.6 or 60%"},
+	{.name = "prefix-cache",
+	 .argument = "SWITCH",
+	 .type = OPTION_CHOICE,
+	 .offset = AT(prefix_cache),
+	 .choices = switches,
+	 .text = "remember what was computed, for prompts that begin like it"},
+	{.name = "cache-memory",
+	 .argument = "BYTES|SHARE",
+	 .type = OPTION_MEMORY,
+	 .offset = AT(cache_memory),
+	 .initial_text = "what the model leaves",
+	 .text = "KV pages and states, running and cached: 4G, or a share of what the model leaves"},
+	{.name = "cache-decoded",
+	 .argument = "SWITCH",
+	 .type = OPTION_CHOICE,
+	 .offset = AT(cache_decoded),
+	 .choices = switches,
+	 .text = "remember generated tokens as well; off: only what prefills computed"},
 	{.name = "max-queued-requests",
 	 .argument = "N",
 	 .type = OPTION_NUMBER,

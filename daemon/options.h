@@ -24,6 +24,9 @@ enum option_type {
 	OPTION_MEMORY, /* struct option_memory */
 };
 
+/* A choice between on and off, for what is on unless turned off. */
+enum option_switch { OPTION_ON, OPTION_OFF };
+
 /* Bytes, or a share of what is there: "8G", "0.6", "60%". Both 0: not given. */
 struct option_memory {
 	uint64_t bytes;
@@ -54,7 +57,8 @@ struct options {
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, page_size;
 	uint64_t max_queued_requests, max_body;
 	const char *device, *program_cache, *dump_activations;
-	struct option_memory device_memory;
+	struct option_memory device_memory, cache_memory;
+	unsigned prefix_cache, cache_decoded; /* enum option_switch */
 	uint64_t synthetic_seed;
 	bool synthetic;
 	unsigned log_level; /* enum log_level */

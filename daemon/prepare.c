@@ -1,11 +1,14 @@
 /* A parsed body to what the scheduler takes: prompts in ids, lengths that fit, end tokens, seeds.
  */
+#include <assert.h>
 #include <errno.h>
+#include <gnutls/crypto.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
 #include "daemon/text.h"
+#include "daemon/turns.h"
 
 enum { CHOICES_MAX = 1024 };
 
@@ -120,6 +123,38 @@ static int collect_end_tokens(struct call *c, struct err *e)
 	return 0;
 }
 
+/* The space of a cache_salt: equal salts meet there, and nobody can find another one that does. */
+static int hash_salt(struct call *c, struct err *e)
+{
+	unsigned char digest[32];
+
+	if (!c->ask.cache_salt)
+		return 0;
+	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, c->ask.cache_salt, c->ask.cache_salt_len, digest) < 0)
+		return err_set(e, EFAULT, "cannot hash the cache_salt");
+	static_assert(sizeof(c->space.id) <= sizeof(digest), "a digest fills a space");
+	memcpy(c->space.id, digest, sizeof(c->space.id));
+	return 0;
+}
+
+static int find_turns(struct call *c, struct call_part *p, struct err *e)
+{
+	const struct model_config *m = &c->server->info.model;
+	int32_t ends[MODEL_END_TOKENS_MAX + 1];
+	uint32_t found[TURNS_MAX], n = m->n_end_tokens;
+
+	memcpy(ends, m->end_tokens, n * sizeof(*ends));
+	if (c->server->turn_token >= 0)
+		ends[n++] = c->server->turn_token;
+	n = turns_find(p->prompt.v, p->prompt.len, ends, n, found);
+	p->boundaries = arena_array(&c->arena, MAX(n, 1u), sizeof(*p->boundaries));
+	if (!p->boundaries)
+		return no_memory(e);
+	memcpy(p->boundaries, found, n * sizeof(*found));
+	p->n_boundaries = n;
+	return 0;
+}
+
 static int make_parts(struct call *c, struct err *e)
 {
 	const struct openai_request *ask = &c->ask;
@@ -130,6 +165,11 @@ static int make_parts(struct call *c, struct err *e)
 		return err_param(e, EINVAL, "n",
 				 "%zu prompts with %u choices each are more than %d answers",
 				 n_parts, ask->n, CHOICES_MAX);
+	/* Together they would never find room in the queue: no reason to try again later. */
+	if (n_parts > c->server->options.max_queued_requests)
+		return err_param(e, EINVAL, "prompt",
+				 "%zu prompts are more than may wait at the same time, %llu", n_parts,
+				 (unsigned long long)c->server->options.max_queued_requests);
 	c->n = ask->n;
 	c->n_choices = (uint32_t)n_parts * ask->n;
 	c->parts = arena_array(&c->arena, n_parts, sizeof(*c->parts));
@@ -146,6 +186,8 @@ static int make_parts(struct call *c, struct err *e)
 			r = encode_prompt(c->server, &ask->prompts[c->n_parts], &p->prompt, e);
 		if (!r)
 			r = fit_part(c, p, e);
+		if (!r)
+			r = find_turns(c, p, e);
 		p->seed = ask->sampling.seed;
 		if (!r && !ask->has_seed)
 			r = draw_seed(&p->seed, e);
@@ -168,6 +210,8 @@ int prepare_call(struct call *c, struct err *e)
 		return r;
 	c->asked = true;
 	r = prepare_model(c->server, c->ask.model, e);
+	if (!r)
+		r = hash_salt(c, e);
 	if (!r)
 		r = make_parts(c, e);
 	if (!r)

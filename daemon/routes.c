@@ -56,6 +56,8 @@ static const struct route routes[] = {
 	{.path = "/v1/completions", .content_type = type_json, .call = CALL_COMPLETION},
 	{.path = "/tokenize", .content_type = type_json, .call = CALL_TOKENIZE},
 	{.path = "/detokenize", .content_type = type_json, .call = CALL_DETOKENIZE},
+	{.path = "/cache", .fetch = true, .content_type = type_json, .call = CALL_CACHE},
+	{.path = "/cache/flush", .bodiless = true, .content_type = type_json, .call = CALL_FLUSH},
 	{.path = "/v1/models", .content_type = type_json, .get = get_models},
 	{.path = "/v1/models/", .prefix = true, .content_type = type_json, .get = get_model},
 	{.path = "/health", .content_type = type_json, .get = get_health},
@@ -81,16 +83,21 @@ const struct route *routes_find(const char *path, const char **ret_rest)
 	return NULL;
 }
 
+bool routes_has_body(const struct route *r)
+{
+	return !r->get && !r->fetch && !r->bodiless;
+}
+
 const char *routes_methods(const struct route *r)
 {
-	return r->get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+	return r->get || r->fetch ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
 }
 
 bool routes_allow(const struct route *r, const char *method)
 {
 	if (!strcmp(method, "OPTIONS"))
 		return true;
-	if (r->get)
+	if (r->get || r->fetch)
 		return !strcmp(method, "GET") || !strcmp(method, "HEAD");
 	return !strcmp(method, "POST");
 }

@@ -8,6 +8,7 @@
 #include "daemon/lifecycle.h"
 #include "daemon/loop.h"
 #include "daemon/threads.h"
+#include "daemon/turns.h"
 
 struct text {
 	struct server *server;
@@ -31,6 +32,7 @@ static int open_texts(struct server *s, struct err *e)
 	} else if (r < 0) {
 		*e = s->template_error;
 	}
+	s->turn_token = s->template ? turns_token(s->template, s->tokenizer) : -1;
 	return r;
 }
 
