@@ -8,14 +8,19 @@
  * model's golden.json has one for it, else a hash (with temperature: of seed, choice and position
  * too).
  *
- * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_PAGES (size of the KV pool),
- * FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS.
+ * A plan is computed when it is submitted; its delay passes while it is out, one plan after the other as on
+ * a device's queue. What a plan reads by position is what the plan before it left, so a slot that is
+ * written too early or read too late shows as a wrong state.
+ *
+ * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state
+ * pool), FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/ids.h"
@@ -39,6 +44,16 @@ struct engine {
 	struct golden *goldens;
 	size_t n_goldens;
 	uint64_t fail_step, step_us;
+	/* plans that are out, oldest at head % ENGINE_STEPS_OUT */
+	struct step {
+		uint64_t done_ns;
+		uint32_t n_draws;
+		bool fails;
+		struct draw_result *results; /* [max_seqs] */
+	} steps[ENGINE_STEPS_OUT];
+	uint64_t head, tail; /* plans waited for, submitted */
+	uint32_t max_seqs;
+	uint32_t *touched; /* [n_slots] 1 + index of the row of this plan that reads or writes the slot, else 0 */
 };
 
 #define must(condition)                                                                      \
@@ -113,16 +128,24 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	}
 	info->max_model_len =
 		o->max_model_len ? o->max_model_len : info->model.max_position_embeddings;
-	info->n_slots = o->max_seqs + 1;
+	info->n_slots = (uint32_t)setting("FAKE_SLOTS", 8ull * o->max_seqs);
 	info->n_pages = (uint32_t)setting("FAKE_PAGES", o->max_seqs * CEIL_DIV(info->max_model_len,
 									       o->page_tokens));
 	snprintf(info->device_name, sizeof(info->device_name), "no device");
 	snprintf(info->driver, sizeof(info->driver), "fake");
 	snprintf(info->kernels, sizeof(info->kernels), "no");
+	info->page_bytes = 4096ull * o->page_tokens;
+	info->slot_bytes = 1 << 20;
 	g->page_tokens = o->page_tokens;
+	g->max_seqs = o->max_seqs;
+	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++) {
+		g->steps[i].results = calloc(o->max_seqs, sizeof(*g->steps[i].results));
+		must(g->steps[i].results != NULL);
+	}
 	g->kv = calloc(info->n_pages, o->page_tokens * sizeof(*g->kv));
 	g->states = calloc(info->n_slots, sizeof(*g->states));
-	must(g->kv && g->states);
+	g->touched = calloc(info->n_slots, sizeof(*g->touched));
+	must(g->kv && g->states && g->touched);
 	g->fail_step = setting("FAKE_FAIL_STEP", 0);
 	g->step_us = setting("FAKE_STEP_US", 0);
 	load_goldens(g, o->model_dir);
@@ -136,7 +159,10 @@ void engine_close(struct engine *g)
 		ids_release(&g->goldens[i].prompt);
 		ids_release(&g->goldens[i].output);
 	}
+	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++)
+		free(g->steps[i].results);
 	free(g->goldens);
+	free(g->touched);
 	free(g->kv);
 	free(g->states);
 	free(g);
@@ -166,23 +192,73 @@ static int32_t *cell(struct engine *g, const struct plan_row *row, uint32_t posi
 		      position % g->page_tokens];
 }
 
+/* The token of a row, which may be one that the plan before has drawn. */
+static int32_t token_of(const struct engine *g, const struct plan_row *row, uint32_t i)
+{
+	const struct step *before;
+
+	if (row->tokens)
+		return row->tokens[i];
+	must(row->decode && g->tail > 0);
+	before = &g->steps[(g->tail - 1) % ENGINE_STEPS_OUT];
+	must(row->token_draw < before->n_draws);
+	return before->results[row->token_draw].token;
+}
+
+/* Within a step a slot that is written belongs to one row, and nobody else reads it. */
+static void claim_slot(struct engine *g, uint32_t slot, uint32_t row, bool write)
+{
+	must(slot < g->info.n_slots);
+	must(!g->touched[slot] || g->touched[slot] == row + 1 || (!write && g->touched[slot] == UINT32_MAX));
+	if (write)
+		g->touched[slot] = row + 1;
+	else if (!g->touched[slot])
+		g->touched[slot] = UINT32_MAX; /* read, by any number of rows */
+}
+
+static void claim_slots(struct engine *g, const struct plan *plan)
+{
+	memset(g->touched, 0, g->info.n_slots * sizeof(*g->touched));
+	for (uint32_t i = 0; i < plan->n_rows; i++) {
+		const struct plan_row *row = &plan->rows[i];
+
+		claim_slot(g, row->state_dst, i, true);
+		for (uint32_t k = 0; k < row->n_snapshots; k++) {
+			must(!g->touched[row->snapshots[k].slot]);
+			claim_slot(g, row->snapshots[k].slot, i, true);
+		}
+	}
+	for (uint32_t i = 0; i < plan->n_rows; i++)
+		if (plan->rows[i].state_src != STATE_ZERO)
+			claim_slot(g, (uint32_t)plan->rows[i].state_src, i, false);
+}
+
 static void run_row(struct engine *g, const struct plan_row *row)
 {
 	struct state s = {0}, check = {0};
+	uint32_t snapshot = 0;
 
 	must(row->n_tokens > 0 && row->state_dst < g->info.n_slots);
 	must(row->state_src == STATE_ZERO || (uint32_t)row->state_src < g->info.n_slots);
-	must(!row->decode || row->n_tokens == 1);
+	must(!row->decode || (row->n_tokens == 1 && !row->n_snapshots));
 	must(row->decode || row->start % CHUNK_TOKENS == 0);
+	must(row->n_snapshots <= SNAPSHOTS_MAX);
 	if (row->state_src != STATE_ZERO)
 		s = g->states[row->state_src];
 	must(s.len == row->start);
 	for (uint32_t i = 0; i < row->n_tokens; i++) {
-		must(row->tokens[i] >= 0 && (uint32_t)row->tokens[i] < g->info.model.vocab_size);
-		*cell(g, row, row->start + i) = row->tokens[i];
-		s.hash = mix(s.hash, (uint64_t)row->tokens[i]);
+		int32_t token = token_of(g, row, i);
+
+		must(token >= 0 && (uint32_t)token < g->info.model.vocab_size);
+		*cell(g, row, row->start + i) = token;
+		s.hash = mix(s.hash, (uint64_t)token);
 		s.len++;
+		if (snapshot < row->n_snapshots && row->snapshots[snapshot].n_tokens == s.len) {
+			must(s.len % CHUNK_TOKENS == 0 && i + 1 < row->n_tokens);
+			g->states[row->snapshots[snapshot++].slot] = s;
+		}
 	}
+	must(snapshot == row->n_snapshots);
 	for (; check.len < s.len; check.len++)
 		check.hash = mix(check.hash, (uint64_t)*cell(g, row, check.len));
 	must(check.hash == s.hash);
@@ -242,16 +318,18 @@ static void draw(struct engine *g, const struct plan *plan, const struct plan_dr
 	}
 }
 
-int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
-		struct err *e)
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void run_plan(struct engine *g, const struct plan *plan, struct step *step)
 {
 	const struct engine_info *info = &g->info;
 
-	g->counters.steps++;
-	if (g->step_us)
-		usleep((useconds_t)g->step_us);
-	if (g->fail_step && g->counters.steps >= g->fail_step)
-		return err_set(e, EIO, "the device is lost");
 	for (uint32_t i = 0; i < plan->n_page_copies; i++) {
 		const struct plan_copy *c = &plan->page_copies[i];
 
@@ -265,11 +343,55 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 		must(c->src < info->n_slots && c->dst < info->n_slots);
 		g->states[c->dst] = g->states[c->src];
 	}
+	claim_slots(g, plan);
 	for (uint32_t i = 0; i < plan->n_rows; i++)
 		run_row(g, &plan->rows[i]);
 	for (uint32_t i = 0; i < plan->n_draws; i++) {
 		must(plan->draws[i].row < plan->n_rows);
-		draw(g, plan, &plan->draws[i], &results[i]);
+		draw(g, plan, &plan->draws[i], &step->results[i]);
 	}
+}
+
+int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
+{
+	struct step *step = &g->steps[g->tail % ENGINE_STEPS_OUT];
+	uint64_t now = now_ns(), begin = now;
+
+	must(g->tail - g->head < ENGINE_STEPS_OUT);
+	must(plan->n_draws <= g->max_seqs);
+	if (g->tail > g->head) {
+		uint64_t before = g->steps[(g->tail - 1) % ENGINE_STEPS_OUT].done_ns;
+
+		begin = before > now ? before : now;
+	}
+	g->counters.steps++;
+	step->done_ns = begin + g->step_us * 1000;
+	step->n_draws = plan->n_draws;
+	step->fails = g->fail_step && g->counters.steps >= g->fail_step;
+	if (!step->fails)
+		run_plan(g, plan, step);
+	g->tail++;
 	return 0;
+}
+
+int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
+{
+	struct step *step = &g->steps[g->head % ENGINE_STEPS_OUT];
+	uint64_t now = now_ns();
+
+	must(g->head < g->tail);
+	if (step->done_ns > now)
+		usleep((useconds_t)((step->done_ns - now) / 1000));
+	g->head++;
+	if (step->fails)
+		return err_set(e, EIO, "the device is lost");
+	memcpy(results, step->results, step->n_draws * sizeof(*results));
+	return 0;
+}
+
+int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results, struct err *e)
+{
+	int r = engine_submit(g, plan, e);
+
+	return r < 0 ? r : engine_wait(g, results, e);
 }

@@ -31,6 +31,8 @@ static void test_defaults(void)
 	ok(!o.synthetic && !o.help && !o.version && !o.list_devices, "flags are off");
 	ok(!o.tokenizer && !o.served_model_name && !o.device && !o.program_cache,
 	   "texts are absent");
+	ok(o.prefix_cache == OPTION_ON && o.cache_decoded == OPTION_ON, "the cache is on");
+	ok(o.cache_memory.bytes == 0 && o.cache_memory.share == 0, "cache memory is absent");
 	ok(o.device_memory.bytes == 0 && o.device_memory.share == 0, "device memory is absent");
 }
 
@@ -49,6 +51,13 @@ static void test_values(void)
 	is_int(o.kernels, 3, "nvidia");
 	is_int(o.max_body, 1 << 20, "1M");
 	ok(o.synthetic && o.synthetic_seed == UINT64_MAX, "largest seed");
+	is_int(PARSE(&o, &e, "--model=m", "--prefix-cache", "off", "--cache-decoded=off",
+		     "--cache-memory", "25%", "--max-queued-requests", "1"),
+	       0, "what is about the cache");
+	ok(o.prefix_cache == OPTION_OFF && o.cache_decoded == OPTION_OFF, "off");
+	ok(o.cache_memory.share > 0.249 && o.cache_memory.share < 0.251, "a share");
+	is_int(PARSE(&o, &e, "--model=m", "--cache-memory=3M", "--prefix-cache=on"), 0, "or bytes");
+	ok(o.cache_memory.bytes == 3 << 20 && o.prefix_cache == OPTION_ON, "as given");
 	is_int(PARSE(&o, &e, "--help"), 0, "--help needs no model");
 	ok(o.help, "--help");
 	is_int(PARSE(&o, &e, "--list-devices"), 0, "--list-devices needs no model");
@@ -120,6 +129,10 @@ static void test_errors(void)
 	ok(PARSE(&o, &e, "--model", "m", "--max-body", "99999999999T") < 0, "size overflows");
 	ok(PARSE(&o, &e, "--model", "m", "--dtype", "fp8") < 0, "choice");
 	is_str(e.text, "--dtype: \"fp8\" is none of float32 or bfloat16", "choices are listed");
+	ok(PARSE(&o, &e, "--model", "m", "--prefix-cache", "no") < 0, "a switch");
+	is_str(e.text, "--prefix-cache: \"no\" is none of on or off", "is on or off");
+	ok(PARSE(&o, &e, "--model", "m", "--cache-memory", "lots") < 0, "cache memory");
+	is_str(e.text, "--cache-memory: \"lots\" is neither bytes (8G) nor a share (0.6, 60%)", "as others");
 	ok(PARSE(&o, &e, "--model", "m", "--prot", "1") < 0, "misspelt option");
 	is_str(e.text, "unknown option --prot; did you mean --port?", "suggestion");
 	ok(PARSE(&o, &e, "--model", "m", "--max-model", "1") < 0, "shortened option");
