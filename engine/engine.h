@@ -27,7 +27,8 @@ struct engine_options {
 	enum engine_kernels kernels;
 	uint64_t device_memory;     /* bytes; 0: device_memory_share of what is there */
 	double device_memory_share; /* 0 < share <= 1 */
-	uint64_t cache_memory;      /* bytes of KV pages and state slots together; 0: see engine.c */
+	uint64_t cache_memory;      /* bytes of KV pages and state slots together; 0: cache_memory_share of what is left for them */
+	double cache_memory_share;  /* 0 < share <= 1; 0: see engine.c */
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
 	uint32_t max_model_len;     /* 0: what the model allows */
 	bool synthetic;             /* random weights from synthetic_seed instead of files */

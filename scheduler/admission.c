@@ -1,6 +1,7 @@
 #include "scheduler/admission.h"
 
 #include <assert.h>
+#include <string.h>
 
 uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, uint32_t max_tokens,
 			 uint32_t n_choices)
@@ -11,83 +12,243 @@ uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, ui
 	return shared + n_choices * (all - shared);
 }
 
-/* What one pool gives never runs out here: admission has counted. */
-static uint32_t take(struct pool *p)
+static bool remembers(const struct scheduler *s, const struct request *r)
 {
-	uint32_t id = pool_get(p);
+	return !s->config.cache_disabled && !r->cache_disabled;
+}
+
+/* A single choice that comes back may find its own generated tokens; several begin at the prompt
+ * they share. */
+static uint32_t tokens_to_match(const struct request *r)
+{
+	return r->n_live == 1 ? request_known(request_first_live((struct request *)r))
+			      : r->n_prompt;
+}
+
+void admission_match(struct scheduler *s, const struct request *r, struct prefix_match *ret)
+{
+	const struct sequence *q = request_first_live((struct request *)r);
+	uint32_t n = tokens_to_match(r);
+
+	*ret = (struct prefix_match){.slot = POOL_NONE, .miss = PREFIX_MISS_DISABLED};
+	if (!remembers(s, r))
+		return;
+	s->switches[0] = (struct prefix_switch){0, PREFIX_PREFILLED};
+	s->switches[1] = (struct prefix_switch){r->n_prompt + 1, q->decode_history};
+	s->key = (struct prefix_key){
+		.space = r->space,
+		.tokens = r->prompt,
+		.n_tokens = n,
+		.history_any = !r->history_known,
+		.switches = s->switches,
+		.n_switches = ARRAY_SIZE(s->switches),
+	};
+	if (n > r->n_prompt) {
+		/* The tokens lie in two arrays; coming back is rare enough for a copy. */
+		request_tokens(q, 0, n, s->returning);
+		s->key.tokens = s->returning;
+	}
+	prefix_cache_match(s->cache, &s->key, ret);
+}
+
+/* Pages of the trunk's table, from position 0 on. */
+static uint32_t table_pages(const struct scheduler *s, const struct request *r)
+{
+	uint32_t P = s->config.page_tokens, known = r->n_prompt;
+
+	for (uint32_t i = 0; i < r->n_choices; i++)
+		if (!r->choices[i].ended)
+			known = MAX(known, request_known(&r->choices[i]));
+	return (uint32_t)CEIL_DIV(MIN((uint64_t)known + P, (uint64_t)r->n_prompt + r->max_tokens),
+				  (uint64_t)P);
+}
+
+/* What one pool gives never runs out here: admission has counted. */
+static uint32_t take_page(struct scheduler *s)
+{
+	uint32_t id = prefix_cache_take_page(s->cache);
 
 	assert(id != POOL_NONE);
 	return id;
 }
 
-static void seat_choice(struct scheduler *s, struct sequence *q)
+/* The pages [from, to) of the table are the sequence's own. */
+static void seat_choice(struct scheduler *s, struct sequence *q, uint32_t from, uint32_t to)
 {
-	struct request *r = q->request;
-	uint32_t shared = r->n_prompt / s->config.page_tokens;
-
-	q->seat = take(s->seats);
-	q->slot = take(s->slots);
+	q->seat = pool_get(s->seats);
+	assert(q->seat != POOL_NONE);
 	q->pages = s->tables + (size_t)q->seat * s->table_pages;
-	q->n_pages = (uint32_t)admission_pages(&s->config, r->n_prompt, r->max_tokens, 1);
-	for (uint32_t i = 0; i < q->n_pages; i++) {
-		if (i < shared && q != r->trunk) {
-			q->pages[i] = r->trunk->pages[i];
-			pool_ref(s->pages, q->pages[i]);
-		} else {
-			q->pages[i] = take(s->pages);
-		}
+	q->n_tree = from;
+	q->n_pages = to;
+	for (uint32_t i = from; i < to; i++)
+		q->pages[i] = take_page(s);
+	q->slot = POOL_NONE;
+	if (s->config.n_slots) {
+		q->slot = prefix_cache_take_slot(s->cache);
+		assert(q->slot != POOL_NONE);
 	}
-	r->n_held++;
+	q->source = POOL_NONE;
+	q->source_pinned = q->counts_valid = false;
+	q->path = q->decoded = NULL;
+	q->n_planned = q->n_computed = 0;
+	q->request->n_held++;
 }
 
-bool admission_admit(struct scheduler *s, struct request *r)
+/* The trunk begins where the match ends. */
+static void resume(struct sequence *q, const struct prefix_match *m, struct prefix_node *path)
 {
-	uint64_t n_pages = admission_pages(&s->config, r->n_prompt, r->max_tokens, r->n_live);
+	const struct request *r = q->request;
 
-	if (pool_available(s->seats) < r->n_live || pool_available(s->slots) < r->n_live ||
-	    pool_available(s->pages) < n_pages)
+	q->path = path;
+	if (path)
+		q->n_planned = q->n_computed = m->n_tokens;
+	if (q->n_planned && m->slot != POOL_NONE) {
+		q->source = m->slot;
+		q->source_pinned = true;
+	}
+	if (q->n_planned <= r->n_prompt) {
+		q->prompt_history = q->n_planned < r->n_prompt
+					    ? prefix_history(m->history, q->n_planned, false)
+					    : m->history;
+		q->decode_history = prefix_history(q->prompt_history, r->n_prompt, true);
+	} else {
+		q->decode_history = prefix_history(m->history, q->n_planned, true);
+	}
+}
+
+static void note_hit(struct scheduler *s, struct request *r, const struct prefix_match *m,
+		     bool used)
+{
+	if (r->admitted)
+		return;
+	r->admitted = true;
+	r->hit = (struct scheduler_hit){.n_cached = used ? m->n_tokens : 0,
+					.miss = m->miss,
+					.step = s->planned + 1};
+	s->prompt_tokens += r->n_prompt;
+	s->cached_tokens += r->hit.n_cached;
+	s->misses[m->miss]++;
+}
+
+bool admission_admit(struct scheduler *s, struct request *r, const struct prefix_match *m)
+{
+	uint32_t n_pages = table_pages(s, r), shared = r->n_prompt / s->config.page_tokens;
+	uint32_t hit_pages = m->n_tokens / s->config.page_tokens;
+	uint64_t pages = n_pages - hit_pages + (uint64_t)(r->n_live - 1) * (n_pages - shared);
+	uint32_t n_slots = s->config.n_slots ? r->n_live : 0;
+	struct prefix_node *path = NULL;
+	struct sequence *trunk = request_first_live(r);
+
+	if (pool_available(s->seats) < r->n_live ||
+	    !prefix_cache_can_take(s->cache, m, pages, n_slots))
 		return false;
+	if (remembers(s, r)) {
+		/* The table belongs to a seat, which is taken below. */
+		path = prefix_cache_use(s->cache, &s->key, m, s->hit_pages);
+		if (!path && m->n_tokens) { /* out of memory: as if it had not been there */
+			const struct prefix_match none = {.slot = POOL_NONE, .miss = m->miss};
+
+			return admission_admit(s, r, &none);
+		}
+	}
 	request_advance(r, REQUEST_ADMIT);
-	list_remove(&r->waiting);
+	waiting_remove(&s->waiting, r);
 	s->n_waiting--;
-	r->trunk = request_first_live(r);
-	for (uint32_t i = r->trunk->choice; i < r->n_choices; i++)
+	s->n_retracted -= r->retracted;
+	r->retracted = false;
+	r->trunk = trunk;
+	seat_choice(s, trunk, hit_pages, n_pages);
+	memcpy(trunk->pages, s->hit_pages, hit_pages * sizeof(*trunk->pages));
+	for (uint32_t i = trunk->choice + 1; i < r->n_choices; i++)
 		if (!r->choices[i].ended)
-			seat_choice(s, &r->choices[i]);
+			seat_choice(s, &r->choices[i], shared, n_pages);
+	resume(trunk, m, path);
+	if (!r->admitted)
+		r->history_known = trunk->prompt_history == PREFIX_PREFILLED;
+	note_hit(s, r, m, path);
+	r->window_start = trunk->n_planned;
+	r->n_wanted = 0;
+	if (m->branch && path)
+		r->wanted[r->n_wanted++] = m->branch;
+	list_append(&s->leaders, &r->leading);
 	return true;
 }
 
-/* The trunk ends before the fork: the next living choice takes over what the prefill wrote. */
-static void hand_over_trunk(struct scheduler *s, struct request *r)
+bool admission_grow(struct scheduler *s, struct sequence *q)
 {
-	struct sequence *from = r->trunk, *to = request_first_live(r);
-	uint32_t partial = r->n_prompt / s->config.page_tokens;
-	uint32_t slot = from->slot, page = from->pages[partial];
+	uint32_t page;
 
-	r->trunk = to;
-	if (!to)
-		return;
-	from->slot = to->slot;
-	to->slot = slot;
-	from->pages[partial] = to->pages[partial];
-	to->pages[partial] = page;
+	if (q->n_planned / s->config.page_tokens < q->n_pages)
+		return true;
+	page = prefix_cache_take_page(s->cache);
+	if (page == POOL_NONE)
+		return false;
+	q->pages[q->n_pages++] = page;
+	return true;
+}
+
+static void fork_choice(struct scheduler *s, const struct sequence *from, struct sequence *q)
+{
+	uint32_t whole = q->request->n_prompt / s->config.page_tokens;
+
+	for (uint32_t i = 0; i < whole; i++) {
+		q->pages[i] = from->pages[i];
+		if (i >= from->n_tree)
+			prefix_cache_ref_page(s->cache, q->pages[i]);
+	}
+	q->n_tree = MIN(from->n_tree, whole);
+	q->path = from->path;
+	if (q->path)
+		prefix_cache_lock(s->cache, q->path);
+	q->prompt_history = from->prompt_history;
+	q->decode_history = from->decode_history;
+	q->n_planned = q->n_computed = q->request->n_prompt;
+	q->source = q->slot;
+}
+
+void admission_fork(struct scheduler *s, struct request *r, struct plan *p,
+		    struct plan_copy *page_copies, struct plan_copy *state_copies)
+{
+	struct sequence *trunk = r->trunk;
+	uint32_t partial = r->n_prompt / s->config.page_tokens;
+
+	r->trunk = NULL;
+	for (uint32_t i = 0; i < r->n_choices; i++) {
+		struct sequence *q = &r->choices[i];
+
+		if (q == trunk || q->ended)
+			continue;
+		fork_choice(s, trunk, q);
+		if (q->slot != POOL_NONE)
+			state_copies[p->n_state_copies++] =
+				(struct plan_copy){.src = trunk->source, .dst = q->slot};
+		if (r->n_prompt % s->config.page_tokens)
+			page_copies[p->n_page_copies++] =
+				(struct plan_copy){.src = trunk->pages[partial],
+						   .dst = q->pages[partial]};
+	}
 }
 
 void admission_release(struct scheduler *s, struct sequence *q)
 {
 	struct request *r = q->request;
 
-	assert(q->ended);
 	if (q->seat == POOL_NONE)
 		return;
-	if (q == r->trunk)
-		hand_over_trunk(s, r);
-	for (uint32_t i = 0; i < q->n_pages; i++)
-		pool_put(s->pages, q->pages[i]);
-	pool_put(s->slots, q->slot);
+	assert(sequence_settled(s, q));
+	for (uint32_t i = q->n_tree; i < q->n_pages; i++)
+		prefix_cache_put_page(s->cache, q->pages[i]);
+	if (q->path)
+		prefix_cache_unlock(s->cache, q->path);
+	if (q->source_pinned)
+		prefix_cache_unpin(s->cache, q->source);
+	if (q->slot != POOL_NONE)
+		prefix_cache_put_slot(s->cache, q->slot);
 	pool_put(s->seats, q->seat);
 	list_remove(&q->node);
-	q->seat = q->slot = POOL_NONE;
-	q->n_pages = 0;
+	q->seat = q->slot = q->source = POOL_NONE;
+	q->source_pinned = false;
+	q->path = q->decoded = NULL;
+	q->n_pages = q->n_tree = 0;
 	r->n_held--;
 }

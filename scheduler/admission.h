@@ -1,32 +1,46 @@
 /*
  * Admission: who may hold seats, state slots and pages.
  *
- * A transaction: what the request can need at most is counted, compared with what is free, and
- * taken whole or not at all. A refusal changes nothing. Who was admitted therefore always
- * completes, and nobody is ever preempted.
+ * A transaction: what the prefix cache has is looked up, what is needed beside it is compared with
+ * what is free or can be evicted, and taken whole or not at all. A refusal changes nothing. A
+ * request needs, for n living choices: n seats, n slots, and pages for
  *
- * A request needs, for n living choices: n seats, n slots, and
+ *     position   0          W        known        + a page of growth, at most the end
+ *                | whole    | partial  |  growth |
+ *                | shared,  | per choice         |     W = n_prompt rounded down to a page
+ *                | once     |                    |
  *
- *     position   0          W        n_prompt       n_prompt + max_tokens
- *                | whole    | partial  |  generated  |
- *                | shared,  | per choice, up to the  |     W = n_prompt rounded down to a page
- *                | once     | end of its last page   |
+ * "known" are the prompt and, of a request that comes back, the tokens drawn. Growth is what makes
+ * an admission worth it: without it all admitted sequences could stop at once at the end of their
+ * pages. Further pages are taken one by one (admission_grow).
  */
 #ifndef SCHEDULER_ADMISSION_H
 #define SCHEDULER_ADMISSION_H
 
 #include "scheduler/scheduler_internal.h"
 
-/* Pages that n_choices of such a request hold together. */
+/* Pages that n_choices of such a request hold together at their longest. */
 uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, uint32_t max_tokens,
 			 uint32_t n_choices);
 
-/* Admits a Submitted request: takes it out of the queue and gives each of its living choices what
- * it needs. False, and nothing changed, when that is not free now. */
-bool admission_admit(struct scheduler *s, struct request *r) MUST_CHECK;
+/* What the cache has for a waiting request: to be admitted by it before anything else is looked up.
+ */
+void admission_match(struct scheduler *s, const struct request *r, struct prefix_match *ret);
 
-/* Gives back what an ended choice holds, if it holds anything. Not while a plan that uses it is
- * out. */
+/* Admits a waiting request that matches m: takes it out of the queue and gives each of its living
+ * choices what it needs; its trunk is at m->n_tokens. False, and nothing changed, when that is not
+ * there now. */
+bool admission_admit(struct scheduler *s, struct request *r,
+		     const struct prefix_match *m) MUST_CHECK;
+
+/* The position after what is planned has a page; false when there is none to be had now. */
+bool admission_grow(struct scheduler *s, struct sequence *q) MUST_CHECK;
+
+/* Other choices get the trunk's whole pages, and copies of its partial page and state: the fork. */
+void admission_fork(struct scheduler *s, struct request *r, struct plan *p,
+		    struct plan_copy *page_copies, struct plan_copy *state_copies);
+
+/* Gives back what a choice holds, if it holds anything. Not while a plan that is out has it. */
 void admission_release(struct scheduler *s, struct sequence *q);
 
 #endif

@@ -1,8 +1,71 @@
 #include "scheduler/chunking.h"
 
-uint32_t chunking_window(uint32_t page_tokens, uint32_t start, uint32_t n_prompt, uint32_t budget)
+uint32_t chunking_window(uint32_t align, uint32_t start, uint32_t n_prompt, uint32_t budget)
 {
 	uint32_t left = n_prompt - start;
 
-	return left <= budget ? left : budget - budget % page_tokens;
+	return left <= budget ? left : budget - budget % align;
+}
+
+struct choice {
+	uint32_t start, end, state_tokens;
+	struct checkpoint *out;
+	uint32_t n;
+};
+
+/* Keeps `at`, rounded down, if it is inside and not there yet; out stays sorted. */
+static void keep(struct choice *c, uint32_t at, enum prefix_checkpoint kind)
+{
+	uint32_t i = 0;
+
+	at -= at % c->state_tokens;
+	if (at <= c->start || at >= c->end || c->n == SNAPSHOTS_MAX)
+		return;
+	while (i < c->n && c->out[i].n_tokens < at)
+		i++;
+	if (i < c->n && c->out[i].n_tokens == at)
+		return;
+	for (uint32_t k = c->n++; k > i; k--)
+		c->out[k] = c->out[k - 1];
+	c->out[i] = (struct checkpoint){.n_tokens = at, .kind = kind};
+}
+
+/* The first boundary that is not below `from`, by bisection. */
+static uint32_t boundary_from(const struct request *r, uint32_t from)
+{
+	uint32_t low = 0, high = r->n_boundaries;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (r->boundaries[mid] < from)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+uint32_t chunking_checkpoints(const struct request *r, uint32_t start, uint32_t end,
+			      uint32_t state_tokens, struct checkpoint out[SNAPSHOTS_MAX])
+{
+	struct choice c = {.start = start, .end = end, .state_tokens = state_tokens, .out = out};
+	/* Below start + state_tokens a boundary rounds down to start or less. */
+	uint32_t first, last;
+
+	if (!state_tokens || end - start <= state_tokens)
+		return 0;
+	first = boundary_from(r, start + state_tokens);
+	last = boundary_from(r, end);
+	if (end == r->n_prompt)
+		keep(&c, r->n_prompt - 1, PREFIX_CHECKPOINT_PROMPT);
+	for (uint32_t i = 0; i < r->n_wanted; i++)
+		keep(&c, r->wanted[i], PREFIX_CHECKPOINT_MESSAGE);
+	if (first < last) {
+		keep(&c, r->boundaries[last - 1], PREFIX_CHECKPOINT_MESSAGE);
+		keep(&c, r->boundaries[first], PREFIX_CHECKPOINT_MESSAGE);
+	}
+	for (uint32_t i = last; i > first && c.n < SNAPSHOTS_MAX; i--)
+		keep(&c, r->boundaries[i - 1], PREFIX_CHECKPOINT_MESSAGE);
+	return c.n;
 }

@@ -1,150 +1,333 @@
 /*
- * Putting one step together: windows of prompts, then a row for every decoding sequence, what each
- * of them draws, and the resets and copies that come before.
+ * Putting one step together. First every decoding sequence gets the page that its next token needs,
+ * so that admissions cannot take it away; then windows of prompts; then a row for every decoding
+ * sequence; last, the slots for checkpoints, which are worth less than anything before. Resets and
+ * copies come with the rows that need them.
  */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "scheduler/admission.h"
 #include "scheduler/chunking.h"
+#include "scheduler/retract.h"
 #include "scheduler/scheduler_internal.h"
+#include "scheduler/sharing.h"
 
-static void add_row(struct scheduler *s, struct sequence *owner, struct plan_row row)
+struct builder {
+	struct scheduler *s;
+	struct step *t;
+	uint64_t number;
+	bool paused; /* a decoding sequence got no page */
+};
+
+/* The next row of q reads its source and writes its slot; afterwards that slot is its source. */
+static struct plan_row *add_row(struct builder *b, struct sequence *q, struct plan_row row)
 {
-	uint32_t i = s->step.plan.n_rows++;
+	uint32_t i = b->t->plan.n_rows++;
 
-	assert(i < s->config.max_seqs);
-	row.pages = owner->pages;
-	row.n_pages = CEIL_DIV(row.start + row.n_tokens, s->config.page_tokens);
-	row.state_dst = owner->slot;
-	row.state_src = row.start ? (int32_t)owner->slot : STATE_ZERO;
-	s->step.rows[i] = row;
-	s->step.row_owners[i] = owner;
+	assert(i < b->s->config.max_seqs);
+	row.start = q->n_planned;
+	row.pages = q->pages;
+	row.n_pages = CEIL_DIV(row.start + row.n_tokens, b->s->config.page_tokens);
+	row.state_src = q->source == POOL_NONE ? STATE_ZERO : (int32_t)q->source;
+	row.state_dst = q->slot == POOL_NONE ? 0 : q->slot;
+	b->t->rows[i] = row;
+	b->t->more[i] = (struct step_row){
+		.owner = q,
+		.handover = POOL_NONE,
+		.unpin = q->source_pinned ? q->source : POOL_NONE,
+	};
+	q->source = q->slot;
+	q->source_pinned = false;
+	q->n_planned += row.n_tokens;
+	q->last_plan = b->number;
+	return &b->t->rows[i];
 }
 
-/* The sequence draws from the row added last. A seat's counts begin with the first draw. */
-static void add_draw(struct scheduler *s, struct sequence *q)
+/* A seat's counts are filled before the first draw that uses them. */
+static void reset_counts(struct builder *b, struct sequence *q)
 {
 	const struct request *r = q->request;
-	struct plan *p = &s->step.plan;
-	struct plan_draw *d = &s->step.draws[p->n_draws];
+	struct plan_seat_reset *reset = &b->t->resets[b->t->plan.n_resets];
 
-	assert(p->n_draws < s->config.max_seqs);
+	if (!sampling_penalised(&r->sampling) || q->counts_valid)
+		return;
+	/* Tokens of plans that are out are not known, and then the counts are valid already. */
+	assert(!q->n_drawing);
+	*reset = (struct plan_seat_reset){
+		.prompt = r->prompt,
+		.generated = q->generated,
+		.n_prompt = r->n_prompt,
+		.n_generated = q->n_generated,
+		.seat = q->seat,
+	};
+	b->t->plan.n_resets++;
+	q->counts_valid = true;
+}
+
+/* The sequence draws from the row added last. */
+static void add_draw(struct builder *b, struct sequence *q)
+{
+	const struct request *r = q->request;
+	struct plan *p = &b->t->plan;
+	struct plan_draw *d = &b->t->draws[p->n_draws];
+
+	assert(p->n_draws < b->s->config.max_seqs);
+	reset_counts(b, q);
 	*d = (struct plan_draw){
 		.sampling = &r->sampling,
 		.row = p->n_rows - 1,
 		.seat = q->seat,
 		.choice = q->choice,
-		.position = q->n_generated,
+		.position = q->n_generated + q->n_drawing,
 	};
-	if (q->n_generated < r->min_tokens) {
+	if (d->position < r->min_tokens) {
 		d->banned = r->end_tokens;
 		d->n_banned = r->n_end_tokens;
 	}
-	s->step.draw_owners[p->n_draws++] = q;
-	if (q->n_generated == 0 && sampling_penalised(&r->sampling))
-		s->step.resets[p->n_resets++] = (struct plan_seat_reset){
-			.prompt = r->prompt,
-			.n_prompt = r->n_prompt,
-			.seat = q->seat,
-		};
+	q->draw_index = p->n_draws;
+	q->n_drawing++;
+	q->last_plan = b->number;
+	b->t->draw_owners[p->n_draws++] = q;
 }
 
-/* The next window of a prompt; the last one draws the first token of every choice. */
-static void add_window(struct scheduler *s, struct request *r, uint32_t n_tokens)
+/* ---- prompts ---- */
+
+/* The prompt is planned to its end: its choices decode from the next plan on. */
+static void end_prompt(struct builder *b, struct request *r)
 {
-	add_row(s, r->trunk,
-		(struct plan_row){
-			.tokens = r->prompt + r->n_prefilled,
-			.n_tokens = n_tokens,
-			.start = r->n_prefilled,
-		});
-	s->step.plan.n_prefill_rows++;
-	s->step.plan.n_prefill_tokens += n_tokens;
-	if (r->n_prefilled + n_tokens < r->n_prompt)
-		return;
+	request_advance(r, REQUEST_PROMPT_PLANNED);
 	for (uint32_t i = 0; i < r->n_choices; i++)
 		if (!r->choices[i].ended)
-			add_draw(s, &r->choices[i]);
+			list_append(&b->s->decoding, &r->choices[i].node);
 }
 
-static void plan_prefills(struct scheduler *s)
+/* True when every choice that draws after this window has room for the token. */
+static bool reserve_first_draws(struct request *r)
 {
+	for (uint32_t i = 0; i < r->n_choices; i++)
+		if (!r->choices[i].ended && request_reserve_draw(&r->choices[i]) < 0)
+			return false;
+	return true;
+}
+
+/* The next window of a prompt; the last one draws the first token of every choice, unless they come
+ * back. */
+static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
+{
+	r->window_start = r->trunk->n_planned;
+	add_row(b, r->trunk,
+		(struct plan_row){.tokens = r->prompt + r->trunk->n_planned, .n_tokens = n_tokens});
+	b->t->plan.n_prefill_rows++;
+	b->t->plan.n_prefill_tokens += n_tokens;
+	if (r->trunk->n_planned < r->n_prompt)
+		return;
+	for (uint32_t i = 0; i < r->n_choices; i++)
+		if (!r->choices[i].ended && !r->choices[i].n_generated)
+			add_draw(b, &r->choices[i]);
+	end_prompt(b, r);
+}
+
+/* The first in the queue: follows another request, is admitted, or (false) has to wait with all
+ * behind it. */
+static bool admit_first(struct builder *b, struct request *r, bool *admitted)
+{
+	struct prefix_match m;
+
+	admission_match(b->s, r, &m);
+	*admitted = false;
+	if (sharing_follow(b->s, r, &m))
+		return true;
+	*admitted = admission_admit(b->s, r, &m);
+	return *admitted;
+}
+
+static void plan_prefills(struct builder *b)
+{
+	struct scheduler *s = b->s;
 	uint32_t budget = s->config.max_prefill_tokens;
 
-	while (s->head || !list_empty(&s->waiting)) {
+	while (budget) {
 		struct request *r = s->head;
 		uint32_t n_tokens;
 
-		if (!r)
-			r = container_of(s->waiting.next, struct request, waiting);
-		n_tokens =
-			chunking_window(s->config.page_tokens, r->n_prefilled, r->n_prompt, budget);
-		if (!n_tokens || (r != s->head && !admission_admit(s, r)))
+		if (!r) {
+			bool admitted;
+
+			r = waiting_first(&s->waiting);
+			/* Less than a unit may be left, which only a short prompt fits. */
+			if (!r || b->paused || (budget < s->align && r->n_prompt > budget) ||
+			    !admit_first(b, r, &admitted))
+				return;
+			if (!admitted)
+				continue;
+			if (r->trunk->n_planned >= r->n_prompt) { /* came back behind its prompt */
+				sharing_end(s, r);
+				end_prompt(b, r);
+				continue;
+			}
+		}
+		n_tokens = chunking_window(s->align, r->trunk->n_planned, r->n_prompt, budget);
+		s->head = r;
+		if (!n_tokens || !reserve_first_draws(r))
 			return;
-		add_window(s, r, n_tokens);
+		add_window(b, r, n_tokens);
 		budget -= n_tokens;
-		s->head = r->n_prefilled + n_tokens < r->n_prompt ? r : NULL;
-		if (s->head)
+		if (r->trunk && r->trunk->n_planned < r->n_prompt)
 			return;
+		s->head = NULL;
 	}
 }
 
-/* What the prefill left in the trunk goes to the other living choices, before any of them runs. */
-static void add_fork(struct scheduler *s, struct request *r)
+/* ---- decoding ---- */
+
+/* Whether q takes part in this step: not in it already, and with another token to run. */
+static bool can_decode(const struct builder *b, const struct sequence *q)
 {
-	struct plan *p = &s->step.plan;
-	uint32_t partial = r->n_prompt / s->config.page_tokens;
-
-	for (uint32_t i = r->trunk->choice + 1; i < r->n_choices; i++) {
-		const struct sequence *q = &r->choices[i];
-
-		if (q->ended)
-			continue;
-		s->step.state_copies[p->n_state_copies++] =
-			(struct plan_copy){.src = r->trunk->slot, .dst = q->slot};
-		if (r->n_prompt % s->config.page_tokens)
-			s->step.page_copies[p->n_page_copies++] =
-				(struct plan_copy){.src = r->trunk->pages[partial],
-						   .dst = q->pages[partial]};
-	}
-	r->trunk = NULL;
+	return !q->ended && q->last_plan != b->number &&
+	       q->n_generated + q->n_drawing < q->request->max_tokens;
 }
 
-static void plan_decodes(struct scheduler *s)
+static void grow(struct builder *b)
 {
-	list_for_each (node, &s->decoding) {
+	list_for_each (node, &b->s->decoding) {
+		struct sequence *q = container_of(node, struct sequence, node);
+
+		/* Choices that are not forked yet have their growth page. */
+		if (can_decode(b, q) && !q->request->trunk && !admission_grow(b->s, q))
+			b->paused = true;
+	}
+}
+
+/* A decode row: the newest token, or one that is known already and only has to be computed again.
+ */
+static void add_decode(struct builder *b, struct sequence *q)
+{
+	struct request *r = q->request;
+	uint32_t at =
+		q->n_planned - r->n_prompt; /* the row's token, counted among the generated ones */
+	bool last = at + 1 == q->n_generated + q->n_drawing;
+	struct plan_row row = {.n_tokens = 1, .decode = true};
+
+	if (at < q->n_generated)
+		row.tokens = &q->generated[at];
+	else
+		row.token_draw = q->draw_index;
+	add_row(b, q, row);
+	if (last)
+		add_draw(b, q);
+	else
+		b->s->replayed_tokens++;
+}
+
+static void plan_decodes(struct builder *b)
+{
+	list_for_each (node, &b->s->decoding) {
 		struct sequence *q = container_of(node, struct sequence, node);
 		struct request *r = q->request;
 
+		if (!can_decode(b, q))
+			continue;
 		if (r->trunk)
-			add_fork(s, r);
-		add_row(s, q,
-			(struct plan_row){
-				.tokens = &q->last_token,
-				.n_tokens = 1,
-				.start = r->n_prompt + q->n_generated - 1,
-				.decode = true,
-			});
-		add_draw(s, q);
+			admission_fork(b->s, r, &b->t->plan, b->t->page_copies, b->t->state_copies);
+		if (q->n_planned / b->s->config.page_tokens >= q->n_pages ||
+		    request_reserve_draw(q) < 0)
+			continue; /* paused */
+		request_advance(r, REQUEST_ROW_PLANNED);
+		add_decode(b, q);
 	}
+}
+
+/* ---- checkpoints ---- */
+
+/* The state that the row leaves becomes a checkpoint; the next row writes another slot. */
+static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind)
+{
+	struct step_row *more = &b->t->more[i];
+	struct sequence *q = more->owner;
+	uint32_t slot = prefix_cache_take_slot(b->s->cache);
+
+	if (slot == POOL_NONE)
+		return;
+	more->handover = q->slot;
+	more->handover_kind = kind;
+	prefix_cache_pin(b->s->cache, q->slot);
+	q->source = q->slot;
+	q->source_pinned = true;
+	q->slot = slot;
+}
+
+static void keep_window_states(struct builder *b, uint32_t i)
+{
+	const struct scheduler_config *c = &b->s->config;
+	struct plan_row *row = &b->t->rows[i];
+	struct request *r = b->t->more[i].owner->request;
+	uint32_t end = row->start + row->n_tokens;
+	struct checkpoint kept[SNAPSHOTS_MAX];
+	uint32_t n = chunking_checkpoints(r, row->start, end, c->state_tokens, kept);
+
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t slot = prefix_cache_take_slot(b->s->cache);
+
+		if (slot == POOL_NONE)
+			break;
+		b->t->more[i].snapshot_kinds[row->n_snapshots] = kept[k].kind;
+		row->snapshots[row->n_snapshots++] =
+			(struct plan_snapshot){.n_tokens = kept[k].n_tokens, .slot = slot};
+	}
+	if (end % c->state_tokens == 0)
+		hand_over(b, i,
+			  end == r->n_prompt ? PREFIX_CHECKPOINT_PROMPT : PREFIX_CHECKPOINT_CHUNK);
+	r->window_start = end;
+}
+
+static void keep_states(struct builder *b)
+{
+	const struct scheduler_config *c = &b->s->config;
+
+	if (!c->state_tokens)
+		return;
+	for (uint32_t i = 0; i < b->t->plan.n_rows; i++) {
+		const struct plan_row *row = &b->t->rows[i];
+		struct sequence *q = b->t->more[i].owner;
+
+		if (!q->path)
+			continue;
+		if (!row->decode)
+			keep_window_states(b, i);
+		else if (!c->refuse_decoded && (row->start + 1) % c->state_tokens == 0)
+			hand_over(b, i, PREFIX_CHECKPOINT_DECODE);
+	}
+}
+
+static bool try_build(struct scheduler *s)
+{
+	uint64_t number = s->planned + 1;
+	struct step *t = step_of(s, number);
+	struct builder b = {.s = s, .t = t, .number = number};
+
+	t->plan = (struct plan){
+		.step = number,
+		.rows = t->rows,
+		.draws = t->draws,
+		.resets = t->resets,
+		.page_copies = t->page_copies,
+		.state_copies = t->state_copies,
+	};
+	grow(&b);
+	plan_prefills(&b);
+	plan_decodes(&b);
+	if (!t->plan.n_rows)
+		return false;
+	keep_states(&b);
+	s->planned = number;
+	return true;
 }
 
 bool plan_build(struct scheduler *s)
 {
-	struct step *step = &s->step;
-
-	step->plan = (struct plan){
-		.step = step->plan.step,
-		.rows = step->rows,
-		.draws = step->draws,
-		.resets = step->resets,
-		.page_copies = step->page_copies,
-		.state_copies = step->state_copies,
-	};
-	plan_prefills(s);
-	plan_decodes(s);
-	if (!step->plan.n_rows)
-		return false;
-	step->plan.step++;
+	while (!try_build(s))
+		if (plans_out(s) || !retract_one(s))
+			return false;
 	return true;
 }

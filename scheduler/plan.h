@@ -2,17 +2,17 @@
  * One step of work: what the scheduler decides and the engine runs. The engine sees nothing else;
  * it knows no requests.
  *
- * Order inside a step: reset seats, copy pages and states, run the rows, draw. Steps run in the order
- * of their plans, one after the other; a plan may be made and handed over while the one before it runs.
- * All pointers are borrowed from the scheduler and hold until it is called again.
+ * Order inside a step: reset seats, copy pages and states, run the rows, draw. Steps run in the
+ * order of their plans, one after the other; a plan may be made and handed over while the one
+ * before it runs. All pointers are borrowed from the scheduler and hold until it is called again.
  *
- * A row reads its recurrent state from `state_src` and leaves it in `state_dst`. Where they differ the
- * slot that was read stays as it was: so a cached state is resumed without a copy, and the state at a page
- * boundary is kept by letting the next row write elsewhere. States inside a prefill row are kept by
- * `snapshots`. Prefill rows are
- * computed in chunks at absolute multiples of CHUNK_TOKENS: a row's start is a multiple of it, and
- * so is its end unless it ends the prompt. Decode rows have one token and advance recurrently.
- * Source: TokenSpeed's plan (shared reference, hybrid-scheduling).
+ * A row reads its recurrent state from `state_src` and leaves it in `state_dst`. Where they differ
+ * the slot that was read stays as it was: so a cached state is resumed without a copy, and the
+ * state at a page boundary is kept by letting the next row write elsewhere. States inside a prefill
+ * row are kept by `snapshots`. Prefill rows are computed in chunks at absolute multiples of
+ * CHUNK_TOKENS: a row's start is a multiple of it, and so is its end unless it ends the prompt.
+ * Decode rows have one token and advance recurrently. Source: TokenSpeed's plan (shared reference,
+ * hybrid-scheduling).
  */
 #ifndef SCHEDULER_PLAN_H
 #define SCHEDULER_PLAN_H
@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 enum {
-	CHUNK_TOKENS = 64,   /* chunk of the Gated DeltaNet prefill, in tokens */
+	CHUNK_TOKENS = 64, /* chunk of the Gated DeltaNet prefill, in tokens */
 	TOP_LOGPROBS_MAX = 20,
 	SNAPSHOTS_MAX = 4,
 };
@@ -32,15 +32,15 @@ enum {
 /* How one token is drawn. A draw depends only on the logits, these parameters and
  * (seed, choice, position). */
 struct sampling {
-	float temperature; /* 0: greedy */
-	float top_p;       /* 1: off */
-	float min_p;       /* 0: off */
-	int32_t top_k;     /* 0: off */
+	float temperature;			   /* 0: greedy */
+	float top_p;				   /* 1: off */
+	float min_p;				   /* 0: off */
+	int32_t top_k;				   /* 0: off */
 	float presence_penalty, frequency_penalty; /* 0: off; over generated tokens */
-	float repetition_penalty;                  /* 1: off; over prompt and generated tokens */
+	float repetition_penalty;		   /* 1: off; over prompt and generated tokens */
 	uint64_t seed;
-	uint8_t n_logprobs;  /* best tokens reported besides the chosen one */
-	bool want_logprobs;  /* report the chosen token's log-probability */
+	uint8_t n_logprobs; /* best tokens reported besides the chosen one */
+	bool want_logprobs; /* report the chosen token's log-probability */
 };
 
 /* True when draws need the seat's token counts. */
@@ -51,18 +51,19 @@ static inline bool sampling_penalised(const struct sampling *s)
 
 /* The state after `n_tokens` tokens of the sequence goes to `slot` as well. */
 struct plan_snapshot {
-	uint32_t n_tokens; /* a multiple of CHUNK_TOKENS; start < n_tokens < start + plan_row.n_tokens */
-	uint32_t slot;     /* read or written by nothing else in this step */
+	uint32_t n_tokens; /* a multiple of CHUNK_TOKENS; start < n_tokens < start +
+			      plan_row.n_tokens */
+	uint32_t slot;	   /* read or written by nothing else in this step */
 };
 
 struct plan_row {
-	const int32_t *tokens; /* [n_tokens] ids to run; NULL: the token that the plan before this one
-				  draws, which nobody knows yet (decode rows only) */
+	const int32_t *tokens; /* [n_tokens] ids to run; NULL: the token that the plan before this
+				  one draws, which nobody knows yet (decode rows only) */
 	uint32_t token_draw;   /* then: the index of that draw in its plan */
 	const uint32_t *pages; /* [n_pages] block table from position 0 */
 	uint32_t n_tokens;
-	uint32_t start;   /* position of tokens[0] in its sequence */
-	uint32_t n_pages; /* covers at least start + n_tokens positions */
+	uint32_t start;	    /* position of tokens[0] in its sequence */
+	uint32_t n_pages;   /* covers at least start + n_tokens positions */
 	int32_t state_src;  /* slot read, or STATE_ZERO */
 	uint32_t state_dst; /* slot written */
 	uint32_t n_snapshots;
@@ -73,10 +74,11 @@ struct plan_row {
 /* A draw from the logits behind a row's last token. Rows that replay what is known draw nothing. */
 struct plan_draw {
 	const struct sampling *sampling;
-	const int32_t *banned; /* [n_banned] ids that must not be drawn (end tokens below min_tokens) */
+	const int32_t
+		*banned; /* [n_banned] ids that must not be drawn (end tokens below min_tokens) */
 	uint32_t n_banned;
-	uint32_t row;      /* index into plan.rows */
-	uint32_t seat;     /* token counts of this sequence, < max_seats */
+	uint32_t row;	   /* index into plan.rows */
+	uint32_t seat;	   /* token counts of this sequence, < max_seats */
 	uint32_t choice;   /* index of the choice in its request */
 	uint32_t position; /* number of tokens this choice has generated before */
 };
@@ -84,7 +86,7 @@ struct plan_draw {
 /* A seat changes hands: its counts become zero, then the prompt's tokens are marked. Only for
  * sequences whose draws are penalised. */
 struct plan_seat_reset {
-	const int32_t *prompt;    /* [n_prompt] marked as prompt */
+	const int32_t *prompt;	  /* [n_prompt] marked as prompt */
 	const int32_t *generated; /* [n_generated] counted (a sequence that comes back) */
 	uint32_t n_prompt, n_generated;
 	uint32_t seat;
@@ -95,8 +97,8 @@ struct plan_copy {
 };
 
 struct plan {
-	uint64_t step; /* counts from 1 */
-	const struct plan_row *rows; /* [n_rows] prefill rows first, then decode rows */
+	uint64_t step;		       /* counts from 1 */
+	const struct plan_row *rows;   /* [n_rows] prefill rows first, then decode rows */
 	const struct plan_draw *draws; /* [n_draws] in order of their rows */
 	const struct plan_seat_reset *resets;
 	const struct plan_copy *page_copies;  /* whole KV pages, all layers */

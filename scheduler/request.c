@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "prefix_cache/pool.h"
+#include "scheduler/waiting.h"
 
 int request_new(const struct scheduler_request *from, struct request **ret)
 {
-	uint64_t n_ids = (uint64_t)from->n_prompt + from->n_end_tokens;
+	uint64_t n_ids = (uint64_t)from->n_prompt + from->n_end_tokens + from->n_boundaries;
 	uint64_t size = sizeof(struct request) + from->n_choices * sizeof(struct sequence) +
 			n_ids * sizeof(int32_t); /* < 2^40 */
 	struct request *r;
@@ -21,36 +21,51 @@ int request_new(const struct scheduler_request *from, struct request **ret)
 		return -ENOMEM;
 	*r = (struct request){
 		.user = from->user,
+		.waiting_index = WAITING_NONE,
 		.state = REQUEST_SUBMITTED,
 		.n_prompt = from->n_prompt,
 		.max_tokens = from->max_tokens,
 		.min_tokens = from->min_tokens,
 		.n_end_tokens = from->n_end_tokens,
+		.n_boundaries = from->n_boundaries,
 		.n_choices = from->n_choices,
 		.n_live = from->n_choices,
+		.priority = from->priority,
+		.cache_disabled = from->cache_disabled,
+		.space = from->space,
 		.sampling = from->sampling,
 	};
-	list_init(&r->waiting);
+	list_init(&r->leading);
+	list_init(&r->followers);
+	list_init(&r->following);
 	for (uint32_t i = 0; i < r->n_choices; i++) {
 		r->choices[i] = (struct sequence){
 			.request = r,
 			.choice = i,
 			.seat = POOL_NONE,
 			.slot = POOL_NONE,
+			.source = POOL_NONE,
 		};
 		list_init(&r->choices[i].node);
 	}
 	r->prompt = (int32_t *)(r->choices + r->n_choices);
 	r->end_tokens = r->prompt + r->n_prompt;
+	r->boundaries = (uint32_t *)(r->end_tokens + r->n_end_tokens);
 	memcpy(r->prompt, from->prompt, r->n_prompt * sizeof(int32_t));
 	if (r->n_end_tokens)
 		memcpy(r->end_tokens, from->end_tokens, r->n_end_tokens * sizeof(int32_t));
+	if (r->n_boundaries)
+		memcpy(r->boundaries, from->boundaries, r->n_boundaries * sizeof(uint32_t));
 	*ret = r;
 	return 0;
 }
 
 void request_free(struct request *r)
 {
+	if (!r)
+		return;
+	for (uint32_t i = 0; i < r->n_choices; i++)
+		free(r->choices[i].generated);
 	free(r);
 }
 
@@ -59,7 +74,9 @@ static const char *state_name(enum request_state s)
 	switch (s) {
 	case REQUEST_SUBMITTED: return "Submitted";
 	case REQUEST_PREFILLING: return "Prefilling";
+	case REQUEST_PREFILL_DONE: return "PrefillDone";
 	case REQUEST_DECODING: return "Decoding";
+	case REQUEST_RETRACTED: return "Retracted";
 	case REQUEST_FINISHED: return "Finished";
 	case REQUEST_ABORTED: return "Aborted";
 	}
@@ -70,7 +87,9 @@ static const char *event_name(enum request_event e)
 {
 	switch (e) {
 	case REQUEST_ADMIT: return "admit";
-	case REQUEST_PREFILLED: return "prefilled";
+	case REQUEST_PROMPT_PLANNED: return "prompt planned";
+	case REQUEST_ROW_PLANNED: return "row planned";
+	case REQUEST_RETRACT: return "retract";
 	case REQUEST_FINISH: return "finish";
 	case REQUEST_ABORT: return "abort";
 	}
@@ -79,19 +98,25 @@ static const char *event_name(enum request_event e)
 
 void request_advance(struct request *r, enum request_event event)
 {
-	bool alive = r->state != REQUEST_FINISHED && r->state != REQUEST_ABORTED;
+	enum request_state s = r->state;
+	bool alive = s != REQUEST_FINISHED && s != REQUEST_ABORTED;
+	bool past_prompt = s == REQUEST_PREFILL_DONE || s == REQUEST_DECODING;
 
-	if (event == REQUEST_ADMIT && r->state == REQUEST_SUBMITTED) {
+	if (event == REQUEST_ADMIT && (s == REQUEST_SUBMITTED || s == REQUEST_RETRACTED)) {
 		r->state = REQUEST_PREFILLING;
-	} else if (event == REQUEST_PREFILLED && r->state == REQUEST_PREFILLING) {
+	} else if (event == REQUEST_PROMPT_PLANNED && s == REQUEST_PREFILLING) {
+		r->state = REQUEST_PREFILL_DONE;
+	} else if (event == REQUEST_ROW_PLANNED && past_prompt) {
 		r->state = REQUEST_DECODING;
+	} else if (event == REQUEST_RETRACT && past_prompt) {
+		r->state = REQUEST_RETRACTED;
 	} else if (event == REQUEST_FINISH && alive) {
 		r->state = REQUEST_FINISHED;
 	} else if (event == REQUEST_ABORT && alive) {
 		r->state = REQUEST_ABORTED;
 	} else {
 		log_error("bug: request %llu got the event '%s' in the state %s",
-			  (unsigned long long)r->id, event_name(event), state_name(r->state));
+			  (unsigned long long)r->id, event_name(event), state_name(s));
 		abort();
 	}
 }
@@ -115,13 +140,29 @@ void request_abort(struct request *r)
 	r->n_live = 0;
 }
 
+int request_reserve_draw(struct sequence *q)
+{
+	enum { FIRST_ROOM = 64 };
+	uint64_t needed = (uint64_t)q->n_generated + q->n_drawing + 1, room = q->generated_room;
+	int32_t *grown;
+
+	if (needed <= room)
+		return 0;
+	room = MIN(MAX(room * 2, (uint64_t)FIRST_ROOM), (uint64_t)q->request->max_tokens);
+	grown = realloc(q->generated, room * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	q->generated = grown;
+	q->generated_room = (uint32_t)room;
+	return 0;
+}
+
 enum finish_reason request_draw(struct sequence *q, int32_t token)
 {
 	const struct request *r = q->request;
 	enum finish_reason finish = FINISH_NONE;
 
-	q->last_token = token;
-	q->n_generated++;
+	q->generated[q->n_generated++] = token;
 	if (q->n_generated == r->max_tokens)
 		finish = FINISH_LENGTH;
 	for (uint32_t i = 0; i < r->n_end_tokens; i++)
@@ -138,4 +179,16 @@ struct sequence *request_first_live(struct request *r)
 		if (!r->choices[i].ended)
 			return &r->choices[i];
 	return NULL;
+}
+
+void request_tokens(const struct sequence *q, uint32_t from, uint32_t n, int32_t *out)
+{
+	const struct request *r = q->request;
+	uint32_t in_prompt = from < r->n_prompt ? MIN(n, r->n_prompt - from) : 0;
+
+	if (in_prompt)
+		memcpy(out, r->prompt + from, in_prompt * sizeof(*out));
+	if (n > in_prompt)
+		memcpy(out + in_prompt, q->generated + (from + in_prompt - r->n_prompt),
+		       (n - in_prompt) * sizeof(*out));
 }

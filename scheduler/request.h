@@ -1,24 +1,30 @@
 /*
  * A request and its choices: what is known about them and which states they go through.
  *
- *     state        admit        prefilled    finish      abort
- *     Submitted    Prefilling   -            Finished    Aborted
- *     Prefilling   -            Decoding     Finished    Aborted
- *     Decoding     -            -            Finished    Aborted
+ *     state         admit        prompt planned  row planned  retract     finish      abort
+ *     Submitted     Prefilling   -               -            -           Finished    Aborted
+ *     Prefilling    -            PrefillDone     -            -           Finished    Aborted
+ *     PrefillDone   -            -               Decoding     Retracted   Finished    Aborted
+ *     Decoding      -            -               Decoding     Retracted   Finished    Aborted
+ *     Retracted     Prefilling   -               -            -           Finished    Aborted
  *
  * "-" is a bug in the scheduler and ends the program with the names of state and event. Finished
- * and Aborted take no events: the scheduler drops what arrives for them.
+ * and Aborted take no events: the scheduler drops what arrives for them. A request that comes back
+ * with a state from behind its prompt has nothing to prefill and goes through Prefilling at once.
  *
  * A request has n choices, each a `sequence` of its own: seat, state slot, block table, tokens
  * drawn. Until the prompt is through only one of them is written, the *trunk*: the first choice
- * that is still alive at admission. The others hold references to the whole pages of the prompt
- * from the start, and pages and a slot of their own that stay empty. The *fork*, planned with the
- * first decode rows, copies the prompt's last partial page and the state from the trunk to the
- * others. Should the trunk end before the fork, it swaps that page and the slot with the next
- * living choice, which becomes the trunk.
+ * that is alive at admission. The others own a slot, and pages for what follows the prompt's last
+ * whole page. The *fork*, planned with the first decode rows, gives them the trunk's whole pages
+ * and copies its partial page and its state. A trunk that ends before the fork keeps what it holds
+ * until then.
  *
- * A choice that has ended draws no more, but holds what it held until it is released: a plan that
- * is out may still write there.
+ * A sequence as rows are planned and computed:
+ *
+ *     0             n_tree pages     n_computed    n_planned       n_pages pages
+ *     |  the tree's pages  | its own, written | in plans that are out | empty |
+ *
+ * A choice that has ended draws no more, but holds what it held until no plan that is out has it.
  */
 #ifndef SCHEDULER_REQUEST_H
 #define SCHEDULER_REQUEST_H
@@ -29,50 +35,92 @@
 enum request_state {
 	REQUEST_SUBMITTED,
 	REQUEST_PREFILLING,
+	REQUEST_PREFILL_DONE,
 	REQUEST_DECODING,
+	REQUEST_RETRACTED,
 	REQUEST_FINISHED,
 	REQUEST_ABORTED,
 };
 
 enum request_event {
 	REQUEST_ADMIT,
-	REQUEST_PREFILLED,
+	REQUEST_PROMPT_PLANNED,
+	REQUEST_ROW_PLANNED,
+	REQUEST_RETRACT,
 	REQUEST_FINISH,
 	REQUEST_ABORT,
 };
 
-/* One choice. Between admission and release seat != POOL_NONE, and then slot and pages are its own
- * or, for whole pages of the prompt, shared with the other choices. */
+/*
+ * One choice. Between admission and release seat != POOL_NONE.
+ *
+ * Slots: the next row reads `source` and writes `slot`, which the sequence owns. They differ before
+ * the first row (source: the tree's, or POOL_NONE: zero) and where a checkpoint was handed over;
+ * then the source is pinned until a row that reads it has run.
+ */
 struct sequence {
-	struct list node; /* in scheduler.decoding while it decodes, else in no list */
+	struct list node; /* in scheduler.decoding once its prompt is planned, in .ending when it
+			     has ended, else in none */
 	struct request *request;
 	uint32_t choice;
-	uint32_t seat, slot;
-	uint32_t *pages; /* [n_pages] block table, in the memory of the seat */
-	uint32_t n_pages;
-	uint32_t n_generated;
-	int32_t last_token; /* the newest token drawn: the input of the next decode row */
+	uint32_t seat, slot, source;
+	bool source_pinned;
+	bool counts_valid; /* the seat's token counts are this sequence's */
 	bool ended;
+	uint32_t *pages;  /* [n_pages] block table, in the memory of the seat */
+	uint32_t n_pages; /* in the table, whoever owns them */
+	uint32_t n_tree;  /* the first of them, which the tree owns */
+	struct prefix_node
+		*path; /* locked; the node at the end of n_tree pages; NULL: remembers nothing */
+	struct prefix_node
+		*decoded; /* on the path: the node with its newest decode checkpoint, or NULL */
+	uint64_t prompt_history,
+		decode_history; /* of pages that end inside the prompt, and after it */
+	uint32_t n_planned, n_computed;
+	uint64_t last_plan;		 /* step of the newest plan that has a row or draw of it */
+	uint32_t n_generated, n_drawing; /* tokens drawn and known; draws in plans that are out */
+	uint32_t draw_index;		 /* of the newest draw that is out, in its plan */
+	int32_t *generated;		 /* [generated_room], n_generated of them known; owned */
+	uint32_t generated_room;
 };
+
+enum { WANTED_MAX = SNAPSHOTS_MAX };
 
 /*
  * n_live: choices that have not ended.   n_live == 0  <=>  Finished or Aborted
- * n_held: choices that hold seat, slot and pages.
- * trunk != NULL  <=>  admitted, alive and not yet forked.
+ * n_held: choices that hold a seat.
+ * trunk != NULL  <=>  admitted and not yet forked.
  */
 struct request {
 	uint64_t id;
 	void *user;
 	struct request *map_next; /* chain of the request map */
-	struct list waiting;      /* in scheduler.waiting while Submitted, else in no list */
+	size_t waiting_index;	  /* in scheduler.waiting, or WAITING_NONE */
+	struct list leading;   /* in scheduler.leaders while its prompt is not computed, else in no
+				  list */
+	struct list followers; /* requests that wait for its prompt, by their `following` */
+	struct list following;
+	uint32_t following_to; /* tokens of the leader's prompt that it waits for */
 	enum request_state state;
-	uint32_t n_prompt, n_prefilled;
+	bool admitted;	/* at least once: hit is known */
+	bool retracted; /* and not admitted again */
+	struct scheduler_hit hit;
+	bool history_known; /* it can ask for exactly the bits it had (see prefix_cache.h) */
+	uint32_t n_prompt;
 	uint32_t max_tokens, min_tokens;
-	uint32_t n_end_tokens;
+	uint32_t n_end_tokens, n_boundaries;
 	uint32_t n_choices, n_live, n_held;
+	int32_t priority;
+	bool cache_disabled;
+	struct prefix_space space;
 	struct sequence *trunk;
-	int32_t *prompt;     /* [n_prompt] */
-	int32_t *end_tokens; /* [n_end_tokens] */
+	uint32_t window_start;	     /* its prompt's states from here on can still be asked for */
+	uint32_t wanted[WANTED_MAX]; /* [n_wanted] rising: where the prompt left what others know or
+					send */
+	uint32_t n_wanted;
+	int32_t *prompt;      /* [n_prompt] */
+	int32_t *end_tokens;  /* [n_end_tokens] */
+	uint32_t *boundaries; /* [n_boundaries] */
 	struct sampling sampling;
 	struct sequence choices[]; /* [n_choices], then the arrays above: one allocation */
 };
@@ -96,11 +144,23 @@ void request_end_choice(struct sequence *q);
 /* No choice draws any more. Nothing when the request is over. */
 void request_abort(struct request *r);
 
+/* Room for a token that is about to be drawn, beside those that are out. -ENOMEM. */
+int request_reserve_draw(struct sequence *q) MUST_CHECK;
+
 /* Records a token drawn for a living choice, which ends with an end token or the last it may have.
  */
 enum finish_reason request_draw(struct sequence *q, int32_t token);
 
 /* The living choice with the smallest number, or NULL. */
 struct sequence *request_first_live(struct request *r);
+
+/* Prompt and generated tokens [from, from + n) that are known, copied to out. */
+void request_tokens(const struct sequence *q, uint32_t from, uint32_t n, int32_t *out);
+
+/* Tokens of a sequence that are known: prompt and drawn. */
+static inline uint32_t request_known(const struct sequence *q)
+{
+	return q->request->n_prompt + q->n_generated;
+}
 
 #endif

@@ -3,58 +3,102 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "scheduler/admission.h"
+#include "scheduler/publish.h"
 #include "scheduler/scheduler_internal.h"
+#include "scheduler/sharing.h"
 
 static int check_config(const struct scheduler_config *c, struct err *e)
 {
-	if (!c->page_tokens || c->page_tokens % CHUNK_TOKENS || c->page_tokens > INT32_MAX)
-		return err_set(e, EINVAL, "a page of %u tokens is not a multiple of %d up to %d",
-			       c->page_tokens, CHUNK_TOKENS, INT32_MAX);
-	if (c->max_prefill_tokens < c->page_tokens)
+	uint32_t align = MAX(c->page_tokens, c->state_tokens);
+
+	if (!c->page_tokens || c->page_tokens > INT32_MAX)
+		return err_set(e, EINVAL, "a page of %u tokens is not between 1 and %d",
+			       c->page_tokens, INT32_MAX);
+	if (c->state_tokens % c->page_tokens)
+		return err_set(e, EINVAL, "checkpoints every %u tokens do not end with pages of %u",
+			       c->state_tokens, c->page_tokens);
+	if (c->max_prefill_tokens < align)
 		return err_set(e, EINVAL,
 			       "a prefill budget of %u tokens is less than a page of %u tokens",
-			       c->max_prefill_tokens, c->page_tokens);
+			       c->max_prefill_tokens, align);
 	if (!c->n_pages || !c->max_seqs)
 		return err_set(e, EINVAL, "%u pages and %u sequences: both must be at least 1",
 			       c->n_pages, c->max_seqs);
-	if (c->n_slots < c->max_seqs || c->n_slots > INT32_MAX)
+	if (c->state_tokens && (c->n_slots < c->max_seqs || c->n_slots > INT32_MAX))
 		return err_set(e, EINVAL,
 			       "%u state slots for %u sequences: not between that and %d",
 			       c->n_slots, c->max_seqs, INT32_MAX);
+	if (!c->state_tokens && c->n_slots)
+		return err_set(e, EINVAL, "%u state slots for a model without state", c->n_slots);
 	if (c->max_model_len < 2 || c->max_model_len > INT32_MAX)
 		return err_set(e, EINVAL, "a context length of %u is not between 2 and %d",
 			       c->max_model_len, INT32_MAX);
 	if (!c->vocab_size || c->vocab_size > INT32_MAX)
 		return err_set(e, EINVAL, "a vocabulary of %u tokens is not between 1 and %d",
 			       c->vocab_size, INT32_MAX);
+	if (c->max_plans_out < 1 || c->max_plans_out > STEPS_OUT_MAX)
+		return err_set(e, EINVAL, "%u plans out are not between 1 and %d", c->max_plans_out,
+			       STEPS_OUT_MAX);
 	return 0;
+}
+
+static bool allocate_step(struct step *t, uint32_t n)
+{
+	t->rows = calloc(n, sizeof(*t->rows));
+	t->more = calloc(n, sizeof(*t->more));
+	t->draws = calloc(n, sizeof(*t->draws));
+	t->draw_owners = calloc(n, sizeof(*t->draw_owners));
+	t->resets = calloc(n, sizeof(*t->resets));
+	t->page_copies = calloc(n, sizeof(*t->page_copies));
+	t->state_copies = calloc(n, sizeof(*t->state_copies));
+	return t->rows && t->more && t->draws && t->draw_owners && t->resets && t->page_copies &&
+	       t->state_copies;
+}
+
+static void free_step(struct step *t)
+{
+	free(t->rows);
+	free(t->more);
+	free(t->draws);
+	free(t->draw_owners);
+	free(t->resets);
+	free(t->page_copies);
+	free(t->state_copies);
 }
 
 static int allocate(struct scheduler *s)
 {
 	const struct scheduler_config *c = &s->config;
-	struct step *t = &s->step;
 	size_t table_bytes;
 
+	s->align = MAX(c->page_tokens, c->state_tokens);
 	s->table_pages = MIN(CEIL_DIV(c->max_model_len, c->page_tokens), c->n_pages);
 	if (__builtin_mul_overflow((size_t)s->table_pages, sizeof(*s->tables), &table_bytes))
 		return -ENOMEM;
-	s->pages = pool_new(c->n_pages);
-	s->slots = pool_new(c->n_slots);
+	s->cache = prefix_cache_new(&(struct prefix_cache_config){
+		.page_tokens = c->page_tokens,
+		.state_tokens = c->state_tokens,
+		.n_pages = c->n_pages,
+		.n_slots = c->n_slots,
+		.page_bytes = c->page_bytes,
+		.slot_bytes = c->slot_bytes,
+		.budget_bytes = c->cache_bytes,
+		.refuse_decoded = c->refuse_decoded,
+	});
 	s->seats = pool_new(c->max_seqs);
 	s->tables = calloc(c->max_seqs, table_bytes);
-	t->rows = calloc(c->max_seqs, sizeof(*t->rows));
-	t->row_owners = calloc(c->max_seqs, sizeof(*t->row_owners));
-	t->draws = calloc(c->max_seqs, sizeof(*t->draws));
-	t->draw_owners = calloc(c->max_seqs, sizeof(*t->draw_owners));
-	t->resets = calloc(c->max_seqs, sizeof(*t->resets));
-	t->page_copies = calloc(c->max_seqs, sizeof(*t->page_copies));
-	t->state_copies = calloc(c->max_seqs, sizeof(*t->state_copies));
-	if (!s->pages || !s->slots || !s->seats || !s->tables || !t->rows || !t->row_owners ||
-	    !t->draws || !t->draw_owners || !t->resets || !t->page_copies || !t->state_copies)
+	s->page = calloc(c->page_tokens, sizeof(*s->page));
+	s->returning = calloc(c->max_model_len, sizeof(*s->returning));
+	s->hit_pages = calloc(s->table_pages, sizeof(*s->hit_pages));
+	if (!s->cache || !s->seats || !s->tables || !s->page || !s->returning || !s->hit_pages)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < STEPS_OUT_MAX; i++)
+		if (!allocate_step(&s->steps[i], c->max_seqs))
+			return -ENOMEM;
 	return 0;
 }
 
@@ -69,8 +113,9 @@ int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
 	if (!s)
 		return err_set(e, ENOMEM, "not enough memory for the scheduler");
 	s->config = *config;
-	list_init(&s->waiting);
+	list_init(&s->leaders);
 	list_init(&s->decoding);
+	list_init(&s->ending);
 	if (allocate(s) < 0) {
 		scheduler_free(s);
 		return err_set(e, ENOMEM,
@@ -87,17 +132,15 @@ void scheduler_free(struct scheduler *s)
 	if (!s)
 		return;
 	request_map_release(&s->requests);
-	pool_free(s->pages);
-	pool_free(s->slots);
+	waiting_free(&s->waiting);
+	prefix_cache_free(s->cache);
 	pool_free(s->seats);
 	free(s->tables);
-	free(s->step.rows);
-	free(s->step.row_owners);
-	free(s->step.draws);
-	free(s->step.draw_owners);
-	free(s->step.resets);
-	free(s->step.page_copies);
-	free(s->step.state_copies);
+	free(s->page);
+	free(s->returning);
+	free(s->hit_pages);
+	for (uint32_t i = 0; i < STEPS_OUT_MAX; i++)
+		free_step(&s->steps[i]);
 	free(s);
 }
 
@@ -116,7 +159,7 @@ static int check_tokens(const int32_t *ids, uint32_t n, uint32_t vocab_size, con
 static int check_request(const struct scheduler_config *c, const struct scheduler_request *q,
 			 struct err *e)
 {
-	uint64_t length = (uint64_t)q->n_prompt + q->max_tokens, n_pages;
+	uint64_t length = (uint64_t)q->n_prompt + q->max_tokens, n_pages, bytes;
 	int r;
 
 	if (!q->n_prompt)
@@ -138,6 +181,18 @@ static int check_request(const struct scheduler_config *c, const struct schedule
 		return err_param(e, EINVAL, "max_tokens",
 				 "the request needs %llu KV pages of %u tokens, and there are %u",
 				 (unsigned long long)n_pages, c->page_tokens, c->n_pages);
+	bytes = n_pages * c->page_bytes + (c->n_slots ? q->n_choices * c->slot_bytes : 0);
+	if (c->cache_bytes && bytes > c->cache_bytes)
+		return err_param(
+			e, EINVAL, "max_tokens",
+			"the request needs %llu bytes of KV pages and states, and there are %llu",
+			(unsigned long long)bytes, (unsigned long long)c->cache_bytes);
+	for (uint32_t i = 0; i < q->n_boundaries; i++)
+		if (q->boundaries[i] > q->n_prompt ||
+		    (i && q->boundaries[i] <= q->boundaries[i - 1]))
+			return err_set(e, EINVAL,
+				       "boundary %u of the prompt is %u: not rising, or not in it",
+				       i, q->boundaries[i]);
 	if (q->sampling.n_logprobs > TOP_LOGPROBS_MAX)
 		return err_param(e, EINVAL, "top_logprobs",
 				 "%u log-probabilities a token are more than %d",
@@ -156,75 +211,102 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *from, 
 
 	if (r < 0)
 		return r;
+	if (s->config.max_waiting && s->n_waiting - s->n_retracted >= s->config.max_waiting)
+		return err_set(e, EAGAIN, "%u requests are waiting already: try again later",
+			       s->n_waiting - s->n_retracted);
 	if (s->n_waiting == UINT32_MAX || request_map_reserve(&s->requests) < 0 ||
-	    request_new(from, &q) < 0)
+	    waiting_reserve(&s->waiting, s->requests.n + 1) < 0 || request_new(from, &q) < 0)
 		return err_set(e, ENOMEM, "not enough memory for a request of %u tokens",
 			       from->n_prompt);
 	q->id = ++s->last_id;
 	request_map_insert(&s->requests, q);
-	list_append(&s->waiting, &q->waiting);
+	waiting_insert(&s->waiting, q);
 	s->n_waiting++;
 	*ret_id = q->id;
 	return 0;
 }
 
-/* Forgets a request that is over, once none of its choices holds anything. */
-static void drop_if_over(struct scheduler *s, struct request *r)
+/* ---- ends ---- */
+
+static void drop(struct scheduler *s, struct request *r)
 {
-	if (!request_over(r) || r->n_held)
-		return;
-	if (!list_empty(&r->waiting)) {
-		list_remove(&r->waiting);
-		s->n_waiting--;
-	}
-	if (s->head == r)
-		s->head = NULL;
 	request_map_remove(&s->requests, r);
 	request_free(r);
 }
 
-/* Releases the choices of r that have ended, then r itself if that was all. */
-static void settle(struct scheduler *s, struct request *r)
+/* Releases what ended sequences hold, as far as no plan that is out has them and no fork needs
+ * them, and drops requests of which nothing is left. */
+static void settle(struct scheduler *s)
 {
-	for (uint32_t i = 0; i < r->n_choices; i++)
-		if (r->choices[i].ended)
-			admission_release(s, &r->choices[i]);
-	drop_if_over(s, r);
+	struct list *next;
+
+	for (struct list *node = s->ending.next; node != &s->ending; node = next) {
+		struct sequence *q = container_of(node, struct sequence, node);
+		struct request *r = q->request;
+
+		/* A sequence of a dropped request is in no list, so next stays valid. */
+		next = node->next;
+		if (!sequence_settled(s, q) || (q == r->trunk && !request_over(r)))
+			continue;
+		admission_release(s, q);
+		if (request_over(r) && !r->n_held)
+			drop(s, r);
+	}
 }
 
-/* Every request that holds something is in the plan that is out, and is settled at its commit. */
-static bool settled_at_commit(const struct scheduler *s, const struct request *r)
+/* Choices of r have ended: they decode no more, and a request that is over has no part in anything.
+ */
+static void note_ended(struct scheduler *s, struct request *r)
 {
-	return s->plan_out && r->n_held;
+	for (uint32_t i = 0; i < r->n_choices; i++) {
+		struct sequence *q = &r->choices[i];
+
+		if (!q->ended || q->seat == POOL_NONE)
+			continue;
+		list_remove(&q->node);
+		list_append(&s->ending, &q->node);
+	}
+	if (!request_over(r))
+		return;
+	if (s->head == r)
+		s->head = NULL;
+	sharing_end(s, r);
+	if (sharing_leave(s, r)) {
+		s->n_waiting--;
+		s->n_retracted -= r->retracted;
+	}
+	if (!r->n_held)
+		drop(s, r);
 }
 
 void scheduler_abort(struct scheduler *s, uint64_t id)
 {
 	struct request *r = request_map_find(&s->requests, id);
 
-	if (!r)
+	if (!r || request_over(r))
 		return;
 	request_abort(r);
-	if (!settled_at_commit(s, r))
-		settle(s, r);
+	note_ended(s, r);
+	settle(s);
 }
 
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice)
 {
 	struct request *r = request_map_find(&s->requests, id);
 
-	if (!r || choice >= r->n_choices)
+	if (!r || choice >= r->n_choices || r->choices[choice].ended)
 		return;
 	request_end_choice(&r->choices[choice]);
-	if (!settled_at_commit(s, r))
-		settle(s, r);
+	note_ended(s, r);
+	settle(s);
 }
+
+/* ---- steps ---- */
 
 const struct plan *scheduler_plan(struct scheduler *s)
 {
-	assert(!s->plan_out);
-	s->plan_out = plan_build(s);
-	return s->plan_out ? &s->step.plan : NULL;
+	assert(s->planned - s->committed < s->config.max_plans_out);
+	return plan_build(s) ? &step_of(s, s->planned)->plan : NULL;
 }
 
 /* A draw of a living choice becomes an event; a choice that ended meanwhile gets none. */
@@ -233,6 +315,7 @@ static bool commit_draw(struct sequence *q, const struct draw_result *result,
 {
 	struct request *r = q->request;
 
+	q->n_drawing--;
 	if (q->ended)
 		return false;
 	*ret = (struct scheduler_event){
@@ -240,96 +323,119 @@ static bool commit_draw(struct sequence *q, const struct draw_result *result,
 		.user = r->user,
 		.choice = q->choice,
 		.finish = request_draw(q, result->token),
+		.hit = r->hit,
 		.draw = result,
 	};
 	ret->request_finished = request_over(r);
 	return true;
 }
 
-/* A window has run; its draws, if it was the last, are committed already. */
-static void commit_window(struct scheduler *s, struct request *r, uint32_t n_tokens)
+/* A row has run, or (ran false) it never will: what it leaves is handed over, what it held back is
+ * free. */
+static void commit_row(struct scheduler *s, const struct step *t, uint32_t i, bool ran)
 {
-	r->n_prefilled += n_tokens;
-	if (r->n_prefilled == r->n_prompt && !request_over(r)) {
-		request_advance(r, REQUEST_PREFILLED);
-		for (uint32_t i = 0; i < r->n_choices; i++)
-			if (!r->choices[i].ended)
-				list_append(&s->decoding, &r->choices[i].node);
-	}
-	settle(s, r);
-}
+	const struct plan_row *row = &t->rows[i];
+	const struct step_row *more = &t->more[i];
+	struct sequence *q = more->owner;
+	uint32_t end = row->start + row->n_tokens;
 
-/* A decode row has run: its sequence goes on or is released. */
-static void commit_decode(struct scheduler *s, struct sequence *q)
-{
-	if (!q->ended)
+	if (ran)
+		q->n_computed = end;
+	publish_row(s, row, more, ran && end <= request_known(q));
+	if (more->unpin != POOL_NONE)
+		prefix_cache_unpin(s->cache, more->unpin);
+	if (row->decode || request_over(q->request))
 		return;
-	admission_release(s, q);
-	drop_if_over(s, q->request);
-}
-
-static void commit_row(struct scheduler *s, uint32_t i)
-{
-	const struct plan_row *row = &s->step.rows[i];
-	struct sequence *owner = s->step.row_owners[i];
-
-	if (row->decode)
-		commit_decode(s, owner);
+	if (end < q->request->n_prompt)
+		sharing_published(s, q->request, end);
 	else
-		commit_window(s, owner->request, row->n_tokens);
+		sharing_end(s, q->request);
 }
 
 uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results,
 			  struct scheduler_event *events)
 {
-	const struct plan *p = &s->step.plan;
+	const struct step *t = step_of(s, s->committed + 1);
+	const struct plan *p = &t->plan;
 	uint32_t n_events = 0, d = 0;
 
-	assert(s->plan_out);
-	s->plan_out = false;
+	assert(plans_out(s));
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		for (; d < p->n_draws && p->draws[d].row == i; d++) {
+			struct sequence *q = t->draw_owners[d];
+
 			assert(results[d].token >= 0 &&
 			       (uint32_t)results[d].token < s->config.vocab_size);
-			n_events +=
-				commit_draw(s->step.draw_owners[d], &results[d], &events[n_events]);
+			n_events += commit_draw(q, &results[d], &events[n_events]);
+			if (q->ended)
+				note_ended(s, q->request);
 		}
-		commit_row(s, i);
+		commit_row(s, t, i, true);
 	}
+	s->committed++;
+	settle(s);
 	return n_events;
+}
+
+static void fail_row(struct scheduler *s, struct request *r, struct scheduler_event *events,
+		     uint32_t *n_events)
+{
+	if (request_over(r))
+		return;
+	request_abort(r);
+	note_ended(s, r);
+	events[(*n_events)++] = (struct scheduler_event){
+		.request = r->id,
+		.user = r->user,
+		.request_finished = true,
+		.hit = r->hit,
+	};
 }
 
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events)
 {
-	const struct plan *p = &s->step.plan;
 	uint32_t n_events = 0;
 
-	assert(s->plan_out);
-	s->plan_out = false;
-	for (uint32_t i = 0; i < p->n_rows; i++) {
-		struct request *r = s->step.row_owners[i]->request;
+	assert(plans_out(s));
+	while (plans_out(s)) {
+		const struct step *t = step_of(s, s->committed + 1);
 
-		if (!request_over(r)) {
-			request_abort(r);
-			events[n_events++] = (struct scheduler_event){
-				.request = r->id,
-				.user = r->user,
-				.request_finished = true,
-			};
+		for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+			commit_row(s, t, i, false);
+			fail_row(s, t->more[i].owner->request, events, &n_events);
 		}
-		commit_row(s, i);
+		s->committed++;
 	}
+	settle(s);
+	/* What the device wrote before is not to be trusted. Sequences that paused keep what they
+	 * use. */
+	if (prefix_cache_flush(s->cache) < 0)
+		log_debug("the prefix cache is in use and was not flushed");
 	return n_events;
+}
+
+/* ---- the rest ---- */
+
+int scheduler_flush(struct scheduler *s)
+{
+	return s->requests.n ? -EBUSY : prefix_cache_flush(s->cache);
 }
 
 int scheduler_shuffle(struct scheduler *s, uint64_t seed)
 {
-	if (pool_available(s->seats) != pool_size(s->seats))
-		return -EBUSY;
-	pool_shuffle(s->pages, seed);
-	pool_shuffle(s->slots, seed + 1);
+	int r = s->requests.n ? -EBUSY : prefix_cache_flush(s->cache);
+
+	if (r == 0)
+		r = prefix_cache_shuffle(s->cache, seed);
+	if (r < 0)
+		return r;
 	pool_shuffle(s->seats, seed + 2);
 	return 0;
+}
+
+const struct prefix_cache *scheduler_cache(const struct scheduler *s)
+{
+	return s->cache;
 }
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret)
@@ -337,7 +443,38 @@ void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret)
 	*ret = (struct scheduler_stats){
 		.running = pool_size(s->seats) - pool_available(s->seats),
 		.waiting = s->n_waiting,
-		.free_pages = pool_available(s->pages),
-		.free_slots = pool_available(s->slots),
+		.retractions = s->retractions,
+		.replayed_tokens = s->replayed_tokens,
+		.prompt_tokens = s->prompt_tokens,
+		.cached_tokens = s->cached_tokens,
+		.shared_waits = s->shared_waits,
 	};
+	memcpy(ret->misses, s->misses, sizeof(ret->misses));
+	prefix_cache_stats(s->cache, &ret->cache);
+}
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);
+	return h ^ h >> 32;
+}
+
+uint64_t plan_hash(const struct plan *p)
+{
+	uint64_t h = mix(p->step, p->n_rows);
+
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct plan_row *r = &p->rows[i];
+
+		h = mix(h, (uint64_t)r->start << 32 | r->n_tokens);
+		h = mix(h, (uint64_t)r->decode << 2 | (uint64_t)!r->tokens << 1 |
+				   (r->state_src == STATE_ZERO));
+		for (uint32_t k = 0; !r->decode && k < r->n_tokens; k++)
+			h = mix(h, (uint32_t)r->tokens[k]);
+		for (uint32_t k = 0; k < r->n_snapshots; k++)
+			h = mix(h, r->snapshots[k].n_tokens);
+	}
+	for (uint32_t i = 0; i < p->n_draws; i++)
+		h = mix(h, (uint64_t)p->draws[i].row << 32 | p->draws[i].position);
+	return mix(mix(h, p->n_resets), (uint64_t)p->n_page_copies << 32 | p->n_state_copies);
 }

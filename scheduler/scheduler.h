@@ -1,38 +1,41 @@
 /*
- * The scheduler: which tokens of which requests run in the next step, and what of it is kept. Pure: no
- * device, no I/O, no clock; a fuzzer or a simulation drives it as the daemon does. One thread.
+ * The scheduler: which tokens of which requests run in the next step, and what of it is kept. Pure:
+ * no device, no I/O, no clock; a fuzzer or a simulation drives it as the daemon does. One thread.
  *
  *     submit ──> Submitted ──> Prefilling ──> PrefillDone ──> Decoding ──> Finished
  *                    │  ^           └──────────────┴───┬──────────┘
  *                    │  └───────── Retracted <─────────┤ no memory and nothing else can run
  *                    └──────────── abort ──────────────┴──> Aborted
  *
- * Every step:  plan = scheduler_plan(s);  the engine runs it;  scheduler_commit(s, results). Two plans may be
- * out: the next one is made while the device runs the one before, with draws that nobody has seen
- * yet (plan_row.token_draw). Commits come in the order of plans.
+ * Every step:  plan = scheduler_plan(s);  the engine runs it;  scheduler_commit(s, results). Two
+ * plans may be out: the next one is made while the device runs the one before, with draws that
+ * nobody has seen yet (plan_row.token_draw). Commits come in the order of plans.
  *
  * Prefill rows come first, then one row for every decoding sequence (mixed batches). The prefill
  * budget counts prompt tokens only. One unfinished prefill is head of line: no other prompt may
- * begin before it is through, except in what is left of its step's budget when it ends. Requests wait
- * in the order of (priority, submission).
+ * begin before it is through, except in what is left of its step's budget when it ends. Requests
+ * wait in the order of (priority, submission).
  *
- * Prefix cache. Admission asks it what can be resumed and begins there; what is prefilled or decoded is
- * handed to it at commit, whole pages at a time, with states (checkpoints) at
- *     - the last page boundary of every window and of the prompt, and the last whole page before the prompt's last token
+ * Prefix cache. Admission asks it what can be resumed and begins there; what is prefilled or
+ * decoded is handed to it at commit, whole pages at a time, with states (checkpoints) at
+ *     - the last page boundary of every window and of the prompt, and the last whole page before
+ * the prompt's last token
  *     - boundaries that the request names (turn ends), rounded down
  *     - the point where the prompt left what was known, when there was no state (promotion)
  *     - page boundaries while decoding: a sequence keeps the newest one.
- * A prompt that shares more with a request that is being prefilled than with the cache waits for it.
+ * A prompt that shares more with a request that is being prefilled than with the cache waits for
+ * it.
  *
- * Memory. Admission is a transaction on what is free or can be evicted: pages for the prompt, and one of
- * growth for each choice; slots. Later pages are taken as sequences grow. A sequence that gets none pauses; when
- * nothing can run and no plan is out, the request with most tokens is retracted: what it computed goes to
- * the cache, and it waits for admission again, ahead of later ones. It comes back by a state that it left itself, or
- * by computing prompt tokens in chunks and its own generated tokens one by one, so that its bits do not
- * change. A request that fits the pools alone always completes.
+ * Memory. Admission is a transaction on what is free or can be evicted: pages for the prompt, and
+ * one of growth for each choice; slots. Later pages are taken as sequences grow. A sequence that
+ * gets none pauses; when nothing can run and no plan is out, the request with most tokens is
+ * retracted: what it computed goes to the cache, and it waits for admission again, ahead of later
+ * ones. It comes back by a state that it left itself, or by computing prompt tokens in chunks and
+ * its own generated tokens one by one, so that its bits do not change. A request that fits the
+ * pools alone always completes.
  *
- * The n choices of a request prefill once; when the prompt is through each becomes a sequence: whole
- * pages are shared, the last partial page and the state are copied.
+ * The n choices of a request prefill once; when the prompt is through each becomes a sequence:
+ * whole pages are shared, the last partial page and the state are copied.
  *
  * Plans depend on requests and configuration only, not on the order of free lists.
  */
@@ -46,19 +49,22 @@
 struct scheduler;
 
 struct scheduler_config {
-	uint32_t page_tokens;        /* positions a KV page holds; for the engine a multiple of CHUNK_TOKENS */
-	uint32_t state_tokens;       /* checkpoints lie at multiples of it, windows end there: a multiple of page_tokens, for
-					the engine page_tokens itself; 0: the model has no recurrent state */
-	uint32_t n_pages;            /* pages of the KV pool; ids 0 .. n_pages - 1 */
-	uint32_t n_slots;            /* state slots, > max_seqs; ids 0 .. n_slots - 1; 0 without state */
+	uint32_t page_tokens;  /* positions a KV page holds; for the engine a multiple of
+				  CHUNK_TOKENS */
+	uint32_t state_tokens; /* checkpoints lie at multiples of it, windows end there: a multiple
+				  of page_tokens, for the engine page_tokens itself; 0: the model
+				  has no recurrent state */
+	uint32_t n_pages;      /* pages of the KV pool; ids 0 .. n_pages - 1 */
+	uint32_t n_slots;      /* state slots, > max_seqs; ids 0 .. n_slots - 1; 0 without state */
 	uint64_t page_bytes, slot_bytes, cache_bytes; /* as in struct prefix_cache_config */
-	bool cache_disabled;         /* nothing is remembered */
-	bool refuse_decoded;         /* only prefilled tokens are remembered */
-	uint32_t max_waiting;        /* requests not yet admitted (retracted ones do not count); 0: no limit */
-	uint32_t max_plans_out;      /* 1 or 2 */
-	uint32_t max_seqs;           /* sequences that run at the same time (seats) */
+	bool cache_disabled;			      /* nothing is remembered */
+	bool refuse_decoded;			      /* only prefilled tokens are remembered */
+	uint32_t max_waiting;	/* requests not yet admitted (retracted ones do not count); 0: no
+				   limit */
+	uint32_t max_plans_out; /* 1 or 2 */
+	uint32_t max_seqs;	/* sequences that run at the same time (seats) */
 	uint32_t max_prefill_tokens; /* prefill budget of a step, >= page_tokens */
-	uint32_t max_model_len;      /* prompt + generated tokens of a sequence */
+	uint32_t max_model_len;	     /* prompt + generated tokens of a sequence */
 	uint32_t vocab_size;
 };
 
@@ -66,13 +72,13 @@ struct scheduler_config {
 struct scheduler_request {
 	const int32_t *prompt; /* [n_prompt], n_prompt >= 1 */
 	uint32_t n_prompt;
-	uint32_t max_tokens; /* >= 1; prompt + max_tokens <= max_model_len */
-	uint32_t min_tokens; /* end tokens are not drawn before */
-	uint32_t n_choices;  /* 1 .. max_seqs */
+	uint32_t max_tokens;	   /* >= 1; prompt + max_tokens <= max_model_len */
+	uint32_t min_tokens;	   /* end tokens are not drawn before */
+	uint32_t n_choices;	   /* 1 .. max_seqs */
 	const int32_t *end_tokens; /* [n_end_tokens] a draw of one of them ends the choice */
 	uint32_t n_end_tokens;
-	const uint32_t *boundaries; /* [n_boundaries] rising token counts where a checkpoint is likely to be wanted
-				       (turn ends) */
+	const uint32_t *boundaries; /* [n_boundaries] rising token counts where a checkpoint is
+				       likely to be wanted (turn ends) */
 	uint32_t n_boundaries;
 	int32_t priority; /* lower first */
 	struct prefix_space space;
@@ -85,6 +91,7 @@ struct scheduler_request {
 struct scheduler_hit {
 	uint32_t n_cached; /* tokens of the prompt */
 	enum prefix_miss miss;
+	uint64_t step; /* of the plan that first computed any of it */
 };
 
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
@@ -94,50 +101,51 @@ struct scheduler_event {
 	uint64_t request;
 	void *user;
 	uint32_t choice;
-	enum finish_reason finish; /* of this choice, with this token */
-	bool request_finished;     /* last event of the request: its id is gone */
-	struct scheduler_hit hit;  /* the same in every event of a request */
+	enum finish_reason finish;	/* of this choice, with this token */
+	bool request_finished;		/* last event of the request: its id is gone */
+	struct scheduler_hit hit;	/* the same in every event of a request */
 	const struct draw_result *draw; /* borrowed from the results given to commit */
 };
 
 struct scheduler_stats {
-	uint32_t running;   /* sequences prefilling or decoding: the seats that are taken */
-	uint32_t waiting;   /* requests not yet admitted, or retracted */
+	uint32_t running; /* sequences prefilling or decoding: the seats that are taken */
+	uint32_t waiting; /* requests not yet admitted, or retracted */
 	uint64_t retractions, replayed_tokens; /* since the beginning */
 	uint64_t prompt_tokens, cached_tokens; /* of requests admitted for the first time */
-	uint64_t misses[PREFIX_MISS_N];        /* such requests by reason */
-	uint64_t shared_waits; /* requests that waited for another one's prefill */
+	uint64_t misses[PREFIX_MISS_N];	       /* such requests by reason */
+	uint64_t shared_waits;		       /* requests that waited for another one's prefill */
 	struct prefix_stats cache;
 };
 
 /* New. -EINVAL with a sentence for a configuration that cannot work. */
-int scheduler_new(const struct scheduler_config *config, struct scheduler **ret, struct err *e)
-	MUST_CHECK;
+int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
+		  struct err *e) MUST_CHECK;
 void scheduler_free(struct scheduler *s);
 
 /* Queues a request and gives it an id (never reused, never 0). -EINVAL: it can never run here, the
- * sentence has both numbers. -EAGAIN: max_waiting requests wait already. -ENOMEM. On failure nothing changed. */
+ * sentence has both numbers. -EAGAIN: max_waiting requests wait already. -ENOMEM. On failure
+ * nothing changed. */
 int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uint64_t *ret_id,
 		     struct err *e) MUST_CHECK;
 
-/* Ends a request, or one of its choices, whatever its state; unknown ids and choices are ignored (the
- * request may just have finished). There is no event, also not for draws of a plan that is out, and a
- * request whose last choice ends this way is gone. While a plan is out, what it uses is freed at its
- * commit. */
+/* Ends a request, or one of its choices, whatever its state; unknown ids and choices are ignored
+ * (the request may just have finished). There is no event, also not for draws of a plan that is
+ * out, and a request whose last choice ends this way is gone. While a plan is out, what it uses is
+ * freed at its commit. */
 void scheduler_abort(struct scheduler *s, uint64_t id);
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 
-/* The next step, or NULL when there is nothing to run (now: with a plan out, call again after its commit). Not
- * while max_plans_out plans are out. */
+/* The next step, or NULL when there is nothing to run (now: with a plan out, call again after its
+ * commit). Not while max_plans_out plans are out. */
 const struct plan *scheduler_plan(struct scheduler *s);
 
-/* The oldest plan that is out has run: results [n_draws of the plan]. Writes one event a draw of a live
- * choice to `events` (room for n_draws) and returns their number. */
+/* The oldest plan that is out has run: results [n_draws of the plan]. Writes one event a draw of a
+ * live choice to `events` (room for n_draws) and returns their number. */
 uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results,
 			  struct scheduler_event *events);
 
-/* The plans that are out were not run (device error): every request in them is aborted; one event each
- * (of those that scheduler_abort had not ended already) with draw = NULL and request_finished.
+/* The plans that are out were not run (device error): every request in them is aborted; one event
+ * each (of those that scheduler_abort had not ended already) with draw = NULL and request_finished.
  * Returns their number, at most max_seqs. Waiting requests stay; the cache forgets everything that
  * nobody uses. */
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
@@ -148,14 +156,14 @@ int scheduler_flush(struct scheduler *s) MUST_CHECK;
 /* For GET /cache; not to be changed. */
 const struct prefix_cache *scheduler_cache(const struct scheduler *s);
 
-/* A hash of everything in a plan but the ids of pages, slots and seats and what is drawn: for comparing runs (tigon
- * simulate). */
+/* A hash of everything in a plan but the ids of pages, slots and seats and what is drawn: for
+ * comparing runs (tigon simulate). */
 uint64_t plan_hash(const struct plan *p);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret);
 
-/* Renames pages, slots and seats by permutations drawn from seed (tests: no answer may depend on which
- * of them a sequence gets). -EBUSY while a sequence runs. */
+/* Renames pages, slots and seats by permutations drawn from seed (tests: no answer may depend on
+ * which of them a sequence gets). -EBUSY while a sequence runs. */
 int scheduler_shuffle(struct scheduler *s, uint64_t seed) MUST_CHECK;
 
 #endif

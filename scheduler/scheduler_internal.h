@@ -1,12 +1,17 @@
 /*
  * The scheduler's own state, for the files of this room only.
  *
- *     waiting    Submitted requests, oldest first
- *     head       the request whose prompt was begun in an earlier step and is not through, or NULL
- *     decoding   sequences whose prompt is through, in the order of their requests' admission and,
- *                inside a request, of choices: the order of the decode rows
+ *     waiting    requests to be admitted, in their order (Submitted and Retracted ones, without
+ * those that follow another request's prompt) head       the request whose prompt was begun in an
+ * earlier plan and is not through, or NULL leaders    requests whose prompt is not computed whole
+ * yet, in the order of admission decoding   sequences whose prompt is planned, in the order of
+ * their requests' admission and, inside a request, of choices: the order of the decode rows
  *
- * Everything a step needs is allocated by scheduler_new; only scheduler_submit allocates later.
+ *     ending     sequences that have ended and still hold something
+ *
+ * Plans are numbered from 1. Those in (committed, planned] are out; their memory is steps[number %
+ * 2]. Everything a step needs is allocated by scheduler_new; later only scheduler_submit allocates,
+ * and sequences for tokens they draw.
  */
 #ifndef SCHEDULER_SCHEDULER_INTERNAL_H
 #define SCHEDULER_SCHEDULER_INTERNAL_H
@@ -14,35 +19,77 @@
 #include "prefix_cache/pool.h"
 #include "scheduler/request_map.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/waiting.h"
+
+/* What becomes of a row at its commit. */
+struct step_row {
+	struct sequence *owner; /* of a prefill row: the trunk */
+	/* The slot that the row leaves its last state in, when that is a checkpoint (else
+	 * POOL_NONE): it belongs to this plan until it is handed over, like the slots of the row's
+	 * snapshots. */
+	uint32_t handover;
+	uint32_t unpin; /* the slot that it read and that is pinned for it, or POOL_NONE */
+	enum prefix_checkpoint handover_kind, snapshot_kinds[SNAPSHOTS_MAX];
+};
 
 /* A plan with the memory it points into. Each row, draw, reset and fork belongs to a seat of its
  * own, so max_seqs of each are enough. */
 struct step {
 	struct plan plan;
 	struct plan_row *rows;
-	struct sequence **row_owners; /* of a prefill row: the trunk */
+	struct step_row *more; /* [n_rows] */
 	struct plan_draw *draws;
 	struct sequence **draw_owners;
 	struct plan_seat_reset *resets;
 	struct plan_copy *page_copies, *state_copies;
 };
 
+enum { STEPS_OUT_MAX = 2 };
+
 struct scheduler {
 	struct scheduler_config config;
-	struct pool *pages, *slots, *seats;
-	uint32_t *tables;            /* [max_seqs][table_pages] block tables, a row a seat */
-	uint32_t table_pages;        /* pages of the longest sequence */
+	struct prefix_cache *cache;
+	struct pool *seats;
+	uint32_t align;	      /* where windows end: the larger of page and state chunk */
+	uint32_t *tables;     /* [max_seqs][table_pages] block tables, a row a seat */
+	uint32_t table_pages; /* pages of the longest sequence */
+	/* Work space: tokens of a page, tokens of a request that comes back [max_model_len], pages
+	 * of a hit [table_pages], and what admission_match asked. */
+	int32_t *page, *returning;
+	uint32_t *hit_pages;
+	struct prefix_key key;
+	struct prefix_switch switches[2];
 	struct request_map requests; /* every request there is; owns them */
 	uint64_t last_id;
-	struct list waiting;
-	uint32_t n_waiting;
+	struct waiting waiting;
+	uint32_t n_waiting;   /* of all that wait, also followers */
+	uint32_t n_retracted; /* of those */
 	struct request *head;
-	struct list decoding;
-	struct step step;
-	bool plan_out; /* step.plan was handed out, and neither committed nor failed */
+	struct list leaders;
+	struct list decoding, ending;
+	struct step steps[STEPS_OUT_MAX];
+	uint64_t planned, committed;
+	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
+	uint64_t misses[PREFIX_MISS_N];
 };
 
-/* plan.c: fills s->step with the next step; false when there is nothing to run. Admits requests. */
+static inline bool plans_out(const struct scheduler *s)
+{
+	return s->planned > s->committed;
+}
+
+static inline struct step *step_of(struct scheduler *s, uint64_t number)
+{
+	return &s->steps[number % STEPS_OUT_MAX];
+}
+
+/* True when no plan that is out has this sequence. */
+static inline bool sequence_settled(const struct scheduler *s, const struct sequence *q)
+{
+	return q->last_plan <= s->committed;
+}
+
+/* plan.c: fills the next step; false when there is nothing to run. Admits requests. */
 bool plan_build(struct scheduler *s) MUST_CHECK;
 
 #endif
