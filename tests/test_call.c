@@ -180,6 +180,25 @@ static void test_stages(void)
 	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
 }
 
+/* What the cache gave: nothing is said before it is known, parts add up, the first shortfall counts. */
+static void test_hit(void)
+{
+	struct connection_double connection = {0};
+	struct call *c = new_call(&connection);
+	char text[80] = "untouched";
+
+	ok(!call_describe_hit(c, text, sizeof(text)), "nothing is known");
+	is_str(text, "untouched", "or said");
+	call_hit(c, &(struct scheduler_hit){.n_cached = 128, .miss = PREFIX_MISS_NONE});
+	ok(call_describe_hit(c, text, sizeof(text)), "a first prompt");
+	is_str(text, "cached=128; reason=none", "that was found whole");
+	call_hit(c, &(struct scheduler_hit){.n_cached = 64, .miss = PREFIX_MISS_EVICTED_STATE});
+	call_hit(c, &(struct scheduler_hit){.n_cached = 0, .miss = PREFIX_MISS_COLD});
+	call_describe_hit(c, text, sizeof(text));
+	is_str(text, "cached=192; reason=evicted-state", "the sum, and the first reason");
+	call_unref(c);
+}
+
 /* The loop that fails everything (no model at this path) still drops what it is given. */
 static void test_abort(void)
 {
@@ -216,6 +235,7 @@ int main(void)
 	check(loop_start(&server, &e) == 0);
 	test_tokens();
 	test_stages();
+	test_hit();
 	test_abort();
 	loop_quit(server.loop);
 	loop_free(server.loop);

@@ -35,6 +35,12 @@ int main(void)
 	atomic_store(&m.pages_total, 8);
 	atomic_store(&m.pages_used, 2);
 	atomic_store(&m.finished[METRICS_ABORT], 5);
+	atomic_store(&m.prompt_tokens, 1000);
+	atomic_store(&m.cached_tokens, 640);
+	atomic_store(&m.misses[PREFIX_MISS_NONE], 3);
+	atomic_store(&m.misses[PREFIX_MISS_EVICTED_STATE], 2);
+	atomic_store(&m.retractions, 4);
+	metrics_response(&m, 409);
 	metrics_write(&m, &out);
 	ok(!out.failed, "written");
 	text = buf_str(&out);
@@ -60,6 +66,14 @@ int main(void)
 	ok(value(text, "tigon_kv_cache_usage_perc") == 0.25, "usage is a share");
 	ok(value(text, "tigon_request_success_total{finished_reason=\"abort\"}") == 5,
 	   "finish reasons");
+	ok(value(text, "tigon_prefix_cache_queries_total") == 1000 &&
+		   value(text, "tigon_prefix_cache_hits_total") == 640,
+	   "tokens looked for and found");
+	ok(value(text, "tigon_prefix_cache_misses_total{reason=\"evicted-state\"}") == 2, "reasons");
+	ok(value(text, "tigon_prefix_cache_misses_total{reason=\"cold\"}") == 0, "also without a case");
+	ok(!strstr(text, "reason=\"none\""), "a full hit is no miss");
+	ok(value(text, "tigon_num_preemptions_total") == 4, "retractions");
+	ok(value(text, "tigon_http_responses_total{code=\"409\"}") == 1, "conflicts");
 	/* Every sample belongs to a TYPE line above it; buckets never fall. */
 	for (const char *p = strstr(text, "inter_token_latency_seconds_bucket"); p;
 	     p = strstr(p + 1, "inter_token_latency_seconds_bucket")) {
