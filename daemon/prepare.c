@@ -54,15 +54,27 @@ static int encode_prompt(struct server *s, const struct openai_prompt *p, struct
 	return r < 0 ? no_memory(e) : 0;
 }
 
+/* KV pages that a request of n choices can have: all, or what --cache-memory leaves beside its states. */
+static uint64_t pages_beside(const struct server *s, uint64_t n)
+{
+	const struct engine_info *i = &s->info;
+	uint64_t bytes = s->options.cache_memory.bytes, states = n * i->slot_bytes;
+
+	if (!bytes || !i->page_bytes)
+		return i->n_pages;
+	return bytes > states ? MIN((uint64_t)i->n_pages, (bytes - states) / i->page_bytes) : 0;
+}
+
 /* Tokens that a choice can generate behind n_prompt, with n choices beside each other, in a pool of
  * this size: whole pages of the prompt are shared, the rest of a choice is its own. */
 static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 {
 	uint64_t page = s->options.page_size, shared = n_prompt / page, end;
+	uint64_t n_pages = pages_beside(s, n);
 
-	if (shared >= s->info.n_pages)
+	if (shared >= n_pages)
 		return 0;
-	end = (shared + (s->info.n_pages - shared) / n) * page;
+	end = (shared + (n_pages - shared) / n) * page;
 	return end > n_prompt ? end - n_prompt : 0;
 }
 
@@ -92,7 +104,7 @@ static int fit_part(struct call *c, struct call_part *p, struct err *e)
 			e, EOVERFLOW, what,
 			"the KV cache holds %llu tokens, too few for %llu in the %s and %llu to "
 			"generate in each of %u choices",
-			(unsigned long long)s->info.n_pages * s->options.page_size,
+			(unsigned long long)(pages_beside(s, c->n) * s->options.page_size),
 			(unsigned long long)n_prompt, what,
 			(unsigned long long)MAX(asked, (uint64_t)1), c->n);
 	p->max_tokens = (uint32_t)(asked ? asked : room);
