@@ -1,0 +1,187 @@
+/*
+ * Every invariant of the room, asserted. Written from the headers, not from the code: counts that are kept up to
+ * date elsewhere are counted anew here. O(nodes * children + pages); for tests.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prefix_cache/prefix_cache_internal.h"
+
+#ifdef NDEBUG
+#error "prefix_cache_check without assert checks nothing"
+#endif
+
+struct count {
+	uint64_t nodes, spaces, pages, slots, shared, evictable_pages, evictable_slots, seated;
+	uint8_t *page_seen, *slot_seen;
+};
+
+static bool is_root(const struct prefix_cache *c, const struct prefix_node *n)
+{
+	return n == &c->tree.root;
+}
+
+static void check_edge(const struct prefix_cache *c, const struct prefix_node *n, struct count *k)
+{
+	const struct radix *t = &c->tree;
+	uint64_t hash = radix_content(n->parent);
+	uint32_t shared = 0;
+
+	assert(n->cap_pages >= n->n_pages && n->depth == n->parent->depth + n->n_pages * t->page_tokens);
+	assert(n->id && n->id <= t->last_id);
+	assert(!(c->config.refuse_decoded && n->history));
+	for (uint32_t i = 0; i < n->n_pages; i++) {
+		uint32_t page = n->pages[i];
+
+		hash = radix_page_hash(t, hash, n->tokens + (size_t)i * t->page_tokens);
+		assert(n->hashes[i] == hash);
+		assert(page < c->config.n_pages && !k->page_seen[page]);
+		k->page_seen[page] = 1;
+		assert(c->page_owner[page] == n && pool_refs(c->pages, page) >= 1);
+		shared += pool_refs(c->pages, page) > 1;
+	}
+	assert(shared == n->shared);
+	k->shared += shared;
+	k->pages += n->n_pages;
+	if (!n->locks)
+		k->evictable_pages += n->n_pages - shared;
+}
+
+static void check_slot(const struct prefix_cache *c, const struct prefix_node *n, struct count *k)
+{
+	if (n->slot == POOL_NONE)
+		return;
+	assert(n->n_pages && c->config.state_tokens && n->depth % c->config.state_tokens == 0);
+	assert(n->slot < c->config.n_slots && !k->slot_seen[n->slot] && c->slot_owner[n->slot] == n);
+	assert(!n->state_evicted && pool_refs(c->slots, n->slot) == 1 + c->pins[n->slot]);
+	k->slot_seen[n->slot] = 1;
+	k->slots++;
+	k->evictable_slots += !c->pins[n->slot];
+}
+
+static void check_place(const struct prefix_cache *c, const struct prefix_node *n, struct count *k)
+{
+	const struct heap *h;
+
+	assert(n->seat.group == evict_group_of(c, n));
+	if (n->seat.group == EVICT_NOT)
+		return;
+	h = &c->evict.heaps[n->seat.group];
+	assert(n->seat.place < h->n && h->entries[n->seat.place].node == n);
+	k->seated++;
+}
+
+/* Links, locks, and that no two children are the same. */
+static void check_children(const struct prefix_cache *c, const struct prefix_node *n)
+{
+	const struct prefix_node *before = NULL;
+	uint32_t n_children = 0, locked = 0;
+	bool pinned = n->slot != POOL_NONE && c->pins[n->slot];
+
+	for (const struct prefix_node *child = n->first_child; child; before = child, child = child->next) {
+		assert(child->parent == n && child->prev == before);
+		assert(is_root(c, n) == !child->n_pages);
+		for (const struct prefix_node *other = child->next; other && child->n_pages; other = other->next)
+			assert(other->history != child->history || memcmp(other->tokens, child->tokens,
+					c->tree.page_tokens * sizeof(*child->tokens)));
+		n_children++;
+		locked += child->locks > 0;
+	}
+	assert(n->last_child == before && n->n_children == n_children);
+	assert(n->locks >= locked + pinned);
+	if (is_root(c, n))
+		assert(n->locks == locked);
+}
+
+/* Found where it should be, and variants in the order of a match: history 0, then by age. */
+static void check_map(const struct prefix_cache *c)
+{
+	const struct radix *t = &c->tree;
+	uint64_t n = 0;
+
+	for (uint64_t b = 0; b <= t->bucket_mask; b++)
+		for (const struct prefix_node *at = t->buckets[b]; at; at = at->chain)
+			n++;
+	assert(n == t->n_nodes + t->n_spaces);
+	for (const struct prefix_node *at = radix_walk(&t->root); at; at = radix_walk(at)) {
+		const struct prefix_node *next;
+
+		if (!at->n_pages) {
+			assert(radix_find_space(t, &at->space) == at);
+			continue;
+		}
+		assert(radix_find(t, at->parent, at->tokens, at->hashes[0], at->history) == at);
+		next = radix_next_variant(t, at);
+		assert(!next || next->history);
+		if (!next || !at->history)
+			continue;
+		for (const struct prefix_node *older = at; older != next; older = older->next)
+			assert(older->next);
+	}
+}
+
+static void check_heaps(const struct prefix_cache *c, uint64_t seated)
+{
+	for (int g = 0; g < EVICT_GROUPS; g++) {
+		const struct heap *h = &c->evict.heaps[g];
+
+		assert(h->n <= h->cap && h->n <= seated);
+		seated -= h->n;
+		for (uint32_t i = 0; i < h->n; i++) {
+			assert(h->entries[i].node->seat.group == (enum evict_group)g);
+			assert(!i || !heap_key_before(&h->entries[i].key, &h->entries[(i - 1) / 2].key));
+		}
+	}
+	assert(seated == 0);
+}
+
+static void check_pools(const struct prefix_cache *c, const struct count *k)
+{
+	uint64_t used_pages = 0, used_slots = 0, pins = 0;
+
+	for (uint32_t i = 0; i < c->config.n_pages; i++) {
+		assert(k->page_seen[i] || !c->page_owner[i]);
+		used_pages += pool_refs(c->pages, i) > 0;
+	}
+	for (uint32_t i = 0; i < c->config.n_slots; i++) {
+		assert(k->slot_seen[i] || !c->slot_owner[i]);
+		assert(pool_refs(c->slots, i) >= c->pins[i]);
+		used_slots += pool_refs(c->slots, i) > 0;
+		pins += c->pins[i];
+	}
+	assert(pins == c->n_pins);
+	assert(used_pages + pool_available(c->pages) == c->config.n_pages && used_pages >= k->pages);
+	assert(used_slots + pool_available(c->slots) == c->config.n_slots && used_slots >= k->slots);
+	if (c->config.budget_bytes)
+		assert(used_pages * c->config.page_bytes + used_slots * c->config.slot_bytes <= c->config.budget_bytes);
+}
+
+void prefix_cache_check(const struct prefix_cache *c)
+{
+	struct count k = {.page_seen = calloc(c->config.n_pages + (size_t)1, 1),
+			  .slot_seen = calloc(c->config.n_slots + (size_t)1, 1)};
+
+	assert(k.page_seen && k.slot_seen);
+	check_children(c, &c->tree.root);
+	for (const struct prefix_node *n = radix_walk(&c->tree.root); n; n = radix_walk(n)) {
+		check_children(c, n);
+		check_slot(c, n, &k);
+		check_place(c, n, &k);
+		if (n->n_pages) {
+			k.nodes++;
+			check_edge(c, n, &k);
+		} else {
+			k.spaces++;
+			assert(n->depth == 0 && n->slot == POOL_NONE && (n->n_children || n->locks));
+		}
+	}
+	assert(k.nodes == c->tree.n_nodes && k.spaces == c->tree.n_spaces);
+	assert(k.pages == c->tree_pages && k.slots == c->tree_slots && k.shared == c->shared_pages);
+	assert(k.evictable_pages == c->evictable_pages && k.evictable_slots == c->evictable_slots);
+	check_map(c);
+	check_heaps(c, k.seated);
+	check_pools(c, &k);
+	free(k.page_seen);
+	free(k.slot_seen);
+}

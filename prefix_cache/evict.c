@@ -1,0 +1,195 @@
+#include "prefix_cache/evict.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "prefix_cache/prefix_cache_internal.h"
+
+/*
+ * How often we expect the state of a node to be wanted again, before anybody wanted it. Only proportions
+ * matter. Where a conversation stands now is a leaf, and its next turn begins there: 1. What it went past is
+ * wanted only if somebody edits a turn or leaves it there; a place where a prefill happened to be cut is not even a likely place for
+ * that. Where paths part there has been a second user already, and a third is likely.
+ */
+static const double inner_reuse[] = {
+	[PREFIX_CHECKPOINT_PROMPT] = 1.0 / 8,
+	[PREFIX_CHECKPOINT_MESSAGE] = 1.0 / 8,
+	[PREFIX_CHECKPOINT_CHUNK] = 1.0 / 32,
+	[PREFIX_CHECKPOINT_DECODE] = 1.0 / 32,
+};
+
+static double likely_reuse(const struct prefix_node *n)
+{
+	double hits = (double)(n->slot == POOL_NONE ? n->hits : n->slot_hits);
+
+	if (n->n_children != 1)
+		return 1 + hits;
+	/* The first hit was the turn that made an inner node of it. */
+	return inner_reuse[n->kind] + (hits > 1 ? hits - 1 : 0);
+}
+
+int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots)
+{
+	*e = (struct evict){0};
+	if (heap_init(&e->heaps[EVICT_BARE], n_pages) || heap_init(&e->heaps[EVICT_LEAF], MIN(n_pages, n_slots)) ||
+	    heap_init(&e->heaps[EVICT_STATE], n_slots)) {
+		evict_release(e);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void evict_release(struct evict *e)
+{
+	for (int g = 0; g < EVICT_GROUPS; g++)
+		heap_release(&e->heaps[g]);
+}
+
+enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefix_node *n)
+{
+	if (!n->n_pages)
+		return EVICT_NOT;
+	if (!n->locks && !n->n_children)
+		return n->slot == POOL_NONE ? EVICT_BARE : EVICT_LEAF;
+	return n->slot != POOL_NONE && !c->pins[n->slot] ? EVICT_STATE : EVICT_NOT;
+}
+
+/* Tokens that would be computed again: down to here from the nearest checkpoint above. */
+static uint32_t tokens_lost(const struct prefix_cache *c, const struct prefix_node *n)
+{
+	const struct prefix_node *above = n->parent;
+
+	if (c->config.state_tokens)
+		while (above->n_pages && above->slot == POOL_NONE)
+			above = above->parent;
+	return n->depth - above->depth;
+}
+
+void evict_key(const struct prefix_cache *c, const struct prefix_node *n, struct heap_key *ret)
+{
+	enum evict_group group = evict_group_of(c, n);
+	double bytes = 0;
+
+	*ret = (struct heap_key){
+		.used = n->used,
+		.id = n->id,
+		.depth = group == EVICT_STATE ? n->depth : UINT32_MAX,
+		.hit = n->slot == POOL_NONE ? n->hits > 0 : n->slot_hits > 0,
+	};
+	if (group == EVICT_BARE && c->config.state_tokens)
+		return;
+	if (group != EVICT_STATE)
+		bytes += (double)c->config.page_bytes * n->n_pages;
+	if (group != EVICT_BARE)
+		bytes += (double)c->config.slot_bytes;
+	ret->score = n->seat.age + likely_reuse(n) * tokens_lost(c, n) / MAX(bytes, 1.0);
+}
+
+void evict_leave(struct prefix_cache *c, struct prefix_node *n)
+{
+	if (n->seat.group != EVICT_NOT)
+		heap_remove(&c->evict.heaps[n->seat.group], n);
+	n->seat.group = EVICT_NOT;
+}
+
+static void place(struct prefix_cache *c, struct prefix_node *n, bool rescore)
+{
+	enum evict_group group = evict_group_of(c, n);
+	struct heap_key key;
+
+	if (group == n->seat.group && (!rescore || group == EVICT_NOT))
+		return;
+	if (group != EVICT_NOT)
+		evict_key(c, n, &key);
+	if (group == n->seat.group) {
+		heap_change(&c->evict.heaps[group], n, &key);
+		return;
+	}
+	evict_leave(c, n);
+	n->seat.group = group;
+	if (group != EVICT_NOT)
+		heap_push(&c->evict.heaps[group], n, &key);
+}
+
+void evict_place(struct prefix_cache *c, struct prefix_node *n)
+{
+	place(c, n, false);
+}
+
+void evict_rescore(struct prefix_cache *c, struct prefix_node *n)
+{
+	place(c, n, true);
+}
+
+/* The first of a group whose score is still right, or NULL. */
+static const struct heap_entry *first_of(struct prefix_cache *c, enum evict_group group)
+{
+	struct heap *h = &c->evict.heaps[group];
+
+	while (h->n) {
+		struct heap_key key;
+
+		evict_key(c, h->entries[0].node, &key);
+		if (!heap_key_before(&h->entries[0].key, &key))
+			return &h->entries[0];
+		heap_change(h, h->entries[0].node, &key);
+	}
+	return NULL;
+}
+
+/* One node of these groups gives what it has. */
+static void evict_one(struct prefix_cache *c, const enum evict_group *groups, unsigned int n_groups)
+{
+	const struct heap_entry *first = NULL;
+	struct prefix_node *n;
+
+	for (unsigned int i = 0; i < n_groups; i++) {
+		const struct heap_entry *e = first_of(c, groups[i]);
+
+		if (e && (!first || heap_key_before(&e->key, &first->key)))
+			first = e;
+	}
+	assert(first);
+	n = first->node;
+	c->evict.age = MAX(c->evict.age, first->key.score);
+	if (n->slot != POOL_NONE) {
+		c->evicted_slots++;
+		c->evicted_unhit_slots += !n->slot_hits;
+	}
+	if (n->seat.group == EVICT_STATE) {
+		n->state_evicted = true;
+		pool_put(c->slots, tree_detach(c, n));
+		return;
+	}
+	c->evicted_pages += n->n_pages;
+	ghosts_add(&c->ghosts, n->hashes[0]);
+	tree_drop_leaf(c, n);
+}
+
+/* Within the budget with so much more? */
+static bool over_budget(const struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots)
+{
+	struct prefix_stats s;
+
+	if (!c->config.budget_bytes)
+		return false;
+	prefix_cache_stats(c, &s);
+	return (unsigned __int128)s.used_bytes + (unsigned __int128)n_pages * c->config.page_bytes +
+		       (unsigned __int128)n_slots * c->config.slot_bytes > c->config.budget_bytes;
+}
+
+bool evict_make_room(struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots)
+{
+	static const enum evict_group for_page[] = {EVICT_BARE, EVICT_LEAF}, for_slot[] = {EVICT_LEAF, EVICT_STATE},
+				      for_bytes[] = {EVICT_BARE, EVICT_LEAF, EVICT_STATE};
+
+	if (!prefix_cache_can_take(c, NULL, n_pages, n_slots))
+		return false;
+	while (pool_available(c->pages) < n_pages)
+		evict_one(c, for_page, ARRAY_SIZE(for_page));
+	while (pool_available(c->slots) < n_slots)
+		evict_one(c, for_slot, ARRAY_SIZE(for_slot));
+	while (over_budget(c, n_pages, n_slots))
+		evict_one(c, for_bytes, ARRAY_SIZE(for_bytes));
+	return true;
+}

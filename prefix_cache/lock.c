@@ -1,0 +1,86 @@
+/*
+ * Locks and pins: what must stay.
+ *
+ *     node->locks == locks of callers + 1 if its slot is pinned + number of children with locks
+ *
+ * so that locking a path whose end is locked already touches one node, and an unlocked node has nothing
+ * locked below it: all of its pages can be had, leaf by leaf. A pin on a slot of the tree locks its node (a leaf goes whole)
+ * and holds the slot in the pool, also after it has left the tree.
+ */
+#include <assert.h>
+
+#include "prefix_cache/prefix_cache_internal.h"
+
+void node_touch(struct prefix_cache *c, struct prefix_node *n)
+{
+	n->used = c->now;
+	n->seat.age = c->evict.age;
+}
+
+void node_lock(struct prefix_cache *c, struct prefix_node *n)
+{
+	for (; n && n->locks++ == 0; n = n->parent) {
+		c->evictable_pages -= n->n_pages - n->shared;
+		node_touch(c, n);
+		evict_place(c, n);
+	}
+}
+
+void node_unlock(struct prefix_cache *c, struct prefix_node *n)
+{
+	assert(n->locks);
+	while (n && --n->locks == 0) {
+		struct prefix_node *parent = n->parent;
+
+		c->evictable_pages += n->n_pages - n->shared;
+		node_touch(c, n);
+		if (parent == &c->tree.root && !n->n_children)
+			radix_remove(&c->tree, n);
+		else
+			evict_place(c, n);
+		n = parent;
+	}
+}
+
+void prefix_cache_lock(struct prefix_cache *c, struct prefix_node *n)
+{
+	assert(n->locks);
+	c->now++;
+	node_lock(c, n);
+}
+
+void prefix_cache_unlock(struct prefix_cache *c, struct prefix_node *n)
+{
+	c->now++;
+	node_unlock(c, n);
+}
+
+void prefix_cache_pin(struct prefix_cache *c, uint32_t slot)
+{
+	struct prefix_node *n;
+
+	assert(slot < c->config.n_slots);
+	n = c->slot_owner[slot];
+	pool_ref(c->slots, slot);
+	c->n_pins++;
+	if (c->pins[slot]++ || !n)
+		return;
+	c->evictable_slots--;
+	node_lock(c, n);
+	evict_place(c, n);
+}
+
+void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot)
+{
+	struct prefix_node *n;
+
+	assert(slot < c->config.n_slots && c->pins[slot]);
+	n = c->slot_owner[slot];
+	pool_put(c->slots, slot);
+	c->n_pins--;
+	if (--c->pins[slot] || !n)
+		return;
+	c->evictable_slots++;
+	node_unlock(c, n);
+	evict_place(c, n);
+}

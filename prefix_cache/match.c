@@ -1,0 +1,185 @@
+/*
+ * Matching a prompt against the tree, and why it did not go further.
+ *
+ * The walk goes as deep as KV pages are known and remembers the deepest place where it could resume. Where a page is known
+ * in several histories it tries them all, history 0 first, then the oldest; of equally deep places the first
+ * one found stays. Variants are few in practice; that somebody who makes many of them cannot slow down
+ * matching, the walk leaves the rest alone after VARIANTS_MAX turnings.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "prefix_cache/prefix_cache_internal.h"
+
+enum { VARIANTS_MAX = 64 };
+
+static const char *const miss_names[] = {
+	[PREFIX_MISS_NONE] = "none",
+	[PREFIX_MISS_DISABLED] = "disabled",
+	[PREFIX_MISS_LOGPROBS] = "prompt logprobs",
+	[PREFIX_MISS_SHORT] = "short",
+	[PREFIX_MISS_EVICTED_STATE] = "evicted state",
+	[PREFIX_MISS_NO_CHECKPOINT] = "no checkpoint",
+	[PREFIX_MISS_LOADING] = "loading",
+	[PREFIX_MISS_EVICTED_PAGE] = "evicted page",
+	[PREFIX_MISS_SALT] = "salt",
+	[PREFIX_MISS_COLD] = "cold",
+};
+
+const char *prefix_miss_name(enum prefix_miss m)
+{
+	return (unsigned int)m < ARRAY_SIZE(miss_names) ? miss_names[m] : "unknown";
+}
+
+uint64_t prefix_history(uint64_t before, uint32_t position, bool decoding)
+{
+	unsigned __int128 product;
+	uint64_t h;
+
+	if ((before & 1) == decoding)
+		return before;
+	/* Two rounds of a 64-bit multiply spread (before, position) over 63 bits. */
+	product = (unsigned __int128)(before ^ UINT64_C(0x9e3779b97f4a7c15)) *
+		  ((uint64_t)position * 2 + UINT64_C(0xbf58476d1ce4e5b9));
+	h = (uint64_t)product ^ (uint64_t)(product >> 64);
+	h = (h ^ (h >> 29)) * UINT64_C(0x94d049bb133111eb);
+	h = (h ^ (h >> 32)) & ~UINT64_C(1);
+	/* Having been through decoding is never the same as not. */
+	return h ? h | decoding : UINT64_C(2) | decoding;
+}
+
+struct walk {
+	const struct prefix_cache *c;
+	const struct prefix_key *key;
+	uint32_t limit; /* whole pages before the last token, in tokens */
+	struct prefix_node *best, *known;
+	uint32_t n_best, n_known;
+	struct prefix_node *todo[VARIANTS_MAX + 1];
+	uint32_t n_todo, n_variants;
+};
+
+/* The history that a page with this end must have, and how far pages have it. A page ends behind its last
+ * token, so a switch at its end is not in it. */
+static uint64_t key_history(const struct prefix_key *key, uint32_t page_end, uint32_t *ret_until)
+{
+	uint32_t i = 0;
+
+	while (i + 1 < key->n_switches && key->switches[i + 1].position < page_end)
+		i++;
+	*ret_until = i + 1 < key->n_switches ? key->switches[i + 1].position : UINT32_MAX;
+	return key->n_switches ? key->switches[i].history : PREFIX_PREFILLED;
+}
+
+static bool may_match(const struct walk *w, const struct prefix_node *n, uint32_t page_end)
+{
+	uint32_t until;
+
+	if (w->c->config.refuse_decoded && n->history != PREFIX_PREFILLED)
+		return false;
+	return w->key->history_any || key_history(w->key, page_end, &until) == n->history;
+}
+
+/* The children of n that begin like the key come next, the best of them on top. */
+static void look_below(struct walk *w, const struct prefix_node *n)
+{
+	const struct radix *t = &w->c->tree;
+	const int32_t *tokens = w->key->tokens + n->depth;
+	uint32_t first = w->n_todo;
+
+	if (w->limit - n->depth < t->page_tokens)
+		return;
+	for (struct prefix_node *child = radix_first(t, n, tokens, radix_page_hash(t, radix_content(n), tokens)); child;
+	     child = radix_next_variant(t, child)) {
+		if (!may_match(w, child, n->depth + t->page_tokens))
+			continue;
+		if (w->n_todo > first && w->n_variants++ >= VARIANTS_MAX)
+			break;
+		w->todo[w->n_todo++] = child;
+	}
+	for (uint32_t i = first, k = w->n_todo; i + 1 < k; i++) {
+		struct prefix_node *swap = w->todo[i];
+
+		w->todo[i] = w->todo[--k];
+		w->todo[k] = swap;
+	}
+}
+
+static void visit(struct walk *w, struct prefix_node *n)
+{
+	const struct radix *t = &w->c->tree;
+	uint32_t start = radix_start(t, n), max = (w->limit - start) / t->page_tokens, k, end, until;
+
+	if (!w->key->history_any) {
+		(void)key_history(w->key, start + t->page_tokens, &until);
+		max = MIN(max, (until - start) / t->page_tokens);
+	}
+	k = radix_equal_pages(t, n, w->key->tokens + start, max);
+	end = start + k * t->page_tokens;
+	if (end > w->n_known) {
+		w->n_known = end;
+		w->known = n;
+	}
+	if (end > w->n_best && (!w->c->config.state_tokens || (k == n->n_pages && n->slot != POOL_NONE))) {
+		w->n_best = end;
+		w->best = n;
+	}
+	if (k == n->n_pages)
+		look_below(w, n);
+}
+
+static enum prefix_miss miss_of(const struct walk *w, const struct prefix_match *m)
+{
+	const struct prefix_cache_config *config = &w->c->config;
+	const struct radix *t = &w->c->tree;
+	uint32_t unit = MAX(config->state_tokens, config->page_tokens), target = w->limit / unit * unit;
+	const struct prefix_space *space = &w->key->space;
+	uint64_t content;
+
+	if (!target)
+		return PREFIX_MISS_SHORT;
+	if (m->n_tokens == target)
+		return PREFIX_MISS_NONE;
+	if (m->branch) {
+		for (const struct prefix_node *n = w->known; n->depth > m->n_tokens; n = n->parent)
+			if (n->state_evicted && n->depth <= m->n_known)
+				return PREFIX_MISS_EVICTED_STATE;
+		return PREFIX_MISS_NO_CHECKPOINT;
+	}
+	if (!w->known)
+		content = radix_space_content(t, space);
+	else if (!w->known->n_pages)
+		content = w->known->content;
+	else
+		content = w->known->hashes[(m->n_known - radix_start(t, w->known)) / t->page_tokens - 1];
+	if (m->n_known < w->limit &&
+	    ghosts_have(&w->c->ghosts, radix_page_hash(t, content, w->key->tokens + m->n_known)))
+		return PREFIX_MISS_EVICTED_PAGE;
+	return space->id[0] || space->id[1] ? PREFIX_MISS_SALT : PREFIX_MISS_COLD;
+}
+
+void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key, struct prefix_match *ret)
+{
+	uint32_t page = c->config.page_tokens, state = c->config.state_tokens;
+	struct walk w;
+
+	w.c = c;
+	w.key = key;
+	w.limit = key->n_tokens ? (key->n_tokens - 1) / page * page : 0;
+	w.best = w.known = radix_find_space(&c->tree, &key->space);
+	w.n_best = w.n_known = w.n_todo = w.n_variants = 0;
+	if (w.best)
+		look_below(&w, w.best);
+	while (w.n_todo)
+		visit(&w, w.todo[--w.n_todo]);
+
+	*ret = (struct prefix_match){
+		.n_tokens = w.n_best,
+		.n_known = w.n_known,
+		.slot = state && w.n_best ? w.best->slot : POOL_NONE,
+		.history = w.n_best ? w.best->history : PREFIX_PREFILLED,
+		.node = w.best,
+	};
+	if (state && w.n_known / state * state > w.n_best)
+		ret->branch = w.n_known / state * state;
+	ret->miss = miss_of(&w, ret);
+}
