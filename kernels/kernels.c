@@ -424,10 +424,10 @@ static void launch(struct kernels *k, int id, uint32_t lanes, uint64_t x, uint64
 
 #define LAUNCH(k, id, x, y, ...) LAUNCH_LANES(k, id, (k)->tuning->lanes, x, y, __VA_ARGS__)
 
-void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at, cl_mem table,
-		  cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T)
+void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at, cl_mem drawn,
+		  cl_mem table, cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T)
 {
-	LAUNCH(k, K_EMBED, T, 1, ARG(step), ARG(tokens_at), ARG(positions_at), ARG(table),
+	LAUNCH(k, K_EMBED, T, 1, ARG(step), ARG(tokens_at), ARG(positions_at), ARG(drawn), ARG(table),
 	       ARG(inv_freq), ARG(x), ARG(rope));
 }
 

@@ -21,7 +21,8 @@
 #define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
 
 enum {
-	KERNEL_ROW_INTS = 8,   /* a row of the step table; ROW_* in common.clh */
+	KERNEL_ROW_INTS = 16,  /* a row of the step table; ROW_* in common.clh */
+	KERNEL_ROW_SNAPSHOTS = 4, /* states that a prefill row keeps on its way, at most */
 	KERNEL_DRAW_INTS = 17, /* a draw of the step table; DRAW_* in sample.cl */
 	KERNEL_RESET_INTS = 5,
 	KERNEL_TASK_ROWS = 64, /* rows of an expert that one task takes */
@@ -93,8 +94,9 @@ uint32_t kernels_tile_tokens(const struct kernels *k);
 
 /* ---- launches; `step` is the step table, *_at are offsets into it, T a number of tokens ---- */
 
-void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at, cl_mem table,
-		  cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T);
+/* `drawn`: the results of the step before, for tokens that it drew (negative in the step table). */
+void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at, cl_mem drawn,
+		  cl_mem table, cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T);
 void kernel_rms_norm(struct kernels *k, cl_mem step, cl_int rows_at, cl_mem x, cl_mem w, cl_mem h,
 		     cl_mem h32, uint32_t rows);
 void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl_mem weights,

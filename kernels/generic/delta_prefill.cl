@@ -15,6 +15,9 @@
  * product fewer and no U, W in memory.) A short last chunk has n < C tokens; rows past n are not
  * computed, which is what padding q, k, v, beta and g with zeros gives. The gated norm is fused at the end.
  *
+ * A row leaves its state in ROW_STATE_DST, and what it was at some chunk boundaries on the way in the slots
+ * of its snapshots: the bits, state and convolution, that a row ending there would have left.
+ *
  * scratch: SCRATCH floats a group, in global memory: k^T [DK][C] | A [C][C] | P [C][C] | V' [C][DV] | O [C][DV].
  * Row r of the launch is row `first_row + r` of the step table. All in float.
  * Options: delta.clh. Reference: reference_delta.
@@ -119,6 +122,23 @@ static inline void tile_product(floatv acc[TILE_ROWS][COL_BLOCKS], __global cons
 	_Pragma("unroll") for (uint i = 0; i < TILE_ROWS; i++)                                     \
 		_Pragma("unroll") for (uint j = 0; j < COL_BLOCKS; j++) if (i < (rows)) for (      \
 			uint c = (c0) + j * WIDTH + LANE * VEC, once = 1; once && c < (n_cols); once = 0)
+
+/* Leaves in slot dst the inputs that this head, and with the first of its key head that one, carries on after n
+ * tokens of the row. */
+static inline void carry_head(__global const float *proj, __global float *ring, __global const int *row,
+			      uint dst, uint n, uint h)
+{
+	uint t0 = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START], kh = h / REPEAT;
+	int src = row[ROW_STATE_SRC];
+
+	FOR_COLUMNS (c, DV)
+		conv_carry(proj, ring, src, (int)dst, t0, start, n, V_AT + h * DV + c);
+	if (h % REPEAT == 0)
+		FOR_COLUMNS (c, DK) {
+			conv_carry(proj, ring, src, (int)dst, t0, start, n, Q_AT + kh * DK + c);
+			conv_carry(proj, ring, src, (int)dst, t0, start, n, K_AT + kh * DK + c);
+		}
+}
 
 __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int rows_at, int first_row,
 				       int n_rows, __global const float *restrict proj,
@@ -268,15 +288,19 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 			for (uint i = 0; i < n; i++)
 				GATED_NORM(O + i * DV, proj + (t + i) * PROJ_LD, h, norm_w,
 					   out + ((t + i) * HV + h) * DV, scratch);
-		}
-		uint start = (uint)row[ROW_START];
+			/* A lane copies the columns that it has written. */
+			for (int i = 0; i < row[ROW_SNAPSHOTS]; i++) {
+				uint slot = (uint)row[ROW_SNAPSHOT + 2 * i + 1];
+				__global float *kept = state + ((ulong)slot * HV + h) * DK * DV;
 
-		FOR_COLUMNS (c, DV)
-			conv_carry(proj, ring, src, dst, t0, start, count, V_AT + h * DV + c);
-		if (h % REPEAT == 0)
-			FOR_COLUMNS (c, DK) {
-				conv_carry(proj, ring, src, dst, t0, start, count, Q_AT + kh * DK + c);
-				conv_carry(proj, ring, src, dst, t0, start, count, K_AT + kh * DK + c);
+				if ((uint)row[ROW_SNAPSHOT + 2 * i] != done + n)
+					continue;
+				for (uint d = 0; d < DK; d++)
+					FOR_COLUMNS (c, DV)
+						V_STORE(V_LOAD(S + d * DV + c), kept + d * DV + c);
+				carry_head(proj, ring, row, slot, done + n, h);
 			}
+		}
+		carry_head(proj, ring, row, (uint)dst, count, h);
 	}
 }

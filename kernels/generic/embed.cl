@@ -4,6 +4,9 @@
  *     x[t, :] = table[token_t, :]                        [T, LD(HIDDEN)] float
  *     rope[t] = cos(p_t f_j) | sin(p_t f_j), j < ROT/2    [T, ROT]  float
  *
+ * A token that the step before has drawn, and the host has not seen yet, is -1 - d: the id of draw d is still at
+ * the beginning of the results (sample.cl).
+ *
  * The angle is a float product, as the reference computes it: at position 2595 another rounding of
  * it would already move the result by 1e-4.
  * Options: HIDDEN, ROT. Reference: reference_embed.
@@ -11,12 +14,13 @@
 #include "common.clh"
 
 __kernel GROUP_SIZE void embed(__global const int *restrict step, int tokens_at, int positions_at,
-			       __global const elem_t *restrict table,
+			       __global const int *restrict drawn, __global const elem_t *restrict table,
 			       __global const float *restrict inv_freq, __global float *restrict x,
 			       __global float *restrict rope)
 {
 	ulong t = get_group_id(0);
-	ulong id = (ulong)step[tokens_at + t];
+	int token = step[tokens_at + t];
+	ulong id = (ulong)(token < 0 ? drawn[-1 - token] : token);
 	float position = (float)step[positions_at + t];
 
 	FOR_COLUMNS (c, LD(HIDDEN))
