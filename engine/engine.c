@@ -1,5 +1,5 @@
 /*
- * The engine: opening a model on a device (plan all memory, allocate, fill), and running plans.
+ * The engine: opening a model on a device (plan all memory, allocate, fill). Plans are the runner's.
  */
 #include "engine/engine.h"
 
@@ -10,12 +10,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/cache_size.h"
 #include "engine/device.h"
 #include "engine/dump.h"
 #include "engine/memory_plan.h"
 #include "engine/model.h"
-#include "engine/step.h"
-#include "kernels/cl_error.h"
+#include "engine/runner.h"
 
 /* What of the memory that is there the engine takes unless told otherwise. A CPU's is everybody's. */
 #define CPU_SHARE 0.6
@@ -29,8 +29,7 @@ struct engine {
 	struct model model;
 	struct dump *dump;
 	struct step_limits limits;
-	int32_t *table, *result; /* host sides of the step table and the results */
-	struct engine_counters counters;
+	struct runner *runner;
 	uint64_t warm_launches; /* those of warm_up, which nobody asked for */
 };
 
@@ -86,49 +85,51 @@ static uint64_t budget_of(const struct engine_options *o, const struct device *d
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
 
-/*
- * How many KV pages: what every sequence at full length would take, or what the budget has room for beside
- * the rest. One sequence of max_model_len must fit; a length that nobody asked for is lowered until it does.
- */
+/* How many KV pages and slots, of how much (cache_size.h). */
 static int size_cache(struct engine *g, const struct engine_options *o, struct err *e)
 {
-	uint64_t one, page = model_page_bytes(&g->model, &one), rest = memory_plan_total(g->plan);
-	uint64_t budget = budget_of(o, &g->device), P = o->page_tokens, pages;
-	uint64_t wanted = CEIL_DIV((uint64_t)g->limits.max_model_len, P) * o->max_seqs;
+	uint64_t rest = memory_plan_total(g->plan), budget = budget_of(o, &g->device);
+	/* What rounding the cache's buffers up may take. */
+	uint64_t slack = 2ull * g->info.model.n_layers * g->device.alignment;
+	struct cache_wish wish = {
+		.budget = budget,
+		.max_buffer = g->device.max_alloc,
+		.page_bytes = model_page_bytes(&g->model),
+		.page_buffer = model_page_part(&g->model),
+		.slot_bytes = model_slot_bytes(&g->model),
+		.slot_buffer = MAX(model_ring_part(&g->model), model_state_part(&g->model)),
+		.asked = o->cache_memory,
+		.asked_share = o->cache_memory_share,
+		.max_seqs = o->max_seqs,
+		.page_tokens = o->page_tokens,
+		.max_model_len = g->limits.max_model_len,
+		.length_asked = o->max_model_len != 0,
+		.shared = g->device.cpu,
+	};
+	struct cache_size size;
+	int r;
 
 	g->info.budget_bytes = budget;
 	if (g->device.memory && o->device_memory > g->device.memory)
 		return err_set(e, EINVAL, "--device-memory allows %.2f GiB, and %s has %.2f GiB", gib(budget),
 			       g->device.name, gib(g->device.memory));
-	if (rest + page > budget)
+	if (rest + slack > budget)
 		return err_set(e, ENOMEM,
-			       "the model needs %.2f GiB (weights %.2f, states %.2f, work space %.2f) and "
+			       "the model needs %.2f GiB (weights %.2f, work space %.2f) and "
 			       "--device-memory allows %.2f GiB of the %.2f GiB that %s has",
 			       gib(rest), gib(memory_plan_bytes(g->plan, MEMORY_WEIGHTS)),
-			       gib(memory_plan_bytes(g->plan, MEMORY_STATE)),
 			       gib(memory_plan_bytes(g->plan, MEMORY_SCRATCH)), gib(budget),
 			       gib(g->device.memory), g->device.name);
-	pages = wanted;
-	if (page)
-		pages = MIN(pages, (budget - rest) / (page + g->device.alignment));
-	if (one)
-		pages = MIN(pages, g->device.max_alloc / one);
-	pages = MIN(pages, (uint64_t)INT32_MAX);
-	if (pages * P < g->limits.max_model_len) {
-		if (o->max_model_len)
-			return err_set(e, ENOMEM,
-				       "--max-model-len %u needs %llu KV pages and there is room for %llu: "
-				       "lower it, or raise --device-memory (%.2f GiB)",
-				       o->max_model_len,
-				       (unsigned long long)CEIL_DIV((uint64_t)o->max_model_len, P),
-				       (unsigned long long)pages, gib(budget));
-		if (!pages)
-			return err_set(e, ENOMEM, "no room for a single KV page in %.2f GiB", gib(budget));
-		log_info("context length lowered from %u to %llu tokens: that is what fits in %.2f GiB",
-			 g->limits.max_model_len, (unsigned long long)(pages * P), gib(budget));
-		g->limits.max_model_len = (uint32_t)(pages * P);
-	}
-	model_plan_pages(&g->model, g->plan, (uint32_t)pages);
+	wish.room = budget - rest - slack;
+	r = cache_size_choose(&wish, &size, e);
+	if (r < 0)
+		return r;
+	model_plan_cache(&g->model, g->plan, size.n_pages, size.n_slots);
+	g->limits.max_model_len = size.max_model_len;
+	g->limits.n_pages = size.n_pages;
+	g->limits.n_slots = size.n_slots;
+	g->info.page_bytes = wish.page_bytes;
+	g->info.slot_bytes = wish.slot_bytes;
 	return 0;
 }
 
@@ -201,6 +202,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		.max_model_len = o->max_model_len ? o->max_model_len : i->model.max_position_embeddings,
 		.page_tokens = o->page_tokens,
 		.tile_tokens = kernels_tile_tokens(g->kernels),
+		.vocab_size = i->model.vocab_size,
 	};
 	g->model = (struct model){
 		.config = &i->model,
@@ -208,15 +210,12 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		.shape = shape,
 		.max_tokens = o->max_prefill_tokens + o->max_seqs,
 		.max_rows = o->max_seqs,
-		.n_slots = o->max_seqs,
 		.step_ints = step_table_ints(&g->limits),
 		.result_ints = step_result_ints(&g->limits),
 		.dump = g->dump,
 	};
 	g->plan = memory_plan_new(&g->device);
-	g->table = calloc(g->model.step_ints, sizeof(*g->table));
-	g->result = calloc(g->model.result_ints, sizeof(*g->result));
-	if (!g->plan || !g->table || !g->result)
+	if (!g->plan)
 		return err_set(e, ENOMEM, "out of memory");
 	r = model_plan(&g->model, g->plan, e);
 	if (r == 0)
@@ -225,6 +224,8 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		r = memory_plan_allocate(g->plan, e);
 	if (r == 0)
 		r = load_weights(g, o, w, e);
+	if (r == 0)
+		r = runner_new(&g->device, &g->model, &g->limits, &g->runner, e);
 	if (r < 0)
 		return r;
 	snprintf(i->device_name, sizeof(i->device_name), "%s", g->device.name);
@@ -272,7 +273,7 @@ static int warm_up(struct engine *g, struct err *e)
 	plan.rows = &decode;
 	plan.n_prefill_rows = plan.n_prefill_tokens = plan.n_resets = 0;
 	r = engine_step(g, &plan, &result, e);
-	g->counters = (struct engine_counters){0};
+	*runner_counters(g->runner) = (struct engine_counters){0};
 	g->warm_launches = kernels_launches(g->kernels);
 	return r;
 }
@@ -307,13 +308,12 @@ void engine_close(struct engine *g)
 		return;
 	if (g->device.queue)
 		clFinish(g->device.queue);
+	runner_free(g->runner);
 	memory_plan_free(g->plan);
 	kernels_close(g->kernels);
 	dump_free(g->dump);
 	device_close(&g->device);
 	free(g->model.layers);
-	free(g->table);
-	free(g->result);
 	free(g);
 }
 
@@ -324,7 +324,7 @@ const struct engine_info *engine_info(const struct engine *g)
 
 void engine_counters(const struct engine *g, struct engine_counters *ret)
 {
-	*ret = g->counters;
+	*ret = *runner_counters(g->runner);
 	ret->launches = kernels_launches(g->kernels) - g->warm_launches;
 }
 
@@ -333,104 +333,24 @@ int engine_list_devices(FILE *out, struct err *e)
 	return device_list(out, e);
 }
 
-/* ---- a step ---- */
+/* ---- steps ---- */
 
-static cl_int copy_slot(cl_command_queue q, cl_mem buffer, uint64_t bytes, const struct plan_copy *c)
+int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 {
-	return clEnqueueCopyBuffer(q, buffer, buffer, c->src * bytes, c->dst * bytes, bytes, 0, NULL, NULL);
+	return runner_submit(g->runner, plan, e);
 }
 
-/* The copies that come before the rows: whole pages and whole states, of every layer. */
-static int run_copies(struct engine *g, const struct plan *plan, struct err *e)
+int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 {
-	const struct model_config *c = &g->info.model;
-	cl_command_queue q = g->device.queue;
-	uint64_t page, channels = 2ull * c->n_key_heads * c->key_head_dim +
-				  (uint64_t)c->n_value_heads * c->value_head_dim;
-	cl_int code = CL_SUCCESS;
-
-	model_page_bytes(&g->model, &page);
-	for (uint32_t i = 0; i < c->n_layers; i++) {
-		const struct model_layer *l = &g->model.layers[i];
-
-		for (uint32_t k = 0; c->full_attention[i] && k < plan->n_page_copies; k++) {
-			code |= copy_slot(q, l->k_pages, page, &plan->page_copies[k]);
-			code |= copy_slot(q, l->v_pages, page, &plan->page_copies[k]);
-		}
-		for (uint32_t k = 0; !c->full_attention[i] && k < plan->n_state_copies; k++) {
-			code |= copy_slot(q, l->ring, channels * c->conv_kernel * 4,
-					  &plan->state_copies[k]);
-			code |= copy_slot(q, l->state,
-					  (uint64_t)c->n_value_heads * c->value_head_dim *
-						  c->key_head_dim * 4,
-					  &plan->state_copies[k]);
-		}
-	}
-	return code ? err_set(e, EIO, "copying pages or states on the device failed") : 0;
-}
-
-static int write_table(struct engine *g, int64_t n, struct err *e)
-{
-	cl_int code = clEnqueueWriteBuffer(g->device.queue, g->model.s.step, CL_FALSE, 0,
-					   (size_t)n * sizeof(*g->table), g->table, 0, NULL, NULL);
-
-	g->counters.bytes_to_device += (uint64_t)n * sizeof(*g->table);
-	return cl_error(e, code, "writing the step table");
-}
-
-static int run_resets(struct engine *g, const struct plan *plan, struct err *e)
-{
-	for (uint32_t i = 0; i < plan->n_resets; i++) {
-		int r = write_table(g, step_build_reset(&plan->resets[i], g->table), e);
-
-		if (r < 0)
-			return r;
-		kernel_seat_reset(g->kernels, g->model.s.step, 0, g->model.s.counts, 1);
-		/* The table is written again next. */
-		r = cl_error(e, clFinish(g->device.queue), "resetting a seat");
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	return runner_wait(g->runner, results, e);
 }
 
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results, struct err *e)
 {
-	const struct model_scratch *s = &g->model.s;
-	struct model_step step;
-	uint32_t result_ints;
-	cl_int draws_at, code;
-	int64_t n;
 	int r;
 
-	r = run_resets(g, plan, e);
-	if (r == 0)
-		r = run_copies(g, plan, e);
-	if (r < 0)
-		return r;
-	n = step_build(plan, &g->limits, g->dump, g->table, &step, &draws_at, &result_ints);
-	if (n < 0)
-		return err_set(e, EINVAL, "a plan is outside the engine's limits");
-	r = write_table(g, n, e);
-	if (r < 0)
-		return r;
-	dump_ints(g->dump, "tokens", g->table + step.tokens_at, step.n_tokens);
-	dump_ints(g->dump, "positions", g->table + step.positions_at, step.n_tokens);
-	model_forward(&g->model, &step);
-	kernel_sample(g->kernels, s->step, draws_at, s->logits, s->work, s->counts, s->result,
-		      plan->n_draws);
-	r = kernels_status(g->kernels, e);
-	if (r < 0)
-		return r;
-	code = result_ints ? clEnqueueReadBuffer(g->device.queue, s->result, CL_TRUE, 0,
-						 result_ints * sizeof(*g->result), g->result, 0, NULL,
-						 NULL)
-			   : clFinish(g->device.queue);
-	r = cl_error(e, code, "reading results");
-	if (r < 0)
-		return r;
-	g->counters.bytes_from_device += result_ints * sizeof(*g->result);
-	g->counters.steps++;
-	step_results(plan, g->result, results);
-	return g->dump ? dump_write(g->dump, e) : 0;
+	if (runner_queued(g->runner))
+		return err_set(e, EBUSY, "a plan is queued already");
+	r = runner_submit(g->runner, plan, e);
+	return r < 0 ? r : runner_wait(g->runner, results, e);
 }

@@ -27,8 +27,12 @@ struct engine_options {
 	enum engine_kernels kernels;
 	uint64_t device_memory;     /* bytes; 0: device_memory_share of what is there */
 	double device_memory_share; /* 0 < share <= 1 */
-	uint64_t cache_memory;      /* bytes of KV pages and state slots together; 0: cache_memory_share of what is left for them */
-	double cache_memory_share;  /* 0 < share <= 1; 0: see engine.c */
+	uint64_t cache_memory;      /* bytes of KV pages and state slots together; 0: cache_memory_share of what
+				       is left for them */
+	double cache_memory_share;  /* 0 < share <= 1; 0: a GPU gives all that is left; a CPU, whose memory is everybody's, what
+				       max_seqs sequences of full length and checkpoints beside them take, but beyond the
+				       least that works no more than a quarter of the budget. The division between pages
+				       and slots: engine/cache_size.h. */
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
 	uint32_t max_model_len;     /* 0: what the model allows */
 	bool synthetic;             /* random weights from synthetic_seed instead of files */
@@ -38,7 +42,8 @@ struct engine_options {
 struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
-	uint32_t n_pages, n_slots, max_model_len;
+	uint32_t n_pages, max_model_len;
+	uint32_t n_slots; /* a working slot for each of max_seqs, one more, and checkpoints; 0: no recurrent layers */
 	uint64_t page_bytes, slot_bytes; /* of one KV page, of one state slot, over all layers; slot_bytes 0: no
 					    recurrent layers */
 	uint64_t weight_bytes, kv_bytes, state_bytes, scratch_bytes, budget_bytes;
@@ -50,7 +55,8 @@ struct engine_counters {
 	uint64_t bytes_to_device, bytes_from_device;
 };
 
-/* New. Plans all memory before any is allocated; -ENOMEM says what is needed and what is there. */
+/* New. Plans all memory before any is allocated; -ENOMEM says what is needed and what is there. -EINVAL: more was
+ * asked for than there is. */
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e) MUST_CHECK;
 void engine_close(struct engine *g);
 
@@ -58,15 +64,16 @@ const struct engine_info *engine_info(const struct engine *g);
 void engine_counters(const struct engine *g, struct engine_counters *ret);
 
 /* Queues one plan; nothing of it is needed after the return. At most ENGINE_STEPS_OUT plans may be queued and not
- * waited for. -EIO: the device is lost. */
+ * waited for: -EBUSY. -EINVAL: the plan is outside the engine's limits; -ENOMEM; nothing is queued then. -EIO: the
+ * device is lost, with every plan that is queued. With --dump-activations it waits for the plan. */
 enum { ENGINE_STEPS_OUT = 2 };
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST_CHECK;
 
 /* Waits for the oldest plan that is queued; results [its n_draws]. -EIO: the device is lost, with every plan that
- * is queued. */
+ * is queued, and nothing works any more. -EINVAL: none is queued. */
 int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MUST_CHECK;
 
-/* Both, for a plan alone. */
+/* Both, for a plan alone; -EBUSY when one is queued. */
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
 		struct err *e) MUST_CHECK;
 

@@ -106,10 +106,6 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 		memory_plan_add(p, MEMORY_WEIGHTS, "A_log", KERNEL_LD(Hv) * 4, &l->neg_a);
 		memory_plan_add(p, MEMORY_WEIGHTS, "dt_bias", KERNEL_LD(Hv) * 4, &l->dt_bias);
 		memory_plan_add(p, MEMORY_WEIGHTS, "norm", KERNEL_LD(c->value_head_dim) * 4, &l->norm);
-		memory_plan_add(p, MEMORY_STATE, "convolution states",
-				channels * c->conv_kernel * 4 * m->n_slots, &l->ring);
-		memory_plan_add(p, MEMORY_STATE, "recurrent states",
-				(uint64_t)value_width(c) * c->key_head_dim * 4 * m->n_slots, &l->state);
 	}
 	if (mlp->experts) {
 		uint64_t E = mlp->experts, I = mlp->expert_size;
@@ -198,28 +194,48 @@ int model_plan(struct model *m, struct memory_plan *p, struct err *e)
 	return 0;
 }
 
-static uint64_t page_buffer_bytes(const struct model *m)
+uint64_t model_page_part(const struct model *m)
 {
 	return (uint64_t)m->shape.kv_heads * m->shape.head_dim * m->shape.page_tokens *
 	       (m->shape.bf16 ? 2 : 4);
 }
 
-uint64_t model_page_bytes(const struct model *m, uint64_t *ret_one_buffer)
+uint64_t model_ring_part(const struct model *m)
 {
-	*ret_one_buffer = page_buffer_bytes(m);
-	return *ret_one_buffer * 2 * m->config->n_attention_layers;
+	return (2ull * key_width(m->config) + value_width(m->config)) * m->config->conv_kernel * 4;
 }
 
-void model_plan_pages(struct model *m, struct memory_plan *p, uint32_t n_pages)
+uint64_t model_state_part(const struct model *m)
+{
+	return (uint64_t)value_width(m->config) * m->config->key_head_dim * 4;
+}
+
+uint64_t model_page_bytes(const struct model *m)
+{
+	return 2 * model_page_part(m) * m->config->n_attention_layers;
+}
+
+uint64_t model_slot_bytes(const struct model *m)
+{
+	return (model_ring_part(m) + model_state_part(m)) * m->config->n_delta_layers;
+}
+
+void model_plan_cache(struct model *m, struct memory_plan *p, uint32_t n_pages, uint32_t n_slots)
 {
 	m->n_pages = n_pages;
+	m->n_slots = n_slots;
 	for (uint32_t i = 0; i < m->config->n_layers; i++) {
 		struct model_layer *l = &m->layers[i];
 
-		if (!m->config->full_attention[i])
-			continue;
-		memory_plan_add(p, MEMORY_KV, "keys", page_buffer_bytes(m) * n_pages, &l->k_pages);
-		memory_plan_add(p, MEMORY_KV, "values", page_buffer_bytes(m) * n_pages, &l->v_pages);
+		if (m->config->full_attention[i]) {
+			memory_plan_add(p, MEMORY_KV, "keys", model_page_part(m) * n_pages, &l->k_pages);
+			memory_plan_add(p, MEMORY_KV, "values", model_page_part(m) * n_pages, &l->v_pages);
+		} else {
+			memory_plan_add(p, MEMORY_STATE, "convolution states", model_ring_part(m) * n_slots,
+					&l->ring);
+			memory_plan_add(p, MEMORY_STATE, "recurrent states", model_state_part(m) * n_slots,
+					&l->state);
+		}
 	}
 }
 
@@ -378,7 +394,7 @@ void model_forward(struct model *m, const struct model_step *t)
 	const struct model_scratch *s = &m->s;
 	uint32_t D = KERNEL_LD(c->hidden_size), V = KERNEL_LD(c->vocab_size);
 
-	kernel_embed(k, s->step, t->tokens_at, t->positions_at, m->embed, m->inv_freq, s->x, s->rope,
+	kernel_embed(k, s->step, t->tokens_at, t->positions_at, s->result, m->embed, m->inv_freq, s->x, s->rope,
 		     t->n_tokens);
 	dump_rows(m->dump, "embed", 0, s->x, t->n_tokens, c->hidden_size);
 	kernel_rms_norm(k, s->step, -1, s->x, m->layers[0].input_norm, s->h, s->h32, t->n_tokens);

@@ -62,12 +62,18 @@ struct model_step {
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
 
-/* Announces every buffer but the KV pages; then those, for n pages. */
+/* Announces every buffer but the KV pages and state slots; then those. */
 int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CHECK;
-void model_plan_pages(struct model *m, struct memory_plan *plan, uint32_t n_pages);
+void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_pages, uint32_t n_slots);
 
-/* Bytes that one KV page takes, over all layers, and in the largest single buffer. */
-uint64_t model_page_bytes(const struct model *m, uint64_t *ret_one_buffer);
+/* Bytes of one KV page in k_pages (v_pages has as many), of one slot in ring, and in state. */
+uint64_t model_page_part(const struct model *m);
+uint64_t model_ring_part(const struct model *m);
+uint64_t model_state_part(const struct model *m);
+
+/* Bytes of one KV page, and of one slot, over all layers. */
+uint64_t model_page_bytes(const struct model *m);
+uint64_t model_slot_bytes(const struct model *m);
 
 /* Fills the weights (the plan is allocated). */
 void model_pack(struct model *m, struct packer *p);

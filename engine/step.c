@@ -39,9 +39,14 @@ uint64_t step_result_ints(const struct step_limits *l)
 }
 
 /* Ints that a draw's log-probabilities take in the result. */
-static uint32_t extra_ints(const struct sampling *s)
+static uint32_t extra_ints(struct step_draw d)
 {
-	return s->want_logprobs ? 1u + 2u * MIN((uint32_t)s->n_logprobs, (uint32_t)TOP_LOGPROBS_MAX) : 0;
+	return d.want_logprobs ? 1u + 2u * d.n_top : 0;
+}
+
+static struct step_draw wanted(const struct sampling *s)
+{
+	return (struct step_draw){s->want_logprobs, (uint8_t)MIN((int)s->n_logprobs, (int)TOP_LOGPROBS_MAX)};
 }
 
 static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t banned_at, int32_t extra_at,
@@ -62,7 +67,7 @@ static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t ba
 		(int32_t)d->choice,
 		(int32_t)d->position,
 		sampling_penalised(s) ? (int32_t)d->seat : -1,
-		(int32_t)MIN((uint32_t)s->n_logprobs, (uint32_t)TOP_LOGPROBS_MAX),
+		wanted(s).n_top,
 		banned_at,
 		(int32_t)d->n_banned,
 		extra_at,
@@ -71,36 +76,127 @@ static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t ba
 	memcpy(out, draw, sizeof(draw));
 }
 
-static bool within_limits(const struct plan *p, const struct step_limits *l)
+/* ---- what a plan may ask for ---- */
+
+static bool tokens_exist(const int32_t *tokens, uint32_t n, const struct step_limits *l)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (tokens[i] < 0 || (uint32_t)tokens[i] >= l->vocab_size)
+			return false;
+	return true;
+}
+
+/* The pages that a row reads or writes: those of its tokens and all before. It may own more, for tokens to come. */
+static uint32_t pages_touched(const struct plan_row *r, const struct step_limits *l)
+{
+	return CEIL_DIV(r->start + r->n_tokens, l->page_tokens);
+}
+
+static bool states_exist(const struct plan_row *r, bool prefill, const struct step_limits *l)
+{
+	uint32_t before = r->start;
+
+	if (r->n_snapshots > (prefill && l->n_slots ? KERNEL_ROW_SNAPSHOTS : 0))
+		return false;
+	for (uint32_t i = 0; i < r->n_snapshots; before = r->snapshots[i++].n_tokens)
+		if (r->snapshots[i].slot >= l->n_slots || r->snapshots[i].n_tokens % CHUNK_TOKENS ||
+		    r->snapshots[i].n_tokens <= before ||
+		    r->snapshots[i].n_tokens >= r->start + r->n_tokens)
+			return false;
+	if (!l->n_slots)
+		return true;
+	return r->state_dst < l->n_slots &&
+	       (r->state_src == STATE_ZERO || (r->state_src >= 0 && (uint32_t)r->state_src < l->n_slots));
+}
+
+static bool row_good(const struct plan_row *r, bool prefill, const struct step_limits *l,
+		     uint32_t drawn_before)
+{
+	uint64_t end = (uint64_t)r->start + r->n_tokens;
+
+	if (!r->n_tokens || end > l->max_model_len || end > (uint64_t)r->n_pages * l->page_tokens)
+		return false;
+	if (prefill ? r->start % CHUNK_TOKENS != 0 : r->n_tokens != 1)
+		return false;
+	if (r->tokens ? !tokens_exist(r->tokens, r->n_tokens, l) : prefill || r->token_draw >= drawn_before)
+		return false;
+	for (uint32_t k = 0; k < pages_touched(r, l); k++)
+		if (r->pages[k] >= l->n_pages)
+			return false;
+	return states_exist(r, prefill, l);
+}
+
+static bool copies_good(const struct plan_copy *copies, uint32_t n, uint32_t n_ids)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (copies[i].src >= n_ids || copies[i].dst >= n_ids || copies[i].src == copies[i].dst)
+			return false;
+	return true;
+}
+
+static bool resets_good(const struct plan *p, const struct step_limits *l)
+{
+	for (uint32_t i = 0; i < p->n_resets; i++) {
+		const struct plan_seat_reset *r = &p->resets[i];
+
+		if (r->seat >= l->max_seqs || r->n_prompt > l->max_model_len ||
+		    r->n_generated > l->max_model_len || !tokens_exist(r->prompt, r->n_prompt, l) ||
+		    !tokens_exist(r->generated, r->n_generated, l))
+			return false;
+	}
+	return true;
+}
+
+int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn_before)
 {
 	uint64_t tokens = 0;
 
 	if (p->n_rows > l->max_seqs || p->n_draws > l->max_seqs || p->n_prefill_rows > p->n_rows)
-		return false;
+		return -EINVAL;
 	for (uint32_t i = 0; i < p->n_rows; i++) {
-		const struct plan_row *r = &p->rows[i];
-
-		tokens += r->n_tokens;
-		if (!r->n_tokens || (uint64_t)r->start + r->n_tokens > (uint64_t)r->n_pages * l->page_tokens ||
-		    (uint64_t)r->start + r->n_tokens > l->max_model_len)
-			return false;
+		if (!row_good(&p->rows[i], i < p->n_prefill_rows, l, drawn_before))
+			return -EINVAL;
+		tokens += p->rows[i].n_tokens;
 	}
-	for (uint32_t i = 0; i < p->n_draws; i++)
-		if (p->draws[i].row >= p->n_rows || p->draws[i].seat >= l->max_seqs ||
-		    p->draws[i].n_banned > BANNED_MAX)
-			return false;
-	return tokens <= (uint64_t)l->max_prefill_tokens + l->max_seqs;
+	for (uint32_t i = 0; i < p->n_draws; i++) {
+		const struct plan_draw *d = &p->draws[i];
+
+		if (d->row >= p->n_rows || d->seat >= l->max_seqs || d->n_banned > BANNED_MAX ||
+		    !tokens_exist(d->banned, d->n_banned, l))
+			return -EINVAL;
+	}
+	if (tokens > (uint64_t)l->max_prefill_tokens + l->max_seqs || !resets_good(p, l) ||
+	    !copies_good(p->page_copies, p->n_page_copies, l->n_pages) ||
+	    !copies_good(p->state_copies, p->n_state_copies, l->n_slots))
+		return -EINVAL;
+	return 0;
 }
 
-int64_t step_build(const struct plan *p, const struct step_limits *l, bool dump, int32_t *table,
-		   struct model_step *ret, cl_int *ret_draws_at, uint32_t *ret_result_ints)
+/* ---- the table ---- */
+
+static void build_row(const struct plan_row *r, int32_t first_token, int32_t pages_at,
+		      int32_t out[KERNEL_ROW_INTS])
+{
+	int32_t row[KERNEL_ROW_INTS] = {
+		first_token,  (int32_t)r->n_tokens,  (int32_t)r->start,	      r->state_src,
+		(int32_t)r->state_dst, pages_at, (int32_t)r->n_snapshots,
+	};
+
+	for (uint32_t i = 0; i < r->n_snapshots; i++) {
+		row[7 + 2 * i] = (int32_t)(r->snapshots[i].n_tokens - r->start);
+		row[8 + 2 * i] = (int32_t)r->snapshots[i].slot;
+	}
+	memcpy(out, row, sizeof(row));
+}
+
+uint64_t step_build(const struct plan *p, const struct step_limits *l, bool dump, int32_t *table,
+		    struct step_draw *wants, struct model_step *ret, cl_int *ret_draws_at,
+		    uint32_t *ret_result_ints)
 {
 	struct model_step s = {.n_rows = p->n_rows, .n_prefill_rows = p->n_prefill_rows};
 	int32_t *at, *tokens, *positions, *token_rows, *rows, *logits, *draws;
 	uint32_t t = 0, extra = p->n_draws, last_row = UINT32_MAX;
 
-	if (!within_limits(p, l))
-		return -EINVAL;
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		s.n_tokens += p->rows[i].n_tokens;
 		if (i < p->n_prefill_rows)
@@ -113,18 +209,12 @@ int64_t step_build(const struct plan *p, const struct step_limits *l, bool dump,
 	at = rows + p->n_rows * KERNEL_ROW_INTS;
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		const struct plan_row *r = &p->rows[i];
-		const int32_t row[KERNEL_ROW_INTS] = {
-			(int32_t)t,	 (int32_t)r->n_tokens,	(int32_t)r->start,
-			r->state_src,	 (int32_t)r->state_dst, (int32_t)(at - table),
-		};
-		/* The pages a row touches, no more: a sequence may own pages for tokens to come. */
-		uint32_t n_pages = CEIL_DIV(r->start + r->n_tokens, l->page_tokens);
 
-		memcpy(rows + i * KERNEL_ROW_INTS, row, sizeof(row));
-		for (uint32_t k = 0; k < n_pages; k++)
+		build_row(r, (int32_t)t, (int32_t)(at - table), rows + i * KERNEL_ROW_INTS);
+		for (uint32_t k = 0; k < pages_touched(r, l); k++)
 			*at++ = (int32_t)r->pages[k];
 		for (uint32_t k = 0; k < r->n_tokens; k++, t++) {
-			tokens[t] = r->tokens[k];
+			tokens[t] = r->tokens ? r->tokens[k] : -1 - (int32_t)r->token_draw;
 			positions[t] = (int32_t)(r->start + k);
 			token_rows[t] = (int32_t)i;
 		}
@@ -151,9 +241,11 @@ int64_t step_build(const struct plan *p, const struct step_limits *l, bool dump,
 	last_row = UINT32_MAX;
 	for (uint32_t i = 0, n = 0; i < p->n_draws; i++) {
 		const struct plan_draw *d = &p->draws[i];
-		uint32_t more = extra_ints(d->sampling);
 		int32_t banned_at = (int32_t)(at - table);
+		uint32_t more;
 
+		wants[i] = wanted(d->sampling);
+		more = extra_ints(wants[i]);
 		n += d->row != last_row;
 		last_row = d->row;
 		for (uint32_t k = 0; k < d->n_banned; k++)
@@ -173,10 +265,15 @@ int64_t step_build(const struct plan *p, const struct step_limits *l, bool dump,
 	*ret = s;
 	*ret_draws_at = (cl_int)(draws - table);
 	*ret_result_ints = extra;
-	return at - table;
+	return (uint64_t)(at - table);
 }
 
-int64_t step_build_reset(const struct plan_seat_reset *r, int32_t *table)
+uint64_t step_reset_ints(const struct plan_seat_reset *r)
+{
+	return (uint64_t)KERNEL_RESET_INTS + r->n_prompt + r->n_generated;
+}
+
+void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 {
 	const int32_t head[KERNEL_RESET_INTS] = {
 		(int32_t)r->seat, KERNEL_RESET_INTS, (int32_t)r->n_prompt,
@@ -188,19 +285,18 @@ int64_t step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 	if (r->n_generated)
 		memcpy(table + KERNEL_RESET_INTS + r->n_prompt, r->generated,
 		       r->n_generated * sizeof(*table));
-	return (int64_t)KERNEL_RESET_INTS + r->n_prompt + r->n_generated;
 }
 
-void step_results(const struct plan *p, const int32_t *result, struct draw_result *ret)
+void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t *result,
+		  struct draw_result *ret)
 {
-	const int32_t *extra = result + p->n_draws;
+	const int32_t *extra = result + n_draws;
 
-	for (uint32_t i = 0; i < p->n_draws; i++) {
-		const struct sampling *s = p->draws[i].sampling;
-		uint32_t n = s->want_logprobs ? MIN((uint32_t)s->n_logprobs, (uint32_t)TOP_LOGPROBS_MAX) : 0;
+	for (uint32_t i = 0; i < n_draws; i++) {
+		uint32_t n = draws[i].n_top;
 
 		ret[i] = (struct draw_result){.token = result[i]};
-		if (!s->want_logprobs)
+		if (!draws[i].want_logprobs)
 			continue;
 		ret[i].logprob = bits_float(extra[0]);
 		for (uint32_t k = 0; k < n && extra[1 + k] >= 0; k++) {
@@ -208,6 +304,6 @@ void step_results(const struct plan *p, const int32_t *result, struct draw_resul
 			ret[i].top_logprobs[k] = bits_float(extra[1 + n + k]);
 			ret[i].n_top++;
 		}
-		extra += extra_ints(s);
+		extra += extra_ints(draws[i]);
 	}
 }

@@ -2,11 +2,12 @@
  * A plan as the device sees it: the step table, one array of ints that is written once a step, and the
  * results that are read back once. Inside engine/ only.
  *
- *     tokens [T] | positions [T] | token_rows [T] | rows [R, 8] | block tables | tiles [n, 3] | logits [L]
+ *     tokens [T] | positions [T] | token_rows [T] | rows [R, 16] | block tables | tiles [n, 3] | logits [L]
  *     | draws [n, 17] | banned ids | (dump: 0 .. T-1)
  *
- * T tokens of all rows, prefill rows first; token_rows[t] is the row of token t. A seat reset goes through the
- * same buffer before, alone: [seat, prompt at, n, generated at, n] prompt | generated.
+ * T tokens of all rows, prefill rows first; token_rows[t] is the row of token t. A token that the step before draws
+ * is -1 - d, d its draw there: the device looks it up. A seat reset goes through the same buffer before,
+ * alone: [seat, prompt at, n, generated at, n] prompt | generated.
  */
 #ifndef ENGINE_STEP_H
 #define ENGINE_STEP_H
@@ -16,21 +17,35 @@
 
 struct step_limits {
 	uint32_t max_prefill_tokens, max_seqs, max_model_len, page_tokens, tile_tokens;
+	uint32_t n_pages, n_slots, vocab_size; /* n_slots 0: states are nobody's business */
+};
+
+/* What has to be known of a draw to read its result. */
+struct step_draw {
+	bool want_logprobs;
+	uint8_t n_top;
 };
 
 /* Ints that the largest step table, and the largest result, can take. */
 uint64_t step_table_ints(const struct step_limits *l);
 uint64_t step_result_ints(const struct step_limits *l);
 
-/* Fills the table (room for step_table_ints) from a plan. draws_at and *ret_result_ints (ints the host has to read
- * back) go with it. Returns the table's length. A plan outside the limits is a bug: -EINVAL. */
-int64_t step_build(const struct plan *plan, const struct step_limits *l, bool dump, int32_t *table,
-		   struct model_step *ret, cl_int *ret_draws_at, uint32_t *ret_result_ints);
+/* 0, or -EINVAL: a plan outside the limits, which is a bug. drawn_before: draws of the plan before. */
+int step_check(const struct plan *plan, const struct step_limits *l, uint32_t drawn_before);
 
-/* The table of one seat reset; returns its length. */
-int64_t step_build_reset(const struct plan_seat_reset *r, int32_t *table);
+/* Fills the table (room for step_table_ints) from a plan that was checked, and what will be needed of its draws
+ * [max_seqs]. draws_at and *ret_result_ints (ints the host has to read back) go with it. Returns the table's
+ * length. */
+uint64_t step_build(const struct plan *plan, const struct step_limits *l, bool dump, int32_t *table,
+		    struct step_draw *draws, struct model_step *ret, cl_int *ret_draws_at,
+		    uint32_t *ret_result_ints);
+
+/* Length of a seat reset's table, and the table. */
+uint64_t step_reset_ints(const struct plan_seat_reset *r);
+void step_build_reset(const struct plan_seat_reset *r, int32_t *table);
 
 /* The draws' results out of what was read back. */
-void step_results(const struct plan *plan, const int32_t *result, struct draw_result *ret);
+void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t *result,
+		  struct draw_result *ret);
 
 #endif

@@ -1,0 +1,120 @@
+#include "engine/cache_size.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/macros.h"
+
+/*
+ * Of the cache's bytes, what goes to checkpoint slots. A hit needs pages up to some boundary and a state there.
+ * Of the models that this is for, a state weighs as much as the pages of 2,000 to 5,000 tokens, and a conversation
+ * keeps about two states (its prompt's end, its newest decoded boundary). For a chat of 5,000 tokens half of the bytes
+ * would be states, for an agent's 50,000 a tenth. A third loses little at either end.
+ */
+#define CHECKPOINT_SHARE (1.0 / 3)
+
+/* Where memory is everybody's: what the cache may take beyond the least, of the whole budget. */
+#define SHARED_PART 4
+
+struct text {
+	char s[32];
+};
+
+static struct text size_text(uint64_t bytes)
+{
+	struct text t;
+	double mib = (double)bytes / (1 << 20);
+
+	if (mib >= 1024)
+		snprintf(t.s, sizeof(t.s), "%.2f GiB", mib / 1024);
+	else
+		snprintf(t.s, sizeof(t.s), "%.2f MiB", mib);
+	return t;
+}
+
+static uint64_t full_pages(const struct cache_wish *w)
+{
+	return CEIL_DIV((uint64_t)w->max_model_len, w->page_tokens);
+}
+
+static uint64_t working_slots(const struct cache_wish *w)
+{
+	return w->slot_bytes ? (uint64_t)w->max_seqs + 1 : 0;
+}
+
+/* Bytes for the cache: as asked, or all, or (shared) what every sequence at full length and the checkpoints beside
+ * it would take, but not much more than the least. */
+static uint64_t choose_bytes(const struct cache_wish *w)
+{
+	uint64_t slots = working_slots(w) * w->slot_bytes, length = full_pages(w) * w->page_bytes;
+	uint64_t most;
+
+	if (w->asked)
+		return w->asked;
+	if (w->asked_share > 0)
+		return (uint64_t)((double)w->room * MIN(w->asked_share, 1.0));
+	if (!w->shared)
+		return w->room;
+	most = (uint64_t)((double)(slots + w->max_seqs * length) / (1 - CHECKPOINT_SHARE)) + w->slot_bytes;
+	most = MIN(most, slots + length + w->budget / SHARED_PART);
+	return MIN(most, w->room);
+}
+
+static int refuse(const struct cache_wish *w, uint64_t bytes, uint64_t pages, struct err *e)
+{
+	const char *option = w->asked || w->asked_share > 0 ? "--cache-memory" : "--device-memory";
+	uint64_t needed = working_slots(w) * w->slot_bytes + pages * w->page_bytes;
+
+	if (w->length_asked)
+		return err_set(e, ENOMEM,
+			       "a sequence of --max-model-len %u with the states of --max-seqs %u needs %s of cache, and "
+			       "there is room for %s: lower these, or raise %s",
+			       w->max_model_len, w->max_seqs, size_text(needed).s, size_text(bytes).s, option);
+	return err_set(e, ENOMEM,
+		       "the states of --max-seqs %u and one KV page need %s of cache, and there is room for %s: "
+		       "lower it, or raise %s",
+		       w->max_seqs, size_text(needed).s, size_text(bytes).s, option);
+}
+
+int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct err *e)
+{
+	uint64_t bytes = choose_bytes(w), working = working_slots(w), slots = working * w->slot_bytes;
+	uint64_t length = full_pages(w), most_pages = INT32_MAX, fits, pages, checkpoints = 0;
+	uint32_t max_model_len = w->max_model_len;
+
+	if (bytes > w->room)
+		return err_set(e, EINVAL, "--cache-memory asks for %s, and of the %s to be used %s are left beside the "
+			       "model", size_text(bytes).s, size_text(w->budget).s, size_text(w->room).s);
+	if (w->page_buffer)
+		most_pages = MIN(most_pages, w->max_buffer / w->page_buffer);
+	fits = bytes < slots ? 0 : w->page_bytes ? (bytes - slots) / w->page_bytes : most_pages;
+	fits = MIN(fits, most_pages);
+	if (fits < length) {
+		if (w->length_asked || !fits)
+			return refuse(w, bytes, w->length_asked ? length : 1, e);
+		length = fits;
+		max_model_len = (uint32_t)(fits * w->page_tokens);
+		log_info("context length lowered from %u to %u tokens: that is what fits in %s of cache",
+			 w->max_model_len, max_model_len, size_text(bytes).s);
+	}
+	if (w->slot_bytes) {
+		uint64_t spare = bytes - slots - length * w->page_bytes;
+
+		checkpoints = MIN((uint64_t)((double)bytes * CHECKPOINT_SHARE), spare) / w->slot_bytes;
+		checkpoints = MIN(checkpoints, (uint64_t)INT32_MAX - working);
+		if (w->max_buffer / w->slot_buffer > working)
+			checkpoints = MIN(checkpoints, w->max_buffer / w->slot_buffer - working);
+		else
+			checkpoints = 0;
+	}
+	/* Where pages weigh nothing, as many as sequences can have. */
+	pages = w->page_bytes ? (bytes - slots - checkpoints * w->slot_bytes) / w->page_bytes
+			      : length * w->max_seqs;
+	*ret = (struct cache_size){
+		.n_pages = (uint32_t)MIN(pages, most_pages),
+		.n_slots = (uint32_t)(working + checkpoints),
+		.max_model_len = max_model_len,
+	};
+	return 0;
+}

@@ -1,0 +1,291 @@
+#include "engine/runner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "kernels/cl_error.h"
+
+/* One plan that is on the queue, or was. */
+struct queued {
+	int32_t *table, *result; /* inside the runner's host memory */
+	int32_t *resets;         /* [resets_cap] tables of its seat resets */
+	size_t resets_cap;
+	struct step_draw *draws; /* [max_seqs] */
+	uint32_t n_draws, result_ints;
+	cl_event done;           /* its results are here */
+};
+
+struct runner {
+	const struct device *device;
+	struct model *model;
+	struct step_limits limits;
+	cl_mem host; /* tables and results: host memory, mapped all the time */
+	int32_t *host_ints;
+	struct queued queued[ENGINE_STEPS_OUT];
+	uint64_t head, tail; /* plans waited for, plans queued */
+	struct err lost;     /* code 0: the device is there */
+	struct engine_counters counters;
+};
+
+int runner_new(const struct device *d, struct model *m, const struct step_limits *l, struct runner **ret,
+	       struct err *e)
+{
+	struct runner *r = calloc(1, sizeof(*r));
+	uint64_t ints = m->step_ints + m->result_ints, bytes = ints * ENGINE_STEPS_OUT * sizeof(int32_t);
+	cl_int code;
+
+	if (!r)
+		return err_set(e, ENOMEM, "out of memory");
+	r->device = d;
+	r->model = m;
+	r->limits = *l;
+	/* A driver moves this while the host goes on; what is paged it would have to wait for. */
+	r->host = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &code);
+	if (code == CL_SUCCESS)
+		r->host_ints = clEnqueueMapBuffer(d->queue, r->host, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes,
+						  0, NULL, NULL, &code);
+	if (code != CL_SUCCESS) {
+		runner_free(r);
+		return err_set(e, ENOMEM, "no host memory for step tables, %llu MiB (%s)",
+			       (unsigned long long)(bytes >> 20), cl_error_name(code));
+	}
+	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++) {
+		r->queued[i].table = r->host_ints + i * ints;
+		r->queued[i].result = r->queued[i].table + m->step_ints;
+		r->queued[i].draws = calloc(l->max_seqs, sizeof(*r->queued[i].draws));
+		if (!r->queued[i].draws) {
+			runner_free(r);
+			return err_set(e, ENOMEM, "out of memory");
+		}
+	}
+	*ret = r;
+	return 0;
+}
+
+void runner_free(struct runner *r)
+{
+	if (!r)
+		return;
+	clFinish(r->device->queue);
+	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++) {
+		if (r->queued[i].done)
+			clReleaseEvent(r->queued[i].done);
+		free(r->queued[i].resets);
+		free(r->queued[i].draws);
+	}
+	if (r->host_ints) {
+		clEnqueueUnmapMemObject(r->device->queue, r->host, r->host_ints, 0, NULL, NULL);
+		clFinish(r->device->queue);
+	}
+	if (r->host)
+		clReleaseMemObject(r->host);
+	free(r);
+}
+
+uint32_t runner_queued(const struct runner *r)
+{
+	return (uint32_t)(r->tail - r->head);
+}
+
+struct engine_counters *runner_counters(struct runner *r)
+{
+	return &r->counters;
+}
+
+/* No plan has results any more, and none will. */
+static int lose(struct runner *r, const struct err *why, struct err *e)
+{
+	if (!r->lost.code) {
+		r->lost = *why;
+		r->lost.code = EIO;
+	}
+	r->head = r->tail;
+	if (e)
+		*e = r->lost;
+	return -EIO;
+}
+
+/* The plan before the next one. */
+static struct queued *previous(struct runner *r)
+{
+	return &r->queued[(r->tail + ENGINE_STEPS_OUT - 1) % ENGINE_STEPS_OUT];
+}
+
+/* ---- a plan's commands, in their order; each returns the first error ---- */
+
+static int write_table(struct runner *r, const int32_t *table, uint64_t n, struct err *e)
+{
+	cl_int code = clEnqueueWriteBuffer(r->device->queue, r->model->s.step, CL_FALSE, 0, n * sizeof(*table),
+					   table, 0, NULL, NULL);
+
+	r->counters.bytes_to_device += n * sizeof(*table);
+	return cl_error(e, code, "writing the step table");
+}
+
+/* Resets go through the step table's buffer one by one: on the queue each is through before the next is written. */
+static int enqueue_resets(struct runner *r, const struct plan *plan, const int32_t *tables, struct err *e)
+{
+	for (uint32_t i = 0; i < plan->n_resets; i++) {
+		uint64_t n = step_reset_ints(&plan->resets[i]);
+		int error = write_table(r, tables, n, e);
+
+		if (error < 0)
+			return error;
+		kernel_seat_reset(r->model->kernels, r->model->s.step, 0, r->model->s.counts, 1);
+		tables += n;
+	}
+	return 0;
+}
+
+static cl_int copy_part(cl_command_queue q, cl_mem buffer, uint64_t bytes, const struct plan_copy *c)
+{
+	return clEnqueueCopyBuffer(q, buffer, buffer, c->src * bytes, c->dst * bytes, bytes, 0, NULL, NULL);
+}
+
+/* Whole pages and whole states, of every layer. */
+static int enqueue_copies(struct runner *r, const struct plan *plan, struct err *e)
+{
+	const struct model_config *c = r->model->config;
+	cl_command_queue q = r->device->queue;
+	uint64_t page = model_page_part(r->model), ring = model_ring_part(r->model);
+	uint64_t state = model_state_part(r->model);
+	cl_int code = CL_SUCCESS;
+
+	for (uint32_t i = 0; i < c->n_layers; i++) {
+		const struct model_layer *l = &r->model->layers[i];
+
+		for (uint32_t k = 0; c->full_attention[i] && k < plan->n_page_copies; k++) {
+			code |= copy_part(q, l->k_pages, page, &plan->page_copies[k]);
+			code |= copy_part(q, l->v_pages, page, &plan->page_copies[k]);
+		}
+		for (uint32_t k = 0; !c->full_attention[i] && k < plan->n_state_copies; k++) {
+			code |= copy_part(q, l->ring, ring, &plan->state_copies[k]);
+			code |= copy_part(q, l->state, state, &plan->state_copies[k]);
+		}
+	}
+	return code ? err_set(e, EIO, "copying pages or states on the device failed") : 0;
+}
+
+/* The read of the results, or where there are none a marker; either way the event ends the plan. */
+static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
+{
+	cl_command_queue q = r->device->queue;
+	uint64_t bytes = s->result_ints * sizeof(*s->result);
+	cl_int code = bytes ? clEnqueueReadBuffer(q, r->model->s.result, CL_FALSE, 0, bytes, s->result, 0, NULL,
+						  &s->done)
+			    : clEnqueueMarkerWithWaitList(q, 0, NULL, &s->done);
+
+	if (code == CL_SUCCESS)
+		code = clFlush(q);
+	r->counters.bytes_from_device += bytes;
+	return cl_error(e, code, "reading results");
+}
+
+/* What a dump says of a step's tokens has to be known: it waits for those that the step before draws. */
+static int dump_tokens(struct runner *r, struct queued *s, const struct model_step *step, struct err *e)
+{
+	struct dump *dump = r->model->dump;
+	const int32_t *drawn = previous(r)->result;
+	int32_t *tokens = s->table + step->tokens_at;
+
+	if (!dump)
+		return 0;
+	if (clFinish(r->device->queue) != CL_SUCCESS)
+		return err_set(e, EIO, "waiting for the step before failed");
+	for (uint32_t i = 0; i < step->n_tokens; i++)
+		if (tokens[i] < 0)
+			tokens[i] = drawn[-1 - tokens[i]];
+	dump_ints(dump, "tokens", tokens, step->n_tokens);
+	dump_ints(dump, "positions", s->table + step->positions_at, step->n_tokens);
+	return 0;
+}
+
+/* Room for the plan's reset tables. */
+static int build_resets(struct queued *s, const struct plan *plan, struct err *e)
+{
+	uint64_t n = 0, at = 0;
+
+	for (uint32_t i = 0; i < plan->n_resets; i++)
+		n += step_reset_ints(&plan->resets[i]);
+	if (n > s->resets_cap) {
+		int32_t *resets = realloc(s->resets, n * sizeof(*resets));
+
+		if (!resets)
+			return err_set(e, ENOMEM, "out of memory");
+		s->resets = resets;
+		s->resets_cap = n;
+	}
+	for (uint32_t i = 0; i < plan->n_resets; i++) {
+		step_build_reset(&plan->resets[i], s->resets + at);
+		at += step_reset_ints(&plan->resets[i]);
+	}
+	return 0;
+}
+
+static int enqueue(struct runner *r, struct queued *s, const struct plan *plan, struct err *e)
+{
+	struct model *m = r->model;
+	struct model_step step;
+	cl_int draws_at;
+	uint64_t n;
+	int error;
+
+	n = step_build(plan, &r->limits, m->dump, s->table, s->draws, &step, &draws_at, &s->result_ints);
+	s->n_draws = plan->n_draws;
+	error = dump_tokens(r, s, &step, e);
+	if (error == 0)
+		error = enqueue_resets(r, plan, s->resets, e);
+	if (error == 0)
+		error = enqueue_copies(r, plan, e);
+	if (error == 0)
+		error = write_table(r, s->table, n, e);
+	if (error < 0)
+		return error;
+	model_forward(m, &step);
+	kernel_sample(m->kernels, m->s.step, draws_at, m->s.logits, m->s.work, m->s.counts, m->s.result,
+		      plan->n_draws);
+	error = kernels_status(m->kernels, e);
+	return error < 0 ? error : enqueue_read(r, s, e);
+}
+
+int runner_submit(struct runner *r, const struct plan *plan, struct err *e)
+{
+	struct queued *s = &r->queued[r->tail % ENGINE_STEPS_OUT];
+	struct err why = {0};
+	int error;
+
+	if (r->lost.code)
+		return lose(r, &r->lost, e);
+	if (runner_queued(r) == ENGINE_STEPS_OUT)
+		return err_set(e, EBUSY, "%d plans are queued already", ENGINE_STEPS_OUT);
+	if (step_check(plan, &r->limits, previous(r)->n_draws) < 0)
+		return err_set(e, EINVAL, "a plan is outside the engine's limits");
+	error = build_resets(s, plan, e);
+	if (error < 0)
+		return error;
+	if (enqueue(r, s, plan, &why) < 0)
+		return lose(r, &why, e);
+	r->tail++;
+	r->counters.steps++;
+	return 0;
+}
+
+int runner_wait(struct runner *r, struct draw_result *results, struct err *e)
+{
+	struct queued *s = &r->queued[r->head % ENGINE_STEPS_OUT];
+	struct err why = {0};
+	cl_int code;
+
+	if (r->lost.code)
+		return lose(r, &r->lost, e);
+	if (!runner_queued(r))
+		return err_set(e, EINVAL, "no plan is queued");
+	code = clWaitForEvents(1, &s->done);
+	clReleaseEvent(s->done);
+	s->done = NULL;
+	if (cl_error(&why, code, "waiting for results") < 0)
+		return lose(r, &why, e);
+	r->head++;
+	step_results(s->draws, s->n_draws, s->result, results);
+	return r->model->dump ? dump_write(r->model->dump, e) : 0;
+}
