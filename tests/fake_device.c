@@ -5,6 +5,7 @@
 
 #define HASH_INIT UINT64_C(0xcbf29ce484222325)
 #define NOBODY    UINT32_MAX
+#define SNAPSHOT  (UINT32_MAX - 1) /* written by a row that does not read it either */
 
 struct cell {
 	int32_t token;
@@ -15,15 +16,24 @@ struct seat {
 	uint64_t prompt, generated; /* hashes of what was marked and counted since the last reset */
 };
 
+/* How far a page is written. A copy may be written again from anywhere on: it belongs to one sequence. */
+struct fill {
+	uint32_t len;
+	bool copied;
+};
+
 struct fake_device {
 	struct scheduler_config config;
 	struct cell *cells;    /* [n_pages][page_tokens] */
+	struct fill *fills;    /* [n_pages] */
 	int32_t *states;       /* [n_slots][max_model_len] */
 	uint32_t *state_len;   /* [n_slots] */
 	uint32_t *page_writer; /* [n_pages] the row that writes the page in this step, or NOBODY */
 	uint32_t *slot_writer; /* [n_slots] */
 	bool *copied_to;       /* [max(n_pages, n_slots)] */
 	struct seat *seats;    /* [max_seqs] */
+	int32_t *drawn;        /* [n_drawn] tokens that the plan before drew */
+	uint32_t n_drawn;
 };
 
 static uint64_t hash_add(uint64_t h, int32_t token)
@@ -47,24 +57,28 @@ struct fake_device *fake_device_new(const struct scheduler_config *c)
 
 	d->config = *c;
 	d->cells = calloc((size_t)c->n_pages * c->page_tokens, sizeof(*d->cells));
+	d->fills = calloc(c->n_pages, sizeof(*d->fills));
 	d->states = calloc((size_t)c->n_slots * c->max_model_len, sizeof(*d->states));
 	d->state_len = calloc(c->n_slots, sizeof(*d->state_len));
 	d->page_writer = calloc(c->n_pages, sizeof(*d->page_writer));
 	d->slot_writer = calloc(c->n_slots, sizeof(*d->slot_writer));
 	d->copied_to = calloc(MAX(c->n_pages, c->n_slots), sizeof(*d->copied_to));
 	d->seats = calloc(c->max_seqs, sizeof(*d->seats));
+	d->drawn = calloc(c->max_seqs, sizeof(*d->drawn));
 	return d;
 }
 
 void fake_device_free(struct fake_device *d)
 {
 	free(d->cells);
+	free(d->fills);
 	free(d->states);
 	free(d->state_len);
 	free(d->page_writer);
 	free(d->slot_writer);
 	free(d->copied_to);
 	free(d->seats);
+	free(d->drawn);
 	free(d);
 }
 
@@ -102,10 +116,13 @@ static const char *run_before_rows(struct fake_device *d, const struct plan *p)
 		failed = check_copies(d, p->state_copies, p->n_state_copies, c->n_slots);
 	if (failed)
 		return failed;
-	for (uint32_t i = 0; i < p->n_page_copies; i++)
-		memcpy(d->cells + (size_t)p->page_copies[i].dst * c->page_tokens,
-		       d->cells + (size_t)p->page_copies[i].src * c->page_tokens,
+	for (uint32_t i = 0; i < p->n_page_copies; i++) {
+		uint32_t src = p->page_copies[i].src, dst = p->page_copies[i].dst;
+
+		memcpy(d->cells + (size_t)dst * c->page_tokens, d->cells + (size_t)src * c->page_tokens,
 		       c->page_tokens * sizeof(*d->cells));
+		d->fills[dst] = (struct fill){d->fills[src].len, true};
+	}
 	for (uint32_t i = 0; i < p->n_state_copies; i++) {
 		uint32_t src = p->state_copies[i].src, dst = p->state_copies[i].dst;
 
@@ -117,42 +134,70 @@ static const char *run_before_rows(struct fake_device *d, const struct plan *p)
 	return NULL;
 }
 
-/* Every page and slot has at most one row that writes it, and then no other that reads it. */
-static const char *check_writers(struct fake_device *d, const struct plan *p)
+static const char *claim_slots(struct fake_device *d, const struct plan_row *row, uint32_t i)
 {
 	const struct scheduler_config *c = &d->config;
 
+	EXPECT(row->n_snapshots <= (row->decode || !c->n_slots ? 0 : SNAPSHOTS_MAX));
+	if (!c->n_slots)
+		return NULL;
+	EXPECT(row->state_dst < c->n_slots);
+	EXPECT(d->slot_writer[row->state_dst] == NOBODY);
+	d->slot_writer[row->state_dst] = i;
+	for (uint32_t k = 0; k < row->n_snapshots; k++) {
+		uint32_t slot = row->snapshots[k].slot;
+
+		EXPECT(slot < c->n_slots);
+		EXPECT(d->slot_writer[slot] == NOBODY);
+		d->slot_writer[slot] = SNAPSHOT;
+	}
+	return NULL;
+}
+
+/* The pages of the window [start, start + n_tokens): the only ones that a row writes. */
+static const char *claim_pages(struct fake_device *d, const struct plan_row *row, uint32_t i)
+{
+	const struct scheduler_config *c = &d->config;
+	uint32_t end = row->start + row->n_tokens;
+
+	EXPECT(row->n_tokens >= 1 && (!row->decode || row->n_tokens == 1));
+	EXPECT((uint64_t)row->n_pages * c->page_tokens >= end);
+	for (uint32_t k = 0; k < row->n_pages; k++)
+		EXPECT(row->pages[k] < c->n_pages);
+	for (uint32_t k = row->start / c->page_tokens; k * c->page_tokens < end; k++) {
+		EXPECT(d->page_writer[row->pages[k]] == NOBODY);
+		d->page_writer[row->pages[k]] = i;
+	}
+	return NULL;
+}
+
+/* Every page and slot has at most one row that writes it, and then no other that reads it. The pages before and behind
+ * a row's window may be shared: nobody writes them, nor does the row itself under another index. */
+static const char *check_writers(struct fake_device *d, const struct plan *p)
+{
+	const struct scheduler_config *c = &d->config;
+	const char *failed = NULL;
+
 	memset(d->page_writer, 0xff, c->n_pages * sizeof(*d->page_writer));
 	memset(d->slot_writer, 0xff, c->n_slots * sizeof(*d->slot_writer));
-	for (uint32_t i = 0; i < p->n_rows; i++) {
-		const struct plan_row *row = &p->rows[i];
-		uint32_t end = row->start + row->n_tokens;
-
-		EXPECT(row->n_tokens >= 1);
-		EXPECT((uint64_t)row->n_pages * c->page_tokens >= end);
-		for (uint32_t k = 0; k < row->n_pages; k++)
-			EXPECT(row->pages[k] < c->n_pages);
-		for (uint32_t k = row->start / c->page_tokens; k * c->page_tokens < end; k++) {
-			EXPECT(d->page_writer[row->pages[k]] == NOBODY);
-			d->page_writer[row->pages[k]] = i;
-		}
-		EXPECT(row->state_dst < c->n_slots);
-		EXPECT(d->slot_writer[row->state_dst] == NOBODY);
-		d->slot_writer[row->state_dst] = i;
+	for (uint32_t i = 0; !failed && i < p->n_rows; i++) {
+		failed = claim_pages(d, &p->rows[i], i);
+		if (!failed)
+			failed = claim_slots(d, &p->rows[i], i);
 	}
+	if (failed)
+		return failed;
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		const struct plan_row *row = &p->rows[i];
+		uint32_t first = row->start / c->page_tokens;
+		uint32_t behind = CEIL_DIV(row->start + row->n_tokens, c->page_tokens);
 
-		for (uint32_t k = 0; k < row->n_pages; k++) {
-			uint32_t writer = d->page_writer[row->pages[k]];
-
-			EXPECT(writer == NOBODY || writer == i);
-		}
-		if (row->state_src != STATE_ZERO) {
-			EXPECT(row->state_src >= 0 && (uint32_t)row->state_src < c->n_slots);
-			EXPECT(d->slot_writer[row->state_src] == NOBODY ||
-			       d->slot_writer[row->state_src] == i);
-		}
+		for (uint32_t k = 0; k < row->n_pages; k++)
+			EXPECT(d->page_writer[row->pages[k]] == (k >= first && k < behind ? i : NOBODY));
+		if (!c->n_slots || row->state_src == STATE_ZERO)
+			continue;
+		EXPECT(row->state_src >= 0 && (uint32_t)row->state_src < c->n_slots);
+		EXPECT(d->slot_writer[row->state_src] == NOBODY || d->slot_writer[row->state_src] == i);
 	}
 	return NULL;
 }
@@ -162,17 +207,23 @@ static int32_t token_at(const struct fake_history *h, uint32_t position)
 	return position < h->n_prompt ? h->prompt[position] : h->generated[position - h->n_prompt];
 }
 
-static const char *run_row(struct fake_device *d, const struct plan_row *row,
-			   const struct fake_history *want)
+/* Token i of a row; the plan before may have drawn it. */
+static int32_t row_token(const struct fake_device *d, const struct plan_row *row, uint32_t i)
+{
+	return row->tokens ? row->tokens[i] : d->drawn[row->token_draw];
+}
+
+/* What the row's state becomes, with its snapshots on the way. */
+static const char *run_state(struct fake_device *d, const struct plan_row *row,
+			     const struct fake_history *want)
 {
 	const struct scheduler_config *c = &d->config;
-	uint32_t end = row->start + row->n_tokens;
+	uint32_t unit = MIN(c->state_tokens ? c->state_tokens : (uint32_t)CHUNK_TOKENS, (uint32_t)CHUNK_TOKENS);
+	uint32_t last = row->start, end = row->start + row->n_tokens;
 	int32_t *state = d->states + (size_t)row->state_dst * c->max_model_len;
-	uint64_t before = HASH_INIT;
 
-	EXPECT(end == want->n_prompt + want->n_generated);
-	EXPECT(row->decode || row->start % CHUNK_TOKENS == 0);
 	EXPECT((row->start == 0) == (row->state_src == STATE_ZERO));
+	EXPECT(row->decode || row->start % unit == 0);
 	if (row->state_src != STATE_ZERO) {
 		EXPECT(d->state_len[row->state_src] == row->start);
 		memmove(state, d->states + (size_t)row->state_src * c->max_model_len,
@@ -180,15 +231,56 @@ static const char *run_row(struct fake_device *d, const struct plan_row *row,
 	}
 	for (uint32_t i = 0; i < row->start; i++)
 		EXPECT(state[i] == token_at(want, i));
-	memcpy(state + row->start, row->tokens, row->n_tokens * sizeof(*state));
+	for (uint32_t i = 0; i < row->n_tokens; i++)
+		state[row->start + i] = row_token(d, row, i);
 	d->state_len[row->state_dst] = end;
+	for (uint32_t k = 0; k < row->n_snapshots; k++) {
+		const struct plan_snapshot *s = &row->snapshots[k];
+
+		EXPECT(s->n_tokens % unit == 0 && s->n_tokens > last && s->n_tokens < end);
+		last = s->n_tokens;
+		memcpy(d->states + (size_t)s->slot * c->max_model_len, state, last * sizeof(*state));
+		d->state_len[s->slot] = last;
+	}
+	return NULL;
+}
+
+/* A page is written from its beginning on, every position once: whatever else is written is somebody's. */
+static const char *fill_page(struct fake_device *d, const struct plan_row *row, uint32_t position)
+{
+	uint32_t offset = position % d->config.page_tokens;
+	struct fill *fill = &d->fills[row->pages[position / d->config.page_tokens]];
+
+	if (!offset)
+		fill->len = 0;
+	EXPECT(offset == fill->len || (fill->copied && offset < fill->len));
+	*fill = (struct fill){offset + 1, false};
+	return NULL;
+}
+
+static const char *run_row(struct fake_device *d, const struct plan_row *row,
+			   const struct fake_history *want)
+{
+	const struct scheduler_config *c = &d->config;
+	uint32_t end = row->start + row->n_tokens;
+	uint64_t before = HASH_INIT;
+	const char *failed = NULL;
+
+	EXPECT(end == want->n_prompt + want->n_generated);
+	EXPECT(row->tokens || (row->decode && row->token_draw < d->n_drawn));
+	if (c->n_slots)
+		failed = run_state(d, row, want);
+	for (uint32_t i = row->start; !failed && i < end; i++)
+		failed = fill_page(d, row, i);
+	if (failed)
+		return failed;
 	for (uint32_t i = 0; i < end; i++) {
 		struct cell *cell =
 			&d->cells[(size_t)row->pages[i / c->page_tokens] * c->page_tokens +
 				  i % c->page_tokens];
 
 		if (i >= row->start)
-			*cell = (struct cell){row->tokens[i - row->start], before};
+			*cell = (struct cell){row_token(d, row, i - row->start), before};
 		EXPECT(cell->token == token_at(want, i));
 		EXPECT(cell->before == before);
 		before = hash_add(before, cell->token);
@@ -203,7 +295,7 @@ static const char *run_draws(struct fake_device *d, const struct plan *p,
 		const struct plan_draw *draw = &p->draws[i];
 		struct seat *seat = &d->seats[draw->seat];
 
-		EXPECT(draw->seat < d->config.max_seqs && draw->row < p->n_rows);
+		EXPECT(draw->seat < d->config.max_seqs && draw->row < p->n_rows && i < d->config.max_seqs);
 		EXPECT(i == 0 || p->draws[i - 1].row <= draw->row);
 		for (uint32_t k = 0; k < i; k++)
 			EXPECT(p->draws[k].seat != draw->seat);
@@ -214,7 +306,9 @@ static const char *run_draws(struct fake_device *d, const struct plan *p,
 		for (uint32_t k = 0; k < draw->n_banned; k++)
 			EXPECT(results[i].token != draw->banned[k]);
 		seat->generated = hash_add(seat->generated, results[i].token);
+		d->drawn[i] = results[i].token;
 	}
+	d->n_drawn = p->n_draws;
 	return NULL;
 }
 

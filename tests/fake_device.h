@@ -2,7 +2,8 @@
  * A device that runs plans without arithmetic: what a KV page keeps for a position is the token and
  * a hash of everything before it, what a state slot keeps is the whole history. Running a plan
  * checks that every row reads its own history, through its block table and through its state, and
- * nothing else; and that rows could run in any order or at once.
+ * nothing else; that rows could run in any order or at once; and that no row writes a page outside its window, or
+ * one that was written already.
  */
 #ifndef TESTS_FAKE_DEVICE_H
 #define TESTS_FAKE_DEVICE_H
@@ -20,7 +21,8 @@ struct fake_history {
 struct fake_device *fake_device_new(const struct scheduler_config *config);
 void fake_device_free(struct fake_device *d);
 
-/* Runs a plan. rows [n_rows]: the sequence's tokens up to and with the row's last one; draws
+/* Runs a plan; plans come in the order in which they are handed over, what they draw is known here at once (a row
+ * without tokens takes it from the plan before). rows [n_rows]: the sequence's tokens up to and with the row's last one; draws
  * [n_draws]: the prompt and the tokens drawn before; results [n_draws]. NULL, or the condition that
  * failed. */
 const char *fake_device_run(struct fake_device *d, const struct plan *plan,

@@ -2,9 +2,9 @@
  * An engine without a device, for tests of what is above it: engine.h over a pseudo model.
  *
  * It keeps what a real one keeps and nothing more: for every KV page the tokens written there, for
- * every state slot a running hash of its sequence. Each row reads its whole sequence back through
- * its block table and compares it with the state, so a plan that mixes up pages, slots or positions
- * ends the program. The next token is a function of the sequence: the recorded answer when the
+ * every state slot (where the model has recurrent layers) a running hash of its sequence. Each row reads its
+ * whole sequence back through its block table and compares it with the state, so a plan that mixes up pages,
+ * slots or positions ends the program; so does one whose rows write what another one uses. The next token is a function of the sequence: the recorded answer when the
  * model's golden.json has one for it, else a hash (with temperature: of seed, choice and position
  * too).
  *
@@ -54,6 +54,8 @@ struct engine {
 	uint64_t head, tail; /* plans waited for, submitted */
 	uint32_t max_seqs;
 	uint32_t *touched; /* [n_slots] 1 + index of the row of this plan that reads or writes the slot, else 0 */
+	uint32_t *written; /* [n_pages] 1 + index of the row of this plan that writes the page, else 0 */
+	struct state *rows; /* [max_seqs] the sequence behind each row of this plan */
 };
 
 #define must(condition)                                                                      \
@@ -128,14 +130,15 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	}
 	info->max_model_len =
 		o->max_model_len ? o->max_model_len : info->model.max_position_embeddings;
-	info->n_slots = (uint32_t)setting("FAKE_SLOTS", 8ull * o->max_seqs);
+	if (info->model.n_delta_layers)
+		info->n_slots = (uint32_t)setting("FAKE_SLOTS", 8ull * o->max_seqs);
 	info->n_pages = (uint32_t)setting("FAKE_PAGES", o->max_seqs * CEIL_DIV(info->max_model_len,
 									       o->page_tokens));
 	snprintf(info->device_name, sizeof(info->device_name), "no device");
 	snprintf(info->driver, sizeof(info->driver), "fake");
 	snprintf(info->kernels, sizeof(info->kernels), "no");
 	info->page_bytes = 4096ull * o->page_tokens;
-	info->slot_bytes = 1 << 20;
+	info->slot_bytes = info->n_slots ? 1 << 20 : 0;
 	g->page_tokens = o->page_tokens;
 	g->max_seqs = o->max_seqs;
 	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++) {
@@ -145,7 +148,9 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	g->kv = calloc(info->n_pages, o->page_tokens * sizeof(*g->kv));
 	g->states = calloc(info->n_slots, sizeof(*g->states));
 	g->touched = calloc(info->n_slots, sizeof(*g->touched));
-	must(g->kv && g->states && g->touched);
+	g->written = calloc(info->n_pages, sizeof(*g->written));
+	g->rows = calloc(o->max_seqs, sizeof(*g->rows));
+	must(g->kv && g->states && g->touched && g->written && g->rows);
 	g->fail_step = setting("FAKE_FAIL_STEP", 0);
 	g->step_us = setting("FAKE_STEP_US", 0);
 	load_goldens(g, o->model_dir);
@@ -163,6 +168,8 @@ void engine_close(struct engine *g)
 		free(g->steps[i].results);
 	free(g->goldens);
 	free(g->touched);
+	free(g->written);
+	free(g->rows);
 	free(g->kv);
 	free(g->states);
 	free(g);
@@ -226,6 +233,7 @@ static void claim_slots(struct engine *g, const struct plan *plan)
 		for (uint32_t k = 0; k < row->n_snapshots; k++) {
 			must(!g->touched[row->snapshots[k].slot]);
 			claim_slot(g, row->snapshots[k].slot, i, true);
+			g->touched[row->snapshots[k].slot] = UINT32_MAX - 1; /* which no row reads either */
 		}
 	}
 	for (uint32_t i = 0; i < plan->n_rows; i++)
@@ -233,18 +241,40 @@ static void claim_slots(struct engine *g, const struct plan *plan)
 			claim_slot(g, (uint32_t)plan->rows[i].state_src, i, false);
 }
 
-static void run_row(struct engine *g, const struct plan_row *row)
+/* A row writes the pages of its window, and those are no other's: what lies before it may be shared. */
+static void claim_pages(struct engine *g, const struct plan *plan)
 {
-	struct state s = {0}, check = {0};
-	uint32_t snapshot = 0;
+	memset(g->written, 0, g->info.n_pages * sizeof(*g->written));
+	for (uint32_t i = 0; i < plan->n_rows; i++) {
+		const struct plan_row *row = &plan->rows[i];
+		uint32_t first = row->start / g->page_tokens;
+		uint32_t behind = CEIL_DIV(row->start + row->n_tokens, g->page_tokens);
 
-	must(row->n_tokens > 0 && row->state_dst < g->info.n_slots);
-	must(row->state_src == STATE_ZERO || (uint32_t)row->state_src < g->info.n_slots);
+		must(behind <= row->n_pages);
+		for (uint32_t k = first; k < behind; k++) {
+			must(row->pages[k] < g->info.n_pages && !g->written[row->pages[k]]);
+			g->written[row->pages[k]] = i + 1;
+		}
+	}
+	for (uint32_t i = 0; i < plan->n_rows; i++)
+		for (uint32_t k = 0; k < plan->rows[i].start / g->page_tokens; k++)
+			must(plan->rows[i].pages[k] < g->info.n_pages &&
+			     !g->written[plan->rows[i].pages[k]]);
+}
+
+/* Without recurrent layers there are no states to go by. */
+static void run_row(struct engine *g, const struct plan_row *row, struct state *ret)
+{
+	struct state s = {.len = row->start}, check = {0};
+	uint32_t snapshot = 0;
+	bool states = g->info.n_slots > 0;
+
+	must(row->n_tokens > 0);
 	must(!row->decode || (row->n_tokens == 1 && !row->n_snapshots));
 	must(row->decode || row->start % CHUNK_TOKENS == 0);
-	must(row->n_snapshots <= SNAPSHOTS_MAX);
-	if (row->state_src != STATE_ZERO)
-		s = g->states[row->state_src];
+	must(row->n_snapshots <= (states ? SNAPSHOTS_MAX : 0));
+	if (states)
+		s = row->state_src == STATE_ZERO ? check : g->states[row->state_src];
 	must(s.len == row->start);
 	for (uint32_t i = 0; i < row->n_tokens; i++) {
 		int32_t token = token_of(g, row, i);
@@ -261,8 +291,10 @@ static void run_row(struct engine *g, const struct plan_row *row)
 	must(snapshot == row->n_snapshots);
 	for (; check.len < s.len; check.len++)
 		check.hash = mix(check.hash, (uint64_t)*cell(g, row, check.len));
-	must(check.hash == s.hash);
-	g->states[row->state_dst] = s;
+	must(!states || check.hash == s.hash);
+	if (states)
+		g->states[row->state_dst] = s;
+	*ret = check;
 }
 
 /* The recorded answer's next token, or -1. */
@@ -297,7 +329,7 @@ static void draw(struct engine *g, const struct plan *plan, const struct plan_dr
 {
 	const struct plan_row *row = &plan->rows[d->row];
 	const struct model_config *m = &g->info.model;
-	const struct state *s = &g->states[row->state_dst];
+	const struct state *s = &g->rows[d->row];
 	uint64_t h = s->hash;
 	int32_t token = d->sampling->temperature > 0 ? -1 : golden_token(g, row, s->len);
 
@@ -343,9 +375,12 @@ static void run_plan(struct engine *g, const struct plan *plan, struct step *ste
 		must(c->src < info->n_slots && c->dst < info->n_slots);
 		g->states[c->dst] = g->states[c->src];
 	}
-	claim_slots(g, plan);
+	must(plan->n_rows <= g->max_seqs);
+	if (info->n_slots)
+		claim_slots(g, plan);
+	claim_pages(g, plan);
 	for (uint32_t i = 0; i < plan->n_rows; i++)
-		run_row(g, &plan->rows[i]);
+		run_row(g, &plan->rows[i], &g->rows[i]);
 	for (uint32_t i = 0; i < plan->n_draws; i++) {
 		must(plan->draws[i].row < plan->n_rows);
 		draw(g, plan, &plan->draws[i], &step->results[i]);
@@ -391,7 +426,9 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results, struct err *e)
 {
-	int r = engine_submit(g, plan, e);
+	int r;
 
+	must(g->head == g->tail);
+	r = engine_submit(g, plan, e);
 	return r < 0 ? r : engine_wait(g, results, e);
 }
