@@ -34,7 +34,7 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 	if (!remembers(s, r))
 		return;
 	s->switches[0] = (struct prefix_switch){0, PREFIX_PREFILLED};
-	s->switches[1] = (struct prefix_switch){r->n_prompt + 1, q->decode_history};
+	s->switches[1] = (struct prefix_switch){r->n_prompt, q->decode_history};
 	s->key = (struct prefix_key){
 		.space = r->space,
 		.tokens = r->prompt,

@@ -1,0 +1,632 @@
+/*
+ * The behaviours that the hybrid prefix cache and its scheduler are held to, each by its number:
+ * what the best open engine does, with a page of 2 tokens. 1 to 6, 11 and 12 are for a model without
+ * recurrent state. Where that engine cuts a prompt to leave a state (7 to 10), our rows keep states
+ * inside a window; so what is asserted there is what is *published*, by however few steps. 13 to 16
+ * and 20 speak to the prefix cache directly. Of 18 the part of a batch is daemon/loop.c's, which takes
+ * back what it submitted; here: a refused submission changes nothing. 17 (abort during a write-back)
+ * belongs to the tiers below device memory and is tested with them.
+ *
+ * Prompts are letters. A plan is compared as text: "a0+4" is a prefill row (its first token, start and
+ * tokens), "@8" a decode row whose token stands at position 8, "!" behind a row means that it draws.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "scheduler/chunking.h"
+#include "scheduler/scheduler.h"
+#include "tests/tap.h"
+
+enum { MAX_SEQS = 8, VOCAB = 1000, END = 999, LEN = 256 };
+
+struct world {
+	struct scheduler *s;
+	struct scheduler_config config;
+	const struct plan *plan;
+	struct draw_result results[MAX_SEQS];
+	struct scheduler_event events[MAX_SEQS];
+	uint32_t n_events;
+	struct buf text;
+};
+
+static struct world *world_new(uint32_t state_tokens, uint32_t n_pages, uint32_t budget)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	w->config = (struct scheduler_config){
+		.page_tokens = 2,
+		.state_tokens = state_tokens,
+		.n_pages = n_pages,
+		.n_slots = state_tokens ? 4 * MAX_SEQS : 0,
+		.page_bytes = 1,
+		.slot_bytes = 1,
+		.max_plans_out = 1,
+		.max_seqs = MAX_SEQS,
+		.max_prefill_tokens = budget,
+		.max_model_len = LEN,
+		.vocab_size = VOCAB,
+	};
+	buf_init(&w->text, 4096);
+	if (scheduler_new(&w->config, &w->s, NULL) < 0)
+		abort();
+	return w;
+}
+
+static void world_free(struct world *w)
+{
+	prefix_cache_check(scheduler_cache(w->s));
+	scheduler_free(w->s);
+	buf_release(&w->text);
+	free(w);
+}
+
+/* A prompt as letters; its first max_tokens tokens are generated unless it draws END. */
+static uint64_t submit(struct world *w, const char *prompt, uint32_t max_tokens)
+{
+	static const int32_t end = END;
+	int32_t tokens[LEN];
+	struct scheduler_request r = {
+		.prompt = tokens,
+		.n_prompt = (uint32_t)strlen(prompt),
+		.max_tokens = max_tokens,
+		.n_choices = 1,
+		.end_tokens = &end,
+		.n_end_tokens = 1,
+		.sampling = {.top_p = 1, .repetition_penalty = 1},
+	};
+	uint64_t id = 0;
+
+	for (uint32_t i = 0; i < r.n_prompt; i++)
+		tokens[i] = prompt[i];
+	if (scheduler_submit(w->s, &r, &id, NULL) < 0)
+		abort();
+	return id;
+}
+
+/* The next plan, as text. */
+static const char *plan(struct world *w)
+{
+	const struct plan *p = w->plan = scheduler_plan(w->s);
+	uint32_t d = 0;
+
+	buf_reset(&w->text);
+	if (!p)
+		return "nothing";
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct plan_row *row = &p->rows[i];
+
+		if (i)
+			buf_putc(&w->text, ' ');
+		if (row->decode)
+			buf_printf(&w->text, "@%u", row->start);
+		else
+			buf_printf(&w->text, "%c%u+%u", row->tokens[0], row->start, row->n_tokens);
+		for (; d < p->n_draws && p->draws[d].row == i; d++)
+			buf_putc(&w->text, '!');
+	}
+	return buf_str(&w->text);
+}
+
+/* Commits the oldest plan that is out, whose draws (as many as there can be) gave `token`. */
+static void commit(struct world *w, int32_t token)
+{
+	for (uint32_t i = 0; i < MAX_SEQS; i++)
+		w->results[i] = (struct draw_result){.token = token};
+	w->n_events = scheduler_commit(w->s, w->results, w->events);
+}
+
+/* Everything that is there runs to its end; every draw gives `token`. */
+static void run_all(struct world *w, int32_t token)
+{
+	while (scheduler_plan(w->s))
+		commit(w, token);
+}
+
+struct look {
+	const char *prompt;
+	uint32_t depth;
+	bool with_slot, found;
+	char deepest[8];
+};
+
+static bool look_at(void *arg, const struct prefix_view *v)
+{
+	struct look *l = arg;
+	uint32_t from = v->depth - v->n_tokens;
+
+	if (v->depth != l->depth || (l->with_slot && v->slot == POOL_NONE))
+		return true;
+	for (uint32_t i = from; i < v->depth; i++)
+		if (v->tokens[i - from] != l->prompt[i])
+			return true;
+	l->found = true;
+	return false;
+}
+
+/* The cache has a node that ends after `depth` letters of the prompt, with a state there. */
+static bool published(const struct world *w, const char *prompt, uint32_t depth)
+{
+	struct look l = {.prompt = prompt, .depth = depth, .with_slot = w->config.state_tokens > 0};
+
+	prefix_cache_walk(scheduler_cache(w->s), look_at, &l);
+	return l.found;
+}
+
+static void test_1_to_3(void)
+{
+	struct world *w = world_new(0, 100, 4);
+
+	submit(w, "aaaaaaaa", 3);
+	is_str(plan(w), "a0+4", "1: budget 4, prompt 8: a chunk of 4 at prefix 0");
+	commit(w, 1);
+	is_str(plan(w), "a4+4!", "1: a chunk of 4 at prefix 4");
+	commit(w, 1);
+	is_str(plan(w), "@8!", "1: the third step decodes");
+	commit(w, END);
+	world_free(w);
+
+	w = world_new(0, 100, 4);
+	submit(w, "dd", 9);
+	(void)plan(w);
+	commit(w, 1);
+	submit(w, "aaaaaaaa", 9);
+	is_str(plan(w), "a0+4 @2!", "2: r1 begins");
+	commit(w, 1);
+	submit(w, "bb", 9);
+	is_str(plan(w), "a4+4! @3!", "2: r1 mid-prefill, r2 arrives: only r1's goes on, and decodes");
+	commit(w, 1);
+	is_str(plan(w), "b0+2! @4! @8!", "2: then r2");
+	commit(w, END);
+	world_free(w);
+
+	w = world_new(0, 100, 4);
+	submit(w, "aaaa", 9);
+	submit(w, "bbbb", 9);
+	is_str(plan(w), "a0+4!", "3: budget 4, two 4-token prompts: one is scheduled");
+	commit(w, 1);
+	is_str(plan(w), "b0+4! @4!", "3: then the other");
+	commit(w, END);
+	world_free(w);
+}
+
+static void test_4_to_6(void)
+{
+	struct world *w = world_new(0, 100, 64);
+	uint32_t pages[4];
+
+	submit(w, "aaaabbbb", 1);
+	is_str(plan(w), "a0+8!", "4: a prompt of 8");
+	memcpy(pages, w->plan->rows[0].pages, sizeof(pages));
+	commit(w, 1);
+	submit(w, "aaaabbbb", 1);
+	is_str(plan(w), "b6+2!", "4: the same again: hit 6, input 2");
+	commit(w, 1);
+	ok(w->n_events == 1 && w->events[0].hit.n_cached == 6 &&
+		   w->events[0].hit.miss == PREFIX_MISS_NONE && w->events[0].hit.step == 2,
+	   "4: which its event says, and that step 2 computed first");
+
+	submit(w, "aaaabbbbcccc", 1);
+	is_str(plan(w), "c8+4!", "5: 8 shared and 4 new: prefix 8, input 4");
+	ok(!memcmp(pages, w->plan->rows[0].pages, sizeof(pages)), "5: on the same pages");
+	commit(w, 1);
+	is_int(w->events[0].hit.miss, PREFIX_MISS_COLD, "5: what follows is cold");
+	world_free(w);
+
+	w = world_new(0, 100, 4);
+	submit(w, "aaaabbbbcc", 100);
+	(void)plan(w);
+	commit(w, 1);
+	(void)plan(w);
+	commit(w, 1);
+	ok(published(w, "aaaabbbbcc", 8), "6: what is prefilled is published at once");
+	scheduler_abort(w->s, 1);
+	submit(w, "aaaabbbbdd", 1);
+	is_str(plan(w), "d8+2!", "6: finishing early keeps the pages of the prefill");
+	commit(w, 1);
+	world_free(w);
+}
+
+static void test_7_to_9(void)
+{
+	static const struct {
+		uint32_t first, left, budget, want;
+	} align[] = {{16, 24, 24, 16}, {16, 24, 8, 8}, {24, 16, 16, 8}, {24, 4, 16, 4}, {32, 16, 10, 8}};
+	static const char seed[] = "aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbcccccccc";
+	struct world *w = world_new(4, 100, 6);
+
+	submit(w, "aaaabbbbcccc", 1);
+	run_all(w, 1);
+	ok(published(w, "aaaabbbbcccc", 4) && published(w, "aaaabbbbcccc", 8) &&
+		   published(w, "aaaabbbbcccc", 12),
+	   "7: state page 4, budget 6, prompt 12: states at 4, 8 and 12");
+	world_free(w);
+
+	w = world_new(4, 100, 64);
+	submit(w, "aaaabbbbcc", 1);
+	submit(w, "ddddeeeeff", 1);
+	run_all(w, 1);
+	ok(published(w, "aaaabbbbcc", 8) && published(w, "ddddeeeeff", 8) &&
+		   !published(w, "aaaabbbbcc", 10),
+	   "8: state page 4, two 10-token prompts: states at 8");
+	world_free(w);
+
+	/* A window may end where the promotion is (32), or keep its state and go on. */
+	for (size_t i = 0; i < ARRAY_SIZE(align); i++) {
+		uint32_t first = align[i].first, end;
+		struct request r = {.n_prompt = first + align[i].left, .wanted = {32}, .n_wanted = 1};
+		struct checkpoint kept[SNAPSHOTS_MAX];
+		bool found = false;
+		uint32_t n;
+
+		end = first + chunking_window(4, first, r.n_prompt, align[i].budget);
+		n = chunking_checkpoints(&r, first, end, 4, kept);
+		for (uint32_t k = 0; k < n; k++)
+			found |= kept[k].n_tokens == first + align[i].want;
+		ok(found || end == first + align[i].want, "9: (%u, %u, %u): a state %u further on",
+		   first, align[i].left, align[i].budget, align[i].want);
+	}
+	w = world_new(4, 1000, 256);
+	submit(w, seed, 1);
+	run_all(w, 1);
+	ok(!published(w, seed, 32), "9: nobody wanted a state at 32 so far");
+	submit(w, "aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbddddd", 1);
+	run_all(w, 1);
+	ok(published(w, seed, 32), "9: with a promotion at 32 there is one");
+	world_free(w);
+}
+
+static void test_10(void)
+{
+	struct world *w = world_new(2, 100, 64);
+
+	submit(w, "aaaaaaaabbb", 1);
+	run_all(w, 1);
+	ok(published(w, "aaaaaaaabbb", 10), "10: a seed of 11 leaves a state at 10");
+	ok(!published(w, "aaaaaaaa", 8), "10: and none at 8");
+	submit(w, "aaaaaaaaccc", 1);
+	(void)plan(w);
+	commit(w, 1);
+	ok(w->events[0].hit.n_cached == 0 && w->events[0].hit.miss == PREFIX_MISS_NO_CHECKPOINT,
+	   "10: a second one that parts from it at 8 finds no checkpoint");
+	ok(published(w, "aaaaaaaa", 8) && published(w, "aaaaaaaaccc", 10),
+	   "10: and leaves states at 8 and 10");
+	submit(w, "aaaaaaaaddd", 1);
+	is_str(plan(w), "d8+3!", "10: a third hits 8");
+	commit(w, 1);
+	world_free(w);
+}
+
+static void test_11_and_12(void)
+{
+	struct world *w = world_new(0, 10, 64);
+	struct scheduler_stats st;
+	uint64_t r1, r2;
+
+	submit(w, "aaaaaaaaaaaaaaaaaa", 2);
+	submit(w, "bbbb", 2);
+	is_str(plan(w), "a0+18!", "11: pool of 10 pages: r1 takes all");
+	commit(w, 1);
+	is_str(plan(w), "@18!", "11: r2 waits");
+	commit(w, 1);
+	is_str(plan(w), "b0+4!", "11: and runs after");
+	commit(w, END);
+	world_free(w);
+
+	w = world_new(0, 10, 64);
+	w->config.max_plans_out = 2;
+	scheduler_free(w->s);
+	if (scheduler_new(&w->config, &w->s, NULL) < 0)
+		abort();
+	r1 = submit(w, "aaaaaaaa", 6);
+	r2 = submit(w, "bbbbbbbb", 6);
+	is_str(plan(w), "a0+8! b0+8!", "12: two prompts of 8 in 10 pages");
+	commit(w, 1);
+	is_str(plan(w), "@8! @8!", "12: decode");
+	is_str(plan(w), "@9! @9!", "12: with two plans out");
+	commit(w, 1);
+	is_str(plan(w), "nothing", "12: both are stuck: quiet while a result is pending");
+	scheduler_stats(w->s, &st);
+	ok(st.retractions == 0 && st.running == 2, "12: and nobody is retracted");
+	commit(w, 1);
+	is_str(plan(w), "@10!", "12: then one of them goes on");
+	scheduler_stats(w->s, &st);
+	ok(st.retractions == 1 && st.running == 1 && st.waiting == 1, "12: the other was retracted");
+	commit(w, 2);
+	ok(w->n_events == 1 && w->events[0].request == r2, "12: r1, of equal ones the oldest");
+	for (int i = 0; i < 9 && !w->events[0].request_finished; i++) {
+		(void)plan(w);
+		commit(w, 2);
+	}
+	ok(w->events[0].request == r2 && w->events[0].finish == FINISH_LENGTH, "12: r2 ends");
+	for (int i = 0; i < 20 && scheduler_plan(w->s); i++)
+		commit(w, 3);
+	ok(w->n_events == 1 && w->events[0].request == r1 && w->events[0].finish == FINISH_LENGTH,
+	   "12: r1 comes back and ends");
+	scheduler_stats(w->s, &st);
+	ok(st.running == 0 && st.waiting == 0 &&
+		   st.cache.free_pages + st.cache.tree_pages == w->config.n_pages,
+	   "12: nothing leaks");
+	world_free(w);
+}
+
+/* ---- the cache by itself ---- */
+
+static struct prefix_cache *cache_new(uint32_t state_tokens, uint32_t n_pages, uint32_t n_slots)
+{
+	struct prefix_cache *c = prefix_cache_new(&(struct prefix_cache_config){
+		.page_tokens = 2,
+		.state_tokens = state_tokens,
+		.n_pages = n_pages,
+		.n_slots = n_slots,
+		.page_bytes = 1,
+		.slot_bytes = 1,
+	});
+
+	if (!c)
+		abort();
+	return c;
+}
+
+static struct prefix_key key_of(const char *text, int32_t *tokens)
+{
+	uint32_t n = (uint32_t)strlen(text);
+
+	for (uint32_t i = 0; i < n; i++)
+		tokens[i] = text[i];
+	return (struct prefix_key){.tokens = tokens, .n_tokens = n, .history_any = true};
+}
+
+/* The first n_tokens of the text go to the tree; a state at their end in `slot` (POOL_NONE: none). The
+ * node, locked. */
+static struct prefix_node *insert(struct prefix_cache *c, const char *text, uint32_t n_tokens, uint32_t slot)
+{
+	int32_t tokens[LEN];
+	uint32_t pages[LEN], n;
+	struct prefix_key key = key_of(text, tokens);
+	struct prefix_match m;
+	struct prefix_node *at;
+
+	prefix_cache_match(c, &key, &m);
+	at = prefix_cache_use(c, &key, &m, pages);
+	if (!at)
+		abort();
+	if (m.slot != POOL_NONE)
+		prefix_cache_unpin(c, m.slot);
+	n = (n_tokens - m.n_tokens) / 2;
+	for (uint32_t i = 0; i < n; i++)
+		if ((pages[i] = prefix_cache_take_page(c)) == POOL_NONE)
+			abort();
+	at = prefix_cache_extend(c, at, tokens + m.n_tokens, pages, n, PREFIX_PREFILLED);
+	if (!at)
+		abort();
+	if (slot != POOL_NONE)
+		prefix_cache_checkpoint(c, at, slot, PREFIX_CHECKPOINT_CHUNK);
+	prefix_cache_check(c);
+	return at;
+}
+
+static struct prefix_match match(const struct prefix_cache *c, const char *text)
+{
+	int32_t tokens[LEN];
+	struct prefix_key key = key_of(text, tokens);
+	struct prefix_match m;
+
+	prefix_cache_match(c, &key, &m);
+	return m;
+}
+
+static void test_13_to_15(void)
+{
+	struct prefix_cache *c = cache_new(4, 100, 10);
+	struct prefix_node *n, *longer;
+	struct prefix_match m;
+	uint32_t slot;
+
+	n = insert(c, "aabbcc", 6, POOL_NONE);
+	prefix_cache_unlock(c, n);
+	m = match(c, "aabbccdd");
+	ok(m.n_tokens == 0 && m.slot == POOL_NONE && m.n_known == 6 && m.branch == 4,
+	   "13: 3 pages without a slot: depth 0, nothing to copy, branching at 4");
+	slot = prefix_cache_take_slot(c);
+	n = insert(c, "ddeeffgg", 4, slot);
+	longer = insert(c, "ddeeffgg", 8, POOL_NONE);
+	prefix_cache_unlock(c, n);
+	prefix_cache_unlock(c, longer);
+	m = match(c, "ddeeffggh");
+	ok(m.n_tokens == 4 && m.slot == slot && m.n_known == 8 && m.branch == 8,
+	   "13: a slot at 2 of 4 pages: depth 2 pages");
+
+	slot = prefix_cache_take_slot(c);
+	n = insert(c, "hhiijjkk", 8, slot);
+	prefix_cache_unlock(c, n);
+	longer = insert(c, "hhiilll", 6, POOL_NONE);
+	prefix_cache_unlock(c, longer);
+	m = match(c, "hhiijjkkl");
+	ok(m.n_tokens == 8 && m.slot == slot, "14: a split keeps the slot on the suffix");
+	m = match(c, "hhiizz");
+	ok(m.n_tokens == 0 && m.n_known == 4 && m.branch == 4, "14: and none on the prefix");
+
+	n = insert(c, "mmnnoo", 6, POOL_NONE);
+	m = match(c, "mmnnoop");
+	ok(m.n_tokens == 0 && m.n_known == 6, "15: a chunk that ends unaligned: a later probe has prefix 0");
+	prefix_cache_unlock(c, n);
+	ok(prefix_cache_flush(c) == 0, "nothing is locked");
+	prefix_cache_free(c);
+}
+
+static void test_16(void)
+{
+	struct prefix_cache *c = cache_new(0, 8, 0);
+	struct prefix_node *locked = insert(c, "aabbcc", 6, POOL_NONE), *old, *young;
+	uint32_t taken[8];
+
+	old = insert(c, "ddee", 4, POOL_NONE);
+	young = insert(c, "ddeeffgg", 8, POOL_NONE);
+	prefix_cache_unlock(c, young);
+	prefix_cache_unlock(c, old);
+	is_int(match(c, "ddeeffggh").n_tokens, 8, "16: a parent and its leaf");
+	for (uint32_t i = 0; i < 3; i++)
+		taken[i] = prefix_cache_take_page(c);
+	prefix_cache_check(c);
+	is_int(match(c, "ddeeffggh").n_tokens, 4, "16: the leaf goes first");
+	for (uint32_t i = 3; i < 5; i++)
+		taken[i] = prefix_cache_take_page(c);
+	prefix_cache_check(c);
+	is_int(match(c, "ddeeffggh").n_tokens, 0, "16: and then its parent, which is a leaf now");
+	ok(taken[4] != POOL_NONE && prefix_cache_take_page(c) == POOL_NONE, "16: no more than that");
+	is_int(match(c, "aabbccd").n_tokens, 6, "16: a locked leaf is skipped");
+	for (uint32_t i = 0; i < 5; i++)
+		prefix_cache_put_page(c, taken[i]);
+
+	old = insert(c, "hh", 2, POOL_NONE);
+	young = insert(c, "ii", 2, POOL_NONE);
+	prefix_cache_unlock(c, young);
+	prefix_cache_lock(c, old); /* used again, while locked */
+	prefix_cache_unlock(c, old);
+	prefix_cache_unlock(c, old);
+	for (uint32_t i = 0; i < 4; i++)
+		taken[i] = prefix_cache_take_page(c);
+	ok(match(c, "hhx").n_tokens == 2 && match(c, "iix").n_tokens == 0,
+	   "16: being touched while locked counts");
+	for (uint32_t i = 0; i < 4; i++)
+		prefix_cache_put_page(c, taken[i]);
+	prefix_cache_unlock(c, locked);
+	ok(prefix_cache_flush(c) == 0, "16: nothing is locked");
+	prefix_cache_free(c);
+}
+
+static void test_18_and_19(void)
+{
+	struct world *w = world_new(2, 100, 64);
+	struct scheduler_stats before, after;
+	int32_t tokens[4] = {1, 2, 3, VOCAB};
+	struct scheduler_request bad = {.prompt = tokens, .n_prompt = 4, .max_tokens = 1, .n_choices = 1};
+	uint64_t id = 77;
+
+	submit(w, "aaaabbbb", 1);
+	run_all(w, 1);
+	submit(w, "aaaabbbbcc", 5);
+	scheduler_stats(w->s, &before);
+	is_int(scheduler_submit(w->s, &bad, &id, NULL), -EINVAL, "18: a token that does not exist");
+	bad.n_prompt = 3;
+	bad.n_choices = MAX_SEQS + 1;
+	is_int(scheduler_submit(w->s, &bad, &id, NULL), -EINVAL, "18: too many choices");
+	bad.n_choices = 1;
+	bad.max_tokens = LEN;
+	is_int(scheduler_submit(w->s, &bad, &id, NULL), -EINVAL, "18: too long");
+	scheduler_stats(w->s, &after);
+	ok(id == 77 && !memcmp(&before, &after, sizeof(before)), "18: nothing changed");
+
+	is_int(scheduler_flush(w->s), -EBUSY, "19: clearing refuses while a request waits");
+	is_str(plan(w), "c8+2!", "19: (which hits)");
+	is_int(scheduler_flush(w->s), -EBUSY, "19: and while it runs");
+	scheduler_stats(w->s, &after);
+	ok(after.cache.nodes >= before.cache.nodes && after.running == 1, "19: and then changes nothing");
+	commit(w, END);
+	is_int(scheduler_flush(w->s), 0, "19: not any more");
+	scheduler_stats(w->s, &after);
+	ok(after.cache.nodes == 0 && after.cache.free_pages == w->config.n_pages &&
+		   after.cache.free_slots == w->config.n_slots,
+	   "19: everything is free");
+	world_free(w);
+}
+
+/* ---- 20 ---- */
+
+enum { PAGES = 48, SLOTS = 12, TEXT = 24 };
+
+/* What a device would have: a page's or a slot's text from the beginning. */
+static char page_text[PAGES][TEXT + 1], slot_text[SLOTS][TEXT + 1];
+
+static uint64_t random_state = 20;
+
+static uint32_t below(uint32_t n)
+{
+	random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (uint32_t)(random_state >> 33) % n;
+}
+
+/* A request: uses what is there, computes the rest, leaves some states. Checks every page and the state that it
+ * was given. The node it ends with, locked; NULL: no room. */
+static struct prefix_node *serve(struct prefix_cache *c, const char *text)
+{
+	uint32_t n = (uint32_t)strlen(text), pages[TEXT / 2], at_tokens, slot, want;
+	int32_t tokens[LEN];
+	struct prefix_key key = key_of(text, tokens);
+	struct prefix_match m;
+	struct prefix_node *at;
+
+	prefix_cache_match(c, &key, &m);
+	want = (n - m.n_tokens) / 2;
+	if (!prefix_cache_can_take(c, &m, want, 1))
+		return NULL;
+	at = prefix_cache_use(c, &key, &m, pages);
+	check(at && m.n_tokens < n && m.n_tokens % 4 == 0);
+	for (uint32_t i = 0; i < m.n_tokens / 2; i++)
+		check(!strncmp(page_text[pages[i]], text, i * 2 + 2) && strlen(page_text[pages[i]]) == i * 2 + 2);
+	if (m.n_tokens)
+		check(strlen(slot_text[m.slot]) == m.n_tokens && !strncmp(slot_text[m.slot], text, m.n_tokens));
+	if (m.slot != POOL_NONE)
+		prefix_cache_unpin(c, m.slot);
+	for (at_tokens = m.n_tokens; at && at_tokens + 2 <= n; at_tokens += 2) {
+		uint32_t page = prefix_cache_take_page(c);
+
+		check(page != POOL_NONE);
+		snprintf(page_text[page], sizeof(page_text[page]), "%.*s", (int)at_tokens + 2, text);
+		at = prefix_cache_extend(c, at, tokens + at_tokens, &page, 1, PREFIX_PREFILLED);
+		if (!at || (at_tokens + 2) % 4 || below(2))
+			continue;
+		slot = prefix_cache_take_slot(c);
+		if (slot == POOL_NONE)
+			continue;
+		snprintf(slot_text[slot], sizeof(slot_text[slot]), "%.*s", (int)at_tokens + 2, text);
+		prefix_cache_checkpoint(c, at, slot, (enum prefix_checkpoint)below(4));
+	}
+	return at;
+}
+
+static void test_20(void)
+{
+	struct prefix_cache *c = cache_new(4, PAGES, SLOTS);
+	struct prefix_node *held[4] = {0};
+	struct prefix_stats st;
+	uint32_t hits = 0;
+
+	for (int round = 0; round < 200; round++) {
+		char text[TEXT + 1] = {0};
+		uint32_t n = 1 + below(TEXT), k = below(ARRAY_SIZE(held));
+
+		for (uint32_t i = 0; i < n; i++)
+			text[i] = (char)('a' + (i % 4 == 3 ? below(2) : 0));
+		if (held[k])
+			prefix_cache_unlock(c, held[k]);
+		hits += match(c, text).n_tokens > 0;
+		held[k] = serve(c, text);
+		prefix_cache_check(c);
+	}
+	ok_all("20: 200 rounds of random caching and eviction: every hit is resumable");
+	prefix_cache_stats(c, &st);
+	ok(hits > 50 && st.evicted_pages > 50 && st.evicted_slots > 50,
+	   "20: %u hits, %llu pages and %llu slots evicted", hits, (unsigned long long)st.evicted_pages,
+	   (unsigned long long)st.evicted_slots);
+	for (uint32_t i = 0; i < ARRAY_SIZE(held); i++)
+		if (held[i])
+			prefix_cache_unlock(c, held[i]);
+	ok(prefix_cache_flush(c) == 0, "20: and nothing is left");
+	prefix_cache_free(c);
+}
+
+int main(void)
+{
+	test_1_to_3();
+	test_4_to_6();
+	test_7_to_9();
+	test_10();
+	test_11_and_12();
+	test_13_to_15();
+	test_16();
+	test_18_and_19();
+	test_20();
+	return done();
+}
