@@ -162,7 +162,8 @@ static void evict_one(struct prefix_cache *c, const enum evict_group *groups, un
 		return;
 	}
 	c->evicted_pages += n->n_pages;
-	ghosts_add(&c->ghosts, n->hashes[0]);
+	for (uint32_t i = 0; i < n->n_pages; i++)
+		ghosts_add(&c->ghosts, n->hashes[i]);
 	tree_drop_leaf(c, n);
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many as the pool has pages tells a whole pool's turnover; 16 MiB at most. */
+/* As many as the pool has pages: what was there one whole turnover ago is told. At most 20 MiB. */
 enum { GHOSTS_MIN = 4096, GHOSTS_MAX = 1 << 20 };
 
 int ghosts_init(struct ghosts *g, uint32_t n_pages)

@@ -1,7 +1,7 @@
 /*
- * What was evicted lately: the hashes of evicted nodes' first pages, so that a miss can be told from
- * something that was never there. An evicted node goes whole; so the page after what is known was once
- * known exactly when it was the first of an evicted node. Bounded: the oldest is forgotten.
+ * What was evicted lately: the hashes of evicted pages (of everything up to their ends), so that a miss can be
+ * told from something that was never there. All pages of a node and not just its first: somebody else may have
+ * brought the beginning back meanwhile. Bounded: the oldest is forgotten.
  */
 #ifndef PREFIX_CACHE_GHOSTS_H
 #define PREFIX_CACHE_GHOSTS_H

@@ -1,0 +1,82 @@
+/*
+ * A prefix cache so simple that it is right at sight: a flat list of published pages, each with its tokens, its
+ * history and the page before it. Locks are a list of places; what is locked, evictable, shared or
+ * known is found by looking at everything. It has no nodes, no edges and no order of eviction: what went is read off
+ * the real cache, and checked to have been allowed.
+ */
+#ifndef TESTS_PREFIX_MODEL_H
+#define TESTS_PREFIX_MODEL_H
+
+#include "prefix_cache/prefix_cache.h"
+
+enum {
+	MODEL_PAGES = 48,    /* of the pools, at most */
+	MODEL_PAGE_TOKENS = 4,
+	MODEL_DEPTH = 16,    /* pages of a path, at most */
+	MODEL_LOCKS = 64,
+	MODEL_GHOSTS = 4096, /* as many as the real cache remembers at least */
+	MODEL_NONE = -1,     /* no page: the space itself */
+};
+
+struct model_page {
+	bool used;
+	int before; /* index of the page before it, or MODEL_NONE */
+	struct prefix_space space;
+	int32_t tokens[MODEL_PAGE_TOKENS];
+	uint64_t history, order; /* order of publication */
+	uint32_t page;
+	uint32_t slot; /* POOL_NONE: none */
+	uint64_t slot_hits;
+	enum prefix_checkpoint kind;
+	bool slot_common, state_evicted;
+};
+
+/* A path whose last page was evicted. */
+struct model_ghost {
+	struct prefix_space space;
+	uint32_t n;
+	int32_t tokens[MODEL_DEPTH * MODEL_PAGE_TOKENS];
+};
+
+struct prefix_model {
+	struct prefix_cache_config config;
+	struct model_page list[MODEL_PAGES];
+	uint64_t n_published;
+	int locks[MODEL_LOCKS]; /* [n_locks] places that are locked */
+	uint32_t n_locks;
+	uint32_t page_held[MODEL_PAGES], slot_held[MODEL_PAGES], pins[MODEL_PAGES]; /* by requests; by id */
+	struct model_ghost *ghosts; /* [MODEL_GHOSTS] borrowed */
+	uint32_t n_ghosts;
+	uint64_t evicted_pages, evicted_slots, evicted_unhit;
+};
+
+struct model_match {
+	uint32_t n_tokens, n_known, branch, slot;
+	uint64_t history;
+	enum prefix_miss miss;
+	int place;
+};
+
+void model_init(struct prefix_model *m, const struct prefix_cache_config *config, struct model_ghost *ghosts);
+void model_match(const struct prefix_model *m, const struct prefix_key *key, struct model_match *ret);
+
+/* Page ids from the space to `place`; returns their number. */
+uint32_t model_path(const struct prefix_model *m, int place, uint32_t *pages);
+
+/* Publishes one page after `place` (NONE: the space); *page becomes the one that the tree has. Returns its place. */
+int model_publish(struct prefix_model *m, const struct prefix_space *space, int place, const int32_t *tokens,
+		  uint64_t history, uint32_t *page);
+
+void model_lock(struct prefix_model *m, int place);
+void model_unlock(struct prefix_model *m, int place);
+void model_checkpoint(struct prefix_model *m, int place, uint32_t slot, enum prefix_checkpoint kind);
+void model_retire(struct prefix_model *m, int place);
+
+bool model_can_take(const struct prefix_model *m, const struct model_match *beside, uint64_t n_pages, uint64_t n_slots);
+void model_stats(const struct prefix_model *m, struct prefix_stats *ret); /* but nodes and spaces */
+
+/* Brings the list up to date with what the real cache still has, and says NULL, or what was not allowed. `pages`
+ * and `slots`: whether the shortage was of pages, of slots, of bytes when neither. */
+const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, bool pages, bool slots);
+
+#endif

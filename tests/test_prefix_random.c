@@ -1,0 +1,61 @@
+/*
+ * The prefix cache beside a naive model, over a million random events. Properties of the reference that are
+ * this room's: 1 (pools are partitioned, the baseline returns), 2 (a refusal changes nothing), 3 (a hit can be
+ * resumed), 4 (locked and pinned stays), 5 (a shared state belongs to nobody who writes), 8 (published where it was written); and
+ * behaviour 20, rounds of random caching and eviction after which every hit is resumable.
+ *
+ *     test_prefix_random [seed [runs [events]]]
+ */
+#include <stdlib.h>
+
+#include "prefix_cache/prefix_cache.h"
+#include "tests/prefix_events.h"
+#include "tests/tap.h"
+
+/* SplitMix64. */
+static uint32_t random_below(void *arg, uint32_t n)
+{
+	uint64_t *state = arg, z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return (uint32_t)((z ^ (z >> 31)) >> 32) % n;
+}
+
+static unsigned long argument(int argc, char **argv, int i, unsigned long otherwise)
+{
+	return argc > i ? strtoul(argv[i], NULL, 10) : otherwise;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long seed = argument(argc, argv, 1, 1), runs = argument(argc, argv, 2, 1100);
+	unsigned long events = argument(argc, argv, 3, 1000);
+	struct events_count count = {0};
+	char name[64];
+
+	for (unsigned long i = 0; i < runs; i++) {
+		uint64_t state = seed + i;
+		struct events_source source = {random_below, &state, name};
+
+		(void)snprintf(name, sizeof(name), "seed %lu (1 run)", seed + i);
+		events_run(&source, (uint32_t)events, &count);
+	}
+	ok(true, "%llu events as the model says, seeds %lu to %lu", (unsigned long long)count.events, seed,
+	   seed + runs - 1);
+	if (argc > 1)
+		return done();
+	ok(count.events >= 1000000, "a million of them");
+	ok(count.hits > 10000 && count.returned > 1000, "%llu hits, %llu of them by requests that came back",
+	   (unsigned long long)count.hits, (unsigned long long)count.returned);
+	ok(count.evicted_pages > 10000 && count.evicted_slots > 10000, "%llu pages and %llu states evicted",
+	   (unsigned long long)count.evicted_pages, (unsigned long long)count.evicted_slots);
+	ok(count.refused > 1000, "%llu takes refused", (unsigned long long)count.refused);
+	for (int i = 0; i < PREFIX_MISS_N; i++) {
+		printf("# %s: %llu\n", prefix_miss_name((enum prefix_miss)i), (unsigned long long)count.misses[i]);
+		check(count.misses[i] > 1000 || i == PREFIX_MISS_DISABLED || i == PREFIX_MISS_LOGPROBS ||
+		      i == PREFIX_MISS_LOADING);
+	}
+	ok_all("every reason of this room was predicted more than a thousand times");
+	return done();
+}
