@@ -66,7 +66,7 @@ class Server:
                 raise RuntimeError("tigond does not listen:\n" + self.text())
             time.sleep(0.01)
         self.url = f"http://127.0.0.1:{self.port}"
-        while wait and self.get("/health")[0] != 200:
+        while wait and not self._is_ready():
             if self.process.poll() is not None or time.time() > deadline:
                 raise RuntimeError("tigond is not ready:\n" + self.text())
             time.sleep(0.02)
@@ -74,6 +74,13 @@ class Server:
     def text(self):
         with open(self.log.name) as f:
             return f.read()
+
+    def _is_ready(self):
+        try:
+            return self.get("/health")[0] == 200
+        except OSError:
+            status = self.process.wait(5)
+            raise RuntimeError(f"tigond ended with status {status} while loading:\n" + self.text())
 
     def _port_of_log(self):
         for line in self.text().splitlines():
