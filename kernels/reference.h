@@ -64,7 +64,8 @@ double reference_delta_gate(float a, float neg_a, float dt_bias);
 
 /* One token of one value head. S [dk, dv] becomes the next state; q and k are normed (and q scaled by
  * dk^-1/2), o [dv] is before the gated norm.
- *     S <- e^g S;   u = beta (v - S^T k);   S <- S + k u^T;   o = S^T q */
+ *     S <- e^g S;   u = beta (v - S^T k);   S <- S + k u^T;   o = S^T q
+ * A snapshot after n tokens is S after the n-th call, with the last taps - 1 inputs of the convolution. */
 void reference_delta_step(double *S, const double *q, const double *k, const double *v, double beta,
 			  double g, uint32_t dk, uint32_t dv, double *o);
 

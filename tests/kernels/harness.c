@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "engine/device.h"
 
-enum { GUARD = 4096, BUFFERS_MAX = 64, ALLOCATIONS_MAX = 4096, LABELS_MAX = 512 };
+enum { GUARD = 4096, BUFFERS_MAX = 128, ALLOCATIONS_MAX = 4096, LABELS_MAX = 512 };
 
 /* NaN as a float, and both halves of it NaN as bf16; as an int out of every range in use. */
 #define POISON      0xfff1fff1u

@@ -12,7 +12,7 @@
 #define BOUND       4e-6
 #define CHUNK_BOUND 2e-5
 
-enum { ROWS_MAX = 8, ZERO = -1 };
+enum { ROWS_MAX = 8, ZERO = -1, KEPT_MAX = KERNEL_ROW_SNAPSHOTS };
 
 /* Head counts with one to three value heads a key head, unequal sizes, two to five taps. */
 static const struct heads {
@@ -27,13 +27,18 @@ static const struct heads {
 	{1, 2, 128, 128, 4, false, false},
 };
 
-/* A row: n tokens from position start; the state is read from slot src and left in dst. */
+/* A row: n tokens from position start; the state is read from slot src and left in dst, and after `at` tokens of it in
+ * each slot of kept. */
 struct row {
 	uint32_t start, n;
 	int32_t src;
 	uint32_t dst;
+	uint32_t n_kept;
+	struct {
+		uint32_t at, slot;
+	} kept[KEPT_MAX];
 };
-enum { SLOTS = 10 };
+enum { SLOTS = 14 };
 static const struct row prefill_rows[] = {
 	{0, 1, ZERO, 0},    /* shorter than the convolution */
 	{0, 64, ZERO, 1},   /* one chunk, to its end */
@@ -41,10 +46,18 @@ static const struct row prefill_rows[] = {
 	{128, 130, 3, 4},   /* two chunks and a very short one, to another slot */
 	{192, 2, 5, 6},	    /* as short as that, and a ring that is carried over */
 };
+static const struct row kept_rows[] = {
+	{0, 300, ZERO, 0, 4, {{64, 1}, {128, 2}, {192, 3}, {256, 13}}}, /* all that a row may keep */
+	{64, 130, 5, 6, 2, {{64, 7}, {128, 8}}},                       /* to another slot */
+	{128, 192, 9, 9, 1, {{128, 10}}},                              /* in place, one of two boundaries */
+	{0, 65, ZERO, 4, 1, {{64, 12}}},
+	{192, 20, 11, 11},
+};
 static const struct row decode_rows[] = {
 	{0, 1, ZERO, 0}, {1, 1, 1, 1}, {77, 1, 2, 3}, {258, 1, 4, 4}, {64, 1, 5, 7},
 };
 static const struct row small_prefill[] = {{0, 2, ZERO, 0}, {64, 1, 1, 2}};
+static const struct row small_kept[] = {{0, 65, ZERO, 0, 1, {{64, 1}}}};
 static const struct row small_decode[] = {{3, 1, 0, 0}, {0, 1, ZERO, 1}, {64, 1, 2, 3}};
 
 /* One layer's weights, a step's inputs, the pools. */
@@ -109,11 +122,15 @@ static struct setup make_setup(const struct way *w, struct kernels *k, const str
 	u.table = CASE_INTS(u.ints);
 	memset(u.table, 0xff, u.ints * sizeof(*u.table));
 	for (uint32_t r = 0; r < n_rows; r++) {
-		const int32_t row[KERNEL_ROW_INTS] = {(int32_t)u.first[r],  (int32_t)rows[r].n,
-						      (int32_t)rows[r].start, rows[r].src,
-						      (int32_t)rows[r].dst,  -1, -1, -1};
+		const int32_t row[] = {(int32_t)u.first[r], (int32_t)rows[r].n, (int32_t)rows[r].start, rows[r].src,
+				       (int32_t)rows[r].dst, -1, (int32_t)rows[r].n_kept};
+		int32_t *to = u.table + u.rows_at + r * KERNEL_ROW_INTS;
 
-		memcpy(u.table + u.rows_at + r * KERNEL_ROW_INTS, row, sizeof(row));
+		memcpy(to, row, sizeof(row)); /* what lies behind has no meaning and is -1 */
+		for (uint32_t i = 0; i < rows[r].n_kept; i++) {
+			to[ARRAY_SIZE(row) + 2 * i] = (int32_t)rows[r].kept[i].at;
+			to[ARRAY_SIZE(row) + 2 * i + 1] = (int32_t)rows[r].kept[i].slot;
+		}
 		for (uint32_t t = 0; t < rows[r].n; t++)
 			u.table[u.token_rows_at + u.first[r] + t] = (int32_t)r;
 	}
@@ -150,6 +167,7 @@ static double convolved(const struct setup *u, uint32_t r, uint32_t position, ui
 struct want {
 	double *out;   /* [T, HV * DV] */
 	double *state; /* [rows, HV, DK, DV] after the row */
+	double *kept;  /* [rows, KEPT_MAX, HV, DK, DV] on the way */
 	double *q, *k, *v, *gates; /* [T, ...] as delta_conv leaves them */
 };
 
@@ -159,6 +177,7 @@ static struct want expect(const struct setup *u)
 	uint32_t HK = s->key_heads, HV = s->value_heads, dk = s->key_dim, dv = s->value_dim, T = u->n_tokens;
 	struct want want = {
 		CASE_DOUBLES((size_t)T * HV * dv), CASE_DOUBLES(u->n_rows * slot_floats(u)),
+		CASE_DOUBLES(u->n_rows * KEPT_MAX * slot_floats(u)),
 		CASE_DOUBLES((size_t)T * HK * dk), CASE_DOUBLES((size_t)T * HK * dk),
 		CASE_DOUBLES((size_t)T * HV * dv), CASE_DOUBLES((size_t)T * HV * 2)};
 	double *o = CASE_DOUBLES(dv);
@@ -201,6 +220,11 @@ static struct want expect(const struct setup *u)
 						     want.v + (t * HV + h) * dv, gate[0], gate[1], dk, dv, o);
 				reference_gated_norm(o, u->norm, z, dv, (double)s->eps,
 						     want.out + (t * HV + h) * dv);
+				for (uint32_t j = 0; j < u->rows[r].n_kept; j++)
+					if (u->rows[r].kept[j].at == i + 1)
+						memcpy(want.kept + (r * KEPT_MAX + j) * slot_floats(u) +
+							       (uint64_t)h * dk * dv,
+						       S, (size_t)dk * dv * sizeof(*S));
 			}
 		}
 	return want;
@@ -251,6 +275,27 @@ static void run_decode(const struct setup *u, const struct pools *p)
 			    p->dt_bias, p->norm, p->ring, p->state, p->out);
 }
 
+/* What a slot should hold: the state after n tokens of row r. Row n_rows: nobody wrote it. */
+struct written {
+	uint32_t r, n;
+	const double *state;
+};
+
+static struct written written_by(const struct setup *u, const struct want *want, uint32_t slot)
+{
+	for (uint32_t r = 0; r < u->n_rows; r++) {
+		const struct row *row = &u->rows[r];
+
+		if (row->dst == slot)
+			return (struct written){r, row->n, want->state + r * slot_floats(u)};
+		for (uint32_t i = 0; i < row->n_kept; i++)
+			if (row->kept[i].slot == slot)
+				return (struct written){r, row->kept[i].at,
+							want->kept + (r * KEPT_MAX + i) * slot_floats(u)};
+	}
+	return (struct written){.r = u->n_rows};
+}
+
 /* Slots that were written hold the row's state and its last inputs; the others what they held. */
 static void check_pools(const struct setup *u, const struct want *want, const float *ring,
 			const float *state, double bound)
@@ -260,21 +305,19 @@ static void check_pools(const struct setup *u, const struct want *want, const fl
 	for (uint32_t slot = 0; slot < SLOTS; slot++) {
 		const float *S = state + slot * slot_floats(u);
 		const float *R = ring + (uint64_t)slot * taps * u->channels;
-		uint32_t r = 0;
+		struct written by = written_by(u, want, slot);
 
-		while (r < u->n_rows && u->rows[r].dst != slot)
-			r++;
-		if (r == u->n_rows) {
+		if (by.r == u->n_rows) {
 			check(same_bits(S, u->state + slot * slot_floats(u), slot_floats(u)));
 			check(same_bits(R, u->ring + (uint64_t)slot * taps * u->channels, taps * u->channels));
 			continue;
 		}
-		near(S, want->state + r * slot_floats(u), slot_floats(u), bound);
+		near(S, by.state, slot_floats(u), bound);
 		for (uint32_t back = 1; back < taps; back++)
 			for (uint32_t c = 0; c < u->channels; c++) {
-				int64_t p = (int64_t)u->rows[r].start + u->rows[r].n - back;
+				int64_t p = (int64_t)u->rows[by.r].start + by.n - back;
 
-				check(R[(uint64_t)(p + taps) % taps * u->channels + c] == input_at(u, r, p, c));
+				check(R[(uint64_t)(p + taps) % taps * u->channels + c] == input_at(u, by.r, p, c));
 			}
 	}
 }
@@ -330,6 +373,66 @@ static void prefill(const struct way *w, struct kernels *k, unsigned number)
 	check_pools(&u, &want, read_floats(p.ring, ring_floats(&u)), state, CHUNK_BOUND);
 	same_as_generic(w, "prefill", number, out, value * sizeof(*out));
 	check_alone(&u, n - 1, false, out, state);
+	case_end();
+}
+
+/* Whether a slot holds the same state and the same inputs, those that the next token reads. */
+static bool same_slot(const struct setup *u, const struct pools *a, uint32_t slot_a, const struct pools *b,
+		      uint32_t slot_b, uint32_t position)
+{
+	uint64_t ring = (uint64_t)u->s->conv * u->channels, state = slot_floats(u);
+	const float *Ra = read_floats(a->ring, ring_floats(u)) + slot_a * ring;
+	const float *Rb = read_floats(b->ring, ring_floats(u)) + slot_b * ring;
+	bool same = same_bits(read_floats(a->state, SLOTS * state) + slot_a * state,
+			      read_floats(b->state, SLOTS * state) + slot_b * state, state);
+
+	for (uint32_t entry = 0; entry < u->s->conv; entry++)
+		if (entry != position % u->s->conv)
+			same &= same_bits(Ra + entry * u->channels, Rb + entry * u->channels, u->channels);
+	return same;
+}
+
+/* What a row keeps on its way has the bits of a row that ends there; and keeping changes nothing else. */
+static void prefill_kept(const struct way *w, struct kernels *k, unsigned number)
+{
+	const struct row *rows = harness_small() ? small_kept : kept_rows;
+	uint32_t n = harness_small() ? ARRAY_SIZE(small_kept) : ARRAY_SIZE(kept_rows);
+	struct setup u = make_setup(w, k, rows, n), v = u;
+	uint64_t value = (uint64_t)u.n_tokens * u.s->value_heads * u.s->value_dim;
+	struct want want = expect(&u);
+	struct pools p = upload(&u), one;
+	float *out, *state;
+
+	run_prefill(&u, &p);
+	set_finish(k);
+	out = read_elements(w, p.out, value);
+	state = read_floats(p.state, SLOTS * slot_floats(&u));
+	near_elements(w, out, want.out, value, CHUNK_BOUND);
+	check_pools(&u, &want, read_floats(p.ring, ring_floats(&u)), state, CHUNK_BOUND);
+	same_as_generic(w, "kept", number, state, SLOTS * slot_floats(&u) * sizeof(*state));
+	/* The same with the row's end at the j-th place that it keeps, and nothing kept; the last is its own end. */
+	v.table = CASE_INTS(u.ints);
+	for (uint32_t j = 0; j <= KEPT_MAX; j++) {
+		memcpy(v.table, u.table, u.ints * sizeof(*u.table));
+		for (uint32_t r = 0; r < n; r++) {
+			int32_t *row = v.table + v.rows_at + r * KERNEL_ROW_INTS;
+
+			if (j < rows[r].n_kept)
+				row[1] = (int32_t)rows[r].kept[j].at;
+			row[6] = 0;
+		}
+		one = upload(&v);
+		run_prefill(&v, &one);
+		set_finish(k);
+		for (uint32_t r = 0; r < n; r++) {
+			bool kept = j < rows[r].n_kept;
+
+			check(same_slot(&u, &p, kept ? rows[r].kept[j].slot : rows[r].dst, &one, rows[r].dst,
+					rows[r].start + (kept ? rows[r].kept[j].at : rows[r].n)));
+		}
+		if (j == KEPT_MAX)
+			check(same_bits(read_elements(w, one.out, value), out, value));
+	}
 	case_end();
 }
 
@@ -415,6 +518,8 @@ static void test(const struct way *w)
 		if (!harness_small())
 			prefill_cut(w, k);
 		ok_way(w, "prefill, the same");
+		prefill_kept(w, k, i);
+		ok_way(w, "prefill that keeps states on its way");
 		kernels_close(k);
 	}
 }

@@ -6,6 +6,8 @@
 
 #define BOUND 1e-6
 
+enum { DRAWN = 7 };
+
 static const int32_t far_positions[] = {0, 1, 2595, 40000, 262143, 999999};
 
 static void embed(const struct way *w, struct kernels *k, uint32_t T)
@@ -13,9 +15,9 @@ static void embed(const struct way *w, struct kernels *k, uint32_t T)
 	const struct kernel_shape *s = kernels_shape(k);
 	uint32_t D = s->hidden, ld = KERNEL_LD(D), rot = s->rotary_dim, last = T - 1;
 	float *table = case_matrix(s->vocab, D, ld, -1, 1), *inv_freq = CASE_FLOATS(rot / 2), *x, *rope;
-	int32_t *step = CASE_INTS(1 + 2 * T);
+	int32_t *step = CASE_INTS(1 + 2 * T), drawn[DRAWN];
 	double *angles = CASE_DOUBLES((size_t)T * rot);
-	cl_mem E = buffer_elements(w, table, (uint64_t)s->vocab * ld), F, S, X, R, X1, R1;
+	cl_mem E = buffer_elements(w, table, (uint64_t)s->vocab * ld), F, S, N, X, R, X1, R1;
 
 	for (uint32_t j = 0; j < rot / 2; j++)
 		inv_freq[j] = 1 / powf(10000000, (float)(2 * j) / (float)rot);
@@ -24,20 +26,28 @@ static void embed(const struct way *w, struct kernels *k, uint32_t T)
 		step[1 + T + t] = t < ARRAY_SIZE(far_positions) ? far_positions[t] : (int32_t)random_below(9999);
 	}
 	step[1 + last] = (int32_t)s->vocab - 1;
+	/* Tokens that the step before has drawn, in any order and more than once. */
+	for (uint32_t i = 0; i < DRAWN; i++)
+		drawn[i] = (int32_t)random_below(s->vocab);
+	for (uint32_t t = 0; t < last; t += 3)
+		step[1 + t] = -1 - (int32_t)random_below(DRAWN);
+	N = buffer_ints(drawn, DRAWN);
 	F = buffer_floats(inv_freq, rot / 2);
 	S = buffer_ints(step, 1 + 2 * (uint64_t)T);
 	X = buffer_out((uint64_t)T * ld * 4);
 	R = buffer_out((uint64_t)T * rot * 4);
 	X1 = buffer_out((uint64_t)ld * 4);
 	R1 = buffer_out((uint64_t)rot * 4);
-	kernel_embed(k, S, 1, (cl_int)(1 + T), E, F, X, R, T);
-	kernel_embed(k, S, (cl_int)(1 + last), (cl_int)(1 + T + last), E, F, X1, R1, 1);
+	kernel_embed(k, S, 1, (cl_int)(1 + T), N, E, F, X, R, T);
+	kernel_embed(k, S, (cl_int)(1 + last), (cl_int)(1 + T + last), N, E, F, X1, R1, 1);
 	set_finish(k);
 
 	x = read_floats(X, (uint64_t)T * ld);
 	rope = read_floats(R, (uint64_t)T * rot);
 	for (uint32_t t = 0; t < T; t++) {
-		check(same_bits(x + t * ld, table + (size_t)step[1 + t] * ld, ld));
+		int32_t id = step[1 + t] < 0 ? drawn[-1 - step[1 + t]] : step[1 + t];
+
+		check(same_bits(x + t * ld, table + (size_t)id * ld, ld));
 		reference_rope_angles((uint32_t)step[1 + T + t], inv_freq, rot, angles + t * rot);
 	}
 	near(rope, angles, (size_t)T * rot, BOUND);
