@@ -80,7 +80,7 @@ class Server:
             return self.get("/health")[0] == 200
         except OSError:
             status = self.process.wait(5)
-            raise RuntimeError(f"tigond ended with status {status} while loading:\n" + self.text())
+            raise RuntimeError(f"tigond ended with status {status} while loading:\n" + self.text()) from None
 
     def _port_of_log(self):
         for line in self.text().splitlines():
