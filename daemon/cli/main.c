@@ -7,6 +7,7 @@
 #include "daemon/cli/bench.h"
 #include "daemon/cli/cache.h"
 #include "daemon/cli/export.h"
+#include "daemon/cli/simulate/simulate.h"
 #include "engine/engine.h"
 
 static int cli_devices(int argc, char **argv)
@@ -28,6 +29,7 @@ static const struct {
 	{"cache", "show what a server's prefix cache holds, or flush it", cli_cache},
 	{"devices", "list the OpenCL devices", cli_devices},
 	{"export", "write a model's weights as a Hugging Face checkpoint", cli_export},
+	{"simulate", "run the scheduler and the prefix cache on a workload without a device", cli_simulate},
 };
 
 static void print_help(FILE *out)

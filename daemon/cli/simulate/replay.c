@@ -1,0 +1,212 @@
+#include "daemon/cli/simulate/replay.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scheduler/scheduler.h"
+
+struct replay {
+	struct scheduler *s;
+	struct draw_result *draws; /* [max_seqs] */
+	struct scheduler_event *events;
+	uint32_t max_seqs, max_out;
+	uint32_t n_draws[2], n_out; /* of the plans that are out, oldest first */
+	uint64_t plans, requests, tokens;
+};
+
+static uint64_t number(const json_t *o, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+
+static uint64_t hex(const json_t *v)
+{
+	const char *text = json_string_value(v);
+
+	return text ? strtoull(text, NULL, 16) : 0;
+}
+
+static int begin(struct replay *p, const json_t *line, struct err *e)
+{
+	const json_t *c = json_object_get(line, "config");
+	const struct scheduler_config config = {
+		.page_tokens = (uint32_t)number(c, "page_tokens"),
+		.state_tokens = (uint32_t)number(c, "state_tokens"),
+		.n_pages = (uint32_t)number(c, "n_pages"),
+		.n_slots = (uint32_t)number(c, "n_slots"),
+		.page_bytes = number(c, "page_bytes"),
+		.slot_bytes = number(c, "slot_bytes"),
+		.cache_bytes = number(c, "cache_bytes"),
+		.cache_disabled = number(c, "cache_disabled"),
+		.refuse_decoded = number(c, "refuse_decoded"),
+		.max_waiting = (uint32_t)number(c, "max_waiting"),
+		.max_plans_out = (uint32_t)number(c, "max_plans_out"),
+		.max_seqs = (uint32_t)number(c, "max_seqs"),
+		.max_prefill_tokens = (uint32_t)number(c, "max_prefill_tokens"),
+		.max_model_len = (uint32_t)number(c, "max_model_len"),
+		.vocab_size = (uint32_t)number(c, "vocab_size"),
+	};
+	int r;
+
+	if (number(line, "tigond_record") != 1)
+		return err_set(e, EINVAL, "not a file of tigond --record");
+	r = scheduler_new(&config, &p->s, e);
+	if (r < 0)
+		return r;
+	p->max_seqs = config.max_seqs;
+	p->max_out = config.max_plans_out;
+	p->draws = calloc(config.max_seqs, sizeof(*p->draws));
+	p->events = calloc(config.max_seqs, sizeof(*p->events));
+	return p->draws && p->events ? 0 : err_set(e, ENOMEM, "out of memory");
+}
+
+/* New; NULL when out of memory. */
+static int32_t *ids(const json_t *line, const char *key, uint32_t *ret_n)
+{
+	const json_t *array = json_object_get(line, key), *v;
+	int32_t *out = calloc(json_array_size(array) + 1, sizeof(*out));
+	size_t i;
+
+	*ret_n = (uint32_t)json_array_size(array);
+	if (out)
+		json_array_foreach(array, i, v) out[i] = (int32_t)json_integer_value(v);
+	return out;
+}
+
+static int submit(struct replay *p, const json_t *line, struct err *e)
+{
+	const json_t *space = json_object_get(line, "space");
+	struct scheduler_request q = {
+		.max_tokens = (uint32_t)number(line, "max_tokens"),
+		.min_tokens = (uint32_t)number(line, "min_tokens"),
+		.n_choices = (uint32_t)number(line, "n"),
+		.priority = (int32_t)json_integer_value(json_object_get(line, "priority")),
+		.space.id = {hex(json_array_get(space, 0)), hex(json_array_get(space, 1))},
+		.cache_disabled = number(line, "cache_disabled"),
+		.sampling = {.top_p = 1, .repetition_penalty = number(line, "penalised") ? 2 : 1},
+	};
+	int32_t *prompt = ids(line, "prompt", &q.n_prompt),
+		*ends = ids(line, "end_tokens", &q.n_end_tokens),
+		*boundaries = ids(line, "boundaries", &q.n_boundaries);
+	uint64_t id = 0;
+	int r = -ENOMEM;
+
+	q.prompt = prompt;
+	q.end_tokens = ends;
+	q.boundaries = (const uint32_t *)boundaries;
+	if (prompt && ends && boundaries)
+		r = scheduler_submit(p->s, &q, &id, e);
+	if (r == 0 && id != number(line, "submit"))
+		r = err_set(e, EINVAL, "the request has number %" PRIu64 " here", id);
+	p->requests++;
+	free(prompt);
+	free(ends);
+	free(boundaries);
+	return r;
+}
+
+static int plan(struct replay *p, const json_t *wanted, struct err *e)
+{
+	const struct plan *got;
+
+	if (p->n_out == p->max_out)
+		return err_set(e, EINVAL, "more plans are out than %u", p->max_out);
+	got = scheduler_plan(p->s);
+	if (!got != json_is_null(wanted))
+		return err_set(e, EINVAL, "there is %s plan here", got ? "a" : "no");
+	if (!got)
+		return 0;
+	if (plan_hash(got) != hex(wanted))
+		return err_set(e, EINVAL, "plan %" PRIu64 " is another here (%016" PRIx64 ")",
+			       got->step, plan_hash(got));
+	p->n_draws[p->n_out++] = got->n_draws;
+	p->plans++;
+	return 0;
+}
+
+static int commit(struct replay *p, const json_t *tokens, struct err *e)
+{
+	size_t i;
+	json_t *v;
+
+	if (!p->n_out || json_array_size(tokens) != p->n_draws[0])
+		return err_set(e, EINVAL, "the plan that is out draws %u tokens",
+			       p->n_out ? p->n_draws[0] : 0);
+	json_array_foreach(tokens, i, v) p->draws[i] =
+		(struct draw_result){.token = (int32_t)json_integer_value(v)};
+	p->tokens += scheduler_commit(p->s, p->draws, p->events);
+	p->n_draws[0] = p->n_draws[1];
+	p->n_out--;
+	return 0;
+}
+
+static int replay_line(struct replay *p, const json_t *line, struct err *e)
+{
+	const json_t *v;
+
+	if (!p->s)
+		return begin(p, line, e);
+	if (json_object_get(line, "submit"))
+		return submit(p, line, e);
+	if ((v = json_object_get(line, "plan")))
+		return plan(p, v, e);
+	if ((v = json_object_get(line, "commit")))
+		return commit(p, v, e);
+	if (json_object_get(line, "abort")) {
+		scheduler_abort(p->s, number(line, "abort"));
+		return 0;
+	}
+	if (json_object_get(line, "finish")) {
+		scheduler_finish_choice(p->s, number(line, "finish"),
+					(uint32_t)number(line, "choice"));
+		return 0;
+	}
+	if (json_object_get(line, "fail")) {
+		if (p->n_out)
+			scheduler_fail(p->s, p->events);
+		p->n_out = 0;
+		return 0;
+	}
+	if (json_object_get(line, "flush"))
+		return scheduler_flush(p->s) < 0 ? err_set(e, EBUSY, "requests live here") : 0;
+	return err_set(e, EINVAL, "no call that is known");
+}
+
+int replay_file(const char *path, struct err *e)
+{
+	struct replay p = {0};
+	FILE *f = fopen(path, "re");
+	char *text = NULL;
+	size_t room = 0;
+	unsigned long n = 0;
+	int r = 0;
+
+	if (!f)
+		return err_set(e, errno, "%s: %s", path, strerror(errno));
+	while (r == 0 && getline(&text, &room, f) > 0) {
+		json_t *line = json_loads(text, 0, NULL);
+
+		n++;
+		r = json_is_object(line) ? replay_line(&p, line, e)
+					 : err_set(e, EINVAL, "not JSON");
+		json_decref(line);
+		if (r < 0)
+			err_prefix(e, "%s, line %lu", path, n);
+	}
+	if (r == 0 && !p.s)
+		r = err_set(e, EINVAL, "%s is empty", path);
+	if (r == 0)
+		printf("%" PRIu64 " plans of %" PRIu64 " requests and %" PRIu64
+		       " tokens: all as recorded\n",
+		       p.plans, p.requests, p.tokens);
+	scheduler_free(p.s);
+	free(p.draws);
+	free(p.events);
+	free(text);
+	fclose(f);
+	return r;
+}

@@ -1,0 +1,259 @@
+#include "daemon/cli/simulate/runner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* A request on its way. */
+struct flight {
+	uint64_t tag, id;
+	double at;
+	int32_t *output; /* owned; [n_output] */
+	uint32_t n_output, n;
+	bool first_seen;
+};
+
+struct sim {
+	struct workload *w;
+	const struct cost_model *cost;
+	struct scheduler *s;
+	struct sim_result *result;
+	struct draw_result *draws; /* [max_seqs] */
+	struct scheduler_event *events;
+	/* Plans that are out, oldest first: how many draws, when the device is through. */
+	struct {
+		uint32_t n_draws;
+		double end;
+	} out[2];
+	uint32_t n_out;
+	double now, device_free;
+	uint64_t in_flight;
+};
+
+int samples_add(struct samples *s, double v)
+{
+	if (s->n == s->room) {
+		size_t room = MAX(s->room * 2, (size_t)1024);
+		double *grown = realloc(s->v, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		s->v = grown;
+		s->room = room;
+	}
+	s->v[s->n++] = v;
+	return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+double samples_percentile(struct samples *s, double p)
+{
+	if (!s->n)
+		return 0;
+	qsort(s->v, s->n, sizeof(*s->v), by_value);
+	return s->v[MIN((size_t)((double)s->n * p), s->n - 1)];
+}
+
+static double thread_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static int submit(struct sim *m, struct err *e)
+{
+	struct sim_request q;
+	struct flight *f = calloc(1, sizeof(*f));
+	struct scheduler_request r;
+	int rc;
+
+	if (!f || workload_next(m->w, &q) < 0) {
+		free(f);
+		return err_set(e, ENOMEM, "out of memory");
+	}
+	*f = (struct flight){.tag = q.tag, .at = q.at, .n_output = q.n_output};
+	f->output = calloc(q.n_output, sizeof(*f->output));
+	r = (struct scheduler_request){
+		.prompt = q.prompt,
+		.n_prompt = q.n_prompt,
+		.max_tokens = q.n_output,
+		.n_choices = 1,
+		.boundaries = q.boundaries,
+		.n_boundaries = q.n_boundaries,
+		.priority = q.priority,
+		.space.id = {q.salt, q.salt != 0},
+		.sampling = {.top_p = 1, .repetition_penalty = 1},
+		.user = f,
+	};
+	rc = f->output ? scheduler_submit(m->s, &r, &f->id, e)
+		       : err_set(e, ENOMEM, "out of memory");
+	m->result->requests++;
+	if (rc == 0) {
+		m->in_flight++;
+		return 0;
+	}
+	free(f->output);
+	free(f);
+	m->result->failed++;
+	return rc == -ENOMEM ? rc : 0; /* a request that can never run is counted and passed over */
+}
+
+static double step_seconds(const struct cost_model *c, const struct plan *p)
+{
+	double s = c->step_s + c->prefill_token_s * p->n_prefill_tokens;
+
+	for (uint32_t i = p->n_prefill_rows; i < p->n_rows; i++)
+		s += c->decode_row_s + c->kv_token_s * p->rows[i].start;
+	return s;
+}
+
+static int note_plan(struct sim *m, const struct plan *p, double us)
+{
+	struct sim_result *r = m->result;
+	struct scheduler_stats stats;
+
+	if (r->steps == r->plans_room) {
+		size_t room = MAX(r->plans_room * 2, (size_t)4096);
+		struct plan_sample *grown = realloc(r->plans, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		r->plans = grown;
+		r->plans_room = room;
+	}
+	scheduler_stats(m->s, &stats);
+	r->plans[r->steps++] = (struct plan_sample){.nodes = (float)stats.cache.nodes,
+						    .plan_us = (float)us,
+						    .rows = p->n_rows};
+	r->peak_bytes = MAX(r->peak_bytes, stats.cache.used_bytes);
+	r->peak_nodes = MAX(r->peak_nodes, stats.cache.nodes);
+	r->peak_running = MAX(r->peak_running, stats.running);
+	r->computed_tokens += p->n_prefill_tokens;
+	return 0;
+}
+
+/* Plans one step if there is one; true when it is out. */
+static int plan_step(struct sim *m, bool *planned)
+{
+	double begin = thread_us(), seconds;
+	const struct plan *p = scheduler_plan(m->s);
+
+	begin = thread_us() - begin;
+	*planned = p;
+	if (!p)
+		return 0;
+	seconds = step_seconds(m->cost, p);
+	/* What is drawn is known in advance: the draws only have to come back in their order. */
+	m->device_free = MAX(m->device_free, m->now) + seconds;
+	m->out[m->n_out].n_draws = p->n_draws;
+	m->out[m->n_out++].end = m->device_free;
+	if (note_plan(m, p, begin) < 0 || samples_add(&m->result->step_s, seconds) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static int take_event(struct sim *m, const struct scheduler_event *ev)
+{
+	struct flight *f = ev->user;
+	int r = 0;
+
+	if (!f->first_seen) {
+		f->first_seen = true;
+		if (samples_add(&m->result->ttft_s, m->now - f->at) < 0)
+			return -ENOMEM;
+	}
+	f->output[f->n++] = ev->draw->token;
+	m->result->generated_tokens++;
+	if (!ev->request_finished)
+		return 0;
+	r = workload_done(m->w, f->tag, m->now, f->output, f->n);
+	free(f->output);
+	free(f);
+	m->in_flight--;
+	return r;
+}
+
+static int commit_oldest(struct sim *m)
+{
+	double begin;
+	uint32_t n;
+	uint64_t step = m->result->steps - m->n_out;
+
+	m->now = MAX(m->now, m->out[0].end);
+	for (uint32_t i = 0; i < m->out[0].n_draws; i++)
+		m->draws[i] = (struct draw_result){.token = workload_token(step, i)};
+	begin = thread_us();
+	n = scheduler_commit(m->s, m->draws, m->events);
+	m->result->plans[step].commit_us = (float)(thread_us() - begin);
+	m->out[0] = m->out[1];
+	m->n_out--;
+	for (uint32_t i = 0; i < n; i++)
+		if (take_event(m, &m->events[i]) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
+static int run(struct sim *m, uint32_t plans_out, struct err *e)
+{
+	for (;;) {
+		bool planned = false;
+		double at;
+		int r;
+
+		while (workload_peek(m->w, &at) && at <= m->now) {
+			r = submit(m, e);
+			if (r < 0)
+				return r;
+		}
+		r = plan_step(m, &planned);
+		if (r == 0 && m->n_out && (!planned || m->n_out == plans_out))
+			r = commit_oldest(m);
+		else if (r == 0 && !planned) {
+			if (!workload_peek(m->w, &at))
+				return 0;
+			m->now = MAX(m->now, at);
+		}
+		if (r < 0)
+			return err_set(e, -r, "out of memory");
+	}
+}
+
+int sim_run(struct workload *w, const struct scheduler_config *config,
+	    const struct cost_model *cost, struct sim_result *ret, struct err *e)
+{
+	struct sim m = {.w = w, .cost = cost, .result = ret};
+	int r = scheduler_new(config, &m.s, e);
+
+	*ret = (struct sim_result){0};
+	if (r < 0)
+		return r;
+	m.draws = calloc(config->max_seqs, sizeof(*m.draws));
+	m.events = calloc(config->max_seqs, sizeof(*m.events));
+	r = m.draws && m.events ? run(&m, config->max_plans_out, e)
+				: err_set(e, ENOMEM, "out of memory");
+	ret->failed += m.in_flight; /* none, unless the scheduler is stuck */
+	scheduler_stats(m.s, &ret->end);
+	ret->prompt_tokens = ret->end.prompt_tokens;
+	ret->cached_tokens = ret->end.cached_tokens;
+	ret->seconds = m.now;
+	scheduler_free(m.s);
+	free(m.draws);
+	free(m.events);
+	return r;
+}
+
+void sim_result_release(struct sim_result *r)
+{
+	free(r->ttft_s.v);
+	free(r->step_s.v);
+	free(r->plans);
+	*r = (struct sim_result){0};
+}

@@ -1,0 +1,349 @@
+/*
+ * `tigon simulate`: what the scheduler and the prefix cache of tigond would do with a workload, in
+ * the time it takes to decide it. The same object code as the daemon's; only the device is a cost
+ * model.
+ */
+#include "daemon/cli/simulate/simulate.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/cli/simulate/plot.h"
+#include "daemon/cli/simulate/replay.h"
+#include "daemon/cli/simulate/runner.h"
+#include "engine/model_config.h"
+
+struct simulate_options {
+	const char *trace, *replay, *model, *svg;
+	bool agentic_used, compare;
+	double cache_memory, page_bytes, slot_bytes;
+	double page_size, max_seqs, max_batched_tokens, plans_out;
+	double step_us, prefill_us, row_us, kv_us;
+	double sessions, users, system, first, turn, output, min_turns, max_turns, think, seed;
+};
+
+/* Numbers, all of one kind: name, place, what is allowed, and what it is when not given. */
+static const struct number {
+	const char *name;
+	size_t at;
+	double min, max, initial;
+	const char *text;
+} numbers[] = {
+#define N(name, field, min, max, initial, text)                                         \
+	{                                                                               \
+		name, offsetof(struct simulate_options, field), min, max, initial, text \
+	}
+	N("cache-memory", cache_memory, 0, 1e18, 0,
+	  "bytes for pages and states together; 0: unlimited"),
+	N("page-bytes", page_bytes, 1, 1e12, 1310720, "bytes of a KV page (or from --model)"),
+	N("slot-bytes", slot_bytes, 0, 1e12, 64e6,
+	  "bytes of a state; 0: a model without (or from --model)"),
+	N("page-size", page_size, 1, 65536, 64, "tokens a page"),
+	N("max-num-seqs", max_seqs, 1, 65536, 256, "sequences at the same time"),
+	N("max-batched-tokens", max_batched_tokens, 1, 1e6, 8192, "prompt tokens a step"),
+	N("plans-out", plans_out, 1, 2, 2,
+	  "steps planned before their predecessor has ended: 1 or 2"),
+	N("step-us", step_us, 0, 1e9, 3000, "cost: a step"),
+	N("prefill-us", prefill_us, 0, 1e6, 20, "cost: a prompt token"),
+	N("row-us", row_us, 0, 1e6, 20, "cost: a decoding sequence"),
+	N("kv-us", kv_us, 0, 1e6, 0.0005, "cost: a token that a decoding sequence looks back at"),
+	N("sessions", sessions, 1, 1e7, 1000, "agentic: sessions in all"),
+	N("users", users, 1, 1e6, 100, "agentic: sessions at the same time"),
+	N("system-tokens", system, 0, 1e7, 4000, "agentic: system prompt that all share"),
+	N("first-tokens", first, 1, 1e7, 50000, "agentic: tokens of the first turn"),
+	N("turn-tokens", turn, 1, 1e6, 800, "agentic: tokens that a turn appends"),
+	N("output-tokens", output, 1, 1e6, 200, "agentic: tokens of an answer"),
+	N("min-turns", min_turns, 1, 1e4, 10, "agentic: fewest turns of a session"),
+	N("max-turns", max_turns, 1, 1e4, 15, "agentic: most turns of a session"),
+	N("think", think, 0, 1e6, 5, "agentic: mean seconds between an answer and the next turn"),
+	N("seed", seed, 0, 1e9, 1, "agentic: of everything that is drawn"),
+#undef N
+};
+
+static void print_help(FILE *out)
+{
+	fputs("usage: tigon simulate [option ...]\n"
+	      "  --trace FILE              requests to run, JSON lines; without it: the agentic "
+	      "workload\n"
+	      "  --replay FILE             a file of tigond --record: the same calls again, the "
+	      "same plans\n"
+	      "  --model DIR               a config.json to take the sizes of pages and states "
+	      "from\n"
+	      "  --compare                 run once more with unlimited memory, and compare the "
+	      "hits\n"
+	      "  --svg FILE                planning time beside the size of the tree\n",
+	      out);
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		fprintf(out, "  --%-23s %s; default: %.15g\n", numbers[i].name, numbers[i].text,
+			numbers[i].initial);
+	fputs("  --help\n", out);
+}
+
+static double *number_at(struct simulate_options *o, const struct number *n)
+{
+	return (double *)((char *)o + n->at);
+}
+
+static int parse_number(struct simulate_options *o, const struct number *n, const char *text,
+			struct err *e)
+{
+	char *end;
+	double v = strtod(text, &end);
+
+	if (end == text || *end || !isfinite(v) || v < n->min || v > n->max)
+		return err_set(e, EINVAL, "--%s: \"%s\" is not a number from %.15g to %.15g",
+			       n->name, text, n->min, n->max);
+	*number_at(o, n) = v;
+	return 0;
+}
+
+enum {
+	OPT_TRACE = ARRAY_SIZE(numbers),
+	OPT_REPLAY,
+	OPT_MODEL,
+	OPT_COMPARE,
+	OPT_SVG,
+	OPT_HELP,
+	OPT_N
+};
+
+static int take_option(struct simulate_options *o, int opt, struct err *e)
+{
+	switch (opt) {
+	case OPT_TRACE: o->trace = optarg; return 0;
+	case OPT_REPLAY: o->replay = optarg; return 0;
+	case OPT_MODEL: o->model = optarg; return 0;
+	case OPT_COMPARE: o->compare = true; return 0;
+	case OPT_SVG: o->svg = optarg; return 0;
+	case OPT_HELP: return -ECANCELED;
+	default: return parse_number(o, &numbers[opt], optarg, e);
+	}
+}
+
+static int parse(int argc, char **argv, struct simulate_options *o, struct err *e)
+{
+	static const struct option named[] = {
+		{"trace", required_argument, NULL, OPT_TRACE},
+		{"replay", required_argument, NULL, OPT_REPLAY},
+		{"model", required_argument, NULL, OPT_MODEL},
+		{"compare", no_argument, NULL, OPT_COMPARE},
+		{"svg", required_argument, NULL, OPT_SVG},
+		{"help", no_argument, NULL, OPT_HELP},
+	};
+	struct option all[OPT_N + 1] = {0};
+	int r = 0, opt;
+
+	for (int i = 0; i < OPT_TRACE; i++) {
+		all[i] = (struct option){numbers[i].name, required_argument, NULL, i};
+		*number_at(o, &numbers[i]) = numbers[i].initial;
+	}
+	memcpy(all + OPT_TRACE, named, sizeof(named));
+	optind = 1;
+	while (r == 0 && (opt = getopt_long(argc, argv, "+:", all, NULL)) != -1) {
+		if (opt == ':')
+			return err_set(e, EINVAL, "%s needs a value", argv[optind - 1]);
+		if (opt == '?')
+			return err_set(e, EINVAL, "%s is not an option of simulate",
+				       argv[optind - 1]);
+		r = take_option(o, opt, e);
+	}
+	if (r == 0 && optind < argc)
+		return err_set(e, EINVAL, "\"%s\" is not an option", argv[optind]);
+	if (r == 0 && o->max_turns < o->min_turns)
+		return err_set(e, EINVAL, "--max-turns %.0f is less than --min-turns %.0f",
+			       o->max_turns, o->min_turns);
+	return r;
+}
+
+/* Bytes of a bfloat16 KV page and of a state, as the engine lays them out. */
+static int sizes_of_model(struct simulate_options *o, struct err *e)
+{
+	struct model_config c;
+	int r = model_config_open(o->model, &c, e);
+
+	if (r < 0)
+		return r;
+	o->page_bytes = 2.0 * 2 * c.n_attention_layers * c.n_kv_heads * c.head_dim * o->page_size;
+	o->slot_bytes = 4.0 * c.n_delta_layers *
+			((double)c.n_value_heads * c.value_head_dim * c.key_head_dim +
+			 c.conv_kernel * (2.0 * c.n_key_heads * c.key_head_dim +
+					  (double)c.n_value_heads * c.value_head_dim));
+	o->page_bytes = MAX(o->page_bytes, 1.0);
+	return 0;
+}
+
+static struct scheduler_config scheduler_config(const struct simulate_options *o, uint32_t longest,
+						double memory)
+{
+	struct scheduler_config c = {
+		.page_tokens = (uint32_t)o->page_size,
+		.page_bytes = (uint64_t)o->page_bytes,
+		.slot_bytes = (uint64_t)o->slot_bytes,
+		.max_plans_out = (uint32_t)o->plans_out,
+		.max_seqs = (uint32_t)o->max_seqs,
+		.max_prefill_tokens = (uint32_t)o->max_batched_tokens,
+		.max_model_len = longest + 1,
+		.vocab_size = SIM_VOCAB,
+	};
+	double pages = 1 << 25, slots = 1 << 23;
+
+	if (memory > 0) {
+		c.cache_bytes = (uint64_t)memory;
+		pages = MIN(pages, memory / o->page_bytes);
+		slots = o->slot_bytes > 0 ? MIN(slots, memory / o->slot_bytes) : 0;
+	}
+	c.n_pages = (uint32_t)pages;
+	if (o->slot_bytes > 0) {
+		c.n_slots = (uint32_t)slots;
+		c.state_tokens = c.page_tokens;
+	}
+	return c;
+}
+
+static int open_workload(const struct simulate_options *o, struct workload **ret, struct err *e)
+{
+	const struct agentic_options a = {
+		.sessions = (uint32_t)o->sessions,
+		.users = (uint32_t)MIN(o->users, o->sessions),
+		.system_tokens = (uint32_t)o->system,
+		.first_tokens = (uint32_t)o->first,
+		.turn_tokens = (uint32_t)o->turn,
+		.output_tokens = (uint32_t)o->output,
+		.min_turns = (uint32_t)o->min_turns,
+		.max_turns = (uint32_t)o->max_turns,
+		.think_s = o->think,
+		.seed = (uint64_t)o->seed,
+	};
+
+	return o->trace ? workload_open_trace(o->trace, ret, e) : workload_new_agentic(&a, ret, e);
+}
+
+static void print_times(const char *name, struct samples *s, double unit, const char *unit_name)
+{
+	printf("%s\tp50 %.3f\tp90 %.3f\tp99 %.3f\tmax %.3f\t%s\n", name,
+	       samples_percentile(s, 0.5) * unit, samples_percentile(s, 0.9) * unit,
+	       samples_percentile(s, 0.99) * unit, samples_percentile(s, 1) * unit, unit_name);
+}
+
+static int print_host(const struct sim_result *r)
+{
+	struct samples plan = {0}, commit = {0};
+	int bad = 0;
+
+	for (uint64_t i = 0; i < r->steps && !bad; i++)
+		bad = samples_add(&plan, r->plans[i].plan_us) < 0 ||
+		      samples_add(&commit, r->plans[i].commit_us) < 0;
+	print_times("planning (host)", &plan, 1, "us");
+	print_times("committing (host)", &commit, 1, "us");
+	free(plan.v);
+	free(commit.v);
+	return bad;
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void print_result(struct sim_result *r)
+{
+	printf("requests\t%llu\tfailed %llu\tretracted %llu\twaited for another's prompt %llu\n",
+	       (unsigned long long)r->requests, (unsigned long long)r->failed,
+	       (unsigned long long)r->end.retractions, (unsigned long long)r->end.shared_waits);
+	printf("prompt tokens\t%llu\tcached %llu\thit rate %.2f %%\n",
+	       (unsigned long long)r->prompt_tokens, (unsigned long long)r->cached_tokens,
+	       share(r->cached_tokens, r->prompt_tokens));
+	printf("computed\t%llu prompt tokens\t%llu generated\t%llu replayed\n",
+	       (unsigned long long)r->computed_tokens, (unsigned long long)r->generated_tokens,
+	       (unsigned long long)r->end.replayed_tokens);
+	printf("memory\tpeak %.2f GiB\tpeak nodes %llu\tevicted %llu pages, %llu states (%llu "
+	       "never hit)\n",
+	       (double)r->peak_bytes / (double)(1u << 30), (unsigned long long)r->peak_nodes,
+	       (unsigned long long)r->end.cache.evicted_pages,
+	       (unsigned long long)r->end.cache.evicted_slots,
+	       (unsigned long long)r->end.cache.evicted_unhit_slots);
+	printf("misses");
+	for (int i = 0; i < PREFIX_MISS_N; i++)
+		if (r->end.misses[i])
+			printf("\t%s %llu", prefix_miss_name((enum prefix_miss)i),
+			       (unsigned long long)r->end.misses[i]);
+	printf("\nsteps\t%llu\tin %.1f s of simulated time\tat most %u sequences\n",
+	       (unsigned long long)r->steps, r->seconds, r->peak_running);
+	print_times("time to first token", &r->ttft_s, 1e3, "ms");
+	print_times("step (device)", &r->step_s, 1e3, "ms");
+	if (print_host(r))
+		printf("(not all samples: out of memory)\n");
+}
+
+static int run_once(const struct simulate_options *o, double memory, struct sim_result *ret,
+		    struct err *e)
+{
+	const struct cost_model cost = {
+		.step_s = o->step_us * 1e-6,
+		.prefill_token_s = o->prefill_us * 1e-6,
+		.decode_row_s = o->row_us * 1e-6,
+		.kv_token_s = o->kv_us * 1e-6,
+	};
+	struct workload *w = NULL;
+	struct scheduler_config c;
+	int r = open_workload(o, &w, e);
+
+	if (r < 0)
+		return r;
+	c = scheduler_config(o, workload_longest(w), memory);
+	r = sim_run(w, &c, &cost, ret, e);
+	workload_free(w);
+	return r;
+}
+
+static int simulate(const struct simulate_options *o, struct err *e)
+{
+	struct sim_result bounded = {0}, unlimited = {0};
+	int r;
+
+	if (o->replay)
+		return replay_file(o->replay, e);
+	r = run_once(o, o->cache_memory, &bounded, e);
+	if (r == 0)
+		print_result(&bounded);
+	if (r == 0 && o->svg)
+		r = plot_plan_cost(o->svg, &bounded, e);
+	if (r == 0 && o->compare && o->cache_memory > 0) {
+		r = run_once(o, 0, &unlimited, e);
+		if (r == 0) {
+			printf("\nunlimited memory:\n");
+			print_result(&unlimited);
+			printf("\nof the hits of unlimited memory\t%.2f %%\n",
+			       share(bounded.cached_tokens, unlimited.cached_tokens));
+		}
+	}
+	sim_result_release(&bounded);
+	sim_result_release(&unlimited);
+	return r;
+}
+
+int cli_simulate(int argc, char **argv)
+{
+	struct simulate_options o = {0};
+	struct err e = {0};
+	int r = parse(argc, argv, &o, &e);
+
+	if (r == -ECANCELED) {
+		print_help(stdout);
+		return EXIT_SUCCESS;
+	}
+	if (r == 0 && o.model)
+		r = sizes_of_model(&o, &e);
+	if (r == 0)
+		r = simulate(&o, &e);
+	if (r < 0) {
+		fprintf(stderr, "tigon simulate: %s\n", e.text);
+		return EXIT_FAILURE;
+	}
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,381 @@
+#include "daemon/cli/simulate/workload.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+
+struct trace_request {
+	struct sim_request r;
+	int32_t *prompt; /* owned */
+};
+
+struct session {
+	int32_t *tokens; /* owned; everything said so far */
+	uint32_t n_tokens, room;
+	uint32_t n_turns, turn;
+	uint64_t number;
+};
+
+/* A time at which a user sends, in a heap by (time, user). */
+struct wake {
+	double at;
+	uint32_t user;
+};
+
+struct workload {
+	/* a trace */
+	struct trace_request *requests; /* [n_requests] by time */
+	size_t n_requests, next;
+	/* agentic */
+	struct agentic_options o;
+	struct session *users; /* [o.users] */
+	struct wake *wakes;    /* [n_wakes] heap */
+	size_t n_wakes;
+	uint64_t begun;
+	uint32_t longest;
+};
+
+static uint64_t mix(uint64_t v)
+{
+	v = (v ^ v >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	v = (v ^ v >> 27) * UINT64_C(0x94d049bb133111eb);
+	return v ^ v >> 31;
+}
+
+static int32_t made_up(uint64_t seed, uint32_t k)
+{
+	return (int32_t)(mix(seed * UINT64_C(0x9e3779b97f4a7c15) + k) % SIM_VOCAB);
+}
+
+int32_t workload_token(uint64_t tag, uint32_t k)
+{
+	return made_up(~tag, k);
+}
+
+/* ---- traces ---- */
+
+static int add_piece(const json_t *v, int32_t **tokens, uint32_t *n)
+{
+	json_int_t seed, count;
+	int32_t *grown;
+
+	if (json_is_integer(v)) {
+		seed = json_integer_value(v);
+		count = 1;
+		if (seed < 0 || seed >= SIM_VOCAB)
+			return -EINVAL;
+	} else {
+		seed = json_integer_value(json_object_get(v, "seed"));
+		count = json_integer_value(json_object_get(v, "tokens"));
+	}
+	if (count < 1 || count > (1 << 24) - *n)
+		return -EINVAL;
+	grown = realloc(*tokens, (*n + (size_t)count) * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	*tokens = grown;
+	for (uint32_t i = 0; i < (uint32_t)count; i++)
+		grown[(*n)++] = json_is_integer(v) ? (int32_t)seed : made_up((uint64_t)seed, i);
+	return 0;
+}
+
+static int read_request(const json_t *line, struct trace_request *q)
+{
+	const json_t *prompt = json_object_get(line, "prompt"), *at = json_object_get(line, "at"),
+		     *v;
+	const json_t *output = json_object_get(line, "output"),
+		     *bounds = json_object_get(line, "boundaries");
+	size_t i;
+	int r;
+
+	if (!json_is_number(at) || !json_is_array(prompt) || !json_array_size(prompt))
+		return -EINVAL;
+	q->r.at = json_number_value(at);
+	q->r.n_output = output ? (uint32_t)json_integer_value(output) : 16;
+	q->r.priority = (int32_t)json_integer_value(json_object_get(line, "priority"));
+	q->r.salt = (uint64_t)json_integer_value(json_object_get(line, "salt"));
+	json_array_foreach(prompt, i, v)
+	{
+		r = add_piece(v, &q->prompt, &q->r.n_prompt);
+		if (r < 0)
+			return r;
+	}
+	json_array_foreach(bounds, i, v)
+	{
+		json_int_t b = json_integer_value(v);
+
+		if (b < 1 || b > q->r.n_prompt || i == SIM_BOUNDARIES_MAX ||
+		    (i && b <= q->r.boundaries[i - 1]))
+			return -EINVAL;
+		q->r.boundaries[q->r.n_boundaries++] = (uint32_t)b;
+	}
+	return q->r.n_output < 1 || q->r.n_output > 1 << 24 || !isfinite(q->r.at) ? -EINVAL : 0;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct trace_request *x = a, *y = b;
+
+	if (x->r.at != y->r.at)
+		return x->r.at < y->r.at ? -1 : 1;
+	return x->r.tag < y->r.tag ? -1 : x->r.tag > y->r.tag;
+}
+
+static int read_lines(struct workload *w, FILE *f, const char *path, struct err *e)
+{
+	char *text = NULL;
+	size_t room = 0;
+	unsigned long number = 0;
+	int r = 0;
+
+	while (r == 0 && getline(&text, &room, f) > 0) {
+		struct trace_request *grown;
+		json_t *line;
+
+		number++;
+		if (text[strspn(text, " \t\r\n")] == 0)
+			continue;
+		grown = realloc(w->requests, (w->n_requests + 1) * sizeof(*grown));
+		if (!grown) {
+			r = err_set(e, ENOMEM, "out of memory");
+			break;
+		}
+		w->requests = grown;
+		grown[w->n_requests] = (struct trace_request){.r.tag = w->n_requests};
+		line = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+		r = read_request(line, &grown[w->n_requests++]);
+		json_decref(line);
+		if (r < 0)
+			r = err_set(e, -r, "%s, line %lu: not a request of a trace (man tigon)",
+				    path, number);
+	}
+	free(text);
+	return r;
+}
+
+int workload_open_trace(const char *path, struct workload **ret, struct err *e)
+{
+	struct workload *w = calloc(1, sizeof(*w));
+	FILE *f = fopen(path, "re");
+	int r;
+
+	if (!w || !f) {
+		r = err_set(e, f ? ENOMEM : errno, "%s: %s", path,
+			    f ? "out of memory" : strerror(errno));
+		free(w);
+		if (f)
+			fclose(f);
+		return r;
+	}
+	r = read_lines(w, f, path, e);
+	fclose(f);
+	if (r == 0 && !w->n_requests)
+		r = err_set(e, EINVAL, "%s has no requests", path);
+	if (r < 0) {
+		workload_free(w);
+		return r;
+	}
+	qsort(w->requests, w->n_requests, sizeof(*w->requests), by_time);
+	for (size_t i = 0; i < w->n_requests; i++) {
+		struct trace_request *q = &w->requests[i];
+
+		q->r.prompt = q->prompt;
+		w->longest = MAX(w->longest, q->r.n_prompt + q->r.n_output);
+	}
+	*ret = w;
+	return 0;
+}
+
+/* ---- agentic ---- */
+
+/* In [0, 1): the k-th number of a session, whatever happened in which order. */
+static double draw_unit(const struct workload *w, uint64_t session, uint32_t k)
+{
+	uint64_t seed = mix(w->o.seed + UINT64_C(0x9e3779b97f4a7c15)) + session;
+
+	return (double)(mix(mix(seed) + k) >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+static double think(const struct workload *w, const struct session *s)
+{
+	return -log(1 - draw_unit(w, s->number, 1 + s->turn)) * w->o.think_s;
+}
+
+static bool earlier(const struct wake *a, const struct wake *b)
+{
+	return a->at != b->at ? a->at < b->at : a->user < b->user;
+}
+
+static void wake_at(struct workload *w, double at, uint32_t user)
+{
+	struct wake k = {at, user};
+	size_t i = w->n_wakes++;
+
+	for (; i && earlier(&k, &w->wakes[(i - 1) / 2]); i = (i - 1) / 2)
+		w->wakes[i] = w->wakes[(i - 1) / 2];
+	w->wakes[i] = k;
+}
+
+static struct wake first_wake(struct workload *w)
+{
+	struct wake first = w->wakes[0], last = w->wakes[--w->n_wakes];
+	size_t i = 0;
+
+	for (;;) {
+		size_t child = 2 * i + 1;
+
+		if (child + 1 < w->n_wakes && earlier(&w->wakes[child + 1], &w->wakes[child]))
+			child++;
+		if (child >= w->n_wakes || !earlier(&w->wakes[child], &last))
+			break;
+		w->wakes[i] = w->wakes[child];
+		i = child;
+	}
+	if (w->n_wakes)
+		w->wakes[i] = last;
+	return first;
+}
+
+static int append(struct session *s, uint64_t seed, uint32_t n)
+{
+	if (s->n_tokens + n > s->room) {
+		uint32_t room = MAX(s->room * 2, s->n_tokens + n);
+		int32_t *grown = realloc(s->tokens, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		s->tokens = grown;
+		s->room = room;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		s->tokens[s->n_tokens++] = made_up(seed, i);
+	return 0;
+}
+
+static void begin_session(struct workload *w, uint32_t user, double at)
+{
+	struct session *s = &w->users[user];
+
+	if (w->begun == w->o.sessions)
+		return;
+	s->number = ++w->begun;
+	s->n_tokens = s->turn = 0;
+	s->n_turns = w->o.min_turns +
+		     (uint32_t)(draw_unit(w, s->number, 0) * (w->o.max_turns - w->o.min_turns + 1));
+	wake_at(w, at, user);
+}
+
+int workload_new_agentic(const struct agentic_options *o, struct workload **ret, struct err *e)
+{
+	struct workload *w = calloc(1, sizeof(*w));
+	uint64_t longest =
+		o->first_tokens + (uint64_t)o->max_turns * (o->turn_tokens + o->output_tokens);
+
+	if (w) {
+		w->users = calloc(o->users, sizeof(*w->users));
+		w->wakes = calloc(o->users, sizeof(*w->wakes));
+	}
+	if (!w || !w->users || !w->wakes) {
+		workload_free(w);
+		return err_set(e, ENOMEM, "out of memory");
+	}
+	w->o = *o;
+	w->longest = (uint32_t)MIN(longest, (uint64_t)INT32_MAX);
+	/* Users begin one after the other, within the time of a mean session's thinking. */
+	for (uint32_t i = 0; i < o->users; i++)
+		begin_session(w, i, draw_unit(w, 0, i) * o->think_s * o->max_turns);
+	*ret = w;
+	return 0;
+}
+
+static int next_turn(struct workload *w, struct sim_request *ret)
+{
+	struct wake k = first_wake(w);
+	struct session *s = &w->users[k.user];
+	uint32_t before = s->n_tokens;
+	int r;
+
+	if (s->turn == 0) {
+		r = append(s, 1, MIN(w->o.system_tokens, w->o.first_tokens));
+		if (r == 0)
+			r = append(s, 2 * s->number + w->o.seed, w->o.first_tokens - s->n_tokens);
+	} else {
+		r = append(s, (2 * s->number + 1) << 8 | s->turn, w->o.turn_tokens);
+	}
+	*ret = (struct sim_request){
+		.at = k.at,
+		.prompt = s->tokens,
+		.n_prompt = s->n_tokens,
+		.n_output = w->o.output_tokens,
+		.tag = s->number << 32 | k.user,
+		.shared = s->turn ? before : (s->number > 1 ? w->o.system_tokens : 0),
+	};
+	if (w->o.system_tokens && w->o.system_tokens < s->n_tokens)
+		ret->boundaries[ret->n_boundaries++] = w->o.system_tokens;
+	return r;
+}
+
+/* ---- both ---- */
+
+void workload_free(struct workload *w)
+{
+	if (!w)
+		return;
+	for (size_t i = 0; i < w->n_requests; i++)
+		free(w->requests[i].prompt);
+	for (uint32_t i = 0; w->users && i < w->o.users; i++)
+		free(w->users[i].tokens);
+	free(w->requests);
+	free(w->users);
+	free(w->wakes);
+	free(w);
+}
+
+bool workload_peek(const struct workload *w, double *ret_at)
+{
+	if (w->next < w->n_requests) {
+		*ret_at = w->requests[w->next].r.at;
+		return true;
+	}
+	if (!w->n_wakes)
+		return false;
+	*ret_at = w->wakes[0].at;
+	return true;
+}
+
+int workload_next(struct workload *w, struct sim_request *ret)
+{
+	if (w->users)
+		return next_turn(w, ret);
+	*ret = w->requests[w->next++].r;
+	return 0;
+}
+
+int workload_done(struct workload *w, uint64_t tag, double now, const int32_t *output,
+		  uint32_t n_output)
+{
+	uint32_t user = (uint32_t)tag;
+	struct session *s;
+
+	if (!w->users)
+		return 0;
+	s = &w->users[user];
+	if (append(s, 0, n_output) < 0)
+		return -ENOMEM;
+	memcpy(s->tokens + s->n_tokens - n_output, output, n_output * sizeof(*output));
+	if (++s->turn < s->n_turns)
+		wake_at(w, now + think(w, s), user);
+	else
+		begin_session(w, user, now + think(w, s));
+	return 0;
+}
+
+uint32_t workload_longest(const struct workload *w)
+{
+	return w->longest;
+}

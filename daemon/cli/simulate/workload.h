@@ -1,0 +1,74 @@
+/*
+ * What a simulation is fed with: requests, each at its time, and what follows from their end.
+ *
+ * A trace is a file of JSON lines, a request each; keys besides "at" and "prompt" are optional:
+ *
+ *     {"at": 0.25, "prompt": [1, 2, 3], "output": 20}
+ *     {"at": 1.5, "prompt": [{"seed": 7, "tokens": 500}, {"seed": 12, "tokens": 64}], "output":
+ * 128, "boundaries": [500], "priority": 0, "salt": 1}
+ *
+ * at: seconds. prompt: token ids, or pieces of as many made-up tokens as they say, the same for the
+ * same seed, so that prompts can share beginnings. output: tokens that are generated (default 16).
+ *
+ * The agentic workload is the one of TokenSpeed's report on Qwen3.5: many users share a system
+ * prompt; a session begins with a long context (50 thousand tokens), and each of its 10 to 15 turns
+ * appends a tool's result (800 tokens) to everything before, the model's own answers included.
+ * Closed loop: a user thinks, then sends the next turn, then begins another session.
+ */
+#ifndef DAEMON_CLI_SIMULATE_WORKLOAD_H
+#define DAEMON_CLI_SIMULATE_WORKLOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { SIM_VOCAB = 1 << 17, SIM_BOUNDARIES_MAX = 32 };
+
+struct sim_request {
+	double at;	       /* seconds */
+	const int32_t *prompt; /* borrowed until workload_done */
+	uint32_t n_prompt, n_output;
+	uint32_t boundaries[SIM_BOUNDARIES_MAX], n_boundaries;
+	int32_t priority;
+	uint64_t salt;
+	uint64_t tag;	 /* the workload's own */
+	uint32_t shared; /* leading tokens that were in a prompt or answer before: what unlimited
+			    memory could give */
+};
+
+struct agentic_options {
+	uint32_t sessions, users;
+	uint32_t system_tokens, first_tokens, turn_tokens, output_tokens;
+	uint32_t min_turns, max_turns;
+	double think_s; /* mean; drawn from an exponential distribution */
+	uint64_t seed;
+};
+
+struct workload;
+
+/* New. -ENOENT, -EINVAL with file and line. */
+int workload_open_trace(const char *path, struct workload **ret, struct err *e) MUST_CHECK;
+int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
+			 struct err *e) MUST_CHECK;
+void workload_free(struct workload *w);
+
+/* When the next request comes; false: never, as far as is known (others may follow from those that
+ * run). */
+bool workload_peek(const struct workload *w, double *ret_at);
+
+/* That request. -ENOMEM. */
+int workload_next(struct workload *w, struct sim_request *ret) MUST_CHECK;
+
+/* A request has ended at this time, having generated `output`, of which nothing is kept. -ENOMEM.
+ */
+int workload_done(struct workload *w, uint64_t tag, double now, const int32_t *output,
+		  uint32_t n_output) MUST_CHECK;
+
+/* The longest prompt with its output, and the number of requests (sessions times mean turns). */
+uint32_t workload_longest(const struct workload *w);
+
+/* What is generated in a simulation: the k-th token of the request with this tag. */
+int32_t workload_token(uint64_t tag, uint32_t k);
+
+#endif
