@@ -139,9 +139,19 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	struct prefix_node *path = NULL;
 	struct sequence *trunk = request_first_live(r);
 
-	if (pool_available(s->seats) < r->n_live ||
-	    !prefix_cache_can_take(s->cache, m, pages, n_slots))
+	if (pool_available(s->seats) < r->n_live)
 		return false;
+	if (!prefix_cache_can_take(s->cache, m, pages, n_slots)) {
+		/* Alone it must fit, if need be in place of the state it would begin with. */
+		const struct prefix_match none = {
+			.slot = POOL_NONE,
+			.miss = m->miss == PREFIX_MISS_NONE ? PREFIX_MISS_EVICTED_STATE : m->miss,
+		};
+
+		if (!m->n_tokens || pool_available(s->seats) < pool_size(s->seats))
+			return false;
+		return admission_admit(s, r, &none);
+	}
 	if (remembers(s, r)) {
 		/* The table belongs to a seat, which is taken below. */
 		path = prefix_cache_use(s->cache, &s->key, m, s->hit_pages);
