@@ -17,9 +17,10 @@ SECONDS = float(os.environ.get("CHAOS_SECONDS", "8"))
 SEED = int(os.environ.get("CHAOS_SEED", time.time_ns() % 1000000))
 print(f"# CHAOS_SEED={SEED}")
 s = Server("--max-num-seqs", "16", "--max-queued-requests", "40", "--max-body", "200000",
-           env={"FAKE_STEP_US": "300", "FAKE_PAGES": "400"})
+           env={"FAKE_STEP_US": "300", "FAKE_PAGES": "130", "FAKE_SLOTS": "40"})
 end = time.time() + SECONDS
-PATHS = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/v1/models", "/metrics", "/x")
+PATHS = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/v1/models", "/metrics", "/x",
+         "/cache", "/cache/flush")
 
 
 def random_body(r):
@@ -27,6 +28,8 @@ def random_body(r):
             "temperature": r.choice((0, 1)), "logprobs": r.choice((None, None, True, 3)),
             "stop": r.choice((None, "e", ["a", " the"])), "return_token_ids": r.random() < 0.3,
             "chat_template_kwargs": {"enable_thinking": r.random() < 0.3}}
+    if r.random() < 0.3:
+        body.update(priority=r.choice((-5, 0, 3)), cache_prompt=r.random() < 0.7, cache_salt=r.choice((None, "a", "b")))
     if r.random() < 0.2:
         body["stream_options"] = {"include_usage": True}
     if r.random() < 0.5:
@@ -92,7 +95,25 @@ def sane():
     return good, busy
 
 
-*crowd, answered = parallel([wild(SEED + i) for i in range(24)] + [sane])
+def looking():
+    """The cache can be looked at all along, and is a tree each time."""
+    looks = 0
+    while time.time() < end:
+        tree = json.loads(s.get("/cache?tokens=1")[1])
+        depth = {0: 0}
+        for n in tree["nodes"]:
+            depth[n["id"]] = depth[n["parent"]] + n["tokens"]
+            if n["depth"] != depth[n["id"]] or n["tokens"] != 64 * n["pages"] or n["tokens"] != len(n["token_ids"]):
+                return n
+        if not tree["truncated"] and tree["totals"]["tokens"] != sum(n["tokens"] for n in tree["nodes"]):
+            return tree["totals"]
+        looks += 1
+        time.sleep(0.01)
+    return looks
+
+
+*crowd, answered, looks = parallel([wild(SEED + i) for i in range(24)] + [sane, looking])
+ok(isinstance(looks, int) and looks > 0, f"/cache was a tree {looks} times", looks)
 statuses = {}
 for counts in crowd:
     if not isinstance(counts, dict):
@@ -106,7 +127,12 @@ ok(isinstance(answered, tuple) and isinstance(answered[0], int) and answered[0] 
 ok(statuses.get(200) and statuses.get(400) and not statuses.get(500), "nobody sees a 500", statuses)
 ok(s.wait_metric("num_requests_running", 0) is not None and s.wait_metric("num_requests_waiting", 0) is not None,
    "all are through")
-same(s.metrics()["kv_cache_pages_used"], 0, "no page is left in use")
+ok(s.wait_metric("kv_cache_pages_used", 0) is not None, "no page is left in use", s.metrics())
+m, totals = s.metrics(), json.loads(s.get("/cache")[1])["totals"]
+same((totals["pool_free_pages"] + totals["pages"], totals["pool_free_states"] + totals["states"]),
+     (totals["pool_pages"], totals["pool_states"]), "what the tree does not hold is free")
+print(f"# {m['prefix_cache_hits_total']:.0f} of {m['prefix_cache_queries_total']:.0f} tokens found, "
+      f"{m['num_preemptions_total']:.0f} retractions, {m['prefix_cache_evicted_pages_total']:.0f} pages evicted")
 same(s.chat("define violin")[1]["choices"][0]["finish_reason"], "stop", "it still answers")
 crowd = [raw_connection(s.port) for _ in range(20)]
 for c in crowd:
