@@ -27,12 +27,8 @@ enum {
 };
 
 static const char *const prefixes[] = {
-	[CALL_CHAT] = "chatcmpl-",
-	[CALL_COMPLETION] = "cmpl-",
-	[CALL_TOKENIZE] = "tok-",
-	[CALL_DETOKENIZE] = "detok-",
-	[CALL_CACHE] = "cache-",
-	[CALL_FLUSH] = "flush-",
+	[CALL_CHAT] = "chatcmpl-",    [CALL_COMPLETION] = "cmpl-", [CALL_TOKENIZE] = "tok-",
+	[CALL_DETOKENIZE] = "detok-", [CALL_CACHE] = "cache-",	   [CALL_FLUSH] = "flush-",
 };
 
 static void name_call(struct call *c)

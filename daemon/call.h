@@ -55,16 +55,16 @@ enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 
 /* One prompt of a call: a request of the scheduler. */
 struct call_part {
-	struct ids prompt;   /* owned */
-	uint64_t seed;	     /* of its draws */
-	uint32_t max_tokens; /* given, or what fits */
+	struct ids prompt;    /* owned */
+	uint64_t seed;	      /* of its draws */
+	uint32_t max_tokens;  /* given, or what fits */
 	uint32_t *boundaries; /* [n_boundaries] in the arena: where turns end, see turns.h */
 	uint32_t n_boundaries;
 	/* the engine thread's */
 	struct call *call;
-	uint64_t id;			/* of the scheduler, 0: not submitted */
-	uint32_t n_running;		/* choices that have not ended */
-	uint64_t first_ns; /* 0: no token yet */
+	uint64_t id;	    /* of the scheduler, 0: not submitted */
+	uint32_t n_running; /* choices that have not ended */
+	uint64_t first_ns;  /* 0: no token yet */
 };
 
 /* One choice, as the engine thread sees it. Choice c belongs to part c / n. */
@@ -119,8 +119,8 @@ struct call {
 	_Atomic uint64_t first_token_ns;
 	_Atomic uint32_t finished[METRICS_FINISHES];
 
-	/* What the prefix cache gave. Written by the engine before the first token of a part is pushed, so
-	 * that who has seen the token sees this. */
+	/* What the prefix cache gave. Written by the engine before the first token of a part is
+	 * pushed, so that who has seen the token sees this. */
 	_Atomic uint32_t n_hits;   /* parts that it is known of */
 	_Atomic uint32_t n_cached; /* tokens, of all of them */
 	_Atomic uint32_t miss;	   /* enum prefix_miss: the first one that is not NONE */

@@ -53,8 +53,8 @@ struct exchange {
 	struct buf body;
 	uint64_t received;
 	struct tree_ask tree_ask; /* of GET /cache */
-	struct call *call;     /* owned reference */
-	struct answer *answer; /* once the call runs */
+	struct call *call;	  /* owned reference */
+	struct answer *answer;	  /* once the call runs */
 	/* a stream */
 	struct buf out; /* bytes out_at .. len are yet to go */
 	size_t out_at;
@@ -243,11 +243,13 @@ static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x
 
 /* ---- calls ---- */
 
-/* Whether the headers of a stream go out now: with the first token, since they tell what was cached; with a
- * comment when that takes long, so that nobody between gives up; at the end. Until then a failure has a status. */
+/* Whether the headers of a stream go out now: with the first token, since they tell what was
+ * cached; with a comment when that takes long, so that nobody between gives up; at the end. Until
+ * then a failure has a status. */
 static bool stream_begins(const struct buf *tokens, const struct call_news *news)
 {
-	return tokens->len || news->comment_due || (news->stage == CALL_ENDED && !news->failure.code);
+	return tokens->len || news->comment_due ||
+	       (news->stage == CALL_ENDED && !news->failure.code);
 }
 
 /* The call's answer as far as it is known: sleeps, answers or begins a stream. */
@@ -321,10 +323,11 @@ static int parse_tree_ask(struct MHD_Connection *mc, struct tree_ask *ret, struc
 	uint64_t n = TREE_LIMIT;
 
 	if (limit && (options_size(limit, &n) < 0 || n < 1 || n > TREE_LIMIT_MAX))
-		return err_param(e, EINVAL, "limit", "limit is \"%.40s\", but must be 1 to %d", limit,
-				 TREE_LIMIT_MAX);
+		return err_param(e, EINVAL, "limit", "limit is \"%.40s\", but must be 1 to %d",
+				 limit, TREE_LIMIT_MAX);
 	if (tokens && strcmp(tokens, "0") != 0 && strcmp(tokens, "1") != 0)
-		return err_param(e, EINVAL, "tokens", "tokens is \"%.40s\", but must be 0 or 1", tokens);
+		return err_param(e, EINVAL, "tokens", "tokens is \"%.40s\", but must be 0 or 1",
+				 tokens);
 	*ret = (struct tree_ask){.limit = (uint32_t)n, .tokens = tokens && tokens[0] == '1'};
 	return 0;
 }

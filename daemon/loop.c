@@ -11,8 +11,8 @@
 #include "engine/engine.h"
 #include "scheduler/scheduler.h"
 
-/* When a step was planned is needed until the first token of what it admitted: for more steps than any
- * prompt takes. */
+/* When a step was planned is needed until the first token of what it admitted: for more steps than
+ * any prompt takes. */
 enum { STEPS_KEPT = 4096 };
 
 struct loop {
@@ -92,7 +92,8 @@ static int open_scheduler(struct loop *l, struct err *e)
 		.page_tokens = config.page_tokens,
 		.n_pages = config.n_pages,
 		.n_slots = config.n_slots,
-		.budget_bytes = config.n_pages * config.page_bytes + config.n_slots * config.slot_bytes,
+		.budget_bytes =
+			config.n_pages * config.page_bytes + config.n_slots * config.slot_bytes,
 	};
 	if (config.cache_bytes)
 		l->pools.budget_bytes = MIN(l->pools.budget_bytes, config.cache_bytes);
@@ -177,8 +178,9 @@ static void publish(struct loop *l) ON(role_engine)
 /* When this step was planned; `now` for one that is not known. */
 static uint64_t planned_ns(const struct loop *l, uint64_t step, uint64_t now)
 {
-	return step && l->times[step % STEPS_KEPT].step == step ? l->times[step % STEPS_KEPT].planned_ns
-								: now;
+	return step && l->times[step % STEPS_KEPT].step == step
+		       ? l->times[step % STEPS_KEPT].planned_ns
+		       : now;
 }
 
 static void link_live(struct loop *l, struct call *c)
@@ -407,7 +409,8 @@ static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 	l->n_out = 0;
 }
 
-/* Plans a step and hands it to the device. False: there is nothing to run, or not before a commit. */
+/* Plans a step and hands it to the device. False: there is nothing to run, or not before a commit.
+ */
 static bool begin_step(struct loop *l) ON(role_engine)
 {
 	const struct plan *plan = scheduler_plan(l->scheduler);
@@ -455,7 +458,8 @@ static void flush(struct loop *l, struct call *c) ON(role_engine)
 	scheduler_stats(l->scheduler, &stats);
 	if (l->live || scheduler_flush(l->scheduler) < 0) {
 		err_set(&e, EINPROGRESS,
-			"%u sequences are running and %u requests waiting; the cache can be flushed "
+			"%u sequences are running and %u requests waiting; the cache can be "
+			"flushed "
 			"when all have ended",
 			stats.running, stats.waiting);
 		call_fail(c, &e);
@@ -510,7 +514,8 @@ static void read_inbox(struct loop *l) ON(role_engine)
 	}
 }
 
-/* While a step runs the next one is planned and handed over, so that the device does not wait for us. */
+/* While a step runs the next one is planned and handed over, so that the device does not wait for
+ * us. */
 static void run(struct loop *l) ON(role_engine)
 {
 	for (;;) {

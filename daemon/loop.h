@@ -1,12 +1,12 @@
 /*
  * The engine thread: the only one that touches scheduler and device.
  *
- *     inbox ──> submit, abort, stop ──> scheduler_plan ──> engine_submit ┄┄> engine_wait ──> scheduler_commit
- *       ^                                                                                          │
- *       └── text, http, watch                                   tokens ──> calls ──> connections resume
+ *     inbox ──> submit, abort, stop ──> scheduler_plan ──> engine_submit ┄┄> engine_wait ──>
+ * scheduler_commit ^ │ └── text, http, watch                                   tokens ──> calls ──>
+ * connections resume
  *
- * Two steps are out: while the device runs one, the next is planned and queued behind it, and what the one
- * before gave is handed out.
+ * Two steps are out: while the device runs one, the next is planned and queued behind it, and what
+ * the one before gave is handed out.
  *
  * It opens the engine, runs while there is anything to run, sleeps on the inbox otherwise. When the
  * device is lost or the daemon ends, every live call fails with a sentence, and so does everything

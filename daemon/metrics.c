@@ -116,7 +116,8 @@ static void write_times(const struct metrics *m, struct buf *out)
 static void write_cache(const struct metrics *m, struct buf *out)
 {
 	single(out, "prefix_cache_queries_total", "counter",
-	       "Prompt tokens of admitted requests, looked for in the prefix cache.", &m->prompt_tokens);
+	       "Prompt tokens of admitted requests, looked for in the prefix cache.",
+	       &m->prompt_tokens);
 	single(out, "prefix_cache_hits_total", "counter", "Of them, those that were found there.",
 	       &m->cached_tokens);
 	head(out, "prefix_cache_misses_total", "counter",
@@ -125,11 +126,12 @@ static void write_cache(const struct metrics *m, struct buf *out)
 		char reason[METRICS_REASON_MAX];
 
 		metrics_reason((enum prefix_miss)i, reason);
-		buf_printf(out, "tigon_prefix_cache_misses_total{reason=\"%s\"} %" PRIu64 "\n", reason,
-			   load(&m->misses[i]));
+		buf_printf(out, "tigon_prefix_cache_misses_total{reason=\"%s\"} %" PRIu64 "\n",
+			   reason, load(&m->misses[i]));
 	}
 	single(out, "prefix_cache_shared_waits_total", "counter",
-	       "Requests that waited for another one to compute what they share.", &m->shared_waits);
+	       "Requests that waited for another one to compute what they share.",
+	       &m->shared_waits);
 	single(out, "prefix_cache_nodes", "gauge", "Nodes of the tree.", &m->cache_nodes);
 	single(out, "prefix_cache_tokens", "gauge", "Tokens whose KV pages the tree holds.",
 	       &m->cache_tokens);

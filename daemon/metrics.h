@@ -15,10 +15,11 @@
 #include "prefix_cache/prefix_cache.h"
 
 enum metrics_time {
-	METRICS_TTFT,	 /* body received -> first token */
-	METRICS_ITL,	 /* token -> next token of the same choice */
-	METRICS_E2E,	 /* body received -> last token */
-	METRICS_QUEUE,	 /* body received -> first step that computes any of it; requests with a token */
+	METRICS_TTFT,  /* body received -> first token */
+	METRICS_ITL,   /* token -> next token of the same choice */
+	METRICS_E2E,   /* body received -> last token */
+	METRICS_QUEUE, /* body received -> first step that computes any of it; requests with a token
+			*/
 	METRICS_PREFILL, /* that step's start -> first token */
 	METRICS_DECODE,	 /* first token -> last token */
 	METRICS_TIMES,
@@ -44,7 +45,8 @@ struct metrics {
 	_Atomic uint64_t running, waiting; /* gauges, set by the engine thread */
 	_Atomic uint64_t pages_used, pages_total;
 	_Atomic uint64_t prompt_tokens, generation_tokens;
-	/* The prefix cache and the scheduler, as their statistics say it; see struct scheduler_stats. */
+	/* The prefix cache and the scheduler, as their statistics say it; see struct
+	 * scheduler_stats. */
 	_Atomic uint64_t cached_tokens, misses[PREFIX_MISS_N];
 	_Atomic uint64_t retractions, replayed_tokens, shared_waits;
 	_Atomic uint64_t evicted_pages, evicted_slots, evicted_unhit_slots;

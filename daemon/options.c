@@ -124,7 +124,8 @@ static const struct option_def table[] = {
 	 .type = OPTION_MEMORY,
 	 .offset = AT(cache_memory),
 	 .initial_text = "what the model leaves",
-	 .text = "KV pages and states, running and cached: 4G, or a share of what the model leaves"},
+	 .text = "KV pages and states, running and cached: 4G, or a share of what the model "
+		 "leaves"},
 	{.name = "cache-decoded",
 	 .argument = "SWITCH",
 	 .type = OPTION_CHOICE,

@@ -54,7 +54,8 @@ static int encode_prompt(struct server *s, const struct openai_prompt *p, struct
 	return r < 0 ? no_memory(e) : 0;
 }
 
-/* KV pages that a request of n choices can have: all, or what --cache-memory leaves beside its states. */
+/* KV pages that a request of n choices can have: all, or what --cache-memory leaves beside its
+ * states. */
 static uint64_t pages_beside(const struct server *s, uint64_t n)
 {
 	const struct engine_info *i = &s->info;
@@ -142,7 +143,8 @@ static int hash_salt(struct call *c, struct err *e)
 
 	if (!c->ask.cache_salt)
 		return 0;
-	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, c->ask.cache_salt, c->ask.cache_salt_len, digest) < 0)
+	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, c->ask.cache_salt, c->ask.cache_salt_len, digest) <
+	    0)
 		return err_set(e, EFAULT, "cannot hash the cache_salt");
 	static_assert(sizeof(c->space.id) <= sizeof(digest), "a digest fills a space");
 	memcpy(c->space.id, digest, sizeof(c->space.id));
@@ -180,7 +182,8 @@ static int make_parts(struct call *c, struct err *e)
 	/* Together they would never find room in the queue: no reason to try again later. */
 	if (n_parts > c->server->options.max_queued_requests)
 		return err_param(e, EINVAL, "prompt",
-				 "%zu prompts are more than may wait at the same time, %llu", n_parts,
+				 "%zu prompts are more than may wait at the same time, %llu",
+				 n_parts,
 				 (unsigned long long)c->server->options.max_queued_requests);
 	c->n = ask->n;
 	c->n_choices = (uint32_t)n_parts * ask->n;

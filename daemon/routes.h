@@ -10,11 +10,11 @@
 #include "base/err.h"
 #include "daemon/call.h"
 
-/* A path is answered by `get` at once, or it makes a call: of a POST's body, of a POST whose body does not
- * matter (`bodiless`), or of a GET (`fetch`). */
+/* A path is answered by `get` at once, or it makes a call: of a POST's body, of a POST whose body
+ * does not matter (`bodiless`), or of a GET (`fetch`). */
 struct route {
 	const char *path;
-	bool prefix;	    /* path is followed by a name */
+	bool prefix; /* path is followed by a name */
 	bool fetch, bodiless;
 	bool while_loading; /* answered before the model is there and while draining */
 	const char *content_type;

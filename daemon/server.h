@@ -33,7 +33,7 @@ struct server {
 	struct tokenizer *tokenizer;
 	struct template *template; /* NULL: the model has none */
 	struct err template_error; /* why there is none */
-	int32_t turn_token;	   /* what it writes behind a message; -1: not known (daemon/turns.h) */
+	int32_t turn_token; /* what it writes behind a message; -1: not known (daemon/turns.h) */
 
 	/* engine */
 	struct engine_info info;

@@ -83,8 +83,8 @@ void tree_free(struct tree *t)
 	free(t);
 }
 
-/* A space's own id would let a reader try salts, so clients see a number: 0 without a salt, else the id
- * of the space's first node here. Nodes of a space come one after the other. */
+/* A space's own id would let a reader try salts, so clients see a number: 0 without a salt, else
+ * the id of the space's first node here. Nodes of a space come one after the other. */
 static bool same_space(const struct prefix_view *a, const struct prefix_view *b)
 {
 	return a->space.id[0] == b->space.id[0] && a->space.id[1] == b->space.id[1];

@@ -1,10 +1,11 @@
 /*
  * GET /cache: the prefix cache as it was between two steps.
  *
- * The tree belongs to the engine thread, which must not be kept from its steps: it copies at most `limit`
- * nodes and TREE_IDS_MAX token ids, and the http thread writes the JSON from the copy. What was left out is told
- * (`truncated`, and totals that count everything). Parents come before their children, so what there is is
- * always a tree.
+ * The tree belongs to the engine thread, which must not be kept from its steps: it copies at most
+ * `limit` nodes and TREE_IDS_MAX token ids, and the http thread writes the JSON from the copy. What
+ * was left out is told
+ * (`truncated`, and totals that count everything). Parents come before their children, so what
+ * there is is always a tree.
  */
 #ifndef DAEMON_TREE_H
 #define DAEMON_TREE_H

@@ -23,8 +23,8 @@ static int32_t first_special(const struct tokenizer *t, const char *text, size_t
 
 int32_t turns_token(const struct template *template, const struct tokenizer *t)
 {
-	json_t *context = json_pack("{s:[{s:s, s:s}], s:b}", "messages", "role", "user", "content", probe,
-				    "add_generation_prompt", 0);
+	json_t *context = json_pack("{s:[{s:s, s:s}], s:b}", "messages", "role", "user", "content",
+				    probe, "add_generation_prompt", 0);
 	struct err e = {0};
 	struct buf text;
 	int32_t found = -1;

@@ -2,18 +2,19 @@
  * An engine without a device, for tests of what is above it: engine.h over a pseudo model.
  *
  * It keeps what a real one keeps and nothing more: for every KV page the tokens written there, for
- * every state slot (where the model has recurrent layers) a running hash of its sequence. Each row reads its
- * whole sequence back through its block table and compares it with the state, so a plan that mixes up pages,
- * slots or positions ends the program; so does one whose rows write what another one uses. The next token is a function of the sequence: the recorded answer when the
+ * every state slot (where the model has recurrent layers) a running hash of its sequence. Each row
+ * reads its whole sequence back through its block table and compares it with the state, so a plan
+ * that mixes up pages, slots or positions ends the program; so does one whose rows write what
+ * another one uses. The next token is a function of the sequence: the recorded answer when the
  * model's golden.json has one for it, else a hash (with temperature: of seed, choice and position
  * too).
  *
- * A plan is computed when it is submitted; its delay passes while it is out, one plan after the other as on
- * a device's queue. What a plan reads by position is what the plan before it left, so a slot that is
- * written too early or read too late shows as a wrong state.
+ * A plan is computed when it is submitted; its delay passes while it is out, one plan after the
+ * other as on a device's queue. What a plan reads by position is what the plan before it left, so a
+ * slot that is written too early or read too late shows as a wrong state.
  *
- * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state
- * pool), FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS.
+ * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_PAGES (size of the KV pool), FAKE_SLOTS
+ * (of the state pool), FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -53,8 +54,10 @@ struct engine {
 	} steps[ENGINE_STEPS_OUT];
 	uint64_t head, tail; /* plans waited for, submitted */
 	uint32_t max_seqs;
-	uint32_t *touched; /* [n_slots] 1 + index of the row of this plan that reads or writes the slot, else 0 */
-	uint32_t *written; /* [n_pages] 1 + index of the row of this plan that writes the page, else 0 */
+	uint32_t *touched; /* [n_slots] 1 + index of the row of this plan that reads or writes the
+			      slot, else 0 */
+	uint32_t *written; /* [n_pages] 1 + index of the row of this plan that writes the page, else
+			      0 */
 	struct state *rows; /* [max_seqs] the sequence behind each row of this plan */
 };
 
@@ -216,7 +219,8 @@ static int32_t token_of(const struct engine *g, const struct plan_row *row, uint
 static void claim_slot(struct engine *g, uint32_t slot, uint32_t row, bool write)
 {
 	must(slot < g->info.n_slots);
-	must(!g->touched[slot] || g->touched[slot] == row + 1 || (!write && g->touched[slot] == UINT32_MAX));
+	must(!g->touched[slot] || g->touched[slot] == row + 1 ||
+	     (!write && g->touched[slot] == UINT32_MAX));
 	if (write)
 		g->touched[slot] = row + 1;
 	else if (!g->touched[slot])
@@ -233,7 +237,8 @@ static void claim_slots(struct engine *g, const struct plan *plan)
 		for (uint32_t k = 0; k < row->n_snapshots; k++) {
 			must(!g->touched[row->snapshots[k].slot]);
 			claim_slot(g, row->snapshots[k].slot, i, true);
-			g->touched[row->snapshots[k].slot] = UINT32_MAX - 1; /* which no row reads either */
+			g->touched[row->snapshots[k].slot] =
+				UINT32_MAX - 1; /* which no row reads either */
 		}
 	}
 	for (uint32_t i = 0; i < plan->n_rows; i++)
@@ -241,7 +246,8 @@ static void claim_slots(struct engine *g, const struct plan *plan)
 			claim_slot(g, (uint32_t)plan->rows[i].state_src, i, false);
 }
 
-/* A row writes the pages of its window, and those are no other's: what lies before it may be shared. */
+/* A row writes the pages of its window, and those are no other's: what lies before it may be
+ * shared. */
 static void claim_pages(struct engine *g, const struct plan *plan)
 {
 	memset(g->written, 0, g->info.n_pages * sizeof(*g->written));
@@ -424,7 +430,8 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 	return 0;
 }
 
-int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results, struct err *e)
+int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
+		struct err *e)
 {
 	int r;
 

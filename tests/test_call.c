@@ -180,7 +180,8 @@ static void test_stages(void)
 	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
 }
 
-/* What the cache gave: nothing is said before it is known, parts add up, the first shortfall counts. */
+/* What the cache gave: nothing is said before it is known, parts add up, the first shortfall
+ * counts. */
 static void test_hit(void)
 {
 	struct connection_double connection = {0};

@@ -69,8 +69,10 @@ int main(void)
 	ok(value(text, "tigon_prefix_cache_queries_total") == 1000 &&
 		   value(text, "tigon_prefix_cache_hits_total") == 640,
 	   "tokens looked for and found");
-	ok(value(text, "tigon_prefix_cache_misses_total{reason=\"evicted-state\"}") == 2, "reasons");
-	ok(value(text, "tigon_prefix_cache_misses_total{reason=\"cold\"}") == 0, "also without a case");
+	ok(value(text, "tigon_prefix_cache_misses_total{reason=\"evicted-state\"}") == 2,
+	   "reasons");
+	ok(value(text, "tigon_prefix_cache_misses_total{reason=\"cold\"}") == 0,
+	   "also without a case");
 	ok(!strstr(text, "reason=\"none\""), "a full hit is no miss");
 	ok(value(text, "tigon_num_preemptions_total") == 4, "retractions");
 	ok(value(text, "tigon_http_responses_total{code=\"409\"}") == 1, "conflicts");

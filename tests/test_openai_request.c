@@ -167,7 +167,9 @@ static void test_cache(void)
 	   "the cache is used, without salt, at priority 0");
 	openai_request_release(&r);
 	is_int(parse_with(true,
-			  "\"priority\":-2147483648,\"cache_prompt\":false,\"cache_salt\":\"a\\u0000b\"", &r),
+			  "\"priority\":-2147483648,\"cache_prompt\":false,\"cache_salt\":"
+			  "\"a\\u0000b\"",
+			  &r),
 	       0, "all of them");
 	ok(r.priority == INT32_MIN && !r.cache_prompt, "priority, cache_prompt");
 	ok(r.cache_salt_len == 3 && !memcmp(r.cache_salt, "a\0b", 3), "a salt may hold any byte");

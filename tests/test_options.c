@@ -132,7 +132,8 @@ static void test_errors(void)
 	ok(PARSE(&o, &e, "--model", "m", "--prefix-cache", "no") < 0, "a switch");
 	is_str(e.text, "--prefix-cache: \"no\" is none of on or off", "is on or off");
 	ok(PARSE(&o, &e, "--model", "m", "--cache-memory", "lots") < 0, "cache memory");
-	is_str(e.text, "--cache-memory: \"lots\" is neither bytes (8G) nor a share (0.6, 60%)", "as others");
+	is_str(e.text, "--cache-memory: \"lots\" is neither bytes (8G) nor a share (0.6, 60%)",
+	       "as others");
 	ok(PARSE(&o, &e, "--model", "m", "--prot", "1") < 0, "misspelt option");
 	is_str(e.text, "unknown option --prot; did you mean --port?", "suggestion");
 	ok(PARSE(&o, &e, "--model", "m", "--max-model", "1") < 0, "shortened option");

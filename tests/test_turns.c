@@ -8,9 +8,11 @@ static void test_token(void)
 	static const struct {
 		const char *text, *token; /* NULL: none */
 	} templates[] = {
-		{"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}",
+		{"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% "
+		 "endfor %}",
 		 "<|im_end|>"},
-		{"{% for m in messages %}{{ m.content }}\n\n<|endoftext|>{% endfor %}", "<|endoftext|>"},
+		{"{% for m in messages %}{{ m.content }}\n\n<|endoftext|>{% endfor %}",
+		 "<|endoftext|>"},
 		{"{% for m in messages %}User: {{ m.content }}\n{% endfor %}", NULL},
 		{"{{ raise_exception('no') }}", NULL},
 		{"nothing of what was said", NULL},
@@ -22,13 +24,15 @@ static void test_token(void)
 	if (!ok(!tokenizer_open("models/lexis", &t, &e) && !template_open("models/lexis", &p, &e),
 		"the tokenizer and the template of lexis"))
 		return;
-	is_int(turns_token(p, t), tokenizer_id(t, "<|im_end|>"), "lexis ends turns with <|im_end|>");
+	is_int(turns_token(p, t), tokenizer_id(t, "<|im_end|>"),
+	       "lexis ends turns with <|im_end|>");
 	template_free(p);
 	for (size_t i = 0; i < ARRAY_SIZE(templates); i++) {
 		int32_t want = templates[i].token ? tokenizer_id(t, templates[i].token) : -1;
 
 		check(!templates[i].token || want >= 0);
-		check(!template_parse("test", templates[i].text, strlen(templates[i].text), &p, &e));
+		check(!template_parse("test", templates[i].text, strlen(templates[i].text), &p,
+				      &e));
 		check(turns_token(p, t) == want);
 		template_free(p);
 	}

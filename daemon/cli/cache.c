@@ -6,8 +6,8 @@
  *     │  192-256  1 page, state (decode), decoded
  *     └─ 64-128   1 page
  *
- * A node with one child is followed by it at the same depth: only where prompts part does the tree go to the
- * right.
+ * A node with one child is followed by it at the same depth: only where prompts part does the tree
+ * go to the right.
  */
 #include "daemon/cli/cache.h"
 
@@ -140,7 +140,8 @@ static int ask(const struct cache_options *o, json_t **ret, struct err *e)
 		return fd;
 	buf_init(&out, 4096);
 	buf_init(&in, ANSWER_MAX);
-	buf_printf(&out, "%s %s/cache%s?tokens=%d%s%s HTTP/1.0\r\nHost: %s\r\nContent-Length: 0\r\n\r\n",
+	buf_printf(&out,
+		   "%s %s/cache%s?tokens=%d%s%s HTTP/1.0\r\nHost: %s\r\nContent-Length: 0\r\n\r\n",
 		   o->flush ? "POST" : "GET", t.prefix, o->flush ? "/flush" : "", o->tokens,
 		   o->limit ? "&limit=" : "", o->limit ? o->limit : "", t.host);
 	r = out.failed ? err_set(e, EINVAL, "--url or --limit is too long")
@@ -186,7 +187,8 @@ static void print_node(const struct node *n)
 	if (number(n->v, "locks"))
 		printf(", in use");
 	for (size_t i = 0; i < json_array_size(ids) && i < IDS_SHOWN; i++)
-		printf("%s%lld", i ? " " : "  [", (long long)json_integer_value(json_array_get(ids, i)));
+		printf("%s%lld", i ? " " : "  [",
+		       (long long)json_integer_value(json_array_get(ids, i)));
 	if (json_array_size(ids))
 		puts(json_array_size(ids) > IDS_SHOWN ? " ...]" : "]");
 	else
@@ -262,7 +264,8 @@ static void print_totals(const json_t *v)
 	printf("%lld tokens in %lld pages, %lld states, %lld nodes; %.1f of %.1f MiB in use",
 	       (long long)number(t, "tokens"), (long long)number(t, "pages"),
 	       (long long)number(t, "states"), (long long)number(t, "nodes"),
-	       (double)number(t, "used_bytes") / 1048576, (double)number(t, "budget_bytes") / 1048576);
+	       (double)number(t, "used_bytes") / 1048576,
+	       (double)number(t, "budget_bytes") / 1048576);
 	if (json_is_true(json_object_get(v, "truncated")))
 		printf("; %lld nodes are shown", (long long)shown);
 	putchar('\n');
@@ -320,7 +323,8 @@ static int parse_options(int argc, char **argv, struct cache_options *o, struct 
 		case 'j': o->json = true; break;
 		case 'h': return -ECANCELED;
 		case ':': return err_set(e, EINVAL, "%s needs a value", argv[optind - 1]);
-		default: return err_set(e, EINVAL, "%s is not an option of cache", argv[optind - 1]);
+		default:
+			return err_set(e, EINVAL, "%s is not an option of cache", argv[optind - 1]);
 		}
 	}
 	if (o->limit && o->limit[strspn(o->limit, "0123456789")])

@@ -38,7 +38,7 @@ enum {
 	STOPS_MAX = 4,
 	STOP_TOKEN_IDS_MAX = 256,
 	CACHE_SALT_MAX = 1024, /* bytes */
-	PROMPTS_MAX = 1024, /* prompts of one completion request */
+	PROMPTS_MAX = 1024,    /* prompts of one completion request */
 };
 
 /* What the server knows and a body is checked against. */
@@ -82,8 +82,9 @@ struct openai_request {
 	bool stream, include_usage;
 	bool return_token_ids;
 
-	int32_t priority;	/* lower first; 0 when absent */
-	bool cache_prompt;	/* false: neither takes from the prefix cache nor leaves anything there */
+	int32_t priority;  /* lower first; 0 when absent */
+	bool cache_prompt; /* false: neither takes from the prefix cache nor leaves anything there
+			    */
 	const char *cache_salt; /* [cache_salt_len], may hold any bytes; NULL: none */
 	size_t cache_salt_len;
 };
