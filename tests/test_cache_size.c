@@ -1,0 +1,166 @@
+/* How many pages and slots a number of bytes gives. */
+#include <errno.h>
+
+#include "engine/cache_size.h"
+#include "base/macros.h"
+#include "tests/tap.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+/* 64 sequences of 4096 tokens in pages of 64: 65 working slots of 2 MiB, 64 pages of 1 MiB a sequence. */
+static struct cache_wish wish(void)
+{
+	return (struct cache_wish){
+		.room = 16 * GIB,
+		.budget = 20 * GIB,
+		.max_buffer = 4 * GIB,
+		.page_bytes = MIB,
+		.page_buffer = MIB / 16,
+		.slot_bytes = 2 * MIB,
+		.slot_buffer = MIB / 4,
+		.max_seqs = 64,
+		.page_tokens = 64,
+		.max_model_len = 4096,
+	};
+}
+
+enum { WORKING = 65, FULL = 64 };
+
+static uint64_t used(const struct cache_wish *w, const struct cache_size *s)
+{
+	return s->n_pages * w->page_bytes + s->n_slots * w->slot_bytes;
+}
+
+static bool refused(const struct cache_wish *w, int code, const char *a, const char *b)
+{
+	struct cache_size untouched = {7, 7, 7}, s = untouched;
+	struct err e = {0};
+	int r = cache_size_choose(w, &s, &e);
+	bool good = r == code && e.code == -code && strstr(e.text, a) && strstr(e.text, b) &&
+		    !memcmp(&s, &untouched, sizeof(s));
+
+	if (!good)
+		printf("# %d: %s\n", r, e.text);
+	return good;
+}
+
+static void test_division(void)
+{
+	struct cache_wish w = wish();
+	struct cache_size s = {0};
+	uint32_t checkpoints;
+
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(used(&w, &s) <= w.room && used(&w, &s) > w.room - 2 * MIB);
+	checkpoints = s.n_slots - WORKING;
+	check(checkpoints == w.room / 3 / w.slot_bytes);
+	check(s.max_model_len == 4096);
+	ok_all("what is not said is all there is, a third of it for checkpoints");
+
+	w.asked = GIB;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(used(&w, &s) <= GIB && used(&w, &s) > GIB - 2 * MIB && s.n_slots - WORKING == GIB / 3 / w.slot_bytes);
+	ok_all("as many bytes as asked for");
+	w.asked = 0;
+	w.asked_share = 0.25;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(used(&w, &s) <= 4 * GIB && used(&w, &s) > 4 * GIB - 2 * MIB);
+	ok_all("as large a share of what is left as asked for");
+	w.slot_bytes = w.slot_buffer = 0;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_slots == 0 && s.n_pages == 4096);
+	ok_all("no recurrent layers, no slots");
+	w = wish();
+	w.page_bytes = w.page_buffer = 0;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_pages == FULL * 64 && s.n_slots == WORKING + w.room / 3 / w.slot_bytes);
+	ok_all("no attention layers, as many pages as sequences can have");
+}
+
+static void test_scarce(void)
+{
+	struct cache_wish w = wish();
+	struct cache_size s = {0};
+
+	w.length_asked = true;
+	w.asked = WORKING * w.slot_bytes + FULL * w.page_bytes;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_slots == WORKING && s.n_pages == FULL && s.max_model_len == 4096);
+	w.asked += 5 * MIB; /* less than a third of it all, so checkpoints have it */
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_slots == WORKING + 2 && s.n_pages == FULL + 1);
+	ok_all("working slots and one sequence come before checkpoints");
+	w.asked = WORKING * w.slot_bytes + FULL * w.page_bytes - 1;
+	ok(refused(&w, -ENOMEM, "194.00 MiB", "--cache-memory"), "one byte less is too little");
+	w.asked = 0;
+	w.room = 100 * MIB;
+	ok(refused(&w, -ENOMEM, "100.00 MiB", "--device-memory"), "so is a small device");
+	w.asked = 101 * MIB;
+	ok(refused(&w, -EINVAL, "101.00 MiB", "100.00 MiB"), "more than there is");
+	w = wish();
+	w.asked = WORKING * w.slot_bytes + 10 * w.page_bytes;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_slots == WORKING && s.n_pages == 10 && s.max_model_len == 640);
+	ok_all("a length that nobody asked for is lowered");
+	w.asked = WORKING * w.slot_bytes + w.page_bytes - 1;
+	ok(refused(&w, -ENOMEM, "131.00 MiB", "--cache-memory"), "but not to nothing");
+	w.asked = 1;
+	ok(refused(&w, -ENOMEM, "0.00 MiB", "131.00 MiB"), "a byte");
+}
+
+static void test_shared(void)
+{
+	struct cache_wish w = wish();
+	struct cache_size s = {0};
+	uint64_t all = 64 * FULL * MIB + WORKING * 2 * MIB;
+
+	w.shared = true;
+	w.budget = 64 * GIB;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_pages >= 64 * FULL && used(&w, &s) <= all * 3 / 2 + 4 * MIB && used(&w, &s) >= all * 3 / 2 - 4 * MIB);
+	ok_all("memory that is shared: all sequences at full length, and checkpoints");
+	w.budget = 8 * GIB;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(used(&w, &s) <= 2 * GIB + (FULL + 2 * WORKING) * MIB &&
+	      used(&w, &s) > 2 * GIB + (FULL + 2 * WORKING) * MIB - 4 * MIB);
+	ok_all("or a quarter of the budget beyond the least");
+	w.room = GIB;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(used(&w, &s) <= GIB);
+	w.max_seqs = 1;
+	w.max_model_len = 64;
+	w.room = 16 * GIB;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_slots >= 2 && s.n_pages >= 1 && used(&w, &s) < 20 * MIB);
+	ok_all("and never more than there is, or than is of use");
+}
+
+static void test_buffers(void)
+{
+	struct cache_wish w = wish();
+	struct cache_size s = {0};
+
+	w.max_buffer = 100 * w.page_buffer;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_pages == 100 && s.n_slots == WORKING); /* 25 slots fit into a buffer: allocation will say so */
+	w.max_buffer = 80 * w.slot_buffer;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_pages == 320 && s.n_slots == 80);
+	ok_all("no more than the largest buffer holds");
+	w = wish();
+	w.page_bytes = w.slot_bytes = w.page_buffer = w.slot_buffer = 1;
+	w.room = w.budget = w.max_buffer = UINT64_MAX / 4;
+	check(cache_size_choose(&w, &s, NULL) == 0);
+	check(s.n_pages == INT32_MAX && s.n_slots <= INT32_MAX);
+	ok_all("and ids stay ints");
+}
+
+int main(void)
+{
+	test_division();
+	test_scarce();
+	test_shared();
+	test_buffers();
+	return done();
+}
