@@ -121,20 +121,23 @@ void evict_rescore(struct prefix_cache *c, struct prefix_node *n)
 	place(c, n, true);
 }
 
-/* The first of a group whose score is still right, or NULL. */
+/* How many scores are computed again for one eviction, so that a step's cost stays flat. */
+enum { CORRECTIONS_MAX = 16 };
+
+/* The first of a group, with a score that is still right, or NULL. */
 static const struct heap_entry *first_of(struct prefix_cache *c, enum evict_group group)
 {
 	struct heap *h = &c->evict.heaps[group];
 
-	while (h->n) {
+	for (int i = 0; i < CORRECTIONS_MAX && h->n; i++) {
 		struct heap_key key;
 
 		evict_key(c, h->entries[0].node, &key);
 		if (!heap_key_before(&h->entries[0].key, &key))
-			return &h->entries[0];
+			break;
 		heap_change(h, h->entries[0].node, &key);
 	}
-	return NULL;
+	return h->n ? h->entries : NULL;
 }
 
 /* One node of these groups gives what it has. */

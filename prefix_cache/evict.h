@@ -13,10 +13,11 @@
  *
  * In a model with states nothing can be resumed at a BARE leaf: score 0, they go first, the longest unused of them.
  *
- * A score changes with what is around the node (a checkpoint above goes) and with every use. Those changes make
- * it larger, and nothing is done about them until the node comes up: then the score is computed again and the node goes
- * back when it grew. Changes that make it smaller are made at once where they matter (a child more). One eviction touches
- * O(log n) nodes, and those of the path up to the next checkpoint.
+ * A score changes when the node is used and when it gets a child or loses one; that is seen to at once. It also grows for all
+ * nodes below when a checkpoint goes. Nothing is done about that until such a node comes up: then its score is
+ * computed again, and it goes back when it grew. (Should many come up together, only the first few are: an
+ * eviction touches O(log n) nodes, and those of a path up to the next checkpoint.) It shrinks for all below when a
+ * checkpoint comes; they keep what they had until they are used.
  */
 #ifndef PREFIX_CACHE_EVICT_H
 #define PREFIX_CACHE_EVICT_H

@@ -15,6 +15,7 @@ void node_touch(struct prefix_cache *c, struct prefix_node *n)
 {
 	n->used = c->now;
 	n->seat.age = c->evict.age;
+	evict_rescore(c, n);
 }
 
 void node_lock(struct prefix_cache *c, struct prefix_node *n)
@@ -22,7 +23,6 @@ void node_lock(struct prefix_cache *c, struct prefix_node *n)
 	for (; n && n->locks++ == 0; n = n->parent) {
 		c->evictable_pages -= n->n_pages - n->shared;
 		node_touch(c, n);
-		evict_place(c, n);
 	}
 }
 
@@ -33,11 +33,10 @@ void node_unlock(struct prefix_cache *c, struct prefix_node *n)
 		struct prefix_node *parent = n->parent;
 
 		c->evictable_pages += n->n_pages - n->shared;
-		node_touch(c, n);
 		if (parent == &c->tree.root && !n->n_children)
 			radix_remove(&c->tree, n);
 		else
-			evict_place(c, n);
+			node_touch(c, n);
 		n = parent;
 	}
 }

@@ -74,8 +74,6 @@ static bool may_match(const struct walk *w, const struct prefix_node *n, uint32_
 {
 	uint32_t until;
 
-	if (w->c->config.refuse_decoded && n->history != PREFIX_PREFILLED)
-		return false;
 	return w->key->history_any || key_history(w->key, page_end, &until) == n->history;
 }
 

@@ -58,10 +58,10 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 	assert(n->depth == m->n_tokens && n->slot == m->slot);
 	c->now++;
 	node_lock(c, n);
-	node_touch(c, n);
 	if (n->n_pages) {
 		n->hits++;
 		n->slot_hits += n->slot != POOL_NONE;
+		node_touch(c, n);
 	}
 	if (n->slot != POOL_NONE)
 		prefix_cache_pin(c, n->slot);

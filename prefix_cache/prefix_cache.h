@@ -62,7 +62,7 @@ struct prefix_cache_config {
 
 /* Why a prompt did not hit further. The order is the order of precedence in prefix_cache_match. */
 enum prefix_miss {
-	PREFIX_MISS_NONE,          /* everything up to the last whole page before the last token */
+	PREFIX_MISS_NONE,          /* everything up to the last whole page (state_tokens, when larger) before the last token */
 	PREFIX_MISS_DISABLED,      /* the request or the server does not want the cache */
 	PREFIX_MISS_LOGPROBS,      /* prompt log-probabilities need every token computed */
 	PREFIX_MISS_SHORT,         /* there is no whole page before the last token */
@@ -70,7 +70,7 @@ enum prefix_miss {
 	PREFIX_MISS_NO_CHECKPOINT, /* KV pages go deeper; nobody kept a state there */
 	PREFIX_MISS_LOADING,       /* a lower tier has more and is not through */
 	PREFIX_MISS_EVICTED_PAGE,  /* the next page was known once */
-	PREFIX_MISS_SALT,          /* not known in the space of this cache_salt */
+	PREFIX_MISS_SALT,          /* not known in the space of this cache_salt; other spaces are not asked */
 	PREFIX_MISS_COLD,          /* nobody has sent this before */
 	PREFIX_MISS_N
 };
@@ -102,8 +102,8 @@ struct prefix_key {
 	uint32_t n_tokens;     /* the match ends before the last of them, so that one is computed */
 	bool history_any;
 	/* Unless history_any: the only histories that may be matched, as positions where they begin:
-	 * switches[i].history from switches[i].position on; [0] is at position 0. A page's history is the
-	 * one at its end. */
+	 * the tokens from switches[i].position on have switches[i].history; [0] is at position 0. A page's
+	 * history is that of its last token. */
 	const struct prefix_switch {
 		uint32_t position;
 		uint64_t history;
@@ -136,7 +136,8 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 void prefix_cache_lock(struct prefix_cache *c, struct prefix_node *n);
 void prefix_cache_unlock(struct prefix_cache *c, struct prefix_node *n);
 
-/* A slot that a step reads is not evicted; pins are counted. The slot may have left the tree since. */
+/* A slot that a step reads is not evicted, nor is its node, and nobody gets it; pins are counted. The slot may have left
+ * the tree since. */
 void prefix_cache_pin(struct prefix_cache *c, uint32_t slot);
 void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot);
 
@@ -166,7 +167,8 @@ void prefix_cache_checkpoint(struct prefix_cache *c, struct prefix_node *n, uint
 			     enum prefix_checkpoint kind);
 
 /* A newer decode checkpoint of the same request makes this one useless: puts it back, unless it was hit
- * or somebody else put it there. Does nothing when the node has none. */
+ * or somebody else put it there. Does nothing when the node has none. Before the node is extended: then the same node
+ * grows in place. */
 void prefix_cache_retire(struct prefix_cache *c, struct prefix_node *n);
 
 uint32_t prefix_node_tokens(const struct prefix_node *n); /* from the root to its end */
@@ -216,7 +218,7 @@ struct prefix_view {
 	const uint32_t *pages;
 	uint32_t n_tokens, n_pages;
 	uint32_t slot; /* POOL_NONE: none */
-	uint64_t hits, age; /* age: in the cache's own time */
+	uint64_t hits, age; /* age: since it was last used, in the cache's own time */
 	uint32_t locks;
 	uint64_t history;
 	enum prefix_checkpoint kind; /* of the slot */

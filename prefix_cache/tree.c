@@ -164,7 +164,6 @@ void prefix_cache_checkpoint(struct prefix_cache *c, struct prefix_node *n, uint
 	else
 		c->evictable_slots++;
 	node_touch(c, n);
-	evict_place(c, n);
 }
 
 uint32_t tree_detach(struct prefix_cache *c, struct prefix_node *n)

@@ -43,6 +43,7 @@ struct life {
 	bool shuffled;
 	struct request requests[REQUESTS];
 	struct memory memories[MEMORIES];
+	uint32_t orphans[REQUESTS], n_orphans; /* pages with a reference that outlived its request's locks */
 };
 
 #define must(condition) must_(l, (condition), __LINE__, #condition)
@@ -357,12 +358,37 @@ static void finish(struct life *l, struct request *r)
 	}
 	/* A step may still read the state, and another choice the page. */
 	unpin(l, r);
-	if (r->extra_page != POOL_NONE)
-		put_page(l, r->extra_page);
+	if (r->extra_page != POOL_NONE) {
+		if (l->n_orphans == REQUESTS)
+			put_page(l, l->orphans[--l->n_orphans]);
+		l->orphans[l->n_orphans++] = r->extra_page;
+	}
 	r->live = false;
 }
 
 /* ---- the whole ---- */
+
+/* A node as it is shown against its pages in the model. */
+static bool compare_view(void *arg, const struct prefix_view *v)
+{
+	struct life *l = arg;
+	uint32_t P = page_tokens(l);
+
+	must(v->id && v->parent != v->id && v->n_tokens == v->n_pages * P && v->n_pages);
+	for (uint32_t i = 0; i < v->n_pages; i++) {
+		const struct model_page *p = l->m.list;
+		bool last = i + 1 == v->n_pages;
+
+		while (!p->used || p->page != v->pages[i])
+			must(++p < l->m.list + MODEL_PAGES);
+		must(!memcmp(p->tokens, v->tokens + i * P, P * sizeof(*p->tokens)));
+		must(p->history == v->history && !memcmp(&p->space, &v->space, sizeof(p->space)));
+		must(p->slot == (last ? v->slot : POOL_NONE));
+		must(p->slot == POOL_NONE || (p->kind == v->kind && p->slot_hits <= v->hits));
+		must((v->locks > 0) == model_locked(&l->m, (int)(p - l->m.list)));
+	}
+	return true;
+}
 
 static void compare_stats(struct life *l)
 {
@@ -401,6 +427,8 @@ static void one_event(struct life *l)
 {
 	struct request *r = &l->requests[below(l, REQUESTS)];
 
+	if (l->n_orphans && chance(l, 20))
+		put_page(l, l->orphans[--l->n_orphans]);
 	if (!r->live) {
 		if (chance(l, 40))
 			flush(l);
@@ -465,13 +493,17 @@ void events_run(const struct events_source *source, uint32_t n_events, struct ev
 	for (l->event = 0; l->event < n_events && l->m.n_ghosts < MODEL_GHOSTS / 2; l->event++) {
 		one_event(l);
 		compare_stats(l);
-		if (chance(l, 16))
+		if (chance(l, 16)) {
 			prefix_cache_check(l->c);
+			prefix_cache_walk(l->c, compare_view, l);
+		}
 	}
 	/* All of it comes back: the baseline. */
 	for (uint32_t i = 0; i < REQUESTS; i++)
 		if (l->requests[i].live)
 			finish(l, &l->requests[i]);
+	while (l->n_orphans)
+		put_page(l, l->orphans[--l->n_orphans]);
 	compare_stats(l);
 	prefix_cache_check(l->c);
 	count->events += l->event;

@@ -49,7 +49,7 @@ static bool pinned(const struct prefix_model *m, int place)
 	return m->list[place].slot != POOL_NONE && m->pins[m->list[place].slot];
 }
 
-static bool is_locked(const struct prefix_model *m, int place)
+bool model_locked(const struct prefix_model *m, int place)
 {
 	for (uint32_t i = 0; i < m->n_locks; i++)
 		if (m->locks[i] != MODEL_NONE && is_above(m, place, m->locks[i]))
@@ -83,7 +83,7 @@ void model_stats(const struct prefix_model *m, struct prefix_stats *ret)
 	for (uint32_t i = 0; i < m->config.n_slots; i++)
 		slot_used[i] = m->slot_held[i] || m->pins[i];
 	for (int i = 0; i < MODEL_PAGES; i++)
-		locked[i] = m->list[i].used && is_locked(m, i);
+		locked[i] = m->list[i].used && model_locked(m, i);
 	for (int i = 0; i < MODEL_PAGES; i++) {
 		const struct model_page *p = &m->list[i];
 
@@ -139,8 +139,6 @@ static bool history_fits(const struct search *s, const struct model_page *p, uin
 {
 	uint64_t want = PREFIX_PREFILLED;
 
-	if (s->m->config.refuse_decoded && p->history)
-		return false;
 	if (s->key->history_any)
 		return true;
 	/* The history of the page's last token. */
@@ -362,7 +360,7 @@ const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, b
 		}
 		if (there.pages[b->page])
 			continue;
-		if (is_locked(&before, i))
+		if (model_locked(&before, i))
 			return "a locked page went";
 		if (m->n_ghosts == MODEL_GHOSTS)
 			return "too many ghosts for the model";
@@ -381,7 +379,7 @@ const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, b
 	/* Short of pages: a leaf without a state goes before any with one (unless it became a leaf just now). */
 	if (pages && m->config.state_tokens && !m->config.budget_bytes && leaf_with_state_went)
 		for (int i = 0; i < MODEL_PAGES; i++)
-			if (m->list[i].used && !has_child(m, i) && !is_locked(m, i) && m->list[i].slot == POOL_NONE &&
+			if (m->list[i].used && !has_child(m, i) && !model_locked(m, i) && m->list[i].slot == POOL_NONE &&
 			    !has_child(&before, i))
 				return "a leaf without a state stayed, one with a state went";
 	/* Short of pages only: inner states stay. */

@@ -69,6 +69,7 @@ int model_publish(struct prefix_model *m, const struct prefix_space *space, int 
 
 void model_lock(struct prefix_model *m, int place);
 void model_unlock(struct prefix_model *m, int place);
+bool model_locked(const struct prefix_model *m, int place);
 void model_checkpoint(struct prefix_model *m, int place, uint32_t slot, enum prefix_checkpoint kind);
 void model_retire(struct prefix_model *m, int place);
 

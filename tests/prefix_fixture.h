@@ -1,0 +1,135 @@
+/* What the hand-made tests of prefix_cache/ share: short ways to say "a request publishes these pages". Tokens are given as
+ * text, one character a token. */
+#ifndef TESTS_PREFIX_FIXTURE_H
+#define TESTS_PREFIX_FIXTURE_H
+
+#include <assert.h>
+#include <string.h>
+
+#include "prefix_cache/prefix_cache.h"
+
+enum { TEXT_MAX = 256 };
+
+struct text {
+	int32_t tokens[TEXT_MAX];
+	uint32_t n;
+};
+
+static inline struct text text(const char *s)
+{
+	struct text t = {.n = (uint32_t)strlen(s)};
+
+	assert(t.n <= TEXT_MAX);
+	for (uint32_t i = 0; i < t.n; i++)
+		t.tokens[i] = s[i];
+	return t;
+}
+
+static inline struct prefix_cache *new_cache(uint32_t page_tokens, uint32_t state_tokens, uint32_t n_pages, uint32_t n_slots)
+{
+	struct prefix_cache_config config = {
+		.page_tokens = page_tokens,
+		.state_tokens = state_tokens,
+		.n_pages = n_pages,
+		.n_slots = n_slots,
+		.page_bytes = 10,
+		.slot_bytes = 100,
+	};
+	struct prefix_cache *c = prefix_cache_new(&config);
+
+	assert(c);
+	return c;
+}
+
+static inline struct prefix_match match_in(const struct prefix_cache *c, uint64_t space, const char *s)
+{
+	struct text t = text(s);
+	struct prefix_key key = {.space = {{0, space}}, .tokens = t.tokens, .n_tokens = t.n, .history_any = true};
+	struct prefix_match m;
+
+	prefix_cache_match(c, &key, &m);
+	return m;
+}
+
+static inline struct prefix_match match(const struct prefix_cache *c, const char *s)
+{
+	return match_in(c, 0, s);
+}
+
+/* Matches and uses; its pages go to `pages` unless that is NULL. */
+static inline struct prefix_node *use_in(struct prefix_cache *c, uint64_t space, const char *s, uint32_t *pages)
+{
+	struct text t = text(s);
+	struct prefix_key key = {.space = {{0, space}}, .tokens = t.tokens, .n_tokens = t.n, .history_any = true};
+	uint32_t ids[TEXT_MAX];
+	struct prefix_match m;
+	struct prefix_node *n;
+
+	prefix_cache_match(c, &key, &m);
+	n = prefix_cache_use(c, &key, &m, pages ? pages : ids);
+	assert(n);
+	if (m.slot != POOL_NONE)
+		prefix_cache_unpin(c, m.slot);
+	return n;
+}
+
+static inline struct prefix_node *use(struct prefix_cache *c, const char *s)
+{
+	return use_in(c, 0, s, NULL);
+}
+
+/* A locked space: where a path begins. */
+static inline struct prefix_node *begin(struct prefix_cache *c)
+{
+	return use(c, "");
+}
+
+/* Takes pages for `s` (whole pages) and hands them over below n; the lock moves. */
+static inline struct prefix_node *grow_as(struct prefix_cache *c, struct prefix_node *n, const char *s, uint64_t history,
+					  uint32_t page_tokens, uint32_t *pages)
+{
+	struct text t = text(s);
+	uint32_t ids[TEXT_MAX], n_pages = t.n / page_tokens;
+
+	for (uint32_t i = 0; i < n_pages; i++) {
+		ids[i] = prefix_cache_take_page(c);
+		assert(ids[i] != POOL_NONE);
+	}
+	n = prefix_cache_extend(c, n, t.tokens, ids, n_pages, history);
+	assert(n);
+	if (pages)
+		memcpy(pages, ids, n_pages * sizeof(*ids));
+	return n;
+}
+
+/* Two tokens a page, prefilled. */
+static inline struct prefix_node *grow(struct prefix_cache *c, struct prefix_node *n, const char *s)
+{
+	return grow_as(c, n, s, PREFIX_PREFILLED, 2, NULL);
+}
+
+/* A state at the node's end. */
+static inline struct prefix_node *keep(struct prefix_cache *c, struct prefix_node *n, enum prefix_checkpoint kind)
+{
+	uint32_t slot = prefix_cache_take_slot(c);
+
+	assert(slot != POOL_NONE);
+	prefix_cache_checkpoint(c, n, slot, kind);
+	return n;
+}
+
+/* A request that leaves `s` behind, with a state at its end; two tokens a page. */
+static inline void leave(struct prefix_cache *c, const char *s, enum prefix_checkpoint kind)
+{
+	prefix_cache_unlock(c, keep(c, grow(c, begin(c), s), kind));
+}
+
+static inline struct prefix_stats stats(const struct prefix_cache *c)
+{
+	struct prefix_stats s;
+
+	prefix_cache_stats(c, &s);
+	return s;
+}
+
+#endif

@@ -1,0 +1,253 @@
+/* prefix_cache/evict: who goes first. Two tokens a page, 10 bytes a page, 100 a slot. */
+#include "tests/prefix_fixture.h"
+#include "tests/tap.h"
+
+/* Takes one page or slot and puts it back, so that one node had to go. */
+static void short_of_page(struct prefix_cache *c)
+{
+	while (stats(c).free_pages)
+		assert(prefix_cache_take_page(c) != POOL_NONE);
+	assert(prefix_cache_take_page(c) != POOL_NONE);
+}
+
+static void short_of_slot(struct prefix_cache *c)
+{
+	while (stats(c).free_slots)
+		assert(prefix_cache_take_slot(c) != POOL_NONE);
+	assert(prefix_cache_take_slot(c) != POOL_NONE);
+}
+
+static bool known(const struct prefix_cache *c, const char *s)
+{
+	return match(c, s).n_known == strlen(s) - 1;
+}
+
+static bool resumable(const struct prefix_cache *c, const char *s)
+{
+	return match(c, s).n_tokens == strlen(s) - 1;
+}
+
+static void test_without_states(void)
+{
+	struct prefix_cache *c = new_cache(2, 0, 6, 0);
+
+	prefix_cache_unlock(c, grow(c, begin(c), "ab"));
+	prefix_cache_unlock(c, grow(c, begin(c), "cd"));
+	prefix_cache_unlock(c, grow(c, begin(c), "ef"));
+	prefix_cache_unlock(c, use(c, "ab!"));
+	short_of_page(c);
+	ok(known(c, "ab!") && !known(c, "cd!") && known(c, "ef!"), "the longest unused goes, a hit is a use");
+	short_of_page(c);
+	ok(known(c, "ab!") && !known(c, "ef!"), "then the next");
+	short_of_page(c);
+	ok(!known(c, "ab!"), "then the last");
+	prefix_cache_check(c);
+	prefix_cache_free(c);
+}
+
+static void test_touch_while_locked(void)
+{
+	struct prefix_cache *c = new_cache(2, 0, 4, 0);
+	struct prefix_node *a = grow(c, begin(c), "ab"), *b;
+
+	prefix_cache_unlock(c, grow(c, begin(c), "cd"));
+	b = use(c, "ab!");
+	prefix_cache_unlock(c, b);
+	prefix_cache_unlock(c, a);
+	short_of_page(c);
+	ok(known(c, "ab!") && !known(c, "cd!"), "behaviour 16: touching while locked counts");
+	prefix_cache_free(c);
+}
+
+static void test_cascade(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 6, 6);
+
+	leave(c, "ab", PREFIX_CHECKPOINT_CHUNK);
+	leave(c, "abcd", PREFIX_CHECKPOINT_CHUNK);
+	leave(c, "abcdef", PREFIX_CHECKPOINT_PROMPT);
+	while (stats(c).tree_pages)
+		short_of_page(c);
+	ok(stats(c).evicted_pages == 3 && stats(c).evicted_slots == 3 && stats(c).nodes == 0,
+	   "behaviour 16: eviction cascades to a parent that became a leaf, slots go with their pages");
+	prefix_cache_check(c);
+	prefix_cache_free(c);
+}
+
+static void test_bare_first(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 8, 4);
+
+	leave(c, "ab", PREFIX_CHECKPOINT_PROMPT);
+	prefix_cache_unlock(c, grow(c, begin(c), "cdef"));
+	short_of_page(c);
+	ok(!known(c, "cd!") && resumable(c, "ab!"), "a leaf that nothing can be resumed at goes first, though it is younger");
+	prefix_cache_free(c);
+}
+
+static void test_inner_first(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 16, 4);
+
+	leave(c, "ab", PREFIX_CHECKPOINT_CHUNK);
+	leave(c, "abcd", PREFIX_CHECKPOINT_CHUNK);
+	leave(c, "abcdef", PREFIX_CHECKPOINT_PROMPT);
+	leave(c, "xy", PREFIX_CHECKPOINT_PROMPT);
+	short_of_slot(c);
+	ok(!resumable(c, "ab!") && resumable(c, "abcd!") && resumable(c, "abcdef!") && resumable(c, "xy!"),
+	   "never-hit chunk boundaries first, shallow first");
+	is_int(match(c, "ab!").miss, PREFIX_MISS_EVICTED_STATE, "only the state went");
+	short_of_slot(c);
+	ok(!resumable(c, "abcd!") && resumable(c, "abcdef!"), "then the deeper");
+	is_int(stats(c).evicted_pages, 0, "no page went");
+	is_int(stats(c).evicted_unhit_slots, 2, "nobody had hit them");
+	prefix_cache_check(c);
+	prefix_cache_free(c);
+}
+
+static void test_branch_stays(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 32, 5);
+
+	leave(c, "ab", PREFIX_CHECKPOINT_MESSAGE);
+	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
+	leave(c, "abef", PREFIX_CHECKPOINT_PROMPT);
+	leave(c, "qr", PREFIX_CHECKPOINT_MESSAGE);
+	leave(c, "qrst", PREFIX_CHECKPOINT_PROMPT);
+	short_of_slot(c);
+	ok(resumable(c, "ab!") && !resumable(c, "qr!"), "where paths part a state is worth more than where one passes");
+	prefix_cache_check(c);
+	prefix_cache_free(c);
+}
+
+static void test_hits_count(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 32, 4);
+
+	leave(c, "ab", PREFIX_CHECKPOINT_MESSAGE);
+	leave(c, "cd", PREFIX_CHECKPOINT_MESSAGE);
+	leave(c, "abxx", PREFIX_CHECKPOINT_PROMPT);
+	leave(c, "cdxx", PREFIX_CHECKPOINT_PROMPT);
+	for (int i = 0; i < 3; i++)
+		prefix_cache_unlock(c, use(c, "ab!"));
+	short_of_slot(c);
+	ok(resumable(c, "ab!") && !resumable(c, "cd!"), "what was hit stays longer");
+	prefix_cache_free(c);
+}
+
+/* Per byte: a state that saves much goes after one that saves little. */
+static void test_worth(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 64, 2);
+
+	leave(c, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz", PREFIX_CHECKPOINT_PROMPT);
+	leave(c, "01", PREFIX_CHECKPOINT_PROMPT);
+	short_of_slot(c);
+	ok(match(c, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz!").n_tokens == 52 && !resumable(c, "01!"),
+	   "52 tokens outlast 2, though they are older");
+	prefix_cache_free(c);
+}
+
+/* When the state above goes, the one below is worth more: noticed when it comes up. */
+static void test_lazy_correction(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 64, 3);
+
+	leave(c, "abcdefghijklmnopqrst", PREFIX_CHECKPOINT_CHUNK);
+	leave(c, "abcdefghijklmnopqrstuv", PREFIX_CHECKPOINT_PROMPT); /* saves 2 beyond the first */
+	leave(c, "0123", PREFIX_CHECKPOINT_PROMPT);                   /* saves 4 */
+	short_of_slot(c);
+	check(match(c, "abcdefghijklmnopqrstuv!").n_tokens == 22 || resumable(c, "0123!"));
+	prefix_cache_check(c);
+	while (stats(c).tree_slots > 1)
+		short_of_slot(c);
+	ok_all("states go one by one");
+	ok(match(c, "abcdefghijklmnopqrstuv!").n_tokens > 0, "the last of a long path outlasts a short one");
+	prefix_cache_check(c);
+	prefix_cache_free(c);
+}
+
+/* What is never used again goes in the end, whatever it was worth. */
+static void test_ages(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 64, 4);
+	char s[] = "00";
+	int rounds = 0;
+
+	leave(c, "abcdefghijklmnop", PREFIX_CHECKPOINT_PROMPT);
+	while (match(c, "abcdefghijklmnop!").n_tokens && rounds < 500) {
+		s[0] = (char)('0' + rounds % 70);
+		s[1] = (char)('0' + rounds / 70);
+		leave(c, s, PREFIX_CHECKPOINT_PROMPT);
+		rounds++;
+	}
+	ok(rounds > 4 && rounds < 100, "a long path outlasts short ones, but not for ever (%d rounds)", rounds);
+	prefix_cache_check(c);
+	prefix_cache_free(c);
+}
+
+static void test_budget(void)
+{
+	struct prefix_cache_config config = {
+		.page_tokens = 2, .state_tokens = 2, .n_pages = 100, .n_slots = 100, .page_bytes = 10, .slot_bytes = 100,
+		.budget_bytes = 330,
+	};
+	struct prefix_cache *c = prefix_cache_new(&config);
+	uint32_t slot;
+
+	for (const char *s = "abcdefghij"; *s; s += 2) {
+		char two[3] = {s[0], s[1], 0};
+
+		leave(c, two, PREFIX_CHECKPOINT_PROMPT);
+		check(stats(c).used_bytes <= 330);
+	}
+	ok_all("pages and slots stay within the budget together");
+	ok(stats(c).tree_slots == 3 && stats(c).tree_pages == 3 && resumable(c, "ij!") && !resumable(c, "ab!"),
+	   "what fits is there, the youngest of it");
+	ok(prefix_cache_can_take(c, NULL, 0, 3) && !prefix_cache_can_take(c, NULL, 0, 4) &&
+		   prefix_cache_can_take(c, NULL, 33, 0) && !prefix_cache_can_take(c, NULL, 34, 0) &&
+		   !prefix_cache_can_take(c, NULL, UINT64_MAX, 0) && !prefix_cache_can_take(c, NULL, 0, UINT64_MAX),
+	   "what could be taken is counted in bytes");
+	slot = prefix_cache_take_slot(c);
+	ok(slot != POOL_NONE && prefix_cache_take_slot(c) != POOL_NONE && prefix_cache_take_slot(c) != POOL_NONE,
+	   "three slots fit");
+	ok(prefix_cache_take_slot(c) == POOL_NONE && stats(c).used_bytes <= 330, "a fourth does not, whatever goes");
+	prefix_cache_check(c);
+	prefix_cache_free(c);
+}
+
+static void test_refusal_changes_nothing(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 4, 2);
+	struct prefix_node *n;
+	struct prefix_match m;
+
+	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
+	leave(c, "wxyz", PREFIX_CHECKPOINT_PROMPT);
+	m = match(c, "abcde");
+	ok(prefix_cache_can_take(c, NULL, 4, 2) && prefix_cache_can_take(c, &m, 2, 1) &&
+		   !prefix_cache_can_take(c, &m, 3, 0) && !prefix_cache_can_take(c, &m, 0, 2),
+	   "a probe counts without what its match would lock and pin");
+	ok(resumable(c, "abcd!") && resumable(c, "wxyz!") && stats(c).evicted_pages == 0,
+	   "property 2: asking changes nothing");
+	n = use(c, "abcde");
+	prefix_cache_unlock(c, n);
+	prefix_cache_free(c);
+}
+
+int main(void)
+{
+	test_without_states();
+	test_touch_while_locked();
+	test_cascade();
+	test_bare_first();
+	test_inner_first();
+	test_branch_stays();
+	test_hits_count();
+	test_worth();
+	test_lazy_correction();
+	test_ages();
+	test_budget();
+	test_refusal_changes_nothing();
+	return done();
+}
