@@ -33,7 +33,7 @@ def random_body(r):
     if r.random() < 0.2:
         body["stream_options"] = {"include_usage": True}
     if r.random() < 0.5:
-        body["messages"] = [{"role": "user", "content": "word " * r.choice((1, 50, 2000))}]
+        body["messages"] = [{"role": "user", "content": r.choice(("", f"{r.random()} ")) + "word " * r.choice((1, 50, 2000))}]
     else:
         body["prompt"] = r.choice(("violin", ["a", "b", "c"], [5, 6, 7], "long " * 3000))
     if r.random() < 0.1:
