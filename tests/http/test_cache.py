@@ -92,6 +92,25 @@ def bounded(known, answers):
     return wrong
 
 
+class Patience(threading.Thread):
+    """A stream that waits longer for its turn than proxies wait for headers; beside everything else here."""
+
+    def run(self):
+        s = Server("--max-num-seqs", "1", env={"FAKE_STEP_US": "40000"})
+        first = threading.Thread(target=lambda: complete(s, ids(1, 100), 430))
+        first.start()
+        s.wait_metric("num_requests_running", 1)
+        begin, c = time.time(), s.connect(60)
+        c.request("POST", COMPLETE, json.dumps({"prompt": ids(1, 100), "max_tokens": 2, "stream": True}), JSON)
+        r = c.getresponse()
+        self.seconds, self.header, self.data = time.time() - begin, r.headers["X-Tigon-Cache"], r.read()
+        first.join()
+        s.kill()
+
+
+patience = Patience()
+if FAKE:
+    patience.start()
 s = Server()
 
 # the second identical prompt
@@ -342,4 +361,9 @@ if FAKE:
     ok(s.metrics()["num_preemptions_total"] > 0, "and are counted", s.metrics())
     ok(s.wait_metric("kv_cache_pages_used", 0) is not None, "nothing leaks", s.metrics())
     s.stop()
+    patience.join()
+    ok(14 < patience.seconds < 17.2 and patience.header is None, "headers of a stream go out after 15 s of waiting",
+       (patience.seconds, patience.header))
+    ok(patience.data.startswith(b": keep-alive\n\n") and patience.data.endswith(b"data: [DONE]\n\n"),
+       "with a comment before the first token", patience.data[:300])
 done()
