@@ -307,7 +307,22 @@ same([(r.cached, r.reason) for r in a], [(0, "disabled")] * 2, "--prefix-cache o
 same((a[0].ids == a[1].ids, json.loads(s.get("/cache")[1])["nodes"]), (True, []), "remembers nothing")
 s.stop()
 
+s = Server("--cache-memory", "8M", "--max-num-seqs", "4")
+a = [complete(s, ids(i, 300), 20) for i in range(30)]
+m = s.metrics()
+ok(all(r.status == 200 for r in a) and 0 < m["cache_used_bytes"] <= m["cache_budget_bytes"] <= 8 << 20 and
+   m["prefix_cache_evicted_pages_total"] > 0, "--cache-memory bounds pages and states", m)
+s.stop()
+
 if FAKE:
+    s = Server("--cache-memory", "3M")
+    a = ask(s, COMPLETE, {"prompt": ids(1, 600)})
+    ok(a.status == 400 and a.body["error"]["code"] == "context_length_exceeded" and "512 tokens" in a.body["error"]["message"],
+       "a prompt that cannot fit into it: 400, before anything else", a.body)
+    a = ask(s, COMPLETE, {"prompt": ids(1, 400), "ignore_eos": True})
+    same((a.status, a.n + len(a.ids or [])), (200, 512), "and no max_tokens is what fits")
+    s.stop()
+
     # what had to make room
     s = Server("--max-model-len", "2048", "--max-num-seqs", "4", env={"FAKE_PAGES": "40", "FAKE_SLOTS": "64"})
     a = [complete(s, ids(i, 1000)) for i in (1, 2, 3, 4)] + [complete(s, ids(1, 1000))]
