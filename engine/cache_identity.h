@@ -1,0 +1,46 @@
+/*
+ * Which bits a page or a state can have been computed to: a hash of everything that decides them. Two daemons
+ * share what is on disk exactly when theirs are equal.
+ *
+ *     weights' bytes (or the seed of synthetic ones), what config.json decides, element type, kernel variant and the
+ *     text of its sources, device and driver (their compiler), page size, version of the layout
+ *
+ * Reading the weights takes a minute for 70 GB: it is for a thread that has the time. What was hashed is
+ * remembered in a file by name, size, times and inode.
+ */
+#ifndef ENGINE_CACHE_IDENTITY_H
+#define ENGINE_CACHE_IDENTITY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/engine.h"
+
+struct cache_identity {
+	uint8_t bytes[32];
+};
+
+struct cache_identity_source {
+	const char *model_dir;
+	bool synthetic;
+	uint64_t synthetic_seed;
+	enum engine_dtype dtype;
+	uint32_t page_tokens;
+	const struct engine_info *engine; /* model, device_name, driver and kernels are read */
+	uint64_t opened_ns; /* CLOCK_REALTIME from before the engine was opened: weights that changed later may not
+			       be those that the device has. 0: not looked at */
+};
+
+/* Everything. `memo`: path of the file of what was hashed before, NULL: none; a memo that cannot be written costs
+ * time only. Ends with -ECANCELED soon after *cancel is set (NULL: never). -ESTALE: the weights were changed while
+ * the daemon started. -EIO and the like name the file. */
+int cache_identity_compute(const struct cache_identity_source *s, const char *memo, const atomic_bool *cancel,
+			   struct cache_identity *ret, struct err *e) MUST_CHECK;
+
+/* The hash of one directory's weights alone. */
+int cache_identity_weights(const char *model_dir, const char *memo, uint64_t opened_ns,
+			   const atomic_bool *cancel, struct cache_identity *ret, struct err *e) MUST_CHECK;
+
+#endif
