@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "scheduler/tiering.h"
+
 uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, uint32_t max_tokens,
 			 uint32_t n_choices)
 {
@@ -49,6 +51,9 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		s->key.tokens = s->returning;
 	}
 	prefix_cache_match(s->cache, &s->key, ret);
+	/* Nobody knows yet what is below. */
+	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
+		ret->miss = PREFIX_MISS_LOADING;
 }
 
 /* Pages of the trunk's table, from position 0 on. */
@@ -130,6 +135,17 @@ static void note_hit(struct scheduler *s, struct request *r, const struct prefix
 	s->misses[m->miss]++;
 }
 
+/* Admits the request as if there were nothing of it in the cache. */
+static bool admit_cold(struct scheduler *s, struct request *r, enum prefix_miss miss)
+{
+	struct prefix_match none;
+
+	s->key.n_tokens = 0;
+	prefix_cache_match(s->cache, &s->key, &none);
+	none.miss = miss;
+	return admission_admit(s, r, &none);
+}
+
 bool admission_admit(struct scheduler *s, struct request *r, const struct prefix_match *m)
 {
 	uint32_t n_pages = table_pages(s, r), shared = r->n_prompt / s->config.page_tokens;
@@ -142,24 +158,16 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	if (pool_available(s->seats) < r->n_live)
 		return false;
 	if (!prefix_cache_can_take(s->cache, m, pages, n_slots)) {
-		/* Alone it must fit, if need be in place of the state it would begin with. */
-		const struct prefix_match none = {
-			.slot = POOL_NONE,
-			.miss = m->miss == PREFIX_MISS_NONE ? PREFIX_MISS_EVICTED_STATE : m->miss,
-		};
-
 		if (!m->n_tokens || pool_available(s->seats) < pool_size(s->seats))
 			return false;
-		return admission_admit(s, r, &none);
+		/* Alone it must fit, if need be in place of the state it would begin with. */
+		return admit_cold(s, r, m->miss == PREFIX_MISS_NONE ? PREFIX_MISS_EVICTED_STATE : m->miss);
 	}
 	if (remembers(s, r)) {
 		/* The table belongs to a seat, which is taken below. */
 		path = prefix_cache_use(s->cache, &s->key, m, s->hit_pages);
-		if (!path && m->n_tokens) { /* out of memory: as if it had not been there */
-			const struct prefix_match none = {.slot = POOL_NONE, .miss = m->miss};
-
-			return admission_admit(s, r, &none);
-		}
+		if (!path && m->n_tokens) /* out of memory */
+			return admit_cold(s, r, m->miss);
 	}
 	request_advance(r, REQUEST_ADMIT);
 	waiting_remove(&s->waiting, r);
@@ -173,6 +181,7 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 		if (!r->choices[i].ended)
 			seat_choice(s, &r->choices[i], shared, n_pages);
 	resume(trunk, m, path);
+	tiering_resume(s, trunk, hit_pages, m->history);
 	if (!r->admitted)
 		r->history_known = trunk->prompt_history == PREFIX_PREFILLED;
 	note_hit(s, r, m, path);
@@ -210,6 +219,8 @@ static void fork_choice(struct scheduler *s, const struct sequence *from, struct
 	q->path = from->path;
 	if (q->path)
 		prefix_cache_lock(s->cache, q->path);
+	q->tree_key = from->tree_key;
+	q->tree_history = from->tree_history;
 	q->prompt_history = from->prompt_history;
 	q->decode_history = from->decode_history;
 	q->n_planned = q->n_computed = q->request->n_prompt;
@@ -248,6 +259,8 @@ void admission_release(struct scheduler *s, struct sequence *q)
 	assert(sequence_settled(s, q));
 	for (uint32_t i = q->n_tree; i < q->n_pages; i++)
 		prefix_cache_put_page(s->cache, q->pages[i]);
+	if (q->decoded)
+		tiering_checkpoint(s, q, q->decoded);
 	if (q->path)
 		prefix_cache_unlock(s->cache, q->path);
 	if (q->source_pinned)

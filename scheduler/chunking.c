@@ -13,21 +13,16 @@ struct choice {
 	uint32_t n;
 };
 
-/* Keeps `at`, rounded down, if it is inside and not there yet; out stays sorted. */
+/* Keeps `at`, rounded down, if it is inside and not there yet. */
 static void keep(struct choice *c, uint32_t at, enum prefix_checkpoint kind)
 {
-	uint32_t i = 0;
-
 	at -= at % c->state_tokens;
 	if (at <= c->start || at >= c->end || c->n == SNAPSHOTS_MAX)
 		return;
-	while (i < c->n && c->out[i].n_tokens < at)
-		i++;
-	if (i < c->n && c->out[i].n_tokens == at)
-		return;
-	for (uint32_t k = c->n++; k > i; k--)
-		c->out[k] = c->out[k - 1];
-	c->out[i] = (struct checkpoint){.n_tokens = at, .kind = kind};
+	for (uint32_t i = 0; i < c->n; i++)
+		if (c->out[i].n_tokens == at)
+			return;
+	c->out[c->n++] = (struct checkpoint){.n_tokens = at, .kind = kind};
 }
 
 /* The first boundary that is not below `from`, by bisection. */

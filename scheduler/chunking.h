@@ -23,7 +23,7 @@ struct checkpoint {
 
 /*
  * The states inside the window [start, end) of r's prompt that are worth a slot: multiples of
- * state_tokens, start < n < end, the most wanted ones, by rising n_tokens. In this order: the last
+ * state_tokens, start < n < end, the most wanted ones first: the last
  * that lies before the prompt's last token (the same prompt again, or its next turn, begins there);
  * where the prompt left what is known (r->wanted); the last boundary, the first one (a system
  * prompt ends there), and the others from the back.

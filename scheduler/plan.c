@@ -12,6 +12,7 @@
 #include "scheduler/retract.h"
 #include "scheduler/scheduler_internal.h"
 #include "scheduler/sharing.h"
+#include "scheduler/tiering.h"
 
 struct builder {
 	struct scheduler *s;
@@ -122,9 +123,17 @@ static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 	b->t->plan.n_prefill_tokens += n_tokens;
 	if (r->trunk->n_planned < r->n_prompt)
 		return;
-	for (uint32_t i = 0; i < r->n_choices; i++)
-		if (!r->choices[i].ended && !r->choices[i].n_generated)
-			add_draw(b, &r->choices[i]);
+	for (uint32_t i = 0; i < r->n_choices; i++) {
+		struct sequence *q = &r->choices[i];
+
+		if (q->ended)
+			continue;
+		/* Also of those that come back and draw nothing here: the fork copies what this row
+		 * writes, and copies run before rows. */
+		q->last_plan = b->number;
+		if (!q->n_generated)
+			add_draw(b, q);
+	}
 	end_prompt(b, r);
 }
 
@@ -136,7 +145,7 @@ static bool admit_first(struct builder *b, struct request *r, bool *admitted)
 
 	admission_match(b->s, r, &m);
 	*admitted = false;
-	if (sharing_follow(b->s, r, &m))
+	if (sharing_follow(b->s, r, &m) || tiering_load(b->s, r, &m))
 		return true;
 	*admitted = admission_admit(b->s, r, &m);
 	return *admitted;
@@ -257,6 +266,20 @@ static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind
 	q->slot = slot;
 }
 
+/* A snapshot goes where its token count belongs. */
+static void add_snapshot(struct plan_row *row, struct step_row *more, const struct checkpoint *c, uint32_t slot)
+{
+	uint32_t k = row->n_snapshots++;
+
+	for (; k > 0 && row->snapshots[k - 1].n_tokens > c->n_tokens; k--) {
+		row->snapshots[k] = row->snapshots[k - 1];
+		more->snapshot_kinds[k] = more->snapshot_kinds[k - 1];
+	}
+	row->snapshots[k] = (struct plan_snapshot){.n_tokens = c->n_tokens, .slot = slot};
+	more->snapshot_kinds[k] = c->kind;
+}
+
+/* Where slots are short the most wanted states get them. */
 static void keep_window_states(struct builder *b, uint32_t i)
 {
 	const struct scheduler_config *c = &b->s->config;
@@ -271,9 +294,7 @@ static void keep_window_states(struct builder *b, uint32_t i)
 
 		if (slot == POOL_NONE)
 			break;
-		b->t->more[i].snapshot_kinds[row->n_snapshots] = kept[k].kind;
-		row->snapshots[row->n_snapshots++] =
-			(struct plan_snapshot){.n_tokens = kept[k].n_tokens, .slot = slot};
+		add_snapshot(row, &b->t->more[i], &kept[k], slot);
 	}
 	if (end % c->state_tokens == 0)
 		hand_over(b, i,

@@ -89,11 +89,18 @@ bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_
 		if (leader->cache_disabled || !leader->trunk || !leader->trunk->path ||
 		    !same_space(r, leader))
 			continue;
+		/* Who asks for the bits it had cannot use others. */
+		if (r->admitted && r->history_known &&
+		    leader->trunk->prompt_history != PREFIX_PREFILLED)
+			continue;
 		at = MIN(common(r, leader, 0) / unit * unit, cap);
 		if (at <= m->n_tokens)
 			continue;
-		if (!s->config.state_tokens || (at > leader->window_start && ask(leader, at)))
+		if (s->config.state_tokens ? at > leader->window_start && ask(leader, at)
+					   : at > leader->trunk->n_computed)
 			return follow(s, r, leader, at);
+		if (!s->config.state_tokens)
+			continue;
 		coming = on_its_way(s, leader, m->n_tokens, at);
 		if (coming)
 			return follow(s, r, leader, coming);
