@@ -173,6 +173,7 @@ void prefix_cache_retire(struct prefix_cache *c, struct prefix_node *n);
 
 uint32_t prefix_node_tokens(const struct prefix_node *n); /* from the root to its end */
 bool prefix_node_has_checkpoint(const struct prefix_node *n);
+uint32_t prefix_node_slot(const struct prefix_node *n); /* of its checkpoint; POOL_NONE: none */
 
 /* ---- memory ---- */
 

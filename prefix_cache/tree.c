@@ -16,6 +16,11 @@ bool prefix_node_has_checkpoint(const struct prefix_node *n)
 	return n->slot != POOL_NONE;
 }
 
+uint32_t prefix_node_slot(const struct prefix_node *n)
+{
+	return n->slot;
+}
+
 struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n, uint32_t k)
 {
 	struct prefix_node *prefix = radix_new_node(&c->tree, k);

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "scheduler/tiering.h"
+
 uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, uint32_t max_tokens,
 			 uint32_t n_choices)
 {
@@ -49,6 +51,9 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		s->key.tokens = s->returning;
 	}
 	prefix_cache_match(s->cache, &s->key, ret);
+	/* Nobody knows yet what is below. */
+	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
+		ret->miss = PREFIX_MISS_LOADING;
 }
 
 /* Pages of the trunk's table, from position 0 on. */
@@ -176,6 +181,7 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 		if (!r->choices[i].ended)
 			seat_choice(s, &r->choices[i], shared, n_pages);
 	resume(trunk, m, path);
+	tiering_resume(s, trunk, hit_pages, m->history);
 	if (!r->admitted)
 		r->history_known = trunk->prompt_history == PREFIX_PREFILLED;
 	note_hit(s, r, m, path);
@@ -213,6 +219,8 @@ static void fork_choice(struct scheduler *s, const struct sequence *from, struct
 	q->path = from->path;
 	if (q->path)
 		prefix_cache_lock(s->cache, q->path);
+	q->tree_key = from->tree_key;
+	q->tree_history = from->tree_history;
 	q->prompt_history = from->prompt_history;
 	q->decode_history = from->decode_history;
 	q->n_planned = q->n_computed = q->request->n_prompt;
@@ -251,6 +259,8 @@ void admission_release(struct scheduler *s, struct sequence *q)
 	assert(sequence_settled(s, q));
 	for (uint32_t i = q->n_tree; i < q->n_pages; i++)
 		prefix_cache_put_page(s->cache, q->pages[i]);
+	if (q->decoded)
+		tiering_checkpoint(s, q, q->decoded);
 	if (q->path)
 		prefix_cache_unlock(s->cache, q->path);
 	if (q->source_pinned)

@@ -12,6 +12,7 @@
 #include "scheduler/retract.h"
 #include "scheduler/scheduler_internal.h"
 #include "scheduler/sharing.h"
+#include "scheduler/tiering.h"
 
 struct builder {
 	struct scheduler *s;
@@ -144,7 +145,7 @@ static bool admit_first(struct builder *b, struct request *r, bool *admitted)
 
 	admission_match(b->s, r, &m);
 	*admitted = false;
-	if (sharing_follow(b->s, r, &m))
+	if (sharing_follow(b->s, r, &m) || tiering_load(b->s, r, &m))
 		return true;
 	*admitted = admission_admit(b->s, r, &m);
 	return *admitted;

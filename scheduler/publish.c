@@ -1,5 +1,7 @@
 #include "scheduler/publish.h"
 
+#include "scheduler/tiering.h"
+
 /* Pages up to `depth` (a multiple of page_tokens) go to the tree; false when it does not take them
  * all. */
 static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
@@ -25,6 +27,7 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 		if (!node)
 			return false;
 		q->path = node;
+		tiering_published(s, q, q->n_tree, n, history);
 		q->n_tree += n;
 	}
 	return true;
@@ -33,10 +36,14 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 static void attach(struct scheduler *s, struct sequence *q, uint32_t depth, uint32_t slot,
 		   enum prefix_checkpoint kind, bool there)
 {
-	if (there && prefix_node_tokens(q->path) == depth)
-		prefix_cache_checkpoint(s->cache, q->path, slot, kind);
-	else
+	if (!there || prefix_node_tokens(q->path) != depth) {
 		prefix_cache_put_slot(s->cache, slot);
+		return;
+	}
+	prefix_cache_checkpoint(s->cache, q->path, slot, kind);
+	/* The newest state of an answer is kept below when the answer ends. */
+	if (kind != PREFIX_CHECKPOINT_DECODE)
+		tiering_checkpoint(s, q, q->path);
 }
 
 void publish_row(struct scheduler *s, const struct plan_row *row, const struct step_row *more,

@@ -7,11 +7,11 @@
 #include "base/log.h"
 #include "scheduler/waiting.h"
 
-int request_new(const struct scheduler_request *from, struct request **ret)
+int request_new(const struct scheduler_request *from, uint32_t n_keys, struct request **ret)
 {
 	uint64_t n_ids = (uint64_t)from->n_prompt + from->n_end_tokens + from->n_boundaries;
 	uint64_t size = sizeof(struct request) + from->n_choices * sizeof(struct sequence) +
-			n_ids * sizeof(int32_t); /* < 2^40 */
+			n_keys * sizeof(struct content_key) + n_ids * sizeof(int32_t); /* < 2^40 */
 	struct request *r;
 
 	if (size > SIZE_MAX / 2)
@@ -48,9 +48,14 @@ int request_new(const struct scheduler_request *from, struct request **ret)
 		};
 		list_init(&r->choices[i].node);
 	}
-	r->prompt = (int32_t *)(r->choices + r->n_choices);
+	r->page_keys = (struct content_key *)(r->choices + r->n_choices);
+	r->prompt = (int32_t *)(r->page_keys + n_keys);
 	r->end_tokens = r->prompt + r->n_prompt;
 	r->boundaries = (uint32_t *)(r->end_tokens + r->n_end_tokens);
+	if (n_keys)
+		memcpy(r->page_keys, from->page_keys, n_keys * sizeof(*r->page_keys));
+	if (!from->page_keys)
+		r->page_keys = NULL;
 	memcpy(r->prompt, from->prompt, r->n_prompt * sizeof(int32_t));
 	if (r->n_end_tokens)
 		memcpy(r->end_tokens, from->end_tokens, r->n_end_tokens * sizeof(int32_t));

@@ -74,6 +74,8 @@ struct sequence {
 		*path; /* locked; the node at the end of n_tree pages; NULL: remembers nothing */
 	struct prefix_node
 		*decoded; /* on the path: the node with its newest decode checkpoint, or NULL */
+	struct content_key tree_key; /* at the end of n_tree pages, while there are tiers below */
+	uint64_t tree_history;
 	uint64_t prompt_history,
 		decode_history; /* of pages that end inside the prompt, and after it */
 	uint32_t n_planned, n_computed;
@@ -102,6 +104,8 @@ struct request {
 	struct list following;
 	uint32_t following_to; /* tokens of the leader's prompt that it waits for */
 	enum request_state state;
+	struct load *load; /* what it waits for, outside of the queue; NULL: nothing */
+	bool load_tried;
 	bool admitted;	/* at least once: hit is known */
 	bool retracted; /* and not admitted again */
 	struct scheduler_hit hit;
@@ -118,6 +122,7 @@ struct request {
 	uint32_t wanted[WANTED_MAX]; /* [n_wanted] rising: where the prompt left what others know or
 					send */
 	uint32_t n_wanted;
+	struct content_key *page_keys; /* [n_prompt / page size], or NULL */
 	int32_t *prompt;      /* [n_prompt] */
 	int32_t *end_tokens;  /* [n_end_tokens] */
 	uint32_t *boundaries; /* [n_boundaries] */
@@ -125,8 +130,8 @@ struct request {
 	struct sequence choices[]; /* [n_choices], then the arrays above: one allocation */
 };
 
-/* New: a copy of everything in `from`, Submitted, without an id. -ENOMEM. */
-int request_new(const struct scheduler_request *from, struct request **ret) MUST_CHECK;
+/* New: a copy of everything in `from`, with n_keys page_keys, Submitted, without an id. -ENOMEM. */
+int request_new(const struct scheduler_request *from, uint32_t n_keys, struct request **ret) MUST_CHECK;
 void request_free(struct request *r);
 
 /* Takes the request to its next state. */

@@ -10,6 +10,7 @@
 #include "scheduler/publish.h"
 #include "scheduler/scheduler_internal.h"
 #include "scheduler/sharing.h"
+#include "scheduler/tiering.h"
 
 static int check_config(const struct scheduler_config *c, struct err *e)
 {
@@ -96,6 +97,14 @@ static int allocate(struct scheduler *s)
 	s->hit_pages = calloc(s->table_pages, sizeof(*s->hit_pages));
 	if (!s->cache || !s->seats || !s->tables || !s->page || !s->returning || !s->hit_pages)
 		return -ENOMEM;
+	if (c->content_key) {
+		s->tiers = tiers_new();
+		s->stores = calloc(STORES_MAX, sizeof(*s->stores));
+		s->tier_path = calloc(s->table_pages, sizeof(*s->tier_path));
+		s->tier_histories = calloc(s->table_pages, sizeof(*s->tier_histories));
+		if (!s->tiers || !s->stores || !s->tier_path || !s->tier_histories)
+			return -ENOMEM;
+	}
 	for (uint32_t i = 0; i < STEPS_OUT_MAX; i++)
 		if (!allocate_step(&s->steps[i], c->max_seqs))
 			return -ENOMEM;
@@ -116,6 +125,7 @@ int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
 	list_init(&s->leaders);
 	list_init(&s->decoding);
 	list_init(&s->ending);
+	list_init(&s->loads);
 	if (allocate(s) < 0) {
 		scheduler_free(s);
 		return err_set(e, ENOMEM,
@@ -133,6 +143,16 @@ void scheduler_free(struct scheduler *s)
 		return;
 	request_map_release(&s->requests);
 	waiting_free(&s->waiting);
+	while (!list_empty(&s->loads)) {
+		struct load *l = container_of(s->loads.next, struct load, node);
+
+		list_remove(&l->node);
+		free(l);
+	}
+	tiers_free(s->tiers);
+	free(s->stores);
+	free(s->tier_path);
+	free(s->tier_histories);
 	prefix_cache_free(s->cache);
 	pool_free(s->seats);
 	free(s->tables);
@@ -215,7 +235,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *from, 
 		return err_set(e, EAGAIN, "%u requests are waiting already: try again later",
 			       s->n_waiting - s->n_retracted);
 	if (s->n_waiting == UINT32_MAX || request_map_reserve(&s->requests) < 0 ||
-	    waiting_reserve(&s->waiting, s->requests.n + 1) < 0 || request_new(from, &q) < 0)
+	    waiting_reserve(&s->waiting, s->requests.n + 1) < 0 || request_new(from, from->page_keys ? from->n_prompt / s->config.page_tokens : 0, &q) < 0)
 		return err_set(e, ENOMEM, "not enough memory for a request of %u tokens",
 			       from->n_prompt);
 	q->id = ++s->last_id;
@@ -271,7 +291,7 @@ static void note_ended(struct scheduler *s, struct request *r)
 	if (s->head == r)
 		s->head = NULL;
 	sharing_end(s, r);
-	if (sharing_leave(s, r)) {
+	if (sharing_leave(s, r) || tiering_leave(s, r)) {
 		s->n_waiting--;
 		s->n_retracted -= r->retracted;
 	}
@@ -407,6 +427,7 @@ uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events)
 		s->committed++;
 	}
 	settle(s);
+	tiering_drop_stores(s);
 	/* What the device wrote before is not to be trusted. Sequences that paused keep what they
 	 * use. */
 	if (prefix_cache_flush(s->cache) < 0)
@@ -418,7 +439,10 @@ uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events)
 
 int scheduler_flush(struct scheduler *s)
 {
-	return s->requests.n ? -EBUSY : prefix_cache_flush(s->cache);
+	if (s->requests.n)
+		return -EBUSY;
+	tiering_drop_stores(s);
+	return prefix_cache_flush(s->cache);
 }
 
 int scheduler_shuffle(struct scheduler *s, uint64_t seed)
@@ -431,6 +455,16 @@ int scheduler_shuffle(struct scheduler *s, uint64_t seed)
 		return r;
 	pool_shuffle(s->seats, seed + 2);
 	return 0;
+}
+
+struct tiers *scheduler_tiers(struct scheduler *s)
+{
+	return s->tiers;
+}
+
+void scheduler_tiers_ready(struct scheduler *s)
+{
+	s->tiers_ready = true;
 }
 
 const struct prefix_cache *scheduler_cache(const struct scheduler *s)
@@ -448,6 +482,9 @@ void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret)
 		.prompt_tokens = s->prompt_tokens,
 		.cached_tokens = s->cached_tokens,
 		.shared_waits = s->shared_waits,
+		.loads_begun = s->loads_begun,
+		.loads_failed = s->loads_failed,
+		.stores_dropped = s->stores_dropped,
 	};
 	memcpy(ret->misses, s->misses, sizeof(ret->misses));
 	prefix_cache_stats(s->cache, &ret->cache);

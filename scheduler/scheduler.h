@@ -44,6 +44,7 @@
 
 #include "base/err.h"
 #include "prefix_cache/prefix_cache.h"
+#include "prefix_cache/tiers.h"
 #include "scheduler/plan.h"
 
 struct scheduler;
@@ -62,6 +63,10 @@ struct scheduler_config {
 	uint32_t max_waiting;	/* requests not yet admitted (retracted ones do not count); 0: no
 				   limit */
 	uint32_t max_plans_out; /* 1 or 2 */
+	/* Content keys, when there are tiers below the device (else NULL): that of a page, from the one
+	 * before. */
+	void (*content_key)(const struct content_key *before, const int32_t *tokens, uint32_t n,
+			    struct content_key *ret);
 	uint32_t max_seqs;	/* sequences that run at the same time (seats) */
 	uint32_t max_prefill_tokens; /* prefill budget of a step, >= page_tokens */
 	uint32_t max_model_len;	     /* prompt + generated tokens of a sequence */
@@ -82,6 +87,8 @@ struct scheduler_request {
 	uint32_t n_boundaries;
 	int32_t priority; /* lower first */
 	struct prefix_space space;
+	const struct content_key *page_keys; /* [n_prompt / page_tokens], the first from the space; NULL: the
+						tiers are not for this request */
 	bool cache_disabled; /* neither matches nor is remembered */
 	struct sampling sampling;
 	void *user; /* comes back in events */
@@ -113,8 +120,17 @@ struct scheduler_stats {
 	uint64_t retractions, replayed_tokens; /* since the beginning */
 	uint64_t prompt_tokens, cached_tokens; /* of requests admitted for the first time */
 	uint64_t misses[PREFIX_MISS_N];	       /* such requests by reason */
+	uint64_t loads_begun, loads_failed, stores_dropped; /* by requests; of those; items */
 	uint64_t shared_waits;		       /* requests that waited for another one's prefill */
 	struct prefix_stats cache;
+};
+
+/* A page or state to be copied between device and what is below. */
+struct scheduler_item {
+	struct tier_item item; /* of a load without parent_history */
+	uint32_t id;      /* of a store: the page or slot to read */
+	uint64_t request; /* of a load: for scheduler_loaded */
+	uint32_t index;
 };
 
 /* New. -EINVAL with a sentence for a configuration that cannot work. */
@@ -149,6 +165,19 @@ uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results
  * Returns their number, at most max_seqs. Waiting requests stay; the cache forgets everything that
  * nobody uses. */
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
+
+/*
+ * Tiers. What the index knows is told by the caller: what was there at the start, and what is gone.
+ *
+ * After each commit the caller takes all stores and queues their reading on the device before it submits the next plan; all
+ * loads likewise can be taken at any time. When the bytes of a load are at hand, scheduler_loaded says whether and where they
+ * are to be written: at once, before the next plan is submitted. !good: they will never come, and the item is forgotten.
+ */
+struct tiers *scheduler_tiers(struct scheduler *s); /* borrowed; NULL without config.content_key */
+void scheduler_tiers_ready(struct scheduler *s);    /* from now on, what the index does not know is not there */
+bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret);
+bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret);
+bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good, uint32_t *ret_id);
 
 /* Forgets every cached prefix. -EBUSY while a request lives, and then nothing changed. */
 int scheduler_flush(struct scheduler *s) MUST_CHECK;

@@ -7,6 +7,7 @@
  * yet, in the order of admission decoding   sequences whose prompt is planned, in the order of
  * their requests' admission and, inside a request, of choices: the order of the decode rows
  *
+ *     loads      what requests outside of the queue wait for, from below the device
  *     ending     sequences that have ended and still hold something
  *
  * Plans are numbered from 1. Those in (committed, planned] are out; their memory is steps[number %
@@ -44,7 +45,7 @@ struct step {
 	struct plan_copy *page_copies, *state_copies;
 };
 
-enum { STEPS_OUT_MAX = 2 };
+enum { STEPS_OUT_MAX = 2, STORES_MAX = 256 };
 
 struct scheduler {
 	struct scheduler_config config;
@@ -69,6 +70,14 @@ struct scheduler {
 	struct list decoding, ending;
 	struct step steps[STEPS_OUT_MAX];
 	uint64_t planned, committed;
+	/* tiering.c; tiers NULL: none below the device */
+	struct tiers *tiers;
+	bool tiers_ready;
+	struct store *stores; /* [STORES_MAX] a ring */
+	uint32_t first_store, n_stores;
+	struct list loads;
+	uint64_t *tier_path, *tier_histories; /* [table_pages] work space */
+	uint64_t loads_begun, loads_failed, stores_dropped;
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
 	uint64_t misses[PREFIX_MISS_N];
 };

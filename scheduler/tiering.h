@@ -1,0 +1,69 @@
+/*
+ * Between the cache on the device and what is below it (host memory, disk): which items are to be
+ * copied away, and which are to be brought up before a request is admitted. Ids and content keys
+ * only; the daemon's loop has the bytes moved.
+ *
+ * Down: what is published and not known below goes into a short queue; a page there has a
+ * reference, a state a pin, until it is handed to the loop, which has it read from the device
+ * before any later plan can write it. A queue that is full drops its oldest item: it stays on the
+ * device, as long as it stays there.
+ *
+ * Up: a request that could be resumed further with items from below than by what is on the device
+ * gets pages and a slot for them, and waits outside of the queue until all have come. Then they are
+ * put into the tree, and the request queues again, in its place, and hits. When one does not come
+ * (damaged, gone), it queues again all the same.
+ */
+#ifndef SCHEDULER_TIERING_H
+#define SCHEDULER_TIERING_H
+
+#include "scheduler/scheduler_internal.h"
+
+/* An item that is on its way down. */
+struct store {
+	struct tier_item item;
+	uint32_t id; /* page or slot */
+};
+
+/* What a request waits for. */
+struct load {
+	struct list node; /* in scheduler.loads */
+	struct request *request;
+	struct prefix_node *path; /* locked; the node at the end of `from` pages */
+	uint32_t from, n;	  /* pages [from, n) come */
+	uint32_t n_given;	  /* of them, the first ones: they are the tree's now */
+	uint32_t slot; /* the state at their end; POOL_NONE: there is none, or it is the tree's now
+			*/
+	uint32_t n_items, n_asked, n_came;
+	bool failed;
+	struct load_page {
+		uint32_t id;
+		uint64_t history;
+	} pages[]; /* [n - from] */
+};
+
+static inline bool tiering(const struct scheduler *s, const struct request *r)
+{
+	return s->tiers && r->page_keys && !r->cache_disabled && !s->config.cache_disabled;
+}
+
+/* Pages [first, first + n) of the sequence have just been handed to the tree, with this history. */
+void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, uint32_t n,
+		       uint64_t history);
+
+/* The state at `node` is worth keeping below, if there is (still) one and q's pages in the tree end
+ * there. */
+void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node);
+
+/* The sequence stands at the end of `n_pages` pages with `history`: where its keys go on from. */
+void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t history);
+
+/* True when r, first in the queue, left it to wait for items. */
+bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_match *m) MUST_CHECK;
+
+/* r waits for nothing any more; false: it did not. */
+bool tiering_leave(struct scheduler *s, struct request *r);
+
+/* Nothing is on its way down any more. */
+void tiering_drop_stores(struct scheduler *s);
+
+#endif
