@@ -106,6 +106,7 @@ static void keep(const struct scheduler_event *ev)
 	struct run *r = ev->user;
 	struct ids *out = &r->out[ev->choice];
 
+	r->hit = ev->hit;
 	r->draws[ev->choice] =
 		realloc(r->draws[ev->choice], (out->len + 1) * sizeof(struct draw_result));
 	r->draws[ev->choice][out->len] = *ev->draw;
@@ -122,24 +123,81 @@ struct run_setup run_setup_of(const struct engine_options *o)
 	};
 }
 
-bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n)
+static struct scheduler_config config_of(const struct engine_info *i, const struct run_setup *setup,
+					 uint32_t plans_out)
 {
-	const struct engine_info *i = engine_info(g);
-	struct scheduler_config config = {
+	bool states = i->slot_bytes > 0;
+
+	return (struct scheduler_config){
 		.page_tokens = setup->page_tokens,
+		.state_tokens = states ? setup->page_tokens : 0,
 		.n_pages = i->n_pages,
 		.n_slots = i->n_slots,
+		.page_bytes = i->page_bytes,
+		.slot_bytes = i->slot_bytes,
+		.cache_disabled = !setup->cache,
+		.refuse_decoded = setup->refuse_decoded,
+		.max_plans_out = plans_out,
 		.max_seqs = setup->max_seqs,
 		.max_prefill_tokens = setup->budget,
 		.max_model_len = i->max_model_len,
 		.vocab_size = i->model.vocab_size,
 	};
+}
+
+/* Those whose step has come; false on an error. */
+static bool submit_arrived(struct scheduler *s, struct engine *g, struct run *runs, size_t n, bool *submitted,
+			   uint32_t step)
+{
+	for (size_t k = 0; k < n; k++) {
+		if (submitted[k] || runs[k].arrival > step)
+			continue;
+		submitted[k] = true;
+		if (!submit(s, g, &runs[k]))
+			return false;
+	}
+	return true;
+}
+
+/* The last step after which a request arrives. */
+static uint32_t last_arrival(const struct run *runs, size_t n)
+{
+	uint32_t last = 0;
+
+	for (size_t k = 0; k < n; k++)
+		last = MAX(last, runs[k].arrival);
+	return last;
+}
+
+/* Waits for the oldest plan, and keeps what it gave. */
+static bool finish_step(struct scheduler *s, struct engine *g, const struct run_setup *setup,
+			const struct plan *p, struct draw_result *results, struct scheduler_event *events)
+{
+	struct err e = {0};
+	uint32_t n;
+
+	if (engine_wait(g, results, &e) < 0) {
+		printf("# step: %s\n", e.text);
+		return false;
+	}
+	if (setup->watch)
+		setup->watch(setup->arg, p, results);
+	n = scheduler_commit(s, results, events);
+	for (uint32_t k = 0; k < n; k++)
+		keep(&events[k]);
+	return true;
+}
+
+bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n)
+{
+	uint32_t depth = setup->one_plan || setup->watch ? 1 : ENGINE_STEPS_OUT;
+	struct scheduler_config config = config_of(engine_info(g), setup, depth);
 	struct draw_result *results = calloc(setup->max_seqs, sizeof(*results));
 	struct scheduler_event *events = calloc(setup->max_seqs, sizeof(*events));
+	bool *submitted = calloc(n + 1, sizeof(*submitted));
 	struct scheduler *s = NULL;
 	struct err e = {0};
-	uint32_t step = 0;
-	size_t submitted = 0;
+	uint32_t step = 0, out = 0;
 	bool good = scheduler_new(&config, &s, &e) == 0;
 
 	if (!good)
@@ -147,35 +205,31 @@ bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, 
 	if (good && setup->shuffle)
 		good = scheduler_shuffle(s, setup->shuffle) == 0;
 	while (good) {
-		const struct plan *p;
+		const struct plan *p = NULL;
 
-		for (size_t k = 0; k < n && good; k++)
-			if (runs[k].arrival == step) {
-				good = submit(s, g, &runs[k]);
-				submitted++;
-			}
-		step++;
-		p = good ? scheduler_plan(s) : NULL;
-		if (!p && (submitted == n || !good))
-			break;
-		if (!p)
+		good = submit_arrived(s, g, runs, n, submitted, step);
+		if (good && out < depth)
+			p = scheduler_plan(s);
+		if (p) {
+			good = engine_submit(g, p, &e) == 0;
+			if (!good)
+				printf("# step: %s\n", e.text);
+			out++;
+			step++;
+		}
+		if (!good || (p && out < depth))
 			continue;
-		if (engine_step(g, p, results, &e) < 0) {
-			printf("# step: %s\n", e.text);
-			good = false;
+		if (out) {
+			good = finish_step(s, g, setup, p, results, events);
+			out--;
+		} else if (step++ >= last_arrival(runs, n)) {
 			break;
 		}
-		if (setup->watch)
-			setup->watch(setup->arg, p, results);
-
-		uint32_t n_events = scheduler_commit(s, results, events);
-
-		for (uint32_t k = 0; k < n_events; k++)
-			keep(&events[k]);
 	}
 	scheduler_free(s);
 	free(results);
 	free(events);
+	free(submitted);
 	return good;
 }
 

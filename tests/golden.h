@@ -48,6 +48,7 @@ struct run {
 	struct sampling sampling;
 	uint32_t arrival; /* step before which it is submitted */
 	/* results, for each choice */
+	struct scheduler_hit hit;
 	struct ids out[RUN_CHOICES];
 	struct draw_result *draws[RUN_CHOICES]; /* [out.len] */
 };
@@ -57,7 +58,10 @@ struct run_setup {
 	uint32_t max_seqs, budget; /* no more than the engine was opened with */
 	uint32_t page_tokens;      /* what the engine was opened with */
 	uint64_t shuffle;          /* renames pages, slots and seats; 0: the smallest free one first */
-	/* Sees every step after it has run; NULL: nobody does. */
+	bool cache;                /* requests find what others of this run have computed */
+	bool refuse_decoded;       /* then: only what they prefilled */
+	bool one_plan;             /* each plan is made when the one before has run; otherwise two are out */
+	/* Sees every step after it has run; NULL: nobody does. With it there is one plan at a time. */
 	void (*watch)(void *arg, const struct plan *plan, const struct draw_result *results);
 	void *arg;
 };
