@@ -221,6 +221,8 @@ static void fork_choice(struct scheduler *s, const struct sequence *from, struct
 		prefix_cache_lock(s->cache, q->path);
 	q->tree_key = from->tree_key;
 	q->tree_history = from->tree_history;
+	q->before_key = from->before_key;
+	q->before_history = from->before_history;
 	q->prompt_history = from->prompt_history;
 	q->decode_history = from->decode_history;
 	q->n_planned = q->n_computed = q->request->n_prompt;

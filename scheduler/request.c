@@ -33,6 +33,7 @@ int request_new(const struct scheduler_request *from, uint32_t n_keys, struct re
 		.priority = from->priority,
 		.cache_disabled = from->cache_disabled,
 		.space = from->space,
+		.root_key = from->root_key,
 		.sampling = from->sampling,
 	};
 	list_init(&r->leading);

@@ -76,6 +76,8 @@ struct sequence {
 		*decoded; /* on the path: the node with its newest decode checkpoint, or NULL */
 	struct content_key tree_key; /* at the end of n_tree pages, while there are tiers below */
 	uint64_t tree_history;
+	struct content_key before_key; /* one page before */
+	uint64_t before_history;
 	uint64_t prompt_history,
 		decode_history; /* of pages that end inside the prompt, and after it */
 	uint32_t n_planned, n_computed;
@@ -122,6 +124,7 @@ struct request {
 	uint32_t wanted[WANTED_MAX]; /* [n_wanted] rising: where the prompt left what others know or
 					send */
 	uint32_t n_wanted;
+	struct content_key root_key;
 	struct content_key *page_keys; /* [n_prompt / page size], or NULL */
 	int32_t *prompt;      /* [n_prompt] */
 	int32_t *end_tokens;  /* [n_end_tokens] */

@@ -102,7 +102,8 @@ static int allocate(struct scheduler *s)
 		s->stores = calloc(STORES_MAX, sizeof(*s->stores));
 		s->tier_path = calloc(s->table_pages, sizeof(*s->tier_path));
 		s->tier_histories = calloc(s->table_pages, sizeof(*s->tier_histories));
-		if (!s->tiers || !s->stores || !s->tier_path || !s->tier_histories)
+		s->store_tokens = calloc(STORES_MAX, c->page_tokens * sizeof(*s->store_tokens));
+		if (!s->tiers || !s->stores || !s->store_tokens || !s->tier_path || !s->tier_histories)
 			return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < STEPS_OUT_MAX; i++)
@@ -151,6 +152,7 @@ void scheduler_free(struct scheduler *s)
 	}
 	tiers_free(s->tiers);
 	free(s->stores);
+	free(s->store_tokens);
 	free(s->tier_path);
 	free(s->tier_histories);
 	prefix_cache_free(s->cache);

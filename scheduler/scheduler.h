@@ -87,6 +87,7 @@ struct scheduler_request {
 	uint32_t n_boundaries;
 	int32_t priority; /* lower first */
 	struct prefix_space space;
+	struct content_key root_key;	     /* of the space, for page_keys */
 	const struct content_key *page_keys; /* [n_prompt / page_tokens], the first from the space; NULL: the
 						tiers are not for this request */
 	bool cache_disabled; /* neither matches nor is remembered */
@@ -128,6 +129,10 @@ struct scheduler_stats {
 /* A page or state to be copied between device and what is below. */
 struct scheduler_item {
 	struct tier_item item; /* of a load without parent_history */
+	/* Of a store: */
+	struct content_key parent;
+	uint32_t depth;		/* tokens to its end */
+	const int32_t *tokens;	/* [page_tokens] of a page, borrowed until the scheduler is called again */
 	uint32_t id;      /* of a store: the page or slot to read */
 	uint64_t request; /* of a load: for scheduler_loaded */
 	uint32_t index;

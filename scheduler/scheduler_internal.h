@@ -74,6 +74,7 @@ struct scheduler {
 	struct tiers *tiers;
 	bool tiers_ready;
 	struct store *stores; /* [STORES_MAX] a ring */
+	int32_t *store_tokens; /* [STORES_MAX][page_tokens] */
 	uint32_t first_store, n_stores;
 	struct list loads;
 	uint64_t *tier_path, *tier_histories; /* [table_pages] work space */

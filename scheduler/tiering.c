@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "scheduler/sharing.h"
 
@@ -24,9 +25,12 @@ static struct store take_store(struct scheduler *s)
 	return d;
 }
 
-static void add_store(struct scheduler *s, const struct tier_item *item, uint32_t id)
+/* tokens: of a page. */
+static void add_store(struct scheduler *s, const struct store *d, const int32_t *tokens)
 {
-	if (tiers_has(s->tiers, item) || tiers_add(s->tiers, item) < 0)
+	uint32_t at;
+
+	if (tiers_has(s->tiers, &d->item) || tiers_add(s->tiers, &d->item) < 0)
 		return;
 	if (s->n_stores == STORES_MAX) {
 		struct store oldest = take_store(s);
@@ -35,15 +39,18 @@ static void add_store(struct scheduler *s, const struct tier_item *item, uint32_
 		let_go(s, &oldest);
 		s->stores_dropped++;
 	}
-	if (item->kind == TIER_PAGE)
-		prefix_cache_ref_page(s->cache, id);
+	if (d->item.kind == TIER_PAGE)
+		prefix_cache_ref_page(s->cache, d->id);
 	else
-		prefix_cache_pin(s->cache, id);
-	s->stores[(s->first_store + s->n_stores++) % STORES_MAX] =
-		(struct store){.item = *item, .id = id};
+		prefix_cache_pin(s->cache, d->id);
+	at = (s->first_store + s->n_stores++) % STORES_MAX;
+	s->stores[at] = *d;
+	if (tokens)
+		memcpy(s->store_tokens + (size_t)at * s->config.page_tokens, tokens,
+		       s->config.page_tokens * sizeof(*tokens));
 }
 
-/* The key at the end of page i of q, given the one before. */
+/* The key at the end of page i of q, given the one before; its tokens are left in s->page. */
 static struct content_key next_key(struct scheduler *s, const struct sequence *q, uint32_t i,
 				   const struct content_key *before)
 {
@@ -51,9 +58,9 @@ static struct content_key next_key(struct scheduler *s, const struct sequence *q
 	uint32_t P = s->config.page_tokens;
 	struct content_key key;
 
+	request_tokens(q, i * P, P, s->page);
 	if (i < r->n_prompt / P)
 		return r->page_keys[i];
-	request_tokens(q, i * P, P, s->page);
 	s->config.content_key(before, s->page, P, &key);
 	return key;
 }
@@ -63,10 +70,9 @@ void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, u
 	uint32_t whole = q->request->n_prompt / s->config.page_tokens, i = MIN(n_pages, whole);
 
 	q->tree_history = history;
-	if (!tiering(s, q->request) || !n_pages)
+	if (!tiering(s, q->request))
 		return;
-	if (i)
-		q->tree_key = q->request->page_keys[i - 1];
+	q->tree_key = i ? q->request->page_keys[i - 1] : q->request->root_key;
 	for (; i < n_pages; i++)
 		q->tree_key = next_key(s, q, i, &q->tree_key);
 }
@@ -77,29 +83,39 @@ void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, 
 	if (!tiering(s, q->request))
 		return;
 	for (uint32_t i = first; i < first + n; i++) {
-		q->tree_key = next_key(s, q, i, &q->tree_key);
-		add_store(s,
-			  &(struct tier_item){.key = q->tree_key,
-					      .history = history,
-					      .parent_history = q->tree_history,
-					      .kind = TIER_PAGE},
-			  q->pages[i]);
+		struct store d = {
+			.item = {.key = next_key(s, q, i, &q->tree_key),
+				 .history = history,
+				 .parent_history = q->tree_history,
+				 .kind = TIER_PAGE},
+			.parent = q->tree_key,
+			.depth = (i + 1) * s->config.page_tokens,
+			.id = q->pages[i],
+		};
+
+		add_store(s, &d, s->page);
+		q->before_key = q->tree_key;
+		q->before_history = q->tree_history;
+		q->tree_key = d.item.key;
 		q->tree_history = history;
 	}
 }
 
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node)
 {
-	uint32_t slot = prefix_node_slot(node);
+	struct store d = {
+		.item = {.key = q->tree_key,
+			 .history = q->tree_history,
+			 .parent_history = q->before_history,
+			 .kind = TIER_STATE},
+		.parent = q->before_key,
+		.depth = prefix_node_tokens(node),
+		.id = prefix_node_slot(node),
+	};
 
-	if (!tiering(s, q->request) || slot == POOL_NONE ||
-	    prefix_node_tokens(node) != q->n_tree * s->config.page_tokens)
-		return;
-	add_store(s,
-		  &(struct tier_item){.key = q->tree_key,
-				      .history = q->tree_history,
-				      .kind = TIER_STATE},
-		  slot);
+	if (tiering(s, q->request) && d.id != POOL_NONE &&
+	    d.depth == q->n_tree * s->config.page_tokens)
+		add_store(s, &d, NULL);
 }
 
 bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret)
@@ -108,9 +124,16 @@ bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret)
 
 	if (!s->n_stores)
 		return false;
+	ret->tokens = s->store_tokens + (size_t)s->first_store * s->config.page_tokens;
 	d = take_store(s);
 	let_go(s, &d);
-	*ret = (struct scheduler_item){.item = d.item, .id = d.id};
+	*ret = (struct scheduler_item){
+		.item = d.item,
+		.parent = d.parent,
+		.depth = d.depth,
+		.tokens = d.item.kind == TIER_PAGE ? ret->tokens : NULL,
+		.id = d.id,
+	};
 	return true;
 }
 

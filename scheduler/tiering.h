@@ -21,6 +21,8 @@
 /* An item that is on its way down. */
 struct store {
 	struct tier_item item;
+	struct content_key parent;
+	uint32_t depth;
 	uint32_t id; /* page or slot */
 };
 
