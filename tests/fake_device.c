@@ -7,9 +7,15 @@
 #define NOBODY    UINT32_MAX
 #define SNAPSHOT  (UINT32_MAX - 1) /* written by a row that does not read it either */
 
+/* A token and how it was computed: in a prefill row (0) or in a decode row (1). */
+static int64_t mark_of(int32_t token, bool decoded)
+{
+	return (int64_t)token * 2 + decoded;
+}
+
 struct cell {
-	int32_t token;
-	uint64_t before; /* hash of the tokens at smaller positions */
+	int64_t mark;
+	uint64_t before; /* hash of the marks at smaller positions */
 };
 
 struct seat {
@@ -26,7 +32,7 @@ struct fake_device {
 	struct scheduler_config config;
 	struct cell *cells;    /* [n_pages][page_tokens] */
 	struct fill *fills;    /* [n_pages] */
-	int32_t *states;       /* [n_slots][max_model_len] */
+	int64_t *states;       /* [n_slots][max_model_len] marks */
 	uint32_t *state_len;   /* [n_slots] */
 	uint32_t *page_writer; /* [n_pages] the row that writes the page in this step, or NOBODY */
 	uint32_t *slot_writer; /* [n_slots] */
@@ -36,9 +42,9 @@ struct fake_device {
 	uint32_t n_drawn;
 };
 
-static uint64_t hash_add(uint64_t h, int32_t token)
+static uint64_t hash_add(uint64_t h, int64_t mark)
 {
-	h = (h ^ (uint32_t)token) * UINT64_C(0x100000001b3);
+	h = (h ^ (uint64_t)mark) * UINT64_C(0x100000001b3);
 	return h ^ (h >> 29);
 }
 
@@ -214,13 +220,12 @@ static int32_t row_token(const struct fake_device *d, const struct plan_row *row
 }
 
 /* What the row's state becomes, with its snapshots on the way. */
-static const char *run_state(struct fake_device *d, const struct plan_row *row,
-			     const struct fake_history *want)
+static const char *run_state(struct fake_device *d, const struct plan_row *row)
 {
 	const struct scheduler_config *c = &d->config;
 	uint32_t unit = MIN(c->state_tokens ? c->state_tokens : (uint32_t)CHUNK_TOKENS, (uint32_t)CHUNK_TOKENS);
 	uint32_t last = row->start, end = row->start + row->n_tokens;
-	int32_t *state = d->states + (size_t)row->state_dst * c->max_model_len;
+	int64_t *state = d->states + (size_t)row->state_dst * c->max_model_len;
 
 	EXPECT((row->start == 0) == (row->state_src == STATE_ZERO));
 	EXPECT(row->decode || row->start % unit == 0);
@@ -229,10 +234,8 @@ static const char *run_state(struct fake_device *d, const struct plan_row *row,
 		memmove(state, d->states + (size_t)row->state_src * c->max_model_len,
 			row->start * sizeof(*state));
 	}
-	for (uint32_t i = 0; i < row->start; i++)
-		EXPECT(state[i] == token_at(want, i));
 	for (uint32_t i = 0; i < row->n_tokens; i++)
-		state[row->start + i] = row_token(d, row, i);
+		state[row->start + i] = mark_of(row_token(d, row, i), row->decode);
 	d->state_len[row->state_dst] = end;
 	for (uint32_t k = 0; k < row->n_snapshots; k++) {
 		const struct plan_snapshot *s = &row->snapshots[k];
@@ -263,13 +266,14 @@ static const char *run_row(struct fake_device *d, const struct plan_row *row,
 {
 	const struct scheduler_config *c = &d->config;
 	uint32_t end = row->start + row->n_tokens;
+	const int64_t *state = d->states + (size_t)row->state_dst * c->max_model_len;
 	uint64_t before = HASH_INIT;
 	const char *failed = NULL;
 
 	EXPECT(end == want->n_prompt + want->n_generated);
 	EXPECT(row->tokens || (row->decode && row->token_draw < d->n_drawn));
 	if (c->n_slots)
-		failed = run_state(d, row, want);
+		failed = run_state(d, row);
 	for (uint32_t i = row->start; !failed && i < end; i++)
 		failed = fill_page(d, row, i);
 	if (failed)
@@ -280,10 +284,14 @@ static const char *run_row(struct fake_device *d, const struct plan_row *row,
 				  i % c->page_tokens];
 
 		if (i >= row->start)
-			*cell = (struct cell){row_token(d, row, i - row->start), before};
-		EXPECT(cell->token == token_at(want, i));
+			*cell = (struct cell){mark_of(row_token(d, row, i - row->start), row->decode), before};
+		if (want->decoded && want->learn && i < row->start)
+			want->decoded[i] = cell->mark & 1;
+		EXPECT(cell->mark / 2 == token_at(want, i));
+		EXPECT(!want->decoded || want->decoded[i] == (cell->mark & 1));
 		EXPECT(cell->before == before);
-		before = hash_add(before, cell->token);
+		EXPECT(!c->n_slots || state[i] == cell->mark);
+		before = hash_add(before, cell->mark);
 	}
 	return NULL;
 }
@@ -323,4 +331,72 @@ const char *fake_device_run(struct fake_device *d, const struct plan *p,
 	for (uint32_t i = 0; !failed && i < p->n_rows; i++)
 		failed = run_row(d, &p->rows[i], &rows[i]);
 	return failed ? failed : run_draws(d, p, draws, results);
+}
+
+/* ---- what is published ---- */
+
+/* Where a path of the cache ends. */
+struct path_end {
+	uint64_t id, hash, history;
+	bool decoded;
+	uint32_t depth;
+};
+
+struct look {
+	const struct fake_device *d;
+	struct path_end ends[FAKE_NODES_MAX];
+	uint32_t n;
+	const char *failed;
+};
+
+static const char *check_node(struct look *l, const struct prefix_view *v)
+{
+	const struct scheduler_config *c = &l->d->config;
+	struct path_end end = {.hash = HASH_INIT};
+
+	EXPECT(l->n < FAKE_NODES_MAX && v->n_tokens == v->n_pages * c->page_tokens && v->n_pages);
+	for (uint32_t i = 0; i < l->n; i++)
+		if (l->ends[i].id == v->parent)
+			end = l->ends[i];
+	EXPECT(v->parent == end.id && end.depth + v->n_tokens == v->depth);
+	for (uint32_t i = 0; i < v->n_tokens; i++) {
+		const struct cell *cell =
+			&l->d->cells[(size_t)v->pages[i / c->page_tokens] * c->page_tokens + i % c->page_tokens];
+
+		EXPECT(l->d->fills[v->pages[i / c->page_tokens]].len == c->page_tokens);
+		EXPECT(cell->mark / 2 == v->tokens[i] && cell->before == end.hash);
+		end.hash = hash_add(end.hash, cell->mark);
+		end.history = prefix_history(end.history, end.depth + i, cell->mark & 1);
+		if ((i + 1) % c->page_tokens == 0)
+			EXPECT(v->history == end.history);
+	}
+	end.id = v->id;
+	end.depth = v->depth;
+	l->ends[l->n++] = end;
+	if (v->slot != POOL_NONE) {
+		const int64_t *state = l->d->states + (size_t)v->slot * c->max_model_len;
+		uint64_t hash = HASH_INIT;
+
+		EXPECT(v->slot < c->n_slots && l->d->state_len[v->slot] == v->depth);
+		for (uint32_t i = 0; i < v->depth; i++)
+			hash = hash_add(hash, state[i]);
+		EXPECT(hash == end.hash);
+	}
+	return NULL;
+}
+
+static bool look_at(void *arg, const struct prefix_view *v)
+{
+	struct look *l = arg;
+
+	l->failed = check_node(l, v);
+	return !l->failed;
+}
+
+const char *fake_device_check_cache(const struct fake_device *d, const struct prefix_cache *c)
+{
+	struct look l = {.d = d};
+
+	prefix_cache_walk(c, look_at, &l);
+	return l.failed;
 }

@@ -1,6 +1,7 @@
 /*
- * A device that runs plans without arithmetic: what a KV page keeps for a position is the token and
- * a hash of everything before it, what a state slot keeps is the whole history. Running a plan
+ * A device that runs plans without arithmetic: what a KV page keeps for a position is the token, whether it
+ * was computed by prefill or by decoding, and a hash of everything before it; what a state slot keeps is the
+ * whole history. Running a plan
  * checks that every row reads its own history, through its block table and through its state, and
  * nothing else; that rows could run in any order or at once; and that no row writes a page outside its window, or
  * one that was written already.
@@ -12,10 +13,16 @@
 
 struct fake_device;
 
+enum { FAKE_NODES_MAX = 256 };
+
 /* Tokens that should be what a row or a draw stands on. Borrowed. */
 struct fake_history {
 	const int32_t *prompt, *generated;
 	uint32_t n_prompt, n_generated;
+	/* Of rows, [n_prompt + n_generated] or NULL: 1 where a token should have been computed by a decode row.
+	 * learn: those before the row are filled in instead of compared. */
+	uint8_t *decoded;
+	bool learn;
 };
 
 struct fake_device *fake_device_new(const struct scheduler_config *config);
@@ -28,6 +35,11 @@ void fake_device_free(struct fake_device *d);
 const char *fake_device_run(struct fake_device *d, const struct plan *plan,
 			    const struct fake_history *rows, const struct fake_history *draws,
 			    const struct draw_result *results);
+
+/* What the cache publishes is there: its pages hold their tokens, behind those of their parents; its slots hold
+ * the state at exactly the end of their node; and a node's history is how it was computed. At most
+ * FAKE_NODES_MAX nodes. NULL, or the condition that failed. */
+const char *fake_device_check_cache(const struct fake_device *d, const struct prefix_cache *c);
 
 /* "file:line: condition" out of the calling function unless the condition holds. */
 #define FAKE_TEXT2(x) #x

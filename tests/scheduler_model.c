@@ -1,48 +1,30 @@
 #include "tests/scheduler_model.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "scheduler/scheduler.h"
+#include "tests/cache_mirror.h"
 #include "tests/fake_device.h"
+#include "tests/scheduler_rules.h"
 
 enum {
-	LEN_MAX = 512,     /* longest sequence */
-	SEQS_MAX = 8,      /* most seats */
-	PAGES_MAX = 64,    /* most pages, slots or seats */
-	REQUESTS_MAX = 24, /* requests alive at the same time */
-	VOCAB = 4096,
-};
-
-/*
- * A choice is alive until it ends, and holds seat, slot and pages from admission until it has ended
- * and no plan that uses it is out.
- */
-struct model_choice {
-	bool ended, held;
-	uint32_t n_generated, seat;
-	int32_t generated[LEN_MAX];
-};
-
-struct model_request {
-	uint64_t id, twin_id; /* in the two schedulers */
-	struct scheduler_request r;
-	int32_t prompt[LEN_MAX + 8], ends[3];
-	bool admitted, aborted;
-	uint32_t n_prefilled;
-	struct model_choice choices[SEQS_MAX];
-};
-
-/* What a row of the next plan should be. */
-struct model_row {
-	struct model_request *request;
-	struct model_choice *choice; /* of a decode row; NULL: a window */
-	uint32_t start, n_tokens;
+	VOCAB = 16,
+	END = 12,    /* the end tokens are END and END + 1 */
+	LETTERS = 3, /* what is drawn and prompted, mostly */
+	REMEMBERED = 6,
+	TRIES_MAX = 4096,
 };
 
 struct names {
-	uint32_t to[PAGES_MAX], from[PAGES_MAX]; /* id + 1 in the other scheduler; 0: not seen */
+	uint32_t to[RULES_PAGES], from[RULES_PAGES]; /* id + 1 in the other scheduler; 0: not seen */
+};
+
+struct text {
+	uint32_t n;
+	int32_t tokens[RULES_LEN];
 };
 
 struct model {
@@ -51,16 +33,12 @@ struct model {
 	struct scheduler_config config;
 	struct scheduler *s, *twin;
 	struct fake_device *device;
-	const struct plan *plan, *twin_plan;          /* while out */
-	struct model_request *requests[REQUESTS_MAX]; /* oldest first */
-	uint32_t n_requests;
-	struct model_row rows[SEQS_MAX];
-	uint32_t n_rows;
-	struct model_request *draw_requests[SEQS_MAX]; /* what the draws of the plan belong to */
-	struct model_choice *draw_choices[SEQS_MAX];
-	struct draw_result results[SEQS_MAX];
-	struct scheduler_event events[SEQS_MAX], twin_events[SEQS_MAX];
+	struct rules rules, trial;
+	struct rule_marks marks;
+	struct mirror mirrors[2], *now, *other;
+	struct draw_result results[2][RULES_SEQS]; /* of the plans that are out: number % 2 */
 	struct names pages, slots, seats;
+	struct text texts[REMEMBERED]; /* what was said: other prompts begin like it */
 	uint64_t next_user;
 };
 
@@ -82,277 +60,309 @@ static bool chance(struct model *m, uint32_t one_in)
 	return below(m->src, one_in) == 0;
 }
 
-static bool is_over(const struct model_request *q)
+static uint32_t n_alive(const struct model *m)
 {
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		if (!q->choices[i].ended)
-			return false;
-	return true;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		n += m->rules.requests[i].used;
+	return n;
 }
 
-static bool holds(const struct model_request *q)
+/* The k-th request that is alive. */
+static struct rule_request *alive(struct model *m, uint32_t k)
 {
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		if (q->choices[i].held)
-			return true;
-	return false;
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		if (m->rules.requests[i].used && k-- == 0)
+			return &m->rules.requests[i];
+	return NULL;
 }
 
-/* Pages of a request if the choices in `mask` hold some. */
-static uint32_t pages_of(const struct model *m, const struct model_request *q, uint32_t mask)
+static void take_mirror(struct model *m)
 {
-	uint32_t shared = 0, all = 0, n = 0;
+	struct mirror *swap = m->now;
 
-	while ((shared + 1) * m->config.page_tokens <= q->r.n_prompt)
-		shared++;
-	while (all * m->config.page_tokens < q->r.n_prompt + q->r.max_tokens)
-		all++;
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		if (mask >> i & 1)
-			n += all - shared;
-	return mask ? n + shared : 0;
+	m->now = m->other;
+	m->other = swap;
+	mirror_take(m->now, scheduler_cache(m->s), &m->rules.cache);
 }
 
-static uint32_t held_mask(const struct model_request *q)
+/* ---- statistics ---- */
+
+/* Free, held and cached pages are all there are; what is not in use can be had. The same for slots. */
+static const char *check_pools(const struct model *m, const struct prefix_stats *st)
 {
-	uint32_t mask = 0;
+	const struct scheduler_config *c = &m->config;
+	bool pages[RULES_PAGES] = {0}, slots[RULES_SLOTS] = {0};
+	uint32_t tree_pages = 0, tree_slots = 0, used_pages = 0, used_slots = 0;
 
-	for (uint32_t i = 0; i < MIN(q->r.n_choices, (uint32_t)SEQS_MAX); i++)
-		mask |= (uint32_t)q->choices[i].held << i;
-	return mask;
-}
+	for (uint32_t i = 0; i < m->now->n; i++) {
+		const struct mirror_node *n = &m->now->nodes[i];
 
-static uint32_t live_mask(const struct model_request *q)
-{
-	uint32_t mask = 0;
-
-	for (uint32_t i = 0; i < MIN(q->r.n_choices, (uint32_t)SEQS_MAX); i++)
-		mask |= (uint32_t)!q->choices[i].ended << i;
-	return mask;
-}
-
-static uint32_t bits(uint32_t mask)
-{
-	return (uint32_t)__builtin_popcount(mask);
-}
-
-static struct scheduler_stats expected_stats(const struct model *m)
-{
-	struct scheduler_stats st = {.free_pages = m->config.n_pages,
-				     .free_slots = m->config.n_slots};
-
-	for (uint32_t i = 0; i < m->n_requests; i++) {
-		const struct model_request *q = m->requests[i];
-		uint32_t held = held_mask(q);
-
-		st.running += bits(held);
-		st.free_slots -= bits(held);
-		st.free_pages -= pages_of(m, q, held);
-		st.waiting += !q->admitted;
+		for (uint32_t k = n->start / c->page_tokens; k < n->depth / c->page_tokens; k++) {
+			EXPECT(!pages[n->pages[k]]);
+			pages[n->pages[k]] = true;
+			tree_pages++;
+		}
+		if (n->slot != POOL_NONE) {
+			EXPECT(!slots[n->slot]);
+			slots[n->slot] = true;
+			tree_slots++;
+		}
 	}
-	return st;
+	EXPECT(st->tree_pages == tree_pages && st->tree_slots == tree_slots && st->nodes == m->now->n);
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
+		const struct rule_request *q = &m->rules.requests[i];
+
+		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++) {
+			const struct rule_choice *h = &q->choices[k];
+
+			for (uint32_t p = h->first_page; h->held && p < h->n_pages; p++)
+				if (h->pages[p] == POOL_NONE)
+					used_pages++;
+				else
+					pages[h->pages[p]] = true;
+			EXPECT(!h->held || h->slot == POOL_NONE || !slots[h->slot]);
+		}
+	}
+	for (uint32_t i = 0; i < c->n_pages; i++)
+		used_pages += pages[i];
+	EXPECT(st->free_pages == c->n_pages - used_pages);
+	EXPECT(st->free_pages + st->evictable_pages == c->n_pages - rules_pages(&m->rules));
+	if (!c->n_slots)
+		return NULL;
+	rules_mark_slots(&m->rules, slots);
+	used_slots = rules_seats(&m->rules);
+	for (uint32_t i = 0; i < c->n_slots; i++)
+		used_slots += slots[i];
+	EXPECT(st->free_slots == c->n_slots - used_slots);
+	EXPECT(st->free_slots + st->evictable_slots == c->n_slots - rules_slots(&m->rules));
+	EXPECT(st->used_bytes == used_pages * c->page_bytes + used_slots * c->slot_bytes);
+	EXPECT(!c->cache_bytes || st->used_bytes <= c->cache_bytes);
+	return NULL;
 }
 
 static const char *check_stats(const struct model *m)
 {
-	struct scheduler_stats want = expected_stats(m), got, twin;
+	const struct rules *r = &m->rules;
+	struct scheduler_stats got, twin;
+	uint32_t waiting = 0;
 
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		waiting += r->requests[i].used && !rules_over(&r->requests[i]) &&
+			   r->requests[i].place != RULE_ADMITTED;
 	scheduler_stats(m->s, &got);
 	scheduler_stats(m->twin, &twin);
-	EXPECT(got.running == want.running);
-	EXPECT(got.waiting == want.waiting);
-	EXPECT(got.free_pages == want.free_pages);
-	EXPECT(got.free_slots == want.free_slots);
+	EXPECT(got.running == rules_seats(r));
+	EXPECT(got.waiting == waiting);
+	EXPECT(got.retractions == r->retractions);
+	EXPECT(got.replayed_tokens == r->replayed_tokens);
+	EXPECT(got.shared_waits == r->shared_waits);
+	EXPECT(got.prompt_tokens == r->prompt_tokens && got.cached_tokens == r->cached_tokens);
 	EXPECT(!memcmp(&got, &twin, sizeof(got)));
+	return check_pools(m, &got.cache);
+}
+
+/* ---- what was evicted ---- */
+
+/* Calls for every page of the cache: its name with history, whether a state is at its end, its name without. */
+struct page_names {
+	uint32_t n;
+	uint64_t name[RULES_PAGES], plain[RULES_PAGES];
+	bool state[RULES_PAGES];
+};
+
+static void name_pages(const struct mirror *m, struct page_names *out)
+{
+	out->n = 0;
+	for (uint32_t i = 0; i < m->n; i++) {
+		const struct mirror_node *n = &m->nodes[i];
+
+		for (uint32_t d = n->start + m->page_tokens; d <= n->depth; d += m->page_tokens) {
+			out->name[out->n] = mirror_name(m, n, d, true);
+			out->plain[out->n] = mirror_name(m, n, d, false);
+			out->state[out->n++] = d == n->depth && n->slot != POOL_NONE;
+		}
+	}
+}
+
+static int find_name(const struct page_names *p, uint64_t name)
+{
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->name[i] == name)
+			return (int)i;
+	return -1;
+}
+
+/* States and pages that a plan made room by. */
+static void mark_evicted(struct model *m)
+{
+	struct page_names before, after;
+
+	name_pages(m->other, &before);
+	name_pages(m->now, &after);
+	for (uint32_t i = 0; i < before.n; i++) {
+		int k = find_name(&after, before.name[i]);
+
+		if (k < 0)
+			rules_mark_page(&m->marks, before.plain[i]);
+		if (before.state[i] && (k < 0 || !after.state[k]) && m->marks.n_states < ARRAY_SIZE(m->marks.states))
+			m->marks.states[m->marks.n_states++] = before.name[i];
+	}
+}
+
+/* A state that is back, or whose page is gone, is no more evicted. */
+static void forget_marks(struct model *m)
+{
+	struct rule_marks *marks = &m->marks;
+	struct page_names now;
+	uint32_t n = 0;
+
+	if (!marks->n_states)
+		return;
+	name_pages(m->now, &now);
+	for (uint32_t i = 0; i < marks->n_states; i++) {
+		int k = find_name(&now, marks->states[i]);
+
+		if (k >= 0 && !now.state[k])
+			marks->states[n++] = marks->states[i];
+	}
+	marks->n_states = n;
+}
+
+/* ---- plans ---- */
+
+static const char *check_state(const struct scheduler_config *c, const struct plan_row *row,
+			       const struct rule_row *want)
+{
+	EXPECT(row->n_snapshots == want->n_snapshots);
+	for (uint32_t i = 0; i < row->n_snapshots; i++)
+		EXPECT(row->snapshots[i].n_tokens == want->snapshots[i]);
+	if (!c->n_slots) {
+		EXPECT(row->state_src == STATE_ZERO && !row->n_snapshots);
+		return NULL;
+	}
+	EXPECT(want->own == POOL_NONE || row->state_dst == want->own);
+	if (want->pinned)
+		EXPECT(row->state_src == (int32_t)want->source && row->state_src != (int32_t)row->state_dst);
+	else if (!row->start)
+		EXPECT(row->state_src == STATE_ZERO);
+	else
+		EXPECT(row->state_src == (int32_t)row->state_dst);
 	return NULL;
 }
 
-/* Ended choices hold nothing any more, requests that are over are gone, unless a plan is out. */
-static void settle(struct model *m)
+static const char *check_row(const struct model *m, const struct rules *r, const struct plan_row *row,
+			     const struct rule_row *want)
 {
-	uint32_t n = 0;
+	const struct rule_request *q = &r->requests[want->q];
+	const struct rule_choice *c = &q->choices[want->c];
+	uint32_t end = row->start + row->n_tokens, at = row->start - q->r.n_prompt;
 
-	for (uint32_t i = 0; i < m->n_requests; i++) {
-		struct model_request *q = m->requests[i];
-
-		for (uint32_t k = 0; !m->plan && k < q->r.n_choices; k++)
-			if (q->choices[k].ended)
-				q->choices[k].held = false;
-		if (is_over(q) && !holds(q))
-			free(q);
-		else
-			m->requests[n++] = q;
-	}
-	m->n_requests = n;
-}
-
-/* The row of q's next window, if the budget has one; also says whether it ends the prompt. */
-static bool next_window(const struct model *m, const struct model_request *q, uint32_t *budget,
-			uint32_t *ret)
-{
-	uint32_t n = 0;
-
-	if (q->r.n_prompt - q->n_prefilled <= *budget)
-		n = q->r.n_prompt - q->n_prefilled;
+	EXPECT(row->decode == want->decode);
+	EXPECT(row->start == want->start && row->n_tokens == want->n_tokens);
+	EXPECT(row->n_pages == CEIL_DIV(end, m->config.page_tokens) && row->n_pages <= c->n_pages);
+	for (uint32_t i = 0; i < row->n_pages; i++)
+		EXPECT(c->pages[i] == POOL_NONE || c->pages[i] == row->pages[i]);
+	if (!row->decode)
+		EXPECT(!memcmp(row->tokens, q->prompt + row->start, row->n_tokens * sizeof(*row->tokens)));
+	else if (at < c->n_generated)
+		EXPECT(row->tokens && row->tokens[0] == c->generated[at]);
 	else
-		while (n + m->config.page_tokens <= *budget)
-			n += m->config.page_tokens;
-	*budget -= n;
-	*ret = n;
-	return q->n_prefilled + n == q->r.n_prompt;
+		EXPECT(!row->tokens);
+	return check_state(&m->config, row, want);
 }
 
-/* The rows that the next plan should have, by the rules; admits who is admitted. */
-static void expect_rows(struct model *m)
+static const char *check_draw(const struct model *m, const struct rules *r, const struct plan_draw *d,
+			      const struct rule_row *row, uint32_t k)
 {
-	uint32_t budget = m->config.max_prefill_tokens;
-	bool through_before[REQUESTS_MAX];
+	const struct rule_request *q = &r->requests[row->q];
+	const struct rule_choice *c = &q->choices[row->draws[k]];
 
-	m->n_rows = 0;
-	for (uint32_t i = 0; i < m->n_requests; i++)
-		through_before[i] = m->requests[i]->n_prefilled == m->requests[i]->r.n_prompt;
-	for (uint32_t i = 0; i < m->n_requests; i++) {
-		struct model_request *q = m->requests[i];
-		uint32_t n_tokens;
-		bool through;
-
-		if (through_before[i])
-			continue;
-		through = next_window(m, q, &budget, &n_tokens);
-		if (!n_tokens)
-			break;
-		if (!q->admitted) {
-			struct scheduler_stats st = expected_stats(m);
-			uint32_t live = live_mask(q);
-
-			if (st.free_pages < pages_of(m, q, live) || st.free_slots < bits(live) ||
-			    m->config.max_seqs - st.running < bits(live)) {
-				m->counts->admissions_refused++;
-				break;
-			}
-			q->admitted = true;
-			for (uint32_t k = 0; k < q->r.n_choices; k++)
-				q->choices[k].held = !q->choices[k].ended;
-		}
-		m->rows[m->n_rows++] = (struct model_row){q, NULL, q->n_prefilled, n_tokens};
-		if (!through) {
-			m->counts->cut_prompts++;
-			break;
-		}
-	}
-	for (uint32_t i = 0; i < m->n_requests; i++) {
-		struct model_request *q = m->requests[i];
-
-		for (uint32_t k = 0; through_before[i] && k < q->r.n_choices; k++) {
-			struct model_choice *c = &q->choices[k];
-
-			if (!c->ended)
-				m->rows[m->n_rows++] =
-					(struct model_row){q, c, q->r.n_prompt + c->n_generated - 1,
-							   1};
-		}
-	}
-}
-
-static const char *check_draw(struct model *m, const struct plan_draw *d, struct model_request *q,
-			      struct model_choice *c)
-{
-	EXPECT(d->choice == c - q->choices);
-	EXPECT(d->position == c->n_generated);
+	EXPECT(d->choice == row->draws[k] && d->position == row->positions[k]);
 	EXPECT(!memcmp(d->sampling, &q->r.sampling, sizeof(*d->sampling)));
-	if (c->n_generated < q->r.min_tokens) {
+	if (d->position < q->r.min_tokens) {
 		EXPECT(d->n_banned == q->r.n_end_tokens);
 		for (uint32_t i = 0; i < d->n_banned; i++)
 			EXPECT(d->banned[i] == q->ends[i]);
 	} else {
 		EXPECT(d->n_banned == 0);
 	}
-	/* A choice keeps its seat, and nobody else alive has it. */
-	EXPECT(d->seat < m->config.max_seqs);
-	EXPECT(c->n_generated == 0 || c->seat == d->seat);
-	c->seat = d->seat;
-	for (uint32_t i = 0; i < m->n_requests; i++)
-		for (uint32_t k = 0; k < m->requests[i]->r.n_choices; k++) {
-			const struct model_choice *other = &m->requests[i]->choices[k];
+	/* A choice keeps its seat, and nobody else has it. */
+	EXPECT(d->seat < m->config.max_seqs && (c->seat == POOL_NONE || c->seat == d->seat));
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		for (uint32_t j = 0; r->requests[i].used && j < r->requests[i].r.n_choices; j++) {
+			const struct rule_choice *other = &r->requests[i].choices[j];
 
-			EXPECT(other == c || !other->held || other->n_generated == 0 ||
-			       other->seat != d->seat);
+			EXPECT(other == c || !other->held || other->seat != d->seat);
 		}
 	return NULL;
 }
 
-/* The plan that is out, row by row and draw by draw, against what the rules say. */
-static const char *check_plan(struct model *m)
+/* A plan, row by row and draw by draw, against what the rules say. */
+static const char *check_plan(const struct model *m, const struct rules *r, const struct plan *p)
 {
-	const struct plan *p = m->plan;
+	const struct rule_plan *want = &r->plans[r->planned % 2];
 	uint32_t d = 0, n_resets = 0, n_prefill_rows = 0, n_prefill_tokens = 0;
 
-	EXPECT(p->n_rows == m->n_rows);
+	EXPECT(p->step == r->planned);
+	EXPECT(p->n_rows == want->n_rows);
 	for (uint32_t i = 0; i < p->n_rows; i++) {
-		const struct model_row *want = &m->rows[i];
-		const struct plan_row *row = &p->rows[i];
-		struct model_request *q = want->request;
-		struct model_choice *c = want->choice;
+		const struct rule_row *row = &want->rows[i];
+		const char *failed = check_row(m, r, &p->rows[i], row);
 
-		EXPECT(row->decode == !!c);
-		EXPECT(row->start == want->start && row->n_tokens == want->n_tokens);
-		if (c) {
-			EXPECT(row->tokens[0] == c->generated[c->n_generated - 1]);
-		} else {
-			EXPECT(!memcmp(row->tokens, q->prompt + row->start,
-				       row->n_tokens * sizeof(*row->tokens)));
+		if (failed)
+			return failed;
+		if (!row->decode) {
+			EXPECT(n_prefill_rows == i);
 			n_prefill_rows++;
 			n_prefill_tokens += row->n_tokens;
 		}
-		for (uint32_t k = 0; k < q->r.n_choices; k++) {
-			const char *failed;
-
-			if (q->choices[k].ended || (c && c != &q->choices[k]) ||
-			    (!c && row->start + row->n_tokens < q->r.n_prompt))
-				continue;
+		for (uint32_t k = 0; k < row->n_draws; k++, d++) {
 			EXPECT(d < p->n_draws && p->draws[d].row == i);
-			m->draw_requests[d] = q;
-			m->draw_choices[d] = &q->choices[k];
-			failed = check_draw(m, &p->draws[d], q, &q->choices[k]);
+			failed = check_draw(m, r, &p->draws[d], row, k);
 			if (failed)
 				return failed;
-			if (!c && sampling_penalised(&q->r.sampling)) {
+			if (row->counts[k]) {
 				EXPECT(n_resets < p->n_resets);
 				EXPECT(p->resets[n_resets].seat == p->draws[d].seat);
 				n_resets++;
 			}
-			d++;
 		}
 	}
 	EXPECT(d == p->n_draws && n_resets == p->n_resets);
 	EXPECT(n_prefill_rows == p->n_prefill_rows && n_prefill_tokens == p->n_prefill_tokens);
 	EXPECT(n_prefill_tokens <= m->config.max_prefill_tokens);
+	EXPECT(p->n_page_copies == want->n_page_copies && p->n_state_copies == want->n_state_copies);
 	return NULL;
 }
 
-/* A copy goes to each choice that decodes for the first time, except the first of its request. */
-static const char *check_copies(const struct model *m)
+/* Which pages, slots and seats the plan took. */
+static void learn_ids(struct rules *r, const struct plan *p)
 {
-	uint32_t n_states = 0, n_pages = 0;
+	struct rule_plan *plan = &r->plans[r->planned % 2];
+	uint32_t d = 0;
 
-	for (uint32_t i = 1; i < m->n_rows; i++) {
-		const struct model_row *row = &m->rows[i];
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct plan_row *from = &p->rows[i];
+		struct rule_row *row = &plan->rows[i];
+		struct rule_choice *c = &r->requests[row->q].choices[row->c];
 
-		if (row->choice && row->choice->n_generated == 1 &&
-		    m->rows[i - 1].request == row->request) {
-			n_states++;
-			n_pages += row->request->r.n_prompt % m->config.page_tokens != 0;
-		}
+		memcpy(c->pages, from->pages, from->n_pages * sizeof(*c->pages));
+		row->dst = from->state_dst;
+		*(row->handover ? &c->source : &c->slot) = from->state_dst;
+		for (uint32_t k = 0; k < from->n_snapshots; k++)
+			row->snapshot_slots[k] = from->snapshots[k].slot;
+		for (uint32_t k = 0; k < row->n_draws; k++)
+			r->requests[row->q].choices[row->draws[k]].seat = p->draws[d++].seat;
 	}
-	EXPECT(m->plan->n_state_copies == n_states);
-	EXPECT(m->plan->n_page_copies == n_pages);
-	return NULL;
+	r->new_slots = 0;
 }
 
 /* a in one scheduler is b in the other, as it was before. */
 static bool same_name(struct names *n, uint32_t a, uint32_t b)
 {
-	if (a >= PAGES_MAX || b >= PAGES_MAX)
+	if (a >= RULES_PAGES || b >= RULES_PAGES)
 		return false;
 	if (!n->to[a] && !n->from[b]) {
 		n->to[a] = b + 1;
@@ -361,35 +371,42 @@ static bool same_name(struct names *n, uint32_t a, uint32_t b)
 	return n->to[a] == b + 1 && n->from[b] == a + 1;
 }
 
-static const char *compare_twin(struct model *m)
+static const char *compare_row(struct model *m, const struct plan_row *a, const struct plan_row *b)
 {
-	const struct plan *a = m->plan, *b = m->twin_plan;
+	EXPECT(a->n_tokens == b->n_tokens && a->start == b->start);
+	EXPECT(a->decode == b->decode && a->n_pages == b->n_pages && !a->tokens == !b->tokens);
+	EXPECT(a->tokens || a->token_draw == b->token_draw);
+	EXPECT(!a->tokens || !memcmp(a->tokens, b->tokens, a->n_tokens * sizeof(*a->tokens)));
+	for (uint32_t k = 0; k < a->n_pages; k++)
+		EXPECT(same_name(&m->pages, a->pages[k], b->pages[k]));
+	EXPECT((a->state_src == STATE_ZERO) == (b->state_src == STATE_ZERO));
+	EXPECT(a->n_snapshots == b->n_snapshots);
+	for (uint32_t k = 0; k < a->n_snapshots; k++)
+		EXPECT(a->snapshots[k].n_tokens == b->snapshots[k].n_tokens &&
+		       same_name(&m->slots, a->snapshots[k].slot, b->snapshots[k].slot));
+	if (!m->config.n_slots)
+		return NULL;
+	EXPECT(same_name(&m->slots, a->state_dst, b->state_dst));
+	EXPECT(a->state_src == STATE_ZERO || same_name(&m->slots, (uint32_t)a->state_src, (uint32_t)b->state_src));
+	return NULL;
+}
 
-	EXPECT(b);
-	EXPECT(a->step == b->step && a->n_rows == b->n_rows && a->n_draws == b->n_draws);
-	EXPECT(a->n_prefill_rows == b->n_prefill_rows && a->n_resets == b->n_resets);
-	EXPECT(a->n_prefill_tokens == b->n_prefill_tokens);
+static const char *compare_twin(struct model *m, const struct plan *a, const struct plan *b)
+{
+	EXPECT(!a == !b);
+	if (!a)
+		return NULL;
+	EXPECT(a->n_rows == b->n_rows && a->n_draws == b->n_draws && a->n_resets == b->n_resets);
 	EXPECT(a->n_page_copies == b->n_page_copies && a->n_state_copies == b->n_state_copies);
+	EXPECT(plan_hash(a) == plan_hash(b));
 	for (uint32_t i = 0; i < a->n_rows; i++) {
-		const struct plan_row *ra = &a->rows[i], *rb = &b->rows[i];
+		const char *failed = compare_row(m, &a->rows[i], &b->rows[i]);
 
-		EXPECT(ra->n_tokens == rb->n_tokens && ra->start == rb->start);
-		EXPECT(ra->decode == rb->decode && ra->n_pages == rb->n_pages);
-		EXPECT(!memcmp(ra->tokens, rb->tokens, ra->n_tokens * sizeof(*ra->tokens)));
-		for (uint32_t k = 0; k < ra->n_pages; k++)
-			EXPECT(same_name(&m->pages, ra->pages[k], rb->pages[k]));
-		EXPECT(same_name(&m->slots, ra->state_dst, rb->state_dst));
-		EXPECT((ra->state_src == STATE_ZERO) == (rb->state_src == STATE_ZERO));
-		EXPECT(ra->state_src == STATE_ZERO ||
-		       same_name(&m->slots, (uint32_t)ra->state_src, (uint32_t)rb->state_src));
+		if (failed)
+			return failed;
 	}
-	for (uint32_t i = 0; i < a->n_draws; i++) {
-		const struct plan_draw *da = &a->draws[i], *db = &b->draws[i];
-
-		EXPECT(da->row == db->row && da->choice == db->choice);
-		EXPECT(da->position == db->position && da->n_banned == db->n_banned);
-		EXPECT(same_name(&m->seats, da->seat, db->seat));
-	}
+	for (uint32_t i = 0; i < a->n_draws; i++)
+		EXPECT(same_name(&m->seats, a->draws[i].seat, b->draws[i].seat));
 	for (uint32_t i = 0; i < a->n_resets; i++)
 		EXPECT(same_name(&m->seats, a->resets[i].seat, b->resets[i].seat));
 	for (uint32_t i = 0; i < a->n_page_copies; i++)
@@ -401,303 +418,600 @@ static const char *compare_twin(struct model *m)
 	return NULL;
 }
 
-/* Draws a token for every draw, and runs the plan on the fake device. */
-static const char *run_plan(struct model *m)
+static void count_plan(struct model *m, const struct plan *p)
 {
-	struct fake_history rows[SEQS_MAX], draws[SEQS_MAX];
-	const struct plan *p = m->plan;
+	struct model_counts *n = m->counts;
 
+	n->plans++;
+	n->rows += p->n_rows;
+	n->draws += p->n_draws;
+	n->page_copies += p->n_page_copies;
+	n->state_copies += p->n_state_copies;
+	n->resets += p->n_resets;
 	for (uint32_t i = 0; i < p->n_rows; i++) {
-		const struct model_row *row = &m->rows[i];
-
-		rows[i] = (struct fake_history){.prompt = row->request->prompt};
-		rows[i].n_prompt = MIN(row->start + row->n_tokens, row->request->r.n_prompt);
-		if (row->choice) {
-			rows[i].generated = row->choice->generated;
-			rows[i].n_generated = row->choice->n_generated;
-		}
+		n->snapshots += p->rows[i].n_snapshots;
+		n->unseen_tokens += !p->rows[i].tokens;
 	}
-	for (uint32_t i = 0; i < p->n_draws; i++) {
-		const struct model_request *q = m->draw_requests[i];
-		const struct model_choice *c = m->draw_choices[i];
-		int32_t token = (int32_t)below(m->src, VOCAB - 8);
-
-		draws[i] = (struct fake_history){q->prompt, c->generated, q->r.n_prompt,
-						 c->n_generated};
-		if (q->r.n_end_tokens && !p->draws[i].n_banned && chance(m, 12))
-			token = q->ends[below(m->src, q->r.n_end_tokens)];
-		m->results[i] = (struct draw_result){.token = token};
-	}
-	m->counts->plans++;
-	m->counts->rows += p->n_rows;
-	m->counts->draws += p->n_draws;
-	m->counts->page_copies += p->n_page_copies;
-	m->counts->state_copies += p->n_state_copies;
-	m->counts->resets += p->n_resets;
-	return fake_device_run(m->device, p, rows, draws, m->results);
 }
 
-/* Sometimes, when nothing runs, the second scheduler's ids get other names. */
-static void shuffle_twin(struct model *m)
+/* Draws a token for every draw, and runs the plan on the fake device. */
+static const char *run_plan(struct model *m, const struct plan *p)
 {
-	if (!chance(m, 4) || scheduler_shuffle(m->twin, below(m->src, 256)) < 0)
-		return;
+	struct rules *r = &m->rules;
+	const struct rule_plan *plan = &r->plans[r->planned % 2];
+	struct draw_result *results = m->results[r->planned % 2];
+	struct fake_history rows[RULES_SEQS], draws[RULES_SEQS];
+	const char *failed;
+	uint32_t d = 0;
+
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct rule_row *row = &plan->rows[i];
+		struct rule_request *q = &r->requests[row->q];
+		struct rule_choice *c = &q->choices[row->c];
+		uint32_t end = row->start + row->n_tokens, n_prompt = MIN(end, q->r.n_prompt);
+
+		rows[i] = (struct fake_history){.prompt = q->prompt,
+						.generated = c->generated,
+						.n_prompt = n_prompt,
+						.n_generated = end - n_prompt,
+						.decoded = c->decoded,
+						.learn = row->learn};
+		for (uint32_t k = 0; k < row->n_draws; k++, d++) {
+			struct rule_choice *drawn = &q->choices[row->draws[k]];
+			int32_t token = (int32_t)below(m->src, LETTERS);
+
+			if (q->r.n_end_tokens && !p->draws[d].n_banned && chance(m, 12))
+				token = q->ends[below(m->src, q->r.n_end_tokens)];
+			draws[d] = (struct fake_history){.prompt = q->prompt,
+							 .generated = drawn->generated,
+							 .n_prompt = q->r.n_prompt,
+							 .n_generated = row->positions[k]};
+			drawn->generated[row->positions[k]] = token;
+			results[d] = (struct draw_result){.token = token};
+		}
+	}
+	failed = fake_device_run(m->device, p, rows, draws, results);
+	for (uint32_t i = 0; !failed && i < p->n_rows; i++) {
+		const struct rule_row *row = &plan->rows[i];
+		const struct rule_request *q = &r->requests[row->q];
+		bool decoded = false;
+
+		for (uint32_t k = 0; row->learn && k < MIN(row->start, q->r.n_prompt); k++)
+			decoded |= q->choices[row->c].decoded[k];
+		EXPECT(!decoded || !q->clean);
+		m->counts->decoded_hits += decoded;
+	}
+	return failed;
+}
+
+/* Sometimes, when nothing runs, the second scheduler's ids get other names. Both forget what they know. */
+static const char *shuffle_twin(struct model *m)
+{
+	bool alive_any = n_alive(m) > 0;
+
+	if (!chance(m, alive_any ? 256 : 32))
+		return NULL;
+	m->counts->flushes++;
+	EXPECT(scheduler_flush(m->s) == (alive_any ? -EBUSY : 0));
+	EXPECT(scheduler_shuffle(m->twin, below(m->src, 256)) == (alive_any ? -EBUSY : 0));
+	if (alive_any)
+		return NULL;
 	memset(&m->pages, 0, sizeof(m->pages));
 	memset(&m->slots, 0, sizeof(m->slots));
 	memset(&m->seats, 0, sizeof(m->seats));
+	m->marks = (struct rule_marks){0};
+	take_mirror(m);
+	EXPECT(m->now->n == 0);
+	return NULL;
+}
+
+/* The next of the ways to answer what is in doubt; false: that was the last. */
+static bool next_try(struct rules *r, const struct rules *tried)
+{
+	for (uint32_t k = tried->n_tried; k-- > 0;) {
+		if (r->tried[k] + 1 < tried->of[k]) {
+			r->tried[k]++;
+			return true;
+		}
+		r->tried[k] = 0;
+	}
+	return false;
+}
+
+/* What else the making of a plan did. */
+static const char *check_made(const struct model *m, const struct plan *p, bool any)
+{
+	struct scheduler_stats st;
+
+	scheduler_stats(m->s, &st);
+	EXPECT(any == !!p);
+	EXPECT(st.running == rules_seats(&m->trial));
+	EXPECT(st.retractions == m->trial.retractions);
+	EXPECT(st.shared_waits == m->trial.shared_waits);
+	EXPECT(st.cached_tokens == m->trial.cached_tokens);
+	return NULL;
+}
+
+/* The rules' plan: of those that are right, the one that was made. */
+static const char *follow_plan(struct model *m, const struct plan *p)
+{
+	const char *failed, *first = NULL;
+	uint32_t n = 0;
+
+	memset(m->rules.tried, 0, sizeof(m->rules.tried));
+	m->rules.before = m->other;
+	m->rules.after = m->now;
+	do {
+		m->trial = m->rules;
+		failed = check_made(m, p, rules_plan(&m->trial));
+		if (!failed && p)
+			failed = check_plan(m, &m->trial, p);
+		if (!failed) {
+			m->rules = m->trial;
+			if (p)
+				learn_ids(&m->rules, p);
+			return NULL;
+		}
+		first = first ? first : failed;
+		m->counts->doubts += n == 0 && next_try(&m->rules, &m->trial);
+		if (n == 0)
+			memset(m->rules.tried, 0, sizeof(m->rules.tried));
+	} while (++n < TRIES_MAX && next_try(&m->rules, &m->trial));
+	return first;
 }
 
 static const char *do_plan(struct model *m)
 {
-	const char *failed;
+	const char *failed = shuffle_twin(m);
+	uint64_t retractions = m->rules.retractions, waits = m->rules.shared_waits;
+	struct scheduler_stats before, after;
+	const struct plan *p, *twin;
 
-	shuffle_twin(m);
-	expect_rows(m);
-	m->plan = scheduler_plan(m->s);
-	m->twin_plan = scheduler_plan(m->twin);
-	EXPECT(!!m->plan == !!m->n_rows && !!m->twin_plan == !!m->n_rows);
+	if (failed)
+		return failed;
+	scheduler_stats(m->s, &before);
+	p = scheduler_plan(m->s);
+	twin = scheduler_plan(m->twin);
+	failed = compare_twin(m, p, twin);
+	if (failed)
+		return failed;
+	take_mirror(m);
+	mark_evicted(m);
+	failed = follow_plan(m, p);
+	forget_marks(m);
+	if (failed)
+		return failed;
+	if (p) {
+		count_plan(m, p);
+		return run_plan(m, p);
+	}
+	scheduler_stats(m->s, &after);
+	/* Refused: nothing changed. */
+	if (retractions == m->rules.retractions && waits == m->rules.shared_waits)
+		EXPECT(!memcmp(&before, &after, sizeof(before)));
 	/* Whoever waits alone can run: nothing that was accepted is ever stuck. */
-	EXPECT(m->plan || m->n_requests == 0);
-	if (!m->plan)
-		return NULL;
-	failed = check_plan(m);
-	if (!failed)
-		failed = check_copies(m);
-	if (!failed)
-		failed = compare_twin(m);
-	return failed ? failed : run_plan(m);
+	EXPECT(m->rules.planned > m->rules.committed || !n_alive(m));
+	return NULL;
 }
 
-/* What a token does to a choice. */
-static enum finish_reason apply_draw(const struct model_request *q, struct model_choice *c,
-				     int32_t token)
+/* ---- commits ---- */
+
+/* What sequences have published is there, kept, and in place of their own. */
+static const char *check_published(struct model *m)
 {
-	c->generated[c->n_generated++] = token;
-	for (uint32_t i = 0; i < q->r.n_end_tokens; i++)
-		if (q->ends[i] == token) {
-			c->ended = true;
-			return FINISH_STOP;
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
+		struct rule_request *q = &m->rules.requests[i];
+
+		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++) {
+			struct rule_choice *c = &q->choices[k];
+			const struct mirror_node *n;
+			int32_t tokens[RULES_LEN];
+			uint64_t history[RULES_LEN];
+
+			if (!c->held || !c->n_published)
+				continue;
+			for (uint32_t t = 0; t < c->n_published * m->config.page_tokens; t++)
+				tokens[t] = t < q->r.n_prompt ? q->prompt[t] : c->generated[t - q->r.n_prompt];
+			rules_histories(&m->rules, c, c->n_published, history);
+			n = mirror_find(m->now, &q->r.space, tokens, history, c->n_published);
+			EXPECT(n);
+			memcpy(c->pages, n->pages, c->n_published * sizeof(*c->pages));
+			for (uint32_t t = 0; t < m->now->n; t++) {
+				const struct mirror_node *at = &m->now->nodes[t];
+
+				/* On its way: locked. */
+				if (at->depth <= c->n_published * m->config.page_tokens &&
+				    at->depth <= n->depth && !memcmp(at->pages, n->pages, at->depth /
+					m->config.page_tokens * sizeof(*at->pages)))
+					EXPECT(at->locks > 0);
+			}
 		}
-	if (c->n_generated < q->r.max_tokens)
-		return FINISH_NONE;
-	c->ended = true;
-	return FINISH_LENGTH;
+	}
+	return NULL;
+}
+
+/* States that rows kept are published. */
+static const char *check_kept(const struct model *m, const struct rule_plan *plan)
+{
+	uint32_t P = m->config.page_tokens;
+
+	for (uint32_t i = 0; i < plan->n_rows; i++) {
+		const struct rule_row *row = &plan->rows[i];
+		const struct rule_request *q = &m->rules.requests[row->q];
+		const struct rule_choice *c = &q->choices[row->c];
+		uint32_t depths[SNAPSHOTS_MAX + 1], n = 0;
+
+		for (uint32_t k = 0; k < row->n_snapshots; k++)
+			depths[n++] = row->snapshots[k];
+		if (row->handover)
+			depths[n++] = row->start + row->n_tokens;
+		for (uint32_t k = 0; k < n; k++) {
+			bool found = false;
+
+			if (!q->used || !c->held || c->n_published * P < depths[k])
+				continue;
+			for (uint32_t j = 0; j < m->now->n; j++) {
+				const struct mirror_node *at = &m->now->nodes[j];
+
+				found |= at->depth == depths[k] && at->slot != POOL_NONE &&
+					 !memcmp(at->pages, c->pages, depths[k] / P * sizeof(*at->pages));
+			}
+			EXPECT(found);
+			m->counts->handovers++;
+		}
+	}
+	return NULL;
+}
+
+static void remember(struct model *m, const struct rule_request *q, const struct rule_choice *c)
+{
+	struct text *t = &m->texts[below(m->src, REMEMBERED)];
+
+	t->n = 0;
+	for (uint32_t i = 0; i < q->r.n_prompt; i++)
+		t->tokens[t->n++] = q->prompt[i];
+	for (uint32_t i = 0; i < c->n_generated; i++)
+		t->tokens[t->n++] = c->generated[i];
+}
+
+static const char *check_event(struct model *m, const struct scheduler_event *ev, const struct rule_event *want,
+			       const struct rule_request *q, const struct draw_result *draw)
+{
+	EXPECT(ev->request == q->id && ev->user == q->r.user);
+	EXPECT(ev->choice == want->c && ev->draw == draw && ev->finish == want->finish);
+	EXPECT(ev->request_finished == want->over);
+	EXPECT(ev->hit.n_cached == q->hit.n_cached && ev->hit.step == q->hit.step);
+	EXPECT(q->misses >> ev->hit.miss & 1);
+	if (want->over)
+		m->counts->misses[ev->hit.miss]++;
+	m->counts->hits += want->over && ev->hit.n_cached;
+	m->counts->finished += want->over;
+	return NULL;
+}
+
+static const char *check_cache(struct model *m)
+{
+	if (chance(m, 8)) {
+		prefix_cache_check(scheduler_cache(m->s));
+		prefix_cache_check(scheduler_cache(m->twin));
+	}
+	return fake_device_check_cache(m->device, scheduler_cache(m->s));
 }
 
 static const char *do_commit(struct model *m)
 {
-	uint32_t n = scheduler_commit(m->s, m->results, m->events);
-	uint32_t n_twin = scheduler_commit(m->twin, m->results, m->twin_events);
-	uint32_t e = 0;
+	struct scheduler_event events[RULES_SEQS], twin_events[RULES_SEQS];
+	struct rules *r = &m->rules;
+	uint64_t number = r->committed + 1;
+	const struct draw_result *results = m->results[number % 2];
+	struct rule_event want[RULES_SEQS];
+	uint32_t n = scheduler_commit(m->s, results, events), e = 0, n_want;
+	uint32_t n_twin = scheduler_commit(m->twin, results, twin_events);
+	const char *failed = NULL;
 
 	EXPECT(n == n_twin);
-	for (uint32_t i = 0; i < m->n_rows; i++)
-		if (!m->rows[i].choice)
-			m->rows[i].request->n_prefilled += m->rows[i].n_tokens;
-	for (uint32_t i = 0; i < m->plan->n_draws; i++) {
-		struct model_request *q = m->draw_requests[i];
-		struct model_choice *c = m->draw_choices[i];
-		const struct scheduler_event *ev = &m->events[e];
+	m->trial = *r; /* requests as they were: those that end are gone afterwards */
+	n_want = rules_commit(r, want);
+	for (uint32_t i = 0; !failed && i < n_want; i++) {
+		const struct rule_request *q = &m->trial.requests[want[i].q];
 
-		if (c->ended) {
+		if (!want[i].event) {
 			m->counts->late_results++;
 			continue;
 		}
-		EXPECT(e < n);
-		EXPECT(ev->request == q->id && ev->user == q->r.user);
-		EXPECT(ev->choice == c - q->choices && ev->draw == &m->results[i]);
-		EXPECT(ev->finish == apply_draw(q, c, m->results[i].token));
-		EXPECT(ev->request_finished == is_over(q));
-		EXPECT(m->twin_events[e].request == q->twin_id);
-		m->counts->finished += is_over(q);
-		e++;
+		EXPECT(e < n && twin_events[e].request == q->twin_id);
+		failed = check_event(m, &events[e++], &want[i], q, &results[i]);
+		if (want[i].finish != FINISH_NONE)
+			remember(m, q, &r->requests[want[i].q].choices[want[i].c]);
 	}
+	if (failed)
+		return failed;
 	EXPECT(e == n);
-	m->plan = m->twin_plan = NULL;
-	settle(m);
-	return NULL;
+	take_mirror(m);
+	forget_marks(m);
+	failed = check_published(m);
+	failed = failed ? failed : check_kept(m, &r->plans[number % 2]);
+	return failed ? failed : check_cache(m);
 }
 
 static const char *do_fail(struct model *m)
 {
-	uint32_t n = scheduler_fail(m->s, m->events), e = 0;
+	struct scheduler_event events[2 * RULES_SEQS], twin_events[2 * RULES_SEQS];
+	uint32_t n = scheduler_fail(m->s, events), want[2 * RULES_SEQS], n_want;
 
-	EXPECT(scheduler_fail(m->twin, m->twin_events) == n && n <= m->n_rows);
+	EXPECT(scheduler_fail(m->twin, twin_events) == n);
 	m->counts->failed_steps++;
-	for (uint32_t i = 0; i < m->n_rows; i++) {
-		struct model_request *q = m->rows[i].request;
+	m->trial = m->rules;
+	n_want = rules_fail(&m->rules, want);
+	EXPECT(n == n_want && n <= m->config.max_seqs);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rule_request *q = &m->trial.requests[want[i]];
 
-		if (is_over(q))
-			continue;
-		for (uint32_t k = 0; k < q->r.n_choices; k++)
-			q->choices[k].ended = true;
-		EXPECT(e < n);
-		EXPECT(m->events[e].request == q->id && m->events[e].user == q->r.user);
-		EXPECT(!m->events[e].draw && m->events[e].request_finished);
-		EXPECT(m->events[e].finish == FINISH_NONE);
-		e++;
+		EXPECT(events[i].request == q->id && events[i].user == q->r.user);
+		EXPECT(!events[i].draw && events[i].request_finished);
+		EXPECT(events[i].finish == FINISH_NONE && events[i].hit.n_cached == q->hit.n_cached);
 	}
-	EXPECT(e == n);
-	m->plan = m->twin_plan = NULL;
-	settle(m);
-	return NULL;
+	take_mirror(m);
+	if (!rules_seats(&m->rules)) {
+		EXPECT(m->now->n == 0);
+		m->marks = (struct rule_marks){0};
+	}
+	forget_marks(m);
+	return check_published(m);
 }
+
+/* ---- requests ---- */
 
 /* Lengths around page ends are as likely as all others. */
 static uint32_t draw_length(struct model *m)
 {
+	uint32_t P = m->config.page_tokens;
+
 	switch (below(m->src, 4)) {
-	case 0: return below(m->src, 40);
-	case 1: return m->config.page_tokens * below(m->src, 4) + below(m->src, 3);
-	case 2: return m->config.page_tokens * (1 + below(m->src, 4)) - 1;
+	case 0: return below(m->src, 8);
+	case 1: return P * below(m->src, 8) + below(m->src, 3);
+	case 2: return P * (1 + below(m->src, 8)) - 1;
 	default: return below(m->src, m->config.max_model_len + 4);
 	}
 }
 
-static struct model_request *draw_request(struct model *m)
+/* A prompt that begins like something that was said before, and then leaves it. */
+static void draw_prompt(struct model *m, struct rule_request *q)
 {
-	struct model_request *q = calloc(1, sizeof(*q));
-	struct scheduler_request *r = &q->r;
+	const struct text *t = &m->texts[below(m->src, REMEMBERED)];
+	uint32_t n = chance(m, 2) ? t->n : below(m->src, t->n + 1);
+	uint32_t length = chance(m, 2) ? n + below(m->src, 6) : draw_length(m);
 
-	r->n_prompt = draw_length(m);
-	r->max_tokens = chance(m, 6) ? draw_length(m) : below(m->src, 24);
-	r->min_tokens = chance(m, 3) ? below(m->src, 8) : 0;
-	r->n_choices = chance(m, 2) ? below(m->src, m->config.max_seqs + 2) : 1;
-	r->n_end_tokens = below(m->src, 4);
-	r->sampling = (struct sampling){.seed = m->next_user, .repetition_penalty = 1};
-	if (chance(m, 3))
-		r->sampling.presence_penalty = 1;
-	r->user = (void *)(uintptr_t)++m->next_user;
-	r->prompt = q->prompt;
-	r->end_tokens = q->ends;
-	for (uint32_t i = 0; i < r->n_prompt; i++)
-		q->prompt[i] = (int32_t)((m->next_user * 31 + i * 7) % VOCAB);
-	for (uint32_t i = 0; i < r->n_end_tokens; i++)
-		q->ends[i] = (int32_t)(VOCAB - 8 + i);
-	return q;
+	length = MIN(length, (uint32_t)RULES_LEN);
+	for (uint32_t i = 0; i < length; i++)
+		q->prompt[i] = i < n ? t->tokens[i] : (int32_t)below(m->src, LETTERS);
+	q->r.n_prompt = length;
+	if (!length && !chance(m, 16))
+		q->prompt[q->r.n_prompt++] = 0;
+	if (chance(m, 64) && length)
+		q->prompt[below(m->src, length)] = VOCAB;
 }
 
-static bool acceptable(const struct model *m, const struct model_request *q)
+static bool memory_for(const struct model *m, const struct scheduler_request *r)
 {
+	const struct scheduler_config *c = &m->config;
+	uint64_t pages = rules_pages_at_most(&m->rules, r);
+
+	return pages <= c->n_pages &&
+	       (!c->cache_bytes ||
+		pages * c->page_bytes + (c->n_slots ? r->n_choices * c->slot_bytes : 0) <= c->cache_bytes);
+}
+
+static void draw_request(struct model *m, struct rule_request *q)
+{
+	struct scheduler_request *r = &q->r;
+
+	*q = (struct rule_request){.trunk = -1};
+	for (uint32_t i = 0; i < RULES_SEQS; i++)
+		q->choices[i].slot = q->choices[i].source = q->choices[i].seat = POOL_NONE;
+	draw_prompt(m, q);
+	r->max_tokens = chance(m, 5) ? draw_length(m) : 1 + below(m->src, 12);
+	r->min_tokens = chance(m, 3) ? below(m->src, 5) : 0;
+	r->n_choices = chance(m, 3) ? 1 + below(m->src, m->config.max_seqs) : 1;
+	r->n_end_tokens = below(m->src, 3);
+	r->priority = chance(m, 6) ? (int32_t)below(m->src, 3) - 1 : 0;
+	r->cache_disabled = chance(m, 12);
+	r->space.id[0] = chance(m, 8) ? below(m->src, 3) : 0;
+	r->sampling = (struct sampling){.seed = m->next_user, .repetition_penalty = 1};
+	if (chance(m, 4))
+		r->sampling.presence_penalty = 1;
+	r->user = (void *)(uintptr_t)++m->next_user;
+	for (uint32_t i = 0; i < r->n_end_tokens; i++)
+		q->ends[i] = (int32_t)(END + i);
+	r->n_boundaries = chance(m, 2) ? 0 : below(m->src, ARRAY_SIZE(q->boundaries) + 1);
+	for (uint32_t i = 0, at = 0; i < r->n_boundaries; i++) {
+		at += below(m->src, 10) + !chance(m, 64);
+		q->boundaries[i] = at;
+		if (at > r->n_prompt) /* rarely one too far is left in */
+			r->n_boundaries = chance(m, 32) ? i + 1 : i;
+	}
+	if (chance(m, 32)) { /* rarely as it comes */
+		r->max_tokens = draw_length(m);
+		r->n_choices = below(m->src, m->config.max_seqs + 2);
+		return;
+	}
+	/* Mostly it fits, often just so. */
+	r->n_prompt = MAX(MIN(r->n_prompt, m->config.max_model_len - 1), 1u);
+	r->max_tokens = MIN(r->max_tokens, m->config.max_model_len - r->n_prompt);
+	while (r->n_choices > 1 && !memory_for(m, r))
+		r->n_choices--;
+	while (r->max_tokens > 1 && !memory_for(m, r))
+		r->max_tokens--;
+	while (r->n_boundaries && q->boundaries[r->n_boundaries - 1] > r->n_prompt)
+		r->n_boundaries--;
+}
+
+static bool acceptable(const struct model *m, const struct rule_request *q)
+{
+	const struct scheduler_config *c = &m->config;
 	const struct scheduler_request *r = &q->r;
 
-	return r->n_prompt && r->max_tokens && r->n_choices && r->n_choices <= m->config.max_seqs &&
-	       r->n_prompt + r->max_tokens <= m->config.max_model_len &&
-	       pages_of(m, q, (1u << r->n_choices) - 1) <= m->config.n_pages;
+	if (!r->n_prompt || !r->max_tokens || !r->n_choices || r->n_choices > c->max_seqs ||
+	    r->n_prompt + r->max_tokens > c->max_model_len)
+		return false;
+	for (uint32_t i = 0; i < r->n_prompt; i++)
+		if (q->prompt[i] >= VOCAB)
+			return false;
+	for (uint32_t i = 0; i < r->n_boundaries; i++)
+		if (q->boundaries[i] > r->n_prompt || (i && q->boundaries[i] <= q->boundaries[i - 1]))
+			return false;
+	return memory_for(m, r);
+}
+
+static bool queue_full(const struct model *m)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
+		const struct rule_request *q = &m->rules.requests[i];
+
+		n += q->used && !rules_over(q) && q->place != RULE_ADMITTED && !q->retracted;
+	}
+	return m->config.max_waiting && n >= m->config.max_waiting;
 }
 
 static const char *do_submit(struct model *m)
 {
-	struct model_request *q;
-	int err, twin_err;
+	struct rule_request *q = NULL;
+	struct scheduler_request r;
+	int want, err, twin_err;
 
-	if (m->n_requests == REQUESTS_MAX)
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		if (!m->rules.requests[i].used)
+			q = &m->rules.requests[i];
+	if (!q)
 		return NULL;
-	q = draw_request(m);
-	err = scheduler_submit(m->s, &q->r, &q->id, NULL);
-	twin_err = scheduler_submit(m->twin, &q->r, &q->twin_id, NULL);
-	if (!acceptable(m, q)) {
-		bool untouched = err == -EINVAL && twin_err == -EINVAL && !q->id;
-
-		free(q);
-		EXPECT(untouched);
-		m->counts->refused++;
+	draw_request(m, q);
+	r = q->r;
+	r.prompt = q->prompt;
+	r.end_tokens = q->ends;
+	r.boundaries = q->boundaries;
+	err = scheduler_submit(m->s, &r, &q->id, NULL);
+	twin_err = scheduler_submit(m->twin, &r, &q->twin_id, NULL);
+	want = !acceptable(m, q) ? -EINVAL : queue_full(m) ? -EAGAIN : 0;
+	EXPECT(err == want && twin_err == want && !q->id == !!want);
+	m->counts->refused += want == -EINVAL;
+	m->counts->queue_full += want == -EAGAIN;
+	if (want)
 		return NULL;
-	}
-	m->requests[m->n_requests++] = q;
-	EXPECT(err == 0 && twin_err == 0 && q->id);
-	for (uint32_t i = 0; i + 1 < m->n_requests; i++)
-		EXPECT(m->requests[i]->id < q->id);
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		EXPECT(!m->rules.requests[i].used || m->rules.requests[i].id < q->id);
+	q->used = true;
 	m->counts->submitted++;
 	return NULL;
 }
 
 static const char *do_abort(struct model *m)
 {
-	struct model_request *q;
+	struct rule_request *q;
+	uint64_t id;
 
-	if (!m->n_requests) {
+	if (!n_alive(m)) {
 		scheduler_abort(m->s, below(m->src, 100));
 		return NULL;
 	}
-	q = m->requests[below(m->src, m->n_requests)];
-	scheduler_abort(m->s, q->id);
+	q = alive(m, below(m->src, n_alive(m)));
+	id = q->id;
+	scheduler_abort(m->s, id);
 	scheduler_abort(m->twin, q->twin_id);
-	if (chance(m, 4)) {
-		scheduler_abort(m->s, q->id);
-		scheduler_finish_choice(m->s, q->id, 0);
-	}
-	for (uint32_t k = 0; k < q->r.n_choices; k++)
-		q->choices[k].ended = true;
 	m->counts->aborted++;
-	settle(m);
+	rules_abort(&m->rules, q);
+	if (chance(m, 4)) {
+		scheduler_abort(m->s, id);
+		scheduler_finish_choice(m->s, id, 0);
+	}
+	take_mirror(m);
 	return NULL;
 }
 
 static const char *do_finish_choice(struct model *m)
 {
-	struct model_request *q;
+	struct rule_request *q;
 	uint32_t k;
 
-	if (!m->n_requests)
+	if (!n_alive(m))
 		return NULL;
-	q = m->requests[below(m->src, m->n_requests)];
+	q = alive(m, below(m->src, n_alive(m)));
 	k = below(m->src, q->r.n_choices + 1);
 	scheduler_finish_choice(m->s, q->id, k);
 	scheduler_finish_choice(m->twin, q->twin_id, k);
-	if (k < q->r.n_choices)
-		q->choices[k].ended = true;
+	rules_finish_choice(&m->rules, q, k);
 	m->counts->choices_ended++;
-	settle(m);
+	take_mirror(m);
 	return NULL;
+}
+
+static uint64_t n_out(const struct model *m)
+{
+	return m->rules.planned - m->rules.committed;
 }
 
 static const char *do_something(struct model *m)
 {
-	uint32_t op = below(m->src, 32);
+	uint32_t op = below(m->src, 40);
 
 	m->counts->events++;
-	if (op < 6)
+	if (op < 7)
 		return do_submit(m);
-	if (op == 6)
+	if (op == 7)
 		return do_abort(m);
-	if (op < 9)
+	if (op == 8)
 		return do_finish_choice(m);
-	if (!m->plan)
+	if (!n_out(m))
 		return do_plan(m);
-	return op == 9 && chance(m, 4) ? do_fail(m) : do_commit(m);
+	if (op == 9 && chance(m, 6))
+		return do_fail(m);
+	return n_out(m) < m->config.max_plans_out && op % 2 ? do_plan(m) : do_commit(m);
 }
 
-/* Every request that is left completes within the steps that its tokens need when it runs alone. */
+/* Every request that is left completes. */
 static const char *drain(struct model *m)
 {
-	uint64_t steps = 1;
+	uint64_t steps = 50;
 
-	for (uint32_t i = 0; i < m->n_requests; i++)
-		steps += m->requests[i]->r.n_prompt / m->config.page_tokens + 1 +
-			 m->requests[i]->r.max_tokens;
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
+		const struct scheduler_request *r = &m->rules.requests[i].r;
+
+		if (m->rules.requests[i].used)
+			steps += 2 * (r->n_prompt + (uint64_t)r->n_choices * r->max_tokens) * (n_alive(m) + 1);
+	}
 	for (;;) {
-		const char *failed = m->plan ? do_commit(m) : NULL;
+		const char *failed = n_out(m) ? do_commit(m) : NULL;
 
 		failed = failed ? failed : check_stats(m);
-		failed = failed ? failed : do_plan(m);
-		if (failed)
+		while (!failed && n_out(m) < m->config.max_plans_out) {
+			uint64_t n = n_out(m);
+
+			failed = do_plan(m);
+			m->counts->events++;
+			if (n_out(m) == n)
+				break;
+		}
+		if (failed || !n_out(m))
 			return failed;
-		if (!m->plan)
-			return NULL;
-		m->counts->events += 2;
+		m->counts->events++;
 		EXPECT(steps-- > 0);
 	}
 }
 
-static const char *check_baseline(const struct model *m)
+static const char *check_baseline(struct model *m)
 {
 	struct scheduler_stats st;
 
-	EXPECT(m->n_requests == 0);
+	EXPECT(!n_alive(m));
 	scheduler_stats(m->s, &st);
 	EXPECT(st.running == 0 && st.waiting == 0);
-	EXPECT(st.free_pages == m->config.n_pages && st.free_slots == m->config.n_slots);
+	EXPECT(st.cache.free_pages + st.cache.tree_pages == m->config.n_pages);
+	EXPECT(st.cache.free_slots + st.cache.tree_slots == m->config.n_slots);
+	EXPECT(scheduler_flush(m->s) == 0);
+	scheduler_stats(m->s, &st);
+	EXPECT(st.cache.free_pages == m->config.n_pages && st.cache.free_slots == m->config.n_slots);
+	EXPECT(st.cache.nodes == 0 && st.cache.spaces == 0 && st.cache.used_bytes == 0);
 	return NULL;
 }
 
@@ -719,30 +1033,74 @@ static const char *run(struct model *m, uint32_t n_events)
 	return failed ? failed : check_baseline(m);
 }
 
+static void draw_config(struct model *m)
+{
+	struct scheduler_config *c = &m->config;
+	struct source *src = m->src;
+
+	c->page_tokens = 1u << below(src, 3);
+	c->state_tokens = chance(m, 4) ? 0 : c->page_tokens << below(src, 2);
+	c->max_seqs = 1 + below(src, RULES_SEQS);
+	c->n_slots = c->state_tokens ? c->max_seqs + below(src, chance(m, 2) ? 4 : 20) : 0;
+	c->n_pages = 2 + below(src, chance(m, 2) ? 24 : RULES_PAGES - 2);
+	if (chance(m, 2))
+		c->n_pages = 2 + 2 * RULES_LEN / (3 * c->page_tokens) + below(src, 16);
+	c->max_prefill_tokens = MAX(c->page_tokens, c->state_tokens);
+	c->max_prefill_tokens += below(src, 8 * c->max_prefill_tokens);
+	c->max_model_len = chance(m, 8) ? 2 + below(src, 20) : RULES_LEN - below(src, 40);
+	c->vocab_size = VOCAB;
+	c->page_bytes = 1 + below(src, 3);
+	c->slot_bytes = 1 + below(src, 8);
+	if (chance(m, 3))
+		c->cache_bytes = 1 + below(src, (uint32_t)(c->n_pages * c->page_bytes + c->n_slots * c->slot_bytes));
+	c->cache_disabled = chance(m, 24);
+	c->refuse_decoded = chance(m, 8);
+	c->max_waiting = chance(m, 6) ? 1 + below(src, 4) : 0;
+	c->max_plans_out = 1 + below(src, 2);
+}
+
+static void add_up(struct model *m)
+{
+	struct model_counts *n = m->counts;
+	struct scheduler_stats st;
+
+	scheduler_stats(m->s, &st);
+	n->shared_waits += m->rules.shared_waits;
+	n->retractions += m->rules.retractions;
+	n->replayed_tokens += m->rules.replayed_tokens;
+	n->admissions_refused += m->rules.admissions_refused;
+	n->cut_prompts += m->rules.cut_prompts;
+	n->paused += m->rules.paused;
+	n->alone += m->rules.alone;
+	n->evicted_pages += st.cache.evicted_pages;
+	n->evicted_slots += st.cache.evicted_slots;
+}
+
 const char *model_run(struct source *src, uint32_t n_events, struct model_counts *counts)
 {
 	struct model *m = calloc(1, sizeof(*m));
-	struct scheduler_config *c = &m->config;
 	const char *failed;
 
 	m->src = src;
 	m->counts = counts;
-	c->page_tokens = chance(m, 4) ? 128 : 64;
-	c->max_seqs = 1 + below(src, SEQS_MAX);
-	c->n_slots = c->max_seqs + below(src, 3);
-	c->n_pages = 1 + below(src, chance(m, 2) ? 12 : 48);
-	c->max_prefill_tokens = c->page_tokens + below(src, 3 * c->page_tokens);
-	c->max_model_len = chance(m, 8) ? 2 + below(src, 60) : LEN_MAX - below(src, 200);
-	c->vocab_size = VOCAB;
-	if (scheduler_new(c, &m->s, NULL) < 0 || scheduler_new(c, &m->twin, NULL) < 0)
+	m->now = &m->mirrors[0];
+	m->other = &m->mirrors[1];
+	draw_config(m);
+	if (scheduler_new(&m->config, &m->s, NULL) < 0 || scheduler_new(&m->config, &m->twin, NULL) < 0)
 		abort();
-	m->device = fake_device_new(c);
+	m->device = fake_device_new(&m->config);
+	m->rules.config = m->config;
+	m->rules.cache.page_tokens = m->config.page_tokens;
+	m->rules.cache.state_tokens = m->config.state_tokens;
+	m->rules.align = MAX(m->config.page_tokens, m->config.state_tokens);
+	m->rules.head = -1;
+	m->rules.evicted = &m->marks;
+	take_mirror(m);
 	failed = run(m, n_events);
+	add_up(m);
 	scheduler_free(m->s);
 	scheduler_free(m->twin);
 	fake_device_free(m->device);
-	for (uint32_t i = 0; i < m->n_requests; i++)
-		free(m->requests[i]);
 	free(m);
 	return failed;
 }

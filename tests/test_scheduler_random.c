@@ -11,7 +11,7 @@
 int main(int argc, char **argv)
 {
 	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-	uint64_t runs = argc > 2 ? strtoull(argv[2], NULL, 0) : argc > 1 ? 1 : 5000;
+	uint64_t runs = argc > 2 ? strtoull(argv[2], NULL, 0) : argc > 1 ? 1 : 6000;
 	struct model_counts n = {0};
 
 	for (uint64_t seed = first; seed < first + runs; seed++) {
@@ -26,20 +26,40 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		return done();
 #define SEEN(field, at_least) ok(n.field >= (at_least), "%llu " #field, (unsigned long long)n.field)
-	SEEN(events, 1000000);
-	SEEN(submitted, 20000);
-	SEEN(refused, 5000);
-	SEEN(finished, 5000);
-	SEEN(aborted, 2000);
-	SEEN(choices_ended, 5000);
-	SEEN(failed_steps, 200);
-	SEEN(plans, 50000);
-	SEEN(rows, 100000);
-	SEEN(page_copies, 2000);
-	SEEN(state_copies, 2000);
-	SEEN(resets, 2000);
-	SEEN(admissions_refused, 5000);
-	SEEN(cut_prompts, 5000);
-	SEEN(late_results, 1000);
+	SEEN(events, 1500000);
+	SEEN(submitted, 100000);
+	SEEN(refused, 15000);
+	SEEN(queue_full, 5000);
+	SEEN(finished, 70000);
+	SEEN(aborted, 15000);
+	SEEN(choices_ended, 15000);
+	SEEN(failed_steps, 1500);
+	SEEN(flushes, 4000);
+	SEEN(plans, 300000);
+	SEEN(rows, 500000);
+	SEEN(draws, 500000);
+	SEEN(page_copies, 10000);
+	SEEN(state_copies, 15000);
+	SEEN(resets, 25000);
+	SEEN(snapshots, 35000);
+	SEEN(handovers, 100000);
+	SEEN(unseen_tokens, 100000);
+	SEEN(admissions_refused, 200000);
+	SEEN(cut_prompts, 50000);
+	SEEN(late_results, 10000);
+	SEEN(shared_waits, 4000);
+	SEEN(retractions, 1500);
+	SEEN(replayed_tokens, 8000);
+	SEEN(paused, 15000);
+	SEEN(hits, 12000);
+	SEEN(decoded_hits, 2500);
+	SEEN(alone, 150);
+	SEEN(doubts, 1000);
+	SEEN(evicted_pages, 300000);
+	SEEN(evicted_slots, 100000);
+	for (int i = 0; i < PREFIX_MISS_N; i++)
+		if (i != PREFIX_MISS_LOGPROBS && i != PREFIX_MISS_LOADING)
+			ok(n.misses[i] >= 3000, "%llu misses: %s", (unsigned long long)n.misses[i],
+			   prefix_miss_name((enum prefix_miss)i));
 	return done();
 }

@@ -1,0 +1,68 @@
+/*
+ * What a prefix cache holds, copied out of prefix_cache_walk into a flat list, every node with its whole
+ * path; and the rules of matching, worked out on that list by trying every node.
+ */
+#ifndef TESTS_CACHE_MIRROR_H
+#define TESTS_CACHE_MIRROR_H
+
+#include "prefix_cache/prefix_cache.h"
+
+enum {
+	MIRROR_LEN = 96,    /* tokens of the longest path */
+	MIRROR_NODES = 128, /* nodes at the same time */
+	MIRROR_ENDS = 48,   /* different ways to begin a request */
+};
+
+struct mirror_node {
+	uint64_t id;
+	struct prefix_space space;
+	uint32_t start, depth; /* the edge is [start, depth) */
+	uint32_t slot, locks;
+	int32_t tokens[MIRROR_LEN];   /* [depth] */
+	uint64_t history[MIRROR_LEN]; /* [depth / page_tokens] of each page */
+	uint32_t pages[MIRROR_LEN];
+};
+
+struct mirror {
+	uint32_t page_tokens, state_tokens;
+	uint32_t n;
+	struct mirror_node nodes[MIRROR_NODES];
+};
+
+void mirror_take(struct mirror *m, const struct prefix_cache *c, const struct prefix_cache_config *config);
+
+/* Whom to look for. Unless any: pages that end up to n_prompt have history 0, later ones `decoded`. */
+struct mirror_key {
+	const int32_t *tokens;
+	uint32_t n_tokens, n_prompt;
+	struct prefix_space space;
+	bool any;
+	uint64_t decoded;
+};
+
+/* Where a request could begin. */
+struct mirror_end {
+	const struct mirror_node *node; /* on whose path; NULL: at 0 */
+	uint32_t n_tokens, n_known;
+};
+
+/* The longest prefix with pages, and the longest that can be resumed. */
+void mirror_match(const struct mirror *m, const struct mirror_key *key, uint32_t *ret_known, uint32_t *ret_tokens);
+
+/* Every way to begin between two states of the cache: what `before` and `after` give when they agree (more
+ * than one when paths are equally good), and otherwise everything between that. Returns how many. */
+uint32_t mirror_ends(const struct mirror *before, const struct mirror *after, const struct mirror_key *key,
+		     struct mirror_end out[MIRROR_ENDS]);
+
+/* The node whose path has these pages; NULL: there is none. [n_pages] histories. */
+const struct mirror_node *mirror_find(const struct mirror *m, const struct prefix_space *space, const int32_t *tokens,
+				      const uint64_t *history, uint32_t n_pages);
+
+/* What identifies the page before `depth` on a node's path: everything up to there, with or without how it
+ * was computed. */
+uint64_t mirror_name(const struct mirror *m, const struct mirror_node *n, uint32_t depth, bool with_history);
+
+/* The same of a prompt, without history. */
+uint64_t mirror_name_of(const struct prefix_space *space, const int32_t *tokens, uint32_t depth);
+
+#endif

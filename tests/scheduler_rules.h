@@ -1,0 +1,154 @@
+/*
+ * The scheduler's rules, naively: requests in one flat array, everything worked out anew when it is asked for.
+ * The model (scheduler_model.c) tells it every call that the real scheduler gets and compares.
+ *
+ * Memory. Which cached prefix goes when memory is short is not predicted. It need not be: whether something can
+ * be had depends only on what is *in use*, that is on how many different pages and slots sequences and
+ * plans hold or stand on, and that is counted here, by id. What a request finds in the cache is read off a
+ * copy of the cache from before the plan; where something was evicted while the plan was made there may be several
+ * answers, which the model tries in turn (rules.tried).
+ */
+#ifndef TESTS_SCHEDULER_RULES_H
+#define TESTS_SCHEDULER_RULES_H
+
+#include "scheduler/scheduler.h"
+#include "tests/cache_mirror.h"
+
+enum {
+	RULES_LEN = 80,      /* longest sequence */
+	RULES_SEQS = 6,      /* most seats */
+	RULES_PAGES = 96,    /* most pages */
+	RULES_SLOTS = 32,    /* most slots */
+	RULES_REQUESTS = 14, /* alive at the same time */
+	RULES_WANTED = 4,
+	RULES_EVICTED = 4096, /* evicted pages that anybody remembers */
+	RULES_TRIES = 16, /* admissions in a plan whose beginning may be in doubt */
+};
+
+/* A choice holds its things from admission until it has ended and no plan that is out has it. */
+struct rule_choice {
+	bool ended, held, forked;
+	uint32_t n_generated; /* known */
+	uint32_t n_drawing;   /* drawn in plans that are out: generated[n_generated ...] */
+	int32_t generated[RULES_LEN];
+	uint8_t decoded[RULES_LEN]; /* of each position computed: by a decode row? */
+	uint32_t n_planned;
+	uint64_t last_plan;
+	uint64_t order; /* among the decoding sequences; 0: not one */
+	uint32_t first_page, n_pages, n_published;
+	uint32_t pages[RULES_LEN]; /* ids; POOL_NONE: not seen yet */
+	uint32_t slot;             /* likewise */
+	uint32_t source;           /* while pinned: the slot that the next row reads */
+	bool pinned;
+	bool drawn_before; /* has had a first draw since its admission */
+	uint32_t seat;     /* POOL_NONE: not seen yet */
+};
+
+enum rule_place { RULE_QUEUED, RULE_FOLLOWS, RULE_ADMITTED };
+
+struct rule_request {
+	bool used;
+	uint64_t id, twin_id;
+	struct scheduler_request r;
+	int32_t prompt[RULES_LEN + 8], ends[2];
+	uint32_t boundaries[8];
+	enum rule_place place;
+	uint32_t leader, following_to;
+	bool admitted, retracted, clean; /* clean: its first hit was prefilled throughout */
+	bool learn;                      /* how its prefix was computed is read off its next row */
+	bool leads;
+	uint64_t order; /* of admission */
+	int trunk;      /* -1: none */
+	uint32_t n_computed; /* of the trunk */
+	/* Where the prompt left what was known; 0: nowhere. What was known may be in doubt for as long as no row tells. */
+	uint32_t branch, branches[MIRROR_ENDS], n_branches;
+	uint32_t asked[RULES_WANTED], n_asked; /* states that followers wait for */
+	struct scheduler_hit hit;
+	uint32_t misses; /* bits of the reasons that would be right */
+	struct rule_choice choices[RULES_SEQS];
+};
+
+struct rule_row {
+	uint32_t q, c;
+	uint32_t start, n_tokens;
+	bool decode, learn;
+	bool pinned; /* it reads `source`, not its own slot */
+	uint32_t source;
+	uint32_t own; /* the slot that it should write; POOL_NONE: not seen yet */
+	uint32_t dst; /* what it wrote */
+	bool handover;
+	uint32_t n_snapshots, snapshots[SNAPSHOTS_MAX], snapshot_slots[SNAPSHOTS_MAX];
+	uint32_t n_draws, draws[RULES_SEQS], positions[RULES_SEQS]; /* choices */
+	bool counts[RULES_SEQS];                                    /* the seat is reset for it */
+};
+
+struct rule_plan {
+	uint32_t n_rows, n_page_copies, n_state_copies;
+	struct rule_row rows[RULES_SEQS];
+};
+
+/* What had to go: the names of pages whose state was evicted, and of evicted pages (those without history; a
+ * hash set). */
+struct rule_marks {
+	uint64_t states[256];
+	uint32_t n_states, n_pages;
+	uint64_t pages[RULES_EVICTED]; /* 0: none */
+};
+
+void rules_mark_page(struct rule_marks *m, uint64_t name);
+
+struct rules {
+	struct scheduler_config config;
+	struct prefix_cache_config cache;
+	uint32_t align;
+	struct rule_request requests[RULES_REQUESTS];
+	int head;
+	uint64_t planned, committed, orders;
+	uint64_t making; /* the plan that is being made, or planned */
+	struct rule_plan plans[2]; /* number % 2 */
+	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
+	uint64_t admissions_refused, paused, alone, cut_prompts;
+	const struct mirror *before, *after; /* of the plan that is made */
+	const struct rule_marks *evicted;
+	/* Which of several beginnings the n-th admission of this plan takes, and how many there are. */
+	uint32_t tried[RULES_TRIES], of[RULES_TRIES], n_tried;
+	uint32_t new_slots; /* taken in this plan; their ids are not known yet */
+};
+
+bool rules_over(const struct rule_request *q);
+bool rules_holds(const struct rule_request *q);
+
+/* Pages and slots in use. */
+uint32_t rules_pages(const struct rules *r);
+uint32_t rules_slots(const struct rules *r);
+
+/* Which they are, of those that are known: beside these each seat has a slot of its own. [n_slots] */
+void rules_mark_slots(const struct rules *r, bool *seen);
+
+uint32_t rules_seats(const struct rules *r);
+
+/* Pages of n_choices of a request at its longest. */
+uint32_t rules_pages_at_most(const struct rules *r, const struct scheduler_request *q);
+
+/* The next plan into plans[planned % 2]; false: there is none. */
+bool rules_plan(struct rules *r);
+
+/* The oldest plan is through; ran: with what is in `generated`. Returns what drew, one after the other: whether an
+ * event comes of it, and of which kind. */
+struct rule_event {
+	uint32_t q, c;
+	bool event, over;
+	enum finish_reason finish;
+};
+uint32_t rules_commit(struct rules *r, struct rule_event out[RULES_SEQS]);
+
+/* The plans that are out never ran. Returns how many requests end by that, in order. */
+uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS]);
+
+void rules_abort(struct rules *r, struct rule_request *q);
+void rules_finish_choice(struct rules *r, struct rule_request *q, uint32_t c);
+
+/* Pages and histories of what q has published, by the rules. */
+void rules_histories(const struct rules *r, const struct rule_choice *c, uint32_t n_pages, uint64_t *out);
+
+#endif
