@@ -34,7 +34,6 @@ struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n, ui
 		prefix->shared += pool_refs(c->pages, prefix->pages[i]) > 1;
 	}
 	n->shared -= prefix->shared;
-	evict_rescore(c, n);
 	return prefix;
 }
 

@@ -130,8 +130,48 @@ static void test_hits_count(void)
 	leave(c, "cdxx", PREFIX_CHECKPOINT_PROMPT);
 	for (int i = 0; i < 3; i++)
 		prefix_cache_unlock(c, use(c, "ab!"));
+	prefix_cache_unlock(c, use(c, "cd!"));
 	short_of_slot(c);
-	ok(resumable(c, "ab!") && !resumable(c, "cd!"), "what was hit stays longer");
+	ok(resumable(c, "ab!") && !resumable(c, "cd!"), "what was hit often stays longer, though it was longer ago");
+	prefix_cache_free(c);
+
+	c = new_cache(2, 2, 32, 2);
+	leave(c, "ab", PREFIX_CHECKPOINT_PROMPT);
+	leave(c, "cd", PREFIX_CHECKPOINT_PROMPT);
+	prefix_cache_unlock(c, use(c, "ab!"));
+	prefix_cache_unlock(c, use(c, "ab!"));
+	prefix_cache_unlock(c, use(c, "cd!"));
+	short_of_slot(c);
+	ok(resumable(c, "ab!") && !resumable(c, "cd!"), "also among leaves");
+	prefix_cache_free(c);
+}
+
+/* 20 tokens for the 100 bytes of a state are more than 24 for the 220 of a leaf with its pages. */
+static void test_bytes(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 64, 3);
+
+	leave(c, "abcdefghijklmnopqrst", PREFIX_CHECKPOINT_MESSAGE);
+	leave(c, "abcdefghijklmnopqrst" "0123456789abcdefghijklmn", PREFIX_CHECKPOINT_PROMPT);
+	leave(c, "abcdefghijklmnopqrst" "9876543210abcdefghijklmn", PREFIX_CHECKPOINT_PROMPT);
+	short_of_slot(c);
+	ok(resumable(c, "abcdefghijklmnopqrst!") && stats(c).evicted_pages == 12 && stats(c).tree_slots == 2,
+	   "tokens are weighed against the bytes that come free");
+	prefix_cache_free(c);
+}
+
+/* A request runs past the state that it left: from then on it is an inner one. */
+static void test_grown_past(void)
+{
+	struct prefix_cache *c = new_cache(2, 2, 64, 2);
+	struct prefix_node *n = keep(c, grow(c, begin(c), "abcdefghijklmnopqrst"), PREFIX_CHECKPOINT_CHUNK);
+
+	n = grow(c, n, "uv");
+	leave(c, "xy", PREFIX_CHECKPOINT_PROMPT);
+	short_of_slot(c);
+	ok(!resumable(c, "abcdefghijklmnopqrst!") && resumable(c, "xy!"), "what a request went past goes before a leaf");
+	prefix_cache_unlock(c, n);
+	prefix_cache_check(c);
 	prefix_cache_free(c);
 }
 
@@ -244,6 +284,8 @@ int main(void)
 	test_inner_first();
 	test_branch_stays();
 	test_hits_count();
+	test_bytes();
+	test_grown_past();
 	test_worth();
 	test_lazy_correction();
 	test_ages();
