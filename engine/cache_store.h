@@ -103,8 +103,9 @@ bool cache_store_has(struct cache_store *s, const struct tier_item *item);
  * no event then. */
 int cache_store_get(struct cache_store *s, const struct tier_item *item, void *tag) MUST_CHECK;
 
-/* Counts as used now, in memory and on disk. For the pages of a prefix that is used on the device: deepest first, so
- * that a beginning outlives what follows it. */
+/* Counts as used now, in memory and on disk. To be called for every page and the state of a prefix that a request
+ * resumes, wherever it lies (also after getting it), deepest first: so the beginning outlives what follows it, and what
+ * is used on the device stays on disk for the next start. */
 void cache_store_touch(struct cache_store *s, const struct tier_item *item);
 
 /* Forgets everything of this identity, files too (their deletion follows in the background). No CACHE_GONE comes for

@@ -13,6 +13,7 @@
 #include "engine/cache_size.h"
 #include "engine/device.h"
 #include "engine/dump.h"
+#include "engine/items.h"
 #include "engine/memory_plan.h"
 #include "engine/model.h"
 #include "engine/runner.h"
@@ -30,6 +31,7 @@ struct engine {
 	struct dump *dump;
 	struct step_limits limits;
 	struct runner *runner;
+	struct items items;
 	uint64_t warm_launches; /* those of warm_up, which nobody asked for */
 };
 
@@ -228,6 +230,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		r = runner_new(&g->device, &g->model, &g->limits, &g->runner, e);
 	if (r < 0)
 		return r;
+	items_init(&g->items, &g->device, &g->model, runner_counters(g->runner));
 	snprintf(i->device_name, sizeof(i->device_name), "%s", g->device.name);
 	snprintf(i->driver, sizeof(i->driver), "%s", g->device.driver);
 	snprintf(i->kernels, sizeof(i->kernels), "%s", kernels_variant_name(variant));
@@ -308,6 +311,7 @@ void engine_close(struct engine *g)
 		return;
 	if (g->device.queue)
 		clFinish(g->device.queue);
+	items_release(&g->items);
 	runner_free(g->runner);
 	memory_plan_free(g->plan);
 	kernels_close(g->kernels);
@@ -353,4 +357,27 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 		return err_set(e, EBUSY, "a plan is queued already");
 	r = runner_submit(g->runner, plan, e);
 	return r < 0 ? r : runner_wait(g->runner, results, e);
+}
+
+/* ---- items ---- */
+
+int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag, struct err *e)
+{
+	return items_read(&g->items, kind, id, host, tag, e);
+}
+
+int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host, void *tag,
+		      struct err *e)
+{
+	return items_write(&g->items, kind, id, host, tag, e);
+}
+
+int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n, struct err *e)
+{
+	return items_done(&g->items, tags, max, ret_n, e);
+}
+
+uint32_t engine_items_out(const struct engine *g)
+{
+	return items_out(&g->items);
 }

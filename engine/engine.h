@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "engine/model_config.h"
+#include "prefix_cache/tiers.h"
 #include "scheduler/plan.h"
 
 struct engine;
@@ -76,6 +77,32 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MU
 /* Both, for a plan alone; -EBUSY when one is queued. */
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
 		struct err *e) MUST_CHECK;
+
+/*
+ * Copies between the host and one KV page (id: its number) or one state slot, of all layers. They are commands
+ * on the same queue as the plans, in the order of the calls: a read gives what the plans submitted before it leave,
+ * whatever later plans write there; a write is there for every plan submitted after it. Neither waits.
+ *
+ * host [page_bytes or slot_bytes of engine_info] holds, layer by layer (layers that have the kind):
+ *     a page   keys [kv_heads, head_dim, page_tokens], values [kv_heads, page_tokens, head_dim], elements
+ *     a state  last inputs [conv_kernel, channels], state [value_heads, key_dim, value_dim], floats
+ * and belongs to the copy until engine_items_done gave its tag back. -EBUSY: ENGINE_ITEMS_OUT are out. -EINVAL: no
+ * such page or slot. -EIO: the device is lost.
+ */
+enum { ENGINE_ITEMS_OUT = 256 };
+int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
+		     struct err *e) MUST_CHECK;
+int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host, void *tag,
+		      struct err *e) MUST_CHECK;
+
+/* The tags of copies that are through, in the order of the calls: at most max to tags, their number to *ret_n.
+ * Does not wait. -EIO: the device is lost; every copy that was out is given back then too (*ret_n of them, call
+ * until it is 0), and what reads brought is worth nothing. */
+int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n,
+		      struct err *e) MUST_CHECK;
+
+/* How many are out. */
+uint32_t engine_items_out(const struct engine *g);
 
 /* One line a device: index, name, vendor, driver, memory. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;

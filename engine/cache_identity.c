@@ -1,0 +1,557 @@
+/*
+ * Weights are hashed in chunks by a few threads of low priority: a file's hash is that of its length and its chunks'
+ * hashes. The memo has one line a file:
+ *
+ *     <hash, 64 hex> <bytes> <mtime, ns> <ctime, ns> <inode> <checksum of all the rest, 16 hex> <path>
+ */
+#include "engine/cache_identity.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gnutls/crypto.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/file.h"
+#include "kernels/sources.h"
+
+/* What the bytes of an item mean: bumped when engine_read_item packs them otherwise, or when the host computes something
+ * that decides bits otherwise (pack.c). */
+#define LAYOUT_VERSION 1
+
+enum {
+	DIGEST = 32,
+	CHUNK_BYTES = 64 << 20,
+	READ_BYTES = 1 << 20,
+	THREADS_MAX = 4,
+	THREAD_NICE = 10,
+	FILES_MAX = 16384,
+	MEMO_MAX = 16 << 20,
+	MEMO_LINES_MAX = 4096, /* other models' are dropped beyond */
+};
+
+/* ---- a hash of fields ---- */
+
+struct digest {
+	gnutls_hash_hd_t h;
+	bool failed;
+};
+
+static void add(struct digest *d, const void *data, size_t len)
+{
+	if (!d->failed && gnutls_hash(d->h, data, len) < 0)
+		d->failed = true;
+}
+
+static void add_number(struct digest *d, uint64_t v)
+{
+	v = htole64(v);
+	add(d, &v, sizeof(v));
+}
+
+static void add_float(struct digest *d, double v)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	add_number(d, bits);
+}
+
+/* With its length, so that ("ab", "c") and ("a", "bc") differ. */
+static void add_text(struct digest *d, const char *text)
+{
+	add_number(d, strlen(text));
+	add(d, text, strlen(text));
+}
+
+static int begin(struct digest *d, struct err *e)
+{
+	*d = (struct digest){0};
+	return gnutls_hash_init(&d->h, GNUTLS_DIG_SHA256) < 0 ? err_set(e, EFAULT, "cannot compute a hash") : 0;
+}
+
+static int end(struct digest *d, uint8_t ret[DIGEST], struct err *e)
+{
+	uint8_t out[DIGEST];
+
+	gnutls_hash_deinit(d->h, out);
+	if (d->failed)
+		return err_set(e, EFAULT, "cannot compute a hash");
+	memcpy(ret, out, DIGEST);
+	return 0;
+}
+
+/* ---- one file's bytes ---- */
+
+struct hashing {
+	int fd;
+	uint64_t size, n_chunks;
+	uint8_t (*digests)[DIGEST]; /* [n_chunks] */
+	atomic_uint_fast64_t next;
+	atomic_int error; /* negative errno, the first one */
+	const atomic_bool *cancel;
+};
+
+static int hash_chunk(struct hashing *g, uint64_t i, char *buffer, gnutls_hash_hd_t h)
+{
+	uint64_t at = i * CHUNK_BYTES, stop = MIN(at + CHUNK_BYTES, g->size);
+
+	while (at < stop) {
+		ssize_t n = pread(g->fd, buffer, MIN(stop - at, (uint64_t)READ_BYTES), (off_t)at);
+
+		if (g->cancel && atomic_load(g->cancel))
+			return -ECANCELED;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -ESTALE; /* it became shorter */
+		if (gnutls_hash(h, buffer, (size_t)n) < 0)
+			return -EFAULT;
+		at += (uint64_t)n;
+	}
+	gnutls_hash_output(h, g->digests[i]);
+	return 0;
+}
+
+static void *hash_chunks(void *arg)
+{
+	struct hashing *g = arg;
+	char *buffer = malloc(READ_BYTES);
+	gnutls_hash_hd_t h = NULL;
+	uint64_t i;
+	int r = 0;
+
+	pthread_setname_np(pthread_self(), "cache-hash");
+	setpriority(PRIO_PROCESS, (id_t)gettid(), THREAD_NICE);
+	if (!buffer || gnutls_hash_init(&h, GNUTLS_DIG_SHA256) < 0)
+		r = -ENOMEM;
+	while (r == 0 && !atomic_load(&g->error) && (i = atomic_fetch_add(&g->next, 1)) < g->n_chunks)
+		r = hash_chunk(g, i, buffer, h);
+	if (r < 0)
+		atomic_store(&g->error, r);
+	if (h)
+		gnutls_hash_deinit(h, NULL);
+	free(buffer);
+	return NULL;
+}
+
+static size_t thread_count(uint64_t n_chunks)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t n = cpus < 2 ? 1 : (size_t)cpus / 2;
+
+	n = MIN(n, (size_t)THREADS_MAX);
+	return MIN((uint64_t)n, MAX(n_chunks, UINT64_C(1)));
+}
+
+static int run_threads(struct hashing *g)
+{
+	pthread_t threads[THREADS_MAX];
+	size_t n = thread_count(g->n_chunks), started = 0;
+	int r = 0;
+
+	while (started < n && (r = -pthread_create(&threads[started], NULL, hash_chunks, g)) == 0)
+		started++;
+	for (size_t i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+	return started ? atomic_load(&g->error) : r;
+}
+
+static int hash_file(int fd, const char *shown, uint64_t size, const atomic_bool *cancel, uint8_t ret[DIGEST],
+		     struct err *e)
+{
+	struct hashing g = {.fd = fd, .size = size, .n_chunks = CEIL_DIV(size, (uint64_t)CHUNK_BYTES),
+			    .cancel = cancel};
+	struct digest d;
+	int r;
+
+	g.digests = calloc(g.n_chunks + 1, sizeof(*g.digests));
+	if (!g.digests)
+		return err_set(e, ENOMEM, "%s: out of memory", shown);
+	r = run_threads(&g);
+	if (r < 0)
+		r = err_set(e, -r, "%s: cannot be hashed: %s", shown, strerror(-r));
+	if (r == 0)
+		r = begin(&d, e);
+	if (r == 0) {
+		add_number(&d, size);
+		add(&d, g.digests, g.n_chunks * DIGEST);
+		r = end(&d, ret, e);
+	}
+	free(g.digests);
+	return r;
+}
+
+/* ---- the memo ---- */
+
+struct weight_file {
+	char *path; /* absolute */
+	const char *name; /* in path */
+	uint64_t size, mtime_ns, ctime_ns, inode;
+	uint8_t digest[DIGEST];
+};
+
+static uint64_t ns_of(struct timespec t)
+{
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void hex(const uint8_t *bytes, size_t n, char *ret)
+{
+	for (size_t i = 0; i < n; i++)
+		snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* A line of the memo, without its end; false when there is no such line for this file. */
+static bool memo_line(const struct weight_file *f, char *ret, size_t size)
+{
+	char digest[2 * DIGEST + 1], fields[2 * DIGEST + 128], sum[17];
+	uint8_t check[DIGEST];
+	struct digest d;
+	int n;
+
+	if (strchr(f->path, '\n') || begin(&d, NULL) < 0)
+		return false;
+	hex(f->digest, DIGEST, digest);
+	snprintf(fields, sizeof(fields), "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, digest, f->size,
+		 f->mtime_ns, f->ctime_ns, f->inode);
+	add_text(&d, fields);
+	add_text(&d, f->path);
+	if (end(&d, check, NULL) < 0)
+		return false;
+	hex(check, 8, sum);
+	n = snprintf(ret, size, "%s %s %s", fields, sum, f->path);
+	return n > 0 && (size_t)n < size;
+}
+
+static bool parse_digest(const char *text, uint8_t ret[DIGEST])
+{
+	for (size_t i = 0; i < DIGEST; i++) {
+		unsigned v;
+
+		if (strspn(text + 2 * i, "0123456789abcdef") < 2 || sscanf(text + 2 * i, "%2x", &v) != 1)
+			return false;
+		ret[i] = (uint8_t)v;
+	}
+	return true;
+}
+
+/* Whether this line is about this very file: then f->digest is filled in. What a damaged line says is not believed. */
+static bool memo_matches(const char *line, struct weight_file *f)
+{
+	char want[PATH_MAX + 256];
+	struct weight_file g = *f;
+
+	if (!parse_digest(line, g.digest) || !memo_line(&g, want, sizeof(want)) || strcmp(line, want))
+		return false;
+	*f = g;
+	return true;
+}
+
+static bool memo_find(struct buf *memo, struct weight_file *f)
+{
+	char *line = memo->data, *stop;
+
+	for (; line && *line; line = stop + 1) {
+		bool found;
+
+		stop = strchr(line, '\n');
+		if (!stop)
+			return false;
+		*stop = 0;
+		found = memo_matches(line, f);
+		*stop = '\n';
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+/* The lines of these files first, then those about other paths. */
+static void memo_write(const char *path, const struct buf *old, const struct weight_file *files, size_t n)
+{
+	char line[PATH_MAX + 256];
+	const char *at = old->len ? old->data : "", *stop;
+	size_t lines = 0;
+	struct buf out;
+	struct err e;
+
+	buf_init(&out, MEMO_MAX);
+	for (size_t i = 0; i < n; i++)
+		if (memo_line(&files[i], line, sizeof(line)))
+			buf_printf(&out, "%s\n", line);
+	for (; (stop = strchr(at, '\n')) && lines < MEMO_LINES_MAX; at = stop + 1) {
+		bool ours = false;
+
+		for (size_t i = 0; i < n && !ours; i++) {
+			size_t len = strlen(files[i].path);
+
+			ours = (size_t)(stop - at) > len && at[stop - at - (ptrdiff_t)len - 1] == ' ' &&
+			       !memcmp(stop - len, files[i].path, len);
+		}
+		if (!ours) {
+			buf_append(&out, at, (size_t)(stop - at) + 1);
+			lines++;
+		}
+	}
+	if (out.failed || file_write(path, out.data, out.len, &e) < 0 || chmod(path, 0600) < 0)
+		log_info("cache: %s: what was hashed of the weights is not remembered", path);
+	buf_release(&out);
+}
+
+/* ---- a model's files ---- */
+
+static bool is_weights(const char *name)
+{
+	static const char suffix[] = ".safetensors", index[] = ".safetensors.index.json";
+	size_t n = strlen(name);
+
+	return (n >= sizeof(suffix) && !strcmp(name + n - (sizeof(suffix) - 1), suffix)) ||
+	       (n >= sizeof(index) && !strcmp(name + n - (sizeof(index) - 1), index));
+}
+
+struct weight_files {
+	struct weight_file *v;
+	size_t n, cap;
+};
+
+static void free_files(struct weight_files *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->v[i].path);
+	free(l->v);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct weight_file *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int add_file(struct weight_files *l, const char *dir, const char *name, struct err *e)
+{
+	char *path;
+
+	if (l->n == FILES_MAX)
+		return err_set(e, EINVAL, "%s: more than %d files", dir, FILES_MAX);
+	if (l->n == l->cap) {
+		size_t cap = MAX(l->cap * 2, (size_t)16);
+		struct weight_file *v = reallocarray(l->v, cap, sizeof(*v));
+
+		if (!v)
+			return err_set(e, ENOMEM, "%s: out of memory", dir);
+		l->v = v;
+		l->cap = cap;
+	}
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		return err_set(e, ENOMEM, "%s: out of memory", dir);
+	l->v[l->n++] = (struct weight_file){.path = path, .name = path + strlen(dir) + 1};
+	return 0;
+}
+
+/* All that could be read as weights, and the index, in the order of their names. Too many do no harm. */
+static int list_weights(const char *dir, struct weight_files *l, struct err *e)
+{
+	DIR *stream = opendir(dir);
+	struct dirent *entry;
+	int r = 0;
+
+	if (!stream)
+		return err_set(e, errno, "%s: cannot read: %s", dir, strerror(errno));
+	while (r == 0 && (entry = readdir(stream)))
+		if (is_weights(entry->d_name))
+			r = add_file(l, dir, entry->d_name, e);
+	closedir(stream);
+	if (r == 0 && !l->n)
+		r = err_set(e, ENOENT, "%s: there are no weights", dir);
+	if (r == 0)
+		qsort(l->v, l->n, sizeof(*l->v), by_name);
+	return r;
+}
+
+static int check_times(const struct weight_file *f, uint64_t opened_ns, struct err *e)
+{
+	struct stat link;
+	uint64_t latest = f->ctime_ns;
+
+	if (lstat(f->path, &link) == 0)
+		latest = MAX(latest, ns_of(link.st_ctim));
+	if (opened_ns && latest > opened_ns)
+		return err_set(e, ESTALE, "%s was changed while the model was loaded", f->path);
+	return 0;
+}
+
+/* One file's digest, from the memo when it is there. */
+static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_ns, const atomic_bool *cancel,
+		       bool *ret_known, struct err *e)
+{
+	struct stat st;
+	off_t size;
+	int fd = file_open(AT_FDCWD, f->path, f->path, &size, e), r;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0) {
+		r = err_set(e, errno, "%s: cannot stat: %s", f->path, strerror(errno));
+		close(fd);
+		return r;
+	}
+	f->size = (uint64_t)st.st_size;
+	f->mtime_ns = ns_of(st.st_mtim);
+	f->ctime_ns = ns_of(st.st_ctim);
+	f->inode = st.st_ino;
+	r = check_times(f, opened_ns, e);
+	*ret_known = r == 0 && memo_find(memo, f);
+	if (r == 0 && !*ret_known)
+		r = hash_file(fd, f->path, f->size, cancel, f->digest, e);
+	/* Whoever wrote there meanwhile makes it worthless. */
+	if (r == 0 && (fstat(fd, &st) < 0 || ns_of(st.st_ctim) != f->ctime_ns))
+		r = err_set(e, ESTALE, "%s was changed while it was hashed", f->path);
+	close(fd);
+	return r;
+}
+
+static void read_memo(const char *path, struct buf *memo)
+{
+	struct err e;
+
+	buf_init(memo, MEMO_MAX);
+	if (path && file_read(AT_FDCWD, path, path, memo, &e) < 0)
+		buf_reset(memo);
+	/* No line goes beyond a 0. */
+	if (memo->len)
+		memo->len = strlen(memo->data);
+}
+
+static int digest_files(struct weight_files *l, const char *memo_path, uint64_t opened_ns,
+			const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
+{
+	uint64_t start = clock_now_ns(), bytes = 0;
+	struct digest d;
+	struct buf memo;
+	int r = 0;
+
+	read_memo(memo_path, &memo);
+	for (size_t i = 0; i < l->n && r == 0; i++) {
+		bool known = false;
+
+		r = digest_file(&l->v[i], &memo, opened_ns, cancel, &known, e);
+		bytes += known ? 0 : l->v[i].size;
+	}
+	if (r == 0 && bytes) {
+		log_info("cache: %.1f MiB of weights hashed in %.1f s", (double)bytes / (1 << 20),
+			 (double)(clock_now_ns() - start) / 1e9);
+		if (memo_path)
+			memo_write(memo_path, &memo, l->v, l->n);
+	}
+	buf_release(&memo);
+	if (r == 0)
+		r = begin(&d, e);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < l->n; i++) {
+		add_text(&d, l->v[i].name);
+		add(&d, l->v[i].digest, DIGEST);
+	}
+	return end(&d, ret->bytes, e);
+}
+
+int cache_identity_weights(const char *model_dir, const char *memo, uint64_t opened_ns, const atomic_bool *cancel,
+			   struct cache_identity *ret, struct err *e)
+{
+	struct weight_files files = {0};
+	char *dir = realpath(model_dir, NULL);
+	int r;
+
+	if (!dir)
+		return err_set(e, errno, "%s: cannot open: %s", model_dir, strerror(errno));
+	r = list_weights(dir, &files, e);
+	if (r == 0)
+		r = digest_files(&files, memo, opened_ns, cancel, ret, e);
+	free_files(&files);
+	free(dir);
+	return r;
+}
+
+/* ---- everything ---- */
+
+/* What config.json says and the mathematics needs; not limits, ends and defaults of sampling. */
+static void add_config(struct digest *d, const struct model_config *c)
+{
+	static_assert(sizeof(struct model_config) == 1224, "a new field may decide bits: add it here");
+	const uint64_t numbers[] = {
+		c->family, c->hidden_size, c->n_layers, c->vocab_size, c->tie_word_embeddings, c->n_heads,
+		c->n_kv_heads, c->head_dim, c->rotary_dim, c->n_key_heads, c->n_value_heads, c->key_head_dim,
+		c->value_head_dim, c->conv_kernel, c->n_experts, c->n_experts_per_token, c->expert_size,
+		c->shared_expert_size, c->mlp_size, c->norm_topk_prob,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		add_number(d, numbers[i]);
+	add_float(d, (double)c->rms_norm_eps);
+	add_float(d, c->rope_theta);
+	for (uint32_t i = 0; i < c->n_layers; i++)
+		add_number(d, (uint64_t)c->full_attention[i] << 1 | c->dense_mlp[i]);
+}
+
+/* Sources that another variant has alone do not matter. */
+static bool is_used(const char *source, const char *variant)
+{
+	const char *slash = strchr(source, '/');
+	size_t n = slash ? (size_t)(slash - source) : 0;
+
+	return !slash || (n == 7 && !memcmp(source, "generic", 7)) ||
+	       (n == strlen(variant) && !memcmp(source, variant, n));
+}
+
+static void add_kernels(struct digest *d, const char *variant)
+{
+	add_text(d, variant);
+	for (const struct kernel_source *s = kernel_sources; s->name; s++)
+		if (is_used(s->name, variant)) {
+			add_text(d, s->name);
+			add_text(d, s->text);
+		}
+}
+
+int cache_identity_compute(const struct cache_identity_source *s, const char *memo, const atomic_bool *cancel,
+			   struct cache_identity *ret, struct err *e)
+{
+	struct cache_identity weights = {0};
+	struct digest d;
+	int r = 0;
+
+	if (!s->synthetic)
+		r = cache_identity_weights(s->model_dir, memo, s->opened_ns, cancel, &weights, e);
+	if (r == 0)
+		r = begin(&d, e);
+	if (r < 0)
+		return r;
+	add_number(&d, LAYOUT_VERSION);
+	add_number(&d, s->synthetic);
+	if (s->synthetic)
+		add_number(&d, s->synthetic_seed);
+	else
+		add(&d, weights.bytes, sizeof(weights.bytes));
+	add_config(&d, &s->engine->model);
+	add_number(&d, s->dtype);
+	add_number(&d, s->page_tokens);
+	add_text(&d, s->engine->device_name);
+	add_text(&d, s->engine->driver);
+	add_kernels(&d, s->engine->kernels);
+	return end(&d, ret->bytes, e);
+}
