@@ -17,7 +17,7 @@ struct prefix_cache {
 	struct evict evict;
 	struct ghosts ghosts;
 	uint64_t now; /* counts calls */
-	/* Kept up to date by tree_*, lock.c and memory.c. A page that a request has a reference to as well (shared) comes
+	/* Kept up to date by tree.c, lock.c and prefix_cache.c. A page that a request has a reference to as well (shared) comes
 	 * free for nobody when its node goes. */
 	uint64_t tree_pages, tree_slots, shared_pages;
 	uint64_t evictable_pages; /* of unlocked nodes, not shared */
