@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 
 #include "prefix_cache/prefix_cache_internal.h"
 
@@ -28,9 +29,21 @@ static double likely_reuse(const struct prefix_node *n)
 	return inner_reuse[n->kind] + (hits > 1 ? hits - 1 : 0);
 }
 
+/* Before anybody has come back, and how many of the latest returns the mean is made of. */
+#define REUSE_TIME_FIRST 64.0
+#define REUSE_TIME_LATEST 64.0
+
+void evict_note_return(struct prefix_cache *c, const struct prefix_node *n)
+{
+	double away = (double)(c->now - n->used);
+
+	if (n->n_pages && !n->locks && !n->n_children)
+		c->evict.reuse_time += (away - c->evict.reuse_time) / REUSE_TIME_LATEST;
+}
+
 int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots)
 {
-	*e = (struct evict){0};
+	*e = (struct evict){.reuse_time = REUSE_TIME_FIRST};
 	if (heap_init(&e->heaps[EVICT_BARE], n_pages) || heap_init(&e->heaps[EVICT_LEAF], MIN(n_pages, n_slots)) ||
 	    heap_init(&e->heaps[EVICT_STATE], n_slots)) {
 		evict_release(e);
@@ -76,13 +89,16 @@ void evict_key(const struct prefix_cache *c, const struct prefix_node *n, struct
 		.depth = group == EVICT_STATE ? n->depth : UINT32_MAX,
 		.hit = n->slot == POOL_NONE ? n->hits > 0 : n->slot_hits > 0,
 	};
-	if (group == EVICT_BARE && c->config.state_tokens)
+	if (group == EVICT_BARE && c->config.state_tokens) {
+		ret->score = -INFINITY;
 		return;
+	}
 	if (group != EVICT_STATE)
 		bytes += (double)c->config.page_bytes * n->n_pages;
 	if (group != EVICT_BARE)
 		bytes += (double)c->config.slot_bytes;
-	ret->score = n->seat.age + likely_reuse(n) * tokens_lost(c, n) / MAX(bytes, 1.0);
+	ret->score = (double)n->used +
+		     c->evict.reuse_time * log(likely_reuse(n) * tokens_lost(c, n) / MAX(bytes, 1.0));
 }
 
 void evict_leave(struct prefix_cache *c, struct prefix_node *n)
@@ -154,7 +170,6 @@ static void evict_one(struct prefix_cache *c, const enum evict_group *groups, un
 	}
 	assert(first);
 	n = first->node;
-	c->evict.age = MAX(c->evict.age, first->key.score);
 	if (n->slot != POOL_NONE) {
 		c->evicted_slots++;
 		c->evicted_unhit_slots += !n->slot_hits;

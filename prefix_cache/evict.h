@@ -6,12 +6,16 @@
  *     EVICT_STATE  an inner or a locked node with a state that no step is about to read: loses the slot
  *
  * For want of a page BARE and LEAF help, for want of a slot LEAF and STATE, and all three for the budget. The lowest score
- * goes. Scores follow GreedyDual-Size-Frequency (Cherkasova 1998, HPL-98-69):
+ * goes. What we want to keep is what saves most work for its bytes, times the chance that it is still wanted; and that
+ * fades with the time nobody wanted it, as e^(-t / reuse_time), where reuse_time is the mean time after which leaves that
+ * were hit came back. The logarithm of that product falls for all alike as time goes by, so that a score can stand still:
  *
- *     score = age when last used + likely reuse * tokens to compute again / bytes that come free
- *     age   = the highest score of all that went; so what is not used grows old
+ *     score = time of last use + reuse_time * log(likely reuse * tokens to compute again / bytes that come free)
  *
- * In a model with states nothing can be resumed at a BARE leaf: score 0, they go first, the longest unused of them.
+ * A conversation that came back within its usual time outlasts one that did not, however long that one is; of two that were
+ * used at about the same time the one that is worth more for its bytes stays.
+ *
+ * In a model with states nothing can be resumed at a BARE leaf: they go first, the longest unused of them.
  *
  * A score changes when the node is used and when it gets a child or loses one; that is seen to at once. It also grows for all
  * nodes below when a checkpoint goes. Nothing is done about that until such a node comes up: then its score is
@@ -36,17 +40,19 @@ enum evict_group { EVICT_BARE, EVICT_LEAF, EVICT_STATE, EVICT_GROUPS, EVICT_NOT 
 struct evict_seat {
 	enum evict_group group;
 	uint32_t place; /* in the heap of its group */
-	double age;     /* the cache's when the node was last used */
 };
 
 struct evict {
 	struct heap heaps[EVICT_GROUPS];
-	double age;
+	double reuse_time; /* in the cache's time */
 };
 
 /* -ENOMEM. */
 int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;
 void evict_release(struct evict *e);
+
+/* Somebody comes back to n, which is not locked and touched yet. */
+void evict_note_return(struct prefix_cache *c, const struct prefix_node *n);
 
 /* Where the node belongs now, and what it is worth. */
 enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefix_node *n);

@@ -14,7 +14,6 @@
 void node_touch(struct prefix_cache *c, struct prefix_node *n)
 {
 	n->used = c->now;
-	n->seat.age = c->evict.age;
 	evict_rescore(c, n);
 }
 

@@ -57,6 +57,7 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 		return NULL;
 	assert(n->depth == m->n_tokens && n->slot == m->slot);
 	c->now++;
+	evict_note_return(c, n);
 	node_lock(c, n);
 	if (n->n_pages) {
 		n->hits++;

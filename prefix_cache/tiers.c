@@ -34,10 +34,8 @@ struct tiers *tiers_new(void)
 	return t;
 }
 
-void tiers_free(struct tiers *t)
+void tiers_clear(struct tiers *t)
 {
-	if (!t)
-		return;
 	for (size_t i = 0; i < t->n_buckets; i++)
 		while (t->buckets[i]) {
 			struct place *p = t->buckets[i];
@@ -45,6 +43,14 @@ void tiers_free(struct tiers *t)
 			t->buckets[i] = p->next;
 			free(p);
 		}
+	t->n_places = t->counts[TIER_PAGE] = t->counts[TIER_STATE] = 0;
+}
+
+void tiers_free(struct tiers *t)
+{
+	if (!t)
+		return;
+	tiers_clear(t);
 	free(t->buckets);
 	free(t);
 }

@@ -47,6 +47,8 @@ void tiers_free(struct tiers *t);
 int tiers_add(struct tiers *t, const struct tier_item *item) MUST_CHECK;
 void tiers_remove(struct tiers *t, const struct tier_item *item);
 
+void tiers_clear(struct tiers *t);
+
 bool tiers_has(const struct tiers *t, const struct tier_item *item);
 size_t tiers_count(const struct tiers *t, enum tier_kind kind);
 

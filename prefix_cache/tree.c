@@ -28,7 +28,6 @@ struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n, ui
 	if (!prefix)
 		return NULL;
 	radix_split(&c->tree, n, k, prefix);
-	prefix->seat.age = n->seat.age;
 	for (uint32_t i = 0; i < k; i++) {
 		c->page_owner[prefix->pages[i]] = prefix;
 		prefix->shared += pool_refs(c->pages, prefix->pages[i]) > 1;
