@@ -307,6 +307,14 @@ static void test_options(const char *good)
 	o.device = "999";
 	ok(refused(&o, -ENODEV, "999"), "no device of that number");
 	o = options(good);
+	o.cache_memory = 1;
+	ok(refused(&o, -ENOMEM, "--cache-memory"), "one byte of cache");
+	o.cache_memory = UINT64_MAX / 2;
+	ok(refused(&o, -EINVAL, "--cache-memory"), "more cache than there is memory");
+	o.cache_memory = 0;
+	o.cache_memory_share = 1e-9;
+	ok(refused(&o, -ENOMEM, "--cache-memory"), "next to no share for the cache");
+	o = options(good);
 	o.program_cache = "/nonexistent/cache";
 	ok(refused(&o, -ENOENT, "/nonexistent/cache"), "a program cache that cannot be made");
 	/* 280 GB of weights, from a file of a few hundred bytes. */
@@ -317,6 +325,40 @@ static void test_options(const char *good)
 	o.synthetic = true;
 	o.device_memory = (uint64_t)1 << 30;
 	ok(refused(&o, -ENOMEM, "GiB"), "a model that does not fit");
+}
+
+/* What is asked for is what there is, and it is enough to run (engine_open runs a step). */
+static void test_cache_memory(const char *good)
+{
+	struct engine_options o = options(good);
+	struct engine *g;
+	struct err e = {0};
+	uint64_t page, slot;
+
+	o.max_model_len = 256;
+	if (!ok(engine_open(&o, &g, &e) == 0, "opens %s", e.text))
+		return;
+	page = engine_info(g)->page_bytes;
+	slot = engine_info(g)->slot_bytes;
+	check(page && slot && engine_info(g)->n_slots > o.max_seqs + 1 && engine_info(g)->n_pages >= 16);
+	engine_close(g);
+	o.cache_memory = 40 * page + 40 * slot;
+	if (ok(engine_open(&o, &g, &e) == 0, "opens with so much cache %s", e.text)) {
+		const struct engine_info *i = engine_info(g);
+		uint64_t used = i->n_pages * page + i->n_slots * slot;
+
+		check(used <= o.cache_memory && used + page + slot > o.cache_memory);
+		check(i->kv_bytes >= i->n_pages * page && i->state_bytes >= i->n_slots * slot);
+		engine_close(g);
+	}
+	o.cache_memory = 4 * page + 5 * slot; /* one sequence, and a slot for each of max_seqs and one more */
+	if (ok(engine_open(&o, &g, &e) == 0, "opens with the least %s", e.text)) {
+		check(engine_info(g)->n_pages == 4 && engine_info(g)->n_slots == 5);
+		engine_close(g);
+	}
+	o.cache_memory--;
+	check(refused(&o, -ENOMEM, "--cache-memory"));
+	ok_all("pages and slots are as many as the bytes asked for");
 }
 
 /* A program cache full of rubbish costs time only. */
@@ -470,6 +512,7 @@ int main(int argc, char **argv)
 	test_damaged();
 	test_index();
 	test_options(good);
+	test_cache_memory(good);
 	test_damaged_cache(good);
 	test_plans(good);
 	test_still_good(good, before);

@@ -413,6 +413,8 @@ static void prefill_kept(const struct way *w, struct kernels *k, unsigned number
 	/* The same with the row's end at the j-th place that it keeps, and nothing kept; the last is its own end. */
 	v.table = CASE_INTS(u.ints);
 	for (uint32_t j = 0; j <= KEPT_MAX; j++) {
+		bool any = j == KEPT_MAX;
+
 		memcpy(v.table, u.table, u.ints * sizeof(*u.table));
 		for (uint32_t r = 0; r < n; r++) {
 			int32_t *row = v.table + v.rows_at + r * KERNEL_ROW_INTS;
@@ -420,7 +422,10 @@ static void prefill_kept(const struct way *w, struct kernels *k, unsigned number
 			if (j < rows[r].n_kept)
 				row[1] = (int32_t)rows[r].kept[j].at;
 			row[6] = 0;
+			any |= j < rows[r].n_kept;
 		}
+		if (!any)
+			continue;
 		one = upload(&v);
 		run_prefill(&v, &one);
 		set_finish(k);
