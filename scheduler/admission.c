@@ -195,11 +195,8 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 
 bool admission_grow(struct scheduler *s, struct sequence *q)
 {
-	uint32_t page;
+	uint32_t page = prefix_cache_take_page(s->cache);
 
-	if (q->n_planned / s->config.page_tokens < q->n_pages)
-		return true;
-	page = prefix_cache_take_page(s->cache);
 	if (page == POOL_NONE)
 		return false;
 	q->pages[q->n_pages++] = page;

@@ -33,7 +33,13 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 bool admission_admit(struct scheduler *s, struct request *r,
 		     const struct prefix_match *m) MUST_CHECK;
 
-/* The position after what is planned has a page; false when there is none to be had now. */
+/* The position after what is planned has a page. */
+static inline bool admission_has_page(const struct scheduler *s, const struct sequence *q)
+{
+	return q->n_planned < (uint64_t)q->n_pages * s->config.page_tokens;
+}
+
+/* Gives it one; false when there is none to be had now. */
 bool admission_grow(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
 /* Other choices get the trunk's whole pages, and copies of its partial page and state: the fork. */

@@ -14,35 +14,44 @@
 #include "scheduler/sharing.h"
 #include "scheduler/tiering.h"
 
+/* Of requests that begin like others a plan sends so many to wait for them, and looks at no more: it must not cost
+ * the length of the queue. */
+enum { FOLLOWING_MAX = 64 };
+
 struct builder {
 	struct scheduler *s;
 	struct step *t;
 	uint64_t number;
+	uint32_t n_following; /* requests that went to wait for another one's prompt */
 	bool paused; /* a decoding sequence got no page */
 };
 
 /* The next row of q reads its source and writes its slot; afterwards that slot is its source. */
-static struct plan_row *add_row(struct builder *b, struct sequence *q, struct plan_row row)
+static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens, uint32_t n_tokens, bool decode)
 {
 	uint32_t i = b->t->plan.n_rows++;
+	struct plan_row *row = &b->t->rows[i];
+	struct step_row *more = &b->t->more[i];
 
+	/* Field by field: a thousand times a step, and most of a row is snapshots. */
 	assert(i < b->s->config.max_seqs);
-	row.start = q->n_planned;
-	row.pages = q->pages;
-	row.n_pages = CEIL_DIV(row.start + row.n_tokens, b->s->config.page_tokens);
-	row.state_src = q->source == POOL_NONE ? STATE_ZERO : (int32_t)q->source;
-	row.state_dst = q->slot == POOL_NONE ? 0 : q->slot;
-	b->t->rows[i] = row;
-	b->t->more[i] = (struct step_row){
-		.owner = q,
-		.handover = POOL_NONE,
-		.unpin = q->source_pinned ? q->source : POOL_NONE,
-	};
+	row->tokens = tokens;
+	row->token_draw = tokens ? 0 : q->draw_index;
+	row->n_tokens = n_tokens;
+	row->start = q->n_planned;
+	row->pages = q->pages;
+	row->n_pages = CEIL_DIV(row->start + n_tokens, b->s->config.page_tokens);
+	row->state_src = q->source == POOL_NONE ? STATE_ZERO : (int32_t)q->source;
+	row->state_dst = q->slot == POOL_NONE ? 0 : q->slot;
+	row->n_snapshots = 0;
+	row->decode = decode;
+	more->owner = q;
+	more->handover = POOL_NONE;
+	more->unpin = q->source_pinned ? q->source : POOL_NONE;
 	q->source = q->slot;
 	q->source_pinned = false;
-	q->n_planned += row.n_tokens;
+	q->n_planned += n_tokens;
 	q->last_plan = b->number;
-	return &b->t->rows[i];
 }
 
 /* A seat's counts are filled before the first draw that uses them. */
@@ -117,8 +126,7 @@ static bool reserve_first_draws(struct request *r)
 static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 {
 	r->window_start = r->trunk->n_planned;
-	add_row(b, r->trunk,
-		(struct plan_row){.tokens = r->prompt + r->trunk->n_planned, .n_tokens = n_tokens});
+	add_row(b, r->trunk, r->prompt + r->trunk->n_planned, n_tokens, false);
 	b->t->plan.n_prefill_rows++;
 	b->t->plan.n_prefill_tokens += n_tokens;
 	if (r->trunk->n_planned < r->n_prompt)
@@ -143,9 +151,15 @@ static bool admit_first(struct builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;
 
-	admission_match(b->s, r, &m);
 	*admitted = false;
-	if (sharing_follow(b->s, r, &m) || tiering_load(b->s, r, &m))
+	if (b->n_following == FOLLOWING_MAX)
+		return false;
+	admission_match(b->s, r, &m);
+	if (sharing_follow(b->s, r, &m)) {
+		b->n_following++;
+		return true;
+	}
+	if (tiering_load(b->s, r, &m))
 		return true;
 	*admitted = admission_admit(b->s, r, &m);
 	return *admitted;
@@ -197,13 +211,26 @@ static bool can_decode(const struct builder *b, const struct sequence *q)
 	       q->n_generated + q->n_drawing < q->request->max_tokens;
 }
 
+/* The sequences lie all over memory. */
+static void look_ahead(const struct list *node)
+{
+	const char *next = (const char *)node->next->next;
+
+	__builtin_prefetch(next);
+	__builtin_prefetch(next + 64);
+	__builtin_prefetch(next + 128);
+}
+
 static void grow(struct builder *b)
 {
 	list_for_each (node, &b->s->decoding) {
 		struct sequence *q = container_of(node, struct sequence, node);
 
+		look_ahead(node);
+
 		/* Choices that are not forked yet have their growth page. */
-		if (can_decode(b, q) && !q->request->trunk && !admission_grow(b->s, q))
+		if (can_decode(b, q) && !q->request->trunk && !admission_has_page(b->s, q) &&
+		    !admission_grow(b->s, q))
 			b->paused = true;
 	}
 }
@@ -216,13 +243,8 @@ static void add_decode(struct builder *b, struct sequence *q)
 	uint32_t at =
 		q->n_planned - r->n_prompt; /* the row's token, counted among the generated ones */
 	bool last = at + 1 == q->n_generated + q->n_drawing;
-	struct plan_row row = {.n_tokens = 1, .decode = true};
 
-	if (at < q->n_generated)
-		row.tokens = &q->generated[at];
-	else
-		row.token_draw = q->draw_index;
-	add_row(b, q, row);
+	add_row(b, q, at < q->n_generated ? &q->generated[at] : NULL, 1, true);
 	if (last)
 		add_draw(b, q);
 	else
@@ -235,12 +257,12 @@ static void plan_decodes(struct builder *b)
 		struct sequence *q = container_of(node, struct sequence, node);
 		struct request *r = q->request;
 
+		look_ahead(node);
 		if (!can_decode(b, q))
 			continue;
 		if (r->trunk)
 			admission_fork(b->s, r, &b->t->plan, b->t->page_copies, b->t->state_copies);
-		if (q->n_planned / b->s->config.page_tokens >= q->n_pages ||
-		    request_reserve_draw(q) < 0)
+		if (!admission_has_page(b->s, q) || request_reserve_draw(q) < 0)
 			continue; /* paused */
 		request_advance(r, REQUEST_ROW_PLANNED);
 		add_decode(b, q);

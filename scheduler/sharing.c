@@ -1,13 +1,22 @@
 #include "scheduler/sharing.h"
 
-/* Tokens that two prompts have in common, known to be equal up to `from`. */
-static uint32_t common(const struct request *a, const struct request *b, uint32_t from)
+#include <string.h>
+
+/* Tokens that two prompts have in common. */
+static uint32_t common(const struct request *a, const struct request *b)
 {
-	uint32_t n = MIN(a->n_prompt, b->n_prompt), i = MIN(from, n);
+	uint32_t n = MIN(a->n_prompt, b->n_prompt), i = 0;
 
 	while (i < n && a->prompt[i] == b->prompt[i])
 		i++;
 	return i;
+}
+
+/* Whether they have the tokens [from, from + n) in common: told at once of most that do not. */
+static bool both_have(const struct request *a, const struct request *b, uint32_t from, uint32_t n)
+{
+	return (uint64_t)from + n <= MIN(a->n_prompt, b->n_prompt) &&
+	       !memcmp(a->prompt + from, b->prompt + from, n * sizeof(*a->prompt));
 }
 
 static bool same_space(const struct request *a, const struct request *b)
@@ -93,7 +102,9 @@ bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_
 		if (r->admitted && r->history_known &&
 		    leader->trunk->prompt_history != PREFIX_PREFILLED)
 			continue;
-		at = MIN(common(r, leader, 0) / unit * unit, cap);
+		if (!both_have(r, leader, m->n_tokens / unit * unit, unit))
+			continue;
+		at = MIN(common(r, leader) / unit * unit, cap);
 		if (at <= m->n_tokens)
 			continue;
 		if (s->config.state_tokens ? at > leader->window_start && ask(leader, at)
