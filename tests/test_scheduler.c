@@ -1,6 +1,7 @@
 /*
- * scheduler/: each rule by itself, with small numbers. Where a test says "behaviour N" it is one of
- * the behaviours known from other engines, with their page of 2 tokens scaled to 64.
+ * scheduler/: each rule by itself, with small numbers and without a cache. What the prefix cache adds is in
+ * test_scheduler_cache.c, what memory does in test_waiting.c, and the behaviours that are known from other engines
+ * in test_behaviours.c.
  *
  * Requests are letters: the prompt of 'a' is all tokens 'a', and its sampling seed is 'a'. A plan
  * is compared as text: "a0+128" is a prefill row (start and tokens), "a.1@70" a decode row of
@@ -31,8 +32,11 @@ static struct world *world_new(uint32_t page_tokens, uint32_t n_pages, uint32_t 
 
 	w->config = (struct scheduler_config){
 		.page_tokens = page_tokens,
+		.state_tokens = page_tokens,
 		.n_pages = n_pages,
 		.n_slots = MAX_SEQS,
+		.cache_disabled = true,
+		.max_plans_out = 1,
 		.max_seqs = MAX_SEQS,
 		.max_prefill_tokens = budget,
 		.max_model_len = 4096,
@@ -133,13 +137,15 @@ static bool at_baseline(const struct world *w)
 {
 	struct scheduler_stats st = stats(w);
 
-	return st.running == 0 && st.waiting == 0 && st.free_pages == w->config.n_pages &&
-	       st.free_slots == w->config.n_slots;
+	return st.running == 0 && st.waiting == 0 && st.cache.free_pages == w->config.n_pages &&
+	       st.cache.free_slots == w->config.n_slots;
 }
 
 static void test_config(void)
 {
 	const struct scheduler_config good = {.page_tokens = 64,
+					      .state_tokens = 64,
+					      .max_plans_out = 1,
 					      .n_pages = 10,
 					      .n_slots = 4,
 					      .max_seqs = 4,
@@ -159,8 +165,12 @@ static void test_config(void)
 		   "refused: %s", e.text);                                            \
 	} while (0)
 	REFUSES(page_tokens, 0, "0 tokens");
-	REFUSES(page_tokens, 63, "63 tokens is not a multiple of 64");
-	REFUSES(page_tokens, 0x80000000u, "not a multiple");
+	REFUSES(page_tokens, 0x80000000u, "2147483648 tokens");
+	REFUSES(state_tokens, 96, "every 96 tokens do not end with pages of 64");
+	REFUSES(state_tokens, 128, "budget of 64 tokens is less than a page of 128");
+	REFUSES(state_tokens, 0, "4 state slots for a model without state");
+	REFUSES(max_plans_out, 0, "0 plans");
+	REFUSES(max_plans_out, 3, "3 plans");
 	REFUSES(max_prefill_tokens, 63, "budget of 63 tokens is less than a page of 64");
 	REFUSES(n_pages, 0, "0 pages");
 	REFUSES(max_seqs, 0, "0 sequences");
@@ -217,7 +227,7 @@ static void test_submit(void)
 		ok(scheduler_submit(w->s, &r, &id, &e) == -EINVAL && at_baseline(w), "refused: %s",
 		   e.text);
 	}
-	is_str(plan(w), "nothing", "behaviour 18: of requests that were refused, nothing runs");
+	is_str(plan(w), "nothing", "of requests that were refused, nothing runs");
 	first = submit_simple(w, 'a', 100, 540);
 	second = submit_simple(w, 'b', 1, 1);
 	ok(first && second && first != second, "ids are not 0 and differ");
@@ -270,7 +280,7 @@ static void test_chunks(void)
 	struct world *w = world_new(64, 100, 128);
 
 	submit_simple(w, 'a', 256, 3);
-	is_str(plan(w), "a0+128", "behaviour 1: budget 4, prompt 8: a first chunk of 4");
+	is_str(plan(w), "a0+128", "budget 4, prompt 8: a first chunk of 4");
 	is_int(w->plan->rows[0].state_src, STATE_ZERO, "a sequence begins with the zero state");
 	is_int(w->plan->rows[0].n_pages, 2, "the block table covers what has been written");
 	ok(w->plan->n_prefill_rows == 1 && w->plan->n_prefill_tokens == 128 &&
@@ -303,7 +313,7 @@ static void test_chunks(void)
 
 	w = world_new(128, 100, 192);
 	submit_simple(w, 'a', 384, 1);
-	is_str(plan(w), "a0+128", "behaviour 7: page 4, budget 6, prompt 12: chunks of 4");
+	is_str(plan(w), "a0+128", "page 4, budget 6, prompt 12: chunks of 4");
 	commit(w, 1);
 	is_str(plan(w), "a128+128", "the second");
 	commit(w, 1);
@@ -326,7 +336,7 @@ static void test_head_of_line(void)
 
 	submit_simple(w, 'a', 128, 9);
 	submit_simple(w, 'b', 128, 9);
-	is_str(plan(w), "a0+128!", "behaviour 3: budget 4, two 4-token prompts: one is scheduled");
+	is_str(plan(w), "a0+128!", "budget 4, two 4-token prompts: one is scheduled");
 	commit(w, 1);
 	is_str(plan(w), "b0+128! a.0@128!",
 	       "then the other: prefill rows first, decode rows on top of the budget");
@@ -341,7 +351,7 @@ static void test_head_of_line(void)
 	commit(w, 1);
 	submit_simple(w, 'b', 10, 9);
 	is_str(plan(w), "a64+128 c.0@1!",
-	       "behaviour 2: r1 mid-prefill, r2 arrives: only r1 goes on, and decodes");
+	       "r1 mid-prefill, r2 arrives: only r1 goes on, and decodes");
 	commit(w, 1);
 	is_str(plan(w), "a192+64! b0+10! c.0@2!", "r2 begins in what r1's last window leaves");
 	commit(w, END);
@@ -378,15 +388,15 @@ static void test_admission(void)
 
 	submit_simple(w, 'a', 600, 40);
 	submit_simple(w, 'b', 64, 1);
-	is_str(plan(w), "a0+600!", "behaviour 11: pool of 10 pages: r1 takes all, r2 waits");
-	is_int(stats(w).free_pages, 0, "prompt and max_tokens are reserved");
+	is_str(plan(w), "a0+600!", "pool of 10 pages: r1 takes all, r2 waits");
+	is_int(stats(w).cache.free_pages, 0, "prompt and max_tokens are reserved");
 	commit(w, 1);
 	before = stats(w);
 	is_str(plan(w), "a.0@600!", "r2 still waits");
 	after = stats(w);
 	ok(!memcmp(&before, &after, sizeof(before)), "a refused admission changes nothing");
 	commit(w, END);
-	is_int(stats(w).free_pages, 10, "an early end gives everything back");
+	is_int(stats(w).cache.free_pages, 10, "an early end gives everything back");
 	is_str(plan(w), "b0+64!", "r2 runs after");
 	commit(w, 1);
 	ok(at_baseline(w), "baseline");
@@ -432,8 +442,8 @@ static void test_fork(void)
 	r.n_choices = 3;
 	submit(w, &r);
 	is_str(plan(w), "a0+128", "three choices, one prefill");
-	is_int(stats(w).free_pages, 100 - 3 - 3 * 2, "whole pages of the prompt count once");
-	ok(stats(w).running == 3 && stats(w).free_slots == MAX_SEQS - 3,
+	is_int(stats(w).cache.free_pages, 100 - 3 - 3 * 2, "whole pages of the prompt count once");
+	ok(stats(w).running == 3 && stats(w).cache.free_slots == MAX_SEQS - 3,
 	   "seats and slots count thrice");
 	commit(w, 1);
 	is_str(plan(w), "a128+72!!!", "every choice draws from the prompt's last row");
@@ -500,11 +510,15 @@ static void test_fork(void)
 	w->results[1].token = 6;
 	w->results[2].token = END;
 	w->n_events = scheduler_commit(w->s, w->results, w->events);
-	ok(w->n_events == 3 && stats(w).running == 1, "choices 0 and 2 end with their first token");
+	ok(w->n_events == 3 && stats(w).running == 2,
+	   "choices 0 and 2 end with their first token; what choice 0 wrote is kept");
 	is_str(plan(w), "c.1@70!", "choice 1 goes on");
-	ok(!w->plan->n_page_copies && !w->plan->n_state_copies &&
-		   w->plan->rows[0].state_dst == slot && w->plan->rows[0].pages[1] == pages[1],
-	   "where the prompt was written: who ends at once is never forked");
+	ok(w->plan->n_page_copies == 1 && w->plan->n_state_copies == 1 &&
+		   w->plan->page_copies[0].src == pages[1] && w->plan->state_copies[0].src == slot,
+	   "from where the prompt was written");
+	commit(w, 5);
+	is_int(stats(w).running, 1, "which is free then");
+	(void)plan(w);
 	commit(w, END);
 	ok(at_baseline(w), "baseline");
 
@@ -516,7 +530,8 @@ static void test_fork(void)
 	ok(w->n_events == 3 && w->events[2].request_finished && at_baseline(w),
 	   "max_tokens 1: the request ends with its prompt");
 
-	/* The choice whose pages the prompt goes to is taken away at every stage. */
+	/* The choice whose pages the prompt goes to is taken away at every stage: waiting (0), and in turn with a
+	 * plan out and not. */
 	for (int stage = 0; stage < 6; stage++) {
 		r = request('e', 200, 10);
 		r.n_choices = 3;
@@ -541,8 +556,9 @@ static void test_fork(void)
 			scheduler_finish_choice(w->s, id, 0);
 		is_str(plan(w), stage < 5 ? "e.1@200! e.2@200!" : "e.0@200! e.1@200! e.2@200!",
 		       "who is left goes on");
-		is_int(w->plan->n_state_copies, stage < 5 ? 1 : 2, "copies to the others");
-		check(w->plan->rows[0].state_dst == slot && w->plan->rows[0].pages[3] == pages[3]);
+		is_int(w->plan->n_state_copies, stage == 0 ? 1 : 2, "copies to all who did not write it");
+		check((w->plan->rows[0].state_dst == slot) == (stage == 0 || stage == 5));
+		check((w->plan->rows[0].pages[3] == pages[3]) == (stage == 0 || stage == 5));
 		check(w->plan->state_copies[0].src == slot);
 		check(w->plan->page_copies[0].src == pages[3]);
 		if (stage == 5)
@@ -552,7 +568,7 @@ static void test_fork(void)
 		commit(w, END);
 		check(at_baseline(w));
 	}
-	ok_all("the prompt's pages pass to the next living choice, whenever the first one ends");
+	ok_all("what the prompt's row wrote is kept for the fork, whenever its choice ends");
 	world_free(w);
 }
 
@@ -626,7 +642,7 @@ static void test_seats(void)
 		w->results[i].token = i == 0 ? END : 1; /* choice 0, the trunk, ends */
 	seat = w->plan->draws[1].seat;
 	scheduler_commit(w->s, w->results, w->events);
-	is_str(plan(w), "a.1@200! b.0@10!", "choice 1 takes over the trunk");
+	is_str(plan(w), "a.1@200! b.0@10!", "choice 1 goes on");
 	is_int(w->plan->draws[0].seat, seat, "but keeps its seat");
 	is_int(w->plan->n_resets, 0, "a seat is reset once");
 	commit(w, END);
@@ -667,8 +683,8 @@ static void test_abort(void)
 	is_int(stats(w).running, 3, "what the plan that is out uses stays");
 	commit(w, 1);
 	ok(w->n_events == 1 && w->events[0].request == a,
-	   "behaviour 17: late results after abort are ignored");
-	ok(stats(w).running == 1 && stats(w).free_pages == 99, "and its pages are freed");
+	   "late results after abort are ignored");
+	ok(stats(w).running == 1 && stats(w).cache.free_pages == 99, "and its pages are freed");
 	is_str(plan(w), "c0+10! a.0@10!", "the others go on");
 	scheduler_abort(w->s, c);
 	scheduler_finish_choice(w->s, a, 0);
@@ -714,7 +730,7 @@ static void test_fail(void)
 		check(!w->events[i].draw && w->events[i].request_finished &&
 		      w->events[i].finish == FINISH_NONE && w->events[i].user);
 	ok_all("without a draw, and the last one");
-	ok(stats(w).running == 0 && stats(w).free_pages == 10 && stats(w).waiting == 1,
+	ok(stats(w).running == 0 && stats(w).cache.free_pages == 10 && stats(w).waiting == 1,
 	   "their pages are free, c still waits");
 	is_str(plan(w), "c0+100!", "and can run");
 	scheduler_abort(w->s, c);
@@ -730,9 +746,9 @@ static void test_shuffle(void)
 
 	is_int(scheduler_shuffle(w->s, 3), 0, "an idle scheduler can be shuffled");
 	submit_simple(w, 'a', 200, 200);
-	is_int(scheduler_shuffle(w->s, 4), 0, "with waiting requests too");
+	is_int(scheduler_shuffle(w->s, 4), -EBUSY, "but not while a request waits");
 	plan(w);
-	is_int(scheduler_shuffle(w->s, 5), -EBUSY, "but not while a sequence runs");
+	is_int(scheduler_shuffle(w->s, 5), -EBUSY, "while a sequence runs");
 	commit(w, 1);
 	is_int(scheduler_shuffle(w->s, 5), -EBUSY, "nor between its steps");
 	plan(w);

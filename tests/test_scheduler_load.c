@@ -1,6 +1,7 @@
 /*
  * scheduler/ under load: a hundred thousand requests that wait at once, a thousand running
- * sequences. What is asserted is that all of them complete, in order; times are printed as notes.
+ * sequences; without a cache, when they begin in order, and with one that all of them share. What is asserted is that
+ * all of them complete; times are printed as notes.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -33,10 +34,12 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static const struct scheduler_config config = {
+static struct scheduler_config config = {
 	.page_tokens = 64,
-	.n_pages = 4 * SEQS,
-	.n_slots = SEQS,
+	.state_tokens = 64,
+	.n_pages = 5 * SEQS,
+	.n_slots = 3 * SEQS,
+	.max_plans_out = 1,
 	.max_seqs = SEQS,
 	.max_prefill_tokens = 8192,
 	.max_model_len = PROMPT_MAX + TOKENS_MAX,
@@ -45,13 +48,17 @@ static const struct scheduler_config config = {
 
 static void submit_all(struct scheduler *s, uint64_t *ids)
 {
-	static int32_t prompt[PROMPT_MAX];
+	static int32_t prompts[16][PROMPT_MAX];
 	static const int32_t end = END;
 	double t = cpu_us();
 
+	/* They share their beginnings, each a different one with each other. */
+	for (uint32_t k = 0; k < ARRAY_SIZE(prompts); k++)
+		for (uint32_t i = 0; i < PROMPT_MAX; i++)
+			prompts[k][i] = i < 64 * (k % 4) ? 1 : (int32_t)k;
 	for (uint32_t i = 0; i < REQUESTS; i++) {
 		struct scheduler_request r = {
-			.prompt = prompt,
+			.prompt = prompts[random_below(ARRAY_SIZE(prompts))],
 			.n_prompt = 1 + random_below(PROMPT_MAX),
 			.max_tokens = 1 + random_below(TOKENS_MAX),
 			.n_choices = random_below(8) ? 1 : 1 + random_below(4),
@@ -99,17 +106,24 @@ static void test_run(struct scheduler *s)
 			n_finished += events[i].request_finished;
 		/* Prompts end in the order of submission: nobody overtakes. */
 		for (uint32_t i = 0; i < n && i < p->n_prefill_rows; i++)
-			if (!p->rows[p->draws[i].row].decode) {
+			if (config.cache_disabled && !p->rows[p->draws[i].row].decode) {
 				check(events[i].request >= last_begun);
 				last_begun = events[i].request;
 			}
 	}
-	ok_all("first come, first served");
+	if (config.cache_disabled)
+		ok_all("first come, first served");
 	is_int(n_finished, REQUESTS, "all of them finish, in %zu steps with up to %u rows", n_steps,
 	       most);
 	scheduler_stats(s, &st);
-	ok(st.free_pages == config.n_pages && st.free_slots == SEQS && !st.running && !st.waiting,
-	   "and leave nothing");
+	ok(scheduler_flush(s) == 0 && !st.running && !st.waiting, "and leave nothing");
+	scheduler_stats(s, &st);
+	ok(st.cache.free_pages == config.n_pages && st.cache.free_slots == config.n_slots, "all is free");
+	printf("# %llu of %llu prompt tokens cached, %llu waited for another one's prompt, %llu retractions\n",
+	       (unsigned long long)st.cached_tokens, (unsigned long long)st.prompt_tokens,
+	       (unsigned long long)st.shared_waits, (unsigned long long)st.retractions);
+	if (!config.cache_disabled)
+		ok(st.cached_tokens * 2 > st.prompt_tokens && st.shared_waits > 0, "most prompts are cached");
 	qsort(cost, n_steps, sizeof(*cost), by_value);
 	printf("# %zu tokens; plan and commit: %.2f s in all, %.1f us a step, median %.1f, p99 "
 	       "%.1f, "
@@ -146,12 +160,15 @@ static void test_abort(struct scheduler *s)
 
 int main(void)
 {
-	struct scheduler *s;
+	for (int disabled = 1; disabled >= 0; disabled--) {
+		struct scheduler *s;
 
-	if (scheduler_new(&config, &s, NULL) < 0)
-		return 1;
-	test_run(s);
-	test_abort(s);
-	scheduler_free(s);
+		config.cache_disabled = disabled;
+		if (scheduler_new(&config, &s, NULL) < 0)
+			return 1;
+		test_run(s);
+		test_abort(s);
+		scheduler_free(s);
+	}
 	return done();
 }

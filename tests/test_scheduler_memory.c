@@ -1,8 +1,10 @@
 /*
- * scheduler/ and its memory: only scheduler_new and scheduler_submit allocate, either may fail at
- * each of its allocations and then changes nothing, and a request that has finished leaves nothing.
+ * scheduler/ and its memory: scheduler_new and scheduler_submit may fail at each of their allocations and
+ * then change nothing; later only drawn tokens and what the cache remembers need memory, and when there is none
+ * requests complete all the same, with the same tokens; and a request that has finished leaves nothing
+ * but what is cached.
  *
- * malloc, calloc and free are replaced by counting ones; where a sanitizer owns them this is
+ * malloc, calloc, realloc and free are replaced by counting ones; where a sanitizer owns them this is
  * skipped.
  */
 #include <errno.h>
@@ -31,6 +33,7 @@ int main(void)
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
 void __libc_free(void *p);
 
 static unsigned long n_allocations;
@@ -56,20 +59,31 @@ void *calloc(size_t n, size_t size)
 	return may_allocate() ? __libc_calloc(n, size) : NULL;
 }
 
+void *realloc(void *p, size_t size)
+{
+	n_alive -= p != NULL;
+	if (may_allocate())
+		return __libc_realloc(p, size);
+	n_alive += p != NULL;
+	return NULL;
+}
+
 void free(void *p)
 {
 	n_alive -= p != NULL;
 	__libc_free(p);
 }
 
-enum { SEQS = 16, PAGES = 100 };
+enum { SEQS = 16, SLOTS = 40, PAGES = 100, TOKENS = 100 };
 
 static struct scheduler *test_new(void)
 {
 	const struct scheduler_config config = {
 		.page_tokens = 64,
+		.state_tokens = 64,
 		.n_pages = PAGES,
-		.n_slots = SEQS,
+		.n_slots = SLOTS,
+		.max_plans_out = 2,
 		.max_seqs = SEQS,
 		.max_prefill_tokens = 128,
 		.max_model_len = 1000,
@@ -96,7 +110,8 @@ static bool at_baseline(const struct scheduler *s)
 	struct scheduler_stats st;
 
 	scheduler_stats(s, &st);
-	return !st.running && !st.waiting && st.free_pages == PAGES && st.free_slots == SEQS;
+	return !st.running && !st.waiting && st.cache.free_pages + st.cache.tree_pages == PAGES &&
+	       st.cache.free_slots + st.cache.tree_slots == SLOTS;
 }
 
 /* More requests than the map of requests has room for at first, so that it must grow as well. */
@@ -134,29 +149,74 @@ static void test_submit(struct scheduler *s, const struct scheduler_request *r)
 	ok(at_baseline(s), "baseline");
 }
 
-static void test_run(struct scheduler *s, struct scheduler_request *r)
+/* What the n-th token of a choice is. */
+static int32_t token_of(uint64_t seed, uint32_t choice, uint32_t position)
 {
-	struct draw_result results[SEQS] = {0};
-	struct scheduler_event events[SEQS];
-	long alive = n_alive;
-	unsigned long before;
-	uint64_t id, aborted;
-	int steps = 0;
+	return (int32_t)((seed * 31 + choice * 7 + position * 3) % 997);
+}
 
-	check(scheduler_submit(s, r, &id, NULL) == 0);
-	r->n_choices = 5;
-	check(scheduler_submit(s, r, &id, NULL) == 0);
-	check(scheduler_submit(s, r, &aborted, NULL) == 0);
-	before = n_allocations;
-	for (; scheduler_plan(s); steps++) {
+static void draw(const struct plan *p, struct draw_result *results)
+{
+	for (uint32_t i = 0; i < p->n_draws; i++)
+		results[i] = (struct draw_result){.token = token_of(p->draws[i].sampling->seed, p->draws[i].choice,
+								     p->draws[i].position)};
+}
+
+/* Three requests; while they run the allocation number `fail` (and no other; -1: none) fails. Returns how many there
+ * were. */
+static unsigned long run_three(struct scheduler *s, struct scheduler_request r, long fail)
+{
+	static struct draw_result results[2][SEQS];
+	static struct scheduler_event events[SEQS];
+	uint32_t n_finished = 0, n_tokens = 0;
+	unsigned long before = n_allocations;
+	uint64_t id, aborted, n_made = 0, n_done = 0;
+
+	for (uint32_t k = 0; k < 3; k++) {
+		r.n_choices = k ? 5 : 1;
+		r.sampling.seed = k;
+		check(scheduler_submit(s, &r, k < 2 ? &id : &aborted, NULL) == 0);
+	}
+	fail_after = fail;
+	/* Twice nothing to do, since an allocation may have failed: done. */
+	for (int steps = 0, idle = 0; steps < 2000 && idle < 2; steps++) {
+		const struct plan *p = n_made - n_done < 2 ? scheduler_plan(s) : NULL;
+		uint32_t n;
+
+		if (p)
+			draw(p, results[++n_made % 2]);
 		if (steps == 10)
 			scheduler_abort(s, aborted);
-		scheduler_commit(s, results, events);
+		idle = n_made == n_done ? idle + 1 : 0;
+		if (idle || (p && n_made - n_done < 2))
+			continue;
+		n = scheduler_commit(s, results[++n_done % 2], events);
+		for (uint32_t i = 0; i < n; i++) {
+			n_tokens++;
+			n_finished += events[i].request_finished;
+		}
 	}
-	ok_all("three requests");
-	ok(steps > 100 && at_baseline(s), "run for %d steps", steps);
-	is_int(n_allocations - before, 0, "without one allocation");
-	is_int(n_alive - alive, 0, "and leave nothing when they are over");
+	fail_after = -1;
+	check(n_finished == 2 && n_tokens >= 6 * TOKENS);
+	check(at_baseline(s));
+	prefix_cache_check(scheduler_cache(s));
+	return n_allocations - before;
+}
+
+static void test_run(struct scheduler *s, const struct scheduler_request *r)
+{
+	long alive, n;
+	unsigned long in_all = run_three(s, *r, -1);
+
+	ok_all("three requests run");
+	check(scheduler_flush(s) == 0);
+	alive = n_alive;
+	for (n = 0; n < (long)in_all; n++) {
+		(void)run_three(s, *r, n);
+		check(scheduler_flush(s) == 0);
+		check(n_alive == alive);
+	}
+	ok_all("and complete, leaving nothing, when any of the %lu allocations in between fails", in_all);
 }
 
 int main(void)
@@ -165,7 +225,7 @@ int main(void)
 	struct scheduler_request r = {
 		.prompt = prompt,
 		.n_prompt = 300,
-		.max_tokens = 100,
+		.max_tokens = TOKENS,
 		.n_choices = 1,
 		.sampling = {.repetition_penalty = 1.5f},
 	};
