@@ -103,31 +103,42 @@ void cache_index_remove(struct cache_index *x, struct cache_entry *entry)
 	x->n--;
 }
 
-/* The page without which this item is useless, if it was used just now. */
-static struct cache_entry *page_above(const struct cache_index *x, const struct cache_entry *entry)
+/* The page without which this item is useless; false: there is none such, or nobody knows. */
+static bool above(const struct cache_entry *entry, struct tier_item *ret)
 {
-	struct tier_item above = {.kind = TIER_PAGE};
-	struct cache_entry *page;
+	const struct tier_item *item = &entry->place.item;
 
-	if (entry->foreign || (entry->place.item.kind == TIER_PAGE && !entry->has_parent))
-		return NULL;
-	if (entry->place.item.kind == TIER_PAGE) {
-		above.key = entry->parent;
-		above.history = entry->place.item.parent_history;
-	} else {
-		above.key = entry->place.item.key;
-		above.history = entry->place.item.history;
+	if (entry->foreign || (item->kind == TIER_PAGE && !entry->has_parent))
+		return false;
+	*ret = (struct tier_item){.kind = TIER_PAGE, .key = item->key, .history = item->history};
+	if (item->kind == TIER_PAGE) {
+		ret->key = entry->parent;
+		ret->history = item->parent_history;
 	}
-	page = cache_index_find(x, &above);
-	return page && page->used_ns + JUST_NOW_NS >= x->now_ns ? page : NULL;
+	return true;
+}
+
+/* Where an item that is new in a tier (the ring at this offset in an entry) goes: the node it is put before. */
+static struct ring *place_in(const struct cache_index *x, const struct cache_entry *entry, struct ring *tier,
+			     size_t offset)
+{
+	struct tier_item item;
+	struct cache_entry *page;
+	struct ring *node;
+
+	if (!above(entry, &item))
+		return tier;
+	page = cache_index_find(x, &item);
+	node = page ? (struct ring *)(void *)((char *)page + offset) : NULL;
+	if (!page || ring_empty(node))
+		return tier->next;
+	return page->used_ns + JUST_NOW_NS >= x->now_ns ? node : tier;
 }
 
 void cache_index_keep(struct cache_index *x, struct cache_entry *entry, struct cache_block *b)
 {
-	struct cache_entry *above = page_above(x, entry);
-
 	entry->block = cache_block_ref(b);
-	ring_append(above && above->block ? &above->host : &x->host, &entry->host);
+	ring_append(place_in(x, entry, &x->host, offsetof(struct cache_entry, host)), &entry->host);
 	x->host_items++;
 	x->host_bytes += b->bytes;
 }
@@ -147,11 +158,10 @@ struct cache_block *cache_index_unkeep(struct cache_index *x, struct cache_entry
 
 void cache_index_file(struct cache_index *x, struct cache_entry *entry, uint64_t cost)
 {
-	struct cache_entry *above = page_above(x, entry);
-
 	entry->on_disk = true;
 	entry->cost = cost;
-	ring_append(above && above->on_disk ? &above->disk : &x->disk, &entry->disk);
+	entry->serial = ++x->serials;
+	ring_append(place_in(x, entry, &x->disk, offsetof(struct cache_entry, disk)), &entry->disk);
 	x->own_files += !entry->foreign;
 	x->disk_bytes += cost;
 }

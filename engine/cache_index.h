@@ -3,8 +3,9 @@
  * No locks, no calls to the system. Inside engine/ only.
  *
  * The beginning of a prefix must outlive what follows it, which is useless without. So an item that is new takes its
- * place just before the page that it follows (a state: its own page), if that one was used just now; otherwise, and
- * whenever one is used, it becomes the last to go. Who uses a whole path says so deepest first.
+ * place just before the page that it follows (a state: its own page), if that one was used just now, and is the first
+ * to go where there is no such page; otherwise, and whenever one is used, it becomes the last to go. Who uses
+ * a whole path says so deepest first.
  *
  * An entry lives while any of these holds: `block` (host tier), `job` (waits to be written), `on_disk`. Files of
  * other models are entries too, for the order of eviction, but not in the table: nobody finds them.
@@ -40,7 +41,7 @@ static inline void ring_remove(struct ring *node)
 	ring_init(node);
 }
 
-/* Behind the last one; the node is in no ring. */
+/* Behind the last one; the node is in no ring. Given a node of the ring: just before that one. */
 static inline void ring_append(struct ring *r, struct ring *node)
 {
 	node->prev = r->prev;
@@ -59,8 +60,9 @@ struct cache_entry {
 	struct cache_block *block;	/* a reference, or NULL */
 	struct cache_job *job;		/* borrowed, or NULL */
 	uint64_t cost;			/* bytes on disk, while on_disk */
+	uint64_t serial;		/* of the file, while on_disk: no other one ever has it */
 	uint64_t used_ns;		/* on the clock of cache_index.now_ns */
-	struct content_key parent;	/* the page before, if has_parent */
+	struct content_key parent;	/* the page before, if has_parent (not the first) */
 	bool on_disk, foreign, has_parent;
 };
 
@@ -71,6 +73,7 @@ struct cache_index {
 	struct ring host, disk; /* least recently used first */
 	struct ring touch;	/* used, and the file's time not yet told */
 	uint64_t host_items, host_bytes;
+	uint64_t serials;
 	uint64_t now_ns; /* the caller's: when this is */
 	uint64_t own_files, disk_bytes; /* disk_bytes: of foreign files too */
 };

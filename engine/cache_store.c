@@ -325,7 +325,8 @@ static void list_files(struct cache_store *s)
 	for (size_t i = 0; i < l.n; i++)
 		l.v[i].used_ns = MIN(l.v[i].used_ns, s->stamp); /* a clock may have been wrong */
 	unlock(s);
-	qsort(l.v, l.n, sizeof(*l.v), by_use);
+	if (l.n)
+		qsort(l.v, l.n, sizeof(*l.v), by_use);
 	for (size_t i = 0; i < l.n; i++) {
 		lock(s);
 		add_found(s, &l.v[i]);
@@ -380,7 +381,7 @@ static struct cache_job *pop_job(struct cache_store *s)
 }
 
 /* The job is over; the lock is held, and is not afterwards. */
-static void end_job(struct cache_store *s, struct cache_job *job, const struct err *why)
+static void end_job(struct cache_store *s, struct cache_job *job)
 {
 	struct cache_entry *entry = job->entry;
 
@@ -388,7 +389,7 @@ static void end_job(struct cache_store *s, struct cache_job *job, const struct e
 	s->stats.queued_bytes -= job->block->bytes;
 	if (entry) {
 		entry->job = NULL;
-		forget(s, entry, why);
+		forget(s, entry, NULL);
 	}
 	unlock(s);
 	cache_block_put(job->block);
@@ -400,23 +401,17 @@ static bool evict_file(struct cache_store *s)
 {
 	struct cache_entry *entry = cache_index_oldest_disk(&s->index);
 	struct cache_place place;
-	bool foreign;
 
 	if (!entry)
 		return false;
 	place = place_of(s, entry);
-	foreign = entry->foreign;
+	cache_index_unfile(&s->index, entry);
+	forget(s, entry, NULL);
+	s->stats.disk_evicted++;
+	/* It cannot be written again before: that is this thread's work. */
 	unlock(s);
 	cache_dir_remove(&s->dir, &place);
 	lock(s);
-	/* Nobody but this thread changes foreign ones. */
-	if (!foreign)
-		entry = cache_index_find(&s->index, &place.item);
-	if (entry && entry->on_disk) {
-		cache_index_unfile(&s->index, entry);
-		forget(s, entry, NULL);
-	}
-	s->stats.disk_evicted++;
 	return true;
 }
 
@@ -452,7 +447,7 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 	if (!job->entry || job->entry->on_disk || over_budget(s, cost) || s->disk != CACHE_DISK_READY ||
 	    (s->failing && clock_now_ns() < s->paused_until)) {
 		s->stats.unwritten_items += job->entry && !job->entry->on_disk;
-		end_job(s, job, NULL);
+		end_job(s, job);
 		return;
 	}
 	stamp = next_stamp(s);
@@ -479,7 +474,7 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 		if (r != -ECANCELED)
 			pause_writing(s, &why);
 	}
-	end_job(s, job, r < 0 ? &why : NULL);
+	end_job(s, job);
 }
 
 /* One piece of work; the lock is held before and after. False: there is nothing to do. */
@@ -541,21 +536,21 @@ static void *writer_main(void *arg)
 
 /* ---- the reader ---- */
 
-/* A file that will not do: it is deleted and forgotten. Under the lock again afterwards. */
-static void drop_file(struct cache_store *s, const struct cache_place *place, int error, struct err *why)
+/* A file that will not do: it is deleted and forgotten, unless it went meanwhile and what is there now is another one.
+ * Under the lock again afterwards. */
+static void drop_file(struct cache_store *s, const struct cache_place *place, uint64_t serial, int error,
+		      struct err *why)
 {
 	struct cache_entry *entry;
-	bool owned = cache_dir_owned(&s->dir);
 
 	/* Before it is forgotten: the writer makes no new one as long as this one is known. */
-	if (owned && error != -ENOENT)
+	if (cache_dir_owned(&s->dir) && error != -ENOENT)
 		cache_dir_remove(&s->dir, place);
 	lock(s);
 	entry = cache_index_find(&s->index, &place->item);
-	if (entry && entry->on_disk) {
+	if (entry && entry->on_disk && entry->serial == serial) {
 		cache_index_unfile(&s->index, entry);
 		s->stats.damaged++;
-		log_warning("cache: %s%s", why->text, owned && error != -ENOENT ? "; deleted" : "");
 		forget(s, entry, why);
 	}
 }
@@ -566,8 +561,8 @@ static bool is_damage(int error)
 	return error == -EBADMSG || error == -ENOENT || error == -EIO || error == -EISDIR || error == -ENOTDIR;
 }
 
-/* Reads the file of ev->e.item. The lock is held, is given up meanwhile, and held again. */
-static void read_entry(struct cache_store *s, struct event *ev, const struct cache_place *place)
+/* Reads the file of an entry. The lock is held, is given up meanwhile, and held again. */
+static void read_entry(struct cache_store *s, struct event *ev, const struct cache_place *place, uint64_t serial)
 {
 	uint64_t bytes = payload_of(s, place->item.kind);
 	struct cache_entry *entry;
@@ -584,7 +579,7 @@ static void read_entry(struct cache_store *s, struct event *ev, const struct cac
 	if (r < 0) {
 		cache_block_put(b);
 		if (is_damage(r))
-			drop_file(s, place, r, &ev->e.why);
+			drop_file(s, place, serial, r, &ev->e.why);
 		else
 			lock(s);
 		return;
@@ -623,7 +618,7 @@ static void answer(struct cache_store *s, struct event *ev)
 	} else if (!answer_from_memory(s, ev, entry)) {
 		const struct cache_place place = place_of(s, entry);
 
-		read_entry(s, ev, &place);
+		read_entry(s, ev, &place, entry->serial);
 	}
 	s->stats.failed_gets += ev->e.error < 0;
 	push_event(s, ev);
@@ -859,7 +854,7 @@ static int put(struct cache_store *s, const struct cache_put *p)
 	if (!entry)
 		return -ENOMEM;
 	entry->parent = p->parent;
-	entry->has_parent = true;
+	entry->has_parent = p->depth > s->config.page_tokens;
 	if (known)
 		touch(s, entry);
 	if (!entry->block && keep)
