@@ -7,223 +7,95 @@
  * back what it submitted; here: a refused submission changes nothing. 17 (abort during a write-back)
  * belongs to the tiers below device memory and is tested with them.
  *
- * Prompts are letters. A plan is compared as text: "a0+4" is a prefill row (its first token, start and
- * tokens), "@8" a decode row whose token stands at position 8, "!" behind a row means that it draws.
+ * Prompts and plans are written as in scheduler_world.h.
  */
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
 #include "scheduler/chunking.h"
-#include "scheduler/scheduler.h"
+#include "tests/scheduler_world.h"
 #include "tests/tap.h"
 
-enum { MAX_SEQS = 8, VOCAB = 1000, END = 999, LEN = 256 };
+enum { END = WORLD_END, LEN = WORLD_LEN };
 
-struct world {
-	struct scheduler *s;
-	struct scheduler_config config;
-	const struct plan *plan;
-	struct draw_result results[MAX_SEQS];
-	struct scheduler_event events[MAX_SEQS];
-	uint32_t n_events;
-	struct buf text;
-};
-
-static struct world *world_new(uint32_t state_tokens, uint32_t n_pages, uint32_t budget)
+static struct world *new_world(uint32_t state_tokens, uint32_t n_pages, uint32_t budget)
 {
-	struct world *w = calloc(1, sizeof(*w));
+	struct scheduler_config c = world_config(state_tokens, n_pages, budget);
 
-	w->config = (struct scheduler_config){
-		.page_tokens = 2,
-		.state_tokens = state_tokens,
-		.n_pages = n_pages,
-		.n_slots = state_tokens ? 4 * MAX_SEQS : 0,
-		.page_bytes = 1,
-		.slot_bytes = 1,
-		.max_plans_out = 1,
-		.max_seqs = MAX_SEQS,
-		.max_prefill_tokens = budget,
-		.max_model_len = LEN,
-		.vocab_size = VOCAB,
-	};
-	buf_init(&w->text, 4096);
-	if (scheduler_new(&w->config, &w->s, NULL) < 0)
-		abort();
-	return w;
-}
-
-static void world_free(struct world *w)
-{
-	prefix_cache_check(scheduler_cache(w->s));
-	scheduler_free(w->s);
-	buf_release(&w->text);
-	free(w);
-}
-
-/* A prompt as letters; its first max_tokens tokens are generated unless it draws END. */
-static uint64_t submit(struct world *w, const char *prompt, uint32_t max_tokens)
-{
-	static const int32_t end = END;
-	int32_t tokens[LEN];
-	struct scheduler_request r = {
-		.prompt = tokens,
-		.n_prompt = (uint32_t)strlen(prompt),
-		.max_tokens = max_tokens,
-		.n_choices = 1,
-		.end_tokens = &end,
-		.n_end_tokens = 1,
-		.sampling = {.top_p = 1, .repetition_penalty = 1},
-	};
-	uint64_t id = 0;
-
-	for (uint32_t i = 0; i < r.n_prompt; i++)
-		tokens[i] = prompt[i];
-	if (scheduler_submit(w->s, &r, &id, NULL) < 0)
-		abort();
-	return id;
-}
-
-/* The next plan, as text. */
-static const char *plan(struct world *w)
-{
-	const struct plan *p = w->plan = scheduler_plan(w->s);
-	uint32_t d = 0;
-
-	buf_reset(&w->text);
-	if (!p)
-		return "nothing";
-	for (uint32_t i = 0; i < p->n_rows; i++) {
-		const struct plan_row *row = &p->rows[i];
-
-		if (i)
-			buf_putc(&w->text, ' ');
-		if (row->decode)
-			buf_printf(&w->text, "@%u", row->start);
-		else
-			buf_printf(&w->text, "%c%u+%u", row->tokens[0], row->start, row->n_tokens);
-		for (; d < p->n_draws && p->draws[d].row == i; d++)
-			buf_putc(&w->text, '!');
-	}
-	return buf_str(&w->text);
-}
-
-/* Commits the oldest plan that is out, whose draws (as many as there can be) gave `token`. */
-static void commit(struct world *w, int32_t token)
-{
-	for (uint32_t i = 0; i < MAX_SEQS; i++)
-		w->results[i] = (struct draw_result){.token = token};
-	w->n_events = scheduler_commit(w->s, w->results, w->events);
-}
-
-/* Everything that is there runs to its end; every draw gives `token`. */
-static void run_all(struct world *w, int32_t token)
-{
-	while (scheduler_plan(w->s))
-		commit(w, token);
-}
-
-struct look {
-	const char *prompt;
-	uint32_t depth;
-	bool with_slot, found;
-	char deepest[8];
-};
-
-static bool look_at(void *arg, const struct prefix_view *v)
-{
-	struct look *l = arg;
-	uint32_t from = v->depth - v->n_tokens;
-
-	if (v->depth != l->depth || (l->with_slot && v->slot == POOL_NONE))
-		return true;
-	for (uint32_t i = from; i < v->depth; i++)
-		if (v->tokens[i - from] != l->prompt[i])
-			return true;
-	l->found = true;
-	return false;
-}
-
-/* The cache has a node that ends after `depth` letters of the prompt, with a state there. */
-static bool published(const struct world *w, const char *prompt, uint32_t depth)
-{
-	struct look l = {.prompt = prompt, .depth = depth, .with_slot = w->config.state_tokens > 0};
-
-	prefix_cache_walk(scheduler_cache(w->s), look_at, &l);
-	return l.found;
+	return world_new(&c);
 }
 
 static void test_1_to_3(void)
 {
-	struct world *w = world_new(0, 100, 4);
+	struct world *w = new_world(0, 100, 4);
 
-	submit(w, "aaaaaaaa", 3);
-	is_str(plan(w), "a0+4", "1: budget 4, prompt 8: a chunk of 4 at prefix 0");
-	commit(w, 1);
-	is_str(plan(w), "a4+4!", "1: a chunk of 4 at prefix 4");
-	commit(w, 1);
-	is_str(plan(w), "@8!", "1: the third step decodes");
-	commit(w, END);
+	world_submit(w, "aaaaaaaa", 3);
+	is_str(world_plan(w), "a0+4", "1: budget 4, prompt 8: a chunk of 4 at prefix 0");
+	world_commit(w, 1);
+	is_str(world_plan(w), "a4+4!", "1: a chunk of 4 at prefix 4");
+	world_commit(w, 1);
+	is_str(world_plan(w), "@8!", "1: the third step decodes");
+	world_commit(w, END);
 	world_free(w);
 
-	w = world_new(0, 100, 4);
-	submit(w, "dd", 9);
-	(void)plan(w);
-	commit(w, 1);
-	submit(w, "aaaaaaaa", 9);
-	is_str(plan(w), "a0+4 @2!", "2: r1 begins");
-	commit(w, 1);
-	submit(w, "bb", 9);
-	is_str(plan(w), "a4+4! @3!", "2: r1 mid-prefill, r2 arrives: only r1's goes on, and decodes");
-	commit(w, 1);
-	is_str(plan(w), "b0+2! @4! @8!", "2: then r2");
-	commit(w, END);
+	w = new_world(0, 100, 4);
+	world_submit(w, "dd", 9);
+	(void)world_plan(w);
+	world_commit(w, 1);
+	world_submit(w, "aaaaaaaa", 9);
+	is_str(world_plan(w), "a0+4 @2!", "2: r1 begins");
+	world_commit(w, 1);
+	world_submit(w, "bb", 9);
+	is_str(world_plan(w), "a4+4! @3!", "2: r1 mid-prefill, r2 arrives: only r1's goes on, and decodes");
+	world_commit(w, 1);
+	is_str(world_plan(w), "b0+2! @4! @8!", "2: then r2");
+	world_commit(w, END);
 	world_free(w);
 
-	w = world_new(0, 100, 4);
-	submit(w, "aaaa", 9);
-	submit(w, "bbbb", 9);
-	is_str(plan(w), "a0+4!", "3: budget 4, two 4-token prompts: one is scheduled");
-	commit(w, 1);
-	is_str(plan(w), "b0+4! @4!", "3: then the other");
-	commit(w, END);
+	w = new_world(0, 100, 4);
+	world_submit(w, "aaaa", 9);
+	world_submit(w, "bbbb", 9);
+	is_str(world_plan(w), "a0+4!", "3: budget 4, two 4-token prompts: one is scheduled");
+	world_commit(w, 1);
+	is_str(world_plan(w), "b0+4! @4!", "3: then the other");
+	world_commit(w, END);
 	world_free(w);
 }
 
 static void test_4_to_6(void)
 {
-	struct world *w = world_new(0, 100, 64);
+	struct world *w = new_world(0, 100, 64);
 	uint32_t pages[4];
 
-	submit(w, "aaaabbbb", 1);
-	is_str(plan(w), "a0+8!", "4: a prompt of 8");
+	world_submit(w, "aaaabbbb", 1);
+	is_str(world_plan(w), "a0+8!", "4: a prompt of 8");
 	memcpy(pages, w->plan->rows[0].pages, sizeof(pages));
-	commit(w, 1);
-	submit(w, "aaaabbbb", 1);
-	is_str(plan(w), "b6+2!", "4: the same again: hit 6, input 2");
-	commit(w, 1);
+	world_commit(w, 1);
+	world_submit(w, "aaaabbbb", 1);
+	is_str(world_plan(w), "b6+2!", "4: the same again: hit 6, input 2");
+	world_commit(w, 1);
 	ok(w->n_events == 1 && w->events[0].hit.n_cached == 6 &&
 		   w->events[0].hit.miss == PREFIX_MISS_NONE && w->events[0].hit.step == 2,
 	   "4: which its event says, and that step 2 computed first");
 
-	submit(w, "aaaabbbbcccc", 1);
-	is_str(plan(w), "c8+4!", "5: 8 shared and 4 new: prefix 8, input 4");
+	world_submit(w, "aaaabbbbcccc", 1);
+	is_str(world_plan(w), "c8+4!", "5: 8 shared and 4 new: prefix 8, input 4");
 	ok(!memcmp(pages, w->plan->rows[0].pages, sizeof(pages)), "5: on the same pages");
-	commit(w, 1);
+	world_commit(w, 1);
 	is_int(w->events[0].hit.miss, PREFIX_MISS_COLD, "5: what follows is cold");
 	world_free(w);
 
-	w = world_new(0, 100, 4);
-	submit(w, "aaaabbbbcc", 100);
-	(void)plan(w);
-	commit(w, 1);
-	(void)plan(w);
-	commit(w, 1);
-	ok(published(w, "aaaabbbbcc", 8), "6: what is prefilled is published at once");
+	w = new_world(0, 100, 4);
+	world_submit(w, "aaaabbbbcc", 100);
+	(void)world_plan(w);
+	world_commit(w, 1);
+	(void)world_plan(w);
+	world_commit(w, 1);
+	ok(world_published_text(w, "aaaabbbbcc", 8), "6: what is prefilled is published at once");
 	scheduler_abort(w->s, 1);
-	submit(w, "aaaabbbbdd", 1);
-	is_str(plan(w), "d8+2!", "6: finishing early keeps the pages of the prefill");
-	commit(w, 1);
+	world_submit(w, "aaaabbbbdd", 1);
+	is_str(world_plan(w), "d8+2!", "6: finishing early keeps the pages of the prefill");
+	world_commit(w, 1);
 	world_free(w);
 }
 
@@ -233,21 +105,21 @@ static void test_7_to_9(void)
 		uint32_t first, left, budget, want;
 	} align[] = {{16, 24, 24, 16}, {16, 24, 8, 8}, {24, 16, 16, 8}, {24, 4, 16, 4}, {32, 16, 10, 8}};
 	static const char seed[] = "aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbcccccccc";
-	struct world *w = world_new(4, 100, 6);
+	struct world *w = new_world(4, 100, 6);
 
-	submit(w, "aaaabbbbcccc", 1);
-	run_all(w, 1);
-	ok(published(w, "aaaabbbbcccc", 4) && published(w, "aaaabbbbcccc", 8) &&
-		   published(w, "aaaabbbbcccc", 12),
+	world_submit(w, "aaaabbbbcccc", 1);
+	world_run(w, 1);
+	ok(world_published_text(w, "aaaabbbbcccc", 4) && world_published_text(w, "aaaabbbbcccc", 8) &&
+		   world_published_text(w, "aaaabbbbcccc", 12),
 	   "7: state page 4, budget 6, prompt 12: states at 4, 8 and 12");
 	world_free(w);
 
-	w = world_new(4, 100, 64);
-	submit(w, "aaaabbbbcc", 1);
-	submit(w, "ddddeeeeff", 1);
-	run_all(w, 1);
-	ok(published(w, "aaaabbbbcc", 8) && published(w, "ddddeeeeff", 8) &&
-		   !published(w, "aaaabbbbcc", 10),
+	w = new_world(4, 100, 64);
+	world_submit(w, "aaaabbbbcc", 1);
+	world_submit(w, "ddddeeeeff", 1);
+	world_run(w, 1);
+	ok(world_published_text(w, "aaaabbbbcc", 8) && world_published_text(w, "ddddeeeeff", 8) &&
+		   !world_published_text(w, "aaaabbbbcc", 10),
 	   "8: state page 4, two 10-token prompts: states at 8");
 	world_free(w);
 
@@ -266,81 +138,81 @@ static void test_7_to_9(void)
 		ok(found || end == first + align[i].want, "9: (%u, %u, %u): a state %u further on",
 		   first, align[i].left, align[i].budget, align[i].want);
 	}
-	w = world_new(4, 1000, 256);
-	submit(w, seed, 1);
-	run_all(w, 1);
-	ok(!published(w, seed, 32), "9: nobody wanted a state at 32 so far");
-	submit(w, "aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbddddd", 1);
-	run_all(w, 1);
-	ok(published(w, seed, 32), "9: with a promotion at 32 there is one");
+	w = new_world(4, 1000, 256);
+	world_submit(w, seed, 1);
+	world_run(w, 1);
+	ok(!world_published_text(w, seed, 32), "9: nobody wanted a state at 32 so far");
+	world_submit(w, "aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbddddd", 1);
+	world_run(w, 1);
+	ok(world_published_text(w, seed, 32), "9: with a promotion at 32 there is one");
 	world_free(w);
 }
 
 static void test_10(void)
 {
-	struct world *w = world_new(2, 100, 64);
+	struct world *w = new_world(2, 100, 64);
 
-	submit(w, "aaaaaaaabbb", 1);
-	run_all(w, 1);
-	ok(published(w, "aaaaaaaabbb", 10), "10: a seed of 11 leaves a state at 10");
-	ok(!published(w, "aaaaaaaa", 8), "10: and none at 8");
-	submit(w, "aaaaaaaaccc", 1);
-	(void)plan(w);
-	commit(w, 1);
+	world_submit(w, "aaaaaaaabbb", 1);
+	world_run(w, 1);
+	ok(world_published_text(w, "aaaaaaaabbb", 10), "10: a seed of 11 leaves a state at 10");
+	ok(!world_published_text(w, "aaaaaaaa", 8), "10: and none at 8");
+	world_submit(w, "aaaaaaaaccc", 1);
+	(void)world_plan(w);
+	world_commit(w, 1);
 	ok(w->events[0].hit.n_cached == 0 && w->events[0].hit.miss == PREFIX_MISS_NO_CHECKPOINT,
 	   "10: a second one that parts from it at 8 finds no checkpoint");
-	ok(published(w, "aaaaaaaa", 8) && published(w, "aaaaaaaaccc", 10),
+	ok(world_published_text(w, "aaaaaaaa", 8) && world_published_text(w, "aaaaaaaaccc", 10),
 	   "10: and leaves states at 8 and 10");
-	submit(w, "aaaaaaaaddd", 1);
-	is_str(plan(w), "d8+3!", "10: a third hits 8");
-	commit(w, 1);
+	world_submit(w, "aaaaaaaaddd", 1);
+	is_str(world_plan(w), "d8+3^10!", "10: a third hits 8");
+	world_commit(w, 1);
 	world_free(w);
 }
 
 static void test_11_and_12(void)
 {
-	struct world *w = world_new(0, 10, 64);
+	struct world *w = new_world(0, 10, 64);
 	struct scheduler_stats st;
 	uint64_t r1, r2;
 
-	submit(w, "aaaaaaaaaaaaaaaaaa", 2);
-	submit(w, "bbbb", 2);
-	is_str(plan(w), "a0+18!", "11: pool of 10 pages: r1 takes all");
-	commit(w, 1);
-	is_str(plan(w), "@18!", "11: r2 waits");
-	commit(w, 1);
-	is_str(plan(w), "b0+4!", "11: and runs after");
-	commit(w, END);
+	world_submit(w, "aaaaaaaaaaaaaaaaaa", 2);
+	world_submit(w, "bbbb", 2);
+	is_str(world_plan(w), "a0+18!", "11: pool of 10 pages: r1 takes all");
+	world_commit(w, 1);
+	is_str(world_plan(w), "@18!", "11: r2 waits");
+	world_commit(w, 1);
+	is_str(world_plan(w), "b0+4!", "11: and runs after");
+	world_commit(w, END);
 	world_free(w);
 
-	w = world_new(0, 10, 64);
+	w = new_world(0, 10, 64);
 	w->config.max_plans_out = 2;
 	scheduler_free(w->s);
 	if (scheduler_new(&w->config, &w->s, NULL) < 0)
 		abort();
-	r1 = submit(w, "aaaaaaaa", 6);
-	r2 = submit(w, "bbbbbbbb", 6);
-	is_str(plan(w), "a0+8! b0+8!", "12: two prompts of 8 in 10 pages");
-	commit(w, 1);
-	is_str(plan(w), "@8! @8!", "12: decode");
-	is_str(plan(w), "@9! @9!", "12: with two plans out");
-	commit(w, 1);
-	is_str(plan(w), "nothing", "12: both are stuck: quiet while a result is pending");
+	r1 = world_submit(w, "aaaaaaaa", 6);
+	r2 = world_submit(w, "bbbbbbbb", 6);
+	is_str(world_plan(w), "a0+8! b0+8!", "12: two prompts of 8 in 10 pages");
+	world_commit(w, 1);
+	is_str(world_plan(w), "@8! @8!", "12: decode");
+	is_str(world_plan(w), "@9?! @9?!", "12: with two plans out");
+	world_commit(w, 1);
+	is_str(world_plan(w), "nothing", "12: both are stuck: quiet while a result is pending");
 	scheduler_stats(w->s, &st);
 	ok(st.retractions == 0 && st.running == 2, "12: and nobody is retracted");
-	commit(w, 1);
-	is_str(plan(w), "@10!", "12: then one of them goes on");
+	world_commit(w, 1);
+	is_str(world_plan(w), "@10!", "12: then one of them goes on");
 	scheduler_stats(w->s, &st);
 	ok(st.retractions == 1 && st.running == 1 && st.waiting == 1, "12: the other was retracted");
-	commit(w, 2);
+	world_commit(w, 2);
 	ok(w->n_events == 1 && w->events[0].request == r2, "12: r1, of equal ones the oldest");
 	for (int i = 0; i < 9 && !w->events[0].request_finished; i++) {
-		(void)plan(w);
-		commit(w, 2);
+		(void)world_plan(w);
+		world_commit(w, 2);
 	}
 	ok(w->events[0].request == r2 && w->events[0].finish == FINISH_LENGTH, "12: r2 ends");
 	for (int i = 0; i < 20 && scheduler_plan(w->s); i++)
-		commit(w, 3);
+		world_commit(w, 3);
 	ok(w->n_events == 1 && w->events[0].request == r1 && w->events[0].finish == FINISH_LENGTH,
 	   "12: r1 comes back and ends");
 	scheduler_stats(w->s, &st);
@@ -498,19 +370,19 @@ static void test_16(void)
 
 static void test_18_and_19(void)
 {
-	struct world *w = world_new(2, 100, 64);
+	struct world *w = new_world(2, 100, 64);
 	struct scheduler_stats before, after;
-	int32_t tokens[4] = {1, 2, 3, VOCAB};
+	int32_t tokens[4] = {1, 2, 3, WORLD_VOCAB};
 	struct scheduler_request bad = {.prompt = tokens, .n_prompt = 4, .max_tokens = 1, .n_choices = 1};
 	uint64_t id = 77;
 
-	submit(w, "aaaabbbb", 1);
-	run_all(w, 1);
-	submit(w, "aaaabbbbcc", 5);
+	world_submit(w, "aaaabbbb", 1);
+	world_run(w, 1);
+	world_submit(w, "aaaabbbbcc", 5);
 	scheduler_stats(w->s, &before);
 	is_int(scheduler_submit(w->s, &bad, &id, NULL), -EINVAL, "18: a token that does not exist");
 	bad.n_prompt = 3;
-	bad.n_choices = MAX_SEQS + 1;
+	bad.n_choices = WORLD_SEQS + 1;
 	is_int(scheduler_submit(w->s, &bad, &id, NULL), -EINVAL, "18: too many choices");
 	bad.n_choices = 1;
 	bad.max_tokens = LEN;
@@ -519,11 +391,11 @@ static void test_18_and_19(void)
 	ok(id == 77 && !memcmp(&before, &after, sizeof(before)), "18: nothing changed");
 
 	is_int(scheduler_flush(w->s), -EBUSY, "19: clearing refuses while a request waits");
-	is_str(plan(w), "c8+2!", "19: (which hits)");
+	is_str(world_plan(w), "c8+2!", "19: (which hits)");
 	is_int(scheduler_flush(w->s), -EBUSY, "19: and while it runs");
 	scheduler_stats(w->s, &after);
 	ok(after.cache.nodes >= before.cache.nodes && after.running == 1, "19: and then changes nothing");
-	commit(w, END);
+	world_commit(w, END);
 	is_int(scheduler_flush(w->s), 0, "19: not any more");
 	scheduler_stats(w->s, &after);
 	ok(after.cache.nodes == 0 && after.cache.free_pages == w->config.n_pages &&

@@ -1,0 +1,354 @@
+/*
+ * scheduler/ and the prefix cache: what requests find, what they leave, and who waits for whom; with two plans out;
+ * and how a request that was retracted comes back. scheduler_world.h says how plans are written.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tests/scheduler_world.h"
+#include "tests/tap.h"
+
+enum { END = WORLD_END };
+
+static const struct prefix_space salted = {{1, 2}};
+
+static uint64_t submit_with(struct world *w, const char *prompt, uint32_t max_tokens, bool cache_disabled,
+			    struct prefix_space space)
+{
+	struct scheduler_request r = world_request(prompt, max_tokens);
+
+	r.cache_disabled = cache_disabled;
+	r.space = space;
+	return world_submit_request(w, &r);
+}
+
+/* The event of a request that ends with its first token. */
+static struct scheduler_hit hit_of(struct world *w, const char *prompt, bool cache_disabled, struct prefix_space space)
+{
+	(void)submit_with(w, prompt, 1, cache_disabled, space);
+	(void)world_plan(w);
+	while (w->plan && (world_commit(w, 1), !w->n_events))
+		(void)world_plan(w);
+	return w->events[0].hit;
+}
+
+static void test_hits(void)
+{
+	struct scheduler_config c = world_config(2, 100, 64);
+	struct world *w = world_new(&c);
+	const struct prefix_space none = {{0, 0}};
+	struct scheduler_hit h;
+
+	h = hit_of(w, "a", false, none);
+	ok(h.n_cached == 0 && h.miss == PREFIX_MISS_SHORT, "no whole page: short");
+	h = hit_of(w, "aabbcc", false, none);
+	ok(h.n_cached == 0 && h.miss == PREFIX_MISS_COLD, "the first time: cold");
+	h = hit_of(w, "aabbccd", false, none);
+	ok(h.n_cached == 6 && h.miss == PREFIX_MISS_NONE, "the next turn finds all of it");
+	h = hit_of(w, "aabbcc", false, none);
+	ok(h.n_cached == 4 && h.miss == PREFIX_MISS_NONE, "the same again: up to the last page before its last token");
+	h = hit_of(w, "aabbcc", true, none);
+	ok(h.n_cached == 0 && h.miss == PREFIX_MISS_DISABLED, "a request that does not want the cache");
+	h = hit_of(w, "aabbcc", false, salted);
+	ok(h.n_cached == 0 && h.miss == PREFIX_MISS_SALT, "another salt");
+	h = hit_of(w, "aabbcc", false, salted);
+	ok(h.n_cached == 4, "which has a cache of its own");
+	h = hit_of(w, "zzyyxx", true, none);
+	h = hit_of(w, "zzyyxx", false, none);
+	is_int(h.n_cached, 0, "and who does not want the cache leaves nothing");
+	is_int(world_stats(w).misses[PREFIX_MISS_DISABLED], 2, "reasons are counted");
+	ok(world_stats(w).cached_tokens == 14 && world_stats(w).prompt_tokens == 50, "and tokens");
+	world_free(w);
+
+	c.cache_disabled = true;
+	w = world_new(&c);
+	h = hit_of(w, "aabbcc", false, none);
+	h = hit_of(w, "aabbcc", false, none);
+	ok(h.n_cached == 0 && h.miss == PREFIX_MISS_DISABLED, "a server without a cache");
+	world_free(w);
+}
+
+static void test_states_of_a_window(void)
+{
+	struct scheduler_config c = world_config(2, 100, 64);
+	const uint32_t boundaries[] = {3, 5, 9, 13, 17};
+	struct world *w = world_new(&c);
+	struct scheduler_request r = world_request("aabbccddeeffgghhiijj", 1);
+
+	r.boundaries = boundaries;
+	r.n_boundaries = ARRAY_SIZE(boundaries);
+	world_submit_request(w, &r);
+	is_str(world_plan(w), "a0+20^2^12^16^18!",
+	       "the last page before the last token, the last and the first boundary, then from the back");
+	world_commit(w, 1);
+	ok(world_published_text(w, "aabbccddeeffgghhiijj", 20), "and the end of the prompt");
+	world_free(w);
+
+	/* Slots for the request itself and one more. */
+	c.n_slots = 8;
+	c.max_seqs = 1;
+	c.cache_bytes = 12 + 2;
+	w = world_new(&c);
+	r = world_request("aabbccddeeffgghhiijj", 1);
+	r.boundaries = boundaries;
+	r.n_boundaries = ARRAY_SIZE(boundaries);
+	world_submit_request(w, &r);
+	is_str(world_plan(w), "a0+20^16^18!", "where slots are short: the most wanted ones");
+	world_commit(w, 1);
+	ok(world_stats(w).cache.used_bytes <= c.cache_bytes, "within the budget");
+	world_free(w);
+}
+
+/* What 'p' generates is q, r, s, ... */
+static void test_decoding(void)
+{
+	struct scheduler_config c = world_config(4, 100, 64);
+	struct world *w = world_new(&c);
+	int32_t tokens[32] = {'p', 'p', 'p', 'p', 'p'};
+	struct scheduler_request r;
+
+	world_submit(w, "ppppp", 11);
+	for (int32_t i = 0; i < 10; i++) {
+		(void)world_plan(w);
+		world_commit(w, tokens[5 + i] = 'q' + i);
+	}
+	ok(world_published(w, tokens, 4) && !world_published(w, tokens, 8) && world_published(w, tokens, 12),
+	   "while decoding a sequence keeps its newest state, and those of its prompt");
+	(void)world_plan(w);
+	world_commit(w, tokens[15] = END);
+	is_int(world_stats(w).running, 0, "it ends");
+	r = world_request("", 1);
+	r.prompt = tokens;
+	r.n_prompt = 16;
+	tokens[15] = 'x';
+	world_submit_request(w, &r);
+	is_str(world_plan(w), "x12+4!", "the next turn begins where it left a state");
+	world_commit(w, 1);
+	world_free(w);
+
+	c.refuse_decoded = true;
+	w = world_new(&c);
+	world_submit(w, "ppppp", 11);
+	world_run(w, 'q');
+	memset(tokens, 0, sizeof(tokens));
+	for (int i = 0; i < 16; i++)
+		tokens[i] = i < 5 ? 'p' : 'q';
+	world_submit_request(w, &r);
+	is_str(world_plan(w), "p4+12^12!", "unless decoded tokens are refused");
+	world_commit(w, 1);
+	world_free(w);
+}
+
+static void test_following(void)
+{
+	struct scheduler_config c = world_config(2, 1000, 8);
+	struct world *w = world_new(&c);
+	uint64_t first, second;
+
+	/* Three that share 6 tokens, and one that shares nothing. */
+	first = world_submit(w, "aabbccdd", 3);
+	second = world_submit(w, "aabbccee", 3);
+	world_submit(w, "aabbccff", 3);
+	is_str(world_plan(w), "a0+8^6!", "the first of three that share a beginning");
+	world_commit(w, 1);
+	is_str(world_plan(w), "e6+2! f6+2! @8!", "the others begin where it parts from them");
+	world_commit(w, END);
+	ok(w->n_events == 3 && world_stats(w).shared_waits == 0, "nobody waited: the budget was used up");
+	world_free(w);
+
+	c.max_prefill_tokens = 64;
+	w = world_new(&c);
+	first = world_submit(w, "aabbccdd", 3);
+	second = world_submit(w, "aabbccee", 3);
+	world_submit(w, "aabbccff", 3);
+	world_submit(w, "xxyyzz", 3);
+	is_str(world_plan(w), "a0+8^6! x0+6^4!", "two wait for the first one's prompt; the queue goes on");
+	ok(world_stats(w).shared_waits == 2 && world_stats(w).waiting == 2, "which is counted");
+	world_commit(w, 1);
+	is_str(world_plan(w), "e6+2! f6+2! @8! @6!", "then they begin where it parts from them");
+	is_int(world_stats(w).cached_tokens, 12, "so that it is computed once");
+	world_commit(w, END);
+	is_int(world_stats(w).running, 0, "all end");
+
+	first = world_submit(w, "mmnnoopp", 3);
+	second = world_submit(w, "mmnnooqq", 3);
+	(void)world_plan(w);
+	scheduler_abort(w->s, second);
+	is_int(world_stats(w).waiting, 0, "one that waits is aborted");
+	second = world_submit(w, "mmnnoorr", 3);
+	scheduler_abort(w->s, first);
+	world_commit(w, 1);
+	is_str(world_plan(w), "r6+2!", "what an aborted request has computed counts as well");
+	scheduler_abort(w->s, second);
+	world_commit(w, 1);
+	world_free(w);
+
+	/* The whole prompt of a leader takes several steps; whoever shares less comes earlier. */
+	c.max_prefill_tokens = 4;
+	c.max_plans_out = 2;
+	w = world_new(&c);
+	world_submit(w, "aabbccddee", 3);
+	is_str(world_plan(w), "a0+4", "a long prompt");
+	world_submit(w, "aabbx", 3);
+	is_str(world_plan(w), "c4+4", "goes on");
+	world_commit(w, 1);
+	is_str(world_plan(w), "e8+2! x4+1!", "the other one follows no further than to what they share");
+	world_commit(w, 1);
+	world_commit(w, END);
+	world_free(w);
+}
+
+static void test_two_plans(void)
+{
+	struct scheduler_config c = world_config(2, 100, 64);
+	struct world *w;
+	struct scheduler_stats st;
+	uint64_t id;
+
+	c.max_plans_out = 2;
+	w = world_new(&c);
+	world_submit(w, "aabb", 9);
+	is_str(world_plan(w), "a0+4^2!", "a prompt");
+	is_str(world_plan(w), "@4?!", "the next plan is made before its token is known");
+	is_int(w->plan->rows[0].token_draw, 0, "which is draw 0 of the plan before");
+	world_commit(w, END);
+	ok(w->n_events == 1 && w->events[0].request_finished, "it was an end token: the request is finished");
+	is_int(world_stats(w).running, 1, "but what the plan uses is kept");
+	world_commit(w, 1);
+	ok(w->n_events == 0 && world_stats(w).running == 0, "its row was for nothing");
+
+	world_submit(w, "ccdd", 2);
+	is_str(world_plan(w), "c0+4^2!", "two tokens are asked for");
+	is_str(world_plan(w), "@4?!", "the second");
+	world_commit(w, 1);
+	is_str(world_plan(w), "nothing", "no third row");
+	world_commit(w, 1);
+	ok(w->n_events == 1 && w->events[0].finish == FINISH_LENGTH, "the end");
+
+	id = world_submit(w, "eeff", 9);
+	(void)world_plan(w);
+	(void)world_plan(w);
+	scheduler_abort(w->s, id);
+	st = world_stats(w);
+	world_commit(w, 1);
+	is_int(w->n_events, 0, "aborted with two plans out: no event");
+	is_int(world_stats(w).running, st.running, "nor is anything free");
+	world_commit(w, 1);
+	ok(w->n_events == 0 && world_stats(w).running == 0, "until both are through");
+
+	id = world_submit(w, "gghh", 9);
+	(void)world_plan(w);
+	world_submit(w, "iijj", 9);
+	(void)world_plan(w);
+	w->n_events = scheduler_fail(w->s, w->events);
+	ok(w->n_events == 2 && w->events[0].request == id && !w->events[0].draw, "both plans fail: one event a request");
+	st = world_stats(w);
+	ok(!st.running && !st.cache.nodes, "and the cache is empty: what the device wrote is not to be trusted");
+	world_free(w);
+}
+
+/* The draws are `token` of choice 0, the one after it of choice 1, ... */
+static void commit_by_choice(struct world *w, int32_t token)
+{
+	for (uint32_t i = 0; i < w->plan->n_draws; i++)
+		w->results[i] = (struct draw_result){.token = token + (int32_t)w->plan->draws[i].choice};
+	w->n_events = scheduler_commit(w->s, w->results, w->events);
+}
+
+/* Decodes until somebody is retracted. */
+static bool run_until_retraction(struct world *w, int32_t token)
+{
+	for (int i = 0; i < 100; i++) {
+		w->plan = scheduler_plan(w->s);
+		if (!w->plan)
+			return false;
+		if (world_stats(w).retractions)
+			return true;
+		commit_by_choice(w, token);
+	}
+	return false;
+}
+
+static void test_coming_back(void)
+{
+	struct scheduler_config c = world_config(4, 14, 64);
+	struct world *w;
+	uint64_t a;
+
+	/* 28 tokens of memory; both want 20. */
+	w = world_new(&c);
+	a = world_submit(w, "aaaaaa", 14);
+	world_submit(w, "bbbbbb", 14);
+	ok(run_until_retraction(w, 'x'), "two that do not fit together: one is retracted");
+	ok(world_stats(w).running == 1 && world_stats(w).waiting == 1, "and waits");
+	world_commit(w, END);
+	ok(w->n_events == 1 && w->events[0].request != a, "the older one");
+	world_run(w, 'x');
+	ok(w->n_events == 1 && w->events[0].request == a && w->events[0].finish == FINISH_LENGTH,
+	   "it comes back when the other one is through");
+	ok(world_stats(w).replayed_tokens < 4 && world_stats(w).running == 0,
+	   "and computes again what is behind its newest state: %d tokens", (int)world_stats(w).replayed_tokens);
+	world_free(w);
+
+	/* The same when nothing of what it decoded may be remembered. */
+	c.refuse_decoded = true;
+	w = world_new(&c);
+	world_submit(w, "aaaaaa", 14);
+	world_submit(w, "bbbbbb", 14);
+	ok(run_until_retraction(w, 'x'), "decoded tokens are refused: one is retracted");
+	world_commit(w, 'x');
+	world_run(w, 'x');
+	ok(world_stats(w).replayed_tokens >= 6, "and replays all that it had generated, token by token");
+	world_free(w);
+
+	/* A state that leaves no room for the request's own: alone it begins without. */
+	c = world_config(2, 10, 64);
+	c.n_slots = c.max_seqs = 1;
+	w = world_new(&c);
+	world_submit(w, "aabb", 1);
+	world_run(w, 1);
+	world_submit(w, "aabb", 1);
+	is_str(world_plan(w), "a0+4!", "one slot only: alone a request always fits");
+	world_commit(w, 1);
+	ok(w->events[0].request_finished && w->events[0].hit.n_cached == 0, "and completes");
+	world_free(w);
+}
+
+/* Choices of a request that comes back are forked behind its prompt, from a state that is written by then. */
+static void test_choices_coming_back(void)
+{
+	struct scheduler_config c = world_config(2, 12, 64);
+	struct world *w = world_new(&c);
+	struct scheduler_request r = world_request("aaaaa", 8);
+	uint32_t forks = 0;
+
+	r.n_choices = 2;
+	world_submit_request(w, &r);
+	world_submit(w, "bbb", 12);
+	ok(run_until_retraction(w, 'x'), "a request of two choices is retracted");
+	commit_by_choice(w, 'x');
+	for (int i = 0; i < 100 && (w->plan = scheduler_plan(w->s)); i++) {
+		/* A fork's copies read what an earlier plan wrote. */
+		for (uint32_t k = 0; k < w->plan->n_state_copies; k++) {
+			for (uint32_t n = 0; n < w->plan->n_prefill_rows; n++)
+				check(w->plan->rows[n].state_dst != w->plan->state_copies[k].src);
+			forks++;
+		}
+		commit_by_choice(w, 'x');
+	}
+	ok_all("its choices are forked in the plan after its prompt's");
+	ok(forks == 1 && !world_stats(w).running && !world_stats(w).waiting, "and all complete");
+	world_free(w);
+}
+
+int main(void)
+{
+	test_hits();
+	test_states_of_a_window();
+	test_decoding();
+	test_following();
+	test_two_plans();
+	test_coming_back();
+	test_choices_coming_back();
+	return done();
+}

@@ -1,0 +1,146 @@
+/*
+ * scheduler/waiting.c: the queue by itself against a sorted list; and what it means: priorities, a bounded queue,
+ * and that who was retracted keeps its place.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "scheduler/request.h"
+#include "scheduler/waiting.h"
+#include "tests/scheduler_world.h"
+#include "tests/tap.h"
+
+enum { N = 300 };
+
+static uint32_t below(uint32_t n)
+{
+	static uint64_t state = 3;
+
+	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (uint32_t)(state >> 33) % n;
+}
+
+static void test_heap(void)
+{
+	static struct request requests[N];
+	struct waiting q = {0};
+	uint32_t n_in = 0;
+
+	check(waiting_reserve(&q, N) == 0);
+	for (uint32_t i = 0; i < N; i++)
+		requests[i] = (struct request){
+			.id = i + 1, .priority = (int32_t)below(5) - 2, .waiting_index = WAITING_NONE};
+	for (int round = 0; round < 20000; round++) {
+		struct request *r = &requests[below(N)], *best = NULL;
+
+		if (r->waiting_index == WAITING_NONE) {
+			waiting_insert(&q, r);
+			n_in++;
+		} else {
+			waiting_remove(&q, r);
+			n_in--;
+		}
+		if (below(8) == 0)
+			waiting_remove(&q, r->waiting_index == WAITING_NONE ? r : &requests[0]);
+		n_in = 0;
+		for (uint32_t i = 0; i < N; i++) {
+			const struct request *x = &requests[i];
+
+			if (x->waiting_index == WAITING_NONE)
+				continue;
+			n_in++;
+			if (!best || x->priority < best->priority)
+				best = &requests[i];
+		}
+		check(q.n == n_in && waiting_first(&q) == best);
+	}
+	ok_all("first by priority, then by age, whoever comes and goes");
+	waiting_free(&q);
+	ok(waiting_first(&q) == NULL, "empty");
+}
+
+static uint64_t submit_at(struct world *w, const char *prompt, int32_t priority, uint32_t max_tokens)
+{
+	struct scheduler_request r = world_request(prompt, max_tokens);
+
+	r.priority = priority;
+	return world_submit_request(w, &r);
+}
+
+static void test_priorities(void)
+{
+	struct scheduler_config c = world_config(0, 100, 4);
+	struct world *w = world_new(&c);
+
+	submit_at(w, "aaaa", 0, 1);
+	submit_at(w, "bbbb", 5, 1);
+	submit_at(w, "cccc", -5, 1);
+	submit_at(w, "dddd", 0, 1);
+	submit_at(w, "eeee", -5, 1);
+	is_str(world_plan(w), "c0+4!", "the lowest priority first");
+	world_commit(w, 1);
+	submit_at(w, "ffff", -9, 1);
+	is_str(world_plan(w), "f0+4!", "whoever comes with a lower one goes ahead");
+	world_commit(w, 1);
+	is_str(world_plan(w), "e0+4!", "of equal ones the older");
+	world_commit(w, 1);
+	is_str(world_plan(w), "a0+4!", "then 0");
+	world_commit(w, 1);
+	is_str(world_plan(w), "d0+4!", "and 0");
+	world_commit(w, 1);
+	is_str(world_plan(w), "b0+4!", "the highest at last");
+	world_commit(w, 1);
+
+	submit_at(w, "gggggggg", 0, 1);
+	is_str(world_plan(w), "g0+4", "a prompt that has begun");
+	world_commit(w, 1);
+	submit_at(w, "hhhh", -9, 1);
+	is_str(world_plan(w), "g4+4!", "is not overtaken");
+	world_commit(w, 1);
+	world_run(w, 1);
+	world_free(w);
+}
+
+static void test_bound(void)
+{
+	struct scheduler_config c = world_config(0, 10, 64);
+	struct scheduler_request r = world_request("cccc", 1);
+	struct world *w;
+	struct err e = {0};
+	uint64_t id = 77, a, b;
+
+	c.max_waiting = 2;
+	w = world_new(&c);
+	a = world_submit(w, "aaaaaaaa", 8);
+	b = world_submit(w, "bbbbbbbb", 8);
+	is_int(scheduler_submit(w->s, &r, &id, &e), -EAGAIN, "two wait: a third is refused");
+	ok(id == 77 && strstr(e.text, "2 requests are waiting"), "%s", e.text);
+	(void)world_plan(w);
+	world_commit(w, 1);
+	is_int(world_stats(w).waiting, 0, "both run");
+	while (world_plan(w), !world_stats(w).retractions)
+		world_commit(w, 1);
+	ok(world_stats(w).waiting == 1 && w->plan, "one is retracted");
+	r = world_request("cccccccccccc", 1);
+	ok(scheduler_submit(w->s, &r, &id, NULL) == 0 && scheduler_submit(w->s, &r, &id, NULL) == 0 &&
+		   scheduler_submit(w->s, &r, &id, NULL) == -EAGAIN,
+	   "who was retracted does not count");
+	for (int i = 0; i < 50 && w->plan && (!w->n_events || w->events[0].request == b); i++) {
+		world_commit(w, 1);
+		(void)world_plan(w);
+	}
+	ok(w->n_events && w->events[0].request == a, "and is ahead of whoever came later");
+	if (w->plan)
+		world_commit(w, 1);
+	world_run(w, 1);
+	is_int(world_stats(w).waiting, 0, "all end");
+	world_free(w);
+}
+
+int main(void)
+{
+	test_heap();
+	test_priorities();
+	test_bound();
+	return done();
+}
