@@ -3,17 +3,24 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
+#include "daemon/mover.h"
+#include "daemon/record.h"
 #include "daemon/threads.h"
+#include "engine/cache_key.h"
 #include "engine/engine.h"
 #include "scheduler/scheduler.h"
 
 /* When a step was planned is needed until the first token of what it admitted: for more steps than
  * any prompt takes. */
 enum { STEPS_KEPT = 4096 };
+
+/* For what is still to be written to disk at the end. */
+#define CLOSE_NS UINT64_C(5000000000)
 
 struct loop {
 	struct server *server;
@@ -27,8 +34,12 @@ struct loop {
 	/* the engine thread's */
 	struct engine *engine;
 	struct scheduler *scheduler;
-	uint32_t n_out;	   /* steps that the device has: planned, not committed */
-	struct call *live; /* calls the scheduler has; each a work reference */
+	struct mover *mover;		  /* NULL: no tiers below the device */
+	struct record *record;		  /* NULL: not recording */
+	uint64_t committed;		  /* the newest step that was */
+	uint32_t draws[ENGINE_STEPS_OUT]; /* of step s at s % ENGINE_STEPS_OUT, while it is out */
+	uint32_t n_out;			  /* steps that the device has: planned, not committed */
+	struct call *live;		  /* calls the scheduler has; each a work reference */
 	struct tree_pools pools;
 	struct draw_result *results;	/* [max_num_seqs] */
 	struct scheduler_event *events; /* [max_num_seqs] */
@@ -66,10 +77,20 @@ static struct sampling default_sampling(const struct model_config *m)
 	};
 }
 
+/* The library of hashes does not fail once it has worked; a key of zeros would only never be found.
+ */
+static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
+		     struct content_key *ret)
+{
+	if (content_key_next(before, tokens, n, ret) < 0)
+		*ret = (struct content_key){0};
+}
+
 static int open_scheduler(struct loop *l, struct err *e)
 {
 	struct server *s = l->server;
 	const struct options *o = &s->options;
+	int r;
 	struct scheduler_config config = {
 		.page_tokens = (uint32_t)o->page_size,
 		.state_tokens = s->info.slot_bytes ? (uint32_t)o->page_size : 0,
@@ -88,6 +109,8 @@ static int open_scheduler(struct loop *l, struct err *e)
 		.vocab_size = s->info.model.vocab_size,
 	};
 
+	if (mover_wanted(o))
+		config.content_key = next_key;
 	l->pools = (struct tree_pools){
 		.page_tokens = config.page_tokens,
 		.n_pages = config.n_pages,
@@ -103,7 +126,10 @@ static int open_scheduler(struct loop *l, struct err *e)
 	l->touched = calloc(config.max_seqs, sizeof(struct call *));
 	if (!l->results || !l->events || !l->touched)
 		return err_set(e, ENOMEM, "out of memory");
-	return scheduler_new(&config, &l->scheduler, e);
+	r = scheduler_new(&config, &l->scheduler, e);
+	if (r == 0 && o->record)
+		r = record_open(o->record, &config, &l->record, e);
+	return r;
 }
 
 static int open_engine(struct loop *l, struct err *e) ON(role_engine)
@@ -128,8 +154,14 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 		.synthetic = o->synthetic,
 		.synthetic_seed = o->synthetic_seed,
 	};
-	int r = engine_open(&eo, &l->engine, e);
+	struct timespec now;
+	int r;
 
+	if (o->record && mover_wanted(o))
+		return err_set(e, EINVAL,
+			       "--record goes without --cache-dir and --host-cache-memory");
+	clock_gettime(CLOCK_REALTIME, &now);
+	r = engine_open(&eo, &l->engine, e);
 	if (r < 0)
 		return r;
 	s->info = *engine_info(l->engine);
@@ -139,7 +171,11 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 		.defaults = default_sampling(&s->info.model),
 	};
 	atomic_store(&s->metrics.pages_total, s->info.n_pages);
-	return open_scheduler(l, e);
+	r = open_scheduler(l, e);
+	if (r == 0)
+		r = mover_open(s, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+			       &l->inbox, &l->mover, e);
+	return r;
 }
 
 /* What the gauges and the device's counters say after this step or message. */
@@ -231,12 +267,18 @@ static void end_choice(struct loop *l, struct call *c, uint32_t choice, enum met
 	}
 }
 
+static void abort_part(struct loop *l, const struct call_part *p)
+{
+	record_abort(l->record, p->id);
+	scheduler_abort(l->scheduler, p->id);
+}
+
 /* Ends everything of a live call at once. */
 static void stop_call(struct loop *l, struct call *c, enum metrics_finish why)
 {
 	for (uint32_t i = 0; i < c->n_parts; i++)
 		if (c->parts[i].id)
-			scheduler_abort(l->scheduler, c->parts[i].id);
+			abort_part(l, &c->parts[i]);
 	call_count(c, why);
 	finish_call(l, c);
 }
@@ -255,13 +297,20 @@ static int submit_part(struct loop *l, struct call *c, struct call_part *p, stru
 		.n_boundaries = p->n_boundaries,
 		.priority = c->ask.priority,
 		.space = c->space,
+		.root_key = p->root_key,
+		.page_keys = p->page_keys,
 		.cache_disabled = !c->ask.cache_prompt,
 		.sampling = c->ask.sampling,
 		.user = p,
 	};
 
+	int rc;
+
 	r.sampling.seed = p->seed;
-	return scheduler_submit(l->scheduler, &r, &p->id, e);
+	rc = scheduler_submit(l->scheduler, &r, &p->id, e);
+	if (rc == 0)
+		record_submit(l->record, p->id, &r);
+	return rc;
 }
 
 static void submit(struct loop *l, struct call *c) ON(role_engine)
@@ -288,7 +337,7 @@ static void submit(struct loop *l, struct call *c) ON(role_engine)
 		if (!submit_part(l, c, p, &e))
 			continue;
 		while (i--)
-			scheduler_abort(l->scheduler, c->parts[i].id);
+			abort_part(l, &c->parts[i]);
 		call_fail(c, &e);
 		call_count(c, METRICS_ERROR);
 		call_unref(c);
@@ -309,6 +358,7 @@ static void control(struct loop *l, struct call *c) ON(role_engine)
 	for (uint32_t i = 0; c->n_running && i < c->n_choices; i++) {
 		if (!c->stop_wanted[i] || c->choices[i].ended)
 			continue;
+		record_finish(l->record, c->parts[i / c->n].id, i % c->n);
 		scheduler_finish_choice(l->scheduler, c->parts[i / c->n].id, i % c->n);
 		end_choice(l, c, i, METRICS_STOP, now);
 		if (!c->n_running) {
@@ -405,6 +455,7 @@ static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 	start_failing(l, e);
 	lifecycle_fail(l->server->lifecycle, e);
 	/* fail_live tells everybody, those in the plans that are out and those that wait. */
+	record_fail(l->record);
 	scheduler_fail(l->scheduler, l->events);
 	l->n_out = 0;
 }
@@ -416,8 +467,10 @@ static bool begin_step(struct loop *l) ON(role_engine)
 	const struct plan *plan = scheduler_plan(l->scheduler);
 	struct err e = {0};
 
+	record_plan(l->record, plan);
 	if (!plan)
 		return false;
+	l->draws[plan->step % ENGINE_STEPS_OUT] = plan->n_draws;
 	l->times[plan->step % STEPS_KEPT].step = plan->step;
 	l->times[plan->step % STEPS_KEPT].planned_ns = clock_now_ns();
 	if (engine_submit(l->engine, plan, &e) < 0)
@@ -437,6 +490,7 @@ static void end_step(struct loop *l) ON(role_engine)
 		return;
 	}
 	l->n_out--;
+	record_commit(l->record, l->results, l->draws[++l->committed % ENGINE_STEPS_OUT]);
 	deliver(l, scheduler_commit(l->scheduler, l->results, l->events));
 }
 
@@ -465,6 +519,8 @@ static void flush(struct loop *l, struct call *c) ON(role_engine)
 		call_fail(c, &e);
 		return;
 	}
+	record_flush(l->record);
+	mover_clear(l->mover, l->scheduler);
 	log_info("%s: %llu pages and %llu states flushed", c->id,
 		 (unsigned long long)stats.cache.tree_pages,
 		 (unsigned long long)stats.cache.tree_slots);
@@ -514,16 +570,32 @@ static void read_inbox(struct loop *l) ON(role_engine)
 	}
 }
 
+/* What goes to the tiers below the device, or comes from there. True when more may come without a
+ * wake. */
+static bool move(struct loop *l) ON(role_engine)
+{
+	struct err e = {0};
+	bool more;
+
+	if (mover_run(l->mover, l->engine, l->scheduler, &more, &e) < 0)
+		lose_device(l, &e);
+	return more;
+}
+
 /* While a step runs the next one is planned and handed over, so that the device does not wait for
  * us. */
 static void run(struct loop *l) ON(role_engine)
 {
 	for (;;) {
-		bool begun = false, ended = false;
+		enum { POLL_NS = 1000000 };
+		bool begun = false, ended = false, moving;
 
 		read_inbox(l);
 		if (atomic_load(&l->failing) || atomic_load(&l->quit))
 			break;
+		/* What the last commit published has to be read before the next plan may write
+		 * there. */
+		moving = move(l);
 		if (l->n_out < ENGINE_STEPS_OUT)
 			begun = begin_step(l);
 		if (l->n_out && (!begun || l->n_out == ENGINE_STEPS_OUT)) {
@@ -531,8 +603,11 @@ static void run(struct loop *l) ON(role_engine)
 			ended = true;
 		}
 		publish(l);
-		if (!begun && !ended)
-			queue_wait(&l->inbox, 0);
+		if (begun || ended)
+			continue;
+		/* Planning may have found something to fetch. */
+		moving = move(l);
+		queue_wait(&l->inbox, moving ? POLL_NS : 0);
 	}
 }
 
@@ -561,6 +636,9 @@ static void *engine_main(void *arg)
 		read_inbox(l);
 	}
 	read_inbox(l);
+	if (l->engine)
+		mover_close(l->mover, l->engine, CLOSE_NS);
+	record_close(l->record);
 	scheduler_free(l->scheduler);
 	if (l->engine)
 		engine_close(l->engine);

@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "daemon/text.h"
+#include "daemon/mover.h"
 #include "daemon/turns.h"
+#include "engine/cache_key.h"
 
 enum { CHOICES_MAX = 1024 };
 
@@ -151,6 +153,22 @@ static int hash_salt(struct call *c, struct err *e)
 	return 0;
 }
 
+/* Names for the prompt's pages, when there are tiers below the device. */
+static int name_pages(struct call *c, struct call_part *p, struct err *e)
+{
+	uint32_t P = (uint32_t)c->server->options.page_size, n = (uint32_t)p->prompt.len;
+
+	if (!mover_wanted(&c->server->options) || !c->ask.cache_prompt)
+		return 0;
+	p->page_keys = arena_array(&c->arena, MAX(n / P, 1u), sizeof(*p->page_keys));
+	if (!p->page_keys)
+		return err_set(e, ENOMEM, "out of memory");
+	if (content_key_root(c->space.id, &p->root_key) < 0 ||
+	    content_key_chain(&p->root_key, p->prompt.v, n, P, p->page_keys) < 0)
+		return err_set(e, EFAULT, "cannot hash the prompt");
+	return 0;
+}
+
 static int find_turns(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct model_config *m = &c->server->info.model;
@@ -203,6 +221,8 @@ static int make_parts(struct call *c, struct err *e)
 			r = fit_part(c, p, e);
 		if (!r)
 			r = find_turns(c, p, e);
+		if (!r)
+			r = name_pages(c, p, e);
 		p->seed = ask->sampling.seed;
 		if (!r && !ask->has_seed)
 			r = draw_seed(&p->seed, e);

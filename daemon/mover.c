@@ -1,0 +1,290 @@
+#include "daemon/mover.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* A copy that the device has, or a get that the store has. */
+struct job {
+	bool down;
+	struct cache_put put; /* down; put.tokens points to tokens */
+	struct cache_block *block;
+	uint64_t request; /* up */
+	uint32_t index;
+	int32_t tokens[];
+};
+
+struct mover {
+	struct server *server;
+	struct cache_store *store;
+	struct queue *inbox;
+	uint64_t opened_ns;
+	uint32_t page_tokens;
+	bool ready;
+};
+
+bool mover_wanted(const struct options *o)
+{
+	return o->prefix_cache != OPTION_OFF && (o->cache_dir || o->host_cache_memory.bytes);
+}
+
+static void wake(void *arg)
+{
+	queue_wake(arg);
+}
+
+static int identify(void *arg, const char *memo, const atomic_bool *cancel,
+		    struct cache_identity *ret, struct err *e)
+{
+	const struct mover *m = arg;
+	const struct options *o = &m->server->options;
+	const struct cache_identity_source source = {
+		.model_dir = o->model,
+		.synthetic = o->synthetic,
+		.synthetic_seed = o->synthetic_seed,
+		.dtype = (enum engine_dtype)o->dtype,
+		.page_tokens = m->page_tokens,
+		.engine = &m->server->info,
+		.opened_ns = m->opened_ns,
+	};
+
+	return cache_identity_compute(&source, memo, cancel, ret, e);
+}
+
+int mover_open(struct server *s, uint64_t opened_ns, struct queue *inbox, struct mover **ret,
+	       struct err *e)
+{
+	const struct options *o = &s->options;
+	struct cache_store_config config = {
+		.host_bytes = o->host_cache_memory.bytes,
+		.dir = o->cache_dir,
+		.disk_bytes = o->cache_disk.bytes,
+		.page_bytes = s->info.page_bytes,
+		.state_bytes = s->info.slot_bytes,
+		.page_tokens = (uint32_t)o->page_size,
+		.identify = identify,
+		.wake = wake,
+		.wake_arg = inbox,
+	};
+	struct mover *m;
+	int r;
+
+	*ret = NULL;
+	if (!mover_wanted(o))
+		return 0;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return err_set(e, ENOMEM, "out of memory");
+	m->server = s;
+	m->inbox = inbox;
+	m->opened_ns = opened_ns;
+	m->page_tokens = config.page_tokens;
+	config.arg = m;
+	r = cache_store_open(&config, &m->store, e);
+	if (r < 0) {
+		free(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+static void free_job(struct job *j)
+{
+	cache_block_put(j->block);
+	free(j);
+}
+
+/* ---- down ---- */
+
+static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
+		     const struct scheduler_item *i, struct err *e)
+{
+	const struct engine_info *info = &m->server->info;
+	size_t n = i->tokens ? m->page_tokens : 0;
+	struct job *j = malloc(sizeof(*j) + n * sizeof(j->tokens[0]));
+	int r;
+
+	if (j) {
+		*j = (struct job){
+			.down = true,
+			.put = {.item = i->item, .parent = i->parent, .depth = i->depth},
+			.block = cache_block_new(i->item.kind == TIER_PAGE ? info->page_bytes
+									   : info->slot_bytes),
+		};
+		if (n) {
+			memcpy(j->tokens, i->tokens, n * sizeof(j->tokens[0]));
+			j->put.tokens = j->tokens;
+		}
+	}
+	if (!j || !j->block) { /* it stays on the device only */
+		tiers_remove(scheduler_tiers(s), &i->item);
+		free(j);
+		return 0;
+	}
+	r = engine_read_item(g, i->item.kind, i->id, j->block->data, j, e);
+	if (r < 0) {
+		tiers_remove(scheduler_tiers(s), &i->item);
+		free_job(j);
+	}
+	return r;
+}
+
+static int finish_copies(struct mover *m, struct engine *g, struct scheduler *s, struct err *e)
+{
+	void *tags[64];
+	uint32_t n;
+
+	do {
+		int r = engine_items_done(g, tags, ARRAY_SIZE(tags), &n, e);
+
+		for (uint32_t i = 0; i < n; i++) {
+			struct job *j = tags[i];
+
+			if (j->down && r == 0) {
+				j->put.block = j->block;
+				j->block = NULL;
+				if (cache_store_put(m->store, &j->put) < 0)
+					tiers_remove(scheduler_tiers(s), &j->put.item);
+			}
+			free_job(j);
+		}
+		if (r < 0 && !n)
+			return r;
+	} while (n);
+	return 0;
+}
+
+/* ---- up ---- */
+
+static void ask(struct mover *m, struct scheduler *s, const struct scheduler_item *i)
+{
+	struct job *j = malloc(sizeof(*j));
+	uint32_t id;
+
+	if (j)
+		*j = (struct job){.request = i->request, .index = i->index};
+	if (j && cache_store_get(m->store, &i->item, j) == 0)
+		return;
+	free(j);
+	scheduler_loaded(s, i->request, i->index, false, &id);
+}
+
+static int take_block(struct engine *g, struct scheduler *s, struct cache_event *ev, struct err *e)
+{
+	struct job *j = ev->tag;
+	uint32_t id;
+	bool wanted;
+	int r;
+
+	if (ev->error)
+		log_info("prefix cache: %s", ev->why.text);
+	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
+	j->block = ev->block;
+	if (!wanted) {
+		free_job(j);
+		return 0;
+	}
+	r = engine_write_item(g, ev->item.kind, id, j->block->data, j, e);
+	if (r < 0)
+		free_job(j);
+	return r;
+}
+
+static int take_event(struct engine *g, struct scheduler *s, struct cache_event *ev, struct err *e)
+{
+	switch (ev->type) {
+	case CACHE_FOUND:
+		/* Out of memory: it is not known, that is all. */
+		if (tiers_add(scheduler_tiers(s), &ev->item) < 0)
+			log_debug("prefix cache: out of memory for the index");
+		return 0;
+	case CACHE_GONE:
+		if (ev->why.text[0])
+			log_warning("prefix cache: %s", ev->why.text);
+		tiers_remove(scheduler_tiers(s), &ev->item);
+		return 0;
+	case CACHE_GOT: return take_block(g, s, ev, e);
+	}
+	return 0;
+}
+
+int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more, struct err *e)
+{
+	struct scheduler_item item;
+	struct cache_event ev;
+	int r;
+
+	*ret_more = false;
+	if (!m)
+		return 0;
+	r = finish_copies(m, g, s, e);
+	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && cache_store_poll(m->store, &ev))
+		r = take_event(g, s, &ev, e);
+	if (r == 0 && !m->ready) {
+		struct cache_store_stats stats;
+
+		cache_store_stats(m->store, &stats);
+		if (stats.disk != CACHE_DISK_OPENING) {
+			m->ready = true;
+			scheduler_tiers_ready(s);
+		}
+	}
+	while (r == 0 && scheduler_next_load(s, &item))
+		ask(m, s, &item);
+	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && scheduler_next_store(s, &item))
+		r = send_down(m, g, s, &item, e);
+	*ret_more = engine_items_out(g) > 0;
+	return r;
+}
+
+void mover_clear(struct mover *m, struct scheduler *s)
+{
+	if (!m)
+		return;
+	cache_store_clear(m->store);
+	tiers_clear(scheduler_tiers(s));
+}
+
+void mover_close(struct mover *m, struct engine *g, uint64_t timeout_ns)
+{
+	struct cache_event ev;
+
+	if (!m)
+		return;
+	/* What the device still copies points into blocks. */
+	while (engine_items_out(g)) {
+		void *tags[64];
+		uint32_t n;
+		struct err e;
+		int r = engine_items_done(g, tags, ARRAY_SIZE(tags), &n, &e);
+
+		for (uint32_t i = 0; i < n; i++) {
+			struct job *j = tags[i];
+
+			if (j->down && r == 0) {
+				j->put.block = j->block;
+				j->block = NULL;
+				if (cache_store_put(m->store, &j->put) < 0)
+					log_debug("prefix cache: an item was not kept");
+			}
+			free_job(j);
+		}
+		if (r < 0 && !n)
+			break;
+	}
+	while (cache_store_poll(m->store, &ev))
+		if (ev.type == CACHE_GOT) {
+			cache_block_put(ev.block);
+			free(ev.tag);
+		}
+	cache_store_close(m->store, timeout_ns);
+	free(m);
+}
+
+struct cache_store *mover_store(struct mover *m)
+{
+	return m ? m->store : NULL;
+}
