@@ -523,8 +523,11 @@ static void test(const struct way *w)
 		if (!harness_small())
 			prefill_cut(w, k);
 		ok_way(w, "prefill, the same");
-		prefill_kept(w, k, i);
-		ok_way(w, "prefill that keeps states on its way");
+		/* A chunk under oclgrind takes minutes: there the smallest shape is enough. */
+		if (!harness_small() || !i) {
+			prefill_kept(w, k, i);
+			ok_way(w, "prefill that keeps states on its way");
+		}
 		kernels_close(k);
 	}
 }
