@@ -1,0 +1,96 @@
+/*
+ * The header of a cache file from anybody. The first byte says what is done with the rest: taken as it is, or with
+ * checksum and key made right, so that the checks behind them are reached. What is accepted must build to the same bytes.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cache_file.h"
+#include "engine/cache_key.h"
+
+enum { TOKENS_MAX = 64 };
+
+static const struct cache_identity identity = {{0x11, 0x22, 0x33}};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Checksum and key as a writer would have them, where there is room for them. */
+static void repair(uint8_t *p, size_t len, bool key)
+{
+	int32_t tokens[TOKENS_MAX];
+	struct content_key parent, next;
+	uint32_t n;
+	size_t bytes;
+
+	if (len < CACHE_FILE_FIXED + CACHE_FILE_SUM)
+		return;
+	memcpy(&n, p + 104, sizeof(n));
+	n %= TOKENS_MAX + 2;
+	bytes = cache_file_header_bytes(n);
+	if (len < bytes)
+		return;
+	memcpy(p + 104, &n, sizeof(n));
+	memcpy(p + 12, &(uint32_t){(uint32_t)bytes}, 4);
+	memcpy(p, "TIGONKV1\1\0\0\0", 12);
+	memcpy(p + 16, identity.bytes, sizeof(identity.bytes));
+	memcpy(&parent, p + 80, sizeof(parent));
+	if (key && n && n <= TOKENS_MAX) {
+		memcpy(tokens, p + CACHE_FILE_FIXED, n * sizeof(*tokens));
+		if (content_key_next(&parent, tokens, n, &next) == 0)
+			memcpy(p + 56, &next, sizeof(next));
+	}
+	if (cache_file_sum(p, bytes - CACHE_FILE_SUM, p + bytes - CACHE_FILE_SUM) < 0)
+		abort();
+}
+
+static void check_header(const uint8_t *p, size_t len)
+{
+	int32_t tokens[TOKENS_MAX];
+	struct cache_file_header h;
+	struct err e = {0};
+	uint8_t *again;
+
+	if (cache_file_parse(p, len, &identity, tokens, TOKENS_MAX, &h, &e) < 0) {
+		assert(e.text[0]);
+		return;
+	}
+	assert(h.n_tokens <= TOKENS_MAX && cache_file_header_bytes(h.n_tokens) <= len);
+	again = malloc(cache_file_header_bytes(h.n_tokens));
+	assert(again && cache_file_build(&h, &identity, again) == 0);
+	/* The one field that says nothing is zero when written. */
+	assert(!memcmp(again, p, 108) && !memcmp(again + 112, p + 112, CACHE_FILE_FIXED - 112 + 4 * h.n_tokens));
+	free(again);
+}
+
+static void check_name(const uint8_t *p, size_t len)
+{
+	char name[CACHE_FILE_NAME_MAX * 2], again[CACHE_FILE_NAME_MAX];
+	struct tier_item item;
+	uint32_t depth;
+
+	len = MIN(len, sizeof(name) - 1);
+	memcpy(name, p, len);
+	name[len] = 0;
+	if (!cache_file_parse_name(name, &item, &depth))
+		return;
+	cache_file_name(&item, depth, again);
+	assert(!strcmp(name, again));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint8_t *copy;
+
+	if (!size)
+		return 0;
+	copy = malloc(size);
+	assert(copy);
+	memcpy(copy, data + 1, size - 1);
+	if (data[0] % 4)
+		repair(copy, size - 1, data[0] % 4 > 1);
+	check_header(copy, size - 1);
+	check_name(copy, size - 1);
+	free(copy);
+	return 0;
+}

@@ -1,0 +1,300 @@
+/*
+ * Pages and states between host and device: the same bits there and back, in the order of the plans.
+ *
+ *     test_items DIR float32|bfloat16      DIR: lexis
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/engine.h"
+#include "tests/tap.h"
+
+enum { PAGE = 64, PROMPT = 2 * PAGE };
+
+static void *bytes_of(uint64_t n)
+{
+	void *p = calloc(1, n);
+
+	if (!p)
+		abort();
+	return p;
+}
+
+static uint64_t size_of(const struct engine *g, enum tier_kind kind)
+{
+	return kind == TIER_PAGE ? engine_info(g)->page_bytes : engine_info(g)->slot_bytes;
+}
+
+/* Waits until everything is through; the last tag. */
+static void *wait_items(struct engine *g)
+{
+	void *tags[16], *last = NULL;
+	struct err e = {0};
+	uint32_t n;
+
+	while (engine_items_out(g)) {
+		if (engine_items_done(g, tags, ARRAY_SIZE(tags), &n, &e) < 0)
+			abort();
+		if (n)
+			last = tags[n - 1];
+	}
+	return last;
+}
+
+static void *read_now(struct engine *g, enum tier_kind kind, uint32_t id)
+{
+	void *p = bytes_of(size_of(g, kind));
+	struct err e = {0};
+
+	check(engine_read_item(g, kind, id, p, p, &e) == 0);
+	check(wait_items(g) == p);
+	return p;
+}
+
+static void write_now(struct engine *g, enum tier_kind kind, uint32_t id, const void *p)
+{
+	struct err e = {0};
+
+	check(engine_write_item(g, kind, id, p, NULL, &e) == 0);
+	wait_items(g);
+}
+
+/* ---- plans of one row ---- */
+
+struct one {
+	struct plan plan;
+	struct plan_row row;
+	struct plan_draw draw;
+	struct sampling sampling;
+	int32_t tokens[PROMPT];
+	uint32_t pages[3];
+};
+
+static void base(struct one *o, uint32_t start, uint32_t n, uint32_t first_page, int32_t src, uint32_t dst)
+{
+	o->sampling = (struct sampling){.top_p = 1, .repetition_penalty = 1, .want_logprobs = true};
+	for (uint32_t i = 0; i < 3; i++)
+		o->pages[i] = first_page + i;
+	o->row = (struct plan_row){.tokens = o->tokens, .pages = o->pages, .n_tokens = n, .start = start,
+				   .n_pages = 3, .state_src = src, .state_dst = dst, .decode = start > 0};
+	o->draw = (struct plan_draw){.sampling = &o->sampling};
+	o->plan = (struct plan){.rows = &o->row, .draws = &o->draw, .n_rows = 1, .n_draws = 1,
+				.n_prefill_rows = start == 0, .n_prefill_tokens = start ? 0 : n};
+}
+
+/* A prompt that follows from `seed`, in pages first_page and the next, its state in `slot`. */
+static void prompt_plan(struct one *o, int32_t seed, uint32_t first_page, uint32_t slot)
+{
+	for (int32_t i = 0; i < PROMPT; i++)
+		o->tokens[i] = (seed * 7919 + i * i * 31 + i) % 8000 + 1;
+	base(o, 0, PROMPT, first_page, STATE_ZERO, slot);
+}
+
+/* The token behind it. */
+static void decode_plan(struct one *o, uint32_t first_page, uint32_t src, uint32_t dst)
+{
+	o->tokens[0] = 4321;
+	base(o, PROMPT, 1, first_page, (int32_t)src, dst);
+}
+
+static struct draw_result step(struct engine *g, const struct one *o)
+{
+	struct draw_result result = {.token = -1};
+	struct err e = {0};
+
+	if (engine_step(g, &o->plan, &result, &e) < 0)
+		printf("# %s\n", e.text);
+	return result;
+}
+
+/* ---- tests ---- */
+
+/* Whatever the bits are, they come back, and nothing beside them changes. */
+static void test_round_trip(struct engine *g, enum tier_kind kind)
+{
+	uint32_t n = kind == TIER_PAGE ? engine_info(g)->n_pages : engine_info(g)->n_slots;
+	uint64_t bytes = size_of(g, kind), random = 88172645463325252u;
+	const uint32_t ids[] = {0, n / 2, n - 1};
+	uint8_t *want = bytes_of(bytes);
+
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+		uint32_t beside = ids[i] ? ids[i] - 1 : 1;
+		uint8_t *before = read_now(g, kind, beside), *after, *got;
+
+		for (uint64_t k = 0; k < bytes; k++) {
+			random ^= random << 13;
+			random ^= random >> 7;
+			random ^= random << 17;
+			want[k] = (uint8_t)random;
+		}
+		write_now(g, kind, ids[i], want);
+		got = read_now(g, kind, ids[i]);
+		after = read_now(g, kind, beside);
+		check(!memcmp(got, want, bytes));
+		check(!memcmp(before, after, bytes));
+		memset(want, 0, bytes); /* among them were bits that are no numbers */
+		write_now(g, kind, ids[i], want);
+		free(before);
+		free(after);
+		free(got);
+	}
+	free(want);
+	ok_all("a %s goes there and back bit for bit", kind == TIER_PAGE ? "page" : "state");
+}
+
+/* A sequence goes on elsewhere from what was read. */
+static void test_resume(struct engine *g)
+{
+	struct one o;
+	struct draw_result want, got;
+	void *page[2], *state;
+
+	prompt_plan(&o, 1, 0, 0);
+	step(g, &o);
+	page[0] = read_now(g, TIER_PAGE, 0);
+	page[1] = read_now(g, TIER_PAGE, 1);
+	state = read_now(g, TIER_STATE, 0);
+	decode_plan(&o, 0, 0, 1);
+	want = step(g, &o);
+	prompt_plan(&o, 2, 0, 0); /* overwrites everything */
+	step(g, &o);
+	prompt_plan(&o, 3, 4, 2);
+	step(g, &o);
+	decode_plan(&o, 4, 2, 1);
+	got = step(g, &o);
+	printf("# %d %g %d %g\n", want.token, (double)want.logprob, got.token, (double)got.logprob);
+	ok(memcmp(&got.logprob, &want.logprob, sizeof(float)) != 0, "another prompt has another answer");
+	write_now(g, TIER_PAGE, 4, page[0]);
+	write_now(g, TIER_PAGE, 5, page[1]);
+	write_now(g, TIER_STATE, 2, state);
+	decode_plan(&o, 4, 2, 1);
+	got = step(g, &o);
+	ok(got.token == want.token && !memcmp(&got.logprob, &want.logprob, sizeof(float)),
+	   "a sequence resumes elsewhere with the same bits");
+	free(page[0]);
+	free(page[1]);
+	free(state);
+}
+
+/* Nothing is waited for between the calls. */
+static void test_order(struct engine *g)
+{
+	uint64_t page_bytes = size_of(g, TIER_PAGE), state_bytes = size_of(g, TIER_STATE);
+	void *pages[3] = {bytes_of(page_bytes), bytes_of(page_bytes), bytes_of(page_bytes)};
+	void *states[3] = {bytes_of(state_bytes), bytes_of(state_bytes), bytes_of(state_bytes)};
+	struct draw_result results[3];
+	struct one a, b;
+	struct err e = {0};
+	void *want_page, *want_state;
+
+	prompt_plan(&a, 7, 0, 0);
+	prompt_plan(&b, 8, 0, 0);
+	step(g, &a);
+	want_page = read_now(g, TIER_PAGE, 0);
+	want_state = read_now(g, TIER_STATE, 0);
+	step(g, &b);
+	/* The second plan overwrites what the first one left, and the third copy what the second plan left. */
+	check(engine_submit(g, &a.plan, &e) == 0);
+	check(engine_read_item(g, TIER_PAGE, 0, pages[0], &pages[0], &e) == 0);
+	check(engine_read_item(g, TIER_STATE, 0, states[0], &states[0], &e) == 0);
+	check(engine_submit(g, &b.plan, &e) == 0);
+	check(engine_read_item(g, TIER_PAGE, 0, pages[1], &pages[1], &e) == 0);
+	check(engine_read_item(g, TIER_STATE, 0, states[1], &states[1], &e) == 0);
+	check(engine_write_item(g, TIER_PAGE, 0, want_page, NULL, &e) == 0);
+	check(engine_write_item(g, TIER_STATE, 0, want_state, NULL, &e) == 0);
+	check(engine_read_item(g, TIER_PAGE, 0, pages[2], &pages[2], &e) == 0);
+	check(engine_read_item(g, TIER_STATE, 0, states[2], &states[2], &e) == 0);
+	check(engine_wait(g, results, &e) == 0 && engine_wait(g, results, &e) == 0);
+	check(wait_items(g) == &states[2]);
+	check(!memcmp(pages[0], want_page, page_bytes) && !memcmp(states[0], want_state, state_bytes));
+	check(memcmp(pages[1], want_page, page_bytes) && memcmp(states[1], want_state, state_bytes));
+	check(!memcmp(pages[2], want_page, page_bytes) && !memcmp(states[2], want_state, state_bytes));
+	ok_all("reads see what the plans before them left, whatever comes after");
+
+	/* A write between two plans is there for the second: pages and state of `a`, of which a token follows. */
+	{
+		void *second = NULL;
+		struct draw_result want, got[2];
+		struct one d;
+
+		step(g, &a);
+		second = read_now(g, TIER_PAGE, 1);
+		decode_plan(&d, 0, 0, 1);
+		want = step(g, &d);
+		check(engine_submit(g, &b.plan, &e) == 0);
+		check(engine_write_item(g, TIER_PAGE, 0, want_page, NULL, &e) == 0);
+		check(engine_write_item(g, TIER_PAGE, 1, second, NULL, &e) == 0);
+		check(engine_write_item(g, TIER_STATE, 0, want_state, NULL, &e) == 0);
+		check(engine_submit(g, &d.plan, &e) == 0);
+		check(engine_wait(g, &got[0], &e) == 0 && engine_wait(g, &got[1], &e) == 0);
+		wait_items(g);
+		check(got[1].token == want.token && !memcmp(&got[1].logprob, &want.logprob, sizeof(float)));
+		free(second);
+	}
+	ok_all("writes are there for the plans after them");
+	for (int i = 0; i < 3; i++) {
+		free(pages[i]);
+		free(states[i]);
+	}
+	free(want_page);
+	free(want_state);
+}
+
+static void test_limits(struct engine *g)
+{
+	const struct engine_info *info = engine_info(g);
+	uint64_t bytes = size_of(g, TIER_PAGE);
+	struct engine_counters before, after;
+	char *host = bytes_of(bytes * ENGINE_ITEMS_OUT);
+	void *tags[ENGINE_ITEMS_OUT];
+	uint32_t n = 0, seen = 0;
+	struct err e = {0};
+
+	is_int(engine_read_item(g, TIER_PAGE, info->n_pages, host, NULL, &e), -EINVAL, "no such page: %s", e.text);
+	is_int(engine_write_item(g, TIER_STATE, info->n_slots, host, NULL, &e), -EINVAL, "no such state: %s", e.text);
+	engine_counters(g, &before);
+	for (uint32_t i = 0; i < ENGINE_ITEMS_OUT; i++)
+		check(engine_read_item(g, TIER_PAGE, i % info->n_pages, host + i * bytes, host + i, &e) == 0);
+	is_int(engine_items_out(g), ENGINE_ITEMS_OUT, "so many are out");
+	is_int(engine_read_item(g, TIER_PAGE, 0, host, NULL, &e), -EBUSY, "one more is refused");
+	while (engine_items_out(g)) {
+		check(engine_items_done(g, tags, 7, &n, &e) == 0 && n <= 7);
+		for (uint32_t i = 0; i < n; i++)
+			check(tags[i] == host + seen++);
+	}
+	ok_all("tags come back in the order of the calls, a few at a time");
+	is_int(seen, ENGINE_ITEMS_OUT, "all of them");
+	engine_counters(g, &after);
+	is_int(after.bytes_from_device - before.bytes_from_device, bytes * ENGINE_ITEMS_OUT, "bytes are counted");
+	is_int(engine_items_done(g, tags, 7, &n, &e), 0, "nothing is out");
+	is_int(n, 0, "and nothing comes");
+	free(host);
+}
+
+int main(int argc, char **argv)
+{
+	struct engine_options o = {.page_tokens = PAGE, .max_seqs = 4, .max_prefill_tokens = 256, .max_model_len = 512};
+	struct engine *g;
+	struct err e = {0};
+	char *host;
+
+	if (argc < 3)
+		return 2;
+	o.model_dir = argv[1];
+	o.program_cache = getenv("TIGON_PROGRAM_CACHE");
+	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
+	if (!ok(engine_open(&o, &g, &e) == 0, "the engine opens%s%s", e.text[0] ? ": " : "", e.text))
+		return done();
+	test_round_trip(g, TIER_PAGE);
+	test_round_trip(g, TIER_STATE);
+	test_resume(g);
+	test_order(g);
+	test_limits(g);
+	/* Copies that nobody waits for. */
+	host = bytes_of(size_of(g, TIER_PAGE));
+	check(engine_read_item(g, TIER_PAGE, 0, host, NULL, &e) == 0);
+	engine_close(g);
+	free(host);
+	ok_all("an engine closes with copies on its queue");
+	return done();
+}
