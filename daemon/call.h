@@ -55,10 +55,11 @@ enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 
 /* One prompt of a call: a request of the scheduler. */
 struct call_part {
-	struct ids prompt;    /* owned */
-	uint64_t seed;	      /* of its draws */
-	uint32_t max_tokens;  /* given, or what fits */
-	struct content_key root_key, *page_keys; /* [whole pages of the prompt] in the arena; NULL: no tiers */
+	struct ids prompt;   /* owned */
+	uint64_t seed;	     /* of its draws */
+	uint32_t max_tokens; /* given, or what fits */
+	struct content_key root_key,
+		*page_keys;   /* [whole pages of the prompt] in the arena; NULL: no tiers */
 	uint32_t *boundaries; /* [n_boundaries] in the arena: where turns end, see turns.h */
 	uint32_t n_boundaries;
 	/* the engine thread's */

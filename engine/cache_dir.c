@@ -13,7 +13,7 @@
 
 enum {
 	PATH_BYTES = 16 + 1 + 2 + 1 + CACHE_FILE_NAME_MAX, /* below DIR */
-	WRITE_BYTES = 4 << 20, /* between two looks at `cancel` */
+	WRITE_BYTES = 4 << 20,				   /* between two looks at `cancel` */
 	BLOCK = 4096,
 };
 
@@ -24,7 +24,8 @@ enum {
 /* Not being the owner is no error. */
 static void try_lock(struct cache_dir *d, struct err *ret_why)
 {
-	int fd = openat(d->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	int fd =
+		openat(d->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
 	if (fd < 0) {
 		err_set(ret_why, errno, "%s cannot be written: %s", d->path, strerror(errno));
@@ -34,7 +35,8 @@ static void try_lock(struct cache_dir *d, struct err *ret_why)
 		if (errno == EWOULDBLOCK)
 			err_set(ret_why, EBUSY, "%s belongs to another daemon", d->path);
 		else
-			err_set(ret_why, errno, "%s cannot be locked: %s", d->path, strerror(errno));
+			err_set(ret_why, errno, "%s cannot be locked: %s", d->path,
+				strerror(errno));
 		close(fd);
 		return;
 	}
@@ -121,7 +123,8 @@ static int see_file(struct listing *l, int fd, const char *name)
 		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 			return 0;
 		return l->see(l->arg, &p, (uint64_t)st.st_size,
-			      (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec);
+			      (uint64_t)st.st_mtim.tv_sec * 1000000000u +
+				      (uint64_t)st.st_mtim.tv_nsec);
 	}
 	if (cache_dir_owned(l->dir) && len > strlen(PARTIAL) &&
 	    !strcmp(name + len - strlen(PARTIAL), PARTIAL))
@@ -164,7 +167,8 @@ static int see_identity(struct listing *l, int fd, const char *name)
 }
 
 int cache_dir_list(struct cache_dir *d,
-		   int (*see)(void *arg, const struct cache_place *p, uint64_t bytes, uint64_t used_ns),
+		   int (*see)(void *arg, const struct cache_place *p, uint64_t bytes,
+			      uint64_t used_ns),
 		   void *arg)
 {
 	struct listing l = {.dir = d, .see = see, .arg = arg};
@@ -225,11 +229,13 @@ static int write_all(int fd, const void *data, size_t len, const atomic_bool *ca
 
 static struct timespec time_of(uint64_t ns)
 {
-	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+				 .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-static int write_file(struct cache_dir *d, const char *path, const void *header, size_t header_bytes,
-		      const void *payload, size_t bytes, uint64_t used_ns, const atomic_bool *cancel)
+static int write_file(struct cache_dir *d, const char *path, const void *header,
+		      size_t header_bytes, const void *payload, size_t bytes, uint64_t used_ns,
+		      const atomic_bool *cancel)
 {
 	const struct timespec times[2] = {time_of(used_ns), time_of(used_ns)};
 	int fd = create(d, path), r;
@@ -246,8 +252,8 @@ static int write_file(struct cache_dir *d, const char *path, const void *header,
 	return r;
 }
 
-int cache_dir_write(struct cache_dir *d, struct cache_file_header *h, const void *payload, uint64_t used_ns,
-		    const atomic_bool *cancel, struct err *e)
+int cache_dir_write(struct cache_dir *d, struct cache_file_header *h, const void *payload,
+		    uint64_t used_ns, const atomic_bool *cancel, struct err *e)
 {
 	const struct cache_place place = {cache_dir_own(d), h->item, h->depth};
 	size_t header_bytes = cache_file_header_bytes(h->n_tokens);
@@ -263,7 +269,8 @@ int cache_dir_write(struct cache_dir *d, struct cache_file_header *h, const void
 	if (r == 0)
 		r = cache_file_build(h, &d->identity, header);
 	if (r == 0)
-		r = write_file(d, partial, header, header_bytes, payload, h->payload_bytes, used_ns, cancel);
+		r = write_file(d, partial, header, header_bytes, payload, h->payload_bytes, used_ns,
+			       cancel);
 	if (r == 0 && renameat(d->fd, partial, d->fd, path) < 0)
 		r = -errno;
 	if (r < 0) {
@@ -296,13 +303,14 @@ static int read_all(int fd, void *data, size_t len)
 
 static bool same_item(const struct tier_item *a, const struct tier_item *b)
 {
-	return !memcmp(&a->key, &b->key, sizeof(a->key)) && a->kind == b->kind && a->history == b->history &&
-	       a->parent_history == b->parent_history;
+	return !memcmp(&a->key, &b->key, sizeof(a->key)) && a->kind == b->kind &&
+	       a->history == b->history && a->parent_history == b->parent_history;
 }
 
 /* The whole of an open file that was found to be long enough. `header` is work space. */
-static int read_file(struct cache_dir *d, int fd, uint8_t *header, size_t header_bytes, uint32_t n_tokens,
-		     const struct tier_item *item, uint32_t depth, void *payload, uint64_t bytes, struct err *e)
+static int read_file(struct cache_dir *d, int fd, uint8_t *header, size_t header_bytes,
+		     uint32_t n_tokens, const struct tier_item *item, uint32_t depth, void *payload,
+		     uint64_t bytes, struct err *e)
 {
 	struct cache_file_header h;
 	uint8_t sum[CACHE_FILE_SUM];
@@ -310,15 +318,16 @@ static int read_file(struct cache_dir *d, int fd, uint8_t *header, size_t header
 	int r = read_all(fd, header, header_bytes);
 
 	if (r < 0)
-		return err_set(e, -r, "%s", r == -EBADMSG ? "it ends within the header" : strerror(-r));
+		return err_set(e, -r, "%s",
+			       r == -EBADMSG ? "it ends within the header" : strerror(-r));
 	r = cache_file_parse(header, header_bytes, &d->identity, tokens, n_tokens, &h, e);
 	if (r < 0)
 		return r;
 	if (!same_item(&h.item, item) || h.depth != depth)
 		return err_set(e, EBADMSG, "it holds another item than its name says");
 	if (h.payload_bytes != bytes)
-		return err_set(e, EBADMSG, "it holds %llu bytes, not %llu", (unsigned long long)h.payload_bytes,
-			       (unsigned long long)bytes);
+		return err_set(e, EBADMSG, "it holds %llu bytes, not %llu",
+			       (unsigned long long)h.payload_bytes, (unsigned long long)bytes);
 	r = read_all(fd, payload, bytes);
 	if (r < 0)
 		return err_set(e, -r, "%s", r == -EBADMSG ? "it ends early" : strerror(-r));
@@ -336,7 +345,7 @@ static int open_file(struct cache_dir *d, const char *path, uint64_t size, struc
 	int r = 0;
 
 	if (fd < 0)
-		return errno == ENOENT ? err_set(e, ENOENT, "the file has vanished")
+		return errno == ENOENT	? err_set(e, ENOENT, "the file has vanished")
 		       : errno == ELOOP ? err_set(e, EBADMSG, "it is a symbolic link")
 					: err_set(e, errno, "cannot open: %s", strerror(errno));
 	if (fstat(fd, &st) < 0)
@@ -352,8 +361,8 @@ static int open_file(struct cache_dir *d, const char *path, uint64_t size, struc
 	return r;
 }
 
-int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t depth, uint32_t page_tokens,
-		   void *payload, uint64_t bytes, struct err *e)
+int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t depth,
+		   uint32_t page_tokens, void *payload, uint64_t bytes, struct err *e)
 {
 	const struct cache_place place = {cache_dir_own(d), *item, depth};
 	uint32_t n_tokens = item->kind == TIER_PAGE ? page_tokens : 0;
@@ -369,7 +378,8 @@ int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t d
 		return fd;
 	}
 	header = malloc(header_bytes + (size_t)n_tokens * sizeof(int32_t));
-	r = header ? read_file(d, fd, header, header_bytes, n_tokens, item, depth, payload, bytes, e)
+	r = header ? read_file(d, fd, header, header_bytes, n_tokens, item, depth, payload, bytes,
+			       e)
 		   : err_set(e, ENOMEM, "out of memory");
 	if (r < 0)
 		err_prefix(e, "%s/%s", d->path, path);

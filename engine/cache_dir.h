@@ -22,8 +22,8 @@
 #include "engine/cache_identity.h"
 
 struct cache_dir {
-	char *path; /* as the user has it */
-	int fd, lock_fd; /* lock_fd -1: not the owner */
+	char *path;			/* as the user has it */
+	int fd, lock_fd;		/* lock_fd -1: not the owner */
 	struct cache_identity identity; /* ours; zero before it is known */
 };
 
@@ -36,7 +36,8 @@ struct cache_place {
 
 /* Creates the last component when it is missing, and tries to own it: whether it does is d->lock_fd, and why not is
  * *ret_why (text "" when it does). Errors: it cannot be read or made. */
-int cache_dir_open(const char *path, struct cache_dir *d, struct err *ret_why, struct err *e) MUST_CHECK;
+int cache_dir_open(const char *path, struct cache_dir *d, struct err *ret_why,
+		   struct err *e) MUST_CHECK;
 void cache_dir_close(struct cache_dir *d);
 
 static inline bool cache_dir_owned(const struct cache_dir *d)
@@ -49,21 +50,23 @@ uint64_t cache_dir_own(const struct cache_dir *d);
 
 /* Calls `see` for every item's file, until it returns a negative number, which is returned. bytes is the file's
  * size, used_ns its time. An owner removes leftovers on the way. What cannot be read is left out. */
-int cache_dir_list(struct cache_dir *d, int (*see)(void *arg, const struct cache_place *p, uint64_t bytes,
-						    uint64_t used_ns), void *arg) MUST_CHECK;
+int cache_dir_list(struct cache_dir *d,
+		   int (*see)(void *arg, const struct cache_place *p, uint64_t bytes,
+			      uint64_t used_ns),
+		   void *arg) MUST_CHECK;
 
 /* What a file of so much payload takes on the disk, roughly. */
 uint64_t cache_dir_cost(uint32_t n_tokens, uint64_t payload_bytes);
 
 /* Writes an item of ours; used_ns becomes its time. -ENOSPC and the like; -ECANCELED after *cancel; nothing is left
  * behind then. The header's payload_sum is filled in here. */
-int cache_dir_write(struct cache_dir *d, struct cache_file_header *h, const void *payload, uint64_t used_ns,
-		    const atomic_bool *cancel, struct err *e) MUST_CHECK;
+int cache_dir_write(struct cache_dir *d, struct cache_file_header *h, const void *payload,
+		    uint64_t used_ns, const atomic_bool *cancel, struct err *e) MUST_CHECK;
 
 /* Reads an item of ours and checks everything: payload [bytes], which must be all of it. page_tokens: how many a page
  * has. -ENOENT; -EBADMSG: it is damaged, cut short, foreign; -EIO, and what else a system says. */
-int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t depth, uint32_t page_tokens,
-		   void *payload, uint64_t bytes, struct err *e) MUST_CHECK;
+int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t depth,
+		   uint32_t page_tokens, void *payload, uint64_t bytes, struct err *e) MUST_CHECK;
 
 /* Owners only; a file that is not there is fine. Other identities' empty directories go with their last file. */
 void cache_dir_remove(struct cache_dir *d, const struct cache_place *p);

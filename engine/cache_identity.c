@@ -80,7 +80,9 @@ static void add_text(struct digest *d, const char *text)
 static int begin(struct digest *d, struct err *e)
 {
 	*d = (struct digest){0};
-	return gnutls_hash_init(&d->h, GNUTLS_DIG_SHA256) < 0 ? err_set(e, EFAULT, "cannot compute a hash") : 0;
+	return gnutls_hash_init(&d->h, GNUTLS_DIG_SHA256) < 0
+		       ? err_set(e, EFAULT, "cannot compute a hash")
+		       : 0;
 }
 
 static int end(struct digest *d, uint8_t ret[DIGEST], struct err *e)
@@ -138,7 +140,8 @@ static void *hash_chunks(void *arg)
 	setpriority(PRIO_PROCESS, (id_t)gettid(), THREAD_NICE);
 	if (!buffer || gnutls_hash_init(&h, GNUTLS_DIG_SHA256) < 0)
 		r = -ENOMEM;
-	while (r == 0 && !atomic_load(&g->error) && (i = atomic_fetch_add(&g->next, 1)) < g->n_chunks)
+	while (r == 0 && !atomic_load(&g->error) &&
+	       (i = atomic_fetch_add(&g->next, 1)) < g->n_chunks)
 		r = hash_chunk(g, i, buffer, h);
 	if (r < 0)
 		atomic_store(&g->error, r);
@@ -170,10 +173,12 @@ static int run_threads(struct hashing *g)
 	return started ? atomic_load(&g->error) : r;
 }
 
-static int hash_file(int fd, const char *shown, uint64_t size, const atomic_bool *cancel, uint8_t ret[DIGEST],
-		     struct err *e)
+static int hash_file(int fd, const char *shown, uint64_t size, const atomic_bool *cancel,
+		     uint8_t ret[DIGEST], struct err *e)
 {
-	struct hashing g = {.fd = fd, .size = size, .n_chunks = CEIL_DIV(size, (uint64_t)CHUNK_BYTES),
+	struct hashing g = {.fd = fd,
+			    .size = size,
+			    .n_chunks = CEIL_DIV(size, (uint64_t)CHUNK_BYTES),
 			    .cancel = cancel};
 	struct digest d;
 	int r;
@@ -198,7 +203,7 @@ static int hash_file(int fd, const char *shown, uint64_t size, const atomic_bool
 /* ---- the memo ---- */
 
 struct weight_file {
-	char *path; /* absolute */
+	char *path;	  /* absolute */
 	const char *name; /* in path */
 	uint64_t size, mtime_ns, ctime_ns, inode;
 	uint8_t digest[DIGEST];
@@ -226,8 +231,8 @@ static bool memo_line(const struct weight_file *f, char *ret, size_t size)
 	if (strchr(f->path, '\n') || begin(&d, NULL) < 0)
 		return false;
 	hex(f->digest, DIGEST, digest);
-	snprintf(fields, sizeof(fields), "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, digest, f->size,
-		 f->mtime_ns, f->ctime_ns, f->inode);
+	snprintf(fields, sizeof(fields), "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, digest,
+		 f->size, f->mtime_ns, f->ctime_ns, f->inode);
 	add_text(&d, fields);
 	add_text(&d, f->path);
 	if (end(&d, check, NULL) < 0)
@@ -242,7 +247,8 @@ static bool parse_digest(const char *text, uint8_t ret[DIGEST])
 	for (size_t i = 0; i < DIGEST; i++) {
 		unsigned v;
 
-		if (strspn(text + 2 * i, "0123456789abcdef") < 2 || sscanf(text + 2 * i, "%2x", &v) != 1)
+		if (strspn(text + 2 * i, "0123456789abcdef") < 2 ||
+		    sscanf(text + 2 * i, "%2x", &v) != 1)
 			return false;
 		ret[i] = (uint8_t)v;
 	}
@@ -255,7 +261,8 @@ static bool memo_matches(const char *line, struct weight_file *f)
 	char want[PATH_MAX + 256];
 	struct weight_file g = *f;
 
-	if (!parse_digest(line, g.digest) || !memo_line(&g, want, sizeof(want)) || strcmp(line, want))
+	if (!parse_digest(line, g.digest) || !memo_line(&g, want, sizeof(want)) ||
+	    strcmp(line, want))
 		return false;
 	*f = g;
 	return true;
@@ -281,7 +288,8 @@ static bool memo_find(struct buf *memo, struct weight_file *f)
 }
 
 /* The lines of these files first, then those about other paths. */
-static void memo_write(const char *path, const struct buf *old, const struct weight_file *files, size_t n)
+static void memo_write(const char *path, const struct buf *old, const struct weight_file *files,
+		       size_t n)
 {
 	char line[PATH_MAX + 256];
 	const char *at = old->len ? old->data : "", *stop;
@@ -299,7 +307,8 @@ static void memo_write(const char *path, const struct buf *old, const struct wei
 		for (size_t i = 0; i < n && !ours; i++) {
 			size_t len = strlen(files[i].path);
 
-			ours = (size_t)(stop - at) > len && at[stop - at - (ptrdiff_t)len - 1] == ' ' &&
+			ours = (size_t)(stop - at) > len &&
+			       at[stop - at - (ptrdiff_t)len - 1] == ' ' &&
 			       !memcmp(stop - len, files[i].path, len);
 		}
 		if (!ours) {
@@ -396,8 +405,8 @@ static int check_times(const struct weight_file *f, uint64_t opened_ns, struct e
 }
 
 /* One file's digest, from the memo when it is there. */
-static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_ns, const atomic_bool *cancel,
-		       bool *ret_known, struct err *e)
+static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_ns,
+		       const atomic_bool *cancel, bool *ret_known, struct err *e)
 {
 	struct stat st;
 	off_t size;
@@ -470,8 +479,8 @@ static int digest_files(struct weight_files *l, const char *memo_path, uint64_t 
 	return end(&d, ret->bytes, e);
 }
 
-int cache_identity_weights(const char *model_dir, const char *memo, uint64_t opened_ns, const atomic_bool *cancel,
-			   struct cache_identity *ret, struct err *e)
+int cache_identity_weights(const char *model_dir, const char *memo, uint64_t opened_ns,
+			   const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
 {
 	struct weight_files files = {0};
 	char *dir = realpath(model_dir, NULL);
@@ -492,12 +501,29 @@ int cache_identity_weights(const char *model_dir, const char *memo, uint64_t ope
 /* What config.json says and the mathematics needs; not limits, ends and defaults of sampling. */
 static void add_config(struct digest *d, const struct model_config *c)
 {
-	static_assert(sizeof(struct model_config) == 1224, "a new field may decide bits: add it here");
+	static_assert(sizeof(struct model_config) == 1224,
+		      "a new field may decide bits: add it here");
 	const uint64_t numbers[] = {
-		c->family, c->hidden_size, c->n_layers, c->vocab_size, c->tie_word_embeddings, c->n_heads,
-		c->n_kv_heads, c->head_dim, c->rotary_dim, c->n_key_heads, c->n_value_heads, c->key_head_dim,
-		c->value_head_dim, c->conv_kernel, c->n_experts, c->n_experts_per_token, c->expert_size,
-		c->shared_expert_size, c->mlp_size, c->norm_topk_prob,
+		c->family,
+		c->hidden_size,
+		c->n_layers,
+		c->vocab_size,
+		c->tie_word_embeddings,
+		c->n_heads,
+		c->n_kv_heads,
+		c->head_dim,
+		c->rotary_dim,
+		c->n_key_heads,
+		c->n_value_heads,
+		c->key_head_dim,
+		c->value_head_dim,
+		c->conv_kernel,
+		c->n_experts,
+		c->n_experts_per_token,
+		c->expert_size,
+		c->shared_expert_size,
+		c->mlp_size,
+		c->norm_topk_prob,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
@@ -528,8 +554,8 @@ static void add_kernels(struct digest *d, const char *variant)
 		}
 }
 
-int cache_identity_compute(const struct cache_identity_source *s, const char *memo, const atomic_bool *cancel,
-			   struct cache_identity *ret, struct err *e)
+int cache_identity_compute(const struct cache_identity_source *s, const char *memo,
+			   const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
 {
 	struct cache_identity weights = {0};
 	struct digest d;

@@ -29,18 +29,21 @@ struct cache_identity_source {
 	enum engine_dtype dtype;
 	uint32_t page_tokens;
 	const struct engine_info *engine; /* model, device_name, driver and kernels are read */
-	uint64_t opened_ns; /* CLOCK_REALTIME from before the engine was opened: weights that changed later may not
+	uint64_t
+		opened_ns; /* CLOCK_REALTIME from before the engine was opened: weights that changed later may not
 			       be those that the device has. 0: not looked at */
 };
 
 /* Everything. `memo`: path of the file of what was hashed before, NULL: none; a memo that cannot be written costs
  * time only. Ends with -ECANCELED soon after *cancel is set (NULL: never). -ESTALE: the weights were changed while
  * the daemon started. -EIO and the like name the file. */
-int cache_identity_compute(const struct cache_identity_source *s, const char *memo, const atomic_bool *cancel,
-			   struct cache_identity *ret, struct err *e) MUST_CHECK;
+int cache_identity_compute(const struct cache_identity_source *s, const char *memo,
+			   const atomic_bool *cancel, struct cache_identity *ret,
+			   struct err *e) MUST_CHECK;
 
 /* The hash of one directory's weights alone. */
 int cache_identity_weights(const char *model_dir, const char *memo, uint64_t opened_ns,
-			   const atomic_bool *cancel, struct cache_identity *ret, struct err *e) MUST_CHECK;
+			   const atomic_bool *cancel, struct cache_identity *ret,
+			   struct err *e) MUST_CHECK;
 
 #endif

@@ -25,7 +25,8 @@ int cache_index_init(struct cache_index *x, uint64_t n_items)
 	return x->buckets ? 0 : -ENOMEM;
 }
 
-void cache_index_release(struct cache_index *x, void (*drop)(void *arg, struct cache_entry *entry), void *arg)
+void cache_index_release(struct cache_index *x, void (*drop)(void *arg, struct cache_entry *entry),
+			 void *arg)
 {
 	for (size_t i = 0; x->buckets && i < x->n_buckets; i++) {
 		struct cache_entry *entry = x->buckets[i], *next;
@@ -56,8 +57,8 @@ static struct cache_entry **bucket_of(const struct cache_index *x, const struct 
 
 static bool same(const struct tier_item *a, const struct tier_item *b)
 {
-	return a->key.v[0] == b->key.v[0] && a->key.v[1] == b->key.v[1] && a->history == b->history &&
-	       a->kind == b->kind;
+	return a->key.v[0] == b->key.v[0] && a->key.v[1] == b->key.v[1] &&
+	       a->history == b->history && a->kind == b->kind;
 }
 
 struct cache_entry *cache_index_find(const struct cache_index *x, const struct tier_item *item)
@@ -69,7 +70,8 @@ struct cache_entry *cache_index_find(const struct cache_index *x, const struct t
 	return entry;
 }
 
-struct cache_entry *cache_index_add(struct cache_index *x, const struct cache_place *place, bool foreign)
+struct cache_entry *cache_index_add(struct cache_index *x, const struct cache_place *place,
+				    bool foreign)
 {
 	struct cache_entry *entry = calloc(1, sizeof(*entry)), **bucket;
 
@@ -119,8 +121,8 @@ static bool above(const struct cache_entry *entry, struct tier_item *ret)
 }
 
 /* Where an item that is new in a tier (the ring at this offset in an entry) goes: the node it is put before. */
-static struct ring *place_in(const struct cache_index *x, const struct cache_entry *entry, struct ring *tier,
-			     size_t offset)
+static struct ring *place_in(const struct cache_index *x, const struct cache_entry *entry,
+			     struct ring *tier, size_t offset)
 {
 	struct tier_item item;
 	struct cache_entry *page;

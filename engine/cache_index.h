@@ -55,14 +55,14 @@ struct cache_job;
 
 struct cache_entry {
 	struct cache_place place;
-	struct cache_entry *chain;	/* in the table */
-	struct ring host, disk, touch;	/* places in the index's rings */
-	struct cache_block *block;	/* a reference, or NULL */
-	struct cache_job *job;		/* borrowed, or NULL */
-	uint64_t cost;			/* bytes on disk, while on_disk */
-	uint64_t serial;		/* of the file, while on_disk: no other one ever has it */
-	uint64_t used_ns;		/* on the clock of cache_index.now_ns */
-	struct content_key parent;	/* the page before, if has_parent (not the first) */
+	struct cache_entry *chain;     /* in the table */
+	struct ring host, disk, touch; /* places in the index's rings */
+	struct cache_block *block;     /* a reference, or NULL */
+	struct cache_job *job;	       /* borrowed, or NULL */
+	uint64_t cost;		       /* bytes on disk, while on_disk */
+	uint64_t serial;	       /* of the file, while on_disk: no other one ever has it */
+	uint64_t used_ns;	       /* on the clock of cache_index.now_ns */
+	struct content_key parent;     /* the page before, if has_parent (not the first) */
 	bool on_disk, foreign, has_parent;
 };
 
@@ -74,7 +74,7 @@ struct cache_index {
 	struct ring touch;	/* used, and the file's time not yet told */
 	uint64_t host_items, host_bytes;
 	uint64_t serials;
-	uint64_t now_ns; /* the caller's: when this is */
+	uint64_t now_ns;		/* the caller's: when this is */
 	uint64_t own_files, disk_bytes; /* disk_bytes: of foreign files too */
 };
 
@@ -82,13 +82,14 @@ struct cache_index {
 int cache_index_init(struct cache_index *x, uint64_t n_items) MUST_CHECK;
 
 /* Calls `drop` for every entry, which frees it. */
-void cache_index_release(struct cache_index *x, void (*drop)(void *arg, struct cache_entry *entry), void *arg);
+void cache_index_release(struct cache_index *x, void (*drop)(void *arg, struct cache_entry *entry),
+			 void *arg);
 
 struct cache_entry *cache_index_find(const struct cache_index *x, const struct tier_item *item);
 
 /* New, with nothing; in the table unless foreign. NULL: out of memory. */
-struct cache_entry *cache_index_add(struct cache_index *x, const struct cache_place *place, bool foreign)
-	MUST_CHECK;
+struct cache_entry *cache_index_add(struct cache_index *x, const struct cache_place *place,
+				    bool foreign) MUST_CHECK;
 
 /* Takes an entry out of the table, if it is there. It has no block, no job and no file any more. Not freed. */
 void cache_index_remove(struct cache_index *x, struct cache_entry *entry);

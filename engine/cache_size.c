@@ -56,7 +56,8 @@ static uint64_t choose_bytes(const struct cache_wish *w)
 		return (uint64_t)((double)w->room * MIN(w->asked_share, 1.0));
 	if (!w->shared)
 		return w->room;
-	most = (uint64_t)((double)(slots + w->max_seqs * length) / (1 - CHECKPOINT_SHARE)) + w->slot_bytes;
+	most = (uint64_t)((double)(slots + w->max_seqs * length) / (1 - CHECKPOINT_SHARE)) +
+	       w->slot_bytes;
 	most = MIN(most, slots + length + w->budget / SHARED_PART);
 	return MIN(most, w->room);
 }
@@ -67,25 +68,32 @@ static int refuse(const struct cache_wish *w, uint64_t bytes, uint64_t pages, st
 	uint64_t needed = working_slots(w) * w->slot_bytes + pages * w->page_bytes;
 
 	if (w->length_asked)
-		return err_set(e, ENOMEM,
-			       "a sequence of --max-model-len %u with the states of --max-seqs %u needs %s of cache, and "
-			       "there is room for %s: lower these, or raise %s",
-			       w->max_model_len, w->max_seqs, size_text(needed).s, size_text(bytes).s, option);
-	return err_set(e, ENOMEM,
-		       "the states of --max-seqs %u and one KV page need %s of cache, and there is room for %s: "
-		       "lower it, or raise %s",
-		       w->max_seqs, size_text(needed).s, size_text(bytes).s, option);
+		return err_set(
+			e, ENOMEM,
+			"a sequence of --max-model-len %u with the states of --max-seqs %u needs %s of cache, and "
+			"there is room for %s: lower these, or raise %s",
+			w->max_model_len, w->max_seqs, size_text(needed).s, size_text(bytes).s,
+			option);
+	return err_set(
+		e, ENOMEM,
+		"the states of --max-seqs %u and one KV page need %s of cache, and there is room for %s: "
+		"lower it, or raise %s",
+		w->max_seqs, size_text(needed).s, size_text(bytes).s, option);
 }
 
 int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct err *e)
 {
-	uint64_t bytes = choose_bytes(w), working = working_slots(w), slots = working * w->slot_bytes;
+	uint64_t bytes = choose_bytes(w), working = working_slots(w),
+		 slots = working * w->slot_bytes;
 	uint64_t length = full_pages(w), most_pages = INT32_MAX, fits, pages, checkpoints = 0;
 	uint32_t max_model_len = w->max_model_len;
 
 	if (bytes > w->room)
-		return err_set(e, EINVAL, "--cache-memory asks for %s, and of the %s to be used %s are left beside the "
-			       "model", size_text(bytes).s, size_text(w->budget).s, size_text(w->room).s);
+		return err_set(
+			e, EINVAL,
+			"--cache-memory asks for %s, and of the %s to be used %s are left beside the "
+			"model",
+			size_text(bytes).s, size_text(w->budget).s, size_text(w->room).s);
 	if (w->page_buffer)
 		most_pages = MIN(most_pages, w->max_buffer / w->page_buffer);
 	fits = bytes < slots ? 0 : w->page_bytes ? (bytes - slots) / w->page_bytes : most_pages;
@@ -95,13 +103,15 @@ int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct
 			return refuse(w, bytes, w->length_asked ? length : 1, e);
 		length = fits;
 		max_model_len = (uint32_t)(fits * w->page_tokens);
-		log_info("context length lowered from %u to %u tokens: that is what fits in %s of cache",
-			 w->max_model_len, max_model_len, size_text(bytes).s);
+		log_info(
+			"context length lowered from %u to %u tokens: that is what fits in %s of cache",
+			w->max_model_len, max_model_len, size_text(bytes).s);
 	}
 	if (w->slot_bytes) {
 		uint64_t spare = bytes - slots - length * w->page_bytes;
 
-		checkpoints = MIN((uint64_t)((double)bytes * CHECKPOINT_SHARE), spare) / w->slot_bytes;
+		checkpoints =
+			MIN((uint64_t)((double)bytes * CHECKPOINT_SHARE), spare) / w->slot_bytes;
 		checkpoints = MIN(checkpoints, (uint64_t)INT32_MAX - working);
 		if (w->max_buffer / w->slot_buffer > working)
 			checkpoints = MIN(checkpoints, w->max_buffer / w->slot_buffer - working);

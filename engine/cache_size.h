@@ -16,17 +16,17 @@
 
 /* What there is and what is asked for. */
 struct cache_wish {
-	uint64_t room;   /* bytes of the budget that nothing else takes */
-	uint64_t budget; /* all of it */
-	uint64_t max_buffer; /* bytes of the largest buffer */
+	uint64_t room;			  /* bytes of the budget that nothing else takes */
+	uint64_t budget;		  /* all of it */
+	uint64_t max_buffer;		  /* bytes of the largest buffer */
 	uint64_t page_bytes, page_buffer; /* of a page: over all layers, in its largest buffer */
 	uint64_t slot_bytes, slot_buffer; /* of a slot; 0: no recurrent layers */
-	uint64_t asked;       /* bytes for the cache; 0: not given */
-	double asked_share;   /* of room; 0: not given */
+	uint64_t asked;			  /* bytes for the cache; 0: not given */
+	double asked_share;		  /* of room; 0: not given */
 	uint32_t max_seqs, page_tokens;
 	uint32_t max_model_len;
 	bool length_asked; /* max_model_len was asked for; otherwise it may be lowered */
-	bool shared;       /* the memory is everybody's (a CPU's): no more than is likely to be of use */
+	bool shared; /* the memory is everybody's (a CPU's): no more than is likely to be of use */
 };
 
 struct cache_size {

@@ -27,8 +27,8 @@ enum { BLOCK_ALIGNMENT = 4096 };
 /* One item that waits to be written. */
 struct cache_job {
 	struct cache_job *next;
-	struct cache_entry *entry; /* NULL: nobody wants it any more */
-	struct cache_block *block; /* a reference */
+	struct cache_entry *entry;	 /* NULL: nobody wants it any more */
+	struct cache_block *block;	 /* a reference */
 	struct cache_file_header header; /* tokens point behind this struct */
 };
 
@@ -45,7 +45,7 @@ struct cache_store {
 	struct cache_store_config config;
 	struct cache_dir dir; /* fixed once entries on disk exist, but for its files */
 	pthread_t writer, reader;
-	atomic_bool cancel;   /* the writer shall stop at once */
+	atomic_bool cancel; /* the writer shall stop at once */
 
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t writer_work, reader_work, writer_done;
@@ -56,12 +56,12 @@ struct cache_store {
 	struct ring doomed; /* entries (by .disk) out of the table whose files the writer deletes */
 	struct ring trash;  /* entries (by .host) out of the table that the reader frees */
 	enum cache_store_disk disk;
-	uint64_t stamp;     /* the last use, in the files' time */
+	uint64_t stamp;	       /* the last use, in the files' time */
 	uint64_t paused_until; /* monotonic; writing failed */
-	bool failing;       /* the last write failed */
-	bool forget_found;  /* cleared while the disk tier was being opened */
+	bool failing;	       /* the last write failed */
+	bool forget_found;     /* cleared while the disk tier was being opened */
 	bool closing, writer_ended;
-	bool news;          /* an event since the lock was taken */
+	bool news;			/* an event since the lock was taken */
 	struct cache_store_stats stats; /* the counts; the rest is filled in when asked */
 };
 
@@ -281,7 +281,8 @@ static void doom(struct cache_store *s, struct cache_entry *entry)
 
 static void add_found(struct cache_store *s, const struct found *f)
 {
-	bool owned = cache_dir_owned(&s->dir), foreign = f->place.directory != cache_dir_own(&s->dir);
+	bool owned = cache_dir_owned(&s->dir),
+	     foreign = f->place.directory != cache_dir_own(&s->dir);
 	enum tier_kind kind = f->place.item.kind;
 	uint32_t n_tokens = kind == TIER_PAGE ? s->config.page_tokens : 0;
 	bool whole = f->bytes == cache_file_header_bytes(n_tokens) + payload_of(s, kind);
@@ -335,9 +336,10 @@ static void list_files(struct cache_store *s)
 	free(l.v);
 	lock(s);
 	s->disk = cache_dir_owned(&s->dir) ? CACHE_DISK_READY : CACHE_DISK_READ_ONLY;
-	log_info("cache: %llu items of this model on disk, %.1f MiB with those of others; listed in %.0f ms",
-		 (unsigned long long)s->index.own_files, (double)s->index.disk_bytes / (1 << 20),
-		 (double)(clock_now_ns() - start) / 1e6);
+	log_info(
+		"cache: %llu items of this model on disk, %.1f MiB with those of others; listed in %.0f ms",
+		(unsigned long long)s->index.own_files, (double)s->index.disk_bytes / (1 << 20),
+		(double)(clock_now_ns() - start) / 1e6);
 	unlock(s);
 }
 
@@ -437,15 +439,16 @@ static void pause_writing(struct cache_store *s, const struct err *why)
 static void write_job(struct cache_store *s, struct cache_job *job)
 {
 	uint64_t cost = cost_of(s, job->header.item.kind), stamp;
-	const struct cache_place place = {cache_dir_own(&s->dir), job->header.item, job->header.depth};
+	const struct cache_place place = {cache_dir_own(&s->dir), job->header.item,
+					  job->header.depth};
 	struct err why = {0};
 	int r;
 
 	while (job->entry && !job->entry->on_disk && over_budget(s, cost))
 		if (!evict_file(s))
 			break;
-	if (!job->entry || job->entry->on_disk || over_budget(s, cost) || s->disk != CACHE_DISK_READY ||
-	    (s->failing && clock_now_ns() < s->paused_until)) {
+	if (!job->entry || job->entry->on_disk || over_budget(s, cost) ||
+	    s->disk != CACHE_DISK_READY || (s->failing && clock_now_ns() < s->paused_until)) {
 		s->stats.unwritten_items += job->entry && !job->entry->on_disk;
 		end_job(s, job);
 		return;
@@ -538,8 +541,8 @@ static void *writer_main(void *arg)
 
 /* A file that will not do: it is deleted and forgotten, unless it went meanwhile and what is there now is another one.
  * Under the lock again afterwards. */
-static void drop_file(struct cache_store *s, const struct cache_place *place, uint64_t serial, int error,
-		      struct err *why)
+static void drop_file(struct cache_store *s, const struct cache_place *place, uint64_t serial,
+		      int error, struct err *why)
 {
 	struct cache_entry *entry;
 
@@ -558,11 +561,13 @@ static void drop_file(struct cache_store *s, const struct cache_place *place, ui
 /* What says that the file, not the machine, is at fault. */
 static bool is_damage(int error)
 {
-	return error == -EBADMSG || error == -ENOENT || error == -EIO || error == -EISDIR || error == -ENOTDIR;
+	return error == -EBADMSG || error == -ENOENT || error == -EIO || error == -EISDIR ||
+	       error == -ENOTDIR;
 }
 
 /* Reads the file of an entry. The lock is held, is given up meanwhile, and held again. */
-static void read_entry(struct cache_store *s, struct event *ev, const struct cache_place *place, uint64_t serial)
+static void read_entry(struct cache_store *s, struct event *ev, const struct cache_place *place,
+		       uint64_t serial)
 {
 	uint64_t bytes = payload_of(s, place->item.kind);
 	struct cache_entry *entry;
@@ -571,8 +576,8 @@ static void read_entry(struct cache_store *s, struct event *ev, const struct cac
 
 	unlock(s);
 	b = cache_block_new(bytes);
-	r = b ? cache_dir_read(&s->dir, &place->item, place->depth, s->config.page_tokens, b->data, bytes,
-			       &ev->e.why)
+	r = b ? cache_dir_read(&s->dir, &place->item, place->depth, s->config.page_tokens, b->data,
+			       bytes, &ev->e.why)
 	      : err_set(&ev->e.why, ENOMEM, "out of memory for %llu bytes of the cache",
 			(unsigned long long)bytes);
 	ev->e.error = r;
@@ -784,7 +789,8 @@ int cache_store_open(const struct cache_store_config *c, struct cache_store **re
 void cache_store_close(struct cache_store *s, uint64_t timeout_ns)
 {
 	uint64_t end = clock_now_ns() + timeout_ns;
-	const struct timespec until = {.tv_sec = (time_t)(end / 1000000000u), .tv_nsec = (long)(end % 1000000000u)};
+	const struct timespec until = {.tv_sec = (time_t)(end / 1000000000u),
+				       .tv_nsec = (long)(end % 1000000000u)};
 
 	if (!s)
 		return;
@@ -811,7 +817,8 @@ void cache_store_close(struct cache_store *s, uint64_t timeout_ns)
 
 /* ---- items ---- */
 
-static struct cache_job *new_job(struct cache_store *s, const struct cache_put *p, struct cache_entry *entry)
+static struct cache_job *new_job(struct cache_store *s, const struct cache_put *p,
+				 struct cache_entry *entry)
 {
 	uint32_t n = p->item.kind == TIER_PAGE ? s->config.page_tokens : 0;
 	struct cache_job *job = malloc(sizeof(*job) + n * sizeof(*p->tokens));
@@ -821,8 +828,12 @@ static struct cache_job *new_job(struct cache_store *s, const struct cache_put *
 	*job = (struct cache_job){
 		.entry = entry,
 		.block = cache_block_ref(p->block),
-		.header = {.item = p->item, .parent = p->parent, .depth = p->depth, .n_tokens = n,
-			   .tokens = (int32_t *)(void *)(job + 1), .payload_bytes = p->block->bytes},
+		.header = {.item = p->item,
+			   .parent = p->parent,
+			   .depth = p->depth,
+			   .n_tokens = n,
+			   .tokens = (int32_t *)(void *)(job + 1),
+			   .payload_bytes = p->block->bytes},
 	};
 	if (n)
 		memcpy(job->header.tokens, p->tokens, n * sizeof(*p->tokens));
@@ -910,7 +921,9 @@ int cache_store_get(struct cache_store *s, const struct tier_item *item, void *t
 		free(ev);
 		return -ENOENT;
 	}
-	ev->e = (struct cache_event){.type = CACHE_GOT, .item = entry->place.item, .depth = entry->place.depth,
+	ev->e = (struct cache_event){.type = CACHE_GOT,
+				     .item = entry->place.item,
+				     .depth = entry->place.depth,
 				     .tag = tag};
 	if (answer_from_memory(s, ev, entry)) {
 		push_event(s, ev);
@@ -1003,12 +1016,9 @@ void cache_store_stats(struct cache_store *s, struct cache_store_stats *ret)
 const char *cache_store_disk_name(enum cache_store_disk d)
 {
 	static const char *const names[] = {
-		[CACHE_DISK_NONE] = "none",
-		[CACHE_DISK_OPENING] = "opening",
-		[CACHE_DISK_READY] = "ready",
-		[CACHE_DISK_READ_ONLY] = "read-only",
-		[CACHE_DISK_PAUSED] = "paused",
-		[CACHE_DISK_FAILED] = "failed",
+		[CACHE_DISK_NONE] = "none",	[CACHE_DISK_OPENING] = "opening",
+		[CACHE_DISK_READY] = "ready",	[CACHE_DISK_READ_ONLY] = "read-only",
+		[CACHE_DISK_PAUSED] = "paused", [CACHE_DISK_FAILED] = "failed",
 	};
 
 	return names[d];

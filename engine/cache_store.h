@@ -40,15 +40,17 @@ struct cache_store;
 
 struct cache_store_config {
 	uint64_t host_bytes; /* of payloads kept in memory; 0: no host tier */
-	const char *dir;     /* NULL: no disk tier. Created (0700) when missing, its parent must be there */
-	uint64_t disk_bytes; /* of all files below dir; 0: no limit but the disk */
+	const char *
+		dir; /* NULL: no disk tier. Created (0700) when missing, its parent must be there */
+	uint64_t disk_bytes;  /* of all files below dir; 0: no limit but the disk */
 	uint64_t queue_bytes; /* that may wait to be written; 0: CACHE_STORE_QUEUE_BYTES */
-	uint64_t page_bytes, state_bytes; /* payload of an item of each kind; any other length is damage */
+	uint64_t page_bytes,
+		state_bytes; /* payload of an item of each kind; any other length is damage */
 	uint32_t page_tokens;
 	/* Called once, on the writer's thread. memo: a path inside dir; NULL when dir is not ours to write. Copied:
 	 * neither needs to outlive cache_store_open but what `arg` points to, which must outlive the store. */
-	int (*identify)(void *arg, const char *memo, const atomic_bool *cancel, struct cache_identity *ret,
-			struct err *e);
+	int (*identify)(void *arg, const char *memo, const atomic_bool *cancel,
+			struct cache_identity *ret, struct err *e);
 	void *arg;
 	/* Called from any thread, the engine's included, whenever there is something to poll. */
 	void (*wake)(void *arg);
@@ -60,7 +62,8 @@ struct cache_store_config {
 
 /* New. Starts the threads. Fails only where the directory is no use at all: it is not there and cannot be made, is
  * no directory, or cannot be read. */
-int cache_store_open(const struct cache_store_config *c, struct cache_store **ret, struct err *e) MUST_CHECK;
+int cache_store_open(const struct cache_store_config *c, struct cache_store **ret,
+		     struct err *e) MUST_CHECK;
 
 /* Writes what is queued, as far as that goes within timeout_ns, and ends. What was not polled is dropped; blocks
  * that the caller has stay valid. */
@@ -70,7 +73,7 @@ void cache_store_close(struct cache_store *s, uint64_t timeout_ns);
 
 /* The bytes of one item, counted references; nobody writes data after it was put. */
 struct cache_block {
-	void *data;   /* [bytes], aligned to 4096 */
+	void *data; /* [bytes], aligned to 4096 */
 	size_t bytes;
 	atomic_uint refs;
 };
@@ -125,9 +128,9 @@ struct cache_event {
 	uint32_t depth;
 	void *tag;		   /* GOT */
 	struct cache_block *block; /* GOT: a reference for the caller; NULL on failure */
-	int error;		   /* GOT: 0; -ENOENT evicted meanwhile; -EBADMSG damaged, foreign, truncated; -EIO and others */
-	bool from_disk;		   /* GOT: it was read from a file */
-	struct err why;		   /* the reason of error, fit for a log line */
+	int error; /* GOT: 0; -ENOENT evicted meanwhile; -EBADMSG damaged, foreign, truncated; -EIO and others */
+	bool from_disk; /* GOT: it was read from a file */
+	struct err why; /* the reason of error, fit for a log line */
 };
 
 /* The oldest event; false: there is none. A CACHE_GONE of an item that turned out damaged comes before its GOT. */
@@ -136,8 +139,8 @@ bool cache_store_poll(struct cache_store *s, struct cache_event *ret);
 /* ---- to be seen; any thread ---- */
 
 enum cache_store_disk {
-	CACHE_DISK_NONE,      /* no directory */
-	CACHE_DISK_OPENING,   /* the identity is being computed, or files are listed */
+	CACHE_DISK_NONE,    /* no directory */
+	CACHE_DISK_OPENING, /* the identity is being computed, or files are listed */
 	CACHE_DISK_READY,
 	CACHE_DISK_READ_ONLY, /* another daemon owns it, or it cannot be written */
 	CACHE_DISK_PAUSED,    /* a write failed; tried again later */
@@ -147,11 +150,12 @@ enum cache_store_disk {
 struct cache_store_stats {
 	enum cache_store_disk disk;
 	uint64_t host_items, host_bytes;
-	uint64_t disk_items, disk_bytes; /* of this identity; disk_bytes of all below dir */
+	uint64_t disk_items, disk_bytes;     /* of this identity; disk_bytes of all below dir */
 	uint64_t queued_items, queued_bytes; /* to be written */
 	/* since the store was opened */
 	uint64_t host_hits, disk_hits, failed_gets;
-	uint64_t written_items, written_bytes, unwritten_items; /* unwritten: queue full, failed, paused */
+	uint64_t written_items, written_bytes,
+		unwritten_items; /* unwritten: queue full, failed, paused */
 	uint64_t host_evicted, disk_evicted, damaged;
 };
 

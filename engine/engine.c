@@ -52,8 +52,8 @@ static int prepare_cache(const char *dir, struct err *e)
 	return 0;
 }
 
-static int choose_kernels(enum engine_kernels wanted, const struct device *d, enum kernel_variant *ret,
-			  struct err *e)
+static int choose_kernels(enum engine_kernels wanted, const struct device *d,
+			  enum kernel_variant *ret, struct err *e)
 {
 	static const enum kernel_variant of[] = {
 		[ENGINE_KERNELS_GENERIC] = KERNELS_GENERIC,
@@ -63,7 +63,7 @@ static int choose_kernels(enum engine_kernels wanted, const struct device *d, en
 
 	if (wanted == ENGINE_KERNELS_AUTO) {
 		*ret = kernels_supported(KERNELS_NVIDIA, d->id) ? KERNELS_NVIDIA
-		       : kernels_supported(KERNELS_X86, d->id)  ? KERNELS_X86
+		       : kernels_supported(KERNELS_X86, d->id)	? KERNELS_X86
 								: KERNELS_GENERIC;
 		return 0;
 	}
@@ -82,7 +82,7 @@ static double gib(uint64_t bytes)
 static uint64_t budget_of(const struct engine_options *o, const struct device *d)
 {
 	double share = o->device_memory_share > 0 ? o->device_memory_share
-						   : (d->cpu ? CPU_SHARE : GPU_SHARE);
+						  : (d->cpu ? CPU_SHARE : GPU_SHARE);
 
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
@@ -113,8 +113,8 @@ static int size_cache(struct engine *g, const struct engine_options *o, struct e
 
 	g->info.budget_bytes = budget;
 	if (g->device.memory && o->device_memory > g->device.memory)
-		return err_set(e, EINVAL, "--device-memory allows %.2f GiB, and %s has %.2f GiB", gib(budget),
-			       g->device.name, gib(g->device.memory));
+		return err_set(e, EINVAL, "--device-memory allows %.2f GiB, and %s has %.2f GiB",
+			       gib(budget), g->device.name, gib(g->device.memory));
 	if (rest + slack > budget)
 		return err_set(e, ENOMEM,
 			       "the model needs %.2f GiB (weights %.2f, work space %.2f) and "
@@ -187,7 +187,8 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	r = choose_kernels(o->kernels, &g->device, &variant, e);
 	if (r < 0)
 		return r;
-	model_shape(&i->model, o->dtype == ENGINE_BFLOAT16, o->page_tokens, o->dump_activations, &shape);
+	model_shape(&i->model, o->dtype == ENGINE_BFLOAT16, o->page_tokens, o->dump_activations,
+		    &shape);
 	r = kernels_open(g->device.context, g->device.id, g->device.queue, &shape, variant,
 			 o->program_cache, &g->kernels, e);
 	if (r < 0)
@@ -201,7 +202,8 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	g->limits = (struct step_limits){
 		.max_prefill_tokens = o->max_prefill_tokens,
 		.max_seqs = o->max_seqs,
-		.max_model_len = o->max_model_len ? o->max_model_len : i->model.max_position_embeddings,
+		.max_model_len =
+			o->max_model_len ? o->max_model_len : i->model.max_position_embeddings,
 		.page_tokens = o->page_tokens,
 		.tile_tokens = kernels_tile_tokens(g->kernels),
 		.vocab_size = i->model.vocab_size,
@@ -255,16 +257,32 @@ static int warm_up(struct engine *g, struct err *e)
 	const uint32_t pages[2] = {0, 1};
 	int32_t tokens[CHUNK_TOKENS] = {0};
 	uint32_t n = MIN((uint32_t)CHUNK_TOKENS, g->limits.max_model_len - 1);
-	const struct sampling sampling = {.temperature = 1, .top_p = 0.5f, .top_k = 2,
-					  .repetition_penalty = 2, .want_logprobs = true};
-	const struct plan_row prefill = {.tokens = tokens, .pages = pages, .n_tokens = n, .n_pages = 1,
+	const struct sampling sampling = {.temperature = 1,
+					  .top_p = 0.5f,
+					  .top_k = 2,
+					  .repetition_penalty = 2,
+					  .want_logprobs = true};
+	const struct plan_row prefill = {.tokens = tokens,
+					 .pages = pages,
+					 .n_tokens = n,
+					 .n_pages = 1,
 					 .state_src = STATE_ZERO};
-	struct plan_row decode = {.tokens = tokens, .pages = pages, .n_tokens = 1, .start = n - 1,
-				  .n_pages = 1, .decode = true};
+	struct plan_row decode = {.tokens = tokens,
+				  .pages = pages,
+				  .n_tokens = 1,
+				  .start = n - 1,
+				  .n_pages = 1,
+				  .decode = true};
 	const struct plan_draw draw = {.sampling = &sampling};
 	const struct plan_seat_reset reset = {.prompt = tokens, .n_prompt = 1};
-	struct plan plan = {.rows = &prefill, .draws = &draw, .resets = &reset, .n_rows = 1,
-			    .n_prefill_rows = 1, .n_prefill_tokens = n, .n_draws = 1, .n_resets = 1};
+	struct plan plan = {.rows = &prefill,
+			    .draws = &draw,
+			    .resets = &reset,
+			    .n_rows = 1,
+			    .n_prefill_rows = 1,
+			    .n_prefill_tokens = n,
+			    .n_draws = 1,
+			    .n_resets = 1};
 	struct draw_result result;
 	int r;
 
@@ -349,7 +367,8 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 	return runner_wait(g->runner, results, e);
 }
 
-int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results, struct err *e)
+int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
+		struct err *e)
 {
 	int r;
 
@@ -361,13 +380,14 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 
 /* ---- items ---- */
 
-int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag, struct err *e)
+int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
+		     struct err *e)
 {
 	return items_read(&g->items, kind, id, host, tag, e);
 }
 
-int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host, void *tag,
-		      struct err *e)
+int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host,
+		      void *tag, struct err *e)
 {
 	return items_write(&g->items, kind, id, host, tag, e);
 }

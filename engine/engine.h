@@ -15,28 +15,33 @@
 struct engine;
 
 enum engine_dtype { ENGINE_FLOAT32, ENGINE_BFLOAT16 };
-enum engine_kernels { ENGINE_KERNELS_AUTO, ENGINE_KERNELS_GENERIC, ENGINE_KERNELS_X86,
-		      ENGINE_KERNELS_NVIDIA };
+enum engine_kernels {
+	ENGINE_KERNELS_AUTO,
+	ENGINE_KERNELS_GENERIC,
+	ENGINE_KERNELS_X86,
+	ENGINE_KERNELS_NVIDIA
+};
 
 struct engine_options {
 	const char *model_dir;
-	const char *device;        /* NULL: the first GPU, else the first device; "0", "1:0" or a part
+	const char *device; /* NULL: the first GPU, else the first device; "0", "1:0" or a part
 				      of a device's name */
-	const char *program_cache; /* directory, created when missing; NULL: none */
+	const char *program_cache;    /* directory, created when missing; NULL: none */
 	const char *dump_activations; /* NULL, or the file every step's layer outputs go to */
 	enum engine_dtype dtype;
 	enum engine_kernels kernels;
-	uint64_t device_memory;     /* bytes; 0: device_memory_share of what is there */
+	uint64_t device_memory;	    /* bytes; 0: device_memory_share of what is there */
 	double device_memory_share; /* 0 < share <= 1 */
-	uint64_t cache_memory;      /* bytes of KV pages and state slots together; 0: cache_memory_share of what
+	uint64_t
+		cache_memory; /* bytes of KV pages and state slots together; 0: cache_memory_share of what
 				       is left for them */
-	double cache_memory_share;  /* 0 < share <= 1; 0: a GPU gives all that is left; a CPU, whose memory is everybody's, what
+	double cache_memory_share; /* 0 < share <= 1; 0: a GPU gives all that is left; a CPU, whose memory is everybody's, what
 				       max_seqs sequences of full length and checkpoints beside them take, but beyond the
 				       least that works no more than a quarter of the budget. The division between pages
 				       and slots: engine/cache_size.h. */
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
-	uint32_t max_model_len;     /* 0: what the model allows */
-	bool synthetic;             /* random weights from synthetic_seed instead of files */
+	uint32_t max_model_len; /* 0: what the model allows */
+	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
 };
 
@@ -44,8 +49,10 @@ struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
 	uint32_t n_pages, max_model_len;
-	uint32_t n_slots; /* a working slot for each of max_seqs, one more, and checkpoints; 0: no recurrent layers */
-	uint64_t page_bytes, slot_bytes; /* of one KV page, of one state slot, over all layers; slot_bytes 0: no
+	uint32_t
+		n_slots; /* a working slot for each of max_seqs, one more, and checkpoints; 0: no recurrent layers */
+	uint64_t page_bytes,
+		slot_bytes; /* of one KV page, of one state slot, over all layers; slot_bytes 0: no
 					    recurrent layers */
 	uint64_t weight_bytes, kv_bytes, state_bytes, scratch_bytes, budget_bytes;
 };
@@ -92,8 +99,8 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 enum { ENGINE_ITEMS_OUT = 256 };
 int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
 		     struct err *e) MUST_CHECK;
-int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host, void *tag,
-		      struct err *e) MUST_CHECK;
+int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host,
+		      void *tag, struct err *e) MUST_CHECK;
 
 /* The tags of copies that are through, in the order of the calls: at most max to tags, their number to *ret_n.
  * Does not wait. -EIO: the device is lost; every copy that was out is given back then too (*ret_n of them, call

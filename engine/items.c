@@ -4,7 +4,8 @@
 
 #include "kernels/cl_error.h"
 
-void items_init(struct items *t, const struct device *d, struct model *m, struct engine_counters *counters)
+void items_init(struct items *t, const struct device *d, struct model *m,
+		struct engine_counters *counters)
 {
 	*t = (struct items){.device = d, .model = m, .counters = counters};
 }
@@ -45,7 +46,8 @@ struct part {
 };
 
 /* The two parts of layer i, in their order; 0 where the layer has none. */
-static uint32_t parts_of(const struct items *t, enum tier_kind kind, uint32_t id, uint32_t i, struct part ret[2])
+static uint32_t parts_of(const struct items *t, enum tier_kind kind, uint32_t id, uint32_t i,
+			 struct part ret[2])
 {
 	const struct model_layer *l = &t->model->layers[i];
 	uint64_t page = model_page_part(t->model), ring = model_ring_part(t->model);
@@ -73,7 +75,8 @@ static int check(struct items *t, enum tier_kind kind, uint32_t id, struct err *
 	if (t->lost.code)
 		return lose(t, e);
 	if (id >= (kind == TIER_PAGE ? t->model->n_pages : t->model->n_slots) || !bytes_of(t, kind))
-		return err_set(e, EINVAL, "there is no %s %u", kind == TIER_PAGE ? "page" : "state", id);
+		return err_set(e, EINVAL, "there is no %s %u", kind == TIER_PAGE ? "page" : "state",
+			       id);
 	if (items_out(t) == ENGINE_ITEMS_OUT)
 		return err_set(e, EBUSY, "%d copies are out already", ENGINE_ITEMS_OUT);
 	return 0;
@@ -81,16 +84,19 @@ static int check(struct items *t, enum tier_kind kind, uint32_t id, struct err *
 
 /* ---- copies ---- */
 
-static cl_int copy_part(struct items *t, const struct part *p, bool write, char *host, cl_event *ret_done)
+static cl_int copy_part(struct items *t, const struct part *p, bool write, char *host,
+			cl_event *ret_done)
 {
 	cl_command_queue q = t->device->queue;
 
-	return write ? clEnqueueWriteBuffer(q, p->buffer, CL_FALSE, p->at, p->bytes, host, 0, NULL, ret_done)
-		     : clEnqueueReadBuffer(q, p->buffer, CL_FALSE, p->at, p->bytes, host, 0, NULL, ret_done);
+	return write ? clEnqueueWriteBuffer(q, p->buffer, CL_FALSE, p->at, p->bytes, host, 0, NULL,
+					    ret_done)
+		     : clEnqueueReadBuffer(q, p->buffer, CL_FALSE, p->at, p->bytes, host, 0, NULL,
+					   ret_done);
 }
 
-static int copy_item(struct items *t, enum tier_kind kind, uint32_t id, bool write, char *host, void *tag,
-		     struct err *e)
+static int copy_item(struct items *t, enum tier_kind kind, uint32_t id, bool write, char *host,
+		     void *tag, struct err *e)
 {
 	uint64_t at = 0, bytes = bytes_of(t, kind);
 	cl_event *done = &t->out[t->tail % ENGINE_ITEMS_OUT].done;
@@ -119,14 +125,16 @@ static int copy_item(struct items *t, enum tier_kind kind, uint32_t id, bool wri
 	return 0;
 }
 
-int items_read(struct items *t, enum tier_kind kind, uint32_t id, void *host, void *tag, struct err *e)
+int items_read(struct items *t, enum tier_kind kind, uint32_t id, void *host, void *tag,
+	       struct err *e)
 {
 	int r = check(t, kind, id, e);
 
 	return r < 0 ? r : copy_item(t, kind, id, false, host, tag, e);
 }
 
-int items_write(struct items *t, enum tier_kind kind, uint32_t id, const void *host, void *tag, struct err *e)
+int items_write(struct items *t, enum tier_kind kind, uint32_t id, const void *host, void *tag,
+		struct err *e)
 {
 	int r = check(t, kind, id, e);
 
@@ -140,10 +148,12 @@ static int oldest_done(struct items *t, struct err *e)
 	cl_event done = t->out[t->head % ENGINE_ITEMS_OUT].done;
 	cl_int status = CL_QUEUED, code;
 
-	code = clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL);
+	code = clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
+			      NULL);
 	if (code == CL_SUCCESS && status >= 0)
 		return status == CL_COMPLETE;
-	return lose_by(t, code == CL_SUCCESS ? status : code, "copying a page or state between host and device", e);
+	return lose_by(t, code == CL_SUCCESS ? status : code,
+		       "copying a page or state between host and device", e);
 }
 
 int items_done(struct items *t, void **tags, uint32_t max, uint32_t *ret_n, struct err *e)

@@ -24,16 +24,19 @@ struct items {
 	struct err lost;     /* code 0: the device is there */
 };
 
-void items_init(struct items *t, const struct device *d, struct model *m, struct engine_counters *counters);
+void items_init(struct items *t, const struct device *d, struct model *m,
+		struct engine_counters *counters);
 
 /* What is out is forgotten: the queue has been waited for. */
 void items_release(struct items *t);
 
 /* As engine_read_item, engine_write_item, engine_items_done and engine_items_out. */
-int items_read(struct items *t, enum tier_kind kind, uint32_t id, void *host, void *tag, struct err *e) MUST_CHECK;
+int items_read(struct items *t, enum tier_kind kind, uint32_t id, void *host, void *tag,
+	       struct err *e) MUST_CHECK;
 int items_write(struct items *t, enum tier_kind kind, uint32_t id, const void *host, void *tag,
 		struct err *e) MUST_CHECK;
-int items_done(struct items *t, void **tags, uint32_t max, uint32_t *ret_n, struct err *e) MUST_CHECK;
+int items_done(struct items *t, void **tags, uint32_t max, uint32_t *ret_n,
+	       struct err *e) MUST_CHECK;
 uint32_t items_out(const struct items *t);
 
 #endif

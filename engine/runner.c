@@ -8,11 +8,11 @@
 /* One plan that is on the queue, or was. */
 struct queued {
 	int32_t *table, *result; /* inside the runner's host memory */
-	int32_t *resets;         /* [resets_cap] tables of its seat resets */
+	int32_t *resets;	 /* [resets_cap] tables of its seat resets */
 	size_t resets_cap;
 	struct step_draw *draws; /* [max_seqs] */
 	uint32_t n_draws, result_ints;
-	cl_event done;           /* its results are here */
+	cl_event done; /* its results are here */
 };
 
 struct runner {
@@ -27,11 +27,12 @@ struct runner {
 	struct engine_counters counters;
 };
 
-int runner_new(const struct device *d, struct model *m, const struct step_limits *l, struct runner **ret,
-	       struct err *e)
+int runner_new(const struct device *d, struct model *m, const struct step_limits *l,
+	       struct runner **ret, struct err *e)
 {
 	struct runner *r = calloc(1, sizeof(*r));
-	uint64_t ints = m->step_ints + m->result_ints, bytes = ints * ENGINE_STEPS_OUT * sizeof(int32_t);
+	uint64_t ints = m->step_ints + m->result_ints,
+		 bytes = ints * ENGINE_STEPS_OUT * sizeof(int32_t);
 	cl_int code;
 
 	if (!r)
@@ -40,10 +41,12 @@ int runner_new(const struct device *d, struct model *m, const struct step_limits
 	r->model = m;
 	r->limits = *l;
 	/* A driver moves this while the host goes on; what is paged it would have to wait for. */
-	r->host = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &code);
+	r->host = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL,
+				 &code);
 	if (code == CL_SUCCESS)
-		r->host_ints = clEnqueueMapBuffer(d->queue, r->host, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes,
-						  0, NULL, NULL, &code);
+		r->host_ints =
+			clEnqueueMapBuffer(d->queue, r->host, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
+					   0, bytes, 0, NULL, NULL, &code);
 	if (code != CL_SUCCESS) {
 		runner_free(r);
 		return err_set(e, ENOMEM, "no host memory for step tables, %llu MiB (%s)",
@@ -115,15 +118,16 @@ static struct queued *previous(struct runner *r)
 
 static int write_table(struct runner *r, const int32_t *table, uint64_t n, struct err *e)
 {
-	cl_int code = clEnqueueWriteBuffer(r->device->queue, r->model->s.step, CL_FALSE, 0, n * sizeof(*table),
-					   table, 0, NULL, NULL);
+	cl_int code = clEnqueueWriteBuffer(r->device->queue, r->model->s.step, CL_FALSE, 0,
+					   n * sizeof(*table), table, 0, NULL, NULL);
 
 	r->counters.bytes_to_device += n * sizeof(*table);
 	return cl_error(e, code, "writing the step table");
 }
 
 /* Resets go through the step table's buffer one by one: on the queue each is through before the next is written. */
-static int enqueue_resets(struct runner *r, const struct plan *plan, const int32_t *tables, struct err *e)
+static int enqueue_resets(struct runner *r, const struct plan *plan, const int32_t *tables,
+			  struct err *e)
 {
 	for (uint32_t i = 0; i < plan->n_resets; i++) {
 		uint64_t n = step_reset_ints(&plan->resets[i]);
@@ -137,9 +141,11 @@ static int enqueue_resets(struct runner *r, const struct plan *plan, const int32
 	return 0;
 }
 
-static cl_int copy_part(cl_command_queue q, cl_mem buffer, uint64_t bytes, const struct plan_copy *c)
+static cl_int copy_part(cl_command_queue q, cl_mem buffer, uint64_t bytes,
+			const struct plan_copy *c)
 {
-	return clEnqueueCopyBuffer(q, buffer, buffer, c->src * bytes, c->dst * bytes, bytes, 0, NULL, NULL);
+	return clEnqueueCopyBuffer(q, buffer, buffer, c->src * bytes, c->dst * bytes, bytes, 0,
+				   NULL, NULL);
 }
 
 /* Whole pages and whole states, of every layer. */
@@ -171,8 +177,8 @@ static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 {
 	cl_command_queue q = r->device->queue;
 	uint64_t bytes = s->result_ints * sizeof(*s->result);
-	cl_int code = bytes ? clEnqueueReadBuffer(q, r->model->s.result, CL_FALSE, 0, bytes, s->result, 0, NULL,
-						  &s->done)
+	cl_int code = bytes ? clEnqueueReadBuffer(q, r->model->s.result, CL_FALSE, 0, bytes,
+						  s->result, 0, NULL, &s->done)
 			    : clEnqueueMarkerWithWaitList(q, 0, NULL, &s->done);
 
 	if (code == CL_SUCCESS)
@@ -182,7 +188,8 @@ static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 }
 
 /* What a dump says of a step's tokens has to be known: it waits for those that the step before draws. */
-static int dump_tokens(struct runner *r, struct queued *s, const struct model_step *step, struct err *e)
+static int dump_tokens(struct runner *r, struct queued *s, const struct model_step *step,
+		       struct err *e)
 {
 	struct dump *dump = r->model->dump;
 	const int32_t *drawn = previous(r)->result;
@@ -230,7 +237,8 @@ static int enqueue(struct runner *r, struct queued *s, const struct plan *plan, 
 	uint64_t n;
 	int error;
 
-	n = step_build(plan, &r->limits, m->dump, s->table, s->draws, &step, &draws_at, &s->result_ints);
+	n = step_build(plan, &r->limits, m->dump, s->table, s->draws, &step, &draws_at,
+		       &s->result_ints);
 	s->n_draws = plan->n_draws;
 	error = dump_tokens(r, s, &step, e);
 	if (error == 0)
@@ -242,8 +250,8 @@ static int enqueue(struct runner *r, struct queued *s, const struct plan *plan, 
 	if (error < 0)
 		return error;
 	model_forward(m, &step);
-	kernel_sample(m->kernels, m->s.step, draws_at, m->s.logits, m->s.work, m->s.counts, m->s.result,
-		      plan->n_draws);
+	kernel_sample(m->kernels, m->s.step, draws_at, m->s.logits, m->s.work, m->s.counts,
+		      m->s.result, plan->n_draws);
 	error = kernels_status(m->kernels, e);
 	return error < 0 ? error : enqueue_read(r, s, e);
 }

@@ -17,8 +17,8 @@
 struct runner;
 
 /* New. All borrowed; the model is allocated and filled, model->dump may be NULL. */
-int runner_new(const struct device *d, struct model *m, const struct step_limits *l, struct runner **ret,
-	       struct err *e) MUST_CHECK;
+int runner_new(const struct device *d, struct model *m, const struct step_limits *l,
+	       struct runner **ret, struct err *e) MUST_CHECK;
 
 /* Waits for what is on the queue. */
 void runner_free(struct runner *r);

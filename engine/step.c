@@ -46,11 +46,12 @@ static uint32_t extra_ints(struct step_draw d)
 
 static struct step_draw wanted(const struct sampling *s)
 {
-	return (struct step_draw){s->want_logprobs, (uint8_t)MIN((int)s->n_logprobs, (int)TOP_LOGPROBS_MAX)};
+	return (struct step_draw){s->want_logprobs,
+				  (uint8_t)MIN((int)s->n_logprobs, (int)TOP_LOGPROBS_MAX)};
 }
 
-static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t banned_at, int32_t extra_at,
-		       int32_t out[KERNEL_DRAW_INTS])
+static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t banned_at,
+		       int32_t extra_at, int32_t out[KERNEL_DRAW_INTS])
 {
 	const struct sampling *s = d->sampling;
 	const int32_t draw[KERNEL_DRAW_INTS] = {
@@ -106,7 +107,8 @@ static bool states_exist(const struct plan_row *r, bool prefill, const struct st
 	if (!l->n_slots)
 		return true;
 	return r->state_dst < l->n_slots &&
-	       (r->state_src == STATE_ZERO || (r->state_src >= 0 && (uint32_t)r->state_src < l->n_slots));
+	       (r->state_src == STATE_ZERO ||
+		(r->state_src >= 0 && (uint32_t)r->state_src < l->n_slots));
 }
 
 static bool row_good(const struct plan_row *r, bool prefill, const struct step_limits *l,
@@ -118,7 +120,8 @@ static bool row_good(const struct plan_row *r, bool prefill, const struct step_l
 		return false;
 	if (prefill ? r->start % CHUNK_TOKENS != 0 : r->n_tokens != 1)
 		return false;
-	if (r->tokens ? !tokens_exist(r->tokens, r->n_tokens, l) : prefill || r->token_draw >= drawn_before)
+	if (r->tokens ? !tokens_exist(r->tokens, r->n_tokens, l)
+		      : prefill || r->token_draw >= drawn_before)
 		return false;
 	for (uint32_t k = 0; k < pages_touched(r, l); k++)
 		if (r->pages[k] >= l->n_pages)
@@ -129,7 +132,8 @@ static bool row_good(const struct plan_row *r, bool prefill, const struct step_l
 static bool copies_good(const struct plan_copy *copies, uint32_t n, uint32_t n_ids)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (copies[i].src >= n_ids || copies[i].dst >= n_ids || copies[i].src == copies[i].dst)
+		if (copies[i].src >= n_ids || copies[i].dst >= n_ids ||
+		    copies[i].src == copies[i].dst)
 			return false;
 	return true;
 }
@@ -178,8 +182,13 @@ static void build_row(const struct plan_row *r, int32_t first_token, int32_t pag
 		      int32_t out[KERNEL_ROW_INTS])
 {
 	int32_t row[KERNEL_ROW_INTS] = {
-		first_token,  (int32_t)r->n_tokens,  (int32_t)r->start,	      r->state_src,
-		(int32_t)r->state_dst, pages_at, (int32_t)r->n_snapshots,
+		first_token,
+		(int32_t)r->n_tokens,
+		(int32_t)r->start,
+		r->state_src,
+		(int32_t)r->state_dst,
+		pages_at,
+		(int32_t)r->n_snapshots,
 	};
 
 	for (uint32_t i = 0; i < r->n_snapshots; i++) {
@@ -275,9 +284,10 @@ uint64_t step_reset_ints(const struct plan_seat_reset *r)
 
 void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 {
-	const int32_t head[KERNEL_RESET_INTS] = {
-		(int32_t)r->seat, KERNEL_RESET_INTS, (int32_t)r->n_prompt,
-		(int32_t)(KERNEL_RESET_INTS + r->n_prompt), (int32_t)r->n_generated};
+	const int32_t head[KERNEL_RESET_INTS] = {(int32_t)r->seat, KERNEL_RESET_INTS,
+						 (int32_t)r->n_prompt,
+						 (int32_t)(KERNEL_RESET_INTS + r->n_prompt),
+						 (int32_t)r->n_generated};
 
 	memcpy(table, head, sizeof(head));
 	if (r->n_prompt)

@@ -25,7 +25,8 @@ static void check_edge(const struct prefix_cache *c, const struct prefix_node *n
 	uint64_t hash = radix_content(n->parent);
 	uint32_t shared = 0;
 
-	assert(n->cap_pages >= n->n_pages && n->depth == n->parent->depth + n->n_pages * t->page_tokens);
+	assert(n->cap_pages >= n->n_pages &&
+	       n->depth == n->parent->depth + n->n_pages * t->page_tokens);
 	assert(n->id && n->id <= t->last_id);
 	assert(!(c->config.refuse_decoded && n->history));
 	for (uint32_t i = 0; i < n->n_pages; i++) {
@@ -50,7 +51,8 @@ static void check_slot(const struct prefix_cache *c, const struct prefix_node *n
 	if (n->slot == POOL_NONE)
 		return;
 	assert(n->n_pages && c->config.state_tokens && n->depth % c->config.state_tokens == 0);
-	assert(n->slot < c->config.n_slots && !k->slot_seen[n->slot] && c->slot_owner[n->slot] == n);
+	assert(n->slot < c->config.n_slots && !k->slot_seen[n->slot] &&
+	       c->slot_owner[n->slot] == n);
 	assert(!n->state_evicted && pool_refs(c->slots, n->slot) == 1 + c->pins[n->slot]);
 	k->slot_seen[n->slot] = 1;
 	k->slots++;
@@ -66,8 +68,9 @@ static void check_place(const struct prefix_cache *c, const struct prefix_node *
 		return;
 	h = &c->evict.heaps[n->seat.group];
 	assert(n->seat.place < h->n && h->entries[n->seat.place].node == n);
-	assert(h->entries[n->seat.place].key.used == n->used && h->entries[n->seat.place].key.depth ==
-	       (n->seat.group == EVICT_STATE ? n->depth : UINT32_MAX));
+	assert(h->entries[n->seat.place].key.used == n->used &&
+	       h->entries[n->seat.place].key.depth ==
+		       (n->seat.group == EVICT_STATE ? n->depth : UINT32_MAX));
 	k->seated++;
 }
 
@@ -78,12 +81,15 @@ static void check_children(const struct prefix_cache *c, const struct prefix_nod
 	uint32_t n_children = 0, locked = 0;
 	bool pinned = n->slot != POOL_NONE && c->pins[n->slot];
 
-	for (const struct prefix_node *child = n->first_child; child; before = child, child = child->next) {
+	for (const struct prefix_node *child = n->first_child; child;
+	     before = child, child = child->next) {
 		assert(child->parent == n && child->prev == before);
 		assert(is_root(c, n) == !child->n_pages);
-		for (const struct prefix_node *other = child->next; other && child->n_pages; other = other->next)
-			assert(other->history != child->history || memcmp(other->tokens, child->tokens,
-					c->tree.page_tokens * sizeof(*child->tokens)));
+		for (const struct prefix_node *other = child->next; other && child->n_pages;
+		     other = other->next)
+			assert(other->history != child->history ||
+			       memcmp(other->tokens, child->tokens,
+				      c->tree.page_tokens * sizeof(*child->tokens)));
 		n_children++;
 		locked += child->locks > 0;
 	}
@@ -129,7 +135,8 @@ static void check_heaps(const struct prefix_cache *c, uint64_t seated)
 		seated -= h->n;
 		for (uint32_t i = 0; i < h->n; i++) {
 			assert(h->entries[i].node->seat.group == (enum evict_group)g);
-			assert(!i || !heap_key_before(&h->entries[i].key, &h->entries[(i - 1) / 2].key));
+			assert(!i ||
+			       !heap_key_before(&h->entries[i].key, &h->entries[(i - 1) / 2].key));
 		}
 	}
 	assert(seated == 0);
@@ -150,10 +157,13 @@ static void check_pools(const struct prefix_cache *c, const struct count *k)
 		pins += c->pins[i];
 	}
 	assert(pins == c->n_pins);
-	assert(used_pages + pool_available(c->pages) == c->config.n_pages && used_pages >= k->pages);
-	assert(used_slots + pool_available(c->slots) == c->config.n_slots && used_slots >= k->slots);
+	assert(used_pages + pool_available(c->pages) == c->config.n_pages &&
+	       used_pages >= k->pages);
+	assert(used_slots + pool_available(c->slots) == c->config.n_slots &&
+	       used_slots >= k->slots);
 	if (c->config.budget_bytes)
-		assert(used_pages * c->config.page_bytes + used_slots * c->config.slot_bytes <= c->config.budget_bytes);
+		assert(used_pages * c->config.page_bytes + used_slots * c->config.slot_bytes <=
+		       c->config.budget_bytes);
 }
 
 void prefix_cache_check(const struct prefix_cache *c)
@@ -172,7 +182,8 @@ void prefix_cache_check(const struct prefix_cache *c)
 			check_edge(c, n, &k);
 		} else {
 			k.spaces++;
-			assert(n->depth == 0 && n->slot == POOL_NONE && (n->n_children || n->locks));
+			assert(n->depth == 0 && n->slot == POOL_NONE &&
+			       (n->n_children || n->locks));
 		}
 	}
 	assert(k.nodes == c->tree.n_nodes && k.spaces == c->tree.n_spaces);

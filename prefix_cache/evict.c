@@ -30,7 +30,7 @@ static double likely_reuse(const struct prefix_node *n)
 }
 
 /* Before anybody has come back, and how many of the latest returns the mean is made of. */
-#define REUSE_TIME_FIRST 64.0
+#define REUSE_TIME_FIRST  64.0
 #define REUSE_TIME_LATEST 64.0
 
 void evict_note_return(struct prefix_cache *c, const struct prefix_node *n)
@@ -44,7 +44,8 @@ void evict_note_return(struct prefix_cache *c, const struct prefix_node *n)
 int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots)
 {
 	*e = (struct evict){.reuse_time = REUSE_TIME_FIRST};
-	if (heap_init(&e->heaps[EVICT_BARE], n_pages) || heap_init(&e->heaps[EVICT_LEAF], MIN(n_pages, n_slots)) ||
+	if (heap_init(&e->heaps[EVICT_BARE], n_pages) ||
+	    heap_init(&e->heaps[EVICT_LEAF], MIN(n_pages, n_slots)) ||
 	    heap_init(&e->heaps[EVICT_STATE], n_slots)) {
 		evict_release(e);
 		return -ENOMEM;
@@ -97,8 +98,9 @@ void evict_key(const struct prefix_cache *c, const struct prefix_node *n, struct
 		bytes += (double)c->config.page_bytes * n->n_pages;
 	if (group != EVICT_BARE)
 		bytes += (double)c->config.slot_bytes;
-	ret->score = (double)n->used +
-		     c->evict.reuse_time * log(likely_reuse(n) * tokens_lost(c, n) / MAX(bytes, 1.0));
+	ret->score =
+		(double)n->used +
+		c->evict.reuse_time * log(likely_reuse(n) * tokens_lost(c, n) / MAX(bytes, 1.0));
 }
 
 void evict_leave(struct prefix_cache *c, struct prefix_node *n)
@@ -194,12 +196,14 @@ static bool over_budget(const struct prefix_cache *c, uint32_t n_pages, uint32_t
 		return false;
 	prefix_cache_stats(c, &s);
 	return (unsigned __int128)s.used_bytes + (unsigned __int128)n_pages * c->config.page_bytes +
-		       (unsigned __int128)n_slots * c->config.slot_bytes > c->config.budget_bytes;
+		       (unsigned __int128)n_slots * c->config.slot_bytes >
+	       c->config.budget_bytes;
 }
 
 bool evict_make_room(struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots)
 {
-	static const enum evict_group for_page[] = {EVICT_BARE, EVICT_LEAF}, for_slot[] = {EVICT_LEAF, EVICT_STATE},
+	static const enum evict_group for_page[] = {EVICT_BARE, EVICT_LEAF},
+				      for_slot[] = {EVICT_LEAF, EVICT_STATE},
 				      for_bytes[] = {EVICT_BARE, EVICT_LEAF, EVICT_STATE};
 
 	if (!prefix_cache_can_take(c, NULL, n_pages, n_slots))

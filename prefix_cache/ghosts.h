@@ -15,10 +15,10 @@ struct ghosts {
 	struct ghost {
 		uint64_t hash;
 		uint32_t next; /* of its bucket, as index + 1; 0: the last */
-	} *ring;           /* [cap] owned */
-	uint32_t *buckets; /* [cap] index + 1 */
-	uint32_t cap, n;   /* cap: a power of two */
-	uint32_t oldest;   /* the next to be overwritten, once n == cap */
+	} * ring;	       /* [cap] owned */
+	uint32_t *buckets;     /* [cap] index + 1 */
+	uint32_t cap, n;       /* cap: a power of two */
+	uint32_t oldest;       /* the next to be overwritten, once n == cap */
 };
 
 /* -ENOMEM. */

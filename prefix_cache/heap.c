@@ -55,7 +55,8 @@ static void settle(struct heap *h, uint32_t i, struct heap_entry e)
 	for (;;) {
 		uint64_t child = (uint64_t)i * 2 + 1;
 
-		if (child + 1 < h->n && heap_key_before(&h->entries[child + 1].key, &h->entries[child].key))
+		if (child + 1 < h->n &&
+		    heap_key_before(&h->entries[child + 1].key, &h->entries[child].key))
 			child++;
 		if (child >= h->n || !heap_key_before(&h->entries[child].key, &e.key))
 			break;

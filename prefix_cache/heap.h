@@ -30,7 +30,7 @@ struct heap {
 	struct heap_entry {
 		struct heap_key key;
 		struct prefix_node *node; /* borrowed */
-	} *entries; /* owned */
+	} * entries;			  /* owned */
 	uint32_t n, cap;
 };
 

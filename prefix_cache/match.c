@@ -86,8 +86,9 @@ static void look_below(struct walk *w, const struct prefix_node *n)
 
 	if (w->limit - n->depth < t->page_tokens)
 		return;
-	for (struct prefix_node *child = radix_first(t, n, tokens, radix_page_hash(t, radix_content(n), tokens)); child;
-	     child = radix_next_variant(t, child)) {
+	for (struct prefix_node *child =
+		     radix_first(t, n, tokens, radix_page_hash(t, radix_content(n), tokens));
+	     child; child = radix_next_variant(t, child)) {
 		if (!may_match(w, child, n->depth + t->page_tokens))
 			continue;
 		if (w->n_todo > first && w->n_variants++ >= VARIANTS_MAX)
@@ -105,7 +106,8 @@ static void look_below(struct walk *w, const struct prefix_node *n)
 static void visit(struct walk *w, struct prefix_node *n)
 {
 	const struct radix *t = &w->c->tree;
-	uint32_t start = radix_start(t, n), max = (w->limit - start) / t->page_tokens, k, end, until;
+	uint32_t start = radix_start(t, n), max = (w->limit - start) / t->page_tokens, k, end,
+		 until;
 
 	if (!w->key->history_any) {
 		(void)key_history(w->key, start + t->page_tokens, &until);
@@ -117,7 +119,8 @@ static void visit(struct walk *w, struct prefix_node *n)
 		w->n_known = end;
 		w->known = n;
 	}
-	if (end > w->n_best && (!w->c->config.state_tokens || (k == n->n_pages && n->slot != POOL_NONE))) {
+	if (end > w->n_best &&
+	    (!w->c->config.state_tokens || (k == n->n_pages && n->slot != POOL_NONE))) {
 		w->n_best = end;
 		w->best = n;
 	}
@@ -129,7 +132,8 @@ static enum prefix_miss miss_of(const struct walk *w, const struct prefix_match 
 {
 	const struct prefix_cache_config *config = &w->c->config;
 	const struct radix *t = &w->c->tree;
-	uint32_t unit = MAX(config->state_tokens, config->page_tokens), target = w->limit / unit * unit;
+	uint32_t unit = MAX(config->state_tokens, config->page_tokens),
+		 target = w->limit / unit * unit;
 	const struct prefix_space *space = &w->key->space;
 	uint64_t content;
 
@@ -148,14 +152,17 @@ static enum prefix_miss miss_of(const struct walk *w, const struct prefix_match 
 	else if (!w->known->n_pages)
 		content = w->known->content;
 	else
-		content = w->known->hashes[(m->n_known - radix_start(t, w->known)) / t->page_tokens - 1];
+		content =
+			w->known->hashes[(m->n_known - radix_start(t, w->known)) / t->page_tokens -
+					 1];
 	if (m->n_known < w->limit &&
 	    ghosts_have(&w->c->ghosts, radix_page_hash(t, content, w->key->tokens + m->n_known)))
 		return PREFIX_MISS_EVICTED_PAGE;
 	return space->id[0] || space->id[1] ? PREFIX_MISS_SALT : PREFIX_MISS_COLD;
 }
 
-void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key, struct prefix_match *ret)
+void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key,
+			struct prefix_match *ret)
 {
 	uint32_t page = c->config.page_tokens, state = c->config.state_tokens;
 	struct walk w;

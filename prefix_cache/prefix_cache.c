@@ -21,7 +21,8 @@ struct prefix_cache *prefix_cache_new(const struct prefix_cache_config *config)
 	c->pins = calloc(MAX(config->n_slots, 1u), sizeof(*c->pins));
 	if (!c->pages || !c->slots || !c->page_owner || !c->slot_owner || !c->pins ||
 	    radix_init(&c->tree, config->page_tokens, config->n_pages) ||
-	    evict_init(&c->evict, config->n_pages, config->n_slots) || ghosts_init(&c->ghosts, config->n_pages)) {
+	    evict_init(&c->evict, config->n_pages, config->n_slots) ||
+	    ghosts_init(&c->ghosts, config->n_pages)) {
 		prefix_cache_free(c);
 		return NULL;
 	}
@@ -77,8 +78,8 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 
 /* ---- memory ---- */
 
-bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_match *beside, uint64_t n_pages,
-			   uint64_t n_slots)
+bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_match *beside,
+			   uint64_t n_pages, uint64_t n_slots)
 {
 	const struct prefix_cache_config *config = &c->config;
 	uint64_t evictable_pages = c->evictable_pages, evictable_slots = c->evictable_slots;
@@ -90,7 +91,8 @@ bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_mat
 
 		/* Of the last edge only what the match covers would be locked. */
 		if (!n->locks && beside->n_tokens < n->depth) {
-			uint32_t k = (beside->n_tokens - radix_start(&c->tree, n)) / config->page_tokens;
+			uint32_t k =
+				(beside->n_tokens - radix_start(&c->tree, n)) / config->page_tokens;
 
 			for (uint32_t i = 0; i < k; i++)
 				evictable_pages -= pool_refs(c->pages, n->pages[i]) == 1;
@@ -107,8 +109,10 @@ bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_mat
 	if (!config->budget_bytes)
 		return true;
 	bytes = s.used_bytes;
-	bytes += (unsigned __int128)n_pages * config->page_bytes + (unsigned __int128)n_slots * config->slot_bytes;
-	return bytes <= config->budget_bytes + (unsigned __int128)evictable_pages * config->page_bytes +
+	bytes += (unsigned __int128)n_pages * config->page_bytes +
+		 (unsigned __int128)n_slots * config->slot_bytes;
+	return bytes <= config->budget_bytes +
+				(unsigned __int128)evictable_pages * config->page_bytes +
 				(unsigned __int128)evictable_slots * config->slot_bytes;
 }
 
@@ -148,7 +152,8 @@ void prefix_cache_put_page(struct prefix_cache *c, uint32_t page)
 
 	assert(page < c->config.n_pages);
 	n = c->page_owner[page];
-	assert(!n || pool_refs(c->pages, page) > 1); /* the tree's own reference is not the caller's to give back */
+	assert(!n || pool_refs(c->pages, page) >
+			     1); /* the tree's own reference is not the caller's to give back */
 	pool_put(c->pages, page);
 	if (n && pool_refs(c->pages, page) == 1)
 		share(c, n, -1);
@@ -156,7 +161,8 @@ void prefix_cache_put_page(struct prefix_cache *c, uint32_t page)
 
 void prefix_cache_put_slot(struct prefix_cache *c, uint32_t slot)
 {
-	assert(slot < c->config.n_slots && !c->slot_owner[slot] && pool_refs(c->slots, slot) > c->pins[slot]);
+	assert(slot < c->config.n_slots && !c->slot_owner[slot] &&
+	       pool_refs(c->slots, slot) > c->pins[slot]);
 	pool_put(c->slots, slot);
 }
 
@@ -186,7 +192,8 @@ int prefix_cache_flush(struct prefix_cache *c)
 
 int prefix_cache_shuffle(struct prefix_cache *c, uint64_t seed)
 {
-	if (pool_available(c->pages) != pool_size(c->pages) || pool_available(c->slots) != pool_size(c->slots))
+	if (pool_available(c->pages) != pool_size(c->pages) ||
+	    pool_available(c->slots) != pool_size(c->slots))
 		return -EBUSY;
 	pool_shuffle(c->pages, seed);
 	pool_shuffle(c->slots, seed ^ UINT64_C(0x9e3779b97f4a7c15));
@@ -216,7 +223,8 @@ void prefix_cache_stats(const struct prefix_cache *c, struct prefix_stats *ret)
 	};
 }
 
-void prefix_cache_walk(const struct prefix_cache *c, bool (*see)(void *arg, const struct prefix_view *v), void *arg)
+void prefix_cache_walk(const struct prefix_cache *c,
+		       bool (*see)(void *arg, const struct prefix_view *v), void *arg)
 {
 	struct prefix_space space = {{0, 0}};
 	struct prefix_view v;

@@ -51,27 +51,29 @@ struct prefix_cache;
 struct prefix_node;
 
 struct prefix_cache_config {
-	uint32_t page_tokens;  /* positions of a page, >= 1 */
-	uint32_t state_tokens; /* checkpoints lie at multiples of it: a multiple of page_tokens; 0: the model
+	uint32_t page_tokens; /* positions of a page, >= 1 */
+	uint32_t
+		state_tokens; /* checkpoints lie at multiples of it: a multiple of page_tokens; 0: the model
 				  has no recurrent state, and every page boundary can be resumed */
 	uint32_t n_pages, n_slots;
 	uint64_t page_bytes, slot_bytes; /* for the budget and the order of eviction */
-	uint64_t budget_bytes; /* of pages and slots in use, by requests and tree; 0: the pools are the limit */
-	bool refuse_decoded;   /* only paths with history 0 are remembered and matched */
+	uint64_t
+		budget_bytes; /* of pages and slots in use, by requests and tree; 0: the pools are the limit */
+	bool refuse_decoded; /* only paths with history 0 are remembered and matched */
 };
 
 /* Why a prompt did not hit further. The order is the order of precedence in prefix_cache_match. */
 enum prefix_miss {
-	PREFIX_MISS_NONE,          /* everything up to the last whole page (state_tokens, when larger) before the last token */
-	PREFIX_MISS_DISABLED,      /* the request or the server does not want the cache */
-	PREFIX_MISS_LOGPROBS,      /* prompt log-probabilities need every token computed */
-	PREFIX_MISS_SHORT,         /* there is no whole page before the last token */
+	PREFIX_MISS_NONE, /* everything up to the last whole page (state_tokens, when larger) before the last token */
+	PREFIX_MISS_DISABLED,	   /* the request or the server does not want the cache */
+	PREFIX_MISS_LOGPROBS,	   /* prompt log-probabilities need every token computed */
+	PREFIX_MISS_SHORT,	   /* there is no whole page before the last token */
 	PREFIX_MISS_EVICTED_STATE, /* KV pages go deeper; the state there was evicted */
 	PREFIX_MISS_NO_CHECKPOINT, /* KV pages go deeper; nobody kept a state there */
-	PREFIX_MISS_LOADING,       /* a lower tier has more and is not through */
+	PREFIX_MISS_LOADING,	   /* a lower tier has more and is not through */
 	PREFIX_MISS_EVICTED_PAGE,  /* the next page was known once */
-	PREFIX_MISS_SALT,          /* not known in the space of this cache_salt; other spaces are not asked */
-	PREFIX_MISS_COLD,          /* nobody has sent this before */
+	PREFIX_MISS_SALT, /* not known in the space of this cache_salt; other spaces are not asked */
+	PREFIX_MISS_COLD, /* nobody has sent this before */
 	PREFIX_MISS_N
 };
 
@@ -107,24 +109,28 @@ struct prefix_key {
 	const struct prefix_switch {
 		uint32_t position;
 		uint64_t history;
-	} *switches;
+	} * switches;
 	uint32_t n_switches;
 };
 
 struct prefix_match {
 	uint32_t n_tokens; /* can be resumed here; a multiple of state_tokens (or page_tokens) */
 	uint32_t n_known;  /* KV pages go this far (>= n_tokens) */
-	uint32_t branch;   /* where a checkpoint is missing that the next request would want: n_known rounded
+	uint32_t
+		branch; /* where a checkpoint is missing that the next request would want: n_known rounded
 			      down to state_tokens, when that is > n_tokens; else 0 */
-	uint32_t slot;     /* the state at n_tokens; POOL_NONE when n_tokens is 0 or there are no states */
-	uint64_t history;  /* at n_tokens */
+	uint32_t
+		slot; /* the state at n_tokens; POOL_NONE when n_tokens is 0 or there are no states */
+	uint64_t history; /* at n_tokens */
 	enum prefix_miss miss;
-	struct prefix_node *node; /* borrowed until the next call that is not a match: for prefix_cache_use */
+	struct prefix_node
+		*node; /* borrowed until the next call that is not a match: for prefix_cache_use */
 };
 
 /* The longest prefix that can be resumed; changes nothing. Of equally long ones the cleaner (history
  * 0), then the older. PREFIX_MISS_DISABLED and LOGPROBS are the caller's. */
-void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key, struct prefix_match *ret);
+void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key,
+			struct prefix_match *ret);
 
 /* Locks what was matched: returns the node at m->n_tokens (its space's node when that is 0; NULL when out of
  * memory, and nothing changed), counts a hit, writes the page ids of the path to pages [m->n_tokens /
@@ -150,14 +156,15 @@ void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot);
  * out of memory, or histories other than 0 are refused: NULL, nothing changed, the caller keeps its pages
  * and its lock.
  */
-struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_node *node, const int32_t *tokens,
-					uint32_t *pages, uint32_t n_pages, uint64_t history) MUST_CHECK;
+struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_node *node,
+					const int32_t *tokens, uint32_t *pages, uint32_t n_pages,
+					uint64_t history) MUST_CHECK;
 
 enum prefix_checkpoint {
-	PREFIX_CHECKPOINT_PROMPT,   /* at the end of a prompt: the next turn begins here */
-	PREFIX_CHECKPOINT_MESSAGE,  /* at a turn's end, or a point of divergence */
-	PREFIX_CHECKPOINT_CHUNK,    /* where a prefill happened to be cut */
-	PREFIX_CHECKPOINT_DECODE,   /* while generating */
+	PREFIX_CHECKPOINT_PROMPT,  /* at the end of a prompt: the next turn begins here */
+	PREFIX_CHECKPOINT_MESSAGE, /* at a turn's end, or a point of divergence */
+	PREFIX_CHECKPOINT_CHUNK,   /* where a prefill happened to be cut */
+	PREFIX_CHECKPOINT_DECODE,  /* while generating */
 };
 
 /* The state at the node's end, in a slot that the caller owned, written or queued to be written before
@@ -179,8 +186,8 @@ uint32_t prefix_node_slot(const struct prefix_node *n); /* of its checkpoint; PO
 
 /* Whether so many pages and slots could be taken, evicting what is not locked or pinned, and without touching
  * what `beside` (NULL: nothing) would lock and pin: the probe of an admission. */
-bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_match *beside, uint64_t n_pages,
-			   uint64_t n_slots);
+bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_match *beside,
+			   uint64_t n_pages, uint64_t n_slots);
 
 /* A page or slot for a request, with one reference, evicting when needed; POOL_NONE when all is in use. */
 uint32_t prefix_cache_take_page(struct prefix_cache *c) MUST_CHECK;
@@ -201,12 +208,12 @@ int prefix_cache_shuffle(struct prefix_cache *c, uint64_t seed) MUST_CHECK;
 
 struct prefix_stats {
 	uint64_t nodes, spaces;
-	uint64_t free_pages, free_slots;           /* of the pools */
-	uint64_t tree_pages, tree_slots;           /* held by the tree */
+	uint64_t free_pages, free_slots;	   /* of the pools */
+	uint64_t tree_pages, tree_slots;	   /* held by the tree */
 	uint64_t evictable_pages, evictable_slots; /* of those, not locked or pinned */
-	uint64_t used_bytes;                       /* requests and tree */
-	uint64_t evicted_pages, evicted_slots;     /* since the beginning */
-	uint64_t evicted_unhit_slots;              /* of those, never hit */
+	uint64_t used_bytes;			   /* requests and tree */
+	uint64_t evicted_pages, evicted_slots;	   /* since the beginning */
+	uint64_t evicted_unhit_slots;		   /* of those, never hit */
 };
 
 void prefix_cache_stats(const struct prefix_cache *c, struct prefix_stats *ret);
@@ -214,11 +221,11 @@ void prefix_cache_stats(const struct prefix_cache *c, struct prefix_stats *ret);
 /* A node as GET /cache shows it. Parents come before children, children in order of age. */
 struct prefix_view {
 	uint64_t id, parent; /* id counts from 1 in order of creation; parent 0: a space */
-	uint32_t depth;      /* tokens from the root to its end */
+	uint32_t depth;	     /* tokens from the root to its end */
 	const int32_t *tokens;
 	const uint32_t *pages;
 	uint32_t n_tokens, n_pages;
-	uint32_t slot; /* POOL_NONE: none */
+	uint32_t slot;	    /* POOL_NONE: none */
 	uint64_t hits, age; /* age: since it was last used, in the cache's own time */
 	uint32_t locks;
 	uint64_t history;
@@ -227,7 +234,8 @@ struct prefix_view {
 };
 
 /* Calls `see` for every node but root and spaces, until it returns false. The cache must not be changed meanwhile. */
-void prefix_cache_walk(const struct prefix_cache *c, bool (*see)(void *arg, const struct prefix_view *v), void *arg);
+void prefix_cache_walk(const struct prefix_cache *c,
+		       bool (*see)(void *arg, const struct prefix_view *v), void *arg);
 
 /* Asserts every invariant (tests; slow). */
 void prefix_cache_check(const struct prefix_cache *c);

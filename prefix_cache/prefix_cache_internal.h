@@ -12,7 +12,7 @@ struct prefix_cache {
 	struct pool *pages, *slots;
 	struct prefix_node **page_owner; /* [n_pages] the node that has it, or NULL; borrowed */
 	struct prefix_node **slot_owner; /* [n_slots] */
-	uint32_t *pins;                  /* [n_slots] */
+	uint32_t *pins;			 /* [n_slots] */
 	struct radix tree;
 	struct evict evict;
 	struct ghosts ghosts;
@@ -40,7 +40,8 @@ void node_touch(struct prefix_cache *c, struct prefix_node *n);
 /* ---- tree.c: changes of the tree with all that hangs on it ---- */
 
 /* An edge splits after k pages; returns the prefix, or NULL when out of memory. */
-struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n, uint32_t k) MUST_CHECK;
+struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n,
+			       uint32_t k) MUST_CHECK;
 
 /* The state leaves the node; the slot is the caller's, with one reference. */
 uint32_t tree_detach(struct prefix_cache *c, struct prefix_node *n);

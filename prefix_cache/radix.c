@@ -62,13 +62,15 @@ static size_t page_bytes(const struct radix *t)
 	return (size_t)t->page_tokens * sizeof(int32_t);
 }
 
-static bool begins_with(const struct radix *t, const struct prefix_node *n, const struct prefix_node *parent,
-			const int32_t *tokens, uint64_t hash)
+static bool begins_with(const struct radix *t, const struct prefix_node *n,
+			const struct prefix_node *parent, const int32_t *tokens, uint64_t hash)
 {
-	return n->parent == parent && n->n_pages && n->hashes[0] == hash && !memcmp(n->tokens, tokens, page_bytes(t));
+	return n->parent == parent && n->n_pages && n->hashes[0] == hash &&
+	       !memcmp(n->tokens, tokens, page_bytes(t));
 }
 
-static bool variants(const struct radix *t, const struct prefix_node *a, const struct prefix_node *b)
+static bool variants(const struct radix *t, const struct prefix_node *a,
+		     const struct prefix_node *b)
 {
 	return b->n_pages && begins_with(t, a, b->parent, b->tokens, b->hashes[0]);
 }
@@ -94,8 +96,8 @@ static struct prefix_node **map_place(const struct radix *t, const struct prefix
 	return at;
 }
 
-struct prefix_node *radix_first(const struct radix *t, const struct prefix_node *parent, const int32_t *tokens,
-				uint64_t hash)
+struct prefix_node *radix_first(const struct radix *t, const struct prefix_node *parent,
+				const int32_t *tokens, uint64_t hash)
 {
 	struct prefix_node *n = *bucket(t, hash);
 
@@ -113,8 +115,8 @@ struct prefix_node *radix_next_variant(const struct radix *t, const struct prefi
 	return next;
 }
 
-struct prefix_node *radix_find(const struct radix *t, const struct prefix_node *parent, const int32_t *tokens,
-			       uint64_t hash, uint64_t history)
+struct prefix_node *radix_find(const struct radix *t, const struct prefix_node *parent,
+			       const int32_t *tokens, uint64_t hash, uint64_t history)
 {
 	struct prefix_node *n = radix_first(t, parent, tokens, hash);
 
@@ -128,7 +130,8 @@ struct prefix_node *radix_find_space(const struct radix *t, const struct prefix_
 	uint64_t content = radix_space_content(t, s);
 	struct prefix_node *n = *bucket(t, content);
 
-	while (n && !(n->parent == &t->root && n->space.id[0] == s->id[0] && n->space.id[1] == s->id[1]))
+	while (n &&
+	       !(n->parent == &t->root && n->space.id[0] == s->id[0] && n->space.id[1] == s->id[1]))
 		n = n->chain;
 	return n;
 }
@@ -143,7 +146,8 @@ static int edge_alloc(const struct radix *t, uint32_t cap, struct prefix_node *r
 
 	if (__builtin_mul_overflow((size_t)cap, (size_t)t->page_tokens, &n_tokens) ||
 	    __builtin_mul_overflow((size_t)cap, sizeof(uint64_t) + sizeof(uint32_t), &n_ids) ||
-	    __builtin_mul_overflow(n_tokens, sizeof(int32_t), &bytes) || __builtin_add_overflow(bytes, n_ids, &bytes))
+	    __builtin_mul_overflow(n_tokens, sizeof(int32_t), &bytes) ||
+	    __builtin_add_overflow(bytes, n_ids, &bytes))
 		return -ENOMEM;
 	block = malloc(bytes);
 	if (!block)
@@ -155,7 +159,8 @@ static int edge_alloc(const struct radix *t, uint32_t cap, struct prefix_node *r
 	return 0;
 }
 
-static void edge_copy(const struct radix *t, struct prefix_node *to, const struct prefix_node *from, uint32_t n_pages)
+static void edge_copy(const struct radix *t, struct prefix_node *to, const struct prefix_node *from,
+		      uint32_t n_pages)
 {
 	memcpy(to->hashes, from->hashes, n_pages * sizeof(*to->hashes));
 	memcpy(to->tokens, from->tokens, n_pages * page_bytes(t));
@@ -163,8 +168,8 @@ static void edge_copy(const struct radix *t, struct prefix_node *to, const struc
 }
 
 /* There is room. */
-static void edge_push(const struct radix *t, struct prefix_node *n, uint64_t before, const int32_t *tokens,
-		      const uint32_t *pages, uint32_t n_pages)
+static void edge_push(const struct radix *t, struct prefix_node *n, uint64_t before,
+		      const int32_t *tokens, const uint32_t *pages, uint32_t n_pages)
 {
 	for (uint32_t i = 0; i < n_pages; i++) {
 		before = radix_page_hash(t, before, tokens + (size_t)i * t->page_tokens);
@@ -176,13 +181,15 @@ static void edge_push(const struct radix *t, struct prefix_node *n, uint64_t bef
 	n->depth += n_pages * t->page_tokens;
 }
 
-uint32_t radix_equal_pages(const struct radix *t, const struct prefix_node *n, const int32_t *tokens, uint32_t max)
+uint32_t radix_equal_pages(const struct radix *t, const struct prefix_node *n,
+			   const int32_t *tokens, uint32_t max)
 {
 	uint32_t k = MIN(n->n_pages, max), i = 0;
 
 	if (!memcmp(n->tokens, tokens, k * page_bytes(t)))
 		return k;
-	while (!memcmp(n->tokens + (size_t)i * t->page_tokens, tokens + (size_t)i * t->page_tokens, page_bytes(t)))
+	while (!memcmp(n->tokens + (size_t)i * t->page_tokens, tokens + (size_t)i * t->page_tokens,
+		       page_bytes(t)))
 		i++;
 	return i;
 }
@@ -239,8 +246,8 @@ struct prefix_node *radix_add_space(struct radix *t, const struct prefix_space *
 	return n;
 }
 
-void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node *n, const int32_t *tokens,
-		const uint32_t *pages, uint32_t n_pages, uint64_t history)
+void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node *n,
+		const int32_t *tokens, const uint32_t *pages, uint32_t n_pages, uint64_t history)
 {
 	assert(n_pages && n->cap_pages >= n_pages && !n->n_pages);
 	n->depth = parent->depth;
@@ -285,8 +292,8 @@ void radix_split(struct radix *t, struct prefix_node *n, uint32_t k, struct pref
 	t->n_nodes++;
 }
 
-int radix_append(struct radix *t, struct prefix_node *n, const int32_t *tokens, const uint32_t *pages,
-		 uint32_t n_pages)
+int radix_append(struct radix *t, struct prefix_node *n, const int32_t *tokens,
+		 const uint32_t *pages, uint32_t n_pages)
 {
 	assert(!n->n_children && n->n_pages);
 	if (n->cap_pages - n->n_pages < n_pages) {

@@ -31,23 +31,23 @@
 struct prefix_node {
 	struct prefix_node *parent;
 	struct prefix_node *first_child, *last_child, *prev, *next; /* siblings, oldest first */
-	struct prefix_node *chain; /* the next of its bucket */
+	struct prefix_node *chain;				    /* the next of its bucket */
 	uint64_t *hashes; /* [n_pages], owned: the block; the others point into it */
 	int32_t *tokens;  /* [n_pages * page_tokens] */
 	uint32_t *pages;  /* [n_pages] */
 	uint32_t n_pages, cap_pages;
 	uint32_t depth; /* tokens from the root to the end */
 	uint32_t n_children;
-	uint32_t locks;  /* of callers, of a pinned slot, and one for every child that has any */
+	uint32_t locks;	 /* of callers, of a pinned slot, and one for every child that has any */
 	uint32_t shared; /* pages that a request has a reference to as well */
-	uint64_t id;     /* from 1 in order of creation; spaces: 0 */
+	uint64_t id;	 /* from 1 in order of creation; spaces: 0 */
 	uint64_t history;
-	uint64_t content; /* spaces: what the hashes of children start from */
+	uint64_t content;	   /* spaces: what the hashes of children start from */
 	struct prefix_space space; /* of spaces only */
-	uint64_t hits;      /* of this node */
-	uint64_t slot_hits; /* of the state that is here now */
-	uint64_t used;      /* when it was last locked, hit or let go */
-	uint32_t slot;      /* POOL_NONE: none */
+	uint64_t hits;		   /* of this node */
+	uint64_t slot_hits;	   /* of the state that is here now */
+	uint64_t used;		   /* when it was last locked, hit or let go */
+	uint32_t slot;		   /* POOL_NONE: none */
 	enum prefix_checkpoint kind;
 	bool slot_common;   /* several wanted a state here */
 	bool state_evicted; /* there was a state at the end, and it had to go */
@@ -91,24 +91,25 @@ struct prefix_node *radix_add_space(struct radix *t, const struct prefix_space *
 
 /* The children of `parent` that begin with this page, in the order in which a match tries them: the first,
  * and the one after `n`. hash: radix_page_hash at the end of the page. */
-struct prefix_node *radix_first(const struct radix *t, const struct prefix_node *parent, const int32_t *tokens,
-				uint64_t hash);
+struct prefix_node *radix_first(const struct radix *t, const struct prefix_node *parent,
+				const int32_t *tokens, uint64_t hash);
 struct prefix_node *radix_next_variant(const struct radix *t, const struct prefix_node *n);
 
 /* The one with this history, or NULL. */
-struct prefix_node *radix_find(const struct radix *t, const struct prefix_node *parent, const int32_t *tokens,
-			       uint64_t hash, uint64_t history);
+struct prefix_node *radix_find(const struct radix *t, const struct prefix_node *parent,
+			       const int32_t *tokens, uint64_t hash, uint64_t history);
 
 /* How many of the first max pages of the edge have these tokens. */
-uint32_t radix_equal_pages(const struct radix *t, const struct prefix_node *n, const int32_t *tokens, uint32_t max);
+uint32_t radix_equal_pages(const struct radix *t, const struct prefix_node *n,
+			   const int32_t *tokens, uint32_t max);
 
 /* A new node with an edge for n_pages pages, in no tree yet; NULL when out of memory. radix_free_node takes it back. */
 struct prefix_node *radix_new_node(const struct radix *t, uint32_t n_pages) MUST_CHECK;
 void radix_free_node(struct prefix_node *n);
 
 /* Fills a new node and hangs it below parent, as its youngest child. Taken. */
-void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node *n, const int32_t *tokens,
-		const uint32_t *pages, uint32_t n_pages, uint64_t history);
+void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node *n,
+		const int32_t *tokens, const uint32_t *pages, uint32_t n_pages, uint64_t history);
 
 /* The first k pages (0 < k < n_pages) of n become an edge of their own: `prefix`, a new node with room for them, takes
  * n's place below its parent, and n, still the same node, hangs below it. Locks, slot, hits and marks stay
@@ -116,8 +117,8 @@ void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node 
 void radix_split(struct radix *t, struct prefix_node *n, uint32_t k, struct prefix_node *prefix);
 
 /* Adds pages at the end of a node without children. -ENOMEM, and nothing changed. */
-int radix_append(struct radix *t, struct prefix_node *n, const int32_t *tokens, const uint32_t *pages,
-		 uint32_t n_pages) MUST_CHECK;
+int radix_append(struct radix *t, struct prefix_node *n, const int32_t *tokens,
+		 const uint32_t *pages, uint32_t n_pages) MUST_CHECK;
 
 /* Takes a node without children out of the tree and frees it. */
 void radix_remove(struct radix *t, struct prefix_node *n);

@@ -50,8 +50,9 @@ static void own_page(struct prefix_cache *c, struct prefix_node *n, uint32_t pag
 
 /* Follows the tree below `node` as far as it has these pages in this history. Returns the node whose edge was
  * reached last (`node`: none), the pages found, and how many of them are in that edge. */
-static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_node *node, const int32_t *tokens,
-				  uint32_t n_pages, uint64_t history, uint32_t *ret_found, uint32_t *ret_in_edge)
+static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_node *node,
+				  const int32_t *tokens, uint32_t n_pages, uint64_t history,
+				  uint32_t *ret_found, uint32_t *ret_in_edge)
 {
 	const struct radix *t = &c->tree;
 
@@ -59,7 +60,8 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 	while (*ret_found < n_pages) {
 		const int32_t *at = tokens + (size_t)*ret_found * t->page_tokens;
 		struct prefix_node *child =
-			radix_find(t, node, at, radix_page_hash(t, radix_content(node), at), history);
+			radix_find(t, node, at, radix_page_hash(t, radix_content(node), at),
+				   history);
 
 		if (!child)
 			break;
@@ -75,12 +77,13 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 /* The caller's lock on it is the only reason why this leaf stays, and nothing marks its end. */
 static bool can_grow_in_place(const struct prefix_node *n, uint64_t history)
 {
-	return n->n_pages && n->locks == 1 && !n->n_children && n->slot == POOL_NONE && !n->state_evicted &&
-	       n->history == history;
+	return n->n_pages && n->locks == 1 && !n->n_children && n->slot == POOL_NONE &&
+	       !n->state_evicted && n->history == history;
 }
 
-struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_node *node, const int32_t *tokens,
-					uint32_t *pages, uint32_t n_pages, uint64_t history)
+struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_node *node,
+					const int32_t *tokens, uint32_t *pages, uint32_t n_pages,
+					uint64_t history)
 {
 	struct radix *t = &c->tree;
 	struct prefix_node *at, *end, *leaf = NULL;
@@ -146,7 +149,8 @@ struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_no
 void prefix_cache_checkpoint(struct prefix_cache *c, struct prefix_node *n, uint32_t slot,
 			     enum prefix_checkpoint kind)
 {
-	assert(n->locks && n->n_pages && c->config.state_tokens && n->depth % c->config.state_tokens == 0);
+	assert(n->locks && n->n_pages && c->config.state_tokens &&
+	       n->depth % c->config.state_tokens == 0);
 	assert(slot < c->config.n_slots && pool_refs(c->slots, slot) && !c->slot_owner[slot]);
 	c->now++;
 	if (n->slot != POOL_NONE) {
@@ -187,7 +191,8 @@ uint32_t tree_detach(struct prefix_cache *c, struct prefix_node *n)
 
 void prefix_cache_retire(struct prefix_cache *c, struct prefix_node *n)
 {
-	if (n->slot == POOL_NONE || n->kind != PREFIX_CHECKPOINT_DECODE || n->slot_hits || n->slot_common)
+	if (n->slot == POOL_NONE || n->kind != PREFIX_CHECKPOINT_DECODE || n->slot_hits ||
+	    n->slot_common)
 		return;
 	assert(n->locks);
 	c->now++;

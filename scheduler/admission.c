@@ -161,7 +161,9 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 		if (!m->n_tokens || pool_available(s->seats) < pool_size(s->seats))
 			return false;
 		/* Alone it must fit, if need be in place of the state it would begin with. */
-		return admit_cold(s, r, m->miss == PREFIX_MISS_NONE ? PREFIX_MISS_EVICTED_STATE : m->miss);
+		return admit_cold(s, r,
+				  m->miss == PREFIX_MISS_NONE ? PREFIX_MISS_EVICTED_STATE
+							      : m->miss);
 	}
 	if (remembers(s, r)) {
 		/* The table belongs to a seat, which is taken below. */

@@ -23,11 +23,12 @@ struct builder {
 	struct step *t;
 	uint64_t number;
 	uint32_t n_following; /* requests that went to wait for another one's prompt */
-	bool paused; /* a decoding sequence got no page */
+	bool paused;	      /* a decoding sequence got no page */
 };
 
 /* The next row of q reads its source and writes its slot; afterwards that slot is its source. */
-static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens, uint32_t n_tokens, bool decode)
+static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens, uint32_t n_tokens,
+		    bool decode)
 {
 	uint32_t i = b->t->plan.n_rows++;
 	struct plan_row *row = &b->t->rows[i];
@@ -289,7 +290,8 @@ static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind
 }
 
 /* A snapshot goes where its token count belongs. */
-static void add_snapshot(struct plan_row *row, struct step_row *more, const struct checkpoint *c, uint32_t slot)
+static void add_snapshot(struct plan_row *row, struct step_row *more, const struct checkpoint *c,
+			 uint32_t slot)
 {
 	uint32_t k = row->n_snapshots++;
 

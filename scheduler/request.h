@@ -126,15 +126,16 @@ struct request {
 	uint32_t n_wanted;
 	struct content_key root_key;
 	struct content_key *page_keys; /* [n_prompt / page size], or NULL */
-	int32_t *prompt;      /* [n_prompt] */
-	int32_t *end_tokens;  /* [n_end_tokens] */
-	uint32_t *boundaries; /* [n_boundaries] */
+	int32_t *prompt;	       /* [n_prompt] */
+	int32_t *end_tokens;	       /* [n_end_tokens] */
+	uint32_t *boundaries;	       /* [n_boundaries] */
 	struct sampling sampling;
 	struct sequence choices[]; /* [n_choices], then the arrays above: one allocation */
 };
 
 /* New: a copy of everything in `from`, with n_keys page_keys, Submitted, without an id. -ENOMEM. */
-int request_new(const struct scheduler_request *from, uint32_t n_keys, struct request **ret) MUST_CHECK;
+int request_new(const struct scheduler_request *from, uint32_t n_keys,
+		struct request **ret) MUST_CHECK;
 void request_free(struct request *r);
 
 /* Takes the request to its next state. */

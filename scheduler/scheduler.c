@@ -103,7 +103,8 @@ static int allocate(struct scheduler *s)
 		s->tier_path = calloc(s->table_pages, sizeof(*s->tier_path));
 		s->tier_histories = calloc(s->table_pages, sizeof(*s->tier_histories));
 		s->store_tokens = calloc(STORES_MAX, c->page_tokens * sizeof(*s->store_tokens));
-		if (!s->tiers || !s->stores || !s->store_tokens || !s->tier_path || !s->tier_histories)
+		if (!s->tiers || !s->stores || !s->store_tokens || !s->tier_path ||
+		    !s->tier_histories)
 			return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < STEPS_OUT_MAX; i++)
@@ -237,7 +238,8 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *from, 
 		return err_set(e, EAGAIN, "%u requests are waiting already: try again later",
 			       s->n_waiting - s->n_retracted);
 	if (s->n_waiting == UINT32_MAX || request_map_reserve(&s->requests) < 0 ||
-	    waiting_reserve(&s->waiting, s->requests.n + 1) < 0 || request_new(from, from->page_keys ? from->n_prompt / s->config.page_tokens : 0, &q) < 0)
+	    waiting_reserve(&s->waiting, s->requests.n + 1) < 0 ||
+	    request_new(from, from->page_keys ? from->n_prompt / s->config.page_tokens : 0, &q) < 0)
 		return err_set(e, ENOMEM, "not enough memory for a request of %u tokens",
 			       from->n_prompt);
 	q->id = ++s->last_id;

@@ -67,7 +67,7 @@ struct scheduler_config {
 	 * before. */
 	void (*content_key)(const struct content_key *before, const int32_t *tokens, uint32_t n,
 			    struct content_key *ret);
-	uint32_t max_seqs;	/* sequences that run at the same time (seats) */
+	uint32_t max_seqs;	     /* sequences that run at the same time (seats) */
 	uint32_t max_prefill_tokens; /* prefill budget of a step, >= page_tokens */
 	uint32_t max_model_len;	     /* prompt + generated tokens of a sequence */
 	uint32_t vocab_size;
@@ -87,8 +87,9 @@ struct scheduler_request {
 	uint32_t n_boundaries;
 	int32_t priority; /* lower first */
 	struct prefix_space space;
-	struct content_key root_key;	     /* of the space, for page_keys */
-	const struct content_key *page_keys; /* [n_prompt / page_tokens], the first from the space; NULL: the
+	struct content_key root_key; /* of the space, for page_keys */
+	const struct content_key
+		*page_keys;  /* [n_prompt / page_tokens], the first from the space; NULL: the
 						tiers are not for this request */
 	bool cache_disabled; /* neither matches nor is remembered */
 	struct sampling sampling;
@@ -122,7 +123,7 @@ struct scheduler_stats {
 	uint64_t prompt_tokens, cached_tokens; /* of requests admitted for the first time */
 	uint64_t misses[PREFIX_MISS_N];	       /* such requests by reason */
 	uint64_t loads_begun, loads_failed, stores_dropped; /* by requests; of those; items */
-	uint64_t shared_waits;		       /* requests that waited for another one's prefill */
+	uint64_t shared_waits; /* requests that waited for another one's prefill */
 	struct prefix_stats cache;
 };
 
@@ -131,9 +132,10 @@ struct scheduler_item {
 	struct tier_item item; /* of a load without parent_history */
 	/* Of a store: */
 	struct content_key parent;
-	uint32_t depth;		/* tokens to its end */
-	const int32_t *tokens;	/* [page_tokens] of a page, borrowed until the scheduler is called again */
-	uint32_t id;      /* of a store: the page or slot to read */
+	uint32_t depth; /* tokens to its end */
+	const int32_t
+		*tokens; /* [page_tokens] of a page, borrowed until the scheduler is called again */
+	uint32_t id;	 /* of a store: the page or slot to read */
 	uint64_t request; /* of a load: for scheduler_loaded */
 	uint32_t index;
 };
@@ -179,10 +181,12 @@ uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
  * are to be written: at once, before the next plan is submitted. !good: they will never come, and the item is forgotten.
  */
 struct tiers *scheduler_tiers(struct scheduler *s); /* borrowed; NULL without config.content_key */
-void scheduler_tiers_ready(struct scheduler *s);    /* from now on, what the index does not know is not there */
+void scheduler_tiers_ready(
+	struct scheduler *s); /* from now on, what the index does not know is not there */
 bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret);
 bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret);
-bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good, uint32_t *ret_id);
+bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,
+		      uint32_t *ret_id);
 
 /* Forgets every cached prefix. -EBUSY while a request lives, and then nothing changed. */
 int scheduler_flush(struct scheduler *s) MUST_CHECK;

@@ -73,7 +73,7 @@ struct scheduler {
 	/* tiering.c; tiers NULL: none below the device */
 	struct tiers *tiers;
 	bool tiers_ready;
-	struct store *stores; /* [STORES_MAX] a ring */
+	struct store *stores;  /* [STORES_MAX] a ring */
 	int32_t *store_tokens; /* [STORES_MAX][page_tokens] */
 	uint32_t first_store, n_stores;
 	struct list loads;

@@ -73,7 +73,9 @@ static inline bool item_right(const struct item *it, const struct cache_block *b
 
 static inline int item_put(struct cache_store *s, const struct item *it)
 {
-	const struct cache_put put = {.item = it->item, .parent = it->parent, .depth = it->depth,
+	const struct cache_put put = {.item = it->item,
+				      .parent = it->parent,
+				      .depth = it->depth,
 				      .tokens = it->item.kind == TIER_PAGE ? it->tokens : NULL,
 				      .block = item_block(it)};
 

@@ -33,7 +33,8 @@ static bool copy_node(void *arg, const struct prefix_view *v)
 	return true;
 }
 
-void mirror_take(struct mirror *m, const struct prefix_cache *c, const struct prefix_cache_config *config)
+void mirror_take(struct mirror *m, const struct prefix_cache *c,
+		 const struct prefix_cache_config *config)
 {
 	m->page_tokens = config->page_tokens;
 	m->state_tokens = config->state_tokens;
@@ -47,7 +48,8 @@ static bool same_space(const struct prefix_space *a, const struct prefix_space *
 }
 
 /* Tokens of the node's path that the key may match. */
-static uint32_t reach(const struct mirror *m, const struct mirror_node *n, const struct mirror_key *key)
+static uint32_t reach(const struct mirror *m, const struct mirror_node *n,
+		      const struct mirror_key *key)
 {
 	uint32_t P = m->page_tokens, at = 0;
 
@@ -66,10 +68,12 @@ static uint32_t reach(const struct mirror *m, const struct mirror_node *n, const
 /* Whether a request may begin after `at` tokens of this node's path, which are matched. */
 static bool resumable(const struct mirror *m, const struct mirror_node *n, uint32_t at)
 {
-	return m->state_tokens ? at == n->depth && n->slot != POOL_NONE : at > n->start && at <= n->depth;
+	return m->state_tokens ? at == n->depth && n->slot != POOL_NONE
+			       : at > n->start && at <= n->depth;
 }
 
-void mirror_match(const struct mirror *m, const struct mirror_key *key, uint32_t *ret_known, uint32_t *ret_tokens)
+void mirror_match(const struct mirror *m, const struct mirror_key *key, uint32_t *ret_known,
+		  uint32_t *ret_tokens)
 {
 	*ret_known = *ret_tokens = 0;
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -95,8 +99,8 @@ static uint32_t add_end(struct mirror_end *out, uint32_t n, uint32_t P, struct m
 	return n + 1;
 }
 
-uint32_t mirror_ends(const struct mirror *before, const struct mirror *after, const struct mirror_key *key,
-		     struct mirror_end out[MIRROR_ENDS])
+uint32_t mirror_ends(const struct mirror *before, const struct mirror *after,
+		     const struct mirror_key *key, struct mirror_end out[MIRROR_ENDS])
 {
 	uint32_t known, tokens, known_after, tokens_after, n = 0, P = before->page_tokens;
 
@@ -107,7 +111,8 @@ uint32_t mirror_ends(const struct mirror *before, const struct mirror *after, co
 			const struct mirror_node *node = &before->nodes[i];
 			uint32_t at = reach(before, node, key);
 
-			for (uint32_t d = MAX(tokens_after, P); d <= MIN(at, MIN(tokens, k)); d += P)
+			for (uint32_t d = MAX(tokens_after, P); d <= MIN(at, MIN(tokens, k));
+			     d += P)
 				if (resumable(before, node, d))
 					n = add_end(out, n, P, (struct mirror_end){node, d, k});
 		}
@@ -130,8 +135,9 @@ uint32_t mirror_ends(const struct mirror *before, const struct mirror *after, co
 	return n;
 }
 
-const struct mirror_node *mirror_find(const struct mirror *m, const struct prefix_space *space, const int32_t *tokens,
-				      const uint64_t *history, uint32_t n_pages)
+const struct mirror_node *mirror_find(const struct mirror *m, const struct prefix_space *space,
+				      const int32_t *tokens, const uint64_t *history,
+				      uint32_t n_pages)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
 		const struct mirror_node *n = &m->nodes[i];
@@ -150,7 +156,8 @@ static uint64_t add(uint64_t h, uint64_t v)
 	return h ^ h >> 29;
 }
 
-uint64_t mirror_name(const struct mirror *m, const struct mirror_node *n, uint32_t depth, bool with_history)
+uint64_t mirror_name(const struct mirror *m, const struct mirror_node *n, uint32_t depth,
+		     bool with_history)
 {
 	uint64_t h = mirror_name_of(&n->space, n->tokens, depth);
 

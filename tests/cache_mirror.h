@@ -29,7 +29,8 @@ struct mirror {
 	struct mirror_node nodes[MIRROR_NODES];
 };
 
-void mirror_take(struct mirror *m, const struct prefix_cache *c, const struct prefix_cache_config *config);
+void mirror_take(struct mirror *m, const struct prefix_cache *c,
+		 const struct prefix_cache_config *config);
 
 /* Whom to look for. Unless any: pages that end up to n_prompt have history 0, later ones `decoded`. */
 struct mirror_key {
@@ -47,20 +48,23 @@ struct mirror_end {
 };
 
 /* The longest prefix with pages, and the longest that can be resumed. */
-void mirror_match(const struct mirror *m, const struct mirror_key *key, uint32_t *ret_known, uint32_t *ret_tokens);
+void mirror_match(const struct mirror *m, const struct mirror_key *key, uint32_t *ret_known,
+		  uint32_t *ret_tokens);
 
 /* Every way to begin between two states of the cache: what `before` and `after` give when they agree (more
  * than one when paths are equally good), and otherwise everything between that. Returns how many. */
-uint32_t mirror_ends(const struct mirror *before, const struct mirror *after, const struct mirror_key *key,
-		     struct mirror_end out[MIRROR_ENDS]);
+uint32_t mirror_ends(const struct mirror *before, const struct mirror *after,
+		     const struct mirror_key *key, struct mirror_end out[MIRROR_ENDS]);
 
 /* The node whose path has these pages; NULL: there is none. [n_pages] histories. */
-const struct mirror_node *mirror_find(const struct mirror *m, const struct prefix_space *space, const int32_t *tokens,
-				      const uint64_t *history, uint32_t n_pages);
+const struct mirror_node *mirror_find(const struct mirror *m, const struct prefix_space *space,
+				      const int32_t *tokens, const uint64_t *history,
+				      uint32_t n_pages);
 
 /* What identifies the page before `depth` on a node's path: everything up to there, with or without how it
  * was computed. */
-uint64_t mirror_name(const struct mirror *m, const struct mirror_node *n, uint32_t depth, bool with_history);
+uint64_t mirror_name(const struct mirror *m, const struct mirror_node *n, uint32_t depth,
+		     bool with_history);
 
 /* The same of a prompt, without history. */
 uint64_t mirror_name_of(const struct prefix_space *space, const int32_t *tokens, uint32_t depth);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define HASH_INIT UINT64_C(0xcbf29ce484222325)
-#define NOBODY    UINT32_MAX
+#define NOBODY	  UINT32_MAX
 #define SNAPSHOT  (UINT32_MAX - 1) /* written by a row that does not read it either */
 
 /* A token and how it was computed: in a prefill row (0) or in a decode row (1). */
@@ -38,7 +38,7 @@ struct fake_device {
 	uint32_t *slot_writer; /* [n_slots] */
 	bool *copied_to;       /* [max(n_pages, n_slots)] */
 	struct seat *seats;    /* [max_seqs] */
-	int32_t *drawn;        /* [n_drawn] tokens that the plan before drew */
+	int32_t *drawn;	       /* [n_drawn] tokens that the plan before drew */
 	uint32_t n_drawn;
 };
 
@@ -125,8 +125,8 @@ static const char *run_before_rows(struct fake_device *d, const struct plan *p)
 	for (uint32_t i = 0; i < p->n_page_copies; i++) {
 		uint32_t src = p->page_copies[i].src, dst = p->page_copies[i].dst;
 
-		memcpy(d->cells + (size_t)dst * c->page_tokens, d->cells + (size_t)src * c->page_tokens,
-		       c->page_tokens * sizeof(*d->cells));
+		memcpy(d->cells + (size_t)dst * c->page_tokens,
+		       d->cells + (size_t)src * c->page_tokens, c->page_tokens * sizeof(*d->cells));
 		d->fills[dst] = (struct fill){d->fills[src].len, true};
 	}
 	for (uint32_t i = 0; i < p->n_state_copies; i++) {
@@ -199,11 +199,13 @@ static const char *check_writers(struct fake_device *d, const struct plan *p)
 		uint32_t behind = CEIL_DIV(row->start + row->n_tokens, c->page_tokens);
 
 		for (uint32_t k = 0; k < row->n_pages; k++)
-			EXPECT(d->page_writer[row->pages[k]] == (k >= first && k < behind ? i : NOBODY));
+			EXPECT(d->page_writer[row->pages[k]] ==
+			       (k >= first && k < behind ? i : NOBODY));
 		if (!c->n_slots || row->state_src == STATE_ZERO)
 			continue;
 		EXPECT(row->state_src >= 0 && (uint32_t)row->state_src < c->n_slots);
-		EXPECT(d->slot_writer[row->state_src] == NOBODY || d->slot_writer[row->state_src] == i);
+		EXPECT(d->slot_writer[row->state_src] == NOBODY ||
+		       d->slot_writer[row->state_src] == i);
 	}
 	return NULL;
 }
@@ -223,7 +225,8 @@ static int32_t row_token(const struct fake_device *d, const struct plan_row *row
 static const char *run_state(struct fake_device *d, const struct plan_row *row)
 {
 	const struct scheduler_config *c = &d->config;
-	uint32_t unit = MIN(c->state_tokens ? c->state_tokens : (uint32_t)CHUNK_TOKENS, (uint32_t)CHUNK_TOKENS);
+	uint32_t unit = MIN(c->state_tokens ? c->state_tokens : (uint32_t)CHUNK_TOKENS,
+			    (uint32_t)CHUNK_TOKENS);
 	uint32_t last = row->start, end = row->start + row->n_tokens;
 	int64_t *state = d->states + (size_t)row->state_dst * c->max_model_len;
 
@@ -242,7 +245,8 @@ static const char *run_state(struct fake_device *d, const struct plan_row *row)
 
 		EXPECT(s->n_tokens % unit == 0 && s->n_tokens > last && s->n_tokens < end);
 		last = s->n_tokens;
-		memcpy(d->states + (size_t)s->slot * c->max_model_len, state, last * sizeof(*state));
+		memcpy(d->states + (size_t)s->slot * c->max_model_len, state,
+		       last * sizeof(*state));
 		d->state_len[s->slot] = last;
 	}
 	return NULL;
@@ -284,7 +288,9 @@ static const char *run_row(struct fake_device *d, const struct plan_row *row,
 				  i % c->page_tokens];
 
 		if (i >= row->start)
-			*cell = (struct cell){mark_of(row_token(d, row, i - row->start), row->decode), before};
+			*cell = (struct cell){mark_of(row_token(d, row, i - row->start),
+						      row->decode),
+					      before};
 		if (want->decoded && want->learn && i < row->start)
 			want->decoded[i] = cell->mark & 1;
 		EXPECT(cell->mark / 2 == token_at(want, i));
@@ -303,7 +309,8 @@ static const char *run_draws(struct fake_device *d, const struct plan *p,
 		const struct plan_draw *draw = &p->draws[i];
 		struct seat *seat = &d->seats[draw->seat];
 
-		EXPECT(draw->seat < d->config.max_seqs && draw->row < p->n_rows && i < d->config.max_seqs);
+		EXPECT(draw->seat < d->config.max_seqs && draw->row < p->n_rows &&
+		       i < d->config.max_seqs);
 		EXPECT(i == 0 || p->draws[i - 1].row <= draw->row);
 		for (uint32_t k = 0; k < i; k++)
 			EXPECT(p->draws[k].seat != draw->seat);
@@ -361,7 +368,8 @@ static const char *check_node(struct look *l, const struct prefix_view *v)
 	EXPECT(v->parent == end.id && end.depth + v->n_tokens == v->depth);
 	for (uint32_t i = 0; i < v->n_tokens; i++) {
 		const struct cell *cell =
-			&l->d->cells[(size_t)v->pages[i / c->page_tokens] * c->page_tokens + i % c->page_tokens];
+			&l->d->cells[(size_t)v->pages[i / c->page_tokens] * c->page_tokens +
+				     i % c->page_tokens];
 
 		EXPECT(l->d->fills[v->pages[i / c->page_tokens]].len == c->page_tokens);
 		EXPECT(cell->mark / 2 == v->tokens[i] && cell->before == end.hash);

@@ -72,7 +72,9 @@ void golden_release(struct golden *g)
 
 struct sampling run_greedy(void)
 {
-	return (struct sampling){.top_p = 1, .repetition_penalty = 1, .n_logprobs = GOLDEN_TOP,
+	return (struct sampling){.top_p = 1,
+				 .repetition_penalty = 1,
+				 .n_logprobs = GOLDEN_TOP,
 				 .want_logprobs = true};
 }
 
@@ -146,8 +148,8 @@ static struct scheduler_config config_of(const struct engine_info *i, const stru
 }
 
 /* Those whose step has come; false on an error. */
-static bool submit_arrived(struct scheduler *s, struct engine *g, struct run *runs, size_t n, bool *submitted,
-			   uint32_t step)
+static bool submit_arrived(struct scheduler *s, struct engine *g, struct run *runs, size_t n,
+			   bool *submitted, uint32_t step)
 {
 	for (size_t k = 0; k < n; k++) {
 		if (submitted[k] || runs[k].arrival > step)
@@ -171,7 +173,8 @@ static uint32_t last_arrival(const struct run *runs, size_t n)
 
 /* Waits for the oldest plan, and keeps what it gave. */
 static bool finish_step(struct scheduler *s, struct engine *g, const struct run_setup *setup,
-			const struct plan *p, struct draw_result *results, struct scheduler_event *events)
+			const struct plan *p, struct draw_result *results,
+			struct scheduler_event *events)
 {
 	struct err e = {0};
 	uint32_t n;
@@ -249,7 +252,8 @@ size_t golden_same_steps(const struct golden_case *c, const struct run *r, float
 
 	while (n < c->output.len && n < out->len && out->v[n] == c->output.v[n])
 		n++;
-	if ((n == c->output.len && n == out->len) || (n < c->output.len && c->steps[n].margin < margin))
+	if ((n == c->output.len && n == out->len) ||
+	    (n < c->output.len && c->steps[n].margin < margin))
 		return n;
 	printf("# %s, step %zu of %zu: %d instead of %d, margin %g\n", c->name, n, c->output.len,
 	       n < out->len ? out->v[n] : -1, n < c->output.len ? c->output.v[n] : -1,
@@ -286,7 +290,8 @@ bool golden_matches(const struct golden_case *c, const struct run *r, float *wor
 		*worst = fmaxf(*worst, most);
 		if (most <= bound)
 			continue;
-		printf("# %s, step %zu: a log-probability is off by %g\n", c->name, k, (double)most);
+		printf("# %s, step %zu: a log-probability is off by %g\n", c->name, k,
+		       (double)most);
 		return false;
 	}
 	return n != SIZE_MAX;
@@ -299,10 +304,12 @@ static bool same_bits(float a, float b)
 
 static bool same_draw(const struct draw_result *a, const struct draw_result *b)
 {
-	bool same = a->token == b->token && same_bits(a->logprob, b->logprob) && a->n_top == b->n_top;
+	bool same =
+		a->token == b->token && same_bits(a->logprob, b->logprob) && a->n_top == b->n_top;
 
 	for (uint32_t k = 0; same && k < a->n_top; k++)
-		same = a->top_ids[k] == b->top_ids[k] && same_bits(a->top_logprobs[k], b->top_logprobs[k]);
+		same = a->top_ids[k] == b->top_ids[k] &&
+		       same_bits(a->top_logprobs[k], b->top_logprobs[k]);
 	return same;
 }
 
@@ -316,14 +323,15 @@ bool run_same(const struct run *a, const struct run *b, const char *name)
 
 			if (same_draw(x, y))
 				continue;
-			printf("# %s: %u prompt tokens, choice %zu, step %zu: %d at %.9g, and %d at %.9g\n", name,
-			       a->n_prompt, c, k, x->token, (double)x->logprob, y->token, (double)y->logprob);
+			printf("# %s: %u prompt tokens, choice %zu, step %zu: %d at %.9g, and %d at %.9g\n",
+			       name, a->n_prompt, c, k, x->token, (double)x->logprob, y->token,
+			       (double)y->logprob);
 			return false;
 		}
 		if (a->out[c].len == b->out[c].len)
 			continue;
-		printf("# %s: %u prompt tokens, choice %zu: %zu tokens, and %zu\n", name, a->n_prompt, c,
-		       a->out[c].len, b->out[c].len);
+		printf("# %s: %u prompt tokens, choice %zu: %zu tokens, and %zu\n", name,
+		       a->n_prompt, c, a->out[c].len, b->out[c].len);
 		return false;
 	}
 	return true;

@@ -56,11 +56,11 @@ struct run {
 /* How requests share an engine. */
 struct run_setup {
 	uint32_t max_seqs, budget; /* no more than the engine was opened with */
-	uint32_t page_tokens;      /* what the engine was opened with */
-	uint64_t shuffle;          /* renames pages, slots and seats; 0: the smallest free one first */
-	bool cache;                /* requests find what others of this run have computed */
-	bool refuse_decoded;       /* then: only what they prefilled */
-	bool one_plan;             /* each plan is made when the one before has run; otherwise two are out */
+	uint32_t page_tokens;	   /* what the engine was opened with */
+	uint64_t shuffle;    /* renames pages, slots and seats; 0: the smallest free one first */
+	bool cache;	     /* requests find what others of this run have computed */
+	bool refuse_decoded; /* then: only what they prefilled */
+	bool one_plan; /* each plan is made when the one before has run; otherwise two are out */
 	/* Sees every step after it has run; NULL: nobody does. With it there is one plan at a time. */
 	void (*watch)(void *arg, const struct plan *plan, const struct draw_result *results);
 	void *arg;

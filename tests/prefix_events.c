@@ -7,7 +7,14 @@
 
 #include "tests/prefix_model.h"
 
-enum { REQUESTS = 6, MEMORIES = 6, DEPTH = 12, SPACES = 2, SLOTS_HELD = 2, TOKENS = DEPTH * MODEL_PAGE_TOKENS };
+enum {
+	REQUESTS = 6,
+	MEMORIES = 6,
+	DEPTH = 12,
+	SPACES = 2,
+	SLOTS_HELD = 2,
+	TOKENS = DEPTH * MODEL_PAGE_TOKENS
+};
 
 /* What a request computed, and how: for others to share and for itself to come back with. */
 struct memory {
@@ -28,8 +35,8 @@ struct request {
 	uint32_t n_wanted;
 	uint32_t pages[DEPTH], n_pages; /* taken, not handed over */
 	uint32_t slots[SLOTS_HELD], n_slots;
-	uint32_t pinned;                /* slot, or POOL_NONE */
-	uint32_t extra_page;            /* an additional reference, or POOL_NONE */
+	uint32_t pinned;     /* slot, or POOL_NONE */
+	uint32_t extra_page; /* an additional reference, or POOL_NONE */
 	uint32_t extra_locks;
 };
 
@@ -43,7 +50,8 @@ struct life {
 	bool shuffled;
 	struct request requests[REQUESTS];
 	struct memory memories[MEMORIES];
-	uint32_t orphans[REQUESTS], n_orphans; /* pages with a reference that outlived its request's locks */
+	uint32_t orphans[REQUESTS],
+		n_orphans; /* pages with a reference that outlived its request's locks */
 };
 
 #define must(condition) must_(l, (condition), __LINE__, #condition)
@@ -74,7 +82,8 @@ static uint32_t page_tokens(const struct life *l)
 
 /* ---- memory ---- */
 
-static uint32_t smallest_free(const uint32_t *held, const uint32_t *pins, const bool *in_tree, uint32_t n)
+static uint32_t smallest_free(const uint32_t *held, const uint32_t *pins, const bool *in_tree,
+			      uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (!held[i] && !(pins && pins[i]) && !in_tree[i])
@@ -87,7 +96,8 @@ static uint32_t take(struct life *l, bool page)
 {
 	struct prefix_stats before, after;
 	bool can = model_can_take(&l->m, NULL, page, !page), in_tree[MODEL_PAGES] = {false};
-	uint64_t *budget = &l->m.config.budget_bytes, bytes = page ? l->m.config.page_bytes : l->m.config.slot_bytes;
+	uint64_t *budget = &l->m.config.budget_bytes,
+		 bytes = page ? l->m.config.page_bytes : l->m.config.slot_bytes;
 	const char *wrong;
 	uint32_t id;
 
@@ -95,11 +105,14 @@ static uint32_t take(struct life *l, bool page)
 	id = page ? prefix_cache_take_page(l->c) : prefix_cache_take_slot(l->c);
 	must((id != POOL_NONE) == can);
 	prefix_cache_stats(l->c, &after);
-	if (after.evicted_pages != before.evicted_pages || after.evicted_slots != before.evicted_slots) {
-		bool short_pages = page && !before.free_pages, short_slots = !page && !before.free_slots;
+	if (after.evicted_pages != before.evicted_pages ||
+	    after.evicted_slots != before.evicted_slots) {
+		bool short_pages = page && !before.free_pages,
+		     short_slots = !page && !before.free_slots;
 
 		must(can);
-		must(short_pages || short_slots || (*budget && before.used_bytes + bytes > *budget));
+		must(short_pages || short_slots ||
+		     (*budget && before.used_bytes + bytes > *budget));
 		wrong = model_follow(&l->m, l->c, short_pages, short_slots);
 		if (wrong)
 			printf("# %s\n", wrong);
@@ -114,11 +127,13 @@ static uint32_t take(struct life *l, bool page)
 			in_tree[page ? l->m.list[i].page : l->m.list[i].slot] = true;
 	if (page) {
 		must(!l->m.page_held[id] && !in_tree[id]);
-		must(l->shuffled || id == smallest_free(l->m.page_held, NULL, in_tree, l->m.config.n_pages));
+		must(l->shuffled ||
+		     id == smallest_free(l->m.page_held, NULL, in_tree, l->m.config.n_pages));
 		l->m.page_held[id]++;
 	} else {
 		must(!l->m.slot_held[id] && !l->m.pins[id] && !in_tree[id]);
-		must(l->shuffled || id == smallest_free(l->m.slot_held, l->m.pins, in_tree, l->m.config.n_slots));
+		must(l->shuffled ||
+		     id == smallest_free(l->m.slot_held, l->m.pins, in_tree, l->m.config.n_slots));
 		l->m.slot_held[id]++;
 	}
 	return id;
@@ -147,7 +162,8 @@ static void unpin(struct life *l, struct request *r)
 
 /* ---- matching ---- */
 
-static struct prefix_match compare_match(struct life *l, const struct prefix_key *key, struct model_match *ret)
+static struct prefix_match compare_match(struct life *l, const struct prefix_key *key,
+					 struct model_match *ret)
 {
 	struct prefix_match got;
 	uint32_t pages = below(l, 4), slots = below(l, 3);
@@ -160,8 +176,10 @@ static struct prefix_match compare_match(struct life *l, const struct prefix_key
 	must(got.slot == ret->slot);
 	must(got.history == ret->history);
 	must(got.miss == ret->miss);
-	must(prefix_cache_can_take(l->c, &got, pages, slots) == model_can_take(&l->m, ret, pages, slots));
-	must(prefix_cache_can_take(l->c, NULL, pages, slots) == model_can_take(&l->m, NULL, pages, slots));
+	must(prefix_cache_can_take(l->c, &got, pages, slots) ==
+	     model_can_take(&l->m, ret, pages, slots));
+	must(prefix_cache_can_take(l->c, NULL, pages, slots) ==
+	     model_can_take(&l->m, NULL, pages, slots));
 	l->count->misses[got.miss]++;
 	return got;
 }
@@ -227,7 +245,9 @@ static void admit(struct life *l, struct request *r)
 	memcpy(r->text.tokens, prompt, match.n_tokens * sizeof(*prompt));
 	r->history = match.history;
 	if (returns) {
-		for (uint32_t i = 0; i < like->n_switches && (!i || like->switches[i].position < match.n_tokens); i++)
+		for (uint32_t i = 0;
+		     i < like->n_switches && (!i || like->switches[i].position < match.n_tokens);
+		     i++)
 			r->text.switches[r->text.n_switches++] = like->switches[i];
 		r->history = r->text.switches[r->text.n_switches - 1].history;
 		must(!match.n_tokens || r->history == match.history);
@@ -293,7 +313,8 @@ static void grow(struct life *l, struct request *r)
 	for (uint32_t i = 0; i < k; i++) {
 		uint32_t page = r->pages[i];
 
-		r->place = model_publish(&l->m, &t->space, r->place, t->tokens + at + i * P, r->history, &page);
+		r->place = model_publish(&l->m, &t->space, r->place, t->tokens + at + i * P,
+					 r->history, &page);
 		must(pages[i] == page);
 	}
 	model_lock(&l->m, r->place);
@@ -333,7 +354,8 @@ static void retire(struct life *l, struct request *r)
 
 static void pin_own(struct life *l, struct request *r)
 {
-	if (r->pinned != POOL_NONE || r->place == MODEL_NONE || l->m.list[r->place].slot == POOL_NONE)
+	if (r->pinned != POOL_NONE || r->place == MODEL_NONE ||
+	    l->m.list[r->place].slot == POOL_NONE)
 		return;
 	r->pinned = l->m.list[r->place].slot;
 	prefix_cache_pin(l->c, r->pinned);
@@ -417,7 +439,8 @@ static void flush(struct life *l)
 		l->m.list[i].used = false;
 	l->m.n_ghosts = 0;
 	prefix_cache_stats(l->c, &s);
-	must(!s.nodes && !s.spaces && s.free_pages == l->m.config.n_pages && s.free_slots == l->m.config.n_slots);
+	must(!s.nodes && !s.spaces && s.free_pages == l->m.config.n_pages &&
+	     s.free_slots == l->m.config.n_slots);
 	l->shuffled = chance(l, 2);
 	must(prefix_cache_shuffle(l->c, l->shuffled ? 1 + below(l, 100) : 0) == 0);
 	l->shuffled = true;
@@ -437,8 +460,13 @@ static void one_event(struct life *l)
 		return;
 	}
 	switch (below(l, 12)) {
-	case 0: case 1: case 2: case 3: grow(l, r); break;
-	case 4: case 5: case 6: checkpoint(l, r); break;
+	case 0:
+	case 1:
+	case 2:
+	case 3: grow(l, r); break;
+	case 4:
+	case 5:
+	case 6: checkpoint(l, r); break;
 	case 7: retire(l, r); break;
 	case 8: unpin(l, r); break;
 	case 9: pin_own(l, r); break;
@@ -470,8 +498,10 @@ static void random_config(struct life *l, struct prefix_cache_config *ret)
 	if (ret->state_tokens)
 		ret->n_slots = 1 + below(l, 16);
 	if (chance(l, 3))
-		ret->budget_bytes = (ret->n_pages * ret->page_bytes + ret->n_slots * ret->slot_bytes) *
-					    (20 + below(l, 80)) / 100 + 1;
+		ret->budget_bytes =
+			(ret->n_pages * ret->page_bytes + ret->n_slots * ret->slot_bytes) *
+				(20 + below(l, 80)) / 100 +
+			1;
 }
 
 void events_run(const struct events_source *source, uint32_t n_events, struct events_count *count)

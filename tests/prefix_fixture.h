@@ -25,7 +25,8 @@ static inline struct text text(const char *s)
 	return t;
 }
 
-static inline struct prefix_cache *new_cache(uint32_t page_tokens, uint32_t state_tokens, uint32_t n_pages, uint32_t n_slots)
+static inline struct prefix_cache *new_cache(uint32_t page_tokens, uint32_t state_tokens,
+					     uint32_t n_pages, uint32_t n_slots)
 {
 	struct prefix_cache_config config = {
 		.page_tokens = page_tokens,
@@ -41,10 +42,14 @@ static inline struct prefix_cache *new_cache(uint32_t page_tokens, uint32_t stat
 	return c;
 }
 
-static inline struct prefix_match match_in(const struct prefix_cache *c, uint64_t space, const char *s)
+static inline struct prefix_match match_in(const struct prefix_cache *c, uint64_t space,
+					   const char *s)
 {
 	struct text t = text(s);
-	struct prefix_key key = {.space = {{0, space}}, .tokens = t.tokens, .n_tokens = t.n, .history_any = true};
+	struct prefix_key key = {.space = {{0, space}},
+				 .tokens = t.tokens,
+				 .n_tokens = t.n,
+				 .history_any = true};
 	struct prefix_match m;
 
 	prefix_cache_match(c, &key, &m);
@@ -57,10 +62,14 @@ static inline struct prefix_match match(const struct prefix_cache *c, const char
 }
 
 /* Matches and uses; its pages go to `pages` unless that is NULL. */
-static inline struct prefix_node *use_in(struct prefix_cache *c, uint64_t space, const char *s, uint32_t *pages)
+static inline struct prefix_node *use_in(struct prefix_cache *c, uint64_t space, const char *s,
+					 uint32_t *pages)
 {
 	struct text t = text(s);
-	struct prefix_key key = {.space = {{0, space}}, .tokens = t.tokens, .n_tokens = t.n, .history_any = true};
+	struct prefix_key key = {.space = {{0, space}},
+				 .tokens = t.tokens,
+				 .n_tokens = t.n,
+				 .history_any = true};
 	uint32_t ids[TEXT_MAX];
 	struct prefix_match m;
 	struct prefix_node *n;
@@ -85,8 +94,9 @@ static inline struct prefix_node *begin(struct prefix_cache *c)
 }
 
 /* Takes pages for `s` (whole pages) and hands them over below n; the lock moves. */
-static inline struct prefix_node *grow_as(struct prefix_cache *c, struct prefix_node *n, const char *s, uint64_t history,
-					  uint32_t page_tokens, uint32_t *pages)
+static inline struct prefix_node *grow_as(struct prefix_cache *c, struct prefix_node *n,
+					  const char *s, uint64_t history, uint32_t page_tokens,
+					  uint32_t *pages)
 {
 	struct text t = text(s);
 	uint32_t ids[TEXT_MAX], n_pages = t.n / page_tokens;
@@ -109,7 +119,8 @@ static inline struct prefix_node *grow(struct prefix_cache *c, struct prefix_nod
 }
 
 /* A state at the node's end. */
-static inline struct prefix_node *keep(struct prefix_cache *c, struct prefix_node *n, enum prefix_checkpoint kind)
+static inline struct prefix_node *keep(struct prefix_cache *c, struct prefix_node *n,
+				       enum prefix_checkpoint kind)
 {
 	uint32_t slot = prefix_cache_take_slot(c);
 

@@ -3,7 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
-void model_init(struct prefix_model *m, const struct prefix_cache_config *config, struct model_ghost *ghosts)
+void model_init(struct prefix_model *m, const struct prefix_cache_config *config,
+		struct model_ghost *ghosts)
 {
 	assert(config->n_pages <= MODEL_PAGES && config->n_slots <= MODEL_PAGES);
 	assert(config->page_tokens <= MODEL_PAGE_TOKENS);
@@ -106,7 +107,8 @@ void model_stats(const struct prefix_model *m, struct prefix_stats *ret)
 			  (m->config.n_slots - ret->free_slots) * m->config.slot_bytes;
 }
 
-bool model_can_take(const struct prefix_model *m, const struct model_match *beside, uint64_t n_pages, uint64_t n_slots)
+bool model_can_take(const struct prefix_model *m, const struct model_match *beside,
+		    uint64_t n_pages, uint64_t n_slots)
 {
 	struct prefix_model with = *m;
 	struct prefix_stats s;
@@ -117,7 +119,8 @@ bool model_can_take(const struct prefix_model *m, const struct model_match *besi
 			with.pins[beside->slot]++;
 	}
 	model_stats(&with, &s);
-	if (s.free_pages + s.evictable_pages < n_pages || s.free_slots + s.evictable_slots < n_slots)
+	if (s.free_pages + s.evictable_pages < n_pages ||
+	    s.free_slots + s.evictable_slots < n_slots)
 		return false;
 	return !m->config.budget_bytes ||
 	       s.used_bytes + n_pages * m->config.page_bytes + n_slots * m->config.slot_bytes <=
@@ -178,13 +181,16 @@ static void search(struct search *s, int place, uint32_t depth)
 		int best = -1;
 
 		for (int i = 0; i < MODEL_PAGES; i++) {
-			const struct model_page *p = &m->list[i], *b = best < 0 ? NULL : &m->list[best];
+			const struct model_page *p = &m->list[i],
+						*b = best < 0 ? NULL : &m->list[best];
 
-			if (!p->used || tried[i] || p->before != place || !same_space(&p->space, &s->key->space) ||
+			if (!p->used || tried[i] || p->before != place ||
+			    !same_space(&p->space, &s->key->space) ||
 			    memcmp(p->tokens, s->key->tokens + depth, P * sizeof(int32_t)) ||
 			    !history_fits(s, p, depth + P))
 				continue;
-			if (!b || (!p->history && b->history) || (!p->history == !b->history && p->order < b->order))
+			if (!b || (!p->history && b->history) ||
+			    (!p->history == !b->history && p->order < b->order))
 				best = i;
 		}
 		if (best < 0)
@@ -194,7 +200,8 @@ static void search(struct search *s, int place, uint32_t depth)
 	}
 }
 
-void model_match(const struct prefix_model *m, const struct prefix_key *key, struct model_match *ret)
+void model_match(const struct prefix_model *m, const struct prefix_key *key,
+		 struct model_match *ret)
 {
 	uint32_t P = m->config.page_tokens, S = m->config.state_tokens, unit = S ? S : P, target;
 	struct search s = {.m = m, .key = key, .ret = ret, .known = MODEL_NONE};
@@ -221,14 +228,15 @@ void model_match(const struct prefix_model *m, const struct prefix_key *key, str
 	} else if (ret->n_known < s.limit && known_before(m, key, ret->n_known + P)) {
 		ret->miss = PREFIX_MISS_EVICTED_PAGE;
 	} else {
-		ret->miss = key->space.id[0] || key->space.id[1] ? PREFIX_MISS_SALT : PREFIX_MISS_COLD;
+		ret->miss =
+			key->space.id[0] || key->space.id[1] ? PREFIX_MISS_SALT : PREFIX_MISS_COLD;
 	}
 }
 
 /* ---- changes ---- */
 
-int model_publish(struct prefix_model *m, const struct prefix_space *space, int place, const int32_t *tokens,
-		  uint64_t history, uint32_t *page)
+int model_publish(struct prefix_model *m, const struct prefix_space *space, int place,
+		  const int32_t *tokens, uint64_t history, uint32_t *page)
 {
 	size_t bytes = m->config.page_tokens * sizeof(int32_t);
 	int room = -1;
@@ -238,8 +246,8 @@ int model_publish(struct prefix_model *m, const struct prefix_space *space, int 
 
 		if (!p->used) {
 			room = i;
-		} else if (p->before == place && same_space(&p->space, space) && p->history == history &&
-			   !memcmp(p->tokens, tokens, bytes)) {
+		} else if (p->before == place && same_space(&p->space, space) &&
+			   p->history == history && !memcmp(p->tokens, tokens, bytes)) {
 			m->page_held[*page]--;
 			*page = p->page;
 			return i;
@@ -295,7 +303,8 @@ void model_retire(struct prefix_model *m, int place)
 {
 	struct model_page *p = &m->list[place];
 
-	if (p->slot != POOL_NONE && p->kind == PREFIX_CHECKPOINT_DECODE && !p->slot_hits && !p->slot_common)
+	if (p->slot != POOL_NONE && p->kind == PREFIX_CHECKPOINT_DECODE && !p->slot_hits &&
+	    !p->slot_common)
 		p->slot = POOL_NONE;
 }
 
@@ -335,7 +344,8 @@ static void remember(struct prefix_model *m, const struct prefix_model *before, 
 	m->n_ghosts++;
 }
 
-const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, bool pages, bool slots)
+const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, bool pages,
+			 bool slots)
 {
 	struct prefix_model before = *m;
 	struct still_there there = {{false}, {false}};
@@ -370,7 +380,8 @@ const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, b
 		m->evicted_pages++;
 	}
 	for (int i = 0; i < MODEL_PAGES; i++)
-		if (m->list[i].used && m->list[i].before != MODEL_NONE && !m->list[m->list[i].before].used)
+		if (m->list[i].used && m->list[i].before != MODEL_NONE &&
+		    !m->list[m->list[i].before].used)
 			return "a page went and the next one stayed";
 	if (pages && !page_went)
 		return "short of a page, none went";
@@ -379,8 +390,8 @@ const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, b
 	/* Short of pages: a leaf without a state goes before any with one (unless it became a leaf just now). */
 	if (pages && m->config.state_tokens && !m->config.budget_bytes && leaf_with_state_went)
 		for (int i = 0; i < MODEL_PAGES; i++)
-			if (m->list[i].used && !has_child(m, i) && !model_locked(m, i) && m->list[i].slot == POOL_NONE &&
-			    !has_child(&before, i))
+			if (m->list[i].used && !has_child(m, i) && !model_locked(m, i) &&
+			    m->list[i].slot == POOL_NONE && !has_child(&before, i))
 				return "a leaf without a state stayed, one with a state went";
 	/* Short of pages only: inner states stay. */
 	if (pages && !m->config.budget_bytes)

@@ -10,9 +10,9 @@
 #include "prefix_cache/prefix_cache.h"
 
 enum {
-	MODEL_PAGES = 48,    /* of the pools, at most */
+	MODEL_PAGES = 48, /* of the pools, at most */
 	MODEL_PAGE_TOKENS = 4,
-	MODEL_DEPTH = 16,    /* pages of a path, at most */
+	MODEL_DEPTH = 16, /* pages of a path, at most */
 	MODEL_LOCKS = 64,
 	MODEL_GHOSTS = 4096, /* as many as the real cache remembers at least */
 	MODEL_NONE = -1,     /* no page: the space itself */
@@ -44,7 +44,8 @@ struct prefix_model {
 	uint64_t n_published;
 	int locks[MODEL_LOCKS]; /* [n_locks] places that are locked */
 	uint32_t n_locks;
-	uint32_t page_held[MODEL_PAGES], slot_held[MODEL_PAGES], pins[MODEL_PAGES]; /* by requests; by id */
+	uint32_t page_held[MODEL_PAGES], slot_held[MODEL_PAGES],
+		pins[MODEL_PAGES];  /* by requests; by id */
 	struct model_ghost *ghosts; /* [MODEL_GHOSTS] borrowed */
 	uint32_t n_ghosts;
 	uint64_t evicted_pages, evicted_slots, evicted_unhit;
@@ -57,27 +58,32 @@ struct model_match {
 	int place;
 };
 
-void model_init(struct prefix_model *m, const struct prefix_cache_config *config, struct model_ghost *ghosts);
-void model_match(const struct prefix_model *m, const struct prefix_key *key, struct model_match *ret);
+void model_init(struct prefix_model *m, const struct prefix_cache_config *config,
+		struct model_ghost *ghosts);
+void model_match(const struct prefix_model *m, const struct prefix_key *key,
+		 struct model_match *ret);
 
 /* Page ids from the space to `place`; returns their number. */
 uint32_t model_path(const struct prefix_model *m, int place, uint32_t *pages);
 
 /* Publishes one page after `place` (NONE: the space); *page becomes the one that the tree has. Returns its place. */
-int model_publish(struct prefix_model *m, const struct prefix_space *space, int place, const int32_t *tokens,
-		  uint64_t history, uint32_t *page);
+int model_publish(struct prefix_model *m, const struct prefix_space *space, int place,
+		  const int32_t *tokens, uint64_t history, uint32_t *page);
 
 void model_lock(struct prefix_model *m, int place);
 void model_unlock(struct prefix_model *m, int place);
 bool model_locked(const struct prefix_model *m, int place);
-void model_checkpoint(struct prefix_model *m, int place, uint32_t slot, enum prefix_checkpoint kind);
+void model_checkpoint(struct prefix_model *m, int place, uint32_t slot,
+		      enum prefix_checkpoint kind);
 void model_retire(struct prefix_model *m, int place);
 
-bool model_can_take(const struct prefix_model *m, const struct model_match *beside, uint64_t n_pages, uint64_t n_slots);
+bool model_can_take(const struct prefix_model *m, const struct model_match *beside,
+		    uint64_t n_pages, uint64_t n_slots);
 void model_stats(const struct prefix_model *m, struct prefix_stats *ret); /* but nodes and spaces */
 
 /* Brings the list up to date with what the real cache still has, and says NULL, or what was not allowed. `pages`
  * and `slots`: whether the shortage was of pages, of slots, of bytes when neither. */
-const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, bool pages, bool slots);
+const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, bool pages,
+			 bool slots);
 
 #endif

@@ -19,7 +19,8 @@ enum {
 };
 
 struct names {
-	uint32_t to[RULES_PAGES], from[RULES_PAGES]; /* id + 1 in the other scheduler; 0: not seen */
+	uint32_t to[RULES_PAGES],
+		from[RULES_PAGES]; /* id + 1 in the other scheduler; 0: not seen */
 };
 
 struct text {
@@ -110,7 +111,8 @@ static const char *check_pools(const struct model *m, const struct prefix_stats 
 			tree_slots++;
 		}
 	}
-	EXPECT(st->tree_pages == tree_pages && st->tree_slots == tree_slots && st->nodes == m->now->n);
+	EXPECT(st->tree_pages == tree_pages && st->tree_slots == tree_slots &&
+	       st->nodes == m->now->n);
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
 		const struct rule_request *q = &m->rules.requests[i];
 
@@ -206,7 +208,8 @@ static void mark_evicted(struct model *m)
 
 		if (k < 0)
 			rules_mark_page(&m->marks, before.plain[i]);
-		if (before.state[i] && (k < 0 || !after.state[k]) && m->marks.n_states < ARRAY_SIZE(m->marks.states))
+		if (before.state[i] && (k < 0 || !after.state[k]) &&
+		    m->marks.n_states < ARRAY_SIZE(m->marks.states))
 			m->marks.states[m->marks.n_states++] = before.name[i];
 	}
 }
@@ -244,7 +247,8 @@ static const char *check_state(const struct scheduler_config *c, const struct pl
 	}
 	EXPECT(want->own == POOL_NONE || row->state_dst == want->own);
 	if (want->pinned)
-		EXPECT(row->state_src == (int32_t)want->source && row->state_src != (int32_t)row->state_dst);
+		EXPECT(row->state_src == (int32_t)want->source &&
+		       row->state_src != (int32_t)row->state_dst);
 	else if (!row->start)
 		EXPECT(row->state_src == STATE_ZERO);
 	else
@@ -252,8 +256,8 @@ static const char *check_state(const struct scheduler_config *c, const struct pl
 	return NULL;
 }
 
-static const char *check_row(const struct model *m, const struct rules *r, const struct plan_row *row,
-			     const struct rule_row *want)
+static const char *check_row(const struct model *m, const struct rules *r,
+			     const struct plan_row *row, const struct rule_row *want)
 {
 	const struct rule_request *q = &r->requests[want->q];
 	const struct rule_choice *c = &q->choices[want->c];
@@ -265,7 +269,8 @@ static const char *check_row(const struct model *m, const struct rules *r, const
 	for (uint32_t i = 0; i < row->n_pages; i++)
 		EXPECT(c->pages[i] == POOL_NONE || c->pages[i] == row->pages[i]);
 	if (!row->decode)
-		EXPECT(!memcmp(row->tokens, q->prompt + row->start, row->n_tokens * sizeof(*row->tokens)));
+		EXPECT(!memcmp(row->tokens, q->prompt + row->start,
+			       row->n_tokens * sizeof(*row->tokens)));
 	else if (at < c->n_generated)
 		EXPECT(row->tokens && row->tokens[0] == c->generated[at]);
 	else
@@ -273,8 +278,8 @@ static const char *check_row(const struct model *m, const struct rules *r, const
 	return check_state(&m->config, row, want);
 }
 
-static const char *check_draw(const struct model *m, const struct rules *r, const struct plan_draw *d,
-			      const struct rule_row *row, uint32_t k)
+static const char *check_draw(const struct model *m, const struct rules *r,
+			      const struct plan_draw *d, const struct rule_row *row, uint32_t k)
 {
 	const struct rule_request *q = &r->requests[row->q];
 	const struct rule_choice *c = &q->choices[row->draws[k]];
@@ -333,7 +338,8 @@ static const char *check_plan(const struct model *m, const struct rules *r, cons
 	EXPECT(d == p->n_draws && n_resets == p->n_resets);
 	EXPECT(n_prefill_rows == p->n_prefill_rows && n_prefill_tokens == p->n_prefill_tokens);
 	EXPECT(n_prefill_tokens <= m->config.max_prefill_tokens);
-	EXPECT(p->n_page_copies == want->n_page_copies && p->n_state_copies == want->n_state_copies);
+	EXPECT(p->n_page_copies == want->n_page_copies &&
+	       p->n_state_copies == want->n_state_copies);
 	return NULL;
 }
 
@@ -387,7 +393,8 @@ static const char *compare_row(struct model *m, const struct plan_row *a, const 
 	if (!m->config.n_slots)
 		return NULL;
 	EXPECT(same_name(&m->slots, a->state_dst, b->state_dst));
-	EXPECT(a->state_src == STATE_ZERO || same_name(&m->slots, (uint32_t)a->state_src, (uint32_t)b->state_src));
+	EXPECT(a->state_src == STATE_ZERO ||
+	       same_name(&m->slots, (uint32_t)a->state_src, (uint32_t)b->state_src));
 	return NULL;
 }
 
@@ -611,7 +618,8 @@ static const char *check_published(struct model *m)
 			if (!c->held || !c->n_published)
 				continue;
 			for (uint32_t t = 0; t < c->n_published * m->config.page_tokens; t++)
-				tokens[t] = t < q->r.n_prompt ? q->prompt[t] : c->generated[t - q->r.n_prompt];
+				tokens[t] = t < q->r.n_prompt ? q->prompt[t]
+							      : c->generated[t - q->r.n_prompt];
 			rules_histories(&m->rules, c, c->n_published, history);
 			n = mirror_find(m->now, &q->r.space, tokens, history, c->n_published);
 			EXPECT(n);
@@ -621,8 +629,9 @@ static const char *check_published(struct model *m)
 
 				/* On its way: locked. */
 				if (at->depth <= c->n_published * m->config.page_tokens &&
-				    at->depth <= n->depth && !memcmp(at->pages, n->pages, at->depth /
-					m->config.page_tokens * sizeof(*at->pages)))
+				    at->depth <= n->depth &&
+				    !memcmp(at->pages, n->pages,
+					    at->depth / m->config.page_tokens * sizeof(*at->pages)))
 					EXPECT(at->locks > 0);
 			}
 		}
@@ -654,7 +663,8 @@ static const char *check_kept(const struct model *m, const struct rule_plan *pla
 				const struct mirror_node *at = &m->now->nodes[j];
 
 				found |= at->depth == depths[k] && at->slot != POOL_NONE &&
-					 !memcmp(at->pages, c->pages, depths[k] / P * sizeof(*at->pages));
+					 !memcmp(at->pages, c->pages,
+						 depths[k] / P * sizeof(*at->pages));
 			}
 			EXPECT(found);
 			m->counts->handovers++;
@@ -674,8 +684,9 @@ static void remember(struct model *m, const struct rule_request *q, const struct
 		t->tokens[t->n++] = c->generated[i];
 }
 
-static const char *check_event(struct model *m, const struct scheduler_event *ev, const struct rule_event *want,
-			       const struct rule_request *q, const struct draw_result *draw)
+static const char *check_event(struct model *m, const struct scheduler_event *ev,
+			       const struct rule_event *want, const struct rule_request *q,
+			       const struct draw_result *draw)
 {
 	EXPECT(ev->request == q->id && ev->user == q->r.user);
 	EXPECT(ev->choice == want->c && ev->draw == draw && ev->finish == want->finish);
@@ -749,7 +760,8 @@ static const char *do_fail(struct model *m)
 
 		EXPECT(events[i].request == q->id && events[i].user == q->r.user);
 		EXPECT(!events[i].draw && events[i].request_finished);
-		EXPECT(events[i].finish == FINISH_NONE && events[i].hit.n_cached == q->hit.n_cached);
+		EXPECT(events[i].finish == FINISH_NONE &&
+		       events[i].hit.n_cached == q->hit.n_cached);
 	}
 	take_mirror(m);
 	if (!rules_seats(&m->rules)) {
@@ -799,7 +811,8 @@ static bool memory_for(const struct model *m, const struct scheduler_request *r)
 
 	return pages <= c->n_pages &&
 	       (!c->cache_bytes ||
-		pages * c->page_bytes + (c->n_slots ? r->n_choices * c->slot_bytes : 0) <= c->cache_bytes);
+		pages * c->page_bytes + (c->n_slots ? r->n_choices * c->slot_bytes : 0) <=
+			c->cache_bytes);
 }
 
 static void draw_request(struct model *m, struct rule_request *q)
@@ -858,7 +871,8 @@ static bool acceptable(const struct model *m, const struct rule_request *q)
 		if (q->prompt[i] >= VOCAB)
 			return false;
 	for (uint32_t i = 0; i < r->n_boundaries; i++)
-		if (q->boundaries[i] > r->n_prompt || (i && q->boundaries[i] <= q->boundaries[i - 1]))
+		if (q->boundaries[i] > r->n_prompt ||
+		    (i && q->boundaries[i] <= q->boundaries[i - 1]))
 			return false;
 	return memory_for(m, r);
 }
@@ -978,7 +992,8 @@ static const char *drain(struct model *m)
 		const struct scheduler_request *r = &m->rules.requests[i].r;
 
 		if (m->rules.requests[i].used)
-			steps += 2 * (r->n_prompt + (uint64_t)r->n_choices * r->max_tokens) * (n_alive(m) + 1);
+			steps += 2 * (r->n_prompt + (uint64_t)r->n_choices * r->max_tokens) *
+				 (n_alive(m) + 1);
 	}
 	for (;;) {
 		const char *failed = n_out(m) ? do_commit(m) : NULL;
@@ -1010,7 +1025,8 @@ static const char *check_baseline(struct model *m)
 	EXPECT(st.cache.free_slots + st.cache.tree_slots == m->config.n_slots);
 	EXPECT(scheduler_flush(m->s) == 0);
 	scheduler_stats(m->s, &st);
-	EXPECT(st.cache.free_pages == m->config.n_pages && st.cache.free_slots == m->config.n_slots);
+	EXPECT(st.cache.free_pages == m->config.n_pages &&
+	       st.cache.free_slots == m->config.n_slots);
 	EXPECT(st.cache.nodes == 0 && st.cache.spaces == 0 && st.cache.used_bytes == 0);
 	return NULL;
 }
@@ -1052,7 +1068,8 @@ static void draw_config(struct model *m)
 	c->page_bytes = 1 + below(src, 3);
 	c->slot_bytes = 1 + below(src, 8);
 	if (chance(m, 3))
-		c->cache_bytes = 1 + below(src, (uint32_t)(c->n_pages * c->page_bytes + c->n_slots * c->slot_bytes));
+		c->cache_bytes = 1 + below(src, (uint32_t)(c->n_pages * c->page_bytes +
+							   c->n_slots * c->slot_bytes));
 	c->cache_disabled = chance(m, 24);
 	c->refuse_decoded = chance(m, 8);
 	c->max_waiting = chance(m, 6) ? 1 + below(src, 4) : 0;
@@ -1086,7 +1103,8 @@ const char *model_run(struct source *src, uint32_t n_events, struct model_counts
 	m->now = &m->mirrors[0];
 	m->other = &m->mirrors[1];
 	draw_config(m);
-	if (scheduler_new(&m->config, &m->s, NULL) < 0 || scheduler_new(&m->config, &m->twin, NULL) < 0)
+	if (scheduler_new(&m->config, &m->s, NULL) < 0 ||
+	    scheduler_new(&m->config, &m->twin, NULL) < 0)
 		abort();
 	m->device = fake_device_new(&m->config);
 	m->rules.config = m->config;

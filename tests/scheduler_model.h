@@ -35,10 +35,12 @@ struct source {
 /* What a run has seen, added up over runs, so that a test can ask for enough of each. */
 struct model_counts {
 	uint64_t events; /* calls of the scheduler */
-	uint64_t submitted, refused, queue_full, finished, aborted, choices_ended, failed_steps, flushes;
+	uint64_t submitted, refused, queue_full, finished, aborted, choices_ended, failed_steps,
+		flushes;
 	uint64_t plans, rows, draws, page_copies, state_copies, resets, snapshots, handovers;
 	uint64_t unseen_tokens; /* decode rows whose token the plan before draws */
-	uint64_t admissions_refused, cut_prompts, late_results, shared_waits, retractions, replayed_tokens, paused;
+	uint64_t admissions_refused, cut_prompts, late_results, shared_waits, retractions,
+		replayed_tokens, paused;
 	uint64_t hits, decoded_hits, alone, returned_by_cache;
 	uint64_t doubts; /* plans with more than one right answer */
 	uint64_t evicted_pages, evicted_slots;

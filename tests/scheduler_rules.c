@@ -104,7 +104,8 @@ void rules_mark_slots(const struct rules *r, bool *seen)
 		const struct rule_request *q = &r->requests[i];
 
 		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++)
-			if (q->choices[k].held && q->choices[k].pinned && q->choices[k].source != POOL_NONE)
+			if (q->choices[k].held && q->choices[k].pinned &&
+			    q->choices[k].source != POOL_NONE)
 				seen[q->choices[k].source] = true;
 	}
 	for (uint64_t n = r->committed + 1; n <= r->making; n++) {
@@ -143,7 +144,8 @@ static bool room(const struct rules *r, uint32_t n_pages, uint32_t n_slots)
 
 	return pages <= r->config.n_pages && slots <= r->config.n_slots &&
 	       (!r->config.cache_bytes ||
-		pages * r->config.page_bytes + slots * r->config.slot_bytes <= r->config.cache_bytes);
+		pages * r->config.page_bytes + slots * r->config.slot_bytes <=
+			r->config.cache_bytes);
 }
 
 /* ---- ends ---- */
@@ -169,7 +171,8 @@ static void settle(struct rules *r)
 		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++) {
 			struct rule_choice *c = &q->choices[k];
 
-			if (c->held && c->ended && out_of_plans(r, c) && (q->trunk != (int)k || rules_over(q)))
+			if (c->held && c->ended && out_of_plans(r, c) &&
+			    (q->trunk != (int)k || rules_over(q)))
 				release(c);
 		}
 		if (q->used && rules_over(q) && !rules_holds(q))
@@ -270,7 +273,8 @@ static bool page_evicted(const struct rule_marks *m, uint64_t name)
 }
 
 /* The reasons that are right when a first admission begins at `end`. */
-static uint32_t misses_at(const struct rules *r, const struct rule_request *q, const struct mirror_end *end)
+static uint32_t misses_at(const struct rules *r, const struct rule_request *q,
+			  const struct mirror_end *end)
 {
 	uint32_t P = r->config.page_tokens, limit = (q->r.n_prompt - 1) / P * P;
 	uint32_t target = limit / r->align * r->align, reasons = 0;
@@ -289,12 +293,14 @@ static uint32_t misses_at(const struct rules *r, const struct rule_request *q, c
 			const struct mirror_node *n = &r->before->nodes[i];
 			bool found = false;
 
-			if (n->space.id[0] != q->r.space.id[0] || n->space.id[1] != q->r.space.id[1] ||
-			    n->depth < end->n_known || n->start >= end->n_known ||
+			if (n->space.id[0] != q->r.space.id[0] ||
+			    n->space.id[1] != q->r.space.id[1] || n->depth < end->n_known ||
+			    n->start >= end->n_known ||
 			    memcmp(n->tokens, q->prompt, end->n_known * sizeof(*n->tokens)))
 				continue;
 			for (uint32_t d = end->n_tokens + P; d <= end->n_known; d += P)
-				found |= state_evicted(r->evicted, mirror_name(r->before, n, d, true));
+				found |= state_evicted(r->evicted,
+						       mirror_name(r->before, n, d, true));
 			if (found)
 				evicted = true;
 			else
@@ -379,7 +385,8 @@ static uint32_t on_its_way(const struct rules *r, uint32_t q, uint32_t after, ui
 			for (uint32_t k = 0; k < row->n_snapshots; k++)
 				if (row->snapshots[k] > after && row->snapshots[k] <= at)
 					best = MAX(best, row->snapshots[k]);
-			if (row->handover && row->start + row->n_tokens > after && row->start + row->n_tokens <= at)
+			if (row->handover && row->start + row->n_tokens > after &&
+			    row->start + row->n_tokens <= at)
 				best = MAX(best, row->start + row->n_tokens);
 		}
 	}
@@ -440,7 +447,8 @@ static bool decoded_before(const struct rule_choice *c, uint32_t n)
 }
 
 /* True when q now waits for what another one is computing. */
-static bool follow(struct rules *r, struct rule_request *q, const struct mirror_end *end, uint64_t number)
+static bool follow(struct rules *r, struct rule_request *q, const struct mirror_end *end,
+		   uint64_t number)
 {
 	uint32_t cap = (q->r.n_prompt - 1) / r->align * r->align;
 
@@ -452,12 +460,14 @@ static bool follow(struct rules *r, struct rule_request *q, const struct mirror_
 			struct rule_choice *t;
 			uint32_t at, begun;
 
-			if (!l->used || !l->leads || l->order != order || l->trunk < 0 || !remembers(r, l) ||
-			    l->r.space.id[0] != q->r.space.id[0] || l->r.space.id[1] != q->r.space.id[1])
+			if (!l->used || !l->leads || l->order != order || l->trunk < 0 ||
+			    !remembers(r, l) || l->r.space.id[0] != q->r.space.id[0] ||
+			    l->r.space.id[1] != q->r.space.id[1])
 				continue;
 			t = &l->choices[l->trunk];
 			/* Decoded tokens before the prompt's end are in what it began with. */
-			if (q->admitted && q->clean && decoded_before(t, MIN(t->n_planned, l->r.n_prompt)))
+			if (q->admitted && q->clean &&
+			    decoded_before(t, MIN(t->n_planned, l->r.n_prompt)))
 				continue;
 			at = MIN(common(q, l) / r->align * r->align, cap);
 			if (at <= end->n_tokens)
@@ -536,7 +546,8 @@ static void seat(struct rules *r, struct rule_choice *c, uint32_t first, uint32_
 		c->pages[i] = POOL_NONE;
 }
 
-static bool admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses, uint64_t number)
+static bool admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses,
+		  uint64_t number)
 {
 	uint32_t P = r->config.page_tokens, n = table_pages(r, q);
 	struct rule_choice *t;
@@ -612,8 +623,8 @@ static struct rule_request *first_waiting(struct rules *r)
 	return best;
 }
 
-static struct rule_row *add_row(struct rules *r, struct rule_request *q, struct rule_choice *c, uint64_t number,
-				uint32_t n_tokens, bool decode)
+static struct rule_row *add_row(struct rules *r, struct rule_request *q, struct rule_choice *c,
+				uint64_t number, uint32_t n_tokens, bool decode)
 {
 	struct rule_plan *p = &r->plans[number % 2];
 	struct rule_row *row = &p->rows[p->n_rows++];
@@ -639,7 +650,8 @@ static struct rule_row *add_row(struct rules *r, struct rule_request *q, struct 
 	return row;
 }
 
-static void add_draw(struct rule_row *row, struct rule_request *q, struct rule_choice *c, uint64_t number)
+static void add_draw(struct rule_row *row, struct rule_request *q, struct rule_choice *c,
+		     uint64_t number)
 {
 	row->counts[row->n_draws] = sampling_penalised(&q->r.sampling) && !c->drawn_before;
 	row->positions[row->n_draws] = c->n_generated + c->n_drawing;
@@ -754,7 +766,8 @@ static void fork_request(struct rules *r, struct rule_request *q, uint64_t numbe
 
 /* Calls for every decoding sequence in their order. */
 static void for_each_decoding(struct rules *r, uint64_t number,
-			      void (*f)(struct rules *, struct rule_request *, struct rule_choice *, uint64_t, bool *),
+			      void (*f)(struct rules *, struct rule_request *, struct rule_choice *,
+					uint64_t, bool *),
 			      bool *arg)
 {
 	for (uint64_t order = 1; order <= r->orders; order++)
@@ -762,12 +775,14 @@ static void for_each_decoding(struct rules *r, uint64_t number,
 			struct rule_request *q = &r->requests[i];
 
 			for (uint32_t k = 0; q->used && k < q->r.n_choices; k++)
-				if (q->choices[k].order == order && can_decode(q, &q->choices[k], number))
+				if (q->choices[k].order == order &&
+				    can_decode(q, &q->choices[k], number))
 					f(r, q, &q->choices[k], number, arg);
 		}
 }
 
-static void grow_one(struct rules *r, struct rule_request *q, struct rule_choice *c, uint64_t number, bool *paused)
+static void grow_one(struct rules *r, struct rule_request *q, struct rule_choice *c,
+		     uint64_t number, bool *paused)
 {
 	if (q->trunk >= 0 || has_page(r, c))
 		return;
@@ -779,7 +794,8 @@ static void grow_one(struct rules *r, struct rule_request *q, struct rule_choice
 	}
 }
 
-static void decode_one(struct rules *r, struct rule_request *q, struct rule_choice *c, uint64_t number, bool *unused)
+static void decode_one(struct rules *r, struct rule_request *q, struct rule_choice *c,
+		       uint64_t number, bool *unused)
 {
 	struct rule_row *row;
 	bool last;
@@ -798,7 +814,8 @@ static void decode_one(struct rules *r, struct rule_request *q, struct rule_choi
 
 /* ---- checkpoints ---- */
 
-static void want(const struct rules *r, const struct rule_row *row, uint32_t at, uint32_t *out, uint32_t *n)
+static void want(const struct rules *r, const struct rule_row *row, uint32_t at, uint32_t *out,
+		 uint32_t *n)
 {
 	at = at / r->align * r->align;
 	if (at <= row->start || at >= row->start + row->n_tokens || *n == SNAPSHOTS_MAX)
@@ -930,7 +947,8 @@ bool rules_plan(struct rules *r)
 
 /* ---- commits ---- */
 
-void rules_histories(const struct rules *r, const struct rule_choice *c, uint32_t n_pages, uint64_t *out)
+void rules_histories(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
+		     uint64_t *out)
 {
 	uint64_t h = PREFIX_PREFILLED;
 
@@ -940,7 +958,8 @@ void rules_histories(const struct rules *r, const struct rule_choice *c, uint32_
 	}
 }
 
-static void publish(struct rules *r, const struct rule_request *q, struct rule_choice *c, uint32_t end)
+static void publish(struct rules *r, const struct rule_request *q, struct rule_choice *c,
+		    uint32_t end)
 {
 	uint32_t P = r->config.page_tokens, n = end / P;
 
@@ -968,7 +987,8 @@ static void commit_row(struct rules *r, const struct rule_row *row, bool ran)
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
 		struct rule_request *f = &r->requests[i];
 
-		if (f->used && f->place == RULE_FOLLOWS && f->leader == row->q && f->following_to <= end)
+		if (f->used && f->place == RULE_FOLLOWS && f->leader == row->q &&
+		    f->following_to <= end)
 			f->place = RULE_QUEUED;
 	}
 }

@@ -15,14 +15,14 @@
 #include "tests/cache_mirror.h"
 
 enum {
-	RULES_LEN = 80,      /* longest sequence */
-	RULES_SEQS = 6,      /* most seats */
+	RULES_LEN = 80,	     /* longest sequence */
+	RULES_SEQS = 6,	     /* most seats */
 	RULES_PAGES = 96,    /* most pages */
 	RULES_SLOTS = 32,    /* most slots */
 	RULES_REQUESTS = 14, /* alive at the same time */
 	RULES_WANTED = 4,
 	RULES_EVICTED = 4096, /* evicted pages that anybody remembers */
-	RULES_TRIES = 16, /* admissions in a plan whose beginning may be in doubt */
+	RULES_TRIES = 16,     /* admissions in a plan whose beginning may be in doubt */
 };
 
 /* A choice holds its things from admission until it has ended and no plan that is out has it. */
@@ -37,11 +37,11 @@ struct rule_choice {
 	uint64_t order; /* among the decoding sequences; 0: not one */
 	uint32_t first_page, n_pages, n_published;
 	uint32_t pages[RULES_LEN]; /* ids; POOL_NONE: not seen yet */
-	uint32_t slot;             /* likewise */
-	uint32_t source;           /* while pinned: the slot that the next row reads */
+	uint32_t slot;		   /* likewise */
+	uint32_t source;	   /* while pinned: the slot that the next row reads */
 	bool pinned;
 	bool drawn_before; /* has had a first draw since its admission */
-	uint32_t seat;     /* POOL_NONE: not seen yet */
+	uint32_t seat;	   /* POOL_NONE: not seen yet */
 };
 
 enum rule_place { RULE_QUEUED, RULE_FOLLOWS, RULE_ADMITTED };
@@ -55,10 +55,10 @@ struct rule_request {
 	enum rule_place place;
 	uint32_t leader, following_to;
 	bool admitted, retracted, clean; /* clean: its first hit was prefilled throughout */
-	bool learn;                      /* how its prefix was computed is read off its next row */
+	bool learn;			 /* how its prefix was computed is read off its next row */
 	bool leads;
-	uint64_t order; /* of admission */
-	int trunk;      /* -1: none */
+	uint64_t order;	     /* of admission */
+	int trunk;	     /* -1: none */
 	uint32_t n_computed; /* of the trunk */
 	/* Where the prompt left what was known; 0: nowhere. What was known may be in doubt for as long as no row tells. */
 	uint32_t branch, branches[MIRROR_ENDS], n_branches;
@@ -79,7 +79,7 @@ struct rule_row {
 	bool handover;
 	uint32_t n_snapshots, snapshots[SNAPSHOTS_MAX], snapshot_slots[SNAPSHOTS_MAX];
 	uint32_t n_draws, draws[RULES_SEQS], positions[RULES_SEQS]; /* choices */
-	bool counts[RULES_SEQS];                                    /* the seat is reset for it */
+	bool counts[RULES_SEQS];				    /* the seat is reset for it */
 };
 
 struct rule_plan {
@@ -104,7 +104,7 @@ struct rules {
 	struct rule_request requests[RULES_REQUESTS];
 	int head;
 	uint64_t planned, committed, orders;
-	uint64_t making; /* the plan that is being made, or planned */
+	uint64_t making;	   /* the plan that is being made, or planned */
 	struct rule_plan plans[2]; /* number % 2 */
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
 	uint64_t admissions_refused, paused, alone, cut_prompts;
@@ -149,6 +149,7 @@ void rules_abort(struct rules *r, struct rule_request *q);
 void rules_finish_choice(struct rules *r, struct rule_request *q, uint32_t c);
 
 /* Pages and histories of what q has published, by the rules. */
-void rules_histories(const struct rules *r, const struct rule_choice *c, uint32_t n_pages, uint64_t *out);
+void rules_histories(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
+		     uint64_t *out);
 
 #endif

@@ -46,7 +46,8 @@ static void test_1_to_3(void)
 	is_str(world_plan(w), "a0+4 @2!", "2: r1 begins");
 	world_commit(w, 1);
 	world_submit(w, "bb", 9);
-	is_str(world_plan(w), "a4+4! @3!", "2: r1 mid-prefill, r2 arrives: only r1's goes on, and decodes");
+	is_str(world_plan(w), "a4+4! @3!",
+	       "2: r1 mid-prefill, r2 arrives: only r1's goes on, and decodes");
 	world_commit(w, 1);
 	is_str(world_plan(w), "b0+2! @4! @8!", "2: then r2");
 	world_commit(w, END);
@@ -103,13 +104,15 @@ static void test_7_to_9(void)
 {
 	static const struct {
 		uint32_t first, left, budget, want;
-	} align[] = {{16, 24, 24, 16}, {16, 24, 8, 8}, {24, 16, 16, 8}, {24, 4, 16, 4}, {32, 16, 10, 8}};
+	} align[] = {
+		{16, 24, 24, 16}, {16, 24, 8, 8}, {24, 16, 16, 8}, {24, 4, 16, 4}, {32, 16, 10, 8}};
 	static const char seed[] = "aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbcccccccc";
 	struct world *w = new_world(4, 100, 6);
 
 	world_submit(w, "aaaabbbbcccc", 1);
 	world_run(w, 1);
-	ok(world_published_text(w, "aaaabbbbcccc", 4) && world_published_text(w, "aaaabbbbcccc", 8) &&
+	ok(world_published_text(w, "aaaabbbbcccc", 4) &&
+		   world_published_text(w, "aaaabbbbcccc", 8) &&
 		   world_published_text(w, "aaaabbbbcccc", 12),
 	   "7: state page 4, budget 6, prompt 12: states at 4, 8 and 12");
 	world_free(w);
@@ -126,7 +129,9 @@ static void test_7_to_9(void)
 	/* A window may end where the promotion is (32), or keep its state and go on. */
 	for (size_t i = 0; i < ARRAY_SIZE(align); i++) {
 		uint32_t first = align[i].first, end;
-		struct request r = {.n_prompt = first + align[i].left, .wanted = {32}, .n_wanted = 1};
+		struct request r = {.n_prompt = first + align[i].left,
+				    .wanted = {32},
+				    .n_wanted = 1};
 		struct checkpoint kept[SNAPSHOTS_MAX];
 		bool found = false;
 		uint32_t n;
@@ -203,7 +208,8 @@ static void test_11_and_12(void)
 	world_commit(w, 1);
 	is_str(world_plan(w), "@10!", "12: then one of them goes on");
 	scheduler_stats(w->s, &st);
-	ok(st.retractions == 1 && st.running == 1 && st.waiting == 1, "12: the other was retracted");
+	ok(st.retractions == 1 && st.running == 1 && st.waiting == 1,
+	   "12: the other was retracted");
 	world_commit(w, 2);
 	ok(w->n_events == 1 && w->events[0].request == r2, "12: r1, of equal ones the oldest");
 	for (int i = 0; i < 9 && !w->events[0].request_finished; i++) {
@@ -251,7 +257,8 @@ static struct prefix_key key_of(const char *text, int32_t *tokens)
 
 /* The first n_tokens of the text go to the tree; a state at their end in `slot` (POOL_NONE: none). The
  * node, locked. */
-static struct prefix_node *insert(struct prefix_cache *c, const char *text, uint32_t n_tokens, uint32_t slot)
+static struct prefix_node *insert(struct prefix_cache *c, const char *text, uint32_t n_tokens,
+				  uint32_t slot)
 {
 	int32_t tokens[LEN];
 	uint32_t pages[LEN], n;
@@ -321,7 +328,8 @@ static void test_13_to_15(void)
 
 	n = insert(c, "mmnnoo", 6, POOL_NONE);
 	m = match(c, "mmnnoop");
-	ok(m.n_tokens == 0 && m.n_known == 6, "15: a chunk that ends unaligned: a later probe has prefix 0");
+	ok(m.n_tokens == 0 && m.n_known == 6,
+	   "15: a chunk that ends unaligned: a later probe has prefix 0");
 	prefix_cache_unlock(c, n);
 	ok(prefix_cache_flush(c) == 0, "nothing is locked");
 	prefix_cache_free(c);
@@ -346,7 +354,8 @@ static void test_16(void)
 		taken[i] = prefix_cache_take_page(c);
 	prefix_cache_check(c);
 	is_int(match(c, "ddeeffggh").n_tokens, 0, "16: and then its parent, which is a leaf now");
-	ok(taken[4] != POOL_NONE && prefix_cache_take_page(c) == POOL_NONE, "16: no more than that");
+	ok(taken[4] != POOL_NONE && prefix_cache_take_page(c) == POOL_NONE,
+	   "16: no more than that");
 	is_int(match(c, "aabbccd").n_tokens, 6, "16: a locked leaf is skipped");
 	for (uint32_t i = 0; i < 5; i++)
 		prefix_cache_put_page(c, taken[i]);
@@ -373,7 +382,10 @@ static void test_18_and_19(void)
 	struct world *w = new_world(2, 100, 64);
 	struct scheduler_stats before, after;
 	int32_t tokens[4] = {1, 2, 3, WORLD_VOCAB};
-	struct scheduler_request bad = {.prompt = tokens, .n_prompt = 4, .max_tokens = 1, .n_choices = 1};
+	struct scheduler_request bad = {.prompt = tokens,
+					.n_prompt = 4,
+					.max_tokens = 1,
+					.n_choices = 1};
 	uint64_t id = 77;
 
 	world_submit(w, "aaaabbbb", 1);
@@ -394,7 +406,8 @@ static void test_18_and_19(void)
 	is_str(world_plan(w), "c8+2!", "19: (which hits)");
 	is_int(scheduler_flush(w->s), -EBUSY, "19: and while it runs");
 	scheduler_stats(w->s, &after);
-	ok(after.cache.nodes >= before.cache.nodes && after.running == 1, "19: and then changes nothing");
+	ok(after.cache.nodes >= before.cache.nodes && after.running == 1,
+	   "19: and then changes nothing");
 	world_commit(w, END);
 	is_int(scheduler_flush(w->s), 0, "19: not any more");
 	scheduler_stats(w->s, &after);
@@ -436,23 +449,27 @@ static struct prefix_node *serve(struct prefix_cache *c, const char *text)
 	at = prefix_cache_use(c, &key, &m, pages);
 	check(at && m.n_tokens < n && m.n_tokens % 4 == 0);
 	for (uint32_t i = 0; i < m.n_tokens / 2; i++)
-		check(!strncmp(page_text[pages[i]], text, i * 2 + 2) && strlen(page_text[pages[i]]) == i * 2 + 2);
+		check(!strncmp(page_text[pages[i]], text, i * 2 + 2) &&
+		      strlen(page_text[pages[i]]) == i * 2 + 2);
 	if (m.n_tokens)
-		check(strlen(slot_text[m.slot]) == m.n_tokens && !strncmp(slot_text[m.slot], text, m.n_tokens));
+		check(strlen(slot_text[m.slot]) == m.n_tokens &&
+		      !strncmp(slot_text[m.slot], text, m.n_tokens));
 	if (m.slot != POOL_NONE)
 		prefix_cache_unpin(c, m.slot);
 	for (at_tokens = m.n_tokens; at && at_tokens + 2 <= n; at_tokens += 2) {
 		uint32_t page = prefix_cache_take_page(c);
 
 		check(page != POOL_NONE);
-		snprintf(page_text[page], sizeof(page_text[page]), "%.*s", (int)at_tokens + 2, text);
+		snprintf(page_text[page], sizeof(page_text[page]), "%.*s", (int)at_tokens + 2,
+			 text);
 		at = prefix_cache_extend(c, at, tokens + at_tokens, &page, 1, PREFIX_PREFILLED);
 		if (!at || (at_tokens + 2) % 4 || below(2))
 			continue;
 		slot = prefix_cache_take_slot(c);
 		if (slot == POOL_NONE)
 			continue;
-		snprintf(slot_text[slot], sizeof(slot_text[slot]), "%.*s", (int)at_tokens + 2, text);
+		snprintf(slot_text[slot], sizeof(slot_text[slot]), "%.*s", (int)at_tokens + 2,
+			 text);
 		prefix_cache_checkpoint(c, at, slot, (enum prefix_checkpoint)below(4));
 	}
 	return at;
@@ -480,8 +497,8 @@ static void test_20(void)
 	ok_all("20: 200 rounds of random caching and eviction: every hit is resumable");
 	prefix_cache_stats(c, &st);
 	ok(hits > 50 && st.evicted_pages > 50 && st.evicted_slots > 50,
-	   "20: %u hits, %llu pages and %llu slots evicted", hits, (unsigned long long)st.evicted_pages,
-	   (unsigned long long)st.evicted_slots);
+	   "20: %u hits, %llu pages and %llu slots evicted", hits,
+	   (unsigned long long)st.evicted_pages, (unsigned long long)st.evicted_slots);
 	for (uint32_t i = 0; i < ARRAY_SIZE(held); i++)
 		if (held[i])
 			prefix_cache_unlock(c, held[i]);

@@ -61,9 +61,10 @@ static void test_round_trip(void)
 	is_int(cache_file_header_bytes(ITEM_TOKENS), LEN, "a header's length");
 	is_int(parse(bytes, LEN, &h, &e), 0, "a page's header is read");
 	ok(!memcmp(&h.item.key, &it.item.key, 16) && !memcmp(&h.parent, &it.parent, 16) &&
-		   h.item.history == 0x1234567890abcdef && h.item.parent_history == 42 && h.item.kind == TIER_PAGE &&
-		   h.depth == it.depth && h.n_tokens == ITEM_TOKENS && h.payload_bytes == ITEM_PAGE_BYTES &&
-		   h.payload_sum[2] == 7 && !memcmp(h.tokens, it.tokens, sizeof(it.tokens)),
+		   h.item.history == 0x1234567890abcdef && h.item.parent_history == 42 &&
+		   h.item.kind == TIER_PAGE && h.depth == it.depth && h.n_tokens == ITEM_TOKENS &&
+		   h.payload_bytes == ITEM_PAGE_BYTES && h.payload_sum[2] == 7 &&
+		   !memcmp(h.tokens, it.tokens, sizeof(it.tokens)),
 	   "with all its fields");
 	item_make(&it, 3, 2, TIER_STATE);
 	build(&it, bytes);
@@ -139,7 +140,11 @@ static void test_wrong(void)
 static void test_names(void)
 {
 	static const char *const bad[] = {
-		"", ".", "..", "x", "00112233445566778899aabbccddeeff-0000000000000001-0000000000000000-00000040",
+		"",
+		".",
+		"..",
+		"x",
+		"00112233445566778899aabbccddeeff-0000000000000001-0000000000000000-00000040",
 		"00112233445566778899aabbccddeeff-0000000000000001-0000000000000000-00000040.kv ",
 		"00112233445566778899aabbccddeeff-0000000000000001-0000000000000000-00000040.kv.partial",
 		"00112233445566778899AABBCCDDEEFF-0000000000000001-0000000000000000-00000040.kv",
@@ -152,13 +157,15 @@ static void test_names(void)
 	uint32_t depth;
 
 	ok(cache_file_parse_name(
-		   "00112233445566778899aabbccddeeff-0000000000000001-00000000000000a0-00000040.state", &item,
-		   &depth),
+		   "00112233445566778899aabbccddeeff-0000000000000001-00000000000000a0-00000040.state",
+		   &item, &depth),
 	   "a name is read");
-	ok(depth == 64 && item.kind == TIER_STATE && item.history == 1 && item.parent_history == 0xa0,
+	ok(depth == 64 && item.kind == TIER_STATE && item.history == 1 &&
+		   item.parent_history == 0xa0,
 	   "with all that it says");
 	cache_file_name(&item, depth, name);
-	is_str(name, "00112233445566778899aabbccddeeff-0000000000000001-00000000000000a0-00000040.state",
+	is_str(name,
+	       "00112233445566778899aabbccddeeff-0000000000000001-00000000000000a0-00000040.state",
 	       "and written");
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		check(!cache_file_parse_name(bad[i], &item, &depth));

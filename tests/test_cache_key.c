@@ -28,7 +28,8 @@ int main(void)
 	for (int i = 0; i < 5 * 300; i++)
 		tokens[i] = i * 7919 - 3;
 	is_int(content_key_next(&root, tokens, 4, &key), 0, "a page of four tokens");
-	is_str(hex(&key), "47c5fe74972a05bba031b0dcd99347a3", "its key, a negative token among them");
+	is_str(hex(&key), "47c5fe74972a05bba031b0dcd99347a3",
+	       "its key, a negative token among them");
 	is_int(content_key_chain(&root, tokens, 5 * 300 - 1, 300, chain), 0, "pages of 300 tokens");
 	is_str(hex(&chain[3]), "d0a0d007c9c056910e15e44164ccf81d", "the key of the fourth");
 	key = root;

@@ -60,7 +60,8 @@ static void test_division(void)
 
 	w.asked = GIB;
 	check(cache_size_choose(&w, &s, NULL) == 0);
-	check(used(&w, &s) <= GIB && used(&w, &s) > GIB - 2 * MIB && s.n_slots - WORKING == GIB / 3 / w.slot_bytes);
+	check(used(&w, &s) <= GIB && used(&w, &s) > GIB - 2 * MIB &&
+	      s.n_slots - WORKING == GIB / 3 / w.slot_bytes);
 	ok_all("as many bytes as asked for");
 	w.asked = 0;
 	w.asked_share = 0.25;
@@ -118,7 +119,8 @@ static void test_shared(void)
 	w.shared = true;
 	w.budget = 64 * GIB;
 	check(cache_size_choose(&w, &s, NULL) == 0);
-	check(s.n_pages >= 64 * FULL && used(&w, &s) <= all * 3 / 2 + 4 * MIB && used(&w, &s) >= all * 3 / 2 - 4 * MIB);
+	check(s.n_pages >= 64 * FULL && used(&w, &s) <= all * 3 / 2 + 4 * MIB &&
+	      used(&w, &s) >= all * 3 / 2 - 4 * MIB);
 	ok_all("memory that is shared: all sequences at full length, and checkpoints");
 	w.budget = 8 * GIB;
 	check(cache_size_choose(&w, &s, NULL) == 0);
@@ -143,7 +145,8 @@ static void test_buffers(void)
 
 	w.max_buffer = 100 * w.page_buffer;
 	check(cache_size_choose(&w, &s, NULL) == 0);
-	check(s.n_pages == 100 && s.n_slots == WORKING); /* 25 slots fit into a buffer: allocation will say so */
+	check(s.n_pages == 100 &&
+	      s.n_slots == WORKING); /* 25 slots fit into a buffer: allocation will say so */
 	w.max_buffer = 80 * w.slot_buffer;
 	check(cache_size_choose(&w, &s, NULL) == 0);
 	check(s.n_pages == 320 && s.n_slots == 80);

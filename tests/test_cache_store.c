@@ -38,8 +38,8 @@ struct identity_arg {
 
 static struct identity_arg plain = {.first = 1};
 
-static int identify(void *arg, const char *memo, const atomic_bool *cancel, struct cache_identity *ret,
-		    struct err *e)
+static int identify(void *arg, const char *memo, const atomic_bool *cancel,
+		    struct cache_identity *ret, struct err *e)
 {
 	struct identity_arg *a = arg;
 
@@ -342,11 +342,13 @@ static void test_damage(const char *dir)
 	item_make(&other, 3, 2, TIER_PAGE);
 	item_make(&state, 3, 1, TIER_STATE);
 	open_dir(&f, dir);
-	check(item_put(f.store, &it) == 0 && item_put(f.store, &other) == 0 && item_put(f.store, &state) == 0);
+	check(item_put(f.store, &it) == 0 && item_put(f.store, &other) == 0 &&
+	      item_put(f.store, &state) == 0);
 	ok(settle(&f), "three items are written");
 	before = stats_of(&f);
 	path = file_of(dir, &it, 1);
-	for (size_t at = 0; at < page_file_bytes(); at += at < cache_file_header_bytes(ITEM_TOKENS) ? 1 : 101) {
+	for (size_t at = 0; at < page_file_bytes();
+	     at += at < cache_file_header_bytes(ITEM_TOKENS) ? 1 : 101) {
 		flip(path, (off_t)at);
 		check_miss(&f, dir, &it, false);
 	}
@@ -354,7 +356,8 @@ static void test_damage(const char *dir)
 	check_miss(&f, dir, &it, false);
 	ok_all("a flipped bit in any region of a file is a miss");
 	after = stats_of(&f);
-	ok(after.damaged - before.damaged == after.failed_gets - before.failed_gets && after.damaged > 150,
+	ok(after.damaged - before.damaged == after.failed_gets - before.failed_gets &&
+		   after.damaged > 150,
 	   "each is counted");
 
 	for (size_t len = 0; len < page_file_bytes(); len += 61) {
@@ -390,7 +393,8 @@ static void test_damage(const char *dir)
 
 	check(truncate(path, 100) == 0);
 	open_dir(&f, dir);
-	ok(!cache_store_has(f.store, &it.item) && stats_of(&f).damaged == 1, "a short file is not even found at start");
+	ok(!cache_store_has(f.store, &it.item) && stats_of(&f).damaged == 1,
+	   "a short file is not even found at start");
 	pause_ms(20);
 	ok(!there(path), "and deleted");
 	close_store(&f);
@@ -431,7 +435,8 @@ static void test_foreign(const char *dir)
 	ok(settle(&f), "a smaller budget");
 	check(item_put(f.store, &it[5]) == 0 && settle(&f));
 	ok(gets_right(&f, &it[4]) && gets_right(&f, &it[5]), "our own are there");
-	ok(!there(file_of(dir, &it[1], 1)) && !there(file_of(dir, &it[2], 1)), "the other model's are evicted");
+	ok(!there(file_of(dir, &it[1], 1)) && !there(file_of(dir, &it[2], 1)),
+	   "the other model's are evicted");
 	snprintf(theirs, sizeof(theirs), "%s", file_of(dir, &it[1], 1));
 	*strrchr(theirs, '/') = 0;
 	ok(!there(theirs), "with their directories");
@@ -534,7 +539,8 @@ static void test_order(const char *dir)
 	for (int i = 0; i < 20; i++)
 		check(item_put(f.store, &it[i]) == 0);
 	check(settle(&f) && item_put(f.store, &extra) == 0 && settle(&f));
-	ok(!cache_store_has(f.store, &it[19].item) && cache_store_has(f.store, &it[0].item), "the last page goes first");
+	ok(!cache_store_has(f.store, &it[19].item) && cache_store_has(f.store, &it[0].item),
+	   "the last page goes first");
 	close_store(&f);
 	c.disk_bytes = 10 * 4096;
 	open_config(&f, &c);
@@ -602,7 +608,8 @@ static void test_full_disk(const char *dir, bool mounted)
 	cache_store_clear(f.store);
 	pause_ms(250);
 	check(item_put(f.store, &it) == 0 && settle(&f));
-	is_int(stats_of(&f).disk, CACHE_DISK_READY, "when there is space again it is written again");
+	is_int(stats_of(&f).disk, CACHE_DISK_READY,
+	       "when there is space again it is written again");
 	close_store(&f);
 
 	check(mount(NULL, dir, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
@@ -621,7 +628,8 @@ static void write_for_ever(const char *dir, uint32_t round)
 
 	open_dir(&f, dir);
 	for (uint32_t i = 0;; i++) {
-		item_make(&it, 10000 + round * 1000 + i % 1000, i % 3, i % 4 ? TIER_PAGE : TIER_STATE);
+		item_make(&it, 10000 + round * 1000 + i % 1000, i % 3,
+			  i % 4 ? TIER_PAGE : TIER_STATE);
 		if (item_put(f.store, &it) < 0)
 			pause_ms(1);
 		drain(&f);
@@ -631,7 +639,7 @@ static void write_for_ever(const char *dir, uint32_t round)
 static void test_killed(const char *dir, uint32_t rounds)
 {
 	struct fixture f;
-	uint64_t before = 0, found = 0; /* files */
+	uint64_t before = 0, found = 0;		/* files */
 	uint32_t fruitful = 0, found_pages = 0; /* rounds that wrote some; pages among the files */
 	struct item it;
 
@@ -654,7 +662,8 @@ static void test_killed(const char *dir, uint32_t rounds)
 		fruitful += found > before;
 		found_pages = count_files(dir, ".kv");
 		for (uint32_t i = 0; i < 200; i++) {
-			item_make(&it, 10000 + round * 1000 + i, i % 3, i % 4 ? TIER_PAGE : TIER_STATE);
+			item_make(&it, 10000 + round * 1000 + i, i % 3,
+				  i % 4 ? TIER_PAGE : TIER_STATE);
 			if (cache_store_has(f.store, &it.item))
 				check(gets_right(&f, &it));
 		}
@@ -693,7 +702,8 @@ static void test_many(const char *dir)
 	}
 	start = clock_now_ns();
 	open_config(&f, &c);
-	ok(clock_now_ns() - start < SECOND / 10, "opening does not wait for a hundred thousand files");
+	ok(clock_now_ns() - start < SECOND / 10,
+	   "opening does not wait for a hundred thousand files");
 	check(settle(&f));
 	seconds = (double)(clock_now_ns() - start) / 1e9;
 	is_int(f.found, N, "all are found");
@@ -752,7 +762,8 @@ static void test_opening(const char *dir)
 	ok(gets_right(&f, &it[1]), "and can be got");
 	is_int(item_put(f.store, &it[2]), -ENOBUFS, "as far as the queue goes");
 	atomic_store(&slow.hold, false);
-	ok(settle(&f) && there(file_of(dir, &it[0], 1)) && there(file_of(dir, &it[1], 1)), "then it is written");
+	ok(settle(&f) && there(file_of(dir, &it[0], 1)) && there(file_of(dir, &it[1], 1)),
+	   "then it is written");
 	close_store(&f);
 
 	atomic_store(&slow.hold, true);
@@ -762,7 +773,8 @@ static void test_opening(const char *dir)
 
 	c.arg = &bad;
 	open_config(&f, &c);
-	ok(settle(&f) && stats_of(&f).disk == CACHE_DISK_FAILED, "without identity there is no disk");
+	ok(settle(&f) && stats_of(&f).disk == CACHE_DISK_FAILED,
+	   "without identity there is no disk");
 	is_int(item_put(f.store, &it[0]), -ENOBUFS, "and nothing is taken");
 	close_store(&f);
 }
@@ -814,7 +826,8 @@ static void test_strangers(const char *dir)
 	ok(there(path), "what is not ours stays");
 	is_int(f.found, 1, "and is not found");
 	close_store(&f);
-	ok(cache_store_open(&c, &f.store, &e) < 0 && e.text[0], "a directory that cannot be is an error: %s", e.text);
+	ok(cache_store_open(&c, &f.store, &e) < 0 && e.text[0],
+	   "a directory that cannot be is an error: %s", e.text);
 	ok_all("strangers");
 }
 
@@ -850,7 +863,8 @@ static void test_busy(const char *dir)
 		while (cache_store_poll(f.store, &ev))
 			if (ev.type == CACHE_GOT) {
 				out--;
-				wrong += ev.error ? ev.error != -ENOENT : !item_right(ev.tag, ev.block);
+				wrong += ev.error ? ev.error != -ENOENT
+						  : !item_right(ev.tag, ev.block);
 				cache_block_put(ev.block);
 			}
 	}
@@ -879,11 +893,14 @@ int main(void)
 	if (mkdir(disk, 0700) < 0 || mkdir(many, 0700) < 0)
 		abort();
 	/* Mounts that end with this process. The second one is for speed only. */
-	mounted = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	mounted = unshare(CLONE_NEWNS) == 0 &&
+		  mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
 		  mount("cache", disk, "tmpfs", 0, "size=64k,mode=0700") == 0 &&
 		  mount("cache", many, "tmpfs", 0, "size=512m,nr_inodes=200000,mode=0700") == 0;
 	test_host();
-	test_killed(scratch_path("killed"), getenv("CACHE_KILLS") ? (uint32_t)strtoul(getenv("CACHE_KILLS"), NULL, 10) : 10);
+	test_killed(scratch_path("killed"),
+		    getenv("CACHE_KILLS") ? (uint32_t)strtoul(getenv("CACHE_KILLS"), NULL, 10)
+					  : 10);
 	test_disk(scratch_path("disk"));
 	test_damage(scratch_path("damage"));
 	test_foreign(scratch_path("foreign"));

@@ -36,7 +36,8 @@ static void test_without_states(void)
 	prefix_cache_unlock(c, grow(c, begin(c), "ef"));
 	prefix_cache_unlock(c, use(c, "ab!"));
 	short_of_page(c);
-	ok(known(c, "ab!") && !known(c, "cd!") && known(c, "ef!"), "the longest unused goes, a hit is a use");
+	ok(known(c, "ab!") && !known(c, "cd!") && known(c, "ef!"),
+	   "the longest unused goes, a hit is a use");
 	short_of_page(c);
 	ok(known(c, "ab!") && !known(c, "ef!"), "then the next");
 	short_of_page(c);
@@ -81,7 +82,8 @@ static void test_bare_first(void)
 	leave(c, "ab", PREFIX_CHECKPOINT_PROMPT);
 	prefix_cache_unlock(c, grow(c, begin(c), "cdef"));
 	short_of_page(c);
-	ok(!known(c, "cd!") && resumable(c, "ab!"), "a leaf that nothing can be resumed at goes first, though it is younger");
+	ok(!known(c, "cd!") && resumable(c, "ab!"),
+	   "a leaf that nothing can be resumed at goes first, though it is younger");
 	prefix_cache_free(c);
 }
 
@@ -94,7 +96,8 @@ static void test_inner_first(void)
 	leave(c, "abcdef", PREFIX_CHECKPOINT_PROMPT);
 	leave(c, "xy", PREFIX_CHECKPOINT_PROMPT);
 	short_of_slot(c);
-	ok(!resumable(c, "ab!") && resumable(c, "abcd!") && resumable(c, "abcdef!") && resumable(c, "xy!"),
+	ok(!resumable(c, "ab!") && resumable(c, "abcd!") && resumable(c, "abcdef!") &&
+		   resumable(c, "xy!"),
 	   "never-hit chunk boundaries first, shallow first");
 	is_int(match(c, "ab!").miss, PREFIX_MISS_EVICTED_STATE, "only the state went");
 	short_of_slot(c);
@@ -115,7 +118,8 @@ static void test_branch_stays(void)
 	leave(c, "qr", PREFIX_CHECKPOINT_MESSAGE);
 	leave(c, "qrst", PREFIX_CHECKPOINT_PROMPT);
 	short_of_slot(c);
-	ok(resumable(c, "ab!") && !resumable(c, "qr!"), "where paths part a state is worth more than where one passes");
+	ok(resumable(c, "ab!") && !resumable(c, "qr!"),
+	   "where paths part a state is worth more than where one passes");
 	prefix_cache_check(c);
 	prefix_cache_free(c);
 }
@@ -132,7 +136,8 @@ static void test_hits_count(void)
 		prefix_cache_unlock(c, use(c, "ab!"));
 	prefix_cache_unlock(c, use(c, "cd!"));
 	short_of_slot(c);
-	ok(resumable(c, "ab!") && !resumable(c, "cd!"), "what was hit often stays longer, though it was longer ago");
+	ok(resumable(c, "ab!") && !resumable(c, "cd!"),
+	   "what was hit often stays longer, though it was longer ago");
 	prefix_cache_free(c);
 
 	c = new_cache(2, 2, 32, 2);
@@ -152,10 +157,17 @@ static void test_bytes(void)
 	struct prefix_cache *c = new_cache(2, 2, 64, 3);
 
 	leave(c, "abcdefghijklmnopqrst", PREFIX_CHECKPOINT_MESSAGE);
-	leave(c, "abcdefghijklmnopqrst" "0123456789abcdefghijklmn", PREFIX_CHECKPOINT_PROMPT);
-	leave(c, "abcdefghijklmnopqrst" "9876543210abcdefghijklmn", PREFIX_CHECKPOINT_PROMPT);
+	leave(c,
+	      "abcdefghijklmnopqrst"
+	      "0123456789abcdefghijklmn",
+	      PREFIX_CHECKPOINT_PROMPT);
+	leave(c,
+	      "abcdefghijklmnopqrst"
+	      "9876543210abcdefghijklmn",
+	      PREFIX_CHECKPOINT_PROMPT);
 	short_of_slot(c);
-	ok(resumable(c, "abcdefghijklmnopqrst!") && stats(c).evicted_pages == 12 && stats(c).tree_slots == 2,
+	ok(resumable(c, "abcdefghijklmnopqrst!") && stats(c).evicted_pages == 12 &&
+		   stats(c).tree_slots == 2,
 	   "tokens are weighed against the bytes that come free");
 	prefix_cache_free(c);
 }
@@ -164,12 +176,14 @@ static void test_bytes(void)
 static void test_grown_past(void)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 2);
-	struct prefix_node *n = keep(c, grow(c, begin(c), "abcdefghijklmnopqrst"), PREFIX_CHECKPOINT_CHUNK);
+	struct prefix_node *n =
+		keep(c, grow(c, begin(c), "abcdefghijklmnopqrst"), PREFIX_CHECKPOINT_CHUNK);
 
 	n = grow(c, n, "uv");
 	leave(c, "xy", PREFIX_CHECKPOINT_PROMPT);
 	short_of_slot(c);
-	ok(!resumable(c, "abcdefghijklmnopqrst!") && resumable(c, "xy!"), "what a request went past goes before a leaf");
+	ok(!resumable(c, "abcdefghijklmnopqrst!") && resumable(c, "xy!"),
+	   "what a request went past goes before a leaf");
 	prefix_cache_unlock(c, n);
 	prefix_cache_check(c);
 	prefix_cache_free(c);
@@ -183,7 +197,8 @@ static void test_worth(void)
 	leave(c, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz", PREFIX_CHECKPOINT_PROMPT);
 	leave(c, "01", PREFIX_CHECKPOINT_PROMPT);
 	short_of_slot(c);
-	ok(match(c, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz!").n_tokens == 52 && !resumable(c, "01!"),
+	ok(match(c, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz!").n_tokens == 52 &&
+		   !resumable(c, "01!"),
 	   "52 tokens outlast 2, though they are older");
 	prefix_cache_free(c);
 }
@@ -195,14 +210,15 @@ static void test_lazy_correction(void)
 
 	leave(c, "abcdefghijklmnopqrst", PREFIX_CHECKPOINT_CHUNK);
 	leave(c, "abcdefghijklmnopqrstuv", PREFIX_CHECKPOINT_PROMPT); /* saves 2 beyond the first */
-	leave(c, "0123", PREFIX_CHECKPOINT_PROMPT);                   /* saves 4 */
+	leave(c, "0123", PREFIX_CHECKPOINT_PROMPT);		      /* saves 4 */
 	short_of_slot(c);
 	check(match(c, "abcdefghijklmnopqrstuv!").n_tokens == 22 || resumable(c, "0123!"));
 	prefix_cache_check(c);
 	while (stats(c).tree_slots > 1)
 		short_of_slot(c);
 	ok_all("states go one by one");
-	ok(match(c, "abcdefghijklmnopqrstuv!").n_tokens > 0, "the last of a long path outlasts a short one");
+	ok(match(c, "abcdefghijklmnopqrstuv!").n_tokens > 0,
+	   "the last of a long path outlasts a short one");
 	prefix_cache_check(c);
 	prefix_cache_free(c);
 }
@@ -221,7 +237,8 @@ static void test_ages(void)
 		leave(c, s, PREFIX_CHECKPOINT_PROMPT);
 		rounds++;
 	}
-	ok(rounds > 4 && rounds < 100, "a long path outlasts short ones, but not for ever (%d rounds)", rounds);
+	ok(rounds > 4 && rounds < 100,
+	   "a long path outlasts short ones, but not for ever (%d rounds)", rounds);
 	prefix_cache_check(c);
 	prefix_cache_free(c);
 }
@@ -229,7 +246,12 @@ static void test_ages(void)
 static void test_budget(void)
 {
 	struct prefix_cache_config config = {
-		.page_tokens = 2, .state_tokens = 2, .n_pages = 100, .n_slots = 100, .page_bytes = 10, .slot_bytes = 100,
+		.page_tokens = 2,
+		.state_tokens = 2,
+		.n_pages = 100,
+		.n_slots = 100,
+		.page_bytes = 10,
+		.slot_bytes = 100,
 		.budget_bytes = 330,
 	};
 	struct prefix_cache *c = prefix_cache_new(&config);
@@ -242,16 +264,21 @@ static void test_budget(void)
 		check(stats(c).used_bytes <= 330);
 	}
 	ok_all("pages and slots stay within the budget together");
-	ok(stats(c).tree_slots == 3 && stats(c).tree_pages == 3 && resumable(c, "ij!") && !resumable(c, "ab!"),
+	ok(stats(c).tree_slots == 3 && stats(c).tree_pages == 3 && resumable(c, "ij!") &&
+		   !resumable(c, "ab!"),
 	   "what fits is there, the youngest of it");
 	ok(prefix_cache_can_take(c, NULL, 0, 3) && !prefix_cache_can_take(c, NULL, 0, 4) &&
-		   prefix_cache_can_take(c, NULL, 33, 0) && !prefix_cache_can_take(c, NULL, 34, 0) &&
-		   !prefix_cache_can_take(c, NULL, UINT64_MAX, 0) && !prefix_cache_can_take(c, NULL, 0, UINT64_MAX),
+		   prefix_cache_can_take(c, NULL, 33, 0) &&
+		   !prefix_cache_can_take(c, NULL, 34, 0) &&
+		   !prefix_cache_can_take(c, NULL, UINT64_MAX, 0) &&
+		   !prefix_cache_can_take(c, NULL, 0, UINT64_MAX),
 	   "what could be taken is counted in bytes");
 	slot = prefix_cache_take_slot(c);
-	ok(slot != POOL_NONE && prefix_cache_take_slot(c) != POOL_NONE && prefix_cache_take_slot(c) != POOL_NONE,
+	ok(slot != POOL_NONE && prefix_cache_take_slot(c) != POOL_NONE &&
+		   prefix_cache_take_slot(c) != POOL_NONE,
 	   "three slots fit");
-	ok(prefix_cache_take_slot(c) == POOL_NONE && stats(c).used_bytes <= 330, "a fourth does not, whatever goes");
+	ok(prefix_cache_take_slot(c) == POOL_NONE && stats(c).used_bytes <= 330,
+	   "a fourth does not, whatever goes");
 	prefix_cache_check(c);
 	prefix_cache_free(c);
 }

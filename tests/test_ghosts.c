@@ -26,7 +26,8 @@ int main(void)
 	ok_all("a hundred more, and the hundred oldest are forgotten");
 	for (uint64_t i = 0; i < 10 * n; i++)
 		ghosts_add(&g, i << 32);
-	ok(ghosts_have(&g, (10 * n - 1) << 32) && ghosts_have(&g, 9 * n << 32) && !ghosts_have(&g, (9 * n - 1) << 32),
+	ok(ghosts_have(&g, (10 * n - 1) << 32) && ghosts_have(&g, 9 * n << 32) &&
+		   !ghosts_have(&g, (9 * n - 1) << 32),
 	   "many times round");
 	ghosts_clear(&g);
 	ok(!ghosts_have(&g, 9 * n << 32), "cleared");

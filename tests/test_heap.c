@@ -18,7 +18,11 @@ static uint32_t random_below(uint32_t n)
 static void random_key(struct heap_key *ret, uint64_t id)
 {
 	*ret = (struct heap_key){
-		.score = random_below(10), .hit = random_below(2), .depth = random_below(3), .used = random_below(5), .id = id,
+		.score = random_below(10),
+		.hit = random_below(2),
+		.depth = random_below(3),
+		.used = random_below(5),
+		.id = id,
 	};
 }
 
@@ -39,7 +43,8 @@ static void test_order(void)
 	ok_all("score, never hit, shallow, unused for longest, number");
 }
 
-static void check_first(const struct heap *h, const struct prefix_node *nodes, const struct heap_key *keys, const bool *in)
+static void check_first(const struct heap *h, const struct prefix_node *nodes,
+			const struct heap_key *keys, const bool *in)
 {
 	uint32_t n = 0;
 

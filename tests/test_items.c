@@ -70,16 +70,27 @@ struct one {
 	uint32_t pages[3];
 };
 
-static void base(struct one *o, uint32_t start, uint32_t n, uint32_t first_page, int32_t src, uint32_t dst)
+static void base(struct one *o, uint32_t start, uint32_t n, uint32_t first_page, int32_t src,
+		 uint32_t dst)
 {
 	o->sampling = (struct sampling){.top_p = 1, .repetition_penalty = 1, .want_logprobs = true};
 	for (uint32_t i = 0; i < 3; i++)
 		o->pages[i] = first_page + i;
-	o->row = (struct plan_row){.tokens = o->tokens, .pages = o->pages, .n_tokens = n, .start = start,
-				   .n_pages = 3, .state_src = src, .state_dst = dst, .decode = start > 0};
+	o->row = (struct plan_row){.tokens = o->tokens,
+				   .pages = o->pages,
+				   .n_tokens = n,
+				   .start = start,
+				   .n_pages = 3,
+				   .state_src = src,
+				   .state_dst = dst,
+				   .decode = start > 0};
 	o->draw = (struct plan_draw){.sampling = &o->sampling};
-	o->plan = (struct plan){.rows = &o->row, .draws = &o->draw, .n_rows = 1, .n_draws = 1,
-				.n_prefill_rows = start == 0, .n_prefill_tokens = start ? 0 : n};
+	o->plan = (struct plan){.rows = &o->row,
+				.draws = &o->draw,
+				.n_rows = 1,
+				.n_draws = 1,
+				.n_prefill_rows = start == 0,
+				.n_prefill_tokens = start ? 0 : n};
 }
 
 /* A prompt that follows from `seed`, in pages first_page and the next, its state in `slot`. */
@@ -163,7 +174,8 @@ static void test_resume(struct engine *g)
 	decode_plan(&o, 4, 2, 1);
 	got = step(g, &o);
 	printf("# %d %g %d %g\n", want.token, (double)want.logprob, got.token, (double)got.logprob);
-	ok(memcmp(&got.logprob, &want.logprob, sizeof(float)) != 0, "another prompt has another answer");
+	ok(memcmp(&got.logprob, &want.logprob, sizeof(float)) != 0,
+	   "another prompt has another answer");
 	write_now(g, TIER_PAGE, 4, page[0]);
 	write_now(g, TIER_PAGE, 5, page[1]);
 	write_now(g, TIER_STATE, 2, state);
@@ -206,9 +218,12 @@ static void test_order(struct engine *g)
 	check(engine_read_item(g, TIER_STATE, 0, states[2], &states[2], &e) == 0);
 	check(engine_wait(g, results, &e) == 0 && engine_wait(g, results, &e) == 0);
 	check(wait_items(g) == &states[2]);
-	check(!memcmp(pages[0], want_page, page_bytes) && !memcmp(states[0], want_state, state_bytes));
-	check(memcmp(pages[1], want_page, page_bytes) && memcmp(states[1], want_state, state_bytes));
-	check(!memcmp(pages[2], want_page, page_bytes) && !memcmp(states[2], want_state, state_bytes));
+	check(!memcmp(pages[0], want_page, page_bytes) &&
+	      !memcmp(states[0], want_state, state_bytes));
+	check(memcmp(pages[1], want_page, page_bytes) &&
+	      memcmp(states[1], want_state, state_bytes));
+	check(!memcmp(pages[2], want_page, page_bytes) &&
+	      !memcmp(states[2], want_state, state_bytes));
 	ok_all("reads see what the plans before them left, whatever comes after");
 
 	/* A write between two plans is there for the second: pages and state of `a`, of which a token follows. */
@@ -228,7 +243,8 @@ static void test_order(struct engine *g)
 		check(engine_submit(g, &d.plan, &e) == 0);
 		check(engine_wait(g, &got[0], &e) == 0 && engine_wait(g, &got[1], &e) == 0);
 		wait_items(g);
-		check(got[1].token == want.token && !memcmp(&got[1].logprob, &want.logprob, sizeof(float)));
+		check(got[1].token == want.token &&
+		      !memcmp(&got[1].logprob, &want.logprob, sizeof(float)));
 		free(second);
 	}
 	ok_all("writes are there for the plans after them");
@@ -250,11 +266,14 @@ static void test_limits(struct engine *g)
 	uint32_t n = 0, seen = 0;
 	struct err e = {0};
 
-	is_int(engine_read_item(g, TIER_PAGE, info->n_pages, host, NULL, &e), -EINVAL, "no such page: %s", e.text);
-	is_int(engine_write_item(g, TIER_STATE, info->n_slots, host, NULL, &e), -EINVAL, "no such state: %s", e.text);
+	is_int(engine_read_item(g, TIER_PAGE, info->n_pages, host, NULL, &e), -EINVAL,
+	       "no such page: %s", e.text);
+	is_int(engine_write_item(g, TIER_STATE, info->n_slots, host, NULL, &e), -EINVAL,
+	       "no such state: %s", e.text);
 	engine_counters(g, &before);
 	for (uint32_t i = 0; i < ENGINE_ITEMS_OUT; i++)
-		check(engine_read_item(g, TIER_PAGE, i % info->n_pages, host + i * bytes, host + i, &e) == 0);
+		check(engine_read_item(g, TIER_PAGE, i % info->n_pages, host + i * bytes, host + i,
+				       &e) == 0);
 	is_int(engine_items_out(g), ENGINE_ITEMS_OUT, "so many are out");
 	is_int(engine_read_item(g, TIER_PAGE, 0, host, NULL, &e), -EBUSY, "one more is refused");
 	while (engine_items_out(g)) {
@@ -265,7 +284,8 @@ static void test_limits(struct engine *g)
 	ok_all("tags come back in the order of the calls, a few at a time");
 	is_int(seen, ENGINE_ITEMS_OUT, "all of them");
 	engine_counters(g, &after);
-	is_int(after.bytes_from_device - before.bytes_from_device, bytes * ENGINE_ITEMS_OUT, "bytes are counted");
+	is_int(after.bytes_from_device - before.bytes_from_device, bytes * ENGINE_ITEMS_OUT,
+	       "bytes are counted");
 	is_int(engine_items_done(g, tags, 7, &n, &e), 0, "nothing is out");
 	is_int(n, 0, "and nothing comes");
 	free(host);
@@ -273,7 +293,10 @@ static void test_limits(struct engine *g)
 
 int main(int argc, char **argv)
 {
-	struct engine_options o = {.page_tokens = PAGE, .max_seqs = 4, .max_prefill_tokens = 256, .max_model_len = 512};
+	struct engine_options o = {.page_tokens = PAGE,
+				   .max_seqs = 4,
+				   .max_prefill_tokens = 256,
+				   .max_model_len = 512};
 	struct engine *g;
 	struct err e = {0};
 	char *host;
@@ -283,7 +306,8 @@ int main(int argc, char **argv)
 	o.model_dir = argv[1];
 	o.program_cache = getenv("TIGON_PROGRAM_CACHE");
 	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
-	if (!ok(engine_open(&o, &g, &e) == 0, "the engine opens%s%s", e.text[0] ? ": " : "", e.text))
+	if (!ok(engine_open(&o, &g, &e) == 0, "the engine opens%s%s", e.text[0] ? ": " : "",
+		e.text))
 		return done();
 	test_round_trip(g, TIER_PAGE);
 	test_round_trip(g, TIER_STATE);

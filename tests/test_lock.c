@@ -39,7 +39,8 @@ static void test_never_evicted(void)
 	ok(prefix_cache_take_page(c) != POOL_NONE && prefix_cache_take_page(c) != POOL_NONE &&
 		   prefix_cache_take_page(c) == POOL_NONE,
 	   "behaviour 16, property 4: the locked leaf is skipped, though it is older");
-	ok(match(c, "abcde").n_tokens == 4 && match(c, "wxyz!").n_tokens == 0, "the other one went");
+	ok(match(c, "abcde").n_tokens == 4 && match(c, "wxyz!").n_tokens == 0,
+	   "the other one went");
 	prefix_cache_unlock(c, n);
 	prefix_cache_check(c);
 	prefix_cache_free(c);
@@ -53,7 +54,8 @@ static void test_pins(void)
 	prefix_cache_pin(c, 0);
 	is_int(stats(c).evictable_slots, 0, "a pinned state is not evictable");
 	is_int(prefix_cache_take_slot(c), 1, "the other slot");
-	ok(prefix_cache_take_slot(c) == POOL_NONE && prefix_node_has_checkpoint(n), "property 4: but not the pinned one");
+	ok(prefix_cache_take_slot(c) == POOL_NONE && prefix_node_has_checkpoint(n),
+	   "property 4: but not the pinned one");
 	prefix_cache_unlock(c, n);
 	is_int(stats(c).evictable_pages, 0, "the pin holds the node as well");
 	n = use(c, "abc");
@@ -69,7 +71,8 @@ static void test_pins(void)
 	prefix_cache_pin(c, 0);
 	prefix_cache_pin(c, 0);
 	prefix_cache_retire(c, n);
-	ok(!prefix_node_has_checkpoint(n) && stats(c).free_slots == 1, "a state that left while a step reads it is nobody's yet");
+	ok(!prefix_node_has_checkpoint(n) && stats(c).free_slots == 1,
+	   "a state that left while a step reads it is nobody's yet");
 	prefix_cache_unlock(c, n);
 	is_int(stats(c).evictable_pages, 1, "and holds no node any more");
 	prefix_cache_check(c);

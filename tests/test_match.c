@@ -16,11 +16,13 @@ static void test_state(void)
 	n = keep(c, grow(c, begin(c), "abcd"), PREFIX_CHECKPOINT_CHUNK);
 	n = grow(c, n, "efgh");
 	m = match(c, "abcdefghi");
-	ok(m.n_tokens == 4 && m.n_known == 8 && m.branch == 8 && m.slot == 0 && m.history == PREFIX_PREFILLED,
+	ok(m.n_tokens == 4 && m.n_known == 8 && m.branch == 8 && m.slot == 0 &&
+		   m.history == PREFIX_PREFILLED,
 	   "behaviour 13: a slot at two of four pages gives depth 2");
 	keep(c, n, PREFIX_CHECKPOINT_PROMPT);
 	m = match(c, "abcdefghi");
-	ok(m.n_tokens == 8 && m.branch == 0 && m.miss == PREFIX_MISS_NONE, "behaviour 13: then all of it");
+	ok(m.n_tokens == 8 && m.branch == 0 && m.miss == PREFIX_MISS_NONE,
+	   "behaviour 13: then all of it");
 	m = match(c, "abcdefgh");
 	ok(m.n_tokens == 4 && m.n_known == 6 && m.branch == 0 && m.miss == PREFIX_MISS_NONE,
 	   "the last token is left to compute, and 4 is all that a state can be kept at before it");
@@ -36,7 +38,8 @@ static void test_edge_end(void)
 
 	leave(c, "abcdefgh", PREFIX_CHECKPOINT_PROMPT);
 	m = match(c, "abcdefgX!");
-	ok(m.n_tokens == 0 && m.n_known == 6 && m.branch == 4, "property 3: a state counts only at its exact end");
+	ok(m.n_tokens == 0 && m.n_known == 6 && m.branch == 4,
+	   "property 3: a state counts only at its exact end");
 	prefix_cache_free(c);
 	c = new_cache(2, 0, 16, 0);
 	prefix_cache_unlock(c, grow(c, begin(c), "abcdefgh"));
@@ -51,14 +54,16 @@ static void test_reasons(void)
 	struct prefix_cache *c = new_cache(2, 2, 8, 8);
 	struct prefix_node *n;
 
-	ok(match(c, "").miss == PREFIX_MISS_SHORT && match(c, "ab").miss == PREFIX_MISS_SHORT, "shorter than a page");
+	ok(match(c, "").miss == PREFIX_MISS_SHORT && match(c, "ab").miss == PREFIX_MISS_SHORT,
+	   "shorter than a page");
 	ok(match(c, "abc").miss == PREFIX_MISS_COLD, "cold");
 	ok(match_in(c, 7, "abc").miss == PREFIX_MISS_SALT, "not in this space");
 	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
 	ok(match(c, "abcde").miss == PREFIX_MISS_NONE, "none");
 	ok(match_in(c, 7, "abcde").miss == PREFIX_MISS_SALT && match_in(c, 7, "abcde").n_known == 0,
 	   "what one space knows another one does not");
-	ok(match(c, "abX").miss == PREFIX_MISS_NO_CHECKPOINT, "the pages are there, no state was kept");
+	ok(match(c, "abX").miss == PREFIX_MISS_NO_CHECKPOINT,
+	   "the pages are there, no state was kept");
 	ok(match(c, "abcdefg").miss == PREFIX_MISS_COLD, "cold after a hit");
 
 	/* A locked node loses its state when slots are short. */
@@ -100,10 +105,14 @@ static void test_came_back(void)
 static void test_variants(void)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 16);
-	uint64_t h1 = prefix_history(PREFIX_PREFILLED, 2, true), h2 = prefix_history(PREFIX_PREFILLED, 3, true);
+	uint64_t h1 = prefix_history(PREFIX_PREFILLED, 2, true),
+		 h2 = prefix_history(PREFIX_PREFILLED, 3, true);
 	struct prefix_switch switches[] = {{0, PREFIX_PREFILLED}, {2, h2}};
 	struct text t = text("abcdefg");
-	struct prefix_key key = {.tokens = t.tokens, .n_tokens = t.n, .switches = switches, .n_switches = 2};
+	struct prefix_key key = {.tokens = t.tokens,
+				 .n_tokens = t.n,
+				 .switches = switches,
+				 .n_switches = 2};
 	struct prefix_node *ab = grow(c, begin(c), "ab"), *n1, *n2, *n0;
 	struct prefix_match m;
 
@@ -121,7 +130,8 @@ static void test_variants(void)
 	m = match(c, "abcdefg");
 	ok(m.n_tokens == 6 && m.history == h2, "the deepest before anything else");
 	m = match(c, "abcdX");
-	ok(m.n_tokens == 4 && m.history == PREFIX_PREFILLED, "back to the cleaner where the deepest has nothing");
+	ok(m.n_tokens == 4 && m.history == PREFIX_PREFILLED,
+	   "back to the cleaner where the deepest has nothing");
 
 	prefix_cache_match(c, &key, &m);
 	ok(m.n_tokens == 6 && m.history == h2, "a request that comes back finds its own");
@@ -131,10 +141,12 @@ static void test_variants(void)
 	   "a switch at a page's end concerns the next page");
 	switches[1].position = 3;
 	prefix_cache_match(c, &key, &m);
-	ok(m.n_tokens == 6 && m.history == h2, "a switch at a page's last token concerns this page");
+	ok(m.n_tokens == 6 && m.history == h2,
+	   "a switch at a page's last token concerns this page");
 	switches[1].history = h1;
 	prefix_cache_match(c, &key, &m);
-	ok(m.n_tokens == 4 && m.history == h1 && m.n_known == 4, "and does not go on in another history");
+	ok(m.n_tokens == 4 && m.history == h1 && m.n_known == 4,
+	   "and does not go on in another history");
 	prefix_cache_check(c);
 	prefix_cache_unlock(c, n0);
 	prefix_cache_unlock(c, n1);
@@ -150,9 +162,11 @@ static void test_variants_apart(void)
 	struct prefix_match m;
 
 	prefix_cache_unlock(c, grow(c, begin(c), "abcdefgh"));
-	prefix_cache_unlock(c, keep(c, grow_as(c, begin(c), "abcd", h, 2, NULL), PREFIX_CHECKPOINT_DECODE));
+	prefix_cache_unlock(c, keep(c, grow_as(c, begin(c), "abcd", h, 2, NULL),
+				    PREFIX_CHECKPOINT_DECODE));
 	m = match(c, "abcdefghi");
-	ok(m.n_tokens == 4 && m.history == h && m.n_known == 8 && m.branch == 8 && m.miss == PREFIX_MISS_NO_CHECKPOINT,
+	ok(m.n_tokens == 4 && m.history == h && m.n_known == 8 && m.branch == 8 &&
+		   m.miss == PREFIX_MISS_NO_CHECKPOINT,
 	   "resumes in the one, knows of the other");
 	prefix_cache_free(c);
 }
@@ -165,10 +179,12 @@ static void test_many_variants(void)
 	struct prefix_match m;
 
 	for (uint32_t i = 0; i < N; i++)
-		prefix_cache_unlock(c, keep(c, grow_as(c, begin(c), "ab", prefix_history(0, i, true), 2, NULL),
-					    PREFIX_CHECKPOINT_DECODE));
+		prefix_cache_unlock(
+			c, keep(c, grow_as(c, begin(c), "ab", prefix_history(0, i, true), 2, NULL),
+				PREFIX_CHECKPOINT_DECODE));
 	m = match(c, "abc");
-	ok(stats(c).nodes == N && m.n_tokens == 2 && m.history == prefix_history(0, 0, true), "the oldest of 300");
+	ok(stats(c).nodes == N && m.n_tokens == 2 && m.history == prefix_history(0, 0, true),
+	   "the oldest of 300");
 	prefix_cache_unlock(c, keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_CHUNK));
 	ok(match(c, "abc").history == PREFIX_PREFILLED, "the clean one is tried first among 301");
 	prefix_cache_check(c);
@@ -181,7 +197,8 @@ static void test_history(void)
 
 	ok(prefix_history(0, 5, false) == 0, "prefilling on changes nothing");
 	ok(prefix_history(0, 5, true) & 1, "bit 0: decoding");
-	ok(prefix_history(prefix_history(0, 5, true), 9, true) == prefix_history(0, 5, true), "decoding on neither");
+	ok(prefix_history(prefix_history(0, 5, true), 9, true) == prefix_history(0, 5, true),
+	   "decoding on neither");
 	for (uint32_t i = 0; i < ARRAY_SIZE(seen); i++) {
 		h = prefix_history(h, i / 2, !(h & 1));
 		seen[i] = h;

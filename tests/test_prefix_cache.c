@@ -17,7 +17,8 @@ static void test_use(void)
 	leave(c, "abcdef", PREFIX_CHECKPOINT_PROMPT);
 	prefix_cache_match(c, &key, &m);
 	n = prefix_cache_use(c, &key, &m, pages);
-	ok(prefix_node_tokens(n) == 6 && pages[0] == 0 && pages[1] == 1 && pages[2] == 4, "the pages of the whole path");
+	ok(prefix_node_tokens(n) == 6 && pages[0] == 0 && pages[1] == 1 && pages[2] == 4,
+	   "the pages of the whole path");
 	ok(stats(c).evictable_slots == 1, "the state is pinned");
 	prefix_cache_unpin(c, m.slot);
 	prefix_cache_unlock(c, n);
@@ -42,7 +43,8 @@ static void test_probe_inside_edge(void)
 
 	prefix_cache_unlock(c, grow(c, begin(c), "abcdefgh"));
 	m = match(c, "abXXX");
-	ok(m.n_tokens == 2 && prefix_cache_can_take(c, &m, 3, 0) && !prefix_cache_can_take(c, &m, 4, 0),
+	ok(m.n_tokens == 2 && prefix_cache_can_take(c, &m, 3, 0) &&
+		   !prefix_cache_can_take(c, &m, 4, 0),
 	   "a probe beside a match inside an edge counts the rest of the edge");
 	prefix_cache_free(c);
 }
@@ -55,16 +57,20 @@ static void test_flush(void)
 
 	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
 	n = use(c, "abcde");
-	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4, "behaviour 19: no flush while something is locked");
+	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4,
+	   "behaviour 19: no flush while something is locked");
 	prefix_cache_unlock(c, n);
 	id = prefix_cache_take_page(c);
-	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4, "behaviour 19: or a page is held");
+	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4,
+	   "behaviour 19: or a page is held");
 	prefix_cache_put_page(c, id);
 	id = prefix_cache_take_slot(c);
-	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4, "behaviour 19: or a slot");
+	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4,
+	   "behaviour 19: or a slot");
 	prefix_cache_put_slot(c, id);
 	ok(prefix_cache_shuffle(c, 1) == -EBUSY, "no shuffle while the tree has anything");
-	ok(prefix_cache_flush(c) == 0 && stats(c).nodes == 0 && stats(c).spaces == 0, "then all is forgotten");
+	ok(prefix_cache_flush(c) == 0 && stats(c).nodes == 0 && stats(c).spaces == 0,
+	   "then all is forgotten");
 	ok(stats(c).free_pages == 16 && stats(c).free_slots == 4, "property 1: and free");
 	ok(prefix_cache_shuffle(c, 1) == 0, "now ids can be renamed");
 	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
@@ -100,17 +106,23 @@ static void test_walk(void)
 	prefix_cache_unlock(c, grow(c, use_in(c, 9, "", NULL), "uv"));
 	prefix_cache_walk(c, see, &s);
 	is_int(s.n, 5, "five nodes");
-	ok(s.views[0].parent == 0 && s.views[1].parent == s.views[0].id && s.views[2].parent == s.views[1].id &&
-		   s.views[3].parent == s.views[0].id && s.views[4].parent == 0,
+	ok(s.views[0].parent == 0 && s.views[1].parent == s.views[0].id &&
+		   s.views[2].parent == s.views[1].id && s.views[3].parent == s.views[0].id &&
+		   s.views[4].parent == 0,
 	   "parents before children, the older branch first");
-	ok(s.views[0].depth == 2 && s.views[1].depth == 4 && s.views[2].depth == 8 && s.views[2].n_pages == 2 &&
-		   s.views[2].n_tokens == 4 && s.views[2].tokens[3] == 'h',
+	ok(s.views[0].depth == 2 && s.views[1].depth == 4 && s.views[2].depth == 8 &&
+		   s.views[2].n_pages == 2 && s.views[2].n_tokens == 4 &&
+		   s.views[2].tokens[3] == 'h',
 	   "edges");
-	ok(s.views[1].id == 1 && s.views[2].id == 2 && s.views[0].id == 3, "numbers in order of creation");
-	ok(s.views[1].hits == 1 && s.views[1].kind == PREFIX_CHECKPOINT_MESSAGE && s.views[1].slot == 0 &&
-		   s.views[0].slot == POOL_NONE && s.views[2].kind == PREFIX_CHECKPOINT_DECODE,
+	ok(s.views[1].id == 1 && s.views[2].id == 2 && s.views[0].id == 3,
+	   "numbers in order of creation");
+	ok(s.views[1].hits == 1 && s.views[1].kind == PREFIX_CHECKPOINT_MESSAGE &&
+		   s.views[1].slot == 0 && s.views[0].slot == POOL_NONE &&
+		   s.views[2].kind == PREFIX_CHECKPOINT_DECODE,
 	   "hits and states");
-	ok(s.views[2].locks == 1 && s.views[1].locks == 1 && s.views[3].locks == 0 && s.views[2].history == h, "locks, history");
+	ok(s.views[2].locks == 1 && s.views[1].locks == 1 && s.views[3].locks == 0 &&
+		   s.views[2].history == h,
+	   "locks, history");
 	ok(s.views[4].space.id[1] == 9 && s.views[3].space.id[1] == 0, "spaces");
 	ok(s.views[4].age < s.views[3].age, "ages");
 	s = (struct seen){.max = 2};
@@ -119,7 +131,8 @@ static void test_walk(void)
 	keep(c, n, PREFIX_CHECKPOINT_PROMPT);
 	s = (struct seen){.max = 8};
 	prefix_cache_walk(c, see, &s);
-	is_int(s.views[2].kind, PREFIX_CHECKPOINT_PROMPT, "a state that is wanted for a better reason has that");
+	is_int(s.views[2].kind, PREFIX_CHECKPOINT_PROMPT,
+	       "a state that is wanted for a better reason has that");
 	prefix_cache_unlock(c, n);
 	prefix_cache_free(c);
 }
@@ -138,8 +151,11 @@ static void test_shuffled_is_the_same(void)
 		leave(both[i], "qrst", PREFIX_CHECKPOINT_PROMPT);
 		leave(both[i], "mnop", PREFIX_CHECKPOINT_PROMPT);
 	}
-	check(stats(plain).evicted_pages > 0 && stats(plain).evicted_pages == stats(shuffled).evicted_pages);
-	for (const char *const *s = (const char *const[]){"abcd!", "abef!", "wxyz!", "qrst!", "mnop!", NULL}; *s; s++) {
+	check(stats(plain).evicted_pages > 0 &&
+	      stats(plain).evicted_pages == stats(shuffled).evicted_pages);
+	for (const char *const *s =
+		     (const char *const[]){"abcd!", "abef!", "wxyz!", "qrst!", "mnop!", NULL};
+	     *s; s++) {
 		struct prefix_match a = match(plain, *s), b = match(shuffled, *s);
 
 		check(a.n_tokens == b.n_tokens && a.n_known == b.n_known && a.miss == b.miss);

@@ -41,20 +41,23 @@ int main(int argc, char **argv)
 		(void)snprintf(name, sizeof(name), "seed %lu (1 run)", seed + i);
 		events_run(&source, (uint32_t)events, &count);
 	}
-	ok(true, "%llu events as the model says, seeds %lu to %lu", (unsigned long long)count.events, seed,
-	   seed + runs - 1);
+	ok(true, "%llu events as the model says, seeds %lu to %lu",
+	   (unsigned long long)count.events, seed, seed + runs - 1);
 	if (argc > 1)
 		return done();
 	ok(count.events >= 1000000, "a million of them");
-	ok(count.hits > 10000 && count.returned > 1000, "%llu hits, %llu of them by requests that came back",
-	   (unsigned long long)count.hits, (unsigned long long)count.returned);
-	ok(count.evicted_pages > 10000 && count.evicted_slots > 10000, "%llu pages and %llu states evicted",
-	   (unsigned long long)count.evicted_pages, (unsigned long long)count.evicted_slots);
+	ok(count.hits > 10000 && count.returned > 1000,
+	   "%llu hits, %llu of them by requests that came back", (unsigned long long)count.hits,
+	   (unsigned long long)count.returned);
+	ok(count.evicted_pages > 10000 && count.evicted_slots > 10000,
+	   "%llu pages and %llu states evicted", (unsigned long long)count.evicted_pages,
+	   (unsigned long long)count.evicted_slots);
 	ok(count.refused > 1000, "%llu takes refused", (unsigned long long)count.refused);
 	for (int i = 0; i < PREFIX_MISS_N; i++) {
-		printf("# %s: %llu\n", prefix_miss_name((enum prefix_miss)i), (unsigned long long)count.misses[i]);
-		check(count.misses[i] > 1000 || i == PREFIX_MISS_DISABLED || i == PREFIX_MISS_LOGPROBS ||
-		      i == PREFIX_MISS_LOADING);
+		printf("# %s: %llu\n", prefix_miss_name((enum prefix_miss)i),
+		       (unsigned long long)count.misses[i]);
+		check(count.misses[i] > 1000 || i == PREFIX_MISS_DISABLED ||
+		      i == PREFIX_MISS_LOGPROBS || i == PREFIX_MISS_LOADING);
 	}
 	ok_all("every reason of this room was predicted more than a thousand times");
 	return done();

@@ -7,8 +7,8 @@
 
 static const struct prefix_space no_space;
 
-static struct prefix_node *hang(struct radix *t, struct prefix_node *parent, const int32_t *tokens, uint32_t n_pages,
-				uint64_t history)
+static struct prefix_node *hang(struct radix *t, struct prefix_node *parent, const int32_t *tokens,
+				uint32_t n_pages, uint64_t history)
 {
 	struct prefix_node *n = radix_new_node(t, n_pages);
 	uint32_t *pages = calloc(n_pages, sizeof(*pages));
@@ -20,10 +20,11 @@ static struct prefix_node *hang(struct radix *t, struct prefix_node *parent, con
 	return n;
 }
 
-static struct prefix_node *find(const struct radix *t, const struct prefix_node *parent, const int32_t *tokens,
-				uint64_t history)
+static struct prefix_node *find(const struct radix *t, const struct prefix_node *parent,
+				const int32_t *tokens, uint64_t history)
 {
-	return radix_find(t, parent, tokens, radix_page_hash(t, radix_content(parent), tokens), history);
+	return radix_find(t, parent, tokens, radix_page_hash(t, radix_content(parent), tokens),
+			  history);
 }
 
 static void test_edges(void)
@@ -39,32 +40,40 @@ static void test_edges(void)
 	space = radix_add_space(&t, &no_space);
 	ok(radix_find_space(&t, &no_space) == space, "a space");
 	n = hang(&t, space, abcdef, 3, 0);
-	ok(n->depth == 6 && n->n_pages == 3 && n->id == 1 && n->parent == space && space->n_children == 1, "a node");
-	ok(find(&t, space, abcdef, 0) == n && !find(&t, space, abcdef, 2) && !find(&t, space, abcdef + 2, 0) &&
-		   !find(&t, n, abcdef, 0),
+	ok(n->depth == 6 && n->n_pages == 3 && n->id == 1 && n->parent == space &&
+		   space->n_children == 1,
+	   "a node");
+	ok(find(&t, space, abcdef, 0) == n && !find(&t, space, abcdef, 2) &&
+		   !find(&t, space, abcdef + 2, 0) && !find(&t, n, abcdef, 0),
 	   "is found by parent, page and history");
 	ok(radix_equal_pages(&t, n, abcdef, 9) == 3 && radix_equal_pages(&t, n, abcdef, 2) == 2 &&
-		   radix_equal_pages(&t, n, other, 3) == 1 && radix_equal_pages(&t, n, other, 0) == 0,
+		   radix_equal_pages(&t, n, other, 3) == 1 &&
+		   radix_equal_pages(&t, n, other, 0) == 0,
 	   "whole pages that are equal");
 	content = radix_content(n);
-	ok(radix_append(&t, n, more, &page, 1) == 0 && n->depth == 8 && n->pages[3] == 77 && n->tokens[7] == 8 &&
-		   n->tokens[0] == 1 && radix_content(n) == radix_page_hash(&t, content, more),
+	ok(radix_append(&t, n, more, &page, 1) == 0 && n->depth == 8 && n->pages[3] == 77 &&
+		   n->tokens[7] == 8 && n->tokens[0] == 1 &&
+		   radix_content(n) == radix_page_hash(&t, content, more),
 	   "grows");
 	n->locks = 3;
 	n->slot = 5;
 	prefix = radix_new_node(&t, 1);
 	content = radix_content(n);
 	radix_split(&t, n, 1, prefix);
-	ok(prefix->parent == space && n->parent == prefix && space->first_child == prefix && space->n_children == 1,
+	ok(prefix->parent == space && n->parent == prefix && space->first_child == prefix &&
+		   space->n_children == 1,
 	   "a split: the prefix above");
-	ok(prefix->depth == 2 && n->depth == 8 && n->n_pages == 3 && n->tokens[0] == 3 && n->pages[0] == 101 &&
-		   radix_content(n) == content,
+	ok(prefix->depth == 2 && n->depth == 8 && n->n_pages == 3 && n->tokens[0] == 3 &&
+		   n->pages[0] == 101 && radix_content(n) == content,
 	   "the edge is cut");
-	ok(prefix->locks == 1 && n->locks == 3 && n->slot == 5 && prefix->slot == POOL_NONE && n->id == 1,
+	ok(prefix->locks == 1 && n->locks == 3 && n->slot == 5 && prefix->slot == POOL_NONE &&
+		   n->id == 1,
 	   "behaviour 14: slot, locks and identity stay with the suffix");
-	ok(find(&t, space, abcdef, 0) == prefix && find(&t, prefix, abcdef + 2, 0) == n, "both are found");
+	ok(find(&t, space, abcdef, 0) == prefix && find(&t, prefix, abcdef + 2, 0) == n,
+	   "both are found");
 	radix_remove(&t, n);
-	ok(prefix->n_children == 0 && !find(&t, prefix, abcdef + 2, 0) && t.n_nodes == 1, "a leaf goes");
+	ok(prefix->n_children == 0 && !find(&t, prefix, abcdef + 2, 0) && t.n_nodes == 1,
+	   "a leaf goes");
 	radix_release(&t);
 }
 
@@ -98,7 +107,8 @@ static void test_many_children(void)
 	for (int32_t k = 0; k < N; k += 2)
 		radix_remove(&t, nodes[k]);
 	for (int32_t k = 0; k < N; k++)
-		check(find(&t, space, (const int32_t[]){k % 100, k / 100}, 0) == (k % 2 ? nodes[k] : NULL));
+		check(find(&t, space, (const int32_t[]){k % 100, k / 100}, 0) ==
+		      (k % 2 ? nodes[k] : NULL));
 	ok_all("and the others when every second went");
 	radix_release(&t);
 	free(nodes);

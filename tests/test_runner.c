@@ -17,7 +17,15 @@
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
-enum { PAGE = 64, SEQS = 8, PAGES = 16, OUT_MAX = 24, KEEP_MAX = 16, BUDGET_MAX = 1024, LENGTH_MAX = PAGE * PAGES };
+enum {
+	PAGE = 64,
+	SEQS = 8,
+	PAGES = 16,
+	OUT_MAX = 24,
+	KEEP_MAX = 16,
+	BUDGET_MAX = 1024,
+	LENGTH_MAX = PAGE * PAGES
+};
 
 static uint64_t random_state = 1;
 
@@ -36,7 +44,8 @@ struct seq {
 	const int32_t *banned;
 	uint32_t n_banned;
 	uint32_t arrival; /* the first step that may have it */
-	const struct seq *parent; /* NULL, or the sequence whose prompt's end this one draws from: a second choice */
+	const struct seq *
+		parent; /* NULL, or the sequence whose prompt's end this one draws from: a second choice */
 	uint32_t pages[PAGES], slot;
 	struct plan_snapshot keep[KEEP_MAX]; /* states to be kept, by rising n_tokens */
 	uint32_t n_keep;
@@ -90,8 +99,9 @@ static void add_draw(struct made *m, struct out *o, struct seq *s, uint32_t seat
 	};
 	if (penalised_first_draw(s)) {
 		memcpy(m->prompts[i], s->prompt, s->n_prompt * sizeof(*s->prompt));
-		m->resets[m->plan.n_resets++] =
-			(struct plan_seat_reset){.prompt = m->prompts[i], .n_prompt = s->n_prompt, .seat = seat};
+		m->resets[m->plan.n_resets++] = (struct plan_seat_reset){.prompt = m->prompts[i],
+									 .n_prompt = s->n_prompt,
+									 .seat = seat};
 	}
 	s->draw = i;
 	s->planned++;
@@ -106,8 +116,13 @@ static struct plan_row *add_row(struct made *m, struct seq *s, uint32_t n)
 	int32_t *tokens = m->tokens + m->n_tokens;
 
 	memcpy(m->pages[i], s->pages, sizeof(s->pages));
-	*row = (struct plan_row){.tokens = tokens, .pages = m->pages[i], .n_tokens = n, .start = s->position,
-				 .n_pages = PAGES, .state_src = s->state, .state_dst = s->slot};
+	*row = (struct plan_row){.tokens = tokens,
+				 .pages = m->pages[i],
+				 .n_tokens = n,
+				 .start = s->position,
+				 .n_pages = PAGES,
+				 .state_src = s->state,
+				 .state_dst = s->slot};
 	for (uint32_t k = 0; k < n; k++) {
 		uint32_t p = s->position + k;
 
@@ -121,7 +136,8 @@ static struct plan_row *add_row(struct made *m, struct seq *s, uint32_t n)
 	m->n_tokens += n;
 	for (uint32_t k = 0; k < s->n_keep; k++)
 		if (s->keep[k].n_tokens == s->position + n)
-			row->state_dst = s->keep[k].slot; /* handed over: the next row writes elsewhere */
+			row->state_dst =
+				s->keep[k].slot; /* handed over: the next row writes elsewhere */
 		else if (s->keep[k].n_tokens > s->position && s->keep[k].n_tokens < s->position + n)
 			row->snapshots[row->n_snapshots++] = s->keep[k];
 	s->position += n;
@@ -167,7 +183,8 @@ static void add_prefill(struct made *m, struct out *o, struct seq *seqs, uint32_
 }
 
 /* Those that have drawn in an earlier plan: `drawn` is what each had before this one. */
-static void add_decode(struct made *m, struct out *o, struct seq *seqs, uint32_t n, const uint32_t *drawn)
+static void add_decode(struct made *m, struct out *o, struct seq *seqs, uint32_t n,
+		       const uint32_t *drawn)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct seq *s = &seqs[i];
@@ -180,7 +197,8 @@ static void add_decode(struct made *m, struct out *o, struct seq *seqs, uint32_t
 			if (s->n_prompt % PAGE)
 				m->page_copies[m->plan.n_page_copies++] =
 					(struct plan_copy){s->parent->pages[last], s->pages[last]};
-			m->state_copies[m->plan.n_state_copies++] = (struct plan_copy){s->parent->slot, s->slot};
+			m->state_copies[m->plan.n_state_copies++] =
+				(struct plan_copy){s->parent->slot, s->slot};
 			s->state = (int32_t)s->slot;
 		}
 		add_row(m, s, 1)->decode = true;
@@ -218,7 +236,8 @@ static bool run(struct engine *g, struct seq *seqs, uint32_t n, uint32_t budget,
 	uint32_t head = 0, tail = 0;
 
 	for (;;) {
-		while (tail - head < depth && make_plan(&made, &outs[tail % ENGINE_STEPS_OUT], seqs, n, tail, budget)) {
+		while (tail - head < depth &&
+		       make_plan(&made, &outs[tail % ENGINE_STEPS_OUT], seqs, n, tail, budget)) {
 			int r = engine_submit(g, &made.plan, &e);
 
 			memset(&made, 0xa5, sizeof(made));
@@ -256,11 +275,13 @@ static bool same_results(const struct seq *a, const struct seq *b)
 		const struct draw_result *x = &a->out[i], *y = &b->out[i];
 
 		same = x->token == y->token && same_bits(&x->logprob, &y->logprob, sizeof(float)) &&
-		       x->n_top == y->n_top && same_bits(x->top_ids, y->top_ids, x->n_top * sizeof(int32_t)) &&
+		       x->n_top == y->n_top &&
+		       same_bits(x->top_ids, y->top_ids, x->n_top * sizeof(int32_t)) &&
 		       same_bits(x->top_logprobs, y->top_logprobs, x->n_top * sizeof(float));
 		if (!same)
-			printf("# %u prompt tokens, draw %u: %d at %.9g, and %d at %.9g\n", a->n_prompt, i, x->token,
-			       (double)x->logprob, y->token, (double)y->logprob);
+			printf("# %u prompt tokens, draw %u: %d at %.9g, and %d at %.9g\n",
+			       a->n_prompt, i, x->token, (double)x->logprob, y->token,
+			       (double)y->logprob);
 	}
 	return same;
 }
@@ -271,8 +292,8 @@ static void own_pages(struct seq *s, uint32_t first)
 		s->pages[k] = first + k;
 }
 
-static struct engine *open_engine(const char *dir, enum engine_dtype dtype, enum engine_kernels kernels,
-				  const char *dump)
+static struct engine *open_engine(const char *dir, enum engine_dtype dtype,
+				  enum engine_kernels kernels, const char *dump)
 {
 	struct engine_options o = {
 		.model_dir = dir,
@@ -301,7 +322,9 @@ static void random_prompt(int32_t *prompt, uint32_t n)
 
 static struct sampling greedy(uint8_t n_logprobs)
 {
-	return (struct sampling){.top_p = 1, .repetition_penalty = 1, .n_logprobs = n_logprobs,
+	return (struct sampling){.top_p = 1,
+				 .repetition_penalty = 1,
+				 .n_logprobs = n_logprobs,
 				 .want_logprobs = true};
 }
 
@@ -330,7 +353,8 @@ static void make_mix(struct seq seqs[SEQS], int32_t prompts[SEQS][LENGTH_MAX])
 	}
 	/* Results have log-probabilities or none, so that ids and what lies behind them take every place. */
 	seqs[1].sampling.want_logprobs = seqs[5].sampling.want_logprobs = false;
-	seqs[2].sampling.temperature = seqs[5].sampling.temperature = seqs[6].sampling.temperature = 1;
+	seqs[2].sampling.temperature = seqs[5].sampling.temperature = seqs[6].sampling.temperature =
+		1;
 	seqs[2].sampling.seed = seqs[5].sampling.seed = seqs[6].sampling.seed = 99;
 	/* Counts of generated tokens: on the device, of tokens that the host has not seen. */
 	seqs[3].sampling.repetition_penalty = 1.5f;
@@ -375,7 +399,8 @@ static void test_depth(struct engine *g, const char *name)
 
 	check(middle.steps - before.steps == after.steps - middle.steps);
 	check(middle.launches - before.launches == after.launches - middle.launches);
-	check(middle.bytes_to_device - before.bytes_to_device == after.bytes_to_device - middle.bytes_to_device);
+	check(middle.bytes_to_device - before.bytes_to_device ==
+	      after.bytes_to_device - middle.bytes_to_device);
 	check(middle.bytes_from_device - before.bytes_from_device ==
 	      after.bytes_from_device - middle.bytes_from_device);
 	check(after.steps > middle.steps && after.bytes_from_device > middle.bytes_from_device);
@@ -387,17 +412,29 @@ static void test_depth(struct engine *g, const char *name)
 /* A prompt of 130 tokens in the first of its pages, with two draws; then its rows' successors. */
 static void base_plan(struct made *m)
 {
-	m->plan = (struct plan){.step = 1, .rows = m->rows, .draws = m->draws, .resets = m->resets,
-				.page_copies = m->page_copies, .state_copies = m->state_copies, .n_rows = 1,
-				.n_prefill_rows = 1, .n_prefill_tokens = 130, .n_draws = 2};
+	m->plan = (struct plan){.step = 1,
+				.rows = m->rows,
+				.draws = m->draws,
+				.resets = m->resets,
+				.page_copies = m->page_copies,
+				.state_copies = m->state_copies,
+				.n_rows = 1,
+				.n_prefill_rows = 1,
+				.n_prefill_tokens = 130,
+				.n_draws = 2};
 	m->samplings[0] = greedy(2);
 	for (uint32_t k = 0; k < PAGES; k++)
 		m->pages[0][k] = k;
-	m->rows[0] = (struct plan_row){.tokens = m->tokens, .pages = m->pages[0], .n_tokens = 130, .n_pages = PAGES,
-				       .state_src = STATE_ZERO, .n_snapshots = 2,
+	m->rows[0] = (struct plan_row){.tokens = m->tokens,
+				       .pages = m->pages[0],
+				       .n_tokens = 130,
+				       .n_pages = PAGES,
+				       .state_src = STATE_ZERO,
+				       .n_snapshots = 2,
 				       .snapshots = {{64, 1}, {128, 2}}};
 	for (uint32_t i = 0; i < 2; i++)
-		m->draws[i] = (struct plan_draw){.sampling = &m->samplings[0], .seat = i, .choice = i};
+		m->draws[i] =
+			(struct plan_draw){.sampling = &m->samplings[0], .seat = i, .choice = i};
 	for (uint32_t k = 0; k < 130; k++)
 		m->tokens[k] = 5 + (int32_t)k;
 }
@@ -497,7 +534,8 @@ static void test_refused(struct engine *g, const char *name)
 	decode_plan(&m, 0);
 	m.rows[0].tokens = &first[1].token;
 	check(engine_step(g, &m.plan, first, &e) == 0);
-	check(first[0].token == second[0].token && same_bits(&first[0].logprob, &second[0].logprob, sizeof(float)));
+	check(first[0].token == second[0].token &&
+	      same_bits(&first[0].logprob, &second[0].logprob, sizeof(float)));
 	ok_all("%s: and what was queued before and after is none the worse", name);
 }
 
@@ -508,8 +546,12 @@ enum { WORK = 4 }; /* slots below are sequences'; those above keep states */
 /* A sequence over one prompt, in pages of its own from `first` on. */
 static struct seq cold(const int32_t *prompt, uint32_t n, uint32_t slot, uint32_t first)
 {
-	struct seq s = {.prompt = prompt, .n_prompt = n, .n_out = 4, .sampling = greedy(TOP_LOGPROBS_MAX),
-			.state = STATE_ZERO, .slot = slot};
+	struct seq s = {.prompt = prompt,
+			.n_prompt = n,
+			.n_out = 4,
+			.sampling = greedy(TOP_LOGPROBS_MAX),
+			.state = STATE_ZERO,
+			.slot = slot};
 
 	own_pages(&s, first);
 	return s;
@@ -521,13 +563,15 @@ static void choose_kept(struct seq *s, uint32_t budget)
 	uint32_t slot = WORK;
 
 	for (uint32_t start = 0; start < s->n_prompt; start += budget) {
-		uint32_t end = MIN(start + budget, s->n_prompt), inside = (end - 1) / PAGE - start / PAGE;
+		uint32_t end = MIN(start + budget, s->n_prompt),
+			 inside = (end - 1) / PAGE - start / PAGE;
 		uint32_t wanted = MIN(inside, (uint32_t)SNAPSHOTS_MAX);
 
 		for (uint32_t k = 1; k <= inside; k++)
 			if (random_below(inside - k + 1) < wanted) {
 				wanted--;
-				s->keep[s->n_keep++] = (struct plan_snapshot){start + k * PAGE, slot++};
+				s->keep[s->n_keep++] =
+					(struct plan_snapshot){start + k * PAGE, slot++};
 			}
 		if (end < s->n_prompt)
 			s->keep[s->n_keep++] = (struct plan_snapshot){end, slot++};
@@ -558,7 +602,8 @@ static void test_kept(struct engine *g, const char *name)
 				struct seq again[2];
 
 				for (uint32_t j = 0; j < 2; j++) {
-					const struct plan_snapshot *from = &kept.keep[k - (k ? j : 0)];
+					const struct plan_snapshot *from =
+						&kept.keep[k - (k ? j : 0)];
 
 					again[j] = cold(prompt, n, 2 + j, (2 + j) * PAGES);
 					memcpy(again[j].pages, kept.pages,
@@ -573,7 +618,8 @@ static void test_kept(struct engine *g, const char *name)
 			}
 		}
 	}
-	ok_all("%s: %u prompts resumed from kept states give the bits of a cold run", name, resumed);
+	ok_all("%s: %u prompts resumed from kept states give the bits of a cold run", name,
+	       resumed);
 }
 
 /* ---- the rest ---- */

@@ -556,7 +556,8 @@ static void test_fork(void)
 			scheduler_finish_choice(w->s, id, 0);
 		is_str(plan(w), stage < 5 ? "e.1@200! e.2@200!" : "e.0@200! e.1@200! e.2@200!",
 		       "who is left goes on");
-		is_int(w->plan->n_state_copies, stage == 0 ? 1 : 2, "copies to all who did not write it");
+		is_int(w->plan->n_state_copies, stage == 0 ? 1 : 2,
+		       "copies to all who did not write it");
 		check((w->plan->rows[0].state_dst == slot) == (stage == 0 || stage == 5));
 		check((w->plan->rows[0].pages[3] == pages[3]) == (stage == 0 || stage == 5));
 		check(w->plan->state_copies[0].src == slot);
@@ -682,8 +683,7 @@ static void test_abort(void)
 	c = submit_simple(w, 'c', 10, 10);
 	is_int(stats(w).running, 3, "what the plan that is out uses stays");
 	commit(w, 1);
-	ok(w->n_events == 1 && w->events[0].request == a,
-	   "late results after abort are ignored");
+	ok(w->n_events == 1 && w->events[0].request == a, "late results after abort are ignored");
 	ok(stats(w).running == 1 && stats(w).cache.free_pages == 99, "and its pages are freed");
 	is_str(plan(w), "c0+10! a.0@10!", "the others go on");
 	scheduler_abort(w->s, c);

@@ -12,8 +12,8 @@ enum { END = WORLD_END };
 
 static const struct prefix_space salted = {{1, 2}};
 
-static uint64_t submit_with(struct world *w, const char *prompt, uint32_t max_tokens, bool cache_disabled,
-			    struct prefix_space space)
+static uint64_t submit_with(struct world *w, const char *prompt, uint32_t max_tokens,
+			    bool cache_disabled, struct prefix_space space)
 {
 	struct scheduler_request r = world_request(prompt, max_tokens);
 
@@ -23,7 +23,8 @@ static uint64_t submit_with(struct world *w, const char *prompt, uint32_t max_to
 }
 
 /* The event of a request that ends with its first token. */
-static struct scheduler_hit hit_of(struct world *w, const char *prompt, bool cache_disabled, struct prefix_space space)
+static struct scheduler_hit hit_of(struct world *w, const char *prompt, bool cache_disabled,
+				   struct prefix_space space)
 {
 	(void)submit_with(w, prompt, 1, cache_disabled, space);
 	(void)world_plan(w);
@@ -46,9 +47,11 @@ static void test_hits(void)
 	h = hit_of(w, "aabbccd", false, none);
 	ok(h.n_cached == 6 && h.miss == PREFIX_MISS_NONE, "the next turn finds all of it");
 	h = hit_of(w, "aabbcc", false, none);
-	ok(h.n_cached == 4 && h.miss == PREFIX_MISS_NONE, "the same again: up to the last page before its last token");
+	ok(h.n_cached == 4 && h.miss == PREFIX_MISS_NONE,
+	   "the same again: up to the last page before its last token");
 	h = hit_of(w, "aabbcc", true, none);
-	ok(h.n_cached == 0 && h.miss == PREFIX_MISS_DISABLED, "a request that does not want the cache");
+	ok(h.n_cached == 0 && h.miss == PREFIX_MISS_DISABLED,
+	   "a request that does not want the cache");
 	h = hit_of(w, "aabbcc", false, salted);
 	ok(h.n_cached == 0 && h.miss == PREFIX_MISS_SALT, "another salt");
 	h = hit_of(w, "aabbcc", false, salted);
@@ -112,7 +115,8 @@ static void test_decoding(void)
 		(void)world_plan(w);
 		world_commit(w, tokens[5 + i] = 'q' + i);
 	}
-	ok(world_published(w, tokens, 4) && !world_published(w, tokens, 8) && world_published(w, tokens, 12),
+	ok(world_published(w, tokens, 4) && !world_published(w, tokens, 8) &&
+		   world_published(w, tokens, 12),
 	   "while decoding a sequence keeps its newest state, and those of its prompt");
 	(void)world_plan(w);
 	world_commit(w, tokens[15] = END);
@@ -153,7 +157,8 @@ static void test_following(void)
 	world_commit(w, 1);
 	is_str(world_plan(w), "e6+2! f6+2! @8!", "the others begin where it parts from them");
 	world_commit(w, END);
-	ok(w->n_events == 3 && world_stats(w).shared_waits == 0, "nobody waited: the budget was used up");
+	ok(w->n_events == 3 && world_stats(w).shared_waits == 0,
+	   "nobody waited: the budget was used up");
 	world_free(w);
 
 	c.max_prefill_tokens = 64;
@@ -162,7 +167,8 @@ static void test_following(void)
 	second = world_submit(w, "aabbccee", 3);
 	world_submit(w, "aabbccff", 3);
 	world_submit(w, "xxyyzz", 3);
-	is_str(world_plan(w), "a0+8^6! x0+6^4!", "two wait for the first one's prompt; the queue goes on");
+	is_str(world_plan(w), "a0+8^6! x0+6^4!",
+	       "two wait for the first one's prompt; the queue goes on");
 	ok(world_stats(w).shared_waits == 2 && world_stats(w).waiting == 2, "which is counted");
 	world_commit(w, 1);
 	is_str(world_plan(w), "e6+2! f6+2! @8! @6!", "then they begin where it parts from them");
@@ -192,7 +198,8 @@ static void test_following(void)
 	world_submit(w, "aabbx", 3);
 	is_str(world_plan(w), "c4+4", "goes on");
 	world_commit(w, 1);
-	is_str(world_plan(w), "e8+2! x4+1!", "the other one follows no further than to what they share");
+	is_str(world_plan(w), "e8+2! x4+1!",
+	       "the other one follows no further than to what they share");
 	world_commit(w, 1);
 	world_commit(w, END);
 	world_free(w);
@@ -212,7 +219,8 @@ static void test_two_plans(void)
 	is_str(world_plan(w), "@4?!", "the next plan is made before its token is known");
 	is_int(w->plan->rows[0].token_draw, 0, "which is draw 0 of the plan before");
 	world_commit(w, END);
-	ok(w->n_events == 1 && w->events[0].request_finished, "it was an end token: the request is finished");
+	ok(w->n_events == 1 && w->events[0].request_finished,
+	   "it was an end token: the request is finished");
 	is_int(world_stats(w).running, 1, "but what the plan uses is kept");
 	world_commit(w, 1);
 	ok(w->n_events == 0 && world_stats(w).running == 0, "its row was for nothing");
@@ -241,9 +249,11 @@ static void test_two_plans(void)
 	world_submit(w, "iijj", 9);
 	(void)world_plan(w);
 	w->n_events = scheduler_fail(w->s, w->events);
-	ok(w->n_events == 2 && w->events[0].request == id && !w->events[0].draw, "both plans fail: one event a request");
+	ok(w->n_events == 2 && w->events[0].request == id && !w->events[0].draw,
+	   "both plans fail: one event a request");
 	st = world_stats(w);
-	ok(!st.running && !st.cache.nodes, "and the cache is empty: what the device wrote is not to be trusted");
+	ok(!st.running && !st.cache.nodes,
+	   "and the cache is empty: what the device wrote is not to be trusted");
 	world_free(w);
 }
 
@@ -251,7 +261,8 @@ static void test_two_plans(void)
 static void commit_by_choice(struct world *w, int32_t token)
 {
 	for (uint32_t i = 0; i < w->plan->n_draws; i++)
-		w->results[i] = (struct draw_result){.token = token + (int32_t)w->plan->draws[i].choice};
+		w->results[i] =
+			(struct draw_result){.token = token + (int32_t)w->plan->draws[i].choice};
 	w->n_events = scheduler_commit(w->s, w->results, w->events);
 }
 
@@ -287,7 +298,8 @@ static void test_coming_back(void)
 	ok(w->n_events == 1 && w->events[0].request == a && w->events[0].finish == FINISH_LENGTH,
 	   "it comes back when the other one is through");
 	ok(world_stats(w).replayed_tokens < 4 && world_stats(w).running == 0,
-	   "and computes again what is behind its newest state: %d tokens", (int)world_stats(w).replayed_tokens);
+	   "and computes again what is behind its newest state: %d tokens",
+	   (int)world_stats(w).replayed_tokens);
 	world_free(w);
 
 	/* The same when nothing of what it decoded may be remembered. */
@@ -298,7 +310,8 @@ static void test_coming_back(void)
 	ok(run_until_retraction(w, 'x'), "decoded tokens are refused: one is retracted");
 	world_commit(w, 'x');
 	world_run(w, 'x');
-	ok(world_stats(w).replayed_tokens >= 6, "and replays all that it had generated, token by token");
+	ok(world_stats(w).replayed_tokens >= 6,
+	   "and replays all that it had generated, token by token");
 	world_free(w);
 
 	/* A state that leaves no room for the request's own: alone it begins without. */

@@ -118,12 +118,14 @@ static void test_run(struct scheduler *s)
 	scheduler_stats(s, &st);
 	ok(scheduler_flush(s) == 0 && !st.running && !st.waiting, "and leave nothing");
 	scheduler_stats(s, &st);
-	ok(st.cache.free_pages == config.n_pages && st.cache.free_slots == config.n_slots, "all is free");
+	ok(st.cache.free_pages == config.n_pages && st.cache.free_slots == config.n_slots,
+	   "all is free");
 	printf("# %llu of %llu prompt tokens cached, %llu waited for another one's prompt, %llu retractions\n",
 	       (unsigned long long)st.cached_tokens, (unsigned long long)st.prompt_tokens,
 	       (unsigned long long)st.shared_waits, (unsigned long long)st.retractions);
 	if (!config.cache_disabled)
-		ok(st.cached_tokens * 2 > st.prompt_tokens && st.shared_waits > 0, "most prompts are cached");
+		ok(st.cached_tokens * 2 > st.prompt_tokens && st.shared_waits > 0,
+		   "most prompts are cached");
 	qsort(cost, n_steps, sizeof(*cost), by_value);
 	printf("# %zu tokens; plan and commit: %.2f s in all, %.1f us a step, median %.1f, p99 "
 	       "%.1f, "

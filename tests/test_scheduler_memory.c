@@ -37,7 +37,7 @@ void *__libc_realloc(void *p, size_t size);
 void __libc_free(void *p);
 
 static unsigned long n_allocations;
-static long n_alive;         /* allocations not freed; only its changes mean anything */
+static long n_alive;	     /* allocations not freed; only its changes mean anything */
 static long fail_after = -1; /* allocations until one fails; -1: never */
 
 static bool may_allocate(void)
@@ -158,8 +158,9 @@ static int32_t token_of(uint64_t seed, uint32_t choice, uint32_t position)
 static void draw(const struct plan *p, struct draw_result *results)
 {
 	for (uint32_t i = 0; i < p->n_draws; i++)
-		results[i] = (struct draw_result){.token = token_of(p->draws[i].sampling->seed, p->draws[i].choice,
-								     p->draws[i].position)};
+		results[i] = (struct draw_result){.token = token_of(p->draws[i].sampling->seed,
+								    p->draws[i].choice,
+								    p->draws[i].position)};
 }
 
 /* Three requests; while they run the allocation number `fail` (and no other; -1: none) fails. Returns how many there
@@ -216,7 +217,8 @@ static void test_run(struct scheduler *s, const struct scheduler_request *r)
 		check(scheduler_flush(s) == 0);
 		check(n_alive == alive);
 	}
-	ok_all("and complete, leaving nothing, when any of the %lu allocations in between fails", in_all);
+	ok_all("and complete, leaving nothing, when any of the %lu allocations in between fails",
+	       in_all);
 }
 
 int main(void)

@@ -11,9 +11,12 @@ static void test_split(void)
 
 	b = grow_as(c, begin(c), "abcdxy", PREFIX_PREFILLED, 2, pages);
 	m = match(c, "abcdefg");
-	ok(m.node == a && m.n_tokens == 6 && m.slot == 0, "behaviour 14: a split keeps the slot on the suffix");
-	ok(prefix_node_tokens(a) == 6 && prefix_node_tokens(b) == 6 && stats(c).nodes == 3, "two suffixes, one prefix");
-	ok(pages[0] == 0 && pages[1] == 1 && pages[2] != 2, "the duplicates were exchanged for the tree's pages");
+	ok(m.node == a && m.n_tokens == 6 && m.slot == 0,
+	   "behaviour 14: a split keeps the slot on the suffix");
+	ok(prefix_node_tokens(a) == 6 && prefix_node_tokens(b) == 6 && stats(c).nodes == 3,
+	   "two suffixes, one prefix");
+	ok(pages[0] == 0 && pages[1] == 1 && pages[2] != 2,
+	   "the duplicates were exchanged for the tree's pages");
 	is_int(stats(c).tree_pages, 4, "and went back to the pool");
 	is_int(stats(c).free_pages, 12, "all of them");
 	prefix_cache_unlock(c, b);
@@ -47,7 +50,8 @@ static void test_in_place(void)
 	struct prefix_node *a = grow(c, begin(c), "ab"), *b;
 
 	b = grow(c, a, "cd");
-	ok(a == b && stats(c).nodes == 1 && prefix_node_tokens(a) == 4, "a leaf that only the caller locks grows in place");
+	ok(a == b && stats(c).nodes == 1 && prefix_node_tokens(a) == 4,
+	   "a leaf that only the caller locks grows in place");
 	prefix_cache_lock(c, a);
 	b = grow(c, a, "ef");
 	ok(a != b && prefix_node_tokens(a) == 4, "not when somebody else locks it");
@@ -75,7 +79,8 @@ static void test_checkpoint(void)
 	struct prefix_node *a = keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_DECODE), *b;
 
 	b = keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_DECODE);
-	ok(a == b && stats(c).tree_slots == 1 && stats(c).free_slots == 7, "the second state of a node is put back");
+	ok(a == b && stats(c).tree_slots == 1 && stats(c).free_slots == 7,
+	   "the second state of a node is put back");
 	prefix_cache_retire(c, a);
 	ok(prefix_node_has_checkpoint(a), "what two wanted neither retires");
 	prefix_cache_unlock(c, a);
@@ -108,10 +113,12 @@ static void test_shared_page(void)
 	again[0] = pages[0];
 	n = prefix_cache_extend(c, begin(c), t.tokens, pages, 2, PREFIX_PREFILLED);
 	prefix_cache_unlock(c, n);
-	is_int(stats(c).evictable_pages, 1, "a page that a request shares with the tree comes free for nobody");
-	ok(prefix_cache_can_take(c, NULL, 3, 0) && !prefix_cache_can_take(c, NULL, 4, 0), "and is not counted on");
-	ok(prefix_cache_take_page(c) == 2 && prefix_cache_take_page(c) == 3 && prefix_cache_take_page(c) == 1 &&
-		   prefix_cache_take_page(c) == POOL_NONE,
+	is_int(stats(c).evictable_pages, 1,
+	       "a page that a request shares with the tree comes free for nobody");
+	ok(prefix_cache_can_take(c, NULL, 3, 0) && !prefix_cache_can_take(c, NULL, 4, 0),
+	   "and is not counted on");
+	ok(prefix_cache_take_page(c) == 2 && prefix_cache_take_page(c) == 3 &&
+		   prefix_cache_take_page(c) == 1 && prefix_cache_take_page(c) == POOL_NONE,
 	   "its node goes, the page stays with the request");
 	prefix_cache_put_page(c, again[0]);
 	is_int(prefix_cache_take_page(c), 0, "until that gives it back");
@@ -122,8 +129,10 @@ static void test_shared_page(void)
 	pages[0] = again[0] = prefix_cache_take_page(c);
 	prefix_cache_ref_page(c, pages[0]);
 	n = prefix_cache_extend(c, begin(c), t.tokens, pages, 1, PREFIX_PREFILLED);
-	prefix_cache_unlock(c, prefix_cache_extend(c, begin(c), t.tokens, again, 1, PREFIX_PREFILLED));
-	ok(again[0] == pages[0] && stats(c).free_pages == 3, "both choices hand the same page over");
+	prefix_cache_unlock(c,
+			    prefix_cache_extend(c, begin(c), t.tokens, again, 1, PREFIX_PREFILLED));
+	ok(again[0] == pages[0] && stats(c).free_pages == 3,
+	   "both choices hand the same page over");
 	prefix_cache_unlock(c, n);
 	is_int(stats(c).evictable_pages, 1, "and then it is the tree's alone");
 	prefix_cache_check(c);
@@ -133,7 +142,12 @@ static void test_shared_page(void)
 static void test_refused(void)
 {
 	struct prefix_cache_config config = {
-		.page_tokens = 2, .state_tokens = 2, .n_pages = 8, .n_slots = 2, .page_bytes = 1, .slot_bytes = 1,
+		.page_tokens = 2,
+		.state_tokens = 2,
+		.n_pages = 8,
+		.n_slots = 2,
+		.page_bytes = 1,
+		.slot_bytes = 1,
 		.refuse_decoded = true,
 	};
 	struct prefix_cache *c = prefix_cache_new(&config);
@@ -160,8 +174,8 @@ static void test_spaces(void)
 	is_int(stats(c).spaces, 1, "that goes when nobody needs it");
 	a = keep(c, grow(c, a, "ab"), PREFIX_CHECKPOINT_PROMPT);
 	prefix_cache_unlock(c, a);
-	ok(stats(c).spaces == 1 && match_in(c, 1, "abc").n_tokens == 2 && match_in(c, 2, "abc").n_tokens == 0 &&
-		   match(c, "abc").n_tokens == 0,
+	ok(stats(c).spaces == 1 && match_in(c, 1, "abc").n_tokens == 2 &&
+		   match_in(c, 2, "abc").n_tokens == 0 && match(c, "abc").n_tokens == 0,
 	   "spaces do not meet");
 	for (int i = 0; i < 8; i++)
 		check(prefix_cache_take_page(c) != POOL_NONE);

@@ -28,8 +28,9 @@ static void test_heap(void)
 
 	check(waiting_reserve(&q, N) == 0);
 	for (uint32_t i = 0; i < N; i++)
-		requests[i] = (struct request){
-			.id = i + 1, .priority = (int32_t)below(5) - 2, .waiting_index = WAITING_NONE};
+		requests[i] = (struct request){.id = i + 1,
+					       .priority = (int32_t)below(5) - 2,
+					       .waiting_index = WAITING_NONE};
 	for (int round = 0; round < 20000; round++) {
 		struct request *r = &requests[below(N)], *best = NULL;
 
@@ -59,7 +60,8 @@ static void test_heap(void)
 	ok(waiting_first(&q) == NULL, "empty");
 }
 
-static uint64_t submit_at(struct world *w, const char *prompt, int32_t priority, uint32_t max_tokens)
+static uint64_t submit_at(struct world *w, const char *prompt, int32_t priority,
+			  uint32_t max_tokens)
 {
 	struct scheduler_request r = world_request(prompt, max_tokens);
 
@@ -122,7 +124,8 @@ static void test_bound(void)
 		world_commit(w, 1);
 	ok(world_stats(w).waiting == 1 && w->plan, "one is retracted");
 	r = world_request("cccccccccccc", 1);
-	ok(scheduler_submit(w->s, &r, &id, NULL) == 0 && scheduler_submit(w->s, &r, &id, NULL) == 0 &&
+	ok(scheduler_submit(w->s, &r, &id, NULL) == 0 &&
+		   scheduler_submit(w->s, &r, &id, NULL) == 0 &&
 		   scheduler_submit(w->s, &r, &id, NULL) == -EAGAIN,
 	   "who was retracted does not count");
 	for (int i = 0; i < 50 && w->plan && (!w->n_events || w->events[0].request == b); i++) {

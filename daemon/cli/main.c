@@ -29,7 +29,8 @@ static const struct {
 	{"cache", "show what a server's prefix cache holds, or flush it", cli_cache},
 	{"devices", "list the OpenCL devices", cli_devices},
 	{"export", "write a model's weights as a Hugging Face checkpoint", cli_export},
-	{"simulate", "run the scheduler and the prefix cache on a workload without a device", cli_simulate},
+	{"simulate", "run the scheduler and the prefix cache on a workload without a device",
+	 cli_simulate},
 };
 
 static void print_help(FILE *out)

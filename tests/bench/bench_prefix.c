@@ -49,7 +49,8 @@ static int by_value(const void *a, const void *b)
 static void report(uint32_t nodes, const char *what, double *samples)
 {
 	qsort(samples, SAMPLES, sizeof(*samples), by_value);
-	printf("%7u nodes  %-28s %8.2f %8.2f\n", nodes, what, samples[SAMPLES / 2], samples[SAMPLES * 99 / 100]);
+	printf("%7u nodes  %-28s %8.2f %8.2f\n", nodes, what, samples[SAMPLES / 2],
+	       samples[SAMPLES * 99 / 100]);
 }
 
 /* One conversation, published turn by turn. False when memory is out. */
@@ -85,13 +86,20 @@ static void bench(uint32_t n_nodes)
 {
 	uint32_t conversations = n_nodes / TURNS;
 	struct prefix_cache_config config = {
-		.page_tokens = PAGE, .state_tokens = PAGE, .n_pages = conversations * TURNS * TURN + SYSTEM + SAMPLES + 8,
-		.n_slots = conversations * TURNS + 1 + SAMPLES + 8, .page_bytes = 1 << 20, .slot_bytes = 64 << 20,
+		.page_tokens = PAGE,
+		.state_tokens = PAGE,
+		.n_pages = conversations * TURNS * TURN + SYSTEM + SAMPLES + 8,
+		.n_slots = conversations * TURNS + 1 + SAMPLES + 8,
+		.page_bytes = 1 << 20,
+		.slot_bytes = 64 << 20,
 	};
 	struct prefix_cache *c = prefix_cache_new(&config);
 	static int32_t tokens[DEPTH * PAGE + 1], page[PAGE];
-	static double match[SAMPLES], use[SAMPLES], grow[SAMPLES], unlock[SAMPLES], evict[SAMPLES], slots[SAMPLES];
-	struct prefix_key key = {.tokens = tokens, .n_tokens = DEPTH * PAGE + 1, .history_any = true};
+	static double match[SAMPLES], use[SAMPLES], grow[SAMPLES], unlock[SAMPLES], evict[SAMPLES],
+		slots[SAMPLES];
+	struct prefix_key key = {.tokens = tokens,
+				 .n_tokens = DEPTH * PAGE + 1,
+				 .history_any = true};
 	uint32_t pages[DEPTH];
 	struct prefix_stats s;
 

@@ -14,9 +14,9 @@
 enum {
 	PAGE = 64,
 	RUNNING = 1000,
-	SYSTEM = 2 * PAGE,          /* tokens that all prompts begin with */
+	SYSTEM = 2 * PAGE,	    /* tokens that all prompts begin with */
 	PROMPT = SYSTEM + PAGE + 2, /* of those that fill the tree */
-	TURN = 60,                  /* tokens that an admitted prompt adds to one of them */
+	TURN = 60,		    /* tokens that an admitted prompt adds to one of them */
 	VOCAB = 100000,
 	END = 1,
 };
@@ -90,11 +90,12 @@ static void report(const char *what, double *cost, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		total += cost[i];
 	qsort(cost, n, sizeof(*cost), by_value);
-	printf("  %s: mean %.1f us, p50 %.1f, p90 %.1f, p99 %.1f, max %.1f\n", what, total / n, cost[n / 2],
-	       cost[n * 9 / 10], cost[n * 99 / 100], cost[n - 1]);
+	printf("  %s: mean %.1f us, p50 %.1f, p90 %.1f, p99 %.1f, max %.1f\n", what, total / n,
+	       cost[n / 2], cost[n * 9 / 10], cost[n * 99 / 100], cost[n - 1]);
 }
 
-static void run(uint32_t n_nodes, uint32_t n_steps, double *plan_cost, double *commit_cost, bool say)
+static void run(uint32_t n_nodes, uint32_t n_steps, double *plan_cost, double *commit_cost,
+		bool say)
 {
 	const struct scheduler_config config = {
 		.page_tokens = PAGE,
@@ -148,15 +149,17 @@ static void run(uint32_t n_nodes, uint32_t n_steps, double *plan_cost, double *c
 		printf("%u tree nodes at first, %llu at last, %u running; %.1f admissions a step, %.0f %% of their "
 		       "prompts cached\n",
 		       n_nodes, (unsigned long long)st.cache.nodes, st.running,
-	       (double)(st.prompt_tokens - before.prompt_tokens) / (PROMPT + TURN) / n_steps,
-	       100.0 * (double)(st.cached_tokens - before.cached_tokens) /
-		       (double)(st.prompt_tokens - before.prompt_tokens));
+		       (double)(st.prompt_tokens - before.prompt_tokens) / (PROMPT + TURN) /
+			       n_steps,
+		       100.0 * (double)(st.cached_tokens - before.cached_tokens) /
+			       (double)(st.prompt_tokens - before.prompt_tokens));
 	scheduler_free(s);
 }
 
 static void measure(uint32_t n_nodes, uint32_t n_steps, uint32_t n_runs)
 {
-	double *plan_cost = calloc(n_steps, sizeof(*plan_cost)), *commit_cost = calloc(n_steps, sizeof(*commit_cost));
+	double *plan_cost = calloc(n_steps, sizeof(*plan_cost)),
+	       *commit_cost = calloc(n_steps, sizeof(*commit_cost));
 
 	for (uint32_t i = 0; i < n_runs; i++)
 		run(n_nodes, n_steps, plan_cost, commit_cost, i == 0);

@@ -59,7 +59,8 @@ static void check_header(const uint8_t *p, size_t len)
 	again = malloc(cache_file_header_bytes(h.n_tokens));
 	assert(again && cache_file_build(&h, &identity, again) == 0);
 	/* The one field that says nothing is zero when written. */
-	assert(!memcmp(again, p, 108) && !memcmp(again + 112, p + 112, CACHE_FILE_FIXED - 112 + 4 * h.n_tokens));
+	assert(!memcmp(again, p, 108) &&
+	       !memcmp(again + 112, p + 112, CACHE_FILE_FIXED - 112 + 4 * h.n_tokens));
 	free(again);
 }
 
