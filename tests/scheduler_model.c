@@ -8,6 +8,7 @@
 #include "scheduler/scheduler.h"
 #include "tests/cache_mirror.h"
 #include "tests/fake_device.h"
+#include "tests/plan_check.h"
 #include "tests/scheduler_rules.h"
 
 enum {
@@ -18,11 +19,14 @@ enum {
 	TRIES_MAX = 4096,
 };
 
+<<<<<<< Updated upstream
 struct names {
 	uint32_t to[RULES_PAGES],
 		from[RULES_PAGES]; /* id + 1 in the other scheduler; 0: not seen */
 };
 
+=======
+>>>>>>> Stashed changes
 struct text {
 	uint32_t n;
 	int32_t tokens[RULES_LEN];
@@ -38,7 +42,7 @@ struct model {
 	struct rule_marks marks;
 	struct mirror mirrors[2], *now, *other;
 	struct draw_result results[2][RULES_SEQS]; /* of the plans that are out: number % 2 */
-	struct names pages, slots, seats;
+	struct plan_names names;
 	struct text texts[REMEMBERED]; /* what was said: other prompts begin like it */
 	uint64_t next_user;
 };
@@ -235,6 +239,7 @@ static void forget_marks(struct model *m)
 
 /* ---- plans ---- */
 
+<<<<<<< Updated upstream
 static const char *check_state(const struct scheduler_config *c, const struct plan_row *row,
 			       const struct rule_row *want)
 {
@@ -425,6 +430,8 @@ static const char *compare_twin(struct model *m, const struct plan *a, const str
 	return NULL;
 }
 
+=======
+>>>>>>> Stashed changes
 static void count_plan(struct model *m, const struct plan *p)
 {
 	struct model_counts *n = m->counts;
@@ -503,9 +510,7 @@ static const char *shuffle_twin(struct model *m)
 	EXPECT(scheduler_shuffle(m->twin, below(m->src, 256)) == (alive_any ? -EBUSY : 0));
 	if (alive_any)
 		return NULL;
-	memset(&m->pages, 0, sizeof(m->pages));
-	memset(&m->slots, 0, sizeof(m->slots));
-	memset(&m->seats, 0, sizeof(m->seats));
+	m->names = (struct plan_names){.n_slots = m->config.n_slots};
 	m->marks = (struct rule_marks){0};
 	take_mirror(m);
 	EXPECT(m->now->n == 0);
@@ -552,11 +557,11 @@ static const char *follow_plan(struct model *m, const struct plan *p)
 		m->trial = m->rules;
 		failed = check_made(m, p, rules_plan(&m->trial));
 		if (!failed && p)
-			failed = check_plan(m, &m->trial, p);
+			failed = plan_check(&m->trial, p);
 		if (!failed) {
 			m->rules = m->trial;
 			if (p)
-				learn_ids(&m->rules, p);
+				plan_learn_ids(&m->rules, p);
 			return NULL;
 		}
 		first = first ? first : failed;
@@ -566,42 +571,6 @@ static const char *follow_plan(struct model *m, const struct plan *p)
 	} while (++n < TRIES_MAX && next_try(&m->rules, &m->trial));
 	return first;
 }
-
-static const char *do_plan(struct model *m)
-{
-	const char *failed = shuffle_twin(m);
-	uint64_t retractions = m->rules.retractions, waits = m->rules.shared_waits;
-	struct scheduler_stats before, after;
-	const struct plan *p, *twin;
-
-	if (failed)
-		return failed;
-	scheduler_stats(m->s, &before);
-	p = scheduler_plan(m->s);
-	twin = scheduler_plan(m->twin);
-	failed = compare_twin(m, p, twin);
-	if (failed)
-		return failed;
-	take_mirror(m);
-	mark_evicted(m);
-	failed = follow_plan(m, p);
-	forget_marks(m);
-	if (failed)
-		return failed;
-	if (p) {
-		count_plan(m, p);
-		return run_plan(m, p);
-	}
-	scheduler_stats(m->s, &after);
-	/* Refused: nothing changed. */
-	if (retractions == m->rules.retractions && waits == m->rules.shared_waits)
-		EXPECT(!memcmp(&before, &after, sizeof(before)));
-	/* Whoever waits alone can run: nothing that was accepted is ever stuck. */
-	EXPECT(m->rules.planned > m->rules.committed || !n_alive(m));
-	return NULL;
-}
-
-/* ---- commits ---- */
 
 /* What sequences have published is there, kept, and in place of their own. */
 static const char *check_published(struct model *m)
@@ -638,6 +607,67 @@ static const char *check_published(struct model *m)
 	}
 	return NULL;
 }
+
+static bool has_slot(const struct mirror *m, uint32_t slot)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (m->nodes[i].slot == slot)
+			return true;
+	return false;
+}
+
+/* States that are about to be read, before the plan and after, did not leave the cache. */
+static const char *check_pinned(const struct model *m, const bool *before)
+{
+	bool after[RULES_SLOTS] = {0};
+
+	rules_mark_slots(&m->rules, after);
+	for (uint32_t i = 0; i < m->config.n_slots; i++)
+		EXPECT(!before[i] || !after[i] || !has_slot(m->other, i) || has_slot(m->now, i));
+	return NULL;
+}
+
+static const char *do_plan(struct model *m)
+{
+	const char *failed = shuffle_twin(m);
+	bool pinned[RULES_SLOTS] = {0};
+	uint64_t retractions = m->rules.retractions, waits = m->rules.shared_waits;
+	struct scheduler_stats before, after;
+	const struct plan *p, *twin;
+
+	if (failed)
+		return failed;
+	rules_mark_slots(&m->rules, pinned);
+	scheduler_stats(m->s, &before);
+	p = scheduler_plan(m->s);
+	twin = scheduler_plan(m->twin);
+	failed = plan_compare(&m->names, p, twin);
+	if (failed)
+		return failed;
+	take_mirror(m);
+	mark_evicted(m);
+	failed = follow_plan(m, p);
+	forget_marks(m);
+	/* Who is retracted needs its states no more. */
+	if (!failed && retractions == m->rules.retractions)
+		failed = check_pinned(m, pinned);
+	if (failed)
+		return failed;
+	if (p) {
+		count_plan(m, p);
+		failed = run_plan(m, p);
+		return failed ? failed : check_published(m);
+	}
+	scheduler_stats(m->s, &after);
+	/* Refused: nothing changed. */
+	if (retractions == m->rules.retractions && waits == m->rules.shared_waits)
+		EXPECT(!memcmp(&before, &after, sizeof(before)));
+	/* Whoever waits alone can run: nothing that was accepted is ever stuck. */
+	EXPECT(m->rules.planned > m->rules.committed || !n_alive(m));
+	return NULL;
+}
+
+/* ---- commits ---- */
 
 /* States that rows kept are published. */
 static const char *check_kept(const struct model *m, const struct rule_plan *plan)
@@ -1108,6 +1138,7 @@ const char *model_run(struct source *src, uint32_t n_events, struct model_counts
 		abort();
 	m->device = fake_device_new(&m->config);
 	m->rules.config = m->config;
+	m->names.n_slots = m->config.n_slots;
 	m->rules.cache.page_tokens = m->config.page_tokens;
 	m->rules.cache.state_tokens = m->config.state_tokens;
 	m->rules.align = MAX(m->config.page_tokens, m->config.state_tokens);

@@ -9,12 +9,12 @@
  *      1 pools partition, baseline returns           check_pools, check_baseline
  *      2 a refused admission mutates nothing         do_plan (nothing came of it)
  *      3 a hit implies pages and state are there     the device: every row reads its own history
- *      4 pinned pages are never evicted or reused    the device; check_published: still locked
+ *      4 pinned pages are never evicted or reused    the device; check_pinned, check_published: still there, locked
  *      5 one writable slot a request                 the device: a slot has one writer; fake_device_check_cache
- *      6 plans do not depend on free lists           compare_twin
+ *      6 plans do not depend on free lists           plan_compare
  *      7 duplicate and late calls do nothing         do_abort, do_finish_choice, late results
  *      8 published: written at exactly that count    fake_device_check_cache
- *      9 windows concatenate to the prompt           check_row: each begins where the one before ended
+ *      9 windows concatenate to the prompt           plan_check: each begins where the one before ended
  *     10 what was accepted completes                 drain
  */
 #ifndef TESTS_SCHEDULER_MODEL_H

@@ -1,6 +1,5 @@
-#include "tests/scheduler_rules.h"
+#include "tests/scheduler_rules_internal.h"
 
-#include <assert.h>
 #include <string.h>
 
 bool rules_over(const struct rule_request *q)
@@ -19,7 +18,7 @@ bool rules_holds(const struct rule_request *q)
 	return false;
 }
 
-static uint32_t n_live(const struct rule_request *q)
+uint32_t rules_live(const struct rule_request *q)
 {
 	uint32_t n = 0;
 
@@ -28,7 +27,7 @@ static uint32_t n_live(const struct rule_request *q)
 	return n;
 }
 
-static int first_live(const struct rule_request *q)
+int rules_first_live(const struct rule_request *q)
 {
 	for (uint32_t i = 0; i < q->r.n_choices; i++)
 		if (!q->choices[i].ended)
@@ -36,12 +35,12 @@ static int first_live(const struct rule_request *q)
 	return -1;
 }
 
-static uint32_t known(const struct rule_request *q, const struct rule_choice *c)
+uint32_t rules_known(const struct rule_request *q, const struct rule_choice *c)
 {
 	return q->r.n_prompt + c->n_generated;
 }
 
-static uint32_t ceil_pages(const struct rules *r, uint32_t n)
+uint32_t rules_ceil_pages(const struct rules *r, uint32_t n)
 {
 	uint32_t pages = 0;
 
@@ -50,7 +49,7 @@ static uint32_t ceil_pages(const struct rules *r, uint32_t n)
 	return pages;
 }
 
-static bool remembers(const struct rules *r, const struct rule_request *q)
+bool rules_remembers(const struct rules *r, const struct rule_request *q)
 {
 	return !r->config.cache_disabled && !q->r.cache_disabled;
 }
@@ -59,6 +58,7 @@ uint32_t rules_pages_at_most(const struct rules *r, const struct scheduler_reque
 {
 	uint32_t shared = q->n_prompt / r->config.page_tokens;
 
+<<<<<<< Updated upstream
 	return shared + q->n_choices * (ceil_pages(r, q->n_prompt + q->max_tokens) - shared);
 }
 
@@ -146,6 +146,9 @@ static bool room(const struct rules *r, uint32_t n_pages, uint32_t n_slots)
 	       (!r->config.cache_bytes ||
 		pages * r->config.page_bytes + slots * r->config.slot_bytes <=
 			r->config.cache_bytes);
+=======
+	return shared + q->n_choices * (rules_ceil_pages(r, q->n_prompt + q->max_tokens) - shared);
+>>>>>>> Stashed changes
 }
 
 /* ---- ends ---- */
@@ -221,6 +224,7 @@ void rules_finish_choice(struct rules *r, struct rule_request *q, uint32_t c)
 	settle(r);
 }
 
+<<<<<<< Updated upstream
 /* ---- admission ---- */
 
 static struct mirror_key key_of(const struct rule_request *q, int32_t *tokens)
@@ -605,6 +609,8 @@ static bool admit(struct rules *r, struct rule_request *q, struct mirror_end end
 	return true;
 }
 
+=======
+>>>>>>> Stashed changes
 /* ---- rows ---- */
 
 static struct rule_request *first_waiting(struct rules *r)
@@ -685,10 +691,10 @@ static void add_prefills(struct rules *r, uint64_t number, bool paused)
 			q = first_waiting(r);
 			if (!q || paused || (budget < r->align && q->r.n_prompt > budget))
 				return;
-			end = look_up(r, q, &misses);
-			if (follow(r, q, &end, number))
+			end = rules_look_up(r, q, &misses);
+			if (rules_follow(r, q, &end, number))
 				continue;
-			if (!admit(r, q, end, misses, number)) {
+			if (!rules_admit(r, q, end, misses, number)) {
 				r->admissions_refused++;
 				return;
 			}
@@ -786,7 +792,7 @@ static void grow_one(struct rules *r, struct rule_request *q, struct rule_choice
 {
 	if (q->trunk >= 0 || has_page(r, c))
 		return;
-	if (room(r, 1, 0)) {
+	if (rules_room(r, 1, 0)) {
 		c->n_pages++;
 	} else {
 		*paused = true;
@@ -804,7 +810,7 @@ static void decode_one(struct rules *r, struct rule_request *q, struct rule_choi
 		fork_request(r, q, number);
 	if (!has_page(r, c))
 		return;
-	last = c->n_planned + 1 == known(q, c) + c->n_drawing;
+	last = c->n_planned + 1 == rules_known(q, c) + c->n_drawing;
 	row = add_row(r, q, c, number, 1, true);
 	if (last)
 		add_draw(row, q, c, number);
@@ -828,7 +834,7 @@ static void want(const struct rules *r, const struct rule_row *row, uint32_t at,
 
 static bool take_slot(struct rules *r)
 {
-	if (!room(r, 0, 1))
+	if (!rules_room(r, 0, 1))
 		return false;
 	r->new_slots++;
 	return true;
@@ -846,14 +852,14 @@ static void keep_states(struct rules *r, uint64_t number)
 		uint32_t wanted[RULES_WANTED + 1], n_wanted;
 		const uint32_t *b = q->boundaries;
 
-		if (!remembers(r, q))
+		if (!rules_remembers(r, q))
 			continue;
 		if (!row->decode) {
 			uint32_t inside = 0, last = 0, first = 0;
 
 			if (end == q->r.n_prompt)
 				want(r, row, q->r.n_prompt - 1, at, &n);
-			n_wanted = wanted_of(q, wanted);
+			n_wanted = rules_wanted(q, wanted);
 			for (uint32_t k = 0; k < n_wanted; k++)
 				want(r, row, wanted[k], at, &n);
 			for (uint32_t k = 0; k < q->r.n_boundaries; k++)
@@ -898,7 +904,7 @@ static bool retract(struct rules *r)
 
 		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++)
 			if (!q->choices[k].ended) {
-				n += known(q, &q->choices[k]);
+				n += rules_known(q, &q->choices[k]);
 				decoding |= q->choices[k].held && q->choices[k].order;
 			}
 		if (decoding && (!best || n > most || (n == most && q->id < best->id))) {
@@ -924,7 +930,7 @@ bool rules_plan(struct rules *r)
 
 	r->n_tried = 0;
 	r->making = number;
-	try_branches(r);
+	rules_try_branches(r);
 	for (;;) {
 		bool paused = false;
 
@@ -963,7 +969,7 @@ static void publish(struct rules *r, const struct rule_request *q, struct rule_c
 {
 	uint32_t P = r->config.page_tokens, n = end / P;
 
-	if (!remembers(r, q) || end > known(q, c))
+	if (!rules_remembers(r, q) || end > rules_known(q, c))
 		return;
 	if (r->config.refuse_decoded)
 		n = MIN(n, q->r.n_prompt / P);

@@ -1,0 +1,29 @@
+/*
+ * A plan against what the rules say it should be, and against the plan of a second scheduler whose ids have other
+ * names.
+ */
+#ifndef TESTS_PLAN_CHECK_H
+#define TESTS_PLAN_CHECK_H
+
+#include "tests/scheduler_rules.h"
+
+/* The plan, row by row and draw by draw, is the newest of the rules. NULL, or the condition that failed. */
+const char *plan_check(const struct rules *r, const struct plan *p);
+
+/* Which pages, slots and seats it took. */
+void plan_learn_ids(struct rules *r, const struct plan *p);
+
+struct id_names {
+	uint32_t to[RULES_PAGES], from[RULES_PAGES]; /* id + 1 in the other scheduler; 0: not seen */
+};
+
+/* Zero but for n_slots; forget them where ids are shuffled. */
+struct plan_names {
+	struct id_names pages, slots, seats;
+	uint32_t n_slots;
+};
+
+/* a of one scheduler is b of the other. NULL, or the condition that failed. */
+const char *plan_compare(struct plan_names *n, const struct plan *a, const struct plan *b);
+
+#endif

@@ -1,0 +1,34 @@
+/* What scheduler_rules.c (steps and ends) and scheduler_rules_admission.c (memory, what is found, who waits) share. */
+#ifndef TESTS_SCHEDULER_RULES_INTERNAL_H
+#define TESTS_SCHEDULER_RULES_INTERNAL_H
+
+#include "tests/scheduler_rules.h"
+
+/* Choices that have not ended: how many, and the first of them (-1: none). */
+uint32_t rules_live(const struct rule_request *q);
+int rules_first_live(const struct rule_request *q);
+
+/* Tokens of a choice that are known. */
+uint32_t rules_known(const struct rule_request *q, const struct rule_choice *c);
+
+/* Pages that n tokens need. */
+uint32_t rules_ceil_pages(const struct rules *r, uint32_t n);
+bool rules_remembers(const struct rules *r, const struct rule_request *q);
+
+/* Whether so much more can be had. */
+bool rules_room(const struct rules *r, uint32_t n_pages, uint32_t n_slots);
+
+/* Where q would begin, the reasons that are right then, and where it may part from what is known. */
+struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_t *ret_misses);
+
+/* True when q now waits for what another one is computing. */
+bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end, uint64_t number);
+bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses, uint64_t number);
+
+/* Branches that are in doubt: takes those that the model tries. */
+void rules_try_branches(struct rules *r);
+
+/* The states that are wanted of q, from the front. Returns how many. */
+uint32_t rules_wanted(const struct rule_request *q, uint32_t out[RULES_WANTED + 1]);
+
+#endif
