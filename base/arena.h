@@ -11,7 +11,7 @@ struct arena_block;
 
 struct arena {
 	struct arena_block *head; /* newest block, owned */
-	size_t used, max;         /* bytes handed out; the most that may be */
+	size_t used, max;	  /* bytes handed out; the most that may be */
 };
 
 void arena_init(struct arena *a, size_t max);

@@ -16,7 +16,7 @@
 enum { ERR_TEXT_MAX = 512, ERR_PARAM_MAX = 64 };
 
 struct err {
-	int code;                  /* positive errno, 0 when nothing was set */
+	int code;		   /* positive errno, 0 when nothing was set */
 	char text[ERR_TEXT_MAX];   /* one sentence, no trailing newline */
 	char param[ERR_PARAM_MAX]; /* request parameter at fault, or "" */
 };

@@ -11,7 +11,7 @@ struct hash128 {
 	unsigned __int128 value;
 };
 
-#define HASH128_INIT                                                                               \
+#define HASH128_INIT \
 	((struct hash128){((unsigned __int128)0x6c62272e07bb0142ULL << 64) | 0x62b821756295c58dULL})
 
 void hash128_update(struct hash128 *h, const void *data, size_t len);

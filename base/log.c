@@ -59,8 +59,8 @@ void log_write(enum log_level level, const char *fmt, ...)
 		clock_gettime(CLOCK_REALTIME, &now);
 		localtime_r(&now.tv_sec, &tm);
 		n = strftime(line, sizeof(line), "%H:%M:%S", &tm);
-		n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ld %s: ",
-				      now.tv_nsec / 1000000, levels[level].name);
+		n += (size_t)snprintf(line + n, sizeof(line) - n,
+				      ".%03ld %s: ", now.tv_nsec / 1000000, levels[level].name);
 	}
 	va_start(ap, fmt);
 	r = vsnprintf(line + n, sizeof(line) - n, fmt, ap);

@@ -21,13 +21,13 @@ int log_level_parse(const char *name, enum log_level *ret) MUST_CHECK;
 
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 
-#define log_error(...)   log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
-#define log_info(...)    log_write(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...)                                                                             \
-	do {                                                                                       \
-		if (log_enabled(LOG_LEVEL_DEBUG))                                                  \
-			log_write(LOG_LEVEL_DEBUG, __VA_ARGS__);                                   \
+#define log_info(...)	 log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)                                           \
+	do {                                                     \
+		if (log_enabled(LOG_LEVEL_DEBUG))                \
+			log_write(LOG_LEVEL_DEBUG, __VA_ARGS__); \
 	} while (0)
 
 #endif

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define MUST_CHECK __attribute__((warn_unused_result))
+#define ARRAY_SIZE(a)	   (sizeof(a) / sizeof((a)[0]))
+#define MUST_CHECK	   __attribute__((warn_unused_result))
 #define PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 
 /* Runs `fn(&variable)` when the variable leaves its scope; for cold paths (start, parsing). */
@@ -15,15 +15,15 @@
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* Each use has names of its own, so that uses may nest. */
-#define MIN(a, b) MIN_(a, b, __COUNTER__)
-#define MAX(a, b) MAX_(a, b, __COUNTER__)
+#define MIN(a, b)     MIN_(a, b, __COUNTER__)
+#define MAX(a, b)     MAX_(a, b, __COUNTER__)
 #define MIN_(a, b, n) SELECT_(a, b, <, n)
 #define MAX_(a, b, n) SELECT_(a, b, >, n)
-#define SELECT_(a, b, op, n)                                                                       \
-	({                                                                                         \
-		__typeof__(a) a_##n##_ = (a);                                                      \
-		__typeof__(b) b_##n##_ = (b);                                                      \
-		a_##n##_ op b_##n##_ ? a_##n##_ : b_##n##_;                                        \
+#define SELECT_(a, b, op, n)                                \
+	({                                                  \
+		__typeof__(a) a_##n##_ = (a);               \
+		__typeof__(b) b_##n##_ = (b);               \
+		a_##n##_ op b_##n##_ ? a_##n##_ : b_##n##_; \
 	})
 
 /* ceil(a / b) and a rounded up to a multiple of b, for unsigned a and b > 0. */

@@ -18,9 +18,10 @@ static int all_devices(cl_device_id devices[DEVICES_MAX], cl_uint *ret_n, struct
 	cl_uint n_platforms = 0, n = 0;
 
 	if (clGetPlatformIDs(PLATFORMS_MAX, platforms, &n_platforms) != CL_SUCCESS || !n_platforms)
-		return err_set(e, ENODEV,
-			       "no OpenCL platform: install one (pocl-opencl-icd for the CPU, or the "
-			       "GPU vendor's driver)");
+		return err_set(
+			e, ENODEV,
+			"no OpenCL platform: install one (pocl-opencl-icd for the CPU, or the "
+			"GPU vendor's driver)");
 	for (cl_uint i = 0; i < MIN(n_platforms, (cl_uint)PLATFORMS_MAX); i++) {
 		cl_uint found = 0;
 
@@ -117,8 +118,8 @@ static uint64_t mem_available(const char *root)
 
 /* What a control group leaves: every level of the hierarchy may have a limit of its own. Page cache counts as used
  * there although it can be taken back, so inactive file pages are given back. */
-static uint64_t group_left(const char *root, const char *mount, const char *group, const char *limit,
-			   const char *usage)
+static uint64_t group_left(const char *root, const char *mount, const char *group,
+			   const char *limit, const char *usage)
 {
 	char path[4096];
 	uint64_t left = UINT64_MAX;
@@ -127,7 +128,8 @@ static uint64_t group_left(const char *root, const char *mount, const char *grou
 	floor_len = (size_t)snprintf(path, sizeof(path), "%s", mount);
 	snprintf(path + floor_len, sizeof(path) - floor_len, "%s", group);
 	for (;;) {
-		uint64_t most = read_number(root, path, limit), used = read_number(root, path, usage);
+		uint64_t most = read_number(root, path, limit),
+			 used = read_number(root, path, usage);
 		char *slash;
 
 		if (most != UINT64_MAX && used != UINT64_MAX) {
@@ -174,8 +176,9 @@ uint64_t device_host_memory(const char *root)
 			left = MIN(left, group_left(root, "/sys/fs/cgroup", path, "memory.max",
 						    "memory.current"));
 		else if (strstr(controllers + 1, "memory"))
-			left = MIN(left, group_left(root, "/sys/fs/cgroup/memory", path,
-						    "memory.limit_in_bytes", "memory.usage_in_bytes"));
+			left = MIN(left,
+				   group_left(root, "/sys/fs/cgroup/memory", path,
+					      "memory.limit_in_bytes", "memory.usage_in_bytes"));
 	}
 	if (f)
 		fclose(f);
@@ -213,7 +216,8 @@ int device_open(const char *which, struct device *ret, struct err *e)
 		return r;
 	id = choose(which, devices, n);
 	if (!id)
-		return err_set(e, ENODEV, "no OpenCL device matches '%s': --list-devices shows what is there",
+		return err_set(e, ENODEV,
+			       "no OpenCL device matches '%s': --list-devices shows what is there",
 			       which);
 	describe(id, &d);
 	d.context = clCreateContext(NULL, 1, &id, NULL, NULL, &code);

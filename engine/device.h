@@ -15,11 +15,12 @@ struct device {
 	cl_device_id id;
 	cl_context context;
 	cl_command_queue queue; /* in order */
-	bool cpu;               /* shares the host's memory */
-	uint64_t memory;        /* bytes that are there for us: on a CPU what the machine and the control group
-				   have left, on a GPU its global memory */
-	uint64_t max_alloc;     /* the largest buffer */
-	uint64_t alignment;     /* of sub-buffers, bytes */
+	bool cpu;		/* shares the host's memory */
+	/* Bytes that are there for us: on a CPU what the machine and the control group have left, on a
+	 * GPU its global memory. */
+	uint64_t memory;
+	uint64_t max_alloc; /* the largest buffer */
+	uint64_t alignment; /* of sub-buffers, bytes */
 	char name[256], driver[128];
 };
 

@@ -51,8 +51,8 @@ static int prepare_cache(const char *dir, struct err *e)
 	return 0;
 }
 
-static int choose_kernels(enum engine_kernels wanted, const struct device *d, enum kernel_variant *ret,
-			  struct err *e)
+static int choose_kernels(enum engine_kernels wanted, const struct device *d,
+			  enum kernel_variant *ret, struct err *e)
 {
 	static const enum kernel_variant of[] = {
 		[ENGINE_KERNELS_GENERIC] = KERNELS_GENERIC,
@@ -62,7 +62,7 @@ static int choose_kernels(enum engine_kernels wanted, const struct device *d, en
 
 	if (wanted == ENGINE_KERNELS_AUTO) {
 		*ret = kernels_supported(KERNELS_NVIDIA, d->id) ? KERNELS_NVIDIA
-		       : kernels_supported(KERNELS_X86, d->id)  ? KERNELS_X86
+		       : kernels_supported(KERNELS_X86, d->id)	? KERNELS_X86
 								: KERNELS_GENERIC;
 		return 0;
 	}
@@ -81,7 +81,7 @@ static double gib(uint64_t bytes)
 static uint64_t budget_of(const struct engine_options *o, const struct device *d)
 {
 	double share = o->device_memory_share > 0 ? o->device_memory_share
-						   : (d->cpu ? CPU_SHARE : GPU_SHARE);
+						  : (d->cpu ? CPU_SHARE : GPU_SHARE);
 
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
@@ -98,16 +98,17 @@ static int size_cache(struct engine *g, const struct engine_options *o, struct e
 
 	g->info.budget_bytes = budget;
 	if (g->device.memory && o->device_memory > g->device.memory)
-		return err_set(e, EINVAL, "--device-memory allows %.2f GiB, and %s has %.2f GiB", gib(budget),
-			       g->device.name, gib(g->device.memory));
+		return err_set(e, EINVAL, "--device-memory allows %.2f GiB, and %s has %.2f GiB",
+			       gib(budget), g->device.name, gib(g->device.memory));
 	if (rest + page > budget)
-		return err_set(e, ENOMEM,
-			       "the model needs %.2f GiB (weights %.2f, states %.2f, work space %.2f) and "
-			       "--device-memory allows %.2f GiB of the %.2f GiB that %s has",
-			       gib(rest), gib(memory_plan_bytes(g->plan, MEMORY_WEIGHTS)),
-			       gib(memory_plan_bytes(g->plan, MEMORY_STATE)),
-			       gib(memory_plan_bytes(g->plan, MEMORY_SCRATCH)), gib(budget),
-			       gib(g->device.memory), g->device.name);
+		return err_set(
+			e, ENOMEM,
+			"the model needs %.2f GiB (weights %.2f, states %.2f, work space %.2f) and "
+			"--device-memory allows %.2f GiB of the %.2f GiB that %s has",
+			gib(rest), gib(memory_plan_bytes(g->plan, MEMORY_WEIGHTS)),
+			gib(memory_plan_bytes(g->plan, MEMORY_STATE)),
+			gib(memory_plan_bytes(g->plan, MEMORY_SCRATCH)), gib(budget),
+			gib(g->device.memory), g->device.name);
 	pages = wanted;
 	if (page)
 		pages = MIN(pages, (budget - rest) / (page + g->device.alignment));
@@ -116,16 +117,19 @@ static int size_cache(struct engine *g, const struct engine_options *o, struct e
 	pages = MIN(pages, (uint64_t)INT32_MAX);
 	if (pages * P < g->limits.max_model_len) {
 		if (o->max_model_len)
-			return err_set(e, ENOMEM,
-				       "--max-model-len %u needs %llu KV pages and there is room for %llu: "
-				       "lower it, or raise --device-memory (%.2f GiB)",
-				       o->max_model_len,
-				       (unsigned long long)CEIL_DIV((uint64_t)o->max_model_len, P),
-				       (unsigned long long)pages, gib(budget));
+			return err_set(
+				e, ENOMEM,
+				"--max-model-len %u needs %llu KV pages and there is room for %llu: "
+				"lower it, or raise --device-memory (%.2f GiB)",
+				o->max_model_len,
+				(unsigned long long)CEIL_DIV((uint64_t)o->max_model_len, P),
+				(unsigned long long)pages, gib(budget));
 		if (!pages)
-			return err_set(e, ENOMEM, "no room for a single KV page in %.2f GiB", gib(budget));
-		log_info("context length lowered from %u to %llu tokens: that is what fits in %.2f GiB",
-			 g->limits.max_model_len, (unsigned long long)(pages * P), gib(budget));
+			return err_set(e, ENOMEM, "no room for a single KV page in %.2f GiB",
+				       gib(budget));
+		log_info(
+			"context length lowered from %u to %llu tokens: that is what fits in %.2f GiB",
+			g->limits.max_model_len, (unsigned long long)(pages * P), gib(budget));
 		g->limits.max_model_len = (uint32_t)(pages * P);
 	}
 	model_plan_pages(&g->model, g->plan, (uint32_t)pages);
@@ -184,7 +188,8 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	r = choose_kernels(o->kernels, &g->device, &variant, e);
 	if (r < 0)
 		return r;
-	model_shape(&i->model, o->dtype == ENGINE_BFLOAT16, o->page_tokens, o->dump_activations, &shape);
+	model_shape(&i->model, o->dtype == ENGINE_BFLOAT16, o->page_tokens, o->dump_activations,
+		    &shape);
 	r = kernels_open(g->device.context, g->device.id, g->device.queue, &shape, variant,
 			 o->program_cache, &g->kernels, e);
 	if (r < 0)
@@ -198,7 +203,8 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	g->limits = (struct step_limits){
 		.max_prefill_tokens = o->max_prefill_tokens,
 		.max_seqs = o->max_seqs,
-		.max_model_len = o->max_model_len ? o->max_model_len : i->model.max_position_embeddings,
+		.max_model_len =
+			o->max_model_len ? o->max_model_len : i->model.max_position_embeddings,
 		.page_tokens = o->page_tokens,
 		.tile_tokens = kernels_tile_tokens(g->kernels),
 	};
@@ -251,16 +257,32 @@ static int warm_up(struct engine *g, struct err *e)
 	const uint32_t pages[2] = {0, 1};
 	int32_t tokens[CHUNK_TOKENS] = {0};
 	uint32_t n = MIN((uint32_t)CHUNK_TOKENS, g->limits.max_model_len - 1);
-	const struct sampling sampling = {.temperature = 1, .top_p = 0.5f, .top_k = 2,
-					  .repetition_penalty = 2, .want_logprobs = true};
-	const struct plan_row prefill = {.tokens = tokens, .pages = pages, .n_tokens = n, .n_pages = 1,
+	const struct sampling sampling = {.temperature = 1,
+					  .top_p = 0.5f,
+					  .top_k = 2,
+					  .repetition_penalty = 2,
+					  .want_logprobs = true};
+	const struct plan_row prefill = {.tokens = tokens,
+					 .pages = pages,
+					 .n_tokens = n,
+					 .n_pages = 1,
 					 .state_src = STATE_ZERO};
-	struct plan_row decode = {.tokens = tokens, .pages = pages, .n_tokens = 1, .start = n - 1,
-				  .n_pages = 1, .decode = true};
+	struct plan_row decode = {.tokens = tokens,
+				  .pages = pages,
+				  .n_tokens = 1,
+				  .start = n - 1,
+				  .n_pages = 1,
+				  .decode = true};
 	const struct plan_draw draw = {.sampling = &sampling};
 	const struct plan_seat_reset reset = {.prompt = tokens, .n_prompt = 1};
-	struct plan plan = {.rows = &prefill, .draws = &draw, .resets = &reset, .n_rows = 1,
-			    .n_prefill_rows = 1, .n_prefill_tokens = n, .n_draws = 1, .n_resets = 1};
+	struct plan plan = {.rows = &prefill,
+			    .draws = &draw,
+			    .resets = &reset,
+			    .n_rows = 1,
+			    .n_prefill_rows = 1,
+			    .n_prefill_tokens = n,
+			    .n_draws = 1,
+			    .n_resets = 1};
 	struct draw_result result;
 	int r;
 
@@ -335,9 +357,11 @@ int engine_list_devices(FILE *out, struct err *e)
 
 /* ---- a step ---- */
 
-static cl_int copy_slot(cl_command_queue q, cl_mem buffer, uint64_t bytes, const struct plan_copy *c)
+static cl_int copy_slot(cl_command_queue q, cl_mem buffer, uint64_t bytes,
+			const struct plan_copy *c)
 {
-	return clEnqueueCopyBuffer(q, buffer, buffer, c->src * bytes, c->dst * bytes, bytes, 0, NULL, NULL);
+	return clEnqueueCopyBuffer(q, buffer, buffer, c->src * bytes, c->dst * bytes, bytes, 0,
+				   NULL, NULL);
 }
 
 /* The copies that come before the rows: whole pages and whole states, of every layer. */
@@ -394,7 +418,8 @@ static int run_resets(struct engine *g, const struct plan *plan, struct err *e)
 	return 0;
 }
 
-int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results, struct err *e)
+int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
+		struct err *e)
 {
 	const struct model_scratch *s = &g->model.s;
 	struct model_step step;
@@ -423,8 +448,8 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 	if (r < 0)
 		return r;
 	code = result_ints ? clEnqueueReadBuffer(g->device.queue, s->result, CL_TRUE, 0,
-						 result_ints * sizeof(*g->result), g->result, 0, NULL,
-						 NULL)
+						 result_ints * sizeof(*g->result), g->result, 0,
+						 NULL, NULL)
 			   : clFinish(g->device.queue);
 	r = cl_error(e, code, "reading results");
 	if (r < 0)

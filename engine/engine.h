@@ -14,22 +14,26 @@
 struct engine;
 
 enum engine_dtype { ENGINE_FLOAT32, ENGINE_BFLOAT16 };
-enum engine_kernels { ENGINE_KERNELS_AUTO, ENGINE_KERNELS_GENERIC, ENGINE_KERNELS_X86,
-		      ENGINE_KERNELS_NVIDIA };
+enum engine_kernels {
+	ENGINE_KERNELS_AUTO,
+	ENGINE_KERNELS_GENERIC,
+	ENGINE_KERNELS_X86,
+	ENGINE_KERNELS_NVIDIA
+};
 
 struct engine_options {
 	const char *model_dir;
-	const char *device;        /* NULL: the first GPU, else the first device; "0", "1:0" or a part
+	const char *device; /* NULL: the first GPU, else the first device; "0", "1:0" or a part
 				      of a device's name */
-	const char *program_cache; /* directory, created when missing; NULL: none */
+	const char *program_cache;    /* directory, created when missing; NULL: none */
 	const char *dump_activations; /* NULL, or the file every step's layer outputs go to */
 	enum engine_dtype dtype;
 	enum engine_kernels kernels;
-	uint64_t device_memory;     /* bytes; 0: device_memory_share of what is there */
+	uint64_t device_memory;	    /* bytes; 0: device_memory_share of what is there */
 	double device_memory_share; /* 0 < share <= 1 */
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
-	uint32_t max_model_len;     /* 0: what the model allows */
-	bool synthetic;             /* random weights from synthetic_seed instead of files */
+	uint32_t max_model_len; /* 0: what the model allows */
+	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
 };
 

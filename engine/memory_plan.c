@@ -44,8 +44,8 @@ void memory_plan_free(struct memory_plan *p)
 	free(p);
 }
 
-void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name, uint64_t bytes,
-		     cl_mem *ret_buffer)
+void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name,
+		     uint64_t bytes, cl_mem *ret_buffer)
 {
 	*ret_buffer = NULL;
 	if (p->n == p->cap) {
@@ -79,7 +79,8 @@ uint64_t memory_plan_total(const struct memory_plan *p)
 }
 
 /* One slab for items[first, end). */
-static int allocate_slab(struct memory_plan *p, size_t first, size_t end, uint64_t bytes, struct err *e)
+static int allocate_slab(struct memory_plan *p, size_t first, size_t end, uint64_t bytes,
+			 struct err *e)
 {
 	cl_mem_flags flags = CL_MEM_READ_WRITE | (p->device->cpu ? CL_MEM_ALLOC_HOST_PTR : 0);
 	uint64_t at = 0;
@@ -115,11 +116,11 @@ int memory_plan_allocate(struct memory_plan *p, struct err *e)
 		return err_set(e, ENOMEM, "out of memory");
 	for (size_t i = 0; i < p->n; i++)
 		if (p->items[i].bytes > p->device->max_alloc)
-			return err_set(e, ENOMEM,
-				       "%s needs %llu MiB, and the largest buffer of %s is %llu MiB",
-				       p->items[i].name,
-				       (unsigned long long)(p->items[i].bytes >> 20), p->device->name,
-				       (unsigned long long)(p->device->max_alloc >> 20));
+			return err_set(
+				e, ENOMEM,
+				"%s needs %llu MiB, and the largest buffer of %s is %llu MiB",
+				p->items[i].name, (unsigned long long)(p->items[i].bytes >> 20),
+				p->device->name, (unsigned long long)(p->device->max_alloc >> 20));
 	for (size_t i = 0; i < p->n; i++) {
 		if (bytes + p->items[i].bytes > p->device->max_alloc) {
 			r = allocate_slab(p, first, i, bytes, e);

@@ -23,8 +23,8 @@ void memory_plan_free(struct memory_plan *p);
 
 /* Plans a buffer of that many bytes (0 becomes a minimal one) and puts it into *ret_buffer when the plan is
  * allocated. The name is borrowed. Errors are kept for memory_plan_allocate. */
-void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name, uint64_t bytes,
-		     cl_mem *ret_buffer);
+void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name,
+		     uint64_t bytes, cl_mem *ret_buffer);
 
 /* Bytes planned so far, with alignment. */
 uint64_t memory_plan_bytes(const struct memory_plan *p, enum memory_class class);

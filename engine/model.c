@@ -59,9 +59,10 @@ void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, 
 		sparse |= !c->dense_mlp[i];
 	}
 	if (sparse)
-		ret->mlps[ret->n_mlps++] = (struct kernel_mlp){
-			c->n_experts,	       c->n_experts_per_token, c->expert_size,
-			c->shared_expert_size, c->norm_topk_prob,      true};
+		ret->mlps[ret->n_mlps++] =
+			(struct kernel_mlp){c->n_experts,      c->n_experts_per_token,
+					    c->expert_size,    c->shared_expert_size,
+					    c->norm_topk_prob, true};
 	if (dense)
 		ret->mlps[ret->n_mlps++] = (struct kernel_mlp){.shared_size = c->mlp_size};
 }
@@ -91,25 +92,31 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 	l->mlp = c->dense_mlp[i] ? m->shape.n_mlps - 1 : 0;
 	mlp = &m->shape.mlps[l->mlp];
 	memory_plan_add(p, MEMORY_WEIGHTS, "input_layernorm", KERNEL_LD(D) * 4, &l->input_norm);
-	memory_plan_add(p, MEMORY_WEIGHTS, "post_attention_layernorm", KERNEL_LD(D) * 4, &l->post_norm);
-	memory_plan_add(p, MEMORY_WEIGHTS, "in_proj", pack_matrix_elements(proj_ld(m, i), D) * element,
-			&l->in_proj);
-	memory_plan_add(p, MEMORY_WEIGHTS, "out_proj", pack_matrix_elements(D, mixed_ld(m, i)) * element,
-			&l->out_proj);
+	memory_plan_add(p, MEMORY_WEIGHTS, "post_attention_layernorm", KERNEL_LD(D) * 4,
+			&l->post_norm);
+	memory_plan_add(p, MEMORY_WEIGHTS, "in_proj",
+			pack_matrix_elements(proj_ld(m, i), D) * element, &l->in_proj);
+	memory_plan_add(p, MEMORY_WEIGHTS, "out_proj",
+			pack_matrix_elements(D, mixed_ld(m, i)) * element, &l->out_proj);
 	if (c->full_attention[i]) {
-		memory_plan_add(p, MEMORY_WEIGHTS, "q_norm", KERNEL_LD(c->head_dim) * 4, &l->q_norm);
-		memory_plan_add(p, MEMORY_WEIGHTS, "k_norm", KERNEL_LD(c->head_dim) * 4, &l->k_norm);
+		memory_plan_add(p, MEMORY_WEIGHTS, "q_norm", KERNEL_LD(c->head_dim) * 4,
+				&l->q_norm);
+		memory_plan_add(p, MEMORY_WEIGHTS, "k_norm", KERNEL_LD(c->head_dim) * 4,
+				&l->k_norm);
 	} else {
 		uint64_t channels = 2 * key_width(c) + value_width(c), Hv = c->n_value_heads;
 
-		memory_plan_add(p, MEMORY_WEIGHTS, "conv1d", channels * c->conv_kernel * 4, &l->conv);
+		memory_plan_add(p, MEMORY_WEIGHTS, "conv1d", channels * c->conv_kernel * 4,
+				&l->conv);
 		memory_plan_add(p, MEMORY_WEIGHTS, "A_log", KERNEL_LD(Hv) * 4, &l->neg_a);
 		memory_plan_add(p, MEMORY_WEIGHTS, "dt_bias", KERNEL_LD(Hv) * 4, &l->dt_bias);
-		memory_plan_add(p, MEMORY_WEIGHTS, "norm", KERNEL_LD(c->value_head_dim) * 4, &l->norm);
+		memory_plan_add(p, MEMORY_WEIGHTS, "norm", KERNEL_LD(c->value_head_dim) * 4,
+				&l->norm);
 		memory_plan_add(p, MEMORY_STATE, "convolution states",
 				channels * c->conv_kernel * 4 * m->n_slots, &l->ring);
 		memory_plan_add(p, MEMORY_STATE, "recurrent states",
-				(uint64_t)value_width(c) * c->key_head_dim * 4 * m->n_slots, &l->state);
+				(uint64_t)value_width(c) * c->key_head_dim * 4 * m->n_slots,
+				&l->state);
 	}
 	if (mlp->experts) {
 		uint64_t E = mlp->experts, I = mlp->expert_size;
@@ -125,7 +132,8 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 		memory_plan_add(p, MEMORY_WEIGHTS, "experts' down_proj", 0, &l->experts_down);
 	}
 	memory_plan_add(p, MEMORY_WEIGHTS, "shared expert's gate_up_proj",
-			2 * pack_matrix_elements(mlp->shared_size, D) * element, &l->shared_gate_up);
+			2 * pack_matrix_elements(mlp->shared_size, D) * element,
+			&l->shared_gate_up);
 	memory_plan_add(p, MEMORY_WEIGHTS, "shared expert's down_proj",
 			pack_matrix_elements(D, mlp->shared_size) * element, &l->shared_down);
 }
@@ -136,7 +144,8 @@ static void plan_scratch(struct model *m, struct memory_plan *p)
 	struct model_scratch *s = &m->s;
 	uint64_t T = m->max_tokens, R = m->max_rows, element = k->bf16 ? 2 : 4;
 	uint64_t D = KERNEL_LD(k->hidden), V = KERNEL_LD(k->vocab);
-	uint64_t key = (uint64_t)k->key_heads * k->key_dim, value = (uint64_t)k->value_heads * k->value_dim;
+	uint64_t key = (uint64_t)k->key_heads * k->key_dim,
+		 value = (uint64_t)k->value_heads * k->value_dim;
 	uint64_t query = (uint64_t)k->heads * k->head_dim;
 	uint64_t experts = 0, choices = 1, act = 0, tasks = 0;
 
@@ -145,7 +154,8 @@ static void plan_scratch(struct model *m, struct memory_plan *p)
 
 		experts = MAX(experts, (uint64_t)mlp->experts);
 		choices = MAX(choices, (uint64_t)mlp->topk + 1);
-		act = MAX(act, (uint64_t)(mlp->topk + 1) * KERNEL_LD(MAX(mlp->expert_size, mlp->shared_size)));
+		act = MAX(act, (uint64_t)(mlp->topk + 1) *
+				       KERNEL_LD(MAX(mlp->expert_size, mlp->shared_size)));
 		tasks = MAX(tasks, kernels_task_ints(mlp, m->max_tokens));
 	}
 	memory_plan_add(p, MEMORY_SCRATCH, "step table", m->step_ints * 4, &s->step);
@@ -155,7 +165,8 @@ static void plan_scratch(struct model *m, struct memory_plan *p)
 	memory_plan_add(p, MEMORY_SCRATCH, "rotary angles", T * k->rotary_dim * 4, &s->rope);
 	memory_plan_add(p, MEMORY_SCRATCH, "projections",
 			T * MAX(kernels_attention_ld(k), kernels_delta_ld(k)) * 4, &s->proj);
-	memory_plan_add(p, MEMORY_SCRATCH, "mixer outputs", T * MAX(query, value) * element, &s->mixed);
+	memory_plan_add(p, MEMORY_SCRATCH, "mixer outputs", T * MAX(query, value) * element,
+			&s->mixed);
 	memory_plan_add(p, MEMORY_SCRATCH, "queries", T * query * 4, &s->q);
 	memory_plan_add(p, MEMORY_SCRATCH, "delta q", T * key * 4, &s->qs);
 	memory_plan_add(p, MEMORY_SCRATCH, "delta k", T * key * 4, &s->ks);
@@ -163,7 +174,8 @@ static void plan_scratch(struct model *m, struct memory_plan *p)
 	memory_plan_add(p, MEMORY_SCRATCH, "delta gates", T * k->value_heads * 2 * 4, &s->gates);
 	memory_plan_add(p, MEMORY_SCRATCH, "delta chunks", kernels_delta_scratch(m->kernels) * 4,
 			&s->delta_work);
-	memory_plan_add(p, MEMORY_SCRATCH, "router logits", T * KERNEL_LD(experts + 1) * 4, &s->router);
+	memory_plan_add(p, MEMORY_SCRATCH, "router logits", T * KERNEL_LD(experts + 1) * 4,
+			&s->router);
 	memory_plan_add(p, MEMORY_SCRATCH, "experts chosen", T * choices * 4, &s->experts);
 	memory_plan_add(p, MEMORY_SCRATCH, "expert weights", T * choices * 4, &s->weights);
 	memory_plan_add(p, MEMORY_SCRATCH, "expert rows", T * choices * 4, &s->rows);
@@ -189,7 +201,8 @@ int model_plan(struct model *m, struct memory_plan *p, struct err *e)
 			(uint64_t)c->vocab_size * KERNEL_LD(c->hidden_size) * element, &m->embed);
 	memory_plan_add(p, MEMORY_WEIGHTS, "inv_freq", (uint64_t)MAX(m->shape.rotary_dim, 2u) * 2,
 			&m->inv_freq);
-	memory_plan_add(p, MEMORY_WEIGHTS, "norm", (uint64_t)KERNEL_LD(c->hidden_size) * 4, &m->final_norm);
+	memory_plan_add(p, MEMORY_WEIGHTS, "norm", (uint64_t)KERNEL_LD(c->hidden_size) * 4,
+			&m->final_norm);
 	memory_plan_add(p, MEMORY_WEIGHTS, "lm_head",
 			pack_matrix_elements(c->vocab_size, c->hidden_size) * element, &m->lm_head);
 	for (uint32_t i = 0; i < c->n_layers; i++)
@@ -219,7 +232,8 @@ void model_plan_pages(struct model *m, struct memory_plan *p, uint32_t n_pages)
 		if (!m->config->full_attention[i])
 			continue;
 		memory_plan_add(p, MEMORY_KV, "keys", page_buffer_bytes(m) * n_pages, &l->k_pages);
-		memory_plan_add(p, MEMORY_KV, "values", page_buffer_bytes(m) * n_pages, &l->v_pages);
+		memory_plan_add(p, MEMORY_KV, "values", page_buffer_bytes(m) * n_pages,
+				&l->v_pages);
 	}
 }
 
@@ -231,7 +245,8 @@ static void pack_mixer(struct model *m, struct packer *p, uint32_t i)
 	struct model_layer *l = &m->layers[i];
 
 	if (c->full_attention[i]) {
-		uint32_t q = c->n_heads * 2 * c->head_dim / 16, kv = c->n_kv_heads * c->head_dim / 16;
+		uint32_t q = c->n_heads * 2 * c->head_dim / 16,
+			 kv = c->n_kv_heads * c->head_dim / 16;
 		const struct pack_part parts[] = {
 			{WEIGHT_ATTN_Q, i, 0, 0, 1},
 			{WEIGHT_ATTN_K, i, 0, q, 1},
@@ -261,8 +276,8 @@ static void pack_mixer(struct model *m, struct packer *p, uint32_t i)
 }
 
 /* Gate and up take turns panel by panel: one group of the kernel has both of a column. */
-static void pack_gate_up(struct packer *p, cl_mem buffer, enum weight_role gate, enum weight_role up,
-			 uint32_t layer, uint32_t expert, uint32_t size)
+static void pack_gate_up(struct packer *p, cl_mem buffer, enum weight_role gate,
+			 enum weight_role up, uint32_t layer, uint32_t expert, uint32_t size)
 {
 	uint64_t first = (uint64_t)expert * 2 * KERNEL_LD(size) / 16;
 	const struct pack_part parts[] = {
@@ -285,9 +300,11 @@ static void pack_mlp(struct model *m, struct packer *p, uint32_t i)
 
 		pack_gate_up(p, l->experts_gate_up, WEIGHT_EXPERT_GATE, WEIGHT_EXPERT_UP, i, e,
 			     mlp->expert_size);
-		pack_matrix(p, l->experts_down, &(struct pack_part){WEIGHT_EXPERT_DOWN, i, e, first, 1}, 1);
+		pack_matrix(p, l->experts_down,
+			    &(struct pack_part){WEIGHT_EXPERT_DOWN, i, e, first, 1}, 1);
 	}
-	pack_gate_up(p, l->shared_gate_up, WEIGHT_SHARED_GATE, WEIGHT_SHARED_UP, i, 0, mlp->shared_size);
+	pack_gate_up(p, l->shared_gate_up, WEIGHT_SHARED_GATE, WEIGHT_SHARED_UP, i, 0,
+		     mlp->shared_size);
 	pack_matrix(p, l->shared_down, &(struct pack_part){WEIGHT_SHARED_DOWN, i, 0, 0, 1}, 1);
 }
 
@@ -319,7 +336,8 @@ void model_pack(struct model *m, struct packer *p)
 
 /* ---- forward ---- */
 
-static void attention_layer(struct model *m, const struct model_layer *l, const struct model_step *t)
+static void attention_layer(struct model *m, const struct model_layer *l,
+			    const struct model_step *t)
 {
 	struct kernels *k = m->kernels;
 	const struct model_scratch *s = &m->s;
@@ -327,8 +345,8 @@ static void attention_layer(struct model *m, const struct model_layer *l, const 
 	uint32_t width = m->shape.heads * m->shape.head_dim;
 
 	kernel_gemm_store(k, false, s->h, D, l->in_proj, s->proj, ld, t->n_tokens, ld, D);
-	kernel_attention_prepare(k, s->step, t->rows_at, t->token_rows_at, s->proj, l->q_norm, l->k_norm,
-				 s->rope, s->q, l->k_pages, l->v_pages, t->n_tokens);
+	kernel_attention_prepare(k, s->step, t->rows_at, t->token_rows_at, s->proj, l->q_norm,
+				 l->k_norm, s->rope, s->q, l->k_pages, l->v_pages, t->n_tokens);
 	kernel_attention(k, s->step, t->rows_at, t->tiles_at, s->proj, s->q, l->k_pages, l->v_pages,
 			 s->mixed, t->n_tiles);
 	kernel_gemm_add(k, s->mixed, width, l->out_proj, s->x, D, t->n_tokens, D, width, s->dump);
@@ -342,12 +360,13 @@ static void delta_layer(struct model *m, const struct model_layer *l, const stru
 	uint32_t width = m->shape.value_heads * m->shape.value_dim;
 
 	kernel_gemm_store(k, false, s->h, D, l->in_proj, s->proj, ld, t->n_tokens, ld, D);
-	kernel_delta_conv(k, s->step, t->rows_at, t->token_rows_at, s->proj, l->conv, l->neg_a, l->dt_bias,
-			  l->ring, s->qs, s->ks, s->vs, s->gates, t->n_prefill_tokens);
-	kernel_delta_prefill(k, s->step, t->rows_at, t->n_prefill_rows, s->proj, s->qs, s->ks, s->vs,
-			     s->gates, l->norm, l->ring, l->state, s->delta_work, s->mixed);
-	kernel_delta_decode(k, s->step, t->rows_at, t->n_prefill_rows, t->n_rows - t->n_prefill_rows,
-			    s->proj, l->conv, l->neg_a, l->dt_bias, l->norm, l->ring, l->state, s->mixed);
+	kernel_delta_conv(k, s->step, t->rows_at, t->token_rows_at, s->proj, l->conv, l->neg_a,
+			  l->dt_bias, l->ring, s->qs, s->ks, s->vs, s->gates, t->n_prefill_tokens);
+	kernel_delta_prefill(k, s->step, t->rows_at, t->n_prefill_rows, s->proj, s->qs, s->ks,
+			     s->vs, s->gates, l->norm, l->ring, l->state, s->delta_work, s->mixed);
+	kernel_delta_decode(k, s->step, t->rows_at, t->n_prefill_rows,
+			    t->n_rows - t->n_prefill_rows, s->proj, l->conv, l->neg_a, l->dt_bias,
+			    l->norm, l->ring, l->state, s->mixed);
 	kernel_gemm_add(k, s->mixed, width, l->out_proj, s->x, D, t->n_tokens, D, width, s->dump);
 }
 
@@ -364,11 +383,12 @@ static void mlp_layer(struct model *m, const struct model_layer *l, const struct
 	if (mlp->experts)
 		kernel_gemm_store(k, true, s->h32, D, l->router, s->router, E, T, E, D);
 	kernel_moe_route(k, l->mlp, s->router, s->experts, s->weights, s->rows, s->tasks, T);
-	kernel_moe_gate_up(k, l->mlp, s->h, l->experts_gate_up, l->shared_gate_up, s->tasks, s->rows,
-			   s->act, T);
-	kernel_moe_down(k, l->mlp, s->act, l->experts_down, l->shared_down, s->tasks, s->rows, s->y, T);
-	kernel_combine_norm(k, l->mlp, s->x, s->y, s->weights, s->router, next_norm, s->h, s->h32, s->dump,
-			    T);
+	kernel_moe_gate_up(k, l->mlp, s->h, l->experts_gate_up, l->shared_gate_up, s->tasks,
+			   s->rows, s->act, T);
+	kernel_moe_down(k, l->mlp, s->act, l->experts_down, l->shared_down, s->tasks, s->rows, s->y,
+			T);
+	kernel_combine_norm(k, l->mlp, s->x, s->y, s->weights, s->router, next_norm, s->h, s->h32,
+			    s->dump, T);
 }
 
 void model_forward(struct model *m, const struct model_step *t)
@@ -378,8 +398,8 @@ void model_forward(struct model *m, const struct model_step *t)
 	const struct model_scratch *s = &m->s;
 	uint32_t D = KERNEL_LD(c->hidden_size), V = KERNEL_LD(c->vocab_size);
 
-	kernel_embed(k, s->step, t->tokens_at, t->positions_at, m->embed, m->inv_freq, s->x, s->rope,
-		     t->n_tokens);
+	kernel_embed(k, s->step, t->tokens_at, t->positions_at, m->embed, m->inv_freq, s->x,
+		     s->rope, t->n_tokens);
 	dump_rows(m->dump, "embed", 0, s->x, t->n_tokens, c->hidden_size);
 	kernel_rms_norm(k, s->step, -1, s->x, m->layers[0].input_norm, s->h, s->h32, t->n_tokens);
 	for (uint32_t i = 0; i < c->n_layers; i++) {
@@ -399,8 +419,8 @@ void model_forward(struct model *m, const struct model_step *t)
 		for (uint32_t done = 0; done < t->n_tokens; done += m->max_rows) {
 			uint32_t n = MIN(t->n_tokens - done, m->max_rows);
 
-			kernel_rms_norm(k, s->step, t->all_at + (cl_int)done, s->x, m->final_norm, s->h,
-					s->h32, n);
+			kernel_rms_norm(k, s->step, t->all_at + (cl_int)done, s->x, m->final_norm,
+					s->h, s->h32, n);
 			kernel_gemm_store(k, false, s->h, D, m->lm_head, s->logits, V, n, V, D);
 			dump_rows(m->dump, "logits", 0, s->logits, n, c->vocab_size);
 		}

@@ -14,16 +14,16 @@
 
 struct model_layer {
 	cl_mem input_norm, post_norm; /* [D] float, 1 + w */
-	cl_mem in_proj;  /* packed: q k v z b a of a delta layer; q+gate, k, v of an attention layer */
+	cl_mem in_proj; /* packed: q k v z b a of a delta layer; q+gate, k, v of an attention layer */
 	cl_mem out_proj; /* packed */
 	/* Gated DeltaNet */
 	cl_mem conv, neg_a, dt_bias, norm; /* float: taps [CONV, CHANNELS], [Hv], [Hv], [dv] */
-	cl_mem ring, state;                /* [slots, CONV, CHANNELS], [slots, Hv, dk, dv] float */
+	cl_mem ring, state;		   /* [slots, CONV, CHANNELS], [slots, Hv, dk, dv] float */
 	/* full attention */
-	cl_mem q_norm, k_norm;   /* [hd] float, 1 + w */
+	cl_mem q_norm, k_norm;	 /* [hd] float, 1 + w */
 	cl_mem k_pages, v_pages; /* [pages, G, hd, PAGE], [pages, G, PAGE, hd] elements */
 	/* MLP */
-	uint32_t mlp; /* index into the kernels' shapes */
+	uint32_t mlp;  /* index into the kernels' shapes */
 	cl_mem router; /* packed float: E rows, then the shared expert's gate */
 	cl_mem experts_gate_up, experts_down, shared_gate_up, shared_down; /* packed */
 };
@@ -31,16 +31,16 @@ struct model_layer {
 /* What a step works in; sized for max_tokens rows (model.c says each shape). */
 struct model_scratch {
 	cl_mem step, x, h, h32, rope, proj, mixed;
-	cl_mem q;                                /* attention */
-	cl_mem qs, ks, vs, gates, delta_work;    /* delta prefill */
+	cl_mem q;					      /* attention */
+	cl_mem qs, ks, vs, gates, delta_work;		      /* delta prefill */
 	cl_mem router, experts, weights, rows, tasks, act, y; /* MLP */
-	cl_mem logits, work, counts, result;     /* sampling */
+	cl_mem logits, work, counts, result;		      /* sampling */
 	cl_mem dump;
 };
 
 struct model {
 	const struct model_config *config; /* borrowed */
-	struct kernels *kernels;           /* borrowed */
+	struct kernels *kernels;	   /* borrowed */
 	struct kernel_shape shape;
 	struct model_layer *layers; /* [n_layers] */
 	cl_mem embed, inv_freq, final_norm, lm_head;

@@ -20,7 +20,7 @@
 enum { MODEL_LAYERS_MAX = 512, MODEL_END_TOKENS_MAX = 16 };
 
 enum model_family {
-	MODEL_QWEN3_5,     /* qwen3_5, qwen3_5_text: dense MLP */
+	MODEL_QWEN3_5,	   /* qwen3_5, qwen3_5_text: dense MLP */
 	MODEL_QWEN3_5_MOE, /* qwen3_5_moe, qwen3_5_moe_text */
 	MODEL_QWEN3_NEXT,  /* qwen3_next */
 };

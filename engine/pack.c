@@ -27,7 +27,8 @@ static void *map(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t byte
 	if (p->error.code)
 		return NULL;
 	m = clEnqueueMapBuffer(p->device->queue, buffer, CL_TRUE,
-			       whole ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_WRITE, offset, bytes, 0, NULL, NULL, &code);
+			       whole ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_WRITE, offset, bytes,
+			       0, NULL, NULL, &code);
 	if (code != CL_SUCCESS) {
 		cl_error(&p->error, code, "mapping weights");
 		return NULL;
@@ -71,7 +72,8 @@ static uint64_t packed_index(enum kernel_packing packing, uint64_t k, uint64_t r
 }
 
 /* 16 rows of K floats each into one panel. */
-static void write_panel(const float *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out)
+static void write_panel(const float *rows, uint64_t K, bool bf16, enum kernel_packing packing,
+			void *out)
 {
 	float *f = out;
 	uint16_t *h = out;
@@ -89,11 +91,13 @@ static void write_panel(const float *rows, uint64_t K, bool bf16, enum kernel_pa
 }
 
 /* Where the rows of a panel come from: 16 rows of K floats, padded with zeros. */
-typedef void panel_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K, float *out);
+typedef void panel_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
+			float *out);
 
 /* Writes `panels` panels to first, first + stride, ... of a packed matrix. */
-static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint64_t K, uint64_t first,
-			 uint64_t stride, bool bf16, panel_rows *rows, const void *from)
+static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint64_t K,
+			 uint64_t first, uint64_t stride, bool bf16, panel_rows *rows,
+			 const void *from)
 {
 	enum kernel_packing packing = bf16 ? kernels_packing(p->kernels) : KERNEL_PACK_PANELS;
 	uint64_t bytes = K * 16 * (bf16 ? 2 : 4), span = (panels - 1) * stride + 1;
@@ -115,7 +119,8 @@ static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint6
 	free(scratch);
 }
 
-static void part_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K, float *out)
+static void part_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
+		      float *out)
 {
 	const struct pack_part *part = from;
 	uint64_t rows, cols;
@@ -136,9 +141,10 @@ void pack_matrix(struct packer *p, cl_mem buffer, const struct pack_part *parts,
 		if (p->synthetic) {
 			struct weight_synthesis s;
 
-			weights_synthesis(p->config, p->seed, part->role, part->layer, part->expert, &s);
-			kernel_synthesize(p->kernels, buffer, part->first, (uint32_t)part->stride, rows,
-					  cols, s.key, s.scale, s.offset);
+			weights_synthesis(p->config, p->seed, part->role, part->layer, part->expert,
+					  &s);
+			kernel_synthesize(p->kernels, buffer, part->first, (uint32_t)part->stride,
+					  rows, cols, s.key, s.scale, s.offset);
 		} else {
 			write_panels(p, buffer, CEIL_DIV(rows, 16u), KERNEL_LD(cols), part->first,
 				     part->stride, uses_bf16(p), part_rows, part);
@@ -146,7 +152,8 @@ void pack_matrix(struct packer *p, cl_mem buffer, const struct pack_part *parts,
 	}
 }
 
-static void router_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K, float *out)
+static void router_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
+			float *out)
 {
 	uint32_t layer = *(const uint32_t *)from, E = p->config->n_experts;
 

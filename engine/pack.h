@@ -46,9 +46,9 @@ void pack_rows(struct packer *p, cl_mem buffer, enum weight_role role);
 
 enum pack_transform {
 	PACK_PLAIN,
-	PACK_ONE_PLUS,   /* 1 + w */
-	PACK_MINUS_EXP,  /* -exp(w) */
-	PACK_TRANSPOSE,  /* [rows, cols] as [cols, rows]: convolution taps */
+	PACK_ONE_PLUS,	/* 1 + w */
+	PACK_MINUS_EXP, /* -exp(w) */
+	PACK_TRANSPOSE, /* [rows, cols] as [cols, rows]: convolution taps */
 };
 
 /* Fills a float vector; rows of a weight with several follow one another. The buffer holds the weight padded to

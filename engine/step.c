@@ -41,11 +41,12 @@ uint64_t step_result_ints(const struct step_limits *l)
 /* Ints that a draw's log-probabilities take in the result. */
 static uint32_t extra_ints(const struct sampling *s)
 {
-	return s->want_logprobs ? 1u + 2u * MIN((uint32_t)s->n_logprobs, (uint32_t)TOP_LOGPROBS_MAX) : 0;
+	return s->want_logprobs ? 1u + 2u * MIN((uint32_t)s->n_logprobs, (uint32_t)TOP_LOGPROBS_MAX)
+				: 0;
 }
 
-static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t banned_at, int32_t extra_at,
-		       int32_t out[KERNEL_DRAW_INTS])
+static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t banned_at,
+		       int32_t extra_at, int32_t out[KERNEL_DRAW_INTS])
 {
 	const struct sampling *s = d->sampling;
 	const int32_t draw[KERNEL_DRAW_INTS] = {
@@ -81,7 +82,8 @@ static bool within_limits(const struct plan *p, const struct step_limits *l)
 		const struct plan_row *r = &p->rows[i];
 
 		tokens += r->n_tokens;
-		if (!r->n_tokens || (uint64_t)r->start + r->n_tokens > (uint64_t)r->n_pages * l->page_tokens ||
+		if (!r->n_tokens ||
+		    (uint64_t)r->start + r->n_tokens > (uint64_t)r->n_pages * l->page_tokens ||
 		    (uint64_t)r->start + r->n_tokens > l->max_model_len)
 			return false;
 	}
@@ -114,8 +116,8 @@ int64_t step_build(const struct plan *p, const struct step_limits *l, bool dump,
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		const struct plan_row *r = &p->rows[i];
 		const int32_t row[KERNEL_ROW_INTS] = {
-			(int32_t)t,	 (int32_t)r->n_tokens,	(int32_t)r->start,
-			r->state_src,	 (int32_t)r->state_dst, (int32_t)(at - table),
+			(int32_t)t,   (int32_t)r->n_tokens,  (int32_t)r->start,
+			r->state_src, (int32_t)r->state_dst, (int32_t)(at - table),
 		};
 		/* The pages a row touches, no more: a sequence may own pages for tokens to come. */
 		uint32_t n_pages = CEIL_DIV(r->start + r->n_tokens, l->page_tokens);
@@ -178,9 +180,10 @@ int64_t step_build(const struct plan *p, const struct step_limits *l, bool dump,
 
 int64_t step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 {
-	const int32_t head[KERNEL_RESET_INTS] = {
-		(int32_t)r->seat, KERNEL_RESET_INTS, (int32_t)r->n_prompt,
-		(int32_t)(KERNEL_RESET_INTS + r->n_prompt), (int32_t)r->n_generated};
+	const int32_t head[KERNEL_RESET_INTS] = {(int32_t)r->seat, KERNEL_RESET_INTS,
+						 (int32_t)r->n_prompt,
+						 (int32_t)(KERNEL_RESET_INTS + r->n_prompt),
+						 (int32_t)r->n_generated};
 
 	memcpy(table, head, sizeof(head));
 	if (r->n_prompt)
@@ -197,7 +200,9 @@ void step_results(const struct plan *p, const int32_t *result, struct draw_resul
 
 	for (uint32_t i = 0; i < p->n_draws; i++) {
 		const struct sampling *s = p->draws[i].sampling;
-		uint32_t n = s->want_logprobs ? MIN((uint32_t)s->n_logprobs, (uint32_t)TOP_LOGPROBS_MAX) : 0;
+		uint32_t n = s->want_logprobs
+				     ? MIN((uint32_t)s->n_logprobs, (uint32_t)TOP_LOGPROBS_MAX)
+				     : 0;
 
 		ret[i] = (struct draw_result){.token = result[i]};
 		if (!s->want_logprobs)

@@ -21,33 +21,33 @@
 /* Shapes are [rows, columns]; D hidden, Kd/Vd key/value width of all delta heads, Hv value heads,
  * H heads, G KV heads, hd head size, E experts, I expert size, S shared expert (or dense MLP) size. */
 enum weight_role {
-	WEIGHT_EMBED,       /* [vocab, D] */
-	WEIGHT_LM_HEAD,     /* [vocab, D]; the embedding when tied */
-	WEIGHT_FINAL_NORM,  /* [1, D] */
-	WEIGHT_INPUT_NORM,  /* [1, D] a layer, as are all below */
-	WEIGHT_POST_NORM,   /* [1, D] */
-	WEIGHT_DELTA_QKV,   /* [2 Kd + Vd, D] rows q | k | v */
-	WEIGHT_DELTA_Z,     /* [Vd, D] */
-	WEIGHT_DELTA_B,     /* [Hv, D] */
-	WEIGHT_DELTA_A,     /* [Hv, D] */
-	WEIGHT_DELTA_CONV,  /* [2 Kd + Vd, conv_kernel] oldest input first */
-	WEIGHT_DELTA_A_LOG, /* [1, Hv] */
+	WEIGHT_EMBED,	      /* [vocab, D] */
+	WEIGHT_LM_HEAD,	      /* [vocab, D]; the embedding when tied */
+	WEIGHT_FINAL_NORM,    /* [1, D] */
+	WEIGHT_INPUT_NORM,    /* [1, D] a layer, as are all below */
+	WEIGHT_POST_NORM,     /* [1, D] */
+	WEIGHT_DELTA_QKV,     /* [2 Kd + Vd, D] rows q | k | v */
+	WEIGHT_DELTA_Z,	      /* [Vd, D] */
+	WEIGHT_DELTA_B,	      /* [Hv, D] */
+	WEIGHT_DELTA_A,	      /* [Hv, D] */
+	WEIGHT_DELTA_CONV,    /* [2 Kd + Vd, conv_kernel] oldest input first */
+	WEIGHT_DELTA_A_LOG,   /* [1, Hv] */
 	WEIGHT_DELTA_DT_BIAS, /* [1, Hv] */
-	WEIGHT_DELTA_NORM,  /* [1, dv] plain, not 1 + w */
-	WEIGHT_DELTA_OUT,   /* [D, Vd] */
-	WEIGHT_ATTN_Q,      /* [H 2 hd, D] a head: hd of query, then hd of gate */
-	WEIGHT_ATTN_K,      /* [G hd, D] */
-	WEIGHT_ATTN_V,      /* [G hd, D] */
-	WEIGHT_ATTN_O,      /* [D, H hd] */
-	WEIGHT_ATTN_Q_NORM, /* [1, hd] */
-	WEIGHT_ATTN_K_NORM, /* [1, hd] */
-	WEIGHT_ROUTER,      /* [E, D] */
-	WEIGHT_EXPERT_GATE, /* [I, D] an expert */
-	WEIGHT_EXPERT_UP,   /* [I, D] an expert */
-	WEIGHT_EXPERT_DOWN, /* [D, I] an expert */
-	WEIGHT_SHARED_GATE, /* [S, D]; in a dense layer the MLP itself */
-	WEIGHT_SHARED_UP,   /* [S, D] */
-	WEIGHT_SHARED_DOWN, /* [D, S] */
+	WEIGHT_DELTA_NORM,    /* [1, dv] plain, not 1 + w */
+	WEIGHT_DELTA_OUT,     /* [D, Vd] */
+	WEIGHT_ATTN_Q,	      /* [H 2 hd, D] a head: hd of query, then hd of gate */
+	WEIGHT_ATTN_K,	      /* [G hd, D] */
+	WEIGHT_ATTN_V,	      /* [G hd, D] */
+	WEIGHT_ATTN_O,	      /* [D, H hd] */
+	WEIGHT_ATTN_Q_NORM,   /* [1, hd] */
+	WEIGHT_ATTN_K_NORM,   /* [1, hd] */
+	WEIGHT_ROUTER,	      /* [E, D] */
+	WEIGHT_EXPERT_GATE,   /* [I, D] an expert */
+	WEIGHT_EXPERT_UP,     /* [I, D] an expert */
+	WEIGHT_EXPERT_DOWN,   /* [D, I] an expert */
+	WEIGHT_SHARED_GATE,   /* [S, D]; in a dense layer the MLP itself */
+	WEIGHT_SHARED_UP,     /* [S, D] */
+	WEIGHT_SHARED_DOWN,   /* [D, S] */
 	WEIGHT_SHARED_ROUTER, /* [1, D] shared_expert_gate */
 	WEIGHT_ROLES,
 };
@@ -60,12 +60,11 @@ void weights_shape(const struct model_config *c, enum weight_role role, uint32_t
 
 /* Opens a checkpoint and checks that it has every weight of the config in its right shape. New.
  * -ENOENT, -EINVAL, -ENOTSUP: the sentence names file and tensor. */
-int weights_open(const char *dir, const struct model_config *c, struct weights **ret, struct err *e)
-	MUST_CHECK;
+int weights_open(const char *dir, const struct model_config *c, struct weights **ret,
+		 struct err *e) MUST_CHECK;
 
 /* Random weights for a config. New. */
-int weights_synthetic(uint64_t seed, const struct model_config *c, struct weights **ret)
-	MUST_CHECK;
+int weights_synthetic(uint64_t seed, const struct model_config *c, struct weights **ret) MUST_CHECK;
 void weights_close(struct weights *w);
 
 /* Row `row` of a weight as floats, out [columns]. Layer and expert are 0 where they do not apply.

@@ -49,11 +49,12 @@ enum kernel_id {
 struct tuning {
 	uint32_t lanes, vec;
 	uint32_t tile_rows, tile_blocks; /* accumulators of the GEMM tile */
-	uint32_t blocks;                 /* column blocks of a group */
-	uint32_t row_block;              /* rows a group walks */
-	uint32_t attention_queries;      /* queries of an attention tile, about */
-	enum kernel_packing packing;     /* of bf16 weights */
-	uint32_t tensor_lanes, tensor_columns; /* a group of a tensor core's product; 0: there is none */
+	uint32_t blocks;		 /* column blocks of a group */
+	uint32_t row_block;		 /* rows a group walks */
+	uint32_t attention_queries;	 /* queries of an attention tile, about */
+	enum kernel_packing packing;	 /* of bf16 weights */
+	/* A group of a tensor core's product; 0: there is none. */
+	uint32_t tensor_lanes, tensor_columns;
 };
 
 static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8, KERNEL_PACK_PANELS, 0, 0};
@@ -111,8 +112,10 @@ bool kernels_supported(enum kernel_variant variant, cl_device_id device)
 	case KERNELS_NVIDIA: {
 		cl_uint major = 0;
 
-		clGetDeviceInfo(device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, sizeof(major), &major, NULL);
-		return !is_cpu(device) && device_is(device, CL_DEVICE_VENDOR, "NVIDIA") && major >= 8;
+		clGetDeviceInfo(device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, sizeof(major),
+				&major, NULL);
+		return !is_cpu(device) && device_is(device, CL_DEVICE_VENDOR, "NVIDIA") &&
+		       major >= 8;
 	}
 	}
 	return false;
@@ -176,10 +179,12 @@ static void mlp_options(const struct kernels *k, uint32_t mlp, struct buf *o)
 {
 	const struct kernel_mlp *m = &k->shape.mlps[mlp];
 
-	buf_printf(o, " -DEXPERTS=%u -DTOPK=%u -DEXPERT_SIZE=%u -DSHARED_SIZE=%u -DNORM_TOPK=%d"
+	buf_printf(o,
+		   " -DEXPERTS=%u -DTOPK=%u -DEXPERT_SIZE=%u -DSHARED_SIZE=%u -DNORM_TOPK=%d"
 		   " -DSHARED_GATE=%d -DTASK_ROWS=%d -DACT_LD=%u",
-		   m->experts, m->topk, m->expert_size, m->shared_size, m->norm_topk, m->shared_gate,
-		   KERNEL_TASK_ROWS, KERNEL_LD(MAX(m->expert_size, m->shared_size)));
+		   m->experts, m->topk, m->expert_size, m->shared_size, m->norm_topk,
+		   m->shared_gate, KERNEL_TASK_ROWS,
+		   KERNEL_LD(MAX(m->expert_size, m->shared_size)));
 }
 
 struct kernel_name {
@@ -240,9 +245,10 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 			KERNELS({K_SAMPLE, "sample"}, {K_SEAT_RESET, "seat_reset"}), e);
 	if (r < 0)
 		goto out;
-	r = add_program(k, l, "synthesize.cl", s->bf16,
-			packing.data,
-			KERNELS({K_SYNTHESIZE, "synthesize"}, {K_SYNTHESIZE_ROWS, "synthesize_rows"}), e);
+	r = add_program(k, l, "synthesize.cl", s->bf16, packing.data,
+			KERNELS({K_SYNTHESIZE, "synthesize"},
+				{K_SYNTHESIZE_ROWS, "synthesize_rows"}),
+			e);
 	if (r < 0)
 		goto out;
 	/* The router's product is in float whatever the elements are. */
@@ -326,8 +332,8 @@ static const struct tuning *choose_tuning(cl_device_id device, const struct kern
 }
 
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
-		 const struct kernel_shape *shape, enum kernel_variant variant, const char *cache_dir,
-		 struct kernels **ret, struct err *e)
+		 const struct kernel_shape *shape, enum kernel_variant variant,
+		 const char *cache_dir, struct kernels **ret, struct err *e)
 {
 	struct library library = {context, device, kernels_variant_name(variant), cache_dir, 0, 0};
 	struct kernels *k = calloc(1, sizeof(*k));
@@ -347,7 +353,8 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		kernels_close(k);
 		return r;
 	}
-	log_debug("kernels: %u programs compiled, %u from the cache", library.built, library.loaded);
+	log_debug("kernels: %u programs compiled, %u from the cache", library.built,
+		  library.loaded);
 	*ret = k;
 	return 0;
 }
@@ -390,7 +397,9 @@ struct arg {
 	const void *value;
 };
 
+/* clang-format off */
 #define ARG(x) {sizeof(x), &(x)}
+/* clang-format on */
 
 /* Runs x by y groups of so many lanes. Nothing to do is no launch. */
 static void launch(struct kernels *k, int id, uint32_t lanes, uint64_t x, uint64_t y,
@@ -405,27 +414,28 @@ static void launch(struct kernels *k, int id, uint32_t lanes, uint64_t x, uint64
 	for (size_t i = 0; i < n && code == CL_SUCCESS; i++)
 		code = clSetKernelArg(k->kernels[id], (cl_uint)i, args[i].size, args[i].value);
 	if (code == CL_SUCCESS)
-		code = clEnqueueNDRangeKernel(k->queue, k->kernels[id], 2, NULL, global, local, 0, NULL,
-					      NULL);
+		code = clEnqueueNDRangeKernel(k->queue, k->kernels[id], 2, NULL, global, local, 0,
+					      NULL, NULL);
 	k->launches++;
 	if (code != CL_SUCCESS) {
 		char name[64] = "kernel";
 
-		clGetKernelInfo(k->kernels[id], CL_KERNEL_FUNCTION_NAME, sizeof(name) - 1, name, NULL);
+		clGetKernelInfo(k->kernels[id], CL_KERNEL_FUNCTION_NAME, sizeof(name) - 1, name,
+				NULL);
 		cl_error(&k->error, code, name);
 	}
 }
 
-#define LAUNCH_LANES(k, id, lanes, x, y, ...)                                                      \
-	do {                                                                                       \
-		const struct arg args_[] = {__VA_ARGS__};                                          \
-		launch(k, id, lanes, x, y, args_, ARRAY_SIZE(args_));                              \
+#define LAUNCH_LANES(k, id, lanes, x, y, ...)                         \
+	do {                                                          \
+		const struct arg args_[] = {__VA_ARGS__};             \
+		launch(k, id, lanes, x, y, args_, ARRAY_SIZE(args_)); \
 	} while (0)
 
 #define LAUNCH(k, id, x, y, ...) LAUNCH_LANES(k, id, (k)->tuning->lanes, x, y, __VA_ARGS__)
 
-void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at, cl_mem table,
-		  cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T)
+void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at,
+		  cl_mem table, cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T)
 {
 	LAUNCH(k, K_EMBED, T, 1, ARG(step), ARG(tokens_at), ARG(positions_at), ARG(table),
 	       ARG(inv_freq), ARG(x), ARG(rope));
@@ -470,9 +480,9 @@ void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, c
 	bool tensor = !router && on_tensor_cores(k);
 
 	LAUNCH_LANES(k, router ? K_ROUTER_GEMM : K_GEMM_STORE,
-		     tensor ? k->tuning->tensor_lanes : k->tuning->lanes, column_groups(k, tensor, N),
-		     CEIL_DIV(M, k->tuning->row_block), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc),
-		     ARG(M), ARG(N), ARG(K));
+		     tensor ? k->tuning->tensor_lanes : k->tuning->lanes,
+		     column_groups(k, tensor, N), CEIL_DIV(M, k->tuning->row_block), ARG(A),
+		     ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
 }
 
 void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
@@ -483,8 +493,8 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 		     ARG(M), ARG(N), ARG(K), ARG(dump));
 }
 
-void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts, cl_mem weights,
-		      cl_mem rows, cl_mem tasks, uint32_t T)
+void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts,
+		      cl_mem weights, cl_mem rows, cl_mem tasks, uint32_t T)
 {
 	if (k->shape.mlps[mlp].experts)
 		LAUNCH(k, MLP_KERNEL(K_MOE_TOPK, mlp), T, 1, ARG(router), ARG(experts),
@@ -500,8 +510,8 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 
 	/* A tensor group has the gate and the up panel of 16 columns. */
 	LAUNCH_LANES(k, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
-		     on_tensor_cores(k) ? N / 16 : column_groups(k, false, N), max_tasks(m, T), ARG(h),
-		     ARG(experts), ARG(shared), ARG(tasks), ARG(rows), ARG(act));
+		     on_tensor_cores(k) ? N / 16 : column_groups(k, false, N), max_tasks(m, T),
+		     ARG(h), ARG(experts), ARG(shared), ARG(tasks), ARG(rows), ARG(act));
 }
 
 void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts, cl_mem shared,
@@ -514,12 +524,12 @@ void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts
 }
 
 void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
-			      cl_mem proj, cl_mem wq, cl_mem wk, cl_mem rope, cl_mem q, cl_mem k_pages,
-			      cl_mem v_pages, uint32_t T)
+			      cl_mem proj, cl_mem wq, cl_mem wk, cl_mem rope, cl_mem q,
+			      cl_mem k_pages, cl_mem v_pages, uint32_t T)
 {
-	LAUNCH(k, K_ATTENTION_PREPARE, T, k->shape.heads + k->shape.kv_heads, ARG(step), ARG(rows_at),
-	       ARG(token_rows_at), ARG(proj), ARG(wq), ARG(wk), ARG(rope), ARG(q), ARG(k_pages),
-	       ARG(v_pages));
+	LAUNCH(k, K_ATTENTION_PREPARE, T, k->shape.heads + k->shape.kv_heads, ARG(step),
+	       ARG(rows_at), ARG(token_rows_at), ARG(proj), ARG(wq), ARG(wk), ARG(rope), ARG(q),
+	       ARG(k_pages), ARG(v_pages));
 }
 
 void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int tiles_at, cl_mem proj,
@@ -529,25 +539,25 @@ void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int til
 	       ARG(proj), ARG(q), ARG(k_pages), ARG(v_pages), ARG(out));
 }
 
-void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at, cl_mem proj,
-		       cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring, cl_mem qs, cl_mem ks,
-		       cl_mem vs, cl_mem gates, uint32_t T)
+void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
+		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,
+		       cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, uint32_t T)
 {
 	LAUNCH(k, K_DELTA_CONV, T, 2 * k->shape.key_heads + k->shape.value_heads, ARG(step),
 	       ARG(rows_at), ARG(token_rows_at), ARG(proj), ARG(conv_w), ARG(neg_a), ARG(dt_bias),
 	       ARG(ring), ARG(qs), ARG(ks), ARG(vs), ARG(gates));
 }
 
-void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows, cl_mem proj,
-			  cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, cl_mem norm_w, cl_mem ring,
-			  cl_mem state, cl_mem work, cl_mem out)
+void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows,
+			  cl_mem proj, cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, cl_mem norm_w,
+			  cl_mem ring, cl_mem state, cl_mem work, cl_mem out)
 {
 	uint64_t pairs = (uint64_t)n_rows * k->shape.value_heads;
 	cl_int first_row = 0, rows = (cl_int)n_rows; /* prefill rows come first */
 
-	LAUNCH(k, K_DELTA_PREFILL, MIN(pairs, (uint64_t)delta_groups(k)), 1, ARG(step), ARG(rows_at),
-	       ARG(first_row), ARG(rows), ARG(proj), ARG(qs), ARG(ks), ARG(vs), ARG(gates),
-	       ARG(norm_w), ARG(ring), ARG(state), ARG(work), ARG(out));
+	LAUNCH(k, K_DELTA_PREFILL, MIN(pairs, (uint64_t)delta_groups(k)), 1, ARG(step),
+	       ARG(rows_at), ARG(first_row), ARG(rows), ARG(proj), ARG(qs), ARG(ks), ARG(vs),
+	       ARG(gates), ARG(norm_w), ARG(ring), ARG(state), ARG(work), ARG(out));
 }
 
 void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t first_row,
@@ -564,8 +574,8 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logits, cl_mem work,
 		   cl_mem counts, cl_mem result, uint32_t n_draws)
 {
-	LAUNCH(k, K_SAMPLE, n_draws, 1, ARG(step), ARG(draws_at), ARG(logits), ARG(work), ARG(counts),
-	       ARG(result));
+	LAUNCH(k, K_SAMPLE, n_draws, 1, ARG(step), ARG(draws_at), ARG(logits), ARG(work),
+	       ARG(counts), ARG(result));
 }
 
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n)
@@ -573,8 +583,8 @@ void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem 
 	LAUNCH(k, K_SEAT_RESET, n, 1, ARG(step), ARG(resets_at), ARG(counts));
 }
 
-void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride, uint64_t rows,
-		       uint64_t cols, uint64_t key, float scale, float offset)
+void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride,
+		       uint64_t rows, uint64_t cols, uint64_t key, float scale, float offset)
 {
 	cl_ulong first = first_panel, r = rows, c = cols, seed = key;
 
@@ -582,8 +592,8 @@ void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32
 	       ARG(c), ARG(seed), ARG(scale), ARG(offset));
 }
 
-void kernel_synthesize_rows(struct kernels *k, cl_mem table, uint64_t rows, uint64_t cols, uint64_t key,
-			    float scale, float offset)
+void kernel_synthesize_rows(struct kernels *k, cl_mem table, uint64_t rows, uint64_t cols,
+			    uint64_t key, float scale, float offset)
 {
 	cl_ulong r = rows, c = cols, seed = key;
 

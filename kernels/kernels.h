@@ -45,8 +45,9 @@ struct kernel_mlp {
 struct kernel_shape {
 	uint32_t hidden, vocab;
 	float eps;
-	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens; /* heads = 0: no attention layers */
-	uint32_t key_heads, value_heads, key_dim, value_dim, conv;   /* key_heads = 0: no delta layers */
+	/* heads = 0: no attention layers; key_heads = 0: no delta layers */
+	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens;
+	uint32_t key_heads, value_heads, key_dim, value_dim, conv;
 	struct kernel_mlp mlps[2];
 	uint32_t n_mlps;
 	bool bf16; /* elements: bf16, else float */
@@ -58,8 +59,8 @@ struct kernels;
 
 /* New. Compiles (or loads) every program. The queue is borrowed. */
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
-		 const struct kernel_shape *shape, enum kernel_variant variant, const char *cache_dir,
-		 struct kernels **ret, struct err *e) MUST_CHECK;
+		 const struct kernel_shape *shape, enum kernel_variant variant,
+		 const char *cache_dir, struct kernels **ret, struct err *e) MUST_CHECK;
 void kernels_close(struct kernels *k);
 
 /* 0, or the first error since the set was opened. */
@@ -93,8 +94,8 @@ uint32_t kernels_tile_tokens(const struct kernels *k);
 
 /* ---- launches; `step` is the step table, *_at are offsets into it, T a number of tokens ---- */
 
-void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at, cl_mem table,
-		  cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T);
+void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at,
+		  cl_mem table, cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T);
 void kernel_rms_norm(struct kernels *k, cl_mem step, cl_int rows_at, cl_mem x, cl_mem w, cl_mem h,
 		     cl_mem h32, uint32_t rows);
 void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl_mem weights,
@@ -106,25 +107,25 @@ void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, c
 void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump);
 
-void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts, cl_mem weights,
-		      cl_mem rows, cl_mem tasks, uint32_t T);
+void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts,
+		      cl_mem weights, cl_mem rows, cl_mem tasks, uint32_t T);
 void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem experts, cl_mem shared,
 			cl_mem tasks, cl_mem rows, cl_mem act, uint32_t T);
 void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts, cl_mem shared,
 		     cl_mem tasks, cl_mem rows, cl_mem y, uint32_t T);
 
 void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
-			      cl_mem proj, cl_mem wq, cl_mem wk, cl_mem rope, cl_mem q, cl_mem k_pages,
-			      cl_mem v_pages, uint32_t T);
+			      cl_mem proj, cl_mem wq, cl_mem wk, cl_mem rope, cl_mem q,
+			      cl_mem k_pages, cl_mem v_pages, uint32_t T);
 void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int tiles_at, cl_mem proj,
 		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles);
 
-void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at, cl_mem proj,
-		       cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring, cl_mem qs, cl_mem ks,
-		       cl_mem vs, cl_mem gates, uint32_t T);
-void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows, cl_mem proj,
-			  cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, cl_mem norm_w, cl_mem ring,
-			  cl_mem state, cl_mem work, cl_mem out);
+void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
+		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,
+		       cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, uint32_t T);
+void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows,
+			  cl_mem proj, cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, cl_mem norm_w,
+			  cl_mem ring, cl_mem state, cl_mem work, cl_mem out);
 void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t first_row,
 			 uint32_t n_rows, cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias,
 			 cl_mem norm_w, cl_mem ring, cl_mem state, cl_mem out);
@@ -135,11 +136,11 @@ void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem 
 
 /* Fills one packed matrix, or the part of one, with synthetic weights (synthetic.clh): rows x cols
  * logical elements; panel p of the part goes to panel first + p * stride of W. */
-void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride, uint64_t rows,
-		       uint64_t cols, uint64_t key, float scale, float offset);
+void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride,
+		       uint64_t rows, uint64_t cols, uint64_t key, float scale, float offset);
 
 /* The same for a row-major table [rows, LD(cols)] of elements. */
-void kernel_synthesize_rows(struct kernels *k, cl_mem table, uint64_t rows, uint64_t cols, uint64_t key,
-			    float scale, float offset);
+void kernel_synthesize_rows(struct kernels *k, cl_mem table, uint64_t rows, uint64_t cols,
+			    uint64_t key, float scale, float offset);
 
 #endif

@@ -160,7 +160,8 @@ static cl_program program_from_binary(struct library *l, const char *path, const
 
 	if (!data)
 		return NULL;
-	program = clCreateProgramWithBinary(l->context, 1, &l->device, &bytes, &binary, &status, &code);
+	program = clCreateProgramWithBinary(l->context, 1, &l->device, &bytes, &binary, &status,
+					    &code);
 	if (code == CL_SUCCESS)
 		code = clBuildProgram(program, 1, &l->device, options, NULL, NULL);
 	free(data);

@@ -22,13 +22,14 @@
 struct library {
 	cl_context context;
 	cl_device_id device;
-	const char *variant;   /* "generic", "x86" or "nvidia" */
-	const char *cache_dir; /* NULL: no cache */
+	const char *variant;	/* "generic", "x86" or "nvidia" */
+	const char *cache_dir;	/* NULL: no cache */
 	unsigned built, loaded; /* programs compiled, programs taken from the cache */
 };
 
 /* The source of `file` for a variant with its includes inlined, appended to out. -ENOENT. */
-int library_source(const char *variant, const char *file, struct buf *out, struct err *e) MUST_CHECK;
+int library_source(const char *variant, const char *file, struct buf *out,
+		   struct err *e) MUST_CHECK;
 
 /* New program, released by the caller. Compiler output goes into the error (its beginning) and the log. */
 int library_program(struct library *l, const char *file, const char *options, cl_program *ret,

@@ -58,7 +58,8 @@ static double dot(const float *a, const float *b, uint32_t n)
 	return sum;
 }
 
-void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint32_t ld, double *out)
+void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint32_t ld,
+		    double *out)
 {
 	for (uint32_t n = 0; n < N; n++)
 		out[n] = dot(a, w + (uint64_t)n * ld, K);
@@ -72,8 +73,8 @@ void reference_gate_up(const float *h, const float *gate, const float *up, uint3
 			 dot(h, up + (uint64_t)n * ld, K);
 }
 
-void reference_moe_topk(const float *router, uint32_t experts, uint32_t topk, bool norm, int32_t *ids,
-			double *weights)
+void reference_moe_topk(const float *router, uint32_t experts, uint32_t topk, bool norm,
+			int32_t *ids, double *weights)
 {
 	double most = (double)router[0], sum = 0, kept = 0;
 
@@ -111,8 +112,8 @@ void reference_moe_sort(const int32_t *ids, uint32_t n_tokens, uint32_t experts,
 		*rows++ = (int32_t)(t * (topk + 1) + topk);
 }
 
-void reference_attention(const float *q, const float *gate, const float *k, const float *v, uint32_t n,
-			 uint32_t hd, double *out)
+void reference_attention(const float *q, const float *gate, const float *k, const float *v,
+			 uint32_t n, uint32_t hd, double *out)
 {
 	double most = -INFINITY, sum = 0;
 
@@ -204,14 +205,16 @@ void reference_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t
 	memcpy(out, x, sizeof(x));
 }
 
-void reference_adjust(const float *logits, uint32_t vocab, const struct reference_draw *d, double *out)
+void reference_adjust(const float *logits, uint32_t vocab, const struct reference_draw *d,
+		      double *out)
 {
 	for (uint32_t i = 0; i < vocab; i++) {
 		uint32_t seen = d->counts ? d->counts[i] : 0, generated = seen & 0x7fffffff;
 
 		out[i] = (double)logits[i];
 		if (seen)
-			out[i] = out[i] > 0 ? out[i] / (double)d->repetition : out[i] * (double)d->repetition;
+			out[i] = out[i] > 0 ? out[i] / (double)d->repetition
+					    : out[i] * (double)d->repetition;
 		if (generated)
 			out[i] -= (double)d->presence + (double)d->frequency * generated;
 	}
@@ -257,7 +260,8 @@ static double total(const double *p, uint32_t n)
 	return sum;
 }
 
-void reference_distribution(const float *logits, uint32_t vocab, const struct reference_draw *d, double *p)
+void reference_distribution(const float *logits, uint32_t vocab, const struct reference_draw *d,
+			    double *p)
 {
 	uint32_t best = 0;
 	double most, sum;

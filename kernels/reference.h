@@ -30,7 +30,8 @@ void reference_rope_angles(uint32_t position, const float *inv_freq, uint32_t ro
 void reference_rope(double *x, uint32_t position, const float *inv_freq, uint32_t rot);
 
 /* out[n] = sum_k a[k] w[n, k], w with row stride ld >= K. */
-void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint32_t ld, double *out);
+void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint32_t ld,
+		    double *out);
 
 /* act[n] = silu(gate row n . h) * (up row n . h) */
 void reference_gate_up(const float *h, const float *gate, const float *up, uint32_t N, uint32_t K,
@@ -38,8 +39,8 @@ void reference_gate_up(const float *h, const float *gate, const float *up, uint3
 
 /* The topk experts of largest probability (ties: the smaller index) and their probabilities, over their sum when
  * `norm`. */
-void reference_moe_topk(const float *router, uint32_t experts, uint32_t topk, bool norm, int32_t *ids,
-			double *weights);
+void reference_moe_topk(const float *router, uint32_t experts, uint32_t topk, bool norm,
+			int32_t *ids, double *weights);
 
 /* The order in which rows are computed: token * (topk + 1) + slot, by expert, then token, then slot; behind them
  * the shared expert's, slot topk. ids [n_tokens, topk], rows [n_tokens * (topk + 1)]. */
@@ -48,8 +49,8 @@ void reference_moe_sort(const int32_t *ids, uint32_t n_tokens, uint32_t experts,
 
 /* One query of one head over the keys and values [n, hd] it may see: softmax(q k^T / sqrt(hd)) v, times
  * sigmoid(gate). */
-void reference_attention(const float *q, const float *gate, const float *k, const float *v, uint32_t n,
-			 uint32_t hd, double *out);
+void reference_attention(const float *q, const float *gate, const float *k, const float *v,
+			 uint32_t n, uint32_t hd, double *out);
 
 /* ---- Gated DeltaNet, token by token ---- */
 
@@ -78,7 +79,8 @@ struct reference_draw {
 	float temperature, top_p, min_p;
 	int32_t top_k;
 	float presence, frequency, repetition;
-	const uint32_t *counts; /* [vocab] bit 31: in the prompt, the rest: times generated; NULL: no penalties */
+	/* [vocab] bit 31: in the prompt, the rest: times generated; NULL: no penalties */
+	const uint32_t *counts;
 	const int32_t *banned;
 	uint32_t n_banned;
 };
@@ -87,7 +89,8 @@ struct reference_draw {
 void reference_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 /* The logits after penalties and bans. */
-void reference_adjust(const float *logits, uint32_t vocab, const struct reference_draw *d, double *out);
+void reference_adjust(const float *logits, uint32_t vocab, const struct reference_draw *d,
+		      double *out);
 
 /* The distribution a token is drawn from: adjusted logits over the temperature, softmax, cut to what min_p,
  * top_k and top_p (in this order) keep. Temperature 0: all on the argmax, the smallest id of equal ones. */

@@ -16,7 +16,7 @@ enum {
 struct pool {
 	uint32_t size, available, n_levels;
 	uint64_t *levels[LEVELS_MAX]; /* [0] is owned, the others point into it */
-	uint32_t *refs;               /* [size] by id */
+	uint32_t *refs;		      /* [size] by id */
 	uint32_t *id_of, *number_of;  /* [size] */
 };
 

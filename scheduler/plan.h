@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-	CHUNK_TOKENS = 64,   /* chunk of the Gated DeltaNet prefill, in tokens */
+	CHUNK_TOKENS = 64, /* chunk of the Gated DeltaNet prefill, in tokens */
 	TOP_LOGPROBS_MAX = 20,
 };
 
@@ -27,15 +27,15 @@ enum {
 /* How one token is drawn. A draw depends only on the logits, these parameters and
  * (seed, choice, position). */
 struct sampling {
-	float temperature; /* 0: greedy */
-	float top_p;       /* 1: off */
-	float min_p;       /* 0: off */
-	int32_t top_k;     /* 0: off */
+	float temperature;			   /* 0: greedy */
+	float top_p;				   /* 1: off */
+	float min_p;				   /* 0: off */
+	int32_t top_k;				   /* 0: off */
 	float presence_penalty, frequency_penalty; /* 0: off; over generated tokens */
-	float repetition_penalty;                  /* 1: off; over prompt and generated tokens */
+	float repetition_penalty;		   /* 1: off; over prompt and generated tokens */
 	uint64_t seed;
-	uint8_t n_logprobs;  /* best tokens reported besides the chosen one */
-	bool want_logprobs;  /* report the chosen token's log-probability */
+	uint8_t n_logprobs; /* best tokens reported besides the chosen one */
+	bool want_logprobs; /* report the chosen token's log-probability */
 };
 
 /* True when draws need the seat's token counts. */
@@ -48,8 +48,8 @@ struct plan_row {
 	const int32_t *tokens; /* [n_tokens] ids to run */
 	const uint32_t *pages; /* [n_pages] block table from position 0 */
 	uint32_t n_tokens;
-	uint32_t start;   /* position of tokens[0] in its sequence */
-	uint32_t n_pages; /* covers at least start + n_tokens positions */
+	uint32_t start;	    /* position of tokens[0] in its sequence */
+	uint32_t n_pages;   /* covers at least start + n_tokens positions */
 	int32_t state_src;  /* slot read, or STATE_ZERO */
 	uint32_t state_dst; /* slot written */
 	bool decode;
@@ -58,10 +58,10 @@ struct plan_row {
 /* A draw from the logits behind a row's last token. */
 struct plan_draw {
 	const struct sampling *sampling;
-	const int32_t *banned; /* [n_banned] ids that must not be drawn (end tokens below min_tokens) */
+	const int32_t *banned; /* [n_banned] must not be drawn: end tokens below min_tokens */
 	uint32_t n_banned;
-	uint32_t row;      /* index into plan.rows */
-	uint32_t seat;     /* token counts of this sequence, < max_seats */
+	uint32_t row;	   /* index into plan.rows */
+	uint32_t seat;	   /* token counts of this sequence, < max_seats */
 	uint32_t choice;   /* index of the choice in its request */
 	uint32_t position; /* number of tokens this choice has generated before */
 };
@@ -69,7 +69,7 @@ struct plan_draw {
 /* A seat changes hands: its counts become zero, then the prompt's tokens are marked. Only for
  * sequences whose draws are penalised. */
 struct plan_seat_reset {
-	const int32_t *prompt;    /* [n_prompt] marked as prompt */
+	const int32_t *prompt;	  /* [n_prompt] marked as prompt */
 	const int32_t *generated; /* [n_generated] counted (a sequence that comes back) */
 	uint32_t n_prompt, n_generated;
 	uint32_t seat;
@@ -80,8 +80,8 @@ struct plan_copy {
 };
 
 struct plan {
-	uint64_t step; /* counts from 1 */
-	const struct plan_row *rows; /* [n_rows] prefill rows first, then decode rows */
+	uint64_t step;		       /* counts from 1 */
+	const struct plan_row *rows;   /* [n_rows] prefill rows first, then decode rows */
 	const struct plan_draw *draws; /* [n_draws] in order of their rows */
 	const struct plan_seat_reset *resets;
 	const struct plan_copy *page_copies;  /* whole KV pages, all layers */

@@ -64,7 +64,7 @@ struct request {
 	uint64_t id;
 	void *user;
 	struct request *map_next; /* chain of the request map */
-	struct list waiting;      /* in scheduler.waiting while Submitted, else in no list */
+	struct list waiting;	  /* in scheduler.waiting while Submitted, else in no list */
 	enum request_state state;
 	uint32_t n_prompt, n_prefilled;
 	uint32_t max_tokens, min_tokens;

@@ -9,7 +9,7 @@
 
 struct request_map {
 	struct request **buckets; /* [n_buckets] owned; the requests are borrowed */
-	size_t n_buckets;         /* a power of two, or 0 */
+	size_t n_buckets;	  /* a power of two, or 0 */
 	size_t n;
 };
 

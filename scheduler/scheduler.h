@@ -27,12 +27,12 @@
 struct scheduler;
 
 struct scheduler_config {
-	uint32_t page_tokens;        /* positions a KV page holds, a multiple of CHUNK_TOKENS */
-	uint32_t n_pages;            /* pages of the KV pool; ids 0 .. n_pages - 1 */
-	uint32_t n_slots;            /* state slots, >= max_seqs; ids 0 .. n_slots - 1 */
-	uint32_t max_seqs;           /* sequences that run at the same time (seats) */
+	uint32_t page_tokens;	     /* positions a KV page holds, a multiple of CHUNK_TOKENS */
+	uint32_t n_pages;	     /* pages of the KV pool; ids 0 .. n_pages - 1 */
+	uint32_t n_slots;	     /* state slots, >= max_seqs; ids 0 .. n_slots - 1 */
+	uint32_t max_seqs;	     /* sequences that run at the same time (seats) */
 	uint32_t max_prefill_tokens; /* prefill budget of a step, >= page_tokens */
-	uint32_t max_model_len;      /* prompt + generated tokens of a sequence */
+	uint32_t max_model_len;	     /* prompt + generated tokens of a sequence */
 	uint32_t vocab_size;
 };
 
@@ -40,9 +40,9 @@ struct scheduler_config {
 struct scheduler_request {
 	const int32_t *prompt; /* [n_prompt], n_prompt >= 1 */
 	uint32_t n_prompt;
-	uint32_t max_tokens; /* >= 1; prompt + max_tokens <= max_model_len */
-	uint32_t min_tokens; /* end tokens are not drawn before */
-	uint32_t n_choices;  /* 1 .. max_seqs */
+	uint32_t max_tokens;	   /* >= 1; prompt + max_tokens <= max_model_len */
+	uint32_t min_tokens;	   /* end tokens are not drawn before */
+	uint32_t n_choices;	   /* 1 .. max_seqs */
 	const int32_t *end_tokens; /* [n_end_tokens] a draw of one of them ends the choice */
 	uint32_t n_end_tokens;
 	struct sampling sampling;
@@ -56,20 +56,20 @@ struct scheduler_event {
 	uint64_t request;
 	void *user;
 	uint32_t choice;
-	enum finish_reason finish; /* of this choice, with this token */
-	bool request_finished;     /* last event of the request: its id is gone */
+	enum finish_reason finish;	/* of this choice, with this token */
+	bool request_finished;		/* last event of the request: its id is gone */
 	const struct draw_result *draw; /* borrowed from the results given to commit */
 };
 
 struct scheduler_stats {
-	uint32_t running;   /* sequences prefilling or decoding: the seats that are taken */
-	uint32_t waiting;   /* requests not yet admitted */
+	uint32_t running; /* sequences prefilling or decoding: the seats that are taken */
+	uint32_t waiting; /* requests not yet admitted */
 	uint32_t free_pages, free_slots;
 };
 
 /* New. -EINVAL with a sentence for a configuration that cannot work. */
-int scheduler_new(const struct scheduler_config *config, struct scheduler **ret, struct err *e)
-	MUST_CHECK;
+int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
+		  struct err *e) MUST_CHECK;
 void scheduler_free(struct scheduler *s);
 
 /* Queues a request and gives it an id (never reused, never 0). -EINVAL: it can never run here, the

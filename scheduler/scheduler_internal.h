@@ -30,8 +30,8 @@ struct step {
 struct scheduler {
 	struct scheduler_config config;
 	struct pool *pages, *slots, *seats;
-	uint32_t *tables;            /* [max_seqs][table_pages] block tables, a row a seat */
-	uint32_t table_pages;        /* pages of the longest sequence */
+	uint32_t *tables;	     /* [max_seqs][table_pages] block tables, a row a seat */
+	uint32_t table_pages;	     /* pages of the longest sequence */
 	struct request_map requests; /* every request there is; owns them */
 	uint64_t last_id;
 	struct list waiting;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define HASH_INIT UINT64_C(0xcbf29ce484222325)
-#define NOBODY    UINT32_MAX
+#define NOBODY	  UINT32_MAX
 
 struct cell {
 	int32_t token;

@@ -72,7 +72,9 @@ void golden_release(struct golden *g)
 
 struct sampling run_greedy(void)
 {
-	return (struct sampling){.top_p = 1, .repetition_penalty = 1, .n_logprobs = GOLDEN_TOP,
+	return (struct sampling){.top_p = 1,
+				 .repetition_penalty = 1,
+				 .n_logprobs = GOLDEN_TOP,
 				 .want_logprobs = true};
 }
 
@@ -195,7 +197,8 @@ size_t golden_same_steps(const struct golden_case *c, const struct run *r, float
 
 	while (n < c->output.len && n < out->len && out->v[n] == c->output.v[n])
 		n++;
-	if ((n == c->output.len && n == out->len) || (n < c->output.len && c->steps[n].margin < margin))
+	if ((n == c->output.len && n == out->len) ||
+	    (n < c->output.len && c->steps[n].margin < margin))
 		return n;
 	printf("# %s, step %zu of %zu: %d instead of %d, margin %g\n", c->name, n, c->output.len,
 	       n < out->len ? out->v[n] : -1, n < c->output.len ? c->output.v[n] : -1,
@@ -232,7 +235,8 @@ bool golden_matches(const struct golden_case *c, const struct run *r, float *wor
 		*worst = fmaxf(*worst, most);
 		if (most <= bound)
 			continue;
-		printf("# %s, step %zu: a log-probability is off by %g\n", c->name, k, (double)most);
+		printf("# %s, step %zu: a log-probability is off by %g\n", c->name, k,
+		       (double)most);
 		return false;
 	}
 	return n != SIZE_MAX;
@@ -245,10 +249,12 @@ static bool same_bits(float a, float b)
 
 static bool same_draw(const struct draw_result *a, const struct draw_result *b)
 {
-	bool same = a->token == b->token && same_bits(a->logprob, b->logprob) && a->n_top == b->n_top;
+	bool same =
+		a->token == b->token && same_bits(a->logprob, b->logprob) && a->n_top == b->n_top;
 
 	for (uint32_t k = 0; same && k < a->n_top; k++)
-		same = a->top_ids[k] == b->top_ids[k] && same_bits(a->top_logprobs[k], b->top_logprobs[k]);
+		same = a->top_ids[k] == b->top_ids[k] &&
+		       same_bits(a->top_logprobs[k], b->top_logprobs[k]);
 	return same;
 }
 
@@ -262,14 +268,15 @@ bool run_same(const struct run *a, const struct run *b, const char *name)
 
 			if (same_draw(x, y))
 				continue;
-			printf("# %s: %u prompt tokens, choice %zu, step %zu: %d at %.9g, and %d at %.9g\n", name,
-			       a->n_prompt, c, k, x->token, (double)x->logprob, y->token, (double)y->logprob);
+			printf("# %s: %u prompt tokens, choice %zu, step %zu: %d at %.9g, and %d at %.9g\n",
+			       name, a->n_prompt, c, k, x->token, (double)x->logprob, y->token,
+			       (double)y->logprob);
 			return false;
 		}
 		if (a->out[c].len == b->out[c].len)
 			continue;
-		printf("# %s: %u prompt tokens, choice %zu: %zu tokens, and %zu\n", name, a->n_prompt, c,
-		       a->out[c].len, b->out[c].len);
+		printf("# %s: %u prompt tokens, choice %zu: %zu tokens, and %zu\n", name,
+		       a->n_prompt, c, a->out[c].len, b->out[c].len);
 		return false;
 	}
 	return true;

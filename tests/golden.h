@@ -55,8 +55,8 @@ struct run {
 /* How requests share an engine. */
 struct run_setup {
 	uint32_t max_seqs, budget; /* no more than the engine was opened with */
-	uint32_t page_tokens;      /* what the engine was opened with */
-	uint64_t shuffle;          /* renames pages, slots and seats; 0: the smallest free one first */
+	uint32_t page_tokens;	   /* what the engine was opened with */
+	uint64_t shuffle; /* renames pages, slots and seats; 0: the smallest free one first */
 	/* Sees every step after it has run; NULL: nobody does. */
 	void (*watch)(void *arg, const struct plan *plan, const struct draw_result *results);
 	void *arg;

@@ -8,9 +8,9 @@
 #include "tests/fake_device.h"
 
 enum {
-	LEN_MAX = 512,     /* longest sequence */
-	SEQS_MAX = 8,      /* most seats */
-	PAGES_MAX = 64,    /* most pages, slots or seats */
+	LEN_MAX = 512,	   /* longest sequence */
+	SEQS_MAX = 8,	   /* most seats */
+	PAGES_MAX = 64,	   /* most pages, slots or seats */
 	REQUESTS_MAX = 24, /* requests alive at the same time */
 	VOCAB = 4096,
 };
@@ -51,7 +51,7 @@ struct model {
 	struct scheduler_config config;
 	struct scheduler *s, *twin;
 	struct fake_device *device;
-	const struct plan *plan, *twin_plan;          /* while out */
+	const struct plan *plan, *twin_plan;	      /* while out */
 	struct model_request *requests[REQUESTS_MAX]; /* oldest first */
 	uint32_t n_requests;
 	struct model_row rows[SEQS_MAX];

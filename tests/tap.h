@@ -41,32 +41,32 @@ tap_ok(bool good, const char *file, int line, const char *text, const char *fmt,
 }
 
 /* Prints only a failure (the first twenty of a group); ok_all ends the group. */
-#define check(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition) && tap_quiet++ < 20)                                              \
-			printf("# %s:%d: %s\n", __FILE__, __LINE__, #condition);                   \
+#define check(condition)                                                         \
+	do {                                                                     \
+		if (!(condition) && tap_quiet++ < 20)                            \
+			printf("# %s:%d: %s\n", __FILE__, __LINE__, #condition); \
 	} while (0)
 
-#define ok_all(...)                                                                                \
-	do {                                                                                       \
-		int failed_ = tap_quiet;                                                           \
-		tap_quiet = 0;                                                                     \
-		ok(failed_ == 0, __VA_ARGS__);                                                     \
+#define ok_all(...)                            \
+	do {                                   \
+		int failed_ = tap_quiet;       \
+		tap_quiet = 0;                 \
+		ok(failed_ == 0, __VA_ARGS__); \
 	} while (0)
 
-#define is_int(got, want, ...)                                                                     \
-	do {                                                                                       \
-		long long got_ = (long long)(got), want_ = (long long)(want);                      \
-		if (!ok(got_ == want_, __VA_ARGS__))                                               \
-			printf("#   got %lld, want %lld\n", got_, want_);                          \
+#define is_int(got, want, ...)                                                \
+	do {                                                                  \
+		long long got_ = (long long)(got), want_ = (long long)(want); \
+		if (!ok(got_ == want_, __VA_ARGS__))                          \
+			printf("#   got %lld, want %lld\n", got_, want_);     \
 	} while (0)
 
-#define is_str(got, want, ...)                                                                     \
-	do {                                                                                       \
-		const char *got_ = (got), *want_ = (want);                                         \
-		if (!ok(got_ && want_ && !strcmp(got_, want_), __VA_ARGS__))                       \
-			printf("#   got  %s\n#   want %s\n", got_ ? got_ : "(null)",               \
-			       want_ ? want_ : "(null)");                                          \
+#define is_str(got, want, ...)                                                       \
+	do {                                                                         \
+		const char *got_ = (got), *want_ = (want);                           \
+		if (!ok(got_ && want_ && !strcmp(got_, want_), __VA_ARGS__))         \
+			printf("#   got  %s\n#   want %s\n", got_ ? got_ : "(null)", \
+			       want_ ? want_ : "(null)");                            \
 	} while (0)
 
 __attribute__((unused)) static int done(void)

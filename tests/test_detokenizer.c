@@ -13,10 +13,12 @@
 
 /* Ids 0 to 255 are single bytes, from 256 on these; the last is special. */
 static const char *const pieces[] = {
-	"ab",	    "abc",	     "b",	 "STOP",	 "ST",	     "OP\n",
-	"\n\n",	    "\xf0\x9f",	     "\x98\x80", "\xe2\x82\xac", "a\xe2",    "\x82",
-	"\xac\xe2", "\xff\xfe",	     "\xc3",	 "\xa9\xc3\xa9", "\xed\xa0", "\xef\xbf\xbd",
-	"aab",	    "\xf0\x9f\x98\x61", "<|end|>",
+	"ab",	    "abc",	    "b",     "STOP",
+	"ST",	    "OP\n",	    "\n\n",  "\xf0\x9f",
+	"\x98\x80", "\xe2\x82\xac", "a\xe2", "\x82",
+	"\xac\xe2", "\xff\xfe",	    "\xc3",  "\xa9\xc3\xa9",
+	"\xed\xa0", "\xef\xbf\xbd", "aab",   "\xf0\x9f\x98\x61",
+	"<|end|>",
 };
 enum { N_PIECES = ARRAY_SIZE(pieces), FIRST = 256, SPECIAL = FIRST + N_PIECES - 1 };
 

@@ -61,12 +61,13 @@ static bool refused(const struct engine_options *o, int code, const char *part)
 	int before = descriptors();
 	struct err e = {0};
 	int r = engine_open(o, &g, &e);
-	bool good = r < 0 && g == untouched && e.code == -r && (!code || r == code) && one_sentence(e.text) &&
-		    (!part || strstr(e.text, part)) && descriptors() == before;
+	bool good = r < 0 && g == untouched && e.code == -r && (!code || r == code) &&
+		    one_sentence(e.text) && (!part || strstr(e.text, part)) &&
+		    descriptors() == before;
 
 	if (!good)
-		printf("# %s: %d (%s), %d descriptors before and %d now\n", o->model_dir, r, e.text, before,
-		       descriptors());
+		printf("# %s: %d (%s), %d descriptors before and %d now\n", o->model_dir, r, e.text,
+		       before, descriptors());
 	if (r == 0)
 		engine_close(g);
 	return good;
@@ -142,7 +143,14 @@ static void test_directories(void)
 static void test_configs(void)
 {
 	static const char *const texts[] = {
-		"", "{", "[]", "null", "{}", "{\"model_type\": \"llama\"}", "{\"model_type\": 7}", "\xff\xfe{}",
+		"",
+		"{",
+		"[]",
+		"null",
+		"{}",
+		"{\"model_type\": \"llama\"}",
+		"{\"model_type\": 7}",
+		"\xff\xfe{}",
 		"{\"model_type\": \"qwen3_5_moe_text\"}",
 	};
 	static const struct {
@@ -191,7 +199,8 @@ static void test_shapes(void)
 		{"\"vocab_size\": 320", "\"vocab_size\": 16000000"},
 		{"\"num_experts\": 8", "\"num_experts\": 9"},
 		{"\"moe_intermediate_size\": 24", "\"moe_intermediate_size\": 23"},
-		{"\"shared_expert_intermediate_size\": 24", "\"shared_expert_intermediate_size\": 240"},
+		{"\"shared_expert_intermediate_size\": 24",
+		 "\"shared_expert_intermediate_size\": 240"},
 		{"\"head_dim\": 64", "\"head_dim\": 128"},
 		{"\"linear_num_value_heads\": 2", "\"linear_num_value_heads\": 4"},
 		{"\"linear_conv_kernel_dim\": 4", "\"linear_conv_kernel_dim\": 3"},
@@ -219,8 +228,17 @@ static uint64_t header_bytes(void)
 static void test_truncated(void)
 {
 	uint64_t header = header_bytes();
-	const size_t lengths[] = {0, 1, 7, 8, 9, header / 2, header + 7, header + 8, header + 9,
-				  weights.len / 2, weights.len - 1};
+	const size_t lengths[] = {0,
+				  1,
+				  7,
+				  8,
+				  9,
+				  header / 2,
+				  header + 7,
+				  header + 8,
+				  header + 9,
+				  weights.len / 2,
+				  weights.len - 1};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
 		struct engine_options o;
@@ -248,7 +266,8 @@ static void test_damaged(void)
 		at = (random >> 33) % (header + 8);
 		old = weights.data[at];
 		if (old >= '0' && old <= '9')
-			weights.data[at] = (char)('0' + ((uint64_t)(old - '0') + 1 + (random >> 20) % 9) % 10);
+			weights.data[at] =
+				(char)('0' + ((uint64_t)(old - '0') + 1 + (random >> 20) % 9) % 10);
 		else
 			weights.data[at] = (char)(old ^ (char)(1u << (random >> 40) % 8));
 		make_checkpoint("damaged", buf_str(&config), weights.len);
@@ -265,7 +284,8 @@ static void test_index(void)
 	static const struct {
 		const char *text, *part;
 	} indices[] = {
-		{"{\"weight_map\": {\"model.norm.weight\": \"gone.safetensors\"}}", "gone.safetensors"},
+		{"{\"weight_map\": {\"model.norm.weight\": \"gone.safetensors\"}}",
+		 "gone.safetensors"},
 		{"{\"weight_map\": {\"model.norm.weight\": \"../file\"}}", "index"},
 		{"{\"weight_map\": {\"model.norm.weight\": \"/etc/passwd\"}}", "index"},
 		{"{\"weight_map\": 7}", "index"},
@@ -311,7 +331,8 @@ static void test_options(const char *good)
 	ok(refused(&o, -ENOENT, "/nonexistent/cache"), "a program cache that cannot be made");
 	/* 280 GB of weights, from a file of a few hundred bytes. */
 	make_checkpoint("huge",
-			changed("\"hidden_size\": 64", "\"hidden_size\": 65536, \"intermediate_size\": 65536"),
+			changed("\"hidden_size\": 64",
+				"\"hidden_size\": 65536, \"intermediate_size\": 65536"),
 			weights.len);
 	o = options(scratch_path("huge"));
 	o.synthetic = true;
@@ -344,7 +365,8 @@ static void test_damaged_cache(const char *good)
 			if (!strstr(d->d_name, ".clbin"))
 				continue;
 			snprintf(path, sizeof(path), "cache/%s", d->d_name);
-			scratch_write(path, "TIGONCL1 and then nothing that is a program", 20 + damaged % 20);
+			scratch_write(path, "TIGONCL1 and then nothing that is a program",
+				      20 + damaged % 20);
 			damaged++;
 		}
 		closedir(dir);
@@ -369,19 +391,28 @@ static void test_plans(const char *good)
 	for (int i = 0; i < 9; i++) {
 		struct plan_row rows[8];
 		struct plan_draw draws[8];
-		struct plan p = {.step = 1, .rows = rows, .draws = draws, .n_rows = 1, .n_prefill_rows = 1,
-				 .n_prefill_tokens = 64, .n_draws = 1};
+		struct plan p = {.step = 1,
+				 .rows = rows,
+				 .draws = draws,
+				 .n_rows = 1,
+				 .n_prefill_rows = 1,
+				 .n_prefill_tokens = 64,
+				 .n_draws = 1};
 
 		for (uint32_t k = 0; k < 8; k++) {
-			rows[k] = (struct plan_row){.tokens = tokens, .pages = pages, .n_tokens = 64, .n_pages = 1,
-						    .state_src = STATE_ZERO, .state_dst = k % 4};
+			rows[k] = (struct plan_row){.tokens = tokens,
+						    .pages = pages,
+						    .n_tokens = 64,
+						    .n_pages = 1,
+						    .state_src = STATE_ZERO,
+						    .state_dst = k % 4};
 			draws[k] = (struct plan_draw){.sampling = &greedy};
 		}
 		switch (i) {
 		case 1: rows[0].n_tokens = 0; break;
-		case 2: rows[0].n_tokens = 65; break;		   /* past its pages */
+		case 2: rows[0].n_tokens = 65; break; /* past its pages */
 		case 3: rows[0].start = UINT32_MAX - 10; break;
-		case 4: p.n_rows = p.n_prefill_rows = 5; break;	   /* more than max_seqs */
+		case 4: p.n_rows = p.n_prefill_rows = 5; break; /* more than max_seqs */
 		case 5: p.n_draws = 5; break;
 		case 6: draws[0].row = 1; break;
 		case 7: draws[0].seat = 4; break;
@@ -405,7 +436,8 @@ static void test_still_good(const char *good, int before)
 	struct err e = {0};
 	float worst = 0;
 
-	if (!ok(golden_open(good, &golden) && engine_open(&o, &g, &e) == 0, "opens after all this %s", e.text))
+	if (!ok(golden_open(good, &golden) && engine_open(&o, &g, &e) == 0,
+		"opens after all this %s", e.text))
 		return;
 	for (size_t i = 0; i < golden.n; i++) {
 		struct run r = {.prompt = golden.cases[i].prompt.v,

@@ -96,7 +96,8 @@ static bool export_model(const char *dir, const char *out, uint64_t shard_bytes)
 
 	snprintf(path, sizeof(path), "%s/config.json", dir);
 	buf_init(&json, FILE_MAX);
-	good = c && model_config_open(dir, c, &e) == 0 && file_read(AT_FDCWD, path, path, &json, &e) == 0 &&
+	good = c && model_config_open(dir, c, &e) == 0 &&
+	       file_read(AT_FDCWD, path, path, &json, &e) == 0 &&
 	       weights_synthetic(SEED, c, &w) == 0 &&
 	       weights_export(w, c, buf_str(&json), out, shard_bytes, &e) == 0;
 	if (!good)
@@ -136,8 +137,8 @@ static void test_same_bits(const char *dir, const char *name, uint64_t shard_byt
 		release(made);
 		release(other);
 		release(read);
-		ok_all("%s, %s: from files the same bits as made on the device, of another seed others", name,
-		       o.dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32");
+		ok_all("%s, %s: from files the same bits as made on the device, of another seed others",
+		       name, o.dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32");
 	}
 }
 
@@ -151,8 +152,10 @@ static int command(const char *const argv[])
 	pid_t pid;
 
 	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_addopen(&actions, 1, scratch_path("out"), O_CREAT | O_TRUNC | O_WRONLY, 0600);
-	posix_spawn_file_actions_addopen(&actions, 2, scratch_path("err"), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+	posix_spawn_file_actions_addopen(&actions, 1, scratch_path("out"),
+					 O_CREAT | O_TRUNC | O_WRONLY, 0600);
+	posix_spawn_file_actions_addopen(&actions, 2, scratch_path("err"),
+					 O_CREAT | O_TRUNC | O_WRONLY, 0600);
 	if (posix_spawn(&pid, argv[0], &actions, NULL, (char *const *)argv, environ) == 0)
 		waitpid(pid, &status, 0);
 	posix_spawn_file_actions_destroy(&actions);
@@ -197,7 +200,8 @@ static void refuses(const char *const argv[], const char *part, const char *name
 	int status = command(argv);
 
 	read_whole(scratch_path("err"), &text);
-	ok(status == 1 && text.len > 1 && strchr(buf_str(&text), '\n') == buf_str(&text) + text.len - 1 &&
+	ok(status == 1 && text.len > 1 &&
+		   strchr(buf_str(&text), '\n') == buf_str(&text) + text.len - 1 &&
 		   strstr(buf_str(&text), part),
 	   "tigon export: %s", name);
 	if (!strstr(buf_str(&text), part))
@@ -207,16 +211,17 @@ static void refuses(const char *const argv[], const char *part, const char *name
 
 static void test_command(const char *tigon, const char *model)
 {
-	static const char *const copied[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-					     "generation_config.json"};
+	static const char *const copied[] = {"tokenizer.json", "tokenizer_config.json",
+					     "chat_template.jinja", "generation_config.json"};
 	char small[512], out[512], seed[16];
-	const char *make[] = {tigon, "export", "--model", small, "--synthetic-weights", seed, "--out", out,
-			      "--tokenizer", model, NULL};
+	const char *make[] = {tigon, "export", "--model", small,	 "--synthetic-weights",
+			      seed,  "--out",  out,	  "--tokenizer", model,
+			      NULL};
 	const char *no_out[] = {tigon, "export", "--model", small, NULL};
 	const char *nowhere[] = {tigon, "export", "--model", "/nonexistent", "--out", out, NULL};
 	const char *no_weights[] = {tigon, "export", "--model", small, "--out", out, NULL};
-	const char *bad_seed[] = {tigon, "export", "--model", small, "--out", out, "--synthetic-weights", "x",
-				  NULL};
+	const char *bad_seed[] = {
+		tigon, "export", "--model", small, "--out", out, "--synthetic-weights", "x", NULL};
 
 	snprintf(small, sizeof(small), "%s", scratch_path("small"));
 	snprintf(out, sizeof(out), "%s", scratch_path("command"));

@@ -22,8 +22,8 @@ static void test_float32(const struct golden *g, const struct run *runs)
 		const struct golden_case *c = &g->cases[i];
 
 		ok(golden_matches(c, &runs[i], &worst),
-		   "%s: %zu prompt tokens, the same %zu tokens and log-probabilities", c->name, c->prompt.len,
-		   c->output.len);
+		   "%s: %zu prompt tokens, the same %zu tokens and log-probabilities", c->name,
+		   c->prompt.len, c->output.len);
 	}
 	printf("# largest difference of a log-probability: %.3g\n", (double)worst);
 }
@@ -47,7 +47,8 @@ static void test_bfloat16(const struct golden *g, const struct run *runs)
 			check(diff <= 0.02f);
 		}
 		for (size_t k = 0; k < n; k++, steps++)
-			near += fabsf(runs[i].draws[0][k].logprob - c->steps[k].logprobs[0]) <= 0.1f;
+			near += fabsf(runs[i].draws[0][k].logprob - c->steps[k].logprobs[0]) <=
+				0.1f;
 	}
 	ok_all("first steps within 0.02 (%.3g)", (double)worst);
 	ok((double)near >= 0.99 * (double)steps, "%zu of %zu steps within 0.1", near, steps);

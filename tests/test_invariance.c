@@ -24,15 +24,17 @@ enum { REQUESTS = 32, SMALL_BATCH = 8, LONGEST = 700, PREFILL_MAX = 1024, SEATS 
 static const struct {
 	uint32_t n_prompt, max_tokens, n_choices;
 } sizes[REQUESTS] = {
-	{1, 40, 1},   {63, 24, 1},  {64, 24, 1},  {65, 24, 3},	{127, 20, 1}, {700, 24, 1}, {129, 20, 4}, {128, 70, 1},
-	{2, 40, 1},   {3, 30, 1},   {17, 25, 1},  {31, 24, 2},	{62, 20, 1},  {66, 20, 1},  {100, 24, 1}, {126, 20, 1},
-	{130, 5, 1},  {190, 9, 1},  {191, 30, 2}, {192, 30, 2}, {193, 20, 1}, {255, 20, 1}, {256, 20, 1}, {257, 20, 1},
-	{320, 15, 1}, {383, 66, 1}, {448, 20, 1}, {500, 12, 1}, {5, 130, 1},  {9, 30, 1},   {40, 3, 1},	  {48, 1, 1},
+	{1, 40, 1},   {63, 24, 1},  {64, 24, 1},  {65, 24, 3},	{127, 20, 1}, {700, 24, 1},
+	{129, 20, 4}, {128, 70, 1}, {2, 40, 1},	  {3, 30, 1},	{17, 25, 1},  {31, 24, 2},
+	{62, 20, 1},  {66, 20, 1},  {100, 24, 1}, {126, 20, 1}, {130, 5, 1},  {190, 9, 1},
+	{191, 30, 2}, {192, 30, 2}, {193, 20, 1}, {255, 20, 1}, {256, 20, 1}, {257, 20, 1},
+	{320, 15, 1}, {383, 66, 1}, {448, 20, 1}, {500, 12, 1}, {5, 130, 1},  {9, 30, 1},
+	{40, 3, 1},   {48, 1, 1},
 };
 
 struct steps {
-	uint32_t mixed;	   /* steps with prefill and decode rows */
-	uint32_t cut;	   /* windows that do not begin at 0 */
+	uint32_t mixed;	    /* steps with prefill and decode rows */
+	uint32_t cut;	    /* windows that do not begin at 0 */
 	uint32_t most_rows; /* of one step */
 	uint32_t copies;
 };
@@ -101,7 +103,8 @@ static bool run_alone(struct engine *g, const struct run_setup *setup, struct ru
 }
 
 /* The first n requests together. Who arrives when changes with the budget. */
-static void run_together(struct engine *g, struct run_setup setup, const struct run *alone, size_t n)
+static void run_together(struct engine *g, struct run_setup setup, const struct run *alone,
+			 size_t n)
 {
 	struct run runs[REQUESTS];
 	struct steps steps = {0};
@@ -125,12 +128,14 @@ static void run_together(struct engine *g, struct run_setup setup, const struct 
 	check(steps.copies > 0);
 	check(setup.budget > 128 || steps.cut > 0);
 	check(steps.most_rows >= (setup.budget < PREFILL_MAX ? n / 4 : n));
-	ok_all("%zu requests (%u sequences, %u rows in a step), budget %u, pages %u%s: the bits of each alone", n,
-	       rows, steps.most_rows, setup.budget, setup.page_tokens, setup.shuffle ? ", shuffled" : "");
+	ok_all("%zu requests (%u sequences, %u rows in a step), budget %u, pages %u%s: the bits of each alone",
+	       n, rows, steps.most_rows, setup.budget, setup.page_tokens,
+	       setup.shuffle ? ", shuffled" : "");
 }
 
 /* All batches in one engine: later ones find its memory used. */
-static void run_batches(struct engine *g, const struct engine_options *o, const struct run *alone, bool full)
+static void run_batches(struct engine *g, const struct engine_options *o, const struct run *alone,
+			bool full)
 {
 	static const uint32_t budgets[] = {64, 128, PREFILL_MAX};
 	struct run_setup setup = run_setup_of(o);
@@ -156,8 +161,8 @@ static const char *dtype_name(enum engine_dtype t)
 }
 
 /* One engine. ret_alone gets the answers of each request alone; false when this variant does not run here. */
-static bool test_engine(const struct engine_options *o, const char *variant, bool full, int32_t *prompts,
-			struct run *ret_alone)
+static bool test_engine(const struct engine_options *o, const char *variant, bool full,
+			int32_t *prompts, struct run *ret_alone)
 {
 	struct run again[REQUESTS];
 	struct run_setup setup;
@@ -173,9 +178,12 @@ static bool test_engine(const struct engine_options *o, const char *variant, boo
 		return false;
 	}
 	setup = run_setup_of(o);
-	make_requests(ret_alone, prompts, engine_info(g)->model.vocab_size, engine_info(g)->max_model_len);
-	make_requests(again, prompts, engine_info(g)->model.vocab_size, engine_info(g)->max_model_len);
-	ok(run_alone(g, &setup, ret_alone), "%s %s: each request alone", variant, dtype_name(o->dtype));
+	make_requests(ret_alone, prompts, engine_info(g)->model.vocab_size,
+		      engine_info(g)->max_model_len);
+	make_requests(again, prompts, engine_info(g)->model.vocab_size,
+		      engine_info(g)->max_model_len);
+	ok(run_alone(g, &setup, ret_alone), "%s %s: each request alone", variant,
+	   dtype_name(o->dtype));
 	run_batches(g, o, ret_alone, full);
 	setup.shuffle = 5;
 	check(run_alone(g, &setup, again));
@@ -215,8 +223,8 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 			continue;
 		for (size_t k = 0; k < REQUESTS; k++)
 			check(run_same(&answers[0][k], &answers[i][k], "two engines"));
-		ok_all("%s: %s with pages of %u gives the bits of generic with pages of 64", dtype_name(o.dtype),
-		       engines[i].name, engines[i].page_tokens);
+		ok_all("%s: %s with pages of %u gives the bits of generic with pages of 64",
+		       dtype_name(o.dtype), engines[i].name, engines[i].page_tokens);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(engines); i++)
 		clear(answers[i], ran[i] ? REQUESTS : 0);

@@ -21,7 +21,7 @@ struct fixture {
 	struct engine *g;
 	struct run_setup setup;
 	struct golden golden;
-	struct ids open; /* a prompt after which many tokens are likely */
+	struct ids open;	     /* a prompt after which many tokens are likely */
 	struct draw_result open_top; /* the best TOP_LOGPROBS_MAX behind it */
 };
 
@@ -34,7 +34,8 @@ static struct sampling drawn(uint64_t seed)
 	return s;
 }
 
-static struct run request(const struct ids *prompt, struct sampling s, uint32_t n_choices, uint32_t max_tokens)
+static struct run request(const struct ids *prompt, struct sampling s, uint32_t n_choices,
+			  uint32_t max_tokens)
 {
 	return (struct run){
 		.prompt = prompt->v,
@@ -123,7 +124,8 @@ static void test_choices(const struct fixture *f, const struct golden_case *c)
 
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
 		struct ids prompt = {c->prompt.v, lengths[i], lengths[i]};
-		struct run one = request(&prompt, drawn(99), 1, 70), four = request(&prompt, drawn(99), 4, 70);
+		struct run one = request(&prompt, drawn(99), 1, 70),
+			   four = request(&prompt, drawn(99), 4, 70);
 		struct run eight = request(&prompt, drawn(99), 8, 70);
 		struct run greedy = request(&prompt, run_greedy(), 1, 70);
 		struct run greedy_four = request(&prompt, run_greedy(), 4, 70);
@@ -193,10 +195,12 @@ static void test_choice_paths(const struct fixture *f, const struct golden_case 
 				whole = request(&text, run_greedy(), 1, 1);
 				run_one(f, &whole);
 				for (size_t t = 0; t < 3; t++) {
-					const struct draw_result *x = &r.draws[k][step], *y = whole.draws[0];
+					const struct draw_result *x = &r.draws[k][step],
+								 *y = whole.draws[0];
 
 					check(x->top_ids[t] == y->top_ids[t]);
-					worst = fmaxf(worst, fabsf(x->top_logprobs[t] - y->top_logprobs[t]));
+					worst = fmaxf(worst, fabsf(x->top_logprobs[t] -
+								   y->top_logprobs[t]));
 				}
 				run_release(&whole);
 				ids_release(&text);
@@ -233,8 +237,8 @@ static void draw_many(const struct fixture *f, struct sampling s, int32_t out[DR
  * the value that a fair draw passes once in ten thousand (Wilson and Hilferty's approximation). The seeds are
  * fixed: a failure is one forever.
  */
-static bool follows(const struct draw_result *top, const double *p, uint32_t n, const int32_t draws[DRAWS],
-		    const char *name)
+static bool follows(const struct draw_result *top, const double *p, uint32_t n,
+		    const int32_t draws[DRAWS], const char *name)
 {
 	double chi = 0, small_want = 0, rest = 1, limit;
 	uint32_t seen_in_bins = 0, small_seen = 0, bins = 0;
@@ -265,7 +269,8 @@ static bool follows(const struct draw_result *top, const double *p, uint32_t n, 
 	}
 	limit = bins - 1;
 	limit *= pow(1 - 2 / (9 * limit) + 3.719 * sqrt(2 / (9 * limit)), 3);
-	printf("# %s: chi-square %.1f with %u degrees of freedom (limit %.1f)\n", name, chi, bins - 1, limit);
+	printf("# %s: chi-square %.1f with %u degrees of freedom (limit %.1f)\n", name, chi,
+	       bins - 1, limit);
 	return bins >= 3 && chi < limit;
 }
 
@@ -403,7 +408,8 @@ static void test_presence_frequency(const struct fixture *f)
 			for (uint32_t j = 0; j < d->n_top; j++) {
 				uint32_t n = count(&r.out[0], k, d->top_ids[j]);
 				float v = d->top_logprobs[j] -
-					  (n ? s.presence_penalty + s.frequency_penalty * (float)n : 0);
+					  (n ? s.presence_penalty + s.frequency_penalty * (float)n
+					     : 0);
 
 				if (v > best) {
 					second = best;
@@ -505,7 +511,8 @@ static void test_min_tokens(const struct fixture *f)
 		tried++;
 		run_one(f, &r);
 		for (uint32_t k = 0; k < 2; k++) {
-			const struct draw_result *d = r.out[k].len >= end ? &r.draws[k][end - 1] : NULL;
+			const struct draw_result *d =
+				r.out[k].len >= end ? &r.draws[k][end - 1] : NULL;
 
 			check(r.out[k].len >= min);
 			check(d && is_end(f, d->top_ids[0]) && d->token == d->top_ids[1]);
@@ -567,9 +574,10 @@ static void watch_traffic(void *arg, const struct plan *p, const struct draw_res
 		want += 4 + (s->want_logprobs ? 4 + 8u * s->n_logprobs : 0);
 	}
 	if (now.bytes_from_device - t->before != want && !t->wrong++)
-		printf("# step %llu: %llu bytes, want %llu for %u draws\n", (unsigned long long)p->step,
-		       (unsigned long long)(now.bytes_from_device - t->before), (unsigned long long)want,
-		       p->n_draws);
+		printf("# step %llu: %llu bytes, want %llu for %u draws\n",
+		       (unsigned long long)p->step,
+		       (unsigned long long)(now.bytes_from_device - t->before),
+		       (unsigned long long)want, p->n_draws);
 	t->before = now.bytes_from_device;
 	t->steps++;
 	t->without_draws += !p->n_draws;
@@ -584,7 +592,8 @@ static void test_traffic(const struct fixture *f, const struct golden_case *c)
 	struct run runs[6];
 
 	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
-		runs[i] = request(i ? &f->open : &c->prompt, drawn(i), i % 3 + 1, (uint32_t)(10 + 3 * i));
+		runs[i] = request(i ? &f->open : &c->prompt, drawn(i), i % 3 + 1,
+				  (uint32_t)(10 + 3 * i));
 		runs[i].sampling.want_logprobs = i < ARRAY_SIZE(tops);
 		runs[i].sampling.n_logprobs = tops[i % ARRAY_SIZE(tops)];
 		runs[i].sampling.frequency_penalty = i == 2;
@@ -603,7 +612,8 @@ static void test_traffic(const struct fixture *f, const struct golden_case *c)
 		for (size_t k = 0; k < RUN_CHOICES; k++)
 			for (size_t d = 0; d < runs[i].out[k].len; d++)
 				check(runs[i].draws[k][d].n_top ==
-				      (runs[i].sampling.want_logprobs ? runs[i].sampling.n_logprobs : 0));
+				      (runs[i].sampling.want_logprobs ? runs[i].sampling.n_logprobs
+								      : 0));
 		run_release(&runs[i]);
 	}
 	ok_all("%u steps: 4 bytes a draw, and 4 + 8 n where log-probabilities are wanted", t.steps);

@@ -34,7 +34,7 @@ void *__libc_calloc(size_t n, size_t size);
 void __libc_free(void *p);
 
 static unsigned long n_allocations;
-static long n_alive;         /* allocations not freed; only its changes mean anything */
+static long n_alive;	     /* allocations not freed; only its changes mean anything */
 static long fail_after = -1; /* allocations until one fails; -1: never */
 
 static bool may_allocate(void)

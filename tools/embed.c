@@ -25,7 +25,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: embed OUT.c FILE...\n");
 		return 1;
 	}
-	fprintf(out, "#include \"kernels/sources.h\"\n\nconst struct kernel_source kernel_sources[] = {\n");
+	fprintf(out,
+		"#include \"kernels/sources.h\"\n\nconst struct kernel_source kernel_sources[] = {\n");
 	for (int i = 2; i < argc; i++) {
 		FILE *in = fopen(argv[i], "r");
 		int c;

@@ -104,7 +104,8 @@ static int parse_stops(const json_t *body, struct arena *arena, struct openai_re
 		if (!json_is_string(v) || !json_string_length(v))
 			return field_wrong(e, "", name, v, "a string that is not empty");
 		if (strlen(json_string_value(v)) != json_string_length(v))
-			return err_param(e, EINVAL, name, "%s has a NUL, which is not supported", name);
+			return err_param(e, EINVAL, name, "%s has a NUL, which is not supported",
+					 name);
 		r->stops[i] = arena_strndup(arena, json_string_value(v), json_string_length(v));
 		if (!r->stops[i])
 			return field_no_memory(e);

@@ -67,16 +67,21 @@ int main(int argc, char **argv)
 
 		for (int pass = 0; pass < 2; pass++) {
 			for (int i = 0; i < n; i++)
-				runs[i] = (struct run){.prompt = prompt, .n_prompt = PROMPT, .max_tokens = 1,
-						       .ignore_end = true, .sampling = run_greedy()};
+				runs[i] = (struct run){.prompt = prompt,
+						       .n_prompt = PROMPT,
+						       .max_tokens = 1,
+						       .ignore_end = true,
+						       .sampling = run_greedy()};
 			start = clock_now_ns();
 			if (!run_all(g, &setup, runs, (size_t)n))
 				return 1;
 			prefill = seconds_since(start);
 			for (int i = 0; i < n; i++) {
 				run_release(&runs[i]);
-				runs[i] = (struct run){.prompt = prompt, .n_prompt = 64,
-						       .max_tokens = tokens, .ignore_end = true,
+				runs[i] = (struct run){.prompt = prompt,
+						       .n_prompt = 64,
+						       .max_tokens = tokens,
+						       .ignore_end = true,
 						       .sampling = run_greedy()};
 				runs[i].sampling.want_logprobs = false;
 			}
@@ -91,7 +96,8 @@ int main(int argc, char **argv)
 		}
 		printf("%d streams\tprefill %.0f tok/s\tdecode %.0f tok/s\t%.1f launches a step\t%.0f us a step\n",
 		       n, n * PROMPT / prefill, n * tokens / all,
-		       (double)(after.launches - before.launches) / (double)(after.steps - before.steps),
+		       (double)(after.launches - before.launches) /
+			       (double)(after.steps - before.steps),
 		       all * 1e6 / (double)(after.steps - before.steps));
 		free(runs);
 	}

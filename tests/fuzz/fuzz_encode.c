@@ -50,19 +50,22 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	char *file = calloc(1, 4 << 20);
 
 	if (!f || !file || !fread(file, 1, (4 << 20) - 1, f)) {
-		fprintf(stderr, "models/lexis/tokenizer.json: not here; run this in the source's root\n");
+		fprintf(stderr,
+			"models/lexis/tokenizer.json: not here; run this in the source's root\n");
 		exit(1);
 	}
 	fclose(f);
 	tokenizers[0] = open_with(file, "\"version\"", "\"version\"");
 	tokenizers[1] = open_with(file, "\"NFC\"", "\"Sequence\", \"normalizers\": []");
 	tokenizers[2] = open_with(file, "\"use_regex\": false", "\"use_regex\": true");
-	tokenizers[3] = open_with(file, "\"add_prefix_space\": false", "\"add_prefix_space\": true");
+	tokenizers[3] =
+		open_with(file, "\"add_prefix_space\": false", "\"add_prefix_space\": true");
 	free(file);
 	for (int i = 0; i < 3; i++) {
 		hand[i] = splitter_new();
 		pcre[i] = splitter_new();
-		if (splitter_add_pattern(hand[i], patterns[i], SPLITTER_ISOLATED, false, NULL) < 0 ||
+		if (splitter_add_pattern(hand[i], patterns[i], SPLITTER_ISOLATED, false, NULL) <
+			    0 ||
 		    splitter_add_pcre(pcre[i], patterns[i], SPLITTER_ISOLATED, false, NULL) < 0)
 			abort();
 	}

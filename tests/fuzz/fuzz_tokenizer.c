@@ -7,8 +7,9 @@
 
 static void use(const struct tokenizer *t)
 {
-	static const char text[] = "Hello, w\u00f6rld's  12345\n\n <|im_end|> e\u0301\u0323 \u4e2d\xff "
-				   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+	static const char text[] =
+		"Hello, w\u00f6rld's  12345\n\n <|im_end|> e\u0301\u0323 \u4e2d\xff "
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 	struct detokenizer *d = detokenizer_new(t, (const char *const[]){"aa"}, 1);
 	struct ids ids = {0};
 	struct buf out;

@@ -14,11 +14,12 @@
 enum { GUARD = 4096, BUFFERS_MAX = 64, ALLOCATIONS_MAX = 4096, LABELS_MAX = 512 };
 
 /* NaN as a float, and both halves of it NaN as bf16; as an int out of every range in use. */
-#define POISON      0xfff1fff1u
+#define POISON	    0xfff1fff1u
 #define POISON_HALF 0xfff1u
 
 struct area {
-	cl_mem whole, mem; /* mem lies GUARD bytes inside whole; the same when there are no guards */
+	/* mem lies GUARD bytes inside whole; the same when there are no guards */
+	cl_mem whole, mem;
 	uint64_t bytes;
 };
 
@@ -51,18 +52,43 @@ static const struct way ways[] = {
 };
 
 static const struct kernel_shape common_shapes[] = {
-	{.hidden = 200, .vocab = 1003, .eps = 1e-6f, .rotary_dim = 6, .n_mlps = 2, .dump = true,
-	 .mlps = {{.experts = 7, .topk = 3, .expert_size = 24, .shared_size = 40, .norm_topk = true,
+	{.hidden = 200,
+	 .vocab = 1003,
+	 .eps = 1e-6f,
+	 .rotary_dim = 6,
+	 .n_mlps = 2,
+	 .dump = true,
+	 .mlps = {{.experts = 7,
+		   .topk = 3,
+		   .expert_size = 24,
+		   .shared_size = 40,
+		   .norm_topk = true,
 		   .shared_gate = true},
 		  {.shared_size = 40}}},
-	{.hidden = 40, .vocab = 64, .eps = 1e-5f, .rotary_dim = 16, .n_mlps = 1,
-	 .mlps = {{.experts = 130, .topk = 8, .expert_size = 32, .shared_size = 16,
+	{.hidden = 40,
+	 .vocab = 64,
+	 .eps = 1e-5f,
+	 .rotary_dim = 16,
+	 .n_mlps = 1,
+	 .mlps = {{.experts = 130,
+		   .topk = 8,
+		   .expert_size = 32,
+		   .shared_size = 16,
 		   .shared_gate = true}}},
 };
 
 static const struct kernel_shape small_shapes[] = {
-	{.hidden = 40, .vocab = 70, .eps = 1e-6f, .rotary_dim = 6, .n_mlps = 2, .dump = true,
-	 .mlps = {{.experts = 5, .topk = 2, .expert_size = 24, .shared_size = 40, .norm_topk = true,
+	{.hidden = 40,
+	 .vocab = 70,
+	 .eps = 1e-6f,
+	 .rotary_dim = 6,
+	 .n_mlps = 2,
+	 .dump = true,
+	 .mlps = {{.experts = 5,
+		   .topk = 2,
+		   .expert_size = 24,
+		   .shared_size = 40,
+		   .norm_topk = true,
 		   .shared_gate = true},
 		  {.shared_size = 24}}},
 };
@@ -155,8 +181,8 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 
 	shape.bf16 = w->bf16;
 	shape.width = w->width;
-	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant, NULL, &k,
-			 &e) < 0) {
+	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant, NULL,
+			 &k, &e) < 0) {
 		failed("%s", e.text);
 		ok_way(w, "the kernels open");
 		return NULL;
@@ -278,11 +304,11 @@ static cl_mem buffer_new(uint64_t bytes)
 	if (!h.small) {
 		cl_buffer_region region = {guard, bytes};
 
-		must(clEnqueueFillBuffer(h.device.queue, a->whole, &poison, sizeof(poison), 0, all, 0, NULL,
-					 NULL) == CL_SUCCESS,
+		must(clEnqueueFillBuffer(h.device.queue, a->whole, &poison, sizeof(poison), 0, all,
+					 0, NULL, NULL) == CL_SUCCESS,
 		     "clEnqueueFillBuffer");
-		a->mem = clCreateSubBuffer(a->whole, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
-					   &region, &code);
+		a->mem = clCreateSubBuffer(a->whole, CL_MEM_READ_WRITE,
+					   CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
 		must(code == CL_SUCCESS, "clCreateSubBuffer");
 	}
 	h.n_areas++;
@@ -292,8 +318,8 @@ static cl_mem buffer_new(uint64_t bytes)
 void buffer_write(cl_mem mem, const void *data, uint64_t bytes)
 {
 	if (bytes)
-		must(clEnqueueWriteBuffer(h.device.queue, mem, CL_TRUE, 0, bytes, data, 0, NULL, NULL) ==
-			     CL_SUCCESS,
+		must(clEnqueueWriteBuffer(h.device.queue, mem, CL_TRUE, 0, bytes, data, 0, NULL,
+					  NULL) == CL_SUCCESS,
 		     "clEnqueueWriteBuffer");
 }
 
@@ -302,8 +328,8 @@ static void *read_bytes(cl_mem mem, uint64_t bytes)
 	void *p = case_alloc(bytes, 1);
 
 	if (bytes)
-		must(clEnqueueReadBuffer(h.device.queue, mem, CL_TRUE, 0, bytes, p, 0, NULL, NULL) ==
-			     CL_SUCCESS,
+		must(clEnqueueReadBuffer(h.device.queue, mem, CL_TRUE, 0, bytes, p, 0, NULL,
+					 NULL) == CL_SUCCESS,
 		     "clEnqueueReadBuffer");
 	return p;
 }
@@ -374,8 +400,8 @@ static size_t packed_at(enum kernel_packing packing, size_t row, size_t k)
 	return 0;
 }
 
-cl_mem buffer_packed(const struct kernels *k, bool bf16, const struct packed_part *parts, size_t n_parts,
-		     uint32_t panels, uint32_t K)
+cl_mem buffer_packed(const struct kernels *k, bool bf16, const struct packed_part *parts,
+		     size_t n_parts, uint32_t panels, uint32_t K)
 {
 	enum kernel_packing packing = bf16 ? kernels_packing(k) : KERNEL_PACK_PANELS;
 	float *packed = CASE_FLOATS((size_t)panels * K * 16);
@@ -484,7 +510,8 @@ void near(const float *got, const double *want, size_t n, double bound)
 		failed("%zu numbers are off by %.2e, one by %.2e of %.2e", n, error, most, largest);
 }
 
-void near_elements(const struct way *w, const float *got, const double *want, size_t n, double bound)
+void near_elements(const struct way *w, const float *got, const double *want, size_t n,
+		   double bound)
 {
 	double largest = 0;
 	size_t wrong = 0;

@@ -64,9 +64,9 @@ float bf16_rounded(float x);
 
 /* New memory of the case, zero. */
 void *case_alloc(size_t n, size_t size);
-#define CASE_FLOATS(n)  ((float *)case_alloc(n, sizeof(float)))
+#define CASE_FLOATS(n)	((float *)case_alloc(n, sizeof(float)))
 #define CASE_DOUBLES(n) ((double *)case_alloc(n, sizeof(double)))
-#define CASE_INTS(n)    ((int32_t *)case_alloc(n, sizeof(int32_t)))
+#define CASE_INTS(n)	((int32_t *)case_alloc(n, sizeof(int32_t)))
 
 /* rows x cols uniform numbers with row stride ld; what lies between is 0. */
 float *case_matrix(size_t rows, size_t cols, size_t ld, float low, float high);
@@ -89,8 +89,8 @@ struct packed_part {
 	uint32_t N;
 	uint32_t first, stride;
 };
-cl_mem buffer_packed(const struct kernels *k, bool bf16, const struct packed_part *parts, size_t n_parts,
-		     uint32_t panels, uint32_t K);
+cl_mem buffer_packed(const struct kernels *k, bool bf16, const struct packed_part *parts,
+		     size_t n_parts, uint32_t panels, uint32_t K);
 
 /* Writes new content over a buffer's beginning. */
 void buffer_write(cl_mem mem, const void *data, uint64_t bytes);
@@ -114,7 +114,8 @@ void near(const float *got, const double *want, size_t n, double bound);
 
 /* The same for elements that a kernel rounded from floats: in bf16 every one is the rounding of a number that
  * is as near. */
-void near_elements(const struct way *w, const float *got, const double *want, size_t n, double bound);
+void near_elements(const struct way *w, const float *got, const double *want, size_t n,
+		   double bound);
 
 /* Floats with the same bits, NaN or not. */
 bool same_bits(const float *a, const float *b, size_t n);

@@ -5,7 +5,7 @@
 #include "kernels/reference.h"
 #include "tests/kernels/harness.h"
 
-#define BOUND           1e-6
+#define BOUND		1e-6
 #define ATTENTION_BOUND 5e-6 /* an error of a score is one of its weight, and scores are large */
 
 enum { ROWS_MAX = 8, SPARE_PAGES = 3 };
@@ -15,18 +15,16 @@ static const struct heads {
 	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens;
 	bool small; /* among the few */
 } all_heads[] = {
-	{2, 2, 16, 6, 64, true},
-	{4, 2, 64, 16, 128, false},
-	{4, 1, 80, 16, 64, true},
-	{8, 1, 128, 6, 64, false},
-	{4, 1, 256, 64, 192, false},
+	{2, 2, 16, 6, 64, true},   {4, 2, 64, 16, 128, false},	{4, 1, 80, 16, 64, true},
+	{8, 1, 128, 6, 64, false}, {4, 1, 256, 64, 192, false},
 };
 
 /* A row of a step: n tokens from position start on. */
 struct row {
 	uint32_t start, n;
 };
-static const struct row all_rows[] = {{0, 70}, {64, 131}, {128, 1}, {0, 1}, {62, 1}, {63, 1}, {64, 1}, {200, 1}};
+static const struct row all_rows[] = {{0, 70}, {64, 131}, {128, 1}, {0, 1},
+				      {62, 1}, {63, 1},	  {64, 1},  {200, 1}};
 static const struct row small_rows[] = {{63, 2}, {0, 1}};
 
 /* A step table and the pages behind it. Page p of a row holds positions p * PAGE and on. */
@@ -52,7 +50,8 @@ static uint32_t page_of(const struct setup *u, uint32_t r, uint32_t position)
 }
 
 /* Lays out the rows, their pages in random order among spare ones, and tiles of at most tile_tokens. */
-static struct setup make_setup(struct kernels *k, const struct row *rows, uint32_t n_rows, uint32_t tile_tokens)
+static struct setup make_setup(struct kernels *k, const struct row *rows, uint32_t n_rows,
+			       uint32_t tile_tokens)
 {
 	struct setup u = {.k = k, .s = kernels_shape(k), .rows = rows, .n_rows = n_rows};
 	uint32_t P = u.s->page_tokens, at, pages = 0, *order;
@@ -74,8 +73,14 @@ static struct setup make_setup(struct kernels *k, const struct row *rows, uint32
 	at = u.tiles_at;
 	for (uint32_t r = 0; r < n_rows; r++) {
 		uint32_t pages_at = u.rows_at + n_rows * KERNEL_ROW_INTS + pages;
-		const int32_t row[KERNEL_ROW_INTS] = {(int32_t)u.first[r], (int32_t)rows[r].n,
-						      (int32_t)rows[r].start, -1, -1, (int32_t)pages_at, -1, -1};
+		const int32_t row[KERNEL_ROW_INTS] = {(int32_t)u.first[r],
+						      (int32_t)rows[r].n,
+						      (int32_t)rows[r].start,
+						      -1,
+						      -1,
+						      (int32_t)pages_at,
+						      -1,
+						      -1};
 
 		memcpy(row_of(&u, r), row, sizeof(row));
 		for (uint32_t p = 0; p < CEIL_DIV(rows[r].start + rows[r].n, P); p++)
@@ -102,15 +107,16 @@ static uint64_t key_at(const struct setup *u, uint32_t page, uint32_t g, uint32_
 	return page * page_elements(u) + (g * u->s->head_dim + d) * u->s->page_tokens + slot;
 }
 
-static uint64_t value_at(const struct setup *u, uint32_t page, uint32_t g, uint32_t slot, uint32_t d)
+static uint64_t value_at(const struct setup *u, uint32_t page, uint32_t g, uint32_t slot,
+			 uint32_t d)
 {
 	return page * page_elements(u) + (g * u->s->page_tokens + slot) * u->s->head_dim + d;
 }
 
 /* ---- attention_prepare ---- */
 
-static void normed_and_turned(const struct setup *u, const float *x, const float *w, uint32_t position,
-			      double *out)
+static void normed_and_turned(const struct setup *u, const float *x, const float *w,
+			      uint32_t position, double *out)
 {
 	reference_rms_norm(x, w, u->s->head_dim, (double)u->s->eps, out);
 	reference_rope(out, position, u->inv_freq, u->s->rotary_dim);
@@ -131,7 +137,8 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 	float *row_k = CASE_FLOATS(hd);
 	cl_mem S = buffer_ints(u.table, u.ints), P = buffer_floats(proj, (uint64_t)T * ld);
 	cl_mem Q = buffer_out((uint64_t)T * H * hd * 4), K = buffer_out_elements(w, n);
-	cl_mem V = buffer_out_elements(w, n), Q1 = buffer_out((uint64_t)H * hd * 4), WQ, WK, A, A1, P1;
+	cl_mem V = buffer_out_elements(w, n), Q1 = buffer_out((uint64_t)H * hd * 4), WQ, WK, A, A1,
+	       P1;
 	uint32_t alone = u.first[n_rows - 1]; /* the last row has one token */
 
 	u.inv_freq = CASE_FLOATS(rot / 2);
@@ -146,7 +153,8 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 	WQ = buffer_floats(wq, hd);
 	WK = buffer_floats(wk, hd);
 	A = buffer_floats(rope, (uint64_t)T * rot);
-	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P, WQ, WK, A, Q, K, V, T);
+	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P, WQ, WK, A, Q,
+				 K, V, T);
 	P1 = buffer_floats(proj + (size_t)alone * ld, ld);
 	A1 = buffer_floats(rope + alone * rot, rot);
 	set_finish(k);
@@ -171,7 +179,8 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 					row_v[d] = in[(2 * H + G + g) * hd + d];
 				}
 				near_elements(w, row_k, want, hd, BOUND);
-				near_elements(w, values + value_at(&u, page, g, slot, 0), row_v, hd, 0);
+				near_elements(w, values + value_at(&u, page, g, slot, 0), row_v, hd,
+					      0);
 			}
 			written += (uint64_t)G * hd;
 		}
@@ -183,8 +192,8 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 	u.table[u.token_rows_at] = (int32_t)(n_rows - 1);
 	row_of(&u, n_rows - 1)[0] = 0;
 	buffer_write(S, u.table, u.ints * sizeof(*u.table));
-	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P1, WQ, WK, A1, Q1, K, V,
-				 1);
+	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P1, WQ, WK, A1,
+				 Q1, K, V, 1);
 	set_finish(k);
 	check(same_bits(read_floats(Q1, H * hd), q + (size_t)alone * H * hd, H * hd));
 	check(same_bits(read_elements(w, K, n), keys, n));
@@ -205,16 +214,18 @@ static void fill_pages(const struct setup *u, float *keys, float *values)
 		for (uint32_t p = 0; p < u->rows[r].start + u->rows[r].n; p++)
 			for (uint32_t g = 0; g < u->s->kv_heads; g++)
 				for (uint32_t d = 0; d < u->s->head_dim; d++) {
-					uint32_t page = page_of(u, r, p), slot = p % u->s->page_tokens;
+					uint32_t page = page_of(u, r, p),
+						 slot = p % u->s->page_tokens;
 
 					keys[key_at(u, page, g, slot, d)] = random_uniform(-2, 2);
-					values[value_at(u, page, g, slot, d)] = random_uniform(-1, 1);
+					values[value_at(u, page, g, slot, d)] =
+						random_uniform(-1, 1);
 				}
 }
 
-static void compare_token(const struct way *w, const struct setup *u, const float *q, const float *proj,
-			  const float *keys, const float *values, uint32_t r, uint32_t position,
-			  const float *got)
+static void compare_token(const struct way *w, const struct setup *u, const float *q,
+			  const float *proj, const float *keys, const float *values, uint32_t r,
+			  uint32_t position, const float *got)
 {
 	const struct kernel_shape *s = u->s;
 	uint32_t hd = s->head_dim, repeat = s->heads / s->kv_heads, n = position + 1;
@@ -230,14 +241,15 @@ static void compare_token(const struct way *w, const struct setup *u, const floa
 				v[p * hd + d] = values[value_at(u, page, g, slot, d)];
 			}
 		for (uint32_t head = g * repeat; head < (g + 1) * repeat; head++) {
-			reference_attention(q + head * hd, proj + head * 2 * hd + hd, k, v, n, hd, want);
+			reference_attention(q + head * hd, proj + head * 2 * hd + hd, k, v, n, hd,
+					    want);
 			near_elements(w, got + head * hd, want, hd, ATTENTION_BOUND);
 		}
 	}
 }
 
-static void attention(const struct way *w, struct kernels *k, const struct row *rows, uint32_t n_rows,
-		      unsigned number)
+static void attention(const struct way *w, struct kernels *k, const struct row *rows,
+		      uint32_t n_rows, unsigned number)
 {
 	struct setup u = make_setup(k, rows, n_rows, kernels_tile_tokens(k)), one;
 	const struct kernel_shape *s = u.s;
@@ -256,11 +268,11 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 	set_finish(k);
 	out = read_elements(w, O, (uint64_t)T * width);
 	for (uint32_t r = 0; r < n_rows; r++)
-		for (uint32_t i = 0; i < rows[r].n; i += rows[r].n > 8 ? 5 : 1) {
+		for (uint32_t i = 0; i<rows[r].n; i += rows[r].n> 8 ? 5 : 1) {
 			size_t t = u.first[r] + i;
 
-			compare_token(w, &u, q + t * width, proj + t * ld, keys, values, r, rows[r].start + i,
-				      out + t * width);
+			compare_token(w, &u, q + t * width, proj + t * ld, keys, values, r,
+				      rows[r].start + i, out + t * width);
 		}
 	same_as_generic(w, "attention", number, out, (size_t)T * width * 4);
 
@@ -275,10 +287,11 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 		memcpy(one.table + u.ints + 3 * t, tile, sizeof(tile));
 	}
 	out1 = buffer_out_elements(w, (uint64_t)rows[0].n * width);
-	kernel_attention(k, buffer_ints(one.table, u.ints + one.n_tiles * 3), (cl_int)u.rows_at, (cl_int)u.ints,
-			 P, Q, K, V, out1, one.n_tiles);
+	kernel_attention(k, buffer_ints(one.table, u.ints + one.n_tiles * 3), (cl_int)u.rows_at,
+			 (cl_int)u.ints, P, Q, K, V, out1, one.n_tiles);
 	set_finish(k);
-	check(same_bits(read_elements(w, out1, (uint64_t)rows[0].n * width), out, rows[0].n * width));
+	check(same_bits(read_elements(w, out1, (uint64_t)rows[0].n * width), out,
+			rows[0].n * width));
 	case_end();
 }
 
@@ -306,8 +319,8 @@ static void test(const struct way *w)
 		random_seed(i);
 		prepare(w, k, rows, n_rows, i);
 		attention(w, k, rows, n_rows, i);
-		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u", h->heads, h->kv_heads,
-		       h->head_dim, h->rotary_dim, h->page_tokens);
+		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u", h->heads,
+		       h->kv_heads, h->head_dim, h->rotary_dim, h->page_tokens);
 		kernels_close(k);
 	}
 }

@@ -9,7 +9,7 @@
 #include "tests/kernels/harness.h"
 
 /* Relative to the output, which the gated norm brings to the size of 1 whatever was cancelled before. */
-#define BOUND       4e-6
+#define BOUND	    4e-6
 #define CHUNK_BOUND 2e-5
 
 enum { ROWS_MAX = 8, ZERO = -1 };
@@ -18,12 +18,10 @@ enum { ROWS_MAX = 8, ZERO = -1 };
 static const struct heads {
 	uint32_t key_heads, value_heads, key_dim, value_dim, conv;
 	bool float_only; /* elements matter in one store alone, and each shape takes seconds to compile */
-	bool small;      /* among the few */
+	bool small; /* among the few */
 } all_heads[] = {
-	{1, 1, 16, 16, 2, true, true},
-	{2, 4, 64, 64, 4, true, false},
-	{2, 6, 48, 32, 3, false, false},
-	{1, 3, 16, 80, 5, true, true},
+	{1, 1, 16, 16, 2, true, true},	   {2, 4, 64, 64, 4, true, false},
+	{2, 6, 48, 32, 3, false, false},   {1, 3, 16, 80, 5, true, true},
 	{1, 2, 128, 128, 4, false, false},
 };
 
@@ -35,11 +33,11 @@ struct row {
 };
 enum { SLOTS = 10 };
 static const struct row prefill_rows[] = {
-	{0, 1, ZERO, 0},    /* shorter than the convolution */
-	{0, 64, ZERO, 1},   /* one chunk, to its end */
-	{64, 70, 2, 2},	    /* a chunk and a short one, in place */
-	{128, 130, 3, 4},   /* two chunks and a very short one, to another slot */
-	{192, 2, 5, 6},	    /* as short as that, and a ring that is carried over */
+	{0, 1, ZERO, 0},  /* shorter than the convolution */
+	{0, 64, ZERO, 1}, /* one chunk, to its end */
+	{64, 70, 2, 2},	  /* a chunk and a short one, in place */
+	{128, 130, 3, 4}, /* two chunks and a very short one, to another slot */
+	{192, 2, 5, 6},	  /* as short as that, and a ring that is carried over */
 };
 static const struct row decode_rows[] = {
 	{0, 1, ZERO, 0}, {1, 1, 1, 1}, {77, 1, 2, 3}, {258, 1, 4, 4}, {64, 1, 5, 7},
@@ -71,7 +69,8 @@ static uint64_t slot_floats(const struct setup *u)
 	return (uint64_t)u->s->value_heads * u->s->key_dim * u->s->value_dim;
 }
 
-static struct setup make_setup(const struct way *w, struct kernels *k, const struct row *rows, uint32_t n_rows)
+static struct setup make_setup(const struct way *w, struct kernels *k, const struct row *rows,
+			       uint32_t n_rows)
 {
 	struct setup u = {.w = w, .k = k, .s = kernels_shape(k), .rows = rows, .n_rows = n_rows};
 	const struct kernel_shape *s = u.s;
@@ -109,9 +108,14 @@ static struct setup make_setup(const struct way *w, struct kernels *k, const str
 	u.table = CASE_INTS(u.ints);
 	memset(u.table, 0xff, u.ints * sizeof(*u.table));
 	for (uint32_t r = 0; r < n_rows; r++) {
-		const int32_t row[KERNEL_ROW_INTS] = {(int32_t)u.first[r],  (int32_t)rows[r].n,
-						      (int32_t)rows[r].start, rows[r].src,
-						      (int32_t)rows[r].dst,  -1, -1, -1};
+		const int32_t row[KERNEL_ROW_INTS] = {(int32_t)u.first[r],
+						      (int32_t)rows[r].n,
+						      (int32_t)rows[r].start,
+						      rows[r].src,
+						      (int32_t)rows[r].dst,
+						      -1,
+						      -1,
+						      -1};
 
 		memcpy(u.table + u.rows_at + r * KERNEL_ROW_INTS, row, sizeof(row));
 		for (uint32_t t = 0; t < rows[r].n; t++)
@@ -132,7 +136,9 @@ static float input_at(const struct setup *u, uint32_t r, int64_t position, uint3
 		return u->proj[(u->first[r] + position - row->start) * u->ld + channel];
 	if (row->src == ZERO)
 		return 0;
-	return u->ring[((uint64_t)row->src * taps + (uint64_t)(position + taps) % taps) * u->channels + channel];
+	return u->ring[((uint64_t)row->src * taps + (uint64_t)(position + taps) % taps) *
+			       u->channels +
+		       channel];
 }
 
 static double convolved(const struct setup *u, uint32_t r, uint32_t position, uint32_t channel)
@@ -148,19 +154,22 @@ static double convolved(const struct setup *u, uint32_t r, uint32_t position, ui
 }
 
 struct want {
-	double *out;   /* [T, HV * DV] */
-	double *state; /* [rows, HV, DK, DV] after the row */
+	double *out;		   /* [T, HV * DV] */
+	double *state;		   /* [rows, HV, DK, DV] after the row */
 	double *q, *k, *v, *gates; /* [T, ...] as delta_conv leaves them */
 };
 
 static struct want expect(const struct setup *u)
 {
 	const struct kernel_shape *s = u->s;
-	uint32_t HK = s->key_heads, HV = s->value_heads, dk = s->key_dim, dv = s->value_dim, T = u->n_tokens;
-	struct want want = {
-		CASE_DOUBLES((size_t)T * HV * dv), CASE_DOUBLES(u->n_rows * slot_floats(u)),
-		CASE_DOUBLES((size_t)T * HK * dk), CASE_DOUBLES((size_t)T * HK * dk),
-		CASE_DOUBLES((size_t)T * HV * dv), CASE_DOUBLES((size_t)T * HV * 2)};
+	uint32_t HK = s->key_heads, HV = s->value_heads, dk = s->key_dim, dv = s->value_dim,
+		 T = u->n_tokens;
+	struct want want = {CASE_DOUBLES((size_t)T * HV * dv),
+			    CASE_DOUBLES(u->n_rows * slot_floats(u)),
+			    CASE_DOUBLES((size_t)T * HK * dk),
+			    CASE_DOUBLES((size_t)T * HK * dk),
+			    CASE_DOUBLES((size_t)T * HV * dv),
+			    CASE_DOUBLES((size_t)T * HV * 2)};
 	double *o = CASE_DOUBLES(dv);
 
 	for (uint32_t r = 0; r < u->n_rows; r++)
@@ -169,7 +178,8 @@ static struct want expect(const struct setup *u)
 			size_t t = u->first[r] + i;
 
 			for (uint32_t h = 0; h < HK; h++) {
-				double *q = want.q + (t * HK + h) * dk, *k = want.k + (t * HK + h) * dk;
+				double *q = want.q + (t * HK + h) * dk,
+				       *k = want.k + (t * HK + h) * dk;
 
 				for (uint32_t d = 0; d < dk; d++) {
 					q[d] = convolved(u, r, p, h * dk + d);
@@ -188,17 +198,20 @@ static struct want expect(const struct setup *u)
 			double *S = want.state + r * slot_floats(u) + (uint64_t)h * dk * dv;
 
 			for (uint64_t i = 0; i < (uint64_t)dk * dv && u->rows[r].src != ZERO; i++)
-				S[i] = u->state[(uint32_t)u->rows[r].src * slot_floats(u) + h * dk * dv + i];
+				S[i] = u->state[(uint32_t)u->rows[r].src * slot_floats(u) +
+						h * dk * dv + i];
 			for (uint32_t i = 0; i < u->rows[r].n; i++) {
 				size_t t = u->first[r] + i, kh = t * HK + h / (HV / HK);
-				const float *in = u->proj + t * u->ld, *z = in + u->channels + h * dv;
+				const float *in = u->proj + t * u->ld,
+					    *z = in + u->channels + h * dv;
 				const float *b = in + u->channels + HV * dv, *a = b + KERNEL_LD(HV);
 				double *gate = want.gates + (t * HV + h) * 2;
 
 				gate[0] = reference_sigmoid((double)b[h]);
 				gate[1] = reference_delta_gate(a[h], u->neg_a[h], u->dt_bias[h]);
 				reference_delta_step(S, want.q + kh * dk, want.k + kh * dk,
-						     want.v + (t * HV + h) * dv, gate[0], gate[1], dk, dv, o);
+						     want.v + (t * HV + h) * dv, gate[0], gate[1],
+						     dk, dv, o);
 				reference_gated_norm(o, u->norm, z, dv, (double)s->eps,
 						     want.out + (t * HV + h) * dv);
 			}
@@ -239,16 +252,17 @@ static void run_prefill(const struct setup *u, const struct pools *p)
 {
 	cl_mem work = buffer_out(kernels_delta_scratch(u->k) * 4);
 
-	kernel_delta_conv(u->k, p->step, (cl_int)u->rows_at, (cl_int)u->token_rows_at, p->proj, p->conv,
-			  p->neg_a, p->dt_bias, p->ring, p->q, p->k, p->v, p->gates, u->n_tokens);
-	kernel_delta_prefill(u->k, p->step, (cl_int)u->rows_at, u->n_rows, p->proj, p->q, p->k, p->v, p->gates,
-			     p->norm, p->ring, p->state, work, p->out);
+	kernel_delta_conv(u->k, p->step, (cl_int)u->rows_at, (cl_int)u->token_rows_at, p->proj,
+			  p->conv, p->neg_a, p->dt_bias, p->ring, p->q, p->k, p->v, p->gates,
+			  u->n_tokens);
+	kernel_delta_prefill(u->k, p->step, (cl_int)u->rows_at, u->n_rows, p->proj, p->q, p->k,
+			     p->v, p->gates, p->norm, p->ring, p->state, work, p->out);
 }
 
 static void run_decode(const struct setup *u, const struct pools *p)
 {
-	kernel_delta_decode(u->k, p->step, (cl_int)u->rows_at, 0, u->n_rows, p->proj, p->conv, p->neg_a,
-			    p->dt_bias, p->norm, p->ring, p->state, p->out);
+	kernel_delta_decode(u->k, p->step, (cl_int)u->rows_at, 0, u->n_rows, p->proj, p->conv,
+			    p->neg_a, p->dt_bias, p->norm, p->ring, p->state, p->out);
 }
 
 /* Slots that were written hold the row's state and its last inputs; the others what they held. */
@@ -266,7 +280,8 @@ static void check_pools(const struct setup *u, const struct want *want, const fl
 			r++;
 		if (r == u->n_rows) {
 			check(same_bits(S, u->state + slot * slot_floats(u), slot_floats(u)));
-			check(same_bits(R, u->ring + (uint64_t)slot * taps * u->channels, taps * u->channels));
+			check(same_bits(R, u->ring + (uint64_t)slot * taps * u->channels,
+					taps * u->channels));
 			continue;
 		}
 		near(S, want->state + r * slot_floats(u), slot_floats(u), bound);
@@ -274,7 +289,8 @@ static void check_pools(const struct setup *u, const struct want *want, const fl
 			for (uint32_t c = 0; c < u->channels; c++) {
 				int64_t p = (int64_t)u->rows[r].start + u->rows[r].n - back;
 
-				check(R[(uint64_t)(p + taps) % taps * u->channels + c] == input_at(u, r, p, c));
+				check(R[(uint64_t)(p + taps) % taps * u->channels + c] ==
+				      input_at(u, r, p, c));
 			}
 	}
 }
@@ -336,7 +352,8 @@ static void prefill(const struct way *w, struct kernels *k, unsigned number)
 /* A prompt cut at a multiple of 64 gives the bits of the whole: positions 64 .. 192 and then the rest. */
 static void prefill_cut(const struct way *w, struct kernels *k)
 {
-	static const struct row whole[] = {{64, 150, 0, 1}}, head[] = {{64, 128, 0, 2}}, tail[] = {{192, 22, 2, 2}};
+	static const struct row whole[] = {{64, 150, 0, 1}}, head[] = {{64, 128, 0, 2}},
+				tail[] = {{192, 22, 2, 2}};
 	struct setup u = make_setup(w, k, whole, 1), v = u;
 	uint32_t width = u.s->value_heads * u.s->value_dim;
 	struct pools p = upload(&u), one;
@@ -409,8 +426,8 @@ static void test(const struct way *w)
 			return;
 		random_seed(i);
 		decode(w, k, i);
-		ok_way(w, "decode, %u value heads for %u, %u x %u, %u taps", h->value_heads, h->key_heads,
-		       h->key_dim, h->value_dim, h->conv);
+		ok_way(w, "decode, %u value heads for %u, %u x %u, %u taps", h->value_heads,
+		       h->key_heads, h->key_dim, h->value_dim, h->conv);
 		prefill(w, k, i);
 		if (!harness_small())
 			prefill_cut(w, k);

@@ -12,7 +12,8 @@ static void embed(const struct way *w, struct kernels *k, uint32_t T)
 {
 	const struct kernel_shape *s = kernels_shape(k);
 	uint32_t D = s->hidden, ld = KERNEL_LD(D), rot = s->rotary_dim, last = T - 1;
-	float *table = case_matrix(s->vocab, D, ld, -1, 1), *inv_freq = CASE_FLOATS(rot / 2), *x, *rope;
+	float *table = case_matrix(s->vocab, D, ld, -1, 1), *inv_freq = CASE_FLOATS(rot / 2), *x,
+	      *rope;
 	int32_t *step = CASE_INTS(1 + 2 * T);
 	double *angles = CASE_DOUBLES((size_t)T * rot);
 	cl_mem E = buffer_elements(w, table, (uint64_t)s->vocab * ld), F, S, X, R, X1, R1;
@@ -21,7 +22,8 @@ static void embed(const struct way *w, struct kernels *k, uint32_t T)
 		inv_freq[j] = 1 / powf(10000000, (float)(2 * j) / (float)rot);
 	for (uint32_t t = 0; t < T; t++) {
 		step[1 + t] = (int32_t)random_below(s->vocab);
-		step[1 + T + t] = t < ARRAY_SIZE(far_positions) ? far_positions[t] : (int32_t)random_below(9999);
+		step[1 + T + t] = t < ARRAY_SIZE(far_positions) ? far_positions[t]
+								: (int32_t)random_below(9999);
 	}
 	step[1 + last] = (int32_t)s->vocab - 1;
 	F = buffer_floats(inv_freq, rot / 2);
@@ -57,8 +59,7 @@ static void test(const struct way *w)
 		random_seed(i);
 		embed(w, k, 1);
 		embed(w, k, harness_small() ? 3 : 37);
-		ok_way(w, "rows of %u numbers, %u rotary dimensions", s->hidden,
-		       s->rotary_dim);
+		ok_way(w, "rows of %u numbers, %u rotary dimensions", s->hidden, s->rotary_dim);
 		kernels_close(k);
 	}
 }

@@ -15,16 +15,16 @@ struct product {
 enum product_kind { STORE, ADD, ROUTER };
 
 static const struct product products[] = {
-	{1, 16, 16, 16, 16},	  {2, 48, 32, 48, 64},	    {3, 16, 208, 208, 16},
-	{4, 144, 48, 48, 144},	  {5, 272, 64, 80, 272},    {7, 128, 208, 208, 160},
-	{8, 112, 16, 16, 112},	  {9, 400, 80, 80, 416},    {13, 64, 128, 128, 64},
-	{16, 1008, 48, 48, 1008}, {33, 32, 512, 512, 32},   {63, 80, 48, 64, 80},
-	{64, 144, 112, 112, 144}, {65, 208, 48, 48, 224},   {70, 272, 208, 208, 272},
+	{1, 16, 16, 16, 16},	  {2, 48, 32, 48, 64},	  {3, 16, 208, 208, 16},
+	{4, 144, 48, 48, 144},	  {5, 272, 64, 80, 272},  {7, 128, 208, 208, 160},
+	{8, 112, 16, 16, 112},	  {9, 400, 80, 80, 416},  {13, 64, 128, 128, 64},
+	{16, 1008, 48, 48, 1008}, {33, 32, 512, 512, 32}, {63, 80, 48, 64, 80},
+	{64, 144, 112, 112, 144}, {65, 208, 48, 48, 224}, {70, 272, 208, 208, 272},
 };
 static const struct product small_products[] = {{1, 16, 16, 16, 16}, {3, 80, 16, 16, 80}};
 
-static cl_mem launch(struct kernels *k, const struct product *p, enum product_kind kind, cl_mem A, cl_mem W,
-		     const float *start, cl_mem dump)
+static cl_mem launch(struct kernels *k, const struct product *p, enum product_kind kind, cl_mem A,
+		     cl_mem W, const float *start, cl_mem dump)
 {
 	uint64_t size = (uint64_t)p->M * p->ldc;
 	cl_mem C = kind == ADD ? buffer_floats(start, size) : buffer_out(size * 4);
@@ -116,7 +116,8 @@ static void fill(float *m, uint32_t rows, uint32_t cols, uint32_t ld)
 static struct mlp_weights make_mlp(struct kernels *k, const struct kernel_mlp *m)
 {
 	const struct kernel_shape *s = kernels_shape(k);
-	uint32_t D = KERNEL_LD(s->hidden), I = KERNEL_LD(m->expert_size), S = KERNEL_LD(m->shared_size);
+	uint32_t D = KERNEL_LD(s->hidden), I = KERNEL_LD(m->expert_size),
+		 S = KERNEL_LD(m->shared_size);
 	struct mlp_weights W = {.D = D, .act_ld = MAX(I, S)};
 	size_t n = (size_t)(m->experts + 1) * W.act_ld * D;
 	struct packed_part *parts = case_alloc(3 * (m->experts + 1), sizeof(*parts)), *at = parts;
@@ -153,7 +154,8 @@ struct mlp_run {
 };
 
 static struct mlp_run run_mlp(const struct way *w, struct kernels *k, uint32_t mlp,
-			      const struct mlp_weights *W, const float *router, float *h, uint32_t T)
+			      const struct mlp_weights *W, const float *router, float *h,
+			      uint32_t T)
 {
 	const struct kernel_mlp *m = &kernels_shape(k)->mlps[mlp];
 	uint64_t n = (uint64_t)T * (m->topk + 1), choices = (uint64_t)T * m->topk;
@@ -176,18 +178,20 @@ static void experts(const struct way *w, struct kernels *k, uint32_t mlp, uint32
 	const struct kernel_mlp *m = &s->mlps[mlp];
 	struct mlp_weights W = make_mlp(k, m);
 	uint32_t E = KERNEL_LD(m->experts + 1), slots = m->topk + 1, last = T - 1;
-	float *router = case_matrix(T, E, E, -1, 1), *h = case_matrix(T, s->hidden, W.D, -0.5f, 0.5f);
+	float *router = case_matrix(T, E, E, -1, 1),
+	      *h = case_matrix(T, s->hidden, W.D, -0.5f, 0.5f);
 	double *want = CASE_DOUBLES(MAX(W.act_ld, W.D));
 	struct mlp_run all = run_mlp(w, k, mlp, &W, router, h, T), one;
 
 	for (uint32_t r = 0; r < T * slots; r++) {
 		uint32_t at = (uint32_t)all.rows[r], token = at / slots, slot = at % slots;
-		uint32_t e = slot < m->topk ? (uint32_t)all.ids[token * m->topk + slot] : m->experts;
+		uint32_t e =
+			slot < m->topk ? (uint32_t)all.ids[token * m->topk + slot] : m->experts;
 		uint32_t size = KERNEL_LD(expert_size(m, e));
 		float *act = all.act + (size_t)r * W.act_ld;
 
-		reference_gate_up(h + token * W.D, gate_of(&W, W.gate, e), gate_of(&W, W.up, e), size, W.D, W.D,
-				  want);
+		reference_gate_up(h + token * W.D, gate_of(&W, W.gate, e), gate_of(&W, W.up, e),
+				  size, W.D, W.D, want);
 		near_elements(w, act, want, size, BOUND);
 		reference_gemm(act, down_of(&W, e), W.D, size, size, want);
 		near(all.y + (size_t)at * W.D, want, W.D, BOUND);
@@ -203,8 +207,8 @@ static void test_products(const struct way *w, struct kernels *k)
 {
 	const struct product *p = harness_small() ? small_products : products;
 	size_t n = harness_small() ? ARRAY_SIZE(small_products) : ARRAY_SIZE(products);
-	static const char *const names[] = {[STORE] = "gemm_store", [ADD] = "gemm_add",
-					    [ROUTER] = "the router's product"};
+	static const char *const names[] = {
+		[STORE] = "gemm_store", [ADD] = "gemm_add", [ROUTER] = "the router's product"};
 	unsigned hidden = kernels_shape(k)->hidden;
 
 	for (int kind = STORE; kind <= ROUTER; kind++) {
@@ -213,7 +217,8 @@ static void test_products(const struct way *w, struct kernels *k)
 			product(w, k, &p[i], (enum product_kind)kind,
 				(hidden * 10 + (unsigned)kind) * 100 + (unsigned)i);
 		}
-		ok_way(w, "%s, %zu shapes%s", names[kind], n, kernels_shape(k)->dump ? ", kept apart" : "");
+		ok_way(w, "%s, %zu shapes%s", names[kind], n,
+		       kernels_shape(k)->dump ? ", kept apart" : "");
 	}
 }
 

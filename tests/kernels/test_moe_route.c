@@ -28,7 +28,8 @@ static void check_tasks(const struct kernel_mlp *m, const int32_t *tasks, const 
 
 		check(first == at && count > 0 && count <= KERNEL_TASK_ROWS);
 		for (uint32_t r = first; r < first + count && r < T * slots; r++) {
-			uint32_t token = (uint32_t)rows[r] / slots, slot = (uint32_t)rows[r] % slots;
+			uint32_t token = (uint32_t)rows[r] / slots,
+				 slot = (uint32_t)rows[r] % slots;
 
 			check(expert == (slot == m->topk ? m->experts
 							 : (uint32_t)ids[token * m->topk + slot]));
@@ -51,7 +52,8 @@ static void route(const struct way *w, struct kernels *k, uint32_t mlp, uint32_t
 	int32_t *ids, *rows, *tasks;
 	double *want = CASE_DOUBLES(choices);
 	cl_mem R = buffer_floats(router, (uint64_t)T * ld), I = buffer_out(choices * 4);
-	cl_mem W = buffer_out(choices * 4), O = buffer_out((uint64_t)T * slots * 4), L = buffer_out(ints * 4);
+	cl_mem W = buffer_out(choices * 4), O = buffer_out((uint64_t)T * slots * 4),
+	       L = buffer_out(ints * 4);
 
 	kernel_moe_route(k, mlp, R, I, W, O, L, T);
 	set_finish(k);
@@ -60,8 +62,8 @@ static void route(const struct way *w, struct kernels *k, uint32_t mlp, uint32_t
 	rows = read_ints(O, (uint64_t)T * slots);
 	tasks = read_ints(L, ints);
 	for (uint32_t t = 0; t < T && m->experts; t++)
-		reference_moe_topk(router + t * ld, m->experts, m->topk, m->norm_topk, want_ids + t * m->topk,
-				   want + t * m->topk);
+		reference_moe_topk(router + t * ld, m->experts, m->topk, m->norm_topk,
+				   want_ids + t * m->topk, want + t * m->topk);
 	check(!memcmp(ids, want_ids, choices * sizeof(*ids)));
 	near(weights, want, choices, BOUND);
 	reference_moe_sort(want_ids, T, m->experts, m->topk, want_rows);

@@ -56,15 +56,19 @@ static void combine_norm(const struct way *w, struct kernels *k, uint32_t mlp, u
 {
 	const struct kernel_shape *s = kernels_shape(k);
 	const struct kernel_mlp *m = &s->mlps[mlp];
-	uint32_t D = s->hidden, ld = KERNEL_LD(D), E = KERNEL_LD(m->experts + 1), slots = m->topk + 1;
+	uint32_t D = s->hidden, ld = KERNEL_LD(D), E = KERNEL_LD(m->experts + 1),
+		 slots = m->topk + 1;
 	float *x = case_matrix(T, D, ld, -1, 1), *y = case_matrix((size_t)T * slots, D, ld, -1, 1);
-	float *weights = case_matrix(T, m->topk, m->topk, 0, 1), *router = case_matrix(T, E, E, -4, 4);
+	float *weights = case_matrix(T, m->topk, m->topk, 0, 1),
+	      *router = case_matrix(T, E, E, -4, 4);
 	float *norm = case_matrix(1, D, ld, 0, 2), *got, *got32;
 	double *sums = CASE_DOUBLES((size_t)T * ld), *sum_x = CASE_DOUBLES((size_t)T * ld);
 	double *want = CASE_DOUBLES((size_t)T * ld);
-	cl_mem X = buffer_floats(x, (uint64_t)T * ld), Y = buffer_floats(y, (uint64_t)T * slots * ld);
+	cl_mem X = buffer_floats(x, (uint64_t)T * ld),
+	       Y = buffer_floats(y, (uint64_t)T * slots * ld);
 	cl_mem P = buffer_floats(weights, (uint64_t)T * m->topk), W = buffer_floats(norm, ld);
-	cl_mem R = buffer_floats(router, (uint64_t)T * E), h = buffer_out_elements(w, (uint64_t)T * ld);
+	cl_mem R = buffer_floats(router, (uint64_t)T * E),
+	       h = buffer_out_elements(w, (uint64_t)T * ld);
 	cl_mem h32 = buffer_out((uint64_t)T * ld * 4), dump = buffer_out((uint64_t)T * ld * 4);
 	cl_mem X1 = buffer_floats(x + (T - 1) * ld, ld), Y1, P1, R1, H1, H321;
 
@@ -79,7 +83,8 @@ static void combine_norm(const struct way *w, struct kernels *k, uint32_t mlp, u
 	set_finish(k);
 
 	for (uint32_t t = 0; t < T; t++) {
-		double gate = m->shared_gate ? reference_sigmoid((double)router[t * E + m->experts]) : 1;
+		double gate =
+			m->shared_gate ? reference_sigmoid((double)router[t * E + m->experts]) : 1;
 
 		for (uint32_t c = 0; c < D; c++) {
 			double sum = gate * y[((size_t)t * slots + m->topk) * ld + c];
@@ -102,7 +107,8 @@ static void combine_norm(const struct way *w, struct kernels *k, uint32_t mlp, u
 	near_elements(w, read_elements(w, h, (uint64_t)T * ld), want, (size_t)T * ld, BOUND);
 	check(same_bits(read_floats(X1, ld), got + (T - 1) * ld, ld));
 	check(same_bits(read_floats(H321, ld), got32 + (T - 1) * ld, ld));
-	same_as_generic(w, "combine_norm", s->hidden * 100 + mlp * 50 + T, got32, (size_t)T * ld * 4);
+	same_as_generic(w, "combine_norm", s->hidden * 100 + mlp * 50 + T, got32,
+			(size_t)T * ld * 4);
 	case_end();
 }
 

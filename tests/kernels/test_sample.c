@@ -50,20 +50,22 @@ static struct draw plain_draw(uint32_t row, float temperature)
 /* What the device made of some draws. */
 struct drawn {
 	int32_t *ids;
-	int32_t *extra;  /* [n, 1 + 2 TOP]: log-probability, ids, log-probabilities, as the kernel packs them */
+	/* [n, 1 + 2 TOP]: log-probability, ids, log-probabilities, as the kernel packs them */
+	int32_t *extra;
 	uint32_t *counts; /* [seats, vocab] afterwards */
 };
 
 enum { EXTRA = 1 + 2 * TOP };
 
-static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n, const float *logits,
-			uint32_t rows, const uint32_t *counts, uint32_t seats)
+static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n,
+			const float *logits, uint32_t rows, const uint32_t *counts, uint32_t seats)
 {
 	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab), at, extra = n;
 	uint32_t ints = 1 + n * (KERNEL_DRAW_INTS + BANNED_MAX);
 	int32_t *table = CASE_INTS(ints), *result;
 	struct drawn out = {.ids = CASE_INTS(n), .extra = CASE_INTS((size_t)n * EXTRA)};
-	cl_mem L = buffer_floats(logits, (uint64_t)rows * ld), work = buffer_out((uint64_t)n * ld * 4);
+	cl_mem L = buffer_floats(logits, (uint64_t)rows * ld),
+	       work = buffer_out((uint64_t)n * ld * 4);
 	cl_mem C = buffer_ints((const int32_t *)counts, (uint64_t)seats * vocab), R;
 
 	at = 1 + n * KERNEL_DRAW_INTS;
@@ -154,8 +156,8 @@ static void check_id(const struct way *w, const struct draw *d, const float *log
 	how.banned = d->banned;
 	reference_distribution(logits + d->row * KERNEL_LD(vocab), vocab, &how, p);
 	if (!id_fits(w, p, vocab, d->how.temperature > 0 ? uniform_of(d) : 0.5, id))
-		failed("id %d does not fit: temperature %g, top_k %d, top_p %g, min_p %g, seat %d", id,
-		       d->how.temperature, d->how.top_k, d->how.top_p, d->how.min_p, d->seat);
+		failed("id %d does not fit: temperature %g, top_k %d, top_p %g, min_p %g, seat %d",
+		       id, d->how.temperature, d->how.top_k, d->how.top_p, d->how.min_p, d->seat);
 }
 
 static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int32_t top,
@@ -170,7 +172,8 @@ static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int3
 
 		if (!check(best >= 0 && (uint32_t)best < vocab))
 			return;
-		check(fabs(bits_float(extra[1 + top + i]) - lp[best]) <= LOGPROB_BOUND * (1 + fabs(lp[best])));
+		check(fabs(bits_float(extra[1 + top + i]) - lp[best]) <=
+		      LOGPROB_BOUND * (1 + fabs(lp[best])));
 		/* Nothing better is left out: as many are ahead of it as its place says. */
 		for (uint32_t j = 0, ahead = 0; j <= vocab; j++) {
 			if (j == vocab)
@@ -183,8 +186,9 @@ static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int3
 }
 
 /* Runs the draws together and checks ids, log-probabilities and counts, then the last alone. */
-static void check_draws(const struct way *w, struct kernels *k, const struct draw *draws, uint32_t n,
-			const float *logits, uint32_t rows, const uint32_t *counts, uint32_t seats)
+static void check_draws(const struct way *w, struct kernels *k, const struct draw *draws,
+			uint32_t n, const float *logits, uint32_t rows, const uint32_t *counts,
+			uint32_t seats)
 {
 	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab);
 	uint32_t *want = case_alloc((size_t)seats * vocab, sizeof(*want));
@@ -205,7 +209,8 @@ static void check_draws(const struct way *w, struct kernels *k, const struct dra
 	for (uint32_t i = 0; i < n; i += n - 1 ? n - 1 : 1) { /* the first and the last */
 		one = run(k, draws + i, 1, logits, rows, counts, seats);
 		check(one.ids[0] == all.ids[i]);
-		check(!memcmp(one.extra, all.extra + (size_t)i * EXTRA, EXTRA * sizeof(*one.extra)));
+		check(!memcmp(one.extra, all.extra + (size_t)i * EXTRA,
+			      EXTRA * sizeof(*one.extra)));
 	}
 }
 
@@ -298,7 +303,8 @@ static void penalties(const struct way *w, struct kernels *k)
 	struct draw draws[DRAWS];
 
 	for (uint32_t i = 0; i < SEATS * vocab; i++)
-		counts[i] = (random_below(3) ? 0 : 0x80000000u) + (random_below(3) ? 0 : random_below(5));
+		counts[i] = (random_below(3) ? 0 : 0x80000000u) +
+			    (random_below(3) ? 0 : random_below(5));
 	for (uint32_t i = 0; i < DRAWS; i++) {
 		struct draw *d = &draws[i];
 
@@ -377,8 +383,10 @@ static void seat_reset(struct kernels *k)
 	C = buffer_ints((const int32_t *)counts, (uint64_t)SEATS * vocab);
 	for (uint32_t r = 0; r < RESETS; r++) {
 		uint32_t *seen = counts + seats[r] * vocab;
-		const int32_t reset[KERNEL_RESET_INTS] = {(int32_t)seats[r], (int32_t)at, (int32_t)prompts[r],
-							  (int32_t)(at + prompts[r]), (int32_t)generated[r]};
+		const int32_t reset[KERNEL_RESET_INTS] = {(int32_t)seats[r], (int32_t)at,
+							  (int32_t)prompts[r],
+							  (int32_t)(at + prompts[r]),
+							  (int32_t)generated[r]};
 
 		memcpy(table + 2 + r * KERNEL_RESET_INTS, reset, sizeof(reset));
 		memset(seen, 0, vocab * sizeof(*seen));
@@ -409,7 +417,9 @@ static void philox_vectors(const struct way *w)
 		uint32_t counter[4], key[2], out[4];
 	} known[] = {
 		{{0}, {0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-		{{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+		{{~0u, ~0u, ~0u, ~0u},
+		 {~0u, ~0u},
+		 {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
 		{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
 		 {0xa4093822, 0x299f31d0},
 		 {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},

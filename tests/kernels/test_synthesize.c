@@ -14,10 +14,11 @@ static float element(uint64_t key, float scale, float offset, uint64_t index)
 }
 
 /* A matrix of its own, or every stride-th panel from `first` on of a larger one. */
-static void matrix(const struct way *w, struct kernels *k, uint32_t rows, uint32_t cols, uint32_t first,
-		   uint32_t stride)
+static void matrix(const struct way *w, struct kernels *k, uint32_t rows, uint32_t cols,
+		   uint32_t first, uint32_t stride)
 {
-	uint32_t K = KERNEL_LD(cols), panels = CEIL_DIV(rows, 16), all = first + (panels - 1) * stride + 2;
+	uint32_t K = KERNEL_LD(cols), panels = CEIL_DIV(rows, 16),
+		 all = first + (panels - 1) * stride + 2;
 	uint64_t key = (uint64_t)rows << 40 ^ cols, n = (uint64_t)all * K * 16;
 	float *weights = CASE_FLOATS((size_t)panels * 16 * K), *want, *got;
 	cl_mem W = buffer_out_elements(w, n), packed;
@@ -25,7 +26,9 @@ static void matrix(const struct way *w, struct kernels *k, uint32_t rows, uint32
 	for (uint64_t r = 0; r < rows; r++)
 		for (uint64_t c = 0; c < cols; c++)
 			weights[r * K + c] = element(key, 0x1.5p-17f, 0.5f, r * cols + c);
-	packed = buffer_packed(k, w->bf16, &(struct packed_part){weights, panels * 16, first, stride}, 1, all, K);
+	packed = buffer_packed(k, w->bf16,
+			       &(struct packed_part){weights, panels * 16, first, stride}, 1, all,
+			       K);
 	kernel_synthesize(k, W, first, stride, rows, cols, key, 0x1.5p-17f, 0.5f);
 	set_finish(k);
 	got = read_elements(w, W, n);
