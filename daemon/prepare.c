@@ -14,6 +14,17 @@ static int no_memory(struct err *e)
 	return err_set(e, ENOMEM, "out of memory");
 }
 
+int prepare_encode(const struct server *s, const char *text, size_t len, struct ids *out,
+		   struct err *e)
+{
+	int r = tokenizer_encode(s->tokenizer, text, len, true, out);
+
+	if (r == -E2BIG)
+		return err_set(e, EINVAL,
+			       "the model's tokenizer has a pattern that gives up on this text");
+	return r < 0 ? no_memory(e) : 0;
+}
+
 int prepare_model(const struct server *s, const char *name, struct err *e)
 {
 	if (!name || !strcmp(name, s->name) || !strcmp(name, s->base_name))
@@ -33,8 +44,8 @@ int prepare_chat_prompt(const struct server *s, const json_t *context, struct id
 		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
 	buf_init(&text, SIZE_MAX / 2);
 	r = template_render(s->template, context, &text, e);
-	if (!r && tokenizer_encode(s->tokenizer, buf_str(&text), text.len, true, out) < 0)
-		r = no_memory(e);
+	if (!r)
+		r = prepare_encode(s, buf_str(&text), text.len, out, e);
 	buf_release(&text);
 	return r;
 }
@@ -42,13 +53,9 @@ int prepare_chat_prompt(const struct server *s, const json_t *context, struct id
 static int encode_prompt(struct server *s, const struct openai_prompt *p, struct ids *out,
 			 struct err *e)
 {
-	int r;
-
 	if (p->text)
-		r = tokenizer_encode(s->tokenizer, p->text, p->text_len, true, out);
-	else
-		r = ids_append(out, p->ids, p->n_ids);
-	return r < 0 ? no_memory(e) : 0;
+		return prepare_encode(s, p->text, p->text_len, out, e);
+	return ids_append(out, p->ids, p->n_ids) < 0 ? no_memory(e) : 0;
 }
 
 /* Tokens that a choice can generate behind n_prompt, with n choices beside each other, in a pool of
@@ -172,5 +179,7 @@ int prepare_call(struct call *c, struct err *e)
 		r = make_parts(c, e);
 	if (!r)
 		r = collect_end_tokens(c, e);
+	/* It is rendered, and can be a hundred times what became of it. */
+	openai_request_release(&c->ask);
 	return r;
 }

@@ -29,6 +29,8 @@ int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;
 
 /* prepare.c: appends the ids of a chat's prompt, rendered with these variables. */
+int prepare_encode(const struct server *s, const char *text, size_t len, struct ids *out,
+		   struct err *e) MUST_CHECK;
 int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
 			struct err *e) MUST_CHECK;
 
