@@ -39,12 +39,16 @@ struct engine {
 /* POCL_CACHE_DIR is where PoCL keeps what it compiles at launch; without HOME it would be /tmp. */
 static int prepare_cache(const char *dir, struct err *e)
 {
+	struct stat st;
 	char pocl[4096];
 
 	if (!dir)
 		return 0;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return err_set(e, errno, "--program-cache %s: %s", dir, strerror(errno));
+	/* Else PoCL, whose cache goes inside, would just have no device. */
+	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
+		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
 	mkdir(pocl, 0755);
 	setenv("POCL_CACHE_DIR", pocl, 0);
@@ -105,7 +109,7 @@ static int size_cache(struct engine *g, const struct engine_options *o, struct e
 			e, ENOMEM,
 			"the model needs %.2f GiB (weights %.2f, states %.2f, work space %.2f) and "
 			"--device-memory allows %.2f GiB of the %.2f GiB that %s has",
-			gib(rest), gib(memory_plan_bytes(g->plan, MEMORY_WEIGHTS)),
+			gib(rest + page), gib(memory_plan_bytes(g->plan, MEMORY_WEIGHTS)),
 			gib(memory_plan_bytes(g->plan, MEMORY_STATE)),
 			gib(memory_plan_bytes(g->plan, MEMORY_SCRATCH)), gib(budget),
 			gib(g->device.memory), g->device.name);
@@ -199,6 +203,12 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		g->dump = dump_new(o->dump_activations, g->device.queue);
 		if (!g->dump)
 			return err_set(e, ENOMEM, "out of memory");
+		/* Now, not in the first step: can the file be written? */
+		r = dump_write(g->dump, e);
+		if (r < 0) {
+			err_prefix(e, "--dump-activations");
+			return r;
+		}
 	}
 	g->limits = (struct step_limits){
 		.max_prefill_tokens = o->max_prefill_tokens,
