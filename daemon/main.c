@@ -108,6 +108,9 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 		r = check_directory("tokenizer", o->tokenizer, e);
 	if (r < 0)
 		return r;
+	if (o->served_model_name && strlen(o->served_model_name) >= sizeof(s->name))
+		return err_set(e, EINVAL, "--served-model-name: the name has more than %zu bytes",
+			       sizeof(s->name) - 1);
 	base_name(o->model, s->base_name, sizeof(s->base_name));
 	snprintf(s->name, sizeof(s->name), "%s",
 		 o->served_model_name ? o->served_model_name : s->base_name);
