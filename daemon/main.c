@@ -87,18 +87,6 @@ static const char *default_cache(char *out, size_t size)
 	return out;
 }
 
-/* PoCL's own cache belongs beside ours. The engine sets this too, but by then there are threads,
- * and an environment that changes under getenv is a race. */
-static void settle_environment(const char *cache)
-{
-	char pocl[PATH_MAX + 8];
-
-	if (!cache)
-		return;
-	snprintf(pocl, sizeof(pocl), "%s/pocl", cache);
-	setenv("POCL_CACHE_DIR", pocl, 0);
-}
-
 static int settle_options(struct server *s, char *cache, size_t cache_size, struct err *e)
 {
 	struct options *o = &s->options;
@@ -118,7 +106,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 		o->program_cache = default_cache(cache, cache_size);
 	else if (!o->program_cache[0])
 		o->program_cache = NULL;
-	settle_environment(o->program_cache);
+	engine_settle_environment(o->program_cache);
 	if (!o->device_memory.bytes && o->device_memory.share == 0)
 		o->device_memory.share = default_share;
 	return 0;
@@ -127,6 +115,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 static void announce(const struct server *s, uint16_t port)
 {
 	const struct engine_info *i = &s->info;
+	bool v6 = strchr(s->options.host, ':');
 
 	log_info("%s on %s (%s, %s kernels)", s->name, i->device_name, i->driver, i->kernels);
 	log_info("memory: weights %.1f MiB, KV cache %.1f MiB in %u pages, states %.1f MiB in %u "
@@ -135,9 +124,10 @@ static void announce(const struct server *s, uint16_t port)
 		 (double)i->weight_bytes / 1048576, (double)i->kv_bytes / 1048576, i->n_pages,
 		 (double)i->state_bytes / 1048576, i->n_slots, (double)i->scratch_bytes / 1048576,
 		 (double)i->budget_bytes / 1048576);
-	log_info("ready after %.3f s: http://%s:%u, %u tokens of context, %llu sequences",
-		 (double)(clock_now_ns() - s->started_ns) / 1e9, s->options.host, port,
-		 i->max_model_len, (unsigned long long)s->options.max_num_seqs);
+	log_info("ready after %.3f s: http://%s%s%s:%u, %u tokens of context, %llu sequences",
+		 (double)(clock_now_ns() - s->started_ns) / 1e9, v6 ? "[" : "", s->options.host,
+		 v6 ? "]" : "", port, i->max_model_len,
+		 (unsigned long long)s->options.max_num_seqs);
 	lifecycle_tell("READY=1\nSTATUS=Serving %s on %s", s->name, i->device_name);
 }
 

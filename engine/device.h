@@ -24,6 +24,10 @@ struct device {
 	char name[256], driver[128];
 };
 
+/* Sets what OpenCL drivers take from the environment where they cannot find it out. The functions below do so
+ * too; where there will be threads it is called before there are any. */
+void device_settle_environment(void);
+
 /* Opens the device that `which` names: NULL (the first GPU, else the first device), an index of
  * device_list, or a part of a device's name, ignoring case. -ENODEV. */
 int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;

@@ -36,7 +36,18 @@ struct engine {
 
 /* ---- opening ---- */
 
-/* POCL_CACHE_DIR is where PoCL keeps what it compiles at launch; without HOME it would be /tmp. */
+void engine_settle_environment(const char *program_cache)
+{
+	char pocl[4096];
+
+	device_settle_environment();
+	if (!program_cache)
+		return;
+	/* Where PoCL keeps what it compiles at launch; without HOME it would be /tmp. */
+	snprintf(pocl, sizeof(pocl), "%s/pocl", program_cache);
+	setenv("POCL_CACHE_DIR", pocl, 0);
+}
+
 static int prepare_cache(const char *dir, struct err *e)
 {
 	struct stat st;
@@ -51,7 +62,7 @@ static int prepare_cache(const char *dir, struct err *e)
 		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
 	mkdir(pocl, 0755);
-	setenv("POCL_CACHE_DIR", pocl, 0);
+	engine_settle_environment(dir);
 	return 0;
 }
 

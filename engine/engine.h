@@ -23,9 +23,9 @@ enum engine_kernels {
 
 struct engine_options {
 	const char *model_dir;
-	const char *device; /* NULL: the first GPU, else the first device; "0", "1:0" or a part
-				      of a device's name */
-	const char *program_cache;    /* directory, created when missing; NULL: none */
+	const char *device;	   /* NULL: the first GPU, else the first device; "0" or a part of a
+				      device's name */
+	const char *program_cache; /* directory, created when missing; NULL: none */
 	const char *dump_activations; /* NULL, or the file every step's layer outputs go to */
 	enum engine_dtype dtype;
 	enum engine_kernels kernels;
@@ -60,6 +60,11 @@ void engine_counters(const struct engine *g, struct engine_counters *ret);
 /* Runs one plan and waits for it; results [plan->n_draws]. -EIO: the device is lost. */
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
 		struct err *e) MUST_CHECK;
+
+/* Sets the environment that OpenCL drivers read: PoCL's cache goes below program_cache (NULL: wherever it
+ * likes). engine_open does so too, but a program that has threads by then calls it before: an environment
+ * that changes under getenv is a race. */
+void engine_settle_environment(const char *program_cache);
 
 /* One line a device: index, name, vendor, driver, memory. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;

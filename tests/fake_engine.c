@@ -152,6 +152,10 @@ void engine_counters(const struct engine *g, struct engine_counters *ret)
 	*ret = g->counters;
 }
 
+void engine_settle_environment(const char *program_cache)
+{
+}
+
 int engine_list_devices(FILE *out, struct err *e)
 {
 	fprintf(out, "0 no device\n");
