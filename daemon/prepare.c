@@ -14,10 +14,11 @@ static int no_memory(struct err *e)
 	return err_set(e, ENOMEM, "out of memory");
 }
 
-int prepare_encode(const struct server *s, const char *text, size_t len, struct ids *out,
-		   struct err *e)
+int prepare_encode(const struct server *s, const char *text, size_t len, bool add_special,
+		   struct ids *out, struct err *e)
 {
-	int r = tokenizer_encode(s->tokenizer, text, len, true, out);
+	int r = add_special ? tokenizer_encode_whole(s->tokenizer, text, len, out)
+			    : tokenizer_encode(s->tokenizer, text, len, true, out);
 
 	if (r == -E2BIG)
 		return err_set(e, EINVAL,
@@ -45,16 +46,16 @@ int prepare_chat_prompt(const struct server *s, const json_t *context, struct id
 	buf_init(&text, SIZE_MAX / 2);
 	r = template_render(s->template, context, &text, e);
 	if (!r)
-		r = prepare_encode(s, buf_str(&text), text.len, out, e);
+		r = prepare_encode(s, buf_str(&text), text.len, false, out, e);
 	buf_release(&text);
 	return r;
 }
 
-static int encode_prompt(struct server *s, const struct openai_prompt *p, struct ids *out,
-			 struct err *e)
+static int encode_prompt(struct server *s, const struct openai_prompt *p, bool add_special,
+			 struct ids *out, struct err *e)
 {
 	if (p->text)
-		return prepare_encode(s, p->text, p->text_len, out, e);
+		return prepare_encode(s, p->text, p->text_len, add_special, out, e);
 	return ids_append(out, p->ids, p->n_ids) < 0 ? no_memory(e) : 0;
 }
 
@@ -150,7 +151,8 @@ static int make_parts(struct call *c, struct err *e)
 		if (ask->chat)
 			r = prepare_chat_prompt(c->server, ask->context, &p->prompt, e);
 		else
-			r = encode_prompt(c->server, &ask->prompts[c->n_parts], &p->prompt, e);
+			r = encode_prompt(c->server, &ask->prompts[c->n_parts],
+					  ask->add_special_tokens, &p->prompt, e);
 		if (!r)
 			r = fit_part(c, p, e);
 		p->seed = ask->sampling.seed;

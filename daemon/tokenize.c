@@ -15,7 +15,7 @@ int tokenize_answer(struct server *s, const struct buf *body, struct arena *aren
 		return r;
 	r = prepare_model(s, ask.model, e);
 	if (!r && ask.prompt)
-		r = prepare_encode(s, ask.prompt, ask.prompt_len, &ids, e);
+		r = prepare_encode(s, ask.prompt, ask.prompt_len, ask.add_special_tokens, &ids, e);
 	else if (!r)
 		r = prepare_chat_prompt(s, ask.context, &ids, e);
 	if (!r)

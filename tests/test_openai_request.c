@@ -170,7 +170,9 @@ static void test_sampling(void)
 	       "completions: logprobs 5, best_of = n");
 	ok(!r.chat && !r.context && r.sampling.want_logprobs && r.sampling.n_logprobs == 5, "five");
 	is_int(parse_with(false, "\"echo\":true", &r), 0, "echo");
-	ok(r.echo, "is kept");
+	ok(r.echo && r.add_special_tokens, "is kept; a text gets its special tokens");
+	is_int(parse_with(false, "\"add_special_tokens\":false", &r), 0, "unless");
+	ok(!r.add_special_tokens, "they are refused");
 }
 
 static void test_prompts(void)

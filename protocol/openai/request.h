@@ -68,6 +68,7 @@ struct openai_request {
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
 	bool echo; /* the answer begins with the prompt; never with log-probabilities */
+	bool add_special_tokens; /* around prompts that are texts: true unless refused */
 
 	struct sampling sampling; /* defaults filled in; a seed is drawn by the daemon if has_seed
 				     is false */
