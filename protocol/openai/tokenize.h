@@ -23,7 +23,7 @@ struct openai_tokenize {
 	const char *model;  /* NULL: absent */
 	const char *prompt; /* NULL: render `context`; may be empty */
 	size_t prompt_len;
-	json_t *context; /* owned, NULL with a prompt: as in struct openai_request */
+	json_t *context;	 /* owned, NULL with a prompt: as in struct openai_request */
 	bool add_special_tokens; /* around a prompt: true unless refused */
 	bool return_token_strs;
 };
