@@ -36,6 +36,7 @@ struct server {
 
 	/* engine */
 	struct engine_info info;
+	char fingerprint[24]; /* system_fingerprint of answers */
 	struct openai_limits limits;
 
 	struct metrics metrics;

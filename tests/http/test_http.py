@@ -222,6 +222,17 @@ with tempfile.TemporaryDirectory() as where:
            and a["usage"]["prompt_tokens"] == len(want), f"/v1/completions of {ask}", a)
     s.stop()
 
+# system_fingerprint
+s = Server()
+marks = [s.chat("define river", max_tokens=1)[1]["system_fingerprint"],
+         s.post("/v1/completions", {"prompt": "a", "max_tokens": 1})[1]["system_fingerprint"]]
+s.stop()
+s = Server("--dtype", "float32")
+marks.append(s.chat("define river", max_tokens=1)[1]["system_fingerprint"])
+s.stop()
+ok(len(marks[0]) == 19 and marks[0].startswith("fp_") and marks[0] == marks[1] != marks[2],
+   "system_fingerprint is of the configuration", marks)
+
 # curl, if there is one
 s = Server()
 try:
