@@ -31,8 +31,6 @@ static const uint64_t drain_ns = 15 * SECOND;
 static const uint64_t farewell_ns = 2 * SECOND;
 static const uint64_t stop_ns = 2 * SECOND; /* for a step that is still running */
 
-static const double default_share = 0.9;
-
 static int complain(const struct err *e)
 {
 	fprintf(stderr, "tigond: %s\n", e->text);
@@ -107,8 +105,6 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 	else if (!o->program_cache[0])
 		o->program_cache = NULL;
 	engine_settle_environment(o->program_cache);
-	if (!o->device_memory.bytes && o->device_memory.share == 0)
-		o->device_memory.share = default_share;
 	return 0;
 }
 

@@ -17,9 +17,8 @@
 #include "engine/step.h"
 #include "kernels/cl_error.h"
 
-/* What of the memory that is there the engine takes unless told otherwise. A CPU's is everybody's. */
-#define CPU_SHARE 0.6
-#define GPU_SHARE 0.9
+/* What of the memory that is there the engine takes unless told otherwise. */
+#define DEFAULT_SHARE 0.9
 
 struct engine {
 	struct engine_info info;
@@ -95,8 +94,7 @@ static double gib(uint64_t bytes)
 
 static uint64_t budget_of(const struct engine_options *o, const struct device *d)
 {
-	double share = o->device_memory_share > 0 ? o->device_memory_share
-						  : (d->cpu ? CPU_SHARE : GPU_SHARE);
+	double share = o->device_memory_share > 0 ? o->device_memory_share : DEFAULT_SHARE;
 
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }

@@ -30,7 +30,8 @@ struct engine_options {
 	enum engine_dtype dtype;
 	enum engine_kernels kernels;
 	uint64_t device_memory;	    /* bytes; 0: device_memory_share of what is there */
-	double device_memory_share; /* 0 < share <= 1 */
+	double device_memory_share; /* 0 < share <= 1; 0: 0.9. Of what the machine has available and
+				     * the control group allows (a CPU), or of a GPU's memory */
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
 	uint32_t max_model_len; /* 0: what the model allows */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
