@@ -1,6 +1,7 @@
 # A few lines over Meson, for newcomers: packages, build, serve, check.
 BUILD = build
 MODEL ?= models/lexis
+# Not from the environment, where some shells and conda put a name of theirs.
 HOST = 127.0.0.1
 PORT ?= 8080
 

@@ -68,6 +68,7 @@ struct answer *answer_new(struct call *c)
 	a->head = (struct openai_head){
 		.id = c->id,
 		.model = c->server->name,
+		.fingerprint = c->server->fingerprint,
 		.created = c->created,
 		.chat = c->ask.chat,
 		.logprobs = s->want_logprobs,

@@ -24,6 +24,8 @@ enum {
 	ARENA_MAX = 256 << 20,
 	/* 4096 tokens of 64 choices with 20 log-probabilities each fit. */
 	TOKENS_MAX = 64 << 20,
+	/* Answers that are sent as a whole have their tokens taken at this many bytes. */
+	TOKENS_PLENTY = 1 << 20,
 };
 
 static const char *const prefixes[] = {
@@ -130,7 +132,7 @@ void call_unref(struct call *c)
 		ids_release(&c->parts[i].prompt);
 	if (c->asked)
 		openai_request_release(&c->ask);
-	buf_release(&c->body);
+	call_drop_body(c);
 	buf_release(&c->tokens);
 	buf_release(&c->reply);
 	tree_free(c->tree);
@@ -154,6 +156,12 @@ void call_unqueue(struct call *c)
 {
 	if (atomic_exchange(&c->queued, false))
 		atomic_fetch_sub(&c->server->queued, 1);
+}
+
+void call_drop_body(struct call *c)
+{
+	atomic_fetch_sub(&c->server->body_bytes, c->body.len);
+	buf_release(&c->body);
 }
 
 void call_count(struct call *c, enum metrics_finish why)
@@ -180,7 +188,7 @@ void call_wake(struct call *c)
 
 bool call_wants_tokens(const struct call *c)
 {
-	return c->ask.stream || c->ask.n_stops;
+	return c->ask.stream || c->ask.n_stops || c->plenty;
 }
 
 void call_fail(struct call *c, const struct err *e)
@@ -243,6 +251,7 @@ int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 	if (buf_reserve(&c->tokens, sizeof(rec) + rec.n_top * (sizeof(int32_t) + sizeof(float))))
 		c->tokens.failed = true;
 	failed = c->tokens.failed;
+	c->plenty = c->tokens.len >= TOKENS_PLENTY;
 	if (!failed) {
 		buf_append(&c->tokens, &rec, sizeof(rec));
 		buf_append(&c->tokens, draw->top_ids, rec.n_top * sizeof(int32_t));

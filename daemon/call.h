@@ -114,6 +114,7 @@ struct call {
 	struct call *prev, *next;    /* in the loop's list of live calls */
 	bool touched;		     /* a token came in this step */
 	bool broken;		     /* there was no memory for a token */
+	bool plenty;		     /* many records wait: http is to take them */
 	uint32_t n_running;	     /* choices that have not ended; 0: not live */
 
 	/* any thread, for the log */
@@ -157,6 +158,9 @@ void call_arrive(struct call *c);
 
 /* No longer waiting for its first token. Repeated calls do nothing. */
 void call_unqueue(struct call *c);
+
+/* text: the body is parsed. Its bytes no longer count in server.body_bytes. */
+void call_drop_body(struct call *c);
 
 /* A choice, or the call as a whole, is over for this reason: for metrics and the log. */
 void call_count(struct call *c, enum metrics_finish why);

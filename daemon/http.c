@@ -39,8 +39,6 @@ struct http {
 	struct watch *watch;
 	struct MHD_Daemon *daemon;
 	_Atomic bool closing;
-	/* the http thread's */
-	uint64_t body_bytes; /* of bodies being received */
 };
 
 /* One request and its answer, from its headers until libmicrohttpd calls it completed. */
@@ -341,8 +339,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 		return MHD_NO;
 	x->call = c;
 	c->tree_ask = x->tree_ask;
-	h->body_bytes -= x->body.len;
-	c->body = x->body;
+	c->body = x->body; /* and with it its share of server.body_bytes */
 	x->body = (struct buf){0};
 	c->connection = mc;
 	c->resume = resume;
@@ -396,8 +393,8 @@ static int check_queue(const struct http *h, struct err *e)
 	if (atomic_load(&h->server->queued) >= o->max_queued_requests)
 		return err_set(e, EAGAIN, "%llu requests are waiting already; try again later",
 			       (unsigned long long)o->max_queued_requests);
-	if (h->body_bytes >= BODIES_MAX * o->max_body)
-		return err_set(e, EAGAIN, "too many bodies are being received; try again later");
+	if (atomic_load(&h->server->body_bytes) >= BODIES_MAX * o->max_body)
+		return err_set(e, EAGAIN, "too many large bodies are in memory; try again later");
 	return 0;
 }
 
@@ -474,10 +471,10 @@ static enum MHD_Result receive(struct exchange *x, const char *data, size_t len)
 		return MHD_YES;
 	buf_append(&x->body, data, len);
 	if (!x->body.failed) {
-		x->http->body_bytes += len;
+		atomic_fetch_add(&x->http->server->body_bytes, len);
 		return MHD_YES;
 	}
-	x->http->body_bytes -= x->body.len;
+	atomic_fetch_sub(&x->http->server->body_bytes, x->body.len);
 	buf_release(&x->body);
 	buf_init(&x->body, max);
 	if (x->received > max)
@@ -548,7 +545,7 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 		answer_free(x->answer);
 		call_unref(x->call);
 	}
-	x->http->body_bytes -= x->body.len;
+	atomic_fetch_sub(&x->http->server->body_bytes, x->body.len);
 	buf_release(&x->body);
 	buf_release(&x->out);
 	free(x);

@@ -14,6 +14,8 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 /* Things that must be loaded: the engine with its model; tokenizer and template. */
 enum { PARTS = 2 };
 
@@ -125,7 +127,12 @@ bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns)
 		return false;
 	r = read(l->event_fd, &count, sizeof(count));
 	(void)r;
-	return read(l->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info);
+	if (read(l->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return false;
+	/* Whoever wonders why it ended finds who did it; 0 is the terminal. */
+	log_info("%s from process %u", info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM",
+		 info.ssi_pid);
+	return true;
 }
 
 void lifecycle_tell(const char *fmt, ...)

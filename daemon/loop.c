@@ -1,11 +1,13 @@
 #include "daemon/loop.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
 #include "daemon/mover.h"
@@ -132,6 +134,26 @@ static int open_scheduler(struct loop *l, struct err *e)
 	return r;
 }
 
+/* What the same request with the same seed may answer differently under another of: the program,
+ * the model (by its name), the device, the element type. */
+static void take_fingerprint(struct server *s)
+{
+	const struct options *o = &s->options;
+	struct hash128 h = HASH128_INIT;
+	char hex[33];
+
+	hash128_text(&h, TIGON_VERSION);
+	hash128_text(&h, s->base_name);
+	hash128_text(&h, s->info.device_name);
+	hash128_text(&h, s->info.driver);
+	hash128_text(&h, s->info.kernels);
+	hash128_update(&h, &o->dtype, sizeof(o->dtype));
+	if (o->synthetic)
+		hash128_update(&h, &o->synthetic_seed, sizeof(o->synthetic_seed));
+	hash128_hex(&h, hex);
+	snprintf(s->fingerprint, sizeof(s->fingerprint), "fp_%.16s", hex);
+}
+
 static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 {
 	struct server *s = l->server;
@@ -165,6 +187,7 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 	if (r < 0)
 		return r;
 	s->info = *engine_info(l->engine);
+	take_fingerprint(s);
 	s->limits = (struct openai_limits){
 		.vocab_size = s->info.model.vocab_size,
 		.max_choices = (uint32_t)o->max_num_seqs,

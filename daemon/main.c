@@ -31,8 +31,6 @@ static const uint64_t drain_ns = 15 * SECOND;
 static const uint64_t farewell_ns = 2 * SECOND;
 static const uint64_t stop_ns = 2 * SECOND; /* for a step that is still running */
 
-static const double default_share = 0.9;
-
 static int complain(const struct err *e)
 {
 	fprintf(stderr, "tigond: %s\n", e->text);
@@ -87,18 +85,6 @@ static const char *default_cache(char *out, size_t size)
 	return out;
 }
 
-/* PoCL's own cache belongs beside ours. The engine sets this too, but by then there are threads,
- * and an environment that changes under getenv is a race. */
-static void settle_environment(const char *cache)
-{
-	char pocl[PATH_MAX + 8];
-
-	if (!cache)
-		return;
-	snprintf(pocl, sizeof(pocl), "%s/pocl", cache);
-	setenv("POCL_CACHE_DIR", pocl, 0);
-}
-
 static int settle_options(struct server *s, char *cache, size_t cache_size, struct err *e)
 {
 	struct options *o = &s->options;
@@ -108,6 +94,9 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 		r = check_directory("tokenizer", o->tokenizer, e);
 	if (r < 0)
 		return r;
+	if (o->served_model_name && strlen(o->served_model_name) >= sizeof(s->name))
+		return err_set(e, EINVAL, "--served-model-name: the name has more than %zu bytes",
+			       sizeof(s->name) - 1);
 	base_name(o->model, s->base_name, sizeof(s->base_name));
 	snprintf(s->name, sizeof(s->name), "%s",
 		 o->served_model_name ? o->served_model_name : s->base_name);
@@ -115,15 +104,14 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 		o->program_cache = default_cache(cache, cache_size);
 	else if (!o->program_cache[0])
 		o->program_cache = NULL;
-	settle_environment(o->program_cache);
-	if (!o->device_memory.bytes && o->device_memory.share == 0)
-		o->device_memory.share = default_share;
+	engine_settle_environment(o->program_cache);
 	return 0;
 }
 
 static void announce(const struct server *s, uint16_t port)
 {
 	const struct engine_info *i = &s->info;
+	bool v6 = strchr(s->options.host, ':');
 
 	log_info("%s on %s (%s, %s kernels)", s->name, i->device_name, i->driver, i->kernels);
 	log_info("memory: weights %.1f MiB, KV cache %.1f MiB in %u pages, states %.1f MiB in %u "
@@ -132,9 +120,10 @@ static void announce(const struct server *s, uint16_t port)
 		 (double)i->weight_bytes / 1048576, (double)i->kv_bytes / 1048576, i->n_pages,
 		 (double)i->state_bytes / 1048576, i->n_slots, (double)i->scratch_bytes / 1048576,
 		 (double)i->budget_bytes / 1048576);
-	log_info("ready after %.3f s: http://%s:%u, %u tokens of context, %llu sequences",
-		 (double)(clock_now_ns() - s->started_ns) / 1e9, s->options.host, port,
-		 i->max_model_len, (unsigned long long)s->options.max_num_seqs);
+	log_info("ready after %.3f s: http://%s%s%s:%u, %u tokens of context, %llu sequences",
+		 (double)(clock_now_ns() - s->started_ns) / 1e9, v6 ? "[" : "", s->options.host,
+		 v6 ? "]" : "", port, i->max_model_len,
+		 (unsigned long long)s->options.max_num_seqs);
 	lifecycle_tell("READY=1\nSTATUS=Serving %s on %s", s->name, i->device_name);
 }
 

@@ -19,6 +19,18 @@ static int no_memory(struct err *e)
 	return err_set(e, ENOMEM, "out of memory");
 }
 
+int prepare_encode(const struct server *s, const char *text, size_t len, bool add_special,
+		   struct ids *out, struct err *e)
+{
+	int r = add_special ? tokenizer_encode_whole(s->tokenizer, text, len, out)
+			    : tokenizer_encode(s->tokenizer, text, len, true, out);
+
+	if (r == -E2BIG)
+		return err_set(e, EINVAL,
+			       "the model's tokenizer has a pattern that gives up on this text");
+	return r < 0 ? no_memory(e) : 0;
+}
+
 int prepare_model(const struct server *s, const char *name, struct err *e)
 {
 	if (!name || !strcmp(name, s->name) || !strcmp(name, s->base_name))
@@ -38,22 +50,18 @@ int prepare_chat_prompt(const struct server *s, const json_t *context, struct id
 		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
 	buf_init(&text, SIZE_MAX / 2);
 	r = template_render(s->template, context, &text, e);
-	if (!r && tokenizer_encode(s->tokenizer, buf_str(&text), text.len, true, out) < 0)
-		r = no_memory(e);
+	if (!r)
+		r = prepare_encode(s, buf_str(&text), text.len, false, out, e);
 	buf_release(&text);
 	return r;
 }
 
-static int encode_prompt(struct server *s, const struct openai_prompt *p, struct ids *out,
-			 struct err *e)
+static int encode_prompt(struct server *s, const struct openai_prompt *p, bool add_special,
+			 struct ids *out, struct err *e)
 {
-	int r;
-
 	if (p->text)
-		r = tokenizer_encode(s->tokenizer, p->text, p->text_len, true, out);
-	else
-		r = ids_append(out, p->ids, p->n_ids);
-	return r < 0 ? no_memory(e) : 0;
+		return prepare_encode(s, p->text, p->text_len, add_special, out, e);
+	return ids_append(out, p->ids, p->n_ids) < 0 ? no_memory(e) : 0;
 }
 
 /* KV pages that a request of n choices can have: all, or what --cache-memory leaves beside its
@@ -216,7 +224,8 @@ static int make_parts(struct call *c, struct err *e)
 		if (ask->chat)
 			r = prepare_chat_prompt(c->server, ask->context, &p->prompt, e);
 		else
-			r = encode_prompt(c->server, &ask->prompts[c->n_parts], &p->prompt, e);
+			r = encode_prompt(c->server, &ask->prompts[c->n_parts],
+					  ask->add_special_tokens, &p->prompt, e);
 		if (!r)
 			r = fit_part(c, p, e);
 		if (!r)
@@ -251,5 +260,7 @@ int prepare_call(struct call *c, struct err *e)
 		r = make_parts(c, e);
 	if (!r)
 		r = collect_end_tokens(c, e);
+	/* It is rendered, and can be a hundred times what became of it. */
+	openai_request_release(&c->ask);
 	return r;
 }

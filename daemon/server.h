@@ -37,11 +37,13 @@ struct server {
 
 	/* engine */
 	struct engine_info info;
+	char fingerprint[24]; /* system_fingerprint of answers */
 	struct openai_limits limits;
 
 	struct metrics metrics;
-	_Atomic uint32_t calls;	 /* calls whose body was taken and that are not freed */
-	_Atomic uint32_t queued; /* of them, those without a first token or an answer */
+	_Atomic uint32_t calls;	     /* calls whose body was taken and that are not freed */
+	_Atomic uint32_t queued;     /* of them, those without a first token or an answer */
+	_Atomic uint64_t body_bytes; /* of bodies that are received or wait to be parsed */
 };
 
 #endif

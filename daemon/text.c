@@ -68,11 +68,12 @@ static void work(struct text *t, struct call *c) ON(role_text)
 	if (c->kind == CALL_TOKENIZE || c->kind == CALL_DETOKENIZE) {
 		if (answer_now(c, &e) < 0)
 			call_fail(c, &e);
+		call_drop_body(c);
 		call_unref(c);
 		return;
 	}
 	r = prepare_call(c, &e);
-	buf_release(&c->body);
+	call_drop_body(c);
 	if (r < 0) {
 		call_fail(c, &e);
 		call_count(c, METRICS_ERROR);

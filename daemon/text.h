@@ -28,6 +28,11 @@ int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 /* prepare.c: -ENOENT unless this is a name of the model; NULL is. */
 int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;
 
+/* prepare.c: appends the ids of a text, with add_special between those that the tokenizer's file
+ * puts around texts. */
+int prepare_encode(const struct server *s, const char *text, size_t len, bool add_special,
+		   struct ids *out, struct err *e) MUST_CHECK;
+
 /* prepare.c: appends the ids of a chat's prompt, rendered with these variables. */
 int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
 			struct err *e) MUST_CHECK;

@@ -15,9 +15,7 @@ int tokenize_answer(struct server *s, const struct buf *body, struct arena *aren
 		return r;
 	r = prepare_model(s, ask.model, e);
 	if (!r && ask.prompt)
-		r = tokenizer_encode(s->tokenizer, ask.prompt, ask.prompt_len, true, &ids) < 0
-			    ? err_set(e, ENOMEM, "out of memory")
-			    : 0;
+		r = prepare_encode(s, ask.prompt, ask.prompt_len, ask.add_special_tokens, &ids, e);
 	else if (!r)
 		r = prepare_chat_prompt(s, ask.context, &ids, e);
 	if (!r)

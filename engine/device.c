@@ -5,11 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "kernels/cl_error.h"
 
 enum { PLATFORMS_MAX = 16, DEVICES_MAX = 64 };
+
+/* PoCL asks hwloc for the cores and the memory of the machine, which takes them from /sys. Where that is not
+ * mounted, as in a bare chroot, it finds no memory and PoCL calls abort: then hwloc is told. */
+void device_settle_environment(void)
+{
+	struct sysinfo info;
+	char machine[128];
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (access("/sys/devices/system/cpu", F_OK) == 0 || sysinfo(&info) < 0)
+		return;
+	snprintf(machine, sizeof(machine), "numa:1(memory=%llu) core:%ld pu:1",
+		 (unsigned long long)info.totalram * info.mem_unit, MAX(cores, 1L));
+	setenv("HWLOC_SYNTHETIC", machine, 0);
+}
 
 /* All devices of all platforms, in the order the loader gives them. */
 static int all_devices(cl_device_id devices[DEVICES_MAX], cl_uint *ret_n, struct err *e)
@@ -17,6 +33,7 @@ static int all_devices(cl_device_id devices[DEVICES_MAX], cl_uint *ret_n, struct
 	cl_platform_id platforms[PLATFORMS_MAX];
 	cl_uint n_platforms = 0, n = 0;
 
+	device_settle_environment();
 	if (clGetPlatformIDs(PLATFORMS_MAX, platforms, &n_platforms) != CL_SUCCESS || !n_platforms)
 		return err_set(
 			e, ENODEV,

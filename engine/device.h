@@ -16,13 +16,17 @@ struct device {
 	cl_context context;
 	cl_command_queue queue; /* in order */
 	bool cpu;		/* shares the host's memory */
-	uint64_t
-		memory; /* bytes that are there for us: on a CPU what the machine and the control group
-				   have left, on a GPU its global memory */
+	/* Bytes that are there for us: on a CPU what the machine and the control group have left, on a
+	 * GPU its global memory. */
+	uint64_t memory;
 	uint64_t max_alloc; /* the largest buffer */
 	uint64_t alignment; /* of sub-buffers, bytes */
 	char name[256], driver[128];
 };
+
+/* Sets what OpenCL drivers take from the environment where they cannot find it out. The functions below do so
+ * too; where there will be threads it is called before there are any. */
+void device_settle_environment(void);
 
 /* Opens the device that `which` names: NULL (the first GPU, else the first device), an index of
  * device_list, or a part of a device's name, ignoring case. -ENODEV. */

@@ -18,9 +18,8 @@
 #include "engine/model.h"
 #include "engine/runner.h"
 
-/* What of the memory that is there the engine takes unless told otherwise. A CPU's is everybody's. */
-#define CPU_SHARE 0.6
-#define GPU_SHARE 0.9
+/* What of the memory that is there the engine takes unless told otherwise. */
+#define DEFAULT_SHARE 0.9
 
 struct engine {
 	struct engine_info info;
@@ -37,18 +36,33 @@ struct engine {
 
 /* ---- opening ---- */
 
-/* POCL_CACHE_DIR is where PoCL keeps what it compiles at launch; without HOME it would be /tmp. */
+void engine_settle_environment(const char *program_cache)
+{
+	char pocl[4096];
+
+	device_settle_environment();
+	if (!program_cache)
+		return;
+	/* Where PoCL keeps what it compiles at launch; without HOME it would be /tmp. */
+	snprintf(pocl, sizeof(pocl), "%s/pocl", program_cache);
+	setenv("POCL_CACHE_DIR", pocl, 0);
+}
+
 static int prepare_cache(const char *dir, struct err *e)
 {
+	struct stat st;
 	char pocl[4096];
 
 	if (!dir)
 		return 0;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return err_set(e, errno, "--program-cache %s: %s", dir, strerror(errno));
+	/* Else PoCL, whose cache goes inside, would just have no device. */
+	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
+		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
 	mkdir(pocl, 0755);
-	setenv("POCL_CACHE_DIR", pocl, 0);
+	engine_settle_environment(dir);
 	return 0;
 }
 
@@ -81,8 +95,7 @@ static double gib(uint64_t bytes)
 
 static uint64_t budget_of(const struct engine_options *o, const struct device *d)
 {
-	double share = o->device_memory_share > 0 ? o->device_memory_share
-						  : (d->cpu ? CPU_SHARE : GPU_SHARE);
+	double share = o->device_memory_share > 0 ? o->device_memory_share : DEFAULT_SHARE;
 
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
@@ -198,6 +211,12 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		g->dump = dump_new(o->dump_activations, g->device.queue);
 		if (!g->dump)
 			return err_set(e, ENOMEM, "out of memory");
+		/* Now, not in the first step: can the file be written? */
+		r = dump_write(g->dump, e);
+		if (r < 0) {
+			err_prefix(e, "--dump-activations");
+			return r;
+		}
 	}
 	g->limits = (struct step_limits){
 		.max_prefill_tokens = o->max_prefill_tokens,

@@ -24,14 +24,15 @@ enum engine_kernels {
 
 struct engine_options {
 	const char *model_dir;
-	const char *device; /* NULL: the first GPU, else the first device; "0", "1:0" or a part
-				      of a device's name */
-	const char *program_cache;    /* directory, created when missing; NULL: none */
+	const char *device;	   /* NULL: the first GPU, else the first device; "0" or a part of a
+				      device's name */
+	const char *program_cache; /* directory, created when missing; NULL: none */
 	const char *dump_activations; /* NULL, or the file every step's layer outputs go to */
 	enum engine_dtype dtype;
 	enum engine_kernels kernels;
 	uint64_t device_memory;	    /* bytes; 0: device_memory_share of what is there */
-	double device_memory_share; /* 0 < share <= 1 */
+	double device_memory_share; /* 0 < share <= 1; 0: 0.9. Of what the machine has available and
+				     * the control group allows (a CPU), or of a GPU's memory */
 	uint64_t
 		cache_memory; /* bytes of KV pages and state slots together; 0: cache_memory_share of what
 				       is left for them */
@@ -110,6 +111,11 @@ int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret
 
 /* How many are out. */
 uint32_t engine_items_out(const struct engine *g);
+
+/* Sets the environment that OpenCL drivers read: PoCL's cache goes below program_cache (NULL: wherever it
+ * likes). engine_open does so too, but a program that has threads by then calls it before: an environment
+ * that changes under getenv is a race. */
+void engine_settle_environment(const char *program_cache);
 
 /* One line a device: index, name, vendor, driver, memory. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;

@@ -75,43 +75,58 @@ out:
 	return r;
 }
 
-int file_write_all(int fd, const char *shown, const void *data, size_t len, struct err *e)
+int file_draft_open(struct file_draft *d, const char *path, struct err *e)
+{
+	int r;
+
+	*d = (struct file_draft){.path = path, .fd = -1};
+	if (asprintf(&d->partial, "%s.partial", path) < 0)
+		return err_set(e, ENOMEM, "%s: out of memory", path);
+	d->fd = open(d->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (d->fd >= 0)
+		return 0;
+	r = err_set(e, errno, "%s: cannot create: %s", d->partial, strerror(errno));
+	free(d->partial);
+	return r;
+}
+
+int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e)
 {
 	const char *p = data;
 
 	while (len) {
-		ssize_t n = write(fd, p, MIN(len, (size_t)1 << 30));
+		ssize_t n = write(d->fd, p, MIN(len, (size_t)1 << 30));
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return err_set(e, errno, "%s: cannot write: %s", shown, strerror(errno));
+			return err_set(e, errno, "%s: cannot write: %s", d->path, strerror(errno));
 		p += n;
 		len -= (size_t)n;
 	}
 	return 0;
 }
 
+int file_draft_close(struct file_draft *d, int r, struct err *e)
+{
+	if (r == 0 && fsync(d->fd) < 0)
+		r = err_set(e, errno, "%s: cannot write: %s", d->path, strerror(errno));
+	if (close(d->fd) < 0 && r == 0)
+		r = err_set(e, errno, "%s: cannot write: %s", d->path, strerror(errno));
+	if (r == 0 && rename(d->partial, d->path) < 0)
+		r = err_set(e, errno, "%s: cannot rename to it: %s", d->path, strerror(errno));
+	if (r < 0)
+		unlink(d->partial);
+	free(d->partial);
+	return r;
+}
+
 int file_write(const char *path, const void *data, size_t len, struct err *e)
 {
-	char *partial;
-	int fd, r;
+	struct file_draft d;
+	int r = file_draft_open(&d, path, e);
 
-	if (asprintf(&partial, "%s.partial", path) < 0)
-		return err_set(e, ENOMEM, "%s: out of memory", path);
-	fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (fd < 0) {
-		r = err_set(e, errno, "%s: cannot create: %s", partial, strerror(errno));
-		goto free_name;
-	}
-	r = file_write_all(fd, path, data, len, e);
-	if (close(fd) < 0 && r == 0)
-		r = err_set(e, errno, "%s: cannot write: %s", path, strerror(errno));
-	if (r == 0 && rename(partial, path) < 0)
-		r = err_set(e, errno, "%s: cannot rename to it: %s", path, strerror(errno));
 	if (r < 0)
-		unlink(partial);
-free_name:
-	free(partial);
-	return r;
+		return r;
+	return file_draft_close(&d, file_draft_write(&d, data, len, e), e);
 }

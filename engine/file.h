@@ -20,11 +20,21 @@ int file_open(int dir_fd, const char *name, const char *shown, off_t *ret_size,
 int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
 	      struct err *e) MUST_CHECK;
 
-/* Writes a whole file under a temporary name and renames it. */
-int file_write(const char *path, const void *data, size_t len, struct err *e) MUST_CHECK;
+/* A file on its way: written under a temporary name, so that `path` is there whole or not at all. */
+struct file_draft {
+	const char *path; /* borrowed */
+	char *partial;
+	int fd;
+};
 
-/* Writes all of data to an open descriptor; `shown` is the path for messages. */
-int file_write_all(int fd, const char *shown, const void *data, size_t len,
-		   struct err *e) MUST_CHECK;
+int file_draft_open(struct file_draft *d, const char *path, struct err *e) MUST_CHECK;
+int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e) MUST_CHECK;
+
+/* Gives the file its name when r is 0, else removes it. Returns r, or what went wrong here. Called
+ * once for each draft that was opened. */
+int file_draft_close(struct file_draft *d, int r, struct err *e) MUST_CHECK;
+
+/* The three in one. */
+int file_write(const char *path, const void *data, size_t len, struct err *e) MUST_CHECK;
 
 #endif

@@ -2,11 +2,7 @@
 #include "engine/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/macros.h"
@@ -55,7 +51,7 @@ static int put_header(struct buf *b, const struct tensor *tensors, size_t n)
 	return 0;
 }
 
-static int write_tensors(int fd, const char *path, const struct tensor *tensors, size_t n,
+static int write_tensors(struct file_draft *d, const struct tensor *tensors, size_t n,
 			 int (*produce)(size_t index, void *data, void *user, struct err *e),
 			 void *user, struct err *e)
 {
@@ -67,12 +63,12 @@ static int write_tensors(int fd, const char *path, const struct tensor *tensors,
 		largest = MAX(largest, tensors[i].bytes);
 	data = malloc(largest);
 	if (!data)
-		return err_set(e, ENOMEM, "%s: out of memory for a tensor of %zu bytes", path,
+		return err_set(e, ENOMEM, "%s: out of memory for a tensor of %zu bytes", d->path,
 			       largest);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		r = produce(i, data, user, e);
 		if (r == 0)
-			r = file_write_all(fd, path, data, tensors[i].bytes, e);
+			r = file_draft_write(d, data, tensors[i].bytes, e);
 	}
 	free(data);
 	return r;
@@ -82,35 +78,20 @@ int safetensors_write(const char *path, const struct tensor *tensors, size_t n,
 		      int (*produce)(size_t index, void *data, void *user, struct err *e),
 		      void *user, struct err *e)
 {
+	struct file_draft d;
 	struct buf header;
-	char *partial;
-	int fd, r;
+	int r = file_draft_open(&d, path, e);
 
-	if (asprintf(&partial, "%s.partial", path) < 0)
-		return err_set(e, ENOMEM, "%s: out of memory", path);
-	fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (fd < 0) {
-		r = err_set(e, errno, "%s: cannot create: %s", partial, strerror(errno));
-		goto free_name;
-	}
+	if (r < 0)
+		return r;
 	buf_init(&header, HEADER_MAX);
 	r = put_header(&header, tensors, n);
 	if (r < 0)
 		r = err_set(e, -r, "%s: out of memory for its header", path);
 	else
-		r = file_write_all(fd, path, header.data, header.len, e);
+		r = file_draft_write(&d, header.data, header.len, e);
 	buf_release(&header);
 	if (r == 0)
-		r = write_tensors(fd, path, tensors, n, produce, user, e);
-	if (r == 0 && fsync(fd) < 0)
-		r = err_set(e, errno, "%s: cannot write: %s", path, strerror(errno));
-	if (close(fd) < 0 && r == 0)
-		r = err_set(e, errno, "%s: cannot write: %s", path, strerror(errno));
-	if (r == 0 && rename(partial, path) < 0)
-		r = err_set(e, errno, "%s: cannot rename to it: %s", path, strerror(errno));
-	if (r < 0)
-		unlink(partial);
-free_name:
-	free(partial);
-	return r;
+		r = write_tensors(&d, tensors, n, produce, user, e);
+	return file_draft_close(&d, r, e);
 }

@@ -89,10 +89,13 @@ static void cache_path(const struct library *l, const char *source, const char *
 	snprintf(path, size, "%s/%s.clbin", l->cache_dir, hex);
 }
 
-static void fill_header(struct binary_header *h, const void *binary, size_t bytes)
+/* The hash covers the file's name too: a binary that is not of this key does not check. */
+static void fill_header(struct binary_header *h, const char *path, const void *binary, size_t bytes)
 {
 	struct hash128 hash = HASH128_INIT;
+	const char *slash = strrchr(path, '/');
 
+	hash128_text(&hash, slash ? slash + 1 : path);
 	hash128_update(&hash, binary, bytes);
 	*h = (struct binary_header){.bytes = bytes,
 				    .hash = {(uint64_t)(hash.value >> 64), (uint64_t)hash.value}};
@@ -111,7 +114,7 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 	if (fread(&h, sizeof(h), 1, f) == 1 && !memcmp(h.magic, magic, sizeof(magic)) && h.bytes &&
 	    h.bytes <= BINARY_MAX && (data = malloc(h.bytes)) &&
 	    fread(data, 1, h.bytes, f) == h.bytes && fgetc(f) == EOF) {
-		fill_header(&want, data, h.bytes);
+		fill_header(&want, path, data, h.bytes);
 		if (!memcmp(&h, &want, sizeof(h))) {
 			fclose(f);
 			*ret_bytes = h.bytes;
@@ -142,7 +145,7 @@ static void write_binary(const char *path, const void *binary, size_t bytes)
 			close(fd);
 		return;
 	}
-	fill_header(&h, binary, bytes);
+	fill_header(&h, path, binary, bytes);
 	written = fwrite(&h, sizeof(h), 1, f) == 1 && fwrite(binary, 1, bytes, f) == bytes;
 	if (fclose(f) != 0 || !written || rename(temporary, path) < 0) {
 		log_warning("program cache: cannot write %s: %s", path, strerror(errno));
@@ -188,12 +191,40 @@ static void save_program(cl_program program, const char *path)
 	free(binary);
 }
 
+/* Whether some bytes can be written into the cache; -errno if not. */
+static int probe_cache(const char *dir)
+{
+	static const char zeros[64 << 10];
+	char path[4096];
+	ssize_t n;
+	int fd, r;
+
+	snprintf(path, sizeof(path), "%s/probe.XXXXXX", dir);
+	fd = mkstemp(path);
+	if (fd < 0)
+		return -errno;
+	n = write(fd, zeros, sizeof(zeros));
+	r = n == (ssize_t)sizeof(zeros) ? 0 : n < 0 ? -errno : -ENOSPC;
+	close(fd);
+	unlink(path);
+	return r;
+}
+
 static int build_error(const struct library *l, cl_program program, const char *file, cl_int code,
 		       struct err *e)
 {
 	size_t bytes = 0;
 	char *text;
+	int r;
 
+	/* PoCL compiles through files below the cache, and its log does not say that it could not.
+	 */
+	r = l->cache_dir ? probe_cache(l->cache_dir) : 0;
+	if (r < 0)
+		return err_set(e, EIO,
+			       "kernel program %s does not build: the program cache %s cannot be "
+			       "written: %s",
+			       file, l->cache_dir, strerror(-r));
 	clGetProgramBuildInfo(program, l->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
 	text = calloc(1, bytes + 1);
 	if (text)

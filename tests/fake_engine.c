@@ -52,7 +52,9 @@ struct engine {
 		bool fails;
 		struct draw_result *results; /* [max_seqs] */
 	} steps[ENGINE_STEPS_OUT];
-	uint64_t head, tail; /* plans waited for, submitted */
+	uint64_t head, tail;	       /* plans waited for, submitted */
+	void *items[ENGINE_ITEMS_OUT]; /* tags of copies, [n_items] */
+	uint32_t n_items;
 	uint32_t max_seqs;
 	uint32_t *touched; /* [n_slots] 1 + index of the row of this plan that reads or writes the
 			      slot, else 0 */
@@ -186,6 +188,10 @@ const struct engine_info *engine_info(const struct engine *g)
 void engine_counters(const struct engine *g, struct engine_counters *ret)
 {
 	*ret = g->counters;
+}
+
+void engine_settle_environment(const char *program_cache)
+{
 }
 
 int engine_list_devices(FILE *out, struct err *e)
@@ -438,4 +444,62 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 	must(g->head == g->tail);
 	r = engine_submit(g, plan, e);
 	return r < 0 ? r : engine_wait(g, results, e);
+}
+
+/* ---- items: plans run when they are submitted, so a copy can be made when it is asked for ---- */
+
+/* The bytes of a page or state, of which the host's block has far more. */
+static void *item_of(struct engine *g, enum tier_kind kind, uint32_t id, size_t *ret_bytes)
+{
+	must(id < (kind == TIER_PAGE ? g->info.n_pages : g->info.n_slots));
+	if (kind == TIER_STATE) {
+		*ret_bytes = sizeof(*g->states);
+		return &g->states[id];
+	}
+	*ret_bytes = g->page_tokens * sizeof(*g->kv);
+	return g->kv + (size_t)id * g->page_tokens;
+}
+
+int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
+		     struct err *e)
+{
+	size_t bytes;
+	const void *item = item_of(g, kind, id, &bytes);
+
+	if (g->n_items == ENGINE_ITEMS_OUT)
+		return err_set(e, EBUSY, "too many copies are out");
+	memset(host, 0, kind == TIER_PAGE ? g->info.page_bytes : g->info.slot_bytes);
+	memcpy(host, item, bytes);
+	g->items[g->n_items++] = tag;
+	return 0;
+}
+
+int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host,
+		      void *tag, struct err *e)
+{
+	size_t bytes;
+	void *item = item_of(g, kind, id, &bytes);
+
+	if (g->n_items == ENGINE_ITEMS_OUT)
+		return err_set(e, EBUSY, "too many copies are out");
+	memcpy(item, host, bytes);
+	g->items[g->n_items++] = tag;
+	return 0;
+}
+
+int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n, struct err *e)
+{
+	uint32_t n = MIN(max, g->n_items);
+
+	(void)e;
+	memcpy(tags, g->items, n * sizeof(*tags));
+	memmove(g->items, g->items + n, (g->n_items - n) * sizeof(*tags));
+	g->n_items -= n;
+	*ret_n = n;
+	return 0;
+}
+
+uint32_t engine_items_out(const struct engine *g)
+{
+	return g->n_items;
 }

@@ -16,7 +16,8 @@ static const char *check_state(const struct scheduler_config *c, const struct pl
 	}
 	EXPECT(want->own == POOL_NONE || row->state_dst == want->own);
 	if (want->pinned)
-		EXPECT(row->state_src == (int32_t)want->source && row->state_src != (int32_t)row->state_dst);
+		EXPECT(row->state_src == (int32_t)want->source &&
+		       row->state_src != (int32_t)row->state_dst);
 	else if (!row->start)
 		EXPECT(row->state_src == STATE_ZERO);
 	else
@@ -37,7 +38,8 @@ static const char *check_row(const struct rules *r, const struct plan_row *row,
 	for (uint32_t i = 0; i < row->n_pages; i++)
 		EXPECT(c->pages[i] == POOL_NONE || c->pages[i] == row->pages[i]);
 	if (!row->decode)
-		EXPECT(!memcmp(row->tokens, q->prompt + row->start, row->n_tokens * sizeof(*row->tokens)));
+		EXPECT(!memcmp(row->tokens, q->prompt + row->start,
+			       row->n_tokens * sizeof(*row->tokens)));
 	else if (at < c->n_generated)
 		EXPECT(row->tokens && row->tokens[0] == c->generated[at]);
 	else
@@ -105,7 +107,8 @@ const char *plan_check(const struct rules *r, const struct plan *p)
 	EXPECT(d == p->n_draws && n_resets == p->n_resets);
 	EXPECT(n_prefill_rows == p->n_prefill_rows && n_prefill_tokens == p->n_prefill_tokens);
 	EXPECT(n_prefill_tokens <= r->config.max_prefill_tokens);
-	EXPECT(p->n_page_copies == want->n_page_copies && p->n_state_copies == want->n_state_copies);
+	EXPECT(p->n_page_copies == want->n_page_copies &&
+	       p->n_state_copies == want->n_state_copies);
 	return NULL;
 }
 
@@ -143,7 +146,8 @@ static bool same_name(struct id_names *n, uint32_t a, uint32_t b)
 	return n->to[a] == b + 1 && n->from[b] == a + 1;
 }
 
-static const char *compare_row(struct plan_names *n, const struct plan_row *a, const struct plan_row *b)
+static const char *compare_row(struct plan_names *n, const struct plan_row *a,
+			       const struct plan_row *b)
 {
 	EXPECT(a->n_tokens == b->n_tokens && a->start == b->start);
 	EXPECT(a->decode == b->decode && a->n_pages == b->n_pages && !a->tokens == !b->tokens);
@@ -159,7 +163,8 @@ static const char *compare_row(struct plan_names *n, const struct plan_row *a, c
 	if (!n->n_slots)
 		return NULL;
 	EXPECT(same_name(&n->slots, a->state_dst, b->state_dst));
-	EXPECT(a->state_src == STATE_ZERO || same_name(&n->slots, (uint32_t)a->state_src, (uint32_t)b->state_src));
+	EXPECT(a->state_src == STATE_ZERO ||
+	       same_name(&n->slots, (uint32_t)a->state_src, (uint32_t)b->state_src));
 	return NULL;
 }
 

@@ -14,7 +14,8 @@ const char *plan_check(const struct rules *r, const struct plan *p);
 void plan_learn_ids(struct rules *r, const struct plan *p);
 
 struct id_names {
-	uint32_t to[RULES_PAGES], from[RULES_PAGES]; /* id + 1 in the other scheduler; 0: not seen */
+	uint32_t to[RULES_PAGES],
+		from[RULES_PAGES]; /* id + 1 in the other scheduler; 0: not seen */
 };
 
 /* Zero but for n_slots; forget them where ids are shuffled. */

@@ -45,7 +45,8 @@ void rules_mark_slots(const struct rules *r, bool *seen)
 		const struct rule_request *q = &r->requests[i];
 
 		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++)
-			if (q->choices[k].held && q->choices[k].pinned && q->choices[k].source != POOL_NONE)
+			if (q->choices[k].held && q->choices[k].pinned &&
+			    q->choices[k].source != POOL_NONE)
 				seen[q->choices[k].source] = true;
 	}
 	for (uint64_t n = r->committed + 1; n <= r->making; n++) {
@@ -84,7 +85,8 @@ bool rules_room(const struct rules *r, uint32_t n_pages, uint32_t n_slots)
 
 	return pages <= r->config.n_pages && slots <= r->config.n_slots &&
 	       (!r->config.cache_bytes ||
-		pages * r->config.page_bytes + slots * r->config.slot_bytes <= r->config.cache_bytes);
+		pages * r->config.page_bytes + slots * r->config.slot_bytes <=
+			r->config.cache_bytes);
 }
 
 /* ---- admission ---- */
@@ -139,7 +141,8 @@ static bool page_evicted(const struct rule_marks *m, uint64_t name)
 }
 
 /* The reasons that are right when a first admission begins at `end`. */
-static uint32_t misses_at(const struct rules *r, const struct rule_request *q, const struct mirror_end *end)
+static uint32_t misses_at(const struct rules *r, const struct rule_request *q,
+			  const struct mirror_end *end)
 {
 	uint32_t P = r->config.page_tokens, limit = (q->r.n_prompt - 1) / P * P;
 	uint32_t target = limit / r->align * r->align, reasons = 0;
@@ -158,12 +161,14 @@ static uint32_t misses_at(const struct rules *r, const struct rule_request *q, c
 			const struct mirror_node *n = &r->before->nodes[i];
 			bool found = false;
 
-			if (n->space.id[0] != q->r.space.id[0] || n->space.id[1] != q->r.space.id[1] ||
-			    n->depth < end->n_known || n->start >= end->n_known ||
+			if (n->space.id[0] != q->r.space.id[0] ||
+			    n->space.id[1] != q->r.space.id[1] || n->depth < end->n_known ||
+			    n->start >= end->n_known ||
 			    memcmp(n->tokens, q->prompt, end->n_known * sizeof(*n->tokens)))
 				continue;
 			for (uint32_t d = end->n_tokens + P; d <= end->n_known; d += P)
-				found |= state_evicted(r->evicted, mirror_name(r->before, n, d, true));
+				found |= state_evicted(r->evicted,
+						       mirror_name(r->before, n, d, true));
 			if (found)
 				evicted = true;
 			else
@@ -248,7 +253,8 @@ static uint32_t on_its_way(const struct rules *r, uint32_t q, uint32_t after, ui
 			for (uint32_t k = 0; k < row->n_snapshots; k++)
 				if (row->snapshots[k] > after && row->snapshots[k] <= at)
 					best = MAX(best, row->snapshots[k]);
-			if (row->handover && row->start + row->n_tokens > after && row->start + row->n_tokens <= at)
+			if (row->handover && row->start + row->n_tokens > after &&
+			    row->start + row->n_tokens <= at)
 				best = MAX(best, row->start + row->n_tokens);
 		}
 	}
@@ -309,7 +315,8 @@ static bool decoded_before(const struct rule_choice *c, uint32_t n)
 }
 
 /* True when q now waits for what another one is computing. */
-bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end, uint64_t number)
+bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end,
+		  uint64_t number)
 {
 	uint32_t cap = (q->r.n_prompt - 1) / r->align * r->align;
 
@@ -321,12 +328,14 @@ bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_e
 			struct rule_choice *t;
 			uint32_t at, begun;
 
-			if (!l->used || !l->leads || l->order != order || l->trunk < 0 || !rules_remembers(r, l) ||
-			    l->r.space.id[0] != q->r.space.id[0] || l->r.space.id[1] != q->r.space.id[1])
+			if (!l->used || !l->leads || l->order != order || l->trunk < 0 ||
+			    !rules_remembers(r, l) || l->r.space.id[0] != q->r.space.id[0] ||
+			    l->r.space.id[1] != q->r.space.id[1])
 				continue;
 			t = &l->choices[l->trunk];
 			/* Decoded tokens before the prompt's end are in what it began with. */
-			if (q->admitted && q->clean && decoded_before(t, MIN(t->n_planned, l->r.n_prompt)))
+			if (q->admitted && q->clean &&
+			    decoded_before(t, MIN(t->n_planned, l->r.n_prompt)))
 				continue;
 			at = MIN(common(q, l) / r->align * r->align, cap);
 			if (at <= end->n_tokens)
@@ -405,7 +414,8 @@ static void seat(struct rules *r, struct rule_choice *c, uint32_t first, uint32_
 		c->pages[i] = POOL_NONE;
 }
 
-bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses, uint64_t number)
+bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses,
+		 uint64_t number)
 {
 	uint32_t P = r->config.page_tokens, n = table_pages(r, q);
 	struct rule_choice *t;

@@ -22,8 +22,10 @@ bool rules_room(const struct rules *r, uint32_t n_pages, uint32_t n_slots);
 struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_t *ret_misses);
 
 /* True when q now waits for what another one is computing. */
-bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end, uint64_t number);
-bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses, uint64_t number);
+bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end,
+		  uint64_t number);
+bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses,
+		 uint64_t number);
 
 /* Branches that are in doubt: takes those that the model tries. */
 void rules_try_branches(struct rules *r);

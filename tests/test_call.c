@@ -223,6 +223,50 @@ static void test_abort(void)
 	is_int(atomic_load(&server.calls), 0, "the engine thread drops its references");
 }
 
+/* Whoever wants no tokens is woken all the same before they are too many to keep. */
+static void test_plenty(void)
+{
+	struct connection_double connection = {0};
+	struct call *c = new_call(&connection);
+	struct draw_result draw = {.n_top = TOP_LOGPROBS_MAX};
+	struct call_news news;
+	struct buf tokens;
+	int quiet = 0;
+
+	c->ask.stream = false;
+	call_accept(c);
+	while (quiet < 1000000 && !call_wants_tokens(c)) {
+		check(call_push(c, 0, FINISH_NONE, &draw) == 0);
+		quiet++;
+	}
+	ok(quiet > 1000 && quiet < 100000, "a whole answer's tokens are taken after %d", quiet);
+	buf_init(&tokens, SIZE_MAX / 2);
+	call_take(c, &tokens, suspend, &news);
+	buf_release(&tokens);
+	check(call_push(c, 0, FINISH_NONE, &draw) == 0);
+	ok(!call_wants_tokens(c), "and then left to gather again");
+	call_unref(c);
+}
+
+/* Bodies that wait to be parsed count, whether they are parsed or not. */
+static void test_bodies(void)
+{
+	for (int parsed = 0; parsed < 2; parsed++) {
+		struct connection_double connection = {0};
+		struct call *c = new_call(&connection);
+
+		buf_init(&c->body, 100);
+		buf_puts(&c->body, "twelve bytes");
+		atomic_fetch_add(&server.body_bytes, c->body.len);
+		if (parsed) {
+			call_drop_body(c);
+			check(atomic_load(&server.body_bytes) == 0 && !c->body.data);
+		}
+		call_unref(c);
+		is_int((long long)atomic_load(&server.body_bytes), 0, "no body is left counted");
+	}
+}
+
 int main(void)
 {
 	struct err e = {0};
@@ -238,6 +282,8 @@ int main(void)
 	test_stages();
 	test_hit();
 	test_abort();
+	test_plenty();
+	test_bodies();
 	loop_quit(server.loop);
 	loop_free(server.loop);
 	lifecycle_free(server.lifecycle);

@@ -7,7 +7,7 @@
 #include "tests/tap.h"
 
 static struct tokenizer *tokenizer;
-static const int32_t end_token = 2;
+static const int32_t start_token = 1, end_token = 2, think_end = 4;
 
 static uint64_t random_state = 1;
 
@@ -21,7 +21,7 @@ static uint32_t random_below(uint32_t n)
 struct sum {
 	struct buf content, reasoning, tokens;
 	struct ids ids;
-	size_t n_reported;
+	size_t n_reported, n_reasoning;
 	bool covered; /* each reported token's text was out no later than the token */
 };
 
@@ -80,6 +80,7 @@ static size_t run(const struct choice_config *config, const int32_t *ids, size_t
 	}
 	sum_add(ret, &c);
 	*ret_finish = c.finish;
+	ret->n_reasoning = c.n_reasoning;
 	check(c.n_drawn == i);
 	choice_release(&c);
 	return i;
@@ -116,6 +117,13 @@ static void test_plain(void)
 	is_str(finish, "length", "length");
 	is_str(buf_str(&s.tokens), buf_str(&s.content), "the reported tokens are the content");
 	sum_release(&s);
+	ids.v[2] = start_token;
+	run(&config, ids.v, ids.len, FINISH_STOP, true, &s, &finish, &last);
+	ok(!strstr(buf_str(&s.content), "<|") && s.n_reported == ids.len - 2,
+	   "a special token inside is neither text nor reported");
+	ok(s.ids.len == ids.len && s.ids.v[2] == start_token, "but is among the ids");
+	is_str(buf_str(&s.tokens), buf_str(&s.content), "the others are the content");
+	sum_release(&s);
 	ids_release(&ids);
 }
 
@@ -135,6 +143,8 @@ static void test_reasoning(void)
 		run(&config, ids.v, ids.len, FINISH_LENGTH, stream, &s, &finish, &last);
 		is_str(buf_str(&s.content), "It is a bow.", "content behind </think>");
 		is_str(buf_str(&s.reasoning), "Let me think.\n", "reasoning before it");
+		ok(s.n_reasoning > 3 && ids.v[s.n_reasoning - 1] == think_end,
+		   "its tokens are counted, the tag with them");
 		is_str(buf_str(&s.tokens), "It is a bow.",
 		       "only tokens of the content are reported");
 		sum_release(&s);

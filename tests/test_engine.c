@@ -337,6 +337,11 @@ static void test_options(const char *good)
 	o = options(good);
 	o.program_cache = "/nonexistent/cache";
 	ok(refused(&o, -ENOENT, "/nonexistent/cache"), "a program cache that cannot be made");
+	o.program_cache = "/dev/null";
+	ok(refused(&o, -ENOTDIR, "/dev/null"), "a program cache that is no directory");
+	o = options(good);
+	o.dump_activations = "/nonexistent/dump";
+	ok(refused(&o, -ENOENT, "/nonexistent/dump"), "activations that cannot be written");
 	/* 280 GB of weights, from a file of a few hundred bytes. */
 	make_checkpoint("huge",
 			changed("\"hidden_size\": 64",

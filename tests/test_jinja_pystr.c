@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "protocol/text/jinja_pystr.h"
+#include "protocol/text/unicode.h"
 #include "tests/tap.h"
 
 static size_t naive_rfind(const char *s, size_t n, const char *needle, size_t m)
@@ -51,7 +52,6 @@ static void test_bytes(void)
 	is_int(count, n, "a byte that belongs to nothing counts as one character");
 	is_int(back, n, "from behind too");
 	is_int(pystr_length(broken, n), count, "the length counts the same");
-	ok(!pystr_valid(broken, n) && pystr_valid("a\xc3\xa9\xf0\x9f\x98\x80", 7), "valid or not");
 	pystr_clean(text);
 	is_str(text, "ok ??", "cleaned of half a character");
 	is_int(pystr_next("", 0, &cp), 0, "nothing");
@@ -59,7 +59,7 @@ static void test_bytes(void)
 	is_int(pystr_offset("\xc3\xa9", 2, 9), 2, "at most the end");
 	for (uint32_t c = 0; c < 0x110000; c += c < 0x3000 ? 1 : 97) {
 		char bytes[4];
-		size_t len = pystr_encode(c, bytes);
+		size_t len = unicode_encode(c, bytes);
 
 		if (c >= 0xd800 && c < 0xe000)
 			continue;

@@ -138,6 +138,22 @@ static void test_sampling(void)
 	ok(r.sampling.top_p > 0, "a tiny top_p stays above 0");
 	openai_request_release(&r);
 
+	is_int(parse_with(
+		       true,
+		       "\"seed\":9223372036854775807,\"a\":[18446744073709551615,"
+		       "-9223372036854775809,\"\\\"99999999999999999999\",1.99999999999999999999],"
+		       "\"chat_template_kwargs\":{\"x\":9223372036854775808,"
+		       "\"y\":-9223372036854775808,\"z\":\"9223372036854775808\"}",
+		       &r),
+	       0, "whole numbers beyond 64 bits");
+	ok(r.sampling.seed == INT64_MAX, "leave those within as they are");
+	ok(json_real_value(json_object_get(r.context, "x")) == 9223372036854775808.0 &&
+		   json_integer_value(json_object_get(r.context, "y")) == INT64_MIN &&
+		   !strcmp(json_string_value(json_object_get(r.context, "z")),
+			   "9223372036854775808"),
+	   "and become real numbers, outside of strings");
+	openai_request_release(&r);
+
 	is_int(parse_with(true,
 			  "\"seed\":-9223372036854775808,\"top_k\":0,\"temperature\":0,"
 			  "\"top_logprobs\":0,\"stop\":[]",
@@ -154,7 +170,9 @@ static void test_sampling(void)
 	       "completions: logprobs 5, best_of = n");
 	ok(!r.chat && !r.context && r.sampling.want_logprobs && r.sampling.n_logprobs == 5, "five");
 	is_int(parse_with(false, "\"echo\":true", &r), 0, "echo");
-	ok(r.echo, "is kept");
+	ok(r.echo && r.add_special_tokens, "is kept; a text gets its special tokens");
+	is_int(parse_with(false, "\"add_special_tokens\":false", &r), 0, "unless");
+	ok(!r.add_special_tokens, "they are refused");
 }
 
 static void test_cache(void)
@@ -405,7 +423,9 @@ static const struct bad bads[] = {
 	{'C', "{} x", "", NULL},
 	{'C', "{\"a\":NaN}", "", NULL},
 	{'C', "{\"a\":1e999}", "", NULL},
-	{'C', "{\"a\":99999999999999999999}", "", NULL},
+	{'C', "{\"a\":99999999999999999999}", "messages", NULL}, /* an unknown member */
+	{'C', "{\"a\":1e999,\"b\":99999999999999999999}", "", NULL},
+	{'C', "{\"a\":99999999999999999999", "", NULL},
 	{'C', "{\"a\":1,\"a\":2}", "",
 	 "the request body is not valid JSON: duplicate object key near '\"a\"' (line 1, column "
 	 "10)"},
@@ -503,6 +523,7 @@ static const struct bad bads[] = {
 	{'c', "\"stop\":[null]", "stop[0]", NULL},
 	{'c', "\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]", "stop",
 	 "stop has 5 strings, but may have at most 4"},
+	{'c', "\"seed\":18446744073709551615", "seed", NULL},
 	{'c', "\"stop_token_ids\":[1,1000]", "stop_token_ids[1]",
 	 "stop_token_ids[1] is 1000, but must be a token id of the vocabulary, from 0 to 999"},
 	{'c', "\"stop_token_ids\":[-1]", "stop_token_ids[0]", NULL},
@@ -695,6 +716,24 @@ static void test_out_of_memory(void)
 	ok_all("out of memory at each of %ld allocations", n - 1);
 }
 
+/* A stop string has a table a choice: 64 choices times megabytes would be gigabytes. */
+static void test_stop_length(void)
+{
+	char members[STOP_BYTES_MAX + 32];
+	struct openai_request r;
+
+	for (int more = 0; more < 2; more++) {
+		int n = snprintf(members, sizeof(members), "\"stop\":\"");
+
+		memset(members + n, 'x', (size_t)(STOP_BYTES_MAX + more));
+		snprintf(members + n + STOP_BYTES_MAX + more, 2, "\"");
+		is_int(parse_with(true, members, &r), more ? -EINVAL : 0,
+		       "a stop string of %d bytes", STOP_BYTES_MAX + more);
+		if (!more)
+			openai_request_release(&r);
+	}
+}
+
 int main(void)
 {
 	arena_init(&arena, 64 << 20);
@@ -707,6 +746,7 @@ int main(void)
 	test_template_arguments();
 	test_tools();
 	test_bad();
+	test_stop_length();
 	test_out_of_memory();
 	test_bounds();
 	arena_release(&arena);

@@ -742,12 +742,14 @@ static void test_tokenize(void)
 	arena_init(&arena, 1 << 20);
 	body = "{\"prompt\":\"\",\"add_special_tokens\":false,\"return_token_strs\":true}";
 	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), 0, "a prompt");
-	ok(t.prompt && !t.prompt_len && !t.context && t.return_token_strs && !t.model,
+	ok(t.prompt && !t.prompt_len && !t.context && t.return_token_strs &&
+		   !t.add_special_tokens && !t.model,
 	   "may be empty");
 	body = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
 	       "\"add_generation_prompt\":false}";
 	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), 0, "messages");
-	ok(!t.prompt && json_array_size(json_object_get(t.context, "messages")) == 1 &&
+	ok(!t.prompt && t.add_special_tokens &&
+		   json_array_size(json_object_get(t.context, "messages")) == 1 &&
 		   json_is_false(json_object_get(t.context, "add_generation_prompt")),
 	   "make a context");
 	openai_tokenize_release(&t);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/macros.h"
+#include "engine/device.h"
 #include "kernels/generic/synthetic.clh"
 #include "tests/tap.h"
 
@@ -44,21 +45,6 @@ static const struct {
 };
 
 static uint16_t got[ELEMENTS + 3], want[ELEMENTS + 3];
-
-static cl_device_id first_device(void)
-{
-	cl_platform_id platforms[8];
-	cl_device_id device;
-	cl_uint n = 0;
-
-	if (clGetPlatformIDs(ARRAY_SIZE(platforms), platforms, &n) != CL_SUCCESS)
-		return NULL;
-	for (cl_uint i = 0; i < n && i < ARRAY_SIZE(platforms); i++)
-		if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) ==
-		    CL_SUCCESS)
-			return device;
-	return NULL;
-}
 
 static void compare(cl_command_queue queue, cl_mem buffer, cl_kernel kernel, size_t items,
 		    const char *options, const char *name)
@@ -116,23 +102,19 @@ static void test_options(cl_context context, cl_device_id device, cl_command_que
 int main(void)
 {
 	static char header[SOURCE_MAX];
-	cl_device_id device = first_device();
-	cl_context context;
-	cl_command_queue queue;
+	struct device d;
+	struct err e;
 	FILE *f;
 
-	if (!device)
-		return skip_all("no OpenCL device");
+	if (device_open(NULL, &d, &e) < 0)
+		return skip_all(e.text);
 	f = fopen("kernels/generic/synthetic.clh", "rb");
 	if (!ok(f && fread(header, 1, sizeof(header) - 1, f) > 0, "reads the header"))
 		return done();
 	fclose(f);
-	context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
-	queue = clCreateCommandQueue(context, device, 0, NULL);
-	test_options(context, device, queue, header, "");
-	test_options(context, device, queue, header,
+	test_options(d.context, d.id, d.queue, header, "");
+	test_options(d.context, d.id, d.queue, header,
 		     "-cl-std=CL1.2 -cl-mad-enable -cl-denorms-are-zero");
-	clReleaseCommandQueue(queue);
-	clReleaseContext(context);
+	device_close(&d);
 	return done();
 }

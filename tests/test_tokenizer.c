@@ -206,12 +206,16 @@ static void test_fixture(const json_t *root)
 		ok_all("%s: %zu texts", name, json_array_size(cases));
 		if (!strcmp(name, "small")) {
 			size_t n;
-			const int32_t *ids = tokenizer_prefix(t, &n);
+			struct ids plain = {0}, whole = {0};
 
-			ok(n == 1 && ids[0] == tokenizer_id(t, "<|begin_of_text|>"),
-			   "the post-processor's prefix is BOS");
-			(void)tokenizer_suffix(t, &n);
-			is_int(n, 0, "and it has no suffix");
+			check(tokenizer_encode(t, "a violin", 8, true, &plain) == 0);
+			check(tokenizer_encode_whole(t, "a violin", 8, &whole) == 0);
+			ok(whole.len == plain.len + 1 &&
+				   whole.v[0] == tokenizer_id(t, "<|begin_of_text|>") &&
+				   !memcmp(whole.v + 1, plain.v, plain.len * sizeof(*plain.v)),
+			   "the post-processor puts BOS before a whole text, and nothing behind");
+			ids_release(&plain);
+			ids_release(&whole);
 			is_int(tokenizer_size(t), 1002, "size is one past the largest id");
 			ok(!tokenizer_bytes(t, 101, &n) && n == 0, "a gap has no bytes");
 		}
@@ -360,6 +364,7 @@ static void test_refused(void)
 
 static void test_ids_and_bytes(void)
 {
+	struct ids ids = {0};
 	size_t len = 7;
 	const char *bytes;
 
@@ -381,8 +386,8 @@ static void test_ids_and_bytes(void)
 	for (int32_t i = 0; i < 8192; i++)
 		check(tokenizer_bytes(lexis, i, &len) && len > 0);
 	ok_all("every id has bytes");
-	(void)tokenizer_prefix(lexis, &len);
-	is_int(len, 0, "lexis has no prefix");
+	check(tokenizer_encode_whole(lexis, "", 0, &ids) == 0);
+	is_int(ids.len, 0, "lexis puts nothing around texts");
 }
 
 static void test_without_added(void)

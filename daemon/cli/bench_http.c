@@ -142,7 +142,7 @@ static int send_out(struct stream *s, struct err *e)
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return 0;
 		if (n < 0)
-			return err_set(e, errno, "send: %s", strerror(errno));
+			return err_set(e, errno, "cannot send to the server: %s", strerror(errno));
 		s->sent += (size_t)n;
 	}
 	s->state = STREAM_HEADERS;

@@ -14,6 +14,14 @@ static int cli_devices(int argc, char **argv)
 {
 	struct err e = {0};
 
+	if (argc > 1 && !strcmp(argv[1], "--help")) {
+		printf("usage: tigon devices\n");
+		return EXIT_SUCCESS;
+	}
+	if (argc > 1) {
+		fprintf(stderr, "tigon devices: \"%s\" is not an option\n", argv[1]);
+		return EXIT_FAILURE;
+	}
 	if (engine_list_devices(stdout, &e) < 0) {
 		fprintf(stderr, "tigon devices: %s\n", e.text);
 		return EXIT_FAILURE;

@@ -94,7 +94,7 @@ static json_t *arguments_value(json_t *arguments)
 		return json_incref(arguments);
 	if (fields_check_bounds(text, len, NULL) < 0)
 		return json_incref(arguments);
-	parsed = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
+	parsed = fields_parse(text, len, JSON_ALLOW_NUL, NULL);
 	if (json_is_object(parsed))
 		return parsed;
 	json_decref(parsed);

@@ -40,7 +40,10 @@ int completion_prompts(const json_t *body, const struct openai_limits *limits, s
 	size_t n = list ? json_array_size(prompt) : 1;
 	int ret;
 
-	ret = field_bool(body, "", "echo", &r->echo, e);
+	r->add_special_tokens = true;
+	ret = field_bool(body, "", "add_special_tokens", &r->add_special_tokens, e);
+	if (ret == 0)
+		ret = field_bool(body, "", "echo", &r->echo, e);
 	if (ret < 0)
 		return ret;
 	/* Only the last token of a prompt has logits, so there are none for its other tokens. */

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
+
 /*
  * A byte of body can cost a hundred bytes of tree ("[[],[],[]..."), and every level of nesting a
  * frame of each recursive function that walks it. These bounds keep a body of the largest size
@@ -77,6 +79,69 @@ static const char *kind_of(const json_t *v)
 	}
 }
 
+/* Whether -?[0-9]+ of n digits is beyond int64_t. JSON has no leading zeros. */
+static bool too_big(const char *digits, size_t n, bool negative)
+{
+	static const char max[] = "9223372036854775807", min[] = "9223372036854775808";
+	size_t most = sizeof(max) - 1;
+
+	return n > most || (n == most && memcmp(digits, negative ? min : max, n) > 0);
+}
+
+/* The text with "e0" behind whole numbers that are too big, which makes them real numbers. */
+static void widen(const char *text, size_t len, struct buf *out)
+{
+	size_t copied = 0;
+
+	for (size_t i = 0; i < len;) {
+		size_t begin = i;
+
+		if (text[i] == '"') {
+			for (i++; i < len && text[i] != '"'; i++)
+				i += text[i] == '\\';
+			i++;
+			continue;
+		}
+		while (i < len && text[i] >= '0' && text[i] <= '9')
+			i++;
+		if (i == begin) {
+			i++;
+			continue;
+		}
+		if (i < len && (text[i] == '.' || text[i] == 'e' || text[i] == 'E')) {
+			/* A real number already: its digits are none of ours. */
+			while (i < len && strchr("0123456789.eE+-", text[i]) && text[i])
+				i++;
+			continue;
+		}
+		if (!too_big(text + begin, i - begin, begin && text[begin - 1] == '-'))
+			continue;
+		buf_append(out, text + copied, i - copied);
+		buf_puts(out, "e0");
+		copied = i;
+	}
+	buf_append(out, text + copied, len - copied);
+}
+
+json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *error)
+{
+	json_error_t first;
+	json_t *root = json_loadb(text, len, flags, &first);
+	struct buf wide;
+
+	if (!root && first.text[0] && json_error_code(&first) == json_error_numeric_overflow) {
+		buf_init(&wide, SIZE_MAX / 2);
+		widen(text, len, &wide);
+		/* Out of memory leaves the first error, which is true as well. */
+		if (!wide.failed)
+			root = json_loadb(buf_str(&wide), wide.len, flags, &first);
+		buf_release(&wide);
+	}
+	if (!root && error)
+		*error = first;
+	return root;
+}
+
 int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
 {
 	json_error_t error;
@@ -89,8 +154,8 @@ int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
 	if (!len)
 		return err_set(e, EINVAL, "the request body is empty, but must be a JSON object");
 	/* A model may generate a NUL, and what it generated must be accepted back. */
-	root = json_loadb(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
-			  &error);
+	root = fields_parse(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
+			    &error);
 	if (!root && !error.text[0]) /* out of memory, as Jansson puts it */
 		return field_no_memory(e);
 	if (!root)

@@ -19,6 +19,11 @@
  * allocated. -EINVAL: the sentence says line and column; -ENOMEM. */
 int fields_load(const char *body, size_t len, json_t **ret, struct err *e) MUST_CHECK;
 
+/* json_loadb, but a whole number beyond 64 bits is read as a real one, as JavaScript has it: JSON
+ * schemas of tools say "maximum": 18446744073709551615. New; NULL: *error (may be NULL) says why.
+ */
+json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *error);
+
 /* The same bounds for JSON inside a string: 0 when it may be parsed. */
 int fields_check_bounds(const char *text, size_t len, struct err *e) MUST_CHECK;
 

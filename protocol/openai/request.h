@@ -36,6 +36,7 @@
 
 enum {
 	STOPS_MAX = 4,
+	STOP_BYTES_MAX = 1024, /* of one stop string: every choice has a table of its size */
 	STOP_TOKEN_IDS_MAX = 256,
 	CACHE_SALT_MAX = 1024, /* bytes */
 	PROMPTS_MAX = 1024,    /* prompts of one completion request */
@@ -68,6 +69,7 @@ struct openai_request {
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
 	bool echo; /* the answer begins with the prompt; never with log-probabilities */
+	bool add_special_tokens; /* around prompts that are texts: true unless refused */
 
 	struct sampling sampling; /* defaults filled in; a seed is drawn by the daemon if has_seed
 				     is false */
@@ -77,7 +79,7 @@ struct openai_request {
 	bool ignore_eos;
 	const int32_t *stop_token_ids;
 	size_t n_stop_token_ids;
-	const char *stops[STOPS_MAX]; /* none is empty */
+	const char *stops[STOPS_MAX]; /* 1 to STOP_BYTES_MAX bytes each */
 	size_t n_stops;
 	bool stream, include_usage;
 	bool return_token_ids;

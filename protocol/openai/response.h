@@ -45,7 +45,7 @@
 struct openai_head {
 	const char *id; /* "chatcmpl-…" or "cmpl-…" */
 	const char *model;
-	const char *fingerprint; /* of program and configuration; NULL: null */
+	const char *fingerprint; /* of program, model and device; NULL: null */
 	int64_t created;	 /* seconds since 1970 */
 	bool chat, logprobs, include_usage, return_token_ids;
 	uint32_t n_logprobs; /* best tokens to list */

@@ -106,6 +106,10 @@ static int parse_stops(const json_t *body, struct arena *arena, struct openai_re
 		if (strlen(json_string_value(v)) != json_string_length(v))
 			return err_param(e, EINVAL, name, "%s has a NUL, which is not supported",
 					 name);
+		if (json_string_length(v) > STOP_BYTES_MAX)
+			return err_param(e, EINVAL, name,
+					 "%s has %zu bytes, but may have at most %d", name,
+					 json_string_length(v), STOP_BYTES_MAX);
 		r->stops[i] = arena_strndup(arena, json_string_value(v), json_string_length(v));
 		if (!r->stops[i])
 			return field_no_memory(e);

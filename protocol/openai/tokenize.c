@@ -11,14 +11,14 @@ static int tokenize_object(const json_t *body, struct arena *arena, struct opena
 			   struct err *e)
 {
 	const json_t *prompt = NULL;
-	bool special, thinking;
+	bool thinking;
 	int r;
 
 	r = request_model(body, arena, &t->model, e);
 	if (r == 0)
 		r = field_bool(body, "", "return_token_strs", &t->return_token_strs, e);
 	if (r == 0)
-		r = field_bool(body, "", "add_special_tokens", &special, e);
+		r = field_bool(body, "", "add_special_tokens", &t->add_special_tokens, e);
 	if (r == 0)
 		r = field_string(body, "", "prompt", &prompt, e);
 	if (r < 0)
@@ -39,7 +39,7 @@ static int tokenize_object(const json_t *body, struct arena *arena, struct opena
 int openai_parse_tokenize(const char *body, size_t len, struct arena *arena,
 			  struct openai_tokenize *ret, struct err *e)
 {
-	struct openai_tokenize t = {0};
+	struct openai_tokenize t = {.add_special_tokens = true};
 	json_t *root;
 	int r;
 

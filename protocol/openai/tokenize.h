@@ -2,10 +2,9 @@
  * /tokenize and /detokenize, with the fields that vLLM's have.
  *
  *     {"prompt": text} or {"messages": [...], "tools", "chat_template_kwargs", ...},
- *     "return_token_strs": bool  ->  {"count", "max_model_len", "tokens", "token_strs"}
+ *     "add_special_tokens": bool, "return_token_strs": bool
+ *                       ->  {"count", "max_model_len", "tokens", "token_strs"}
  *     {"tokens": [id]}  ->  {"prompt": text}
- *
- * add_special_tokens is accepted: the tokenizers served here add none of their own.
  */
 #ifndef PROTOCOL_OPENAI_TOKENIZE_H
 #define PROTOCOL_OPENAI_TOKENIZE_H
@@ -24,7 +23,8 @@ struct openai_tokenize {
 	const char *model;  /* NULL: absent */
 	const char *prompt; /* NULL: render `context`; may be empty */
 	size_t prompt_len;
-	json_t *context; /* owned, NULL with a prompt: as in struct openai_request */
+	json_t *context;	 /* owned, NULL with a prompt: as in struct openai_request */
+	bool add_special_tokens; /* around a prompt: true unless refused */
 	bool return_token_strs;
 };
 

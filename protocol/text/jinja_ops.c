@@ -254,8 +254,11 @@ static int repeat(struct render *r, const struct value *v, int64_t times, struct
 	p = render_alloc(r, total + 1, 1);
 	if (!p)
 		return -r->err->code;
-	for (size_t i = 0; i < (size_t)times; i++)
-		memcpy(p + i * len, v->s, len);
+	/* Each copy doubles what is there: few of them, however short the text is. */
+	if (total)
+		memcpy(p, v->s, len);
+	for (size_t have = len; have < total; have *= 2)
+		memcpy(p + have, p, MIN(have, total - have));
 	*ret = value_str(p, total);
 	ret->safe = v->safe;
 	return 0;

@@ -272,13 +272,20 @@ static bool parse_signature(struct parser *p, struct function *f)
 	return true;
 }
 
-static struct function *new_function(struct parser *p)
+/* Takes the word that begins a block that is a function. name: of the function, or NULL to set it later. */
+static struct node *parse_new_function(struct parser *p, enum node_type type, const char *name)
 {
-	struct function *f = arena_alloc(&p->t->arena, sizeof(*f));
+	struct node *n = parse_new(p, type, p->at++->line);
 
-	if (!f)
+	if (!n)
+		return NULL;
+	n->function = arena_alloc(&p->t->arena, sizeof(*n->function));
+	if (!n->function) {
 		p->rc = err_set(p->err, ENOMEM, "template %.80s: out of memory", p->t->name);
-	return f;
+		return NULL;
+	}
+	n->function->name = name;
+	return n;
 }
 
 /* A body that is a function of its own: break and continue do not reach out of it. */
@@ -295,13 +302,12 @@ static bool parse_function_body(struct parser *p, const char *end, struct node *
 
 static struct node *parse_macro(struct parser *p)
 {
-	struct node *n = parse_new(p, N_MACRO, p->at++->line), *name;
+	struct node *n = parse_new_function(p, N_MACRO, NULL), *name;
 
 	if (!n)
 		return NULL;
 	name = parse_target(p, &(struct target_rules){.name_only = true, .macro = true});
-	n->function = new_function(p);
-	if (!name || !n->function)
+	if (!name)
 		return NULL;
 	n->name = name->name;
 	n->name_len = name->name_len;
@@ -317,14 +323,10 @@ static struct node *parse_macro(struct parser *p)
 
 static struct node *parse_call_block(struct parser *p)
 {
-	struct node *n = parse_new(p, N_CALL_BLOCK, p->at++->line);
+	struct node *n = parse_new_function(p, N_CALL_BLOCK, "caller");
 
 	if (!n)
 		return NULL;
-	n->function = new_function(p);
-	if (!n->function)
-		return NULL;
-	n->function->name = "caller";
 	if (p->at->type == T_LPAREN && !parse_signature(p, n->function))
 		return NULL;
 	n->a = parse_expression(p);
@@ -338,15 +340,9 @@ static struct node *parse_call_block(struct parser *p)
 /* {% generation %} marks what the model said, for training; here it is only a scope. */
 static struct node *parse_generation(struct parser *p)
 {
-	struct node *n = parse_new(p, N_CALL_BLOCK, p->at++->line);
+	struct node *n = parse_new_function(p, N_CALL_BLOCK, "generation");
 
-	if (!n)
-		return NULL;
-	n->function = new_function(p);
-	if (!n->function)
-		return NULL;
-	n->function->name = "generation";
-	return parse_function_body(p, "endgeneration", &n->list) ? n : NULL;
+	return n && parse_function_body(p, "endgeneration", &n->list) ? n : NULL;
 }
 
 static struct node *parse_filter_block(struct parser *p)

@@ -3,44 +3,18 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "protocol/text/unicode.h"
+
 size_t pystr_next(const char *s, size_t n, uint32_t *ret_cp)
 {
-	const unsigned char *p = (const unsigned char *)s;
-	uint32_t cp, least;
 	size_t len;
+	bool cut;
 
-	*ret_cp = 0xfffd;
-	if (!n)
-		return 0;
-	if (p[0] < 0x80) {
-		*ret_cp = p[0];
-		return 1;
+	if (!n || unicode_sequence(s, n, &cut) < 0) {
+		*ret_cp = UNICODE_REPLACEMENT;
+		return n != 0;
 	}
-	if (p[0] >= 0xc2 && p[0] < 0xe0) {
-		len = 2;
-		cp = p[0] & 0x1f;
-		least = 0x80;
-	} else if (p[0] >= 0xe0 && p[0] < 0xf0) {
-		len = 3;
-		cp = p[0] & 0x0f;
-		least = 0x800;
-	} else if (p[0] >= 0xf0 && p[0] < 0xf5) {
-		len = 4;
-		cp = p[0] & 0x07;
-		least = 0x10000;
-	} else {
-		return 1;
-	}
-	if (len > n)
-		return 1;
-	for (size_t i = 1; i < len; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 1;
-		cp = cp << 6 | (p[i] & 0x3f);
-	}
-	if (cp < least || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
-		return 1;
-	*ret_cp = cp;
+	*ret_cp = unicode_decode(s, &len);
 	return len;
 }
 
@@ -60,48 +34,11 @@ size_t pystr_prev(const char *s, size_t n, uint32_t *ret_cp)
 	return 1;
 }
 
-size_t pystr_encode(uint32_t cp, char out[4])
-{
-	if (cp < 0x80) {
-		out[0] = (char)cp;
-		return 1;
-	}
-	if (cp < 0x800) {
-		out[0] = (char)(0xc0 | cp >> 6);
-		out[1] = (char)(0x80 | (cp & 0x3f));
-		return 2;
-	}
-	if (cp < 0x10000) {
-		out[0] = (char)(0xe0 | cp >> 12);
-		out[1] = (char)(0x80 | (cp >> 6 & 0x3f));
-		out[2] = (char)(0x80 | (cp & 0x3f));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | cp >> 18);
-	out[1] = (char)(0x80 | (cp >> 12 & 0x3f));
-	out[2] = (char)(0x80 | (cp >> 6 & 0x3f));
-	out[3] = (char)(0x80 | (cp & 0x3f));
-	return 4;
-}
-
 void pystr_put(struct buf *b, uint32_t cp)
 {
 	char bytes[4];
 
-	buf_append(b, bytes, pystr_encode(cp, bytes));
-}
-
-bool pystr_valid(const char *s, size_t n)
-{
-	uint32_t cp;
-	size_t len;
-
-	for (size_t i = 0; i < n; i += len) {
-		len = pystr_next(s + i, n - i, &cp);
-		if (len == 1 && (unsigned char)s[i] >= 0x80)
-			return false;
-	}
-	return true;
+	buf_append(b, bytes, unicode_encode(cp, bytes));
 }
 
 void pystr_clean(char *s)

@@ -21,11 +21,8 @@ size_t pystr_next(const char *s, size_t n, uint32_t *ret_cp);
 /* The last code point of s and how many bytes it takes. */
 size_t pystr_prev(const char *s, size_t n, uint32_t *ret_cp);
 
-/* UTF-8 of a code point: the number of bytes written. */
-size_t pystr_encode(uint32_t cp, char out[4]);
+/* Appends a code point. */
 void pystr_put(struct buf *b, uint32_t cp);
-
-bool pystr_valid(const char *s, size_t n);
 
 /* Puts "?" for each byte that belongs to no character: texts that were cut somewhere. */
 void pystr_clean(char *s);

@@ -116,6 +116,20 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bo
 	return r;
 }
 
+int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len, struct ids *out)
+{
+	size_t before = out->len;
+	int r = ids_append(out, t->prefix.v, t->prefix.len);
+
+	if (!r)
+		r = tokenizer_encode(t, text, len, true, out);
+	if (!r)
+		r = ids_append(out, t->suffix.v, t->suffix.len);
+	if (r < 0)
+		out->len = before;
+	return r;
+}
+
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len)
 {
 	*len = 0;
@@ -150,16 +164,4 @@ int32_t tokenizer_id(const struct tokenizer *t, const char *text)
 int32_t tokenizer_size(const struct tokenizer *t)
 {
 	return (int32_t)t->vocab.n;
-}
-
-const int32_t *tokenizer_prefix(const struct tokenizer *t, size_t *n)
-{
-	*n = t->prefix.len;
-	return t->prefix.v;
-}
-
-const int32_t *tokenizer_suffix(const struct tokenizer *t, size_t *n)
-{
-	*n = t->suffix.len;
-	return t->suffix.v;
 }

@@ -45,11 +45,11 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 /* The id of an added or ordinary token given by its text (as bytes); -1 when there is none. */
 int32_t tokenizer_id(const struct tokenizer *t, const char *text);
 
-/* The ids that the file's post-processor puts before and behind a text (Llama 3's BOS, an embedding
- * model's EOS), borrowed; *n may be 0. tokenizer_encode never adds them: a chat template writes
- * them as text, a raw completion gets them from its caller. */
-const int32_t *tokenizer_prefix(const struct tokenizer *t, size_t *n);
-const int32_t *tokenizer_suffix(const struct tokenizer *t, size_t *n);
+/* The same between the ids that the file's post-processor puts before and behind a text (Llama 3's
+ * BOS, an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. For
+ * raw completions; a chat template writes them as text. */
+int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len,
+			   struct ids *out) MUST_CHECK;
 
 /* One past the largest id that has bytes. */
 int32_t tokenizer_size(const struct tokenizer *t);

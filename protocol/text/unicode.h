@@ -36,8 +36,8 @@ enum {
 enum { UNICODE_END = 0x110000, UNICODE_REPLACEMENT = 0xfffd };
 
 struct unicode {
-	uint16_t page[UNICODE_END >>
-		      8]; /* of code point c: rows[page[c >> 8]][c & 255]; page[0] = 0 */
+	/* Of code point c: rows[page[c >> 8]][c & 255]; page[0] = 0. */
+	uint16_t page[UNICODE_END >> 8];
 	uint8_t (*rows)[256];
 };
 

@@ -1,10 +1,11 @@
 /*
  * Tokens a second of scheduler and engine, without HTTP.
  *
- *     bench_engine DIR float32|bfloat16 [auto|generic|x86] [streams...]
+ *     bench_engine DIR float32|bfloat16 auto|generic|x86 STREAMS...
  *
- * A row for each number of streams: time to open, prefill tokens/s (one step of 1024-token prompts),
- * decode tokens/s with all streams running, launches and host microseconds a step.
+ * The time to open, then a row for each number of streams: prefill tokens/s (a prompt of 512 tokens each),
+ * decode tokens/s with all streams running, launches and host microseconds a step. Environment: TOKENS a
+ * stream (512), SYNTHETIC for weights made up from config.json, TIGON_PROGRAM_CACHE.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,13 +40,16 @@ int main(int argc, char **argv)
 	struct err e = {0};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc < 3)
+	if (argc < 5) {
+		fprintf(stderr,
+			"usage: bench_engine DIR float32|bfloat16 auto|generic|x86 STREAMS...\n");
 		return 2;
+	}
 	o.model_dir = argv[1];
 	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
-	if (argc > 3 && !strcmp(argv[3], "generic"))
+	if (!strcmp(argv[3], "generic"))
 		o.kernels = ENGINE_KERNELS_GENERIC;
-	if (argc > 3 && !strcmp(argv[3], "x86"))
+	if (!strcmp(argv[3], "x86"))
 		o.kernels = ENGINE_KERNELS_X86;
 	if (getenv("SYNTHETIC")) {
 		o.synthetic = true;

@@ -1,4 +1,5 @@
 /* Written by tests/golden/next_rows.py: 2 key heads of 16, 6 value heads of 32. */
+/* clang-format off */
 static const int next_qkv_rows[] = {
 	0,   1,	  2,   3,   4,	 5,   6,   7,	8,   9,	  10,  11,  12,	 13,  14,  15,	224, 225,
 	226, 227, 228, 229, 230, 231, 232, 233, 234, 235, 236, 237, 238, 239, 16,  17,	18,  19,

@@ -29,6 +29,7 @@ def table(name, rows):
 
 print("/* Written by tests/golden/next_rows.py: %d key heads of %d, %d value heads of %d. */"
       % (KEY_HEADS, KEY_DIM, VALUE_HEADS, VALUE_DIM))
+print("/* clang-format off */")
 table("next_qkv_rows", torch.cat([x.flatten() for x in (q, k, v)]))
 table("next_z_rows", z)
 table("next_b_rows", b)

@@ -1,6 +1,9 @@
 """Paths, methods, headers and bodies: what a client sees before any model is asked."""
 import json
+import os
+import shutil
 import subprocess
+import tempfile
 import time
 
 from harness import MODEL, Server, done, ok, raw_connection, raw_post, same
@@ -196,6 +199,39 @@ begin = time.time()
 status, a = s.post("/tokenize", {"prompt": long})
 ok(status == 200 and a["count"] > 200000, f"/tokenize of 1.4 MB ({time.time() - begin:.2f} s)")
 s.stop()
+
+# a tokenizer that begins texts with a token of its own
+with tempfile.TemporaryDirectory() as where:
+    with open(os.path.join(MODEL, "tokenizer.json")) as f:
+        tokenizer = json.load(f)
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "BOS", "type_id": 0}},
+                                                 {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [], "special_tokens": {"BOS": {"id": "BOS", "ids": [0], "tokens": ["<|endoftext|>"]}}}
+    with open(os.path.join(where, "tokenizer.json"), "w") as f:
+        json.dump(tokenizer, f)
+    shutil.copy(os.path.join(MODEL, "chat_template.jinja"), where)
+    s = Server("--tokenizer", where)
+    plain = s.post("/tokenize", {"prompt": "A violin", "add_special_tokens": False})[1]["tokens"]
+    same(s.post("/tokenize", {"prompt": "A violin"})[1]["tokens"], [0] + plain, "BOS before a text")
+    same(s.post("/tokenize", {"messages": SHORT["messages"]})[1]["tokens"].count(0), 0, "not before a chat")
+    for ask, want in (({"prompt": "A violin"}, [0] + plain), ({"prompt": plain}, plain),
+                      ({"prompt": "A violin", "add_special_tokens": False}, plain)):
+        status, a = s.post("/v1/completions", {**ask, "max_tokens": 1, "return_token_ids": True})
+        ok(status == 200 and a["choices"][0]["prompt_token_ids"] == want
+           and a["usage"]["prompt_tokens"] == len(want), f"/v1/completions of {ask}", a)
+    s.stop()
+
+# system_fingerprint
+s = Server()
+marks = [s.chat("define river", max_tokens=1)[1]["system_fingerprint"],
+         s.post("/v1/completions", {"prompt": "a", "max_tokens": 1})[1]["system_fingerprint"]]
+s.stop()
+s = Server("--dtype", "float32")
+marks.append(s.chat("define river", max_tokens=1)[1]["system_fingerprint"])
+s.stop()
+ok(len(marks[0]) == 19 and marks[0].startswith("fp_") and marks[0] == marks[1] != marks[2],
+   "system_fingerprint is of the configuration", marks)
 
 # curl, if there is one
 s = Server()

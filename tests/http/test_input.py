@@ -25,6 +25,7 @@ for key, value in (
         ("frequency_penalty", -3), ("repetition_penalty", 0), ("logprobs", "yes"), ("stream_options", 1),
         ("stop_token_ids", [8192]), ("stop_token_ids", "x"), ("ignore_eos", 1), ("model", 5)):
     refused(CHAT, {**HELLO, key: value}, key, f"chat: {key} = {value!r}")
+refused(CHAT, {**HELLO, "stop": ["a", "b" * 1025]}, "stop[1]", "chat: a stop string of 1025 bytes")
 refused(CHAT, {**HELLO, "top_logprobs": 3}, "top_logprobs", "chat: top_logprobs without logprobs")
 refused(CHAT, {**HELLO, "logprobs": True, "top_logprobs": 21}, "top_logprobs", "chat: too many log-probabilities")
 got, answer = s.post(CHAT, {**HELLO, "stream_options": {"include_usage": True}})
@@ -67,6 +68,11 @@ got, answer = s.post(CHAT, {"messages": [
     {"role": "assistant", "content": None, "refusal": None, "annotations": [], "audio": None},
     {"role": "user", "content": [{"type": "text", "text": "d"}]}], "max_tokens": 1})
 same(got, 200, "late system messages, null content and parts")
+
+# schemas of unsigned 64-bit numbers
+tool = {"type": "function", "function": {"name": "f", "parameters": {
+    "type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 2**64 - 1}}}}}
+same(s.post(CHAT, {**HELLO, "tools": [tool]})[0], 200, "a whole number beyond 64 bits in a tool")
 
 # what was answered can be sent back; a model may have said NUL
 for text in ("a\0b", "\ud7ff\uffff", "\U0001f3bb"):

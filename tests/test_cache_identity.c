@@ -1,0 +1,234 @@
+/*
+ * The identity changes with everything that decides bits and with nothing else; what was hashed once is not read
+ * again, and what a memo says is believed only about the very same file.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "engine/cache_identity.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+enum { BIG = 150 << 20 };
+
+static struct engine_info info;
+static char memo[512];
+
+static struct cache_identity_source source(void)
+{
+	return (struct cache_identity_source){.model_dir = scratch_dir, .page_tokens = 64, .engine = &info};
+}
+
+static struct cache_identity compute(const struct cache_identity_source *s, const char *memo_path)
+{
+	struct cache_identity id = {0};
+	struct err e = {0};
+
+	if (cache_identity_compute(s, memo_path, NULL, &id, &e) < 0) {
+		printf("# %s\n", e.text);
+		memset(&id, 0, sizeof(id));
+	}
+	return id;
+}
+
+static bool same(const struct cache_identity *a, const struct cache_identity *b)
+{
+	return !memcmp(a, b, sizeof(*a));
+}
+
+/* Bytes this process has read so far. */
+static unsigned long long bytes_read(void)
+{
+	unsigned long long n = 0;
+	FILE *f = fopen("/proc/self/io", "r");
+
+	if (!f || fscanf(f, "rchar: %llu", &n) != 1)
+		abort();
+	fclose(f);
+	return n;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* One byte of a file, in place; its mtime as it was. */
+static void change_byte(const char *name, off_t at)
+{
+	int fd = open(scratch_path(name), O_RDWR);
+	struct timespec times[2];
+	struct stat st;
+	uint8_t b;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || pread(fd, &b, 1, at) != 1)
+		abort();
+	b++;
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	usleep(20000); /* a file system's clock is coarse */
+	if (pwrite(fd, &b, 1, at) != 1 || futimens(fd, times) < 0 || close(fd) < 0)
+		abort();
+}
+
+#define differs(change, what)                                                                      \
+	do {                                                                                       \
+		struct cache_identity other;                                                       \
+		struct cache_identity_source s = source();                                         \
+		struct engine_info kept = info;                                                    \
+		change;                                                                            \
+		other = compute(&s, memo);                                                         \
+		ok(!same(&base, &other), "%s decides", what);                                      \
+		info = kept;                                                                       \
+	} while (0)
+
+static void test_fields(void)
+{
+	struct cache_identity_source plain = source();
+	struct cache_identity base = compute(&plain, memo), again = compute(&plain, memo);
+
+	ok(same(&base, &again), "the same again");
+	differs(s.dtype = ENGINE_BFLOAT16, "dtype");
+	differs(s.page_tokens = 128, "page size");
+	differs(s.synthetic = true, "where weights come from");
+	differs(snprintf(info.kernels, sizeof(info.kernels), "x86"), "kernel variant");
+	differs(snprintf(info.device_name, sizeof(info.device_name), "another"), "device");
+	differs(snprintf(info.driver, sizeof(info.driver), "1.1"), "driver");
+	differs(info.model.rope_theta = 1e6, "rope_theta");
+	differs(info.model.rms_norm_eps = 1e-5f, "rms_norm_eps");
+	differs(info.model.full_attention[1] = true, "a layer's kind");
+	differs(info.model.norm_topk_prob = true, "norm_topk_prob");
+	info.model.max_position_embeddings = 77;
+	info.model.default_temperature = 0.5f;
+	info.n_pages = 9;
+	again = compute(&plain, memo);
+	ok(same(&base, &again), "limits and defaults of sampling do not");
+}
+
+static void test_synthetic(void)
+{
+	struct cache_identity_source s = source();
+	struct cache_identity a, b;
+
+	s.model_dir = "/nowhere";
+	s.synthetic = true;
+	a = compute(&s, NULL);
+	s.synthetic_seed = 1;
+	b = compute(&s, NULL);
+	ok(a.bytes[0] | a.bytes[1] | a.bytes[2] && !same(&a, &b), "of synthetic weights the seed decides, and no file");
+}
+
+static void test_weights(void)
+{
+	struct cache_identity_source s = source();
+	struct cache_identity base = compute(&s, memo), other;
+	unsigned long long before;
+	struct err e = {0};
+
+	before = bytes_read();
+	other = compute(&s, memo);
+	ok(same(&base, &other) && bytes_read() - before < 1 << 20, "a second time nothing is read");
+	before = bytes_read();
+	other = compute(&s, NULL);
+	ok(same(&base, &other) && bytes_read() - before >= BIG, "without memo everything is");
+
+	change_byte("a.safetensors", BIG - 1);
+	other = compute(&s, memo);
+	ok(!same(&base, &other), "a changed byte decides, though size and mtime are what they were");
+	base = other;
+	change_byte("b.safetensors", 0);
+	other = compute(&s, memo);
+	ok(!same(&base, &other), "in every file");
+	base = other;
+	scratch_write("model.safetensors.index.json", "{}", 2);
+	other = compute(&s, memo);
+	ok(!same(&base, &other), "the index decides");
+	base = other;
+	scratch_write("notes.txt", "x", 1);
+	other = compute(&s, memo);
+	ok(same(&base, &other), "other files do not");
+	s.opened_ns = now_ns();
+	ok(cache_identity_compute(&s, memo, NULL, &other, &e) == 0, "nothing changed since now");
+	change_byte("b.safetensors", 0);
+	is_int(cache_identity_compute(&s, memo, NULL, &other, &e), -ESTALE, "now it did: %s", e.text);
+}
+
+static void test_memo(void)
+{
+	struct cache_identity_source s = source();
+	struct cache_identity base = compute(&s, memo), other;
+	char text[8192];
+	size_t len;
+	FILE *f = fopen(memo, "r");
+
+	if (!f)
+		abort();
+	len = fread(text, 1, sizeof(text), f);
+	fclose(f);
+	ok(len > 100 && len < sizeof(text), "there is a memo");
+	for (size_t i = 0; i < len; i += 3) {
+		text[i] ^= 1;
+		scratch_write("memo", text, len);
+		other = compute(&s, memo);
+		check(same(&base, &other));
+		text[i] ^= 1;
+	}
+	ok_all("whatever bit of it is flipped, the identity stays");
+	for (size_t cut = 0; cut < len; cut += 29) {
+		scratch_write("memo", text, cut);
+		other = compute(&s, memo);
+		check(same(&base, &other));
+	}
+	scratch_write("memo", "\0\n\n x\n", 6);
+	other = compute(&s, memo);
+	check(same(&base, &other));
+	ok_all("or wherever it is cut");
+	other = compute(&s, "/proc/nowhere/memo");
+	ok(same(&base, &other), "one that cannot be written does no harm");
+}
+
+static void test_errors(void)
+{
+	struct cache_identity_source s = source();
+	struct cache_identity id = {{7}};
+	atomic_bool cancel = true;
+	struct err e = {0};
+
+	change_byte("a.safetensors", 5);
+	is_int(cache_identity_compute(&s, memo, &cancel, &id, &e), -ECANCELED, "it can be cancelled");
+	s.model_dir = "/proc/nowhere";
+	is_int(cache_identity_compute(&s, memo, NULL, &id, &e), -ENOENT, "no directory: %s", e.text);
+	s.model_dir = "/proc/self/fd";
+	is_int(cache_identity_compute(&s, memo, NULL, &id, &e), -ENOENT, "no weights: %s", e.text);
+	is_int(id.bytes[0], 7, "nothing was written to the result");
+}
+
+int main(void)
+{
+	scratch_make();
+	log_set_level(LOG_LEVEL_WARNING);
+	snprintf(memo, sizeof(memo), "%s", scratch_path("memo"));
+	info.model = (struct model_config){.n_layers = 4, .hidden_size = 64, .rope_theta = 1e4, .rms_norm_eps = 1e-6f};
+	snprintf(info.kernels, sizeof(info.kernels), "generic");
+	snprintf(info.device_name, sizeof(info.device_name), "a device");
+	snprintf(info.driver, sizeof(info.driver), "1.0");
+	/* Small ones first: each change below would read the large one again. */
+	scratch_write("a.safetensors", "first", 5);
+	scratch_write("b.safetensors", "second", 6);
+	test_fields();
+	test_synthetic();
+	test_memo();
+	if (truncate(scratch_path("a.safetensors"), BIG) < 0)
+		abort();
+	test_weights();
+	test_errors();
+	scratch_remove();
+	return done();
+}
