@@ -178,9 +178,9 @@ int cache_dir_list(struct cache_dir *d,
 
 /* ---- writing ---- */
 
-uint64_t cache_dir_cost(uint32_t n_tokens, uint64_t payload_bytes)
+uint64_t cache_dir_cost(uint64_t file_bytes)
 {
-	return ROUND_UP(cache_file_header_bytes(n_tokens) + payload_bytes, (uint64_t)BLOCK);
+	return ROUND_UP(file_bytes, (uint64_t)BLOCK);
 }
 
 static int make_directories(struct cache_dir *d, const char *path)

@@ -55,8 +55,8 @@ int cache_dir_list(struct cache_dir *d,
 			      uint64_t used_ns),
 		   void *arg) MUST_CHECK;
 
-/* What a file of so much payload takes on the disk, roughly. */
-uint64_t cache_dir_cost(uint32_t n_tokens, uint64_t payload_bytes);
+/* What a file of so many bytes takes on the disk, roughly. */
+uint64_t cache_dir_cost(uint64_t file_bytes);
 
 /* Writes an item of ours; used_ns becomes its time. -ENOSPC and the like; -ECANCELED after *cancel; nothing is left
  * behind then. The header's payload_sum is filled in here. */

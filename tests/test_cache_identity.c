@@ -20,7 +20,9 @@ static char memo[512];
 
 static struct cache_identity_source source(void)
 {
-	return (struct cache_identity_source){.model_dir = scratch_dir, .page_tokens = 64, .engine = &info};
+	return (struct cache_identity_source){.model_dir = scratch_dir,
+					      .page_tokens = 64,
+					      .engine = &info};
 }
 
 static struct cache_identity compute(const struct cache_identity_source *s, const char *memo_path)
@@ -78,15 +80,15 @@ static void change_byte(const char *name, off_t at)
 		abort();
 }
 
-#define differs(change, what)                                                                      \
-	do {                                                                                       \
-		struct cache_identity other;                                                       \
-		struct cache_identity_source s = source();                                         \
-		struct engine_info kept = info;                                                    \
-		change;                                                                            \
-		other = compute(&s, memo);                                                         \
-		ok(!same(&base, &other), "%s decides", what);                                      \
-		info = kept;                                                                       \
+#define differs(change, what)                                 \
+	do {                                                  \
+		struct cache_identity other;                  \
+		struct cache_identity_source s = source();    \
+		struct engine_info kept = info;               \
+		change;                                       \
+		other = compute(&s, memo);                    \
+		ok(!same(&base, &other), "%s decides", what); \
+		info = kept;                                  \
 	} while (0)
 
 static void test_fields(void)
@@ -122,7 +124,8 @@ static void test_synthetic(void)
 	a = compute(&s, NULL);
 	s.synthetic_seed = 1;
 	b = compute(&s, NULL);
-	ok(a.bytes[0] | a.bytes[1] | a.bytes[2] && !same(&a, &b), "of synthetic weights the seed decides, and no file");
+	ok(a.bytes[0] | a.bytes[1] | a.bytes[2] && !same(&a, &b),
+	   "of synthetic weights the seed decides, and no file");
 }
 
 static void test_weights(void)
@@ -141,7 +144,8 @@ static void test_weights(void)
 
 	change_byte("a.safetensors", BIG - 1);
 	other = compute(&s, memo);
-	ok(!same(&base, &other), "a changed byte decides, though size and mtime are what they were");
+	ok(!same(&base, &other),
+	   "a changed byte decides, though size and mtime are what they were");
 	base = other;
 	change_byte("b.safetensors", 0);
 	other = compute(&s, memo);
@@ -157,7 +161,8 @@ static void test_weights(void)
 	s.opened_ns = now_ns();
 	ok(cache_identity_compute(&s, memo, NULL, &other, &e) == 0, "nothing changed since now");
 	change_byte("b.safetensors", 0);
-	is_int(cache_identity_compute(&s, memo, NULL, &other, &e), -ESTALE, "now it did: %s", e.text);
+	is_int(cache_identity_compute(&s, memo, NULL, &other, &e), -ESTALE, "now it did: %s",
+	       e.text);
 }
 
 static void test_memo(void)
@@ -202,9 +207,11 @@ static void test_errors(void)
 	struct err e = {0};
 
 	change_byte("a.safetensors", 5);
-	is_int(cache_identity_compute(&s, memo, &cancel, &id, &e), -ECANCELED, "it can be cancelled");
+	is_int(cache_identity_compute(&s, memo, &cancel, &id, &e), -ECANCELED,
+	       "it can be cancelled");
 	s.model_dir = "/proc/nowhere";
-	is_int(cache_identity_compute(&s, memo, NULL, &id, &e), -ENOENT, "no directory: %s", e.text);
+	is_int(cache_identity_compute(&s, memo, NULL, &id, &e), -ENOENT, "no directory: %s",
+	       e.text);
 	s.model_dir = "/proc/self/fd";
 	is_int(cache_identity_compute(&s, memo, NULL, &id, &e), -ENOENT, "no weights: %s", e.text);
 	is_int(id.bytes[0], 7, "nothing was written to the result");
@@ -215,7 +222,10 @@ int main(void)
 	scratch_make();
 	log_set_level(LOG_LEVEL_WARNING);
 	snprintf(memo, sizeof(memo), "%s", scratch_path("memo"));
-	info.model = (struct model_config){.n_layers = 4, .hidden_size = 64, .rope_theta = 1e4, .rms_norm_eps = 1e-6f};
+	info.model = (struct model_config){.n_layers = 4,
+					   .hidden_size = 64,
+					   .rope_theta = 1e4,
+					   .rms_norm_eps = 1e-6f};
 	snprintf(info.kernels, sizeof(info.kernels), "generic");
 	snprintf(info.device_name, sizeof(info.device_name), "a device");
 	snprintf(info.driver, sizeof(info.driver), "1.0");

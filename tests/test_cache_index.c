@@ -3,7 +3,8 @@
 #include "tests/cache_items.h"
 #include "tests/tap.h"
 
-static struct cache_entry *add(struct cache_index *x, uint32_t path, uint32_t i, enum tier_kind kind)
+static struct cache_entry *add(struct cache_index *x, uint32_t path, uint32_t i,
+			       enum tier_kind kind)
 {
 	struct cache_entry *entry;
 	struct item it;
@@ -89,7 +90,8 @@ int main(void)
 	ok(cache_index_oldest_disk(&x) == foreign, "the page that was used is younger");
 	cache_index_unfile(&x, foreign);
 	free(foreign);
-	ok(cache_index_next_touched(&x) == e[0] && !cache_index_next_touched(&x), "it is to be told once");
+	ok(cache_index_next_touched(&x) == e[0] && !cache_index_next_touched(&x),
+	   "it is to be told once");
 
 	b = cache_block_new(100);
 	if (!b)
@@ -98,7 +100,8 @@ int main(void)
 	is_int(atomic_load(&b->refs), 2, "a block that is kept is referenced");
 	is_int(x.host_bytes, 100, "and counted");
 	ok(cache_index_oldest_host(&x) == e[0], "and may go");
-	ok(cache_index_unkeep(&x, e[0]) == b && !x.host_bytes && !cache_index_oldest_host(&x), "it goes");
+	ok(cache_index_unkeep(&x, e[0]) == b && !x.host_bytes && !cache_index_oldest_host(&x),
+	   "it goes");
 	cache_block_put(b);
 	cache_index_keep(&x, e[0], b);
 	cache_block_put(b);

@@ -1,0 +1,108 @@
+/*
+ * What the files of the store share. Inside engine/cache_store*.c only.
+ *
+ *     cache_store.c         opening and closing, and all that the engine's thread calls
+ *     cache_store_writer.c  the writer: opens the disk tier, writes jobs in their order, evicts, deletes, tells files that
+ *                           they were used
+ *     cache_store_reader.c  the reader: answers gets from files; frees host memory that is over its budget, so that
+ *                           this goes on while the writer hashes weights
+ *
+ * One lock guards index, queues and events; nobody holds it while calling the system or freeing a block.
+ */
+#ifndef ENGINE_CACHE_STORE_INTERNAL_H
+#define ENGINE_CACHE_STORE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "engine/cache_dir.h"
+#include "engine/cache_index.h"
+#include "engine/cache_store.h"
+
+/* One item that waits to be written. */
+struct cache_job {
+	struct cache_job *next;
+	struct cache_entry *entry;	 /* NULL: nobody wants it any more */
+	struct cache_block *block;	 /* a reference */
+	struct cache_file_header header; /* tokens point behind this struct */
+};
+
+struct store_event {
+	struct store_event *next;
+	struct cache_event e;
+};
+
+struct store_list {
+	struct store_event *head, **tail;
+};
+
+struct cache_store {
+	struct cache_store_config config;
+	struct cache_dir dir; /* fixed once entries on disk exist, but for its files */
+	pthread_t writer, reader;
+	atomic_bool cancel; /* the writer shall stop at once */
+
+	pthread_mutex_t lock; /* guards all below */
+	pthread_cond_t writer_work, reader_work, writer_done;
+	struct cache_index index;
+	struct cache_job *jobs, **jobs_tail;
+	struct store_list requests; /* gets for the reader */
+	struct store_list events;
+	struct ring doomed; /* entries (by .disk) out of the table whose files the writer deletes */
+	struct ring trash;  /* entries (by .host) out of the table that the reader frees */
+	enum cache_store_disk disk;
+	uint64_t stamp;	       /* the last use, in the files' time */
+	uint64_t paused_until; /* monotonic; writing failed */
+	bool failing;	       /* the last write failed */
+	bool forget_found;     /* cleared while the disk tier was being opened */
+	bool closing, writer_ended;
+	bool news;			/* an event since the lock was taken */
+	struct cache_store_stats stats; /* the counts; the rest is filled in when asked */
+};
+/* What the threads run; arg is the store. */
+void *store_writer_main(void *arg);
+void *store_reader_main(void *arg);
+
+void store_lock(struct cache_store *s);
+
+/* Wakes the poller when there are events since. */
+void store_unlock(struct cache_store *s);
+
+/* ---- all below under the lock ---- */
+
+void store_list_init(struct store_list *l);
+void store_list_push(struct store_list *l, struct store_event *ev);
+struct store_event *store_list_pop(struct store_list *l); /* the oldest, or NULL */
+
+/* Taken. */
+void store_push_event(struct cache_store *s, struct store_event *ev);
+
+/* FOUND or GONE. Without memory it is not told: whoever asks for the item learns it then. */
+void store_tell(struct cache_store *s, enum cache_event_type type, const struct cache_place *p,
+		const struct err *why);
+
+/* Bytes of an item of this kind. */
+uint64_t store_payload(const struct cache_store *s, enum tier_kind kind);
+
+/* Where an entry's file is or would be. */
+struct cache_place store_place(const struct cache_store *s, const struct cache_entry *entry);
+
+/* Used now; the writer tells the file. */
+void store_touch(struct cache_store *s, struct cache_entry *entry);
+
+/* Frees an entry that nothing holds any more, and says so; else nothing. */
+void store_forget(struct cache_store *s, struct cache_entry *entry, const struct err *why);
+
+/* For an entry that is in no table: its file is to be deleted. Taken. */
+void store_doom(struct cache_store *s, struct cache_entry *entry);
+
+/* Frees an entry with its block (needs no lock). */
+void store_drop_entry(void *arg, struct cache_entry *entry);
+
+/* The oldest job, or NULL. Taken from the queue, still counted as queued. */
+struct cache_job *store_pop_job(struct cache_store *s);
+
+/* Gives the event a block that is in memory, if there is one. */
+bool store_answer_from_memory(struct cache_store *s, struct store_event *ev,
+			      struct cache_entry *entry);
+
+#endif
