@@ -27,7 +27,7 @@ struct mover {
 
 bool mover_wanted(const struct options *o)
 {
-	return o->prefix_cache != OPTION_OFF && (o->cache_dir || o->host_cache_memory.bytes);
+	return o->prefix_cache != OPTION_OFF && (o->cache_dir || o->host_cache_memory);
 }
 
 static void wake(void *arg)
@@ -58,9 +58,9 @@ int mover_open(struct server *s, uint64_t opened_ns, struct queue *inbox, struct
 {
 	const struct options *o = &s->options;
 	struct cache_store_config config = {
-		.host_bytes = o->host_cache_memory.bytes,
+		.host_bytes = o->host_cache_memory,
 		.dir = o->cache_dir,
-		.disk_bytes = o->cache_disk.bytes,
+		.disk_bytes = o->cache_disk,
 		.page_bytes = s->info.page_bytes,
 		.state_bytes = s->info.slot_bytes,
 		.page_tokens = (uint32_t)o->page_size,

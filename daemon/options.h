@@ -57,7 +57,8 @@ struct options {
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, page_size;
 	uint64_t max_queued_requests, max_body;
 	const char *device, *program_cache, *dump_activations;
-	struct option_memory device_memory, cache_memory, host_cache_memory, cache_disk;
+	struct option_memory device_memory, cache_memory;
+	uint64_t host_cache_memory, cache_disk; /* bytes; 0: none, no limit */
 	const char *cache_dir, *record;
 	unsigned prefix_cache, cache_decoded; /* enum option_switch */
 	uint64_t synthetic_seed;
