@@ -201,6 +201,32 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 	return r;
 }
 
+static void publish_tiers(struct loop *l, const struct scheduler_stats *stats) ON(role_engine)
+{
+	struct metrics *m = &l->server->metrics;
+	struct cache_store_stats below;
+
+	if (!l->mover)
+		return;
+	cache_store_stats(mover_store(l->mover), &below);
+	atomic_store(&m->host_items, below.host_items);
+	atomic_store(&m->host_bytes, below.host_bytes);
+	atomic_store(&m->host_hits, below.host_hits);
+	atomic_store(&m->host_evicted, below.host_evicted);
+	atomic_store(&m->disk_items, below.disk_items);
+	atomic_store(&m->disk_bytes, below.disk_bytes);
+	atomic_store(&m->disk_hits, below.disk_hits);
+	atomic_store(&m->disk_evicted, below.disk_evicted);
+	atomic_store(&m->disk_queued_items, below.queued_items);
+	atomic_store(&m->disk_written_items, below.written_items);
+	atomic_store(&m->disk_written_bytes, below.written_bytes);
+	atomic_store(&m->disk_unwritten_items, below.unwritten_items);
+	atomic_store(&m->disk_damaged, below.damaged);
+	atomic_store(&m->loads_begun, stats->loads_begun);
+	atomic_store(&m->loads_failed, stats->loads_failed);
+	atomic_store(&m->stores_dropped, stats->stores_dropped);
+}
+
 /* What the gauges and the device's counters say after this step or message. */
 static void publish(struct loop *l) ON(role_engine)
 {
@@ -228,6 +254,7 @@ static void publish(struct loop *l) ON(role_engine)
 	atomic_store(&m->cache_tokens, stats.cache.tree_pages * l->pools.page_tokens);
 	atomic_store(&m->cache_slots, stats.cache.tree_slots);
 	atomic_store(&m->cache_bytes, stats.cache.used_bytes);
+	publish_tiers(l, &stats);
 	atomic_store(&m->steps, counters.steps);
 	atomic_store(&m->launches, counters.launches);
 	atomic_store(&m->bytes_to_device, counters.bytes_to_device);
@@ -478,6 +505,8 @@ static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 	start_failing(l, e);
 	lifecycle_fail(l->server->lifecycle, e);
 	/* fail_live tells everybody, those in the plans that are out and those that wait. */
+	if (!l->n_out)
+		return;
 	record_fail(l->record);
 	scheduler_fail(l->scheduler, l->events);
 	l->n_out = 0;
@@ -496,10 +525,9 @@ static bool begin_step(struct loop *l) ON(role_engine)
 	l->draws[plan->step % ENGINE_STEPS_OUT] = plan->n_draws;
 	l->times[plan->step % STEPS_KEPT].step = plan->step;
 	l->times[plan->step % STEPS_KEPT].planned_ns = clock_now_ns();
+	l->n_out++;
 	if (engine_submit(l->engine, plan, &e) < 0)
 		lose_device(l, &e);
-	else
-		l->n_out++;
 	return true;
 }
 
@@ -557,15 +585,20 @@ static void flush(struct loop *l, struct call *c) ON(role_engine)
 
 static void administer(struct loop *l, struct call *c) ON(role_engine)
 {
+	struct cache_store_stats below;
 	struct err e = {0};
 	struct tree *tree;
+
+	if (l->mover)
+		cache_store_stats(mover_store(l->mover), &below);
 
 	if (atomic_load(&l->failing)) {
 		failure_of(l, &e);
 		call_fail(c, &e);
 	} else if (c->kind == CALL_FLUSH) {
 		flush(l, c);
-	} else if ((tree = tree_copy(l->scheduler, &l->pools, &c->tree_ask))) {
+	} else if ((tree = tree_copy(l->scheduler, &l->pools, l->mover ? &below : NULL,
+				     &c->tree_ask))) {
 		call_show(c, tree);
 	} else {
 		err_set(&e, ENOMEM, "out of memory");
@@ -605,12 +638,17 @@ static bool move(struct loop *l) ON(role_engine)
 	return more;
 }
 
+static bool is_writing(const struct loop *l)
+{
+	return atomic_load(&l->server->metrics.disk_queued_items) > 0;
+}
+
 /* While a step runs the next one is planned and handed over, so that the device does not wait for
  * us. */
 static void run(struct loop *l) ON(role_engine)
 {
 	for (;;) {
-		enum { POLL_NS = 1000000 };
+		enum { POLL_NS = 1000000, WRITING_NS = 100000000 };
 		bool begun = false, ended = false, moving;
 
 		read_inbox(l);
@@ -630,7 +668,9 @@ static void run(struct loop *l) ON(role_engine)
 			continue;
 		/* Planning may have found something to fetch. */
 		moving = move(l);
-		queue_wait(&l->inbox, moving ? POLL_NS : 0);
+		publish(l);
+		/* While files are written the gauges go on. */
+		queue_wait(&l->inbox, moving ? POLL_NS : is_writing(l) ? WRITING_NS : 0);
 	}
 }
 

@@ -152,6 +152,48 @@ static void write_cache(const struct metrics *m, struct buf *out)
 	       &m->replayed_tokens);
 }
 
+/* A value each of host memory and disk. */
+static void both_tiers(struct buf *out, const char *name, const char *type, const char *help,
+		       const _Atomic uint64_t *host, const _Atomic uint64_t *disk)
+{
+	head(out, name, type, help);
+	buf_printf(out, "tigon_%s{tier=\"host\"} %" PRIu64 "\n", name, load(host));
+	buf_printf(out, "tigon_%s{tier=\"disk\"} %" PRIu64 "\n", name, load(disk));
+}
+
+static void write_tiers(const struct metrics *m, struct buf *out)
+{
+	both_tiers(out, "cache_tier_items", "gauge",
+		   "KV pages and states of this model below the device.", &m->host_items,
+		   &m->disk_items);
+	both_tiers(out, "cache_tier_bytes", "gauge",
+		   "Bytes below the device; on disk those of every model in the directory.",
+		   &m->host_bytes, &m->disk_bytes);
+	both_tiers(out, "cache_tier_hits_total", "counter",
+		   "Pages and states brought up from there.", &m->host_hits, &m->disk_hits);
+	both_tiers(out, "cache_tier_evicted_total", "counter",
+		   "Pages and states that made room there.", &m->host_evicted, &m->disk_evicted);
+	single(out, "cache_disk_queued_items", "gauge", "Pages and states to be written to disk.",
+	       &m->disk_queued_items);
+	single(out, "cache_disk_written_items_total", "counter",
+	       "Pages and states written to disk.", &m->disk_written_items);
+	single(out, "cache_disk_written_bytes_total", "counter", "Bytes of them.",
+	       &m->disk_written_bytes);
+	single(out, "cache_disk_unwritten_items_total", "counter",
+	       "Pages and states not written: a full queue, a full or broken disk.",
+	       &m->disk_unwritten_items);
+	single(out, "cache_disk_damaged_total", "counter",
+	       "Files that did not check and were passed over.", &m->disk_damaged);
+	single(out, "cache_loads_total", "counter",
+	       "Requests that waited for pages and a state from below the device.",
+	       &m->loads_begun);
+	single(out, "cache_loads_failed_total", "counter",
+	       "Of them, those whose pages or state did not come.", &m->loads_failed);
+	single(out, "cache_stores_dropped_total", "counter",
+	       "Pages and states that stayed on the device only: too many at once.",
+	       &m->stores_dropped);
+}
+
 void metrics_write(const struct metrics *m, struct buf *out)
 {
 	uint64_t total = load(&m->pages_total);
@@ -166,6 +208,7 @@ void metrics_write(const struct metrics *m, struct buf *out)
 	single(out, "kv_cache_pages_used", "gauge", "KV pages in use.", &m->pages_used);
 	single(out, "kv_cache_pages", "gauge", "KV pages of the pool.", &m->pages_total);
 	write_cache(m, out);
+	write_tiers(m, out);
 	single(out, "prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
 	       &m->prompt_tokens);
 	single(out, "generation_tokens_total", "counter", "Tokens generated.",

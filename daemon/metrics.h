@@ -51,6 +51,12 @@ struct metrics {
 	_Atomic uint64_t retractions, replayed_tokens, shared_waits;
 	_Atomic uint64_t evicted_pages, evicted_slots, evicted_unhit_slots;
 	_Atomic uint64_t cache_nodes, cache_tokens, cache_slots, cache_bytes, cache_budget;
+	/* Below the device; see struct cache_store_stats. */
+	_Atomic uint64_t host_items, host_bytes, host_hits, host_evicted;
+	_Atomic uint64_t disk_items, disk_bytes, disk_hits, disk_evicted;
+	_Atomic uint64_t disk_queued_items, disk_written_items, disk_written_bytes;
+	_Atomic uint64_t disk_unwritten_items, disk_damaged;
+	_Atomic uint64_t loads_begun, loads_failed, stores_dropped;
 	_Atomic uint64_t finished[METRICS_FINISHES]; /* choices; an aborted request counts once */
 	_Atomic uint64_t responses[METRICS_CODES_MAX];
 	_Atomic uint64_t steps, launches, bytes_to_device, bytes_from_device;

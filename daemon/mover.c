@@ -3,12 +3,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
+#include "scheduler/list.h"
 
 /* A copy that the device has, or a get that the store has. */
 struct job {
+	struct list node; /* in mover.asked, or in none */
 	bool down;
+	uint32_t epoch;	      /* down; of the mover when the copy began */
 	struct cache_put put; /* down; put.tokens points to tokens */
 	struct cache_block *block;
 	uint64_t request; /* up */
@@ -21,7 +25,9 @@ struct mover {
 	struct cache_store *store;
 	struct queue *inbox;
 	uint64_t opened_ns;
+	struct list asked; /* jobs that the store has */
 	uint32_t page_tokens;
+	uint32_t epoch; /* how often everything was forgotten */
 	bool ready;
 };
 
@@ -77,6 +83,7 @@ int mover_open(struct server *s, uint64_t opened_ns, struct queue *inbox, struct
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return err_set(e, ENOMEM, "out of memory");
+	list_init(&m->asked);
 	m->server = s;
 	m->inbox = inbox;
 	m->opened_ns = opened_ns;
@@ -93,6 +100,7 @@ int mover_open(struct server *s, uint64_t opened_ns, struct queue *inbox, struct
 
 static void free_job(struct job *j)
 {
+	list_remove(&j->node);
 	cache_block_put(j->block);
 	free(j);
 }
@@ -110,10 +118,12 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 	if (j) {
 		*j = (struct job){
 			.down = true,
+			.epoch = m->epoch,
 			.put = {.item = i->item, .parent = i->parent, .depth = i->depth},
 			.block = cache_block_new(i->item.kind == TIER_PAGE ? info->page_bytes
 									   : info->slot_bytes),
 		};
+		list_init(&j->node);
 		if (n) {
 			memcpy(j->tokens, i->tokens, n * sizeof(j->tokens[0]));
 			j->put.tokens = j->tokens;
@@ -132,29 +142,35 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 	return r;
 }
 
-static int finish_copies(struct mover *m, struct engine *g, struct scheduler *s, struct err *e)
+/* A copy that the device has made goes to the store, unless everything was forgotten meanwhile. t:
+ * NULL when nobody will ask any more. */
+static void keep(struct mover *m, struct tiers *t, struct job *j)
+{
+	if (j->epoch != m->epoch)
+		return;
+	j->put.block = j->block;
+	j->block = NULL;
+	if (cache_store_put(m->store, &j->put) < 0 && t)
+		tiers_remove(t, &j->put.item);
+}
+
+static int finish_copies(struct mover *m, struct engine *g, struct tiers *t, struct err *e)
 {
 	void *tags[64];
 	uint32_t n;
+	int r;
 
 	do {
-		int r = engine_items_done(g, tags, ARRAY_SIZE(tags), &n, e);
-
+		r = engine_items_done(g, tags, ARRAY_SIZE(tags), &n, e);
 		for (uint32_t i = 0; i < n; i++) {
 			struct job *j = tags[i];
 
-			if (j->down && r == 0) {
-				j->put.block = j->block;
-				j->block = NULL;
-				if (cache_store_put(m->store, &j->put) < 0)
-					tiers_remove(scheduler_tiers(s), &j->put.item);
-			}
+			if (j->down && r == 0)
+				keep(m, t, j);
 			free_job(j);
 		}
-		if (r < 0 && !n)
-			return r;
 	} while (n);
-	return 0;
+	return r;
 }
 
 /* ---- up ---- */
@@ -164,10 +180,14 @@ static void ask(struct mover *m, struct scheduler *s, const struct scheduler_ite
 	struct job *j = malloc(sizeof(*j));
 	uint32_t id;
 
-	if (j)
+	if (j) {
 		*j = (struct job){.request = i->request, .index = i->index};
-	if (j && cache_store_get(m->store, &i->item, j) == 0)
+		list_init(&j->node);
+	}
+	if (j && cache_store_get(m->store, &i->item, j) == 0) {
+		list_append(&m->asked, &j->node);
 		return;
+	}
 	free(j);
 	scheduler_loaded(s, i->request, i->index, false, &id);
 }
@@ -179,6 +199,7 @@ static int take_block(struct engine *g, struct scheduler *s, struct cache_event 
 	bool wanted;
 	int r;
 
+	list_remove(&j->node);
 	if (ev->error)
 		log_info("prefix cache: %s", ev->why.text);
 	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
@@ -213,6 +234,7 @@ static int take_event(struct engine *g, struct scheduler *s, struct cache_event 
 
 int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more, struct err *e)
 {
+	struct cache_store_stats stats;
 	struct scheduler_item item;
 	struct cache_event ev;
 	int r;
@@ -220,17 +242,15 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	*ret_more = false;
 	if (!m)
 		return 0;
-	r = finish_copies(m, g, s, e);
+	r = finish_copies(m, g, scheduler_tiers(s), e);
+	/* Before the events: when it is open by now, all that was found is among them. */
+	cache_store_stats(m->store, &stats);
 	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && cache_store_poll(m->store, &ev))
 		r = take_event(g, s, &ev, e);
-	if (r == 0 && !m->ready) {
-		struct cache_store_stats stats;
-
-		cache_store_stats(m->store, &stats);
-		if (stats.disk != CACHE_DISK_OPENING) {
-			m->ready = true;
-			scheduler_tiers_ready(s);
-		}
+	if (r == 0 && !m->ready && stats.disk != CACHE_DISK_OPENING &&
+	    engine_items_out(g) < ENGINE_ITEMS_OUT) {
+		m->ready = true;
+		scheduler_tiers_ready(s);
 	}
 	while (r == 0 && scheduler_next_load(s, &item))
 		ask(m, s, &item);
@@ -244,6 +264,7 @@ void mover_clear(struct mover *m, struct scheduler *s)
 {
 	if (!m)
 		return;
+	m->epoch++;
 	cache_store_clear(m->store);
 	tiers_clear(scheduler_tiers(s));
 }
@@ -251,36 +272,21 @@ void mover_clear(struct mover *m, struct scheduler *s)
 void mover_close(struct mover *m, struct engine *g, uint64_t timeout_ns)
 {
 	struct cache_event ev;
+	struct err e;
+	int r = 0;
 
 	if (!m)
 		return;
 	/* What the device still copies points into blocks. */
-	while (engine_items_out(g)) {
-		void *tags[64];
-		uint32_t n;
-		struct err e;
-		int r = engine_items_done(g, tags, ARRAY_SIZE(tags), &n, &e);
-
-		for (uint32_t i = 0; i < n; i++) {
-			struct job *j = tags[i];
-
-			if (j->down && r == 0) {
-				j->put.block = j->block;
-				j->block = NULL;
-				if (cache_store_put(m->store, &j->put) < 0)
-					log_debug("prefix cache: an item was not kept");
-			}
-			free_job(j);
-		}
-		if (r < 0 && !n)
-			break;
+	while (r == 0 && engine_items_out(g)) {
+		r = finish_copies(m, g, NULL, &e);
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 	}
 	while (cache_store_poll(m->store, &ev))
-		if (ev.type == CACHE_GOT) {
-			cache_block_put(ev.block);
-			free(ev.tag);
-		}
+		cache_block_put(ev.block);
 	cache_store_close(m->store, timeout_ns);
+	while (!list_empty(&m->asked))
+		free_job(container_of(m->asked.next, struct job, node));
 	free(m);
 }
 

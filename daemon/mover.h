@@ -3,9 +3,10 @@
  * cache, the device and the store (engine/cache_store.h). All calls are the engine thread's, and
  * none waits for a disk.
  *
- *     scheduler_next_store -> engine_read_item  -> cache_store_put          after a commit, before
- * the next plan is submitted scheduler_next_load  -> cache_store_get -> scheduler_loaded ->
- * engine_write_item
+ *     scheduler_next_store -> engine_read_item -> cache_store_put
+ *     scheduler_next_load  -> cache_store_get  -> scheduler_loaded -> engine_write_item
+ *
+ * Both before the next plan is submitted, which may write what the last commit has freed.
  */
 #ifndef DAEMON_MOVER_H
 #define DAEMON_MOVER_H

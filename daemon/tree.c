@@ -10,6 +10,8 @@ struct tree {
 	struct tree_ask ask;
 	struct tree_pools pools;
 	struct scheduler_stats stats;
+	struct cache_store_stats below; /* if has_below */
+	bool has_below;
 	struct prefix_view *nodes; /* [n_nodes]; what their pointers point at is gone */
 	size_t n_nodes, cap;
 	int32_t *ids; /* [n_ids] of all nodes, one after the other */
@@ -52,7 +54,7 @@ static bool see(void *arg, const struct prefix_view *v)
 }
 
 struct tree *tree_copy(const struct scheduler *s, const struct tree_pools *pools,
-		       const struct tree_ask *ask)
+		       const struct cache_store_stats *below, const struct tree_ask *ask)
 {
 	struct tree *t = calloc(1, sizeof(*t));
 
@@ -60,6 +62,9 @@ struct tree *tree_copy(const struct scheduler *s, const struct tree_pools *pools
 		return NULL;
 	t->ask = *ask;
 	t->pools = *pools;
+	t->has_below = below;
+	if (below)
+		t->below = *below;
 	scheduler_stats(s, &t->stats);
 	if (ask->tokens) {
 		t->ids = calloc(TREE_IDS_MAX, sizeof(*t->ids));
@@ -119,6 +124,30 @@ static void write_node(const struct tree *t, const struct prefix_view *v, uint64
 	buf_putc(out, '}');
 }
 
+/* Host memory and disk; null without. */
+static void write_tiers(const struct tree *t, struct buf *out)
+{
+	const struct cache_store_stats *b = &t->below;
+
+	if (!t->has_below) {
+		buf_puts(out, "null");
+		return;
+	}
+	buf_printf(out,
+		   "{\"host\":{\"items\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"hits\":%" PRIu64
+		   ",\"evicted\":%" PRIu64 "}",
+		   b->host_items, b->host_bytes, b->host_hits, b->host_evicted);
+	buf_printf(out,
+		   ",\"disk\":{\"status\":\"%s\",\"items\":%" PRIu64 ",\"bytes\":%" PRIu64
+		   ",\"hits\":%" PRIu64 ",\"evicted\":%" PRIu64 ",\"queued\":%" PRIu64
+		   ",\"written\":%" PRIu64 ",\"unwritten\":%" PRIu64 ",\"damaged\":%" PRIu64 "}",
+		   cache_store_disk_name(b->disk), b->disk_items, b->disk_bytes, b->disk_hits,
+		   b->disk_evicted, b->queued_items, b->written_items, b->unwritten_items,
+		   b->damaged);
+	buf_printf(out, ",\"loads\":%" PRIu64 ",\"loads_failed\":%" PRIu64 "}",
+		   t->stats.loads_begun, t->stats.loads_failed);
+}
+
 static void write_totals(const struct tree *t, struct buf *out)
 {
 	const struct prefix_stats *c = &t->stats.cache;
@@ -137,8 +166,10 @@ static void write_totals(const struct tree *t, struct buf *out)
 		   t->pools.budget_bytes);
 	buf_printf(out,
 		   ",\"pool_pages\":%u,\"pool_free_pages\":%" PRIu64 ",\"pool_states\":%u,"
-		   "\"pool_free_states\":%" PRIu64 "}",
+		   "\"pool_free_states\":%" PRIu64 ",\"tiers\":",
 		   t->pools.n_pages, c->free_pages, t->pools.n_slots, c->free_slots);
+	write_tiers(t, out);
+	buf_putc(out, '}');
 }
 
 void tree_write(const struct tree *t, struct buf *out)

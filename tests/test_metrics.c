@@ -40,6 +40,9 @@ int main(void)
 	atomic_store(&m.misses[PREFIX_MISS_NONE], 3);
 	atomic_store(&m.misses[PREFIX_MISS_EVICTED_STATE], 2);
 	atomic_store(&m.retractions, 4);
+	atomic_store(&m.host_hits, 7);
+	atomic_store(&m.disk_bytes, 1 << 20);
+	atomic_store(&m.loads_failed, 9);
 	metrics_response(&m, 409);
 	metrics_write(&m, &out);
 	ok(!out.failed, "written");
@@ -74,6 +77,11 @@ int main(void)
 	ok(value(text, "tigon_prefix_cache_misses_total{reason=\"cold\"}") == 0,
 	   "also without a case");
 	ok(!strstr(text, "reason=\"none\""), "a full hit is no miss");
+	ok(value(text, "tigon_cache_tier_hits_total{tier=\"host\"}") == 7 &&
+		   value(text, "tigon_cache_tier_hits_total{tier=\"disk\"}") == 0 &&
+		   value(text, "tigon_cache_tier_bytes{tier=\"disk\"}") == 1 << 20 &&
+		   value(text, "tigon_cache_loads_failed_total") == 9,
+	   "what lies below the device");
 	ok(value(text, "tigon_num_preemptions_total") == 4, "retractions");
 	ok(value(text, "tigon_http_responses_total{code=\"409\"}") == 1, "conflicts");
 	/* Every sample belongs to a TYPE line above it; buckets never fall. */
