@@ -133,8 +133,8 @@ static struct scheduler_config config_of(const struct engine_info *i, const stru
 	return (struct scheduler_config){
 		.page_tokens = setup->page_tokens,
 		.state_tokens = states ? setup->page_tokens : 0,
-		.n_pages = i->n_pages,
-		.n_slots = i->n_slots,
+		.n_pages = setup->n_pages ? setup->n_pages : i->n_pages,
+		.n_slots = setup->n_slots ? setup->n_slots : i->n_slots,
 		.page_bytes = i->page_bytes,
 		.slot_bytes = i->slot_bytes,
 		.cache_disabled = !setup->cache,
@@ -191,6 +191,37 @@ static bool finish_step(struct scheduler *s, struct engine *g, const struct run_
 	return true;
 }
 
+static bool all_there(const struct scheduler *s, const struct scheduler_config *c,
+		      struct scheduler_stats *ret)
+{
+	const struct prefix_stats *p = &ret->cache;
+
+	scheduler_stats(s, ret);
+	prefix_cache_check(scheduler_cache(s));
+	return !ret->running && !ret->waiting && p->free_pages + p->tree_pages == c->n_pages &&
+	       p->free_slots + p->tree_slots == c->n_slots && p->evictable_pages == p->tree_pages &&
+	       p->evictable_slots == p->tree_slots;
+}
+
+/* Nothing runs: what is not free is the cache's, and can be had. */
+static bool idle_without_leaks(struct scheduler *s, const struct scheduler_config *c,
+			       struct scheduler_stats *ret)
+{
+	struct scheduler_stats flushed;
+
+	if (all_there(s, c, ret) && scheduler_flush(s) == 0 && all_there(s, c, &flushed) &&
+	    !flushed.cache.nodes && !flushed.cache.used_bytes)
+		return true;
+	printf("# idle: %u running, %u waiting, of %u pages %llu free and %llu (%llu) cached, of %u slots %llu and "
+	       "%llu (%llu)\n",
+	       ret->running, ret->waiting, c->n_pages, (unsigned long long)ret->cache.free_pages,
+	       (unsigned long long)ret->cache.tree_pages,
+	       (unsigned long long)ret->cache.evictable_pages, c->n_slots,
+	       (unsigned long long)ret->cache.free_slots, (unsigned long long)ret->cache.tree_slots,
+	       (unsigned long long)ret->cache.evictable_slots);
+	return false;
+}
+
 bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n)
 {
 	uint32_t depth = setup->one_plan || setup->watch ? 1 : ENGINE_STEPS_OUT;
@@ -198,6 +229,7 @@ bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, 
 	struct draw_result *results = calloc(setup->max_seqs, sizeof(*results));
 	struct scheduler_event *events = calloc(setup->max_seqs, sizeof(*events));
 	bool *submitted = calloc(n + 1, sizeof(*submitted));
+	struct scheduler_stats stats = {0};
 	struct scheduler *s = NULL;
 	struct err e = {0};
 	uint32_t step = 0, out = 0;
@@ -229,6 +261,9 @@ bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, 
 			break;
 		}
 	}
+	good = good && idle_without_leaks(s, &config, &stats);
+	if (setup->stats)
+		*setup->stats = stats;
 	scheduler_free(s);
 	free(results);
 	free(events);

@@ -61,6 +61,8 @@ struct run_setup {
 	bool cache;	     /* requests find what others of this run have computed */
 	bool refuse_decoded; /* then: only what they prefilled */
 	bool one_plan; /* each plan is made when the one before has run; otherwise two are out */
+	uint32_t n_pages, n_slots; /* 0: all that the engine has */
+	struct scheduler_stats *stats; /* NULL, or where the scheduler's go when all have ended */
 	/* Sees every step after it has run; NULL: nobody does. With it there is one plan at a time. */
 	void (*watch)(void *arg, const struct plan *plan, const struct draw_result *results);
 	void *arg;
@@ -72,7 +74,8 @@ struct run_setup run_setup_of(const struct engine_options *o);
 /* Greedy, with the five best log-probabilities. */
 struct sampling run_greedy(void);
 
-/* Runs all requests to their end; false on an engine or scheduler error. */
+/* Runs all requests to their end; false, and it says why, on an engine or scheduler error, and when pages, slots or
+ * seats are missing afterwards: all of them must be free or the cache's, and free when that is flushed. */
 bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n);
 void run_release(struct run *r);
 

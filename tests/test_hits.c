@@ -1,0 +1,372 @@
+/*
+ * A request's answer does not depend on what the prefix cache had of it: a hit gives what a miss gives.
+ *
+ *     test_hits DIR float32|bfloat16      DIR: lexis
+ *
+ * Two hundred prompts of 1 to 3,000 tokens, walks through a random tree of beginnings, each run cold and alone first. Then
+ * all of them against the cache, two plans out, arriving at random steps beside one another, with three prefill budgets and
+ * renamed pages and slots; some of it with so little memory that requests are retracted. What was prefilled gives every
+ * bit; what was decoded is as good as equal, and conversations that go on from their answers show how nearly.
+ */
+#include <stdlib.h>
+
+#include "base/macros.h"
+#include "tests/golden.h"
+#include "tests/tap.h"
+
+enum {
+	PROMPTS = 200,
+	LONGEST = 3000,
+	SEATS = 32,
+	PREFILL_MAX = 1024,
+	PAGE = 64,
+	ANSWER_MAX = 160,
+	CROWD = 32,	 /* requests in the pool for two */
+	CROWD_PAGES = 9, /* of the longest of them */
+	CHATS = 6,
+	TURNS = 6,
+	TURN_STEPS = 1000, /* more than a turn of all chats takes */
+	CHAT_LONGEST = 4000,
+};
+
+static uint64_t random_state = 1;
+
+static uint32_t random_below(uint32_t n)
+{
+	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)((random_state >> 33) % n);
+}
+
+static void random_tokens(int32_t *out, uint32_t n, uint32_t vocab)
+{
+	for (uint32_t i = 0; i < n; i++)
+		out[i] = (int32_t)random_below(vocab);
+}
+
+/* 1 .. most, every order of magnitude as likely as the next: there are long prompts, and time for many. */
+static uint32_t random_length(uint32_t most)
+{
+	uint32_t bound = 4;
+
+	while (bound < most && random_below(7))
+		bound *= 2;
+	return 1 + random_below(MIN(bound, most));
+}
+
+/* ---- what a run finds ---- */
+
+struct found {
+	uint32_t requests;
+	uint64_t tokens, of;
+};
+
+static struct found found_by(const struct run *runs, size_t n)
+{
+	struct found f = {0};
+
+	for (size_t i = 0; i < n; i++) {
+		f.requests += runs[i].hit.n_cached > 0;
+		f.tokens += runs[i].hit.n_cached;
+		f.of += runs[i].n_prompt;
+	}
+	return f;
+}
+
+/* The same requests, without results. */
+static void copy_requests(struct run *to, const struct run *from, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		to[i] = from[i];
+		to[i].hit = (struct scheduler_hit){0};
+		memset(to[i].out, 0, sizeof(to[i].out));
+		memset(to[i].draws, 0, sizeof(to[i].draws));
+	}
+}
+
+static void release(struct run *runs, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		run_release(&runs[i]);
+}
+
+static bool run_alone(struct engine *g, const struct engine_options *o, struct run *runs, size_t n)
+{
+	struct run_setup setup = run_setup_of(o);
+	bool good = true;
+
+	for (size_t i = 0; i < n && good; i++) {
+		runs[i].arrival = 0;
+		good = run_all(g, &setup, &runs[i], 1);
+	}
+	return good;
+}
+
+/* ---- random prompts ---- */
+
+/* Prompt i: as much as it takes of an earlier one, and tokens of its own. */
+static void make_prompt(int32_t (*prompts)[LONGEST], uint32_t *lengths, uint32_t i, uint32_t vocab)
+{
+	uint32_t shared = 0, n = random_length(LONGEST);
+
+	if (i && random_below(8)) {
+		/* Two are looked at, so that long ones are taken more often. */
+		uint32_t a = random_below(i), b = random_below(i);
+		uint32_t from = lengths[a] > lengths[b] ? a : b;
+
+		shared = random_below(3) ? random_below(lengths[from] + 1) : lengths[from];
+		memcpy(prompts[i], prompts[from], shared * sizeof(**prompts));
+		if (random_below(3))
+			n = MIN(shared + random_length(400), (uint32_t)LONGEST);
+		else if (!random_below(3))
+			n = shared; /* the same again, or only its beginning */
+	} else if (i == 0) {
+		n = LONGEST;
+	}
+	shared = MIN(shared, n);
+	lengths[i] = MAX(n, 1u);
+	random_tokens(prompts[i] + shared, lengths[i] - shared, vocab);
+}
+
+static void make_requests(struct run *runs, int32_t (*prompts)[LONGEST], uint32_t vocab)
+{
+	uint32_t lengths[PROMPTS];
+
+	for (uint32_t i = 0; i < PROMPTS; i++) {
+		make_prompt(prompts, lengths, i, vocab);
+		runs[i] = (struct run){
+			.prompt = prompts[i],
+			.n_prompt = lengths[i],
+			.max_tokens = random_below(9) ? 1 + random_below(6)
+						      : 100 + random_below(ANSWER_MAX - 100),
+			.n_choices = random_below(10) ? 1 : 2,
+			.ignore_end = true,
+			.sampling = run_greedy(),
+		};
+		if (i % 3 && runs[i].n_choices == 1)
+			continue;
+		runs[i].sampling.temperature = 1;
+		runs[i].sampling.seed = 7 + i;
+		if (i % 2)
+			runs[i].sampling.repetition_penalty = 1.2f;
+	}
+}
+
+/* Every request against the cache; bit by bit what it was alone. */
+static void test_budget(struct engine *g, struct run_setup setup, const struct run *alone,
+			const char *dtype)
+{
+	struct run *runs = calloc(PROMPTS, sizeof(*runs));
+	struct scheduler_stats stats = {0};
+	struct found f;
+	uint32_t step = 0;
+
+	copy_requests(runs, alone, PROMPTS);
+	for (uint32_t i = 0; i < PROMPTS; i++) {
+		/* Now a few at once, now some steps between. */
+		step += setup.n_pages || random_below(3) ? 0
+							 : random_below(1 + 4096 / setup.budget);
+		runs[i].arrival = step;
+	}
+	setup.cache = true;
+	setup.stats = &stats;
+	check(run_all(g, &setup, runs, PROMPTS));
+	for (uint32_t i = 0; i < PROMPTS; i++)
+		check(run_same(&alone[i], &runs[i], "cold and alone, and after a hit"));
+	f = found_by(runs, PROMPTS);
+	check(f.requests >= PROMPTS / 3);
+	check(f.tokens * 5 >= f.of * (setup.n_pages ? 1 : 2));
+	check(!setup.n_pages || (stats.retractions > 0 && stats.cache.evicted_pages > 0));
+	ok_all("%s, budget %u%s%s: %u of %u requests hit, %llu of %llu tokens, %llu retractions; the bits of each "
+	       "alone",
+	       dtype, setup.budget, setup.refuse_decoded ? ", only prefilled prefixes" : "",
+	       setup.n_pages ? ", little memory" : "", f.requests, PROMPTS,
+	       (unsigned long long)f.tokens, (unsigned long long)f.of,
+	       (unsigned long long)stats.retractions);
+	release(runs, PROMPTS);
+	free(runs);
+}
+
+static void test_prompts(struct engine *g, const struct engine_options *o, const char *dtype)
+{
+	int32_t(*prompts)[LONGEST] = calloc(PROMPTS, sizeof(*prompts));
+	struct run *alone = calloc(PROMPTS, sizeof(*alone));
+	struct run_setup setup = run_setup_of(o);
+
+	make_requests(alone, prompts, engine_info(g)->model.vocab_size);
+	ok(run_alone(g, o, alone, PROMPTS), "%s: %u prompts, each cold and alone", dtype, PROMPTS);
+	setup.refuse_decoded = true;
+	setup.shuffle = 3;
+	for (setup.budget = 64; setup.budget <= PREFILL_MAX; setup.budget *= 4)
+		test_budget(g, setup, alone, dtype);
+	/* Decoded pages are remembered, too, and none of these prompts goes on with one; a retracted request does. */
+	setup.refuse_decoded = false;
+	setup.budget = 256;
+	setup.n_pages = CEIL_DIV(LONGEST + 2 * ANSWER_MAX, PAGE);
+	setup.n_slots = SEATS + 24;
+	test_budget(g, setup, alone, dtype);
+	release(alone, PROMPTS);
+	free(alone);
+	free(prompts);
+}
+
+/* ---- a pool for two ---- */
+
+static void test_crowd(struct engine *g, struct run_setup setup, const struct run *alone,
+		       const char *name)
+{
+	struct run runs[CROWD];
+	struct scheduler_stats stats = {0};
+
+	copy_requests(runs, alone, CROWD);
+	setup.stats = &stats;
+	check(run_all(g, &setup, runs, CROWD));
+	for (uint32_t i = 0; i < CROWD; i++)
+		check(run_same(&alone[i], &runs[i], "alone, and in the pool for two"));
+	check(stats.retractions > 0);
+	ok_all("%u requests in memory for two, %s: %llu retractions, %llu tokens replayed, and the bits of each alone",
+	       CROWD, name, (unsigned long long)stats.retractions,
+	       (unsigned long long)stats.replayed_tokens);
+	release(runs, CROWD);
+}
+
+static void test_tight(struct engine *g, const struct engine_options *o)
+{
+	int32_t(*prompts)[CROWD_PAGES * PAGE] = calloc(CROWD, sizeof(*prompts));
+	struct run_setup setup = run_setup_of(o);
+	struct run alone[CROWD];
+
+	for (uint32_t i = 0; i < CROWD; i++) {
+		uint32_t n = i % 4 ? 1 + random_below(62) : 330 + random_below(60);
+
+		random_tokens(prompts[i], n, engine_info(g)->model.vocab_size);
+		alone[i] = (struct run){.prompt = prompts[i],
+					.n_prompt = n,
+					.max_tokens = i % 4 == 1 ? 1 + random_below(20)
+								 : 130 + random_below(50),
+					.ignore_end = true,
+					.sampling = run_greedy()};
+	}
+	check(run_alone(g, o, alone, CROWD));
+	setup.n_pages = 2 * CROWD_PAGES;
+	test_crowd(g, setup, alone, "no cache");
+	setup.cache = true;
+	setup.n_slots = SEATS + 1;
+	test_crowd(g, setup, alone, "hardly a checkpoint");
+	setup.n_slots = 3 * SEATS;
+	test_crowd(g, setup, alone, "many checkpoints");
+	setup.refuse_decoded = true;
+	setup.budget = 128;
+	test_crowd(g, setup, alone, "only prefilled prefixes");
+	release(alone, CROWD);
+	free(prompts);
+}
+
+/* ---- conversations ---- */
+
+static float margin(const struct draw_result *d)
+{
+	return d->n_top > 1 ? d->top_logprobs[0] - d->top_logprobs[1] : 0;
+}
+
+/* The largest difference of log-probabilities up to the first other token, which has to be a near tie. */
+static float nearly_same(const struct run *cold, const struct run *warm, uint32_t *n_compared)
+{
+	float most = 0;
+
+	for (size_t k = 0; k < cold->out[0].len; k++) {
+		const struct draw_result *a = &cold->draws[0][k], *b = &warm->draws[0][k];
+
+		if (k >= warm->out[0].len)
+			return 1;
+		if (a->token != b->token)
+			return margin(a) < 2e-3f ? most : 1;
+		most = MAX(most, a->logprob > b->logprob ? a->logprob - b->logprob
+							 : b->logprob - a->logprob);
+		++*n_compared;
+	}
+	return warm->out[0].len == cold->out[0].len ? most : 1;
+}
+
+/* Each turn's prompt is the one before, its (cold) answer, and something new. */
+static void test_chats(struct engine *g, const struct engine_options *o)
+{
+	int32_t(*prompts)[CHAT_LONGEST] = calloc(CHATS * TURNS, sizeof(*prompts));
+	struct run *cold = calloc(CHATS * TURNS, sizeof(*cold));
+	struct run *warm = calloc(CHATS * TURNS, sizeof(*warm));
+	struct run_setup setup = run_setup_of(o);
+	uint32_t n_compared = 0, beyond = 0, tokens = 0;
+	float worst = 0;
+
+	for (uint32_t i = 0; i < CHATS * TURNS; i++) {
+		const struct run *before = i % TURNS ? &cold[i - 1] : NULL;
+		uint32_t n = before ? before->n_prompt : 0, more = 1 + random_below(90);
+
+		if (before) {
+			memcpy(prompts[i], before->prompt, n * sizeof(**prompts));
+			memcpy(prompts[i] + n, before->out[0].v,
+			       before->out[0].len * sizeof(**prompts));
+			n += (uint32_t)before->out[0].len;
+		}
+		random_tokens(prompts[i] + n, more, engine_info(g)->model.vocab_size);
+		cold[i] = (struct run){.prompt = prompts[i],
+				       .n_prompt = n + more,
+				       .max_tokens = 40 + random_below(120),
+				       .ignore_end = true,
+				       .sampling = run_greedy()};
+		check(run_alone(g, o, &cold[i], 1));
+		tokens += cold[i].max_tokens;
+	}
+	copy_requests(warm, cold, CHATS * TURNS);
+	for (uint32_t i = 0; i < CHATS * TURNS; i++)
+		warm[i].arrival = i % TURNS * TURN_STEPS + random_below(5);
+	setup.cache = true;
+	check(run_all(g, &setup, warm, CHATS * TURNS));
+	for (uint32_t i = 0; i < CHATS * TURNS; i++) {
+		float most = nearly_same(&cold[i], &warm[i], &n_compared);
+
+		worst = MAX(worst, most);
+		if (most > 1e-3f)
+			printf("# chat %u, turn %u: %u of %u cached, off by %g\n", i / TURNS,
+			       i % TURNS, warm[i].hit.n_cached, warm[i].n_prompt, (double)most);
+		/* It went on from what the turn before had generated. */
+		beyond += i % TURNS && warm[i].hit.n_cached > cold[i - 1].n_prompt;
+	}
+	check(worst <= 1e-3f);
+	check(n_compared >= tokens * 3 / 4);
+	check(beyond >= CHATS * (TURNS - 1) / 2);
+	ok_all("%u chats of %u turns, %u of which go on from generated tokens: the same %u greedy tokens (of %u), "
+	       "log-probabilities within %.2g",
+	       CHATS, TURNS, beyond, n_compared, tokens, (double)worst);
+	release(cold, CHATS * TURNS);
+	release(warm, CHATS * TURNS);
+	free(cold);
+	free(warm);
+	free(prompts);
+}
+
+int main(int argc, char **argv)
+{
+	struct engine_options o = {
+		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.page_tokens = PAGE,
+		.max_seqs = SEATS,
+		.max_prefill_tokens = PREFILL_MAX,
+	};
+	struct err e = {0};
+	struct engine *g;
+
+	if (argc < 3)
+		return 2;
+	o.model_dir = argv[1];
+	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
+	if (engine_open(&o, &g, &e) < 0) {
+		ok(false, "%s", e.text);
+		return done();
+	}
+	test_prompts(g, &o, argv[2]);
+	test_tight(g, &o);
+	if (o.dtype == ENGINE_FLOAT32)
+		test_chats(g, &o);
+	engine_close(g);
+	return done();
+}
