@@ -29,7 +29,9 @@ def start(tigond, model, options):
     while True:
         c = http.client.HTTPConnection("127.0.0.1", port)
         c.request("GET", "/health")
-        if c.getresponse().status == 200:
+        r = c.getresponse()
+        r.read()
+        if r.status == 200:
             return process, c
         time.sleep(0.05)
 
