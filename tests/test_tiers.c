@@ -1,0 +1,182 @@
+/* prefix_cache/tiers.c against a table that is looked through from end to end. */
+#include <stdlib.h>
+
+#include "prefix_cache/tiers.h"
+#include "tests/tap.h"
+
+enum { PAGES = 7, HISTORIES = 3, ROUNDS = 60000 };
+
+/* What there is: by page, history, kind; and the history before each. */
+static bool there[PAGES][HISTORIES][2];
+static uint64_t parents[PAGES][HISTORIES];
+static struct content_key keys[PAGES];
+
+static uint32_t below(uint32_t n)
+{
+	static uint64_t state = 11;
+
+	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (uint32_t)(state >> 33) % n;
+}
+
+static struct tier_item item_of(uint32_t page, uint64_t history, enum tier_kind kind)
+{
+	return (struct tier_item){.key = keys[page],
+				  .history = history,
+				  .parent_history = parents[page][history],
+				  .kind = kind};
+}
+
+/* Pages are few, so every key shares its bucket with another one. */
+static void make_keys(void)
+{
+	for (uint32_t i = 0; i < PAGES; i++) {
+		keys[i] = (struct content_key){{i / 2, 100 + i}};
+		for (uint32_t h = 0; h < HISTORIES; h++)
+			parents[i][h] = h && i ? below(HISTORIES) : 0;
+	}
+}
+
+struct ask {
+	uint32_t n, from, pages_a_state;
+	uint64_t history;
+	bool needs_state, clean_only;
+};
+
+/* The deepest end behind page i after `history`, or 0. */
+static uint32_t deepest(const struct ask *a, uint32_t i, uint64_t history)
+{
+	uint32_t best = 0;
+
+	for (uint64_t h = 0; i < a->n && h < (a->clean_only ? 1 : HISTORIES); h++) {
+		uint32_t end;
+
+		if (!there[i][h][TIER_PAGE] || parents[i][h] != history)
+			continue;
+		if ((!a->needs_state || there[i][h][TIER_STATE]) && (i + 1) % a->pages_a_state == 0)
+			best = MAX(best, i + 1);
+		end = deepest(a, i + 1, h);
+		best = MAX(best, end);
+	}
+	return best;
+}
+
+static void check_match(const struct tiers *t)
+{
+	uint64_t path[PAGES], histories[PAGES], before;
+	struct ask a = {
+		.n = below(PAGES + 1),
+		.pages_a_state = 1 + below(2),
+		.needs_state = below(2),
+		.clean_only = below(4) == 0,
+	};
+	uint32_t want, got;
+
+	a.from = below(a.n + 1);
+	a.history = a.clean_only ? 0 : below(HISTORIES);
+	want = MAX(deepest(&a, a.from, a.history), a.from);
+	got = tiers_match(t, keys, a.n, a.from, a.history, a.pages_a_state, a.needs_state,
+			  a.clean_only, path, histories);
+	check(got == want);
+	before = a.history;
+	for (uint32_t i = a.from; i < got; i++) {
+		check(histories[i] < HISTORIES && there[i][histories[i]][TIER_PAGE]);
+		check(parents[i][histories[i]] == before && (!a.clean_only || !histories[i]));
+		before = histories[i];
+	}
+	if (got > a.from && a.needs_state)
+		check(there[got - 1][before][TIER_STATE]);
+}
+
+static void test_random(void)
+{
+	struct tiers *t = tiers_new();
+	size_t n[2] = {0};
+
+	make_keys();
+	for (int round = 0; round < ROUNDS; round++) {
+		uint32_t page = below(PAGES), h = below(HISTORIES);
+		enum tier_kind kind = below(2) ? TIER_STATE : TIER_PAGE;
+		struct tier_item item = item_of(page, h, kind);
+		bool *has = &there[page][h][kind];
+
+		check(tiers_has(t, &item) == *has);
+		if (below(5) < 3) {
+			check(tiers_add(t, &item) == 0);
+			n[kind] += !*has;
+			*has = true;
+		} else {
+			tiers_remove(t, &item);
+			n[kind] -= *has;
+			*has = false;
+		}
+		check(tiers_count(t, TIER_PAGE) == n[TIER_PAGE]);
+		check(tiers_count(t, TIER_STATE) == n[TIER_STATE]);
+		check_match(t);
+		if (below(3000) == 0) {
+			tiers_clear(t);
+			memset(there, 0, sizeof(there));
+			n[0] = n[1] = 0;
+			make_keys();
+		}
+	}
+	ok_all("whatever comes and goes: what is there, how far it goes and which way");
+	tiers_free(t);
+}
+
+static void test_many(void)
+{
+	struct tiers *t = tiers_new();
+
+	for (uint64_t i = 0; i < 50000; i++) {
+		struct tier_item item = {.key = {{i * 7919, i}}, .history = i % 3};
+
+		check(tiers_add(t, &item) == 0 && tiers_add(t, &item) == 0);
+	}
+	for (uint64_t i = 0; i < 50000; i++) {
+		struct tier_item item = {.key = {{i * 7919, i}}, .history = i % 3};
+
+		check(tiers_has(t, &item));
+		item.history++;
+		check(!tiers_has(t, &item));
+	}
+	check(tiers_count(t, TIER_PAGE) == 50000 && tiers_count(t, TIER_STATE) == 0);
+	tiers_clear(t);
+	check(tiers_count(t, TIER_PAGE) == 0);
+	ok_all("the table grows and is cleared");
+	tiers_free(t);
+	tiers_free(NULL);
+}
+
+/* Every page in two ways, the second of which nothing follows: more partings than are looked through. */
+static void test_partings(void)
+{
+	enum { LONG = 60 };
+	struct tiers *t = tiers_new();
+	struct content_key long_keys[LONG];
+	uint64_t path[LONG], histories[LONG];
+	uint32_t got;
+
+	for (uint32_t i = 0; i < LONG; i++) {
+		struct tier_item item = {.key = {{i, i}}, .kind = TIER_PAGE};
+
+		long_keys[i] = item.key;
+		check(tiers_add(t, &item) == 0);
+		item.history = 100 + i;
+		check(tiers_add(t, &item) == 0);
+	}
+	got = tiers_match(t, long_keys, LONG, 0, 0, 1, false, false, path, histories);
+	check(got == LONG);
+	for (uint32_t i = 0; i + 1 < LONG; i++)
+		check(histories[i] == 0);
+	ok_all("where ways part often the clean one is followed to its end");
+	tiers_free(t);
+}
+
+int main(void)
+{
+	test_random();
+	test_many();
+	test_partings();
+	return done();
+}
