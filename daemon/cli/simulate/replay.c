@@ -13,7 +13,7 @@ struct replay {
 	struct scheduler *s;
 	struct draw_result *draws; /* [max_seqs] */
 	struct scheduler_event *events;
-	uint32_t max_seqs, max_out;
+	uint32_t max_seqs, max_out, vocab_size;
 	uint32_t n_draws[2], n_out; /* of the plans that are out, oldest first */
 	uint64_t plans, requests, tokens;
 };
@@ -59,6 +59,7 @@ static int begin(struct replay *p, const json_t *line, struct err *e)
 		return r;
 	p->max_seqs = config.max_seqs;
 	p->max_out = config.max_plans_out;
+	p->vocab_size = config.vocab_size;
 	p->draws = calloc(config.max_seqs, sizeof(*p->draws));
 	p->events = calloc(config.max_seqs, sizeof(*p->events));
 	return p->draws && p->events ? 0 : err_set(e, ENOMEM, "out of memory");
@@ -136,8 +137,14 @@ static int commit(struct replay *p, const json_t *tokens, struct err *e)
 	if (!p->n_out || json_array_size(tokens) != p->n_draws[0])
 		return err_set(e, EINVAL, "the plan that is out draws %u tokens",
 			       p->n_out ? p->n_draws[0] : 0);
-	json_array_foreach(tokens, i, v) p->draws[i] =
-		(struct draw_result){.token = (int32_t)json_integer_value(v)};
+	json_array_foreach(tokens, i, v)
+	{
+		json_int_t token = json_integer_value(v);
+
+		if (!json_is_integer(v) || token < 0 || token >= p->vocab_size)
+			return err_set(e, EINVAL, "what was drawn is no token");
+		p->draws[i] = (struct draw_result){.token = (int32_t)token};
+	}
 	p->tokens += scheduler_commit(p->s, p->draws, p->events);
 	p->n_draws[0] = p->n_draws[1];
 	p->n_out--;

@@ -90,13 +90,17 @@ static int read_request(const json_t *line, struct trace_request *q)
 		     *v;
 	const json_t *output = json_object_get(line, "output"),
 		     *bounds = json_object_get(line, "boundaries");
+	json_int_t n_output;
 	size_t i;
 	int r;
 
 	if (!json_is_number(at) || !json_is_array(prompt) || !json_array_size(prompt))
 		return -EINVAL;
 	q->r.at = json_number_value(at);
-	q->r.n_output = output ? (uint32_t)json_integer_value(output) : 16;
+	n_output = output ? json_integer_value(output) : 16;
+	if (n_output < 1 || n_output > 1 << 24 || !isfinite(q->r.at))
+		return -EINVAL;
+	q->r.n_output = (uint32_t)n_output;
 	q->r.priority = (int32_t)json_integer_value(json_object_get(line, "priority"));
 	q->r.salt = (uint64_t)json_integer_value(json_object_get(line, "salt"));
 	json_array_foreach(prompt, i, v)
@@ -114,7 +118,7 @@ static int read_request(const json_t *line, struct trace_request *q)
 			return -EINVAL;
 		q->r.boundaries[q->r.n_boundaries++] = (uint32_t)b;
 	}
-	return q->r.n_output < 1 || q->r.n_output > 1 << 24 || !isfinite(q->r.at) ? -EINVAL : 0;
+	return 0;
 }
 
 static int by_time(const void *a, const void *b)
@@ -272,10 +276,15 @@ static void begin_session(struct workload *w, uint32_t user, double at)
 
 int workload_new_agentic(const struct agentic_options *o, struct workload **ret, struct err *e)
 {
-	struct workload *w = calloc(1, sizeof(*w));
+	struct workload *w;
 	uint64_t longest =
 		o->first_tokens + (uint64_t)o->max_turns * (o->turn_tokens + o->output_tokens);
 
+	if (longest > 1 << 24)
+		return err_set(e, EINVAL,
+			       "sessions of up to %llu tokens are too long: %d are the most",
+			       (unsigned long long)longest, 1 << 24);
+	w = calloc(1, sizeof(*w));
 	if (w) {
 		w->users = calloc(o->users, sizeof(*w->users));
 		w->wakes = calloc(o->users, sizeof(*w->wakes));
@@ -285,7 +294,7 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 		return err_set(e, ENOMEM, "out of memory");
 	}
 	w->o = *o;
-	w->longest = (uint32_t)MIN(longest, (uint64_t)INT32_MAX);
+	w->longest = (uint32_t)longest;
 	/* Users begin one after the other, within the time of a mean session's thinking. */
 	for (uint32_t i = 0; i < o->users; i++)
 		begin_session(w, i, draw_unit(w, 0, i) * o->think_s * o->max_turns);
