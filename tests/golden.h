@@ -61,7 +61,7 @@ struct run_setup {
 	bool cache;	     /* requests find what others of this run have computed */
 	bool refuse_decoded; /* then: only what they prefilled */
 	bool one_plan; /* each plan is made when the one before has run; otherwise two are out */
-	uint32_t n_pages, n_slots; /* 0: all that the engine has */
+	uint32_t n_pages, n_slots;     /* 0: all that the engine has */
 	struct scheduler_stats *stats; /* NULL, or where the scheduler's go when all have ended */
 	/* Sees every step after it has run; NULL: nobody does. With it there is one plan at a time. */
 	void (*watch)(void *arg, const struct plan *plan, const struct draw_result *results);
