@@ -9,6 +9,7 @@
 
 #include "protocol/text/jinja_pystr.h"
 #include "protocol/text/template.h"
+#include "protocol/text/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
