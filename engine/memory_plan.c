@@ -78,18 +78,31 @@ uint64_t memory_plan_total(const struct memory_plan *p)
 	return total;
 }
 
+static int create_buffer(const struct device *d, const char *name, uint64_t bytes, cl_mem *ret,
+			 struct err *e)
+{
+	cl_mem_flags flags = CL_MEM_READ_WRITE | (d->cpu ? CL_MEM_ALLOC_HOST_PTR : 0);
+	cl_int code;
+	cl_mem buffer = clCreateBuffer(d->context, flags, bytes, NULL, &code);
+
+	if (code != CL_SUCCESS)
+		return err_set(e, ENOMEM, "the device has no room for %s of %llu MiB (%s)", name,
+			       (unsigned long long)(bytes >> 20), cl_error_name(code));
+	*ret = buffer;
+	return 0;
+}
+
 /* One slab for items[first, end). */
 static int allocate_slab(struct memory_plan *p, size_t first, size_t end, uint64_t bytes,
 			 struct err *e)
 {
-	cl_mem_flags flags = CL_MEM_READ_WRITE | (p->device->cpu ? CL_MEM_ALLOC_HOST_PTR : 0);
 	uint64_t at = 0;
+	cl_mem slab;
 	cl_int code;
-	cl_mem slab = clCreateBuffer(p->device->context, flags, bytes, NULL, &code);
+	int r = create_buffer(p->device, "a slab", bytes, &slab, e);
 
-	if (code != CL_SUCCESS)
-		return err_set(e, ENOMEM, "the device has no room for a slab of %llu MiB (%s)",
-			       (unsigned long long)(bytes >> 20), cl_error_name(code));
+	if (r < 0)
+		return r;
 	p->slabs[p->n_slabs++] = slab;
 	for (size_t i = first; i < end; i++) {
 		cl_buffer_region region = {at, p->items[i].bytes};
@@ -105,22 +118,15 @@ static int allocate_slab(struct memory_plan *p, size_t first, size_t end, uint64
 	return 0;
 }
 
-int memory_plan_allocate(struct memory_plan *p, struct err *e)
+static int allocate_slabs(struct memory_plan *p, struct err *e)
 {
 	size_t first = 0;
 	uint64_t bytes = 0;
 	int r;
 
 	p->slabs = calloc(p->n + 1, sizeof(*p->slabs));
-	if (p->failed || !p->slabs)
+	if (!p->slabs)
 		return err_set(e, ENOMEM, "out of memory");
-	for (size_t i = 0; i < p->n; i++)
-		if (p->items[i].bytes > p->device->max_alloc)
-			return err_set(
-				e, ENOMEM,
-				"%s needs %llu MiB, and the largest buffer of %s is %llu MiB",
-				p->items[i].name, (unsigned long long)(p->items[i].bytes >> 20),
-				p->device->name, (unsigned long long)(p->device->max_alloc >> 20));
 	for (size_t i = 0; i < p->n; i++) {
 		if (bytes + p->items[i].bytes > p->device->max_alloc) {
 			r = allocate_slab(p, first, i, bytes, e);
@@ -132,4 +138,27 @@ int memory_plan_allocate(struct memory_plan *p, struct err *e)
 		bytes += p->items[i].bytes;
 	}
 	return p->n ? allocate_slab(p, first, p->n, bytes, e) : 0;
+}
+
+int memory_plan_allocate(struct memory_plan *p, struct err *e)
+{
+	if (p->failed)
+		return err_set(e, ENOMEM, "out of memory");
+	for (size_t i = 0; i < p->n; i++)
+		if (p->items[i].bytes > p->device->max_alloc)
+			return err_set(
+				e, ENOMEM,
+				"%s needs %llu MiB, and the largest buffer of %s is %llu MiB",
+				p->items[i].name, (unsigned long long)(p->items[i].bytes >> 20),
+				p->device->name, (unsigned long long)(p->device->max_alloc >> 20));
+	if (p->device->cpu)
+		return allocate_slabs(p, e);
+	for (size_t i = 0; i < p->n; i++) {
+		int r = create_buffer(p->device, p->items[i].name, p->items[i].bytes,
+				      p->items[i].ret, e);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }
