@@ -1,0 +1,88 @@
+/* The bench's yardsticks: what is known of devices, and that what is measured is possible. */
+#include <stdlib.h>
+
+#include "engine/device.h"
+#include "kernels/peak.h"
+#include "tests/tap.h"
+
+static void test_known(void)
+{
+	struct peak known = {0}, good = {.read = 58e9, .copy = 50e9, .flops = 230e9, .dot = 450e9};
+	struct peak slow = good;
+	char what[128] = "";
+
+	ok(peak_known("pthread-skylake-avx512-AMD EPYC", 2, KERNELS_X86, &known) &&
+		   known.read == 57e9 && known.dot == 457e9 && known.copy == 0,
+	   "two cores of an EPYC with vdpbf16ps are known");
+	ok(!peak_below(good, known, what, sizeof(what)), "a good day");
+	slow.dot = 430e9;
+	ok(peak_below(slow, known, what, sizeof(what)), "a dot 6 %% below what is known");
+	is_str(what, "bf16 arithmetic at 430.0 GFLOP/s, where 457.0 are known",
+	       "it is said with both numbers");
+	slow = good;
+	slow.read = 0.94 * 57e9;
+	ok(peak_below(slow, known, what, sizeof(what)), "reading 6 %% below");
+	slow.read = 0.96 * 57e9;
+	ok(!peak_below(slow, known, what, sizeof(what)), "4 %% below is no matter");
+	ok(peak_known("NVIDIA H200", 132, KERNELS_NVIDIA, &known) && known.copy == 4.26e12,
+	   "an H200 is known");
+	check(!peak_known("NVIDIA H200", 132, KERNELS_GENERIC, &known));
+	check(!peak_known("pthread-skylake-avx512-AMD EPYC", 8, KERNELS_X86, &known));
+	check(!peak_known("cpu", 2, KERNELS_X86, &known));
+	ok_all("another variant, another number of cores, another device are not");
+	slow = peak_best((struct peak){1, 5, 3, 7}, (struct peak){4, 2, 6, 0});
+	ok(slow.read == 4 && slow.copy == 5 && slow.flops == 6 && slow.dot == 7,
+	   "the better of each");
+}
+
+/* A loop that a compiler saw through, or memory that a cache holds, would be faster than any machine. */
+static void test_possible(const struct device *d, enum kernel_variant variant)
+{
+	const char *name = kernels_variant_name(variant);
+	struct peaks *p = NULL;
+	struct peak m = {0};
+	struct err e = {0};
+	cl_uint units = 0;
+	double most;
+
+	clGetDeviceInfo(d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
+	if (!ok(peaks_open(d->context, d->id, d->queue, variant, NULL, &p, &e) == 0 &&
+			peaks_measure(p, &m, &e) == 0,
+		"%s: measures", name)) {
+		printf("# %s\n", e.text);
+		peaks_close(p);
+		return;
+	}
+	printf("# %s: read %.1f, copy %.1f GB/s, float %.1f, bf16 %.1f GFLOP/s\n", name,
+	       m.read / 1e9, m.copy / 1e9, m.flops / 1e9, m.dot / 1e9);
+	/* Two float16 FMAs a cycle, or 128 of a lane, at 6 GHz; vdpbf16ps and mma do more. */
+	most = units * 6e9 * (d->cpu ? 64 : 256);
+	ok(m.read > 1e8 && m.copy > 1e8 && m.read < 2e13 && m.copy < 2e13,
+	   "%s: bandwidths that can be", name);
+	ok(m.flops > 1e8 && m.flops < most, "%s: float arithmetic that can be", name);
+	ok(m.dot >= m.flops && m.dot < (d->cpu ? 2 : 32) * most, "%s: bf16 arithmetic that can be",
+	   name);
+	if (variant == KERNELS_GENERIC)
+		ok(m.dot == m.flops, "generic: no instruction of its own");
+	peaks_close(p);
+}
+
+int main(void)
+{
+	static const enum kernel_variant variants[] = {KERNELS_GENERIC, KERNELS_X86,
+						       KERNELS_NVIDIA};
+	const char *which = getenv("TIGON_TEST_DEVICE");
+	struct device d;
+	struct err e;
+
+	test_known();
+	if (device_open(which, &d, &e) < 0) {
+		printf("# %s\n", e.text);
+		return done();
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
+		if (kernels_supported(variants[i], d.id))
+			test_possible(&d, variants[i]);
+	device_close(&d);
+	return done();
+}
