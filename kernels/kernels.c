@@ -288,7 +288,7 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	if (r == 0 && s->heads) {
 		buf_reset(&o);
 		buf_printf(&o,
-			   " -DHEADS=%u -DKV_HEADS=%u -DHD=%u -DROT=%u -DPAGE=%u -DPROJ_LD=%u"
+			   " -DHEADS=%u -DKV_HEADS=%u -DHD=%u -DROT=%u -DPAGE=%u -DATTENTION_LD=%u"
 			   " -DTILE_TOKENS=%u",
 			   s->heads, s->kv_heads, s->head_dim, s->rotary_dim, s->page_tokens,
 			   kernels_attention_ld(s), kernels_tile_tokens(k));
@@ -300,7 +300,7 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	if (r == 0 && s->key_heads) {
 		buf_reset(&o);
 		buf_printf(&o,
-			   " -DHK=%u -DHV=%u -DDK=%u -DDV=%u -DCONV=%u -DPROJ_LD=%u -DSCRATCH=%u",
+			   " -DHK=%u -DHV=%u -DDK=%u -DDV=%u -DCONV=%u -DDELTA_LD=%u -DSCRATCH=%u",
 			   s->key_heads, s->value_heads, s->key_dim, s->value_dim, s->conv,
 			   kernels_delta_ld(s), delta_group_floats(s));
 		r = add_program(k, l, "delta_decode.cl", s->bf16, o.data,

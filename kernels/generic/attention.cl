@@ -15,35 +15,31 @@
  *
  * Pages: k [pages, KV_HEADS, HD, PAGE] elem_t, transposed: 16 keys are one vector for a CPU, neighbouring lanes
  * read neighbouring keys on a GPU; v [pages, KV_HEADS, PAGE, HD] elem_t.
- * proj [T, PROJ_LD] float: HEADS x (query HD, gate HD) | KV_HEADS x HD keys | KV_HEADS x HD values, sections padded to 16.
+ * proj [T, ATTENTION_LD] float: HEADS x (query HD, gate HD) | KV_HEADS x HD keys | KV_HEADS x HD values, sections padded to 16.
  * tiles [n, 3] in the step table: row, first token in the step, tokens.
- * Options: HEADS, KV_HEADS, HD (head size), ROT (rotary dimensions), PAGE, PROJ_LD, EPS, TILE_TOKENS. Reference: reference_attention.
+ * Options: HEADS, KV_HEADS, HD (head size), ROT (rotary dimensions), PAGE, ATTENTION_LD, EPS, TILE_TOKENS. Reference: reference_attention.
  */
 #include "common.clh"
 
-#define K_AT   (HEADS * 2 * HD)
-#define V_AT   (K_AT + KV_HEADS * HD)
-#define REPEAT (HEADS / KV_HEADS)
+#define KEYS_AT   (HEADS * 2 * HD)
+#define VALUES_AT (KEYS_AT + KV_HEADS * HD)
+#define SHARERS   (HEADS / KV_HEADS) /* query heads of a KV head */
 
-__kernel GROUP_SIZE void attention_prepare(__global const int *restrict step, int rows_at,
-					   int token_rows_at, __global const float *restrict proj,
-					   __global const float *restrict wq,
-					   __global const float *restrict wk,
-					   __global const float *restrict rope,
-					   __global float *restrict q, __global elem_t *restrict k_pages,
-					   __global elem_t *restrict v_pages)
+/* out [HD] */
+GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const int *step, int rows_at,
+					    int token_rows_at, __global const float *proj,
+					    __global const float *wq, __global const float *wk,
+					    __global const float *rope, __global float *q,
+					    __global elem_t *k_pages, __global elem_t *v_pages,
+					    LOCAL float *out, LOCAL float *scratch)
 {
-	ulong t = get_group_id(0);
-	uint head = get_group_id(1);
 	bool query = head < HEADS;
 	uint g = query ? 0 : head - HEADS;
-	__global const float *in = proj + t * PROJ_LD + (query ? head * 2 * HD : K_AT + g * HD);
+	__global const float *in = proj + t * ATTENTION_LD + (query ? head * 2 * HD : KEYS_AT + g * HD);
 	__global const float *w = query ? wq : wk;
 	__global const float *angle = rope + t * ROT;
-	__local float out[HD];
 	floatv sum = 0;
 	float scale;
-	GROUP_SCRATCH(scratch);
 
 	FOR_COLUMNS (c, HD) {
 		floatv v = V_LOAD(in + c);
@@ -76,37 +72,33 @@ __kernel GROUP_SIZE void attention_prepare(__global const int *restrict step, in
 		FOR_ITEMS (c, HD)
 			E_STORE(out[c], k + c * PAGE);
 		FOR_COLUMNS (c, HD)
-			EV_STORE(V_LOAD(in + V_AT - K_AT + c), v + c);
+			EV_STORE(V_LOAD(in + VALUES_AT - KEYS_AT + c), v + c);
 	}
 }
 
-#define ROWS      (TILE_TOKENS * REPEAT)    /* queries of a tile: token-major, then head */
-#define GROUP_ROWS MIN_(ROWS, 4)            /* queries that share one pass over a block's keys */
+#define QUERIES      (TILE_TOKENS * SHARERS)    /* queries of a tile: token-major, then head */
+#define GROUP_ROWS MIN_(QUERIES, 4)            /* queries that share one pass over a block's keys */
 #define KEYS      64
 #define KEY_STEPS CEIL_(KEYS, WIDTH)
 #define HD_STEPS  CEIL_(HD, WIDTH)
 #define HD_UNROLL MIN_(HD_STEPS, 4)
 
-__kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_at, int tiles_at,
-				   __global const float *restrict proj,
-				   __global const float *restrict q,
-				   __global const elem_t *restrict k_pages,
-				   __global const elem_t *restrict v_pages,
-				   __global elem_t *restrict out)
+/* p: scores of a block, then their weights */
+GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step, int rows_at, int tiles_at,
+				    __global const float *proj, __global const float *q,
+				    __global const elem_t *k_pages, __global const elem_t *v_pages,
+				    __global elem_t *out, LOCAL float (*p)[KEYS], LOCAL float *scratch)
 {
-	__global const int *tile = step + tiles_at + get_group_id(0) * 3;
+	__global const int *tile = step + tiles_at + index * 3;
 	__global const int *row = step + rows_at + tile[0] * ROW_INTS;
-	uint g = get_group_id(1);
-	uint token = (uint)tile[1], n_rows = (uint)tile[2] * REPEAT;
+	uint token = (uint)tile[1], n_rows = (uint)tile[2] * SHARERS;
 	uint position = (uint)row[ROW_START] + token - (uint)row[ROW_TOKEN];
 	uint last = position + (uint)tile[2] - 1;
 	const float scale = 1.0f / sqrt((float)HD);
-	__local float p[ROWS][KEYS]; /* scores of a block, then their weights */
-	float most[ROWS], total[ROWS];
-	floatv acc[ROWS][HD_STEPS];
-	GROUP_SCRATCH(scratch);
+	float most[QUERIES], total[QUERIES];
+	floatv acc[QUERIES][HD_STEPS];
 
-	for (uint i = 0; i < ROWS; i++) {
+	for (uint i = 0; i < QUERIES; i++) {
 		most[i] = -INFINITY;
 		total[i] = 0;
 		for (uint s = 0; s < HD_STEPS; s++)
@@ -127,7 +119,7 @@ __kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_a
 			for (uint i = 0; i < GROUP_ROWS; i++) {
 				uint r = MIN_(i0 + i, n_rows - 1);
 
-				qi[i] = q + ((ulong)(token + r / REPEAT) * HEADS + g * REPEAT + r % REPEAT) * HD;
+				qi[i] = q + ((ulong)(token + r / SHARERS) * HEADS + g * SHARERS + r % SHARERS) * HD;
 #pragma unroll
 				for (uint j = 0; j < KEY_STEPS; j++)
 					s[i][j] = 0;
@@ -154,7 +146,7 @@ __kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_a
 		}
 		/* Weights: exp(s - running maximum). A lane reads back only what it wrote. */
 		for (uint i = 0; i < n_rows; i++) {
-			int visible = (int)(position + i / REPEAT) - (int)block; /* last key it may see */
+			int visible = (int)(position + i / SHARERS) - (int)block; /* last key it may see */
 			floatv best = -INFINITY, sum = 0;
 			float now, shrink;
 
@@ -218,9 +210,9 @@ __kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_a
 		BARRIER(); /* before the next block's scores */
 	}
 	for (uint i = 0; i < n_rows; i++) {
-		ulong t = token + i / REPEAT;
-		uint head = g * REPEAT + i % REPEAT;
-		__global const float *gate = proj + t * PROJ_LD + head * 2 * HD + HD;
+		ulong t = token + i / SHARERS;
+		uint head = g * SHARERS + i % SHARERS;
+		__global const float *gate = proj + t * ATTENTION_LD + head * 2 * HD + HD;
 
 		for (uint s = 0; s < HD_STEPS; s++) {
 			uint c = s * WIDTH + LANE * VEC;
@@ -231,3 +223,33 @@ __kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_a
 		}
 	}
 }
+
+#ifndef STEP
+__kernel GROUP_SIZE void attention_prepare(__global const int *restrict step, int rows_at,
+					   int token_rows_at, __global const float *restrict proj,
+					   __global const float *restrict wq,
+					   __global const float *restrict wk,
+					   __global const float *restrict rope,
+					   __global float *restrict q, __global elem_t *restrict k_pages,
+					   __global elem_t *restrict v_pages)
+{
+	LOCAL float out[HD];
+	GROUP_SCRATCH(scratch);
+
+	attention_prepare_group(GROUP_X, GROUP_Y, step, rows_at, token_rows_at, proj, wq, wk, rope, q, k_pages,
+				v_pages, out, scratch);
+}
+
+__kernel GROUP_SIZE void attention(__global const int *restrict step, int rows_at, int tiles_at,
+				   __global const float *restrict proj,
+				   __global const float *restrict q,
+				   __global const elem_t *restrict k_pages,
+				   __global const elem_t *restrict v_pages,
+				   __global elem_t *restrict out)
+{
+	LOCAL float p[QUERIES][KEYS];
+	GROUP_SCRATCH(scratch);
+
+	attention_group(GROUP_X, GROUP_Y, step, rows_at, tiles_at, proj, q, k_pages, v_pages, out, p, scratch);
+}
+#endif

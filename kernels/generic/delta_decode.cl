@@ -15,14 +15,7 @@
 #define DV_STEPS  CEIL_(DV, WIDTH)
 #define DV_UNROLL MIN_(DV_STEPS, 4)
 
-GROUP_FUNCTION void l2_norm(__local float *v, float factor
-#if LANES > 1
-			   , __local float *scratch
-#define L2_SCRATCH , scratch
-#else
-#define L2_SCRATCH
-#endif
-)
+GROUP_FUNCTION void l2_norm(LOCAL float *v, float factor, LOCAL float *scratch)
 {
 	floatv sum = 0;
 	float scale;
@@ -37,25 +30,26 @@ GROUP_FUNCTION void l2_norm(__local float *v, float factor
 		V_STORE(V_LOAD(v + c) * scale, v + c);
 }
 
-__kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int rows_at, int first_row,
-				      __global const float *restrict proj,
-				      __global const float *restrict conv_w,
-				      __global const float *restrict neg_a,
-				      __global const float *restrict dt_bias,
-				      __global const float *restrict norm_w, __global float *ring,
-				      __global float *state, __global elem_t *restrict out)
+#define DELTA_DECODE_FLOATS (2 * DK + 2 * DV)
+
+/* memory [DELTA_DECODE_FLOATS] */
+GROUP_FUNCTION void delta_decode_group(uint index, uint h, __global const int *step, int rows_at, int first_row,
+				       __global const float *proj, __global const float *conv_w,
+				       __global const float *neg_a, __global const float *dt_bias,
+				       __global const float *norm_w, __global float *ring,
+				       __global float *state, __global elem_t *out, LOCAL float *memory,
+				       LOCAL float *scratch)
 {
-	__global const int *row = step + rows_at + (first_row + (int)get_group_id(0)) * ROW_INTS;
-	uint h = get_group_id(1), kh = h / REPEAT;
+	__global const int *row = step + rows_at + (first_row + (int)index) * ROW_INTS;
+	uint kh = h / REPEAT;
 	uint t = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
 	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
-	__global const float *in = proj + (ulong)t * PROJ_LD;
+	__global const float *in = proj + (ulong)t * DELTA_LD;
 	__global const float *S0 = state + ((ulong)MAX_(src, 0) * HV + h) * DK * DV;
 	__global float *S1 = state + ((ulong)dst * HV + h) * DK * DV;
-	__local float q[DK], k[DK], v[DV], o[DV];
+	LOCAL float *q = memory, *k = q + DK, *v = k + DK, *o = v + DV;
 	float beta = delta_beta(in, h);
 	float decay = exp(delta_gate(in, neg_a, dt_bias, h));
-	GROUP_SCRATCH(scratch);
 
 	FOR_COLUMNS (c, DK) {
 		uint cq = Q_AT + kh * DK + c, ck = K_AT + kh * DK + c;
@@ -73,8 +67,8 @@ __kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int row
 		V_STORE(conv_silu(proj, conv_w, ring, src, t, t, start, cv), v + c);
 		conv_carry(proj, ring, src, dst, t, start, 1, cv);
 	}
-	l2_norm(q, 1.0f / sqrt((float)DK) L2_SCRATCH);
-	l2_norm(k, 1.0f L2_SCRATCH);
+	l2_norm(q, 1.0f / sqrt((float)DK), scratch);
+	l2_norm(k, 1.0f, scratch);
 	BARRIER();
 	for (uint s0 = 0; s0 < DV_STEPS; s0 += DV_UNROLL) {
 		floatv kv[DV_UNROLL], u[DV_UNROLL], sum[DV_UNROLL];
@@ -121,3 +115,20 @@ __kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int row
 	}
 	GATED_NORM(o, in, h, norm_w, out + ((ulong)t * HV + h) * DV, scratch);
 }
+
+#ifndef STEP
+__kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int rows_at, int first_row,
+				      __global const float *restrict proj,
+				      __global const float *restrict conv_w,
+				      __global const float *restrict neg_a,
+				      __global const float *restrict dt_bias,
+				      __global const float *restrict norm_w, __global float *ring,
+				      __global float *state, __global elem_t *restrict out)
+{
+	LOCAL float memory[DELTA_DECODE_FLOATS];
+	GROUP_SCRATCH(scratch);
+
+	delta_decode_group(GROUP_X, GROUP_Y, step, rows_at, first_row, proj, conv_w, neg_a, dt_bias, norm_w, ring,
+			   state, out, memory, scratch);
+}
+#endif

@@ -43,7 +43,7 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 
 	if (unit >= 2 * HK) { /* v, which has no norm, and this head's gates */
 		uint h = unit - 2 * HK;
-		__global const float *in = proj + (ulong)t * PROJ_LD;
+		__global const float *in = proj + (ulong)t * DELTA_LD;
 
 		FOR_COLUMNS (c, DV)
 			V_STORE(conv_silu(proj, conv_w, ring, src, t, t0, start, V_AT + h * DV + c),
@@ -286,7 +286,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 					}
 				}
 			for (uint i = 0; i < n; i++)
-				GATED_NORM(O + i * DV, proj + (t + i) * PROJ_LD, h, norm_w,
+				GATED_NORM(O + i * DV, proj + (t + i) * DELTA_LD, h, norm_w,
 					   out + ((t + i) * HV + h) * DV, scratch);
 			/* A lane copies the columns that it has written. */
 			for (int i = 0; i < row[ROW_SNAPSHOTS]; i++) {

@@ -13,12 +13,10 @@
  */
 #include "common.clh"
 
-__kernel GROUP_SIZE void embed(__global const int *restrict step, int tokens_at, int positions_at,
-			       __global const int *restrict drawn, __global const elem_t *restrict table,
-			       __global const float *restrict inv_freq, __global float *restrict x,
-			       __global float *restrict rope)
+GROUP_FUNCTION void embed_group(ulong t, __global const int *step, int tokens_at, int positions_at,
+				__global const int *drawn, __global const elem_t *table,
+				__global const float *inv_freq, __global float *x, __global float *rope)
 {
-	ulong t = get_group_id(0);
 	int token = step[tokens_at + t];
 	ulong id = (ulong)(token < 0 ? drawn[-1 - token] : token);
 	float position = (float)step[positions_at + t];
@@ -32,3 +30,13 @@ __kernel GROUP_SIZE void embed(__global const int *restrict step, int tokens_at,
 		rope[t * ROT + ROT / 2 + j] = sin(angle);
 	}
 }
+
+#ifndef STEP
+__kernel GROUP_SIZE void embed(__global const int *restrict step, int tokens_at, int positions_at,
+			       __global const int *restrict drawn, __global const elem_t *restrict table,
+			       __global const float *restrict inv_freq, __global float *restrict x,
+			       __global float *restrict rope)
+{
+	embed_group(GROUP_X, step, tokens_at, positions_at, drawn, table, inv_freq, x, rope);
+}
+#endif

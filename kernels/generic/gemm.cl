@@ -45,8 +45,8 @@
 #define NP   NPG
 #include "gemm_core.clh"
 
-/* First column of block j of this group, for this lane. */
-#define COLUMN(j) (((ulong)get_group_id(0) * NPG + (j)) * WIDTH + LANE * VEC)
+/* First column of block j of the group gx, for this lane. */
+#define COLUMN(j) (((ulong)gx * NPG + (j)) * WIDTH + LANE * VEC)
 
 /* Column blocks of this group that exist. */
 #define BLOCKS(N) MIN_((uint)NPG, CEIL_((N) - (uint)(COLUMN(0) - LANE * VEC), (uint)WIDTH))
@@ -111,11 +111,10 @@ static inline __global const elem_t *panel(__global const elem_t *w, ulong c, ui
 #define A_PLAIN(r) (A + (ulong)(r) * lda)
 #define W_PLAIN(j) panel(W, COLUMN(j), N, K, 1, 0)
 
-__kernel GROUP_SIZE void gemm_store(__global const elem_t *restrict A, uint lda,
-				    __global const elem_t *restrict W, __global float *restrict C,
-				    uint ldc, uint M, uint N, uint K)
+GROUP_FUNCTION void gemm_store_group(uint gx, uint gy, __global const elem_t *A, uint lda,
+				     __global const elem_t *W, __global float *C, uint ldc, uint M, uint N, uint K)
 {
-	uint first = get_group_id(1) * ROW_BLOCK, end = MIN_(M, first + ROW_BLOCK);
+	uint first = gy * ROW_BLOCK, end = MIN_(M, first + ROW_BLOCK);
 
 #define STORE_C(r, j, acc)                                                                         \
 	if (COLUMN(j) < N)                                                                         \
@@ -123,11 +122,11 @@ __kernel GROUP_SIZE void gemm_store(__global const elem_t *restrict A, uint lda,
 	ALL_ROWS(first, end, BLOCKS(N), A_PLAIN, W_PLAIN, STORE_C)
 }
 
-__kernel GROUP_SIZE void gemm_add(__global const elem_t *restrict A, uint lda,
-				  __global const elem_t *restrict W, __global float *restrict C,
-				  uint ldc, uint M, uint N, uint K, __global float *restrict dump)
+GROUP_FUNCTION void gemm_add_group(uint gx, uint gy, __global const elem_t *A, uint lda,
+				   __global const elem_t *W, __global float *C, uint ldc, uint M, uint N, uint K,
+				   __global float *dump)
 {
-	uint first = get_group_id(1) * ROW_BLOCK, end = MIN_(M, first + ROW_BLOCK);
+	uint first = gy * ROW_BLOCK, end = MIN_(M, first + ROW_BLOCK);
 
 #if DUMP
 #define KEEP(v, at) V_STORE(v, dump + (at))
@@ -146,10 +145,8 @@ __kernel GROUP_SIZE void gemm_add(__global const elem_t *restrict A, uint lda,
 
 #if MOE
 /* Task i of the list that moe_route wrote; *count is 0 past its end. */
-static inline void moe_task(__global const int *tasks, uint *expert, uint *first, uint *count)
+static inline void moe_task(__global const int *tasks, uint i, uint *expert, uint *first, uint *count)
 {
-	uint i = get_group_id(1);
-
 	*count = 0;
 	if (i >= (uint)tasks[0])
 		return;
@@ -158,17 +155,15 @@ static inline void moe_task(__global const int *tasks, uint *expert, uint *first
 	*count = (uint)tasks[3 + 3 * i];
 }
 
-__kernel GROUP_SIZE void moe_gate_up(__global const elem_t *restrict h,
-				     __global const elem_t *restrict experts,
-				     __global const elem_t *restrict shared,
-				     __global const int *restrict tasks,
-				     __global const int *restrict rows, __global elem_t *restrict act)
+GROUP_FUNCTION void moe_gate_up_group(uint gx, uint gy, __global const elem_t *h, __global const elem_t *experts,
+				      __global const elem_t *shared, __global const int *tasks,
+				      __global const int *rows, __global elem_t *act)
 {
 	const uint K = LD(HIDDEN);
 	uint expert, first, count, N;
 	__global const elem_t *W;
 
-	moe_task(tasks, &expert, &first, &count);
+	moe_task(tasks, gy, &expert, &first, &count);
 	if (!count)
 		return;
 	N = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
@@ -183,17 +178,15 @@ __kernel GROUP_SIZE void moe_gate_up(__global const elem_t *restrict h,
 	ALL_ROWS(first, first + count, 2 * BLOCKS(N), A_GATHER, W_GATE_UP, STORE_ACT)
 }
 
-__kernel GROUP_SIZE void moe_down(__global const elem_t *restrict act,
-				  __global const elem_t *restrict experts,
-				  __global const elem_t *restrict shared,
-				  __global const int *restrict tasks,
-				  __global const int *restrict rows, __global float *restrict y)
+GROUP_FUNCTION void moe_down_group(uint gx, uint gy, __global const elem_t *act, __global const elem_t *experts,
+				   __global const elem_t *shared, __global const int *tasks,
+				   __global const int *rows, __global float *y)
 {
 	const uint N = LD(HIDDEN);
 	uint expert, first, count, K;
 	__global const elem_t *W;
 
-	moe_task(tasks, &expert, &first, &count);
+	moe_task(tasks, gy, &expert, &first, &count);
 	if (!count)
 		return;
 	K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
@@ -204,4 +197,40 @@ __kernel GROUP_SIZE void moe_down(__global const elem_t *restrict act,
 	V_STORE((acc)[0], y + (ulong)rows[r] * LD(HIDDEN) + COLUMN(j))
 	ALL_ROWS(first, first + count, BLOCKS(N), A_ACT, W_PLAIN, STORE_SLOT)
 }
+#endif
+
+#ifndef STEP
+__kernel GROUP_SIZE void gemm_store(__global const elem_t *restrict A, uint lda,
+				    __global const elem_t *restrict W, __global float *restrict C,
+				    uint ldc, uint M, uint N, uint K)
+{
+	gemm_store_group(GROUP_X, GROUP_Y, A, lda, W, C, ldc, M, N, K);
+}
+
+__kernel GROUP_SIZE void gemm_add(__global const elem_t *restrict A, uint lda,
+				  __global const elem_t *restrict W, __global float *restrict C,
+				  uint ldc, uint M, uint N, uint K, __global float *restrict dump)
+{
+	gemm_add_group(GROUP_X, GROUP_Y, A, lda, W, C, ldc, M, N, K, dump);
+}
+
+#if MOE
+__kernel GROUP_SIZE void moe_gate_up(__global const elem_t *restrict h,
+				     __global const elem_t *restrict experts,
+				     __global const elem_t *restrict shared,
+				     __global const int *restrict tasks,
+				     __global const int *restrict rows, __global elem_t *restrict act)
+{
+	moe_gate_up_group(GROUP_X, GROUP_Y, h, experts, shared, tasks, rows, act);
+}
+
+__kernel GROUP_SIZE void moe_down(__global const elem_t *restrict act,
+				  __global const elem_t *restrict experts,
+				  __global const elem_t *restrict shared,
+				  __global const int *restrict tasks,
+				  __global const int *restrict rows, __global float *restrict y)
+{
+	moe_down_group(GROUP_X, GROUP_Y, act, experts, shared, tasks, rows, y);
+}
+#endif
 #endif

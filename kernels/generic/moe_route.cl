@@ -17,15 +17,12 @@
 #include "common.clh"
 
 #if EXPERTS > 0
-__kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __global int *restrict experts,
-				  __global float *restrict weights)
+GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __global int *experts,
+				   __global float *weights, LOCAL float *p, LOCAL float *scratch,
+				   LOCAL int *ids)
 {
-	ulong t = get_group_id(0);
 	__global const float *in = router + t * LD(EXPERTS + 1);
-	__local float p[EXPERTS];
 	float most = -INFINITY, sum = 0, kept = 0;
-	GROUP_SCRATCH(scratch);
-	GROUP_INT_SCRATCH(ids);
 
 	FOR_ITEMS (e, EXPERTS)
 		most = fmax(most, in[e]);
@@ -61,13 +58,13 @@ __kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __globa
 }
 #endif
 
-__kernel GROUP_SIZE void moe_sort(__global const int *restrict experts, uint T,
-				  __global int *restrict rows, __global int *restrict tasks)
+/* next [EXPERTS]: where the next row of an expert goes. */
+GROUP_FUNCTION void moe_sort_group(__global const int *experts, uint T, __global int *rows,
+				   __global int *tasks, LOCAL uint *next)
 {
 	uint n_tasks = 0;
 
 #if EXPERTS > 0
-	__local uint next[EXPERTS]; /* where the next row of an expert goes */
 	const uint n = T * TOPK;
 
 	FOR_ITEMS (e, EXPERTS) {
@@ -124,3 +121,25 @@ __kernel GROUP_SIZE void moe_sort(__global const int *restrict experts, uint T,
 		tasks[0] = (int)n_tasks;
 	}
 }
+
+#ifndef STEP
+#if EXPERTS > 0
+__kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __global int *restrict experts,
+				  __global float *restrict weights)
+{
+	LOCAL float p[EXPERTS];
+	GROUP_SCRATCH(scratch);
+	GROUP_INT_SCRATCH(ids);
+
+	moe_topk_group(GROUP_X, router, experts, weights, p, scratch, ids);
+}
+#endif
+
+__kernel GROUP_SIZE void moe_sort(__global const int *restrict experts, uint T,
+				  __global int *restrict rows, __global int *restrict tasks)
+{
+	LOCAL uint next[MAX_(EXPERTS, 1)];
+
+	moe_sort_group(experts, T, rows, tasks, next);
+}
+#endif

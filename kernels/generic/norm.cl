@@ -16,14 +16,7 @@
 #include "common.clh"
 
 GROUP_FUNCTION void norm_row(__global const float *x, __global const float *w, __global elem_t *h,
-			    __global float *h32
-#if LANES > 1
-			    , __local float *scratch
-#define NORM_SCRATCH , scratch
-#else
-#define NORM_SCRATCH
-#endif
-)
+			    __global float *h32, LOCAL float *scratch)
 {
 	floatv sum = 0;
 	float scale;
@@ -42,28 +35,23 @@ GROUP_FUNCTION void norm_row(__global const float *x, __global const float *w, _
 	}
 }
 
-__kernel GROUP_SIZE void rms_norm(__global const int *restrict step, int rows_at,
-				  __global const float *restrict x, __global const float *restrict w,
-				  __global elem_t *restrict h, __global float *restrict h32)
+GROUP_FUNCTION void rms_norm_group(ulong r, __global const int *step, int rows_at, __global const float *x,
+				   __global const float *w, __global elem_t *h, __global float *h32,
+				   LOCAL float *scratch)
 {
-	ulong r = get_group_id(0);
 	ulong t = rows_at >= 0 ? (ulong)step[rows_at + r] : r;
-	GROUP_SCRATCH(scratch);
 
-	norm_row(x + t * LD(HIDDEN), w, h + r * LD(HIDDEN), h32 + r * LD(HIDDEN) NORM_SCRATCH);
+	norm_row(x + t * LD(HIDDEN), w, h + r * LD(HIDDEN), h32 + r * LD(HIDDEN), scratch);
 }
 
-__kernel GROUP_SIZE void combine_norm(__global float *restrict x, __global const float *restrict y,
-				      __global const float *restrict weights,
-				      __global const float *restrict router,
-				      __global const float *restrict w, __global elem_t *restrict h,
-				      __global float *restrict h32, __global float *restrict dump)
+GROUP_FUNCTION void combine_norm_group(ulong t, __global float *x, __global const float *y,
+				       __global const float *weights, __global const float *router,
+				       __global const float *w, __global elem_t *h, __global float *h32,
+				       __global float *dump, LOCAL float *scratch)
 {
-	ulong t = get_group_id(0);
 	__global float *row = x + t * LD(HIDDEN);
 	__global const float *in = y + t * (TOPK + 1) * LD(HIDDEN);
 	float shared = 1.0f;
-	GROUP_SCRATCH(scratch);
 
 #if SHARED_GATE
 	shared = 1.0f / (1.0f + exp(-router[t * LD(EXPERTS + 1) + EXPERTS]));
@@ -79,5 +67,27 @@ __kernel GROUP_SIZE void combine_norm(__global float *restrict x, __global const
 #endif
 		V_STORE(V_LOAD(row + c) + sum, row + c);
 	}
-	norm_row(row, w, h + t * LD(HIDDEN), h32 + t * LD(HIDDEN) NORM_SCRATCH);
+	norm_row(row, w, h + t * LD(HIDDEN), h32 + t * LD(HIDDEN), scratch);
 }
+
+#ifndef STEP
+__kernel GROUP_SIZE void rms_norm(__global const int *restrict step, int rows_at,
+				  __global const float *restrict x, __global const float *restrict w,
+				  __global elem_t *restrict h, __global float *restrict h32)
+{
+	GROUP_SCRATCH(scratch);
+
+	rms_norm_group(GROUP_X, step, rows_at, x, w, h, h32, scratch);
+}
+
+__kernel GROUP_SIZE void combine_norm(__global float *restrict x, __global const float *restrict y,
+				      __global const float *restrict weights,
+				      __global const float *restrict router,
+				      __global const float *restrict w, __global elem_t *restrict h,
+				      __global float *restrict h32, __global float *restrict dump)
+{
+	GROUP_SCRATCH(scratch);
+
+	combine_norm_group(GROUP_X, x, y, weights, router, w, h, h32, dump, scratch);
+}
+#endif
