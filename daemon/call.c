@@ -13,9 +13,10 @@
 
 /* A token in call.tokens: this, then n_top ids, then n_top log-probabilities. */
 struct record {
-	uint32_t choice;
+	uint32_t of; /* the choice; of a scored token the part */
 	int32_t token;
 	float logprob;
+	uint32_t rank; /* 0: it was drawn */
 	uint16_t finish, n_top;
 };
 
@@ -232,36 +233,54 @@ void call_accept(struct call *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* All or nothing: half a record would make the rest unreadable. Call with the lock held. */
+static bool append_locked(struct call *c, uint32_t of, enum finish_reason finish,
+			  const struct draw_result *draw, uint32_t n_top)
+{
+	struct record rec = {
+		.of = of,
+		.token = draw->token,
+		.logprob = draw->logprob,
+		.rank = draw->rank,
+		.finish = (uint16_t)finish,
+		.n_top = (uint16_t)MIN(n_top, (uint32_t)TOP_LOGPROBS_MAX),
+	};
+
+	if (buf_reserve(&c->tokens, sizeof(rec) + rec.n_top * (sizeof(int32_t) + sizeof(float))))
+		c->tokens.failed = true;
+	c->plenty = c->tokens.len >= TOKENS_PLENTY;
+	if (c->tokens.failed)
+		return false;
+	buf_append(&c->tokens, &rec, sizeof(rec));
+	buf_append(&c->tokens, draw->top_ids, rec.n_top * sizeof(int32_t));
+	buf_append(&c->tokens, draw->top_logprobs, rec.n_top * sizeof(float));
+	return true;
+}
+
 int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 	      const struct draw_result *draw)
 {
-	struct record rec = {
-		.choice = choice,
-		.token = draw->token,
-		.logprob = draw->logprob,
-		.finish = (uint16_t)finish,
-		.n_top = (uint16_t)MIN(draw->n_top, (uint32_t)TOP_LOGPROBS_MAX),
-	};
-	bool failed;
+	bool good;
 
-	if (!c->ask.sampling.want_logprobs)
-		rec.n_top = 0;
 	pthread_mutex_lock(&c->lock);
-	/* All or nothing: half a record would make the rest unreadable. */
-	if (buf_reserve(&c->tokens, sizeof(rec) + rec.n_top * (sizeof(int32_t) + sizeof(float))))
-		c->tokens.failed = true;
-	failed = c->tokens.failed;
-	c->plenty = c->tokens.len >= TOKENS_PLENTY;
-	if (!failed) {
-		buf_append(&c->tokens, &rec, sizeof(rec));
-		buf_append(&c->tokens, draw->top_ids, rec.n_top * sizeof(int32_t));
-		buf_append(&c->tokens, draw->top_logprobs, rec.n_top * sizeof(float));
-	}
+	good = append_locked(c, choice, finish, draw,
+			     c->ask.sampling.want_logprobs ? draw->n_top : 0);
 	pthread_mutex_unlock(&c->lock);
-	return failed ? -ENOMEM : 0;
+	return good ? 0 : -ENOMEM;
 }
 
-bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_choice,
+int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores, uint32_t n)
+{
+	bool good = true;
+
+	pthread_mutex_lock(&c->lock);
+	for (uint32_t i = 0; good && i < n; i++)
+		good = append_locked(c, part, FINISH_NONE, &scores[i], scores[i].n_top);
+	pthread_mutex_unlock(&c->lock);
+	return good ? 0 : -ENOMEM;
+}
+
+bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 		 enum finish_reason *ret_finish, struct draw_result *ret_draw)
 {
 	struct record rec;
@@ -274,13 +293,14 @@ bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_choice,
 	p += sizeof(rec);
 	ret_draw->token = rec.token;
 	ret_draw->logprob = rec.logprob;
+	ret_draw->rank = rec.rank;
 	ret_draw->n_top = rec.n_top;
 	memcpy(ret_draw->top_ids, p, rec.n_top * sizeof(int32_t));
 	p += rec.n_top * sizeof(int32_t);
 	memcpy(ret_draw->top_logprobs, p, rec.n_top * sizeof(float));
 	p += rec.n_top * sizeof(float);
 	*offset = (size_t)(p - tokens->data);
-	*ret_choice = rec.choice;
+	*ret_of = rec.of;
 	*ret_finish = (enum finish_reason)rec.finish;
 	return true;
 }

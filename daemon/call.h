@@ -67,6 +67,7 @@ struct call_part {
 	uint64_t id;	    /* of the scheduler, 0: not submitted */
 	uint32_t n_running; /* choices that have not ended */
 	uint64_t first_ns;  /* 0: no token yet */
+	bool hit_known;	    /* call_hit was told */
 };
 
 /* One choice, as the engine thread sees it. Choice c belongs to part c / n. */
@@ -187,6 +188,10 @@ void call_accept(struct call *c);
 int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 	      const struct draw_result *draw) MUST_CHECK;
 
+/* engine: the next n tokens of the prompt of part `part`, whose ranks are above 0. Does not wake; -ENOMEM. */
+int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores,
+		     uint32_t n) MUST_CHECK;
+
 /* engine: no further token comes. Does not wake. */
 void call_end(struct call *c);
 
@@ -217,8 +222,9 @@ void call_close(struct call *c);
 /* watch: wakes a stream that was silent since before `before_ns`, for a comment. */
 void call_tick(struct call *c, uint64_t before_ns);
 
-/* A record of call.tokens, taken from the front at *offset. False at the end. */
-bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_choice,
+/* A record of call.tokens, taken from the front at *offset. False at the end. *ret_of: the choice of a token that was
+ * drawn (rank 0), the part of one that was scored. */
+bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 		 enum finish_reason *ret_finish, struct draw_result *ret_draw);
 
 #endif

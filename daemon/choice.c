@@ -29,24 +29,49 @@ void choice_release(struct choice *c)
 	free(c->places);
 }
 
+static int reserve_tokens(struct choice *c, size_t n)
+{
+	size_t cap = MAX(c->cap ? c->cap * 2 : 16, c->n_tokens + n);
+	struct openai_token *tokens;
+	struct choice_place *places;
+
+	if (c->n_tokens + n <= c->cap)
+		return 0;
+	tokens = reallocarray(c->tokens, cap, sizeof(*tokens));
+	if (!tokens)
+		return -ENOMEM;
+	c->tokens = tokens;
+	places = reallocarray(c->places, cap, sizeof(*places));
+	if (!places)
+		return -ENOMEM;
+	c->places = places;
+	c->cap = cap;
+	return 0;
+}
+
+/* A token that adds len bytes to the text. One that adds nothing, and is reported all the same, is content by its
+ * own right. */
 static int remember_token(struct choice *c, const struct draw_result *draw, size_t len)
 {
-	if (c->n_tokens == c->cap) {
-		size_t cap = c->cap ? c->cap * 2 : 16;
-		struct openai_token *tokens = reallocarray(c->tokens, cap, sizeof(*tokens));
-		struct choice_place *places;
+	size_t n_bytes;
 
-		if (!tokens)
-			return -ENOMEM;
-		c->tokens = tokens;
-		places = reallocarray(c->places, cap, sizeof(*places));
-		if (!places)
-			return -ENOMEM;
-		c->places = places;
-		c->cap = cap;
-	}
-	c->tokens[c->n_tokens] = (struct openai_token){.draw = *draw};
-	c->places[c->n_tokens++] = (struct choice_place){.begin = c->raw, .end = c->raw + len};
+	if (reserve_tokens(c, 1) < 0)
+		return -ENOMEM;
+	tokenizer_bytes(c->config->tokenizer, draw->token, &n_bytes);
+	c->tokens[c->n_tokens] =
+		(struct openai_token){.draw = *draw, .cut = (uint32_t)(n_bytes - len)};
+	c->places[c->n_tokens++] =
+		(struct choice_place){.begin = c->raw, .end = c->raw + len, .content = !len};
+	return 0;
+}
+
+int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n)
+{
+	if (reserve_tokens(c, n) < 0)
+		return -ENOMEM;
+	memcpy(c->tokens, tokens, n * sizeof(*tokens));
+	memset(c->places, 0, n * sizeof(*c->places));
+	c->n_tokens = c->n_ready = n;
 	return 0;
 }
 
@@ -143,6 +168,12 @@ static void settle_tokens(struct choice *c)
 	c->n_ready = kept;
 }
 
+/* A token without bytes is no part of any text. */
+static bool reported(const struct choice *c, size_t len)
+{
+	return c->config->logprobs && (len || c->config->every_token);
+}
+
 static int push_text(struct choice *c, const struct draw_result *draw, enum finish_reason finish)
 {
 	const struct tokenizer *t = c->config->tokenizer;
@@ -152,8 +183,7 @@ static int push_text(struct choice *c, const struct draw_result *draw, enum fini
 	tokenizer_bytes(t, draw->token, &len);
 	if (tokenizer_is_special(t, draw->token))
 		len = 0;
-	/* A token without bytes is no part of any text. */
-	if (c->config->logprobs && len && remember_token(c, draw, len) < 0)
+	if (reported(c, len) && remember_token(c, draw, len) < 0)
 		return -ENOMEM;
 	c->raw += len;
 	r = detokenizer_push(c->detokenizer, draw->token, &c->piece);
@@ -182,7 +212,9 @@ int choice_push(struct choice *c, const struct draw_result *draw, enum finish_re
 	if (finish == FINISH_STOP) {
 		/* An end token is no part of the text. */
 		c->finish = "stop";
-		r = detokenizer_finish(c->detokenizer, &c->piece);
+		r = reported(c, 0) ? remember_token(c, draw, 0) : 0;
+		if (!r)
+			r = detokenizer_finish(c->detokenizer, &c->piece);
 	} else {
 		r = push_text(c, draw, finish);
 	}

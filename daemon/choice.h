@@ -31,6 +31,7 @@ struct choice_config {
 	size_t n_stops;
 	bool chat, thinking; /* thinking: the prompt ended in an open think block */
 	bool logprobs, token_ids;
+	bool every_token; /* log-probabilities also of tokens that are no text: with an echo */
 };
 
 struct choice {
@@ -54,6 +55,10 @@ struct choice {
 
 int choice_init(struct choice *c, const struct choice_config *config) MUST_CHECK;
 void choice_release(struct choice *c);
+
+/* The tokens of the echoed prompt, before anything else: they are to be reported first. Its text is the caller's to put
+ * into c->content. -ENOMEM. */
+int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n) MUST_CHECK;
 
 /* Takes a token; sets c->finish when the choice ends with it. 1: at a stop string, of which the
  * engine knows nothing. 0, or -ENOMEM. Not after the finish. */

@@ -43,8 +43,8 @@ struct loop {
 	uint32_t n_out;			  /* steps that the device has: planned, not committed */
 	struct call *live;		  /* calls the scheduler has; each a work reference */
 	struct tree_pools pools;
-	struct draw_result *results;	/* [max_num_seqs] */
-	struct scheduler_event *events; /* [max_num_seqs] */
+	struct draw_result *results;	/* [max_num_seqs + max_batched_tokens] */
+	struct scheduler_event *events; /* [2 max_num_seqs] */
 	struct call **touched;		/* [max_num_seqs] */
 	struct {
 		uint64_t step, planned_ns;
@@ -123,8 +123,9 @@ static int open_scheduler(struct loop *l, struct err *e)
 	if (config.cache_bytes)
 		l->pools.budget_bytes = MIN(l->pools.budget_bytes, config.cache_bytes);
 	atomic_store(&s->metrics.cache_budget, l->pools.budget_bytes);
-	l->results = calloc(config.max_seqs, sizeof(*l->results));
-	l->events = calloc(config.max_seqs, sizeof(*l->events));
+	l->results =
+		calloc((size_t)config.max_seqs + config.max_prefill_tokens, sizeof(*l->results));
+	l->events = calloc(config.max_seqs, 2 * sizeof(*l->events));
 	l->touched = calloc(config.max_seqs, sizeof(struct call *));
 	if (!l->results || !l->events || !l->touched)
 		return err_set(e, ENOMEM, "out of memory");
@@ -356,6 +357,7 @@ static int submit_part(struct loop *l, struct call *c, struct call_part *p, stru
 
 	int rc;
 
+	r.prompt_logprobs = openai_wants_scores(&c->ask, &r.n_prompt_logprobs);
 	r.sampling.seed = p->seed;
 	rc = scheduler_submit(l->scheduler, &r, &p->id, e);
 	if (rc == 0)
@@ -432,6 +434,19 @@ static void take_event(struct loop *l, const struct scheduler_event *ev, uint64_
 	struct metrics *m = &l->server->metrics;
 	uint64_t none = 0;
 
+	if (!p->hit_known) {
+		p->hit_known = true;
+		call_hit(c, &ev->hit);
+	}
+	if (!c->touched) {
+		c->touched = true;
+		l->touched[(*n_touched)++] = c;
+	}
+	if (ev->scores) {
+		if (call_push_scores(c, (uint32_t)(p - c->parts), ev->scores, ev->n_scores) < 0)
+			c->broken = true;
+		return;
+	}
 	if (!p->first_ns) {
 		uint64_t admitted = planned_ns(l, ev->hit.step, now);
 
@@ -439,18 +454,15 @@ static void take_event(struct loop *l, const struct scheduler_event *ev, uint64_
 		metrics_time(m, METRICS_QUEUE, admitted - c->arrived_ns);
 		metrics_time(m, METRICS_TTFT, now - c->arrived_ns);
 		metrics_time(m, METRICS_PREFILL, now - admitted);
-		call_hit(c, &ev->hit);
 		atomic_compare_exchange_strong(&c->first_token_ns, &none, now);
 		call_unqueue(c);
 	}
 	if (ch->last_ns)
 		metrics_time(m, METRICS_ITL, now - ch->last_ns);
 	ch->last_ns = now;
-	atomic_fetch_add(&m->generation_tokens, 1);
-	atomic_fetch_add(&c->n_generated, 1);
-	if (!c->touched) {
-		c->touched = true;
-		l->touched[(*n_touched)++] = c;
+	if (!c->ask.prompt_only) {
+		atomic_fetch_add(&m->generation_tokens, 1);
+		atomic_fetch_add(&c->n_generated, 1);
 	}
 	if (call_push(c, choice, ev->finish, ev->draw) < 0)
 		c->broken = true;

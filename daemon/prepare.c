@@ -12,7 +12,11 @@
 #include "daemon/turns.h"
 #include "engine/cache_key.h"
 
-enum { CHOICES_MAX = 1024 };
+enum {
+	CHOICES_MAX = 1024,
+	/* Tokens of prompts whose log-probabilities one answer has: each takes some hundred bytes. */
+	SCORED_MAX = 1 << 19,
+};
 
 static int no_memory(struct err *e)
 {
@@ -199,6 +203,8 @@ static int make_parts(struct call *c, struct err *e)
 {
 	const struct openai_request *ask = &c->ask;
 	size_t n_parts = ask->chat ? 1 : ask->n_prompts;
+	uint64_t n_scored;
+	uint32_t n_top;
 	int r = 0;
 
 	if ((uint64_t)n_parts * ask->n > CHOICES_MAX)
@@ -212,6 +218,7 @@ static int make_parts(struct call *c, struct err *e)
 				 n_parts,
 				 (unsigned long long)c->server->options.max_queued_requests);
 	c->n = ask->n;
+	n_scored = openai_wants_scores(ask, &n_top) ? ask->n : 0;
 	c->n_choices = (uint32_t)n_parts * ask->n;
 	c->parts = arena_array(&c->arena, n_parts, sizeof(*c->parts));
 	c->choices = arena_array(&c->arena, c->n_choices, sizeof(*c->choices));
@@ -237,6 +244,11 @@ static int make_parts(struct call *c, struct err *e)
 			r = draw_seed(&p->seed, e);
 		c->n_prompt += (uint32_t)p->prompt.len;
 	}
+	if (!r && c->n_prompt * n_scored > SCORED_MAX)
+		return err_param(e, EINVAL, ask->chat ? "messages" : "prompt",
+				 "%u tokens in all prompts are too many for their "
+				 "log-probabilities: times the choices, %u, they may be %d",
+				 c->n_prompt, c->n, SCORED_MAX);
 	return r;
 }
 

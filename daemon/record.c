@@ -91,9 +91,11 @@ void record_submit(struct record *r, uint64_t id, const struct scheduler_request
 	put_ids(r->f, "boundaries", (const int32_t *)q->boundaries, q->n_boundaries);
 	fprintf(r->f,
 		",\"max_tokens\":%u,\"min_tokens\":%u,\"n\":%u,\"priority\":%d,\"space\":[\"%"
-		"016" PRIx64 "\",\"%016" PRIx64 "\"],\"cache_disabled\":%d,\"penalised\":%d}\n",
+		"016" PRIx64 "\",\"%016" PRIx64 "\"],\"cache_disabled\":%d,\"prompt_logprobs\":%d,"
+		"\"penalised\":%d}\n",
 		q->max_tokens, q->min_tokens, q->n_choices, q->priority, q->space.id[0],
-		q->space.id[1], q->cache_disabled, sampling_penalised(&q->sampling));
+		q->space.id[1], q->cache_disabled, q->prompt_logprobs,
+		sampling_penalised(&q->sampling));
 	check(r);
 }
 

@@ -293,26 +293,31 @@ static int warm_up(struct engine *g, struct err *e)
 				  .n_pages = 1,
 				  .decode = true};
 	const struct plan_draw draw = {.sampling = &sampling};
+	const struct plan_score score = {.next = tokens, .n_tokens = 1};
 	const struct plan_seat_reset reset = {.prompt = tokens, .n_prompt = 1};
 	struct plan plan = {.rows = &prefill,
 			    .draws = &draw,
+			    .scores = &score,
 			    .resets = &reset,
 			    .n_rows = 1,
 			    .n_prefill_rows = 1,
 			    .n_prefill_tokens = n,
 			    .n_draws = 1,
-			    .n_resets = 1};
-	struct draw_result result;
+			    .n_resets = 1,
+			    .n_scores = 1,
+			    .n_scored_tokens = 1};
+	struct draw_result results[2];
 	int r;
 
 	if (!n || g->dump)
 		return 0;
-	r = engine_step(g, &plan, &result, e);
+	r = engine_step(g, &plan, results, e);
 	if (r < 0)
 		return r;
 	plan.rows = &decode;
 	plan.n_prefill_rows = plan.n_prefill_tokens = plan.n_resets = 0;
-	r = engine_step(g, &plan, &result, e);
+	plan.n_scores = plan.n_scored_tokens = 0;
+	r = engine_step(g, &plan, results, e);
 	*runner_counters(g->runner) = (struct engine_counters){0};
 	g->warm_launches = kernels_launches(g->kernels);
 	return r;

@@ -78,7 +78,7 @@ void engine_counters(const struct engine *g, struct engine_counters *ret);
 enum { ENGINE_STEPS_OUT = 2 };
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST_CHECK;
 
-/* Waits for the oldest plan that is queued; results [its n_draws]. -EIO: the device is lost, with every plan that
+/* Waits for the oldest plan that is queued; results [its n_draws + n_scored_tokens]. -EIO: the device is lost, with every plan that
  * is queued, and nothing works any more. -EINVAL: none is queued. */
 int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MUST_CHECK;
 

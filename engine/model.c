@@ -4,7 +4,7 @@
  *
  *     x = embed(tokens)
  *     each layer:   x += mixer(norm(x));   x += mlp(norm(x))
- *     logits = lm_head(norm(x)), for the rows that draw
+ *     logits = lm_head(norm(x)), for the tokens that somebody asks about
  *
  * Source: the model mathematics of transformers (models/qwen3_5_moe, qwen3_next).
  */
@@ -407,12 +407,34 @@ static void mlp_layer(struct model *m, const struct model_layer *l, const struct
 			    s->dump, T);
 }
 
+/* Logits of n tokens of the step, whose numbers stand at rows_at; n is at most max_rows. */
+static void head(struct model *m, cl_int rows_at, uint32_t n)
+{
+	const struct model_scratch *s = &m->s;
+	uint32_t D = KERNEL_LD(m->shape.hidden), V = KERNEL_LD(m->shape.vocab);
+
+	kernel_rms_norm(m->kernels, s->step, rows_at, s->x, m->final_norm, s->h, s->h32, n);
+	kernel_gemm_store(m->kernels, false, s->h, D, m->lm_head, s->logits, V, n, V, D);
+}
+
+/* Given tokens: far more of them than there is room for logits, so slice after slice. */
+static void score(struct model *m, const struct model_step *t)
+{
+	for (uint32_t done = 0; done < t->n_scores; done += m->max_rows) {
+		uint32_t n = MIN(t->n_scores - done, m->max_rows);
+
+		head(m, t->score_rows_at + (cl_int)done, n);
+		kernel_score(m->kernels, m->s.step,
+			     t->scores_at + (cl_int)(done * KERNEL_SCORE_INTS), m->s.logits,
+			     m->s.result, n);
+	}
+}
+
 void model_forward(struct model *m, const struct model_step *t)
 {
 	const struct model_config *c = m->config;
 	struct kernels *k = m->kernels;
 	const struct model_scratch *s = &m->s;
-	uint32_t D = KERNEL_LD(c->hidden_size), V = KERNEL_LD(c->vocab_size);
 
 	kernel_embed(k, s->step, t->tokens_at, t->positions_at, s->result, m->embed, m->inv_freq,
 		     s->x, s->rope, t->n_tokens);
@@ -435,11 +457,11 @@ void model_forward(struct model *m, const struct model_step *t)
 		for (uint32_t done = 0; done < t->n_tokens; done += m->max_rows) {
 			uint32_t n = MIN(t->n_tokens - done, m->max_rows);
 
-			kernel_rms_norm(k, s->step, t->all_at + (cl_int)done, s->x, m->final_norm,
-					s->h, s->h32, n);
-			kernel_gemm_store(k, false, s->h, D, m->lm_head, s->logits, V, n, V, D);
+			head(m, t->all_at + (cl_int)done, n);
 			dump_rows(m->dump, "logits", 0, s->logits, n, c->vocab_size);
 		}
-	kernel_rms_norm(k, s->step, t->logits_at, s->x, m->final_norm, s->h, s->h32, t->n_logits);
-	kernel_gemm_store(k, false, s->h, D, m->lm_head, s->logits, V, t->n_logits, V, D);
+	score(m, t);
+	head(m, t->logits_at, t->n_logits);
+	kernel_sample(k, s->step, t->draws_at, s->logits, s->work, s->counts, s->result,
+		      t->n_draws);
 }

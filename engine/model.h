@@ -53,9 +53,10 @@ struct model {
 /* What one step runs, as offsets into the step table (engine/step.c). */
 struct model_step {
 	uint32_t n_tokens, n_prefill_tokens;
-	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits;
-	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at;
-	cl_int all_at; /* 0, 1, 2, ... n_tokens - 1; only while dumping */
+	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits, n_draws, n_scores;
+	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at, draws_at;
+	cl_int score_rows_at, scores_at; /* [n_scores] each */
+	cl_int all_at;			 /* 0, 1, 2, ... n_tokens - 1; only while dumping */
 };
 
 /* The kernels' view of a config. */
@@ -79,7 +80,8 @@ uint64_t model_slot_bytes(const struct model *m);
 /* Fills the weights (the plan is allocated). */
 void model_pack(struct model *m, struct packer *p);
 
-/* Launches one forward pass: afterwards scratch.logits [n_logits, LD(vocab)] is on its way. */
+/* Launches one forward pass and its draws and scores: afterwards scratch.result is on its way, and
+ * scratch.logits [n_logits, LD(vocab)]. */
 void model_forward(struct model *m, const struct model_step *s);
 
 #endif

@@ -11,8 +11,9 @@ struct queued {
 	int32_t *resets;	 /* [resets_cap] tables of its seat resets */
 	size_t resets_cap;
 	struct step_draw *draws; /* [max_seqs] */
-	uint32_t n_draws, result_ints;
-	cl_event done; /* its results are here */
+	uint32_t n_draws, n_scores, result_ints;
+	cl_int scores_at; /* in the table, from which they are read again */
+	cl_event done;	  /* its results are here */
 };
 
 struct runner {
@@ -232,26 +233,24 @@ static int build_resets(struct queued *s, const struct plan *plan, struct err *e
 static int enqueue(struct runner *r, struct queued *s, const struct plan *plan, struct err *e)
 {
 	struct model *m = r->model;
-	struct model_step step;
-	cl_int draws_at;
-	uint64_t n;
+	struct step_built built;
 	int error;
 
-	n = step_build(plan, &r->limits, m->dump, s->table, s->draws, &step, &draws_at,
-		       &s->result_ints);
+	step_build(plan, &r->limits, m->dump, s->table, s->draws, &built);
 	s->n_draws = plan->n_draws;
-	error = dump_tokens(r, s, &step, e);
+	s->n_scores = plan->n_scored_tokens;
+	s->scores_at = built.step.scores_at;
+	s->result_ints = built.result_ints;
+	error = dump_tokens(r, s, &built.step, e);
 	if (error == 0)
 		error = enqueue_resets(r, plan, s->resets, e);
 	if (error == 0)
 		error = enqueue_copies(r, plan, e);
 	if (error == 0)
-		error = write_table(r, s->table, n, e);
+		error = write_table(r, s->table, built.table_ints, e);
 	if (error < 0)
 		return error;
-	model_forward(m, &step);
-	kernel_sample(m->kernels, m->s.step, draws_at, m->s.logits, m->s.work, m->s.counts,
-		      m->s.result, plan->n_draws);
+	model_forward(m, &built.step);
 	error = kernels_status(m->kernels, e);
 	return error < 0 ? error : enqueue_read(r, s, e);
 }
@@ -295,5 +294,6 @@ int runner_wait(struct runner *r, struct draw_result *results, struct err *e)
 		return lose(r, &why, e);
 	r->head++;
 	step_results(s->draws, s->n_draws, s->result, results);
+	step_score_results(s->table + s->scores_at, s->n_scores, s->result, results + s->n_draws);
 	return r->model->dump ? dump_write(r->model->dump, e) : 0;
 }

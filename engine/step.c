@@ -27,7 +27,8 @@ uint64_t step_table_ints(const struct step_limits *l)
 	uint64_t R = l->max_seqs; /* a sequence has one row a step */
 	uint64_t pages = CEIL_DIV((uint64_t)l->max_model_len, l->page_tokens) + 1;
 	uint64_t step = T * 4 + R * (KERNEL_ROW_INTS + pages) + (T / l->tile_tokens + R + 1) * 3 +
-			l->max_seqs * (1ull + KERNEL_DRAW_INTS + BANNED_MAX);
+			l->max_seqs * (1ull + KERNEL_DRAW_INTS + BANNED_MAX) +
+			l->max_prefill_tokens * (1ull + KERNEL_SCORE_INTS);
 	uint64_t reset = KERNEL_RESET_INTS + 2ull * l->max_model_len;
 
 	return MAX(step, reset);
@@ -35,7 +36,13 @@ uint64_t step_table_ints(const struct step_limits *l)
 
 uint64_t step_result_ints(const struct step_limits *l)
 {
-	return (uint64_t)l->max_seqs * (2 + 2 * TOP_LOGPROBS_MAX);
+	return ((uint64_t)l->max_seqs + l->max_prefill_tokens) * (2 + 2 * TOP_LOGPROBS_MAX);
+}
+
+/* Ints that a scored token takes in the result. */
+static uint32_t score_ints(uint32_t n_top)
+{
+	return 2 + 2 * n_top;
 }
 
 /* Ints that a draw's log-probabilities take in the result. */
@@ -151,6 +158,25 @@ static bool resets_good(const struct plan *p, const struct step_limits *l)
 	return true;
 }
 
+/* Each belongs to a prefill row of its own. */
+static bool scores_good(const struct plan *p, const struct step_limits *l)
+{
+	uint64_t tokens = 0;
+
+	if (p->n_scores > p->n_prefill_rows)
+		return false;
+	for (uint32_t i = 0; i < p->n_scores; i++) {
+		const struct plan_score *s = &p->scores[i];
+
+		if (s->row >= p->n_prefill_rows || (i && s->row <= p->scores[i - 1].row) ||
+		    s->n_tokens > p->rows[s->row].n_tokens || s->n_top > TOP_LOGPROBS_MAX ||
+		    !tokens_exist(s->next, s->n_tokens, l))
+			return false;
+		tokens += s->n_tokens;
+	}
+	return tokens == p->n_scored_tokens && tokens <= l->max_prefill_tokens;
+}
+
 int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn_before)
 {
 	uint64_t tokens = 0;
@@ -170,7 +196,7 @@ int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn
 			return -EINVAL;
 	}
 	if (tokens > (uint64_t)l->max_prefill_tokens + l->max_seqs || !resets_good(p, l) ||
-	    !copies_good(p->page_copies, p->n_page_copies, l->n_pages) ||
+	    !scores_good(p, l) || !copies_good(p->page_copies, p->n_page_copies, l->n_pages) ||
 	    !copies_good(p->state_copies, p->n_state_copies, l->n_slots))
 		return -EINVAL;
 	return 0;
@@ -198,11 +224,32 @@ static void build_row(const struct plan_row *r, int32_t first_token, int32_t pag
 	memcpy(out, row, sizeof(row));
 }
 
-uint64_t step_build(const struct plan *p, const struct step_limits *l, bool dump, int32_t *table,
-		    struct step_draw *wants, struct model_step *ret, cl_int *ret_draws_at,
-		    uint32_t *ret_result_ints)
+/* rows: those of the table. `extra`: where in the result the first of them goes. Returns where what follows would. */
+static uint32_t build_scores(const struct plan *p, const int32_t *rows, uint32_t extra,
+			     int32_t *score_rows, int32_t *scores)
 {
-	struct model_step s = {.n_rows = p->n_rows, .n_prefill_rows = p->n_prefill_rows};
+	for (uint32_t i = 0; i < p->n_scores; i++) {
+		const struct plan_score *s = &p->scores[i];
+		int32_t first = rows[s->row * KERNEL_ROW_INTS];
+
+		for (uint32_t k = 0; k < s->n_tokens; k++, scores += KERNEL_SCORE_INTS) {
+			*score_rows++ = first + (int32_t)k;
+			scores[0] = s->next[k];
+			scores[1] = (int32_t)s->n_top;
+			scores[2] = (int32_t)extra;
+			extra += score_ints(s->n_top);
+		}
+	}
+	return extra;
+}
+
+void step_build(const struct plan *p, const struct step_limits *l, bool dump, int32_t *table,
+		struct step_draw *wants, struct step_built *ret)
+{
+	struct model_step s = {.n_rows = p->n_rows,
+			       .n_prefill_rows = p->n_prefill_rows,
+			       .n_draws = p->n_draws,
+			       .n_scores = p->n_scored_tokens};
 	int32_t *at, *tokens, *positions, *token_rows, *rows, *logits, *draws;
 	uint32_t t = 0, extra = p->n_draws, last_row = UINT32_MAX;
 
@@ -263,6 +310,10 @@ uint64_t step_build(const struct plan *p, const struct step_limits *l, bool dump
 			   draws + i * KERNEL_DRAW_INTS);
 		extra += more;
 	}
+	s.score_rows_at = (cl_int)(at - table);
+	s.scores_at = s.score_rows_at + (cl_int)s.n_scores;
+	extra = build_scores(p, rows, extra, at, at + s.n_scores);
+	at += s.n_scores * (1 + KERNEL_SCORE_INTS);
 	s.all_at = (cl_int)(at - table);
 	for (uint32_t i = 0; dump && i < s.n_tokens; i++)
 		*at++ = (int32_t)i;
@@ -271,10 +322,8 @@ uint64_t step_build(const struct plan *p, const struct step_limits *l, bool dump
 	s.token_rows_at = (cl_int)(token_rows - table);
 	s.rows_at = (cl_int)(rows - table);
 	s.logits_at = (cl_int)(logits - table);
-	*ret = s;
-	*ret_draws_at = (cl_int)(draws - table);
-	*ret_result_ints = extra;
-	return (uint64_t)(at - table);
+	s.draws_at = (cl_int)(draws - table);
+	*ret = (struct step_built){s, (uint64_t)(at - table), extra};
 }
 
 uint64_t step_reset_ints(const struct plan_seat_reset *r)
@@ -297,23 +346,38 @@ void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 		       r->n_generated * sizeof(*table));
 }
 
+/* What a report says: the log-probability, the best n_top ids, theirs. */
+static void read_report(const int32_t *report, uint32_t n_top, struct draw_result *ret)
+{
+	ret->logprob = bits_float(report[0]);
+	for (uint32_t k = 0; k < n_top && report[1 + k] >= 0; k++) {
+		ret->top_ids[k] = report[1 + k];
+		ret->top_logprobs[k] = bits_float(report[1 + n_top + k]);
+		ret->n_top++;
+	}
+}
+
+void step_score_results(const int32_t *scores, uint32_t n, const int32_t *result,
+			struct draw_result *ret)
+{
+	for (uint32_t i = 0; i < n; i++, scores += KERNEL_SCORE_INTS) {
+		const int32_t *report = result + scores[2];
+
+		ret[i] = (struct draw_result){.token = scores[0], .rank = (uint32_t)report[0]};
+		read_report(report + 1, (uint32_t)scores[1], &ret[i]);
+	}
+}
+
 void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t *result,
 		  struct draw_result *ret)
 {
 	const int32_t *extra = result + n_draws;
 
 	for (uint32_t i = 0; i < n_draws; i++) {
-		uint32_t n = draws[i].n_top;
-
 		ret[i] = (struct draw_result){.token = result[i]};
 		if (!draws[i].want_logprobs)
 			continue;
-		ret[i].logprob = bits_float(extra[0]);
-		for (uint32_t k = 0; k < n && extra[1 + k] >= 0; k++) {
-			ret[i].top_ids[k] = extra[1 + k];
-			ret[i].top_logprobs[k] = bits_float(extra[1 + n + k]);
-			ret[i].n_top++;
-		}
+		read_report(extra, draws[i].n_top, &ret[i]);
 		extra += extra_ints(draws[i]);
 	}
 }

@@ -3,10 +3,12 @@
  * results that are read back once. Inside engine/ only.
  *
  *     tokens [T] | positions [T] | token_rows [T] | rows [R, 16] | block tables | tiles [n, 3] | logits [L]
- *     | draws [n, 17] | banned ids | (dump: 0 .. T-1)
+ *     | draws [n, 17] | banned ids | score rows [S] | scores [S, 3] | (dump: 0 .. T-1)
  *
  * T tokens of all rows, prefill rows first; token_rows[t] is the row of token t. A token that the step before draws
- * is -1 - d, d its draw there: the device looks it up. A seat reset goes through the same buffer before,
+ * is -1 - d, d its draw there: the device looks it up. S are the tokens whose likelihood is asked for: the token
+ * (of this step) with the logits, and the one that came. The result is ids [n] | what draws report | what scores
+ * report. A seat reset goes through the same buffer before,
  * alone: [seat, prompt at, n, generated at, n] prompt | generated.
  */
 #ifndef ENGINE_STEP_H
@@ -26,6 +28,13 @@ struct step_draw {
 	uint8_t n_top;
 };
 
+/* A plan as it was built. */
+struct step_built {
+	struct model_step step;
+	uint64_t table_ints;
+	uint32_t result_ints; /* that the host has to read back */
+};
+
 /* Ints that the largest step table, and the largest result, can take. */
 uint64_t step_table_ints(const struct step_limits *l);
 uint64_t step_result_ints(const struct step_limits *l);
@@ -34,15 +43,17 @@ uint64_t step_result_ints(const struct step_limits *l);
 int step_check(const struct plan *plan, const struct step_limits *l, uint32_t drawn_before);
 
 /* Fills the table (room for step_table_ints) from a plan that was checked, and what will be needed of its draws
- * [max_seqs]. draws_at and *ret_result_ints (ints the host has to read back) go with it. Returns the table's
- * length. */
-uint64_t step_build(const struct plan *plan, const struct step_limits *l, bool dump, int32_t *table,
-		    struct step_draw *draws, struct model_step *ret, cl_int *ret_draws_at,
-		    uint32_t *ret_result_ints);
+ * [max_seqs]. */
+void step_build(const struct plan *plan, const struct step_limits *l, bool dump, int32_t *table,
+		struct step_draw *draws, struct step_built *ret);
 
 /* Length of a seat reset's table, and the table. */
 uint64_t step_reset_ints(const struct plan_seat_reset *r);
 void step_build_reset(const struct plan_seat_reset *r, int32_t *table);
+
+/* The scored tokens' results, out of their part of the table and what was read back. */
+void step_score_results(const int32_t *scores, uint32_t n, const int32_t *result,
+			struct draw_result *ret);
 
 /* The draws' results out of what was read back. */
 void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t *result,

@@ -30,6 +30,7 @@ enum kernel_id {
 	K_DELTA_PREFILL,
 	K_DELTA_DECODE,
 	K_SAMPLE,
+	K_SCORE,
 	K_SEAT_RESET,
 	K_SYNTHESIZE,
 	K_SYNTHESIZE_ROWS,
@@ -242,7 +243,9 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	if (r < 0)
 		goto out;
 	r = add_program(k, l, "sample.cl", s->bf16, "",
-			KERNELS({K_SAMPLE, "sample"}, {K_SEAT_RESET, "seat_reset"}), e);
+			KERNELS({K_SAMPLE, "sample"}, {K_SCORE, "score"},
+				{K_SEAT_RESET, "seat_reset"}),
+			e);
 	if (r < 0)
 		goto out;
 	r = add_program(k, l, "synthesize.cl", s->bf16, packing.data,
@@ -577,6 +580,12 @@ void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logit
 {
 	LAUNCH(k, K_SAMPLE, n_draws, 1, ARG(step), ARG(draws_at), ARG(logits), ARG(work),
 	       ARG(counts), ARG(result));
+}
+
+void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem result,
+		  uint32_t n)
+{
+	LAUNCH(k, K_SCORE, n, 1, ARG(step), ARG(scores_at), ARG(logits), ARG(result));
 }
 
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n)

@@ -25,6 +25,7 @@ enum {
 	KERNEL_ROW_SNAPSHOTS = 4, /* states that a prefill row keeps on its way, at most */
 	KERNEL_DRAW_INTS = 17,	  /* a draw of the step table; DRAW_* in sample.cl */
 	KERNEL_RESET_INTS = 5,
+	KERNEL_SCORE_INTS = 3, /* a given token; SCORE_* in sample.cl */
 	KERNEL_TASK_ROWS = 64, /* rows of an expert that one task takes */
 };
 
@@ -135,6 +136,9 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 
 void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logits, cl_mem work,
 		   cl_mem counts, cl_mem result, uint32_t n_draws);
+/* How likely n given tokens were: token i of the table behind row i of logits. */
+void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem result,
+		  uint32_t n);
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n);
 
 /* Fills one packed matrix, or the part of one, with synthetic weights (synthetic.clh): rows x cols

@@ -30,7 +30,7 @@ static uint32_t tokens_to_match(const struct request *r)
 void admission_match(struct scheduler *s, const struct request *r, struct prefix_match *ret)
 {
 	const struct sequence *q = request_first_live((struct request *)r);
-	uint32_t n = tokens_to_match(r);
+	uint32_t n = request_scores(r) ? 0 : tokens_to_match(r);
 
 	*ret = (struct prefix_match){.slot = POOL_NONE, .miss = PREFIX_MISS_DISABLED};
 	if (!remembers(s, r))
@@ -51,6 +51,10 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		s->key.tokens = s->returning;
 	}
 	prefix_cache_match(s->cache, &s->key, ret);
+	if (request_scores(r)) {
+		ret->miss = PREFIX_MISS_LOGPROBS;
+		return;
+	}
 	/* Nobody knows yet what is below. */
 	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
 		ret->miss = PREFIX_MISS_LOADING;

@@ -122,6 +122,26 @@ static bool reserve_first_draws(struct request *r)
 	return true;
 }
 
+/* What comes behind the window's tokens is known, but for the prompt's last. */
+static void add_score(struct builder *b, struct request *r)
+{
+	struct plan *p = &b->t->plan;
+	const struct plan_row *row = &b->t->rows[p->n_rows - 1];
+	uint32_t end = row->start + row->n_tokens, n = MIN(end, r->n_prompt - 1) - row->start;
+
+	if (!request_scores(r))
+		return;
+	assert(row->start == r->n_scored);
+	r->n_scored = end;
+	if (!n)
+		return;
+	b->t->scores[p->n_scores++] = (struct plan_score){.next = r->prompt + row->start + 1,
+							  .n_tokens = n,
+							  .row = p->n_rows - 1,
+							  .n_top = r->n_prompt_logprobs};
+	p->n_scored_tokens += n;
+}
+
 /* The next window of a prompt; the last one draws the first token of every choice, unless they come
  * back. */
 static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
@@ -130,6 +150,7 @@ static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 	add_row(b, r->trunk, r->prompt + r->trunk->n_planned, n_tokens, false);
 	b->t->plan.n_prefill_rows++;
 	b->t->plan.n_prefill_tokens += n_tokens;
+	add_score(b, r);
 	if (r->trunk->n_planned < r->n_prompt)
 		return;
 	for (uint32_t i = 0; i < r->n_choices; i++) {
@@ -156,11 +177,11 @@ static bool admit_first(struct builder *b, struct request *r, bool *admitted)
 	if (b->n_following == FOLLOWING_MAX)
 		return false;
 	admission_match(b->s, r, &m);
-	if (sharing_follow(b->s, r, &m)) {
+	if (!request_scores(r) && sharing_follow(b->s, r, &m)) {
 		b->n_following++;
 		return true;
 	}
-	if (tiering_load(b->s, r, &m))
+	if (!request_scores(r) && tiering_load(b->s, r, &m))
 		return true;
 	*admitted = admission_admit(b->s, r, &m);
 	return *admitted;
@@ -355,6 +376,7 @@ static bool try_build(struct scheduler *s)
 		.step = number,
 		.rows = t->rows,
 		.draws = t->draws,
+		.scores = t->scores,
 		.resets = t->resets,
 		.page_copies = t->page_copies,
 		.state_copies = t->state_copies,

@@ -83,6 +83,14 @@ struct plan_draw {
 	uint32_t position; /* number of tokens this choice has generated before */
 };
 
+/* How likely the tokens of a prompt were: that of next[i] behind the row's token i. Nothing is drawn. */
+struct plan_score {
+	const int32_t *next; /* [n_tokens] ids, all known */
+	uint32_t n_tokens;   /* of the row, from its first on */
+	uint32_t row;	     /* a prefill row; one score a row at most */
+	uint32_t n_top;	     /* best tokens reported beside each, at most TOP_LOGPROBS_MAX */
+};
+
 /* A seat changes hands: its counts become zero, then the prompt's tokens are marked. Only for
  * sequences whose draws are penalised. */
 struct plan_seat_reset {
@@ -97,21 +105,26 @@ struct plan_copy {
 };
 
 struct plan {
-	uint64_t step;		       /* counts from 1 */
-	const struct plan_row *rows;   /* [n_rows] prefill rows first, then decode rows */
-	const struct plan_draw *draws; /* [n_draws] in order of their rows */
+	uint64_t step;			 /* counts from 1 */
+	const struct plan_row *rows;	 /* [n_rows] prefill rows first, then decode rows */
+	const struct plan_draw *draws;	 /* [n_draws] in order of their rows */
+	const struct plan_score *scores; /* [n_scores] in order of their rows */
 	const struct plan_seat_reset *resets;
 	const struct plan_copy *page_copies;  /* whole KV pages, all layers */
 	const struct plan_copy *state_copies; /* whole state slots, all layers */
 	uint32_t n_rows, n_prefill_rows;
 	uint32_t n_prefill_tokens; /* tokens of the prefill rows; each decode row adds one more */
 	uint32_t n_draws, n_resets, n_page_copies, n_state_copies;
+	uint32_t n_scores, n_scored_tokens; /* n_scored_tokens: of all scores */
 };
 
-/* What one draw gave. top_* are sorted by falling log-probability (ties: smaller id first). */
+/* What one draw gave, or what is said of one scored token. top_* are sorted by falling log-probability (ties:
+ * smaller id first). The results of a plan: [n_draws] those of the draws, then [n_scored_tokens] those of the
+ * scores. */
 struct draw_result {
 	int32_t token;
 	float logprob; /* natural log, of the raw logits; 0 unless asked for */
+	uint32_t rank; /* of a scored token, in the order of top_*: 1 is the best; else 0 */
 	uint32_t n_top;
 	int32_t top_ids[TOP_LOGPROBS_MAX];
 	float top_logprobs[TOP_LOGPROBS_MAX];

@@ -32,6 +32,8 @@ int request_new(const struct scheduler_request *from, uint32_t n_keys, struct re
 		.n_live = from->n_choices,
 		.priority = from->priority,
 		.cache_disabled = from->cache_disabled,
+		.prompt_logprobs = from->prompt_logprobs,
+		.n_prompt_logprobs = from->n_prompt_logprobs,
 		.space = from->space,
 		.root_key = from->root_key,
 		.sampling = from->sampling,

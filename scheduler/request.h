@@ -118,6 +118,10 @@ struct request {
 	uint32_t n_choices, n_live, n_held;
 	int32_t priority;
 	bool cache_disabled;
+	bool prompt_logprobs;
+	uint32_t n_prompt_logprobs;
+	uint32_t n_scored; /* tokens of the prompt that were planned with scores, if those are
+			      wanted */
 	struct prefix_space space;
 	struct sequence *trunk;
 	uint32_t window_start;	     /* its prompt's states from here on can still be asked for */
@@ -159,6 +163,12 @@ int request_reserve_draw(struct sequence *q) MUST_CHECK;
 /* Records a token drawn for a living choice, which ends with an end token or the last it may have.
  */
 enum finish_reason request_draw(struct sequence *q, int32_t token);
+
+/* Its prompt's log-probabilities are wanted, and not all of them are planned: every token has to be computed. */
+static inline bool request_scores(const struct request *r)
+{
+	return r->prompt_logprobs && r->n_scored < r->n_prompt;
+}
 
 /* The living choice with the smallest number, or NULL. */
 struct sequence *request_first_live(struct request *r);

@@ -53,11 +53,12 @@ static bool allocate_step(struct step *t, uint32_t n)
 	t->more = calloc(n, sizeof(*t->more));
 	t->draws = calloc(n, sizeof(*t->draws));
 	t->draw_owners = calloc(n, sizeof(*t->draw_owners));
+	t->scores = calloc(n, sizeof(*t->scores));
 	t->resets = calloc(n, sizeof(*t->resets));
 	t->page_copies = calloc(n, sizeof(*t->page_copies));
 	t->state_copies = calloc(n, sizeof(*t->state_copies));
-	return t->rows && t->more && t->draws && t->draw_owners && t->resets && t->page_copies &&
-	       t->state_copies;
+	return t->rows && t->more && t->draws && t->draw_owners && t->scores && t->resets &&
+	       t->page_copies && t->state_copies;
 }
 
 static void free_step(struct step *t)
@@ -66,6 +67,7 @@ static void free_step(struct step *t)
 	free(t->more);
 	free(t->draws);
 	free(t->draw_owners);
+	free(t->scores);
 	free(t->resets);
 	free(t->page_copies);
 	free(t->state_copies);
@@ -220,6 +222,10 @@ static int check_request(const struct scheduler_config *c, const struct schedule
 		return err_param(e, EINVAL, "top_logprobs",
 				 "%u log-probabilities a token are more than %d",
 				 q->sampling.n_logprobs, TOP_LOGPROBS_MAX);
+	if (q->n_prompt_logprobs > TOP_LOGPROBS_MAX)
+		return err_param(e, EINVAL, "prompt_logprobs",
+				 "%u log-probabilities a token of the prompt are more than %d",
+				 q->n_prompt_logprobs, TOP_LOGPROBS_MAX);
 	r = check_tokens(q->prompt, q->n_prompt, c->vocab_size, "prompt", e);
 	if (r < 0)
 		return r;
@@ -354,6 +360,23 @@ static bool commit_draw(struct sequence *q, const struct draw_result *result,
 	return true;
 }
 
+/* What was said of tokens of a prompt becomes an event; nobody asks any more when the request is over. */
+static bool commit_score(const struct request *r, const struct plan_row *row,
+			 const struct draw_result *results, uint32_t n, struct scheduler_event *ret)
+{
+	if (request_over(r))
+		return false;
+	*ret = (struct scheduler_event){
+		.request = r->id,
+		.user = r->user,
+		.hit = r->hit,
+		.scores = results,
+		.first_score = row->start + 1,
+		.n_scores = n,
+	};
+	return true;
+}
+
 /* A row has run, or (ran false) it never will: what it leaves is handed over, what it held back is
  * free. */
 static void commit_row(struct scheduler *s, const struct step *t, uint32_t i, bool ran)
@@ -381,10 +404,16 @@ uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results
 {
 	const struct step *t = step_of(s, s->committed + 1);
 	const struct plan *p = &t->plan;
-	uint32_t n_events = 0, d = 0;
+	uint32_t n_events = 0, d = 0, k = 0, scored = p->n_draws;
 
 	assert(plans_out(s));
 	for (uint32_t i = 0; i < p->n_rows; i++) {
+		for (; k < p->n_scores && p->scores[k].row == i; k++) {
+			n_events += commit_score(t->more[i].owner->request, &p->rows[i],
+						 results + scored, p->scores[k].n_tokens,
+						 &events[n_events]);
+			scored += p->scores[k].n_tokens;
+		}
 		for (; d < p->n_draws && p->draws[d].row == i; d++) {
 			struct sequence *q = t->draw_owners[d];
 
@@ -517,5 +546,7 @@ uint64_t plan_hash(const struct plan *p)
 	}
 	for (uint32_t i = 0; i < p->n_draws; i++)
 		h = mix(h, (uint64_t)p->draws[i].row << 32 | p->draws[i].position);
+	for (uint32_t i = 0; i < p->n_scores; i++)
+		h = mix(h, (uint64_t)p->scores[i].row << 32 | p->scores[i].n_tokens);
 	return mix(mix(h, p->n_resets), (uint64_t)p->n_page_copies << 32 | p->n_state_copies);
 }

@@ -34,6 +34,10 @@
  * its own generated tokens one by one, so that its bits do not change. A request that fits the
  * pools alone always completes.
  *
+ * A request may ask how likely the tokens of its prompt were. That takes the logits behind all of them, so it finds
+ * nothing in the cache, but leaves what it computes there. They are said once, window by window, as events without
+ * a draw; a request that comes back is an ordinary one.
+ *
  * The n choices of a request prefill once; when the prompt is through each becomes a sequence:
  * whole pages are shared, the last partial page and the state are copied.
  *
@@ -89,9 +93,11 @@ struct scheduler_request {
 	struct prefix_space space;
 	struct content_key root_key; /* of the space, for page_keys */
 	const struct content_key
-		*page_keys;  /* [n_prompt / page_tokens], the first from the space; NULL: the
+		*page_keys;   /* [n_prompt / page_tokens], the first from the space; NULL: the
 						tiers are not for this request */
-	bool cache_disabled; /* neither matches nor is remembered */
+	bool cache_disabled;  /* neither matches nor is remembered */
+	bool prompt_logprobs; /* events with scores of all tokens of the prompt but the first */
+	uint32_t n_prompt_logprobs; /* then: best tokens reported beside each */
 	struct sampling sampling;
 	void *user; /* comes back in events */
 };
@@ -105,7 +111,8 @@ struct scheduler_hit {
 
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
 
-/* One token of one choice, in the order of plan.draws. */
+/* One token of one choice, in the order of plan.draws; or what is said of some tokens of the prompt: then draw is
+ * NULL, and they come before anything else of their request. */
 struct scheduler_event {
 	uint64_t request;
 	void *user;
@@ -113,7 +120,10 @@ struct scheduler_event {
 	enum finish_reason finish;	/* of this choice, with this token */
 	bool request_finished;		/* last event of the request: its id is gone */
 	struct scheduler_hit hit;	/* the same in every event of a request */
-	const struct draw_result *draw; /* borrowed from the results given to commit */
+	const struct draw_result *draw; /* borrowed from the results given to commit, as are */
+	const struct draw_result
+		*scores; /* [n_scores] of the prompt's tokens from first_score on */
+	uint32_t first_score, n_scores;
 };
 
 struct scheduler_stats {
@@ -162,8 +172,9 @@ void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
  * commit). Not while max_plans_out plans are out. */
 const struct plan *scheduler_plan(struct scheduler *s);
 
-/* The oldest plan that is out has run: results [n_draws of the plan]. Writes one event a draw of a
- * live choice to `events` (room for n_draws) and returns their number. */
+/* The oldest plan that is out has run: results [n_draws + n_scored_tokens of the plan]. Writes one
+ * event a draw of a live choice, and one a score of a live request, to `events` (room for n_draws + n_scores, at
+ * most twice max_seqs) and returns their number. */
 uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results,
 			  struct scheduler_event *events);
 

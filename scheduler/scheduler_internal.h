@@ -33,7 +33,7 @@ struct step_row {
 	enum prefix_checkpoint handover_kind, snapshot_kinds[SNAPSHOTS_MAX];
 };
 
-/* A plan with the memory it points into. Each row, draw, reset and fork belongs to a seat of its
+/* A plan with the memory it points into. Each row, draw, score, reset and fork belongs to a seat of its
  * own, so max_seqs of each are enough. */
 struct step {
 	struct plan plan;
@@ -41,6 +41,7 @@ struct step {
 	struct step_row *more; /* [n_rows] */
 	struct plan_draw *draws;
 	struct sequence **draw_owners;
+	struct plan_score *scores;
 	struct plan_seat_reset *resets;
 	struct plan_copy *page_copies, *state_copies;
 };

@@ -7,7 +7,8 @@
  * that mixes up pages, slots or positions ends the program; so does one whose rows write what
  * another one uses. The next token is a function of the sequence: the recorded answer when the
  * model's golden.json has one for it, else a hash (with temperature: of seed, choice and position
- * too).
+ * too). Behind it, one less likely than the other, come the ids after it: so a token that is scored is as likely as it
+ * is when it is drawn.
  *
  * A plan is computed when it is submitted; its delay passes while it is out, one plan after the
  * other as on a device's queue. What a plan reads by position is what the plan before it left, so a
@@ -48,14 +49,14 @@ struct engine {
 	/* plans that are out, oldest at head % ENGINE_STEPS_OUT */
 	struct step {
 		uint64_t done_ns;
-		uint32_t n_draws;
+		uint32_t n_draws, n_results;
 		bool fails;
-		struct draw_result *results; /* [max_seqs] */
+		struct draw_result *results; /* [max_seqs + max_prefill_tokens] */
 	} steps[ENGINE_STEPS_OUT];
 	uint64_t head, tail;	       /* plans waited for, submitted */
 	void *items[ENGINE_ITEMS_OUT]; /* tags of copies, [n_items] */
 	uint32_t n_items;
-	uint32_t max_seqs;
+	uint32_t max_seqs, max_prefill_tokens;
 	uint32_t *touched; /* [n_slots] 1 + index of the row of this plan that reads or writes the
 			      slot, else 0 */
 	uint32_t *written; /* [n_pages] 1 + index of the row of this plan that writes the page, else
@@ -146,8 +147,10 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	info->slot_bytes = info->n_slots ? 1 << 20 : 0;
 	g->page_tokens = o->page_tokens;
 	g->max_seqs = o->max_seqs;
+	g->max_prefill_tokens = o->max_prefill_tokens;
 	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++) {
-		g->steps[i].results = calloc(o->max_seqs, sizeof(*g->steps[i].results));
+		g->steps[i].results = calloc((size_t)o->max_seqs + o->max_prefill_tokens,
+					     sizeof(*g->steps[i].results));
 		must(g->steps[i].results != NULL);
 	}
 	g->kv = calloc(info->n_pages, o->page_tokens * sizeof(*g->kv));
@@ -336,6 +339,50 @@ static bool is_banned(const struct plan_draw *d, int32_t token)
 	return false;
 }
 
+/* The best token by a hash of its sequence. */
+static int32_t hashed_token(const struct model_config *m, uint64_t h)
+{
+	return h % 64 ? (int32_t)(h / 64 % m->vocab_size) : m->end_tokens[0];
+}
+
+/* What is reported of a token, with the best `first`. */
+static void report(const struct model_config *m, uint64_t h, int32_t first, uint32_t n_top,
+		   struct draw_result *ret)
+{
+	float best = -(float)(h % 1000) / 1000;
+
+	ret->rank = (ret->token >= first ? 0 : m->vocab_size) + (uint32_t)(ret->token - first) + 1;
+	ret->logprob = best - (float)(ret->rank - 1);
+	ret->n_top = n_top;
+	for (uint32_t i = 0; i < ret->n_top; i++) {
+		ret->top_ids[i] = (int32_t)(((uint32_t)first + i) % m->vocab_size);
+		ret->top_logprobs[i] = best - (float)i;
+	}
+}
+
+static struct draw_result *score(struct engine *g, const struct plan *plan,
+				 const struct plan_score *s, struct draw_result *ret)
+{
+	const struct plan_row *row = &plan->rows[s->row];
+	uint64_t h = 0;
+
+	must(s->row < plan->n_prefill_rows && s->n_tokens && s->n_tokens <= row->n_tokens);
+	for (uint32_t i = 0; i < row->start; i++)
+		h = mix(h, (uint64_t)*cell(g, row, i));
+	for (uint32_t i = 0; i < s->n_tokens; i++) {
+		uint32_t len = row->start + i + 1;
+		int32_t best = golden_token(g, row, len);
+
+		must(i + 1 == row->n_tokens || s->next[i] == row->tokens[i + 1]);
+		h = mix(h, (uint64_t)row->tokens[i]);
+		*ret = (struct draw_result){.token = s->next[i]};
+		report(&g->info.model, h, best < 0 ? hashed_token(&g->info.model, h) : best,
+		       s->n_top, ret);
+		ret++;
+	}
+	return ret;
+}
+
 static void draw(struct engine *g, const struct plan *plan, const struct plan_draw *d,
 		 struct draw_result *ret)
 {
@@ -348,18 +395,14 @@ static void draw(struct engine *g, const struct plan *plan, const struct plan_dr
 	if (d->sampling->temperature > 0)
 		h = mix(mix(mix(h, d->sampling->seed), d->choice), d->position);
 	if (token < 0)
-		token = h % 64 ? (int32_t)(h / 64 % m->vocab_size) : m->end_tokens[0];
+		token = hashed_token(m, h);
 	while (is_banned(d, token))
 		token = (int32_t)(((uint32_t)token + 1) % m->vocab_size);
 	*ret = (struct draw_result){.token = token};
 	if (!d->sampling->want_logprobs)
 		return;
-	ret->logprob = -(float)(h % 1000) / 1000;
-	ret->n_top = d->sampling->n_logprobs;
-	for (uint32_t i = 0; i < ret->n_top; i++) {
-		ret->top_ids[i] = (int32_t)(((uint32_t)token + i) % m->vocab_size);
-		ret->top_logprobs[i] = ret->logprob - (float)i;
-	}
+	report(m, h, token, d->sampling->n_logprobs, ret);
+	ret->rank = 0;
 }
 
 static uint64_t now_ns(void)
@@ -373,6 +416,7 @@ static uint64_t now_ns(void)
 static void run_plan(struct engine *g, const struct plan *plan, struct step *step)
 {
 	const struct engine_info *info = &g->info;
+	struct draw_result *results = step->results + plan->n_draws;
 
 	for (uint32_t i = 0; i < plan->n_page_copies; i++) {
 		const struct plan_copy *c = &plan->page_copies[i];
@@ -397,6 +441,10 @@ static void run_plan(struct engine *g, const struct plan *plan, struct step *ste
 		must(plan->draws[i].row < plan->n_rows);
 		draw(g, plan, &plan->draws[i], &step->results[i]);
 	}
+	must(plan->n_scored_tokens <= g->max_prefill_tokens);
+	for (uint32_t i = 0; i < plan->n_scores; i++)
+		results = score(g, plan, &plan->scores[i], results);
+	must(results == step->results + step->n_results);
 }
 
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
@@ -414,6 +462,7 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 	g->counters.steps++;
 	step->done_ns = begin + g->step_us * 1000;
 	step->n_draws = plan->n_draws;
+	step->n_results = plan->n_draws + plan->n_scored_tokens;
 	step->fails = g->fail_step && g->counters.steps >= g->fail_step;
 	if (!step->fails)
 		run_plan(g, plan, step);
@@ -432,7 +481,7 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 	g->head++;
 	if (step->fails)
 		return err_set(e, EIO, "the device is lost");
-	memcpy(results, step->results, step->n_draws * sizeof(*results));
+	memcpy(results, step->results, step->n_results * sizeof(*results));
 	return 0;
 }
 

@@ -7,6 +7,9 @@
 
 #include "base/macros.h"
 
+/* By how much a float32 log-probability may be off. */
+#define BOUND 2e-4f
+
 static void read_ids(const json_t *a, struct ids *out)
 {
 	for (size_t i = 0; i < json_array_size(a); i++)
@@ -91,6 +94,8 @@ static bool submit(struct scheduler *s, struct engine *g, struct run *r)
 		.n_end_tokens = r->ignore_end	? 0
 				: r->end_tokens ? r->n_end_tokens
 						: m->n_end_tokens,
+		.prompt_logprobs = r->prompt_logprobs,
+		.n_prompt_logprobs = r->prompt_logprobs ? GOLDEN_TOP : 0,
 		.sampling = r->sampling,
 		.user = r,
 	};
@@ -103,12 +108,29 @@ static bool submit(struct scheduler *s, struct engine *g, struct run *r)
 	return false;
 }
 
+/* They come in order, each once. */
+static void keep_scores(struct run *r, const struct scheduler_event *ev)
+{
+	if (!r->scores) {
+		r->scores = calloc(r->n_prompt, sizeof(*r->scores));
+		r->n_scores = 1;
+	}
+	if (ev->first_score != r->n_scores || ev->n_scores > r->n_prompt - r->n_scores)
+		abort();
+	memcpy(r->scores + r->n_scores, ev->scores, ev->n_scores * sizeof(*r->scores));
+	r->n_scores += ev->n_scores;
+}
+
 static void keep(const struct scheduler_event *ev)
 {
 	struct run *r = ev->user;
 	struct ids *out = &r->out[ev->choice];
 
 	r->hit = ev->hit;
+	if (ev->scores) {
+		keep_scores(r, ev);
+		return;
+	}
 	r->draws[ev->choice] =
 		realloc(r->draws[ev->choice], (out->len + 1) * sizeof(struct draw_result));
 	r->draws[ev->choice][out->len] = *ev->draw;
@@ -226,8 +248,8 @@ bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, 
 {
 	uint32_t depth = setup->one_plan || setup->watch ? 1 : ENGINE_STEPS_OUT;
 	struct scheduler_config config = config_of(engine_info(g), setup, depth);
-	struct draw_result *results = calloc(setup->max_seqs, sizeof(*results));
-	struct scheduler_event *events = calloc(setup->max_seqs, sizeof(*events));
+	struct draw_result *results = calloc(setup->max_seqs + setup->budget, sizeof(*results));
+	struct scheduler_event *events = calloc(2ull * setup->max_seqs, sizeof(*events));
 	bool *submitted = calloc(n + 1, sizeof(*submitted));
 	struct scheduler_stats stats = {0};
 	struct scheduler *s = NULL;
@@ -278,6 +300,9 @@ void run_release(struct run *r)
 		free(r->draws[c]);
 		r->draws[c] = NULL;
 	}
+	free(r->scores);
+	r->scores = NULL;
+	r->n_scores = 0;
 }
 
 size_t golden_same_steps(const struct golden_case *c, const struct run *r, float margin)
@@ -314,16 +339,37 @@ static float step_difference(const struct golden_step *s, const struct draw_resu
 	return most;
 }
 
+bool golden_scores_match(const struct golden_case *c, const struct run *r, float *worst)
+{
+	for (size_t k = 0; k < c->output.len; k++) {
+		size_t at = c->prompt.len + k;
+		float most;
+
+		if (at >= r->n_scores || r->scores[at].token != c->output.v[k]) {
+			printf("# %s: %u of the prompt's %u tokens\n", c->name, r->n_scores,
+			       r->n_prompt);
+			return false;
+		}
+		most = step_difference(&c->steps[k], &r->scores[at]);
+		*worst = fmaxf(*worst, most);
+		if (most <= BOUND)
+			continue;
+		printf("# %s, token %zu: a log-probability is off by %g\n", c->name, at,
+		       (double)most);
+		return false;
+	}
+	return true;
+}
+
 bool golden_matches(const struct golden_case *c, const struct run *r, float *worst)
 {
-	const float bound = 2e-4f;
-	size_t n = golden_same_steps(c, r, 2 * bound);
+	size_t n = golden_same_steps(c, r, 2 * BOUND);
 
 	for (size_t k = 0; n != SIZE_MAX && k < n; k++) {
 		float most = step_difference(&c->steps[k], &r->draws[0][k]);
 
 		*worst = fmaxf(*worst, most);
-		if (most <= bound)
+		if (most <= BOUND)
 			continue;
 		printf("# %s, step %zu: a log-probability is off by %g\n", c->name, k,
 		       (double)most);
@@ -339,8 +385,8 @@ static bool same_bits(float a, float b)
 
 static bool same_draw(const struct draw_result *a, const struct draw_result *b)
 {
-	bool same =
-		a->token == b->token && same_bits(a->logprob, b->logprob) && a->n_top == b->n_top;
+	bool same = a->token == b->token && same_bits(a->logprob, b->logprob) &&
+		    a->n_top == b->n_top && a->rank == b->rank;
 
 	for (uint32_t k = 0; same && k < a->n_top; k++)
 		same = a->top_ids[k] == b->top_ids[k] &&
@@ -348,8 +394,27 @@ static bool same_draw(const struct draw_result *a, const struct draw_result *b)
 	return same;
 }
 
+static bool same_scores(const struct run *a, const struct run *b, const char *name)
+{
+	if (a->n_scores != b->n_scores) {
+		printf("# %s: %u and %u of %u tokens of the prompt\n", name, a->n_scores,
+		       b->n_scores, a->n_prompt);
+		return false;
+	}
+	for (uint32_t i = 1; i < a->n_scores; i++)
+		if (!same_draw(&a->scores[i], &b->scores[i])) {
+			printf("# %s: token %u of %u of the prompt: %.9g and %.9g\n", name, i,
+			       a->n_prompt, (double)a->scores[i].logprob,
+			       (double)b->scores[i].logprob);
+			return false;
+		}
+	return true;
+}
+
 bool run_same(const struct run *a, const struct run *b, const char *name)
 {
+	if (!same_scores(a, b, name))
+		return false;
 	for (size_t c = 0; c < RUN_CHOICES; c++) {
 		size_t n = MIN(a->out[c].len, b->out[c].len);
 

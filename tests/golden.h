@@ -46,11 +46,14 @@ struct run {
 	const int32_t *end_tokens; /* [n_end_tokens]; NULL: the model's */
 	uint32_t n_end_tokens;
 	struct sampling sampling;
-	uint32_t arrival; /* step before which it is submitted */
+	uint32_t arrival;     /* step before which it is submitted */
+	bool prompt_logprobs; /* with the GOLDEN_TOP best */
 	/* results, for each choice */
 	struct scheduler_hit hit;
 	struct ids out[RUN_CHOICES];
 	struct draw_result *draws[RUN_CHOICES]; /* [out.len] */
+	struct draw_result *scores; /* [n_prompt], from 1 on, when they are wanted: of the prompt */
+	uint32_t n_scores;	    /* up to here they came */
 };
 
 /* How requests share an engine. */
@@ -83,11 +86,16 @@ void run_release(struct run *r);
  * where the reference's margin is `margin` or more: that is no near tie. */
 size_t golden_same_steps(const struct golden_case *c, const struct run *r, float margin);
 
+/* What is said of the prompt's tokens from n_prompt on, when the case's prompt and output were the prompt: as
+ * float32 must, every listed log-probability within 2e-4. */
+bool golden_scores_match(const struct golden_case *c, const struct run *r, float *worst);
+
 /* As float32 must: the same tokens (but for ties within the bound) and every listed log-probability within
  * 2e-4. Says what is not; *worst grows to the largest difference. */
 bool golden_matches(const struct golden_case *c, const struct run *r, float *worst);
 
-/* The same tokens and the same bits of every log-probability, choice by choice; says where not. */
+/* The same tokens and the same bits of every log-probability, of the prompt's tokens and choice by choice; says
+ * where not. */
 bool run_same(const struct run *a, const struct run *b, const char *name);
 
 #endif

@@ -17,6 +17,8 @@ enum {
 	LETTERS = 3, /* what is drawn and prompted, mostly */
 	REMEMBERED = 6,
 	TRIES_MAX = 4096,
+	/* Of a plan: draws, and scored tokens. */
+	RESULTS = RULES_SEQS + RULES_SEQS * RULES_LEN,
 };
 
 struct text {
@@ -33,7 +35,7 @@ struct model {
 	struct rules rules, trial;
 	struct rule_marks marks;
 	struct mirror mirrors[2], *now, *other;
-	struct draw_result results[2][RULES_SEQS]; /* of the plans that are out: number % 2 */
+	struct draw_result results[2][RESULTS]; /* of the plans that are out: number % 2 */
 	struct plan_names names;
 	struct text texts[REMEMBERED]; /* what was said: other prompts begin like it */
 	uint64_t next_user;
@@ -241,10 +243,36 @@ static void count_plan(struct model *m, const struct plan *p)
 	n->page_copies += p->n_page_copies;
 	n->state_copies += p->n_state_copies;
 	n->resets += p->n_resets;
+	n->scored_tokens += p->n_scored_tokens;
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		n->snapshots += p->rows[i].n_snapshots;
 		n->unseen_tokens += !p->rows[i].tokens;
 	}
+}
+
+/* What is asked about the prompts' tokens, and an answer that says which they are. */
+static const char *score_plan(struct model *m, const struct plan *p, const struct rule_plan *plan,
+			      struct draw_result *results)
+{
+	uint32_t k = 0, n = 0;
+
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct rule_row *row = &plan->rows[i];
+		const struct rule_request *q = &m->rules.requests[row->q];
+		const struct plan_score *s = &p->scores[k];
+
+		if (!row->n_scores)
+			continue;
+		EXPECT(k++ < p->n_scores && s->row == i && s->n_tokens == row->n_scores);
+		EXPECT(s->n_top == q->r.n_prompt_logprobs);
+		EXPECT(!memcmp(s->next, q->prompt + row->start + 1,
+			       s->n_tokens * sizeof(*s->next)));
+		for (uint32_t j = 0; j < s->n_tokens; j++)
+			results[n++] = (struct draw_result){.token = s->next[j],
+							    .rank = row->start + 1 + j};
+	}
+	EXPECT(k == p->n_scores && n == p->n_scored_tokens);
+	return NULL;
 }
 
 /* Draws a token for every draw, and runs the plan on the fake device. */
@@ -283,7 +311,8 @@ static const char *run_plan(struct model *m, const struct plan *p)
 			results[d] = (struct draw_result){.token = token};
 		}
 	}
-	failed = fake_device_run(m->device, p, rows, draws, results);
+	failed = score_plan(m, p, plan, results + p->n_draws);
+	failed = failed ? failed : fake_device_run(m->device, p, rows, draws, results);
 	for (uint32_t i = 0; !failed && i < p->n_rows; i++) {
 		const struct rule_row *row = &plan->rows[i];
 		const struct rule_request *q = &r->requests[row->q];
@@ -529,6 +558,52 @@ static const char *check_event(struct model *m, const struct scheduler_event *ev
 	return NULL;
 }
 
+/* Whether the request's draws are before the k-th event. */
+static bool drew_before(const struct scheduler_event *events, uint32_t k)
+{
+	for (uint32_t i = 0; i < k; i++)
+		if (events[i].request == events[k].request && events[i].draw)
+			return true;
+	return false;
+}
+
+/* Events about prompts, of the plan that is about to be committed, or was: checked and taken out. */
+static const char *take_scores(struct model *m, const struct rule_plan *plan,
+			       const struct draw_result *results, struct scheduler_event *events,
+			       uint32_t *n)
+{
+	uint32_t k = 0, left = 0;
+
+	for (uint32_t i = 0; i < plan->n_rows; i++) {
+		const struct rule_row *row = &plan->rows[i];
+		const struct rule_request *q = &m->trial.requests[row->q];
+		const struct scheduler_event *ev;
+
+		if (row->n_scores && !rules_over(q)) {
+			while (k < *n && events[k].draw)
+				k++;
+			EXPECT(k < *n && !drew_before(events, k));
+			ev = &events[k++];
+			EXPECT((ev->request == q->id || ev->request == q->twin_id) &&
+			       ev->user == q->r.user);
+			EXPECT(ev->finish == FINISH_NONE && !ev->request_finished);
+			EXPECT(ev->hit.miss == PREFIX_MISS_LOGPROBS || q->r.cache_disabled ||
+			       m->config.cache_disabled);
+			EXPECT(ev->first_score == row->start + 1 && ev->n_scores == row->n_scores);
+			EXPECT(ev->scores == results && ev->scores->rank == ev->first_score &&
+			       ev->scores->token == q->prompt[ev->first_score]);
+		}
+		results += row->n_scores;
+	}
+	for (; k < *n; k++)
+		EXPECT(events[k].draw);
+	for (uint32_t i = 0; i < *n; i++)
+		if (events[i].draw)
+			events[left++] = events[i];
+	*n = left;
+	return NULL;
+}
+
 static const char *check_cache(struct model *m)
 {
 	if (chance(m, 8)) {
@@ -540,7 +615,7 @@ static const char *check_cache(struct model *m)
 
 static const char *do_commit(struct model *m)
 {
-	struct scheduler_event events[RULES_SEQS], twin_events[RULES_SEQS];
+	struct scheduler_event events[2 * RULES_SEQS], twin_events[2 * RULES_SEQS];
 	struct rules *r = &m->rules;
 	uint64_t number = r->committed + 1;
 	const struct draw_result *results = m->results[number % 2];
@@ -552,6 +627,10 @@ static const char *do_commit(struct model *m)
 	EXPECT(n == n_twin);
 	m->trial = *r; /* requests as they were: those that end are gone afterwards */
 	n_want = rules_commit(r, want);
+	failed = take_scores(m, &m->trial.plans[number % 2], results + n_want, events, &n);
+	if (!failed)
+		failed = take_scores(m, &m->trial.plans[number % 2], results + n_want, twin_events,
+				     &n_twin);
 	for (uint32_t i = 0; !failed && i < n_want; i++) {
 		const struct rule_request *q = &m->trial.requests[want[i].q];
 
@@ -658,6 +737,8 @@ static void draw_request(struct model *m, struct rule_request *q)
 	r->n_end_tokens = below(m->src, 3);
 	r->priority = chance(m, 6) ? (int32_t)below(m->src, 3) - 1 : 0;
 	r->cache_disabled = chance(m, 12);
+	r->prompt_logprobs = chance(m, 10);
+	r->n_prompt_logprobs = r->prompt_logprobs ? below(m->src, 3) : 0;
 	r->space.id[0] = chance(m, 8) ? below(m->src, 3) : 0;
 	r->sampling = (struct sampling){.seed = m->next_user, .repetition_penalty = 1};
 	if (chance(m, 4))

@@ -43,7 +43,7 @@ struct model_counts {
 		replayed_tokens, paused;
 	uint64_t hits, decoded_hits, alone, returned_by_cache;
 	uint64_t doubts; /* plans with more than one right answer */
-	uint64_t evicted_pages, evicted_slots;
+	uint64_t evicted_pages, evicted_slots, scored_tokens;
 	uint64_t misses[PREFIX_MISS_N];
 };
 

@@ -241,6 +241,10 @@ static void add_prefills(struct rules *r, uint64_t number, bool paused)
 			return;
 		row = add_row(r, q, t, number, n, false);
 		budget -= n;
+		if (q->r.prompt_logprobs && q->n_scored < q->r.n_prompt) {
+			q->n_scored = t->n_planned;
+			row->n_scores = MIN(n, q->r.n_prompt - 1 - row->start);
+		}
 		if (t->n_planned < q->r.n_prompt) {
 			r->cut_prompts++;
 			return;

@@ -62,6 +62,7 @@ struct rule_request {
 	uint32_t n_computed; /* of the trunk */
 	/* Where the prompt left what was known; 0: nowhere. What was known may be in doubt for as long as no row tells. */
 	uint32_t branch, branches[MIRROR_ENDS], n_branches;
+	uint32_t n_scored; /* tokens of the prompt, where its log-probabilities are wanted */
 	uint32_t asked[RULES_WANTED], n_asked; /* states that followers wait for */
 	struct scheduler_hit hit;
 	uint32_t misses; /* bits of the reasons that would be right */
@@ -78,6 +79,7 @@ struct rule_row {
 	uint32_t dst; /* what it wrote */
 	bool handover;
 	uint32_t n_snapshots, snapshots[SNAPSHOTS_MAX], snapshot_slots[SNAPSHOTS_MAX];
+	uint32_t n_scores; /* of its tokens: how likely was what comes behind? */
 	uint32_t n_draws, draws[RULES_SEQS], positions[RULES_SEQS]; /* choices */
 	bool counts[RULES_SEQS];				    /* the seat is reset for it */
 };

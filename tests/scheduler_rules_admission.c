@@ -204,6 +204,12 @@ static uint32_t branch_of(const struct rules *r, const struct mirror_end *end)
 	return r->config.state_tokens && at > end->n_tokens ? at : 0;
 }
 
+/* Every token of its prompt has to be computed, for what is said of it. */
+static bool wants_all(const struct rule_request *q)
+{
+	return q->r.prompt_logprobs && !q->admitted;
+}
+
 /* Where q would begin, the reasons that are right then, and where it may part from what is known. */
 struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_t *ret_misses)
 {
@@ -215,6 +221,9 @@ struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_
 	q->n_branches = 0;
 	*ret_misses = 1u << PREFIX_MISS_DISABLED;
 	if (!rules_remembers(r, q))
+		return (struct mirror_end){0};
+	*ret_misses = 1u << PREFIX_MISS_LOGPROBS;
+	if (wants_all(q))
 		return (struct mirror_end){0};
 	n = mirror_ends(r->before, r->after, &key, ends);
 	assert(n);
@@ -320,7 +329,7 @@ bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_e
 {
 	uint32_t cap = (q->r.n_prompt - 1) / r->align * r->align;
 
-	if (!rules_remembers(r, q) || end->n_tokens >= cap)
+	if (!rules_remembers(r, q) || wants_all(q) || end->n_tokens >= cap)
 		return false;
 	for (uint64_t order = 1; order <= r->orders; order++) {
 		for (uint32_t i = 0; i < RULES_REQUESTS; i++) {

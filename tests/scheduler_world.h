@@ -17,8 +17,8 @@ enum { WORLD_SEQS = 8, WORLD_VOCAB = 1000, WORLD_END = 999, WORLD_LEN = 256 };
 struct world {
 	struct scheduler *s;
 	struct scheduler_config config;
-	const struct plan *plan; /* the newest */
-	struct draw_result results[WORLD_SEQS];
+	const struct plan *plan;			    /* the newest */
+	struct draw_result results[WORLD_SEQS + WORLD_LEN]; /* draws, then scored tokens */
 	struct scheduler_event events[2 * WORLD_SEQS];
 	uint32_t n_events; /* of the last commit */
 	struct buf text;

@@ -248,6 +248,43 @@ static void test_plenty(void)
 	call_unref(c);
 }
 
+/* Tokens of prompts go the same way; their rank tells them apart. */
+static void test_scores(void)
+{
+	struct connection_double connection = {0};
+	struct call *c = new_call(&connection);
+	struct draw_result scores[2] = {{.token = 7, .logprob = -1, .rank = 3, .n_top = 1},
+					{.token = 8, .logprob = -2, .rank = 1}},
+			   draw = {.token = 9, .logprob = -3}, got;
+	enum finish_reason finish;
+	struct call_news news;
+	struct buf tokens;
+	uint32_t of;
+	size_t at = 0;
+
+	scores[0].top_ids[0] = 5;
+	scores[0].top_logprobs[0] = -0.5f;
+	c->ask.sampling.want_logprobs = false;
+	call_accept(c);
+	check(call_push_scores(c, 4, scores, 2) == 0);
+	check(call_push(c, 1, FINISH_LENGTH, &draw) == 0);
+	buf_init(&tokens, SIZE_MAX / 2);
+	call_take(c, &tokens, suspend, &news);
+	ok(call_record(&tokens, &at, &of, &finish, &got) && of == 4 && got.token == 7 &&
+		   got.rank == 3 && got.logprob == -1 && got.n_top == 1 && got.top_ids[0] == 5 &&
+		   got.top_logprobs[0] == -0.5f,
+	   "a token of a prompt, with the best whatever choices report");
+	ok(call_record(&tokens, &at, &of, &finish, &got) && of == 4 && got.token == 8 &&
+		   got.rank == 1,
+	   "the next");
+	ok(call_record(&tokens, &at, &of, &finish, &got) && of == 1 && got.token == 9 &&
+		   !got.rank && finish == FINISH_LENGTH,
+	   "then one that was drawn");
+	ok(!call_record(&tokens, &at, &of, &finish, &got), "that is all");
+	buf_release(&tokens);
+	call_unref(c);
+}
+
 /* Bodies that wait to be parsed count, whether they are parsed or not. */
 static void test_bodies(void)
 {
@@ -283,6 +320,7 @@ int main(void)
 	test_hit();
 	test_abort();
 	test_plenty();
+	test_scores();
 	test_bodies();
 	loop_quit(server.loop);
 	loop_free(server.loop);

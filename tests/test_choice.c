@@ -194,6 +194,50 @@ static void test_stop(void)
 	ids_release(&ids);
 }
 
+/* An echoed prompt's tokens come first, and then every one that is drawn. */
+static void test_echo(void)
+{
+	struct choice_config config = {.tokenizer = tokenizer,
+				       .logprobs = true,
+				       .every_token = true};
+	const struct openai_token prompt[3] = {{.draw = {.token = 94}, .first = true},
+					       {.draw = {.token = 95}},
+					       {.draw = {.token = 96}, .last = true}};
+	struct ids ids = {0};
+
+	encode("A bow", &ids);
+	check(ids_push(&ids, start_token) == 0 && ids_push(&ids, end_token) == 0);
+	for (int stream = 0; stream < 2; stream++) {
+		struct choice c;
+		size_t n = 0;
+
+		check(choice_init(&c, &config) == 0 && choice_echo(&c, prompt, 3) == 0);
+		is_int((long long)c.n_ready, 3, "the prompt's are ready");
+		for (size_t i = 0; i < ids.len; i++) {
+			struct draw_result draw = {.token = ids.v[i], .logprob = -1};
+
+			if (stream) {
+				n += c.n_ready;
+				choice_clear(&c);
+			}
+			check(choice_push(&c, &draw,
+					  i + 1 == ids.len ? FINISH_STOP : FINISH_NONE) == 0);
+		}
+		is_int((long long)(n + c.n_ready), (long long)(3 + ids.len),
+		       "each token is reported");
+		ok(c.n_ready && c.tokens[c.n_ready - 1].draw.token == end_token &&
+			   c.tokens[c.n_ready - 1].cut == strlen("<|im_end|>"),
+		   "the end token without its text");
+		ok(stream || (c.tokens[0].first && c.tokens[2].last && !c.tokens[3].cut &&
+			      c.tokens[3].draw.token == ids.v[0]),
+		   "in their order");
+		is_str(stream ? "A bow" : buf_str(&c.content), "A bow",
+		       "and the text has none of them");
+		choice_release(&c);
+	}
+	ids_release(&ids);
+}
+
 /* Any tokens, any stops: pieces add up to the whole, reported tokens to the content. */
 static void test_random(void)
 {
@@ -258,6 +302,7 @@ int main(int argc, char **argv)
 	test_plain();
 	test_reasoning();
 	test_stop();
+	test_echo();
 	test_random();
 	ok_all("nothing else");
 	tokenizer_free(tokenizer);

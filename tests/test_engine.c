@@ -431,18 +431,24 @@ static void test_plans(const char *good)
 	struct sampling greedy = run_greedy();
 	int32_t tokens[256] = {0};
 	uint32_t pages[4] = {0, 1, 2, 3};
-	struct draw_result results[8];
+	struct draw_result results[8 + 64];
 	struct engine *g;
 	struct err e = {0};
 
 	if (!ok(engine_open(&o, &g, &e) == 0, "opens %s", e.text))
 		return;
-	for (int i = 0; i < 9; i++) {
+	for (int i = 0; i < 16; i++) {
+		int32_t wrong[2] = {0, -1};
 		struct plan_row rows[8];
 		struct plan_draw draws[8];
+		struct plan_score scores[2] = {{.next = tokens, .n_tokens = 63, .n_top = 5},
+					       {.next = tokens, .row = 1}};
 		struct plan p = {.step = 1,
 				 .rows = rows,
 				 .draws = draws,
+				 .scores = scores,
+				 .n_scores = 1,
+				 .n_scored_tokens = 63,
 				 .n_rows = 1,
 				 .n_prefill_rows = 1,
 				 .n_prefill_tokens = 64,
@@ -466,6 +472,16 @@ static void test_plans(const char *good)
 		case 6: draws[0].row = 1; break;
 		case 7: draws[0].seat = 4; break;
 		case 8: p.n_prefill_rows = 2; break;
+		case 9: p.n_scores = 2; break;
+		case 10: p.n_scored_tokens = 64; break;
+		case 11: scores[0].n_tokens = p.n_scored_tokens = 65; break;
+		case 12: scores[0].n_top = TOP_LOGPROBS_MAX + 1; break;
+		case 13: scores[0].row = 1; break;
+		case 14: p.n_prefill_rows = 0; break;
+		case 15:
+			scores[0].next = wrong;
+			scores[0].n_tokens = p.n_scored_tokens = 2;
+			break;
 		}
 		/* The first is good. */
 		is_int(engine_step(g, &p, results, &e), i ? -EINVAL : 0, "a plan %s",

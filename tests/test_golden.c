@@ -3,6 +3,8 @@
  *
  *     test_golden DIR float32|bfloat16 [generic|x86|auto]
  *
+ * Then the same log-probabilities are asked for in another way: prompt and answer together are the prompt.
+ *
  * float32: the same tokens, every listed log-probability within 2e-4. bfloat16: the same tokens up to the first
  * step whose margin is below 0.2; the first step's best log-probability within 0.02, 99 % of the chosen tokens'
  * within 0.1 as long as the tokens are the same.
@@ -54,6 +56,63 @@ static void test_bfloat16(const struct golden *g, const struct run *runs)
 	ok((double)near >= 0.99 * (double)steps, "%zu of %zu steps within 0.1", near, steps);
 }
 
+/* What was an answer is asked about as a part of the prompt. */
+static void test_prompts(struct engine *g, const struct run_setup *setup,
+			 const struct golden *golden, bool exact)
+{
+	struct run *runs = calloc(golden->n, sizeof(*runs));
+	size_t near = 0, n = 0, ranked = 0;
+
+	worst = 0;
+	for (size_t i = 0; i < golden->n; i++) {
+		const struct golden_case *c = &golden->cases[i];
+		int32_t *prompt = calloc(c->prompt.len + c->output.len, sizeof(*prompt));
+
+		memcpy(prompt, c->prompt.v, c->prompt.len * sizeof(*prompt));
+		memcpy(prompt + c->prompt.len, c->output.v, c->output.len * sizeof(*prompt));
+		runs[i] = (struct run){.prompt = prompt,
+				       .n_prompt = (uint32_t)(c->prompt.len + c->output.len),
+				       .max_tokens = 1,
+				       .sampling = run_greedy(),
+				       .prompt_logprobs = true};
+	}
+	ok(run_all(g, setup, runs, golden->n), "all ran as prompts");
+	for (size_t i = 0; i < golden->n; i++) {
+		const struct golden_case *c = &golden->cases[i];
+		const struct run *r = &runs[i];
+
+		check(r->n_scores == r->n_prompt);
+		if (exact)
+			check(golden_scores_match(c, r, &worst));
+		for (uint32_t k = 1; k < r->n_scores; k++) {
+			const struct draw_result *s = &r->scores[k];
+
+			/* The token itself among the best, at its rank and only there. */
+			check(s->token == r->prompt[k] && s->rank >= 1 && s->n_top == GOLDEN_TOP);
+			for (uint32_t j = 0; j < s->n_top; j++)
+				check((s->top_ids[j] == s->token) == (s->rank == j + 1) &&
+				      (s->top_ids[j] != s->token ||
+				       s->top_logprobs[j] == s->logprob));
+		}
+		for (size_t k = 0; k < c->output.len; k++, n++) {
+			const struct draw_result *s = &r->scores[c->prompt.len + k];
+
+			near += fabsf(s->logprob - c->steps[k].logprobs[0]) <= 0.1f;
+			ranked += s->rank == 1;
+		}
+	}
+	ok_all("prompt and answer as a prompt: the answer's log-probabilities%s",
+	       exact ? "" : ", and each has its rank");
+	printf("# largest difference of a log-probability: %.3g\n", (double)worst);
+	ok((double)near >= 0.99 * (double)n && (double)ranked >= 0.97 * (double)n,
+	   "%zu of %zu within 0.1, %zu of them the best", near, n, ranked);
+	for (size_t i = 0; i < golden->n; i++) {
+		free((int32_t *)(uintptr_t)runs[i].prompt);
+		run_release(&runs[i]);
+	}
+	free(runs);
+}
+
 int main(int argc, char **argv)
 {
 	struct engine_options o = {
@@ -101,6 +160,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < golden.n; i++)
 		run_release(&runs[i]);
 	free(runs);
+	test_prompts(g, &setup, &golden, o.dtype == ENGINE_FLOAT32);
 	engine_close(g);
 	golden_release(&golden);
 	return done();

@@ -6,8 +6,8 @@
  * Thirty-two requests of different lengths (whole chunks, one token more and one less, prompts that the budget
  * cuts), greedy, drawn and penalised, some with several choices. Each runs alone first; then they run in
  * batches of 8 and 32, arriving at different steps, with several prefill budgets, with pages, slots and
- * seats renamed, and again and again in the same memory. Every token and every bit of every
- * log-probability must be what it was alone, with every kernel variant that runs here and for pages of 64
+ * seats renamed, and again and again in the same memory. Some ask how likely their prompt was. Every token and
+ * every bit of every log-probability must be what it was alone, with every kernel variant that runs here and for pages of 64
  * and 128 tokens; and the variants must agree with one another.
  * `full` runs every combination and more orders of pages, otherwise the large batches are the shuffled ones.
  */
@@ -37,6 +37,7 @@ struct steps {
 	uint32_t cut;	    /* windows that do not begin at 0 */
 	uint32_t most_rows; /* of one step */
 	uint32_t copies;
+	uint32_t scored_beside; /* steps that score one prompt and run others */
 };
 
 static void count_step(void *arg, const struct plan *p, const struct draw_result *results)
@@ -48,6 +49,7 @@ static void count_step(void *arg, const struct plan *p, const struct draw_result
 		s->cut += p->rows[i].start > 0;
 	s->most_rows = MAX(s->most_rows, p->n_rows);
 	s->copies += p->n_state_copies;
+	s->scored_beside += p->n_scores && p->n_rows > p->n_scores;
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -73,6 +75,7 @@ static void make_requests(struct run *runs, int32_t *prompts, uint32_t vocab, ui
 			.n_choices = sizes[i].n_choices,
 			.ignore_end = true,
 			.sampling = run_greedy(),
+			.prompt_logprobs = i % 4 == 1,
 		};
 		if (i % 3 == 0 || r->n_choices > 1) {
 			r->sampling.temperature = 1;
@@ -116,6 +119,8 @@ static void run_together(struct engine *g, struct run_setup setup, const struct 
 		runs[i] = alone[i];
 		memset(runs[i].out, 0, sizeof(runs[i].out));
 		memset(runs[i].draws, 0, sizeof(runs[i].draws));
+		runs[i].scores = NULL;
+		runs[i].n_scores = 0;
 		runs[i].arrival = (uint32_t)(i * setup.budget / 64 % 11);
 		rows += runs[i].n_choices;
 	}
@@ -126,6 +131,7 @@ static void run_together(struct engine *g, struct run_setup setup, const struct 
 	/* What the name of the test promises did happen. */
 	check(steps.mixed > 0);
 	check(steps.copies > 0);
+	check(steps.scored_beside > 0);
 	check(setup.budget > 128 || steps.cut > 0);
 	check(steps.most_rows >= (setup.budget < PREFILL_MAX ? n / 4 : n));
 	ok_all("%zu requests (%u sequences, %u rows in a step), budget %u, pages %u%s: the bits of each alone",

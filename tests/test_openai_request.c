@@ -98,6 +98,7 @@ static void test_defaults(void)
 
 static void test_sampling(void)
 {
+	uint32_t n_top;
 	struct openai_request r;
 
 	is_int(parse_with(
@@ -171,6 +172,24 @@ static void test_sampling(void)
 	ok(!r.chat && !r.context && r.sampling.want_logprobs && r.sampling.n_logprobs == 5, "five");
 	is_int(parse_with(false, "\"echo\":true", &r), 0, "echo");
 	ok(r.echo && r.add_special_tokens, "is kept; a text gets its special tokens");
+	ok(!openai_wants_scores(&r, &n_top), "and asks nothing about them");
+	is_int(parse_with(false, "\"echo\":true,\"logprobs\":3,\"max_tokens\":0", &r), 0,
+	       "the prompt's log-probabilities");
+	ok(openai_wants_scores(&r, &n_top) && n_top == 3, "are wanted");
+	ok(r.prompt_only && r.max_tokens == 1, "and nothing else");
+	is_int(parse_with(false, "\"prompt_logprobs\":0,\"max_tokens\":1", &r), 0,
+	       "prompt_logprobs");
+	ok(r.prompt_logprobs && !r.prompt_only && openai_wants_scores(&r, &n_top) && !n_top,
+	   "of the tokens themselves");
+	is_int(parse_with(true, "\"prompt_logprobs\":20,\"stream\":false", &r), 0, "in chat");
+	ok(openai_wants_scores(&r, &n_top) && n_top == 20, "with the twenty best");
+	openai_request_release(&r);
+	is_int(parse_with(false, "\"prompt_logprobs\":2,\"echo\":true,\"logprobs\":1", &r), 0,
+	       "both");
+	ok(openai_wants_scores(&r, &n_top) && n_top == 2, "the larger number");
+	is_int(parse_with(true, "\"prompt_logprobs\":null,\"stream\":true", &r), 0, "null");
+	ok(!openai_wants_scores(&r, &n_top), "is none");
+	openai_request_release(&r);
 	is_int(parse_with(false, "\"add_special_tokens\":false", &r), 0, "unless");
 	ok(!r.add_special_tokens, "they are refused");
 }
@@ -597,7 +616,15 @@ static const struct bad bads[] = {
 	{'p', "\"logprobs\":true", "logprobs", NULL},
 	{'p', "\"logprobs\":21", "logprobs", NULL},
 	{'p', "\"echo\":1", "echo", NULL},
-	{'p', "\"echo\":true,\"logprobs\":1", "echo", NULL, ENOTSUP},
+	{'p', "\"max_tokens\":0", "max_tokens",
+	 "max_tokens is 0, but must be at least 1 without echo"},
+	{'p', "\"max_tokens\":0,\"echo\":true,\"min_tokens\":1", "min_tokens", NULL},
+	{'p', "\"max_tokens\":-1,\"echo\":true", "max_tokens", NULL},
+	{'p', "\"prompt_logprobs\":21", "prompt_logprobs", NULL},
+	{'c', "\"prompt_logprobs\":-1", "prompt_logprobs", NULL},
+	{'c', "\"prompt_logprobs\":true", "prompt_logprobs", NULL},
+	{'p', "\"prompt_logprobs\":1,\"stream\":true", "prompt_logprobs",
+	 "prompt_logprobs is not supported when stream is true", ENOTSUP},
 	{'p', "\"best_of\":2", "best_of", "best_of is 2, but must be equal to n, 1", ENOTSUP},
 	{'p', "\"best_of\":1,\"n\":2", "best_of", NULL},
 	{'p', "\"best_of\":0", "best_of", NULL},

@@ -386,6 +386,93 @@ static void test_completion_logprobs(void)
 	       "offsets count characters and go on");
 }
 
+/* An echoed prompt comes first, and of its first token nothing is known. */
+static void test_echo(void)
+{
+	struct openai_head h = head(false);
+	struct openai_token tokens[] = {token(END, 0), token(BC, -1), token(C3, -1.5f),
+					token(A9, -2), token(END, -3)};
+	struct openai_cursor cursor = {.n_held = 0};
+	struct openai_delta d = {.content = " bc\xc3",
+				 .content_len = 4,
+				 .tokens = tokens,
+				 .n_tokens = 3,
+				 .cursor = &cursor};
+
+	h.logprobs = true;
+	h.n_logprobs = 1;
+	tokens[0].first = true;
+	tokens[0].cut = 10;
+	tokens[1].draw.n_top = 1;
+	tokens[1].draw.top_ids[0] = A;
+	tokens[1].draw.top_logprobs[0] = -0.5f;
+	tokens[2].last = true;
+	tokens[4].cut = 10;
+	openai_stream_delta(&h, &d, &out);
+	is_str(take(),
+	       "data: " TEXT "{\"index\":0,\"text\":\" bc\xef\xbf\xbd\",\"logprobs\":"
+	       "{\"tokens\":[\"\",\" bc\",\"\xef\xbf\xbd\"],"
+	       "\"token_logprobs\":[null,-1.0,-1.5],"
+	       "\"top_logprobs\":[null,{\"a\":-0.5,\" bc\":-1.0},{\"\xef\xbf\xbd\":-1.5}],"
+	       "\"text_offset\":[0,0,3]},\"finish_reason\":null}]}\n\n",
+	       "an echo: null, a special token without text, half a character that nothing completes");
+	d = (struct openai_delta){.content = "\xef\xbf\xbd",
+				  .content_len = 3,
+				  .tokens = tokens + 3,
+				  .n_tokens = 2,
+				  .cursor = &cursor,
+				  .finish_reason = "stop"};
+	openai_stream_delta(&h, &d, &out);
+	ok(strstr(take(), "\"tokens\":[\"\xef\xbf\xbd\",\"\"],\"token_logprobs\":[-2.0,-3.0],"
+			  "\"top_logprobs\":[{\"\xef\xbf\xbd\":-2.0},{\"\":-3.0}],"
+			  "\"text_offset\":[4,5]}"),
+	   "what is drawn begins anew behind it");
+}
+
+static void test_prompt_logprobs(void)
+{
+	static const char want[] =
+		"\"prompt_logprobs\":[null,{\"1\":{\"logprob\":-1.0,\"rank\":7,\"decoded_token\":"
+		"\" bc\"},\"0\":{\"logprob\":-0.5,\"rank\":1,\"decoded_token\":\"a\"},"
+		"\"2\":{\"logprob\":-0.75,\"rank\":2,\"decoded_token\":\"\xef\xbf\xbd\"}},"
+		"{\"0\":{\"logprob\":0.0,\"rank\":1,\"decoded_token\":\"a\"},"
+		"\"1\":{\"logprob\":-9.0,\"rank\":2,\"decoded_token\":\" bc\"}}]";
+	struct draw_result prompt[3] = {
+		{0},
+		{.token = BC, .logprob = -1, .rank = 7, .n_top = 3},
+		{.token = A, .logprob = 0, .rank = 1, .n_top = 3},
+	};
+	struct openai_choice c = {.all = {.content = "x",
+					  .content_len = 1,
+					  .finish_reason = "stop"},
+				  .prompt = prompt,
+				  .n_prompt = 3};
+	struct openai_usage u = {0};
+
+	memcpy(prompt[1].top_ids, (int32_t[]){A, C3, A9}, 3 * sizeof(int32_t));
+	memcpy(prompt[1].top_logprobs, (float[]){-0.5f, -0.75f, -0.875f}, 3 * sizeof(float));
+	memcpy(prompt[2].top_ids, (int32_t[]){A, BC, A9}, 3 * sizeof(int32_t));
+	memcpy(prompt[2].top_logprobs, (float[]){0, -9, -10}, 3 * sizeof(float));
+	for (int chat = 0; chat < 2; chat++) {
+		struct openai_head h = head(chat);
+		json_t *body, *at;
+		char *dump;
+
+		openai_body(&h, &c, 1, NULL, 1, &u, &out);
+		ok(!strstr(take(), "prompt_logprobs"), "nothing unless asked for");
+		h.prompt_logprobs = true;
+		h.n_prompt_logprobs = 2;
+		openai_body(&h, &c, 1, NULL, 1, &u, &out);
+		body = json_loads(buf_str(&out), 0, NULL);
+		ok(strstr(take(), want), "null, then the token and the best, each once");
+		at = chat ? body : json_array_get(json_object_get(body, "choices"), 0);
+		dump = json_dumps(json_object_get(at, "prompt_logprobs"), JSON_COMPACT);
+		ok(dump && !strncmp(dump, "[null,", 6), "where vLLM has it");
+		free(dump);
+		json_decref(body);
+	}
+}
+
 /* What a client makes of a stream: everything of one choice added up. */
 struct sum {
 	struct buf content, reasoning;
@@ -799,6 +886,8 @@ int main(void)
 	test_chat_logprobs();
 	test_split_characters();
 	test_completion_logprobs();
+	test_echo();
+	test_prompt_logprobs();
 	test_sums();
 	test_errors();
 	test_writer();

@@ -354,8 +354,73 @@ static void test_choices_coming_back(void)
 	world_free(w);
 }
 
+/* How likely were the prompt's tokens? */
+static void test_scores(void)
+{
+	struct scheduler_config c = world_config(2, 40, 4);
+	struct world *w = world_new(&c);
+	struct scheduler_request r = world_request("abcdefg", 2);
+	const struct plan_score *s;
+
+	world_run(w, 'x');
+	world_submit_request(w, &r);
+	world_run(w, 'x');
+	r = world_request("abcdefg", 2);
+	r.prompt_logprobs = true;
+	r.n_prompt_logprobs = 3;
+	world_submit_request(w, &r);
+	is_str(world_plan(w), "a0+4", "they need every token computed, whatever is known");
+	s = w->plan->scores;
+	ok(w->plan->n_scores == 1 && w->plan->n_scored_tokens == 4 && s->row == 0 &&
+		   s->n_tokens == 4 && s->n_top == 3 && s->next[0] == 'b' && s->next[3] == 'e',
+	   "behind each of a window is one that is known");
+	for (uint32_t i = 0; i < 4; i++)
+		w->results[i].rank = i + 1;
+	w->n_events = scheduler_commit(w->s, w->results, w->events);
+	ok(w->n_events == 1 && !w->events[0].draw && w->events[0].scores == w->results &&
+		   w->events[0].first_score == 1 && w->events[0].n_scores == 4 &&
+		   !w->events[0].request_finished && w->events[0].hit.miss == PREFIX_MISS_LOGPROBS,
+	   "an event says so, and why nothing was found");
+	is_str(world_plan(w), "e4+3^6!", "the last window draws");
+	ok(w->plan->n_scored_tokens == 2 && w->plan->scores[0].next[0] == 'f',
+	   "and nobody knows what comes behind its last token");
+	world_commit(w, 'x');
+	ok(w->n_events == 2 && w->events[0].first_score == 5 && w->events[0].n_scores == 2 &&
+		   w->events[0].scores == w->results + 1 && w->events[1].draw == w->results,
+	   "first the prompt, then what is drawn");
+	world_run(w, 'x');
+	is_int(world_stats(w).misses[PREFIX_MISS_LOGPROBS], 1, "counted once");
+	r = world_request("abcdefg", 2);
+	world_submit_request(w, &r);
+	is_str(world_plan(w), "g6+1!", "whoever does not ask finds what is known");
+	world_commit(w, 'x');
+	world_run(w, 'x');
+	world_free(w);
+
+	/* What it computes is there for others; one token has nothing before it. */
+	w = world_new(&c);
+	r = world_request("abcdefg", 1);
+	r.prompt_logprobs = true;
+	world_submit_request(w, &r);
+	world_run(w, 'x');
+	world_submit(w, "abcdefg", 1);
+	is_str(world_plan(w), "g6+1!", "what it computed is remembered");
+	world_commit(w, 'x');
+	r = world_request("z", 1);
+	r.prompt_logprobs = true;
+	world_submit_request(w, &r);
+	is_str(world_plan(w), "z0+1!", "a prompt of one token");
+	ok(!w->plan->n_scores, "has nothing to say");
+	world_commit(w, 'x');
+	r = world_request("abc", 1);
+	r.n_prompt_logprobs = TOP_LOGPROBS_MAX + 1;
+	ok(scheduler_submit(w->s, &r, &(uint64_t){0}, NULL) == -EINVAL, "too many of the best");
+	world_free(w);
+}
+
 int main(void)
 {
+	test_scores();
 	test_hits();
 	test_states_of_a_window();
 	test_decoding();

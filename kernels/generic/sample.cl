@@ -14,8 +14,12 @@
  * at each draw's own offset, if asked for: log-probability, then the n_top best ids, then their
  * log-probabilities (floats as bits).
  *
+ * score (one group a token): nothing is drawn, the token is given, and what is asked for is how likely it was:
+ * logits [n, LD(VOCAB)], scores [n, SCORE_INTS] in the step table; at the score's offset in the result: its rank
+ * (1: the best; of equal ones the smaller id comes first), then what a draw reports, by the same code.
+ *
  * seat_reset (one group a seat): counts of a sequence that begins, or comes back.
- * Options: VOCAB. Reference: reference_sample.
+ * Options: VOCAB. Reference: reference_distribution, reference_logprobs.
  */
 #include "common.clh"
 
@@ -200,6 +204,35 @@ GROUP_FUNCTION int draw(__global const float *e, float limit, float u
 	return id;
 }
 
+/* The log-probability of id among the logits x, then the n_top best ids, then their log-probabilities. */
+GROUP_FUNCTION void report(__global const float *x, int id, int n_top, __global int *out
+#if LANES > 1
+			   , __local float *scratch, __local int *ids
+#endif
+)
+{
+	floatv sum = 0;
+	float value, lse;
+	int best = next_best(x, INFINITY, -1, &value BEST_SCRATCH);
+
+	FOR_COLUMNS (c, LD(VOCAB)) {
+		intv in = (int)c + LANE_INDEX < VOCAB;
+		floatv v = exp(V_LOAD(x + c) - value);
+
+		sum += in ? v : (floatv)0.0f;
+	}
+	lse = value + log(group_sum(v_sum(sum), scratch));
+	if (LANE == 0)
+		out[0] = as_int(x[id] - lse);
+	for (int i = 0; i < n_top; i++) {
+		if (LANE == 0) {
+			out[1 + i] = best;
+			out[1 + n_top + i] = as_int(value - lse);
+		}
+		best = next_best(x, value, best, &value BEST_SCRATCH);
+	}
+}
+
 __kernel GROUP_SIZE void sample(__global const int *restrict step, int draws_at,
 				__global const float *restrict logits, __global float *restrict work,
 				__global uint *restrict counts, __global int *restrict result)
@@ -267,30 +300,38 @@ __kernel GROUP_SIZE void sample(__global const int *restrict step, int draws_at,
 		if (d[DRAW_SEAT] >= 0)
 			seen[id]++;
 	}
-	if (!d[DRAW_EXTRA])
-		return;
+	if (d[DRAW_EXTRA])
+		report(x, id, d[DRAW_TOP], result + d[DRAW_EXTRA] BEST_SCRATCH);
+}
 
-	__global int *extra = result + d[DRAW_EXTRA];
-	floatv sum = 0;
-	float value, lse;
-	int best = next_best(x, INFINITY, -1, &value BEST_SCRATCH);
+#define SCORE_INTS  3
+#define SCORE_TOKEN 0
+#define SCORE_TOP   1
+#define SCORE_AT    2 /* in the result */
+
+__kernel GROUP_SIZE void score(__global const int *restrict step, int scores_at,
+			       __global const float *restrict logits, __global int *restrict result)
+{
+	__global const int *s = step + scores_at + get_group_id(0) * SCORE_INTS;
+	__global const float *x = logits + (ulong)get_group_id(0) * LD(VOCAB);
+	__global int *out = result + s[SCORE_AT];
+	int id = s[SCORE_TOKEN];
+	float value = x[id], rank;
+	floatv ahead = 0;
+	GROUP_SCRATCH(scratch);
+	GROUP_INT_SCRATCH(ids);
 
 	FOR_COLUMNS (c, LD(VOCAB)) {
-		intv in = (int)c + LANE_INDEX < VOCAB;
-		floatv v = exp(V_LOAD(x + c) - value);
+		intv i = (int)c + LANE_INDEX;
+		floatv v = V_LOAD(x + c);
+		intv better = (i < VOCAB) & ((v > value) | ((v == value) & (i < id)));
 
-		sum += in ? v : (floatv)0.0f;
+		ahead += better ? (floatv)1.0f : (floatv)0.0f;
 	}
-	lse = value + log(group_sum(v_sum(sum), scratch));
+	rank = group_sum(v_sum(ahead), scratch); /* whole numbers below 2^24: exact */
 	if (LANE == 0)
-		extra[0] = as_int(x[id] - lse);
-	for (int i = 0; i < d[DRAW_TOP]; i++) {
-		if (LANE == 0) {
-			extra[1 + i] = best;
-			extra[1 + d[DRAW_TOP] + i] = as_int(value - lse);
-		}
-		best = next_best(x, value, best, &value BEST_SCRATCH);
-	}
+		out[0] = 1 + (int)rank;
+	report(x, id, s[SCORE_TOP], out + 1 BEST_SCRATCH);
 }
 
 #define RESET_INTS 5 /* seat, prompt at, prompt length, generated at, generated length */

@@ -1,4 +1,4 @@
-/* The prompts of /v1/completions: a string, [string], [id] or [[id]]. */
+/* The prompts of /v1/completions: a string, [string], [id] or [[id]]; and their echo. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -32,6 +32,25 @@ static int ids_prompt(const json_t *v, const char *path, uint32_t vocab, struct 
 	return r;
 }
 
+/* Without anything to generate there is only the prompt to show. */
+static int parse_echo(const json_t *body, struct openai_request *r, struct err *e)
+{
+	int ret = field_bool(body, "", "echo", &r->echo, e);
+
+	if (ret < 0 || r->max_tokens || !field_get(body, "max_tokens"))
+		return ret;
+	if (!r->echo)
+		return err_param(e, EINVAL, "max_tokens",
+				 "max_tokens is 0, but must be at least 1 without echo");
+	if (r->min_tokens)
+		return err_param(e, EINVAL, "min_tokens",
+				 "min_tokens is %u, but may be at most max_tokens, 0",
+				 r->min_tokens);
+	r->prompt_only = true;
+	r->max_tokens = 1;
+	return 0;
+}
+
 int completion_prompts(const json_t *body, const struct openai_limits *limits, struct arena *arena,
 		       struct openai_request *r, struct err *e)
 {
@@ -43,13 +62,9 @@ int completion_prompts(const json_t *body, const struct openai_limits *limits, s
 	r->add_special_tokens = true;
 	ret = field_bool(body, "", "add_special_tokens", &r->add_special_tokens, e);
 	if (ret == 0)
-		ret = field_bool(body, "", "echo", &r->echo, e);
+		ret = parse_echo(body, r, e);
 	if (ret < 0)
 		return ret;
-	/* Only the last token of a prompt has logits, so there are none for its other tokens. */
-	if (r->echo && r->sampling.want_logprobs)
-		return err_param(e, ENOTSUP, "echo",
-				 "echo together with logprobs is not supported by this server");
 	if (!prompt || (!json_is_string(prompt) && !json_is_array(prompt)))
 		return field_wrong(e, "", "prompt", prompt, PROMPT_WANT);
 	if (n > PROMPTS_MAX)

@@ -6,6 +6,7 @@
  * content, while `bytes` are exactly the token's own. Only an alternative that was not drawn has no
  * later token; what is incomplete in it is shown as U+FFFD.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -208,7 +209,7 @@ static void completion_list(const struct openai_head *h, const struct openai_del
 	for (size_t i = 0; i < d->n_tokens; i++) {
 		const struct openai_token *token = &d->tokens[i];
 		const struct openai_cursor before = *c;
-		const bool last = d->finish_reason && i + 1 == d->n_tokens;
+		const bool last = token->last || (d->finish_reason && i + 1 == d->n_tokens);
 		const struct alternative a = {token, &before, last};
 
 		token_text(c, span_of(h, token->draw.token, token->cut), last, NULL);
@@ -216,6 +217,8 @@ static void completion_list(const struct openai_head *h, const struct openai_del
 			buf_putc(out, ',');
 		if (which == TOKENS)
 			text_of(h, &a, token->draw.token, out);
+		else if (which != TEXT_OFFSET && token->first)
+			buf_puts(out, "null");
 		else if (which == TOKEN_LOGPROBS)
 			writer_logprob(out, token->draw.logprob);
 		else if (which == TOP_LOGPROBS)
@@ -253,4 +256,36 @@ void logprobs_write(const struct openai_head *h, const struct openai_delta *d, s
 		chat(h, d, c, out);
 	else
 		completion(h, d, c, out);
+}
+
+static void prompt_entry(const struct openai_head *h, int32_t id, float logprob, uint32_t rank,
+			 struct buf *out)
+{
+	struct span s = span_of(h, id, 0);
+
+	buf_printf(out, "\"%" PRId32 "\":{\"logprob\":", id);
+	writer_logprob(out, logprob);
+	buf_printf(out, ",\"rank\":%" PRIu32 ",\"decoded_token\":", rank);
+	writer_string(out, s.bytes, s.len);
+	buf_putc(out, '}');
+}
+
+void logprobs_write_prompt(const struct openai_head *h, const struct draw_result *prompt, size_t n,
+			   struct buf *out)
+{
+	buf_puts(out, n ? "[null" : "[");
+	for (size_t i = 1; i < n; i++) {
+		const struct draw_result *p = &prompt[i];
+
+		buf_puts(out, ",{");
+		prompt_entry(h, p->token, p->logprob, p->rank, out);
+		for (uint32_t k = 0; k < MIN(p->n_top, h->n_prompt_logprobs); k++) {
+			if (p->top_ids[k] == p->token)
+				continue;
+			buf_putc(out, ',');
+			prompt_entry(h, p->top_ids[k], p->top_logprobs[k], k + 1, out);
+		}
+		buf_putc(out, '}');
+	}
+	buf_putc(out, ']');
 }

@@ -29,7 +29,6 @@ static const char *const refused[] = {
 	"logits_processors",
 	"logprob_token_ids",
 	"prompt_embeds",
-	"prompt_logprobs",
 	"regex",
 	"return_tokens_as_token_ids",
 	"structured_outputs",

@@ -32,6 +32,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/macros.h"
 #include "scheduler/plan.h"
 
 enum {
@@ -68,11 +69,15 @@ struct openai_request {
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
-	bool echo; /* the answer begins with the prompt; never with log-probabilities */
+	bool echo; /* the answer begins with the prompt, and its log-probabilities likewise */
+	bool prompt_only; /* max_tokens 0, only with echo: what is drawn (max_tokens is 1) is not shown */
 	bool add_special_tokens; /* around prompts that are texts: true unless refused */
 
 	struct sampling sampling; /* defaults filled in; a seed is drawn by the daemon if has_seed
 				     is false */
+	/* vLLM's prompt_logprobs, and how many of the best it names; never in a stream. */
+	bool prompt_logprobs;
+	uint32_t n_prompt_logprobs;
 	bool has_seed;
 	uint32_t max_tokens; /* 0: what fits */
 	uint32_t min_tokens, n;
@@ -90,6 +95,17 @@ struct openai_request {
 	const char *cache_salt; /* [cache_salt_len], may hold any bytes; NULL: none */
 	size_t cache_salt_len;
 };
+
+/* Log-probabilities of the prompt's tokens are needed, by echo or prompt_logprobs; *ret_n: beside how many of the
+ * best. */
+static inline bool openai_wants_scores(const struct openai_request *r, uint32_t *ret_n)
+{
+	bool echoed = r->echo && r->sampling.want_logprobs;
+
+	*ret_n = MAX(echoed ? (uint32_t)r->sampling.n_logprobs : 0,
+		     r->prompt_logprobs ? r->n_prompt_logprobs : 0);
+	return echoed || r->prompt_logprobs;
+}
 
 /* Parses a body. Strings live in the arena. Errors (see errors.h; all name their param):
  * -EINVAL, -ENOTSUP: 400; -ENOMEM. On failure *ret is untouched and there is nothing to release. */

@@ -52,9 +52,18 @@ static void chat_message(const struct openai_delta *d, struct buf *out)
 	buf_putc(out, '}');
 }
 
-static void choice(const struct openai_head *h, const struct openai_delta *d,
+static void prompt_logprobs(const struct openai_head *h, const struct openai_choice *c,
+			    struct buf *out)
+{
+	buf_puts(out, ",\"prompt_logprobs\":");
+	logprobs_write_prompt(h, c->prompt, c->n_prompt, out);
+}
+
+static void choice(const struct openai_head *h, const struct openai_choice *c,
 		   const struct ids *prompt, struct buf *out)
 {
+	const struct openai_delta *d = &c->all;
+
 	buf_printf(out, "{\"index\":%" PRIu32 ",", d->index);
 	if (h->chat) {
 		chat_message(d, out);
@@ -77,6 +86,8 @@ static void choice(const struct openai_head *h, const struct openai_delta *d,
 		buf_puts(out, ",\"prompt_token_ids\":");
 		writer_ids(out, prompt->v, prompt->len);
 	}
+	if (h->prompt_logprobs && !h->chat)
+		prompt_logprobs(h, c, out);
 	buf_putc(out, '}');
 }
 
@@ -91,7 +102,7 @@ void openai_body(const struct openai_head *h, const struct openai_choice *choice
 	for (size_t i = 0; i < n; i++) {
 		if (i)
 			buf_putc(out, ',');
-		choice(h, &choices[i].all, prompt_ids ? &prompt_ids[i / per_prompt] : NULL, out);
+		choice(h, &choices[i], prompt_ids ? &prompt_ids[i / per_prompt] : NULL, out);
 	}
 	buf_puts(out, "],\"usage\":");
 	response_usage(u, out);
@@ -99,5 +110,7 @@ void openai_body(const struct openai_head *h, const struct openai_choice *choice
 		buf_puts(out, ",\"prompt_token_ids\":");
 		writer_ids(out, prompt_ids->v, prompt_ids->len);
 	}
+	if (h->prompt_logprobs && h->chat)
+		prompt_logprobs(h, &choices[0], out);
 	buf_putc(out, '}');
 }

@@ -19,12 +19,14 @@
  *
  * Log-probabilities: give a token with the first piece whose text covers all of its bytes (or with
  * the last piece), in order, and only tokens of the content: neither the end token, nor what is
- * behind a stop string, nor reasoning. Then the tokens' texts together are the content.
+ * behind a stop string, nor reasoning. Then the tokens' texts together are the content. With an
+ * echoed prompt, whose tokens come first, every drawn token is there, the end token too, without
+ * text: programs that measure prompts cut off as many as they let be generated.
  *
  * Token ids (return_token_ids) are all that were drawn, the end token included. `prompt_token_ids`
  * is where vLLM has it: in chat a member of the body and of each choice's first chunk, in
  * completions of each choice; when there is one prompt, bodies of completions have it where chat
- * has it too.
+ * has it too. `prompt_logprobs` likewise: in chat of the body, in completions of each choice.
  *
  * Errors before the headers went out: openai_error (errors.h) gives body and status.
  */
@@ -48,7 +50,9 @@ struct openai_head {
 	const char *fingerprint; /* of program, model and device; NULL: null */
 	int64_t created;	 /* seconds since 1970 */
 	bool chat, logprobs, include_usage, return_token_ids;
-	uint32_t n_logprobs; /* best tokens to list */
+	uint32_t n_logprobs;  /* best tokens to list */
+	bool prompt_logprobs; /* whole bodies: the prompt's tokens, as vLLM has them */
+	uint32_t n_prompt_logprobs;
 	const struct tokenizer *tokenizer;
 };
 
@@ -56,11 +60,13 @@ struct openai_usage {
 	uint32_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens;
 };
 
-/* A generated token with its log-probabilities. `cut` bytes at its end are not part of the text
- * (a stop string began inside it). */
+/* A generated or echoed token with its log-probabilities. `cut` bytes at its end are not part of
+ * the text (a stop string began inside it; a special token is none of it). */
 struct openai_token {
 	struct draw_result draw;
 	uint32_t cut;
+	bool first; /* of an echoed prompt: nothing is said of it (null) */
+	bool last;  /* of an echoed prompt: no later token completes its bytes */
 };
 
 /* Where the tokens of a choice stand in its text, between two pieces. One a choice, zero at its
@@ -89,6 +95,9 @@ struct openai_delta {
 /* One choice of a whole body. */
 struct openai_choice {
 	struct openai_delta all; /* everything, index and finish_reason included; no cursor */
+	/* For head.prompt_logprobs: of its prompt [n_prompt], the first unused. Borrowed. */
+	const struct draw_result *prompt;
+	size_t n_prompt;
 };
 
 /* The first chunk of a choice: role and empty content in chat; nothing in completions, except that

@@ -17,4 +17,8 @@ void response_token_ids(const struct openai_head *h, const struct openai_delta *
  * d->finish_reason set, bytes that no later token completes become U+FFFD. */
 void logprobs_write(const struct openai_head *h, const struct openai_delta *d, struct buf *out);
 
+/* logprobs.c: vLLM's list for a prompt, [null, {"id": {"logprob":…,"rank":…,"decoded_token":…}}, …]. */
+void logprobs_write_prompt(const struct openai_head *h, const struct draw_result *prompt, size_t n,
+			   struct buf *out);
+
 #endif

@@ -81,6 +81,22 @@ static int parse_logprobs(const json_t *body, struct openai_request *r, struct e
 	return 0;
 }
 
+/* -1, all of the vocabulary, is vLLM's too; nobody has the room. */
+static int parse_prompt_logprobs(const json_t *body, struct openai_request *r, struct err *e)
+{
+	int64_t top = 0;
+	int ret = field_int(body, "", "prompt_logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
+
+	if (ret < 0 || !field_get(body, "prompt_logprobs"))
+		return ret;
+	if (r->stream)
+		return err_param(e, ENOTSUP, "prompt_logprobs",
+				 "prompt_logprobs is not supported when stream is true");
+	r->prompt_logprobs = true;
+	r->n_prompt_logprobs = (uint32_t)top;
+	return 0;
+}
+
 static int parse_stops(const json_t *body, struct arena *arena, struct openai_request *r,
 		       struct err *e)
 {
@@ -123,7 +139,8 @@ static int parse_lengths(const json_t *body, struct openai_request *r, struct er
 	int64_t max_tokens = 0, min_tokens = 0;
 	int ret;
 
-	ret = field_int(body, "", "max_tokens", 1, INT32_MAX, &max_tokens, e);
+	/* Completions may ask for nothing but the echo. */
+	ret = field_int(body, "", "max_tokens", r->chat ? 1 : 0, INT32_MAX, &max_tokens, e);
 	if (ret == 0 && r->chat) /* the newer name of the same, which wins */
 		ret = field_int(body, "", "max_completion_tokens", 1, INT32_MAX, &max_tokens, e);
 	if (ret == 0)
@@ -202,6 +219,8 @@ int sampling_parse(const json_t *body, const struct openai_limits *limits, struc
 		ret = parse_lengths(body, r, e);
 	if (ret == 0)
 		ret = parse_logprobs(body, r, e);
+	if (ret == 0)
+		ret = parse_prompt_logprobs(body, r, e);
 	if (ret == 0)
 		ret = parse_stops(body, arena, r, e);
 	if (ret == 0 && ids)

@@ -128,6 +128,8 @@ def client(seed):
             body["cache_salt"] = "abc"[r.randrange(3)]
         if r.random() < 0.2:
             body["frequency_penalty"] = 1
+        if r.random() < 0.2:
+            body.update({"echo": True, "logprobs": 1})
         if r.random() < 0.25:  # leaves
             c = s.connect()
             c.request("POST", "/v1/completions", json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
@@ -157,6 +159,7 @@ with open(record) as f:
 kinds = {kind for line in lines for kind in json.loads(line)}
 ok(kinds >= {"submit", "plan", "commit", "abort", "flush"}, "has calls of every kind", kinds)
 c = simulate("--replay", record)
+ok(m['prefix_cache_misses_total{reason="logprobs"}'] > 5, "some asked about their prompts", m)
 ok(c.returncode == 0 and c.stdout.endswith("all as recorded\n"), "replayed: the same plans", c.stderr)
 plans = sum("plan" in line and json.loads(line).get("plan") is not None for line in lines)
 same(fields(c.stdout.replace(" plans", "\tplans")).get(str(plans), [0])[0], plans, "every one of them")

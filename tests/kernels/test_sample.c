@@ -368,6 +368,54 @@ static void frequencies(const struct way *w, struct kernels *k, float top_p)
 	case_end();
 }
 
+/* Given tokens: any, the best, the worst, and some among equals. */
+static void scores(struct kernels *k)
+{
+	enum { ROWS = 7, EACH = 2 + 2 * TOP, AT = 3 };
+	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab), at = 5;
+	float *x = random_logits(ROWS, vocab);
+	int32_t *table = CASE_INTS(AT + ROWS * KERNEL_SCORE_INTS), *result;
+	cl_mem R = buffer_out((5 + (uint64_t)ROWS * EACH) * 4);
+
+	for (uint32_t i = 0; i < vocab; i++)
+		x[5 * ld + i] = (float)(int)random_below(2);
+	for (uint32_t r = 0; r < ROWS; r++) {
+		const int32_t top[ROWS] = {0, 1, 5, 20, 3, 20, 2};
+		int32_t *s = table + AT + r * KERNEL_SCORE_INTS;
+
+		s[0] = (int32_t)random_below(vocab);
+		if (r == 1 || r == 2)
+			x[r * ld + (uint32_t)s[0]] = r == 1 ? 7 : -7;
+		s[1] = MIN(top[r], (int32_t)vocab);
+		s[2] = (int32_t)at;
+		at += 2 + 2 * (uint32_t)s[1];
+	}
+	{
+		cl_mem L = buffer_floats(x, (uint64_t)ROWS * ld);
+		cl_mem T = buffer_ints(table, AT + ROWS * KERNEL_SCORE_INTS);
+
+		kernel_score(k, T, AT, L, R, ROWS);
+	}
+	set_finish(k);
+	result = read_ints(R, at);
+	for (uint32_t r = 0; r < ROWS; r++) {
+		const int32_t *s = table + AT + r * KERNEL_SCORE_INTS, *got = result + s[2];
+		const float *row = x + r * ld;
+		int32_t rank = 1;
+
+		for (uint32_t i = 0; i < vocab; i++)
+			rank += row[i] > row[s[0]] || (row[i] == row[s[0]] && (int32_t)i < s[0]);
+		check(got[0] == rank);
+		check(r != 1 || rank == 1);
+		check(r != 2 || rank == (int32_t)vocab);
+		check_logprobs(row, vocab, s[0], s[1], got + 1);
+		/* What is listed says the same. */
+		for (int32_t i = 0; i < s[1]; i++)
+			check((got[2 + i] == s[0]) == (i + 1 == rank));
+	}
+	case_end();
+}
+
 static void seat_reset(struct kernels *k)
 {
 	enum { SEATS = 5, RESETS = 3, MOST = 200 };
@@ -455,6 +503,8 @@ static void test(const struct way *w)
 		ok_way(w, "temperature, top_k, top_p, min_p, %u tokens", vocab);
 		penalties(w, k);
 		ok_way(w, "penalties and bans, %u tokens", vocab);
+		scores(k);
+		ok_way(w, "given tokens, %u tokens", vocab);
 		seat_reset(k);
 		ok_way(w, "seats change hands");
 		if (vocab <= 64 && !harness_small()) {

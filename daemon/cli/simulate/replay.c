@@ -11,8 +11,8 @@
 
 struct replay {
 	struct scheduler *s;
-	struct draw_result *draws; /* [max_seqs] */
-	struct scheduler_event *events;
+	struct draw_result *draws;	/* [max_seqs + max_prefill_tokens] */
+	struct scheduler_event *events; /* [2 max_seqs] */
 	uint32_t max_seqs, max_out, vocab_size;
 	uint32_t n_draws[2], n_out; /* of the plans that are out, oldest first */
 	uint64_t plans, requests, tokens;
@@ -60,8 +60,8 @@ static int begin(struct replay *p, const json_t *line, struct err *e)
 	p->max_seqs = config.max_seqs;
 	p->max_out = config.max_plans_out;
 	p->vocab_size = config.vocab_size;
-	p->draws = calloc(config.max_seqs, sizeof(*p->draws));
-	p->events = calloc(config.max_seqs, sizeof(*p->events));
+	p->draws = calloc((size_t)config.max_seqs + config.max_prefill_tokens, sizeof(*p->draws));
+	p->events = calloc(config.max_seqs, 2 * sizeof(*p->events));
 	return p->draws && p->events ? 0 : err_set(e, ENOMEM, "out of memory");
 }
 
@@ -88,6 +88,7 @@ static int submit(struct replay *p, const json_t *line, struct err *e)
 		.priority = (int32_t)json_integer_value(json_object_get(line, "priority")),
 		.space.id = {hex(json_array_get(space, 0)), hex(json_array_get(space, 1))},
 		.cache_disabled = number(line, "cache_disabled"),
+		.prompt_logprobs = number(line, "prompt_logprobs"),
 		.sampling = {.top_p = 1, .repetition_penalty = number(line, "penalised") ? 2 : 1},
 	};
 	int32_t *prompt = ids(line, "prompt", &q.n_prompt),
@@ -131,6 +132,7 @@ static int plan(struct replay *p, const json_t *wanted, struct err *e)
 
 static int commit(struct replay *p, const json_t *tokens, struct err *e)
 {
+	uint32_t n;
 	size_t i;
 	json_t *v;
 
@@ -145,7 +147,9 @@ static int commit(struct replay *p, const json_t *tokens, struct err *e)
 			return err_set(e, EINVAL, "what was drawn is no token");
 		p->draws[i] = (struct draw_result){.token = (int32_t)token};
 	}
-	p->tokens += scheduler_commit(p->s, p->draws, p->events);
+	n = scheduler_commit(p->s, p->draws, p->events);
+	for (uint32_t k = 0; k < n; k++)
+		p->tokens += p->events[k].draw != NULL;
 	p->n_draws[0] = p->n_draws[1];
 	p->n_out--;
 	return 0;

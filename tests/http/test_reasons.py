@@ -1,0 +1,91 @@
+"""Why a prompt was not found: every reason that X-Tigon-Cache can give, forced once, and counted under its name.
+
+Runs with the pseudo model, whose pools are as small as a case wants them. The names are those of /metrics, which
+has a line for each of them but "none": a reason that nobody here forces fails the test.
+"""
+import atexit
+import json
+import os
+import random
+import shutil
+import tempfile
+
+from harness import MODEL, Server, done, ok, same
+
+work = tempfile.mkdtemp(prefix="tigon-reasons-")
+atexit.register(shutil.rmtree, work, ignore_errors=True)
+
+
+def ids(seed, n):
+    """Token ids that no other seed shares a page with."""
+    r = random.Random(seed)
+    return [r.randrange(300, 1000) for _ in range(n)]
+
+
+def slow_model():
+    """A model whose cache directory takes long to open: what identifies the model is read first."""
+    path = os.path.join(work, "model")
+    os.mkdir(path)
+    for name in os.listdir(MODEL):
+        if os.path.isfile(os.path.join(MODEL, name)) and "safetensors" not in name:
+            shutil.copyfile(os.path.join(MODEL, name), os.path.join(path, name))
+    with open(os.path.join(path, "model.safetensors"), "wb") as f:
+        f.truncate(16 << 30)  # a hole: takes no room, but time to read
+    return path
+
+
+LONG = ids(1, 900)
+TURN = LONG[:500] + ids(2, 400)
+# reason, what is sent before, what is then not found whole, options and environment of the server
+CASES = [
+    ("none", [{"prompt": LONG}], {"prompt": LONG}, (), {}),
+    ("cold", [{"prompt": LONG}], {"prompt": ids(3, 300)}, (), {}),
+    ("short", [], {"prompt": ids(4, 64)}, (), {}),
+    ("salt", [{"prompt": LONG}, {"prompt": LONG, "cache_salt": "x"}], {"prompt": LONG, "cache_salt": "y"}, (), {}),
+    ("disabled", [{"prompt": LONG}], {"prompt": LONG, "cache_prompt": False}, (), {}),
+    ("disabled", [{"prompt": LONG}], {"prompt": LONG}, ("--prefix-cache", "off"), {}),
+    ("logprobs", [{"prompt": LONG}], {"prompt": LONG, "echo": True, "logprobs": 1}, (), {}),
+    ("logprobs", [{"prompt": LONG}], {"prompt": LONG, "prompt_logprobs": 0}, (), {}),
+    ("no-checkpoint", [{"prompt": LONG}], {"prompt": TURN}, (), {}),
+    ("evicted-page", [{"prompt": ids(i, 1000)} for i in (11, 12, 13, 14)], {"prompt": ids(11, 1000)},
+     ("--max-model-len", "2048", "--max-num-seqs", "4"), {"FAKE_PAGES": "40", "FAKE_SLOTS": "64"}),
+    # In short supply, states inside a prompt go first: the next one to leave it there finds only pages.
+    ("evicted-state", [{"prompt": ids(i, 1000)} for i in (21, 22, 23, 24)], {"prompt": ids(21, 600) + ids(25, 200)},
+     ("--max-model-len", "2048", "--max-num-seqs", "2", "--max-batched-tokens", "256"),
+     {"FAKE_PAGES": "400", "FAKE_SLOTS": "8"}),
+    # Nobody knows yet what is on disk.
+    ("loading", [], {"prompt": LONG}, ("--cache-dir", os.path.join(work, "cache")), {"model": slow_model}),
+]
+
+
+def ask(s, body):
+    status, headers, answer = s.request("POST", "/v1/completions",
+                                        json.dumps({"max_tokens": 1, "temperature": 0, **body}),
+                                        {"Content-Type": "application/json"})
+    cached = json.loads(answer)["usage"]["prompt_tokens_details"]["cached_tokens"]
+    return status, cached, headers["X-Tigon-Cache"]
+
+
+def misses(s):
+    """Names to counts; "none" is no miss."""
+    return {k.split('"')[1]: v for k, v in s.metrics().items() if k.startswith("prefix_cache_misses_total")}
+
+
+names, forced = {"none"}, set()
+for reason, before, body, args, env in CASES:
+    env = dict(env)
+    model = env.pop("model", lambda: MODEL)()
+    s = Server(*args, env=env, model=model)
+    names |= misses(s).keys()
+    for b in before:
+        ask(s, b)
+    counted = misses(s)
+    status, cached, header = ask(s, body)
+    whole = (len(body["prompt"]) - 1) // 64 * 64
+    if same((status, header), (200, f"cached={cached}; reason={reason}"), f"{reason}: {' '.join(args) or 'as it comes'}"):
+        forced.add(reason)
+    ok(cached == whole if reason == "none" else cached < max(whole, 1), f"{cached} of {whole} tokens are found")
+    same(misses(s), {**counted, **({reason: counted[reason] + 1} if reason != "none" else {})}, "and it alone is counted")
+    s.stop()
+same(sorted(forced), sorted(names), "every reason there is was seen")
+done()
