@@ -1,0 +1,195 @@
+/* The roofline by numbers worked out by hand, for a config of 1.45 billion parameters (Qwen3.5-MoE's shape). */
+#include <math.h>
+
+#include "base/macros.h"
+#include "engine/roofline.h"
+#include "tests/tap.h"
+
+static struct model_config config(void)
+{
+	struct model_config c = {
+		.hidden_size = 1024,
+		.n_layers = 24,
+		.vocab_size = 32768,
+		.n_attention_layers = 6,
+		.n_delta_layers = 18,
+		.n_heads = 8,
+		.n_kv_heads = 2,
+		.head_dim = 128,
+		.rotary_dim = 32,
+		.n_key_heads = 8,
+		.n_value_heads = 16,
+		.key_head_dim = 128,
+		.value_head_dim = 128,
+		.conv_kernel = 4,
+		.n_experts = 64,
+		.n_experts_per_token = 8,
+		.expert_size = 256,
+		.shared_expert_size = 256,
+	};
+
+	for (uint32_t i = 3; i < c.n_layers; i += 4)
+		c.full_attention[i] = true;
+	return c;
+}
+
+static void test_decode(void)
+{
+	const struct model_config c = config();
+	const struct roofline_row row = {.start = 1023, .n_tokens = 1};
+	const struct roofline_step s = {.rows = &row, .n_rows = 1, .n_logits = 1, .experts = 8};
+	struct roofline r = {0};
+	bool by_bytes = false;
+
+	roofline_add(&r, &c, true, &s);
+	/* An embedding row, norms, lm_head, 6 attention layers, 18 delta layers, 24 routers and 9 experts each. */
+	is_int(r.weight_bytes,
+	       2048 + 200704 + 67108864 + 6 * 7341056 + 18 * 16908928 +
+		       24 * (266240 + 9 * 3 * 256 * 1024 * 2),
+	       "a token: weights once, of the experts those it takes");
+	is_int(r.weight_bytes, 761847040, "762 MB");
+	is_int(r.kv_bytes, (1024 + 1) * 1024 * 6, "keys and values of 1024 tokens, one written");
+	is_int(r.state_bytes, 2 * 1114112 * 18, "a state read and written a delta layer");
+	is_int(r.product_flops, 757252096, "products");
+	is_int(r.attention_flops, 4 * 1024 * 1024 * 6, "attention of 8 heads over 1024 keys");
+	is_int(r.delta_flops, 1867776 * 18, "the recurrence and the convolution");
+	ok(fabs(roofline_seconds(&r, 57e9, 457e9, 228e9, &by_bytes) - 808252672 / 57e9) < 1e-9 &&
+		   by_bytes,
+	   "the weights decide: 14.2 ms at 57 GB/s");
+	ok(roofline_seconds(&r, 57e12, 457e9, 228e9, &by_bytes) >
+			   808252672 / 57e12 + 757252096 / 457e9 - 1e-6 &&
+		   !by_bytes,
+	   "on memory a thousand times as fast the products do");
+	r = (struct roofline){0};
+	roofline_add(&r, &c, false, &s);
+	is_int(r.kv_bytes, 2 * (1024 + 1) * 1024 * 6, "elements of four bytes");
+	is_int(r.state_bytes, 2 * 1114112 * 18, "states are in float anyway");
+}
+
+static void test_prefill(void)
+{
+	const struct model_config c = config();
+	const struct roofline_row rows[] = {{0, 512}, {1023, 1}};
+	struct roofline_step s = {
+		.rows = rows, .n_rows = 1, .n_prefill_rows = 1, .n_logits = 1, .experts = 64};
+	struct roofline r = {0}, twice = {0};
+	bool by_bytes = true;
+
+	roofline_add(&r, &c, true, &s);
+	is_int(r.weight_bytes, 2876822784, "512 tokens: all experts");
+	is_int(r.kv_bytes, 1024 * 1024 * 6, "what is written, and read once");
+	is_int(r.state_bytes, 1114112 * 18, "a state that begins at zero is only written");
+	is_int(r.product_flops, 353420443648, "products");
+	is_int(r.attention_flops, 4ll * 1024 * 512 * 513 / 2 * 6, "half of all pairs");
+	is_int(r.delta_flops, 33619968ll * 512, "delta");
+	(void)roofline_seconds(&r, 57e9, 457e9, 228e9, &by_bytes);
+	ok(!by_bytes, "the products decide");
+	twice = r;
+	roofline_add(&twice, &c, true, &s);
+	ok(roofline_bytes(&twice) == 2 * roofline_bytes(&r) &&
+		   roofline_flops(&twice) == 2 * roofline_flops(&r),
+	   "steps add up");
+	s.n_rows = 2;
+	s.n_logits = 2;
+	twice = (struct roofline){0};
+	roofline_add(&twice, &c, true, &s);
+	is_int(twice.state_bytes - r.state_bytes, 2 * 1114112 * 18,
+	       "with a generated token: its state");
+	is_int(twice.weight_bytes - r.weight_bytes, 2048, "and no weights but its embedding");
+	is_int(twice.attention_flops - r.attention_flops, 4 * 1024 * 1024 * 6, "and its keys");
+}
+
+static void test_experts(void)
+{
+	struct model_config c = config();
+
+	ok(fabs(roofline_experts(&c, 1) - 8) < 1e-9, "a token touches its 8 experts");
+	ok(fabs(roofline_experts(&c, 8) - 42.0088) < 1e-3, "8 tokens 42 of 64");
+	ok(roofline_experts(&c, 512) > 63.999 && roofline_experts(&c, 512) <= 64, "512 all");
+	c.n_experts = 0;
+	ok(roofline_experts(&c, 8) == 0, "a dense model has none");
+}
+
+static void test_dense(void)
+{
+	struct model_config c = config();
+	const struct roofline_row row = {.start = 0, .n_tokens = 1};
+	const struct roofline_step s = {.rows = &row, .n_rows = 1};
+	struct roofline sparse = {0}, dense = {0};
+
+	roofline_add(&sparse, &c, true, &s);
+	c.dense_mlp[5] = true;
+	c.mlp_size = 4096;
+	roofline_add(&dense, &c, true, &s);
+	is_int(dense.weight_bytes - sparse.weight_bytes,
+	       3 * 4096 * 1024 * 2 - (65 * 1024 * 4 + 3 * 256 * 1024 * 2),
+	       "a dense layer: its MLP in place of router and shared expert");
+}
+
+static struct roofline_work kernel(const char *name, uint32_t m, uint32_t n, uint32_t k,
+				   double experts, const struct roofline_step *s)
+{
+	const struct model_config c = config();
+	const struct roofline_launch l = {name, m, n, k, false, experts};
+	struct roofline_work w = {0};
+
+	ok(roofline_kernel(&c, true, s, &l, &w), "%s is known", name);
+	return w;
+}
+
+static void test_kernels(void)
+{
+	const struct model_config c = config();
+	const struct roofline_row prompt = {0, 512};
+	const struct roofline_row rows[8] = {{1023, 1}, {1023, 1}, {1023, 1}, {1023, 1},
+					     {1023, 1}, {1023, 1}, {1023, 1}, {1023, 1}};
+	const struct roofline_step prefill = {.rows = &prompt, .n_rows = 1, .n_prefill_rows = 1};
+	const struct roofline_step decode = {.rows = rows, .n_rows = 8, .n_logits = 8};
+	static const char *const movers[] = {"embed",	   "combine_norm", "attention_prepare",
+					     "delta_conv", "moe_topk",	   "sample"};
+	const struct roofline_launch strange = {"no_such_kernel", 1, 1, 1, false, 0};
+	struct roofline_work w = kernel("gemm_store", 512, 6176, 1024, 0, &prefill);
+
+	is_int(w.bytes, 26345472, "weights, rows in, floats out");
+	is_int(w.flops, 6476005376, "2 M N K");
+	ok(w.elements, "in elements");
+	is_int(kernel("gemm_add", 512, 6176, 1024, 0, &prefill).bytes, 26345472 + 12648448,
+	       "what is added to is read as well");
+	w = kernel("router", 512, 80, 1024, 0, &prefill);
+	ok(!w.elements && w.bytes == (80 + 512) * 1024 * 4 + 512 * 80 * 4, "the router's in float");
+	w = kernel("moe_gate_up", 8, 64, 0, 40, &decode);
+	is_int(w.bytes, 43044864, "40 experts and the shared one, once each");
+	is_int(w.flops, 75497472, "products of 8 tokens with 8 + 1 experts");
+	w = kernel("moe_down", 8, 64, 0, 40, &decode);
+	is_int(w.bytes, 41 * 256 * 1024 * 2 + 8 * 9 * 256 * 2 + 8 * 9 * 1024 * 4, "and down");
+	w = kernel("attention", 8, 2, 0, 0, &decode);
+	is_int(w.bytes, 8 * 1024 * 1024 + 8 * 1024 * 10, "KV of 8 streams");
+	is_int(w.flops, 8ll * 4 * 1024 * 1024, "q k^T and p v");
+	w = kernel("delta_decode", 8, 16, 0, 0, &decode);
+	is_int(w.flops, 8 * 1867776, "8 recurrent steps");
+	ok(w.bytes > 8 * 2 * 1114112 && w.bytes < 1.05 * 8 * 2 * 1114112, "states above all");
+	w = kernel("delta_prefill", 2, 1, 0, 0, &prefill);
+	is_int(w.flops, 512ll * 7 * 262144, "as the recurrence");
+	is_int(kernel("rms_norm", 8, 1, 0, 0, &decode).bytes, 8 * 1024 * 10, "a norm moves rows");
+	for (size_t i = 0; i < ARRAY_SIZE(movers); i++) {
+		const struct roofline_launch one = {movers[i], 1, 1, 0, false, 0};
+		const struct roofline_launch eight = {movers[i], 8, 1, 0, false, 0};
+		struct roofline_work more = {0};
+
+		check(roofline_kernel(&c, true, &decode, &one, &w) && w.bytes > 0 && !w.flops);
+		check(roofline_kernel(&c, true, &decode, &eight, &more) &&
+		      more.bytes == 8 * w.bytes);
+	}
+	ok_all("what only moves rows moves so many bytes a row");
+	ok(!roofline_kernel(&c, true, &decode, &strange, &w), "a kernel that nobody knows");
+}
+
+int main(void)
+{
+	test_decode();
+	test_prefill();
+	test_experts();
+	test_dense();
+	test_kernels();
+	return done();
+}
