@@ -249,6 +249,19 @@ int device_open(const char *which, struct device *ret, struct err *e)
 	return 0;
 }
 
+int device_time_commands(struct device *d, struct err *e)
+{
+	cl_int code;
+	cl_command_queue timed =
+		clCreateCommandQueue(d->context, d->id, CL_QUEUE_PROFILING_ENABLE, &code);
+
+	if (code != CL_SUCCESS)
+		return cl_error(e, code, d->name);
+	clReleaseCommandQueue(d->queue);
+	d->queue = timed;
+	return 0;
+}
+
 void device_close(struct device *d)
 {
 	if (d->queue)

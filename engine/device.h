@@ -33,6 +33,9 @@ void device_settle_environment(void);
 int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;
 void device_close(struct device *d);
 
+/* Puts a queue that times its commands in the place of the one that is there, which nobody may use yet. */
+int device_time_commands(struct device *d, struct err *e) MUST_CHECK;
+
 /* One line a device: index, name, driver, memory. */
 int device_list(FILE *out, struct err *e) MUST_CHECK;
 

@@ -16,6 +16,7 @@
 #include "engine/items.h"
 #include "engine/memory_plan.h"
 #include "engine/model.h"
+#include "engine/profile.h"
 #include "engine/runner.h"
 
 /* What of the memory that is there the engine takes unless told otherwise. */
@@ -25,6 +26,7 @@ struct engine {
 	struct engine_info info;
 	struct device device;
 	struct kernels *kernels;
+	enum kernel_variant variant;
 	struct memory_plan *plan;
 	struct model model;
 	struct dump *dump;
@@ -186,7 +188,6 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		       struct err *e)
 {
 	struct engine_info *i = &g->info;
-	enum kernel_variant variant = KERNELS_GENERIC;
 	struct kernel_shape shape;
 	uint64_t start = clock_now_ns();
 	int r;
@@ -197,12 +198,16 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	r = device_open(o->device, &g->device, e);
 	if (r < 0)
 		return r;
-	r = choose_kernels(o->kernels, &g->device, &variant, e);
+	if (o->profile)
+		r = device_time_commands(&g->device, e);
+	if (r < 0)
+		return r;
+	r = choose_kernels(o->kernels, &g->device, &g->variant, e);
 	if (r < 0)
 		return r;
 	model_shape(&i->model, o->dtype == ENGINE_BFLOAT16, o->page_tokens, o->dump_activations,
 		    &shape);
-	r = kernels_open(g->device.context, g->device.id, g->device.queue, &shape, variant,
+	r = kernels_open(g->device.context, g->device.id, g->device.queue, &shape, g->variant,
 			 o->program_cache, &g->kernels, e);
 	if (r < 0)
 		return r;
@@ -254,7 +259,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	items_init(&g->items, &g->device, &g->model, runner_counters(g->runner));
 	snprintf(i->device_name, sizeof(i->device_name), "%s", g->device.name);
 	snprintf(i->driver, sizeof(i->driver), "%s", g->device.driver);
-	snprintf(i->kernels, sizeof(i->kernels), "%s", kernels_variant_name(variant));
+	snprintf(i->kernels, sizeof(i->kernels), "%s", kernels_variant_name(g->variant));
 	i->n_pages = g->model.n_pages;
 	i->n_slots = g->model.n_slots;
 	i->max_model_len = g->limits.max_model_len;
@@ -400,6 +405,34 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 		return err_set(e, EBUSY, "a plan is queued already");
 	r = runner_submit(g->runner, plan, e);
 	return r < 0 ? r : runner_wait(g->runner, results, e);
+}
+
+/* ---- profiling ---- */
+
+int engine_profile(struct engine *g, bool on, struct err *e)
+{
+	return kernels_profile(g->kernels, on, e);
+}
+
+int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size_t *ret_n,
+			struct err *e)
+{
+	return kernels_profile_take(g->kernels, ret, ret_n, e);
+}
+
+int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
+		      struct err *e)
+{
+	return peaks_open(g->device.context, g->device.id, g->device.queue, g->variant,
+			  program_cache, ret, e);
+}
+
+bool engine_peak_known(const struct engine *g, struct peak *ret)
+{
+	cl_uint units = 0;
+
+	clGetDeviceInfo(g->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
+	return peak_known(g->device.name, units, g->variant, ret);
 }
 
 /* ---- items ---- */

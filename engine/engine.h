@@ -42,6 +42,7 @@ struct engine_options {
 				       and slots: engine/cache_size.h. */
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
 	uint32_t max_model_len; /* 0: what the model allows */
+	bool profile;		/* times every launch: for tigon bench (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
 };

@@ -73,7 +73,8 @@ struct kernels {
 	uint32_t n_programs;
 	cl_kernel kernels[K_COUNT];
 	uint64_t launches;
-	struct err error; /* the first one; code 0: none */
+	struct profile *profile; /* NULL: nobody wants to know */
+	struct err error;	 /* the first one; code 0: none */
 };
 
 const char *kernels_variant_name(enum kernel_variant variant)
@@ -366,6 +367,7 @@ void kernels_close(struct kernels *k)
 {
 	if (!k)
 		return;
+	profile_free(k->profile);
 	for (size_t i = 0; i < K_COUNT; i++)
 		if (k->kernels[i])
 			clReleaseKernel(k->kernels[i]);
@@ -391,6 +393,35 @@ uint64_t kernels_launches(const struct kernels *k)
 const struct kernel_shape *kernels_shape(const struct kernels *k)
 {
 	return &k->shape;
+}
+
+/* ---- profiling ---- */
+
+int kernels_profile(struct kernels *k, bool on, struct err *e)
+{
+	profile_free(k->profile);
+	k->profile = on ? profile_new(k->queue) : NULL;
+	return on && !k->profile ? err_set(e, ENOMEM, "out of memory") : 0;
+}
+
+int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, size_t *ret_n,
+			 struct err *e)
+{
+	*ret_n = 0;
+	return k->profile ? profile_take(k->profile, ret, ret_n, e) : 0;
+}
+
+/* Where the event of a launch goes; NULL: nowhere. */
+static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
+{
+	const int a_set = K_END_OF_FIRST_MLP - K_COMBINE_NORM;
+	int of_mlp = id < K_COMBINE_NORM ? -1 : id < K_END_OF_FIRST_MLP ? id : id - a_set;
+	uint32_t mlp = of_mlp < 0 ? 0 : (uint32_t)((id - of_mlp) / a_set);
+
+	return profile_launch(k->profile, k->kernels[id], id == K_ROUTER_GEMM ? "router" : NULL, x,
+			      y, of_mlp >= 0 && !k->shape.mlps[mlp].experts,
+			      of_mlp == K_MOE_SORT || of_mlp == K_MOE_GATE_UP ||
+				      of_mlp == K_MOE_DOWN);
 }
 
 /* ---- launching ---- */
@@ -419,7 +450,7 @@ static void launch(struct kernels *k, int id, uint32_t lanes, uint64_t x, uint64
 		code = clSetKernelArg(k->kernels[id], (cl_uint)i, args[i].size, args[i].value);
 	if (code == CL_SUCCESS)
 		code = clEnqueueNDRangeKernel(k->queue, k->kernels[id], 2, NULL, global, local, 0,
-					      NULL, NULL);
+					      NULL, k->profile ? note_launch(k, id, x, y) : NULL);
 	k->launches++;
 	if (code != CL_SUCCESS) {
 		char name[64] = "kernel";
@@ -478,6 +509,12 @@ static uint64_t column_groups(const struct kernels *k, bool tensor, uint32_t N)
 	return CEIL_DIV(N, width);
 }
 
+static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
+{
+	if (k->profile && M && N && !k->error.code)
+		profile_product(k->profile, M, N, K);
+}
+
 void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
 		       uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
 {
@@ -487,6 +524,7 @@ void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, c
 		     tensor ? k->tuning->tensor_lanes : k->tuning->lanes,
 		     column_groups(k, tensor, N), CEIL_DIV(M, k->tuning->row_block), ARG(A),
 		     ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+	note_product(k, M, N, K);
 }
 
 void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
@@ -495,6 +533,7 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 	LAUNCH_LANES(k, K_GEMM_ADD, product_lanes(k), column_groups(k, on_tensor_cores(k), N),
 		     CEIL_DIV(M, k->tuning->row_block), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc),
 		     ARG(M), ARG(N), ARG(K), ARG(dump));
+	note_product(k, M, N, K);
 }
 
 void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts,
@@ -504,6 +543,9 @@ void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem exp
 		LAUNCH(k, MLP_KERNEL(K_MOE_TOPK, mlp), T, 1, ARG(router), ARG(experts),
 		       ARG(weights));
 	LAUNCH(k, MLP_KERNEL(K_MOE_SORT, mlp), 1, 1, ARG(experts), ARG(T), ARG(rows), ARG(tasks));
+	if (k->profile && !k->error.code)
+		profile_tasks(k->profile, tasks, kernels_task_ints(&k->shape.mlps[mlp], T),
+			      k->shape.mlps[mlp].experts);
 }
 
 void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem experts, cl_mem shared,

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "kernels/profile.h"
 
 /* A row stride: n rounded up to 16, so that vector loops need no tails. */
 #define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
@@ -70,6 +71,13 @@ void kernels_close(struct kernels *k);
 int kernels_status(const struct kernels *k, struct err *e) MUST_CHECK;
 uint64_t kernels_launches(const struct kernels *k);
 const struct kernel_shape *kernels_shape(const struct kernels *k);
+
+/* From here on launches are noted (profile.h), or no longer. Off at first; costs nothing then. */
+int kernels_profile(struct kernels *k, bool on, struct err *e) MUST_CHECK;
+
+/* As profile_take; nothing when it is off. */
+int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, size_t *ret_n,
+			 struct err *e) MUST_CHECK;
 
 /* Whether a variant can run here: x86 wants AVX512_BF16 and a CPU device that shares our processor,
  * nvidia an NVIDIA device of compute capability 8.0 or later. */

@@ -1,0 +1,29 @@
+/*
+ * What `tigon bench` sees of an engine besides its steps: what each launch took, and what the device can do at best.
+ * An engine that was opened with the option `profile` runs every kernel as a launch of its own and times it; on
+ * another one launches are noted without times.
+ */
+#ifndef ENGINE_PROFILE_H
+#define ENGINE_PROFILE_H
+
+#include "engine/engine.h"
+#include "kernels/peak.h"
+#include "kernels/profile.h"
+
+/* From here on launches are noted, or no longer. Off at first. */
+int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
+
+/* Waits for the plans that are queued: what was launched since the last call, in its order, borrowed until the next
+ * plan. */
+int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size_t *ret_n,
+			struct err *e) MUST_CHECK;
+
+/* New: the yardsticks of the engine's device, in the variant that the engine runs, on its queue. Closed before the
+ * engine. program_cache: as it was opened with. */
+int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
+		      struct err *e) MUST_CHECK;
+
+/* As peak_known, of the engine's device. */
+bool engine_peak_known(const struct engine *g, struct peak *ret);
+
+#endif

@@ -1,0 +1,198 @@
+#include "kernels/profile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/macros.h"
+#include "kernels/cl_error.h"
+
+enum { KERNELS_MAX = 64, NAME_SIZE = 48 };
+
+/* A task list on its way to the host. */
+struct tasks {
+	int32_t *ints; /* owned; NULL: no list was read behind this launch */
+	cl_event done;
+	uint32_t experts;
+};
+
+struct note {
+	cl_event done;
+	bool routed;
+	struct tasks tasks;
+};
+
+struct profile {
+	cl_command_queue queue;
+	bool timed, failed; /* failed: out of memory, until the next profile_take */
+	struct note *notes;
+	struct kernel_timing *timings; /* beside notes */
+	size_t n, cap;
+	struct {
+		cl_kernel kernel;
+		char name[NAME_SIZE];
+	} names[KERNELS_MAX];
+	size_t n_names;
+};
+
+struct profile *profile_new(cl_command_queue queue)
+{
+	struct profile *p = calloc(1, sizeof(*p));
+	cl_command_queue_properties properties = 0;
+
+	if (!p)
+		return NULL;
+	clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(properties), &properties, NULL);
+	p->queue = queue;
+	p->timed = properties & CL_QUEUE_PROFILING_ENABLE;
+	return p;
+}
+
+static void forget(struct profile *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		struct note *note = &p->notes[i];
+
+		if (note->done)
+			clReleaseEvent(note->done);
+		if (note->tasks.done)
+			clReleaseEvent(note->tasks.done);
+		free(note->tasks.ints);
+	}
+	p->n = 0;
+	p->failed = false;
+}
+
+void profile_free(struct profile *p)
+{
+	if (!p)
+		return;
+	clFinish(p->queue); /* reads of task lists */
+	forget(p);
+	free(p->notes);
+	free(p->timings);
+	free(p);
+}
+
+static bool make_room(struct profile *p)
+{
+	size_t cap = p->cap ? 2 * p->cap : 1024;
+	struct note *notes;
+	struct kernel_timing *timings;
+
+	if (p->n < p->cap)
+		return true;
+	notes = reallocarray(p->notes, cap, sizeof(*notes));
+	if (notes)
+		p->notes = notes;
+	timings = reallocarray(p->timings, cap, sizeof(*timings));
+	if (timings)
+		p->timings = timings;
+	if (!notes || !timings)
+		return false;
+	p->cap = cap;
+	return true;
+}
+
+static const char *name_of(struct profile *p, cl_kernel kernel)
+{
+	for (size_t i = 0; i < p->n_names; i++)
+		if (p->names[i].kernel == kernel)
+			return p->names[i].name;
+	if (p->n_names == KERNELS_MAX)
+		return "?";
+	p->names[p->n_names].kernel = kernel;
+	clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, NAME_SIZE - 1, p->names[p->n_names].name,
+			NULL);
+	return p->names[p->n_names++].name;
+}
+
+cl_event *profile_launch(struct profile *p, cl_kernel kernel, const char *alias, uint64_t x,
+			 uint64_t y, bool dense, bool routed)
+{
+	if (!make_room(p)) {
+		p->failed = true;
+		return NULL;
+	}
+	p->notes[p->n] = (struct note){.routed = routed};
+	p->timings[p->n] = (struct kernel_timing){
+		.kernel = alias ? alias : name_of(p, kernel),
+		.m = (uint32_t)MIN(x, (uint64_t)UINT32_MAX),
+		.n = (uint32_t)MIN(y, (uint64_t)UINT32_MAX),
+		.dense = dense,
+	};
+	return &p->notes[p->n++].done;
+}
+
+void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k)
+{
+	struct kernel_timing *t = p->n ? &p->timings[p->n - 1] : NULL;
+
+	if (t) {
+		t->m = m;
+		t->n = n;
+		t->k = k;
+	}
+}
+
+void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t experts)
+{
+	struct tasks *t = p->n ? &p->notes[p->n - 1].tasks : NULL;
+
+	if (!t)
+		return;
+	/* All that the list can be: how long it is would have to be waited for. */
+	t->ints = malloc(ints * sizeof(*t->ints));
+	t->experts = experts;
+	if (!t->ints || clEnqueueReadBuffer(p->queue, tasks, CL_FALSE, 0, ints * sizeof(*t->ints),
+					    t->ints, 0, NULL, &t->done) != CL_SUCCESS)
+		p->failed = true;
+}
+
+/* Tasks are sorted by expert, and the shared one, which has the number behind the last, is not counted. */
+static uint32_t distinct(const struct tasks *t)
+{
+	uint32_t n = 0;
+	int32_t last = -1;
+
+	for (int32_t i = 0; i < t->ints[0]; i++) {
+		int32_t expert = t->ints[1 + 3 * i];
+
+		n += expert != last && (uint32_t)expert < t->experts;
+		last = expert;
+	}
+	return n;
+}
+
+static uint64_t elapsed(cl_event event)
+{
+	cl_ulong start = 0, end = 0;
+
+	clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start), &start, NULL);
+	clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL);
+	return end > start ? end - start : 0;
+}
+
+int profile_take(struct profile *p, const struct kernel_timing **ret, size_t *ret_n, struct err *e)
+{
+	cl_int code = clFinish(p->queue);
+	bool failed = p->failed;
+	uint32_t experts = 0;
+	size_t n = p->n;
+
+	for (size_t i = 0; i < n && code == CL_SUCCESS && !failed; i++) {
+		if (p->notes[i].tasks.ints)
+			experts = distinct(&p->notes[i].tasks);
+		if (p->notes[i].routed && !p->timings[i].dense)
+			p->timings[i].experts = experts;
+		if (p->timed && p->notes[i].done)
+			p->timings[i].ns = elapsed(p->notes[i].done);
+	}
+	forget(p);
+	if (failed)
+		return err_set(e, ENOMEM, "out of memory");
+	if (code != CL_SUCCESS)
+		return cl_error(e, code, "waiting for the kernels");
+	*ret = p->timings;
+	*ret_n = n;
+	return 0;
+}

@@ -1,0 +1,51 @@
+/*
+ * What a set of kernels launched, and how long each launch took on the device: for `tigon bench`, off otherwise.
+ *
+ * A launch is noted with the event that the queue gives it. Times are the device's own, from the begin of a launch to
+ * its end, and are there only on a queue that was made with CL_QUEUE_PROFILING_ENABLE; on another one launches are
+ * noted without. Behind moe_sort its list of tasks is read back, which says how many experts a layer touched.
+ */
+#ifndef KERNELS_PROFILE_H
+#define KERNELS_PROFILE_H
+
+#include <CL/cl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct kernel_timing {
+	const char *
+		kernel; /* its function's name, but "router" for the product of that name; lives as long as the
+			     * profile */
+	uint32_t m, n,
+		k;  /* of a product C [m, n] = A [m, k] W; else groups launched, m x n, and k 0 */
+	bool dense; /* of an MLP without experts */
+	uint32_t
+		experts; /* different ones in the task list that was there: kernels of an MLP with experts */
+	uint64_t ns; /* 0: the queue tells no times */
+};
+
+struct profile;
+
+/* New. The queue is borrowed. */
+struct profile *profile_new(cl_command_queue queue);
+void profile_free(struct profile *p);
+
+/* Notes a launch. alias: NULL, or a name in place of the function's. routed: what it does depends on the task list.
+ * Returns where its event goes, NULL when out of memory (profile_take says so). */
+cl_event *profile_launch(struct profile *p, cl_kernel kernel, const char *alias, uint64_t x,
+			 uint64_t y, bool dense, bool routed);
+
+/* The launch that was just noted is a product of these sizes. */
+void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k);
+
+/* Queues a read of a task list of at most so many ints (moe_route.cl); experts: how many there are. */
+void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t experts);
+
+/* Waits for what was noted since the last call: *ret [*ret_n] in the order of the launches, borrowed until the next
+ * launch. */
+int profile_take(struct profile *p, const struct kernel_timing **ret, size_t *ret_n,
+		 struct err *e) MUST_CHECK;
+
+#endif

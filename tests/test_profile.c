@@ -1,0 +1,178 @@
+/*
+ * What an engine says of its launches: all of them, with shapes, experts and times.
+ *
+ *     test_profile DIR      DIR: lexis
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "engine/profile.h"
+#include "engine/roofline.h"
+#include "tests/tap.h"
+
+enum { PROMPT = 192, STREAMS = 3 };
+
+static struct engine *open_engine(const char *dir, bool profile, struct err *e)
+{
+	const struct engine_options o = {
+		.model_dir = dir,
+		.dtype = ENGINE_BFLOAT16,
+		.page_tokens = 64,
+		.max_seqs = STREAMS,
+		.max_prefill_tokens = PROMPT,
+		.max_model_len = 256,
+		.profile = profile,
+	};
+	struct engine *g = NULL;
+
+	return engine_open(&o, &g, e) < 0 ? NULL : g;
+}
+
+/* A prompt of n tokens in stream 0, or a token of each of n streams behind such a prompt. */
+static bool step(struct engine *g, uint32_t n, bool decode)
+{
+	static const uint32_t pages[STREAMS][4] = {{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}};
+	const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
+	struct plan_row rows[STREAMS] = {0};
+	struct plan_draw draws[STREAMS] = {0};
+	struct draw_result results[STREAMS];
+	int32_t tokens[PROMPT];
+	struct plan plan = {.rows = rows, .draws = draws, .n_rows = decode ? n : 1};
+	struct err e = {0};
+
+	for (uint32_t i = 0; i < PROMPT; i++)
+		tokens[i] = (int32_t)(i * 2654435761u >> 20);
+	for (uint32_t i = 0; i < plan.n_rows; i++) {
+		rows[i] = (struct plan_row){
+			.tokens = tokens + i,
+			.pages = pages[i],
+			.n_tokens = decode ? 1 : n,
+			.start = decode ? PROMPT : 0,
+			.n_pages = 4,
+			.state_src = decode ? (int32_t)i : STATE_ZERO,
+			.state_dst = i,
+			.decode = decode,
+		};
+		draws[i] = (struct plan_draw){.sampling = &greedy, .row = i, .seat = i};
+	}
+	plan.n_draws = plan.n_rows;
+	plan.n_prefill_rows = !decode;
+	plan.n_prefill_tokens = decode ? 0 : n;
+	if (engine_step(g, &plan, results, &e) < 0) {
+		printf("# %s\n", e.text);
+		return false;
+	}
+	return true;
+}
+
+/* Launches of a kernel among those noted. */
+static uint32_t count(const struct kernel_timing *t, size_t n, const char *kernel)
+{
+	uint32_t found = 0;
+
+	for (size_t i = 0; i < n; i++)
+		found += !strcmp(t[i].kernel, kernel);
+	return found;
+}
+
+static void test_decode(struct engine *g, bool timed)
+{
+	const struct model_config *c = &engine_info(g)->model;
+	struct engine_counters before, after;
+	const struct kernel_timing *t = NULL;
+	uint64_t start, wall, sum = 0;
+	struct err e = {0};
+	size_t n = 0;
+
+	engine_counters(g, &before);
+	start = clock_now_ns();
+	ok(step(g, 1, true) && engine_profile_take(g, &t, &n, &e) == 0, "a token");
+	wall = clock_now_ns() - start;
+	engine_counters(g, &after);
+	is_int(n, after.launches - before.launches, "every launch was noted");
+	is_int(count(t, n, "attention"), c->n_attention_layers,
+	       "an attention a layer that has one");
+	is_int(count(t, n, "delta_decode"), c->n_delta_layers,
+	       "a recurrent step a layer that has one");
+	is_int(count(t, n, "delta_prefill"), 0, "no prompt");
+	is_int(count(t, n, "router"), c->n_layers, "the router's product has a name of its own");
+	for (size_t i = 0; i < n; i++) {
+		const struct kernel_timing *k = &t[i];
+
+		sum += k->ns;
+		check(timed ? k->ns > 0 : !k->ns);
+		check(!strcmp(k->kernel, "moe_gate_up") || !strcmp(k->kernel, "moe_down") ||
+				      !strcmp(k->kernel, "moe_sort")
+			      ? k->experts == c->n_experts_per_token
+			      : !k->experts);
+		check(!k->k == !strstr("gemm_store gemm_add router", k->kernel));
+	}
+	ok_all("times, a token's %u experts, shapes of products", c->n_experts_per_token);
+	ok(sum <= wall, "together they took no longer than the step");
+	ok(!strcmp(t[n - 2].kernel, "gemm_store") && t[n - 2].m == 1 &&
+		   t[n - 2].n == c->vocab_size && t[n - 2].k == c->hidden_size,
+	   "lm_head is a row by the vocabulary");
+	is_int(engine_profile_take(g, &t, &n, &e), 0, "nothing more");
+	is_int(n, 0, "was launched");
+}
+
+static void test_prefill(struct engine *g)
+{
+	const struct model_config *c = &engine_info(g)->model;
+	const struct roofline_row row = {0, PROMPT};
+	const struct roofline_step s = {.rows = &row,
+					.n_rows = 1,
+					.n_prefill_rows = 1,
+					.n_logits = 1};
+	const struct kernel_timing *t = NULL;
+	struct roofline_work w;
+	uint32_t most = 0;
+	struct err e = {0};
+	size_t n = 0;
+
+	ok(step(g, PROMPT, false) && engine_profile_take(g, &t, &n, &e) == 0, "a prompt");
+	is_int(count(t, n, "delta_prefill"), c->n_delta_layers, "chunks a layer");
+	is_int(count(t, n, "delta_decode"), 0, "and no recurrent step");
+	for (size_t i = 0; i < n; i++) {
+		const struct roofline_launch l = {t[i].kernel, t[i].m,	   t[i].n,
+						  t[i].k,      t[i].dense, t[i].experts};
+
+		most = MAX(most, t[i].experts);
+		check(roofline_kernel(c, true, &s, &l, &w) ==
+		      (strcmp(t[i].kernel, "moe_sort") != 0));
+		check(strcmp(t[i].kernel, "router") != 0 || t[i].m == PROMPT);
+	}
+	ok_all("the roofline knows every kernel but the sort");
+	ok(most > 2 * c->n_experts_per_token && most <= c->n_experts,
+	   "a prompt touches many experts (%u)", most);
+}
+
+int main(int argc, char **argv)
+{
+	const struct kernel_timing *t = NULL;
+	struct err e = {0};
+	struct engine *g;
+	size_t n = 1;
+
+	g = argc > 1 ? open_engine(argv[1], true, &e) : NULL;
+	if (!g)
+		return skip_all(e.text);
+	ok(step(g, 1, true) && engine_profile_take(g, &t, &n, &e) == 0 && n == 0, "off at first");
+	is_int(engine_profile(g, true, &e), 0, "on");
+	test_decode(g, true);
+	test_prefill(g);
+	ok(step(g, STREAMS, true) && engine_profile_take(g, &t, &n, &e) == 0 &&
+		   count(t, n, "delta_decode"),
+	   "again");
+	ok(step(g, STREAMS, true) && engine_profile(g, false, &e) == 0,
+	   "off while something is noted");
+	ok(step(g, 1, true) && engine_profile_take(g, &t, &n, &e) == 0 && n == 0,
+	   "nothing is noted");
+	engine_close(g);
+	g = open_engine(argv[1], false, &e);
+	ok(g && engine_profile(g, true, &e) == 0, "an engine without the option");
+	if (g)
+		test_decode(g, false);
+	engine_close(g);
+	return done();
+}
