@@ -242,6 +242,9 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		.result_ints = step_result_ints(&g->limits),
 		.dump = g->dump,
 	};
+	g->model.decode_step =
+		kernels_has_decode_step(g->kernels) && !o->separate_launches && !o->profile;
+	g->model.step_ints += model_work_ints(&g->model);
 	g->plan = memory_plan_new(&g->device);
 	if (!g->plan)
 		return err_set(e, ENOMEM, "out of memory");
@@ -250,6 +253,8 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		r = size_cache(g, o, e);
 	if (r == 0)
 		r = memory_plan_allocate(g->plan, e);
+	if (r == 0)
+		model_addresses(&g->model);
 	if (r == 0)
 		r = load_weights(g, o, w, e);
 	if (r == 0)

@@ -45,6 +45,8 @@ struct engine_options {
 	bool profile;		/* times every launch: for tigon bench (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
+	bool separate_launches; /* every kernel by itself, also where a decode step could be one launch; the bits
+				   are the same */
 };
 
 struct engine_info {

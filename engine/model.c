@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "engine/decode_work.h"
 #include "scheduler/plan.h"
 
 /* ---- shapes ---- */
@@ -133,6 +134,11 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 			pack_matrix_elements(D, mlp->shared_size) * element, &l->shared_down);
 }
 
+static uint64_t n_addresses(const struct model *m)
+{
+	return AT_LAYERS + (uint64_t)m->config->n_layers * AT_LAYER_INTS;
+}
+
 static void plan_scratch(struct model *m, struct memory_plan *p)
 {
 	const struct kernel_shape *k = &m->shape;
@@ -154,6 +160,8 @@ static void plan_scratch(struct model *m, struct memory_plan *p)
 		tasks = MAX(tasks, kernels_task_ints(mlp, m->max_tokens));
 	}
 	memory_plan_add(p, MEMORY_SCRATCH, "step table", m->step_ints * 4, &s->step);
+	memory_plan_add(p, MEMORY_SCRATCH, "addresses", m->decode_step ? n_addresses(m) * 8 : 0,
+			&m->addresses);
 	memory_plan_add(p, MEMORY_SCRATCH, "residual stream", T * D * 4, &s->x);
 	memory_plan_add(p, MEMORY_SCRATCH, "normed rows", T * D * element, &s->h);
 	memory_plan_add(p, MEMORY_SCRATCH, "normed rows", T * D * 4, &s->h32);
@@ -430,12 +438,104 @@ static void score(struct model *m, const struct model_step *t)
 	}
 }
 
+/* ---- a decode step in one launch ---- */
+
+enum { WORK_ALIGN = 16 }; /* ints: a cache line */
+
+uint64_t model_work_ints(const struct model *m)
+{
+	return m->decode_step ? WORK_ALIGN + decode_work_ints(m->config) : 0;
+}
+
+void model_addresses(struct model *m)
+{
+	const struct model_scratch *s = &m->s;
+	const cl_mem all[AT_LAYERS] = {
+		[AT_X] = s->x,
+		[AT_H] = s->h,
+		[AT_H32] = s->h32,
+		[AT_ROPE] = s->rope,
+		[AT_PROJ] = s->proj,
+		[AT_MIXED] = s->mixed,
+		[AT_Q] = s->q,
+		[AT_ROUTER_LOGITS] = s->router,
+		[AT_EXPERTS] = s->experts,
+		[AT_WEIGHTS] = s->weights,
+		[AT_ROWS] = s->rows,
+		[AT_TASKS] = s->tasks,
+		[AT_ACT] = s->act,
+		[AT_Y] = s->y,
+		[AT_LOGITS] = s->logits,
+		[AT_RESULT] = s->result,
+		[AT_EMBED] = m->embed,
+		[AT_INV_FREQ] = m->inv_freq,
+		[AT_FINAL_NORM] = m->final_norm,
+		[AT_LM_HEAD] = m->lm_head,
+	};
+
+	if (!m->decode_step)
+		return;
+	for (uint32_t i = 0; i < AT_LAYERS; i++)
+		kernel_address(m->kernels, all[i], m->addresses, i);
+	for (uint32_t n = 0; n < m->config->n_layers; n++) {
+		const struct model_layer *l = &m->layers[n];
+		const cl_mem own[AT_LAYER_INTS] = {
+			[AT_INPUT_NORM] = l->input_norm,
+			[AT_POST_NORM] = l->post_norm,
+			[AT_NEXT_NORM] =
+				n + 1 < m->config->n_layers ? l[1].input_norm : m->final_norm,
+			[AT_IN_PROJ] = l->in_proj,
+			[AT_OUT_PROJ] = l->out_proj,
+			[AT_CONV] = l->conv,
+			[AT_NEG_A] = l->neg_a,
+			[AT_DT_BIAS] = l->dt_bias,
+			[AT_NORM] = l->norm,
+			[AT_RING] = l->ring,
+			[AT_STATE] = l->state,
+			[AT_Q_NORM] = l->q_norm,
+			[AT_K_NORM] = l->k_norm,
+			[AT_K_PAGES] = l->k_pages,
+			[AT_V_PAGES] = l->v_pages,
+			[AT_ROUTER] = l->router,
+			[AT_EXPERTS_GATE_UP] = l->experts_gate_up,
+			[AT_EXPERTS_DOWN] = l->experts_down,
+			[AT_SHARED_GATE_UP] = l->shared_gate_up,
+			[AT_SHARED_DOWN] = l->shared_down,
+		};
+
+		for (uint32_t i = 0; i < AT_LAYER_INTS; i++)
+			if (own[i])
+				kernel_address(m->kernels, own[i], m->addresses,
+					       AT_LAYERS + n * AT_LAYER_INTS + i);
+	}
+}
+
+void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
+		    uint64_t *table_ints)
+{
+	struct decode_cut cut;
+	uint64_t at = ROUND_UP(*table_ints, (uint64_t)WORK_ALIGN);
+
+	s->work_at = 0;
+	if (!m->decode_step || s->n_prefill_rows || s->n_scores || !s->n_tokens)
+		return;
+	kernels_decode_cut(m->kernels, &cut.columns, &cut.rows, &cut.router_columns);
+	s->work_at = (cl_int)at;
+	*table_ints = at + decode_work_build(m->config, &m->shape, &cut, s, table + at);
+}
+
 void model_forward(struct model *m, const struct model_step *t)
 {
 	const struct model_config *c = m->config;
 	struct kernels *k = m->kernels;
 	const struct model_scratch *s = &m->s;
 
+	if (t->work_at) {
+		kernel_decode_step(k, s->step, t->work_at, m->addresses);
+		kernel_sample(k, s->step, t->draws_at, s->logits, s->work, s->counts, s->result,
+			      t->n_draws);
+		return;
+	}
 	kernel_embed(k, s->step, t->tokens_at, t->positions_at, s->result, m->embed, m->inv_freq,
 		     s->x, s->rope, t->n_tokens);
 	dump_rows(m->dump, "embed", 0, s->x, t->n_tokens, c->hidden_size);

@@ -45,6 +45,8 @@ struct model {
 	struct model_layer *layers; /* [n_layers] */
 	cl_mem embed, inv_freq, final_norm, lm_head;
 	struct model_scratch s;
+	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
+	cl_mem addresses; /* for it: AT_* of kernels/decode.h, ulong */
 	uint32_t max_tokens, max_rows, n_pages, n_slots;
 	uint64_t step_ints, result_ints;
 	struct dump *dump; /* borrowed, NULL: off */
@@ -57,6 +59,7 @@ struct model_step {
 	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at, draws_at;
 	cl_int score_rows_at, scores_at; /* [n_scores] each */
 	cl_int all_at;			 /* 0, 1, 2, ... n_tokens - 1; only while dumping */
+	cl_int work_at; /* the list of a step in one launch; 0: separate launches */
 };
 
 /* The kernels' view of a config. */
@@ -79,6 +82,16 @@ uint64_t model_slot_bytes(const struct model *m);
 
 /* Fills the weights (the plan is allocated). */
 void model_pack(struct model *m, struct packer *p);
+
+/* Writes down where the buffers are (the plan is allocated, the weights may not be there yet). */
+void model_addresses(struct model *m);
+
+/* Adds to a step table that was built, of *table_ints ints, what makes the step one launch, if it can be. */
+void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
+		    uint64_t *table_ints);
+
+/* Ints that this takes at most. */
+uint64_t model_work_ints(const struct model *m);
 
 /* Launches one forward pass and its draws and scores: afterwards scratch.result is on its way, and
  * scratch.logits [n_logits, LD(vocab)]. */

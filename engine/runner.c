@@ -237,6 +237,7 @@ static int enqueue(struct runner *r, struct queued *s, const struct plan *plan, 
 	int error;
 
 	step_build(plan, &r->limits, m->dump, s->table, s->draws, &built);
+	model_add_work(m, s->table, &built.step, &built.table_ints);
 	s->n_draws = plan->n_draws;
 	s->n_scores = plan->n_scored_tokens;
 	s->scores_at = built.step.scores_at;

@@ -34,6 +34,8 @@ enum kernel_id {
 	K_SEAT_RESET,
 	K_SYNTHESIZE,
 	K_SYNTHESIZE_ROWS,
+	K_ADDRESS,
+	K_DECODE_STEP,
 	/* one of each for every MLP of the shape */
 	K_COMBINE_NORM,
 	K_MOE_TOPK,
@@ -44,6 +46,8 @@ enum kernel_id {
 	K_COUNT = K_END_OF_FIRST_MLP + (K_END_OF_FIRST_MLP - K_COMBINE_NORM),
 };
 
+enum { ROUTER_BLOCKS = 4 }; /* moe_route.cl */
+
 #define MLP_KERNEL(id, mlp) ((id) + (mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 
 /* How a variant cuts its work. */
@@ -53,15 +57,16 @@ struct tuning {
 	uint32_t blocks;		 /* column blocks of a group */
 	uint32_t row_block;		 /* rows a group walks */
 	uint32_t attention_queries;	 /* queries of an attention tile, about */
-	enum kernel_packing packing;	 /* of bf16 weights */
+	uint32_t decode_blocks; /* column blocks of a group of the decode step; 0: there is none */
+	enum kernel_packing packing; /* of bf16 weights */
 	uint32_t tensor_lanes,
 		tensor_columns; /* a group of a tensor core's product; 0: there is none */
 };
 
-static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8, KERNEL_PACK_PANELS, 0, 0};
-static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 64, 8, KERNEL_PACK_PAIRS, 0, 0};
-static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8, KERNEL_PACK_PANELS, 0, 0};
-static const struct tuning gpu_nvidia = {64, 1, 8, 2, 2, 64, 8, KERNEL_PACK_FRAGMENTS, 128, 32};
+static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8, 4, KERNEL_PACK_PANELS, 0, 0};
+static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 64, 8, 4, KERNEL_PACK_PAIRS, 0, 0};
+static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8, 0, KERNEL_PACK_PANELS, 0, 0};
+static const struct tuning gpu_nvidia = {64, 1, 8, 2, 2, 64, 8, 0, KERNEL_PACK_FRAGMENTS, 128, 32};
 
 struct kernels {
 	struct kernel_shape shape;
@@ -154,8 +159,8 @@ uint64_t kernels_delta_scratch(const struct kernels *k)
 	return k->shape.key_heads ? (uint64_t)delta_groups(k) * delta_group_floats(&k->shape) : 0;
 }
 
-/* The most tasks moe_sort can write for T tokens: every expert may end in a part of a task. */
-static uint64_t max_tasks(const struct kernel_mlp *m, uint32_t T)
+/* Every expert may end in a part of a task. */
+uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T)
 {
 	uint64_t choices = (uint64_t)T * m->topk;
 
@@ -165,7 +170,7 @@ static uint64_t max_tasks(const struct kernel_mlp *m, uint32_t T)
 
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens)
 {
-	return 1 + 3 * max_tasks(m, n_tokens);
+	return 1 + 3 * kernels_max_tasks(m, n_tokens);
 }
 
 uint32_t kernels_tile_tokens(const struct kernels *k)
@@ -187,6 +192,33 @@ static void mlp_options(const struct kernels *k, uint32_t mlp, struct buf *o)
 		   m->experts, m->topk, m->expert_size, m->shared_size, m->norm_topk,
 		   m->shared_gate, KERNEL_TASK_ROWS,
 		   KERNEL_LD(MAX(m->expert_size, m->shared_size)));
+}
+
+static void gemm_options(const struct kernels *k, uint32_t blocks, struct buf *o)
+{
+	const struct tuning *t = k->tuning;
+
+	buf_printf(o, " -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u", t->tile_rows,
+		   t->tile_blocks, blocks, t->row_block);
+}
+
+static void attention_options(const struct kernels *k, struct buf *o)
+{
+	const struct kernel_shape *s = &k->shape;
+
+	buf_printf(o,
+		   " -DHEADS=%u -DKV_HEADS=%u -DHD=%u -DPAGE=%u -DATTENTION_LD=%u -DTILE_TOKENS=%u",
+		   s->heads, s->kv_heads, s->head_dim, s->page_tokens, kernels_attention_ld(s),
+		   kernels_tile_tokens(k));
+}
+
+static void delta_options(const struct kernels *k, struct buf *o)
+{
+	const struct kernel_shape *s = &k->shape;
+
+	buf_printf(o, " -DHK=%u -DHV=%u -DDK=%u -DDV=%u -DCONV=%u -DDELTA_LD=%u -DSCRATCH=%u",
+		   s->key_heads, s->value_heads, s->key_dim, s->value_dim, s->conv,
+		   kernels_delta_ld(s), delta_group_floats(s));
 }
 
 struct kernel_name {
@@ -229,18 +261,17 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
 	const struct tuning *t = k->tuning;
-	struct buf gemm, packing, o;
+	struct buf gemm, packing, rotary, o;
 	int r;
 
 	buf_init(&packing, 64);
 	buf_printf(&packing, " -DPACKING=%d", kernels_packing(k));
 	buf_init(&gemm, 1024);
+	buf_init(&rotary, 64);
 	buf_init(&o, 1024);
-	buf_printf(&gemm, " -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u", t->tile_rows,
-		   t->tile_blocks, t->blocks, t->row_block);
-
-	buf_printf(&o, " -DROT=%u", MAX(s->rotary_dim, 2u));
-	r = add_program(k, l, "embed.cl", s->bf16, o.data, KERNELS({K_EMBED, "embed"}), e);
+	gemm_options(k, t->blocks, &gemm);
+	buf_printf(&rotary, " -DROT=%u", MAX(s->rotary_dim, 2u));
+	r = add_program(k, l, "embed.cl", s->bf16, rotary.data, KERNELS({K_EMBED, "embed"}), e);
 	if (r < 0)
 		goto out;
 	r = add_program(k, l, "sample.cl", s->bf16, "",
@@ -291,11 +322,8 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	}
 	if (r == 0 && s->heads) {
 		buf_reset(&o);
-		buf_printf(&o,
-			   " -DHEADS=%u -DKV_HEADS=%u -DHD=%u -DROT=%u -DPAGE=%u -DATTENTION_LD=%u"
-			   " -DTILE_TOKENS=%u",
-			   s->heads, s->kv_heads, s->head_dim, s->rotary_dim, s->page_tokens,
-			   kernels_attention_ld(s), kernels_tile_tokens(k));
+		buf_printf(&o, "%s", rotary.data);
+		attention_options(k, &o);
 		r = add_program(k, l, "attention.cl", s->bf16, o.data,
 				KERNELS({K_ATTENTION_PREPARE, "attention_prepare"},
 					{K_ATTENTION, "attention"}),
@@ -303,10 +331,7 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	}
 	if (r == 0 && s->key_heads) {
 		buf_reset(&o);
-		buf_printf(&o,
-			   " -DHK=%u -DHV=%u -DDK=%u -DDV=%u -DCONV=%u -DDELTA_LD=%u -DSCRATCH=%u",
-			   s->key_heads, s->value_heads, s->key_dim, s->value_dim, s->conv,
-			   kernels_delta_ld(s), delta_group_floats(s));
+		delta_options(k, &o);
 		r = add_program(k, l, "delta_decode.cl", s->bf16, o.data,
 				KERNELS({K_DELTA_DECODE, "delta_decode"}), e);
 		if (r == 0)
@@ -315,9 +340,20 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 						{K_DELTA_PREFILL, "delta_prefill"}),
 					e);
 	}
+	if (r == 0 && kernels_has_decode_step(k)) {
+		buf_reset(&o);
+		buf_printf(&o, "%s -DMOE=1", rotary.data);
+		gemm_options(k, t->decode_blocks, &o);
+		mlp_options(k, 0, &o);
+		attention_options(k, &o);
+		delta_options(k, &o);
+		r = add_program(k, l, "decode_step.cl", s->bf16, o.data,
+				KERNELS({K_ADDRESS, "address"}, {K_DECODE_STEP, "decode_step"}), e);
+	}
 out:
 	buf_release(&packing);
 	buf_release(&gemm);
+	buf_release(&rotary);
 	buf_release(&o);
 	return r;
 }
@@ -393,6 +429,21 @@ uint64_t kernels_launches(const struct kernels *k)
 const struct kernel_shape *kernels_shape(const struct kernels *k)
 {
 	return &k->shape;
+}
+
+bool kernels_has_decode_step(const struct kernels *k)
+{
+	return k->tuning->decode_blocks && k->shape.n_mlps == 1 && !k->shape.dump;
+}
+
+void kernels_decode_cut(const struct kernels *k, uint32_t *ret_columns, uint32_t *ret_rows,
+			uint32_t *ret_router_columns)
+{
+	uint32_t width = k->tuning->lanes * k->tuning->vec;
+
+	*ret_columns = width * k->tuning->decode_blocks;
+	*ret_rows = k->tuning->row_block;
+	*ret_router_columns = width * ROUTER_BLOCKS;
 }
 
 /* ---- profiling ---- */
@@ -556,8 +607,9 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 
 	/* A tensor group has the gate and the up panel of 16 columns. */
 	LAUNCH_LANES(k, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
-		     on_tensor_cores(k) ? N / 16 : column_groups(k, false, N), max_tasks(m, T),
-		     ARG(h), ARG(experts), ARG(shared), ARG(tasks), ARG(rows), ARG(act));
+		     on_tensor_cores(k) ? N / 16 : column_groups(k, false, N),
+		     kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
+		     ARG(rows), ARG(act));
 }
 
 void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts, cl_mem shared,
@@ -565,7 +617,7 @@ void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts
 {
 	LAUNCH_LANES(k, MLP_KERNEL(K_MOE_DOWN, mlp), product_lanes(k),
 		     column_groups(k, on_tensor_cores(k), KERNEL_LD(k->shape.hidden)),
-		     max_tasks(&k->shape.mlps[mlp], T), ARG(act), ARG(experts), ARG(shared),
+		     kernels_max_tasks(&k->shape.mlps[mlp], T), ARG(act), ARG(experts), ARG(shared),
 		     ARG(tasks), ARG(rows), ARG(y));
 }
 
@@ -651,4 +703,16 @@ void kernel_synthesize_rows(struct kernels *k, cl_mem table, uint64_t rows, uint
 
 	LAUNCH(k, K_SYNTHESIZE_ROWS, rows, 1, ARG(table), ARG(r), ARG(c), ARG(seed), ARG(scale),
 	       ARG(offset));
+}
+
+void kernel_address(struct kernels *k, cl_mem buffer, cl_mem addresses, uint32_t i)
+{
+	cl_uint at = i;
+
+	LAUNCH(k, K_ADDRESS, 1, 1, ARG(buffer), ARG(addresses), ARG(at));
+}
+
+void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses)
+{
+	LAUNCH(k, K_DECODE_STEP, k->compute_units, 1, ARG(step), ARG(work_at), ARG(addresses));
 }

@@ -100,6 +100,15 @@ uint32_t kernels_delta_ld(const struct kernel_shape *s);
 uint64_t kernels_delta_scratch(const struct kernels *k);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
 
+/* Tasks that moe_sort writes for T tokens, at most. */
+uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T);
+
+/* Whether a decode step can run as one launch (decode_step.cl), and how that cuts a product into groups: columns and
+ * rows, and columns of the router's. Not with two kinds of MLPs, while dumping, or on a GPU. */
+bool kernels_has_decode_step(const struct kernels *k);
+void kernels_decode_cut(const struct kernels *k, uint32_t *ret_columns, uint32_t *ret_rows,
+			uint32_t *ret_router_columns);
+
 /* Tokens of one attention tile. */
 uint32_t kernels_tile_tokens(const struct kernels *k);
 
@@ -148,6 +157,12 @@ void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logit
 void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem result,
 		  uint32_t n);
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n);
+
+/* addresses[i] = where the buffer is, for decode_step. */
+void kernel_address(struct kernels *k, cl_mem buffer, cl_mem addresses, uint32_t i);
+
+/* The work list at work_at of the step table (kernels/decode.h). */
+void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses);
 
 /* Fills one packed matrix, or the part of one, with synthetic weights (synthetic.clh): rows x cols
  * logical elements; panel p of the part goes to panel first + p * stride of W. */

@@ -17,6 +17,40 @@
 #include "common.clh"
 
 #if EXPERTS > 0
+/*
+ * Router logits of token t for the columns of part gx: the same chains over k as a matrix product in float
+ * (gemm_core.clh), which is what computes them for many tokens.
+ */
+#define ROUTER_BLOCKS 4
+
+GROUP_FUNCTION void moe_router_group(uint gx, ulong t, __global const float *h32, __global const float *W,
+				     __global float *router)
+{
+	const uint N = LD(EXPERTS + 1), K = LD(HIDDEN);
+	__global const float *a = h32 + t * K, *w[ROUTER_BLOCKS];
+	floatv acc[ROUTER_BLOCKS];
+	uint first = gx * ROUTER_BLOCKS * WIDTH + LANE * VEC;
+
+#pragma unroll
+	for (uint j = 0; j < ROUTER_BLOCKS; j++) {
+		uint c = first + j * WIDTH < N ? first + j * WIDTH : N - VEC;
+
+		w[j] = W + (ulong)(c / 16) * K * 16 + c % 16;
+		acc[j] = 0;
+	}
+	for (uint k = 0; k < K; k++) {
+		floatv ak = a[k];
+
+#pragma unroll
+		for (uint j = 0; j < ROUTER_BLOCKS; j++)
+			acc[j] = fma(ak, V_LOAD(w[j] + k * 16), acc[j]);
+	}
+#pragma unroll
+	for (uint j = 0; j < ROUTER_BLOCKS; j++)
+		if (first + j * WIDTH < N)
+			V_STORE(acc[j], router + t * N + first + j * WIDTH);
+}
+
 GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __global int *experts,
 				   __global float *weights, LOCAL float *p, LOCAL float *scratch,
 				   LOCAL int *ids)

@@ -1,0 +1,39 @@
+/*
+ * The work list of a decode step: what one launch (kernels/generic/decode_step.cl) does for a step whose rows all have one
+ * token. Pure: numbers in, ints out. Inside engine/ only.
+ *
+ * The order of the phases is the order of the model's data: each reads only what earlier ones wrote (decode_work_order says
+ * what that is, for the test that checks it).
+ */
+#ifndef ENGINE_DECODE_WORK_H
+#define ENGINE_DECODE_WORK_H
+
+#include <stdint.h>
+
+#include "engine/model_config.h"
+#include "engine/model.h"
+#include "kernels/decode.h"
+
+/* How the kernels cut their work. */
+struct decode_cut {
+	uint32_t columns;	 /* of a product that one group takes */
+	uint32_t rows;		 /* that one group takes */
+	uint32_t router_columns; /* of the router */
+};
+
+/* Ints that the longest list takes. */
+uint64_t decode_work_ints(const struct model_config *c);
+
+/* Fills the list of a step (room for decode_work_ints; no prefill rows). Returns its length. */
+uint64_t decode_work_build(const struct model_config *c, const struct kernel_shape *k,
+			   const struct decode_cut *cut, const struct model_step *s, int32_t *work);
+
+/* What an operation reads and writes, as bits 1 << AT_* of the buffers of all layers and of DECODE_STATE, which
+ * stands for the layer's own states and pages. */
+#define DECODE_STATE (1u << AT_LAYERS)
+struct decode_order {
+	uint32_t reads, writes;
+};
+struct decode_order decode_work_order(int op);
+
+#endif
