@@ -712,7 +712,7 @@ static void *engine_main(void *arg)
 	}
 	read_inbox(l);
 	if (l->engine)
-		mover_close(l->mover, l->engine, CLOSE_NS);
+		mover_close(l->mover, l->engine, l->scheduler, CLOSE_NS);
 	record_close(l->record);
 	scheduler_free(l->scheduler);
 	if (l->engine)

@@ -180,7 +180,7 @@ static void write_tiers(const struct metrics *m, struct buf *out)
 	single(out, "cache_disk_written_bytes_total", "counter", "Bytes of them.",
 	       &m->disk_written_bytes);
 	single(out, "cache_disk_unwritten_items_total", "counter",
-	       "Pages and states not written: a full queue, a full or broken disk.",
+	       "Pages and states that were not written: a disk that is full, broken or too slow.",
 	       &m->disk_unwritten_items);
 	single(out, "cache_disk_damaged_total", "counter",
 	       "Files that did not check and were passed over.", &m->disk_damaged);
@@ -190,7 +190,7 @@ static void write_tiers(const struct metrics *m, struct buf *out)
 	single(out, "cache_loads_failed_total", "counter",
 	       "Of them, those whose pages or state did not come.", &m->loads_failed);
 	single(out, "cache_stores_dropped_total", "counter",
-	       "Pages and states that stayed on the device only: too many at once.",
+	       "Pages and states that left the device before there was room for them below.",
 	       &m->stores_dropped);
 }
 

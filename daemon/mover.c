@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "scheduler/list.h"
 
@@ -25,7 +26,8 @@ struct mover {
 	struct cache_store *store;
 	struct queue *inbox;
 	uint64_t opened_ns;
-	struct list asked; /* jobs that the store has */
+	struct list asked;   /* jobs that the store has */
+	uint64_t down_bytes; /* of copies down that are out */
 	uint32_t page_tokens;
 	uint32_t epoch; /* how often everything was forgotten */
 	bool ready;
@@ -138,6 +140,8 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 	if (r < 0) {
 		tiers_remove(scheduler_tiers(s), &i->item);
 		free_job(j);
+	} else {
+		m->down_bytes += j->block->bytes;
 	}
 	return r;
 }
@@ -165,8 +169,11 @@ static int finish_copies(struct mover *m, struct engine *g, struct tiers *t, str
 		for (uint32_t i = 0; i < n; i++) {
 			struct job *j = tags[i];
 
-			if (j->down && r == 0)
-				keep(m, t, j);
+			if (j->down) {
+				m->down_bytes -= j->block->bytes;
+				if (r == 0)
+					keep(m, t, j);
+			}
 			free_job(j);
 		}
 	} while (n);
@@ -200,7 +207,8 @@ static int take_block(struct engine *g, struct scheduler *s, struct cache_event 
 	int r;
 
 	list_remove(&j->node);
-	if (ev->error)
+	/* Of one that has gone the reason was told by then. */
+	if (ev->error && tiers_has(scheduler_tiers(s), &ev->item))
 		log_info("prefix cache: %s", ev->why.text);
 	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
 	j->block = ev->block;
@@ -232,6 +240,16 @@ static int take_event(struct engine *g, struct scheduler *s, struct cache_event 
 	return 0;
 }
 
+/* What is in use on the device is kept below as well, for the next start. */
+static void tell_uses(struct mover *m, struct scheduler *s)
+{
+	struct tier_item used[256];
+	uint32_t n;
+
+	while ((n = scheduler_take_uses(s, used, ARRAY_SIZE(used))))
+		cache_store_touch(m->store, used, n);
+}
+
 int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more, struct err *e)
 {
 	struct cache_store_stats stats;
@@ -242,6 +260,8 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	*ret_more = false;
 	if (!m)
 		return 0;
+	/* Before what follows the pages used is put. */
+	tell_uses(m, s);
 	r = finish_copies(m, g, scheduler_tiers(s), e);
 	/* Before the events: when it is open by now, all that was found is among them. */
 	cache_store_stats(m->store, &stats);
@@ -254,7 +274,8 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	}
 	while (r == 0 && scheduler_next_load(s, &item))
 		ask(m, s, &item);
-	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && scheduler_next_store(s, &item))
+	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT &&
+	       cache_store_ready(m->store, m->down_bytes) && scheduler_next_store(s, &item))
 		r = send_down(m, g, s, &item, e);
 	*ret_more = engine_items_out(g) > 0;
 	return r;
@@ -269,22 +290,36 @@ void mover_clear(struct mover *m, struct scheduler *s)
 	tiers_clear(scheduler_tiers(s));
 }
 
-void mover_close(struct mover *m, struct engine *g, uint64_t timeout_ns)
+static void pause_briefly(void)
 {
+	nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns)
+{
+	uint64_t now = clock_now_ns(), end = now + timeout_ns;
+	struct scheduler_stats stats;
 	struct cache_event ev;
 	struct err e;
-	int r = 0;
+	bool more;
+	int r;
 
 	if (!m)
 		return;
-	/* What the device still copies points into blocks. */
-	while (r == 0 && engine_items_out(g)) {
-		r = finish_copies(m, g, NULL, &e);
-		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	/* What waits for room in the store has no other time. */
+	for (; now < end; now = clock_now_ns()) {
+		r = mover_run(m, g, s, &more, &e);
+		scheduler_stats(s, &stats);
+		if (r < 0 || (!more && !stats.stores_waiting))
+			break;
+		pause_briefly();
 	}
+	/* What the device still copies points into blocks. */
+	for (r = 0; r == 0 && engine_items_out(g); pause_briefly())
+		r = finish_copies(m, g, NULL, &e);
 	while (cache_store_poll(m->store, &ev))
 		cache_block_put(ev.block);
-	cache_store_close(m->store, timeout_ns);
+	cache_store_close(m->store, end > now ? end - now : 0);
 	while (!list_empty(&m->asked))
 		free_job(container_of(m->asked.next, struct job, node));
 	free(m);

@@ -6,7 +6,8 @@
  *     scheduler_next_store -> engine_read_item -> cache_store_put
  *     scheduler_next_load  -> cache_store_get  -> scheduler_loaded -> engine_write_item
  *
- * Both before the next plan is submitted, which may write what the last commit has freed.
+ * Both before the next plan is submitted, which may write what the last commit has freed. What the store
+ * has no room for stays where it is until there is some.
  */
 #ifndef DAEMON_MOVER_H
 #define DAEMON_MOVER_H
@@ -26,8 +27,9 @@ bool mover_wanted(const struct options *o);
 int mover_open(struct server *s, uint64_t opened_ns, struct queue *inbox, struct mover **ret,
 	       struct err *e) MUST_CHECK;
 
-/* Has everything written, as far as timeout_ns goes. Before engine_close. NULL is nothing. */
-void mover_close(struct mover *m, struct engine *g, uint64_t timeout_ns);
+/* Has everything written, as far as timeout_ns goes: also what the scheduler's cache alone has. No request is left, and
+ * no plan out. Before engine_close and scheduler_free. NULL is nothing. */
+void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns);
 
 /* Does what there is to do; true when more may come without a wake (copies are out on the device).
  * Items that are not on the device's queue yet when this returns hold their pages. -EIO: the device

@@ -153,16 +153,65 @@ void store_doom(struct cache_store *s, struct cache_entry *entry)
 	pthread_cond_signal(&s->writer_work);
 }
 
-struct cache_job *store_pop_job(struct cache_store *s)
-{
-	struct cache_job *job = s->jobs;
+/* ---- the queue ---- */
 
-	if (!job)
-		return NULL;
-	s->jobs = job->next;
-	if (!s->jobs)
-		s->jobs_tail = &s->jobs;
-	return job;
+static uint64_t queue_limit(const struct cache_store *s)
+{
+	return s->config.queue_bytes ? s->config.queue_bytes : CACHE_STORE_QUEUE_BYTES;
+}
+
+/* One item fits always, however large. */
+static bool queue_has_room(const struct cache_store *s, uint64_t bytes)
+{
+	return !s->beside_bytes || s->beside_bytes + bytes <= queue_limit(s);
+}
+
+struct cache_job *store_first_job(struct cache_store *s)
+{
+	return ring_empty(&s->jobs) ? NULL : container_of(s->jobs.next, struct cache_job, node);
+}
+
+struct cache_block *store_end_job(struct cache_store *s, struct cache_job *job)
+{
+	struct cache_block *b = job->block;
+
+	ring_remove(&job->node);
+	s->stats.queued_items--;
+	s->stats.queued_bytes -= b->bytes;
+	if (job->beside)
+		s->beside_bytes -= b->bytes;
+	if (job->entry)
+		job->entry->job = NULL;
+	/* Not for every item that goes: there is to be something to do. */
+	if (s->puts_wait && s->beside_bytes <= queue_limit(s) / 2) {
+		s->puts_wait = false;
+		s->news = true;
+	}
+	free(job);
+	return b;
+}
+
+static void keep_beside(struct cache_store *s, struct cache_job *job)
+{
+	job->beside = true;
+	s->beside_bytes += job->block->bytes;
+}
+
+struct cache_block *store_unkeep(struct cache_store *s, struct cache_entry *entry)
+{
+	struct cache_block *b = cache_index_unkeep(&s->index, entry);
+	struct cache_job *job = entry->job;
+
+	if (!job || job->block != b)
+		return b;
+	/* One that is in no ring is being written. */
+	if (!ring_empty(&job->node) && !queue_has_room(s, b->bytes)) {
+		s->stats.unwritten_items++;
+		cache_block_put(store_end_job(s, job)); /* not the last reference */
+	} else {
+		keep_beside(s, job);
+	}
+	return b;
 }
 
 /* From memory at once, if it is there. */
@@ -205,10 +254,8 @@ static void free_store(struct cache_store *s)
 {
 	struct cache_job *job;
 
-	while ((job = store_pop_job(s))) {
-		cache_block_put(job->block);
-		free(job);
-	}
+	while ((job = store_first_job(s)))
+		cache_block_put(store_end_job(s, job));
 	free_list(&s->requests);
 	free_list(&s->events);
 	free_ring_disk(&s->doomed);
@@ -239,7 +286,7 @@ static struct cache_store *new_store(const struct cache_store_config *c)
 	}
 	s->config = *c;
 	s->dir.fd = s->dir.lock_fd = -1;
-	s->jobs_tail = &s->jobs;
+	ring_init(&s->jobs);
 	store_list_init(&s->requests);
 	store_list_init(&s->events);
 	ring_init(&s->doomed);
@@ -247,7 +294,7 @@ static struct cache_store *new_store(const struct cache_store_config *c)
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->writer_work, NULL);
+	pthread_cond_init(&s->writer_work, &attr);
 	pthread_cond_init(&s->reader_work, NULL);
 	pthread_cond_init(&s->writer_done, &attr);
 	pthread_condattr_destroy(&attr);
@@ -291,9 +338,7 @@ int cache_store_open(const struct cache_store_config *c, struct cache_store **re
 
 void cache_store_close(struct cache_store *s, uint64_t timeout_ns)
 {
-	uint64_t end = clock_now_ns() + timeout_ns;
-	const struct timespec until = {.tv_sec = (time_t)(end / 1000000000u),
-				       .tv_nsec = (long)(end % 1000000000u)};
+	const struct timespec until = store_timespec(clock_now_ns() + timeout_ns);
 
 	if (!s)
 		return;
@@ -302,11 +347,11 @@ void cache_store_close(struct cache_store *s, uint64_t timeout_ns)
 	pthread_cond_signal(&s->writer_work);
 	pthread_cond_signal(&s->reader_work);
 	/* What cannot be of use is not waited for. */
-	if (s->disk == CACHE_DISK_OPENING && !s->jobs)
+	if (s->disk == CACHE_DISK_OPENING && ring_empty(&s->jobs))
 		atomic_store(&s->cancel, true);
 	while (!s->writer_ended && pthread_cond_timedwait(&s->writer_done, &s->lock, &until) == 0)
 		;
-	if (!s->writer_ended && s->stats.queued_items)
+	if (s->stats.queued_items)
 		log_warning("cache: %llu items could not be written in time",
 			    (unsigned long long)s->stats.queued_items);
 	atomic_store(&s->cancel, true);
@@ -320,13 +365,11 @@ void cache_store_close(struct cache_store *s, uint64_t timeout_ns)
 
 /* ---- items ---- */
 
-static bool may_queue(const struct cache_store *s, uint64_t bytes)
+/* Whether what is put can be written, now or later. */
+static bool may_write(const struct cache_store *s)
 {
-	uint64_t limit = s->config.queue_bytes ? s->config.queue_bytes : CACHE_STORE_QUEUE_BYTES;
-
 	return !s->closing && (s->disk == CACHE_DISK_OPENING || s->disk == CACHE_DISK_READY) &&
-	       cache_dir_owned(&s->dir) && s->stats.queued_bytes + bytes <= limit &&
-	       (!s->failing || clock_now_ns() >= s->paused_until);
+	       cache_dir_owned(&s->dir);
 }
 
 static struct cache_job *new_job(struct cache_store *s, const struct cache_put *p,
@@ -347,6 +390,7 @@ static struct cache_job *new_job(struct cache_store *s, const struct cache_put *
 			   .tokens = (int32_t *)(void *)(job + 1),
 			   .payload_bytes = p->block->bytes},
 	};
+	ring_init(&job->node);
 	if (n)
 		memcpy(job->header.tokens, p->tokens, n * sizeof(*p->tokens));
 	return job;
@@ -355,9 +399,9 @@ static struct cache_job *new_job(struct cache_store *s, const struct cache_put *
 static void queue_job(struct cache_store *s, struct cache_job *job)
 {
 	job->entry->job = job;
-	job->next = NULL;
-	*s->jobs_tail = job;
-	s->jobs_tail = &job->next;
+	ring_append(&s->jobs, &job->node);
+	if (job->entry->block != job->block)
+		keep_beside(s, job);
 	s->stats.queued_items++;
 	s->stats.queued_bytes += job->block->bytes;
 	pthread_cond_signal(&s->writer_work);
@@ -384,7 +428,8 @@ static int put(struct cache_store *s, const struct cache_put *p)
 		cache_index_keep(&s->index, entry, p->block);
 	if (s->index.host_bytes > s->config.host_bytes)
 		pthread_cond_signal(&s->reader_work);
-	if (!entry->job && !entry->on_disk && may_queue(s, p->block->bytes))
+	if (!entry->job && !entry->on_disk && may_write(s) &&
+	    (entry->block == p->block || queue_has_room(s, p->block->bytes)))
 		job = new_job(s, p, entry);
 	if (job)
 		queue_job(s, job);
@@ -407,6 +452,20 @@ int cache_store_put(struct cache_store *s, const struct cache_put *p)
 	store_unlock(s);
 	cache_block_put(p->block);
 	return r;
+}
+
+bool cache_store_ready(struct cache_store *s, uint64_t more)
+{
+	uint64_t bytes = MAX(s->config.page_bytes, s->config.state_bytes);
+	bool ready;
+
+	store_lock(s);
+	/* What the host tier takes needs no other room; what will not be written waits for nothing. */
+	ready = bytes <= s->config.host_bytes || !may_write(s) || (!more && !s->beside_bytes) ||
+		s->beside_bytes + more + bytes <= queue_limit(s);
+	s->puts_wait = !ready;
+	store_unlock(s);
+	return ready;
 }
 
 bool cache_store_has(struct cache_store *s, const struct tier_item *item)
@@ -447,14 +506,15 @@ int cache_store_get(struct cache_store *s, const struct tier_item *item, void *t
 	return 0;
 }
 
-void cache_store_touch(struct cache_store *s, const struct tier_item *item)
+void cache_store_touch(struct cache_store *s, const struct tier_item *items, uint32_t n)
 {
-	struct cache_entry *entry;
-
 	store_lock(s);
-	entry = cache_index_find(&s->index, item);
-	if (entry)
-		store_touch(s, entry);
+	for (uint32_t i = 0; i < n; i++) {
+		struct cache_entry *entry = cache_index_find(&s->index, &items[i]);
+
+		if (entry)
+			store_touch(s, entry);
+	}
 	store_unlock(s);
 }
 
@@ -494,6 +554,7 @@ void cache_store_clear(struct cache_store *s)
 	while ((ev = store_list_pop(&kept)))
 		store_list_push(&s->events, ev);
 	pthread_cond_signal(&s->reader_work);
+	pthread_cond_signal(&s->writer_work);
 	store_unlock(s);
 }
 

@@ -11,16 +11,17 @@
  * it has the right one. Every byte that comes from a file is checked before it is handed out; what does
  * not check is deleted and is a miss.
  *
- * Host memory. A block that is put is there for a get at once. Over `host_bytes` the least recently used go;
- * what waits to be written stays until it is.
+ * Host memory. A block that is put is there for a get at once. Over `host_bytes` the least recently used go. What
+ * waits to be written stays until it is: at most `queue_bytes` of it beside host memory.
  *
  * Disk. One owner at a time holds DIR/lock (flock) and may write, delete and evict, whatever model a file belongs to;
  * another daemon on the same directory only reads what it finds at its start. A file is written under another name
  * and renamed, mode 0600, in the order of the puts, at once: it is there a second later unless the disk is slower
- * than the puts (then what exceeds queue_bytes is not written). No fsync: a file that a power cut damaged
- * does not check. When writing fails (no space, read-only, broken) the store says so once, stops writing for
- * a minute and tries again. Use is remembered in the files' times, which order eviction: over `disk_bytes` the least
- * recently used go, those of other models and of older kernels among them.
+ * than the puts. Then what exceeds queue_bytes has to wait where it is (cache_store_ready). No fsync: a file that a
+ * power cut damaged does not check. When writing fails (no space, read-only, broken) the store says so once, stops
+ * writing for a minute and tries again; what is queued waits, and an item whose writing failed twice is given up. Use
+ * is remembered in the files' times, which order eviction: over `disk_bytes` the least recently used go, those of
+ * other models and of older kernels among them.
  *
  * Until the identity is known (its weights may have to be read) puts queue and nothing of the disk can be got.
  */
@@ -42,8 +43,9 @@ struct cache_store_config {
 	uint64_t host_bytes; /* of payloads kept in memory; 0: no host tier */
 	const char *
 		dir; /* NULL: no disk tier. Created (0700) when missing, its parent must be there */
-	uint64_t disk_bytes;  /* of all files below dir; 0: no limit but the disk */
-	uint64_t queue_bytes; /* that may wait to be written; 0: CACHE_STORE_QUEUE_BYTES */
+	uint64_t disk_bytes; /* of all files below dir; 0: no limit but the disk */
+	uint64_t
+		queue_bytes; /* that wait to be written and are not in host memory; 0: CACHE_STORE_QUEUE_BYTES */
 	uint64_t page_bytes,
 		state_bytes; /* payload of an item of each kind; any other length is damage */
 	uint32_t page_tokens;
@@ -96,8 +98,12 @@ struct cache_put {
 
 /* Takes the caller's reference to the block, also on failure. 0: it is known from now on, until CACHE_GONE (if it was
  * known before, nothing happens but that it counts as used). -ENOBUFS: it is kept nowhere (no host tier and the
- * queue is full, or writing has stopped). -ENOMEM. */
+ * queue is full, or there is no disk to write to). -ENOMEM. */
 int cache_store_put(struct cache_store *s, const struct cache_put *p) MUST_CHECK;
+
+/* Whether an item may be put, after others of `more` bytes that are on their way here. False: what is to be put should
+ * wait, as the disk cannot follow; config.wake is called when it is time to ask again. */
+bool cache_store_ready(struct cache_store *s, uint64_t more);
 
 /* Whether the item is known: in memory, queued or on disk. */
 bool cache_store_has(struct cache_store *s, const struct tier_item *item);
@@ -106,10 +112,10 @@ bool cache_store_has(struct cache_store *s, const struct tier_item *item);
  * no event then. */
 int cache_store_get(struct cache_store *s, const struct tier_item *item, void *tag) MUST_CHECK;
 
-/* Counts as used now, in memory and on disk. To be called for every page and the state of a prefix that a request
- * resumes, wherever it lies (also after getting it), deepest first: so the beginning outlives what follows it, and what
- * is used on the device stays on disk for the next start. */
-void cache_store_touch(struct cache_store *s, const struct tier_item *item);
+/* Items [n] count as used now, in memory and on disk; those that are not known are passed over. To be called for every
+ * page and the state of a prefix that a request resumes, wherever it lies (also after getting it), deepest first: so
+ * the beginning outlives what follows it, and what is used on the device stays on disk for the next start. */
+void cache_store_touch(struct cache_store *s, const struct tier_item *items, uint32_t n);
 
 /* Forgets everything of this identity, files too (their deletion follows in the background). No CACHE_GONE comes for
  * what is forgotten; gets that are out fail. Events polled later belong to what was put later, or are such failures;
@@ -155,7 +161,7 @@ struct cache_store_stats {
 	/* since the store was opened */
 	uint64_t host_hits, disk_hits, failed_gets;
 	uint64_t written_items, written_bytes,
-		unwritten_items; /* unwritten: queue full, failed, paused */
+		unwritten_items; /* unwritten: no room in queue or on disk, failed, no longer wanted in memory */
 	uint64_t host_evicted, disk_evicted, damaged;
 };
 

@@ -13,6 +13,7 @@
 #define ENGINE_CACHE_STORE_INTERNAL_H
 
 #include <pthread.h>
+#include <time.h>
 
 #include "engine/cache_dir.h"
 #include "engine/cache_index.h"
@@ -20,9 +21,11 @@
 
 /* One item that waits to be written. */
 struct cache_job {
-	struct cache_job *next;
-	struct cache_entry *entry;	 /* NULL: nobody wants it any more */
-	struct cache_block *block;	 /* a reference */
+	struct ring node;	   /* in cache_store.jobs, or in none while it is written */
+	struct cache_entry *entry; /* NULL: nobody wants it any more */
+	struct cache_block *block; /* a reference */
+	bool beside; /* the block is not the host tier's (any more): counted in beside_bytes */
+	bool failed; /* to be written once already */
 	struct cache_file_header header; /* tokens point behind this struct */
 };
 
@@ -44,7 +47,8 @@ struct cache_store {
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t writer_work, reader_work, writer_done;
 	struct cache_index index;
-	struct cache_job *jobs, **jobs_tail;
+	struct ring jobs;	    /* by .node, oldest first */
+	uint64_t beside_bytes;	    /* that jobs keep beside the host tier */
 	struct store_list requests; /* gets for the reader */
 	struct store_list events;
 	struct ring doomed; /* entries (by .disk) out of the table whose files the writer deletes */
@@ -54,6 +58,7 @@ struct cache_store {
 	uint64_t paused_until; /* monotonic; writing failed */
 	bool failing;	       /* the last write failed */
 	bool forget_found;     /* cleared while the disk tier was being opened */
+	bool puts_wait;	       /* since cache_store_ready said no */
 	bool closing, writer_ended;
 	bool news;			/* an event since the lock was taken */
 	struct cache_store_stats stats; /* the counts; the rest is filled in when asked */
@@ -61,6 +66,13 @@ struct cache_store {
 /* What the threads run; arg is the store. */
 void *store_writer_main(void *arg);
 void *store_reader_main(void *arg);
+
+/* A time of clock_now_ns, for writer_work and writer_done. */
+static inline struct timespec store_timespec(uint64_t ns)
+{
+	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+				 .tv_nsec = (long)(ns % 1000000000u)};
+}
 
 void store_lock(struct cache_store *s);
 
@@ -98,8 +110,16 @@ void store_doom(struct cache_store *s, struct cache_entry *entry);
 /* Frees an entry with its block (needs no lock). */
 void store_drop_entry(void *arg, struct cache_entry *entry);
 
-/* The oldest job, or NULL. Taken from the queue, still counted as queued. */
-struct cache_job *store_pop_job(struct cache_store *s);
+/* The oldest job, or NULL; it stays in the queue. */
+struct cache_job *store_first_job(struct cache_store *s);
+
+/* The job is over, written or not: out of the queue, uncounted, freed. Its entry, if it has one still, is the caller's
+ * to look after; so is the reference to the block that is returned. */
+struct cache_block *store_end_job(struct cache_store *s, struct cache_job *job);
+
+/* The host tier gives up the block of an entry, which is returned. What still has to be written goes on to be kept
+ * for that, if there is room. */
+struct cache_block *store_unkeep(struct cache_store *s, struct cache_entry *entry);
 
 /* Gives the event a block that is in memory, if there is one. */
 bool store_answer_from_memory(struct cache_store *s, struct store_event *ev,

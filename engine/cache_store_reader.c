@@ -97,7 +97,7 @@ static bool read_something(struct cache_store *s)
 	}
 	if (s->index.host_bytes > s->config.host_bytes) {
 		entry = cache_index_oldest_host(&s->index);
-		b = cache_index_unkeep(&s->index, entry);
+		b = store_unkeep(s, entry);
 		s->stats.host_evicted++;
 		store_forget(s, entry, NULL);
 		store_unlock(s);

@@ -168,16 +168,12 @@ static void open_disk(struct cache_store *s)
 static void end_job(struct cache_store *s, struct cache_job *job)
 {
 	struct cache_entry *entry = job->entry;
+	struct cache_block *b = store_end_job(s, job);
 
-	s->stats.queued_items--;
-	s->stats.queued_bytes -= job->block->bytes;
-	if (entry) {
-		entry->job = NULL;
+	if (entry)
 		store_forget(s, entry, NULL);
-	}
 	store_unlock(s);
-	cache_block_put(job->block);
-	free(job);
+	cache_block_put(b);
 }
 
 /* The file that was used least recently goes; the lock is given up meanwhile. False: there is none. */
@@ -217,7 +213,7 @@ static void pause_writing(struct cache_store *s, const struct err *why)
 	s->paused_until = clock_now_ns() + retry;
 }
 
-/* Called with the lock, ends without. */
+/* The first job. Called with the lock, ends without. */
 static void write_job(struct cache_store *s, struct cache_job *job)
 {
 	uint64_t cost = cache_dir_cost(file_bytes(s, job->header.item.kind)), stamp;
@@ -226,11 +222,12 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 	struct err why = {0};
 	int r;
 
+	ring_remove(&job->node); /* nobody else may end it now */
 	while (job->entry && !job->entry->on_disk && over_budget(s, cost))
 		if (!evict_file(s))
 			break;
 	if (!job->entry || job->entry->on_disk || over_budget(s, cost) ||
-	    s->disk != CACHE_DISK_READY || (s->failing && clock_now_ns() < s->paused_until)) {
+	    s->disk != CACHE_DISK_READY) {
 		s->stats.unwritten_items += job->entry && !job->entry->on_disk;
 		end_job(s, job);
 		return;
@@ -255,11 +252,33 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 		s->stats.written_items++;
 		s->stats.written_bytes += job->block->bytes;
 	} else {
-		s->stats.unwritten_items++;
 		if (r != -ECANCELED)
 			pause_writing(s, &why);
+		if (job->entry && !job->failed && !s->closing) {
+			/* Behind the others, should it be the item's fault. */
+			job->failed = true;
+			ring_append(&s->jobs, &job->node);
+			store_unlock(s);
+			return;
+		}
+		s->stats.unwritten_items++;
 	}
 	end_job(s, job);
+}
+
+/* Whether writing has stopped for now. At the end it is tried once more, if there is time. */
+static bool is_paused(const struct cache_store *s)
+{
+	return s->failing && !s->closing && s->disk == CACHE_DISK_READY &&
+	       clock_now_ns() < s->paused_until;
+}
+
+/* The next one to be dealt with, or NULL. What nobody wants any more does not wait for the disk. */
+static struct cache_job *next_job(struct cache_store *s)
+{
+	struct cache_job *job = store_first_job(s);
+
+	return job && job->entry && is_paused(s) ? NULL : job;
 }
 
 /* One piece of work; the lock is held before and after. False: there is nothing to do. */
@@ -280,7 +299,7 @@ static bool write_something(struct cache_store *s)
 		store_lock(s);
 		return true;
 	}
-	if ((job = store_pop_job(s))) {
+	if ((job = next_job(s))) {
 		write_job(s, job);
 		store_lock(s);
 		return true;
@@ -311,7 +330,13 @@ void *store_writer_main(void *arg)
 			continue;
 		if (s->closing)
 			break;
-		pthread_cond_wait(&s->writer_work, &s->lock);
+		if (ring_empty(&s->jobs)) {
+			pthread_cond_wait(&s->writer_work, &s->lock);
+		} else {
+			const struct timespec until = store_timespec(s->paused_until);
+
+			pthread_cond_timedwait(&s->writer_work, &s->lock, &until);
+		}
 	}
 	s->writer_ended = true;
 	pthread_cond_broadcast(&s->writer_done);

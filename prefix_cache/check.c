@@ -147,11 +147,11 @@ static void check_pools(const struct prefix_cache *c, const struct count *k)
 	uint64_t used_pages = 0, used_slots = 0, pins = 0;
 
 	for (uint32_t i = 0; i < c->config.n_pages; i++) {
-		assert(k->page_seen[i] || !c->page_owner[i]);
+		assert(k->page_seen[i] || (!c->page_owner[i] && !c->page_marks[i]));
 		used_pages += pool_refs(c->pages, i) > 0;
 	}
 	for (uint32_t i = 0; i < c->config.n_slots; i++) {
-		assert(k->slot_seen[i] || !c->slot_owner[i]);
+		assert(k->slot_seen[i] || (!c->slot_owner[i] && !c->slot_marks[i]));
 		assert(pool_refs(c->slots, i) >= c->pins[i]);
 		used_slots += pool_refs(c->slots, i) > 0;
 		pins += c->pins[i];

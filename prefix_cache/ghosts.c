@@ -4,66 +4,63 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many as the pool has pages: what was there one whole turnover ago is told. At most 20 MiB. */
-enum { GHOSTS_MIN = 4096, GHOSTS_MAX = 1 << 20 };
+/* Room for twice the pages of the pool: most of what was there one whole turnover ago is told. 512 KiB to 16 MiB. */
+enum { LINES_MIN = 1 << 13, LINES_MAX = 1 << 18 };
 
 int ghosts_init(struct ghosts *g, uint32_t n_pages)
 {
-	*g = (struct ghosts){.cap = GHOSTS_MIN};
-	while (g->cap < n_pages && g->cap < GHOSTS_MAX)
-		g->cap *= 2;
-	g->ring = calloc(g->cap, sizeof(*g->ring));
-	g->buckets = calloc(g->cap, sizeof(*g->buckets));
-	if (!g->ring || !g->buckets) {
-		ghosts_release(g);
+	*g = (struct ghosts){.n_lines = LINES_MIN};
+	while (g->n_lines < LINES_MAX && g->n_lines * GHOSTS_LINE < 2 * (uint64_t)n_pages)
+		g->n_lines *= 2;
+	g->lines = aligned_alloc(sizeof(*g->lines), g->n_lines * sizeof(*g->lines));
+	if (!g->lines)
 		return -ENOMEM;
-	}
+	ghosts_clear(g);
 	return 0;
 }
 
 void ghosts_release(struct ghosts *g)
 {
-	free(g->ring);
-	free(g->buckets);
+	free(g->lines);
 	*g = (struct ghosts){0};
 }
 
-static uint32_t *bucket(const struct ghosts *g, uint64_t hash)
+/* 0 is no hash here. */
+static uint64_t settle(uint64_t hash)
 {
-	return &g->buckets[hash & (g->cap - 1)];
+	return hash + !hash;
+}
+
+static uint64_t *line_of(const struct ghosts *g, uint64_t hash)
+{
+	return g->lines[hash & (g->n_lines - 1)];
+}
+
+static bool in_line(const uint64_t *line, uint64_t hash)
+{
+	bool found = false;
+
+	for (int i = 0; i < GHOSTS_LINE; i++)
+		found |= line[i] == hash;
+	return found;
 }
 
 bool ghosts_have(const struct ghosts *g, uint64_t hash)
 {
-	uint32_t i = *bucket(g, hash);
-
-	while (i && g->ring[i - 1].hash != hash)
-		i = g->ring[i - 1].next;
-	return i != 0;
+	return in_line(line_of(g, hash), settle(hash));
 }
 
 void ghosts_add(struct ghosts *g, uint64_t hash)
 {
-	uint32_t i = g->oldest, *at;
+	uint64_t *line = line_of(g, hash);
 
-	if (ghosts_have(g, hash))
+	if (in_line(line, settle(hash)))
 		return;
-	if (g->n == g->cap) {
-		at = bucket(g, g->ring[i].hash);
-		while (*at != i + 1)
-			at = &g->ring[*at - 1].next;
-		*at = g->ring[i].next;
-	} else {
-		g->n++;
-	}
-	at = bucket(g, hash);
-	g->ring[i] = (struct ghost){.hash = hash, .next = *at};
-	*at = i + 1;
-	g->oldest = (i + 1) & (g->cap - 1);
+	memmove(line + 1, line, (GHOSTS_LINE - 1) * sizeof(*line));
+	line[0] = settle(hash);
 }
 
 void ghosts_clear(struct ghosts *g)
 {
-	memset(g->buckets, 0, g->cap * sizeof(*g->buckets));
-	g->n = g->oldest = 0;
+	memset(g->lines, 0, g->n_lines * sizeof(*g->lines));
 }

@@ -1,7 +1,11 @@
 /*
  * What was evicted lately: the hashes of evicted pages (of everything up to their ends), so that a miss can be
  * told from something that was never there. All pages of a node and not just its first: somebody else may have
- * brought the beginning back meanwhile. Bounded: the oldest is forgotten.
+ * brought the beginning back meanwhile.
+ *
+ * A table of cache lines, eight hashes each, the newest first; one more and the oldest of its line is forgotten. An
+ * eviction of a long prompt adds many hundreds in the middle of a plan: each touches one line, and none waits for
+ * another's.
  */
 #ifndef PREFIX_CACHE_GHOSTS_H
 #define PREFIX_CACHE_GHOSTS_H
@@ -11,14 +15,11 @@
 
 #include "base/macros.h"
 
+enum { GHOSTS_LINE = 8 };
+
 struct ghosts {
-	struct ghost {
-		uint64_t hash;
-		uint32_t next; /* of its bucket, as index + 1; 0: the last */
-	} * ring;	       /* [cap] owned */
-	uint32_t *buckets;     /* [cap] index + 1 */
-	uint32_t cap, n;       /* cap: a power of two */
-	uint32_t oldest;       /* the next to be overwritten, once n == cap */
+	uint64_t (*lines)[GHOSTS_LINE]; /* [n_lines] owned; 0: none */
+	uint64_t n_lines;		/* a power of two */
 };
 
 /* -ENOMEM. */

@@ -19,7 +19,10 @@ struct prefix_cache *prefix_cache_new(const struct prefix_cache_config *config)
 	c->page_owner = calloc(MAX(config->n_pages, 1u), sizeof(*c->page_owner));
 	c->slot_owner = calloc(MAX(config->n_slots, 1u), sizeof(*c->slot_owner));
 	c->pins = calloc(MAX(config->n_slots, 1u), sizeof(*c->pins));
+	c->page_marks = calloc(MAX(config->n_pages, 1u), sizeof(*c->page_marks));
+	c->slot_marks = calloc(MAX(config->n_slots, 1u), sizeof(*c->slot_marks));
 	if (!c->pages || !c->slots || !c->page_owner || !c->slot_owner || !c->pins ||
+	    !c->page_marks || !c->slot_marks ||
 	    radix_init(&c->tree, config->page_tokens, config->n_pages) ||
 	    evict_init(&c->evict, config->n_pages, config->n_slots) ||
 	    ghosts_init(&c->ghosts, config->n_pages)) {
@@ -41,6 +44,8 @@ void prefix_cache_free(struct prefix_cache *c)
 	free(c->page_owner);
 	free(c->slot_owner);
 	free(c->pins);
+	free(c->page_marks);
+	free(c->slot_marks);
 	free(c);
 }
 
@@ -74,6 +79,53 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 			pages[first + i] = at->pages[i];
 	}
 	return n;
+}
+
+void prefix_cache_histories(const struct prefix_cache *c, const struct prefix_node *n,
+			    uint64_t *histories)
+{
+	for (; n->n_pages; n = n->parent) {
+		uint32_t first = radix_start(&c->tree, n) / c->tree.page_tokens;
+
+		for (uint32_t i = 0; i < n->n_pages; i++)
+			histories[first + i] = n->history;
+	}
+}
+
+/* ---- marks ---- */
+
+void prefix_cache_mark_page(struct prefix_cache *c, uint32_t page, bool mark)
+{
+	assert(page < c->config.n_pages);
+	c->page_marks[page] = mark && c->page_owner[page];
+}
+
+void prefix_cache_mark_slot(struct prefix_cache *c, uint32_t slot, bool mark)
+{
+	assert(slot < c->config.n_slots);
+	c->slot_marks[slot] = mark && c->slot_owner[slot];
+}
+
+bool prefix_cache_page_marked(const struct prefix_cache *c, uint32_t page)
+{
+	return c->page_marks[page];
+}
+
+bool prefix_cache_slot_marked(const struct prefix_cache *c, uint32_t slot)
+{
+	return c->slot_marks[slot];
+}
+
+const int32_t *prefix_cache_page_tokens(const struct prefix_cache *c, uint32_t page)
+{
+	const struct prefix_node *n;
+	uint32_t i = 0;
+
+	assert(page < c->config.n_pages && c->page_owner[page]);
+	n = c->page_owner[page];
+	while (n->pages[i] != page)
+		i++;
+	return n->tokens + (size_t)i * c->tree.page_tokens;
 }
 
 /* ---- memory ---- */

@@ -182,6 +182,22 @@ uint32_t prefix_node_tokens(const struct prefix_node *n); /* from the root to it
 bool prefix_node_has_checkpoint(const struct prefix_node *n);
 uint32_t prefix_node_slot(const struct prefix_node *n); /* of its checkpoint; POOL_NONE: none */
 
+/* The histories of the pages from the root to the node's end [its tokens / page_tokens]. */
+void prefix_cache_histories(const struct prefix_cache *c, const struct prefix_node *n,
+			    uint64_t *histories);
+
+/* ---- marks ---- */
+
+/* A mark on a page or state of the tree stays until it is taken away or the tree gives the page or state up: by it the
+ * caller knows that an id still stands for what it stood for. Marking what is not the tree's is nothing. */
+void prefix_cache_mark_page(struct prefix_cache *c, uint32_t page, bool mark);
+void prefix_cache_mark_slot(struct prefix_cache *c, uint32_t slot, bool mark);
+bool prefix_cache_page_marked(const struct prefix_cache *c, uint32_t page);
+bool prefix_cache_slot_marked(const struct prefix_cache *c, uint32_t slot);
+
+/* The tokens [page_tokens] of a page of the tree, borrowed until the tree changes. */
+const int32_t *prefix_cache_page_tokens(const struct prefix_cache *c, uint32_t page);
+
 /* ---- memory ---- */
 
 /* Whether so many pages and slots could be taken, evicting what is not locked or pinned, and without touching

@@ -13,6 +13,7 @@ struct prefix_cache {
 	struct prefix_node **page_owner; /* [n_pages] the node that has it, or NULL; borrowed */
 	struct prefix_node **slot_owner; /* [n_slots] */
 	uint32_t *pins;			 /* [n_slots] */
+	bool *page_marks, *slot_marks;	 /* [n_pages], [n_slots]; of what is the tree's */
 	struct radix tree;
 	struct evict evict;
 	struct ghosts ghosts;

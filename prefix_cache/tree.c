@@ -179,6 +179,7 @@ uint32_t tree_detach(struct prefix_cache *c, struct prefix_node *n)
 
 	assert(slot != POOL_NONE);
 	c->slot_owner[slot] = NULL;
+	c->slot_marks[slot] = false;
 	n->slot = POOL_NONE;
 	c->tree_slots--;
 	if (c->pins[slot])
@@ -212,6 +213,7 @@ void tree_drop_leaf(struct prefix_cache *c, struct prefix_node *n)
 	c->tree_pages -= n->n_pages;
 	for (uint32_t i = 0; i < n->n_pages; i++) {
 		c->page_owner[n->pages[i]] = NULL;
+		c->page_marks[n->pages[i]] = false;
 		pool_put(c->pages, n->pages[i]);
 	}
 	radix_remove(&c->tree, n);

@@ -188,6 +188,8 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 			seat_choice(s, &r->choices[i], shared, n_pages);
 	resume(trunk, m, path);
 	tiering_resume(s, trunk, hit_pages, m->history);
+	if (path)
+		tiering_used(s, r, path);
 	if (!r->admitted)
 		r->history_known = trunk->prompt_history == PREFIX_PREFILLED;
 	note_hit(s, r, m, path);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "scheduler/admission.h"
 #include "scheduler/publish.h"
 #include "scheduler/scheduler_internal.h"
@@ -101,12 +100,11 @@ static int allocate(struct scheduler *s)
 		return -ENOMEM;
 	if (c->content_key) {
 		s->tiers = tiers_new();
-		s->stores = calloc(STORES_MAX, sizeof(*s->stores));
+		s->stores = calloc((size_t)c->n_pages + c->n_slots, sizeof(*s->stores));
+		s->uses = calloc(USES_MAX, sizeof(*s->uses));
 		s->tier_path = calloc(s->table_pages, sizeof(*s->tier_path));
 		s->tier_histories = calloc(s->table_pages, sizeof(*s->tier_histories));
-		s->store_tokens = calloc(STORES_MAX, c->page_tokens * sizeof(*s->store_tokens));
-		if (!s->tiers || !s->stores || !s->store_tokens || !s->tier_path ||
-		    !s->tier_histories)
+		if (!s->tiers || !s->stores || !s->uses || !s->tier_path || !s->tier_histories)
 			return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < STEPS_OUT_MAX; i++)
@@ -155,7 +153,7 @@ void scheduler_free(struct scheduler *s)
 	}
 	tiers_free(s->tiers);
 	free(s->stores);
-	free(s->store_tokens);
+	free(s->uses);
 	free(s->tier_path);
 	free(s->tier_histories);
 	prefix_cache_free(s->cache);
@@ -430,8 +428,8 @@ uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results
 	return n_events;
 }
 
-static void fail_row(struct scheduler *s, struct request *r, struct scheduler_event *events,
-		     uint32_t *n_events)
+static void fail_request(struct scheduler *s, struct request *r, struct scheduler_event *events,
+			 uint32_t *n_events)
 {
 	if (request_over(r))
 		return;
@@ -448,23 +446,30 @@ static void fail_row(struct scheduler *s, struct request *r, struct scheduler_ev
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events)
 {
 	uint32_t n_events = 0;
+	int r;
 
-	assert(plans_out(s));
 	while (plans_out(s)) {
 		const struct step *t = step_of(s, s->committed + 1);
 
 		for (uint32_t i = 0; i < t->plan.n_rows; i++) {
 			commit_row(s, t, i, false);
-			fail_row(s, t->more[i].owner->request, events, &n_events);
+			fail_request(s, t->more[i].owner->request, events, &n_events);
 		}
 		s->committed++;
 	}
+	/* Those that paused, and a prompt that got no row: none of them is over, and each leaves its list. */
+	while (!list_empty(&s->decoding))
+		fail_request(s, container_of(s->decoding.next, struct sequence, node)->request,
+			     events, &n_events);
+	while (!list_empty(&s->leaders))
+		fail_request(s, container_of(s->leaders.next, struct request, leading), events,
+			     &n_events);
 	settle(s);
+	tiering_drop_loads(s);
 	tiering_drop_stores(s);
-	/* What the device wrote before is not to be trusted. Sequences that paused keep what they
-	 * use. */
-	if (prefix_cache_flush(s->cache) < 0)
-		log_debug("the prefix cache is in use and was not flushed");
+	r = prefix_cache_flush(s->cache);
+	assert(r == 0);
+	(void)r;
 	return n_events;
 }
 
@@ -518,6 +523,7 @@ void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret)
 		.loads_begun = s->loads_begun,
 		.loads_failed = s->loads_failed,
 		.stores_dropped = s->stores_dropped,
+		.stores_waiting = s->n_stores,
 	};
 	memcpy(ret->misses, s->misses, sizeof(ret->misses));
 	prefix_cache_stats(s->cache, &ret->cache);

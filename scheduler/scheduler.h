@@ -133,7 +133,8 @@ struct scheduler_stats {
 	uint64_t prompt_tokens, cached_tokens; /* of requests admitted for the first time */
 	uint64_t misses[PREFIX_MISS_N];	       /* such requests by reason */
 	uint64_t loads_begun, loads_failed, stores_dropped; /* by requests; of those; items */
-	uint64_t shared_waits; /* requests that waited for another one's prefill */
+	uint32_t stores_waiting; /* items that scheduler_next_store has still to look at */
+	uint64_t shared_waits;	 /* requests that waited for another one's prefill */
 	struct prefix_stats cache;
 };
 
@@ -142,11 +143,10 @@ struct scheduler_item {
 	struct tier_item item; /* of a load without parent_history */
 	/* Of a store: */
 	struct content_key parent;
-	uint32_t depth; /* tokens to its end */
-	const int32_t
-		*tokens; /* [page_tokens] of a page, borrowed until the scheduler is called again */
-	uint32_t id;	 /* of a store: the page or slot to read */
-	uint64_t request; /* of a load: for scheduler_loaded */
+	uint32_t depth;	       /* tokens to its end */
+	const int32_t *tokens; /* [page_tokens] of a page, borrowed until the next plan or commit */
+	uint32_t id;	       /* of a store: the page or slot to read */
+	uint64_t request;      /* of a load: for scheduler_loaded */
 	uint32_t index;
 };
 
@@ -178,24 +178,27 @@ const struct plan *scheduler_plan(struct scheduler *s);
 uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results,
 			  struct scheduler_event *events);
 
-/* The plans that are out were not run (device error): every request in them is aborted; one event
- * each (of those that scheduler_abort had not ended already) with draw = NULL and request_finished.
- * Returns their number, at most max_seqs. Waiting requests stay; the cache forgets everything that
- * nobody uses. */
+/* The plans that are out were not run (device error), and nothing that the device has is to be trusted: every request
+ * that runs is aborted, also one that pauses; one event each (of those that scheduler_abort had not ended already) with
+ * draw = NULL and request_finished. Returns their number, at most max_seqs. Waiting requests stay, without what they
+ * waited for from below; the cache is empty, and everything is free. */
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
 
 /*
  * Tiers. What the index knows is told by the caller: what was there at the start, and what is gone.
  *
- * After each commit the caller takes all stores and queues their reading on the device before it submits the next plan; all
- * loads likewise can be taken at any time. When the bytes of a load are at hand, scheduler_loaded says whether and where they
- * are to be written: at once, before the next plan is submitted. !good: they will never come, and the item is forgotten.
+ * A store is taken when there is room for its bytes, and its reading queued on the device before the next plan is submitted.
+ * What waits is kept for nothing: when the cache needs its page or slot it is dropped. Loads can be taken at any time. When the
+ * bytes of one are at hand, scheduler_loaded says whether and where they are to be written: at once, before the next plan is
+ * submitted. !good: they will never come, and the item is forgotten. Uses are the pages and states that requests resumed, in
+ * the order in which they should count as used below; those that nobody takes are forgotten.
  */
 struct tiers *scheduler_tiers(struct scheduler *s); /* borrowed; NULL without config.content_key */
 void scheduler_tiers_ready(
 	struct scheduler *s); /* from now on, what the index does not know is not there */
 bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret);
 bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret);
+uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_t max);
 bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,
 		      uint32_t *ret_id);
 

@@ -46,7 +46,7 @@ struct step {
 	struct plan_copy *page_copies, *state_copies;
 };
 
-enum { STEPS_OUT_MAX = 2, STORES_MAX = 256 };
+enum { STEPS_OUT_MAX = 2, USES_MAX = 8192 };
 
 struct scheduler {
 	struct scheduler_config config;
@@ -74,9 +74,10 @@ struct scheduler {
 	/* tiering.c; tiers NULL: none below the device */
 	struct tiers *tiers;
 	bool tiers_ready;
-	struct store *stores;  /* [STORES_MAX] a ring */
-	int32_t *store_tokens; /* [STORES_MAX][page_tokens] */
-	uint32_t first_store, n_stores;
+	struct store *stores;			    /* [n_pages + n_slots] by page, then by slot */
+	uint32_t first_store, last_store, n_stores; /* those that wait, linked by .next */
+	struct tier_item *uses;			    /* [USES_MAX] a ring */
+	uint32_t first_use, n_uses;
 	struct list loads;
 	uint64_t *tier_path, *tier_histories; /* [table_pages] work space */
 	uint64_t loads_begun, loads_failed, stores_dropped;

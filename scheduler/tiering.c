@@ -8,49 +8,68 @@
 
 /* ---- down ---- */
 
-static void let_go(struct scheduler *s, const struct store *d)
+/* Where what is known of a page or state on its way down stands. */
+static uint32_t place_of(const struct scheduler *s, enum tier_kind kind, uint32_t id)
 {
-	if (d->item.kind == TIER_PAGE)
-		prefix_cache_put_page(s->cache, d->id);
+	return kind == TIER_PAGE ? id : s->config.n_pages + id;
+}
+
+static bool is_marked(const struct scheduler *s, enum tier_kind kind, uint32_t id)
+{
+	return kind == TIER_PAGE ? prefix_cache_page_marked(s->cache, id)
+				 : prefix_cache_slot_marked(s->cache, id);
+}
+
+static void mark(struct scheduler *s, enum tier_kind kind, uint32_t id, bool on)
+{
+	if (kind == TIER_PAGE)
+		prefix_cache_mark_page(s->cache, id, on);
 	else
-		prefix_cache_unpin(s->cache, d->id);
+		prefix_cache_mark_slot(s->cache, id, on);
 }
 
-static struct store take_store(struct scheduler *s)
+/* The page or state `id` of the tree is this item. */
+static void add_store(struct scheduler *s, uint32_t id, const struct store *d)
 {
-	struct store d = s->stores[s->first_store];
+	uint32_t at = place_of(s, d->item.kind, id);
+	struct store *place = &s->stores[at];
 
-	s->first_store = (s->first_store + 1) % STORES_MAX;
-	s->n_stores--;
-	return d;
-}
-
-/* tokens: of a page. */
-static void add_store(struct scheduler *s, const struct store *d, const int32_t *tokens)
-{
-	uint32_t at;
-
-	if (tiers_has(s->tiers, &d->item) || tiers_add(s->tiers, &d->item) < 0)
+	/* One with a mark waits already. */
+	if (tiers_has(s->tiers, &d->item) || is_marked(s, d->item.kind, id))
 		return;
-	if (s->n_stores == STORES_MAX) {
-		struct store oldest = take_store(s);
-
-		tiers_remove(s->tiers, &oldest.item);
-		let_go(s, &oldest);
+	mark(s, d->item.kind, id, true);
+	if (place->waits) {
+		/* What was there before has gone; its turn is this one's. */
 		s->stores_dropped++;
+		*place = (struct store){d->item, d->parent, d->depth, place->next, true};
+		return;
 	}
-	if (d->item.kind == TIER_PAGE)
-		prefix_cache_ref_page(s->cache, d->id);
+	*place = (struct store){d->item, d->parent, d->depth, POOL_NONE, true};
+	if (s->n_stores++)
+		s->stores[s->last_store].next = at;
 	else
-		prefix_cache_pin(s->cache, d->id);
-	at = (s->first_store + s->n_stores++) % STORES_MAX;
-	s->stores[at] = *d;
-	if (tokens)
-		memcpy(s->store_tokens + (size_t)at * s->config.page_tokens, tokens,
-		       s->config.page_tokens * sizeof(*tokens));
+		s->first_store = at;
+	s->last_store = at;
 }
 
-/* The key at the end of page i of q, given the one before; its tokens are left in s->page. */
+/* The oldest leaves the queue. False: its page or state has left the tree meanwhile. */
+static bool take_store(struct scheduler *s, struct store *ret, uint32_t *ret_id)
+{
+	uint32_t at = s->first_store, n_pages = s->config.n_pages;
+	struct store *place = &s->stores[at];
+	bool there;
+
+	*ret = *place;
+	*ret_id = at < n_pages ? at : at - n_pages;
+	place->waits = false;
+	s->first_store = place->next;
+	s->n_stores--;
+	there = is_marked(s, ret->item.kind, *ret_id);
+	mark(s, ret->item.kind, *ret_id, false);
+	return there;
+}
+
+/* The key at the end of page i of q, given the one before. */
 static struct content_key next_key(struct scheduler *s, const struct sequence *q, uint32_t i,
 				   const struct content_key *before)
 {
@@ -58,9 +77,9 @@ static struct content_key next_key(struct scheduler *s, const struct sequence *q
 	uint32_t P = s->config.page_tokens;
 	struct content_key key;
 
-	request_tokens(q, i * P, P, s->page);
 	if (i < r->n_prompt / P)
 		return r->page_keys[i];
+	request_tokens(q, i * P, P, s->page);
 	s->config.content_key(before, s->page, P, &key);
 	return key;
 }
@@ -90,10 +109,9 @@ void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, 
 				 .kind = TIER_PAGE},
 			.parent = q->tree_key,
 			.depth = (i + 1) * s->config.page_tokens,
-			.id = q->pages[i],
 		};
 
-		add_store(s, &d, s->page);
+		add_store(s, q->pages[i], &d);
 		q->before_key = q->tree_key;
 		q->before_history = q->tree_history;
 		q->tree_key = d.item.key;
@@ -110,41 +128,90 @@ void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct pr
 			 .kind = TIER_STATE},
 		.parent = q->before_key,
 		.depth = prefix_node_tokens(node),
-		.id = prefix_node_slot(node),
 	};
+	uint32_t slot = prefix_node_slot(node);
 
-	if (tiering(s, q->request) && d.id != POOL_NONE &&
+	if (tiering(s, q->request) && slot != POOL_NONE &&
 	    d.depth == q->n_tree * s->config.page_tokens)
-		add_store(s, &d, NULL);
+		add_store(s, slot, &d);
 }
 
 bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret)
 {
-	struct store d;
+	while (s->n_stores) {
+		struct store d;
+		uint32_t id;
 
-	if (!s->n_stores)
-		return false;
-	ret->tokens = s->store_tokens + (size_t)s->first_store * s->config.page_tokens;
-	d = take_store(s);
-	let_go(s, &d);
-	*ret = (struct scheduler_item){
-		.item = d.item,
-		.parent = d.parent,
-		.depth = d.depth,
-		.tokens = d.item.kind == TIER_PAGE ? ret->tokens : NULL,
-		.id = d.id,
-	};
-	return true;
+		if (!take_store(s, &d, &id)) {
+			s->stores_dropped++;
+			continue;
+		}
+		if (tiers_has(s->tiers, &d.item) || tiers_add(s->tiers, &d.item) < 0)
+			continue;
+		*ret = (struct scheduler_item){
+			.item = d.item,
+			.parent = d.parent,
+			.depth = d.depth,
+			.tokens = d.item.kind == TIER_PAGE ? prefix_cache_page_tokens(s->cache, id)
+							   : NULL,
+			.id = id,
+		};
+		return true;
+	}
+	return false;
 }
 
 void tiering_drop_stores(struct scheduler *s)
 {
-	while (s->n_stores) {
-		struct store d = take_store(s);
+	struct store d;
+	uint32_t id;
 
-		tiers_remove(s->tiers, &d.item);
-		let_go(s, &d);
+	while (s->n_stores)
+		(void)take_store(s, &d, &id);
+}
+
+/* ---- what is used ---- */
+
+/* When nobody takes them the oldest go: the ends of paths, of which the beginnings are worth more. */
+static void add_use(struct scheduler *s, const struct tier_item *item)
+{
+	s->uses[(s->first_use + s->n_uses) % USES_MAX] = *item;
+	if (s->n_uses < USES_MAX)
+		s->n_uses++;
+	else
+		s->first_use = (s->first_use + 1) % USES_MAX;
+}
+
+void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path)
+{
+	uint32_t n = prefix_node_tokens(path) / s->config.page_tokens,
+		 whole = r->n_prompt / s->config.page_tokens;
+	struct tier_item item;
+
+	if (!n || !tiering(s, r))
+		return;
+	prefix_cache_histories(s->cache, path, s->tier_histories);
+	/* What the request itself had generated, and comes back to, was used just now. */
+	for (uint32_t i = MIN(n, whole); i-- > 0;) {
+		item = (struct tier_item){.key = r->page_keys[i],
+					  .history = s->tier_histories[i],
+					  .kind = TIER_STATE};
+		if (i + 1 == n && prefix_node_has_checkpoint(path))
+			add_use(s, &item);
+		item.kind = TIER_PAGE;
+		add_use(s, &item);
 	}
+}
+
+uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_t max)
+{
+	uint32_t n = MIN(max, s->n_uses);
+
+	for (uint32_t i = 0; i < n; i++)
+		ret[i] = s->uses[(s->first_use + i) % USES_MAX];
+	s->first_use = (s->first_use + n) % USES_MAX;
+	s->n_uses -= n;
+	return n;
 }
 
 /* ---- up ---- */
@@ -222,6 +289,26 @@ bool tiering_leave(struct scheduler *s, struct request *r)
 	return true;
 }
 
+/* Its request queues again. */
+static void end_load(struct scheduler *s, struct load *l)
+{
+	struct request *r = l->request;
+
+	s->loads_failed += l->failed;
+	free_load(s, l);
+	waiting_insert(&s->waiting, r);
+}
+
+void tiering_drop_loads(struct scheduler *s)
+{
+	while (!list_empty(&s->loads)) {
+		struct load *l = container_of(s->loads.next, struct load, node);
+
+		l->failed = true;
+		end_load(s, l);
+	}
+}
+
 /* Item i of a load: its pages, then the state at the end of the last. */
 static struct tier_item load_item(const struct load *l, uint32_t i)
 {
@@ -272,9 +359,7 @@ static void finish_load(struct scheduler *s, struct load *l)
 		prefix_cache_checkpoint(s->cache, l->path, l->slot, PREFIX_CHECKPOINT_PROMPT);
 		l->slot = POOL_NONE;
 	}
-	s->loads_failed += l->failed;
-	free_load(s, l);
-	waiting_insert(&s->waiting, r);
+	end_load(s, l);
 }
 
 bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,

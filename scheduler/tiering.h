@@ -3,27 +3,30 @@
  * copied away, and which are to be brought up before a request is admitted. Ids and content keys
  * only; the daemon's loop has the bytes moved.
  *
- * Down: what is published and not known below goes into a short queue; a page there has a
- * reference, a state a pin, until it is handed to the loop, which has it read from the device
- * before any later plan can write it. A queue that is full drops its oldest item: it stays on the
- * device, as long as it stays there.
+ * Down: what is published and not known below is queued, by its page or slot, until the loop takes
+ * it and has it read from the device before any later plan can write it. Nothing is held for that:
+ * what leaves the tree before its turn (its mark goes then) has had no turn. So the queue is never
+ * longer than the pools are large, however slow a disk is.
  *
  * Up: a request that could be resumed further with items from below than by what is on the device
  * gets pages and a slot for them, and waits outside of the queue until all have come. Then they are
  * put into the tree, and the request queues again, in its place, and hits. When one does not come
  * (damaged, gone), it queues again all the same.
+ *
+ * Use: what a request resumes on the device counts as used below as well; the loop says so there.
  */
 #ifndef SCHEDULER_TIERING_H
 #define SCHEDULER_TIERING_H
 
 #include "scheduler/scheduler_internal.h"
 
-/* An item that is on its way down. */
+/* What is known of a page or state that waits to go down. */
 struct store {
 	struct tier_item item;
 	struct content_key parent;
 	uint32_t depth;
-	uint32_t id; /* page or slot */
+	uint32_t next; /* the place behind it in the queue */
+	bool waits;
 };
 
 /* What a request waits for. */
@@ -59,6 +62,9 @@ void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct pr
 /* The sequence stands at the end of `n_pages` pages with `history`: where its keys go on from. */
 void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t history);
 
+/* The request resumes at the end of `path`. */
+void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path);
+
 /* True when r, first in the queue, left it to wait for items. */
 bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_match *m) MUST_CHECK;
 
@@ -67,5 +73,8 @@ bool tiering_leave(struct scheduler *s, struct request *r);
 
 /* Nothing is on its way down any more. */
 void tiering_drop_stores(struct scheduler *s);
+
+/* Nobody waits for items any more: all queue again. */
+void tiering_drop_loads(struct scheduler *s);
 
 #endif

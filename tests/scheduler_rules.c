@@ -569,8 +569,24 @@ uint32_t rules_commit(struct rules *r, struct rule_event out[RULES_SEQS])
 	return n;
 }
 
+/* Who was admitted first of those that run. */
+static struct rule_request *first_running(struct rules *r)
+{
+	struct rule_request *best = NULL;
+
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
+		struct rule_request *q = &r->requests[i];
+
+		if (q->used && !rules_over(q) && rules_holds(q) &&
+		    (!best || q->order < best->order))
+			best = q;
+	}
+	return best;
+}
+
 uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS])
 {
+	struct rule_request *paused;
 	uint32_t n = 0;
 
 	for (; r->committed < r->planned; r->committed++) {
@@ -587,6 +603,10 @@ uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS])
 			note_over(r, q);
 			out[n++] = p->rows[i].q;
 		}
+	}
+	while ((paused = first_running(r))) {
+		out[n++] = (uint32_t)(paused - r->requests);
+		rules_abort(r, paused);
 	}
 	settle(r);
 	return n;

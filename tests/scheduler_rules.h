@@ -144,7 +144,7 @@ struct rule_event {
 };
 uint32_t rules_commit(struct rules *r, struct rule_event out[RULES_SEQS]);
 
-/* The plans that are out never ran. Returns how many requests end by that, in order. */
+/* The plans that are out never ran, and all that runs ends by that: how many requests, in order. */
 uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS]);
 
 void rules_abort(struct rules *r, struct rule_request *q);

@@ -4,8 +4,8 @@
  * recurrent state. Where that engine cuts a prompt to leave a state (7 to 10), our rows keep states
  * inside a window; so what is asserted there is what is *published*, by however few steps. 13 to 16
  * and 20 speak to the prefix cache directly. Of 18 the part of a batch is daemon/loop.c's, which takes
- * back what it submitted; here: a refused submission changes nothing. 17 (abort during a write-back)
- * belongs to the tiers below device memory and is tested with them.
+ * back what it submitted; here: a refused submission changes nothing. 17 is about ids here, and about their bytes
+ * in test_mover.c.
  *
  * Prompts and plans are written as in scheduler_world.h.
  */
@@ -377,6 +377,66 @@ static void test_16(void)
 	prefix_cache_free(c);
 }
 
+/* The key of a page: enough of a hash for a few letters. */
+static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
+		     struct content_key *ret)
+{
+	*ret = *before;
+	for (uint32_t i = 0; i < n; i++)
+		ret->v[0] = ret->v[0] * 31 + (uint64_t)tokens[i];
+}
+
+/*
+ * A write-back is acknowledged to the device by the order of its queue: what is read before a later plan writes
+ * there is read right. So what an aborted request has published goes on its way down like anything else in the tree;
+ * what it holds besides waits for the plan that is out, and is free then.
+ */
+static void test_17(void)
+{
+	struct scheduler_config config = world_config(2, 20, 4);
+	struct scheduler_request r = world_request("aabbccdd", 9);
+	struct content_key keys[4];
+	struct scheduler_item item;
+	struct scheduler_stats st;
+	struct world *w;
+	uint64_t id;
+	uint32_t page, n = 0, used;
+
+	config.content_key = next_key;
+	w = world_new(&config);
+	scheduler_tiers_ready(w->s);
+	for (uint32_t i = 0; i < 4; i++)
+		next_key(i ? &keys[i - 1] : &r.root_key, r.prompt + 2 * i, 2, &keys[i]);
+	r.page_keys = keys;
+	id = world_submit_request(w, &r);
+	is_str(world_plan(w), "a0+4", "17: the first half of a prompt");
+	world_commit(w, 1);
+	ok(scheduler_next_store(w->s, &item) && item.depth == 2, "17: is on its way down");
+	is_str(world_plan(w), "c4+4^6!", "17: the second is being computed");
+	scheduler_stats(w->s, &st);
+	used = (uint32_t)(config.n_pages - st.cache.free_pages);
+	scheduler_abort(w->s, id);
+	scheduler_abort(w->s, id);
+	scheduler_stats(w->s, &st);
+	ok(st.running == 1 && config.n_pages - st.cache.free_pages == used,
+	   "17: an abort waits for the plan that is out");
+	while (scheduler_next_store(w->s, &item))
+		n += item.depth <= 4;
+	ok(n == 2, "17: what was published goes on down: a page and a state");
+	world_commit(w, 1);
+	is_int(w->n_events, 0, "17: the late result is ignored");
+	scheduler_stats(w->s, &st);
+	ok(st.running == 0 && st.cache.free_pages + st.cache.tree_pages == config.n_pages &&
+		   st.cache.free_slots + st.cache.tree_slots == config.n_slots &&
+		   st.cache.evictable_pages == st.cache.tree_pages,
+	   "17: then what it held is free");
+	ok(!scheduler_loaded(w->s, id, 0, true, &page), "17: as is what comes for it later");
+	scheduler_abort(w->s, id);
+	is_str(world_plan(w), "nothing", "17: there is nothing left to do");
+	is_int(scheduler_flush(w->s), 0, "17: and nothing to wait for");
+	world_free(w);
+}
+
 static void test_18_and_19(void)
 {
 	struct world *w = new_world(2, 100, 64);
@@ -515,6 +575,7 @@ int main(void)
 	test_11_and_12();
 	test_13_to_15();
 	test_16();
+	test_17();
 	test_18_and_19();
 	test_20();
 	return done();

@@ -460,7 +460,7 @@ static void test_owners(const char *dir)
 	flip(file_of(dir, &it[0], 1), 300);
 	is_int(get(&two, &it[0]), -EBADMSG, "it sees damage");
 	ok(there(file_of(dir, &it[0], 1)), "and leaves it to the owner");
-	cache_store_touch(two.store, &it[1].item);
+	cache_store_touch(two.store, &it[1].item, 1);
 	cache_store_clear(two.store);
 	pause_ms(20);
 	ok(gets_right(&one, &it[1]), "clearing there deletes nothing");
@@ -487,7 +487,7 @@ static void test_budget(const char *dir)
 	ok(settle(&f), "room for ten files");
 	for (int i = 0; i < 30; i++) {
 		check(item_put(f.store, &it[i]) == 0);
-		cache_store_touch(f.store, &it[0].item);
+		cache_store_touch(f.store, &it[0].item, 1);
 		check(settle(&f));
 		check(stats_of(&f).disk_bytes <= c.disk_bytes);
 	}
@@ -503,7 +503,7 @@ static void test_budget(const char *dir)
 	pause_ms(1100);
 	open_config(&f, &c);
 	check(settle(&f));
-	cache_store_touch(f.store, &it[22].item);
+	cache_store_touch(f.store, &it[22].item, 1);
 	check(gets_right(&f, &it[21]));
 	close_store(&f);
 	c.disk_bytes = 2 * 4096;
@@ -555,32 +555,97 @@ static void test_order(const char *dir)
 	close_store(&f);
 }
 
+static bool wait_paused(struct fixture *f)
+{
+	for (int i = 0; i < 10000 && stats_of(f).disk != CACHE_DISK_PAUSED; i++)
+		pause_ms(1);
+	return stats_of(f).disk == CACHE_DISK_PAUSED;
+}
+
 static void test_full(const char *dir)
 {
 	struct rlimit old, small;
 	struct fixture f;
-	struct item it[4];
+	struct item it[3], state;
 
-	for (uint32_t i = 0; i < 4; i++)
+	for (uint32_t i = 0; i < 3; i++)
 		item_make(&it[i], 9, i, TIER_PAGE);
+	item_make(&state, 9, 2, TIER_STATE);
 	open_dir(&f, dir);
 	getrlimit(RLIMIT_FSIZE, &old);
 	small = old;
 	small.rlim_cur = 1000;
 	signal(SIGXFSZ, SIG_IGN);
 	setrlimit(RLIMIT_FSIZE, &small);
-	check(item_put(f.store, &it[0]) == 0 && settle(&f));
-	is_int(stats_of(&f).disk, CACHE_DISK_PAUSED, "a write that fails stops writing");
-	ok(!cache_store_has(f.store, &it[0].item), "the item is nowhere");
-	is_int(item_put(f.store, &it[1]), -ENOBUFS, "the next is not even taken");
-	is_int(count_files(dir, ".partial"), 0, "nothing half is left");
+	check(item_put(f.store, &it[0]) == 0);
+	ok(wait_paused(&f), "a write that fails stops writing");
+	is_int(item_put(f.store, &it[1]), 0, "the next is taken all the same");
+	ok(gets_right(&f, &it[0]) && gets_right(&f, &it[1]), "both are there");
+	is_int(count_files(dir, ".kv") + count_files(dir, ".partial"), 0, "nothing is written");
 	setrlimit(RLIMIT_FSIZE, &old);
-	pause_ms(250);
-	check(item_put(f.store, &it[2]) == 0 && settle(&f));
-	is_int(stats_of(&f).disk, CACHE_DISK_READY, "later it is tried again");
-	ok(gets_right(&f, &it[2]), "and works");
+	ok(settle(&f) && stats_of(&f).disk == CACHE_DISK_READY, "later it is tried again");
+	ok(there(file_of(dir, &it[0], 1)) && there(file_of(dir, &it[1], 1)),
+	   "and both are written");
+
+	small.rlim_cur = page_file_bytes();
+	setrlimit(RLIMIT_FSIZE, &small);
+	check(item_put(f.store, &state) == 0 && item_put(f.store, &it[2]) == 0);
+	ok(settle(&f) && there(file_of(dir, &it[2], 1)), "what cannot be written is passed over");
+	is_int(get(&f, &state), -ENOENT, "and given up when it failed twice");
+	is_int(f.gone, 1, "which is told");
+	setrlimit(RLIMIT_FSIZE, &old);
 	close_store(&f);
 	ok_all("a limit of file sizes");
+}
+
+/* What exceeds the queue is kept in host memory until it is written, or waits where it is. */
+static void test_queue(const char *dir)
+{
+	struct identity_arg slow = {.first = 1, .hold = true};
+	struct cache_store_config c = config_of(dir);
+	struct fixture f;
+	struct item it[10];
+
+	for (uint32_t i = 0; i < 10; i++)
+		item_make(&it[i], 33, i, TIER_PAGE);
+	c.arg = &slow;
+	c.queue_bytes = ITEM_STATE_BYTES + 2 * ITEM_PAGE_BYTES;
+	open_config(&f, &c);
+	ok(cache_store_ready(f.store, 2 * ITEM_PAGE_BYTES), "a state after two pages has room");
+	ok(!cache_store_ready(f.store, 3 * ITEM_PAGE_BYTES), "after three it has not");
+	for (int i = 0; i < 3; i++)
+		check(item_put(f.store, &it[i]) == 0);
+	ok(!cache_store_ready(f.store, 0), "nor when they have come");
+	drain(&f);
+	atomic_store(&f.wakes, 0);
+	atomic_store(&slow.hold, false);
+	for (int i = 0; i < 10000 && !atomic_load(&f.wakes); i++)
+		pause_ms(1);
+	ok(atomic_load(&f.wakes) > 0, "who was told to wait is woken when the disk takes them");
+	ok(settle(&f) && cache_store_ready(f.store, 0), "then there is room");
+	close_store(&f);
+
+	atomic_store(&slow.hold, true);
+	c.dir = scratch_path("queue-host");
+	c.queue_bytes = 2 * ITEM_PAGE_BYTES;
+	c.host_bytes = ITEM_STATE_BYTES; /* six pages */
+	open_config(&f, &c);
+	for (int i = 0; i < 10; i++)
+		check(item_put(f.store, &it[i]) == 0 && cache_store_ready(f.store, 0));
+	while (stats_of(&f).host_bytes > c.host_bytes)
+		pause_ms(1);
+	drain(&f);
+	ok(stats_of(&f).queued_items == 8 && f.gone == 2,
+	   "six wait in host memory, two beside it; what exceeds both is gone: %llu, %llu",
+	   (unsigned long long)stats_of(&f).queued_items, (unsigned long long)f.gone);
+	atomic_store(&slow.hold, false);
+	ok(settle(&f), "the disk is there");
+	is_int(count_files(c.dir, ".kv"), 8, "all that waited is written");
+	is_int(stats_of(&f).queued_bytes, 0, "nothing waits");
+	for (int i = 0; i < 10; i++)
+		check(gets_right(&f, &it[i]) || i >= 6);
+	close_store(&f);
+	ok_all("a queue that is full");
 }
 
 /* A disk of 64 KB of our own, where we may mount one. */
@@ -600,7 +665,9 @@ static void test_full_disk(const char *dir, bool mounted)
 	check(settle(&f));
 	while (n < 100 && stats_of(&f).disk == CACHE_DISK_READY) {
 		item_make(&it, 1000 + n++, 0, TIER_PAGE);
-		check(item_put(f.store, &it) == 0 && settle(&f));
+		check(item_put(f.store, &it) == 0);
+		while (stats_of(&f).disk == CACHE_DISK_READY && stats_of(&f).queued_items)
+			pause_ms(1);
 	}
 	ok(n > 4 && n < 100, "a full disk stops writing");
 	is_int(count_files(dir, ".partial"), 0, "nothing half is left there");
@@ -857,7 +924,7 @@ static void test_busy(const char *dir)
 		else if (random >> 25 & 1)
 			(void)!item_put(f.store, one);
 		else
-			cache_store_touch(f.store, &one->item);
+			cache_store_touch(f.store, &one->item, 1);
 		if (step % 5000 == 4999)
 			cache_store_clear(f.store);
 		while (cache_store_poll(f.store, &ev))
@@ -908,6 +975,7 @@ int main(void)
 	test_budget(scratch_path("budget"));
 	test_order(scratch_path("order"));
 	test_full(scratch_path("limit"));
+	test_queue(scratch_path("queue"));
 	test_full_disk(disk, mounted);
 	test_many(many);
 	test_clear(scratch_path("clear"));

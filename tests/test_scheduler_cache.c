@@ -257,6 +257,34 @@ static void test_two_plans(void)
 	world_free(w);
 }
 
+/* A device error ends those that pause as well, and leaves nothing of what the device has. */
+static void test_fail_paused(void)
+{
+	struct scheduler_config c = world_config(2, 11, 64);
+	struct world *w = world_new(&c);
+	uint64_t a = world_submit(w, "aaaaaaaa", 6), b = world_submit(w, "bbbbbbbb", 6);
+	struct scheduler_stats st;
+
+	for (int i = 0; i < 3; i++) {
+		check(strcmp(world_plan(w), "nothing") != 0);
+		world_commit(w, 1);
+	}
+	world_submit(w, "cccccccccccc", 1);
+	is_str(world_plan(w), "@10!", "one of two decodes, the other pauses, a third waits");
+	w->n_events = scheduler_fail(w->s, w->events);
+	ok(w->n_events == 2 && w->events[0].request == a && w->events[1].request == b &&
+		   !w->events[1].draw && w->events[1].request_finished,
+	   "the device fails: both end");
+	st = world_stats(w);
+	ok(st.running == 0 && st.waiting == 1 && st.cache.nodes == 0 &&
+		   st.cache.free_pages == c.n_pages && st.cache.free_slots == c.n_slots,
+	   "nothing of what it had is kept, and all is free");
+	world_run(w, 1);
+	ok(w->n_events == 1 && w->events[0].request_finished && w->events[0].hit.n_cached == 0,
+	   "who waited runs");
+	world_free(w);
+}
+
 /* The draws are `token` of choice 0, the one after it of choice 1, ... */
 static void commit_by_choice(struct world *w, int32_t token)
 {
@@ -426,6 +454,7 @@ int main(void)
 	test_decoding();
 	test_following();
 	test_two_plans();
+	test_fail_paused();
 	test_coming_back();
 	test_choices_coming_back();
 	return done();

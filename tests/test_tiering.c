@@ -50,6 +50,13 @@ static uint32_t take_stores(struct world *w)
 	for (; scheduler_next_store(w->s, &item); n++) {
 		check(tiers_has(scheduler_tiers(w->s), &item.item));
 		check((item.item.kind == TIER_PAGE) == (item.tokens != NULL));
+		/* Of the page's tokens and what is before them its key is made. */
+		if (item.tokens) {
+			struct content_key key;
+
+			next_key(&item.parent, item.tokens, PAGE, &key);
+			check(!memcmp(&key, &item.item.key, sizeof(key)));
+		}
 		check(item.depth % PAGE == 0 &&
 		      item.id < (item.tokens ? w->config.n_pages : w->config.n_slots));
 	}
@@ -159,13 +166,10 @@ static void test_abort(void)
 	ok_all("a request that is aborted while it waits gives everything back");
 }
 
-static void test_full_queue(void)
+/* As many different prompts as make more items than there are pages and slots. */
+static void submit_many(struct world *w, uint32_t n)
 {
-	struct world *w = new_world(2 * STORES_MAX);
-	uint32_t n = 0;
-
-	/* Nobody takes anything away. */
-	for (uint32_t i = 0; world_stats(w).stores_dropped < 20 && i < 10000; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		char prompt[WORLD_LEN / 2];
 
 		for (uint32_t k = 0; k + 1 < sizeof(prompt); k++)
@@ -176,14 +180,115 @@ static void test_full_queue(void)
 		submit(w, prompt, 1);
 		world_run(w, 7);
 	}
-	check(world_stats(w).stores_dropped >= 20);
+}
+
+static void test_nobody_takes(void)
+{
+	struct world *w = new_world(600);
+	struct scheduler_stats st;
+	struct scheduler_item item;
+	uint32_t n = 0;
+
+	submit(w, "abcdefghijk", 1);
+	world_run(w, 7);
+	n = world_stats(w).stores_waiting;
+	ok(n > 5, "what is computed waits to be taken");
+	submit(w, "abcdefghijk", 1);
+	world_run(w, 7);
+	is_int(world_stats(w).stores_waiting, n, "and not twice");
+	ok(tiers_count(scheduler_tiers(w->s), TIER_PAGE) == 0, "it is not below meanwhile");
+
+	submit_many(w, 100);
+	st = world_stats(w);
+	ok(st.cache.evicted_pages > 1000 && st.stores_dropped > 1000,
+	   "what leaves the device before it is taken is dropped: %llu",
+	   (unsigned long long)st.stores_dropped);
+	ok(st.stores_waiting <= w->config.n_pages + w->config.n_slots, "so the queue has a bound");
 	n = take_stores(w);
-	check(n == STORES_MAX);
-	check(tiers_count(scheduler_tiers(w->s), TIER_PAGE) +
-		      tiers_count(scheduler_tiers(w->s), TIER_STATE) ==
-	      STORES_MAX);
+	st = world_stats(w);
+	is_int(n, st.cache.tree_pages + st.cache.tree_slots,
+	       "what is there still is taken, all of it");
+	check(tiers_count(scheduler_tiers(w->s), TIER_PAGE) == st.cache.tree_pages &&
+	      tiers_count(scheduler_tiers(w->s), TIER_STATE) == st.cache.tree_slots);
 	check_baseline(w);
-	ok_all("a full queue drops its oldest items");
+
+	submit_many(w, 1);
+	check(world_stats(w).stores_waiting > 50);
+	check_baseline(w);
+	is_int(world_stats(w).stores_waiting, 0, "after a flush nothing waits");
+	ok(!scheduler_next_store(w->s, &item), "nor is anything given out");
+	ok_all("what nobody takes keeps nothing");
+	world_free(w);
+}
+
+static void test_uses(void)
+{
+	struct world *w = new_world(40);
+	struct tier_item used[64];
+	struct content_key keys[KEYS] = {0};
+	struct scheduler_request r;
+	uint32_t n = 0;
+
+	submit(w, "abcdefghijk", 1);
+	world_run(w, 7);
+	is_int(scheduler_take_uses(w->s, used, 64), 0, "a prompt that hits nothing uses nothing");
+	submit(w, "abcdefghzz", 1);
+	world_run(w, 7);
+	r = world_request("abcdefgh", 1);
+	for (uint32_t i = 0; i < 4; i++)
+		next_key(i ? &keys[i - 1] : &r.root_key, r.prompt + i * PAGE, PAGE, &keys[i]);
+	while (n < 64 && scheduler_take_uses(w->s, &used[n], 1))
+		n++;
+	/* It found pages to 8 and no state there, so it was computed anew. */
+	is_int(n, 0, "nor does one that cannot be resumed");
+	submit(w, "abcdefghyy", 1);
+	world_run(w, 7);
+	while (n < 64 && scheduler_take_uses(w->s, &used[n], 1))
+		n++;
+	is_int(n, 5, "one that resumes uses four pages and a state");
+	check(used[0].kind == TIER_STATE && !memcmp(&used[0].key, &keys[3], sizeof(keys[3])));
+	for (uint32_t i = 1; i < n; i++)
+		check(used[i].kind == TIER_PAGE && used[i].history == PREFIX_PREFILLED &&
+		      !memcmp(&used[i].key, &keys[4 - i], sizeof(keys[0])));
+	ok_all("deepest first");
+	for (uint32_t i = 0; i < USES_MAX; i++) {
+		submit(w, "abcdefghyy", 1);
+		world_run(w, 7);
+	}
+	for (n = 0; scheduler_take_uses(w->s, used, 1); n++)
+		;
+	is_int(n, USES_MAX, "of those that nobody takes the oldest are forgotten");
+	check(!memcmp(&used[0].key, &keys[0], sizeof(keys[0])));
+	take_stores(w);
+	check_baseline(w);
+	ok_all("the beginning of a path is what is left");
+	world_free(w);
+}
+
+static void test_device_error(void)
+{
+	struct world *w = forgotten(40);
+	struct scheduler_item items[8];
+	uint64_t id = submit(w, "abcdefghijk", 1), other = submit(w, "zyxwv", 3);
+	uint32_t n = 0, page;
+
+	is_str(world_plan(w), "z0+5^4!", "one waits for items, another one runs");
+	while (n < 8 && scheduler_next_load(w->s, &items[n]))
+		n++;
+	is_int(n, 6, "six are asked for");
+	check(scheduler_loaded(w->s, id, items[0].index, true, &page));
+	w->n_events = scheduler_fail(w->s, w->events);
+	ok(w->n_events == 1 && w->events[0].request == other, "the device fails");
+	ok(world_stats(w).waiting == 1 && world_stats(w).stores_waiting == 0 &&
+		   world_stats(w).cache.free_pages == w->config.n_pages &&
+		   world_stats(w).cache.free_slots == w->config.n_slots,
+	   "all is free");
+	for (uint32_t i = 1; i < n; i++)
+		check(!scheduler_loaded(w->s, id, items[i].index, true, &page));
+	is_str(world_plan(w), "a0+11^10!", "what comes late is ignored, who waited is computed");
+	world_commit(w, 7);
+	check_baseline(w);
+	ok_all("a device error while a request waits for items");
 	world_free(w);
 }
 
@@ -214,7 +319,9 @@ int main(void)
 	test_comes_back();
 	test_fails();
 	test_abort();
-	test_full_queue();
+	test_nobody_takes();
+	test_uses();
+	test_device_error();
 	test_opening();
 	return done();
 }

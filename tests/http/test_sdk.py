@@ -130,6 +130,10 @@ r = client.completions.create(model="lexis", prompt=[raw["prompt_ids"], [5, 6]],
 same(len(r.choices), 2, "completions: a list of lists of ids")
 r = client.completions.create(model="lexis", prompt=raw["prompt"], temperature=0, max_tokens=4, echo=True)
 ok(r.choices[0].text.startswith(raw["prompt"]) and len(r.choices[0].text) > len(raw["prompt"]), "completions: echo", r)
+r = client.completions.create(model="lexis", prompt=raw["prompt"], temperature=0, max_tokens=0, echo=True, logprobs=2)
+said = r.choices[0].logprobs
+ok(r.choices[0].text == raw["prompt"] and said.token_logprobs[0] is None and max(said.token_logprobs[1:]) <= 0 and
+   "".join(said.tokens) == raw["prompt"] and len(said.tokens) == r.usage.prompt_tokens, "completions: how likely a text is", r)
 r = client.completions.create(model="lexis", prompt=raw["prompt"], temperature=0, max_tokens=8, logprobs=3)
 lp = r.choices[0].logprobs
 ok("".join(lp.tokens) == r.choices[0].text and len(lp.token_logprobs) == len(lp.tokens) == len(lp.text_offset)

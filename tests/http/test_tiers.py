@@ -223,6 +223,8 @@ ok(any(x.cached < WHOLE for x in b), "some of them computed again", [x.header fo
 damaged = s.metrics()["cache_disk_damaged_total"]
 said = [line for line in s.text().splitlines() if " warning: " in line and "cache: " in line]
 ok(0 < damaged == len(said), "the log says of each file why", (damaged, len(said), s.text()[-3000:]))
+named = [sum(os.path.basename(path) in line for line in s.text().splitlines()) for path in files(hurt) + chosen]
+ok(max(named) == 1, "and once", [line for line in s.text().splitlines() if "cache" in line][-40:])
 same([complete(s, ids(i)).ids for i in range(16)], right, "right again from the device")
 wait_written(s)
 s.stop()
@@ -238,10 +240,17 @@ most = 0
 for i in range(16):
     complete(s, ids(i))
     most = max(most, tiers(s)["disk"]["bytes"])
+    wait_for(lambda: not tiers(s)["disk"]["queued"])
+    if i:
+        same(complete(s, ids(0)).cached, WHOLE, f"{i}: one of them hits on the device again and again")
 wait_written(s)
 total = sum(os.path.getsize(f) for f in files(place("bounded")))
 ok(0 < total <= LIMIT and most <= LIMIT, "--cache-disk bounds the files", (total, most))
 ok(s.metrics()['cache_tier_evicted_total{tier="disk"}'] > 0, "by evicting", s.metrics())
+s.stop()
+s = Server("--cache-dir", place("bounded"), "--cache-disk", "12M" if FAKE else "3M")
+wait_open(s)
+same([complete(s, ids(i)).cached for i in (0, 1)], [WHOLE, 0], "what is in use on the device stays on disk")
 s.stop()
 
 # forgetting

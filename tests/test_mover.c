@@ -1,0 +1,412 @@
+/*
+ * daemon/mover.c between a scheduler and a store and a device that are played here, so that each copy and each answer
+ * comes when the test says so.
+ */
+#include "daemon/mover.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "tests/scheduler_world.h"
+#include "tests/tap.h"
+
+enum { PAGE = 2, PAGE_BYTES = 100, STATE_BYTES = 1000, CALLS_MAX = 4096 };
+
+/* ---- a store ---- */
+
+enum call_type { PUT, TOUCH };
+
+/* What the store was told, in order. */
+static struct {
+	enum call_type type;
+	struct tier_item item;
+} calls[CALLS_MAX];
+static uint32_t n_calls, n_touched, n_put;
+
+static struct cache_store {
+	bool ready;			 /* has room */
+	uint64_t asked_with, most_asked; /* of cache_store_ready */
+	struct cache_event events[64];
+	uint32_t n_events;
+	void *gets[64]; /* tags of those asked for */
+	struct tier_item got[64];
+	uint32_t n_gets;
+} store;
+
+static uint32_t blocks; /* that are alive */
+
+static void note(enum call_type type, const struct tier_item *item)
+{
+	if (n_calls == CALLS_MAX)
+		abort();
+	calls[n_calls].type = type;
+	calls[n_calls++].item = *item;
+	*(type == PUT ? &n_put : &n_touched) += 1;
+}
+
+int cache_store_open(const struct cache_store_config *c, struct cache_store **ret, struct err *e)
+{
+	store = (struct cache_store){.ready = true};
+	*ret = &store;
+	return 0;
+}
+
+void cache_store_close(struct cache_store *s, uint64_t timeout_ns)
+{
+}
+
+struct cache_block *cache_block_new(size_t bytes)
+{
+	struct cache_block *b = malloc(sizeof(*b));
+
+	*b = (struct cache_block){.data = calloc(1, bytes), .bytes = bytes};
+	atomic_init(&b->refs, 1);
+	blocks++;
+	return b;
+}
+
+void cache_block_put(struct cache_block *b)
+{
+	if (!b)
+		return;
+	free(b->data);
+	free(b);
+	blocks--;
+}
+
+int cache_store_put(struct cache_store *s, const struct cache_put *p)
+{
+	check((p->item.kind == TIER_PAGE) == (p->tokens != NULL));
+	note(PUT, &p->item);
+	cache_block_put(p->block);
+	return 0;
+}
+
+bool cache_store_ready(struct cache_store *s, uint64_t more)
+{
+	s->asked_with = more;
+	s->most_asked = MAX(s->most_asked, more);
+	return s->ready;
+}
+
+int cache_store_get(struct cache_store *s, const struct tier_item *item, void *tag)
+{
+	s->got[s->n_gets] = *item;
+	s->gets[s->n_gets++] = tag;
+	return 0;
+}
+
+void cache_store_touch(struct cache_store *s, const struct tier_item *items, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		note(TOUCH, &items[i]);
+}
+
+void cache_store_clear(struct cache_store *s)
+{
+}
+
+bool cache_store_poll(struct cache_store *s, struct cache_event *ret)
+{
+	if (!s->n_events)
+		return false;
+	*ret = s->events[0];
+	memmove(s->events, s->events + 1, --s->n_events * sizeof(s->events[0]));
+	return true;
+}
+
+void cache_store_stats(struct cache_store *s, struct cache_store_stats *ret)
+{
+	*ret = (struct cache_store_stats){.disk = CACHE_DISK_READY};
+}
+
+static void tell(struct cache_event ev)
+{
+	store.events[store.n_events++] = ev;
+}
+
+/* ---- a device, whose copies are through when it says so ---- */
+
+static struct engine {
+	void *out[ENGINE_ITEMS_OUT];
+	uint32_t n_out;
+	bool busy;
+} device;
+
+static int begin_copy(struct engine *g, void *tag)
+{
+	if (g->n_out == ENGINE_ITEMS_OUT)
+		abort();
+	g->out[g->n_out++] = tag;
+	return 0;
+}
+
+int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
+		     struct err *e)
+{
+	memset(host, 1, kind == TIER_PAGE ? PAGE_BYTES : STATE_BYTES);
+	return begin_copy(g, tag);
+}
+
+int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host,
+		      void *tag, struct err *e)
+{
+	return begin_copy(g, tag);
+}
+
+int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n, struct err *e)
+{
+	*ret_n = g->busy ? 0 : MIN(max, g->n_out);
+	memcpy(tags, g->out, *ret_n * sizeof(*tags));
+	g->n_out -= *ret_n;
+	memmove(g->out, g->out + *ret_n, g->n_out * sizeof(*tags));
+	return 0;
+}
+
+uint32_t engine_items_out(const struct engine *g)
+{
+	return g->n_out;
+}
+
+/* ---- the log ---- */
+
+static uint32_t n_lines;
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+	n_lines++;
+}
+
+bool log_enabled(enum log_level level)
+{
+	return false;
+}
+
+/* ---- all together ---- */
+
+static struct server server;
+static struct queue inbox;
+static struct mover *mover;
+
+static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
+		     struct content_key *ret)
+{
+	*ret = *before;
+	for (uint32_t i = 0; i < n; i++)
+		ret->v[0] = (ret->v[0] + (uint64_t)tokens[i]) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+}
+
+static struct world *open_world(void)
+{
+	struct scheduler_config c = world_config(PAGE, 400, 64);
+	struct err e;
+
+	c.content_key = next_key;
+	server.options.cache_dir = "played";
+	server.options.page_size = PAGE;
+	server.info.page_bytes = PAGE_BYTES;
+	server.info.slot_bytes = STATE_BYTES;
+	device = (struct engine){0};
+	n_calls = n_touched = n_put = n_lines = 0;
+	if (mover_open(&server, 0, &inbox, &mover, &e) < 0)
+		abort();
+	return world_new(&c);
+}
+
+static bool move(struct world *w)
+{
+	struct err e;
+	bool more;
+
+	check(mover_run(mover, &device, w->s, &more, &e) == 0);
+	return more;
+}
+
+static void close_world(struct world *w)
+{
+	mover_close(mover, &device, w->s, 1000000000);
+	check(blocks == 0 && device.n_out == 0);
+	world_free(w);
+}
+
+static uint64_t submit(struct world *w, const char *prompt)
+{
+	struct scheduler_request r = world_request(prompt, 1);
+	struct content_key keys[WORLD_LEN / PAGE];
+
+	for (uint32_t i = 0; i < r.n_prompt / PAGE; i++)
+		next_key(i ? &keys[i - 1] : &r.root_key, r.prompt + i * PAGE, PAGE, &keys[i]);
+	r.page_keys = keys;
+	return world_submit_request(w, &r);
+}
+
+static void test_down(void)
+{
+	struct world *w = open_world();
+	uint32_t n;
+
+	move(w);
+	submit(w, "abcdefghijk");
+	world_run(w, 7);
+	n = world_stats(w).stores_waiting;
+	check(n > 5);
+	store.ready = false;
+	move(w);
+	ok(device.n_out == 0 && world_stats(w).stores_waiting == n,
+	   "while the store has no room nothing is copied");
+	store.ready = true;
+	device.busy = true;
+	ok(move(w), "copies that are out are to be looked after");
+	is_int(device.n_out, n, "when it has, all is");
+	is_int(store.asked_with, PAGE_BYTES * 5 + STATE_BYTES * (n - 5),
+	       "it was asked for room beside what is on its way");
+	is_int(n_put, 0, "nothing is put before it is there");
+	device.busy = false;
+	ok(!move(w), "it comes");
+	is_int(n_put, n, "and is put");
+	is_int(store.asked_with, 0, "nothing is on its way any more");
+
+	submit(w, "abcdefghijk");
+	world_run(w, 7);
+	submit(w, "abcdefghijklmn");
+	world_run(w, 7);
+	n_calls = n_put = 0;
+	move(w);
+	move(w);
+	ok(n_put >= 2 && n_touched == 12, "a hit is told to the store, a longer prompt is put");
+	for (uint32_t i = 0; i < 12; i++)
+		check(calls[i].type == TOUCH &&
+		      calls[i].item.kind == (i % 6 ? TIER_PAGE : TIER_STATE));
+	ok_all("state first, then the pages, all before what follows them");
+
+	store.ready = false;
+	submit(w, "zyxwvutsr");
+	world_run(w, 7);
+	move(w);
+	n = world_stats(w).stores_waiting;
+	n_put = 0;
+	check(n > 4);
+	store.ready = true;
+	close_world(w);
+	is_int(n_put, n, "what waited for room is put at the end");
+	ok_all("and no block is left");
+}
+
+/* Behaviour 17, for bytes: what is written back while all of it is given up. */
+static void test_17(void)
+{
+	struct world *w = open_world();
+
+	move(w);
+	submit(w, "abcdefghijk");
+	world_run(w, 7);
+	device.busy = true;
+	move(w);
+	ok(device.n_out > 5 && blocks == device.n_out, "17: pages and states are written back");
+	check(scheduler_flush(w->s) == 0);
+	mover_clear(mover, w->s);
+	move(w);
+	ok(device.n_out > 5 && blocks == device.n_out,
+	   "17: when they are given up the device goes on writing to their memory");
+	device.busy = false;
+	move(w);
+	ok(device.n_out == 0 && blocks == 0 && n_put == 0,
+	   "17: which is waited for; then they are discarded");
+	is_int(tiers_count(scheduler_tiers(w->s), TIER_PAGE), 0, "17: nobody knows them");
+	close_world(w);
+	ok_all("17: write-backs that are given up");
+}
+
+/* A request waits for items; everything it asked for is there. */
+static uint64_t begin_load(struct world *w)
+{
+	uint64_t id;
+
+	move(w);
+	submit(w, "abcdefghijk");
+	world_run(w, 7);
+	move(w);
+	move(w);
+	check(scheduler_flush(w->s) == 0);
+	id = submit(w, "abcdefghijk");
+	check(!strcmp(world_plan(w), "nothing"));
+	move(w);
+	check(store.n_gets == 6);
+	return id;
+}
+
+static void answer(uint32_t i, int error)
+{
+	struct cache_event ev = {.type = CACHE_GOT,
+				 .item = store.got[i],
+				 .tag = store.gets[i],
+				 .error = error};
+
+	if (error)
+		err_set(&ev.why, -error, "the file is damaged");
+	else
+		ev.block = cache_block_new(i < 5 ? PAGE_BYTES : STATE_BYTES);
+	tell(ev);
+}
+
+static void test_late(void)
+{
+	struct world *w = open_world();
+	uint64_t id = begin_load(w);
+
+	answer(0, 0);
+	move(w);
+	scheduler_abort(w->s, id);
+	for (uint32_t i = 1; i < 6; i++)
+		answer(i, i == 3 ? -EIO : 0);
+	move(w);
+	move(w);
+	ok(device.n_out == 0 && blocks == 0,
+	   "17: what comes for an aborted request is dropped, good or not");
+	is_int(scheduler_flush(w->s), 0, "17: nothing is held for it");
+	close_world(w);
+	ok_all("17: late results");
+}
+
+static void test_damage(void)
+{
+	struct world *w = open_world();
+	struct cache_event gone = {.type = CACHE_GONE};
+
+	begin_load(w);
+	n_lines = 0;
+	gone.item = store.got[2];
+	err_set(&gone.why, EBADMSG, "the file is damaged");
+	tell(gone);
+	for (uint32_t i = 0; i < 6; i++)
+		answer(i, i == 2 ? -EBADMSG : 0);
+	move(w);
+	is_int(n_lines, 1, "of a damaged file the log says once why");
+	ok(strcmp(world_plan(w), "nothing") != 0, "the request is computed");
+	world_commit(w, 7);
+	close_world(w);
+
+	w = open_world();
+	begin_load(w);
+	n_lines = 0;
+	for (uint32_t i = 0; i < 6; i++)
+		answer(i, i == 2 ? -ENOMEM : 0);
+	move(w);
+	is_int(n_lines, 1, "of one that could not be read as well");
+	world_run(w, 7);
+	close_world(w);
+	ok_all("damage");
+}
+
+int main(void)
+{
+	queue_init(&inbox);
+	test_down();
+	test_17();
+	test_late();
+	test_damage();
+	queue_release(&inbox);
+	return done();
+}
