@@ -3,21 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-static int32_t float_bits(float f)
-{
-	int32_t i;
-
-	memcpy(&i, &f, sizeof(i));
-	return i;
-}
-
-static float bits_float(int32_t i)
-{
-	float f;
-
-	memcpy(&f, &i, sizeof(f));
-	return f;
-}
+#include "base/bits.h"
 
 enum { BANNED_MAX = 512 }; /* ids that one draw may ban: a request's stop tokens and the model's */
 
@@ -63,13 +49,13 @@ static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t ba
 	const struct sampling *s = d->sampling;
 	const int32_t draw[KERNEL_DRAW_INTS] = {
 		logits_row,
-		float_bits(s->temperature),
+		(int32_t)float_bits(s->temperature),
 		s->top_k,
-		float_bits(s->top_p),
-		float_bits(s->min_p),
-		float_bits(s->presence_penalty),
-		float_bits(s->frequency_penalty),
-		float_bits(s->repetition_penalty),
+		(int32_t)float_bits(s->top_p),
+		(int32_t)float_bits(s->min_p),
+		(int32_t)float_bits(s->presence_penalty),
+		(int32_t)float_bits(s->frequency_penalty),
+		(int32_t)float_bits(s->repetition_penalty),
 		(int32_t)(uint32_t)s->seed,
 		(int32_t)(uint32_t)(s->seed >> 32),
 		(int32_t)d->choice,
@@ -349,10 +335,10 @@ void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 /* What a report says: the log-probability, the best n_top ids, theirs. */
 static void read_report(const int32_t *report, uint32_t n_top, struct draw_result *ret)
 {
-	ret->logprob = bits_float(report[0]);
+	ret->logprob = bits_float((uint32_t)report[0]);
 	for (uint32_t k = 0; k < n_top && report[1 + k] >= 0; k++) {
 		ret->top_ids[k] = report[1 + k];
-		ret->top_logprobs[k] = bits_float(report[1 + n_top + k]);
+		ret->top_logprobs[k] = bits_float((uint32_t)report[1 + n_top + k]);
 		ret->n_top++;
 	}
 }

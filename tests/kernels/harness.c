@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/hash.h"
 #include "engine/device.h"
 
@@ -236,22 +237,6 @@ void random_permutation(uint32_t *out, uint32_t n)
 		out[i] = out[k];
 		out[k] = i;
 	}
-}
-
-static uint32_t float_bits(float x)
-{
-	uint32_t u;
-
-	memcpy(&u, &x, sizeof(u));
-	return u;
-}
-
-static float bits_float(uint32_t u)
-{
-	float x;
-
-	memcpy(&x, &u, sizeof(x));
-	return x;
 }
 
 /* Round to nearest even; of finite numbers, and NaN stays one. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/reference.h"
+#include "base/bits.h"
 #include "tests/kernels/harness.h"
 
 #define LOGPROB_BOUND 2e-6
@@ -20,22 +21,6 @@ struct draw {
 	int32_t top;  /* best tokens wanted, -1: no log-probabilities */
 	int32_t banned[BANNED_MAX];
 };
-
-static int32_t float_bits(float x)
-{
-	int32_t i;
-
-	memcpy(&i, &x, sizeof(i));
-	return i;
-}
-
-static float bits_float(int32_t i)
-{
-	float x;
-
-	memcpy(&x, &i, sizeof(x));
-	return x;
-}
 
 static struct draw plain_draw(uint32_t row, float temperature)
 {
@@ -73,13 +58,13 @@ static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n,
 		const struct draw *d = &draws[i];
 		const int32_t ints_of_draw[KERNEL_DRAW_INTS] = {
 			(int32_t)d->row,
-			float_bits(d->how.temperature),
+			(int32_t)float_bits(d->how.temperature),
 			d->how.top_k,
-			float_bits(d->how.top_p),
-			float_bits(d->how.min_p),
-			float_bits(d->how.presence),
-			float_bits(d->how.frequency),
-			float_bits(d->how.repetition),
+			(int32_t)float_bits(d->how.top_p),
+			(int32_t)float_bits(d->how.min_p),
+			(int32_t)float_bits(d->how.presence),
+			(int32_t)float_bits(d->how.frequency),
+			(int32_t)float_bits(d->how.repetition),
 			(int32_t)(uint32_t)d->seed,
 			(int32_t)(uint32_t)(d->seed >> 32),
 			(int32_t)d->choice,
@@ -166,13 +151,13 @@ static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int3
 	double *lp = CASE_DOUBLES(vocab);
 
 	reference_logprobs(logits, vocab, lp);
-	check(fabs(bits_float(extra[0]) - lp[id]) <= LOGPROB_BOUND * (1 + fabs(lp[id])));
+	check(fabs(bits_float((uint32_t)extra[0]) - lp[id]) <= LOGPROB_BOUND * (1 + fabs(lp[id])));
 	for (int32_t i = 0; i < top; i++) {
 		int32_t best = extra[1 + i];
 
 		if (!check(best >= 0 && (uint32_t)best < vocab))
 			return;
-		check(fabs(bits_float(extra[1 + top + i]) - lp[best]) <=
+		check(fabs(bits_float((uint32_t)extra[1 + top + i]) - lp[best]) <=
 		      LOGPROB_BOUND * (1 + fabs(lp[best])));
 		/* Nothing better is left out: as many are ahead of it as its place says. */
 		for (uint32_t j = 0, ahead = 0; j <= vocab; j++) {
