@@ -73,53 +73,61 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 		V_STORE(V_LOAD(out + c) * scale, out + c);
 }
 
-#define TILE_ROWS  4
-#define COL_BLOCKS (VEC == 16 ? 4 : 1) /* blocks of WIDTH columns in a tile: 64 columns */
-
-/* Column c of n. Past the end any number does; another lane's column would not do, since that lane may be
- * writing it. */
-#if LANES == 1
-#define LOAD_COLUMN(p, c, n) V_LOAD((p) + ((c) < (n) ? (c) : 0))
-#else
-#define LOAD_COLUMN(p, c, n) ((c) < (n) ? V_LOAD((p) + (c)) : (floatv)0)
-#endif
+#define TILE_ROWS  8
+#define COL_BLOCKS (VEC == 16 ? 2 : 1) /* blocks of WIDTH columns in a tile */
+#define HALF	   (TILE_ROWS / 2)
+#define SLAB	   (COL_BLOCKS * WIDTH) /* columns of a tile */
+#define SOLVE_ROWS 16 /* rows whose dependence on each other is solved one by one */
 
 /*
- * acc[i][j] = sum_k a[i * a_row + k * a_step] * b[k * b_row + column j], k ascending, for a tile of TILE_ROWS
- * rows and COL_BLOCKS blocks from column c0 on. Columns at or past n_cols are not touched.
+ * acc[i][j] = sum_k a[i][k] * b[k * b_row + column j], k ascending, for a tile of TILE_ROWS rows and the SLAB columns
+ * from c0 on. Past n_cols any number does for b; another lane's column would not do, since that lane may be writing
+ * it.
  */
-static inline void tile_product(floatv acc[TILE_ROWS][COL_BLOCKS], __global const float *a, uint a_row,
-				uint a_step, uint rows, __global const float *b, uint b_row, uint n,
-				uint c0, uint n_cols)
+static inline void tile_product(floatv acc[TILE_ROWS][COL_BLOCKS], __global const float *const a[TILE_ROWS],
+				__global const float *b, uint b_row, uint n, uint c0, uint n_cols)
 {
+	uint column[COL_BLOCKS];
+
 #pragma unroll
-	for (uint i = 0; i < TILE_ROWS; i++)
+	for (uint j = 0; j < COL_BLOCKS; j++) {
+		uint c = c0 + j * WIDTH + LANE * VEC;
+
+		column[j] = LANES == 1 && c >= n_cols ? 0 : c;
 #pragma unroll
-		for (uint j = 0; j < COL_BLOCKS; j++)
+		for (uint i = 0; i < TILE_ROWS; i++)
 			acc[i][j] = 0;
+	}
 	for (uint k = 0; k < n; k++) {
 		floatv bk[COL_BLOCKS];
 
 #pragma unroll
-		for (uint j = 0; j < COL_BLOCKS; j++) {
-			uint c = c0 + j * WIDTH + LANE * VEC;
-
-			bk[j] = LOAD_COLUMN(b + k * b_row, c, n_cols);
-		}
+		for (uint j = 0; j < COL_BLOCKS; j++)
+			bk[j] = LANES == 1 || column[j] < n_cols ? V_LOAD(b + k * b_row + column[j]) : (floatv)0;
 #pragma unroll
 		for (uint i = 0; i < TILE_ROWS; i++) {
-			float ak = a[MIN_(i, rows - 1) * a_row + k * a_step];
+			floatv ak = (floatv)a[i][k];
 
 #pragma unroll
 			for (uint j = 0; j < COL_BLOCKS; j++)
-				acc[i][j] = fma((floatv)ak, bk[j], acc[i][j]);
+				acc[i][j] = fma(ak, bk[j], acc[i][j]);
 		}
 	}
 }
 
-/* For every element of a tile that exists: i its row in the tile, c its column, `v` its value. */
-#define FOR_TILE(rows, n_cols, c0)                                                                 \
-	_Pragma("unroll") for (uint i = 0; i < TILE_ROWS; i++)                                     \
+/* The rows of a tile: `rows` of them from p on, the last one again for those that are missing. */
+static inline void tile_rows(__global const float *a[TILE_ROWS], uint first, uint n, __global const float *p,
+			     uint stride, uint rows)
+{
+#pragma unroll
+	for (uint i = 0; i < TILE_ROWS; i++)
+		if (i >= first && i < first + n)
+			a[i] = p + MIN_(i - first, rows - 1) * stride;
+}
+
+/* For every element of a tile's first n rows that exists: i its row in the tile, c its column. */
+#define FOR_TILE(n, rows, n_cols, c0)                                                              \
+	_Pragma("unroll") for (uint i = 0; i < (n); i++)                                           \
 		_Pragma("unroll") for (uint j = 0; j < COL_BLOCKS; j++) if (i < (rows)) for (      \
 			uint c = (c0) + j * WIDTH + LANE * VEC, once = 1; once && c < (n_cols); once = 0)
 
@@ -152,7 +160,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 {
 	__global float *kt = work + (ulong)get_group_id(0) * SCRATCH;
 	__global float *A = kt + DK * C, *P = A + C * C, *V = P + C * C, *O = V + C * DV;
-	__local float G[C], beta[C];
+	__local float G[C], beta[C], decay[C]; /* decay: e^G */
 	GROUP_SCRATCH(scratch);
 
 	for (uint pair = get_group_id(0); pair < (uint)n_rows * HV; pair += get_num_groups(0)) {
@@ -175,6 +183,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 			__global const float *q = qs + (t * HK + kh) * DK;
 			__global const float *k = ks + (t * HK + kh) * DK;
 			__global const float *v = vs + (t * HV + h) * DV;
+			__global const float *a[TILE_ROWS];
 			floatv acc[TILE_ROWS][COL_BLOCKS];
 
 			BARRIER();
@@ -185,6 +194,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 					beta[i] = gates[((t + i) * HV + h) * 2];
 					sum += gates[((t + i) * HV + h) * 2 + 1];
 					G[i] = sum;
+					decay[i] = exp(sum);
 				}
 				for (uint i = n; i < C; i++)
 					G[i] = sum;
@@ -194,97 +204,106 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 				FOR_ITEMS (d, DK)
 					kt[d * C + i] = i < n ? k[i * HK * DK + d] : 0.0f;
 			BARRIER();
-			for (uint i0 = 0; i0 < n; i0 += TILE_ROWS) {
-				uint rows = MIN_(n - i0, (uint)TILE_ROWS);
+			/* A and P, four rows of each at a time; what lies behind their diagonals is not looked at. */
+			for (uint i0 = 0; i0 < n; i0 += HALF) {
+				uint rows = MIN_(n - i0, (uint)HALF);
 
-				tile_product(acc, k + i0 * HK * DK, HK * DK, 1, rows, kt, C, DK, 0, C);
-				FOR_TILE (rows, C, 0) {
-					floatv gamma = exp(G[i0 + i] - V_LOAD(G + c));
-					intv below = (int)c + LANE_INDEX < (int)(i0 + i);
+				tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
+				tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
+				for (uint c0 = 0; c0 < i0 + rows; c0 += SLAB) {
+					tile_product(acc, a, kt, C, DK, c0, C);
+					FOR_TILE (HALF, rows, C, c0) {
+						uint r = i0 + i;
+						intv column = (int)c + LANE_INDEX;
+						floatv gamma = exp(G[r] - V_LOAD(G + c));
 
-					V_STORE(below ? beta[i0 + i] * acc[i][j] * gamma : (floatv)0,
-						A + (i0 + i) * C + c);
-				}
-				tile_product(acc, q + i0 * HK * DK, HK * DK, 1, rows, kt, C, DK, 0, C);
-				FOR_TILE (rows, C, 0) {
-					floatv gamma = exp(G[i0 + i] - V_LOAD(G + c));
-					intv below = (int)c + LANE_INDEX <= (int)(i0 + i);
-
-					V_STORE(below ? acc[i][j] * gamma : (floatv)0,
-						P + (i0 + i) * C + c);
-				}
-			}
-			for (uint i0 = 0; i0 < n; i0 += TILE_ROWS) {
-				uint rows = MIN_(n - i0, (uint)TILE_ROWS);
-
-				for (uint c0 = 0; c0 < DV; c0 += COL_BLOCKS * WIDTH) {
-					tile_product(acc, k + i0 * HK * DK, HK * DK, 1, rows, S, DV, DK, c0, DV);
-					FOR_TILE (rows, DV, c0)
-						V_STORE(beta[i0 + i] *
-								(V_LOAD(v + (i0 + i) * HV * DV + c) -
-								 exp(G[i0 + i]) * acc[i][j]),
-							V + (i0 + i) * DV + c);
-					tile_product(acc, q + i0 * HK * DK, HK * DK, 1, rows, S, DV, DK, c0, DV);
-					FOR_TILE (rows, DV, c0)
-						V_STORE(exp(G[i0 + i]) * acc[i][j], O + (i0 + i) * DV + c);
-				}
-			}
-			BARRIER(); /* A is read by every lane */
-			/* Forward substitution: a lane's columns depend on no other lane's. */
-			for (uint c0 = 0; c0 < DV; c0 += COL_BLOCKS * WIDTH)
-				for (uint i = 1; i < n; i++) {
-					floatv x[COL_BLOCKS];
-
-#pragma unroll
-					for (uint j = 0; j < COL_BLOCKS; j++) {
-						uint c = c0 + j * WIDTH + LANE * VEC;
-
-						x[j] = c < DV ? V_LOAD(V + i * DV + c) : (floatv)0;
+						V_STORE(column < (int)r ? beta[r] * acc[i][j] * gamma : (floatv)0,
+							A + r * C + c);
+						V_STORE(column <= (int)r ? acc[HALF + i][j] * gamma : (floatv)0,
+							P + r * C + c);
 					}
-					for (uint m = 0; m < i; m++) {
-						floatv a = -A[i * C + m];
+				}
+			}
+			BARRIER(); /* A and P are read by every lane; from here on a lane has its columns to itself */
+			for (uint c0 = 0; c0 < DV; c0 += SLAB) {
+				for (uint i0 = 0; i0 < n; i0 += HALF) {
+					uint rows = MIN_(n - i0, (uint)HALF);
 
+					tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
+					tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
+					tile_product(acc, a, S, DV, DK, c0, DV);
+					FOR_TILE (HALF, rows, DV, c0) {
+						uint r = i0 + i;
+
+						V_STORE(beta[r] * (V_LOAD(v + r * HV * DV + c) - decay[r] * acc[i][j]),
+							V + r * DV + c);
+						V_STORE(decay[r] * acc[HALF + i][j], O + r * DV + c);
+					}
+				}
+				/* Forward substitution by blocks of rows: a product with the rows of earlier blocks, then row
+				 * by row inside. */
+				for (uint b0 = 0; b0 < n; b0 += SOLVE_ROWS) {
+					uint end = MIN_(n, b0 + SOLVE_ROWS);
+
+					for (uint i0 = b0; b0 && i0 < end; i0 += TILE_ROWS) {
+						uint rows = MIN_(end - i0, (uint)TILE_ROWS);
+
+						tile_rows(a, 0, TILE_ROWS, A + i0 * C, C, rows);
+						tile_product(acc, a, V, DV, b0, c0, DV);
+						FOR_TILE (TILE_ROWS, rows, DV, c0) {
+							__global float *x = V + (i0 + i) * DV + c;
+
+							V_STORE(V_LOAD(x) - acc[i][j], x);
+						}
+					}
+					for (uint i = b0 + 1; i < end; i++)
 #pragma unroll
 						for (uint j = 0; j < COL_BLOCKS; j++) {
 							uint c = c0 + j * WIDTH + LANE * VEC;
+							floatv x;
 
-							x[j] = fma(a, LOAD_COLUMN(V + m * DV, c, DV), x[j]);
+							if (c >= DV)
+								continue;
+							x = V_LOAD(V + i * DV + c);
+							for (uint m = b0; m < i; m++)
+								x = fma((floatv)(-A[i * C + m]), V_LOAD(V + m * DV + c), x);
+							V_STORE(x, V + i * DV + c);
 						}
+				}
+				/* P is zero above its diagonal, so a tile stops at its own last row. */
+				for (uint i0 = 0; i0 < n; i0 += TILE_ROWS) {
+					uint rows = MIN_(n - i0, (uint)TILE_ROWS);
+
+					tile_rows(a, 0, TILE_ROWS, P + i0 * C, C, rows);
+					tile_product(acc, a, V, DV, i0 + rows, c0, DV);
+					FOR_TILE (TILE_ROWS, rows, DV, c0) {
+						__global float *o = O + (i0 + i) * DV + c;
+
+						V_STORE(V_LOAD(o) + acc[i][j], o);
 					}
+				}
+				for (uint i = 0; i < n; i++) {
+					float left = exp(G[n - 1] - G[i]);
+
 #pragma unroll
 					for (uint j = 0; j < COL_BLOCKS; j++) {
 						uint c = c0 + j * WIDTH + LANE * VEC;
 
 						if (c < DV)
-							V_STORE(x[j], V + i * DV + c);
+							V_STORE(V_LOAD(V + i * DV + c) * left, V + i * DV + c);
 					}
 				}
-			/* P is zero above its diagonal, so a tile stops at its own last row. */
-			for (uint i0 = 0; i0 < n; i0 += TILE_ROWS) {
-				uint rows = MIN_(n - i0, (uint)TILE_ROWS);
-
-				for (uint c0 = 0; c0 < DV; c0 += COL_BLOCKS * WIDTH) {
-					tile_product(acc, P + i0 * C, C, 1, rows, V, DV, i0 + rows, c0, DV);
-					FOR_TILE (rows, DV, c0)
-						V_STORE(V_LOAD(O + (i0 + i) * DV + c) + acc[i][j],
-							O + (i0 + i) * DV + c);
-				}
-			}
-			for (uint i = 0; i < n; i++) {
-				float left = exp(G[n - 1] - G[i]);
-
-				FOR_COLUMNS (c, DV)
-					V_STORE(V_LOAD(V + i * DV + c) * left, V + i * DV + c);
-			}
-			for (uint d0 = 0; d0 < DK; d0 += TILE_ROWS)
-				for (uint c0 = 0; c0 < DV; c0 += COL_BLOCKS * WIDTH) {
-					tile_product(acc, kt + d0 * C, C, 1, TILE_ROWS, V, DV, n, c0, DV);
-					FOR_TILE (TILE_ROWS, DV, c0) {
+				for (uint d0 = 0; d0 < DK; d0 += TILE_ROWS) {
+					tile_rows(a, 0, TILE_ROWS, kt + d0 * C, C, TILE_ROWS);
+					tile_product(acc, a, V, DV, n, c0, DV);
+					FOR_TILE (TILE_ROWS, TILE_ROWS, DV, c0) {
 						__global float *s = S + (d0 + i) * DV + c;
 
-						V_STORE(fma((floatv)exp(G[n - 1]), V_LOAD(s), acc[i][j]), s);
+						V_STORE(fma((floatv)decay[n - 1], V_LOAD(s), acc[i][j]), s);
 					}
 				}
+			}
+			BARRIER(); /* the norms go over all columns */
 			for (uint i = 0; i < n; i++)
 				GATED_NORM(O + i * DV, proj + (t + i) * DELTA_LD, h, norm_w,
 					   out + ((t + i) * HV + h) * DV, scratch);
