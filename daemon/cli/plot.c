@@ -1,0 +1,124 @@
+#include "daemon/cli/plot.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+
+enum { WIDTH = 720, HEIGHT = 400, LEFT = 70, RIGHT = 20, TOP = 30, BOTTOM = 50, TICKS = 5 };
+
+static const char *const colours[] = {"#c33", "#36c", "#393", "#b80",
+				      "#849", "#088", "#666", "#a54"};
+
+/* Where a panel stands, and what its axes end with. */
+struct frame {
+	FILE *f;
+	double top, x_end, y_end;
+};
+
+static double x_of(const struct frame *a, double x)
+{
+	return LEFT + (WIDTH - LEFT - RIGHT) * x / a->x_end;
+}
+
+static double y_of(const struct frame *a, double y)
+{
+	return a->top + HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / a->y_end;
+}
+
+/* The next number of the form 1, 2 or 5 times a power of ten. */
+static double round_up(double x)
+{
+	double power = pow(10, floor(log10(x)));
+
+	for (int i = 0; i < 3; i++)
+		if (x <= power * ((const double[]){1, 2, 5})[i] * (1 + 1e-9))
+			return power * ((const double[]){1, 2, 5})[i];
+	return power * 10;
+}
+
+/* The end of an axis that has whole ticks and holds `most`. */
+static double axis_end(double most)
+{
+	double tick;
+
+	if (!(most > 0))
+		return 1;
+	tick = round_up(most / TICKS);
+	return tick * ceil(most / tick - 1e-9);
+}
+
+static void draw_axes(const struct frame *a, const struct plot_panel *p)
+{
+	double bottom = a->top + HEIGHT - BOTTOM;
+	double x_tick = p->powers ? 1 : round_up(a->x_end / TICKS);
+	double y_tick = round_up(a->y_end / TICKS);
+
+	fprintf(a->f, "<g stroke=\"#999\" fill=\"none\"><path d=\"M%d %.0fV%.0fH%d\"/></g>\n", LEFT,
+		a->top + TOP, bottom, WIDTH - RIGHT);
+	for (double x = 0; x <= a->x_end * (1 + 1e-9); x += x_tick)
+		fprintf(a->f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s%g</text>\n",
+			x_of(a, x), bottom + 18, p->powers ? "1e" : "", x);
+	for (double y = 0; y <= a->y_end * (1 + 1e-9); y += y_tick)
+		fprintf(a->f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", LEFT - 6,
+			y_of(a, y) + 4, y);
+	fprintf(a->f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", WIDTH / 2,
+		bottom + 40, p->x_title);
+	fprintf(a->f, "<text x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, a->top + 18, p->title);
+}
+
+static void draw_line(const struct frame *a, const struct plot_panel *p, size_t i)
+{
+	const struct plot_line *l = &p->lines[i];
+	const char *colour = colours[i % ARRAY_SIZE(colours)];
+
+	fprintf(a->f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colour);
+	for (size_t k = 0; k < l->n; k++)
+		fprintf(a->f, "%.1f,%.1f ", x_of(a, l->x[k]), y_of(a, l->y[k]));
+	fprintf(a->f, "\"/>\n");
+	for (size_t k = 0; p->dots && k < l->n; k++)
+		fprintf(a->f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n",
+			x_of(a, l->x[k]), y_of(a, l->y[k]), colour);
+	fprintf(a->f, "<text x=\"%d\" y=\"%.1f\" fill=\"%s\">%s</text>\n", LEFT + 12,
+		a->top + TOP + 16 * ((double)i + 1), colour, l->name);
+}
+
+static void draw_panel(FILE *f, double top, const struct plot_panel *p)
+{
+	double x = 0, y = 0;
+	struct frame a = {.f = f, .top = top};
+
+	for (size_t i = 0; i < p->n_lines; i++)
+		for (size_t k = 0; k < p->lines[i].n; k++) {
+			x = MAX(x, p->lines[i].x[k]);
+			y = MAX(y, p->lines[i].y[k]);
+		}
+	a.x_end = p->powers ? MAX(x, 1.0) : axis_end(x);
+	a.y_end = axis_end(y);
+	draw_axes(&a, p);
+	for (size_t i = 0; i < p->n_lines; i++)
+		if (p->lines[i].n)
+			draw_line(&a, p, i);
+}
+
+int plot_write(const char *path, const struct plot_panel *panels, size_t n, struct err *e)
+{
+	FILE *f = fopen(path, "we");
+	int bad;
+
+	if (!f)
+		return err_set(e, errno, "%s: %s", path, strerror(errno));
+	fprintf(f,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%zu\" "
+		"font-family=\"sans-serif\" "
+		"font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+		WIDTH, HEIGHT * n);
+	for (size_t i = 0; i < n; i++)
+		draw_panel(f, HEIGHT * (double)i, &panels[i]);
+	fprintf(f, "</svg>\n");
+	bad = ferror(f);
+	bad |= fclose(f);
+	return bad ? err_set(e, EIO, "%s: could not be written", path) : 0;
+}
