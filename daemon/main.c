@@ -21,6 +21,7 @@
 #include "daemon/http.h"
 #include "daemon/lifecycle.h"
 #include "daemon/loop.h"
+#include "daemon/program_cache.h"
 #include "daemon/text.h"
 #include "daemon/threads.h"
 
@@ -58,33 +59,6 @@ static void base_name(const char *path, char *out, size_t size)
 	free(real);
 }
 
-/* mkdir -p of all that stands before the last part; what is missing in the end shows later. */
-static void make_parents(char *path)
-{
-	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
-		*p = 0;
-		mkdir(path, 0755);
-		*p = '/';
-	}
-}
-
-/* $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon, ~/.cache/tigon, or none. */
-static const char *default_cache(char *out, size_t size)
-{
-	const char *dir;
-
-	if ((dir = getenv("CACHE_DIRECTORY")) && dir[0] == '/')
-		snprintf(out, size, "%s", dir);
-	else if ((dir = getenv("XDG_CACHE_HOME")) && dir[0] == '/')
-		snprintf(out, size, "%s/tigon", dir);
-	else if ((dir = getenv("HOME")) && dir[0] == '/')
-		snprintf(out, size, "%s/.cache/tigon", dir);
-	else
-		return NULL;
-	make_parents(out);
-	return out;
-}
-
 static int settle_options(struct server *s, char *cache, size_t cache_size, struct err *e)
 {
 	struct options *o = &s->options;
@@ -101,7 +75,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 	snprintf(s->name, sizeof(s->name), "%s",
 		 o->served_model_name ? o->served_model_name : s->base_name);
 	if (!o->program_cache)
-		o->program_cache = default_cache(cache, cache_size);
+		o->program_cache = program_cache_default(cache, cache_size);
 	else if (!o->program_cache[0])
 		o->program_cache = NULL;
 	engine_settle_environment(o->program_cache);

@@ -27,6 +27,7 @@ struct engine {
 	struct device device;
 	struct kernels *kernels;
 	enum kernel_variant variant;
+	bool one_launch; /* a decode step can be one */
 	struct memory_plan *plan;
 	struct model model;
 	struct dump *dump;
@@ -242,8 +243,8 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		.result_ints = step_result_ints(&g->limits),
 		.dump = g->dump,
 	};
-	g->model.decode_step =
-		kernels_has_decode_step(g->kernels) && !o->separate_launches && !o->profile;
+	g->one_launch = kernels_has_decode_step(g->kernels) && !o->separate_launches && !o->profile;
+	g->model.decode_step = g->one_launch;
 	g->model.step_ints += model_work_ints(&g->model);
 	g->plan = memory_plan_new(&g->device);
 	if (!g->plan)
@@ -416,7 +417,11 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 
 int engine_profile(struct engine *g, bool on, struct err *e)
 {
-	return kernels_profile(g->kernels, on, e);
+	int r = kernels_profile(g->kernels, on, e);
+
+	/* What is one launch says nothing of its parts. */
+	g->model.decode_step = g->one_launch && (r < 0 || !on);
+	return r;
 }
 
 int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size_t *ret_n,
@@ -430,6 +435,14 @@ int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks 
 {
 	return peaks_open(g->device.context, g->device.id, g->device.queue, g->variant,
 			  program_cache, ret, e);
+}
+
+uint64_t engine_cache_bytes(const struct engine *g)
+{
+	cl_ulong bytes = 0;
+
+	clGetDeviceInfo(g->device.id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof(bytes), &bytes, NULL);
+	return bytes;
 }
 
 bool engine_peak_known(const struct engine *g, struct peak *ret)

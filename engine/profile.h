@@ -1,7 +1,7 @@
 /*
  * What `tigon bench` sees of an engine besides its steps: what each launch took, and what the device can do at best.
- * An engine that was opened with the option `profile` runs every kernel as a launch of its own and times it; on
- * another one launches are noted without times.
+ * While launches are noted every kernel is a launch of its own, with the same bits. An engine that was opened with the
+ * option `profile` times them; on another one they are noted without times.
  */
 #ifndef ENGINE_PROFILE_H
 #define ENGINE_PROFILE_H
@@ -22,6 +22,9 @@ int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size
  * engine. program_cache: as it was opened with. */
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
 		      struct err *e) MUST_CHECK;
+
+/* Bytes of the largest cache of the engine's device, 0: it does not say. */
+uint64_t engine_cache_bytes(const struct engine *g);
 
 /* As peak_known, of the engine's device. */
 bool engine_peak_known(const struct engine *g, struct peak *ret);

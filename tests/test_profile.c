@@ -171,8 +171,20 @@ int main(int argc, char **argv)
 	engine_close(g);
 	g = open_engine(argv[1], false, &e);
 	ok(g && engine_profile(g, true, &e) == 0, "an engine without the option");
-	if (g)
+	if (g) {
+		struct engine_counters before, noted, after;
+
 		test_decode(g, false);
+		engine_counters(g, &before);
+		ok(step(g, 1, true), "a token that is noted");
+		engine_counters(g, &noted);
+		ok(engine_profile(g, false, &e) == 0 && step(g, 1, true), "and one that is not");
+		engine_counters(g, &after);
+		ok(after.launches - noted.launches <= noted.launches - before.launches,
+		   "what is not noted may take fewer launches (%llu and %llu)",
+		   (unsigned long long)(after.launches - noted.launches),
+		   (unsigned long long)(noted.launches - before.launches));
+	}
 	engine_close(g);
 	return done();
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "daemon/cli/bench.h"
+#include "daemon/cli/bench/bench.h"
 #include "daemon/cli/cache.h"
 #include "daemon/cli/export.h"
 #include "daemon/cli/simulate/simulate.h"
@@ -33,7 +33,7 @@ static const struct {
 	const char *name, *text;
 	int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 } commands[] = {
-	{"bench", "measure how fast a server answers", cli_bench},
+	{"bench", "measure kernels, steps, or how fast a server answers", cli_bench},
 	{"cache", "show what a server's prefix cache holds, or flush it", cli_cache},
 	{"devices", "list the OpenCL devices", cli_devices},
 	{"export", "write a model's weights as a Hugging Face checkpoint", cli_export},

@@ -5,7 +5,7 @@
  * Tokens are what the server's usage says; times between tokens are those between events with text,
  * which are tokens wherever a server sends one event a token.
  */
-#include "daemon/cli/bench.h"
+#include "daemon/cli/bench/bench.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -473,7 +473,7 @@ static void print_help(void)
 	     "  --json              an object a line in place of tab-separated values");
 }
 
-int cli_bench(int argc, char **argv)
+int bench_serve(int argc, char **argv)
 {
 	struct settings o = {
 		.url = "http://127.0.0.1:8080",
@@ -484,17 +484,15 @@ int cli_bench(int argc, char **argv)
 	struct err e = {0};
 	int r;
 
-	if (argc < 2 || strcmp(argv[1], "serve") != 0 || (argc > 2 && !strcmp(argv[2], "--help"))) {
+	if (argc > 1 && !strcmp(argv[1], "--help")) {
 		print_help();
-		return argc > 1 && (!strcmp(argv[1], "serve") || !strcmp(argv[1], "--help"))
-			       ? EXIT_SUCCESS
-			       : EXIT_FAILURE;
+		return EXIT_SUCCESS;
 	}
-	r = parse(argc - 2, argv + 2, &o, &e);
+	r = parse(argc - 1, argv + 1, &o, &e);
 	if (!r)
 		r = run(&o, &e);
 	if (r < 0)
-		fprintf(stderr, "tigon bench: %s\n", e.text);
+		fprintf(stderr, "tigon bench serve: %s\n", e.text);
 	free(o.prompts);
 	free(o.text);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -1,0 +1,388 @@
+/*
+ * `tigon bench kernels`: what each kernel of a step takes, by the device's own clock, beside what it has to move and
+ * to compute. A step goes over all layers, so that a kernel finds in caches what it finds there in service.
+ *
+ * A row is a kernel at a shape in a kind of step: the sum over its launches, the median over repeated steps. Rows are
+ * printed when all is measured, since shares are of the best peaks of the whole run.
+ */
+#include "daemon/cli/bench/bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "daemon/cli/bench/setup.h"
+#include "daemon/cli/plot.h"
+
+enum { ROWS_MAX = 64 };
+
+/* Parts of a model that grow in ways of their own with the context, by how the names of their kernels begin. */
+static const struct {
+	const char *name, *begin;
+} parts[] = {
+	{"attention", "attention"}, {"Gated DeltaNet", "delta"},
+	{"projections", "gemm"},    {"experts", "moe"},
+	{"the rest", ""},
+};
+
+/* The launches of one kernel at one shape in a step. */
+struct row {
+	struct kernel_timing what; /* without time and experts */
+	double *us;		   /* [repeat] of a step, owned */
+	/* Sums over all repeats; known: bytes and flops are. */
+	double bytes, flops, experts;
+	uint32_t launches;
+	bool known, elements;
+};
+
+/* A kind of step. */
+struct kind {
+	uint32_t streams; /* 0: a prompt */
+	uint32_t tokens;  /* of the prompt; of each stream before the step */
+	struct row rows[ROWS_MAX];
+	size_t n_rows;
+	double *wall_us, *all_us; /* [repeat] owned: a step as the host sees it; all its launches */
+	uint32_t launches;	  /* of all repeats */
+	struct roofline_row *step_rows; /* owned */
+};
+
+static struct row *row_of(struct kind *c, const struct kernel_timing *t, uint32_t repeat)
+{
+	struct row *row = c->rows;
+
+	for (; row < c->rows + c->n_rows; row++)
+		if (!strcmp(row->what.kernel, t->kernel) && row->what.m == t->m &&
+		    row->what.n == t->n && row->what.k == t->k && row->what.dense == t->dense)
+			return row;
+	if (c->n_rows == ROWS_MAX)
+		return NULL;
+	*row = (struct row){.what = *t, .us = calloc(repeat, sizeof(*row->us)), .known = true};
+	if (!row->us)
+		return NULL;
+	c->n_rows++;
+	return row;
+}
+
+/* Adds the launches of repeat `at`, a step from this position on. */
+static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t position,
+		struct err *e)
+{
+	const struct bench_options *o = b->options;
+	const uint32_t n_rows = MAX(c->streams, 1u);
+	const struct roofline_step s = {
+		.rows = c->step_rows,
+		.n_rows = n_rows,
+		.n_prefill_rows = !c->streams,
+		.n_logits = n_rows,
+	};
+	const struct kernel_timing *t;
+	size_t n;
+	int r = engine_profile_take(b->engine, &t, &n, e);
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < n_rows; i++)
+		c->step_rows[i] = (struct roofline_row){position, c->streams ? 1 : c->tokens};
+	for (size_t i = 0; i < n; i++) {
+		const struct roofline_launch l = {t[i].kernel, t[i].m,	   t[i].n,
+						  t[i].k,      t[i].dense, t[i].experts};
+		struct row *row = row_of(c, &t[i], o->repeat);
+		struct roofline_work w = {0};
+
+		if (!row)
+			return err_set(e, ENOMEM, "out of memory");
+		row->known &= roofline_kernel(&engine_info(b->engine)->model,
+					      o->engine.dtype == ENGINE_BFLOAT16, &s, &l, &w);
+		row->elements = w.elements;
+		row->us[at] += (double)t[i].ns / 1e3;
+		c->all_us[at] += (double)t[i].ns / 1e3;
+		row->bytes += w.bytes;
+		row->flops += w.flops;
+		row->experts += t[i].experts;
+		row->launches++;
+		c->launches++;
+	}
+	return 0;
+}
+
+static int measure(struct bench *b, struct kind *c, struct err *e)
+{
+	const uint32_t repeat = b->options->repeat;
+	struct load_result result;
+	const struct kernel_timing *t;
+	size_t n;
+	int r;
+
+	c->wall_us = calloc(repeat, sizeof(*c->wall_us));
+	c->all_us = calloc(repeat, sizeof(*c->all_us));
+	c->step_rows = calloc(MAX(c->streams, 1u), sizeof(*c->step_rows));
+	if (!c->wall_us || !c->all_us || !c->step_rows)
+		return err_set(e, ENOMEM, "out of memory");
+	if (c->streams)
+		bench_progress("decode of %u streams at %u tokens", c->streams, c->tokens);
+	else
+		bench_progress("prefill of %u tokens", c->tokens);
+	/* The first one is not counted: a driver may still have to compile. */
+	for (uint32_t i = 0; i <= repeat; i++) {
+		uint32_t position = c->streams ? c->tokens + (i ? i - 1 : 0) : 0;
+
+		r = c->streams ? load_decode(b->load, c->streams, position, 1, 0, &result, e)
+			       : load_prefill(b->load, c->tokens, 0, &result, e);
+		if (r == 0 && !i)
+			r = engine_profile_take(b->engine, &t, &n, e);
+		else if (r == 0)
+			r = take(b, c, i - 1, position, e);
+		if (r < 0)
+			return r;
+		if (i)
+			c->wall_us[i - 1] = result.seconds * 1e6;
+	}
+	return 0;
+}
+
+/* ---- printing ---- */
+
+static void print_numbers(const struct bench *b, const struct row *row, double us)
+{
+	const double repeat = b->options->repeat;
+	double bytes = row->bytes / repeat, flops = row->flops / repeat, s = us * 1e-6;
+	double moving = bytes / b->best.read;
+	double computing = flops / (row->elements ? b->best.dot : b->best.flops);
+
+	if (!row->known) {
+		printf("-\t-\t-\t-\t-\t-\t");
+		return;
+	}
+	printf("%.3f\t%.3f\t%.2f\t%.2f\t%s\t%.1f\t", bytes / 1e6, flops / 1e6, bytes / s / 1e9,
+	       flops / s / 1e9, moving >= computing ? "bytes" : "flops",
+	       100 * MAX(moving, computing) / s);
+}
+
+static void print_kind_columns(const struct kind *c)
+{
+	printf("%s\t%u\t%u\t", c->streams ? "decode" : "prefill", MAX(c->streams, 1u), c->tokens);
+}
+
+static void print_row(const struct bench *b, const struct kind *c, const struct row *row, double us,
+		      const char *note)
+{
+	const struct kernel_timing *t = &row->what;
+
+	print_kind_columns(c);
+	printf("%s\t%u", t->kernel, t->m);
+	printf(t->k ? "x%ux%u" : "x%u", t->n, t->k);
+	printf("\t%u\t%.1f\t", row->launches / b->options->repeat, us);
+	print_numbers(b, row, us);
+	if (row->experts > 0)
+		printf("%.1f", row->experts / row->launches);
+	else
+		printf("-");
+	printf("\t%s\n", note);
+}
+
+static void print_sum(const struct bench *b, const struct kind *c, const char *what, double us,
+		      const char *note)
+{
+	print_kind_columns(c);
+	printf("%s\t-\t%u\t%.1f\t-\t-\t-\t-\t-\t-\t-\t%s\n", what, c->launches / b->options->repeat,
+	       us, note);
+}
+
+/* The slowest first. */
+static int by_time(const void *a, const void *b)
+{
+	double x = ((const struct row *)a)->us[0], y = ((const struct row *)b)->us[0];
+
+	return (x < y) - (x > y);
+}
+
+static void print_kind(const struct bench *b, struct kind *c, const char *note)
+{
+	const struct bench_options *o = b->options;
+
+	for (size_t i = 0; i < c->n_rows; i++)
+		c->rows[i].us[0] = bench_median(c->rows[i].us, o->repeat);
+	qsort(c->rows, c->n_rows, sizeof(*c->rows), by_time);
+	for (size_t i = 0; i < c->n_rows; i++)
+		if (!o->only || !strcmp(o->only, c->rows[i].what.kernel))
+			print_row(b, c, &c->rows[i], c->rows[i].us[0], note);
+	if (o->only)
+		return;
+	print_sum(b, c, "(all kernels)", bench_median(c->all_us, o->repeat), note);
+	print_sum(b, c, "(step)", bench_median(c->wall_us, o->repeat), note);
+}
+
+/* ---- drawing ---- */
+
+static double part_ms(const struct kind *c, size_t part)
+{
+	double us = 0;
+
+	for (size_t i = 0; i < c->n_rows; i++) {
+		size_t k = 0;
+
+		while (strncmp(c->rows[i].what.kernel, parts[k].begin, strlen(parts[k].begin)) != 0)
+			k++;
+		us += k == part ? c->rows[i].us[0] : 0;
+	}
+	return us / 1e3;
+}
+
+/* A panel a number of streams (0: prompts): the parts' times in a step by the tokens. After print_kind. */
+static int draw(const struct bench *b, const struct kind *kinds, size_t n, struct err *e)
+{
+	const size_t lines = ARRAY_SIZE(parts);
+	double *x = calloc(n * (1 + lines), sizeof(*x)), *y = x + n;
+	struct plot_panel panels[BENCH_LIST_MAX + 1] = {0};
+	char titles[BENCH_LIST_MAX + 1][64];
+	size_t n_panels = 0;
+	int r;
+
+	if (!x)
+		return err_set(e, ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		bool first = !i || kinds[i].streams != kinds[i - 1].streams;
+		struct plot_panel *p = &panels[first ? n_panels++ : n_panels - 1];
+
+		x[i] = kinds[i].tokens;
+		if (first) {
+			char *title = titles[n_panels - 1];
+
+			snprintf(title, sizeof(titles[0]),
+				 kinds[i].streams ? "a token, streams: %u, ms" : "a prompt, ms",
+				 kinds[i].streams);
+			p->title = title;
+			p->x_title = kinds[i].streams ? "tokens before it" : "tokens";
+			p->dots = true;
+			p->n_lines = lines;
+		}
+		for (size_t k = 0; k < lines; k++) {
+			struct plot_line *l = &p->lines[k];
+
+			if (first) {
+				snprintf(l->name, sizeof(l->name), "%s", parts[k].name);
+				l->x = x + i;
+				l->y = y + k * n + i;
+			}
+			y[k * n + i] = part_ms(&kinds[i], k);
+			l->n++;
+		}
+	}
+	r = plot_write(b->options->plot, panels, n_panels, e);
+	free(x);
+	return r;
+}
+
+static void release(struct kind *c)
+{
+	for (size_t i = 0; i < c->n_rows; i++)
+		free(c->rows[i].us);
+	free(c->wall_us);
+	free(c->all_us);
+	free(c->step_rows);
+}
+
+/* ---- all ---- */
+
+/* The kinds of the options that the engine has room for: prompts, then streams by context. */
+static size_t list_kinds(const struct bench *b, struct kind *kinds)
+{
+	const struct bench_options *o = b->options;
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < o->prefill.n; i++)
+		if (o->prefill.v[i] <= o->engine.max_prefill_tokens)
+			kinds[n++] = (struct kind){.tokens = o->prefill.v[i]};
+		else
+			printf("# prefill %u left out: a step takes %u tokens\n", o->prefill.v[i],
+			       o->engine.max_prefill_tokens);
+	for (uint32_t i = 0; i < o->decode.n; i++)
+		for (uint32_t k = 0; k < o->context.n; k++) {
+			uint32_t context = o->context.v[k];
+
+			if (bench_context(b, o->decode.v[i], o->repeat, &context))
+				kinds[n++] =
+					(struct kind){.streams = o->decode.v[i], .tokens = context};
+		}
+	return n;
+}
+
+static int measure_all(struct bench *b, struct kind *kinds, size_t n, struct err *e)
+{
+	int r = engine_profile(b->engine, true, e);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		r = measure(b, &kinds[i], e);
+		if (r == 0)
+			r = bench_measure(b, e);
+	}
+	return r;
+}
+
+static bool known_name(const struct kind *kinds, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < kinds[i].n_rows; k++)
+			if (!strcmp(kinds[i].rows[k].what.kernel, name))
+				return true;
+	return false;
+}
+
+static int run(struct bench *b, struct err *e)
+{
+	const struct bench_options *o = b->options;
+	struct kind *kinds =
+		calloc(o->prefill.n + (size_t)o->decode.n * o->context.n + 1, sizeof(*kinds));
+	size_t n;
+	int r;
+
+	if (!kinds)
+		return err_set(e, ENOMEM, "out of memory");
+	n = list_kinds(b, kinds);
+	r = n ? measure_all(b, kinds, n, e)
+	      : err_set(e, EINVAL, "there is nothing left to measure");
+	if (r == 0 && o->only && !known_name(kinds, n, o->only))
+		r = err_set(e, EINVAL, "--only: no step launched a kernel \"%s\"", o->only);
+	if (r == 0) {
+		const char *note = bench_print_head(b);
+
+		printf("step\tstreams\ttokens\tkernel\tshape\tlaunches\tus\tMB\tMFLOP\tGB/s\t"
+		       "GFLOP/s\tbound\tshare_%%\texperts\tnote\n");
+		for (size_t i = 0; i < n; i++)
+			print_kind(b, &kinds[i], note);
+		if (o->plot)
+			r = draw(b, kinds, n, e);
+	}
+	for (size_t i = 0; i < n; i++)
+		release(&kinds[i]);
+	free(kinds);
+	return r;
+}
+
+int bench_kernels(int argc, char **argv)
+{
+	struct bench_options o = {
+		.engine = {.dtype = ENGINE_BFLOAT16, .max_prefill_tokens = 2048, .profile = true},
+		.prefill = {{512}, 1},
+		.decode = {{1, 8, 32}, 3},
+		.context = {{1024}, 1},
+		.repeat = 7,
+	};
+	struct bench b = {0};
+	struct err e = {0};
+	int r = bench_parse(argc, argv, &o, &e);
+
+	if (r == -ECANCELED)
+		return EXIT_SUCCESS;
+	o.steps = o.repeat;
+	if (r == 0)
+		r = bench_open(&o, &b, &e);
+	if (r == 0)
+		r = run(&b, &e);
+	bench_release(&b);
+	if (r < 0)
+		fprintf(stderr, "tigon bench kernels: %s\n", e.text);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

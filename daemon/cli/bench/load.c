@@ -1,0 +1,312 @@
+#include "daemon/cli/bench/load.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+
+struct load {
+	struct engine *engine;
+	const struct engine_options *options;
+	uint32_t n_pages; /* that are filled */
+	bool bf16;
+	/* A plan and what it points to: [max_seqs] but for tokens [max_prefill_tokens + max_seqs]. */
+	struct plan_row *rows;
+	struct plan_draw *draws;
+	struct draw_result *results;
+	struct roofline_row *roofline_rows;
+	uint32_t *pages; /* [n_pages] 0, 1, 2, ... in an order that no prefetcher knows */
+	int32_t *tokens;
+	uint64_t step, random;
+};
+
+static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
+
+/* splitmix64 */
+static uint64_t random_bits(struct load *l)
+{
+	uint64_t z = l->random += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+static int32_t random_token(struct load *l)
+{
+	return (int32_t)(random_bits(l) % engine_info(l->engine)->model.vocab_size);
+}
+
+/* ---- filling ---- */
+
+/* Numbers from -1 to 1, bf16 in every half word or float in every word. */
+static void fill(struct load *l, void *host, uint64_t bytes, bool bf16)
+{
+	uint16_t *halves = host;
+	float *floats = host;
+
+	for (uint64_t i = 0; bf16 && i < bytes / 2; i++) {
+		float x = (float)(int32_t)(random_bits(l) >> 32) * 0x1p-31f;
+		uint32_t u;
+
+		memcpy(&u, &x, sizeof(u));
+		halves[i] = (uint16_t)(u >> 16);
+	}
+	for (uint64_t i = 0; !bf16 && i < bytes / 4; i++)
+		floats[i] = (float)(int32_t)(random_bits(l) >> 32) * 0x1p-31f;
+}
+
+/* Waits until fewer than `most` copies are out. */
+static int settle(struct load *l, uint32_t most, struct err *e)
+{
+	void *tags[ENGINE_ITEMS_OUT];
+	uint32_t n;
+
+	while (engine_items_out(l->engine) >= most) {
+		int r = engine_items_done(l->engine, tags, ARRAY_SIZE(tags), &n, e);
+
+		if (r < 0)
+			return r;
+		if (!n)
+			sched_yield();
+	}
+	return 0;
+}
+
+/* The same numbers in every item, which lies in memory of its own all the same. */
+static int fill_items(struct load *l, enum tier_kind kind, uint32_t n, uint64_t bytes, bool bf16,
+		      struct err *e)
+{
+	void *host = bytes && n ? malloc(bytes) : NULL;
+	int r = 0;
+
+	if (!bytes || !n)
+		return 0;
+	if (!host)
+		return err_set(e, ENOMEM, "out of memory");
+	fill(l, host, bytes, bf16);
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		r = settle(l, ENGINE_ITEMS_OUT, e);
+		if (r == 0)
+			r = engine_write_item(l->engine, kind, i, host, NULL, e);
+	}
+	if (settle(l, 1, r == 0 ? e : NULL) < 0 && r == 0)
+		r = -EIO;
+	free(host);
+	return r;
+}
+
+int load_open(struct engine *g, const struct engine_options *o, uint32_t n_pages, struct load **ret,
+	      struct err *e)
+{
+	const struct engine_info *info = engine_info(g);
+	struct load *l = calloc(1, sizeof(*l));
+	uint32_t n = MIN(n_pages, info->n_pages);
+	int r = 0;
+
+	if (!l)
+		return err_set(e, ENOMEM, "out of memory");
+	*l = (struct load){
+		.engine = g,
+		.options = o,
+		.n_pages = n,
+		.bf16 = o->dtype == ENGINE_BFLOAT16,
+		.rows = calloc(o->max_seqs, sizeof(*l->rows)),
+		.draws = calloc(o->max_seqs, sizeof(*l->draws)),
+		.results = calloc(o->max_seqs, sizeof(*l->results)),
+		.roofline_rows = calloc(o->max_seqs, sizeof(*l->roofline_rows)),
+		.pages = calloc(MAX(n, 1u), sizeof(*l->pages)),
+		.tokens = calloc((size_t)o->max_prefill_tokens + o->max_seqs, sizeof(*l->tokens)),
+	};
+	if (!l->rows || !l->draws || !l->results || !l->roofline_rows || !l->pages || !l->tokens)
+		r = err_set(e, ENOMEM, "out of memory");
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		uint32_t k = (uint32_t)(random_bits(l) % (i + 1));
+
+		l->pages[i] = l->pages[k];
+		l->pages[k] = i;
+	}
+	if (r == 0)
+		r = fill_items(l, TIER_PAGE, n, info->page_bytes, l->bf16, e);
+	if (r == 0)
+		r = fill_items(l, TIER_STATE, MIN(o->max_seqs, info->n_slots), info->slot_bytes,
+			       false, e);
+	if (r < 0) {
+		load_close(l);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+void load_close(struct load *l)
+{
+	if (!l)
+		return;
+	free(l->rows);
+	free(l->draws);
+	free(l->results);
+	free(l->roofline_rows);
+	free(l->pages);
+	free(l->tokens);
+	free(l);
+}
+
+static uint32_t pages_each(const struct load *l, uint32_t streams)
+{
+	return l->n_pages / streams;
+}
+
+uint32_t load_longest(const struct load *l, uint32_t streams)
+{
+	uint64_t tokens = (uint64_t)pages_each(l, streams) * l->options->page_tokens;
+
+	if (streams > l->options->max_seqs)
+		return 0;
+	return (uint32_t)MIN(tokens, (uint64_t)engine_info(l->engine)->max_model_len);
+}
+
+/* ---- steps ---- */
+
+static void add_roofline(struct load *l, const struct plan *p, double experts,
+			 struct load_result *result)
+{
+	const struct roofline_step s = {
+		.rows = l->roofline_rows,
+		.n_rows = p->n_rows,
+		.n_prefill_rows = p->n_prefill_rows,
+		.n_logits = p->n_draws,
+		.experts = experts,
+	};
+
+	for (uint32_t i = 0; i < p->n_rows; i++)
+		l->roofline_rows[i] = (struct roofline_row){p->rows[i].start, p->rows[i].n_tokens};
+	roofline_add(&result->roofline, &engine_info(l->engine)->model, l->bf16, &s);
+}
+
+/* Tokens start .. start + n - 1 of a prompt of `all`. */
+static void plan_chunk(struct load *l, uint32_t start, uint32_t n, uint32_t all, struct plan *ret)
+{
+	for (uint32_t i = 0; i < n; i++)
+		l->tokens[i] = random_token(l);
+	l->rows[0] = (struct plan_row){
+		.tokens = l->tokens,
+		.pages = l->pages,
+		.n_tokens = n,
+		.start = start,
+		.n_pages = pages_each(l, 1),
+		.state_src = start ? 0 : STATE_ZERO,
+	};
+	l->draws[0] = (struct plan_draw){.sampling = &greedy};
+	*ret = (struct plan){
+		.step = ++l->step,
+		.rows = l->rows,
+		.draws = l->draws,
+		.n_rows = 1,
+		.n_prefill_rows = 1,
+		.n_prefill_tokens = n,
+		.n_draws = start + n == all,
+	};
+}
+
+/* A token of each stream at `position`. */
+static void plan_tokens(struct load *l, uint32_t streams, uint32_t position, struct plan *ret)
+{
+	for (uint32_t i = 0; i < streams; i++) {
+		l->tokens[i] = random_token(l);
+		l->rows[i] = (struct plan_row){
+			.tokens = &l->tokens[i],
+			.pages = l->pages + (size_t)i * pages_each(l, streams),
+			.n_tokens = 1,
+			.start = position,
+			.n_pages = pages_each(l, streams),
+			.state_src = position ? (int32_t)i : STATE_ZERO,
+			.state_dst = i,
+			.decode = true,
+		};
+		l->draws[i] = (struct plan_draw){.sampling = &greedy, .row = i, .seat = i};
+	}
+	*ret = (struct plan){
+		.step = ++l->step,
+		.rows = l->rows,
+		.draws = l->draws,
+		.n_rows = streams,
+		.n_draws = streams,
+	};
+}
+
+/* A step behind those that are queued, two at most. */
+static int submit(struct load *l, const struct plan *p, double experts, struct load_result *result,
+		  struct err *e)
+{
+	int r = engine_submit(l->engine, p, e);
+
+	if (r < 0)
+		return r;
+	add_roofline(l, p, experts, result);
+	return result->steps++ ? engine_wait(l->engine, l->results, e) : 0;
+}
+
+static void begin(struct load *l, struct load_result *result, uint64_t *ret_start)
+{
+	struct engine_counters c;
+
+	engine_counters(l->engine, &c);
+	*result = (struct load_result){.launches = c.launches};
+	*ret_start = clock_now_ns();
+}
+
+/* Waits for the last step. */
+static int end(struct load *l, uint64_t start, struct load_result *result, struct err *e)
+{
+	int r = engine_wait(l->engine, l->results, e);
+	struct engine_counters c;
+
+	result->seconds = (double)(clock_now_ns() - start) / 1e9;
+	engine_counters(l->engine, &c);
+	result->launches = c.launches - result->launches;
+	return r;
+}
+
+int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *ret, struct err *e)
+{
+	uint32_t most = l->options->max_prefill_tokens / CHUNK_TOKENS * CHUNK_TOKENS;
+	struct load_result result;
+	struct plan p;
+	uint64_t start;
+	int r = 0;
+
+	begin(l, &result, &start);
+	for (uint32_t done = 0; r == 0 && done < n; done += p.n_prefill_tokens) {
+		plan_chunk(l, done, MIN(n - done, most), n, &p);
+		r = submit(l, &p, experts, &result, e);
+	}
+	if (r == 0)
+		r = end(l, start, &result, e);
+	if (r == 0)
+		*ret = result;
+	return r;
+}
+
+int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,
+		struct load_result *ret, struct err *e)
+{
+	struct load_result result;
+	struct plan p;
+	uint64_t start;
+	int r = 0;
+
+	begin(l, &result, &start);
+	for (uint32_t i = 0; r == 0 && i < steps; i++) {
+		plan_tokens(l, streams, context + i, &p);
+		r = submit(l, &p, experts, &result, e);
+	}
+	if (r == 0)
+		r = end(l, start, &result, e);
+	if (r == 0)
+		*ret = result;
+	return r;
+}

@@ -1,0 +1,235 @@
+/*
+ * `tigon bench steps`: what whole steps take, by the host's clock, from the plan that is handed over to the result
+ * that is there: prompts of some lengths, and generated tokens of some numbers of streams behind some contexts.
+ *
+ * How many experts a step touches, which decides what it reads, is counted in a step that is not timed.
+ */
+#include "daemon/cli/bench/bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "daemon/cli/bench/setup.h"
+#include "daemon/cli/plot.h"
+
+struct measurement {
+	uint32_t streams;      /* 0: a prompt */
+	uint32_t tokens;       /* of the prompt; of each stream before the first step */
+	double *seconds;       /* [repeat] owned; sorted once it is complete */
+	double median;	       /* of a prompt; of a step of generated tokens */
+	struct load_result of; /* the last repeat */
+	double experts;
+};
+
+/* Seconds are those of this many units: prompts, or steps. */
+static double units(const struct bench *b, const struct measurement *m)
+{
+	return m->streams ? b->options->steps : 1;
+}
+
+static int run_once(const struct bench *b, struct measurement *m, uint32_t tokens, uint32_t steps,
+		    struct err *e)
+{
+	return m->streams ? load_decode(b->load, m->streams, tokens, steps, m->experts, &m->of, e)
+			  : load_prefill(b->load, tokens, m->experts, &m->of, e);
+}
+
+/* Untimed: different experts that a layer touches in a step, on the average. */
+static int count_experts(struct bench *b, struct measurement *m, struct err *e)
+{
+	uint32_t most = b->options->engine.max_prefill_tokens;
+	const struct kernel_timing *t;
+	double sum = 0;
+	size_t n, layers = 0;
+	int r = engine_profile(b->engine, true, e);
+
+	/* Of a long prompt the first step. */
+	if (r == 0)
+		r = run_once(b, m, m->streams ? m->tokens : MIN(m->tokens, most), 1, e);
+	if (r == 0)
+		r = engine_profile_take(b->engine, &t, &n, e);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (!strcmp(t[i].kernel, "moe_gate_up") && !t[i].dense) {
+			sum += t[i].experts;
+			layers++;
+		}
+	m->experts = layers ? sum / (double)layers : 0;
+	return engine_profile(b->engine, false, r == 0 ? e : NULL) < 0 && r == 0 ? -ENOMEM : r;
+}
+
+static int measure(struct bench *b, struct measurement *m, struct err *e)
+{
+	const struct bench_options *o = b->options;
+	int r;
+
+	m->seconds = calloc(o->repeat, sizeof(*m->seconds));
+	if (!m->seconds)
+		return err_set(e, ENOMEM, "out of memory");
+	r = count_experts(b, m, e);
+	for (uint32_t i = 0; r == 0 && i < o->repeat; i++) {
+		r = run_once(b, m, m->tokens, o->steps, e);
+		m->seconds[i] = m->of.seconds;
+	}
+	if (r < 0)
+		return r;
+	m->median = bench_median(m->seconds, o->repeat) / units(b, m);
+	if (m->streams)
+		bench_progress("decode of %u streams at %u tokens: %.2f ms a step", m->streams,
+			       m->tokens, m->median * 1e3);
+	else
+		bench_progress("prefill of %u tokens: %.2f ms", m->tokens, m->median * 1e3);
+	return 0;
+}
+
+/* ---- printing ---- */
+
+static void print_row(const struct bench *b, const struct measurement *m, const char *note)
+{
+	const struct roofline *r = &m->of.roofline;
+	double n = units(b, m), tokens = m->streams ? m->streams : m->tokens;
+	bool by_bytes;
+	double least = roofline_seconds(r, b->best.read, b->best.dot, b->best.flops, &by_bytes) / n;
+
+	printf("%s\t%u\t%u\t%u\t%.1f\t", m->streams ? "decode" : "prefill", MAX(m->streams, 1u),
+	       m->tokens, m->of.steps, (double)m->of.launches / m->of.steps);
+	if (m->experts > 0)
+		printf("%.1f", m->experts);
+	else
+		printf("-");
+	printf("\t%.3f\t%.3f\t%.3f\t%.1f\t%.4f\t%.3f\t%s\t%.1f\t%s\n", m->median * 1e3,
+	       m->seconds[0] / n * 1e3, m->seconds[b->options->repeat - 1] / n * 1e3,
+	       tokens / m->median, roofline_bytes(r) / n / 1e9, roofline_flops(r) / n / 1e9,
+	       by_bytes ? "bytes" : "flops", 100 * least / m->median, note);
+}
+
+static void print_all(const struct bench *b, const struct measurement *m, size_t n)
+{
+	const char *note = bench_print_head(b);
+
+	printf("step\tstreams\ttokens\tsteps\tlaunches\texperts\tms\tms_min\tms_max\ttokens/s\tGB\t"
+	       "GFLOP\tbound\tshare_%%\tnote\n");
+	for (size_t i = 0; i < n; i++)
+		print_row(b, &m[i], note);
+}
+
+/* Prompts by their length; a step's time by the context, a line a number of streams. */
+static int draw(const struct bench *b, const struct measurement *m, size_t n, struct err *e)
+{
+	const struct bench_options *o = b->options;
+	double *x = calloc(2 * n, sizeof(*x)), *y = x + n;
+	struct plot_panel panels[2] = {
+		{.title = "time of a prompt, ms", .x_title = "tokens of the prompt", .dots = true},
+		{.title = "time of a generated token, ms",
+		 .x_title = "tokens before it",
+		 .dots = true},
+	};
+	size_t n_panels = 0;
+	int r;
+
+	if (!x)
+		return err_set(e, ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		struct plot_panel *p = &panels[m[i].streams > 0];
+		struct plot_line *l = &p->lines[p->n_lines - (p->n_lines > 0)];
+
+		x[i] = m[i].tokens;
+		y[i] = m[i].median * 1e3;
+		if (!i || m[i].streams != m[i - 1].streams) {
+			l = &p->lines[p->n_lines++];
+			l->x = x + i;
+			l->y = y + i;
+			snprintf(l->name, sizeof(l->name),
+				 m[i].streams == 1 ? "%u stream"
+				 : m[i].streams	   ? "%u streams"
+						   : "",
+				 m[i].streams);
+		}
+		l->n++;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(panels); i++)
+		if (panels[i].n_lines)
+			panels[n_panels++] = panels[i];
+	r = plot_write(o->plot, panels, n_panels, e);
+	free(x);
+	return r;
+}
+
+/* ---- all ---- */
+
+static size_t list_all(const struct bench *b, struct measurement *m)
+{
+	const struct bench_options *o = b->options;
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < o->prefill.n; i++)
+		if (o->prefill.v[i] <= load_longest(b->load, 1))
+			m[n++] = (struct measurement){.tokens = o->prefill.v[i]};
+		else
+			printf("# prefill %u left out: there are KV pages for %u tokens\n",
+			       o->prefill.v[i], load_longest(b->load, 1));
+	for (uint32_t i = 0; i < o->decode.n; i++)
+		for (uint32_t k = 0; k < o->context.n; k++) {
+			uint32_t context = o->context.v[k];
+
+			if (bench_context(b, o->decode.v[i], o->steps, &context))
+				m[n++] = (struct measurement){.streams = o->decode.v[i],
+							      .tokens = context};
+		}
+	return n;
+}
+
+static int run(struct bench *b, struct err *e)
+{
+	const struct bench_options *o = b->options;
+	struct measurement *m =
+		calloc(o->prefill.n + (size_t)o->decode.n * o->context.n + 1, sizeof(*m));
+	size_t n;
+	int r;
+
+	if (!m)
+		return err_set(e, ENOMEM, "out of memory");
+	n = list_all(b, m);
+	r = n ? 0 : err_set(e, EINVAL, "there is nothing left to measure");
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		r = measure(b, &m[i], e);
+		if (r == 0)
+			r = bench_measure(b, e);
+	}
+	if (r == 0)
+		print_all(b, m, n);
+	if (r == 0 && o->plot)
+		r = draw(b, m, n, e);
+	for (size_t i = 0; i < n; i++)
+		free(m[i].seconds);
+	free(m);
+	return r;
+}
+
+int bench_steps(int argc, char **argv)
+{
+	struct bench_options o = {
+		.engine = {.dtype = ENGINE_BFLOAT16, .max_prefill_tokens = 2048},
+		.prefill = {{128, 512, 2048, 8192, 32768}, 5},
+		.decode = {{1, 2, 4, 8, 16, 32, 64, 128, 256}, 9},
+		.context = {{0, 1024, 8192, 32768}, 4},
+		.repeat = 3,
+		.steps = 16,
+	};
+	struct bench b = {0};
+	struct err e = {0};
+	int r = bench_parse(argc, argv, &o, &e);
+
+	if (r == -ECANCELED)
+		return EXIT_SUCCESS;
+	if (r == 0)
+		r = bench_open(&o, &b, &e);
+	if (r == 0)
+		r = run(&b, &e);
+	bench_release(&b);
+	if (r < 0)
+		fprintf(stderr, "tigon bench steps: %s\n", e.text);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,32 @@
+#include "daemon/program_cache.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* mkdir -p of all that stands before the last part; what is missing in the end shows later. */
+static void make_parents(char *path)
+{
+	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+		*p = 0;
+		mkdir(path, 0755);
+		*p = '/';
+	}
+}
+
+const char *program_cache_default(char *out, size_t size)
+{
+	const char *dir;
+
+	if ((dir = getenv("CACHE_DIRECTORY")) && dir[0] == '/')
+		snprintf(out, size, "%s", dir);
+	else if ((dir = getenv("XDG_CACHE_HOME")) && dir[0] == '/')
+		snprintf(out, size, "%s/tigon", dir);
+	else if ((dir = getenv("HOME")) && dir[0] == '/')
+		snprintf(out, size, "%s/.cache/tigon", dir);
+	else
+		return NULL;
+	make_parents(out);
+	return out;
+}

@@ -1,0 +1,11 @@
+/* Where compiled kernels are kept unless an option says so: of the server and of `tigon bench` the same place. */
+#ifndef DAEMON_PROGRAM_CACHE_H
+#define DAEMON_PROGRAM_CACHE_H
+
+#include <stddef.h>
+
+/* $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon, ~/.cache/tigon: into out, whose parents are made. NULL: there is
+ * no such place. */
+const char *program_cache_default(char *out, size_t size);
+
+#endif
