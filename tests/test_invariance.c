@@ -7,8 +7,8 @@
  * cuts), greedy, drawn and penalised, some with several choices. Each runs alone first; then they run in
  * batches of 8 and 32, arriving at different steps, with several prefill budgets, with pages, slots and
  * seats renamed, and again and again in the same memory. Some ask how likely their prompt was. Every token and
- * every bit of every log-probability must be what it was alone, with every kernel variant that runs here and for pages of 64
- * and 128 tokens; and the variants must agree with one another.
+ * every bit of every log-probability must be what it was alone, with every kernel variant that runs here, with a decode step in
+ * one launch and in many, and for pages of 64 and 128 tokens; and the variants must agree with one another.
  * `full` runs every combination and more orders of pages, otherwise the large batches are the shuffled ones.
  */
 #include <errno.h>
@@ -208,12 +208,14 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		enum engine_kernels kernels;
 		const char *name;
 		uint32_t page_tokens;
-		bool always; /* else only with `full` */
+		bool always;   /* else only with `full` */
+		bool separate; /* no step in one launch */
 	} engines[] = {
-		{ENGINE_KERNELS_GENERIC, "generic", 64, true},
-		{ENGINE_KERNELS_X86, "x86", 64, true},
-		{ENGINE_KERNELS_GENERIC, "generic", 128, false},
-		{ENGINE_KERNELS_X86, "x86", 128, true},
+		{ENGINE_KERNELS_GENERIC, "generic", 64, true, false},
+		{ENGINE_KERNELS_X86, "x86", 64, true, false},
+		{ENGINE_KERNELS_GENERIC, "generic", 128, false, false},
+		{ENGINE_KERNELS_X86, "x86", 128, true, false},
+		{ENGINE_KERNELS_AUTO, "separate launches", 64, true, true},
 	};
 	struct run answers[ARRAY_SIZE(engines)][REQUESTS];
 	bool ran[ARRAY_SIZE(engines)] = {false};
@@ -224,6 +226,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 			continue;
 		o.kernels = engines[i].kernels;
 		o.page_tokens = engines[i].page_tokens;
+		o.separate_launches = engines[i].separate;
 		ran[i] = test_engine(&o, engines[i].name, full, prompts, answers[i]);
 		if (!i || !ran[0] || !ran[i])
 			continue;
