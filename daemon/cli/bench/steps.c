@@ -133,7 +133,7 @@ static int draw(const struct bench *b, const struct measurement *m, size_t n, st
 		return err_set(e, ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++) {
 		struct plot_panel *p = &panels[m[i].streams > 0];
-		struct plot_line *l = &p->lines[p->n_lines - (p->n_lines > 0)];
+		struct plot_line *l = &p->lines[p->n_lines ? p->n_lines - 1 : 0];
 
 		x[i] = m[i].tokens;
 		y[i] = m[i].median * 1e3;
@@ -141,11 +141,8 @@ static int draw(const struct bench *b, const struct measurement *m, size_t n, st
 			l = &p->lines[p->n_lines++];
 			l->x = x + i;
 			l->y = y + i;
-			snprintf(l->name, sizeof(l->name),
-				 m[i].streams == 1 ? "%u stream"
-				 : m[i].streams	   ? "%u streams"
-						   : "",
-				 m[i].streams);
+			if (m[i].streams)
+				snprintf(l->name, sizeof(l->name), "streams: %u", m[i].streams);
 		}
 		l->n++;
 	}
