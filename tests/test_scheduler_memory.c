@@ -4,7 +4,7 @@
  * requests complete all the same, with the same tokens; and a request that has finished leaves nothing
  * but what is cached.
  *
- * malloc, calloc, realloc and free are replaced by counting ones; where a sanitizer owns them this is
+ * malloc, calloc, realloc, aligned_alloc and free are replaced by counting ones; where a sanitizer owns them this is
  * skipped.
  */
 #include <errno.h>
@@ -34,6 +34,7 @@ int main(void)
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *p);
 
 static unsigned long n_allocations;
@@ -66,6 +67,11 @@ void *realloc(void *p, size_t size)
 		return __libc_realloc(p, size);
 	n_alive += p != NULL;
 	return NULL;
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+	return may_allocate() ? __libc_memalign(alignment, size) : NULL;
 }
 
 void free(void *p)
