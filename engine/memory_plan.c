@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/cl_error.h"
+#include "kernels/huge_pages.h"
 
 struct planned {
 	const char *name;
@@ -104,6 +105,7 @@ static int allocate_slab(struct memory_plan *p, size_t first, size_t end, uint64
 	if (r < 0)
 		return r;
 	p->slabs[p->n_slabs++] = slab;
+	huge_pages_ask(p->device->queue, slab, bytes);
 	for (size_t i = first; i < end; i++) {
 		cl_buffer_region region = {at, p->items[i].bytes};
 

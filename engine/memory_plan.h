@@ -6,7 +6,7 @@
  * lives as long as the plan.
  *
  * On a CPU the buffers are cut from slabs no larger than the device's largest buffer: few large mappings, which
- * the system backs with huge pages. On a GPU each is an allocation of its own: NVIDIA's driver copies a
+ * the system is asked to back with large pages (kernels/huge_pages.h). On a GPU each is an allocation of its own: NVIDIA's driver copies a
  * sub-buffer's bytes through host memory when it is released (16 GiB took 9.8 s and as much host memory, of its
  * own 0.0 s; H200, driver 580.159.04), which after a pool of 125 GiB is the end of the process.
  */

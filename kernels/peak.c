@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "kernels/cl_error.h"
+#include "kernels/huge_pages.h"
 #include "kernels/library.h"
 
 enum {
@@ -101,6 +102,8 @@ static cl_mem buffer(struct peaks *p, cl_context context, uint64_t bytes, cl_int
 	if (*code != CL_SUCCESS)
 		return NULL;
 	m = clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, NULL, code);
+	if (*code == CL_SUCCESS && p->lanes == 1)
+		huge_pages_ask(p->queue, m, bytes);
 	if (*code == CL_SUCCESS)
 		*code = clEnqueueFillBuffer(p->queue, m, &value, sizeof(value), 0, bytes, 0, NULL,
 					    NULL);

@@ -1,0 +1,16 @@
+/* Large pages of the host's memory for the buffers of a CPU device. */
+#ifndef KERNELS_HUGE_PAGES_H
+#define KERNELS_HUGE_PAGES_H
+
+#include <CL/cl.h>
+#include <stdint.h>
+
+/*
+ * Asks the system to back a buffer that nobody has written to yet with large pages, where it grants them on request
+ * (transparent_hugepage/enabled: madvise). A step of a big model reads all weights once: with pages of 4 KiB a
+ * processor's prefetcher stops every 64 lines, and looks up a translation as often. Only a hint: nothing is said
+ * when it is refused.
+ */
+void huge_pages_ask(cl_command_queue queue, cl_mem buffer, uint64_t bytes);
+
+#endif
