@@ -27,7 +27,7 @@ enum {
 	KERNEL_DRAW_INTS = 17,	  /* a draw of the step table; DRAW_* in sample.cl */
 	KERNEL_RESET_INTS = 5,
 	KERNEL_SCORE_INTS = 3, /* a given token; SCORE_* in sample.cl */
-	KERNEL_TASK_ROWS = 64, /* rows of an expert that one task takes */
+	KERNEL_TASK_ROWS = 128, /* rows of an expert that one task takes */
 };
 
 enum kernel_variant { KERNELS_GENERIC, KERNELS_X86, KERNELS_NVIDIA };

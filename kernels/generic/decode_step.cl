@@ -198,7 +198,7 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 	__global const int *phase = work + WORK_INTS;
 	int ready = -1; /* the phase that has been waited for, by its first ticket */
 	LOCAL float memory[MEMORY];
-	LOCAL int mine;
+	LOCAL int mine[1];
 	GROUP_SCRATCH(scratch);
 	GROUP_INT_SCRATCH(ids);
 
@@ -208,9 +208,9 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 
 		BARRIER(); /* mine is read */
 		if (LANE == 0)
-			mine = atomic_inc(next);
+			mine[0] = atomic_inc(next);
 		BARRIER();
-		ticket = mine;
+		ticket = mine[0];
 		while (phase[PHASE_OP] != OP_END && ticket >= phase[PHASE_INTS + PHASE_FIRST])
 			phase += PHASE_INTS;
 		if (phase[PHASE_OP] == OP_END)
