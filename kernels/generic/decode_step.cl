@@ -50,62 +50,80 @@
 #define WAIT(turn) mem_fence(CLK_GLOBAL_MEM_FENCE)
 #endif
 
+#ifndef PREFETCH
+#define PREFETCH(p) mem_fence(CLK_GLOBAL_MEM_FENCE)
+#endif
+
 #define GLOBAL_AT(type, i) ((__global type *)at[i])
 #define LAYER_AT(type, i)  ((__global type *)layer[i])
+
+/* The weights of a product by rows of one matrix, 0 for other operations; its terms. */
+static inline __global const elem_t *product_weights(__global const ulong *at, __global const ulong *layer, int op)
+{
+	switch (op) {
+	case OP_ATTENTION_IN:
+	case OP_DELTA_IN: return LAYER_AT(elem_t, AT_IN_PROJ);
+	case OP_ATTENTION_OUT:
+	case OP_DELTA_OUT: return LAYER_AT(elem_t, AT_OUT_PROJ);
+	case OP_LOGITS: return GLOBAL_AT(elem_t, AT_LM_HEAD);
+	}
+	return 0;
+}
+
+static inline uint product_terms(int op)
+{
+	switch (op) {
+#if HEADS
+	case OP_ATTENTION_OUT: return HEADS * HD;
+#endif
+#if HK
+	case OP_DELTA_OUT: return HV * DV;
+#endif
+	}
+	return LD(HIDDEN);
+}
+
+GROUP_FUNCTION void product(__global const int *work, __global const ulong *at, int op, __global const elem_t *W,
+			    uint gx, uint gy)
+{
+	const uint D = LD(HIDDEN), T = (uint)work[WORK_TOKENS], K = product_terms(op);
+	__global float *proj = GLOBAL_AT(float, AT_PROJ);
+	uint M = T, N = LD(VOCAB);
+
+	if (op == OP_ATTENTION_OUT || op == OP_DELTA_OUT) {
+		gemm_add_group(gx, gy, GLOBAL_AT(elem_t, AT_MIXED), K, W, GLOBAL_AT(float, AT_X), D, T, D, K, 0);
+		return;
+	}
+	switch (op) {
+#if HEADS
+	case OP_ATTENTION_IN: N = ATTENTION_LD; break;
+#endif
+#if HK
+	case OP_DELTA_IN: N = DELTA_LD; break;
+#endif
+	case OP_LOGITS:
+		M = (uint)work[WORK_LOGITS];
+		proj = GLOBAL_AT(float, AT_LOGITS);
+		break;
+	}
+	gemm_store_group(gx, gy, GLOBAL_AT(elem_t, AT_H), K, W, proj, N, M, N, K);
+}
 
 /* Part (gx, gy) of a phase. */
 GROUP_FUNCTION void part(__global const int *step, __global const int *work, __global const ulong *at, int op,
 			 __global const ulong *layer, uint gx, uint gy, LOCAL float *memory, LOCAL float *scratch,
 			 LOCAL int *ids)
 {
-	const uint D = LD(HIDDEN), T = (uint)work[WORK_TOKENS];
+	const uint T = (uint)work[WORK_TOKENS];
 	const int rows_at = work[WORK_ROWS_AT];
 	__global float *x = GLOBAL_AT(float, AT_X), *h32 = GLOBAL_AT(float, AT_H32);
 	__global elem_t *h = GLOBAL_AT(elem_t, AT_H);
+	__global const elem_t *W = product_weights(at, layer, op);
 
-	/* The products, which differ in their operands alone. */
-	__global const elem_t *A = op == OP_ATTENTION_OUT || op == OP_DELTA_OUT ? GLOBAL_AT(elem_t, AT_MIXED) : h;
-	__global const elem_t *W = 0;
-	__global float *C = GLOBAL_AT(float, AT_PROJ);
-	uint M = T, N = 0, K = D;
-	bool add = false;
-
-	switch (op) {
-#if HEADS
-	case OP_ATTENTION_IN:
-		W = LAYER_AT(elem_t, AT_IN_PROJ);
-		N = ATTENTION_LD;
-		break;
-	case OP_ATTENTION_OUT:
-		W = LAYER_AT(elem_t, AT_OUT_PROJ);
-		K = HEADS * HD;
-		add = true;
-		break;
-#endif
-#if HK
-	case OP_DELTA_IN:
-		W = LAYER_AT(elem_t, AT_IN_PROJ);
-		N = DELTA_LD;
-		break;
-	case OP_DELTA_OUT:
-		W = LAYER_AT(elem_t, AT_OUT_PROJ);
-		K = HV * DV;
-		add = true;
-		break;
-#endif
-	case OP_LOGITS:
-		W = GLOBAL_AT(elem_t, AT_LM_HEAD);
-		C = GLOBAL_AT(float, AT_LOGITS);
-		M = (uint)work[WORK_LOGITS];
-		N = LD(VOCAB);
-		break;
-	}
-	if (add)
-		gemm_add_group(gx, gy, A, K, W, x, D, M, D, K, 0);
-	else if (W)
-		gemm_store_group(gx, gy, A, K, W, C, N, M, N, K);
-	if (W)
+	if (W) {
+		product(work, at, op, W, gx, gy);
 		return;
+	}
 	switch (op) {
 	case OP_EMBED:
 		embed_group(gy, step, work[WORK_TOKENS_AT], work[WORK_POSITIONS_AT], GLOBAL_AT(int, AT_RESULT),
@@ -203,7 +221,8 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 	GROUP_INT_SCRATCH(ids);
 
 	for (;;) {
-		int ticket;
+		__global const ulong *layer;
+		int ticket, first;
 		uint i, parts, x, y;
 
 		BARRIER(); /* mine is read */
@@ -215,20 +234,29 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 			phase += PHASE_INTS;
 		if (phase[PHASE_OP] == OP_END)
 			return;
-		if (ready != phase[PHASE_FIRST]) {
-			ready = phase[PHASE_FIRST];
-			for (uint turn = 0; LANE == 0 && *done < ready; turn++)
-				WAIT(turn);
-			BARRIER();
-			mem_fence(CLK_GLOBAL_MEM_FENCE);
-		}
-		i = (uint)(ticket - ready);
+		first = phase[PHASE_FIRST];
+		layer = at + AT_LAYERS + phase[PHASE_LAYER] * AT_LAYER_INTS;
+		i = (uint)(ticket - first);
 		parts = CEIL_((uint)phase[PHASE_COLUMNS], (uint)phase[PHASE_TAKE]);
 		x = i % parts * (uint)phase[PHASE_TAKE];
 		y = i / parts;
+		if (ready != first) {
+			__global const elem_t *W = product_weights(at, layer, phase[PHASE_OP]);
+			ulong group = (ulong)NPG * WIDTH * product_terms(phase[PHASE_OP]);
+			uint lines = W ? (uint)phase[PHASE_TAKE] * group * sizeof(elem_t) / 64 : 0;
+
+			/* Weights are there for everybody at any time: what will be read first comes meanwhile. */
+			for (uint turn = 0; LANE == 0 && *done < first; turn++)
+				if (turn < lines)
+					PREFETCH(W + x * group + turn * (64 / sizeof(elem_t)));
+				else
+					WAIT(turn - lines);
+			BARRIER();
+			mem_fence(CLK_GLOBAL_MEM_FENCE);
+			ready = first;
+		}
 		for (uint end = MIN_(x + (uint)phase[PHASE_TAKE], (uint)phase[PHASE_COLUMNS]); x < end; x++)
-			part(step, work, at, phase[PHASE_OP], at + AT_LAYERS + phase[PHASE_LAYER] * AT_LAYER_INTS, x, y,
-			     memory, scratch, ids);
+			part(step, work, at, phase[PHASE_OP], layer, x, y, memory, scratch, ids);
 		mem_fence(CLK_GLOBAL_MEM_FENCE);
 		BARRIER();
 		if (LANE == 0)
