@@ -31,7 +31,9 @@ static void try_lock(struct cache_dir *d, struct err *ret_why)
 		err_set(ret_why, errno, "%s cannot be written: %s", d->path, strerror(errno));
 		return;
 	}
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	/* The file can be deleted under its owner. Not every file system locks directories, though. */
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0 ||
+	    (flock(d->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)) {
 		if (errno == EWOULDBLOCK)
 			err_set(ret_why, EBUSY, "%s belongs to another daemon", d->path);
 		else
@@ -139,7 +141,7 @@ static int see_shard(struct listing *l, int fd, const char *name);
 static int each(struct listing *l, int at, const char *name,
 		int (*step)(struct listing *l, int fd, const char *name))
 {
-	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), r = 0;
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	struct dirent *entry;
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 

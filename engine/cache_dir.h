@@ -2,13 +2,14 @@
  * The directory of the disk tier, one blocking call at a time: who owns it, its files, their names, contents and
  * times. What is kept and what goes is the store's business. Inside engine/ only.
  *
- *     DIR/lock                  held by the owner (flock)
+ *     DIR/lock                  held by the owner (flock), and so is DIR
  *     DIR/weights               what was hashed of the models (cache_identity.h)
  *     DIR/<16 hex>/<2 hex>/     the first 8 bytes of an identity, the first of a key
  *         NAME                  an item (cache_file.h)
  *         NAME.partial          one that is being written; a leftover when nobody writes
  *
- * Files 0600, directories 0700. Nothing else in DIR is touched, and symbolic links are not followed below it.
+ * Files 0600, directories 0700. Nothing else in DIR is touched. A link to a directory (somebody's larger disk) is as good
+ * as one; a link in place of a file is damage.
  */
 #ifndef ENGINE_CACHE_DIR_H
 #define ENGINE_CACHE_DIR_H

@@ -14,7 +14,7 @@
  * Host memory. A block that is put is there for a get at once. Over `host_bytes` the least recently used go. What
  * waits to be written stays until it is: at most `queue_bytes` of it beside host memory.
  *
- * Disk. One owner at a time holds DIR/lock (flock) and may write, delete and evict, whatever model a file belongs to;
+ * Disk. One owner at a time holds DIR and DIR/lock (flock) and may write, delete and evict, whatever model a file belongs to;
  * another daemon on the same directory only reads what it finds at its start. A file is written under another name
  * and renamed, mode 0600, in the order of the puts, at once: it is there a second later unless the disk is slower
  * than the puts. Then what exceeds queue_bytes has to wait where it is (cache_store_ready). No fsync: a file that a

@@ -445,6 +445,7 @@ static void test_foreign(const char *dir)
 
 static void test_owners(const char *dir)
 {
+	char path[1024];
 	struct fixture one, two;
 	struct item it[3];
 
@@ -470,8 +471,40 @@ static void test_owners(const char *dir)
 	close_store(&two);
 	open_dir(&one, dir);
 	is_int(stats_of(&one).disk, CACHE_DISK_READY, "the next one owns it again");
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	check(unlink(path) == 0);
+	open_dir(&two, dir);
+	is_int(stats_of(&two).disk, CACHE_DISK_READ_ONLY, "also when somebody deletes its lock");
+	close_store(&two);
 	close_store(&one);
 	ok_all("two owners");
+}
+
+/* The admin has moved a model's directory to another disk. */
+static void test_linked(const char *dir, const char *other)
+{
+	char path[1024], moved[1024];
+	struct fixture f;
+	struct item it[2];
+
+	for (uint32_t i = 0; i < 2; i++)
+		item_make(&it[i], 77, i, TIER_PAGE);
+	open_dir(&f, dir);
+	check(item_put(f.store, &it[0]) == 0 && settle(&f));
+	close_store(&f);
+	snprintf(path, sizeof(path), "%s/01ab000000000000", dir);
+	snprintf(moved, sizeof(moved), "%s/moved", other);
+	check(mkdir(other, 0700) == 0 && rename(path, moved) == 0 && symlink(moved, path) == 0);
+	open_dir(&f, dir);
+	is_int(f.found, 1, "what is behind a link is found");
+	ok(gets_right(&f, &it[0]), "and read");
+	check(item_put(f.store, &it[1]) == 0 && settle(&f));
+	close_store(&f);
+	is_int(count_files(moved, ".kv"), 2, "and more is written there");
+	open_dir(&f, dir);
+	is_int(f.found, 2, "which is found as well");
+	close_store(&f);
+	ok_all("a directory that is a link");
 }
 
 static void test_budget(const char *dir)
@@ -972,6 +1005,7 @@ int main(void)
 	test_damage(scratch_path("damage"));
 	test_foreign(scratch_path("foreign"));
 	test_owners(scratch_path("owners"));
+	test_linked(scratch_path("linked"), scratch_path("linked-other"));
 	test_budget(scratch_path("budget"));
 	test_order(scratch_path("order"));
 	test_full(scratch_path("limit"));
