@@ -258,6 +258,15 @@ ok(len(few["nodes"]) == 3 and few["truncated"] and few["totals"]["nodes"] == tot
 same([s.get(f"/cache?{q}")[0] for q in ("limit=0", "limit=x", "limit=99999", "tokens=2")], [400] * 4, "wrong arguments")
 same([s.request(m, p)[0] for m, p in (("HEAD", "/cache"), ("POST", "/cache"), ("GET", "/cache/flush"))], [200, 405, 405],
      "methods")
+for method, path in (("GET", "/cache?tokens=1"), ("POST", "/cache/flush")):
+    origin = {"Origin": "http://page"}
+    answers = [s.request("OPTIONS", path, headers={**origin, "Access-Control-Request-Method": method}),
+               s.request(method, path, headers=origin)]
+    ok([a[0] for a in answers] == [200, 403] and json.loads(answers[1][2])["error"]["code"] == "cross_origin" and
+       not any(h.lower().startswith("access-control-") for a in answers for h in a[1].keys()),
+       f"{path} is not for pages of web sites", [(a[0], a[1].items()) for a in answers])
+ok(not s.request("GET", "/cache")[1]["Access-Control-Allow-Origin"], "nor are answers to anybody else")
+same(json.loads(s.get("/cache")[1])["totals"]["nodes"], totals["nodes"], "and nothing was flushed")
 shown = subprocess.run([TIGON, "cache", "--url", s.url, "--limit", "10000"], capture_output=True, text=True)
 ok(shown.returncode == 0 and len([line for line in shown.stdout.splitlines() if " page" in line]) == len(nodes) + 1 and
    "state (prompt)" in shown.stdout and "└─ " in shown.stdout and "with a cache_salt:" in shown.stdout,
