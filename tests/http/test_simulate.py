@@ -121,7 +121,8 @@ for name, args, want in (
        want in c.stderr, f"complains: {name}", (c.returncode, c.stderr, c.stdout[:300]))
 
 # what a daemon did
-record = place("record")
+record = place("record", "somebody's\n")
+os.chmod(record, 0o644)
 s = Server("--record", record, "--max-num-seqs", "6", "--max-batched-tokens", "256", "--max-model-len", "1024",
            env={"FAKE_PAGES": "22", "FAKE_SLOTS": "24", "FAKE_STEP_US": "100"})
 failures = []
