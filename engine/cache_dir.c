@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 enum {
 	PATH_BYTES = 16 + 1 + 2 + 1 + CACHE_FILE_NAME_MAX, /* below DIR */
 	WRITE_BYTES = 4 << 20,				   /* between two looks at `cancel` */
@@ -113,6 +115,8 @@ struct listing {
 	int (*see)(void *arg, const struct cache_place *p, uint64_t bytes, uint64_t used_ns);
 	void *arg;
 	uint64_t directory;
+	uint64_t n_others; /* directories and the like that have an item's name */
+	char other[CACHE_FILE_NAME_MAX];
 };
 
 static int see_file(struct listing *l, int fd, const char *name)
@@ -122,8 +126,13 @@ static int see_file(struct listing *l, int fd, const char *name)
 	struct stat st;
 
 	if (cache_file_parse_name(name, &p.item, &p.depth)) {
-		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return 0;
+		if (!S_ISREG(st.st_mode)) {
+			if (!l->n_others++)
+				snprintf(l->other, sizeof(l->other), "%s", name);
+			return 0;
+		}
 		return l->see(l->arg, &p, (uint64_t)st.st_size,
 			      (uint64_t)st.st_mtim.tv_sec * 1000000000u +
 				      (uint64_t)st.st_mtim.tv_nsec);
@@ -175,7 +184,13 @@ int cache_dir_list(struct cache_dir *d,
 {
 	struct listing l = {.dir = d, .see = see, .arg = arg};
 
-	return each(&l, d->fd, ".", see_identity);
+	int r = each(&l, d->fd, ".", see_identity);
+
+	if (l.n_others)
+		log_warning("cache: %s: %llu items' names are no regular files, and passed over; "
+			    "one is %s",
+			    d->path, (unsigned long long)l.n_others, l.other);
+	return r;
 }
 
 /* ---- writing ---- */

@@ -50,7 +50,7 @@ static inline bool cache_dir_owned(const struct cache_dir *d)
 uint64_t cache_dir_own(const struct cache_dir *d);
 
 /* Calls `see` for every item's file, until it returns a negative number, which is returned. bytes is the file's
- * size, used_ns its time. An owner removes leftovers on the way. What cannot be read is left out. */
+ * size, used_ns its time. An owner removes leftovers on the way. What cannot be read is left out; of what is no file the log says so. */
 int cache_dir_list(struct cache_dir *d,
 		   int (*see)(void *arg, const struct cache_place *p, uint64_t bytes,
 			      uint64_t used_ns),

@@ -19,7 +19,8 @@
  * and renamed, mode 0600, in the order of the puts, at once: it is there a second later unless the disk is slower
  * than the puts. Then what exceeds queue_bytes has to wait where it is (cache_store_ready). No fsync: a file that a
  * power cut damaged does not check. When writing fails (no space, read-only, broken) the store says so once, stops
- * writing for a minute and tries again; what is queued waits, and an item whose writing failed twice is given up. Use
+ * writing for a minute and tries again; what is queued waits, and an item whose writing failed twice, or once by what is
+ * in its own file's place, is given up. Use
  * is remembered in the files' times, which order eviction: over `disk_bytes` the least recently used go, those of
  * other models and of older kernels among them.
  *

@@ -57,6 +57,7 @@ struct cache_store {
 	uint64_t stamp;	       /* the last use, in the files' time */
 	uint64_t paused_until; /* monotonic; writing failed */
 	bool failing;	       /* the last write failed */
+	uint32_t n_given_up;   /* items that alone could not be written */
 	bool forget_found;     /* cleared while the disk tier was being opened */
 	bool puts_wait;	       /* since cache_store_ready said no */
 	bool closing, writer_ended;

@@ -11,6 +11,9 @@
 /* Between two attempts to write, unless told otherwise. */
 #define RETRY_NS 60000000000u
 
+/* Of a kind that may be about every file. */
+enum { LINES_MAX = 8 };
+
 /* ---- opening ---- */
 
 /* In the files' time: later than any before, so that the order of use survives. */
@@ -213,6 +216,22 @@ static void pause_writing(struct cache_store *s, const struct err *why)
 	s->paused_until = clock_now_ns() + retry;
 }
 
+/* What is in the way of one file and of no other one. */
+static bool is_items_fault(int error)
+{
+	return error == -EISDIR || error == -ENOTDIR || error == -ENOTEMPTY || error == -ELOOP ||
+	       error == -ENAMETOOLONG;
+}
+
+static void give_up(struct cache_store *s, const struct err *why)
+{
+	if (++s->n_given_up <= LINES_MAX)
+		log_warning("cache: %s; it is given up%s", why->text,
+			    s->n_given_up == LINES_MAX ? ", and so are others without a line" : "");
+	else
+		log_debug("cache: %s; it is given up", why->text);
+}
+
 /* The first job. Called with the lock, ends without. */
 static void write_job(struct cache_store *s, struct cache_job *job)
 {
@@ -251,6 +270,9 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 		s->failing = false;
 		s->stats.written_items++;
 		s->stats.written_bytes += job->block->bytes;
+	} else if (is_items_fault(r)) {
+		give_up(s, &why);
+		s->stats.unwritten_items++;
 	} else {
 		if (r != -ECANCELED)
 			pause_writing(s, &why);

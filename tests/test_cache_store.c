@@ -480,6 +480,37 @@ static void test_owners(const char *dir)
 	ok_all("two owners");
 }
 
+/* What is in one file's place keeps nobody else from writing. */
+static void test_in_the_way(const char *dir)
+{
+	struct cache_store_config c = config_of(dir);
+	char path[1024];
+	struct fixture f;
+	struct item it[3];
+
+	for (uint32_t i = 0; i < 3; i++)
+		item_make(&it[i], 78 + i, 0, TIER_PAGE);
+	c.retry_ns = 100 * SECOND;
+	open_config(&f, &c);
+	check(settle(&f) && item_put(f.store, &it[0]) == 0 && settle(&f));
+	cache_store_clear(f.store);
+	for (int i = 0; i < 10000 && count_files(dir, ".kv"); i++)
+		pause_ms(1);
+	snprintf(path, sizeof(path), "%s", file_of(dir, &it[0], 1));
+	check(mkdir(path, 0700) == 0);
+	check(item_put(f.store, &it[0]) == 0 && settle(&f));
+	ok(f.gone == 1 && stats_of(&f).disk == CACHE_DISK_READY &&
+		   stats_of(&f).unwritten_items == 1,
+	   "a directory in the file's place: the item is given up, and told");
+	check(item_put(f.store, &it[1]) == 0 && settle(&f));
+	ok(gets_right(&f, &it[1]) && there(file_of(dir, &it[1], 1)), "the next one is written");
+	close_store(&f);
+	open_config(&f, &c);
+	ok(settle(&f) && f.found == 1, "the listing passes it over");
+	close_store(&f);
+	ok_all("something in the way");
+}
+
 /* The admin has moved a model's directory to another disk. */
 static void test_linked(const char *dir, const char *other)
 {
@@ -1005,6 +1036,7 @@ int main(void)
 	test_damage(scratch_path("damage"));
 	test_foreign(scratch_path("foreign"));
 	test_owners(scratch_path("owners"));
+	test_in_the_way(scratch_path("in-the-way"));
 	test_linked(scratch_path("linked"), scratch_path("linked-other"));
 	test_budget(scratch_path("budget"));
 	test_order(scratch_path("order"));
