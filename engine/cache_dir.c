@@ -67,6 +67,39 @@ int cache_dir_open(const char *path, struct cache_dir *ret, struct err *ret_why,
 	return 0;
 }
 
+/* Whether the path leads to what is open. */
+static bool is_there(const struct cache_dir *d)
+{
+	struct stat open, there;
+
+	if (fstat(d->fd, &open) < 0)
+		return true;
+	if (stat(d->path, &there) < 0)
+		return errno != ENOENT;
+	return open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+}
+
+int cache_dir_renew(struct cache_dir *d, struct err *e)
+{
+	struct err why;
+	struct cache_dir new;
+	int r;
+
+	if (is_there(d))
+		return 0;
+	r = cache_dir_open(d->path, &new, &why, e);
+	if (r < 0)
+		return r;
+	/* The reader's thread has the number, and what it is at it goes through with. A lock is held as long as
+	 * any of its descriptors is open. */
+	if (!cache_dir_owned(&new))
+		r = err_set(e, why.code, "%s", why.text);
+	else if (dup3(new.lock_fd, d->lock_fd, O_CLOEXEC) < 0 || dup3(new.fd, d->fd, O_CLOEXEC) < 0)
+		r = err_set(e, errno, "%s: cannot open again: %s", d->path, strerror(errno));
+	cache_dir_close(&new);
+	return r < 0 ? r : 1;
+}
+
 void cache_dir_close(struct cache_dir *d)
 {
 	if (!d->path)

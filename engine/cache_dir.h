@@ -41,6 +41,10 @@ int cache_dir_open(const char *path, struct cache_dir *d, struct err *ret_why,
 		   struct err *e) MUST_CHECK;
 void cache_dir_close(struct cache_dir *d);
 
+/* For an owner: when the directory was deleted or another one is in its place, makes and owns it anew, with none of the
+ * files. 1: it did; 0: there was no need; else the error, and all is as before. */
+int cache_dir_renew(struct cache_dir *d, struct err *e) MUST_CHECK;
+
 static inline bool cache_dir_owned(const struct cache_dir *d)
 {
 	return d->lock_fd >= 0;

@@ -20,9 +20,9 @@
  * than the puts. Then what exceeds queue_bytes has to wait where it is (cache_store_ready). No fsync: a file that a
  * power cut damaged does not check. When writing fails (no space, read-only, broken) the store says so once, stops
  * writing for a minute and tries again; what is queued waits, and an item whose writing failed twice, or once by what is
- * in its own file's place, is given up. Use
- * is remembered in the files' times, which order eviction: over `disk_bytes` the least recently used go, those of
- * other models and of older kernels among them.
+ * in its own file's place, is given up. A directory that was deleted is made anew by the next write. Use is remembered
+ * in the files' times, which order eviction: over `disk_bytes` the least recently used go, those of other models and of
+ * older kernels among them.
  *
  * Until the identity is known (its weights may have to be read) puts queue and nothing of the disk can be got.
  */

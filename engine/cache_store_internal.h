@@ -40,7 +40,8 @@ struct store_list {
 
 struct cache_store {
 	struct cache_store_config config;
-	struct cache_dir dir; /* fixed once entries on disk exist, but for its files */
+	struct cache_dir
+		dir; /* fixed once entries on disk exist, but for its files, and what its descriptors lead to */
 	pthread_t writer, reader;
 	atomic_bool cancel; /* the writer shall stop at once */
 

@@ -232,6 +232,20 @@ static void give_up(struct cache_store *s, const struct err *why)
 		log_debug("cache: %s; it is given up", why->text);
 }
 
+/* The directory is another one now. */
+static void forget_files(struct cache_store *s)
+{
+	struct cache_entry *entry;
+
+	log_warning(
+		"cache: %s was deleted or replaced: what was there is forgotten, writing goes on",
+		s->dir.path);
+	while ((entry = cache_index_oldest_disk(&s->index))) {
+		cache_index_unfile(&s->index, entry);
+		store_forget(s, entry, NULL);
+	}
+}
+
 /* The first job. Called with the lock, ends without. */
 static void write_job(struct cache_store *s, struct cache_job *job)
 {
@@ -239,7 +253,7 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 	const struct cache_place place = {cache_dir_own(&s->dir), job->header.item,
 					  job->header.depth};
 	struct err why = {0};
-	int r;
+	int r, renewed = 0;
 
 	ring_remove(&job->node); /* nobody else may end it now */
 	while (job->entry && !job->entry->on_disk && over_budget(s, cost))
@@ -254,7 +268,12 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 	stamp = next_stamp(s);
 	store_unlock(s);
 	r = cache_dir_write(&s->dir, &job->header, job->block->data, stamp, &s->cancel, &why);
+	if (r < 0 && r != -ECANCELED && (renewed = cache_dir_renew(&s->dir, &why)) > 0)
+		r = cache_dir_write(&s->dir, &job->header, job->block->data, stamp, &s->cancel,
+				    &why);
 	store_lock(s);
+	if (renewed > 0)
+		forget_files(s);
 	if (r == 0) {
 		s->index.now_ns = clock_now_ns();
 		if (job->entry && !job->entry->on_disk) {

@@ -511,6 +511,57 @@ static void test_in_the_way(const char *dir)
 	ok_all("something in the way");
 }
 
+static bool wait_paused(struct fixture *f)
+{
+	for (int i = 0; i < 10000 && stats_of(f).disk != CACHE_DISK_PAUSED; i++)
+		pause_ms(1);
+	return stats_of(f).disk == CACHE_DISK_PAUSED;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+/* Somebody makes room the short way. */
+static void test_deleted(const char *dir)
+{
+	struct fixture f, two;
+	struct item it[4];
+	char parent[1024];
+
+	for (uint32_t i = 0; i < 4; i++)
+		item_make(&it[i], 81 + i, 0, TIER_PAGE);
+	snprintf(parent, sizeof(parent), "%s", dir);
+	check(mkdir(parent, 0700) == 0);
+	strncat(parent, "/cache", sizeof(parent) - strlen(parent) - 1);
+	dir = parent;
+	open_dir(&f, dir);
+	check(item_put(f.store, &it[0]) == 0 && settle(&f));
+	check(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 && !there(dir));
+	check(item_put(f.store, &it[1]) == 0 && settle(&f));
+	ok(there(file_of(dir, &it[1], 1)) && stats_of(&f).disk == CACHE_DISK_READY,
+	   "a directory that was deleted is made anew");
+	ok(f.gone == 1 && !cache_store_has(f.store, &it[0].item), "what was there is gone");
+	is_int(get(&f, &it[0]), -ENOENT, "and not to be had");
+	ok(gets_right(&f, &it[1]), "what was written since is read");
+	is_int(stats_of(&f).disk_bytes, 4096, "and is all that counts");
+	open_dir(&two, dir);
+	is_int(stats_of(&two).disk, CACHE_DISK_READ_ONLY, "it has the same owner");
+
+	check(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
+	close_store(&two);
+	open_dir(&two, dir);
+	is_int(stats_of(&two).disk, CACHE_DISK_READY,
+	       "made anew by another daemon it is that one's");
+	check(item_put(f.store, &it[2]) == 0);
+	ok(wait_paused(&f), "the first one writes no more");
+	close_store(&two);
+	ok(settle(&f) && there(file_of(dir, &it[2], 1)), "until it is free again");
+	close_store(&f);
+	ok_all("a directory that is deleted");
+}
+
 /* The admin has moved a model's directory to another disk. */
 static void test_linked(const char *dir, const char *other)
 {
@@ -617,13 +668,6 @@ static void test_order(const char *dir)
 		check(!cache_store_has(f.store, &it[i].item));
 	ok_all("after a restart as well");
 	close_store(&f);
-}
-
-static bool wait_paused(struct fixture *f)
-{
-	for (int i = 0; i < 10000 && stats_of(f).disk != CACHE_DISK_PAUSED; i++)
-		pause_ms(1);
-	return stats_of(f).disk == CACHE_DISK_PAUSED;
 }
 
 static void test_full(const char *dir)
@@ -1037,6 +1081,7 @@ int main(void)
 	test_foreign(scratch_path("foreign"));
 	test_owners(scratch_path("owners"));
 	test_in_the_way(scratch_path("in-the-way"));
+	test_deleted(scratch_path("deleted"));
 	test_linked(scratch_path("linked"), scratch_path("linked-other"));
 	test_budget(scratch_path("budget"));
 	test_order(scratch_path("order"));
