@@ -14,8 +14,7 @@
 #include "base/log.h"
 
 enum {
-	PATH_BYTES = 16 + 1 + 2 + 1 + CACHE_FILE_NAME_MAX, /* below DIR */
-	WRITE_BYTES = 4 << 20,				   /* between two looks at `cancel` */
+	WRITE_BYTES = 4 << 20, /* between two looks at `cancel` */
 	BLOCK = 4096,
 };
 
@@ -122,12 +121,12 @@ uint64_t cache_dir_own(const struct cache_dir *d)
 
 /* ---- names ---- */
 
-static void place_path(const struct cache_place *p, char ret[PATH_BYTES])
+void cache_dir_path(const struct cache_place *p, char ret[CACHE_DIR_PATH_MAX])
 {
 	char name[CACHE_FILE_NAME_MAX];
 
 	cache_file_name(&p->item, p->depth, name);
-	snprintf(ret, PATH_BYTES, "%016" PRIx64 "/%.2s/%s", p->directory, name, name);
+	snprintf(ret, CACHE_DIR_PATH_MAX, "%016" PRIx64 "/%.2s/%s", p->directory, name, name);
 }
 
 /* A name of n hex digits, to its value. */
@@ -235,7 +234,7 @@ uint64_t cache_dir_cost(uint64_t file_bytes)
 
 static int make_directories(struct cache_dir *d, const char *path)
 {
-	char part[PATH_BYTES];
+	char part[CACHE_DIR_PATH_MAX];
 
 	snprintf(part, sizeof(part), "%.16s", path);
 	if (mkdirat(d->fd, part, 0700) < 0 && errno != EEXIST)
@@ -307,13 +306,13 @@ int cache_dir_write(struct cache_dir *d, struct cache_file_header *h, const void
 {
 	const struct cache_place place = {cache_dir_own(d), h->item, h->depth};
 	size_t header_bytes = cache_file_header_bytes(h->n_tokens);
-	char path[PATH_BYTES], partial[PATH_BYTES + sizeof(PARTIAL)];
+	char path[CACHE_DIR_PATH_MAX], partial[CACHE_DIR_PATH_MAX + sizeof(PARTIAL)];
 	uint8_t *header = malloc(header_bytes);
 	int r;
 
 	if (!header)
 		return err_set(e, ENOMEM, "%s: out of memory", d->path);
-	place_path(&place, path);
+	cache_dir_path(&place, path);
 	snprintf(partial, sizeof(partial), "%s" PARTIAL, path);
 	r = cache_file_sum(payload, h->payload_bytes, h->payload_sum);
 	if (r == 0)
@@ -417,11 +416,11 @@ int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t d
 	const struct cache_place place = {cache_dir_own(d), *item, depth};
 	uint32_t n_tokens = item->kind == TIER_PAGE ? page_tokens : 0;
 	size_t header_bytes = cache_file_header_bytes(n_tokens);
-	char path[PATH_BYTES];
+	char path[CACHE_DIR_PATH_MAX];
 	uint8_t *header;
 	int fd, r;
 
-	place_path(&place, path);
+	cache_dir_path(&place, path);
 	fd = open_file(d, path, header_bytes + bytes, e);
 	if (fd < 0) {
 		err_prefix(e, "%s/%s", d->path, path);
@@ -442,9 +441,9 @@ int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t d
 
 void cache_dir_remove(struct cache_dir *d, const struct cache_place *p)
 {
-	char path[PATH_BYTES];
+	char path[CACHE_DIR_PATH_MAX];
 
-	place_path(p, path);
+	cache_dir_path(p, path);
 	if (unlinkat(d->fd, path, 0) < 0 && errno == EISDIR)
 		unlinkat(d->fd, path, AT_REMOVEDIR);
 	if (p->directory == cache_dir_own(d))
@@ -460,8 +459,8 @@ void cache_dir_remove(struct cache_dir *d, const struct cache_place *p)
 void cache_dir_touch(struct cache_dir *d, const struct cache_place *p, uint64_t used_ns)
 {
 	const struct timespec times[2] = {time_of(used_ns), time_of(used_ns)};
-	char path[PATH_BYTES];
+	char path[CACHE_DIR_PATH_MAX];
 
-	place_path(p, path);
+	cache_dir_path(p, path);
 	(void)!utimensat(d->fd, path, times, AT_SYMLINK_NOFOLLOW);
 }

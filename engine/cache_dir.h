@@ -35,6 +35,10 @@ struct cache_place {
 	uint32_t depth;
 };
 
+/* Where its file is, below DIR; with the terminator. */
+enum { CACHE_DIR_PATH_MAX = 16 + 1 + 2 + 1 + CACHE_FILE_NAME_MAX };
+void cache_dir_path(const struct cache_place *p, char ret[CACHE_DIR_PATH_MAX]);
+
 /* Creates the last component when it is missing, and tries to own it: whether it does is d->lock_fd, and why not is
  * *ret_why (text "" when it does). Errors: it cannot be read or made. */
 int cache_dir_open(const char *path, struct cache_dir *d, struct err *ret_why,

@@ -77,7 +77,20 @@ static int by_use(const void *a, const void *b)
 	return (x->place.depth < y->place.depth) - (x->place.depth > y->place.depth);
 }
 
-static void add_found(struct cache_store *s, const struct found *f)
+static void tell_damaged(struct cache_store *s, const struct found *f, uint64_t *n_damaged)
+{
+	char path[CACHE_DIR_PATH_MAX];
+
+	s->stats.damaged++;
+	if (++*n_damaged > LINES_MAX)
+		return;
+	cache_dir_path(&f->place, path);
+	log_warning("cache: %s/%s: it has %llu bytes, not %llu; deleted", s->dir.path, path,
+		    (unsigned long long)f->bytes,
+		    (unsigned long long)file_bytes(s, f->place.item.kind));
+}
+
+static void add_found(struct cache_store *s, const struct found *f, uint64_t *n_damaged)
 {
 	bool owned = cache_dir_owned(&s->dir),
 	     foreign = f->place.directory != cache_dir_own(&s->dir);
@@ -91,11 +104,8 @@ static void add_found(struct cache_store *s, const struct found *f)
 		entry = cache_index_add(&s->index, &f->place, true);
 		if (entry)
 			store_doom(s, entry);
-		s->stats.damaged += !whole;
 		if (!whole)
-			log_warning("cache: a file of %llu bytes is damaged (%s); deleted",
-				    (unsigned long long)f->bytes,
-				    kind == TIER_PAGE ? "page" : "state");
+			tell_damaged(s, f, n_damaged);
 		return;
 	}
 	entry = foreign ? NULL : cache_index_find(&s->index, &f->place.item);
@@ -113,7 +123,7 @@ static void add_found(struct cache_store *s, const struct found *f)
 static void list_files(struct cache_store *s)
 {
 	struct listing l = {.store = s};
-	uint64_t start = clock_now_ns();
+	uint64_t start = clock_now_ns(), damaged = 0;
 	int r = cache_dir_list(&s->dir, see_file, &l);
 
 	if (r == -ENOMEM)
@@ -127,11 +137,14 @@ static void list_files(struct cache_store *s)
 		qsort(l.v, l.n, sizeof(*l.v), by_use);
 	for (size_t i = 0; i < l.n; i++) {
 		store_lock(s);
-		add_found(s, &l.v[i]);
+		add_found(s, &l.v[i], &damaged);
 		store_unlock(s);
 	}
 	free(l.v);
 	store_lock(s);
+	if (damaged > LINES_MAX)
+		log_warning("cache: %llu more files do not have their size; deleted",
+			    (unsigned long long)(damaged - LINES_MAX));
 	s->disk = cache_dir_owned(&s->dir) ? CACHE_DISK_READY : CACHE_DISK_READ_ONLY;
 	log_info(
 		"cache: %llu items of this model on disk, %.1f MiB with those of others; listed in %.0f ms",
