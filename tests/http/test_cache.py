@@ -310,7 +310,9 @@ ok(b.cached == 64, "--cache-decoded off: only what was a prompt", (b.n, b.header
 same(json.loads(s.get("/cache")[1])["totals"]["tokens"] % PAGE, 0, "is remembered")
 ok(all(n["computed"] == "prefilled" for n in json.loads(s.get("/cache")[1])["nodes"]), "and nothing else")
 s.stop()
-s = Server("--prefix-cache", "off")
+s = Server("--prefix-cache", "off", "--cache-disk", "1G", "--host-cache-memory", "1M")
+ok("--cache-disk is not used" in s.text() and "--host-cache-memory is not used" in s.text(), "options without effect are said",
+   s.text())
 a = [complete(s, ids(1, 300), 5) for _ in range(2)]
 same([(r.cached, r.reason) for r in a], [(0, "disabled")] * 2, "--prefix-cache off")
 same((a[0].ids == a[1].ids, json.loads(s.get("/cache")[1])["nodes"]), (True, []), "remembers nothing")
@@ -324,6 +326,14 @@ ok(all(r.status == 200 for r in a) and 0 < m["cache_used_bytes"] <= m["cache_bud
 s.stop()
 
 if FAKE:
+    s = Server("--max-model-len", "512")
+    for n, more, want in ((512, {"max_tokens": 0, "echo": True, "logprobs": 1}, "at most 511 can be"),
+                          (512, {"max_tokens": 1}, "this server's context is 512 tokens, but 513"),
+                          (511, {"max_tokens": 0, "echo": True, "logprobs": 1}, None)):
+        a = ask(s, COMPLETE, {"prompt": ids(1, n), **more})
+        ok(a.status == 200 if not want else a.status == 400 and want in a.body["error"]["message"],
+           f"{n} tokens of prompt, {more['max_tokens']} to generate", a.body)
+    s.stop()
     s = Server("--cache-memory", "3M")
     a = ask(s, COMPLETE, {"prompt": ids(1, 600)})
     ok(a.status == 400 and a.body["error"]["code"] == "context_length_exceeded" and "512 tokens" in a.body["error"]["message"],
@@ -368,6 +378,8 @@ if FAKE:
     ok(status == 429 and int(headers["Retry-After"]) >= 1 and json.loads(body)["error"]["code"] == "queue_full",
        "a full queue: 429 with Retry-After", (status, body))
     same(ask(s, COMPLETE, {"prompt": ["a", "b", "c", "d"]}).status, 429, "for whoever comes")
+    same([v for k, v in s.metrics().items() if "request_success_total" in k and "error" in k], [0],
+         "which no count of choices has")
     same(s.get("/cache")[0], 200, "but the cache can be looked at")
     for t in threads:
         t.join()
