@@ -6,6 +6,7 @@ computed before, prompts and generated tokens alike.
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -271,6 +272,31 @@ shown = subprocess.run([TIGON, "cache", "--url", s.url, "--limit", "10000"], cap
 ok(shown.returncode == 0 and len([line for line in shown.stdout.splitlines() if " page" in line]) == len(nodes) + 1 and
    "state (prompt)" in shown.stdout and "└─ " in shown.stdout and "with a cache_salt:" in shown.stdout,
    "tigon cache prints a line a node", shown.stderr + shown.stdout[:2000])
+
+
+def pretend(answer, status=200):
+    """tigon cache with a server that answers just so."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            c = listener.accept()[0]
+            c.recv(65536)
+            c.sendall(f"HTTP/1.0 {status} X\r\n\r\n{json.dumps(answer)}".encode())
+            c.close()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        shown = subprocess.run([TIGON, "cache", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}"],
+                               capture_output=True, text=True, timeout=20)
+        thread.join()
+        return shown
+
+
+node = {"id": 1, "parent": 0, "space": 0, "depth": 64, "tokens": 64, "pages": 1}
+shown = pretend({"nodes": [node, {**node, "id": 2, "parent": 1}, {**node, "id": 2, "parent": 2}], "totals": {}})
+ok(shown.returncode == 1 and "node 2 is twice" in shown.stderr, "what is no tree is refused", shown.stderr)
+shown = pretend({"nodes": [{**node, "checkpoint": "\x1b[31m\x9bä", "computed": "\x07\x7f"}], "totals": {}})
+ok(shown.returncode == 0 and "state (?[31m?ä), ??\n" in shown.stdout, "nothing steers the terminal", ascii(shown.stdout))
+shown = pretend({"error": {"message": "\x1b]0;x\x07"}}, 500)
+ok(shown.returncode == 1 and shown.stderr == "tigon cache: status 500: ?]0;x?\n", "nor in an error", ascii(shown.stderr))
 same(subprocess.run([TIGON, "cache", "--url", s.url, "--limit", "x"], capture_output=True).returncode, 1, "or complains")
 
 # POST /cache/flush

@@ -80,6 +80,9 @@ for salts, cached in ((("a", "a"), 960), (("a", "b"), 0), (("a", 1), 0), ((0, 0)
                                                    for i, salt in enumerate(salts))))
     same(fields(c.stdout).get("prompt tokens", [0, 0])[:2], [2000, cached], f"salts {salts}: {cached} tokens are found")
 
+same([settled(simulate(*SMALL, "--cache-memory", m).stdout) for m in ("1G", "1024M")],
+     [settled(simulate(*SMALL, "--cache-memory", "1073741824").stdout)] * 2, "--cache-memory with a suffix")
+
 # complaints
 line = json.dumps(trace[0])
 for name, args, want in (
@@ -91,6 +94,8 @@ for name, args, want in (
         ("turns", ("--min-turns", "9", "--max-turns", "3"), "--max-turns 3 is less"),
         ("sessions too long", ("--max-turns", "10000", "--turn-tokens", "1e6"), "too long"),
         ("memory for nothing", ("--cache-memory", "1e6"), ""),
+        ("no size", ("--cache-memory", "2X"), '"2X" is not'),
+        ("a drawing where none can be", ("--svg", folder.name), "--svg " + folder.name),
         ("no trace", ("--trace", place("missing")), "missing"),
         ("a folder as trace", ("--trace", folder.name), "is a directory"),
         ("a folder as record", ("--replay", folder.name), "is a directory"),
