@@ -120,6 +120,13 @@ static int fit_part(struct call *c, struct call_part *p, struct err *e)
 			(unsigned long long)n_prompt, what,
 			(unsigned long long)MAX(asked, (uint64_t)1));
 	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->n));
+	if (!room && c->ask.prompt_only)
+		return err_param(
+			e, EOVERFLOW, what,
+			"the KV cache holds %llu tokens, too few for %llu in the %s and a place "
+			"behind them in each of %u choices",
+			(unsigned long long)(pages_beside(s, c->n) * s->options.page_size),
+			(unsigned long long)n_prompt, what, c->n);
 	if (!room || asked > room)
 		return err_param(
 			e, EOVERFLOW, what,

@@ -364,6 +364,9 @@ if FAKE:
     a = ask(s, COMPLETE, {"prompt": ids(1, 600)})
     ok(a.status == 400 and a.body["error"]["code"] == "context_length_exceeded" and "512 tokens" in a.body["error"]["message"],
        "a prompt that cannot fit into it: 400, before anything else", a.body)
+    a = ask(s, COMPLETE, {"prompt": ids(1, 512), "max_tokens": 0, "echo": True, "logprobs": 1})
+    ok(a.status == 400 and "512 in the prompt and a place behind them" in a.body["error"]["message"],
+       "nor one with nothing to generate that fills it", a.body)
     a = ask(s, COMPLETE, {"prompt": ids(1, 400), "ignore_eos": True})
     same((a.status, a.n + len(a.ids or [])), (200, 512), "and no max_tokens is what fits")
     s.stop()
