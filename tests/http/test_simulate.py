@@ -76,8 +76,8 @@ same((c.returncode, v["requests"][0], v["prompt tokens"][:2], v["computed"][:2])
      (0, 4, [1000 + 1060 + 503 + 1000, 960 + 448], [1000 + 1060 + 503 + 1000 - 1408, 37]), "a trace, in any order")
 ok("salt 1" in c.stdout, "and its reasons", c.stdout)
 for salts, cached in ((("a", "a"), 960), (("a", "b"), 0), (("a", 1), 0), ((0, 0), 960), ((-1, 7), 0)):
-    c = simulate("--trace", place("trace", "".join(json.dumps({**trace[0], "at": 5 * i, "salt": salt}) + "\n"
-                                                   for i, salt in enumerate(salts))))
+    text = "".join(json.dumps({**trace[0], "at": 5 * i, "salt": salt}) + "\n" for i, salt in enumerate(salts))
+    c = simulate("--cache-memory", "4G", "--slot-bytes", "4e6", "--trace", place("trace", text))
     same(fields(c.stdout).get("prompt tokens", [0, 0])[:2], [2000, cached], f"salts {salts}: {cached} tokens are found")
 
 same([settled(simulate(*SMALL, "--cache-memory", m).stdout) for m in ("1G", "1024M")],
