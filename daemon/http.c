@@ -94,8 +94,13 @@ static void add_headers(struct MHD_Connection *mc, struct MHD_Response *r, const
 	const char *wanted;
 	char hit[80];
 
-	MHD_add_response_header(r, "Access-Control-Allow-Origin", "*");
-	MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id, X-Tigon-Cache");
+	const bool cors = !x->route || !x->route->guarded;
+
+	if (cors) {
+		MHD_add_response_header(r, "Access-Control-Allow-Origin", "*");
+		MHD_add_response_header(r, "Access-Control-Expose-Headers",
+					"X-Request-Id, X-Tigon-Cache");
+	}
 	if (x->call)
 		MHD_add_response_header(r, "X-Request-Id", x->call->id);
 	if (x->call && call_describe_hit(x->call, hit, sizeof(hit)))
@@ -107,6 +112,8 @@ static void add_headers(struct MHD_Connection *mc, struct MHD_Response *r, const
 	wanted = header(mc, "Access-Control-Request-Headers");
 	MHD_add_response_header(r, "Allow",
 				x->route ? routes_methods(x->route) : "GET, POST, OPTIONS");
+	if (!cors)
+		return;
 	MHD_add_response_header(r, "Access-Control-Allow-Methods",
 				x->route ? routes_methods(x->route) : "GET, POST, OPTIONS");
 	/* "*" does not stand for Authorization. */
@@ -412,6 +419,9 @@ static int check_headers(struct MHD_Connection *mc, struct exchange *x, const ch
 	if (!routes_allow(x->route, method))
 		return err_set(e, EPERM, "%s is not for %.20s; it has %s", x->route->path, method,
 			       routes_methods(x->route));
+	/* A page of a web site need not read the answer to have flushed the cache. */
+	if (x->route->guarded && header(mc, "Origin"))
+		return err_set(e, EXDEV, "%s is not for pages of web sites", x->route->path);
 	if (!x->route->while_loading && check_state(s, e) < 0)
 		return -e->code;
 	if (x->route->call == CALL_CACHE && parse_tree_ask(mc, &x->tree_ask, e) < 0)

@@ -391,7 +391,12 @@ static void submit(struct loop *l, struct call *c) ON(role_engine)
 		while (i--)
 			abort_part(l, &c->parts[i]);
 		call_fail(c, &e);
-		call_count(c, METRICS_ERROR);
+		/* A full queue is mostly found before there is a call; here as there, it is counted among the
+		 * responses only. */
+		if (e.code == EAGAIN)
+			atomic_fetch_add(&c->finished[METRICS_ERROR], 1);
+		else
+			call_count(c, METRICS_ERROR);
 		call_unref(c);
 		return;
 	}

@@ -59,6 +59,19 @@ static void base_name(const char *path, char *out, size_t size)
 	free(real);
 }
 
+/* What was asked for and has no effect. */
+static void warn_unused(const struct options *o)
+{
+	bool off = o->prefix_cache == OPTION_OFF;
+
+	if (off && o->cache_dir)
+		log_warning("--cache-dir is not used: --prefix-cache is off");
+	if (off && o->host_cache_memory)
+		log_warning("--host-cache-memory is not used: --prefix-cache is off");
+	if (o->cache_disk && !o->cache_dir)
+		log_warning("--cache-disk is not used: there is no --cache-dir");
+}
+
 static int settle_options(struct server *s, char *cache, size_t cache_size, struct err *e)
 {
 	struct options *o = &s->options;
@@ -66,8 +79,12 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 
 	if (!r && o->tokenizer)
 		r = check_directory("tokenizer", o->tokenizer, e);
+	/* One that is not there is made. */
+	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF && !access(o->cache_dir, F_OK))
+		r = check_directory("cache-dir", o->cache_dir, e);
 	if (r < 0)
 		return r;
+	warn_unused(o);
 	if (o->served_model_name && strlen(o->served_model_name) >= sizeof(s->name))
 		return err_set(e, EINVAL, "--served-model-name: the name has more than %zu bytes",
 			       sizeof(s->name) - 1);

@@ -46,7 +46,7 @@ static const char *const finishes[METRICS_FINISHES] = {
 };
 
 /* The codes that the daemon sends; the last one stands for any other. */
-static const unsigned codes[] = {200, 400, 401, 404, 405, 409, 413, 415, 429, 500, 503, 0};
+static const unsigned codes[] = {200, 400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503, 0};
 static_assert(ARRAY_SIZE(codes) <= METRICS_CODES_MAX, "codes");
 
 static uint64_t load(const _Atomic uint64_t *v)
@@ -213,7 +213,8 @@ void metrics_write(const struct metrics *m, struct buf *out)
 	       &m->prompt_tokens);
 	single(out, "generation_tokens_total", "counter", "Tokens generated.",
 	       &m->generation_tokens);
-	head(out, "request_success_total", "counter", "Choices ended, by reason.");
+	head(out, "request_success_total", "counter",
+	     "Choices ended, by reason; without what was refused because the queue is full (429).");
 	for (size_t i = 0; i < METRICS_FINISHES; i++)
 		buf_printf(out, "tigon_request_success_total{finished_reason=\"%s\"} %" PRIu64 "\n",
 			   finishes[i], load(&m->finished[i]));

@@ -165,7 +165,7 @@ static const struct option_def table[] = {
 	 .min = 1,
 	 .max = 1u << 20,
 	 .initial = 1024,
-	 .text = "requests taken and not yet answered; further ones get status 429"},
+	 .text = "requests that wait for their first token; further ones get status 429"},
 	{.name = "max-body",
 	 .argument = "BYTES",
 	 .type = OPTION_SIZE,
@@ -306,6 +306,23 @@ static void join_choices(const char *const *choices, char *out, size_t size)
 	}
 }
 
+struct size_text {
+	char s[32];
+};
+
+/* "16M": bytes as they are given, in the largest unit that is exact. */
+static struct size_text size_text(uint64_t bytes)
+{
+	static const char units[] = {0, 'K', 'M', 'G', 'T'};
+	struct size_text t;
+	size_t i = 0;
+
+	for (; bytes && bytes % 1024 == 0 && i + 1 < sizeof(units); i++)
+		bytes /= 1024;
+	snprintf(t.s, sizeof(t.s), "%llu%c", (unsigned long long)bytes, units[i]);
+	return t;
+}
+
 static int set_number(const struct option_def *d, const char *value, struct options *o,
 		      struct err *e)
 {
@@ -324,6 +341,9 @@ static int set_number(const struct option_def *d, const char *value, struct opti
 		return err_set(e, EINVAL, "--%s: \"%s\" is not a %s", d->name, value,
 			       d->type == OPTION_SIZE ? "size such as 1048576, 512K or 16M"
 						      : "whole number");
+	if ((r < 0 || v < d->min || v > d->max) && d->type == OPTION_SIZE)
+		return err_set(e, EINVAL, "--%s: %s is not between %s and %s", d->name, value,
+			       size_text(d->min).s, size_text(d->max).s);
 	if (r < 0 || v < d->min || v > d->max)
 		return err_set(e, EINVAL, "--%s: %s is not between %llu and %llu", d->name, value,
 			       (unsigned long long)d->min, (unsigned long long)d->max);
@@ -438,6 +458,8 @@ static int check_together(const struct options *o, struct err *e)
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
 	if (o->served_model_name && !o->served_model_name[0])
 		return err_set(e, EINVAL, "--served-model-name: the name is empty");
+	if (o->cache_dir && !o->cache_dir[0])
+		return err_set(e, EINVAL, "--cache-dir: the name is empty");
 	if (o->max_batched_tokens < o->page_size)
 		return err_set(
 			e, EINVAL,
@@ -508,9 +530,8 @@ static void describe(const struct option_def *d, char *out, size_t size)
 		join_choices(d->choices, list, sizeof(list));
 		snprintf(initial, sizeof(initial), "%s", d->choices[d->initial]);
 	} else if (d->type == OPTION_SIZE) {
-		snprintf(list, sizeof(list), "%llu to %lluM", (unsigned long long)d->min,
-			 (unsigned long long)d->max >> 20);
-		snprintf(initial, sizeof(initial), "%lluM", (unsigned long long)d->initial >> 20);
+		snprintf(list, sizeof(list), "%s to %s", size_text(d->min).s, size_text(d->max).s);
+		snprintf(initial, sizeof(initial), "%s", size_text(d->initial).s);
 	} else if (d->type == OPTION_NUMBER && d->max != UINT64_MAX) {
 		snprintf(list, sizeof(list), "%llu to %llu", (unsigned long long)d->min,
 			 (unsigned long long)d->max);

@@ -104,16 +104,29 @@ static int fit_part(struct call *c, struct call_part *p, struct err *e)
 	if (!n_prompt)
 		return err_param(e, EINVAL, what, "%s: there is nothing to go on from: no tokens",
 				 what);
+	if (n_prompt >= context && c->ask.prompt_only)
+		return err_param(e, EOVERFLOW, what,
+				 "this server's context is %llu tokens, and %llu are in the %s: at "
+				 "most %llu can be, even with nothing to generate",
+				 (unsigned long long)context, (unsigned long long)n_prompt, what,
+				 (unsigned long long)context - 1);
 	if (n_prompt >= context || asked > context - n_prompt)
 		return err_param(
 			e, EOVERFLOW, what,
-			"this model's context is %llu tokens, but %llu were asked for: %llu in "
+			"this server's context is %llu tokens, but %llu were asked for: %llu in "
 			"the %s, %llu to generate",
 			(unsigned long long)context,
 			(unsigned long long)(n_prompt + MAX(asked, (uint64_t)1)),
 			(unsigned long long)n_prompt, what,
 			(unsigned long long)MAX(asked, (uint64_t)1));
 	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->n));
+	if (!room && c->ask.prompt_only)
+		return err_param(
+			e, EOVERFLOW, what,
+			"the KV cache holds %llu tokens, too few for %llu in the %s and a place "
+			"behind them in each of %u choices",
+			(unsigned long long)(pages_beside(s, c->n) * s->options.page_size),
+			(unsigned long long)n_prompt, what, c->n);
 	if (!room || asked > room)
 		return err_param(
 			e, EOVERFLOW, what,

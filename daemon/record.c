@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -22,8 +23,18 @@ int record_open(const char *path, const struct scheduler_config *c, struct recor
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	struct record *r;
 
+	struct stat st;
+
 	if (fd < 0)
 		return err_set(e, errno, "--record %s: %s", path, strerror(errno));
+	/* A file that was there keeps its mode, and what comes now is prompts; what is no file (/dev/null, a pipe) is
+	 * not ours. */
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fchmod(fd, 0600) < 0) {
+		err_set(e, errno, "--record %s: cannot be made its owner's alone: %s", path,
+			strerror(errno));
+		close(fd);
+		return -e->code;
+	}
 	r = calloc(1, sizeof(*r));
 	if (r)
 		r->f = fdopen(fd, "w");

@@ -11,9 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 enum {
-	PATH_BYTES = 16 + 1 + 2 + 1 + CACHE_FILE_NAME_MAX, /* below DIR */
-	WRITE_BYTES = 4 << 20,				   /* between two looks at `cancel` */
+	WRITE_BYTES = 4 << 20, /* between two looks at `cancel` */
 	BLOCK = 4096,
 };
 
@@ -31,7 +32,9 @@ static void try_lock(struct cache_dir *d, struct err *ret_why)
 		err_set(ret_why, errno, "%s cannot be written: %s", d->path, strerror(errno));
 		return;
 	}
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	/* The file can be deleted under its owner. Not every file system locks directories, though. */
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0 ||
+	    (flock(d->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)) {
 		if (errno == EWOULDBLOCK)
 			err_set(ret_why, EBUSY, "%s belongs to another daemon", d->path);
 		else
@@ -63,6 +66,39 @@ int cache_dir_open(const char *path, struct cache_dir *ret, struct err *ret_why,
 	return 0;
 }
 
+/* Whether the path leads to what is open. */
+static bool is_there(const struct cache_dir *d)
+{
+	struct stat open, there;
+
+	if (fstat(d->fd, &open) < 0)
+		return true;
+	if (stat(d->path, &there) < 0)
+		return errno != ENOENT;
+	return open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+}
+
+int cache_dir_renew(struct cache_dir *d, struct err *e)
+{
+	struct err why;
+	struct cache_dir new;
+	int r;
+
+	if (is_there(d))
+		return 0;
+	r = cache_dir_open(d->path, &new, &why, e);
+	if (r < 0)
+		return r;
+	/* The reader's thread has the number, and what it is at it goes through with. A lock is held as long as
+	 * any of its descriptors is open. */
+	if (!cache_dir_owned(&new))
+		r = err_set(e, why.code, "%s", why.text);
+	else if (dup3(new.lock_fd, d->lock_fd, O_CLOEXEC) < 0 || dup3(new.fd, d->fd, O_CLOEXEC) < 0)
+		r = err_set(e, errno, "%s: cannot open again: %s", d->path, strerror(errno));
+	cache_dir_close(&new);
+	return r < 0 ? r : 1;
+}
+
 void cache_dir_close(struct cache_dir *d)
 {
 	if (!d->path)
@@ -85,12 +121,12 @@ uint64_t cache_dir_own(const struct cache_dir *d)
 
 /* ---- names ---- */
 
-static void place_path(const struct cache_place *p, char ret[PATH_BYTES])
+void cache_dir_path(const struct cache_place *p, char ret[CACHE_DIR_PATH_MAX])
 {
 	char name[CACHE_FILE_NAME_MAX];
 
 	cache_file_name(&p->item, p->depth, name);
-	snprintf(ret, PATH_BYTES, "%016" PRIx64 "/%.2s/%s", p->directory, name, name);
+	snprintf(ret, CACHE_DIR_PATH_MAX, "%016" PRIx64 "/%.2s/%s", p->directory, name, name);
 }
 
 /* A name of n hex digits, to its value. */
@@ -111,6 +147,8 @@ struct listing {
 	int (*see)(void *arg, const struct cache_place *p, uint64_t bytes, uint64_t used_ns);
 	void *arg;
 	uint64_t directory;
+	uint64_t n_others; /* directories and the like that have an item's name */
+	char other[CACHE_FILE_NAME_MAX];
 };
 
 static int see_file(struct listing *l, int fd, const char *name)
@@ -120,8 +158,13 @@ static int see_file(struct listing *l, int fd, const char *name)
 	struct stat st;
 
 	if (cache_file_parse_name(name, &p.item, &p.depth)) {
-		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return 0;
+		if (!S_ISREG(st.st_mode)) {
+			if (!l->n_others++)
+				snprintf(l->other, sizeof(l->other), "%s", name);
+			return 0;
+		}
 		return l->see(l->arg, &p, (uint64_t)st.st_size,
 			      (uint64_t)st.st_mtim.tv_sec * 1000000000u +
 				      (uint64_t)st.st_mtim.tv_nsec);
@@ -139,7 +182,7 @@ static int see_shard(struct listing *l, int fd, const char *name);
 static int each(struct listing *l, int at, const char *name,
 		int (*step)(struct listing *l, int fd, const char *name))
 {
-	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), r = 0;
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	struct dirent *entry;
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 
@@ -173,7 +216,13 @@ int cache_dir_list(struct cache_dir *d,
 {
 	struct listing l = {.dir = d, .see = see, .arg = arg};
 
-	return each(&l, d->fd, ".", see_identity);
+	int r = each(&l, d->fd, ".", see_identity);
+
+	if (l.n_others)
+		log_warning("cache: %s: %llu items' names are no regular files, and passed over; "
+			    "one is %s",
+			    d->path, (unsigned long long)l.n_others, l.other);
+	return r;
 }
 
 /* ---- writing ---- */
@@ -185,7 +234,7 @@ uint64_t cache_dir_cost(uint64_t file_bytes)
 
 static int make_directories(struct cache_dir *d, const char *path)
 {
-	char part[PATH_BYTES];
+	char part[CACHE_DIR_PATH_MAX];
 
 	snprintf(part, sizeof(part), "%.16s", path);
 	if (mkdirat(d->fd, part, 0700) < 0 && errno != EEXIST)
@@ -257,13 +306,13 @@ int cache_dir_write(struct cache_dir *d, struct cache_file_header *h, const void
 {
 	const struct cache_place place = {cache_dir_own(d), h->item, h->depth};
 	size_t header_bytes = cache_file_header_bytes(h->n_tokens);
-	char path[PATH_BYTES], partial[PATH_BYTES + sizeof(PARTIAL)];
+	char path[CACHE_DIR_PATH_MAX], partial[CACHE_DIR_PATH_MAX + sizeof(PARTIAL)];
 	uint8_t *header = malloc(header_bytes);
 	int r;
 
 	if (!header)
 		return err_set(e, ENOMEM, "%s: out of memory", d->path);
-	place_path(&place, path);
+	cache_dir_path(&place, path);
 	snprintf(partial, sizeof(partial), "%s" PARTIAL, path);
 	r = cache_file_sum(payload, h->payload_bytes, h->payload_sum);
 	if (r == 0)
@@ -367,11 +416,11 @@ int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t d
 	const struct cache_place place = {cache_dir_own(d), *item, depth};
 	uint32_t n_tokens = item->kind == TIER_PAGE ? page_tokens : 0;
 	size_t header_bytes = cache_file_header_bytes(n_tokens);
-	char path[PATH_BYTES];
+	char path[CACHE_DIR_PATH_MAX];
 	uint8_t *header;
 	int fd, r;
 
-	place_path(&place, path);
+	cache_dir_path(&place, path);
 	fd = open_file(d, path, header_bytes + bytes, e);
 	if (fd < 0) {
 		err_prefix(e, "%s/%s", d->path, path);
@@ -392,9 +441,9 @@ int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t d
 
 void cache_dir_remove(struct cache_dir *d, const struct cache_place *p)
 {
-	char path[PATH_BYTES];
+	char path[CACHE_DIR_PATH_MAX];
 
-	place_path(p, path);
+	cache_dir_path(p, path);
 	if (unlinkat(d->fd, path, 0) < 0 && errno == EISDIR)
 		unlinkat(d->fd, path, AT_REMOVEDIR);
 	if (p->directory == cache_dir_own(d))
@@ -410,8 +459,8 @@ void cache_dir_remove(struct cache_dir *d, const struct cache_place *p)
 void cache_dir_touch(struct cache_dir *d, const struct cache_place *p, uint64_t used_ns)
 {
 	const struct timespec times[2] = {time_of(used_ns), time_of(used_ns)};
-	char path[PATH_BYTES];
+	char path[CACHE_DIR_PATH_MAX];
 
-	place_path(p, path);
+	cache_dir_path(p, path);
 	(void)!utimensat(d->fd, path, times, AT_SYMLINK_NOFOLLOW);
 }

@@ -2,13 +2,14 @@
  * The directory of the disk tier, one blocking call at a time: who owns it, its files, their names, contents and
  * times. What is kept and what goes is the store's business. Inside engine/ only.
  *
- *     DIR/lock                  held by the owner (flock)
+ *     DIR/lock                  held by the owner (flock), and so is DIR
  *     DIR/weights               what was hashed of the models (cache_identity.h)
  *     DIR/<16 hex>/<2 hex>/     the first 8 bytes of an identity, the first of a key
  *         NAME                  an item (cache_file.h)
  *         NAME.partial          one that is being written; a leftover when nobody writes
  *
- * Files 0600, directories 0700. Nothing else in DIR is touched, and symbolic links are not followed below it.
+ * Files 0600, directories 0700. Nothing else in DIR is touched. A link to a directory (somebody's larger disk) is as good
+ * as one; a link in place of a file is damage.
  */
 #ifndef ENGINE_CACHE_DIR_H
 #define ENGINE_CACHE_DIR_H
@@ -34,11 +35,19 @@ struct cache_place {
 	uint32_t depth;
 };
 
+/* Where its file is, below DIR; with the terminator. */
+enum { CACHE_DIR_PATH_MAX = 16 + 1 + 2 + 1 + CACHE_FILE_NAME_MAX };
+void cache_dir_path(const struct cache_place *p, char ret[CACHE_DIR_PATH_MAX]);
+
 /* Creates the last component when it is missing, and tries to own it: whether it does is d->lock_fd, and why not is
  * *ret_why (text "" when it does). Errors: it cannot be read or made. */
 int cache_dir_open(const char *path, struct cache_dir *d, struct err *ret_why,
 		   struct err *e) MUST_CHECK;
 void cache_dir_close(struct cache_dir *d);
+
+/* For an owner: when the directory was deleted or another one is in its place, makes and owns it anew, with none of the
+ * files. 1: it did; 0: there was no need; else the error, and all is as before. */
+int cache_dir_renew(struct cache_dir *d, struct err *e) MUST_CHECK;
 
 static inline bool cache_dir_owned(const struct cache_dir *d)
 {
@@ -49,7 +58,7 @@ static inline bool cache_dir_owned(const struct cache_dir *d)
 uint64_t cache_dir_own(const struct cache_dir *d);
 
 /* Calls `see` for every item's file, until it returns a negative number, which is returned. bytes is the file's
- * size, used_ns its time. An owner removes leftovers on the way. What cannot be read is left out. */
+ * size, used_ns its time. An owner removes leftovers on the way. What cannot be read is left out; of what is no file the log says so. */
 int cache_dir_list(struct cache_dir *d,
 		   int (*see)(void *arg, const struct cache_place *p, uint64_t bytes,
 			      uint64_t used_ns),

@@ -70,13 +70,13 @@ static int refuse(const struct cache_wish *w, uint64_t bytes, uint64_t pages, st
 	if (w->length_asked)
 		return err_set(
 			e, ENOMEM,
-			"a sequence of --max-model-len %u with the states of --max-seqs %u needs %s of cache, and "
+			"a sequence of --max-model-len %u with the states of --max-num-seqs %u needs %s of cache, and "
 			"there is room for %s: lower these, or raise %s",
 			w->max_model_len, w->max_seqs, size_text(needed).s, size_text(bytes).s,
 			option);
 	return err_set(
 		e, ENOMEM,
-		"the states of --max-seqs %u and one KV page need %s of cache, and there is room for %s: "
+		"the states of --max-num-seqs %u and one KV page need %s of cache, and there is room for %s: "
 		"lower it, or raise %s",
 		w->max_seqs, size_text(needed).s, size_text(bytes).s, option);
 }
@@ -103,7 +103,7 @@ int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct
 			return refuse(w, bytes, w->length_asked ? length : 1, e);
 		length = fits;
 		max_model_len = (uint32_t)(fits * w->page_tokens);
-		log_info(
+		log_warning(
 			"context length lowered from %u to %u tokens: that is what fits in %s of cache",
 			w->max_model_len, max_model_len, size_text(bytes).s);
 	}

@@ -314,7 +314,9 @@ int cache_store_open(const struct cache_store_config *c, struct cache_store **re
 		s->disk = CACHE_DISK_OPENING;
 	}
 	if (r == 0 && why.code)
-		log_warning("cache: %s: what is there is read, nothing is written", why.text);
+		log_warning("cache: %s: what is there is read, nothing is written until this "
+			    "daemon is restarted",
+			    why.text);
 	if (r == 0 && (r = -pthread_create(&s->writer, NULL, store_writer_main, s)) < 0)
 		err_set(e, -r, "cannot start a thread of the cache: %s", strerror(-r));
 	if (r < 0) {

@@ -14,14 +14,15 @@
  * Host memory. A block that is put is there for a get at once. Over `host_bytes` the least recently used go. What
  * waits to be written stays until it is: at most `queue_bytes` of it beside host memory.
  *
- * Disk. One owner at a time holds DIR/lock (flock) and may write, delete and evict, whatever model a file belongs to;
+ * Disk. One owner at a time holds DIR and DIR/lock (flock) and may write, delete and evict, whatever model a file belongs to;
  * another daemon on the same directory only reads what it finds at its start. A file is written under another name
  * and renamed, mode 0600, in the order of the puts, at once: it is there a second later unless the disk is slower
  * than the puts. Then what exceeds queue_bytes has to wait where it is (cache_store_ready). No fsync: a file that a
  * power cut damaged does not check. When writing fails (no space, read-only, broken) the store says so once, stops
- * writing for a minute and tries again; what is queued waits, and an item whose writing failed twice is given up. Use
- * is remembered in the files' times, which order eviction: over `disk_bytes` the least recently used go, those of
- * other models and of older kernels among them.
+ * writing for a minute and tries again; what is queued waits, and an item whose writing failed twice, or once by what is
+ * in its own file's place, is given up. A directory that was deleted is made anew by the next write. Use is remembered
+ * in the files' times, which order eviction: over `disk_bytes` the least recently used go, those of other models and of
+ * older kernels among them.
  *
  * Until the identity is known (its weights may have to be read) puts queue and nothing of the disk can be got.
  */

@@ -40,7 +40,8 @@ struct store_list {
 
 struct cache_store {
 	struct cache_store_config config;
-	struct cache_dir dir; /* fixed once entries on disk exist, but for its files */
+	struct cache_dir
+		dir; /* fixed once entries on disk exist, but for its files, and what its descriptors lead to */
 	pthread_t writer, reader;
 	atomic_bool cancel; /* the writer shall stop at once */
 
@@ -57,6 +58,7 @@ struct cache_store {
 	uint64_t stamp;	       /* the last use, in the files' time */
 	uint64_t paused_until; /* monotonic; writing failed */
 	bool failing;	       /* the last write failed */
+	uint32_t n_given_up;   /* items that alone could not be written */
 	bool forget_found;     /* cleared while the disk tier was being opened */
 	bool puts_wait;	       /* since cache_store_ready said no */
 	bool closing, writer_ended;

@@ -11,6 +11,9 @@
 /* Between two attempts to write, unless told otherwise. */
 #define RETRY_NS 60000000000u
 
+/* Of a kind that may be about every file. */
+enum { LINES_MAX = 8 };
+
 /* ---- opening ---- */
 
 /* In the files' time: later than any before, so that the order of use survives. */
@@ -74,7 +77,20 @@ static int by_use(const void *a, const void *b)
 	return (x->place.depth < y->place.depth) - (x->place.depth > y->place.depth);
 }
 
-static void add_found(struct cache_store *s, const struct found *f)
+static void tell_damaged(struct cache_store *s, const struct found *f, uint64_t *n_damaged)
+{
+	char path[CACHE_DIR_PATH_MAX];
+
+	s->stats.damaged++;
+	if (++*n_damaged > LINES_MAX)
+		return;
+	cache_dir_path(&f->place, path);
+	log_warning("cache: %s/%s: it has %llu bytes, not %llu; deleted", s->dir.path, path,
+		    (unsigned long long)f->bytes,
+		    (unsigned long long)file_bytes(s, f->place.item.kind));
+}
+
+static void add_found(struct cache_store *s, const struct found *f, uint64_t *n_damaged)
 {
 	bool owned = cache_dir_owned(&s->dir),
 	     foreign = f->place.directory != cache_dir_own(&s->dir);
@@ -88,11 +104,8 @@ static void add_found(struct cache_store *s, const struct found *f)
 		entry = cache_index_add(&s->index, &f->place, true);
 		if (entry)
 			store_doom(s, entry);
-		s->stats.damaged += !whole;
 		if (!whole)
-			log_warning("cache: a file of %llu bytes is damaged (%s); deleted",
-				    (unsigned long long)f->bytes,
-				    kind == TIER_PAGE ? "page" : "state");
+			tell_damaged(s, f, n_damaged);
 		return;
 	}
 	entry = foreign ? NULL : cache_index_find(&s->index, &f->place.item);
@@ -110,7 +123,7 @@ static void add_found(struct cache_store *s, const struct found *f)
 static void list_files(struct cache_store *s)
 {
 	struct listing l = {.store = s};
-	uint64_t start = clock_now_ns();
+	uint64_t start = clock_now_ns(), damaged = 0;
 	int r = cache_dir_list(&s->dir, see_file, &l);
 
 	if (r == -ENOMEM)
@@ -124,11 +137,14 @@ static void list_files(struct cache_store *s)
 		qsort(l.v, l.n, sizeof(*l.v), by_use);
 	for (size_t i = 0; i < l.n; i++) {
 		store_lock(s);
-		add_found(s, &l.v[i]);
+		add_found(s, &l.v[i], &damaged);
 		store_unlock(s);
 	}
 	free(l.v);
 	store_lock(s);
+	if (damaged > LINES_MAX)
+		log_warning("cache: %llu more files do not have their size; deleted",
+			    (unsigned long long)(damaged - LINES_MAX));
 	s->disk = cache_dir_owned(&s->dir) ? CACHE_DISK_READY : CACHE_DISK_READ_ONLY;
 	log_info(
 		"cache: %llu items of this model on disk, %.1f MiB with those of others; listed in %.0f ms",
@@ -213,6 +229,36 @@ static void pause_writing(struct cache_store *s, const struct err *why)
 	s->paused_until = clock_now_ns() + retry;
 }
 
+/* What is in the way of one file and of no other one. */
+static bool is_items_fault(int error)
+{
+	return error == -EISDIR || error == -ENOTDIR || error == -ENOTEMPTY || error == -ELOOP ||
+	       error == -ENAMETOOLONG;
+}
+
+static void give_up(struct cache_store *s, const struct err *why)
+{
+	if (++s->n_given_up <= LINES_MAX)
+		log_warning("cache: %s; it is given up%s", why->text,
+			    s->n_given_up == LINES_MAX ? ", and so are others without a line" : "");
+	else
+		log_debug("cache: %s; it is given up", why->text);
+}
+
+/* The directory is another one now. */
+static void forget_files(struct cache_store *s)
+{
+	struct cache_entry *entry;
+
+	log_warning(
+		"cache: %s was deleted or replaced: what was there is forgotten, writing goes on",
+		s->dir.path);
+	while ((entry = cache_index_oldest_disk(&s->index))) {
+		cache_index_unfile(&s->index, entry);
+		store_forget(s, entry, NULL);
+	}
+}
+
 /* The first job. Called with the lock, ends without. */
 static void write_job(struct cache_store *s, struct cache_job *job)
 {
@@ -220,7 +266,7 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 	const struct cache_place place = {cache_dir_own(&s->dir), job->header.item,
 					  job->header.depth};
 	struct err why = {0};
-	int r;
+	int r, renewed = 0;
 
 	ring_remove(&job->node); /* nobody else may end it now */
 	while (job->entry && !job->entry->on_disk && over_budget(s, cost))
@@ -235,7 +281,12 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 	stamp = next_stamp(s);
 	store_unlock(s);
 	r = cache_dir_write(&s->dir, &job->header, job->block->data, stamp, &s->cancel, &why);
+	if (r < 0 && r != -ECANCELED && (renewed = cache_dir_renew(&s->dir, &why)) > 0)
+		r = cache_dir_write(&s->dir, &job->header, job->block->data, stamp, &s->cancel,
+				    &why);
 	store_lock(s);
+	if (renewed > 0)
+		forget_files(s);
 	if (r == 0) {
 		s->index.now_ns = clock_now_ns();
 		if (job->entry && !job->entry->on_disk) {
@@ -251,6 +302,9 @@ static void write_job(struct cache_store *s, struct cache_job *job)
 		s->failing = false;
 		s->stats.written_items++;
 		s->stats.written_bytes += job->block->bytes;
+	} else if (is_items_fault(r)) {
+		give_up(s, &why);
+		s->stats.unwritten_items++;
 	} else {
 		if (r != -ECANCELED)
 			pause_writing(s, &why);

@@ -58,6 +58,9 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 	/* Nobody knows yet what is below. */
 	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
 		ret->miss = PREFIX_MISS_LOADING;
+	/* It was below, and did not come. */
+	if (r->lost != PREFIX_MISS_NONE && ret->miss > r->lost)
+		ret->miss = r->lost;
 }
 
 /* Pages of the trunk's table, from position 0 on. */

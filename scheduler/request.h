@@ -106,10 +106,12 @@ struct request {
 	struct list following;
 	uint32_t following_to; /* tokens of the leader's prompt that it waits for */
 	enum request_state state;
-	struct load *load; /* what it waits for, outside of the queue; NULL: nothing */
-	bool load_tried;
-	bool admitted;	/* at least once: hit is known */
-	bool retracted; /* and not admitted again */
+	struct load *load;     /* what it waits for, outside of the queue; NULL: nothing */
+	uint32_t n_loads;      /* that it waited for */
+	bool loads_over;       /* it waits for no more of them */
+	enum prefix_miss lost; /* what did not come of the last that failed, as a reason; NONE */
+	bool admitted;	       /* at least once: hit is known */
+	bool retracted;	       /* and not admitted again */
 	struct scheduler_hit hit;
 	bool history_known; /* it can ask for exactly the bits it had (see prefix_cache.h) */
 	uint32_t n_prompt;

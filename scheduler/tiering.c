@@ -216,6 +216,10 @@ uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_
 
 /* ---- up ---- */
 
+/* One that failed is followed by a shorter one: what did not come is not known any more. But each has what is before it
+ * read again, so there is an end to that. */
+enum { LOADS_MAX = 16 };
+
 static struct load *new_load(struct scheduler *s, struct request *r, const struct prefix_match *m,
 			     uint32_t n)
 {
@@ -251,17 +255,19 @@ bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_ma
 {
 	uint32_t P = s->config.page_tokens, from = m->n_tokens / P, n;
 
-	if (!tiering(s, r) || r->admitted || r->load_tried)
+	if (!tiering(s, r) || r->admitted || r->loads_over || r->n_loads == LOADS_MAX)
 		return false;
 	n = tiers_match(s->tiers, r->page_keys, (r->n_prompt - 1) / P, from, m->history,
 			s->align / P, s->config.state_tokens, s->config.refuse_decoded,
 			s->tier_path, s->tier_histories);
 	if (n == from || !prefix_cache_can_take(s->cache, m, n - from, s->config.n_slots ? 1 : 0))
 		return false;
-	r->load_tried = true;
+	r->n_loads++;
 	r->load = new_load(s, r, m, n);
-	if (!r->load)
+	if (!r->load) {
+		r->loads_over = true;
 		return false;
+	}
 	waiting_remove(&s->waiting, r);
 	list_append(&s->loads, &r->load->node);
 	s->loads_begun++;
@@ -295,6 +301,7 @@ static void end_load(struct scheduler *s, struct load *l)
 	struct request *r = l->request;
 
 	s->loads_failed += l->failed;
+	r->loads_over |= !l->failed;
 	free_load(s, l);
 	waiting_insert(&s->waiting, r);
 }
@@ -304,7 +311,7 @@ void tiering_drop_loads(struct scheduler *s)
 	while (!list_empty(&s->loads)) {
 		struct load *l = container_of(s->loads.next, struct load, node);
 
-		l->failed = true;
+		l->failed = l->request->loads_over = true;
 		end_load(s, l);
 	}
 }
@@ -377,6 +384,9 @@ bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, boo
 	if (!good) {
 		struct tier_item item = load_item(l, index);
 
+		if (!l->failed)
+			r->lost = item.kind == TIER_PAGE ? PREFIX_MISS_EVICTED_PAGE
+							 : PREFIX_MISS_EVICTED_STATE;
 		l->failed = true;
 		tiers_remove(s->tiers, &item);
 	}

@@ -11,7 +11,8 @@
  * Up: a request that could be resumed further with items from below than by what is on the device
  * gets pages and a slot for them, and waits outside of the queue until all have come. Then they are
  * put into the tree, and the request queues again, in its place, and hits. When one does not come
- * (damaged, gone), it queues again all the same.
+ * (damaged, gone), it is forgotten below and the request queues again all the same: it may wait once
+ * more, for what is still known.
  *
  * Use: what a request resumes on the device counts as used below as well; the loop says so there.
  */

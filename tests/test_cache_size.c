@@ -105,7 +105,7 @@ static void test_scarce(void)
 	check(s.n_slots == WORKING && s.n_pages == 10 && s.max_model_len == 640);
 	ok_all("a length that nobody asked for is lowered");
 	w.asked = WORKING * w.slot_bytes + w.page_bytes - 1;
-	ok(refused(&w, -ENOMEM, "131.00 MiB", "--cache-memory"), "but not to nothing");
+	ok(refused(&w, -ENOMEM, "131.00 MiB", "--max-num-seqs 64"), "but not to nothing");
 	w.asked = 1;
 	ok(refused(&w, -ENOMEM, "0.00 MiB", "131.00 MiB"), "a byte");
 }

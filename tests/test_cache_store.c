@@ -445,6 +445,7 @@ static void test_foreign(const char *dir)
 
 static void test_owners(const char *dir)
 {
+	char path[1024];
 	struct fixture one, two;
 	struct item it[3];
 
@@ -470,8 +471,122 @@ static void test_owners(const char *dir)
 	close_store(&two);
 	open_dir(&one, dir);
 	is_int(stats_of(&one).disk, CACHE_DISK_READY, "the next one owns it again");
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	check(unlink(path) == 0);
+	open_dir(&two, dir);
+	is_int(stats_of(&two).disk, CACHE_DISK_READ_ONLY, "also when somebody deletes its lock");
+	close_store(&two);
 	close_store(&one);
 	ok_all("two owners");
+}
+
+/* What is in one file's place keeps nobody else from writing. */
+static void test_in_the_way(const char *dir)
+{
+	struct cache_store_config c = config_of(dir);
+	char path[1024];
+	struct fixture f;
+	struct item it[3];
+
+	for (uint32_t i = 0; i < 3; i++)
+		item_make(&it[i], 78 + i, 0, TIER_PAGE);
+	c.retry_ns = 100 * SECOND;
+	open_config(&f, &c);
+	check(settle(&f) && item_put(f.store, &it[0]) == 0 && settle(&f));
+	cache_store_clear(f.store);
+	for (int i = 0; i < 10000 && count_files(dir, ".kv"); i++)
+		pause_ms(1);
+	snprintf(path, sizeof(path), "%s", file_of(dir, &it[0], 1));
+	check(mkdir(path, 0700) == 0);
+	check(item_put(f.store, &it[0]) == 0 && settle(&f));
+	ok(f.gone == 1 && stats_of(&f).disk == CACHE_DISK_READY &&
+		   stats_of(&f).unwritten_items == 1,
+	   "a directory in the file's place: the item is given up, and told");
+	check(item_put(f.store, &it[1]) == 0 && settle(&f));
+	ok(gets_right(&f, &it[1]) && there(file_of(dir, &it[1], 1)), "the next one is written");
+	close_store(&f);
+	open_config(&f, &c);
+	ok(settle(&f) && f.found == 1, "the listing passes it over");
+	close_store(&f);
+	ok_all("something in the way");
+}
+
+static bool wait_paused(struct fixture *f)
+{
+	for (int i = 0; i < 10000 && stats_of(f).disk != CACHE_DISK_PAUSED; i++)
+		pause_ms(1);
+	return stats_of(f).disk == CACHE_DISK_PAUSED;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+/* Somebody makes room the short way. */
+static void test_deleted(const char *dir)
+{
+	struct fixture f, two;
+	struct item it[4];
+	char parent[1024];
+
+	for (uint32_t i = 0; i < 4; i++)
+		item_make(&it[i], 81 + i, 0, TIER_PAGE);
+	snprintf(parent, sizeof(parent), "%s", dir);
+	check(mkdir(parent, 0700) == 0);
+	strncat(parent, "/cache", sizeof(parent) - strlen(parent) - 1);
+	dir = parent;
+	open_dir(&f, dir);
+	check(item_put(f.store, &it[0]) == 0 && settle(&f));
+	check(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 && !there(dir));
+	check(item_put(f.store, &it[1]) == 0 && settle(&f));
+	ok(there(file_of(dir, &it[1], 1)) && stats_of(&f).disk == CACHE_DISK_READY,
+	   "a directory that was deleted is made anew");
+	ok(f.gone == 1 && !cache_store_has(f.store, &it[0].item), "what was there is gone");
+	is_int(get(&f, &it[0]), -ENOENT, "and not to be had");
+	ok(gets_right(&f, &it[1]), "what was written since is read");
+	is_int(stats_of(&f).disk_bytes, 4096, "and is all that counts");
+	open_dir(&two, dir);
+	is_int(stats_of(&two).disk, CACHE_DISK_READ_ONLY, "it has the same owner");
+
+	check(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
+	close_store(&two);
+	open_dir(&two, dir);
+	is_int(stats_of(&two).disk, CACHE_DISK_READY,
+	       "made anew by another daemon it is that one's");
+	check(item_put(f.store, &it[2]) == 0);
+	ok(wait_paused(&f), "the first one writes no more");
+	close_store(&two);
+	ok(settle(&f) && there(file_of(dir, &it[2], 1)), "until it is free again");
+	close_store(&f);
+	ok_all("a directory that is deleted");
+}
+
+/* The admin has moved a model's directory to another disk. */
+static void test_linked(const char *dir, const char *other)
+{
+	char path[1024], moved[1024];
+	struct fixture f;
+	struct item it[2];
+
+	for (uint32_t i = 0; i < 2; i++)
+		item_make(&it[i], 77, i, TIER_PAGE);
+	open_dir(&f, dir);
+	check(item_put(f.store, &it[0]) == 0 && settle(&f));
+	close_store(&f);
+	snprintf(path, sizeof(path), "%s/01ab000000000000", dir);
+	snprintf(moved, sizeof(moved), "%s/moved", other);
+	check(mkdir(other, 0700) == 0 && rename(path, moved) == 0 && symlink(moved, path) == 0);
+	open_dir(&f, dir);
+	is_int(f.found, 1, "what is behind a link is found");
+	ok(gets_right(&f, &it[0]), "and read");
+	check(item_put(f.store, &it[1]) == 0 && settle(&f));
+	close_store(&f);
+	is_int(count_files(moved, ".kv"), 2, "and more is written there");
+	open_dir(&f, dir);
+	is_int(f.found, 2, "which is found as well");
+	close_store(&f);
+	ok_all("a directory that is a link");
 }
 
 static void test_budget(const char *dir)
@@ -553,13 +668,6 @@ static void test_order(const char *dir)
 		check(!cache_store_has(f.store, &it[i].item));
 	ok_all("after a restart as well");
 	close_store(&f);
-}
-
-static bool wait_paused(struct fixture *f)
-{
-	for (int i = 0; i < 10000 && stats_of(f).disk != CACHE_DISK_PAUSED; i++)
-		pause_ms(1);
-	return stats_of(f).disk == CACHE_DISK_PAUSED;
 }
 
 static void test_full(const char *dir)
@@ -972,6 +1080,9 @@ int main(void)
 	test_damage(scratch_path("damage"));
 	test_foreign(scratch_path("foreign"));
 	test_owners(scratch_path("owners"));
+	test_in_the_way(scratch_path("in-the-way"));
+	test_deleted(scratch_path("deleted"));
+	test_linked(scratch_path("linked"), scratch_path("linked-other"));
 	test_budget(scratch_path("budget"));
 	test_order(scratch_path("order"));
 	test_full(scratch_path("limit"));

@@ -121,6 +121,13 @@ static void test_errors(void)
 	is_str(e.text, "--model DIR is required; --help lists the options", "which is said");
 	ok(PARSE(&o, &e, "--model", "m", "--port", "70000") < 0, "port too large");
 	is_str(e.text, "--port: 70000 is not between 0 and 65535", "range");
+	check(PARSE(&o, &e, "--model=m", "--host-cache-memory", "4398046511105M") < 0);
+	is_str(e.text, "--host-cache-memory: 4398046511105M is not between 0 and 4194304T",
+	       "a size's range, in units");
+	check(PARSE(&o, &e, "--model=m", "--max-body=1023") < 0);
+	is_str(e.text, "--max-body: 1023 is not between 1K and 1G", "at both ends");
+	check(PARSE(&o, &e, "--model=m", "--cache-dir", "") < 0);
+	is_str(e.text, "--cache-dir: the name is empty", "a folder without a name");
 	ok(PARSE(&o, &e, "--model", "m", "--port", "80x") < 0, "port is no number");
 	is_str(e.text, "--port: \"80x\" is not a whole number", "number");
 	ok(PARSE(&o, &e, "--model", "m", "--port", "-1") < 0, "a sign");

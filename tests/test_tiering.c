@@ -135,11 +135,101 @@ static void test_fails(void)
 		world_commit(w, 7);
 		world_run(w, 7);
 		check(world_stats(w).loads_failed == 1 && world_stats(w).waiting == 0);
+		check(w->n_events && w->events[0].hit.n_cached == 0);
+		check(w->events[0].hit.miss ==
+		      (good < 5 ? PREFIX_MISS_EVICTED_PAGE : PREFIX_MISS_EVICTED_STATE));
 		take_stores(w);
 		check_baseline(w);
 		world_free(w);
 	}
 	ok_all("whichever item does not come: the request is computed");
+}
+
+/* Three turns are below. Of the last one item does not come: those before still do. */
+static void test_shorter(void)
+{
+	static const struct {
+		uint32_t first; /* this many items of the whole come */
+		uint32_t second;
+		uint32_t n_cached;
+		enum prefix_miss miss;
+		uint32_t failed;
+	} cases[] = {
+		{6, 100, 6, PREFIX_MISS_EVICTED_STATE, 1}, {5, 100, 6, PREFIX_MISS_EVICTED_PAGE, 1},
+		{3, 100, 6, PREFIX_MISS_EVICTED_PAGE, 1},  {2, 100, 2, PREFIX_MISS_EVICTED_PAGE, 1},
+		{6, 3, 2, PREFIX_MISS_EVICTED_STATE, 2},   {6, 1, 2, PREFIX_MISS_EVICTED_PAGE, 2},
+		{0, 100, 0, PREFIX_MISS_EVICTED_PAGE, 1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct world *w = new_world(40);
+		struct scheduler_hit hit;
+
+		submit(w, "abc", 1);
+		world_run(w, 7);
+		submit(w, "abcdefg", 1);
+		world_run(w, 7);
+		submit(w, "abcdefghijklm", 1);
+		world_run(w, 7);
+		take_stores(w);
+		check(scheduler_flush(w->s) == 0);
+
+		submit(w, "abcdefghijklm", 1);
+		check(!strcmp(world_plan(w), "nothing"));
+		take_loads(w, cases[i].first);
+		check(asked == cases[i].first + 1);
+		for (uint32_t n = cases[i].second; !strcmp(world_plan(w), "nothing"); n = 100)
+			take_loads(w, n);
+		world_commit(w, 7);
+		hit = w->events[0].hit;
+		ok(hit.n_cached == cases[i].n_cached && hit.miss == cases[i].miss &&
+			   world_stats(w).loads_failed == cases[i].failed,
+		   "case %zu: %u tokens (%s) after %u failed loads", i, hit.n_cached,
+		   prefix_miss_name(hit.miss), (unsigned)world_stats(w).loads_failed);
+		world_run(w, 7);
+		take_stores(w);
+		check_baseline(w);
+		world_free(w);
+	}
+	ok_all("when one item does not come the next shorter hit does");
+}
+
+/* Everything below is damaged: there is an end to asking for it. */
+static void test_shorter_ends(void)
+{
+	struct world *w = new_world(64);
+	char prompt[48];
+	uint32_t tries = 0;
+
+	for (uint32_t i = 0; i < 45; i++)
+		prompt[i] = (char)('A' + i);
+	for (uint32_t n = 3; n <= 45; n += 2) {
+		prompt[n] = 0;
+		submit(w, prompt, 1);
+		world_run(w, 7);
+		prompt[n] = (char)('A' + n);
+	}
+	prompt[45] = 0;
+	take_stores(w);
+	check(tiers_count(scheduler_tiers(w->s), TIER_STATE) > 18);
+	check(scheduler_flush(w->s) == 0);
+	submit(w, prompt, 1);
+	for (; tries < 100 && !strcmp(world_plan(w), "nothing"); tries++) {
+		struct scheduler_item item;
+		uint32_t id;
+
+		while (scheduler_next_load(w->s, &item))
+			scheduler_loaded(w->s, item.request, item.index,
+					 item.item.kind == TIER_PAGE, &id);
+	}
+	is_int(tries, 16, "a request waits for so many loads that fail, and no more");
+	world_commit(w, 7);
+	ok(w->events[0].hit.n_cached == 0 && w->events[0].hit.miss == PREFIX_MISS_EVICTED_STATE,
+	   "and says why");
+	take_stores(w);
+	check_baseline(w);
+	ok_all("all states are damaged");
+	world_free(w);
 }
 
 static void test_abort(void)
@@ -318,6 +408,8 @@ int main(void)
 {
 	test_comes_back();
 	test_fails();
+	test_shorter();
+	test_shorter_ends();
 	test_abort();
 	test_nobody_takes();
 	test_uses();

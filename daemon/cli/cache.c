@@ -168,6 +168,18 @@ static const char *plural(int64_t n)
 	return n == 1 ? "" : "s";
 }
 
+/* What a server says, without what would steer the terminal: control characters, also those of two bytes in UTF-8
+ * (U+0080 to U+009F), become question marks. */
+static void print_plain(FILE *out, const char *text)
+{
+	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+		bool wide = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
+
+		fputc(*c < ' ' || *c == 0x7f || wide ? '?' : *c, out);
+		c += wide;
+	}
+}
+
 static void print_node(const struct node *n)
 {
 	const char *checkpoint = json_string_value(json_object_get(n->v, "checkpoint"));
@@ -178,12 +190,17 @@ static void print_node(const struct node *n)
 
 	printf("%lld-%lld  %lld page%s", (long long)(depth - tokens), (long long)depth,
 	       (long long)pages, plural(pages));
-	if (checkpoint)
-		printf(", state (%s)", checkpoint);
+	if (checkpoint) {
+		printf(", state (");
+		print_plain(stdout, checkpoint);
+		putchar(')');
+	}
 	if (hits)
 		printf(", %lld hit%s", (long long)hits, plural(hits));
-	if (computed && strcmp(computed, "prefilled") != 0)
-		printf(", %s", computed);
+	if (computed && strcmp(computed, "prefilled") != 0) {
+		printf(", ");
+		print_plain(stdout, computed);
+	}
 	if (number(n->v, "locks"))
 		printf(", in use");
 	for (size_t i = 0; i < json_array_size(ids) && i < IDS_SHOWN; i++)
@@ -228,7 +245,8 @@ static int compare_nodes(const void *a, const void *b)
 }
 
 /* Children stand in the order of the answer under their parents, whatever that order is. */
-static struct node *link_nodes(struct node *nodes, size_t n, const json_t *array)
+static int link_nodes(struct node *nodes, size_t n, const json_t *array, struct node **ret,
+		      struct err *e)
 {
 	struct node *root = NULL, **root_end = &root;
 
@@ -237,6 +255,11 @@ static struct node *link_nodes(struct node *nodes, size_t n, const json_t *array
 		nodes[i].id = number(nodes[i].v, "id");
 	}
 	qsort(nodes, n, sizeof(*nodes), compare_nodes);
+	for (size_t i = 1; i < n; i++)
+		if (nodes[i].id == nodes[i - 1].id)
+			return err_set(e, EPROTO,
+				       "the server's answer is no tree: node %lld is twice in it",
+				       (long long)nodes[i].id);
 	for (size_t i = 0; i < n; i++)
 		nodes[i].child_end = &nodes[i].child;
 	for (size_t i = 0; i < n; i++) {
@@ -253,7 +276,8 @@ static struct node *link_nodes(struct node *nodes, size_t n, const json_t *array
 			root_end = &node->next;
 		}
 	}
-	return root;
+	*ret = root;
+	return 0;
 }
 
 static void print_totals(const json_t *v)
@@ -275,15 +299,20 @@ static int show(const json_t *v, struct err *e)
 {
 	const json_t *array = json_object_get(v, "nodes");
 	size_t n = json_array_size(array);
-	struct node *nodes = calloc(n + 1, sizeof(*nodes)), *root, *next;
+	struct node *nodes = calloc(n + 1, sizeof(*nodes)), *root = NULL, *next;
 	struct buf margin;
 	int64_t space = 0;
+	int r;
 
 	if (!nodes)
 		return err_set(e, ENOMEM, "out of memory");
+	r = link_nodes(nodes, n, array, &root, e);
+	if (r < 0) {
+		free(nodes);
+		return r;
+	}
 	print_totals(v);
 	buf_init(&margin, 1 << 20);
-	root = link_nodes(nodes, n, array);
 	/* One list a space. */
 	for (; root; root = next) {
 		struct node *last = root;
@@ -361,7 +390,10 @@ int cli_cache(int argc, char **argv)
 		r = show(answer, &e);
 	}
 	json_decref(answer);
-	if (r < 0)
-		fprintf(stderr, "tigon cache: %s\n", e.text);
+	if (r < 0) {
+		fputs("tigon cache: ", stderr);
+		print_plain(stderr, e.text);
+		fputc('\n', stderr);
+	}
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

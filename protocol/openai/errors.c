@@ -18,6 +18,7 @@ static const struct row rows[] = {
 	{E2BIG, 400, "invalid_request_error", "chat_template_error"},
 	{EOVERFLOW, 400, "invalid_request_error", "context_length_exceeded"},
 	{EACCES, 401, "authentication_error", "invalid_api_key"},
+	{EXDEV, 403, "invalid_request_error", "cross_origin"},
 	{ENOENT, 404, "invalid_request_error", "model_not_found"},
 	{ENOSYS, 404, "invalid_request_error", "unknown_url"},
 	{EPERM, 405, "invalid_request_error", "method_not_allowed"},

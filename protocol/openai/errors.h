@@ -12,6 +12,7 @@
  *     E2BIG            400     a bound of the template was hit
  *     EOVERFLOW        400     prompt and max_tokens do not fit the context
  *     EACCES           401     wrong or missing key
+ *     EXDEV            403     a request of another site's page for what is not for pages
  *     ENOENT           404     no such model
  *     ENOSYS           404     no such path
  *     EPERM            405     method not allowed here (the caller adds Allow)

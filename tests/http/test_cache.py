@@ -6,6 +6,7 @@ computed before, prompts and generated tokens alike.
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -258,10 +259,44 @@ ok(len(few["nodes"]) == 3 and few["truncated"] and few["totals"]["nodes"] == tot
 same([s.get(f"/cache?{q}")[0] for q in ("limit=0", "limit=x", "limit=99999", "tokens=2")], [400] * 4, "wrong arguments")
 same([s.request(m, p)[0] for m, p in (("HEAD", "/cache"), ("POST", "/cache"), ("GET", "/cache/flush"))], [200, 405, 405],
      "methods")
+for method, path in (("GET", "/cache?tokens=1"), ("POST", "/cache/flush")):
+    origin = {"Origin": "http://page"}
+    answers = [s.request("OPTIONS", path, headers={**origin, "Access-Control-Request-Method": method}),
+               s.request(method, path, headers=origin)]
+    ok([a[0] for a in answers] == [200, 403] and json.loads(answers[1][2])["error"]["code"] == "cross_origin" and
+       not any(h.lower().startswith("access-control-") for a in answers for h in a[1].keys()),
+       f"{path} is not for pages of web sites", [(a[0], a[1].items()) for a in answers])
+ok(not s.request("GET", "/cache")[1]["Access-Control-Allow-Origin"], "nor are answers to anybody else")
+same(json.loads(s.get("/cache")[1])["totals"]["nodes"], totals["nodes"], "and nothing was flushed")
 shown = subprocess.run([TIGON, "cache", "--url", s.url, "--limit", "10000"], capture_output=True, text=True)
 ok(shown.returncode == 0 and len([line for line in shown.stdout.splitlines() if " page" in line]) == len(nodes) + 1 and
    "state (prompt)" in shown.stdout and "└─ " in shown.stdout and "with a cache_salt:" in shown.stdout,
    "tigon cache prints a line a node", shown.stderr + shown.stdout[:2000])
+
+
+def pretend(answer, status=200):
+    """tigon cache with a server that answers just so."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            c = listener.accept()[0]
+            c.recv(65536)
+            c.sendall(f"HTTP/1.0 {status} X\r\n\r\n{json.dumps(answer)}".encode())
+            c.close()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        shown = subprocess.run([TIGON, "cache", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}"],
+                               capture_output=True, text=True, timeout=20)
+        thread.join()
+        return shown
+
+
+node = {"id": 1, "parent": 0, "space": 0, "depth": 64, "tokens": 64, "pages": 1}
+shown = pretend({"nodes": [node, {**node, "id": 2, "parent": 1}, {**node, "id": 2, "parent": 2}], "totals": {}})
+ok(shown.returncode == 1 and "node 2 is twice" in shown.stderr, "what is no tree is refused", shown.stderr)
+shown = pretend({"nodes": [{**node, "checkpoint": "\x1b[31m\x9bä", "computed": "\x07\x7f"}], "totals": {}})
+ok(shown.returncode == 0 and "state (?[31m?ä), ??\n" in shown.stdout, "nothing steers the terminal", ascii(shown.stdout))
+shown = pretend({"error": {"message": "\x1b]0;x\x07"}}, 500)
+ok(shown.returncode == 1 and shown.stderr == "tigon cache: status 500: ?]0;x?\n", "nor in an error", ascii(shown.stderr))
 same(subprocess.run([TIGON, "cache", "--url", s.url, "--limit", "x"], capture_output=True).returncode, 1, "or complains")
 
 # POST /cache/flush
@@ -301,7 +336,9 @@ ok(b.cached == 64, "--cache-decoded off: only what was a prompt", (b.n, b.header
 same(json.loads(s.get("/cache")[1])["totals"]["tokens"] % PAGE, 0, "is remembered")
 ok(all(n["computed"] == "prefilled" for n in json.loads(s.get("/cache")[1])["nodes"]), "and nothing else")
 s.stop()
-s = Server("--prefix-cache", "off")
+s = Server("--prefix-cache", "off", "--cache-disk", "1G", "--host-cache-memory", "1M")
+ok("--cache-disk is not used" in s.text() and "--host-cache-memory is not used" in s.text(), "options without effect are said",
+   s.text())
 a = [complete(s, ids(1, 300), 5) for _ in range(2)]
 same([(r.cached, r.reason) for r in a], [(0, "disabled")] * 2, "--prefix-cache off")
 same((a[0].ids == a[1].ids, json.loads(s.get("/cache")[1])["nodes"]), (True, []), "remembers nothing")
@@ -315,10 +352,21 @@ ok(all(r.status == 200 for r in a) and 0 < m["cache_used_bytes"] <= m["cache_bud
 s.stop()
 
 if FAKE:
+    s = Server("--max-model-len", "512")
+    for n, more, want in ((512, {"max_tokens": 0, "echo": True, "logprobs": 1}, "at most 511 can be"),
+                          (512, {"max_tokens": 1}, "this server's context is 512 tokens, but 513"),
+                          (511, {"max_tokens": 0, "echo": True, "logprobs": 1}, None)):
+        a = ask(s, COMPLETE, {"prompt": ids(1, n), **more})
+        ok(a.status == 200 if not want else a.status == 400 and want in a.body["error"]["message"],
+           f"{n} tokens of prompt, {more['max_tokens']} to generate", a.body)
+    s.stop()
     s = Server("--cache-memory", "3M")
     a = ask(s, COMPLETE, {"prompt": ids(1, 600)})
     ok(a.status == 400 and a.body["error"]["code"] == "context_length_exceeded" and "512 tokens" in a.body["error"]["message"],
        "a prompt that cannot fit into it: 400, before anything else", a.body)
+    a = ask(s, COMPLETE, {"prompt": ids(1, 512), "max_tokens": 0, "echo": True, "logprobs": 1})
+    ok(a.status == 400 and "512 in the prompt and a place behind them" in a.body["error"]["message"],
+       "nor one with nothing to generate that fills it", a.body)
     a = ask(s, COMPLETE, {"prompt": ids(1, 400), "ignore_eos": True})
     same((a.status, a.n + len(a.ids or [])), (200, 512), "and no max_tokens is what fits")
     s.stop()
@@ -359,6 +407,8 @@ if FAKE:
     ok(status == 429 and int(headers["Retry-After"]) >= 1 and json.loads(body)["error"]["code"] == "queue_full",
        "a full queue: 429 with Retry-After", (status, body))
     same(ask(s, COMPLETE, {"prompt": ["a", "b", "c", "d"]}).status, 429, "for whoever comes")
+    same([v for k, v in s.metrics().items() if "request_success_total" in k and "error" in k], [0],
+         "which no count of choices has")
     same(s.get("/cache")[0], 200, "but the cache can be looked at")
     for t in threads:
         t.join()

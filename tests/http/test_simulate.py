@@ -75,6 +75,13 @@ v = fields(c.stdout)
 same((c.returncode, v["requests"][0], v["prompt tokens"][:2], v["computed"][:2]),
      (0, 4, [1000 + 1060 + 503 + 1000, 960 + 448], [1000 + 1060 + 503 + 1000 - 1408, 37]), "a trace, in any order")
 ok("salt 1" in c.stdout, "and its reasons", c.stdout)
+for salts, cached in ((("a", "a"), 960), (("a", "b"), 0), (("a", 1), 0), ((0, 0), 960), ((-1, 7), 0)):
+    text = "".join(json.dumps({**trace[0], "at": 5 * i, "salt": salt}) + "\n" for i, salt in enumerate(salts))
+    c = simulate("--cache-memory", "4G", "--slot-bytes", "4e6", "--trace", place("trace", text))
+    same(fields(c.stdout).get("prompt tokens", [0, 0])[:2], [2000, cached], f"salts {salts}: {cached} tokens are found")
+
+same([settled(simulate(*SMALL, "--cache-memory", m).stdout) for m in ("1G", "1024M")],
+     [settled(simulate(*SMALL, "--cache-memory", "1073741824").stdout)] * 2, "--cache-memory with a suffix")
 
 # complaints
 line = json.dumps(trace[0])
@@ -87,8 +94,13 @@ for name, args, want in (
         ("turns", ("--min-turns", "9", "--max-turns", "3"), "--max-turns 3 is less"),
         ("sessions too long", ("--max-turns", "10000", "--turn-tokens", "1e6"), "too long"),
         ("memory for nothing", ("--cache-memory", "1e6"), ""),
+        ("no size", ("--cache-memory", "2X"), '"2X" is not'),
+        ("a drawing where none can be", ("--svg", folder.name), "--svg " + folder.name),
         ("no trace", ("--trace", place("missing")), "missing"),
-        ("a folder as trace", ("--trace", folder.name), folder.name),
+        ("a folder as trace", ("--trace", folder.name), "is a directory"),
+        ("a folder as record", ("--replay", folder.name), "is a directory"),
+        ("a device as trace", ("--trace", "/dev/zero"), "line 1"),
+        ("a device as record", ("--replay", "/dev/zero"), "line 1"),
         ("an empty trace", ("--trace", place("empty", "")), "empty"),
         ("no JSON", ("--trace", place("bad1", line + "\n{\n")), "line 2"),
         ("no prompt", ("--trace", place("bad2", '{"at": 1}\n')), "line 1"),
@@ -97,8 +109,16 @@ for name, args, want in (
         ("output beyond all", ("--trace", place("bad5", '{"at": 1, "prompt": [1], "output": 4294967297}\n')), "line 1"),
         ("text as output", ("--trace", place("bad6", '{"at": 1, "prompt": [1], "output": "x"}\n')), "line 1"),
         ("boundaries", ("--trace", place("bad7", '{"at": 1, "prompt": [1, 2], "boundaries": [3]}\n')), "line 1"),
+        *((f"{key} {value}", ("--trace", place(f"bad-{key}-{i}", line + "\n" + json.dumps({**trace[0], key: value}) + "\n")),
+           f'line 2: "{key}"')
+          for i, (key, value) in enumerate((("salt", 1.5), ("salt", True), ("salt", None), ("salt", []), ("salt", ""),
+                                            ("priority", 4294967295), ("priority", "1"), ("priority", 0.5),
+                                            ("priority", None), ("at", -1), ("at", 1e300)))),
         ("no record", ("--replay", place("bad8", line + "\n")), "line 1"),
         ("a record's wrong sizes", ("--replay", place("bad9", '{"tigond_record":1,"config":{"max_seqs":-1}}\n')), "line 1"),
+        ("a record of too many pages", ("--replay", place("bad10", json.dumps({"tigond_record": 1, "config": {
+            "page_tokens": 64, "n_pages": 4294967295, "max_seqs": 1, "max_prefill_tokens": 64, "max_model_len": 64,
+            "max_plans_out": 1, "vocab_size": 100}}) + "\n")), 'line 1: "n_pages"'),
         ("an empty record", ("--replay", place("empty", "")), "empty"),
         ("a model without config", ("--model", folder.name), "config.json")):
     c = simulate(*args)
@@ -106,7 +126,8 @@ for name, args, want in (
        want in c.stderr, f"complains: {name}", (c.returncode, c.stderr, c.stdout[:300]))
 
 # what a daemon did
-record = place("record")
+record = place("record", "somebody's\n")
+os.chmod(record, 0o644)
 s = Server("--record", record, "--max-num-seqs", "6", "--max-batched-tokens", "256", "--max-model-len", "1024",
            env={"FAKE_PAGES": "22", "FAKE_SLOTS": "24", "FAKE_STEP_US": "100"})
 failures = []
@@ -164,6 +185,15 @@ ok(c.returncode == 0 and c.stdout.endswith("all as recorded\n"), "replayed: the 
 plans = sum("plan" in line and json.loads(line).get("plan") is not None for line in lines)
 same(fields(c.stdout.replace(" plans", "\tplans")).get(str(plans), [0])[0], plans, "every one of them")
 ok(m["num_preemptions_total"] > 0 and m["prefix_cache_evicted_pages_total"] > 0, "retractions and evictions among them", m)
+
+# killed
+with open(record) as f:
+    text = f.read()
+c = simulate("--replay", place("killed", text[:-8]))
+ok(c.returncode == 0 and "all as recorded\n" in c.stdout and f"the last line, {len(lines)}, is cut off" in c.stdout,
+   "a last line that is cut off is said", c.stderr + c.stdout)
+c = simulate("--replay", place("killed", text[:-8] + "\n"))
+ok(c.returncode == 1 and f"line {len(lines)}: not JSON" in c.stderr, "with an end it is wrong", c.stderr)
 
 # changed
 r = random.Random(1)

@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/cli/simulate/lines.h"
 #include "scheduler/scheduler.h"
 
 struct replay {
@@ -30,31 +32,65 @@ static uint64_t hex(const json_t *v)
 	return text ? strtoull(text, NULL, 16) : 0;
 }
 
+/* What a recording's sizes may be: as many as the daemon's options and the largest devices allow, and no more, for all
+ * that is allocated follows from them. */
+static const struct size {
+	const char *name;
+	size_t at, bytes;
+	uint64_t max;
+} sizes[] = {
+#define S(field, max)                                                      \
+	{                                                                  \
+#field, offsetof(struct scheduler_config, field),          \
+			sizeof(((struct scheduler_config *)0)->field), max \
+	}
+	S(page_tokens, 4096),
+	S(state_tokens, 1 << 16),
+	S(n_pages, 1 << 25),
+	S(n_slots, 1 << 23),
+	S(page_bytes, INT64_MAX),
+	S(slot_bytes, INT64_MAX),
+	S(cache_bytes, INT64_MAX),
+	S(cache_disabled, 1),
+	S(refuse_decoded, 1),
+	S(max_waiting, 1 << 20),
+	S(max_plans_out, UINT32_MAX),
+	S(max_seqs, 4096),
+	S(max_prefill_tokens, 1 << 20),
+	S(max_model_len, 1 << 24),
+	S(vocab_size, INT32_MAX),
+#undef S
+};
+
+static int read_config(const json_t *from, struct scheduler_config *ret, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		char *to = (char *)ret + sizes[i].at;
+		uint64_t v = number(from, sizes[i].name);
+
+		if (v > sizes[i].max)
+			return err_set(e, EINVAL, "\"%s\" is not between 0 and %" PRIu64,
+				       sizes[i].name, sizes[i].max);
+		if (sizes[i].bytes == sizeof(bool))
+			*(bool *)to = v;
+		else if (sizes[i].bytes == sizeof(uint32_t))
+			*(uint32_t *)to = (uint32_t)v;
+		else
+			*(uint64_t *)to = v;
+	}
+	return 0;
+}
+
 static int begin(struct replay *p, const json_t *line, struct err *e)
 {
-	const json_t *c = json_object_get(line, "config");
-	const struct scheduler_config config = {
-		.page_tokens = (uint32_t)number(c, "page_tokens"),
-		.state_tokens = (uint32_t)number(c, "state_tokens"),
-		.n_pages = (uint32_t)number(c, "n_pages"),
-		.n_slots = (uint32_t)number(c, "n_slots"),
-		.page_bytes = number(c, "page_bytes"),
-		.slot_bytes = number(c, "slot_bytes"),
-		.cache_bytes = number(c, "cache_bytes"),
-		.cache_disabled = number(c, "cache_disabled"),
-		.refuse_decoded = number(c, "refuse_decoded"),
-		.max_waiting = (uint32_t)number(c, "max_waiting"),
-		.max_plans_out = (uint32_t)number(c, "max_plans_out"),
-		.max_seqs = (uint32_t)number(c, "max_seqs"),
-		.max_prefill_tokens = (uint32_t)number(c, "max_prefill_tokens"),
-		.max_model_len = (uint32_t)number(c, "max_model_len"),
-		.vocab_size = (uint32_t)number(c, "vocab_size"),
-	};
+	struct scheduler_config config = {0};
 	int r;
 
 	if (number(line, "tigond_record") != 1)
 		return err_set(e, EINVAL, "not a file of tigond --record");
-	r = scheduler_new(&config, &p->s, e);
+	r = read_config(json_object_get(line, "config"), &config, e);
+	if (r == 0)
+		r = scheduler_new(&config, &p->s, e);
 	if (r < 0)
 		return r;
 	p->max_seqs = config.max_seqs;
@@ -190,23 +226,25 @@ static int replay_line(struct replay *p, const json_t *line, struct err *e)
 int replay_file(const char *path, struct err *e)
 {
 	struct replay p = {0};
-	FILE *f = fopen(path, "re");
-	char *text = NULL;
-	size_t room = 0;
-	unsigned long n = 0;
-	int r = 0;
+	struct lines l;
+	bool cut = false;
+	int r = lines_open(&l, path, e);
 
-	if (!f)
-		return err_set(e, errno, "%s: %s", path, strerror(errno));
-	while (r == 0 && getline(&text, &room, f) > 0) {
-		json_t *line = json_loads(text, 0, NULL);
+	if (r < 0)
+		return r;
+	while (!cut && (r = lines_next(&l, e)) > 0) {
+		json_t *line = json_loadb(buf_str(&l.text), l.text.len, 0, NULL);
 
-		n++;
-		r = json_is_object(line) ? replay_line(&p, line, e)
-					 : err_set(e, EINVAL, "not JSON");
+		/* A daemon that was killed leaves half a line. */
+		cut = p.s && !line && !l.ended && buf_str(&l.text)[0] == '{';
+		r = cut			   ? 0
+		    : json_is_object(line) ? replay_line(&p, line, e)
+					   : err_set(e, EINVAL, "not JSON");
 		json_decref(line);
-		if (r < 0)
-			err_prefix(e, "%s, line %lu", path, n);
+		if (r < 0) {
+			err_prefix(e, "%s, line %lu", path, l.number);
+			break;
+		}
 	}
 	if (r == 0 && !p.s)
 		r = err_set(e, EINVAL, "%s is empty", path);
@@ -214,10 +252,12 @@ int replay_file(const char *path, struct err *e)
 		printf("%" PRIu64 " plans of %" PRIu64 " requests and %" PRIu64
 		       " tokens: all as recorded\n",
 		       p.plans, p.requests, p.tokens);
+	if (r == 0 && cut)
+		printf("the last line, %lu, is cut off: the recording did not come to its end\n",
+		       l.number);
 	scheduler_free(p.s);
 	free(p.draws);
 	free(p.events);
-	free(text);
-	fclose(f);
+	lines_close(&l);
 	return r;
 }

@@ -89,7 +89,7 @@ static int submit(struct sim *m, struct err *e)
 		.boundaries = q.boundaries,
 		.n_boundaries = q.n_boundaries,
 		.priority = q.priority,
-		.space.id = {q.salt, q.salt != 0},
+		.space = q.space,
 		.sampling = {.top_p = 1, .repetition_penalty = 1},
 		.user = f,
 	};

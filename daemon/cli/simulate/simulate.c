@@ -6,16 +6,19 @@
 #include "daemon/cli/simulate/simulate.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/cli/simulate/plot.h"
 #include "daemon/cli/simulate/replay.h"
 #include "daemon/cli/simulate/runner.h"
+#include "daemon/options.h"
 #include "engine/model_config.h"
 
 struct simulate_options {
@@ -39,7 +42,7 @@ static const struct number {
 		name, offsetof(struct simulate_options, field), min, max, initial, text \
 	}
 	N("cache-memory", cache_memory, 0, 1e18, 0,
-	  "bytes for pages and states together; 0: unlimited"),
+	  "bytes for pages and states together, 2G or 200e9; 0: unlimited"),
 	N("page-bytes", page_bytes, 1, 1e12, 1310720, "bytes of a KV page (or from --model)"),
 	N("slot-bytes", slot_bytes, 0, 1e12, 64e6,
 	  "bytes of a state; 0: a model without (or from --model)"),
@@ -94,7 +97,14 @@ static int parse_number(struct simulate_options *o, const struct number *n, cons
 {
 	char *end;
 	double v = strtod(text, &end);
+	uint64_t bytes;
 
+	/* 2G, as the daemon's option has it, and 200e9. */
+	if (n->at == offsetof(struct simulate_options, cache_memory) &&
+	    options_size(text, &bytes) == 0) {
+		v = (double)bytes;
+		end = (char *)text + strlen(text);
+	}
 	if (end == text || *end || !isfinite(v) || v < n->min || v > n->max)
 		return err_set(e, EINVAL, "--%s: \"%s\" is not a number from %.15g to %.15g",
 			       n->name, text, n->min, n->max);
@@ -301,6 +311,20 @@ static int run_once(const struct simulate_options *o, double memory, struct sim_
 	return r;
 }
 
+/* Before a run that may take minutes. */
+static int check_writable(const char *path, struct err *e)
+{
+	bool there = access(path, F_OK) == 0;
+	int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+
+	if (fd < 0)
+		return err_set(e, errno, "--svg %s: %s", path, strerror(errno));
+	close(fd);
+	if (!there)
+		unlink(path);
+	return 0;
+}
+
 static int simulate(const struct simulate_options *o, struct err *e)
 {
 	struct sim_result bounded = {0}, unlimited = {0};
@@ -308,7 +332,9 @@ static int simulate(const struct simulate_options *o, struct err *e)
 
 	if (o->replay)
 		return replay_file(o->replay, e);
-	r = run_once(o, o->cache_memory, &bounded, e);
+	r = o->svg ? check_writable(o->svg, e) : 0;
+	if (r == 0)
+		r = run_once(o, o->cache_memory, &bounded, e);
 	if (r == 0)
 		print_result(&bounded);
 	if (r == 0 && o->svg)

@@ -1,6 +1,8 @@
 #include "daemon/cli/simulate/workload.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <gnutls/crypto.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +10,9 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "daemon/cli/simulate/lines.h"
+
+#define AT_MAX 1e9 /* seconds: thirty years */
 
 struct trace_request {
 	struct sim_request r;
@@ -84,8 +89,44 @@ static int add_piece(const json_t *v, int32_t **tokens, uint32_t *n)
 	return 0;
 }
 
-static int read_request(const json_t *line, struct trace_request *q)
+/* A text's space is that of the cache_salt with this text. */
+static int read_salt(const json_t *v, struct prefix_space *ret, struct err *e)
 {
+	unsigned char digest[32];
+
+	if (json_is_integer(v)) {
+		uint64_t salt = (uint64_t)json_integer_value(v);
+
+		ret->id[0] = salt;
+		ret->id[1] = salt != 0;
+		return 0;
+	}
+	if (!json_is_string(v) || !json_string_length(v))
+		return err_set(e, EINVAL, "\"salt\" is neither a text nor a whole number");
+	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, json_string_value(v), json_string_length(v),
+			     digest) < 0)
+		return err_set(e, EFAULT, "cannot hash \"salt\"");
+	static_assert(sizeof(ret->id) <= sizeof(digest), "a digest fills a space");
+	memcpy(ret->id, digest, sizeof(ret->id));
+	return 0;
+}
+
+static int read_priority(const json_t *v, int32_t *ret, struct err *e)
+{
+	json_int_t n = json_integer_value(v);
+
+	if (!json_is_integer(v) || n < INT32_MIN || n > INT32_MAX)
+		return err_set(e, EINVAL, "\"priority\" is not a whole number from %d to %d",
+			       INT32_MIN, INT32_MAX);
+	*ret = (int32_t)n;
+	return 0;
+}
+
+/* Errors without a sentence are of a line that is no request at all. */
+static int read_request(const json_t *line, struct trace_request *q, struct err *e)
+{
+	const json_t *priority = json_object_get(line, "priority"),
+		     *salt = json_object_get(line, "salt");
 	const json_t *prompt = json_object_get(line, "prompt"), *at = json_object_get(line, "at"),
 		     *v;
 	const json_t *output = json_object_get(line, "output"),
@@ -97,12 +138,17 @@ static int read_request(const json_t *line, struct trace_request *q)
 	if (!json_is_number(at) || !json_is_array(prompt) || !json_array_size(prompt))
 		return -EINVAL;
 	q->r.at = json_number_value(at);
+	if (!(q->r.at >= 0 && q->r.at <= AT_MAX))
+		return err_set(e, EINVAL, "\"at\" is not between 0 and %.0f seconds", AT_MAX);
 	n_output = output ? json_integer_value(output) : 16;
-	if (n_output < 1 || n_output > 1 << 24 || !isfinite(q->r.at))
+	if (n_output < 1 || n_output > 1 << 24)
 		return -EINVAL;
 	q->r.n_output = (uint32_t)n_output;
-	q->r.priority = (int32_t)json_integer_value(json_object_get(line, "priority"));
-	q->r.salt = (uint64_t)json_integer_value(json_object_get(line, "salt"));
+	r = priority ? read_priority(priority, &q->r.priority, e) : 0;
+	if (r == 0 && salt)
+		r = read_salt(salt, &q->r.space, e);
+	if (r < 0)
+		return r;
 	json_array_foreach(prompt, i, v)
 	{
 		r = add_piece(v, &q->prompt, &q->r.n_prompt);
@@ -130,54 +176,44 @@ static int by_time(const void *a, const void *b)
 	return x->r.tag < y->r.tag ? -1 : x->r.tag > y->r.tag;
 }
 
-static int read_lines(struct workload *w, FILE *f, const char *path, struct err *e)
+static int read_lines(struct workload *w, struct lines *l, struct err *e)
 {
-	char *text = NULL;
-	size_t room = 0;
-	unsigned long number = 0;
-	int r = 0;
+	int r;
 
-	while (r == 0 && getline(&text, &room, f) > 0) {
+	while ((r = lines_next(l, e)) > 0) {
+		struct err why = {0};
 		struct trace_request *grown;
 		json_t *line;
 
-		number++;
-		if (text[strspn(text, " \t\r\n")] == 0)
+		if (buf_str(&l->text)[strspn(buf_str(&l->text), " \t\r")] == 0)
 			continue;
 		grown = realloc(w->requests, (w->n_requests + 1) * sizeof(*grown));
-		if (!grown) {
-			r = err_set(e, ENOMEM, "out of memory");
-			break;
-		}
+		if (!grown)
+			return err_set(e, ENOMEM, "out of memory");
 		w->requests = grown;
 		grown[w->n_requests] = (struct trace_request){.r.tag = w->n_requests};
-		line = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-		r = read_request(line, &grown[w->n_requests++]);
+		line = json_loadb(buf_str(&l->text), l->text.len, JSON_REJECT_DUPLICATES, NULL);
+		r = read_request(line, &grown[w->n_requests++], &why);
 		json_decref(line);
 		if (r < 0)
-			r = err_set(e, -r, "%s, line %lu: not a request of a trace (man tigon)",
-				    path, number);
+			return err_set(e, -r, "%s, line %lu: %s", l->path, l->number,
+				       why.code ? why.text
+						: "not a request of a trace (man tigon)");
 	}
-	free(text);
 	return r;
 }
 
 int workload_open_trace(const char *path, struct workload **ret, struct err *e)
 {
-	struct workload *w = calloc(1, sizeof(*w));
-	FILE *f = fopen(path, "re");
-	int r;
+	struct workload *w;
+	struct lines l;
+	int r = lines_open(&l, path, e);
 
-	if (!w || !f) {
-		r = err_set(e, f ? ENOMEM : errno, "%s: %s", path,
-			    f ? "out of memory" : strerror(errno));
-		free(w);
-		if (f)
-			fclose(f);
+	if (r < 0)
 		return r;
-	}
-	r = read_lines(w, f, path, e);
-	fclose(f);
+	w = calloc(1, sizeof(*w));
+	r = w ? read_lines(w, &l, e) : err_set(e, ENOMEM, "out of memory");
+	lines_close(&l);
 	if (r == 0 && !w->n_requests)
 		r = err_set(e, EINVAL, "%s has no requests", path);
 	if (r < 0) {

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "prefix_cache/prefix_cache.h"
 
 enum { SIM_VOCAB = 1 << 17, SIM_BOUNDARIES_MAX = 32 };
 
@@ -31,8 +32,8 @@ struct sim_request {
 	uint32_t n_prompt, n_output;
 	uint32_t boundaries[SIM_BOUNDARIES_MAX], n_boundaries;
 	int32_t priority;
-	uint64_t salt;
-	uint64_t tag;	 /* the workload's own */
+	struct prefix_space space; /* of its salt */
+	uint64_t tag;		   /* the workload's own */
 	uint32_t shared; /* leading tokens that were in a prompt or answer before: what unlimited
 			    memory could give */
 };
