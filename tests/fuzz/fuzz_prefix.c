@@ -1,4 +1,7 @@
-/* The random life of tests/prefix_events.h with the fuzzer's bytes as the dice; 0 when they are used up. */
+/*
+ * The random life of tests/prefix_events.c beside the naive model of tests/prefix_model.c, with the fuzzer's bytes as
+ * the dice; 0 when they are used up.
+ */
 #include <stddef.h>
 #include <stdint.h>
 
