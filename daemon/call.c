@@ -94,11 +94,11 @@ void call_hit(struct call *c, const struct scheduler_hit *hit)
 
 bool call_describe_hit(const struct call *c, char *out, size_t size)
 {
-	char reason[METRICS_REASON_MAX];
+	const char *reason;
 
 	if (!atomic_load(&c->n_hits))
 		return false;
-	metrics_reason((enum prefix_miss)atomic_load(&c->miss), reason);
+	reason = prefix_miss_name((enum prefix_miss)atomic_load(&c->miss));
 	snprintf(out, size, "cached=%u; reason=%s", atomic_load(&c->n_cached), reason);
 	return true;
 }

@@ -74,13 +74,6 @@ void metrics_response(struct metrics *m, unsigned status)
 	atomic_fetch_add_explicit(&m->responses[i], 1, memory_order_relaxed);
 }
 
-void metrics_reason(enum prefix_miss m, char out[METRICS_REASON_MAX])
-{
-	snprintf(out, METRICS_REASON_MAX, "%s", prefix_miss_name(m));
-	for (char *p = out; (p = strchr(p, ' ')); p++)
-		*p = '-';
-}
-
 static void head(struct buf *out, const char *name, const char *type, const char *help)
 {
 	buf_printf(out, "# HELP tigon_%s %s\n# TYPE tigon_%s %s\n", name, help, name, type);
@@ -123,9 +116,8 @@ static void write_cache(const struct metrics *m, struct buf *out)
 	head(out, "prefix_cache_misses_total", "counter",
 	     "Admitted requests by the reason why they did not hit further.");
 	for (int i = PREFIX_MISS_NONE + 1; i < PREFIX_MISS_N; i++) {
-		char reason[METRICS_REASON_MAX];
+		const char *reason = prefix_miss_name((enum prefix_miss)i);
 
-		metrics_reason((enum prefix_miss)i, reason);
 		buf_printf(out, "tigon_prefix_cache_misses_total{reason=\"%s\"} %" PRIu64 "\n",
 			   reason, load(&m->misses[i]));
 	}

@@ -68,10 +68,6 @@ void metrics_time(struct metrics *m, enum metrics_time which, uint64_t ns);
 /* Counts an HTTP response by its status code. */
 void metrics_response(struct metrics *m, unsigned status);
 
-/* "evicted-state": a reason as headers, logs and labels have it. */
-enum { METRICS_REASON_MAX = 32 };
-void metrics_reason(enum prefix_miss m, char out[METRICS_REASON_MAX]);
-
 /* Appends the exposition text (version 0.0.4). */
 void metrics_write(const struct metrics *m, struct buf *out);
 

@@ -123,7 +123,7 @@ static const struct option_def table[] = {
 	 .argument = "BYTES|SHARE",
 	 .type = OPTION_MEMORY,
 	 .offset = AT(cache_memory),
-	 .initial_text = "what the model leaves",
+	 .initial_text = "on a GPU what the model leaves, on a CPU a part of it",
 	 .text = "KV pages and states, running and cached: 4G, or a share of what the model "
 		 "leaves"},
 	{.name = "host-cache-memory",

@@ -18,10 +18,10 @@ static const char *const miss_names[] = {
 	[PREFIX_MISS_DISABLED] = "disabled",
 	[PREFIX_MISS_LOGPROBS] = "logprobs",
 	[PREFIX_MISS_SHORT] = "short",
-	[PREFIX_MISS_EVICTED_STATE] = "evicted state",
-	[PREFIX_MISS_NO_CHECKPOINT] = "no checkpoint",
+	[PREFIX_MISS_EVICTED_STATE] = "evicted-state",
+	[PREFIX_MISS_NO_CHECKPOINT] = "no-checkpoint",
 	[PREFIX_MISS_LOADING] = "loading",
-	[PREFIX_MISS_EVICTED_PAGE] = "evicted page",
+	[PREFIX_MISS_EVICTED_PAGE] = "evicted-page",
 	[PREFIX_MISS_SALT] = "salt",
 	[PREFIX_MISS_COLD] = "cold",
 };

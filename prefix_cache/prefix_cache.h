@@ -77,7 +77,7 @@ enum prefix_miss {
 	PREFIX_MISS_N
 };
 
-/* "cold", "evicted page", ...: as in logs and the X-Tigon-Cache header. */
+/* "cold", "evicted-page", ...: as in logs and the X-Tigon-Cache header. */
 const char *prefix_miss_name(enum prefix_miss m);
 
 /* Everything free, no node. NULL when out of memory. */

@@ -28,10 +28,14 @@ static int check_config(const struct scheduler_config *c, struct err *e)
 	if (!c->n_pages || !c->max_seqs)
 		return err_set(e, EINVAL, "%u pages and %u sequences: both must be at least 1",
 			       c->n_pages, c->max_seqs);
-	if (c->state_tokens && (c->n_slots < c->max_seqs || c->n_slots > INT32_MAX))
-		return err_set(e, EINVAL,
-			       "%u state slots for %u sequences: not between that and %d",
-			       c->n_slots, c->max_seqs, INT32_MAX);
+	if (c->n_slots > INT32_MAX)
+		return err_set(e, EINVAL, "%u state slots are more than %d", c->n_slots, INT32_MAX);
+	if (c->state_tokens && c->n_slots < c->max_seqs)
+		return err_set(
+			e, EINVAL,
+			"there is memory for %u states, and %u sequences that may run at once "
+			"(--max-num-seqs) take one each",
+			c->n_slots, c->max_seqs);
 	if (!c->state_tokens && c->n_slots)
 		return err_set(e, EINVAL, "%u state slots for a model without state", c->n_slots);
 	if (c->max_model_len < 2 || c->max_model_len > INT32_MAX)

@@ -532,9 +532,8 @@ static void test_deleted(const char *dir)
 
 	for (uint32_t i = 0; i < 4; i++)
 		item_make(&it[i], 81 + i, 0, TIER_PAGE);
-	snprintf(parent, sizeof(parent), "%s", dir);
-	check(mkdir(parent, 0700) == 0);
-	strncat(parent, "/cache", sizeof(parent) - strlen(parent) - 1);
+	check(mkdir(dir, 0700) == 0);
+	snprintf(parent, sizeof(parent), "%s/cache", dir);
 	dir = parent;
 	open_dir(&f, dir);
 	check(item_put(f.store, &it[0]) == 0 && settle(&f));

@@ -80,7 +80,7 @@ static void test_reasons(void)
 	ok(match(c, "aXcde").miss == PREFIX_MISS_COLD, "another was never there");
 	prefix_cache_free(c);
 
-	is_str(prefix_miss_name(PREFIX_MISS_EVICTED_PAGE), "evicted page", "reasons have names");
+	is_str(prefix_miss_name(PREFIX_MISS_EVICTED_PAGE), "evicted-page", "reasons have names");
 	is_str(prefix_miss_name((enum prefix_miss)99), "unknown", "wrong ones too");
 	for (int i = 0; i < PREFIX_MISS_N; i++)
 		check(prefix_miss_name((enum prefix_miss)i) != NULL);

@@ -174,7 +174,7 @@ static void test_config(void)
 	REFUSES(max_prefill_tokens, 63, "budget of 63 tokens is less than a page of 64");
 	REFUSES(n_pages, 0, "0 pages");
 	REFUSES(max_seqs, 0, "0 sequences");
-	REFUSES(n_slots, 3, "3 state slots for 4 sequences");
+	REFUSES(n_slots, 3, "memory for 3 states, and 4 sequences");
 	REFUSES(n_slots, 0x80000000u, "state slots");
 	REFUSES(max_model_len, 1, "length of 1");
 	REFUSES(max_model_len, 0x80000000u, "context length");

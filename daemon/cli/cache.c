@@ -280,6 +280,17 @@ static int link_nodes(struct node *nodes, size_t n, const json_t *array, struct 
 	return 0;
 }
 
+/* A line for host memory or disk, where something is. */
+static void print_tier(const json_t *totals, const char *name, const char *where)
+{
+	const json_t *tier = json_object_get(json_object_get(totals, "tiers"), name);
+	long long items = (long long)number(tier, "items");
+
+	if (items > 0)
+		printf("%s: %lld pages and states, %.1f MiB\n", where, items,
+		       (double)number(tier, "bytes") / 1048576);
+}
+
 static void print_totals(const json_t *v)
 {
 	const json_t *t = json_object_get(v, "totals");
@@ -293,6 +304,8 @@ static void print_totals(const json_t *v)
 	if (json_is_true(json_object_get(v, "truncated")))
 		printf("; %lld nodes are shown", (long long)shown);
 	putchar('\n');
+	print_tier(t, "host", "in host memory");
+	print_tier(t, "disk", "on disk");
 }
 
 static int show(const json_t *v, struct err *e)

@@ -418,7 +418,7 @@ if FAKE:
     s.stop()
 
     # memory for one at a time
-    s = Server("--max-num-seqs", "16", env={"FAKE_PAGES": "24", "FAKE_SLOTS": "40"})
+    s = Server("--max-num-seqs", "16", env={"FAKE_PAGES": "24", "FAKE_SLOTS": "40", "FAKE_STEP_US": "500"})
     alone = [complete(s, ids(i, 200), 600, cache_prompt=False).ids for i in range(3)]
     crowd = parallel([lambda i=i: complete(s, ids(i % 3, 200), 600).ids for i in range(12)])
     ok(all(got == alone[i % 3] for i, got in enumerate(crowd)), "retracted requests come back to the same answer",
