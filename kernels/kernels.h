@@ -26,7 +26,7 @@ enum {
 	KERNEL_ROW_SNAPSHOTS = 4, /* states that a prefill row keeps on its way, at most */
 	KERNEL_DRAW_INTS = 17,	  /* a draw of the step table; DRAW_* in sample.cl */
 	KERNEL_RESET_INTS = 5,
-	KERNEL_SCORE_INTS = 3, /* a given token; SCORE_* in sample.cl */
+	KERNEL_SCORE_INTS = 3,	/* a given token; SCORE_* in sample.cl */
 	KERNEL_TASK_ROWS = 128, /* rows of an expert that one task takes */
 };
 
