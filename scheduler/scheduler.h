@@ -133,7 +133,7 @@ struct scheduler_stats {
 	uint64_t prompt_tokens, cached_tokens; /* of requests admitted for the first time */
 	uint64_t misses[PREFIX_MISS_N];	       /* such requests by reason */
 	uint64_t loads_begun, loads_failed, stores_dropped; /* by requests; of those; items */
-	uint32_t stores_waiting; /* items that scheduler_next_store has still to look at */
+	uint64_t stores_waiting; /* items that scheduler_next_store has still to look at */
 	uint64_t shared_waits;	 /* requests that waited for another one's prefill */
 	struct prefix_stats cache;
 };

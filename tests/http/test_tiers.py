@@ -292,8 +292,10 @@ ok(s.wait_metric("kv_cache_pages_used", 0) is not None, "nothing leaks", s.metri
 s.stop()
 s = Server(*SMALL, "--host-cache-memory", "2M")
 same([complete(s, ids(i % 16)).ids for i in range(32)], right + right, "little host memory: right answers")
-m = s.metrics()
-ok(m['cache_tier_bytes{tier="host"}'] <= 2 << 20, "within its bound", m['cache_tier_bytes{tier="host"}'])
+until = time.time() + 10  # what is too much is freed by a thread of its own
+while (held := s.metrics()['cache_tier_bytes{tier="host"}']) > 2 << 20 and time.time() < until:
+    time.sleep(0.05)
+ok(0 < held <= 2 << 20, "within its bound", held)
 s.stop()
 
 # while nobody knows yet what is on disk: what identifies the model is read first
