@@ -74,6 +74,7 @@ struct kernels {
 	enum kernel_variant variant;
 	cl_command_queue queue;
 	uint32_t compute_units;
+	enum kernel_packing packing; /* of elements */
 	cl_program programs[24];
 	uint32_t n_programs;
 	cl_kernel kernels[K_COUNT];
@@ -130,7 +131,7 @@ bool kernels_supported(enum kernel_variant variant, cl_device_id device)
 
 enum kernel_packing kernels_packing(const struct kernels *k)
 {
-	return k->shape.bf16 ? k->tuning->packing : KERNEL_PACK_PANELS;
+	return k->packing;
 }
 
 uint32_t kernels_attention_ld(const struct kernel_shape *s)
@@ -198,8 +199,8 @@ static void gemm_options(const struct kernels *k, uint32_t blocks, struct buf *o
 {
 	const struct tuning *t = k->tuning;
 
-	buf_printf(o, " -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u", t->tile_rows,
-		   t->tile_blocks, blocks, t->row_block);
+	buf_printf(o, " -DPACKING=%d -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u",
+		   k->packing, t->tile_rows, t->tile_blocks, blocks, t->row_block);
 }
 
 static void attention_options(const struct kernels *k, struct buf *o)
@@ -265,7 +266,8 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	int r;
 
 	buf_init(&packing, 64);
-	buf_printf(&packing, " -DPACKING=%d", kernels_packing(k));
+	buf_printf(&packing, " -DPACKING=%d",
+		   k->packing == KERNEL_PACK_CODED ? KERNEL_PACK_PAIRS : k->packing);
 	buf_init(&gemm, 1024);
 	buf_init(&rotary, 64);
 	buf_init(&o, 1024);
@@ -371,6 +373,18 @@ static const struct tuning *choose_tuning(cl_device_id device, const struct kern
 	return cpu ? &cpu_generic : &gpu_generic;
 }
 
+static enum kernel_packing choose_packing(const struct kernels *k)
+{
+	if (!k->shape.bf16)
+		return KERNEL_PACK_PANELS;
+#if defined(__x86_64__)
+	if (k->tuning->packing == KERNEL_PACK_PAIRS && !k->shape.plain_weights &&
+	    __builtin_cpu_supports("avx512vbmi"))
+		return KERNEL_PACK_CODED;
+#endif
+	return k->tuning->packing;
+}
+
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
 		 const struct kernel_shape *shape, enum kernel_variant variant,
 		 const char *cache_dir, struct kernels **ret, struct err *e)
@@ -388,6 +402,7 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	k->queue = queue;
 	k->compute_units = units;
 	k->tuning = choose_tuning(device, shape, variant);
+	k->packing = choose_packing(k);
 	r = add_programs(k, &library, e);
 	if (r < 0) {
 		kernels_close(k);

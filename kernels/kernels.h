@@ -57,6 +57,7 @@ struct kernel_shape {
 	bool bf16; /* elements: bf16, else float */
 	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
 	enum kernel_width width; /* of the generic variant */
+	bool plain_weights; /* not coded (kernels/coded.h), also where they could be; the bits are the same */
 };
 
 struct kernels;
@@ -87,9 +88,15 @@ const char *kernels_variant_name(enum kernel_variant variant);
 /* How GEMM weights are packed for this set: panels of 16 columns of the product, inside which
  *   PANELS      [K][16] elements
  *   PAIRS       [K/2][16][2], two k together (x86, bf16)
+ *   CODED       PAIRS in three quarters of the bytes (kernels/coded.h; x86 with AVX512_VBMI, bf16)
  *   FRAGMENTS   [K/16][32][8], in the order of a tensor core's A operand (nvidia, bf16): lane l holds
  *               elements e of row l/4 + 8 (e/2 % 2), k = 2 (l % 4) + e % 2 + 8 (e/4). */
-enum kernel_packing { KERNEL_PACK_PANELS, KERNEL_PACK_PAIRS, KERNEL_PACK_FRAGMENTS };
+enum kernel_packing {
+	KERNEL_PACK_PANELS,
+	KERNEL_PACK_PAIRS,
+	KERNEL_PACK_FRAGMENTS,
+	KERNEL_PACK_CODED
+};
 enum kernel_packing kernels_packing(const struct kernels *k);
 
 /* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). */
@@ -165,7 +172,7 @@ void kernel_address(struct kernels *k, cl_mem buffer, cl_mem addresses, uint32_t
 void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses);
 
 /* Fills one packed matrix, or the part of one, with synthetic weights (synthetic.clh): rows x cols
- * logical elements; panel p of the part goes to panel first + p * stride of W. */
+ * logical elements; panel p of the part goes to panel first + p * stride of W. In PAIRS where the set wants CODED. */
 void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride,
 		       uint64_t rows, uint64_t cols, uint64_t key, float scale, float offset);
 

@@ -210,12 +210,14 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		uint32_t page_tokens;
 		bool always;   /* else only with `full` */
 		bool separate; /* no step in one launch */
+		bool plain;    /* weights are not coded */
 	} engines[] = {
 		{ENGINE_KERNELS_GENERIC, "generic", 64, true, false},
 		{ENGINE_KERNELS_X86, "x86", 64, true, false},
 		{ENGINE_KERNELS_GENERIC, "generic", 128, false, false},
 		{ENGINE_KERNELS_X86, "x86", 128, true, false},
 		{ENGINE_KERNELS_GENERIC, "separate launches", 64, true, true},
+		{ENGINE_KERNELS_X86, "x86 with plain weights", 64, false, false, true},
 	};
 	struct run answers[ARRAY_SIZE(engines)][REQUESTS];
 	bool ran[ARRAY_SIZE(engines)] = {false};
@@ -227,6 +229,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		o.kernels = engines[i].kernels;
 		o.page_tokens = engines[i].page_tokens;
 		o.separate_launches = engines[i].separate;
+		o.plain_weights = engines[i].plain;
 		ran[i] = test_engine(&o, engines[i].name, full, prompts, answers[i]);
 		if (!i || !ran[0] || !ran[i])
 			continue;

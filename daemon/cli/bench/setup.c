@@ -45,6 +45,7 @@ static const struct option_text {
 	{"steps", "N", "generated tokens of a measurement (16)", STEPS, 'n'},
 	{"separate-launches", NULL, "each kernel by itself, also where a step could be one launch",
 	 STEPS, 'S'},
+	{"plain-weights", NULL, "not coded in fewer bytes, also where they could be", BOTH, 'w'},
 	{"plot", "FILE", "a figure of the times, as SVG", BOTH, 'P'},
 	{"only", "KERNEL", "rows of this kernel alone", KERNELS, 'o'},
 	{"help", NULL, "", BOTH, 'h'},
@@ -167,6 +168,7 @@ static int take_option(struct bench_options *o, char letter, const char *value)
 	case 'r': return parse_u32(value, 1, REPEAT_MAX, &o->repeat);
 	case 'n': return parse_u32(value, 1, STEPS_MAX, &o->steps);
 	case 'S': o->engine.separate_launches = true; break;
+	case 'w': o->engine.plain_weights = true; break;
 	case 'P': o->plot = value; break;
 	case 'o': o->only = value; break;
 	}
