@@ -646,6 +646,7 @@ void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx
 {
 	LAUNCH(k, floats ? K_QUANTIZE_FLOAT_ROWS : K_QUANTIZE_ROWS, rows, 1, ARG(x), ARG(ldx),
 	       ARG(q), ARG(ldq), ARG(K));
+	note_product(k, rows, K, 0);
 }
 
 static uint64_t int8_column_groups(const struct kernels *k, uint32_t N)

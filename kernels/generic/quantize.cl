@@ -21,19 +21,19 @@
 
 #define INT8_TINY 0x1p-118f
 
+/* Bytes of a word each to p. As words, since PoCL stores 16 bytes one by one. */
 #if VEC == 16
-#define CONVERT_UCHARV convert_uchar16
-#define CONVERT_INTV   convert_int16
+#define STORE_BYTES(v, p) vstore4(as_uint4(convert_uchar16(v)), 0, (__global uint *)(p))
 #else
-#define CONVERT_UCHARV convert_uchar
-#define CONVERT_INTV   convert_int
+#define STORE_BYTES(v, p) (*(p) = convert_uchar(v))
 #endif
 
-/* |x|, but infinity for NaN, which fmax would pass over. */
-static inline floatv magnitude(floatv x)
-{
-	return select((floatv)INFINITY, fabs(x), x == x);
-}
+/* The bits of |x|: they are in the order of the numbers, above all of them infinity and then NaN. */
+#define MAGNITUDE(x)   (AS_UINTV(x) & 0x7fffffffu)
+#define INFINITY_BITS  0x7f800000u
+
+/* 1.5 times 2^23: what is added to it is rounded to nearest even, and stands in the lowest bits. */
+#define ROUNDER	       0x1.8p23f
 
 #define QUANTIZE_ROW(LOAD)                                                                         \
 	{                                                                                          \
@@ -44,23 +44,24 @@ static inline floatv magnitude(floatv x)
 		for (uint k = 0; k < K; k += GROUP) {                                              \
 			const uint n = MIN_(K - k, (uint)GROUP);                                   \
 			__global uchar *out = (__global uchar *)(q + 1);                           \
-			floatv most = 0;                                                           \
+			uintv most = 0;                                                            \
 			float amax, scale, inverse;                                                \
+			uint mask;                                                                 \
                                                                                                    \
 			FOR_COLUMNS(c, n)                                                          \
-				most = fmax(most, magnitude(LOAD(x + k + c)));                     \
-			amax = group_max(v_max(most), scratch);                                    \
+				most = max(most, MAGNITUDE(LOAD(x + k + c)));                      \
+			amax = group_max(v_max(AS_FLOATV(min(most, (uintv)INFINITY_BITS))), scratch); \
 			scale = amax < INFINITY ? amax / 127.0f : NAN;                             \
 			inverse = amax < INFINITY ? 127.0f / amax : 0;                             \
 			if (amax < INT8_TINY)                                                      \
 				scale = inverse = 0;                                               \
+			mask = inverse > 0 ? 0xffu : 0; /* zero even where NaN is */               \
 			if (LANE == 0)                                                             \
 				*q = as_uint(scale);                                               \
 			FOR_COLUMNS(c, n) {                                                        \
-				floatv v = LOAD(x + k + c);                                        \
-				intv i = CONVERT_INTV(rint(inverse > 0 ? v * inverse : (floatv)0)); \
+				uintv rounded = AS_UINTV(LOAD(x + k + c) * inverse + ROUNDER);     \
                                                                                                    \
-				V_STORE(CONVERT_UCHARV(i + 128), out + c);                         \
+				STORE_BYTES((rounded & mask) ^ 128u, out + c);                     \
 			}                                                                          \
 			q += 1 + n / 4;                                                            \
 		}                                                                                  \
