@@ -88,14 +88,15 @@ void int8_trial_close(struct int8_trial *t)
 	free(t);
 }
 
-/* Words that are random as int8, and between 0.008 and 0.5 as floats: both occur in packed weights. */
+/* Words that are numbers between 0.007 and 0.5, or their negatives, as a float and as two of bf16: scales and activations,
+ * where subnormal ones would take their time. The bytes that weights are may be anything. */
 static cl_int fill(struct int8_trial *t, const struct store *s)
 {
 	uint32_t words[PATTERN_BYTES / 4], random = 1;
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 		random = random * 1664525 + 1013904223;
-		words[i] = (random >> 8 & 0x02ffffff) | 0x3c000000;
+		words[i] = ((random >> 8 | random << 24) & 0x82ff82ff) | 0x3c003c00;
 	}
 	return clEnqueueFillBuffer(t->queue, s->mem, words, sizeof(words), 0,
 				   ROUND_UP(s->bytes, PATTERN_BYTES), 0, NULL, NULL);

@@ -86,6 +86,7 @@ struct kernels {
 	struct kernel_shape shape;
 	const struct tuning *tuning;
 	const struct int8_tuning *int8; /* NULL: not compiled */
+	uint32_t int8_group;
 	enum kernel_variant variant;
 	cl_command_queue queue;
 	uint32_t compute_units;
@@ -427,9 +428,13 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, 
 	struct buf o;
 	int r;
 
-	assert(!k->int8);
-	if (!int8_group_valid(group))
-		return err_set(e, EINVAL, "%u is not a group of int8 numbers", group);
+	if (k->int8 && k->int8_group == group)
+		return 0;
+	if (k->int8 || !int8_group_valid(group))
+		return err_set(e, EINVAL,
+			       k->int8 ? "int8 numbers in groups of %u beside others"
+				       : "%u is not a group of int8 numbers",
+			       group);
 	clGetCommandQueueInfo(k->queue, CL_QUEUE_CONTEXT, sizeof(library.context), &library.context,
 			      NULL);
 	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(library.device), &library.device,
@@ -448,8 +453,10 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, 
 					{K_GEMM_INT8_ADD, "gemm_int8_add"}),
 				e);
 	buf_release(&o);
-	if (r == 0)
+	if (r == 0) {
 		k->int8 = t;
+		k->int8_group = group;
+	}
 	return r;
 }
 

@@ -79,8 +79,9 @@ int kernels_profile(struct kernels *k, bool on, struct err *e) MUST_CHECK;
 int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, size_t *ret_n,
 			 struct err *e) MUST_CHECK;
 
-/* Compiles the int8 products of a set too (int8.h, which says what a group is), before their first launch and once at
- * most: who has no quantised weights does not pay for them. -EINVAL: no such group. */
+/* Compiles the int8 products of a set too (int8.h, which says what a group is), before their first launch: who has no
+ * quantised weights does not pay for them. Again for the same group is nothing. -EINVAL: no such group, or the set has
+ * those of another one. */
 int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
 		      struct err *e) MUST_CHECK;
 

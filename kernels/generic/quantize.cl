@@ -15,6 +15,9 @@
  * A division is the only operation here that a device may round in a way of its own (CPUs do not): then a value
  * halfway between two may become the other one.
  *
+ * Whole groups and the last one take the same way: with one branch for each in the loop PoCL 3.1 lets some lanes of a
+ * GPU's width write past the row (barriers inside of branches).
+ *
  * Global size: a group of lanes a row. Options: GROUP. Reference: reference_quantize, bit by bit.
  */
 #include "common.clh"

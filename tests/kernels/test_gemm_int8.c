@@ -233,9 +233,11 @@ static void test(const struct way *w)
 		if (!k)
 			return;
 		check(kernels_open_int8(k, NULL, 100, &e) == -EINVAL);
-		if (kernels_open_int8(k, NULL, groups[i], &e) == 0)
+		if (kernels_open_int8(k, NULL, groups[i], &e) == 0) {
+			check(kernels_open_int8(k, NULL, groups[i], &e) == 0);
+			check(kernels_open_int8(k, NULL, 64, &e) == -EINVAL);
 			test_set(w, k, groups[i]);
-		else
+		} else
 			failed("%s", e.text);
 		ok_way(w, "int8 opens for groups of %u, of 100 it does not", groups[i]);
 		kernels_close(k);
