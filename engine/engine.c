@@ -463,6 +463,13 @@ int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks 
 			  program_cache, ret, e);
 }
 
+int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,
+			   struct int8_trial **ret, struct err *e)
+{
+	return int8_trial_open(g->kernels, g->device.context, g->device.queue, program_cache, group,
+			       ret, e);
+}
+
 uint64_t engine_cache_bytes(const struct engine *g)
 {
 	cl_ulong bytes = 0;

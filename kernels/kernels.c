@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "kernels/cl_error.h"
+#include "kernels/int8.h"
 #include "kernels/library.h"
 
 enum kernel_id {
@@ -36,6 +37,10 @@ enum kernel_id {
 	K_SYNTHESIZE_ROWS,
 	K_ADDRESS,
 	K_DECODE_STEP,
+	K_QUANTIZE_ROWS,
+	K_QUANTIZE_FLOAT_ROWS,
+	K_GEMM_INT8_STORE,
+	K_GEMM_INT8_ADD,
 	/* one of each for every MLP of the shape */
 	K_COMBINE_NORM,
 	K_MOE_TOPK,
@@ -68,9 +73,20 @@ static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 64, 8, 4, KERNEL_PACK_PAIR
 static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8, 0, KERNEL_PACK_PANELS, 0, 0};
 static const struct tuning gpu_nvidia = {64, 1, 8, 2, 2, 64, 8, 0, KERNEL_PACK_FRAGMENTS, 128, 32};
 
+/* The same of the int8 products, in lanes of the set. */
+struct int8_tuning {
+	uint32_t tile_rows, tile_blocks, blocks, row_block;
+};
+
+static const struct int8_tuning int8_cpu_generic = {4, 2, 8, 64};
+static const struct int8_tuning int8_vpdpbusd = {8, 2, 8, 64};
+static const struct int8_tuning int8_gpu = {8, 2, 2, 64};
+
 struct kernels {
 	struct kernel_shape shape;
 	const struct tuning *tuning;
+	const struct int8_tuning *int8; /* NULL: not compiled */
+	uint32_t int8_group;
 	enum kernel_variant variant;
 	cl_command_queue queue;
 	uint32_t compute_units;
@@ -414,6 +430,51 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	return 0;
 }
 
+int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, struct err *e)
+{
+	const bool instruction = int8_has_instruction(k->variant);
+	const struct int8_tuning *t = k->tuning->lanes > 1 ? &int8_gpu
+				      : instruction	   ? &int8_vpdpbusd
+							   : &int8_cpu_generic;
+	struct library library = {
+		.variant = kernels_variant_name(instruction ? k->variant : KERNELS_GENERIC),
+		.cache_dir = cache_dir,
+	};
+	struct buf o;
+	int r;
+
+	if (k->int8 && k->int8_group == group)
+		return 0;
+	if (k->int8 || !int8_group_valid(group))
+		return err_set(e, EINVAL,
+			       k->int8 ? "int8 numbers in groups of %u beside others"
+				       : "%u is not a group of int8 numbers",
+			       group);
+	clGetCommandQueueInfo(k->queue, CL_QUEUE_CONTEXT, sizeof(library.context), &library.context,
+			      NULL);
+	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(library.device), &library.device,
+			      NULL);
+	buf_init(&o, 256);
+	buf_printf(&o, " -DGROUP=%u", group);
+	r = add_program(k, &library, "quantize.cl", k->shape.bf16, o.data,
+			KERNELS({K_QUANTIZE_ROWS, "quantize_rows"},
+				{K_QUANTIZE_FLOAT_ROWS, "quantize_float_rows"}),
+			e);
+	buf_printf(&o, " -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u", t->tile_rows,
+		   t->tile_blocks, t->blocks, t->row_block);
+	if (r == 0)
+		r = add_program(k, &library, "gemm_int8.cl", k->shape.bf16, o.data,
+				KERNELS({K_GEMM_INT8_STORE, "gemm_int8_store"},
+					{K_GEMM_INT8_ADD, "gemm_int8_add"}),
+				e);
+	buf_release(&o);
+	if (r == 0) {
+		k->int8 = t;
+		k->int8_group = group;
+	}
+	return r;
+}
+
 void kernels_close(struct kernels *k)
 {
 	if (!k)
@@ -599,6 +660,35 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 	LAUNCH_LANES(k, K_GEMM_ADD, product_lanes(k), column_groups(k, on_tensor_cores(k), N),
 		     CEIL_DIV(M, k->tuning->row_block), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc),
 		     ARG(M), ARG(N), ARG(K), ARG(dump));
+	note_product(k, M, N, K);
+}
+
+void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
+			  uint32_t ldq, uint32_t rows, uint32_t K)
+{
+	LAUNCH(k, floats ? K_QUANTIZE_FLOAT_ROWS : K_QUANTIZE_ROWS, rows, 1, ARG(x), ARG(ldx),
+	       ARG(q), ARG(ldq), ARG(K));
+	note_product(k, rows, K, 0);
+}
+
+static uint64_t int8_column_groups(const struct kernels *k, uint32_t N)
+{
+	return CEIL_DIV(N, k->tuning->lanes * k->tuning->vec * k->int8->blocks);
+}
+
+void kernel_gemm_int8_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			    uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
+{
+	LAUNCH(k, K_GEMM_INT8_STORE, int8_column_groups(k, N), CEIL_DIV(M, k->int8->row_block),
+	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+	note_product(k, M, N, K);
+}
+
+void kernel_gemm_int8_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			  uint32_t ldc, uint32_t M, uint32_t N, uint32_t K, cl_mem dump)
+{
+	LAUNCH(k, K_GEMM_INT8_ADD, int8_column_groups(k, N), CEIL_DIV(M, k->int8->row_block),
+	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(dump));
 	note_product(k, M, N, K);
 }
 

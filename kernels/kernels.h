@@ -80,6 +80,12 @@ int kernels_profile(struct kernels *k, bool on, struct err *e) MUST_CHECK;
 int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, size_t *ret_n,
 			 struct err *e) MUST_CHECK;
 
+/* Compiles the int8 products of a set too (int8.h, which says what a group is), before their first launch: who has no
+ * quantised weights does not pay for them. Again for the same group is nothing. -EINVAL: no such group, or the set has
+ * those of another one. */
+int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
+		      struct err *e) MUST_CHECK;
+
 /* Whether a variant can run here: x86 wants AVX512_BF16 and a CPU device that shares our processor,
  * nvidia an NVIDIA device of compute capability 8.0 or later. */
 bool kernels_supported(enum kernel_variant variant, cl_device_id device);
@@ -134,6 +140,17 @@ void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, c
 		       uint32_t ldc, uint32_t M, uint32_t N, uint32_t K);
 void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump);
+
+/* Rows of x [rows, ldx], of elements or floats, to int8: q [rows, ldq], ldq in words (int8_row_words). K padded to 16,
+ * with zeros in x. */
+void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
+			  uint32_t ldq, uint32_t rows, uint32_t K);
+
+/* The same products of such rows, A [M, lda] words, and weights as int8_pack_panel packs them. */
+void kernel_gemm_int8_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			    uint32_t ldc, uint32_t M, uint32_t N, uint32_t K);
+void kernel_gemm_int8_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			  uint32_t ldc, uint32_t M, uint32_t N, uint32_t K, cl_mem dump);
 
 void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts,
 		      cl_mem weights, cl_mem rows, cl_mem tasks, uint32_t T);
