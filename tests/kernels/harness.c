@@ -183,7 +183,7 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 	shape.bf16 = w->bf16;
 	shape.width = w->width;
 	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant, NULL,
-			 &k, &e) < 0) {
+			 NULL, &k, &e) < 0) {
 		failed("%s", e.text);
 		ok_way(w, "the kernels open");
 		return NULL;
