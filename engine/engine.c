@@ -266,6 +266,8 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	snprintf(i->device_name, sizeof(i->device_name), "%s", g->device.name);
 	snprintf(i->driver, sizeof(i->driver), "%s", g->device.driver);
 	snprintf(i->kernels, sizeof(i->kernels), "%s", kernels_variant_name(g->variant));
+	clGetDeviceInfo(g->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(i->compute_units),
+			&i->compute_units, NULL);
 	(void)kernels_other_bits(g->kernels, i->other_bits);
 	i->n_pages = g->model.n_pages;
 	i->n_slots = g->model.n_slots;
@@ -431,6 +433,19 @@ int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size
 	return kernels_profile_take(g->kernels, ret, ret_n, e);
 }
 
+bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret)
+{
+	if (!g->one_launch)
+		return false;
+	*ret = kernels_decode_place(g->kernels, streams);
+	return true;
+}
+
+bool engine_tuned(const struct engine *g, const struct tuning_place *p)
+{
+	return kernels_tuned(g->kernels, p);
+}
+
 void engine_use_built_in(struct engine *g, bool built_in)
 {
 	kernels_use_built_in(g->kernels, built_in);
@@ -453,10 +468,7 @@ uint64_t engine_cache_bytes(const struct engine *g)
 
 bool engine_peak_known(const struct engine *g, struct peak *ret)
 {
-	cl_uint units = 0;
-
-	clGetDeviceInfo(g->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
-	return peak_known(g->device.name, units, g->variant, ret);
+	return peak_known(g->device.name, g->info.compute_units, g->variant, ret);
 }
 
 /* ---- items ---- */

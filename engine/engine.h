@@ -54,6 +54,7 @@ struct engine_options {
 struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
+	uint32_t compute_units;
 	char other_bits
 		[33]; /* kernels_other_bits, "": the bits are those of the cuts that are built in */
 	uint32_t n_pages, max_model_len;

@@ -18,6 +18,12 @@ int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
 int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size_t *ret_n,
 			struct err *e) MUST_CHECK;
 
+/* Where a decode step of so many streams stands in a tuning table; false: it is not one launch. */
+bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret);
+
+/* As kernels_tuned. */
+bool engine_tuned(const struct engine *g, const struct tuning_place *p);
+
 /* From here on kernels are cut as is built in, or again as tables say. Not while a plan is queued. */
 void engine_use_built_in(struct engine *g, bool built_in);
 

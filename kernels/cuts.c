@@ -103,15 +103,16 @@ static void add(struct cuts *c, const struct cuts_source *source, struct tuning_
 void cuts_choose(struct cuts *c, const struct kernel_shape *s,
 		 const struct tuning_cut built_in[CUT_PROGRAMS], const struct cuts_source *source)
 {
+	const uint32_t hidden = KERNEL_LD(s->hidden);
 	const struct {
 		bool used;
 		uint32_t n, k;
 	} products[] = {
-		{s->heads, kernels_attention_ld(s), s->hidden},
-		{s->heads, s->hidden, s->heads * s->head_dim},
-		{s->key_heads, kernels_delta_ld(s), s->hidden},
-		{s->key_heads, s->hidden, s->value_heads * s->value_dim},
-		{true, s->vocab, s->hidden},
+		{s->heads, kernels_attention_ld(s), hidden},
+		{s->heads, hidden, s->heads * s->head_dim},
+		{s->key_heads, kernels_delta_ld(s), hidden},
+		{s->key_heads, hidden, s->value_heads * s->value_dim},
+		{true, KERNEL_LD(s->vocab), hidden},
 	};
 
 	*c = (struct cuts){.same_bits = true};

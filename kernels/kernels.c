@@ -247,6 +247,16 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 	return 0;
 }
 
+bool kernels_tuned(const struct kernels *k, const struct tuning_place *p)
+{
+	return cuts_find(&k->cuts, p) != 0;
+}
+
+struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T)
+{
+	return cuts_decode_step(&k->shape, T);
+}
+
 void kernels_use_built_in(struct kernels *k, bool built_in)
 {
 	k->cuts.built_in = built_in;

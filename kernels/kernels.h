@@ -116,6 +116,12 @@ void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_colum
 uint32_t kernels_tile_tokens(const struct kernels *k, uint32_t T);
 uint32_t kernels_least_tile_tokens(const struct kernels *k);
 
+/* Whether launches at a place take another cut than the one that is built in. */
+bool kernels_tuned(const struct kernels *k, const struct tuning_place *p);
+
+/* Where kernel_decode_step of T tokens stands in a tuning table. */
+struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T);
+
 /* From here on launches take the cuts that are built in, or again those of the tables: for who compares them. Not while
  * a step is queued whose tables were made with the others. */
 void kernels_use_built_in(struct kernels *k, bool built_in);

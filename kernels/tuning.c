@@ -14,7 +14,6 @@ enum {
 	TEXT_MAX = 8 << 20,
 	ROWS_MAX = 65536,
 	FIELDS = 13,
-	SIZE_BUCKET_LEAST = 16,
 	SIZE_BUCKET_MOST = 1 << 28,
 	UNITS_MAX = 1 << 20,
 	CUT_TEXT_MAX = 256,
@@ -74,7 +73,7 @@ size_t tuning_m_bucket(uint64_t m)
 
 uint32_t tuning_size_bucket(uint64_t size)
 {
-	uint32_t bucket = SIZE_BUCKET_LEAST;
+	uint32_t bucket = 1;
 
 	while (bucket < size && bucket < SIZE_BUCKET_MOST)
 		bucket *= 2;
@@ -283,7 +282,8 @@ static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, st
 	if (i == ARRAY_SIZE(bits))
 		return "bits";
 	row.same_bits = i;
-	if (row.same_bits && row.cut.chains > 1)
+	if (row.same_bits && row.cut.chains > 1 && !strcmp(row.device.kernels, "x86") &&
+	    row.device.bf16)
 		return "bits, which two chains change,";
 	if (!take_us(f[11], &row.us) || !take_us(f[12], &row.built_in_us))
 		return "the time";
