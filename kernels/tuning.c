@@ -531,7 +531,7 @@ static void write_number(FILE *out, uint32_t x)
 static void write_us(FILE *out, double us)
 {
 	if (us > 0)
-		fprintf(out, "\t%.1f", us);
+		fprintf(out, "\t%.3f", us);
 	else
 		fprintf(out, "\t-");
 }

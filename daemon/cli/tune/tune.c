@@ -257,7 +257,7 @@ static void write_table(const struct tuning_run *t, FILE *out)
 	tuning_write_head(out);
 	fprintf(out, "# tigon " TIGON_VERSION ", model %s, device %s, driver %s\n",
 		t->options->engine.model_dir, any->device.name, any->device.driver);
-	fprintf(out, "# %u cuts measured, %u dropped, %u s\n", t->measured, t->dropped,
+	fprintf(out, "# cuts measured: %u, dropped: %u, %u s\n", t->measured, t->dropped,
 		seconds_used(t));
 	fputs(buf_str(&t->notes), out);
 	for (size_t i = 0; i < t->n_places; i++) {
