@@ -23,7 +23,7 @@ static const struct option_text {
 	{"program-cache", "DIR", "where compiled kernels are kept; as of tigond", 'c'},
 	{"out", "FILE", "the table to write (standard output)", 'o'},
 	{"family", NULL, "rows for all devices with as many compute units", 'f'},
-	{"budget", "SECONDS", "no cut is begun after these (1800)", 'b'},
+	{"budget", "SECONDS", "no cut is begun after these (3600)", 'b'},
 	{"limit", "SECONDS", "a cut whose process takes longer is dropped (600)", 'l'},
 	{"largest", "N", "prompts of at most so many tokens, from 64 (2048)", 'x'},
 	{"batch-invariant", "SWITCH", "on: cuts that change bits are dropped; off: marked (on)",
@@ -135,7 +135,7 @@ int tune_options_parse(int argc, char **argv, struct tune_options *o, struct err
 	int c, at = 0;
 
 	*o = (struct tune_options){.engine = {.dtype = ENGINE_BFLOAT16, .profile = true},
-				   .budget = 1800,
+				   .budget = 3600,
 				   .limit = 600,
 				   .largest = 2048,
 				   .seconds = 60};

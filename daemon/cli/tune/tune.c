@@ -1,7 +1,8 @@
 /*
  * Chooses: measures cut after cut, each in a process of its own (child.h), and writes for every place the fastest one, or
  * the one that is built in where none is faster by more than noise. What noise is says the first process, which measures
- * what is built in against itself.
+ * what is built in against itself. Every cut that is used is a program to compile when a model is opened, so only those few
+ * are taken that save the most in all.
  */
 #include "daemon/cli/tune/tune.h"
 
@@ -21,7 +22,12 @@
 #define NOISE	   0.03 /* what a cut has to be faster by, at least */
 #define LEAST_TIME 5	/* seconds of measuring */
 
-enum { OUTPUT_MAX = 16 << 20, ARGS_MAX = 256 };
+enum {
+	OUTPUT_MAX = 16 << 20,
+	ARGS_MAX = 256,
+	SAME_MAX = 4, /* cuts of a program that are taken: kernels/cuts.h has room for 7 */
+	DIFFER_MAX = 2,
+};
 
 /* One change at a time, then the ones that go together. All but the last few give equal bits. */
 static const char *const own_cuts[] = {
@@ -60,7 +66,9 @@ static const char *const own_cuts[] = {
 
 /* What is known of a place. Rows' times are beside what is built in, in the same process. */
 struct place {
-	struct tuning_row same, differ; /* the fastest; differ.us 0: none */
+	struct tuning_row built_in;
+	struct tuning_row tried[TUNE_CUTS_MAX]; /* by the cut's number; us 0: not measured here */
+	const struct tuning_row *same, *differ; /* what is taken; NULL: what is built in, nothing */
 	double noise;
 };
 
@@ -126,7 +134,7 @@ static int measure(const struct tuning_run *t, const char *cut, uint32_t seconds
 static struct place *find_place(const struct tuning_run *t, const struct tuning_place *p)
 {
 	for (size_t i = 0; i < t->n_places; i++) {
-		const struct tuning_place *q = &t->places[i].same.place;
+		const struct tuning_place *q = &t->places[i].built_in.place;
 
 		if (q->family == p->family && q->n == p->n && q->k == p->k && q->m == p->m)
 			return &t->places[i];
@@ -134,26 +142,21 @@ static struct place *find_place(const struct tuning_run *t, const struct tuning_
 	return NULL;
 }
 
-/* How many places a cut is the fastest at so far. */
-static uint32_t take_rows(struct tuning_run *t, const struct tuning_table *table)
+/* How many places a cut is faster at than what is built in. */
+static uint32_t take_rows(struct tuning_run *t, uint32_t cut, const struct tuning_table *table)
 {
-	uint32_t won = 0;
+	uint32_t faster = 0;
 
 	for (size_t i = 0; i < table->n; i++) {
 		const struct tuning_row *row = &table->rows[i];
 		struct place *p = find_place(t, &row->place);
-		struct tuning_row *best;
 
-		if (!p || row->us <= 0 || row->built_in_us <= 0 ||
-		    ratio(row) >= 1 - MAX(p->noise, NOISE))
+		if (!p || row->us <= 0 || row->built_in_us <= 0)
 			continue;
-		best = row->same_bits ? &p->same : &p->differ;
-		if (best->us > 0 && ratio(row) >= ratio(best))
-			continue;
-		*best = *row;
-		won++;
+		p->tried[cut] = *row;
+		faster += ratio(row) < 1 - p->noise;
 	}
-	return won;
+	return faster;
 }
 
 static void drop(struct tuning_run *t, const char *cut, const char *why)
@@ -171,7 +174,7 @@ static bool other_bits(const struct tuning_table *table)
 	return false;
 }
 
-static void try_cut(struct tuning_run *t, const char *cut, uint32_t seconds)
+static void try_cut(struct tuning_run *t, uint32_t number, const char *cut, uint32_t seconds)
 {
 	struct tuning_table *table;
 	struct err e = {0};
@@ -184,8 +187,8 @@ static void try_cut(struct tuning_run *t, const char *cut, uint32_t seconds)
 	if (other_bits(table) && !t->options->engine.tuning.any_bits)
 		drop(t, cut, "other bits");
 	else
-		fprintf(stderr, "tigon tune: %s: the fastest so far at %u of %zu places%s\n", cut,
-			take_rows(t, table), table->n,
+		fprintf(stderr, "tigon tune: %s: faster at %u of %zu places%s\n", cut,
+			take_rows(t, number, table), table->n,
 			other_bits(table) ? ", with other bits" : "");
 	tuning_free(table);
 }
@@ -212,11 +215,10 @@ static int measure_noise(struct tuning_run *t, uint32_t seconds, struct err *e)
 
 		if (row.us <= 0 || row.built_in_us <= 0)
 			continue;
-		t->places[t->n_places++] = (struct place){
-			.noise = ratio(&row) > 1 ? ratio(&row) - 1 : 1 - ratio(&row),
-			.same = row,
-		};
-		t->places[t->n_places - 1].same.us = row.built_in_us;
+		t->places[t->n_places].noise =
+			MAX(ratio(&row) > 1 ? ratio(&row) - 1 : 1 - ratio(&row), NOISE);
+		row.us = row.built_in_us;
+		t->places[t->n_places++].built_in = row;
 	}
 	tuning_free(table);
 	if (r == 0 && !t->n_places)
@@ -234,7 +236,7 @@ static int measure_all(struct tuning_run *t, struct err *e)
 	if (r < 0)
 		return r;
 	for (i = 0; i < n && seconds_used(t) < o->budget; i++)
-		try_cut(t, cuts[i],
+		try_cut(t, i, cuts[i],
 			MAX((o->budget - seconds_used(t)) / (n - i), (uint32_t)LEAST_TIME));
 	if (i < n)
 		fprintf(stderr, "tigon tune: %u cuts are left out: the budget is used up\n", n - i);
@@ -243,16 +245,94 @@ static int measure_all(struct tuning_run *t, struct err *e)
 	return 0;
 }
 
-static void make_family(struct tuning_row *row)
+/* ---- choosing ---- */
+
+/* Products and experts are one program. */
+static bool of_program(const struct place *p, enum tuning_family program)
 {
-	snprintf(row->device.name, sizeof(row->device.name), "*");
-	snprintf(row->device.driver, sizeof(row->device.driver), "*");
+	enum tuning_family family = p->built_in.place.family;
+
+	return (family == TUNING_EXPERTS ? TUNING_PRODUCT : family) == program;
+}
+
+/* What the place takes with what is taken so far, of what is built in. */
+static double now(const struct place *p, bool same_bits)
+{
+	return !same_bits && p->differ ? ratio(p->differ) : p->same ? ratio(p->same) : 1;
+}
+
+/* What the place would save with this cut. One has to be faster by more than noise than what it comes in place of: what
+ * is built in, and for one that changes bits also the best of those that do not. */
+static double gain(const struct place *p, uint32_t cut, bool same_bits)
+{
+	const struct tuning_row *row = &p->tried[cut];
+	double below = same_bits ? 1 : now(p, true);
+
+	if (row->us <= 0 || row->same_bits != same_bits || ratio(row) >= below * (1 - p->noise))
+		return 0;
+	return MAX(now(p, same_bits) - ratio(row), 0.0);
+}
+
+/* Takes cuts of a program, those that save the most in all places together first. */
+static void take_cuts(struct tuning_run *t, enum tuning_family program, bool same_bits,
+		      uint32_t most)
+{
+	for (uint32_t n = 0; n < most; n++) {
+		double largest = 0;
+		uint32_t best = 0;
+
+		for (uint32_t c = 0; c < TUNE_CUTS_MAX; c++) {
+			double sum = 0;
+
+			for (size_t i = 0; i < t->n_places; i++)
+				if (of_program(&t->places[i], program))
+					sum += gain(&t->places[i], c, same_bits);
+			if (sum > largest) {
+				largest = sum;
+				best = c;
+			}
+		}
+		if (largest < NOISE)
+			return;
+		for (size_t i = 0; i < t->n_places; i++) {
+			struct place *p = &t->places[i];
+
+			if (!of_program(p, program) || gain(p, best, same_bits) <= 0)
+				continue;
+			if (same_bits)
+				p->same = &p->tried[best];
+			else
+				p->differ = &p->tried[best];
+		}
+	}
+}
+
+static void take_all(struct tuning_run *t)
+{
+	static const enum tuning_family programs[] = {TUNING_PRODUCT, TUNING_ATTENTION,
+						      TUNING_DECODE_STEP};
+
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+		take_cuts(t, programs[i], true, SAME_MAX);
+		take_cuts(t, programs[i], false, DIFFER_MAX);
+	}
+}
+
+/* ---- writing ---- */
+
+static void write_row(const struct tuning_run *t, struct tuning_row row, FILE *out)
+{
+	if (t->options->family) {
+		snprintf(row.device.name, sizeof(row.device.name), "*");
+		snprintf(row.device.driver, sizeof(row.device.driver), "*");
+	}
+	tuning_write_row(out, &row);
 }
 
 /* The table, as text. */
 static void write_table(const struct tuning_run *t, FILE *out)
 {
-	const struct tuning_row *any = &t->places[0].same;
+	const struct tuning_row *any = &t->places[0].built_in;
 
 	tuning_write_head(out);
 	fprintf(out, "# tigon " TIGON_VERSION ", model %s, device %s, driver %s\n",
@@ -261,16 +341,11 @@ static void write_table(const struct tuning_run *t, FILE *out)
 		seconds_used(t));
 	fputs(buf_str(&t->notes), out);
 	for (size_t i = 0; i < t->n_places; i++) {
-		struct place p = t->places[i];
+		const struct place *p = &t->places[i];
 
-		if (t->options->family) {
-			make_family(&p.same);
-			make_family(&p.differ);
-		}
-		tuning_write_row(out, &p.same);
-		if (p.differ.us > 0 &&
-		    ratio(&p.differ) < ratio(&p.same) * (1 - MAX(p.noise, NOISE)))
-			tuning_write_row(out, &p.differ);
+		write_row(t, p->same ? *p->same : p->built_in, out);
+		if (p->differ)
+			write_row(t, *p->differ, out);
 	}
 }
 
@@ -309,8 +384,10 @@ static int choose(const struct tune_options *o, int argc, char **argv, struct er
 		return r;
 	buf_init(&t.notes, OUTPUT_MAX);
 	r = measure_all(&t, e);
-	if (r == 0)
+	if (r == 0) {
+		take_all(&t);
 		r = write_out(&t, &draft, e);
+	}
 	if (o->out)
 		r = file_draft_close(&draft, r, e);
 	buf_release(&t.notes);
