@@ -148,6 +148,8 @@ static void take_fingerprint(struct server *s)
 	hash128_text(&h, s->info.device_name);
 	hash128_text(&h, s->info.driver);
 	hash128_text(&h, s->info.kernels);
+	if (s->info.other_bits[0])
+		hash128_text(&h, s->info.other_bits);
 	hash128_update(&h, &o->dtype, sizeof(o->dtype));
 	if (o->synthetic)
 		hash128_update(&h, &o->synthetic_seed, sizeof(o->synthetic_seed));
@@ -176,6 +178,7 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 		.max_model_len = (uint32_t)o->max_model_len,
 		.synthetic = o->synthetic,
 		.synthetic_seed = o->synthetic_seed,
+		.tuning = {.table = s->tuning, .any_bits = o->batch_invariant == OPTION_OFF},
 	};
 	struct timespec now;
 	int r;

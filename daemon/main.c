@@ -82,6 +82,8 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 	/* One that is not there is made. */
 	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF && !access(o->cache_dir, F_OK))
 		r = check_directory("cache-dir", o->cache_dir, e);
+	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
+		err_prefix(e, "--tuning");
 	if (r < 0)
 		return r;
 	warn_unused(o);
@@ -241,6 +243,7 @@ static int run(struct server *s, struct err *e)
 	template_free(s->template);
 	tokenizer_free(s->tokenizer);
 	lifecycle_free(s->lifecycle);
+	tuning_free(s->tuning);
 	return r;
 }
 

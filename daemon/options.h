@@ -52,8 +52,10 @@ struct options {
 	const char *model, *tokenizer, *served_model_name;
 	const char *host;
 	uint64_t port;
-	unsigned dtype;	  /* enum engine_dtype */
-	unsigned kernels; /* enum engine_kernels */
+	unsigned dtype;		  /* enum engine_dtype */
+	unsigned kernels;	  /* enum engine_kernels */
+	unsigned batch_invariant; /* enum option_switch */
+	const char *tuning;
 	uint64_t max_model_len, max_num_seqs, max_batched_tokens, page_size;
 	uint64_t max_queued_requests, max_body;
 	const char *device, *program_cache, *dump_activations;

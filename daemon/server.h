@@ -21,10 +21,11 @@ struct text;
 struct server {
 	/* main, before any thread starts */
 	struct options options;
-	char name[256];	     /* --served-model-name */
-	char base_name[256]; /* of --model: understood as the model's name too */
-	int64_t started;     /* seconds since 1970 */
-	uint64_t started_ns; /* the monotonic clock */
+	char name[256];		     /* --served-model-name */
+	char base_name[256];	     /* of --model: understood as the model's name too */
+	int64_t started;	     /* seconds since 1970 */
+	uint64_t started_ns;	     /* the monotonic clock */
+	struct tuning_table *tuning; /* --tuning, NULL: not given; owned */
 	struct lifecycle *lifecycle;
 	struct loop *loop;
 	struct text *text;

@@ -579,5 +579,7 @@ int cache_identity_compute(const struct cache_identity_source *s, const char *me
 	add_text(&d, s->engine->device_name);
 	add_text(&d, s->engine->driver);
 	add_kernels(&d, s->engine->kernels);
+	if (s->engine->other_bits[0])
+		add_text(&d, s->engine->other_bits);
 	return end(&d, ret->bytes, e);
 }

@@ -3,7 +3,8 @@
  * share what is on disk exactly when theirs are equal.
  *
  *     weights' bytes (or the seed of synthetic ones), what config.json decides, element type, kernel variant and the
- *     text of its sources, device and driver (their compiler), page size, version of the layout
+ *     text of its sources, device and driver (their compiler), page size, version of the layout,
+ *     cuts of the kernels where they change bits
  *
  * Reading the weights takes a minute for 70 GB: it is for a thread that has the time. What was hashed is
  * remembered in a file by name, size, times and inode.
@@ -28,7 +29,8 @@ struct cache_identity_source {
 	uint64_t synthetic_seed;
 	enum engine_dtype dtype;
 	uint32_t page_tokens;
-	const struct engine_info *engine; /* model, device_name, driver and kernels are read */
+	const struct engine_info *engine; /* model, device_name, driver, kernels and other_bits are
+					     read */
 	uint64_t
 		opened_ns; /* CLOCK_REALTIME from before the engine was opened: weights that changed later may not
 			       be those that the device has. 0: not looked at */

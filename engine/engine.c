@@ -228,7 +228,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		    &shape);
 	shape.plain_weights = o->plain_weights;
 	r = kernels_open(g->device.context, g->device.id, g->device.queue, &shape, g->variant,
-			 o->program_cache, &g->kernels, e);
+			 o->program_cache, &o->tuning, &g->kernels, e);
 	if (r < 0)
 		return r;
 	log_debug("kernels ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
@@ -249,7 +249,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		.max_model_len =
 			o->max_model_len ? o->max_model_len : i->model.max_position_embeddings,
 		.page_tokens = o->page_tokens,
-		.tile_tokens = kernels_tile_tokens(g->kernels),
+		.tile_tokens = kernels_least_tile_tokens(g->kernels),
 		.vocab_size = i->model.vocab_size,
 	};
 	g->model = (struct model){
@@ -262,7 +262,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		.result_ints = step_result_ints(&g->limits),
 		.dump = g->dump,
 	};
-	g->one_launch = kernels_has_decode_step(g->kernels) && !o->separate_launches && !o->profile;
+	g->one_launch = kernels_has_decode_step(g->kernels) && !o->separate_launches;
 	g->model.decode_step = g->one_launch;
 	g->model.step_ints += model_work_ints(&g->model);
 	g->plan = memory_plan_new(&g->device);
@@ -291,6 +291,9 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	snprintf(i->device_name, sizeof(i->device_name), "%s", g->device.name);
 	snprintf(i->driver, sizeof(i->driver), "%s", g->device.driver);
 	snprintf(i->kernels, sizeof(i->kernels), "%s", kernels_variant_name(g->variant));
+	clGetDeviceInfo(g->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(i->compute_units),
+			&i->compute_units, NULL);
+	(void)kernels_other_bits(g->kernels, i->other_bits);
 	i->n_pages = g->model.n_pages;
 	i->n_slots = g->model.n_slots;
 	i->max_model_len = g->limits.max_model_len;
@@ -456,6 +459,24 @@ int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size
 	return kernels_profile_take(g->kernels, ret, ret_n, e);
 }
 
+bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret)
+{
+	if (!g->one_launch)
+		return false;
+	*ret = kernels_decode_place(g->kernels, streams);
+	return true;
+}
+
+bool engine_tuned(const struct engine *g, const struct tuning_place *p)
+{
+	return kernels_tuned(g->kernels, p);
+}
+
+void engine_use_built_in(struct engine *g, bool built_in)
+{
+	kernels_use_built_in(g->kernels, built_in);
+}
+
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
 		      struct err *e)
 {
@@ -480,10 +501,7 @@ uint64_t engine_cache_bytes(const struct engine *g)
 
 bool engine_peak_known(const struct engine *g, struct peak *ret)
 {
-	cl_uint units = 0;
-
-	clGetDeviceInfo(g->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
-	return peak_known(g->device.name, units, g->variant, ret);
+	return peak_known(g->device.name, g->info.compute_units, g->variant, ret);
 }
 
 /* ---- items ---- */

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "engine/model_config.h"
+#include "kernels/tuning.h"
 #include "prefix_cache/tiers.h"
 #include "scheduler/plan.h"
 
@@ -49,11 +50,15 @@ struct engine_options {
 			       same */
 	bool separate_launches; /* every kernel by itself, also where a decode step could be one launch; the bits
 				   are the same */
+	struct tuning_options tuning; /* its table is borrowed while engine_open runs */
 };
 
 struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
+	uint32_t compute_units;
+	char other_bits
+		[33]; /* kernels_other_bits, "": the bits are those of the cuts that are built in */
 	uint32_t n_pages, max_model_len;
 	uint32_t
 		n_slots; /* a working slot for each of max_seqs, one more, and checkpoints; 0: no recurrent layers */

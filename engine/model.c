@@ -402,7 +402,7 @@ static void attention_layer(struct model *m, const struct model_layer *l,
 	kernel_attention_prepare(k, s->step, t->rows_at, t->token_rows_at, s->proj, l->q_norm,
 				 l->k_norm, s->rope, s->q, l->k_pages, l->v_pages, t->n_tokens);
 	kernel_attention(k, s->step, t->rows_at, t->tiles_at, s->proj, s->q, l->k_pages, l->v_pages,
-			 s->mixed, t->n_tiles);
+			 s->mixed, t->n_tiles, t->n_tokens);
 	kernel_gemm_add(k, s->mixed, width, l->out_proj, s->x, D, t->n_tokens, D, width, s->dump);
 }
 
@@ -549,7 +549,7 @@ void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 	s->work_at = 0;
 	if (!m->decode_step || s->n_prefill_rows || s->n_scores || !s->n_tokens)
 		return;
-	kernels_decode_cut(m->kernels, &cut.columns, &cut.rows, &cut.router_columns);
+	kernels_decode_cut(m->kernels, s->n_tokens, &cut.columns, &cut.rows, &cut.router_columns);
 	s->work_at = (cl_int)at;
 	*table_ints = at + decode_work_build(m->config, &m->shape, &cut, s, table + at);
 }
@@ -561,7 +561,7 @@ void model_forward(struct model *m, const struct model_step *t)
 	const struct model_scratch *s = &m->s;
 
 	if (t->work_at) {
-		kernel_decode_step(k, s->step, t->work_at, m->addresses);
+		kernel_decode_step(k, s->step, t->work_at, m->addresses, t->n_tokens);
 		kernel_sample(k, s->step, t->draws_at, s->logits, s->work, s->counts, s->result,
 			      t->n_draws);
 		return;

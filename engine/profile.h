@@ -19,6 +19,15 @@ int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
 int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size_t *ret_n,
 			struct err *e) MUST_CHECK;
 
+/* Where a decode step of so many streams stands in a tuning table; false: it is not one launch. */
+bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret);
+
+/* As kernels_tuned. */
+bool engine_tuned(const struct engine *g, const struct tuning_place *p);
+
+/* From here on kernels are cut as is built in, or again as tables say. Not while a plan is queued. */
+void engine_use_built_in(struct engine *g, bool built_in);
+
 /* New: the yardsticks of the engine's device, in the variant that the engine runs, on its queue. Closed before the
  * engine. program_cache: as it was opened with. */
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,

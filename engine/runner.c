@@ -230,12 +230,22 @@ static int build_resets(struct queued *s, const struct plan *plan, struct err *e
 	return 0;
 }
 
+static uint32_t plan_tokens(const struct plan *p)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->n_rows; i++)
+		n += p->rows[i].n_tokens;
+	return n;
+}
+
 static int enqueue(struct runner *r, struct queued *s, const struct plan *plan, struct err *e)
 {
 	struct model *m = r->model;
 	struct step_built built;
 	int error;
 
+	r->limits.tile_tokens = kernels_tile_tokens(m->kernels, plan_tokens(plan));
 	step_build(plan, &r->limits, m->dump, s->table, s->draws, &built);
 	model_add_work(m, s->table, &built.step, &built.table_ints);
 	s->n_draws = plan->n_draws;

@@ -16,6 +16,8 @@
 
 #include "base/log.h"
 #include "kernels/cl_error.h"
+#include "kernels/cuts.h"
+#include "kernels/decode.h"
 #include "kernels/int8.h"
 #include "kernels/library.h"
 
@@ -53,9 +55,11 @@ enum kernel_id {
 
 enum { ROUTER_BLOCKS = 4 }; /* moe_route.cl */
 
+enum { WARM_TILE_AT = KERNEL_ROW_INTS }; /* behind a row that begins with page 0 */
+
 #define MLP_KERNEL(id, mlp) ((id) + (mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 
-/* How a variant cuts its work. */
+/* How a variant cuts its work, unless a table knows better (cuts.h). */
 struct tuning {
 	uint32_t lanes, vec;
 	uint32_t tile_rows, tile_blocks; /* accumulators of the GEMM tile */
@@ -63,15 +67,17 @@ struct tuning {
 	uint32_t row_block;		 /* rows a group walks */
 	uint32_t attention_queries;	 /* queries of an attention tile, about */
 	uint32_t decode_blocks; /* column blocks of a group of the decode step; 0: there is none */
+	uint32_t ahead;		/* bytes between a weight's prefetch and its use */
 	enum kernel_packing packing; /* of bf16 weights */
 	uint32_t tensor_lanes,
 		tensor_columns; /* a group of a tensor core's product; 0: there is none */
 };
 
-static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8, 4, KERNEL_PACK_PANELS, 0, 0};
-static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 64, 8, 4, KERNEL_PACK_PAIRS, 0, 0};
-static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8, 0, KERNEL_PACK_PANELS, 0, 0};
-static const struct tuning gpu_nvidia = {64, 1, 8, 2, 2, 64, 8, 0, KERNEL_PACK_FRAGMENTS, 128, 32};
+static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8, 4, 64, KERNEL_PACK_PANELS, 0, 0};
+static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 64, 8, 4, 3072, KERNEL_PACK_PAIRS, 0, 0};
+static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8, 0, 64, KERNEL_PACK_PANELS, 0, 0};
+static const struct tuning gpu_nvidia = {64,  1, 8, 2, 2, 64, 8, 0, 64, KERNEL_PACK_FRAGMENTS,
+					 128, 32};
 
 /* The same of the int8 products, in lanes of the set. */
 struct int8_tuning {
@@ -91,9 +97,10 @@ struct kernels {
 	cl_command_queue queue;
 	uint32_t compute_units;
 	enum kernel_packing packing; /* of elements */
-	cl_program programs[24];
+	struct cuts cuts;
+	cl_program programs[64];
 	uint32_t n_programs;
-	cl_kernel kernels[K_COUNT];
+	cl_kernel kernels[CUTS_MAX][K_COUNT]; /* [0] all; [1...] those of a cut's programs */
 	uint64_t launches;
 	struct profile *profile; /* NULL: nobody wants to know */
 	struct err error;	 /* the first one; code 0: none */
@@ -190,11 +197,94 @@ uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens)
 	return 1 + 3 * kernels_max_tasks(m, n_tokens);
 }
 
-uint32_t kernels_tile_tokens(const struct kernels *k)
-{
-	uint32_t repeat = k->shape.heads / MAX(k->shape.kv_heads, 1u);
+/* ---- cuts ---- */
 
-	return MAX(k->tuning->attention_queries / MAX(repeat, 1u), 1u);
+static uint32_t tile_tokens(const struct kernels *k, uint32_t cut)
+{
+	return cuts_tile_tokens(&k->shape, &k->cuts.of[CUT_ATTENTION][cut]);
+}
+
+uint32_t kernels_tile_tokens(const struct kernels *k, uint32_t T)
+{
+	struct tuning_place p = cuts_attention(&k->shape, T);
+
+	return tile_tokens(k, cuts_find(&k->cuts, &p));
+}
+
+uint32_t kernels_least_tile_tokens(const struct kernels *k)
+{
+	uint32_t least = tile_tokens(k, 0);
+
+	for (uint32_t i = 1; i < k->cuts.n[CUT_ATTENTION]; i++)
+		least = MIN(least, tile_tokens(k, i));
+	return least;
+}
+
+/* Products of elements may run on tensor cores, in groups of another size; the router's, in float, never do. */
+static bool on_tensor_cores(const struct kernels *k)
+{
+	return k->tuning->tensor_lanes && k->shape.bf16;
+}
+
+/* Looks all launches up: in the table that was given, and behind it in the one that is built in. */
+static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_options *given,
+		       struct err *e)
+{
+	const struct tuning *t = k->tuning;
+	const struct tuning_cut gemm = {.tile_rows = t->tile_rows,
+					.tile_blocks = t->tile_blocks,
+					.blocks = t->blocks,
+					.row_block = t->row_block,
+					.ahead = t->ahead,
+					.chains = 1};
+	struct tuning_cut built_in[CUT_PROGRAMS] = {
+		[CUT_GEMM] = gemm,
+		[CUT_ATTENTION] = {.queries = t->attention_queries},
+		[CUT_DECODE_STEP] = gemm,
+	};
+	struct tuning_device device = {.units = k->compute_units, .bf16 = k->shape.bf16};
+	struct tuning_table *own;
+	int r = tuning_built_in(&own, e);
+
+	if (r < 0)
+		return r;
+	built_in[CUT_DECODE_STEP].blocks = t->decode_blocks;
+	clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof(device.name) - 1, device.name, NULL);
+	clGetDeviceInfo(id, CL_DRIVER_VERSION, sizeof(device.driver) - 1, device.driver, NULL);
+	snprintf(device.kernels, sizeof(device.kernels), "%s", kernels_variant_name(k->variant));
+	cuts_choose(&k->cuts, &k->shape, built_in,
+		    &(struct cuts_source){
+			    .device = &device,
+			    .tables = {given ? given->table : NULL, own},
+			    .any_bits = given && given->any_bits,
+			    .products = !on_tensor_cores(k),
+			    .decode_step = kernels_has_decode_step(k),
+		    });
+	tuning_free(own);
+	return 0;
+}
+
+bool kernels_tuned(const struct kernels *k, const struct tuning_place *p)
+{
+	return cuts_find(&k->cuts, p) != 0;
+}
+
+struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T)
+{
+	return cuts_decode_step(&k->shape, T);
+}
+
+void kernels_use_built_in(struct kernels *k, bool built_in)
+{
+	k->cuts.built_in = built_in;
+}
+
+bool kernels_other_bits(const struct kernels *k, char ret[33])
+{
+	if (k->cuts.same_bits)
+		return false;
+	cuts_identity(&k->cuts, ret);
+	return true;
 }
 
 /* ---- opening ---- */
@@ -211,22 +301,23 @@ static void mlp_options(const struct kernels *k, uint32_t mlp, struct buf *o)
 		   KERNEL_LD(MAX(m->expert_size, m->shared_size)));
 }
 
-static void gemm_options(const struct kernels *k, uint32_t blocks, struct buf *o)
+static void gemm_options(const struct kernels *k, const struct tuning_cut *c, struct buf *o)
 {
-	const struct tuning *t = k->tuning;
-
-	buf_printf(o, " -DPACKING=%d -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u",
-		   k->packing, t->tile_rows, t->tile_blocks, blocks, t->row_block);
+	buf_printf(o,
+		   " -DPACKING=%d -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u"
+		   " -DAHEAD=%u -DCHAINS=%u",
+		   k->packing, c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead,
+		   c->chains);
 }
 
-static void attention_options(const struct kernels *k, struct buf *o)
+static void attention_options(const struct kernels *k, uint32_t cut, struct buf *o)
 {
 	const struct kernel_shape *s = &k->shape;
 
 	buf_printf(o,
 		   " -DHEADS=%u -DKV_HEADS=%u -DHD=%u -DPAGE=%u -DATTENTION_LD=%u -DTILE_TOKENS=%u",
 		   s->heads, s->kv_heads, s->head_dim, s->page_tokens, kernels_attention_ld(s),
-		   kernels_tile_tokens(k));
+		   tile_tokens(k, cut));
 }
 
 static void delta_options(const struct kernels *k, struct buf *o)
@@ -244,14 +335,17 @@ struct kernel_name {
 };
 
 /* Builds one program and takes its kernels; the list ends with a NULL name. */
-static int add_program(struct kernels *k, struct library *l, const char *file, bool bf16,
-		       const char *options, const struct kernel_name *kernels, struct err *e)
+static int add_program(struct kernels *k, struct library *l, uint32_t cut, const char *file,
+		       bool bf16, const char *options, const struct kernel_name *kernels,
+		       struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
 	struct buf o;
 	cl_int code;
 	int r;
 
+	if (k->n_programs == ARRAY_SIZE(k->programs))
+		return err_set(e, E2BIG, "more than %zu programs", ARRAY_SIZE(k->programs));
 	buf_init(&o, 4096);
 	buf_printf(&o,
 		   "-cl-std=CL1.2 -DLANES=%u -DVEC=%u -DBF16=%d -DDUMP=%d -DHIDDEN=%u -DVOCAB=%u"
@@ -264,7 +358,7 @@ static int add_program(struct kernels *k, struct library *l, const char *file, b
 		return r;
 	k->n_programs++;
 	for (; kernels->name; kernels++) {
-		k->kernels[kernels->id] =
+		k->kernels[cut][kernels->id] =
 			clCreateKernel(k->programs[k->n_programs - 1], kernels->name, &code);
 		if (code != CL_SUCCESS)
 			return cl_error(e, code, kernels->name);
@@ -274,10 +368,68 @@ static int add_program(struct kernels *k, struct library *l, const char *file, b
 
 #define KERNELS(...) ((const struct kernel_name[]){__VA_ARGS__, {0, NULL}})
 
+/* gemm.cl with the products of one MLP, and with the first one's also those of no MLP. */
+static int add_gemm(struct kernels *k, struct library *l, uint32_t cut, uint32_t mlp, struct err *e)
+{
+	struct buf o;
+	int r;
+
+	buf_init(&o, 1024);
+	mlp_options(k, mlp, &o);
+	gemm_options(k, &k->cuts.of[CUT_GEMM][cut], &o);
+	buf_printf(&o, " -DMOE=1");
+	r = add_program(k, l, cut, "gemm.cl", k->shape.bf16, o.data,
+			KERNELS({MLP_KERNEL(K_MOE_GATE_UP, mlp), "moe_gate_up"},
+				{MLP_KERNEL(K_MOE_DOWN, mlp), "moe_down"}),
+			e);
+	if (r == 0 && !mlp) {
+		cl_program program = k->programs[k->n_programs - 1];
+
+		k->kernels[cut][K_GEMM_STORE] = clCreateKernel(program, "gemm_store", NULL);
+		k->kernels[cut][K_GEMM_ADD] = clCreateKernel(program, "gemm_add", NULL);
+	}
+	buf_release(&o);
+	return r;
+}
+
+static int add_attention(struct kernels *k, struct library *l, uint32_t cut, const char *rotary,
+			 struct err *e)
+{
+	struct buf o;
+	int r;
+
+	buf_init(&o, 1024);
+	buf_printf(&o, "%s", rotary);
+	attention_options(k, cut, &o);
+	r = add_program(k, l, cut, "attention.cl", k->shape.bf16, o.data,
+			KERNELS({K_ATTENTION_PREPARE, "attention_prepare"},
+				{K_ATTENTION, "attention"}),
+			e);
+	buf_release(&o);
+	return r;
+}
+
+static int add_decode_step(struct kernels *k, struct library *l, uint32_t cut, const char *rotary,
+			   struct err *e)
+{
+	struct buf o;
+	int r;
+
+	buf_init(&o, 1024);
+	buf_printf(&o, "%s -DMOE=1", rotary);
+	gemm_options(k, &k->cuts.of[CUT_DECODE_STEP][cut], &o);
+	mlp_options(k, 0, &o);
+	attention_options(k, 0, &o); /* its tiles are of one token */
+	delta_options(k, &o);
+	r = add_program(k, l, cut, "decode_step.cl", k->shape.bf16, o.data,
+			KERNELS({K_ADDRESS, "address"}, {K_DECODE_STEP, "decode_step"}), e);
+	buf_release(&o);
+	return r;
+}
+
 static int add_programs(struct kernels *k, struct library *l, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
-	const struct tuning *t = k->tuning;
 	struct buf gemm, packing, rotary, o;
 	int r;
 
@@ -287,18 +439,18 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	buf_init(&gemm, 1024);
 	buf_init(&rotary, 64);
 	buf_init(&o, 1024);
-	gemm_options(k, t->blocks, &gemm);
+	gemm_options(k, &k->cuts.of[CUT_GEMM][0], &gemm);
 	buf_printf(&rotary, " -DROT=%u", MAX(s->rotary_dim, 2u));
-	r = add_program(k, l, "embed.cl", s->bf16, rotary.data, KERNELS({K_EMBED, "embed"}), e);
+	r = add_program(k, l, 0, "embed.cl", s->bf16, rotary.data, KERNELS({K_EMBED, "embed"}), e);
 	if (r < 0)
 		goto out;
-	r = add_program(k, l, "sample.cl", s->bf16, "",
+	r = add_program(k, l, 0, "sample.cl", s->bf16, "",
 			KERNELS({K_SAMPLE, "sample"}, {K_SCORE, "score"},
 				{K_SEAT_RESET, "seat_reset"}),
 			e);
 	if (r < 0)
 		goto out;
-	r = add_program(k, l, "synthesize.cl", s->bf16, packing.data,
+	r = add_program(k, l, 0, "synthesize.cl", s->bf16, packing.data,
 			KERNELS({K_SYNTHESIZE, "synthesize"},
 				{K_SYNTHESIZE_ROWS, "synthesize_rows"}),
 			e);
@@ -307,67 +459,45 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	/* The router's product is in float whatever the elements are. */
 	buf_reset(&o);
 	buf_printf(&o, "%s -DMOE=0", gemm.data);
-	r = add_program(k, l, "gemm.cl", false, o.data, KERNELS({K_ROUTER_GEMM, "gemm_store"}), e);
+	r = add_program(k, l, 0, "gemm.cl", false, o.data, KERNELS({K_ROUTER_GEMM, "gemm_store"}),
+			e);
 	for (uint32_t i = 0; r == 0 && i < s->n_mlps; i++) {
 		buf_reset(&o);
 		mlp_options(k, i, &o);
-		r = add_program(k, l, "norm.cl", s->bf16, o.data,
+		r = add_program(k, l, 0, "norm.cl", s->bf16, o.data,
 				KERNELS({MLP_KERNEL(K_COMBINE_NORM, i), "combine_norm"}), e);
 		if (r < 0)
 			goto out;
 		if (!i) {
-			k->kernels[K_RMS_NORM] =
+			k->kernels[0][K_RMS_NORM] =
 				clCreateKernel(k->programs[k->n_programs - 1], "rms_norm", NULL);
 		}
-		r = add_program(k, l, "moe_route.cl", s->bf16, o.data,
+		r = add_program(k, l, 0, "moe_route.cl", s->bf16, o.data,
 				KERNELS({MLP_KERNEL(K_MOE_SORT, i), "moe_sort"}), e);
 		if (r < 0)
 			goto out;
 		if (s->mlps[i].experts)
-			k->kernels[MLP_KERNEL(K_MOE_TOPK, i)] =
+			k->kernels[0][MLP_KERNEL(K_MOE_TOPK, i)] =
 				clCreateKernel(k->programs[k->n_programs - 1], "moe_topk", NULL);
-		buf_printf(&o, "%s -DMOE=1", gemm.data);
-		r = add_program(k, l, "gemm.cl", s->bf16, o.data,
-				KERNELS({MLP_KERNEL(K_MOE_GATE_UP, i), "moe_gate_up"},
-					{MLP_KERNEL(K_MOE_DOWN, i), "moe_down"}),
-				e);
-		if (r == 0 && !i) {
-			k->kernels[K_GEMM_STORE] =
-				clCreateKernel(k->programs[k->n_programs - 1], "gemm_store", NULL);
-			k->kernels[K_GEMM_ADD] =
-				clCreateKernel(k->programs[k->n_programs - 1], "gemm_add", NULL);
-		}
+		for (uint32_t c = 0; r == 0 && c < k->cuts.n[CUT_GEMM]; c++)
+			r = add_gemm(k, l, c, i, e);
 	}
-	if (r == 0 && s->heads) {
-		buf_reset(&o);
-		buf_printf(&o, "%s", rotary.data);
-		attention_options(k, &o);
-		r = add_program(k, l, "attention.cl", s->bf16, o.data,
-				KERNELS({K_ATTENTION_PREPARE, "attention_prepare"},
-					{K_ATTENTION, "attention"}),
-				e);
-	}
+	for (uint32_t c = 0; r == 0 && s->heads && c < k->cuts.n[CUT_ATTENTION]; c++)
+		r = add_attention(k, l, c, rotary.data, e);
 	if (r == 0 && s->key_heads) {
 		buf_reset(&o);
 		delta_options(k, &o);
-		r = add_program(k, l, "delta_decode.cl", s->bf16, o.data,
+		r = add_program(k, l, 0, "delta_decode.cl", s->bf16, o.data,
 				KERNELS({K_DELTA_DECODE, "delta_decode"}), e);
 		if (r == 0)
-			r = add_program(k, l, "delta_prefill.cl", s->bf16, o.data,
+			r = add_program(k, l, 0, "delta_prefill.cl", s->bf16, o.data,
 					KERNELS({K_DELTA_CONV, "delta_conv"},
 						{K_DELTA_PREFILL, "delta_prefill"}),
 					e);
 	}
-	if (r == 0 && kernels_has_decode_step(k)) {
-		buf_reset(&o);
-		buf_printf(&o, "%s -DMOE=1", rotary.data);
-		gemm_options(k, t->decode_blocks, &o);
-		mlp_options(k, 0, &o);
-		attention_options(k, &o);
-		delta_options(k, &o);
-		r = add_program(k, l, "decode_step.cl", s->bf16, o.data,
-				KERNELS({K_ADDRESS, "address"}, {K_DECODE_STEP, "decode_step"}), e);
-	}
+	for (uint32_t c = 0; r == 0 && kernels_has_decode_step(k) && c < k->cuts.n[CUT_DECODE_STEP];
+	     c++)
+		r = add_decode_step(k, l, c, rotary.data, e);
 out:
 	buf_release(&packing);
 	buf_release(&gemm);
@@ -401,9 +531,12 @@ static enum kernel_packing choose_packing(const struct kernels *k)
 	return k->tuning->packing;
 }
 
+static int warm_cuts(struct kernels *k, cl_context context, struct err *e);
+
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
 		 const struct kernel_shape *shape, enum kernel_variant variant,
-		 const char *cache_dir, struct kernels **ret, struct err *e)
+		 const char *cache_dir, const struct tuning_options *tuning, struct kernels **ret,
+		 struct err *e)
 {
 	struct library library = {context, device, kernels_variant_name(variant), cache_dir, 0, 0};
 	struct kernels *k = calloc(1, sizeof(*k));
@@ -419,7 +552,11 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	k->compute_units = units;
 	k->tuning = choose_tuning(device, shape, variant);
 	k->packing = choose_packing(k);
-	r = add_programs(k, &library, e);
+	r = choose_cuts(k, device, tuning, e);
+	if (r == 0)
+		r = add_programs(k, &library, e);
+	if (r == 0)
+		r = warm_cuts(k, context, e);
 	if (r < 0) {
 		kernels_close(k);
 		return r;
@@ -480,9 +617,9 @@ void kernels_close(struct kernels *k)
 	if (!k)
 		return;
 	profile_free(k->profile);
-	for (size_t i = 0; i < K_COUNT; i++)
-		if (k->kernels[i])
-			clReleaseKernel(k->kernels[i]);
+	for (size_t i = 0; i < CUTS_MAX * K_COUNT; i++)
+		if (k->kernels[i / K_COUNT][i % K_COUNT])
+			clReleaseKernel(k->kernels[i / K_COUNT][i % K_COUNT]);
 	for (size_t i = 0; i < k->n_programs; i++)
 		clReleaseProgram(k->programs[i]);
 	free(k);
@@ -512,13 +649,15 @@ bool kernels_has_decode_step(const struct kernels *k)
 	return k->tuning->decode_blocks && k->shape.n_mlps == 1 && !k->shape.dump;
 }
 
-void kernels_decode_cut(const struct kernels *k, uint32_t *ret_columns, uint32_t *ret_rows,
-			uint32_t *ret_router_columns)
+void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_columns,
+			uint32_t *ret_rows, uint32_t *ret_router_columns)
 {
+	struct tuning_place p = cuts_decode_step(&k->shape, T);
+	const struct tuning_cut *cut = &k->cuts.of[CUT_DECODE_STEP][cuts_find(&k->cuts, &p)];
 	uint32_t width = k->tuning->lanes * k->tuning->vec;
 
-	*ret_columns = width * k->tuning->decode_blocks;
-	*ret_rows = k->tuning->row_block;
+	*ret_columns = width * cut->blocks;
+	*ret_rows = cut->row_block;
 	*ret_router_columns = width * ROUTER_BLOCKS;
 }
 
@@ -539,14 +678,15 @@ int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, si
 }
 
 /* Where the event of a launch goes; NULL: nowhere. */
-static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
+static cl_event *note_launch(struct kernels *k, uint32_t cut, int id, uint64_t x, uint64_t y)
 {
 	const int a_set = K_END_OF_FIRST_MLP - K_COMBINE_NORM;
 	int of_mlp = id < K_COMBINE_NORM ? -1 : id < K_END_OF_FIRST_MLP ? id : id - a_set;
 	uint32_t mlp = of_mlp < 0 ? 0 : (uint32_t)((id - of_mlp) / a_set);
 
-	return profile_launch(k->profile, k->kernels[id], id == K_ROUTER_GEMM ? "router" : NULL, x,
-			      y, of_mlp >= 0 && !k->shape.mlps[mlp].experts,
+	return profile_launch(k->profile, k->kernels[cut][id],
+			      id == K_ROUTER_GEMM ? "router" : NULL, x, y,
+			      of_mlp >= 0 && !k->shape.mlps[mlp].experts,
 			      of_mlp == K_MOE_SORT || of_mlp == K_MOE_GATE_UP ||
 				      of_mlp == K_MOE_DOWN);
 }
@@ -564,37 +704,37 @@ struct arg {
 	}
 
 /* Runs x by y groups of so many lanes. Nothing to do is no launch. */
-static void launch(struct kernels *k, int id, uint32_t lanes, uint64_t x, uint64_t y,
+static void launch(struct kernels *k, uint32_t cut, int id, uint32_t lanes, uint64_t x, uint64_t y,
 		   const struct arg *args, size_t n)
 {
+	cl_kernel kernel = k->kernels[cut][id];
 	size_t local[2] = {lanes, 1}, global[2] = {x * lanes, y};
 	cl_int code = CL_SUCCESS;
 
 	if (k->error.code || !x || !y)
 		return;
-	assert(k->kernels[id]);
+	assert(kernel);
 	for (size_t i = 0; i < n && code == CL_SUCCESS; i++)
-		code = clSetKernelArg(k->kernels[id], (cl_uint)i, args[i].size, args[i].value);
+		code = clSetKernelArg(kernel, (cl_uint)i, args[i].size, args[i].value);
 	if (code == CL_SUCCESS)
-		code = clEnqueueNDRangeKernel(k->queue, k->kernels[id], 2, NULL, global, local, 0,
-					      NULL, k->profile ? note_launch(k, id, x, y) : NULL);
+		code = clEnqueueNDRangeKernel(k->queue, kernel, 2, NULL, global, local, 0, NULL,
+					      k->profile ? note_launch(k, cut, id, x, y) : NULL);
 	k->launches++;
 	if (code != CL_SUCCESS) {
 		char name[64] = "kernel";
 
-		clGetKernelInfo(k->kernels[id], CL_KERNEL_FUNCTION_NAME, sizeof(name) - 1, name,
-				NULL);
+		clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof(name) - 1, name, NULL);
 		cl_error(&k->error, code, name);
 	}
 }
 
-#define LAUNCH_LANES(k, id, lanes, x, y, ...)                         \
-	do {                                                          \
-		const struct arg args_[] = {__VA_ARGS__};             \
-		launch(k, id, lanes, x, y, args_, ARRAY_SIZE(args_)); \
+#define LAUNCH_CUT(k, cut, id, lanes, x, y, ...)                           \
+	do {                                                               \
+		const struct arg args_[] = {__VA_ARGS__};                  \
+		launch(k, cut, id, lanes, x, y, args_, ARRAY_SIZE(args_)); \
 	} while (0)
 
-#define LAUNCH(k, id, x, y, ...) LAUNCH_LANES(k, id, (k)->tuning->lanes, x, y, __VA_ARGS__)
+#define LAUNCH(k, id, x, y, ...) LAUNCH_CUT(k, 0, id, (k)->tuning->lanes, x, y, __VA_ARGS__)
 
 void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at,
 		  cl_mem drawn, cl_mem table, cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T)
@@ -616,24 +756,24 @@ void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl
 	       ARG(w), ARG(h), ARG(h32), ARG(dump));
 }
 
-/* Products of elements may run on tensor cores, in groups of another size; the router's, in float, never do. */
-static bool on_tensor_cores(const struct kernels *k)
-{
-	return k->tuning->tensor_lanes && k->shape.bf16;
-}
-
 static uint32_t product_lanes(const struct kernels *k)
 {
 	return on_tensor_cores(k) ? k->tuning->tensor_lanes : k->tuning->lanes;
 }
 
 /* Groups that cover N columns. */
-static uint64_t column_groups(const struct kernels *k, bool tensor, uint32_t N)
+static uint64_t column_groups(const struct kernels *k, uint32_t cut, bool tensor, uint32_t N)
 {
-	uint32_t width = tensor ? k->tuning->tensor_columns
-				: k->tuning->lanes * k->tuning->vec * k->tuning->blocks;
+	uint32_t width =
+		tensor ? k->tuning->tensor_columns
+		       : k->tuning->lanes * k->tuning->vec * k->cuts.of[CUT_GEMM][cut].blocks;
 
 	return CEIL_DIV(N, width);
+}
+
+static uint64_t row_blocks(const struct kernels *k, uint32_t cut, uint32_t M)
+{
+	return CEIL_DIV(M, k->cuts.of[CUT_GEMM][cut].row_block);
 }
 
 static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
@@ -642,25 +782,39 @@ static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
 		profile_product(k->profile, M, N, K);
 }
 
+/* Where the launch just made stands in a tuning table. */
+static void note_place(struct kernels *k, const struct tuning_place *p)
+{
+	if (k->profile && !k->error.code)
+		profile_place(k->profile, p);
+}
+
 void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
 		       uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
 {
 	bool tensor = !router && on_tensor_cores(k);
+	struct tuning_place p = tuning_place_of(router ? TUNING_NONE : TUNING_PRODUCT, N, K, M);
+	uint32_t cut = cuts_find(&k->cuts, &p);
 
-	LAUNCH_LANES(k, router ? K_ROUTER_GEMM : K_GEMM_STORE,
-		     tensor ? k->tuning->tensor_lanes : k->tuning->lanes,
-		     column_groups(k, tensor, N), CEIL_DIV(M, k->tuning->row_block), ARG(A),
-		     ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+	LAUNCH_CUT(k, cut, router ? K_ROUTER_GEMM : K_GEMM_STORE,
+		   tensor ? k->tuning->tensor_lanes : k->tuning->lanes,
+		   column_groups(k, cut, tensor, N), row_blocks(k, cut, M), ARG(A), ARG(lda),
+		   ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
 	note_product(k, M, N, K);
+	note_place(k, &p);
 }
 
 void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump)
 {
-	LAUNCH_LANES(k, K_GEMM_ADD, product_lanes(k), column_groups(k, on_tensor_cores(k), N),
-		     CEIL_DIV(M, k->tuning->row_block), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc),
-		     ARG(M), ARG(N), ARG(K), ARG(dump));
+	struct tuning_place p = tuning_place_of(TUNING_PRODUCT, N, K, M);
+	uint32_t cut = cuts_find(&k->cuts, &p);
+
+	LAUNCH_CUT(k, cut, K_GEMM_ADD, product_lanes(k),
+		   column_groups(k, cut, on_tensor_cores(k), N), row_blocks(k, cut, M), ARG(A),
+		   ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(dump));
 	note_product(k, M, N, K);
+	note_place(k, &p);
 }
 
 void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
@@ -709,21 +863,28 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 {
 	const struct kernel_mlp *m = &k->shape.mlps[mlp];
 	uint32_t N = KERNEL_LD(MAX(m->expert_size, m->shared_size));
+	struct tuning_place p = cuts_experts(&k->shape, mlp, false, T);
+	uint32_t cut = cuts_find(&k->cuts, &p);
 
 	/* A tensor group has the gate and the up panel of 16 columns. */
-	LAUNCH_LANES(k, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
-		     on_tensor_cores(k) ? N / 16 : column_groups(k, false, N),
-		     kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
-		     ARG(rows), ARG(act));
+	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
+		   on_tensor_cores(k) ? N / 16 : column_groups(k, cut, false, N),
+		   kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
+		   ARG(rows), ARG(act));
+	note_place(k, &p);
 }
 
 void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts, cl_mem shared,
 		     cl_mem tasks, cl_mem rows, cl_mem y, uint32_t T)
 {
-	LAUNCH_LANES(k, MLP_KERNEL(K_MOE_DOWN, mlp), product_lanes(k),
-		     column_groups(k, on_tensor_cores(k), KERNEL_LD(k->shape.hidden)),
-		     kernels_max_tasks(&k->shape.mlps[mlp], T), ARG(act), ARG(experts), ARG(shared),
-		     ARG(tasks), ARG(rows), ARG(y));
+	struct tuning_place p = cuts_experts(&k->shape, mlp, true, T);
+	uint32_t cut = cuts_find(&k->cuts, &p);
+
+	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, mlp), product_lanes(k),
+		   column_groups(k, cut, on_tensor_cores(k), KERNEL_LD(k->shape.hidden)),
+		   kernels_max_tasks(&k->shape.mlps[mlp], T), ARG(act), ARG(experts), ARG(shared),
+		   ARG(tasks), ARG(rows), ARG(y));
+	note_place(k, &p);
 }
 
 void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
@@ -736,10 +897,15 @@ void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl
 }
 
 void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int tiles_at, cl_mem proj,
-		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles)
+		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles,
+		      uint32_t T)
 {
-	LAUNCH(k, K_ATTENTION, n_tiles, k->shape.kv_heads, ARG(step), ARG(rows_at), ARG(tiles_at),
-	       ARG(proj), ARG(q), ARG(k_pages), ARG(v_pages), ARG(out));
+	struct tuning_place p = cuts_attention(&k->shape, T);
+
+	LAUNCH_CUT(k, cuts_find(&k->cuts, &p), K_ATTENTION, k->tuning->lanes, n_tiles,
+		   k->shape.kv_heads, ARG(step), ARG(rows_at), ARG(tiles_at), ARG(proj), ARG(q),
+		   ARG(k_pages), ARG(v_pages), ARG(out));
+	note_place(k, &p);
 }
 
 void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
@@ -817,7 +983,87 @@ void kernel_address(struct kernels *k, cl_mem buffer, cl_mem addresses, uint32_t
 	LAUNCH(k, K_ADDRESS, 1, 1, ARG(buffer), ARG(addresses), ARG(at));
 }
 
-void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses)
+void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses,
+			uint32_t T)
 {
-	LAUNCH(k, K_DECODE_STEP, k->compute_units, 1, ARG(step), ARG(work_at), ARG(addresses));
+	struct tuning_place p = cuts_decode_step(&k->shape, T);
+
+	LAUNCH_CUT(k, cuts_find(&k->cuts, &p), K_DECODE_STEP, k->tuning->lanes, k->compute_units, 1,
+		   ARG(step), ARG(work_at), ARG(addresses));
+	note_place(k, &p);
+}
+
+/* ---- cuts that are used now and then ---- */
+
+/* One group of a cut's kernels, with nothing to do: `none` is zeros, `step` has one tile of one token. */
+static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
+{
+	cl_uint M = 0, side = 16;
+
+	LAUNCH_CUT(k, cut, K_GEMM_STORE, product_lanes(k), 1, 1, ARG(none), ARG(side), ARG(none),
+		   ARG(out), ARG(side), ARG(M), ARG(side), ARG(side));
+	LAUNCH_CUT(k, cut, K_GEMM_ADD, product_lanes(k), 1, 1, ARG(none), ARG(side), ARG(none),
+		   ARG(out), ARG(side), ARG(M), ARG(side), ARG(side), ARG(out));
+	for (uint32_t i = 0; i < k->shape.n_mlps; i++) {
+		LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, i), product_lanes(k), 1, 1, ARG(none),
+			   ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
+		LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, i), product_lanes(k), 1, 1, ARG(none),
+			   ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
+	}
+}
+
+static void warm_attention(struct kernels *k, uint32_t cut, cl_mem step, cl_mem none, cl_mem out)
+{
+	cl_int rows_at = 0, tiles_at = WARM_TILE_AT;
+
+	LAUNCH_CUT(k, cut, K_ATTENTION, k->tuning->lanes, 1, 1, ARG(step), ARG(rows_at),
+		   ARG(tiles_at), ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
+}
+
+/*
+ * A driver may compile at a kernel's first launch (PoCL does), and a cut that only some sizes take would have its first one
+ * in somebody's request: launches all that the tables brought, with nothing to do.
+ */
+static int warm_cuts(struct kernels *k, cl_context context, struct err *e)
+{
+	const struct kernel_shape *s = &k->shape;
+	/* Of what attention reads the largest: a page; and the list of a decode step that has ended. */
+	size_t bytes = 4 * MAX((size_t)s->kv_heads * s->head_dim * s->page_tokens,
+			       (size_t)kernels_attention_ld(s) + 4096);
+	const int32_t tile[WARM_TILE_AT + 3] = {[WARM_TILE_AT + 2] = 1};
+	cl_mem none, step, out;
+	cl_int work_at = 0;
+	void *zeros;
+
+	if (k->cuts.n[CUT_GEMM] + k->cuts.n[CUT_ATTENTION] + k->cuts.n[CUT_DECODE_STEP] ==
+	    CUT_PROGRAMS)
+		return 0;
+	zeros = calloc(1, bytes);
+	if (!zeros)
+		return err_set(e, ENOMEM, "out of memory");
+	none = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, zeros,
+			      NULL);
+	step = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof(tile),
+			      (void *)(uintptr_t)tile, NULL);
+	out = clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, NULL, NULL);
+	free(zeros);
+	if (none && step && out) {
+		for (uint32_t i = 1; i < k->cuts.n[CUT_GEMM]; i++)
+			warm_gemm(k, i, none, out);
+		for (uint32_t i = 1; i < k->cuts.n[CUT_ATTENTION]; i++)
+			warm_attention(k, i, step, none, out);
+		/* Last: they count tickets in what was zeros. */
+		for (uint32_t i = 1; i < k->cuts.n[CUT_DECODE_STEP]; i++)
+			LAUNCH_CUT(k, i, K_DECODE_STEP, k->tuning->lanes, k->compute_units, 1,
+				   ARG(none), ARG(work_at), ARG(none));
+		clFinish(k->queue);
+	}
+	if (none)
+		clReleaseMemObject(none);
+	if (step)
+		clReleaseMemObject(step);
+	if (out)
+		clReleaseMemObject(out);
+	k->launches = 0;
+	return none && step && out ? kernels_status(k, e) : err_set(e, ENOMEM, "out of memory");
 }

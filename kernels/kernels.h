@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 #include "kernels/profile.h"
+#include "kernels/tuning.h"
 
 /* A row stride: n rounded up to 16, so that vector loops need no tails. */
 #define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
@@ -62,10 +63,12 @@ struct kernel_shape {
 
 struct kernels;
 
-/* New. Compiles (or loads) every program. The queue is borrowed. */
+/* New. Compiles (or loads) every program, those of all cuts that the tables name for this shape too. The queue is
+ * borrowed. tuning: NULL is zeros; its table is borrowed until the return. */
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
 		 const struct kernel_shape *shape, enum kernel_variant variant,
-		 const char *cache_dir, struct kernels **ret, struct err *e) MUST_CHECK;
+		 const char *cache_dir, const struct tuning_options *tuning, struct kernels **ret,
+		 struct err *e) MUST_CHECK;
 void kernels_close(struct kernels *k);
 
 /* 0, or the first error since the set was opened. */
@@ -119,11 +122,26 @@ uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T);
 /* Whether a decode step can run as one launch (decode_step.cl), and how that cuts a product into groups: columns and
  * rows, and columns of the router's. Not with two kinds of MLPs, while dumping, or on a GPU. */
 bool kernels_has_decode_step(const struct kernels *k);
-void kernels_decode_cut(const struct kernels *k, uint32_t *ret_columns, uint32_t *ret_rows,
-			uint32_t *ret_router_columns);
+void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_columns,
+			uint32_t *ret_rows, uint32_t *ret_router_columns);
 
-/* Tokens of one attention tile. */
-uint32_t kernels_tile_tokens(const struct kernels *k);
+/* Tokens of one attention tile in a step of T tokens, and in any step at least. */
+uint32_t kernels_tile_tokens(const struct kernels *k, uint32_t T);
+uint32_t kernels_least_tile_tokens(const struct kernels *k);
+
+/* Whether launches at a place take another cut than the one that is built in. */
+bool kernels_tuned(const struct kernels *k, const struct tuning_place *p);
+
+/* Where kernel_decode_step of T tokens stands in a tuning table. */
+struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T);
+
+/* From here on launches take the cuts that are built in, or again those of the tables: for who compares them. Not while
+ * a step is queued whose tables were made with the others. */
+void kernels_use_built_in(struct kernels *k, bool built_in);
+
+/* Whether launches may give other bits than the cuts that are built in; then *ret names which, the same text for the same
+ * choices. */
+bool kernels_other_bits(const struct kernels *k, char ret[33]);
 
 /* ---- launches; `step` is the step table, *_at are offsets into it, T a number of tokens ---- */
 
@@ -163,7 +181,8 @@ void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl
 			      cl_mem proj, cl_mem wq, cl_mem wk, cl_mem rope, cl_mem q,
 			      cl_mem k_pages, cl_mem v_pages, uint32_t T);
 void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int tiles_at, cl_mem proj,
-		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles);
+		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles,
+		      uint32_t T);
 
 void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
 		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,
@@ -185,8 +204,9 @@ void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem 
 /* addresses[i] = where the buffer is, for decode_step. */
 void kernel_address(struct kernels *k, cl_mem buffer, cl_mem addresses, uint32_t i);
 
-/* The work list at work_at of the step table (kernels/decode.h). */
-void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses);
+/* The work list at work_at of the step table (kernels/decode.h), of T tokens. */
+void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses,
+			uint32_t T);
 
 /* Fills one packed matrix, or the part of one, with synthetic weights (synthetic.clh): rows x cols
  * logical elements; panel p of the part goes to panel first + p * stride of W. In PAIRS where the set wants CODED. */

@@ -6,7 +6,7 @@
 #include "base/macros.h"
 #include "kernels/cl_error.h"
 
-enum { KERNELS_MAX = 64, NAME_SIZE = 48 };
+enum { KERNELS_MAX = 128, NAME_SIZE = 48 };
 
 /* A task list on its way to the host. */
 struct tasks {
@@ -132,6 +132,12 @@ void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k)
 		t->n = n;
 		t->k = k;
 	}
+}
+
+void profile_place(struct profile *p, const struct tuning_place *place)
+{
+	if (p->n)
+		p->timings[p->n - 1].place = *place;
 }
 
 void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t experts)

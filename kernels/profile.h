@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "kernels/tuning.h"
 
 struct kernel_timing {
 	const char *
@@ -24,7 +25,8 @@ struct kernel_timing {
 	bool dense; /* of an MLP without experts */
 	uint32_t
 		experts; /* different ones in the task list that was there: kernels of an MLP with experts */
-	uint64_t ns; /* 0: the queue tells no times */
+	struct tuning_place place; /* in a tuning table; TUNING_NONE: it has none */
+	uint64_t ns;		   /* 0: the queue tells no times */
 };
 
 struct profile;
@@ -40,6 +42,9 @@ cl_event *profile_launch(struct profile *p, cl_kernel kernel, const char *alias,
 
 /* The launch that was just noted is a product of these sizes. */
 void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k);
+
+/* It stands there in a tuning table. */
+void profile_place(struct profile *p, const struct tuning_place *place);
 
 /* Queues a read of a task list of at most so many ints (moe_route.cl); experts: how many there are. */
 void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t experts);

@@ -201,6 +201,22 @@ static bool test_engine(const struct engine_options *o, const char *variant, boo
 	return true;
 }
 
+/* Cuts that change with the size, none of them the one that is built in. */
+#define CUTS_OF(kernels, dtype)                                                                 \
+	"*\t*\t*\t" kernels "\t" dtype                                                          \
+	"\tproduct\t*\t*\t*\ttile_rows=3 tile_blocks=4 blocks=6 row_block=16\tsame\t-\t-\n"     \
+	"*\t*\t*\t" kernels "\t" dtype                                                          \
+	"\tproduct\t*\t*\t64\ttile_rows=6 tile_blocks=2 blocks=2\tsame\t-\t-\n"                 \
+	"*\t*\t*\t" kernels "\t" dtype                                                          \
+	"\texperts\t*\t*\t*\ttile_rows=12 tile_blocks=2 blocks=4 ahead=128\tsame\t-\t-\n"       \
+	"*\t*\t*\t" kernels "\t" dtype "\tattention\t*\t*\t*\tqueries=32\tsame\t-\t-\n"         \
+	"*\t*\t*\t" kernels "\t" dtype "\tattention\t*\t*\t128\tqueries=1\tsame\t-\t-\n"        \
+	"*\t*\t*\t" kernels "\t" dtype                                                          \
+	"\tdecode_step\t*\t*\t*\ttile_rows=5 tile_blocks=4 blocks=6 row_block=16\tsame\t-\t-\n" \
+	"*\t*\t*\t" kernels "\t" dtype "\tdecode_step\t*\t*\t4\tblocks=16\tsame\t-\t-\n"
+static const char cuts[] = "tigon tuning 1\n" CUTS_OF("generic", "float32")
+	CUTS_OF("generic", "bfloat16") CUTS_OF("x86", "float32") CUTS_OF("x86", "bfloat16");
+
 /* Every variant and page size against the first. */
 static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 {
@@ -211,18 +227,26 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		bool always;   /* else only with `full` */
 		bool separate; /* no step in one launch */
 		bool plain;    /* weights are not coded */
+		bool tuned;    /* cut otherwise at most sizes */
 	} engines[] = {
 		{ENGINE_KERNELS_GENERIC, "generic", 64, true, false},
 		{ENGINE_KERNELS_X86, "x86", 64, true, false},
 		{ENGINE_KERNELS_GENERIC, "generic", 128, false, false},
 		{ENGINE_KERNELS_X86, "x86", 128, true, false},
 		{ENGINE_KERNELS_GENERIC, "separate launches", 64, true, true},
-		{ENGINE_KERNELS_X86, "x86 with plain weights", 64, false, false, true},
+		{ENGINE_KERNELS_X86, "x86 with plain weights", 64, false, false, .plain = true},
+		{ENGINE_KERNELS_GENERIC, "generic, tuned,", 64, true, false, .tuned = true},
+		{ENGINE_KERNELS_X86, "x86, tuned,", 64, true, false, .tuned = true},
+		{ENGINE_KERNELS_X86, "x86, tuned, separate launches,", 64, false, true, .tuned = true},
 	};
+	struct tuning_table *table;
+	struct err e = {0};
 	struct run answers[ARRAY_SIZE(engines)][REQUESTS];
 	bool ran[ARRAY_SIZE(engines)] = {false};
 
 	memset(answers, 0, sizeof(answers));
+	if (!ok(tuning_parse("cuts", cuts, strlen(cuts), &table, &e) == 0, "a table %s", e.text))
+		return;
 	for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
 		if (!engines[i].always && !full)
 			continue;
@@ -230,6 +254,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		o.page_tokens = engines[i].page_tokens;
 		o.separate_launches = engines[i].separate;
 		o.plain_weights = engines[i].plain;
+		o.tuning.table = engines[i].tuned ? table : NULL;
 		ran[i] = test_engine(&o, engines[i].name, full, prompts, answers[i]);
 		if (!i || !ran[0] || !ran[i])
 			continue;
@@ -240,6 +265,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(engines); i++)
 		clear(answers[i], ran[i] ? REQUESTS : 0);
+	tuning_free(table);
 }
 
 int main(int argc, char **argv)

@@ -32,6 +32,7 @@ static void test_defaults(void)
 	ok(!o.tokenizer && !o.served_model_name && !o.device && !o.program_cache,
 	   "texts are absent");
 	ok(o.prefix_cache == OPTION_ON && o.cache_decoded == OPTION_ON, "the cache is on");
+	ok(o.batch_invariant == OPTION_ON && !o.tuning, "bits stay, and there is no table");
 	ok(o.cache_memory.bytes == 0 && o.cache_memory.share == 0, "cache memory is absent");
 	ok(o.device_memory.bytes == 0 && o.device_memory.share == 0, "device memory is absent");
 }
@@ -56,6 +57,9 @@ static void test_values(void)
 	       0, "what is about the cache");
 	ok(o.prefix_cache == OPTION_OFF && o.cache_decoded == OPTION_OFF, "off");
 	ok(o.cache_memory.share > 0.249 && o.cache_memory.share < 0.251, "a share");
+	is_int(PARSE(&o, &e, "--model=m", "--tuning", "t.tsv", "--batch-invariant=off"), 0,
+	       "what is about tuning");
+	ok(o.batch_invariant == OPTION_OFF && !strcmp(o.tuning, "t.tsv"), "as given");
 	is_int(PARSE(&o, &e, "--model=m", "--cache-memory=3M", "--prefix-cache=on"), 0, "or bytes");
 	ok(o.cache_memory.bytes == 3 << 20 && o.prefix_cache == OPTION_ON, "as given");
 	is_int(PARSE(&o, &e, "--help"), 0, "--help needs no model");

@@ -8,6 +8,7 @@
 #include "daemon/cli/cache.h"
 #include "daemon/cli/export.h"
 #include "daemon/cli/simulate/simulate.h"
+#include "daemon/cli/tune/tune.h"
 #include "engine/engine.h"
 
 static int cli_devices(int argc, char **argv)
@@ -39,6 +40,7 @@ static const struct {
 	{"export", "write a model's weights as a Hugging Face checkpoint", cli_export},
 	{"simulate", "run the scheduler and the prefix cache on a workload without a device",
 	 cli_simulate},
+	{"tune", "find the fastest cuts of the kernels on a device", cli_tune},
 };
 
 static void print_help(FILE *out)

@@ -196,7 +196,7 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 	shape.width = w->width;
 	shape.plain_weights = w->plain;
 	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant, NULL,
-			 &k, &e) < 0) {
+			 NULL, &k, &e) < 0) {
 		failed("%s", e.text);
 		ok_way(w, "the kernels open");
 		return NULL;

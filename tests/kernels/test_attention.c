@@ -125,7 +125,7 @@ static void normed_and_turned(const struct setup *u, const float *x, const float
 static void prepare(const struct way *w, struct kernels *k, const struct row *rows, uint32_t n_rows,
 		    unsigned number)
 {
-	struct setup u = make_setup(k, rows, n_rows, kernels_tile_tokens(k));
+	struct setup u = make_setup(k, rows, n_rows, kernels_tile_tokens(k, 1));
 	const struct kernel_shape *s = u.s;
 	uint32_t H = s->heads, G = s->kv_heads, hd = s->head_dim, ld = kernels_attention_ld(s);
 	uint32_t T = u.n_tokens, rot = s->rotary_dim;
@@ -251,7 +251,7 @@ static void compare_token(const struct way *w, const struct setup *u, const floa
 static void attention(const struct way *w, struct kernels *k, const struct row *rows,
 		      uint32_t n_rows, unsigned number)
 {
-	struct setup u = make_setup(k, rows, n_rows, kernels_tile_tokens(k)), one;
+	struct setup u = make_setup(k, rows, n_rows, kernels_tile_tokens(k, 1)), one;
 	const struct kernel_shape *s = u.s;
 	uint32_t T = u.n_tokens, ld = kernels_attention_ld(s), width = s->heads * s->head_dim;
 	uint64_t n = u.n_pages * page_elements(&u);
@@ -264,7 +264,7 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 	fill_pages(&u, keys, values);
 	K = buffer_elements(w, keys, n);
 	V = buffer_elements(w, values, n);
-	kernel_attention(k, S, (cl_int)u.rows_at, (cl_int)u.tiles_at, P, Q, K, V, O, u.n_tiles);
+	kernel_attention(k, S, (cl_int)u.rows_at, (cl_int)u.tiles_at, P, Q, K, V, O, u.n_tiles, 1);
 	set_finish(k);
 	out = read_elements(w, O, (uint64_t)T * width);
 	for (uint32_t r = 0; r < n_rows; r++)
@@ -288,7 +288,7 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 	}
 	out1 = buffer_out_elements(w, (uint64_t)rows[0].n * width);
 	kernel_attention(k, buffer_ints(one.table, u.ints + one.n_tiles * 3), (cl_int)u.rows_at,
-			 (cl_int)u.ints, P, Q, K, V, out1, one.n_tiles);
+			 (cl_int)u.ints, P, Q, K, V, out1, one.n_tiles, 1);
 	set_finish(k);
 	check(same_bits(read_elements(w, out1, (uint64_t)rows[0].n * width), out,
 			rows[0].n * width));

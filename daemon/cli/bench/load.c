@@ -21,9 +21,16 @@ struct load {
 	uint32_t *pages; /* [n_pages] 0, 1, 2, ... in an order that no prefetcher knows */
 	int32_t *tokens;
 	uint64_t step, random;
+	bool reported; /* draws come with log-probabilities */
 };
 
+enum { DIGEST_STREAMS = 4 };
+
 static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
+static const struct sampling reported = {.top_p = 1,
+					 .repetition_penalty = 1,
+					 .want_logprobs = true,
+					 .n_logprobs = TOP_LOGPROBS_MAX};
 
 /* splitmix64 */
 static uint64_t random_bits(struct load *l)
@@ -200,7 +207,7 @@ static void plan_chunk(struct load *l, uint32_t start, uint32_t n, uint32_t all,
 		.n_pages = pages_each(l, 1),
 		.state_src = start ? 0 : STATE_ZERO,
 	};
-	l->draws[0] = (struct plan_draw){.sampling = &greedy};
+	l->draws[0] = (struct plan_draw){.sampling = l->reported ? &reported : &greedy};
 	*ret = (struct plan){
 		.step = ++l->step,
 		.rows = l->rows,
@@ -227,7 +234,9 @@ static void plan_tokens(struct load *l, uint32_t streams, uint32_t position, str
 			.state_dst = i,
 			.decode = true,
 		};
-		l->draws[i] = (struct plan_draw){.sampling = &greedy, .row = i, .seat = i};
+		l->draws[i] = (struct plan_draw){.sampling = l->reported ? &reported : &greedy,
+						 .row = i,
+						 .seat = i};
 	}
 	*ret = (struct plan){
 		.step = ++l->step,
@@ -308,5 +317,46 @@ int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t ste
 		r = end(l, start, &result, e);
 	if (r == 0)
 		*ret = result;
+	return r;
+}
+
+/* ---- what a step left ---- */
+
+void load_seed(struct load *l, uint64_t seed, bool with_reports)
+{
+	l->random = seed;
+	l->reported = with_reports;
+}
+
+static int digest_item(struct load *l, enum tier_kind kind, uint32_t id, uint64_t bytes,
+		       struct hash128 *h, struct err *e)
+{
+	void *host = malloc(bytes);
+	int r;
+
+	if (!host)
+		return err_set(e, ENOMEM, "out of memory");
+	r = engine_read_item(l->engine, kind, id, host, NULL, e);
+	if (r == 0)
+		r = settle(l, 1, e);
+	if (r == 0)
+		hash128_update(h, host, bytes);
+	free(host);
+	return r;
+}
+
+int load_digest(struct load *l, uint32_t streams, struct hash128 *h, struct err *e)
+{
+	const struct engine_info *info = engine_info(l->engine);
+	int r = 0;
+
+	hash128_update(h, l->results, streams * sizeof(*l->results));
+	for (uint32_t i = 0; r == 0 && i < MIN(streams, (uint32_t)DIGEST_STREAMS); i++) {
+		if (info->page_bytes)
+			r = digest_item(l, TIER_PAGE, l->pages[i * pages_each(l, streams)],
+					info->page_bytes, h, e);
+		if (r == 0 && info->slot_bytes)
+			r = digest_item(l, TIER_STATE, i, info->slot_bytes, h, e);
+	}
 	return r;
 }

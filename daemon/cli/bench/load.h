@@ -9,6 +9,7 @@
 #ifndef DAEMON_CLI_BENCH_LOAD_H
 #define DAEMON_CLI_BENCH_LOAD_H
 
+#include "base/hash.h"
 #include "engine/engine.h"
 #include "engine/roofline.h"
 
@@ -39,5 +40,12 @@ int load_prefill(struct load *l, uint32_t n, double experts, struct load_result 
  * context + steps <= load_longest(streams). */
 int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,
 		struct load_result *ret, struct err *e) MUST_CHECK;
+
+/* Tokens from here on are those of a seed; `reported`: with the log-probabilities of every draw. */
+void load_seed(struct load *l, uint64_t seed, bool reported);
+
+/* Adds what the last step left: the draws of all streams, and of the first few of them what is in their first page and
+ * their state. load_prefill is one stream. */
+int load_digest(struct load *l, uint32_t streams, struct hash128 *h, struct err *e) MUST_CHECK;
 
 #endif

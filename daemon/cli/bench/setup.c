@@ -47,6 +47,8 @@ static const struct option_text {
 	{"separate-launches", NULL, "each kernel by itself, also where a step could be one launch",
 	 STEPS, 'S'},
 	{"plain-weights", NULL, "not coded in fewer bytes, also where they could be", BOTH, 'w'},
+	{"tuning", "FILE", "a table of tigon tune; as of tigond", BOTH, 'T'},
+	{"batch-invariant", "SWITCH", "on or off; as of tigond (on)", BOTH, 'B'},
 	{"plot", "FILE", "a figure of the times, as SVG", BOTH, 'P'},
 	{"only", "KERNEL", "rows of this kernel alone", KERNELS, 'o'},
 	{"int8", "GROUP", "groups of the int8 products, 0 for no such products (128)", KERNELS,
@@ -146,6 +148,7 @@ static int take_option(struct bench_options *o, char letter, const char *value)
 {
 	static const char *const dtypes[] = {"float32", "bfloat16"};
 	static const char *const kernels[] = {"auto", "generic", "x86", "nvidia"};
+	static const char *const switches[] = {"on", "off"};
 	int choice = 0, r = 0;
 
 	switch (letter) {
@@ -172,6 +175,11 @@ static int take_option(struct bench_options *o, char letter, const char *value)
 	case 'n': return parse_u32(value, 1, STEPS_MAX, &o->steps);
 	case 'S': o->engine.separate_launches = true; break;
 	case 'w': o->engine.plain_weights = true; break;
+	case 'T': o->tuning = value; break;
+	case 'B':
+		r = parse_name(value, switches, ARRAY_SIZE(switches), &choice);
+		o->engine.tuning.any_bits = choice;
+		break;
 	case 'P': o->plot = value; break;
 	case 'o': o->only = value; break;
 	case '8':
@@ -278,6 +286,22 @@ static int choose_sizes(struct bench_options *o, uint32_t *ret_pages, struct err
 	return 0;
 }
 
+static int open_engine(struct bench_options *o, struct engine **ret, struct err *e)
+{
+	struct tuning_table *table = NULL;
+	int r = 0;
+
+	if (o->tuning && (r = tuning_open(o->tuning, &table, e)) < 0)
+		err_prefix(e, "--tuning");
+	if (r < 0)
+		return r;
+	o->engine.tuning.table = table;
+	r = engine_open(&o->engine, ret, e);
+	o->engine.tuning.table = NULL;
+	tuning_free(table);
+	return r;
+}
+
 int bench_open(struct bench_options *o, struct bench *ret, struct err *e)
 {
 	uint32_t pages = 0;
@@ -286,7 +310,7 @@ int bench_open(struct bench_options *o, struct bench *ret, struct err *e)
 	*ret = (struct bench){.options = o};
 	r = choose_sizes(o, &pages, e);
 	if (r == 0)
-		r = engine_open(&o->engine, &ret->engine, e);
+		r = open_engine(o, &ret->engine, e);
 	if (r == 0)
 		r = load_open(ret->engine, &o->engine, pages, &ret->load, e);
 	if (r == 0)
@@ -355,6 +379,10 @@ const char *bench_print_head(const struct bench *b)
 	printf("# tigon " TIGON_VERSION ", commit " BENCH_COMMIT "\n");
 	printf("# device %s, driver %s, kernels %s, %s\n", i->device_name, i->driver, i->kernels,
 	       o->dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32");
+	if (b->options->tuning || o->tuning.any_bits)
+		printf("# tuning %s, batch-invariant %s%s\n",
+		       b->options->tuning ? b->options->tuning : "built in",
+		       o->tuning.any_bits ? "off" : "on", i->other_bits[0] ? ": other bits" : "");
 	printf("# model %s, %.3f GB of weights%s\n", o->model_dir, (double)i->weight_bytes / 1e9,
 	       o->synthetic ? ", synthetic" : "");
 	printf("# peaks measured %u times: shares are of the best ones\n", b->measured);

@@ -1,0 +1,352 @@
+#include "daemon/cli/tune/measure.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+#include "daemon/cli/bench/load.h"
+#include "daemon/cli/bench/setup.h"
+#include "engine/profile.h"
+
+enum {
+	PAGE = 64,
+	STREAMS = 64,  /* of a decode step, at most */
+	CONTEXT = 192, /* tokens that each of them has before */
+	SAMPLES = 20,  /* pairs of launches that a place should have */
+	SAMPLES_MAX = 1024,
+	ROUNDS_MAX = 20,
+	FAR_LARGER = 8,
+	SERIES_MAX = 256,
+	FORCED_ROWS = 3 * (TUNING_FAMILIES - 1),
+};
+
+/* Pairs of launches at one place. */
+struct series {
+	struct tuning_place place;
+	double built_in_us[SAMPLES_MAX], ratio[SAMPLES_MAX];
+	uint32_t n;
+};
+
+struct measuring {
+	struct tune_options *options;
+	struct tuning_cut cut;
+	struct engine *engine;
+	struct load *load;
+	struct series *series; /* [SERIES_MAX] */
+	uint32_t n_series;
+	struct kernel_timing *first; /* owned: launches of the first step of a pair */
+	size_t first_cap;
+	uint64_t until;
+	uint64_t seed;
+	bool differs;
+};
+
+/* Whether the cut changes what is launched there; where it changes nothing at all every place counts. */
+static bool concerned(struct measuring *m, const struct tuning_place *p)
+{
+	static const struct tuning_cut nothing;
+
+	engine_use_built_in(m->engine, false);
+	return p->family != TUNING_NONE &&
+	       (tuning_equal(&m->cut, &nothing) || engine_tuned(m->engine, p));
+}
+
+static int add_sample(struct measuring *m, const struct tuning_place *p, double built_in_us,
+		      double us, struct err *e)
+{
+	struct series *s = m->series;
+
+	while (s < m->series + m->n_series && (s->place.family != p->family || s->place.n != p->n ||
+					       s->place.k != p->k || s->place.m != p->m))
+		s++;
+	if (s == m->series + m->n_series) {
+		if (m->n_series == SERIES_MAX)
+			return err_set(e, E2BIG, "more than %d places", SERIES_MAX);
+		m->n_series++;
+		s->place = *p;
+		s->n = 0;
+	}
+	if (s->n < SAMPLES_MAX && built_in_us > 0) {
+		s->built_in_us[s->n] = built_in_us;
+		s->ratio[s->n++] = us / built_in_us;
+	}
+	return 0;
+}
+
+/* ---- steps ---- */
+
+/* A step of M tokens: M streams with one each, or a prompt. */
+static int step(struct measuring *m, bool decode, uint32_t M, uint32_t context, uint32_t steps,
+		double *ret_us, struct err *e)
+{
+	struct load_result result = {0};
+	int r = decode ? load_decode(m->load, M, context, steps, 0, &result, e)
+		       : load_prefill(m->load, M, 0, &result, e);
+
+	*ret_us = result.seconds * 1e6;
+	return r;
+}
+
+/* What the same step, from nothing, leaves with the one cut and with the other. */
+static int compare_bits(struct measuring *m, bool decode, uint32_t M, struct err *e)
+{
+	struct hash128 h[2] = {HASH128_INIT, HASH128_INIT};
+	double us;
+	int r = 0;
+
+	m->seed++;
+	for (int tuned = 0; r == 0 && tuned < 2; tuned++) {
+		engine_use_built_in(m->engine, !tuned);
+		load_seed(m->load, m->seed, true);
+		/* The second token reads what the first one left. */
+		r = step(m, decode, M, 0, 2, &us, e);
+		if (r == 0)
+			r = load_digest(m->load, decode ? M : 1, &h[tuned], e);
+	}
+	load_seed(m->load, m->seed, false);
+	m->differs |= h[0].value != h[1].value;
+	return r;
+}
+
+static int keep_first(struct measuring *m, const struct kernel_timing *t, size_t n, struct err *e)
+{
+	if (n > m->first_cap) {
+		struct kernel_timing *first = reallocarray(m->first, n, sizeof(*first));
+
+		if (!first)
+			return err_set(e, ENOMEM, "out of memory");
+		m->first = first;
+		m->first_cap = n;
+	}
+	memcpy(m->first, t, n * sizeof(*t));
+	return 0;
+}
+
+/* Both steps of a pair launched the same kernels in the same order. Attention's tiles are of one token in a decode step,
+ * however they are cut, so only prompts count for it. */
+static int add_pairs(struct measuring *m, bool decode, const struct kernel_timing *t, size_t n,
+		     bool tuned_first, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		double a = (double)m->first[i].ns / 1e3, b = (double)t[i].ns / 1e3;
+
+		if (concerned(m, &t[i].place) && !(decode && t[i].place.family == TUNING_ATTENTION))
+			r = add_sample(m, &t[i].place, tuned_first ? b : a, tuned_first ? a : b, e);
+	}
+	return r;
+}
+
+/* One step with each cut, launch by launch. */
+static int pair_of_launches(struct measuring *m, bool decode, uint32_t M, bool tuned_first,
+			    struct err *e)
+{
+	const struct kernel_timing *t;
+	size_t n = 0, n_first = 0;
+	double us;
+	int r = 0;
+
+	m->seed++;
+	for (int second = 0; r == 0 && second < 2; second++) {
+		engine_use_built_in(m->engine, tuned_first == (bool)second);
+		load_seed(m->load, m->seed, false);
+		r = step(m, decode, M, CONTEXT, 1, &us, e);
+		if (r == 0)
+			r = engine_profile_take(m->engine, &t, &n, e);
+		if (r == 0 && !second) {
+			n_first = n;
+			r = keep_first(m, t, n, e);
+		}
+	}
+	if (r == 0 && n != n_first)
+		r = err_set(e, EPROTO, "two equal steps launched different kernels");
+	return r < 0 ? r : add_pairs(m, decode, t, n, tuned_first, e);
+}
+
+static int pair_of_steps(struct measuring *m, const struct tuning_place *p, uint32_t M,
+			 bool tuned_first, struct err *e)
+{
+	double us[2] = {0};
+	int r = 0;
+
+	m->seed++;
+	for (int second = 0; r == 0 && second < 2; second++) {
+		bool tuned = tuned_first != (bool)second;
+
+		engine_use_built_in(m->engine, !tuned);
+		load_seed(m->load, m->seed, false);
+		r = step(m, true, M, CONTEXT, 1, &us[tuned], e);
+	}
+	return r < 0 ? r : add_sample(m, p, us[0], us[1], e);
+}
+
+/* Whether every place that was seen has its samples. */
+static bool enough(const struct measuring *m)
+{
+	for (uint32_t i = 0; i < m->n_series; i++)
+		if (m->series[i].n < SAMPLES)
+			return false;
+	return true;
+}
+
+static bool out_of_time(const struct measuring *m)
+{
+	return clock_now_ns() >= m->until;
+}
+
+static int measure_launches(struct measuring *m, bool decode, uint32_t M, struct err *e)
+{
+	const struct kernel_timing *t;
+	size_t n;
+	int r = engine_profile(m->engine, true, e);
+
+	if (r == 0)
+		r = compare_bits(m, decode, M, e);
+	if (r == 0)
+		r = engine_profile_take(m->engine, &t, &n, e);
+	for (uint32_t i = 0; r == 0 && i < ROUNDS_MAX && !out_of_time(m); i++) {
+		r = pair_of_launches(m, decode, M, i % 2, e);
+		if (r == 0 && enough(m))
+			break;
+	}
+	return engine_profile(m->engine, false, r == 0 ? e : NULL) < 0 && r == 0 ? -ENOMEM : r;
+}
+
+static int measure_decode_step(struct measuring *m, uint32_t M, struct err *e)
+{
+	struct tuning_place p;
+	int r;
+
+	if (!engine_decode_place(m->engine, M, &p) || !concerned(m, &p))
+		return 0;
+	r = compare_bits(m, true, M, e);
+	for (uint32_t i = 0; r == 0 && i < SAMPLES && !out_of_time(m); i++)
+		r = pair_of_steps(m, &p, M, i % 2, e);
+	return r;
+}
+
+static int measure_all(struct measuring *m, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < TUNING_M_BUCKETS && !out_of_time(m); i++) {
+		uint32_t M = tuning_m_buckets[i];
+
+		if (CONTEXT + 2 <= load_longest(m->load, M)) {
+			r = measure_decode_step(m, M, e);
+			if (r == 0)
+				r = measure_launches(m, true, M, e);
+		}
+		if (r == 0 && M >= PAGE && M <= m->options->engine.max_prefill_tokens &&
+		    M <= load_longest(m->load, 1))
+			r = measure_launches(m, false, M, e);
+	}
+	return r;
+}
+
+/* ---- opening and printing ---- */
+
+/* A table that gives the cut to every launch, whatever the variant and the device. */
+static void force(const struct tune_options *o, const struct tuning_cut *cut,
+		  struct tuning_row rows[FORCED_ROWS])
+{
+	static const char *const kernels[] = {"generic", "x86", "nvidia"};
+
+	for (int i = 0; i < FORCED_ROWS; i++) {
+		struct tuning_row *row = &rows[i];
+
+		*row = (struct tuning_row){
+			.device = {.name = "*",
+				   .driver = "*",
+				   .bf16 = o->engine.dtype == ENGINE_BFLOAT16},
+			.place = {.family = (enum tuning_family)(1 + i / 3)},
+			.same_bits = true,
+		};
+		snprintf(row->device.kernels, sizeof(row->device.kernels), "%s", kernels[i % 3]);
+		row->cut = tuning_cut_of(*cut, row->place.family);
+	}
+}
+
+static int open_all(struct measuring *m, struct err *e)
+{
+	struct tuning_row rows[FORCED_ROWS];
+	struct tuning_table table = {rows, FORCED_ROWS};
+	struct engine_options *o = &m->options->engine;
+	struct model_config c;
+	uint32_t pages;
+	int r = tuning_parse_cut(m->options->measure, TUNING_NONE, &m->cut, e);
+
+	if (r == 0)
+		r = model_config_open(o->model_dir, &c, e);
+	if (r < 0)
+		return r;
+	o->page_tokens = PAGE;
+	o->max_seqs = STREAMS;
+	o->max_prefill_tokens = MAX(m->options->largest, (uint32_t)PAGE);
+	o->max_model_len = MIN(MAX(o->max_prefill_tokens, (uint32_t)CONTEXT + PAGE),
+			       c.max_position_embeddings);
+	pages = MAX(CEIL_DIV(o->max_model_len, (uint32_t)PAGE),
+		    STREAMS * CEIL_DIV((uint32_t)CONTEXT + 2, (uint32_t)PAGE));
+	force(m->options, &m->cut, rows);
+	o->tuning.table = &table;
+	r = engine_open(o, &m->engine, e);
+	o->tuning.table = NULL;
+	if (r == 0)
+		r = load_open(m->engine, o, pages, &m->load, e);
+	if (r < 0)
+		return r;
+	m->series = calloc(SERIES_MAX, sizeof(*m->series));
+	return m->series ? 0 : err_set(e, ENOMEM, "out of memory");
+}
+
+static void print_all(struct measuring *m)
+{
+	const struct engine_info *info = engine_info(m->engine);
+	struct tuning_row row = {.device = {.units = info->compute_units,
+					    .bf16 = m->options->engine.dtype == ENGINE_BFLOAT16},
+				 .same_bits = !m->differs};
+
+	snprintf(row.device.name, sizeof(row.device.name), "%s", info->device_name);
+	snprintf(row.device.driver, sizeof(row.device.driver), "%s", info->driver);
+	snprintf(row.device.kernels, sizeof(row.device.kernels), "%s", info->kernels);
+	tuning_write_head(stdout);
+	if (info->weight_bytes < FAR_LARGER * engine_cache_bytes(m->engine))
+		printf("# small: much of the model fits into a cache\n");
+	for (uint32_t i = 0; i < m->n_series; i++) {
+		struct series *s = &m->series[i];
+
+		if (s->n < SAMPLES)
+			continue;
+		row.place = s->place;
+		row.cut = tuning_cut_of(m->cut, s->place.family);
+		row.built_in_us = bench_median(s->built_in_us, s->n);
+		row.us = row.built_in_us * bench_median(s->ratio, s->n);
+		tuning_write_row(stdout, &row);
+	}
+	printf(MEASURE_END "\n");
+}
+
+int tune_measure(struct tune_options *o, struct err *e)
+{
+	struct measuring m = {.options = o};
+	int r;
+
+	/* Not to outlive who asked. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	r = open_all(&m, e);
+	m.until = clock_now_ns() + o->seconds * 1000000000ull;
+	if (r == 0)
+		r = measure_all(&m, e);
+	if (r == 0)
+		print_all(&m);
+	load_close(m.load);
+	engine_close(m.engine);
+	free(m.series);
+	free(m.first);
+	return r;
+}

@@ -1,0 +1,26 @@
+/* The command line of `tigon tune`, of the process that chooses as well as of those that measure. */
+#ifndef DAEMON_CLI_TUNE_OPTIONS_H
+#define DAEMON_CLI_TUNE_OPTIONS_H
+
+#include "engine/engine.h"
+
+enum { TUNE_CUTS_MAX = 64 };
+
+struct tune_options {
+	struct engine_options engine;
+	const char *out; /* NULL: standard output */
+	const char *cuts[TUNE_CUTS_MAX];
+	uint32_t n_cuts;     /* 0: those of the program */
+	bool family;	     /* rows for all devices of this kind */
+	uint32_t budget;     /* seconds */
+	uint32_t limit;	     /* seconds that one process may take in all */
+	uint32_t largest;    /* M */
+	const char *measure; /* the cut to measure, in this process; NULL: choose */
+	uint32_t seconds;    /* for that, once the model is open */
+	char program_cache[4096];
+};
+
+/* -ECANCELED: --help was asked for, and printed. Checks what can be checked without the device. */
+int tune_options_parse(int argc, char **argv, struct tune_options *ret, struct err *e) MUST_CHECK;
+
+#endif

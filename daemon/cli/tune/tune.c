@@ -1,0 +1,411 @@
+/*
+ * Chooses: measures cut after cut, each in a process of its own (child.h), and writes for every place the fastest one, or
+ * the one that is built in where none is faster by more than noise. What noise is says the first process, which measures
+ * what is built in against itself. Every cut that is used is a program to compile when a model is opened, so only those few
+ * are taken that save the most in all.
+ */
+#include "daemon/cli/tune/tune.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+#include "daemon/cli/tune/child.h"
+#include "daemon/cli/tune/measure.h"
+#include "daemon/cli/tune/options.h"
+#include "engine/file.h"
+#include "engine/model_config.h"
+
+#define SECOND	   1000000000ull
+#define NOISE	   0.03 /* what a cut has to be faster by, at least */
+#define LEAST_TIME 5	/* seconds of measuring */
+
+enum {
+	OUTPUT_MAX = 16 << 20,
+	ARGS_MAX = 256,
+	SAME_MAX = 4, /* cuts of a program that are taken: kernels/cuts.h has room for 7 */
+	DIFFER_MAX = 2,
+};
+
+/* One change at a time, then the ones that go together. All but the last few give equal bits. */
+static const char *const own_cuts[] = {
+	"blocks=4",
+	"blocks=16",
+	"blocks=2",
+	"tile_rows=4 tile_blocks=4",
+	"tile_rows=6 tile_blocks=4",
+	"tile_rows=12 tile_blocks=2",
+	"queries=16",
+	"queries=32",
+	"queries=64",
+	"queries=4",
+	"ahead=2048",
+	"ahead=4096",
+	"ahead=1024",
+	"ahead=6144",
+	"row_block=128",
+	"row_block=256",
+	"row_block=32",
+	"tile_rows=12 tile_blocks=2 row_block=96",
+	"tile_rows=6 tile_blocks=4 row_block=96",
+	"tile_rows=12 tile_blocks=2 row_block=96 blocks=4",
+	"tile_rows=6 tile_blocks=4 row_block=96 blocks=16",
+	"tile_rows=4 tile_blocks=4 blocks=4",
+	"blocks=4 ahead=2048",
+	"blocks=4 ahead=4096",
+	"blocks=4 row_block=128",
+	"blocks=16 row_block=128",
+	"tile_rows=4 tile_blocks=2",
+	"tile_rows=4 tile_blocks=6",
+	"tile_rows=4 tile_blocks=2 blocks=4 chains=2",
+	"tile_rows=4 tile_blocks=2 chains=2",
+	"blocks=2 chains=2",
+};
+
+/* What is known of a place. Rows' times are beside what is built in, in the same process. */
+struct place {
+	struct tuning_row built_in;
+	struct tuning_row tried[TUNE_CUTS_MAX]; /* by the cut's number; us 0: not measured here */
+	const struct tuning_row *same, *differ; /* what is taken; NULL: what is built in, nothing */
+	double noise;
+};
+
+struct tuning_run {
+	const struct tune_options *options;
+	char **argv;
+	int argc;
+	uint64_t start;
+	struct place *places; /* owned */
+	size_t n_places;
+	struct buf notes; /* lines of the table that say what was left out */
+	uint32_t measured, dropped;
+};
+
+static double ratio(const struct tuning_row *row)
+{
+	return row->us / row->built_in_us;
+}
+
+static uint32_t seconds_used(const struct tuning_run *t)
+{
+	return (uint32_t)((clock_now_ns() - t->start) / SECOND);
+}
+
+/* ---- one cut ---- */
+
+/* The table of a process that came to its end. */
+static int read_table(const struct buf *out, struct tuning_table **ret, struct err *e)
+{
+	const char *text = buf_str(out), *end = strstr(text, "\n" MEASURE_END "\n");
+
+	if (!end || strlen(end) != strlen("\n" MEASURE_END "\n"))
+		return err_set(e, EPROTO, "its output is not complete");
+	return tuning_parse("its output", text, out->len, ret, e);
+}
+
+static int measure(const struct tuning_run *t, const char *cut, uint32_t seconds,
+		   struct tuning_table **ret, struct err *e)
+{
+	char *argv[ARGS_MAX + 8], number[16];
+	struct buf out;
+	int n = 0, r;
+
+	if (t->argc > ARGS_MAX)
+		return err_set(e, E2BIG, "more than %d arguments", ARGS_MAX);
+	snprintf(number, sizeof(number), "%u", seconds);
+	argv[n++] = (char *)(uintptr_t) "tigon";
+	for (int i = 0; i < t->argc; i++)
+		argv[n++] = t->argv[i];
+	argv[n++] = (char *)(uintptr_t) "--measure";
+	argv[n++] = (char *)(uintptr_t)cut;
+	argv[n++] = (char *)(uintptr_t) "--seconds";
+	argv[n++] = number;
+	argv[n] = NULL;
+	buf_init(&out, OUTPUT_MAX);
+	r = child_run(argv, t->options->limit, &out, e);
+	if (r == 0)
+		r = read_table(&out, ret, e);
+	buf_release(&out);
+	return r;
+}
+
+static struct place *find_place(const struct tuning_run *t, const struct tuning_place *p)
+{
+	for (size_t i = 0; i < t->n_places; i++) {
+		const struct tuning_place *q = &t->places[i].built_in.place;
+
+		if (q->family == p->family && q->n == p->n && q->k == p->k && q->m == p->m)
+			return &t->places[i];
+	}
+	return NULL;
+}
+
+/* How many places a cut is faster at than what is built in. */
+static uint32_t take_rows(struct tuning_run *t, uint32_t cut, const struct tuning_table *table)
+{
+	uint32_t faster = 0;
+
+	for (size_t i = 0; i < table->n; i++) {
+		const struct tuning_row *row = &table->rows[i];
+		struct place *p = find_place(t, &row->place);
+
+		if (!p || row->us <= 0 || row->built_in_us <= 0)
+			continue;
+		p->tried[cut] = *row;
+		faster += ratio(row) < 1 - p->noise;
+	}
+	return faster;
+}
+
+static void drop(struct tuning_run *t, const char *cut, const char *why)
+{
+	t->dropped++;
+	buf_printf(&t->notes, "# dropped: %s: %s\n", cut, why);
+	fprintf(stderr, "tigon tune: %s: dropped: %s\n", cut, why);
+}
+
+static bool other_bits(const struct tuning_table *table)
+{
+	for (size_t i = 0; i < table->n; i++)
+		if (!table->rows[i].same_bits)
+			return true;
+	return false;
+}
+
+static void try_cut(struct tuning_run *t, uint32_t number, const char *cut, uint32_t seconds)
+{
+	struct tuning_table *table;
+	struct err e = {0};
+
+	if (measure(t, cut, seconds, &table, &e) < 0) {
+		drop(t, cut, e.text);
+		return;
+	}
+	t->measured++;
+	if (other_bits(table) && !t->options->engine.tuning.any_bits)
+		drop(t, cut, "other bits");
+	else
+		fprintf(stderr, "tigon tune: %s: faster at %u of %zu places%s\n", cut,
+			take_rows(t, number, table), table->n,
+			other_bits(table) ? ", with other bits" : "");
+	tuning_free(table);
+}
+
+/* ---- all of them ---- */
+
+/* What is built in, against itself: the places, and what two equal programs differ by. */
+static int measure_noise(struct tuning_run *t, uint32_t seconds, struct err *e)
+{
+	struct tuning_table *table;
+	int r = measure(t, "-", seconds, &table, e);
+
+	if (r < 0) {
+		err_prefix(e, "what is built in cannot be measured");
+		return r;
+	}
+	t->places = calloc(table->n + 1, sizeof(*t->places));
+	if (!t->places)
+		r = err_set(e, ENOMEM, "out of memory");
+	else if (other_bits(table))
+		r = err_set(e, EPROTO, "equal kernels gave different bits");
+	for (size_t i = 0; r == 0 && i < table->n; i++) {
+		struct tuning_row row = table->rows[i];
+
+		if (row.us <= 0 || row.built_in_us <= 0)
+			continue;
+		t->places[t->n_places].noise =
+			MAX(ratio(&row) > 1 ? ratio(&row) - 1 : 1 - ratio(&row), NOISE);
+		row.us = row.built_in_us;
+		t->places[t->n_places++].built_in = row;
+	}
+	tuning_free(table);
+	if (r == 0 && !t->n_places)
+		r = err_set(e, ETIME, "there was not the time to measure anything");
+	return r;
+}
+
+static int measure_all(struct tuning_run *t, struct err *e)
+{
+	const struct tune_options *o = t->options;
+	const char *const *cuts = o->n_cuts ? o->cuts : own_cuts;
+	uint32_t n = o->n_cuts ? o->n_cuts : (uint32_t)ARRAY_SIZE(own_cuts), i;
+	int r = measure_noise(t, MAX(o->budget / (n + 1), (uint32_t)LEAST_TIME), e);
+
+	if (r < 0)
+		return r;
+	for (i = 0; i < n && seconds_used(t) < o->budget; i++)
+		try_cut(t, i, cuts[i],
+			MAX((o->budget - seconds_used(t)) / (n - i), (uint32_t)LEAST_TIME));
+	if (i < n)
+		fprintf(stderr, "tigon tune: %u cuts are left out: the budget is used up\n", n - i);
+	for (; i < n; i++)
+		buf_printf(&t->notes, "# no time left for: %s\n", cuts[i]);
+	return 0;
+}
+
+/* ---- choosing ---- */
+
+/* Products and experts are one program. */
+static bool of_program(const struct place *p, enum tuning_family program)
+{
+	enum tuning_family family = p->built_in.place.family;
+
+	return (family == TUNING_EXPERTS ? TUNING_PRODUCT : family) == program;
+}
+
+/* What the place takes with what is taken so far, of what is built in. */
+static double now(const struct place *p, bool same_bits)
+{
+	return !same_bits && p->differ ? ratio(p->differ) : p->same ? ratio(p->same) : 1;
+}
+
+/* What the place would save with this cut. One has to be faster by more than noise than what it comes in place of: what
+ * is built in, and for one that changes bits also the best of those that do not. */
+static double gain(const struct place *p, uint32_t cut, bool same_bits)
+{
+	const struct tuning_row *row = &p->tried[cut];
+	double below = same_bits ? 1 : now(p, true);
+
+	if (row->us <= 0 || row->same_bits != same_bits || ratio(row) >= below * (1 - p->noise))
+		return 0;
+	return MAX(now(p, same_bits) - ratio(row), 0.0);
+}
+
+/* Takes cuts of a program, those that save the most in all places together first. */
+static void take_cuts(struct tuning_run *t, enum tuning_family program, bool same_bits,
+		      uint32_t most)
+{
+	for (uint32_t n = 0; n < most; n++) {
+		double largest = 0;
+		uint32_t best = 0;
+
+		for (uint32_t c = 0; c < TUNE_CUTS_MAX; c++) {
+			double sum = 0;
+
+			for (size_t i = 0; i < t->n_places; i++)
+				if (of_program(&t->places[i], program))
+					sum += gain(&t->places[i], c, same_bits);
+			if (sum > largest) {
+				largest = sum;
+				best = c;
+			}
+		}
+		if (largest < NOISE)
+			return;
+		for (size_t i = 0; i < t->n_places; i++) {
+			struct place *p = &t->places[i];
+
+			if (!of_program(p, program) || gain(p, best, same_bits) <= 0)
+				continue;
+			if (same_bits)
+				p->same = &p->tried[best];
+			else
+				p->differ = &p->tried[best];
+		}
+	}
+}
+
+static void take_all(struct tuning_run *t)
+{
+	static const enum tuning_family programs[] = {TUNING_PRODUCT, TUNING_ATTENTION,
+						      TUNING_DECODE_STEP};
+
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+		take_cuts(t, programs[i], true, SAME_MAX);
+		take_cuts(t, programs[i], false, DIFFER_MAX);
+	}
+}
+
+/* ---- writing ---- */
+
+static void write_row(const struct tuning_run *t, struct tuning_row row, FILE *out)
+{
+	if (t->options->family) {
+		snprintf(row.device.name, sizeof(row.device.name), "*");
+		snprintf(row.device.driver, sizeof(row.device.driver), "*");
+	}
+	tuning_write_row(out, &row);
+}
+
+/* The table, as text. */
+static void write_table(const struct tuning_run *t, FILE *out)
+{
+	const struct tuning_row *any = &t->places[0].built_in;
+
+	tuning_write_head(out);
+	fprintf(out, "# tigon " TIGON_VERSION ", model %s, device %s, driver %s\n",
+		t->options->engine.model_dir, any->device.name, any->device.driver);
+	fprintf(out, "# cuts measured: %u, dropped: %u, %u s\n", t->measured, t->dropped,
+		seconds_used(t));
+	fputs(buf_str(&t->notes), out);
+	for (size_t i = 0; i < t->n_places; i++) {
+		const struct place *p = &t->places[i];
+
+		write_row(t, p->same ? *p->same : p->built_in, out);
+		if (p->differ)
+			write_row(t, *p->differ, out);
+	}
+}
+
+static int write_out(const struct tuning_run *t, struct file_draft *draft, struct err *e)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = t->options->out ? open_memstream(&text, &len) : stdout;
+	int r = 0;
+
+	if (!f)
+		return err_set(e, ENOMEM, "out of memory");
+	write_table(t, f);
+	if (t->options->out) {
+		r = fclose(f) ? err_set(e, ENOMEM, "out of memory")
+			      : file_draft_write(draft, text, len, e);
+		free(text);
+	} else if (fflush(f)) {
+		r = err_set(e, errno, "standard output: %s", strerror(errno));
+	}
+	return r;
+}
+
+/* Nothing here may touch OpenCL: see child.h. */
+static int choose(const struct tune_options *o, int argc, char **argv, struct err *e)
+{
+	struct tuning_run t = {.options = o, .argc = argc, .argv = argv, .start = clock_now_ns()};
+	struct model_config config;
+	struct file_draft draft;
+	int r = model_config_open(o->engine.model_dir, &config, e);
+
+	/* Now, not after an hour: can it be written? */
+	if (r == 0 && o->out)
+		r = file_draft_open(&draft, o->out, e);
+	if (r < 0)
+		return r;
+	buf_init(&t.notes, OUTPUT_MAX);
+	r = measure_all(&t, e);
+	if (r == 0) {
+		take_all(&t);
+		r = write_out(&t, &draft, e);
+	}
+	if (o->out)
+		r = file_draft_close(&draft, r, e);
+	buf_release(&t.notes);
+	free(t.places);
+	return r;
+}
+
+int cli_tune(int argc, char **argv)
+{
+	struct tune_options o;
+	struct err e = {0};
+	int r = tune_options_parse(argc, argv, &o, &e);
+
+	if (r == -ECANCELED)
+		return EXIT_SUCCESS;
+	if (r == 0)
+		r = o.measure ? tune_measure(&o, &e) : choose(&o, argc, argv, &e);
+	if (r < 0)
+		fprintf(stderr, "tigon tune: %s\n", e.text);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,117 @@
+"""`tigon tune` on lexis: the table it writes, cuts that it drops (other bits, a process that dies), and who reads the table.
+
+    test_tune.py TIGON MODEL PROGRAM_CACHE
+"""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "http"))
+from harness import done, ok, same  # noqa: E402
+
+TIGON, MODEL, CACHE = sys.argv[1:4]
+os.makedirs(CACHE, exist_ok=True)
+M = (1, 2, 4, 8, 16, 32, 64, 128, 512, 2048)
+CUTS = ("blocks=4", "tile_rows=6 tile_blocks=4 row_block=96", "queries=16")
+CHAINS = "blocks=2 chains=2"
+scratch = tempfile.TemporaryDirectory()
+
+
+def command(*args, model=MODEL):
+    return [TIGON, "tune", "--model", model, "--program-cache", CACHE, "--largest", "64", "--budget", "400",
+            *(x for cut in args if not cut.startswith("--") for x in ("--cut", cut)),
+            *(cut for cut in args if cut.startswith("--"))]
+
+
+def tune(*args, model=MODEL):
+    return subprocess.run(command(*args, model=model), capture_output=True, text=True, timeout=500)
+
+
+def table(text):
+    lines = text.splitlines()
+    rows = [dict(zip("device driver units kernels dtype family N K M cut bits us built_in".split(), line.split("\t")))
+            for line in lines if line and not line.startswith("#")][1:]
+    return lines[0], [line for line in lines if line.startswith("#")], rows
+
+
+def child_of(pid, cut):
+    """The process that measures this cut, once it is there."""
+    for _ in range(6000):
+        for child in open(f"/proc/{pid}/task/{pid}/children").read().split():
+            try:
+                words = open(f"/proc/{child}/cmdline", "rb").read().decode().split("\0")
+            except OSError:
+                continue
+            if "--measure" in words and words[words.index("--measure") + 1] == cut:
+                return int(child)
+        time.sleep(0.05)
+    raise RuntimeError(f"nobody measures {cut}")
+
+
+out = os.path.join(scratch.name, "table.tsv")
+r = tune(*CUTS, CHAINS, f"--out={out}")
+ok(r.returncode == 0 and not r.stdout, "a table is written", r.stderr)
+first, notes, rows = table(open(out).read())
+same(first, "tigon tuning 1", "of this version")
+x86 = rows[0]["kernels"] == "x86"
+same({(r["units"].isdigit(), r["device"] != "*", r["dtype"]) for r in rows}, {(True, True, "bfloat16")}, "for this device")
+same(sorted({r["family"] for r in rows}), ["attention", "decode_step", "experts", "product"], "every family has rows")
+same({r["bits"] for r in rows}, {"same"}, "none of which changes bits")
+ok(all(int(r["M"]) in M for r in rows) and len({(r["family"], r["N"], r["K"], r["M"]) for r in rows}) == len(rows),
+   "a row for each bucket")
+same(sorted(int(r["M"]) for r in rows if r["family"] == "decode_step"), [1, 2, 4, 8, 16, 32, 64], "of decode steps too")
+ok(all(float(r["us"]) > 0 for r in rows) and
+   all(float(r["us"]) < 0.975 * float(r["built_in"]) if r["cut"] != "-" else r["us"] == r["built_in"] for r in rows),
+   "what is not built in is faster by more than noise", rows)
+ok(all(r["cut"] in (*CUTS, "-") for r in rows), "only cuts that were tried", rows)
+same([x for x in notes if x.startswith("# dropped: ")], [f"# dropped: {CHAINS}: other bits"] if x86 else [],
+     "a cut whose bits differ is dropped")
+
+r = tune(CHAINS, "--batch-invariant=off", "--family")
+first, notes, rows = table(r.stdout)
+ok(r.returncode == 0 and first == "tigon tuning 1", "to standard output", r.stderr)
+same([x for x in notes if x.startswith("# dropped: ")], [], "it stays where bits may change")
+same({r["bits"] for r in rows if r["cut"] != "-"} - {"differ" if x86 else "same"}, set(), "and is marked")
+same({(r["device"], r["driver"]) for r in rows}, {("*", "*")}, "rows for a family of devices")
+
+p = subprocess.Popen(command(*CUTS[:2]), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+os.kill(child_of(p.pid, CUTS[0]), signal.SIGKILL)
+text, errors = p.communicate(timeout=500)
+first, notes, rows = table(text)
+same(p.returncode, 0, "a process that dies is no failure")
+ok(f"# dropped: {CUTS[0]}: ended by signal 9" in notes, "its cut is dropped", notes)
+same({r["cut"] for r in rows} - {CUTS[1], "-"}, set(), "the others are measured")
+ok("# cuts measured: 1, dropped: 1, " in text, "which the table says", notes)
+
+r = tune("blocks=4", model="/proc/nowhere")
+ok(r.returncode == 1 and "/proc/nowhere" in r.stderr and r.stderr.count("\n") == 1, "no model", r.stderr)
+r = tune("blocks=3")
+same((r.returncode, r.stderr), (1, 'tigon tune: --cut: "blocks=3" is not a value for it\n'), "no such cut")
+r = tune("blocks=4", "--out=/proc/nowhere/table")
+ok(r.returncode == 1 and "/proc/nowhere/table" in r.stderr, "a table that cannot be written is said before the work", r.stderr)
+
+
+def bench(*args):
+    return subprocess.run([TIGON, "bench", "steps", "--model", MODEL, "--program-cache", CACHE, "--prefill", "0", "--decode",
+                           "1", "--context", "64", "--repeat", "1", "--steps", "2", *args], capture_output=True, text=True,
+                          timeout=500)
+
+
+r = bench("--tuning", out)
+ok(r.returncode == 0 and f"# tuning {out}, batch-invariant on\n" in r.stdout, "the bench takes a table", r.stderr)
+forced = os.path.join(scratch.name, "forced.tsv")
+with open(forced, "w") as f:
+    f.write("tigon tuning 1\n*\t*\t*\tx86\tbfloat16\tdecode_step\t*\t*\t*\tblocks=2 chains=2\tdiffer\t-\t-\n")
+r = bench("--tuning", forced, "--batch-invariant", "off")
+ok(r.returncode == 0 and f"# tuning {forced}, batch-invariant off{': other bits' if x86 else ''}\n" in r.stdout,
+   "also with other bits", r.stdout + r.stderr)
+r = bench("--tuning", forced)
+ok(r.returncode == 0 and "batch-invariant on\n" in r.stdout, "which it leaves alone otherwise", r.stdout)
+with open(forced, "a") as f:
+    f.write("nonsense\n")
+r = bench("--tuning", forced)
+same((r.returncode, r.stderr), (1, f"tigon bench steps: --tuning: {forced}: line 3 has 1 fields, not 13\n"), "a bad line")
+done()
