@@ -593,14 +593,14 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, 
 			      NULL);
 	buf_init(&o, 256);
 	buf_printf(&o, " -DGROUP=%u", group);
-	r = add_program(k, &library, "quantize.cl", k->shape.bf16, o.data,
+	r = add_program(k, &library, 0, "quantize.cl", k->shape.bf16, o.data,
 			KERNELS({K_QUANTIZE_ROWS, "quantize_rows"},
 				{K_QUANTIZE_FLOAT_ROWS, "quantize_float_rows"}),
 			e);
 	buf_printf(&o, " -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u", t->tile_rows,
 		   t->tile_blocks, t->blocks, t->row_block);
 	if (r == 0)
-		r = add_program(k, &library, "gemm_int8.cl", k->shape.bf16, o.data,
+		r = add_program(k, &library, 0, "gemm_int8.cl", k->shape.bf16, o.data,
 				KERNELS({K_GEMM_INT8_STORE, "gemm_int8_store"},
 					{K_GEMM_INT8_ADD, "gemm_int8_add"}),
 				e);
