@@ -199,7 +199,7 @@ static void plan_scratch(struct model *m, struct memory_plan *p)
 	memory_plan_add(p, MEMORY_SCRATCH, "expert activations", T * act * element, &s->act);
 	memory_plan_add(p, MEMORY_SCRATCH, "expert outputs", T * choices * D * 4, &s->y);
 	memory_plan_add(p, MEMORY_SCRATCH, "logits", R * V * 4, &s->logits);
-	memory_plan_add(p, MEMORY_SCRATCH, "sampling", R * V * 4, &s->work);
+	memory_plan_add(p, MEMORY_SCRATCH, "sampling", R * kernels_sample_floats(k) * 4, &s->work);
 	memory_plan_add(p, MEMORY_SCRATCH, "token counts", R * k->vocab * 4, &s->counts);
 	memory_plan_add(p, MEMORY_SCRATCH, "results", m->result_ints * 4, &s->result);
 	memory_plan_add(p, MEMORY_SCRATCH, "dump", k->dump ? T * D * 4 : 0, &s->dump);
@@ -464,7 +464,7 @@ static void score(struct model *m, const struct model_step *t)
 		head(m, t->score_rows_at + (cl_int)done, n);
 		kernel_score(m->kernels, m->s.step,
 			     t->scores_at + (cl_int)(done * KERNEL_SCORE_INTS), m->s.logits,
-			     m->s.result, n);
+			     m->s.work, m->s.result, n);
 	}
 }
 

@@ -223,6 +223,7 @@ static uint32_t build_scores(const struct plan *p, const int32_t *rows, uint32_t
 			scores[0] = s->next[k];
 			scores[1] = (int32_t)s->n_top;
 			scores[2] = (int32_t)extra;
+			scores[3] = 0;
 			extra += score_ints(s->n_top);
 		}
 	}

@@ -20,6 +20,7 @@
 #include "kernels/decode.h"
 #include "kernels/int8.h"
 #include "kernels/library.h"
+#include "kernels/sample.h"
 
 enum kernel_id {
 	K_EMBED,
@@ -181,6 +182,11 @@ static uint32_t delta_group_floats(const struct kernel_shape *s)
 uint64_t kernels_delta_scratch(const struct kernels *k)
 {
 	return k->shape.key_heads ? (uint64_t)delta_groups(k) * delta_group_floats(&k->shape) : 0;
+}
+
+uint64_t kernels_sample_floats(const struct kernel_shape *s)
+{
+	return SAMPLE_FLOATS((uint64_t)s->vocab);
 }
 
 /* Every expert may end in a part of a task. */
@@ -940,17 +946,29 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 	       ARG(out));
 }
 
+/* Groups that share a row of logits: where there are fewer rows than compute units, and blocks enough that it is worth a
+ * thread's waking; on a GPU a block a lane. */
+static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
+{
+	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab);
+
+	if (k->tuning->lanes > 1)
+		return CEIL_DIV(blocks, k->tuning->lanes);
+	return MAX(MIN(CEIL_DIV(k->compute_units, MAX(rows, 1u)), blocks / 64), 1u);
+}
+
 void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logits, cl_mem work,
 		   cl_mem counts, cl_mem result, uint32_t n_draws)
 {
-	LAUNCH(k, K_SAMPLE, n_draws, 1, ARG(step), ARG(draws_at), ARG(logits), ARG(work),
-	       ARG(counts), ARG(result));
+	LAUNCH(k, K_SAMPLE, n_draws, sample_parts(k, n_draws), ARG(step), ARG(draws_at),
+	       ARG(logits), ARG(work), ARG(counts), ARG(result));
 }
 
-void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem result,
-		  uint32_t n)
+void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem work,
+		  cl_mem result, uint32_t n)
 {
-	LAUNCH(k, K_SCORE, n, 1, ARG(step), ARG(scores_at), ARG(logits), ARG(result));
+	LAUNCH(k, K_SCORE, n, sample_parts(k, n), ARG(step), ARG(scores_at), ARG(logits), ARG(work),
+	       ARG(result));
 }
 
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n)

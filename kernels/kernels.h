@@ -25,9 +25,9 @@
 enum {
 	KERNEL_ROW_INTS = 16,	  /* a row of the step table; ROW_* in common.clh */
 	KERNEL_ROW_SNAPSHOTS = 4, /* states that a prefill row keeps on its way, at most */
-	KERNEL_DRAW_INTS = 17,	  /* a draw of the step table; DRAW_* in sample.cl */
+	KERNEL_DRAW_INTS = 18,	  /* a draw of the step table; DRAW_* in sample.cl */
 	KERNEL_RESET_INTS = 5,
-	KERNEL_SCORE_INTS = 3,	/* a given token; SCORE_* in sample.cl */
+	KERNEL_SCORE_INTS = 4,	/* a given token; SCORE_* in sample.cl */
 	KERNEL_TASK_ROWS = 128, /* rows of an expert that one task takes */
 };
 
@@ -116,6 +116,9 @@ uint32_t kernels_delta_ld(const struct kernel_shape *s);
 uint64_t kernels_delta_scratch(const struct kernels *k);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
 
+/* Floats of scratch that one draw, or one given token, needs. */
+uint64_t kernels_sample_floats(const struct kernel_shape *s);
+
 /* Tasks that moe_sort writes for T tokens, at most. */
 uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T);
 
@@ -197,8 +200,8 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logits, cl_mem work,
 		   cl_mem counts, cl_mem result, uint32_t n_draws);
 /* How likely n given tokens were: token i of the table behind row i of logits. */
-void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem result,
-		  uint32_t n);
+void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem work,
+		  cl_mem result, uint32_t n);
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n);
 
 /* addresses[i] = where the buffer is, for decode_step. */

@@ -1,6 +1,7 @@
 #include "kernels/reference.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 double reference_sigmoid(double x)
@@ -263,25 +264,33 @@ static void cut(double *p, uint32_t n, double least)
 			p[i] = 0;
 }
 
+static int falling(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x < y) - (x > y);
+}
+
 /* The largest value such that those at or above it are at least `count` many, or weigh at least `mass`. */
 static double least_kept(const double *p, uint32_t n, double count, double mass)
 {
-	double best = 0;
+	double *sorted = malloc(n * sizeof(*sorted)), weight = 0, least = 0;
 
+	if (!sorted)
+		abort();
+	memcpy(sorted, p, n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), falling);
 	for (uint32_t i = 0; i < n; i++) {
-		double many = 0, weight = 0;
-
-		if (p[i] <= best)
-			continue;
-		for (uint32_t j = 0; j < n; j++)
-			if (p[j] >= p[i]) {
-				many++;
-				weight += p[j];
-			}
-		if (many >= count && weight >= mass)
-			best = p[i];
+		weight += sorted[i];
+		if (i + 1 < n && sorted[i + 1] >= sorted[i])
+			continue; /* equal ones go together */
+		if (i + 1 >= count && weight >= mass) {
+			least = sorted[i];
+			break;
+		}
 	}
-	return best;
+	free(sorted);
+	return least;
 }
 
 static double total(const double *p, uint32_t n)

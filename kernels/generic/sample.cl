@@ -1,20 +1,34 @@
 /*
- * Drawing tokens from logits, one group a draw. What leaves the device is ids and what was asked for.
+ * Drawing tokens from logits. What leaves the device is ids and what was asked for.
  *
  * The raw logits give the log-probabilities. A draw then takes, in this order: repetition, presence and
- * frequency penalties, banned ids, temperature, min_p, top_k, top_p (as vLLM does). min_p, top_k and top_p
- * each keep all tokens at or above a threshold, so they reduce to one number, found bit by bit on
- * e = exp(x - max): 31 passes that count or add, no sort. The draw inverts the cumulative sum of the kept e at
- * a number from Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by
- * (seed), at the counter (choice, position): nobody else in the step has a say. Temperature 0 is the argmax,
- * ties going to the smaller id.
+ * frequency penalties, banned ids, temperature, min_p, top_k, top_p (as vLLM does). With e = exp((logit - max) /
+ * temperature), min_p, top_k and top_p each keep all tokens at or above a threshold: of e, or (top_k) of the logit.
+ * The draw inverts the cumulative sum of the kept e, ids ascending, at a number from Philox 4x32-10 (Salmon et al.
+ * 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by (seed), at the counter (choice, position): nobody
+ * else in the step has a say. Temperature 0 is the argmax, ties going to the smaller id.
  *
- * logits [rows, LD(VOCAB)] float; work [draws, LD(VOCAB)] float, scratch; counts [seats, VOCAB] uint, bit 31: in
+ * The row is read once, by blocks (vocabulary.clh). Then, from the numbers kept of each block:
+ *
+ *     neither cut   the blocks' sums choose a block, and its tokens, looked at again, the token
+ *     top_k         all that is kept is in the blocks whose best is at or above the top_k-th largest best
+ *     min_p         all that is kept is in the blocks whose best is
+ *     top_p alone   the sum over all tokens is known. For some t the logits at or above t, which are in the blocks whose
+ *                   best is, have their share of it: then nothing below t is kept. t is tried first where those blocks as
+ *                   a whole have the share, then at twice as many blocks, and so on: few for the peaked distributions of
+ *                   models, all of them at worst
+ *
+ * and the thresholds are found on the logits of those blocks alone, which stay in the cache.
+ *
+ * sample [draws, parts groups]: the parts of a draw share its blocks; the last one to finish does the rest. A block's
+ * numbers do not depend on who took it, so neither does the result. score the same.
+ *
+ * logits [rows, LD(VOCAB)] float; work [draws, SAMPLE_FLOATS] float, scratch; counts [seats, VOCAB] uint, bit 31: in
  * the prompt, the rest: times generated. draws [n, DRAW_INTS] in the step table. result: ids [n] int, then
  * at each draw's own offset, if asked for: log-probability, then the n_top best ids, then their
  * log-probabilities (floats as bits).
  *
- * score (one group a token): nothing is drawn, the token is given, and what is asked for is how likely it was:
+ * score: nothing is drawn, the token is given, and what is asked for is how likely it was:
  * logits [n, LD(VOCAB)], scores [n, SCORE_INTS] in the step table; at the score's offset in the result: its rank
  * (1: the best; of equal ones the smaller id comes first), then what a draw reports, by the same code.
  *
@@ -22,8 +36,9 @@
  * Options: VOCAB. Reference: reference_distribution, reference_logprobs.
  */
 #include "common.clh"
+#include "vocabulary.clh"
 
-#define DRAW_INTS   17
+#define DRAW_INTS   18
 #define DRAW_ROW    0
 #define DRAW_TEMPERATURE 1
 #define DRAW_TOP_K  2
@@ -40,52 +55,32 @@
 #define DRAW_BANNED 14
 #define DRAW_BANNED_COUNT 15
 #define DRAW_EXTRA  16 /* where log-probabilities go in the result, 0: not wanted */
+#define DRAW_DONE   17 /* parts that are finished; 0 before and after */
 
-#define IN_PROMPT 0x80000000u
+/* The blocks of this group's part, those of this lane. */
+#define PART       ((uint)get_group_id(1))
+#define PARTS      ((uint)get_num_groups(1))
+#define PART_FIRST (PART * BLOCKS / PARTS)
+#define PART_END   ((PART + 1) * BLOCKS / PARTS)
+#define FOR_PART_BLOCKS(b) for (uint b = PART_FIRST + LANE; b < PART_END; b += LANES)
 
-/* The best (value, id) that comes strictly behind (after, after_id) in the order of falling values and rising
- * ids; id -1 when there is none. Columns past VOCAB are not looked at. */
-GROUP_FUNCTION int next_best(__global const float *x, float after, int after_id, float *value
-#if LANES > 1
-			    , __local float *scratch, __local int *ids
-#define BEST_SCRATCH , scratch, ids
-#else
-#define BEST_SCRATCH
-#endif
-)
+/* Whether this group is the last of its row to come here; it then sees what the others wrote. */
+GROUP_FUNCTION bool last_part(volatile __global int *done, LOCAL int *before)
 {
-	floatv best = -INFINITY;
-	intv best_id = -1;
-	float most = -INFINITY;
-	int id = INT_MAX;
+	bool last;
 
-	FOR_COLUMNS (c, LD(VOCAB)) {
-		intv i = (int)c + LANE_INDEX;
-		floatv v = V_LOAD(x + c);
-		intv good = (i < VOCAB) & ((v < after) | ((v == after) & (i > after_id))) &
-			    ((v > best) | ((best_id < 0) & (v == best)));
-
-		best = good ? v : best;
-		best_id = good ? i : best_id;
+	mem_fence(CLK_GLOBAL_MEM_FENCE);
+	BARRIER();
+	if (LANE == 0) {
+		before[0] = atomic_inc(done);
+		if (before[0] == (int)PARTS - 1)
+			*done = 0;
 	}
-#if VEC == 1
-	most = best;
-	id = best_id < 0 ? INT_MAX : best_id;
-#else
-	float b[VEC];
-	int n[VEC];
-
-	vstore16(best, 0, b);
-	vstore16(best_id, 0, n);
-	for (uint i = 0; i < VEC; i++)
-		if (n[i] >= 0 && (id == INT_MAX || b[i] > most || (b[i] == most && n[i] < id))) {
-			most = b[i];
-			id = n[i];
-		}
-#endif
-	GROUP_BEST(most, id, scratch, ids);
-	*value = most;
-	return id == INT_MAX ? -1 : id;
+	BARRIER();
+	mem_fence(CLK_GLOBAL_MEM_FENCE);
+	last = before[0] == (int)PARTS - 1;
+	BARRIER();
+	return last;
 }
 
 /* One 24-bit number in [0, 1) of the stream `seed` at (choice, position). */
@@ -105,233 +100,393 @@ static inline float philox_uniform(uint seed_lo, uint seed_hi, uint choice, uint
 	return (float)(x.s0 >> 8) * 0x1p-24f;
 }
 
-/* The largest t with measure({e >= t}) >= want, over the e that are at least `floor_`. The measure is their number,
- * or (want is a share) their part of the sum. Bits of a non-negative float order like the number itself. */
-GROUP_FUNCTION float threshold(__global const float *e, float floor_, float want, bool share
+/* Floats in the order of their keys: unsigned numbers that rise with them. */
+static inline float of_key(uint key)
+{
+	return as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+/* The largest t such that the weights of the values at or above it add up to `want`; -INFINITY when no finite one is.
+ * Every value weighs 1 when weights is 0. n is a multiple of 16. Two bits of t's key a pass. */
+GROUP_FUNCTION float threshold(__global const float *values, __global const float *weights, uint n, float want
 #if LANES > 1
 			       , __local float *scratch
-#define THRESHOLD_SCRATCH , scratch
-#else
-#define THRESHOLD_SCRATCH
 #endif
 )
 {
 	uint t = 0;
 
-	for (int bit = 31; bit >= 0; bit--) { /* 31: all of them */
-		uint candidate = bit == 31 ? 0 : t | 1u << bit;
-		float limit = fmax(as_float(candidate), floor_);
-		floatv sum = 0;
-		float measure;
+	for (int shift = 30; shift >= 0; shift -= 2) {
+		float limit1 = of_key(t | 1u << shift), limit2 = of_key(t | 2u << shift), limit3 = of_key(t | 3u << shift);
+		floatv sum1 = 0, sum2 = 0, sum3 = 0;
+		float weight1, weight2, weight3;
 
-		FOR_COLUMNS (c, LD(VOCAB)) {
-			floatv v = V_LOAD(e + c);
+		FOR_COLUMNS (c, n) {
+			floatv v = V_LOAD(values + c), w = weights ? V_LOAD(weights + c) : (floatv)1.0f;
 
-			sum += v >= limit ? (share ? v : (floatv)1.0f) : (floatv)0.0f;
+			sum1 += v >= limit1 ? w : (floatv)0.0f;
+			sum2 += v >= limit2 ? w : (floatv)0.0f;
+			sum3 += v >= limit3 ? w : (floatv)0.0f;
 		}
-		measure = group_sum(v_sum(sum), scratch);
-		if (bit == 31)
-			want *= share ? measure : 1.0f;
-		else if (measure >= want && candidate <= 0x7f800000u)
-			t = candidate;
+		weight1 = group_sum(v_sum(sum1), scratch);
+		weight2 = group_sum(v_sum(sum2), scratch);
+		weight3 = group_sum(v_sum(sum3), scratch);
+		t |= (weight3 >= want ? 3u : weight2 >= want ? 2u : weight1 >= want ? 1u : 0u) << shift;
 	}
-	return as_float(t);
+	return t < 0x00800000u ? -INFINITY : of_key(t); /* below: NaN */
 }
 
-/* An id drawn from the e that are at least `limit`, at u of their sum. The order of the cumulative sum is lane
- * by lane, each lane's columns ascending. */
-GROUP_FUNCTION int draw(__global const float *e, float limit, float u
-#if LANES > 1
-		       , __local float *scratch, __local int *ids
-#endif
-)
+/* Sum of n weights, a multiple of 16; in the order of choose. */
+static inline float total(__global const float *weights, uint n)
 {
-	float sum = 0, before = 0, target;
-	int id = -1;
+	float sum = 0;
 
-	FOR_COLUMNS (c, LD(VOCAB)) {
-		floatv v = V_LOAD(e + c);
+	for (uint c = 0; c < n; c += 16)
+		sum += sum_of_16(vload16(0, weights + c));
+	return sum;
+}
 
-		sum += v_sum(v >= limit ? v : (floatv)0.0f);
-	}
-#if LANES == 1
-	target = u * sum;
-#else
-	float total = 0;
+/* The last of n weights (a multiple of 16; those below limit are none) before which there is at most `target`; -1 when there
+ * is none. What is before it goes to `before`. All lanes do the same. */
+static inline int choose(__global const float *weights, uint n, float limit, float target, float *before)
+{
+	float sum = 0, a[16];
+	int at = -1, id = -1;
 
-	scratch[LANE] = sum;
-	ids[LANE] = -1;
-	barrier(CLK_LOCAL_MEM_FENCE);
-	for (uint i = 0; i < LANES; i++) {
-		if (i == LANE)
-			before = total;
-		total += scratch[i];
-	}
-	target = u * total;
-#endif
-	/* This lane's part of the sum covers target, or is the last with any weight before it. */
-	sum = 0;
-	FOR_COLUMNS (c, LD(VOCAB)) {
-		floatv v = V_LOAD(e + c);
-		floatv w = v >= limit ? v : (floatv)0.0f;
-		float part = v_sum(w);
+	for (uint c = 0; c < n && sum <= target; c += 16) {
+		float16 w = vload16(0, weights + c);
+		float part = sum_of_16(w >= limit ? w : (float16)0.0f);
 
-		if (part > 0 && before + sum <= target) {
-#if VEC == 1
-			id = (int)c;
-#else
-			float a[VEC], inner = 0;
-
-			vstore16(w, 0, a);
-			for (uint i = 0; i < VEC; i++)
-				if (a[i] > 0 && before + sum + inner <= target) {
-					id = (int)(c + i);
-					inner += a[i];
-				}
-#endif
+		if (part > 0) {
+			at = (int)c;
+			*before = sum;
 		}
 		sum += part;
 	}
-#if LANES > 1
-	ids[LANE] = id;
-	barrier(CLK_LOCAL_MEM_FENCE);
-	id = -1;
-	for (uint i = 0; i < LANES; i++)
-		if (ids[i] >= 0)
-			id = ids[i];
-	barrier(CLK_LOCAL_MEM_FENCE);
-#endif
+	if (at < 0)
+		return -1;
+	sum = *before;
+	vstore16(vload16(0, weights + at), 0, a);
+	for (int i = 0; i < 16; i++)
+		if (a[i] >= limit && a[i] > 0 && sum <= target) {
+			id = at + i;
+			*before = sum;
+			sum += a[i];
+		}
 	return id;
 }
 
-/* The log-probability of id among the logits x, then the n_top best ids, then their log-probabilities. */
-GROUP_FUNCTION void report(__global const float *x, int id, int n_top, __global int *out
+/* The blocks with values of at least `least`, ascending; their number. */
+GROUP_FUNCTION uint list_blocks(__global const float *values, float least, __global int *listed
 #if LANES > 1
-			   , __local float *scratch, __local int *ids
+				, __local int *ids
+#define LIST_SCRATCH , ids
+#else
+#define LIST_SCRATCH
 #endif
 )
 {
-	floatv sum = 0;
-	float value, lse;
-	int best = next_best(x, INFINITY, -1, &value BEST_SCRATCH);
+	const uint section = CEIL_(BLOCKS, (uint)LANES), first = MIN_(LANE * section, BLOCKS);
+	const uint end = MIN_(first + section, BLOCKS);
+	uint n = 0, at = 0;
 
-	FOR_COLUMNS (c, LD(VOCAB)) {
-		intv in = (int)c + LANE_INDEX < VOCAB;
-		floatv v = exp(V_LOAD(x + c) - value);
-
-		sum += in ? v : (floatv)0.0f;
-	}
-	lse = value + log(group_sum(v_sum(sum), scratch));
-	if (LANE == 0)
-		out[0] = as_int(x[id] - lse);
-	for (int i = 0; i < n_top; i++) {
-		if (LANE == 0) {
-			out[1 + i] = best;
-			out[1 + n_top + i] = as_int(value - lse);
-		}
-		best = next_best(x, value, best, &value BEST_SCRATCH);
-	}
+	for (uint b = first; b < end; b++)
+		n += values[b] >= least;
+#if LANES > 1
+	barrier(CLK_LOCAL_MEM_FENCE);
+	ids[LANE] = (int)n;
+	barrier(CLK_LOCAL_MEM_FENCE);
+	for (uint i = 0; i < LANE; i++)
+		at += (uint)ids[i];
+	n = 0;
+	for (uint i = 0; i < LANES; i++)
+		n += (uint)ids[i];
+	barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+	for (uint b = first; b < end; b++)
+		if (values[b] >= least)
+			listed[at++] = (int)b;
+	BARRIER();
+	return n;
 }
 
-__kernel GROUP_SIZE void sample(__global const int *restrict step, int draws_at,
-				__global const float *restrict logits, __global float *restrict work,
-				__global uint *restrict counts, __global int *restrict result)
+/* The logits of n listed blocks, one block behind the other. */
+GROUP_FUNCTION void gather(const struct view *w, __global const int *listed, uint n, __global float *out)
 {
-	__global const int *d = step + draws_at + get_group_id(0) * DRAW_INTS;
+	BARRIER(); /* what was there is read */
+	FOR_ITEMS (i, n * (BLOCK / 16)) {
+		uint c = (uint)listed[i / (BLOCK / 16)] * BLOCK + i % (BLOCK / 16) * 16;
+
+		vstore16(c < LD(VOCAB) ? view_load(w, c) : (float16)-INFINITY, 0, out + i * 16);
+	}
+	BARRIER();
+}
+
+/* Turns n gathered logits of at least `least` into e where that is at least `floor_`, the others into 0. The sum. */
+GROUP_FUNCTION float weigh(__global float *v, uint n, float most, float inverse, float least, float floor_
+#if LANES > 1
+			   , __local float *scratch
+#endif
+)
+{
+	float16 sum = 0;
+
+	BARRIER(); /* the logits are read */
+	FOR_ITEMS (i, n / 16) {
+		float16 x = vload16(0, v + i * 16), e = exp((x - most) * inverse);
+
+		e = ((x >= least) & (e >= floor_)) ? e : (float16)0.0f;
+		vstore16(e, 0, v + i * 16);
+		sum += e;
+	}
+	BARRIER();
+	return group_sum(sum_of_16(sum), scratch);
+}
+
+/* The weights of blocks, out [LIST]: the best logit's e, times their sums unless sums is 0. */
+GROUP_FUNCTION void block_weights(__global const float *best, __global const float *sums, float most, float inverse,
+				  __global float *out)
+{
+	for (uint i = LANE * 16; i < LIST; i += LANES * 16) {
+		float16 e = exp((vload16(0, best + i) - most) * inverse);
+
+		vstore16(sums ? e * vload16(0, sums + i) : e, 0, out + i);
+	}
+	BARRIER();
+}
+
+/* Marks the banned tokens of this part's blocks. */
+GROUP_FUNCTION void mark_banned(__global const int *tokens, int n, __global uint *banned)
+{
+	const uint words = BLOCK / 32, first = PART_FIRST * BLOCK, end = PART_END * BLOCK;
+
+	FOR_ITEMS (i, (PART_END - PART_FIRST) * words)
+		banned[PART_FIRST * words + i] = 0;
+	BARRIER();
+	FOR_ITEMS (i, n) {
+		uint t = (uint)tokens[i];
+
+		if (t >= first && t < end)
+			atomic_or((volatile __global uint *)&banned[t / 32], 1u << t % 32);
+	}
+	BARRIER();
+}
+
+/* How a draw cuts its distribution. */
+struct cuts {
+	float inverse; /* of the temperature */
+	float min_p, top_p;
+	int top_k; /* 0: all */
+};
+
+/* Whether a draw needs the sum over all tokens: no cut is known to leave but few. */
+static inline bool needs_sum(const struct cuts *k)
+{
+	return !k->top_k && k->min_p <= 0;
+}
+
+/* An id drawn at u in [0, 1), -1 when nothing weighs anything. most: the largest logit; sums: of the blocks, 0 when they are
+ * not needed. */
+GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct cuts *k, float most,
+			__global const float *sums, float u
+#if LANES > 1
+			, __local float *scratch, __local int *ids
+#endif
+)
+{
+	const bool whole = needs_sum(k), cut = !whole || k->top_p < 1;
+	__global const float *best = work + SAMPLE_BEST(VOCAB), *order = best;
+	__global float *mass = work + SAMPLE_MASS(VOCAB), *e = work + SAMPLE_LOGITS(VOCAB);
+	__global int *listed = (__global int *)(work + SAMPLE_LISTED(VOCAB));
+	__global const float *weights = k->top_k ? 0 : mass;
+	/* What underflowed is not drawn; the best one's e is 1: it is always kept. */
+	const float floor_ = fmin(fmax(k->min_p, FLT_MIN), 1.0f);
+	float limit, sum, want, before = 0;
+	uint n = 0;
+	int block, id;
+
+	block_weights(best, sums, most, k->inverse, mass);
+	sum = total(mass, LIST);
+	want = k->top_k ? (float)k->top_k : k->top_p * sum;
+	for (bool more = cut; more;) {
+		float least = fmin(threshold(best, weights, LIST, want SUM_SCRATCH), most);
+
+		if (!whole && !k->top_k) { /* by e, which exp may give a little out of order: some more */
+			order = mass;
+			least = 0.999f * floor_;
+		}
+		n = list_blocks(order, least, listed LIST_SCRATCH);
+		gather(w, listed, n, e);
+		if (WORTH(k->top_k)) {
+			float kth = threshold(e, 0, k->top_k ? n * BLOCK : 0, (float)MAX_(k->top_k, 1) SUM_SCRATCH);
+
+			least = whole ? least : kth;
+		}
+		least = whole || k->top_k ? least : -INFINITY;
+		limit = weigh(e, n * BLOCK, most, k->inverse, least, floor_ SUM_SCRATCH);
+		more = whole && limit < k->top_p * sum && least > -INFINITY;
+		sum = whole ? sum : limit;
+		weights = 0; /* twice as many blocks */
+		want = (float)(2 * n);
+	}
+	limit = floor_;
+	BARRIER();
+	if (WORTH(k->top_p < 1)) {
+		float t = threshold(e, e, k->top_p < 1 ? n * BLOCK : 0, k->top_p * sum SUM_SCRATCH);
+
+		limit = k->top_p < 1 ? fmin(t, 1.0f) : limit;
+	}
+	FOR_ITEMS (b, ROUND_UP_(n, 16)) {
+		float16 s = 0;
+
+		for (uint c = 0; b < n && c < BLOCK; c += 16) {
+			float16 v = vload16(0, e + b * BLOCK + c);
+
+			s += v >= limit ? v : (float16)0.0f;
+		}
+		mass[b] = sum_of_16(s);
+	}
+	BARRIER();
+	n = cut ? ROUND_UP_(n, 16) : LIST;
+	u *= total(mass, n);
+	block = choose(mass, n, 0, u, &before);
+	if (LANE == 0 && !cut)
+		listed[0] = block;
+	BARRIER();
+	gather(w, listed, !cut && block >= 0, e);
+	weigh(e, !cut && block >= 0 ? BLOCK : 0, most, k->inverse, -INFINITY, floor_ SUM_SCRATCH);
+	if (block < 0)
+		return -1;
+	block = cut ? block : 0;
+	id = choose(e + (uint)block * BLOCK, BLOCK, limit, u - before, &before);
+	return id < 0 ? -1 : listed[block] * BLOCK + id;
+}
+
+__kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const float *restrict logits,
+				__global float *work, __global uint *counts, __global int *restrict result)
+{
+	__global int *d = step + draws_at + get_group_id(0) * DRAW_INTS;
 	__global const float *x = logits + (ulong)d[DRAW_ROW] * LD(VOCAB);
-	__global float *e = work + (ulong)get_group_id(0) * LD(VOCAB);
+	__global float *w = work + (ulong)get_group_id(0) * SAMPLE_FLOATS(VOCAB);
 	__global uint *seen = counts + (ulong)MAX_(d[DRAW_SEAT], 0) * VOCAB;
-	float temperature = as_float(d[DRAW_TEMPERATURE]);
-	bool changed = d[DRAW_SEAT] >= 0 || d[DRAW_BANNED_COUNT] > 0;
-	float most;
-	int id;
+	__global uint *banned = (__global uint *)(w + SAMPLE_BANNED(VOCAB));
+	const float temperature = as_float(d[DRAW_TEMPERATURE]);
+	const bool warm = temperature > 0, changed = d[DRAW_SEAT] >= 0 || d[DRAW_BANNED_COUNT] > 0, extra = d[DRAW_EXTRA] != 0;
+	const struct cuts k = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
+			       warm ? as_float(d[DRAW_TOP_P]) : 1,
+			       warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
+	const struct view raw = view_of(x, VOCAB);
+	struct view v = raw;
+	/* What is kept of each block; the raw logits' numbers are the same where nothing changes them. */
+	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = warm && needs_sum(&k) ? w + SAMPLE_SUM(VOCAB) : 0;
+	__global float *raw_best = extra && changed ? w + SAMPLE_RAW_BEST(VOCAB) : best;
+	__global float *raw_sum = extra && (changed || !sum || temperature != 1.0f) ? w + SAMPLE_RAW_SUM(VOCAB) : sum;
+	float most, value;
+	int block, id = -1;
 	GROUP_SCRATCH(scratch);
 	GROUP_INT_SCRATCH(ids);
+	LOCAL int before[1];
 
-	if (changed) {
-		float repetition = as_float(d[DRAW_REPETITION]);
-		float presence = as_float(d[DRAW_PRESENCE]), frequency = as_float(d[DRAW_FREQUENCY]);
-
-		FOR_ITEMS (i, LD(VOCAB)) {
-			float v = i < VOCAB ? x[i] : -INFINITY;
-			uint n = d[DRAW_SEAT] >= 0 && i < VOCAB ? seen[i] : 0;
-
-			if (n)
-				v = v > 0 ? v / repetition : v * repetition;
-			if (n & ~IN_PROMPT)
-				v -= presence + frequency * (float)(n & ~IN_PROMPT);
-			e[i] = v;
-		}
+	if (d[DRAW_SEAT] >= 0) {
+		v.seen = seen;
+		v.repetition = as_float(d[DRAW_REPETITION]);
+		v.presence = as_float(d[DRAW_PRESENCE]);
+		v.frequency = as_float(d[DRAW_FREQUENCY]);
 	}
+	if (WORTH(d[DRAW_BANNED_COUNT] > 0)) {
+		mark_banned(step + d[DRAW_BANNED], d[DRAW_BANNED_COUNT], banned);
+		v.banned = d[DRAW_BANNED_COUNT] > 0 ? banned : 0;
+	}
+	FOR_PART_BLOCKS (b) {
+		best[b] = block_best(&v, b);
+		if (sum)
+			sum[b] = block_sum(&v, b, best[b], k.inverse);
+		if (raw_best != best)
+			raw_best[b] = block_best(&raw, b);
+		if (raw_sum != sum)
+			raw_sum[b] = block_sum(&raw, b, raw_best[b], 1.0f);
+	}
+	if (!last_part(d + DRAW_DONE, before))
+		return;
+	pad_list(best, sum);
+	pad_list(raw_best, raw_sum);
 	BARRIER();
-	FOR_ITEMS (i, d[DRAW_BANNED_COUNT])
-		e[step[d[DRAW_BANNED] + i]] = -INFINITY;
-	BARRIER();
-	id = next_best(changed ? e : x, INFINITY, -1, &most BEST_SCRATCH);
+	block = best_block(best, &most BEST_SCRATCH);
+	if (WORTH(warm)) {
+		float u = philox_uniform((uint)d[DRAW_SEED], (uint)d[DRAW_SEED + 1], (uint)d[DRAW_CHOICE],
+					 (uint)d[DRAW_POSITION]);
+		int drawn = draw(&v, w, &k, most, sum, u BEST_SCRATCH);
+
+		id = warm ? drawn : -1;
+	}
+	if (WORTH(id < 0)) { /* the argmax; also where a logit is infinite */
+		int first = next_best(&v, (uint)MAX_(block, 0) * BLOCK, block_end((uint)MAX_(block, 0)), INFINITY, -1,
+				      &value BEST_SCRATCH);
+
+		id = id < 0 ? first : id;
+	}
 	if (id < 0)
 		id = 0; /* logits that are not numbers: any id is as good */
-	else if (temperature > 0) {
-		float limit = as_float(d[DRAW_MIN_P]);
-		__global const float *from = changed ? e : x;
-
-		FOR_COLUMNS (c, LD(VOCAB)) {
-			intv in = (int)c + LANE_INDEX < VOCAB;
-			floatv v = exp((V_LOAD(from + c) - most) / temperature);
-
-			V_STORE(in ? v : (floatv)0.0f, e + c);
-		}
-		limit = fmax(limit, FLT_MIN); /* what underflowed is not drawn */
-		for (int cut = 0; cut < 2; cut++) {
-			bool share = cut == 1;
-
-			if (share ? as_float(d[DRAW_TOP_P]) < 1.0f : d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB)
-				limit = fmax(limit,
-					     threshold(e, limit, share ? as_float(d[DRAW_TOP_P]) : (float)d[DRAW_TOP_K],
-						       share THRESHOLD_SCRATCH));
-		}
-		int drawn = draw(e, fmin(limit, 1.0f), /* the best one's e is 1: it is always kept */
-				 philox_uniform((uint)d[DRAW_SEED], (uint)d[DRAW_SEED + 1],
-						(uint)d[DRAW_CHOICE], (uint)d[DRAW_POSITION]) BEST_SCRATCH);
-
-		id = drawn < 0 ? id : drawn; /* an infinite logit */
-	}
+	BARRIER(); /* counts are read */
 	if (LANE == 0) {
 		result[get_group_id(0)] = id;
 		if (d[DRAW_SEAT] >= 0)
 			seen[id]++;
 	}
-	if (d[DRAW_EXTRA])
-		report(x, id, d[DRAW_TOP], result + d[DRAW_EXTRA] BEST_SCRATCH);
+	if (WORTH(extra))
+		report(x, id, extra ? d[DRAW_TOP] : 0, raw_best, extra ? raw_sum : best, extra ? result + d[DRAW_EXTRA] : 0
+		       BEST_SCRATCH);
 }
 
-#define SCORE_INTS  3
+#define SCORE_INTS  4
 #define SCORE_TOKEN 0
 #define SCORE_TOP   1
 #define SCORE_AT    2 /* in the result */
+#define SCORE_DONE  3 /* as DRAW_DONE */
 
-__kernel GROUP_SIZE void score(__global const int *restrict step, int scores_at,
-			       __global const float *restrict logits, __global int *restrict result)
+/* Logits of a block that come before (value, id). */
+static inline float block_ahead(const struct view *w, uint block, float value, int id)
 {
-	__global const int *s = step + scores_at + get_group_id(0) * SCORE_INTS;
+	float16 ahead = 0;
+
+	for (uint c = block * BLOCK; c < block_end(block); c += 16) {
+		int16 i = (int)c + IOTA;
+		float16 v = view_load(w, c);
+
+		ahead += ((v > value) | ((v == value) & (i < id))) ? (float16)1.0f : (float16)0.0f;
+	}
+	return sum_of_16(ahead);
+}
+
+__kernel GROUP_SIZE void score(__global int *step, int scores_at, __global const float *restrict logits,
+			       __global float *work, __global int *restrict result)
+{
+	__global int *s = step + scores_at + get_group_id(0) * SCORE_INTS, *out = result + s[SCORE_AT];
 	__global const float *x = logits + (ulong)get_group_id(0) * LD(VOCAB);
-	__global int *out = result + s[SCORE_AT];
+	__global float *w = work + (ulong)get_group_id(0) * SAMPLE_FLOATS(VOCAB);
+	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = w + SAMPLE_SUM(VOCAB), *ahead = w + SAMPLE_MASS(VOCAB);
+	struct view v = view_of(x, VOCAB);
 	int id = s[SCORE_TOKEN];
-	float value = x[id], rank;
-	floatv ahead = 0;
+	float rank = 0;
 	GROUP_SCRATCH(scratch);
 	GROUP_INT_SCRATCH(ids);
+	LOCAL int before[1];
 
-	FOR_COLUMNS (c, LD(VOCAB)) {
-		intv i = (int)c + LANE_INDEX;
-		floatv v = V_LOAD(x + c);
-		intv better = (i < VOCAB) & ((v > value) | ((v == value) & (i < id)));
-
-		ahead += better ? (floatv)1.0f : (floatv)0.0f;
+	FOR_PART_BLOCKS (b) {
+		best[b] = block_best(&v, b);
+		sum[b] = block_sum(&v, b, best[b], 1.0f);
+		ahead[b] = block_ahead(&v, b, x[id], id);
 	}
-	rank = group_sum(v_sum(ahead), scratch); /* whole numbers below 2^24: exact */
+	if (!last_part(s + SCORE_DONE, before))
+		return;
+	pad_list(best, sum);
+	BARRIER();
+	FOR_ITEMS (b, BLOCKS)
+		rank += ahead[b];
+	rank = group_sum(rank, scratch); /* whole numbers below 2^24: exact */
 	if (LANE == 0)
 		out[0] = 1 + (int)rank;
-	report(x, id, s[SCORE_TOP], out + 1 BEST_SCRATCH);
+	report(x, id, s[SCORE_TOP], best, sum, out + 1 BEST_SCRATCH);
 }
 
 #define RESET_INTS 5 /* seat, prompt at, prompt length, generated at, generated length */

@@ -50,7 +50,7 @@ static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n,
 	int32_t *table = CASE_INTS(ints), *result;
 	struct drawn out = {.ids = CASE_INTS(n), .extra = CASE_INTS((size_t)n * EXTRA)};
 	cl_mem L = buffer_floats(logits, (uint64_t)rows * ld),
-	       work = buffer_out((uint64_t)n * ld * 4);
+	       work = buffer_out(n * kernels_sample_floats(kernels_shape(k)) * 4);
 	cl_mem C = buffer_ints((const int32_t *)counts, (uint64_t)seats * vocab), R;
 
 	at = 1 + n * KERNEL_DRAW_INTS;
@@ -99,12 +99,6 @@ static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n,
 
 /* ---- the reference's answer ---- */
 
-/* In which order a group adds up its columns: those of lane 0, then those of lane 1, and so on. */
-static uint32_t lanes_of(const struct way *w)
-{
-	return w->width == KERNEL_WIDTH_CPU || w->variant == KERNELS_X86 ? 1 : 64;
-}
-
 static double uniform_of(const struct draw *d)
 {
 	const uint32_t counter[4] = {d->position, d->choice, 0, 0};
@@ -116,22 +110,18 @@ static double uniform_of(const struct draw *d)
 }
 
 /* Whether the id is what the distribution p gives at u; where u falls on the edge between two, either will do. */
-static bool id_fits(const struct way *w, const double *p, uint32_t vocab, double u, int32_t id)
+static bool id_fits(const double *p, uint32_t vocab, double u, int32_t id)
 {
 	double before = 0;
 
 	if (id < 0 || (uint32_t)id >= vocab || p[id] <= 0)
 		return false;
-	for (uint32_t lane = 0; lane < lanes_of(w); lane++)
-		for (uint32_t i = lane; i < vocab; i += lanes_of(w)) {
-			if (i == (uint32_t)id)
-				return u >= before - 1e-5 && u <= before + p[i] + 1e-5;
-			before += p[i];
-		}
-	return false;
+	for (uint32_t i = 0; i < (uint32_t)id; i++)
+		before += p[i];
+	return u >= before - 1e-5 && u <= before + p[id] + 1e-5;
 }
 
-static void check_id(const struct way *w, const struct draw *d, const float *logits, uint32_t vocab,
+static void check_id(const struct draw *d, const float *logits, uint32_t vocab,
 		     const uint32_t *counts, int32_t id)
 {
 	struct reference_draw how = d->how;
@@ -140,7 +130,7 @@ static void check_id(const struct way *w, const struct draw *d, const float *log
 	how.counts = d->seat >= 0 ? counts + (uint32_t)d->seat * vocab : NULL;
 	how.banned = d->banned;
 	reference_distribution(logits + d->row * KERNEL_LD(vocab), vocab, &how, p);
-	if (!id_fits(w, p, vocab, d->how.temperature > 0 ? uniform_of(d) : 0.5, id))
+	if (!id_fits(p, vocab, d->how.temperature > 0 ? uniform_of(d) : 0.5, id))
 		failed("id %d does not fit: temperature %g, top_k %d, top_p %g, min_p %g, seat %d",
 		       id, d->how.temperature, d->how.top_k, d->how.top_p, d->how.min_p, d->seat);
 }
@@ -171,9 +161,8 @@ static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int3
 }
 
 /* Runs the draws together and checks ids, log-probabilities and counts, then the last alone. */
-static void check_draws(const struct way *w, struct kernels *k, const struct draw *draws,
-			uint32_t n, const float *logits, uint32_t rows, const uint32_t *counts,
-			uint32_t seats)
+static void check_draws(struct kernels *k, const struct draw *draws, uint32_t n,
+			const float *logits, uint32_t rows, const uint32_t *counts, uint32_t seats)
 {
 	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab);
 	uint32_t *want = case_alloc((size_t)seats * vocab, sizeof(*want));
@@ -183,7 +172,7 @@ static void check_draws(const struct way *w, struct kernels *k, const struct dra
 	for (uint32_t i = 0; i < n; i++) {
 		const struct draw *d = &draws[i];
 
-		check_id(w, d, logits, vocab, counts, all.ids[i]);
+		check_id(d, logits, vocab, counts, all.ids[i]);
 		if (d->top >= 0)
 			check_logprobs(logits + d->row * ld, vocab, all.ids[i], d->top,
 				       all.extra + (size_t)i * EXTRA);
@@ -213,7 +202,7 @@ static float *random_logits(uint32_t rows, uint32_t vocab)
 	return x;
 }
 
-static void greedy(const struct way *w, struct kernels *k)
+static void greedy(struct kernels *k)
 {
 	enum { ROWS = 6 };
 	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab);
@@ -233,7 +222,7 @@ static void greedy(const struct way *w, struct kernels *k)
 		draws[r] = plain_draw(r, 0);
 		draws[r].top = r == 1 ? -1 : (int32_t)(r * 4);
 	}
-	check_draws(w, k, draws, ROWS, x, ROWS, counts, 1);
+	check_draws(k, draws, ROWS, x, ROWS, counts, 1);
 	out = run(k, draws, ROWS, x, ROWS, counts, 1);
 	check(out.ids[0] == 0 && out.ids[1] == 0);
 	check(out.ids[3] == (int32_t)vocab - 1 && out.ids[4] == (int32_t)(vocab / 3));
@@ -251,7 +240,7 @@ static void greedy(const struct way *w, struct kernels *k)
 }
 
 /* Temperatures and cuts in all combinations, several draws a row. */
-static void cuts(const struct way *w, struct kernels *k)
+static void cuts(struct kernels *k)
 {
 	static const float temperatures[] = {0.1f, 1, 2.5f}, top_ps[] = {1, 0.9f, 0.3f, 0};
 	static const float min_ps[] = {0, 0.05f, 1};
@@ -275,11 +264,11 @@ static void cuts(const struct way *w, struct kernels *k)
 		d->top = n % 5 ? -1 : (int32_t)(n % TOP);
 		n++;
 	}
-	check_draws(w, k, draws, n, x, ROWS, counts, 1);
+	check_draws(k, draws, n, x, ROWS, counts, 1);
 	case_end();
 }
 
-static void penalties(const struct way *w, struct kernels *k)
+static void penalties(struct kernels *k)
 {
 	enum { SEATS = 4, DRAWS = 8 };
 	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab);
@@ -308,12 +297,12 @@ static void penalties(const struct way *w, struct kernels *k)
 			d->how.n_banned++;
 		}
 	}
-	check_draws(w, k, draws, DRAWS, x, DRAWS, counts, SEATS);
+	check_draws(k, draws, DRAWS, x, DRAWS, counts, SEATS);
 	case_end();
 }
 
 /* Draws at consecutive positions of one stream follow the distribution. */
-static void frequencies(const struct way *w, struct kernels *k, float top_p)
+static void frequencies(struct kernels *k, float top_p)
 {
 	enum { DRAWS = 2000 };
 	uint32_t vocab = kernels_shape(k)->vocab;
@@ -353,6 +342,68 @@ static void frequencies(const struct way *w, struct kernels *k, float top_p)
 	case_end();
 }
 
+/* Rows of many blocks: flat, with few likely tokens as those of models, and of few values, so that most tie. */
+static void blocks(const struct way *w, struct kernels *k)
+{
+	static const struct reference_draw hows[] = {
+		{.temperature = 0, .top_p = 1},
+		{.temperature = 1, .top_p = 1},
+		{.temperature = 0.7f, .top_p = 1},
+		{.temperature = 1, .top_p = 0.9f},
+		{.temperature = 1, .top_p = 0.99f},
+		{.temperature = 0.7f, .top_p = 0.3f},
+		{.temperature = 1, .top_p = 0},
+		{.temperature = 1, .top_p = 0.95f, .top_k = 40},
+		{.temperature = 1.5f, .top_p = 1, .top_k = 5},
+		{.temperature = 1, .top_p = 0.9f, .top_k = 2000},
+		{.temperature = 1, .top_p = 1, .min_p = 0.05f},
+		{.temperature = 1, .top_p = 0.9f, .min_p = 0.001f},
+		{.temperature = 1, .top_p = 0.9f, .top_k = 30, .min_p = 0.3f},
+	};
+	enum { ROWS = 3, HOWS = ARRAY_SIZE(hows), DRAWS = 2 * ROWS * HOWS };
+	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab), n = 0;
+	float *x = random_logits(ROWS, vocab);
+	uint32_t *counts = case_alloc((size_t)DRAWS * vocab, sizeof(*counts));
+	struct draw draws[DRAWS];
+	struct drawn out;
+
+	for (uint32_t i = 0; i < 100; i++)
+		x[ld + random_below(vocab)] = 14 - 0.08f * (float)i;
+	x[ld + vocab - 1] = 14;
+	for (uint32_t i = 0; i < vocab; i++)
+		x[2 * ld + i] = (float)(int)random_below(4);
+	for (uint32_t i = 0; i < DRAWS; i++) {
+		struct draw *d = &draws[n];
+
+		*d = plain_draw(i % ROWS, 0);
+		d->how = hows[i / ROWS % HOWS];
+		d->how.repetition = 1;
+		d->seed = i;
+		d->position = random_below(100000);
+		d->top = n % 3 ? -1 : (int32_t)(n % (TOP + 1));
+		if (i / ROWS >=
+		    HOWS) { /* the same again, with penalties, or with bans, or with both */
+			d->seat = i % 2 ? (int32_t)i : -1;
+			d->how.repetition = 1.2f;
+			d->how.frequency = 0.4f;
+			d->how.n_banned = i % 4 == 1 ? 0 : BANNED_MAX;
+			for (uint32_t b = 0; b < BANNED_MAX; b++)
+				d->banned[b] = (int32_t)(b ? random_below(vocab) : vocab - 1);
+		}
+		n++;
+		if (harness_small())
+			i += 6;
+	}
+	for (uint32_t i = 0; i < DRAWS * vocab; i++)
+		counts[i] = random_below(50) ? 0 : 0x80000000u * random_below(2) + random_below(4);
+	check_draws(k, draws, n, x, ROWS, counts, DRAWS);
+	out = run(k, draws, n, x, ROWS, counts, DRAWS);
+	same_as_generic(w, "blocks", vocab, out.ids, n * sizeof(*out.ids));
+	same_as_generic(w, "blocks' log-probabilities", vocab, out.extra,
+			(size_t)n * EXTRA * sizeof(*out.extra));
+	case_end();
+}
+
 /* Given tokens: any, the best, the worst, and some among equals. */
 static void scores(struct kernels *k)
 {
@@ -378,8 +429,9 @@ static void scores(struct kernels *k)
 	{
 		cl_mem L = buffer_floats(x, (uint64_t)ROWS * ld);
 		cl_mem T = buffer_ints(table, AT + ROWS * KERNEL_SCORE_INTS);
+		cl_mem work = buffer_out(ROWS * kernels_sample_floats(kernels_shape(k)) * 4);
 
-		kernel_score(k, T, AT, L, R, ROWS);
+		kernel_score(k, T, AT, L, work, R, ROWS);
 	}
 	set_finish(k);
 	result = read_ints(R, at);
@@ -482,21 +534,37 @@ static void test(const struct way *w)
 		if (!k)
 			return;
 		random_seed(i);
-		greedy(w, k);
+		greedy(k);
 		ok_way(w, "greedy, %u tokens", vocab);
-		cuts(w, k);
+		cuts(k);
 		ok_way(w, "temperature, top_k, top_p, min_p, %u tokens", vocab);
-		penalties(w, k);
+		penalties(k);
 		ok_way(w, "penalties and bans, %u tokens", vocab);
 		scores(k);
 		ok_way(w, "given tokens, %u tokens", vocab);
 		seat_reset(k);
 		ok_way(w, "seats change hands");
 		if (vocab <= 64 && !harness_small()) {
-			frequencies(w, k, 1);
-			frequencies(w, k, 0.7f);
+			frequencies(k, 1);
+			frequencies(k, 0.7f);
 			ok_way(w, "draws follow the distribution");
 		}
+		kernels_close(k);
+	}
+	{
+		struct kernel_shape s = *common_shape(0);
+		struct kernels *k;
+
+		s.vocab = harness_small() ? 300 : 20011;
+		k = set_open(w, s);
+		if (!k)
+			return;
+		random_seed(2);
+		blocks(w, k);
+		ok_way(w, "many blocks, %u tokens", s.vocab);
+		greedy(k);
+		scores(k);
+		ok_way(w, "greedy and given tokens, %u tokens", s.vocab);
 		kernels_close(k);
 	}
 }

@@ -1,0 +1,25 @@
+/*
+ * How sample.cl cuts a vocabulary into blocks, and the scratch that a draw or a given token has there. This file is part of
+ * the kernel and of its launcher: only macros.
+ *
+ * Numbers of blocks [SAMPLE_LIST] float each, one behind the other, then the bans, then logits of whole blocks.
+ */
+#ifndef KERNELS_SAMPLE_H
+#define KERNELS_SAMPLE_H
+
+#define SAMPLE_BLOCK	     128
+#define SAMPLE_BLOCKS(vocab) (((vocab) + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK)
+#define SAMPLE_LIST(vocab)   ((SAMPLE_BLOCKS(vocab) + 15) / 16 * 16)
+
+#define SAMPLE_BEST(vocab) (0 * SAMPLE_LIST(vocab)) /* the best logit of each block */
+#define SAMPLE_SUM(vocab)  (1 * SAMPLE_LIST(vocab)) /* sum of exp((logit - best) / temperature) */
+#define SAMPLE_RAW_BEST(vocab) \
+	(2 * SAMPLE_LIST(vocab)) /* the same before penalties and bans, at temperature 1 */
+#define SAMPLE_RAW_SUM(vocab) (3 * SAMPLE_LIST(vocab))
+#define SAMPLE_MASS(vocab)    (4 * SAMPLE_LIST(vocab)) /* weights of blocks, to choose one by */
+#define SAMPLE_LISTED(vocab)  (5 * SAMPLE_LIST(vocab)) /* int: blocks chosen, ascending */
+#define SAMPLE_BANNED(vocab)  (6 * SAMPLE_LIST(vocab)) /* uint: a bit a token */
+#define SAMPLE_LOGITS(vocab)  (SAMPLE_BANNED(vocab) + SAMPLE_LIST(vocab) * (SAMPLE_BLOCK / 32))
+#define SAMPLE_FLOATS(vocab)  (SAMPLE_LOGITS(vocab) + SAMPLE_BLOCKS(vocab) * SAMPLE_BLOCK)
+
+#endif
