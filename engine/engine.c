@@ -28,7 +28,7 @@ struct engine {
 	struct kernels *kernels;
 	enum kernel_variant variant;
 	bool one_launch; /* a decode step can be one */
-	struct memory_plan *plan;
+	struct memory_plan *plan, *cache_plan;
 	struct model model;
 	struct dump *dump;
 	struct step_limits limits;
@@ -103,12 +103,37 @@ static uint64_t budget_of(const struct engine_options *o, const struct device *d
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
 
-/* How many KV pages and slots, of how much (cache_size.h). */
-static int size_cache(struct engine *g, const struct engine_options *o, struct err *e)
+/* What rounding the cache's buffers up may take. */
+static uint64_t cache_slack(const struct engine *g)
 {
-	uint64_t rest = memory_plan_total(g->plan), budget = budget_of(o, &g->device);
-	/* What rounding the cache's buffers up may take. */
-	uint64_t slack = 2ull * g->info.model.n_layers * g->device.alignment;
+	return 2ull * g->info.model.n_layers * g->device.alignment;
+}
+
+/* Is there room for what is planned, of which coding has saved, or may save, so much? */
+static int check_budget(struct engine *g, const struct engine_options *o, uint64_t saved,
+			struct err *e)
+{
+	uint64_t rest = memory_plan_total(g->plan) - saved, budget = budget_of(o, &g->device);
+
+	g->info.budget_bytes = budget;
+	if (g->device.memory && o->device_memory > g->device.memory)
+		return err_set(e, EINVAL, "--device-memory allows %.2f GiB, and %s has %.2f GiB",
+			       gib(budget), g->device.name, gib(g->device.memory));
+	if (rest + cache_slack(g) > budget)
+		return err_set(e, ENOMEM,
+			       "the model needs %.2f GiB (weights %.2f, work space %.2f) and "
+			       "--device-memory allows %.2f GiB of the %.2f GiB that %s has",
+			       gib(rest), gib(memory_plan_bytes(g->plan, MEMORY_WEIGHTS) - saved),
+			       gib(memory_plan_bytes(g->plan, MEMORY_SCRATCH)), gib(budget),
+			       gib(g->device.memory), g->device.name);
+	return 0;
+}
+
+/* How many KV pages and slots, of how much (cache_size.h), beside weights that are there. */
+static int size_cache(struct engine *g, const struct engine_options *o, uint64_t saved,
+		      struct err *e)
+{
+	uint64_t rest = memory_plan_total(g->plan) - saved, budget = budget_of(o, &g->device);
 	struct cache_wish wish = {
 		.budget = budget,
 		.max_buffer = g->device.max_alloc,
@@ -127,22 +152,14 @@ static int size_cache(struct engine *g, const struct engine_options *o, struct e
 	struct cache_size size;
 	int r;
 
-	g->info.budget_bytes = budget;
-	if (g->device.memory && o->device_memory > g->device.memory)
-		return err_set(e, EINVAL, "--device-memory allows %.2f GiB, and %s has %.2f GiB",
-			       gib(budget), g->device.name, gib(g->device.memory));
-	if (rest + slack > budget)
-		return err_set(e, ENOMEM,
-			       "the model needs %.2f GiB (weights %.2f, work space %.2f) and "
-			       "--device-memory allows %.2f GiB of the %.2f GiB that %s has",
-			       gib(rest), gib(memory_plan_bytes(g->plan, MEMORY_WEIGHTS)),
-			       gib(memory_plan_bytes(g->plan, MEMORY_SCRATCH)), gib(budget),
-			       gib(g->device.memory), g->device.name);
-	wish.room = budget - rest - slack;
+	r = check_budget(g, o, saved, e);
+	if (r < 0)
+		return r;
+	wish.room = budget - rest - cache_slack(g);
 	r = cache_size_choose(&wish, &size, e);
 	if (r < 0)
 		return r;
-	model_plan_cache(&g->model, g->plan, size.n_pages, size.n_slots);
+	model_plan_cache(&g->model, g->cache_plan, size.n_pages, size.n_slots);
 	g->limits.max_model_len = size.max_model_len;
 	g->limits.n_pages = size.n_pages;
 	g->limits.n_slots = size.n_slots;
@@ -163,7 +180,7 @@ static int open_weights(const struct engine_options *o, const struct model_confi
 }
 
 static int load_weights(struct engine *g, const struct engine_options *o, const struct weights *w,
-			struct err *e)
+			uint64_t *ret_saved, struct err *e)
 {
 	struct packer p = {
 		.device = &g->device,
@@ -181,6 +198,7 @@ static int load_weights(struct engine *g, const struct engine_options *o, const 
 			*e = p.error;
 		return -p.error.code;
 	}
+	*ret_saved = p.saved;
 	return kernels_status(g->kernels, e);
 }
 
@@ -190,7 +208,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 {
 	struct engine_info *i = &g->info;
 	struct kernel_shape shape;
-	uint64_t start = clock_now_ns();
+	uint64_t start = clock_now_ns(), saved = 0;
 	int r;
 
 	r = prepare_cache(o->program_cache, e);
@@ -208,6 +226,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		return r;
 	model_shape(&i->model, o->dtype == ENGINE_BFLOAT16, o->page_tokens, o->dump_activations,
 		    &shape);
+	shape.plain_weights = o->plain_weights;
 	r = kernels_open(g->device.context, g->device.id, g->device.queue, &shape, g->variant,
 			 o->program_cache, &o->tuning, &g->kernels, e);
 	if (r < 0)
@@ -247,17 +266,23 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	g->model.decode_step = g->one_launch;
 	g->model.step_ints += model_work_ints(&g->model);
 	g->plan = memory_plan_new(&g->device);
-	if (!g->plan)
+	g->cache_plan = memory_plan_new(&g->device);
+	if (!g->plan || !g->cache_plan)
 		return err_set(e, ENOMEM, "out of memory");
 	r = model_plan(&g->model, g->plan, e);
+	/* Before anything is read: does it fit if all goes well? */
 	if (r == 0)
-		r = size_cache(g, o, e);
+		r = check_budget(g, o, g->model.may_save, e);
 	if (r == 0)
 		r = memory_plan_allocate(g->plan, e);
 	if (r == 0)
-		model_addresses(&g->model);
+		r = load_weights(g, o, w, &saved, e);
 	if (r == 0)
-		r = load_weights(g, o, w, e);
+		r = size_cache(g, o, saved, e);
+	if (r == 0)
+		r = memory_plan_allocate(g->cache_plan, e);
+	if (r == 0)
+		model_addresses(&g->model);
 	if (r == 0)
 		r = runner_new(&g->device, &g->model, &g->limits, &g->runner, e);
 	if (r < 0)
@@ -272,9 +297,9 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	i->n_pages = g->model.n_pages;
 	i->n_slots = g->model.n_slots;
 	i->max_model_len = g->limits.max_model_len;
-	i->weight_bytes = memory_plan_bytes(g->plan, MEMORY_WEIGHTS);
-	i->kv_bytes = memory_plan_bytes(g->plan, MEMORY_KV);
-	i->state_bytes = memory_plan_bytes(g->plan, MEMORY_STATE);
+	i->weight_bytes = memory_plan_bytes(g->plan, MEMORY_WEIGHTS) - saved;
+	i->kv_bytes = memory_plan_bytes(g->cache_plan, MEMORY_KV);
+	i->state_bytes = memory_plan_bytes(g->cache_plan, MEMORY_STATE);
 	i->scratch_bytes = memory_plan_bytes(g->plan, MEMORY_SCRATCH);
 	log_debug("model ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
 	return 0;
@@ -369,6 +394,7 @@ void engine_close(struct engine *g)
 		clFinish(g->device.queue);
 	items_release(&g->items);
 	runner_free(g->runner);
+	memory_plan_free(g->cache_plan);
 	memory_plan_free(g->plan);
 	kernels_close(g->kernels);
 	dump_free(g->dump);
@@ -456,6 +482,13 @@ int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks 
 {
 	return peaks_open(g->device.context, g->device.id, g->device.queue, g->variant,
 			  program_cache, ret, e);
+}
+
+int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,
+			   struct int8_trial **ret, struct err *e)
+{
+	return int8_trial_open(g->kernels, g->device.context, g->device.queue, program_cache, group,
+			       ret, e);
 }
 
 uint64_t engine_cache_bytes(const struct engine *g)

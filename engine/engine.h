@@ -46,6 +46,8 @@ struct engine_options {
 	bool profile;		/* times every launch: for tigon bench (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
+	bool plain_weights; /* not coded in fewer bytes (kernels/coded.h), also where they could be; the bits are the
+			       same */
 	bool separate_launches; /* every kernel by itself, also where a decode step could be one launch; the bits
 				   are the same */
 	struct tuning_options tuning; /* its table is borrowed while engine_open runs */

@@ -2,8 +2,9 @@
  * All device memory, sized before any of it is allocated.
  *
  * Every buffer is announced first (memory_plan_add). Then the sum is known: the caller compares it with its
- * budget, decides how many KV pages the rest will hold, and allocates everything at once. A planned buffer
- * lives as long as the plan.
+ * budget, decides how many KV pages the rest will hold (in a plan of their own, made when the weights are there,
+ * since coded weights take less than planned), and allocates a plan's buffers at once. A planned buffer lives as long
+ * as its plan.
  *
  * On a CPU the buffers are cut from slabs no larger than the device's largest buffer: few large mappings, which
  * the system is asked to back with large pages (kernels/huge_pages.h). On a GPU each is an allocation of its own: NVIDIA's driver copies a

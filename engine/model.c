@@ -83,22 +83,37 @@ static uint32_t mixed_ld(const struct model *m, uint32_t layer)
 
 /* ---- buffers ---- */
 
+/* A matrix of so many panels of K columns, or, in float, a router. */
+static void plan_matrix(struct model *m, struct memory_plan *p, const char *name, uint64_t panels,
+			uint64_t K, cl_mem *ret)
+{
+	uint64_t bytes = pack_matrix_bytes(m->kernels, panels, K);
+
+	memory_plan_add(p, MEMORY_WEIGHTS, name, bytes, ret);
+	if (kernels_packing(m->kernels) == KERNEL_PACK_CODED)
+		m->may_save += bytes / 4;
+}
+
+static uint32_t panels_of(uint32_t rows)
+{
+	return CEIL_DIV(rows, 16u);
+}
+
 static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 {
 	const struct model_config *c = m->config;
 	struct model_layer *l = &m->layers[i];
 	const struct kernel_mlp *mlp;
-	uint64_t D = c->hidden_size, element = m->shape.bf16 ? 2 : 4;
+	uint32_t D = c->hidden_size;
 
 	l->mlp = c->dense_mlp[i] ? m->shape.n_mlps - 1 : 0;
 	mlp = &m->shape.mlps[l->mlp];
-	memory_plan_add(p, MEMORY_WEIGHTS, "input_layernorm", KERNEL_LD(D) * 4, &l->input_norm);
-	memory_plan_add(p, MEMORY_WEIGHTS, "post_attention_layernorm", KERNEL_LD(D) * 4,
+	memory_plan_add(p, MEMORY_WEIGHTS, "input_layernorm", (uint64_t)KERNEL_LD(D) * 4,
+			&l->input_norm);
+	memory_plan_add(p, MEMORY_WEIGHTS, "post_attention_layernorm", (uint64_t)KERNEL_LD(D) * 4,
 			&l->post_norm);
-	memory_plan_add(p, MEMORY_WEIGHTS, "in_proj",
-			pack_matrix_elements(proj_ld(m, i), D) * element, &l->in_proj);
-	memory_plan_add(p, MEMORY_WEIGHTS, "out_proj",
-			pack_matrix_elements(D, mixed_ld(m, i)) * element, &l->out_proj);
+	plan_matrix(m, p, "in_proj", panels_of(proj_ld(m, i)), D, &l->in_proj);
+	plan_matrix(m, p, "out_proj", panels_of(D), mixed_ld(m, i), &l->out_proj);
 	if (c->full_attention[i]) {
 		memory_plan_add(p, MEMORY_WEIGHTS, "q_norm", KERNEL_LD(c->head_dim) * 4,
 				&l->q_norm);
@@ -117,21 +132,19 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 	if (mlp->experts) {
 		uint64_t E = mlp->experts, I = mlp->expert_size;
 
-		memory_plan_add(p, MEMORY_WEIGHTS, "router", pack_matrix_elements(E + 1, D) * 4,
-				&l->router);
-		memory_plan_add(p, MEMORY_WEIGHTS, "experts' gate_up_proj",
-				E * 2 * pack_matrix_elements(I, D) * element, &l->experts_gate_up);
-		memory_plan_add(p, MEMORY_WEIGHTS, "experts' down_proj",
-				E * pack_matrix_elements(D, I) * element, &l->experts_down);
+		memory_plan_add(p, MEMORY_WEIGHTS, "router",
+				KERNEL_LD(E + 1) * (uint64_t)KERNEL_LD(D) * 4, &l->router);
+		plan_matrix(m, p, "experts' gate_up_proj", E * 2 * panels_of((uint32_t)I), D,
+			    &l->experts_gate_up);
+		plan_matrix(m, p, "experts' down_proj", E * panels_of(D), I, &l->experts_down);
 	} else {
 		memory_plan_add(p, MEMORY_WEIGHTS, "experts' gate_up_proj", 0, &l->experts_gate_up);
 		memory_plan_add(p, MEMORY_WEIGHTS, "experts' down_proj", 0, &l->experts_down);
 	}
-	memory_plan_add(p, MEMORY_WEIGHTS, "shared expert's gate_up_proj",
-			2 * pack_matrix_elements(mlp->shared_size, D) * element,
-			&l->shared_gate_up);
-	memory_plan_add(p, MEMORY_WEIGHTS, "shared expert's down_proj",
-			pack_matrix_elements(D, mlp->shared_size) * element, &l->shared_down);
+	plan_matrix(m, p, "shared expert's gate_up_proj", 2 * panels_of(mlp->shared_size), D,
+		    &l->shared_gate_up);
+	plan_matrix(m, p, "shared expert's down_proj", panels_of(D), mlp->shared_size,
+		    &l->shared_down);
 }
 
 static uint64_t n_addresses(const struct model *m)
@@ -206,8 +219,7 @@ int model_plan(struct model *m, struct memory_plan *p, struct err *e)
 			&m->inv_freq);
 	memory_plan_add(p, MEMORY_WEIGHTS, "norm", (uint64_t)KERNEL_LD(c->hidden_size) * 4,
 			&m->final_norm);
-	memory_plan_add(p, MEMORY_WEIGHTS, "lm_head",
-			pack_matrix_elements(c->vocab_size, c->hidden_size) * element, &m->lm_head);
+	plan_matrix(m, p, "lm_head", panels_of(c->vocab_size), c->hidden_size, &m->lm_head);
 	for (uint32_t i = 0; i < c->n_layers; i++)
 		plan_layer(m, p, i);
 	plan_scratch(m, p);
@@ -277,8 +289,9 @@ static void pack_mixer(struct model *m, struct packer *p, uint32_t i)
 			{WEIGHT_ATTN_V, i, 0, q + kv, 1},
 		};
 
-		pack_matrix(p, l->in_proj, parts, ARRAY_SIZE(parts));
-		pack_matrix(p, l->out_proj, &(struct pack_part){WEIGHT_ATTN_O, i, 0, 0, 1}, 1);
+		pack_matrix(p, l->in_proj, panels_of(proj_ld(m, i)), parts, ARRAY_SIZE(parts));
+		pack_matrix(p, l->out_proj, panels_of(c->hidden_size),
+			    &(struct pack_part){WEIGHT_ATTN_O, i, 0, 0, 1}, 1);
 		pack_vector(p, l->q_norm, WEIGHT_ATTN_Q_NORM, i, PACK_ONE_PLUS);
 		pack_vector(p, l->k_norm, WEIGHT_ATTN_K_NORM, i, PACK_ONE_PLUS);
 	} else {
@@ -290,8 +303,9 @@ static void pack_mixer(struct model *m, struct packer *p, uint32_t i)
 			{WEIGHT_DELTA_A, i, 0, qkv + z + KERNEL_LD(c->n_value_heads) / 16, 1},
 		};
 
-		pack_matrix(p, l->in_proj, parts, ARRAY_SIZE(parts));
-		pack_matrix(p, l->out_proj, &(struct pack_part){WEIGHT_DELTA_OUT, i, 0, 0, 1}, 1);
+		pack_matrix(p, l->in_proj, panels_of(proj_ld(m, i)), parts, ARRAY_SIZE(parts));
+		pack_matrix(p, l->out_proj, panels_of(c->hidden_size),
+			    &(struct pack_part){WEIGHT_DELTA_OUT, i, 0, 0, 1}, 1);
 		pack_vector(p, l->conv, WEIGHT_DELTA_CONV, i, PACK_TRANSPOSE);
 		pack_vector(p, l->neg_a, WEIGHT_DELTA_A_LOG, i, PACK_MINUS_EXP);
 		pack_vector(p, l->dt_bias, WEIGHT_DELTA_DT_BIAS, i, PACK_PLAIN);
@@ -300,36 +314,51 @@ static void pack_mixer(struct model *m, struct packer *p, uint32_t i)
 }
 
 /* Gate and up take turns panel by panel: one group of the kernel has both of a column. */
-static void pack_gate_up(struct packer *p, cl_mem buffer, enum weight_role gate,
-			 enum weight_role up, uint32_t layer, uint32_t expert, uint32_t size)
+static void gate_up_parts(struct pack_part *ret, enum weight_role gate, enum weight_role up,
+			  uint32_t layer, uint32_t expert, uint32_t size)
 {
-	uint64_t first = (uint64_t)expert * 2 * KERNEL_LD(size) / 16;
-	const struct pack_part parts[] = {
-		{gate, layer, expert, first, 2},
-		{up, layer, expert, first + 1, 2},
-	};
+	uint64_t first = (uint64_t)expert * 2 * panels_of(size);
 
-	pack_matrix(p, buffer, parts, ARRAY_SIZE(parts));
+	ret[0] = (struct pack_part){gate, layer, expert, first, 2};
+	ret[1] = (struct pack_part){up, layer, expert, first + 1, 2};
+}
+
+static void pack_experts(struct model *m, struct packer *p, uint32_t i)
+{
+	const struct kernel_mlp *mlp = &m->shape.mlps[m->layers[i].mlp];
+	const struct model_layer *l = &m->layers[i];
+	uint64_t E = mlp->experts, size = panels_of(mlp->expert_size),
+		 D = panels_of(m->shape.hidden);
+	struct pack_part *parts = calloc(2 * E, sizeof(*parts));
+
+	if (!parts) {
+		err_set(&p->error, ENOMEM, "out of memory");
+		return;
+	}
+	for (uint32_t e = 0; e < E; e++)
+		gate_up_parts(parts + 2 * (size_t)e, WEIGHT_EXPERT_GATE, WEIGHT_EXPERT_UP, i, e,
+			      mlp->expert_size);
+	pack_matrix(p, l->experts_gate_up, E * 2 * size, parts, 2 * E);
+	for (uint32_t e = 0; e < E; e++)
+		parts[e] = (struct pack_part){WEIGHT_EXPERT_DOWN, i, e, e * D, 1};
+	pack_matrix(p, l->experts_down, E * D, parts, E);
+	free(parts);
 }
 
 static void pack_mlp(struct model *m, struct packer *p, uint32_t i)
 {
 	const struct kernel_mlp *mlp = &m->shape.mlps[m->layers[i].mlp];
 	struct model_layer *l = &m->layers[i];
+	struct pack_part parts[2];
 
-	if (mlp->experts)
+	if (mlp->experts) {
 		pack_router(p, l->router, i);
-	for (uint32_t e = 0; e < mlp->experts; e++) {
-		uint64_t first = (uint64_t)e * KERNEL_LD(m->shape.hidden) / 16;
-
-		pack_gate_up(p, l->experts_gate_up, WEIGHT_EXPERT_GATE, WEIGHT_EXPERT_UP, i, e,
-			     mlp->expert_size);
-		pack_matrix(p, l->experts_down,
-			    &(struct pack_part){WEIGHT_EXPERT_DOWN, i, e, first, 1}, 1);
+		pack_experts(m, p, i);
 	}
-	pack_gate_up(p, l->shared_gate_up, WEIGHT_SHARED_GATE, WEIGHT_SHARED_UP, i, 0,
-		     mlp->shared_size);
-	pack_matrix(p, l->shared_down, &(struct pack_part){WEIGHT_SHARED_DOWN, i, 0, 0, 1}, 1);
+	gate_up_parts(parts, WEIGHT_SHARED_GATE, WEIGHT_SHARED_UP, i, 0, mlp->shared_size);
+	pack_matrix(p, l->shared_gate_up, 2 * panels_of(mlp->shared_size), parts, 2);
+	pack_matrix(p, l->shared_down, panels_of(m->shape.hidden),
+		    &(struct pack_part){WEIGHT_SHARED_DOWN, i, 0, 0, 1}, 1);
 }
 
 /* f_j = theta^(-2j / rot), in float as the reference has it. */
@@ -349,7 +378,8 @@ void model_pack(struct model *m, struct packer *p)
 	pack_rows(p, m->embed, WEIGHT_EMBED);
 	pack_inv_freq(m, p);
 	pack_vector(p, m->final_norm, WEIGHT_FINAL_NORM, 0, PACK_ONE_PLUS);
-	pack_matrix(p, m->lm_head, &(struct pack_part){WEIGHT_LM_HEAD, 0, 0, 0, 1}, 1);
+	pack_matrix(p, m->lm_head, panels_of(m->config->vocab_size),
+		    &(struct pack_part){WEIGHT_LM_HEAD, 0, 0, 0, 1}, 1);
 	for (uint32_t i = 0; i < m->config->n_layers && !p->error.code; i++) {
 		pack_vector(p, m->layers[i].input_norm, WEIGHT_INPUT_NORM, i, PACK_ONE_PLUS);
 		pack_vector(p, m->layers[i].post_norm, WEIGHT_POST_NORM, i, PACK_ONE_PLUS);

@@ -48,6 +48,7 @@ struct model {
 	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
 	cl_mem addresses; /* for it: AT_* of kernels/decode.h, ulong */
 	uint32_t max_tokens, max_rows, n_pages, n_slots;
+	uint64_t may_save; /* bytes of the planned weights that coding may save, at most */
 	uint64_t step_ints, result_ints;
 	struct dump *dump; /* borrowed, NULL: off */
 };
@@ -66,7 +67,7 @@ struct model_step {
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
 
-/* Announces every buffer but the KV pages and state slots; then those. */
+/* Announces every buffer but the KV pages and state slots; then those, to a plan that may be another. */
 int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CHECK;
 void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_pages,
 		      uint32_t n_slots);

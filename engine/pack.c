@@ -1,4 +1,4 @@
-#include "engine/pack.h"
+#include "engine/pack_internal.h"
 
 #include <errno.h>
 #include <math.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/cl_error.h"
+#include "kernels/coded.h"
 
 static uint16_t round_bf16(float x)
 {
@@ -17,9 +18,7 @@ static uint16_t round_bf16(float x)
 	return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-/* The buffer's memory for writing; NULL (and the packer's error) when that fails. `whole`: every byte will be
- * written, so what is there need not be fetched. */
-static void *map(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole)
+void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole)
 {
 	cl_int code;
 	void *m;
@@ -36,7 +35,7 @@ static void *map(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t byte
 	return m;
 }
 
-static void unmap(struct packer *p, cl_mem buffer, void *m)
+void pack_unmap(struct packer *p, cl_mem buffer, void *m)
 {
 	cl_int code = clEnqueueUnmapMemObject(p->device->queue, buffer, m, 0, NULL, NULL);
 
@@ -51,9 +50,13 @@ static bool uses_bf16(const struct packer *p)
 	return kernels_shape(p->kernels)->bf16;
 }
 
-uint64_t pack_matrix_elements(uint64_t rows, uint64_t cols)
+uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t cols)
 {
-	return KERNEL_LD(rows) * KERNEL_LD(cols);
+	uint64_t K = KERNEL_LD(cols);
+
+	if (kernels_packing(k) == KERNEL_PACK_CODED)
+		return coded_table_bytes(panels) + panels * coded_panel_bound(K);
+	return panels * 16 * K * (kernels_shape(k)->bf16 ? 2 : 4);
 }
 
 /* Where element k of row r of a panel goes. */
@@ -61,6 +64,7 @@ static uint64_t packed_index(enum kernel_packing packing, uint64_t k, uint64_t r
 {
 	switch (packing) {
 	case KERNEL_PACK_PANELS: return k * 16 + r;
+	case KERNEL_PACK_CODED: /* before it is coded */
 	case KERNEL_PACK_PAIRS: return k / 2 * 32 + r * 2 + k % 2;
 	case KERNEL_PACK_FRAGMENTS: {
 		uint64_t lane = r % 8 * 4 + k % 8 / 2, e = k % 2 + r / 8 * 2 + k % 16 / 8 * 4;
@@ -71,9 +75,7 @@ static uint64_t packed_index(enum kernel_packing packing, uint64_t k, uint64_t r
 	return 0;
 }
 
-/* 16 rows of K floats each into one panel. */
-static void write_panel(const float *rows, uint64_t K, bool bf16, enum kernel_packing packing,
-			void *out)
+void pack_panel(const float *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out)
 {
 	float *f = out;
 	uint16_t *h = out;
@@ -108,19 +110,19 @@ static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint6
 		err_set(&p->error, ENOMEM, "out of memory");
 		return;
 	}
-	m = map(p, buffer, first * bytes, span * bytes, stride == 1);
+	m = pack_map_part(p, buffer, first * bytes, span * bytes, stride == 1);
 	for (uint64_t i = 0; m && i < panels; i++) {
 		memset(scratch, 0, 16 * K * sizeof(*scratch));
 		rows(p, from, i, K, scratch);
-		write_panel(scratch, K, bf16, packing, m + i * stride * bytes);
+		pack_panel(scratch, K, bf16, packing, m + i * stride * bytes);
 	}
 	if (m)
-		unmap(p, buffer, m);
+		pack_unmap(p, buffer, m);
 	free(scratch);
 }
 
-static void part_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
-		      float *out)
+void pack_part_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
+		    float *out)
 {
 	const struct pack_part *part = from;
 	uint64_t rows, cols;
@@ -131,8 +133,13 @@ static void part_rows(const struct packer *p, const void *from, uint64_t panel, 
 			    out + (r - panel * 16) * K);
 }
 
-void pack_matrix(struct packer *p, cl_mem buffer, const struct pack_part *parts, size_t n_parts)
+void pack_matrix(struct packer *p, cl_mem buffer, uint64_t panels, const struct pack_part *parts,
+		 size_t n_parts)
 {
+	if (kernels_packing(p->kernels) == KERNEL_PACK_CODED) {
+		pack_matrix_coded(p, buffer, panels, parts, n_parts);
+		return;
+	}
 	for (size_t i = 0; i < n_parts && !p->error.code; i++) {
 		const struct pack_part *part = &parts[i];
 		uint64_t rows, cols;
@@ -147,7 +154,7 @@ void pack_matrix(struct packer *p, cl_mem buffer, const struct pack_part *parts,
 					  rows, cols, s.key, s.scale, s.offset);
 		} else {
 			write_panels(p, buffer, CEIL_DIV(rows, 16u), KERNEL_LD(cols), part->first,
-				     part->stride, uses_bf16(p), part_rows, part);
+				     part->stride, uses_bf16(p), pack_part_rows, part);
 		}
 	}
 }
@@ -170,12 +177,7 @@ void pack_router(struct packer *p, cl_mem buffer, uint32_t layer)
 
 void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes)
 {
-	return map(p, buffer, 0, bytes, true);
-}
-
-void pack_unmap(struct packer *p, cl_mem buffer, void *mapped)
-{
-	unmap(p, buffer, mapped);
+	return pack_map_part(p, buffer, 0, bytes, true);
 }
 
 void pack_rows(struct packer *p, cl_mem buffer, enum weight_role role)
@@ -199,7 +201,7 @@ void pack_rows(struct packer *p, cl_mem buffer, enum weight_role role)
 		err_set(&p->error, ENOMEM, "out of memory");
 		return;
 	}
-	m = map(p, buffer, 0, rows * K * (bf16 ? 2 : 4), true);
+	m = pack_map_part(p, buffer, 0, rows * K * (bf16 ? 2 : 4), true);
 	for (uint64_t r = 0; m && r < rows; r++) {
 		weights_row(p->weights, role, 0, 0, r, scratch);
 		if (!bf16)
@@ -209,7 +211,7 @@ void pack_rows(struct packer *p, cl_mem buffer, enum weight_role role)
 				((uint16_t *)(void *)m)[r * K + c] = round_bf16(scratch[c]);
 	}
 	if (m)
-		unmap(p, buffer, m);
+		pack_unmap(p, buffer, m);
 	free(scratch);
 }
 
@@ -222,7 +224,7 @@ void pack_vector(struct packer *p, cl_mem buffer, enum weight_role role, uint32_
 	weights_shape(p->config, role, layer, &rows, &cols);
 	n = rows * cols;
 	row = calloc(cols, sizeof(*row));
-	m = row ? map(p, buffer, 0, KERNEL_LD(n) * sizeof(*m), true) : NULL;
+	m = row ? pack_map_part(p, buffer, 0, KERNEL_LD(n) * sizeof(*m), true) : NULL;
 	if (!row)
 		err_set(&p->error, ENOMEM, "out of memory");
 	for (uint64_t r = 0; m && r < rows; r++) {
@@ -241,7 +243,7 @@ void pack_vector(struct packer *p, cl_mem buffer, enum weight_role role, uint32_
 	}
 	if (m) {
 		memset(m + n, 0, (KERNEL_LD(n) - n) * sizeof(*m));
-		unmap(p, buffer, m);
+		pack_unmap(p, buffer, m);
 	}
 	free(row);
 }

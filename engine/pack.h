@@ -2,9 +2,8 @@
  * Weights into device memory, in the layouts the kernels read.
  *
  * matrix:  panels of 16 rows, K columns each (padded to 16), in the order that the kernel set wants
- *          (kernels_packing). Several weights may
- *          share one matrix one behind the other (a fused projection), or take turns panel by panel (gate
- *          and up), each padded to whole panels with zeros.
+ *          (kernels_packing). Several weights may share one matrix one behind the other (a fused projection,
+ *          experts), or take turns panel by panel (gate and up), each padded to whole panels with zeros.
  * router:  a matrix of floats whatever the set's elements are, in plain panels: the experts' rows and
  *          behind them the shared expert's gate.
  * rows:    row-major [rows, K] elements: the embedding table.
@@ -27,6 +26,7 @@ struct packer {
 	struct kernels *kernels;
 	bool synthetic;
 	uint64_t seed;
+	uint64_t saved;	  /* bytes that coded matrices did not need */
 	struct err error; /* the first one sticks; code 0: none */
 };
 
@@ -37,10 +37,12 @@ struct pack_part {
 	uint64_t first, stride;
 };
 
-/* Elements (of the set's type) that `rows` rows of `cols` columns take when packed. */
-uint64_t pack_matrix_elements(uint64_t rows, uint64_t cols);
+/* Bytes of a packed matrix of so many panels of `cols` columns; coded ones (kernels/coded.h) use less in the end. */
+uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t cols);
 
-void pack_matrix(struct packer *p, cl_mem buffer, const struct pack_part *parts, size_t n_parts);
+/* Fills a matrix, all of it: the parts have all its panels. */
+void pack_matrix(struct packer *p, cl_mem buffer, uint64_t panels, const struct pack_part *parts,
+		 size_t n_parts);
 void pack_router(struct packer *p, cl_mem buffer, uint32_t layer);
 void pack_rows(struct packer *p, cl_mem buffer, enum weight_role role);
 

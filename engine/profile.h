@@ -7,6 +7,7 @@
 #define ENGINE_PROFILE_H
 
 #include "engine/engine.h"
+#include "kernels/int8_trial.h"
 #include "kernels/peak.h"
 #include "kernels/profile.h"
 
@@ -31,6 +32,11 @@ void engine_use_built_in(struct engine *g, bool built_in);
  * engine. program_cache: as it was opened with. */
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
 		      struct err *e) MUST_CHECK;
+
+/* New, as int8_trial_open with the engine's kernels: once an engine. Closed before the engine, and its launches are noted
+ * as those of plans are. */
+int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,
+			   struct int8_trial **ret, struct err *e) MUST_CHECK;
 
 /* Bytes of the largest cache of the engine's device, 0: it does not say. */
 uint64_t engine_cache_bytes(const struct engine *g);

@@ -165,6 +165,7 @@ static struct roofline_work product(const struct roofline_launch *l, double elem
 		.bytes = (N * K + M * K) * element + M * N * 4 * (add ? 2 : 1),
 		.flops = 2 * M * N * K,
 		.elements = element == 2,
+		.int8 = element == 1,
 	};
 }
 
@@ -255,6 +256,12 @@ bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofl
 		w = product(l, z.e, false);
 	else if (!strcmp(l->kernel, "gemm_add"))
 		w = product(l, z.e, true);
+	else if (!strcmp(l->kernel, "gemm_int8_store"))
+		w = product(l, 1, false);
+	else if (!strcmp(l->kernel, "gemm_int8_add"))
+		w = product(l, 1, true);
+	else if (!strcmp(l->kernel, "quantize_rows"))
+		w.bytes = (double)l->m * l->n * (z.e + 1);
 	else if (!strcmp(l->kernel, "moe_gate_up"))
 		w = mlp(c, &z, t.tokens, l, 2);
 	else if (!strcmp(l->kernel, "moe_down"))

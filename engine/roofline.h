@@ -60,6 +60,7 @@ struct roofline_launch {
 struct roofline_work {
 	double bytes, flops;
 	bool elements; /* the products are of elements: bf16 instructions can do them */
+	bool int8;     /* they are of int8; their scales do not count as bytes */
 };
 
 /* False: nothing is known of a kernel of this name. */

@@ -18,6 +18,7 @@
 #include "kernels/cl_error.h"
 #include "kernels/cuts.h"
 #include "kernels/decode.h"
+#include "kernels/int8.h"
 #include "kernels/library.h"
 
 enum kernel_id {
@@ -38,6 +39,10 @@ enum kernel_id {
 	K_SYNTHESIZE_ROWS,
 	K_ADDRESS,
 	K_DECODE_STEP,
+	K_QUANTIZE_ROWS,
+	K_QUANTIZE_FLOAT_ROWS,
+	K_GEMM_INT8_STORE,
+	K_GEMM_INT8_ADD,
 	/* one of each for every MLP of the shape */
 	K_COMBINE_NORM,
 	K_MOE_TOPK,
@@ -74,12 +79,24 @@ static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8, 0, 64, KERNEL_P
 static const struct tuning gpu_nvidia = {64,  1, 8, 2, 2, 64, 8, 0, 64, KERNEL_PACK_FRAGMENTS,
 					 128, 32};
 
+/* The same of the int8 products, in lanes of the set. */
+struct int8_tuning {
+	uint32_t tile_rows, tile_blocks, blocks, row_block;
+};
+
+static const struct int8_tuning int8_cpu_generic = {4, 2, 8, 64};
+static const struct int8_tuning int8_vpdpbusd = {8, 2, 8, 64};
+static const struct int8_tuning int8_gpu = {8, 2, 2, 64};
+
 struct kernels {
 	struct kernel_shape shape;
 	const struct tuning *tuning;
+	const struct int8_tuning *int8; /* NULL: not compiled */
+	uint32_t int8_group;
 	enum kernel_variant variant;
 	cl_command_queue queue;
 	uint32_t compute_units;
+	enum kernel_packing packing; /* of elements */
 	struct cuts cuts;
 	cl_program programs[64];
 	uint32_t n_programs;
@@ -137,7 +154,7 @@ bool kernels_supported(enum kernel_variant variant, cl_device_id device)
 
 enum kernel_packing kernels_packing(const struct kernels *k)
 {
-	return k->shape.bf16 ? k->tuning->packing : KERNEL_PACK_PANELS;
+	return k->packing;
 }
 
 uint32_t kernels_attention_ld(const struct kernel_shape *s)
@@ -284,12 +301,14 @@ static void mlp_options(const struct kernels *k, uint32_t mlp, struct buf *o)
 		   KERNEL_LD(MAX(m->expert_size, m->shared_size)));
 }
 
-static void gemm_options(const struct tuning_cut *c, struct buf *o)
+static void gemm_options(const struct kernels *k, const struct tuning_cut *c, struct buf *o)
 {
-	buf_printf(o,
-		   " -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u -DAHEAD=%u"
-		   " -DCHAINS=%u",
-		   c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
+	buf_printf(
+		o,
+		" -DPACKING=%d -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u -DAHEAD=%u"
+		" -DCHAINS=%u",
+		k->packing, c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead,
+		c->chains);
 }
 
 static void attention_options(const struct kernels *k, uint32_t cut, struct buf *o)
@@ -358,7 +377,7 @@ static int add_gemm(struct kernels *k, struct library *l, uint32_t cut, uint32_t
 
 	buf_init(&o, 1024);
 	mlp_options(k, mlp, &o);
-	gemm_options(&k->cuts.of[CUT_GEMM][cut], &o);
+	gemm_options(k, &k->cuts.of[CUT_GEMM][cut], &o);
 	buf_printf(&o, " -DMOE=1");
 	r = add_program(k, l, cut, "gemm.cl", k->shape.bf16, o.data,
 			KERNELS({MLP_KERNEL(K_MOE_GATE_UP, mlp), "moe_gate_up"},
@@ -399,7 +418,7 @@ static int add_decode_step(struct kernels *k, struct library *l, uint32_t cut, c
 
 	buf_init(&o, 1024);
 	buf_printf(&o, "%s -DMOE=1", rotary);
-	gemm_options(&k->cuts.of[CUT_DECODE_STEP][cut], &o);
+	gemm_options(k, &k->cuts.of[CUT_DECODE_STEP][cut], &o);
 	mlp_options(k, 0, &o);
 	attention_options(k, 0, &o); /* its tiles are of one token */
 	delta_options(k, &o);
@@ -416,11 +435,12 @@ static int add_programs(struct kernels *k, struct library *l, struct err *e)
 	int r;
 
 	buf_init(&packing, 64);
-	buf_printf(&packing, " -DPACKING=%d", kernels_packing(k));
+	buf_printf(&packing, " -DPACKING=%d",
+		   k->packing == KERNEL_PACK_CODED ? KERNEL_PACK_PAIRS : k->packing);
 	buf_init(&gemm, 1024);
 	buf_init(&rotary, 64);
 	buf_init(&o, 1024);
-	gemm_options(&k->cuts.of[CUT_GEMM][0], &gemm);
+	gemm_options(k, &k->cuts.of[CUT_GEMM][0], &gemm);
 	buf_printf(&rotary, " -DROT=%u", MAX(s->rotary_dim, 2u));
 	r = add_program(k, l, 0, "embed.cl", s->bf16, rotary.data, KERNELS({K_EMBED, "embed"}), e);
 	if (r < 0)
@@ -501,6 +521,17 @@ static const struct tuning *choose_tuning(cl_device_id device, const struct kern
 }
 
 static int warm_cuts(struct kernels *k, cl_context context, struct err *e);
+static enum kernel_packing choose_packing(const struct kernels *k)
+{
+	if (!k->shape.bf16)
+		return KERNEL_PACK_PANELS;
+#if defined(__x86_64__)
+	if (k->tuning->packing == KERNEL_PACK_PAIRS && !k->shape.plain_weights &&
+	    __builtin_cpu_supports("avx512vbmi"))
+		return KERNEL_PACK_CODED;
+#endif
+	return k->tuning->packing;
+}
 
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
 		 const struct kernel_shape *shape, enum kernel_variant variant,
@@ -520,6 +551,7 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	k->queue = queue;
 	k->compute_units = units;
 	k->tuning = choose_tuning(device, shape, variant);
+	k->packing = choose_packing(k);
 	r = choose_cuts(k, device, tuning, e);
 	if (r == 0)
 		r = add_programs(k, &library, e);
@@ -533,6 +565,51 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		  library.loaded);
 	*ret = k;
 	return 0;
+}
+
+int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, struct err *e)
+{
+	const bool instruction = int8_has_instruction(k->variant);
+	const struct int8_tuning *t = k->tuning->lanes > 1 ? &int8_gpu
+				      : instruction	   ? &int8_vpdpbusd
+							   : &int8_cpu_generic;
+	struct library library = {
+		.variant = kernels_variant_name(instruction ? k->variant : KERNELS_GENERIC),
+		.cache_dir = cache_dir,
+	};
+	struct buf o;
+	int r;
+
+	if (k->int8 && k->int8_group == group)
+		return 0;
+	if (k->int8 || !int8_group_valid(group))
+		return err_set(e, EINVAL,
+			       k->int8 ? "int8 numbers in groups of %u beside others"
+				       : "%u is not a group of int8 numbers",
+			       group);
+	clGetCommandQueueInfo(k->queue, CL_QUEUE_CONTEXT, sizeof(library.context), &library.context,
+			      NULL);
+	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(library.device), &library.device,
+			      NULL);
+	buf_init(&o, 256);
+	buf_printf(&o, " -DGROUP=%u", group);
+	r = add_program(k, &library, 0, "quantize.cl", k->shape.bf16, o.data,
+			KERNELS({K_QUANTIZE_ROWS, "quantize_rows"},
+				{K_QUANTIZE_FLOAT_ROWS, "quantize_float_rows"}),
+			e);
+	buf_printf(&o, " -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u", t->tile_rows,
+		   t->tile_blocks, t->blocks, t->row_block);
+	if (r == 0)
+		r = add_program(k, &library, 0, "gemm_int8.cl", k->shape.bf16, o.data,
+				KERNELS({K_GEMM_INT8_STORE, "gemm_int8_store"},
+					{K_GEMM_INT8_ADD, "gemm_int8_add"}),
+				e);
+	buf_release(&o);
+	if (r == 0) {
+		k->int8 = t;
+		k->int8_group = group;
+	}
+	return r;
 }
 
 void kernels_close(struct kernels *k)
@@ -738,6 +815,35 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 		   ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(dump));
 	note_product(k, M, N, K);
 	note_place(k, &p);
+}
+
+void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
+			  uint32_t ldq, uint32_t rows, uint32_t K)
+{
+	LAUNCH(k, floats ? K_QUANTIZE_FLOAT_ROWS : K_QUANTIZE_ROWS, rows, 1, ARG(x), ARG(ldx),
+	       ARG(q), ARG(ldq), ARG(K));
+	note_product(k, rows, K, 0);
+}
+
+static uint64_t int8_column_groups(const struct kernels *k, uint32_t N)
+{
+	return CEIL_DIV(N, k->tuning->lanes * k->tuning->vec * k->int8->blocks);
+}
+
+void kernel_gemm_int8_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			    uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
+{
+	LAUNCH(k, K_GEMM_INT8_STORE, int8_column_groups(k, N), CEIL_DIV(M, k->int8->row_block),
+	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+	note_product(k, M, N, K);
+}
+
+void kernel_gemm_int8_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			  uint32_t ldc, uint32_t M, uint32_t N, uint32_t K, cl_mem dump)
+{
+	LAUNCH(k, K_GEMM_INT8_ADD, int8_column_groups(k, N), CEIL_DIV(M, k->int8->row_block),
+	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(dump));
+	note_product(k, M, N, K);
 }
 
 void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts,

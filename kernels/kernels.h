@@ -58,6 +58,7 @@ struct kernel_shape {
 	bool bf16; /* elements: bf16, else float */
 	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
 	enum kernel_width width; /* of the generic variant */
+	bool plain_weights; /* not coded (kernels/coded.h), also where they could be; the bits are the same */
 };
 
 struct kernels;
@@ -82,6 +83,12 @@ int kernels_profile(struct kernels *k, bool on, struct err *e) MUST_CHECK;
 int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, size_t *ret_n,
 			 struct err *e) MUST_CHECK;
 
+/* Compiles the int8 products of a set too (int8.h, which says what a group is), before their first launch: who has no
+ * quantised weights does not pay for them. Again for the same group is nothing. -EINVAL: no such group, or the set has
+ * those of another one. */
+int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
+		      struct err *e) MUST_CHECK;
+
 /* Whether a variant can run here: x86 wants AVX512_BF16 and a CPU device that shares our processor,
  * nvidia an NVIDIA device of compute capability 8.0 or later. */
 bool kernels_supported(enum kernel_variant variant, cl_device_id device);
@@ -90,9 +97,15 @@ const char *kernels_variant_name(enum kernel_variant variant);
 /* How GEMM weights are packed for this set: panels of 16 columns of the product, inside which
  *   PANELS      [K][16] elements
  *   PAIRS       [K/2][16][2], two k together (x86, bf16)
+ *   CODED       PAIRS in three quarters of the bytes (kernels/coded.h; x86 with AVX512_VBMI, bf16)
  *   FRAGMENTS   [K/16][32][8], in the order of a tensor core's A operand (nvidia, bf16): lane l holds
  *               elements e of row l/4 + 8 (e/2 % 2), k = 2 (l % 4) + e % 2 + 8 (e/4). */
-enum kernel_packing { KERNEL_PACK_PANELS, KERNEL_PACK_PAIRS, KERNEL_PACK_FRAGMENTS };
+enum kernel_packing {
+	KERNEL_PACK_PANELS,
+	KERNEL_PACK_PAIRS,
+	KERNEL_PACK_FRAGMENTS,
+	KERNEL_PACK_CODED
+};
 enum kernel_packing kernels_packing(const struct kernels *k);
 
 /* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). */
@@ -146,6 +159,17 @@ void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, c
 void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
 		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump);
 
+/* Rows of x [rows, ldx], of elements or floats, to int8: q [rows, ldq], ldq in words (int8_row_words). K padded to 16,
+ * with zeros in x. */
+void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
+			  uint32_t ldq, uint32_t rows, uint32_t K);
+
+/* The same products of such rows, A [M, lda] words, and weights as int8_pack_panel packs them. */
+void kernel_gemm_int8_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			    uint32_t ldc, uint32_t M, uint32_t N, uint32_t K);
+void kernel_gemm_int8_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			  uint32_t ldc, uint32_t M, uint32_t N, uint32_t K, cl_mem dump);
+
 void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts,
 		      cl_mem weights, cl_mem rows, cl_mem tasks, uint32_t T);
 void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem experts, cl_mem shared,
@@ -185,7 +209,7 @@ void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem a
 			uint32_t T);
 
 /* Fills one packed matrix, or the part of one, with synthetic weights (synthetic.clh): rows x cols
- * logical elements; panel p of the part goes to panel first + p * stride of W. */
+ * logical elements; panel p of the part goes to panel first + p * stride of W. In PAIRS where the set wants CODED. */
 void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride,
 		       uint64_t rows, uint64_t cols, uint64_t key, float scale, float offset);
 

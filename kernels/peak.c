@@ -9,6 +9,7 @@
 #include "base/macros.h"
 #include "kernels/cl_error.h"
 #include "kernels/huge_pages.h"
+#include "kernels/int8.h"
 #include "kernels/library.h"
 
 enum {
@@ -27,14 +28,14 @@ enum {
 struct peaks {
 	cl_command_queue queue;
 	cl_program program;
-	cl_kernel read, copy, flops, dot; /* dot: NULL where there is no instruction */
+	cl_kernel read, copy, flops, dot, int8; /* dot, int8: NULL where there is no instruction */
 	cl_mem from, to, out;
 	uint64_t bytes;
 	size_t lanes, groups; /* groups: for bandwidth */
 	size_t busy;	      /* groups: for arithmetic */
 	size_t block;	      /* bytes of a block_t */
 	cl_uint rounds;
-	double flops_a_round, dot_a_round; /* of a group */
+	double flops_a_round, dot_a_round, int8_a_round; /* of a group */
 };
 
 /* ---- what is known ---- */
@@ -45,8 +46,8 @@ static const struct {
 	enum kernel_variant variant;
 	struct peak peak;
 } known_peaks[] = {
-	/* Zen 4 server cores with AVX512_BF16, PoCL 3.1: vdpbf16ps and plain reading, both cores. */
-	{"AMD EPYC", 2, KERNELS_X86, {.read = 57e9, .dot = 457e9}},
+	/* Zen 4 server cores with AVX512_BF16, PoCL 3.1: vdpbf16ps, vpdpbusd and plain reading, both cores. */
+	{"AMD EPYC", 2, KERNELS_X86, {.read = 57e9, .dot = 457e9, .int8 = 910e9}},
 	{"NVIDIA H200", 132, KERNELS_NVIDIA, {.copy = 4.26e12}},
 };
 
@@ -71,6 +72,7 @@ bool peak_below(struct peak measured, struct peak known, char *ret_what, size_t 
 		{"copying", "GB/s", measured.copy, known.copy},
 		{"float arithmetic", "GFLOP/s", measured.flops, known.flops},
 		{"bf16 arithmetic", "GFLOP/s", measured.dot, known.dot},
+		{"int8 arithmetic", "GOP/s", measured.int8, known.int8},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
@@ -89,6 +91,7 @@ struct peak peak_best(struct peak a, struct peak b)
 		.copy = MAX(a.copy, b.copy),
 		.flops = MAX(a.flops, b.flops),
 		.dot = MAX(a.dot, b.dot),
+		.int8 = MAX(a.int8, b.int8),
 	};
 }
 
@@ -110,17 +113,17 @@ static cl_mem buffer(struct peaks *p, cl_context context, uint64_t bytes, cl_int
 	return m;
 }
 
-static int create(struct peaks *p, cl_context context, cl_device_id device, bool dot, struct err *e)
+static int create(struct peaks *p, cl_context context, cl_device_id device, bool dot, bool int8,
+		  struct err *e)
 {
 	const struct {
 		const char *name;
 		cl_kernel *kernel;
 		bool there;
 	} kernels[] = {
-		{"peak_read", &p->read, true},
-		{"peak_copy", &p->copy, true},
-		{"peak_flops", &p->flops, true},
-		{"peak_dot", &p->dot, dot},
+		{"peak_read", &p->read, true},	 {"peak_copy", &p->copy, true},
+		{"peak_flops", &p->flops, true}, {"peak_dot", &p->dot, dot},
+		{"peak_int8", &p->int8, int8},
 	};
 	cl_ulong largest = 0;
 	cl_int code = CL_SUCCESS;
@@ -162,12 +165,14 @@ int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	/* A vdpbf16ps is 32 products; a group of a GPU is two warps. */
 	p->dot_a_round =
 		cpu ? 2.0 * ACCUMULATORS * 32 : (double)GPU_LANES / 32 * MMA_CHAINS * MMA_FLOPS;
+	p->int8_a_round = 2.0 * ACCUMULATORS * 64; /* products of a vpdpbusd */
 	r = library_program(&library, "peak.cl",
 			    cpu ? "-cl-std=CL1.2 -DLANES=1 -DVEC=16 -DBF16=0"
 				: "-cl-std=CL1.2 -DLANES=64 -DVEC=1 -DBF16=0",
 			    &p->program, e);
 	if (r == 0)
-		r = create(p, context, device, variant != KERNELS_GENERIC, e);
+		r = create(p, context, device, variant != KERNELS_GENERIC,
+			   int8_has_instruction(variant), e);
 	if (r < 0) {
 		peaks_close(p);
 		return r;
@@ -181,7 +186,7 @@ void peaks_close(struct peaks *p)
 	if (!p)
 		return;
 
-	cl_kernel kernels[] = {p->read, p->copy, p->flops, p->dot};
+	cl_kernel kernels[] = {p->read, p->copy, p->flops, p->dot, p->int8};
 	cl_mem buffers[] = {p->from, p->to, p->out};
 
 	clFinish(p->queue);
@@ -247,10 +252,13 @@ int peaks_measure(struct peaks *p, struct peak *ret, struct err *e)
 			r = arithmetic(p, p->flops, p->flops_a_round, &best.flops, e);
 		if (r == 0 && p->dot)
 			r = arithmetic(p, p->dot, p->dot_a_round, &best.dot, e);
+		if (r == 0 && p->int8)
+			r = arithmetic(p, p->int8, p->int8_a_round, &best.int8, e);
 	}
 	if (r < 0)
 		return r;
 	best.dot = MAX(best.dot, best.flops);
+	best.int8 = MAX(best.int8, best.flops);
 	*ret = best;
 	return 0;
 }

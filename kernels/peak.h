@@ -12,6 +12,7 @@ struct peak {
 	double read, copy; /* bytes/s: reading; reading and writing together */
 	double flops;	   /* FLOP/s of float fused multiply-adds */
 	double dot;	   /* FLOP/s of the variant's bf16 instruction; flops where it has none */
+	double int8;	   /* OP/s of the variant's int8 instruction; flops where it has none */
 };
 
 struct peaks;

@@ -20,7 +20,8 @@ struct kernel_timing {
 		kernel; /* its function's name, but "router" for the product of that name; lives as long as the
 			     * profile */
 	uint32_t m, n,
-		k;  /* of a product C [m, n] = A [m, k] W; else groups launched, m x n, and k 0 */
+		k; /* of a product C [m, n] = A [m, k] W; else, with k 0, groups launched, m x n, and of
+		     * quantize_rows rows x their length */
 	bool dense; /* of an MLP without experts */
 	uint32_t
 		experts; /* different ones in the task list that was there: kernels of an MLP with experts */

@@ -65,6 +65,39 @@ void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint
 		out[n] = dot(a, w + (uint64_t)n * ld, K);
 }
 
+void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales)
+{
+	for (uint32_t k = 0; k < K; k++) {
+		uint32_t g = k / group;
+		float amax = 0;
+
+		for (uint32_t i = g * group; i < K && i < (g + 1) * group; i++)
+			if (!isfinite(x[i]))
+				amax = NAN;
+			else if (fabsf(x[i]) > amax)
+				amax = fabsf(x[i]);
+		scales[g] = amax < 0x1p-118f ? 0 : amax / 127;
+		q[k] = amax >= 0x1p-118f ? (int8_t)rintf(x[k] * (127 / amax)) : 0;
+	}
+}
+
+void reference_gemm_int8(const int8_t *a, const float *a_scales, const int8_t *w,
+			 const float *w_scales, uint32_t N, uint32_t K, uint32_t group, float *out)
+{
+	const uint32_t groups = (K + group - 1) / group;
+
+	for (uint32_t n = 0; n < N; n++) {
+		out[n] = 0;
+		for (uint32_t g = 0; g < groups; g++) {
+			int64_t sum = 0;
+
+			for (uint32_t k = g * group; k < K && k < (g + 1) * group; k++)
+				sum += (int64_t)a[k] * w[(uint64_t)n * K + k];
+			out[n] = fmaf((float)sum, a_scales[g] * w_scales[n * groups + g], out[n]);
+		}
+	}
+}
+
 void reference_gate_up(const float *h, const float *gate, const float *up, uint32_t N, uint32_t K,
 		       uint32_t ld, double *act)
 {

@@ -33,6 +33,15 @@ void reference_rope(double *x, uint32_t position, const float *inv_freq, uint32_
 void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint32_t ld,
 		    double *out);
 
+/* A row of K floats to int8, in groups of so many: scale = amax / 127 of each [ceil(K / group)], q rounded to nearest
+ * even. amax < 2^-118: zeros, scale 0; a number that is not finite: zeros, scale NaN. */
+void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales);
+
+/* out[n] = sum over groups of sums of int8 products, bit for bit: each sum exact, its scales multiplied in float, the
+ * groups added with one rounding each. a [K], w [N, K]; scales a group, of w also a row. */
+void reference_gemm_int8(const int8_t *a, const float *a_scales, const int8_t *w,
+			 const float *w_scales, uint32_t N, uint32_t K, uint32_t group, float *out);
+
 /* act[n] = silu(gate row n . h) * (up row n . h) */
 void reference_gate_up(const float *h, const float *gate, const float *up, uint32_t N, uint32_t K,
 		       uint32_t ld, double *act);

@@ -226,6 +226,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		uint32_t page_tokens;
 		bool always;   /* else only with `full` */
 		bool separate; /* no step in one launch */
+		bool plain;    /* weights are not coded */
 		bool tuned;    /* cut otherwise at most sizes */
 	} engines[] = {
 		{ENGINE_KERNELS_GENERIC, "generic", 64, true, false},
@@ -233,9 +234,12 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		{ENGINE_KERNELS_GENERIC, "generic", 128, false, false},
 		{ENGINE_KERNELS_X86, "x86", 128, true, false},
 		{ENGINE_KERNELS_GENERIC, "separate launches", 64, true, true},
-		{ENGINE_KERNELS_GENERIC, "generic, tuned,", 64, true, false, true},
-		{ENGINE_KERNELS_X86, "x86, tuned,", 64, true, false, true},
-		{ENGINE_KERNELS_X86, "x86, tuned, separate launches,", 64, false, true, true},
+		{ENGINE_KERNELS_X86, "x86 with plain weights", 64, false, false, true},
+		{ENGINE_KERNELS_GENERIC, "generic, tuned,", 64, true, false, false, true},
+		{ENGINE_KERNELS_X86, "x86, tuned,", 64, true, false, false, true},
+		{ENGINE_KERNELS_X86, "x86, tuned, plain,", 64, false, false, true, true},
+		{ENGINE_KERNELS_X86, "x86, tuned, separate launches,", 64, false, true, false,
+		 true},
 	};
 	struct tuning_table *table;
 	struct err e = {0};
@@ -252,6 +256,7 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		o.page_tokens = engines[i].page_tokens;
 		o.separate_launches = engines[i].separate;
 		o.tuning.table = engines[i].tuned ? table : NULL;
+		o.plain_weights = engines[i].plain;
 		ran[i] = test_engine(&o, engines[i].name, full, prompts, answers[i]);
 		if (!i || !ran[0] || !ran[i])
 			continue;

@@ -2,23 +2,32 @@
 #include <stdlib.h>
 
 #include "engine/device.h"
+#include "kernels/int8.h"
 #include "kernels/peak.h"
 #include "tests/tap.h"
 
 static void test_known(void)
 {
-	struct peak known = {0}, good = {.read = 58e9, .copy = 50e9, .flops = 230e9, .dot = 450e9};
+	struct peak known = {0}, good = {.read = 58e9,
+					 .copy = 50e9,
+					 .flops = 230e9,
+					 .dot = 450e9,
+					 .int8 = 900e9};
 	struct peak slow = good;
 	char what[128] = "";
 
 	ok(peak_known("pthread-skylake-avx512-AMD EPYC", 2, KERNELS_X86, &known) &&
-		   known.read == 57e9 && known.dot == 457e9 && known.copy == 0,
+		   known.read == 57e9 && known.dot == 457e9 && known.int8 == 910e9 &&
+		   known.copy == 0,
 	   "two cores of an EPYC with vdpbf16ps are known");
 	ok(!peak_below(good, known, what, sizeof(what)), "a good day");
 	slow.dot = 430e9;
 	ok(peak_below(slow, known, what, sizeof(what)), "a dot 6 %% below what is known");
 	is_str(what, "bf16 arithmetic at 430.0 GFLOP/s, where 457.0 are known",
 	       "it is said with both numbers");
+	slow = good;
+	slow.int8 = 850e9;
+	ok(peak_below(slow, known, what, sizeof(what)), "int8 7 %% below");
 	slow = good;
 	slow.read = 0.94 * 57e9;
 	ok(peak_below(slow, known, what, sizeof(what)), "reading 6 %% below");
@@ -30,8 +39,8 @@ static void test_known(void)
 	check(!peak_known("pthread-skylake-avx512-AMD EPYC", 8, KERNELS_X86, &known));
 	check(!peak_known("cpu", 2, KERNELS_X86, &known));
 	ok_all("another variant, another number of cores, another device are not");
-	slow = peak_best((struct peak){1, 5, 3, 7}, (struct peak){4, 2, 6, 0});
-	ok(slow.read == 4 && slow.copy == 5 && slow.flops == 6 && slow.dot == 7,
+	slow = peak_best((struct peak){1, 5, 3, 7, 2}, (struct peak){4, 2, 6, 0, 9});
+	ok(slow.read == 4 && slow.copy == 5 && slow.flops == 6 && slow.dot == 7 && slow.int8 == 9,
 	   "the better of each");
 }
 
@@ -53,8 +62,8 @@ static void test_possible(const struct device *d, enum kernel_variant variant)
 		peaks_close(p);
 		return;
 	}
-	printf("# %s: read %.1f, copy %.1f GB/s, float %.1f, bf16 %.1f GFLOP/s\n", name,
-	       m.read / 1e9, m.copy / 1e9, m.flops / 1e9, m.dot / 1e9);
+	printf("# %s: read %.1f, copy %.1f GB/s, float %.1f, bf16 %.1f GFLOP/s, int8 %.1f GOP/s\n",
+	       name, m.read / 1e9, m.copy / 1e9, m.flops / 1e9, m.dot / 1e9, m.int8 / 1e9);
 	/* Two float16 FMAs a cycle, or 128 of a lane, at 6 GHz; vdpbf16ps and mma do more. */
 	most = units * 6e9 * (d->cpu ? 64 : 256);
 	ok(m.read > 1e8 && m.copy > 1e8 && m.read < 2e13 && m.copy < 2e13,
@@ -62,8 +71,11 @@ static void test_possible(const struct device *d, enum kernel_variant variant)
 	ok(m.flops > 1e8 && m.flops < most, "%s: float arithmetic that can be", name);
 	ok(m.dot >= m.flops && m.dot < (d->cpu ? 2 : 32) * most, "%s: bf16 arithmetic that can be",
 	   name);
+	ok(m.int8 >= m.flops && m.int8 < 4 * most, "%s: int8 arithmetic that can be", name);
+	if (int8_has_instruction(variant))
+		ok(m.int8 > 2 * m.flops, "%s: an instruction for int8", name);
 	if (variant == KERNELS_GENERIC)
-		ok(m.dot == m.flops, "generic: no instruction of its own");
+		ok(m.dot == m.flops && m.int8 == m.flops, "generic: no instruction of its own");
 	peaks_close(p);
 }
 

@@ -4,6 +4,7 @@
  *     test_profile DIR      DIR: lexis
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "engine/profile.h"
@@ -11,6 +12,17 @@
 #include "tests/tap.h"
 
 enum { PROMPT = 192, STREAMS = 3 };
+
+/* Of a step without a prompt on a CPU: the layers, and the draws. */
+enum { LAUNCHES_MAX = 4 };
+
+/* As PoCL names its devices. */
+static bool is_cpu(const struct engine *g)
+{
+	const char *name = engine_info(g)->device_name;
+
+	return strstr(name, "pthread") || strstr(name, "cpu");
+}
 
 static struct engine *open_engine(const char *dir, bool profile, struct err *e)
 {
@@ -180,8 +192,9 @@ int main(int argc, char **argv)
 		engine_counters(g, &noted);
 		ok(engine_profile(g, false, &e) == 0 && step(g, 1, true), "and one that is not");
 		engine_counters(g, &after);
-		ok(after.launches - noted.launches <= noted.launches - before.launches,
-		   "what is not noted may take fewer launches (%llu and %llu)",
+		ok(after.launches - noted.launches <=
+			   (is_cpu(g) ? LAUNCHES_MAX : noted.launches - before.launches),
+		   "a generated token takes %llu launches, and %llu while they are noted",
 		   (unsigned long long)(after.launches - noted.launches),
 		   (unsigned long long)(noted.launches - before.launches));
 	}

@@ -155,6 +155,13 @@ static void test_kernels(void)
 	ok(w.elements, "in elements");
 	is_int(kernel("gemm_add", 512, 6176, 1024, 0, &prefill).bytes, 26345472 + 12648448,
 	       "what is added to is read as well");
+	w = kernel("gemm_int8_store", 512, 6176, 1024, 0, &prefill);
+	ok(w.int8 && !w.elements && w.flops == 6476005376, "the same product of int8");
+	is_int(w.bytes, (6176 + 512) * 1024 + 512 * 6176 * 4, "which is half the bytes of weights");
+	is_int(kernel("gemm_int8_add", 512, 6176, 1024, 0, &prefill).bytes,
+	       (int64_t)w.bytes + 512 * 6176 * 4, "added");
+	is_int(kernel("quantize_rows", 512, 1024, 0, 0, &prefill).bytes, 512 * 1024 * 3,
+	       "elements in, int8 out");
 	w = kernel("router", 512, 80, 1024, 0, &prefill);
 	ok(!w.elements && w.bytes == (80 + 512) * 1024 * 4 + 512 * 80 * 4, "the router's in float");
 	w = kernel("moe_gate_up", 8, 64, 0, 40, &decode);

@@ -54,6 +54,13 @@
 #define PREFETCH(p) mem_fence(CLK_GLOBAL_MEM_FENCE)
 #endif
 
+/* Cache lines of a panel, about. */
+#if BF16 && PACKING == 3
+#define PANEL_LINES(K) ((K)*24 / 64)
+#else
+#define PANEL_LINES(K) ((K)*16 * (uint)sizeof(elem_t) / 64)
+#endif
+
 #define GLOBAL_AT(type, i) ((__global type *)at[i])
 #define LAYER_AT(type, i)  ((__global type *)layer[i])
 
@@ -242,13 +249,14 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 		y = i / parts;
 		if (ready != first) {
 			__global const elem_t *W = product_weights(at, layer, phase[PHASE_OP]);
-			ulong group = (ulong)NPG * WIDTH * product_terms(phase[PHASE_OP]);
-			uint lines = W ? (uint)phase[PHASE_TAKE] * group * sizeof(elem_t) / 64 : 0;
+			uint K = product_terms(phase[PHASE_OP]), panels = NPG * WIDTH / 16;
+			uint lines = W ? (uint)phase[PHASE_TAKE] * panels * PANEL_LINES(K) : 0;
+			__global const uchar *from = W ? (__global const uchar *)PANEL(W, x * panels, K) : 0;
 
 			/* Weights are there for everybody at any time: what will be read first comes meanwhile. */
 			for (uint turn = 0; LANE == 0 && *done < first; turn++)
 				if (turn < lines)
-					PREFETCH(W + x * group + turn * (64 / sizeof(elem_t)));
+					PREFETCH(from + turn * 64);
 				else
 					WAIT(turn - lines);
 			BARRIER();

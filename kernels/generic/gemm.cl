@@ -17,7 +17,7 @@
  * the shared one, with every token. A row's source token and slot come from `rows`: token * (TOPK + 1)
  * + slot. Groups past n_tasks have nothing to do: the host launches the largest number possible.
  *
- * Global size: column groups x row blocks (or tasks). Options: TILE_ROWS x TILE_BLOCKS (the tile), NPG, ROW_BLOCK, EXPERTS, TOPK,
+ * Global size: column groups x row blocks (or tasks). Options: PACKING, TILE_ROWS x TILE_BLOCKS (the tile), NPG, ROW_BLOCK, EXPERTS, TOPK,
  * HIDDEN, EXPERT_SIZE, SHARED_SIZE, DUMP. Reference: reference_gemm.
  */
 #include "common.clh"
@@ -51,13 +51,21 @@
 /* Column blocks of this group that exist. */
 #define BLOCKS(N) MIN_((uint)NPG, CEIL_((N) - (uint)(COLUMN(0) - LANE * VEC), (uint)WIDTH))
 
-/* This lane's column c of packed weights. Blocks past the end compute the last columns again and store
- * nothing. `stride` is 1, or 2 where the panels of two matrices alternate. */
-static inline __global const elem_t *panel(__global const elem_t *w, ulong c, uint N, uint K,
+/* Panel p of packed weights; coded ones (kernels/coded.h) begin with a table of where each is. */
+#if BF16 && PACKING == 3
+#define PANEL(w, p, K)                                                                             \
+	((__global const elem_t *)((__global const uchar *)(w) + 64ul * ((__global const uint *)(w))[p]))
+#else
+#define PANEL(w, p, K) ((w) + (ulong)(p) * (K)*16)
+#endif
+
+/* This lane's column c of the weights whose first panel is `first`. Blocks past the end compute the last columns again
+ * and store nothing. `stride` is 1, or 2 where the panels of two matrices alternate. */
+static inline __global const elem_t *panel(__global const elem_t *w, uint first, ulong c, uint N, uint K,
 					   uint stride, uint which)
 {
 	c = c < N ? c : N - VEC;
-	return w + (c / 16 * stride + which) * K * 16 + c % 16;
+	return PANEL(w, first + c / 16 * stride + which, K) + c % 16;
 }
 
 /* One tile: rows r .. r + n - 1 of the product, all `blocks` column blocks of the group. The caller names
@@ -109,7 +117,7 @@ static inline __global const elem_t *panel(__global const elem_t *w, ulong c, ui
 	}
 
 #define A_PLAIN(r) (A + (ulong)(r) * lda)
-#define W_PLAIN(j) panel(W, COLUMN(j), N, K, 1, 0)
+#define W_PLAIN(j) panel(W, 0, COLUMN(j), N, K, 1, 0)
 
 GROUP_FUNCTION void gemm_store_group(uint gx, uint gy, __global const elem_t *A, uint lda,
 				     __global const elem_t *W, __global float *C, uint ldc, uint M, uint N, uint K)
@@ -160,18 +168,19 @@ GROUP_FUNCTION void moe_gate_up_group(uint gx, uint gy, __global const elem_t *h
 				      __global const int *rows, __global elem_t *act)
 {
 	const uint K = LD(HIDDEN);
-	uint expert, first, count, N;
+	uint expert, first, count, N, first_panel;
 	__global const elem_t *W;
 
 	moe_task(tasks, gy, &expert, &first, &count);
 	if (!count)
 		return;
 	N = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
-	W = expert < EXPERTS ? experts + (ulong)expert * 2 * LD(EXPERT_SIZE) * K : shared;
+	W = expert < EXPERTS ? experts : shared;
+	first_panel = expert < EXPERTS ? expert * 2 * (LD(EXPERT_SIZE) / 16) : 0;
 	if (COLUMN(0) - LANE * VEC >= N)
 		return;
 #define A_GATHER(r)   (h + (ulong)(rows[r] / (TOPK + 1)) * K)
-#define W_GATE_UP(j)  panel(W, COLUMN((j) / 2), N, K, 2, (j)&1)
+#define W_GATE_UP(j)  panel(W, first_panel, COLUMN((j) / 2), N, K, 2, (j)&1)
 #define STORE_ACT(r, j, acc)                                                                       \
 	if (((j)&1) == 0 && COLUMN((j) / 2) < N)                                                   \
 	EV_STORE(silu_v((acc)[0]) * (acc)[1], act + (ulong)(r)*ACT_LD + COLUMN((j) / 2))
@@ -183,19 +192,21 @@ GROUP_FUNCTION void moe_down_group(uint gx, uint gy, __global const elem_t *act,
 				   __global const int *rows, __global float *y)
 {
 	const uint N = LD(HIDDEN);
-	uint expert, first, count, K;
+	uint expert, first, count, K, first_panel;
 	__global const elem_t *W;
 
 	moe_task(tasks, gy, &expert, &first, &count);
 	if (!count)
 		return;
 	K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
-	W = expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared;
+	W = expert < EXPERTS ? experts : shared;
+	first_panel = expert < EXPERTS ? expert * (LD(HIDDEN) / 16) : 0;
+#define W_DOWN(j)     panel(W, first_panel, COLUMN(j), N, K, 1, 0)
 #define A_ACT(r)      (act + (ulong)(r)*ACT_LD)
 #define STORE_SLOT(r, j, acc)                                                                      \
 	if (COLUMN(j) < N)                                                                         \
 	V_STORE((acc)[0], y + (ulong)rows[r] * LD(HIDDEN) + COLUMN(j))
-	ALL_ROWS(first, first + count, BLOCKS(N), A_ACT, W_PLAIN, STORE_SLOT)
+	ALL_ROWS(first, first + count, BLOCKS(N), A_ACT, W_DOWN, STORE_SLOT)
 }
 #endif
 

@@ -6,7 +6,7 @@
  * The time to open, then a row for each number of streams: prefill tokens/s (a prompt of 512 tokens each),
  * decode tokens/s with all streams running, launches and host microseconds a step. Environment: TOKENS a
  * stream (512), SYNTHETIC for weights made up from config.json, SEPARATE for
- * a launch a kernel, TIGON_PROGRAM_CACHE.
+ * a launch a kernel, PLAIN for weights that are not coded, TIGON_PROGRAM_CACHE.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[3], "x86"))
 		o.kernels = ENGINE_KERNELS_X86;
 	o.separate_launches = getenv("SEPARATE") != NULL;
+	o.plain_weights = getenv("PLAIN") != NULL;
 	if (getenv("SYNTHETIC")) {
 		o.synthetic = true;
 		o.synthetic_seed = 1;

@@ -11,6 +11,7 @@
 #include "base/bits.h"
 #include "base/hash.h"
 #include "engine/device.h"
+#include "kernels/coded.h"
 
 enum { GUARD = 4096, BUFFERS_MAX = 128, ALLOCATIONS_MAX = 4096, LABELS_MAX = 512 };
 
@@ -47,6 +48,7 @@ static const struct way ways[] = {
 	{"generic float, CPU width", KERNELS_GENERIC, KERNEL_WIDTH_CPU, false},
 	{"generic bf16, CPU width", KERNELS_GENERIC, KERNEL_WIDTH_CPU, true},
 	{"x86 bf16", KERNELS_X86, KERNEL_WIDTH_DEVICE, true},
+	{"x86 bf16, plain weights", KERNELS_X86, KERNEL_WIDTH_DEVICE, true, .plain = true},
 	{"generic float, GPU width", KERNELS_GENERIC, KERNEL_WIDTH_GPU, false},
 	{"generic bf16, GPU width", KERNELS_GENERIC, KERNEL_WIDTH_GPU, true},
 	{"nvidia bf16", KERNELS_NVIDIA, KERNEL_WIDTH_DEVICE, true},
@@ -147,7 +149,7 @@ static bool runs(const struct way *w)
 	       (w->width != KERNEL_WIDTH_CPU || h.device.cpu);
 }
 
-int harness_main(void (*test)(const struct way *w))
+static int run_ways(void (*test)(const struct way *w), bool packings)
 {
 	const char *which = getenv("TIGON_TEST_DEVICE"), *small = getenv("TIGON_TEST_SMALL");
 	struct err e;
@@ -157,10 +159,20 @@ int harness_main(void (*test)(const struct way *w))
 		return skip_all(e.text);
 	printf("# %s\n", h.device.name);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
-		if (runs(&ways[i]))
+		if (runs(&ways[i]) && (packings || !ways[i].plain))
 			test(&ways[i]);
 	device_close(&h.device);
 	return done();
+}
+
+int harness_main(void (*test)(const struct way *w))
+{
+	return run_ways(test, false);
+}
+
+int harness_main_packings(void (*test)(const struct way *w))
+{
+	return run_ways(test, true);
 }
 
 bool harness_small(void)
@@ -182,6 +194,7 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 
 	shape.bf16 = w->bf16;
 	shape.width = w->width;
+	shape.plain_weights = w->plain;
 	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant, NULL,
 			 NULL, &k, &e) < 0) {
 		failed("%s", e.text);
@@ -372,6 +385,7 @@ static size_t packed_at(enum kernel_packing packing, size_t row, size_t k)
 {
 	switch (packing) {
 	case KERNEL_PACK_PANELS: return k * 16 + row;
+	case KERNEL_PACK_CODED: /* before it is coded */
 	case KERNEL_PACK_PAIRS: return k / 2 * 32 + row * 2 + k % 2;
 	case KERNEL_PACK_FRAGMENTS:
 		for (size_t lane = 0; lane < 32; lane++)
@@ -383,6 +397,27 @@ static size_t packed_at(enum kernel_packing packing, size_t row, size_t k)
 	}
 	must(false, "unknown packing");
 	return 0;
+}
+
+/* Panels in pairs, coded one behind the other. */
+static cl_mem buffer_coded(const float *pairs, uint32_t panels, uint32_t K)
+{
+	uint64_t at = coded_table_bytes(panels), n = (uint64_t)K * 16;
+	uint8_t *out = case_alloc(at + panels * coded_panel_bound(K), 1);
+	uint16_t *bits = case_alloc(n, sizeof(*bits));
+	uint32_t *table = (uint32_t *)(void *)out;
+	cl_mem mem;
+
+	for (uint32_t p = 0; p < panels; p++) {
+		for (uint64_t i = 0; i < n; i++)
+			bits[i] = bf16_bits(pairs[p * n + i]);
+		table[p] = (uint32_t)(at / CODED_UNIT);
+		at += coded_panel(bits, K, out + at);
+	}
+	table[panels] = (uint32_t)(at / CODED_UNIT);
+	mem = buffer_new(at);
+	buffer_write(mem, out, at);
+	return mem;
 }
 
 cl_mem buffer_packed(const struct kernels *k, bool bf16, const struct packed_part *parts,
@@ -405,7 +440,9 @@ cl_mem buffer_packed(const struct kernels *k, bool bf16, const struct packed_par
 			}
 		}
 	}
-	return buffer_rounded(bf16, packed, (uint64_t)panels * K * 16);
+	return packing == KERNEL_PACK_CODED
+		       ? buffer_coded(packed, panels, K)
+		       : buffer_rounded(bf16, packed, (uint64_t)panels * K * 16);
 }
 
 float *read_floats(cl_mem mem, uint64_t n)

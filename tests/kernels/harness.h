@@ -26,10 +26,12 @@ struct way {
 	enum kernel_variant variant;
 	enum kernel_width width;
 	bool bf16;
+	bool plain; /* weights are not coded; only where a test wants all packings */
 };
 
 /* Runs `test` with every way the device can run, and reports in TAP; what main returns. */
 int harness_main(void (*test)(const struct way *w));
+int harness_main_packings(void (*test)(const struct way *w));
 bool harness_small(void);
 
 /* Checks are counted quietly, only failures print; ok_way ends a group of them and is its line, with the largest

@@ -1,4 +1,5 @@
 /* gemm.cl: plain products and those of the experts, in every size of tile and rest of a tile. */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/reference.h"
@@ -36,6 +37,13 @@ static cl_mem launch(struct kernels *k, const struct product *p, enum product_ki
 	return C;
 }
 
+/* Makes one weight in a hundred much smaller than the others: tiles that cannot be coded, beside some that can. */
+static void scatter(float *weights, size_t n)
+{
+	for (size_t i = random_below(100); i < n; i += 1 + random_below(200))
+		weights[i] = ldexpf(weights[i], -(int)random_below(60));
+}
+
 static void product(const struct way *w, struct kernels *k, const struct product *p,
 		    enum product_kind kind, unsigned number)
 {
@@ -47,10 +55,13 @@ static void product(const struct way *w, struct kernels *k, const struct product
 	float *start = case_matrix(p->M, p->ldc, p->ldc, -10, 10);
 	double *want = CASE_DOUBLES(p->N);
 	const struct packed_part part = {weights, p->N, 0, 1};
-	cl_mem A = buffer_elements(type, a, (uint64_t)p->M * p->lda), C, C1, dump;
-	cl_mem W = buffer_packed(k, type->bf16, &part, 1, p->N / 16, p->K);
+	cl_mem A, W, C, C1, dump;
 	struct product one = *p;
 
+	if (number % 2)
+		scatter(weights, (size_t)p->N * p->K);
+	A = buffer_elements(type, a, (uint64_t)p->M * p->lda);
+	W = buffer_packed(k, type->bf16, &part, 1, p->N / 16, p->K);
 	one.M = 1;
 	dump = buffer_out((uint64_t)p->M * p->ldc * 4);
 	C = launch(k, p, kind, A, W, start, dump);
@@ -248,5 +259,5 @@ static void test(const struct way *w)
 
 int main(void)
 {
-	return harness_main(test);
+	return harness_main_packings(test);
 }

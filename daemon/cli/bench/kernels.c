@@ -4,6 +4,9 @@
  *
  * A row is a kernel at a shape in a kind of step: the sum over its launches, the median over repeated steps. Rows are
  * printed when all is measured, since shares are of the best peaks of the whole run.
+ *
+ * No model launches int8 products yet: they are measured by themselves, at the shapes of a step's projections and as
+ * often, with weights that come out of no cache.
  */
 #include "daemon/cli/bench/bench.h"
 
@@ -15,6 +18,7 @@
 #include "base/macros.h"
 #include "daemon/cli/bench/setup.h"
 #include "daemon/cli/plot.h"
+#include "kernels/int8.h"
 
 enum { ROWS_MAX = 64 };
 
@@ -34,13 +38,14 @@ struct row {
 	/* Sums over all repeats; known: bytes and flops are. */
 	double bytes, flops, experts;
 	uint32_t launches;
-	bool known, elements;
+	bool known, elements, int8;
 };
 
 /* A kind of step. */
 struct kind {
 	uint32_t streams; /* 0: a prompt */
 	uint32_t tokens;  /* of the prompt; of each stream before the step */
+	bool int8;	  /* its projections by themselves, as int8 */
 	struct row rows[ROWS_MAX];
 	size_t n_rows;
 	double *wall_us, *all_us; /* [repeat] owned: a step as the host sees it; all its launches */
@@ -96,6 +101,7 @@ static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t pos
 		row->known &= roofline_kernel(&engine_info(b->engine)->model,
 					      o->engine.dtype == ENGINE_BFLOAT16, &s, &l, &w);
 		row->elements = w.elements;
+		row->int8 = w.int8;
 		row->us[at] += (double)t[i].ns / 1e3;
 		c->all_us[at] += (double)t[i].ns / 1e3;
 		row->bytes += w.bytes;
@@ -107,19 +113,28 @@ static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t pos
 	return 0;
 }
 
-static int measure(struct bench *b, struct kind *c, struct err *e)
+static int allocate(const struct bench *b, struct kind *c, struct err *e)
 {
 	const uint32_t repeat = b->options->repeat;
-	struct load_result result;
-	const struct kernel_timing *t;
-	size_t n;
-	int r;
 
 	c->wall_us = calloc(repeat, sizeof(*c->wall_us));
 	c->all_us = calloc(repeat, sizeof(*c->all_us));
 	c->step_rows = calloc(MAX(c->streams, 1u), sizeof(*c->step_rows));
 	if (!c->wall_us || !c->all_us || !c->step_rows)
 		return err_set(e, ENOMEM, "out of memory");
+	return 0;
+}
+
+static int measure(struct bench *b, struct kind *c, struct err *e)
+{
+	const uint32_t repeat = b->options->repeat;
+	struct load_result result;
+	const struct kernel_timing *t;
+	size_t n;
+	int r = allocate(b, c, e);
+
+	if (r < 0)
+		return r;
 	if (c->streams)
 		bench_progress("decode of %u streams at %u tokens", c->streams, c->tokens);
 	else
@@ -142,6 +157,67 @@ static int measure(struct bench *b, struct kind *c, struct err *e)
 	return 0;
 }
 
+/* ---- int8 ---- */
+
+static bool is_projection(const struct row *row)
+{
+	return !strcmp(row->what.kernel, "gemm_store") || !strcmp(row->what.kernel, "gemm_add");
+}
+
+/* The projections of a step as int8 products, as often as they were launched in it. */
+static int measure_int8(struct bench *b, struct int8_trial *t, const struct kind *of,
+			struct kind *c, struct err *e)
+{
+	const uint32_t repeat = b->options->repeat;
+	const struct kernel_timing *timings;
+	size_t n;
+	int r = allocate(b, c, e);
+
+	bench_progress("int8 products of %s of %u tokens", of->streams ? "streams" : "a prompt",
+		       of->tokens);
+	/* As above: the first one is not counted. */
+	for (uint32_t i = 0; r == 0 && i <= repeat; i++) {
+		for (size_t k = 0; r == 0 && k < of->n_rows; k++) {
+			const struct kernel_timing *what = &of->rows[k].what;
+
+			if (is_projection(&of->rows[k]))
+				r = int8_trial_run(t, what->m, KERNEL_LD(what->n),
+						   KERNEL_LD(what->k),
+						   of->rows[k].launches / repeat, e);
+		}
+		if (r == 0)
+			r = i ? take(b, c, i - 1, 0, e)
+			      : engine_profile_take(b->engine, &timings, &n, e);
+	}
+	return r;
+}
+
+static bool wants_int8(const struct bench_options *o)
+{
+	return o->int8 && (!o->only || !strcmp(o->only, "gemm_int8_store") ||
+			   !strcmp(o->only, "quantize_rows"));
+}
+
+/* Fills int8[n] from kinds[n]. */
+static int measure_all_int8(struct bench *b, const struct kind *kinds, struct kind *int8, size_t n,
+			    struct err *e)
+{
+	struct int8_trial *t = NULL;
+	int r = engine_int8_trial_open(b->engine, b->options->engine.program_cache,
+				       b->options->int8, &t, e);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		int8[i] = (struct kind){.streams = kinds[i].streams,
+					.tokens = kinds[i].tokens,
+					.int8 = true};
+		r = measure_int8(b, t, &kinds[i], &int8[i], e);
+		if (r == 0)
+			r = bench_measure(b, e);
+	}
+	int8_trial_close(t);
+	return r;
+}
+
 /* ---- printing ---- */
 
 static void print_numbers(const struct bench *b, const struct row *row, double us)
@@ -149,7 +225,9 @@ static void print_numbers(const struct bench *b, const struct row *row, double u
 	const double repeat = b->options->repeat;
 	double bytes = row->bytes / repeat, flops = row->flops / repeat, s = us * 1e-6;
 	double moving = bytes / b->best.read;
-	double computing = flops / (row->elements ? b->best.dot : b->best.flops);
+	double computing = flops / (row->elements ? b->best.dot
+				    : row->int8	  ? b->best.int8
+						  : b->best.flops);
 
 	if (!row->known) {
 		printf("-\t-\t-\t-\t-\t-\t");
@@ -162,7 +240,8 @@ static void print_numbers(const struct bench *b, const struct row *row, double u
 
 static void print_kind_columns(const struct kind *c)
 {
-	printf("%s\t%u\t%u\t", c->streams ? "decode" : "prefill", MAX(c->streams, 1u), c->tokens);
+	printf("%s%s\t%u\t%u\t", c->int8 ? "int8-" : "", c->streams ? "decode" : "prefill",
+	       MAX(c->streams, 1u), c->tokens);
 }
 
 static void print_row(const struct bench *b, const struct kind *c, const struct row *row, double us,
@@ -208,7 +287,7 @@ static void print_kind(const struct bench *b, struct kind *c, const char *note)
 	for (size_t i = 0; i < c->n_rows; i++)
 		if (!o->only || !strcmp(o->only, c->rows[i].what.kernel))
 			print_row(b, c, &c->rows[i], c->rows[i].us[0], note);
-	if (o->only)
+	if (o->only || c->int8)
 		return;
 	print_sum(b, c, "(all kernels)", bench_median(c->all_us, o->repeat), note);
 	print_sum(b, c, "(step)", bench_median(c->wall_us, o->repeat), note);
@@ -333,29 +412,32 @@ static bool known_name(const struct kind *kinds, size_t n, const char *name)
 static int run(struct bench *b, struct err *e)
 {
 	const struct bench_options *o = b->options;
-	struct kind *kinds =
-		calloc(o->prefill.n + (size_t)o->decode.n * o->context.n + 1, sizeof(*kinds));
-	size_t n;
+	size_t most = o->prefill.n + (size_t)o->decode.n * o->context.n, n, all;
+	/* Those of int8 behind the others. */
+	struct kind *kinds = calloc(2 * most + 1, sizeof(*kinds));
 	int r;
 
 	if (!kinds)
 		return err_set(e, ENOMEM, "out of memory");
 	n = list_kinds(b, kinds);
+	all = wants_int8(o) ? 2 * n : n;
 	r = n ? measure_all(b, kinds, n, e)
 	      : err_set(e, EINVAL, "there is nothing left to measure");
-	if (r == 0 && o->only && !known_name(kinds, n, o->only))
+	if (r == 0 && all > n)
+		r = measure_all_int8(b, kinds, kinds + n, n, e);
+	if (r == 0 && o->only && !known_name(kinds, all, o->only))
 		r = err_set(e, EINVAL, "--only: no step launched a kernel \"%s\"", o->only);
 	if (r == 0) {
 		const char *note = bench_print_head(b);
 
 		printf("step\tstreams\ttokens\tkernel\tshape\tlaunches\tus\tMB\tMFLOP\tGB/s\t"
 		       "GFLOP/s\tbound\tshare_%%\texperts\tnote\n");
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < all; i++)
 			print_kind(b, &kinds[i], note);
 		if (o->plot)
 			r = draw(b, kinds, n, e);
 	}
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < all; i++)
 		release(&kinds[i]);
 	free(kinds);
 	return r;
@@ -369,6 +451,7 @@ int bench_kernels(int argc, char **argv)
 		.decode = {{1, 8, 32}, 3},
 		.context = {{1024}, 1},
 		.repeat = 7,
+		.int8 = INT8_GROUP,
 	};
 	struct bench b = {0};
 	struct err e = {0};

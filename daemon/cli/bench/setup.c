@@ -11,6 +11,7 @@
 #include "base/macros.h"
 #include "bench_commit.inc"
 #include "daemon/program_cache.h"
+#include "kernels/int8.h"
 
 enum {
 	TOKENS_MAX = 1 << 24,
@@ -47,8 +48,11 @@ static const struct option_text {
 	 STEPS, 'S'},
 	{"tuning", "FILE", "a table of tigon tune; as of tigond", BOTH, 'T'},
 	{"batch-invariant", "SWITCH", "on or off; as of tigond (on)", BOTH, 'B'},
+	{"plain-weights", NULL, "not coded in fewer bytes, also where they could be", BOTH, 'w'},
 	{"plot", "FILE", "a figure of the times, as SVG", BOTH, 'P'},
 	{"only", "KERNEL", "rows of this kernel alone", KERNELS, 'o'},
+	{"int8", "GROUP", "groups of the int8 products, 0 for no such products (128)", KERNELS,
+	 '8'},
 	{"help", NULL, "", BOTH, 'h'},
 };
 
@@ -175,8 +179,12 @@ static int take_option(struct bench_options *o, char letter, const char *value)
 		r = parse_name(value, switches, ARRAY_SIZE(switches), &choice);
 		o->engine.tuning.any_bits = choice;
 		break;
+	case 'w': o->engine.plain_weights = true; break;
 	case 'P': o->plot = value; break;
 	case 'o': o->only = value; break;
+	case '8':
+		r = parse_u32(value, 0, INT8_GROUP_MAX, &o->int8);
+		return r == 0 && o->int8 && !int8_group_valid(o->int8) ? -EINVAL : r;
 	}
 	return r;
 }
@@ -331,7 +339,8 @@ int bench_measure(struct bench *b, struct err *e)
 	b->least =
 		b->measured++
 			? (struct peak){MIN(b->least.read, now.read), MIN(b->least.copy, now.copy),
-					MIN(b->least.flops, now.flops), MIN(b->least.dot, now.dot)}
+					MIN(b->least.flops, now.flops), MIN(b->least.dot, now.dot),
+					MIN(b->least.int8, now.int8)}
 			: now;
 	return 0;
 }
@@ -355,8 +364,8 @@ bool bench_context(const struct bench *b, uint32_t streams, uint32_t steps, uint
 static void print_peak(const char *what, const struct peak *p)
 {
 	printf("# peak %s: reading %.1f GB/s, copying %.1f GB/s, float %.1f GFLOP/s, bf16 %.1f "
-	       "GFLOP/s\n",
-	       what, p->read / 1e9, p->copy / 1e9, p->flops / 1e9, p->dot / 1e9);
+	       "GFLOP/s, int8 %.1f GOP/s\n",
+	       what, p->read / 1e9, p->copy / 1e9, p->flops / 1e9, p->dot / 1e9, p->int8 / 1e9);
 }
 
 const char *bench_print_head(const struct bench *b)

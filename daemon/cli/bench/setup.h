@@ -21,6 +21,7 @@ struct bench_options {
 	uint32_t repeat;
 	uint32_t steps;	    /* bench steps: of a measurement of generated tokens */
 	const char *only;   /* bench kernels: a kernel's name, NULL: all */
+	uint32_t int8;	    /* bench kernels: the group of int8 products, 0: none */
 	const char *plot;   /* NULL, or where the figure goes */
 	const char *tuning; /* NULL, or a table */
 	char program_cache[4096];

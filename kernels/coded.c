@@ -1,0 +1,127 @@
+#include "kernels/coded.h"
+
+#include <string.h>
+
+#include "base/macros.h"
+
+enum {
+	TILE_WEIGHTS = 256,
+	STEP_WEIGHTS = 64,
+	TILE_CODES = 256, /* where a tile's codes begin */
+	TILE_BYTES = 384,
+	TILES_A_WORD = 32,
+	DICTIONARY = 16,
+};
+
+static uint64_t header_bytes(uint64_t K)
+{
+	return ROUND_UP(DICTIONARY + CEIL_DIV(K / 16, (uint64_t)TILES_A_WORD) * 4,
+			(uint64_t)CODED_UNIT);
+}
+
+uint64_t coded_table_bytes(uint64_t n)
+{
+	return ROUND_UP((n + 1) * 4, (uint64_t)CODED_UNIT);
+}
+
+uint64_t coded_panel_bound(uint64_t K)
+{
+	return header_bytes(K) + K * 16 * 2;
+}
+
+/* The most frequent upper bytes, and what code each has: DICTIONARY stands for none. */
+static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionary[DICTIONARY],
+			    uint8_t code_of[256])
+{
+	/* Neighbours count in different tables: one that waits for its own last increment is slow. */
+	uint32_t counts[4][256] = {{0}};
+
+	for (uint64_t i = 0; i < n; i += 4)
+		for (uint64_t j = 0; j < 4; j++)
+			counts[j][pairs[i + j] >> 8]++;
+	for (size_t v = 0; v < 256; v++)
+		counts[0][v] += counts[1][v] + counts[2][v] + counts[3][v];
+	memset(code_of, DICTIONARY, 256);
+	for (uint8_t c = 0; c < DICTIONARY; c++) {
+		size_t best = 0;
+
+		for (size_t v = 1; v < 256; v++)
+			if (counts[0][v] > counts[0][best])
+				best = v;
+		/* None left: an upper byte that no weight has decodes to the last one that some have. */
+		dictionary[c] = counts[0][best] || !c ? (uint8_t)best : dictionary[c - 1];
+		if (counts[0][best])
+			code_of[best] = c;
+		counts[0][best] = 0;
+	}
+}
+
+/* False: a weight's upper byte is not in the dictionary. */
+static int code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t out[TILE_BYTES])
+{
+	uint8_t missing = 0;
+
+	for (size_t step = 0; step < TILE_WEIGHTS / STEP_WEIGHTS; step++) {
+		const uint16_t *from = pairs + step * STEP_WEIGHTS;
+		uint8_t *lower = out + step * STEP_WEIGHTS,
+			*codes = out + TILE_CODES + step * STEP_WEIGHTS / 2;
+		uint8_t code[STEP_WEIGHTS];
+
+		for (size_t b = 0; b < STEP_WEIGHTS; b++) {
+			/* Byte b: register v, weight i of it. */
+			size_t v = b / 8 % 2, i = b / 16 * 8 + b % 8;
+			uint16_t w = from[v * 32 + i];
+
+			lower[b] = (uint8_t)w;
+			code[b] = code_of[w >> 8];
+			missing |= code[b];
+		}
+		for (size_t b = 0; b < STEP_WEIGHTS / 2; b++)
+			codes[b] = (uint8_t)(code[b] | code[b + STEP_WEIGHTS / 2] << 4);
+	}
+	return !(missing & DICTIONARY);
+}
+
+size_t coded_panel(const uint16_t *pairs, uint64_t K, uint8_t *out)
+{
+	uint8_t code_of[256], *at = out + header_bytes(K);
+
+	memset(out, 0, header_bytes(K));
+	make_dictionary(pairs, K * 16, out, code_of);
+	for (uint64_t t = 0; t < K / 16; t++) {
+		const uint16_t *tile = pairs + t * TILE_WEIGHTS;
+
+		if (code_tile(tile, code_of, at)) {
+			at += TILE_BYTES;
+			continue;
+		}
+		memcpy(at, tile, TILE_WEIGHTS * sizeof(*tile));
+		at += TILE_WEIGHTS * sizeof(*tile);
+		out[DICTIONARY + t / 8] |= (uint8_t)(1u << t % 8);
+	}
+	return (size_t)(at - out);
+}
+
+void coded_panel_decode(const uint8_t *panel, uint64_t K, uint16_t *ret_pairs)
+{
+	const uint8_t *at = panel + header_bytes(K);
+
+	for (uint64_t t = 0; t < K / 16; t++) {
+		uint16_t *tile = ret_pairs + t * TILE_WEIGHTS;
+
+		if (panel[DICTIONARY + t / 8] >> t % 8 & 1) {
+			memcpy(tile, at, TILE_WEIGHTS * sizeof(*tile));
+			at += TILE_WEIGHTS * sizeof(*tile);
+			continue;
+		}
+		for (size_t n = 0; n < TILE_WEIGHTS; n++) {
+			size_t step = n / STEP_WEIGHTS, b = n % STEP_WEIGHTS, v = b / 8 % 2,
+			       i = b / 16 * 8 + b % 8;
+			uint8_t codes = at[TILE_CODES + step * STEP_WEIGHTS / 2 + b % 32];
+
+			tile[step * STEP_WEIGHTS + v * 32 + i] =
+				(uint16_t)(at[n] | panel[b < 32 ? codes & 15 : codes >> 4] << 8);
+		}
+		at += TILE_BYTES;
+	}
+}

@@ -1,0 +1,46 @@
+/*
+ * Coded weights: the same bf16 numbers in three quarters of the bytes, without loss.
+ *
+ * The lower byte of a bf16 number (the last bit of the exponent and the mantissa) is noise; the upper one (sign and the
+ * rest of the exponent) takes few values, because weights of one matrix are of similar size: 16 values cover a range of
+ * 16 binades with both signs, outside of which one weight in ten thousand lies. So a panel has a dictionary of 16 upper
+ * bytes, and a weight is its lower byte and a code of 4 bits. Tiles of 16 k x 16 columns that hold anything else stay as
+ * they are. Products of few rows wait for memory: they take three quarters of the time. The arithmetic sees the same
+ * numbers in the same order; its bits are the same.
+ *
+ * (Others code exponents by Huffman, which saves a little more and costs more to undo: Zhang et al. 2025, "70% Size, 100%
+ * Accuracy: Lossless LLM Compression for Efficient GPU Inference via Dynamic-Length Float".)
+ *
+ * Layout of a matrix of n panels; little-endian, everything on boundaries of 64 bytes:
+ *
+ *     uint32 [n + 1]    where panel i begins, in units of 64 bytes; the last entry is the end of all
+ *     panels, in any order, each:
+ *         uint8 [16]    the dictionary
+ *         uint32 [..]   bit i: tile i is not coded
+ *         tiles, each   256 lower bytes and 128 bytes of codes, or 512 bytes in KERNEL_PACK_PAIRS
+ *
+ * Inside a tile, 4 k (two registers of pairs, 64 weights) are one step: weight i of register v is byte
+ * i / 8 * 16 + v * 8 + i % 8 of the step, so that unpacking the lower and upper halves of a register's 128-bit lanes gives
+ * the registers; the code of byte b is the lower half of byte b % 32 of the step's codes for b < 32, else the upper half.
+ * The other side of this is kernels/x86/gemm_core.clh.
+ */
+#ifndef KERNELS_CODED_H
+#define KERNELS_CODED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The unit of places, and what everything is rounded up to. */
+#define CODED_UNIT 64u
+
+/* Bytes of the table of n panels, and of one panel at most; K is a multiple of 16. */
+uint64_t coded_table_bytes(uint64_t n);
+uint64_t coded_panel_bound(uint64_t K);
+
+/* Codes a panel of K x 16 weights in KERNEL_PACK_PAIRS into out [coded_panel_bound(K)]; returns its bytes. */
+size_t coded_panel(const uint16_t *pairs, uint64_t K, uint8_t *out);
+
+/* The inverse: a panel back into KERNEL_PACK_PAIRS. For tests; kernels do it register by register. */
+void coded_panel_decode(const uint8_t *panel, uint64_t K, uint16_t *ret_pairs);
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * Rows of activations to int8 with a scale a group, symmetric: what the int8 products take.
+ *
+ *     quantize_rows         x [rows, ldx] elem_t
+ *     quantize_float_rows   the same of floats, whatever the elements are
+ *
+ *     scale = amax / 127,   q[k] = rint(x[k] (127 / amax)),   amax = max |x[k]| over the group of GROUP values of k
+ *
+ * out [rows, ldq] words: for each group one word with the scale and then its values, four a word, each as q + 128
+ * (int8.h). K is a multiple of 16, the last group is what is left; x is zero in padding, which gives zeros.
+ *
+ * A group whose amax is below INT8_TINY (2^-118), where 127 / amax would leave floats, is zero with scale 0. In one
+ * with a NaN or an infinity the scale is NaN and values are zero: all results of such a row are NaN, and no other's.
+ *
+ * A division is the only operation here that a device may round in a way of its own (CPUs do not): then a value
+ * halfway between two may become the other one.
+ *
+ * Whole groups and the last one take the same way: with one branch for each in the loop PoCL 3.1 lets some lanes of a
+ * GPU's width write past the row (barriers inside of branches).
+ *
+ * Global size: a group of lanes a row. Options: GROUP. Reference: reference_quantize, bit by bit.
+ */
+#include "common.clh"
+
+#define INT8_TINY 0x1p-118f
+
+/* Bytes of a word each to p. As words, since PoCL stores 16 bytes one by one. */
+#if VEC == 16
+#define STORE_BYTES(v, p) vstore4(as_uint4(convert_uchar16(v)), 0, (__global uint *)(p))
+#else
+#define STORE_BYTES(v, p) (*(p) = convert_uchar(v))
+#endif
+
+/* The bits of |x|: they are in the order of the numbers, above all of them infinity and then NaN. */
+#define MAGNITUDE(x)   (AS_UINTV(x) & 0x7fffffffu)
+#define INFINITY_BITS  0x7f800000u
+
+/* 1.5 times 2^23: what is added to it is rounded to nearest even, and stands in the lowest bits. */
+#define ROUNDER	       0x1.8p23f
+
+#define QUANTIZE_ROW(LOAD)                                                                         \
+	{                                                                                          \
+		GROUP_SCRATCH(scratch);                                                            \
+                                                                                                   \
+		x += (ulong)GROUP_X * ldx;                                                         \
+		q += (ulong)GROUP_X * ldq;                                                         \
+		for (uint k = 0; k < K; k += GROUP) {                                              \
+			const uint n = MIN_(K - k, (uint)GROUP);                                   \
+			__global uchar *out = (__global uchar *)(q + 1);                           \
+			uintv most = 0;                                                            \
+			float amax, scale, inverse;                                                \
+			uint mask;                                                                 \
+                                                                                                   \
+			FOR_COLUMNS(c, n)                                                          \
+				most = max(most, MAGNITUDE(LOAD(x + k + c)));                      \
+			amax = group_max(v_max(AS_FLOATV(min(most, (uintv)INFINITY_BITS))), scratch); \
+			scale = amax < INFINITY ? amax / 127.0f : NAN;                             \
+			inverse = amax < INFINITY ? 127.0f / amax : 0;                             \
+			if (amax < INT8_TINY)                                                      \
+				scale = inverse = 0;                                               \
+			mask = inverse > 0 ? 0xffu : 0; /* zero even where NaN is */               \
+			if (LANE == 0)                                                             \
+				*q = as_uint(scale);                                               \
+			FOR_COLUMNS(c, n) {                                                        \
+				uintv rounded = AS_UINTV(LOAD(x + k + c) * inverse + ROUNDER);     \
+                                                                                                   \
+				STORE_BYTES((rounded & mask) ^ 128u, out + c);                     \
+			}                                                                          \
+			q += 1 + n / 4;                                                            \
+		}                                                                                  \
+	}
+
+__kernel GROUP_SIZE void quantize_rows(__global const elem_t *restrict x, uint ldx, __global uint *restrict q, uint ldq,
+				       uint K)
+	QUANTIZE_ROW(EV_LOAD)
+
+__kernel GROUP_SIZE void quantize_float_rows(__global const float *restrict x, uint ldx, __global uint *restrict q,
+					     uint ldq, uint K)
+	QUANTIZE_ROW(V_LOAD)

@@ -1,0 +1,78 @@
+/*
+ * Int8 weights and activations: their layouts, and how the host makes the weights'.
+ *
+ * A row of k is cut into groups (the last one is what is left), and a number is q scale with q an int8 and one float
+ * scale a row and group. A product of two such rows is
+ *
+ *     sum over groups  scale_a scale_w  sum over k in the group  q_a q_w
+ *
+ * whose inner sum is exact in int32 and maps to vpdpbusd: four products of an unsigned with a signed byte, added to
+ * an int32. Activations are the unsigned side, as q + 128; what that adds too much is 128 times the sum of the
+ * weights of the group, which is known when they are packed.
+ *
+ * Packed weights: panels of 16 rows. A panel is, for each group of n values of k (words of 4 bytes):
+ *     [16] float scales | [16] int32 of -128 times the sum of the row's q | [n/4][16] words of four q, k ascending
+ * One register of 64 bytes is 16 rows x 4 k, and a panel is read from its begin to its end.
+ *
+ * Quantised activations: rows. A row is, for each group:
+ *     one float scale | [n/4] words of four bytes q + 128
+ *
+ * K is padded to 16 (KERNEL_LD): padding has q = 0. A group is a multiple of 32 and at most INT8_GROUP_MAX; one that
+ * is not less than K is the whole row (scales a channel).
+ *
+ * The usual group is 128, which quantised checkpoints have (compressed-tensors, AWQ, GPTQ), so that their scales are
+ * taken as they are. It costs 8.5 bits a weight as packed (64: 9; 32, as in ggml's Q8_0: 10), and products of 64 rows
+ * reach 84 % of vpdpbusd's peak on a core of Zen 5 (64: 76 %, 32: 68 %), since each group ends in a conversion, a
+ * multiplication and an addition in float. What it loses is little: the largest of 128 normal numbers is some 2.8
+ * deviations, of 32 it is 2.1, and the rounding error grows as that does.
+ */
+#ifndef KERNELS_INT8_H
+#define KERNELS_INT8_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+enum {
+	INT8_GROUP = 128,
+	INT8_GROUP_MIN = 32,
+	INT8_GROUP_MAX = 65536, /* 255 * 128 * 65536 fits into an int32 */
+};
+
+/* Below this largest magnitude a group is zero: 127 over it would not be a float. */
+#define INT8_TINY 0x1p-118f
+
+/* Whether a group of so many is allowed. */
+bool int8_group_valid(uint32_t group);
+
+/* Groups of a row of K. */
+uint32_t int8_groups(uint32_t K, uint32_t group);
+
+/* Words of 4 bytes of a quantised row of activations, and of a panel of packed weights; K is padded here. */
+uint32_t int8_row_words(uint32_t K, uint32_t group);
+uint64_t int8_panel_words(uint32_t K, uint32_t group);
+
+/* Bytes of a packed matrix of so many rows; 0: more than 2^63. */
+uint64_t int8_matrix_bytes(uint64_t rows, uint32_t K, uint32_t group);
+
+/*
+ * One row of K floats to q [K] and scales [int8_groups], as quantize.cl does it: symmetric, scale = amax / 127, values
+ * rounded to nearest even. A group with a magnitude below INT8_TINY is zero; one with a NaN or an infinity gets the
+ * scale NaN and zeros.
+ */
+void int8_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales);
+
+/*
+ * One panel: `rows` (1 .. 16) rows of K int8 at q, ldq apart, with their scales, lds apart, as a checkpoint has
+ * them or int8_quantize made them; any int8 may occur. Rows and columns that are missing become zeros. out
+ * [int8_panel_words] gets all its words.
+ */
+void int8_pack_panel(const int8_t *q, uint64_t ldq, const float *scales, uint64_t lds,
+		     uint32_t rows, uint32_t K, uint32_t group, uint32_t *out);
+
+/* Whether a variant has an instruction for these products, which its kernels use: vpdpbusd of x86. Without one they
+ * are the generic ones, with the same bits. */
+bool int8_has_instruction(enum kernel_variant variant);
+
+#endif
