@@ -234,11 +234,12 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		{ENGINE_KERNELS_GENERIC, "generic", 128, false, false},
 		{ENGINE_KERNELS_X86, "x86", 128, true, false},
 		{ENGINE_KERNELS_GENERIC, "separate launches", 64, true, true},
-		{ENGINE_KERNELS_X86, "x86 with plain weights", 64, true, false, .plain = true},
-		{ENGINE_KERNELS_GENERIC, "generic, tuned,", 64, true, false, .tuned = true},
-		{ENGINE_KERNELS_X86, "x86, tuned,", 64, true, false, .tuned = true},
-		{ENGINE_KERNELS_X86, "x86, tuned, separate launches,", 64, false, true,
-		 .tuned = true},
+		{ENGINE_KERNELS_X86, "x86 with plain weights", 64, true, false, true},
+		{ENGINE_KERNELS_GENERIC, "generic, tuned,", 64, true, false, false, true},
+		{ENGINE_KERNELS_X86, "x86, tuned,", 64, true, false, false, true},
+		{ENGINE_KERNELS_X86, "x86, tuned, plain,", 64, false, false, true, true},
+		{ENGINE_KERNELS_X86, "x86, tuned, separate launches,", 64, false, true, false,
+		 true},
 	};
 	struct tuning_table *table;
 	struct err e = {0};
