@@ -51,7 +51,7 @@
 #endif
 
 #ifndef PREFETCH
-#define PREFETCH(p) mem_fence(CLK_GLOBAL_MEM_FENCE)
+#define PREFETCH(p) ((void)(p), mem_fence(CLK_GLOBAL_MEM_FENCE))
 #endif
 
 /* Cache lines of a panel, about. */

@@ -19,10 +19,10 @@ struct bench_options {
 	struct engine_options engine;
 	struct bench_list prefill, decode, context;
 	uint32_t repeat;
-	uint32_t steps;	  /* bench steps: of a measurement of generated tokens */
-	const char *only; /* bench kernels: a kernel's name, NULL: all */
-	uint32_t int8;	  /* bench kernels: the group of int8 products, 0: none */
-	const char *plot; /* NULL, or where the figure goes */
+	uint32_t steps;	    /* bench steps: of a measurement of generated tokens */
+	const char *only;   /* bench kernels: a kernel's name, NULL: all */
+	uint32_t int8;	    /* bench kernels: the group of int8 products, 0: none */
+	const char *plot;   /* NULL, or where the figure goes */
 	const char *tuning; /* NULL, or a table */
 	char program_cache[4096];
 };
