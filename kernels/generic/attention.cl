@@ -83,6 +83,21 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 #define HD_STEPS  CEIL_(HD, WIDTH)
 #define HD_UNROLL MIN_(HD_STEPS, 4)
 
+/*
+ * Asks for n elements that are read soon, on a CPU: a page of a KV head is 64 x HD elements in one piece, too short for the
+ * processor's own prefetcher, and nothing else would hide the way from memory. While a block's keys are used its values
+ * are fetched, and with the values the next block's keys.
+ */
+#if LANES == 1 && defined(__x86_64__)
+#define FETCH(p, n)                                                                                \
+	do {                                                                                       \
+		for (uint f_ = 0; f_ < (n); f_ += 64 / sizeof(elem_t))                             \
+			__asm__ volatile("prefetcht0 %0" ::"m"((p)[f_]));                          \
+	} while (0)
+#else
+#define FETCH(p, n) (void)(p)
+#endif
+
 /* p: scores of a block, then their weights */
 GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step, int rows_at, int tiles_at,
 				    __global const float *proj, __global const float *q,
@@ -108,7 +123,9 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 		ulong page = (ulong)step[row[ROW_PAGES] + block / PAGE];
 		__global const elem_t *k = k_pages + (page * KV_HEADS + g) * HD * PAGE + block % PAGE;
 		__global const elem_t *v = v_pages + ((page * KV_HEADS + g) * PAGE + block % PAGE) * HD;
-		uint keys = MIN_(last + 1 - block, (uint)KEYS);
+		uint keys = MIN_(last + 1 - block, (uint)KEYS), next = MIN_(block + KEYS, last / KEYS * KEYS);
+		__global const elem_t *next_k = k_pages + ((ulong)step[row[ROW_PAGES] + next / PAGE] * KV_HEADS + g) * HD * PAGE +
+						next % PAGE;
 
 		/* Scores: one chain over the head's dimensions a query and key. */
 		for (uint i0 = 0; i0 < n_rows; i0 += GROUP_ROWS) {
@@ -126,6 +143,9 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 			}
 			for (uint d = 0; d < HD; d++) {
 				floatv kd[KEY_STEPS];
+
+				if (i0 == 0)
+					FETCH(v + d * KEYS, KEYS);
 
 #pragma unroll
 				for (uint j = 0; j < KEY_STEPS; j++)
@@ -186,6 +206,9 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 								  : (floatv)0;
 				for (uint key = 0; key < keys; key++) {
 					floatv vk[HD_UNROLL];
+
+					if (i0 == 0 && s0 == 0) /* all of them lie together in a page of KEYS */
+						FETCH(next_k + key * HD, HD);
 
 #pragma unroll
 					for (uint s = 0; s < HD_UNROLL; s++) {
