@@ -103,7 +103,8 @@ static void test_fields(void)
 	differs(snprintf(info.kernels, sizeof(info.kernels), "x86"), "kernel variant");
 	differs(snprintf(info.device_name, sizeof(info.device_name), "another"), "device");
 	differs(snprintf(info.driver, sizeof(info.driver), "1.1"), "driver");
-	differs(snprintf(info.other_bits, sizeof(info.other_bits), "cuts"), "cuts that change bits");
+	differs(snprintf(info.other_bits, sizeof(info.other_bits), "cuts"),
+		"cuts that change bits");
 	differs(info.model.rope_theta = 1e6, "rope_theta");
 	differs(info.model.rms_norm_eps = 1e-5f, "rms_norm_eps");
 	differs(info.model.full_attention[1] = true, "a layer's kind");
