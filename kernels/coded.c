@@ -7,11 +7,23 @@
 enum {
 	TILE_WEIGHTS = 256,
 	STEP_WEIGHTS = 64,
-	TILE_CODES = 256, /* where a tile's codes begin */
+	CODES = STEP_WEIGHTS / 2,		  /* bytes of a step's codes */
+	TWO_STEPS = 2 * CODES + 2 * STEP_WEIGHTS, /* bytes */
 	TILE_BYTES = 384,
 	TILES_A_WORD = 32,
 	DICTIONARY = 16,
 };
+
+/* Where the codes and lower bytes of a step begin in its tile. */
+static size_t codes_at(size_t step)
+{
+	return step / 2 * TWO_STEPS + step % 2 * CODES;
+}
+
+static size_t lower_at(size_t step)
+{
+	return step / 2 * TWO_STEPS + 2 * CODES + step % 2 * STEP_WEIGHTS;
+}
 
 static uint64_t header_bytes(uint64_t K)
 {
@@ -63,8 +75,7 @@ static int code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t 
 
 	for (size_t step = 0; step < TILE_WEIGHTS / STEP_WEIGHTS; step++) {
 		const uint16_t *from = pairs + step * STEP_WEIGHTS;
-		uint8_t *lower = out + step * STEP_WEIGHTS,
-			*codes = out + TILE_CODES + step * STEP_WEIGHTS / 2;
+		uint8_t *lower = out + lower_at(step), *codes = out + codes_at(step);
 		uint8_t code[STEP_WEIGHTS];
 
 		for (size_t b = 0; b < STEP_WEIGHTS; b++) {
@@ -76,8 +87,8 @@ static int code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t 
 			code[b] = code_of[w >> 8];
 			missing |= code[b];
 		}
-		for (size_t b = 0; b < STEP_WEIGHTS / 2; b++)
-			codes[b] = (uint8_t)(code[b] | code[b + STEP_WEIGHTS / 2] << 4);
+		for (size_t b = 0; b < CODES; b++)
+			codes[b] = (uint8_t)(code[b] | code[b + CODES] << 4);
 	}
 	return !(missing & DICTIONARY);
 }
@@ -117,10 +128,11 @@ void coded_panel_decode(const uint8_t *panel, uint64_t K, uint16_t *ret_pairs)
 		for (size_t n = 0; n < TILE_WEIGHTS; n++) {
 			size_t step = n / STEP_WEIGHTS, b = n % STEP_WEIGHTS, v = b / 8 % 2,
 			       i = b / 16 * 8 + b % 8;
-			uint8_t codes = at[TILE_CODES + step * STEP_WEIGHTS / 2 + b % 32];
+			uint8_t codes = at[codes_at(step) + b % CODES];
+			uint8_t upper = panel[b < CODES ? codes & 15 : codes >> 4];
 
 			tile[step * STEP_WEIGHTS + v * 32 + i] =
-				(uint16_t)(at[n] | panel[b < 32 ? codes & 15 : codes >> 4] << 8);
+				(uint16_t)(at[lower_at(step) + b] | upper << 8);
 		}
 		at += TILE_BYTES;
 	}

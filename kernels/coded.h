@@ -17,12 +17,13 @@
  *     panels, in any order, each:
  *         uint8 [16]    the dictionary
  *         uint32 [..]   bit i: tile i is not coded
- *         tiles, each   256 lower bytes and 128 bytes of codes, or 512 bytes in KERNEL_PACK_PAIRS
+ *         tiles, each   384 bytes, or 512 bytes in KERNEL_PACK_PAIRS
  *
- * Inside a tile, 4 k (two registers of pairs, 64 weights) are one step: weight i of register v is byte
- * i / 8 * 16 + v * 8 + i % 8 of the step, so that unpacking the lower and upper halves of a register's 128-bit lanes gives
- * the registers; the code of byte b is the lower half of byte b % 32 of the step's codes for b < 32, else the upper half.
- * The other side of this is kernels/x86/gemm_core.clh.
+ * Inside a tile, 4 k (two registers of pairs, 64 weights) are one step, and two steps lie together in the order in which they
+ * are read: 32 bytes of codes of the first, 32 of the second, 64 lower bytes of the first, 64 of the second. Weight i of
+ * register v is byte i / 8 * 16 + v * 8 + i % 8 of the step, so that unpacking the lower and upper halves of a register's
+ * 128-bit lanes gives the registers; the code of byte b is the lower half of byte b % 32 of the step's codes for b < 32, else
+ * the upper half. The other side of this is kernels/x86/gemm_core.clh.
  */
 #ifndef KERNELS_CODED_H
 #define KERNELS_CODED_H
