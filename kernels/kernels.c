@@ -75,7 +75,7 @@ struct tuning {
 };
 
 static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8, 4, 64, KERNEL_PACK_PANELS, 0, 0};
-static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 64, 8, 4, 3072, KERNEL_PACK_PAIRS, 0, 0};
+static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 128, 8, 4, 3072, KERNEL_PACK_PAIRS, 0, 0};
 static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8, 0, 64, KERNEL_PACK_PANELS, 0, 0};
 static const struct tuning gpu_nvidia = {64,  1, 8, 2, 2, 64, 8, 0, 64, KERNEL_PACK_FRAGMENTS,
 					 128, 32};
@@ -307,13 +307,24 @@ static void mlp_options(const struct kernels *k, uint32_t mlp, struct buf *o)
 		   KERNEL_LD(MAX(m->expert_size, m->shared_size)));
 }
 
+/* Terms of the longest sum of a product, at least. */
+static uint32_t largest_k(const struct kernel_shape *s)
+{
+	uint32_t k = MAX(MAX(KERNEL_LD(s->hidden), 512u),
+			 MAX(s->heads * s->head_dim, s->value_heads * s->value_dim));
+
+	for (uint32_t i = 0; i < s->n_mlps; i++)
+		k = MAX(k, KERNEL_LD(MAX(s->mlps[i].expert_size, s->mlps[i].shared_size)));
+	return k;
+}
+
 static void gemm_options(const struct kernels *k, const struct tuning_cut *c, struct buf *o)
 {
 	buf_printf(o,
-		   " -DPACKING=%d -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u -DROW_BLOCK=%u"
-		   " -DAHEAD=%u -DCHAINS=%u",
-		   k->packing, c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead,
-		   c->chains);
+		   " -DPACKING=%d -DMAX_K=%u -DTILE_ROWS=%u -DTILE_BLOCKS=%u -DNPG=%u"
+		   " -DROW_BLOCK=%u -DAHEAD=%u -DCHAINS=%u",
+		   k->packing, largest_k(&k->shape), c->tile_rows, c->tile_blocks, c->blocks,
+		   c->row_block, c->ahead, c->chains);
 }
 
 static void attention_options(const struct kernels *k, uint32_t cut, struct buf *o)

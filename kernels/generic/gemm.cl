@@ -17,7 +17,7 @@
  * the shared one, with every token. A row's source token and slot come from `rows`: token * (TOPK + 1)
  * + slot. Groups past n_tasks have nothing to do: the host launches the largest number possible.
  *
- * Global size: column groups x row blocks (or tasks). Options: PACKING, TILE_ROWS x TILE_BLOCKS (the tile), NPG, ROW_BLOCK, EXPERTS, TOPK,
+ * Global size: column groups x row blocks (or tasks). Options: PACKING, MAX_K (the largest K), TILE_ROWS x TILE_BLOCKS (the tile), NPG, ROW_BLOCK, EXPERTS, TOPK,
  * HIDDEN, EXPERT_SIZE, SHARED_SIZE, DUMP. Reference: reference_gemm.
  */
 #include "common.clh"
@@ -45,6 +45,18 @@
 #define NP   NPG
 #include "gemm_core.clh"
 
+#if BF16 && PACKING == 3 /* of weights that gemm_core_unpack has decoded */
+#undef CORE
+#define CORE gemm_core_plain
+#undef MT
+#undef NP
+#define MT TILE_ROWS
+#define NP TILE_BLOCKS
+#define DECODED
+#include "gemm_core.clh"
+#undef DECODED
+#endif
+
 /* First column of block j of the group gx, for this lane. */
 #define COLUMN(j) (((ulong)gx * NPG + (j)) * WIDTH + LANE * VEC)
 
@@ -68,32 +80,59 @@ static inline __global const elem_t *panel(__global const elem_t *w, uint first,
 	return PANEL(w, first + c / 16 * stride + which, K) + c % 16;
 }
 
-/* One tile: rows r .. r + n - 1 of the product, all `blocks` column blocks of the group. The caller names
- * A_ROW(r), the row's GEMM input; W_BLOCK(j), the weights of a block; STORE(r, j, acc), what becomes of
- * the results of row r, where acc[0] is block j and acc[1] the one behind it. */
-#define TILE(core, ROWS, COLS, r, n, blocks, A_ROW, W_BLOCK, STORE)                              \
+/* One tile: rows r .. r + n - 1 of the product, column blocks j0 .. j0 + COLS - 1 of the group. The caller names A_ROW(r),
+ * the row's GEMM input; W_BLOCK(j), the weights of a block; STORE(r, j, acc), what becomes of the results of row r, where
+ * acc[0] is block j and acc[1] the one behind it. */
+#define TILE_AT(core, ROWS, COLS, r, n, j0, blocks, A_ROW, W_BLOCK, STORE)                        \
 	{                                                                                          \
 		__global const elem_t *a_[ROWS];                                                   \
+		__global const elem_t *w_[COLS];                                                   \
+		floatv acc_[ROWS][COLS];                                                           \
                                                                                                    \
 		_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)                               \
 			a_[i_] = A_ROW((r) + MIN_(i_, (n)-1));                                     \
-		for (uint j0_ = 0; j0_ < (blocks); j0_ += COLS)    {                                \
-			__global const elem_t *w_[COLS];                                           \
-			floatv acc_[ROWS][COLS];                                                   \
-                                                                                                   \
-			_Pragma("unroll") for (uint j_ = 0; j_ < COLS; j_++)                       \
-			{                                                                          \
-				w_[j_] = W_BLOCK(j0_ + j_);                                        \
-				_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)               \
-					acc_[i_][j_] = 0;                                          \
-			}                                                                          \
-			core(acc_, a_, w_, K);                                                     \
-			_Pragma("unroll") for (uint j_ = 0; j_ < COLS; j_++)                       \
-				_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)               \
-				if (i_ < (n) && j0_ + j_ < (blocks))                               \
-					STORE((r) + i_, j0_ + j_, (&acc_[i_][j_]));                \
+		_Pragma("unroll") for (uint j_ = 0; j_ < COLS; j_++)                               \
+		{                                                                                  \
+			w_[j_] = W_BLOCK((j0) + j_);                                               \
+			_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)                       \
+				acc_[i_][j_] = 0;                                                  \
 		}                                                                                  \
+		core(acc_, a_, w_, K);                                                             \
+		_Pragma("unroll") for (uint j_ = 0; j_ < COLS; j_++)                               \
+			_Pragma("unroll") for (uint i_ = 0; i_ < ROWS; i_++)                       \
+			if (i_ < (n) && (j0) + j_ < (blocks))                                      \
+				STORE((r) + i_, (j0) + j_, (&acc_[i_][j_]));                       \
 	}
+
+/* The same for all column blocks. */
+#define TILE(core, ROWS, COLS, r, n, blocks, A_ROW, W_BLOCK, STORE)                               \
+	for (uint j0_ = 0; j0_ < (blocks); j0_ += COLS)                                            \
+		TILE_AT(core, ROWS, COLS, r, n, j0_, blocks, A_ROW, W_BLOCK, STORE)
+
+/* Of many rows coded weights are decoded once, TILE_BLOCKS column blocks at a time, and not for each tile (which was slower
+ * for short sums: tiles decode while they wait for memory). Memory of a work-item is memory like any other on the devices that have coded
+ * weights. */
+#if BF16 && PACKING == 3
+#define MANY_ROWS (3 * TILE_ROWS)
+#define DECODED_BLOCK(j) ((__global const elem_t *)(ulong)(decoded_ + (ulong)((j) % TILE_BLOCKS) * K * 16))
+#define TALL(first, end, blocks, A_ROW, W_BLOCK, STORE)                                            \
+	if ((end) - (first) >= MANY_ROWS && K <= MAX_K && K > 256) {                                          \
+		__attribute__((aligned(64))) elem_t decoded_[TILE_BLOCKS * MAX_K * 16];            \
+                                                                                                   \
+		for (uint j0_ = 0; j0_ < (blocks); j0_ += TILE_BLOCKS) {                           \
+			for (uint j_ = 0; j_ < TILE_BLOCKS; j_++)                                  \
+				gemm_core_unpack(W_BLOCK(j0_ + j_), K, decoded_ + (ulong)j_ * K * 16); \
+			for (uint r_ = (first); r_ < (end); r_ += TILE_ROWS) {                     \
+				uint n_ = MIN_((end)-r_, (uint)TILE_ROWS);                         \
+                                                                                                   \
+				TILE_AT(gemm_core_plain, TILE_ROWS, TILE_BLOCKS, r_, n_, j0_, blocks, A_ROW, \
+					DECODED_BLOCK, STORE)                                      \
+			}                                                                          \
+		}                                                                                  \
+	} else
+#else
+#define TALL(first, end, blocks, A_ROW, W_BLOCK, STORE)
+#endif
 
 #if TILE_ROWS > 4
 #define HALF_TILE(r, n, blocks, A_ROW, W_BLOCK, STORE)                                             \
@@ -104,6 +143,7 @@ static inline __global const elem_t *panel(__global const elem_t *w, uint first,
 #endif
 
 #define ALL_ROWS(first, end, blocks, A_ROW, W_BLOCK, STORE)                                        \
+	TALL(first, end, blocks, A_ROW, W_BLOCK, STORE)                                            \
 	for (uint r_ = (first); r_ < (end);) {                                                     \
 		uint n_ = MIN_((end)-r_, (uint)TILE_ROWS);                                         \
                                                                                                    \
