@@ -594,6 +594,7 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, 
 		.variant = kernels_variant_name(instruction ? k->variant : KERNELS_GENERIC),
 		.cache_dir = cache_dir,
 	};
+	cl_device_fp_config config = 0;
 	struct buf o;
 	int r;
 
@@ -608,8 +609,13 @@ int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, 
 			      NULL);
 	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(library.device), &library.device,
 			      NULL);
+	clGetDeviceInfo(library.device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(config), &config, NULL);
 	buf_init(&o, 256);
-	buf_printf(&o, " -DGROUP=%u", group);
+	/* A GPU divides approximately unless it is told not to, and a value between two numbers would become the other. */
+	buf_printf(&o, " -DGROUP=%u%s", group,
+		   config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
+			   ? " -cl-fp32-correctly-rounded-divide-sqrt"
+			   : "");
 	r = add_program(k, &library, 0, "quantize.cl", k->shape.bf16, o.data,
 			KERNELS({K_QUANTIZE_ROWS, "quantize_rows"},
 				{K_QUANTIZE_FLOAT_ROWS, "quantize_float_rows"}),

@@ -18,7 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int tap_count, tap_failed, tap_quiet;
+static int tap_count, tap_failed;
+static __attribute__((unused)) int tap_quiet;
 
 #define ok(condition, ...) tap_ok((condition), __FILE__, __LINE__, #condition, __VA_ARGS__)
 
