@@ -1,0 +1,101 @@
+/*
+ * The inside of a kernel set: what kernels.c (opening, what is asked of a set), programs.c (what is compiled, with which
+ * options) and launch.c (launches) share.
+ */
+#ifndef KERNELS_KERNELS_INTERNAL_H
+#define KERNELS_KERNELS_INTERNAL_H
+
+#include "kernels/cuts.h"
+#include "kernels/kernels.h"
+#include "kernels/library.h"
+
+enum kernel_id {
+	K_EMBED,
+	K_RMS_NORM,
+	K_GEMM_STORE,
+	K_GEMM_ADD,
+	K_ROUTER_GEMM,
+	K_ATTENTION_PREPARE,
+	K_ATTENTION,
+	K_DELTA_CONV,
+	K_DELTA_PREFILL,
+	K_DELTA_DECODE,
+	K_SAMPLE,
+	K_SCORE,
+	K_SEAT_RESET,
+	K_SYNTHESIZE,
+	K_SYNTHESIZE_ROWS,
+	K_ADDRESS,
+	K_DECODE_STEP,
+	K_QUANTIZE_ROWS,
+	K_QUANTIZE_FLOAT_ROWS,
+	K_GEMM_INT8_STORE,
+	K_GEMM_INT8_ADD,
+	/* one of each for every MLP of the shape */
+	K_COMBINE_NORM,
+	K_MOE_TOPK,
+	K_MOE_SORT,
+	K_MOE_GATE_UP,
+	K_MOE_DOWN,
+	K_END_OF_FIRST_MLP,
+	K_COUNT = K_END_OF_FIRST_MLP + (K_END_OF_FIRST_MLP - K_COMBINE_NORM),
+};
+
+enum { ROUTER_BLOCKS = 4 }; /* moe_route.cl */
+
+#define MLP_KERNEL(id, mlp) ((id) + (mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
+
+/* How a variant cuts its work, unless a table knows better (cuts.h). */
+struct tuning {
+	uint32_t lanes, vec;
+	uint32_t tile_rows, tile_blocks; /* accumulators of the GEMM tile */
+	uint32_t blocks;		 /* column blocks of a group */
+	uint32_t row_block;		 /* rows a group walks */
+	uint32_t attention_queries;	 /* queries of an attention tile, about */
+	uint32_t decode_blocks; /* column blocks of a group of the decode step; 0: there is none */
+	uint32_t ahead;		/* bytes between a weight's prefetch and its use */
+	enum kernel_packing packing; /* of bf16 weights */
+	uint32_t tensor_lanes,
+		tensor_columns; /* a group of a tensor core's product; 0: there is none */
+};
+
+/* The same of the int8 products, in lanes of the set. */
+struct int8_tuning {
+	uint32_t tile_rows, tile_blocks, blocks, row_block;
+};
+
+struct kernels {
+	struct kernel_shape shape;
+	const struct tuning *tuning;
+	const struct int8_tuning *int8; /* NULL: not compiled */
+	uint32_t int8_group;
+	enum kernel_variant variant;
+	cl_command_queue queue;
+	uint32_t compute_units;
+	enum kernel_packing packing; /* of elements */
+	struct cuts cuts;
+	cl_program programs[64];
+	uint32_t n_programs;
+	cl_kernel kernels[CUTS_MAX][K_COUNT]; /* [0] all; [1...] those of a cut's programs */
+	uint64_t launches;
+	struct profile *profile; /* NULL: nobody wants to know */
+	struct err error;	 /* the first one; code 0: none */
+};
+
+/* Groups of delta_prefill, and floats of scratch of each. */
+uint32_t kernels_delta_groups(const struct kernels *k);
+uint32_t kernels_delta_group_floats(const struct kernel_shape *s);
+
+/* Tokens of an attention tile of a cut. */
+uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);
+
+/* Products of elements may run on tensor cores, in groups of another size; the router's, in float, never do. */
+bool kernels_on_tensor_cores(const struct kernels *k);
+
+/* Builds all programs of the set and takes their kernels. */
+int kernels_add_programs(struct kernels *k, struct library *l, struct err *e) MUST_CHECK;
+
+/* Launches each kernel of a cut that is not the usual one once, with nothing to do. */
+int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e) MUST_CHECK;
+
+#endif

@@ -1,0 +1,417 @@
+/*
+ * Launches. Each sets all its arguments: kernels have few, and a stale one is a bug that no test finds.
+ */
+#include "kernels/kernels_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "kernels/cl_error.h"
+#include "kernels/decode.h"
+#include "kernels/sample.h"
+
+/* Where the event of a launch goes; NULL: nowhere. */
+static cl_event *note_launch(struct kernels *k, uint32_t cut, int id, uint64_t x, uint64_t y)
+{
+	const int a_set = K_END_OF_FIRST_MLP - K_COMBINE_NORM;
+	int of_mlp = id < K_COMBINE_NORM ? -1 : id < K_END_OF_FIRST_MLP ? id : id - a_set;
+	uint32_t mlp = of_mlp < 0 ? 0 : (uint32_t)((id - of_mlp) / a_set);
+
+	return profile_launch(k->profile, k->kernels[cut][id],
+			      id == K_ROUTER_GEMM ? "router" : NULL, x, y,
+			      of_mlp >= 0 && !k->shape.mlps[mlp].experts,
+			      of_mlp == K_MOE_SORT || of_mlp == K_MOE_GATE_UP ||
+				      of_mlp == K_MOE_DOWN);
+}
+
+/* ---- launching ---- */
+
+struct arg {
+	size_t size;
+	const void *value;
+};
+
+#define ARG(x)                  \
+	{                       \
+		sizeof(x), &(x) \
+	}
+
+/* Runs x by y groups of so many lanes. Nothing to do is no launch. */
+static void launch(struct kernels *k, uint32_t cut, int id, uint32_t lanes, uint64_t x, uint64_t y,
+		   const struct arg *args, size_t n)
+{
+	cl_kernel kernel = k->kernels[cut][id];
+	size_t local[2] = {lanes, 1}, global[2] = {x * lanes, y};
+	cl_int code = CL_SUCCESS;
+
+	if (k->error.code || !x || !y)
+		return;
+	assert(kernel);
+	for (size_t i = 0; i < n && code == CL_SUCCESS; i++)
+		code = clSetKernelArg(kernel, (cl_uint)i, args[i].size, args[i].value);
+	if (code == CL_SUCCESS)
+		code = clEnqueueNDRangeKernel(k->queue, kernel, 2, NULL, global, local, 0, NULL,
+					      k->profile ? note_launch(k, cut, id, x, y) : NULL);
+	k->launches++;
+	if (code != CL_SUCCESS) {
+		char name[64] = "kernel";
+
+		clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof(name) - 1, name, NULL);
+		cl_error(&k->error, code, name);
+	}
+}
+
+#define LAUNCH_CUT(k, cut, id, lanes, x, y, ...)                           \
+	do {                                                               \
+		const struct arg args_[] = {__VA_ARGS__};                  \
+		launch(k, cut, id, lanes, x, y, args_, ARRAY_SIZE(args_)); \
+	} while (0)
+
+#define LAUNCH(k, id, x, y, ...) LAUNCH_CUT(k, 0, id, (k)->tuning->lanes, x, y, __VA_ARGS__)
+
+void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at,
+		  cl_mem drawn, cl_mem table, cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T)
+{
+	LAUNCH(k, K_EMBED, T, 1, ARG(step), ARG(tokens_at), ARG(positions_at), ARG(drawn),
+	       ARG(table), ARG(inv_freq), ARG(x), ARG(rope));
+}
+
+void kernel_rms_norm(struct kernels *k, cl_mem step, cl_int rows_at, cl_mem x, cl_mem w, cl_mem h,
+		     cl_mem h32, uint32_t rows)
+{
+	LAUNCH(k, K_RMS_NORM, rows, 1, ARG(step), ARG(rows_at), ARG(x), ARG(w), ARG(h), ARG(h32));
+}
+
+void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl_mem weights,
+			 cl_mem router, cl_mem w, cl_mem h, cl_mem h32, cl_mem dump, uint32_t T)
+{
+	LAUNCH(k, MLP_KERNEL(K_COMBINE_NORM, mlp), T, 1, ARG(x), ARG(y), ARG(weights), ARG(router),
+	       ARG(w), ARG(h), ARG(h32), ARG(dump));
+}
+
+static uint32_t product_lanes(const struct kernels *k)
+{
+	return kernels_on_tensor_cores(k) ? k->tuning->tensor_lanes : k->tuning->lanes;
+}
+
+/* Groups that cover N columns. */
+static uint64_t column_groups(const struct kernels *k, uint32_t cut, bool tensor, uint32_t N)
+{
+	uint32_t width =
+		tensor ? k->tuning->tensor_columns
+		       : k->tuning->lanes * k->tuning->vec * k->cuts.of[CUT_GEMM][cut].blocks;
+
+	return CEIL_DIV(N, width);
+}
+
+static uint64_t row_blocks(const struct kernels *k, uint32_t cut, uint32_t M)
+{
+	return CEIL_DIV(M, k->cuts.of[CUT_GEMM][cut].row_block);
+}
+
+static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
+{
+	if (k->profile && M && N && !k->error.code)
+		profile_product(k->profile, M, N, K);
+}
+
+/* Where the launch just made stands in a tuning table. */
+static void note_place(struct kernels *k, const struct tuning_place *p)
+{
+	if (k->profile && !k->error.code)
+		profile_place(k->profile, p);
+}
+
+void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+		       uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
+{
+	bool tensor = !router && kernels_on_tensor_cores(k);
+	struct tuning_place p = tuning_place_of(router ? TUNING_NONE : TUNING_PRODUCT, N, K, M);
+	uint32_t cut = cuts_find(&k->cuts, &p);
+
+	LAUNCH_CUT(k, cut, router ? K_ROUTER_GEMM : K_GEMM_STORE,
+		   tensor ? k->tuning->tensor_lanes : k->tuning->lanes,
+		   column_groups(k, cut, tensor, N), row_blocks(k, cut, M), ARG(A), ARG(lda),
+		   ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+	note_product(k, M, N, K);
+	note_place(k, &p);
+}
+
+void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
+		     uint32_t M, uint32_t N, uint32_t K, cl_mem dump)
+{
+	struct tuning_place p = tuning_place_of(TUNING_PRODUCT, N, K, M);
+	uint32_t cut = cuts_find(&k->cuts, &p);
+
+	LAUNCH_CUT(k, cut, K_GEMM_ADD, product_lanes(k),
+		   column_groups(k, cut, kernels_on_tensor_cores(k), N), row_blocks(k, cut, M),
+		   ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(dump));
+	note_product(k, M, N, K);
+	note_place(k, &p);
+}
+
+void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
+			  uint32_t ldq, uint32_t rows, uint32_t K)
+{
+	LAUNCH(k, floats ? K_QUANTIZE_FLOAT_ROWS : K_QUANTIZE_ROWS, rows, 1, ARG(x), ARG(ldx),
+	       ARG(q), ARG(ldq), ARG(K));
+	note_product(k, rows, K, 0);
+}
+
+static uint64_t int8_column_groups(const struct kernels *k, uint32_t N)
+{
+	return CEIL_DIV(N, k->tuning->lanes * k->tuning->vec * k->int8->blocks);
+}
+
+void kernel_gemm_int8_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			    uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
+{
+	LAUNCH(k, K_GEMM_INT8_STORE, int8_column_groups(k, N), CEIL_DIV(M, k->int8->row_block),
+	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+	note_product(k, M, N, K);
+}
+
+void kernel_gemm_int8_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
+			  uint32_t ldc, uint32_t M, uint32_t N, uint32_t K, cl_mem dump)
+{
+	LAUNCH(k, K_GEMM_INT8_ADD, int8_column_groups(k, N), CEIL_DIV(M, k->int8->row_block),
+	       ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(dump));
+	note_product(k, M, N, K);
+}
+
+void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem experts,
+		      cl_mem weights, cl_mem rows, cl_mem tasks, uint32_t T)
+{
+	if (k->shape.mlps[mlp].experts)
+		LAUNCH(k, MLP_KERNEL(K_MOE_TOPK, mlp), T, 1, ARG(router), ARG(experts),
+		       ARG(weights));
+	LAUNCH(k, MLP_KERNEL(K_MOE_SORT, mlp), 1, 1, ARG(experts), ARG(T), ARG(rows), ARG(tasks));
+	if (k->profile && !k->error.code)
+		profile_tasks(k->profile, tasks, kernels_task_ints(&k->shape.mlps[mlp], T),
+			      k->shape.mlps[mlp].experts);
+}
+
+void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem experts, cl_mem shared,
+			cl_mem tasks, cl_mem rows, cl_mem act, uint32_t T)
+{
+	const struct kernel_mlp *m = &k->shape.mlps[mlp];
+	uint32_t N = KERNEL_LD(MAX(m->expert_size, m->shared_size));
+	struct tuning_place p = cuts_experts(&k->shape, mlp, false, T);
+	uint32_t cut = cuts_find(&k->cuts, &p);
+
+	/* A tensor group has the gate and the up panel of 16 columns. */
+	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
+		   kernels_on_tensor_cores(k) ? N / 16 : column_groups(k, cut, false, N),
+		   kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
+		   ARG(rows), ARG(act));
+	note_place(k, &p);
+}
+
+void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts, cl_mem shared,
+		     cl_mem tasks, cl_mem rows, cl_mem y, uint32_t T)
+{
+	struct tuning_place p = cuts_experts(&k->shape, mlp, true, T);
+	uint32_t cut = cuts_find(&k->cuts, &p);
+
+	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, mlp), product_lanes(k),
+		   column_groups(k, cut, kernels_on_tensor_cores(k), KERNEL_LD(k->shape.hidden)),
+		   kernels_max_tasks(&k->shape.mlps[mlp], T), ARG(act), ARG(experts), ARG(shared),
+		   ARG(tasks), ARG(rows), ARG(y));
+	note_place(k, &p);
+}
+
+void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
+			      cl_mem proj, cl_mem wq, cl_mem wk, cl_mem rope, cl_mem q,
+			      cl_mem k_pages, cl_mem v_pages, uint32_t T)
+{
+	LAUNCH(k, K_ATTENTION_PREPARE, T, k->shape.heads + k->shape.kv_heads, ARG(step),
+	       ARG(rows_at), ARG(token_rows_at), ARG(proj), ARG(wq), ARG(wk), ARG(rope), ARG(q),
+	       ARG(k_pages), ARG(v_pages));
+}
+
+void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int tiles_at, cl_mem proj,
+		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles,
+		      uint32_t T)
+{
+	struct tuning_place p = cuts_attention(&k->shape, T);
+
+	LAUNCH_CUT(k, cuts_find(&k->cuts, &p), K_ATTENTION, k->tuning->lanes, n_tiles,
+		   k->shape.kv_heads, ARG(step), ARG(rows_at), ARG(tiles_at), ARG(proj), ARG(q),
+		   ARG(k_pages), ARG(v_pages), ARG(out));
+	note_place(k, &p);
+}
+
+void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
+		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,
+		       cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, uint32_t T)
+{
+	LAUNCH(k, K_DELTA_CONV, T, 2 * k->shape.key_heads + k->shape.value_heads, ARG(step),
+	       ARG(rows_at), ARG(token_rows_at), ARG(proj), ARG(conv_w), ARG(neg_a), ARG(dt_bias),
+	       ARG(ring), ARG(qs), ARG(ks), ARG(vs), ARG(gates));
+}
+
+void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows,
+			  cl_mem proj, cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, cl_mem norm_w,
+			  cl_mem ring, cl_mem state, cl_mem work, cl_mem out)
+{
+	uint64_t pairs = (uint64_t)n_rows * k->shape.value_heads;
+	cl_int first_row = 0, rows = (cl_int)n_rows; /* prefill rows come first */
+
+	LAUNCH(k, K_DELTA_PREFILL, MIN(pairs, (uint64_t)kernels_delta_groups(k)), 1, ARG(step),
+	       ARG(rows_at), ARG(first_row), ARG(rows), ARG(proj), ARG(qs), ARG(ks), ARG(vs),
+	       ARG(gates), ARG(norm_w), ARG(ring), ARG(state), ARG(work), ARG(out));
+}
+
+void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t first_row,
+			 uint32_t n_rows, cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias,
+			 cl_mem norm_w, cl_mem ring, cl_mem state, cl_mem out)
+{
+	cl_int first = (cl_int)first_row;
+
+	LAUNCH(k, K_DELTA_DECODE, n_rows, k->shape.value_heads, ARG(step), ARG(rows_at), ARG(first),
+	       ARG(proj), ARG(conv_w), ARG(neg_a), ARG(dt_bias), ARG(norm_w), ARG(ring), ARG(state),
+	       ARG(out));
+}
+
+/* Groups that share a row of logits: where there are fewer rows than compute units, and blocks enough that it is worth a
+ * thread's waking; on a GPU a block a lane. */
+static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
+{
+	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab);
+
+	if (k->tuning->lanes > 1)
+		return CEIL_DIV(blocks, k->tuning->lanes);
+	return MAX(MIN(CEIL_DIV(k->compute_units, MAX(rows, 1u)), blocks / 64), 1u);
+}
+
+void kernel_sample(struct kernels *k, cl_mem step, cl_int draws_at, cl_mem logits, cl_mem work,
+		   cl_mem counts, cl_mem result, uint32_t n_draws)
+{
+	LAUNCH(k, K_SAMPLE, n_draws, sample_parts(k, n_draws), ARG(step), ARG(draws_at),
+	       ARG(logits), ARG(work), ARG(counts), ARG(result));
+}
+
+void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logits, cl_mem work,
+		  cl_mem result, uint32_t n)
+{
+	LAUNCH(k, K_SCORE, n, sample_parts(k, n), ARG(step), ARG(scores_at), ARG(logits), ARG(work),
+	       ARG(result));
+}
+
+void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n)
+{
+	LAUNCH(k, K_SEAT_RESET, n, 1, ARG(step), ARG(resets_at), ARG(counts));
+}
+
+void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32_t stride,
+		       uint64_t rows, uint64_t cols, uint64_t key, float scale, float offset)
+{
+	cl_ulong first = first_panel, r = rows, c = cols, seed = key;
+
+	LAUNCH(k, K_SYNTHESIZE, CEIL_DIV(rows, 16u), 1, ARG(W), ARG(first), ARG(stride), ARG(r),
+	       ARG(c), ARG(seed), ARG(scale), ARG(offset));
+}
+
+void kernel_synthesize_rows(struct kernels *k, cl_mem table, uint64_t rows, uint64_t cols,
+			    uint64_t key, float scale, float offset)
+{
+	cl_ulong r = rows, c = cols, seed = key;
+
+	LAUNCH(k, K_SYNTHESIZE_ROWS, rows, 1, ARG(table), ARG(r), ARG(c), ARG(seed), ARG(scale),
+	       ARG(offset));
+}
+
+void kernel_address(struct kernels *k, cl_mem buffer, cl_mem addresses, uint32_t i)
+{
+	cl_uint at = i;
+
+	LAUNCH(k, K_ADDRESS, 1, 1, ARG(buffer), ARG(addresses), ARG(at));
+}
+
+void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses,
+			uint32_t T)
+{
+	struct tuning_place p = cuts_decode_step(&k->shape, T);
+
+	LAUNCH_CUT(k, cuts_find(&k->cuts, &p), K_DECODE_STEP, k->tuning->lanes, k->compute_units, 1,
+		   ARG(step), ARG(work_at), ARG(addresses));
+	note_place(k, &p);
+}
+
+/* ---- cuts that are used now and then ---- */
+
+enum { WARM_TILE_AT = KERNEL_ROW_INTS }; /* behind a row that begins with page 0 */
+
+/* One group of a cut's kernels, with nothing to do: `none` is zeros, `step` has one tile of one token. */
+static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
+{
+	cl_uint M = 0, side = 16;
+
+	LAUNCH_CUT(k, cut, K_GEMM_STORE, product_lanes(k), 1, 1, ARG(none), ARG(side), ARG(none),
+		   ARG(out), ARG(side), ARG(M), ARG(side), ARG(side));
+	LAUNCH_CUT(k, cut, K_GEMM_ADD, product_lanes(k), 1, 1, ARG(none), ARG(side), ARG(none),
+		   ARG(out), ARG(side), ARG(M), ARG(side), ARG(side), ARG(out));
+	for (uint32_t i = 0; i < k->shape.n_mlps; i++) {
+		LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, i), product_lanes(k), 1, 1, ARG(none),
+			   ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
+		LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, i), product_lanes(k), 1, 1, ARG(none),
+			   ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
+	}
+}
+
+static void warm_attention(struct kernels *k, uint32_t cut, cl_mem step, cl_mem none, cl_mem out)
+{
+	cl_int rows_at = 0, tiles_at = WARM_TILE_AT;
+
+	LAUNCH_CUT(k, cut, K_ATTENTION, k->tuning->lanes, 1, 1, ARG(step), ARG(rows_at),
+		   ARG(tiles_at), ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
+}
+
+/*
+ * A driver may compile at a kernel's first launch (PoCL does), and a cut that only some sizes take would have its first one
+ * in somebody's request: launches all that the tables brought, with nothing to do.
+ */
+int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
+{
+	const struct kernel_shape *s = &k->shape;
+	/* Of what attention reads the largest: a page; and the list of a decode step that has ended. */
+	size_t bytes = 4 * MAX((size_t)s->kv_heads * s->head_dim * s->page_tokens,
+			       (size_t)kernels_attention_ld(s) + 4096);
+	const int32_t tile[WARM_TILE_AT + 3] = {[WARM_TILE_AT + 2] = 1};
+	cl_mem none, step, out;
+	cl_int work_at = 0;
+	void *zeros;
+
+	if (k->cuts.n[CUT_GEMM] + k->cuts.n[CUT_ATTENTION] + k->cuts.n[CUT_DECODE_STEP] ==
+	    CUT_PROGRAMS)
+		return 0;
+	zeros = calloc(1, bytes);
+	if (!zeros)
+		return err_set(e, ENOMEM, "out of memory");
+	none = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, zeros,
+			      NULL);
+	step = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof(tile),
+			      (void *)(uintptr_t)tile, NULL);
+	out = clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, NULL, NULL);
+	free(zeros);
+	if (none && step && out) {
+		for (uint32_t i = 1; i < k->cuts.n[CUT_GEMM]; i++)
+			warm_gemm(k, i, none, out);
+		for (uint32_t i = 1; i < k->cuts.n[CUT_ATTENTION]; i++)
+			warm_attention(k, i, step, none, out);
+		/* Last: they count tickets in what was zeros. */
+		for (uint32_t i = 1; i < k->cuts.n[CUT_DECODE_STEP]; i++)
+			LAUNCH_CUT(k, i, K_DECODE_STEP, k->tuning->lanes, k->compute_units, 1,
+				   ARG(none), ARG(work_at), ARG(none));
+		clFinish(k->queue);
+	}
+	if (none)
+		clReleaseMemObject(none);
+	if (step)
+		clReleaseMemObject(step);
+	if (out)
+		clReleaseMemObject(out);
+	k->launches = 0;
+	return none && step && out ? kernels_status(k, e) : err_set(e, ENOMEM, "out of memory");
+}
