@@ -3,7 +3,8 @@
  * token. Pure: numbers in, ints out. Inside engine/ only.
  *
  * The order of the phases is the order of the model's data: each reads only what earlier ones wrote (decode_work_order says
- * what that is, for the test that checks it).
+ * what that is, for the test that checks it). A ticket reads 64 KiB of weights at least, if its phase has them; for up to
+ * three tokens choosing experts and sorting rows is one phase.
  */
 #ifndef ENGINE_DECODE_WORK_H
 #define ENGINE_DECODE_WORK_H
@@ -16,15 +17,15 @@
 
 /* How the kernels cut their work. */
 struct decode_cut {
-	uint32_t columns;	 /* of a product that one group takes */
-	uint32_t rows;		 /* that one group takes */
+	uint32_t columns;	 /* of a part of a product */
+	uint32_t rows;		 /* of a part */
 	uint32_t router_columns; /* of the router */
 };
 
 /* Ints that the longest list takes. */
 uint64_t decode_work_ints(const struct model_config *c);
 
-/* Fills the list of a step (room for decode_work_ints; no prefill rows). Returns its length. */
+/* Fills the list of a step (room for decode_work_ints; no prefill rows, no scores). Returns its length. */
 uint64_t decode_work_build(const struct model_config *c, const struct kernel_shape *k,
 			   const struct decode_cut *cut, const struct model_step *s, int32_t *work);
 

@@ -149,7 +149,7 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 
 static uint64_t n_addresses(const struct model *m)
 {
-	return AT_LAYERS + (uint64_t)m->config->n_layers * AT_LAYER_INTS;
+	return AT_LAYERS + (uint64_t)m->config->n_layers * AT_LAYER_COUNT;
 }
 
 static void plan_scratch(struct model *m, struct memory_plan *p)
@@ -509,7 +509,7 @@ void model_addresses(struct model *m)
 		kernel_address(m->kernels, all[i], m->addresses, i);
 	for (uint32_t n = 0; n < m->config->n_layers; n++) {
 		const struct model_layer *l = &m->layers[n];
-		const cl_mem own[AT_LAYER_INTS] = {
+		const cl_mem own[AT_LAYER_COUNT] = {
 			[AT_INPUT_NORM] = l->input_norm,
 			[AT_POST_NORM] = l->post_norm,
 			[AT_NEXT_NORM] =
@@ -533,10 +533,10 @@ void model_addresses(struct model *m)
 			[AT_SHARED_DOWN] = l->shared_down,
 		};
 
-		for (uint32_t i = 0; i < AT_LAYER_INTS; i++)
+		for (uint32_t i = 0; i < AT_LAYER_COUNT; i++)
 			if (own[i])
 				kernel_address(m->kernels, own[i], m->addresses,
-					       AT_LAYERS + n * AT_LAYER_INTS + i);
+					       AT_LAYERS + n * AT_LAYER_COUNT + i);
 	}
 }
 

@@ -5,8 +5,9 @@
  * rest of the exponent) takes few values, because weights of one matrix are of similar size: 16 values cover a range of
  * 16 binades with both signs, outside of which one weight in ten thousand lies. So a panel has a dictionary of 16 upper
  * bytes, and a weight is its lower byte and a code of 4 bits. Tiles of 16 k x 16 columns that hold anything else stay as
- * they are. Products of few rows wait for memory: they take three quarters of the time. The arithmetic sees the same
- * numbers in the same order; its bits are the same.
+ * they are: one in forty, when weights are normally distributed. Products of few rows wait for memory: they take about
+ * three quarters of the time, and undo the code register by register. Those of many rows undo a panel once and use it for
+ * all their tiles (gemm.cl, TALL). The arithmetic sees the same numbers in the same order; its bits are the same.
  *
  * (Others code exponents by Huffman, which saves a little more and costs more to undo: Zhang et al. 2025, "70% Size, 100%
  * Accuracy: Lossless LLM Compression for Efficient GPU Inference via Dynamic-Length Float".)
@@ -16,7 +17,9 @@
  *     uint32 [n + 1]    where panel i begins, in units of 64 bytes; the last entry is the end of all
  *     panels, in any order, each:
  *         uint8 [16]    the dictionary
- *         uint32 [..]   bit i: tile i is not coded
+ *         uint32 [ceil(K / 512)]
+ *                       bit t: tile t, which is k = 16 t .. 16 t + 15, is not coded
+ *         zeros up to the next boundary
  *         tiles, each   384 bytes, or 512 bytes in KERNEL_PACK_PAIRS
  *
  * Inside a tile, 4 k (two registers of pairs, 64 weights) are one step, and two steps lie together in the order in which they
@@ -41,7 +44,7 @@ uint64_t coded_panel_bound(uint64_t K);
 /* Codes a panel of K x 16 weights in KERNEL_PACK_PAIRS into out [coded_panel_bound(K)]; returns its bytes. */
 size_t coded_panel(const uint16_t *pairs, uint64_t K, uint8_t *out);
 
-/* The inverse: a panel back into KERNEL_PACK_PAIRS. For tests; kernels do it register by register. */
+/* The inverse: a panel back into KERNEL_PACK_PAIRS. For tests; kernels have their own (x86/gemm_core.clh). */
 void coded_panel_decode(const uint8_t *panel, uint64_t K, uint16_t *ret_pairs);
 
 #endif

@@ -90,6 +90,6 @@
 #define AT_EXPERTS_DOWN	   17
 #define AT_SHARED_GATE_UP  18
 #define AT_SHARED_DOWN	   19
-#define AT_LAYER_INTS	   20
+#define AT_LAYER_COUNT	   20
 
 #endif

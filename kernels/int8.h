@@ -1,5 +1,6 @@
 /*
- * Int8 weights and activations: their layouts, and how the host makes the weights'.
+ * Int8 weights and activations: their layouts, and how the host makes the weights'. No model uses them yet, only
+ * `tigon bench kernels --int8` and tests.
  *
  * A row of k is cut into groups (the last one is what is left), and a number is q scale with q an int8 and one float
  * scale a row and group. A product of two such rows is
@@ -21,7 +22,7 @@
  * is not less than K is the whole row (scales a channel).
  *
  * The usual group is 128, which quantised checkpoints have (compressed-tensors, AWQ, GPTQ), so that their scales are
- * taken as they are. It costs 8.5 bits a weight as packed (64: 9; 32, as in ggml's Q8_0: 10), and products of 64 rows
+ * taken as they are. It costs 8.5 bits a weight as packed (64: 9; 32, which is the group of ggml's Q8_0, would take 10), and products of 64 rows
  * reach 84 % of vpdpbusd's peak on a core of Zen 5 (64: 76 %, 32: 68 %), since each group ends in a conversion, a
  * multiplication and an addition in float. What it loses is little: the largest of 128 normal numbers is some 2.8
  * deviations, of 32 it is 2.1, and the rounding error grows as that does.
@@ -40,7 +41,7 @@ enum {
 	INT8_GROUP_MAX = 65536, /* 255 * 128 * 65536 fits into an int32 */
 };
 
-/* Below this largest magnitude a group is zero: 127 over it would not be a float. */
+/* Below this largest magnitude a group is zero: its scale, a 127th of it, could be subnormal, which some devices flush. */
 #define INT8_TINY 0x1p-118f
 
 /* Whether a group of so many is allowed. */

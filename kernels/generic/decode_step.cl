@@ -1,10 +1,10 @@
 /*
- * A whole decode step in one launch: every row of the plan has one token, and the groups that run deal the work of all
+ * A whole decode step but the draws in one launch, on a CPU: every row of the plan has one token, and the groups that run deal the work of all
  * layers out among themselves.
  *
  * The work list (engine/decode_work.c) is a sequence of phases. A phase is one operation on one layer, cut into tickets;
  * tickets are numbered through all phases. A group takes the next ticket, waits until all tickets of earlier phases
- * are done, does its part, and counts it as done. A ticket waits only for lower ones, and those are in the hands of groups
+ * are done, does its parts (up to PHASE_TAKE neighbouring columns of one row), and counts it as done. A ticket waits only for lower ones, and those are in the hands of groups
  * that run: so any number of groups gets through, one alone as well, and none has to be resident for another.
  *
  * What a ticket does are the functions of the other kernels: the bits are those of separate launches.
@@ -13,10 +13,11 @@
  * addresses do not change while a buffer lives; OpenCL 1.2 does not promise that, PoCL and NVIDIA's driver keep it.
  *
  * work, at work_at of the step table: WORK_* ints, then the phases; the list ends with a phase of no operation, whose
- * first ticket is the number of all. Options: those of the files below.
+ * first ticket is the number of all; the host zeroes the two counters with each list. Options: those of the files below
+ * (kernels/programs.c).
  */
 #include "kernels/decode.h"
-#define STEP
+#define STEP /* leaves their __kernels out: only their functions are wanted */
 #include "embed.cl"
 #include "norm.cl"
 #include "gemm.cl"
@@ -33,7 +34,8 @@
  * machine whoever has waited for longer than a part takes lets others run (sched_yield), or all would spin until the
  * system's next time slice.
  */
-#define PATIENCE 256
+#define PATIENCE 256 /* turns of `pause` */
+/* GPUs launch kernel by kernel; what they would do here is tested, not used. */
 #if LANES > 1
 #define WAIT(turn) mem_fence(CLK_GLOBAL_MEM_FENCE)
 #elif defined(__x86_64__) && defined(__linux__)
@@ -242,7 +244,7 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 		if (phase[PHASE_OP] == OP_END)
 			return;
 		first = phase[PHASE_FIRST];
-		layer = at + AT_LAYERS + phase[PHASE_LAYER] * AT_LAYER_INTS;
+		layer = at + AT_LAYERS + phase[PHASE_LAYER] * AT_LAYER_COUNT;
 		i = (uint)(ticket - first);
 		parts = CEIL_((uint)phase[PHASE_COLUMNS], (uint)phase[PHASE_TAKE]);
 		x = i % parts * (uint)phase[PHASE_TAKE];

@@ -9,7 +9,7 @@
  * out [rows, ldq] words: for each group one word with the scale and then its values, four a word, each as q + 128
  * (int8.h). K is a multiple of 16, the last group is what is left; x is zero in padding, which gives zeros.
  *
- * A group whose amax is below INT8_TINY (2^-118), where 127 / amax would leave floats, is zero with scale 0. In one
+ * A group whose amax is below INT8_TINY (2^-118), whose scale could be subnormal, is zero with scale 0. In one
  * with a NaN or an infinity the scale is NaN and values are zero: all results of such a row are NaN, and no other's.
  *
  * A division is the only operation here that a device may round in a way of its own (CPUs do not): then a value

@@ -4,8 +4,8 @@
  *     bench_engine DIR float32|bfloat16 auto|generic|x86 STREAMS...
  *
  * The time to open, then a row for each number of streams: prefill tokens/s (a prompt of 512 tokens each),
- * decode tokens/s with all streams running, launches and host microseconds a step. Environment: TOKENS a
- * stream (512), SYNTHETIC for weights made up from config.json, SEPARATE for
+ * decode tokens/s with all streams running (prompts of 64 tokens), launches and host microseconds a step. Environment: TOKENS
+ * generated a stream (512), SYNTHETIC for weights made up from config.json, SEPARATE for
  * a launch a kernel, PLAIN for weights that are not coded, TIGON_PROGRAM_CACHE.
  */
 #include <stdlib.h>
@@ -23,6 +23,15 @@ static double seconds_since(uint64_t start)
 	return (double)(clock_now_ns() - start) / 1e9;
 }
 
+/* Its place in the enumeration that has this order, or -1. */
+static int name_of(const char *name, const char *const names[], size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(name, names[i]))
+			return (int)i;
+	return -1;
+}
+
 int main(int argc, char **argv)
 {
 	struct engine_options o = {
@@ -38,21 +47,22 @@ int main(int argc, char **argv)
 	uint64_t start = clock_now_ns();
 	int32_t prompt[PROMPT];
 	uint32_t tokens = getenv("TOKENS") ? (uint32_t)strtoul(getenv("TOKENS"), NULL, 10) : 512;
+	static const char *const dtypes[] = {"float32", "bfloat16"};
+	static const char *const variants[] = {"auto", "generic", "x86", "nvidia"};
+	int dtype, kernels;
 	struct engine *g;
 	struct err e = {0};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc < 5) {
-		fprintf(stderr,
-			"usage: bench_engine DIR float32|bfloat16 auto|generic|x86 STREAMS...\n");
+	if (argc < 5 || (dtype = name_of(argv[2], dtypes, ARRAY_SIZE(dtypes))) < 0 ||
+	    (kernels = name_of(argv[3], variants, ARRAY_SIZE(variants))) < 0) {
+		fprintf(stderr, "usage: bench_engine DIR float32|bfloat16 "
+				"auto|generic|x86|nvidia STREAMS...\n");
 		return 2;
 	}
 	o.model_dir = argv[1];
-	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
-	if (!strcmp(argv[3], "generic"))
-		o.kernels = ENGINE_KERNELS_GENERIC;
-	if (!strcmp(argv[3], "x86"))
-		o.kernels = ENGINE_KERNELS_X86;
+	o.dtype = (enum engine_dtype)dtype;
+	o.kernels = (enum engine_kernels)kernels;
 	o.separate_launches = getenv("SEPARATE") != NULL;
 	o.plain_weights = getenv("PLAIN") != NULL;
 	if (getenv("SYNTHETIC")) {
