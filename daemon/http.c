@@ -327,7 +327,7 @@ static int parse_tree_ask(struct MHD_Connection *mc, struct tree_ask *ret, struc
 	const char *tokens = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND, "tokens");
 	uint64_t n = TREE_LIMIT;
 
-	if (limit && (options_size(limit, &n) < 0 || n < 1 || n > TREE_LIMIT_MAX))
+	if (limit && (option_size(limit, &n) < 0 || n < 1 || n > TREE_LIMIT_MAX))
 		return err_param(e, EINVAL, "limit", "limit is \"%.40s\", but must be 1 to %d",
 				 limit, TREE_LIMIT_MAX);
 	if (tokens && strcmp(tokens, "0") != 0 && strcmp(tokens, "1") != 0)

@@ -105,8 +105,13 @@ static void announce(const struct server *s, uint16_t port)
 {
 	const struct engine_info *i = &s->info;
 	bool v6 = strchr(s->options.host, ':');
+	char use[4352];
 
 	log_info("%s on %s (%s, %s kernels)", s->name, i->device_name, i->driver, i->kernels);
+	if (s->options.tuning) {
+		tuning_use_text(&i->tuning, s->options.tuning, use, sizeof(use));
+		log_info("%s", use);
+	}
 	log_info("memory: weights %.1f MiB, KV cache %.1f MiB in %u pages, states %.1f MiB in %u "
 		 "slots, "
 		 "scratch %.1f MiB, of %.1f MiB",

@@ -1,50 +1,11 @@
 /*
- * The command line of tigond: one table (name, argument, range, default, text) that feeds the
- * parser, --help and the test that compares it with man/tigond.8.
- *
- * Both --name value and --name=value are understood; the last one of a repeated option counts.
- * Sizes take the suffixes K, M, G and T (powers of 1024).
+ * The command line of tigond: one table (option_table.h) that feeds the parser, --help and the test
+ * that compares it with man/tigond.8.
  */
 #ifndef DAEMON_OPTIONS_H
 #define DAEMON_OPTIONS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include "base/err.h"
-
-enum option_type {
-	OPTION_FLAG,   /* bool, takes no argument */
-	OPTION_TEXT,   /* const char *, borrowed from argv */
-	OPTION_NUMBER, /* uint64_t, decimal */
-	OPTION_SIZE,   /* uint64_t, bytes with an optional suffix */
-	OPTION_CHOICE, /* unsigned, index into choices */
-	OPTION_MEMORY, /* struct option_memory */
-};
-
-/* A choice between on and off, for what is on unless turned off. */
-enum option_switch { OPTION_ON, OPTION_OFF };
-
-/* Bytes, or a share of what is there: "8G", "0.6", "60%". Both 0: not given. */
-struct option_memory {
-	uint64_t bytes;
-	double share;
-};
-
-struct option_def {
-	const char *name;     /* without the dashes */
-	const char *argument; /* what --help calls the value, NULL for a flag */
-	enum option_type type;
-	size_t offset; /* of the member of struct options */
-	size_t given;  /* offset of a bool that tells whether it was given; 0: none */
-	uint64_t min, max, initial;
-	uint64_t multiple;	    /* 0: any */
-	const char *const *choices; /* NULL-terminated */
-	const char *initial_text;   /* default of a text option as --help shows it, NULL: none */
-	const char *text;	    /* what it does, one line */
-};
+#include "daemon/option_table.h"
 
 struct options {
 	bool help; /* first, so that no `given` offset is 0 */
@@ -75,9 +36,6 @@ const struct option_def *options_table(size_t *n);
  * argv. -EINVAL with a sentence; checks that involve two options are made here too. With --help,
  * --version or --list-devices nothing else is required. */
 int options_parse(int argc, const char *const *argv, struct options *ret, struct err *e) MUST_CHECK;
-
-/* "8G" or "1048576" to bytes; -EINVAL. */
-int options_size(const char *text, uint64_t *ret) MUST_CHECK;
 
 /* What --help prints. */
 void options_help(FILE *out);

@@ -233,9 +233,10 @@ int device_open(const char *which, struct device *ret, struct err *e)
 		return r;
 	id = choose(which, devices, n);
 	if (!id)
-		return err_set(e, ENODEV,
-			       "no OpenCL device matches '%s': --list-devices shows what is there",
-			       which);
+		return err_set(
+			e, ENODEV,
+			"--device: no OpenCL device matches \"%s\"; tigon devices lists them",
+			which);
 	describe(id, &d);
 	d.context = clCreateContext(NULL, 1, &id, NULL, NULL, &code);
 	if (code != CL_SUCCESS)

@@ -180,7 +180,7 @@ static int open_weights(const struct engine_options *o, const struct model_confi
 }
 
 static int load_weights(struct engine *g, const struct engine_options *o, const struct weights *w,
-			uint64_t *ret_saved, struct err *e)
+			uint64_t *ret_saved, uint64_t *ret_plain, struct err *e)
 {
 	struct packer p = {
 		.device = &g->device,
@@ -199,6 +199,7 @@ static int load_weights(struct engine *g, const struct engine_options *o, const 
 		return -p.error.code;
 	}
 	*ret_saved = p.saved;
+	*ret_plain = p.plain;
 	return kernels_status(g->kernels, e);
 }
 
@@ -208,7 +209,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 {
 	struct engine_info *i = &g->info;
 	struct kernel_shape shape;
-	uint64_t start = clock_now_ns(), saved = 0;
+	uint64_t start = clock_now_ns(), saved = 0, plain = 0;
 	int r;
 
 	r = prepare_cache(o->program_cache, e);
@@ -276,7 +277,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	if (r == 0)
 		r = memory_plan_allocate(g->plan, e);
 	if (r == 0)
-		r = load_weights(g, o, w, &saved, e);
+		r = load_weights(g, o, w, &saved, &plain, e);
 	if (r == 0)
 		r = size_cache(g, o, saved, e);
 	if (r == 0)
@@ -294,10 +295,12 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	clGetDeviceInfo(g->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(i->compute_units),
 			&i->compute_units, NULL);
 	(void)kernels_other_bits(g->kernels, i->other_bits);
+	i->tuning = kernels_tuning_use(g->kernels);
 	i->n_pages = g->model.n_pages;
 	i->n_slots = g->model.n_slots;
 	i->max_model_len = g->limits.max_model_len;
 	i->weight_bytes = memory_plan_bytes(g->plan, MEMORY_WEIGHTS) - saved;
+	i->plain_bytes = i->weight_bytes + plain;
 	i->kv_bytes = memory_plan_bytes(g->cache_plan, MEMORY_KV);
 	i->state_bytes = memory_plan_bytes(g->cache_plan, MEMORY_STATE);
 	i->scratch_bytes = memory_plan_bytes(g->plan, MEMORY_SCRATCH);
@@ -472,9 +475,9 @@ bool engine_tuned(const struct engine *g, const struct tuning_place *p)
 	return kernels_tuned(g->kernels, p);
 }
 
-void engine_use_built_in(struct engine *g, bool built_in)
+void engine_use_default_cuts(struct engine *g, bool on)
 {
-	kernels_use_built_in(g->kernels, built_in);
+	kernels_use_default_cuts(g->kernels, on);
 }
 
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,

@@ -57,8 +57,8 @@ struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
 	uint32_t compute_units;
-	char other_bits
-		[33]; /* kernels_other_bits, "": the bits are those of the cuts that are built in */
+	char other_bits[33]; /* kernels_other_bits, "": the bits are those of the default cuts */
+	struct tuning_use tuning; /* of the table that was given */
 	uint32_t n_pages, max_model_len;
 	uint32_t
 		n_slots; /* a working slot for each of max_seqs, one more, and checkpoints; 0: no recurrent layers */
@@ -66,6 +66,7 @@ struct engine_info {
 		slot_bytes; /* of one KV page, of one state slot, over all layers; slot_bytes 0: no
 					    recurrent layers */
 	uint64_t weight_bytes, kv_bytes, state_bytes, scratch_bytes, budget_bytes;
+	uint64_t plain_bytes; /* of weights, were none of them coded */
 };
 
 /* Counts since the engine was opened; for metrics and tests. */

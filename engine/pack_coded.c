@@ -125,7 +125,7 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts)
 {
 	struct batch b = {.packer = p};
-	uint64_t rows, cols, done = 0, used = coded_table_bytes(panels);
+	uint64_t rows, cols, plain, done = 0, used = coded_table_bytes(panels);
 	cl_mem stage = NULL;
 	uint8_t *m;
 
@@ -133,6 +133,7 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		return;
 	weights_shape(p->config, parts[0].role, parts[0].layer, &rows, &cols);
 	b.K = KERNEL_LD(cols);
+	plain = panels * 16 * b.K * sizeof(uint16_t);
 	b.coded = calloc(BATCH, coded_panel_bound(b.K));
 	if (!b.coded) {
 		err_set(&p->error, ENOMEM, "out of memory");
@@ -147,6 +148,7 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		assert(p->error.code || done == panels);
 		((uint32_t *)(void *)m)[panels] = (uint32_t)(used / CODED_UNIT);
 		p->saved += pack_matrix_bytes(p->kernels, panels, cols) - used;
+		p->plain += MAX(plain, used) - used;
 		pack_unmap(p, buffer, m);
 	}
 	if (stage)

@@ -25,8 +25,8 @@ bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning
 /* As kernels_tuned. */
 bool engine_tuned(const struct engine *g, const struct tuning_place *p);
 
-/* From here on kernels are cut as is built in, or again as tables say. Not while a plan is queued. */
-void engine_use_built_in(struct engine *g, bool built_in);
+/* From here on kernels take their default cuts, or again what tables say. Not while a plan is queued. */
+void engine_use_default_cuts(struct engine *g, bool on);
 
 /* New: the yardsticks of the engine's device, in the variant that the engine runs, on its queue. Closed before the
  * engine. program_cache: as it was opened with. */

@@ -70,6 +70,11 @@ static uint32_t number_of(struct cuts *c, enum cut_program program, const struct
 	return c->n[program]++;
 }
 
+static bool row_of(const struct tuning_table *t, const struct tuning_row *row)
+{
+	return t && row >= t->rows && row < t->rows + t->n;
+}
+
 /* Looks up what is used at one place, in all buckets of M. */
 static void add(struct cuts *c, const struct cuts_source *source, struct tuning_place p)
 {
@@ -91,8 +96,10 @@ static void add(struct cuts *c, const struct cuts_source *source, struct tuning_
 		p.m = tuning_m_buckets[i];
 		for (size_t t = 0; !row && t < ARRAY_SIZE(source->tables); t++)
 			row = tuning_find(source->tables[t], source->device, &p, source->any_bits);
+		c->given.sizes++;
 		if (!row)
 			continue;
+		c->given.taken += row_of(source->tables[0], row);
 		wanted = tuning_over(row->cut, c->of[program][0]);
 		c->places[at].cut[i] = (uint8_t)number_of(c, program, &wanted);
 		c->same_bits &= row->same_bits || !c->places[at].cut[i];
@@ -101,7 +108,7 @@ static void add(struct cuts *c, const struct cuts_source *source, struct tuning_
 }
 
 void cuts_choose(struct cuts *c, const struct kernel_shape *s,
-		 const struct tuning_cut built_in[CUT_PROGRAMS], const struct cuts_source *source)
+		 const struct tuning_cut defaults[CUT_PROGRAMS], const struct cuts_source *source)
 {
 	const uint32_t hidden = KERNEL_LD(s->hidden);
 	const struct {
@@ -116,8 +123,9 @@ void cuts_choose(struct cuts *c, const struct kernel_shape *s,
 	};
 
 	*c = (struct cuts){.same_bits = true};
+	c->given.known = tuning_knows(source->tables[0], source->device);
 	for (size_t i = 0; i < CUT_PROGRAMS; i++) {
-		c->of[i][0] = built_in[i];
+		c->of[i][0] = defaults[i];
 		c->n[i] = 1;
 	}
 	for (size_t i = 0; source->products && i < ARRAY_SIZE(products); i++)
@@ -136,7 +144,7 @@ void cuts_choose(struct cuts *c, const struct kernel_shape *s,
 
 uint32_t cuts_find(const struct cuts *c, const struct tuning_place *p)
 {
-	for (uint32_t i = 0; !c->built_in && i < c->n_places; i++)
+	for (uint32_t i = 0; !c->defaults && i < c->n_places; i++)
 		if (c->places[i].family == p->family && c->places[i].n == p->n &&
 		    c->places[i].k == p->k)
 			return c->places[i].cut[tuning_m_bucket(p->m)];

@@ -1,7 +1,7 @@
 /*
  * Which cut each launch of a set of kernels takes: the tuning tables (tuning.h), looked up once for every product of a
  * shape in every bucket of M, when the set is opened. A cut that is used anywhere is a program of its own; a launch then
- * chooses by its number. Cut 0 is the one that is built in. Inside kernels/ only.
+ * chooses by its number. Cut 0 is the default one, which the kernels come with. Inside kernels/ only.
  */
 #ifndef KERNELS_CUTS_H
 #define KERNELS_CUTS_H
@@ -12,7 +12,7 @@
 enum cut_program { CUT_GEMM, CUT_ATTENTION, CUT_DECODE_STEP, CUT_PROGRAMS };
 
 enum {
-	CUTS_MAX = 8, /* of a program; what would be more stays as it is built in */
+	CUTS_MAX = 8, /* of a program; what would be more takes the default cut */
 	CUT_PLACES_MAX = 16,
 };
 
@@ -25,23 +25,25 @@ struct cuts {
 		uint8_t cut[TUNING_M_BUCKETS];
 	} places[CUT_PLACES_MAX];
 	uint32_t n_places;
-	bool built_in;	/* all launches take cut 0 */
+	bool defaults;	/* all launches take cut 0 */
 	bool same_bits; /* none in use changes bits */
+	struct tuning_use given;
 };
 
 enum cut_program cuts_program(enum tuning_family family);
 
 struct cuts_source {
 	const struct tuning_device *device;
-	const struct tuning_table *tables[2]; /* in the order in which they count; NULL: none */
+	const struct tuning_table
+		*tables[2]; /* given, built in: in the order in which they count; NULL: none */
 	bool any_bits;
 	bool products;	  /* gemm.cl is cut this way, not for tensor cores */
 	bool decode_step; /* there is one */
 };
 
-/* Looks up every launch of a shape, in all buckets of M. */
+/* Looks up every launch of a shape, in all buckets of M. c->given says what came of tables[0]. */
 void cuts_choose(struct cuts *c, const struct kernel_shape *s,
-		 const struct tuning_cut built_in[CUT_PROGRAMS], const struct cuts_source *source);
+		 const struct tuning_cut defaults[CUT_PROGRAMS], const struct cuts_source *source);
 
 /* Where the launches of a step of T tokens stand. */
 struct tuning_place cuts_experts(const struct kernel_shape *s, uint32_t mlp, bool down, uint32_t T);

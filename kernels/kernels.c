@@ -157,7 +157,7 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 					.row_block = t->row_block,
 					.ahead = t->ahead,
 					.chains = 1};
-	struct tuning_cut built_in[CUT_PROGRAMS] = {
+	struct tuning_cut defaults[CUT_PROGRAMS] = {
 		[CUT_GEMM] = gemm,
 		[CUT_ATTENTION] = {.queries = t->attention_queries},
 		[CUT_DECODE_STEP] = gemm,
@@ -168,11 +168,11 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 
 	if (r < 0)
 		return r;
-	built_in[CUT_DECODE_STEP].blocks = t->decode_blocks;
+	defaults[CUT_DECODE_STEP].blocks = t->decode_blocks;
 	clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof(device.name) - 1, device.name, NULL);
 	clGetDeviceInfo(id, CL_DRIVER_VERSION, sizeof(device.driver) - 1, device.driver, NULL);
 	snprintf(device.kernels, sizeof(device.kernels), "%s", kernels_variant_name(k->variant));
-	cuts_choose(&k->cuts, &k->shape, built_in,
+	cuts_choose(&k->cuts, &k->shape, defaults,
 		    &(struct cuts_source){
 			    .device = &device,
 			    .tables = {given ? given->table : NULL, own},
@@ -194,9 +194,14 @@ struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T)
 	return cuts_decode_step(&k->shape, T);
 }
 
-void kernels_use_built_in(struct kernels *k, bool built_in)
+struct tuning_use kernels_tuning_use(const struct kernels *k)
 {
-	k->cuts.built_in = built_in;
+	return k->cuts.given;
+}
+
+void kernels_use_default_cuts(struct kernels *k, bool on)
+{
+	k->cuts.defaults = on;
 }
 
 bool kernels_other_bits(const struct kernels *k, char ret[33])

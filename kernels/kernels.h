@@ -132,17 +132,20 @@ void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_colum
 uint32_t kernels_tile_tokens(const struct kernels *k, uint32_t T);
 uint32_t kernels_least_tile_tokens(const struct kernels *k);
 
-/* Whether launches at a place take another cut than the one that is built in. */
+/* Whether launches at a place take another cut than the default one. */
 bool kernels_tuned(const struct kernels *k, const struct tuning_place *p);
 
 /* Where kernel_decode_step of T tokens stands in a tuning table. */
 struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T);
 
-/* From here on launches take the cuts that are built in, or again those of the tables: for who compares them. Not while
- * a step is queued whose tables were made with the others. */
-void kernels_use_built_in(struct kernels *k, bool built_in);
+/* What came of the table that was given. */
+struct tuning_use kernels_tuning_use(const struct kernels *k);
 
-/* Whether launches may give other bits than the cuts that are built in; then *ret names which, the same text for the same
+/* From here on launches take the default cuts, or again those of the tables: for who compares them. Not while
+ * a step is queued whose tables were made with the others. */
+void kernels_use_default_cuts(struct kernels *k, bool on);
+
+/* Whether launches may give other bits than the default cuts; then *ret names which, the same text for the same
  * choices. */
 bool kernels_other_bits(const struct kernels *k, char ret[33]);
 

@@ -154,6 +154,16 @@ static const struct value *find_value(const char *name, size_t len)
 	return NULL;
 }
 
+static int bad_value(const struct value *v, const char *text, size_t len, struct err *e)
+{
+	char multiple[32] = "";
+
+	if (v->multiple > 1)
+		snprintf(multiple, sizeof(multiple), ", a multiple of %u", v->multiple);
+	return err_set(e, EINVAL, "%s is %u to %u%s, not \"%.*s\"", v->name, v->least, v->most,
+		       multiple, (int)MIN(len, (size_t)64), text);
+}
+
 int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_cut *ret,
 		     struct err *e)
 {
@@ -169,7 +179,10 @@ int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_
 		uint32_t x = 0;
 
 		if (!v)
-			return err_set(e, EINVAL, "\"%.*s\" is no value of a cut",
+			return err_set(e, EINVAL,
+				       "\"%.*s\" is no value of a cut: - or name=N, with the names "
+				       "tile_rows, tile_blocks, blocks, row_block, ahead, chains "
+				       "and queries",
 				       (int)MIN(len, (size_t)64), p);
 		if (family != TUNING_NONE && !(v->families >> family & 1))
 			return err_set(e, EINVAL, "%s has no %s", family_names[family], v->name);
@@ -177,9 +190,7 @@ int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_
 			return err_set(e, EINVAL, "%s stands there twice", v->name);
 		if (!read_number(p + name + 1, len - name - 1, v->least, v->most, &x) ||
 		    x % v->multiple)
-			return err_set(e, EINVAL, "%s is %u to %u, a multiple of %u, not \"%.*s\"",
-				       v->name, v->least, v->most, v->multiple,
-				       (int)MIN(len - name - 1, (size_t)64), p + name + 1);
+			return bad_value(v, p + name + 1, len - name - 1, e);
 		set(&cut, v, x);
 		p += len;
 		if (!*p)
@@ -254,39 +265,39 @@ static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, st
 	size_t family = which(f[5], family_names, TUNING_FAMILIES), i;
 
 	if (!take_name(f[0], row.device.name, sizeof(row.device.name)))
-		return "the device";
+		return "the device is empty or too long";
 	if (!take_name(f[1], row.device.driver, sizeof(row.device.driver)))
-		return "the driver";
+		return "the driver is empty or too long";
 	if (!take_units(f[2], &row.device.units))
-		return "the compute units";
+		return "the number of compute units is * or from 1 to 1048576";
 	i = which(f[3], kernels, ARRAY_SIZE(kernels));
 	if (i == ARRAY_SIZE(kernels))
-		return "the kernels";
+		return "the kernels are generic, x86 or nvidia";
 	snprintf(row.device.kernels, sizeof(row.device.kernels), "%s", kernels[i]);
 	i = which(f[4], dtypes, ARRAY_SIZE(dtypes));
 	if (i == ARRAY_SIZE(dtypes))
-		return "the dtype";
+		return "the dtype is float32 or bfloat16";
 	row.device.bf16 = i;
 	if (family == TUNING_NONE || family == TUNING_FAMILIES)
-		return "the family";
+		return "the family is product, experts, attention or decode_step";
 	row.place.family = (enum tuning_family)family;
 	if (!take_bucket(f[6], false, &row.place.n))
-		return "N";
+		return "N is * or a power of two up to 268435456";
 	if (!take_bucket(f[7], false, &row.place.k))
-		return "K";
+		return "K is * or a power of two up to 268435456";
 	if (!take_bucket(f[8], true, &row.place.m))
-		return "M";
+		return "M is *, 1, 2, 4, 8, 16, 32, 64, 128, 512 or 2048";
 	if (tuning_parse_cut(f[9], row.place.family, &row.cut, e) < 0)
 		return "the cut";
 	i = which(f[10], bits, ARRAY_SIZE(bits));
 	if (i == ARRAY_SIZE(bits))
-		return "bits";
+		return "bits is 'same' or 'differ'";
 	row.same_bits = i;
 	if (row.same_bits && row.cut.chains > 1 && !strcmp(row.device.kernels, "x86") &&
 	    row.device.bf16)
-		return "bits, which two chains change,";
-	if (!take_us(f[11], &row.us) || !take_us(f[12], &row.built_in_us))
-		return "the time";
+		return "chains=2 changes bits: the field must be 'differ'";
+	if (!take_us(f[11], &row.us) || !take_us(f[12], &row.default_us))
+		return "a time is - or a number of microseconds";
 	*ret = row;
 	return NULL;
 }
@@ -325,7 +336,7 @@ static int parse_line(const char *name, uint32_t number, char *line, struct tuni
 	if (wrong && inner.code)
 		return err_set(e, EINVAL, "%s: line %u: %s", name, number, inner.text);
 	if (wrong)
-		return err_set(e, EINVAL, "%s: line %u: %s is not valid", name, number, wrong);
+		return err_set(e, EINVAL, "%s: line %u: %s", name, number, wrong);
 	ret->line = number;
 	return 0;
 }
@@ -403,8 +414,10 @@ static int parse_lines(const char *name, char *text, struct tuning_table *t, str
 		qsort(t->rows, t->n, sizeof(*t->rows), by_key);
 	for (size_t i = 1; r == 0 && i < t->n; i++)
 		if (same_key(&t->rows[i - 1], &t->rows[i]))
-			r = err_set(e, EINVAL, "%s: lines %u and %u are for the same", name,
-				    t->rows[i - 1].line, t->rows[i].line);
+			r = err_set(
+				e, EINVAL,
+				"%s: lines %u and %u are for the same device, family, sizes and bits",
+				name, t->rows[i - 1].line, t->rows[i].line);
 	return r;
 }
 
@@ -477,18 +490,42 @@ void tuning_free(struct tuning_table *t)
 
 /* ---- looking up ---- */
 
+static bool fits(const struct tuning_row *r, const struct tuning_device *d)
+{
+	return (!strcmp(r->device.name, "*") || !strcmp(r->device.name, d->name)) &&
+	       (!strcmp(r->device.driver, "*") || !strcmp(r->device.driver, d->driver)) &&
+	       (!r->device.units || r->device.units == d->units) &&
+	       !strcmp(r->device.kernels, d->kernels) && r->device.bf16 == d->bf16;
+}
+
+bool tuning_knows(const struct tuning_table *t, const struct tuning_device *d)
+{
+	for (size_t i = 0; t && i < t->n; i++)
+		if (fits(&t->rows[i], d))
+			return true;
+	return false;
+}
+
+void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, size_t size)
+{
+	if (u->known)
+		snprintf(ret, size, "tuning %s: %u of %u sizes take a row of it", file, u->taken,
+			 u->sizes);
+	else
+		snprintf(ret, size,
+			 "tuning %s: no row is for this device, these kernels and this dtype; "
+			 "nothing changes",
+			 file);
+}
+
 /* How much more of a row than of another is about this; -1: it is about something else. */
 static int rank(const struct tuning_row *r, const struct tuning_device *d,
 		const struct tuning_place *p)
 {
 	bool name = strcmp(r->device.name, "*"), driver = strcmp(r->device.driver, "*");
 
-	if (strcmp(r->device.kernels, d->kernels) != 0 || r->device.bf16 != d->bf16 ||
-	    r->place.family != p->family || (name && strcmp(r->device.name, d->name) != 0) ||
-	    (driver && strcmp(r->device.driver, d->driver) != 0) ||
-	    (r->device.units && r->device.units != d->units) ||
-	    (r->place.n && r->place.n != p->n) || (r->place.k && r->place.k != p->k) ||
-	    (r->place.m && r->place.m != p->m))
+	if (!fits(r, d) || r->place.family != p->family || (r->place.n && r->place.n != p->n) ||
+	    (r->place.k && r->place.k != p->k) || (r->place.m && r->place.m != p->m))
 		return -1;
 	return 4 * (name + driver + !!r->device.units) + !!r->place.n + !!r->place.k + !!r->place.m;
 }
@@ -517,7 +554,7 @@ void tuning_write_head(FILE *out)
 {
 	fprintf(out, FIRST_LINE
 		"\n# device\tdriver\tunits\tkernels\tdtype\tfamily\tN\tK\tM\tcut\tbits\tus\t"
-		"built_in_us\n");
+		"default_us\n");
 }
 
 static void write_number(FILE *out, uint32_t x)
@@ -550,6 +587,6 @@ void tuning_write_row(FILE *out, const struct tuning_row *row)
 	write_number(out, row->place.m);
 	fprintf(out, "\t%s\t%s", cut, row->same_bits ? "same" : "differ");
 	write_us(out, row->us);
-	write_us(out, row->built_in_us);
+	write_us(out, row->default_us);
 	fprintf(out, "\n");
 }

@@ -5,19 +5,20 @@
  * A table is a text of tab-separated values. Its first line is "tigon tuning 1"; lines that begin with # and empty ones are
  * left out; every other line is a row of 13 fields:
  *
- *     device  driver  units  kernels  dtype  family  N  K  M  cut  bits  us  built_in_us
+ *     device  driver  units  kernels  dtype  family  N  K  M  cut  bits  us  default_us
  *
  *     device, driver, units   as OpenCL names them, or *: any
  *     kernels, dtype          the variant and the element type
  *     family                  product, experts, attention or decode_step
  *     N, K, M                 buckets: the row is for sizes up to them and above the next smaller bucket; or *: any
- *     cut                     name=value, separated by spaces; what is not named is as built in
+ *     cut                     name=value, separated by spaces; what is not named is as in the default cut; -: that one
  *     bits                    same, or differ: then only --batch-invariant off uses it
- *     us, built_in_us         microseconds of a launch with this cut, and with the one that is built in
+ *     us, default_us         microseconds of a launch with this cut, and with the default one
  *
  * Of the rows that fit the one with the fewest * in its device counts, then the one with the fewest in its sizes. So a
  * table has rows for one device, for a family of devices (device and driver *), or for everybody. A table that is given
- * comes before the one that is built in (tuned/cpu.tsv); where neither has a row a kernel keeps its built-in cut.
+ * comes before the one that is built in (tuned/cpu.tsv); where neither has a row a launch takes the default cut, which is
+ * compiled into its kernels (kernels.c).
  */
 #ifndef KERNELS_TUNING_H
 #define KERNELS_TUNING_H
@@ -38,7 +39,7 @@ enum tuning_family {
 	TUNING_FAMILIES,
 };
 
-/* How work is cut. A table's value 0: as built in. */
+/* How work is cut. A table's value 0: as in the default cut. */
 struct tuning_cut {
 	uint32_t tile_rows,
 		tile_blocks; /* accumulators of the GEMM tile; blocks: of 16 columns on a CPU */
@@ -67,7 +68,7 @@ struct tuning_row {
 	struct tuning_place place;
 	struct tuning_cut cut;
 	bool same_bits;
-	double us, built_in_us;
+	double us, default_us;
 	uint32_t line; /* of the text, from 1 */
 };
 
@@ -103,6 +104,18 @@ void tuning_free(struct tuning_table *t);
  * change bits, which then come before those of the same rank that do not. Borrowed. t may be NULL. */
 const struct tuning_row *tuning_find(const struct tuning_table *t, const struct tuning_device *d,
 				     const struct tuning_place *p, bool any_bits);
+
+/* Whether a row is for this device, its kernels and its dtype, wherever it stands. t may be NULL. */
+bool tuning_knows(const struct tuning_table *t, const struct tuning_device *d);
+
+/* What came of a table that was given, for a device and a model. */
+struct tuning_use {
+	uint32_t sizes, taken; /* that were looked up; that take a row of it */
+	bool known;	       /* tuning_knows */
+};
+
+/* That in a sentence. */
+void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, size_t size);
 
 /* "tile_rows=8 chains=2": the values that are named, and 0 in the others. A value that no kernel takes is -EINVAL, and so
  * is one that the family has no use for (TUNING_NONE: any family). */

@@ -11,7 +11,10 @@
 
 #define HEAD			      "tigon tuning 1\n"
 #define ROW(device, place, cut, rest) device "\tx86\tbfloat16\t" place "\t" cut "\t" rest "\n"
-#define ANY			      "*\t*\t*"
+#define CUT_NAMES                                                                                 \
+	": - or name=N, with the names tile_rows, tile_blocks, blocks, row_block, ahead, chains " \
+	"and queries"
+#define ANY "*\t*\t*"
 
 static const struct tuning_device cpu = {
 	.name = "a cpu", .driver = "1.0", .units = 2, .kernels = "x86", .bf16 = true};
@@ -69,7 +72,7 @@ static void test_reading(void)
 		return;
 	row = tuning_find(t, &cpu, &(struct tuning_place){TUNING_PRODUCT, 4096, 1024, 512}, false);
 	ok(row && row->cut.tile_rows == 6 && row->cut.blocks == 4 && !row->cut.tile_blocks &&
-		   row->us == 12.5 && row->built_in_us == 13 && row->same_bits && row->line == 4,
+		   row->us == 12.5 && row->default_us == 13 && row->same_bits && row->line == 4,
 	   "the first one as it stands there");
 	tuning_free(t);
 	t = parse(HEAD "# no end of a line", &e);
@@ -95,54 +98,54 @@ static void test_refusing(void)
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t-\t-\t"),
 		"table: line 2 has 14 fields, not 13");
 	refused(HEAD ROW("\t*\t*", "product\t*\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: the device is not valid");
+		"table: line 2: the device is empty or too long");
 	refused(HEAD ROW("*\t*\t0", "product\t*\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: the compute units is not valid");
+		"table: line 2: the number of compute units is * or from 1 to 1048576");
 	refused(HEAD ROW("*\t*\t-1", "product\t*\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: the compute units is not valid");
+		"table: line 2: the number of compute units is * or from 1 to 1048576");
 	refused(HEAD ANY "\tarm\tbfloat16\tproduct\t*\t*\t*\t-\tsame\t-\t-\n",
-		"table: line 2: the kernels is not valid");
+		"table: line 2: the kernels are generic, x86 or nvidia");
 	refused(HEAD ANY "\tx86\tint4\tproduct\t*\t*\t*\t-\tsame\t-\t-\n",
-		"table: line 2: the dtype is not valid");
+		"table: line 2: the dtype is float32 or bfloat16");
 	refused(HEAD ROW(ANY, "none\t*\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: the family is not valid");
+		"table: line 2: the family is product, experts, attention or decode_step");
 	refused(HEAD ROW(ANY, "product\t1000\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: N is not valid");
+		"table: line 2: N is * or a power of two up to 268435456");
 	refused(HEAD ROW(ANY, "product\t*\t99999999999999999999\t*", "-", "same\t-\t-"),
-		"table: line 2: K is not valid");
+		"table: line 2: K is * or a power of two up to 268435456");
 	refused(HEAD ROW(ANY, "product\t*\t*\t256", "-", "same\t-\t-"),
-		"table: line 2: M is not valid");
+		"table: line 2: M is *, 1, 2, 4, 8, 16, 32, 64, 128, 512 or 2048");
 	refused(HEAD ROW(ANY, "product\t*\t*\t4096", "-", "same\t-\t-"),
-		"table: line 2: M is not valid");
+		"table: line 2: M is *, 1, 2, 4, 8, 16, 32, 64, 128, 512 or 2048");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "tile_rows=0", "same\t-\t-"),
-		"table: line 2: tile_rows is 1 to 16, a multiple of 1, not \"0\"");
+		"table: line 2: tile_rows is 1 to 16, not \"0\"");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=3", "same\t-\t-"),
 		"table: line 2: blocks is 2 to 32, a multiple of 2, not \"3\"");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "ahead=4294967360", "same\t-\t-"),
 		"table: line 2: ahead is 64 to 65536, a multiple of 64, not \"4294967360\"");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4 -DX=1", "same\t-\t-"),
-		"table: line 2: \"-DX=1\" is no value of a cut");
+		"table: line 2: \"-DX=1\" is no value of a cut" CUT_NAMES);
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4  ahead=64", "same\t-\t-"),
-		"table: line 2: \"\" is no value of a cut");
+		"table: line 2: \"\" is no value of a cut" CUT_NAMES);
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "", "same\t-\t-"),
-		"table: line 2: \"\" is no value of a cut");
+		"table: line 2: \"\" is no value of a cut" CUT_NAMES);
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4 blocks=4", "same\t-\t-"),
 		"table: line 2: blocks stands there twice");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "queries=8", "same\t-\t-"),
 		"table: line 2: product has no queries");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "chains=2", "same\t-\t-"),
-		"table: line 2: bits, which two chains change, is not valid");
+		"table: line 2: chains=2 changes bits: the field must be 'differ'");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "maybe\t-\t-"),
-		"table: line 2: bits is not valid");
+		"table: line 2: bits is 'same' or 'differ'");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t1e5\t-"),
-		"table: line 2: the time is not valid");
+		"table: line 2: a time is - or a number of microseconds");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t-\tnan"),
-		"table: line 2: the time is not valid");
+		"table: line 2: a time is - or a number of microseconds");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t.\t-"),
-		"table: line 2: the time is not valid");
+		"table: line 2: a time is - or a number of microseconds");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4",
 			 "same\t-\t-") "#\n" ROW(ANY, "product\t*\t*\t*", "blocks=8", "same\t1\t1"),
-		"table: lines 2 and 4 are for the same");
+		"table: lines 2 and 4 are for the same device, family, sizes and bits");
 	memset(long_name, 'x', sizeof(long_name) - 1);
 	snprintf(long_name, 20, HEAD);
 	long_name[15] = 'x';
@@ -339,7 +342,7 @@ static void test_cuts(void)
 	   "queries are those of the heads that share a key");
 	p = tuning_place_of(TUNING_PRODUCT, 30000, 1000, 1);
 	is_int(cuts_find(&c, &p), 0, "what changes bits is not taken");
-	c.built_in = true;
+	c.defaults = true;
 	p = tuning_place_of(TUNING_PRODUCT, 1000, 1024, 3);
 	is_int(cuts_find(&c, &p), 0, "nor is anything, where that is asked for");
 	p = tuning_place_of(TUNING_PRODUCT, 30000, 1000, 1);
@@ -364,6 +367,50 @@ static void test_cuts(void)
 	   "of more cuts than there is room for the last stay as built in");
 }
 
+/* What is said of a table that was given. */
+static void says(const char *text, bool any_bits, const char *want)
+{
+	struct cuts c = {0};
+	struct err e = {0};
+	struct tuning_table *t = parse(text, &e), *own = parse(HEAD ROW(ANY, "product\t*\t*\t*",
+									"blocks=4", "same\t1\t2"),
+							       &e);
+	char said[256];
+
+	cuts_choose(&c, &shape, built_in,
+		    &(struct cuts_source){.device = &cpu,
+					  .tables = {t, own},
+					  .any_bits = any_bits,
+					  .products = true,
+					  .decode_step = true});
+	tuning_use_text(&c.given, "t.tsv", said, sizeof(said));
+	is_str(said, want, "what it says");
+	tuning_free(t);
+	tuning_free(own);
+}
+
+/* The shape has seven places (three products, two ways through the experts, attention, a decode step), each at ten M. */
+static void test_use(void)
+{
+	static const char nothing[] = "tuning t.tsv: no row is for this device, these kernels and "
+				      "this dtype; nothing changes";
+
+	says(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4", "same\t1\t2"), false,
+	     "tuning t.tsv: 30 of 70 sizes take a row of it");
+	says(HEAD ROW("a cpu\t1.0\t2", "attention\t*\t*\t512", "-", "same\t1\t2"), false,
+	     "tuning t.tsv: 1 of 70 sizes take a row of it");
+	says(HEAD ROW(ANY, "product\t*\t*\t*", "chains=2", "differ\t1\t2"), false,
+	     "tuning t.tsv: 0 of 70 sizes take a row of it");
+	says(HEAD ROW(ANY, "product\t*\t*\t*", "chains=2", "differ\t1\t2"), true,
+	     "tuning t.tsv: 30 of 70 sizes take a row of it");
+	says(HEAD, false, nothing);
+	says(HEAD ROW("a cpu\t1.1\t2", "product\t*\t*\t*", "blocks=4", "same\t1\t2"), false,
+	     nothing);
+	says(HEAD ANY "\tx86\tfloat32\tproduct\t*\t*\t*\tblocks=4\tsame\t1\t2\n", false, nothing);
+	says(HEAD ANY "\tgeneric\tbfloat16\tproduct\t*\t*\t*\tblocks=4\tsame\t1\t2\n", false,
+	     nothing);
+}
+
 int main(void)
 {
 	log_set_level(LOG_LEVEL_ERROR);
@@ -374,6 +421,7 @@ int main(void)
 	test_finding();
 	test_writing();
 	test_cuts();
+	test_use();
 	ok_all("tables come only from texts that are good");
 	return done();
 }

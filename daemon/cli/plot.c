@@ -7,7 +7,16 @@
 
 #include "base/macros.h"
 
-enum { WIDTH = 720, HEIGHT = 400, LEFT = 70, RIGHT = 20, TOP = 30, BOTTOM = 50, TICKS = 5 };
+enum {
+	WIDTH = 720,
+	HEIGHT = 400,
+	LEFT = 70,
+	RIGHT = 20,
+	TOP = 30,
+	BOTTOM = 50,
+	TICKS = 5,
+	SUBTITLE = 24
+};
 
 static const char *const colours[] = {"#c33", "#36c", "#393", "#b80",
 				      "#849", "#088", "#666", "#a54"};
@@ -103,6 +112,38 @@ static void draw_panel(FILE *f, double top, const struct plot_panel *p)
 			draw_line(&a, p, i);
 }
 
+/* As text inside an element. */
+static void write_text(FILE *f, const char *text)
+{
+	for (const char *p = text; *p; p++)
+		switch (*p) {
+		case '&': fputs("&amp;", f); break;
+		case '<': fputs("&lt;", f); break;
+		case '>': fputs("&gt;", f); break;
+		default: fputc((unsigned char)*p < ' ' ? ' ' : *p, f);
+		}
+}
+
+void plot_draw(FILE *f, const char *subtitle, const struct plot_panel *panels, size_t n)
+{
+	const size_t bottom = HEIGHT * n;
+
+	fprintf(f,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%zu\" "
+		"font-family=\"sans-serif\" "
+		"font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+		WIDTH, bottom + (subtitle ? SUBTITLE : 0));
+	for (size_t i = 0; i < n; i++)
+		draw_panel(f, HEIGHT * (double)i, &panels[i]);
+	if (subtitle) {
+		fprintf(f, "<text x=\"%d\" y=\"%zu\" font-size=\"10\" fill=\"#666\">", RIGHT,
+			bottom + SUBTITLE / 2);
+		write_text(f, subtitle);
+		fprintf(f, "</text>\n");
+	}
+	fprintf(f, "</svg>\n");
+}
+
 int plot_write(const char *path, const struct plot_panel *panels, size_t n, struct err *e)
 {
 	FILE *f = fopen(path, "we");
@@ -110,14 +151,7 @@ int plot_write(const char *path, const struct plot_panel *panels, size_t n, stru
 
 	if (!f)
 		return err_set(e, errno, "%s: %s", path, strerror(errno));
-	fprintf(f,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%zu\" "
-		"font-family=\"sans-serif\" "
-		"font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-		WIDTH, HEIGHT * n);
-	for (size_t i = 0; i < n; i++)
-		draw_panel(f, HEIGHT * (double)i, &panels[i]);
-	fprintf(f, "</svg>\n");
+	plot_draw(f, NULL, panels, n);
 	bad = ferror(f);
 	bad |= fclose(f);
 	return bad ? err_set(e, EIO, "%s: could not be written", path) : 0;

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/err.h"
 
@@ -26,6 +27,9 @@ struct plot_panel {
 	struct plot_line lines[PLOT_LINES_MAX];
 	size_t n_lines;
 };
+
+/* subtitle: a line below all panels, any text; NULL: none. */
+void plot_draw(FILE *out, const char *subtitle, const struct plot_panel *panels, size_t n);
 
 /* -errno of opening or writing the file. */
 int plot_write(const char *path, const struct plot_panel *panels, size_t n,

@@ -310,7 +310,7 @@ static double part_ms(const struct kind *c, size_t part)
 }
 
 /* A panel a number of streams (0: prompts): the parts' times in a step by the tokens. After print_kind. */
-static int draw(const struct bench *b, const struct kind *kinds, size_t n, struct err *e)
+static int draw(struct bench *b, const struct kind *kinds, size_t n, struct err *e)
 {
 	const size_t lines = ARRAY_SIZE(parts);
 	double *x = calloc(n * (1 + lines), sizeof(*x)), *y = x + n;
@@ -349,7 +349,7 @@ static int draw(const struct bench *b, const struct kind *kinds, size_t n, struc
 			l->n++;
 		}
 	}
-	r = plot_write(b->options->plot, panels, n_panels, e);
+	r = bench_plot(b, panels, n_panels, e);
 	free(x);
 	return r;
 }
@@ -426,7 +426,7 @@ static int run(struct bench *b, struct err *e)
 	if (r == 0 && all > n)
 		r = measure_all_int8(b, kinds, kinds + n, n, e);
 	if (r == 0 && o->only && !known_name(kinds, all, o->only))
-		r = err_set(e, EINVAL, "--only: no step launched a kernel \"%s\"", o->only);
+		r = err_set(e, EINVAL, "--only: no step of this model launches %s", o->only);
 	if (r == 0) {
 		const char *note = bench_print_head(b);
 
@@ -445,17 +445,14 @@ static int run(struct bench *b, struct err *e)
 
 int bench_kernels(int argc, char **argv)
 {
-	struct bench_options o = {
-		.engine = {.dtype = ENGINE_BFLOAT16, .max_prefill_tokens = 2048, .profile = true},
-		.prefill = {{512}, 1},
-		.decode = {{1, 8, 32}, 3},
-		.context = {{1024}, 1},
-		.repeat = 7,
-		.int8 = INT8_GROUP,
-	};
+	static const struct bench_defaults own = {.prefill = "512",
+						  .decode = "1,8,32",
+						  .context = "1024",
+						  .repeat = 7};
+	struct bench_options o = {.engine = {.profile = true}};
 	struct bench b = {0};
 	struct err e = {0};
-	int r = bench_parse(argc, argv, &o, &e);
+	int r = bench_parse(argc, argv, &own, &o, &e);
 
 	if (r == -ECANCELED)
 		return EXIT_SUCCESS;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bench_commit.inc"
 #include "daemon/cli/bench_http.h"
+#include "daemon/option_table.h"
+
+#define DEFAULT_URL "http://127.0.0.1:8080"
 
 enum { LEVELS_MAX = 32, STREAMS_MAX = 4096, EVENTS_MAX = 256 };
 
@@ -31,9 +36,14 @@ static const char *const builtin_prompts[] = {
 	"Use meadow in a sentence.",
 };
 
+struct levels {
+	uint32_t v[LEVELS_MAX], n;
+};
+
 struct settings {
+	bool help;
 	const char *url, *model, *prompts_path;
-	uint32_t levels[LEVELS_MAX], n_levels;
+	struct levels levels;
 	uint64_t requests, max_tokens;
 	double temperature;
 	bool ignore_eos, completions, json;
@@ -315,15 +325,20 @@ static int run(const struct settings *o, struct err *e)
 	int r = target_parse(o->url, &target, e);
 
 	/* The first request of all may find caches cold. */
-	if (!r && (r = measure(o, &target, 1, 1, false, e)) != 0)
+	if (!r && (r = measure(o, &target, 1, 1, false, e)) != 0) {
+		err_prefix(e, "%s", o->url);
 		return r < 0 ? r : -EPROTO;
+	}
+	if (!r && !o->json)
+		printf("# tigon " TIGON_VERSION ", commit " BENCH_COMMIT "\n# url %s\n# model %s\n",
+		       o->url, o->model ? o->model : "none named");
 	if (!r && !o->json)
 		printf("streams\trequests\tfailed\ttokens/s\tttft_p50_ms\tttft_p99_ms\titl_p50_ms\t"
 		       "itl_p99_ms\n");
-	for (uint32_t i = 0; r >= 0 && i < o->n_levels; i++) {
-		uint64_t n = o->requests ? o->requests : MAX(4ull * o->levels[i], 8ull);
+	for (uint32_t i = 0; r >= 0 && i < o->levels.n; i++) {
+		uint64_t n = o->requests ? o->requests : MAX(4ull * o->levels.v[i], 8ull);
 
-		r = measure(o, &target, o->levels[i], n, true, e);
+		r = measure(o, &target, o->levels.v[i], n, true, e);
 		failed |= r > 0;
 	}
 	return r < 0 ? r : failed ? -EPROTO : 0;
@@ -331,36 +346,43 @@ static int run(const struct settings *o, struct err *e)
 
 /* ---- options ---- */
 
-static int parse_levels(const char *text, struct settings *o)
+static int take_levels(const struct option_def *d, const char *text, void *member, struct err *e)
 {
+	struct levels l = {0};
 	const char *p = text;
-	char *end;
 
-	for (o->n_levels = 0; o->n_levels < LEVELS_MAX;) {
-		unsigned long v = strtoul(p, &end, 10);
+	for (;;) {
+		unsigned long v = 0;
+		char *end;
 
-		if (end == p || *p == '-' || v < 1 || v > STREAMS_MAX)
-			return -EINVAL;
-		o->levels[o->n_levels++] = (uint32_t)v;
+		errno = 0;
+		if (*p >= '0' && *p <= '9')
+			v = strtoul(p, &end, 10);
+		if (!v || errno || v > STREAMS_MAX || (*end && *end != ','))
+			return err_set(e, EINVAL,
+				       "--%s: \"%s\" is not a list of numbers from 1 to %d",
+				       d->name, text, STREAMS_MAX);
+		if (l.n == LEVELS_MAX)
+			return err_set(e, EINVAL, "--%s: there are more than %d numbers", d->name,
+				       LEVELS_MAX);
+		l.v[l.n++] = (uint32_t)v;
 		if (!*end)
-			return 0;
-		if (*end != ',')
-			return -EINVAL;
+			break;
 		p = end + 1;
 	}
-	return -EINVAL;
+	*(struct levels *)member = l;
+	return 0;
 }
 
-static int parse_count(const char *text, uint64_t max, uint64_t *ret)
+static int take_temperature(const struct option_def *d, const char *text, void *member,
+			    struct err *e)
 {
 	char *end;
-	unsigned long long v;
+	double v = strtod(text, &end);
 
-	errno = 0;
-	v = strtoull(text, &end, 10);
-	if (errno || end == text || *end || *text == '-' || v < 1 || v > max)
-		return -EINVAL;
-	*ret = v;
+	if (end == text || *end || !isfinite(v) || v < 0)
+		return err_set(e, EINVAL, "--%s: \"%s\" is not a number from 0", d->name, text);
+	*(double *)member = v;
 	return 0;
 }
 
@@ -397,98 +419,88 @@ static int use_builtin_prompts(struct settings *o, struct err *e)
 	return 0;
 }
 
-static int set_flag(struct settings *o, const char *name)
-{
-	if (!strcmp(name, "ignore-eos"))
-		o->ignore_eos = true;
-	else if (!strcmp(name, "completions"))
-		o->completions = true;
-	else if (!strcmp(name, "json"))
-		o->json = true;
-	else
-		return -ENOENT;
-	return 0;
-}
+#define AT(member) offsetof(struct settings, member)
 
-static int set_option(struct settings *o, const char *name, const char *value)
-{
-	char *end;
-
-	if (!strcmp(name, "url"))
-		o->url = value;
-	else if (!strcmp(name, "model"))
-		o->model = value;
-	else if (!strcmp(name, "prompts"))
-		o->prompts_path = value;
-	else if (!strcmp(name, "concurrency"))
-		return parse_levels(value, o);
-	else if (!strcmp(name, "requests"))
-		return parse_count(value, 100000000, &o->requests);
-	else if (!strcmp(name, "max-tokens"))
-		return parse_count(value, INT32_MAX, &o->max_tokens);
-	else if (!strcmp(name, "temperature")) {
-		o->temperature = strtod(value, &end);
-		return end == value || *end || !(o->temperature >= 0) ? -EINVAL : 0;
-	} else {
-		return -ENOENT;
-	}
-	return 0;
-}
-
-static int parse(int argc, char **argv, struct settings *o, struct err *e)
-{
-	for (int i = 0; i < argc; i++) {
-		const char *name = argv[i] + 2;
-		int r;
-
-		if (strncmp(argv[i], "--", 2) != 0)
-			return err_set(e, EINVAL, "unexpected argument \"%s\"", argv[i]);
-		if (!set_flag(o, name))
-			continue;
-		if (i + 1 >= argc)
-			return err_set(e, EINVAL, "unknown option --%s, or one without its value",
-				       name);
-		r = set_option(o, name, argv[++i]);
-		if (r == -ENOENT)
-			return err_set(e, EINVAL, "unknown option --%s", name);
-		if (r < 0)
-			return err_set(e, EINVAL, "--%s: \"%s\" is not a value for it", name,
-				       argv[i]);
-	}
-	return o->prompts_path ? read_prompts(o, e) : use_builtin_prompts(o, e);
-}
-
-static void print_help(void)
-{
-	puts("usage: tigon bench serve [--name value ...]\n\n"
-	     "  --url URL           the server (default http://127.0.0.1:8080)\n"
-	     "  --model NAME        the model to ask for (default: none is named)\n"
-	     "  --concurrency LIST  numbers of streams, one measurement each (default 1,8,32)\n"
-	     "  --requests N        requests of each (default 4 a stream, at least 8)\n"
-	     "  --max-tokens N      tokens of each answer (default 128)\n"
-	     "  --ignore-eos        generate all of them\n"
-	     "  --prompts FILE      prompts, one a line (default: a few built in)\n"
-	     "  --completions       ask /v1/completions with the prompts as they are\n"
-	     "  --temperature T     (default 0)\n"
-	     "  --json              an object a line in place of tab-separated values");
-}
+/* clang-format off: an option is one paragraph. */
+static const struct option_def table[] = {
+	{.name = "url",
+	 .argument = "URL",
+	 .type = OPTION_TEXT,
+	 .offset = AT(url),
+	 .initial_text = DEFAULT_URL,
+	 .text = "the server"},
+	{.name = "model",
+	 .argument = "NAME",
+	 .type = OPTION_TEXT,
+	 .offset = AT(model),
+	 .initial_text = "none is named",
+	 .text = "the model to ask for"},
+	{.name = "concurrency",
+	 .argument = "LIST",
+	 .type = OPTION_OWN,
+	 .offset = AT(levels),
+	 .take = take_levels,
+	 .initial_text = "1,8,32",
+	 .text = "numbers of streams, one measurement each"},
+	{.name = "requests",
+	 .argument = "N",
+	 .type = OPTION_NUMBER,
+	 .offset = AT(requests),
+	 .min = 1,
+	 .max = 100000000,
+	 .initial_text = "4 a stream, at least 8",
+	 .text = "requests of each measurement"},
+	{.name = "max-tokens",
+	 .argument = "N",
+	 .type = OPTION_NUMBER,
+	 .offset = AT(max_tokens),
+	 .min = 1,
+	 .max = INT32_MAX,
+	 .initial = 128,
+	 .text = "tokens of each answer"},
+	{.name = "ignore-eos",
+	 .type = OPTION_FLAG,
+	 .offset = AT(ignore_eos),
+	 .text = "generate all of them"},
+	{.name = "prompts",
+	 .argument = "FILE",
+	 .type = OPTION_TEXT,
+	 .offset = AT(prompts_path),
+	 .initial_text = "a few built in",
+	 .text = "prompts, one a line"},
+	{.name = "completions",
+	 .type = OPTION_FLAG,
+	 .offset = AT(completions),
+	 .text = "ask /v1/completions with the prompts as they are"},
+	{.name = "temperature",
+	 .argument = "T",
+	 .type = OPTION_OWN,
+	 .offset = AT(temperature),
+	 .take = take_temperature,
+	 .initial_text = "0",
+	 .text = "of the draws"},
+	{.name = "json",
+	 .type = OPTION_FLAG,
+	 .offset = AT(json),
+	 .text = "an object a line in place of tab-separated values"},
+	{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
+};
+/* clang-format on */
 
 int bench_serve(int argc, char **argv)
 {
-	struct settings o = {
-		.url = "http://127.0.0.1:8080",
-		.levels = {1, 8, 32},
-		.n_levels = 3,
-		.max_tokens = 128,
-	};
+	struct settings o = {.url = DEFAULT_URL, .levels = {{1, 8, 32}, 3}};
 	struct err e = {0};
-	int r;
+	int r = option_table_parse(table, ARRAY_SIZE(table), argc, (const char *const *)argv, &o,
+				   &e);
 
-	if (argc > 1 && !strcmp(argv[1], "--help")) {
-		print_help();
+	if (r == 0 && o.help) {
+		printf("usage: tigon bench serve [--name value ...]\n\n");
+		option_table_help(table, ARRAY_SIZE(table), stdout);
 		return EXIT_SUCCESS;
 	}
-	r = parse(argc - 1, argv + 1, &o, &e);
+	if (!r)
+		r = o.prompts_path ? read_prompts(&o, &e) : use_builtin_prompts(&o, &e);
 	if (!r)
 		r = run(&o, &e);
 	if (r < 0)

@@ -1,13 +1,13 @@
 #include "daemon/cli/bench/setup.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/macros.h"
 #include "bench_commit.inc"
 #include "daemon/program_cache.h"
@@ -19,6 +19,7 @@ enum {
 	REPEAT_MAX = 1000,
 	STEPS_MAX = 100000,
 	PAGE = 64,
+	BENCH_LINE_MAX = 4352,
 	FAR_LARGER = 8, /* times as large as a cache: what is in it by chance does not count */
 };
 
@@ -26,203 +27,303 @@ enum {
 
 enum { KERNELS = 1, STEPS = 2, BOTH = KERNELS | STEPS };
 
-static const struct option_text {
-	const char *name, *argument, *text;
-	int parts; /* that know it */
-	char letter;
-} option_texts[] = {
-	{"model", "DIR", "config.json, and the weights unless they are synthetic", BOTH, 'm'},
-	{"synthetic-weights", "SEED", "random weights made from this seed", BOTH, 's'},
-	{"device", "WHICH", "as of tigond", BOTH, 'd'},
-	{"kernels", "NAME", "auto, generic, x86 or nvidia (auto)", BOTH, 'k'},
-	{"dtype", "TYPE", "float32 or bfloat16 (bfloat16)", BOTH, 't'},
-	{"program-cache", "DIR", "where compiled kernels are kept; as of tigond", BOTH, 'c'},
-	{"cache-memory", "BYTES", "for KV pages and states together; as of tigond", BOTH, 'b'},
-	{"max-batched-tokens", "N", "prompt tokens of a step (2048)", BOTH, 'x'},
-	{"prefill", "LIST", "lengths of prompts, 0 for none", BOTH, 'p'},
-	{"decode", "LIST", "numbers of streams, 0 for none", BOTH, 'g'},
-	{"context", "LIST", "tokens that each of them has before", BOTH, 'C'},
-	{"repeat", "N", "measurements of each, of which the median is printed", BOTH, 'r'},
-	{"steps", "N", "generated tokens of a measurement (16)", STEPS, 'n'},
-	{"separate-launches", NULL, "each kernel by itself, also where a step could be one launch",
-	 STEPS, 'S'},
-	{"plain-weights", NULL, "not coded in fewer bytes, also where they could be", BOTH, 'w'},
-	{"tuning", "FILE", "a table of tigon tune; as of tigond", BOTH, 'T'},
-	{"batch-invariant", "SWITCH", "on or off; as of tigond (on)", BOTH, 'B'},
-	{"plot", "FILE", "a figure of the times, as SVG", BOTH, 'P'},
-	{"only", "KERNEL", "rows of this kernel alone", KERNELS, 'o'},
-	{"int8", "GROUP", "groups of the int8 products, 0 for no such products (128)", KERNELS,
-	 '8'},
-	{"help", NULL, "", BOTH, 'h'},
+static const char *const dtypes[] = {"float32", "bfloat16", NULL};
+static const char *const variants[] = {"auto", "generic", "x86", "nvidia", NULL};
+static const char *const switches[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
+
+/* Names of what a step launches, and of what the int8 products do. */
+static const char *const kernel_names[] = {
+	"embed",     "rms_norm",	"combine_norm",	     "gemm_store",    "gemm_add",
+	"router",    "moe_topk",	"moe_sort",	     "moe_gate_up",   "moe_down",
+	"attention", "delta_conv",	"attention_prepare", "delta_prefill", "delta_decode",
+	"sample",    "gemm_int8_store", "quantize_rows",
 };
 
-static void print_list(const char *name, const struct bench_list *l)
+/* A length of 0 may be asked for where `least` is 0; else "0" alone is the empty list. */
+static int take_list(const struct option_def *d, const char *text, void *member, struct err *e)
 {
-	printf("  --%s default:", name);
-	for (uint32_t i = 0; i < l->n; i++)
-		printf("%c%u", i ? ',' : ' ', l->v[i]);
-	printf("\n");
+	const uint64_t least = d->min;
+	struct bench_list l = {0};
+	const char *p = text;
+
+	if (least && !strcmp(text, "0")) {
+		*(struct bench_list *)member = l;
+		return 0;
+	}
+	for (;;) {
+		uint64_t v = 0;
+		char *end;
+
+		errno = 0;
+		if (*p >= '0' && *p <= '9')
+			v = strtoull(p, &end, 10);
+		if (*p < '0' || *p > '9' || errno || v < least || v > d->max ||
+		    (*end && *end != ','))
+			return err_set(e, EINVAL,
+				       "--%s: \"%s\" is not a list of numbers from %llu to %llu%s",
+				       d->name, text, (unsigned long long)least,
+				       (unsigned long long)d->max, least ? ", nor 0 for none" : "");
+		if (l.n == BENCH_LIST_MAX)
+			return err_set(e, EINVAL, "--%s: there are more than %d numbers", d->name,
+				       BENCH_LIST_MAX);
+		l.v[l.n++] = (uint32_t)v;
+		if (!*end)
+			break;
+		p = end + 1;
+	}
+	*(struct bench_list *)member = l;
+	return 0;
 }
 
-static void print_help(const char *name, int part, const struct bench_options *o)
-{
-	printf("usage: tigon bench %s --model DIR [--name value ...]\n", name);
-	for (size_t i = 0; i < ARRAY_SIZE(option_texts); i++)
-		if (option_texts[i].parts & part) {
-			char left[64];
-
-			snprintf(left, sizeof(left), "--%s %s", option_texts[i].name,
-				 option_texts[i].argument ? option_texts[i].argument : "");
-			printf("  %-27s%s\n", left, option_texts[i].text);
-		}
-	print_list("prefill", &o->prefill);
-	print_list("decode", &o->decode);
-	print_list("context", &o->context);
-	printf("  --repeat default: %u\n", o->repeat);
-}
-
-static int parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
+static int take_int8(const struct option_def *d, const char *text, void *member, struct err *e)
 {
 	unsigned long long v;
 	char *end;
 
 	errno = 0;
 	v = strtoull(text, &end, 10);
-	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || v < least || v > most)
-		return -EINVAL;
-	*ret = v;
+	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' ||
+	    (v && (v > INT8_GROUP_MAX || !int8_group_valid((uint32_t)v))))
+		return err_set(e, EINVAL, "--%s: %s is not 0 or a multiple of %d up to %d", d->name,
+			       text, INT8_GROUP_MIN, INT8_GROUP_MAX);
+	*(uint32_t *)member = (uint32_t)v;
 	return 0;
 }
 
-/* "128,512"; "0" alone, where it may stand for none, is the empty list. */
-static int parse_list(const char *text, uint64_t least, uint64_t most, struct bench_list *ret)
+static int take_kernel(const struct option_def *d, const char *text, void *member, struct err *e)
 {
-	struct bench_list l = {0};
-	char number[24];
+	struct buf names;
+	int r = 0;
 
-	if (least && !strcmp(text, "0")) {
-		*ret = l;
-		return 0;
-	}
-	for (const char *p = text;; p++) {
-		size_t len = strcspn(p, ",");
-		uint64_t v;
-
-		if (len >= sizeof(number) || l.n == BENCH_LIST_MAX)
-			return -EINVAL;
-		memcpy(number, p, len);
-		number[len] = 0;
-		if (parse_number(number, least, most, &v) < 0)
-			return -EINVAL;
-		l.v[l.n++] = (uint32_t)v;
-		p += len;
-		if (!*p)
-			break;
-	}
-	*ret = l;
-	return 0;
-}
-
-static int parse_name(const char *text, const char *const *names, int n, int *ret)
-{
-	for (int i = 0; i < n; i++)
-		if (!strcmp(text, names[i])) {
-			*ret = i;
+	for (size_t i = 0; i < ARRAY_SIZE(kernel_names); i++)
+		if (!strcmp(text, kernel_names[i])) {
+			*(const char **)member = text;
 			return 0;
 		}
-	return -EINVAL;
+	buf_init(&names, 1024);
+	for (size_t i = 0; i < ARRAY_SIZE(kernel_names); i++)
+		buf_printf(&names, "%s%s", i ? ", " : "", kernel_names[i]);
+	r = err_set(e, EINVAL, "--%s: \"%.60s\" is none of the kernels %s", d->name, text,
+		    buf_str(&names));
+	buf_release(&names);
+	return r;
 }
 
-static int parse_u32(const char *text, uint64_t least, uint64_t most, uint32_t *ret)
+#define AT(member) offsetof(struct bench_options, member)
+
+/* clang-format off: an option is one paragraph. */
+static const struct part_option {
+	struct option_def def;
+	int parts; /* that know it */
+} part_options[] = {
+	{{.name = "model",
+	  .argument = "DIR",
+	  .type = OPTION_TEXT,
+	  .offset = AT(engine.model_dir),
+	  .text = "config.json, and the weights unless they are synthetic"},
+	 BOTH},
+	{{.name = "synthetic-weights",
+	  .argument = "SEED",
+	  .type = OPTION_NUMBER,
+	  .offset = AT(engine.synthetic_seed),
+	  .given = AT(engine.synthetic),
+	  .max = UINT64_MAX,
+	  .initial_text = "off",
+	  .text = "random weights made from this seed"},
+	 BOTH},
+	{{.name = "device",
+	  .argument = "WHICH",
+	  .type = OPTION_TEXT,
+	  .offset = AT(engine.device),
+	  .initial_text = "the first GPU, else the first device",
+	  .text = "as of tigond; tigon devices lists them"},
+	 BOTH},
+	{{.name = "kernels",
+	  .argument = "VARIANT",
+	  .type = OPTION_CHOICE,
+	  .offset = AT(engine.kernels),
+	  .choices = variants,
+	  .text = "kernel variant; auto takes what the device can do"},
+	 BOTH},
+	{{.name = "dtype",
+	  .argument = "TYPE",
+	  .type = OPTION_CHOICE,
+	  .offset = AT(engine.dtype),
+	  .choices = dtypes,
+	  .initial = 1,
+	  .text = "number format of weights, KV cache and GEMM inputs"},
+	 BOTH},
+	{{.name = "program-cache",
+	  .argument = "DIR",
+	  .type = OPTION_TEXT,
+	  .offset = AT(engine.program_cache),
+	  .initial_text = "tigon below the user's cache directory",
+	  .text = "where compiled programs are kept; an empty DIR keeps none"},
+	 BOTH},
+	{{.name = "cache-memory",
+	  .argument = "BYTES|SHARE",
+	  .type = OPTION_MEMORY,
+	  .offset = AT(cache_memory),
+	  .initial_text = "as of tigond",
+	  .text = "for KV pages and states together: 4G, or a share of what the model leaves"},
+	 BOTH},
+	{{.name = "max-batched-tokens",
+	  .argument = "TOKENS",
+	  .type = OPTION_NUMBER_32,
+	  .offset = AT(engine.max_prefill_tokens),
+	  .min = PAGE,
+	  .max = TOKENS_MAX,
+	  .initial = 2048,
+	  .text = "prompt tokens of a step"},
+	 BOTH},
+	{{.name = "prefill",
+	  .argument = "LIST",
+	  .type = OPTION_OWN,
+	  .offset = AT(prefill),
+	  .min = 1,
+	  .max = TOKENS_MAX,
+	  .take = take_list,
+	  .text = "lengths of prompts, 0 for none"},
+	 BOTH},
+	{{.name = "decode",
+	  .argument = "LIST",
+	  .type = OPTION_OWN,
+	  .offset = AT(decode),
+	  .min = 1,
+	  .max = STREAMS_MAX,
+	  .take = take_list,
+	  .text = "numbers of streams, 0 for none"},
+	 BOTH},
+	{{.name = "context",
+	  .argument = "LIST",
+	  .type = OPTION_OWN,
+	  .offset = AT(context),
+	  .max = TOKENS_MAX,
+	  .take = take_list,
+	  .text = "tokens that each of them has before"},
+	 BOTH},
+	{{.name = "repeat",
+	  .argument = "N",
+	  .type = OPTION_NUMBER_32,
+	  .offset = AT(repeat),
+	  .min = 1,
+	  .max = REPEAT_MAX,
+	  .text = "measurements of each, of which the median is printed"},
+	 BOTH},
+	{{.name = "steps",
+	  .argument = "N",
+	  .type = OPTION_NUMBER_32,
+	  .offset = AT(steps),
+	  .min = 1,
+	  .max = STEPS_MAX,
+	  .initial = 16,
+	  .text = "generated tokens of a measurement"},
+	 STEPS},
+	{{.name = "separate-launches",
+	  .type = OPTION_FLAG,
+	  .offset = AT(engine.separate_launches),
+	  .text = "each kernel by itself, also where a step could be one launch"},
+	 STEPS},
+	{{.name = "plain-weights",
+	  .type = OPTION_FLAG,
+	  .offset = AT(engine.plain_weights),
+	  .text = "keep weights in two bytes each (same bits)"},
+	 BOTH},
+	{{.name = "tuning",
+	  .argument = "FILE",
+	  .type = OPTION_TEXT,
+	  .offset = AT(tuning),
+	  .initial_text = "the table that is built in",
+	  .text = "a table of tigon tune; as of tigond"},
+	 BOTH},
+	{{.name = "batch-invariant",
+	  .argument = "SWITCH",
+	  .type = OPTION_CHOICE,
+	  .offset = AT(batch_invariant),
+	  .choices = switches,
+	  .text = "off: rows of tables that change bits may be used"},
+	 BOTH},
+	{{.name = "plot",
+	  .argument = "FILE",
+	  .type = OPTION_TEXT,
+	  .offset = AT(plot),
+	  .initial_text = "none",
+	  .text = "a figure of the times, as SVG"},
+	 BOTH},
+	{{.name = "only",
+	  .argument = "KERNEL",
+	  .type = OPTION_OWN,
+	  .offset = AT(only),
+	  .take = take_kernel,
+	  .initial_text = "all",
+	  .text = "print rows of this kernel alone"},
+	 KERNELS},
+	{{.name = "int8",
+	  .argument = "GROUP",
+	  .type = OPTION_OWN,
+	  .offset = AT(int8),
+	  .take = take_int8,
+	  .initial_text = "128",
+	  .text = "values that share a scale in int8 products; 0 leaves these out"},
+	 KERNELS},
+	{{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
+	 BOTH},
+};
+/* clang-format on */
+
+/* The table of a part, with its defaults; those that `take` reads are read from there. */
+static int fill_table(int part, const struct bench_defaults *own,
+		      struct option_def table[ARRAY_SIZE(part_options)], size_t *ret_n,
+		      struct bench_options *o, struct err *e)
 {
-	uint64_t v = 0;
-	int r = parse_number(text, least, most, &v);
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(part_options); i++) {
+		struct option_def *d = &table[n];
+
+		if (!(part_options[i].parts & part))
+			continue;
+		n++;
+		*d = part_options[i].def;
+		if (d->offset == AT(prefill))
+			d->initial_text = own->prefill;
+		else if (d->offset == AT(decode))
+			d->initial_text = own->decode;
+		else if (d->offset == AT(context))
+			d->initial_text = own->context;
+		else if (d->offset == AT(repeat))
+			d->initial = own->repeat;
+		if (r == 0 && (d->take == take_list || d->take == take_int8))
+			r = d->take(d, d->initial_text, (char *)o + d->offset, e);
+	}
+	*ret_n = n;
+	return r;
+}
+
+int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct bench_options *o,
+		struct err *e)
+{
+	struct option_def table[ARRAY_SIZE(part_options)];
+	size_t n = 0;
+	int r = fill_table(!strcmp(argv[0], "kernels") ? KERNELS : STEPS, own, table, &n, o, e);
 
 	if (r == 0)
-		*ret = (uint32_t)v;
-	return r;
-}
-
-/* -EINVAL: no value for this option. */
-static int take_option(struct bench_options *o, char letter, const char *value)
-{
-	static const char *const dtypes[] = {"float32", "bfloat16"};
-	static const char *const kernels[] = {"auto", "generic", "x86", "nvidia"};
-	static const char *const switches[] = {"on", "off"};
-	int choice = 0, r = 0;
-
-	switch (letter) {
-	case 'm': o->engine.model_dir = value; break;
-	case 's':
-		o->engine.synthetic = true;
-		return parse_number(value, 0, UINT64_MAX, &o->engine.synthetic_seed);
-	case 'd': o->engine.device = value; break;
-	case 'k':
-		r = parse_name(value, kernels, ARRAY_SIZE(kernels), &choice);
-		o->engine.kernels = (enum engine_kernels)choice;
-		break;
-	case 't':
-		r = parse_name(value, dtypes, ARRAY_SIZE(dtypes), &choice);
-		o->engine.dtype = (enum engine_dtype)choice;
-		break;
-	case 'c': o->engine.program_cache = value; break;
-	case 'b': return parse_number(value, 1, UINT64_MAX, &o->engine.cache_memory);
-	case 'x': return parse_u32(value, PAGE, TOKENS_MAX, &o->engine.max_prefill_tokens);
-	case 'p': return parse_list(value, 1, TOKENS_MAX, &o->prefill);
-	case 'g': return parse_list(value, 1, STREAMS_MAX, &o->decode);
-	case 'C': return parse_list(value, 0, TOKENS_MAX, &o->context);
-	case 'r': return parse_u32(value, 1, REPEAT_MAX, &o->repeat);
-	case 'n': return parse_u32(value, 1, STEPS_MAX, &o->steps);
-	case 'S': o->engine.separate_launches = true; break;
-	case 'w': o->engine.plain_weights = true; break;
-	case 'T': o->tuning = value; break;
-	case 'B':
-		r = parse_name(value, switches, ARRAY_SIZE(switches), &choice);
-		o->engine.tuning.any_bits = choice;
-		break;
-	case 'P': o->plot = value; break;
-	case 'o': o->only = value; break;
-	case '8':
-		r = parse_u32(value, 0, INT8_GROUP_MAX, &o->int8);
-		return r == 0 && o->int8 && !int8_group_valid(o->int8) ? -EINVAL : r;
+		r = option_table_parse(table, n, argc, (const char *const *)argv, o, e);
+	if (r < 0)
+		return r;
+	if (o->help) {
+		printf("usage: tigon bench %s --model DIR [--name value ...]\n\n", argv[0]);
+		option_table_help(table, n, stdout);
+		return -ECANCELED;
 	}
-	return r;
-}
-
-int bench_parse(int argc, char **argv, struct bench_options *o, struct err *e)
-{
-	const int part = !strcmp(argv[0], "kernels") ? KERNELS : STEPS;
-	struct option table[ARRAY_SIZE(option_texts) + 1] = {0};
-	int c, at = 0;
-
-	for (size_t i = 0, n = 0; i < ARRAY_SIZE(option_texts); i++)
-		if (option_texts[i].parts & part)
-			table[n++] = (struct option){option_texts[i].name,
-						     option_texts[i].argument ? required_argument
-									      : no_argument,
-						     NULL, option_texts[i].letter};
-	optind = 1;
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "+:", table, &at)) != -1) {
-		if (c == 'h') {
-			print_help(argv[0], part, o);
-			return -ECANCELED;
-		}
-		if (c == ':')
-			return err_set(e, EINVAL, "%s needs a value", argv[optind - 1]);
-		if (c == '?')
-			return err_set(e, EINVAL, "%s is not an option of bench %s",
-				       argv[optind - 1], argv[0]);
-		if (take_option(o, (char)c, optarg) < 0)
-			return err_set(e, EINVAL, "--%s: \"%s\" is not a value for it",
-				       table[at].name, optarg);
-	}
-	if (optind < argc)
-		return err_set(e, EINVAL, "unexpected argument \"%s\"", argv[optind]);
 	if (!o->engine.model_dir)
-		return err_set(e, EINVAL, "--model is required");
+		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
 	if (!o->prefill.n && !(o->decode.n && o->context.n))
 		return err_set(e, EINVAL, "there is nothing to measure");
+	o->engine.cache_memory = o->cache_memory.bytes;
+	o->engine.cache_memory_share = o->cache_memory.share;
+	o->engine.tuning.any_bits = o->batch_invariant == OPTION_OFF;
 	if (!o->engine.program_cache)
 		o->engine.program_cache =
 			program_cache_default(o->program_cache, sizeof(o->program_cache));
@@ -302,6 +403,20 @@ static int open_engine(struct bench_options *o, struct engine **ret, struct err 
 	return r;
 }
 
+/* Now, not after the work: can the figure be written? */
+static int open_plot(struct bench *b, struct err *e)
+{
+	int r;
+
+	if (!b->options->plot)
+		return 0;
+	r = file_draft_open(&b->plot, b->options->plot, e);
+	if (r < 0)
+		err_prefix(e, "--plot");
+	b->plot_open = r == 0;
+	return r;
+}
+
 int bench_open(struct bench_options *o, struct bench *ret, struct err *e)
 {
 	uint32_t pages = 0;
@@ -309,6 +424,8 @@ int bench_open(struct bench_options *o, struct bench *ret, struct err *e)
 
 	*ret = (struct bench){.options = o};
 	r = choose_sizes(o, &pages, e);
+	if (r == 0)
+		r = open_plot(ret, e);
 	if (r == 0)
 		r = open_engine(o, &ret->engine, e);
 	if (r == 0)
@@ -323,6 +440,8 @@ int bench_open(struct bench_options *o, struct bench *ret, struct err *e)
 
 void bench_release(struct bench *b)
 {
+	if (b->plot_open && file_draft_close(&b->plot, -ECANCELED, NULL) < 0)
+		b->plot_open = false;
 	peaks_close(b->peaks);
 	load_close(b->load);
 	engine_close(b->engine);
@@ -372,7 +491,7 @@ const char *bench_print_head(const struct bench *b)
 {
 	const struct engine_info *i = engine_info(b->engine);
 	const struct engine_options *o = &b->options->engine;
-	char what[128];
+	char what[128], use[BENCH_LINE_MAX];
 	bool bad = peak_below(b->best, b->known, what, sizeof(what));
 	uint64_t cache = engine_cache_bytes(b->engine);
 
@@ -383,8 +502,14 @@ const char *bench_print_head(const struct bench *b)
 		printf("# tuning %s, batch-invariant %s%s\n",
 		       b->options->tuning ? b->options->tuning : "built in",
 		       o->tuning.any_bits ? "off" : "on", i->other_bits[0] ? ": other bits" : "");
-	printf("# model %s, %.3f GB of weights%s\n", o->model_dir, (double)i->weight_bytes / 1e9,
-	       o->synthetic ? ", synthetic" : "");
+	if (b->options->tuning) {
+		tuning_use_text(&i->tuning, b->options->tuning, use, sizeof(use));
+		printf("# %s\n", use);
+	}
+	printf("# model %s, %.3f GB of weights", o->model_dir, (double)i->weight_bytes / 1e9);
+	if (i->plain_bytes != i->weight_bytes)
+		printf(", coded from %.3f", (double)i->plain_bytes / 1e9);
+	printf("%s\n", o->synthetic ? ", synthetic" : "");
 	printf("# peaks measured %u times: shares are of the best ones\n", b->measured);
 	print_peak("best", &b->best);
 	print_peak("least", &b->least);
@@ -395,6 +520,33 @@ const char *bench_print_head(const struct bench *b)
 	if (bad)
 		printf("# void: %s\n", what);
 	return bad ? "void" : "-";
+}
+
+int bench_plot(struct bench *b, const struct plot_panel *panels, size_t n, struct err *e)
+{
+	const struct engine_info *i = engine_info(b->engine);
+	char what[128], subtitle[2 * BENCH_LINE_MAX], *text = NULL;
+	bool bad = peak_below(b->best, b->known, what, sizeof(what));
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+	int r;
+
+	if (!f)
+		return err_set(e, ENOMEM, "out of memory");
+	snprintf(subtitle, sizeof(subtitle), "%s%s, %s, kernels %s, %s%s",
+		 b->options->engine.model_dir,
+		 b->options->engine.synthetic ? " (synthetic weights)" : "", i->device_name,
+		 i->kernels, b->options->engine.dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32",
+		 bad ? ", void" : "");
+	plot_draw(f, subtitle, panels, n);
+	r = fclose(f) ? err_set(e, ENOMEM, "out of memory")
+		      : file_draft_write(&b->plot, text, len, e);
+	free(text);
+	b->plot_open = false;
+	r = file_draft_close(&b->plot, r, e);
+	if (r < 0)
+		err_prefix(e, "--plot");
+	return r;
 }
 
 void bench_progress(const char *fmt, ...)

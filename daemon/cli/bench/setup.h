@@ -6,6 +6,9 @@
 #define DAEMON_CLI_BENCH_SETUP_H
 
 #include "daemon/cli/bench/load.h"
+#include "daemon/cli/plot.h"
+#include "daemon/option_table.h"
+#include "engine/file.h"
 #include "engine/profile.h"
 
 enum { BENCH_LIST_MAX = 32 };
@@ -16,7 +19,10 @@ struct bench_list {
 };
 
 struct bench_options {
+	bool help;
 	struct engine_options engine;
+	struct option_memory cache_memory;
+	unsigned batch_invariant; /* enum option_switch */
 	struct bench_list prefill, decode, context;
 	uint32_t repeat;
 	uint32_t steps;	    /* bench steps: of a measurement of generated tokens */
@@ -27,9 +33,16 @@ struct bench_options {
 	char program_cache[4096];
 };
 
-/* Fills *o, which holds the defaults, from the command line; argv[0] is "kernels" or "steps", and options that the
- * other one has are refused. -ECANCELED: --help was asked for, and printed. */
-int bench_parse(int argc, char **argv, struct bench_options *o, struct err *e) MUST_CHECK;
+/* What the two have defaults of their own for; lists as they are written. */
+struct bench_defaults {
+	const char *prefill, *decode, *context;
+	uint32_t repeat;
+};
+
+/* Fills *o from the command line, whose argv[0] is "kernels" or "steps"; options that only the other one has are refused.
+ * -ECANCELED: --help was asked for, and printed. */
+int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct bench_options *o,
+		struct err *e) MUST_CHECK;
 
 struct bench {
 	const struct bench_options *options; /* borrowed */
@@ -38,6 +51,8 @@ struct bench {
 	struct peaks *peaks;
 	struct peak best, least, known; /* of all measurements; known: zeros where nothing is */
 	uint32_t measured;
+	struct file_draft plot; /* where plot_open: the figure, on its way */
+	bool plot_open;
 };
 
 /* Opens all for the lists of the options, in which what the model does not allow was cut, and measures the peaks for
@@ -55,6 +70,10 @@ const char *bench_print_head(const struct bench *b);
 /* A generated token of so many streams, `steps` long, from this context on: the context as far as the engine allows
  * it. False, with a line that says why on standard output: the engine has no room. */
 bool bench_context(const struct bench *b, uint32_t streams, uint32_t steps, uint32_t *context);
+
+/* Writes the figure that --plot asked for, with a line that says what was measured. Once. */
+int bench_plot(struct bench *b, const struct plot_panel *panels, size_t n,
+	       struct err *e) MUST_CHECK;
 
 /* What is being measured, for who waits at a terminal. */
 void bench_progress(const char *fmt, ...) PRINTF(1, 2);

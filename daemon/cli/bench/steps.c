@@ -116,9 +116,8 @@ static void print_all(const struct bench *b, const struct measurement *m, size_t
 }
 
 /* Prompts by their length; a step's time by the context, a line a number of streams. */
-static int draw(const struct bench *b, const struct measurement *m, size_t n, struct err *e)
+static int draw(struct bench *b, const struct measurement *m, size_t n, struct err *e)
 {
-	const struct bench_options *o = b->options;
 	double *x = calloc(2 * n, sizeof(*x)), *y = x + n;
 	struct plot_panel panels[2] = {
 		{.title = "time of a prompt, ms", .x_title = "tokens of the prompt", .dots = true},
@@ -149,7 +148,7 @@ static int draw(const struct bench *b, const struct measurement *m, size_t n, st
 	for (size_t i = 0; i < ARRAY_SIZE(panels); i++)
 		if (panels[i].n_lines)
 			panels[n_panels++] = panels[i];
-	r = plot_write(o->plot, panels, n_panels, e);
+	r = bench_plot(b, panels, n_panels, e);
 	free(x);
 	return r;
 }
@@ -207,17 +206,14 @@ static int run(struct bench *b, struct err *e)
 
 int bench_steps(int argc, char **argv)
 {
-	struct bench_options o = {
-		.engine = {.dtype = ENGINE_BFLOAT16, .max_prefill_tokens = 2048},
-		.prefill = {{128, 512, 2048, 8192, 32768}, 5},
-		.decode = {{1, 2, 4, 8, 16, 32, 64, 128, 256}, 9},
-		.context = {{0, 1024, 8192, 32768}, 4},
-		.repeat = 3,
-		.steps = 16,
-	};
+	static const struct bench_defaults own = {.prefill = "128,512,2048,8192,32768",
+						  .decode = "1,2,4,8,16,32,64,128,256",
+						  .context = "0,1024,8192,32768",
+						  .repeat = 3};
+	struct bench_options o = {0};
 	struct bench b = {0};
 	struct err e = {0};
-	int r = bench_parse(argc, argv, &o, &e);
+	int r = bench_parse(argc, argv, &own, &o, &e);
 
 	if (r == -ECANCELED)
 		return EXIT_SUCCESS;

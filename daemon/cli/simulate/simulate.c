@@ -101,7 +101,7 @@ static int parse_number(struct simulate_options *o, const struct number *n, cons
 
 	/* 2G, as the daemon's option has it, and 200e9. */
 	if (n->at == offsetof(struct simulate_options, cache_memory) &&
-	    options_size(text, &bytes) == 0) {
+	    option_size(text, &bytes) == 0) {
 		v = (double)bytes;
 		end = (char *)text + strlen(text);
 	}

@@ -27,7 +27,7 @@ enum {
 /* Pairs of launches at one place. */
 struct series {
 	struct tuning_place place;
-	double built_in_us[SAMPLES_MAX], ratio[SAMPLES_MAX];
+	double default_us[SAMPLES_MAX], ratio[SAMPLES_MAX];
 	uint32_t n;
 };
 
@@ -36,6 +36,8 @@ struct measuring {
 	struct tuning_cut cut;
 	struct engine *engine;
 	struct load *load;
+	struct peaks *peaks; /* NULL: not looked at */
+	struct peak best, known;
 	struct series *series; /* [SERIES_MAX] */
 	uint32_t n_series;
 	struct kernel_timing *first; /* owned: launches of the first step of a pair */
@@ -45,17 +47,31 @@ struct measuring {
 	bool differs;
 };
 
-/* Whether the cut changes what is launched there; where it changes nothing at all every place counts. */
-static bool concerned(struct measuring *m, const struct tuning_place *p)
+static bool is_default(const struct measuring *m)
 {
 	static const struct tuning_cut nothing;
 
-	engine_use_built_in(m->engine, false);
-	return p->family != TUNING_NONE &&
-	       (tuning_equal(&m->cut, &nothing) || engine_tuned(m->engine, p));
+	return tuning_equal(&m->cut, &nothing);
 }
 
-static int add_sample(struct measuring *m, const struct tuning_place *p, double built_in_us,
+static int look_at_peaks(struct measuring *m, struct err *e)
+{
+	struct peak now;
+	int r = m->peaks ? peaks_measure(m->peaks, &now, e) : 0;
+
+	if (r == 0 && m->peaks)
+		m->best = peak_best(m->best, now);
+	return r;
+}
+
+/* Whether the cut changes what is launched there; where it changes nothing at all every place counts. */
+static bool concerned(struct measuring *m, const struct tuning_place *p)
+{
+	engine_use_default_cuts(m->engine, false);
+	return p->family != TUNING_NONE && (is_default(m) || engine_tuned(m->engine, p));
+}
+
+static int add_sample(struct measuring *m, const struct tuning_place *p, double default_us,
 		      double us, struct err *e)
 {
 	struct series *s = m->series;
@@ -70,9 +86,9 @@ static int add_sample(struct measuring *m, const struct tuning_place *p, double 
 		s->place = *p;
 		s->n = 0;
 	}
-	if (s->n < SAMPLES_MAX && built_in_us > 0) {
-		s->built_in_us[s->n] = built_in_us;
-		s->ratio[s->n++] = us / built_in_us;
+	if (s->n < SAMPLES_MAX && default_us > 0) {
+		s->default_us[s->n] = default_us;
+		s->ratio[s->n++] = us / default_us;
 	}
 	return 0;
 }
@@ -100,7 +116,7 @@ static int compare_bits(struct measuring *m, bool decode, uint32_t M, struct err
 
 	m->seed++;
 	for (int tuned = 0; r == 0 && tuned < 2; tuned++) {
-		engine_use_built_in(m->engine, !tuned);
+		engine_use_default_cuts(m->engine, !tuned);
 		load_seed(m->load, m->seed, true);
 		/* The second token reads what the first one left. */
 		r = step(m, decode, M, 0, 2, &us, e);
@@ -153,7 +169,7 @@ static int pair_of_launches(struct measuring *m, bool decode, uint32_t M, bool t
 
 	m->seed++;
 	for (int second = 0; r == 0 && second < 2; second++) {
-		engine_use_built_in(m->engine, tuned_first == (bool)second);
+		engine_use_default_cuts(m->engine, tuned_first == (bool)second);
 		load_seed(m->load, m->seed, false);
 		r = step(m, decode, M, CONTEXT, 1, &us, e);
 		if (r == 0)
@@ -178,7 +194,7 @@ static int pair_of_steps(struct measuring *m, const struct tuning_place *p, uint
 	for (int second = 0; r == 0 && second < 2; second++) {
 		bool tuned = tuned_first != (bool)second;
 
-		engine_use_built_in(m->engine, !tuned);
+		engine_use_default_cuts(m->engine, !tuned);
 		load_seed(m->load, m->seed, false);
 		r = step(m, true, M, CONTEXT, 1, &us[tuned], e);
 	}
@@ -300,6 +316,12 @@ static int open_all(struct measuring *m, struct err *e)
 		r = load_open(m->engine, o, pages, &m->load, e);
 	if (r < 0)
 		return r;
+	if (is_default(m)) {
+		r = engine_peaks_open(m->engine, o->program_cache, &m->peaks, e);
+		(void)engine_peak_known(m->engine, &m->known);
+	}
+	if (r < 0)
+		return r;
 	m->series = calloc(SERIES_MAX, sizeof(*m->series));
 	return m->series ? 0 : err_set(e, ENOMEM, "out of memory");
 }
@@ -307,6 +329,7 @@ static int open_all(struct measuring *m, struct err *e)
 static void print_all(struct measuring *m)
 {
 	const struct engine_info *info = engine_info(m->engine);
+	char what[128];
 	struct tuning_row row = {.device = {.units = info->compute_units,
 					    .bf16 = m->options->engine.dtype == ENGINE_BFLOAT16},
 				 .same_bits = !m->differs};
@@ -317,6 +340,8 @@ static void print_all(struct measuring *m)
 	tuning_write_head(stdout);
 	if (info->weight_bytes < FAR_LARGER * engine_cache_bytes(m->engine))
 		printf("# small: much of the model fits into a cache\n");
+	if (m->peaks && peak_below(m->best, m->known, what, sizeof(what)))
+		printf("# void: %s\n", what);
 	for (uint32_t i = 0; i < m->n_series; i++) {
 		struct series *s = &m->series[i];
 
@@ -324,8 +349,8 @@ static void print_all(struct measuring *m)
 			continue;
 		row.place = s->place;
 		row.cut = tuning_cut_of(m->cut, s->place.family);
-		row.built_in_us = bench_median(s->built_in_us, s->n);
-		row.us = row.built_in_us * bench_median(s->ratio, s->n);
+		row.default_us = bench_median(s->default_us, s->n);
+		row.us = row.default_us * bench_median(s->ratio, s->n);
 		tuning_write_row(stdout, &row);
 	}
 	printf(MEASURE_END "\n");
@@ -339,11 +364,16 @@ int tune_measure(struct tune_options *o, struct err *e)
 	/* Not to outlive who asked. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	r = open_all(&m, e);
+	if (r == 0)
+		r = look_at_peaks(&m, e);
 	m.until = clock_now_ns() + o->seconds * 1000000000ull;
 	if (r == 0)
 		r = measure_all(&m, e);
 	if (r == 0)
+		r = look_at_peaks(&m, e);
+	if (r == 0)
 		print_all(&m);
+	peaks_close(m.peaks);
 	load_close(m.load);
 	engine_close(m.engine);
 	free(m.series);

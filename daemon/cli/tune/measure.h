@@ -1,5 +1,5 @@
 /*
- * Measures one cut against the one that is built in, in this process: a model is opened with both, and steps of every
+ * Measures one cut against the default one, in this process: a model is opened with both, and steps of every
  * bucket of M run by turns with the one and with the other, on the same tokens. What is compared is each launch with
  * its twin, by the device's clock (a decode step of one launch: by the host's); the median of the ratios, over 20 launches
  * at least, does not care how fast the machine was meanwhile. All weights of the model are read between two launches
@@ -7,6 +7,9 @@
  *
  * Bits are compared before: draws with their log-probabilities, KV pages and states. A cut that differs anywhere is
  * said to differ everywhere.
+ *
+ * Who measures the default cut against itself looks at the device's peaks before and after as well: where they are far
+ * below what is known of it, others use the machine, and a line says "void".
  */
 #ifndef DAEMON_CLI_TUNE_MEASURE_H
 #define DAEMON_CLI_TUNE_MEASURE_H

@@ -1,168 +1,174 @@
 #include "daemon/cli/tune/options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/macros.h"
 #include "daemon/program_cache.h"
 
-enum { SECONDS_MAX = 1000000, SWITCH_LETTER = 'B' };
+enum { SECONDS_MAX = 1000000 };
 
-static const struct option_text {
-	const char *name, *argument, *text;
-	char letter;
-} option_texts[] = {
-	{"model", "DIR", "config.json, and the weights unless they are synthetic", 'm'},
-	{"synthetic-weights", "SEED", "random weights made from this seed", 's'},
-	{"device", "WHICH", "as of tigond", 'd'},
-	{"kernels", "NAME", "auto, generic, x86 or nvidia (auto)", 'k'},
-	{"dtype", "TYPE", "float32 or bfloat16 (bfloat16)", 't'},
-	{"program-cache", "DIR", "where compiled kernels are kept; as of tigond", 'c'},
-	{"out", "FILE", "the table to write (standard output)", 'o'},
-	{"family", NULL, "rows for all devices with as many compute units", 'f'},
-	{"budget", "SECONDS", "no cut is begun after these (3600)", 'b'},
-	{"limit", "SECONDS", "a cut whose process takes longer is dropped (600)", 'l'},
-	{"largest", "N", "prompts of at most so many tokens, from 64 (2048)", 'x'},
-	{"batch-invariant", "SWITCH", "on: cuts that change bits are dropped; off: marked (on)",
-	 SWITCH_LETTER},
-	{"cut", "CUT", "try this one, \"blocks=4 ahead=2048\", in place of the program's own list",
-	 'C'},
-	{"measure", "CUT", "measure one cut, in this process, and print all its rows", 'M'},
-	{"seconds", "N", "for --measure: how long, once the model is open (60)", 'n'},
-	{"help", NULL, "", 'h'},
-};
+static const char *const dtypes[] = {"float32", "bfloat16", NULL};
+static const char *const variants[] = {"auto", "generic", "x86", "nvidia", NULL};
+static const char *const switches[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
 
-static void print_help(void)
+static int check_cut(const struct option_def *d, const char *text, struct err *e)
 {
-	printf("usage: tigon tune --model DIR [--name value ...]\n");
-	for (size_t i = 0; i < ARRAY_SIZE(option_texts); i++) {
-		char left[64];
+	struct tuning_cut cut;
+	int r = tuning_parse_cut(text, TUNING_NONE, &cut, e);
 
-		snprintf(left, sizeof(left), "--%s %s", option_texts[i].name,
-			 option_texts[i].argument ? option_texts[i].argument : "");
-		printf("  %-27s%s\n", left, option_texts[i].text);
-	}
-}
-
-static int parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
-{
-	unsigned long long v;
-	char *end;
-
-	errno = 0;
-	v = strtoull(text, &end, 10);
-	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || v < least || v > most)
-		return -EINVAL;
-	*ret = v;
-	return 0;
-}
-
-static int parse_u32(const char *text, uint64_t least, uint64_t most, uint32_t *ret)
-{
-	uint64_t v = 0;
-	int r = parse_number(text, least, most, &v);
-
-	if (r == 0)
-		*ret = (uint32_t)v;
+	if (r < 0)
+		err_prefix(e, "--%s", d->name);
 	return r;
 }
 
-/* Which of names[n]; -EINVAL. */
-static int parse_name(const char *text, const char *const *names, int n)
+static int take_cut(const struct option_def *d, const char *text, void *member, struct err *e)
 {
-	for (int i = 0; i < n; i++)
-		if (!strcmp(text, names[i]))
-			return i;
-	return -EINVAL;
-}
+	struct tune_cuts *cuts = member;
+	int r = check_cut(d, text, e);
 
-static int take_cut(struct tune_options *o, const char *text)
-{
-	struct tuning_cut cut;
-
-	if (o->n_cuts == TUNE_CUTS_MAX || tuning_parse_cut(text, TUNING_NONE, &cut, NULL) < 0)
-		return -EINVAL;
-	o->cuts[o->n_cuts++] = text;
+	if (r < 0)
+		return r;
+	if (cuts->n == TUNE_CUTS_MAX)
+		return err_set(e, EINVAL, "--%s: there are more than %d cuts", d->name,
+			       TUNE_CUTS_MAX);
+	cuts->v[cuts->n++] = text;
 	return 0;
 }
 
-/* -EINVAL: no value for this option. */
-static int take_option(struct tune_options *o, char letter, const char *value)
+static int take_measure(const struct option_def *d, const char *text, void *member, struct err *e)
 {
-	static const char *const dtypes[] = {"float32", "bfloat16"}, *const switches[] = {"on",
-											  "off"};
-	static const char *const kernels[] = {"auto", "generic", "x86", "nvidia"};
-	struct tuning_cut cut;
-	int choice = 0;
+	int r = check_cut(d, text, e);
 
-	switch (letter) {
-	case 'm': o->engine.model_dir = value; break;
-	case 's':
-		o->engine.synthetic = true;
-		return parse_number(value, 0, UINT64_MAX, &o->engine.synthetic_seed);
-	case 'd': o->engine.device = value; break;
-	case 'k':
-		choice = parse_name(value, kernels, ARRAY_SIZE(kernels));
-		o->engine.kernels = choice < 0 ? ENGINE_KERNELS_AUTO : (enum engine_kernels)choice;
-		break;
-	case 't':
-		choice = parse_name(value, dtypes, ARRAY_SIZE(dtypes));
-		o->engine.dtype = choice < 0 ? ENGINE_BFLOAT16 : (enum engine_dtype)choice;
-		break;
-	case 'c': o->engine.program_cache = value; break;
-	case 'o': o->out = value; break;
-	case 'f': o->family = true; break;
-	case 'b': return parse_u32(value, 1, SECONDS_MAX, &o->budget);
-	case 'l': return parse_u32(value, 1, SECONDS_MAX, &o->limit);
-	case 'x': return parse_u32(value, 64, 2048, &o->largest);
-	case SWITCH_LETTER:
-		choice = parse_name(value, switches, ARRAY_SIZE(switches));
-		o->engine.tuning.any_bits = choice > 0;
-		break;
-	case 'C': return take_cut(o, value);
-	case 'M': o->measure = value; return tuning_parse_cut(value, TUNING_NONE, &cut, NULL);
-	case 'n': return parse_u32(value, 1, SECONDS_MAX, &o->seconds);
-	}
-	return choice < 0 ? choice : 0;
+	if (r == 0)
+		*(const char **)member = text;
+	return r;
 }
+
+#define AT(member) offsetof(struct tune_options, member)
+
+/* clang-format off: an option is one paragraph. */
+static const struct option_def table[] = {
+	{.name = "model",
+	 .argument = "DIR",
+	 .type = OPTION_TEXT,
+	 .offset = AT(engine.model_dir),
+	 .text = "config.json, and the weights unless they are synthetic"},
+	{.name = "synthetic-weights",
+	 .argument = "SEED",
+	 .type = OPTION_NUMBER,
+	 .offset = AT(engine.synthetic_seed),
+	 .given = AT(engine.synthetic),
+	 .max = UINT64_MAX,
+	 .initial_text = "off",
+	 .text = "random weights made from this seed"},
+	{.name = "device",
+	 .argument = "WHICH",
+	 .type = OPTION_TEXT,
+	 .offset = AT(engine.device),
+	 .initial_text = "the first GPU, else the first device",
+	 .text = "as of tigond; tigon devices lists them"},
+	{.name = "kernels",
+	 .argument = "VARIANT",
+	 .type = OPTION_CHOICE,
+	 .offset = AT(engine.kernels),
+	 .choices = variants,
+	 .text = "kernel variant; auto takes what the device can do"},
+	{.name = "dtype",
+	 .argument = "TYPE",
+	 .type = OPTION_CHOICE,
+	 .offset = AT(engine.dtype),
+	 .choices = dtypes,
+	 .initial = 1,
+	 .text = "number format of weights, KV cache and GEMM inputs"},
+	{.name = "program-cache",
+	 .argument = "DIR",
+	 .type = OPTION_TEXT,
+	 .offset = AT(engine.program_cache),
+	 .initial_text = "tigon below the user's cache directory",
+	 .text = "where compiled programs are kept; an empty DIR keeps none"},
+	{.name = "out",
+	 .argument = "FILE",
+	 .type = OPTION_TEXT,
+	 .offset = AT(out),
+	 .initial_text = "standard output",
+	 .text = "the table to write"},
+	{.name = "family",
+	 .type = OPTION_FLAG,
+	 .offset = AT(family),
+	 .text = "rows for all devices with as many compute units"},
+	{.name = "budget",
+	 .argument = "SECONDS",
+	 .type = OPTION_NUMBER_32,
+	 .offset = AT(budget),
+	 .min = 1,
+	 .max = SECONDS_MAX,
+	 .initial = 3600,
+	 .text = "no cut is begun after these"},
+	{.name = "limit",
+	 .argument = "SECONDS",
+	 .type = OPTION_NUMBER_32,
+	 .offset = AT(limit),
+	 .min = 1,
+	 .max = SECONDS_MAX,
+	 .initial = 600,
+	 .text = "a cut whose process takes longer is dropped"},
+	{.name = "largest",
+	 .argument = "N",
+	 .type = OPTION_NUMBER_32,
+	 .offset = AT(largest),
+	 .min = 64,
+	 .max = 2048,
+	 .initial = 2048,
+	 .text = "prompts of at most so many tokens"},
+	{.name = "batch-invariant",
+	 .argument = "SWITCH",
+	 .type = OPTION_CHOICE,
+	 .offset = AT(batch_invariant),
+	 .choices = switches,
+	 .text = "on: cuts that change bits are dropped; off: they are marked"},
+	{.name = "cut",
+	 .argument = "CUT",
+	 .type = OPTION_OWN,
+	 .offset = AT(cuts),
+	 .take = take_cut,
+	 .initial_text = "the program's own list",
+	 .text = "try this one, \"blocks=4 ahead=2048\"; may be repeated"},
+	{.name = "measure",
+	 .argument = "CUT",
+	 .type = OPTION_OWN,
+	 .offset = AT(measure),
+	 .take = take_measure,
+	 .initial_text = "none",
+	 .text = "measure one cut, in this process, and print all its rows"},
+	{.name = "seconds",
+	 .argument = "N",
+	 .type = OPTION_NUMBER_32,
+	 .offset = AT(seconds),
+	 .min = 1,
+	 .max = SECONDS_MAX,
+	 .initial = 60,
+	 .text = "for --measure: how long, once the model is open"},
+	{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
+};
+/* clang-format on */
 
 int tune_options_parse(int argc, char **argv, struct tune_options *o, struct err *e)
 {
-	struct option table[ARRAY_SIZE(option_texts) + 1] = {0};
-	int c, at = 0;
+	int r;
 
-	*o = (struct tune_options){.engine = {.dtype = ENGINE_BFLOAT16, .profile = true},
-				   .budget = 3600,
-				   .limit = 600,
-				   .largest = 2048,
-				   .seconds = 60};
-	for (size_t i = 0; i < ARRAY_SIZE(option_texts); i++)
-		table[i] =
-			(struct option){option_texts[i].name,
-					option_texts[i].argument ? required_argument : no_argument,
-					NULL, option_texts[i].letter};
-	optind = 1;
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "+:", table, &at)) != -1) {
-		if (c == 'h') {
-			print_help();
-			return -ECANCELED;
-		}
-		if (c == ':')
-			return err_set(e, EINVAL, "%s needs a value", argv[optind - 1]);
-		if (c == '?')
-			return err_set(e, EINVAL, "%s is not an option of tune", argv[optind - 1]);
-		if (take_option(o, (char)c, optarg) < 0)
-			return err_set(e, EINVAL, "--%s: \"%s\" is not a value for it",
-				       table[at].name, optarg);
+	*o = (struct tune_options){.engine = {.profile = true}};
+	r = option_table_parse(table, ARRAY_SIZE(table), argc, (const char *const *)argv, o, e);
+	if (r < 0)
+		return r;
+	if (o->help) {
+		printf("usage: tigon tune --model DIR [--name value ...]\n\n");
+		option_table_help(table, ARRAY_SIZE(table), stdout);
+		return -ECANCELED;
 	}
-	if (optind < argc)
-		return err_set(e, EINVAL, "unexpected argument \"%s\"", argv[optind]);
 	if (!o->engine.model_dir)
-		return err_set(e, EINVAL, "--model is required");
+		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
+	o->engine.tuning.any_bits = o->batch_invariant == OPTION_OFF;
 	if (!o->engine.program_cache)
 		o->engine.program_cache =
 			program_cache_default(o->program_cache, sizeof(o->program_cache));

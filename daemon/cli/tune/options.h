@@ -2,21 +2,28 @@
 #ifndef DAEMON_CLI_TUNE_OPTIONS_H
 #define DAEMON_CLI_TUNE_OPTIONS_H
 
+#include "daemon/option_table.h"
 #include "engine/engine.h"
 
 enum { TUNE_CUTS_MAX = 64 };
 
+struct tune_cuts {
+	const char *v[TUNE_CUTS_MAX];
+	uint32_t n;
+};
+
 struct tune_options {
+	bool help;
 	struct engine_options engine;
-	const char *out; /* NULL: standard output */
-	const char *cuts[TUNE_CUTS_MAX];
-	uint32_t n_cuts;     /* 0: those of the program */
-	bool family;	     /* rows for all devices of this kind */
-	uint32_t budget;     /* seconds */
-	uint32_t limit;	     /* seconds that one process may take in all */
-	uint32_t largest;    /* M */
-	const char *measure; /* the cut to measure, in this process; NULL: choose */
-	uint32_t seconds;    /* for that, once the model is open */
+	unsigned batch_invariant; /* enum option_switch */
+	const char *out;	  /* NULL: standard output */
+	struct tune_cuts cuts;	  /* none: those of the program */
+	bool family;		  /* rows for all devices of this kind */
+	uint32_t budget;	  /* seconds */
+	uint32_t limit;		  /* seconds that one process may take in all */
+	uint32_t largest;	  /* M */
+	const char *measure;	  /* the cut to measure, in this process; NULL: choose */
+	uint32_t seconds;	  /* for that, once the model is open */
 	char program_cache[4096];
 };
 

@@ -1,7 +1,7 @@
 /*
  * Chooses: measures cut after cut, each in a process of its own (child.h), and writes for every place the fastest one, or
- * the one that is built in where none is faster by more than noise. What noise is says the first process, which measures
- * what is built in against itself. Every cut that is used is a program to compile when a model is opened, so only those few
+ * the default one where none is faster by more than noise. What noise is says the first process, which measures the
+ * default cut against itself. Every cut that is used is a program to compile when a model is opened, so only those few
  * are taken that save the most in all.
  */
 #include "daemon/cli/tune/tune.h"
@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "bench_commit.inc"
 #include "daemon/cli/tune/child.h"
 #include "daemon/cli/tune/measure.h"
 #include "daemon/cli/tune/options.h"
@@ -64,11 +65,11 @@ static const char *const own_cuts[] = {
 	"blocks=2 chains=2",
 };
 
-/* What is known of a place. Rows' times are beside what is built in, in the same process. */
+/* What is known of a place. Rows' times are beside the default cut's, in the same process. */
 struct place {
-	struct tuning_row built_in;
+	struct tuning_row own;			/* the default cut's */
 	struct tuning_row tried[TUNE_CUTS_MAX]; /* by the cut's number; us 0: not measured here */
-	const struct tuning_row *same, *differ; /* what is taken; NULL: what is built in, nothing */
+	const struct tuning_row *same, *differ; /* what is taken; NULL: the default cut, nothing */
 	double noise;
 };
 
@@ -85,7 +86,7 @@ struct tuning_run {
 
 static double ratio(const struct tuning_row *row)
 {
-	return row->us / row->built_in_us;
+	return row->us / row->default_us;
 }
 
 static uint32_t seconds_used(const struct tuning_run *t)
@@ -105,7 +106,24 @@ static int read_table(const struct buf *out, struct tuning_table **ret, struct e
 	return tuning_parse("its output", text, out->len, ret, e);
 }
 
-static int measure(const struct tuning_run *t, const char *cut, uint32_t seconds,
+/* What a process says of its measuring ("# small: ...", "# void: ..."), each once. */
+static void take_warnings(struct tuning_run *t, const char *out)
+{
+	for (const char *line = out, *end; *line; line = *end ? end + 1 : end) {
+		char text[512];
+
+		end = line + strcspn(line, "\n");
+		if (strncmp(line, "# small: ", 9) != 0 && strncmp(line, "# void: ", 8) != 0)
+			continue;
+		snprintf(text, sizeof(text), "%.*s\n", (int)MIN(end - line, (ptrdiff_t)500), line);
+		if (strstr(buf_str(&t->notes), text))
+			continue;
+		buf_puts(&t->notes, text);
+		fprintf(stderr, "tigon tune: %s", text + 2);
+	}
+}
+
+static int measure(struct tuning_run *t, const char *cut, uint32_t seconds,
 		   struct tuning_table **ret, struct err *e)
 {
 	char *argv[ARGS_MAX + 8], number[16];
@@ -127,14 +145,17 @@ static int measure(const struct tuning_run *t, const char *cut, uint32_t seconds
 	r = child_run(argv, t->options->limit, &out, e);
 	if (r == 0)
 		r = read_table(&out, ret, e);
+	if (r == 0)
+		take_warnings(t, buf_str(&out));
 	buf_release(&out);
 	return r;
 }
 
+/* A place is a family at one N, K and M. */
 static struct place *find_place(const struct tuning_run *t, const struct tuning_place *p)
 {
 	for (size_t i = 0; i < t->n_places; i++) {
-		const struct tuning_place *q = &t->places[i].built_in.place;
+		const struct tuning_place *q = &t->places[i].own.place;
 
 		if (q->family == p->family && q->n == p->n && q->k == p->k && q->m == p->m)
 			return &t->places[i];
@@ -142,7 +163,7 @@ static struct place *find_place(const struct tuning_run *t, const struct tuning_
 	return NULL;
 }
 
-/* How many places a cut is faster at than what is built in. */
+/* How many places a cut is faster at than the default one. */
 static uint32_t take_rows(struct tuning_run *t, uint32_t cut, const struct tuning_table *table)
 {
 	uint32_t faster = 0;
@@ -151,7 +172,7 @@ static uint32_t take_rows(struct tuning_run *t, uint32_t cut, const struct tunin
 		const struct tuning_row *row = &table->rows[i];
 		struct place *p = find_place(t, &row->place);
 
-		if (!p || row->us <= 0 || row->built_in_us <= 0)
+		if (!p || row->us <= 0 || row->default_us <= 0)
 			continue;
 		p->tried[cut] = *row;
 		faster += ratio(row) < 1 - p->noise;
@@ -195,14 +216,14 @@ static void try_cut(struct tuning_run *t, uint32_t number, const char *cut, uint
 
 /* ---- all of them ---- */
 
-/* What is built in, against itself: the places, and what two equal programs differ by. */
+/* The default cut, against itself: the places, and what two equal programs differ by. */
 static int measure_noise(struct tuning_run *t, uint32_t seconds, struct err *e)
 {
 	struct tuning_table *table;
 	int r = measure(t, "-", seconds, &table, e);
 
 	if (r < 0) {
-		err_prefix(e, "what is built in cannot be measured");
+		err_prefix(e, "the default cuts cannot be measured");
 		return r;
 	}
 	t->places = calloc(table->n + 1, sizeof(*t->places));
@@ -213,12 +234,12 @@ static int measure_noise(struct tuning_run *t, uint32_t seconds, struct err *e)
 	for (size_t i = 0; r == 0 && i < table->n; i++) {
 		struct tuning_row row = table->rows[i];
 
-		if (row.us <= 0 || row.built_in_us <= 0)
+		if (row.us <= 0 || row.default_us <= 0)
 			continue;
 		t->places[t->n_places].noise =
 			MAX(ratio(&row) > 1 ? ratio(&row) - 1 : 1 - ratio(&row), NOISE);
-		row.us = row.built_in_us;
-		t->places[t->n_places++].built_in = row;
+		row.us = row.default_us;
+		t->places[t->n_places++].own = row;
 	}
 	tuning_free(table);
 	if (r == 0 && !t->n_places)
@@ -229,8 +250,8 @@ static int measure_noise(struct tuning_run *t, uint32_t seconds, struct err *e)
 static int measure_all(struct tuning_run *t, struct err *e)
 {
 	const struct tune_options *o = t->options;
-	const char *const *cuts = o->n_cuts ? o->cuts : own_cuts;
-	uint32_t n = o->n_cuts ? o->n_cuts : (uint32_t)ARRAY_SIZE(own_cuts), i;
+	const char *const *cuts = o->cuts.n ? o->cuts.v : own_cuts;
+	uint32_t n = o->cuts.n ? o->cuts.n : (uint32_t)ARRAY_SIZE(own_cuts), i;
 	int r = measure_noise(t, MAX(o->budget / (n + 1), (uint32_t)LEAST_TIME), e);
 
 	if (r < 0)
@@ -250,19 +271,19 @@ static int measure_all(struct tuning_run *t, struct err *e)
 /* Products and experts are one program. */
 static bool of_program(const struct place *p, enum tuning_family program)
 {
-	enum tuning_family family = p->built_in.place.family;
+	enum tuning_family family = p->own.place.family;
 
 	return (family == TUNING_EXPERTS ? TUNING_PRODUCT : family) == program;
 }
 
-/* What the place takes with what is taken so far, of what is built in. */
+/* What the place takes with what is taken so far, of what the default cut takes. */
 static double now(const struct place *p, bool same_bits)
 {
 	return !same_bits && p->differ ? ratio(p->differ) : p->same ? ratio(p->same) : 1;
 }
 
-/* What the place would save with this cut. One has to be faster by more than noise than what it comes in place of: what
- * is built in, and for one that changes bits also the best of those that do not. */
+/* What the place would save with this cut. One has to be faster by more than noise than what it comes in place of: the
+ * default one, and for one that changes bits also the best of those that do not. */
 static double gain(const struct place *p, uint32_t cut, bool same_bits)
 {
 	const struct tuning_row *row = &p->tried[cut];
@@ -332,10 +353,12 @@ static void write_row(const struct tuning_run *t, struct tuning_row row, FILE *o
 /* The table, as text. */
 static void write_table(const struct tuning_run *t, FILE *out)
 {
-	const struct tuning_row *any = &t->places[0].built_in;
+	const struct tuning_row *any = &t->places[0].own;
 
 	tuning_write_head(out);
-	fprintf(out, "# tigon " TIGON_VERSION ", model %s, device %s, driver %s\n",
+	fprintf(out,
+		"# tigon " TIGON_VERSION ", commit " BENCH_COMMIT
+		", model %s, device %s, driver %s\n",
 		t->options->engine.model_dir, any->device.name, any->device.driver);
 	fprintf(out, "# cuts measured: %u, dropped: %u, %u s\n", t->measured, t->dropped,
 		seconds_used(t));
@@ -343,7 +366,7 @@ static void write_table(const struct tuning_run *t, FILE *out)
 	for (size_t i = 0; i < t->n_places; i++) {
 		const struct place *p = &t->places[i];
 
-		write_row(t, p->same ? *p->same : p->built_in, out);
+		write_row(t, p->same ? *p->same : p->own, out);
 		if (p->differ)
 			write_row(t, *p->differ, out);
 	}
@@ -378,8 +401,8 @@ static int choose(const struct tune_options *o, int argc, char **argv, struct er
 	int r = model_config_open(o->engine.model_dir, &config, e);
 
 	/* Now, not after an hour: can it be written? */
-	if (r == 0 && o->out)
-		r = file_draft_open(&draft, o->out, e);
+	if (r == 0 && o->out && (r = file_draft_open(&draft, o->out, e)) < 0)
+		err_prefix(e, "--out");
 	if (r < 0)
 		return r;
 	buf_init(&t.notes, OUTPUT_MAX);

@@ -1,0 +1,352 @@
+#include "daemon/option_table.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+
+enum { SUGGEST_MAX = 3, NAME_MAX_LEN = 63, LIST_TEXT = 160 };
+
+static void *member(void *to, size_t offset)
+{
+	return (char *)to + offset;
+}
+
+/* Decimal digits only: strtoull alone would take signs, spaces and other bases. */
+static int parse_number(const char *text, const char **ret_end, uint64_t *ret)
+{
+	uint64_t v = 0;
+	const char *p = text;
+
+	for (; *p >= '0' && *p <= '9'; p++)
+		if (__builtin_mul_overflow(v, 10u, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(*p - '0'), &v))
+			return -ERANGE;
+	if (p == text)
+		return -EINVAL;
+	*ret_end = p;
+	*ret = v;
+	return 0;
+}
+
+int option_size(const char *text, uint64_t *ret)
+{
+	static const char suffixes[] = "KMGT";
+	const char *end;
+	uint64_t v;
+	int r = parse_number(text, &end, &v);
+
+	if (r < 0)
+		return -EINVAL;
+	if (*end) {
+		const char *s = strchr(suffixes, *end >= 'a' ? *end - 'a' + 'A' : *end);
+
+		if (!s)
+			return -EINVAL;
+		if (__builtin_mul_overflow(v, 1ull << (10 * (s - suffixes + 1)), &v))
+			return -EINVAL;
+		end++;
+		/* 8GB and 8GiB mean the same as 8G. */
+		if (!strcmp(end, "B") || !strcmp(end, "iB"))
+			end += strlen(end);
+		if (*end)
+			return -EINVAL;
+	}
+	*ret = v;
+	return 0;
+}
+
+static int parse_memory(const char *text, struct option_memory *ret)
+{
+	struct option_memory m = {0};
+	size_t len = strlen(text);
+	bool percent = len && text[len - 1] == '%';
+
+	if (percent || strchr(text, '.')) {
+		char *end;
+
+		if (text[0] != '.' && (text[0] < '0' || text[0] > '9'))
+			return -EINVAL;
+		if (strspn(text, "0123456789.") != len - (percent ? 1 : 0))
+			return -EINVAL;
+		m.share = strtod(text, &end);
+		if (*end && strcmp(end, "%") != 0)
+			return -EINVAL;
+		if (percent)
+			m.share /= 100;
+		if (!isfinite(m.share) || m.share <= 0 || m.share > 1)
+			return -ERANGE;
+	} else {
+		int r = option_size(text, &m.bytes);
+
+		if (r < 0)
+			return r;
+		if (!m.bytes)
+			return -ERANGE;
+	}
+	*ret = m;
+	return 0;
+}
+
+static void join_choices(const char *const *choices, char *out, size_t size)
+{
+	size_t n = 0;
+
+	out[0] = 0;
+	for (size_t i = 0; choices[i] && n < size; i++) {
+		const char *sep = !i ? "" : choices[i + 1] ? ", " : " or ";
+
+		n += (size_t)snprintf(out + n, size - n, "%s%s", sep, choices[i]);
+	}
+}
+
+struct size_text {
+	char s[32];
+};
+
+/* "16M": bytes as they are given, in the largest unit that is exact. */
+static struct size_text size_text(uint64_t bytes)
+{
+	static const char units[] = {0, 'K', 'M', 'G', 'T'};
+	struct size_text t;
+	size_t i = 0;
+
+	for (; bytes && bytes % 1024 == 0 && i + 1 < sizeof(units); i++)
+		bytes /= 1024;
+	snprintf(t.s, sizeof(t.s), "%llu%c", (unsigned long long)bytes, units[i]);
+	return t;
+}
+
+static void store_number(const struct option_def *d, uint64_t v, void *to)
+{
+	if (d->type == OPTION_NUMBER_32)
+		*(uint32_t *)member(to, d->offset) = (uint32_t)v;
+	else
+		*(uint64_t *)member(to, d->offset) = v;
+}
+
+static int set_number(const struct option_def *d, const char *value, void *to, struct err *e)
+{
+	const char *end = "";
+	uint64_t v = 0;
+	int r;
+
+	if (d->type == OPTION_SIZE) {
+		r = option_size(value, &v);
+	} else {
+		r = parse_number(value, &end, &v);
+		if (!r && *end)
+			r = -EINVAL;
+	}
+	if (r == -EINVAL)
+		return err_set(e, EINVAL, "--%s: \"%s\" is not a %s", d->name, value,
+			       d->type == OPTION_SIZE ? "size such as 1048576, 512K or 16M"
+						      : "whole number");
+	if ((r < 0 || v < d->min || v > d->max) && d->type == OPTION_SIZE)
+		return err_set(e, EINVAL, "--%s: %s is not between %s and %s", d->name, value,
+			       size_text(d->min).s, size_text(d->max).s);
+	if (r < 0 || v < d->min || v > d->max)
+		return err_set(e, EINVAL, "--%s: %s is not between %llu and %llu", d->name, value,
+			       (unsigned long long)d->min, (unsigned long long)d->max);
+	if (d->multiple && v % d->multiple)
+		return err_set(e, EINVAL, "--%s: %s is not a multiple of %llu", d->name, value,
+			       (unsigned long long)d->multiple);
+	store_number(d, v, to);
+	return 0;
+}
+
+static int set_value(const struct option_def *d, const char *value, void *to, struct err *e)
+{
+	char list[LIST_TEXT];
+	int r;
+
+	switch (d->type) {
+	case OPTION_FLAG: *(bool *)member(to, d->offset) = true; break;
+	case OPTION_TEXT: *(const char **)member(to, d->offset) = value; break;
+	case OPTION_NUMBER:
+	case OPTION_NUMBER_32:
+	case OPTION_SIZE:
+		r = set_number(d, value, to, e);
+		if (r < 0)
+			return r;
+		break;
+	case OPTION_CHOICE:
+		for (unsigned i = 0;; i++) {
+			if (!d->choices[i]) {
+				join_choices(d->choices, list, sizeof(list));
+				return err_set(e, EINVAL, "--%s: \"%s\" is none of %s", d->name,
+					       value, list);
+			}
+			if (!strcmp(value, d->choices[i])) {
+				*(unsigned *)member(to, d->offset) = i;
+				break;
+			}
+		}
+		break;
+	case OPTION_MEMORY:
+		r = parse_memory(value, member(to, d->offset));
+		if (r == -ERANGE)
+			return err_set(e, EINVAL, "--%s: %s is not a share above 0 and up to 100%%",
+				       d->name, value);
+		if (r < 0)
+			return err_set(e, EINVAL,
+				       "--%s: \"%s\" is neither bytes (8G) nor a share (0.6, 60%%)",
+				       d->name, value);
+		break;
+	case OPTION_OWN:
+		r = d->take(d, value, member(to, d->offset), e);
+		if (r < 0)
+			return r;
+		break;
+	}
+	if (d->given)
+		*(bool *)member(to, d->given) = true;
+	return 0;
+}
+
+/* Edits (insert, delete, change one letter) that turn a into b; NAME_MAX_LEN letters at most. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[NAME_MAX_LEN + 1];
+	size_t na = strnlen(a, NAME_MAX_LEN), nb = strnlen(b, NAME_MAX_LEN);
+
+	for (size_t j = 0; j <= nb; j++)
+		row[j] = (unsigned)j;
+	for (size_t i = 1; i <= na; i++) {
+		unsigned diagonal = row[0];
+
+		row[0] = (unsigned)i;
+		for (size_t j = 1; j <= nb; j++) {
+			unsigned change = diagonal + (a[i - 1] != b[j - 1]);
+			unsigned step = MIN(row[j], row[j - 1]) + 1;
+
+			diagonal = row[j];
+			row[j] = MIN(change, step);
+		}
+	}
+	return row[nb];
+}
+
+static int unknown_option(const struct option_def *table, size_t n, const char *name, struct err *e)
+{
+	const char *best = NULL;
+	unsigned best_distance = SUGGEST_MAX + 1;
+
+	for (size_t i = 0; i < n; i++) {
+		unsigned d = distance(name, table[i].name);
+
+		/* The beginning of a name is as near as can be. */
+		if (strlen(name) >= SUGGEST_MAX && !strncmp(name, table[i].name, strlen(name)))
+			d = 0;
+		if (d < best_distance && d < strlen(table[i].name)) {
+			best = table[i].name;
+			best_distance = d;
+		}
+	}
+	if (best)
+		return err_set(e, EINVAL, "unknown option --%s; did you mean --%s?", name, best);
+	return err_set(e, EINVAL, "unknown option --%s; --help lists them", name);
+}
+
+static const struct option_def *find(const struct option_def *table, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(table[i].name, name))
+			return &table[i];
+	return NULL;
+}
+
+static void set_defaults(const struct option_def *table, size_t n, void *to)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct option_def *d = &table[i];
+
+		if (d->type == OPTION_NUMBER || d->type == OPTION_NUMBER_32 ||
+		    d->type == OPTION_SIZE)
+			store_number(d, d->initial, to);
+		else if (d->type == OPTION_CHOICE)
+			*(unsigned *)member(to, d->offset) = (unsigned)d->initial;
+	}
+}
+
+int option_table_parse(const struct option_def *table, size_t n, int argc, const char *const *argv,
+		       void *to, struct err *e)
+{
+	int r;
+
+	set_defaults(table, n, to);
+	for (int i = 1; i < argc; i++) {
+		const char *arg = argv[i], *equals, *value = NULL;
+		const struct option_def *d;
+		char name[NAME_MAX_LEN + 1];
+		size_t len;
+
+		if (!strcmp(arg, "-h"))
+			arg = "--help";
+		if (strncmp(arg, "--", 2) != 0 || !arg[2])
+			return err_set(e, EINVAL,
+				       "unexpected argument \"%s\"; --help lists the options", arg);
+		arg += 2;
+		equals = strchr(arg, '=');
+		len = equals ? (size_t)(equals - arg) : strlen(arg);
+		snprintf(name, sizeof(name), "%.*s", (int)MIN(len, sizeof(name) - 1), arg);
+		d = len < sizeof(name) ? find(table, n, name) : NULL;
+		if (!d)
+			return unknown_option(table, n, name, e);
+		if (equals)
+			value = equals + 1;
+		if (d->type == OPTION_FLAG && value)
+			return err_set(e, EINVAL, "--%s takes no value", d->name);
+		if (d->type != OPTION_FLAG && !value) {
+			if (i + 1 >= argc)
+				return err_set(e, EINVAL, "--%s needs a value: --%s %s", d->name,
+					       d->name, d->argument);
+			value = argv[++i];
+		}
+		r = set_value(d, value, to, e);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* "(0 to 65535, default 8080)" for the end of a help line. */
+static void describe(const struct option_def *d, char *out, size_t size)
+{
+	char list[LIST_TEXT] = "", initial[64] = "";
+
+	if (d->type == OPTION_CHOICE) {
+		join_choices(d->choices, list, sizeof(list));
+		snprintf(initial, sizeof(initial), "%s", d->choices[d->initial]);
+	} else if (d->type == OPTION_SIZE) {
+		snprintf(list, sizeof(list), "%s to %s", size_text(d->min).s, size_text(d->max).s);
+		snprintf(initial, sizeof(initial), "%s", size_text(d->initial).s);
+	} else if ((d->type == OPTION_NUMBER || d->type == OPTION_NUMBER_32) &&
+		   d->max != UINT64_MAX) {
+		snprintf(list, sizeof(list), "%llu to %llu", (unsigned long long)d->min,
+			 (unsigned long long)d->max);
+		snprintf(initial, sizeof(initial), "%llu", (unsigned long long)d->initial);
+	}
+	if (d->initial_text)
+		snprintf(initial, sizeof(initial), "%s", d->initial_text);
+	snprintf(out, size, "%s%s%s%s%s%s", list[0] || initial[0] ? "(" : "", list,
+		 list[0] && initial[0] ? "; " : "", initial[0] ? "default " : "", initial,
+		 list[0] || initial[0] ? ")" : "");
+}
+
+void option_table_help(const struct option_def *table, size_t n, FILE *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct option_def *d = &table[i];
+		char head[64], tail[LIST_TEXT + 96];
+
+		snprintf(head, sizeof(head), "--%s%s%s", d->name, d->argument ? " " : "",
+			 d->argument ? d->argument : "");
+		describe(d, tail, sizeof(tail));
+		fprintf(out, "  %-30s %s\n", head, d->text);
+		if (tail[0])
+			fprintf(out, "  %-30s %s\n", "", tail);
+	}
+}
