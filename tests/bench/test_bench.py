@@ -60,6 +60,7 @@ def auto(out):
 
 out = bench("kernels", "--prefill", "128", "--decode", "1,3", "--context", "200", "--repeat", "3")
 head, rows = table(out, KERNELS)
+launched = {r["kernel"] for r in rows if not r["kernel"].startswith("(")}
 best = check_head(head, rows, 7, auto(out), "bfloat16")
 same([(r["step"], r["streams"], r["tokens"]) for r in rows if r["kernel"] == "(step)"],
      [("prefill", "1", "128"), ("decode", "1", "200"), ("decode", "3", "200")], "each kind of step once")
@@ -125,10 +126,22 @@ with tempfile.TemporaryDirectory() as folder:
     same([(r["kernel"], r["tokens"]) for r in rows], [("attention", "64"), ("attention", "640")], "--only")
     lines = xml.etree.ElementTree.parse(plot).getroot().findall("{*}polyline")
     same([len(x.get("points").split()) for x in lines], [2] * 5, "a line a part of the model, a point a context")
+    device = re.match(r"# device (.+), driver ", head[1])[1]
+    texts = [x.text for x in xml.etree.ElementTree.parse(plot).getroot().findall("{*}text")]
+    same(texts[-1], f"{MODEL} (synthetic weights), {device}, kernels generic, float32" +
+         (", void" if rows[0]["note"] == "void" else ""), "the figure says what was measured")
+    same(sorted(os.listdir(folder)), ["plot.svg"], "and nothing else is left there")
+    out = bench("steps", "--prefill", "64", "--decode", "0", "--plot", "/proc/nowhere/plot.svg", "--device", "nobody")
+    ok(out.returncode == 1 and "--plot: /proc/nowhere/plot.svg" in out.stderr,
+       "a figure that cannot be written is said before the work", out)
 
     out = bench("steps", "--prefill", "100,200,5000", "--decode", "1,3", "--context", "0,4096", "--steps", "4",
                 "--repeat", "3", "--max-batched-tokens", "128", "--plot", plot)
     head, rows = table(out, STEPS)
+    model = next(x for x in head if x.startswith("# model "))
+    bytes_of = [float(x) for x in re.findall(r"\d+\.\d{3}", model)]
+    same(len(bytes_of), 1 + ("coded from" in model), "weights, and what they are coded from")
+    ok(len(bytes_of) == 1 or 0.7 < bytes_of[0] / bytes_of[1] < 0.95, "of which codes take less", model)
     best = check_head([x for x in head if "left out" not in x], rows, 7, auto(out), "bfloat16")
     ok(f"# prefill 5000 left out: the model goes to {MOST} tokens" in head, "what the model cannot do is left out", head)
     same([(r["step"], r["streams"], r["tokens"], r["steps"]) for r in rows],
@@ -144,8 +157,10 @@ with tempfile.TemporaryDirectory() as folder:
     by = {(r["step"], r["streams"], r["tokens"]): r for r in rows}
     one = by["decode", "1", str(MOST - 4)]
     same(float(one["experts"]), float(TOP_K), "a stream touches as many experts as it chooses")
-    out = bench("steps", "--prefill", "0", "--decode", "1", "--context", "64", "--repeat", "1", "--separate-launches")
-    _, rows = table(out, STEPS)
+    out = bench("steps", "--prefill", "0", "--decode", "1", "--context", "64", "--repeat", "1", "--separate-launches",
+                "--plain-weights", "--cache-memory", "64M")
+    head, rows = table(out, STEPS)
+    ok(any(x.startswith("# model ") and "coded" not in x for x in head), "--plain-weights are not coded", head)
     ok(len(rows) == 1 and float(rows[0]["launches"]) >= max(float(one["launches"]), 8 * LAYERS),
        "--separate-launches", (rows, one))
     ok(float(one["GB"]) > float(by["decode", "1", "0"]["GB"]), "a longer context is more to read", one)
@@ -161,9 +176,21 @@ for args, want in ((["steps", "--repeat", "0"], "--repeat"), (["steps", "--decod
                    (["kernels", "--prefill", "0", "--decode", "0"], "nothing to measure"),
                    (["kernels", "x"], "unexpected"), (["steps", "--device"], "needs a value"),
                    (["steps", "--prefill", "9999", "--decode", "0"], "nothing to measure"),
-                   (["kernels", "--prefill", "64", "--decode", "0", "--repeat", "1", "--only", "nobody"], "nobody")):
+                   (["kernels", "--dtype", "bf16"], '--dtype: "bf16" is none of float32 or bfloat16'),
+                   (["kernels", "--int8", "33"], "--int8: 33 is not 0 or a multiple of 32 up to 65536"),
+                   (["kernels", "--decode", "1,4097"],
+                    '--decode: "1,4097" is not a list of numbers from 1 to 4096, nor 0 for none'),
+                   (["kernels", "--context", "-1"], '--context: "-1" is not a list of numbers from 0 to 16777216'),
+                   (["steps", "--repeat", "1001"], "--repeat: 1001 is not between 1 and 1000"),
+                   (["steps", "--prefil", "1"], "unknown option --prefil; did you mean --prefill?"),
+                   (["steps", "--plain-weights=off"], "--plain-weights takes no value"),
+                   (["steps", "--cache-memory", "2Q"], "--cache-memory: \"2Q\" is neither bytes (8G) nor a share (0.6, 60%)"),
+                   (["steps", "--device", "nobody"], '--device: no OpenCL device matches "nobody"; tigon devices lists them'),
+                   (["kernels", "--only", "nobody"], '--only: "nobody" is none of the kernels ')):
     out = bench(*args)
     ok(out.returncode == 1 and want in out.stderr and len(out.stderr.splitlines()) == 1, f"{args}: one sentence", out)
+listed = set(out.stderr.split(" kernels ")[-1].strip().split(", "))
+same(sorted(launched - listed), [], "--only knows every kernel that was launched")
 out = bench("steps", model=None)
 ok(out.returncode == 1 and "--model" in out.stderr, "no model", out)
 out = bench("steps", model="/nowhere")

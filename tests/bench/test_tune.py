@@ -3,6 +3,7 @@
     test_tune.py TIGON MODEL PROGRAM_CACHE
 """
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def tune(*args, model=MODEL):
 
 def table(text):
     lines = text.splitlines()
-    rows = [dict(zip("device driver units kernels dtype family N K M cut bits us built_in".split(), line.split("\t")))
+    rows = [dict(zip("device driver units kernels dtype family N K M cut bits us default".split(), line.split("\t")))
             for line in lines if line and not line.startswith("#")][1:]
     return lines[0], [line for line in lines if line.startswith("#")], rows
 
@@ -64,9 +65,13 @@ ok(all(int(r["M"]) in M for r in rows) and len({(r["family"], r["N"], r["K"], r[
    "a row for each bucket")
 same(sorted(int(r["M"]) for r in rows if r["family"] == "decode_step"), [1, 2, 4, 8, 16, 32, 64], "of decode steps too")
 ok(all(float(r["us"]) > 0 for r in rows) and
-   all(float(r["us"]) < 0.975 * float(r["built_in"]) if r["cut"] != "-" else r["us"] == r["built_in"] for r in rows),
-   "what is not built in is faster by more than noise", rows)
+   all(float(r["us"]) < 0.975 * float(r["default"]) if r["cut"] != "-" else r["us"] == r["default"] for r in rows),
+   "what is not the default cut is faster by more than noise", rows)
 ok(all(r["cut"] in (*CUTS, "-") for r in rows), "only cuts that were tried", rows)
+ok(any(", commit " in x and f", model {MODEL}, device " in x for x in notes), "with what they come from", notes)
+said = [x for x in notes if x.startswith(("# small: ", "# void: "))]
+same(said[0], "# small: much of the model fits into a cache", "a small model is said to be")
+ok(all(r.stderr.splitlines().count("tigon tune: " + x[2:]) == 1 for x in said), "on standard error as well", r.stderr)
 same([x for x in notes if x.startswith("# dropped: ")], [f"# dropped: {CHAINS}: other bits"] if x86 else [],
      "a cut whose bits differ is dropped")
 
@@ -89,9 +94,16 @@ ok("# cuts measured: 1, dropped: 1, " in text, "which the table says", notes)
 r = tune("blocks=4", model="/proc/nowhere")
 ok(r.returncode == 1 and "/proc/nowhere" in r.stderr and r.stderr.count("\n") == 1, "no model", r.stderr)
 r = tune("blocks=3")
-same((r.returncode, r.stderr), (1, 'tigon tune: --cut: "blocks=3" is not a value for it\n'), "no such cut")
+same((r.returncode, r.stderr), (1, 'tigon tune: --cut: blocks is 2 to 32, a multiple of 2, not "3"\n'), "no such cut")
+r = tune("foo=3")
+ok(r.returncode == 1 and r.stderr.startswith('tigon tune: --cut: "foo=3" is no value of a cut: ') and "tile_rows" in r.stderr,
+   "no such value", r.stderr)
+r = tune("--largest=63")
+same((r.returncode, r.stderr), (1, "tigon tune: --largest: 63 is not between 64 and 2048\n"), "out of range")
+r = tune("--budgt=63")
+same((r.returncode, r.stderr), (1, "tigon tune: unknown option --budgt; did you mean --budget?\n"), "misspelt")
 r = tune("blocks=4", "--out=/proc/nowhere/table")
-ok(r.returncode == 1 and "/proc/nowhere/table" in r.stderr, "a table that cannot be written is said before the work", r.stderr)
+ok(r.returncode == 1 and "--out: /proc/nowhere/table" in r.stderr, "a table that cannot be written is said before the work", r.stderr)
 
 
 def bench(*args):
@@ -102,6 +114,8 @@ def bench(*args):
 
 r = bench("--tuning", out)
 ok(r.returncode == 0 and f"# tuning {out}, batch-invariant on\n" in r.stdout, "the bench takes a table", r.stderr)
+used = re.search(rf"^# tuning {re.escape(out)}: (\d+) of (\d+) sizes take a row of it$", r.stdout, re.M)
+ok(used and 0 < int(used[1]) <= int(used[2]), "and says how many sizes take a row of it", r.stdout)
 forced = os.path.join(scratch.name, "forced.tsv")
 with open(forced, "w") as f:
     f.write("tigon tuning 1\n*\t*\t*\tx86\tbfloat16\tdecode_step\t*\t*\t*\tblocks=2 chains=2\tdiffer\t-\t-\n")
@@ -110,6 +124,12 @@ ok(r.returncode == 0 and f"# tuning {forced}, batch-invariant off{': other bits'
    "also with other bits", r.stdout + r.stderr)
 r = bench("--tuning", forced)
 ok(r.returncode == 0 and "batch-invariant on\n" in r.stdout, "which it leaves alone otherwise", r.stdout)
+other = os.path.join(scratch.name, "other.tsv")
+with open(other, "w") as f:
+    f.write("tigon tuning 1\nanother device\t*\t*\tx86\tbfloat16\tproduct\t*\t*\t*\tblocks=4\tsame\t-\t-\n")
+r = bench("--tuning", other)
+ok(f"# tuning {other}: no row is for this device, these kernels and this dtype; nothing changes\n" in r.stdout,
+   "a table for others changes nothing, and that is said", r.stdout)
 with open(forced, "a") as f:
     f.write("nonsense\n")
 r = bench("--tuning", forced)

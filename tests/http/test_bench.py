@@ -3,6 +3,7 @@
     test_bench.py TIGOND TIGON
 """
 import json
+import re
 import subprocess
 import sys
 
@@ -17,7 +18,10 @@ def bench(*args):
 
 s = Server(env={"FAKE_STEP_US": "1000"})
 out = bench("--url", s.url, "--concurrency", "1,4", "--requests", "8", "--max-tokens", "20", "--ignore-eos")
-rows = [line.split("\t") for line in out.stdout.splitlines()]
+rows = [line.split("\t") for line in out.stdout.splitlines() if not line.startswith("#")]
+head = [line for line in out.stdout.splitlines() if line.startswith("#")]
+ok(re.match(r"# tigon \S+, commit \S+$", head[0]) and head[1:] == [f"# url {s.url}", "# model none named"],
+   "what is measured with what", head)
 ok(out.returncode == 0 and [r[0] for r in rows] == ["streams", "1", "4"] and {len(r) for r in rows} == {8},
    "a row for each number of streams", out)
 ok(all(r[1] == "8" and r[2] == "0" and float(r[3]) > 0 for r in rows[1:]), "eight requests each, none failed", out)
@@ -32,10 +36,12 @@ out = bench("--url", s.url, "--model", "other")
 ok(out.returncode == 1 and "does not exist" in out.stderr, "an answer that is an error is shown", out)
 s.stop()
 out = bench("--url", s.url)
-ok(out.returncode == 1 and "refused" in out.stderr, "no server: one sentence", out)
+ok(out.returncode == 1 and "refused" in out.stderr and s.url in out.stderr, "no server: one sentence, which names it", out)
 for args, want in ((["--url", "ftp://x"], "http://"), (["--concurrency", "0"], "--concurrency"),
                    (["--concurrency", "1,x"], "--concurrency"), (["--requests", "-1"], "--requests"),
-                   (["--frobnicate", "1"], "unknown option"), (["x"], "unexpected argument"),
+                   (["--frobnicate", "1"], "unknown option --frobnicate; --help lists them"),
+                   (["--max-token", "1"], "did you mean --max-tokens?"), (["--json=1"], "--json takes no value"),
+                   (["--temperature", "nan"], '--temperature: "nan" is not a number from 0'), (["x"], "unexpected argument"),
                    (["--prompts", "/nowhere"], "/nowhere")):
     out = bench(*args)
     ok(out.returncode == 1 and want in out.stderr and len(out.stderr.splitlines()) == 1, f"{args}: one sentence", out)
