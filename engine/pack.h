@@ -26,9 +26,8 @@ struct packer {
 	struct kernels *kernels;
 	bool synthetic;
 	uint64_t seed;
-	uint64_t saved; /* bytes that coded matrices did not need */
-	uint64_t
-		plain; /* bytes that they would take in two bytes a weight, beyond what they take */
+	uint64_t saved;	  /* bytes that coded matrices did not need */
+	uint64_t plain;	  /* what they would take more at two bytes a weight */
 	struct err error; /* the first one sticks; code 0: none */
 };
 

@@ -27,15 +27,14 @@ struct cuts {
 	uint32_t n_places;
 	bool defaults;	/* all launches take cut 0 */
 	bool same_bits; /* none in use changes bits */
-	struct tuning_use given;
+	struct tuning_use given; /* what came of the table that was given */
 };
 
 enum cut_program cuts_program(enum tuning_family family);
 
 struct cuts_source {
 	const struct tuning_device *device;
-	const struct tuning_table
-		*tables[2]; /* given, built in: in the order in which they count; NULL: none */
+	const struct tuning_table *tables[2]; /* given, built in; the first one counts; or NULL */
 	bool any_bits;
 	bool products;	  /* gemm.cl is cut this way, not for tensor cores */
 	bool decode_step; /* there is one */

@@ -13,7 +13,7 @@
  *     N, K, M                 buckets: the row is for sizes up to them and above the next smaller bucket; or *: any
  *     cut                     name=value, separated by spaces; what is not named is as in the default cut; -: that one
  *     bits                    same, or differ: then only --batch-invariant off uses it
- *     us, default_us         microseconds of a launch with this cut, and with the default one
+ *     us, default_us          microseconds of a launch with this cut, and with the default one
  *
  * Of the rows that fit the one with the fewest * in its device counts, then the one with the fewest in its sizes. So a
  * table has rows for one device, for a family of devices (device and driver *), or for everybody. A table that is given

@@ -328,7 +328,7 @@ static void test_cuts(void)
 
 	ok(c.same_bits && c.n[CUT_GEMM] == 2 && c.n[CUT_ATTENTION] == 2 &&
 		   c.n[CUT_DECODE_STEP] == 1,
-	   "a program for each cut in use, and none for what is as built in");
+	   "a program for each cut in use, and none for what is as the default");
 	is_int(c.of[CUT_GEMM][1].blocks, 4, "a cut takes what it does not name");
 	is_int(c.of[CUT_GEMM][1].tile_rows, 8, "from the one that is built in");
 	is_int(cuts_find(&c, &p), 1, "the product's row");
@@ -364,7 +364,7 @@ static void test_cuts(void)
 		   false);
 	p.m = 128;
 	ok(c.n[CUT_GEMM] == CUTS_MAX && cuts_find(&c, &p) == 0,
-	   "of more cuts than there is room for the last stay as built in");
+	   "of more cuts than there is room for the last take the default");
 }
 
 /* What is said of a table that was given. */
