@@ -25,8 +25,8 @@ struct cuts {
 		uint8_t cut[TUNING_M_BUCKETS];
 	} places[CUT_PLACES_MAX];
 	uint32_t n_places;
-	bool defaults;	/* all launches take cut 0 */
-	bool same_bits; /* none in use changes bits */
+	bool defaults;		 /* all launches take cut 0 */
+	bool same_bits;		 /* none in use changes bits */
 	struct tuning_use given; /* what came of the table that was given */
 };
 
