@@ -103,6 +103,16 @@ static void draw_panel(FILE *f, double top, const struct plot_panel *p)
 			draw_line(&a, p, i);
 }
 
+int plot_check(const char *path, struct err *e)
+{
+	FILE *f = fopen(path, "ae");
+
+	if (!f)
+		return err_set(e, errno, "%s: %s", path, strerror(errno));
+	fclose(f);
+	return 0;
+}
+
 int plot_write(const char *path, const struct plot_panel *panels, size_t n, struct err *e)
 {
 	FILE *f = fopen(path, "we");

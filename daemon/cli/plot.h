@@ -27,6 +27,9 @@ struct plot_panel {
 	size_t n_lines;
 };
 
+/* Before all that is to be drawn is measured: can the file be opened? It is there afterwards, as it was or empty. -errno. */
+int plot_check(const char *path, struct err *e) MUST_CHECK;
+
 /* -errno of opening or writing the file. */
 int plot_write(const char *path, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;

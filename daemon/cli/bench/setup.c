@@ -10,6 +10,7 @@
 
 #include "base/macros.h"
 #include "bench_commit.inc"
+#include "daemon/cli/plot.h"
 #include "daemon/program_cache.h"
 #include "kernels/int8.h"
 
@@ -308,7 +309,9 @@ int bench_open(struct bench_options *o, struct bench *ret, struct err *e)
 	int r;
 
 	*ret = (struct bench){.options = o};
-	r = choose_sizes(o, &pages, e);
+	r = o->plot ? plot_check(o->plot, e) : 0;
+	if (r == 0)
+		r = choose_sizes(o, &pages, e);
 	if (r == 0)
 		r = open_engine(o, &ret->engine, e);
 	if (r == 0)
