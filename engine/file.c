@@ -77,9 +77,16 @@ out:
 
 int file_draft_open(struct file_draft *d, const char *path, struct err *e)
 {
+	struct stat st;
 	int r;
 
 	*d = (struct file_draft){.path = path, .fd = -1};
+	if (!*path)
+		return err_set(e, ENOENT, "the name of the file to write is empty");
+	/* The rename at the end would fail on a directory, and put a file in the place of a device. */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return err_set(e, S_ISDIR(st.st_mode) ? EISDIR : EINVAL, "%s: not a regular file",
+			       path);
 	if (asprintf(&d->partial, "%s.partial", path) < 0)
 		return err_set(e, ENOMEM, "%s: out of memory", path);
 	d->fd = open(d->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -27,6 +27,7 @@ struct file_draft {
 	int fd;
 };
 
+/* -EISDIR, -EINVAL: `path` is there and no regular file; -ENOENT and the like: it cannot be created. */
 int file_draft_open(struct file_draft *d, const char *path, struct err *e) MUST_CHECK;
 int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e) MUST_CHECK;
 

@@ -1,8 +1,11 @@
 #include "kernels/tuning.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/macros.h"
@@ -446,16 +449,33 @@ int tuning_parse(const char *name, const char *text, size_t len, struct tuning_t
 	return 0;
 }
 
+/* A regular file: a FIFO in its place must not hang the start. */
+static int open_regular(const char *path, FILE **ret, struct err *e)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), r = 0;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		r = err_set(e, errno, "%s: %s", path, strerror(errno));
+	else if (!S_ISREG(st.st_mode))
+		r = err_set(e, EINVAL, "%s: not a regular file", path);
+	else if (!(*ret = fdopen(fd, "rb")))
+		r = err_set(e, errno, "%s: %s", path, strerror(errno));
+	if (fd >= 0 && r < 0)
+		close(fd);
+	return r;
+}
+
 int tuning_open(const char *path, struct tuning_table **ret, struct err *e)
 {
 	char part[65536];
 	struct buf text;
-	FILE *f = fopen(path, "rb");
+	FILE *f;
 	size_t n;
-	int r;
+	int r = open_regular(path, &f, e);
 
-	if (!f)
-		return err_set(e, errno, "%s: %s", path, strerror(errno));
+	if (r < 0)
+		return r;
 	buf_init(&text, TEXT_MAX);
 	while (!text.failed && (n = fread(part, 1, sizeof(part), f)))
 		buf_append(&text, part, n);

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/macros.h"
 #include "kernels/cuts.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 
 #define HEAD			      "tigon tuning 1\n"
@@ -153,7 +155,11 @@ static void test_refusing(void)
 	is_int(tuning_parse("table", HEAD "\0x", sizeof(HEAD "\0x") - 1, &t, &e), -EINVAL, "%s",
 	       e.text);
 	is_int(tuning_open("/proc/nowhere/table", &t, &e), -ENOENT, "%s", e.text);
-	ok(tuning_open("/", &t, &e) < 0, "%s", e.text);
+	is_int(tuning_open("/", &t, &e), -EINVAL, "%s", e.text);
+	scratch_make();
+	check(mkfifo(scratch_path("fifo"), 0600) == 0);
+	is_int(tuning_open(scratch_path("fifo"), &t, &e), -EINVAL, "%s", e.text);
+	scratch_remove();
 	ok(!t, "nothing was written to the result");
 }
 

@@ -51,6 +51,16 @@ static void print_help(FILE *out)
 	fprintf(out, "\ntigon COMMAND --help says more; so does man tigon.\n");
 }
 
+/* Rows that did not arrive are no success: a full disk, for one. */
+static int written(int status)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	if (status == EXIT_SUCCESS)
+		fprintf(stderr, "tigon: standard output could not be written\n");
+	return EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -67,7 +77,7 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+			return written(commands[i].run(argc - 1, argv + 1));
 	fprintf(stderr, "tigon: there is no command \"%s\"; tigon --help lists them\n", argv[1]);
 	return EXIT_FAILURE;
 }

@@ -124,7 +124,7 @@ static void write_text(FILE *f, const char *text)
 		}
 }
 
-void plot_draw(FILE *f, const char *subtitle, const struct plot_panel *panels, size_t n)
+static void draw(FILE *f, const char *subtitle, const struct plot_panel *panels, size_t n)
 {
 	const size_t bottom = HEIGHT * n;
 
@@ -144,14 +144,25 @@ void plot_draw(FILE *f, const char *subtitle, const struct plot_panel *panels, s
 	fprintf(f, "</svg>\n");
 }
 
-int plot_write(const char *path, const struct plot_panel *panels, size_t n, struct err *e)
+int plot_check(const char *path, struct err *e)
+{
+	FILE *f = fopen(path, "ae");
+
+	if (!f)
+		return err_set(e, errno, "%s: %s", path, strerror(errno));
+	fclose(f);
+	return 0;
+}
+
+int plot_write(const char *path, const char *subtitle, const struct plot_panel *panels, size_t n,
+	       struct err *e)
 {
 	FILE *f = fopen(path, "we");
 	int bad;
 
 	if (!f)
 		return err_set(e, errno, "%s: %s", path, strerror(errno));
-	plot_draw(f, NULL, panels, n);
+	draw(f, subtitle, panels, n);
 	bad = ferror(f);
 	bad |= fclose(f);
 	return bad ? err_set(e, EIO, "%s: could not be written", path) : 0;

@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #include "base/err.h"
 
@@ -28,11 +27,11 @@ struct plot_panel {
 	size_t n_lines;
 };
 
-/* subtitle: a line below all panels, any text; NULL: none. */
-void plot_draw(FILE *out, const char *subtitle, const struct plot_panel *panels, size_t n);
+/* Before all that is to be drawn is measured: can the file be opened? It is there afterwards, as it was or empty. -errno. */
+int plot_check(const char *path, struct err *e) MUST_CHECK;
 
-/* -errno of opening or writing the file. */
-int plot_write(const char *path, const struct plot_panel *panels, size_t n,
+/* subtitle: a line below all panels, any text; NULL: none. -errno of opening or writing the file. */
+int plot_write(const char *path, const char *subtitle, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;
 
 #endif

@@ -174,6 +174,7 @@ for args, want in ((["steps", "--repeat", "0"], "--repeat"), (["steps", "--decod
                    (["kernels", "--steps", "3"], "--steps"), (["kernels", "--int8", "100"], "--int8"),
                    (["steps", "--int8", "128"], "--int8"), (["kernels", "--dtype", "int4"], "--dtype"),
                    (["kernels", "--prefill", "0", "--decode", "0"], "nothing to measure"),
+                   (["steps", "--plot", "/"], "/: Is a directory"), (["kernels", "--plot", "/proc/nowhere/x"], "/proc/nowhere/x"),
                    (["kernels", "x"], "unexpected"), (["steps", "--device"], "needs a value"),
                    (["steps", "--prefill", "9999", "--decode", "0"], "nothing to measure"),
                    (["kernels", "--dtype", "bf16"], '--dtype: "bf16" is none of float32 or bfloat16'),
@@ -198,6 +199,9 @@ ok(out.returncode == 1 and "/nowhere" in out.stderr, "a model that is not there"
 for part in ("kernels", "steps", "serve"):
     out = subprocess.run([TIGON, "bench", part, "--help"], capture_output=True, text=True)
     ok(out.returncode == 0 and f"tigon bench {part}" in out.stdout, f"{part} --help", out)
+with open("/dev/full", "w") as full:
+    out = subprocess.run([TIGON, "bench", "steps", "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+ok(out.returncode == 1 and "standard output" in out.stderr, "rows that cannot be written are no success", out)
 out = subprocess.run([TIGON, "bench", "wash"], capture_output=True, text=True)
 ok(out.returncode == 1 and "wash" in out.stderr, "a part that is not there", out)
 done()

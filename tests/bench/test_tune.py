@@ -91,6 +91,23 @@ ok(f"# dropped: {CUTS[0]}: ended by signal 9" in notes, "its cut is dropped", no
 same({r["cut"] for r in rows} - {CUTS[1], "-"}, set(), "the others are measured")
 ok("# cuts measured: 1, dropped: 1, " in text, "which the table says", notes)
 
+cut_short = os.path.join(scratch.name, "cut-short")
+os.mkdir(cut_short)
+p = subprocess.Popen(command(CUTS[0], f"--out={cut_short}/table.tsv"), stderr=subprocess.DEVNULL)
+child = child_of(p.pid, "-")
+p.terminate()
+p.wait(timeout=60)
+for _ in range(600):
+    try:
+        gone = open(f"/proc/{child}/stat").read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        gone = True
+    if gone:
+        break
+    time.sleep(0.1)
+ok(gone and p.returncode == -signal.SIGTERM, "who is interrupted leaves no process")
+same(os.listdir(cut_short), [], "and no file")
+
 r = tune("blocks=4", model="/proc/nowhere")
 ok(r.returncode == 1 and "/proc/nowhere" in r.stderr and r.stderr.count("\n") == 1, "no model", r.stderr)
 r = tune("blocks=3")
@@ -104,6 +121,8 @@ r = tune("--budgt=63")
 same((r.returncode, r.stderr), (1, "tigon tune: unknown option --budgt; did you mean --budget?\n"), "misspelt")
 r = tune("blocks=4", "--out=/proc/nowhere/table")
 ok(r.returncode == 1 and "--out: /proc/nowhere/table" in r.stderr, "a table that cannot be written is said before the work", r.stderr)
+r = tune("blocks=4", f"--out={scratch.name}")
+same((r.returncode, r.stderr), (1, f"tigon tune: --out: {scratch.name}: not a regular file\n"), "and one in a directory's place")
 
 
 def bench(*args):

@@ -310,7 +310,7 @@ static double part_ms(const struct kind *c, size_t part)
 }
 
 /* A panel a number of streams (0: prompts): the parts' times in a step by the tokens. After print_kind. */
-static int draw(struct bench *b, const struct kind *kinds, size_t n, struct err *e)
+static int draw(const struct bench *b, const struct kind *kinds, size_t n, struct err *e)
 {
 	const size_t lines = ARRAY_SIZE(parts);
 	double *x = calloc(n * (1 + lines), sizeof(*x)), *y = x + n;

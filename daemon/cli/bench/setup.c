@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/macros.h"
 #include "bench_commit.inc"
+#include "daemon/cli/plot.h"
 #include "daemon/program_cache.h"
 #include "kernels/int8.h"
 
@@ -403,29 +404,18 @@ static int open_engine(struct bench_options *o, struct engine **ret, struct err 
 	return r;
 }
 
-/* Now, not after the work: can the figure be written? */
-static int open_plot(struct bench *b, struct err *e)
-{
-	int r;
-
-	if (!b->options->plot)
-		return 0;
-	r = file_draft_open(&b->plot, b->options->plot, e);
-	if (r < 0)
-		err_prefix(e, "--plot");
-	b->plot_open = r == 0;
-	return r;
-}
-
 int bench_open(struct bench_options *o, struct bench *ret, struct err *e)
 {
 	uint32_t pages = 0;
 	int r;
 
 	*ret = (struct bench){.options = o};
-	r = choose_sizes(o, &pages, e);
+	/* Now, not after the work. */
+	r = o->plot ? plot_check(o->plot, e) : 0;
+	if (r < 0)
+		err_prefix(e, "--plot");
 	if (r == 0)
-		r = open_plot(ret, e);
+		r = choose_sizes(o, &pages, e);
 	if (r == 0)
 		r = open_engine(o, &ret->engine, e);
 	if (r == 0)
@@ -440,8 +430,6 @@ int bench_open(struct bench_options *o, struct bench *ret, struct err *e)
 
 void bench_release(struct bench *b)
 {
-	if (b->plot_open && file_draft_close(&b->plot, -ECANCELED, NULL) < 0)
-		b->plot_open = false;
 	peaks_close(b->peaks);
 	load_close(b->load);
 	engine_close(b->engine);
@@ -522,28 +510,18 @@ const char *bench_print_head(const struct bench *b)
 	return bad ? "void" : "-";
 }
 
-int bench_plot(struct bench *b, const struct plot_panel *panels, size_t n, struct err *e)
+int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n, struct err *e)
 {
+	const struct bench_options *o = b->options;
 	const struct engine_info *i = engine_info(b->engine);
-	char what[128], subtitle[2 * BENCH_LINE_MAX], *text = NULL;
-	bool bad = peak_below(b->best, b->known, what, sizeof(what));
-	size_t len = 0;
-	FILE *f = open_memstream(&text, &len);
+	char what[128], subtitle[2 * BENCH_LINE_MAX];
 	int r;
 
-	if (!f)
-		return err_set(e, ENOMEM, "out of memory");
-	snprintf(subtitle, sizeof(subtitle), "%s%s, %s, kernels %s, %s%s",
-		 b->options->engine.model_dir,
-		 b->options->engine.synthetic ? " (synthetic weights)" : "", i->device_name,
-		 i->kernels, b->options->engine.dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32",
-		 bad ? ", void" : "");
-	plot_draw(f, subtitle, panels, n);
-	r = fclose(f) ? err_set(e, ENOMEM, "out of memory")
-		      : file_draft_write(&b->plot, text, len, e);
-	free(text);
-	b->plot_open = false;
-	r = file_draft_close(&b->plot, r, e);
+	snprintf(subtitle, sizeof(subtitle), "%s%s, %s, kernels %s, %s%s", o->engine.model_dir,
+		 o->engine.synthetic ? " (synthetic weights)" : "", i->device_name, i->kernels,
+		 o->engine.dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32",
+		 peak_below(b->best, b->known, what, sizeof(what)) ? ", void" : "");
+	r = plot_write(o->plot, subtitle, panels, n, e);
 	if (r < 0)
 		err_prefix(e, "--plot");
 	return r;

@@ -8,7 +8,6 @@
 #include "daemon/cli/bench/load.h"
 #include "daemon/cli/plot.h"
 #include "daemon/option_table.h"
-#include "engine/file.h"
 #include "engine/profile.h"
 
 enum { BENCH_LIST_MAX = 32 };
@@ -51,8 +50,6 @@ struct bench {
 	struct peaks *peaks;
 	struct peak best, least, known; /* of all measurements; known: zeros where nothing is */
 	uint32_t measured;
-	struct file_draft plot; /* where plot_open: the figure, on its way */
-	bool plot_open;
 };
 
 /* Opens all for the lists of the options, in which what the model does not allow was cut, and measures the peaks for
@@ -71,8 +68,8 @@ const char *bench_print_head(const struct bench *b);
  * it. False, with a line that says why on standard output: the engine has no room. */
 bool bench_context(const struct bench *b, uint32_t streams, uint32_t steps, uint32_t *context);
 
-/* Writes the figure that --plot asked for, with a line that says what was measured. Once. */
-int bench_plot(struct bench *b, const struct plot_panel *panels, size_t n,
+/* Writes the figure that --plot asked for, with a line that says what was measured. */
+int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;
 
 /* What is being measured, for who waits at a terminal. */

@@ -116,7 +116,7 @@ static void print_all(const struct bench *b, const struct measurement *m, size_t
 }
 
 /* Prompts by their length; a step's time by the context, a line a number of streams. */
-static int draw(struct bench *b, const struct measurement *m, size_t n, struct err *e)
+static int draw(const struct bench *b, const struct measurement *m, size_t n, struct err *e)
 {
 	double *x = calloc(2 * n, sizeof(*x)), *y = x + n;
 	struct plot_panel panels[2] = {

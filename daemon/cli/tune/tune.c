@@ -372,7 +372,7 @@ static void write_table(const struct tuning_run *t, FILE *out)
 	}
 }
 
-static int write_out(const struct tuning_run *t, struct file_draft *draft, struct err *e)
+static int write_out(const struct tuning_run *t, struct err *e)
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -384,11 +384,22 @@ static int write_out(const struct tuning_run *t, struct file_draft *draft, struc
 	write_table(t, f);
 	if (t->options->out) {
 		r = fclose(f) ? err_set(e, ENOMEM, "out of memory")
-			      : file_draft_write(draft, text, len, e);
+			      : file_write(t->options->out, text, len, e);
 		free(text);
 	} else if (fflush(f)) {
 		r = err_set(e, errno, "standard output: %s", strerror(errno));
 	}
+	return r;
+}
+
+/* Can it be written? Leaves nothing there: who is interrupted after an hour should find nothing. */
+static int check_out(const char *path, struct err *e)
+{
+	struct file_draft draft;
+	int r = file_draft_open(&draft, path, e);
+
+	if (r == 0)
+		(void)!file_draft_close(&draft, -ECANCELED, e);
 	return r;
 }
 
@@ -397,11 +408,10 @@ static int choose(const struct tune_options *o, int argc, char **argv, struct er
 {
 	struct tuning_run t = {.options = o, .argc = argc, .argv = argv, .start = clock_now_ns()};
 	struct model_config config;
-	struct file_draft draft;
 	int r = model_config_open(o->engine.model_dir, &config, e);
 
-	/* Now, not after an hour: can it be written? */
-	if (r == 0 && o->out && (r = file_draft_open(&draft, o->out, e)) < 0)
+	/* Now, not after an hour. */
+	if (r == 0 && o->out && (r = check_out(o->out, e)) < 0)
 		err_prefix(e, "--out");
 	if (r < 0)
 		return r;
@@ -409,10 +419,8 @@ static int choose(const struct tune_options *o, int argc, char **argv, struct er
 	r = measure_all(&t, e);
 	if (r == 0) {
 		take_all(&t);
-		r = write_out(&t, &draft, e);
+		r = write_out(&t, e);
 	}
-	if (o->out)
-		r = file_draft_close(&draft, r, e);
 	buf_release(&t.notes);
 	free(t.places);
 	return r;

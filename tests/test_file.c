@@ -1,0 +1,79 @@
+/* engine/file: a draft gets its name whole or not at all, and is refused at once where it could not get it. */
+#include "engine/file.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+/* What the scratch file holds, "" when it is not there. */
+static const char *content(const char *name)
+{
+	static char text[64];
+	FILE *f = fopen(scratch_path(name), "rb");
+
+	text[f ? fread(text, 1, sizeof(text) - 1, f) : 0] = 0;
+	if (f)
+		fclose(f);
+	return text;
+}
+
+static bool there(const char *name)
+{
+	struct stat st;
+
+	return lstat(scratch_path(name), &st) == 0;
+}
+
+static void test_draft(void)
+{
+	struct file_draft d;
+	struct err e = {0};
+
+	scratch_write("old", "old", 3);
+	check(file_draft_open(&d, scratch_path("old"), &e) == 0);
+	check(file_draft_write(&d, "new", 3, &e) == 0);
+	ok(!strcmp(content("old"), "old"), "until it is closed the old one is there");
+	check(file_draft_close(&d, 0, &e) == 0);
+	ok(!strcmp(content("old"), "new") && !there("old.partial"), "then the new one");
+	check(file_draft_open(&d, scratch_path("never"), &e) == 0);
+	is_int(file_draft_close(&d, -EIO, &e), -EIO, "what failed before stays what failed");
+	ok(!there("never") && !there("never.partial"), "and nothing is left");
+}
+
+/* What could not get its name in the end, or should not, is not begun. */
+static void refused(const char *name, int code, const char *what)
+{
+	const char *path = name ? scratch_path(name) : "";
+	struct file_draft d;
+	struct err e = {0};
+	int r = file_draft_open(&d, path, &e);
+
+	is_int(r, code, "%s: %s", what, e.text);
+	if (r == 0)
+		(void)!file_draft_close(&d, -EINVAL, &e);
+}
+
+static void test_refused(void)
+{
+	check(mkdir(scratch_path("directory"), 0700) == 0);
+	check(mkfifo(scratch_path("fifo"), 0600) == 0);
+	check(symlink("/dev/null", scratch_path("device")) == 0);
+	refused("directory", -EISDIR, "a directory");
+	refused("fifo", -EINVAL, "a FIFO");
+	refused("device", -EINVAL, "a device");
+	refused("nowhere/file", -ENOENT, "in a directory that is not there");
+	refused(NULL, -ENOENT, "no name");
+	ok(!there("directory.partial") && !there("fifo.partial") && !there("device.partial"),
+	   "nothing is left of them");
+}
+
+int main(void)
+{
+	scratch_make();
+	test_draft();
+	test_refused();
+	scratch_remove();
+	return done();
+}
