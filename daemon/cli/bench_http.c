@@ -124,9 +124,27 @@ int stream_post(struct stream *s, const struct target *t, const char *path, cons
 	s->chunked = s->has_length = s->chunked_end = false;
 	s->left = 0;
 	s->keep_alive = true;
+	s->reused = !fresh;
 	s->state = STREAM_SENDING;
 	*ret_new = fresh;
 	return 0;
+}
+
+int stream_retry(struct stream *s, const struct target *t, struct err *e)
+{
+	struct err why;
+
+	if (!s->reused || s->status || s->in.len)
+		return 0;
+	s->reused = false;
+	if (dial(s, t, &why) < 0) {
+		*e = why;
+		return 0;
+	}
+	*e = (struct err){0};
+	s->sent = 0;
+	s->state = STREAM_SENDING;
+	return 1;
 }
 
 uint32_t stream_events(const struct stream *s)

@@ -35,6 +35,7 @@ struct stream {
 	size_t sent;
 	int status;
 	bool chunked, keep_alive, chunked_end;
+	bool reused; /* this request went out on a connection that had answered before */
 	uint64_t left; /* of the body, or of the chunk at work; without either, until the end of
 			  file */
 	bool has_length;
@@ -55,6 +56,11 @@ int stream_post(struct stream *s, const struct target *t, const char *path, cons
 /* Goes on as far as it can. 1: the answer is complete (s->status), 0: more to come, < 0: the
  * connection failed and is CLOSED. */
 int stream_io(struct stream *s, struct err *e) MUST_CHECK;
+
+/* After stream_io has failed: a server may close a connection that it kept, without a word, just when the next request
+ * comes (RFC 9112, 9.3.1). Then the request is sent again on a new connection: 1; else 0, and e says what
+ * failed. */
+int stream_retry(struct stream *s, const struct target *t, struct err *e) MUST_CHECK;
 
 /* What epoll shall wait for. */
 uint32_t stream_events(const struct stream *s);

@@ -4,8 +4,10 @@
 """
 import json
 import re
+import socketserver
 import subprocess
 import sys
+import threading
 
 from harness import Server, done, ok, same
 
@@ -37,6 +39,33 @@ ok(out.returncode == 1 and "does not exist" in out.stderr, "an answer that is an
 s.stop()
 out = bench("--url", s.url)
 ok(out.returncode == 1 and "refused" in out.stderr and s.url in out.stderr, "no server: one sentence, which names it", out)
+
+
+class Forgetful(socketserver.StreamRequestHandler):
+    """Answers once and closes, without a word about it."""
+    answers = 0
+
+    def handle(self):
+        length = 0
+        while (line := self.rfile.readline().strip()):
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        if not self.rfile.read(length):
+            return
+        Forgetful.answers += 1
+        body = b"".join(b"data: %s\n\n" % part for part in (
+            b'{"choices":[{"index":0,"delta":{"content":"a"}}]}',
+            b'{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}', b"[DONE]"))
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%s"
+                         % (len(body), body))
+
+
+with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Forgetful) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    out = bench("--url", f"http://127.0.0.1:{server.server_address[1]}", "--concurrency", "1", "--requests", "8")
+    ok(out.returncode == 0 and out.stdout.splitlines()[-1].split("\t")[1:3] == ["8", "0"] and Forgetful.answers == 9,
+       "a server that closes a kept connection without a word is asked again on a new one (8 and one ahead)", (out, Forgetful.answers))
+    server.shutdown()
 for args, want in ((["--url", "ftp://x"], "http://"), (["--concurrency", "0"], "--concurrency"),
                    (["--concurrency", "1,x"], "--concurrency"), (["--requests", "-1"], "--requests"),
                    (["--frobnicate", "1"], "unknown option --frobnicate; --help lists them"),

@@ -238,6 +238,11 @@ static void work(struct client *c)
 	struct err e = {0};
 	int r = stream_io(&c->stream, &e);
 
+	if (r < 0 && stream_retry(&c->stream, c->level->target, &e)) {
+		ev.events = stream_events(&c->stream);
+		epoll_ctl(c->level->epoll_fd, EPOLL_CTL_ADD, c->stream.fd, &ev);
+		return;
+	}
 	if (!r) {
 		if (c->stream.state != before) {
 			ev.events = stream_events(&c->stream);
