@@ -35,7 +35,7 @@ struct stream {
 	size_t sent;
 	int status;
 	bool chunked, keep_alive, chunked_end;
-	bool reused; /* this request went out on a connection that had answered before */
+	bool reused;   /* this request went out on a connection that had answered before */
 	uint64_t left; /* of the body, or of the chunk at work; without either, until the end of
 			  file */
 	bool has_length;
