@@ -62,7 +62,7 @@ class Forgetful(socketserver.StreamRequestHandler):
 
 with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Forgetful) as server:
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    out = bench("--url", f"http://127.0.0.1:{server.server_address[1]}", "--concurrency", "1", "--requests", "8")
+    out = bench("--url", f"http://127.0.0.1:{server.server_address[1]}", "--concurrency", "3", "--requests", "8")
     ok(out.returncode == 0 and out.stdout.splitlines()[-1].split("\t")[1:3] == ["8", "0"] and Forgetful.answers == 9,
        "a server that closes a kept connection without a word is asked again on a new one (8 and one ahead)", (out, Forgetful.answers))
     server.shutdown()

@@ -251,7 +251,9 @@ static void work(struct client *c)
 		return;
 	}
 	finish(c, &e);
-	ask(c);
+	/* What the server does to an idle connection is no answer. */
+	if (!ask(c))
+		stream_release(&c->stream);
 }
 
 static int run_level(struct level *l, uint32_t n_streams, struct err *e)
