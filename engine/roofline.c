@@ -218,12 +218,13 @@ static struct roofline_work delta_decode(const struct sizes *z, const struct sum
 	};
 }
 
-/* Kernels that only move activations, by bytes a row. */
+/* Kernels that only move activations, by bytes a row; delta_conv's rows are (token, head of q, k or v). */
 static double bytes_a_row(const struct model_config *c, const struct sizes *z,
 			  const struct roofline_launch *l)
 {
 	double topk = l->dense ? 0 : c->n_experts_per_token, D = z->D;
 	double rot = c->n_attention_layers ? c->rotary_dim : 0;
+	double units = MAX(2 * z->key / z->dk + z->Hv, 1.0);
 	const struct {
 		const char *kernel;
 		double bytes;
@@ -232,7 +233,7 @@ static double bytes_a_row(const struct model_config *c, const struct sizes *z,
 		{"rms_norm", D * (4 + z->e + 4)},
 		{"combine_norm", D * (4 + (topk + 1) * 4 + 4 + z->e + 4)},
 		{"attention_prepare", (z->query + 2 * z->kv) * 4 + z->query * 4 + 2 * z->kv * z->e},
-		{"delta_conv", z->channels * 8 + z->Hv * 16},
+		{"delta_conv", (z->channels * 8 + z->Hv * 16) / units},
 		{"moe_topk", (c->n_experts + 1.0) * 4 + topk * 8},
 		{"sample", z->V * 4},
 	};

@@ -246,9 +246,11 @@ void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int to
 		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,
 		       cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, uint32_t T)
 {
-	LAUNCH(k, K_DELTA_CONV, T, 2 * k->shape.key_heads + k->shape.value_heads, ARG(step),
-	       ARG(rows_at), ARG(token_rows_at), ARG(proj), ARG(conv_w), ARG(neg_a), ARG(dt_bias),
-	       ARG(ring), ARG(qs), ARG(ks), ARG(vs), ARG(gates));
+	const uint64_t units = 2 * k->shape.key_heads + k->shape.value_heads;
+
+	LAUNCH(k, K_DELTA_CONV, T * units, 1, ARG(step), ARG(rows_at), ARG(token_rows_at),
+	       ARG(proj), ARG(conv_w), ARG(neg_a), ARG(dt_bias), ARG(ring), ARG(qs), ARG(ks),
+	       ARG(vs), ARG(gates));
 }
 
 void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows,

@@ -15,6 +15,7 @@ enum {
 	TOP = 30,
 	BOTTOM = 50,
 	TICKS = 5,
+	NAME = 16, /* height of a line's name */
 	SUBTITLE = 24
 };
 
@@ -91,7 +92,7 @@ static void draw_line(const struct frame *a, const struct plot_panel *p, size_t 
 		fprintf(a->f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n",
 			x_of(a, l->x[k]), y_of(a, l->y[k]), colour);
 	fprintf(a->f, "<text x=\"%d\" y=\"%.1f\" fill=\"%s\">%s</text>\n", LEFT + 12,
-		a->top + TOP + 16 * ((double)i + 1), colour, l->name);
+		a->top + TOP + NAME * ((double)i + 1), colour, l->name);
 }
 
 static void draw_panel(FILE *f, double top, const struct plot_panel *p)
@@ -105,7 +106,8 @@ static void draw_panel(FILE *f, double top, const struct plot_panel *p)
 			y = MAX(y, p->lines[i].y[k]);
 		}
 	a.x_end = p->powers ? MAX(x, 1.0) : axis_end(x);
-	a.y_end = axis_end(y);
+	/* Above the lines, for their names. */
+	a.y_end = axis_end(y / (1 - NAME * (double)MIN(p->n_lines, 10) / (HEIGHT - TOP - BOTTOM)));
 	draw_axes(&a, p);
 	for (size_t i = 0; i < p->n_lines; i++)
 		if (p->lines[i].n)

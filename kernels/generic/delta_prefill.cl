@@ -24,7 +24,8 @@
  */
 #include "delta.clh"
 
-#define C 64
+#define C	   64
+#define CONV_UNITS (2 * HK + HV)
 
 __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_at, int token_rows_at,
 				    __global const float *restrict proj,
@@ -35,7 +36,8 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 				    __global float *restrict ks, __global float *restrict vs,
 				    __global float *restrict gates)
 {
-	uint t = get_group_id(0), unit = get_group_id(1);
+	/* Units first: memory is read in the order in which it lies. */
+	uint t = get_group_id(0) / CONV_UNITS, unit = get_group_id(0) % CONV_UNITS;
 	__global const int *row = step + rows_at + step[token_rows_at + t] * ROW_INTS;
 	uint t0 = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
 	int src = row[ROW_STATE_SRC];

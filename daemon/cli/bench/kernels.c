@@ -2,8 +2,8 @@
  * `tigon bench kernels`: what each kernel of a step takes, by the device's own clock, beside what it has to move and
  * to compute. A step goes over all layers, so that a kernel finds in caches what it finds there in service.
  *
- * A row is a kernel at a shape in a kind of step: the sum over its launches, the median over repeated steps. Rows are
- * printed when all is measured, since shares are of the best peaks of the whole run.
+ * A row is a kernel at a shape in a kind of step (a long prompt: its steps together): the sum over its launches, the
+ * median over repetitions. Rows are printed when all is measured, since shares are of the best peaks of the whole run.
  *
  * No model launches int8 products yet: they are measured by themselves, at the shapes of a step's projections and as
  * often, with weights that come out of no cache.
@@ -70,9 +70,9 @@ static struct row *row_of(struct kind *c, const struct kernel_timing *t, uint32_
 	return row;
 }
 
-/* Adds the launches of repeat `at`, a step from this position on. */
+/* Adds the launches of a step of repeat `at`, with so many tokens a row from this position on. */
 static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t position,
-		struct err *e)
+		uint32_t tokens, struct err *e)
 {
 	const struct bench_options *o = b->options;
 	const uint32_t n_rows = MAX(c->streams, 1u);
@@ -89,7 +89,7 @@ static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t pos
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < n_rows; i++)
-		c->step_rows[i] = (struct roofline_row){position, c->streams ? 1 : c->tokens};
+		c->step_rows[i] = (struct roofline_row){position, tokens};
 	for (size_t i = 0; i < n; i++) {
 		const struct roofline_launch l = {t[i].kernel, t[i].m,	   t[i].n,
 						  t[i].k,      t[i].dense, t[i].experts};
@@ -125,12 +125,47 @@ static int allocate(const struct bench *b, struct kind *c, struct err *e)
 	return 0;
 }
 
-static int measure(struct bench *b, struct kind *c, struct err *e)
+/* Adds a step that has run to a repeat (from 1). 0 is not counted: a driver may still have to compile. */
+static int count(const struct bench *b, struct kind *c, uint32_t repeat, uint32_t position,
+		 uint32_t tokens, const struct load_result *result, struct err *e)
 {
-	const uint32_t repeat = b->options->repeat;
-	struct load_result result;
 	const struct kernel_timing *t;
 	size_t n;
+
+	if (!repeat)
+		return engine_profile_take(b->engine, &t, &n, e);
+	c->wall_us[repeat - 1] += result->seconds * 1e6;
+	return take(b, c, repeat - 1, position, tokens, e);
+}
+
+/* A prompt, in as many steps as it takes. */
+static int run_prompt(struct bench *b, struct kind *c, uint32_t repeat, struct err *e)
+{
+	const uint32_t most = load_most(b->load);
+	struct load_result result;
+	int r = 0;
+
+	for (uint32_t at = 0; r == 0 && at < c->tokens; at += most) {
+		uint32_t n = MIN(most, c->tokens - at);
+
+		r = load_window(b->load, at, n, c->tokens, 0, &result, e);
+		if (r == 0)
+			r = count(b, c, repeat, at, n, &result, e);
+	}
+	return r;
+}
+
+static int run_token(struct bench *b, struct kind *c, uint32_t repeat, struct err *e)
+{
+	uint32_t position = c->tokens + (repeat ? repeat - 1 : 0);
+	struct load_result result;
+	int r = load_decode(b->load, c->streams, position, 1, 0, &result, e);
+
+	return r < 0 ? r : count(b, c, repeat, position, 1, &result, e);
+}
+
+static int measure(struct bench *b, struct kind *c, struct err *e)
+{
 	int r = allocate(b, c, e);
 
 	if (r < 0)
@@ -139,22 +174,9 @@ static int measure(struct bench *b, struct kind *c, struct err *e)
 		bench_progress("decode of %u streams at %u tokens", c->streams, c->tokens);
 	else
 		bench_progress("prefill of %u tokens", c->tokens);
-	/* The first one is not counted: a driver may still have to compile. */
-	for (uint32_t i = 0; i <= repeat; i++) {
-		uint32_t position = c->streams ? c->tokens + (i ? i - 1 : 0) : 0;
-
-		r = c->streams ? load_decode(b->load, c->streams, position, 1, 0, &result, e)
-			       : load_prefill(b->load, c->tokens, 0, &result, e);
-		if (r == 0 && !i)
-			r = engine_profile_take(b->engine, &t, &n, e);
-		else if (r == 0)
-			r = take(b, c, i - 1, position, e);
-		if (r < 0)
-			return r;
-		if (i)
-			c->wall_us[i - 1] = result.seconds * 1e6;
-	}
-	return 0;
+	for (uint32_t i = 0; r == 0 && i <= b->options->repeat; i++)
+		r = c->streams ? run_token(b, c, i, e) : run_prompt(b, c, i, e);
+	return r;
 }
 
 /* ---- int8 ---- */
@@ -175,7 +197,7 @@ static int measure_int8(struct bench *b, struct int8_trial *t, const struct kind
 
 	bench_progress("int8 products of %s of %u tokens", of->streams ? "streams" : "a prompt",
 		       of->tokens);
-	/* As above: the first one is not counted. */
+	/* The first one is not counted: a driver may still have to compile. */
 	for (uint32_t i = 0; r == 0 && i <= repeat; i++) {
 		for (size_t k = 0; r == 0 && k < of->n_rows; k++) {
 			const struct kernel_timing *what = &of->rows[k].what;
@@ -186,7 +208,7 @@ static int measure_int8(struct bench *b, struct int8_trial *t, const struct kind
 						   of->rows[k].launches / repeat, e);
 		}
 		if (r == 0)
-			r = i ? take(b, c, i - 1, 0, e)
+			r = i ? take(b, c, i - 1, 0, 1, e)
 			      : engine_profile_take(b->engine, &timings, &n, e);
 	}
 	return r;
@@ -372,11 +394,11 @@ static size_t list_kinds(const struct bench *b, struct kind *kinds)
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < o->prefill.n; i++)
-		if (o->prefill.v[i] <= o->engine.max_prefill_tokens)
+		if (o->prefill.v[i] <= load_longest(b->load, 1))
 			kinds[n++] = (struct kind){.tokens = o->prefill.v[i]};
 		else
-			printf("# prefill %u left out: a step takes %u tokens\n", o->prefill.v[i],
-			       o->engine.max_prefill_tokens);
+			printf("# prefill %u left out: there is room for %u tokens\n",
+			       o->prefill.v[i], load_longest(b->load, 1));
 	for (uint32_t i = 0; i < o->decode.n; i++)
 		for (uint32_t k = 0; k < o->context.n; k++) {
 			uint32_t context = o->context.v[k];

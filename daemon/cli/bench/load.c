@@ -280,9 +280,32 @@ static int end(struct load *l, uint64_t start, struct load_result *result, struc
 	return r;
 }
 
+uint32_t load_most(const struct load *l)
+{
+	return l->options->max_prefill_tokens / CHUNK_TOKENS * CHUNK_TOKENS;
+}
+
+int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double experts,
+		struct load_result *ret, struct err *e)
+{
+	struct load_result result;
+	struct plan p;
+	uint64_t start;
+	int r;
+
+	begin(l, &result, &start);
+	plan_chunk(l, from, n, of, &p);
+	r = submit(l, &p, experts, &result, e);
+	if (r == 0)
+		r = end(l, start, &result, e);
+	if (r == 0)
+		*ret = result;
+	return r;
+}
+
 int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *ret, struct err *e)
 {
-	uint32_t most = l->options->max_prefill_tokens / CHUNK_TOKENS * CHUNK_TOKENS;
+	uint32_t most = load_most(l);
 	struct load_result result;
 	struct plan p;
 	uint64_t start;

@@ -36,6 +36,13 @@ uint32_t load_longest(const struct load *l, uint32_t streams);
 int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *ret,
 		 struct err *e) MUST_CHECK;
 
+/* A step of it alone: n tokens at position `from`, a multiple of load_most, of a prompt of `of` tokens. */
+int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double experts,
+		struct load_result *ret, struct err *e) MUST_CHECK;
+
+/* Tokens of a prompt that a step takes. */
+uint32_t load_most(const struct load *l);
+
 /* So many steps, in each of which every stream generates a token; each has `context` tokens before the first.
  * context + steps <= load_longest(streams). */
 int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,
