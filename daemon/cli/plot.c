@@ -107,7 +107,8 @@ static void draw_panel(FILE *f, double top, const struct plot_panel *p)
 		}
 	a.x_end = p->powers ? MAX(x, 1.0) : axis_end(x);
 	/* Above the lines, for their names. */
-	a.y_end = axis_end(y / (1 - NAME * (double)MIN(p->n_lines, 10) / (HEIGHT - TOP - BOTTOM)));
+	a.y_end = axis_end(
+		y / (1 - NAME * (double)MIN(p->n_lines, (size_t)10) / (HEIGHT - TOP - BOTTOM)));
 	draw_axes(&a, p);
 	for (size_t i = 0; i < p->n_lines; i++)
 		if (p->lines[i].n)
