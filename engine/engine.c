@@ -14,6 +14,7 @@
 #include "engine/device.h"
 #include "engine/dump.h"
 #include "engine/items.h"
+#include "engine/pieces.h"
 #include "engine/memory_plan.h"
 #include "engine/model.h"
 #include "engine/profile.h"
@@ -34,6 +35,10 @@ struct engine {
 	struct step_limits limits;
 	struct runner *runner;
 	struct items items;
+	struct pieces pieces;
+	engine_on_layer *on_layer; /* NULL: nobody */
+	void *on_layer_user;
+	const struct plan *submitting; /* while engine_submit runs */
 	uint64_t warm_launches; /* those of warm_up, which nobody asked for */
 };
 
@@ -289,6 +294,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	if (r < 0)
 		return r;
 	items_init(&g->items, &g->device, &g->model, runner_counters(g->runner));
+	pieces_init(&g->pieces, &g->device, &g->model, runner_counters(g->runner));
 	snprintf(i->device_name, sizeof(i->device_name), "%s", g->device.name);
 	snprintf(i->driver, sizeof(i->driver), "%s", g->device.driver);
 	snprintf(i->kernels, sizeof(i->kernels), "%s", kernels_variant_name(g->variant));
@@ -396,6 +402,7 @@ void engine_close(struct engine *g)
 	if (g->device.queue)
 		clFinish(g->device.queue);
 	items_release(&g->items);
+	pieces_release(&g->pieces);
 	runner_free(g->runner);
 	memory_plan_free(g->cache_plan);
 	memory_plan_free(g->plan);
@@ -426,6 +433,7 @@ int engine_list_devices(FILE *out, struct err *e)
 
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 {
+	g->submitting = plan;
 	return runner_submit(g->runner, plan, e);
 }
 
@@ -529,4 +537,39 @@ int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret
 uint32_t engine_items_out(const struct engine *g)
 {
 	return items_out(&g->items);
+}
+
+/* ---- pieces ---- */
+
+uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind)
+{
+	return pieces_bytes(&g->pieces, kind);
+}
+
+int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n, void *host,
+		       engine_done *done, void *tag, struct err *e)
+{
+	return pieces_copy(&g->pieces, pieces, n, false, host, done, tag, e);
+}
+
+int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
+			const void *host, engine_done *done, void *tag, struct err *e)
+{
+	/* Only read from. */
+	return pieces_copy(&g->pieces, pieces, n, true, (void *)(uintptr_t)host, done, tag, e);
+}
+
+static void pass_layer(void *user, uint32_t layer)
+{
+	struct engine *g = user;
+
+	g->on_layer(g->on_layer_user, g->submitting, layer);
+}
+
+void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user)
+{
+	g->on_layer = call;
+	g->on_layer_user = user;
+	g->model.on_layer = call ? pass_layer : NULL;
+	g->model.on_layer_user = g;
 }

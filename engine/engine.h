@@ -123,6 +123,36 @@ int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret
 /* How many are out. */
 uint32_t engine_items_out(const struct engine *g);
 
+/*
+ * What a layer has of a page or a state: a piece. Where a prompt is computed for another process its pieces leave while
+ * later layers still run (daemon/transfer), so they are copied by layers and not as items.
+ *
+ * Copies of pieces are commands on the same queue, like those of items, and as many as there are may be out. host
+ * [the sum of engine_piece_bytes] holds one piece after the other, each as a layer's part of an item, and belongs to the
+ * copy until done(tag, good) was called: once for every call that returned 0, by a thread of the driver, or in a later
+ * engine call when the device is lost. !good: the device is lost, and what was read is worth nothing. done may not call
+ * the engine, nor wait. -EINVAL: no such piece.
+ */
+struct engine_piece {
+	enum tier_kind kind;
+	uint32_t layer; /* of the model: one that has the kind */
+	uint32_t id;	/* page or slot */
+};
+typedef void engine_done(void *tag, bool good);
+
+/* Of a layer that has the kind. */
+uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind);
+int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n, void *host,
+		       engine_done *done, void *tag, struct err *e) MUST_CHECK;
+int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
+			const void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
+
+/* The heartbeat of a step that prompts are computed in: called by engine_submit for every layer, attention or Gated DeltaNet
+ * alike, when its commands are on the queue and those of later layers are not. It may call the two functions above, and
+ * its copies run there. NULL: nobody. */
+typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer);
+void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
+
 /* Sets the environment that OpenCL drivers read: PoCL's cache goes below program_cache (NULL: wherever it
  * likes). engine_open does so too, but a program that has threads by then calls it before: an environment
  * that changes under getenv is a race. */

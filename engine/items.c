@@ -39,28 +39,20 @@ static int lose_by(struct items *t, cl_int code, const char *what, struct err *e
 
 /* ---- what an item consists of ---- */
 
-/* One stretch of an item: bytes of a buffer. */
-struct part {
-	cl_mem buffer;
-	uint64_t at, bytes;
-};
-
-/* The two parts of layer i, in their order; 0 where the layer has none. */
-static uint32_t parts_of(const struct items *t, enum tier_kind kind, uint32_t id, uint32_t i,
-			 struct part ret[2])
+uint32_t item_parts(const struct model *m, enum tier_kind kind, uint32_t id, uint32_t i,
+		    struct item_part ret[2])
 {
-	const struct model_layer *l = &t->model->layers[i];
-	uint64_t page = model_page_part(t->model), ring = model_ring_part(t->model);
-	uint64_t state = model_state_part(t->model);
+	const struct model_layer *l = &m->layers[i];
+	uint64_t page = model_page_part(m), ring = model_ring_part(m), state = model_state_part(m);
 
-	if (t->model->config->full_attention[i] != (kind == TIER_PAGE))
+	if (m->config->full_attention[i] != (kind == TIER_PAGE))
 		return 0;
 	if (kind == TIER_PAGE) {
-		ret[0] = (struct part){l->k_pages, id * page, page};
-		ret[1] = (struct part){l->v_pages, id * page, page};
+		ret[0] = (struct item_part){l->k_pages, id * page, page};
+		ret[1] = (struct item_part){l->v_pages, id * page, page};
 	} else {
-		ret[0] = (struct part){l->ring, id * ring, ring};
-		ret[1] = (struct part){l->state, id * state, state};
+		ret[0] = (struct item_part){l->ring, id * ring, ring};
+		ret[1] = (struct item_part){l->state, id * state, state};
 	}
 	return 2;
 }
@@ -84,7 +76,7 @@ static int check(struct items *t, enum tier_kind kind, uint32_t id, struct err *
 
 /* ---- copies ---- */
 
-static cl_int copy_part(struct items *t, const struct part *p, bool write, char *host,
+static cl_int copy_part(struct items *t, const struct item_part *p, bool write, char *host,
 			cl_event *ret_done)
 {
 	cl_command_queue q = t->device->queue;
@@ -100,11 +92,11 @@ static int copy_item(struct items *t, enum tier_kind kind, uint32_t id, bool wri
 {
 	uint64_t at = 0, bytes = bytes_of(t, kind);
 	cl_event *done = &t->out[t->tail % ENGINE_ITEMS_OUT].done;
-	struct part parts[2];
+	struct item_part parts[2];
 	cl_int code = CL_SUCCESS;
 
 	for (uint32_t i = 0; i < t->model->config->n_layers; i++) {
-		uint32_t n = parts_of(t, kind, id, i, parts);
+		uint32_t n = item_parts(t->model, kind, id, i, parts);
 
 		for (uint32_t k = 0; k < n && code == CL_SUCCESS; k++) {
 			bool last = at + parts[k].bytes == bytes;

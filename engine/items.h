@@ -24,6 +24,16 @@ struct items {
 	struct err lost;     /* code 0: the device is there */
 };
 
+/* One stretch of an item: bytes of a buffer. */
+struct item_part {
+	cl_mem buffer;
+	uint64_t at, bytes;
+};
+
+/* The two parts that layer i has of an item, in their order; 0 where it has none. */
+uint32_t item_parts(const struct model *m, enum tier_kind kind, uint32_t id, uint32_t i,
+		    struct item_part ret[2]);
+
 void items_init(struct items *t, const struct device *d, struct model *m,
 		struct engine_counters *counters);
 

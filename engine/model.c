@@ -581,6 +581,8 @@ void model_forward(struct model *m, const struct model_step *t)
 		mlp_layer(m, l, t, i + 1 < c->n_layers ? l[1].input_norm : m->final_norm);
 		dump_rows(m->dump, "layer%u.mlp", i, s->dump, t->n_tokens, c->hidden_size);
 		dump_rows(m->dump, "layer%u", i, s->x, t->n_tokens, c->hidden_size);
+		if (m->on_layer)
+			m->on_layer(m->on_layer_user, i);
 	}
 	dump_rows(m->dump, "final_norm", 0, s->h32, t->n_tokens, c->hidden_size);
 	if (m->dump)

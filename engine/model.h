@@ -51,6 +51,9 @@ struct model {
 	uint64_t may_save; /* bytes of the planned weights that coding may save, at most */
 	uint64_t step_ints, result_ints;
 	struct dump *dump; /* borrowed, NULL: off */
+	/* Called by model_forward behind the commands of each layer, unless the step is one launch; NULL: nobody. */
+	void (*on_layer)(void *user, uint32_t layer);
+	void *on_layer_user;
 };
 
 /* What one step runs, as offsets into the step table (engine/step.c). */

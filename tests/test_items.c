@@ -1,10 +1,13 @@
 /*
- * Pages and states between host and device: the same bits there and back, in the order of the plans.
+ * Pages and states between host and device: the same bits there and back, in the order of the plans; and the same by
+ * layers, while a step runs.
  *
  *     test_items DIR float32|bfloat16      DIR: lexis
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "engine/engine.h"
 #include "tests/tap.h"
@@ -291,6 +294,125 @@ static void test_limits(struct engine *g)
 	free(host);
 }
 
+/* ---- by layers ---- */
+
+enum { LAYERS_MAX = 64 };
+
+/* What a prompt left, piece by piece: the layer's part of its two pages, or of its state. */
+struct shipping {
+	struct engine *engine;
+	const struct plan *plan;
+	uint8_t *host[LAYERS_MAX]; /* owned */
+	struct engine_piece pieces[LAYERS_MAX][2];
+	uint32_t n[LAYERS_MAX], n_layers, n_read, slot;
+	bool in_order;
+	_Atomic uint32_t came, bad;
+};
+
+static void count_done(void *tag, bool good)
+{
+	struct shipping *s = tag;
+
+	atomic_fetch_add(&s->bad, !good);
+	atomic_fetch_add(&s->came, 1);
+}
+
+static void read_layer(void *user, const struct plan *plan, uint32_t layer)
+{
+	struct shipping *s = user;
+	const struct model_config *c = &engine_info(s->engine)->model;
+	bool pages = c->full_attention[layer];
+	struct err e = {0};
+
+	if (plan != s->plan)
+		return;
+	s->in_order &= layer == s->n_layers++;
+	s->n[layer] = pages ? 2 : 1;
+	for (uint32_t i = 0; i < s->n[layer]; i++)
+		s->pieces[layer][i] = (struct engine_piece){pages ? TIER_PAGE : TIER_STATE, layer,
+							    pages ? i : s->slot};
+	s->host[layer] = bytes_of(s->n[layer] *
+				  engine_piece_bytes(s->engine, pages ? TIER_PAGE : TIER_STATE));
+	if (engine_read_pieces(s->engine, s->pieces[layer], s->n[layer], s->host[layer], count_done,
+			       s, &e) == 0)
+		s->n_read++;
+}
+
+static void wait_done(struct shipping *s, uint32_t n)
+{
+	while (atomic_load(&s->came) < n)
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+static void test_pieces(struct engine *g)
+{
+	const struct model_config *c = &engine_info(g)->model;
+	struct shipping s = {.engine = g, .in_order = true};
+	uint64_t bytes[2] = {engine_piece_bytes(g, TIER_PAGE), engine_piece_bytes(g, TIER_STATE)};
+	struct draw_result want, got, other;
+	uint64_t at[2] = {0, 0};
+	void *page, *state;
+	struct one a, b, d;
+	struct err e = {0};
+
+	prompt_plan(&a, 21, 0, 0);
+	prompt_plan(&b, 22, 0, 0);
+	s.plan = &a.plan;
+	engine_set_on_layer(g, read_layer, &s);
+	/* The second overwrites what the first left, as soon as it may. */
+	check(engine_submit(g, &a.plan, &e) == 0 && engine_submit(g, &b.plan, &e) == 0);
+	check(engine_wait(g, &got, &e) == 0 && engine_wait(g, &got, &e) == 0);
+	engine_set_on_layer(g, NULL, NULL);
+	wait_done(&s, c->n_layers);
+	ok(s.in_order && s.n_layers == c->n_layers && s.n_read == c->n_layers && !s.bad,
+	   "a step beats once a layer, in their order, and is read there");
+	step(g, &a);
+	page = read_now(g, TIER_PAGE, 1);
+	state = read_now(g, TIER_STATE, 0);
+	for (uint32_t i = 0; i < c->n_layers; i++) {
+		bool pages = c->full_attention[i];
+		uint64_t n = bytes[!pages];
+
+		/* The second piece of a layer is page 1's. */
+		check(!memcmp(s.host[i] + (pages ? n : 0),
+			      (char *)(pages ? page : state) + at[!pages], n));
+		at[!pages] += n;
+	}
+	check(at[0] == size_of(g, TIER_PAGE) && at[1] == size_of(g, TIER_STATE));
+	ok_all("what a layer left is the layer's part of the items, whatever the next step writes");
+
+	decode_plan(&d, 0, 0, 1);
+	want = step(g, &d);
+	step(g, &b);
+	decode_plan(&d, 0, 0, 1);
+	other = step(g, &d);
+	s.came = 0;
+	for (uint32_t i = 0; i < c->n_layers; i++) {
+		for (uint32_t k = 0; k < s.n[i]; k++)
+			s.pieces[i][k].id += c->full_attention[i] ? 4 : 2;
+		check(engine_write_pieces(g, s.pieces[i], s.n[i], s.host[i], count_done, &s, &e) ==
+		      0);
+	}
+	decode_plan(&d, 4, 2, 1);
+	got = step(g, &d);
+	wait_done(&s, c->n_layers);
+	ok(!s.bad && got.token == want.token &&
+		   !memcmp(&got.logprob, &want.logprob, sizeof(float)) &&
+		   memcmp(&got.logprob, &other.logprob, sizeof(float)) != 0,
+	   "written elsewhere layer by layer, it is resumed with the same bits");
+	s.pieces[0][0].id =
+		c->full_attention[0] ? engine_info(g)->n_pages : engine_info(g)->n_slots;
+	is_int(engine_read_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
+	       "no such piece: %s", e.text);
+	s.pieces[0][0] = (struct engine_piece){c->full_attention[0] ? TIER_STATE : TIER_PAGE, 0, 0};
+	is_int(engine_write_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
+	       "a layer has one kind: %s", e.text);
+	for (uint32_t i = 0; i < c->n_layers; i++)
+		free(s.host[i]);
+	free(page);
+	free(state);
+}
+
 int main(int argc, char **argv)
 {
 	struct engine_options o = {.page_tokens = PAGE,
@@ -314,6 +436,7 @@ int main(int argc, char **argv)
 	test_resume(g);
 	test_order(g);
 	test_limits(g);
+	test_pieces(g);
 	/* Copies that nobody waits for. */
 	host = bytes_of(size_of(g, TIER_PAGE));
 	check(engine_read_item(g, TIER_PAGE, 0, host, NULL, &e) == 0);
