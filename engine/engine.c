@@ -39,7 +39,7 @@ struct engine {
 	engine_on_layer *on_layer; /* NULL: nobody */
 	void *on_layer_user;
 	const struct plan *submitting; /* while engine_submit runs */
-	uint64_t warm_launches; /* those of warm_up, which nobody asked for */
+	uint64_t warm_launches;	       /* those of warm_up, which nobody asked for */
 };
 
 /* ---- opening ---- */
