@@ -129,8 +129,8 @@ uint32_t engine_items_out(const struct engine *g);
  *
  * Copies of pieces are commands on the same queue, like those of items, and as many as there are may be out. host
  * [the sum of engine_piece_bytes] holds one piece after the other, each as a layer's part of an item, and belongs to the
- * copy until done(tag, good) was called: once for every call that returned 0, by a thread of the driver, or in a later
- * engine call when the device is lost. !good: the device is lost, and what was read is worth nothing. done may not call
+ * copy until done(tag, good) was called: once for every call that returned 0, by this thread before the
+ * return or by one of the driver's. !good: the device is lost, and what was read is worth nothing. done may not call
  * the engine, nor wait. -EINVAL: no such piece.
  */
 struct engine_piece {

@@ -53,7 +53,9 @@ struct engine {
 		bool fails;
 		struct draw_result *results; /* [max_seqs + max_prefill_tokens] */
 	} steps[ENGINE_STEPS_OUT];
-	uint64_t head, tail;	       /* plans waited for, submitted */
+	uint64_t head, tail;	   /* plans waited for, submitted */
+	engine_on_layer *on_layer; /* NULL: nobody */
+	void *on_layer_user;
 	void *items[ENGINE_ITEMS_OUT]; /* tags of copies, [n_items] */
 	uint32_t n_items;
 	uint32_t max_seqs, max_prefill_tokens;
@@ -466,6 +468,8 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 	step->fails = g->fail_step && g->counters.steps >= g->fail_step;
 	if (!step->fails)
 		run_plan(g, plan, step);
+	for (uint32_t i = 0; g->on_layer && i < g->info.model.n_layers; i++)
+		g->on_layer(g->on_layer_user, plan, i);
 	g->tail++;
 	return 0;
 }
@@ -551,4 +555,78 @@ int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret
 uint32_t engine_items_out(const struct engine *g)
 {
 	return g->n_items;
+}
+
+/* ---- pieces: each layer that has the kind has its share of an item's bytes, so that none may be missing ---- */
+
+static uint32_t layers_of(const struct engine *g, enum tier_kind kind)
+{
+	const struct model_config *c = &g->info.model;
+
+	return kind == TIER_PAGE ? c->n_attention_layers : c->n_delta_layers;
+}
+
+uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind)
+{
+	uint32_t n = layers_of(g, kind);
+
+	return n ? (kind == TIER_PAGE ? g->info.page_bytes : g->info.slot_bytes) / n : 0;
+}
+
+/* Where the layer's share lies, and how many bytes it has. */
+static char *share_of(struct engine *g, const struct engine_piece *p, size_t *ret_bytes)
+{
+	const struct model_config *c = &g->info.model;
+	uint32_t n = layers_of(g, p->kind), nth = 0;
+	size_t bytes;
+	char *item = item_of(g, p->kind, p->id, &bytes);
+
+	must(p->layer < c->n_layers && c->full_attention[p->layer] == (p->kind == TIER_PAGE));
+	for (uint32_t i = 0; i < p->layer; i++)
+		nth += c->full_attention[i] == (p->kind == TIER_PAGE);
+	*ret_bytes = bytes * (nth + 1) / n - bytes * nth / n;
+	return item + bytes * nth / n;
+}
+
+int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n, void *host,
+		       engine_done *done, void *tag, struct err *e)
+{
+	char *to = host;
+
+	(void)e;
+	must(n > 0);
+	for (uint32_t i = 0; i < n; i++) {
+		size_t bytes;
+		const char *share = share_of(g, &pieces[i], &bytes);
+
+		memset(to, 0, engine_piece_bytes(g, pieces[i].kind));
+		memcpy(to, share, bytes);
+		to += engine_piece_bytes(g, pieces[i].kind);
+	}
+	done(tag, true);
+	return 0;
+}
+
+int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
+			const void *host, engine_done *done, void *tag, struct err *e)
+{
+	const char *from = host;
+
+	(void)e;
+	must(n > 0);
+	for (uint32_t i = 0; i < n; i++) {
+		size_t bytes;
+		char *share = share_of(g, &pieces[i], &bytes);
+
+		memcpy(share, from, bytes);
+		from += engine_piece_bytes(g, pieces[i].kind);
+	}
+	done(tag, true);
+	return 0;
+}
+
+void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user)
+{
+	g->on_layer = call;
+	g->on_layer_user = user;
 }
