@@ -1,7 +1,9 @@
 #include "daemon/options.h"
 
 #include <errno.h>
+#include <string.h>
 
+#include "daemon/transfer/endpoint.h"
 #include "scheduler/plan.h"
 
 static const char *const dtypes[] = {"float32", "bfloat16", NULL};
@@ -9,6 +11,27 @@ static const char *const kernels[] = {"auto", "generic", "x86", "nvidia", NULL};
 static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
 
 static const char *const switches[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
+
+static const char *const roles[] = {
+	[ROLE_UNIFIED] = "unified", [ROLE_PREFILL] = "prefill", [ROLE_DECODE] = "decode", NULL};
+
+static int take_peer(const struct option_def *d, const char *value, void *member, struct err *e)
+{
+	struct option_peers *p = member;
+	int r = transfer_endpoint_check(value, false, e);
+
+	if (r < 0) {
+		err_prefix(e, "--prefill");
+		return r;
+	}
+	if (p->n == PREFILL_PEERS_MAX)
+		return err_set(e, EINVAL, "--prefill: there are more than %d", PREFILL_PEERS_MAX);
+	for (size_t i = 0; i < p->n; i++)
+		if (!strcmp(p->v[i], value))
+			return err_set(e, EINVAL, "--prefill: %s is there twice", value);
+	p->v[p->n++] = value;
+	return 0;
+}
 
 #define AT(member) offsetof(struct options, member)
 
@@ -181,6 +204,53 @@ static const struct option_def table[] = {
 	 .max = 1ull << 30,
 	 .initial = 16u << 20,
 	 .text = "largest request body; a larger one gets status 413"},
+	{.name = "role",
+	 .argument = "ROLE",
+	 .type = OPTION_CHOICE,
+	 .offset = AT(role),
+	 .choices = roles,
+	 .text = "prefill computes prompts for decode workers, decode has them do it"},
+	{.name = "prefill",
+	 .argument = "ADDRESS",
+	 .type = OPTION_OWN,
+	 .offset = AT(prefill),
+	 .initial_text = "none",
+	 .text = "a prefill worker for a decode worker: tcp://HOST:PORT; may be repeated",
+	 .take = take_peer},
+	{.name = "registry",
+	 .argument = "ADDRESS",
+	 .type = OPTION_TEXT,
+	 .offset = AT(registry),
+	 .initial_text = "none",
+	 .text = "where prefill workers are announced and found (tigon registry)"},
+	{.name = "transfer-listen",
+	 .argument = "ADDRESS",
+	 .type = OPTION_TEXT,
+	 .offset = AT(transfer_listen),
+	 .initial_text = "none",
+	 .text = "where a prefill worker waits for decode workers: tcp://HOST:PORT"},
+	{.name = "transfer-key",
+	 .argument = "FILE",
+	 .type = OPTION_TEXT,
+	 .offset = AT(transfer_key),
+	 .initial_text = "none, which loopback alone allows",
+	 .text = "this worker's keys and those of its peers (tigon transfer-key)"},
+	{.name = "transfer-window",
+	 .argument = "LAYERS",
+	 .type = OPTION_NUMBER,
+	 .offset = AT(transfer_window),
+	 .min = 1,
+	 .max = 1024,
+	 .initial = 4,
+	 .text = "layers that a prefill worker sends at a time"},
+	{.name = "disaggregation-min-tokens",
+	 .argument = "N",
+	 .type = OPTION_NUMBER,
+	 .offset = AT(disaggregation_min_tokens),
+	 .min = 1,
+	 .max = UINT32_MAX,
+	 .initial = 256,
+	 .text = "a decode worker computes fewer tokens of a prompt itself"},
 	{.name = "synthetic-weights",
 	 .argument = "SEED",
 	 .type = OPTION_NUMBER,
@@ -220,6 +290,49 @@ const struct option_def *options_table(size_t *n)
 	return table;
 }
 
+/* Without keys nobody but this machine may come, or be called. */
+static int check_address(const struct options *o, const char *name, const char *address,
+			 bool port_0, struct err *e)
+{
+	int r = transfer_endpoint_check(address, port_0, e);
+
+	if (r < 0) {
+		err_prefix(e, "%s", name);
+		return r;
+	}
+	if (!o->transfer_key && !transfer_endpoint_is_local(address))
+		return err_set(e, EINVAL,
+			       "%s: %s is not loopback, and beyond it --transfer-key is required",
+			       name, address);
+	return 0;
+}
+
+static int check_roles(const struct options *o, struct err *e)
+{
+	bool peers = o->prefill.n || o->registry;
+	int r = 0;
+
+	if (o->role == ROLE_PREFILL && !o->transfer_listen)
+		return err_set(e, EINVAL, "--role prefill needs --transfer-listen tcp://HOST:PORT");
+	if (o->role == ROLE_DECODE && !peers)
+		return err_set(e, EINVAL,
+			       "--role decode needs --prefill tcp://HOST:PORT or --registry");
+	if (o->role != ROLE_PREFILL && o->transfer_listen)
+		return err_set(e, EINVAL, "--transfer-listen is for --role prefill");
+	if (o->role != ROLE_DECODE && o->prefill.n)
+		return err_set(e, EINVAL, "--prefill is for --role decode");
+	if (o->role == ROLE_UNIFIED && (o->registry || o->transfer_key))
+		return err_set(e, EINVAL, "--%s is for --role prefill and --role decode",
+			       o->registry ? "registry" : "transfer-key");
+	if (o->transfer_listen)
+		r = check_address(o, "--transfer-listen", o->transfer_listen, true, e);
+	for (size_t i = 0; r == 0 && i < o->prefill.n; i++)
+		r = check_address(o, "--prefill", o->prefill.v[i], false, e);
+	if (r == 0 && o->registry)
+		r = check_address(o, "--registry", o->registry, false, e);
+	return r;
+}
+
 static int check_together(const struct options *o, struct err *e)
 {
 	if (o->help || o->version || o->list_devices)
@@ -236,7 +349,7 @@ static int check_together(const struct options *o, struct err *e)
 			"--max-batched-tokens: %llu is less than one page (--page-size %llu)",
 			(unsigned long long)o->max_batched_tokens,
 			(unsigned long long)o->page_size);
-	return 0;
+	return check_roles(o, e);
 }
 
 int options_parse(int argc, const char *const *argv, struct options *ret, struct err *e)

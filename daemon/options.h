@@ -7,6 +7,16 @@
 
 #include "daemon/option_table.h"
 
+enum worker_role { ROLE_UNIFIED, ROLE_PREFILL, ROLE_DECODE };
+
+enum { PREFILL_PEERS_MAX = 64 };
+
+/* Addresses of --prefill, which may be repeated. */
+struct option_peers {
+	const char *v[PREFILL_PEERS_MAX];
+	size_t n;
+};
+
 struct options {
 	bool help; /* first, so that no `given` offset is 0 */
 	bool version, list_devices;
@@ -24,6 +34,10 @@ struct options {
 	uint64_t host_cache_memory, cache_disk; /* bytes; 0: none, no limit */
 	const char *cache_dir, *record;
 	unsigned prefix_cache, cache_decoded; /* enum option_switch */
+	unsigned role;			      /* enum worker_role */
+	struct option_peers prefill;
+	const char *registry, *transfer_listen, *transfer_key;
+	uint64_t transfer_window, disaggregation_min_tokens;
 	uint64_t synthetic_seed;
 	bool synthetic;
 	unsigned log_level; /* enum log_level */

@@ -1,0 +1,19 @@
+/*
+ * Addresses of workers: "tcp://HOST:PORT", HOST a name, an IPv4 address or an IPv6 one in brackets.
+ */
+#ifndef DAEMON_TRANSFER_ENDPOINT_H
+#define DAEMON_TRANSFER_ENDPOINT_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+enum { TRANSFER_ENDPOINT_MAX = 256 }; /* bytes, with the 0 */
+
+/* Whether a text is such an address; -EINVAL says what it lacks. `port_0`: port 0 (any that is free) will do. */
+int transfer_endpoint_check(const char *text, bool port_0, struct err *e) MUST_CHECK;
+
+/* Whether only this machine is reached there: 127.0.0.0/8, ::1, localhost. */
+bool transfer_endpoint_is_local(const char *text);
+
+#endif

@@ -1,0 +1,194 @@
+#include "daemon/transfer/keys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#define BLANKS " \t\r\n"
+
+/* The word at *at, which ends with a 0 then; NULL: there is none. */
+static char *word(char **at)
+{
+	char *start = *at + strspn(*at, BLANKS), *end = start + strcspn(start, BLANKS);
+
+	if (start == end)
+		return NULL;
+	*at = end + (*end != 0);
+	*end = 0;
+	return start;
+}
+
+static int take_key(const char *text, char ret[TRANSFER_KEY_TEXT])
+{
+	uint8_t bytes[32];
+
+	if (!text || strlen(text) != TRANSFER_KEY_TEXT - 1 || !zmq_z85_decode(bytes, text))
+		return -EINVAL;
+	memcpy(ret, text, TRANSFER_KEY_TEXT);
+	return 0;
+}
+
+static int add_allowed(struct transfer_keys *k, const char *key, const char *endpoint,
+		       struct err *e)
+{
+	struct transfer_allowed *grown, *a;
+
+	if (endpoint && strlen(endpoint) >= sizeof(grown->endpoint))
+		return err_set(e, EINVAL, "the address has more than %zu characters",
+			       sizeof(grown->endpoint) - 1);
+	grown = reallocarray(k->allowed, k->n_allowed + 1, sizeof(*grown));
+	if (!grown)
+		return err_set(e, ENOMEM, "out of memory");
+	k->allowed = grown;
+	a = &grown[k->n_allowed];
+	*a = (struct transfer_allowed){0};
+	if (take_key(key, a->key) < 0)
+		return err_set(e, EINVAL, "\"allow\" wants a key of 40 characters");
+	snprintf(a->endpoint, sizeof(a->endpoint), "%s", endpoint ? endpoint : "");
+	k->n_allowed++;
+	return 0;
+}
+
+static int take_line(struct transfer_keys *k, char *line, struct err *e)
+{
+	char *name = word(&line), *value, *more;
+
+	if (!name || name[0] == '#')
+		return 0;
+	value = word(&line);
+	more = word(&line);
+	if (!strcmp(name, "allow") && !word(&line))
+		return add_allowed(k, value, more, e);
+	if (strcmp(name, "public") != 0 && strcmp(name, "secret") != 0)
+		return err_set(
+			e, EINVAL,
+			"a line is \"public KEY\", \"secret KEY\" or \"allow KEY [ADDRESS]\"");
+	if (more || take_key(value, name[0] == 'p' ? k->public_key : k->secret_key) < 0)
+		return err_set(e, EINVAL, "\"%s\" wants a key of 40 characters", name);
+	return 0;
+}
+
+/* That the two belong together is found here, not when a peer does not answer. */
+static int check_pair(const struct transfer_keys *k, const char *path, struct err *e)
+{
+	char derived[TRANSFER_KEY_TEXT];
+
+	if (!k->public_key[0] || !k->secret_key[0])
+		return err_set(e, EINVAL, "%s: there is no \"%s\" in it", path,
+			       k->public_key[0] ? "secret" : "public");
+	if (zmq_curve_public(derived, k->secret_key) < 0)
+		return err_set(e, ENOTSUP, "this libzmq has no CURVE");
+	if (strcmp(derived, k->public_key) != 0)
+		return err_set(e, EINVAL, "%s: the public key is not that of the secret key", path);
+	return 0;
+}
+
+static int read_lines(struct transfer_keys *k, FILE *f, const char *path, struct err *e)
+{
+	unsigned number = 0;
+	size_t size = 0;
+	char *line = NULL;
+	int r = 0;
+
+	while (r == 0 && getline(&line, &size, f) >= 0) {
+		struct err why = {0};
+
+		number++;
+		r = take_line(k, line, &why);
+		if (r < 0)
+			err_set(e, why.code, "%s:%u: %s", path, number, why.text);
+	}
+	if (r == 0 && ferror(f))
+		r = err_set(e, EIO, "%s: cannot be read", path);
+	free(line);
+	return r;
+}
+
+int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *e)
+{
+	struct transfer_keys k = {0};
+	struct stat st;
+	FILE *f = NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+
+	if (fd < 0)
+		return err_set(e, errno, "%s: %s", path, strerror(errno));
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		r = err_set(e, EINVAL, "%s: not a file", path);
+	else if (st.st_mode & (S_IRWXG | S_IRWXO))
+		r = err_set(e, EPERM, "%s: others may read it (mode %03o); chmod 600 it", path,
+			    (unsigned)(st.st_mode & 0777));
+	else if (!(f = fdopen(fd, "r")))
+		r = err_set(e, ENOMEM, "out of memory");
+	if (r == 0)
+		r = read_lines(&k, f, path, e);
+	if (f)
+		fclose(f);
+	else
+		close(fd);
+	if (r == 0)
+		r = check_pair(&k, path, e);
+	if (r < 0) {
+		transfer_keys_release(&k);
+		return r;
+	}
+	*ret = k;
+	return 0;
+}
+
+void transfer_keys_release(struct transfer_keys *k)
+{
+	free(k->allowed);
+	explicit_bzero(k, sizeof(*k));
+}
+
+int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT], struct err *e)
+{
+	char secret[TRANSFER_KEY_TEXT], public[TRANSFER_KEY_TEXT];
+	int fd, n, bad;
+
+	if (zmq_curve_keypair(public, secret) < 0)
+		return err_set(e, ENOTSUP, "this libzmq has no CURVE");
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_set(e, errno, "%s: %s", path, strerror(errno));
+	n = dprintf(
+		fd,
+		"# CURVE keys of a worker, for --transfer-key; the secret one is nobody else's.\n"
+		"# Peers, a line each: allow PUBLIC-KEY [tcp://HOST:PORT]\n"
+		"public %s\nsecret %s\n",
+		public, secret);
+	bad = n < 0 || fsync(fd) < 0 ? errno : 0;
+	if (close(fd) < 0 && !bad)
+		bad = errno;
+	explicit_bzero(secret, sizeof(secret));
+	if (bad) {
+		unlink(path);
+		return err_set(e, bad, "%s: %s", path, strerror(bad));
+	}
+	memcpy(public_key, public, sizeof(public));
+	return 0;
+}
+
+bool transfer_keys_allow(const struct transfer_keys *k, const char *key)
+{
+	if (!k->n_allowed)
+		return !strcmp(key, k->public_key);
+	for (size_t i = 0; i < k->n_allowed; i++)
+		if (!strcmp(key, k->allowed[i].key))
+			return true;
+	return false;
+}
+
+const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint)
+{
+	for (size_t i = 0; i < k->n_allowed; i++)
+		if (!strcmp(endpoint, k->allowed[i].endpoint))
+			return k->allowed[i].key;
+	return k->public_key;
+}
