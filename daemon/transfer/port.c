@@ -1,0 +1,377 @@
+#include "daemon/transfer/port.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* What a frame may be sent for when the program ends. */
+enum { LINGER_MS = 500, FRAMES_MAX = 2, ROUTE_MAX = 8 };
+
+struct guest {
+	uint8_t route[ROUTE_MAX]; /* ROUTER's name of the connection */
+	size_t len;		  /* 0: nobody */
+};
+
+struct port {
+	const struct transfer_keys *keys; /* NULL: none */
+	uint64_t largest;
+	void *context, *doorman, *listening; /* doorman: ZAP; NULL: not there */
+	void *calls[PORT_CALLS];	     /* NULL: none */
+	struct guest guests[PORT_GUESTS];
+	uint32_t next; /* socket that is looked at first: 0 .. PORT_CALLS */
+};
+
+static int fail(struct err *e, const char *what)
+{
+	return err_set(e, zmq_errno() < ZMQ_HAUSNUMERO ? zmq_errno() : EIO, "%s: %s", what,
+		       zmq_strerror(zmq_errno()));
+}
+
+static void set_int(void *socket, int option, int value)
+{
+	(void)zmq_setsockopt(socket, option, &value, sizeof(value));
+}
+
+/* A plain IPv4 address shall stay one. */
+static bool may_be_v6(const char *endpoint)
+{
+	return endpoint[strspn(endpoint, "tcp:/0123456789.")] != 0;
+}
+
+static void *new_socket(struct port *p, int type, const char *endpoint)
+{
+	void *s = zmq_socket(p->context, type);
+	int64_t largest = (int64_t)p->largest;
+
+	if (!s)
+		return NULL;
+	set_int(s, ZMQ_LINGER, LINGER_MS);
+	set_int(s, ZMQ_IPV6, may_be_v6(endpoint));
+	/* What bounds what is sent is the memory that it is in. */
+	set_int(s, ZMQ_SNDHWM, 0);
+	(void)zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &largest, sizeof(largest));
+	return s;
+}
+
+/* Asked about everybody who comes: inproc, in frames. Source: RFC 27/ZAP. */
+static int open_doorman(struct port *p, struct err *e)
+{
+	p->doorman = zmq_socket(p->context, ZMQ_REP);
+	if (!p->doorman || zmq_bind(p->doorman, "inproc://zeromq.zap.01") < 0)
+		return fail(e, "the list of peers");
+	set_int(p->doorman, ZMQ_LINGER, 0);
+	return 0;
+}
+
+int port_open(const struct transfer_keys *keys, uint64_t largest, struct port **ret, struct err *e)
+{
+	struct port *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p)
+		return err_set(e, ENOMEM, "out of memory");
+	p->keys = keys;
+	p->largest = largest;
+	p->context = zmq_ctx_new();
+	r = !p->context ? fail(e, "ZeroMQ") : keys ? open_doorman(p, e) : 0;
+	if (r < 0) {
+		port_close(p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+void port_close(struct port *p)
+{
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		port_hang_up(p, i);
+	if (p->listening)
+		zmq_close(p->listening);
+	if (p->doorman)
+		zmq_close(p->doorman);
+	if (p->context)
+		zmq_ctx_term(p->context);
+	free(p);
+}
+
+static int set_keys(const struct port *p, void *socket, const char *server_key)
+{
+	const struct transfer_keys *k = p->keys;
+	int server = !server_key;
+
+	if (!k)
+		return 0;
+	if (server ? zmq_setsockopt(socket, ZMQ_CURVE_SERVER, &server, sizeof(server)) < 0
+		   : zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server_key, TRANSFER_KEY_TEXT) < 0)
+		return -1;
+	if (server && zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, "tigon", 5) < 0)
+		return -1;
+	return zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, k->public_key, TRANSFER_KEY_TEXT) < 0 ||
+			       zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, k->secret_key,
+					      TRANSFER_KEY_TEXT) < 0
+		       ? -1
+		       : 0;
+}
+
+int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOINT_MAX],
+		struct err *e)
+{
+	size_t size = TRANSFER_ENDPOINT_MAX;
+
+	p->listening = new_socket(p, ZMQ_ROUTER, endpoint);
+	if (!p->listening)
+		return fail(e, "ZeroMQ");
+	set_int(p->listening, ZMQ_ROUTER_MANDATORY, 1);
+	if (set_keys(p, p->listening, NULL) < 0)
+		return fail(e, "the keys");
+	if (zmq_bind(p->listening, endpoint) < 0 ||
+	    zmq_getsockopt(p->listening, ZMQ_LAST_ENDPOINT, bound, &size) < 0)
+		return fail(e, endpoint);
+	return 0;
+}
+
+int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *ret_peer,
+	      struct err *e)
+{
+	uint32_t i = 0;
+	void *s;
+
+	while (i < PORT_CALLS && p->calls[i])
+		i++;
+	if (i == PORT_CALLS)
+		return err_set(e, ENOSPC, "there are %d peers already", PORT_CALLS);
+	s = new_socket(p, ZMQ_DEALER, endpoint);
+	if (!s)
+		return fail(e, "ZeroMQ");
+	/* Who is not there gets nothing, rather than what is old by then. */
+	set_int(s, ZMQ_IMMEDIATE, 1);
+	set_int(s, ZMQ_RECONNECT_IVL, 100);
+	set_int(s, ZMQ_RECONNECT_IVL_MAX, 2000);
+	if (p->keys && !key)
+		key = transfer_keys_of(p->keys, endpoint);
+	if (set_keys(p, s, p->keys ? key : "") < 0 || zmq_connect(s, endpoint) < 0) {
+		int r = fail(e, endpoint);
+
+		zmq_close(s);
+		return r;
+	}
+	p->calls[i] = s;
+	*ret_peer = i;
+	return 0;
+}
+
+void port_hang_up(struct port *p, uint32_t peer)
+{
+	if (peer < PORT_CALLS && p->calls[peer]) {
+		zmq_close(p->calls[peer]);
+		p->calls[peer] = NULL;
+	}
+}
+
+void port_forget(struct port *p, uint32_t peer)
+{
+	if (peer - PORT_CALLS < PORT_GUESTS)
+		p->guests[peer - PORT_CALLS].len = 0;
+}
+
+void port_wait(struct port *p, int wake_fd, int timeout_ms)
+{
+	zmq_pollitem_t items[PORT_CALLS + 3];
+	int n = 0;
+
+	items[n++] = (zmq_pollitem_t){.fd = wake_fd, .events = ZMQ_POLLIN};
+	if (p->doorman)
+		items[n++] = (zmq_pollitem_t){.socket = p->doorman, .events = ZMQ_POLLIN};
+	if (p->listening)
+		items[n++] = (zmq_pollitem_t){.socket = p->listening, .events = ZMQ_POLLIN};
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		if (p->calls[i])
+			items[n++] = (zmq_pollitem_t){.socket = p->calls[i], .events = ZMQ_POLLIN};
+	(void)zmq_poll(items, n, timeout_ms);
+}
+
+/* ---- receiving ---- */
+
+/* A whole message of any socket into frames[max]; the number of its frames, which may be more (those beyond are dropped);
+ * 0: none is there. */
+static size_t take(void *socket, zmq_msg_t *frames, size_t max)
+{
+	size_t n = 0;
+	zmq_msg_t dropped;
+	bool more;
+
+	do {
+		zmq_msg_t *m = n < max ? &frames[n] : &dropped;
+
+		zmq_msg_init(m);
+		if (zmq_msg_recv(m, socket, ZMQ_DONTWAIT) < 0) {
+			/* Only before the first: messages arrive whole. */
+			zmq_msg_close(m);
+			break;
+		}
+		more = zmq_msg_more(m);
+		if (n >= max)
+			zmq_msg_close(m);
+		n++;
+	} while (more);
+	return n;
+}
+
+static void close_all(zmq_msg_t *frames, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		zmq_msg_close(&frames[i]);
+}
+
+static bool is_text(zmq_msg_t *m, const char *text)
+{
+	return zmq_msg_size(m) == strlen(text) && !memcmp(zmq_msg_data(m), text, strlen(text));
+}
+
+/* Frames of a request: version, id, domain, address, identity, mechanism, credentials. */
+static bool is_welcome(const struct port *p, zmq_msg_t *frames, size_t n)
+{
+	char key[TRANSFER_KEY_TEXT];
+
+	return n == 7 && is_text(&frames[0], "1.0") && is_text(&frames[5], "CURVE") &&
+	       zmq_msg_size(&frames[6]) == 32 &&
+	       zmq_z85_encode(key, zmq_msg_data(&frames[6]), 32) &&
+	       transfer_keys_allow(p->keys, key);
+}
+
+static void answer_doorman(struct port *p)
+{
+	enum { FRAMES = 7 };
+	zmq_msg_t frames[FRAMES];
+	size_t n;
+
+	while ((n = take(p->doorman, frames, FRAMES))) {
+		bool welcome = is_welcome(p, frames, n);
+
+		if (!welcome)
+			log_warning("a peer with a key that is not on our list was sent away");
+		(void)zmq_send(p->doorman, "1.0", 3, ZMQ_SNDMORE);
+		(void)zmq_send(p->doorman, n > 1 ? zmq_msg_data(&frames[1]) : "",
+			       n > 1 ? zmq_msg_size(&frames[1]) : 0, ZMQ_SNDMORE);
+		(void)zmq_send(p->doorman, welcome ? "200" : "400", 3, ZMQ_SNDMORE);
+		(void)zmq_send(p->doorman, "", 0, ZMQ_SNDMORE);
+		(void)zmq_send(p->doorman, "", 0, ZMQ_SNDMORE);
+		(void)zmq_send(p->doorman, "", 0, 0);
+		close_all(frames, n < FRAMES ? n : FRAMES);
+	}
+}
+
+/* The number of who is behind a route; a new one for who is new. */
+static uint32_t guest_of(struct port *p, zmq_msg_t *route)
+{
+	size_t len = zmq_msg_size(route);
+	struct guest *free_one = NULL;
+
+	if (!len || len > ROUTE_MAX)
+		return PORT_NONE;
+	for (struct guest *g = p->guests; g < p->guests + PORT_GUESTS; g++) {
+		if (g->len == len && !memcmp(g->route, zmq_msg_data(route), len))
+			return PORT_CALLS + (uint32_t)(g - p->guests);
+		if (!g->len && !free_one)
+			free_one = g;
+	}
+	if (!free_one) {
+		log_warning("a peer was sent away: there are %d already", PORT_GUESTS);
+		return PORT_NONE;
+	}
+	free_one->len = len;
+	memcpy(free_one->route, zmq_msg_data(route), len);
+	return PORT_CALLS + (uint32_t)(free_one - p->guests);
+}
+
+/* From a socket whose messages begin with `skip` frames of its own: 1, 0: nothing there, -1: dropped. */
+static int receive(void *socket, size_t skip, zmq_msg_t *route, zmq_msg_t *head, zmq_msg_t *body)
+{
+	zmq_msg_t frames[1 + FRAMES_MAX];
+	size_t n = take(socket, frames, skip + FRAMES_MAX);
+
+	if (!n)
+		return 0;
+	if (n <= skip || n > skip + FRAMES_MAX) {
+		close_all(frames, n < skip + FRAMES_MAX ? n : skip + FRAMES_MAX);
+		return -1;
+	}
+	if (skip)
+		*route = frames[0];
+	*head = frames[skip];
+	if (n == skip + FRAMES_MAX)
+		*body = frames[skip + 1];
+	else
+		zmq_msg_init(body);
+	return 1;
+}
+
+static int receive_guest(struct port *p, uint32_t *ret_peer, zmq_msg_t *head, zmq_msg_t *body)
+{
+	zmq_msg_t route;
+	int r = receive(p->listening, 1, &route, head, body);
+
+	if (r <= 0)
+		return r;
+	*ret_peer = guest_of(p, &route);
+	zmq_msg_close(&route);
+	if (*ret_peer != PORT_NONE)
+		return 1;
+	zmq_msg_close(head);
+	zmq_msg_close(body);
+	return -1;
+}
+
+int port_receive(struct port *p, uint32_t *ret_peer, zmq_msg_t *head, zmq_msg_t *body)
+{
+	if (p->doorman)
+		answer_doorman(p);
+	/* In turn, so that nobody who talks all the time is alone heard. */
+	for (uint32_t k = 0; k <= PORT_CALLS; k++) {
+		uint32_t i = (p->next + k) % (PORT_CALLS + 1);
+		void *socket = i < PORT_CALLS ? p->calls[i] : p->listening;
+		int r;
+
+		if (!socket)
+			continue;
+		do
+			r = i < PORT_CALLS ? receive(socket, 0, NULL, head, body)
+					   : receive_guest(p, ret_peer, head, body);
+		while (r < 0);
+		if (!r)
+			continue;
+		if (i < PORT_CALLS)
+			*ret_peer = i;
+		p->next = i + 1;
+		return 1;
+	}
+	return 0;
+}
+
+/* ---- sending ---- */
+
+int port_send(struct port *p, uint32_t peer, const void *head, size_t len, zmq_msg_t *body)
+{
+	void *socket = peer < PORT_CALLS ? p->calls[peer] : p->listening;
+	int flags = ZMQ_DONTWAIT;
+
+	if (!socket)
+		return -EHOSTUNREACH;
+	if (peer >= PORT_CALLS) {
+		const struct guest *g = &p->guests[peer - PORT_CALLS];
+
+		if (!g->len || zmq_send(socket, g->route, g->len, flags | ZMQ_SNDMORE) < 0)
+			return -EHOSTUNREACH;
+	}
+	/* Once the first frame is taken the others are: a message goes whole. */
+	if (zmq_send(socket, head, len, flags | (body ? ZMQ_SNDMORE : 0)) < 0)
+		return -EHOSTUNREACH;
+	if (body && zmq_msg_send(body, socket, flags) < 0)
+		return -EHOSTUNREACH;
+	return 0;
+}

@@ -1,0 +1,239 @@
+/* Sockets of workers: who comes in, what arrives, and in which order. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/transfer/port.h"
+#include "tests/tap.h"
+
+#define SECOND UINT64_C(1000000000)
+
+enum { LARGEST = 1 << 20 };
+
+static int wake;
+
+static struct port *open_port(const struct transfer_keys *k)
+{
+	struct port *p = NULL;
+	struct err e = {0};
+
+	if (port_open(k, LARGEST, &p, &e) < 0) {
+		printf("# %s\n", e.text);
+		abort();
+	}
+	return p;
+}
+
+/* The next message of a port, with what the other one does meanwhile; false: none in so many ms. */
+static bool next(struct port *p, uint32_t *peer, zmq_msg_t *head, zmq_msg_t *body, uint64_t ms)
+{
+	uint64_t until = clock_now_ns() + ms * 1000000;
+
+	do {
+		if (port_receive(p, peer, head, body))
+			return true;
+		port_wait(p, wake, 10);
+	} while (clock_now_ns() < until);
+	return false;
+}
+
+/* Takes one and compares it. */
+static bool got(struct port *p, uint32_t *peer, const char *head, const char *body)
+{
+	zmq_msg_t h, b;
+	bool same;
+
+	if (!next(p, peer, &h, &b, 10000))
+		return false;
+	same = zmq_msg_size(&h) == strlen(head) && !memcmp(zmq_msg_data(&h), head, strlen(head)) &&
+	       zmq_msg_size(&b) == strlen(body) && !memcmp(zmq_msg_data(&b), body, strlen(body));
+	zmq_msg_close(&h);
+	zmq_msg_close(&b);
+	return same;
+}
+
+static void give_back(void *data, void *hint)
+{
+	(void)data;
+	atomic_fetch_add((_Atomic int *)hint, 1);
+}
+
+/* Sends as soon as there is a connection. */
+static bool send_soon(struct port *p, struct port *other, uint32_t peer, const char *head)
+{
+	uint64_t until = clock_now_ns() + 10 * SECOND;
+
+	while (port_send(p, peer, head, strlen(head), NULL) < 0) {
+		if (clock_now_ns() > until)
+			return false;
+		port_wait(p, wake, 5);
+		if (other)
+			port_wait(other, wake, 5);
+	}
+	return true;
+}
+
+static void test_messages(void)
+{
+	struct port *server = open_port(NULL), *client = open_port(NULL);
+	char bound[TRANSFER_ENDPOINT_MAX], again[TRANSFER_ENDPOINT_MAX], text[16];
+	static char bytes[] = "a body";
+	_Atomic int given_back = 0;
+	uint32_t call, guest, from;
+	struct err e = {0};
+	zmq_msg_t body, h, b;
+	void *context, *raw;
+
+	ok(port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0 &&
+		   transfer_endpoint_check(bound, false, &e) == 0,
+	   "listening on %s", bound);
+	check(port_call(client, bound, NULL, &call, &e) == 0 && call < PORT_CALLS);
+	check(send_soon(client, NULL, call, "hello"));
+	ok(got(server, &guest, "hello", "") && guest >= PORT_CALLS, "a guest is heard");
+	for (int i = 0; i < 1000; i++) {
+		snprintf(text, sizeof(text), "%d", i);
+		check(port_send(server, guest, text, strlen(text), NULL) == 0);
+	}
+	for (int i = 0; i < 1000; i++) {
+		snprintf(text, sizeof(text), "%d", i);
+		check(got(client, &from, text, "") && from == call);
+	}
+	ok_all("a thousand answers, in order");
+	zmq_msg_init_data(&body, bytes, sizeof(bytes) - 1, give_back, &given_back);
+	check(port_send(server, guest, "head", 4, &body) == 0);
+	ok(got(client, &from, "head", "a body"), "a body that was not copied");
+	for (int i = 0; i < 1000 && !given_back; i++)
+		usleep(1000);
+	is_int(given_back, 1, "its memory is given back once it is out");
+	is_int(port_send(server, PORT_CALLS + PORT_GUESTS - 1, "x", 1, NULL), -EHOSTUNREACH,
+	       "nobody has this number");
+	is_int(port_send(client, call + 1, "x", 1, NULL), -EHOSTUNREACH, "nor this one");
+
+	/* What is no message of ours. */
+	context = zmq_ctx_new();
+	raw = zmq_socket(context, ZMQ_DEALER);
+	check(zmq_connect(raw, bound) == 0);
+	zmq_send(raw, "1", 1, ZMQ_SNDMORE);
+	zmq_send(raw, "2", 1, ZMQ_SNDMORE);
+	zmq_send(raw, "3", 1, 0);
+	zmq_send(raw, "", 0, 0);
+	zmq_send(raw, "fine", 4, 0);
+	ok(got(server, &from, "", "") && from != guest && got(server, &from, "fine", ""),
+	   "three frames are dropped, the connection lives");
+	check(port_send(server, from, "x", 1, NULL) == 0);
+	port_forget(server, from);
+	is_int(port_send(server, from, "x", 1, NULL), -EHOSTUNREACH, "who is forgotten is nobody");
+	{
+		char *large = calloc(1, LARGEST + 1);
+
+		check(large != NULL);
+		zmq_send(raw, large, LARGEST + 1, 0);
+		ok(!next(server, &from, &h, &b, 300), "what is too large does not come in");
+		free(large);
+	}
+	ok(send_soon(client, server, call, "still") && got(server, &from, "still", "") &&
+		   from == guest,
+	   "and harms nobody else");
+	{
+		int linger = 0;
+
+		zmq_setsockopt(raw, ZMQ_LINGER, &linger, sizeof(linger));
+		zmq_close(raw);
+		zmq_ctx_term(context);
+	}
+
+	/* A server that ends, and another one in its place. */
+	port_close(server);
+	server = open_port(NULL);
+	for (int i = 0; i < 100 && port_listen(server, bound, again, &e) < 0; i++) {
+		port_close(server);
+		usleep(50000);
+		server = open_port(NULL);
+	}
+	ok(send_soon(client, server, call, "again") && got(server, &guest, "again", ""),
+	   "a call goes on trying");
+	port_hang_up(client, call);
+	is_int(port_send(client, call, "x", 1, NULL), -EHOSTUNREACH, "a call that was ended");
+	port_close(client);
+	port_close(server);
+}
+
+static struct transfer_keys new_keys(void)
+{
+	struct transfer_keys k = {0};
+
+	if (zmq_curve_keypair(k.public_key, k.secret_key) < 0)
+		abort();
+	return k;
+}
+
+static void allow(struct transfer_keys *k, const struct transfer_keys *peer)
+{
+	k->allowed = reallocarray(k->allowed, k->n_allowed + 1, sizeof(*k->allowed));
+	if (!k->allowed)
+		abort();
+	memset(&k->allowed[k->n_allowed], 0, sizeof(*k->allowed));
+	memcpy(k->allowed[k->n_allowed++].key, peer->public_key, TRANSFER_KEY_TEXT);
+}
+
+/* Whether a message of a client with these keys, for a server of this key, comes in. */
+static bool comes_in(struct port *server, const char *bound, const struct transfer_keys *keys,
+		     const char *server_key, uint64_t ms)
+{
+	struct port *client = open_port(keys);
+	uint64_t until = clock_now_ns() + ms * 1000000;
+	uint32_t call, from;
+	bool in = false;
+	zmq_msg_t h, b;
+	struct err e = {0};
+
+	check(port_call(client, bound, server_key, &call, &e) == 0);
+	while (!in && clock_now_ns() < until) {
+		(void)!port_send(client, call, "x", 1, NULL);
+		port_wait(client, wake, 5);
+		in = next(server, &from, &h, &b, 5);
+	}
+	if (in) {
+		zmq_msg_close(&h);
+		zmq_msg_close(&b);
+		while (next(server, &from, &h, &b, 50)) {
+			zmq_msg_close(&h);
+			zmq_msg_close(&b);
+		}
+	}
+	port_close(client);
+	return in;
+}
+
+static void test_keys(void)
+{
+	struct transfer_keys ours = new_keys(), friend = new_keys(), stranger = new_keys();
+	char bound[TRANSFER_ENDPOINT_MAX];
+	struct port *server;
+	struct err e = {0};
+
+	allow(&ours, &friend);
+	server = open_port(&ours);
+	check(port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0);
+	ok(comes_in(server, bound, &friend, ours.public_key, 10000), "who is on the list comes in");
+	ok(!comes_in(server, bound, &stranger, ours.public_key, 500), "who is not does not");
+	ok(!comes_in(server, bound, NULL, NULL, 500), "nor who has no keys");
+	ok(!comes_in(server, bound, &friend, stranger.public_key, 500),
+	   "nor does a friend talk to who has another key");
+	ok(comes_in(server, bound, &friend, ours.public_key, 10000), "the friend still comes in");
+	port_close(server);
+	free(ours.allowed);
+}
+
+int main(void)
+{
+	wake = eventfd(0, EFD_CLOEXEC);
+	test_messages();
+	test_keys();
+	close(wake);
+	return done();
+}
