@@ -70,11 +70,6 @@ static uint32_t number_of(struct cuts *c, enum cut_program program, const struct
 	return c->n[program]++;
 }
 
-static bool row_of(const struct tuning_table *t, const struct tuning_row *row)
-{
-	return t && row >= t->rows && row < t->rows + t->n;
-}
-
 /* Looks up what is used at one place, in all buckets of M. */
 static void add(struct cuts *c, const struct cuts_source *source, struct tuning_place p)
 {
@@ -92,14 +87,16 @@ static void add(struct cuts *c, const struct cuts_source *source, struct tuning_
 	for (size_t i = 0; i < TUNING_M_BUCKETS; i++) {
 		const struct tuning_row *row = NULL;
 		struct tuning_cut wanted;
+		size_t looked = 0; /* tables */
 
 		p.m = tuning_m_buckets[i];
-		for (size_t t = 0; !row && t < ARRAY_SIZE(source->tables); t++)
-			row = tuning_find(source->tables[t], source->device, &p, source->any_bits);
+		while (!row && looked < ARRAY_SIZE(source->tables))
+			row = tuning_find(source->tables[looked++], source->device, &p,
+					  source->any_bits);
 		c->given.sizes++;
 		if (!row)
 			continue;
-		c->given.taken += row_of(source->tables[0], row);
+		c->given.taken += looked == 1;
 		wanted = tuning_over(row->cut, c->of[program][0]);
 		c->places[at].cut[i] = (uint8_t)number_of(c, program, &wanted);
 		c->same_bits &= row->same_bits || !c->places[at].cut[i];
