@@ -8,6 +8,7 @@
 #include "daemon/cli/cache.h"
 #include "daemon/cli/export.h"
 #include "daemon/cli/simulate/simulate.h"
+#include "daemon/cli/transfer_key.h"
 #include "daemon/cli/tune/tune.h"
 #include "engine/engine.h"
 
@@ -40,6 +41,7 @@ static const struct {
 	{"export", "write a model's weights as a Hugging Face checkpoint", cli_export},
 	{"simulate", "run the scheduler and the prefix cache on a workload without a device",
 	 cli_simulate},
+	{"transfer-key", "make keys for workers that talk to each other", cli_transfer_key},
 	{"tune", "find the fastest cuts of the kernels on a device", cli_tune},
 };
 
@@ -47,7 +49,7 @@ static void print_help(FILE *out)
 {
 	fprintf(out, "usage: tigon COMMAND ...\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].text);
+		fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].text);
 	fprintf(out, "\ntigon COMMAND --help says more; so does man tigon.\n");
 }
 
