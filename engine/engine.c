@@ -10,13 +10,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/block.h"
 #include "engine/cache_size.h"
 #include "engine/device.h"
 #include "engine/dump.h"
 #include "engine/items.h"
-#include "engine/pieces.h"
 #include "engine/memory_plan.h"
 #include "engine/model.h"
+#include "engine/pieces.h"
 #include "engine/profile.h"
 #include "engine/runner.h"
 
@@ -557,6 +558,11 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 {
 	/* Only read from. */
 	return pieces_copy(&g->pieces, pieces, n, true, (void *)(uintptr_t)host, done, tag, e);
+}
+
+int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret, struct err *e)
+{
+	return block_new(&g->device, bytes, ret, e);
 }
 
 static void pass_layer(void *user, uint32_t layer)

@@ -147,6 +147,15 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 
+/* Host memory that the device copies to and from without a detour (pinned where there is a GPU). New, after what is queued has
+ * run; -ENOMEM. Freed before the
+ * engine is closed, with no copy out. */
+struct engine_block;
+int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret,
+		     struct err *e) MUST_CHECK;
+void *engine_block_data(struct engine_block *b);
+void engine_block_free(struct engine_block *b);
+
 /* The heartbeat of a step that prompts are computed in: called by engine_submit for every layer, attention or Gated DeltaNet
  * alike, when its commands are on the queue and those of later layers are not. It may call the two functions above, and
  * its copies run there. NULL: nobody. */

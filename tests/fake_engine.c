@@ -625,6 +625,27 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 	return 0;
 }
 
+struct engine_block {
+	char data[1];
+};
+
+int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret, struct err *e)
+{
+	(void)g;
+	*ret = malloc(bytes);
+	return *ret ? 0 : err_set(e, ENOMEM, "out of memory");
+}
+
+void *engine_block_data(struct engine_block *b)
+{
+	return b->data;
+}
+
+void engine_block_free(struct engine_block *b)
+{
+	free(b);
+}
+
 void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user)
 {
 	g->on_layer = call;

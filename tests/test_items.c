@@ -302,7 +302,8 @@ enum { LAYERS_MAX = 64 };
 struct shipping {
 	struct engine *engine;
 	const struct plan *plan;
-	uint8_t *host[LAYERS_MAX]; /* owned */
+	struct engine_block *blocks[LAYERS_MAX]; /* owned */
+	uint8_t *host[LAYERS_MAX];		 /* their data */
 	struct engine_piece pieces[LAYERS_MAX][2];
 	uint32_t n[LAYERS_MAX], n_layers, n_read, slot;
 	bool in_order;
@@ -331,8 +332,11 @@ static void read_layer(void *user, const struct plan *plan, uint32_t layer)
 	for (uint32_t i = 0; i < s->n[layer]; i++)
 		s->pieces[layer][i] = (struct engine_piece){pages ? TIER_PAGE : TIER_STATE, layer,
 							    pages ? i : s->slot};
-	s->host[layer] = bytes_of(s->n[layer] *
-				  engine_piece_bytes(s->engine, pages ? TIER_PAGE : TIER_STATE));
+	check(engine_block_new(s->engine,
+			       s->n[layer] * engine_piece_bytes(s->engine,
+								pages ? TIER_PAGE : TIER_STATE),
+			       &s->blocks[layer], &e) == 0);
+	s->host[layer] = engine_block_data(s->blocks[layer]);
 	if (engine_read_pieces(s->engine, s->pieces[layer], s->n[layer], s->host[layer], count_done,
 			       s, &e) == 0)
 		s->n_read++;
@@ -408,7 +412,7 @@ static void test_pieces(struct engine *g)
 	is_int(engine_write_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
 	       "a layer has one kind: %s", e.text);
 	for (uint32_t i = 0; i < c->n_layers; i++)
-		free(s.host[i]);
+		engine_block_free(s.blocks[i]);
 	free(page);
 	free(state);
 }
