@@ -97,9 +97,18 @@ static int choose_kernels(enum engine_kernels wanted, const struct device *d,
 	return 0;
 }
 
-static double gib(uint64_t bytes)
+struct size_text {
+	char text[24];
+};
+
+static struct size_text size_of(uint64_t bytes)
 {
-	return (double)bytes / (double)(1u << 30);
+	bool small = bytes < 1ull << 30;
+	struct size_text t;
+
+	snprintf(t.text, sizeof(t.text), small ? "%.1f MiB" : "%.2f GiB",
+		 (double)bytes / (small ? 1 << 20 : 1 << 30));
+	return t;
 }
 
 static uint64_t budget_of(const struct engine_options *o, const struct device *d)
@@ -123,15 +132,18 @@ static int check_budget(struct engine *g, const struct engine_options *o, uint64
 
 	g->info.budget_bytes = budget;
 	if (g->device.memory && o->device_memory > g->device.memory)
-		return err_set(e, EINVAL, "--device-memory allows %.2f GiB, and %s has %.2f GiB",
-			       gib(budget), g->device.name, gib(g->device.memory));
+		return err_set(e, EINVAL, "--device-memory allows %s, and %s has %s",
+			       size_of(budget).text, g->device.name,
+			       size_of(g->device.memory).text);
 	if (rest + cache_slack(g) > budget)
 		return err_set(e, ENOMEM,
-			       "the model needs %.2f GiB (weights %.2f, work space %.2f) and "
-			       "--device-memory allows %.2f GiB of the %.2f GiB that %s has",
-			       gib(rest), gib(memory_plan_bytes(g->plan, MEMORY_WEIGHTS) - saved),
-			       gib(memory_plan_bytes(g->plan, MEMORY_SCRATCH)), gib(budget),
-			       gib(g->device.memory), g->device.name);
+			       "the model needs at least %s (weights %s, work space %s) and "
+			       "--device-memory allows %s of the %s that %s has",
+			       size_of(rest).text,
+			       size_of(memory_plan_bytes(g->plan, MEMORY_WEIGHTS) - saved).text,
+			       size_of(memory_plan_bytes(g->plan, MEMORY_SCRATCH)).text,
+			       size_of(budget).text, size_of(g->device.memory).text,
+			       g->device.name);
 	return 0;
 }
 

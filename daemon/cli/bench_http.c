@@ -43,6 +43,10 @@ int target_parse(const char *url, struct target *ret, struct err *e)
 	/* A prefix is followed by a path that begins with a slash. */
 	if (t.prefix[0] && t.prefix[strlen(t.prefix) - 1] == '/')
 		t.prefix[strlen(t.prefix) - 1] = 0;
+	if (strspn(t.port, "0123456789") != strlen(t.port) ||
+	    strtoul(t.port, NULL, 10) - 1 >= 65535)
+		return err_set(e, EINVAL, "--url %s: the port is not a number from 1 to 65535",
+			       url);
 	r = getaddrinfo(t.host, t.port, &hints, &list);
 	if (r)
 		return err_set(e, EINVAL, "--url %s: %s", url, gai_strerror(r));

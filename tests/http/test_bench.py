@@ -71,7 +71,8 @@ for args, want in ((["--url", "ftp://x"], "http://"), (["--concurrency", "0"], "
                    (["--frobnicate", "1"], "unknown option --frobnicate; --help lists them"),
                    (["--max-token", "1"], "did you mean --max-tokens?"), (["--json=1"], "--json takes no value"),
                    (["--temperature", "nan"], '--temperature: "nan" is not a number from 0'), (["x"], "unexpected argument"),
-                   (["--prompts", "/nowhere"], "/nowhere")):
+                   (["--prompts", "/nowhere"], "/nowhere"), (["--prompts", "/"], "Is a directory"),
+                   (["--url", "http://127.0.0.1:99999"], "from 1 to 65535"), (["--url", "http://127.0.0.1:"], "65535")):
     out = bench(*args)
     ok(out.returncode == 1 and want in out.stderr and len(out.stderr.splitlines()) == 1, f"{args}: one sentence", out)
 out = subprocess.run([TIGON, "frobnicate"], capture_output=True, text=True)

@@ -397,12 +397,17 @@ static int read_prompts(struct settings *o, struct err *e)
 {
 	FILE *f = fopen(o->prompts_path, "r");
 	size_t size = 0;
+	int code = 0;
 
 	if (!f)
 		return err_set(e, errno, "--prompts %s: %s", o->prompts_path, strerror(errno));
-	if (getdelim(&o->text, &size, 0, f) < 0)
+	if (getdelim(&o->text, &size, 0, f) < 0) {
+		code = ferror(f) ? errno : 0;
 		size = 0;
+	}
 	fclose(f);
+	if (code)
+		return err_set(e, code, "--prompts %s: %s", o->prompts_path, strerror(code));
 	o->prompts = calloc(size + 1, sizeof(*o->prompts));
 	if (!o->prompts)
 		return err_set(e, ENOMEM, "out of memory");
