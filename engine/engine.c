@@ -554,9 +554,9 @@ uint32_t engine_items_out(const struct engine *g)
 
 /* ---- pieces ---- */
 
-uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind)
+uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind, uint32_t part)
 {
-	return pieces_bytes(&g->pieces, kind);
+	return pieces_bytes(&g->pieces, kind, part);
 }
 
 int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n, void *host,

@@ -124,11 +124,11 @@ int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret
 uint32_t engine_items_out(const struct engine *g);
 
 /*
- * What a layer has of a page or a state: a piece. Where a prompt is computed for another process its pieces leave while
+ * What a layer has of a page or a state are two parts (above), each a piece. Where a prompt is computed for another process its pieces leave while
  * later layers still run (daemon/transfer), so they are copied by layers and not as items.
  *
  * Copies of pieces are commands on the same queue, like those of items, and as many as there are may be out. host
- * [the sum of engine_piece_bytes] holds one piece after the other, each as a layer's part of an item, and belongs to the
+ * [the sum of engine_piece_bytes] holds one piece after the other, and belongs to the
  * copy until done(tag, good) was called: once for every call that returned 0, by this thread before the
  * return or by one of the driver's. !good: the device is lost, and what was read is worth nothing. done may not call
  * the engine, nor wait. -EINVAL: no such piece.
@@ -136,12 +136,13 @@ uint32_t engine_items_out(const struct engine *g);
 struct engine_piece {
 	enum tier_kind kind;
 	uint32_t layer; /* of the model: one that has the kind */
+	uint32_t part;	/* 0: keys, or last inputs; 1: values, or state */
 	uint32_t id;	/* page or slot */
 };
 typedef void engine_done(void *tag, bool good);
 
 /* Of a layer that has the kind. */
-uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind);
+uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind, uint32_t part);
 int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n, void *host,
 		       engine_done *done, void *tag, struct err *e) MUST_CHECK;
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,

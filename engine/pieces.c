@@ -30,10 +30,11 @@ void pieces_release(struct pieces *t)
 	pthread_cond_destroy(&t->all_back);
 }
 
-uint64_t pieces_bytes(const struct pieces *t, enum tier_kind kind)
+uint64_t pieces_bytes(const struct pieces *t, enum tier_kind kind, uint32_t part)
 {
-	return kind == TIER_PAGE ? 2 * model_page_part(t->model)
-				 : model_ring_part(t->model) + model_state_part(t->model);
+	if (kind == TIER_PAGE)
+		return model_page_part(t->model);
+	return part ? model_state_part(t->model) : model_ring_part(t->model);
 }
 
 static void count(struct pieces *t, int change)
@@ -76,7 +77,7 @@ static int check(struct pieces *t, const struct engine_piece *pieces, uint32_t n
 		const struct engine_piece *p = &pieces[i];
 		bool page = p->kind == TIER_PAGE;
 
-		if (p->layer >= c->n_layers || c->full_attention[p->layer] != page ||
+		if (p->layer >= c->n_layers || c->full_attention[p->layer] != page || p->part > 1 ||
 		    p->id >= (page ? t->model->n_pages : t->model->n_slots))
 			return err_set(e, EINVAL, "layer %u has no %s %u", p->layer,
 				       page ? "page" : "state", p->id);
@@ -101,17 +102,14 @@ static cl_int enqueue(struct pieces *t, const struct engine_piece *pieces, uint3
 	cl_int code = CL_SUCCESS;
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && code == CL_SUCCESS; i++) {
+		const struct engine_piece *p = &pieces[i];
 		struct item_part parts[2];
-		uint32_t n_parts =
-			item_parts(t->model, pieces[i].kind, pieces[i].id, pieces[i].layer, parts);
 
-		for (uint32_t k = 0; k < n_parts && code == CL_SUCCESS; k++) {
-			bool last = i + 1 == n && k + 1 == n_parts;
-
-			code = copy_part(t, &parts[k], write, host + bytes, last ? ret_done : NULL);
-			bytes += parts[k].bytes;
-		}
+		(void)item_parts(t->model, p->kind, p->id, p->layer, parts);
+		code = copy_part(t, &parts[p->part], write, host + bytes,
+				 i + 1 == n ? ret_done : NULL);
+		bytes += parts[p->part].bytes;
 	}
 	if (code == CL_SUCCESS)
 		code = clFlush(t->device->queue);

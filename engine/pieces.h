@@ -1,8 +1,8 @@
 /*
- * Copies of single layers' parts of pages and states between host and device, on the queue of the plans (engine.h).
+ * Copies of the parts of single layers of pages and states between host and device, on the queue of the plans (engine.h).
  * Inside engine/ only.
  *
- * A piece is two commands; the last one of a call has an event, whose callback tells the caller.
+ * A piece is a command; the last one of a call has an event, whose callback tells the caller.
  */
 #ifndef ENGINE_PIECES_H
 #define ENGINE_PIECES_H
@@ -27,7 +27,7 @@ void pieces_init(struct pieces *t, const struct device *d, const struct model *m
 /* Waits until every done was called; the queue has been waited for, or the device is lost. */
 void pieces_release(struct pieces *t);
 
-uint64_t pieces_bytes(const struct pieces *t, enum tier_kind kind);
+uint64_t pieces_bytes(const struct pieces *t, enum tier_kind kind, uint32_t part);
 
 /* As engine_read_pieces and engine_write_pieces (which does not write to host). */
 int pieces_copy(struct pieces *t, const struct engine_piece *pieces, uint32_t n, bool write,

@@ -557,7 +557,7 @@ uint32_t engine_items_out(const struct engine *g)
 	return g->n_items;
 }
 
-/* ---- pieces: each layer that has the kind has its share of an item's bytes, so that none may be missing ---- */
+/* ---- pieces: each part of each layer that has the kind has its share of an item's bytes, so that none may be missing ---- */
 
 static uint32_t layers_of(const struct engine *g, enum tier_kind kind)
 {
@@ -566,24 +566,26 @@ static uint32_t layers_of(const struct engine *g, enum tier_kind kind)
 	return kind == TIER_PAGE ? c->n_attention_layers : c->n_delta_layers;
 }
 
-uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind)
+uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind, uint32_t part)
 {
-	uint32_t n = layers_of(g, kind);
+	uint32_t n = 2 * layers_of(g, kind);
 
+	(void)part;
 	return n ? (kind == TIER_PAGE ? g->info.page_bytes : g->info.slot_bytes) / n : 0;
 }
 
-/* Where the layer's share lies, and how many bytes it has. */
+/* Where the share of a layer's part lies, and how many bytes it has. */
 static char *share_of(struct engine *g, const struct engine_piece *p, size_t *ret_bytes)
 {
 	const struct model_config *c = &g->info.model;
-	uint32_t n = layers_of(g, p->kind), nth = 0;
+	uint32_t n = 2 * layers_of(g, p->kind), nth = p->part;
 	size_t bytes;
 	char *item = item_of(g, p->kind, p->id, &bytes);
 
 	must(p->layer < c->n_layers && c->full_attention[p->layer] == (p->kind == TIER_PAGE));
+	must(p->part < 2);
 	for (uint32_t i = 0; i < p->layer; i++)
-		nth += c->full_attention[i] == (p->kind == TIER_PAGE);
+		nth += 2 * (c->full_attention[i] == (p->kind == TIER_PAGE));
 	*ret_bytes = bytes * (nth + 1) / n - bytes * nth / n;
 	return item + bytes * nth / n;
 }
@@ -599,9 +601,9 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 		size_t bytes;
 		const char *share = share_of(g, &pieces[i], &bytes);
 
-		memset(to, 0, engine_piece_bytes(g, pieces[i].kind));
+		memset(to, 0, engine_piece_bytes(g, pieces[i].kind, pieces[i].part));
 		memcpy(to, share, bytes);
-		to += engine_piece_bytes(g, pieces[i].kind);
+		to += engine_piece_bytes(g, pieces[i].kind, pieces[i].part);
 	}
 	done(tag, true);
 	return 0;
@@ -619,7 +621,7 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 		char *share = share_of(g, &pieces[i], &bytes);
 
 		memcpy(share, from, bytes);
-		from += engine_piece_bytes(g, pieces[i].kind);
+		from += engine_piece_bytes(g, pieces[i].kind, pieces[i].part);
 	}
 	done(tag, true);
 	return 0;

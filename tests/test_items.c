@@ -298,17 +298,22 @@ static void test_limits(struct engine *g)
 
 enum { LAYERS_MAX = 64 };
 
-/* What a prompt left, piece by piece: the layer's part of its two pages, or of its state. */
+/* What a prompt left, piece by piece: the layer's two parts of its two pages, or of its state. */
 struct shipping {
 	struct engine *engine;
 	const struct plan *plan;
 	struct engine_block *blocks[LAYERS_MAX]; /* owned */
 	uint8_t *host[LAYERS_MAX];		 /* their data */
-	struct engine_piece pieces[LAYERS_MAX][2];
+	struct engine_piece pieces[LAYERS_MAX][4];
 	uint32_t n[LAYERS_MAX], n_layers, n_read, slot;
 	bool in_order;
 	_Atomic uint32_t came, bad;
 };
+
+static uint64_t layer_bytes(const struct engine *g, enum tier_kind kind)
+{
+	return engine_piece_bytes(g, kind, 0) + engine_piece_bytes(g, kind, 1);
+}
 
 static void count_done(void *tag, bool good)
 {
@@ -328,13 +333,13 @@ static void read_layer(void *user, const struct plan *plan, uint32_t layer)
 	if (plan != s->plan)
 		return;
 	s->in_order &= layer == s->n_layers++;
-	s->n[layer] = pages ? 2 : 1;
+	s->n[layer] = pages ? 4 : 2;
 	for (uint32_t i = 0; i < s->n[layer]; i++)
 		s->pieces[layer][i] = (struct engine_piece){pages ? TIER_PAGE : TIER_STATE, layer,
-							    pages ? i : s->slot};
+							    i % 2, pages ? i / 2 : s->slot};
 	check(engine_block_new(s->engine,
-			       s->n[layer] * engine_piece_bytes(s->engine,
-								pages ? TIER_PAGE : TIER_STATE),
+			       (pages ? 2 : 1) *
+				       layer_bytes(s->engine, pages ? TIER_PAGE : TIER_STATE),
 			       &s->blocks[layer], &e) == 0);
 	s->host[layer] = engine_block_data(s->blocks[layer]);
 	if (engine_read_pieces(s->engine, s->pieces[layer], s->n[layer], s->host[layer], count_done,
@@ -352,7 +357,7 @@ static void test_pieces(struct engine *g)
 {
 	const struct model_config *c = &engine_info(g)->model;
 	struct shipping s = {.engine = g, .in_order = true};
-	uint64_t bytes[2] = {engine_piece_bytes(g, TIER_PAGE), engine_piece_bytes(g, TIER_STATE)};
+	uint64_t bytes[2] = {layer_bytes(g, TIER_PAGE), layer_bytes(g, TIER_STATE)};
 	struct draw_result want, got, other;
 	uint64_t at[2] = {0, 0};
 	void *page, *state;
@@ -377,7 +382,7 @@ static void test_pieces(struct engine *g)
 		bool pages = c->full_attention[i];
 		uint64_t n = bytes[!pages];
 
-		/* The second piece of a layer is page 1's. */
+		/* The second half of what a layer has is page 1's. */
 		check(!memcmp(s.host[i] + (pages ? n : 0),
 			      (char *)(pages ? page : state) + at[!pages], n));
 		at[!pages] += n;
@@ -408,7 +413,8 @@ static void test_pieces(struct engine *g)
 		c->full_attention[0] ? engine_info(g)->n_pages : engine_info(g)->n_slots;
 	is_int(engine_read_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
 	       "no such piece: %s", e.text);
-	s.pieces[0][0] = (struct engine_piece){c->full_attention[0] ? TIER_STATE : TIER_PAGE, 0, 0};
+	s.pieces[0][0] =
+		(struct engine_piece){c->full_attention[0] ? TIER_STATE : TIER_PAGE, 0, 0, 0};
 	is_int(engine_write_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
 	       "a layer has one kind: %s", e.text);
 	for (uint32_t i = 0; i < c->n_layers; i++)
