@@ -1,0 +1,91 @@
+/*
+ * A frame from anybody. The first byte says what is done with the rest: taken as it is, or with a header made right, so
+ * that the checks behind it are reached. What parses must encode to the same bytes, all that it points to must
+ * be there, and raw frames of the lengths that a window lists must fit it.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/transfer/wire.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Magic, version, length and room as a writer would have them; a type that there is. */
+static void repair(uint8_t *p, size_t len)
+{
+	uint16_t type;
+	uint64_t room;
+
+	if (len < WIRE_HEADER)
+		return;
+	memcpy(&type, p + 6, sizeof(type));
+	type = (uint16_t)(1 + type % WIRE_PEERS);
+	room = type >= WIRE_PREPARE && type <= WIRE_ABORT ? 5 : 0;
+	memcpy(p, "TGNX\1\0", 6);
+	memcpy(p + 6, &type, sizeof(type));
+	memcpy(p + 8, &(uint32_t){(uint32_t)len}, 4);
+	memset(p + 12, 0, 4);
+	memcpy(p + 16, &room, sizeof(room));
+}
+
+static void check_frames(const struct wire_window *w)
+{
+	size_t *bytes = calloc((size_t)w->n_pieces + 1, sizeof(*bytes)), sum = 0;
+	struct err e = {0};
+
+	assert(bytes);
+	for (uint32_t i = 0; i < w->n_pieces; i++)
+		sum += bytes[i] = w->pieces[i].bytes;
+	assert(sum == wire_window_bytes(w));
+	assert(wire_window_frames(w, w->n_pieces, bytes, NULL) == 0);
+	assert(wire_window_frames(w, w->n_pieces + 1, bytes, &e) < 0 && e.text[0]);
+	bytes[w->n_pieces / 2]++;
+	assert(wire_window_frames(w, w->n_pieces, bytes, &e) < 0);
+	free(bytes);
+}
+
+static void check_parsed(const struct wire_message *m, const uint8_t *p, size_t len)
+{
+	struct err e = {0};
+	struct buf out;
+	char text[64];
+
+	buf_init(&out, WIRE_FRAME_MAX);
+	assert(wire_encode(m, &out, &e) == 0);
+	assert(out.len == len && !memcmp(out.data, p, len));
+	buf_release(&out);
+	assert(wire_room(p, len) == m->room);
+	if (m->type == WIRE_WINDOW)
+		check_frames(&m->window);
+	if (m->type == WIRE_HELLO)
+		assert(wire_layout_equal(&m->hello, &m->hello, &e));
+	if (m->type == WIRE_REFUSE)
+		wire_text(m->refuse.text, m->refuse.n_text, text, sizeof(text));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct wire_message m, untouched;
+	struct err e = {0};
+	uint8_t *copy;
+
+	if (!size)
+		return 0;
+	/* Of exactly this size, so that the sanitizer sees every byte behind it. */
+	copy = malloc(size);
+	assert(copy);
+	memcpy(copy, data + 1, size - 1);
+	if (data[0] % 4)
+		repair(copy, size - 1);
+	copy = realloc(copy, size - 1 ? size - 1 : 1);
+	memset(&m, 0x5a, sizeof(m));
+	untouched = m;
+	if (wire_parse(copy, size - 1, &m, &e) == 0)
+		check_parsed(&m, copy, size - 1);
+	else
+		assert(e.text[0] && !memcmp(&m, &untouched, sizeof(m)));
+	(void)wire_room(copy, size - 1);
+	free(copy);
+	return 0;
+}
