@@ -10,12 +10,17 @@
  *   watch   sees what libmicrohttpd cannot see of a suspended connection (the client left), and
  *           keeps time: slow senders, the SSE comment after 15 s of silence.
  *
+ *   transfer  in a prefill or decode worker: ZeroMQ sockets, peers, rooms.
+ *
  *   what               from               to       carries                       in
  *   text.queue         http               text     calls whose body is whole     text.c
  *   loop.inbox         text, http, watch  engine   submissions, aborts, stops    loop.c
  *   call.tokens        engine             http     a record a token              call.c
  *   connection resume  any                http     "look at your call again"     call.c
  *   watch.epoll        kernel             watch    hang-ups, by connection       watch.c
+ *   transfer.tasks     engine             transfer prompts to ask for, first tokens   transfer/transfer.c
+ *   transfer.windows   engine, a driver   transfer data of layers that are computed    transfer/transfer.c
+ *   transfer.notes     transfer           engine   prompts asked for, data that came   transfer/transfer.c
  *   lifecycle.event    any                main     state changed, last one left  lifecycle.c
  *
  * Locks, outermost first: watch.lock, call.lock, a queue's own lock. Nothing blocks under them.
@@ -36,7 +41,7 @@ struct ROLE_ATTRIBUTE(capability("role")) role {
 	const char *name; /* what ps and debuggers show, at most 15 letters */
 };
 
-extern struct role role_main, role_http, role_text, role_engine, role_watch;
+extern struct role role_main, role_http, role_text, role_engine, role_watch, role_transfer;
 
 #define ON(role) ROLE_ATTRIBUTE(requires_capability(role))
 

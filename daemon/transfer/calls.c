@@ -1,0 +1,354 @@
+/*
+ * A decode worker's side: whom it calls, whom it asks, what comes. A prompt goes to the peer that has most of it, then to the
+ * least loaded (protocol/transfer/peers.h); when that fails, the engine thread is told and may ask the next one.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "daemon/transfer/transfer_internal.h"
+
+int calls_open(struct transfer *t, struct err *e)
+{
+	uint64_t seed[2];
+	int r = 0;
+
+	if (getrandom(seed, sizeof(seed), 0) < 0 || !(t->peers = peers_new(seed)))
+		return err_set(e, ENOMEM, "out of memory");
+	/* Rooms of another life of this worker have other numbers. */
+	t->last_room = seed[0] >> 16 << 16;
+	for (size_t i = 0; r == 0 && i < t->config.n_peers; i++) {
+		uint32_t port, peer;
+
+		r = port_call(t->port, t->config.peers[i], NULL, &port, e);
+		if (r == 0)
+			r = peers_add(t->peers, t->config.peers[i], 0, &peer, e);
+		if (r == 0) {
+			t->ports[peer] = port;
+			t->called[port] = peer;
+		}
+	}
+	return r;
+}
+
+void calls_close(struct transfer *t)
+{
+	peers_free(t->peers);
+}
+
+static const char *name_of(const struct transfer *t, uint32_t peer)
+{
+	struct peer_info i;
+
+	peers_get(t->peers, peer, &i);
+	return i.endpoint;
+}
+
+/* ---- ends ---- */
+
+static void tell_lost(struct transfer *t, uint64_t number, uint64_t tried, const struct err *why)
+{
+	struct transfer_note *n = note_new(NOTE_LOST, number);
+
+	if (!n) {
+		log_error("transfer: out of memory");
+		return;
+	}
+	n->tried = tried;
+	n->error = *why;
+	note_send(t, n);
+}
+
+void calls_fail(struct transfer *t, struct attempt *a)
+{
+	const struct wire_message m = {.type = WIRE_ABORT, .room = room_id(a->room)};
+
+	/* Who is gone need not be told. */
+	(void)!transfer_say(t, a->peer, &m, NULL);
+	log_info("transfer: %s: %s", name_of(t, t->called[a->peer]), room_error(a->room)->text);
+	atomic_fetch_add(&t->config.counters->failed, 1);
+	peers_done(t->peers, t->called[a->peer], a->n_tokens);
+	tell_lost(t, a->number, a->tried, room_error(a->room));
+	attempt_free(a);
+}
+
+static void fail_all_of(struct transfer *t, uint32_t peer, const char *why) ON(role_transfer)
+{
+	struct list *next;
+
+	for (struct list *node = t->attempts.next; node != &t->attempts; node = next) {
+		struct attempt *a = container_of(node, struct attempt, node);
+
+		next = node->next;
+		if (t->called[a->peer] != peer)
+			continue;
+		room_fail(a->room, t->now_ns, EHOSTUNREACH, "%s: %s", name_of(t, peer), why);
+		calls_fail(t, a);
+	}
+}
+
+static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
+{
+	struct transfer_note *n = note_new(NOTE_CAME, a->number);
+	struct room_counts counts;
+
+	room_counts(a->room, &counts);
+	peers_done(t->peers, t->called[a->peer], a->n_tokens);
+	if (n)
+		n->draws = calloc(a->n_choices, sizeof(*n->draws));
+	if (!n || !n->draws) {
+		struct err e = {0};
+
+		transfer_note_free(n);
+		err_set(&e, ENOMEM, "out of memory");
+		tell_lost(t, a->number, a->tried, &e);
+	} else {
+		n->n_draws = a->n_choices;
+		memcpy(n->draws, room_draws(a->room), n->n_draws * sizeof(*n->draws));
+		atomic_fetch_add(&t->config.counters->received, 1);
+		atomic_fetch_add(&t->config.counters->received_bytes, counts.bytes);
+		note_send(t, n);
+	}
+	attempt_free(a);
+}
+
+/* After what may have changed it. */
+static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
+{
+	if (room_status(a->room) == ROOM_SUCCESS)
+		succeed(t, a);
+	else if (room_status(a->room) == ROOM_FAILED)
+		calls_fail(t, a);
+}
+
+/* ---- asking ---- */
+
+static uint64_t seen_by(const struct task *k, uint32_t peer)
+{
+	return k->ask.tried | UINT64_C(1) << peer;
+}
+
+/* Sends PREPARE to one peer; false: it cannot be had. */
+static bool ask_peer(struct transfer *t, struct task *k, uint32_t peer, uint32_t n_cached)
+	ON(role_transfer)
+{
+	const struct wire_prepare *p = &k->ask.prepare;
+	uint32_t have = MAX(n_cached * t->hello.layout.page_tokens, p->n_have);
+	struct wire_message m;
+	struct attempt *a;
+	struct room *room;
+	struct err e = {0};
+
+	if (room_new_receiver(++t->last_room, &t->hello.layout, p->n_tokens, p->n_have,
+			      p->n_choices, t->now_ns, &room, &e) < 0)
+		return false;
+	a = attempt_new(t, k->attempt, t->ports[peer], room);
+	/* The frame was made by transfer_ask, and is taken apart to get the room's number into it. */
+	if (!a || wire_parse(k->frame.data, k->frame.len, &m, &e) < 0) {
+		if (a)
+			attempt_free(a);
+		return false;
+	}
+	m.room = t->last_room;
+	a->tried = seen_by(k, peer);
+	a->n_choices = p->n_choices;
+	a->n_tokens = p->n_tokens - MIN(have, p->n_tokens);
+	if (transfer_say(t, a->peer, &m, NULL) < 0) {
+		attempt_free(a);
+		return false;
+	}
+	room_raise(room, ROOM_WAITING_FOR_INPUT, t->now_ns);
+	if (peers_sent(t->peers, peer, k->keys, k->ask.n_keys, a->n_tokens) < 0)
+		log_debug("transfer: out of memory for keys");
+	return true;
+}
+
+static void ask(struct transfer *t, struct task *k) ON(role_transfer)
+{
+	uint32_t peer, n_cached;
+	struct err e = {0};
+
+	while (peers_choose(t->peers, k->keys, k->ask.n_keys, k->ask.tried, &peer, &n_cached)) {
+		if (ask_peer(t, k, peer, n_cached))
+			return;
+		k->ask.tried = seen_by(k, peer);
+	}
+	err_set(&e, EHOSTUNREACH, "there is no prefill worker%s", k->ask.tried ? " left" : "");
+	tell_lost(t, k->attempt, k->ask.tried, &e);
+}
+
+static void drop(struct transfer *t, uint64_t number) ON(role_transfer)
+{
+	struct attempt *a = attempt_of_number(t, number);
+	struct wire_message m = {.type = WIRE_ABORT};
+
+	if (!a)
+		return;
+	m.room = room_id(a->room);
+	(void)!transfer_say(t, a->peer, &m, NULL);
+	peers_done(t->peers, t->called[a->peer], a->n_tokens);
+	attempt_free(a);
+}
+
+void calls_task(struct transfer *t, struct task *k)
+{
+	if (k->type == TASK_ASK)
+		ask(t, k);
+	else if (k->type == TASK_DROP)
+		drop(t, k->attempt);
+}
+
+/* ---- hearing ---- */
+
+static void hear_hello(struct transfer *t, uint32_t peer, const struct wire_hello *h)
+	ON(role_transfer)
+{
+	struct peer_info before;
+	struct err e = {0};
+
+	peers_get(t->peers, peer, &before);
+	if (h->role != WIRE_PREFILL)
+		err_set(&e, EINVAL, "it is no prefill worker");
+	if (e.code || !wire_layout_equal(&t->hello, h, &e)) {
+		if (strcmp(before.refusal, e.text) != 0)
+			log_warning("transfer: %s is not used: %s", before.endpoint, e.text);
+		peers_refuse(t->peers, peer, t->now_ns, e.text);
+		return;
+	}
+	if (peers_hello(t->peers, peer, h, t->now_ns))
+		fail_all_of(t, peer, "it was started again");
+	if (before.state != PEER_REGISTERED)
+		log_info("transfer: %s is there", before.endpoint);
+}
+
+static void hear_refuse(struct transfer *t, uint32_t peer, const struct wire_refuse *r)
+	ON(role_transfer)
+{
+	char text[WIRE_TEXT_MAX + 1];
+	struct peer_info before;
+
+	peers_get(t->peers, peer, &before);
+	wire_text(r->text, r->n_text, text, sizeof(text));
+	/* It has forgotten us: another process. */
+	if (r->code == ENOTCONN) {
+		if (peers_lost(t->peers, peer, t->now_ns))
+			fail_all_of(t, peer, "it was started again");
+		return;
+	}
+	if (strcmp(before.refusal, text) != 0)
+		log_warning("transfer: %s refuses: %s", before.endpoint, text);
+	peers_refuse(t->peers, peer, t->now_ns, text);
+	fail_all_of(t, peer, "it refuses");
+}
+
+static void hear_window(struct transfer *t, struct attempt *a, const struct wire_message *m,
+			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer)
+{
+	struct transfer_note *n;
+	uint64_t listed = wire_window_bytes(&m->window);
+	struct err e = {0};
+	int r = -EBADMSG;
+
+	if (zmq_msg_size(body) != listed)
+		room_fail(a->room, t->now_ns, EBADMSG,
+			  "a window of %" PRIu64 " bytes came with %zu", listed,
+			  zmq_msg_size(body));
+	else
+		r = room_receive(a->room, &m->window, t->now_ns, &e);
+	if (r == ROOM_TAKEN) {
+		n = note_new(NOTE_DATA, a->number);
+		if (n) {
+			struct wire_message again;
+
+			/* The frame moves: pointers into it are made anew. */
+			zmq_msg_move(&n->head, head);
+			zmq_msg_move(&n->body, body);
+			if (wire_parse(zmq_msg_data(&n->head), zmq_msg_size(&n->head), &again,
+				       &e) == 0)
+				n->window = again.window;
+			n->data = zmq_msg_data(&n->body);
+			note_send(t, n);
+		} else {
+			room_fail(a->room, t->now_ns, ENOMEM, "out of memory");
+		}
+	}
+	look_at(t, a);
+}
+
+void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m, zmq_msg_t *head,
+		zmq_msg_t *body)
+{
+	uint32_t peer = t->called[port];
+	struct attempt *a = m->room ? attempt_of_room(t, port, m->room) : NULL;
+	struct err e = {0};
+
+	peers_alive(t->peers, peer);
+	switch (m->type) {
+	case WIRE_HELLO: hear_hello(t, peer, &m->hello); break;
+	case WIRE_REFUSE: hear_refuse(t, peer, &m->refuse); break;
+	case WIRE_PING:
+	case WIRE_PONG:
+		if (peers_ping(t->peers, peer, &m->ping) < 0)
+			log_debug("transfer: out of memory for keys");
+		break;
+	case WIRE_WINDOW:
+		if (a)
+			hear_window(t, a, m, head, body);
+		break;
+	case WIRE_STATUS:
+		if (!a)
+			break;
+		/* What is wrong has made the room fail. */
+		(void)!room_hear(a->room, &m->status, t->now_ns, &e);
+		look_at(t, a);
+		break;
+	case WIRE_ABORT:
+		if (!a)
+			break;
+		room_fail(a->room, t->now_ns, ECANCELED, "the prefill worker gave it up");
+		calls_fail(t, a);
+		break;
+	default: log_debug("transfer: a %s is nothing for us", wire_type_name(m->type));
+	}
+}
+
+/* ---- time ---- */
+
+uint64_t calls_tick(struct transfer *t)
+{
+	uint64_t next;
+	enum peers_due due;
+	struct list *after;
+	uint32_t peer;
+
+	while ((due = peers_tick(t->peers, t->now_ns, &peer)) != PEERS_NOTHING) {
+		struct wire_message m = {.type = due == PEERS_SAY_HELLO ? WIRE_HELLO : WIRE_PING};
+		struct peer_info i;
+
+		if (due == PEERS_DIED) {
+			log_warning("transfer: %s does not answer", name_of(t, peer));
+			fail_all_of(t, peer, "it does not answer");
+			continue;
+		}
+		peers_get(t->peers, peer, &i);
+		if (due == PEERS_SAY_HELLO)
+			m.hello = t->hello;
+		else
+			m.ping = (struct wire_ping){.sequence = i.sequence};
+		(void)!transfer_say(t, t->ports[peer], &m, NULL);
+	}
+	next = peers_deadline(t->peers);
+	for (struct list *node = t->attempts.next; node != &t->attempts; node = after) {
+		struct attempt *a = container_of(node, struct attempt, node);
+
+		after = node->next;
+		if (room_tick(a->room, t->now_ns))
+			calls_fail(t, a);
+		else
+			next = MIN(next, room_deadline(a->room));
+	}
+	return next;
+}

@@ -1,0 +1,393 @@
+/*
+ * A prefill worker's side: who comes, what they ask for, what goes. Everything that is announced to the engine thread (NOTE_ASKED)
+ * is later ended to it, by NOTE_SENT or NOTE_DROPPED.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "daemon/transfer/transfer_internal.h"
+#include "engine/cache_key.h"
+
+int guests_open(struct transfer *t, struct err *e)
+{
+	char bound[TRANSFER_ENDPOINT_MAX];
+	int r;
+
+	t->guests = calloc(PORT_GUESTS, sizeof(*t->guests));
+	t->page = calloc(t->hello.layout.page_tokens, sizeof(*t->page));
+	if (!t->guests || !t->page)
+		return err_set(e, ENOMEM, "out of memory");
+	r = port_listen(t->port, t->config.listen, bound, e);
+	if (r < 0) {
+		err_prefix(e, "--transfer-listen");
+		return r;
+	}
+	log_info("transfer: waiting for decode workers at %s%s", bound,
+		 t->config.keys ? "" : ", without keys");
+	return 0;
+}
+
+void guests_close(struct transfer *t)
+{
+	free(t->guests);
+	free(t->page);
+}
+
+/* ---- ends ---- */
+
+static void tell(struct transfer *t, enum transfer_note_type type, uint64_t number)
+{
+	struct transfer_note *n = note_new(type, number);
+
+	if (n)
+		note_send(t, n);
+	else
+		log_error("transfer: out of memory");
+}
+
+void guests_fail(struct transfer *t, struct attempt *a)
+{
+	struct wire_message m = {.type = WIRE_STATUS, .room = room_id(a->room)};
+
+	room_failed_status(a->room, &m.status);
+	(void)!transfer_say(t, a->peer, &m, NULL);
+	log_info("transfer: a prompt of a decode worker: %s", room_error(a->room)->text);
+	atomic_fetch_add(&t->config.counters->failed, 1);
+	tell(t, NOTE_DROPPED, a->number);
+	attempt_free(a);
+}
+
+static void fail_all_of(struct transfer *t, uint32_t port, const char *why) ON(role_transfer)
+{
+	struct list *next;
+
+	for (struct list *node = t->attempts.next; node != &t->attempts; node = next) {
+		struct attempt *a = container_of(node, struct attempt, node);
+
+		next = node->next;
+		if (a->peer != port)
+			continue;
+		room_fail(a->room, t->now_ns, EHOSTUNREACH, "%s", why);
+		guests_fail(t, a);
+	}
+}
+
+/* What is cached here now is told to all guests. */
+static void add_gossip(struct transfer *t, const struct attempt *a) ON(role_transfer)
+{
+	for (uint32_t i = 0; i < a->n_keys; i++)
+		t->gossip[t->n_gossip++ % GOSSIP] = a->keys[i];
+}
+
+/* When all of a room is out, it is over. */
+static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
+{
+	struct wire_message m = {.type = WIRE_STATUS, .room = room_id(a->room)};
+	struct room_counts counts;
+
+	if (room_status(a->room) == ROOM_FAILED) {
+		guests_fail(t, a);
+		return;
+	}
+	if (room_finish(a->room, a->n_cached, t->now_ns, &m.status) == 0) {
+		if (transfer_say(t, a->peer, &m, NULL) < 0) {
+			room_fail(a->room, t->now_ns, EHOSTUNREACH, "the decode worker is gone");
+			guests_fail(t, a);
+			return;
+		}
+		room_sent(a->room, t->now_ns);
+	}
+	if (room_status(a->room) != ROOM_SUCCESS)
+		return;
+	room_counts(a->room, &counts);
+	atomic_fetch_add(&t->config.counters->sent, 1);
+	atomic_fetch_add(&t->config.counters->sent_bytes, counts.bytes);
+	add_gossip(t, a);
+	tell(t, NOTE_SENT, a->number);
+	attempt_free(a);
+}
+
+/* ---- what the engine thread gives ---- */
+
+void guests_task(struct transfer *t, struct task *k)
+{
+	struct attempt *a = attempt_of_number(t, k->attempt);
+	struct err e = {0};
+
+	/* It has failed meanwhile, and the engine thread was told. */
+	if (!a)
+		return;
+	if (k->type == TASK_DRAWS) {
+		a->n_cached = k->n_cached;
+		if (room_draw(a->room, k->draws, k->n_draws, t->now_ns, &e) < 0)
+			room_fail(a->room, t->now_ns, e.code, "%s", e.text);
+	} else if (k->type == TASK_FAIL) {
+		room_fail(a->room, t->now_ns, k->error.code, "%s", k->error.text);
+	}
+	look_at(t, a);
+}
+
+/* A thread of ZeroMQ: the system has the bytes, or never will. */
+static void give_back(void *data, void *hint)
+{
+	struct transfer_window *w = hint;
+	struct transfer *t = w->transfer;
+	uint64_t one = 1;
+
+	(void)data;
+	queue_push(&t->returned, &w->node);
+	if (write(t->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+void guests_window(struct transfer *t, struct transfer_window *w)
+{
+	struct attempt *a = attempt_of_number(t, w->attempt);
+	struct wire_message m = {.type = WIRE_WINDOW};
+	zmq_msg_t body;
+	struct err e = {0};
+	int r;
+
+	if (!a) {
+		w->done(w);
+		return;
+	}
+	w->transfer = t;
+	m.room = room_id(a->room);
+	r = room_send(a->room, &w->window, t->now_ns, &e);
+	if (r < 0) {
+		room_fail(a->room, t->now_ns, e.code, "%s", e.text);
+		w->done(w);
+		look_at(t, a);
+		return;
+	}
+	m.window = w->window;
+	if (zmq_msg_init_data(&body, w->data, w->bytes, give_back, w) < 0) {
+		room_fail(a->room, t->now_ns, ENOMEM, "out of memory");
+		w->done(w);
+		look_at(t, a);
+		return;
+	}
+	if (transfer_say(t, a->peer, &m, &body) < 0) {
+		/* Gives it back. */
+		zmq_msg_close(&body);
+		room_fail(a->room, t->now_ns, EHOSTUNREACH, "the decode worker is gone");
+	}
+	look_at(t, a);
+}
+
+void guests_returned(struct transfer *t, struct transfer_window *w)
+{
+	struct attempt *a = attempt_of_number(t, w->attempt);
+
+	if (a) {
+		room_sent(a->room, t->now_ns);
+		look_at(t, a);
+	}
+	w->done(w);
+}
+
+/* ---- what guests say ---- */
+
+static struct guest_info *guest_of(struct transfer *t, uint32_t port)
+{
+	return &t->guests[port - PORT_CALLS];
+}
+
+static void refuse(struct transfer *t, uint32_t port, int code, const char *text) ON(role_transfer)
+{
+	const struct wire_message m = {
+		.type = WIRE_REFUSE,
+		.refuse = {.code = (uint32_t)code, .n_text = (uint32_t)strlen(text), .text = text},
+	};
+
+	(void)!transfer_say(t, port, &m, NULL);
+}
+
+static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hello *h)
+	ON(role_transfer)
+{
+	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
+	struct guest_info *g = guest_of(t, port);
+	struct err e = {0};
+
+	if (h->role != WIRE_DECODE)
+		err_set(&e, EINVAL, "this worker prefills for decode workers only");
+	if (e.code || !wire_layout_equal(&t->hello, h, &e)) {
+		if (!g->known)
+			log_warning("transfer: a decode worker is refused: %s", e.text);
+		refuse(t, port, EINVAL, e.text);
+		return;
+	}
+	if (g->known && memcmp(g->worker, h->worker, sizeof(g->worker)) != 0)
+		fail_all_of(t, port, "the decode worker was started again");
+	if (!g->known) {
+		log_info("transfer: a decode worker has come");
+		atomic_fetch_add(&t->config.counters->peers, 1);
+	}
+	*g = (struct guest_info){.known = true, .heard_ns = t->now_ns};
+	memcpy(g->worker, h->worker, sizeof(g->worker));
+	(void)!transfer_say(t, port, &m, NULL);
+}
+
+static void hear_ping(struct transfer *t, uint32_t port, const struct wire_ping *p)
+	ON(role_transfer)
+{
+	struct guest_info *g = guest_of(t, port);
+	struct wire_message m = {.type = WIRE_PONG};
+	struct wire_key keys[256];
+	uint32_t n = 0;
+
+	/* Those that were overwritten before they were told are not. */
+	g->told = MAX(g->told, t->n_gossip > GOSSIP ? t->n_gossip - GOSSIP : 0);
+	while (n < ARRAY_SIZE(keys) && g->told < t->n_gossip)
+		keys[n++] = t->gossip[g->told++ % GOSSIP];
+	m.ping = (struct wire_ping){
+		.sequence = p->sequence,
+		.draining = atomic_load(&t->draining),
+		.n_keys = n,
+		.keys = keys,
+	};
+	list_for_each (node, &t->attempts) {
+		m.ping.queued_tokens += container_of(node, struct attempt, node)->n_tokens;
+		m.ping.running++;
+	}
+	(void)!transfer_say(t, port, &m, NULL);
+}
+
+static void say_failed(struct transfer *t, uint32_t port, uint64_t room, int code, const char *text)
+	ON(role_transfer)
+{
+	struct wire_message m = {
+		.type = WIRE_STATUS,
+		.room = room,
+		.status = {.status = ROOM_FAILED,
+			   .code = (uint32_t)code,
+			   .n_text = (uint32_t)strlen(text),
+			   .text = text},
+	};
+
+	(void)!transfer_say(t, port, &m, NULL);
+}
+
+/* Names of its whole pages, for the gossip; none when there is no memory. */
+static void name_pages(struct transfer *t, struct attempt *a, const struct wire_prepare *p)
+{
+	uint32_t P = t->hello.layout.page_tokens, n = p->n_tokens / P;
+	struct content_key key;
+
+	a->keys = calloc(n + 1, sizeof(*a->keys));
+	if (!a->keys || p->cache_disabled || content_key_root(p->space, &key) < 0)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(t->page, p->tokens + (size_t)i * P, P * sizeof(*t->page));
+		if (content_key_next(&key, t->page, P, &key) < 0)
+			return;
+		memcpy(a->keys[a->n_keys++].bytes, &key, sizeof(key));
+	}
+}
+
+static void hear_prepare(struct transfer *t, uint32_t port, const struct wire_message *m,
+			 zmq_msg_t *head) ON(role_transfer)
+{
+	struct transfer_note *n;
+	struct wire_message again;
+	struct attempt *a;
+	struct room *room;
+	struct err e = {0};
+
+	if (atomic_load(&t->draining)) {
+		say_failed(t, port, m->room, ESHUTDOWN, "the prefill worker is shutting down");
+		return;
+	}
+	if (room_new_sender(m->room, &t->hello.layout, t->now_ns, &room, &e) < 0 ||
+	    !(a = attempt_new(t, ++t->last_number, port, room))) {
+		say_failed(t, port, m->room, ENOMEM, "the prefill worker is out of memory");
+		return;
+	}
+	n = note_new(NOTE_ASKED, a->number);
+	if (!n || room_prepare(room, &m->prepare, t->now_ns, &e) < 0) {
+		say_failed(t, port, m->room, n ? e.code : ENOMEM, n ? e.text : "out of memory");
+		transfer_note_free(n);
+		attempt_free(a);
+		return;
+	}
+	a->n_choices = m->prepare.n_choices;
+	a->n_tokens = m->prepare.n_tokens - m->prepare.n_have;
+	name_pages(t, a, &m->prepare);
+	zmq_msg_move(&n->head, head);
+	if (wire_parse(zmq_msg_data(&n->head), zmq_msg_size(&n->head), &again, &e) == 0)
+		n->prepare = again.prepare;
+	room_raise(room, ROOM_WAITING_FOR_INPUT, t->now_ns);
+	note_send(t, n);
+}
+
+void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m, zmq_msg_t *head,
+		 zmq_msg_t *body)
+{
+	struct guest_info *g = guest_of(t, port);
+	struct attempt *a;
+
+	(void)body;
+	if (m->type == WIRE_HELLO) {
+		hear_hello(t, port, &m->hello);
+		return;
+	}
+	if (!g->known) {
+		if (m->type != WIRE_REFUSE)
+			refuse(t, port, ENOTCONN, "HELLO comes first");
+		return;
+	}
+	g->heard_ns = t->now_ns;
+	a = m->room ? attempt_of_room(t, port, m->room) : NULL;
+	switch (m->type) {
+	case WIRE_PING: hear_ping(t, port, &m->ping); break;
+	case WIRE_PREPARE:
+		/* A second one of a room is late or hostile. */
+		if (!a)
+			hear_prepare(t, port, m, head);
+		break;
+	case WIRE_ABORT:
+		if (!a)
+			break;
+		room_fail(a->room, t->now_ns, ECANCELED, "the decode worker gave it up");
+		guests_fail(t, a);
+		break;
+	default: log_debug("transfer: a %s is nothing for us", wire_type_name(m->type));
+	}
+}
+
+/* ---- time ---- */
+
+uint64_t guests_tick(struct transfer *t)
+{
+	uint64_t patience = (PEERS_MISSED + 1) * t->config.heartbeat_ns;
+	uint64_t next = t->now_ns + t->config.heartbeat_ns;
+	struct list *after;
+
+	for (uint32_t i = 0; i < PORT_GUESTS; i++) {
+		struct guest_info *g = &t->guests[i];
+
+		if (!g->known || t->now_ns - g->heard_ns < patience)
+			continue;
+		log_warning("transfer: a decode worker does not answer");
+		fail_all_of(t, PORT_CALLS + i, "the decode worker does not answer");
+		atomic_fetch_sub(&t->config.counters->peers, 1);
+		*g = (struct guest_info){0};
+		port_forget(t->port, PORT_CALLS + i);
+	}
+	for (struct list *node = t->attempts.next; node != &t->attempts; node = after) {
+		struct attempt *a = container_of(node, struct attempt, node);
+
+		after = node->next;
+		if (room_tick(a->room, t->now_ns))
+			guests_fail(t, a);
+		else
+			next = MIN(next, room_deadline(a->room));
+	}
+	return next;
+}

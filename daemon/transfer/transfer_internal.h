@@ -1,0 +1,133 @@
+/*
+ * The transfer thread's own state, for the files of daemon/transfer only.
+ *
+ *     transfer.c   the thread, what passes between it and others, attempts
+ *     calls.c      a decode worker: peers that are called, attempts that receive
+ *     guests.c     a prefill worker: peers that come, attempts that send
+ */
+#ifndef DAEMON_TRANSFER_TRANSFER_INTERNAL_H
+#define DAEMON_TRANSFER_TRANSFER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "daemon/threads.h"
+#include "daemon/transfer/port.h"
+#include "daemon/transfer/transfer.h"
+#include "protocol/transfer/peers.h"
+#include "protocol/transfer/room.h"
+#include "scheduler/list.h"
+
+/* A request that is handed over, and its room. */
+struct attempt {
+	struct list node; /* in transfer.attempts */
+	uint64_t number;  /* the engine thread's name of it */
+	uint32_t peer;	  /* of the port */
+	struct room *room;
+	uint64_t tried; /* decode: as in struct transfer_ask */
+	uint32_t n_choices;
+	uint64_t n_tokens;     /* of the prompt that are to be computed, as far as is known */
+	struct wire_key *keys; /* [n_keys] prefill: of its whole pages; owned */
+	uint32_t n_keys;
+	uint32_t n_cached; /* prefill: with the draws */
+};
+
+enum task_type { TASK_ASK, TASK_DROP, TASK_DRAWS, TASK_FAIL };
+
+/* What the engine thread wants; owns what follows it. */
+struct task {
+	struct queue_node node;
+	enum task_type type;
+	uint64_t attempt;
+	struct transfer_ask
+		ask;	  /* its arrays are the caller's, gone by now: they are in frame and keys */
+	struct buf frame; /* ASK: PREPARE as it will go, but for its room */
+	struct wire_key *keys;
+	struct draw_result *draws;
+	uint32_t n_draws, n_cached;
+	struct err error;
+};
+
+/* A worker that came. */
+struct guest_info {
+	bool known; /* said HELLO, and fits */
+	uint8_t worker[WIRE_ID];
+	uint64_t heard_ns;
+	uint64_t told; /* of transfer.gossip, by its count */
+};
+
+enum { GOSSIP = 1 << 14 };
+
+struct transfer {
+	struct transfer_config config;
+	struct wire_layer layers[WIRE_LAYERS_MAX];
+	pthread_t thread;
+	int wake_fd; /* eventfd: something for this thread is there */
+	atomic_bool quit, draining;
+	struct queue tasks;    /* struct task; from the engine thread */
+	struct queue windows;  /* struct transfer_window; from the engine thread or the driver's */
+	struct queue returned; /* the same, that ZeroMQ is done with; from its threads */
+	struct queue notes;    /* to the engine thread */
+	_Atomic uint32_t windows_out; /* given to ZeroMQ */
+
+	/* the thread's */
+	struct port *port;
+	struct wire_hello hello; /* ours */
+	struct list attempts;
+	uint64_t last_room, last_number;
+	uint64_t now_ns; /* as of this turn */
+	struct buf out;	 /* the frame that is sent */
+
+	struct peers *peers;			       /* decode */
+	uint32_t ports[PEERS_MAX], called[PORT_CALLS]; /* port of a peer; peer of a port */
+
+	struct guest_info *guests;	/* prefill: [PORT_GUESTS] */
+	struct wire_key gossip[GOSSIP]; /* a ring of keys newly cached, n_gossip so far */
+	uint64_t n_gossip;
+	int32_t *page; /* [page_tokens] prefill: work space */
+};
+
+/* ---- transfer.c ---- */
+
+/* Encodes and sends; -EHOSTUNREACH, or what the codec says (logged). body as in port_send. */
+int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m, zmq_msg_t *body)
+	ON(role_transfer) MUST_CHECK;
+
+/* New, in the list. NULL: out of memory. The room is taken over. */
+struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer, struct room *room)
+	ON(role_transfer);
+void attempt_free(struct attempt *a);
+
+/* NULL: there is none. */
+struct attempt *attempt_of_room(struct transfer *t, uint32_t peer, uint64_t room) ON(role_transfer);
+struct attempt *attempt_of_number(struct transfer *t, uint64_t number) ON(role_transfer);
+
+/* To the engine thread. NULL: out of memory. */
+struct transfer_note *note_new(enum transfer_note_type type, uint64_t attempt);
+void note_send(struct transfer *t, struct transfer_note *n);
+
+/* ---- calls.c and guests.c: of each the same ---- */
+
+int calls_open(struct transfer *t, struct err *e) MUST_CHECK;
+void calls_close(struct transfer *t);
+void calls_task(struct transfer *t, struct task *k) ON(role_transfer);
+void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m, zmq_msg_t *head,
+		zmq_msg_t *body) ON(role_transfer);
+/* What is due by now; when to come again. */
+uint64_t calls_tick(struct transfer *t) ON(role_transfer);
+/* An attempt has failed: tells the engine thread and the peer, and frees it. */
+void calls_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+
+int guests_open(struct transfer *t, struct err *e) MUST_CHECK;
+void guests_close(struct transfer *t);
+void guests_task(struct transfer *t, struct task *k) ON(role_transfer);
+void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m, zmq_msg_t *head,
+		 zmq_msg_t *body) ON(role_transfer);
+uint64_t guests_tick(struct transfer *t) ON(role_transfer);
+void guests_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+/* A window is to go; ZeroMQ has sent one. */
+void guests_window(struct transfer *t, struct transfer_window *w) ON(role_transfer);
+void guests_returned(struct transfer *t, struct transfer_window *w) ON(role_transfer);
+
+#endif
