@@ -1,0 +1,310 @@
+#include "protocol/transfer/peers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/transfer/key_sets.h"
+
+_Static_assert((int)PEERS_MAX == (int)KEY_SETS_MAX, "a set a peer");
+
+struct peer {
+	bool used;
+	enum peer_state state;
+	char endpoint[WIRE_ENDPOINT];
+	char refusal[ERR_TEXT_MAX];
+	uint8_t worker[WIRE_ID]; /* of its last HELLO */
+	uint64_t due_ns;	 /* when it is to be spoken to */
+	uint64_t sequence;	 /* of the last PING */
+	uint32_t unanswered;	 /* PINGs since anything came */
+	bool draining;
+	uint32_t running, waiting;
+	/* Tokens: what it said last; sent before the last PING and so in what its PONG will say; sent since. */
+	uint64_t told, before, since;
+};
+
+struct peers {
+	struct peer peers[PEERS_MAX];
+	struct key_sets *keys; /* owned; set i is what peer i has */
+};
+
+struct peers *peers_new(const uint64_t seed[2])
+{
+	struct peers *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->keys = key_sets_new(seed);
+	if (!p->keys) {
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+void peers_free(struct peers *p)
+{
+	if (!p)
+		return;
+	key_sets_free(p->keys);
+	free(p);
+}
+
+int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *ret, struct err *e)
+{
+	uint32_t free_one = PEERS_MAX;
+
+	if (!endpoint[0])
+		return err_set(e, EINVAL, "the endpoint of a peer is empty");
+	if (strlen(endpoint) >= WIRE_ENDPOINT)
+		return err_set(e, ENAMETOOLONG, "an endpoint has %zu bytes, more than %d",
+			       strlen(endpoint), WIRE_ENDPOINT - 1);
+	for (uint32_t i = PEERS_MAX; i-- > 0;) {
+		if (!p->peers[i].used)
+			free_one = i;
+		else if (!strcmp(p->peers[i].endpoint, endpoint)) {
+			*ret = i;
+			return 0;
+		}
+	}
+	if (free_one == PEERS_MAX)
+		return err_set(e, ENOSPC, "there are %d peers already", PEERS_MAX);
+	p->peers[free_one] = (struct peer){.used = true, .due_ns = now_ns};
+	snprintf(p->peers[free_one].endpoint, WIRE_ENDPOINT, "%s", endpoint);
+	*ret = free_one;
+	return 0;
+}
+
+/* Nothing that was known of the process behind it holds any more. */
+static void forget(struct peers *p, uint32_t peer)
+{
+	struct peer *x = &p->peers[peer];
+
+	key_sets_clear(p->keys, peer);
+	x->told = x->before = x->since = 0;
+	x->running = x->waiting = 0;
+	x->draining = false;
+}
+
+void peers_remove(struct peers *p, uint32_t peer)
+{
+	forget(p, peer);
+	key_sets_limit(p->keys, peer, 0);
+	p->peers[peer].used = false;
+}
+
+uint64_t peers_mask(const struct peers *p)
+{
+	uint64_t mask = 0;
+
+	for (uint32_t i = 0; i < PEERS_MAX; i++)
+		mask |= (uint64_t)p->peers[i].used << i;
+	return mask;
+}
+
+/* The sum, or as much as there is. */
+static uint64_t add(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t load(const struct peer *x)
+{
+	return add(x->told, add(x->before, x->since));
+}
+
+void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret)
+{
+	const struct peer *x = &p->peers[peer];
+
+	*ret = (struct peer_info){
+		.endpoint = x->endpoint,
+		.refusal = x->state == PEER_REFUSED ? x->refusal : "",
+		.state = x->state,
+		.draining = x->draining,
+		.sequence = x->sequence,
+		.load = load(x),
+		.running = x->running,
+		.waiting = x->waiting,
+		.n_keys = key_sets_count(p->keys, peer),
+	};
+	memcpy(ret->worker, x->worker, sizeof(ret->worker));
+}
+
+/* ---- what came ---- */
+
+bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello, uint64_t now_ns)
+{
+	struct peer *x = &p->peers[peer];
+	bool other = memcmp(x->worker, hello->worker, sizeof(x->worker)) != 0;
+	bool lost = other && x->state == PEER_REGISTERED;
+
+	if (other)
+		forget(p, peer);
+	memcpy(x->worker, hello->worker, sizeof(x->worker));
+	key_sets_limit(p->keys, peer, MIN(hello->n_pages, (uint32_t)PEERS_KEYS_MAX));
+	/* A second HELLO of the same process changes nothing about when it is to answer. */
+	if (x->state != PEER_REGISTERED)
+		x->due_ns = now_ns + PEERS_HEARTBEAT_NS;
+	x->state = PEER_REGISTERED;
+	x->unanswered = 0;
+	return lost;
+}
+
+void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *why)
+{
+	struct peer *x = &p->peers[peer];
+
+	forget(p, peer);
+	snprintf(x->refusal, sizeof(x->refusal), "%s", why);
+	x->state = PEER_REFUSED;
+	x->due_ns = now_ns + PEERS_REFUSED_NS;
+}
+
+/* From the last to the first: the first becomes the newest. */
+static int add_keys(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n)
+{
+	int r = 0;
+
+	while (r == 0 && n-- > 0)
+		r = key_sets_add(p->keys, peer, &keys[n]);
+	return r;
+}
+
+int peers_ping(struct peers *p, uint32_t peer, const struct wire_ping *ping, bool answer)
+{
+	struct peer *x = &p->peers[peer];
+
+	if (x->state != PEER_REGISTERED)
+		return 0;
+	x->unanswered = 0;
+	if (answer && ping->sequence == x->sequence) {
+		x->told = ping->queued_tokens;
+		x->before = 0;
+	}
+	x->running = ping->running;
+	x->waiting = ping->waiting;
+	x->draining = ping->draining;
+	if (ping->forgotten)
+		key_sets_clear(p->keys, peer);
+	return add_keys(p, peer, ping->keys, ping->n_keys);
+}
+
+void peers_alive(struct peers *p, uint32_t peer)
+{
+	p->peers[peer].unanswered = 0;
+}
+
+/* What it has cached is kept: it may be the same process that comes back. */
+static void die(struct peer *x, uint64_t now_ns)
+{
+	x->state = PEER_DEAD;
+	x->due_ns = now_ns + PEERS_HEARTBEAT_NS;
+	x->told = x->before = x->since = 0;
+}
+
+bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns)
+{
+	if (p->peers[peer].state != PEER_REGISTERED)
+		return false;
+	die(&p->peers[peer], now_ns);
+	return true;
+}
+
+/* ---- time ---- */
+
+static enum peers_due tick_one(struct peer *x, uint64_t now_ns)
+{
+	if (x->state != PEER_REGISTERED) {
+		x->due_ns =
+			now_ns + (x->state == PEER_REFUSED ? PEERS_REFUSED_NS : PEERS_HEARTBEAT_NS);
+		return PEERS_SAY_HELLO;
+	}
+	if (x->unanswered == PEERS_MISSED) {
+		die(x, now_ns);
+		return PEERS_DIED;
+	}
+	x->due_ns = now_ns + PEERS_HEARTBEAT_NS;
+	x->unanswered++;
+	x->sequence++;
+	x->before = add(x->before, x->since);
+	x->since = 0;
+	return PEERS_SAY_PING;
+}
+
+enum peers_due peers_tick(struct peers *p, uint64_t now_ns, uint32_t *ret)
+{
+	for (uint32_t i = 0; i < PEERS_MAX; i++)
+		if (p->peers[i].used && p->peers[i].due_ns <= now_ns) {
+			*ret = i;
+			return tick_one(&p->peers[i], now_ns);
+		}
+	return PEERS_NOTHING;
+}
+
+uint64_t peers_deadline(const struct peers *p)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (uint32_t i = 0; i < PEERS_MAX; i++)
+		if (p->peers[i].used)
+			first = MIN(first, p->peers[i].due_ns);
+	return first;
+}
+
+/* ---- prompts ---- */
+
+bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
+		  uint32_t *ret, uint32_t *ret_n_cached)
+{
+	uint64_t best = 0, with = 0;
+	uint32_t n_cached = 0, chosen = PEERS_MAX;
+
+	for (uint32_t i = 0; i < PEERS_MAX; i++) {
+		const struct peer *x = &p->peers[i];
+		bool can = x->used && x->state == PEER_REGISTERED && !x->draining;
+
+		best |= (uint64_t)can << i;
+	}
+	best &= ~excluded;
+	if (!best)
+		return false;
+	/* Those that have all of the first n_cached pages. */
+	while (n_cached < n && (with = best & key_sets_with(p->keys, &keys[n_cached]))) {
+		best = with;
+		n_cached++;
+	}
+	for (uint32_t i = 0; i < PEERS_MAX; i++)
+		if (best >> i & 1 &&
+		    (chosen == PEERS_MAX || load(&p->peers[i]) < load(&p->peers[chosen])))
+			chosen = i;
+	*ret = chosen;
+	*ret_n_cached = n_cached;
+	return true;
+}
+
+int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
+	       uint64_t n_tokens)
+{
+	struct peer *x = &p->peers[peer];
+
+	x->since = add(x->since, n_tokens);
+	return add_keys(p, peer, keys, n);
+}
+
+/* Takes up to n from *from; what is left of n. */
+static uint64_t take(uint64_t *from, uint64_t n)
+{
+	uint64_t taken = MIN(n, *from);
+
+	*from -= taken;
+	return n - taken;
+}
+
+void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens)
+{
+	struct peer *x = &p->peers[peer];
+
+	take(&x->since, take(&x->before, take(&x->told, n_tokens)));
+}

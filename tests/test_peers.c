@@ -1,0 +1,594 @@
+/* The table of peers: heartbeats, what they have cached, who gets a prompt; beside a naive model; and at full size. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "protocol/transfer/key_sets.h"
+#include "protocol/transfer/peers.h"
+#include "tests/random_text.h"
+#include "tests/tap.h"
+
+#define SECOND ((uint64_t)1000000000)
+
+static const uint64_t seed[2] = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9};
+
+/* Key i of prompt `prompt`, as good as a hash. */
+static struct wire_key key(uint32_t prompt, uint32_t i)
+{
+	uint64_t v[2] = {(prompt + 1) * 0x9e3779b97f4a7c15u, (i + 1) * 0xd6e8feb86659fd93u};
+	struct wire_key k;
+
+	memcpy(k.bytes, v, sizeof(k.bytes));
+	return k;
+}
+
+static void keys_of(uint32_t prompt, uint32_t n, struct wire_key *ret)
+{
+	for (uint32_t i = 0; i < n; i++)
+		ret[i] = key(prompt, i);
+}
+
+static struct wire_hello hello(uint8_t worker, uint32_t n_pages)
+{
+	return (struct wire_hello){.worker = {worker}, .n_pages = n_pages};
+}
+
+static uint32_t add(struct peers *p, const char *endpoint)
+{
+	uint32_t i = PEERS_MAX;
+	struct err e = {0};
+
+	check(peers_add(p, endpoint, 0, &i, &e) == 0);
+	return i;
+}
+
+static struct peer_info info(const struct peers *p, uint32_t i)
+{
+	struct peer_info x;
+
+	peers_get(p, i, &x);
+	return x;
+}
+
+/* ---- the life of a peer ---- */
+
+static void test_states(void)
+{
+	struct peers *p = peers_new(seed);
+	struct wire_hello h = hello(1, 100);
+	struct wire_ping pong = {.queued_tokens = 7};
+	uint32_t a = add(p, "tcp://a:1"), who = 99, cached;
+	struct err e = {0};
+	char name[300];
+
+	is_int(add(p, "tcp://a:1"), a, "one endpoint is one peer");
+	is_int(info(p, a).state, PEER_CONNECTING, "Connecting");
+	is_int(peers_tick(p, 0, &who), PEERS_SAY_HELLO, "HELLO is due at once");
+	is_int(peers_tick(p, 5 * SECOND - 1, &who), PEERS_NOTHING, "once");
+	is_int(peers_deadline(p), 5 * SECOND, "until 5 s later");
+	is_int(peers_tick(p, 5 * SECOND, &who), PEERS_SAY_HELLO, "then again");
+	ok(!peers_choose(p, NULL, 0, 0, &who, &cached), "it gets no prompts");
+	ok(!peers_hello(p, a, &h, 6 * SECOND), "its HELLO comes");
+	is_int(info(p, a).state, PEER_REGISTERED, "Registered");
+	ok(peers_choose(p, NULL, 0, 0, &who, &cached) && who == a, "it gets prompts");
+	is_int(peers_tick(p, 11 * SECOND, &who), PEERS_SAY_PING, "after 5 s a PING");
+	pong.sequence = info(p, a).sequence;
+	is_int(peers_ping(p, a, &pong, true), 0, "which is answered");
+	is_int(info(p, a).load, 7, "with its load");
+	is_int(peers_tick(p, 16 * SECOND, &who), PEERS_SAY_PING, "the next is not");
+	is_int(peers_tick(p, 21 * SECOND, &who), PEERS_SAY_PING, "nor the one after");
+	is_int(peers_tick(p, 26 * SECOND, &who), PEERS_DIED, "2 missed: Dead");
+	is_int(info(p, a).state, PEER_DEAD, "it is");
+	ok(!peers_choose(p, NULL, 0, 0, &who, &cached), "it gets no prompts any more");
+	is_int(peers_tick(p, 26 * SECOND, &who), PEERS_NOTHING, "said once");
+	check(peers_ping(p, a, &pong, true) == 0 && info(p, a).state == PEER_DEAD);
+	is_int(peers_tick(p, 31 * SECOND, &who), PEERS_SAY_HELLO, "HELLO again");
+	ok(!peers_hello(p, a, &h, 32 * SECOND) && info(p, a).state == PEER_REGISTERED,
+	   "and it is back");
+	ok(peers_lost(p, a, 33 * SECOND) && !peers_lost(p, a, 33 * SECOND),
+	   "its connection breaks, once");
+	ok(!peers_hello(p, a, &h, 34 * SECOND), "back again");
+	h.worker[0] = 2;
+	ok(peers_hello(p, a, &h, 35 * SECOND), "another process in its place: rooms are lost");
+	peers_refuse(p, a, 36 * SECOND, "it has another model");
+	ok(info(p, a).state == PEER_REFUSED && !strcmp(info(p, a).refusal, "it has another model"),
+	   "Refused, with a sentence");
+	is_int(peers_deadline(p), 96 * SECOND, "and asked again a minute later");
+	is_int(peers_tick(p, 96 * SECOND, &who), PEERS_SAY_HELLO, "with HELLO");
+	peers_remove(p, a);
+	ok(peers_mask(p) == 0 && peers_deadline(p) == UINT64_MAX, "removed");
+	for (int i = 0; i < PEERS_MAX; i++) {
+		snprintf(name, sizeof(name), "tcp://x:%d", i);
+		check(add(p, name) == (uint32_t)i);
+	}
+	is_int(peers_add(p, "tcp://y:1", 0, &who, &e), -ENOSPC, "64 peers");
+	is_int(peers_add(p, "tcp://x:63", 0, &who, &e), 0, "that are known");
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	is_int(peers_add(p, name, 0, &who, &e), -ENAMETOOLONG, "an endpoint that is too long");
+	is_int(peers_add(p, "", 0, &who, &e), -EINVAL, "an empty one");
+	ok_all("states");
+	peers_free(p);
+}
+
+/* A worker that was stopped for an hour calls nobody dead before it has asked. */
+static void test_stopped(void)
+{
+	struct peers *p = peers_new(seed);
+	struct wire_hello h = hello(1, 100);
+	uint32_t a = add(p, "tcp://a:1"), who;
+
+	ok(!peers_hello(p, a, &h, 0), "registered");
+	is_int(peers_tick(p, 5 * SECOND, &who), PEERS_SAY_PING, "a PING");
+	is_int(peers_tick(p, 3600 * SECOND, &who), PEERS_SAY_PING, "an hour later another one");
+	is_int(peers_tick(p, 3600 * SECOND, &who), PEERS_NOTHING, "and nothing else");
+	peers_alive(p, a);
+	is_int(peers_tick(p, 3605 * SECOND, &who), PEERS_SAY_PING, "anything that came will do");
+	is_int(peers_tick(p, 3610 * SECOND, &who), PEERS_SAY_PING, "so there are two again");
+	is_int(peers_tick(p, 3615 * SECOND, &who), PEERS_DIED, "to be missed");
+	peers_free(p);
+}
+
+/* ---- choosing ---- */
+
+static void test_choice(void)
+{
+	struct peers *p = peers_new(seed);
+	struct wire_hello h[3] = {hello(1, 100), hello(2, 100), hello(3, 3)};
+	struct wire_key k[10], other[4];
+	struct wire_ping ping = {.n_keys = 4, .keys = k, .sequence = 1};
+	uint32_t who = 9, cached = 9;
+	struct peer_info x;
+
+	keys_of(0, 10, k);
+	keys_of(1, 4, other);
+	for (uint32_t i = 0; i < 3; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "tcp://%u:1", i);
+		check(add(p, name) == i && !peers_hello(p, i, &h[i], 0));
+	}
+	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 0,
+	   "equal peers: the first");
+	check(peers_sent(p, 0, k, 2, 500) == 0);
+	ok(peers_choose(p, other, 4, 0, &who, &cached) && who == 1 && cached == 0,
+	   "nothing cached: the least loaded");
+	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 2,
+	   "most cached, whatever the load");
+	check(peers_ping(p, 1, &ping, false) == 0);
+	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 4,
+	   "what gossip says counts");
+	ok(peers_choose(p, k, 10, 1u << 1, &who, &cached) && who == 0 && cached == 2,
+	   "but not of one that failed");
+	ok(peers_choose(p, k, 10, 3, &who, &cached) && who == 2 && cached == 0, "nor of two");
+	ok(!peers_choose(p, k, 10, 7, &who, &cached), "all failed");
+	check(peers_sent(p, 2, k, 10, 0) == 0);
+	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 4,
+	   "one with 3 pages keeps 3");
+	ok(info(p, 2).n_keys == 3 && peers_choose(p, k, 10, 3, &who, &cached) && cached == 3,
+	   "the first 3");
+	ping.draining = 1;
+	check(peers_ping(p, 1, &ping, false) == 0);
+	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 2 && cached == 3,
+	   "one that is about to end gets nothing new");
+	ping = (struct wire_ping){.forgotten = 1, .n_keys = 1, .keys = other};
+	check(peers_ping(p, 2, &ping, false) == 0);
+	ok(info(p, 2).n_keys == 1 && peers_choose(p, k, 10, 0, &who, &cached) && who == 0,
+	   "one that has forgotten has only what it tells");
+	check(peers_lost(p, 0, 0));
+	check(!peers_hello(p, 0, &h[0], 0));
+	is_int(info(p, 0).n_keys, 2, "one that comes back has what it had");
+	h[0].worker[0] = 77;
+	check(peers_hello(p, 0, &h[0], 0));
+	x = info(p, 0);
+	ok(x.n_keys == 0 && x.load == 0 && x.worker[0] == 77, "another process has nothing");
+	ok_all("choices");
+	peers_free(p);
+}
+
+static void test_load(void)
+{
+	struct peers *p = peers_new(seed);
+	struct wire_hello h = hello(1, 100);
+	struct wire_ping pong = {0};
+	uint32_t a = add(p, "tcp://a:1"), who;
+
+	check(!peers_hello(p, a, &h, 0));
+	check(peers_sent(p, a, NULL, 0, 100) == 0);
+	check(peers_tick(p, 5 * SECOND, &who) == PEERS_SAY_PING);
+	check(peers_sent(p, a, NULL, 0, 30) == 0);
+	is_int(info(p, a).load, 130, "what was sent counts");
+	pong.sequence = info(p, a).sequence;
+	pong.queued_tokens = 80;
+	check(peers_ping(p, a, &pong, true) == 0);
+	is_int(info(p, a).load, 110, "a PONG knows of what was sent before its PING");
+	check(peers_tick(p, 10 * SECOND, &who) == PEERS_SAY_PING);
+	check(peers_ping(p, a, &pong, true) == 0);
+	is_int(info(p, a).load, 110, "one of an older PING says nothing");
+	pong.sequence = info(p, a).sequence;
+	pong.queued_tokens = UINT64_MAX;
+	check(peers_ping(p, a, &pong, false) == 0);
+	is_int(info(p, a).load, 110, "nor does a PING");
+	peers_done(p, a, 90);
+	is_int(info(p, a).load, 20, "what is done counts no more");
+	peers_done(p, a, 1000);
+	is_int(info(p, a).load, 0, "never below nothing");
+	check(peers_ping(p, a, &pong, true) == 0);
+	check(peers_sent(p, a, NULL, 0, 30) == 0);
+	ok(info(p, a).load == UINT64_MAX, "nor above all");
+	ok_all("load");
+	peers_free(p);
+}
+
+/* ---- beside a naive model ---- */
+
+enum { MODEL_PEERS = 6, PROMPTS = 12, PROMPT_PAGES = 8, MODEL_KEYS = 40 };
+
+struct model_peer {
+	bool used;
+	enum peer_state state;
+	uint8_t worker;
+	bool draining;
+	uint64_t due, load_told, load_before, load_since, sequence;
+	uint32_t unanswered, max, n;
+	struct {
+		uint32_t prompt, page;
+	} keys[MODEL_KEYS]; /* newest first */
+};
+
+static void model_add_key(struct model_peer *x, uint32_t prompt, uint32_t page)
+{
+	uint32_t i = 0;
+
+	while (i < x->n && (x->keys[i].prompt != prompt || x->keys[i].page != page))
+		i++;
+	if (i == x->n) {
+		if (!x->max)
+			return;
+		if (x->n == x->max)
+			i--;
+		else
+			x->n++;
+	}
+	memmove(x->keys + 1, x->keys, i * sizeof(*x->keys));
+	x->keys[0].prompt = prompt;
+	x->keys[0].page = page;
+}
+
+static bool model_has(const struct model_peer *x, uint32_t prompt, uint32_t page)
+{
+	for (uint32_t i = 0; i < x->n; i++)
+		if (x->keys[i].prompt == prompt && x->keys[i].page == page)
+			return true;
+	return false;
+}
+
+static uint64_t model_load(const struct model_peer *x)
+{
+	return x->load_told + x->load_before + x->load_since;
+}
+
+static void model_forget(struct model_peer *x)
+{
+	x->n = 0;
+	x->load_told = x->load_before = x->load_since = 0;
+	x->draining = false;
+}
+
+static int model_choose(const struct model_peer *m, uint32_t prompt, uint32_t n, uint64_t excluded,
+			uint32_t *ret_cached)
+{
+	int best = -1;
+	uint32_t best_cached = 0;
+
+	for (int i = 0; i < MODEL_PEERS; i++) {
+		uint32_t cached = 0;
+
+		if (!m[i].used || m[i].state != PEER_REGISTERED || m[i].draining ||
+		    excluded >> i & 1)
+			continue;
+		while (cached < n && model_has(&m[i], prompt, cached))
+			cached++;
+		if (best < 0 || cached > best_cached ||
+		    (cached == best_cached && model_load(&m[i]) < model_load(&m[best]))) {
+			best = i;
+			best_cached = cached;
+		}
+	}
+	*ret_cached = best_cached;
+	return best;
+}
+
+static void compare(const struct peers *p, const struct model_peer *m)
+{
+	for (uint32_t i = 0; i < MODEL_PEERS; i++) {
+		struct peer_info x;
+
+		if (!m[i].used)
+			continue;
+		x = info(p, i);
+		check(x.state == m[i].state && x.draining == m[i].draining);
+		check(x.load == model_load(&m[i]) && x.n_keys == m[i].n);
+		check(x.sequence == m[i].sequence && x.worker[0] == m[i].worker);
+	}
+}
+
+static void compare_choice(const struct peers *p, const struct model_peer *m)
+{
+	struct wire_key k[PROMPT_PAGES];
+	uint32_t prompt = (uint32_t)random_below(PROMPTS);
+	uint32_t n = (uint32_t)random_below(PROMPT_PAGES + 1), who = 0, cached = 0, want_cached;
+	uint64_t excluded = random_below(4) ? 0 : random_below(1 << MODEL_PEERS);
+	int want = model_choose(m, prompt, n, excluded, &want_cached);
+
+	keys_of(prompt, n, k);
+	check(peers_choose(p, k, n, excluded, &who, &cached) == (want >= 0));
+	check(want < 0 || (who == (uint32_t)want && cached == want_cached));
+}
+
+static void tick(struct peers *p, struct model_peer *m, uint64_t now)
+{
+	for (;;) {
+		uint32_t who = 99, want = 0;
+		enum peers_due due = peers_tick(p, now, &who);
+
+		while (want < MODEL_PEERS && !(m[want].used && m[want].due <= now))
+			want++;
+		if (want == MODEL_PEERS) {
+			check(due == PEERS_NOTHING);
+			return;
+		}
+		check(who == want);
+		if (m[want].state != PEER_REGISTERED) {
+			check(due == PEERS_SAY_HELLO);
+			m[want].due = now + (m[want].state == PEER_REFUSED ? 60 : 5) * SECOND;
+		} else if (m[want].unanswered == 2) {
+			check(due == PEERS_DIED);
+			m[want].state = PEER_DEAD;
+			m[want].due = now + 5 * SECOND;
+			m[want].load_told = m[want].load_before = m[want].load_since = 0;
+		} else {
+			check(due == PEERS_SAY_PING);
+			m[want].unanswered++;
+			m[want].sequence++;
+			m[want].load_before += m[want].load_since;
+			m[want].load_since = 0;
+			m[want].due = now + 5 * SECOND;
+		}
+		if (due == PEERS_NOTHING)
+			return;
+	}
+}
+
+static void say_hello(struct peers *p, struct model_peer *m, uint32_t i, uint64_t now)
+{
+	uint8_t worker = random_below(4) ? m[i].worker : (uint8_t)(1 + random_below(250));
+	struct wire_hello h;
+
+	if (!worker)
+		worker = 1;
+	if (worker != m[i].worker)
+		m[i].max = (uint32_t)random_below(MODEL_KEYS + 1);
+	h = hello(worker, m[i].max);
+	check(peers_hello(p, i, &h, now) ==
+	      (m[i].state == PEER_REGISTERED && worker != m[i].worker));
+	if (worker != m[i].worker)
+		model_forget(&m[i]);
+	if (m[i].state != PEER_REGISTERED)
+		m[i].due = now + 5 * SECOND;
+	m[i].worker = worker;
+	m[i].state = PEER_REGISTERED;
+	m[i].unanswered = 0;
+}
+
+static void send_prompt(struct peers *p, struct model_peer *m, uint32_t i)
+{
+	struct wire_key k[PROMPT_PAGES];
+	uint32_t prompt = (uint32_t)random_below(PROMPTS);
+	uint32_t n = (uint32_t)random_below(PROMPT_PAGES + 1);
+	uint64_t n_tokens = random_below(1000);
+
+	keys_of(prompt, n, k);
+	check(peers_sent(p, i, k, n, n_tokens) == 0);
+	for (uint32_t j = n; j-- > 0;)
+		model_add_key(&m[i], prompt, j);
+	m[i].load_since += n_tokens;
+}
+
+static void gossip(struct peers *p, struct model_peer *m, uint32_t i)
+{
+	struct wire_key k[PROMPT_PAGES];
+	uint32_t prompt = (uint32_t)random_below(PROMPTS);
+	uint32_t n = (uint32_t)random_below(PROMPT_PAGES + 1);
+	bool answer = random_below(3) > 0;
+	struct wire_ping ping = {.sequence = m[i].sequence - (random_below(5) == 0),
+				 .queued_tokens = random_below(3000),
+				 .draining = random_below(8) == 0,
+				 .forgotten = random_below(30) == 0,
+				 .n_keys = n,
+				 .keys = k};
+
+	keys_of(prompt, n, k);
+	check(peers_ping(p, i, &ping, answer) == 0);
+	if (m[i].state != PEER_REGISTERED)
+		return;
+	m[i].unanswered = 0;
+	m[i].draining = ping.draining;
+	if (answer && ping.sequence == m[i].sequence) {
+		m[i].load_told = ping.queued_tokens;
+		m[i].load_before = 0;
+	}
+	if (ping.forgotten)
+		m[i].n = 0;
+	for (uint32_t j = n; j-- > 0;)
+		model_add_key(&m[i], prompt, j);
+}
+
+static void finish_some(struct peers *p, struct model_peer *m, uint32_t i)
+{
+	uint64_t n = random_below(1500);
+
+	peers_done(p, i, n);
+	for (uint64_t *from[] = {&m[i].load_told, &m[i].load_before, &m[i].load_since}, **f = from;
+	     f < from + 3; f++) {
+		uint64_t taken = n < **f ? n : **f;
+
+		**f -= taken;
+		n -= taken;
+	}
+}
+
+static void test_random(void)
+{
+	struct peers *p = peers_new(seed);
+	struct model_peer m[MODEL_PEERS] = {{0}};
+	uint64_t now = 0;
+	uint32_t n_chosen = 0, n_dead = 0;
+
+	for (int event = 0; event < 100000; event++) {
+		uint32_t i = (uint32_t)random_below(MODEL_PEERS);
+		size_t what = random_below(100);
+		char name[16];
+
+		now += random_below(SECOND / 10);
+		if (!m[i].used) {
+			/* Numbers are given from below. */
+			for (i = 0; m[i].used;)
+				i++;
+			snprintf(name, sizeof(name), "tcp://%u:%d", i, event);
+			check(add(p, name) == i);
+			m[i] = (struct model_peer){.used = true, .due = 0};
+		} else if (what < 25) {
+			send_prompt(p, m, i);
+		} else if (what < 50) {
+			gossip(p, m, i);
+		} else if (what < 60) {
+			say_hello(p, m, i, now);
+		} else if (what < 70) {
+			finish_some(p, m, i);
+		} else if (what == 70) {
+			peers_refuse(p, i, now, "no");
+			model_forget(&m[i]);
+			m[i].state = PEER_REFUSED;
+			m[i].due = now + 60 * SECOND;
+		} else if (what == 71 && random_below(4) == 0) {
+			peers_remove(p, i);
+			m[i].used = false;
+		} else if (what == 72) {
+			check(peers_lost(p, i, now) == (m[i].state == PEER_REGISTERED));
+			if (m[i].state == PEER_REGISTERED) {
+				m[i].state = PEER_DEAD;
+				m[i].due = now + 5 * SECOND;
+				m[i].load_told = m[i].load_before = m[i].load_since = 0;
+			}
+		} else if (what == 73) {
+			peers_alive(p, i);
+			m[i].unanswered = 0;
+		} else {
+			now += random_below(what < 76 ? 20 * SECOND : SECOND / 4);
+			tick(p, m, now);
+		}
+		compare(p, m);
+		compare_choice(p, m);
+		n_chosen++;
+		n_dead += m[i].state == PEER_DEAD;
+	}
+	ok_all("100000 random events as in the model");
+	ok(n_dead > 100, "peers died on the way");
+	peers_free(p);
+}
+
+/* ---- sets of keys ---- */
+
+static void test_sets(void)
+{
+	struct key_sets *s = key_sets_new(seed);
+	struct wire_key k[600];
+
+	keys_of(3, 600, k);
+	check(key_sets_add(s, 0, &k[0]) == 0 && key_sets_with(s, &k[0]) == 0);
+	ok_all("a set without room takes nothing");
+	key_sets_limit(s, 0, 500);
+	key_sets_limit(s, 63, 2);
+	for (int i = 0; i < 600; i++)
+		check(key_sets_add(s, 0, &k[i]) == 0 && key_sets_add(s, 63, &k[i]) == 0);
+	ok(key_sets_count(s, 0) == 500 && key_sets_count(s, 63) == 2, "sets have their bounds");
+	ok(!key_sets_with(s, &k[99]) && key_sets_with(s, &k[100]) == 1 &&
+		   key_sets_with(s, &k[599]) == (1 | (uint64_t)1 << 63),
+	   "the oldest left");
+	key_sets_limit(s, 0, 10);
+	ok(key_sets_count(s, 0) == 10 && !key_sets_with(s, &k[589]) && key_sets_with(s, &k[590]),
+	   "a smaller bound makes more leave");
+	key_sets_clear(s, 63);
+	ok(key_sets_with(s, &k[599]) == 1 && key_sets_count(s, 63) == 0, "cleared");
+	key_sets_clear(s, 0);
+	ok(!key_sets_with(s, &k[599]), "all gone");
+	key_sets_free(s);
+}
+
+/* ---- 64 peers that have 100 thousand pages each ---- */
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void test_size(void)
+{
+	enum { PAGES = 512, OWN = 100, SHARED = 96, ROUNDS = 200 };
+	struct peers *p = peers_new(seed);
+	static struct wire_key k[PAGES];
+	double begin, filled, all = 0, none = 0;
+	uint32_t who, cached;
+
+	begin = seconds();
+	for (uint32_t i = 0; i < PEERS_MAX; i++) {
+		struct wire_hello h = hello((uint8_t)(i + 1), 100000);
+		char name[16];
+
+		snprintf(name, sizeof(name), "tcp://%u:1", i);
+		check(add(p, name) == i && !peers_hello(p, i, &h, 0));
+		/* Half are prompts that all have. */
+		for (uint32_t prompt = 0; prompt < SHARED + OWN; prompt++) {
+			keys_of(prompt < SHARED ? prompt : 1000 * (i + 1) + prompt, PAGES, k);
+			check(peers_sent(p, i, k, PAGES, i) == 0);
+		}
+		check(info(p, i).n_keys == 100000);
+	}
+	ok_all("64 peers with 100000 pages");
+	filled = seconds() - begin;
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		/* The oldest shared ones have left. */
+		keys_of(20 + i % 70, PAGES, k);
+		begin = seconds();
+		check(peers_choose(p, k, PAGES, 0, &who, &cached));
+		all += seconds() - begin;
+		check(cached == PAGES && who == 0);
+		keys_of(1000 * (1 + i % 64) + 150 % 196, PAGES, k);
+		begin = seconds();
+		check(peers_choose(p, k, PAGES, 0, &who, &cached));
+		none += seconds() - begin;
+		check(cached == PAGES && who == i % 64);
+	}
+	ok_all("they are found");
+	ok(all / ROUNDS < 1e-3 && none / ROUNDS < 1e-3,
+	   "a choice for 512 pages takes less than 1 ms");
+	printf("# filled in %.1f s; a choice takes %.0f us when all have it, %.0f us when one has\n",
+	       filled, all / ROUNDS * 1e6, none / ROUNDS * 1e6);
+	peers_free(p);
+}
+
+int main(void)
+{
+	test_states();
+	test_stopped();
+	test_choice();
+	test_load();
+	test_sets();
+	test_random();
+	test_size();
+	return done();
+}
