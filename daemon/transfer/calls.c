@@ -291,7 +291,7 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 	case WIRE_REFUSE: hear_refuse(t, peer, &m->refuse); break;
 	case WIRE_PING:
 	case WIRE_PONG:
-		if (peers_ping(t->peers, peer, &m->ping) < 0)
+		if (peers_ping(t->peers, peer, &m->ping, m->type == WIRE_PONG) < 0)
 			log_debug("transfer: out of memory for keys");
 		break;
 	case WIRE_WINDOW:
