@@ -50,11 +50,12 @@ int record_open(const char *path, const struct scheduler_config *c, struct recor
 		"\"page_bytes\":%" PRIu64 ",\"slot_bytes\":%" PRIu64 ",\"cache_bytes\":%" PRIu64
 		",\"cache_disabled\":%d,\"refuse_decoded\":%d,\"max_waiting\":%u,\"max_plans_out\":"
 		"%u,\"max_seqs\":%u,"
-		"\"max_prefill_tokens\":%u,\"max_model_len\":%u,\"vocab_size\":%u}}\n",
+		"\"max_prefill_tokens\":%u,\"max_model_len\":%u,\"vocab_size\":%u,"
+		"\"handoff_min_tokens\":%u}}\n",
 		c->page_tokens, c->state_tokens, c->n_pages, c->n_slots, c->page_bytes,
 		c->slot_bytes, c->cache_bytes, c->cache_disabled, c->refuse_decoded, c->max_waiting,
 		c->max_plans_out, c->max_seqs, c->max_prefill_tokens, c->max_model_len,
-		c->vocab_size);
+		c->vocab_size, c->handoff_min_tokens);
 	*ret = r;
 	return 0;
 }
@@ -103,10 +104,10 @@ void record_submit(struct record *r, uint64_t id, const struct scheduler_request
 	fprintf(r->f,
 		",\"max_tokens\":%u,\"min_tokens\":%u,\"n\":%u,\"priority\":%d,\"space\":[\"%"
 		"016" PRIx64 "\",\"%016" PRIx64 "\"],\"cache_disabled\":%d,\"prompt_logprobs\":%d,"
-		"\"penalised\":%d}\n",
+		"\"penalised\":%d,\"handoff\":%d,\"n_have\":%u}\n",
 		q->max_tokens, q->min_tokens, q->n_choices, q->priority, q->space.id[0],
 		q->space.id[1], q->cache_disabled, q->prompt_logprobs,
-		sampling_penalised(&q->sampling));
+		sampling_penalised(&q->sampling), q->handoff, q->n_have);
 	check(r);
 }
 
@@ -153,6 +154,33 @@ void record_fail(struct record *r)
 	if (!recording(r))
 		return;
 	fputs("{\"fail\":true}\n", r->f);
+	check(r);
+}
+
+void record_received(struct record *r, uint64_t id, const struct draw_result *draws, uint32_t n)
+{
+	if (!recording(r))
+		return;
+	fprintf(r->f, "{\"received\":%" PRIu64 ",\"tokens\":[", id);
+	for (uint32_t i = 0; i < n; i++)
+		fprintf(r->f, "%s%d", i ? "," : "", draws[i].token);
+	fputs("]}\n", r->f);
+	check(r);
+}
+
+void record_receive_failed(struct record *r, uint64_t id, bool again)
+{
+	if (!recording(r))
+		return;
+	fprintf(r->f, "{\"receive_failed\":%" PRIu64 ",\"again\":%d}\n", id, again);
+	check(r);
+}
+
+void record_shipped(struct record *r, uint64_t id)
+{
+	if (!recording(r))
+		return;
+	fprintf(r->f, "{\"shipped\":%" PRIu64 "}\n", id);
 	check(r);
 }
 

@@ -8,6 +8,7 @@
  *     {"plan": "9f86d081884c7d65"}    the hash of the plan; null: there was nothing to run
  *     {"commit": [17, 4]}             what was drawn
  *     {"abort": 1}   {"finish": 1, "choice": 0}   {"fail": true}   {"flush": true}
+ *     {"received": 1, "tokens": [17]}   {"receive_failed": 1, "again": 0}   {"shipped": 1}
  *
  * The file holds the prompts' tokens and is made readable by its owner only. When it cannot be
  * written any more recording stops with a warning; the server goes on. One thread.
@@ -31,6 +32,9 @@ void record_commit(struct record *r, const struct draw_result *results, uint32_t
 void record_abort(struct record *r, uint64_t id);
 void record_finish(struct record *r, uint64_t id, uint32_t choice);
 void record_fail(struct record *r);
+void record_received(struct record *r, uint64_t id, const struct draw_result *draws, uint32_t n);
+void record_receive_failed(struct record *r, uint64_t id, bool again);
+void record_shipped(struct record *r, uint64_t id);
 void record_flush(struct record *r);
 
 #endif

@@ -119,8 +119,8 @@ static void visit(struct walk *w, struct prefix_node *n)
 		w->n_known = end;
 		w->known = n;
 	}
-	if (end > w->n_best &&
-	    (!w->c->config.state_tokens || (k == n->n_pages && n->slot != POOL_NONE))) {
+	if (end > w->n_best && (!w->c->config.state_tokens || w->key->pages_only ||
+				(k == n->n_pages && n->slot != POOL_NONE))) {
 		w->n_best = end;
 		w->best = n;
 	}
@@ -132,7 +132,8 @@ static enum prefix_miss miss_of(const struct walk *w, const struct prefix_match 
 {
 	const struct prefix_cache_config *config = &w->c->config;
 	const struct radix *t = &w->c->tree;
-	uint32_t unit = MAX(config->state_tokens, config->page_tokens),
+	uint32_t unit = w->key->pages_only ? config->page_tokens
+					   : MAX(config->state_tokens, config->page_tokens),
 		 target = w->limit / unit * unit;
 	const struct prefix_space *space = &w->key->space;
 	uint64_t content;
@@ -164,7 +165,7 @@ static enum prefix_miss miss_of(const struct walk *w, const struct prefix_match 
 void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key,
 			struct prefix_match *ret)
 {
-	uint32_t page = c->config.page_tokens, state = c->config.state_tokens;
+	uint32_t page = c->config.page_tokens, state = key->pages_only ? 0 : c->config.state_tokens;
 	struct walk w;
 
 	w.c = c;

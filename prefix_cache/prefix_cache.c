@@ -61,17 +61,17 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 		n = tree_split(c, n, (m->n_tokens - radix_start(t, n)) / t->page_tokens);
 	if (!n)
 		return NULL;
-	assert(n->depth == m->n_tokens && n->slot == m->slot);
+	assert(n->depth == m->n_tokens && (key->pages_only || n->slot == m->slot));
 	c->now++;
 	evict_note_return(c, n);
 	node_lock(c, n);
 	if (n->n_pages) {
 		n->hits++;
-		n->slot_hits += n->slot != POOL_NONE;
+		n->slot_hits += m->slot != POOL_NONE;
 		node_touch(c, n);
 	}
-	if (n->slot != POOL_NONE)
-		prefix_cache_pin(c, n->slot);
+	if (m->slot != POOL_NONE)
+		prefix_cache_pin(c, m->slot);
 	for (const struct prefix_node *at = n; at->n_pages; at = at->parent) {
 		uint32_t first = radix_start(t, at) / t->page_tokens;
 

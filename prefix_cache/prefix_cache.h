@@ -103,6 +103,7 @@ struct prefix_key {
 	const int32_t *tokens; /* [n_tokens] */
 	uint32_t n_tokens;     /* the match ends before the last of them, so that one is computed */
 	bool history_any;
+	bool pages_only; /* the match ends where pages end: no state is read there, none is asked for */
 	/* Unless history_any: the only histories that may be matched, as positions where they begin:
 	 * the tokens from switches[i].position on have switches[i].history; [0] is at position 0. A page's
 	 * history is that of its last token. */
@@ -120,7 +121,7 @@ struct prefix_match {
 		branch; /* where a checkpoint is missing that the next request would want: n_known rounded
 			      down to state_tokens, when that is > n_tokens; else 0 */
 	uint32_t
-		slot; /* the state at n_tokens; POOL_NONE when n_tokens is 0 or there are no states */
+		slot; /* the state at n_tokens; POOL_NONE when n_tokens is 0, there are no states, or pages_only */
 	uint64_t history; /* at n_tokens */
 	enum prefix_miss miss;
 	struct prefix_node

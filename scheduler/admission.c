@@ -41,7 +41,7 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		.space = r->space,
 		.tokens = r->prompt,
 		.n_tokens = n,
-		.history_any = !r->history_known,
+		.history_any = !r->history_known && r->handoff != HANDOFF_SEND,
 		.switches = s->switches,
 		.n_switches = ARRAY_SIZE(s->switches),
 	};
@@ -128,18 +128,23 @@ static void resume(struct sequence *q, const struct prefix_match *m, struct pref
 	}
 }
 
+/* Its first admission, of which r->hit tells. */
+static void count_hit(struct scheduler *s, struct request *r)
+{
+	r->admitted = true;
+	r->hit.step = s->planned + 1;
+	s->prompt_tokens += r->n_prompt;
+	s->cached_tokens += r->hit.n_cached;
+	s->misses[r->hit.miss]++;
+}
+
 static void note_hit(struct scheduler *s, struct request *r, const struct prefix_match *m,
 		     bool used)
 {
 	if (r->admitted)
 		return;
-	r->admitted = true;
-	r->hit = (struct scheduler_hit){.n_cached = used ? m->n_tokens : 0,
-					.miss = m->miss,
-					.step = s->planned + 1};
-	s->prompt_tokens += r->n_prompt;
-	s->cached_tokens += r->hit.n_cached;
-	s->misses[m->miss]++;
+	r->hit = (struct scheduler_hit){.n_cached = used ? m->n_tokens : 0, .miss = m->miss};
+	count_hit(s, r);
 }
 
 /* Admits the request as if there were nothing of it in the cache. */
@@ -153,18 +158,45 @@ static bool admit_cold(struct scheduler *s, struct request *r, enum prefix_miss 
 	return admission_admit(s, r, &none);
 }
 
-bool admission_admit(struct scheduler *s, struct request *r, const struct prefix_match *m)
+/* Whether all that is needed beside m can be had. */
+static bool has_memory(const struct scheduler *s, const struct request *r,
+		       const struct prefix_match *m)
 {
 	uint32_t n_pages = table_pages(s, r), shared = r->n_prompt / s->config.page_tokens;
 	uint32_t hit_pages = m->n_tokens / s->config.page_tokens;
 	uint64_t pages = n_pages - hit_pages + (uint64_t)(r->n_live - 1) * (n_pages - shared);
-	uint32_t n_slots = s->config.n_slots ? r->n_live : 0;
-	struct prefix_node *path = NULL;
+
+	return prefix_cache_can_take(s->cache, m, pages, s->config.n_slots ? r->n_live : 0);
+}
+
+/* The request leaves the queue, and its living choices get what they need; s->hit_pages are what the trunk begins
+ * with. */
+static void seat_request(struct scheduler *s, struct request *r, uint32_t hit_pages)
+{
+	uint32_t n_pages = table_pages(s, r), shared = r->n_prompt / s->config.page_tokens;
 	struct sequence *trunk = request_first_live(r);
+
+	waiting_remove(&s->waiting, r);
+	s->n_waiting--;
+	s->n_retracted -= r->retracted;
+	r->retracted = false;
+	r->trunk = trunk;
+	seat_choice(s, trunk, hit_pages, n_pages);
+	memcpy(trunk->pages, s->hit_pages, hit_pages * sizeof(*trunk->pages));
+	for (uint32_t i = trunk->choice + 1; i < r->n_choices; i++)
+		if (!r->choices[i].ended)
+			seat_choice(s, &r->choices[i], shared, n_pages);
+}
+
+bool admission_admit(struct scheduler *s, struct request *r, const struct prefix_match *m)
+{
+	uint32_t hit_pages = m->n_tokens / s->config.page_tokens;
+	struct prefix_node *path = NULL;
+	struct sequence *trunk;
 
 	if (pool_available(s->seats) < r->n_live)
 		return false;
-	if (!prefix_cache_can_take(s->cache, m, pages, n_slots)) {
+	if (!has_memory(s, r, m)) {
 		if (!m->n_tokens || pool_available(s->seats) < pool_size(s->seats))
 			return false;
 		/* Alone it must fit, if need be in place of the state it would begin with. */
@@ -179,16 +211,8 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 			return admit_cold(s, r, m->miss);
 	}
 	request_advance(r, REQUEST_ADMIT);
-	waiting_remove(&s->waiting, r);
-	s->n_waiting--;
-	s->n_retracted -= r->retracted;
-	r->retracted = false;
-	r->trunk = trunk;
-	seat_choice(s, trunk, hit_pages, n_pages);
-	memcpy(trunk->pages, s->hit_pages, hit_pages * sizeof(*trunk->pages));
-	for (uint32_t i = trunk->choice + 1; i < r->n_choices; i++)
-		if (!r->choices[i].ended)
-			seat_choice(s, &r->choices[i], shared, n_pages);
+	seat_request(s, r, hit_pages);
+	trunk = r->trunk;
 	resume(trunk, m, path);
 	tiering_resume(s, trunk, hit_pages, m->history);
 	if (path)
@@ -202,6 +226,60 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 		r->wanted[r->n_wanted++] = m->branch;
 	list_append(&s->leaders, &r->leading);
 	return true;
+}
+
+/* Pages that were prefilled, from position 0 on. */
+static void match_prefilled(struct scheduler *s, const struct request *r, struct prefix_match *ret)
+{
+	*ret = (struct prefix_match){.slot = POOL_NONE};
+	s->switches[0] = (struct prefix_switch){0, PREFIX_PREFILLED};
+	s->key = (struct prefix_key){
+		.space = r->space,
+		.tokens = r->prompt,
+		.n_tokens = r->n_prompt,
+		.pages_only = true,
+		.switches = s->switches,
+		.n_switches = 1,
+	};
+	if (remembers(s, r))
+		prefix_cache_match(s->cache, &s->key, ret);
+}
+
+bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss miss)
+{
+	struct prefix_node *path = NULL;
+	struct prefix_match m;
+
+	match_prefilled(s, r, &m);
+	/* Pages that it makes use of are pages that it needs not be given: alone it fits as well. */
+	if (pool_available(s->seats) < r->n_live || !has_memory(s, r, &m) ||
+	    request_reserve_first_draws(r) < 0)
+		return false;
+	if (remembers(s, r)) {
+		path = prefix_cache_use(s->cache, &s->key, &m, s->hit_pages);
+		if (!path && m.n_tokens)
+			return false;
+	}
+	request_advance(r, REQUEST_RECEIVE);
+	seat_request(s, r, m.n_tokens / s->config.page_tokens);
+	resume(r->trunk, &m, path);
+	tiering_resume(s, r->trunk, m.n_tokens / s->config.page_tokens, PREFIX_PREFILLED);
+	if (path)
+		tiering_used(s, r, path);
+	r->n_have = m.n_tokens;
+	r->prepared = false;
+	r->hit = (struct scheduler_hit){.n_cached = m.n_tokens,
+					.miss = miss,
+					.n_received = r->n_prompt - m.n_tokens};
+	s->receives++;
+	list_append(&s->receiving, &r->receiving);
+	return true;
+}
+
+void admission_received(struct scheduler *s, struct request *r)
+{
+	r->history_known = true;
+	count_hit(s, r);
 }
 
 bool admission_grow(struct scheduler *s, struct sequence *q)
@@ -277,6 +355,11 @@ void admission_release(struct scheduler *s, struct sequence *q)
 		prefix_cache_unpin(s->cache, q->source);
 	if (q->slot != POOL_NONE)
 		prefix_cache_put_slot(s->cache, q->slot);
+	for (uint32_t i = 0; q == r->trunk && i < r->n_ship_pages; i++)
+		if (r->ship_pages[i] != POOL_NONE) {
+			prefix_cache_put_page(s->cache, r->ship_pages[i]);
+			r->ship_pages[i] = POOL_NONE;
+		}
 	pool_put(s->seats, q->seat);
 	list_remove(&q->node);
 	q->seat = q->slot = q->source = POOL_NONE;

@@ -33,6 +33,14 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 bool admission_admit(struct scheduler *s, struct request *r,
 		     const struct prefix_match *m) MUST_CHECK;
 
+/* Room for a waiting request whose prompt comes from elsewhere: what admission_admit gives one of which nothing
+ * can be resumed, but for the pages that the cache has as prefilled. The request receives then. miss: why it found no more.
+ * False as there; also when the host has no memory. */
+bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss miss) MUST_CHECK;
+
+/* It has come: the request counts as admitted. */
+void admission_received(struct scheduler *s, struct request *r);
+
 /* The position after what is planned has a page. */
 static inline bool admission_has_page(const struct scheduler *s, const struct sequence *q)
 {

@@ -9,6 +9,8 @@
 
 #include "scheduler/admission.h"
 #include "scheduler/chunking.h"
+#include "scheduler/handoff.h"
+#include "scheduler/publish.h"
 #include "scheduler/retract.h"
 #include "scheduler/scheduler_internal.h"
 #include "scheduler/sharing.h"
@@ -23,6 +25,7 @@ struct builder {
 	struct step *t;
 	uint64_t number;
 	uint32_t n_following; /* requests that went to wait for another one's prompt */
+	bool refused;	      /* the first in the queue has to wait */
 	bool paused;	      /* a decoding sequence got no page */
 };
 
@@ -113,15 +116,6 @@ static void end_prompt(struct builder *b, struct request *r)
 			list_append(&b->s->decoding, &r->choices[i].node);
 }
 
-/* True when every choice that draws after this window has room for the token. */
-static bool reserve_first_draws(struct request *r)
-{
-	for (uint32_t i = 0; i < r->n_choices; i++)
-		if (!r->choices[i].ended && request_reserve_draw(&r->choices[i]) < 0)
-			return false;
-	return true;
-}
-
 /* What comes behind the window's tokens is known, but for the prompt's last. */
 static void add_score(struct builder *b, struct request *r)
 {
@@ -151,6 +145,8 @@ static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 	b->t->plan.n_prefill_rows++;
 	b->t->plan.n_prefill_tokens += n_tokens;
 	add_score(b, r);
+	if (r->handoff == HANDOFF_SEND)
+		handoff_ship(b->s, r, &b->t->plan, b->t->ships);
 	if (r->trunk->n_planned < r->n_prompt)
 		return;
 	for (uint32_t i = 0; i < r->n_choices; i++) {
@@ -167,8 +163,8 @@ static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 	end_prompt(b, r);
 }
 
-/* The first in the queue: follows another request, is admitted, or (false) has to wait with all
- * behind it. */
+/* The first in the queue: follows another request, waits for what comes from elsewhere, is admitted, or (false) has to
+ * wait with all behind it. */
 static bool admit_first(struct builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;
@@ -177,6 +173,8 @@ static bool admit_first(struct builder *b, struct request *r, bool *admitted)
 	if (b->n_following == FOLLOWING_MAX)
 		return false;
 	admission_match(b->s, r, &m);
+	if (handoff_wanted(b->s, r, &m))
+		return tiering_load(b->s, r, &m) || admission_receive(b->s, r, m.miss);
 	if (!request_scores(r) && sharing_follow(b->s, r, &m)) {
 		b->n_following++;
 		return true;
@@ -201,8 +199,10 @@ static void plan_prefills(struct builder *b)
 
 			r = waiting_first(&s->waiting);
 			/* Less than a unit may be left, which only a short prompt fits. */
-			if (!r || b->paused || (budget < s->align && r->n_prompt > budget) ||
-			    !admit_first(b, r, &admitted))
+			if (!r || b->paused || (budget < s->align && r->n_prompt > budget))
+				return;
+			b->refused = !admit_first(b, r, &admitted);
+			if (b->refused)
 				return;
 			if (!admitted)
 				continue;
@@ -214,13 +214,29 @@ static void plan_prefills(struct builder *b)
 		}
 		n_tokens = chunking_window(s->align, r->trunk->n_planned, r->n_prompt, budget);
 		s->head = r;
-		if (!n_tokens || !reserve_first_draws(r))
+		if (!n_tokens || request_reserve_first_draws(r) < 0)
 			return;
 		add_window(b, r, n_tokens);
 		budget -= n_tokens;
 		if (r->trunk && r->trunk->n_planned < r->n_prompt)
 			return;
 		s->head = NULL;
+	}
+}
+
+/* Prompts that come from elsewhere take nothing of the budget and wait for no other prompt: the first ones in the queue. */
+static void plan_receives(struct builder *b)
+{
+	struct scheduler *s = b->s;
+	struct request *r;
+	struct prefix_match m;
+
+	while (!b->paused && !b->refused && (r = waiting_first(&s->waiting)) &&
+	       handoff_possible(r)) {
+		admission_match(s, r, &m);
+		if (!handoff_wanted(s, r, &m) ||
+		    !(tiering_load(s, r, &m) || admission_receive(s, r, m.miss)))
+			return;
 	}
 }
 
@@ -297,17 +313,9 @@ static void plan_decodes(struct builder *b)
 static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind)
 {
 	struct step_row *more = &b->t->more[i];
-	struct sequence *q = more->owner;
-	uint32_t slot = prefix_cache_take_slot(b->s->cache);
 
-	if (slot == POOL_NONE)
-		return;
-	more->handover = q->slot;
+	more->handover = publish_give_slot(b->s, more->owner);
 	more->handover_kind = kind;
-	prefix_cache_pin(b->s->cache, q->slot);
-	q->source = q->slot;
-	q->source_pinned = true;
-	q->slot = slot;
 }
 
 /* A snapshot goes where its token count belongs. */
@@ -377,12 +385,14 @@ static bool try_build(struct scheduler *s)
 		.rows = t->rows,
 		.draws = t->draws,
 		.scores = t->scores,
+		.ships = t->ships,
 		.resets = t->resets,
 		.page_copies = t->page_copies,
 		.state_copies = t->state_copies,
 	};
 	grow(&b);
 	plan_prefills(&b);
+	plan_receives(&b);
 	plan_decodes(&b);
 	if (!t->plan.n_rows)
 		return false;

@@ -91,6 +91,21 @@ struct plan_score {
 	uint32_t n_top;	     /* best tokens reported beside each, at most TOP_LOGPROBS_MAX */
 };
 
+/*
+ * What another worker is to get of a row (a prompt that is computed here and decoded there): pages that are whole, or the
+ * prompt's last, when the row has run, and the state behind the prompt. Each page of a prompt is in one ship, the state in
+ * that of its last row. The pages and slots named here stay as the row left them, also when the plan is committed, until
+ * scheduler_shipped or scheduler_abort.
+ */
+struct plan_ship {
+	uint64_t request; /* its id */
+	uint32_t row;	  /* a prefill row; one ship a row at most */
+	uint32_t
+		first_page; /* pages [first_page, first_page + n_pages) of row.pages; n_pages >= 1 */
+	uint32_t n_pages;
+	bool state; /* row.state_dst too, where the model has states: the row ends the prompt */
+};
+
 /* A seat changes hands: its counts become zero, then the prompt's tokens are marked. Only for
  * sequences whose draws are penalised. */
 struct plan_seat_reset {
@@ -109,6 +124,7 @@ struct plan {
 	const struct plan_row *rows;	 /* [n_rows] prefill rows first, then decode rows */
 	const struct plan_draw *draws;	 /* [n_draws] in order of their rows */
 	const struct plan_score *scores; /* [n_scores] in order of their rows */
+	const struct plan_ship *ships;	 /* [n_ships] in order of their rows */
 	const struct plan_seat_reset *resets;
 	const struct plan_copy *page_copies;  /* whole KV pages, all layers */
 	const struct plan_copy *state_copies; /* whole state slots, all layers */
@@ -116,6 +132,7 @@ struct plan {
 	uint32_t n_prefill_tokens; /* tokens of the prefill rows; each decode row adds one more */
 	uint32_t n_draws, n_resets, n_page_copies, n_state_copies;
 	uint32_t n_scores, n_scored_tokens; /* n_scored_tokens: of all scores */
+	uint32_t n_ships;
 };
 
 /* What one draw gave, or what is said of one scored token. top_* are sorted by falling log-probability (ties:

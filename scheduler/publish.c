@@ -1,6 +1,20 @@
 #include "scheduler/publish.h"
 
+#include <assert.h>
+
 #include "scheduler/tiering.h"
+
+/* Who reads pages [first, first + n) for another worker keeps them, also if the tree has them already. */
+static void hold_shipped(struct scheduler *s, const struct sequence *q, uint32_t first, uint32_t n)
+{
+	const struct request *r = q->request;
+
+	for (uint32_t i = first; i < MIN(first + n, r->n_ship_pages); i++)
+		if (i * s->config.page_tokens >= r->n_have && r->ship_pages[i] == POOL_NONE) {
+			r->ship_pages[i] = q->pages[i];
+			prefix_cache_ref_page(s->cache, q->pages[i]);
+		}
+}
 
 /* Pages up to `depth` (a multiple of page_tokens) go to the tree; false when it does not take them
  * all. */
@@ -22,6 +36,7 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 		} else {
 			request_tokens(q, from, P, s->page);
 		}
+		hold_shipped(s, q, q->n_tree, n);
 		node = prefix_cache_extend(s->cache, q->path, tokens, q->pages + q->n_tree, n,
 					   history);
 		if (!node)
@@ -44,6 +59,31 @@ static void attach(struct scheduler *s, struct sequence *q, uint32_t depth, uint
 	/* The newest state of an answer is kept below when the answer ends. */
 	if (kind != PREFIX_CHECKPOINT_DECODE)
 		tiering_checkpoint(s, q, q->path);
+}
+
+uint32_t publish_give_slot(struct scheduler *s, struct sequence *q)
+{
+	uint32_t given = q->slot, slot = prefix_cache_take_slot(s->cache);
+
+	assert(q->source == q->slot && !q->source_pinned);
+	if (slot == POOL_NONE)
+		return POOL_NONE;
+	prefix_cache_pin(s->cache, given);
+	q->source_pinned = true;
+	q->slot = slot;
+	return given;
+}
+
+void publish_received(struct scheduler *s, struct sequence *q)
+{
+	uint32_t n = q->request->n_prompt, state_tokens = s->config.state_tokens, slot;
+
+	if (!q->path || !extend_to(s, q, n - n % s->config.page_tokens) || !state_tokens ||
+	    n % state_tokens)
+		return;
+	slot = publish_give_slot(s, q);
+	if (slot != POOL_NONE)
+		attach(s, q, n, slot, PREFIX_CHECKPOINT_PROMPT, true);
 }
 
 void publish_row(struct scheduler *s, const struct plan_row *row, const struct step_row *more,

@@ -16,4 +16,11 @@
 void publish_row(struct scheduler *s, const struct plan_row *row, const struct step_row *more,
 		 bool computed);
 
+/* The state that q's next row reads is to be a checkpoint: q keeps its slot pinned and goes on in another. Returns the
+ * slot, which q does not own any more; POOL_NONE: there is no other, and nothing changed. */
+uint32_t publish_give_slot(struct scheduler *s, struct sequence *q) MUST_CHECK;
+
+/* q's whole prompt is there, and in q's slot the state behind it: all of it was computed elsewhere, as a prefill. */
+void publish_received(struct scheduler *s, struct sequence *q);
+
 #endif

@@ -7,9 +7,11 @@
 #include "base/log.h"
 #include "scheduler/waiting.h"
 
-int request_new(const struct scheduler_request *from, uint32_t n_keys, struct request **ret)
+int request_new(const struct scheduler_request *from, uint32_t n_keys, uint32_t n_ship_pages,
+		struct request **ret)
 {
-	uint64_t n_ids = (uint64_t)from->n_prompt + from->n_end_tokens + from->n_boundaries;
+	uint64_t n_ids =
+		(uint64_t)from->n_prompt + from->n_end_tokens + from->n_boundaries + n_ship_pages;
 	uint64_t size = sizeof(struct request) + from->n_choices * sizeof(struct sequence) +
 			n_keys * sizeof(struct content_key) + n_ids * sizeof(int32_t); /* < 2^40 */
 	struct request *r;
@@ -34,6 +36,9 @@ int request_new(const struct scheduler_request *from, uint32_t n_keys, struct re
 		.cache_disabled = from->cache_disabled,
 		.prompt_logprobs = from->prompt_logprobs,
 		.n_prompt_logprobs = from->n_prompt_logprobs,
+		.handoff = from->handoff,
+		.n_have = from->handoff == HANDOFF_SEND ? from->n_have : 0,
+		.n_ship_pages = n_ship_pages,
 		.space = from->space,
 		.root_key = from->root_key,
 		.sampling = from->sampling,
@@ -41,6 +46,7 @@ int request_new(const struct scheduler_request *from, uint32_t n_keys, struct re
 	list_init(&r->leading);
 	list_init(&r->followers);
 	list_init(&r->following);
+	list_init(&r->receiving);
 	for (uint32_t i = 0; i < r->n_choices; i++) {
 		r->choices[i] = (struct sequence){
 			.request = r,
@@ -55,6 +61,9 @@ int request_new(const struct scheduler_request *from, uint32_t n_keys, struct re
 	r->prompt = (int32_t *)(r->page_keys + n_keys);
 	r->end_tokens = r->prompt + r->n_prompt;
 	r->boundaries = (uint32_t *)(r->end_tokens + r->n_end_tokens);
+	r->ship_pages = r->boundaries + r->n_boundaries;
+	for (uint32_t i = 0; i < n_ship_pages; i++)
+		r->ship_pages[i] = POOL_NONE;
 	if (n_keys)
 		memcpy(r->page_keys, from->page_keys, n_keys * sizeof(*r->page_keys));
 	if (!from->page_keys)
@@ -82,9 +91,11 @@ static const char *state_name(enum request_state s)
 	switch (s) {
 	case REQUEST_SUBMITTED: return "Submitted";
 	case REQUEST_PREFILLING: return "Prefilling";
+	case REQUEST_RECEIVING: return "Receiving";
 	case REQUEST_PREFILL_DONE: return "PrefillDone";
 	case REQUEST_DECODING: return "Decoding";
 	case REQUEST_RETRACTED: return "Retracted";
+	case REQUEST_SHIPPING: return "Shipping";
 	case REQUEST_FINISHED: return "Finished";
 	case REQUEST_ABORTED: return "Aborted";
 	}
@@ -100,6 +111,11 @@ static const char *event_name(enum request_event e)
 	case REQUEST_RETRACT: return "retract";
 	case REQUEST_FINISH: return "finish";
 	case REQUEST_ABORT: return "abort";
+	case REQUEST_RECEIVE: return "receive";
+	case REQUEST_ARRIVE: return "arrive";
+	case REQUEST_GIVE_BACK: return "give back";
+	case REQUEST_SENT: return "sent";
+	case REQUEST_SHIPPED: return "shipped";
 	}
 	return "?";
 }
@@ -118,7 +134,17 @@ void request_advance(struct request *r, enum request_event event)
 		r->state = REQUEST_DECODING;
 	} else if (event == REQUEST_RETRACT && past_prompt) {
 		r->state = REQUEST_RETRACTED;
-	} else if (event == REQUEST_FINISH && alive) {
+	} else if (event == REQUEST_RECEIVE && s == REQUEST_SUBMITTED) {
+		r->state = REQUEST_RECEIVING;
+	} else if (event == REQUEST_ARRIVE && s == REQUEST_RECEIVING) {
+		r->state = REQUEST_PREFILL_DONE;
+	} else if (event == REQUEST_GIVE_BACK && s == REQUEST_RECEIVING) {
+		r->state = REQUEST_SUBMITTED;
+	} else if (event == REQUEST_SENT && s == REQUEST_PREFILL_DONE) {
+		r->state = REQUEST_SHIPPING;
+	} else if (event == REQUEST_SHIPPED && s == REQUEST_SHIPPING) {
+		r->state = REQUEST_FINISHED;
+	} else if (event == REQUEST_FINISH && alive && s != REQUEST_SHIPPING) {
 		r->state = REQUEST_FINISHED;
 	} else if (event == REQUEST_ABORT && alive) {
 		r->state = REQUEST_ABORTED;
@@ -131,16 +157,19 @@ void request_advance(struct request *r, enum request_event event)
 
 void request_end_choice(struct sequence *q)
 {
+	struct request *r = q->request;
+
 	if (q->ended)
 		return;
 	q->ended = true;
-	if (--q->request->n_live == 0)
-		request_advance(q->request, REQUEST_FINISH);
+	if (--r->n_live == 0)
+		request_advance(r, r->handoff == HANDOFF_SEND && q->n_generated ? REQUEST_SENT
+										: REQUEST_FINISH);
 }
 
 void request_abort(struct request *r)
 {
-	if (request_over(r))
+	if (request_over(r) && !request_ships(r))
 		return;
 	request_advance(r, REQUEST_ABORT);
 	for (uint32_t i = 0; i < r->n_choices; i++)
@@ -162,6 +191,14 @@ int request_reserve_draw(struct sequence *q)
 		return -ENOMEM;
 	q->generated = grown;
 	q->generated_room = (uint32_t)room;
+	return 0;
+}
+
+int request_reserve_first_draws(struct request *r)
+{
+	for (uint32_t i = 0; i < r->n_choices; i++)
+		if (!r->choices[i].ended && request_reserve_draw(&r->choices[i]) < 0)
+			return -ENOMEM;
 	return 0;
 }
 

@@ -1,6 +1,8 @@
 /*
  * A request and its choices: what is known about them and which states they go through.
  *
+ * Here (the states of prompts that go from worker to worker are below):
+ *
  *     state         admit        prompt planned  row planned  retract     finish      abort
  *     Submitted     Prefilling   -               -            -           Finished    Aborted
  *     Prefilling    -            PrefillDone     -            -           Finished    Aborted
@@ -11,6 +13,14 @@
  * "-" is a bug in the scheduler and ends the program with the names of state and event. Finished
  * and Aborted take no events: the scheduler drops what arrives for them. A request that comes back
  * with a state from behind its prompt has nothing to prefill and goes through Prefilling at once.
+ *
+ * Between two workers (handoff.h). Finish and abort as above, but that Shipping, which draws no more, cannot finish:
+ *
+ *     state         receive     arrive        give back   sent        shipped
+ *     Submitted     Receiving   -             -           -           -
+ *     Receiving     -           PrefillDone   Submitted   -           -
+ *     PrefillDone   -           -             -           Shipping    -
+ *     Shipping      -           -             -           -           Finished
  *
  * A request has n choices, each a `sequence` of its own: seat, state slot, block table, tokens
  * drawn. Until the prompt is through only one of them is written, the *trunk*: the first choice
@@ -35,9 +45,11 @@
 enum request_state {
 	REQUEST_SUBMITTED,
 	REQUEST_PREFILLING,
+	REQUEST_RECEIVING,
 	REQUEST_PREFILL_DONE,
 	REQUEST_DECODING,
 	REQUEST_RETRACTED,
+	REQUEST_SHIPPING,
 	REQUEST_FINISHED,
 	REQUEST_ABORTED,
 };
@@ -49,6 +61,11 @@ enum request_event {
 	REQUEST_RETRACT,
 	REQUEST_FINISH,
 	REQUEST_ABORT,
+	REQUEST_RECEIVE,
+	REQUEST_ARRIVE,
+	REQUEST_GIVE_BACK,
+	REQUEST_SENT,
+	REQUEST_SHIPPED,
 };
 
 /*
@@ -91,9 +108,9 @@ struct sequence {
 enum { WANTED_MAX = SNAPSHOTS_MAX };
 
 /*
- * n_live: choices that have not ended.   n_live == 0  <=>  Finished or Aborted
+ * n_live: choices that have not ended.   n_live == 0  <=>  Shipping, Finished or Aborted
  * n_held: choices that hold a seat.
- * trunk != NULL  <=>  admitted and not yet forked.
+ * trunk != NULL  <=>  admitted or Receiving, and not yet forked; one that is sent never forks.
  */
 struct request {
 	uint64_t id;
@@ -105,6 +122,7 @@ struct request {
 	struct list followers; /* requests that wait for its prompt, by their `following` */
 	struct list following;
 	uint32_t following_to; /* tokens of the leader's prompt that it waits for */
+	struct list receiving; /* in scheduler.receiving while Receiving, else in no list */
 	enum request_state state;
 	struct load *load;     /* what it waits for, outside of the queue; NULL: nothing */
 	uint32_t n_loads;      /* that it waited for */
@@ -122,7 +140,13 @@ struct request {
 	bool cache_disabled;
 	bool prompt_logprobs;
 	uint32_t n_prompt_logprobs;
-	uint32_t n_scored; /* tokens of the prompt that were planned with scores, if those are
+	enum scheduler_handoff handoff;
+	bool prepared; /* Receiving: scheduler_next_prepare has told of it */
+	uint32_t
+		n_have; /* tokens of the prompt, whole pages, that the receiver has: when Receiving,
+			    or sent */
+	uint32_t n_shipped; /* first page of the prompt that is in no ship */
+	uint32_t n_scored;  /* tokens of the prompt that were planned with scores, if those are
 			      wanted */
 	struct prefix_space space;
 	struct sequence *trunk;
@@ -135,12 +159,18 @@ struct request {
 	int32_t *prompt;	       /* [n_prompt] */
 	int32_t *end_tokens;	       /* [n_end_tokens] */
 	uint32_t *boundaries;	       /* [n_boundaries] */
+	uint32_t *
+		ship_pages; /* [n_ship_pages] of a request that is sent: pages by index that were its own
+				 when they were shipped and that it has a reference to since they were published, else
+				 POOL_NONE. The tree may have taken its own in their place. */
+	uint32_t n_ship_pages;
 	struct sampling sampling;
 	struct sequence choices[]; /* [n_choices], then the arrays above: one allocation */
 };
 
-/* New: a copy of everything in `from`, with n_keys page_keys, Submitted, without an id. -ENOMEM. */
-int request_new(const struct scheduler_request *from, uint32_t n_keys,
+/* New: a copy of everything in `from`, with n_keys page_keys and n_ship_pages ship_pages, Submitted, without an id.
+ * -ENOMEM. */
+int request_new(const struct scheduler_request *from, uint32_t n_keys, uint32_t n_ship_pages,
 		struct request **ret) MUST_CHECK;
 void request_free(struct request *r);
 
@@ -152,8 +182,14 @@ static inline bool request_over(const struct request *r)
 	return r->n_live == 0;
 }
 
-/* The choice draws no more; the last one finishes the request. Nothing when it has ended already.
- */
+/* It is over, and keeps its trunk for who reads from it. */
+static inline bool request_ships(const struct request *r)
+{
+	return r->state == REQUEST_SHIPPING;
+}
+
+/* The choice draws no more; the last one finishes the request, or, when it drew what is to be sent, makes it ship.
+ * Nothing when it has ended already. */
 void request_end_choice(struct sequence *q);
 
 /* No choice draws any more. Nothing when the request is over. */
@@ -161,6 +197,9 @@ void request_abort(struct request *r);
 
 /* Room for a token that is about to be drawn, beside those that are out. -ENOMEM. */
 int request_reserve_draw(struct sequence *q) MUST_CHECK;
+
+/* The same for every living choice's first draw. */
+int request_reserve_first_draws(struct request *r) MUST_CHECK;
 
 /* Records a token drawn for a living choice, which ends with an end token or the last it may have.
  */

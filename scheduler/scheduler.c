@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "scheduler/admission.h"
+#include "scheduler/handoff.h"
 #include "scheduler/publish.h"
 #include "scheduler/scheduler_internal.h"
 #include "scheduler/sharing.h"
@@ -57,11 +58,12 @@ static bool allocate_step(struct step *t, uint32_t n)
 	t->draws = calloc(n, sizeof(*t->draws));
 	t->draw_owners = calloc(n, sizeof(*t->draw_owners));
 	t->scores = calloc(n, sizeof(*t->scores));
+	t->ships = calloc(n, sizeof(*t->ships));
 	t->resets = calloc(n, sizeof(*t->resets));
 	t->page_copies = calloc(n, sizeof(*t->page_copies));
 	t->state_copies = calloc(n, sizeof(*t->state_copies));
-	return t->rows && t->more && t->draws && t->draw_owners && t->scores && t->resets &&
-	       t->page_copies && t->state_copies;
+	return t->rows && t->more && t->draws && t->draw_owners && t->scores && t->ships &&
+	       t->resets && t->page_copies && t->state_copies;
 }
 
 static void free_step(struct step *t)
@@ -71,6 +73,7 @@ static void free_step(struct step *t)
 	free(t->draws);
 	free(t->draw_owners);
 	free(t->scores);
+	free(t->ships);
 	free(t->resets);
 	free(t->page_copies);
 	free(t->state_copies);
@@ -132,6 +135,7 @@ int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
 	list_init(&s->decoding);
 	list_init(&s->ending);
 	list_init(&s->loads);
+	list_init(&s->receiving);
 	if (allocate(s) < 0) {
 		scheduler_free(s);
 		return err_set(e, ENOMEM,
@@ -228,6 +232,9 @@ static int check_request(const struct scheduler_config *c, const struct schedule
 		return err_param(e, EINVAL, "prompt_logprobs",
 				 "%u log-probabilities a token of the prompt are more than %d",
 				 q->n_prompt_logprobs, TOP_LOGPROBS_MAX);
+	r = handoff_check(c, q, e);
+	if (r < 0)
+		return r;
 	r = check_tokens(q->prompt, q->n_prompt, c->vocab_size, "prompt", e);
 	if (r < 0)
 		return r;
@@ -247,7 +254,9 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *from, 
 			       s->n_waiting - s->n_retracted);
 	if (s->n_waiting == UINT32_MAX || request_map_reserve(&s->requests) < 0 ||
 	    waiting_reserve(&s->waiting, s->requests.n + 1) < 0 ||
-	    request_new(from, from->page_keys ? from->n_prompt / s->config.page_tokens : 0, &q) < 0)
+	    request_new(from, from->page_keys ? from->n_prompt / s->config.page_tokens : 0,
+			from->handoff == HANDOFF_SEND ? from->n_prompt / s->config.page_tokens : 0,
+			&q) < 0)
 		return err_set(e, ENOMEM, "not enough memory for a request of %u tokens",
 			       from->n_prompt);
 	q->id = ++s->last_id;
@@ -266,9 +275,7 @@ static void drop(struct scheduler *s, struct request *r)
 	request_free(r);
 }
 
-/* Releases what ended sequences hold, as far as no plan that is out has them and no fork needs
- * them, and drops requests of which nothing is left. */
-static void settle(struct scheduler *s)
+void scheduler_settle(struct scheduler *s)
 {
 	struct list *next;
 
@@ -278,7 +285,8 @@ static void settle(struct scheduler *s)
 
 		/* A sequence of a dropped request is in no list, so next stays valid. */
 		next = node->next;
-		if (!sequence_settled(s, q) || (q == r->trunk && !request_over(r)))
+		if (!sequence_settled(s, q) ||
+		    (q == r->trunk && (!request_over(r) || request_ships(r))))
 			continue;
 		admission_release(s, q);
 		if (request_over(r) && !r->n_held)
@@ -286,9 +294,7 @@ static void settle(struct scheduler *s)
 	}
 }
 
-/* Choices of r have ended: they decode no more, and a request that is over has no part in anything.
- */
-static void note_ended(struct scheduler *s, struct request *r)
+void scheduler_note_ended(struct scheduler *s, struct request *r)
 {
 	for (uint32_t i = 0; i < r->n_choices; i++) {
 		struct sequence *q = &r->choices[i];
@@ -303,6 +309,7 @@ static void note_ended(struct scheduler *s, struct request *r)
 	if (s->head == r)
 		s->head = NULL;
 	sharing_end(s, r);
+	list_remove(&r->receiving);
 	if (sharing_leave(s, r) || tiering_leave(s, r)) {
 		s->n_waiting--;
 		s->n_retracted -= r->retracted;
@@ -315,11 +322,11 @@ void scheduler_abort(struct scheduler *s, uint64_t id)
 {
 	struct request *r = request_map_find(&s->requests, id);
 
-	if (!r || request_over(r))
+	if (!r || (request_over(r) && !request_ships(r)))
 		return;
 	request_abort(r);
-	note_ended(s, r);
-	settle(s);
+	scheduler_note_ended(s, r);
+	scheduler_settle(s);
 }
 
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice)
@@ -329,8 +336,8 @@ void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice)
 	if (!r || choice >= r->n_choices || r->choices[choice].ended)
 		return;
 	request_end_choice(&r->choices[choice]);
-	note_ended(s, r);
-	settle(s);
+	scheduler_note_ended(s, r);
+	scheduler_settle(s);
 }
 
 /* ---- steps ---- */
@@ -341,13 +348,11 @@ const struct plan *scheduler_plan(struct scheduler *s)
 	return plan_build(s) ? &step_of(s, s->planned)->plan : NULL;
 }
 
-/* A draw of a living choice becomes an event; a choice that ended meanwhile gets none. */
-static bool commit_draw(struct sequence *q, const struct draw_result *result,
-			struct scheduler_event *ret)
+bool scheduler_draw(struct sequence *q, const struct draw_result *result,
+		    struct scheduler_event *ret)
 {
 	struct request *r = q->request;
 
-	q->n_drawing--;
 	if (q->ended)
 		return false;
 	*ret = (struct scheduler_event){
@@ -421,14 +426,15 @@ uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results
 
 			assert(results[d].token >= 0 &&
 			       (uint32_t)results[d].token < s->config.vocab_size);
-			n_events += commit_draw(q, &results[d], &events[n_events]);
+			q->n_drawing--;
+			n_events += scheduler_draw(q, &results[d], &events[n_events]);
 			if (q->ended)
-				note_ended(s, q->request);
+				scheduler_note_ended(s, q->request);
 		}
 		commit_row(s, t, i, true);
 	}
 	s->committed++;
-	settle(s);
+	scheduler_settle(s);
 	return n_events;
 }
 
@@ -438,7 +444,7 @@ static void fail_request(struct scheduler *s, struct request *r, struct schedule
 	if (request_over(r))
 		return;
 	request_abort(r);
-	note_ended(s, r);
+	scheduler_note_ended(s, r);
 	events[(*n_events)++] = (struct scheduler_event){
 		.request = r->id,
 		.user = r->user,
@@ -468,7 +474,11 @@ uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events)
 	while (!list_empty(&s->leaders))
 		fail_request(s, container_of(s->leaders.next, struct request, leading), events,
 			     &n_events);
-	settle(s);
+	while (!list_empty(&s->receiving))
+		fail_request(s, container_of(s->receiving.next, struct request, receiving), events,
+			     &n_events);
+	handoff_drop_ships(s);
+	scheduler_settle(s);
 	tiering_drop_loads(s);
 	tiering_drop_stores(s);
 	r = prefix_cache_flush(s->cache);
@@ -524,6 +534,8 @@ void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret)
 		.prompt_tokens = s->prompt_tokens,
 		.cached_tokens = s->cached_tokens,
 		.shared_waits = s->shared_waits,
+		.receives = s->receives,
+		.receives_failed = s->receives_failed,
 		.loads_begun = s->loads_begun,
 		.loads_failed = s->loads_failed,
 		.stores_dropped = s->stores_dropped,
@@ -558,5 +570,8 @@ uint64_t plan_hash(const struct plan *p)
 		h = mix(h, (uint64_t)p->draws[i].row << 32 | p->draws[i].position);
 	for (uint32_t i = 0; i < p->n_scores; i++)
 		h = mix(h, (uint64_t)p->scores[i].row << 32 | p->scores[i].n_tokens);
+	for (uint32_t i = 0; i < p->n_ships; i++)
+		h = mix(mix(h, (uint64_t)p->ships[i].row << 32 | p->ships[i].first_page),
+			(uint64_t)p->ships[i].n_pages << 1 | p->ships[i].state);
 	return mix(mix(h, p->n_resets), (uint64_t)p->n_page_copies << 32 | p->n_state_copies);
 }

@@ -41,6 +41,16 @@
  * The n choices of a request prefill once; when the prompt is through each becomes a sequence:
  * whole pages are shared, the last partial page and the state are copied.
  *
+ * Prefill and decode apart. A request may have its prompt computed by another worker. Here (HANDOFF_RECEIVE), when enough
+ * of it has to be computed, it is admitted with all that an ordinary one gets, leaves pages that are here *as prefilled* where
+ * they are, and waits, beside the queue and in nobody's way, for the others, the state behind the prompt and the first
+ * tokens; what has come counts as prefilled here. There (HANDOFF_SEND) it is an ordinary request of one token, whose plans
+ * say what is to be shipped, and which keeps what it holds for that until it is told that all is through. Either may
+ * fail at any time, and the request then begins again, there or here.
+ *
+ *     Submitted ──> Receiving ──> PrefillDone ...          ... PrefillDone ──> Shipping ──> Finished
+ *         └─────────────┘ failed
+ *
  * Plans depend on requests and configuration only, not on the order of free lists.
  */
 #ifndef SCHEDULER_SCHEDULER_H
@@ -74,7 +84,17 @@ struct scheduler_config {
 	uint32_t max_seqs;	     /* sequences that run at the same time (seats) */
 	uint32_t max_prefill_tokens; /* prefill budget of a step, >= page_tokens */
 	uint32_t max_model_len;	     /* prompt + generated tokens of a sequence */
+	uint32_t
+		handoff_min_tokens; /* HANDOFF_RECEIVE: prompts of which fewer tokens are to be computed are
+					computed here */
 	uint32_t vocab_size;
+};
+
+/* What two workers have to do with a request, of which one computes the prompt and the other one what follows. */
+enum scheduler_handoff {
+	HANDOFF_NONE,
+	HANDOFF_RECEIVE, /* its prompt may be computed elsewhere: see scheduler_next_prepare */
+	HANDOFF_SEND, /* its prompt is computed for another worker: plan.ships, scheduler_shipped */
 };
 
 /* A request as the scheduler sees it. Everything is copied by scheduler_submit. */
@@ -97,7 +117,11 @@ struct scheduler_request {
 						tiers are not for this request */
 	bool cache_disabled;  /* neither matches nor is remembered */
 	bool prompt_logprobs; /* events with scores of all tokens of the prompt but the first */
-	uint32_t n_prompt_logprobs; /* then: best tokens reported beside each */
+	uint32_t n_prompt_logprobs;	/* then: best tokens reported beside each */
+	enum scheduler_handoff handoff; /* HANDOFF_SEND: max_tokens is 1, prompt_logprobs false */
+	uint32_t
+		n_have; /* HANDOFF_SEND: tokens that the other worker has, not to be shipped: a multiple of page_tokens
+			    < n_prompt */
 	struct sampling sampling;
 	void *user; /* comes back in events */
 };
@@ -107,6 +131,9 @@ struct scheduler_hit {
 	uint32_t n_cached; /* tokens of the prompt */
 	enum prefix_miss miss;
 	uint64_t step; /* of the plan that first computed any of it */
+	uint32_t
+		n_received; /* tokens of the prompt that came from another worker; then n_cached are those that
+				were not sent because they were here, and miss says why no more could be resumed */
 };
 
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
@@ -117,9 +144,10 @@ struct scheduler_event {
 	uint64_t request;
 	void *user;
 	uint32_t choice;
-	enum finish_reason finish;	/* of this choice, with this token */
-	bool request_finished;		/* last event of the request: its id is gone */
-	struct scheduler_hit hit;	/* the same in every event of a request */
+	enum finish_reason finish; /* of this choice, with this token */
+	bool request_finished;	  /* last event of the request: its id is gone; of one that is sent:
+					   it ships */
+	struct scheduler_hit hit; /* the same in every event of a request */
 	const struct draw_result *draw; /* borrowed from the results given to commit, as are */
 	const struct draw_result
 		*scores; /* [n_scores] of the prompt's tokens from first_score on */
@@ -127,14 +155,16 @@ struct scheduler_event {
 };
 
 struct scheduler_stats {
-	uint32_t running; /* sequences prefilling or decoding: the seats that are taken */
-	uint32_t waiting; /* requests not yet admitted, or retracted */
+	uint32_t
+		running; /* sequences prefilling, decoding, receiving or shipping: the seats that are taken */
+	uint32_t waiting;		       /* requests not yet admitted, or retracted */
 	uint64_t retractions, replayed_tokens; /* since the beginning */
 	uint64_t prompt_tokens, cached_tokens; /* of requests admitted for the first time */
 	uint64_t misses[PREFIX_MISS_N];	       /* such requests by reason */
 	uint64_t loads_begun, loads_failed, stores_dropped; /* by requests; of those; items */
 	uint64_t stores_waiting; /* items that scheduler_next_store has still to look at */
 	uint64_t shared_waits;	 /* requests that waited for another one's prefill */
+	uint64_t receives, receives_failed; /* prompts that were to come from elsewhere; of those */
 	struct prefix_stats cache;
 };
 
@@ -201,6 +231,42 @@ bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret);
 uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_t max);
 bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,
 		      uint32_t *ret_id);
+
+/*
+ * Prefill and decode apart: the worker that decodes. A plan admits requests whose prompts are to come from elsewhere; they are
+ * asked for after it, also when it is NULL. Everything of one is borrowed, and holds, until scheduler_received or
+ * scheduler_receive_failed is called for it, or it is aborted, or everything fails. What is written to the pages and the slot
+ * is queued on the device behind the plans that are out.
+ */
+struct scheduler_prepare {
+	uint64_t request;
+	void *user;
+	struct scheduler_request
+		ask; /* what the other worker is to run: HANDOFF_SEND, without page_keys. Its choices
+					 are those up to the last that is alive, by their numbers */
+	const uint32_t *pages; /* [n_pages] where the prompt's pages from ask.n_have on go */
+	uint32_t n_pages;
+	uint32_t
+		slot; /* where the state behind the prompt goes; POOL_NONE in a model without states */
+};
+
+/* The next request that nobody has asked for; false: there is none. */
+bool scheduler_next_prepare(struct scheduler *s, struct scheduler_prepare *ret);
+
+/* All of the prompt's pages and its state are written, or queued to be before any later plan; draws
+ * [ask.n_choices] are the first tokens of its choices, checked to be in the vocabulary. Writes an event for each choice that is
+ * alive to `events` (room for ask.n_choices), as scheduler_commit does, and returns their number. Plans may be out. 0, and
+ * nothing happens, when the request does not receive (any more). */
+uint32_t scheduler_received(struct scheduler *s, uint64_t id, const struct draw_result *draws,
+			    struct scheduler_event *events);
+
+/* It will not come. The request gives everything back and queues in its old place: to be received again, from
+ * elsewhere, or to be computed here. Nothing when it does not receive. */
+void scheduler_receive_failed(struct scheduler *s, uint64_t id, bool again);
+
+/* The worker that prefills: what the ships of a request named is not needed any more. Only after its last event, which leaves it
+ * shipping: one that is to ship no more before that is aborted (as it may be after). */
+void scheduler_shipped(struct scheduler *s, uint64_t id);
 
 /* Forgets every cached prefix. -EBUSY while a request lives, and then nothing changed. */
 int scheduler_flush(struct scheduler *s) MUST_CHECK;

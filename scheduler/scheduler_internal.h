@@ -4,11 +4,12 @@
  *     waiting    requests to be admitted, in their order (Submitted and Retracted ones, without
  * those that follow another request's prompt) head       the request whose prompt was begun in an
  * earlier plan and is not through, or NULL leaders    requests whose prompt is not computed whole
- * yet, in the order of admission decoding   sequences whose prompt is planned, in the order of
- * their requests' admission and, inside a request, of choices: the order of the decode rows
+ * yet, in the order of admission decoding   sequences whose prompt is planned or has arrived, in
+ * that order and, inside a request, of choices: the order of the decode rows
  *
  *     loads      what requests outside of the queue wait for, from below the device
  *     ending     sequences that have ended and still hold something
+ *     receiving  requests whose prompt comes from another worker, in the order of their admission
  *
  * Plans are numbered from 1. Those in (committed, planned] are out; their memory is steps[number %
  * 2]. Everything a step needs is allocated by scheduler_new; later only scheduler_submit allocates,
@@ -42,6 +43,7 @@ struct step {
 	struct plan_draw *draws;
 	struct sequence **draw_owners;
 	struct plan_score *scores;
+	struct plan_ship *ships;
 	struct plan_seat_reset *resets;
 	struct plan_copy *page_copies, *state_copies;
 };
@@ -69,6 +71,7 @@ struct scheduler {
 	struct request *head;
 	struct list leaders;
 	struct list decoding, ending;
+	struct list receiving;
 	struct step steps[STEPS_OUT_MAX];
 	uint64_t planned, committed;
 	/* tiering.c; tiers NULL: none below the device */
@@ -81,6 +84,7 @@ struct scheduler {
 	struct list loads;
 	uint64_t *tier_path, *tier_histories; /* [table_pages] work space */
 	uint64_t loads_begun, loads_failed, stores_dropped;
+	uint64_t receives, receives_failed; /* handoff.c: that began; of those */
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
 	uint64_t misses[PREFIX_MISS_N];
 };
@@ -100,6 +104,17 @@ static inline bool sequence_settled(const struct scheduler *s, const struct sequ
 {
 	return q->last_plan <= s->committed;
 }
+
+/* scheduler.c. A draw of a living choice becomes an event; a choice that ended meanwhile gets none. */
+bool scheduler_draw(struct sequence *q, const struct draw_result *result,
+		    struct scheduler_event *ret);
+
+/* Choices of r have ended: they decode no more, and a request that is over has no part in anything. */
+void scheduler_note_ended(struct scheduler *s, struct request *r);
+
+/* Releases what ended sequences hold, as far as no plan that is out has them and neither a fork nor a shipment needs them,
+ * and drops requests of which nothing is left. */
+void scheduler_settle(struct scheduler *s);
 
 /* plan.c: fills the next step; false when there is nothing to run. Admits requests. */
 bool plan_build(struct scheduler *s) MUST_CHECK;

@@ -258,8 +258,9 @@ bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_ma
 	if (!tiering(s, r) || r->admitted || r->loads_over || r->n_loads == LOADS_MAX)
 		return false;
 	n = tiers_match(s->tiers, r->page_keys, (r->n_prompt - 1) / P, from, m->history,
-			s->align / P, s->config.state_tokens, s->config.refuse_decoded,
-			s->tier_path, s->tier_histories);
+			s->align / P, s->config.state_tokens,
+			s->config.refuse_decoded || r->handoff == HANDOFF_SEND, s->tier_path,
+			s->tier_histories);
 	if (n == from || !prefix_cache_can_take(s->cache, m, n - from, s->config.n_slots ? 1 : 0))
 		return false;
 	r->n_loads++;

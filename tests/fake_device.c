@@ -340,6 +340,56 @@ const char *fake_device_run(struct fake_device *d, const struct plan *p,
 	return failed ? failed : run_draws(d, p, draws, results);
 }
 
+/* ---- between workers ---- */
+
+void fake_device_receive(struct fake_device *d, const struct scheduler_prepare *p)
+{
+	uint32_t P = d->config.page_tokens, first = p->ask.n_have / P;
+	uint64_t before = HASH_INIT;
+
+	for (uint32_t i = 0; i < p->ask.n_prompt; i++) {
+		int64_t mark = mark_of(p->ask.prompt[i], false);
+
+		if (i >= p->ask.n_have) {
+			uint32_t page = p->pages[i / P - first];
+
+			d->cells[(size_t)page * P + i % P] = (struct cell){mark, before};
+			d->fills[page] = (struct fill){i % P + 1, false};
+		}
+		if (p->slot != POOL_NONE)
+			d->states[(size_t)p->slot * d->config.max_model_len + i] = mark;
+		before = hash_add(before, mark);
+	}
+	if (p->slot != POOL_NONE)
+		d->state_len[p->slot] = p->ask.n_prompt;
+}
+
+const char *fake_device_check_page(const struct fake_device *d, uint32_t page, uint32_t index,
+				   const int32_t *prompt, uint32_t n_prompt)
+{
+	uint32_t P = d->config.page_tokens;
+	uint64_t before = HASH_INIT;
+
+	for (uint32_t i = 0; i < MIN((index + 1) * P, n_prompt); i++) {
+		const struct cell *cell = &d->cells[(size_t)page * P + i % P];
+
+		if (i >= index * P)
+			EXPECT(cell->mark == mark_of(prompt[i], false) && cell->before == before);
+		before = hash_add(before, mark_of(prompt[i], false));
+	}
+	return NULL;
+}
+
+const char *fake_device_check_state(const struct fake_device *d, uint32_t slot,
+				    const int32_t *prompt, uint32_t n_prompt)
+{
+	EXPECT(slot < d->config.n_slots && d->state_len[slot] == n_prompt);
+	for (uint32_t i = 0; i < n_prompt; i++)
+		EXPECT(d->states[(size_t)slot * d->config.max_model_len + i] ==
+		       mark_of(prompt[i], false));
+	return NULL;
+}
+
 /* ---- what is published ---- */
 
 /* Where a path of the cache ends. */

@@ -36,6 +36,17 @@ const char *fake_device_run(struct fake_device *d, const struct plan *plan,
 			    const struct fake_history *rows, const struct fake_history *draws,
 			    const struct draw_result *results);
 
+/* What comes from another worker: the prompt's pages from position n_have on, and (slot not POOL_NONE) its state, as a
+ * prefill leaves them. Behind the plans that were run. */
+void fake_device_receive(struct fake_device *d, const struct scheduler_prepare *p);
+
+/* What another worker is to get: page `index` of the prompt, as far as the prompt goes / the state behind it, computed by
+ * prefill throughout. NULL, or the condition that failed. */
+const char *fake_device_check_page(const struct fake_device *d, uint32_t page, uint32_t index,
+				   const int32_t *prompt, uint32_t n_prompt);
+const char *fake_device_check_state(const struct fake_device *d, uint32_t slot,
+				    const int32_t *prompt, uint32_t n_prompt);
+
 /* What the cache publishes is there: its pages hold their tokens, behind those of their parents; its slots hold
  * the state at exactly the end of their node; and a node's history is how it was computed. At most
  * FAKE_NODES_MAX nodes. NULL, or the condition that failed. */

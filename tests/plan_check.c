@@ -73,6 +73,28 @@ static const char *check_draw(const struct rules *r, const struct plan_draw *d,
 	return NULL;
 }
 
+/* What is shipped of the plan's rows. */
+static const char *check_ships(const struct rules *r, const struct plan *p,
+			       const struct rule_plan *want)
+{
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct rule_row *row = &want->rows[i];
+		const struct plan_ship *s = &p->ships[k];
+
+		EXPECT(row->n_ships || !row->ships_state);
+		if (!row->n_ships)
+			continue;
+		EXPECT(k++ < p->n_ships && s->row == i && s->request == r->requests[row->q].id);
+		EXPECT(s->first_page == row->first_ship && s->n_pages == row->n_ships);
+		EXPECT(s->state == row->ships_state);
+		EXPECT(s->first_page + s->n_pages <= p->rows[i].n_pages);
+	}
+	EXPECT(k == p->n_ships);
+	return NULL;
+}
+
 /* A plan, row by row and draw by draw, against what the rules say. */
 const char *plan_check(const struct rules *r, const struct plan *p)
 {
@@ -109,7 +131,7 @@ const char *plan_check(const struct rules *r, const struct plan *p)
 	EXPECT(n_prefill_tokens <= r->config.max_prefill_tokens);
 	EXPECT(p->n_page_copies == want->n_page_copies &&
 	       p->n_state_copies == want->n_state_copies);
-	return NULL;
+	return check_ships(r, p, want);
 }
 
 /* Which pages, slots and seats the plan took. */
@@ -125,6 +147,10 @@ void plan_learn_ids(struct rules *r, const struct plan *p)
 
 		memcpy(c->pages, from->pages, from->n_pages * sizeof(*c->pages));
 		row->dst = from->state_dst;
+		for (uint32_t k = row->first_ship; k < row->first_ship + row->n_ships; k++)
+			r->requests[row->q].ship_pages[k] = from->pages[k];
+		if (row->ships_state)
+			r->requests[row->q].ship_slot = from->state_dst;
 		*(row->handover ? &c->source : &c->slot) = from->state_dst;
 		for (uint32_t k = 0; k < from->n_snapshots; k++)
 			row->snapshot_slots[k] = from->snapshots[k].slot;
@@ -168,6 +194,18 @@ static const char *compare_row(struct plan_names *n, const struct plan_row *a,
 	return NULL;
 }
 
+const char *plan_compare_prepare(struct plan_names *n, const struct scheduler_prepare *a,
+				 const struct scheduler_prepare *b)
+{
+	EXPECT(a->user == b->user && a->n_pages == b->n_pages);
+	EXPECT(a->ask.n_have == b->ask.n_have && a->ask.n_choices == b->ask.n_choices);
+	EXPECT((a->slot == POOL_NONE) == (b->slot == POOL_NONE));
+	for (uint32_t i = 0; i < a->n_pages; i++)
+		EXPECT(same_name(&n->pages, a->pages[i], b->pages[i]));
+	EXPECT(a->slot == POOL_NONE || same_name(&n->slots, a->slot, b->slot));
+	return NULL;
+}
+
 const char *plan_compare(struct plan_names *n, const struct plan *a, const struct plan *b)
 {
 	EXPECT(!a == !b);
@@ -175,6 +213,7 @@ const char *plan_compare(struct plan_names *n, const struct plan *a, const struc
 		return NULL;
 	EXPECT(a->n_rows == b->n_rows && a->n_draws == b->n_draws && a->n_resets == b->n_resets);
 	EXPECT(a->n_page_copies == b->n_page_copies && a->n_state_copies == b->n_state_copies);
+	EXPECT(a->n_ships == b->n_ships);
 	EXPECT(plan_hash(a) == plan_hash(b));
 	for (uint32_t i = 0; i < a->n_rows; i++) {
 		const char *failed = compare_row(n, &a->rows[i], &b->rows[i]);

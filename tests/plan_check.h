@@ -25,6 +25,10 @@ struct plan_names {
 };
 
 /* a of one scheduler is b of the other. NULL, or the condition that failed. */
+const char *plan_compare_prepare(struct plan_names *n, const struct scheduler_prepare *a,
+				 const struct scheduler_prepare *b);
+
+/* a of one scheduler is b of the other. NULL, or the condition that failed. */
 const char *plan_compare(struct plan_names *n, const struct plan *a, const struct plan *b);
 
 #endif

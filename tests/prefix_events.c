@@ -217,6 +217,9 @@ static void admit(struct life *l, struct request *r)
 			prompt[n++] = 0;
 	} else {
 		n = random_prompt(l, like, prompt);
+		/* What a request takes of others' pages when its state comes from outside. */
+		key.pages_only = chance(l, 6);
+		key.history_any = !key.pages_only;
 	}
 	key.space = chance(l, 8) ? (struct prefix_space){{0, below(l, SPACES)}} : like->space;
 	key.tokens = prompt;
@@ -239,6 +242,7 @@ static void admit(struct life *l, struct request *r)
 	}
 	l->count->hits += match.n_tokens > 0;
 	l->count->returned += match.n_tokens > 0 && returns;
+	l->count->pages_only += match.n_tokens > 0 && key.pages_only;
 	r->live = true;
 	r->text.space = key.space;
 	r->text.n_tokens = match.n_tokens;

@@ -15,7 +15,8 @@ struct events_source {
 };
 
 struct events_count {
-	uint64_t events, hits, returned, evicted_pages, evicted_slots, refused, misses[16];
+	uint64_t events, hits, returned, pages_only, evicted_pages, evicted_slots, refused,
+		misses[16];
 };
 
 /* At most n_events events on a fresh cache of a random shape; adds what happened to `count`. */

@@ -164,7 +164,7 @@ static bool known_before(const struct prefix_model *m, const struct prefix_key *
 static void search(struct search *s, int place, uint32_t depth)
 {
 	const struct prefix_model *m = s->m;
-	uint32_t P = m->config.page_tokens, S = m->config.state_tokens;
+	uint32_t P = m->config.page_tokens, S = s->key->pages_only ? 0 : m->config.state_tokens;
 	bool tried[MODEL_PAGES] = {false};
 
 	if (depth > s->ret->n_known) {
@@ -203,7 +203,8 @@ static void search(struct search *s, int place, uint32_t depth)
 void model_match(const struct prefix_model *m, const struct prefix_key *key,
 		 struct model_match *ret)
 {
-	uint32_t P = m->config.page_tokens, S = m->config.state_tokens, unit = S ? S : P, target;
+	uint32_t P = m->config.page_tokens, S = key->pages_only ? 0 : m->config.state_tokens;
+	uint32_t unit = S ? S : P, target;
 	struct search s = {.m = m, .key = key, .ret = ret, .known = MODEL_NONE};
 
 	*ret = (struct model_match){.slot = POOL_NONE, .place = MODEL_NONE};
@@ -212,7 +213,7 @@ void model_match(const struct prefix_model *m, const struct prefix_key *key,
 	search(&s, MODEL_NONE, 0);
 	if (ret->place != MODEL_NONE) {
 		ret->history = m->list[ret->place].history;
-		ret->slot = m->list[ret->place].slot;
+		ret->slot = S ? m->list[ret->place].slot : POOL_NONE;
 	}
 	if (S && ret->n_known / S * S > ret->n_tokens)
 		ret->branch = ret->n_known / S * S;

@@ -37,7 +37,8 @@ struct model {
 	struct mirror mirrors[2], *now, *other;
 	struct draw_result results[2][RESULTS]; /* of the plans that are out: number % 2 */
 	struct plan_names names;
-	struct text texts[REMEMBERED]; /* what was said: other prompts begin like it */
+	enum scheduler_handoff handoff; /* of most requests */
+	struct text texts[REMEMBERED];	/* what was said: other prompts begin like it */
 	uint64_t next_user;
 };
 
@@ -65,6 +66,20 @@ static uint32_t n_alive(const struct model *m)
 
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
 		n += m->rules.requests[i].used;
+	return n;
+}
+
+static bool transfers(const struct rule_request *q)
+{
+	return q->used && (q->ships || (q->place == RULE_RECEIVES && !rules_over(q)));
+}
+
+static uint32_t n_transfers(const struct model *m)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		n += transfers(&m->rules.requests[i]);
 	return n;
 }
 
@@ -122,6 +137,9 @@ static const char *check_pools(const struct model *m, const struct prefix_stats 
 					used_pages++;
 				else
 					pages[h->pages[p]] = true;
+			for (uint32_t p = 0; h->held && (int)k == q->trunk && p < q->n_shipped; p++)
+				if (q->ship_pages[p] != POOL_NONE)
+					pages[q->ship_pages[p]] = true;
 			EXPECT(!h->held || h->slot == POOL_NONE || !slots[h->slot]);
 		}
 	}
@@ -150,7 +168,8 @@ static const char *check_stats(const struct model *m)
 
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
 		waiting += r->requests[i].used && !rules_over(&r->requests[i]) &&
-			   r->requests[i].place != RULE_ADMITTED;
+			   r->requests[i].place != RULE_ADMITTED &&
+			   r->requests[i].place != RULE_RECEIVES;
 	scheduler_stats(m->s, &got);
 	scheduler_stats(m->twin, &twin);
 	EXPECT(got.running == rules_seats(r));
@@ -158,6 +177,7 @@ static const char *check_stats(const struct model *m)
 	EXPECT(got.retractions == r->retractions);
 	EXPECT(got.replayed_tokens == r->replayed_tokens);
 	EXPECT(got.shared_waits == r->shared_waits);
+	EXPECT(got.receives == r->receives && got.receives_failed == r->receives_failed);
 	EXPECT(got.prompt_tokens == r->prompt_tokens && got.cached_tokens == r->cached_tokens);
 	EXPECT(!memcmp(&got, &twin, sizeof(got)));
 	return check_pools(m, &got.cache);
@@ -244,6 +264,7 @@ static void count_plan(struct model *m, const struct plan *p)
 	n->state_copies += p->n_state_copies;
 	n->resets += p->n_resets;
 	n->scored_tokens += p->n_scored_tokens;
+	n->ship_rows += p->n_ships;
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		n->snapshots += p->rows[i].n_snapshots;
 		n->unseen_tokens += !p->rows[i].tokens;
@@ -273,6 +294,20 @@ static const char *score_plan(struct model *m, const struct plan *p, const struc
 	}
 	EXPECT(k == p->n_scores && n == p->n_scored_tokens);
 	return NULL;
+}
+
+/* What ships of q's rows named so far is what a cold prefill leaves. */
+static const char *check_ship(const struct model *m, const struct rule_request *q)
+{
+	const char *failed = NULL;
+
+	for (uint32_t i = 0; !failed && i < q->n_shipped; i++)
+		if (q->ship_pages[i] != POOL_NONE)
+			failed = fake_device_check_page(m->device, q->ship_pages[i], i, q->prompt,
+							q->r.n_prompt);
+	if (!failed && q->ship_slot != POOL_NONE)
+		failed = fake_device_check_state(m->device, q->ship_slot, q->prompt, q->r.n_prompt);
+	return failed;
 }
 
 /* Draws a token for every draw, and runs the plan on the fake device. */
@@ -313,6 +348,8 @@ static const char *run_plan(struct model *m, const struct plan *p)
 	}
 	failed = score_plan(m, p, plan, results + p->n_draws);
 	failed = failed ? failed : fake_device_run(m->device, p, rows, draws, results);
+	for (uint32_t i = 0; !failed && i < p->n_ships; i++)
+		failed = check_ship(m, &r->requests[plan->rows[p->ships[i].row].q]);
 	for (uint32_t i = 0; !failed && i < p->n_rows; i++) {
 		const struct rule_row *row = &plan->rows[i];
 		const struct rule_request *q = &r->requests[row->q];
@@ -369,6 +406,7 @@ static const char *check_made(const struct model *m, const struct plan *p, bool 
 	EXPECT(st.retractions == m->trial.retractions);
 	EXPECT(st.shared_waits == m->trial.shared_waits);
 	EXPECT(st.cached_tokens == m->trial.cached_tokens);
+	EXPECT(st.receives == m->trial.receives);
 	return NULL;
 }
 
@@ -460,6 +498,7 @@ static const char *do_plan(struct model *m)
 	const char *failed = shuffle_twin(m);
 	bool pinned[RULES_SLOTS] = {0};
 	uint64_t retractions = m->rules.retractions, waits = m->rules.shared_waits;
+	uint64_t receives = m->rules.receives;
 	struct scheduler_stats before, after;
 	const struct plan *p, *twin;
 
@@ -488,10 +527,11 @@ static const char *do_plan(struct model *m)
 	}
 	scheduler_stats(m->s, &after);
 	/* Refused: nothing changed. */
-	if (retractions == m->rules.retractions && waits == m->rules.shared_waits)
+	if (retractions == m->rules.retractions && waits == m->rules.shared_waits &&
+	    receives == m->rules.receives)
 		EXPECT(!memcmp(&before, &after, sizeof(before)));
 	/* Whoever waits alone can run: nothing that was accepted is ever stuck. */
-	EXPECT(m->rules.planned > m->rules.committed || !n_alive(m));
+	EXPECT(m->rules.planned > m->rules.committed || !n_alive(m) || n_transfers(m));
 	return NULL;
 }
 
@@ -550,6 +590,7 @@ static const char *check_event(struct model *m, const struct scheduler_event *ev
 	EXPECT(ev->choice == want->c && ev->draw == draw && ev->finish == want->finish);
 	EXPECT(ev->request_finished == want->over);
 	EXPECT(ev->hit.n_cached == q->hit.n_cached && ev->hit.step == q->hit.step);
+	EXPECT(ev->hit.n_received == q->hit.n_received);
 	EXPECT(q->misses >> ev->hit.miss & 1);
 	if (want->over)
 		m->counts->misses[ev->hit.miss]++;
@@ -677,6 +718,145 @@ static const char *do_fail(struct model *m)
 	return check_cache(m);
 }
 
+/* ---- between workers ---- */
+
+/* Everybody who waits for a prompt is asked for, in order. */
+static const char *take_prepares(struct model *m)
+{
+	struct scheduler_prepare p, twin;
+
+	for (;;) {
+		struct rule_request *next = NULL;
+		struct rule_choice *t;
+		uint32_t P = m->config.page_tokens, n_choices;
+		const char *failed;
+
+		for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
+			struct rule_request *q = &m->rules.requests[i];
+
+			if (transfers(q) && !q->ships && !q->prepared &&
+			    (!next || q->order < next->order))
+				next = q;
+		}
+		EXPECT(scheduler_next_prepare(m->s, &p) == !!next);
+		EXPECT(scheduler_next_prepare(m->twin, &twin) == !!next);
+		if (!next)
+			return NULL;
+		EXPECT(p.request == next->id && twin.request == next->twin_id &&
+		       p.user == next->r.user);
+		EXPECT(p.ask.n_prompt == next->r.n_prompt && p.ask.n_have == next->have &&
+		       !memcmp(p.ask.prompt, next->prompt, p.ask.n_prompt * sizeof(int32_t)));
+		for (n_choices = next->r.n_choices; next->choices[n_choices - 1].ended;)
+			n_choices--;
+		EXPECT(p.ask.n_choices == n_choices && p.ask.max_tokens == 1 &&
+		       p.ask.handoff == HANDOFF_SEND);
+		EXPECT(p.n_pages == CEIL_DIV(next->r.n_prompt, P) - next->have / P);
+		EXPECT((p.slot != POOL_NONE) == (m->config.n_slots > 0));
+		failed = plan_compare_prepare(&m->names, &p, &twin);
+		if (failed)
+			return failed;
+		t = &next->choices[next->trunk];
+		for (uint32_t i = 0; i < p.n_pages; i++)
+			t->pages[next->have / P + i] = p.pages[i];
+		t->slot = p.slot;
+		next->prepared = true;
+		m->counts->pages_not_sent += next->have / P;
+		/* The data come when they come; the request reads them later. */
+		fake_device_receive(m->device, &p);
+	}
+}
+
+/* The prompt is there, and with it the first tokens. */
+static const char *receive(struct model *m, struct rule_request *q)
+{
+	struct scheduler_event events[RULES_SEQS], twin_events[RULES_SEQS];
+	struct draw_result results[RULES_SEQS];
+	struct rule_event want[RULES_SEQS];
+	int32_t tokens[RULES_SEQS];
+	uint64_t id = q->id, twin_id = q->twin_id;
+	uint32_t n, n_want;
+	const char *failed = NULL;
+
+	for (uint32_t k = 0; k < q->r.n_choices; k++) {
+		tokens[k] = (int32_t)below(m->src, LETTERS);
+		if (q->r.n_end_tokens && !q->r.min_tokens && chance(m, 12))
+			tokens[k] = q->ends[below(m->src, q->r.n_end_tokens)];
+		results[k] = (struct draw_result){.token = tokens[k]};
+	}
+	n = scheduler_received(m->s, id, results, events);
+	EXPECT(scheduler_received(m->twin, twin_id, results, twin_events) == n);
+	take_mirror(m);
+	mark_evicted(m);
+	forget_marks(m);
+	m->rules.after = m->now;
+	n_want = rules_received(&m->rules, q, tokens, want);
+	EXPECT(n == n_want && n > 0);
+	for (uint32_t i = 0; !failed && i < n; i++) {
+		EXPECT(twin_events[i].request == twin_id);
+		failed = check_event(m, &events[i], &want[i], q, &results[want[i].c]);
+		if (want[i].finish != FINISH_NONE)
+			remember(m, q, &q->choices[want[i].c]);
+	}
+	if (failed)
+		return failed;
+	EXPECT(scheduler_received(m->s, id, results, events) == 0);
+	scheduler_receive_failed(m->s, id, false);
+	m->counts->received++;
+	m->counts->received_checkpoints += q->used && q->choices[0].pinned;
+	failed = check_published(m);
+	return failed ? failed : check_cache(m);
+}
+
+/* Something happens to a request that receives or ships. */
+static const char *do_transfer(struct model *m)
+{
+	struct rule_request *q = NULL;
+	const char *failed = take_prepares(m);
+	uint32_t k = n_transfers(m);
+
+	if (failed || !k)
+		return failed;
+	k = below(m->src, k);
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		if (transfers(&m->rules.requests[i]) && k-- == 0)
+			q = &m->rules.requests[i];
+	if (q->ships) {
+		failed = check_ship(m, q);
+		if (failed)
+			return failed;
+		/* The cache had them already, and yet they are to be read where they were. */
+		for (uint32_t i = 0; i < q->n_shipped; i++)
+			m->counts->exchanged_pages +=
+				q->ship_pages[i] != POOL_NONE &&
+				q->ship_pages[i] != q->choices[q->trunk].pages[i];
+		if (chance(m, 8)) {
+			scheduler_abort(m->s, q->id);
+			scheduler_abort(m->twin, q->twin_id);
+			m->counts->ships_aborted++;
+		} else {
+			EXPECT(scheduler_received(m->s, q->id, NULL, NULL) == 0);
+			scheduler_shipped(m->s, q->id);
+			scheduler_shipped(m->twin, q->twin_id);
+			m->counts->shipped++;
+		}
+		scheduler_shipped(m->s, q->id);
+		rules_shipped(&m->rules, q);
+	} else {
+		bool again = chance(m, 2);
+
+		scheduler_shipped(m->s, q->id);
+		if (!chance(m, 4))
+			return receive(m, q);
+		scheduler_receive_failed(m->s, q->id, again);
+		scheduler_receive_failed(m->s, q->id, again);
+		scheduler_receive_failed(m->twin, q->twin_id, again);
+		rules_receive_failed(&m->rules, q, again);
+		*(again ? &m->counts->receives_again : &m->counts->receives_local) += 1;
+	}
+	take_mirror(m);
+	return check_cache(m);
+}
+
 /* ---- requests ---- */
 
 /* Lengths around page ends are as likely as all others. */
@@ -724,7 +904,8 @@ static void draw_request(struct model *m, struct rule_request *q)
 {
 	struct scheduler_request *r = &q->r;
 
-	*q = (struct rule_request){.trunk = -1};
+	*q = (struct rule_request){.trunk = -1, .ship_slot = POOL_NONE};
+	memset(q->ship_pages, 0xff, sizeof(q->ship_pages));
 	for (uint32_t i = 0; i < RULES_SEQS; i++)
 		q->choices[i].slot = q->choices[i].source = q->choices[i].seat = POOL_NONE;
 	draw_prompt(m, q);
@@ -750,6 +931,13 @@ static void draw_request(struct model *m, struct rule_request *q)
 		if (at > r->n_prompt) /* rarely one too far is left in */
 			r->n_boundaries = chance(m, 32) ? i + 1 : i;
 	}
+	r->handoff = m->handoff;
+	if (m->handoff != HANDOFF_NONE && chance(m, 6))
+		r->handoff = (enum scheduler_handoff)below(m->src, 3);
+	if (r->handoff == HANDOFF_SEND && !chance(m, 32)) {
+		r->max_tokens = 1;
+		r->prompt_logprobs = false;
+	}
 	if (chance(m, 32)) { /* rarely as it comes */
 		r->max_tokens = draw_length(m);
 		r->n_choices = below(m->src, m->config.max_seqs + 2);
@@ -764,6 +952,11 @@ static void draw_request(struct model *m, struct rule_request *q)
 		r->max_tokens--;
 	while (r->n_boundaries && q->boundaries[r->n_boundaries - 1] > r->n_prompt)
 		r->n_boundaries--;
+	if (r->handoff == HANDOFF_SEND && chance(m, 2)) {
+		r->n_have = below(m->src, CEIL_DIV(r->n_prompt, m->config.page_tokens)) *
+			    m->config.page_tokens;
+		r->n_have += chance(m, 32);
+	}
 }
 
 static bool acceptable(const struct model *m, const struct rule_request *q)
@@ -773,6 +966,9 @@ static bool acceptable(const struct model *m, const struct rule_request *q)
 
 	if (!r->n_prompt || !r->max_tokens || !r->n_choices || r->n_choices > c->max_seqs ||
 	    r->n_prompt + r->max_tokens > c->max_model_len)
+		return false;
+	if (r->handoff == HANDOFF_SEND && (r->max_tokens != 1 || r->prompt_logprobs ||
+					   r->n_have % c->page_tokens || r->n_have >= r->n_prompt))
 		return false;
 	for (uint32_t i = 0; i < r->n_prompt; i++)
 		if (q->prompt[i] >= VOCAB)
@@ -791,7 +987,8 @@ static bool queue_full(const struct model *m)
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
 		const struct rule_request *q = &m->rules.requests[i];
 
-		n += q->used && !rules_over(q) && q->place != RULE_ADMITTED && !q->retracted;
+		n += q->used && !rules_over(q) && q->place != RULE_ADMITTED &&
+		     q->place != RULE_RECEIVES && !q->retracted;
 	}
 	return m->config.max_waiting && n >= m->config.max_waiting;
 }
@@ -883,6 +1080,8 @@ static const char *do_something(struct model *m)
 		return do_abort(m);
 	if (op == 8)
 		return do_finish_choice(m);
+	if (op >= 36 && n_transfers(m))
+		return do_transfer(m);
 	if (!n_out(m))
 		return do_plan(m);
 	if (op == 9 && chance(m, 6))
@@ -893,7 +1092,7 @@ static const char *do_something(struct model *m)
 /* Every request that is left completes. */
 static const char *drain(struct model *m)
 {
-	uint64_t steps = 50;
+	uint64_t steps = 50 + 100 * n_alive(m);
 
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
 		const struct scheduler_request *r = &m->rules.requests[i].r;
@@ -905,6 +1104,8 @@ static const char *drain(struct model *m)
 	for (;;) {
 		const char *failed = n_out(m) ? do_commit(m) : NULL;
 
+		if (!failed && n_transfers(m) && (!n_out(m) || chance(m, 2)))
+			failed = do_transfer(m);
 		failed = failed ? failed : check_stats(m);
 		while (!failed && n_out(m) < m->config.max_plans_out) {
 			uint64_t n = n_out(m);
@@ -914,7 +1115,7 @@ static const char *drain(struct model *m)
 			if (n_out(m) == n)
 				break;
 		}
-		if (failed || !n_out(m))
+		if (failed || (!n_out(m) && !n_transfers(m)))
 			return failed;
 		m->counts->events++;
 		EXPECT(steps-- > 0);
@@ -981,6 +1182,8 @@ static void draw_config(struct model *m)
 	c->refuse_decoded = chance(m, 8);
 	c->max_waiting = chance(m, 6) ? 1 + below(src, 4) : 0;
 	c->max_plans_out = 1 + below(src, 2);
+	c->handoff_min_tokens = below(src, 16);
+	m->handoff = (enum scheduler_handoff)(chance(m, 2) ? 0 : below(src, 3));
 }
 
 static void add_up(struct model *m)
@@ -991,6 +1194,7 @@ static void add_up(struct model *m)
 	scheduler_stats(m->s, &st);
 	n->shared_waits += m->rules.shared_waits;
 	n->retractions += m->rules.retractions;
+	n->receives += m->rules.receives;
 	n->replayed_tokens += m->rules.replayed_tokens;
 	n->admissions_refused += m->rules.admissions_refused;
 	n->cut_prompts += m->rules.cut_prompts;

@@ -16,6 +16,8 @@
  *      8 published: written at exactly that count    fake_device_check_cache
  *      9 windows concatenate to the prompt           plan_check: each begins where the one before ended
  *     10 what was accepted completes                 drain
+ * Where prompts come from other workers or go there: what arrives in the pages and slot that were named stays there until
+ * the request begins to read it, and what a ship names stays until the request is told that it is through: do_transfer.
  */
 #ifndef TESTS_SCHEDULER_MODEL_H
 #define TESTS_SCHEDULER_MODEL_H
@@ -44,6 +46,8 @@ struct model_counts {
 	uint64_t hits, decoded_hits, alone, returned_by_cache;
 	uint64_t doubts; /* plans with more than one right answer */
 	uint64_t evicted_pages, evicted_slots, scored_tokens;
+	uint64_t receives, received, received_checkpoints, receives_again, receives_local;
+	uint64_t pages_not_sent, ship_rows, shipped, ships_aborted, exchanged_pages;
 	uint64_t misses[PREFIX_MISS_N];
 };
 

@@ -85,7 +85,7 @@ static void settle(struct rules *r)
 			struct rule_choice *c = &q->choices[k];
 
 			if (c->held && c->ended && out_of_plans(r, c) &&
-			    (q->trunk != (int)k || rules_over(q)))
+			    (q->trunk != (int)k || (rules_over(q) && !q->ships)))
 				release(c);
 		}
 		if (q->used && rules_over(q) && !rules_holds(q))
@@ -117,8 +117,9 @@ static void note_over(struct rules *r, struct rule_request *q)
 
 void rules_abort(struct rules *r, struct rule_request *q)
 {
-	if (rules_over(q))
+	if (rules_over(q) && !q->ships)
 		return;
+	q->ships = false;
 	for (uint32_t i = 0; i < q->r.n_choices; i++)
 		q->choices[i].ended = true;
 	note_over(r, q);
@@ -192,12 +193,30 @@ static void add_draw(struct rule_row *row, struct rule_request *q, struct rule_c
 
 static void prompt_ends(struct rules *r, struct rule_request *q)
 {
+	q->order = ++r->orders;
 	for (uint32_t i = 0; i < q->r.n_choices; i++)
 		if (!q->choices[i].ended)
 			q->choices[i].order = q->order;
 }
 
-static void add_prefills(struct rules *r, uint64_t number, bool paused)
+/* Pages that are whole now, or that the prompt ends in, and that the other worker neither has nor got. */
+static void add_ship(const struct rules *r, struct rule_request *q, struct rule_row *row)
+{
+	uint32_t P = r->config.page_tokens, end = row->start + row->n_tokens;
+
+	row->ships_state = end == q->r.n_prompt && r->config.n_slots;
+	for (uint32_t i = 0; i * P < end; i++) {
+		if (i * P < q->r.n_have || i < q->n_shipped ||
+		    ((i + 1) * P > end && end < q->r.n_prompt))
+			continue;
+		if (!row->n_ships++)
+			row->first_ship = i;
+		q->n_shipped = i + 1;
+	}
+}
+
+/* True when the first in the queue was refused. */
+static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 {
 	uint32_t budget = r->config.max_prefill_tokens;
 
@@ -213,13 +232,19 @@ static void add_prefills(struct rules *r, uint64_t number, bool paused)
 
 			q = first_waiting(r);
 			if (!q || paused || (budget < r->align && q->r.n_prompt > budget))
-				return;
+				return false;
 			end = rules_look_up(r, q, &misses);
+			if (rules_wants_handoff(r, q, &end)) {
+				if (rules_receive(r, q, misses))
+					continue;
+				r->admissions_refused++;
+				return true;
+			}
 			if (rules_follow(r, q, &end, number))
 				continue;
 			if (!rules_admit(r, q, end, misses, number)) {
 				r->admissions_refused++;
-				return;
+				return true;
 			}
 			if (q->choices[q->trunk].n_planned >= q->r.n_prompt) {
 				lead_no_more(r, q);
@@ -238,16 +263,18 @@ static void add_prefills(struct rules *r, uint64_t number, bool paused)
 			while (n + r->align <= budget)
 				n += r->align;
 		if (!n)
-			return;
+			return false;
 		row = add_row(r, q, t, number, n, false);
 		budget -= n;
 		if (q->r.prompt_logprobs && q->n_scored < q->r.n_prompt) {
 			q->n_scored = t->n_planned;
 			row->n_scores = MIN(n, q->r.n_prompt - 1 - row->start);
 		}
+		if (q->r.handoff == HANDOFF_SEND)
+			add_ship(r, q, row);
 		if (t->n_planned < q->r.n_prompt) {
 			r->cut_prompts++;
-			return;
+			return false;
 		}
 		for (uint32_t i = 0; i < q->r.n_choices; i++) {
 			struct rule_choice *c = &q->choices[i];
@@ -260,6 +287,22 @@ static void add_prefills(struct rules *r, uint64_t number, bool paused)
 		}
 		prompt_ends(r, q);
 		r->head = -1;
+	}
+	return false;
+}
+
+/* Prompts that come from elsewhere need no budget. */
+static void add_receives(struct rules *r)
+{
+	struct rule_request *q;
+
+	while ((q = first_waiting(r)) && q->r.handoff == HANDOFF_RECEIVE && !q->local &&
+	       !q->admitted && !q->r.prompt_logprobs) {
+		uint32_t misses;
+		struct mirror_end end = rules_look_up(r, q, &misses);
+
+		if (!rules_wants_handoff(r, q, &end) || !rules_receive(r, q, misses))
+			return;
 	}
 }
 
@@ -463,7 +506,8 @@ bool rules_plan(struct rules *r)
 
 		*p = (struct rule_plan){0};
 		for_each_decoding(r, number, grow_one, &paused);
-		add_prefills(r, number, paused);
+		if (!add_prefills(r, number, paused) && !paused)
+			add_receives(r);
 		for_each_decoding(r, number, decode_one, NULL);
 		if (p->n_rows)
 			break;
@@ -558,6 +602,7 @@ uint32_t rules_commit(struct rules *r, struct rule_event out[RULES_SEQS])
 			if (e.event) {
 				e.finish = draw(q, c);
 				e.over = rules_over(q);
+				q->ships = e.over && q->r.handoff == HANDOFF_SEND;
 				note_over(r, q);
 			}
 			out[n++] = e;
@@ -569,6 +614,75 @@ uint32_t rules_commit(struct rules *r, struct rule_event out[RULES_SEQS])
 	return n;
 }
 
+uint32_t rules_received(struct rules *r, struct rule_request *q, const int32_t *tokens,
+			struct rule_event out[RULES_SEQS])
+{
+	struct rule_choice *t = &q->choices[q->trunk];
+	const struct mirror_node *n;
+	uint64_t history[RULES_LEN];
+	uint32_t n_events = 0;
+
+	q->place = RULE_ADMITTED;
+	q->admitted = q->clean = true;
+	q->hit.step = r->planned + 1;
+	r->prompt_tokens += q->r.n_prompt;
+	r->cached_tokens += q->have;
+	t->n_planned = q->r.n_prompt;
+	publish(r, q, t, q->r.n_prompt);
+	rules_histories(r, t, t->n_published, history);
+	n = mirror_find(r->after, &q->r.space, q->prompt, history, t->n_published);
+	if (n) /* in place of its own */
+		memcpy(t->pages, n->pages, t->n_published * sizeof(*t->pages));
+	if (r->config.state_tokens && rules_remembers(r, q) && q->r.n_prompt % r->align == 0 &&
+	    rules_room(r, 0, 1)) {
+		t->pinned = true;
+		t->source = t->slot;
+		t->slot = POOL_NONE;
+	}
+	prompt_ends(r, q);
+	for (uint32_t k = 0; k < q->r.n_choices; k++) {
+		struct rule_choice *c = &q->choices[k];
+		struct rule_event e = {.q = (uint32_t)(q - r->requests), .c = k, .event = true};
+
+		if (c->ended)
+			continue;
+		c->generated[0] = tokens[k];
+		e.finish = draw(q, c);
+		e.over = rules_over(q);
+		out[n_events++] = e;
+	}
+	note_over(r, q);
+	settle(r);
+	return n_events;
+}
+
+void rules_receive_failed(struct rules *r, struct rule_request *q, bool again)
+{
+	q->place = RULE_QUEUED;
+	q->local = !again;
+	q->trunk = -1;
+	for (uint32_t k = 0; k < q->r.n_choices; k++)
+		release(&q->choices[k]);
+	r->receives_failed++;
+}
+
+void rules_shipped(struct rules *r, struct rule_request *q)
+{
+	q->ships = false;
+	settle(r);
+}
+
+/* Decoding ones, then prompts that are being computed, then such as come from elsewhere. */
+static uint32_t running_class(const struct rule_request *q)
+{
+	if (q->place == RULE_RECEIVES)
+		return 2;
+	for (uint32_t i = 0; i < q->r.n_choices; i++)
+		if (q->choices[i].order && !q->choices[i].ended)
+			return 0;
+	return 1;
+}
+
 /* Who was admitted first of those that run. */
 static struct rule_request *first_running(struct rules *r)
 {
@@ -578,7 +692,8 @@ static struct rule_request *first_running(struct rules *r)
 		struct rule_request *q = &r->requests[i];
 
 		if (q->used && !rules_over(q) && rules_holds(q) &&
-		    (!best || q->order < best->order))
+		    (!best || running_class(q) < running_class(best) ||
+		     (running_class(q) == running_class(best) && q->order < best->order)))
 			best = q;
 	}
 	return best;
@@ -608,6 +723,8 @@ uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS])
 		out[n++] = (uint32_t)(paused - r->requests);
 		rules_abort(r, paused);
 	}
+	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
+		r->requests[i].ships = false;
 	settle(r);
 	return n;
 }

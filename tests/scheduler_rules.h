@@ -44,7 +44,7 @@ struct rule_choice {
 	uint32_t seat;	   /* POOL_NONE: not seen yet */
 };
 
-enum rule_place { RULE_QUEUED, RULE_FOLLOWS, RULE_ADMITTED };
+enum rule_place { RULE_QUEUED, RULE_FOLLOWS, RULE_RECEIVES, RULE_ADMITTED };
 
 struct rule_request {
 	bool used;
@@ -64,7 +64,18 @@ struct rule_request {
 	uint32_t branch, branches[MIRROR_ENDS], n_branches;
 	uint32_t n_scored; /* tokens of the prompt, where its log-probabilities are wanted */
 	uint32_t asked[RULES_WANTED], n_asked; /* states that followers wait for */
+	/* Received from another worker, or sent to one: of its prompt's pages `have` are not. */
+	uint32_t have;
+	bool local;    /* could have been received, and did not come */
+	bool prepared; /* what receives was asked for */
+	bool ships;    /* over, and its trunk is kept */
+	uint32_t ship_pages[RULES_LEN],
+		n_shipped; /* ids by index that ships named: POOL_NONE: none; those below n_shipped */
+	uint32_t ship_slot;
 	struct scheduler_hit hit;
+	uint32_t
+		receive_misses; /* those of all beginnings with which its prompt would come from elsewhere: nothing tells
+				    which it was */
 	uint32_t misses; /* bits of the reasons that would be right */
 	struct rule_choice choices[RULES_SEQS];
 };
@@ -79,7 +90,9 @@ struct rule_row {
 	uint32_t dst; /* what it wrote */
 	bool handover;
 	uint32_t n_snapshots, snapshots[SNAPSHOTS_MAX], snapshot_slots[SNAPSHOTS_MAX];
-	uint32_t n_scores; /* of its tokens: how likely was what comes behind? */
+	uint32_t n_scores;	      /* of its tokens: how likely was what comes behind? */
+	uint32_t first_ship, n_ships; /* pages for another worker */
+	bool ships_state;
 	uint32_t n_draws, draws[RULES_SEQS], positions[RULES_SEQS]; /* choices */
 	bool counts[RULES_SEQS];				    /* the seat is reset for it */
 };
@@ -109,6 +122,7 @@ struct rules {
 	uint64_t making;	   /* the plan that is being made, or planned */
 	struct rule_plan plans[2]; /* number % 2 */
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
+	uint64_t receives, receives_failed;
 	uint64_t admissions_refused, paused, alone, cut_prompts;
 	const struct mirror *before, *after; /* of the plan that is made */
 	const struct rule_marks *evicted;
@@ -149,6 +163,12 @@ uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS]);
 
 void rules_abort(struct rules *r, struct rule_request *q);
 void rules_finish_choice(struct rules *r, struct rule_request *q, uint32_t c);
+
+/* What q waited for has come / will not. Events as of a commit. */
+uint32_t rules_received(struct rules *r, struct rule_request *q, const int32_t *tokens,
+			struct rule_event out[RULES_SEQS]);
+void rules_receive_failed(struct rules *r, struct rule_request *q, bool again);
+void rules_shipped(struct rules *r, struct rule_request *q);
 
 /* Pages and histories of what q has published, by the rules. */
 void rules_histories(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,

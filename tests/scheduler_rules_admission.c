@@ -22,6 +22,10 @@ uint32_t rules_pages(const struct rules *r)
 				else
 					seen[c->pages[p]] = true;
 			}
+			/* Also those in whose place the cache had others. */
+			for (uint32_t p = 0; c->held && (int)k == q->trunk && p < q->n_shipped; p++)
+				if (q->ship_pages[p] != POOL_NONE)
+					seen[q->ship_pages[p]] = true;
 		}
 	}
 	for (uint32_t i = 0; i < r->config.n_pages; i++)
@@ -103,7 +107,7 @@ static struct mirror_key key_of(const struct rule_request *q, int32_t *tokens)
 		.n_tokens = n,
 		.n_prompt = q->r.n_prompt,
 		.space = q->r.space,
-		.any = !q->admitted || !q->clean,
+		.any = (!q->admitted || !q->clean) && q->r.handoff != HANDOFF_SEND,
 		.decoded = prefix_history(PREFIX_PREFILLED, q->r.n_prompt, true),
 	};
 }
@@ -138,6 +142,21 @@ void rules_mark_page(struct rule_marks *m, uint64_t name)
 static bool page_evicted(const struct rule_marks *m, uint64_t name)
 {
 	return m->pages[page_place(m, name)] == name;
+}
+
+/* The prompt's first n tokens were known before this plan, in a history that q may not use, perhaps: then it is this plan
+ * that evicted them, and who knows when. */
+static bool was_there(const struct rules *r, const struct rule_request *q, uint32_t n)
+{
+	for (uint32_t i = 0; i < r->before->n; i++) {
+		const struct mirror_node *at = &r->before->nodes[i];
+
+		if (at->depth >= n && at->space.id[0] == q->r.space.id[0] &&
+		    at->space.id[1] == q->r.space.id[1] &&
+		    !memcmp(at->tokens, q->prompt, n * sizeof(*q->prompt)))
+			return true;
+	}
+	return false;
 }
 
 /* The reasons that are right when a first admission begins at `end`. */
@@ -177,9 +196,12 @@ static uint32_t misses_at(const struct rules *r, const struct rule_request *q,
 		return reasons | (uint32_t)evicted << PREFIX_MISS_EVICTED_STATE;
 	}
 	if (end->n_known < limit &&
-	    page_evicted(r->evicted, mirror_name_of(&q->r.space, q->prompt, end->n_known + P)))
-		return 1u << PREFIX_MISS_EVICTED_PAGE;
-	reasons = 1u << (salt ? PREFIX_MISS_SALT : PREFIX_MISS_COLD);
+	    page_evicted(r->evicted, mirror_name_of(&q->r.space, q->prompt, end->n_known + P))) {
+		if (!was_there(r, q, end->n_known + P))
+			return 1u << PREFIX_MISS_EVICTED_PAGE;
+		reasons |= 1u << PREFIX_MISS_EVICTED_PAGE;
+	}
+	reasons |= 1u << (salt ? PREFIX_MISS_SALT : PREFIX_MISS_COLD);
 	if (r->evicted->n_pages == RULES_EVICTED / 2) /* more than are kept here */
 		reasons |= 1u << PREFIX_MISS_EVICTED_PAGE;
 	return reasons;
@@ -219,6 +241,7 @@ struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_
 	uint32_t n;
 
 	q->n_branches = 0;
+	q->receive_misses = 0;
 	*ret_misses = 1u << PREFIX_MISS_DISABLED;
 	if (!rules_remembers(r, q))
 		return (struct mirror_end){0};
@@ -234,6 +257,9 @@ struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_
 			*ret_misses |= misses_at(r, q, &ends[i]);
 			q->branches[q->n_branches++] = branch_of(r, &ends[i]);
 		}
+	for (uint32_t i = 0; i < n; i++)
+		if (rules_wants_handoff(r, q, &ends[i]))
+			q->receive_misses |= misses_at(r, q, &ends[i]);
 	return chosen;
 }
 
@@ -343,7 +369,7 @@ bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_e
 				continue;
 			t = &l->choices[l->trunk];
 			/* Decoded tokens before the prompt's end are in what it began with. */
-			if (q->admitted && q->clean &&
+			if (((q->admitted && q->clean) || q->r.handoff == HANDOFF_SEND) &&
 			    decoded_before(t, MIN(t->n_planned, l->r.n_prompt)))
 				continue;
 			at = MIN(common(q, l) / r->align * r->align, cap);
@@ -383,7 +409,9 @@ static uint32_t table_pages(const struct rules *r, const struct rule_request *q)
 	return rules_ceil_pages(r, MIN(n, q->r.n_prompt + q->r.max_tokens));
 }
 
-static bool fits(const struct rules *r, const struct rule_request *q, const struct mirror_end *end)
+/* states: what is found is begun with, so its state is read. */
+static bool fits(const struct rules *r, const struct rule_request *q, const struct mirror_end *end,
+		 bool states)
 {
 	uint32_t P = r->config.page_tokens, n = table_pages(r, q), shared = q->r.n_prompt / P;
 	uint32_t hit = end->n_tokens / P, slots = r->config.n_slots ? rules_live(q) : 0;
@@ -401,7 +429,7 @@ static bool fits(const struct rules *r, const struct rule_request *q, const stru
 				fake->first_page = 0;
 				fake->n_pages = hit;
 				memcpy(fake->pages, end->node->pages, hit * sizeof(*fake->pages));
-				fake->pinned = r->config.n_slots > 0;
+				fake->pinned = states && r->config.n_slots > 0;
 				fake->source = end->node->slot;
 				/* It has no slot of its own so far. */
 				slots -= r->config.n_slots > 0;
@@ -423,6 +451,60 @@ static void seat(struct rules *r, struct rule_choice *c, uint32_t first, uint32_
 		c->pages[i] = POOL_NONE;
 }
 
+bool rules_wants_handoff(const struct rules *r, const struct rule_request *q,
+			 const struct mirror_end *end)
+{
+	return q->r.handoff == HANDOFF_RECEIVE && !q->local && !q->admitted &&
+	       !q->r.prompt_logprobs &&
+	       q->r.n_prompt - end->n_tokens >= r->config.handoff_min_tokens;
+}
+
+bool rules_receive(struct rules *r, struct rule_request *q, uint32_t misses)
+{
+	struct mirror_key key = {.tokens = q->prompt,
+				 .n_tokens = q->r.n_prompt,
+				 .n_prompt = q->r.n_prompt,
+				 .space = q->r.space};
+	uint32_t P = r->config.page_tokens, n = table_pages(r, q), unused;
+	struct mirror_end end = {0};
+	struct rule_choice *t;
+
+	/* Pages that it makes use of are locked: they are there after the plan, and more is not. */
+	if (rules_remembers(r, q))
+		mirror_match(r->after, &key, &end.n_tokens, &unused);
+	for (uint32_t i = 0; end.n_tokens && i < r->after->n; i++) {
+		const struct mirror_node *at = &r->after->nodes[i];
+		bool clean = at->depth >= end.n_tokens && at->space.id[0] == q->r.space.id[0] &&
+			     at->space.id[1] == q->r.space.id[1] &&
+			     !memcmp(at->tokens, q->prompt, end.n_tokens * sizeof(*q->prompt));
+
+		for (uint32_t k = 0; clean && k < end.n_tokens / P; k++)
+			clean = at->history[k] == PREFIX_PREFILLED;
+		if (clean)
+			end.node = at;
+	}
+	if (!fits(r, q, &end, false))
+		return false;
+	q->place = RULE_RECEIVES;
+	q->trunk = rules_first_live(q);
+	q->order = ++r->orders;
+	q->prepared = false;
+	q->have = end.n_tokens;
+	for (uint32_t i = (uint32_t)q->trunk; i < q->r.n_choices; i++)
+		if (!q->choices[i].ended)
+			seat(r, &q->choices[i], (int)i == q->trunk ? 0 : q->r.n_prompt / P, n);
+	t = &q->choices[q->trunk];
+	if (end.n_tokens)
+		memcpy(t->pages, end.node->pages, end.n_tokens / P * sizeof(*t->pages));
+	t->n_published = end.n_tokens / P;
+	memset(t->decoded, 0, sizeof(t->decoded));
+	q->hit = (struct scheduler_hit){.n_cached = end.n_tokens,
+					.n_received = q->r.n_prompt - end.n_tokens};
+	q->misses = misses | q->receive_misses;
+	r->receives++;
+	return true;
+}
+
 bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses,
 		 uint64_t number)
 {
@@ -430,7 +512,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 	struct rule_choice *t;
 	bool promote = true;
 
-	if (!fits(r, q, &end)) {
+	if (!fits(r, q, &end, true)) {
 		if (!end.n_tokens || rules_seats(r) || rules_live(q) > r->config.max_seqs)
 			return false;
 		/* Alone: without what it would begin with. */
@@ -439,7 +521,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 		end = (struct mirror_end){0};
 		promote = false;
 		r->alone++;
-		if (!fits(r, q, &end))
+		if (!fits(r, q, &end, true))
 			return false;
 	}
 	q->place = RULE_ADMITTED;
@@ -468,7 +550,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 	q->branch = promote && rules_remembers(r, q) ? branch_of(r, &end) : 0;
 	if (!promote)
 		q->n_branches = 0;
-	q->learn = end.n_tokens && (!q->admitted || !q->clean);
+	q->learn = end.n_tokens && (!q->admitted || !q->clean) && q->r.handoff != HANDOFF_SEND;
 	if (q->admitted)
 		return true;
 	q->admitted = true;

@@ -27,6 +27,11 @@ bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_e
 bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses,
 		 uint64_t number);
 
+/* Whether its prompt is to come from elsewhere when it could begin at `end`; admits it to that. */
+bool rules_wants_handoff(const struct rules *r, const struct rule_request *q,
+			 const struct mirror_end *end);
+bool rules_receive(struct rules *r, struct rule_request *q, uint32_t misses);
+
 /* Branches that are in doubt: takes those that the model tries. */
 void rules_try_branches(struct rules *r);
 

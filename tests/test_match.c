@@ -191,6 +191,50 @@ static void test_many_variants(void)
 	prefix_cache_free(c);
 }
 
+/* Pages without a state, of which somebody makes use who brings the state along. */
+static void test_pages_only(void)
+{
+	struct prefix_cache *c = new_cache(2, 4, 16, 8);
+	struct prefix_node *n = grow(c, begin(c), "abcdef"), *used;
+	struct text t = text("abcdXX");
+	struct prefix_key key = {.tokens = t.tokens, .n_tokens = t.n, .pages_only = true};
+	uint64_t h = prefix_history(PREFIX_PREFILLED, 6, true);
+	struct prefix_match m;
+	uint32_t pages[8];
+
+	n = keep(c, grow_as(c, n, "gh", h, 2, NULL), PREFIX_CHECKPOINT_DECODE);
+	prefix_cache_match(c, &key, &m);
+	ok(m.n_tokens == 4 && m.n_known == 4 && m.slot == POOL_NONE && m.branch == 0 &&
+		   m.miss == PREFIX_MISS_NONE,
+	   "pages alone: anywhere in an edge, without a state");
+	ok(prefix_cache_can_take(c, &m, 12, 7) && !prefix_cache_can_take(c, &m, 13, 0),
+	   "nothing that is locked already is counted twice");
+	used = prefix_cache_use(c, &key, &m, pages);
+	ok(used && prefix_node_tokens(used) == 4 && pages[0] != pages[1], "they can be used");
+	prefix_cache_check(c);
+	prefix_cache_unlock(c, used);
+	t = text("abcdefghij");
+	key.n_tokens = t.n;
+	prefix_cache_match(c, &key, &m);
+	ok(m.n_tokens == 6 && m.history == PREFIX_PREFILLED, "only what was prefilled throughout");
+	used = prefix_cache_use(c, &key, &m, pages);
+	prefix_cache_unlock(c, n);
+	prefix_cache_check(c);
+	ok(!prefix_cache_can_take(c, NULL, 14, 0) && prefix_cache_can_take(c, NULL, 13, 8),
+	   "what is used stays, what hangs below it may go");
+	prefix_cache_unlock(c, used);
+	key.history_any = true;
+	prefix_cache_match(c, &key, &m);
+	used = prefix_cache_use(c, &key, &m, pages);
+	ok(m.n_tokens == 8 && m.slot == POOL_NONE && used && prefix_node_has_checkpoint(used) &&
+		   prefix_cache_can_take(c, NULL, 12, 8),
+	   "a state that happens to be there is not pinned");
+	prefix_cache_check(c);
+	prefix_cache_unlock(c, used);
+	ok(prefix_cache_flush(c) == 0, "nothing is locked");
+	prefix_cache_free(c);
+}
+
 static void test_history(void)
 {
 	uint64_t seen[200], h = PREFIX_PREFILLED;
@@ -218,6 +262,7 @@ int main(void)
 	test_variants();
 	test_variants_apart();
 	test_many_variants();
+	test_pages_only();
 	test_history();
 	return done();
 }

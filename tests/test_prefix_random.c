@@ -49,6 +49,8 @@ int main(int argc, char **argv)
 	ok(count.hits > 10000 && count.returned > 1000,
 	   "%llu hits, %llu of them by requests that came back", (unsigned long long)count.hits,
 	   (unsigned long long)count.returned);
+	ok(count.pages_only > 1000, "%llu that took pages alone",
+	   (unsigned long long)count.pages_only);
 	ok(count.evicted_pages > 10000 && count.evicted_slots > 10000,
 	   "%llu pages and %llu states evicted", (unsigned long long)count.evicted_pages,
 	   (unsigned long long)count.evicted_slots);

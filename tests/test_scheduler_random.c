@@ -58,6 +58,16 @@ int main(int argc, char **argv)
 	SEEN(evicted_pages, 300000);
 	SEEN(evicted_slots, 100000);
 	SEEN(scored_tokens, 100000);
+	SEEN(receives, 6000);
+	SEEN(received, 4000);
+	SEEN(received_checkpoints, 600);
+	SEEN(receives_again, 600);
+	SEEN(receives_local, 600);
+	SEEN(pages_not_sent, 5000);
+	SEEN(ship_rows, 18000);
+	SEEN(shipped, 10000);
+	SEEN(ships_aborted, 1300);
+	SEEN(exchanged_pages, 3000);
 	for (int i = 0; i < PREFIX_MISS_N; i++)
 		if (i != PREFIX_MISS_LOADING)
 			ok(n.misses[i] >= 3000, "%llu misses: %s", (unsigned long long)n.misses[i],

@@ -59,6 +59,7 @@ static const struct size {
 	S(max_prefill_tokens, 1 << 20),
 	S(max_model_len, 1 << 24),
 	S(vocab_size, INT32_MAX),
+	S(handoff_min_tokens, UINT32_MAX),
 #undef S
 };
 
@@ -114,6 +115,11 @@ static int32_t *ids(const json_t *line, const char *key, uint32_t *ret_n)
 	return out;
 }
 
+static enum scheduler_handoff handoff_of(uint64_t v)
+{
+	return v == HANDOFF_RECEIVE || v == HANDOFF_SEND ? (enum scheduler_handoff)v : HANDOFF_NONE;
+}
+
 static int submit(struct replay *p, const json_t *line, struct err *e)
 {
 	const json_t *space = json_object_get(line, "space");
@@ -125,6 +131,8 @@ static int submit(struct replay *p, const json_t *line, struct err *e)
 		.space.id = {hex(json_array_get(space, 0)), hex(json_array_get(space, 1))},
 		.cache_disabled = number(line, "cache_disabled"),
 		.prompt_logprobs = number(line, "prompt_logprobs"),
+		.handoff = handoff_of(number(line, "handoff")),
+		.n_have = (uint32_t)number(line, "n_have"),
 		.sampling = {.top_p = 1, .repetition_penalty = number(line, "penalised") ? 2 : 1},
 	};
 	int32_t *prompt = ids(line, "prompt", &q.n_prompt),
@@ -166,15 +174,14 @@ static int plan(struct replay *p, const json_t *wanted, struct err *e)
 	return 0;
 }
 
-static int commit(struct replay *p, const json_t *tokens, struct err *e)
+/* What was drawn, no more than fits. */
+static int read_draws(struct replay *p, const json_t *tokens, struct err *e)
 {
-	uint32_t n;
 	size_t i;
 	json_t *v;
 
-	if (!p->n_out || json_array_size(tokens) != p->n_draws[0])
-		return err_set(e, EINVAL, "the plan that is out draws %u tokens",
-			       p->n_out ? p->n_draws[0] : 0);
+	if (json_array_size(tokens) > p->max_seqs)
+		return err_set(e, EINVAL, "more tokens than sequences can run");
 	json_array_foreach(tokens, i, v)
 	{
 		json_int_t token = json_integer_value(v);
@@ -183,12 +190,37 @@ static int commit(struct replay *p, const json_t *tokens, struct err *e)
 			return err_set(e, EINVAL, "what was drawn is no token");
 		p->draws[i] = (struct draw_result){.token = (int32_t)token};
 	}
+	return 0;
+}
+
+static int commit(struct replay *p, const json_t *tokens, struct err *e)
+{
+	uint32_t n;
+	int r;
+
+	if (!p->n_out || json_array_size(tokens) != p->n_draws[0])
+		return err_set(e, EINVAL, "the plan that is out draws %u tokens",
+			       p->n_out ? p->n_draws[0] : 0);
+	r = read_draws(p, tokens, e);
+	if (r < 0)
+		return r;
 	n = scheduler_commit(p->s, p->draws, p->events);
 	for (uint32_t k = 0; k < n; k++)
 		p->tokens += p->events[k].draw != NULL;
 	p->n_draws[0] = p->n_draws[1];
 	p->n_out--;
 	return 0;
+}
+
+/* The first tokens of a prompt that was computed elsewhere. */
+static int received(struct replay *p, const json_t *line, struct err *e)
+{
+	int r = read_draws(p, json_object_get(line, "tokens"), e);
+
+	if (r == 0)
+		p->tokens +=
+			scheduler_received(p->s, number(line, "received"), p->draws, p->events);
+	return r;
 }
 
 static int replay_line(struct replay *p, const json_t *line, struct err *e)
@@ -210,6 +242,17 @@ static int replay_line(struct replay *p, const json_t *line, struct err *e)
 	if (json_object_get(line, "finish")) {
 		scheduler_finish_choice(p->s, number(line, "finish"),
 					(uint32_t)number(line, "choice"));
+		return 0;
+	}
+	if (json_object_get(line, "received"))
+		return received(p, line, e);
+	if (json_object_get(line, "receive_failed")) {
+		scheduler_receive_failed(p->s, number(line, "receive_failed"),
+					 number(line, "again"));
+		return 0;
+	}
+	if (json_object_get(line, "shipped")) {
+		scheduler_shipped(p->s, number(line, "shipped"));
 		return 0;
 	}
 	if (json_object_get(line, "fail")) {

@@ -1,0 +1,689 @@
+/*
+ * Prefill and decode apart, from end to end without a device: a scheduler that decodes and one that prefills, coupled as two
+ * workers are, against one scheduler that does both. What is drawn must be the same, to the last bit of a
+ * log-probability, whatever comes late, fails or is given up on the way.
+ *
+ * The model behind each of the three makes numbers of all that a row reads: every cell of its pages, the state it resumes, the
+ * counts of its seat. There are three kinds of lives:
+ *     TOKENS  a number does not say how it was computed: all may begin with whatever they find
+ *     CLEAN   it says whether a prefill or a decode row computed it, as the bits of a real model do; what was decoded is
+ *             remembered by nobody, since who begins with it has other bits than who does not
+ *     COLD    it says so, the worker that decodes remembers all, has every prompt computed elsewhere, and must answer as one that
+ *             remembers nothing
+ *
+ *     test_handoff_pair [SEED [RUNS]]
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "scheduler/scheduler.h"
+#include "tests/tap.h"
+
+enum {
+	P = 4, /* tokens of a page */
+	LEN = 96,
+	SEQS = 6,
+	PAGES_MAX = 120,
+	SLOTS_MAX = 40,
+	VOCAB = 50,
+	END = 49,
+	REQUESTS = 40, /* of a life */
+	ROOMS = 400,
+	TEXTS = 5,
+};
+
+enum kind { TOKENS, CLEAN, COLD, KINDS };
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);
+	return h ^ h >> 29;
+}
+
+struct dice {
+	uint64_t state;
+};
+
+static uint32_t below(struct dice *d, uint32_t n)
+{
+	d->state = d->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (uint32_t)(d->state >> 33) % n;
+}
+
+/* ---- one worker: a scheduler and what stands for its device ---- */
+
+struct state {
+	uint64_t h;
+	uint32_t len;
+};
+
+struct worker {
+	struct scheduler *s;
+	struct scheduler_config config;
+	bool marks; /* numbers say how they were computed */
+	uint64_t cells[PAGES_MAX][P];
+	struct state states[SLOTS_MAX];
+	uint64_t counts[SEQS]; /* of seats */
+	struct draw_result results[2][SEQS];
+	uint32_t n_drawn; /* by the newest plan */
+	const struct draw_result *drawn;
+	uint32_t n_out;
+	uint64_t first_out; /* its step */
+};
+
+static uint64_t *cell(struct worker *w, const struct plan_row *row, uint32_t i)
+{
+	return &w->cells[row->pages[i / P]][i % P];
+}
+
+static uint64_t number(const struct worker *w, uint64_t before, int32_t token, bool decoded)
+{
+	return mix(before, (uint64_t)token * 2 + (w->marks && decoded));
+}
+
+static void run_row(struct worker *w, const struct plan_row *row)
+{
+	struct state s = {.h = 7};
+
+	if (row->state_src != STATE_ZERO)
+		s = w->states[row->state_src];
+	check(!w->config.n_slots || s.len == row->start);
+	for (uint32_t i = 0, k = 0; i < row->n_tokens; i++) {
+		uint32_t at = row->start + i;
+		int32_t token = row->tokens ? row->tokens[i] : w->drawn[row->token_draw].token;
+
+		*cell(w, row, at) = number(w, at ? *cell(w, row, at - 1) : 1, token, row->decode);
+		s = (struct state){number(w, s.h, token, row->decode), at + 1};
+		if (k < row->n_snapshots && row->snapshots[k].n_tokens == at + 1)
+			w->states[row->snapshots[k++].slot] = s;
+	}
+	if (w->config.n_slots)
+		w->states[row->state_dst] = s;
+}
+
+static struct draw_result draw(struct worker *w, const struct plan *p, const struct plan_draw *d)
+{
+	const struct plan_row *row = &p->rows[d->row];
+	uint64_t h = mix(mix(d->sampling->seed, d->choice), d->position);
+	struct draw_result r = {0};
+
+	for (uint32_t i = 0; i < row->start + row->n_tokens; i++)
+		h = mix(h, *cell(w, row, i));
+	if (w->config.n_slots)
+		h = mix(h, w->states[row->state_dst].h);
+	if (sampling_penalised(d->sampling))
+		h = mix(h, w->counts[d->seat]);
+	r.token = h % 40 ? (int32_t)(h / 40 % (VOCAB - 1)) : END;
+	for (uint32_t i = 0; i < d->n_banned; i++)
+		if (d->banned[i] == r.token)
+			r.token = 0;
+	r.logprob = -(float)(h >> 40);
+	w->counts[d->seat] += mix(11, (uint64_t)r.token);
+	return r;
+}
+
+static uint64_t count_all(const int32_t *tokens, uint32_t n, uint64_t salt)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += mix(salt, (uint64_t)tokens[i]);
+	return sum;
+}
+
+/* The next plan, run at once: NULL when there is none. */
+static const struct plan *step(struct worker *w)
+{
+	const struct plan *p;
+	struct draw_result *results;
+
+	if (w->n_out == w->config.max_plans_out)
+		return NULL;
+	p = scheduler_plan(w->s);
+	if (!p)
+		return NULL;
+	for (uint32_t i = 0; i < p->n_resets; i++)
+		w->counts[p->resets[i].seat] =
+			count_all(p->resets[i].prompt, p->resets[i].n_prompt, 5) +
+			count_all(p->resets[i].generated, p->resets[i].n_generated, 11);
+	for (uint32_t i = 0; i < p->n_page_copies; i++)
+		memcpy(w->cells[p->page_copies[i].dst], w->cells[p->page_copies[i].src],
+		       sizeof(w->cells[0]));
+	for (uint32_t i = 0; i < p->n_state_copies; i++)
+		w->states[p->state_copies[i].dst] = w->states[p->state_copies[i].src];
+	for (uint32_t i = 0; i < p->n_rows; i++)
+		run_row(w, &p->rows[i]);
+	results = w->results[p->step % 2];
+	for (uint32_t i = 0; i < p->n_draws; i++)
+		results[i] = draw(w, p, &p->draws[i]);
+	w->drawn = results;
+	if (!w->n_out++)
+		w->first_out = p->step;
+	return p;
+}
+
+static uint32_t commit(struct worker *w, struct scheduler_event *events)
+{
+	w->n_out--;
+	return scheduler_commit(w->s, w->results[w->first_out++ % 2], events);
+}
+
+/* ---- requests and rooms ---- */
+
+/* What a client got. */
+struct answer {
+	struct draw_result draws[SEQS][LEN];
+	uint32_t n[SEQS];
+	enum finish_reason finish[SEQS];
+	bool over;
+};
+
+struct task {
+	int32_t prompt[LEN];
+	struct scheduler_request r;
+	uint64_t unified, decode; /* ids; 0: not there, or not any more */
+	struct answer want, got;
+	bool given_up;
+};
+
+/* A prompt on its way from worker to worker. */
+struct room {
+	bool open;     /* the decode worker waits */
+	bool sending;  /* the prefill worker has the request, by `prefill` */
+	bool computed; /* and its first tokens are known: it ships */
+	uint64_t decode, prefill;
+	struct scheduler_prepare to;
+	uint32_t pages_to[LEN]; /* where the pages go */
+	uint32_t pages_from[LEN];
+	bool named[LEN], read[LEN], state_named, state_read;
+	uint32_t state_from;
+	uint64_t cells[LEN][P];
+	struct state state;
+	struct draw_result draws[SEQS];
+};
+
+struct life {
+	struct dice dice;
+	struct worker unified, prefill, decode;
+	struct task tasks[REQUESTS];
+	struct room rooms[ROOMS];
+	uint32_t n_tasks, n_rooms;
+	uint32_t want_tasks;
+	enum kind kind;
+};
+
+static struct {
+	uint64_t kinds[KINDS], compared, tokens, received, pages, pages_kept, states, failed_here,
+		failed_there, refused, given_up, lost_steps, retractions, late_reads, choices;
+} seen;
+
+static bool chance(struct life *l, uint32_t one_in)
+{
+	return below(&l->dice, one_in) == 0;
+}
+
+/* What failed is asked for again, or else computed where it is decoded. */
+static bool again(struct life *l)
+{
+	return l->kind == COLD || chance(l, 2);
+}
+
+static struct room *room_of(struct life *l, uint64_t prefill)
+{
+	for (uint32_t i = 0; i < l->n_rooms; i++)
+		if (l->rooms[i].sending && l->rooms[i].prefill == prefill)
+			return &l->rooms[i];
+	return NULL;
+}
+
+static void take_answers(struct life *l, bool unified, const struct scheduler_event *events,
+			 uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct task *t = events[i].user;
+		struct answer *a = unified ? &t->want : &t->got;
+		uint32_t k = events[i].choice;
+
+		check(events[i].draw && !a->over && t >= l->tasks && t < l->tasks + REQUESTS);
+		a->draws[k][a->n[k]++] = *events[i].draw;
+		a->finish[k] = events[i].finish;
+		a->over = events[i].request_finished;
+	}
+}
+
+/* ---- the network ---- */
+
+/* The prefill worker reads what its ships named: at once, or when it comes to it. */
+static void read_room(struct life *l, struct room *r, bool all)
+{
+	uint32_t first = r->to.ask.n_have / P;
+
+	for (uint32_t i = 0; i < r->to.n_pages; i++) {
+		if (!r->named[i] || r->read[i] || (!all && chance(l, 2)))
+			continue;
+		memcpy(r->cells[i], l->prefill.cells[r->pages_from[first + i]],
+		       sizeof(r->cells[i]));
+		r->read[i] = true;
+		seen.pages++;
+		seen.late_reads += r->computed;
+	}
+	if (r->state_named && !r->state_read && (all || chance(l, 2))) {
+		r->state = l->prefill.states[r->state_from];
+		r->state_read = true;
+		seen.states++;
+	}
+}
+
+static bool has_all(const struct life *l, const struct room *r)
+{
+	for (uint32_t i = 0; i < r->to.n_pages; i++)
+		if (!r->read[i])
+			return false;
+	return r->computed && (r->state_read || !l->prefill.config.n_slots);
+}
+
+static void take_ships(struct life *l, const struct plan *p)
+{
+	for (uint32_t i = 0; i < p->n_ships; i++) {
+		const struct plan_ship *s = &p->ships[i];
+		struct room *r = room_of(l, s->request);
+
+		check(r && s->n_pages > 0);
+		for (uint32_t k = s->first_page; k < s->first_page + s->n_pages; k++) {
+			uint32_t at = k - r->to.ask.n_have / P;
+
+			check(k >= r->to.ask.n_have / P && at < r->to.n_pages && !r->named[at]);
+			r->pages_from[k] = p->rows[s->row].pages[k];
+			r->named[at] = true;
+		}
+		check(!s->state || !r->state_named);
+		r->state_named = s->state;
+		r->state_from = p->rows[s->row].state_dst;
+		if (chance(l, 2))
+			read_room(l, r, true);
+	}
+}
+
+/* The prefill worker lost it, or gives it up; the decode worker hears of it. */
+static void fail_room(struct life *l, struct room *r)
+{
+	if (r->sending)
+		scheduler_abort(l->prefill.s, r->prefill);
+	r->sending = false;
+	if (r->open)
+		scheduler_receive_failed(l->decode.s, r->decode, again(l));
+	r->open = false;
+}
+
+static void take_prepares(struct life *l)
+{
+	struct scheduler_prepare p;
+
+	while (scheduler_next_prepare(l->decode.s, &p)) {
+		struct room *r = &l->rooms[l->n_rooms++];
+
+		check(l->n_rooms < ROOMS);
+		*r = (struct room){.open = true, .decode = p.request, .to = p};
+		memcpy(r->pages_to, p.pages, p.n_pages * sizeof(*p.pages));
+		check(p.n_pages == CEIL_DIV(p.ask.n_prompt, P) - p.ask.n_have / P);
+		seen.pages_kept += p.ask.n_have / P;
+		if (scheduler_submit(l->prefill.s, &p.ask, &r->prefill, NULL) < 0) {
+			seen.refused++;
+			scheduler_receive_failed(l->decode.s, r->decode, false);
+			r->open = false;
+			continue;
+		}
+		r->sending = true;
+	}
+}
+
+/* All is here: it is written, and the request goes on. */
+static void deliver(struct life *l, struct room *r)
+{
+	struct scheduler_event events[SEQS];
+	uint32_t n;
+
+	if (!r->open)
+		return;
+	for (uint32_t i = 0; i < r->to.n_pages; i++)
+		memcpy(l->decode.cells[r->pages_to[i]], r->cells[i], sizeof(r->cells[i]));
+	if (l->decode.config.n_slots)
+		l->decode.states[r->to.slot] = r->state;
+	n = scheduler_received(l->decode.s, r->decode, r->draws, events);
+	check(n > 0);
+	for (uint32_t i = 0; i < n; i++)
+		check(events[i].hit.n_cached + events[i].hit.n_received == r->to.ask.n_prompt);
+	take_answers(l, false, events, n);
+	check(scheduler_received(l->decode.s, r->decode, r->draws, events) == 0);
+	r->open = false;
+	seen.received++;
+}
+
+/* Something happens to one of the rooms. */
+static void network(struct life *l)
+{
+	struct room *r = NULL;
+	uint32_t from = l->n_rooms ? below(&l->dice, l->n_rooms) : 0;
+
+	for (uint32_t i = 0; i < l->n_rooms && !r; i++) {
+		r = &l->rooms[(from + i) % l->n_rooms];
+		r = r->sending ? r : NULL;
+	}
+	if (!r)
+		return;
+	if (chance(l, 30)) {
+		seen.failed_there++;
+		fail_room(l, r);
+		return;
+	}
+	read_room(l, r, false);
+	if (!has_all(l, r))
+		return;
+	/* In either order: what was read does not change any more. */
+	if (chance(l, 2))
+		deliver(l, r);
+	scheduler_shipped(l->prefill.s, r->prefill);
+	scheduler_shipped(l->prefill.s, r->prefill);
+	r->sending = false;
+	deliver(l, r);
+}
+
+/* ---- steps ---- */
+
+static void step_unified(struct life *l)
+{
+	struct scheduler_event events[2 * SEQS];
+
+	if (l->unified.n_out && chance(l, 2))
+		take_answers(l, true, events, commit(&l->unified, events));
+	else
+		(void)step(&l->unified);
+}
+
+static void step_decode(struct life *l)
+{
+	struct scheduler_event events[2 * SEQS];
+
+	if (l->decode.n_out && chance(l, 2))
+		take_answers(l, false, events, commit(&l->decode, events));
+	else
+		(void)step(&l->decode);
+	take_prepares(l);
+}
+
+static void step_prefill(struct life *l)
+{
+	struct scheduler_event events[2 * SEQS];
+	struct worker *w = &l->prefill;
+	uint32_t n;
+
+	if (!w->n_out || chance(l, 2)) {
+		const struct plan *p = step(w);
+
+		if (p)
+			take_ships(l, p);
+		return;
+	}
+	if (chance(l, 100)) {
+		/* All that it had is gone, also what ships. */
+		seen.lost_steps++;
+		(void)scheduler_fail(w->s, events);
+		w->n_out = 0;
+		memset(w->cells, 0x55, sizeof(w->cells));
+		memset(w->states, 0x55, sizeof(w->states));
+		for (uint32_t i = 0; i < l->n_rooms; i++)
+			if (l->rooms[i].sending)
+				fail_room(l, &l->rooms[i]);
+		return;
+	}
+	n = commit(w, events);
+	for (uint32_t i = 0; i < n; i++) {
+		struct room *r = room_of(l, events[i].request);
+
+		check(r && events[i].draw && events[i].finish != FINISH_NONE);
+		r->draws[events[i].choice] = *events[i].draw;
+		r->computed = events[i].request_finished;
+	}
+}
+
+static void submit(struct life *l, const struct task *texts)
+{
+	const struct task *like = &texts[below(&l->dice, TEXTS)];
+	const struct task *before = l->n_tasks ? &l->tasks[below(&l->dice, l->n_tasks)] : NULL;
+	struct task *t = &l->tasks[l->n_tasks++];
+	uint32_t n = 1 + below(&l->dice, 60), shared = below(&l->dice, 60);
+	static const int32_t end = END;
+
+	for (uint32_t i = 0; i < n; i++)
+		t->prompt[i] = i < shared ? like->prompt[i] : (int32_t)below(&l->dice, VOCAB - 1);
+	/* The next turn of a conversation. */
+	if (before && before->got.over && chance(l, 2)) {
+		const struct answer *a = &before->got;
+
+		n = MIN(before->r.n_prompt + a->n[0], (uint32_t)LEN - 20);
+		for (uint32_t i = 0; i < n; i++)
+			t->prompt[i] = i < before->r.n_prompt
+					       ? before->prompt[i]
+					       : a->draws[0][i - before->r.n_prompt].token;
+		t->prompt[n++] = (int32_t)below(&l->dice, VOCAB - 1);
+	}
+	t->r = (struct scheduler_request){
+		.prompt = t->prompt,
+		.n_prompt = n,
+		.max_tokens = 1 + below(&l->dice, chance(l, 3) ? LEN : 30),
+		.min_tokens = chance(l, 3) ? below(&l->dice, 4) : 0,
+		.n_choices = chance(l, 3) ? 1 + below(&l->dice, 3) : 1,
+		.end_tokens = &end,
+		.n_end_tokens = 1,
+		.cache_disabled = chance(l, 10),
+		.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+		.user = t,
+	};
+	t->r.sampling.seed = below(&l->dice, 1000);
+	t->r.sampling.presence_penalty = chance(l, 3);
+	t->r.max_tokens = MIN(t->r.max_tokens, (uint32_t)LEN - n);
+	if (scheduler_submit(l->unified.s, &t->r, &t->unified, NULL) < 0) {
+		t->given_up = true;
+		return;
+	}
+	t->r.handoff = HANDOFF_RECEIVE;
+	check(scheduler_submit(l->decode.s, &t->r, &t->decode, NULL) == 0);
+}
+
+/* The client leaves, or (as a peer that is dead) what it waits for is not waited for any more. */
+static void give_up(struct life *l)
+{
+	struct task *t = &l->tasks[below(&l->dice, l->n_tasks)];
+
+	if (t->given_up || t->want.over || t->got.over)
+		return;
+	if (chance(l, 4)) {
+		t->given_up = true;
+		scheduler_abort(l->unified.s, t->unified);
+		scheduler_abort(l->decode.s, t->decode);
+		for (uint32_t i = 0; i < l->n_rooms; i++)
+			if (l->rooms[i].decode == t->decode) /* what still comes is dropped */
+				l->rooms[i].open = false;
+		seen.given_up++;
+		return;
+	}
+	for (uint32_t i = 0; i < l->n_rooms; i++)
+		if (l->rooms[i].open && l->rooms[i].decode == t->decode) {
+			seen.failed_here++;
+			l->rooms[i].open = false;
+			scheduler_receive_failed(l->decode.s, t->decode, again(l));
+		}
+}
+
+static bool idle(const struct life *l)
+{
+	struct scheduler_stats a, b, c;
+
+	scheduler_stats(l->unified.s, &a);
+	scheduler_stats(l->prefill.s, &b);
+	scheduler_stats(l->decode.s, &c);
+	return l->n_tasks == l->want_tasks &&
+	       !(a.running + a.waiting + b.running + b.waiting + c.running + c.waiting);
+}
+
+static void compare(const struct life *l)
+{
+	for (uint32_t i = 0; i < l->n_tasks; i++) {
+		const struct task *t = &l->tasks[i];
+
+		if (t->given_up)
+			continue;
+		check(t->want.over && t->got.over);
+		seen.compared++;
+		seen.kinds[l->kind]++;
+		for (uint32_t k = 0; k < t->r.n_choices; k++) {
+			check(t->want.n[k] == t->got.n[k] && t->want.finish[k] == t->got.finish[k]);
+			check(!memcmp(t->want.draws[k], t->got.draws[k],
+				      t->want.n[k] * sizeof(t->want.draws[k][0])));
+			seen.tokens += t->want.n[k];
+			seen.choices += k;
+		}
+	}
+}
+
+/* ---- lives ---- */
+
+static void worker_begin(struct worker *w, const struct scheduler_config *c, bool marks)
+{
+	*w = (struct worker){.config = *c, .marks = marks};
+	if (scheduler_new(c, &w->s, NULL) < 0)
+		abort();
+}
+
+static void worker_end(struct worker *w)
+{
+	struct scheduler_stats st;
+
+	scheduler_stats(w->s, &st);
+	seen.retractions += st.retractions;
+	check(w->n_out == 0 && st.running == 0 && st.waiting == 0);
+	prefix_cache_check(scheduler_cache(w->s));
+	check(scheduler_flush(w->s) == 0);
+	scheduler_stats(w->s, &st);
+	check(st.cache.free_pages == w->config.n_pages && st.cache.free_slots == w->config.n_slots);
+	scheduler_free(w->s);
+}
+
+static struct scheduler_config random_config(struct life *l, bool states, uint32_t n_pages)
+{
+	uint32_t S = states ? P << below(&l->dice, 2) : 0;
+
+	return (struct scheduler_config){
+		.page_tokens = P,
+		.state_tokens = S,
+		.n_pages = n_pages,
+		.n_slots = states ? SEQS + below(&l->dice, SLOTS_MAX - SEQS) : 0,
+		.page_bytes = 1,
+		.slot_bytes = 2,
+		.max_plans_out = 1 + below(&l->dice, 2),
+		.max_seqs = SEQS,
+		.max_prefill_tokens = 8 + below(&l->dice, 60),
+		.max_model_len = LEN,
+		.vocab_size = VOCAB,
+	};
+}
+
+static void live(uint64_t seed)
+{
+	static struct life life;
+	struct life *l = &life;
+	struct task texts[TEXTS] = {0};
+	struct scheduler_config unified, prefill, decode;
+	bool states;
+	uint32_t ticks = 0;
+
+	memset(l, 0, sizeof(*l));
+	l->dice.state = seed * UINT64_C(0x9e3779b97f4a7c15);
+	states = !chance(l, 4);
+	l->kind = (enum kind)below(&l->dice, KINDS);
+	l->want_tasks = 5 + below(&l->dice, REQUESTS - 5);
+	/* What one takes the others take as well: 3 choices of 96 tokens are 72 pages at most. */
+	unified = random_config(l, states, 72 + below(&l->dice, PAGES_MAX - 72));
+	decode = random_config(l, states, 72 + below(&l->dice, chance(l, 2) ? 4 : PAGES_MAX - 72));
+	prefill = random_config(l, states, 20 + below(&l->dice, PAGES_MAX - 20));
+	unified.refuse_decoded = decode.refuse_decoded = l->kind == CLEAN;
+	decode.handoff_min_tokens = below(&l->dice, 20);
+	prefill.max_waiting = chance(l, 4) ? 1 + below(&l->dice, 3) : 0;
+	if (l->kind == COLD) {
+		unified.cache_disabled = true;
+		decode.handoff_min_tokens = 1;
+		prefill.max_waiting = 0;
+		prefill.n_pages = PAGES_MAX;
+	}
+	worker_begin(&l->unified, &unified, l->kind != TOKENS);
+	worker_begin(&l->decode, &decode, l->kind != TOKENS);
+	worker_begin(&l->prefill, &prefill, l->kind != TOKENS);
+	for (uint32_t i = 0; i < TEXTS; i++)
+		for (uint32_t k = 0; k < LEN; k++)
+			texts[i].prompt[k] = (int32_t)below(&l->dice, VOCAB - 1);
+	while (!idle(l)) {
+		switch (below(&l->dice, 12)) {
+		case 0:
+			if (l->n_tasks < l->want_tasks)
+				submit(l, texts);
+			break;
+		case 1:
+			if (l->n_tasks && chance(l, 12))
+				give_up(l);
+			break;
+		case 2:
+		case 3: step_unified(l); break;
+		case 4:
+		case 5:
+		case 6: step_decode(l); break;
+		case 7:
+		case 8: step_prefill(l); break;
+		default: network(l); break;
+		}
+		if (++ticks > 200000)
+			break;
+	}
+	check(idle(l));
+	compare(l);
+	worker_end(&l->unified);
+	worker_end(&l->decode);
+	worker_end(&l->prefill);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
+	uint64_t runs = argc > 2 ? strtoull(argv[2], NULL, 0) : argc > 1 ? 1 : 4000;
+
+	for (uint64_t seed = first; seed < first + runs; seed++) {
+		int before = tap_quiet;
+
+		live(seed);
+		if (tap_quiet != before)
+			printf("# seed %llu\n", (unsigned long long)seed);
+	}
+	ok_all("%llu lives: two workers answer as one does", (unsigned long long)runs);
+	if (argc > 1)
+		return done();
+#define SEEN(field, at_least) \
+	ok(seen.field >= (at_least), "%llu " #field, (unsigned long long)seen.field)
+	SEEN(compared, 40000);
+	for (int i = 0; i < KINDS; i++)
+		ok(seen.kinds[i] >= 10000, "%llu of kind %d", (unsigned long long)seen.kinds[i], i);
+	SEEN(tokens, 800000);
+	SEEN(choices, 18000);
+	SEEN(received, 28000);
+	SEEN(pages, 250000);
+	SEEN(late_reads, 40000);
+	SEEN(states, 25000);
+	SEEN(pages_kept, 60000);
+	SEEN(failed_here, 700);
+	SEEN(failed_there, 8000);
+	SEEN(refused, 500);
+	SEEN(given_up, 2000);
+	SEEN(lost_steps, 500);
+	SEEN(retractions, 300);
+	return done();
+}
