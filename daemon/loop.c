@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "daemon/handoff.h"
 #include "daemon/lifecycle.h"
 #include "daemon/mover.h"
 #include "daemon/record.h"
@@ -28,6 +29,7 @@ struct loop {
 	struct server *server;
 	struct queue inbox; /* call_message.node */
 	pthread_t thread;
+	_Atomic bool draining;
 	_Atomic bool quit, failing; /* set once; failing: nothing runs any more, everything fails */
 	_Atomic bool ended;
 	pthread_mutex_t failure_lock;
@@ -37,6 +39,7 @@ struct loop {
 	struct engine *engine;
 	struct scheduler *scheduler;
 	struct mover *mover;		  /* NULL: no tiers below the device */
+	struct handoff *handoff;	  /* NULL: prompts and answers are both computed here */
 	struct record *record;		  /* NULL: not recording */
 	uint64_t committed;		  /* the newest step that was */
 	uint32_t draws[ENGINE_STEPS_OUT]; /* of step s at s % ENGINE_STEPS_OUT, while it is out */
@@ -109,6 +112,7 @@ static int open_scheduler(struct loop *l, struct err *e)
 		.max_prefill_tokens = (uint32_t)o->max_batched_tokens,
 		.max_model_len = s->info.max_model_len,
 		.vocab_size = s->info.model.vocab_size,
+		.handoff_min_tokens = (uint32_t)o->disaggregation_min_tokens,
 	};
 
 	if (mover_wanted(o))
@@ -181,12 +185,14 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 		.tuning = {.table = s->tuning, .any_bits = o->batch_invariant == OPTION_OFF},
 	};
 	struct timespec now;
+	uint64_t opened_ns;
 	int r;
 
 	if (o->record && mover_wanted(o))
 		return err_set(e, EINVAL,
 			       "--record goes without --cache-dir and --host-cache-memory");
 	clock_gettime(CLOCK_REALTIME, &now);
+	opened_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	r = engine_open(&eo, &l->engine, e);
 	if (r < 0)
 		return r;
@@ -200,8 +206,15 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 	atomic_store(&s->metrics.pages_total, s->info.n_pages);
 	r = open_scheduler(l, e);
 	if (r == 0)
-		r = mover_open(s, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
-			       &l->inbox, &l->mover, e);
+		r = mover_open(s, opened_ns, &l->inbox, &l->mover, e);
+	if (r == 0)
+		r = handoff_open(&(struct handoff_config){.server = s,
+							  .engine = l->engine,
+							  .scheduler = l->scheduler,
+							  .record = l->record,
+							  .inbox = &l->inbox,
+							  .opened_ns = opened_ns},
+				 &l->handoff, e);
 	return r;
 }
 
@@ -323,6 +336,7 @@ static void end_choice(struct loop *l, struct call *c, uint32_t choice, enum met
 
 static void abort_part(struct loop *l, const struct call_part *p)
 {
+	handoff_forget(l->handoff, p->id);
 	record_abort(l->record, p->id);
 	scheduler_abort(l->scheduler, p->id);
 }
@@ -354,6 +368,7 @@ static int submit_part(struct loop *l, struct call *c, struct call_part *p, stru
 		.root_key = p->root_key,
 		.page_keys = p->page_keys,
 		.cache_disabled = !c->ask.cache_prompt,
+		.handoff = handoff_of(l->handoff),
 		.sampling = c->ask.sampling,
 		.user = p,
 	};
@@ -465,6 +480,8 @@ static void take_event(struct loop *l, const struct scheduler_event *ev, uint64_
 		atomic_compare_exchange_strong(&c->first_token_ns, &none, now);
 		call_unqueue(c);
 	}
+	if (ev->request_finished)
+		handoff_forget(l->handoff, ev->request);
 	if (ch->last_ns)
 		metrics_time(m, METRICS_ITL, now - ch->last_ns);
 	ch->last_ns = now;
@@ -486,7 +503,10 @@ static void deliver(struct loop *l, uint32_t n_events) ON(role_engine)
 	uint32_t n_touched = 0;
 
 	for (uint32_t i = 0; i < n_events; i++)
-		take_event(l, &l->events[i], now, &n_touched);
+		if (l->server->options.role == ROLE_PREFILL)
+			handoff_event(l->handoff, &l->events[i]);
+		else
+			take_event(l, &l->events[i], now, &n_touched);
 	for (uint32_t i = 0; i < n_touched; i++) {
 		struct call *c = l->touched[i];
 
@@ -524,6 +544,7 @@ static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 	e->code = EIO;
 	start_failing(l, e);
 	lifecycle_fail(l->server->lifecycle, e);
+	handoff_fail(l->handoff, e);
 	/* fail_live tells everybody, those in the plans that are out and those that wait. */
 	if (!l->n_out)
 		return;
@@ -658,6 +679,30 @@ static bool move(struct loop *l) ON(role_engine)
 	return more;
 }
 
+/* What came from other workers. */
+static void take_notes(struct loop *l) ON(role_engine)
+{
+	struct err e = {0};
+	uint32_t n;
+	int r;
+
+	if (atomic_load(&l->draining))
+		handoff_drain(l->handoff);
+	while ((r = handoff_take(l->handoff, l->events, &n, &e)) > 0)
+		deliver(l, n);
+	if (r < 0)
+		lose_device(l, &e);
+}
+
+/* What goes to them. */
+static void give_notes(struct loop *l) ON(role_engine)
+{
+	struct err e = {0};
+
+	if (handoff_run(l->handoff, &e) < 0)
+		lose_device(l, &e);
+}
+
 static bool is_writing(const struct loop *l)
 {
 	return atomic_load(&l->server->metrics.disk_queued_items) > 0;
@@ -672,6 +717,7 @@ static void run(struct loop *l) ON(role_engine)
 		bool begun = false, ended = false, moving;
 
 		read_inbox(l);
+		take_notes(l);
 		if (atomic_load(&l->failing) || atomic_load(&l->quit))
 			break;
 		/* What the last commit published has to be read before the next plan may write
@@ -679,6 +725,7 @@ static void run(struct loop *l) ON(role_engine)
 		moving = move(l);
 		if (l->n_out < ENGINE_STEPS_OUT)
 			begun = begin_step(l);
+		give_notes(l);
 		if (l->n_out && (!begun || l->n_out == ENGINE_STEPS_OUT)) {
 			end_step(l);
 			ended = true;
@@ -719,6 +766,7 @@ static void *engine_main(void *arg)
 		read_inbox(l);
 	}
 	read_inbox(l);
+	handoff_close(l->handoff);
 	if (l->engine)
 		mover_close(l->mover, l->engine, l->scheduler, CLOSE_NS);
 	record_close(l->record);
@@ -771,6 +819,12 @@ void loop_admin(struct loop *l, struct call *c)
 void loop_fail_all(struct loop *l, const struct err *e)
 {
 	start_failing(l, e);
+	queue_wake(&l->inbox);
+}
+
+void loop_drain(struct loop *l)
+{
+	atomic_store(&l->draining, true);
 	queue_wake(&l->inbox);
 }
 

@@ -32,6 +32,9 @@ void loop_admin(struct loop *l, struct call *c);
 /* main: from now on every live and every coming call fails with the sentence of *e. */
 void loop_fail_all(struct loop *l, const struct err *e);
 
+/* Any thread: other workers' prompts are not taken any more. */
+void loop_drain(struct loop *l);
+
 /* main: the thread shall end after the step that runs and close the engine. Everybody who might
  * call the above has ended. Lifecycle notifies when it has; then loop_free. */
 void loop_quit(struct loop *l);

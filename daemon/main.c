@@ -170,6 +170,7 @@ static void drain(struct server *s)
 
 	if (lifecycle_state(s->lifecycle) != LIFECYCLE_FAILED) {
 		lifecycle_drain(s->lifecycle);
+		loop_drain(s->loop);
 		lifecycle_tell("STOPPING=1");
 		log_info("draining: %u requests, at most %llu s", atomic_load(&s->calls),
 			 (unsigned long long)(drain_ns / SECOND));

@@ -37,7 +37,7 @@ struct options {
 	unsigned role;			      /* enum worker_role */
 	struct option_peers prefill;
 	const char *registry, *transfer_listen, *transfer_key;
-	uint64_t transfer_window, disaggregation_min_tokens;
+	uint64_t transfer_window, transfer_heartbeat, disaggregation_min_tokens;
 	uint64_t synthetic_seed;
 	bool synthetic;
 	unsigned log_level; /* enum log_level */

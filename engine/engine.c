@@ -572,6 +572,12 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 	return pieces_copy(&g->pieces, pieces, n, true, (void *)(uintptr_t)host, done, tag, e);
 }
 
+void engine_finish(struct engine *g)
+{
+	clFinish(g->device.queue);
+	pieces_wait(&g->pieces);
+}
+
 int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret, struct err *e)
 {
 	return block_new(&g->device, bytes, ret, e);

@@ -157,6 +157,9 @@ int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret
 void *engine_block_data(struct engine_block *b);
 void engine_block_free(struct engine_block *b);
 
+/* Waits until all that is queued has run, and every done was called. */
+void engine_finish(struct engine *g);
+
 /* The heartbeat of a step that prompts are computed in: called by engine_submit for every layer, attention or Gated DeltaNet
  * alike, when its commands are on the queue and those of later layers are not. It may call the two functions above, and
  * its copies run there. NULL: nobody. */

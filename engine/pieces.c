@@ -20,12 +20,17 @@ void pieces_init(struct pieces *t, const struct device *d, const struct model *m
 	pthread_cond_init(&t->all_back, NULL);
 }
 
-void pieces_release(struct pieces *t)
+void pieces_wait(struct pieces *t)
 {
 	pthread_mutex_lock(&t->lock);
 	while (t->n_out)
 		pthread_cond_wait(&t->all_back, &t->lock);
 	pthread_mutex_unlock(&t->lock);
+}
+
+void pieces_release(struct pieces *t)
+{
+	pieces_wait(t);
 	pthread_mutex_destroy(&t->lock);
 	pthread_cond_destroy(&t->all_back);
 }

@@ -25,6 +25,7 @@ void pieces_init(struct pieces *t, const struct device *d, const struct model *m
 		 struct engine_counters *counters);
 
 /* Waits until every done was called; the queue has been waited for, or the device is lost. */
+void pieces_wait(struct pieces *t);
 void pieces_release(struct pieces *t);
 
 uint64_t pieces_bytes(const struct pieces *t, enum tier_kind kind, uint32_t part);

@@ -627,6 +627,10 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 	return 0;
 }
 
+void engine_finish(struct engine *g)
+{
+}
+
 struct engine_block {
 	char data[1];
 };

@@ -16,7 +16,8 @@ int calls_open(struct transfer *t, struct err *e)
 	uint64_t seed[2];
 	int r = 0;
 
-	if (getrandom(seed, sizeof(seed), 0) < 0 || !(t->peers = peers_new(seed)))
+	if (getrandom(seed, sizeof(seed), 0) < 0 ||
+	    !(t->peers = peers_new(seed, t->config.heartbeat_ns)))
 		return err_set(e, ENOMEM, "out of memory");
 	/* Rooms of another life of this worker have other numbers. */
 	t->last_room = seed[0] >> 16 << 16;
@@ -317,6 +318,23 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 
 /* ---- time ---- */
 
+/* Of them prompts can be asked for. */
+static void count_peers(struct transfer *t) ON(role_transfer)
+{
+	uint64_t mask = peers_mask(t->peers);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < PEERS_MAX; i++) {
+		struct peer_info info;
+
+		if (!(mask >> i & 1))
+			continue;
+		peers_get(t->peers, i, &info);
+		n += info.state == PEER_REGISTERED && !info.draining;
+	}
+	atomic_store(&t->config.counters->peers, n);
+}
+
 uint64_t calls_tick(struct transfer *t)
 {
 	uint64_t next;
@@ -340,6 +358,7 @@ uint64_t calls_tick(struct transfer *t)
 			m.ping = (struct wire_ping){.sequence = i.sequence};
 		(void)!transfer_say(t, t->ports[peer], &m, NULL);
 	}
+	count_peers(t);
 	next = peers_deadline(t->peers);
 	for (struct list *node = t->attempts.next; node != &t->attempts; node = after) {
 		struct attempt *a = container_of(node, struct attempt, node);

@@ -25,16 +25,18 @@ struct peer {
 };
 
 struct peers {
+	uint64_t heartbeat_ns;
 	struct peer peers[PEERS_MAX];
 	struct key_sets *keys; /* owned; set i is what peer i has */
 };
 
-struct peers *peers_new(const uint64_t seed[2])
+struct peers *peers_new(const uint64_t seed[2], uint64_t heartbeat_ns)
 {
 	struct peers *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
+	p->heartbeat_ns = heartbeat_ns;
 	p->keys = key_sets_new(seed);
 	if (!p->keys) {
 		free(p);
@@ -146,7 +148,7 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 	key_sets_limit(p->keys, peer, MIN(hello->n_pages, (uint32_t)PEERS_KEYS_MAX));
 	/* A second HELLO of the same process changes nothing about when it is to answer. */
 	if (x->state != PEER_REGISTERED)
-		x->due_ns = now_ns + PEERS_HEARTBEAT_NS;
+		x->due_ns = now_ns + p->heartbeat_ns;
 	x->state = PEER_REGISTERED;
 	x->unanswered = 0;
 	return lost;
@@ -197,10 +199,10 @@ void peers_alive(struct peers *p, uint32_t peer)
 }
 
 /* What it has cached is kept: it may be the same process that comes back. */
-static void die(struct peer *x, uint64_t now_ns)
+static void die(const struct peers *p, struct peer *x, uint64_t now_ns)
 {
 	x->state = PEER_DEAD;
-	x->due_ns = now_ns + PEERS_HEARTBEAT_NS;
+	x->due_ns = now_ns + MIN(p->heartbeat_ns, PEERS_CALL_NS);
 	x->told = x->before = x->since = 0;
 }
 
@@ -208,24 +210,25 @@ bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns)
 {
 	if (p->peers[peer].state != PEER_REGISTERED)
 		return false;
-	die(&p->peers[peer], now_ns);
+	die(p, &p->peers[peer], now_ns);
 	return true;
 }
 
 /* ---- time ---- */
 
-static enum peers_due tick_one(struct peer *x, uint64_t now_ns)
+static enum peers_due tick_one(const struct peers *p, struct peer *x, uint64_t now_ns)
 {
 	if (x->state != PEER_REGISTERED) {
 		x->due_ns =
-			now_ns + (x->state == PEER_REFUSED ? PEERS_REFUSED_NS : PEERS_HEARTBEAT_NS);
+			now_ns + (x->state == PEER_REFUSED ? PEERS_REFUSED_NS
+							   : MIN(p->heartbeat_ns, PEERS_CALL_NS));
 		return PEERS_SAY_HELLO;
 	}
 	if (x->unanswered == PEERS_MISSED) {
-		die(x, now_ns);
+		die(p, x, now_ns);
 		return PEERS_DIED;
 	}
-	x->due_ns = now_ns + PEERS_HEARTBEAT_NS;
+	x->due_ns = now_ns + p->heartbeat_ns;
 	x->unanswered++;
 	x->sequence++;
 	x->before = add(x->before, x->since);
@@ -238,7 +241,7 @@ enum peers_due peers_tick(struct peers *p, uint64_t now_ns, uint32_t *ret)
 	for (uint32_t i = 0; i < PEERS_MAX; i++)
 		if (p->peers[i].used && p->peers[i].due_ns <= now_ns) {
 			*ret = i;
-			return tick_one(&p->peers[i], now_ns);
+			return tick_one(p, &p->peers[i], now_ns);
 		}
 	return PEERS_NOTHING;
 }

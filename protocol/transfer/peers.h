@@ -29,8 +29,9 @@ enum {
 	PEERS_KEYS_MAX = 1 << 17, /* of one peer, however many pages it says to have */
 };
 
-#define PEERS_HEARTBEAT_NS ((uint64_t)5 * 1000000000)
-#define PEERS_REFUSED_NS   ((uint64_t)60 * 1000000000) /* one that was refused is asked again */
+#define PEERS_CALL_NS \
+	((uint64_t)1000000000) /* at most: between two HELLOs to one that does not answer */
+#define PEERS_REFUSED_NS ((uint64_t)60 * 1000000000) /* one that was refused is asked again */
 
 enum peer_state { PEER_CONNECTING, PEER_REGISTERED, PEER_REFUSED, PEER_DEAD };
 
@@ -55,7 +56,7 @@ struct peer_info {
 struct peers;
 
 /* Nobody. The seed should be random: peers must not know it. NULL: out of memory. */
-struct peers *peers_new(const uint64_t seed[2]) MUST_CHECK;
+struct peers *peers_new(const uint64_t seed[2], uint64_t heartbeat_ns) MUST_CHECK;
 void peers_free(struct peers *p);
 
 /* One that is to be connected to; the same number again for the same endpoint. -ENOSPC: there are PEERS_MAX;

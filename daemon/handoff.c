@@ -1,0 +1,863 @@
+#include "daemon/handoff.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "daemon/lifecycle.h"
+#include "daemon/transfer/transfer.h"
+#include "engine/cache_key.h"
+#include "scheduler/list.h"
+
+/* A block holds a window's data, or a part of it; together they bound what is on its way. */
+enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 128 << 20, BLOCKS_MIN = 4, BLOCKS_MAX = 64 };
+
+/* How many peers a prompt is sent to, one after the other, before it is computed here. */
+enum { TRIES_MAX = 3 };
+
+/* A prompt that is computed for another worker. */
+struct outgoing {
+	struct list node; /* in handoff.outgoing */
+	uint64_t attempt, id;
+	uint32_t n_choices, n_drawn;
+	struct draw_result draws[];
+};
+
+/* A prompt that another worker computes, or did not. */
+struct incoming {
+	struct list node; /* in handoff.incoming */
+	uint64_t attempt; /* 0: it waits to be asked for again */
+	uint64_t tried;
+	uint32_t n_tries;
+	struct scheduler_prepare prepare; /* while attempt is not 0 */
+	uint64_t request;
+};
+
+/* What is read of a step for one window. */
+struct parcel {
+	struct list node; /* in handoff.waiting, or in none */
+	struct handoff *handoff;
+	struct engine_piece *pieces; /* [n_pieces] owned */
+	uint32_t n_pieces;
+	struct engine_block *block;
+	struct transfer_window *window; /* owned */
+};
+
+struct handoff {
+	struct handoff_config config;
+	bool prefills;
+	uint32_t page_tokens, window_layers;
+	struct transfer *transfer;
+	struct transfer_keys keys;
+	struct transfer_counters counters;
+	struct list outgoing, incoming, waiting; /* waiting: parcels without a block */
+	uint64_t last_attempt;
+	uint64_t part_bytes[2][2]; /* by enum tier_kind and part */
+	uint64_t block_bytes;
+	struct transfer_note *held; /* whose draws the last events point to */
+	struct err lost;	    /* code 0: the device is there */
+
+	pthread_mutex_t lock;
+	struct engine_block *blocks[BLOCKS_MAX]; /* [n_blocks] owned */
+	struct engine_block *idle[BLOCKS_MAX];	 /* [n_idle] guarded by lock */
+	uint32_t n_blocks, n_idle;
+};
+
+/* ---- opening ---- */
+
+static int identify(void *arg, const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
+{
+	const struct handoff *h = arg;
+	const struct server *s = h->config.server;
+	const struct options *o = &s->options;
+	const struct cache_identity_source source = {
+		.model_dir = o->model,
+		.synthetic = o->synthetic,
+		.synthetic_seed = o->synthetic_seed,
+		.dtype = (enum engine_dtype)o->dtype,
+		.page_tokens = h->page_tokens,
+		.engine = &s->info,
+		.opened_ns = h->config.opened_ns,
+	};
+
+	return cache_identity_compute(&source, NULL, cancel, ret, e);
+}
+
+static void wake(void *arg)
+{
+	queue_wake(((struct handoff *)arg)->config.inbox);
+}
+
+/* Both sides make them of what every worker of the model has alike: no window is larger than the receiver expects. */
+static uint64_t block_bytes(const struct handoff *h)
+{
+	uint64_t bytes = BLOCK_MIN;
+
+	for (int kind = 0; kind < 2; kind++)
+		for (int part = 0; part < 2; part++)
+			bytes = MAX(bytes, h->part_bytes[kind][part]);
+	return bytes;
+}
+
+static int open_blocks(struct handoff *h, struct err *e)
+{
+	uint64_t n = MAX((uint64_t)BLOCKS_BYTES / h->block_bytes, (uint64_t)BLOCKS_MIN);
+
+	for (; h->n_blocks < MIN(n, (uint64_t)BLOCKS_MAX); h->n_blocks++) {
+		struct engine_block **b = &h->blocks[h->n_blocks];
+		int r = engine_block_new(h->config.engine, h->block_bytes, b, e);
+
+		if (r < 0)
+			return r;
+		h->idle[h->n_idle++] = *b;
+	}
+	return 0;
+}
+
+static int start(struct handoff *h, struct err *e)
+{
+	const struct server *s = h->config.server;
+	const struct options *o = &s->options;
+	const struct model_config *m = &s->info.model;
+	struct wire_layer *layers = calloc(m->n_layers, sizeof(*layers));
+	struct transfer_config config = {
+		.prefill = h->prefills,
+		.listen = o->transfer_listen,
+		.peers = o->prefill.v,
+		.n_peers = o->prefill.n,
+		.registry = o->registry,
+		.keys = o->transfer_key ? &h->keys : NULL,
+		.heartbeat_ns = o->transfer_heartbeat * 1000000,
+		.largest = h->block_bytes,
+		.layout =
+			{
+				.page_bytes = s->info.page_bytes,
+				.slot_bytes = s->info.slot_bytes,
+				.page_tokens = h->page_tokens,
+				.n_layers = m->n_layers,
+				.layers = layers,
+			},
+		.n_pages = s->info.n_pages,
+		.n_slots = s->info.n_slots,
+		.identify = identify,
+		.wake = wake,
+		.arg = h,
+		.counters = &h->counters,
+	};
+	int r;
+
+	if (!layers)
+		return err_set(e, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < m->n_layers; i++) {
+		int kind = m->full_attention[i] ? TIER_PAGE : TIER_STATE;
+
+		layers[i] = (struct wire_layer){
+			.part_bytes = {h->part_bytes[kind][0], h->part_bytes[kind][1]},
+			.kind = kind == TIER_PAGE ? WIRE_ATTENTION : WIRE_DELTANET,
+		};
+	}
+	r = transfer_start(&config, &h->transfer, e);
+	free(layers);
+	return r;
+}
+
+static void ship_layer(void *user, const struct plan *plan, uint32_t layer);
+
+int handoff_open(const struct handoff_config *config, struct handoff **ret, struct err *e)
+{
+	const struct options *o = &config->server->options;
+	struct handoff *h;
+	int r = 0;
+
+	*ret = NULL;
+	if (o->role == ROLE_UNIFIED)
+		return 0;
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return err_set(e, ENOMEM, "out of memory");
+	h->config = *config;
+	h->prefills = o->role == ROLE_PREFILL;
+	h->page_tokens = (uint32_t)o->page_size;
+	h->window_layers = (uint32_t)o->transfer_window;
+	list_init(&h->outgoing);
+	list_init(&h->incoming);
+	list_init(&h->waiting);
+	pthread_mutex_init(&h->lock, NULL);
+	for (int kind = 0; kind < 2; kind++)
+		for (uint32_t part = 0; part < 2; part++)
+			h->part_bytes[kind][part] =
+				engine_piece_bytes(config->engine, (enum tier_kind)kind, part);
+	h->block_bytes = block_bytes(h);
+	if (o->transfer_key && (r = transfer_keys_open(o->transfer_key, &h->keys, e)) < 0)
+		err_prefix(e, "--transfer-key");
+	if (r == 0 && h->prefills)
+		r = open_blocks(h, e);
+	if (r == 0)
+		r = start(h, e);
+	if (r < 0) {
+		handoff_close(h);
+		return r;
+	}
+	if (h->prefills)
+		engine_set_on_layer(config->engine, ship_layer, h);
+	*ret = h;
+	return 0;
+}
+
+/* ---- ends ---- */
+
+static void free_outgoing(struct handoff *h, struct outgoing *o)
+{
+	struct server *s = h->config.server;
+
+	list_remove(&o->node);
+	free(o);
+	atomic_fetch_sub(&s->calls, 1);
+	lifecycle_notify(s->lifecycle);
+}
+
+static void free_parcel(struct parcel *p)
+{
+	list_remove(&p->node);
+	free(p->pieces);
+	free(p->window);
+	free(p);
+}
+
+/* Any thread: the block is free again. */
+static void end_parcel(struct parcel *p)
+{
+	struct handoff *h = p->handoff;
+
+	pthread_mutex_lock(&h->lock);
+	h->idle[h->n_idle++] = p->block;
+	pthread_mutex_unlock(&h->lock);
+	free_parcel(p);
+	wake(h);
+}
+
+static void drop_waiting(struct handoff *h, uint64_t attempt)
+{
+	struct list *next;
+
+	for (struct list *node = h->waiting.next; node != &h->waiting; node = next) {
+		struct parcel *p = container_of(node, struct parcel, node);
+
+		next = node->next;
+		if (p->window->attempt == attempt)
+			free_parcel(p);
+	}
+}
+
+void handoff_close(struct handoff *h)
+{
+	if (!h)
+		return;
+	if (h->prefills && h->config.engine)
+		engine_set_on_layer(h->config.engine, NULL, NULL);
+	engine_finish(h->config.engine);
+	/* Now nothing is read any more, and all that was is in the thread's queues or behind them. */
+	transfer_stop(h->transfer);
+	while (!list_empty(&h->outgoing))
+		free_outgoing(h, container_of(h->outgoing.next, struct outgoing, node));
+	while (!list_empty(&h->incoming)) {
+		struct incoming *i = container_of(h->incoming.next, struct incoming, node);
+
+		list_remove(&i->node);
+		free(i);
+	}
+	while (!list_empty(&h->waiting))
+		free_parcel(container_of(h->waiting.next, struct parcel, node));
+	for (uint32_t i = 0; i < h->n_blocks; i++)
+		engine_block_free(h->blocks[i]);
+	transfer_note_free(h->held);
+	transfer_keys_release(&h->keys);
+	pthread_mutex_destroy(&h->lock);
+	free(h);
+}
+
+/* ---- a prefill worker: prompts that others ask for ---- */
+
+static struct outgoing *outgoing_of(struct handoff *h, uint64_t attempt)
+{
+	list_for_each (node, &h->outgoing) {
+		struct outgoing *o = container_of(node, struct outgoing, node);
+
+		if (o->attempt == attempt)
+			return o;
+	}
+	return NULL;
+}
+
+/* What a frame says, aligned as the scheduler wants it. */
+static int submit(struct handoff *h, const struct wire_prepare *p, struct outgoing *o,
+		  struct err *e)
+{
+	uint32_t n = p->n_tokens + p->n_end_tokens + p->n_boundaries, P = h->page_tokens;
+	int32_t *ids = calloc((size_t)n + 1, sizeof(*ids)), *ends = ids + p->n_tokens;
+	uint32_t *boundaries = (uint32_t *)(ends + p->n_end_tokens);
+	struct content_key *keys = NULL;
+	struct scheduler_request r = {
+		.prompt = ids,
+		.n_prompt = p->n_tokens,
+		.max_tokens = 1,
+		.min_tokens = p->min_tokens,
+		.n_choices = p->n_choices,
+		.end_tokens = ends,
+		.n_end_tokens = p->n_end_tokens,
+		.boundaries = boundaries,
+		.n_boundaries = p->n_boundaries,
+		.priority = p->priority,
+		.space = {.id = {p->space[0], p->space[1]}},
+		.cache_disabled = p->cache_disabled,
+		.handoff = HANDOFF_SEND,
+		.n_have = p->n_have,
+		.sampling = p->sampling,
+		.user = o,
+	};
+	int rc = ids ? 0 : err_set(e, ENOMEM, "out of memory");
+
+	if (rc == 0) {
+		memcpy(ids, p->tokens, p->n_tokens * sizeof(*ids));
+		memcpy(ends, p->end_tokens, p->n_end_tokens * sizeof(*ids));
+		memcpy(boundaries, p->boundaries, p->n_boundaries * sizeof(*ids));
+		keys = calloc(p->n_tokens / P + 1, sizeof(*keys));
+		if (!keys || content_key_root(p->space, &r.root_key) < 0 ||
+		    content_key_chain(&r.root_key, ids, p->n_tokens, P, keys) < 0)
+			rc = err_set(e, ENOMEM, "out of memory");
+	}
+	if (rc == 0 && scheduler_tiers(h->config.scheduler))
+		r.page_keys = keys;
+	if (rc == 0)
+		rc = scheduler_submit(h->config.scheduler, &r, &o->id, e);
+	if (rc == 0)
+		record_submit(h->config.record, o->id, &r);
+	free(keys);
+	free(ids);
+	return rc;
+}
+
+static void take_asked(struct handoff *h, const struct transfer_note *n)
+{
+	const struct wire_prepare *p = &n->prepare;
+	struct outgoing *o = calloc(1, sizeof(*o) + p->n_choices * sizeof(o->draws[0]));
+	struct err e = {0};
+
+	if (!o) {
+		err_set(&e, ENOMEM, "out of memory");
+		transfer_fail(h->transfer, n->attempt, &e);
+		return;
+	}
+	*o = (struct outgoing){.attempt = n->attempt, .n_choices = p->n_choices};
+	list_init(&o->node);
+	list_append(&h->outgoing, &o->node);
+	atomic_fetch_add(&h->config.server->calls, 1);
+	if (h->lost.code)
+		e = h->lost;
+	if (e.code || submit(h, p, o, &e) < 0) {
+		transfer_fail(h->transfer, n->attempt, &e);
+		/* NOTE_DROPPED follows. */
+		o->id = 0;
+	}
+}
+
+void handoff_event(struct handoff *h, const struct scheduler_event *ev)
+{
+	struct outgoing *o = ev->user;
+	struct err e = {0};
+
+	if (!ev->draw) {
+		err_set(&e, EIO, "the prefill worker's device is lost");
+		transfer_fail(h->transfer, o->attempt, &e);
+		o->id = 0;
+		return;
+	}
+	o->draws[ev->choice] = *ev->draw;
+	if (++o->n_drawn < o->n_choices)
+		return;
+	if (transfer_draws(h->transfer, o->attempt, o->draws, o->n_choices, ev->hit.n_cached) < 0) {
+		err_set(&e, ENOMEM, "out of memory");
+		transfer_fail(h->transfer, o->attempt, &e);
+	}
+}
+
+static void take_end(struct handoff *h, const struct transfer_note *n)
+{
+	struct outgoing *o = outgoing_of(h, n->attempt);
+
+	if (!o)
+		return;
+	if (o->id && n->type == NOTE_SENT) {
+		record_shipped(h->config.record, o->id);
+		scheduler_shipped(h->config.scheduler, o->id);
+	} else if (o->id) {
+		record_abort(h->config.record, o->id);
+		scheduler_abort(h->config.scheduler, o->id);
+	}
+	drop_waiting(h, o->attempt);
+	free_outgoing(h, o);
+}
+
+/* ---- a prefill worker: data ---- */
+
+static void window_done(struct transfer_window *w)
+{
+	end_parcel(w->user);
+}
+
+/* A thread of the driver. */
+static void read_done(void *tag, bool good)
+{
+	struct parcel *p = tag;
+
+	if (good)
+		transfer_window(p->handoff->transfer, p->window);
+	else
+		end_parcel(p);
+}
+
+/* Reads a parcel if there is a block for it. 1: it is on its way; 0: there is none. */
+static int read_parcel(struct handoff *h, struct parcel *p, struct err *e)
+{
+	int r;
+
+	pthread_mutex_lock(&h->lock);
+	p->block = h->n_idle ? h->idle[--h->n_idle] : NULL;
+	pthread_mutex_unlock(&h->lock);
+	if (!p->block)
+		return 0;
+	list_remove(&p->node);
+	p->window->data = engine_block_data(p->block);
+	r = engine_read_pieces(h->config.engine, p->pieces, p->n_pieces, p->window->data, read_done,
+			       p, e);
+	if (r == 0)
+		return 1;
+	end_parcel(p);
+	return r;
+}
+
+static struct parcel *new_parcel(struct handoff *h, const struct outgoing *o, uint32_t max_pieces,
+				 uint32_t max_listed)
+{
+	struct parcel *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	list_init(&p->node);
+	p->handoff = h;
+	p->pieces = calloc(max_pieces, sizeof(*p->pieces));
+	p->window = calloc(1, sizeof(*p->window) + max_listed * sizeof(p->window->pieces[0]));
+	if (!p->pieces || !p->window) {
+		free_parcel(p);
+		return NULL;
+	}
+	p->window->attempt = o->attempt;
+	p->window->window.pieces = p->window->pieces;
+	p->window->done = window_done;
+	p->window->user = p;
+	return p;
+}
+
+/* What of a ship a window of layers has: built piece by piece, a parcel at a time. */
+struct packing {
+	struct handoff *h;
+	const struct outgoing *o;
+	const struct plan_row *row;
+	const struct plan_ship *ship;
+	uint32_t first_layer, n_layers;
+	struct parcel *p; /* being filled, or NULL */
+	struct err error;
+};
+
+static void send_off(struct packing *k)
+{
+	struct parcel *p = k->p;
+	int r = 0;
+
+	k->p = NULL;
+	if (!p)
+		return;
+	/* In their order: none overtakes those that wait. */
+	if (list_empty(&k->h->waiting))
+		r = read_parcel(k->h, p, &k->error);
+	if (r == 0)
+		list_append(&k->h->waiting, &p->node);
+}
+
+/* n pages, or one state, of a part of a layer. */
+static void pack(struct packing *k, enum tier_kind kind, uint32_t layer, uint32_t part,
+		 const uint32_t *ids, uint32_t first, uint32_t n)
+{
+	uint64_t each = k->h->part_bytes[kind][part];
+
+	while (n && !k->error.code) {
+		struct parcel *p = k->p;
+		uint32_t room, most = 2 * k->n_layers;
+		struct wire_piece *listed;
+
+		if (!p)
+			p = k->p = new_parcel(k->h, k->o, most * MAX(k->ship->n_pages, 1u), most);
+		if (!p) {
+			err_set(&k->error, ENOMEM, "out of memory");
+			return;
+		}
+		room = (uint32_t)MIN((k->h->block_bytes - p->window->bytes) / each, (uint64_t)n);
+		if (!room) {
+			send_off(k);
+			continue;
+		}
+		p->window->window.first_token = k->row->start;
+		p->window->window.n_tokens = k->row->n_tokens;
+		p->window->window.first_layer = k->first_layer;
+		p->window->window.n_layers = k->n_layers;
+		listed = &p->window->pieces[p->window->window.n_pieces++];
+		*listed = (struct wire_piece){.bytes = room * each,
+					      .layer = layer,
+					      .first = first,
+					      .n = room,
+					      .part = (kind == TIER_PAGE ? WIRE_K : WIRE_RING) +
+						      part};
+		for (uint32_t i = 0; i < room; i++)
+			p->pieces[p->n_pieces++] = (struct engine_piece){kind, layer, part, ids[i]};
+		p->window->bytes += room * each;
+		ids += room;
+		first += room;
+		n -= room;
+	}
+}
+
+static void ship_window(struct packing *k)
+{
+	const struct model_config *c = &k->h->config.server->info.model;
+	const uint32_t *pages = k->row->pages + k->ship->first_page;
+
+	for (uint32_t i = k->first_layer; i < k->first_layer + k->n_layers; i++)
+		for (uint32_t part = 0; part < 2; part++)
+			if (c->full_attention[i])
+				pack(k, TIER_PAGE, i, part, pages, k->ship->first_page,
+				     k->ship->n_pages);
+			else if (k->ship->state)
+				pack(k, TIER_STATE, i, part, &k->row->state_dst, 0, 1);
+	send_off(k);
+}
+
+static struct outgoing *outgoing_of_request(struct handoff *h, uint64_t id)
+{
+	list_for_each (node, &h->outgoing) {
+		struct outgoing *o = container_of(node, struct outgoing, node);
+
+		if (o->id == id)
+			return o;
+	}
+	return NULL;
+}
+
+/* The beat of a step: the last layer of a window is on the queue, and what it leaves is read behind it. */
+static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
+{
+	struct handoff *h = user;
+	uint32_t n_layers = h->config.server->info.model.n_layers;
+	uint32_t first = layer / h->window_layers * h->window_layers;
+
+	if (!plan->n_ships || ((layer + 1) % h->window_layers && layer + 1 < n_layers))
+		return;
+	for (uint32_t i = 0; i < plan->n_ships; i++) {
+		struct packing k = {.h = h,
+				    .o = outgoing_of_request(h, plan->ships[i].request),
+				    .row = &plan->rows[plan->ships[i].row],
+				    .ship = &plan->ships[i],
+				    .first_layer = first,
+				    .n_layers = layer + 1 - first};
+
+		if (!k.o)
+			continue; /* aborted meanwhile */
+		ship_window(&k);
+		if (k.error.code)
+			transfer_fail(h->transfer, k.o->attempt, &k.error);
+	}
+}
+
+/* ---- a decode worker ---- */
+
+enum scheduler_handoff handoff_of(const struct handoff *h)
+{
+	return h && !h->prefills && atomic_load(&h->counters.peers) ? HANDOFF_RECEIVE
+								    : HANDOFF_NONE;
+}
+
+static struct incoming *incoming_of(struct handoff *h, uint64_t attempt)
+{
+	list_for_each (node, &h->incoming) {
+		struct incoming *i = container_of(node, struct incoming, node);
+
+		if (i->attempt == attempt)
+			return i;
+	}
+	return NULL;
+}
+
+static struct incoming *incoming_of_request(struct handoff *h, uint64_t request)
+{
+	list_for_each (node, &h->incoming) {
+		struct incoming *i = container_of(node, struct incoming, node);
+
+		if (i->request == request)
+			return i;
+	}
+	return NULL;
+}
+
+static void free_incoming(struct incoming *i)
+{
+	list_remove(&i->node);
+	free(i);
+}
+
+static int ask(struct handoff *h, struct incoming *i, struct err *e)
+{
+	const struct scheduler_request *r = &i->prepare.ask;
+	struct content_key *keys = calloc(r->n_prompt / h->page_tokens + 1, sizeof(*keys)), root;
+	struct transfer_ask a = {
+		.attempt = i->attempt,
+		.prepare =
+			{
+				.tokens = (const struct wire_i32 *)r->prompt,
+				.n_tokens = r->n_prompt,
+				.n_have = r->n_have,
+				.n_choices = r->n_choices,
+				.min_tokens = r->min_tokens,
+				.priority = r->priority,
+				.cache_disabled = r->cache_disabled,
+				.space = {r->space.id[0], r->space.id[1]},
+				.sampling = r->sampling,
+				.n_end_tokens = r->n_end_tokens,
+				.n_boundaries = r->n_boundaries,
+				.end_tokens = (const struct wire_i32 *)r->end_tokens,
+				.boundaries = (const struct wire_u32 *)r->boundaries,
+			},
+		.keys = (const struct wire_key *)keys,
+		.n_keys = r->n_prompt / h->page_tokens,
+		.tried = i->tried,
+	};
+	int rc = keys ? 0 : err_set(e, ENOMEM, "out of memory");
+
+	if (rc == 0 && (content_key_root(r->space.id, &root) < 0 ||
+			content_key_chain(&root, r->prompt, r->n_prompt, h->page_tokens, keys) < 0))
+		rc = err_set(e, EFAULT, "the pages of a prompt cannot be named");
+	if (rc == 0)
+		rc = transfer_ask(h->transfer, &a, e);
+	free(keys);
+	return rc;
+}
+
+static void give_up(struct handoff *h, struct incoming *i)
+{
+	record_receive_failed(h->config.record, i->request, false);
+	scheduler_receive_failed(h->config.scheduler, i->request, false);
+	free_incoming(i);
+}
+
+static void ask_for_prompts(struct handoff *h)
+{
+	struct scheduler_prepare p;
+	struct err e = {0};
+
+	while (scheduler_next_prepare(h->config.scheduler, &p)) {
+		struct incoming *i = incoming_of_request(h, p.request);
+
+		if (!i) {
+			i = calloc(1, sizeof(*i));
+			if (!i) {
+				scheduler_receive_failed(h->config.scheduler, p.request, false);
+				continue;
+			}
+			i->request = p.request;
+			list_init(&i->node);
+			list_append(&h->incoming, &i->node);
+		}
+		i->attempt = ++h->last_attempt;
+		i->prepare = p;
+		if (ask(h, i, &e) < 0) {
+			log_warning("transfer: %s", e.text);
+			give_up(h, i);
+		}
+	}
+}
+
+/* It is asked for again when it is admitted again, elsewhere, unless that was tried often enough. */
+static void take_lost(struct handoff *h, const struct transfer_note *n)
+{
+	struct incoming *i = incoming_of(h, n->attempt);
+
+	if (!i)
+		return;
+	if (n->tried == i->tried || ++i->n_tries == TRIES_MAX) {
+		give_up(h, i);
+		return;
+	}
+	i->tried = n->tried;
+	i->attempt = 0;
+	record_receive_failed(h->config.record, i->request, true);
+	scheduler_receive_failed(h->config.scheduler, i->request, true);
+}
+
+static void written(void *tag, bool good)
+{
+	(void)good;
+	transfer_note_free(tag);
+}
+
+/* Takes the note over. */
+static int take_data(struct handoff *h, struct transfer_note *n, struct err *e)
+{
+	struct incoming *i = incoming_of(h, n->attempt);
+	struct engine_piece *pieces;
+	uint32_t n_pieces = 0, at = 0;
+	int r;
+
+	if (!i) {
+		transfer_note_free(n);
+		return 0;
+	}
+	for (uint32_t k = 0; k < n->window.n_pieces; k++)
+		n_pieces += n->window.pieces[k].n;
+	pieces = calloc((size_t)n_pieces + 1, sizeof(*pieces));
+	if (!pieces) {
+		transfer_note_free(n);
+		transfer_drop(h->transfer, i->attempt);
+		give_up(h, i);
+		return 0;
+	}
+	for (uint32_t k = 0; k < n->window.n_pieces; k++) {
+		const struct wire_piece *w = &n->window.pieces[k];
+		bool page = w->part < WIRE_RING;
+
+		for (uint32_t j = 0; j < w->n; j++)
+			pieces[at++] = (struct engine_piece){
+				.kind = page ? TIER_PAGE : TIER_STATE,
+				.layer = w->layer,
+				.part = w->part % 2,
+				.id = page ? i->prepare
+						      .pages[w->first + j -
+							     i->prepare.ask.n_have / h->page_tokens]
+					   : i->prepare.slot,
+			};
+	}
+	r = engine_write_pieces(h->config.engine, pieces, n_pieces, n->data, written, n, e);
+	free(pieces);
+	if (r < 0)
+		transfer_note_free(n);
+	return r;
+}
+
+static bool in_vocabulary(const struct handoff *h, const struct transfer_note *n)
+{
+	for (uint32_t i = 0; i < n->n_draws; i++)
+		if (n->draws[i].token < 0 ||
+		    (uint32_t)n->draws[i].token >= h->config.server->info.model.vocab_size)
+			return false;
+	return true;
+}
+
+static uint32_t take_came(struct handoff *h, const struct transfer_note *n,
+			  struct scheduler_event *events)
+{
+	struct incoming *i = incoming_of(h, n->attempt);
+	uint64_t request;
+
+	if (!i)
+		return 0;
+	request = i->request;
+	if (!in_vocabulary(h, n)) {
+		log_warning("transfer: a first token is not in the vocabulary");
+		give_up(h, i);
+		return 0;
+	}
+	free_incoming(i);
+	record_received(h->config.record, request, n->draws, n->n_draws);
+	return scheduler_received(h->config.scheduler, request, n->draws, events);
+}
+
+void handoff_forget(struct handoff *h, uint64_t request)
+{
+	struct incoming *i = h && !h->prefills ? incoming_of_request(h, request) : NULL;
+
+	if (!i)
+		return;
+	if (i->attempt)
+		transfer_drop(h->transfer, i->attempt);
+	free_incoming(i);
+}
+
+/* ---- both ---- */
+
+int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *ret_n, struct err *e)
+{
+	struct transfer_note *n = h ? transfer_next(h->transfer) : NULL;
+
+	*ret_n = 0;
+	if (!n)
+		return 0;
+	switch (n->type) {
+	case NOTE_DATA: {
+		int r = take_data(h, n, e);
+
+		return r < 0 ? r : 1;
+	}
+	case NOTE_ASKED: take_asked(h, n); break;
+	case NOTE_DROPPED:
+	case NOTE_SENT: take_end(h, n); break;
+	case NOTE_CAME:
+		/* The events borrow the draws. */
+		*ret_n = take_came(h, n, events);
+		transfer_note_free(h->held);
+		h->held = n;
+		return 1;
+	case NOTE_LOST: take_lost(h, n); break;
+	}
+	transfer_note_free(n);
+	return 1;
+}
+
+int handoff_run(struct handoff *h, struct err *e)
+{
+	if (!h)
+		return 0;
+	if (!h->prefills) {
+		ask_for_prompts(h);
+		return 0;
+	}
+	while (!list_empty(&h->waiting)) {
+		int r = read_parcel(h, container_of(h->waiting.next, struct parcel, node), e);
+
+		if (r <= 0)
+			return r;
+	}
+	return 0;
+}
+
+void handoff_fail(struct handoff *h, const struct err *why)
+{
+	if (!h)
+		return;
+	h->lost = *why;
+	list_for_each (node, &h->outgoing) {
+		struct outgoing *o = container_of(node, struct outgoing, node);
+
+		transfer_fail(h->transfer, o->attempt, why);
+	}
+	list_for_each (node, &h->incoming) {
+		struct incoming *i = container_of(node, struct incoming, node);
+
+		if (i->attempt)
+			transfer_drop(h->transfer, i->attempt);
+	}
+}
+
+void handoff_drain(struct handoff *h)
+{
+	if (h)
+		transfer_drain(h->transfer);
+}

@@ -1,0 +1,61 @@
+/*
+ * Prefill and decode apart, as the engine's loop sees it: brings requests, data and first tokens between scheduler, device
+ * and the transfer thread (transfer/transfer.h). All calls are the engine thread's, and none waits for a network.
+ *
+ *     a decode worker    scheduler_next_prepare ─> transfer_ask
+ *                        NOTE_DATA ─> engine_write_pieces      NOTE_CAME ─> scheduler_received
+ *                        NOTE_LOST ─> scheduler_receive_failed: another worker, or here
+ *     a prefill worker   NOTE_ASKED ─> scheduler_submit        plan.ships, layer by layer ─> engine_read_pieces ─> transfer_window
+ *                        first tokens ─> transfer_draws        NOTE_SENT ─> scheduler_shipped    NOTE_DROPPED ─> scheduler_abort
+ *
+ * Data leave the device while later layers are computed, into blocks of pinned memory, of which there are only so many; what
+ * finds none is read later, since what is shipped stays where it is until all of it is out.
+ */
+#ifndef DAEMON_HANDOFF_H
+#define DAEMON_HANDOFF_H
+
+#include "daemon/record.h"
+#include "daemon/server.h"
+#include "scheduler/scheduler.h"
+
+struct handoff;
+
+struct handoff_config {
+	struct server *server;
+	struct engine *engine;
+	struct scheduler *scheduler;
+	struct record *record; /* NULL: not recording */
+	struct queue *inbox;   /* woken when there is something to do */
+	uint64_t opened_ns;    /* as in struct cache_identity_source */
+};
+
+/* New; *ret NULL: this worker is neither. All of config is borrowed. */
+int handoff_open(const struct handoff_config *config, struct handoff **ret,
+		 struct err *e) MUST_CHECK;
+
+/* No more: peers are told, and everything that is under way is forgotten. Before engine_close. NULL is nothing. */
+void handoff_close(struct handoff *h);
+
+/* What a request that is submitted here is to be: HANDOFF_RECEIVE where there is somebody to prefill it. */
+enum scheduler_handoff handoff_of(const struct handoff *h);
+
+/* One thing that came: 1, with events [*ret_n] for who is behind them, 0: there is nothing. -EIO: the device is lost. */
+int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *ret_n,
+		 struct err *e) MUST_CHECK;
+
+/* After a plan was made: asks for prompts, reads what found no room before. -EIO: the device is lost. */
+int handoff_run(struct handoff *h, struct err *e) MUST_CHECK;
+
+/* An event of a request of a prefill worker. */
+void handoff_event(struct handoff *h, const struct scheduler_event *ev);
+
+/* Before a request of a decode worker is aborted. */
+void handoff_forget(struct handoff *h, uint64_t request);
+
+/* The device is lost: nothing that is under way will come to an end. */
+void handoff_fail(struct handoff *h, const struct err *why);
+
+/* No new prompts. */
+void handoff_drain(struct handoff *h);
+
+#endif
