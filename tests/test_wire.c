@@ -3,9 +3,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "prefix_cache/tiers.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
 #include "tests/wire_samples.h"
+
+/* An array of the one is an array of the other. */
+_Static_assert(sizeof(struct wire_key) == sizeof(struct content_key), "keys");
 
 /* A frame of exactly its size, so that the sanitizers see what is read behind it. */
 static uint8_t *exact(const void *data, size_t len)

@@ -66,7 +66,8 @@ void room_counts(const struct room *r, struct room_counts *ret);
 /* Up to Bootstrapped or WaitingForInput; nothing when it is there or further. */
 void room_raise(struct room *r, enum room_status status, uint64_t now_ns);
 
-/* Ends a room that is not over: an abort of either side, a dead peer, frames that do not fit. */
+/* Ends a room that is not over: an abort of either side, a dead peer, frames that do not fit. code: a positive errno;
+ * the sentence is not empty. */
 void room_fail(struct room *r, uint64_t now_ns, int code, const char *fmt, ...) PRINTF(4, 5);
 
 /* Why it failed; code 0: it has not. Borrowed. */

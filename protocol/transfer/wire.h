@@ -185,8 +185,8 @@ struct wire_ping {
 	uint8_t draining;	   /* 0, 1: takes nothing new */
 	uint8_t forgotten; /* 0, 1: nothing that was cached before `keys` is there any more */
 	uint32_t n_keys;
-	const struct wire_key
-		*keys; /* of pages newly cached; beginnings of prompts before what follows them */
+	/* Of pages newly cached; beginnings of prompts before what follows them. */
+	const struct wire_key *keys;
 };
 
 struct wire_announce {

@@ -7,6 +7,12 @@
 
 #include "protocol/transfer/wire_internal.h"
 
+/* FORMAT.md says so. */
+_Static_assert(sizeof(struct wire_layer) == 20, "a layer");
+_Static_assert(sizeof(struct wire_piece) == 24, "a piece");
+_Static_assert(sizeof(struct wire_draw) == 176, "a draw");
+_Static_assert(sizeof(struct wire_peer) == 256, "a peer");
+
 /* Below this a temperature is none, and dividing logits by it would overflow. */
 #define TEMPERATURE_MIN 1e-6f
 
