@@ -51,7 +51,6 @@ struct handoff {
 	uint32_t page_tokens, window_layers;
 	struct transfer *transfer;
 	struct transfer_keys keys;
-	struct transfer_counters counters;
 	struct list outgoing, incoming, waiting; /* waiting: parcels without a block */
 	uint64_t last_attempt;
 	uint64_t part_bytes[2][2]; /* by enum tier_kind and part */
@@ -144,7 +143,7 @@ static int start(struct handoff *h, struct err *e)
 		.identify = identify,
 		.wake = wake,
 		.arg = h,
-		.counters = &h->counters,
+		.metrics = &h->config.server->metrics,
 	};
 	int r;
 
@@ -583,8 +582,8 @@ static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 
 enum scheduler_handoff handoff_of(const struct handoff *h)
 {
-	return h && !h->prefills && atomic_load(&h->counters.peers) ? HANDOFF_RECEIVE
-								    : HANDOFF_NONE;
+	return h && !h->prefills && atomic_load(&h->config.server->metrics.peers) ? HANDOFF_RECEIVE
+										  : HANDOFF_NONE;
 }
 
 static struct incoming *incoming_of(struct handoff *h, uint64_t attempt)

@@ -144,6 +144,23 @@ static void write_cache(const struct metrics *m, struct buf *out)
 	       &m->replayed_tokens);
 }
 
+static void write_transfer(const struct metrics *m, struct buf *out)
+{
+	single(out, "transfer_peers", "gauge",
+	       "Workers to hand prompts over to, or that hand theirs over.", &m->peers);
+	single(out, "transfer_sent_total", "counter", "Prompts computed for other workers.",
+	       &m->prompts_sent);
+	single(out, "transfer_sent_bytes_total", "counter",
+	       "Bytes of pages and states sent with them.", &m->prompts_sent_bytes);
+	single(out, "transfer_received_total", "counter", "Prompts that other workers computed.",
+	       &m->prompts_received);
+	single(out, "transfer_received_bytes_total", "counter",
+	       "Bytes of pages and states that came with them.", &m->prompts_received_bytes);
+	single(out, "transfer_failed_total", "counter",
+	       "Prompts that were handed over in vain: then computed elsewhere.",
+	       &m->prompts_failed);
+}
+
 /* A value each of host memory and disk. */
 static void both_tiers(struct buf *out, const char *name, const char *type, const char *help,
 		       const _Atomic uint64_t *host, const _Atomic uint64_t *disk)
@@ -201,6 +218,7 @@ void metrics_write(const struct metrics *m, struct buf *out)
 	single(out, "kv_cache_pages", "gauge", "KV pages of the pool.", &m->pages_total);
 	write_cache(m, out);
 	write_tiers(m, out);
+	write_transfer(m, out);
 	single(out, "prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
 	       &m->prompt_tokens);
 	single(out, "generation_tokens_total", "counter", "Tokens generated.",

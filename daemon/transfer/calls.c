@@ -70,7 +70,7 @@ void calls_fail(struct transfer *t, struct attempt *a)
 	/* Who is gone need not be told. */
 	(void)!transfer_say(t, a->peer, &m, NULL);
 	log_info("transfer: %s: %s", name_of(t, t->called[a->peer]), room_error(a->room)->text);
-	atomic_fetch_add(&t->config.counters->failed, 1);
+	atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
 	tell_lost(t, a->number, a->tried, room_error(a->room));
 	attempt_free(a);
@@ -109,8 +109,8 @@ static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
 	} else {
 		n->n_draws = a->n_choices;
 		memcpy(n->draws, room_draws(a->room), n->n_draws * sizeof(*n->draws));
-		atomic_fetch_add(&t->config.counters->received, 1);
-		atomic_fetch_add(&t->config.counters->received_bytes, counts.bytes);
+		atomic_fetch_add(&t->config.metrics->prompts_received, 1);
+		atomic_fetch_add(&t->config.metrics->prompts_received_bytes, counts.bytes);
 		note_send(t, n);
 	}
 	attempt_free(a);
@@ -332,7 +332,7 @@ static void count_peers(struct transfer *t) ON(role_transfer)
 		peers_get(t->peers, i, &info);
 		n += info.state == PEER_REGISTERED && !info.draining;
 	}
-	atomic_store(&t->config.counters->peers, n);
+	atomic_store(&t->config.metrics->peers, n);
 }
 
 uint64_t calls_tick(struct transfer *t)

@@ -56,7 +56,7 @@ void guests_fail(struct transfer *t, struct attempt *a)
 	room_failed_status(a->room, &m.status);
 	(void)!transfer_say(t, a->peer, &m, NULL);
 	log_info("transfer: a prompt of a decode worker: %s", room_error(a->room)->text);
-	atomic_fetch_add(&t->config.counters->failed, 1);
+	atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
 	tell(t, NOTE_DROPPED, a->number);
 	attempt_free(a);
 }
@@ -104,8 +104,8 @@ static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
 	if (room_status(a->room) != ROOM_SUCCESS)
 		return;
 	room_counts(a->room, &counts);
-	atomic_fetch_add(&t->config.counters->sent, 1);
-	atomic_fetch_add(&t->config.counters->sent_bytes, counts.bytes);
+	atomic_fetch_add(&t->config.metrics->prompts_sent, 1);
+	atomic_fetch_add(&t->config.metrics->prompts_sent_bytes, counts.bytes);
 	add_gossip(t, a);
 	tell(t, NOTE_SENT, a->number);
 	attempt_free(a);
@@ -227,7 +227,7 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 		fail_all_of(t, port, "the decode worker was started again");
 	if (!g->known) {
 		log_info("transfer: a decode worker has come");
-		atomic_fetch_add(&t->config.counters->peers, 1);
+		atomic_fetch_add(&t->config.metrics->peers, 1);
 	}
 	*g = (struct guest_info){.known = true, .heard_ns = t->now_ns};
 	memcpy(g->worker, h->worker, sizeof(g->worker));
@@ -376,7 +376,7 @@ uint64_t guests_tick(struct transfer *t)
 			continue;
 		log_warning("transfer: a decode worker does not answer");
 		fail_all_of(t, PORT_CALLS + i, "the decode worker does not answer");
-		atomic_fetch_sub(&t->config.counters->peers, 1);
+		atomic_fetch_sub(&t->config.metrics->peers, 1);
 		*g = (struct guest_info){0};
 		port_forget(t->port, PORT_CALLS + i);
 	}

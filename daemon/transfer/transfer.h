@@ -21,17 +21,12 @@
 #include <zmq.h>
 
 #include "base/queue.h"
+#include "daemon/metrics.h"
 #include "daemon/transfer/keys.h"
 #include "engine/cache_identity.h"
 #include "protocol/transfer/wire.h"
 
 struct transfer;
-
-/* Counts for /metrics, of what has ended. */
-struct transfer_counters {
-	_Atomic uint64_t sent, sent_bytes, received, received_bytes, failed;
-	_Atomic uint64_t peers; /* registered now: called ones and guests */
-};
 
 struct transfer_config {
 	bool prefill;		  /* listens; else it calls */
@@ -49,7 +44,7 @@ struct transfer_config {
 			struct err *e);
 	void (*wake)(void *arg); /* any thread */
 	void *arg;		 /* of both */
-	struct transfer_counters *counters;
+	struct metrics *metrics; /* peers, and prompts_* */
 };
 
 /* Everything but the layers is borrowed for as long as it runs. */

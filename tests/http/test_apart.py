@@ -1,0 +1,113 @@
+"""Prefill and decode in processes of their own give the bytes and log-probabilities of one process.
+
+    test_apart.py TIGOND [COUNT [OPTION ...]]
+
+One prefill and one decode worker, then two and two, beside a unified one: all golden prompts, and COUNT random requests at
+the same time; the second turn of a chat hits on both sides.
+"""
+import json
+import random
+import re
+import sys
+import time
+
+from harness import Server, done, goldens, ok, parallel, same
+
+COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 64
+MORE = sys.argv[3:]
+BEAT = ("--transfer-heartbeat", "2000")
+
+
+def prefill_worker(*more):
+    s = Server("--role", "prefill", "--transfer-listen", "tcp://127.0.0.1:0", *BEAT, *MORE, *more)
+    s.endpoint = re.search(r"decode workers at (tcp://\S+?),? ", s.text()).group(1)
+    return s
+
+
+def decode_worker(prefills, *more):
+    s = Server("--role", "decode", "--disaggregation-min-tokens", "1", *BEAT,
+               *(x for p in prefills for x in ("--prefill", p.endpoint)), *MORE, *more)
+    if s.wait_metric("transfer_peers", len(prefills), 60) is None:
+        raise RuntimeError("the workers do not meet:\n" + s.text() + prefills[0].text())
+    return s
+
+
+def plain(answer):
+    """What may not depend on who computed it."""
+    status, body = answer
+    drop = {"id", "created", "system_fingerprint"}
+    body = {k: v for k, v in body.items() if k not in drop}
+    if "usage" in body:
+        body["usage"] = {k: v for k, v in body["usage"].items() if k != "prompt_tokens_details"}
+    return status, body
+
+
+random.seed(11)
+words = [w for c in goldens() for w in c["output"].split()]
+
+
+def request(i):
+    text = " ".join(random.choice(words) for _ in range(random.choice((3, 20, 100, 300, 800))))
+    body = {"max_tokens": random.choice((1, 7, 40)), "temperature": random.choice((0, 0, 0.7, 1.3)), "seed": i,
+            "n": random.choice((1, 1, 1, 2)), "return_token_ids": True}
+    if i % 3 == 0:
+        return "/v1/completions", {**body, "prompt": text, "logprobs": 3}
+    if i % 3 == 1:
+        body.update(logprobs=True, top_logprobs=4, presence_penalty=random.choice((0, 0.5)),
+                    repetition_penalty=random.choice((1, 1.1)))
+    if i % 7 == 0 and body["max_tokens"] > 3:
+        body.update(min_tokens=3)
+    return "/v1/chat/completions", {**body, "messages": [{"role": "user", "content": text}]}
+
+
+golden_requests = [("/v1/completions", {"prompt": c["prompt_ids"], "max_tokens": len(c["output_ids"]), "temperature": 0,
+                                        "logprobs": 5, "return_token_ids": True}) for c in goldens()]
+requests = [request(i) for i in range(COUNT)]
+
+
+def answers(servers, asked):
+    return [plain(a) for a in parallel([lambda i=i, r=r: servers[i % len(servers)].post(*r, timeout=600)
+                                        for i, r in enumerate(asked)])]
+
+
+unified = Server(*MORE)
+want_golden = [plain(unified.post(*r, timeout=600)) for r in golden_requests]
+want = answers([unified], requests)
+ok(all(a[0] == 200 for a in want + want_golden), "one process answers", [a for a in want + want_golden if a[0] != 200][:3])
+
+for n in (1, 2):
+    prefills = [prefill_worker() for _ in range(n)]
+    decodes = [decode_worker(prefills) for _ in range(n)]
+    got = [plain(decodes[i % n].post(*r, timeout=600)) for i, r in enumerate(golden_requests)]
+    ok(got == want_golden, f"{2 * n} processes: {len(got)} golden prompts, the same bytes and log-probabilities",
+       [(i, g, w) for i, (g, w) in enumerate(zip(got, want_golden)) if g != w][:1])
+    got = answers(decodes, requests)
+    ok(got == want, f"{2 * n} processes: {COUNT} requests at the same time",
+       [(requests[i], g, w) for i, (g, w) in enumerate(zip(got, want)) if g != w][:1])
+    counts = [d.metrics() for d in decodes]
+    came = sum(m["transfer_received_total"] for m in counts)
+    ok(came == len(golden_requests) + COUNT and not sum(m["transfer_failed_total"] for m in counts),
+       "every prompt came from a prefill worker",
+       [{k: v for k, v in m.items() if "transfer" in k} for m in counts])
+    time.sleep(0.5)
+    sent = [p.metrics() for p in prefills]
+    same(sum(m["transfer_sent_total"] for m in sent), came, "which count them as well")
+    same(sum(m["transfer_sent_bytes_total"] for m in sent), sum(m["transfer_received_bytes_total"] for m in counts),
+         "to the byte")
+    ok(all(m["transfer_sent_total"] for m in sent), "all of them worked", sent)
+
+    chat = [{"role": "user", "content": " ".join(words[:400])}]
+    first = decodes[0].post("/v1/chat/completions", {"messages": chat, "max_tokens": 30, "temperature": 0})[1]
+    chat += [first["choices"][0]["message"], {"role": "user", "content": "And what else?"}]
+    before = [p.metrics()["prefix_cache_hits_total"] for p in prefills]
+    second = decodes[0].post("/v1/chat/completions", {"messages": chat, "max_tokens": 30, "temperature": 0})[1]
+    hit = second["usage"]["prompt_tokens_details"]["cached_tokens"]
+    ok(hit >= 384, "the second turn of a chat hits in the decode worker", second["usage"])
+    hits = [p.metrics()["prefix_cache_hits_total"] - b for p, b in zip(prefills, before)]
+    ok(max(hits) >= 384, "and in the prefill worker that had the first", hits)
+    ok(all(s.wait_metric("kv_cache_pages_used", 0) is not None and s.wait_metric("num_requests_running", 0) is not None
+           for s in decodes + prefills), "pools are back where they were", [s.metrics() for s in decodes + prefills])
+    for s in decodes + prefills:
+        s.stop()
+unified.stop()
+done()
