@@ -8,9 +8,10 @@
  * of: then all of the prompt is what one cold prefill gives, bit for bit, and is published as such. Receiving requests lead
  * nobody, follow nobody, and are not retracted.
  *
- * To send. Of its cache it uses what a prefill computed. The rows of a prompt say what another worker is to get of them (struct plan_ship). Pages are named as soon as they
- * are whole, also those that were found in the cache; the state behind the prompt goes once, with the last row. Who reads them
- * may take longer than the step: so when its tokens are drawn the request keeps (Shipping) its trunk, which has
+ * To send. Here too a prompt begins only with what a prefill computed. Its rows say what another worker is to get of them
+ * (struct plan_ship). Pages are named as soon as they are whole, also those that were found in the cache; the state
+ * behind the prompt goes once, with the last row. Who reads them may take longer than the step: so when its tokens are
+ * drawn the request keeps (Shipping) its trunk, which has
  *     - a lock on the path of the tree that its pages are on
  *     - a reference to pages that it shipped and in whose place the tree had others already (request.ship_pages)
  *     - the slot with the state, or a pin on it, where it became a checkpoint.

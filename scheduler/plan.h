@@ -98,12 +98,11 @@ struct plan_score {
  * scheduler_shipped or scheduler_abort.
  */
 struct plan_ship {
-	uint64_t request; /* its id */
-	uint32_t row;	  /* a prefill row; one ship a row at most */
-	uint32_t
-		first_page; /* pages [first_page, first_page + n_pages) of row.pages; n_pages >= 1 */
-	uint32_t n_pages;
-	bool state; /* row.state_dst too, where the model has states: the row ends the prompt */
+	uint64_t request;    /* its id */
+	uint32_t row;	     /* a prefill row; one ship a row at most */
+	uint32_t first_page; /* index in row.pages */
+	uint32_t n_pages;    /* from there on, >= 1 */
+	bool state; /* row.state_dst too: the row ends the prompt, and the model has states */
 };
 
 /* A seat changes hands: its counts become zero, then the prompt's tokens are marked. Only for

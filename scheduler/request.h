@@ -141,10 +141,8 @@ struct request {
 	bool prompt_logprobs;
 	uint32_t n_prompt_logprobs;
 	enum scheduler_handoff handoff;
-	bool prepared; /* Receiving: scheduler_next_prepare has told of it */
-	uint32_t
-		n_have; /* tokens of the prompt, whole pages, that the receiver has: when Receiving,
-			    or sent */
+	bool prepared;	    /* Receiving: scheduler_next_prepare has told of it */
+	uint32_t n_have;    /* tokens of the prompt that are not sent: when Receiving, or sent */
 	uint32_t n_shipped; /* first page of the prompt that is in no ship */
 	uint32_t n_scored;  /* tokens of the prompt that were planned with scores, if those are
 			      wanted */
@@ -159,10 +157,9 @@ struct request {
 	int32_t *prompt;	       /* [n_prompt] */
 	int32_t *end_tokens;	       /* [n_end_tokens] */
 	uint32_t *boundaries;	       /* [n_boundaries] */
-	uint32_t *
-		ship_pages; /* [n_ship_pages] of a request that is sent: pages by index that were its own
-				 when they were shipped and that it has a reference to since they were published, else
-				 POOL_NONE. The tree may have taken its own in their place. */
+	/* Of a request that is sent, by index: pages that were its own when they were shipped, which it has a reference to
+	 * since they were published, for the tree may have taken its own in their place; POOL_NONE: others. */
+	uint32_t *ship_pages; /* [n_ship_pages] */
 	uint32_t n_ship_pages;
 	struct sampling sampling;
 	struct sequence choices[]; /* [n_choices], then the arrays above: one allocation */

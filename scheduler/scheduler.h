@@ -84,9 +84,8 @@ struct scheduler_config {
 	uint32_t max_seqs;	     /* sequences that run at the same time (seats) */
 	uint32_t max_prefill_tokens; /* prefill budget of a step, >= page_tokens */
 	uint32_t max_model_len;	     /* prompt + generated tokens of a sequence */
-	uint32_t
-		handoff_min_tokens; /* HANDOFF_RECEIVE: prompts of which fewer tokens are to be computed are
-					computed here */
+	/* HANDOFF_RECEIVE: where fewer tokens of the prompt have to be computed that is done here. */
+	uint32_t handoff_min_tokens;
 	uint32_t vocab_size;
 };
 
@@ -119,9 +118,8 @@ struct scheduler_request {
 	bool prompt_logprobs; /* events with scores of all tokens of the prompt but the first */
 	uint32_t n_prompt_logprobs;	/* then: best tokens reported beside each */
 	enum scheduler_handoff handoff; /* HANDOFF_SEND: max_tokens is 1, prompt_logprobs false */
-	uint32_t
-		n_have; /* HANDOFF_SEND: tokens that the other worker has, not to be shipped: a multiple of page_tokens
-			    < n_prompt */
+	/* HANDOFF_SEND: tokens that the other worker has and that are not shipped, a multiple of page_tokens < n_prompt. */
+	uint32_t n_have;
 	struct sampling sampling;
 	void *user; /* comes back in events */
 };
@@ -131,9 +129,9 @@ struct scheduler_hit {
 	uint32_t n_cached; /* tokens of the prompt */
 	enum prefix_miss miss;
 	uint64_t step; /* of the plan that first computed any of it */
-	uint32_t
-		n_received; /* tokens of the prompt that came from another worker; then n_cached are those that
-				were not sent because they were here, and miss says why no more could be resumed */
+	/* Tokens of the prompt that came from another worker. Then n_cached are those that were not sent because they were
+	 * here, and miss says why no more could be resumed. */
+	uint32_t n_received;
 };
 
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
@@ -145,9 +143,8 @@ struct scheduler_event {
 	void *user;
 	uint32_t choice;
 	enum finish_reason finish; /* of this choice, with this token */
-	bool request_finished;	  /* last event of the request: its id is gone; of one that is sent:
-					   it ships */
-	struct scheduler_hit hit; /* the same in every event of a request */
+	bool request_finished; /* last event of the request: its id is gone, or (HANDOFF_SEND) it ships */
+	struct scheduler_hit hit;	/* the same in every event of a request */
 	const struct draw_result *draw; /* borrowed from the results given to commit, as are */
 	const struct draw_result
 		*scores; /* [n_scores] of the prompt's tokens from first_score on */
@@ -156,7 +153,7 @@ struct scheduler_event {
 
 struct scheduler_stats {
 	uint32_t
-		running; /* sequences prefilling, decoding, receiving or shipping: the seats that are taken */
+		running; /* sequences that hold a seat: prefilling, decoding, receiving, shipping */
 	uint32_t waiting;		       /* requests not yet admitted, or retracted */
 	uint64_t retractions, replayed_tokens; /* since the beginning */
 	uint64_t prompt_tokens, cached_tokens; /* of requests admitted for the first time */
@@ -209,9 +206,9 @@ uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results
 			  struct scheduler_event *events);
 
 /* The plans that are out were not run (device error), and nothing that the device has is to be trusted: every request
- * that runs is aborted, also one that pauses; one event each (of those that scheduler_abort had not ended already) with
- * draw = NULL and request_finished. Returns their number, at most max_seqs. Waiting requests stay, without what they
- * waited for from below; the cache is empty, and everything is free. */
+ * that runs is aborted, also one that pauses or receives; one event each (of those that scheduler_abort had not ended already)
+ * with draw = NULL and request_finished. What ships, and had its last event, is gone. Returns their number, at most
+ * max_seqs. Waiting requests stay, without what they waited for from below; the cache is empty, and everything is free. */
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
 
 /*
@@ -235,19 +232,18 @@ bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, boo
 /*
  * Prefill and decode apart: the worker that decodes. A plan admits requests whose prompts are to come from elsewhere; they are
  * asked for after it, also when it is NULL. Everything of one is borrowed, and holds, until scheduler_received or
- * scheduler_receive_failed is called for it, or it is aborted, or everything fails. What is written to the pages and the slot
- * is queued on the device behind the plans that are out.
+ * scheduler_receive_failed is called for it, or it is aborted, or everything fails; nothing may be written after that. What
+ * is written to the pages and the slot is queued on the device behind the plans that are out.
  */
 struct scheduler_prepare {
 	uint64_t request;
 	void *user;
-	struct scheduler_request
-		ask; /* what the other worker is to run: HANDOFF_SEND, without page_keys. Its choices
-					 are those up to the last that is alive, by their numbers */
+	/* What the other worker is to run: HANDOFF_SEND, without page_keys. Its choices are those up to the last that is
+	 * alive, by their numbers. */
+	struct scheduler_request ask;
 	const uint32_t *pages; /* [n_pages] where the prompt's pages from ask.n_have on go */
 	uint32_t n_pages;
-	uint32_t
-		slot; /* where the state behind the prompt goes; POOL_NONE in a model without states */
+	uint32_t slot; /* where the state behind the prompt goes; POOL_NONE: there are no states */
 };
 
 /* The next request that nobody has asked for; false: there is none. */

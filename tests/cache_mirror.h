@@ -10,7 +10,7 @@
 enum {
 	MIRROR_LEN = 96,    /* tokens of the longest path */
 	MIRROR_NODES = 128, /* nodes at the same time */
-	MIRROR_ENDS = 48,   /* different ways to begin a request */
+	MIRROR_ENDS = 128,  /* different ways to begin a request */
 };
 
 struct mirror_node {

@@ -55,6 +55,7 @@ struct rule_request {
 	enum rule_place place;
 	uint32_t leader, following_to;
 	bool admitted, retracted, clean; /* clean: its first hit was prefilled throughout */
+	bool unclean;			 /* what it began with this time was not all prefilled */
 	bool learn;			 /* how its prefix was computed is read off its next row */
 	bool leads;
 	uint64_t order;	     /* of admission */

@@ -341,14 +341,6 @@ void rules_try_branches(struct rules *r)
 	}
 }
 
-static bool decoded_before(const struct rule_choice *c, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (c->decoded[i])
-			return true;
-	return false;
-}
-
 /* True when q now waits for what another one is computing. */
 bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end,
 		  uint64_t number)
@@ -368,9 +360,8 @@ bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_e
 			    l->r.space.id[1] != q->r.space.id[1])
 				continue;
 			t = &l->choices[l->trunk];
-			/* Decoded tokens before the prompt's end are in what it began with. */
 			if (((q->admitted && q->clean) || q->r.handoff == HANDOFF_SEND) &&
-			    decoded_before(t, MIN(t->n_planned, l->r.n_prompt)))
+			    l->unclean)
 				continue;
 			at = MIN(common(q, l) / r->align * r->align, cap);
 			if (at <= end->n_tokens)
@@ -545,6 +536,9 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 	/* Of requests that are not clean it is read off the next row. */
 	for (uint32_t i = 0; i < end.n_tokens; i++)
 		t->decoded[i] = i >= q->r.n_prompt;
+	q->unclean = false;
+	for (uint32_t i = 0; i < MIN(end.n_tokens, q->r.n_prompt) / P; i++)
+		q->unclean |= end.node->history[i] != PREFIX_PREFILLED;
 	q->n_computed = t->n_planned;
 	q->n_asked = 0;
 	q->branch = promote && rules_remembers(r, q) ? branch_of(r, &end) : 0;

@@ -117,7 +117,7 @@ static void test_comes_back(void)
 	submit(w, "abcdefghijk", 1);
 	check(!strcmp(world_plan(w), "k10+1!"));
 	world_commit(w, 7);
-	check(world_stats(w).loads_begun == 1);
+	check(world_stats(w).loads_begun == 2);
 	check_baseline(w);
 	ok_all("what the device forgot comes back, is hit, and is not copied down again");
 	world_free(w);
@@ -404,6 +404,48 @@ static void test_opening(void)
 	world_free(w);
 }
 
+/* A prompt that comes from another worker: what is below comes up first, what has come goes down. */
+static void test_handoff(void)
+{
+	/* The fourth page does not come up: all is computed elsewhere. Then all comes up, and only the last page is sent. A
+	 * prompt that nobody knows. */
+	static const struct {
+		const char *prompt;
+		uint32_t n_loads, n_have, n_pages, n_stores;
+	} cases[] = {{"abcdefghijk", 3, 0, 6, 1},
+		     {"abcdefghijk", 6, 10, 1, 0},
+		     {"lmnopq", 0, 0, 3, 4}};
+	struct world *w = forgotten(40);
+	struct draw_result draw = {.token = WORLD_END};
+	struct scheduler_prepare p;
+
+	for (size_t k = 0; k < ARRAY_SIZE(cases); k++) {
+		struct scheduler_request r = world_request(cases[k].prompt, 2);
+		struct content_key keys[KEYS];
+
+		r.handoff = HANDOFF_RECEIVE;
+		for (uint32_t i = 0; i < r.n_prompt / PAGE; i++)
+			next_key(i ? &keys[i - 1] : &r.root_key, r.prompt + i * PAGE, PAGE,
+				 &keys[i]);
+		r.page_keys = keys;
+		(void)world_submit_request(w, &r);
+		check(!strcmp(world_plan(w), "nothing"));
+		if (cases[k].n_loads) {
+			check(!scheduler_next_prepare(w->s, &p));
+			check(take_loads(w, cases[k].n_loads) == cases[k].n_loads);
+			check(!strcmp(world_plan(w), "nothing"));
+		}
+		check(scheduler_next_prepare(w->s, &p));
+		check(p.ask.n_have == cases[k].n_have && p.n_pages == cases[k].n_pages);
+		check(scheduler_received(w->s, p.request, &draw, w->events) == 1);
+		check(take_stores(w) == cases[k].n_stores);
+	}
+	check(world_stats(w).loads_begun == 2);
+	check_baseline(w);
+	ok_all("a prompt that comes from another worker is looked for below, and goes there");
+	world_free(w);
+}
+
 int main(void)
 {
 	test_comes_back();
@@ -415,5 +457,6 @@ int main(void)
 	test_uses();
 	test_device_error();
 	test_opening();
+	test_handoff();
 	return done();
 }

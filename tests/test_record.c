@@ -1,0 +1,139 @@
+/* daemon/record.c and daemon/cli/simulate/replay.c: what is written down makes the same plans again, also where prompts come
+ * from another worker or go there. (Recordings of a whole daemon are in http/test_simulate.py.) */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/cli/simulate/replay.h"
+#include "daemon/record.h"
+#include "tests/scheduler_world.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+static struct record *begin(const struct world *w, const char *path)
+{
+	struct record *r;
+
+	if (record_open(path, &w->config, &r, NULL) < 0)
+		abort();
+	return r;
+}
+
+static uint64_t submit(struct world *w, struct record *r, const char *prompt, uint32_t max_tokens,
+		       enum scheduler_handoff handoff, uint32_t n_have)
+{
+	struct scheduler_request q = world_request(prompt, max_tokens);
+	uint64_t id;
+
+	q.handoff = handoff;
+	q.n_have = n_have;
+	id = world_submit_request(w, &q);
+	record_submit(r, id, &q);
+	return id;
+}
+
+static bool plan(struct world *w, struct record *r)
+{
+	(void)world_plan(w);
+	record_plan(r, w->plan);
+	return w->plan;
+}
+
+/* Runs what there is; every token is 1. */
+static void run(struct world *w, struct record *r)
+{
+	while (plan(w, r)) {
+		uint32_t n = w->plan->n_draws;
+
+		world_commit(w, 1);
+		record_commit(r, w->results, n);
+	}
+}
+
+/* What it prints is not for here. */
+static int replay(const char *path, struct err *e)
+{
+	int out, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC), result;
+
+	fflush(stdout);
+	out = dup(STDOUT_FILENO);
+	if (nowhere < 0 || out < 0 || dup2(nowhere, STDOUT_FILENO) < 0)
+		abort();
+	result = replay_file(path, e);
+	fflush(stdout);
+	if (dup2(out, STDOUT_FILENO) < 0)
+		abort();
+	close(out);
+	close(nowhere);
+	return result;
+}
+
+/* forget: the arrival is left out, as if nobody had written it down. */
+static void decode(const char *path, bool forget)
+{
+	struct scheduler_config c = world_config(2, 30, 64);
+	struct world *w;
+	struct record *r;
+	uint64_t id[3];
+
+	c.handoff_min_tokens = 4;
+	w = world_new(&c);
+	r = begin(w, path);
+	id[0] = submit(w, r, "abcdefgh", 4, HANDOFF_RECEIVE, 0);
+	id[1] = submit(w, r, "abc", 2, HANDOFF_RECEIVE, 0);
+	id[2] = submit(w, r, "mnopqr", 4, HANDOFF_RECEIVE, 0);
+	run(w, r);
+	w->results[0] = (struct draw_result){.token = 5};
+	w->n_events = scheduler_received(w->s, id[0], w->results, w->events);
+	if (!forget)
+		record_received(r, id[0], w->results, 1);
+	scheduler_receive_failed(w->s, id[2], true);
+	record_receive_failed(r, id[2], true);
+	run(w, r);
+	scheduler_receive_failed(w->s, id[2], false);
+	record_receive_failed(r, id[2], false);
+	run(w, r);
+	ok(world_stats(w).running == 0, "all have run");
+	record_close(r);
+	world_free(w);
+}
+
+static void prefill(const char *path, uint32_t n_have)
+{
+	/* Room for one: the second begins when the first is through. */
+	struct scheduler_config c = world_config(2, 6, 64);
+	struct world *w = world_new(&c);
+	struct record *r = begin(w, path);
+	uint64_t id = submit(w, r, "abcdefgh", 1, HANDOFF_SEND, n_have);
+
+	(void)submit(w, r, "mnopqrst", 1, HANDOFF_SEND, 0);
+	run(w, r);
+	ok(world_stats(w).waiting == 1, "the second waits for the first one's pages");
+	scheduler_shipped(w->s, id);
+	record_shipped(r, id);
+	run(w, r);
+	ok(world_stats(w).waiting == 0, "and not for ever");
+	record_close(r);
+	world_free(w);
+}
+
+int main(void)
+{
+	struct err e = {0};
+	const char *path;
+
+	scratch_make();
+	path = scratch_path("record");
+	decode(path, false);
+	ok(replay(path, &e) == 0, "prompts that come from elsewhere: the same plans%s", e.text);
+	decode(path, true);
+	ok(replay(path, &e) == -EINVAL, "another course is noticed: %s", e.text);
+	e = (struct err){0};
+	prefill(path, 0);
+	ok(replay(path, &e) == 0, "prompts that go elsewhere: the same plans%s", e.text);
+	prefill(path, 4);
+	ok(replay(path, &e) == 0, "also where some is there%s", e.text);
+	scratch_remove();
+	return done();
+}
