@@ -6,7 +6,8 @@
  *     allow Z85 [tcp://HOST:PORT]    a peer; the address of one that is called, whose key is then no other's
  *
  * Empty lines and those that begin with # are left out. Workers may share one file that has no `allow`: then exactly those
- * with the same keys talk to each other. The file holds a secret, so nobody but its owner may read it.
+ * with the same keys talk to each other. The file holds a secret, so nobody but its owner may read it; one that
+ * belongs to somebody else (systemd's credentials, Kubernetes' secrets) may be given to us by its group or an ACL.
  * Source: RFC 26/CurveZMQ; zmq_curve(7).
  */
 #ifndef DAEMON_TRANSFER_KEYS_H
