@@ -28,9 +28,12 @@ static void keys_of(uint32_t prompt, uint32_t n, struct wire_key *ret)
 		ret[i] = key(prompt, i);
 }
 
+enum { PAGE_TOKENS = 64 };
+
 static struct wire_hello hello(uint8_t worker, uint32_t n_pages)
 {
-	return (struct wire_hello){.worker = {worker}, .n_pages = n_pages};
+	return (struct wire_hello){
+		.worker = {worker}, .n_pages = n_pages, .layout.page_tokens = PAGE_TOKENS};
 }
 
 static uint32_t add(struct peers *p, const char *endpoint)
@@ -150,11 +153,15 @@ static void test_choice(void)
 	}
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 0,
 	   "equal peers: the first");
-	check(peers_sent(p, 0, k, 2, 500) == 0);
+	check(peers_sent(p, 0, k, 2, 100) == 0);
 	ok(peers_choose(p, other, 4, 0, &who, &cached) && who == 1 && cached == 0,
 	   "nothing cached: the least loaded");
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 2,
-	   "most cached, whatever the load");
+	   "most cached, although it has something to do");
+	check(peers_sent(p, 0, NULL, 0, 100) == 0);
+	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 0,
+	   "not where more has to be computed before than is saved");
+	peers_done(p, 0, 100);
 	check(peers_ping(p, 1, &ping, false) == 0);
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 4,
 	   "what gossip says counts");
@@ -280,18 +287,21 @@ static int model_choose(const struct model_peer *m, uint32_t prompt, uint32_t n,
 {
 	int best = -1;
 	uint32_t best_cached = 0;
+	uint64_t best_took = 0;
 
 	for (int i = 0; i < MODEL_PEERS; i++) {
 		uint32_t cached = 0;
+		uint64_t took;
 
 		if (!m[i].used || m[i].state != PEER_REGISTERED || m[i].draining ||
 		    excluded >> i & 1)
 			continue;
 		while (cached < n && model_has(&m[i], prompt, cached))
 			cached++;
-		if (best < 0 || cached > best_cached ||
-		    (cached == best_cached && model_load(&m[i]) < model_load(&m[best]))) {
+		took = model_load(&m[i]) + (uint64_t)(n - cached) * PAGE_TOKENS;
+		if (best < 0 || took < best_took || (took == best_took && cached > best_cached)) {
 			best = i;
+			best_took = took;
 			best_cached = cached;
 		}
 	}

@@ -20,6 +20,7 @@ struct peer {
 	uint32_t unanswered;	 /* PINGs since anything came */
 	bool draining;
 	uint32_t running, waiting;
+	uint32_t page_tokens;
 	/* Tokens: what it said last; sent before the last PING and so in what its PONG will say; sent since. */
 	uint64_t told, before, since;
 };
@@ -145,6 +146,7 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 	if (other)
 		forget(p, peer);
 	memcpy(x->worker, hello->worker, sizeof(x->worker));
+	x->page_tokens = hello->layout.page_tokens;
 	key_sets_limit(p->keys, peer, MIN(hello->n_pages, (uint32_t)PEERS_KEYS_MAX));
 	/* A second HELLO of the same process changes nothing about when it is to answer. */
 	if (x->state != PEER_REGISTERED)
@@ -258,32 +260,46 @@ uint64_t peers_deadline(const struct peers *p)
 
 /* ---- prompts ---- */
 
+/* Tokens until it would be through with a prompt of n pages of which it has n_cached. */
+static uint64_t until_through(const struct peer *x, uint32_t n, uint32_t n_cached)
+{
+	return add(load(x), (uint64_t)(n - n_cached) * x->page_tokens);
+}
+
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached)
 {
-	uint64_t best = 0, with = 0;
-	uint32_t n_cached = 0, chosen = PEERS_MAX;
+	uint32_t n_cached[PEERS_MAX] = {0}, chosen = PEERS_MAX;
+	uint64_t can = 0, with;
 
 	for (uint32_t i = 0; i < PEERS_MAX; i++) {
 		const struct peer *x = &p->peers[i];
-		bool can = x->used && x->state == PEER_REGISTERED && !x->draining;
 
-		best |= (uint64_t)can << i;
+		can |= (uint64_t)(x->used && x->state == PEER_REGISTERED && !x->draining) << i;
 	}
-	best &= ~excluded;
-	if (!best)
+	can &= ~excluded;
+	/* Those that have all of the first i + 1 pages. */
+	with = can;
+	for (uint32_t i = 0; i < n && with; i++) {
+		with &= key_sets_with(p->keys, &keys[i]);
+		for (uint64_t left = with; left; left &= left - 1)
+			n_cached[__builtin_ctzll(left)] = i + 1;
+	}
+	for (uint64_t left = can; left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+		uint64_t took = until_through(&p->peers[i], n, n_cached[i]), best;
+
+		if (chosen != PEERS_MAX) {
+			best = until_through(&p->peers[chosen], n, n_cached[chosen]);
+			if (took > best || (took == best && n_cached[i] <= n_cached[chosen]))
+				continue;
+		}
+		chosen = i;
+	}
+	if (chosen == PEERS_MAX)
 		return false;
-	/* Those that have all of the first n_cached pages. */
-	while (n_cached < n && (with = best & key_sets_with(p->keys, &keys[n_cached]))) {
-		best = with;
-		n_cached++;
-	}
-	for (uint32_t i = 0; i < PEERS_MAX; i++)
-		if (best >> i & 1 &&
-		    (chosen == PEERS_MAX || load(&p->peers[i]) < load(&p->peers[chosen])))
-			chosen = i;
 	*ret = chosen;
-	*ret_n_cached = n_cached;
+	*ret_n_cached = n_cached[chosen];
 	return true;
 }
 
