@@ -47,6 +47,7 @@ class Link(threading.Thread):
         super().__init__(daemon=True)
         self.rate, self.delay, self.loss, self.fds = rate, delay, loss, []
         self.sent = self.lost = 0
+        self.bytes = [0, 0]  # that came from each namespace
         self.random = random.Random(1)
         self.close()
         for name, address in zip(SPACES, ADDRESSES):
@@ -85,11 +86,17 @@ class Link(threading.Thread):
                 now = time.monotonic()
                 free[side] = max(free[side], now) + len(packet) * 8 / self.rate
                 self.sent += 1
+                self.bytes[side] += len(packet)
                 if self.random.random() < self.loss:
                     self.lost += 1
                     continue
                 n += 1
                 heapq.heappush(waiting, (free[side] + self.delay, n, 1 - side, packet))
+
+
+def expected_bytes(metrics):
+    return sum(float(v) for n, v in (line.rsplit(" ", 1) for line in metrics.splitlines() if line and line[0] != "#")
+               if n == "tigon_transfer_received_bytes_total")
 
 
 class Daemon:
@@ -112,14 +119,23 @@ class Daemon:
             time.sleep(0.05)
         sys.exit(f"no {pattern!r} in:\n{text}")
 
-    def ask(self, body):
-        """Seconds to the first token, and the answer's tokens with their log-probabilities."""
+    def connect(self):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         if self.space:
             enter(self.space)
         c.connect()
         if self.space:
             enter(None)
+        return c
+
+    def metrics(self):
+        c = self.connect()
+        c.request("GET", "/metrics")
+        return c.getresponse().read().decode()
+
+    def ask(self, body):
+        """Seconds to the first token, and the answer's tokens with their log-probabilities."""
+        c = self.connect()
         begin = time.perf_counter()
         c.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         events, first = [], None
@@ -216,6 +232,9 @@ def main():
             hidden.append((max(ns for ns, what, *_ in lines if what == "complete") - last) / 1e6)
             windows.append(max(s[6] for s in sent) * 8 / o.rate * 1e3)
         print(f"# rate {o.rate / 1e9:g} Gbit/s, delay {o.delay * 1e3:g} ms, loss {o.loss:%}: {link.sent} packets, {link.lost} lost")
+        data = expected_bytes(decode.metrics())
+        print(f"# pages and states {data / 1e6:.3f} MB, on the link {link.bytes[0] / 1e6:.3f} MB in packets of {MTU} bytes, with "
+              f"their heads, encryption, retransmissions: {link.bytes[0] / data - 1:.2%} more")
         print("same bytes" if same else "DIFFERENT BYTES")
         for name, v in times.items():
             print(f"{name}\tttft_p50_ms\t{statistics.median(v) * 1e3:.0f}\tall\t" + " ".join(f"{t * 1e3:.0f}" for t in v))
