@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
 #include "daemon/transfer/transfer.h"
@@ -128,6 +129,7 @@ static int start(struct handoff *h, struct err *e)
 		.n_peers = o->prefill.n,
 		.registry = o->registry,
 		.keys = o->transfer_key ? &h->keys : NULL,
+		.trace = o->transfer_trace,
 		.heartbeat_ns = o->transfer_heartbeat * 1000000,
 		.largest = h->block_bytes,
 		.layout =
@@ -411,6 +413,7 @@ static void read_done(void *tag, bool good)
 {
 	struct parcel *p = tag;
 
+	p->window->read_ns = clock_now_ns();
 	if (good)
 		transfer_window(p->handoff->transfer, p->window);
 	else

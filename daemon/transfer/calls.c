@@ -97,6 +97,7 @@ static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
 	struct room_counts counts;
 
 	room_counts(a->room, &counts);
+	transfer_trace(t, t->now_ns, "complete", room_id(a->room), NULL);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
 	if (n)
 		n->draws = calloc(a->n_choices, sizeof(*n->draws));
@@ -260,6 +261,7 @@ static void hear_window(struct transfer *t, struct attempt *a, const struct wire
 	else
 		r = room_receive(a->room, &m->window, t->now_ns, &e);
 	if (r == ROOM_TAKEN) {
+		transfer_trace(t, t->now_ns, "received", room_id(a->room), &m->window);
 		n = note_new(NOTE_DATA, a->number);
 		if (n) {
 			struct wire_message again;

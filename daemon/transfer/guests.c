@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/transfer/transfer_internal.h"
 #include "engine/cache_key.h"
@@ -138,6 +139,8 @@ static void give_back(void *data, void *hint)
 	struct transfer *t = w->transfer;
 	uint64_t one = 1;
 
+	w->sent_ns = clock_now_ns();
+
 	(void)data;
 	queue_push(&t->returned, &w->node);
 	if (write(t->wake_fd, &one, sizeof(one)) < 0)
@@ -166,6 +169,7 @@ void guests_window(struct transfer *t, struct transfer_window *w)
 		return;
 	}
 	m.window = w->window;
+	transfer_trace(t, w->read_ns, "computed", m.room, &w->window);
 	if (zmq_msg_init_data(&body, w->data, w->bytes, give_back, w) < 0) {
 		room_fail(a->room, t->now_ns, ENOMEM, "out of memory");
 		w->done(w);
@@ -185,6 +189,7 @@ void guests_returned(struct transfer *t, struct transfer_window *w)
 	struct attempt *a = attempt_of_number(t, w->attempt);
 
 	if (a) {
+		transfer_trace(t, w->sent_ns, "sent", room_id(a->room), &w->window);
 		room_sent(a->room, t->now_ns);
 		look_at(t, a);
 	}
@@ -318,6 +323,7 @@ static void hear_prepare(struct transfer *t, uint32_t port, const struct wire_me
 	}
 	a->n_choices = m->prepare.n_choices;
 	a->n_tokens = m->prepare.n_tokens - m->prepare.n_have;
+	transfer_trace(t, t->now_ns, "asked", m->room, NULL);
 	name_pages(t, a, &m->prepare);
 	zmq_msg_move(&n->head, head);
 	if (wire_parse(zmq_msg_data(&n->head), zmq_msg_size(&n->head), &again, &e) == 0)

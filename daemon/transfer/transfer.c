@@ -1,6 +1,7 @@
 #include "daemon/transfer/transfer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -215,6 +216,20 @@ int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m
 	return port_send(t->port, peer, t->out.data, t->out.len, body);
 }
 
+void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
+		    const struct wire_window *w)
+{
+	const struct wire_window none = {0};
+
+	if (!t->trace)
+		return;
+	if (!w)
+		w = &none;
+	fprintf(t->trace, "%" PRIu64 "\t%s\t%" PRIx64 "\t%u\t%u\t%u\t%u\t%" PRIu64 "\n", ns, what,
+		room, w->first_layer, w->n_layers, w->first_token, w->n_tokens,
+		wire_window_bytes(w));
+}
+
 static void take_tasks(struct transfer *t) ON(role_transfer)
 {
 	struct queue_node *node;
@@ -368,6 +383,8 @@ static void release(struct transfer *t)
 	queue_release(&t->returned);
 	queue_release(&t->notes);
 	buf_release(&t->out);
+	if (t->trace)
+		fclose(t->trace);
 	if (t->wake_fd >= 0)
 		close(t->wake_fd);
 	free(t);
@@ -408,6 +425,10 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 	buf_init(&t->out, WIRE_FRAME_MAX);
 	t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = t->wake_fd < 0 ? err_set(e, errno, "eventfd: %s", strerror(errno)) : 0;
+	if (r == 0 && config->trace && !(t->trace = fopen(config->trace, "we")))
+		r = err_set(e, errno, "--transfer-trace %s: %s", config->trace, strerror(errno));
+	if (t->trace) /* whoever looks sees whole lines */
+		setvbuf(t->trace, NULL, _IOLBF, 0);
 	if (r == 0 && getrandom(t->hello.worker, sizeof(t->hello.worker), 0) < 0)
 		r = err_set(e, errno, "getrandom: %s", strerror(errno));
 	if (r == 0)

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 #include "daemon/threads.h"
@@ -77,6 +78,7 @@ struct transfer {
 	struct list attempts;
 	uint64_t last_room, last_number;
 	uint64_t now_ns; /* as of this turn */
+	FILE *trace;	 /* NULL: none */
 	struct buf out;	 /* the frame that is sent */
 
 	struct peers *peers;			       /* decode */
@@ -106,6 +108,10 @@ struct attempt *attempt_of_number(struct transfer *t, uint64_t number) ON(role_t
 /* To the engine thread. NULL: out of memory. */
 struct transfer_note *note_new(enum transfer_note_type type, uint64_t attempt);
 void note_send(struct transfer *t, struct transfer_note *n);
+
+/* A line of the trace; w: NULL where it is about a whole prompt. */
+void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
+		    const struct wire_window *w) ON(role_transfer);
 
 /* ---- calls.c and guests.c: of each the same ---- */
 
