@@ -21,12 +21,13 @@ struct peer {
 	bool draining;
 	uint32_t running, waiting;
 	uint32_t page_tokens;
+	uint64_t last_sent; /* when in the order of prompts one was sent there */
 	/* Tokens: what it said last; sent before the last PING and so in what its PONG will say; sent since. */
 	uint64_t told, before, since;
 };
 
 struct peers {
-	uint64_t heartbeat_ns;
+	uint64_t heartbeat_ns, n_sent;
 	struct peer peers[PEERS_MAX];
 	struct key_sets *keys; /* owned; set i is what peer i has */
 };
@@ -266,6 +267,20 @@ static uint64_t until_through(const struct peer *x, uint32_t n, uint32_t n_cache
 	return add(load(x), (uint64_t)(n - n_cached) * x->page_tokens);
 }
 
+/* Whether peer a, which has a_cached pages, is to be taken rather than b. */
+static bool before(const struct peers *p, uint32_t n, uint32_t a, uint32_t a_cached, uint32_t b,
+		   uint32_t b_cached)
+{
+	const struct peer *x = &p->peers[a], *y = &p->peers[b];
+	uint64_t x_takes = until_through(x, n, a_cached), y_takes = until_through(y, n, b_cached);
+
+	if (x_takes != y_takes)
+		return x_takes < y_takes;
+	if (a_cached != b_cached)
+		return a_cached > b_cached;
+	return x->last_sent < y->last_sent;
+}
+
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached)
 {
@@ -287,14 +302,9 @@ bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n
 	}
 	for (uint64_t left = can; left; left &= left - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(left);
-		uint64_t took = until_through(&p->peers[i], n, n_cached[i]), best;
 
-		if (chosen != PEERS_MAX) {
-			best = until_through(&p->peers[chosen], n, n_cached[chosen]);
-			if (took > best || (took == best && n_cached[i] <= n_cached[chosen]))
-				continue;
-		}
-		chosen = i;
+		if (chosen == PEERS_MAX || before(p, n, i, n_cached[i], chosen, n_cached[chosen]))
+			chosen = i;
 	}
 	if (chosen == PEERS_MAX)
 		return false;
@@ -309,6 +319,7 @@ int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint
 	struct peer *x = &p->peers[peer];
 
 	x->since = add(x->since, n_tokens);
+	x->last_sent = ++p->n_sent;
 	return add_keys(p, peer, keys, n);
 }
 
