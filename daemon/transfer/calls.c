@@ -249,14 +249,11 @@ static void hear_window(struct transfer *t, struct attempt *a, const struct wire
 			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer)
 {
 	struct transfer_note *n;
-	uint64_t listed = wire_window_bytes(&m->window);
 	struct err e = {0};
-	int r = -EBADMSG;
+	int r = wire_window_fits(&m->window, zmq_msg_size(body), &e);
 
-	if (zmq_msg_size(body) != listed)
-		room_fail(a->room, t->now_ns, EBADMSG,
-			  "a window of %" PRIu64 " bytes came with %zu", listed,
-			  zmq_msg_size(body));
+	if (r < 0)
+		room_fail(a->room, t->now_ns, e.code, "%s", e.text);
 	else
 		r = room_receive(a->room, &m->window, t->now_ns, &e);
 	if (r == ROOM_TAKEN) {
