@@ -416,6 +416,10 @@ static int check_headers(struct MHD_Connection *mc, struct exchange *x, const ch
 		return 0;
 	if (!x->route)
 		return err_set(e, ENOSYS, "there is nothing at %.200s", path);
+	if (s->options.role == ROLE_PREFILL && !x->route->worker)
+		return err_set(e, ENOSYS,
+			       "this worker computes prompts for decode workers; they have %s",
+			       x->route->path);
 	if (!routes_allow(x->route, method))
 		return err_set(e, EPERM, "%s is not for %.20s; it has %s", x->route->path, method,
 			       routes_methods(x->route));

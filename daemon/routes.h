@@ -17,6 +17,7 @@ struct route {
 	bool prefix; /* path is followed by a name */
 	bool fetch, bodiless;
 	bool guarded;	    /* not for pages of web sites: answers carry no CORS */
+	bool worker;	    /* also of a prefill worker, which has no API */
 	bool while_loading; /* answered before the model is there and while draining */
 	const char *content_type;
 	int (*get)(struct server *s, const char *rest, struct buf *out, struct err *e);

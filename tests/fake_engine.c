@@ -146,7 +146,9 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	snprintf(info->driver, sizeof(info->driver), "fake");
 	snprintf(info->kernels, sizeof(info->kernels), "no");
 	info->page_bytes = 4096ull * o->page_tokens;
-	info->slot_bytes = info->n_slots ? 1 << 20 : 0;
+	/* A MiB, but for what equal pieces leave of it. */
+	if (info->n_slots)
+		info->slot_bytes = (1u << 20) - (1u << 20) % (2 * info->model.n_delta_layers);
 	g->page_tokens = o->page_tokens;
 	g->max_seqs = o->max_seqs;
 	g->max_prefill_tokens = o->max_prefill_tokens;

@@ -96,6 +96,8 @@ for n in (1, 2):
          "to the byte")
     ok(all(m["transfer_sent_total"] for m in sent), "all of them worked", sent)
 
+    status, body = prefills[0].chat("hello")
+    ok(status == 404 and "decode workers" in body["error"]["message"], "a prefill worker has no API", body)
     chat = [{"role": "user", "content": " ".join(words[:400])}]
     first = decodes[0].post("/v1/chat/completions", {"messages": chat, "max_tokens": 30, "temperature": 0})[1]
     chat += [first["choices"][0]["message"], {"role": "user", "content": "And what else?"}]
