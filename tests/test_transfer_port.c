@@ -87,6 +87,7 @@ static void test_messages(void)
 	struct err e = {0};
 	zmq_msg_t body, h, b;
 	void *context, *raw;
+	bool came = false;
 
 	ok(port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0 &&
 		   transfer_endpoint_check(bound, false, &e) == 0,
@@ -154,8 +155,15 @@ static void test_messages(void)
 		usleep(50000);
 		server = open_port(NULL);
 	}
-	ok(send_soon(client, server, call, "again") && got(server, &guest, "again", ""),
-	   "a call goes on trying");
+	/* What was given to the old connection, before its end was seen, is lost. */
+	for (int i = 0; i < 100 && !came; i++)
+		came = send_soon(client, server, call, "again") &&
+		       next(server, &guest, &h, &b, 100);
+	ok(came && zmq_msg_size(&h) == 5, "a call goes on trying");
+	if (came) {
+		zmq_msg_close(&h);
+		zmq_msg_close(&b);
+	}
 	port_hang_up(client, call);
 	is_int(port_send(client, call, "x", 1, NULL), -EHOSTUNREACH, "a call that was ended");
 	port_close(client);
