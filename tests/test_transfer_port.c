@@ -170,6 +170,38 @@ static void test_messages(void)
 	port_close(server);
 }
 
+/* Somebody who asks and does not read costs so many messages, and the others nothing. */
+static void test_limit(void)
+{
+	enum { BYTES = 1 << 16, ENOUGH = 4096 };
+	struct port *server = open_port(NULL), *client = open_port(NULL);
+	char bound[TRANSFER_ENDPOINT_MAX];
+	char *answer = calloc(1, BYTES);
+	void *context = zmq_ctx_new(), *raw = zmq_socket(context, ZMQ_DEALER);
+	int one = 1, linger = 0, n = 0;
+	uint32_t deaf, guest, from, call;
+	struct err e = {0};
+
+	port_limit(server, 4);
+	check(answer && port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0);
+	zmq_setsockopt(raw, ZMQ_RCVHWM, &one, sizeof(one));
+	zmq_setsockopt(raw, ZMQ_LINGER, &linger, sizeof(linger));
+	check(zmq_connect(raw, bound) == 0 && zmq_send(raw, "ask", 3, 0) == 3);
+	check(got(server, &deaf, "ask", ""));
+	while (n < ENOUGH && port_send(server, deaf, answer, BYTES, NULL) == 0)
+		n++;
+	ok(n >= 4 && n < ENOUGH, "of answers that nobody reads %d are kept", n);
+	check(port_call(client, bound, NULL, &call, &e) == 0);
+	ok(send_soon(client, server, call, "hello") && got(server, &guest, "hello", "") &&
+		   port_send(server, guest, "you", 3, NULL) == 0 && got(client, &from, "you", ""),
+	   "another one has his");
+	zmq_close(raw);
+	zmq_ctx_term(context);
+	free(answer);
+	port_close(client);
+	port_close(server);
+}
+
 static struct transfer_keys new_keys(void)
 {
 	struct transfer_keys k = {0};
@@ -241,6 +273,7 @@ int main(void)
 {
 	wake = eventfd(0, EFD_CLOEXEC);
 	test_messages();
+	test_limit();
 	test_keys();
 	close(wake);
 	return done();
