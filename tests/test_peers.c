@@ -54,7 +54,7 @@ static struct peer_info info(const struct peers *p, uint32_t i)
 
 static void test_states(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
 	struct wire_ping pong = {.queued_tokens = 7};
 	uint32_t a = add(p, "tcp://a:1"), who = 99, cached;
@@ -64,9 +64,9 @@ static void test_states(void)
 	is_int(add(p, "tcp://a:1"), a, "one endpoint is one peer");
 	is_int(info(p, a).state, PEER_CONNECTING, "Connecting");
 	is_int(peers_tick(p, 0, &who), PEERS_SAY_HELLO, "HELLO is due at once");
-	is_int(peers_tick(p, 5 * SECOND - 1, &who), PEERS_NOTHING, "once");
-	is_int(peers_deadline(p), 5 * SECOND, "until 5 s later");
-	is_int(peers_tick(p, 5 * SECOND, &who), PEERS_SAY_HELLO, "then again");
+	is_int(peers_tick(p, SECOND - 1, &who), PEERS_NOTHING, "once");
+	is_int(peers_deadline(p), SECOND, "until a second later");
+	is_int(peers_tick(p, SECOND, &who), PEERS_SAY_HELLO, "then again");
 	ok(!peers_choose(p, NULL, 0, 0, &who, &cached), "it gets no prompts");
 	ok(!peers_hello(p, a, &h, 6 * SECOND), "its HELLO comes");
 	is_int(info(p, a).state, PEER_REGISTERED, "Registered");
@@ -82,7 +82,7 @@ static void test_states(void)
 	ok(!peers_choose(p, NULL, 0, 0, &who, &cached), "it gets no prompts any more");
 	is_int(peers_tick(p, 26 * SECOND, &who), PEERS_NOTHING, "said once");
 	check(peers_ping(p, a, &pong, true) == 0 && info(p, a).state == PEER_DEAD);
-	is_int(peers_tick(p, 31 * SECOND, &who), PEERS_SAY_HELLO, "HELLO again");
+	is_int(peers_tick(p, 27 * SECOND, &who), PEERS_SAY_HELLO, "HELLO again");
 	ok(!peers_hello(p, a, &h, 32 * SECOND) && info(p, a).state == PEER_REGISTERED,
 	   "and it is back");
 	ok(peers_lost(p, a, 33 * SECOND) && !peers_lost(p, a, 33 * SECOND),
@@ -114,7 +114,7 @@ static void test_states(void)
 /* A worker that was stopped for an hour calls nobody dead before it has asked. */
 static void test_stopped(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
 	uint32_t a = add(p, "tcp://a:1"), who;
 
@@ -133,7 +133,7 @@ static void test_stopped(void)
 
 static void test_choice(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h[3] = {hello(1, 100), hello(2, 100), hello(3, 3)};
 	struct wire_key k[10], other[4];
 	struct wire_ping ping = {.n_keys = 4, .keys = k, .sequence = 1};
@@ -188,7 +188,7 @@ static void test_choice(void)
 
 static void test_load(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
 	struct wire_ping pong = {0};
 	uint32_t a = add(p, "tcp://a:1"), who;
@@ -341,11 +341,11 @@ static void tick(struct peers *p, struct model_peer *m, uint64_t now)
 		check(who == want);
 		if (m[want].state != PEER_REGISTERED) {
 			check(due == PEERS_SAY_HELLO);
-			m[want].due = now + (m[want].state == PEER_REFUSED ? 60 : 5) * SECOND;
+			m[want].due = now + (m[want].state == PEER_REFUSED ? 60 : 1) * SECOND;
 		} else if (m[want].unanswered == 2) {
 			check(due == PEERS_DIED);
 			m[want].state = PEER_DEAD;
-			m[want].due = now + 5 * SECOND;
+			m[want].due = now + SECOND;
 			m[want].load_told = m[want].load_before = m[want].load_since = 0;
 		} else {
 			check(due == PEERS_SAY_PING);
@@ -440,7 +440,7 @@ static void finish_some(struct peers *p, struct model_peer *m, uint32_t i)
 
 static void test_random(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct model_peer m[MODEL_PEERS] = {{0}};
 	uint64_t now = 0;
 	uint32_t n_chosen = 0, n_dead = 0;
@@ -478,7 +478,7 @@ static void test_random(void)
 			check(peers_lost(p, i, now) == (m[i].state == PEER_REGISTERED));
 			if (m[i].state == PEER_REGISTERED) {
 				m[i].state = PEER_DEAD;
-				m[i].due = now + 5 * SECOND;
+				m[i].due = now + SECOND;
 				m[i].load_told = m[i].load_before = m[i].load_since = 0;
 			}
 		} else if (what == 73) {
@@ -539,7 +539,7 @@ static double seconds(void)
 static void test_size(void)
 {
 	enum { PAGES = 512, OWN = 100, SHARED = 96, ROUNDS = 200 };
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	static struct wire_key k[PAGES];
 	double begin, filled, all = 0, none = 0;
 	uint32_t who, cached;
