@@ -128,6 +128,7 @@ static int start(struct handoff *h, struct err *e)
 		.peers = o->prefill.v,
 		.n_peers = o->prefill.n,
 		.registry = o->registry,
+		.announce = o->transfer_announce,
 		.keys = o->transfer_key ? &h->keys : NULL,
 		.trace = o->transfer_trace,
 		.heartbeat_ns = o->transfer_heartbeat * 1000000,

@@ -11,6 +11,25 @@
 #include "base/log.h"
 #include "daemon/transfer/transfer_internal.h"
 
+int calls_add(struct transfer *t, const char *endpoint, const char *key, uint32_t *ret_peer,
+	      struct err *e)
+{
+	uint32_t port, peer;
+	int r = peers_add(t->peers, endpoint, t->now_ns, &peer, e);
+
+	if (r < 0)
+		return r;
+	r = port_call(t->port, endpoint, key, &port, e);
+	if (r < 0) {
+		peers_remove(t->peers, peer);
+		return r;
+	}
+	t->ports[peer] = port;
+	t->called[port] = peer;
+	*ret_peer = peer;
+	return 0;
+}
+
 int calls_open(struct transfer *t, struct err *e)
 {
 	uint64_t seed[2];
@@ -22,15 +41,9 @@ int calls_open(struct transfer *t, struct err *e)
 	/* Rooms of another life of this worker have other numbers. */
 	t->last_room = seed[0] >> 16 << 16;
 	for (size_t i = 0; r == 0 && i < t->config.n_peers; i++) {
-		uint32_t port, peer;
+		uint32_t peer;
 
-		r = port_call(t->port, t->config.peers[i], NULL, &port, e);
-		if (r == 0)
-			r = peers_add(t->peers, t->config.peers[i], 0, &peer, e);
-		if (r == 0) {
-			t->ports[peer] = port;
-			t->called[port] = peer;
-		}
+		r = calls_add(t, t->config.peers[i], NULL, &peer, e);
 	}
 	return r;
 }
@@ -89,6 +102,22 @@ static void fail_all_of(struct transfer *t, uint32_t peer, const char *why) ON(r
 		room_fail(a->room, t->now_ns, EHOSTUNREACH, "%s: %s", name_of(t, peer), why);
 		calls_fail(t, a);
 	}
+}
+
+void calls_remove(struct transfer *t, uint32_t peer, const char *why)
+{
+	log_info("transfer: %s is called no more: %s", name_of(t, peer), why);
+	fail_all_of(t, peer, why);
+	port_hang_up(t->port, t->ports[peer]);
+	peers_remove(t->peers, peer);
+}
+
+bool calls_busy(const struct transfer *t, uint32_t peer)
+{
+	list_for_each (node, &t->attempts)
+		if (t->called[container_of(node, struct attempt, node)->peer] == peer)
+			return true;
+	return false;
 }
 
 static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
@@ -250,14 +279,11 @@ static void hear_window(struct transfer *t, struct attempt *a, const struct wire
 			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer)
 {
 	struct transfer_note *n;
-	uint64_t listed = wire_window_bytes(&m->window);
 	struct err e = {0};
-	int r = -EBADMSG;
+	int r = wire_window_fits(&m->window, zmq_msg_size(body), &e);
 
-	if (zmq_msg_size(body) != listed)
-		room_fail(a->room, t->now_ns, EBADMSG,
-			  "a window of %" PRIu64 " bytes came with %zu", listed,
-			  zmq_msg_size(body));
+	if (r < 0)
+		room_fail(a->room, t->now_ns, e.code, "%s", e.text);
 	else
 		r = room_receive(a->room, &m->window, t->now_ns, &e);
 	if (r == ROOM_TAKEN) {

@@ -27,6 +27,11 @@ int guests_open(struct transfer *t, struct err *e)
 		err_prefix(e, "--transfer-listen");
 		return r;
 	}
+	if (t->config.registry) {
+		r = directory_announce_as(t, t->config.announce ? t->config.announce : bound, e);
+		if (r < 0)
+			return r;
+	}
 	log_info("transfer: waiting for decode workers at %s%s", bound,
 		 t->config.keys ? "" : ", without keys");
 	return 0;

@@ -194,6 +194,14 @@ bool transfer_keys_allow(const struct transfer_keys *k, const char *key)
 	return false;
 }
 
+bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint)
+{
+	for (size_t i = 0; i < k->n_allowed; i++)
+		if (!strcmp(endpoint, k->allowed[i].endpoint))
+			return !strcmp(key, k->allowed[i].key);
+	return transfer_keys_allow(k, key);
+}
+
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint)
 {
 	for (size_t i = 0; i < k->n_allowed; i++)

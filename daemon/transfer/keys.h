@@ -42,6 +42,9 @@ int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT],
 /* Whether a peer with this public key may talk to us. */
 bool transfer_keys_allow(const struct transfer_keys *k, const char *key);
 
+/* The same for one who listens at an address: no other key will do where an `allow` names it. */
+bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint);
+
 /* The key that who listens at this address has to have: that of its `allow`, else our own. Borrowed. */
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint);
 

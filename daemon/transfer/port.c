@@ -17,6 +17,7 @@ struct guest {
 struct port {
 	const struct transfer_keys *keys; /* NULL: none */
 	uint64_t largest;
+	int limit;			     /* messages, each way; 0: none */
 	void *context, *doorman, *listening; /* doorman: ZAP; NULL: not there */
 	void *calls[PORT_CALLS];	     /* NULL: none */
 	struct guest guests[PORT_GUESTS];
@@ -49,8 +50,10 @@ static void *new_socket(struct port *p, int type, const char *endpoint)
 		return NULL;
 	set_int(s, ZMQ_LINGER, LINGER_MS);
 	set_int(s, ZMQ_IPV6, may_be_v6(endpoint));
-	/* What bounds what is sent is the memory that it is in. */
-	set_int(s, ZMQ_SNDHWM, 0);
+	/* Without a limit, what bounds what is sent is the memory that it is in. */
+	set_int(s, ZMQ_SNDHWM, p->limit);
+	if (p->limit)
+		set_int(s, ZMQ_RCVHWM, p->limit);
 	(void)zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &largest, sizeof(largest));
 	return s;
 }
@@ -97,6 +100,11 @@ void port_close(struct port *p)
 	if (p->context)
 		zmq_ctx_term(p->context);
 	free(p);
+}
+
+void port_limit(struct port *p, int messages)
+{
+	p->limit = messages;
 }
 
 static int set_keys(const struct port *p, void *socket, const char *server_key)

@@ -19,7 +19,8 @@
 #include "daemon/transfer/endpoint.h"
 #include "daemon/transfer/keys.h"
 
-enum { PORT_CALLS = 64, PORT_GUESTS = 1024, PORT_NONE = UINT32_MAX };
+/* Calls: 64 workers and a registry. */
+enum { PORT_CALLS = 65, PORT_GUESTS = 1024, PORT_NONE = UINT32_MAX };
 
 struct port;
 
@@ -27,6 +28,10 @@ struct port;
 int port_open(const struct transfer_keys *keys, uint64_t largest, struct port **ret,
 	      struct err *e) MUST_CHECK;
 void port_close(struct port *p);
+
+/* Before any connection: so many messages at most wait on the way from each peer, and to each; one more to a peer is
+ * -EHOSTUNREACH. 0: no limit, where what is sent is in memory that is counted anyway. */
+void port_limit(struct port *p, int messages);
 
 /* Once. bound: the address with its port. */
 int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOINT_MAX],

@@ -274,6 +274,8 @@ static void hear(struct transfer *t, uint32_t port, zmq_msg_t *head, zmq_msg_t *
 
 	if (wire_parse(zmq_msg_data(head), zmq_msg_size(head), &m, &e) < 0)
 		hear_broken(t, port, head, &e);
+	else if (port == t->directory.port)
+		directory_hear(t, &m);
 	else if (t->config.prefill)
 		guests_hear(t, port, &m, head, body);
 	else
@@ -307,6 +309,7 @@ static void run(struct transfer *t) ON(role_transfer)
 		take_messages(t);
 		t->now_ns = clock_now_ns();
 		next = t->config.prefill ? guests_tick(t) : calls_tick(t);
+		next = MIN(next, directory_tick(t));
 		port_wait(t->port, t->wake_fd,
 			  next <= t->now_ns ? 0
 					    : (int)MIN((next - t->now_ns) / 1000000 + 1, 1000u));
@@ -358,6 +361,7 @@ static void *transfer_main(void *arg)
 	t->now_ns = clock_now_ns();
 	take_tasks(t);
 	end_attempts(t);
+	directory_leave(t);
 	return NULL;
 }
 
@@ -434,6 +438,8 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 	if (r == 0)
 		r = port_open(config->keys, MAX(config->largest, (uint64_t)WIRE_FRAME_MAX),
 			      &t->port, e);
+	if (r == 0)
+		r = directory_open(t, e);
 	if (r == 0)
 		r = config->prefill ? guests_open(t, e) : calls_open(t, e);
 	if (r == 0) {

@@ -33,7 +33,8 @@ struct transfer_config {
 	const char *listen;	  /* its address */
 	const char *const *peers; /* [n_peers] addresses that are called */
 	size_t n_peers;
-	const char *registry;		  /* NULL: none */
+	const char *registry; /* NULL: none */
+	const char *announce; /* prefill: what the registry is told; NULL: where it listens */
 	const struct transfer_keys *keys; /* NULL: none */
 	const char *trace;		  /* a file of what happened when; NULL: none */
 	uint64_t heartbeat_ns;

@@ -4,6 +4,7 @@
  *     transfer.c   the thread, what passes between it and others, attempts
  *     calls.c      a decode worker: peers that are called, attempts that receive
  *     guests.c     a prefill worker: peers that come, attempts that send
+ *     directory.c  either: what passes between it and the registry
  */
 #ifndef DAEMON_TRANSFER_TRANSFER_INTERNAL_H
 #define DAEMON_TRANSFER_TRANSFER_INTERNAL_H
@@ -60,6 +61,23 @@ struct guest_info {
 
 enum { GOSSIP = 1 << 14 };
 
+/* What the registry said of a peer. */
+struct found {
+	bool is; /* false: it was not found there */
+	uint8_t key[WIRE_CURVE_KEY];
+	uint32_t missed; /* lists since the last one that it was in */
+};
+
+struct directory {
+	uint32_t port;	  /* of the registry; PORT_NONE: there is none */
+	uint64_t due_ns;  /* when it is to be spoken to */
+	uint64_t away_ns; /* since when it cannot be reached; 0: it can */
+	bool said_away, left;
+	struct wire_peer self;	       /* prefill: address and key as they are announced */
+	struct found found[PEERS_MAX]; /* decode */
+	uint32_t n_unfit;	       /* of the last list were not called */
+};
+
 struct transfer {
 	struct transfer_config config;
 	struct wire_layer layers[WIRE_LAYERS_MAX];
@@ -88,6 +106,8 @@ struct transfer {
 	struct wire_key gossip[GOSSIP]; /* a ring of keys newly cached, n_gossip so far */
 	uint64_t n_gossip;
 	int32_t *page; /* [page_tokens] prefill: work space */
+
+	struct directory directory;
 };
 
 /* ---- transfer.c ---- */
@@ -125,6 +145,13 @@ uint64_t calls_tick(struct transfer *t) ON(role_transfer);
 /* An attempt has failed: tells the engine thread and the peer, and frees it. */
 void calls_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
 
+/* Begins to connect to one more; key as in port_call. -ENOSPC: PEERS_MAX are there. */
+int calls_add(struct transfer *t, const char *endpoint, const char *key, uint32_t *ret_peer,
+	      struct err *e) MUST_CHECK;
+/* No more of it: what is under way there has failed. */
+void calls_remove(struct transfer *t, uint32_t peer, const char *why) ON(role_transfer);
+bool calls_busy(const struct transfer *t, uint32_t peer) ON(role_transfer);
+
 int guests_open(struct transfer *t, struct err *e) MUST_CHECK;
 void guests_close(struct transfer *t);
 void guests_task(struct transfer *t, struct task *k) ON(role_transfer);
@@ -135,5 +162,16 @@ void guests_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
 /* A window is to go; ZeroMQ has sent one. */
 void guests_window(struct transfer *t, struct transfer_window *w) ON(role_transfer);
 void guests_returned(struct transfer *t, struct transfer_window *w) ON(role_transfer);
+
+/* ---- directory.c ---- */
+
+int directory_open(struct transfer *t, struct err *e) MUST_CHECK;
+/* Of a prefill worker, before the thread runs. */
+int directory_announce_as(struct transfer *t, const char *endpoint, struct err *e) MUST_CHECK;
+void directory_hear(struct transfer *t, const struct wire_message *m) ON(role_transfer);
+/* What is due by now; when to come again. */
+uint64_t directory_tick(struct transfer *t) ON(role_transfer);
+/* It is to be forgotten at once, and announced no more. */
+void directory_leave(struct transfer *t) ON(role_transfer);
 
 #endif
