@@ -32,8 +32,9 @@ enum { PAGE_TOKENS = 64 };
 
 static struct wire_hello hello(uint8_t worker, uint32_t n_pages)
 {
-	return (struct wire_hello){
-		.worker = {worker}, .n_pages = n_pages, .layout.page_tokens = PAGE_TOKENS};
+	return (struct wire_hello){.worker = {worker},
+				   .n_pages = n_pages,
+				   .layout.page_tokens = PAGE_TOKENS};
 }
 
 static uint32_t add(struct peers *p, const char *endpoint)

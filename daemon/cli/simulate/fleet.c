@@ -71,7 +71,7 @@ struct fleet {
 	struct event *events;	/* [n_events] a heap by (at, number) */
 	size_t n_events, events_room;
 	uint64_t n_numbered, in_flight;
-	struct draw_result *draws;	/* [max_seqs] */
+	struct draw_result *draws;	 /* [max_seqs] */
 	struct scheduler_event *answers; /* [max_seqs] */
 	double now, fabric_from;
 	struct err *e;
@@ -179,7 +179,8 @@ static void ship(struct fleet *f, struct worker *w, const struct plan *p, double
 
 		f->result->page_bytes += pages;
 		f->result->state_bytes += state;
-		a->arrived = send(f, w, &f->workers[a->decode], (double)(pages + state), first, end);
+		a->arrived =
+			send(f, w, &f->workers[a->decode], (double)(pages + state), first, end);
 	}
 }
 

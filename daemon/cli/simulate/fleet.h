@@ -39,7 +39,7 @@ struct fleet_result {
 	double seconds;			  /* until the last answer's end */
 	/* Shares of it in which a device had something to do: the mean, and the busiest one's. */
 	double prefill_busy, prefill_busiest, decode_busy, decode_busiest;
-	double link_busiest;			 /* share in which a worker's link sent or received */
+	double link_busiest; /* share in which a worker's link sent or received */
 	struct samples ttft_s, between_s, wait_s; /* wait: from the first token there to it here */
 };
 

@@ -59,7 +59,8 @@ void fleet_report(const struct fleet_options *o, struct fleet_result *apart,
 	line("prefill workers busy, %", 100 * apart->prefill_busy, 0, 1);
 	line("the busiest of them, %", 100 * apart->prefill_busiest, 0, 1);
 	line("who answers busy, %", 100 * apart->decode_busy, 100 * unified->decode_busy, 1);
-	line("the busiest of those, %", 100 * apart->decode_busiest, 100 * unified->decode_busiest, 1);
+	line("the busiest of those, %", 100 * apart->decode_busiest, 100 * unified->decode_busiest,
+	     1);
 	line("the busiest link, %", 100 * apart->link_busiest, 0, 1);
 	times("time to first token", &apart->ttft_s, &unified->ttft_s);
 	times("between tokens", &apart->between_s, &unified->between_s);

@@ -30,7 +30,8 @@ struct simulate_options {
 	double page_size, max_seqs, max_batched_tokens, plans_out;
 	double step_us, prefill_us, row_us, kv_us;
 	double sessions, users, system, first, turn, output, min_turns, max_turns, think, seed;
-	double prefill_workers, decode_workers, link, fabric, message_us, windows, min_tokens, heartbeat;
+	double prefill_workers, decode_workers, link, fabric, message_us, windows, min_tokens,
+		heartbeat;
 };
 
 /* Numbers, all of one kind: name, place, what is allowed, and what it is when not given. */
@@ -180,9 +181,11 @@ static int parse(int argc, char **argv, struct simulate_options *o, struct err *
 	if (r == 0 && optind < argc)
 		return err_set(e, EINVAL, "\"%s\" is not an option", argv[optind]);
 	if (r == 0 && o->decode_workers > 0 && (o->replay || o->svg || o->compare))
-		return err_set(e, EINVAL, "--decode-workers goes with neither --replay, --svg nor --compare");
+		return err_set(e, EINVAL,
+			       "--decode-workers goes with neither --replay, --svg nor --compare");
 	if (r == 0 && o->decode_workers > 0 && o->cache_memory <= 0)
-		return err_set(e, EINVAL, "--decode-workers needs --cache-memory, that of each worker");
+		return err_set(e, EINVAL,
+			       "--decode-workers needs --cache-memory, that of each worker");
 	if (r == 0 && o->max_turns < o->min_turns)
 		return err_set(e, EINVAL, "--max-turns %.0f is less than --min-turns %.0f",
 			       o->max_turns, o->min_turns);
