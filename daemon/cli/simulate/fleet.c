@@ -138,23 +138,27 @@ static struct event first_event(struct fleet *f)
 
 /* ---- the link ---- */
 
-/* Bytes of a step, of which the first window is there at `first` and all of them at `end`; when the last one has arrived. */
+/* A link that is free at *free_at and gets bytes at `first`; when it is through with them. */
+static double pass(double *free_at, double first, double bytes, double rate)
+{
+	return *free_at = MAX(*free_at, first) + bytes / rate;
+}
+
+/* Bytes of a step, of which the first window is there at `first` and all of them at `end`; when the last one has arrived.
+ * Both links and what all share pass them on at the same time. */
 static double send(struct fleet *f, struct worker *from, struct worker *to, double bytes,
 		   double first, double end)
 {
-	double rate = f->o->link_bytes_s, begin, through;
+	double rate = f->o->link_bytes_s,
+	       through = MAX(pass(&from->sends_from, first, bytes, rate),
+			     pass(&to->receives_from, first, bytes, rate));
 
-	if (f->o->fabric_bytes_s > 0)
-		rate = MIN(rate, f->o->fabric_bytes_s);
-	begin = MAX(MAX(first, from->sends_from), MAX(to->receives_from, 0.0));
-	if (f->o->fabric_bytes_s > 0) {
-		begin = MAX(begin, f->fabric_from);
-		f->fabric_from = begin + bytes / f->o->fabric_bytes_s;
-	}
-	through = begin + bytes / rate;
-	from->sends_from = to->receives_from = through;
 	from->link_s += bytes / rate;
 	to->link_s += bytes / rate;
+	if (f->o->fabric_bytes_s > 0) {
+		rate = MIN(rate, f->o->fabric_bytes_s);
+		through = MAX(through, pass(&f->fabric_from, first, bytes, f->o->fabric_bytes_s));
+	}
 	/* What the device has last cannot have been sent before. */
 	return MAX(through, end + bytes / f->o->n_windows / rate) + f->o->message_s;
 }

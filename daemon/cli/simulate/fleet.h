@@ -6,8 +6,8 @@
  *                        └───────────────── scheduler_received <──────── link <───────────────────┘
  *
  * Schedulers, caches and the choice of a peer are those of tigond (scheduler/, protocol/transfer/peers.h); the device is the cost
- * model of runner.h, and the network a link for each worker, each way one transfer after the other, and if asked for
- * one link that all share. A step's pages go out window by window while it is computed, as the daemon sends them; a
+ * model of runner.h, and the network a link for each worker, which passes on one transfer after the other each way, and if asked
+ * for one link that all share. A step's pages go out window by window while it is computed, as the daemon sends them; a
  * request's state with its last step. Nobody fails.
  *
  * A session stays with one worker, by its number, as packaging/haproxy.cfg has it: unless that one has twice the mean
