@@ -1,6 +1,7 @@
 #include "daemon/transfer/port.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,12 @@
 
 /* What a frame may be sent for when the program ends. */
 enum { LINGER_MS = 500, FRAMES_MAX = 2, ROUTE_MAX = 8 };
+
+/* Messages to one peer that it has not taken. Windows are far fewer, what is behind them is short. */
+enum { UNTAKEN_MAX = 1 << 14 };
+
+/* What is no message is dropped, but of so much in turn that others are heard as well. */
+enum { DROPPED_MAX = 16 };
 
 struct guest {
 	uint8_t route[ROUTE_MAX]; /* ROUTER's name of the connection */
@@ -19,6 +26,8 @@ struct port {
 	uint64_t largest;
 	void *context, *doorman, *listening; /* doorman: ZAP; NULL: not there */
 	void *calls[PORT_CALLS];	     /* NULL: none */
+	void *monitors[PORT_CALLS];	     /* of each call: what becomes of its connection */
+	int patience_ms;		     /* 0: as the system has it */
 	struct guest guests[PORT_GUESTS];
 	uint32_t next; /* socket that is looked at first: 0 .. PORT_CALLS */
 };
@@ -49,8 +58,10 @@ static void *new_socket(struct port *p, int type, const char *endpoint)
 		return NULL;
 	set_int(s, ZMQ_LINGER, LINGER_MS);
 	set_int(s, ZMQ_IPV6, may_be_v6(endpoint));
-	/* What bounds what is sent is the memory that it is in. */
-	set_int(s, ZMQ_SNDHWM, 0);
+	set_int(s, ZMQ_SNDHWM, UNTAKEN_MAX);
+	/* Who is stopped, or takes nothing, must not keep the memory that is to go there. */
+	if (p->patience_ms)
+		set_int(s, ZMQ_TCP_MAXRT, p->patience_ms);
 	(void)zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &largest, sizeof(largest));
 	return s;
 }
@@ -82,6 +93,11 @@ int port_open(const struct transfer_keys *keys, uint64_t largest, struct port **
 	}
 	*ret = p;
 	return 0;
+}
+
+void port_patience(struct port *p, uint64_t ns)
+{
+	p->patience_ms = (int)MIN(ns / 1000000, (uint64_t)3600000);
 }
 
 void port_close(struct port *p)
@@ -135,6 +151,36 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 	return 0;
 }
 
+/* A connection that broke is told of at once. Without that the PINGs find it. */
+static void *open_monitor(struct port *p, void *socket, uint32_t i)
+{
+	char name[32];
+	void *m;
+
+	snprintf(name, sizeof(name), "inproc://call-%u", i);
+	if (zmq_socket_monitor(socket, name, ZMQ_EVENT_DISCONNECTED) < 0)
+		return NULL;
+	m = zmq_socket(p->context, ZMQ_PAIR);
+	if (!m)
+		return NULL;
+	set_int(m, ZMQ_LINGER, 0);
+	if (zmq_connect(m, name) < 0) {
+		zmq_close(m);
+		return NULL;
+	}
+	return m;
+}
+
+/* What keeps a connection, or ends it, while nobody says anything: ours, and through its time to live the peer's. */
+static void keep_alive(const struct port *p, void *socket)
+{
+	if (!p->patience_ms)
+		return;
+	set_int(socket, ZMQ_HEARTBEAT_IVL, p->patience_ms / 3);
+	set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, p->patience_ms);
+	set_int(socket, ZMQ_HEARTBEAT_TTL, p->patience_ms);
+}
+
 int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *ret_peer,
 	      struct err *e)
 {
@@ -152,12 +198,15 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 	set_int(s, ZMQ_IMMEDIATE, 1);
 	set_int(s, ZMQ_RECONNECT_IVL, 100);
 	set_int(s, ZMQ_RECONNECT_IVL_MAX, 2000);
+	keep_alive(p, s);
+	p->monitors[i] = open_monitor(p, s, i);
 	if (p->keys && !key)
 		key = transfer_keys_of(p->keys, endpoint);
 	if (set_keys(p, s, p->keys ? key : "") < 0 || zmq_connect(s, endpoint) < 0) {
 		int r = fail(e, endpoint);
 
-		zmq_close(s);
+		p->calls[i] = s;
+		port_hang_up(p, i);
 		return r;
 	}
 	p->calls[i] = s;
@@ -167,10 +216,15 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 
 void port_hang_up(struct port *p, uint32_t peer)
 {
-	if (peer < PORT_CALLS && p->calls[peer]) {
-		zmq_close(p->calls[peer]);
-		p->calls[peer] = NULL;
+	if (peer >= PORT_CALLS || !p->calls[peer])
+		return;
+	if (p->monitors[peer]) {
+		(void)zmq_socket_monitor(p->calls[peer], NULL, 0);
+		zmq_close(p->monitors[peer]);
+		p->monitors[peer] = NULL;
 	}
+	zmq_close(p->calls[peer]);
+	p->calls[peer] = NULL;
 }
 
 void port_forget(struct port *p, uint32_t peer)
@@ -181,7 +235,7 @@ void port_forget(struct port *p, uint32_t peer)
 
 void port_wait(struct port *p, int wake_fd, int timeout_ms)
 {
-	zmq_pollitem_t items[PORT_CALLS + 3];
+	zmq_pollitem_t items[2 * PORT_CALLS + 3];
 	int n = 0;
 
 	items[n++] = (zmq_pollitem_t){.fd = wake_fd, .events = ZMQ_POLLIN};
@@ -192,6 +246,10 @@ void port_wait(struct port *p, int wake_fd, int timeout_ms)
 	for (uint32_t i = 0; i < PORT_CALLS; i++)
 		if (p->calls[i])
 			items[n++] = (zmq_pollitem_t){.socket = p->calls[i], .events = ZMQ_POLLIN};
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		if (p->monitors[i])
+			items[n++] =
+				(zmq_pollitem_t){.socket = p->monitors[i], .events = ZMQ_POLLIN};
 	(void)zmq_poll(items, n, timeout_ms);
 }
 
@@ -231,6 +289,22 @@ static void close_all(zmq_msg_t *frames, size_t n)
 static bool is_text(zmq_msg_t *m, const char *text)
 {
 	return zmq_msg_size(m) == strlen(text) && !memcmp(zmq_msg_data(m), text, strlen(text));
+}
+
+uint64_t port_lost(struct port *p)
+{
+	enum { EVENT_FRAMES = 2 };
+	zmq_msg_t frames[EVENT_FRAMES];
+	uint64_t lost = 0;
+	size_t n;
+
+	/* There is one kind of event that was asked for. */
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		while (p->monitors[i] && (n = take(p->monitors[i], frames, EVENT_FRAMES))) {
+			close_all(frames, MIN(n, (size_t)EVENT_FRAMES));
+			lost |= UINT64_C(1) << i;
+		}
+	return lost;
 }
 
 /* Frames of a request: version, id, domain, address, identity, mechanism, credentials. */
@@ -335,15 +409,14 @@ int port_receive(struct port *p, uint32_t *ret_peer, zmq_msg_t *head, zmq_msg_t 
 	for (uint32_t k = 0; k <= PORT_CALLS; k++) {
 		uint32_t i = (p->next + k) % (PORT_CALLS + 1);
 		void *socket = i < PORT_CALLS ? p->calls[i] : p->listening;
-		int r;
+		int r = -1;
 
 		if (!socket)
 			continue;
-		do
+		for (int dropped = 0; r < 0 && dropped < DROPPED_MAX; dropped++)
 			r = i < PORT_CALLS ? receive(socket, 0, NULL, head, body)
 					   : receive_guest(p, ret_peer, head, body);
-		while (r < 0);
-		if (!r)
+		if (r <= 0)
 			continue;
 		if (i < PORT_CALLS)
 			*ret_peer = i;

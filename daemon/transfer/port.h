@@ -28,6 +28,9 @@ int port_open(const struct transfer_keys *keys, uint64_t largest, struct port **
 	      struct err *e) MUST_CHECK;
 void port_close(struct port *p);
 
+/* Before anybody is called: a connection on which nothing moves for so long is given up, with what is still to go out on it. */
+void port_patience(struct port *p, uint64_t ns);
+
 /* Once. bound: the address with its port. */
 int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOINT_MAX],
 		struct err *e) MUST_CHECK;
@@ -36,6 +39,9 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *ret_peer,
 	      struct err *e) MUST_CHECK;
 void port_hang_up(struct port *p, uint32_t peer);
+
+/* Bit i: the connection to call i broke since the last time. What came before that is still to be received. */
+uint64_t port_lost(struct port *p);
 
 /* A guest that says nothing any more. */
 void port_forget(struct port *p, uint32_t peer);

@@ -31,6 +31,8 @@ struct attempt {
 	struct wire_key *keys; /* [n_keys] prefill: of its whole pages; owned */
 	uint32_t n_keys;
 	uint32_t n_cached; /* prefill: with the draws */
+	/* What tells the engine thread that it is over: made with it, so that this needs no memory then. Owned. */
+	struct transfer_note *end;
 };
 
 enum task_type { TASK_ASK, TASK_DROP, TASK_DRAWS, TASK_FAIL };
@@ -46,6 +48,7 @@ struct task {
 	struct wire_key *keys;
 	struct draw_result *draws;
 	uint32_t n_draws, n_cached;
+	struct transfer_note *end; /* ASK: of the attempt, until there is one */
 	struct err error;
 };
 
@@ -53,8 +56,8 @@ struct task {
 struct guest_info {
 	bool known; /* said HELLO, and fits */
 	uint8_t worker[WIRE_ID];
-	uint64_t heard_ns;
-	uint64_t told; /* of transfer.gossip, by its count */
+	uint64_t heard_ns; /* last; of one that is not known: first. 0: nobody */
+	uint64_t told;	   /* of transfer.gossip, by its count */
 };
 
 enum { GOSSIP = 1 << 14 };
@@ -69,7 +72,7 @@ struct transfer {
 	struct queue windows;  /* struct transfer_window; from the engine thread or the driver's */
 	struct queue returned; /* the same, that ZeroMQ is done with; from its threads */
 	struct queue notes;    /* to the engine thread */
-	_Atomic uint32_t windows_out; /* given to ZeroMQ */
+	_Atomic uint32_t n_asked; /* NOTE_ASKEDs that nobody has taken yet */
 
 	/* the thread's */
 	struct port *port;
@@ -107,6 +110,10 @@ struct attempt *attempt_of_number(struct transfer *t, uint64_t number) ON(role_t
 struct transfer_note *note_new(enum transfer_note_type type, uint64_t attempt);
 void note_send(struct transfer *t, struct transfer_note *n);
 
+/* The last note of an attempt. */
+void note_end(struct transfer *t, struct attempt *a, enum transfer_note_type type)
+	ON(role_transfer);
+
 /* ---- calls.c and guests.c: of each the same ---- */
 
 int calls_open(struct transfer *t, struct err *e) MUST_CHECK;
@@ -118,6 +125,8 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 uint64_t calls_tick(struct transfer *t) ON(role_transfer);
 /* An attempt has failed: tells the engine thread and the peer, and frees it. */
 void calls_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+/* Connections broke: bit i, that of call i. */
+void calls_lost(struct transfer *t, uint64_t mask) ON(role_transfer);
 
 int guests_open(struct transfer *t, struct err *e) MUST_CHECK;
 void guests_close(struct transfer *t);
@@ -126,6 +135,8 @@ void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m
 		 zmq_msg_t *body) ON(role_transfer);
 uint64_t guests_tick(struct transfer *t) ON(role_transfer);
 void guests_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+/* Something came from there, whatever it is. */
+void guests_seen(struct transfer *t, uint32_t port) ON(role_transfer);
 /* A window is to go; ZeroMQ has sent one. */
 void guests_window(struct transfer *t, struct transfer_window *w) ON(role_transfer);
 void guests_returned(struct transfer *t, struct transfer_window *w) ON(role_transfer);
