@@ -154,8 +154,26 @@ static void test_messages(void)
 		usleep(50000);
 		server = open_port(NULL);
 	}
-	ok(send_soon(client, server, call, "again") && got(server, &guest, "again", ""),
-	   "a call goes on trying");
+	/* What goes out before the end of the old connection was seen is lost with it. */
+	{
+		bool came = false;
+
+		for (int i = 0; i < 50 && !came; i++)
+			came = send_soon(client, server, call, "again") &&
+			       next(server, &guest, &h, &b, 200);
+		ok(came && zmq_msg_size(&h) == 5, "a call goes on trying");
+		zmq_msg_close(&h);
+		zmq_msg_close(&b);
+	}
+	is_int((long)port_lost(client), 1L << call, "a connection that broke is told of");
+	is_int((long)port_lost(client), 0, "once");
+	port_call_again(client, call);
+	while (next(server, &guest, &h, &b, 100)) {
+		zmq_msg_close(&h);
+		zmq_msg_close(&b);
+	}
+	ok(send_soon(client, server, call, "anew") && got(server, &guest, "anew", ""),
+	   "a call is made anew");
 	port_hang_up(client, call);
 	is_int(port_send(client, call, "x", 1, NULL), -EHOSTUNREACH, "a call that was ended");
 	port_close(client);

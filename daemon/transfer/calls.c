@@ -348,6 +348,21 @@ static void count_peers(struct transfer *t) ON(role_transfer)
 	atomic_store(&t->config.metrics->peers, n);
 }
 
+/* So many HELLOs without a connection, and it is called anew. */
+enum { UNSAID_MAX = 5 };
+
+static void say_hello(struct transfer *t, uint32_t port) ON(role_transfer)
+{
+	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
+
+	if (transfer_say(t, port, &m, NULL) == 0) {
+		t->unsaid[port] = 0;
+	} else if (++t->unsaid[port] == UNSAID_MAX) {
+		t->unsaid[port] = 0;
+		port_call_again(t->port, port);
+	}
+}
+
 uint64_t calls_tick(struct transfer *t)
 {
 	uint64_t next;
@@ -356,7 +371,7 @@ uint64_t calls_tick(struct transfer *t)
 	uint32_t peer;
 
 	while ((due = peers_tick(t->peers, t->now_ns, &peer)) != PEERS_NOTHING) {
-		struct wire_message m = {.type = due == PEERS_SAY_HELLO ? WIRE_HELLO : WIRE_PING};
+		struct wire_message m = {.type = WIRE_PING};
 		struct peer_info i;
 
 		if (due == PEERS_DIED) {
@@ -364,11 +379,12 @@ uint64_t calls_tick(struct transfer *t)
 			fail_all_of(t, peer, "it does not answer");
 			continue;
 		}
+		if (due == PEERS_SAY_HELLO) {
+			say_hello(t, t->ports[peer]);
+			continue;
+		}
 		peers_get(t->peers, peer, &i);
-		if (due == PEERS_SAY_HELLO)
-			m.hello = t->hello;
-		else
-			m.ping = (struct wire_ping){.sequence = i.sequence};
+		m.ping = (struct wire_ping){.sequence = i.sequence};
 		(void)!transfer_say(t, t->ports[peer], &m, NULL);
 	}
 	count_peers(t);

@@ -1,6 +1,7 @@
 #include "daemon/transfer/port.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +22,21 @@ struct guest {
 	size_t len;		  /* 0: nobody */
 };
 
+/* Whom a call is to. */
+struct called {
+	char endpoint[TRANSFER_ENDPOINT_MAX]; /* "": there is no such call */
+	char key[TRANSFER_KEY_TEXT];	      /* "": none */
+};
+
 struct port {
 	const struct transfer_keys *keys; /* NULL: none */
 	uint64_t largest;
 	void *context, *doorman, *listening; /* doorman: ZAP; NULL: not there */
-	void *calls[PORT_CALLS];	     /* NULL: none */
-	void *monitors[PORT_CALLS];	     /* of each call: what becomes of its connection */
-	int patience_ms;		     /* 0: as the system has it */
+	struct called called[PORT_CALLS];
+	void *calls[PORT_CALLS];    /* NULL: none */
+	void *monitors[PORT_CALLS]; /* of each call: what becomes of its connection */
+	uint64_t n_monitors;	    /* so far: no name comes twice */
+	int patience_ms;	    /* 0: as the system has it */
 	struct guest guests[PORT_GUESTS];
 	uint32_t next; /* socket that is looked at first: 0 .. PORT_CALLS */
 };
@@ -152,12 +161,12 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 }
 
 /* A connection that broke is told of at once. Without that the PINGs find it. */
-static void *open_monitor(struct port *p, void *socket, uint32_t i)
+static void *open_monitor(struct port *p, void *socket)
 {
 	char name[32];
 	void *m;
 
-	snprintf(name, sizeof(name), "inproc://call-%u", i);
+	snprintf(name, sizeof(name), "inproc://call-%" PRIu64, ++p->n_monitors);
 	if (zmq_socket_monitor(socket, name, ZMQ_EVENT_DISCONNECTED) < 0)
 		return NULL;
 	m = zmq_socket(p->context, ZMQ_PAIR);
@@ -181,17 +190,25 @@ static void keep_alive(const struct port *p, void *socket)
 	set_int(socket, ZMQ_HEARTBEAT_TTL, p->patience_ms);
 }
 
-int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *ret_peer,
-	      struct err *e)
+/* Lets a call's socket go, but not the call. */
+static void close_call(struct port *p, uint32_t i)
 {
-	uint32_t i = 0;
-	void *s;
+	if (p->monitors[i]) {
+		(void)zmq_socket_monitor(p->calls[i], NULL, 0);
+		zmq_close(p->monitors[i]);
+		p->monitors[i] = NULL;
+	}
+	if (p->calls[i])
+		zmq_close(p->calls[i]);
+	p->calls[i] = NULL;
+}
 
-	while (i < PORT_CALLS && p->calls[i])
-		i++;
-	if (i == PORT_CALLS)
-		return err_set(e, ENOSPC, "there are %d peers already", PORT_CALLS);
-	s = new_socket(p, ZMQ_DEALER, endpoint);
+static int dial(struct port *p, uint32_t i, struct err *e)
+{
+	const struct called *c = &p->called[i];
+	void *s = new_socket(p, ZMQ_DEALER, c->endpoint);
+	int r;
+
 	if (!s)
 		return fail(e, "ZeroMQ");
 	/* Who is not there gets nothing, rather than what is old by then. */
@@ -199,32 +216,59 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 	set_int(s, ZMQ_RECONNECT_IVL, 100);
 	set_int(s, ZMQ_RECONNECT_IVL_MAX, 2000);
 	keep_alive(p, s);
-	p->monitors[i] = open_monitor(p, s, i);
-	if (p->keys && !key)
-		key = transfer_keys_of(p->keys, endpoint);
-	if (set_keys(p, s, p->keys ? key : "") < 0 || zmq_connect(s, endpoint) < 0) {
-		int r = fail(e, endpoint);
+	p->calls[i] = s;
+	p->monitors[i] = open_monitor(p, s);
+	if (set_keys(p, s, c->key) == 0 && zmq_connect(s, c->endpoint) == 0)
+		return 0;
+	r = fail(e, c->endpoint);
+	close_call(p, i);
+	return r;
+}
 
-		p->calls[i] = s;
-		port_hang_up(p, i);
+int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *ret_peer,
+	      struct err *e)
+{
+	struct called *c;
+	uint32_t i = 0;
+	int r;
+
+	while (i < PORT_CALLS && p->called[i].endpoint[0])
+		i++;
+	if (i == PORT_CALLS)
+		return err_set(e, ENOSPC, "there are %d peers already", PORT_CALLS);
+	c = &p->called[i];
+	if (!p->keys)
+		key = "";
+	else if (!key)
+		key = transfer_keys_of(p->keys, endpoint);
+	if (strlen(endpoint) >= sizeof(c->endpoint) || strlen(key) >= sizeof(c->key))
+		return err_set(e, ENAMETOOLONG, "%s: too long", endpoint);
+	snprintf(c->endpoint, sizeof(c->endpoint), "%s", endpoint);
+	snprintf(c->key, sizeof(c->key), "%s", key);
+	r = dial(p, i, e);
+	if (r < 0) {
+		c->endpoint[0] = 0;
 		return r;
 	}
-	p->calls[i] = s;
 	*ret_peer = i;
 	return 0;
 }
 
+void port_call_again(struct port *p, uint32_t peer)
+{
+	struct err e = {0};
+
+	close_call(p, peer);
+	if (dial(p, peer, &e) < 0)
+		log_warning("transfer: %s", e.text);
+}
+
 void port_hang_up(struct port *p, uint32_t peer)
 {
-	if (peer >= PORT_CALLS || !p->calls[peer])
+	if (peer >= PORT_CALLS)
 		return;
-	if (p->monitors[peer]) {
-		(void)zmq_socket_monitor(p->calls[peer], NULL, 0);
-		zmq_close(p->monitors[peer]);
-		p->monitors[peer] = NULL;
-	}
-	zmq_close(p->calls[peer]);
-	p->calls[peer] = NULL;
+	close_call(p, peer);
+	p->called[peer].endpoint[0] = 0;
 }
 
 void port_forget(struct port *p, uint32_t peer)

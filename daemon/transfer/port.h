@@ -40,6 +40,10 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 	      struct err *e) MUST_CHECK;
 void port_hang_up(struct port *p, uint32_t peer);
 
+/* The same call once more, on a connection of its own: ZeroMQ gives one up for good on which something came that it cannot
+ * understand. Without memory there is no call any more, until the next time. */
+void port_call_again(struct port *p, uint32_t peer);
+
 /* Bit i: the connection to call i broke since the last time. What came before that is still to be received. */
 uint64_t port_lost(struct port *p);
 

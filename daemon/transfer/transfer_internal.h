@@ -84,6 +84,7 @@ struct transfer {
 
 	struct peers *peers;			       /* decode */
 	uint32_t ports[PEERS_MAX], called[PORT_CALLS]; /* port of a peer; peer of a port */
+	uint32_t unsaid[PORT_CALLS]; /* HELLOs in a row for which there was no connection */
 
 	struct guest_info *guests;	/* prefill: [PORT_GUESTS] */
 	struct wire_key gossip[GOSSIP]; /* a ring of keys newly cached, n_gossip so far */
