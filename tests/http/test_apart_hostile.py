@@ -310,7 +310,8 @@ late.stop()
 
 # ---- a prefill worker that lies ----
 
-vocabulary = 1 << 30
+# Far outside of it, also when one byte is another one: what is complete and well formed is believed, zeros too.
+vocabulary = 0x40404040
 
 
 def everything(c, p, token, draws=None, spoil=None):
