@@ -752,7 +752,12 @@ static int take_data(struct handoff *h, struct transfer_note *n, struct err *e)
 	free(pieces);
 	if (r < 0)
 		transfer_note_free(n);
-	return r;
+	if (r == 0 || r == -EIO)
+		return r;
+	log_warning("transfer: %s", e->text);
+	transfer_drop(h->transfer, i->attempt);
+	give_up(h, i);
+	return 0;
 }
 
 static bool in_vocabulary(const struct handoff *h, const struct transfer_note *n)
@@ -833,10 +838,14 @@ int handoff_run(struct handoff *h, struct err *e)
 		return 0;
 	}
 	while (!list_empty(&h->waiting)) {
-		int r = read_parcel(h, container_of(h->waiting.next, struct parcel, node), e);
+		struct parcel *p = container_of(h->waiting.next, struct parcel, node);
+		uint64_t attempt = p->window->attempt;
+		int r = read_parcel(h, p, e);
 
-		if (r <= 0)
+		if (r == 0 || r == -EIO)
 			return r;
+		if (r < 0)
+			transfer_fail(h->transfer, attempt, e);
 	}
 	return 0;
 }
@@ -845,7 +854,9 @@ void handoff_fail(struct handoff *h, const struct err *why)
 {
 	if (!h)
 		return;
-	h->lost = *why;
+	if (!h->lost.code)
+		h->lost = *why;
+	transfer_drain(h->transfer);
 	list_for_each (node, &h->outgoing) {
 		struct outgoing *o = container_of(node, struct outgoing, node);
 
@@ -856,6 +867,8 @@ void handoff_fail(struct handoff *h, const struct err *why)
 
 		if (i->attempt)
 			transfer_drop(h->transfer, i->attempt);
+		/* What has come of it finds nobody: its pages are nobody's any more. */
+		i->attempt = 0;
 	}
 }
 

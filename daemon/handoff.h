@@ -52,7 +52,8 @@ void handoff_event(struct handoff *h, const struct scheduler_event *ev);
 /* Before a request of a decode worker is aborted. */
 void handoff_forget(struct handoff *h, uint64_t request);
 
-/* The device is lost: nothing that is under way will come to an end. */
+/* The device is lost, or all is over: nothing that is under way will come to an end, and peers are told. Notes are to be
+ * taken as before. */
 void handoff_fail(struct handoff *h, const struct err *why);
 
 /* No new prompts. */

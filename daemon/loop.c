@@ -757,13 +757,16 @@ static void *engine_main(void *arg)
 		err_set(&e, ESHUTDOWN, "the server is shutting down");
 		start_failing(l, &e);
 		fail_live(l);
+		handoff_fail(l->handoff, &e);
 		while (l->n_out)
 			end_step(l);
 		publish(l);
 	}
+	/* What other workers ask for now is refused, and what they asked for ends, so that nobody waits for it. */
 	while (!atomic_load(&l->quit)) {
 		queue_wait(&l->inbox, 0);
 		read_inbox(l);
+		take_notes(l);
 	}
 	read_inbox(l);
 	handoff_close(l->handoff);

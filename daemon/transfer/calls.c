@@ -63,17 +63,12 @@ static const char *name_of(const struct transfer *t, uint32_t peer)
 
 /* ---- ends ---- */
 
-static void tell_lost(struct transfer *t, uint64_t number, uint64_t tried, const struct err *why)
+static void tell_lost(struct transfer *t, struct attempt *a, const struct err *why)
+	ON(role_transfer)
 {
-	struct transfer_note *n = note_new(NOTE_LOST, number);
-
-	if (!n) {
-		log_error("transfer: out of memory");
-		return;
-	}
-	n->tried = tried;
-	n->error = *why;
-	note_send(t, n);
+	a->end->tried = a->tried;
+	a->end->error = *why;
+	note_end(t, a, NOTE_LOST);
 }
 
 void calls_fail(struct transfer *t, struct attempt *a)
@@ -85,7 +80,7 @@ void calls_fail(struct transfer *t, struct attempt *a)
 	log_info("transfer: %s: %s", name_of(t, t->called[a->peer]), room_error(a->room)->text);
 	atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
-	tell_lost(t, a->number, a->tried, room_error(a->room));
+	tell_lost(t, a, room_error(a->room));
 	attempt_free(a);
 }
 
@@ -122,26 +117,24 @@ bool calls_busy(const struct transfer *t, uint32_t peer)
 
 static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
 {
-	struct transfer_note *n = note_new(NOTE_CAME, a->number);
+	struct transfer_note *n = a->end;
 	struct room_counts counts;
 
 	room_counts(a->room, &counts);
 	transfer_trace(t, t->now_ns, "complete", room_id(a->room), NULL);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
-	if (n)
-		n->draws = calloc(a->n_choices, sizeof(*n->draws));
-	if (!n || !n->draws) {
+	n->draws = calloc(a->n_choices, sizeof(*n->draws));
+	if (!n->draws) {
 		struct err e = {0};
 
-		transfer_note_free(n);
 		err_set(&e, ENOMEM, "out of memory");
-		tell_lost(t, a->number, a->tried, &e);
+		tell_lost(t, a, &e);
 	} else {
 		n->n_draws = a->n_choices;
 		memcpy(n->draws, room_draws(a->room), n->n_draws * sizeof(*n->draws));
 		atomic_fetch_add(&t->config.metrics->prompts_received, 1);
 		atomic_fetch_add(&t->config.metrics->prompts_received_bytes, counts.bytes);
-		note_send(t, n);
+		note_end(t, a, NOTE_CAME);
 	}
 	attempt_free(a);
 }
@@ -191,6 +184,8 @@ static bool ask_peer(struct transfer *t, struct task *k, uint32_t peer, uint32_t
 		attempt_free(a);
 		return false;
 	}
+	a->end = k->end;
+	k->end = NULL;
 	room_raise(room, ROOM_WAITING_FOR_INPUT, t->now_ns);
 	if (peers_sent(t->peers, peer, k->keys, k->ask.n_keys, a->n_tokens) < 0)
 		log_debug("transfer: out of memory for keys");
@@ -200,15 +195,19 @@ static bool ask_peer(struct transfer *t, struct task *k, uint32_t peer, uint32_t
 static void ask(struct transfer *t, struct task *k) ON(role_transfer)
 {
 	uint32_t peer, n_cached;
-	struct err e = {0};
+	struct transfer_note *n;
 
 	while (peers_choose(t->peers, k->keys, k->ask.n_keys, k->ask.tried, &peer, &n_cached)) {
 		if (ask_peer(t, k, peer, n_cached))
 			return;
 		k->ask.tried = seen_by(k, peer);
 	}
-	err_set(&e, EHOSTUNREACH, "there is no prefill worker%s", k->ask.tried ? " left" : "");
-	tell_lost(t, k->attempt, k->ask.tried, &e);
+	n = k->end;
+	k->end = NULL;
+	n->tried = k->ask.tried;
+	err_set(&n->error, EHOSTUNREACH, "there is no prefill worker%s",
+		k->ask.tried ? " left" : "");
+	note_send(t, n);
 }
 
 static void drop(struct transfer *t, uint64_t number) ON(role_transfer)
@@ -332,6 +331,10 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 			break;
 		/* What is wrong has made the room fail. */
 		(void)!room_hear(a->room, &m->status, t->now_ns, &e);
+		/* Order is kept, so what is not here by now will not come. */
+		if (m->status.status == ROOM_SUCCESS)
+			room_fail(a->room, t->now_ns, EPROTO,
+				  "the prefill worker said Success before all of it was here");
 		look_at(t, a);
 		break;
 	case WIRE_ABORT:
@@ -342,6 +345,17 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 		break;
 	default: log_debug("transfer: a %s is nothing for us", wire_type_name(m->type));
 	}
+}
+
+void calls_lost(struct transfer *t, const bool lost[PORT_CALLS])
+{
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		if (lost[i] && i != t->directory.port &&
+		    peers_lost(t->peers, t->called[i], t->now_ns)) {
+			log_warning("transfer: the connection to %s broke",
+				    name_of(t, t->called[i]));
+			fail_all_of(t, t->called[i], "the connection broke");
+		}
 }
 
 /* ---- time ---- */
@@ -363,6 +377,21 @@ static void count_peers(struct transfer *t) ON(role_transfer)
 	atomic_store(&t->config.metrics->peers, n);
 }
 
+/* So many HELLOs without a connection, and it is called anew. */
+enum { UNSAID_MAX = 5 };
+
+static void say_hello(struct transfer *t, uint32_t port) ON(role_transfer)
+{
+	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
+
+	if (transfer_say(t, port, &m, NULL) == 0) {
+		t->unsaid[port] = 0;
+	} else if (++t->unsaid[port] == UNSAID_MAX) {
+		t->unsaid[port] = 0;
+		port_call_again(t->port, port);
+	}
+}
+
 uint64_t calls_tick(struct transfer *t)
 {
 	uint64_t next;
@@ -371,7 +400,7 @@ uint64_t calls_tick(struct transfer *t)
 	uint32_t peer;
 
 	while ((due = peers_tick(t->peers, t->now_ns, &peer)) != PEERS_NOTHING) {
-		struct wire_message m = {.type = due == PEERS_SAY_HELLO ? WIRE_HELLO : WIRE_PING};
+		struct wire_message m = {.type = WIRE_PING};
 		struct peer_info i;
 
 		if (due == PEERS_DIED) {
@@ -379,11 +408,12 @@ uint64_t calls_tick(struct transfer *t)
 			fail_all_of(t, peer, "it does not answer");
 			continue;
 		}
+		if (due == PEERS_SAY_HELLO) {
+			say_hello(t, t->ports[peer]);
+			continue;
+		}
 		peers_get(t->peers, peer, &i);
-		if (due == PEERS_SAY_HELLO)
-			m.hello = t->hello;
-		else
-			m.ping = (struct wire_ping){.sequence = i.sequence};
+		m.ping = (struct wire_ping){.sequence = i.sequence};
 		(void)!transfer_say(t, t->ports[peer], &m, NULL);
 	}
 	count_peers(t);

@@ -45,16 +45,6 @@ void guests_close(struct transfer *t)
 
 /* ---- ends ---- */
 
-static void tell(struct transfer *t, enum transfer_note_type type, uint64_t number)
-{
-	struct transfer_note *n = note_new(type, number);
-
-	if (n)
-		note_send(t, n);
-	else
-		log_error("transfer: out of memory");
-}
-
 void guests_fail(struct transfer *t, struct attempt *a)
 {
 	struct wire_message m = {.type = WIRE_STATUS, .room = room_id(a->room)};
@@ -63,7 +53,7 @@ void guests_fail(struct transfer *t, struct attempt *a)
 	(void)!transfer_say(t, a->peer, &m, NULL);
 	log_info("transfer: a prompt of a decode worker: %s", room_error(a->room)->text);
 	atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
-	tell(t, NOTE_DROPPED, a->number);
+	note_end(t, a, NOTE_DROPPED);
 	attempt_free(a);
 }
 
@@ -113,7 +103,7 @@ static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
 	atomic_fetch_add(&t->config.metrics->prompts_sent, 1);
 	atomic_fetch_add(&t->config.metrics->prompts_sent_bytes, counts.bytes);
 	add_gossip(t, a);
-	tell(t, NOTE_SENT, a->number);
+	note_end(t, a, NOTE_SENT);
 	attempt_free(a);
 }
 
@@ -208,6 +198,37 @@ static struct guest_info *guest_of(struct transfer *t, uint32_t port)
 	return &t->guests[port - PORT_CALLS];
 }
 
+void guests_seen(struct transfer *t, uint32_t port)
+{
+	struct guest_info *g = guest_of(t, port);
+
+	if (!g->known && !g->heard_ns)
+		g->heard_ns = t->now_ns;
+}
+
+/* It is gone, or was never one; who comes again is somebody new. */
+static void forget(struct transfer *t, uint32_t port, const char *why) ON(role_transfer)
+{
+	struct guest_info *g = guest_of(t, port);
+
+	if (g->known) {
+		log_warning("transfer: %s", why);
+		fail_all_of(t, port, why);
+		atomic_fetch_sub(&t->config.metrics->peers, 1);
+	}
+	*g = (struct guest_info){0};
+	port_forget(t->port, port);
+}
+
+/* A worker whose connection broke comes again on another one, long before the old one counts as dead. */
+static void forget_older(struct transfer *t, uint32_t port, const uint8_t *worker) ON(role_transfer)
+{
+	for (uint32_t i = 0; i < PORT_GUESTS; i++)
+		if (i + PORT_CALLS != port && t->guests[i].known &&
+		    !memcmp(t->guests[i].worker, worker, sizeof(t->guests[i].worker)))
+			forget(t, i + PORT_CALLS, "a decode worker has connected again");
+}
+
 static void refuse(struct transfer *t, uint32_t port, int code, const char *text) ON(role_transfer)
 {
 	const struct wire_message m = {
@@ -235,6 +256,7 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 	}
 	if (g->known && memcmp(g->worker, h->worker, sizeof(g->worker)) != 0)
 		fail_all_of(t, port, "the decode worker was started again");
+	forget_older(t, port, h->worker);
 	if (!g->known) {
 		log_info("transfer: a decode worker has come");
 		atomic_fetch_add(&t->config.metrics->peers, 1);
@@ -301,6 +323,9 @@ static void name_pages(struct transfer *t, struct attempt *a, const struct wire_
 	}
 }
 
+/* Prompts that wait to be taken by the engine thread: whoever floods us has to wait outside. */
+enum { ASKED_MAX = 1024 };
+
 static void hear_prepare(struct transfer *t, uint32_t port, const struct wire_message *m,
 			 zmq_msg_t *head) ON(role_transfer)
 {
@@ -314,14 +339,26 @@ static void hear_prepare(struct transfer *t, uint32_t port, const struct wire_me
 		say_failed(t, port, m->room, ESHUTDOWN, "the prefill worker is shutting down");
 		return;
 	}
+	if (atomic_load(&t->n_asked) >= ASKED_MAX) {
+		say_failed(t, port, m->room, EAGAIN, "too many prompts come at once");
+		return;
+	}
+	if (m->prepare.n_tokens > (uint64_t)t->hello.n_pages * t->hello.layout.page_tokens) {
+		say_failed(t, port, m->room, EINVAL,
+			   "the prompt is longer than the KV cache of the prefill worker");
+		return;
+	}
 	if (room_new_sender(m->room, &t->hello.layout, t->now_ns, &room, &e) < 0 ||
 	    !(a = attempt_new(t, ++t->last_number, port, room))) {
 		say_failed(t, port, m->room, ENOMEM, "the prefill worker is out of memory");
 		return;
 	}
 	n = note_new(NOTE_ASKED, a->number);
-	if (!n || room_prepare(room, &m->prepare, t->now_ns, &e) < 0) {
-		say_failed(t, port, m->room, n ? e.code : ENOMEM, n ? e.text : "out of memory");
+	a->end = note_new(NOTE_DROPPED, a->number);
+	if (!n || !a->end)
+		room_fail(room, t->now_ns, ENOMEM, "the prefill worker is out of memory");
+	if (room_prepare(room, &m->prepare, t->now_ns, &e) < 0) {
+		say_failed(t, port, m->room, e.code, e.text);
 		transfer_note_free(n);
 		attempt_free(a);
 		return;
@@ -383,13 +420,8 @@ uint64_t guests_tick(struct transfer *t)
 	for (uint32_t i = 0; i < PORT_GUESTS; i++) {
 		struct guest_info *g = &t->guests[i];
 
-		if (!g->known || t->now_ns - g->heard_ns < patience)
-			continue;
-		log_warning("transfer: a decode worker does not answer");
-		fail_all_of(t, PORT_CALLS + i, "the decode worker does not answer");
-		atomic_fetch_sub(&t->config.metrics->peers, 1);
-		*g = (struct guest_info){0};
-		port_forget(t->port, PORT_CALLS + i);
+		if (g->heard_ns && t->now_ns - g->heard_ns >= patience)
+			forget(t, PORT_CALLS + i, "a decode worker does not answer");
 	}
 	for (struct list *node = t->attempts.next; node != &t->attempts; node = after) {
 		struct attempt *a = container_of(node, struct attempt, node);

@@ -1,6 +1,8 @@
 #include "daemon/transfer/port.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +11,21 @@
 /* What a frame may be sent for when the program ends. */
 enum { LINGER_MS = 500, FRAMES_MAX = 2, ROUTE_MAX = 8 };
 
+/* Messages to one peer that it has not taken. Windows are far fewer, what is behind them is short. */
+enum { UNTAKEN_MAX = 1 << 14 };
+
+/* What is no message is dropped, but of so much in turn that others are heard as well. */
+enum { DROPPED_MAX = 16 };
+
 struct guest {
 	uint8_t route[ROUTE_MAX]; /* ROUTER's name of the connection */
 	size_t len;		  /* 0: nobody */
+};
+
+/* Whom a call is to. */
+struct called {
+	char endpoint[TRANSFER_ENDPOINT_MAX]; /* "": there is no such call */
+	char key[TRANSFER_KEY_TEXT];	      /* "": none */
 };
 
 struct port {
@@ -19,7 +33,11 @@ struct port {
 	uint64_t largest;
 	int limit;			     /* messages, each way; 0: none */
 	void *context, *doorman, *listening; /* doorman: ZAP; NULL: not there */
-	void *calls[PORT_CALLS];	     /* NULL: none */
+	struct called called[PORT_CALLS];
+	void *calls[PORT_CALLS];    /* NULL: none */
+	void *monitors[PORT_CALLS]; /* of each call: what becomes of its connection */
+	uint64_t n_monitors;	    /* so far: no name comes twice */
+	int patience_ms;	    /* 0: as the system has it */
 	struct guest guests[PORT_GUESTS];
 	uint32_t next; /* socket that is looked at first: 0 .. PORT_CALLS */
 };
@@ -50,10 +68,12 @@ static void *new_socket(struct port *p, int type, const char *endpoint)
 		return NULL;
 	set_int(s, ZMQ_LINGER, LINGER_MS);
 	set_int(s, ZMQ_IPV6, may_be_v6(endpoint));
-	/* Without a limit, what bounds what is sent is the memory that it is in. */
-	set_int(s, ZMQ_SNDHWM, p->limit);
+	set_int(s, ZMQ_SNDHWM, p->limit ? p->limit : UNTAKEN_MAX);
 	if (p->limit)
 		set_int(s, ZMQ_RCVHWM, p->limit);
+	/* Who is stopped, or takes nothing, must not keep the memory that is to go there. */
+	if (p->patience_ms)
+		set_int(s, ZMQ_TCP_MAXRT, p->patience_ms);
 	(void)zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &largest, sizeof(largest));
 	return s;
 }
@@ -85,6 +105,11 @@ int port_open(const struct transfer_keys *keys, uint64_t largest, struct port **
 	}
 	*ret = p;
 	return 0;
+}
+
+void port_patience(struct port *p, uint64_t ns)
+{
+	p->patience_ms = (int)MIN(ns / 1000000, (uint64_t)3600000);
 }
 
 void port_close(struct port *p)
@@ -143,42 +168,115 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 	return 0;
 }
 
-int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *ret_peer,
-	      struct err *e)
+/* A connection that broke is told of at once. Without that the PINGs find it. */
+static void *open_monitor(struct port *p, void *socket)
 {
-	uint32_t i = 0;
-	void *s;
+	char name[32];
+	void *m;
 
-	while (i < PORT_CALLS && p->calls[i])
-		i++;
-	if (i == PORT_CALLS)
-		return err_set(e, ENOSPC, "there are %d peers already", PORT_CALLS);
-	s = new_socket(p, ZMQ_DEALER, endpoint);
+	snprintf(name, sizeof(name), "inproc://call-%" PRIu64, ++p->n_monitors);
+	if (zmq_socket_monitor(socket, name, ZMQ_EVENT_DISCONNECTED) < 0)
+		return NULL;
+	m = zmq_socket(p->context, ZMQ_PAIR);
+	if (!m)
+		return NULL;
+	set_int(m, ZMQ_LINGER, 0);
+	if (zmq_connect(m, name) < 0) {
+		zmq_close(m);
+		return NULL;
+	}
+	return m;
+}
+
+/* What keeps a connection, or ends it, while nobody says anything: ours, and through its time to live the peer's. */
+static void keep_alive(const struct port *p, void *socket)
+{
+	if (!p->patience_ms)
+		return;
+	set_int(socket, ZMQ_HEARTBEAT_IVL, p->patience_ms / 3);
+	set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, p->patience_ms);
+	set_int(socket, ZMQ_HEARTBEAT_TTL, p->patience_ms);
+}
+
+/* Lets a call's socket go, but not the call. */
+static void close_call(struct port *p, uint32_t i)
+{
+	if (p->monitors[i]) {
+		(void)zmq_socket_monitor(p->calls[i], NULL, 0);
+		zmq_close(p->monitors[i]);
+		p->monitors[i] = NULL;
+	}
+	if (p->calls[i])
+		zmq_close(p->calls[i]);
+	p->calls[i] = NULL;
+}
+
+static int dial(struct port *p, uint32_t i, struct err *e)
+{
+	const struct called *c = &p->called[i];
+	void *s = new_socket(p, ZMQ_DEALER, c->endpoint);
+	int r;
+
 	if (!s)
 		return fail(e, "ZeroMQ");
 	/* Who is not there gets nothing, rather than what is old by then. */
 	set_int(s, ZMQ_IMMEDIATE, 1);
 	set_int(s, ZMQ_RECONNECT_IVL, 100);
 	set_int(s, ZMQ_RECONNECT_IVL_MAX, 2000);
-	if (p->keys && !key)
-		key = transfer_keys_of(p->keys, endpoint);
-	if (set_keys(p, s, p->keys ? key : "") < 0 || zmq_connect(s, endpoint) < 0) {
-		int r = fail(e, endpoint);
+	keep_alive(p, s);
+	p->calls[i] = s;
+	p->monitors[i] = open_monitor(p, s);
+	if (set_keys(p, s, c->key) == 0 && zmq_connect(s, c->endpoint) == 0)
+		return 0;
+	r = fail(e, c->endpoint);
+	close_call(p, i);
+	return r;
+}
 
-		zmq_close(s);
+int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *ret_peer,
+	      struct err *e)
+{
+	struct called *c;
+	uint32_t i = 0;
+	int r;
+
+	while (i < PORT_CALLS && p->called[i].endpoint[0])
+		i++;
+	if (i == PORT_CALLS)
+		return err_set(e, ENOSPC, "there are %d peers already", PORT_CALLS);
+	c = &p->called[i];
+	if (!p->keys)
+		key = "";
+	else if (!key)
+		key = transfer_keys_of(p->keys, endpoint);
+	if (strlen(endpoint) >= sizeof(c->endpoint) || strlen(key) >= sizeof(c->key))
+		return err_set(e, ENAMETOOLONG, "%s: too long", endpoint);
+	snprintf(c->endpoint, sizeof(c->endpoint), "%s", endpoint);
+	snprintf(c->key, sizeof(c->key), "%s", key);
+	r = dial(p, i, e);
+	if (r < 0) {
+		c->endpoint[0] = 0;
 		return r;
 	}
-	p->calls[i] = s;
 	*ret_peer = i;
 	return 0;
 }
 
+void port_call_again(struct port *p, uint32_t peer)
+{
+	struct err e = {0};
+
+	close_call(p, peer);
+	if (dial(p, peer, &e) < 0)
+		log_warning("transfer: %s", e.text);
+}
+
 void port_hang_up(struct port *p, uint32_t peer)
 {
-	if (peer < PORT_CALLS && p->calls[peer]) {
-		zmq_close(p->calls[peer]);
-		p->calls[peer] = NULL;
-	}
+	if (peer >= PORT_CALLS)
+		return;
+	close_call(p, peer);
+	p->called[peer].endpoint[0] = 0;
 }
 
 void port_forget(struct port *p, uint32_t peer)
@@ -189,7 +287,7 @@ void port_forget(struct port *p, uint32_t peer)
 
 void port_wait(struct port *p, int wake_fd, int timeout_ms)
 {
-	zmq_pollitem_t items[PORT_CALLS + 3];
+	zmq_pollitem_t items[2 * PORT_CALLS + 3];
 	int n = 0;
 
 	items[n++] = (zmq_pollitem_t){.fd = wake_fd, .events = ZMQ_POLLIN};
@@ -200,6 +298,10 @@ void port_wait(struct port *p, int wake_fd, int timeout_ms)
 	for (uint32_t i = 0; i < PORT_CALLS; i++)
 		if (p->calls[i])
 			items[n++] = (zmq_pollitem_t){.socket = p->calls[i], .events = ZMQ_POLLIN};
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		if (p->monitors[i])
+			items[n++] =
+				(zmq_pollitem_t){.socket = p->monitors[i], .events = ZMQ_POLLIN};
 	(void)zmq_poll(items, n, timeout_ms);
 }
 
@@ -239,6 +341,25 @@ static void close_all(zmq_msg_t *frames, size_t n)
 static bool is_text(zmq_msg_t *m, const char *text)
 {
 	return zmq_msg_size(m) == strlen(text) && !memcmp(zmq_msg_data(m), text, strlen(text));
+}
+
+uint32_t port_lost(struct port *p, bool ret[PORT_CALLS])
+{
+	enum { EVENT_FRAMES = 2 };
+	zmq_msg_t frames[EVENT_FRAMES];
+	uint32_t lost = 0;
+	size_t n;
+
+	/* There is one kind of event that was asked for. */
+	for (uint32_t i = 0; i < PORT_CALLS; i++) {
+		ret[i] = false;
+		while (p->monitors[i] && (n = take(p->monitors[i], frames, EVENT_FRAMES))) {
+			close_all(frames, MIN(n, (size_t)EVENT_FRAMES));
+			ret[i] = true;
+		}
+		lost += ret[i];
+	}
+	return lost;
 }
 
 /* Frames of a request: version, id, domain, address, identity, mechanism, credentials. */
@@ -343,15 +464,14 @@ int port_receive(struct port *p, uint32_t *ret_peer, zmq_msg_t *head, zmq_msg_t 
 	for (uint32_t k = 0; k <= PORT_CALLS; k++) {
 		uint32_t i = (p->next + k) % (PORT_CALLS + 1);
 		void *socket = i < PORT_CALLS ? p->calls[i] : p->listening;
-		int r;
+		int r = -1;
 
 		if (!socket)
 			continue;
-		do
+		for (int dropped = 0; r < 0 && dropped < DROPPED_MAX; dropped++)
 			r = i < PORT_CALLS ? receive(socket, 0, NULL, head, body)
 					   : receive_guest(p, ret_peer, head, body);
-		while (r < 0);
-		if (!r)
+		if (r <= 0)
 			continue;
 		if (i < PORT_CALLS)
 			*ret_peer = i;

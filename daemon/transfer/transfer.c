@@ -29,15 +29,29 @@ struct transfer_note *note_new(enum transfer_note_type type, uint64_t attempt)
 
 void note_send(struct transfer *t, struct transfer_note *n)
 {
+	if (n->type == NOTE_ASKED)
+		atomic_fetch_add(&t->n_asked, 1);
 	queue_push(&t->notes, &n->node);
 	t->config.wake(t->config.arg);
+}
+
+void note_end(struct transfer *t, struct attempt *a, enum transfer_note_type type)
+{
+	struct transfer_note *n = a->end;
+
+	a->end = NULL;
+	n->type = type;
+	note_send(t, n);
 }
 
 struct transfer_note *transfer_next(struct transfer *t)
 {
 	struct queue_node *node = queue_pop(&t->notes);
+	struct transfer_note *n = node ? container_of(node, struct transfer_note, node) : NULL;
 
-	return node ? container_of(node, struct transfer_note, node) : NULL;
+	if (n && n->type == NOTE_ASKED)
+		atomic_fetch_sub(&t->n_asked, 1);
+	return n;
 }
 
 void transfer_note_free(struct transfer_note *n)
@@ -71,6 +85,7 @@ struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer, 
 void attempt_free(struct attempt *a)
 {
 	list_remove(&a->node);
+	transfer_note_free(a->end);
 	room_free(a->room);
 	free(a->keys);
 	free(a);
@@ -103,6 +118,7 @@ struct attempt *attempt_of_number(struct transfer *t, uint64_t number)
 static void free_task(struct task *k)
 {
 	buf_release(&k->frame);
+	transfer_note_free(k->end);
 	free(k->keys);
 	free(k->draws);
 	free(k);
@@ -143,7 +159,9 @@ int transfer_ask(struct transfer *t, const struct transfer_ask *ask, struct err 
 	if (r == 0) {
 		k->ask = *ask;
 		k->keys = calloc(ask->n_keys + 1, sizeof(*k->keys));
-		r = k->keys ? wire_encode(&m, &k->frame, e) : err_set(e, ENOMEM, "out of memory");
+		k->end = note_new(NOTE_LOST, ask->attempt);
+		r = k->keys && k->end ? wire_encode(&m, &k->frame, e)
+				      : err_set(e, ENOMEM, "out of memory");
 	}
 	if (r < 0) {
 		if (k)
@@ -256,9 +274,12 @@ static void hear_broken(struct transfer *t, uint32_t port, zmq_msg_t *head, cons
 	uint64_t room = wire_room(zmq_msg_data(head), zmq_msg_size(head));
 	struct attempt *a = room ? attempt_of_room(t, port, room) : NULL;
 
-	log_warning("transfer: a message that cannot be read: %s", e->text);
-	if (!a)
+	/* Who sends nothing else shall not fill the log. */
+	if (!a) {
+		log_debug("transfer: a message that cannot be read: %s", e->text);
 		return;
+	}
+	log_warning("transfer: a message that cannot be read: %s", e->text);
 	room_fail(a->room, t->now_ns, EBADMSG, "a message cannot be read: %s", e->text);
 	if (t->config.prefill)
 		guests_fail(t, a);
@@ -272,6 +293,8 @@ static void hear(struct transfer *t, uint32_t port, zmq_msg_t *head, zmq_msg_t *
 	struct wire_message m;
 	struct err e = {0};
 
+	if (t->config.prefill)
+		guests_seen(t, port);
 	if (wire_parse(zmq_msg_data(head), zmq_msg_size(head), &m, &e) < 0)
 		hear_broken(t, port, head, &e);
 	else if (port == t->directory.port)
@@ -287,6 +310,9 @@ enum { HEARD_MAX = 256 };
 
 static void take_messages(struct transfer *t) ON(role_transfer)
 {
+	/* What came before a connection broke is heard first. */
+	bool lost[PORT_CALLS];
+	uint32_t n_lost = port_lost(t->port, lost);
 	zmq_msg_t head, body;
 	uint32_t port;
 
@@ -297,6 +323,8 @@ static void take_messages(struct transfer *t) ON(role_transfer)
 		zmq_msg_close(&head);
 		zmq_msg_close(&body);
 	}
+	if (n_lost && !t->config.prefill)
+		calls_lost(t, lost);
 }
 
 static void run(struct transfer *t) ON(role_transfer)
@@ -438,6 +466,8 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 	if (r == 0)
 		r = port_open(config->keys, MAX(config->largest, (uint64_t)WIRE_FRAME_MAX),
 			      &t->port, e);
+	if (r == 0)
+		port_patience(t->port, (PEERS_MISSED + 1) * config->heartbeat_ns);
 	if (r == 0)
 		r = directory_open(t, e);
 	if (r == 0)

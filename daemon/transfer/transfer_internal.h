@@ -33,6 +33,8 @@ struct attempt {
 	struct wire_key *keys; /* [n_keys] prefill: of its whole pages; owned */
 	uint32_t n_keys;
 	uint32_t n_cached; /* prefill: with the draws */
+	/* What tells the engine thread that it is over: made with it, so that this needs no memory then. Owned. */
+	struct transfer_note *end;
 };
 
 enum task_type { TASK_ASK, TASK_DROP, TASK_DRAWS, TASK_FAIL };
@@ -48,6 +50,7 @@ struct task {
 	struct wire_key *keys;
 	struct draw_result *draws;
 	uint32_t n_draws, n_cached;
+	struct transfer_note *end; /* ASK: of the attempt, until there is one */
 	struct err error;
 };
 
@@ -55,8 +58,8 @@ struct task {
 struct guest_info {
 	bool known; /* said HELLO, and fits */
 	uint8_t worker[WIRE_ID];
-	uint64_t heard_ns;
-	uint64_t told; /* of transfer.gossip, by its count */
+	uint64_t heard_ns; /* last; of one that is not known: first. 0: nobody */
+	uint64_t told;	   /* of transfer.gossip, by its count */
 };
 
 enum { GOSSIP = 1 << 14 };
@@ -88,7 +91,7 @@ struct transfer {
 	struct queue windows;  /* struct transfer_window; from the engine thread or the driver's */
 	struct queue returned; /* the same, that ZeroMQ is done with; from its threads */
 	struct queue notes;    /* to the engine thread */
-	_Atomic uint32_t windows_out; /* given to ZeroMQ */
+	_Atomic uint32_t n_asked; /* NOTE_ASKEDs that nobody has taken yet */
 
 	/* the thread's */
 	struct port *port;
@@ -101,6 +104,7 @@ struct transfer {
 
 	struct peers *peers;			       /* decode */
 	uint32_t ports[PEERS_MAX], called[PORT_CALLS]; /* port of a peer; peer of a port */
+	uint32_t unsaid[PORT_CALLS]; /* HELLOs in a row for which there was no connection */
 
 	struct guest_info *guests;	/* prefill: [PORT_GUESTS] */
 	struct wire_key gossip[GOSSIP]; /* a ring of keys newly cached, n_gossip so far */
@@ -132,6 +136,9 @@ void note_send(struct transfer *t, struct transfer_note *n);
 /* A line of the trace; w: NULL where it is about a whole prompt. */
 void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
 		    const struct wire_window *w) ON(role_transfer);
+/* The last note of an attempt. */
+void note_end(struct transfer *t, struct attempt *a, enum transfer_note_type type)
+	ON(role_transfer);
 
 /* ---- calls.c and guests.c: of each the same ---- */
 
@@ -144,6 +151,8 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 uint64_t calls_tick(struct transfer *t) ON(role_transfer);
 /* An attempt has failed: tells the engine thread and the peer, and frees it. */
 void calls_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+/* Connections broke, of these calls. */
+void calls_lost(struct transfer *t, const bool lost[PORT_CALLS]) ON(role_transfer);
 
 /* Begins to connect to one more; key as in port_call. -ENOSPC: PEERS_MAX are there. */
 int calls_add(struct transfer *t, const char *endpoint, const char *key, uint32_t *ret_peer,
@@ -159,6 +168,8 @@ void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m
 		 zmq_msg_t *body) ON(role_transfer);
 uint64_t guests_tick(struct transfer *t) ON(role_transfer);
 void guests_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+/* Something came from there, whatever it is. */
+void guests_seen(struct transfer *t, uint32_t port) ON(role_transfer);
 /* A window is to go; ZeroMQ has sent one. */
 void guests_window(struct transfer *t, struct transfer_window *w) ON(role_transfer);
 void guests_returned(struct transfer *t, struct transfer_window *w) ON(role_transfer);

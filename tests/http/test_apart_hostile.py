@@ -1,0 +1,482 @@
+"""Live sockets of prefill and decode workers under fire: garbage, frames that are almost right, peers that lie.
+
+    test_apart_hostile.py TIGOND [ROUNDS [SEED]]
+
+Only the room that is lied about fails. All the time an honest decode worker asks the same prefill worker, and gets what a
+unified server answers; at the end everything is as it was at the beginning, and nobody has died. ROUNDS of random changes.
+"""
+import os
+import random
+import re
+import socket
+import struct
+import sys
+import threading
+import time
+
+import zmtp
+from harness import Server, done, goldens, ok, parallel, same
+from zmtp import Closed, call, draw, message, prepare, status, window
+
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 300
+BEAT_MS = 400
+DEAD_S = 3 * BEAT_MS / 1000
+rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 3)
+ids = [i for c in goldens() for i in c["output_ids"]]
+
+
+def plain(answer):
+    status_, body = answer
+    return status_, [c["text"] for c in body["choices"]] if status_ == 200 else body
+
+
+def worker(role, *more):
+    return Server("--role", role, "--transfer-heartbeat", str(BEAT_MS), *more)
+
+
+def decode_worker(*endpoints):
+    return worker("decode", "--disaggregation-min-tokens", "1", *(x for e in endpoints for x in ("--prefill", e)))
+
+
+def body(i, salt):
+    n = (3, 70, 200, 500)[i % 4]
+    return {"prompt": ids[i:i + n], "max_tokens": 6, "temperature": 0, "n": 1 + i % 2, "cache_salt": salt}
+
+
+N = 8
+unified = Server()
+want = [plain(unified.complete(**body(i, "x"))) for i in range(N)]
+unified.stop()
+
+
+class Liar:
+    """A prefill worker that says HELLO, answers PINGs, and to a PREPARE does what `lie` says."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = f"tcp://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.hello = None  # of who calls
+        self.lie = None
+        self.mute = False
+        self.connection = None
+        self.prepares = 0
+        self.pong = struct.pack("<QIIBBI", 0, 0, 0, 0, 0, 0)
+        self.ours = None
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            s, _ = self.listener.accept()
+            threading.Thread(target=self._talk, args=(s,), daemon=True).start()
+
+    def say_hello(self, c):
+        self.ours = zmtp.Hello(self.hello.frame())
+        self.ours.role, self.ours.worker = 0, os.urandom(16)
+        c.send(self.ours.frame())
+
+    def _talk(self, s):
+        try:
+            c = self.connection = zmtp.Connection(s, b"ROUTER")
+            while True:
+                frame = c.receive(600)[0]
+                kind = zmtp.kind_of(frame)
+                if self.mute:
+                    continue
+                if kind == zmtp.HELLO:
+                    self.hello = zmtp.Hello(frame)
+                    self.say_hello(c)
+                elif kind == zmtp.PING:
+                    c.send(message(zmtp.PONG, frame[24:32] + self.pong))
+                elif kind == zmtp.PREPARE:
+                    self.prepares += 1
+                    self.lie(c, zmtp.Prepare(frame))
+        except (Closed, OSError):
+            s.close()
+
+
+port = socket.create_server(("127.0.0.1", 0))
+number = port.getsockname()[1]
+port.close()
+prefill = worker("prefill", "--transfer-listen", f"tcp://127.0.0.1:{number}")
+honest = decode_worker(f"tcp://127.0.0.1:{number}")
+liar = Liar()
+victim = decode_worker(liar.endpoint)
+for d in (honest, victim):
+    ok(d.wait_metric("transfer_peers", 1, 60) is not None, "a decode worker finds its peer", d.text())
+
+
+# ---- an honest decode worker asks all the time ----
+
+stop = threading.Event()
+bad, n_asked = [], [0]
+
+
+def keep_asking(k):
+    i = k
+    while not stop.is_set():
+        i += 1
+        try:
+            got = plain(honest.complete(**body(i % N, f"{k} {i}")))
+        except Exception as e:
+            got = repr(e)
+        n_asked[0] += 1
+        if got != want[i % N]:
+            bad.append((i, got, want[i % N]))
+
+
+askers = [threading.Thread(target=keep_asking, args=(k,), daemon=True) for k in range(2)]
+for t in askers:
+    t.start()
+
+
+# ---- a prefill worker: who is no decode worker at all ----
+
+def garbage(i):
+    try:
+        s = socket.create_connection(("127.0.0.1", number), timeout=20)
+        begin = (b"", zmtp.GREETING[:rng.randrange(64)], zmtp.GREETING, zmtp.GREETING + b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x06DEALER")
+        s.sendall(begin[i % 4] + rng.randbytes(rng.choice((1, 10, 300, 5000))))
+        s.close()
+    except OSError:
+        pass
+
+
+for i in range(ROUNDS):
+    garbage(i)
+same(prefill.process.poll(), None, "a prefill worker survives garbage")
+
+
+# ---- almost a decode worker ----
+
+good = zmtp.Hello(liar.hello.frame())
+
+
+def registered():
+    c = call(number)
+    good.worker = rng.randbytes(16)
+    c.send(good.frame())
+    assert zmtp.kind_of(c.receive()[0]) == zmtp.HELLO
+    return c
+
+
+def changed(change):
+    h = zmtp.Hello(good.frame())
+    change(h)
+    return h.frame()
+
+
+def set_bytes(h, kind, part):
+    next(layer for layer in h.layers if layer[2] == kind)[part] += 16
+
+
+def answer(frame):
+    c = call(number)
+    c.send(frame)
+    got = c.receive()[0]
+    c.close()
+    return zmtp.failed(got) if zmtp.kind_of(got) == zmtp.REFUSE else zmtp.kind_of(got)
+
+
+for name, change, sentence in (
+        ("model", lambda h: setattr(h, "model", bytes(16)), r"its model is another one.*weights"),
+        ("page", lambda h: setattr(h, "page_tokens", 32), r"tokens of a page are 32 there and 64 here"),
+        ("number of layers", lambda h: h.layers.append([8, 8, 0]), r"layers are 9 there and 8 here"),
+        ("kind of layer", lambda h: h.layers[3].__setitem__(2, 1), r"layer 3 is Gated DeltaNet there and attention here"),
+        ("size of k", lambda h: set_bytes(h, 0, 0), r"bytes of layer 3's k of a page are \d+ there and \d+ here"),
+        ("size of a state", lambda h: set_bytes(h, 1, 1), r"bytes of layer 0's recurrent state are \d+ there and \d+ here"),
+        ("role", lambda h: setattr(h, "role", 0), r"this worker prefills for decode workers only")):
+    got = answer(changed(change))
+    ok(isinstance(got, tuple) and re.search(sentence, got[1]), f"another {name} is refused with a sentence", got)
+same(answer(prepare(5, [1, 2, 3]))[1], "HELLO comes first", "PREPARE before HELLO is refused")
+
+
+def end_of(c, room):
+    """What a room ends with: its bytes and its last STATUS, or an error."""
+    total = 0
+    while True:
+        frames = c.receive()
+        if zmtp.room_of(frames[0]) != room:
+            continue
+        if zmtp.kind_of(frames[0]) == zmtp.WINDOW:
+            total += len(frames[1])
+        elif zmtp.failed(frames[0]):
+            return zmtp.failed(frames[0])
+        else:
+            return total, frames[0]
+
+
+c = registered()
+c.send(prepare(1, ids[:130]))
+c.send(prepare(1, ids[:130]))
+total, last = end_of(c, 1)
+same(total, 3 * good.bytes(0) + good.bytes(1), "a right PREPARE brings pages and state, once, although it came twice")
+same(struct.unpack_from("<IIIIQI", last, 24)[0], zmtp.SUCCESS, "and Success")
+for room, (name, frame, sentence) in enumerate((
+        ("a token outside of the vocabulary", prepare(2, [1, 1 << 30]), "vocabulary"),
+        ("an end token outside of the vocabulary", prepare(3, [1, 2], ends=[1 << 30]), "vocabulary"),
+        ("more choices than sequences", prepare(4, [1, 2], choices=1000), "choices"),
+        ("half a page that is there", prepare(5, [1] * 100, have=63), "whole pages"),
+        ("more tokens than the context has", prepare(6, [1] * 5000), "context"),
+        ("more tokens than all pages have", prepare(7, [1] * 1000000), "KV cache")), 2):
+    c.send(frame)
+    got = end_of(c, room)
+    ok(sentence in str(got[1]), f"{name} fails the room with a sentence", got)
+whole = prepare(9, ids[:20], ends=[3], boundaries=[4, 20])
+for n in (0, 1, 23, 24, 60, 110, 111, len(whole) - 1):
+    c.send(whole[:n])
+    c.send(whole[:8] + struct.pack("<I", n) + whole[12:n] if n > 24 else b"")
+c.send(whole + b"x")
+c.send(whole, b"body", b"third")
+c.send(b"", b"", b"", b"")
+c.send(message(zmtp.PREPARE, whole[24:], 9, version=2))
+c.send(message(99, b"", 9))
+for kind in (zmtp.WINDOW, zmtp.STATUS, zmtp.PONG, zmtp.REFUSE):
+    c.send(window(9, 0, [(8, 3, 0, 1, 0)]) if kind == zmtp.WINDOW else status(77, zmtp.FAILED, 5, text=b"no")
+           if kind == zmtp.STATUS else message(kind, bytes(30)))
+c.send(message(zmtp.ABORT, b"", 4711))
+c.send(prepare(10, ids[:64]))
+same(end_of(c, 10)[0], good.bytes(0) + good.bytes(1), "what is cut off, too long or nothing for it harms no other room")
+c.raw(bytes([2]) + struct.pack(">Q", 1 << 40))
+try:
+    while c.receive(5):
+        pass
+    gone = False
+except (Closed, TimeoutError) as e:
+    gone = isinstance(e, Closed)
+ok(gone, "a frame of a terabyte ends the connection")
+c.close()
+
+
+def settles(name, servers=(prefill,)):
+    """Idle but for the honest one, whose requests come and go."""
+    until = time.time() + 30
+    low = None
+    while time.time() < until:
+        m = servers[0].metrics()
+        low = m
+        if m["num_requests_running"] + m["num_requests_waiting"] <= 4 and m["transfer_peers"] <= 1:
+            return ok(True, name)
+        time.sleep(0.05)
+    return ok(False, name, {k: v for k, v in low.items() if "requests" in k or "peers" in k or "pages" in k})
+
+
+c = registered()
+for i in range(10 * ROUNDS):
+    c.send(prepare(100 + i, ids[i % 900:i % 900 + 70], salt=i))
+c.close()
+settles("a flood of PREPAREs from who leaves is over soon")
+
+c = registered()
+for i in range(5 * ROUNDS):
+    c.send(prepare(100 + i, ids[i % 900:i % 900 + 70], salt=i))
+    c.send(message(zmtp.ABORT, b"", 100 + i))
+c.close()
+settles("and so is one that is aborted at once")
+
+frames = [good.frame(), whole, prepare(30, ids[:300]), message(zmtp.PING, struct.pack("<QQIIBBI", 1, 2, 3, 4, 0, 0, 0)),
+          message(zmtp.ABORT, b"", 30), window(30, 0, [(8, 3, 0, 1, 0)]), status(30, zmtp.SUCCESS, 0, 1, 8, [draw(3)])]
+c = registered()
+for i in range(10 * ROUNDS):
+    f = bytearray(rng.choice(frames))
+    for _ in range(rng.choice((0, 1, 1, 2, 8))):
+        f[rng.randrange(6, len(f))] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
+    if rng.random() < 0.1:
+        del f[rng.randrange(len(f)):]
+    try:
+        if rng.random() < 0.02:
+            raise Closed
+        c.send(*([bytes(f)] if rng.random() < 0.9 else [bytes(f), b"x" * rng.randrange(99)]))
+    except Closed:
+        c.close()
+        c = registered()
+c.close()
+settles(f"{10 * ROUNDS} frames with changed bytes")
+
+# More than it keeps numbers for: none of them says HELLO.
+strangers = []
+for i in range(1100):
+    c = call(number)
+    c.send(message(zmtp.PING, bytes(30)))
+    strangers.append(c)
+    if len(strangers) > 300:
+        strangers.pop(0).close()
+for c in strangers:
+    c.close()
+time.sleep(2 * DEAD_S)
+late = decode_worker(f"tcp://127.0.0.1:{number}")
+ok(late.wait_metric("transfer_peers", 1, 10) is not None, "after 1100 strangers a decode worker still comes in", prefill.text()[-800:])
+late.stop()
+
+
+# ---- a prefill worker that lies ----
+
+# Far outside of it, also when one byte is another one: what is complete and well formed is believed, zeros too.
+vocabulary = 0x40404040
+
+
+def everything(c, p, token, draws=None, spoil=None):
+    """All data, as zeros, and a status: only the layout is right."""
+    first, n = p.have // good.page_tokens, -(-p.n_tokens // good.page_tokens) - p.have // good.page_tokens
+    total, windows = 0, 0
+    for layer, (a, b, kind) in enumerate(good.layers):
+        pieces = [((x * n, layer, first, n, part) if kind == 0 else (x, layer, 0, 1, 2 + part)) for part, x in enumerate((a, b))]
+        size = sum(x[0] for x in pieces)
+        c.send(window(p.room, windows, pieces, layer), bytes(size))
+        total, windows = total + size, windows + 1
+    c.send(status(p.room, zmtp.SUCCESS, 0, windows, total, draws if draws is not None else [draw(token)] * p.choices))
+
+
+def attention():
+    return next((i, layer) for i, layer in enumerate(good.layers) if layer[2] == 0)
+
+
+def one_window(change, size=None, frames=1):
+    def lie(c, p):
+        layer, (k, _, _) = attention()
+        w = {"bytes": k, "layer": layer, "first": p.have // good.page_tokens, "n": 1, "part": 0, "sequence": 0}
+        change(w, p)
+        head = window(p.room, w["sequence"], [(w["bytes"], w["layer"], w["first"], w["n"], w["part"])] * w.get("times", 1), w["layer"])
+        c.send(head, *[bytes(w["bytes"] * w.get("times", 1) if size is None else size)] * frames)
+        # What is wrong with it must have been found: this alone ends no room.
+        c.send(status(p.room, 3))
+        if w.get("ends"):
+            c.send(status(p.room, zmtp.FAILED, 5, text=b"enough"))
+    return lie
+
+
+def total_of(p):
+    n = -(-p.n_tokens // good.page_tokens) - p.have // good.page_tokens
+    return n * good.bytes(0) + good.bytes(1)
+
+
+def silent(c, p):
+    liar.mute = True
+
+
+def other_room(c, p):
+    everything(c, type("P", (), {"room": p.room + 1000, "have": p.have, "choices": 1, "n_tokens": p.n_tokens}), 5)
+    c.send(message(zmtp.ABORT, b"", p.room + 1))
+    c.send(status(p.room, zmtp.FAILED, 5, text=b"enough"))
+
+
+def late(c, p):
+    c.send(status(p.room, zmtp.FAILED, 5, text=b"enough"))
+    everything(c, p, 5)
+
+
+def broken(c, p):
+    layer, (k, _, _) = attention()
+    frame = bytearray(window(p.room, 0, [(k, layer, 0, 1, 0)], layer))
+    frame[44] = 7
+    c.send(bytes(frame), bytes(k))
+
+
+LIES = {
+    "it fails with a sentence of control characters": lambda c, p: c.send(status(p.room, zmtp.FAILED, 5, text=b"\0\x1b[31m%s%n\xff")),
+    "it aborts": lambda c, p: c.send(message(zmtp.ABORT, b"", p.room)),
+    "Success without data": lambda c, p: c.send(status(p.room, zmtp.SUCCESS, 0, 0, total_of(p), [draw(5)] * p.choices)),
+    "Success of windows that never came": lambda c, p: c.send(status(p.room, zmtp.SUCCESS, 0, 9, total_of(p), [draw(5)] * p.choices)),
+    "Success with other bytes": lambda c, p: c.send(status(p.room, zmtp.SUCCESS, 0, 1, 17, [draw(5)] * p.choices)),
+    "Success without a token": lambda c, p: everything(c, p, 5, []),
+    "more tokens than choices": lambda c, p: everything(c, p, 5, [draw(5)] * (p.choices + 1)),
+    "a token outside of the vocabulary": lambda c, p: everything(c, p, vocabulary),
+    "a negative token": lambda c, p: everything(c, p, -1),
+    "a log-probability that is none": lambda c, p: everything(c, p, 5, [draw(5, float("nan"))] * p.choices),
+    "21 best tokens": lambda c, p: everything(c, p, 5, [draw(5, 0, 21)] * p.choices),
+    "a layer that there is not": one_window(lambda w, p: w.update(layer=900)),
+    "a part of another kind": one_window(lambda w, p: w.update(part=2, first=0)),
+    "a page behind the prompt": one_window(lambda w, p: w.update(first=w["first"] + 4000)),
+    "too many pages": one_window(lambda w, p: w.update(n=60, bytes=60 * w["bytes"])),
+    "other bytes than a page has": one_window(lambda w, p: w.update(bytes=w["bytes"] + 1)),
+    "the same part twice": one_window(lambda w, p: w.update(times=2)),
+    "a sequence that cannot be": one_window(lambda w, p: w.update(sequence=1 << 31)),
+    "fewer bytes than it lists": one_window(lambda w, p: None, 3),
+    "no bytes": one_window(lambda w, p: None, None, 0),
+    "three frames": one_window(lambda w, p: w.update(ends=1), None, 2),
+    "a window that cannot be read": broken,
+    "windows of rooms that there are not": other_room,
+    "everything, but too late": late,
+    "it leaves": lambda c, p: c.close() or c.sock.shutdown(socket.SHUT_RDWR),
+    "bytes that are no frames": lambda c, p: c.raw(rng.randbytes(3000)),
+    "it says nothing any more": silent,
+    "it is somebody else now": lambda c, p: liar.say_hello(c),
+    "it knows nobody": lambda c, p: c.send(message(zmtp.REFUSE, struct.pack("<II", 107, 2) + b"no")),
+    "it refuses": lambda c, p: c.send(message(zmtp.REFUSE, struct.pack("<II", 22, 2) + b"no")),
+}
+
+
+def meet(again=True):
+    """The liar is a peer: it says HELLO where it was refused."""
+    until = time.time() + 20
+    liar.mute = False
+    while victim.metrics()["transfer_peers"] != 1 and time.time() < until:
+        try:
+            if again:
+                liar.say_hello(liar.connection)
+        except Closed:
+            pass
+        time.sleep(0.1)
+
+
+for name, lie in LIES.items():
+    meet()
+    liar.lie = lie
+    asked, before = liar.prepares, victim.metrics()
+    begin = time.time()
+    got = [plain(a) if isinstance(a, tuple) else a for a in
+           parallel([lambda i=i: victim.complete(**body(i, name)) for i in range(N)])]
+    m = victim.metrics()
+    ok(got == want and liar.prepares > asked and time.time() - begin < 20 and
+       m["transfer_received_total"] - before["transfer_received_total"] == (N if "vocabulary" in name else 0),
+       f"{name}: answers are right all the same", [(g, w) for g, w in zip(got, want) if g != w][:1] or
+       f"{liar.prepares - asked} asked, {time.time() - begin:.1f} s\n" + victim.text()[-1500:])
+meet()
+liar.pong = struct.pack("<QIIBBI", (1 << 64) - 1, 1 << 31, 1 << 31, 0, 0, 4096) + rng.randbytes(65536)
+time.sleep(3 * BEAT_MS / 1000)
+liar.lie = LIES["it aborts"]
+same([plain(victim.complete(**body(i, "pong"))) for i in range(N)], want, "endless load and random keys in a PONG")
+liar.pong = struct.pack("<QIIBBI", 0, 0, 0, 0, 0, 0)
+
+# Changed bytes in what would be right.
+for i in range(max(1, ROUNDS // 20)):
+    meet()
+
+    def mutate(c, p):
+        class Spoiled:
+            def send(self, *frames):
+                f = bytearray(frames[0])
+                for _ in range(rng.choice((0, 0, 1))):
+                    f[rng.randrange(6, len(f))] = rng.choice((0, 1, 127, 128, 255))
+                c.send(bytes(f), *frames[1:])
+        everything(Spoiled(), p, vocabulary)
+        c.send(message(zmtp.ABORT, b"", p.room))
+
+    liar.lie = mutate
+    got = [plain(a) if isinstance(a, tuple) else a for a in
+           parallel([lambda k=k: victim.complete(**body(k, f"mutate {i}")) for k in range(N)])]
+    if got != want:
+        ok(False, "changed bytes of windows and statuses", [(g, w) for g, w in zip(got, want) if g != w][:1])
+        break
+else:
+    ok(True, "changed bytes of windows and statuses")
+
+other = zmtp.Hello(good.frame())
+other.role, other.page_tokens = 0, 128
+meet()
+liar.lie = lambda c, p: None
+liar.connection.send(other.frame())
+ok(victim.wait_metric("transfer_peers", 0, 10) is not None and "tokens of a page are 128 there and 64 here" in victim.text(),
+   "a prefill worker of another layout is not used, and the log says why", victim.text()[-500:])
+
+stop.set()
+for t in askers:
+    t.join()
+ok(not bad and n_asked[0] > 10, "all the time an honest decode worker got right answers", bad[:2])
+print(f"#   {n_asked[0]} of them", flush=True)
+ok(honest.metrics()["transfer_peers"] == 1 and honest.metrics()["transfer_received_total"] > 0, "and is still registered", honest.text()[-500:])
+for s in (honest, victim, prefill):
+    ok(all(s.wait_metric(k, 0, 20) is not None for k in ("kv_cache_pages_used", "num_requests_running", "num_requests_waiting")),
+       "nothing is left", s.metrics())
+for s in (honest, victim, prefill):
+    s.stop()
+done()
