@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
 #include "daemon/transfer/transfer.h"
@@ -127,7 +128,9 @@ static int start(struct handoff *h, struct err *e)
 		.peers = o->prefill.v,
 		.n_peers = o->prefill.n,
 		.registry = o->registry,
+		.announce = o->transfer_announce,
 		.keys = o->transfer_key ? &h->keys : NULL,
+		.trace = o->transfer_trace,
 		.heartbeat_ns = o->transfer_heartbeat * 1000000,
 		.largest = h->block_bytes,
 		.layout =
@@ -411,6 +414,7 @@ static void read_done(void *tag, bool good)
 {
 	struct parcel *p = tag;
 
+	p->window->read_ns = clock_now_ns();
 	if (good)
 		transfer_window(p->handoff->transfer, p->window);
 	else

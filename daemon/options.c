@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/transfer/endpoint.h"
+#include "protocol/transfer/wire.h"
 #include "scheduler/plan.h"
 
 static const char *const dtypes[] = {"float32", "bfloat16", NULL};
@@ -229,6 +230,12 @@ static const struct option_def table[] = {
 	 .offset = AT(transfer_listen),
 	 .initial_text = "none",
 	 .text = "where a prefill worker waits for decode workers: tcp://HOST:PORT"},
+	{.name = "transfer-announce",
+	 .argument = "ADDRESS",
+	 .type = OPTION_TEXT,
+	 .offset = AT(transfer_announce),
+	 .initial_text = "where it listens",
+	 .text = "what a prefill worker says to --registry: where decode workers reach it, tcp://HOST:PORT"},
 	{.name = "transfer-key",
 	 .argument = "FILE",
 	 .type = OPTION_TEXT,
@@ -251,6 +258,12 @@ static const struct option_def table[] = {
 	 .max = 600000,
 	 .initial = 5000,
 	 .text = "how often workers ask each other for a sign of life; two that are missed are one too many"},
+	{.name = "transfer-trace",
+	 .argument = "FILE",
+	 .type = OPTION_TEXT,
+	 .offset = AT(transfer_trace),
+	 .initial_text = "none",
+	 .text = "write when each window of layers was computed, sent and received"},
 	{.name = "disaggregation-min-tokens",
 	 .argument = "N",
 	 .type = OPTION_NUMBER,
@@ -315,6 +328,28 @@ static int check_address(const struct options *o, const char *name, const char *
 	return 0;
 }
 
+static int check_announce(const struct options *o, struct err *e)
+{
+	if (!o->transfer_announce)
+		return o->registry && o->role == ROLE_PREFILL &&
+				       transfer_endpoint_is_any(o->transfer_listen)
+			       ? err_set(e, EINVAL,
+					 "--registry: nobody can call %s; --transfer-announce "
+					 "tcp://HOST:PORT says where this worker is reached",
+					 o->transfer_listen)
+			       : 0;
+	if (o->role != ROLE_PREFILL || !o->registry)
+		return err_set(e, EINVAL,
+			       "--transfer-announce is for --role prefill with --registry");
+	if (transfer_endpoint_is_any(o->transfer_announce))
+		return err_set(e, EINVAL, "--transfer-announce: nobody can call %s",
+			       o->transfer_announce);
+	if (strlen(o->transfer_announce) >= WIRE_ENDPOINT)
+		return err_set(e, EINVAL, "--transfer-announce: it has more than %d bytes",
+			       WIRE_ENDPOINT - 1);
+	return check_address(o, "--transfer-announce", o->transfer_announce, false, e);
+}
+
 static int check_roles(const struct options *o, struct err *e)
 {
 	bool peers = o->prefill.n || o->registry;
@@ -338,6 +373,8 @@ static int check_roles(const struct options *o, struct err *e)
 		r = check_address(o, "--prefill", o->prefill.v[i], false, e);
 	if (r == 0 && o->registry)
 		r = check_address(o, "--registry", o->registry, false, e);
+	if (r == 0)
+		r = check_announce(o, e);
 	return r;
 }
 

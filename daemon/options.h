@@ -36,7 +36,7 @@ struct options {
 	unsigned prefix_cache, cache_decoded; /* enum option_switch */
 	unsigned role;			      /* enum worker_role */
 	struct option_peers prefill;
-	const char *registry, *transfer_listen, *transfer_key;
+	const char *registry, *transfer_listen, *transfer_announce, *transfer_key, *transfer_trace;
 	uint64_t transfer_window, transfer_heartbeat, disaggregation_min_tokens;
 	uint64_t synthetic_seed;
 	bool synthetic;

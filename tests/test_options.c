@@ -1,8 +1,10 @@
 #include "daemon/options.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "protocol/transfer/wire.h"
 #include "tests/tap.h"
 
 /* Parses a command line given as words; argv[0] is added. */
@@ -169,6 +171,53 @@ static void test_errors(void)
 	   "a very long name");
 }
 
+/* A prefill worker at the registry, with more of its options. */
+#define PREFILL(o, e, ...) \
+	PARSE(o, e, "--model=m", "--role=prefill", "--registry=tcp://127.0.0.1:1", __VA_ARGS__)
+
+static void test_registry(void)
+{
+	struct options o;
+	struct err e = {0};
+	char longest[WIRE_ENDPOINT + 64] = "--transfer-announce=tcp://";
+
+	is_int(PARSE(&o, &e, "--model=m", "--role=decode", "--registry=tcp://127.0.0.1:1"), 0,
+	       "a registry is enough to decode");
+	is_int(PREFILL(&o, &e, "--transfer-listen=tcp://127.0.0.1:0"), 0, "or to prefill");
+	ok(!o.transfer_announce, "what is announced is where it listens");
+	is_int(PREFILL(&o, &e, "--transfer-key=k", "--transfer-listen=tcp://*:0"), -EINVAL,
+	       "unless that is anywhere");
+	is_str(e.text,
+	       "--registry: nobody can call tcp://*:0; --transfer-announce tcp://HOST:PORT says "
+	       "where this worker is reached",
+	       "which is said");
+	is_int(PREFILL(&o, &e, "--transfer-key=k", "--transfer-listen=tcp://*:1",
+		       "--transfer-announce=tcp://pod-1:1"),
+	       0, "then it is given");
+	is_str(o.transfer_announce, "tcp://pod-1:1", "as it was");
+	is_int(PREFILL(&o, &e, "--transfer-key=k", "--transfer-listen=tcp://*:1",
+		       "--transfer-announce=tcp://0.0.0.0:1"),
+	       -EINVAL, "%s", e.text);
+	is_str(e.text, "--transfer-announce: nobody can call tcp://0.0.0.0:1",
+	       "a place that is none");
+	is_int(PREFILL(&o, &e, "--transfer-listen=tcp://127.0.0.1:1",
+		       "--transfer-announce=tcp://10.0.0.1:1"),
+	       -EINVAL, "beyond loopback without keys");
+	is_int(PREFILL(&o, &e, "--transfer-listen=tcp://127.0.0.1:1",
+		       "--transfer-announce=tcp://127.0.0.1:0"),
+	       -EINVAL, "a port that is none");
+	memset(longest + strlen(longest), 'a', WIRE_ENDPOINT);
+	memcpy(longest + strlen(longest), ":1", 3);
+	is_int(PREFILL(&o, &e, "--transfer-key=k", "--transfer-listen=tcp://*:1", longest), -EINVAL,
+	       "one that is too long");
+	is_str(e.text, "--transfer-announce: it has more than 191 bytes", "is told");
+	is_int(PARSE(&o, &e, "--model=m", "--role=prefill", "--transfer-listen=tcp://127.0.0.1:1",
+		     "--transfer-announce=tcp://127.0.0.1:1"),
+	       -EINVAL, "without a registry nobody is told");
+	is_str(e.text, "--transfer-announce is for --role prefill with --registry",
+	       "which is said");
+}
+
 static char *read_file(const char *path)
 {
 	FILE *f = fopen(path, "r");
@@ -237,6 +286,7 @@ int main(int argc, char **argv)
 	test_values();
 	test_memory();
 	test_errors();
+	test_registry();
 	test_help();
 	test_manual(argc > 1 ? argv[1] : "man/tigond.8");
 	return done();

@@ -28,9 +28,13 @@ static void keys_of(uint32_t prompt, uint32_t n, struct wire_key *ret)
 		ret[i] = key(prompt, i);
 }
 
+enum { PAGE_TOKENS = 64 };
+
 static struct wire_hello hello(uint8_t worker, uint32_t n_pages)
 {
-	return (struct wire_hello){.worker = {worker}, .n_pages = n_pages};
+	return (struct wire_hello){.worker = {worker},
+				   .n_pages = n_pages,
+				   .layout.page_tokens = PAGE_TOKENS};
 }
 
 static uint32_t add(struct peers *p, const char *endpoint)
@@ -54,7 +58,7 @@ static struct peer_info info(const struct peers *p, uint32_t i)
 
 static void test_states(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
 	struct wire_ping pong = {.queued_tokens = 7};
 	uint32_t a = add(p, "tcp://a:1"), who = 99, cached;
@@ -64,9 +68,9 @@ static void test_states(void)
 	is_int(add(p, "tcp://a:1"), a, "one endpoint is one peer");
 	is_int(info(p, a).state, PEER_CONNECTING, "Connecting");
 	is_int(peers_tick(p, 0, &who), PEERS_SAY_HELLO, "HELLO is due at once");
-	is_int(peers_tick(p, 5 * SECOND - 1, &who), PEERS_NOTHING, "once");
-	is_int(peers_deadline(p), 5 * SECOND, "until 5 s later");
-	is_int(peers_tick(p, 5 * SECOND, &who), PEERS_SAY_HELLO, "then again");
+	is_int(peers_tick(p, SECOND - 1, &who), PEERS_NOTHING, "once");
+	is_int(peers_deadline(p), SECOND, "until a second later");
+	is_int(peers_tick(p, SECOND, &who), PEERS_SAY_HELLO, "then again");
 	ok(!peers_choose(p, NULL, 0, 0, &who, &cached), "it gets no prompts");
 	ok(!peers_hello(p, a, &h, 6 * SECOND), "its HELLO comes");
 	is_int(info(p, a).state, PEER_REGISTERED, "Registered");
@@ -82,7 +86,7 @@ static void test_states(void)
 	ok(!peers_choose(p, NULL, 0, 0, &who, &cached), "it gets no prompts any more");
 	is_int(peers_tick(p, 26 * SECOND, &who), PEERS_NOTHING, "said once");
 	check(peers_ping(p, a, &pong, true) == 0 && info(p, a).state == PEER_DEAD);
-	is_int(peers_tick(p, 31 * SECOND, &who), PEERS_SAY_HELLO, "HELLO again");
+	is_int(peers_tick(p, 27 * SECOND, &who), PEERS_SAY_HELLO, "HELLO again");
 	ok(!peers_hello(p, a, &h, 32 * SECOND) && info(p, a).state == PEER_REGISTERED,
 	   "and it is back");
 	ok(peers_lost(p, a, 33 * SECOND) && !peers_lost(p, a, 33 * SECOND),
@@ -114,7 +118,7 @@ static void test_states(void)
 /* A worker that was stopped for an hour calls nobody dead before it has asked. */
 static void test_stopped(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
 	uint32_t a = add(p, "tcp://a:1"), who;
 
@@ -133,7 +137,7 @@ static void test_stopped(void)
 
 static void test_choice(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h[3] = {hello(1, 100), hello(2, 100), hello(3, 3)};
 	struct wire_key k[10], other[4];
 	struct wire_ping ping = {.n_keys = 4, .keys = k, .sequence = 1};
@@ -150,11 +154,15 @@ static void test_choice(void)
 	}
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 0,
 	   "equal peers: the first");
-	check(peers_sent(p, 0, k, 2, 500) == 0);
+	check(peers_sent(p, 0, k, 2, 100) == 0);
 	ok(peers_choose(p, other, 4, 0, &who, &cached) && who == 1 && cached == 0,
 	   "nothing cached: the least loaded");
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 0 && cached == 2,
-	   "most cached, whatever the load");
+	   "most cached, although it has something to do");
+	check(peers_sent(p, 0, NULL, 0, 100) == 0);
+	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 0,
+	   "not where more has to be computed before than is saved");
+	peers_done(p, 0, 100);
 	check(peers_ping(p, 1, &ping, false) == 0);
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 4,
 	   "what gossip says counts");
@@ -188,7 +196,7 @@ static void test_choice(void)
 
 static void test_load(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
 	struct wire_ping pong = {0};
 	uint32_t a = add(p, "tcp://a:1"), who;
@@ -229,7 +237,7 @@ struct model_peer {
 	enum peer_state state;
 	uint8_t worker;
 	bool draining;
-	uint64_t due, load_told, load_before, load_since, sequence;
+	uint64_t due, load_told, load_before, load_since, sequence, sent;
 	uint32_t unanswered, max, n;
 	struct {
 		uint32_t prompt, page;
@@ -280,18 +288,22 @@ static int model_choose(const struct model_peer *m, uint32_t prompt, uint32_t n,
 {
 	int best = -1;
 	uint32_t best_cached = 0;
+	uint64_t best_took = 0;
 
 	for (int i = 0; i < MODEL_PEERS; i++) {
 		uint32_t cached = 0;
+		uint64_t took;
 
 		if (!m[i].used || m[i].state != PEER_REGISTERED || m[i].draining ||
 		    excluded >> i & 1)
 			continue;
 		while (cached < n && model_has(&m[i], prompt, cached))
 			cached++;
-		if (best < 0 || cached > best_cached ||
-		    (cached == best_cached && model_load(&m[i]) < model_load(&m[best]))) {
+		took = model_load(&m[i]) + (uint64_t)(n - cached) * PAGE_TOKENS;
+		if (best < 0 || took < best_took || (took == best_took && cached > best_cached) ||
+		    (took == best_took && cached == best_cached && m[i].sent < m[best].sent)) {
 			best = i;
+			best_took = took;
 			best_cached = cached;
 		}
 	}
@@ -341,11 +353,11 @@ static void tick(struct peers *p, struct model_peer *m, uint64_t now)
 		check(who == want);
 		if (m[want].state != PEER_REGISTERED) {
 			check(due == PEERS_SAY_HELLO);
-			m[want].due = now + (m[want].state == PEER_REFUSED ? 60 : 5) * SECOND;
+			m[want].due = now + (m[want].state == PEER_REFUSED ? 60 : 1) * SECOND;
 		} else if (m[want].unanswered == 2) {
 			check(due == PEERS_DIED);
 			m[want].state = PEER_DEAD;
-			m[want].due = now + 5 * SECOND;
+			m[want].due = now + SECOND;
 			m[want].load_told = m[want].load_before = m[want].load_since = 0;
 		} else {
 			check(due == PEERS_SAY_PING);
@@ -381,6 +393,8 @@ static void say_hello(struct peers *p, struct model_peer *m, uint32_t i, uint64_
 	m[i].unanswered = 0;
 }
 
+static uint64_t n_sent;
+
 static void send_prompt(struct peers *p, struct model_peer *m, uint32_t i)
 {
 	struct wire_key k[PROMPT_PAGES];
@@ -393,6 +407,7 @@ static void send_prompt(struct peers *p, struct model_peer *m, uint32_t i)
 	for (uint32_t j = n; j-- > 0;)
 		model_add_key(&m[i], prompt, j);
 	m[i].load_since += n_tokens;
+	m[i].sent = ++n_sent;
 }
 
 static void gossip(struct peers *p, struct model_peer *m, uint32_t i)
@@ -440,7 +455,7 @@ static void finish_some(struct peers *p, struct model_peer *m, uint32_t i)
 
 static void test_random(void)
 {
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct model_peer m[MODEL_PEERS] = {{0}};
 	uint64_t now = 0;
 	uint32_t n_chosen = 0, n_dead = 0;
@@ -478,7 +493,7 @@ static void test_random(void)
 			check(peers_lost(p, i, now) == (m[i].state == PEER_REGISTERED));
 			if (m[i].state == PEER_REGISTERED) {
 				m[i].state = PEER_DEAD;
-				m[i].due = now + 5 * SECOND;
+				m[i].due = now + SECOND;
 				m[i].load_told = m[i].load_before = m[i].load_since = 0;
 			}
 		} else if (what == 73) {
@@ -539,7 +554,7 @@ static double seconds(void)
 static void test_size(void)
 {
 	enum { PAGES = 512, OWN = 100, SHARED = 96, ROUNDS = 200 };
-	struct peers *p = peers_new(seed);
+	struct peers *p = peers_new(seed, 5 * SECOND);
 	static struct wire_key k[PAGES];
 	double begin, filled, all = 0, none = 0;
 	uint32_t who, cached;

@@ -23,6 +23,7 @@ static void write_file(const char *text, mode_t mode)
 
 static void test_endpoints(void)
 {
+	static const char *const any[] = {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://[::]:1"};
 	static const char *const good[] = {"tcp://127.0.0.1:1", "tcp://[::1]:65535", "tcp://*:8100",
 					   "tcp://prefill-0.prefill:8100"};
 	static const char *const bad[] = {"",
@@ -68,6 +69,12 @@ static void test_endpoints(void)
 	for (size_t i = 0; i < ARRAY_SIZE(far); i++)
 		check(!transfer_endpoint_is_local(far[i]));
 	ok_all("loopback is told from the rest");
+	for (size_t i = 0; i < ARRAY_SIZE(any); i++)
+		check(transfer_endpoint_is_any(any[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(local); i++)
+		check(!transfer_endpoint_is_any(local[i]));
+	check(!transfer_endpoint_is_any("tcp://10.0.0.0:1") && !transfer_endpoint_is_any("*"));
+	ok_all("so is what nobody can call");
 }
 
 static void test_keys(void)
@@ -103,6 +110,15 @@ static void test_keys(void)
 	transfer_keys_release(&k);
 	chmod(path, 0640);
 	is_int(transfer_keys_open(path, &k, &e), -EPERM, "%s", e.text);
+	/* As a service manager hands it over. */
+	if (geteuid() == 0 && chown(path, 65534, (gid_t)-1) == 0) {
+		chmod(path, 0440);
+		if (ok(transfer_keys_open(path, &k, &e) == 0, "somebody else's, by its group"))
+			transfer_keys_release(&k);
+		chmod(path, 0444);
+		is_int(transfer_keys_open(path, &k, &e), -EPERM, "not by everybody: %s", e.text);
+		check(chown(path, 0, (gid_t)-1) == 0);
+	}
 
 	snprintf(text, sizeof(text), "public %s\nsecret %s\n", other, ours.secret_key);
 	write_file(text, 0600);
@@ -121,6 +137,23 @@ static void test_keys(void)
 	transfer_keys_release(&ours);
 }
 
+/* A key that is somebody's may be anywhere, but not where another one is at home. */
+static void test_places(void)
+{
+	struct transfer_allowed list[] = {{"a", "tcp://10.0.0.1:1"}, {"b", ""}};
+	const struct transfer_keys own = {.public_key = "o"},
+				   k = {.public_key = "o", .allowed = list, .n_allowed = 2};
+
+	ok(transfer_keys_allow_at(&k, "a", "tcp://10.0.0.1:1"), "at home");
+	ok(transfer_keys_allow_at(&k, "a", "tcp://10.0.0.2:1"), "elsewhere");
+	ok(transfer_keys_allow_at(&k, "b", "tcp://10.0.0.2:1"), "without a home");
+	ok(!transfer_keys_allow_at(&k, "b", "tcp://10.0.0.1:1"), "in another's");
+	ok(!transfer_keys_allow_at(&k, "o", "tcp://10.0.0.2:1"), "who is not on the list");
+	ok(transfer_keys_allow_at(&own, "o", "tcp://10.0.0.2:1") &&
+		   !transfer_keys_allow_at(&own, "a", "tcp://10.0.0.2:1"),
+	   "without one");
+}
+
 int main(void)
 {
 	if (!mkdtemp(dir))
@@ -128,6 +161,7 @@ int main(void)
 	snprintf(path, sizeof(path), "%s/key", dir);
 	test_endpoints();
 	test_keys();
+	test_places();
 	rmdir(dir);
 	return done();
 }

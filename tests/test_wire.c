@@ -333,22 +333,20 @@ static void test_full_buffer(void)
 	buf_release(&out);
 }
 
-/* ---- frames behind a window, two workers ---- */
+/* ---- the frame behind a window, two workers ---- */
 
-static void test_frames(void)
+static void test_fits(void)
 {
 	struct wire_message m;
 	struct err e = {0};
-	size_t bytes[4] = {1024, 1024, 4096, 1};
 
 	wire_sample(WIRE_WINDOW, &m);
-	is_int(wire_window_frames(&m.window, 3, bytes, &e), 0, "frames that are listed");
-	is_int(wire_window_frames(&m.window, 2, bytes, &e), -EBADMSG, "one too few");
-	is_str(e.text, "WINDOW: 2 frames came for 3 pieces", "says so");
-	is_int(wire_window_frames(&m.window, 4, bytes, &e), -EBADMSG, "one too many");
-	bytes[1] = 1023;
-	is_int(wire_window_frames(&m.window, 3, bytes, &e), -EBADMSG, "one too short");
-	is_str(e.text, "WINDOW: frame 1 has 1023 bytes, but says 1024", "says which");
+	is_int(wire_window_bytes(&m.window), 6144, "bytes of all pieces");
+	is_int(wire_window_fits(&m.window, 6144, &e), 0, "a frame of as many");
+	is_int(wire_window_fits(&m.window, 6145, &e), -EBADMSG, "one too many");
+	is_int(wire_window_fits(&m.window, 0, &e), -EBADMSG, "none");
+	is_int(wire_window_fits(&m.window, 6143, &e), -EBADMSG, "one too few");
+	is_str(e.text, "WINDOW: 6143 bytes came, but its pieces have 6144", "says so");
 }
 
 static void test_equal(void)
@@ -413,7 +411,7 @@ int main(void)
 	test_ranges();
 	test_damaged();
 	test_full_buffer();
-	test_frames();
+	test_fits();
 	test_equal();
 	test_text();
 	return done();

@@ -7,6 +7,7 @@
 #include "daemon/cli/bench/bench.h"
 #include "daemon/cli/cache.h"
 #include "daemon/cli/export.h"
+#include "daemon/cli/registry.h"
 #include "daemon/cli/simulate/simulate.h"
 #include "daemon/cli/transfer_key.h"
 #include "daemon/cli/tune/tune.h"
@@ -39,6 +40,7 @@ static const struct {
 	{"cache", "show what a server's prefix cache holds, or flush it", cli_cache},
 	{"devices", "list the OpenCL devices", cli_devices},
 	{"export", "write a model's weights as a Hugging Face checkpoint", cli_export},
+	{"registry", "tell decode workers which prefill workers there are", cli_registry},
 	{"simulate", "run the scheduler and the prefix cache on a workload without a device",
 	 cli_simulate},
 	{"transfer-key", "make keys for workers that talk to each other", cli_transfer_key},

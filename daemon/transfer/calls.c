@@ -11,6 +11,26 @@
 #include "base/log.h"
 #include "daemon/transfer/transfer_internal.h"
 
+int calls_add(struct transfer *t, const char *endpoint, const char *key, uint32_t *ret_peer,
+	      struct err *e)
+{
+	uint32_t port, peer;
+	int r = peers_add(t->peers, endpoint, t->now_ns, &peer, e);
+
+	if (r < 0)
+		return r;
+	r = port_call(t->port, endpoint, key, &port, e);
+	if (r < 0) {
+		peers_remove(t->peers, peer);
+		return r;
+	}
+	t->ports[peer] = port;
+	t->called[port] = peer;
+	t->unreached_ns[port] = 0;
+	*ret_peer = peer;
+	return 0;
+}
+
 int calls_open(struct transfer *t, struct err *e)
 {
 	uint64_t seed[2];
@@ -22,15 +42,9 @@ int calls_open(struct transfer *t, struct err *e)
 	/* Rooms of another life of this worker have other numbers. */
 	t->last_room = seed[0] >> 16 << 16;
 	for (size_t i = 0; r == 0 && i < t->config.n_peers; i++) {
-		uint32_t port, peer;
+		uint32_t peer;
 
-		r = port_call(t->port, t->config.peers[i], NULL, &port, e);
-		if (r == 0)
-			r = peers_add(t->peers, t->config.peers[i], 0, &peer, e);
-		if (r == 0) {
-			t->ports[peer] = port;
-			t->called[port] = peer;
-		}
+		r = calls_add(t, t->config.peers[i], NULL, &peer, e);
 	}
 	return r;
 }
@@ -86,12 +100,29 @@ static void fail_all_of(struct transfer *t, uint32_t peer, const char *why) ON(r
 	}
 }
 
+void calls_remove(struct transfer *t, uint32_t peer, const char *why)
+{
+	log_info("transfer: %s is called no more: %s", name_of(t, peer), why);
+	fail_all_of(t, peer, why);
+	port_hang_up(t->port, t->ports[peer]);
+	peers_remove(t->peers, peer);
+}
+
+bool calls_busy(const struct transfer *t, uint32_t peer)
+{
+	list_for_each (node, &t->attempts)
+		if (t->called[container_of(node, struct attempt, node)->peer] == peer)
+			return true;
+	return false;
+}
+
 static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
 {
 	struct transfer_note *n = a->end;
 	struct room_counts counts;
 
 	room_counts(a->room, &counts);
+	transfer_trace(t, t->now_ns, "complete", room_id(a->room), NULL);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
 	n->draws = calloc(a->n_choices, sizeof(*n->draws));
 	if (!n->draws) {
@@ -248,17 +279,15 @@ static void hear_window(struct transfer *t, struct attempt *a, const struct wire
 			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer)
 {
 	struct transfer_note *n;
-	uint64_t listed = wire_window_bytes(&m->window);
 	struct err e = {0};
-	int r = -EBADMSG;
+	int r = wire_window_fits(&m->window, zmq_msg_size(body), &e);
 
-	if (zmq_msg_size(body) != listed)
-		room_fail(a->room, t->now_ns, EBADMSG,
-			  "a window of %" PRIu64 " bytes came with %zu", listed,
-			  zmq_msg_size(body));
+	if (r < 0)
+		room_fail(a->room, t->now_ns, e.code, "%s", e.text);
 	else
 		r = room_receive(a->room, &m->window, t->now_ns, &e);
 	if (r == ROOM_TAKEN) {
+		transfer_trace(t, t->now_ns, "received", room_id(a->room), &m->window);
 		n = note_new(NOTE_DATA, a->number);
 		if (n) {
 			struct wire_message again;
@@ -319,10 +348,11 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 	}
 }
 
-void calls_lost(struct transfer *t, uint64_t mask)
+void calls_lost(struct transfer *t, const bool lost[PORT_CALLS])
 {
 	for (uint32_t i = 0; i < PORT_CALLS; i++)
-		if (mask >> i & 1 && peers_lost(t->peers, t->called[i], t->now_ns)) {
+		if (lost[i] && i != t->directory.port &&
+		    peers_lost(t->peers, t->called[i], t->now_ns)) {
 			log_warning("transfer: the connection to %s broke",
 				    name_of(t, t->called[i]));
 			fail_all_of(t, t->called[i], "the connection broke");
@@ -348,21 +378,6 @@ static void count_peers(struct transfer *t) ON(role_transfer)
 	atomic_store(&t->config.metrics->peers, n);
 }
 
-/* So many HELLOs without a connection, and it is called anew. */
-enum { UNSAID_MAX = 5 };
-
-static void say_hello(struct transfer *t, uint32_t port) ON(role_transfer)
-{
-	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
-
-	if (transfer_say(t, port, &m, NULL) == 0) {
-		t->unsaid[port] = 0;
-	} else if (++t->unsaid[port] == UNSAID_MAX) {
-		t->unsaid[port] = 0;
-		port_call_again(t->port, port);
-	}
-}
-
 uint64_t calls_tick(struct transfer *t)
 {
 	uint64_t next;
@@ -380,7 +395,9 @@ uint64_t calls_tick(struct transfer *t)
 			continue;
 		}
 		if (due == PEERS_SAY_HELLO) {
-			say_hello(t, t->ports[peer]);
+			m = (struct wire_message){.type = WIRE_HELLO, .hello = t->hello};
+			transfer_reached(t, t->ports[peer],
+					 transfer_say(t, t->ports[peer], &m, NULL) == 0);
 			continue;
 		}
 		peers_get(t->peers, peer, &i);

@@ -70,3 +70,19 @@ bool transfer_endpoint_is_local(const char *text)
 		return IN6_IS_ADDR_LOOPBACK(&v6);
 	return !strcmp(host, "localhost");
 }
+
+bool transfer_endpoint_is_any(const char *text)
+{
+	char host[TRANSFER_ENDPOINT_MAX];
+	struct in6_addr v6;
+	struct in_addr v4;
+	const char *port;
+
+	if (split(text, host, &port) < 0)
+		return false;
+	if (inet_pton(AF_INET, host, &v4) == 1)
+		return v4.s_addr == INADDR_ANY;
+	if (inet_pton(AF_INET6, host, &v6) == 1)
+		return IN6_IS_ADDR_UNSPECIFIED(&v6);
+	return !strcmp(host, "*");
+}

@@ -16,4 +16,7 @@ int transfer_endpoint_check(const char *text, bool port_0, struct err *e) MUST_C
 /* Whether only this machine is reached there: 127.0.0.0/8, ::1, localhost. */
 bool transfer_endpoint_is_local(const char *text);
 
+/* Whether it is where one listens at all addresses of this machine, which nobody can call: *, 0.0.0.0, ::. */
+bool transfer_endpoint_is_any(const char *text);
+
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/transfer/transfer_internal.h"
 #include "engine/cache_key.h"
@@ -25,6 +26,11 @@ int guests_open(struct transfer *t, struct err *e)
 	if (r < 0) {
 		err_prefix(e, "--transfer-listen");
 		return r;
+	}
+	if (t->config.registry) {
+		r = directory_announce_as(t, t->config.announce ? t->config.announce : bound, e);
+		if (r < 0)
+			return r;
 	}
 	log_info("transfer: waiting for decode workers at %s%s", bound,
 		 t->config.keys ? "" : ", without keys");
@@ -128,6 +134,8 @@ static void give_back(void *data, void *hint)
 	struct transfer *t = w->transfer;
 	uint64_t one = 1;
 
+	w->sent_ns = clock_now_ns();
+
 	(void)data;
 	queue_push(&t->returned, &w->node);
 	if (write(t->wake_fd, &one, sizeof(one)) < 0)
@@ -156,6 +164,7 @@ void guests_window(struct transfer *t, struct transfer_window *w)
 		return;
 	}
 	m.window = w->window;
+	transfer_trace(t, w->read_ns, "computed", m.room, &w->window);
 	if (zmq_msg_init_data(&body, w->data, w->bytes, give_back, w) < 0) {
 		room_fail(a->room, t->now_ns, ENOMEM, "out of memory");
 		w->done(w);
@@ -175,6 +184,7 @@ void guests_returned(struct transfer *t, struct transfer_window *w)
 	struct attempt *a = attempt_of_number(t, w->attempt);
 
 	if (a) {
+		transfer_trace(t, w->sent_ns, "sent", room_id(a->room), &w->window);
 		room_sent(a->room, t->now_ns);
 		look_at(t, a);
 	}
@@ -210,15 +220,6 @@ static void forget(struct transfer *t, uint32_t port, const char *why) ON(role_t
 	port_forget(t->port, port);
 }
 
-/* A worker whose connection broke comes again on another one, long before the old one counts as dead. */
-static void forget_older(struct transfer *t, uint32_t port, const uint8_t *worker) ON(role_transfer)
-{
-	for (uint32_t i = 0; i < PORT_GUESTS; i++)
-		if (i + PORT_CALLS != port && t->guests[i].known &&
-		    !memcmp(t->guests[i].worker, worker, sizeof(t->guests[i].worker)))
-			forget(t, i + PORT_CALLS, "a decode worker has connected again");
-}
-
 static void refuse(struct transfer *t, uint32_t port, int code, const char *text) ON(role_transfer)
 {
 	const struct wire_message m = {
@@ -246,7 +247,6 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 	}
 	if (g->known && memcmp(g->worker, h->worker, sizeof(g->worker)) != 0)
 		fail_all_of(t, port, "the decode worker was started again");
-	forget_older(t, port, h->worker);
 	if (!g->known) {
 		log_info("transfer: a decode worker has come");
 		atomic_fetch_add(&t->config.metrics->peers, 1);
@@ -355,6 +355,7 @@ static void hear_prepare(struct transfer *t, uint32_t port, const struct wire_me
 	}
 	a->n_choices = m->prepare.n_choices;
 	a->n_tokens = m->prepare.n_tokens - m->prepare.n_have;
+	transfer_trace(t, t->now_ns, "asked", m->room, NULL);
 	name_pages(t, a, &m->prepare);
 	zmq_msg_move(&n->head, head);
 	if (wire_parse(zmq_msg_data(&n->head), zmq_msg_size(&n->head), &again, &e) == 0)

@@ -109,6 +109,15 @@ static int read_lines(struct transfer_keys *k, FILE *f, const char *path, struct
 	return r;
 }
 
+/* A service manager hands a file of its own over, by an ACL or by a group, which both show as the group's bits; so of such a
+ * one only what everybody may do counts. */
+static bool is_private(const struct stat *st)
+{
+	mode_t others = st->st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IRWXO;
+
+	return !(st->st_mode & others);
+}
+
 int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *e)
 {
 	struct transfer_keys k = {0};
@@ -120,7 +129,7 @@ int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *
 		return err_set(e, errno, "%s: %s", path, strerror(errno));
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		r = err_set(e, EINVAL, "%s: not a file", path);
-	else if (st.st_mode & (S_IRWXG | S_IRWXO))
+	else if (!is_private(&st))
 		r = err_set(e, EPERM, "%s: others may read it (mode %03o); chmod 600 it", path,
 			    (unsigned)(st.st_mode & 0777));
 	else if (!(f = fdopen(fd, "r")))
@@ -183,6 +192,14 @@ bool transfer_keys_allow(const struct transfer_keys *k, const char *key)
 		if (!strcmp(key, k->allowed[i].key))
 			return true;
 	return false;
+}
+
+bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint)
+{
+	for (size_t i = 0; i < k->n_allowed; i++)
+		if (!strcmp(endpoint, k->allowed[i].endpoint))
+			return !strcmp(key, k->allowed[i].key);
+	return transfer_keys_allow(k, key);
 }
 
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint)

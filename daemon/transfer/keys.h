@@ -6,7 +6,8 @@
  *     allow Z85 [tcp://HOST:PORT]    a peer; the address of one that is called, whose key is then no other's
  *
  * Empty lines and those that begin with # are left out. Workers may share one file that has no `allow`: then exactly those
- * with the same keys talk to each other. The file holds a secret, so nobody but its owner may read it.
+ * with the same keys talk to each other. The file holds a secret, so nobody but its owner may read it; one that
+ * belongs to somebody else (systemd's credentials, Kubernetes' secrets) may be given to us by its group or an ACL.
  * Source: RFC 26/CurveZMQ; zmq_curve(7).
  */
 #ifndef DAEMON_TRANSFER_KEYS_H
@@ -40,6 +41,9 @@ int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT],
 
 /* Whether a peer with this public key may talk to us. */
 bool transfer_keys_allow(const struct transfer_keys *k, const char *key);
+
+/* The same for one who listens at an address: no other key will do where an `allow` names it. */
+bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint);
 
 /* The key that who listens at this address has to have: that of its `allow`, else our own. Borrowed. */
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint);

@@ -31,6 +31,7 @@ struct called {
 struct port {
 	const struct transfer_keys *keys; /* NULL: none */
 	uint64_t largest;
+	int limit;			     /* messages, each way; 0: none */
 	void *context, *doorman, *listening; /* doorman: ZAP; NULL: not there */
 	struct called called[PORT_CALLS];
 	void *calls[PORT_CALLS];    /* NULL: none */
@@ -67,7 +68,9 @@ static void *new_socket(struct port *p, int type, const char *endpoint)
 		return NULL;
 	set_int(s, ZMQ_LINGER, LINGER_MS);
 	set_int(s, ZMQ_IPV6, may_be_v6(endpoint));
-	set_int(s, ZMQ_SNDHWM, UNTAKEN_MAX);
+	set_int(s, ZMQ_SNDHWM, p->limit ? p->limit : UNTAKEN_MAX);
+	if (p->limit)
+		set_int(s, ZMQ_RCVHWM, p->limit);
 	/* Who is stopped, or takes nothing, must not keep the memory that is to go there. */
 	if (p->patience_ms)
 		set_int(s, ZMQ_TCP_MAXRT, p->patience_ms);
@@ -122,6 +125,11 @@ void port_close(struct port *p)
 	if (p->context)
 		zmq_ctx_term(p->context);
 	free(p);
+}
+
+void port_limit(struct port *p, int messages)
+{
+	p->limit = messages;
 }
 
 static int set_keys(const struct port *p, void *socket, const char *server_key)
@@ -335,20 +343,22 @@ static bool is_text(zmq_msg_t *m, const char *text)
 	return zmq_msg_size(m) == strlen(text) && !memcmp(zmq_msg_data(m), text, strlen(text));
 }
 
-uint64_t port_lost(struct port *p)
+bool port_lost(struct port *p, bool lost[PORT_CALLS])
 {
 	enum { EVENT_FRAMES = 2 };
 	zmq_msg_t frames[EVENT_FRAMES];
-	uint64_t lost = 0;
+	bool any = false;
 	size_t n;
 
 	/* There is one kind of event that was asked for. */
-	for (uint32_t i = 0; i < PORT_CALLS; i++)
+	for (uint32_t i = 0; i < PORT_CALLS; i++) {
+		lost[i] = false;
 		while (p->monitors[i] && (n = take(p->monitors[i], frames, EVENT_FRAMES))) {
 			close_all(frames, MIN(n, (size_t)EVENT_FRAMES));
-			lost |= UINT64_C(1) << i;
+			lost[i] = any = true;
 		}
-	return lost;
+	}
+	return any;
 }
 
 /* Frames of a request: version, id, domain, address, identity, mechanism, credentials. */

@@ -19,7 +19,8 @@
 #include "daemon/transfer/endpoint.h"
 #include "daemon/transfer/keys.h"
 
-enum { PORT_CALLS = 64, PORT_GUESTS = 1024, PORT_NONE = UINT32_MAX };
+/* Calls: 64 workers and a registry. */
+enum { PORT_CALLS = 65, PORT_GUESTS = 1024, PORT_NONE = UINT32_MAX };
 
 struct port;
 
@@ -30,6 +31,10 @@ void port_close(struct port *p);
 
 /* Before anybody is called: a connection on which nothing moves for so long is given up, with what is still to go out on it. */
 void port_patience(struct port *p, uint64_t ns);
+
+/* Before any connection: so many messages at most wait on the way from each peer, and to each; one more to a peer is
+ * -EHOSTUNREACH. 0: so many that only who takes nothing comes to it. */
+void port_limit(struct port *p, int messages);
 
 /* Once. bound: the address with its port. */
 int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOINT_MAX],
@@ -44,8 +49,9 @@ void port_hang_up(struct port *p, uint32_t peer);
  * understand. Without memory there is no call any more, until the next time. */
 void port_call_again(struct port *p, uint32_t peer);
 
-/* Bit i: the connection to call i broke since the last time. What came before that is still to be received. */
-uint64_t port_lost(struct port *p);
+/* Whether a connection to somebody who is called broke since the last time; lost[i]: that of call i. What came before that is
+ * still to be received. */
+bool port_lost(struct port *p, bool lost[PORT_CALLS]);
 
 /* A guest that says nothing any more. */
 void port_forget(struct port *p, uint32_t peer);

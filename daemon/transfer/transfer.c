@@ -1,6 +1,7 @@
 #include "daemon/transfer/transfer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -233,6 +234,34 @@ int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m
 	return port_send(t->port, peer, t->out.data, t->out.len, body);
 }
 
+void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
+		    const struct wire_window *w)
+{
+	const struct wire_window none = {0};
+
+	if (!t->trace)
+		return;
+	if (!w)
+		w = &none;
+	fprintf(t->trace, "%" PRIu64 "\t%s\t%" PRIx64 "\t%u\t%u\t%u\t%u\t%" PRIu64 "\n", ns, what,
+		room, w->first_layer, w->n_layers, w->first_token, w->n_tokens,
+		wire_window_bytes(w));
+}
+
+void transfer_reached(struct transfer *t, uint32_t port, bool reached)
+{
+	uint64_t *since = &t->unreached_ns[port];
+
+	if (reached) {
+		*since = 0;
+	} else if (!*since) {
+		*since = t->now_ns;
+	} else if (t->now_ns - *since >= CALL_AGAIN_NS) {
+		*since = 0;
+		port_call_again(t->port, port);
+	}
+}
+
 static void take_tasks(struct transfer *t) ON(role_transfer)
 {
 	struct queue_node *node;
@@ -278,10 +307,12 @@ static void hear(struct transfer *t, uint32_t port, zmq_msg_t *head, zmq_msg_t *
 	struct wire_message m;
 	struct err e = {0};
 
-	if (t->config.prefill)
+	if (port >= PORT_CALLS)
 		guests_seen(t, port);
 	if (wire_parse(zmq_msg_data(head), zmq_msg_size(head), &m, &e) < 0)
 		hear_broken(t, port, head, &e);
+	else if (port == t->directory.port)
+		directory_hear(t, &m);
 	else if (t->config.prefill)
 		guests_hear(t, port, &m, head, body);
 	else
@@ -294,7 +325,7 @@ enum { HEARD_MAX = 256 };
 static void take_messages(struct transfer *t) ON(role_transfer)
 {
 	/* What came before a connection broke is heard first. */
-	uint64_t lost = port_lost(t->port);
+	bool lost[PORT_CALLS], any = port_lost(t->port, lost);
 	zmq_msg_t head, body;
 	uint32_t port;
 
@@ -305,7 +336,7 @@ static void take_messages(struct transfer *t) ON(role_transfer)
 		zmq_msg_close(&head);
 		zmq_msg_close(&body);
 	}
-	if (lost)
+	if (any && !t->config.prefill)
 		calls_lost(t, lost);
 }
 
@@ -319,6 +350,7 @@ static void run(struct transfer *t) ON(role_transfer)
 		take_messages(t);
 		t->now_ns = clock_now_ns();
 		next = t->config.prefill ? guests_tick(t) : calls_tick(t);
+		next = MIN(next, directory_tick(t));
 		port_wait(t->port, t->wake_fd,
 			  next <= t->now_ns ? 0
 					    : (int)MIN((next - t->now_ns) / 1000000 + 1, 1000u));
@@ -370,6 +402,7 @@ static void *transfer_main(void *arg)
 	t->now_ns = clock_now_ns();
 	take_tasks(t);
 	end_attempts(t);
+	directory_leave(t);
 	return NULL;
 }
 
@@ -395,6 +428,8 @@ static void release(struct transfer *t)
 	queue_release(&t->returned);
 	queue_release(&t->notes);
 	buf_release(&t->out);
+	if (t->trace)
+		fclose(t->trace);
 	if (t->wake_fd >= 0)
 		close(t->wake_fd);
 	free(t);
@@ -435,6 +470,10 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 	buf_init(&t->out, WIRE_FRAME_MAX);
 	t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = t->wake_fd < 0 ? err_set(e, errno, "eventfd: %s", strerror(errno)) : 0;
+	if (r == 0 && config->trace && !(t->trace = fopen(config->trace, "we")))
+		r = err_set(e, errno, "--transfer-trace %s: %s", config->trace, strerror(errno));
+	if (t->trace) /* whoever looks sees whole lines */
+		setvbuf(t->trace, NULL, _IOLBF, 0);
 	if (r == 0 && getrandom(t->hello.worker, sizeof(t->hello.worker), 0) < 0)
 		r = err_set(e, errno, "getrandom: %s", strerror(errno));
 	if (r == 0)
@@ -442,6 +481,8 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 			      &t->port, e);
 	if (r == 0)
 		port_patience(t->port, (PEERS_MISSED + 1) * config->heartbeat_ns);
+	if (r == 0)
+		r = directory_open(t, e);
 	if (r == 0)
 		r = config->prefill ? guests_open(t, e) : calls_open(t, e);
 	if (r == 0) {

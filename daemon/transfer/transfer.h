@@ -33,8 +33,10 @@ struct transfer_config {
 	const char *listen;	  /* its address */
 	const char *const *peers; /* [n_peers] addresses that are called */
 	size_t n_peers;
-	const char *registry;		  /* NULL: none */
+	const char *registry; /* NULL: none */
+	const char *announce; /* prefill: what the registry is told; NULL: where it listens */
 	const struct transfer_keys *keys; /* NULL: none */
+	const char *trace;		  /* a file of what happened when; NULL: none */
 	uint64_t heartbeat_ns;
 	uint64_t largest;	   /* bytes of a window's data, at most */
 	struct wire_layout layout; /* with its layers, which are copied */
@@ -114,6 +116,7 @@ struct transfer_window {
 	void (*done)(
 		struct transfer_window *w); /* any thread, once: the memory of all this is free */
 	void *user;
+	uint64_t read_ns, sent_ns; /* when the device was done with it, and ZeroMQ; for the trace */
 	struct transfer *transfer; /* the thread's */
 	struct wire_piece pieces[];
 };

@@ -4,12 +4,14 @@
  *     transfer.c   the thread, what passes between it and others, attempts
  *     calls.c      a decode worker: peers that are called, attempts that receive
  *     guests.c     a prefill worker: peers that come, attempts that send
+ *     directory.c  either: what passes between it and the registry
  */
 #ifndef DAEMON_TRANSFER_TRANSFER_INTERNAL_H
 #define DAEMON_TRANSFER_TRANSFER_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 #include "daemon/threads.h"
@@ -62,6 +64,23 @@ struct guest_info {
 
 enum { GOSSIP = 1 << 14 };
 
+/* What the registry said of a peer. */
+struct found {
+	bool is; /* false: it was not found there */
+	uint8_t key[WIRE_CURVE_KEY];
+	uint32_t missed; /* lists since the last one that it was in */
+};
+
+struct directory {
+	uint32_t port;	  /* of the registry; PORT_NONE: there is none */
+	uint64_t due_ns;  /* when it is to be spoken to */
+	uint64_t away_ns; /* since when it cannot be reached; 0: it can */
+	bool said_away, left;
+	struct wire_peer self;	       /* prefill: address and key as they are announced */
+	struct found found[PEERS_MAX]; /* decode */
+	uint32_t n_unfit;	       /* of the last list were not called */
+};
+
 struct transfer {
 	struct transfer_config config;
 	struct wire_layer layers[WIRE_LAYERS_MAX];
@@ -80,16 +99,19 @@ struct transfer {
 	struct list attempts;
 	uint64_t last_room, last_number;
 	uint64_t now_ns; /* as of this turn */
+	FILE *trace;	 /* NULL: none */
 	struct buf out;	 /* the frame that is sent */
 
 	struct peers *peers;			       /* decode */
 	uint32_t ports[PEERS_MAX], called[PORT_CALLS]; /* port of a peer; peer of a port */
-	uint32_t unsaid[PORT_CALLS]; /* HELLOs in a row for which there was no connection */
+	uint64_t unreached_ns[PORT_CALLS]; /* since when a call has no connection; 0: it has */
 
 	struct guest_info *guests;	/* prefill: [PORT_GUESTS] */
 	struct wire_key gossip[GOSSIP]; /* a ring of keys newly cached, n_gossip so far */
 	uint64_t n_gossip;
 	int32_t *page; /* [page_tokens] prefill: work space */
+
+	struct directory directory;
 };
 
 /* ---- transfer.c ---- */
@@ -97,6 +119,10 @@ struct transfer {
 /* Encodes and sends; -EHOSTUNREACH, or what the codec says (logged). body as in port_send. */
 int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m, zmq_msg_t *body)
 	ON(role_transfer) MUST_CHECK;
+
+/* What is said first to who is called could be sent, or not: after so long without a connection it is called anew. */
+#define CALL_AGAIN_NS ((uint64_t)3 * 1000000000)
+void transfer_reached(struct transfer *t, uint32_t port, bool reached) ON(role_transfer);
 
 /* New, in the list. NULL: out of memory. The room is taken over. */
 struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer, struct room *room)
@@ -115,6 +141,10 @@ void note_send(struct transfer *t, struct transfer_note *n);
 void note_end(struct transfer *t, struct attempt *a, enum transfer_note_type type)
 	ON(role_transfer);
 
+/* A line of the trace; w: NULL where it is about a whole prompt. */
+void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
+		    const struct wire_window *w) ON(role_transfer);
+
 /* ---- calls.c and guests.c: of each the same ---- */
 
 int calls_open(struct transfer *t, struct err *e) MUST_CHECK;
@@ -126,8 +156,15 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 uint64_t calls_tick(struct transfer *t) ON(role_transfer);
 /* An attempt has failed: tells the engine thread and the peer, and frees it. */
 void calls_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
-/* Connections broke: bit i, that of call i. */
-void calls_lost(struct transfer *t, uint64_t mask) ON(role_transfer);
+/* Connections broke: lost[i], that of call i. */
+void calls_lost(struct transfer *t, const bool lost[PORT_CALLS]) ON(role_transfer);
+
+/* Begins to connect to one more; key as in port_call. -ENOSPC: PEERS_MAX are there. */
+int calls_add(struct transfer *t, const char *endpoint, const char *key, uint32_t *ret_peer,
+	      struct err *e) MUST_CHECK;
+/* No more of it: what is under way there has failed. */
+void calls_remove(struct transfer *t, uint32_t peer, const char *why) ON(role_transfer);
+bool calls_busy(const struct transfer *t, uint32_t peer) ON(role_transfer);
 
 int guests_open(struct transfer *t, struct err *e) MUST_CHECK;
 void guests_close(struct transfer *t);
@@ -141,5 +178,16 @@ void guests_seen(struct transfer *t, uint32_t port) ON(role_transfer);
 /* A window is to go; ZeroMQ has sent one. */
 void guests_window(struct transfer *t, struct transfer_window *w) ON(role_transfer);
 void guests_returned(struct transfer *t, struct transfer_window *w) ON(role_transfer);
+
+/* ---- directory.c ---- */
+
+int directory_open(struct transfer *t, struct err *e) MUST_CHECK;
+/* Of a prefill worker, before the thread runs. */
+int directory_announce_as(struct transfer *t, const char *endpoint, struct err *e) MUST_CHECK;
+void directory_hear(struct transfer *t, const struct wire_message *m) ON(role_transfer);
+/* What is due by now; when to come again. */
+uint64_t directory_tick(struct transfer *t) ON(role_transfer);
+/* It is to be forgotten at once, and announced no more. */
+void directory_leave(struct transfer *t) ON(role_transfer);
 
 #endif

@@ -20,12 +20,14 @@ struct peer {
 	uint32_t unanswered;	 /* PINGs since anything came */
 	bool draining;
 	uint32_t running, waiting;
+	uint32_t page_tokens;
+	uint64_t last_sent; /* when in the order of prompts one was sent there */
 	/* Tokens: what it said last; sent before the last PING and so in what its PONG will say; sent since. */
 	uint64_t told, before, since;
 };
 
 struct peers {
-	uint64_t heartbeat_ns;
+	uint64_t heartbeat_ns, n_sent;
 	struct peer peers[PEERS_MAX];
 	struct key_sets *keys; /* owned; set i is what peer i has */
 };
@@ -145,6 +147,7 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 	if (other)
 		forget(p, peer);
 	memcpy(x->worker, hello->worker, sizeof(x->worker));
+	x->page_tokens = hello->layout.page_tokens;
 	key_sets_limit(p->keys, peer, MIN(hello->n_pages, (uint32_t)PEERS_KEYS_MAX));
 	/* A second HELLO of the same process changes nothing about when it is to answer. */
 	if (x->state != PEER_REGISTERED)
@@ -258,32 +261,55 @@ uint64_t peers_deadline(const struct peers *p)
 
 /* ---- prompts ---- */
 
+/* Tokens until it would be through with a prompt of n pages of which it has n_cached. */
+static uint64_t until_through(const struct peer *x, uint32_t n, uint32_t n_cached)
+{
+	return add(load(x), (uint64_t)(n - n_cached) * x->page_tokens);
+}
+
+/* Whether peer a, which has a_cached pages, is to be taken rather than b. */
+static bool before(const struct peers *p, uint32_t n, uint32_t a, uint32_t a_cached, uint32_t b,
+		   uint32_t b_cached)
+{
+	const struct peer *x = &p->peers[a], *y = &p->peers[b];
+	uint64_t x_takes = until_through(x, n, a_cached), y_takes = until_through(y, n, b_cached);
+
+	if (x_takes != y_takes)
+		return x_takes < y_takes;
+	if (a_cached != b_cached)
+		return a_cached > b_cached;
+	return x->last_sent < y->last_sent;
+}
+
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached)
 {
-	uint64_t best = 0, with = 0;
-	uint32_t n_cached = 0, chosen = PEERS_MAX;
+	uint32_t n_cached[PEERS_MAX] = {0}, chosen = PEERS_MAX;
+	uint64_t can = 0, with;
 
 	for (uint32_t i = 0; i < PEERS_MAX; i++) {
 		const struct peer *x = &p->peers[i];
-		bool can = x->used && x->state == PEER_REGISTERED && !x->draining;
 
-		best |= (uint64_t)can << i;
+		can |= (uint64_t)(x->used && x->state == PEER_REGISTERED && !x->draining) << i;
 	}
-	best &= ~excluded;
-	if (!best)
-		return false;
-	/* Those that have all of the first n_cached pages. */
-	while (n_cached < n && (with = best & key_sets_with(p->keys, &keys[n_cached]))) {
-		best = with;
-		n_cached++;
+	can &= ~excluded;
+	/* Those that have all of the first i + 1 pages. */
+	with = can;
+	for (uint32_t i = 0; i < n && with; i++) {
+		with &= key_sets_with(p->keys, &keys[i]);
+		for (uint64_t left = with; left; left &= left - 1)
+			n_cached[__builtin_ctzll(left)] = i + 1;
 	}
-	for (uint32_t i = 0; i < PEERS_MAX; i++)
-		if (best >> i & 1 &&
-		    (chosen == PEERS_MAX || load(&p->peers[i]) < load(&p->peers[chosen])))
+	for (uint64_t left = can; left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+
+		if (chosen == PEERS_MAX || before(p, n, i, n_cached[i], chosen, n_cached[chosen]))
 			chosen = i;
+	}
+	if (chosen == PEERS_MAX)
+		return false;
 	*ret = chosen;
-	*ret_n_cached = n_cached;
+	*ret_n_cached = n_cached[chosen];
 	return true;
 }
 
@@ -293,6 +319,7 @@ int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint
 	struct peer *x = &p->peers[peer];
 
 	x->since = add(x->since, n_tokens);
+	x->last_sent = ++p->n_sent;
 	return add_keys(p, peer, keys, n);
 }
 

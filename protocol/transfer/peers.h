@@ -100,7 +100,10 @@ uint64_t peers_deadline(const struct peers *p);
 /* ---- prompts ---- */
 
 /* Who gets the prompt with these keys of its pages [n]: of those that are registered, not draining and not in
- * `excluded` (bit i: peer i), the one with most of its first pages, then the least load, then the lowest number. False: there is none. */
+ * `excluded` (bit i: peer i), the one that would be through with it first: with the fewest tokens of load and of pages
+ * that it does not have. Among equals the one with most of its first pages, then the one to which nothing was sent for longest, then
+ * the lowest number. So of idle peers the one with most of it cached; but when all prompts begin alike, they do not all go
+ * where the first one went. False: there is none. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 

@@ -263,7 +263,7 @@ int wire_encode(const struct wire_message *m, struct buf *out, struct err *e)
 	return 0;
 }
 
-/* ---- what the raw frames must be ---- */
+/* ---- what the raw frame must be ---- */
 
 uint64_t wire_window_bytes(const struct wire_window *w)
 {
@@ -274,15 +274,14 @@ uint64_t wire_window_bytes(const struct wire_window *w)
 	return sum;
 }
 
-int wire_window_frames(const struct wire_window *w, size_t n, const size_t *bytes, struct err *e)
+int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e)
 {
-	if (n != w->n_pieces)
-		return err_set(e, EBADMSG, "WINDOW: %zu frames came for %u pieces", n, w->n_pieces);
-	for (size_t i = 0; i < n; i++)
-		if (bytes[i] != w->pieces[i].bytes)
-			return err_set(e, EBADMSG,
-				       "WINDOW: frame %zu has %zu bytes, but says %" PRIu64, i,
-				       bytes[i], (uint64_t)w->pieces[i].bytes);
+	uint64_t listed = wire_window_bytes(w);
+
+	if (bytes != listed)
+		return err_set(e, EBADMSG,
+			       "WINDOW: %" PRIu64 " bytes came, but its pieces have %" PRIu64,
+			       bytes, listed);
 	return 0;
 }
 

@@ -9,7 +9,7 @@
  *     PING, PONG           load, and what was newly cached
  *     ANNOUNCE, LIST, PEERS with a registry: here I am; who is there?; these are
  *
- * A message is one frame; behind a WINDOW's come the raw frames that it lists, one a piece. FORMAT.md has each byte.
+ * A message is one frame; behind a WINDOW's comes a raw one with all the pieces that it lists. FORMAT.md has each byte.
  * Which field has which bytes and range is one table in wire.c, read by parser and encoder alike.
  *
  * Nothing in a frame is believed before it is checked. Parsing allocates nothing and copies no array: the pointers of
@@ -103,7 +103,7 @@ struct wire_layer {
 } WIRE_PACKED;
 
 /* One part of one layer: of pages first .. first + n - 1 of the prompt, one behind the other; or of the state (0, 1).
- * The raw frame at the same place in the message has its bytes. */
+ * Its bytes lie in the raw frame, behind those of the pieces before it. */
 struct wire_piece {
 	uint64_t bytes;
 	uint32_t layer, first, n, part;
@@ -233,12 +233,11 @@ uint64_t wire_room(const void *frame, size_t len);
  * nothing is appended. */
 int wire_encode(const struct wire_message *m, struct buf *out, struct err *e) MUST_CHECK;
 
-/* Whether the raw frames behind a WINDOW are those that it lists: bytes [n] are their lengths. -EBADMSG. */
-int wire_window_frames(const struct wire_window *w, size_t n, const size_t *bytes,
-		       struct err *e) MUST_CHECK;
-
-/* Sum of what a window lists. */
+/* Sum of what a window lists: bytes of the raw frame behind it. */
 uint64_t wire_window_bytes(const struct wire_window *w);
+
+/* Whether a raw frame of so many bytes is that of the window. -EBADMSG. */
+int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e) MUST_CHECK;
 
 /* True when what one worker made the other one can use: model and layout are the same. Else e says what differs. */
 bool wire_layout_equal(const struct wire_hello *ours, const struct wire_hello *theirs,

@@ -45,13 +45,18 @@ static void give(struct room *receives, struct room *sends, const struct wire_me
 {
 	enum room_status before[2] = {room_status(receives), room_status(sends)};
 	struct wire_window w = m->window;
+	struct room_counts had, has;
 	struct err e = {0};
 	int r = 0;
 
 	switch (m->type) {
 	case WIRE_WINDOW:
+		room_counts(receives, &had);
 		r = room_receive(receives, &m->window, now, &e);
 		assert(r >= 0 || room_status(receives) == ROOM_FAILED);
+		/* What is taken is what the frame behind it has to have. */
+		room_counts(receives, &has);
+		assert(wire_window_fits(&w, has.bytes - had.bytes, NULL) == 0 || r != ROOM_TAKEN);
 		if (room_send(sends, &w, now, NULL) == 0)
 			room_sent(sends, now);
 		break;

@@ -106,7 +106,7 @@ static int submit(struct sim *m, struct err *e)
 	return rc == -ENOMEM ? rc : 0; /* a request that can never run is counted and passed over */
 }
 
-static double step_seconds(const struct cost_model *c, const struct plan *p)
+double sim_step_seconds(const struct cost_model *c, const struct plan *p)
 {
 	double s = c->step_s + c->prefill_token_s * p->n_prefill_tokens;
 
@@ -150,7 +150,7 @@ static int plan_step(struct sim *m, bool *planned)
 	*planned = p;
 	if (!p)
 		return 0;
-	seconds = step_seconds(m->cost, p);
+	seconds = sim_step_seconds(m->cost, p);
 	/* What is drawn is known in advance: the draws only have to come back in their order. */
 	m->device_free = MAX(m->device_free, m->now) + seconds;
 	m->out[m->n_out].n_draws = p->n_draws;

@@ -38,6 +38,8 @@ struct sim_result {
 	size_t plans_room;
 };
 
+double sim_step_seconds(const struct cost_model *c, const struct plan *p);
+
 /* Runs the workload to its end. -ENOMEM, -EINVAL (a configuration that cannot work). */
 int sim_run(struct workload *w, const struct scheduler_config *config,
 	    const struct cost_model *cost, struct sim_result *ret, struct err *e) MUST_CHECK;

@@ -15,11 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/cli/simulate/fleet_report.h"
 #include "daemon/cli/simulate/plot.h"
 #include "daemon/cli/simulate/replay.h"
 #include "daemon/cli/simulate/runner.h"
 #include "daemon/options.h"
 #include "engine/model_config.h"
+#include "protocol/transfer/peers.h"
 
 struct simulate_options {
 	const char *trace, *replay, *model, *svg;
@@ -28,6 +30,8 @@ struct simulate_options {
 	double page_size, max_seqs, max_batched_tokens, plans_out;
 	double step_us, prefill_us, row_us, kv_us;
 	double sessions, users, system, first, turn, output, min_turns, max_turns, think, seed;
+	double prefill_workers, decode_workers, link, fabric, message_us, windows, min_tokens,
+		heartbeat;
 };
 
 /* Numbers, all of one kind: name, place, what is allowed, and what it is when not given. */
@@ -65,6 +69,18 @@ static const struct number {
 	N("max-turns", max_turns, 1, 1e4, 15, "agentic: most turns of a session"),
 	N("think", think, 0, 1e6, 5, "agentic: mean seconds between an answer and the next turn"),
 	N("seed", seed, 0, 1e9, 1, "agentic: of everything that is drawn"),
+	N("prefill-workers", prefill_workers, 1, PEERS_MAX, 1,
+	  "apart: workers that compute prompts, for --decode-workers"),
+	N("decode-workers", decode_workers, 0, 4096, 0,
+	  "apart: workers that answer; 0: one worker does it all"),
+	N("link", link, 1, 1e15, 12.5e9, "apart: bytes a second of a worker's link, each way"),
+	N("fabric", fabric, 0, 1e15, 0, "apart: bytes a second of all links together; 0: no limit"),
+	N("message-us", message_us, 0, 1e9, 100, "apart: what a message takes at least"),
+	N("windows", windows, 1, 1024, 10, "apart: parts in which a step's layers are sent"),
+	N("transfer-heartbeat", heartbeat, 1, 1e9, 5000,
+	  "apart: milliseconds between what prefill workers say of their load"),
+	N("disaggregation-min-tokens", min_tokens, 1, UINT32_MAX, 256,
+	  "apart: fewer uncached tokens are computed by who answers"),
 #undef N
 };
 
@@ -164,6 +180,12 @@ static int parse(int argc, char **argv, struct simulate_options *o, struct err *
 	}
 	if (r == 0 && optind < argc)
 		return err_set(e, EINVAL, "\"%s\" is not an option", argv[optind]);
+	if (r == 0 && o->decode_workers > 0 && (o->replay || o->svg || o->compare))
+		return err_set(e, EINVAL,
+			       "--decode-workers goes with neither --replay, --svg nor --compare");
+	if (r == 0 && o->decode_workers > 0 && o->cache_memory <= 0)
+		return err_set(e, EINVAL,
+			       "--decode-workers needs --cache-memory, that of each worker");
 	if (r == 0 && o->max_turns < o->min_turns)
 		return err_set(e, EINVAL, "--max-turns %.0f is less than --min-turns %.0f",
 			       o->max_turns, o->min_turns);
@@ -290,15 +312,20 @@ static void print_result(struct sim_result *r)
 		printf("(not all samples: out of memory)\n");
 }
 
-static int run_once(const struct simulate_options *o, double memory, struct sim_result *ret,
-		    struct err *e)
+static struct cost_model cost_model(const struct simulate_options *o)
 {
-	const struct cost_model cost = {
+	return (struct cost_model){
 		.step_s = o->step_us * 1e-6,
 		.prefill_token_s = o->prefill_us * 1e-6,
 		.decode_row_s = o->row_us * 1e-6,
 		.kv_token_s = o->kv_us * 1e-6,
 	};
+}
+
+static int run_once(const struct simulate_options *o, double memory, struct sim_result *ret,
+		    struct err *e)
+{
+	const struct cost_model cost = cost_model(o);
 	struct workload *w = NULL;
 	struct scheduler_config c;
 	int r = open_workload(o, &w, e);
@@ -308,6 +335,48 @@ static int run_once(const struct simulate_options *o, double memory, struct sim_
 	c = scheduler_config(o, workload_longest(w), memory);
 	r = sim_run(w, &c, &cost, ret, e);
 	workload_free(w);
+	return r;
+}
+
+static int run_fleet(const struct simulate_options *o, const struct fleet_options *fleet,
+		     struct fleet_result *ret, struct err *e)
+{
+	const struct cost_model cost = cost_model(o);
+	struct workload *w = NULL;
+	struct scheduler_config c;
+	int r = open_workload(o, &w, e);
+
+	if (r < 0)
+		return r;
+	c = scheduler_config(o, workload_longest(w), o->cache_memory);
+	c.handoff_min_tokens = (uint32_t)o->min_tokens;
+	r = fleet_run(w, &c, &cost, fleet, ret, e);
+	workload_free(w);
+	return r;
+}
+
+/* The same workload for workers apart, and for as many that do both. */
+static int simulate_fleet(const struct simulate_options *o, struct err *e)
+{
+	const struct fleet_options apart = {
+		.n_prefill = (uint32_t)o->prefill_workers,
+		.n_decode = (uint32_t)o->decode_workers,
+		.link_bytes_s = o->link,
+		.fabric_bytes_s = o->fabric,
+		.message_s = o->message_us * 1e-6,
+		.n_windows = (uint32_t)o->windows,
+		.heartbeat_s = o->heartbeat * 1e-3,
+	};
+	const struct fleet_options unified = {.n_decode = apart.n_prefill + apart.n_decode};
+	struct fleet_result a = {0}, u = {0};
+	int r = run_fleet(o, &apart, &a, e);
+
+	if (r == 0)
+		r = run_fleet(o, &unified, &u, e);
+	if (r == 0)
+		fleet_report(&apart, &a, &u);
+	fleet_result_release(&a);
+	fleet_result_release(&u);
 	return r;
 }
 
@@ -332,6 +401,8 @@ static int simulate(const struct simulate_options *o, struct err *e)
 
 	if (o->replay)
 		return replay_file(o->replay, e);
+	if (o->decode_workers > 0)
+		return simulate_fleet(o, e);
 	r = o->svg ? check_writable(o->svg, e) : 0;
 	if (r == 0)
 		r = run_once(o, o->cache_memory, &bounded, e);

@@ -1,0 +1,288 @@
+/*
+ * `tigon registry`: where prefill workers say that they are there, and decode workers ask who is.
+ *
+ * It remembers a worker for as long as its ANNOUNCE said (protocol/transfer/registry_table.h), answers LIST, and keeps
+ * nothing on disk: one that was started again knows everybody a third of their ttl later, and meanwhile workers that have
+ * found each other go on. It never asks anybody anything, and what it does not understand it drops, so that all that a peer
+ * can make it hold is one place in the table and a few messages that it does not read.
+ */
+#include "daemon/cli/registry.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/option_table.h"
+#include "daemon/transfer/port.h"
+#include "protocol/transfer/registry_table.h"
+
+/* LARGEST: an ANNOUNCE has 288 bytes. WAITING: messages from and to each peer. */
+enum { LARGEST = 1024, WAITING = 4 };
+
+struct registry_options {
+	bool help; /* first, so that no `given` offset is 0 */
+	const char *listen, *transfer_key;
+};
+
+struct registry {
+	struct transfer_keys keys;
+	bool encrypted; /* by these keys */
+	int stop_fd;	/* signalfd */
+	struct port *port;
+	struct registry_table *table;
+	struct buf out; /* the frame that is sent */
+	uint64_t now_ns;
+	bool full; /* said so */
+};
+
+#define AT(member) offsetof(struct registry_options, member)
+
+/* clang-format off: an option is one paragraph. */
+static const struct option_def options[] = {
+	{.name = "listen",
+	 .argument = "ADDRESS",
+	 .type = OPTION_TEXT,
+	 .offset = AT(listen),
+	 .initial_text = "none, it is required",
+	 .text = "where workers find it: tcp://HOST:PORT"},
+	{.name = "transfer-key",
+	 .argument = "FILE",
+	 .type = OPTION_TEXT,
+	 .offset = AT(transfer_key),
+	 .initial_text = "none, which loopback alone allows",
+	 .text = "its keys and those of the workers (tigon transfer-key)"},
+	{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
+};
+/* clang-format on */
+
+/* ---- messages ---- */
+
+static const char *role_name(uint32_t role)
+{
+	return role == WIRE_PREFILL ? "prefill" : "decode";
+}
+
+/* Beyond what wire_parse has checked. NULL: nothing is wrong. */
+static const char *what_is_wrong(const struct registry *g, const struct wire_peer *p)
+{
+	static const uint8_t none[WIRE_CURVE_KEY];
+	char key[TRANSFER_KEY_TEXT];
+
+	if (transfer_endpoint_check(p->endpoint, false, NULL) < 0)
+		return "its address is none";
+	if (!g->encrypted)
+		return memcmp(p->curve_key, none, sizeof(none)) ? "it has keys, but here are none"
+								: NULL;
+	/* Who says so is on the list; whom it speaks of has to be as well. */
+	return zmq_z85_encode(key, p->curve_key, sizeof(p->curve_key)) &&
+			       transfer_keys_allow(&g->keys, key)
+		       ? NULL
+		       : "its key is not on the list";
+}
+
+static void hear_announce(struct registry *g, const struct wire_announce *a)
+{
+	const char *wrong = what_is_wrong(g, &a->peer), *role = role_name(a->role);
+
+	if (wrong) {
+		log_debug("registry: %s worker %s is not taken: %s", role, a->peer.endpoint, wrong);
+		return;
+	}
+	switch (registry_table_announce(g->table, a, g->now_ns)) {
+	case REGISTRY_NOTHING: break;
+	case REGISTRY_CAME:
+		log_info("registry: %s worker %s has come", role, a->peer.endpoint);
+		break;
+	case REGISTRY_REPLACED:
+		log_info("registry: %s worker %s was started again", role, a->peer.endpoint);
+		break;
+	case REGISTRY_LEFT:
+		log_info("registry: %s worker %s has left", role, a->peer.endpoint);
+		break;
+	case REGISTRY_FULL:
+		if (!g->full)
+			log_warning("registry: there are %d workers already, no more are taken",
+				    WIRE_PEERS_MAX);
+		g->full = true;
+		return;
+	}
+	g->full &= registry_table_count(g->table) == WIRE_PEERS_MAX;
+}
+
+static void hear_list(struct registry *g, uint32_t peer, const struct wire_list *asked)
+{
+	struct wire_message m = {.type = WIRE_PEERS};
+	struct err e = {0};
+
+	registry_table_list(g->table, asked, g->now_ns, &m.peers);
+	buf_reset(&g->out);
+	if (wire_encode(&m, &g->out, &e) < 0)
+		log_error("registry: %s", e.text);
+	else if (port_send(g->port, peer, g->out.data, g->out.len, NULL) < 0)
+		log_debug("registry: a worker did not wait for the answer");
+}
+
+static void hear(struct registry *g, uint32_t peer, zmq_msg_t *head)
+{
+	struct wire_message m;
+	struct err e = {0};
+
+	if (wire_parse(zmq_msg_data(head), zmq_msg_size(head), &m, &e) < 0)
+		log_debug("registry: a message that cannot be read: %s", e.text);
+	else if (m.type == WIRE_ANNOUNCE)
+		hear_announce(g, &m.announce);
+	else if (m.type == WIRE_LIST)
+		hear_list(g, peer, &m.list);
+	else
+		log_debug("registry: a %s is nothing for it", wire_type_name(m.type));
+}
+
+/* So many, before it looks at time and signals. */
+enum { HEARD_MAX = 256 };
+
+static void take_messages(struct registry *g)
+{
+	zmq_msg_t head, body;
+	uint32_t peer;
+
+	for (int i = 0; i < HEARD_MAX && port_receive(g->port, &peer, &head, &body); i++) {
+		hear(g, peer, &head);
+		/* Who comes again has another number: nobody is remembered but in the table. */
+		port_forget(g->port, peer);
+		zmq_msg_close(&head);
+		zmq_msg_close(&body);
+	}
+}
+
+static void forget(struct registry *g)
+{
+	struct wire_announce gone;
+
+	while (registry_table_expire(g->table, g->now_ns, &gone)) {
+		log_info("registry: %s worker %s is not heard of any more", role_name(gone.role),
+			 gone.peer.endpoint);
+		g->full = false;
+	}
+}
+
+static bool stopped(const struct registry *g)
+{
+	struct signalfd_siginfo s;
+
+	return read(g->stop_fd, &s, sizeof(s)) == sizeof(s);
+}
+
+static void run(struct registry *g)
+{
+	while (!stopped(g)) {
+		uint64_t next;
+
+		g->now_ns = clock_now_ns();
+		forget(g);
+		take_messages(g);
+		next = registry_table_deadline(g->table);
+		port_wait(g->port, g->stop_fd,
+			  next <= g->now_ns ? 0
+					    : (int)MIN((next - g->now_ns) / 1000000 + 1, 1000u));
+	}
+}
+
+/* ---- start ---- */
+
+/* Before the threads of ZeroMQ are there, which would be interrupted otherwise. */
+static int watch_signals(struct registry *g, struct err *e)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	g->stop_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return g->stop_fd < 0 ? err_set(e, errno, "cannot watch signals: %s", strerror(errno)) : 0;
+}
+
+static int check_options(const struct registry_options *o, struct err *e)
+{
+	int r;
+
+	if (!o->listen)
+		return err_set(e, EINVAL, "--listen tcp://HOST:PORT is required");
+	r = transfer_endpoint_check(o->listen, true, e);
+	if (r < 0) {
+		err_prefix(e, "--listen");
+		return r;
+	}
+	if (!o->transfer_key && !transfer_endpoint_is_local(o->listen))
+		return err_set(
+			e, EINVAL,
+			"--listen: %s is not loopback, and beyond it --transfer-key is required",
+			o->listen);
+	return 0;
+}
+
+static int open_registry(struct registry *g, const struct registry_options *o, struct err *e)
+{
+	char bound[TRANSFER_ENDPOINT_MAX];
+	int r = watch_signals(g, e);
+
+	if (r == 0 && o->transfer_key) {
+		r = transfer_keys_open(o->transfer_key, &g->keys, e);
+		if (r < 0)
+			err_prefix(e, "--transfer-key");
+		g->encrypted = r == 0;
+	}
+	if (r == 0 && !(g->table = registry_table_new()))
+		r = err_set(e, ENOMEM, "out of memory");
+	if (r == 0)
+		r = port_open(g->encrypted ? &g->keys : NULL, LARGEST, &g->port, e);
+	if (r == 0) {
+		port_limit(g->port, WAITING);
+		r = port_listen(g->port, o->listen, bound, e);
+	}
+	if (r == 0)
+		log_info("registry: waiting for workers at %s%s", bound,
+			 g->encrypted ? "" : ", without keys");
+	return r;
+}
+
+static void close_registry(struct registry *g)
+{
+	port_close(g->port);
+	registry_table_free(g->table);
+	buf_release(&g->out);
+	transfer_keys_release(&g->keys);
+	if (g->stop_fd >= 0)
+		close(g->stop_fd);
+}
+
+int cli_registry(int argc, char **argv)
+{
+	struct registry g = {.stop_fd = -1};
+	struct registry_options o = {0};
+	struct err e = {0};
+	int r = option_table_parse(options, ARRAY_SIZE(options), argc, (const char *const *)argv,
+				   &o, &e);
+
+	if (r == 0 && o.help) {
+		printf("usage: tigon registry --listen ADDRESS [--transfer-key FILE]\n\n");
+		option_table_help(options, ARRAY_SIZE(options), stdout);
+		return EXIT_SUCCESS;
+	}
+	buf_init(&g.out, WIRE_FRAME_MAX);
+	if (r == 0)
+		r = check_options(&o, &e);
+	if (r == 0)
+		r = open_registry(&g, &o, &e);
+	if (r == 0)
+		run(&g);
+	else
+		fprintf(stderr, "tigon registry: %s\n", e.text);
+	close_registry(&g);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,602 @@
+#include "daemon/cli/simulate/fleet.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/transfer/peers.h"
+
+enum { GOSSIP = 1 << 14, GOSSIP_SAID = 256 }; /* as daemon/transfer/guests.c */
+
+/* A request, with the worker that answers it. */
+struct flight {
+	uint64_t tag;
+	double at, last; /* when it came; its last token */
+	uint32_t worker;
+	int32_t *output; /* owned; [n_output] */
+	uint32_t n_output, n;
+};
+
+/* A prompt on its way through a prefill worker. */
+struct attempt {
+	struct scheduler_request ask; /* borrowed from the decode worker's scheduler */
+	uint64_t decode_id, prefill_id;
+	uint32_t decode, prefill; /* workers */
+	uint64_t n_tokens;	  /* as it was counted when it was asked for */
+	struct wire_key *keys;	  /* [n_keys] owned */
+	uint32_t n_keys;
+	double arrived, drawn; /* all data; the first token, there */
+	int32_t token;
+	struct attempt *next; /* of the same prefill worker */
+};
+
+struct worker {
+	struct scheduler *s;
+	struct peers *peers;	  /* of one that decodes beside prefill workers */
+	struct attempt *attempts; /* of one that prefills */
+	struct wire_key *gossip;  /* [GOSSIP] a ring of what it has cached, [n_gossip] so far */
+	uint64_t n_gossip;
+	uint64_t *told; /* [n_decode] of it */
+	struct {
+		uint32_t n_draws;
+		double end;
+	} out[2]; /* plans, oldest first */
+	uint32_t n_out;
+	uint64_t steps;
+	double device_free, busy_s;
+	double sends_from, receives_from; /* when its link is free */
+	double link_s;
+	uint64_t in_flight, computed_tokens;
+};
+
+enum event_type { EVENT_STEP, EVENT_PREPARE, EVENT_ARRIVED };
+
+struct event {
+	double at;
+	uint64_t number;
+	enum event_type type;
+	uint32_t worker;	 /* STEP: whose oldest plan is through */
+	struct attempt *attempt; /* PREPARE, ARRIVED */
+};
+
+struct fleet {
+	struct workload *w;
+	const struct scheduler_config *config;
+	const struct cost_model *cost;
+	const struct fleet_options *o;
+	struct fleet_result *result;
+	struct worker *workers; /* [n_decode + n_prefill] decode workers first */
+	struct event *events;	/* [n_events] a heap by (at, number) */
+	size_t n_events, events_room;
+	uint64_t n_numbered, in_flight;
+	struct draw_result *draws;	 /* [max_seqs] */
+	struct scheduler_event *answers; /* [max_seqs] */
+	double now, fabric_from;
+	struct err *e;
+};
+
+static int no_memory(struct fleet *f)
+{
+	return err_set(f->e, ENOMEM, "out of memory");
+}
+
+static uint64_t mix(uint64_t v)
+{
+	v = (v ^ v >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	v = (v ^ v >> 27) * UINT64_C(0x94d049bb133111eb);
+	return v ^ v >> 31;
+}
+
+/* ---- what happens when ---- */
+
+static bool earlier(const struct event *a, const struct event *b)
+{
+	return a->at != b->at ? a->at < b->at : a->number < b->number;
+}
+
+static int add_event(struct fleet *f, struct event ev)
+{
+	size_t i = f->n_events;
+
+	if (i == f->events_room) {
+		size_t room = MAX(f->events_room * 2, (size_t)256);
+		struct event *grown = realloc(f->events, room * sizeof(*grown));
+
+		if (!grown)
+			return no_memory(f);
+		f->events = grown;
+		f->events_room = room;
+	}
+	ev.number = f->n_numbered++;
+	for (f->n_events++; i && earlier(&ev, &f->events[(i - 1) / 2]); i = (i - 1) / 2)
+		f->events[i] = f->events[(i - 1) / 2];
+	f->events[i] = ev;
+	return 0;
+}
+
+static struct event first_event(struct fleet *f)
+{
+	struct event first = f->events[0], last = f->events[--f->n_events];
+	size_t i = 0;
+
+	for (;;) {
+		size_t child = 2 * i + 1;
+
+		if (child + 1 < f->n_events && earlier(&f->events[child + 1], &f->events[child]))
+			child++;
+		if (child >= f->n_events || !earlier(&f->events[child], &last))
+			break;
+		f->events[i] = f->events[child];
+		i = child;
+	}
+	if (f->n_events)
+		f->events[i] = last;
+	return first;
+}
+
+/* ---- the link ---- */
+
+/* A link that is free at *free_at and gets bytes at `first`; when it is through with them. */
+static double pass(double *free_at, double first, double bytes, double rate)
+{
+	return *free_at = MAX(*free_at, first) + bytes / rate;
+}
+
+/* Bytes of a step, of which the first window is there at `first` and all of them at `end`; when the last one has arrived.
+ * Both links and what all share pass them on at the same time. */
+static double send(struct fleet *f, struct worker *from, struct worker *to, double bytes,
+		   double first, double end)
+{
+	double rate = f->o->link_bytes_s,
+	       through = MAX(pass(&from->sends_from, first, bytes, rate),
+			     pass(&to->receives_from, first, bytes, rate));
+
+	from->link_s += bytes / rate;
+	to->link_s += bytes / rate;
+	if (f->o->fabric_bytes_s > 0) {
+		rate = MIN(rate, f->o->fabric_bytes_s);
+		through = MAX(through, pass(&f->fabric_from, first, bytes, f->o->fabric_bytes_s));
+	}
+	/* What the device has last cannot have been sent before. */
+	return MAX(through, end + bytes / f->o->n_windows / rate) + f->o->message_s;
+}
+
+static struct attempt *attempt_of(const struct worker *w, uint64_t request)
+{
+	struct attempt *a = w->attempts;
+
+	while (a->prefill_id != request)
+		a = a->next;
+	return a;
+}
+
+static void ship(struct fleet *f, struct worker *w, const struct plan *p, double begin, double end)
+{
+	for (uint32_t i = 0; i < p->n_ships; i++) {
+		const struct plan_ship *s = &p->ships[i];
+		struct attempt *a = attempt_of(w, s->request);
+		uint64_t pages = s->n_pages * f->config->page_bytes,
+			 state = s->state ? f->config->slot_bytes : 0;
+		double first = begin + (end - begin) / f->o->n_windows;
+
+		f->result->page_bytes += pages;
+		f->result->state_bytes += state;
+		a->arrived =
+			send(f, w, &f->workers[a->decode], (double)(pages + state), first, end);
+	}
+}
+
+/* ---- prompts for others ---- */
+
+static int make_keys(struct attempt *a, uint32_t page_tokens)
+{
+	uint64_t k[2] = {mix(a->ask.space.id[0] + 1), mix(a->ask.space.id[1] + 2)};
+	uint32_t n = a->ask.n_prompt / page_tokens;
+
+	a->keys = calloc(n + 1, sizeof(*a->keys));
+	if (!a->keys)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t j = 0; j < page_tokens; j++) {
+			uint64_t token = (uint64_t)a->ask.prompt[i * page_tokens + j];
+
+			k[0] = mix(k[0] + token + 1);
+			k[1] = mix(k[1] ^ (token + 1) << 20);
+		}
+		memcpy(a->keys[a->n_keys++].bytes, k, sizeof(k));
+	}
+	return 0;
+}
+
+/* What peers say to each other every few seconds. */
+static int exchange(struct fleet *f, uint32_t decode)
+{
+	struct peers *peers = f->workers[decode].peers;
+	uint32_t peer;
+	int r = 0;
+
+	while (r == 0 && peers_tick(peers, (uint64_t)(f->now * 1e9), &peer) == PEERS_SAY_PING) {
+		struct worker *w = &f->workers[f->o->n_decode + peer];
+		struct wire_key keys[GOSSIP_SAID];
+		struct peer_info info;
+		struct wire_ping pong = {.keys = keys};
+		uint64_t *told = &w->told[decode];
+
+		peers_get(peers, peer, &info);
+		*told = MAX(*told, w->n_gossip > GOSSIP ? w->n_gossip - GOSSIP : 0);
+		while (pong.n_keys < GOSSIP_SAID && *told < w->n_gossip)
+			keys[pong.n_keys++] = w->gossip[(*told)++ % GOSSIP];
+		pong.sequence = info.sequence;
+		for (const struct attempt *a = w->attempts; a; a = a->next) {
+			pong.queued_tokens += a->n_tokens;
+			pong.running++;
+		}
+		r = peers_ping(peers, peer, &pong, true);
+	}
+	return r;
+}
+
+static void attempt_free(struct attempt *a)
+{
+	if (a)
+		free(a->keys);
+	free(a);
+}
+
+/* Sends one prompt to a prefill worker. */
+static int ask(struct fleet *f, uint32_t decode, const struct scheduler_prepare *p)
+{
+	struct attempt *a = calloc(1, sizeof(*a));
+	struct peers *peers = f->workers[decode].peers;
+	uint32_t peer, n_cached, have, P = f->config->page_tokens;
+
+	if (!a)
+		return no_memory(f);
+	*a = (struct attempt){.ask = p->ask, .decode_id = p->request, .decode = decode};
+	a->ask.user = a;
+	if (make_keys(a, P) < 0 || exchange(f, decode) < 0) {
+		attempt_free(a);
+		return no_memory(f);
+	}
+	if (!peers_choose(peers, a->keys, a->n_keys, 0, &peer, &n_cached)) {
+		attempt_free(a);
+		return err_set(f->e, EFAULT, "no prefill worker is registered");
+	}
+	have = MAX(n_cached * P, p->ask.n_have);
+	a->n_tokens = p->ask.n_prompt - MIN(have, p->ask.n_prompt);
+	a->prefill = f->o->n_decode + peer;
+	a->next = f->workers[a->prefill].attempts;
+	f->workers[a->prefill].attempts = a;
+	f->result->handed_over++;
+	if (peers_sent(peers, peer, a->keys, a->n_keys, a->n_tokens) < 0)
+		return no_memory(f);
+	return add_event(f, (struct event){.at = f->now + f->o->message_s,
+					   .type = EVENT_PREPARE,
+					   .attempt = a});
+}
+
+/* ---- steps ---- */
+
+/* Plans as much as may be out. */
+static int plan(struct fleet *f, uint32_t number)
+{
+	struct worker *w = &f->workers[number];
+	bool planned = true;
+	int r = 0;
+
+	while (r == 0 && planned && w->n_out < f->config->max_plans_out) {
+		const struct plan *p = scheduler_plan(w->s);
+		struct scheduler_prepare prepare;
+
+		planned = p;
+		if (p) {
+			double begin = MAX(w->device_free, f->now),
+			       seconds = sim_step_seconds(f->cost, p);
+
+			w->device_free = begin + seconds;
+			w->busy_s += seconds;
+			w->computed_tokens += p->n_prefill_tokens;
+			w->steps++;
+			w->out[w->n_out].n_draws = p->n_draws;
+			w->out[w->n_out++].end = w->device_free;
+			ship(f, w, p, begin, w->device_free);
+			r = add_event(f, (struct event){.at = w->device_free,
+							.type = EVENT_STEP,
+							.worker = number});
+		}
+		while (r == 0 && w->peers && scheduler_next_prepare(w->s, &prepare))
+			r = ask(f, number, &prepare);
+	}
+	return r;
+}
+
+static int answer(struct fleet *f, const struct scheduler_event *ev)
+{
+	struct flight *q = ev->user;
+	struct samples *s = q->n ? &f->result->between_s : &f->result->ttft_s;
+	int r = samples_add(s, f->now - (q->n ? q->last : q->at));
+
+	q->last = f->now;
+	q->output[q->n++] = ev->draw->token;
+	f->result->generated_tokens++;
+	f->result->seconds = f->now;
+	if (!ev->request_finished)
+		return r < 0 ? no_memory(f) : 0;
+	if (r == 0)
+		r = workload_done(f->w, q->tag, f->now, q->output, q->n);
+	f->workers[q->worker].in_flight--;
+	f->in_flight--;
+	free(q->output);
+	free(q);
+	return r < 0 ? no_memory(f) : 0;
+}
+
+static int step_ended(struct fleet *f, uint32_t number)
+{
+	struct worker *w = &f->workers[number];
+	uint64_t step = w->steps - w->n_out;
+	uint32_t n;
+	int r = 0;
+
+	for (uint32_t i = 0; i < w->out[0].n_draws; i++)
+		f->draws[i].token = workload_token((uint64_t)number << 40 | step, i);
+	n = scheduler_commit(w->s, f->draws, f->answers);
+	w->out[0] = w->out[1];
+	w->n_out--;
+	for (uint32_t i = 0; i < n && r == 0; i++) {
+		struct attempt *a;
+
+		if (number < f->o->n_decode) {
+			r = answer(f, &f->answers[i]);
+			continue;
+		}
+		a = f->answers[i].user;
+		a->token = f->answers[i].draw->token;
+		a->drawn = f->now;
+		r = add_event(f, (struct event){.at = MAX(a->arrived, f->now + f->o->message_s),
+						.type = EVENT_ARRIVED,
+						.attempt = a});
+	}
+	return r < 0 ? r : plan(f, number);
+}
+
+static int prepare(struct fleet *f, struct attempt *a)
+{
+	struct worker *w = &f->workers[a->prefill];
+	int r = scheduler_submit(w->s, &a->ask, &a->prefill_id, f->e);
+
+	return r < 0 ? r : plan(f, a->prefill);
+}
+
+static void add_gossip(struct worker *w, const struct attempt *a)
+{
+	for (uint32_t i = 0; i < a->n_keys; i++)
+		w->gossip[w->n_gossip++ % GOSSIP] = a->keys[i];
+}
+
+static int arrived(struct fleet *f, struct attempt *a)
+{
+	struct worker *w = &f->workers[a->prefill], *to = &f->workers[a->decode];
+	const struct draw_result draw = {.token = a->token};
+	uint32_t decode = a->decode, prefill = a->prefill, n;
+	struct attempt **at = &w->attempts;
+	int r = samples_add(&f->result->wait_s, f->now - a->drawn) < 0 ? no_memory(f) : 0;
+
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	scheduler_shipped(w->s, a->prefill_id);
+	peers_done(to->peers, prefill - f->o->n_decode, a->n_tokens);
+	add_gossip(w, a);
+	n = scheduler_received(to->s, a->decode_id, &draw, f->answers);
+	attempt_free(a);
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = answer(f, &f->answers[i]);
+	if (r == 0)
+		r = plan(f, decode);
+	return r < 0 ? r : plan(f, prefill);
+}
+
+/* ---- requests ---- */
+
+/* By its session, which a trace's requests have each for themselves; the next one that is not at its bound. */
+static uint32_t worker_of(const struct fleet *f, uint64_t tag)
+{
+	uint64_t session = tag >> 32 ? tag >> 32 : tag, n = f->o->n_decode;
+	uint64_t most = CEIL_DIV(2 * (f->in_flight + 1), n);
+	uint32_t i = (uint32_t)(mix(session + UINT64_C(0x9e3779b97f4a7c15)) % n);
+
+	while (f->workers[i].in_flight >= most)
+		i = (i + 1) % (uint32_t)n;
+	return i;
+}
+
+static int submit(struct fleet *f)
+{
+	struct sim_request q;
+	struct flight *fl = calloc(1, sizeof(*fl));
+	struct scheduler_request r;
+	uint64_t id;
+	int rc;
+
+	if (!fl || workload_next(f->w, &q) < 0) {
+		free(fl);
+		return no_memory(f);
+	}
+	f->result->requests++;
+	*fl = (struct flight){.tag = q.tag,
+			      .at = q.at,
+			      .worker = worker_of(f, q.tag),
+			      .n_output = q.n_output,
+			      .output = calloc(q.n_output, sizeof(*fl->output))};
+	r = (struct scheduler_request){
+		.prompt = q.prompt,
+		.n_prompt = q.n_prompt,
+		.max_tokens = q.n_output,
+		.n_choices = 1,
+		.boundaries = q.boundaries,
+		.n_boundaries = q.n_boundaries,
+		.priority = q.priority,
+		.space = q.space,
+		.handoff = f->o->n_prefill ? HANDOFF_RECEIVE : HANDOFF_NONE,
+		.sampling = {.top_p = 1, .repetition_penalty = 1},
+		.user = fl,
+	};
+	rc = fl->output ? scheduler_submit(f->workers[fl->worker].s, &r, &id, f->e) : no_memory(f);
+	if (rc == 0) {
+		f->in_flight++;
+		f->workers[fl->worker].in_flight++;
+		return plan(f, fl->worker);
+	}
+	free(fl->output);
+	free(fl);
+	f->result->failed++;
+	return rc == -ENOMEM ? rc : 0; /* one that can never run is counted and passed over */
+}
+
+static int run(struct fleet *f)
+{
+	int r = 0;
+
+	while (r == 0) {
+		double at = 0;
+		bool more = workload_peek(f->w, &at);
+		struct event ev;
+
+		if (!more && !f->n_events)
+			break;
+		if (more && (!f->n_events || at <= f->events[0].at)) {
+			f->now = MAX(f->now, at);
+			r = submit(f);
+			continue;
+		}
+		ev = first_event(f);
+		f->now = ev.at;
+		r = ev.type == EVENT_STEP      ? step_ended(f, ev.worker)
+		    : ev.type == EVENT_PREPARE ? prepare(f, ev.attempt)
+					       : arrived(f, ev.attempt);
+	}
+	return r;
+}
+
+/* ---- workers ---- */
+
+static int open_peers(struct fleet *f, struct worker *w, uint32_t number)
+{
+	const uint64_t seed[2] = {number, 1};
+
+	w->peers = peers_new(seed, (uint64_t)(f->o->heartbeat_s * 1e9));
+	if (!w->peers)
+		return no_memory(f);
+	for (uint32_t i = 0; i < f->o->n_prefill; i++) {
+		struct wire_hello hello = {.n_pages = f->config->n_pages,
+					   .layout.page_tokens = f->config->page_tokens};
+		char name[32];
+		uint32_t peer;
+		int r;
+
+		snprintf(name, sizeof(name), "tcp://prefill-%u:1", i);
+		r = peers_add(w->peers, name, 0, &peer, f->e);
+		if (r < 0)
+			return r;
+		memcpy(hello.worker, &(uint64_t){i + 1}, sizeof(uint64_t));
+		if (peers_hello(w->peers, peer, &hello, 0))
+			return err_set(f->e, EFAULT, "%s was there before", name);
+	}
+	return 0;
+}
+
+static int open_worker(struct fleet *f, uint32_t number)
+{
+	struct worker *w = &f->workers[number];
+	int r = scheduler_new(f->config, &w->s, f->e);
+
+	if (r < 0 || !f->o->n_prefill)
+		return r;
+	if (number < f->o->n_decode)
+		return open_peers(f, w, number);
+	w->gossip = calloc(GOSSIP, sizeof(*w->gossip));
+	w->told = calloc(f->o->n_decode, sizeof(*w->told));
+	return w->gossip && w->told ? 0 : no_memory(f);
+}
+
+static void close_worker(struct worker *w)
+{
+	while (w->attempts) {
+		struct attempt *a = w->attempts;
+
+		w->attempts = a->next;
+		attempt_free(a);
+	}
+	scheduler_free(w->s);
+	peers_free(w->peers);
+	free(w->gossip);
+	free(w->told);
+}
+
+static void sum_up(const struct fleet *f)
+{
+	struct fleet_result *r = f->result;
+	uint32_t n = f->o->n_decode + f->o->n_prefill;
+	double seconds = MAX(r->seconds, 1e-9);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct worker *w = &f->workers[i];
+		bool prefill = i >= f->o->n_decode;
+		double busy = w->busy_s / seconds;
+		struct scheduler_stats s;
+
+		scheduler_stats(w->s, &s);
+		*(prefill ? &r->asked_tokens : &r->prompt_tokens) += s.prompt_tokens;
+		*(prefill ? &r->found_tokens : &r->local_tokens) += s.cached_tokens;
+		*(prefill ? &r->prefilled_tokens : &r->computed_tokens) += w->computed_tokens;
+		*(prefill ? &r->prefill_busy : &r->decode_busy) +=
+			busy / (prefill ? f->o->n_prefill : f->o->n_decode);
+		if (prefill)
+			r->prefill_busiest = MAX(r->prefill_busiest, busy);
+		else
+			r->decode_busiest = MAX(r->decode_busiest, busy);
+		r->link_busiest = MAX(r->link_busiest, w->link_s / seconds);
+		r->retractions += s.retractions;
+	}
+	r->failed += f->in_flight; /* none, unless a scheduler is stuck */
+}
+
+int fleet_run(struct workload *w, const struct scheduler_config *config,
+	      const struct cost_model *cost, const struct fleet_options *o,
+	      struct fleet_result *ret, struct err *e)
+{
+	struct fleet f = {.w = w, .config = config, .cost = cost, .o = o, .result = ret, .e = e};
+	uint32_t n = o->n_decode + o->n_prefill, n_open = 0;
+	int r = 0;
+
+	*ret = (struct fleet_result){0};
+	f.workers = calloc(n, sizeof(*f.workers));
+	f.draws = calloc(config->max_seqs, sizeof(*f.draws));
+	f.answers = calloc(config->max_seqs, sizeof(*f.answers));
+	if (!f.workers || !f.draws || !f.answers)
+		r = no_memory(&f);
+	while (r == 0 && n_open < n)
+		r = open_worker(&f, n_open++);
+	if (r == 0)
+		r = run(&f);
+	if (r == 0)
+		sum_up(&f);
+	while (n_open > 0)
+		close_worker(&f.workers[--n_open]);
+	free(f.workers);
+	free(f.events);
+	free(f.draws);
+	free(f.answers);
+	return r;
+}
+
+void fleet_result_release(struct fleet_result *r)
+{
+	free(r->ttft_s.v);
+	free(r->between_s.v);
+	free(r->wait_s.v);
+	*r = (struct fleet_result){0};
+}
