@@ -26,6 +26,7 @@ int calls_add(struct transfer *t, const char *endpoint, const char *key, uint32_
 	}
 	t->ports[peer] = port;
 	t->called[port] = peer;
+	t->unreached_ns[port] = 0;
 	*ret_peer = peer;
 	return 0;
 }
@@ -377,21 +378,6 @@ static void count_peers(struct transfer *t) ON(role_transfer)
 	atomic_store(&t->config.metrics->peers, n);
 }
 
-/* So many HELLOs without a connection, and it is called anew. */
-enum { UNSAID_MAX = 5 };
-
-static void say_hello(struct transfer *t, uint32_t port) ON(role_transfer)
-{
-	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
-
-	if (transfer_say(t, port, &m, NULL) == 0) {
-		t->unsaid[port] = 0;
-	} else if (++t->unsaid[port] == UNSAID_MAX) {
-		t->unsaid[port] = 0;
-		port_call_again(t->port, port);
-	}
-}
-
 uint64_t calls_tick(struct transfer *t)
 {
 	uint64_t next;
@@ -409,7 +395,9 @@ uint64_t calls_tick(struct transfer *t)
 			continue;
 		}
 		if (due == PEERS_SAY_HELLO) {
-			say_hello(t, t->ports[peer]);
+			m = (struct wire_message){.type = WIRE_HELLO, .hello = t->hello};
+			transfer_reached(t, t->ports[peer],
+					 transfer_say(t, t->ports[peer], &m, NULL) == 0);
 			continue;
 		}
 		peers_get(t->peers, peer, &i);

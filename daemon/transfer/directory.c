@@ -282,6 +282,7 @@ uint64_t directory_tick(struct transfer *t)
 		return d->due_ns;
 	r = prefill ? announce(t, ttl_ns(t)) : ask(t);
 	note_reach(t, r == 0);
+	transfer_reached(t, d->port, r == 0);
 	d->due_ns = t->now_ns + (r < 0	   ? MIN(AGAIN_NS, t->config.heartbeat_ns)
 				 : prefill ? ttl_ns(t) / TIMES
 					   : t->config.heartbeat_ns);

@@ -220,15 +220,6 @@ static void forget(struct transfer *t, uint32_t port, const char *why) ON(role_t
 	port_forget(t->port, port);
 }
 
-/* A worker whose connection broke comes again on another one, long before the old one counts as dead. */
-static void forget_older(struct transfer *t, uint32_t port, const uint8_t *worker) ON(role_transfer)
-{
-	for (uint32_t i = 0; i < PORT_GUESTS; i++)
-		if (i + PORT_CALLS != port && t->guests[i].known &&
-		    !memcmp(t->guests[i].worker, worker, sizeof(t->guests[i].worker)))
-			forget(t, i + PORT_CALLS, "a decode worker has connected again");
-}
-
 static void refuse(struct transfer *t, uint32_t port, int code, const char *text) ON(role_transfer)
 {
 	const struct wire_message m = {
@@ -256,7 +247,6 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 	}
 	if (g->known && memcmp(g->worker, h->worker, sizeof(g->worker)) != 0)
 		fail_all_of(t, port, "the decode worker was started again");
-	forget_older(t, port, h->worker);
 	if (!g->known) {
 		log_info("transfer: a decode worker has come");
 		atomic_fetch_add(&t->config.metrics->peers, 1);

@@ -343,23 +343,22 @@ static bool is_text(zmq_msg_t *m, const char *text)
 	return zmq_msg_size(m) == strlen(text) && !memcmp(zmq_msg_data(m), text, strlen(text));
 }
 
-uint32_t port_lost(struct port *p, bool ret[PORT_CALLS])
+bool port_lost(struct port *p, bool lost[PORT_CALLS])
 {
 	enum { EVENT_FRAMES = 2 };
 	zmq_msg_t frames[EVENT_FRAMES];
-	uint32_t lost = 0;
+	bool any = false;
 	size_t n;
 
 	/* There is one kind of event that was asked for. */
 	for (uint32_t i = 0; i < PORT_CALLS; i++) {
-		ret[i] = false;
+		lost[i] = false;
 		while (p->monitors[i] && (n = take(p->monitors[i], frames, EVENT_FRAMES))) {
 			close_all(frames, MIN(n, (size_t)EVENT_FRAMES));
-			ret[i] = true;
+			lost[i] = any = true;
 		}
-		lost += ret[i];
 	}
-	return lost;
+	return any;
 }
 
 /* Frames of a request: version, id, domain, address, identity, mechanism, credentials. */

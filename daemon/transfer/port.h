@@ -29,11 +29,12 @@ int port_open(const struct transfer_keys *keys, uint64_t largest, struct port **
 	      struct err *e) MUST_CHECK;
 void port_close(struct port *p);
 
-/* Before any connection: so many messages at most wait on the way from each peer, and to each; one more to a peer is
- * -EHOSTUNREACH. 0: no limit, where what is sent is in memory that is counted anyway. */
-void port_limit(struct port *p, int messages);
 /* Before anybody is called: a connection on which nothing moves for so long is given up, with what is still to go out on it. */
 void port_patience(struct port *p, uint64_t ns);
+
+/* Before any connection: so many messages at most wait on the way from each peer, and to each; one more to a peer is
+ * -EHOSTUNREACH. 0: so many that only who takes nothing comes to it. */
+void port_limit(struct port *p, int messages);
 
 /* Once. bound: the address with its port. */
 int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOINT_MAX],
@@ -48,8 +49,9 @@ void port_hang_up(struct port *p, uint32_t peer);
  * understand. Without memory there is no call any more, until the next time. */
 void port_call_again(struct port *p, uint32_t peer);
 
-/* Which calls' connections broke since the last time, and how many. What came before that is still to be received. */
-uint32_t port_lost(struct port *p, bool ret[PORT_CALLS]);
+/* Whether a connection to somebody who is called broke since the last time; lost[i]: that of call i. What came before that is
+ * still to be received. */
+bool port_lost(struct port *p, bool lost[PORT_CALLS]);
 
 /* A guest that says nothing any more. */
 void port_forget(struct port *p, uint32_t peer);

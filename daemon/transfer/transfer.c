@@ -248,6 +248,20 @@ void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t 
 		wire_window_bytes(w));
 }
 
+void transfer_reached(struct transfer *t, uint32_t port, bool reached)
+{
+	uint64_t *since = &t->unreached_ns[port];
+
+	if (reached) {
+		*since = 0;
+	} else if (!*since) {
+		*since = t->now_ns;
+	} else if (t->now_ns - *since >= CALL_AGAIN_NS) {
+		*since = 0;
+		port_call_again(t->port, port);
+	}
+}
+
 static void take_tasks(struct transfer *t) ON(role_transfer)
 {
 	struct queue_node *node;
@@ -293,7 +307,7 @@ static void hear(struct transfer *t, uint32_t port, zmq_msg_t *head, zmq_msg_t *
 	struct wire_message m;
 	struct err e = {0};
 
-	if (t->config.prefill)
+	if (port >= PORT_CALLS)
 		guests_seen(t, port);
 	if (wire_parse(zmq_msg_data(head), zmq_msg_size(head), &m, &e) < 0)
 		hear_broken(t, port, head, &e);
@@ -311,8 +325,7 @@ enum { HEARD_MAX = 256 };
 static void take_messages(struct transfer *t) ON(role_transfer)
 {
 	/* What came before a connection broke is heard first. */
-	bool lost[PORT_CALLS];
-	uint32_t n_lost = port_lost(t->port, lost);
+	bool lost[PORT_CALLS], any = port_lost(t->port, lost);
 	zmq_msg_t head, body;
 	uint32_t port;
 
@@ -323,7 +336,7 @@ static void take_messages(struct transfer *t) ON(role_transfer)
 		zmq_msg_close(&head);
 		zmq_msg_close(&body);
 	}
-	if (n_lost && !t->config.prefill)
+	if (any && !t->config.prefill)
 		calls_lost(t, lost);
 }
 

@@ -104,7 +104,7 @@ struct transfer {
 
 	struct peers *peers;			       /* decode */
 	uint32_t ports[PEERS_MAX], called[PORT_CALLS]; /* port of a peer; peer of a port */
-	uint32_t unsaid[PORT_CALLS]; /* HELLOs in a row for which there was no connection */
+	uint64_t unreached_ns[PORT_CALLS]; /* since when a call has no connection; 0: it has */
 
 	struct guest_info *guests;	/* prefill: [PORT_GUESTS] */
 	struct wire_key gossip[GOSSIP]; /* a ring of keys newly cached, n_gossip so far */
@@ -120,6 +120,10 @@ struct transfer {
 int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m, zmq_msg_t *body)
 	ON(role_transfer) MUST_CHECK;
 
+/* What is said first to who is called could be sent, or not: after so long without a connection it is called anew. */
+#define CALL_AGAIN_NS ((uint64_t)3 * 1000000000)
+void transfer_reached(struct transfer *t, uint32_t port, bool reached) ON(role_transfer);
+
 /* New, in the list. NULL: out of memory. The room is taken over. */
 struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer, struct room *room)
 	ON(role_transfer);
@@ -133,12 +137,13 @@ struct attempt *attempt_of_number(struct transfer *t, uint64_t number) ON(role_t
 struct transfer_note *note_new(enum transfer_note_type type, uint64_t attempt);
 void note_send(struct transfer *t, struct transfer_note *n);
 
-/* A line of the trace; w: NULL where it is about a whole prompt. */
-void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
-		    const struct wire_window *w) ON(role_transfer);
 /* The last note of an attempt. */
 void note_end(struct transfer *t, struct attempt *a, enum transfer_note_type type)
 	ON(role_transfer);
+
+/* A line of the trace; w: NULL where it is about a whole prompt. */
+void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
+		    const struct wire_window *w) ON(role_transfer);
 
 /* ---- calls.c and guests.c: of each the same ---- */
 
@@ -151,7 +156,7 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 uint64_t calls_tick(struct transfer *t) ON(role_transfer);
 /* An attempt has failed: tells the engine thread and the peer, and frees it. */
 void calls_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
-/* Connections broke, of these calls. */
+/* Connections broke: lost[i], that of call i. */
 void calls_lost(struct transfer *t, const bool lost[PORT_CALLS]) ON(role_transfer);
 
 /* Begins to connect to one more; key as in port_call. -ENOSPC: PEERS_MAX are there. */
