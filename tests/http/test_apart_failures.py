@@ -455,7 +455,7 @@ if FAKE:
         s.stop()
 
     # The device of a prefill worker is lost: it says so, and ends; the others go on.
-    p = prefill_worker(free_port(), env={"FAKE_FAIL_STEP": "9"})
+    p = prefill_worker(free_port(), env={"FAKE_FAIL_STEP": "2"})
     d = decode_worker([p.endpoint])
     meets(d, 1)
     got = [plain(a) for a in parallel([lambda r=r: d.post(*salted(r, "lost"), timeout=PATIENCE_S) for r in requests])]
