@@ -40,42 +40,6 @@ static const char *const kernel_names[] = {
 	"sample",    "gemm_int8_store", "quantize_rows",
 };
 
-/* A length of 0 may be asked for where `least` is 0; else "0" alone is the empty list. */
-static int take_list(const struct option_def *d, const char *text, void *member, struct err *e)
-{
-	const uint64_t least = d->min;
-	struct bench_list l = {0};
-	const char *p = text;
-
-	if (least && !strcmp(text, "0")) {
-		*(struct bench_list *)member = l;
-		return 0;
-	}
-	for (;;) {
-		uint64_t v = 0;
-		char *end;
-
-		errno = 0;
-		if (*p >= '0' && *p <= '9')
-			v = strtoull(p, &end, 10);
-		if (*p < '0' || *p > '9' || errno || v < least || v > d->max ||
-		    (*end && *end != ','))
-			return err_set(e, EINVAL,
-				       "--%s: \"%s\" is not a list of numbers from %llu to %llu%s",
-				       d->name, text, (unsigned long long)least,
-				       (unsigned long long)d->max, least ? ", nor 0 for none" : "");
-		if (l.n == BENCH_LIST_MAX)
-			return err_set(e, EINVAL, "--%s: there are more than %d numbers", d->name,
-				       BENCH_LIST_MAX);
-		l.v[l.n++] = (uint32_t)v;
-		if (!*end)
-			break;
-		p = end + 1;
-	}
-	*(struct bench_list *)member = l;
-	return 0;
-}
-
 static int take_int8(const struct option_def *d, const char *text, void *member, struct err *e)
 {
 	unsigned long long v;
@@ -183,7 +147,8 @@ static const struct part_option {
 	  .offset = AT(prefill),
 	  .min = 1,
 	  .max = TOKENS_MAX,
-	  .take = take_list,
+	  .take = bench_list_take_none,
+	  .read_initial = true,
 	  .text = "lengths of prompts, 0 for none"},
 	 BOTH},
 	{{.name = "decode",
@@ -192,7 +157,8 @@ static const struct part_option {
 	  .offset = AT(decode),
 	  .min = 1,
 	  .max = STREAMS_MAX,
-	  .take = take_list,
+	  .take = bench_list_take_none,
+	  .read_initial = true,
 	  .text = "numbers of streams, 0 for none"},
 	 BOTH},
 	{{.name = "context",
@@ -200,7 +166,8 @@ static const struct part_option {
 	  .type = OPTION_OWN,
 	  .offset = AT(context),
 	  .max = TOKENS_MAX,
-	  .take = take_list,
+	  .take = bench_list_take_none,
+	  .read_initial = true,
 	  .text = "tokens that each of them has before"},
 	 BOTH},
 	{{.name = "repeat",
@@ -265,6 +232,7 @@ static const struct part_option {
 	  .offset = AT(int8),
 	  .take = take_int8,
 	  .initial_text = "128",
+	  .read_initial = true,
 	  .text = "values that share a scale in int8 products; 0 leaves these out"},
 	 KERNELS},
 	{{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
@@ -272,13 +240,11 @@ static const struct part_option {
 };
 /* clang-format on */
 
-/* The table of a part, with its defaults; those that `take` reads are read from there. */
-static int fill_table(int part, const struct bench_defaults *own,
-		      struct option_def table[ARRAY_SIZE(part_options)], size_t *ret_n,
-		      struct bench_options *o, struct err *e)
+/* The table of a part, with its defaults; how many options it has. */
+static size_t fill_table(int part, const struct bench_defaults *own,
+			 struct option_def table[ARRAY_SIZE(part_options)])
 {
 	size_t n = 0;
-	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(part_options); i++) {
 		struct option_def *d = &table[n];
@@ -295,22 +261,17 @@ static int fill_table(int part, const struct bench_defaults *own,
 			d->initial_text = own->context;
 		else if (d->offset == AT(repeat))
 			d->initial = own->repeat;
-		if (r == 0 && (d->take == take_list || d->take == take_int8))
-			r = d->take(d, d->initial_text, (char *)o + d->offset, e);
 	}
-	*ret_n = n;
-	return r;
+	return n;
 }
 
 int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct bench_options *o,
 		struct err *e)
 {
 	struct option_def table[ARRAY_SIZE(part_options)];
-	size_t n = 0;
-	int r = fill_table(!strcmp(argv[0], "kernels") ? KERNELS : STEPS, own, table, &n, o, e);
+	size_t n = fill_table(!strcmp(argv[0], "kernels") ? KERNELS : STEPS, own, table);
+	int r = option_table_parse(table, n, argc, (const char *const *)argv, o, e);
 
-	if (r == 0)
-		r = option_table_parse(table, n, argc, (const char *const *)argv, o, e);
 	if (r < 0)
 		return r;
 	if (o->help) {
