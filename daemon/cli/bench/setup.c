@@ -1,6 +1,7 @@
 #include "daemon/cli/bench/setup.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,6 @@ enum {
 	REPEAT_MAX = 1000,
 	STEPS_MAX = 100000,
 	PAGE = 64,
-	BENCH_LINE_MAX = 4352,
 	FAR_LARGER = 8, /* times as large as a cache: what is in it by chance does not count */
 };
 
@@ -286,11 +286,8 @@ int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct 
 	o->engine.cache_memory = o->cache_memory.bytes;
 	o->engine.cache_memory_share = o->cache_memory.share;
 	o->engine.tuning.any_bits = o->batch_invariant == OPTION_OFF;
-	if (!o->engine.program_cache)
-		o->engine.program_cache =
-			program_cache_default(o->program_cache, sizeof(o->program_cache));
-	else if (!o->engine.program_cache[0])
-		o->engine.program_cache = NULL;
+	o->engine.program_cache = program_cache_choose(o->engine.program_cache, o->program_cache,
+						       sizeof(o->program_cache));
 	return 0;
 }
 
@@ -440,7 +437,7 @@ const char *bench_print_head(const struct bench *b)
 {
 	const struct engine_info *i = engine_info(b->engine);
 	const struct engine_options *o = &b->options->engine;
-	char what[128], use[BENCH_LINE_MAX];
+	char what[128], use[TUNING_USE_TEXT];
 	bool bad = peak_below(b->best, b->known, what, sizeof(what));
 	uint64_t cache = engine_cache_bytes(b->engine);
 
@@ -475,7 +472,7 @@ int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n,
 {
 	const struct bench_options *o = b->options;
 	const struct engine_info *i = engine_info(b->engine);
-	char what[128], subtitle[2 * BENCH_LINE_MAX];
+	char what[128], subtitle[2 * PATH_MAX];
 	int r;
 
 	snprintf(subtitle, sizeof(subtitle), "%s%s, %s, kernels %s, %s%s", o->engine.model_dir,
