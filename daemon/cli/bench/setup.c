@@ -12,6 +12,7 @@
 #include "base/macros.h"
 #include "bench_commit.inc"
 #include "daemon/cli/plot.h"
+#include "daemon/engine_options.h"
 #include "daemon/program_cache.h"
 #include "kernels/int8.h"
 
@@ -27,10 +28,6 @@ enum {
 /* ---- options ---- */
 
 enum { KERNELS = 1, STEPS = 2, BOTH = KERNELS | STEPS };
-
-static const char *const dtypes[] = {"float32", "bfloat16", NULL};
-static const char *const variants[] = {"auto", "generic", "x86", "nvidia", NULL};
-static const char *const switches[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
 
 /* Names of what a step launches, and of what the int8 products do. */
 static const char *const kernel_names[] = {
@@ -81,50 +78,6 @@ static const struct part_option {
 	struct option_def def;
 	int parts; /* that know it */
 } part_options[] = {
-	{{.name = "model",
-	  .argument = "DIR",
-	  .type = OPTION_TEXT,
-	  .offset = AT(engine.model_dir),
-	  .text = "config.json, and the weights unless they are synthetic"},
-	 BOTH},
-	{{.name = "synthetic-weights",
-	  .argument = "SEED",
-	  .type = OPTION_NUMBER,
-	  .offset = AT(engine.synthetic_seed),
-	  .given = AT(engine.synthetic),
-	  .max = UINT64_MAX,
-	  .initial_text = "off",
-	  .text = "random weights made from this seed"},
-	 BOTH},
-	{{.name = "device",
-	  .argument = "WHICH",
-	  .type = OPTION_TEXT,
-	  .offset = AT(engine.device),
-	  .initial_text = "the first GPU, else the first device",
-	  .text = "as of tigond; tigon devices lists them"},
-	 BOTH},
-	{{.name = "kernels",
-	  .argument = "VARIANT",
-	  .type = OPTION_CHOICE,
-	  .offset = AT(engine.kernels),
-	  .choices = variants,
-	  .text = "kernel variant; auto takes what the device can do"},
-	 BOTH},
-	{{.name = "dtype",
-	  .argument = "TYPE",
-	  .type = OPTION_CHOICE,
-	  .offset = AT(engine.dtype),
-	  .choices = dtypes,
-	  .initial = 1,
-	  .text = "number format of weights, KV cache and GEMM inputs"},
-	 BOTH},
-	{{.name = "program-cache",
-	  .argument = "DIR",
-	  .type = OPTION_TEXT,
-	  .offset = AT(engine.program_cache),
-	  .initial_text = "tigon below the user's cache directory",
-	  .text = "where compiled programs are kept; an empty DIR keeps none"},
-	 BOTH},
 	{{.name = "cache-memory",
 	  .argument = "BYTES|SHARE",
 	  .type = OPTION_MEMORY,
@@ -208,7 +161,7 @@ static const struct part_option {
 	  .argument = "SWITCH",
 	  .type = OPTION_CHOICE,
 	  .offset = AT(batch_invariant),
-	  .choices = switches,
+	  .choices = option_switch_names,
 	  .text = "off: rows of tables that change bits may be used"},
 	 BOTH},
 	{{.name = "plot",
@@ -240,11 +193,15 @@ static const struct part_option {
 };
 /* clang-format on */
 
+enum { TABLE_MAX = ENGINE_OPTIONS + ARRAY_SIZE(part_options) };
+
 /* The table of a part, with its defaults; how many options it has. */
 static size_t fill_table(int part, const struct bench_defaults *own,
-			 struct option_def table[ARRAY_SIZE(part_options)])
+			 struct option_def table[TABLE_MAX])
 {
-	size_t n = 0;
+	size_t n = ENGINE_OPTIONS;
+
+	engine_options_table(AT(engine), table);
 
 	for (size_t i = 0; i < ARRAY_SIZE(part_options); i++) {
 		struct option_def *d = &table[n];
@@ -268,7 +225,7 @@ static size_t fill_table(int part, const struct bench_defaults *own,
 int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct bench_options *o,
 		struct err *e)
 {
-	struct option_def table[ARRAY_SIZE(part_options)];
+	struct option_def table[TABLE_MAX];
 	size_t n = fill_table(!strcmp(argv[0], "kernels") ? KERNELS : STEPS, own, table);
 	int r = option_table_parse(table, n, argc, (const char *const *)argv, o, e);
 
