@@ -1,19 +1,16 @@
 #include "daemon/handoff.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
+#include "daemon/shipping.h"
 #include "daemon/transfer/transfer.h"
 #include "engine/cache_key.h"
 #include "scheduler/list.h"
-
-/* A block holds a window's data, or a part of it; together they bound what is on its way. */
-enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 128 << 20, BLOCKS_MIN = 4, BLOCKS_MAX = 64 };
 
 /* How many peers a prompt is sent to, one after the other, before it is computed here. */
 enum { TRIES_MAX = 3 };
@@ -36,33 +33,17 @@ struct incoming {
 	uint64_t request;
 };
 
-/* What is read of a step for one window. */
-struct parcel {
-	struct list node; /* in handoff.waiting, or in none */
-	struct handoff *handoff;
-	struct engine_piece *pieces; /* [n_pieces] owned */
-	uint32_t n_pieces;
-	struct engine_block *block;
-	struct transfer_window *window; /* owned */
-};
-
 struct handoff {
 	struct handoff_config config;
 	bool prefills;
 	uint32_t page_tokens, window_layers;
 	struct transfer *transfer;
 	struct transfer_keys keys;
-	struct list outgoing, incoming, waiting; /* waiting: parcels without a block */
+	struct list outgoing, incoming;
+	struct shipping *shipping; /* NULL: a decode worker */
 	uint64_t last_attempt;
-	uint64_t part_bytes[2][2]; /* by enum tier_kind and part */
-	uint64_t block_bytes;
 	struct transfer_note *held; /* whose draws the last events point to */
 	struct err lost;	    /* code 0: the device is there */
-
-	pthread_mutex_t lock;
-	struct engine_block *blocks[BLOCKS_MAX]; /* [n_blocks] owned */
-	struct engine_block *idle[BLOCKS_MAX];	 /* [n_idle] guarded by lock */
-	uint32_t n_blocks, n_idle;
 };
 
 /* ---- opening ---- */
@@ -90,32 +71,6 @@ static void wake(void *arg)
 	queue_wake(((struct handoff *)arg)->config.inbox);
 }
 
-/* Both sides make them of what every worker of the model has alike: no window is larger than the receiver expects. */
-static uint64_t block_bytes(const struct handoff *h)
-{
-	uint64_t bytes = BLOCK_MIN;
-
-	for (int kind = 0; kind < 2; kind++)
-		for (int part = 0; part < 2; part++)
-			bytes = MAX(bytes, h->part_bytes[kind][part]);
-	return bytes;
-}
-
-static int open_blocks(struct handoff *h, struct err *e)
-{
-	uint64_t n = MAX((uint64_t)BLOCKS_BYTES / h->block_bytes, (uint64_t)BLOCKS_MIN);
-
-	for (; h->n_blocks < MIN(n, (uint64_t)BLOCKS_MAX); h->n_blocks++) {
-		struct engine_block **b = &h->blocks[h->n_blocks];
-		int r = engine_block_new(h->config.engine, h->block_bytes, b, e);
-
-		if (r < 0)
-			return r;
-		h->idle[h->n_idle++] = *b;
-	}
-	return 0;
-}
-
 static int start(struct handoff *h, struct err *e)
 {
 	const struct server *s = h->config.server;
@@ -132,7 +87,7 @@ static int start(struct handoff *h, struct err *e)
 		.keys = o->transfer_key ? &h->keys : NULL,
 		.trace = o->transfer_trace,
 		.heartbeat_ns = o->transfer_heartbeat * 1000000,
-		.largest = h->block_bytes,
+		.largest = shipping_block_bytes(h->config.engine),
 		.layout =
 			{
 				.page_bytes = s->info.page_bytes,
@@ -153,16 +108,27 @@ static int start(struct handoff *h, struct err *e)
 	if (!layers)
 		return err_set(e, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < m->n_layers; i++) {
-		int kind = m->full_attention[i] ? TIER_PAGE : TIER_STATE;
+		enum tier_kind kind = m->full_attention[i] ? TIER_PAGE : TIER_STATE;
 
 		layers[i] = (struct wire_layer){
-			.part_bytes = {h->part_bytes[kind][0], h->part_bytes[kind][1]},
+			.part_bytes = {engine_piece_bytes(h->config.engine, kind, 0),
+				       engine_piece_bytes(h->config.engine, kind, 1)},
 			.kind = kind == TIER_PAGE ? WIRE_ATTENTION : WIRE_DELTANET,
 		};
 	}
 	r = transfer_start(&config, &h->transfer, e);
 	free(layers);
 	return r;
+}
+
+static int open_shipping(struct handoff *h, struct err *e)
+{
+	const struct shipping_config config = {.engine = h->config.engine,
+					       .model = &h->config.server->info.model,
+					       .transfer = h->transfer,
+					       .inbox = h->config.inbox};
+
+	return shipping_open(&config, &h->shipping, e);
 }
 
 static void ship_layer(void *user, const struct plan *plan, uint32_t layer);
@@ -185,19 +151,12 @@ int handoff_open(const struct handoff_config *config, struct handoff **ret, stru
 	h->window_layers = (uint32_t)o->transfer_window;
 	list_init(&h->outgoing);
 	list_init(&h->incoming);
-	list_init(&h->waiting);
-	pthread_mutex_init(&h->lock, NULL);
-	for (int kind = 0; kind < 2; kind++)
-		for (uint32_t part = 0; part < 2; part++)
-			h->part_bytes[kind][part] =
-				engine_piece_bytes(config->engine, (enum tier_kind)kind, part);
-	h->block_bytes = block_bytes(h);
 	if (o->transfer_key && (r = transfer_keys_open(o->transfer_key, &h->keys, e)) < 0)
 		err_prefix(e, "--transfer-key");
-	if (r == 0 && h->prefills)
-		r = open_blocks(h, e);
 	if (r == 0)
 		r = start(h, e);
+	if (r == 0 && h->prefills)
+		r = open_shipping(h, e);
 	if (r < 0) {
 		handoff_close(h);
 		return r;
@@ -220,39 +179,6 @@ static void free_outgoing(struct handoff *h, struct outgoing *o)
 	lifecycle_notify(s->lifecycle);
 }
 
-static void free_parcel(struct parcel *p)
-{
-	list_remove(&p->node);
-	free(p->pieces);
-	free(p->window);
-	free(p);
-}
-
-/* Any thread: the block is free again. */
-static void end_parcel(struct parcel *p)
-{
-	struct handoff *h = p->handoff;
-
-	pthread_mutex_lock(&h->lock);
-	h->idle[h->n_idle++] = p->block;
-	pthread_mutex_unlock(&h->lock);
-	free_parcel(p);
-	wake(h);
-}
-
-static void drop_waiting(struct handoff *h, uint64_t attempt)
-{
-	struct list *next;
-
-	for (struct list *node = h->waiting.next; node != &h->waiting; node = next) {
-		struct parcel *p = container_of(node, struct parcel, node);
-
-		next = node->next;
-		if (p->window->attempt == attempt)
-			free_parcel(p);
-	}
-}
-
 void handoff_close(struct handoff *h)
 {
 	if (!h)
@@ -270,13 +196,9 @@ void handoff_close(struct handoff *h)
 		list_remove(&i->node);
 		free(i);
 	}
-	while (!list_empty(&h->waiting))
-		free_parcel(container_of(h->waiting.next, struct parcel, node));
-	for (uint32_t i = 0; i < h->n_blocks; i++)
-		engine_block_free(h->blocks[i]);
+	shipping_close(h->shipping);
 	transfer_note_free(h->held);
 	transfer_keys_release(&h->keys);
-	pthread_mutex_destroy(&h->lock);
 	free(h);
 }
 
@@ -398,152 +320,8 @@ static void take_end(struct handoff *h, const struct transfer_note *n)
 		record_abort(h->config.record, o->id);
 		scheduler_abort(h->config.scheduler, o->id);
 	}
-	drop_waiting(h, o->attempt);
+	shipping_drop(h->shipping, o->attempt);
 	free_outgoing(h, o);
-}
-
-/* ---- a prefill worker: data ---- */
-
-static void window_done(struct transfer_window *w)
-{
-	end_parcel(w->user);
-}
-
-/* A thread of the driver. */
-static void read_done(void *tag, bool good)
-{
-	struct parcel *p = tag;
-
-	p->window->read_ns = clock_now_ns();
-	if (good)
-		transfer_window(p->handoff->transfer, p->window);
-	else
-		end_parcel(p);
-}
-
-/* Reads a parcel if there is a block for it. 1: it is on its way; 0: there is none. */
-static int read_parcel(struct handoff *h, struct parcel *p, struct err *e)
-{
-	int r;
-
-	pthread_mutex_lock(&h->lock);
-	p->block = h->n_idle ? h->idle[--h->n_idle] : NULL;
-	pthread_mutex_unlock(&h->lock);
-	if (!p->block)
-		return 0;
-	list_remove(&p->node);
-	p->window->data = engine_block_data(p->block);
-	r = engine_read_pieces(h->config.engine, p->pieces, p->n_pieces, p->window->data, read_done,
-			       p, e);
-	if (r == 0)
-		return 1;
-	end_parcel(p);
-	return r;
-}
-
-static struct parcel *new_parcel(struct handoff *h, const struct outgoing *o, uint32_t max_pieces,
-				 uint32_t max_listed)
-{
-	struct parcel *p = calloc(1, sizeof(*p));
-
-	if (!p)
-		return NULL;
-	list_init(&p->node);
-	p->handoff = h;
-	p->pieces = calloc(max_pieces, sizeof(*p->pieces));
-	p->window = calloc(1, sizeof(*p->window) + max_listed * sizeof(p->window->pieces[0]));
-	if (!p->pieces || !p->window) {
-		free_parcel(p);
-		return NULL;
-	}
-	p->window->attempt = o->attempt;
-	p->window->window.pieces = p->window->pieces;
-	p->window->done = window_done;
-	p->window->user = p;
-	return p;
-}
-
-/* What of a ship a window of layers has: built piece by piece, a parcel at a time. */
-struct packing {
-	struct handoff *h;
-	const struct outgoing *o;
-	const struct plan_row *row;
-	const struct plan_ship *ship;
-	uint32_t first_layer, n_layers;
-	struct parcel *p; /* being filled, or NULL */
-	struct err error;
-};
-
-static void send_off(struct packing *k)
-{
-	struct parcel *p = k->p;
-	int r = 0;
-
-	k->p = NULL;
-	if (!p)
-		return;
-	/* In their order: none overtakes those that wait. */
-	if (list_empty(&k->h->waiting))
-		r = read_parcel(k->h, p, &k->error);
-	if (r == 0)
-		list_append(&k->h->waiting, &p->node);
-}
-
-/* n pages, or one state, of a part of a layer. */
-static void pack(struct packing *k, enum tier_kind kind, uint32_t layer, uint32_t part,
-		 const uint32_t *ids, uint32_t first, uint32_t n)
-{
-	uint64_t each = k->h->part_bytes[kind][part];
-
-	while (n && !k->error.code) {
-		struct parcel *p = k->p;
-		uint32_t room, most = 2 * k->n_layers;
-		struct wire_piece *listed;
-
-		if (!p)
-			p = k->p = new_parcel(k->h, k->o, most * MAX(k->ship->n_pages, 1u), most);
-		if (!p) {
-			err_set(&k->error, ENOMEM, "out of memory");
-			return;
-		}
-		room = (uint32_t)MIN((k->h->block_bytes - p->window->bytes) / each, (uint64_t)n);
-		if (!room) {
-			send_off(k);
-			continue;
-		}
-		p->window->window.first_token = k->row->start;
-		p->window->window.n_tokens = k->row->n_tokens;
-		p->window->window.first_layer = k->first_layer;
-		p->window->window.n_layers = k->n_layers;
-		listed = &p->window->pieces[p->window->window.n_pieces++];
-		*listed = (struct wire_piece){.bytes = room * each,
-					      .layer = layer,
-					      .first = first,
-					      .n = room,
-					      .part = (kind == TIER_PAGE ? WIRE_K : WIRE_RING) +
-						      part};
-		for (uint32_t i = 0; i < room; i++)
-			p->pieces[p->n_pieces++] = (struct engine_piece){kind, layer, part, ids[i]};
-		p->window->bytes += room * each;
-		ids += room;
-		first += room;
-		n -= room;
-	}
-}
-
-static void ship_window(struct packing *k)
-{
-	const struct model_config *c = &k->h->config.server->info.model;
-	const uint32_t *pages = k->row->pages + k->ship->first_page;
-
-	for (uint32_t i = k->first_layer; i < k->first_layer + k->n_layers; i++)
-		for (uint32_t part = 0; part < 2; part++)
-			if (c->full_attention[i])
-				pack(k, TIER_PAGE, i, part, pages, k->ship->first_page,
-				     k->ship->n_pages);
-			else if (k->ship->state)
-				pack(k, TIER_STATE, i, part, &k->row->state_dst, 0, 1);
-	send_off(k);
 }
 
 static struct outgoing *outgoing_of_request(struct handoff *h, uint64_t id)
@@ -567,18 +345,15 @@ static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 	if (!plan->n_ships || ((layer + 1) % h->window_layers && layer + 1 < n_layers))
 		return;
 	for (uint32_t i = 0; i < plan->n_ships; i++) {
-		struct packing k = {.h = h,
-				    .o = outgoing_of_request(h, plan->ships[i].request),
-				    .row = &plan->rows[plan->ships[i].row],
-				    .ship = &plan->ships[i],
-				    .first_layer = first,
-				    .n_layers = layer + 1 - first};
+		const struct plan_ship *ship = &plan->ships[i];
+		struct outgoing *o = outgoing_of_request(h, ship->request);
+		struct err e = {0};
 
-		if (!k.o)
+		if (!o)
 			continue; /* aborted meanwhile */
-		ship_window(&k);
-		if (k.error.code)
-			transfer_fail(h->transfer, k.o->attempt, &k.error);
+		if (shipping_window(h->shipping, o->attempt, plan, ship, first, layer + 1 - first,
+				    &e) < 0)
+			transfer_fail(h->transfer, o->attempt, &e);
 	}
 }
 
@@ -837,17 +612,7 @@ int handoff_run(struct handoff *h, struct err *e)
 		ask_for_prompts(h);
 		return 0;
 	}
-	while (!list_empty(&h->waiting)) {
-		struct parcel *p = container_of(h->waiting.next, struct parcel, node);
-		uint64_t attempt = p->window->attempt;
-		int r = read_parcel(h, p, e);
-
-		if (r == 0 || r == -EIO)
-			return r;
-		if (r < 0)
-			transfer_fail(h->transfer, attempt, e);
-	}
-	return 0;
+	return shipping_run(h->shipping, e);
 }
 
 void handoff_fail(struct handoff *h, const struct err *why)

@@ -5,11 +5,8 @@
  *     a decode worker    scheduler_next_prepare ─> transfer_ask
  *                        NOTE_DATA ─> engine_write_pieces      NOTE_CAME ─> scheduler_received
  *                        NOTE_LOST ─> scheduler_receive_failed: another worker, or here
- *     a prefill worker   NOTE_ASKED ─> scheduler_submit        plan.ships, layer by layer ─> engine_read_pieces ─> transfer_window
+ *     a prefill worker   NOTE_ASKED ─> scheduler_submit        plan.ships, layer by layer ─> shipping_window ─> transfer_window
  *                        first tokens ─> transfer_draws        NOTE_SENT ─> scheduler_shipped    NOTE_DROPPED ─> scheduler_abort
- *
- * Data leave the device while later layers are computed, into blocks of pinned memory, of which there are only so many; what
- * finds none is read later, since what is shipped stays where it is until all of it is out.
  */
 #ifndef DAEMON_HANDOFF_H
 #define DAEMON_HANDOFF_H

@@ -93,10 +93,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 	base_name(o->model, s->base_name, sizeof(s->base_name));
 	snprintf(s->name, sizeof(s->name), "%s",
 		 o->served_model_name ? o->served_model_name : s->base_name);
-	if (!o->program_cache)
-		o->program_cache = program_cache_default(cache, cache_size);
-	else if (!o->program_cache[0])
-		o->program_cache = NULL;
+	o->program_cache = program_cache_choose(o->program_cache, cache, cache_size);
 	engine_settle_environment(o->program_cache);
 	return 0;
 }
@@ -105,7 +102,7 @@ static void announce(const struct server *s, uint16_t port)
 {
 	const struct engine_info *i = &s->info;
 	bool v6 = strchr(s->options.host, ':');
-	char use[4352];
+	char use[TUNING_USE_TEXT];
 
 	log_info("%s on %s (%s, %s kernels)", s->name, i->device_name, i->driver, i->kernels);
 	if (s->options.tuning) {

@@ -258,9 +258,11 @@ static const struct option_def *find(const struct option_def *table, size_t n, c
 	return NULL;
 }
 
-static void set_defaults(const struct option_def *table, size_t n, void *to)
+static int set_defaults(const struct option_def *table, size_t n, void *to, struct err *e)
 {
-	for (size_t i = 0; i < n; i++) {
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
 		const struct option_def *d = &table[i];
 
 		if (d->type == OPTION_NUMBER || d->type == OPTION_NUMBER_32 ||
@@ -268,16 +270,18 @@ static void set_defaults(const struct option_def *table, size_t n, void *to)
 			store_number(d, d->initial, to);
 		else if (d->type == OPTION_CHOICE)
 			*(unsigned *)member(to, d->offset) = (unsigned)d->initial;
+		else if (d->read_initial)
+			r = d->take(d, d->initial_text, member(to, d->offset), e);
 	}
+	return r;
 }
 
 int option_table_parse(const struct option_def *table, size_t n, int argc, const char *const *argv,
 		       void *to, struct err *e)
 {
-	int r;
+	int r = set_defaults(table, n, to, e);
 
-	set_defaults(table, n, to);
-	for (int i = 1; i < argc; i++) {
+	for (int i = 1; r == 0 && i < argc; i++) {
 		const char *arg = argv[i], *equals, *value = NULL;
 		const struct option_def *d;
 		char name[NAME_MAX_LEN + 1];
@@ -306,10 +310,8 @@ int option_table_parse(const struct option_def *table, size_t n, int argc, const
 			value = argv[++i];
 		}
 		r = set_value(d, value, to, e);
-		if (r < 0)
-			return r;
 	}
-	return 0;
+	return r;
 }
 
 /* "(0 to 65535, default 8080)" for the end of a help line. */

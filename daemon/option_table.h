@@ -45,13 +45,14 @@ struct option_def {
 	uint64_t multiple;	    /* 0: any */
 	const char *const *choices; /* NULL-terminated */
 	const char *initial_text;   /* default of a text option as --help shows it, NULL: none */
+	bool read_initial;	    /* OPTION_OWN: initial_text is a value, which `take` reads */
 	const char *text;	    /* what it does, one line */
 	/* OPTION_OWN: fills the member, or says what such a value is ("--name: ..."). */
 	int (*take)(const struct option_def *d, const char *value, void *member, struct err *e);
 };
 
-/* Fills the members of *to that numbers, sizes and choices have with their defaults, and then all that argv names
- * (argv[0] is skipped). Strings are borrowed from argv. -EINVAL with a sentence; *to may be filled in part then. */
+/* Fills the members of *to that have a default (numbers, sizes, choices, and with read_initial) with it, and then all that
+ * argv names (argv[0] is skipped). Strings are borrowed from argv. -EINVAL with a sentence; *to may be filled in part then. */
 int option_table_parse(const struct option_def *table, size_t n, int argc, const char *const *argv,
 		       void *to, struct err *e) MUST_CHECK;
 

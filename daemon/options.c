@@ -3,15 +3,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/engine_options.h"
 #include "daemon/transfer/endpoint.h"
 #include "protocol/transfer/wire.h"
 #include "scheduler/plan.h"
 
-static const char *const dtypes[] = {"float32", "bfloat16", NULL};
-static const char *const kernels[] = {"auto", "generic", "x86", "nvidia", NULL};
 static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
-
-static const char *const switches[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
 
 static const char *const roles[] = {
 	[ROLE_UNIFIED] = "unified", [ROLE_PREFILL] = "prefill", [ROLE_DECODE] = "decode", NULL};
@@ -72,7 +69,7 @@ static const struct option_def table[] = {
 	 .argument = "TYPE",
 	 .type = OPTION_CHOICE,
 	 .offset = AT(dtype),
-	 .choices = dtypes,
+	 .choices = engine_dtype_names,
 	 .initial = 1,
 	 .text = "number format of weights, KV cache and GEMM inputs"},
 	{.name = "max-model-len",
@@ -118,7 +115,7 @@ static const struct option_def table[] = {
 	 .argument = "VARIANT",
 	 .type = OPTION_CHOICE,
 	 .offset = AT(kernels),
-	 .choices = kernels,
+	 .choices = engine_kernels_names,
 	 .text = "kernel variant; auto takes what the device can do"},
 	{.name = "tuning",
 	 .argument = "FILE",
@@ -130,7 +127,7 @@ static const struct option_def table[] = {
 	 .argument = "SWITCH",
 	 .type = OPTION_CHOICE,
 	 .offset = AT(batch_invariant),
-	 .choices = switches,
+	 .choices = option_switch_names,
 	 .text = "same bits in every batch; off: rows of tables that change bits may be used"},
 	{.name = "program-cache",
 	 .argument = "DIR",
@@ -148,7 +145,7 @@ static const struct option_def table[] = {
 	 .argument = "SWITCH",
 	 .type = OPTION_CHOICE,
 	 .offset = AT(prefix_cache),
-	 .choices = switches,
+	 .choices = option_switch_names,
 	 .text = "remember what was computed, for prompts that begin like it"},
 	{.name = "cache-memory",
 	 .argument = "BYTES|SHARE",
@@ -187,7 +184,7 @@ static const struct option_def table[] = {
 	 .argument = "SWITCH",
 	 .type = OPTION_CHOICE,
 	 .offset = AT(cache_decoded),
-	 .choices = switches,
+	 .choices = option_switch_names,
 	 .text = "remember generated tokens as well; off: only what prefills computed"},
 	{.name = "max-queued-requests",
 	 .argument = "N",

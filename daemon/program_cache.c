@@ -15,7 +15,7 @@ static void make_parents(char *path)
 	}
 }
 
-const char *program_cache_default(char *out, size_t size)
+static const char *default_place(char *out, size_t size)
 {
 	const char *dir;
 
@@ -29,4 +29,11 @@ const char *program_cache_default(char *out, size_t size)
 		return NULL;
 	make_parents(out);
 	return out;
+}
+
+const char *program_cache_choose(const char *given, char *out, size_t size)
+{
+	if (!given)
+		return default_place(out, size);
+	return given[0] ? given : NULL;
 }

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon, ~/.cache/tigon: into out, whose parents are made. NULL: there is
- * no such place. */
-const char *program_cache_default(char *out, size_t size);
+/* What --program-cache comes to. Not given (NULL): $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon or ~/.cache/tigon, into
+ * out, whose parents are made. NULL: it is empty, or there is no such place. */
+const char *program_cache_choose(const char *given, char *out, size_t size);
 
 #endif

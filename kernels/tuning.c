@@ -22,6 +22,8 @@ enum {
 	CUT_TEXT_MAX = 256,
 };
 
+#define US_MAX 1e12 /* eleven days */
+
 const uint32_t tuning_m_buckets[TUNING_M_BUCKETS] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
 
 static const char *const family_names[TUNING_FAMILIES] = {
@@ -234,6 +236,7 @@ static bool take_bucket(const char *field, bool m, uint32_t *ret)
 	return x == (m ? tuning_m_buckets[tuning_m_bucket(x)] : tuning_size_bucket(x));
 }
 
+/* Whatever is taken is taken again as it is written: digits and a point, in at most 20 places. */
 static bool take_us(const char *field, double *ret)
 {
 	char *end;
@@ -245,7 +248,7 @@ static bool take_us(const char *field, double *ret)
 	if (strspn(field, "0123456789.") != strlen(field) || strlen(field) > 20)
 		return false;
 	*ret = strtod(field, &end);
-	return end != field && !*end;
+	return end != field && !*end && *ret <= US_MAX;
 }
 
 /* One of names[n], whose first counts as 0; n: none. */
@@ -300,7 +303,7 @@ static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, st
 	    row.device.bf16)
 		return "chains=2 changes bits: the field must be 'differ'";
 	if (!take_us(f[11], &row.us) || !take_us(f[12], &row.default_us))
-		return "a time is - or a number of microseconds";
+		return "a time is - or a number of microseconds, at most 1000000000000";
 	*ret = row;
 	return NULL;
 }

@@ -114,7 +114,8 @@ struct tuning_use {
 	bool known;	       /* tuning_knows */
 };
 
-/* That in a sentence. */
+/* That in a sentence, which with any path fits into so many bytes. */
+enum { TUNING_USE_TEXT = 4352 };
 void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, size_t size);
 
 /* "tile_rows=8 chains=2": the values that are named, and 0 in the others. A value that no kernel takes is -EINVAL, and so

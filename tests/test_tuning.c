@@ -140,11 +140,13 @@ static void test_refusing(void)
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "maybe\t-\t-"),
 		"table: line 2: bits is 'same' or 'differ'");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t1e5\t-"),
-		"table: line 2: a time is - or a number of microseconds");
+		"table: line 2: a time is - or a number of microseconds, at most 1000000000000");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t-\tnan"),
-		"table: line 2: a time is - or a number of microseconds");
+		"table: line 2: a time is - or a number of microseconds, at most 1000000000000");
+	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t1\t33333333333340517"),
+		"table: line 2: a time is - or a number of microseconds, at most 1000000000000");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t.\t-"),
-		"table: line 2: a time is - or a number of microseconds");
+		"table: line 2: a time is - or a number of microseconds, at most 1000000000000");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4",
 			 "same\t-\t-") "#\n" ROW(ANY, "product\t*\t*\t*", "blocks=8", "same\t1\t1"),
 		"table: lines 2 and 4 are for the same device, family, sizes and bits");

@@ -288,14 +288,17 @@ uint32_t load_most(const struct load *l)
 int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double experts,
 		struct load_result *ret, struct err *e)
 {
+	uint32_t most = load_most(l), to = from + n;
 	struct load_result result;
 	struct plan p;
 	uint64_t start;
-	int r;
+	int r = 0;
 
 	begin(l, &result, &start);
-	plan_chunk(l, from, n, of, &p);
-	r = submit(l, &p, experts, &result, e);
+	for (uint32_t done = from; r == 0 && done < to; done += p.n_prefill_tokens) {
+		plan_chunk(l, done, MIN(to - done, most), of, &p);
+		r = submit(l, &p, experts, &result, e);
+	}
 	if (r == 0)
 		r = end(l, start, &result, e);
 	if (r == 0)
@@ -305,22 +308,7 @@ int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double e
 
 int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *ret, struct err *e)
 {
-	uint32_t most = load_most(l);
-	struct load_result result;
-	struct plan p;
-	uint64_t start;
-	int r = 0;
-
-	begin(l, &result, &start);
-	for (uint32_t done = 0; r == 0 && done < n; done += p.n_prefill_tokens) {
-		plan_chunk(l, done, MIN(n - done, most), n, &p);
-		r = submit(l, &p, experts, &result, e);
-	}
-	if (r == 0)
-		r = end(l, start, &result, e);
-	if (r == 0)
-		*ret = result;
-	return r;
+	return load_window(l, 0, n, n, experts, ret, e);
 }
 
 int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,

@@ -36,7 +36,7 @@ uint32_t load_longest(const struct load *l, uint32_t streams);
 int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *ret,
 		 struct err *e) MUST_CHECK;
 
-/* A step of it alone: n tokens at position `from`, a multiple of load_most, of a prompt of `of` tokens. */
+/* Tokens [from, from + n) of a prompt of `of` tokens alone; from is a multiple of load_most. */
 int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double experts,
 		struct load_result *ret, struct err *e) MUST_CHECK;
 

@@ -18,12 +18,12 @@
 
 #include "base/clock.h"
 #include "bench_commit.inc"
+#include "daemon/cli/bench/list.h"
 #include "daemon/cli/bench_http.h"
-#include "daemon/option_table.h"
 
 #define DEFAULT_URL "http://127.0.0.1:8080"
 
-enum { LEVELS_MAX = 32, STREAMS_MAX = 4096, EVENTS_MAX = 256 };
+enum { STREAMS_MAX = 4096, EVENTS_MAX = 256 };
 
 static const char *const builtin_prompts[] = {
 	"What is a violin?",
@@ -36,14 +36,10 @@ static const char *const builtin_prompts[] = {
 	"Use meadow in a sentence.",
 };
 
-struct levels {
-	uint32_t v[LEVELS_MAX], n;
-};
-
 struct settings {
 	bool help;
 	const char *url, *model, *prompts_path;
-	struct levels levels;
+	struct bench_list levels;
 	uint64_t requests, max_tokens;
 	double temperature;
 	bool ignore_eos, completions, json;
@@ -353,34 +349,6 @@ static int run(const struct settings *o, struct err *e)
 
 /* ---- options ---- */
 
-static int take_levels(const struct option_def *d, const char *text, void *member, struct err *e)
-{
-	struct levels l = {0};
-	const char *p = text;
-
-	for (;;) {
-		unsigned long v = 0;
-		char *end;
-
-		errno = 0;
-		if (*p >= '0' && *p <= '9')
-			v = strtoul(p, &end, 10);
-		if (!v || errno || v > STREAMS_MAX || (*end && *end != ','))
-			return err_set(e, EINVAL,
-				       "--%s: \"%s\" is not a list of numbers from 1 to %d",
-				       d->name, text, STREAMS_MAX);
-		if (l.n == LEVELS_MAX)
-			return err_set(e, EINVAL, "--%s: there are more than %d numbers", d->name,
-				       LEVELS_MAX);
-		l.v[l.n++] = (uint32_t)v;
-		if (!*end)
-			break;
-		p = end + 1;
-	}
-	*(struct levels *)member = l;
-	return 0;
-}
-
 static int take_temperature(const struct option_def *d, const char *text, void *member,
 			    struct err *e)
 {
@@ -451,8 +419,11 @@ static const struct option_def table[] = {
 	 .argument = "LIST",
 	 .type = OPTION_OWN,
 	 .offset = AT(levels),
-	 .take = take_levels,
+	 .min = 1,
+	 .max = STREAMS_MAX,
+	 .take = bench_list_take,
 	 .initial_text = "1,8,32",
+	 .read_initial = true,
 	 .text = "numbers of streams, one measurement each"},
 	{.name = "requests",
 	 .argument = "N",
@@ -490,6 +461,7 @@ static const struct option_def table[] = {
 	 .offset = AT(temperature),
 	 .take = take_temperature,
 	 .initial_text = "0",
+	 .read_initial = true,
 	 .text = "of the draws"},
 	{.name = "json",
 	 .type = OPTION_FLAG,
@@ -501,7 +473,7 @@ static const struct option_def table[] = {
 
 int bench_serve(int argc, char **argv)
 {
-	struct settings o = {.url = DEFAULT_URL, .levels = {{1, 8, 32}, 3}};
+	struct settings o = {.url = DEFAULT_URL};
 	struct err e = {0};
 	int r = option_table_parse(table, ARRAY_SIZE(table), argc, (const char *const *)argv, &o,
 				   &e);

@@ -1,6 +1,7 @@
 #include "daemon/cli/bench/setup.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "base/macros.h"
 #include "bench_commit.inc"
 #include "daemon/cli/plot.h"
+#include "daemon/engine_options.h"
 #include "daemon/program_cache.h"
 #include "kernels/int8.h"
 
@@ -20,17 +22,12 @@ enum {
 	REPEAT_MAX = 1000,
 	STEPS_MAX = 100000,
 	PAGE = 64,
-	BENCH_LINE_MAX = 4352,
 	FAR_LARGER = 8, /* times as large as a cache: what is in it by chance does not count */
 };
 
 /* ---- options ---- */
 
 enum { KERNELS = 1, STEPS = 2, BOTH = KERNELS | STEPS };
-
-static const char *const dtypes[] = {"float32", "bfloat16", NULL};
-static const char *const variants[] = {"auto", "generic", "x86", "nvidia", NULL};
-static const char *const switches[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
 
 /* Names of what a step launches, and of what the int8 products do. */
 static const char *const kernel_names[] = {
@@ -39,42 +36,6 @@ static const char *const kernel_names[] = {
 	"attention", "delta_conv",	"attention_prepare", "delta_prefill", "delta_decode",
 	"sample",    "gemm_int8_store", "quantize_rows",
 };
-
-/* A length of 0 may be asked for where `least` is 0; else "0" alone is the empty list. */
-static int take_list(const struct option_def *d, const char *text, void *member, struct err *e)
-{
-	const uint64_t least = d->min;
-	struct bench_list l = {0};
-	const char *p = text;
-
-	if (least && !strcmp(text, "0")) {
-		*(struct bench_list *)member = l;
-		return 0;
-	}
-	for (;;) {
-		uint64_t v = 0;
-		char *end;
-
-		errno = 0;
-		if (*p >= '0' && *p <= '9')
-			v = strtoull(p, &end, 10);
-		if (*p < '0' || *p > '9' || errno || v < least || v > d->max ||
-		    (*end && *end != ','))
-			return err_set(e, EINVAL,
-				       "--%s: \"%s\" is not a list of numbers from %llu to %llu%s",
-				       d->name, text, (unsigned long long)least,
-				       (unsigned long long)d->max, least ? ", nor 0 for none" : "");
-		if (l.n == BENCH_LIST_MAX)
-			return err_set(e, EINVAL, "--%s: there are more than %d numbers", d->name,
-				       BENCH_LIST_MAX);
-		l.v[l.n++] = (uint32_t)v;
-		if (!*end)
-			break;
-		p = end + 1;
-	}
-	*(struct bench_list *)member = l;
-	return 0;
-}
 
 static int take_int8(const struct option_def *d, const char *text, void *member, struct err *e)
 {
@@ -117,50 +78,6 @@ static const struct part_option {
 	struct option_def def;
 	int parts; /* that know it */
 } part_options[] = {
-	{{.name = "model",
-	  .argument = "DIR",
-	  .type = OPTION_TEXT,
-	  .offset = AT(engine.model_dir),
-	  .text = "config.json, and the weights unless they are synthetic"},
-	 BOTH},
-	{{.name = "synthetic-weights",
-	  .argument = "SEED",
-	  .type = OPTION_NUMBER,
-	  .offset = AT(engine.synthetic_seed),
-	  .given = AT(engine.synthetic),
-	  .max = UINT64_MAX,
-	  .initial_text = "off",
-	  .text = "random weights made from this seed"},
-	 BOTH},
-	{{.name = "device",
-	  .argument = "WHICH",
-	  .type = OPTION_TEXT,
-	  .offset = AT(engine.device),
-	  .initial_text = "the first GPU, else the first device",
-	  .text = "as of tigond; tigon devices lists them"},
-	 BOTH},
-	{{.name = "kernels",
-	  .argument = "VARIANT",
-	  .type = OPTION_CHOICE,
-	  .offset = AT(engine.kernels),
-	  .choices = variants,
-	  .text = "kernel variant; auto takes what the device can do"},
-	 BOTH},
-	{{.name = "dtype",
-	  .argument = "TYPE",
-	  .type = OPTION_CHOICE,
-	  .offset = AT(engine.dtype),
-	  .choices = dtypes,
-	  .initial = 1,
-	  .text = "number format of weights, KV cache and GEMM inputs"},
-	 BOTH},
-	{{.name = "program-cache",
-	  .argument = "DIR",
-	  .type = OPTION_TEXT,
-	  .offset = AT(engine.program_cache),
-	  .initial_text = "tigon below the user's cache directory",
-	  .text = "where compiled programs are kept; an empty DIR keeps none"},
-	 BOTH},
 	{{.name = "cache-memory",
 	  .argument = "BYTES|SHARE",
 	  .type = OPTION_MEMORY,
@@ -183,7 +100,8 @@ static const struct part_option {
 	  .offset = AT(prefill),
 	  .min = 1,
 	  .max = TOKENS_MAX,
-	  .take = take_list,
+	  .take = bench_list_take_none,
+	  .read_initial = true,
 	  .text = "lengths of prompts, 0 for none"},
 	 BOTH},
 	{{.name = "decode",
@@ -192,7 +110,8 @@ static const struct part_option {
 	  .offset = AT(decode),
 	  .min = 1,
 	  .max = STREAMS_MAX,
-	  .take = take_list,
+	  .take = bench_list_take_none,
+	  .read_initial = true,
 	  .text = "numbers of streams, 0 for none"},
 	 BOTH},
 	{{.name = "context",
@@ -200,7 +119,8 @@ static const struct part_option {
 	  .type = OPTION_OWN,
 	  .offset = AT(context),
 	  .max = TOKENS_MAX,
-	  .take = take_list,
+	  .take = bench_list_take_none,
+	  .read_initial = true,
 	  .text = "tokens that each of them has before"},
 	 BOTH},
 	{{.name = "repeat",
@@ -241,7 +161,7 @@ static const struct part_option {
 	  .argument = "SWITCH",
 	  .type = OPTION_CHOICE,
 	  .offset = AT(batch_invariant),
-	  .choices = switches,
+	  .choices = option_switch_names,
 	  .text = "off: rows of tables that change bits may be used"},
 	 BOTH},
 	{{.name = "plot",
@@ -265,6 +185,7 @@ static const struct part_option {
 	  .offset = AT(int8),
 	  .take = take_int8,
 	  .initial_text = "128",
+	  .read_initial = true,
 	  .text = "values that share a scale in int8 products; 0 leaves these out"},
 	 KERNELS},
 	{{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
@@ -272,13 +193,15 @@ static const struct part_option {
 };
 /* clang-format on */
 
-/* The table of a part, with its defaults; those that `take` reads are read from there. */
-static int fill_table(int part, const struct bench_defaults *own,
-		      struct option_def table[ARRAY_SIZE(part_options)], size_t *ret_n,
-		      struct bench_options *o, struct err *e)
+enum { TABLE_MAX = ENGINE_OPTIONS + ARRAY_SIZE(part_options) };
+
+/* The table of a part, with its defaults; how many options it has. */
+static size_t fill_table(int part, const struct bench_defaults *own,
+			 struct option_def table[TABLE_MAX])
 {
-	size_t n = 0;
-	int r = 0;
+	size_t n = ENGINE_OPTIONS;
+
+	engine_options_table(AT(engine), table);
 
 	for (size_t i = 0; i < ARRAY_SIZE(part_options); i++) {
 		struct option_def *d = &table[n];
@@ -295,22 +218,17 @@ static int fill_table(int part, const struct bench_defaults *own,
 			d->initial_text = own->context;
 		else if (d->offset == AT(repeat))
 			d->initial = own->repeat;
-		if (r == 0 && (d->take == take_list || d->take == take_int8))
-			r = d->take(d, d->initial_text, (char *)o + d->offset, e);
 	}
-	*ret_n = n;
-	return r;
+	return n;
 }
 
 int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct bench_options *o,
 		struct err *e)
 {
-	struct option_def table[ARRAY_SIZE(part_options)];
-	size_t n = 0;
-	int r = fill_table(!strcmp(argv[0], "kernels") ? KERNELS : STEPS, own, table, &n, o, e);
+	struct option_def table[TABLE_MAX];
+	size_t n = fill_table(!strcmp(argv[0], "kernels") ? KERNELS : STEPS, own, table);
+	int r = option_table_parse(table, n, argc, (const char *const *)argv, o, e);
 
-	if (r == 0)
-		r = option_table_parse(table, n, argc, (const char *const *)argv, o, e);
 	if (r < 0)
 		return r;
 	if (o->help) {
@@ -325,11 +243,8 @@ int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct 
 	o->engine.cache_memory = o->cache_memory.bytes;
 	o->engine.cache_memory_share = o->cache_memory.share;
 	o->engine.tuning.any_bits = o->batch_invariant == OPTION_OFF;
-	if (!o->engine.program_cache)
-		o->engine.program_cache =
-			program_cache_default(o->program_cache, sizeof(o->program_cache));
-	else if (!o->engine.program_cache[0])
-		o->engine.program_cache = NULL;
+	o->engine.program_cache = program_cache_choose(o->engine.program_cache, o->program_cache,
+						       sizeof(o->program_cache));
 	return 0;
 }
 
@@ -479,7 +394,7 @@ const char *bench_print_head(const struct bench *b)
 {
 	const struct engine_info *i = engine_info(b->engine);
 	const struct engine_options *o = &b->options->engine;
-	char what[128], use[BENCH_LINE_MAX];
+	char what[128], use[TUNING_USE_TEXT];
 	bool bad = peak_below(b->best, b->known, what, sizeof(what));
 	uint64_t cache = engine_cache_bytes(b->engine);
 
@@ -514,7 +429,7 @@ int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n,
 {
 	const struct bench_options *o = b->options;
 	const struct engine_info *i = engine_info(b->engine);
-	char what[128], subtitle[2 * BENCH_LINE_MAX];
+	char what[128], subtitle[2 * PATH_MAX];
 	int r;
 
 	snprintf(subtitle, sizeof(subtitle), "%s%s, %s, kernels %s, %s%s", o->engine.model_dir,

@@ -5,17 +5,10 @@
 #ifndef DAEMON_CLI_BENCH_SETUP_H
 #define DAEMON_CLI_BENCH_SETUP_H
 
+#include "daemon/cli/bench/list.h"
 #include "daemon/cli/bench/load.h"
 #include "daemon/cli/plot.h"
-#include "daemon/option_table.h"
 #include "engine/profile.h"
-
-enum { BENCH_LIST_MAX = 32 };
-
-struct bench_list {
-	uint32_t v[BENCH_LIST_MAX];
-	uint32_t n;
-};
 
 struct bench_options {
 	bool help;

@@ -2,15 +2,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/macros.h"
+#include "daemon/engine_options.h"
 #include "daemon/program_cache.h"
 
 enum { SECONDS_MAX = 1000000 };
-
-static const char *const dtypes[] = {"float32", "bfloat16", NULL};
-static const char *const variants[] = {"auto", "generic", "x86", "nvidia", NULL};
-static const char *const switches[] = {[OPTION_ON] = "on", [OPTION_OFF] = "off", NULL};
 
 static int check_cut(const struct option_def *d, const char *text, struct err *e)
 {
@@ -48,45 +46,7 @@ static int take_measure(const struct option_def *d, const char *text, void *memb
 #define AT(member) offsetof(struct tune_options, member)
 
 /* clang-format off: an option is one paragraph. */
-static const struct option_def table[] = {
-	{.name = "model",
-	 .argument = "DIR",
-	 .type = OPTION_TEXT,
-	 .offset = AT(engine.model_dir),
-	 .text = "config.json, and the weights unless they are synthetic"},
-	{.name = "synthetic-weights",
-	 .argument = "SEED",
-	 .type = OPTION_NUMBER,
-	 .offset = AT(engine.synthetic_seed),
-	 .given = AT(engine.synthetic),
-	 .max = UINT64_MAX,
-	 .initial_text = "off",
-	 .text = "random weights made from this seed"},
-	{.name = "device",
-	 .argument = "WHICH",
-	 .type = OPTION_TEXT,
-	 .offset = AT(engine.device),
-	 .initial_text = "the first GPU, else the first device",
-	 .text = "as of tigond; tigon devices lists them"},
-	{.name = "kernels",
-	 .argument = "VARIANT",
-	 .type = OPTION_CHOICE,
-	 .offset = AT(engine.kernels),
-	 .choices = variants,
-	 .text = "kernel variant; auto takes what the device can do"},
-	{.name = "dtype",
-	 .argument = "TYPE",
-	 .type = OPTION_CHOICE,
-	 .offset = AT(engine.dtype),
-	 .choices = dtypes,
-	 .initial = 1,
-	 .text = "number format of weights, KV cache and GEMM inputs"},
-	{.name = "program-cache",
-	 .argument = "DIR",
-	 .type = OPTION_TEXT,
-	 .offset = AT(engine.program_cache),
-	 .initial_text = "tigon below the user's cache directory",
-	 .text = "where compiled programs are kept; an empty DIR keeps none"},
+static const struct option_def own[] = {
 	{.name = "out",
 	 .argument = "FILE",
 	 .type = OPTION_TEXT,
@@ -125,7 +85,7 @@ static const struct option_def table[] = {
 	 .argument = "SWITCH",
 	 .type = OPTION_CHOICE,
 	 .offset = AT(batch_invariant),
-	 .choices = switches,
+	 .choices = option_switch_names,
 	 .text = "on: cuts that change bits are dropped; off: they are marked"},
 	{.name = "cut",
 	 .argument = "CUT",
@@ -155,8 +115,11 @@ static const struct option_def table[] = {
 
 int tune_options_parse(int argc, char **argv, struct tune_options *o, struct err *e)
 {
+	struct option_def table[ENGINE_OPTIONS + ARRAY_SIZE(own)];
 	int r;
 
+	engine_options_table(AT(engine), table);
+	memcpy(table + ENGINE_OPTIONS, own, sizeof(own));
 	*o = (struct tune_options){.engine = {.profile = true}};
 	r = option_table_parse(table, ARRAY_SIZE(table), argc, (const char *const *)argv, o, e);
 	if (r < 0)
@@ -169,10 +132,7 @@ int tune_options_parse(int argc, char **argv, struct tune_options *o, struct err
 	if (!o->engine.model_dir)
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
 	o->engine.tuning.any_bits = o->batch_invariant == OPTION_OFF;
-	if (!o->engine.program_cache)
-		o->engine.program_cache =
-			program_cache_default(o->program_cache, sizeof(o->program_cache));
-	else if (!o->engine.program_cache[0])
-		o->engine.program_cache = NULL;
+	o->engine.program_cache = program_cache_choose(o->engine.program_cache, o->program_cache,
+						       sizeof(o->program_cache));
 	return 0;
 }

@@ -1,0 +1,20 @@
+/* Options of the benches that are lists of numbers: "1,8,32". */
+#ifndef DAEMON_CLI_BENCH_LIST_H
+#define DAEMON_CLI_BENCH_LIST_H
+
+#include "daemon/option_table.h"
+
+enum { BENCH_LIST_MAX = 32 };
+
+struct bench_list {
+	uint32_t v[BENCH_LIST_MAX];
+	uint32_t n;
+};
+
+/* Both are option_def.take of a struct bench_list: at least one number from d->min to d->max. */
+int bench_list_take(const struct option_def *d, const char *text, void *member, struct err *e);
+
+/* Where d->min is above 0, "0" alone is the empty list. */
+int bench_list_take_none(const struct option_def *d, const char *text, void *member, struct err *e);
+
+#endif

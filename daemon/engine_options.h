@@ -1,0 +1,19 @@
+/*
+ * What option tables say of an engine: the names of its choices, and the options that the tools which open one have in common.
+ */
+#ifndef DAEMON_ENGINE_OPTIONS_H
+#define DAEMON_ENGINE_OPTIONS_H
+
+#include "daemon/option_table.h"
+
+/* In the order of enum engine_dtype, of enum engine_kernels, of enum option_switch; NULL behind the last. */
+extern const char *const engine_dtype_names[], *const engine_kernels_names[],
+						       *const option_switch_names[];
+
+enum { ENGINE_OPTIONS = 6 };
+
+/* --model, --synthetic-weights, --device, --kernels, --dtype and --program-cache of a struct engine_options that stands at
+ * an offset of the table's struct. */
+void engine_options_table(size_t at, struct option_def ret[ENGINE_OPTIONS]);
+
+#endif
