@@ -19,6 +19,7 @@ enum { TRIES_MAX = 3 };
 struct outgoing {
 	struct list node; /* in handoff.outgoing */
 	uint64_t attempt, id;
+	uint32_t peer;
 	uint32_t n_choices, n_drawn;
 	struct draw_result draws[];
 };
@@ -51,19 +52,15 @@ struct handoff {
 static int identify(void *arg, const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
 {
 	const struct handoff *h = arg;
-	const struct server *s = h->config.server;
-	const struct options *o = &s->options;
-	const struct cache_identity_source source = {
-		.model_dir = o->model,
-		.synthetic = o->synthetic,
-		.synthetic_seed = o->synthetic_seed,
-		.dtype = (enum engine_dtype)o->dtype,
-		.page_tokens = h->page_tokens,
-		.engine = &s->info,
-		.opened_ns = h->config.opened_ns,
-	};
+	struct lifecycle *l = h->config.server->lifecycle;
+	int r = identity_get(h->config.identity, NULL, cancel, ret, e);
 
-	return cache_identity_compute(&source, NULL, cancel, ret, e);
+	/* Before it has a name a prefill worker is of no use to anybody. */
+	if (r == 0 && h->prefills)
+		lifecycle_loaded(l);
+	else if (h->prefills && r != -ECANCELED)
+		lifecycle_fail(l, e);
+	return r;
 }
 
 static void wake(void *arg)
@@ -153,6 +150,8 @@ int handoff_open(const struct handoff_config *config, struct handoff **ret, stru
 	list_init(&h->incoming);
 	if (o->transfer_key && (r = transfer_keys_open(o->transfer_key, &h->keys, e)) < 0)
 		err_prefix(e, "--transfer-key");
+	if (h->prefills)
+		lifecycle_expect(config->server->lifecycle);
 	if (r == 0)
 		r = start(h, e);
 	if (r == 0 && h->prefills)
@@ -220,8 +219,7 @@ static int submit(struct handoff *h, const struct wire_prepare *p, struct outgoi
 		  struct err *e)
 {
 	uint32_t n = p->n_tokens + p->n_end_tokens + p->n_boundaries, P = h->page_tokens;
-	int32_t *ids = calloc((size_t)n + 1, sizeof(*ids)), *ends = ids + p->n_tokens;
-	uint32_t *boundaries = (uint32_t *)(ends + p->n_end_tokens);
+	int32_t *ids = calloc((size_t)n + 1, sizeof(*ids));
 	struct content_key *keys = NULL;
 	struct scheduler_request r = {
 		.prompt = ids,
@@ -229,9 +227,7 @@ static int submit(struct handoff *h, const struct wire_prepare *p, struct outgoi
 		.max_tokens = 1,
 		.min_tokens = p->min_tokens,
 		.n_choices = p->n_choices,
-		.end_tokens = ends,
 		.n_end_tokens = p->n_end_tokens,
-		.boundaries = boundaries,
 		.n_boundaries = p->n_boundaries,
 		.priority = p->priority,
 		.space = {.id = {p->space[0], p->space[1]}},
@@ -244,16 +240,21 @@ static int submit(struct handoff *h, const struct wire_prepare *p, struct outgoi
 	int rc = ids ? 0 : err_set(e, ENOMEM, "out of memory");
 
 	if (rc == 0) {
+		int32_t *ends = ids + p->n_tokens, *boundaries = ends + p->n_end_tokens;
+
 		memcpy(ids, p->tokens, p->n_tokens * sizeof(*ids));
 		memcpy(ends, p->end_tokens, p->n_end_tokens * sizeof(*ids));
 		memcpy(boundaries, p->boundaries, p->n_boundaries * sizeof(*ids));
+		r.end_tokens = ends;
+		r.boundaries = (uint32_t *)boundaries;
+	}
+	if (rc == 0 && scheduler_tiers(h->config.scheduler)) {
 		keys = calloc(p->n_tokens / P + 1, sizeof(*keys));
+		r.page_keys = keys;
 		if (!keys || content_key_root(p->space, &r.root_key) < 0 ||
 		    content_key_chain(&r.root_key, ids, p->n_tokens, P, keys) < 0)
 			rc = err_set(e, ENOMEM, "out of memory");
 	}
-	if (rc == 0 && scheduler_tiers(h->config.scheduler))
-		r.page_keys = keys;
 	if (rc == 0)
 		rc = scheduler_submit(h->config.scheduler, &r, &o->id, e);
 	if (rc == 0)
@@ -274,7 +275,7 @@ static void take_asked(struct handoff *h, const struct transfer_note *n)
 		transfer_fail(h->transfer, n->attempt, &e);
 		return;
 	}
-	*o = (struct outgoing){.attempt = n->attempt, .n_choices = p->n_choices};
+	*o = (struct outgoing){.attempt = n->attempt, .peer = n->peer, .n_choices = p->n_choices};
 	list_init(&o->node);
 	list_append(&h->outgoing, &o->node);
 	atomic_fetch_add(&h->config.server->calls, 1);
@@ -351,8 +352,8 @@ static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 
 		if (!o)
 			continue; /* aborted meanwhile */
-		if (shipping_window(h->shipping, o->attempt, plan, ship, first, layer + 1 - first,
-				    &e) < 0)
+		if (shipping_window(h->shipping, o->attempt, o->peer, plan, ship, first,
+				    layer + 1 - first, &e) < 0)
 			transfer_fail(h->transfer, o->attempt, &e);
 	}
 }
@@ -448,7 +449,9 @@ static void ask_for_prompts(struct handoff *h)
 		if (!i) {
 			i = calloc(1, sizeof(*i));
 			if (!i) {
+				record_receive_failed(h->config.record, p.request, false);
 				scheduler_receive_failed(h->config.scheduler, p.request, false);
+				queue_wake(h->config.inbox);
 				continue;
 			}
 			i->request = p.request;
@@ -460,6 +463,7 @@ static void ask_for_prompts(struct handoff *h)
 		if (ask(h, i, &e) < 0) {
 			log_warning("transfer: %s", e.text);
 			give_up(h, i);
+			queue_wake(h->config.inbox); /* it is to be computed here now */
 		}
 	}
 }
@@ -606,8 +610,13 @@ int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *re
 
 int handoff_run(struct handoff *h, struct err *e)
 {
+	int r;
+
 	if (!h)
 		return 0;
+	r = engine_pieces_check(h->config.engine, e);
+	if (r < 0)
+		return r;
 	if (!h->prefills) {
 		ask_for_prompts(h);
 		return 0;

@@ -12,6 +12,7 @@
 #define DAEMON_HANDOFF_H
 
 #include "daemon/record.h"
+#include "daemon/identity.h"
 #include "daemon/server.h"
 #include "scheduler/scheduler.h"
 
@@ -23,7 +24,7 @@ struct handoff_config {
 	struct scheduler *scheduler;
 	struct record *record; /* NULL: not recording */
 	struct queue *inbox;   /* woken when there is something to do */
-	uint64_t opened_ns;    /* as in struct cache_identity_source */
+	struct identity *identity;
 };
 
 /* New; *ret NULL: this worker is neither. All of config is borrowed. */

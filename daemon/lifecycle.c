@@ -93,6 +93,11 @@ void lifecycle_loaded(struct lifecycle *l)
 		advance(l, LIFECYCLE_LOADING, LIFECYCLE_READY);
 }
 
+void lifecycle_expect(struct lifecycle *l)
+{
+	atomic_fetch_add(&l->missing, 1);
+}
+
 void lifecycle_drain(struct lifecycle *l)
 {
 	advance(l, LIFECYCLE_LOADING, LIFECYCLE_DRAINING);

@@ -26,10 +26,13 @@ void lifecycle_free(struct lifecycle *l);
 
 enum lifecycle_state lifecycle_state(const struct lifecycle *l);
 
-/* text, engine: what this thread loads is there. The second of the two makes the state READY. */
+/* text, engine, and whoever is expected: what this thread loads is there. The last of them makes the state READY. */
 void lifecycle_loaded(struct lifecycle *l);
 
-/* text, engine: the state becomes FAILED; the first sentence counts. */
+/* engine, before it is loaded itself: there is one more to wait for. */
+void lifecycle_expect(struct lifecycle *l);
+
+/* The state becomes FAILED; the first sentence counts. */
 void lifecycle_fail(struct lifecycle *l, const struct err *e);
 
 /* The sentence of lifecycle_fail. */

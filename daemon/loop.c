@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "daemon/handoff.h"
+#include "daemon/identity.h"
 #include "daemon/lifecycle.h"
 #include "daemon/mover.h"
 #include "daemon/record.h"
@@ -39,6 +40,7 @@ struct loop {
 	struct engine *engine;
 	struct scheduler *scheduler;
 	struct mover *mover;		  /* NULL: no tiers below the device */
+	struct identity identity;	  /* theirs */
 	struct handoff *handoff;	  /* NULL: prompts and answers are both computed here */
 	struct record *record;		  /* NULL: not recording */
 	uint64_t committed;		  /* the newest step that was */
@@ -197,6 +199,7 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 	if (r < 0)
 		return r;
 	s->info = *engine_info(l->engine);
+	l->identity.opened_ns = opened_ns;
 	take_fingerprint(s);
 	s->limits = (struct openai_limits){
 		.vocab_size = s->info.model.vocab_size,
@@ -206,14 +209,14 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 	atomic_store(&s->metrics.pages_total, s->info.n_pages);
 	r = open_scheduler(l, e);
 	if (r == 0)
-		r = mover_open(s, opened_ns, &l->inbox, &l->mover, e);
+		r = mover_open(s, &l->identity, &l->inbox, &l->mover, e);
 	if (r == 0)
 		r = handoff_open(&(struct handoff_config){.server = s,
 							  .engine = l->engine,
 							  .scheduler = l->scheduler,
 							  .record = l->record,
 							  .inbox = &l->inbox,
-							  .opened_ns = opened_ns},
+							  .identity = &l->identity},
 				 &l->handoff, e);
 	return r;
 }
@@ -328,6 +331,7 @@ static void end_choice(struct loop *l, struct call *c, uint32_t choice, enum met
 	p->n_running--;
 	call_count(c, why);
 	if (!p->n_running) {
+		handoff_forget(l->handoff, p->id);
 		metrics_time(m, METRICS_E2E, now - c->arrived_ns);
 		if (p->first_ns)
 			metrics_time(m, METRICS_DECODE, now - p->first_ns);
@@ -480,8 +484,6 @@ static void take_event(struct loop *l, const struct scheduler_event *ev, uint64_
 		atomic_compare_exchange_strong(&c->first_token_ns, &none, now);
 		call_unqueue(c);
 	}
-	if (ev->request_finished)
-		handoff_forget(l->handoff, ev->request);
 	if (ch->last_ns)
 		metrics_time(m, METRICS_ITL, now - ch->last_ns);
 	ch->last_ns = now;
@@ -790,12 +792,14 @@ int loop_start(struct server *s, struct err *e)
 		return err_set(e, ENOMEM, "out of memory");
 	l->server = s;
 	queue_init(&l->inbox);
+	identity_init(&l->identity, s);
 	pthread_mutex_init(&l->failure_lock, NULL);
 	s->loop = l;
 	r = pthread_create(&l->thread, NULL, engine_main, l);
 	if (r) {
 		s->loop = NULL;
 		pthread_mutex_destroy(&l->failure_lock);
+		identity_release(&l->identity);
 		queue_release(&l->inbox);
 		free(l);
 		return err_set(e, r, "cannot start the engine thread: %s", strerror(r));
@@ -849,6 +853,7 @@ void loop_free(struct loop *l)
 	free(l->events);
 	free(l->touched);
 	pthread_mutex_destroy(&l->failure_lock);
+	identity_release(&l->identity);
 	queue_release(&l->inbox);
 	free(l);
 }

@@ -25,7 +25,7 @@ struct mover {
 	struct server *server;
 	struct cache_store *store;
 	struct queue *inbox;
-	uint64_t opened_ns;
+	struct identity *identity;
 	struct list asked;   /* jobs that the store has */
 	uint64_t down_bytes; /* of copies down that are out */
 	uint32_t page_tokens;
@@ -47,21 +47,11 @@ static int identify(void *arg, const char *memo, const atomic_bool *cancel,
 		    struct cache_identity *ret, struct err *e)
 {
 	const struct mover *m = arg;
-	const struct options *o = &m->server->options;
-	const struct cache_identity_source source = {
-		.model_dir = o->model,
-		.synthetic = o->synthetic,
-		.synthetic_seed = o->synthetic_seed,
-		.dtype = (enum engine_dtype)o->dtype,
-		.page_tokens = m->page_tokens,
-		.engine = &m->server->info,
-		.opened_ns = m->opened_ns,
-	};
 
-	return cache_identity_compute(&source, memo, cancel, ret, e);
+	return identity_get(m->identity, memo, cancel, ret, e);
 }
 
-int mover_open(struct server *s, uint64_t opened_ns, struct queue *inbox, struct mover **ret,
+int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
 	       struct err *e)
 {
 	const struct options *o = &s->options;
@@ -88,7 +78,7 @@ int mover_open(struct server *s, uint64_t opened_ns, struct queue *inbox, struct
 	list_init(&m->asked);
 	m->server = s;
 	m->inbox = inbox;
-	m->opened_ns = opened_ns;
+	m->identity = identity;
 	m->page_tokens = config.page_tokens;
 	config.arg = m;
 	r = cache_store_open(&config, &m->store, e);

@@ -13,6 +13,7 @@
 #define DAEMON_MOVER_H
 
 #include "base/queue.h"
+#include "daemon/identity.h"
 #include "daemon/server.h"
 #include "engine/cache_store.h"
 #include "scheduler/scheduler.h"
@@ -23,8 +24,8 @@ struct mover;
 bool mover_wanted(const struct options *o);
 
 /* New; *ret NULL when nothing is asked for. `inbox` is woken when there is something to do
- * (borrowed). `opened_ns`: as in struct cache_identity_source. */
-int mover_open(struct server *s, uint64_t opened_ns, struct queue *inbox, struct mover **ret,
+ * (borrowed, as is the identity). */
+int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
 	       struct err *e) MUST_CHECK;
 
 /* Has everything written, as far as timeout_ns goes: also what the scheduler's cache alone has. No request is left, and

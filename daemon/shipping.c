@@ -11,13 +11,19 @@
 /* A block holds a window's data, or a part of it; together they bound what is on its way. */
 enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 128 << 20, BLOCKS_MIN = 4, BLOCKS_MAX = 64 };
 
+struct block {
+	struct engine_block *memory; /* owned */
+	bool used;		     /* guarded by lock, like peer: whose data it has */
+	uint32_t peer;
+};
+
 /* What is read of a step for one window, or for a part of one. */
 struct parcel {
 	struct list node; /* in shipping.waiting, or in none */
 	struct shipping *shipping;
 	struct engine_piece *pieces; /* [n_pieces] owned */
-	uint32_t n_pieces;
-	struct engine_block *block;
+	uint32_t n_pieces, peer;
+	struct block *block;		/* NULL: it has none yet */
 	struct transfer_window *window; /* owned */
 };
 
@@ -25,12 +31,12 @@ struct shipping {
 	struct shipping_config config;
 	uint64_t part_bytes[2][2]; /* by enum tier_kind and part */
 	uint64_t block_bytes;
-	struct list waiting; /* parcels without a block */
+	struct list waiting;		    /* parcels without a block */
+	uint32_t n_waiting[TRANSFER_PEERS]; /* of them, those of a peer */
 
 	pthread_mutex_t lock;
-	struct engine_block *blocks[BLOCKS_MAX]; /* [n_blocks] owned */
-	struct engine_block *idle[BLOCKS_MAX];	 /* [n_idle] guarded by lock */
-	uint32_t n_blocks, n_idle;
+	struct block blocks[BLOCKS_MAX]; /* [n_blocks] */
+	uint32_t n_blocks;
 };
 
 /* ---- blocks ---- */
@@ -50,12 +56,11 @@ static int open_blocks(struct shipping *s, struct err *e)
 	uint64_t n = MAX((uint64_t)BLOCKS_BYTES / s->block_bytes, (uint64_t)BLOCKS_MIN);
 
 	for (; s->n_blocks < MIN(n, (uint64_t)BLOCKS_MAX); s->n_blocks++) {
-		struct engine_block **b = &s->blocks[s->n_blocks];
-		int r = engine_block_new(s->config.engine, s->block_bytes, b, e);
+		int r = engine_block_new(s->config.engine, s->block_bytes,
+					 &s->blocks[s->n_blocks].memory, e);
 
 		if (r < 0)
 			return r;
-		s->idle[s->n_idle++] = *b;
 	}
 	return 0;
 }
@@ -99,15 +104,15 @@ void shipping_close(struct shipping *s)
 	while (!list_empty(&s->waiting))
 		free_parcel(container_of(s->waiting.next, struct parcel, node));
 	for (uint32_t i = 0; i < s->n_blocks; i++)
-		engine_block_free(s->blocks[i]);
+		engine_block_free(s->blocks[i].memory);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
 
 /* ---- parcels ---- */
 
-static struct parcel *new_parcel(struct shipping *s, uint64_t attempt, uint32_t max_pieces,
-				 uint32_t max_listed)
+static struct parcel *new_parcel(struct shipping *s, uint64_t attempt, uint32_t peer,
+				 uint32_t max_pieces, uint32_t max_listed)
 {
 	struct parcel *p = calloc(1, sizeof(*p));
 
@@ -115,6 +120,7 @@ static struct parcel *new_parcel(struct shipping *s, uint64_t attempt, uint32_t 
 		return NULL;
 	list_init(&p->node);
 	p->shipping = s;
+	p->peer = peer;
 	p->pieces = calloc(max_pieces, sizeof(*p->pieces));
 	p->window = calloc(1, sizeof(*p->window) + max_listed * sizeof(p->window->pieces[0]));
 	if (!p->pieces || !p->window) {
@@ -133,7 +139,7 @@ static void end_parcel(struct parcel *p)
 	struct shipping *s = p->shipping;
 
 	pthread_mutex_lock(&s->lock);
-	s->idle[s->n_idle++] = p->block;
+	p->block->used = false;
 	pthread_mutex_unlock(&s->lock);
 	free_parcel(p);
 	queue_wake(s->config.inbox);
@@ -156,18 +162,51 @@ static void read_done(void *tag, bool good)
 		end_parcel(p);
 }
 
-/* Reads a parcel if there is a block for it. 1: it is on its way; 0: there is none. */
+static struct block *take_block(struct shipping *s, uint32_t peer)
+{
+	uint32_t n_idle = 0, n_held = 0;
+	struct block *idle = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < s->n_blocks; i++) {
+		struct block *b = &s->blocks[i];
+
+		if (!b->used)
+			idle = b;
+		n_idle += !b->used;
+		n_held += b->used && b->peer == peer;
+	}
+	if (n_idle > n_held) {
+		idle->used = true;
+		idle->peer = peer;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return n_idle > n_held ? idle : NULL;
+}
+
+static void enter(struct shipping *s, struct parcel *p)
+{
+	list_append(&s->waiting, &p->node);
+	s->n_waiting[p->peer]++;
+}
+
+static void leave(struct shipping *s, struct parcel *p)
+{
+	list_remove(&p->node);
+	s->n_waiting[p->peer]--;
+}
+
+/* Reads a parcel, which waits no more, if there is a block for it. 1: it is on its way; 0: there is none. */
 static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 {
 	int r;
 
-	pthread_mutex_lock(&s->lock);
-	p->block = s->n_idle ? s->idle[--s->n_idle] : NULL;
-	pthread_mutex_unlock(&s->lock);
+	p->block = take_block(s, p->peer);
 	if (!p->block)
 		return 0;
-	list_remove(&p->node);
-	p->window->data = engine_block_data(p->block);
+	if (!list_empty(&p->node))
+		leave(s, p);
+	p->window->data = engine_block_data(p->block->memory);
 	p->window->done = window_done;
 	r = engine_read_pieces(s->config.engine, p->pieces, p->n_pieces, p->window->data, read_done,
 			       p, e);
@@ -179,13 +218,22 @@ static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 
 int shipping_run(struct shipping *s, struct err *e)
 {
-	while (!list_empty(&s->waiting)) {
-		struct parcel *p = container_of(s->waiting.next, struct parcel, node);
-		uint64_t attempt = p->window->attempt;
-		int r = read_parcel(s, p, e);
+	bool refused[TRANSFER_PEERS] = {false}; /* one of its parcels; none overtakes that */
+	struct list *next;
 
-		if (r == 0 || r == -EIO)
+	for (struct list *node = s->waiting.next; node != &s->waiting; node = next) {
+		struct parcel *p = container_of(node, struct parcel, node);
+		uint64_t attempt = p->window->attempt;
+		uint32_t peer = p->peer;
+		int r;
+
+		next = node->next;
+		if (refused[peer])
+			continue;
+		r = read_parcel(s, p, e);
+		if (r == -EIO)
 			return r;
+		refused[peer] = !r;
 		if (r < 0)
 			transfer_fail(s->config.transfer, attempt, e);
 	}
@@ -200,8 +248,10 @@ void shipping_drop(struct shipping *s, uint64_t attempt)
 		struct parcel *p = container_of(node, struct parcel, node);
 
 		next = node->next;
-		if (p->window->attempt == attempt)
-			free_parcel(p);
+		if (p->window->attempt != attempt)
+			continue;
+		leave(s, p);
+		free_parcel(p);
 	}
 }
 
@@ -211,6 +261,7 @@ void shipping_drop(struct shipping *s, uint64_t attempt)
 struct packing {
 	struct shipping *s;
 	uint64_t attempt;
+	uint32_t peer;
 	const struct plan_row *row;
 	const struct plan_ship *ship;
 	uint32_t first_layer, n_layers;
@@ -226,11 +277,11 @@ static void send_off(struct packing *k)
 	k->p = NULL;
 	if (!p)
 		return;
-	/* In their order: none overtakes those that wait. */
-	if (list_empty(&k->s->waiting))
+	/* In their order: none overtakes those of its peer that wait. */
+	if (!k->s->n_waiting[k->peer])
 		r = read_parcel(k->s, p, &k->error);
 	if (r == 0)
-		list_append(&k->s->waiting, &p->node);
+		enter(k->s, p);
 }
 
 /* n pages, or one state, of a part of a layer. */
@@ -245,8 +296,8 @@ static void pack(struct packing *k, enum tier_kind kind, uint32_t layer, uint32_
 		struct wire_piece *listed;
 
 		if (!p)
-			p = k->p = new_parcel(k->s, k->attempt, most * MAX(k->ship->n_pages, 1u),
-					      most);
+			p = k->p = new_parcel(k->s, k->attempt, k->peer,
+					      most * MAX(k->ship->n_pages, 1u), most);
 		if (!p) {
 			err_set(&k->error, ENOMEM, "out of memory");
 			return;
@@ -276,13 +327,13 @@ static void pack(struct packing *k, enum tier_kind kind, uint32_t layer, uint32_
 	}
 }
 
-int shipping_window(struct shipping *s, uint64_t attempt, const struct plan *plan,
+int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
 		    const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
 		    struct err *e)
 {
 	const struct model_config *m = s->config.model;
 	const struct plan_row *row = &plan->rows[ship->row];
-	struct packing k = {s, attempt, row, ship, first_layer, n_layers, NULL, {0}};
+	struct packing k = {s, attempt, peer, row, ship, first_layer, n_layers, NULL, {0}};
 
 	for (uint32_t i = first_layer; i < first_layer + n_layers; i++)
 		for (uint32_t part = 0; part < 2; part++)

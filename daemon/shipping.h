@@ -2,7 +2,8 @@
  * How the data of a prefill worker's prompts leave the device: what a window of layers leaves is read into blocks of pinned
  * memory while later layers are computed, and given to the transfer thread, which sends it from there without a copy. There
  * are only so many blocks, 128 MiB of them; what finds none is read later, since what is shipped stays where it is until all
- * of it is out. All calls are the engine thread's.
+ * of it is out. A peer gets one more only while it has fewer than are idle: who takes data slowly cannot have all of them
+ * (dynamic thresholds: Choudhury and Hahne, 1998). All calls are the engine thread's.
  */
 #ifndef DAEMON_SHIPPING_H
 #define DAEMON_SHIPPING_H
@@ -31,8 +32,8 @@ int shipping_open(const struct shipping_config *config, struct shipping **ret,
 /* Nothing is read any more, and the transfer thread has ended. NULL is nothing. */
 void shipping_close(struct shipping *s);
 
-/* Of one ship of the plan that is on the queue: reads what the window of layers leaves, as the attempt's. */
-int shipping_window(struct shipping *s, uint64_t attempt, const struct plan *plan,
+/* Of one ship of the plan that is on the queue: reads what the window of layers leaves, as the attempt's, for a peer. */
+int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
 		    const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
 		    struct err *e) MUST_CHECK;
 

@@ -452,7 +452,9 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 
 int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 {
-	return runner_wait(g->runner, results, e);
+	int r = runner_wait(g->runner, results, e);
+
+	return r < 0 ? r : pieces_check(&g->pieces, e);
 }
 
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
@@ -570,6 +572,11 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 {
 	/* Only read from. */
 	return pieces_copy(&g->pieces, pieces, n, true, (void *)(uintptr_t)host, done, tag, e);
+}
+
+int engine_pieces_check(struct engine *g, struct err *e)
+{
+	return pieces_check(&g->pieces, e);
 }
 
 void engine_finish(struct engine *g)

@@ -148,6 +148,10 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 
+/* -EIO: one of the copies has failed, as far as is known by now. engine_wait fails with every write that its step could have
+ * read. */
+int engine_pieces_check(struct engine *g, struct err *e) MUST_CHECK;
+
 /* Host memory that the device copies to and from without a detour (pinned where there is a GPU). New, after what is queued has
  * run; -ENOMEM. Freed before the
  * engine is closed, with no copy out. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cl_error.h"
 
@@ -31,6 +32,9 @@ void pieces_wait(struct pieces *t)
 void pieces_release(struct pieces *t)
 {
 	pieces_wait(t);
+	for (size_t i = 0; i < t->n_writes; i++)
+		clReleaseEvent(t->writes[i]);
+	free(t->writes);
 	pthread_mutex_destroy(&t->lock);
 	pthread_cond_destroy(&t->all_back);
 }
@@ -63,19 +67,58 @@ static void end(struct copy *c, bool good)
 
 static void CL_CALLBACK copied(cl_event event, cl_int status, void *user)
 {
+	struct copy *c = user;
+
 	(void)event;
-	end(user, status == CL_COMPLETE);
+	if (status != CL_COMPLETE)
+		atomic_store(&c->pieces->failed, true);
+	end(c, status == CL_COMPLETE);
+}
+
+static int lose(struct pieces *t, cl_int code, struct err *e)
+{
+	cl_error(&t->lost, code, "copying parts of pages or states between host and device");
+	t->lost.code = EIO;
+	if (e)
+		*e = t->lost;
+	return -EIO;
+}
+
+int pieces_check(struct pieces *t, struct err *e)
+{
+	size_t through = 0;
+	cl_int status = CL_COMPLETE;
+
+	for (; through < t->n_writes; through++) {
+		cl_int code = clGetEventInfo(t->writes[through], CL_EVENT_COMMAND_EXECUTION_STATUS,
+					     sizeof(status), &status, NULL);
+
+		if (code != CL_SUCCESS)
+			status = code;
+		if (status != CL_COMPLETE)
+			break;
+		clReleaseEvent(t->writes[through]);
+	}
+	t->n_writes -= through;
+	if (through)
+		memmove(t->writes, t->writes + through, t->n_writes * sizeof(*t->writes));
+	if (!t->lost.code && status < 0)
+		return lose(t, status, e);
+	if (!t->lost.code && atomic_load(&t->failed))
+		return lose(t, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, e);
+	if (!t->lost.code)
+		return 0;
+	if (e)
+		*e = t->lost;
+	return -EIO;
 }
 
 static int check(struct pieces *t, const struct engine_piece *pieces, uint32_t n, struct err *e)
 {
 	const struct model_config *c = t->model->config;
 
-	if (t->lost.code) {
-		if (e)
-			*e = t->lost;
+	if (pieces_check(t, e) < 0)
 		return -EIO;
-	}
 	if (!n)
 		return err_set(e, EINVAL, "there are no pieces to copy");
 	for (uint32_t i = 0; i < n; i++) {
@@ -122,13 +165,20 @@ static cl_int enqueue(struct pieces *t, const struct engine_piece *pieces, uint3
 	return code;
 }
 
-static int lose(struct pieces *t, cl_int code, struct err *e)
+/* For one more write. */
+static int reserve(struct pieces *t)
 {
-	cl_error(&t->lost, code, "copying parts of pages or states between host and device");
-	t->lost.code = EIO;
-	if (e)
-		*e = t->lost;
-	return -EIO;
+	size_t cap = MAX(2 * t->cap, (size_t)64);
+	cl_event *writes;
+
+	if (t->n_writes < t->cap)
+		return 0;
+	writes = reallocarray(t->writes, cap, sizeof(*writes));
+	if (!writes)
+		return -ENOMEM;
+	t->writes = writes;
+	t->cap = cap;
+	return 0;
 }
 
 int pieces_copy(struct pieces *t, const struct engine_piece *pieces, uint32_t n, bool write,
@@ -141,7 +191,7 @@ int pieces_copy(struct pieces *t, const struct engine_piece *pieces, uint32_t n,
 
 	if (r < 0)
 		return r;
-	c = malloc(sizeof(*c));
+	c = write && reserve(t) < 0 ? NULL : malloc(sizeof(*c));
 	if (!c)
 		return err_set(e, ENOMEM, "out of memory");
 	*c = (struct copy){t, done, tag};
@@ -149,7 +199,9 @@ int pieces_copy(struct pieces *t, const struct engine_piece *pieces, uint32_t n,
 	code = enqueue(t, pieces, n, write, host, &event);
 	if (code == CL_SUCCESS)
 		code = clSetEventCallback(event, CL_COMPLETE, copied, c);
-	if (event)
+	if (code == CL_SUCCESS && write)
+		t->writes[t->n_writes++] = event;
+	else if (event)
 		clReleaseEvent(event);
 	if (code == CL_SUCCESS)
 		return 0;

@@ -5,15 +5,13 @@
 
 #include "base/bits.h"
 
-enum { BANNED_MAX = 512 }; /* ids that one draw may ban: a request's stop tokens and the model's */
-
 uint64_t step_table_ints(const struct step_limits *l)
 {
 	uint64_t T = (uint64_t)l->max_prefill_tokens + l->max_seqs;
 	uint64_t R = l->max_seqs; /* a sequence has one row a step */
 	uint64_t pages = CEIL_DIV((uint64_t)l->max_model_len, l->page_tokens) + 1;
 	uint64_t step = T * 4 + R * (KERNEL_ROW_INTS + pages) + (T / l->tile_tokens + R + 1) * 3 +
-			l->max_seqs * (1ull + KERNEL_DRAW_INTS + BANNED_MAX) +
+			l->max_seqs * (1ull + KERNEL_DRAW_INTS + PLAN_BANNED_MAX) +
 			l->max_prefill_tokens * (1ull + KERNEL_SCORE_INTS);
 	uint64_t reset = KERNEL_RESET_INTS + 2ull * l->max_model_len;
 
@@ -177,7 +175,7 @@ int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn
 	for (uint32_t i = 0; i < p->n_draws; i++) {
 		const struct plan_draw *d = &p->draws[i];
 
-		if (d->row >= p->n_rows || d->seat >= l->max_seqs || d->n_banned > BANNED_MAX ||
+		if (d->row >= p->n_rows || d->seat >= l->max_seqs || d->n_banned > PLAN_BANNED_MAX ||
 		    !tokens_exist(d->banned, d->n_banned, l))
 			return -EINVAL;
 	}

@@ -71,6 +71,9 @@ struct plan_row {
 	bool decode;
 };
 
+/* Ids that one draw may ban: a request's stop tokens and the model's. */
+enum { PLAN_BANNED_MAX = 512 };
+
 /* A draw from the logits behind a row's last token. Rows that replay what is known draw nothing. */
 struct plan_draw {
 	const struct sampling *sampling;

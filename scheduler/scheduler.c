@@ -232,6 +232,10 @@ static int check_request(const struct scheduler_config *c, const struct schedule
 		return err_param(e, EINVAL, "prompt_logprobs",
 				 "%u log-probabilities a token of the prompt are more than %d",
 				 q->n_prompt_logprobs, TOP_LOGPROBS_MAX);
+	if (q->n_end_tokens > PLAN_BANNED_MAX)
+		return err_param(e, EINVAL, "stop_token_ids",
+				 "%u tokens that end an answer are more than %d", q->n_end_tokens,
+				 PLAN_BANNED_MAX);
 	r = handoff_check(c, q, e);
 	if (r < 0)
 		return r;

@@ -15,7 +15,8 @@
  * slot that is written too early or read too late shows as a wrong state.
  *
  * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_PAGES (size of the KV pool), FAKE_SLOTS
- * (of the state pool), FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS.
+ * (of the state pool), FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS,
+ * FAKE_FAIL_PIECES (that copy of pieces fails, as its callback says).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -45,7 +46,8 @@ struct engine {
 	struct state *states; /* [n_slots] */
 	struct golden *goldens;
 	size_t n_goldens;
-	uint64_t fail_step, step_us;
+	uint64_t fail_step, step_us, fail_pieces, n_pieces_calls;
+	bool pieces_failed;
 	/* plans that are out, oldest at head % ENGINE_STEPS_OUT */
 	struct step {
 		uint64_t done_ns;
@@ -164,6 +166,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	g->rows = calloc(o->max_seqs, sizeof(*g->rows));
 	must(g->kv && g->states && g->touched && g->written && g->rows);
 	g->fail_step = setting("FAKE_FAIL_STEP", 0);
+	g->fail_pieces = setting("FAKE_FAIL_PIECES", 0);
 	g->step_us = setting("FAKE_STEP_US", 0);
 	load_goldens(g, o->model_dir);
 	*ret = g;
@@ -488,7 +491,7 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 	if (step->fails)
 		return err_set(e, EIO, "the device is lost");
 	memcpy(results, step->results, step->n_results * sizeof(*results));
-	return 0;
+	return engine_pieces_check(g, e);
 }
 
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
@@ -592,6 +595,23 @@ static char *share_of(struct engine *g, const struct engine_piece *p, size_t *re
 	return item + bytes * nth / n;
 }
 
+/* What is copied by a call that fails is worth nothing. */
+static void end_pieces(struct engine *g, engine_done *done, void *tag, char *bytes, size_t n)
+{
+	bool good = ++g->n_pieces_calls != g->fail_pieces;
+
+	if (!good) {
+		g->pieces_failed = true;
+		memset(bytes, 0xa5, n);
+	}
+	done(tag, good);
+}
+
+int engine_pieces_check(struct engine *g, struct err *e)
+{
+	return g->pieces_failed ? err_set(e, EIO, "a copy of pieces failed") : 0;
+}
+
 int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n, void *host,
 		       engine_done *done, void *tag, struct err *e)
 {
@@ -607,7 +627,7 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 		memcpy(to, share, bytes);
 		to += engine_piece_bytes(g, pieces[i].kind, pieces[i].part);
 	}
-	done(tag, true);
+	end_pieces(g, done, tag, host, (size_t)(to - (char *)host));
 	return 0;
 }
 
@@ -615,6 +635,8 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 			const void *host, engine_done *done, void *tag, struct err *e)
 {
 	const char *from = host;
+	char *last = NULL;
+	size_t n_last = 0;
 
 	(void)e;
 	must(n > 0);
@@ -623,9 +645,11 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 		char *share = share_of(g, &pieces[i], &bytes);
 
 		memcpy(share, from, bytes);
+		last = share;
+		n_last = bytes;
 		from += engine_piece_bytes(g, pieces[i].kind, pieces[i].part);
 	}
-	done(tag, true);
+	end_pieces(g, done, tag, last, n_last);
 	return 0;
 }
 

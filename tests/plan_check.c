@@ -56,7 +56,7 @@ static const char *check_draw(const struct rules *r, const struct plan_draw *d,
 	EXPECT(d->choice == row->draws[k] && d->position == row->positions[k]);
 	EXPECT(!memcmp(d->sampling, &q->r.sampling, sizeof(*d->sampling)));
 	if (d->position < q->r.min_tokens) {
-		EXPECT(d->n_banned == q->r.n_end_tokens);
+		EXPECT(d->n_banned == q->r.n_end_tokens && d->n_banned <= PLAN_BANNED_MAX);
 		for (uint32_t i = 0; i < d->n_banned; i++)
 			EXPECT(d->banned[i] == q->ends[i]);
 	} else {

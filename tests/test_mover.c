@@ -210,7 +210,7 @@ static struct world *open_world(void)
 	server.info.slot_bytes = STATE_BYTES;
 	device = (struct engine){0};
 	n_calls = n_touched = n_put = n_lines = 0;
-	if (mover_open(&server, 0, &inbox, &mover, &e) < 0)
+	if (mover_open(&server, NULL, &inbox, &mover, &e) < 0)
 		abort();
 	return world_new(&c);
 }

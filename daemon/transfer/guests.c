@@ -2,6 +2,7 @@
  * A prefill worker's side: who comes, what they ask for, what goes. Everything that is announced to the engine thread (NOTE_ASKED)
  * is later ended to it, by NOTE_SENT or NOTE_DROPPED.
  */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include "base/log.h"
 #include "daemon/transfer/transfer_internal.h"
 #include "engine/cache_key.h"
+
+static_assert(PORT_CALLS + PORT_GUESTS <= TRANSFER_PEERS, "a port is a peer's number");
 
 int guests_open(struct transfer *t, struct err *e)
 {
@@ -357,6 +360,7 @@ static void hear_prepare(struct transfer *t, uint32_t port, const struct wire_me
 	a->n_tokens = m->prepare.n_tokens - m->prepare.n_have;
 	transfer_trace(t, t->now_ns, "asked", m->room, NULL);
 	name_pages(t, a, &m->prepare);
+	n->peer = port;
 	zmq_msg_move(&n->head, head);
 	if (wire_parse(zmq_msg_data(&n->head), zmq_msg_size(&n->head), &again, &e) == 0)
 		n->prepare = again.prepare;

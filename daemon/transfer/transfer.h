@@ -70,10 +70,13 @@ enum transfer_note_type {
 	NOTE_LOST,    /* decode: it will not come from this peer */
 };
 
+enum { TRANSFER_PEERS = 2048 };
+
 struct transfer_note {
 	struct queue_node node;
 	enum transfer_note_type type;
 	uint64_t attempt;
+	uint32_t peer;		     /* ASKED: who asks, below TRANSFER_PEERS */
 	struct wire_prepare prepare; /* ASKED */
 	struct wire_window window;   /* DATA: borrowed from head */
 	const void *data;	     /* DATA: wire_window_bytes, one piece behind the other */
