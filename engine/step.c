@@ -175,8 +175,8 @@ int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn
 	for (uint32_t i = 0; i < p->n_draws; i++) {
 		const struct plan_draw *d = &p->draws[i];
 
-		if (d->row >= p->n_rows || d->seat >= l->max_seqs || d->n_banned > PLAN_BANNED_MAX ||
-		    !tokens_exist(d->banned, d->n_banned, l))
+		if (d->row >= p->n_rows || d->seat >= l->max_seqs ||
+		    d->n_banned > PLAN_BANNED_MAX || !tokens_exist(d->banned, d->n_banned, l))
 			return -EINVAL;
 	}
 	if (tokens > (uint64_t)l->max_prefill_tokens + l->max_seqs || !resets_good(p, l) ||
