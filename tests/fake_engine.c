@@ -470,7 +470,8 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 	step->done_ns = begin + g->step_us * 1000;
 	step->n_draws = plan->n_draws;
 	step->n_results = plan->n_draws + plan->n_scored_tokens;
-	step->fails = g->fail_step && g->counters.steps >= g->fail_step;
+	/* Behind a copy that failed anything may be computed; nobody is to believe it. */
+	step->fails = g->pieces_failed || (g->fail_step && g->counters.steps >= g->fail_step);
 	if (!step->fails)
 		run_plan(g, plan, step);
 	for (uint32_t i = 0; g->on_layer && i < g->info.model.n_layers; i++)
