@@ -243,6 +243,8 @@ static void test_ranges(void)
 	CHANGED(WIRE_PREPARE, m.prepare.sampling.top_k = -1, "top_k is 4294967295");
 	CHANGED(WIRE_PREPARE, m.prepare.sampling.n_logprobs = 21, "n_logprobs is 21");
 	CHANGED(WIRE_PREPARE, m.prepare.cache_disabled = 2, "cache_disabled is 2");
+	CHANGED(WIRE_PREPARE, m.prepare.n_end_tokens = 513,
+		"n_end_tokens is 513, not from 0 to 512");
 	memcpy(tokens, sample_tokens, sizeof(tokens));
 	tokens[3].v = -1;
 	CHANGED(WIRE_PREPARE, m.prepare.tokens = tokens, "tokens[3] is -1");

@@ -296,6 +296,17 @@ static void say_failed(struct transfer *t, uint32_t port, uint64_t room, int cod
 	(void)!transfer_say(t, port, &m, NULL);
 }
 
+/* It may have been a PREPARE: who waits for what cannot come is told at once. */
+void guests_broken(struct transfer *t, uint32_t port, uint64_t room, const struct err *why)
+{
+	struct err e = *why;
+
+	if (!guest_of(t, port)->known)
+		return;
+	err_prefix(&e, "a message cannot be read");
+	say_failed(t, port, room, EBADMSG, e.text);
+}
+
 /* Names of its whole pages, for the gossip; none when there is no memory. */
 static void name_pages(struct transfer *t, struct attempt *a, const struct wire_prepare *p)
 {

@@ -291,6 +291,8 @@ static void hear_broken(struct transfer *t, uint32_t port, zmq_msg_t *head, cons
 	/* Who sends nothing else shall not fill the log. */
 	if (!a) {
 		log_debug("transfer: a message that cannot be read: %s", e->text);
+		if (room && t->config.prefill)
+			guests_broken(t, port, room, e);
 		return;
 	}
 	log_warning("transfer: a message that cannot be read: %s", e->text);

@@ -173,6 +173,9 @@ void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m
 		 zmq_msg_t *body) ON(role_transfer);
 uint64_t guests_tick(struct transfer *t) ON(role_transfer);
 void guests_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+/* A message of a room that there is not cannot be read. */
+void guests_broken(struct transfer *t, uint32_t port, uint64_t room, const struct err *why)
+	ON(role_transfer);
 /* Something came from there, whatever it is. */
 void guests_seen(struct transfer *t, uint32_t port) ON(role_transfer);
 /* A window is to go; ZeroMQ has sent one. */

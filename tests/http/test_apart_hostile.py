@@ -217,10 +217,13 @@ for room, (name, frame, sentence) in enumerate((
         ("more choices than sequences", prepare(4, [1, 2], choices=1000), "choices"),
         ("half a page that is there", prepare(5, [1] * 100, have=63), "whole pages"),
         ("more tokens than the context has", prepare(6, [1] * 5000), "context"),
-        ("more tokens than all pages have", prepare(7, [1] * 1000000), "KV cache")), 2):
+        ("more tokens than all pages have", prepare(7, [1] * 1000000), "KV cache"),
+        ("more end tokens than a draw can ban", prepare(8, [1, 2], ends=range(513), min_tokens=1), "n_end_tokens is 513")), 2):
     c.send(frame)
     got = end_of(c, room)
     ok(sentence in str(got[1]), f"{name} fails the room with a sentence", got)
+c.send(prepare(20, ids[:70], ends=range(512), min_tokens=1))
+same(end_of(c, 20)[0], 2 * good.bytes(0) + good.bytes(1), "as many as it can are fine")
 whole = prepare(9, ids[:20], ends=[3], boundaries=[4, 20])
 for n in (0, 1, 23, 24, 60, 110, 111, len(whole) - 1):
     c.send(whole[:n])

@@ -112,8 +112,8 @@ class Hello:
                        b"".join(struct.pack("<QQI", *layer) for layer in self.layers))
 
 
-def prepare(room, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0):
-    return message(PREPARE, struct.pack("<IIIIiQQQfffifffBBBIII", have, choices, 0, 0, 0, salt, salt, 1, 0, 1, 0, 0, 0, 0, 1, 0,
+def prepare(room, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0, min_tokens=0):
+    return message(PREPARE, struct.pack("<IIIIiQQQfffifffBBBIII", have, choices, min_tokens, 0, 0, salt, salt, 1, 0, 1, 0, 0, 0, 0, 1, 0,
                                         0, 0, len(tokens), len(ends), len(boundaries)) +
                    struct.pack(f"<{len(tokens)}i{len(ends)}i{len(boundaries)}I", *tokens, *ends, *boundaries), room)
 
