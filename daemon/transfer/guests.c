@@ -230,6 +230,12 @@ static void refuse(struct transfer *t, uint32_t port, int code, const char *text
 	(void)!transfer_say(t, port, &m, NULL);
 }
 
+/* Whoever of the two says something less often decides. */
+static uint64_t patience_of(const struct transfer *t, uint32_t heartbeat_ms)
+{
+	return (PEERS_MISSED + 1) * MAX(t->config.heartbeat_ns, heartbeat_ms * UINT64_C(1000000));
+}
+
 static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hello *h)
 	ON(role_transfer)
 {
@@ -251,7 +257,9 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 		log_info("transfer: a decode worker has come");
 		atomic_fetch_add(&t->config.metrics->peers, 1);
 	}
-	*g = (struct guest_info){.known = true, .heard_ns = t->now_ns};
+	*g = (struct guest_info){.known = true,
+				 .heard_ns = t->now_ns,
+				 .patience_ns = patience_of(t, h->heartbeat_ms)};
 	memcpy(g->worker, h->worker, sizeof(g->worker));
 	(void)!transfer_say(t, port, &m, NULL);
 }
@@ -414,14 +422,15 @@ void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m
 
 uint64_t guests_tick(struct transfer *t)
 {
-	uint64_t patience = (PEERS_MISSED + 1) * t->config.heartbeat_ns;
+	uint64_t stranger = patience_of(t, 0);
 	uint64_t next = t->now_ns + t->config.heartbeat_ns;
 	struct list *after;
 
 	for (uint32_t i = 0; i < PORT_GUESTS; i++) {
 		struct guest_info *g = &t->guests[i];
 
-		if (g->heard_ns && t->now_ns - g->heard_ns >= patience)
+		if (g->heard_ns &&
+		    t->now_ns - g->heard_ns >= (g->known ? g->patience_ns : stranger))
 			forget(t, PORT_CALLS + i, "a decode worker does not answer");
 	}
 	for (struct list *node = t->attempts.next; node != &t->attempts; node = after) {

@@ -73,7 +73,9 @@ static void *new_socket(struct port *p, int type, const char *endpoint)
 		set_int(s, ZMQ_RCVHWM, p->limit);
 	/* Who is stopped, or takes nothing, must not keep the memory that is to go there. */
 	if (p->patience_ms)
-		set_int(s, ZMQ_TCP_MAXRT, p->patience_ms);
+		set_int(s, ZMQ_TCP_MAXRT,
+			type == ZMQ_ROUTER ? MAX(p->patience_ms, (int)PORT_GUEST_PATIENCE_MS)
+					   : p->patience_ms);
 	(void)zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &largest, sizeof(largest));
 	return s;
 }

@@ -22,6 +22,9 @@
 /* Calls: 64 workers and a registry. */
 enum { PORT_CALLS = 65, PORT_GUESTS = 1024, PORT_NONE = UINT32_MAX };
 
+/* For who says nothing of it, and stopped in the middle of what is to go there. */
+enum { PORT_GUEST_PATIENCE_MS = 30000 };
+
 struct port;
 
 /* New. keys: borrowed, NULL: nothing is encrypted. largest: bytes of the largest frame that is taken. */
@@ -29,7 +32,9 @@ int port_open(const struct transfer_keys *keys, uint64_t largest, struct port **
 	      struct err *e) MUST_CHECK;
 void port_close(struct port *p);
 
-/* Before anybody is called: a connection on which nothing moves for so long is given up, with what is still to go out on it. */
+/* Before anybody is called: a connection on which nothing moves for so long is given up, with what is still to go out on it.
+ * Those who come may be more patient, and say so to ZeroMQ themselves (its time to live): they have PORT_GUEST_PATIENCE_MS
+ * at least. */
 void port_patience(struct port *p, uint64_t ns);
 
 /* Before any connection: so many messages at most wait on the way from each peer, and to each; one more to a peer is

@@ -447,6 +447,8 @@ static void fill_hello(struct transfer *t)
 		.role = c->prefill ? WIRE_PREFILL : WIRE_DECODE,
 		.n_pages = c->n_pages,
 		.n_slots = c->n_slots,
+		.heartbeat_ms = (uint32_t)MIN(MAX(c->heartbeat_ns / 1000000, UINT64_C(1)),
+					      (uint64_t)WIRE_HEARTBEAT_MAX),
 		.layout = t->config.layout,
 	};
 }

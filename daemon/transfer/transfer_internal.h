@@ -58,8 +58,9 @@ struct task {
 struct guest_info {
 	bool known; /* said HELLO, and fits */
 	uint8_t worker[WIRE_ID];
-	uint64_t heard_ns; /* last; of one that is not known: first. 0: nobody */
-	uint64_t told;	   /* of transfer.gossip, by its count */
+	uint64_t heard_ns;    /* last; of one that is not known: first. 0: nobody */
+	uint64_t patience_ns; /* saying nothing for so long it is gone */
+	uint64_t told;	      /* of transfer.gossip, by its count */
 };
 
 enum { GOSSIP = 1 << 14 };

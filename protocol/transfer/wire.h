@@ -35,6 +35,7 @@ enum {
 	WIRE_VERSION = 1,
 	WIRE_HEADER = 24, /* bytes before the fields */
 	WIRE_LAYERS_MAX = 1024,
+	WIRE_HEARTBEAT_MAX = 600000, /* ms */
 	WIRE_PAGE_TOKENS_MAX = 65536,
 	WIRE_TOKENS_MAX = 1 << 22,
 	WIRE_CHOICES_MAX = 1024,
@@ -133,6 +134,7 @@ struct wire_hello {
 	uint8_t model[WIRE_ID];	 /* hash of everything that decides bits */
 	uint32_t role;
 	uint32_t n_pages, n_slots;
+	uint32_t heartbeat_ms; /* how often it says something */
 	struct wire_layout layout;
 };
 
