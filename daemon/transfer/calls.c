@@ -33,14 +33,16 @@ int calls_add(struct transfer *t, const char *endpoint, const char *key, uint32_
 
 int calls_open(struct transfer *t, struct err *e)
 {
-	uint64_t seed[2];
+	struct {
+		uint64_t seed[2], room;
+	} random;
 	int r = 0;
 
-	if (getrandom(seed, sizeof(seed), 0) < 0 ||
-	    !(t->peers = peers_new(seed, t->config.heartbeat_ns)))
+	if (getrandom(&random, sizeof(random), 0) < 0 ||
+	    !(t->peers = peers_new(random.seed, t->config.heartbeat_ns)))
 		return err_set(e, ENOMEM, "out of memory");
-	/* Rooms of another life of this worker have other numbers. */
-	t->last_room = seed[0] >> 16 << 16;
+	/* Rooms of another life of this worker have other numbers. Peers see them, so they say nothing of the seed. */
+	t->last_room = random.room >> 16 << 16;
 	for (size_t i = 0; r == 0 && i < t->config.n_peers; i++) {
 		uint32_t peer;
 
