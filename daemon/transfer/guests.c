@@ -241,13 +241,14 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 {
 	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
 	struct guest_info *g = guest_of(t, port);
+	char more[LOG_MORE_MAX];
 	struct err e = {0};
 
 	if (h->role != WIRE_DECODE)
 		err_set(&e, EINVAL, "this worker prefills for decode workers only");
 	if (e.code || !wire_layout_equal(&t->hello, h, &e)) {
-		if (!g->known)
-			log_warning("transfer: a decode worker is refused: %s", e.text);
+		if (!g->known && log_due(&t->said_refused, t->now_ns, more))
+			log_warning("transfer: a decode worker is refused: %s%s", e.text, more);
 		refuse(t, port, EINVAL, e.text);
 		return;
 	}

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "daemon/threads.h"
 #include "daemon/transfer/port.h"
 #include "daemon/transfer/transfer.h"
@@ -107,7 +108,8 @@ struct transfer {
 	uint32_t ports[PEERS_MAX], called[PORT_CALLS]; /* port of a peer; peer of a port */
 	uint64_t unreached_ns[PORT_CALLS]; /* since when a call has no connection; 0: it has */
 
-	struct guest_info *guests;	/* prefill: [PORT_GUESTS] */
+	struct guest_info *guests; /* prefill: [PORT_GUESTS] */
+	struct log_limit said_refused;
 	struct wire_key gossip[GOSSIP]; /* a ring of keys newly cached, n_gossip so far */
 	uint64_t n_gossip;
 	int32_t *page; /* [page_tokens] prefill: work space */

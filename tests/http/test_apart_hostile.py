@@ -187,6 +187,7 @@ for name, change, sentence in (
         ("role", lambda h: setattr(h, "role", 0), r"this worker prefills for decode workers only")):
     got = answer(changed(change))
     ok(isinstance(got, tuple) and re.search(sentence, got[1]), f"another {name} is refused with a sentence", got)
+same(prefill.text().count("a decode worker is refused: "), 1, "which is logged once a minute")
 same(answer(prepare(5, [1, 2, 3]))[1], "HELLO comes first", "PREPARE before HELLO is refused")
 
 
@@ -305,6 +306,7 @@ for i in range(1100):
         strangers.pop(0).close()
 for c in strangers:
     c.close()
+ok(prefill.text().count("a message of a new peer was dropped") <= 1, "1100 strangers are one line of the log")
 time.sleep(2 * DEAD_S)
 late = decode_worker(f"tcp://127.0.0.1:{number}")
 ok(late.wait_metric("transfer_peers", 1, 10) is not None, "after 1100 strangers a decode worker still comes in", prefill.text()[-800:])
