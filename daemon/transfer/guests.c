@@ -305,6 +305,17 @@ static void say_failed(struct transfer *t, uint32_t port, uint64_t room, int cod
 	(void)!transfer_say(t, port, &m, NULL);
 }
 
+/* Of the answer it understands as much as we of what it said: that somebody of another version is here. */
+void guests_version(struct transfer *t, uint32_t port, const struct err *why)
+{
+	char more[LOG_MORE_MAX];
+
+	if (log_due(&t->said_version, t->now_ns, more))
+		log_warning("transfer: a decode worker is refused: %s%s", why->text, more);
+	if (!guest_of(t, port)->known)
+		refuse(t, port, EPROTONOSUPPORT, why->text);
+}
+
 /* It may have been a PREPARE: who waits for what cannot come is told at once. */
 void guests_broken(struct transfer *t, uint32_t port, uint64_t room, const struct err *why)
 {

@@ -266,6 +266,11 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 	return 0;
 }
 
+const char *port_endpoint(const struct port *p, uint32_t peer)
+{
+	return p->called[peer].endpoint;
+}
+
 void port_call_again(struct port *p, uint32_t peer)
 {
 	struct err e = {0};

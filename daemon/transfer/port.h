@@ -48,6 +48,8 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 /* Begins to connect, and goes on trying. -ENOSPC: PORT_CALLS are out. key: of who listens there, NULL: as the keys say. */
 int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *ret_peer,
 	      struct err *e) MUST_CHECK;
+/* Where a call goes to. Borrowed. */
+const char *port_endpoint(const struct port *p, uint32_t peer);
 void port_hang_up(struct port *p, uint32_t peer);
 
 /* The same call once more, on a connection of its own: ZeroMQ gives one up for good on which something came that it cannot

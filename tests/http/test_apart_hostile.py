@@ -188,6 +188,11 @@ for name, change, sentence in (
     got = answer(changed(change))
     ok(isinstance(got, tuple) and re.search(sentence, got[1]), f"another {name} is refused with a sentence", got)
 same(prefill.text().count("a decode worker is refused: "), 1, "which is logged once a minute")
+version = bytearray(good.frame())
+version[4] = 2
+for _ in range(3):
+    same(answer(bytes(version)), (93, "the peer speaks version 2 of the transfer protocol, not 1"), "so is another version")
+same(prefill.text().count("the peer speaks version 2"), 1, "which is logged once a minute")
 same(answer(prepare(5, [1, 2, 3]))[1], "HELLO comes first", "PREPARE before HELLO is refused")
 
 
@@ -464,6 +469,12 @@ for i in range(max(1, ROUNDS // 20)):
         break
 else:
     ok(True, "changed bytes of windows and statuses")
+
+meet()
+for _ in range(3):
+    liar.connection.send(message(zmtp.PONG, bytes(30), version=2))
+time.sleep(0.5)
+same(victim.text().count("is not understood: the peer speaks version 2"), 1, "a prefill worker of another version is one line of the log")
 
 other = zmtp.Hello(good.frame())
 other.role, other.page_tokens = 0, 128
