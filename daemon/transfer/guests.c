@@ -236,12 +236,30 @@ static uint64_t patience_of(const struct transfer *t, uint32_t heartbeat_ms)
 	return (PEERS_MISSED + 1) * MAX(t->config.heartbeat_ns, heartbeat_ms * UINT64_C(1000000));
 }
 
+/* A worker that has come may be one whose connection broke: what it asked for on the old one is of no use to anybody, and its
+ * ABORTs name the new one. Whether a connection is there only sending tells; a second HELLO changes nothing for who is called
+ * under two addresses. */
+static void forget_broken(struct transfer *t, uint32_t port) ON(role_transfer)
+{
+	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
+	const uint8_t *worker = guest_of(t, port)->worker;
+
+	for (uint32_t other = PORT_CALLS; other < PORT_CALLS + PORT_GUESTS; other++) {
+		const struct guest_info *g = guest_of(t, other);
+
+		if (other != port && g->known && !memcmp(g->worker, worker, WIRE_ID) &&
+		    transfer_say(t, other, &m, NULL) == -EHOSTUNREACH)
+			forget(t, other, "the connection of a decode worker broke");
+	}
+}
+
 static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hello *h)
 	ON(role_transfer)
 {
 	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
 	struct guest_info *g = guest_of(t, port);
 	char more[LOG_MORE_MAX];
+	bool is_new, other;
 	struct err e = {0};
 
 	if (h->role != WIRE_DECODE)
@@ -252,9 +270,11 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 		refuse(t, port, EINVAL, e.text);
 		return;
 	}
-	if (g->known && memcmp(g->worker, h->worker, sizeof(g->worker)) != 0)
+	other = g->known && memcmp(g->worker, h->worker, sizeof(g->worker)) != 0;
+	if (other)
 		fail_all_of(t, port, "the decode worker was started again");
-	if (!g->known) {
+	is_new = !g->known;
+	if (is_new) {
 		log_info("transfer: a decode worker has come");
 		atomic_fetch_add(&t->config.metrics->peers, 1);
 	}
@@ -263,6 +283,8 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 				 .patience_ns = patience_of(t, h->heartbeat_ms)};
 	memcpy(g->worker, h->worker, sizeof(g->worker));
 	(void)!transfer_say(t, port, &m, NULL);
+	if (is_new || other)
+		forget_broken(t, port);
 }
 
 static void hear_ping(struct transfer *t, uint32_t port, const struct wire_ping *p)

@@ -506,8 +506,10 @@ int port_send(struct port *p, uint32_t peer, const void *head, size_t len, zmq_m
 	if (peer >= PORT_CALLS) {
 		const struct guest *g = &p->guests[peer - PORT_CALLS];
 
-		if (!g->len || zmq_send(socket, g->route, g->len, flags | ZMQ_SNDMORE) < 0)
+		if (!g->len)
 			return -EHOSTUNREACH;
+		if (zmq_send(socket, g->route, g->len, flags | ZMQ_SNDMORE) < 0)
+			return zmq_errno() == EAGAIN ? -EAGAIN : -EHOSTUNREACH;
 	}
 	/* Once the first frame is taken the others are: a message goes whole. */
 	if (zmq_send(socket, head, len, flags | (body ? ZMQ_SNDMORE : 0)) < 0)

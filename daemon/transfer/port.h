@@ -38,7 +38,7 @@ void port_close(struct port *p);
 void port_patience(struct port *p, uint64_t ns);
 
 /* Before any connection: so many messages at most wait on the way from each peer, and to each; one more to a peer is
- * -EHOSTUNREACH. 0: so many that only who takes nothing comes to it. */
+ * -EHOSTUNREACH, to a guest -EAGAIN. 0: so many that only who takes nothing comes to it. */
 void port_limit(struct port *p, int messages);
 
 /* Once. bound: the address with its port. */
@@ -71,7 +71,7 @@ void port_wait(struct port *p, int wake_fd, int timeout_ms);
 int port_receive(struct port *p, uint32_t *ret_peer, zmq_msg_t *head, zmq_msg_t *body);
 
 /* Copies the head. The body, NULL: none, is taken over when 0 is returned; its memory is given back when the system has it.
- * -EHOSTUNREACH: there is no connection. */
+ * -EHOSTUNREACH: there is no connection. -EAGAIN: a guest does not take what it was sent before. */
 int port_send(struct port *p, uint32_t peer, const void *head, size_t len,
 	      zmq_msg_t *body) MUST_CHECK;
 

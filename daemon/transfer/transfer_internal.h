@@ -127,7 +127,7 @@ struct transfer {
 
 /* ---- transfer.c ---- */
 
-/* Encodes and sends; -EHOSTUNREACH, or what the codec says (logged). body as in port_send. */
+/* Encodes and sends; -EHOSTUNREACH or -EAGAIN as port_send, or what the codec says (logged). body as in port_send. */
 int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m, zmq_msg_t *body)
 	ON(role_transfer) MUST_CHECK;
 

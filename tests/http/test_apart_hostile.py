@@ -269,6 +269,36 @@ def settles(name, servers=(prefill,)):
     return ok(False, name, {k: v for k, v in low.items() if "requests" in k or "peers" in k or "pages" in k})
 
 
+# Three connections of one worker that says something seldom: by its patience a broken one would stay for minutes.
+seldom = zmtp.Hello(good.frame())
+seldom.worker, seldom.heartbeat = rng.randbytes(16), 100000
+
+
+def again():
+    c = call(number)
+    c.send(seldom.frame())
+    assert zmtp.kind_of(c.receive()[0]) == zmtp.HELLO
+    return c
+
+
+def answers_ping(c, n):
+    c.send(message(zmtp.PING, struct.pack("<Q", n) + bytes(22)))
+    while zmtp.kind_of(frame := c.receive()[0]) != zmtp.PONG:
+        pass
+    return struct.unpack_from("<Q", frame, 24)[0] == n
+
+
+first, second = again(), again()
+ok(answers_ping(first, 5) and answers_ping(second, 6) and prefill.wait_metric("transfer_peers", 3, 5) is not None,
+   "a worker that calls twice is there twice", prefill.text()[-500:])
+first.close()
+second.close()
+time.sleep(0.2)
+seldom.heartbeat = BEAT_MS
+third = again()
+ok(prefill.wait_metric("transfer_peers", 2, 5) is not None, "what broke is forgotten when the worker comes again", prefill.text()[-500:])
+third.close()
+
 c = registered()
 for i in range(10 * ROUNDS):
     c.send(prepare(100 + i, ids[i % 900:i % 900 + 70], salt=i))
