@@ -72,13 +72,6 @@ static void fail_all_of(struct transfer *t, uint32_t port, const char *why) ON(r
 	}
 }
 
-/* What is cached here now is told to all guests. */
-static void add_gossip(struct transfer *t, const struct attempt *a) ON(role_transfer)
-{
-	for (uint32_t i = 0; i < a->n_keys; i++)
-		t->gossip[t->n_gossip++ % GOSSIP] = a->keys[i];
-}
-
 /* When all of a room is out, it is over. */
 static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
 {
@@ -102,7 +95,8 @@ static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
 	room_counts(a->room, &counts);
 	atomic_fetch_add(&t->config.metrics->prompts_sent, 1);
 	atomic_fetch_add(&t->config.metrics->prompts_sent_bytes, counts.bytes);
-	add_gossip(t, a);
+	/* What is cached here now is told to all guests. */
+	gossip_add(&t->gossip, a->keys, a->n_keys);
 	note_end(t, a, NOTE_SENT);
 	attempt_free(a);
 }
@@ -292,24 +286,21 @@ static void hear_ping(struct transfer *t, uint32_t port, const struct wire_ping 
 {
 	struct guest_info *g = guest_of(t, port);
 	struct wire_message m = {.type = WIRE_PONG};
-	struct wire_key keys[256];
-	uint32_t n = 0;
+	struct wire_key keys[GOSSIP_TOLD];
+	uint64_t told = g->told;
 
-	/* Those that were overwritten before they were told are not. */
-	g->told = MAX(g->told, t->n_gossip > GOSSIP ? t->n_gossip - GOSSIP : 0);
-	while (n < ARRAY_SIZE(keys) && g->told < t->n_gossip)
-		keys[n++] = t->gossip[g->told++ % GOSSIP];
 	m.ping = (struct wire_ping){
 		.sequence = p->sequence,
 		.draining = atomic_load(&t->draining),
-		.n_keys = n,
-		.keys = keys,
 	};
+	gossip_tell(&t->gossip, &told, keys, &m.ping);
 	list_for_each (node, &t->attempts) {
 		m.ping.queued_tokens += container_of(node, struct attempt, node)->n_tokens;
 		m.ping.running++;
 	}
-	(void)!transfer_say(t, port, &m, NULL);
+	/* What cannot be said now is said with the next one. */
+	if (transfer_say(t, port, &m, NULL) == 0)
+		g->told = told;
 }
 
 static void say_failed(struct transfer *t, uint32_t port, uint64_t room, int code, const char *text)

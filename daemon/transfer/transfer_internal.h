@@ -18,6 +18,7 @@
 #include "daemon/threads.h"
 #include "daemon/transfer/port.h"
 #include "daemon/transfer/transfer.h"
+#include "protocol/transfer/gossip.h"
 #include "protocol/transfer/peers.h"
 #include "protocol/transfer/room.h"
 #include "scheduler/list.h"
@@ -69,10 +70,8 @@ struct guest_info {
 	uint8_t worker[WIRE_ID];
 	uint64_t heard_ns;    /* last; of one that is not known: first. 0: nobody */
 	uint64_t patience_ns; /* saying nothing for so long it is gone */
-	uint64_t told;	      /* of transfer.gossip, by its count */
+	uint64_t told;	      /* of transfer.gossip */
 };
-
-enum { GOSSIP = 1 << 14 };
 
 /* What the registry said of a peer. */
 struct found {
@@ -118,8 +117,7 @@ struct transfer {
 
 	struct guest_info *guests; /* prefill: [PORT_GUESTS] */
 	struct log_limit said_refused, said_version;
-	struct wire_key gossip[GOSSIP]; /* a ring of keys newly cached, n_gossip so far */
-	uint64_t n_gossip;
+	struct gossip gossip;
 	int32_t *page; /* [page_tokens] prefill: work space */
 
 	struct directory directory;
