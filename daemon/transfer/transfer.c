@@ -366,6 +366,9 @@ static void run(struct transfer *t) ON(role_transfer)
 		uint64_t next, wakes;
 
 		t->now_ns = clock_now_ns();
+		/* Before what is asked for now, and so cached after it. */
+		if (atomic_exchange(&t->flushed, false))
+			gossip_clear(&t->gossip);
 		take_tasks(t);
 		take_messages(t);
 		t->now_ns = clock_now_ns();
@@ -523,6 +526,12 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 void transfer_drain(struct transfer *t)
 {
 	atomic_store(&t->draining, true);
+	wake(t);
+}
+
+void transfer_forget(struct transfer *t)
+{
+	atomic_store(&t->flushed, true);
 	wake(t);
 }
 

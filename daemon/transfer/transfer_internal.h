@@ -96,6 +96,7 @@ struct transfer {
 	pthread_t thread;
 	int wake_fd; /* eventfd: something for this thread is there */
 	atomic_bool quit, draining;
+	atomic_bool flushed;   /* the gossip is to be cleared */
 	struct queue tasks;    /* struct task; from the engine thread */
 	struct queue windows;  /* struct transfer_window; from the engine thread or the driver's */
 	struct queue returned; /* the same, that ZeroMQ is done with; from its threads */
