@@ -1,6 +1,6 @@
 /*
- * A decode worker's side: whom it calls, whom it asks, what comes. A prompt goes to the peer that has most of it, then to the
- * least loaded (protocol/transfer/peers.h); when that fails, the engine thread is told and may ask the next one.
+ * A decode worker's side: whom it calls, whom it asks, what comes. A prompt goes to the peer that would be through with it first
+ * (protocol/transfer/peers.h); when that fails, the engine thread is told and may ask the next one.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
  *     ANNOUNCE, LIST, PEERS with a registry: here I am; who is there?; these are
  *
  * A message is one frame; behind a WINDOW's comes a raw one with all the pieces that it lists. FORMAT.md has each byte.
- * Which field has which bytes and range is one table in wire.c, read by parser and encoder alike.
+ * Which field has which bytes and range is one table in wire_form.c, read by parser and encoder alike.
  *
  * Nothing in a frame is believed before it is checked. Parsing allocates nothing and copies no array: the pointers of
  * what was parsed point into the frame, at any alignment, hence the packed structs. They are little endian as they
