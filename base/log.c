@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,20 @@ int log_level_parse(const char *name, enum log_level *ret)
 			return 0;
 		}
 	return -EINVAL;
+}
+
+bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX])
+{
+	if (now_ns < l->next_ns) {
+		l->n_left_out++;
+		return false;
+	}
+	more[0] = 0;
+	if (l->n_left_out)
+		snprintf(more, LOG_MORE_MAX, " (and %" PRIu64 " more before)", l->n_left_out);
+	l->n_left_out = 0;
+	l->next_ns = now_ns + (uint64_t)60 * 1000000000;
+	return true;
 }
 
 void log_write(enum log_level level, const char *fmt, ...)

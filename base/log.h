@@ -8,6 +8,7 @@
 #define BASE_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/macros.h"
 
@@ -20,6 +21,17 @@ bool log_enabled(enum log_level level);
 int log_level_parse(const char *name, enum log_level *ret) MUST_CHECK;
 
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
+
+/* Lines of one kind that others can cause as often as they like: one a minute is written. Zeros to begin with; one thread. */
+struct log_limit {
+	uint64_t next_ns, n_left_out;
+};
+
+enum { LOG_MORE_MAX = 48 };
+
+/* Whether such a line is due now. Then `more`, to stand at its end, says how many were left out since the last one; it is empty
+ * when none were. */
+bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)

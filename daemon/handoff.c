@@ -646,6 +646,12 @@ void handoff_fail(struct handoff *h, const struct err *why)
 	}
 }
 
+void handoff_flushed(struct handoff *h)
+{
+	if (h)
+		transfer_forget(h->transfer);
+}
+
 void handoff_drain(struct handoff *h)
 {
 	if (h)

@@ -54,6 +54,9 @@ void handoff_forget(struct handoff *h, uint64_t request);
  * taken as before. */
 void handoff_fail(struct handoff *h, const struct err *why);
 
+/* The cache was flushed. */
+void handoff_flushed(struct handoff *h);
+
 /* No new prompts. */
 void handoff_drain(struct handoff *h);
 

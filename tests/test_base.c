@@ -164,6 +164,8 @@ static void test_queue(void)
 int main(void)
 {
 	enum log_level level;
+	struct log_limit limit = {0};
+	char more[LOG_MORE_MAX];
 
 	test_buf();
 	test_arena();
@@ -173,5 +175,12 @@ int main(void)
 	test_queue();
 	ok(log_level_parse("debug", &level) == 0 && level == LOG_LEVEL_DEBUG, "a level's name");
 	is_int(log_level_parse("loud", &level), -EINVAL, "a name that is no level");
+	ok(log_due(&limit, 1, more) && !more[0], "the first line of a kind is due");
+	for (uint64_t i = 2; i < 1000; i++)
+		check(!log_due(&limit, i, more));
+	ok_all("those behind it are not");
+	ok(log_due(&limit, 60000000001, more), "a minute later one is");
+	is_str(more, " (and 998 more before)", "which says how many there were");
+	ok(log_due(&limit, 200000000000, more) && !more[0], "once");
 	return done();
 }

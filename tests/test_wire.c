@@ -129,7 +129,7 @@ static void test_format(void)
 	buf_release(&a);
 	wire_sample(WIRE_HELLO, &m);
 	a = encode(&m);
-	ok(a.len == 92 + 60 && a.data[88] == 3 && a.data[68] == 64, "HELLO has its bytes");
+	ok(a.len == 96 + 60 && a.data[92] == 3 && a.data[68] == 64, "HELLO has its bytes");
 	buf_release(&a);
 	wire_sample(WIRE_WINDOW, &m);
 	a = encode(&m);
@@ -220,6 +220,8 @@ static void test_ranges(void)
 	CHANGED(WIRE_LIST, m.room = 1, "a room");
 	CHANGED(WIRE_HELLO, m.hello.role = 2, "HELLO: role is 2, not from 0 to 1");
 	CHANGED(WIRE_HELLO, m.hello.layout.page_tokens = 0, "page_tokens is 0");
+	CHANGED(WIRE_HELLO, m.hello.heartbeat_ms = 0, "heartbeat_ms is 0, not from 1 to 600000");
+	CHANGED(WIRE_HELLO, m.hello.heartbeat_ms = 600001, "heartbeat_ms is 600001");
 	CHANGED(WIRE_HELLO, m.hello.layout.page_bytes++,
 		"a page has 1793 bytes, but its layers have 1792");
 	CHANGED(WIRE_HELLO, m.hello.layout.slot_bytes = 0,
@@ -243,6 +245,8 @@ static void test_ranges(void)
 	CHANGED(WIRE_PREPARE, m.prepare.sampling.top_k = -1, "top_k is 4294967295");
 	CHANGED(WIRE_PREPARE, m.prepare.sampling.n_logprobs = 21, "n_logprobs is 21");
 	CHANGED(WIRE_PREPARE, m.prepare.cache_disabled = 2, "cache_disabled is 2");
+	CHANGED(WIRE_PREPARE, m.prepare.n_end_tokens = 513,
+		"n_end_tokens is 513, not from 0 to 512");
 	memcpy(tokens, sample_tokens, sizeof(tokens));
 	tokens[3].v = -1;
 	CHANGED(WIRE_PREPARE, m.prepare.tokens = tokens, "tokens[3] is -1");

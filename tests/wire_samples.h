@@ -40,6 +40,7 @@ static bool wire_sample(enum wire_type type, struct wire_message *ret)
 			.role = WIRE_DECODE,
 			.n_pages = 1000,
 			.n_slots = 17,
+			.heartbeat_ms = 5000,
 			.layout = {1792, 4192, 64, 3, sample_layers},
 		};
 		break;

@@ -38,6 +38,7 @@ struct registry {
 	struct buf out; /* the frame that is sent */
 	uint64_t now_ns;
 	bool full; /* said so */
+	struct log_limit said_version;
 };
 
 #define AT(member) offsetof(struct registry_options, member)
@@ -129,10 +130,14 @@ static void hear_list(struct registry *g, uint32_t peer, const struct wire_list 
 
 static void hear(struct registry *g, uint32_t peer, zmq_msg_t *head)
 {
+	char more[LOG_MORE_MAX];
 	struct wire_message m;
 	struct err e = {0};
+	int r = wire_parse(zmq_msg_data(head), zmq_msg_size(head), &m, &e);
 
-	if (wire_parse(zmq_msg_data(head), zmq_msg_size(head), &m, &e) < 0)
+	if (r == -EPROTONOSUPPORT && log_due(&g->said_version, clock_now_ns(), more))
+		log_warning("registry: a worker is not listed: %s%s", e.text, more);
+	else if (r < 0)
 		log_debug("registry: a message that cannot be read: %s", e.text);
 	else if (m.type == WIRE_ANNOUNCE)
 		hear_announce(g, &m.announce);

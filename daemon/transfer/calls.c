@@ -1,6 +1,6 @@
 /*
- * A decode worker's side: whom it calls, whom it asks, what comes. A prompt goes to the peer that has most of it, then to the
- * least loaded (protocol/transfer/peers.h); when that fails, the engine thread is told and may ask the next one.
+ * A decode worker's side: whom it calls, whom it asks, what comes. A prompt goes to the peer that would be through with it first
+ * (protocol/transfer/peers.h); when that fails, the engine thread is told and may ask the next one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,21 +26,23 @@ int calls_add(struct transfer *t, const char *endpoint, const char *key, uint32_
 	}
 	t->ports[peer] = port;
 	t->called[port] = peer;
-	t->unreached_ns[port] = 0;
+	t->calls[port] = (struct call_info){0};
 	*ret_peer = peer;
 	return 0;
 }
 
 int calls_open(struct transfer *t, struct err *e)
 {
-	uint64_t seed[2];
+	struct {
+		uint64_t seed[2], room;
+	} random;
 	int r = 0;
 
-	if (getrandom(seed, sizeof(seed), 0) < 0 ||
-	    !(t->peers = peers_new(seed, t->config.heartbeat_ns)))
+	if (getrandom(&random, sizeof(random), 0) < 0 ||
+	    !(t->peers = peers_new(random.seed, t->config.heartbeat_ns)))
 		return err_set(e, ENOMEM, "out of memory");
-	/* Rooms of another life of this worker have other numbers. */
-	t->last_room = seed[0] >> 16 << 16;
+	/* Rooms of another life of this worker have other numbers. Peers see them, so they say nothing of the seed. */
+	t->last_room = random.room >> 16 << 16;
 	for (size_t i = 0; r == 0 && i < t->config.n_peers; i++) {
 		uint32_t peer;
 
@@ -307,6 +309,12 @@ static void hear_window(struct transfer *t, struct attempt *a, const struct wire
 	look_at(t, a);
 }
 
+void calls_seen(struct transfer *t, uint32_t port)
+{
+	t->calls[port].silent_ns = 0;
+	t->calls[port].said_silent = false;
+}
+
 void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m, zmq_msg_t *head,
 		zmq_msg_t *body)
 {
@@ -361,6 +369,27 @@ void calls_lost(struct transfer *t, const bool lost[PORT_CALLS])
 
 /* ---- time ---- */
 
+/* A peer was told HELLO, or could not be: when it says nothing, somebody should know why prompts are computed here. That
+ * it is there again is said when its own HELLO comes. */
+static void note_silence(struct transfer *t, uint32_t peer, bool sent) ON(role_transfer)
+{
+	struct call_info *c = &t->calls[t->ports[peer]];
+
+	if (!c->silent_ns)
+		c->silent_ns = t->now_ns;
+	if (c->said_silent || t->now_ns - c->silent_ns < AWAY_NS)
+		return;
+	c->said_silent = true;
+	if (sent)
+		log_warning("transfer: %s says nothing: there is a connection, but no HELLO came",
+			    name_of(t, peer));
+	else
+		log_warning("transfer: %s cannot be reached: nobody listens there%s",
+			    name_of(t, peer),
+			    t->config.keys ? ", or its keys and ours do not fit"
+					   : ", or only for who has a --transfer-key");
+}
+
 /* Of them prompts can be asked for. */
 static void count_peers(struct transfer *t) ON(role_transfer)
 {
@@ -391,13 +420,17 @@ uint64_t calls_tick(struct transfer *t)
 
 		if (due == PEERS_DIED) {
 			log_warning("transfer: %s does not answer", name_of(t, peer));
+			t->calls[t->ports[peer]].said_silent = true;
 			fail_all_of(t, peer, "it does not answer");
 			continue;
 		}
 		if (due == PEERS_SAY_HELLO) {
+			bool sent;
+
 			m = (struct wire_message){.type = WIRE_HELLO, .hello = t->hello};
-			transfer_reached(t, t->ports[peer],
-					 transfer_say(t, t->ports[peer], &m, NULL) == 0);
+			sent = transfer_say(t, t->ports[peer], &m, NULL) == 0;
+			transfer_reached(t, t->ports[peer], sent);
+			note_silence(t, peer, sent);
 			continue;
 		}
 		peers_get(t->peers, peer, &i);

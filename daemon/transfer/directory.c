@@ -13,7 +13,6 @@
 
 #define TTL_NS	 ((uint64_t)15 * 1000000000) /* at most: of an announcement */
 #define AGAIN_NS ((uint64_t)200 * 1000000)   /* when the registry could not be reached */
-#define AWAY_NS	 ((uint64_t)2 * 1000000000)  /* for so long: that is worth a line */
 
 /* Announcements within a ttl, and heartbeats of the longest one. */
 enum { TIMES = 3 };

@@ -75,13 +75,6 @@ static void fail_all_of(struct transfer *t, uint32_t port, const char *why) ON(r
 	}
 }
 
-/* What is cached here now is told to all guests. */
-static void add_gossip(struct transfer *t, const struct attempt *a) ON(role_transfer)
-{
-	for (uint32_t i = 0; i < a->n_keys; i++)
-		t->gossip[t->n_gossip++ % GOSSIP] = a->keys[i];
-}
-
 /* When all of a room is out, it is over. */
 static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
 {
@@ -105,7 +98,8 @@ static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
 	room_counts(a->room, &counts);
 	atomic_fetch_add(&t->config.metrics->prompts_sent, 1);
 	atomic_fetch_add(&t->config.metrics->prompts_sent_bytes, counts.bytes);
-	add_gossip(t, a);
+	/* What is cached here now is told to all guests. */
+	gossip_add(&t->gossip, a->keys, a->n_keys);
 	note_end(t, a, NOTE_SENT);
 	attempt_free(a);
 }
@@ -233,30 +227,61 @@ static void refuse(struct transfer *t, uint32_t port, int code, const char *text
 	(void)!transfer_say(t, port, &m, NULL);
 }
 
+/* Whoever of the two says something less often decides. */
+static uint64_t patience_of(const struct transfer *t, uint32_t heartbeat_ms)
+{
+	return (PEERS_MISSED + 1) * MAX(t->config.heartbeat_ns, heartbeat_ms * UINT64_C(1000000));
+}
+
+/* A worker that has come may be one whose connection broke: what it asked for on the old one is of no use to anybody, and its
+ * ABORTs name the new one. Whether a connection is there only sending tells; a second HELLO changes nothing for who is called
+ * under two addresses. */
+static void forget_broken(struct transfer *t, uint32_t port) ON(role_transfer)
+{
+	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
+	const uint8_t *worker = guest_of(t, port)->worker;
+
+	for (uint32_t other = PORT_CALLS; other < PORT_CALLS + PORT_GUESTS; other++) {
+		const struct guest_info *g = guest_of(t, other);
+
+		if (other != port && g->known && !memcmp(g->worker, worker, WIRE_ID) &&
+		    transfer_say(t, other, &m, NULL) == -EHOSTUNREACH)
+			forget(t, other, "the connection of a decode worker broke");
+	}
+}
+
 static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hello *h)
 	ON(role_transfer)
 {
 	const struct wire_message m = {.type = WIRE_HELLO, .hello = t->hello};
 	struct guest_info *g = guest_of(t, port);
+	char more[LOG_MORE_MAX];
+	bool is_new, other;
 	struct err e = {0};
 
 	if (h->role != WIRE_DECODE)
 		err_set(&e, EINVAL, "this worker prefills for decode workers only");
 	if (e.code || !wire_layout_equal(&t->hello, h, &e)) {
-		if (!g->known)
-			log_warning("transfer: a decode worker is refused: %s", e.text);
+		if (!g->known && log_due(&t->said_refused, t->now_ns, more))
+			log_warning("transfer: a decode worker is refused: %s%s", e.text, more);
 		refuse(t, port, EINVAL, e.text);
 		return;
 	}
-	if (g->known && memcmp(g->worker, h->worker, sizeof(g->worker)) != 0)
+	other = g->known && memcmp(g->worker, h->worker, sizeof(g->worker)) != 0;
+	if (other)
 		fail_all_of(t, port, "the decode worker was started again");
-	if (!g->known) {
+	is_new = !g->known;
+	if (is_new) {
 		log_info("transfer: a decode worker has come");
 		atomic_fetch_add(&t->config.metrics->peers, 1);
 	}
-	*g = (struct guest_info){.known = true, .heard_ns = t->now_ns};
+	*g = (struct guest_info){.known = true,
+				 .heard_ns = t->now_ns,
+				 .patience_ns = patience_of(t, h->heartbeat_ms)};
 	memcpy(g->worker, h->worker, sizeof(g->worker));
 	(void)!transfer_say(t, port, &m, NULL);
+	if (is_new || other)
+		forget_broken(t, port);
 }
 
 static void hear_ping(struct transfer *t, uint32_t port, const struct wire_ping *p)
@@ -264,24 +289,21 @@ static void hear_ping(struct transfer *t, uint32_t port, const struct wire_ping 
 {
 	struct guest_info *g = guest_of(t, port);
 	struct wire_message m = {.type = WIRE_PONG};
-	struct wire_key keys[256];
-	uint32_t n = 0;
+	struct wire_key keys[GOSSIP_TOLD];
+	uint64_t told = g->told;
 
-	/* Those that were overwritten before they were told are not. */
-	g->told = MAX(g->told, t->n_gossip > GOSSIP ? t->n_gossip - GOSSIP : 0);
-	while (n < ARRAY_SIZE(keys) && g->told < t->n_gossip)
-		keys[n++] = t->gossip[g->told++ % GOSSIP];
 	m.ping = (struct wire_ping){
 		.sequence = p->sequence,
 		.draining = atomic_load(&t->draining),
-		.n_keys = n,
-		.keys = keys,
 	};
+	gossip_tell(&t->gossip, &told, keys, &m.ping);
 	list_for_each (node, &t->attempts) {
 		m.ping.queued_tokens += container_of(node, struct attempt, node)->n_tokens;
 		m.ping.running++;
 	}
-	(void)!transfer_say(t, port, &m, NULL);
+	/* What cannot be said now is said with the next one. */
+	if (transfer_say(t, port, &m, NULL) == 0)
+		g->told = told;
 }
 
 static void say_failed(struct transfer *t, uint32_t port, uint64_t room, int code, const char *text)
@@ -297,6 +319,28 @@ static void say_failed(struct transfer *t, uint32_t port, uint64_t room, int cod
 	};
 
 	(void)!transfer_say(t, port, &m, NULL);
+}
+
+/* Of the answer it understands as much as we of what it said: that somebody of another version is here. */
+void guests_version(struct transfer *t, uint32_t port, const struct err *why)
+{
+	char more[LOG_MORE_MAX];
+
+	if (log_due(&t->said_version, t->now_ns, more))
+		log_warning("transfer: a decode worker is refused: %s%s", why->text, more);
+	if (!guest_of(t, port)->known)
+		refuse(t, port, EPROTONOSUPPORT, why->text);
+}
+
+/* It may have been a PREPARE: who waits for what cannot come is told at once. */
+void guests_broken(struct transfer *t, uint32_t port, uint64_t room, const struct err *why)
+{
+	struct err e = *why;
+
+	if (!guest_of(t, port)->known)
+		return;
+	err_prefix(&e, "a message cannot be read");
+	say_failed(t, port, room, EBADMSG, e.text);
 }
 
 /* Names of its whole pages, for the gossip; none when there is no memory. */
@@ -407,14 +451,15 @@ void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m
 
 uint64_t guests_tick(struct transfer *t)
 {
-	uint64_t patience = (PEERS_MISSED + 1) * t->config.heartbeat_ns;
+	uint64_t stranger = patience_of(t, 0);
 	uint64_t next = t->now_ns + t->config.heartbeat_ns;
 	struct list *after;
 
 	for (uint32_t i = 0; i < PORT_GUESTS; i++) {
 		struct guest_info *g = &t->guests[i];
 
-		if (g->heard_ns && t->now_ns - g->heard_ns >= patience)
+		if (g->heard_ns &&
+		    t->now_ns - g->heard_ns >= (g->known ? g->patience_ns : stranger))
 			forget(t, PORT_CALLS + i, "a decode worker does not answer");
 	}
 	for (struct list *node = t->attempts.next; node != &t->attempts; node = after) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 /* What a frame may be sent for when the program ends. */
@@ -40,6 +41,7 @@ struct port {
 	int patience_ms;	    /* 0: as the system has it */
 	struct guest guests[PORT_GUESTS];
 	uint32_t next; /* socket that is looked at first: 0 .. PORT_CALLS */
+	struct log_limit said_unwelcome, said_full;
 };
 
 static int fail(struct err *e, const char *what)
@@ -73,7 +75,9 @@ static void *new_socket(struct port *p, int type, const char *endpoint)
 		set_int(s, ZMQ_RCVHWM, p->limit);
 	/* Who is stopped, or takes nothing, must not keep the memory that is to go there. */
 	if (p->patience_ms)
-		set_int(s, ZMQ_TCP_MAXRT, p->patience_ms);
+		set_int(s, ZMQ_TCP_MAXRT,
+			type == ZMQ_ROUTER ? MAX(p->patience_ms, (int)PORT_GUEST_PATIENCE_MS)
+					   : p->patience_ms);
 	(void)zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &largest, sizeof(largest));
 	return s;
 }
@@ -262,6 +266,11 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 	return 0;
 }
 
+const char *port_endpoint(const struct port *p, uint32_t peer)
+{
+	return p->called[peer].endpoint;
+}
+
 void port_call_again(struct port *p, uint32_t peer)
 {
 	struct err e = {0};
@@ -376,13 +385,15 @@ static void answer_doorman(struct port *p)
 {
 	enum { FRAMES = 7 };
 	zmq_msg_t frames[FRAMES];
+	char more[LOG_MORE_MAX];
 	size_t n;
 
 	while ((n = take(p->doorman, frames, FRAMES))) {
 		bool welcome = is_welcome(p, frames, n);
 
-		if (!welcome)
-			log_warning("a peer with a key that is not on our list was sent away");
+		if (!welcome && log_due(&p->said_unwelcome, clock_now_ns(), more))
+			log_warning("a peer with a key that is not on our list was sent away%s",
+				    more);
 		(void)zmq_send(p->doorman, "1.0", 3, ZMQ_SNDMORE);
 		(void)zmq_send(p->doorman, n > 1 ? zmq_msg_data(&frames[1]) : "",
 			       n > 1 ? zmq_msg_size(&frames[1]) : 0, ZMQ_SNDMORE);
@@ -399,6 +410,7 @@ static uint32_t guest_of(struct port *p, zmq_msg_t *route)
 {
 	size_t len = zmq_msg_size(route);
 	struct guest *free_one = NULL;
+	char more[LOG_MORE_MAX];
 
 	if (!len || len > ROUTE_MAX)
 		return PORT_NONE;
@@ -409,7 +421,9 @@ static uint32_t guest_of(struct port *p, zmq_msg_t *route)
 			free_one = g;
 	}
 	if (!free_one) {
-		log_warning("a peer was sent away: there are %d already", PORT_GUESTS);
+		if (log_due(&p->said_full, clock_now_ns(), more))
+			log_warning("a message of a new peer was dropped: there are %d already%s",
+				    PORT_GUESTS, more);
 		return PORT_NONE;
 	}
 	free_one->len = len;
@@ -492,8 +506,10 @@ int port_send(struct port *p, uint32_t peer, const void *head, size_t len, zmq_m
 	if (peer >= PORT_CALLS) {
 		const struct guest *g = &p->guests[peer - PORT_CALLS];
 
-		if (!g->len || zmq_send(socket, g->route, g->len, flags | ZMQ_SNDMORE) < 0)
+		if (!g->len)
 			return -EHOSTUNREACH;
+		if (zmq_send(socket, g->route, g->len, flags | ZMQ_SNDMORE) < 0)
+			return zmq_errno() == EAGAIN ? -EAGAIN : -EHOSTUNREACH;
 	}
 	/* Once the first frame is taken the others are: a message goes whole. */
 	if (zmq_send(socket, head, len, flags | (body ? ZMQ_SNDMORE : 0)) < 0)

@@ -22,6 +22,9 @@
 /* Calls: 64 workers and a registry. */
 enum { PORT_CALLS = 65, PORT_GUESTS = 1024, PORT_NONE = UINT32_MAX };
 
+/* For who says nothing of it, and stopped in the middle of what is to go there. */
+enum { PORT_GUEST_PATIENCE_MS = 30000 };
+
 struct port;
 
 /* New. keys: borrowed, NULL: nothing is encrypted. largest: bytes of the largest frame that is taken. */
@@ -29,11 +32,13 @@ int port_open(const struct transfer_keys *keys, uint64_t largest, struct port **
 	      struct err *e) MUST_CHECK;
 void port_close(struct port *p);
 
-/* Before anybody is called: a connection on which nothing moves for so long is given up, with what is still to go out on it. */
+/* Before anybody is called: a connection on which nothing moves for so long is given up, with what is still to go out on it.
+ * Those who come may be more patient, and say so to ZeroMQ themselves (its time to live): they have PORT_GUEST_PATIENCE_MS
+ * at least. */
 void port_patience(struct port *p, uint64_t ns);
 
 /* Before any connection: so many messages at most wait on the way from each peer, and to each; one more to a peer is
- * -EHOSTUNREACH. 0: so many that only who takes nothing comes to it. */
+ * -EHOSTUNREACH, to a guest -EAGAIN. 0: so many that only who takes nothing comes to it. */
 void port_limit(struct port *p, int messages);
 
 /* Once. bound: the address with its port. */
@@ -43,6 +48,8 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 /* Begins to connect, and goes on trying. -ENOSPC: PORT_CALLS are out. key: of who listens there, NULL: as the keys say. */
 int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *ret_peer,
 	      struct err *e) MUST_CHECK;
+/* Where a call goes to. Borrowed. */
+const char *port_endpoint(const struct port *p, uint32_t peer);
 void port_hang_up(struct port *p, uint32_t peer);
 
 /* The same call once more, on a connection of its own: ZeroMQ gives one up for good on which something came that it cannot
@@ -64,7 +71,7 @@ void port_wait(struct port *p, int wake_fd, int timeout_ms);
 int port_receive(struct port *p, uint32_t *ret_peer, zmq_msg_t *head, zmq_msg_t *body);
 
 /* Copies the head. The body, NULL: none, is taken over when 0 is returned; its memory is given back when the system has it.
- * -EHOSTUNREACH: there is no connection. */
+ * -EHOSTUNREACH: there is no connection. -EAGAIN: a guest does not take what it was sent before. */
 int port_send(struct port *p, uint32_t peer, const void *head, size_t len,
 	      zmq_msg_t *body) MUST_CHECK;
 

@@ -250,7 +250,7 @@ void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t 
 
 void transfer_reached(struct transfer *t, uint32_t port, bool reached)
 {
-	uint64_t *since = &t->unreached_ns[port];
+	uint64_t *since = &t->calls[port].unreached_ns;
 
 	if (reached) {
 		*since = 0;
@@ -281,6 +281,18 @@ static void take_tasks(struct transfer *t) ON(role_transfer)
 		guests_returned(t, container_of(node, struct transfer_window, node));
 }
 
+/* Nothing else would say why there are no peers. */
+static void hear_version(struct transfer *t, uint32_t port, const struct err *e) ON(role_transfer)
+{
+	if (port >= PORT_CALLS) {
+		guests_version(t, port, e);
+	} else if (!t->calls[port].said_version) {
+		t->calls[port].said_version = true;
+		log_warning("transfer: %s is not understood: %s", port_endpoint(t->port, port),
+			    e->text);
+	}
+}
+
 /* A message that is none fails the room that it names, and nothing else. */
 static void hear_broken(struct transfer *t, uint32_t port, zmq_msg_t *head, const struct err *e)
 	ON(role_transfer)
@@ -291,6 +303,8 @@ static void hear_broken(struct transfer *t, uint32_t port, zmq_msg_t *head, cons
 	/* Who sends nothing else shall not fill the log. */
 	if (!a) {
 		log_debug("transfer: a message that cannot be read: %s", e->text);
+		if (room && t->config.prefill)
+			guests_broken(t, port, room, e);
 		return;
 	}
 	log_warning("transfer: a message that cannot be read: %s", e->text);
@@ -306,10 +320,16 @@ static void hear(struct transfer *t, uint32_t port, zmq_msg_t *head, zmq_msg_t *
 {
 	struct wire_message m;
 	struct err e = {0};
+	int r;
 
 	if (port >= PORT_CALLS)
 		guests_seen(t, port);
-	if (wire_parse(zmq_msg_data(head), zmq_msg_size(head), &m, &e) < 0)
+	else
+		calls_seen(t, port);
+	r = wire_parse(zmq_msg_data(head), zmq_msg_size(head), &m, &e);
+	if (r == -EPROTONOSUPPORT)
+		hear_version(t, port, &e);
+	else if (r < 0)
 		hear_broken(t, port, head, &e);
 	else if (port == t->directory.port)
 		directory_hear(t, &m);
@@ -346,6 +366,9 @@ static void run(struct transfer *t) ON(role_transfer)
 		uint64_t next, wakes;
 
 		t->now_ns = clock_now_ns();
+		/* Before what is asked for now, and so cached after it. */
+		if (atomic_exchange(&t->flushed, false))
+			gossip_clear(&t->gossip);
 		take_tasks(t);
 		take_messages(t);
 		t->now_ns = clock_now_ns();
@@ -445,6 +468,8 @@ static void fill_hello(struct transfer *t)
 		.role = c->prefill ? WIRE_PREFILL : WIRE_DECODE,
 		.n_pages = c->n_pages,
 		.n_slots = c->n_slots,
+		.heartbeat_ms = (uint32_t)MIN(MAX(c->heartbeat_ns / 1000000, UINT64_C(1)),
+					      (uint64_t)WIRE_HEARTBEAT_MAX),
 		.layout = t->config.layout,
 	};
 }
@@ -501,6 +526,12 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 void transfer_drain(struct transfer *t)
 {
 	atomic_store(&t->draining, true);
+	wake(t);
+}
+
+void transfer_forget(struct transfer *t)
+{
+	atomic_store(&t->flushed, true);
 	wake(t);
 }
 

@@ -59,6 +59,10 @@ void transfer_stop(struct transfer *t);
 /* No new attempts: those that run go on. */
 void transfer_drain(struct transfer *t);
 
+/* Nothing that was cached here is cached any more: who may think that it is, is told with its next PONG. No attempt is under
+ * way. */
+void transfer_forget(struct transfer *t);
+
 /* ---- notes ---- */
 
 enum transfer_note_type {

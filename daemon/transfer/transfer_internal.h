@@ -14,9 +14,11 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "daemon/threads.h"
 #include "daemon/transfer/port.h"
 #include "daemon/transfer/transfer.h"
+#include "protocol/transfer/gossip.h"
 #include "protocol/transfer/peers.h"
 #include "protocol/transfer/room.h"
 #include "scheduler/list.h"
@@ -54,15 +56,22 @@ struct task {
 	struct err error;
 };
 
+/* Somebody who is called: a prefill worker, or the registry. Of what is wrong with it each is said once. */
+struct call_info {
+	uint64_t unreached_ns; /* since when it has no connection; 0: it has */
+	uint64_t
+		silent_ns; /* a peer: since when it was spoken to, and nothing came; 0: something did */
+	bool said_silent, said_version;
+};
+
 /* A worker that came. */
 struct guest_info {
 	bool known; /* said HELLO, and fits */
 	uint8_t worker[WIRE_ID];
-	uint64_t heard_ns; /* last; of one that is not known: first. 0: nobody */
-	uint64_t told;	   /* of transfer.gossip, by its count */
+	uint64_t heard_ns;    /* last; of one that is not known: first. 0: nobody */
+	uint64_t patience_ns; /* saying nothing for so long it is gone */
+	uint64_t told;	      /* of transfer.gossip */
 };
-
-enum { GOSSIP = 1 << 14 };
 
 /* What the registry said of a peer. */
 struct found {
@@ -87,6 +96,7 @@ struct transfer {
 	pthread_t thread;
 	int wake_fd; /* eventfd: something for this thread is there */
 	atomic_bool quit, draining;
+	atomic_bool flushed;   /* the gossip is to be cleared */
 	struct queue tasks;    /* struct task; from the engine thread */
 	struct queue windows;  /* struct transfer_window; from the engine thread or the driver's */
 	struct queue returned; /* the same, that ZeroMQ is done with; from its threads */
@@ -104,11 +114,11 @@ struct transfer {
 
 	struct peers *peers;			       /* decode */
 	uint32_t ports[PEERS_MAX], called[PORT_CALLS]; /* port of a peer; peer of a port */
-	uint64_t unreached_ns[PORT_CALLS]; /* since when a call has no connection; 0: it has */
+	struct call_info calls[PORT_CALLS];	       /* of a port */
 
-	struct guest_info *guests;	/* prefill: [PORT_GUESTS] */
-	struct wire_key gossip[GOSSIP]; /* a ring of keys newly cached, n_gossip so far */
-	uint64_t n_gossip;
+	struct guest_info *guests; /* prefill: [PORT_GUESTS] */
+	struct log_limit said_refused, said_version;
+	struct gossip gossip;
 	int32_t *page; /* [page_tokens] prefill: work space */
 
 	struct directory directory;
@@ -116,13 +126,16 @@ struct transfer {
 
 /* ---- transfer.c ---- */
 
-/* Encodes and sends; -EHOSTUNREACH, or what the codec says (logged). body as in port_send. */
+/* Encodes and sends; -EHOSTUNREACH or -EAGAIN as port_send, or what the codec says (logged). body as in port_send. */
 int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m, zmq_msg_t *body)
 	ON(role_transfer) MUST_CHECK;
 
 /* What is said first to who is called could be sent, or not: after so long without a connection it is called anew. */
 #define CALL_AGAIN_NS ((uint64_t)3 * 1000000000)
 void transfer_reached(struct transfer *t, uint32_t port, bool reached) ON(role_transfer);
+
+/* Who is called, and is not there for so long: that is worth a line. */
+#define AWAY_NS ((uint64_t)2 * 1000000000)
 
 /* New, in the list. NULL: out of memory. The room is taken over. */
 struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer, struct room *room)
@@ -150,6 +163,8 @@ void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t 
 int calls_open(struct transfer *t, struct err *e) MUST_CHECK;
 void calls_close(struct transfer *t);
 void calls_task(struct transfer *t, struct task *k) ON(role_transfer);
+/* Something came from there, whatever it is. */
+void calls_seen(struct transfer *t, uint32_t port) ON(role_transfer);
 void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m, zmq_msg_t *head,
 		zmq_msg_t *body) ON(role_transfer);
 /* What is due by now; when to come again. */
@@ -173,6 +188,10 @@ void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m
 		 zmq_msg_t *body) ON(role_transfer);
 uint64_t guests_tick(struct transfer *t) ON(role_transfer);
 void guests_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+/* A message cannot be read: of another version, or of a room that there is not. */
+void guests_version(struct transfer *t, uint32_t port, const struct err *why) ON(role_transfer);
+void guests_broken(struct transfer *t, uint32_t port, uint64_t room, const struct err *why)
+	ON(role_transfer);
 /* Something came from there, whatever it is. */
 void guests_seen(struct transfer *t, uint32_t port) ON(role_transfer);
 /* A window is to go; ZeroMQ has sent one. */

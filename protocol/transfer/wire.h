@@ -10,7 +10,7 @@
  *     ANNOUNCE, LIST, PEERS with a registry: here I am; who is there?; these are
  *
  * A message is one frame; behind a WINDOW's comes a raw one with all the pieces that it lists. FORMAT.md has each byte.
- * Which field has which bytes and range is one table in wire.c, read by parser and encoder alike.
+ * Which field has which bytes and range is one table in wire_form.c, read by parser and encoder alike.
  *
  * Nothing in a frame is believed before it is checked. Parsing allocates nothing and copies no array: the pointers of
  * what was parsed point into the frame, at any alignment, hence the packed structs. They are little endian as they
@@ -35,10 +35,11 @@ enum {
 	WIRE_VERSION = 1,
 	WIRE_HEADER = 24, /* bytes before the fields */
 	WIRE_LAYERS_MAX = 1024,
+	WIRE_HEARTBEAT_MAX = 600000, /* ms */
 	WIRE_PAGE_TOKENS_MAX = 65536,
 	WIRE_TOKENS_MAX = 1 << 22,
 	WIRE_CHOICES_MAX = 1024,
-	WIRE_END_TOKENS_MAX = 1024,
+	WIRE_END_TOKENS_MAX = 512, /* so many may a draw ban (engine/step.c) */
 	WIRE_BOUNDARIES_MAX = 65536,
 	WIRE_PIECES_MAX = 65536,
 	WIRE_KEYS_MAX = 4096, /* of one PING or PONG */
@@ -133,6 +134,7 @@ struct wire_hello {
 	uint8_t model[WIRE_ID];	 /* hash of everything that decides bits */
 	uint32_t role;
 	uint32_t n_pages, n_slots;
+	uint32_t heartbeat_ms; /* how often it says something */
 	struct wire_layout layout;
 };
 

@@ -50,6 +50,7 @@ static const struct field hello_fields[] = {
 	INT_(hello, layout.page_tokens, 1, WIRE_PAGE_TOKENS_MAX),
 	RAW_(hello, layout.page_bytes),
 	RAW_(hello, layout.slot_bytes),
+	INT_(hello, heartbeat_ms, 1, WIRE_HEARTBEAT_MAX),
 	ARRAY_(hello, layout.layers, layout.n_layers, 1, WIRE_LAYERS_MAX),
 	{0},
 };

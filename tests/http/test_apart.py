@@ -18,14 +18,14 @@ MORE = sys.argv[3:]
 BEAT = ("--transfer-heartbeat", "2000")
 
 
-def prefill_worker(*more):
-    s = Server("--role", "prefill", "--transfer-listen", "tcp://127.0.0.1:0", *BEAT, *MORE, *more)
+def prefill_worker(*more, beat=BEAT):
+    s = Server("--role", "prefill", "--transfer-listen", "tcp://127.0.0.1:0", *beat, *MORE, *more)
     s.endpoint = re.search(r"decode workers at (tcp://\S+?),? ", s.text()).group(1)
     return s
 
 
-def decode_worker(prefills, *more):
-    s = Server("--role", "decode", "--disaggregation-min-tokens", "1", *BEAT,
+def decode_worker(prefills, *more, beat=BEAT):
+    s = Server("--role", "decode", "--disaggregation-min-tokens", "1", *beat,
                *(x for p in prefills for x in ("--prefill", p.endpoint)), *MORE, *more)
     if s.wait_metric("transfer_peers", len(prefills), 60) is None:
         raise RuntimeError("the workers do not meet:\n" + s.text() + prefills[0].text())
@@ -112,4 +112,23 @@ for n in (1, 2):
     for s in decodes + prefills:
         s.stop()
 unified.stop()
+
+# ---- heartbeats that are not the same ----
+
+often, seldom = ("--transfer-heartbeat", "200"), ("--transfer-heartbeat", "2000")
+pairs = []
+for beats in ((often, seldom), (seldom, often)):
+    p = prefill_worker(beat=beats[0])
+    pairs.append((p, decode_worker([p], beat=beats[1])))
+until = time.time() + 7
+peers = set()
+while time.time() < until:
+    peers |= {s.metrics()["transfer_peers"] for pair in pairs for s in pair}
+    time.sleep(0.05)
+for (p, d), name in zip(pairs, ("decode", "prefill")):
+    ok(p.text().count("a decode worker has come") == 1 and "does not answer" not in p.text() + d.text() and "broke" not in d.text(),
+       f"a pair whose {name} worker says something seldom stays together", p.text() + d.text())
+    d.stop()
+    p.stop()
+same(peers, {1}, "all the time")
 done()

@@ -187,6 +187,12 @@ for name, change, sentence in (
         ("role", lambda h: setattr(h, "role", 0), r"this worker prefills for decode workers only")):
     got = answer(changed(change))
     ok(isinstance(got, tuple) and re.search(sentence, got[1]), f"another {name} is refused with a sentence", got)
+same(prefill.text().count("a decode worker is refused: "), 1, "which is logged once a minute")
+version = bytearray(good.frame())
+version[4] = 2
+for _ in range(3):
+    same(answer(bytes(version)), (93, "the peer speaks version 2 of the transfer protocol, not 1"), "so is another version")
+same(prefill.text().count("the peer speaks version 2"), 1, "which is logged once a minute")
 same(answer(prepare(5, [1, 2, 3]))[1], "HELLO comes first", "PREPARE before HELLO is refused")
 
 
@@ -217,10 +223,13 @@ for room, (name, frame, sentence) in enumerate((
         ("more choices than sequences", prepare(4, [1, 2], choices=1000), "choices"),
         ("half a page that is there", prepare(5, [1] * 100, have=63), "whole pages"),
         ("more tokens than the context has", prepare(6, [1] * 5000), "context"),
-        ("more tokens than all pages have", prepare(7, [1] * 1000000), "KV cache")), 2):
+        ("more tokens than all pages have", prepare(7, [1] * 1000000), "KV cache"),
+        ("more end tokens than a draw can ban", prepare(8, [1, 2], ends=range(513), min_tokens=1), "n_end_tokens is 513")), 2):
     c.send(frame)
     got = end_of(c, room)
     ok(sentence in str(got[1]), f"{name} fails the room with a sentence", got)
+c.send(prepare(20, ids[:70], ends=range(512), min_tokens=1))
+same(end_of(c, 20)[0], 2 * good.bytes(0) + good.bytes(1), "as many as it can are fine")
 whole = prepare(9, ids[:20], ends=[3], boundaries=[4, 20])
 for n in (0, 1, 23, 24, 60, 110, 111, len(whole) - 1):
     c.send(whole[:n])
@@ -259,6 +268,36 @@ def settles(name, servers=(prefill,)):
         time.sleep(0.05)
     return ok(False, name, {k: v for k, v in low.items() if "requests" in k or "peers" in k or "pages" in k})
 
+
+# Three connections of one worker that says something seldom: by its patience a broken one would stay for minutes.
+seldom = zmtp.Hello(good.frame())
+seldom.worker, seldom.heartbeat = rng.randbytes(16), 100000
+
+
+def again():
+    c = call(number)
+    c.send(seldom.frame())
+    assert zmtp.kind_of(c.receive()[0]) == zmtp.HELLO
+    return c
+
+
+def answers_ping(c, n):
+    c.send(message(zmtp.PING, struct.pack("<Q", n) + bytes(22)))
+    while zmtp.kind_of(frame := c.receive()[0]) != zmtp.PONG:
+        pass
+    return struct.unpack_from("<Q", frame, 24)[0] == n
+
+
+first, second = again(), again()
+ok(answers_ping(first, 5) and answers_ping(second, 6) and prefill.wait_metric("transfer_peers", 3, 5) is not None,
+   "a worker that calls twice is there twice", prefill.text()[-500:])
+first.close()
+second.close()
+time.sleep(0.2)
+seldom.heartbeat = BEAT_MS
+third = again()
+ok(prefill.wait_metric("transfer_peers", 2, 5) is not None, "what broke is forgotten when the worker comes again", prefill.text()[-500:])
+third.close()
 
 c = registered()
 for i in range(10 * ROUNDS):
@@ -302,6 +341,7 @@ for i in range(1100):
         strangers.pop(0).close()
 for c in strangers:
     c.close()
+ok(prefill.text().count("a message of a new peer was dropped") <= 1, "1100 strangers are one line of the log")
 time.sleep(2 * DEAD_S)
 late = decode_worker(f"tcp://127.0.0.1:{number}")
 ok(late.wait_metric("transfer_peers", 1, 10) is not None, "after 1100 strangers a decode worker still comes in", prefill.text()[-800:])
@@ -459,6 +499,12 @@ for i in range(max(1, ROUNDS // 20)):
         break
 else:
     ok(True, "changed bytes of windows and statuses")
+
+meet()
+for _ in range(3):
+    liar.connection.send(message(zmtp.PONG, bytes(30), version=2))
+time.sleep(0.5)
+same(victim.text().count("is not understood: the peer speaks version 2"), 1, "a prefill worker of another version is one line of the log")
 
 other = zmtp.Hello(good.frame())
 other.role, other.page_tokens = 0, 128

@@ -386,6 +386,42 @@ for s in (prefill, decode):
     s.stop()
 registry.stop("the registry ends with status 0")
 
+# ---- who cannot be reached ----
+
+def caller(endpoint, *more):
+    return Server("--role", "decode", "--prefill", endpoint, *BEATS, *more)
+
+
+def listens(endpoint, *more):
+    return Server("--role", "prefill", "--transfer-listen", endpoint, *BEATS, *more)
+
+
+with socket.create_server(("127.0.0.1", 0)) as s:
+    nowhere = f"tcp://127.0.0.1:{s.getsockname()[1]}"
+mute = socket.create_server(("127.0.0.1", 0))
+keyed = listens("tcp://127.0.0.1:0", "--transfer-key", files["prefill"][0])
+endpoint = re.search(r"decode workers at (tcp://[^\s,]+)", keyed.text()).group(1)
+lost = {"nobody is there": caller(nowhere),
+        "somebody is there who says nothing": caller(f"tcp://127.0.0.1:{mute.getsockname()[1]}"),
+        "only the prefill worker has keys": caller(endpoint),
+        "the keys do not fit": caller(endpoint, "--transfer-key", files["stranger"][0])}
+for name, d in lost.items():
+    says(d, "cannot be reached", f"{name}: the decode worker says so")
+time.sleep(3)
+for name, d in lost.items():
+    same(d.text().count("cannot be reached"), 1, f"{name}: once")
+d = lost["nobody is there"]
+late = listens(nowhere)
+says(d, f"{nowhere} is there", "and when somebody has come")
+late.kill()
+says(d, f"the connection to {nowhere} broke", "and has gone")
+until(lambda: d.text().count("cannot be reached") == 2)
+time.sleep(1)
+same(d.text().count("cannot be reached"), 2, "and stays away")
+for s in (*lost.values(), keyed):
+    s.stop()
+mute.close()
+
 # ---- what it does not begin with ----
 
 for args, text in (((), "--listen tcp://HOST:PORT is required"),

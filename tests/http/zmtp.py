@@ -99,21 +99,21 @@ def room_of(frame):
 
 class Hello:
     def __init__(self, frame):
-        self.worker, self.model, self.role, self.n_pages, self.n_slots, self.page_tokens, _, _, n = struct.unpack_from(
-            "<16s16sIIIIQQI", frame, 24)
-        self.layers = [list(struct.unpack_from("<QQI", frame, 92 + 20 * i)) for i in range(n)]
+        self.worker, self.model, self.role, self.n_pages, self.n_slots, self.page_tokens, _, _, self.heartbeat, n = (
+            struct.unpack_from("<16s16sIIIIQQII", frame, 24))
+        self.layers = [list(struct.unpack_from("<QQI", frame, 96 + 20 * i)) for i in range(n)]
 
     def bytes(self, kind):
         return sum(a + b for a, b, k in self.layers if k == kind)
 
     def frame(self):
-        return message(HELLO, struct.pack("<16s16sIIIIQQI", self.worker, self.model, self.role, self.n_pages, self.n_slots,
-                                          self.page_tokens, self.bytes(0), self.bytes(1), len(self.layers)) +
+        return message(HELLO, struct.pack("<16s16sIIIIQQII", self.worker, self.model, self.role, self.n_pages, self.n_slots,
+                                          self.page_tokens, self.bytes(0), self.bytes(1), self.heartbeat, len(self.layers)) +
                        b"".join(struct.pack("<QQI", *layer) for layer in self.layers))
 
 
-def prepare(room, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0):
-    return message(PREPARE, struct.pack("<IIIIiQQQfffifffBBBIII", have, choices, 0, 0, 0, salt, salt, 1, 0, 1, 0, 0, 0, 0, 1, 0,
+def prepare(room, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0, min_tokens=0):
+    return message(PREPARE, struct.pack("<IIIIiQQQfffifffBBBIII", have, choices, min_tokens, 0, 0, salt, salt, 1, 0, 1, 0, 0, 0, 0, 1, 0,
                                         0, 0, len(tokens), len(ends), len(boundaries)) +
                    struct.pack(f"<{len(tokens)}i{len(ends)}i{len(boundaries)}I", *tokens, *ends, *boundaries), room)
 

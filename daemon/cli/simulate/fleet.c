@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/transfer/gossip.h"
 #include "protocol/transfer/peers.h"
-
-enum { GOSSIP = 1 << 14, GOSSIP_SAID = 256 }; /* as daemon/transfer/guests.c */
 
 /* A request, with the worker that answers it. */
 struct flight {
@@ -36,9 +35,8 @@ struct worker {
 	struct scheduler *s;
 	struct peers *peers;	  /* of one that decodes beside prefill workers */
 	struct attempt *attempts; /* of one that prefills */
-	struct wire_key *gossip;  /* [GOSSIP] a ring of what it has cached, [n_gossip] so far */
-	uint64_t n_gossip;
-	uint64_t *told; /* [n_decode] of it */
+	struct gossip *gossip;	  /* of what it has cached */
+	uint64_t *told;		  /* [n_decode] of it */
 	struct {
 		uint32_t n_draws;
 		double end;
@@ -219,15 +217,12 @@ static int exchange(struct fleet *f, uint32_t decode)
 
 	while (r == 0 && peers_tick(peers, (uint64_t)(f->now * 1e9), &peer) == PEERS_SAY_PING) {
 		struct worker *w = &f->workers[f->o->n_decode + peer];
-		struct wire_key keys[GOSSIP_SAID];
+		struct wire_key keys[GOSSIP_TOLD];
 		struct peer_info info;
-		struct wire_ping pong = {.keys = keys};
-		uint64_t *told = &w->told[decode];
+		struct wire_ping pong = {0};
 
 		peers_get(peers, peer, &info);
-		*told = MAX(*told, w->n_gossip > GOSSIP ? w->n_gossip - GOSSIP : 0);
-		while (pong.n_keys < GOSSIP_SAID && *told < w->n_gossip)
-			keys[pong.n_keys++] = w->gossip[(*told)++ % GOSSIP];
+		gossip_tell(w->gossip, &w->told[decode], keys, &pong);
 		pong.sequence = info.sequence;
 		for (const struct attempt *a = w->attempts; a; a = a->next) {
 			pong.queued_tokens += a->n_tokens;
@@ -370,12 +365,6 @@ static int prepare(struct fleet *f, struct attempt *a)
 	return r < 0 ? r : plan(f, a->prefill);
 }
 
-static void add_gossip(struct worker *w, const struct attempt *a)
-{
-	for (uint32_t i = 0; i < a->n_keys; i++)
-		w->gossip[w->n_gossip++ % GOSSIP] = a->keys[i];
-}
-
 static int arrived(struct fleet *f, struct attempt *a)
 {
 	struct worker *w = &f->workers[a->prefill], *to = &f->workers[a->decode];
@@ -389,7 +378,7 @@ static int arrived(struct fleet *f, struct attempt *a)
 	*at = a->next;
 	scheduler_shipped(w->s, a->prefill_id);
 	peers_done(to->peers, prefill - f->o->n_decode, a->n_tokens);
-	add_gossip(w, a);
+	gossip_add(w->gossip, a->keys, a->n_keys);
 	n = scheduler_received(to->s, a->decode_id, &draw, f->answers);
 	attempt_free(a);
 	for (uint32_t i = 0; i < n && r == 0; i++)
@@ -517,7 +506,7 @@ static int open_worker(struct fleet *f, uint32_t number)
 		return r;
 	if (number < f->o->n_decode)
 		return open_peers(f, w, number);
-	w->gossip = calloc(GOSSIP, sizeof(*w->gossip));
+	w->gossip = calloc(1, sizeof(*w->gossip));
 	w->told = calloc(f->o->n_decode, sizeof(*w->told));
 	return w->gossip && w->told ? 0 : no_memory(f);
 }

@@ -1,0 +1,26 @@
+#include "protocol/transfer/gossip.h"
+
+void gossip_add(struct gossip *g, const struct wire_key *keys, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		g->keys[g->n++ % GOSSIP_KEYS] = keys[i];
+}
+
+/* It takes a place itself, so that who has heard all there was hears of it too. */
+void gossip_clear(struct gossip *g)
+{
+	g->from = ++g->n;
+}
+
+void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GOSSIP_TOLD],
+		 struct wire_ping *pong)
+{
+	uint64_t first = g->n > GOSSIP_KEYS ? g->n - GOSSIP_KEYS : 0;
+
+	pong->forgotten = *told < g->from;
+	/* Those that were overwritten before they were told are not. */
+	*told = MAX(*told, MAX(first, g->from));
+	pong->keys = keys;
+	for (pong->n_keys = 0; pong->n_keys < GOSSIP_TOLD && *told < g->n; pong->n_keys++)
+		keys[pong->n_keys] = g->keys[(*told)++ % GOSSIP_KEYS];
+}
