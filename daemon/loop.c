@@ -615,6 +615,7 @@ static void flush(struct loop *l, struct call *c) ON(role_engine)
 	}
 	record_flush(l->record);
 	mover_clear(l->mover, l->scheduler);
+	handoff_flushed(l->handoff);
 	log_info("%s: %llu pages and %llu states flushed", c->id,
 		 (unsigned long long)stats.cache.tree_pages,
 		 (unsigned long long)stats.cache.tree_slots);
