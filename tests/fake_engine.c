@@ -14,9 +14,10 @@
  * other as on a device's queue. What a plan reads by position is what the plan before it left, so a
  * slot that is written too early or read too late shows as a wrong state.
  *
- * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_PAGES (size of the KV pool), FAKE_SLOTS
- * (of the state pool), FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS,
- * FAKE_FAIL_PIECES (that copy of pieces fails, as its callback says).
+ * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_SLOW (a file: steps are delayed for as
+ * long as it is there), FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool),
+ * FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS, FAKE_FAIL_PIECES (that
+ * copy of pieces fails, as its callback says).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -48,6 +49,7 @@ struct engine {
 	size_t n_goldens;
 	uint64_t fail_step, step_us, fail_pieces, n_pieces_calls;
 	bool pieces_failed;
+	const char *slow;
 	/* plans that are out, oldest at head % ENGINE_STEPS_OUT */
 	struct step {
 		uint64_t done_ns;
@@ -168,6 +170,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	g->fail_step = setting("FAKE_FAIL_STEP", 0);
 	g->fail_pieces = setting("FAKE_FAIL_PIECES", 0);
 	g->step_us = setting("FAKE_STEP_US", 0);
+	g->slow = getenv("FAKE_SLOW");
 	load_goldens(g, o->model_dir);
 	*ret = g;
 	return 0;
@@ -467,7 +470,9 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 		begin = before > now ? before : now;
 	}
 	g->counters.steps++;
-	step->done_ns = begin + g->step_us * 1000;
+	step->done_ns = begin;
+	if (!g->slow || access(g->slow, F_OK) == 0)
+		step->done_ns += g->step_us * 1000;
 	step->n_draws = plan->n_draws;
 	step->n_results = plan->n_draws + plan->n_scored_tokens;
 	/* Behind a copy that failed anything may be computed; nobody is to believe it. */

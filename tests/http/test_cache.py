@@ -9,6 +9,7 @@ import random
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -386,12 +387,13 @@ if FAKE:
     s.stop()
 
     # the queue
-    s = Server("--max-num-seqs", "1", "--max-queued-requests", "3", env={"FAKE_STEP_US": "20000"})
+    slow = tempfile.NamedTemporaryFile()
+    s = Server("--max-num-seqs", "1", "--max-queued-requests", "3", env={"FAKE_STEP_US": "20000", "FAKE_SLOW": slow.name})
     order = []
 
     def queued(name, **more):
         def run():
-            status = complete(s, ids(1, 5), 100 if name == "first" else 8, **more).status
+            status = complete(s, ids(1, 5), 3000 if name == "first" else 8, **more).status
             order.append((name, status))
         return run
 
@@ -410,6 +412,7 @@ if FAKE:
     same([v for k, v in s.metrics().items() if "request_success_total" in k and "error" in k], [0],
          "which no count of choices has")
     same(s.get("/cache")[0], 200, "but the cache can be looked at")
+    slow.close()
     for t in threads:
         t.join()
     same(order, [(n, 200) for n in ("first", "second", "third", "last")], "lower priorities first, then in order")
