@@ -389,12 +389,12 @@ if FAKE:
     # the queue
     slow = tempfile.NamedTemporaryFile()
     s = Server("--max-num-seqs", "1", "--max-queued-requests", "3", env={"FAKE_STEP_US": "20000", "FAKE_SLOW": slow.name})
-    order = []
+    ended = []
 
     def queued(name, **more):
         def run():
-            status = complete(s, ids(1, 5), 3000 if name == "first" else 8, **more).status
-            order.append((name, status))
+            a = complete(s, ids(1, 5), 3000 if name == "first" else 8, **more)
+            ended.append((name, a.status, a.body["id"]))
         return run
 
     threads = []
@@ -415,7 +415,9 @@ if FAKE:
     slow.close()
     for t in threads:
         t.join()
-    same(order, [(n, 200) for n in ("first", "second", "third", "last")], "lower priorities first, then in order")
+    log = s.text()
+    order = sorted(ended, key=lambda e: log.index(f" {e[2]}: "))
+    same([e[:2] for e in order], [(n, 200) for n in ("first", "second", "third", "last")], "lower priorities first, then in order")
     a = ask(s, COMPLETE, {"prompt": ["a", "b", "c", "d"], "max_tokens": 1})
     ok(a.status == 400 and a.body["error"]["param"] == "prompt", "more prompts than may ever wait: 400", a.body)
     s.stop()
