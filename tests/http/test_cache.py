@@ -388,12 +388,12 @@ if FAKE:
 
     # the queue
     slow = tempfile.NamedTemporaryFile()
-    s = Server("--max-num-seqs", "1", "--max-queued-requests", "3", env={"FAKE_STEP_US": "20000", "FAKE_SLOW": slow.name})
+    s = Server("--max-num-seqs", "1", "--max-queued-requests", "3", env={"FAKE_STEP_US": "2000", "FAKE_SLOW": slow.name})
     ended = []
 
     def queued(name, **more):
         def run():
-            a = complete(s, ids(1, 5), 3000 if name == "first" else 8, **more)
+            a = complete(s, ids(1, 5), 600 if name == "first" else 40, **more)
             ended.append((name, a.status, a.body["id"]))
         return run
 
