@@ -66,11 +66,9 @@ static const char *name_of(const struct transfer *t, uint32_t peer)
 
 /* ---- ends ---- */
 
-static void tell_lost(struct transfer *t, struct attempt *a, const struct err *why)
-	ON(role_transfer)
+static void tell_lost(struct transfer *t, struct attempt *a) ON(role_transfer)
 {
 	a->end->tried = a->tried;
-	a->end->error = *why;
 	note_end(t, a, NOTE_LOST);
 }
 
@@ -83,7 +81,7 @@ void calls_fail(struct transfer *t, struct attempt *a)
 	log_info("transfer: %s: %s", name_of(t, t->called[a->peer]), room_error(a->room)->text);
 	atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
-	tell_lost(t, a, room_error(a->room));
+	tell_lost(t, a);
 	attempt_free(a);
 }
 
@@ -128,10 +126,8 @@ static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
 	n->draws = calloc(a->n_choices, sizeof(*n->draws));
 	if (!n->draws) {
-		struct err e = {0};
-
-		err_set(&e, ENOMEM, "out of memory");
-		tell_lost(t, a, &e);
+		log_error("transfer: out of memory");
+		tell_lost(t, a);
 	} else {
 		n->n_draws = a->n_choices;
 		memcpy(n->draws, room_draws(a->room), n->n_draws * sizeof(*n->draws));
@@ -208,8 +204,6 @@ static void ask(struct transfer *t, struct task *k) ON(role_transfer)
 	n = k->end;
 	k->end = NULL;
 	n->tried = k->ask.tried;
-	err_set(&n->error, EHOSTUNREACH, "there is no prefill worker%s",
-		k->ask.tried ? " left" : "");
 	note_send(t, n);
 }
 
