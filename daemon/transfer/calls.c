@@ -320,9 +320,8 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 	switch (m->type) {
 	case WIRE_HELLO: hear_hello(t, peer, &m->hello); break;
 	case WIRE_REFUSE: hear_refuse(t, peer, &m->refuse); break;
-	case WIRE_PING:
 	case WIRE_PONG:
-		if (peers_ping(t->peers, peer, &m->ping, m->type == WIRE_PONG) < 0)
+		if (peers_pong(t->peers, peer, &m->pong) < 0)
 			log_debug("transfer: out of memory for keys");
 		break;
 	case WIRE_WINDOW:
@@ -339,12 +338,6 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 			room_fail(a->room, t->now_ns, EPROTO,
 				  "the prefill worker said Success before all of it was here");
 		look_at(t, a);
-		break;
-	case WIRE_ABORT:
-		if (!a)
-			break;
-		room_fail(a->room, t->now_ns, ECANCELED, "the prefill worker gave it up");
-		calls_fail(t, a);
 		break;
 	default: log_debug("transfer: a %s is nothing for us", wire_type_name(m->type));
 	}
