@@ -247,8 +247,11 @@ static void hear_hello(struct transfer *t, uint32_t peer, const struct wire_hell
 	}
 	if (peers_hello(t->peers, peer, h, t->now_ns))
 		fail_all_of(t, peer, "it was started again");
-	if (before.state != PEER_REGISTERED)
+	if (before.state != PEER_REGISTERED) {
 		log_info("transfer: %s is there", before.endpoint);
+		/* Should another version be there later, that is new. */
+		t->calls[t->ports[peer]].said_version = false;
+	}
 }
 
 static void hear_refuse(struct transfer *t, uint32_t peer, const struct wire_refuse *r)
