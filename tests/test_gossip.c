@@ -35,7 +35,7 @@ static bool hears(const struct gossip *g, uint64_t *told, uint32_t first, uint32
 	bool same = true, begins = true;
 
 	for (;;) {
-		struct wire_ping pong = {0};
+		struct wire_pong pong = {0};
 
 		gossip_tell(g, told, keys, &pong);
 		same &= pong.forgotten == (begins && forgotten) && pong.n_keys <= n;

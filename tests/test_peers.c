@@ -60,7 +60,7 @@ static void test_states(void)
 {
 	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
-	struct wire_ping pong = {.queued_tokens = 7};
+	struct wire_pong pong = {.queued_tokens = 7};
 	uint32_t a = add(p, "tcp://a:1"), who = 99, cached;
 	struct err e = {0};
 	char name[300];
@@ -77,7 +77,7 @@ static void test_states(void)
 	ok(peers_choose(p, NULL, 0, 0, &who, &cached) && who == a, "it gets prompts");
 	is_int(peers_tick(p, 11 * SECOND, &who), PEERS_SAY_PING, "after 5 s a PING");
 	pong.sequence = info(p, a).sequence;
-	is_int(peers_ping(p, a, &pong, true), 0, "which is answered");
+	is_int(peers_pong(p, a, &pong), 0, "which is answered");
 	is_int(info(p, a).load, 7, "with its load");
 	is_int(peers_tick(p, 16 * SECOND, &who), PEERS_SAY_PING, "the next is not");
 	is_int(peers_tick(p, 21 * SECOND, &who), PEERS_SAY_PING, "nor the one after");
@@ -85,7 +85,7 @@ static void test_states(void)
 	is_int(info(p, a).state, PEER_DEAD, "it is");
 	ok(!peers_choose(p, NULL, 0, 0, &who, &cached), "it gets no prompts any more");
 	is_int(peers_tick(p, 26 * SECOND, &who), PEERS_NOTHING, "said once");
-	check(peers_ping(p, a, &pong, true) == 0 && info(p, a).state == PEER_DEAD);
+	check(peers_pong(p, a, &pong) == 0 && info(p, a).state == PEER_DEAD);
 	is_int(peers_tick(p, 27 * SECOND, &who), PEERS_SAY_HELLO, "HELLO again");
 	ok(!peers_hello(p, a, &h, 32 * SECOND) && info(p, a).state == PEER_REGISTERED,
 	   "and it is back");
@@ -140,7 +140,7 @@ static void test_choice(void)
 	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h[3] = {hello(1, 100), hello(2, 100), hello(3, 3)};
 	struct wire_key k[10], other[4];
-	struct wire_ping ping = {.n_keys = 4, .keys = k, .sequence = 1};
+	struct wire_pong pong = {.n_keys = 4, .keys = k, .sequence = 1};
 	uint32_t who = 9, cached = 9;
 	struct peer_info x;
 
@@ -163,7 +163,7 @@ static void test_choice(void)
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 0,
 	   "not where more has to be computed before than is saved");
 	peers_done(p, 0, 100);
-	check(peers_ping(p, 1, &ping, false) == 0);
+	check(peers_pong(p, 1, &pong) == 0);
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 1 && cached == 4,
 	   "what gossip says counts");
 	ok(peers_choose(p, k, 10, 1u << 1, &who, &cached) && who == 0 && cached == 2,
@@ -175,12 +175,12 @@ static void test_choice(void)
 	   "one with 3 pages keeps 3");
 	ok(info(p, 2).n_keys == 3 && peers_choose(p, k, 10, 3, &who, &cached) && cached == 3,
 	   "the first 3");
-	ping.draining = 1;
-	check(peers_ping(p, 1, &ping, false) == 0);
+	pong.draining = 1;
+	check(peers_pong(p, 1, &pong) == 0);
 	ok(peers_choose(p, k, 10, 0, &who, &cached) && who == 2 && cached == 3,
 	   "one that is about to end gets nothing new");
-	ping = (struct wire_ping){.forgotten = 1, .n_keys = 1, .keys = other};
-	check(peers_ping(p, 2, &ping, false) == 0);
+	pong = (struct wire_pong){.forgotten = 1, .n_keys = 1, .keys = other};
+	check(peers_pong(p, 2, &pong) == 0);
 	ok(info(p, 2).n_keys == 1 && peers_choose(p, k, 10, 0, &who, &cached) && who == 0,
 	   "one that has forgotten has only what it tells");
 	check(peers_lost(p, 0, 0));
@@ -198,7 +198,7 @@ static void test_load(void)
 {
 	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
-	struct wire_ping pong = {0};
+	struct wire_pong pong = {0};
 	uint32_t a = add(p, "tcp://a:1"), who;
 
 	check(!peers_hello(p, a, &h, 0));
@@ -208,20 +208,18 @@ static void test_load(void)
 	is_int(info(p, a).load, 130, "what was sent counts");
 	pong.sequence = info(p, a).sequence;
 	pong.queued_tokens = 80;
-	check(peers_ping(p, a, &pong, true) == 0);
+	check(peers_pong(p, a, &pong) == 0);
 	is_int(info(p, a).load, 110, "a PONG knows of what was sent before its PING");
 	check(peers_tick(p, 10 * SECOND, &who) == PEERS_SAY_PING);
-	check(peers_ping(p, a, &pong, true) == 0);
+	check(peers_pong(p, a, &pong) == 0);
 	is_int(info(p, a).load, 110, "one of an older PING says nothing");
 	pong.sequence = info(p, a).sequence;
 	pong.queued_tokens = UINT64_MAX;
-	check(peers_ping(p, a, &pong, false) == 0);
-	is_int(info(p, a).load, 110, "nor does a PING");
 	peers_done(p, a, 90);
 	is_int(info(p, a).load, 20, "what is done counts no more");
 	peers_done(p, a, 1000);
 	is_int(info(p, a).load, 0, "never below nothing");
-	check(peers_ping(p, a, &pong, true) == 0);
+	check(peers_pong(p, a, &pong) == 0);
 	check(peers_sent(p, a, NULL, 0, 30) == 0);
 	ok(info(p, a).load == UINT64_MAX, "nor above all");
 	ok_all("load");
@@ -415,8 +413,7 @@ static void gossip(struct peers *p, struct model_peer *m, uint32_t i)
 	struct wire_key k[PROMPT_PAGES];
 	uint32_t prompt = (uint32_t)random_below(PROMPTS);
 	uint32_t n = (uint32_t)random_below(PROMPT_PAGES + 1);
-	bool answer = random_below(3) > 0;
-	struct wire_ping ping = {.sequence = m[i].sequence - (random_below(5) == 0),
+	struct wire_pong pong = {.sequence = m[i].sequence - (random_below(5) == 0),
 				 .queued_tokens = random_below(3000),
 				 .draining = random_below(8) == 0,
 				 .forgotten = random_below(30) == 0,
@@ -424,16 +421,16 @@ static void gossip(struct peers *p, struct model_peer *m, uint32_t i)
 				 .keys = k};
 
 	keys_of(prompt, n, k);
-	check(peers_ping(p, i, &ping, answer) == 0);
+	check(peers_pong(p, i, &pong) == 0);
 	if (m[i].state != PEER_REGISTERED)
 		return;
 	m[i].unanswered = 0;
-	m[i].draining = ping.draining;
-	if (answer && ping.sequence == m[i].sequence) {
-		m[i].load_told = ping.queued_tokens;
+	m[i].draining = pong.draining;
+	if (pong.sequence == m[i].sequence) {
+		m[i].load_told = pong.queued_tokens;
 		m[i].load_before = 0;
 	}
-	if (ping.forgotten)
+	if (pong.forgotten)
 		m[i].n = 0;
 	for (uint32_t j = n; j-- > 0;)
 		model_add_key(&m[i], prompt, j);

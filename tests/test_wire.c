@@ -122,10 +122,10 @@ static void test_format(void)
 
 	wire_sample(WIRE_PREPARE, &m);
 	a = encode(&m);
-	is_int(a.len, 111 + 16 + 8 + 8, "PREPARE has its bytes");
-	ok(!memcmp(a.data, "TGNX\1\0\3\0\x8f\0\0\0\0\0\0\0\x4d\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 32),
+	is_int(a.len, 107 + 16 + 8 + 8, "PREPARE has its bytes");
+	ok(!memcmp(a.data, "TGNX\1\0\3\0\x8b\0\0\0\0\0\0\0\x4d\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 32),
 	   "PREPARE begins with header, what is there, choices");
-	ok(a.data[98] == 1 && a.data[99] == 4 && a.data[111] == 5, "its tokens begin at 111");
+	ok(a.data[94] == 1 && a.data[95] == 4 && a.data[107] == 5, "its tokens begin at 107");
 	buf_release(&a);
 	wire_sample(WIRE_HELLO, &m);
 	a = encode(&m);
@@ -141,7 +141,11 @@ static void test_format(void)
 	buf_release(&a);
 	wire_sample(WIRE_PING, &m);
 	a = encode(&m);
-	ok(a.len == 54 + 32 && a.data[54] == 1, "PING has its bytes");
+	ok(a.len == 32 && a.data[24] == 3, "PING has its bytes");
+	buf_release(&a);
+	wire_sample(WIRE_PONG, &m);
+	a = encode(&m);
+	ok(a.len == 50 + 32 && a.data[50] == 1, "PONG has its bytes");
 	buf_release(&a);
 	wire_sample(WIRE_PEERS, &m);
 	a = encode(&m);
@@ -276,7 +280,7 @@ static void test_ranges(void)
 	CHANGED(WIRE_STATUS, (m.status.n_draws = 1, m.status.draws = &draw), "draw 0 has no token");
 	draw.v = (struct draw_result){.token = 1, .n_top = 21};
 	CHANGED(WIRE_STATUS, (m.status.n_draws = 1, m.status.draws = &draw), "draw 0 has no token");
-	CHANGED(WIRE_PING, m.ping.n_keys = WIRE_KEYS_MAX + 1, "n_keys is 4097");
+	CHANGED(WIRE_PONG, m.pong.n_keys = WIRE_KEYS_MAX + 1, "n_keys is 4097");
 	peer.endpoint[0] = 0;
 	CHANGED(WIRE_ANNOUNCE, m.announce.peer = peer, "an endpoint is no text");
 	memset(peer.endpoint, 'x', sizeof(peer.endpoint));

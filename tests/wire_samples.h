@@ -53,7 +53,6 @@ static bool wire_sample(enum wire_type type, struct wire_message *ret)
 			.n_have = 2,
 			.n_choices = 3,
 			.min_tokens = 1,
-			.deadline_ms = 60000,
 			.priority = -2,
 			.cache_disabled = 1,
 			.space = {1, UINT64_MAX},
@@ -85,8 +84,8 @@ static bool wire_sample(enum wire_type type, struct wire_message *ret)
 						.draws = sample_draws};
 		break;
 	case WIRE_ABORT: m.room = 1; break;
-	case WIRE_PING:
-	case WIRE_PONG: m.ping = (struct wire_ping){3, 100000, 2, 5, 1, 0, 2, sample_keys}; break;
+	case WIRE_PING: m.ping = (struct wire_ping){3}; break;
+	case WIRE_PONG: m.pong = (struct wire_pong){3, 100000, 2, 1, 0, 2, sample_keys}; break;
 	case WIRE_ANNOUNCE:
 		m.announce = (struct wire_announce){WIRE_PREFILL, 15000, sample_peers[0]};
 		break;

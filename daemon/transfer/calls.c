@@ -66,11 +66,9 @@ static const char *name_of(const struct transfer *t, uint32_t peer)
 
 /* ---- ends ---- */
 
-static void tell_lost(struct transfer *t, struct attempt *a, const struct err *why)
-	ON(role_transfer)
+static void tell_lost(struct transfer *t, struct attempt *a) ON(role_transfer)
 {
 	a->end->tried = a->tried;
-	a->end->error = *why;
 	note_end(t, a, NOTE_LOST);
 }
 
@@ -83,7 +81,7 @@ void calls_fail(struct transfer *t, struct attempt *a)
 	log_info("transfer: %s: %s", name_of(t, t->called[a->peer]), room_error(a->room)->text);
 	atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
-	tell_lost(t, a, room_error(a->room));
+	tell_lost(t, a);
 	attempt_free(a);
 }
 
@@ -128,10 +126,8 @@ static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
 	n->draws = calloc(a->n_choices, sizeof(*n->draws));
 	if (!n->draws) {
-		struct err e = {0};
-
-		err_set(&e, ENOMEM, "out of memory");
-		tell_lost(t, a, &e);
+		log_error("transfer: out of memory");
+		tell_lost(t, a);
 	} else {
 		n->n_draws = a->n_choices;
 		memcpy(n->draws, room_draws(a->room), n->n_draws * sizeof(*n->draws));
@@ -208,8 +204,6 @@ static void ask(struct transfer *t, struct task *k) ON(role_transfer)
 	n = k->end;
 	k->end = NULL;
 	n->tried = k->ask.tried;
-	err_set(&n->error, EHOSTUNREACH, "there is no prefill worker%s",
-		k->ask.tried ? " left" : "");
 	note_send(t, n);
 }
 
@@ -253,8 +247,11 @@ static void hear_hello(struct transfer *t, uint32_t peer, const struct wire_hell
 	}
 	if (peers_hello(t->peers, peer, h, t->now_ns))
 		fail_all_of(t, peer, "it was started again");
-	if (before.state != PEER_REGISTERED)
+	if (before.state != PEER_REGISTERED) {
 		log_info("transfer: %s is there", before.endpoint);
+		/* Should another version be there later, that is new. */
+		t->calls[t->ports[peer]].said_version = false;
+	}
 }
 
 static void hear_refuse(struct transfer *t, uint32_t peer, const struct wire_refuse *r)
@@ -326,9 +323,8 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 	switch (m->type) {
 	case WIRE_HELLO: hear_hello(t, peer, &m->hello); break;
 	case WIRE_REFUSE: hear_refuse(t, peer, &m->refuse); break;
-	case WIRE_PING:
 	case WIRE_PONG:
-		if (peers_ping(t->peers, peer, &m->ping, m->type == WIRE_PONG) < 0)
+		if (peers_pong(t->peers, peer, &m->pong) < 0)
 			log_debug("transfer: out of memory for keys");
 		break;
 	case WIRE_WINDOW:
@@ -345,12 +341,6 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 			room_fail(a->room, t->now_ns, EPROTO,
 				  "the prefill worker said Success before all of it was here");
 		look_at(t, a);
-		break;
-	case WIRE_ABORT:
-		if (!a)
-			break;
-		room_fail(a->room, t->now_ns, ECANCELED, "the prefill worker gave it up");
-		calls_fail(t, a);
 		break;
 	default: log_debug("transfer: a %s is nothing for us", wire_type_name(m->type));
 	}

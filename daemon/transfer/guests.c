@@ -292,14 +292,14 @@ static void hear_ping(struct transfer *t, uint32_t port, const struct wire_ping 
 	struct wire_key keys[GOSSIP_TOLD];
 	uint64_t told = g->told;
 
-	m.ping = (struct wire_ping){
+	m.pong = (struct wire_pong){
 		.sequence = p->sequence,
 		.draining = atomic_load(&t->draining),
 	};
-	gossip_tell(&t->gossip, &told, keys, &m.ping);
+	gossip_tell(&t->gossip, &told, keys, &m.pong);
 	list_for_each (node, &t->attempts) {
-		m.ping.queued_tokens += container_of(node, struct attempt, node)->n_tokens;
-		m.ping.running++;
+		m.pong.queued_tokens += container_of(node, struct attempt, node)->n_tokens;
+		m.pong.running++;
 	}
 	/* What cannot be said now is said with the next one. */
 	if (transfer_say(t, port, &m, NULL) == 0)

@@ -88,7 +88,6 @@ struct transfer_note {
 	uint32_t n_draws;
 	uint64_t
 		tried; /* LOST: bit i: peer i was tried, this one among them; no bit is new: there is no peer */
-	struct err error;
 	zmq_msg_t head, body; /* ASKED, DATA; closed by transfer_note_free */
 };
 

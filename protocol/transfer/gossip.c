@@ -13,7 +13,7 @@ void gossip_clear(struct gossip *g)
 }
 
 void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GOSSIP_TOLD],
-		 struct wire_ping *pong)
+		 struct wire_pong *pong)
 {
 	uint64_t first = g->n > GOSSIP_KEYS ? g->n - GOSSIP_KEYS : 0;
 

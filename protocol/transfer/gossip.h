@@ -34,6 +34,6 @@ void gossip_clear(struct gossip *g);
 
 /* What somebody has not heard yet, into a PONG; its keys point to `keys`. */
 void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GOSSIP_TOLD],
-		 struct wire_ping *pong);
+		 struct wire_pong *pong);
 
 #endif

@@ -19,7 +19,7 @@ struct peer {
 	uint64_t sequence;	 /* of the last PING */
 	uint32_t unanswered;	 /* PINGs since anything came */
 	bool draining;
-	uint32_t running, waiting;
+	uint32_t running;
 	uint32_t page_tokens;
 	uint64_t last_sent; /* when in the order of prompts one was sent there */
 	/* Tokens: what it said last; sent before the last PING and so in what its PONG will say; sent since. */
@@ -87,7 +87,7 @@ static void forget(struct peers *p, uint32_t peer)
 
 	key_sets_clear(p->keys, peer);
 	x->told = x->before = x->since = 0;
-	x->running = x->waiting = 0;
+	x->running = 0;
 	x->draining = false;
 }
 
@@ -130,7 +130,6 @@ void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret)
 		.sequence = x->sequence,
 		.load = load(x),
 		.running = x->running,
-		.waiting = x->waiting,
 		.n_keys = key_sets_count(p->keys, peer),
 	};
 	memcpy(ret->worker, x->worker, sizeof(ret->worker));
@@ -177,23 +176,22 @@ static int add_keys(struct peers *p, uint32_t peer, const struct wire_key *keys,
 	return r;
 }
 
-int peers_ping(struct peers *p, uint32_t peer, const struct wire_ping *ping, bool answer)
+int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong)
 {
 	struct peer *x = &p->peers[peer];
 
 	if (x->state != PEER_REGISTERED)
 		return 0;
 	x->unanswered = 0;
-	if (answer && ping->sequence == x->sequence) {
-		x->told = ping->queued_tokens;
+	if (pong->sequence == x->sequence) {
+		x->told = pong->queued_tokens;
 		x->before = 0;
 	}
-	x->running = ping->running;
-	x->waiting = ping->waiting;
-	x->draining = ping->draining;
-	if (ping->forgotten)
+	x->running = pong->running;
+	x->draining = pong->draining;
+	if (pong->forgotten)
 		key_sets_clear(p->keys, peer);
-	return add_keys(p, peer, ping->keys, ping->n_keys);
+	return add_keys(p, peer, pong->keys, pong->n_keys);
 }
 
 void peers_alive(struct peers *p, uint32_t peer)

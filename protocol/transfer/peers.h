@@ -9,7 +9,7 @@
  * the next one is due and nothing came since. Counting PINGs, and not time, a worker that was stopped for a while itself
  * reads what waits for it before it calls anybody dead.
  *
- * What a peer has cached is a guess: what was sent there, and what its PINGs and PONGs tell; as many keys as it has pages,
+ * What a peer has cached is a guess: what was sent there, and what its PONGs tell; as many keys as it has pages,
  * the least recently told leave first. The beginning of a prompt counts as told after what follows it, so that it
  * outlives it. A peer that comes back as another process has nothing.
  *
@@ -50,7 +50,7 @@ struct peer_info {
 	bool draining;
 	uint64_t sequence; /* of the last PING to it */
 	uint64_t load;	   /* tokens */
-	uint32_t running, waiting, n_keys;
+	uint32_t running, n_keys;
 };
 
 struct peers;
@@ -78,10 +78,9 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 /* A HELLO that does not fit, or a REFUSE. */
 void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *why);
 
-/* A PING, or an answer to ours: of that the load is taken, if it is to the last one. From one that is not registered both
- * are ignored. -ENOMEM: some keys were not kept. */
-int peers_ping(struct peers *p, uint32_t peer, const struct wire_ping *ping,
-	       bool answer) MUST_CHECK;
+/* An answer to a PING: its load is taken if it is to the last one. From one that is not registered it is ignored. -ENOMEM:
+ * some keys were not kept. */
+int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong) MUST_CHECK;
 
 /* Any other message: it lives. */
 void peers_alive(struct peers *p, uint32_t peer);

@@ -126,7 +126,7 @@ uint64_t room_deadline(const struct room *r)
 		return UINT64_MAX;
 	if (!r->sends)
 		return r->progress_ns + ROOM_RECEIVE_TIMEOUT_NS;
-	if (r->status == ROOM_BOOTSTRAPPING || r->n_out > r->n_sent)
+	if (r->n_out > r->n_sent)
 		return r->progress_ns + ROOM_SEND_TIMEOUT_NS;
 	return UINT64_MAX;
 }
@@ -140,8 +140,7 @@ bool room_tick(struct room *r, uint64_t now_ns)
 			  "nothing came from the prefill worker for %" PRIu64 " s",
 			  (uint64_t)(ROOM_RECEIVE_TIMEOUT_NS / 1000000000));
 	else
-		room_fail(r, now_ns, ETIMEDOUT, "the decode worker %s for %" PRIu64 " s",
-			  r->status == ROOM_BOOTSTRAPPING ? "asked for nothing" : "took nothing",
+		room_fail(r, now_ns, ETIMEDOUT, "the decode worker took nothing for %" PRIu64 " s",
 			  (uint64_t)(ROOM_SEND_TIMEOUT_NS / 1000000000));
 	return true;
 }

@@ -2,7 +2,7 @@
  * A room: one request whose prompt one worker prefills for another, as one of the two sees it.
  *
  *                        receives (decode)                 sends (prefill)
- *     Bootstrapping      made; its peer has not            made; its PREPARE has not come
+ *     Bootstrapping      made; its peer has not            made
  *                        registered
  *     Bootstrapped       it has                            it has
  *     WaitingForInput    PREPARE is out                    the scheduler has it
@@ -30,7 +30,7 @@
 #include "protocol/transfer/wire.h"
 
 /* Without anything new for so long a room fails. A receiver waits for all, also for a prompt that waits in its
- * peer's queue; a sender only for what is its peer's turn: PREPARE, and to take what is out. */
+ * peer's queue; a sender only for its peer to take what is out. */
 #define ROOM_SEND_TIMEOUT_NS	((uint64_t)120 * 1000000000)
 #define ROOM_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
 
@@ -51,7 +51,7 @@ int room_new_receiver(uint64_t id, const struct wire_layout *layout, uint32_t n_
 		      uint32_t n_have, uint32_t n_choices, uint64_t now_ns, struct room **ret,
 		      struct err *e) MUST_CHECK;
 
-/* A room that sends, or one that has failed before its PREPARE came. -ENOMEM. */
+/* A room that sends, made when its PREPARE comes, or one that has failed before that. -ENOMEM. */
 int room_new_sender(uint64_t id, const struct wire_layout *layout, uint64_t now_ns,
 		    struct room **ret, struct err *e) MUST_CHECK;
 void room_free(struct room *r);

@@ -5,8 +5,8 @@
  *     PREPARE              decode -> prefill: compute this prompt, this much of it I have
  *     WINDOW               prefill -> decode: some layers of some pages, or of the state
  *     STATUS               prefill -> decode: how far it is; with Success the first tokens
- *     ABORT                either: this room is over
- *     PING, PONG           load, and what was newly cached
+ *     ABORT                decode -> prefill: this room is over
+ *     PING, PONG           are you there?; yes, and my load, and what was newly cached
  *     ANNOUNCE, LIST, PEERS with a registry: here I am; who is there?; these are
  *
  * A message is one frame; behind a WINDOW's comes a raw one with all the pieces that it lists. FORMAT.md has each byte.
@@ -42,7 +42,7 @@ enum {
 	WIRE_END_TOKENS_MAX = 512, /* so many may a draw ban (engine/step.c) */
 	WIRE_BOUNDARIES_MAX = 65536,
 	WIRE_PIECES_MAX = 65536,
-	WIRE_KEYS_MAX = 4096, /* of one PING or PONG */
+	WIRE_KEYS_MAX = 4096, /* of one PONG */
 	WIRE_PEERS_MAX = 1024,
 	WIRE_TEXT_MAX = 511,
 	WIRE_ENDPOINT = 192, /* bytes, with the 0 behind it */
@@ -150,7 +150,6 @@ struct wire_prepare {
 	uint32_t n_have; /* tokens whose pages are not to be sent, < n_tokens */
 	uint32_t n_choices;
 	uint32_t min_tokens;	/* > 0: end tokens must not be drawn */
-	uint32_t deadline_ms;	/* from when it arrives; 0: none */
 	int32_t priority;	/* lower first */
 	uint8_t cache_disabled; /* 0, 1 */
 	uint64_t space[2];
@@ -181,11 +180,15 @@ struct wire_status {
 };
 
 struct wire_ping {
-	uint64_t sequence;	   /* a PONG has that of its PING */
-	uint64_t queued_tokens;	   /* of prompts, still to be computed */
-	uint32_t running, waiting; /* requests */
-	uint8_t draining;	   /* 0, 1: takes nothing new */
-	uint8_t forgotten; /* 0, 1: nothing that was cached before `keys` is there any more */
+	uint64_t sequence;
+};
+
+struct wire_pong {
+	uint64_t sequence;	/* its PING's */
+	uint64_t queued_tokens; /* of prompts, still to be computed */
+	uint32_t running;	/* requests */
+	uint8_t draining;	/* 0, 1: takes nothing new */
+	uint8_t forgotten;	/* 0, 1: nothing that was cached before `keys` is there any more */
 	uint32_t n_keys;
 	/* Of pages newly cached; beginnings of prompts before what follows them. */
 	const struct wire_key *keys;
@@ -216,7 +219,8 @@ struct wire_message {
 		struct wire_prepare prepare;
 		struct wire_window window;
 		struct wire_status status;
-		struct wire_ping ping; /* PONG too */
+		struct wire_ping ping;
+		struct wire_pong pong;
 		struct wire_announce announce;
 		struct wire_list list;
 		struct wire_peers peers;

@@ -65,7 +65,6 @@ static const struct field prepare_fields[] = {
 	RAW_(prepare, n_have),
 	INT_(prepare, n_choices, 1, WIRE_CHOICES_MAX),
 	RAW_(prepare, min_tokens),
-	RAW_(prepare, deadline_ms),
 	RAW_(prepare, priority),
 	RAW_(prepare, space),
 	RAW_(prepare, sampling.seed),
@@ -110,12 +109,16 @@ static const struct field abort_fields[] = {{0}};
 
 static const struct field ping_fields[] = {
 	RAW_(ping, sequence),
-	RAW_(ping, queued_tokens),
-	RAW_(ping, running),
-	RAW_(ping, waiting),
-	INT_(ping, draining, 0, 1),
-	INT_(ping, forgotten, 0, 1),
-	ARRAY_(ping, keys, n_keys, 0, WIRE_KEYS_MAX),
+	{0},
+};
+
+static const struct field pong_fields[] = {
+	RAW_(pong, sequence),
+	RAW_(pong, queued_tokens),
+	RAW_(pong, running),
+	INT_(pong, draining, 0, 1),
+	INT_(pong, forgotten, 0, 1),
+	ARRAY_(pong, keys, n_keys, 0, WIRE_KEYS_MAX),
 	{0},
 };
 
@@ -307,7 +310,7 @@ static const struct wire_form forms[] = {
 	[WIRE_STATUS] = {"STATUS", status_fields, check_status, true},
 	[WIRE_ABORT] = {"ABORT", abort_fields, NULL, true},
 	[WIRE_PING] = {"PING", ping_fields, NULL, false},
-	[WIRE_PONG] = {"PONG", ping_fields, NULL, false},
+	[WIRE_PONG] = {"PONG", pong_fields, NULL, false},
 	[WIRE_ANNOUNCE] = {"ANNOUNCE", announce_fields, check_announce, false},
 	[WIRE_LIST] = {"LIST", list_fields, NULL, false},
 	[WIRE_PEERS] = {"PEERS", peers_fields, check_peers, false},

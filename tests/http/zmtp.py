@@ -113,7 +113,7 @@ class Hello:
 
 
 def prepare(room, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0, min_tokens=0):
-    return message(PREPARE, struct.pack("<IIIIiQQQfffifffBBBIII", have, choices, min_tokens, 0, 0, salt, salt, 1, 0, 1, 0, 0, 0, 0, 1, 0,
+    return message(PREPARE, struct.pack("<IIIiQQQfffifffBBBIII", have, choices, min_tokens, 0, salt, salt, 1, 0, 1, 0, 0, 0, 0, 1, 0,
                                         0, 0, len(tokens), len(ends), len(boundaries)) +
                    struct.pack(f"<{len(tokens)}i{len(ends)}i{len(boundaries)}I", *tokens, *ends, *boundaries), room)
 
@@ -122,7 +122,7 @@ class Prepare:
     def __init__(self, frame):
         self.room = room_of(frame)
         self.have, self.choices = struct.unpack_from("<II", frame, 24)
-        self.n_tokens = struct.unpack_from("<I", frame, 99)[0]
+        self.n_tokens = struct.unpack_from("<I", frame, 95)[0]
 
 
 def window(room, sequence, pieces, first_layer=0, n_layers=1, tokens=(0, 1)):

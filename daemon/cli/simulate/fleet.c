@@ -219,7 +219,7 @@ static int exchange(struct fleet *f, uint32_t decode)
 		struct worker *w = &f->workers[f->o->n_decode + peer];
 		struct wire_key keys[GOSSIP_TOLD];
 		struct peer_info info;
-		struct wire_ping pong = {0};
+		struct wire_pong pong = {0};
 
 		peers_get(peers, peer, &info);
 		gossip_tell(w->gossip, &w->told[decode], keys, &pong);
@@ -228,7 +228,7 @@ static int exchange(struct fleet *f, uint32_t decode)
 			pong.queued_tokens += a->n_tokens;
 			pong.running++;
 		}
-		r = peers_ping(peers, peer, &pong, true);
+		r = peers_pong(peers, peer, &pong);
 	}
 	return r;
 }
