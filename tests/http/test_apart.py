@@ -113,9 +113,34 @@ for n in (1, 2):
         s.stop()
 unified.stop()
 
+# ---- a prefill worker whose cache was flushed ----
+
+often = ("--transfer-heartbeat", "200")
+prefills = [prefill_worker(beat=often) for _ in range(2)]
+d = decode_worker(prefills, beat=often)
+
+
+def who_prefills():
+    """Which of them computes a prompt of which the decode worker has nothing."""
+    same(d.request("POST", "/cache/flush")[0], 200, "a decode worker is flushed")
+    before = [p.metrics()["transfer_sent_total"] for p in prefills]
+    d.complete(prompt=" ".join(words[:500]), max_tokens=1)
+    for p, b in zip(prefills, before):
+        p.wait_metric("num_requests_running", 0)
+    return next((i for i, p in enumerate(prefills) if p.wait_metric("transfer_sent_total", before[i] + 1, 1) is not None), None)
+
+
+who = who_prefills()
+same([who_prefills() for _ in range(2)], [who] * 2, "a prompt goes where it was cached")
+same(prefills[who].request("POST", "/cache/flush")[0], 200, "which is flushed")
+time.sleep(1)
+same(who_prefills(), 1 - who, "and it does not, once nothing is cached there any more")
+for s in (d, *prefills):
+    s.stop()
+
 # ---- heartbeats that are not the same ----
 
-often, seldom = ("--transfer-heartbeat", "200"), ("--transfer-heartbeat", "2000")
+seldom = ("--transfer-heartbeat", "2000")
 pairs = []
 for beats in ((often, seldom), (seldom, often)):
     p = prefill_worker(beat=beats[0])
