@@ -89,17 +89,22 @@ void call_hit(struct call *c, const struct scheduler_hit *hit)
 
 	atomic_compare_exchange_strong(&c->miss, &none, hit->miss);
 	atomic_fetch_add(&c->n_cached, hit->n_cached);
+	atomic_fetch_add(&c->n_received, hit->n_received);
 	atomic_fetch_add(&c->n_hits, 1);
 }
 
 bool call_describe_hit(const struct call *c, char *out, size_t size)
 {
+	uint32_t received = atomic_load(&c->n_received);
 	const char *reason;
+	int n;
 
 	if (!atomic_load(&c->n_hits))
 		return false;
 	reason = prefix_miss_name((enum prefix_miss)atomic_load(&c->miss));
-	snprintf(out, size, "cached=%u; reason=%s", atomic_load(&c->n_cached), reason);
+	n = snprintf(out, size, "cached=%u; reason=%s", atomic_load(&c->n_cached), reason);
+	if (received)
+		snprintf(out + n, size - (size_t)n, "; received=%u", received);
 	return true;
 }
 

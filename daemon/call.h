@@ -125,9 +125,9 @@ struct call {
 
 	/* What the prefix cache gave. Written by the engine before the first token of a part is
 	 * pushed, so that who has seen the token sees this. */
-	_Atomic uint32_t n_hits;   /* parts that it is known of */
-	_Atomic uint32_t n_cached; /* tokens, of all of them */
-	_Atomic uint32_t miss;	   /* enum prefix_miss: the first one that is not NONE */
+	_Atomic uint32_t n_hits;	       /* parts that it is known of */
+	_Atomic uint32_t n_cached, n_received; /* tokens, of all of them; as in scheduler_hit */
+	_Atomic uint32_t miss; /* enum prefix_miss: the first one that is not NONE */
 
 	struct call_message submit, control;
 

@@ -19,7 +19,9 @@ enum { TRIES_MAX = 3 };
 struct outgoing {
 	struct list node; /* in handoff.outgoing */
 	uint64_t attempt, id;
+	uint64_t began_ns;
 	uint32_t peer;
+	uint32_t n_prompt, n_cached; /* tokens */
 	uint32_t n_choices, n_drawn;
 	struct draw_result draws[];
 };
@@ -275,7 +277,11 @@ static void take_asked(struct handoff *h, const struct transfer_note *n)
 		transfer_fail(h->transfer, n->attempt, &e);
 		return;
 	}
-	*o = (struct outgoing){.attempt = n->attempt, .peer = n->peer, .n_choices = p->n_choices};
+	*o = (struct outgoing){.attempt = n->attempt,
+			       .began_ns = clock_now_ns(),
+			       .peer = n->peer,
+			       .n_prompt = p->n_tokens,
+			       .n_choices = p->n_choices};
 	list_init(&o->node);
 	list_append(&h->outgoing, &o->node);
 	atomic_fetch_add(&h->config.server->calls, 1);
@@ -299,6 +305,7 @@ void handoff_event(struct handoff *h, const struct scheduler_event *ev)
 		o->id = 0;
 		return;
 	}
+	o->n_cached = ev->hit.n_cached;
 	o->draws[ev->choice] = *ev->draw;
 	if (++o->n_drawn < o->n_choices)
 		return;
@@ -317,6 +324,9 @@ static void take_end(struct handoff *h, const struct transfer_note *n)
 	if (o->id && n->type == NOTE_SENT) {
 		record_shipped(h->config.record, o->id);
 		scheduler_shipped(h->config.scheduler, o->id);
+		log_info(
+			"transfer: prompt %u tokens (cached=%u) for a decode worker, total %.1f ms",
+			o->n_prompt, o->n_cached, (double)(clock_now_ns() - o->began_ns) / 1e6);
 	} else if (o->id) {
 		record_abort(h->config.record, o->id);
 		scheduler_abort(h->config.scheduler, o->id);
@@ -360,10 +370,18 @@ static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 
 /* ---- a decode worker ---- */
 
-enum scheduler_handoff handoff_of(const struct handoff *h)
+enum scheduler_handoff handoff_of(struct handoff *h, uint32_t n_prompt)
 {
-	return h && !h->prefills && atomic_load(&h->config.server->metrics.peers) ? HANDOFF_RECEIVE
-										  : HANDOFF_NONE;
+	struct server *s;
+
+	if (!h || h->prefills)
+		return HANDOFF_NONE;
+	s = h->config.server;
+	if (atomic_load(&s->metrics.peers))
+		return HANDOFF_RECEIVE;
+	if (n_prompt >= s->options.disaggregation_min_tokens)
+		atomic_fetch_add(&s->metrics.prompts_missed, 1);
+	return HANDOFF_NONE;
 }
 
 static struct incoming *incoming_of(struct handoff *h, uint64_t attempt)
@@ -433,6 +451,7 @@ static int ask(struct handoff *h, struct incoming *i, struct err *e)
 
 static void give_up(struct handoff *h, struct incoming *i)
 {
+	atomic_fetch_add(&h->config.server->metrics.prompts_missed, 1);
 	record_receive_failed(h->config.record, i->request, false);
 	scheduler_receive_failed(h->config.scheduler, i->request, false);
 	free_incoming(i);

@@ -34,8 +34,8 @@ int handoff_open(const struct handoff_config *config, struct handoff **ret,
 /* No more: peers are told, and everything that is under way is forgotten. Before engine_close. NULL is nothing. */
 void handoff_close(struct handoff *h);
 
-/* What a request that is submitted here is to be: HANDOFF_RECEIVE where there is somebody to prefill it. */
-enum scheduler_handoff handoff_of(const struct handoff *h);
+/* What a request with a prompt of so many tokens is to be: HANDOFF_RECEIVE where there is somebody to prefill it. */
+enum scheduler_handoff handoff_of(struct handoff *h, uint32_t n_prompt);
 
 /* One thing that came: 1, with events [*ret_n] for who is behind them, 0: there is nothing. -EIO: the device is lost. */
 int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *ret_n,

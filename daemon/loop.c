@@ -372,7 +372,7 @@ static int submit_part(struct loop *l, struct call *c, struct call_part *p, stru
 		.root_key = p->root_key,
 		.page_keys = p->page_keys,
 		.cache_disabled = !c->ask.cache_prompt,
-		.handoff = handoff_of(l->handoff),
+		.handoff = handoff_of(l->handoff, (uint32_t)p->prompt.len),
 		.sampling = c->ask.sampling,
 		.user = p,
 	};

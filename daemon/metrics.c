@@ -159,6 +159,9 @@ static void write_transfer(const struct metrics *m, struct buf *out)
 	single(out, "transfer_failed_total", "counter",
 	       "Prompts that were handed over in vain: then computed elsewhere.",
 	       &m->prompts_failed);
+	single(out, "transfer_missed_total", "counter",
+	       "Prompts long enough to be handed over that were computed here: nobody was there, or all failed.",
+	       &m->prompts_missed);
 }
 
 /* A value each of host memory and disk. */

@@ -60,7 +60,7 @@ struct metrics {
 	/* Prefill and decode apart: peers that can be asked, or that came; prompts, and the bytes of their pages and states */
 	_Atomic uint64_t peers, prompts_sent, prompts_sent_bytes, prompts_received,
 		prompts_received_bytes;
-	_Atomic uint64_t prompts_failed;
+	_Atomic uint64_t prompts_failed, prompts_missed;
 	_Atomic uint64_t finished[METRICS_FINISHES]; /* choices; an aborted request counts once */
 	_Atomic uint64_t responses[METRICS_CODES_MAX];
 	_Atomic uint64_t steps, launches, bytes_to_device, bytes_from_device;
