@@ -310,9 +310,9 @@ const struct option_def *options_table(size_t *n)
 
 /* Without keys nobody but this machine may come, or be called. */
 static int check_address(const struct options *o, const char *name, const char *address,
-			 bool port_0, struct err *e)
+			 bool listen, struct err *e)
 {
-	int r = transfer_endpoint_check(address, port_0, e);
+	int r = transfer_endpoint_check(address, listen, e);
 
 	if (r < 0) {
 		err_prefix(e, "%s", name);

@@ -99,6 +99,8 @@ static void test_states(void)
 	   "Refused, with a sentence");
 	is_int(peers_deadline(p), 96 * SECOND, "and asked again a minute later");
 	is_int(peers_tick(p, 96 * SECOND, &who), PEERS_SAY_HELLO, "with HELLO");
+	ok(!peers_lost(p, a, 97 * SECOND) && peers_deadline(p) == 98 * SECOND,
+	   "soon, when its connection broke: somebody else may be there now");
 	peers_remove(p, a);
 	ok(peers_mask(p) == 0 && peers_deadline(p) == UINT64_MAX, "removed");
 	for (int i = 0; i < PEERS_MAX; i++) {
@@ -488,7 +490,7 @@ static void test_random(void)
 			m[i].used = false;
 		} else if (what == 72) {
 			check(peers_lost(p, i, now) == (m[i].state == PEER_REGISTERED));
-			if (m[i].state == PEER_REGISTERED) {
+			if (m[i].state == PEER_REGISTERED || m[i].state == PEER_REFUSED) {
 				m[i].state = PEER_DEAD;
 				m[i].due = now + SECOND;
 				m[i].load_told = m[i].load_before = m[i].load_since = 0;

@@ -24,7 +24,7 @@ static void write_file(const char *text, mode_t mode)
 static void test_endpoints(void)
 {
 	static const char *const any[] = {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://[::]:1"};
-	static const char *const good[] = {"tcp://127.0.0.1:1", "tcp://[::1]:65535", "tcp://*:8100",
+	static const char *const good[] = {"tcp://127.0.0.1:1", "tcp://[::1]:65535",
 					   "tcp://prefill-0.prefill:8100"};
 	static const char *const bad[] = {"",
 					  "127.0.0.1:1",
@@ -40,6 +40,7 @@ static void test_endpoints(void)
 					  "tcp://[::1]",
 					  "tcp://[::1:1",
 					  "tcp://a/b:1",
+					  "tcp://127.0.0.1;10.0.0.1:1",
 					  "tcp://a:000001"};
 	static const char *const local[] = {"tcp://127.0.0.1:1", "tcp://127.9.9.9:1",
 					    "tcp://[::1]:1", "tcp://localhost:1"};
@@ -49,6 +50,8 @@ static void test_endpoints(void)
 					  "tcp://[fe80::1]:1",
 					  "tcp://localhost.example.com:1",
 					  "tcp://127.0.0.1.example.com:1"};
+	static const char *const names[] = {"tcp://localhost:1", "tcp://300.1.1.1:4", "tcp://0:1",
+					    "tcp://[zz]:5"};
 	char longest[400] = "tcp://";
 	struct err e = {0};
 
@@ -59,8 +62,17 @@ static void test_endpoints(void)
 		if (transfer_endpoint_check(bad[i], false, &e) != -EINVAL || !e.text[0])
 			ok(false, "%s is refused", bad[i]);
 	ok(true, "what is none is refused: %s", e.text);
-	ok(transfer_endpoint_check("tcp://127.0.0.1:0", true, &e) == 0,
-	   "any port, where asked for");
+	for (size_t i = 0; i < ARRAY_SIZE(any); i++)
+		check(transfer_endpoint_check(any[i], true, &e) == 0 &&
+		      transfer_endpoint_check(any[i], false, &e) == -EINVAL);
+	check(transfer_endpoint_check("tcp://127.0.0.1:0", true, &e) == 0);
+	ok_all("any port and all addresses, to be listened at");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		check(transfer_endpoint_is_name(names[i]) &&
+		      transfer_endpoint_check(names[i], true, &e) == -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(any); i++)
+		check(!transfer_endpoint_is_name(any[i]));
+	ok_all("but no names: %s", e.text);
 	memset(longest + 6, 'a', 380);
 	memcpy(longest + 386, ":1", 3);
 	is_int(transfer_endpoint_check(longest, false, &e), -EINVAL, "one that is too long");

@@ -1,5 +1,8 @@
 /* Sockets of workers: who comes in, what arrives, and in which order. */
+#include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +78,54 @@ static bool send_soon(struct port *p, struct port *other, uint32_t peer, const c
 			port_wait(other, wake, 5);
 	}
 	return true;
+}
+
+/* What libzmq asks about names, too. slow.example: nobody answers. turns.example: somebody listens at its IPv6 address, and nobody at
+ * the other one. */
+int getaddrinfo(const char *restrict node, const char *restrict service,
+		const struct addrinfo *restrict hints, struct addrinfo **restrict ret)
+{
+	static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+	if (node && !strcmp(node, "slow.example")) {
+		sleep(2);
+		return EAI_AGAIN;
+	}
+	if (node && !strcmp(node, "turns.example"))
+		node = hints && hints->ai_family == AF_INET6 ? "::ffff:127.0.0.1" : "127.0.0.2";
+	return real(node, service, hints, ret);
+}
+
+static void test_names(void)
+{
+	struct port *server = open_port(NULL), *client = open_port(NULL);
+	char bound[TRANSFER_ENDPOINT_MAX], name[TRANSFER_ENDPOINT_MAX];
+	uint32_t slow, call, turns, from;
+	uint64_t begin;
+	struct err e = {0};
+
+	check(port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0);
+	check(port_call(client, "tcp://slow.example:1", NULL, &slow, &e) == 0);
+	begin = clock_now_ns();
+	for (int i = 0; i < 5; i++) {
+		check(port_call(client, bound, NULL, &call, &e) == 0);
+		check(send_soon(client, NULL, call, "hello") && got(server, &from, "hello", ""));
+		port_hang_up(client, call);
+	}
+	ok(clock_now_ns() - begin < SECOND, "a name that nobody knows holds up nobody else");
+	snprintf(name, sizeof(name), "tcp://turns.example%s", strrchr(bound, ':'));
+	check(port_call(client, name, NULL, &turns, &e) == 0);
+	while (port_send(client, turns, "hello", 5, NULL) < 0) {
+		port_call_again(client, turns);
+		port_wait(client, wake, 20);
+		if (clock_now_ns() - begin > 60 * SECOND)
+			break;
+	}
+	ok(got(server, &from, "hello", ""), "a name is called in IPv4 and in IPv6");
+	port_close(client);
+	port_close(server);
 }
 
 static void test_messages(void)
@@ -282,6 +333,7 @@ int main(void)
 {
 	wake = eventfd(0, EFD_CLOEXEC);
 	test_messages();
+	test_names();
 	test_limit();
 	test_keys();
 	close(wake);

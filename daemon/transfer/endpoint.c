@@ -41,18 +41,39 @@ static bool is_port(const char *text, bool port_0)
 	return n && n <= 5 && !text[n] && port <= 65535 && (port || port_0);
 }
 
-int transfer_endpoint_check(const char *text, bool port_0, struct err *e)
+static bool is_number(const char *host)
+{
+	struct in6_addr v6;
+	struct in_addr v4;
+
+	return inet_pton(AF_INET, host, &v4) == 1 || inet_pton(AF_INET6, host, &v6) == 1;
+}
+
+int transfer_endpoint_check(const char *text, bool listen, struct err *e)
 {
 	char host[TRANSFER_ENDPOINT_MAX];
 	const char *port;
 
-	if (split(text, host, &port) < 0 || strpbrk(host, "/ \t"))
+	if (split(text, host, &port) < 0 || strpbrk(host, "/; \t"))
 		return err_set(e, EINVAL,
 			       "\"%.300s\" is not an address such as tcp://10.0.0.1:8100", text);
-	if (!is_port(port, port_0))
+	if (!is_port(port, listen))
 		return err_set(e, EINVAL, "\"%s\": the port is not a number from %d to 65535", text,
-			       !port_0);
+			       !listen);
+	if (listen && strcmp(host, "*") != 0 && !is_number(host))
+		return err_set(e, EINVAL, "\"%s\": to be listened at are a numeric address and *",
+			       text);
+	if (!listen && transfer_endpoint_is_any(text))
+		return err_set(e, EINVAL, "nobody can call %s", text);
 	return 0;
+}
+
+bool transfer_endpoint_is_name(const char *text)
+{
+	char host[TRANSFER_ENDPOINT_MAX];
+	const char *port;
+
+	return split(text, host, &port) == 0 && strcmp(host, "*") != 0 && !is_number(host);
 }
 
 bool transfer_endpoint_is_local(const char *text)

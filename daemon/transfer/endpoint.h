@@ -10,8 +10,12 @@
 
 enum { TRANSFER_ENDPOINT_MAX = 256 }; /* bytes, with the 0 */
 
-/* Whether a text is such an address; -EINVAL says what it lacks. `port_0`: port 0 (any that is free) will do. */
-int transfer_endpoint_check(const char *text, bool port_0, struct err *e) MUST_CHECK;
+/* Whether a text is such an address; -EINVAL says what it lacks. `listen`: it is to be listened at, so port 0 (any that is free)
+ * and * (all addresses) will do, and names will not; else it is to be called. */
+int transfer_endpoint_check(const char *text, bool listen, struct err *e) MUST_CHECK;
+
+/* Whether its host is a name, which somebody has to be asked for. */
+bool transfer_endpoint_is_name(const char *text);
 
 /* Whether only this machine is reached there: 127.0.0.0/8, ::1, localhost. */
 bool transfer_endpoint_is_local(const char *text);

@@ -23,10 +23,18 @@ struct guest {
 	size_t len;		  /* 0: nobody */
 };
 
+/* How long a name has to lead somewhere before it is looked up again. */
+#define NAME_LEAST_NS ((uint64_t)3 * 1000000000)
+#define NAME_MOST_NS  ((uint64_t)60 * 1000000000)
+
 /* Whom a call is to. */
 struct called {
 	char endpoint[TRANSFER_ENDPOINT_MAX]; /* "": there is no such call */
 	char key[TRANSFER_KEY_TEXT];	      /* "": none */
+	bool name;	     /* has to be looked up: in IPv4 and in IPv6 by turns */
+	bool v6, met;	     /* met: that way there was a connection */
+	uint64_t dialled_ns; /* name */
+	uint64_t wait_ns;    /* name: before it is dialled again */
 };
 
 struct port {
@@ -35,6 +43,9 @@ struct port {
 	int limit;			     /* messages, each way; 0: none */
 	void *context, *doorman, *listening; /* doorman: ZAP; NULL: not there */
 	struct called called[PORT_CALLS];
+	/* ZeroMQ looks names up on the one thread that a context has for all its connections: a name gets a context of its own,
+	 * kept until the end, since it ends only when the lookup does. */
+	void *contexts[PORT_CALLS]; /* NULL: none yet */
 	void *calls[PORT_CALLS];    /* NULL: none */
 	void *monitors[PORT_CALLS]; /* of each call: what becomes of its connection */
 	uint64_t n_monitors;	    /* so far: no name comes twice */
@@ -61,15 +72,15 @@ static bool may_be_v6(const char *endpoint)
 	return endpoint[strspn(endpoint, "tcp:/0123456789.")] != 0;
 }
 
-static void *new_socket(struct port *p, int type, const char *endpoint)
+static void *new_socket(struct port *p, void *context, int type, bool v6)
 {
-	void *s = zmq_socket(p->context, type);
+	void *s = context ? zmq_socket(context, type) : NULL;
 	int64_t largest = (int64_t)p->largest;
 
 	if (!s)
 		return NULL;
 	set_int(s, ZMQ_LINGER, LINGER_MS);
-	set_int(s, ZMQ_IPV6, may_be_v6(endpoint));
+	set_int(s, ZMQ_IPV6, v6);
 	set_int(s, ZMQ_SNDHWM, p->limit ? p->limit : UNTAKEN_MAX);
 	if (p->limit)
 		set_int(s, ZMQ_RCVHWM, p->limit);
@@ -128,6 +139,9 @@ void port_close(struct port *p)
 		zmq_close(p->doorman);
 	if (p->context)
 		zmq_ctx_term(p->context);
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		if (p->contexts[i])
+			zmq_ctx_term(p->contexts[i]);
 	free(p);
 }
 
@@ -160,7 +174,7 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 {
 	size_t size = TRANSFER_ENDPOINT_MAX;
 
-	p->listening = new_socket(p, ZMQ_ROUTER, endpoint);
+	p->listening = new_socket(p, p->context, ZMQ_ROUTER, may_be_v6(endpoint));
 	if (!p->listening)
 		return fail(e, "ZeroMQ");
 	set_int(p->listening, ZMQ_ROUTER_MANDATORY, 1);
@@ -173,7 +187,7 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 }
 
 /* A connection that broke is told of at once. Without that the PINGs find it. */
-static void *open_monitor(struct port *p, void *socket)
+static void *open_monitor(struct port *p, void *context, void *socket)
 {
 	char name[32];
 	void *m;
@@ -181,7 +195,7 @@ static void *open_monitor(struct port *p, void *socket)
 	snprintf(name, sizeof(name), "inproc://call-%" PRIu64, ++p->n_monitors);
 	if (zmq_socket_monitor(socket, name, ZMQ_EVENT_DISCONNECTED) < 0)
 		return NULL;
-	m = zmq_socket(p->context, ZMQ_PAIR);
+	m = zmq_socket(context, ZMQ_PAIR);
 	if (!m)
 		return NULL;
 	set_int(m, ZMQ_LINGER, 0);
@@ -217,10 +231,17 @@ static void close_call(struct port *p, uint32_t i)
 
 static int dial(struct port *p, uint32_t i, struct err *e)
 {
-	const struct called *c = &p->called[i];
-	void *s = new_socket(p, ZMQ_DEALER, c->endpoint);
+	struct called *c = &p->called[i];
+	void *context = p->context, *s;
 	int r;
 
+	if (c->name) {
+		if (!p->contexts[i])
+			p->contexts[i] = zmq_ctx_new();
+		context = p->contexts[i];
+		c->dialled_ns = clock_now_ns();
+	}
+	s = new_socket(p, context, ZMQ_DEALER, c->v6);
 	if (!s)
 		return fail(e, "ZeroMQ");
 	/* Who is not there gets nothing, rather than what is old by then. */
@@ -229,7 +250,7 @@ static int dial(struct port *p, uint32_t i, struct err *e)
 	set_int(s, ZMQ_RECONNECT_IVL_MAX, 2000);
 	keep_alive(p, s);
 	p->calls[i] = s;
-	p->monitors[i] = open_monitor(p, s);
+	p->monitors[i] = open_monitor(p, context, s);
 	if (set_keys(p, s, c->key) == 0 && zmq_connect(s, c->endpoint) == 0)
 		return 0;
 	r = fail(e, c->endpoint);
@@ -257,6 +278,9 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 		return err_set(e, ENAMETOOLONG, "%s: too long", endpoint);
 	snprintf(c->endpoint, sizeof(c->endpoint), "%s", endpoint);
 	snprintf(c->key, sizeof(c->key), "%s", key);
+	c->name = transfer_endpoint_is_name(endpoint);
+	c->v6 = !c->name && may_be_v6(endpoint);
+	c->wait_ns = NAME_LEAST_NS;
 	r = dial(p, i, e);
 	if (r < 0) {
 		c->endpoint[0] = 0;
@@ -273,8 +297,15 @@ const char *port_endpoint(const struct port *p, uint32_t peer)
 
 void port_call_again(struct port *p, uint32_t peer)
 {
+	struct called *c = &p->called[peer];
 	struct err e = {0};
 
+	/* A lookup may take its time. */
+	if (c->name && clock_now_ns() - c->dialled_ns < c->wait_ns)
+		return;
+	c->wait_ns = MIN(2 * c->wait_ns, NAME_MOST_NS);
+	c->v6 ^= c->name && !c->met;
+	c->met = false;
 	close_call(p, peer);
 	if (dial(p, peer, &e) < 0)
 		log_warning("transfer: %s", e.text);
@@ -365,6 +396,8 @@ bool port_lost(struct port *p, bool lost[PORT_CALLS])
 		while (p->monitors[i] && (n = take(p->monitors[i], frames, EVENT_FRAMES))) {
 			close_all(frames, MIN(n, (size_t)EVENT_FRAMES));
 			lost[i] = any = true;
+			p->called[i].met = true;
+			p->called[i].wait_ns = NAME_LEAST_NS;
 		}
 	}
 	return any;

@@ -53,7 +53,7 @@ const char *port_endpoint(const struct port *p, uint32_t peer);
 void port_hang_up(struct port *p, uint32_t peer);
 
 /* The same call once more, on a connection of its own: ZeroMQ gives one up for good on which something came that it cannot
- * understand. Without memory there is no call any more, until the next time. */
+ * understand. A name is called in IPv4 and in IPv6 by turns, ever more seldom. Without memory there is no call any more, until the next time. */
 void port_call_again(struct port *p, uint32_t peer);
 
 /* Whether a connection to somebody who is called broke since the last time; lost[i]: that of call i. What came before that is

@@ -1,6 +1,7 @@
 #include "daemon/transfer/transfer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,14 +239,39 @@ void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t 
 		    const struct wire_window *w)
 {
 	const struct wire_window none = {0};
+	char more[LOG_MORE_MAX];
 
 	if (!t->trace)
 		return;
 	if (!w)
 		w = &none;
-	fprintf(t->trace, "%" PRIu64 "\t%s\t%" PRIx64 "\t%u\t%u\t%u\t%u\t%" PRIu64 "\n", ns, what,
-		room, w->first_layer, w->n_layers, w->first_token, w->n_tokens,
-		wire_window_bytes(w));
+	if (fprintf(t->trace, "%" PRIu64 "\t%s\t%" PRIx64 "\t%u\t%u\t%u\t%u\t%" PRIu64 "\n", ns,
+		    what, room, w->first_layer, w->n_layers, w->first_token, w->n_tokens,
+		    wire_window_bytes(w)) >= 0)
+		return;
+	/* Nobody waits for who does not read it. */
+	clearerr(t->trace);
+	if (log_due(&t->said_trace, t->now_ns, more))
+		log_warning("--transfer-trace %s: %s%s", t->config.trace, strerror(errno), more);
+}
+
+/* A line more or less is no reason to stand still. */
+static int open_trace(struct transfer *t, struct err *e)
+{
+	const char *path = t->config.trace;
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0666);
+
+	t->trace = fd < 0 ? NULL : fdopen(fd, "w");
+	if (!t->trace) {
+		int code = errno;
+
+		if (fd >= 0)
+			close(fd);
+		return err_set(e, code, "--transfer-trace %s: %s", path, strerror(code));
+	}
+	/* Whoever looks sees whole lines. */
+	setvbuf(t->trace, NULL, _IOLBF, 0);
+	return 0;
 }
 
 void transfer_reached(struct transfer *t, uint32_t port, bool reached)
@@ -495,10 +521,8 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 	buf_init(&t->out, WIRE_FRAME_MAX);
 	t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = t->wake_fd < 0 ? err_set(e, errno, "eventfd: %s", strerror(errno)) : 0;
-	if (r == 0 && config->trace && !(t->trace = fopen(config->trace, "we")))
-		r = err_set(e, errno, "--transfer-trace %s: %s", config->trace, strerror(errno));
-	if (t->trace) /* whoever looks sees whole lines */
-		setvbuf(t->trace, NULL, _IOLBF, 0);
+	if (r == 0 && config->trace)
+		r = open_trace(t, e);
 	if (r == 0 && getrandom(t->hello.worker, sizeof(t->hello.worker), 0) < 0)
 		r = err_set(e, errno, "getrandom: %s", strerror(errno));
 	if (r == 0)

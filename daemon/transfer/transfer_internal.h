@@ -110,7 +110,8 @@ struct transfer {
 	uint64_t last_room, last_number;
 	uint64_t now_ns; /* as of this turn */
 	FILE *trace;	 /* NULL: none */
-	struct buf out;	 /* the frame that is sent */
+	struct log_limit said_trace;
+	struct buf out; /* the frame that is sent */
 
 	struct peers *peers;			       /* decode */
 	uint32_t ports[PEERS_MAX], called[PORT_CALLS]; /* port of a peer; peer of a port */

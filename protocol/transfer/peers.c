@@ -209,10 +209,14 @@ static void die(const struct peers *p, struct peer *x, uint64_t now_ns)
 
 bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns)
 {
-	if (p->peers[peer].state != PEER_REGISTERED)
-		return false;
-	die(p, &p->peers[peer], now_ns);
-	return true;
+	struct peer *x = &p->peers[peer];
+
+	bool registered = x->state == PEER_REGISTERED;
+
+	/* Who refused us may be another one when it is back. */
+	if (registered || x->state == PEER_REFUSED)
+		die(p, x, now_ns);
+	return registered;
 }
 
 /* ---- time ---- */
