@@ -234,6 +234,18 @@ int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m
 	return port_send(t->port, peer, t->out.data, t->out.len, body);
 }
 
+void transfer_farewell(struct transfer *t, uint32_t peer)
+{
+	static const char text[] = "the worker is shutting down";
+	const struct wire_message m = {
+		.type = WIRE_REFUSE,
+		.refuse = {.code = ESHUTDOWN, .n_text = sizeof(text) - 1, .text = text},
+	};
+
+	/* Who is gone need not be told; the others get it while the port lingers. */
+	(void)!transfer_say(t, peer, &m, NULL);
+}
+
 void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
 		    const struct wire_window *w)
 {
@@ -369,6 +381,11 @@ static void run(struct transfer *t) ON(role_transfer)
 		/* Before what is asked for now, and so cached after it. */
 		if (atomic_exchange(&t->flushed, false))
 			gossip_clear(&t->gossip);
+		/* Before what is asked for now, and so refused. */
+		if (t->config.prefill && !t->said_draining && atomic_load(&t->draining)) {
+			t->said_draining = true;
+			guests_drain(t);
+		}
 		take_tasks(t);
 		take_messages(t);
 		t->now_ns = clock_now_ns();
@@ -426,6 +443,10 @@ static void *transfer_main(void *arg)
 	take_tasks(t);
 	end_attempts(t);
 	directory_leave(t);
+	if (t->config.prefill)
+		guests_leave(t);
+	else
+		calls_leave(t);
 	return NULL;
 }
 
