@@ -429,7 +429,8 @@ static void note_silence(struct transfer *t, uint32_t peer, bool sent) ON(role_t
 
 	if (!c->silent_ns)
 		c->silent_ns = t->now_ns;
-	if (c->said_silent || t->now_ns - c->silent_ns < (c->leaves ? LEFT_NS : AWAY_NS))
+	/* One that is there may still read its weights to name its model. */
+	if (c->said_silent || t->now_ns - c->silent_ns < (sent || c->leaves ? SILENT_NS : AWAY_NS))
 		return;
 	c->said_silent = true;
 	if (c->leaves)

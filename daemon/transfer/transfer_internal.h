@@ -136,9 +136,10 @@ int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m
 #define CALL_AGAIN_NS ((uint64_t)3 * 1000000000)
 void transfer_reached(struct transfer *t, uint32_t port, bool reached) ON(role_transfer);
 
-/* Who is called, and is not there for so long: that is worth a line; when it had said that it goes, only later. */
-#define AWAY_NS ((uint64_t)2 * 1000000000)
-#define LEFT_NS ((uint64_t)30 * 1000000000)
+/* Who is called, and is not there for so long: that is worth a line; when it had said that it goes, or is there and says
+ * nothing, only later. */
+#define AWAY_NS	  ((uint64_t)2 * 1000000000)
+#define SILENT_NS ((uint64_t)30 * 1000000000)
 
 /* That we end: a REFUSE, ESHUTDOWN. */
 void transfer_farewell(struct transfer *t, uint32_t peer) ON(role_transfer);
