@@ -245,7 +245,8 @@ static void forget_broken(struct transfer *t, uint32_t port) ON(role_transfer)
 
 		if (other != port && g->known && !memcmp(g->worker, worker, WIRE_ID) &&
 		    transfer_say(t, other, &m, NULL) == -EHOSTUNREACH) {
-			log_warning("transfer: the connection of a decode worker broke");
+			log_warning("transfer: the connection of a decode worker at %s broke",
+				    port_address(t->port, other));
 			forget(t, other, "the connection of a decode worker broke");
 		}
 	}
@@ -301,7 +302,8 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 		err_set(&e, EINVAL, "this worker prefills for decode workers only");
 	if (e.code || !wire_layout_equal(&t->hello, h, &e)) {
 		if (!g->known && log_due(&t->said_refused, t->now_ns, more))
-			log_warning("transfer: a decode worker is refused: %s%s", e.text, more);
+			log_warning("transfer: a decode worker at %s is refused: %s%s",
+				    port_address(t->port, port), e.text, more);
 		refuse(t, port, EINVAL, e.text);
 		return;
 	}
@@ -310,7 +312,7 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 		fail_all_of(t, port, "the decode worker was started again");
 	is_new = !g->known;
 	if (is_new) {
-		log_info("transfer: a decode worker has come");
+		log_info("transfer: a decode worker at %s has come", port_address(t->port, port));
 		atomic_fetch_add(&t->config.metrics->peers, 1);
 	}
 	*g = (struct guest_info){.known = true,
@@ -332,7 +334,7 @@ static void hear_refuse(struct transfer *t, uint32_t port, const struct wire_ref
 		log_debug("transfer: a REFUSE is nothing for us");
 		return;
 	}
-	log_info("transfer: a decode worker has left");
+	log_info("transfer: a decode worker at %s has left", port_address(t->port, port));
 	forget(t, port, "the decode worker is shutting down");
 }
 
@@ -357,7 +359,8 @@ void guests_version(struct transfer *t, uint32_t port, const struct err *why)
 	char more[LOG_MORE_MAX];
 
 	if (log_due(&t->said_version, t->now_ns, more))
-		log_warning("transfer: a decode worker is refused: %s%s", why->text, more);
+		log_warning("transfer: a decode worker at %s is refused: %s%s",
+			    port_address(t->port, port), why->text, more);
 	if (!guest_of(t, port)->known)
 		refuse(t, port, EPROTONOSUPPORT, why->text);
 }
@@ -493,7 +496,8 @@ uint64_t guests_tick(struct transfer *t)
 		    t->now_ns - g->heard_ns < (g->known ? g->patience_ns : stranger))
 			continue;
 		if (g->known)
-			log_warning("transfer: a decode worker does not answer");
+			log_warning("transfer: a decode worker at %s does not answer",
+				    port_address(t->port, PORT_CALLS + i));
 		forget(t, PORT_CALLS + i, "the decode worker does not answer");
 	}
 	for (struct list *node = t->attempts.next; node != &t->attempts; node = after) {

@@ -21,6 +21,7 @@ enum { DROPPED_MAX = 16 };
 struct guest {
 	uint8_t route[ROUTE_MAX]; /* ROUTER's name of the connection */
 	size_t len;		  /* 0: nobody */
+	char address[48];	  /* IPv4 or IPv6, with its zone */
 };
 
 /* Whom a call is to. */
@@ -288,6 +289,11 @@ void port_hang_up(struct port *p, uint32_t peer)
 	p->called[peer].endpoint[0] = 0;
 }
 
+const char *port_address(const struct port *p, uint32_t peer)
+{
+	return p->guests[peer - PORT_CALLS].address;
+}
+
 void port_forget(struct port *p, uint32_t peer)
 {
 	if (peer - PORT_CALLS < PORT_GUESTS)
@@ -405,9 +411,10 @@ static void answer_doorman(struct port *p)
 	}
 }
 
-/* The number of who is behind a route; a new one for who is new. */
-static uint32_t guest_of(struct port *p, zmq_msg_t *route)
+/* The number of who is behind a route; a new one for who is new. head: of what came from there. */
+static uint32_t guest_of(struct port *p, zmq_msg_t *route, zmq_msg_t *head)
 {
+	const char *address;
 	size_t len = zmq_msg_size(route);
 	struct guest *free_one = NULL;
 	char more[LOG_MORE_MAX];
@@ -428,6 +435,8 @@ static uint32_t guest_of(struct port *p, zmq_msg_t *route)
 	}
 	free_one->len = len;
 	memcpy(free_one->route, zmq_msg_data(route), len);
+	address = zmq_msg_gets(head, "Peer-Address");
+	snprintf(free_one->address, sizeof(free_one->address), "%s", address ? address : "?");
 	return PORT_CALLS + (uint32_t)(free_one - p->guests);
 }
 
@@ -460,7 +469,7 @@ static int receive_guest(struct port *p, uint32_t *ret_peer, zmq_msg_t *head, zm
 
 	if (r <= 0)
 		return r;
-	*ret_peer = guest_of(p, &route);
+	*ret_peer = guest_of(p, &route, head);
 	zmq_msg_close(&route);
 	if (*ret_peer != PORT_NONE)
 		return 1;

@@ -60,6 +60,9 @@ void port_call_again(struct port *p, uint32_t peer);
  * still to be received. */
 bool port_lost(struct port *p, bool lost[PORT_CALLS]);
 
+/* A guest's IP address, "?" when ZeroMQ does not say. Borrowed until it is forgotten. */
+const char *port_address(const struct port *p, uint32_t peer);
+
 /* A guest that says nothing any more. */
 void port_forget(struct port *p, uint32_t peer);
 

@@ -154,7 +154,7 @@ d.stop()
 until = time.time() + 5
 while "has left" not in prefills[1].text() and time.time() < until:
     time.sleep(0.01)
-ok(prefills[1].text().count("has left") == 1 and "does not answer" not in prefills[1].text(),
+ok(prefills[1].text().count("a decode worker at 127.0.0.1 has left") == 1 and "does not answer" not in prefills[1].text(),
    "so is that a decode worker does", prefills[1].text()[-2000:])
 prefills[1].stop()
 
@@ -171,7 +171,7 @@ while time.time() < until:
     peers |= {s.metrics()["transfer_peers"] for pair in pairs for s in pair}
     time.sleep(0.05)
 for (p, d), name in zip(pairs, ("decode", "prefill")):
-    ok(p.text().count("a decode worker has come") == 1 and "does not answer" not in p.text() + d.text() and "broke" not in d.text(),
+    ok(p.text().count("a decode worker at 127.0.0.1 has come") == 1 and "does not answer" not in p.text() + d.text() and "broke" not in d.text(),
        f"a pair whose {name} worker says something seldom stays together", p.text() + d.text())
     d.stop()
     p.stop()

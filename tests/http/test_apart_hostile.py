@@ -187,7 +187,7 @@ for name, change, sentence in (
         ("role", lambda h: setattr(h, "role", 0), r"this worker prefills for decode workers only")):
     got = answer(changed(change))
     ok(isinstance(got, tuple) and re.search(sentence, got[1]), f"another {name} is refused with a sentence", got)
-same(prefill.text().count("a decode worker is refused: "), 1, "which is logged once a minute")
+same(prefill.text().count("a decode worker at 127.0.0.1 is refused: the"), 1, "which is logged once a minute")
 version = bytearray(good.frame())
 version[4] = 2
 for _ in range(3):
