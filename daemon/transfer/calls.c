@@ -47,6 +47,8 @@ int calls_open(struct transfer *t, struct err *e)
 		uint32_t peer;
 
 		r = calls_add(t, t->config.peers[i], NULL, &peer, e);
+		if (r == 0)
+			transfer_key_assumed(t, "--prefill", t->config.peers[i]);
 	}
 	return r;
 }

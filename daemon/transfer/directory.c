@@ -35,6 +35,8 @@ int directory_open(struct transfer *t, struct err *e)
 	r = port_call(t->port, t->config.registry, NULL, &d->port, e);
 	if (r < 0)
 		err_prefix(e, "--registry");
+	else
+		transfer_key_assumed(t, "--registry", t->config.registry);
 	return r;
 }
 
@@ -260,7 +262,11 @@ static void note_reach(struct transfer *t, bool reached) ON(role_transfer)
 	} else if (!d->away_ns) {
 		d->away_ns = t->now_ns;
 	} else if (!d->said_away && t->now_ns - d->away_ns >= AWAY_NS) {
-		log_warning("transfer: the registry %s cannot be reached", t->config.registry);
+		log_warning("transfer: the registry %s cannot be reached: nobody listens there%s",
+			    t->config.registry,
+			    t->config.keys ? ", our key is not on its list, or it has another one "
+					     "than ours says"
+					   : ", or only for who has a --transfer-key");
 		d->said_away = true;
 	}
 }

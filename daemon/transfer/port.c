@@ -376,11 +376,11 @@ bool port_lost(struct port *p, bool lost[PORT_CALLS])
 	return any;
 }
 
-/* Frames of a request: version, id, domain, address, identity, mechanism, credentials. */
-static bool is_welcome(const struct port *p, zmq_msg_t *frames, size_t n)
+/* Frames of a request: version, id, domain, address, identity, mechanism, credentials. key: "" when there is none. */
+static bool is_welcome(const struct port *p, zmq_msg_t *frames, size_t n,
+		       char key[TRANSFER_KEY_TEXT])
 {
-	char key[TRANSFER_KEY_TEXT];
-
+	key[0] = 0;
 	return n == 7 && is_text(&frames[0], "1.0") && is_text(&frames[5], "CURVE") &&
 	       zmq_msg_size(&frames[6]) == 32 &&
 	       zmq_z85_encode(key, zmq_msg_data(&frames[6]), 32) &&
@@ -395,11 +395,15 @@ static void answer_doorman(struct port *p)
 	size_t n;
 
 	while ((n = take(p->doorman, frames, FRAMES))) {
-		bool welcome = is_welcome(p, frames, n);
+		char key[TRANSFER_KEY_TEXT];
+		bool welcome = is_welcome(p, frames, n, key);
 
 		if (!welcome && log_due(&p->said_unwelcome, clock_now_ns(), more))
-			log_warning("a peer with a key that is not on our list was sent away%s",
-				    more);
+			log_warning("a peer at %.*s was sent away: its public key %s is not on our "
+				    "list%s",
+				    n > 3 ? (int)MIN(zmq_msg_size(&frames[3]), (size_t)64) : 1,
+				    n > 3 ? (const char *)zmq_msg_data(&frames[3]) : "?",
+				    key[0] ? key : "(none)", more);
 		(void)zmq_send(p->doorman, "1.0", 3, ZMQ_SNDMORE);
 		(void)zmq_send(p->doorman, n > 1 ? zmq_msg_data(&frames[1]) : "",
 			       n > 1 ? zmq_msg_size(&frames[1]) : 0, ZMQ_SNDMORE);

@@ -260,6 +260,17 @@ void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t 
 		wire_window_bytes(w));
 }
 
+void transfer_key_assumed(const struct transfer *t, const char *option, const char *endpoint)
+{
+	const struct transfer_keys *k = t->config.keys;
+
+	/* Without a list one file is for all, and this is what is meant. */
+	if (k && k->n_allowed && !transfer_keys_name(k, endpoint))
+		log_warning("transfer: %s %s: no \"allow\" of --transfer-key has this address, so "
+			    "our own key is taken for its key",
+			    option, endpoint);
+}
+
 void transfer_reached(struct transfer *t, uint32_t port, bool reached)
 {
 	uint64_t *since = &t->calls[port].unreached_ns;

@@ -144,6 +144,9 @@ void transfer_reached(struct transfer *t, uint32_t port, bool reached) ON(role_t
 /* That we end: a REFUSE, ESHUTDOWN. */
 void transfer_farewell(struct transfer *t, uint32_t peer) ON(role_transfer);
 
+/* Who is called by an option, and has no `allow` of its own in a list of keys: a line says so. */
+void transfer_key_assumed(const struct transfer *t, const char *option, const char *endpoint);
+
 /* New, in the list. NULL: out of memory. The room is taken over. */
 struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer, struct room *room)
 	ON(role_transfer);

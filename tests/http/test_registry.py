@@ -358,6 +358,7 @@ says(decode, f"{friend.endpoint}: its key is not on our list", "which is not cal
 time.sleep(4 * BEAT)
 ok(stranger.endpoint not in registry.text(), "one whose key the registry does not know never comes in", registry.text())
 says(stranger, "cannot be reached", "and says so")
+says(registry, f"a peer at 127.0.0.1 was sent away: its public key {files['stranger'][1]} is not on our list", "the registry names its key")
 same(decode.text().count("not on our list"), 1, "once is enough")
 same(decode.metrics()["transfer_peers"], 1, "there is one")
 port = prefill.endpoint.rsplit(":", 1)[1]
@@ -410,6 +411,8 @@ for name, d in lost.items():
 time.sleep(3)
 for name, d in lost.items():
     same(d.text().count("cannot be reached"), 1, f"{name}: once")
+ok("our own key is taken for its key" in lost["the keys do not fit"].text(), "an address without a key is named at start",
+   lost["the keys do not fit"].text())
 d = lost["nobody is there"]
 late = listens(nowhere)
 says(d, f"{nowhere} is there", "and when somebody has come")
