@@ -281,6 +281,17 @@ void port_call_again(struct port *p, uint32_t peer)
 		log_warning("transfer: %s", e.text);
 }
 
+bool port_take_key(struct port *p, uint32_t peer, const char *key)
+{
+	struct called *c = &p->called[peer];
+
+	if (!strcmp(c->key, key) || strlen(key) >= sizeof(c->key))
+		return false;
+	snprintf(c->key, sizeof(c->key), "%s", key);
+	port_call_again(p, peer);
+	return true;
+}
+
 void port_hang_up(struct port *p, uint32_t peer)
 {
 	if (peer >= PORT_CALLS)

@@ -52,6 +52,9 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 const char *port_endpoint(const struct port *p, uint32_t peer);
 void port_hang_up(struct port *p, uint32_t peer);
 
+/* The same call once more, to who has this key. False: that is how it is called. */
+bool port_take_key(struct port *p, uint32_t peer, const char *key);
+
 /* The same call once more, on a connection of its own: ZeroMQ gives one up for good on which something came that it cannot
  * understand. Without memory there is no call any more, until the next time. */
 void port_call_again(struct port *p, uint32_t peer);

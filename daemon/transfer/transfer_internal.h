@@ -89,6 +89,7 @@ struct directory {
 	struct wire_peer self;	       /* prefill: address and key as they are announced */
 	struct found found[PEERS_MAX]; /* decode */
 	uint32_t n_unfit;	       /* of the last list were not called */
+	uint32_t n_other;	       /* of the last list had another model */
 };
 
 struct transfer {
