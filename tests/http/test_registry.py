@@ -55,6 +55,7 @@ class Registry:
         except subprocess.TimeoutExpired:
             status = "still running after 10 s"
             self.kill()
+        ok(f"SIGTERM from process {os.getpid()}" in self.text(), "it says who ended it", self.text()[-500:])
         return same(status, 0, name)
 
 
