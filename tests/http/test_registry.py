@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 
-from harness import Server, done, ok, same
+from harness import MODEL, TIGOND, Server, done, ok, same
 
 TIGON = os.path.abspath(sys.argv[2])
 BEAT = 0.5  # seconds; a worker is forgotten after three
@@ -441,4 +441,8 @@ for args, text in (((), "--listen tcp://HOST:PORT is required"),
                    (("--listen", "tcp://127.0.0.1:0", "more"), "more")):
     r = subprocess.run([TIGON, "registry", *args], capture_output=True, text=True, timeout=20)
     ok(r.returncode == 1 and text in r.stderr, f"tigon registry {' '.join(args)}: {text}", r)
+r = subprocess.run([TIGOND, "--model", MODEL, "--port", "0", "--role", "decode", "--prefill", "tcp://127.0.0.1:1",
+                    "--transfer-key", "/nowhere"], capture_output=True, text=True, timeout=20)
+ok(r.returncode == 1 and "--transfer-key: /nowhere" in r.stderr and "loading" not in r.stderr,
+   "a key that is not there is said before the model is loaded", r)
 done()
