@@ -24,6 +24,7 @@
 #include "daemon/program_cache.h"
 #include "daemon/text.h"
 #include "daemon/threads.h"
+#include "daemon/transfer/keys.h"
 
 #define SECOND 1000000000ull
 
@@ -72,6 +73,19 @@ static void warn_unused(const struct options *o)
 		log_warning("--cache-disk is not used: there is no --cache-dir");
 }
 
+/* It is read again by whoever uses it; here so that nobody waits for a model to hear that it is wrong. */
+static int check_key(const char *path, struct err *e)
+{
+	struct transfer_keys k;
+	int r = transfer_keys_open(path, &k, e);
+
+	if (r < 0)
+		err_prefix(e, "--transfer-key");
+	else
+		transfer_keys_release(&k);
+	return r;
+}
+
 static int settle_options(struct server *s, char *cache, size_t cache_size, struct err *e)
 {
 	struct options *o = &s->options;
@@ -84,6 +98,8 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 		r = check_directory("cache-dir", o->cache_dir, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
 		err_prefix(e, "--tuning");
+	if (!r && o->transfer_key)
+		r = check_key(o->transfer_key, e);
 	if (r < 0)
 		return r;
 	warn_unused(o);

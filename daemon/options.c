@@ -325,6 +325,25 @@ static int check_address(const struct options *o, const char *name, const char *
 	return 0;
 }
 
+/* What the registry tells others has to be where these others reach it. */
+static int check_announced(const struct options *o, struct err *e)
+{
+	const char *where = o->transfer_announce ? o->transfer_announce : o->transfer_listen;
+
+	if (transfer_endpoint_is_local(where) && !transfer_endpoint_is_local(o->registry))
+		return err_set(
+			e, EINVAL,
+			"--registry: %s is not loopback, but only this machine reaches %s; "
+			"--transfer-announce tcp://HOST:PORT says where this worker is reached",
+			o->registry, where);
+	if (o->transfer_announce && transfer_endpoint_takes_any_port(o->transfer_listen))
+		return err_set(e, EINVAL,
+			       "--transfer-announce: nobody may be at %s, because "
+			       "--transfer-listen %s takes any port that is free",
+			       o->transfer_announce, o->transfer_listen);
+	return 0;
+}
+
 static int check_announce(const struct options *o, struct err *e)
 {
 	if (!o->transfer_announce)
@@ -372,6 +391,8 @@ static int check_roles(const struct options *o, struct err *e)
 		r = check_address(o, "--registry", o->registry, false, e);
 	if (r == 0)
 		r = check_announce(o, e);
+	if (r == 0 && o->role == ROLE_PREFILL && o->registry)
+		r = check_announced(o, e);
 	return r;
 }
 

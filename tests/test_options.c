@@ -206,6 +206,19 @@ static void test_registry(void)
 	is_int(PREFILL(&o, &e, "--transfer-listen=tcp://127.0.0.1:1",
 		       "--transfer-announce=tcp://127.0.0.1:0"),
 	       -EINVAL, "a port that is none");
+	is_int(PREFILL(&o, &e, "--transfer-key=k", "--transfer-listen=tcp://*:0",
+		       "--transfer-announce=tcp://pod-1:1"),
+	       -EINVAL, "%s", e.text);
+	ok(strstr(e.text, "takes any port") != NULL, "a port that it cannot know");
+	is_int(PARSE(&o, &e, "--model=m", "--role=prefill", "--registry=tcp://10.0.0.1:1",
+		     "--transfer-key=k", "--transfer-listen=tcp://127.0.0.1:1"),
+	       -EINVAL, "%s", e.text);
+	ok(strstr(e.text, "only this machine reaches tcp://127.0.0.1:1") != NULL,
+	   "loopback is nothing to a registry that is elsewhere");
+	is_int(PARSE(&o, &e, "--model=m", "--role=prefill", "--registry=tcp://10.0.0.1:1",
+		     "--transfer-key=k", "--transfer-listen=tcp://127.0.0.1:1",
+		     "--transfer-announce=tcp://10.0.0.2:1"),
+	       0, "unless another place is announced");
 	memset(longest + strlen(longest), 'a', WIRE_ENDPOINT);
 	memcpy(longest + strlen(longest), ":1", 3);
 	is_int(PREFILL(&o, &e, "--transfer-key=k", "--transfer-listen=tcp://*:1", longest), -EINVAL,

@@ -211,7 +211,7 @@ static void test_wrong_statuses(void)
 				 .code = ENOSPC,
 				 .n_text = 4,
 				 .text = "fu\nl"};
-	failed(r, room_hear(r, &s, 0, &e), ENOSPC, "the prefill worker: fu?l");
+	failed(r, room_hear(r, &s, 0, &e), ENOSPC, "it says: fu?l");
 	ok_all("failed rooms stay failed");
 }
 

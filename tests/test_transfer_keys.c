@@ -119,6 +119,9 @@ static void test_keys(void)
 	ok(!strcmp(transfer_keys_of(&k, "tcp://10.0.0.1:1"), other) &&
 		   !strcmp(transfer_keys_of(&k, "tcp://10.0.0.2:1"), first),
 	   "an address has its own key");
+	ok(transfer_keys_name(&k, "tcp://10.0.0.1:1") &&
+		   !transfer_keys_name(&k, "tcp://10.0.0.2:1"),
+	   "which is known to be said");
 	transfer_keys_release(&k);
 	chmod(path, 0640);
 	is_int(transfer_keys_open(path, &k, &e), -EPERM, "%s", e.text);
@@ -140,6 +143,10 @@ static void test_keys(void)
 	is_int(transfer_keys_open(path, &k, &e), -EINVAL, "%s", e.text);
 	write_file("public abc\n", 0600);
 	is_int(transfer_keys_open(path, &k, &e), -EINVAL, "%s", e.text);
+	snprintf(text, sizeof(text), "allow %s 127.0.0.1:9201\n", other);
+	write_file(text, 0600);
+	is_int(transfer_keys_open(path, &k, &e), -EINVAL, "%s", e.text);
+	ok(strstr(e.text, ":1: \"allow\"") != NULL, "an address lacks its scheme");
 	write_file("\nfriend abc\n", 0600);
 	is_int(transfer_keys_open(path, &k, &e), -EINVAL, "%s", e.text);
 	ok(strstr(e.text, ":2:") != NULL, "the line is named");

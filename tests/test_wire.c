@@ -376,22 +376,23 @@ static void test_equal(void)
 	   "another model: %s", e.text);
 	b.hello.layout.page_tokens = 128;
 	ok(!wire_layout_equal(&a.hello, &b.hello, &e), "other pages");
-	is_str(e.text, "its layout is another one: tokens of a page are 128 there and 64 here",
+	is_str(e.text,
+	       "the layout is another one: tokens of a page are 64 at the decode worker, 128 at the prefill worker; --page-size has to be the same",
 	       "says so, before that the model is another one");
 	b.hello.layout.page_tokens = 64;
 	layers[1].part_bytes[1] = 2048;
 	ok(!wire_layout_equal(&a.hello, &b.hello, &e), "another state");
 	is_str(e.text,
-	       "its layout is another one: bytes of layer 1's recurrent state are 2048 there and "
-	       "4096 here",
+	       "the layout is another one: bytes of layer 1's recurrent state are 4096 at the decode worker, 2048 at the prefill worker; --dtype has to be the same, and the model",
 	       "says of which layer");
 	layers[1].kind = WIRE_ATTENTION;
 	ok(!wire_layout_equal(&a.hello, &b.hello, &e), "another kind");
 	is_str(e.text,
-	       "its layout is another one: layer 1 is attention there and Gated DeltaNet here",
+	       "the layout is another one: layer 1 is Gated DeltaNet at the decode worker, attention at the prefill worker",
 	       "says so");
 	b.hello.layout.n_layers = 2;
-	ok(!wire_layout_equal(&a.hello, &b.hello, &e) && strstr(e.text, "layers are 2"),
+	ok(!wire_layout_equal(&a.hello, &b.hello, &e) &&
+		   strstr(e.text, "layers are 3 at the decode worker, 2 at"),
 	   "other layers: %s", e.text);
 }
 

@@ -179,7 +179,11 @@ static bool stopped(const struct registry *g)
 {
 	struct signalfd_siginfo s;
 
-	return read(g->stop_fd, &s, sizeof(s)) == sizeof(s);
+	if (read(g->stop_fd, &s, sizeof(s)) != (ssize_t)sizeof(s))
+		return false;
+	/* As tigond says it. */
+	log_info("%s from process %u", s.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM", s.ssi_pid);
+	return true;
 }
 
 static void run(struct registry *g)

@@ -47,6 +47,8 @@ int calls_open(struct transfer *t, struct err *e)
 		uint32_t peer;
 
 		r = calls_add(t, t->config.peers[i], NULL, &peer, e);
+		if (r == 0)
+			transfer_key_assumed(t, "--prefill", t->config.peers[i]);
 	}
 	return r;
 }
@@ -72,6 +74,15 @@ static void tell_lost(struct transfer *t, struct attempt *a) ON(role_transfer)
 	note_end(t, a, NOTE_LOST);
 }
 
+/* Who ends has not begun with it: that is no failure, it is asked for elsewhere. */
+static bool only_refused(const struct attempt *a)
+{
+	struct room_counts counts;
+
+	room_counts(a->room, &counts);
+	return room_error(a->room)->code == ESHUTDOWN && !counts.windows;
+}
+
 void calls_fail(struct transfer *t, struct attempt *a)
 {
 	const struct wire_message m = {.type = WIRE_ABORT, .room = room_id(a->room)};
@@ -79,13 +90,15 @@ void calls_fail(struct transfer *t, struct attempt *a)
 	/* Who is gone need not be told. */
 	(void)!transfer_say(t, a->peer, &m, NULL);
 	log_info("transfer: %s: %s", name_of(t, t->called[a->peer]), room_error(a->room)->text);
-	atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
+	if (!only_refused(a))
+		atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
 	tell_lost(t, a);
 	attempt_free(a);
 }
 
-static void fail_all_of(struct transfer *t, uint32_t peer, const char *why) ON(role_transfer)
+static void fail_all_of(struct transfer *t, uint32_t peer, int code, const char *why)
+	ON(role_transfer)
 {
 	struct list *next;
 
@@ -95,7 +108,7 @@ static void fail_all_of(struct transfer *t, uint32_t peer, const char *why) ON(r
 		next = node->next;
 		if (t->called[a->peer] != peer)
 			continue;
-		room_fail(a->room, t->now_ns, EHOSTUNREACH, "%s: %s", name_of(t, peer), why);
+		room_fail(a->room, t->now_ns, code, "%s", why);
 		calls_fail(t, a);
 	}
 }
@@ -103,7 +116,7 @@ static void fail_all_of(struct transfer *t, uint32_t peer, const char *why) ON(r
 void calls_remove(struct transfer *t, uint32_t peer, const char *why)
 {
 	log_info("transfer: %s is called no more: %s", name_of(t, peer), why);
-	fail_all_of(t, peer, why);
+	fail_all_of(t, peer, EHOSTUNREACH, why);
 	port_hang_up(t->port, t->ports[peer]);
 	peers_remove(t->peers, peer);
 }
@@ -246,12 +259,43 @@ static void hear_hello(struct transfer *t, uint32_t peer, const struct wire_hell
 		return;
 	}
 	if (peers_hello(t->peers, peer, h, t->now_ns))
-		fail_all_of(t, peer, "it was started again");
+		fail_all_of(t, peer, EHOSTUNREACH, "it was started again");
 	if (before.state != PEER_REGISTERED) {
 		log_info("transfer: %s is there", before.endpoint);
 		/* Should another version be there later, that is new. */
 		t->calls[t->ports[peer]].said_version = false;
+		t->calls[t->ports[peer]].leaves = false;
 	}
+}
+
+/* Once: with its first PONG that says so, or with its farewell. */
+static void note_leaving(struct transfer *t, uint32_t peer) ON(role_transfer)
+{
+	struct call_info *c = &t->calls[t->ports[peer]];
+
+	if (!c->leaves)
+		log_info("transfer: %s is shutting down", name_of(t, peer));
+	c->leaves = true;
+}
+
+static void hear_pong(struct transfer *t, uint32_t peer, const struct wire_pong *pong)
+	ON(role_transfer)
+{
+	struct peer_info i;
+
+	if (peers_pong(t->peers, peer, pong) < 0)
+		log_debug("transfer: out of memory for keys");
+	peers_get(t->peers, peer, &i);
+	if (i.state == PEER_REGISTERED && i.draining)
+		note_leaving(t, peer);
+}
+
+/* What is under way there is asked for elsewhere; that the connection ends now is no news. */
+static void hear_farewell(struct transfer *t, uint32_t peer) ON(role_transfer)
+{
+	note_leaving(t, peer);
+	if (peers_lost(t->peers, peer, t->now_ns))
+		fail_all_of(t, peer, ESHUTDOWN, "it is shutting down");
 }
 
 static void hear_refuse(struct transfer *t, uint32_t peer, const struct wire_refuse *r)
@@ -265,13 +309,17 @@ static void hear_refuse(struct transfer *t, uint32_t peer, const struct wire_ref
 	/* It has forgotten us: another process. */
 	if (r->code == ENOTCONN) {
 		if (peers_lost(t->peers, peer, t->now_ns))
-			fail_all_of(t, peer, "it was started again");
+			fail_all_of(t, peer, EHOSTUNREACH, "it was started again");
+		return;
+	}
+	if (r->code == ESHUTDOWN) {
+		hear_farewell(t, peer);
 		return;
 	}
 	if (strcmp(before.refusal, text) != 0)
 		log_warning("transfer: %s refuses: %s", before.endpoint, text);
 	peers_refuse(t->peers, peer, t->now_ns, text);
-	fail_all_of(t, peer, "it refuses");
+	fail_all_of(t, peer, EHOSTUNREACH, "it refuses");
 }
 
 static void hear_window(struct transfer *t, struct attempt *a, const struct wire_message *m,
@@ -323,10 +371,7 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 	switch (m->type) {
 	case WIRE_HELLO: hear_hello(t, peer, &m->hello); break;
 	case WIRE_REFUSE: hear_refuse(t, peer, &m->refuse); break;
-	case WIRE_PONG:
-		if (peers_pong(t->peers, peer, &m->pong) < 0)
-			log_debug("transfer: out of memory for keys");
-		break;
+	case WIRE_PONG: hear_pong(t, peer, &m->pong); break;
 	case WIRE_WINDOW:
 		if (a)
 			hear_window(t, a, m, head, body);
@@ -348,13 +393,32 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 
 void calls_lost(struct transfer *t, const bool lost[PORT_CALLS])
 {
-	for (uint32_t i = 0; i < PORT_CALLS; i++)
-		if (lost[i] && i != t->directory.port &&
-		    peers_lost(t->peers, t->called[i], t->now_ns)) {
-			log_warning("transfer: the connection to %s broke",
-				    name_of(t, t->called[i]));
-			fail_all_of(t, t->called[i], "the connection broke");
+	for (uint32_t i = 0; i < PORT_CALLS; i++) {
+		if (!lost[i] || i == t->directory.port ||
+		    !peers_lost(t->peers, t->called[i], t->now_ns))
+			continue;
+		if (t->calls[i].leaves) {
+			fail_all_of(t, t->called[i], ESHUTDOWN, "it has shut down");
+			continue;
 		}
+		log_warning("transfer: the connection to %s broke", name_of(t, t->called[i]));
+		fail_all_of(t, t->called[i], EHOSTUNREACH, "the connection broke");
+	}
+}
+
+void calls_leave(struct transfer *t)
+{
+	uint64_t mask = peers_mask(t->peers);
+
+	for (uint32_t peer = 0; peer < PEERS_MAX; peer++) {
+		struct peer_info i;
+
+		if (!(mask >> peer & 1))
+			continue;
+		peers_get(t->peers, peer, &i);
+		if (i.state == PEER_REGISTERED)
+			transfer_farewell(t, t->ports[peer]);
+	}
 }
 
 /* ---- time ---- */
@@ -367,10 +431,13 @@ static void note_silence(struct transfer *t, uint32_t peer, bool sent) ON(role_t
 
 	if (!c->silent_ns)
 		c->silent_ns = t->now_ns;
-	if (c->said_silent || t->now_ns - c->silent_ns < AWAY_NS)
+	/* One that is there may still read its weights to name its model. */
+	if (c->said_silent || t->now_ns - c->silent_ns < (sent || c->leaves ? SILENT_NS : AWAY_NS))
 		return;
 	c->said_silent = true;
-	if (sent)
+	if (c->leaves)
+		log_info("transfer: %s cannot be reached since it was shut down", name_of(t, peer));
+	else if (sent)
 		log_warning("transfer: %s says nothing: there is a connection, but no HELLO came",
 			    name_of(t, peer));
 	else
@@ -411,7 +478,7 @@ uint64_t calls_tick(struct transfer *t)
 		if (due == PEERS_DIED) {
 			log_warning("transfer: %s does not answer", name_of(t, peer));
 			t->calls[t->ports[peer]].said_silent = true;
-			fail_all_of(t, peer, "it does not answer");
+			fail_all_of(t, peer, EHOSTUNREACH, "it does not answer");
 			continue;
 		}
 		if (due == PEERS_SAY_HELLO) {

@@ -35,6 +35,8 @@ int directory_open(struct transfer *t, struct err *e)
 	r = port_call(t->port, t->config.registry, NULL, &d->port, e);
 	if (r < 0)
 		err_prefix(e, "--registry");
+	else
+		transfer_key_assumed(t, "--registry", t->config.registry);
 	return r;
 }
 
@@ -83,9 +85,9 @@ void directory_leave(struct transfer *t)
 
 static int ask(struct transfer *t) ON(role_transfer)
 {
-	struct wire_message m = {.type = WIRE_LIST, .list = {.role = WIRE_PREFILL}};
+	/* Of any model: that there are only others is worth a line. */
+	const struct wire_message m = {.type = WIRE_LIST, .list = {.role = WIRE_PREFILL}};
 
-	memcpy(m.list.model, t->hello.model, WIRE_ID);
 	return transfer_say(t, t->directory.port, &m, NULL);
 }
 
@@ -162,6 +164,20 @@ static void hang_up(struct transfer *t, uint32_t peer, const char *why) ON(role_
 	calls_remove(t, peer, why);
 }
 
+/* One of --prefill, of whose key our list says nothing: the registry knows it. */
+static void take_key(struct transfer *t, uint32_t peer, const struct wire_peer *w) ON(role_transfer)
+{
+	char key[TRANSFER_KEY_TEXT];
+	struct err e = {0};
+
+	if (!t->config.keys || is_registered(t, peer) ||
+	    transfer_keys_name(t->config.keys, w->endpoint) || check_worker(t, w, key, &e) < 0)
+		return;
+	if (port_take_key(t->port, t->ports[peer], key))
+		log_info("transfer: %s is called with the key that the registry knows",
+			 w->endpoint);
+}
+
 /* One of the list. Its number, when it was found by the registry; PEERS_MAX: there is nothing to remember, or e says why it
  * is not called. */
 static uint32_t look_at(struct transfer *t, const struct wire_peer *w, struct err *e)
@@ -174,8 +190,10 @@ static uint32_t look_at(struct transfer *t, const struct wire_peer *w, struct er
 		/* The same under another address need not be called twice. */
 		return find(t, NULL, w->worker) == PEERS_MAX ? call(t, w, e) : PEERS_MAX;
 	f = &t->directory.found[peer];
-	if (!f->is)
+	if (!f->is) {
+		take_key(t, peer, w);
 		return PEERS_MAX;
+	}
 	if (!memcmp(f->key, w->curve_key, sizeof(f->key)) || is_registered(t, peer))
 		return peer;
 	hang_up(t, peer, "it has another key now");
@@ -201,17 +219,35 @@ static bool is_double(struct transfer *t, uint32_t peer) ON(role_transfer)
 	return false;
 }
 
+/* Each time that there are more of them, and not at every heartbeat. A fleet may have several models, but then each has somebody. */
+static void note_others(struct transfer *t, uint32_t n, uint32_t n_listed) ON(role_transfer)
+{
+	struct directory *d = &t->directory;
+
+	if (n > d->n_other)
+		log_write(n == n_listed ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
+			  "transfer: the registry knows %u prefill worker%s of another model, "
+			  "--page-size or --dtype: %s called",
+			  n, n == 1 ? "" : "s", n == 1 ? "it is not" : "none of them is");
+	d->n_other = n;
+}
+
 static void hear_peers(struct transfer *t, const struct wire_peers *list) ON(role_transfer)
 {
 	struct directory *d = &t->directory;
 	bool listed[PEERS_MAX + 1] = {false};
-	uint32_t n_unfit = 0;
+	uint32_t n_unfit = 0, n_other = 0;
 	struct err e = {0};
 
 	for (uint32_t i = 0; i < list->n_peers; i++) {
 		struct err why = {0};
-		uint32_t peer = look_at(t, &list->peers[i], &why);
+		uint32_t peer;
 
+		if (memcmp(list->peers[i].model, t->hello.model, WIRE_ID) != 0) {
+			n_other++;
+			continue;
+		}
+		peer = look_at(t, &list->peers[i], &why);
 		listed[peer] = true;
 		if (why.code) {
 			n_unfit++;
@@ -223,6 +259,7 @@ static void hear_peers(struct transfer *t, const struct wire_peers *list) ON(rol
 		log_warning("transfer: of those that the registry knows of, %u are not called; %s",
 			    n_unfit, e.text);
 	d->n_unfit = n_unfit;
+	note_others(t, n_other, list->n_peers);
 	for (uint32_t peer = 0; peer < PEERS_MAX; peer++) {
 		struct found *f = &d->found[peer];
 
@@ -260,7 +297,11 @@ static void note_reach(struct transfer *t, bool reached) ON(role_transfer)
 	} else if (!d->away_ns) {
 		d->away_ns = t->now_ns;
 	} else if (!d->said_away && t->now_ns - d->away_ns >= AWAY_NS) {
-		log_warning("transfer: the registry %s cannot be reached", t->config.registry);
+		log_warning("transfer: the registry %s cannot be reached: nobody listens there%s",
+			    t->config.registry,
+			    t->config.keys ? ", our key is not on its list, or it has another one "
+					     "than ours says"
+					   : ", or only for who has a --transfer-key");
 		d->said_away = true;
 	}
 }

@@ -107,3 +107,11 @@ bool transfer_endpoint_is_any(const char *text)
 		return IN6_IS_ADDR_UNSPECIFIED(&v6);
 	return !strcmp(host, "*");
 }
+
+bool transfer_endpoint_takes_any_port(const char *text)
+{
+	char host[TRANSFER_ENDPOINT_MAX];
+	const char *port;
+
+	return split(text, host, &port) == 0 && strtoul(port, NULL, 10) == 0;
+}

@@ -23,4 +23,7 @@ bool transfer_endpoint_is_local(const char *text);
 /* Whether it is where one listens at all addresses of this machine, which nobody can call: *, 0.0.0.0, ::. */
 bool transfer_endpoint_is_any(const char *text);
 
+/* Whether its port is 0. */
+bool transfer_endpoint_takes_any_port(const char *text);
+
 #endif

@@ -209,7 +209,6 @@ static void forget(struct transfer *t, uint32_t port, const char *why) ON(role_t
 	struct guest_info *g = guest_of(t, port);
 
 	if (g->known) {
-		log_warning("transfer: %s", why);
 		fail_all_of(t, port, why);
 		atomic_fetch_sub(&t->config.metrics->peers, 1);
 	}
@@ -245,9 +244,49 @@ static void forget_broken(struct transfer *t, uint32_t port) ON(role_transfer)
 		const struct guest_info *g = guest_of(t, other);
 
 		if (other != port && g->known && !memcmp(g->worker, worker, WIRE_ID) &&
-		    transfer_say(t, other, &m, NULL) == -EHOSTUNREACH)
+		    transfer_say(t, other, &m, NULL) == -EHOSTUNREACH) {
+			log_warning("transfer: the connection of a decode worker at %s broke",
+				    port_address(t->port, other));
 			forget(t, other, "the connection of a decode worker broke");
+		}
 	}
+}
+
+/* sequence: of the PING that this answers, 0: of none. */
+static void say_pong(struct transfer *t, uint32_t port, uint64_t sequence) ON(role_transfer)
+{
+	struct guest_info *g = guest_of(t, port);
+	struct wire_message m = {.type = WIRE_PONG};
+	struct wire_key keys[GOSSIP_TOLD];
+	uint64_t told = g->told;
+
+	m.pong = (struct wire_pong){
+		.sequence = sequence,
+		.draining = atomic_load(&t->draining),
+	};
+	gossip_tell(&t->gossip, &told, keys, &m.pong);
+	list_for_each (node, &t->attempts) {
+		m.pong.queued_tokens += container_of(node, struct attempt, node)->n_tokens;
+		m.pong.running++;
+	}
+	/* What cannot be said now is said with the next one. */
+	if (transfer_say(t, port, &m, NULL) == 0)
+		g->told = told;
+}
+
+/* Nobody shall send a prompt for as long as the next PING is not due. */
+void guests_drain(struct transfer *t)
+{
+	for (uint32_t port = PORT_CALLS; port < PORT_CALLS + PORT_GUESTS; port++)
+		if (guest_of(t, port)->known)
+			say_pong(t, port, 0);
+}
+
+void guests_leave(struct transfer *t)
+{
+	for (uint32_t port = PORT_CALLS; port < PORT_CALLS + PORT_GUESTS; port++)
+		if (guest_of(t, port)->known)
+			transfer_farewell(t, port);
 }
 
 static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hello *h)
@@ -263,7 +302,8 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 		err_set(&e, EINVAL, "this worker prefills for decode workers only");
 	if (e.code || !wire_layout_equal(&t->hello, h, &e)) {
 		if (!g->known && log_due(&t->said_refused, t->now_ns, more))
-			log_warning("transfer: a decode worker is refused: %s%s", e.text, more);
+			log_warning("transfer: a decode worker at %s is refused: %s%s",
+				    port_address(t->port, port), e.text, more);
 		refuse(t, port, EINVAL, e.text);
 		return;
 	}
@@ -272,7 +312,7 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 		fail_all_of(t, port, "the decode worker was started again");
 	is_new = !g->known;
 	if (is_new) {
-		log_info("transfer: a decode worker has come");
+		log_info("transfer: a decode worker at %s has come", port_address(t->port, port));
 		atomic_fetch_add(&t->config.metrics->peers, 1);
 	}
 	*g = (struct guest_info){.known = true,
@@ -280,30 +320,22 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 				 .patience_ns = patience_of(t, h->heartbeat_ms)};
 	memcpy(g->worker, h->worker, sizeof(g->worker));
 	(void)!transfer_say(t, port, &m, NULL);
+	if (atomic_load(&t->draining))
+		say_pong(t, port, 0);
 	if (is_new || other)
 		forget_broken(t, port);
 }
 
-static void hear_ping(struct transfer *t, uint32_t port, const struct wire_ping *p)
+/* Of all that may refuse, this is the end: it comes from who goes in order. */
+static void hear_refuse(struct transfer *t, uint32_t port, const struct wire_refuse *r)
 	ON(role_transfer)
 {
-	struct guest_info *g = guest_of(t, port);
-	struct wire_message m = {.type = WIRE_PONG};
-	struct wire_key keys[GOSSIP_TOLD];
-	uint64_t told = g->told;
-
-	m.pong = (struct wire_pong){
-		.sequence = p->sequence,
-		.draining = atomic_load(&t->draining),
-	};
-	gossip_tell(&t->gossip, &told, keys, &m.pong);
-	list_for_each (node, &t->attempts) {
-		m.pong.queued_tokens += container_of(node, struct attempt, node)->n_tokens;
-		m.pong.running++;
+	if (r->code != ESHUTDOWN) {
+		log_debug("transfer: a REFUSE is nothing for us");
+		return;
 	}
-	/* What cannot be said now is said with the next one. */
-	if (transfer_say(t, port, &m, NULL) == 0)
-		g->told = told;
+	log_info("transfer: a decode worker at %s has left", port_address(t->port, port));
+	forget(t, port, "the decode worker is shutting down");
 }
 
 static void say_failed(struct transfer *t, uint32_t port, uint64_t room, int code, const char *text)
@@ -327,7 +359,8 @@ void guests_version(struct transfer *t, uint32_t port, const struct err *why)
 	char more[LOG_MORE_MAX];
 
 	if (log_due(&t->said_version, t->now_ns, more))
-		log_warning("transfer: a decode worker is refused: %s%s", why->text, more);
+		log_warning("transfer: a decode worker at %s is refused: %s%s",
+			    port_address(t->port, port), why->text, more);
 	if (!guest_of(t, port)->known)
 		refuse(t, port, EPROTONOSUPPORT, why->text);
 }
@@ -373,7 +406,7 @@ static void hear_prepare(struct transfer *t, uint32_t port, const struct wire_me
 	struct err e = {0};
 
 	if (atomic_load(&t->draining)) {
-		say_failed(t, port, m->room, ESHUTDOWN, "the prefill worker is shutting down");
+		say_failed(t, port, m->room, ESHUTDOWN, "it is shutting down");
 		return;
 	}
 	if (atomic_load(&t->n_asked) >= ASKED_MAX) {
@@ -431,7 +464,8 @@ void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m
 	g->heard_ns = t->now_ns;
 	a = m->room ? attempt_of_room(t, port, m->room) : NULL;
 	switch (m->type) {
-	case WIRE_PING: hear_ping(t, port, &m->ping); break;
+	case WIRE_PING: say_pong(t, port, m->ping.sequence); break;
+	case WIRE_REFUSE: hear_refuse(t, port, &m->refuse); break;
 	case WIRE_PREPARE:
 		/* A second one of a room is late or hostile. */
 		if (!a)
@@ -458,9 +492,13 @@ uint64_t guests_tick(struct transfer *t)
 	for (uint32_t i = 0; i < PORT_GUESTS; i++) {
 		struct guest_info *g = &t->guests[i];
 
-		if (g->heard_ns &&
-		    t->now_ns - g->heard_ns >= (g->known ? g->patience_ns : stranger))
-			forget(t, PORT_CALLS + i, "a decode worker does not answer");
+		if (!g->heard_ns ||
+		    t->now_ns - g->heard_ns < (g->known ? g->patience_ns : stranger))
+			continue;
+		if (g->known)
+			log_warning("transfer: a decode worker at %s does not answer",
+				    port_address(t->port, PORT_CALLS + i));
+		forget(t, PORT_CALLS + i, "the decode worker does not answer");
 	}
 	for (struct list *node = t->attempts.next; node != &t->attempts; node = after) {
 		struct attempt *a = container_of(node, struct attempt, node);

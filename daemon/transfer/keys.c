@@ -38,9 +38,11 @@ static int add_allowed(struct transfer_keys *k, const char *key, const char *end
 {
 	struct transfer_allowed *grown, *a;
 
-	if (endpoint && strlen(endpoint) >= sizeof(grown->endpoint))
-		return err_set(e, EINVAL, "the address has more than %zu characters",
-			       sizeof(grown->endpoint) - 1);
+	/* One that is written in another way is nobody's, and the peer would just never be reached. */
+	if (endpoint && transfer_endpoint_check(endpoint, false, e) < 0) {
+		err_prefix(e, "\"allow\"");
+		return -EINVAL;
+	}
 	grown = reallocarray(k->allowed, k->n_allowed + 1, sizeof(*grown));
 	if (!grown)
 		return err_set(e, ENOMEM, "out of memory");
@@ -200,6 +202,14 @@ bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, cons
 		if (!strcmp(endpoint, k->allowed[i].endpoint))
 			return !strcmp(key, k->allowed[i].key);
 	return transfer_keys_allow(k, key);
+}
+
+bool transfer_keys_name(const struct transfer_keys *k, const char *endpoint)
+{
+	for (size_t i = 0; i < k->n_allowed; i++)
+		if (!strcmp(endpoint, k->allowed[i].endpoint))
+			return true;
+	return false;
 }
 
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint)

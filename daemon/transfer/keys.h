@@ -17,12 +17,13 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "daemon/transfer/endpoint.h"
 
 enum { TRANSFER_KEY_TEXT = 41 }; /* with the 0 behind it */
 
 struct transfer_allowed {
 	char key[TRANSFER_KEY_TEXT];
-	char endpoint[256]; /* "": not said */
+	char endpoint[TRANSFER_ENDPOINT_MAX]; /* "": not said */
 };
 
 struct transfer_keys {
@@ -44,6 +45,9 @@ bool transfer_keys_allow(const struct transfer_keys *k, const char *key);
 
 /* The same for one who listens at an address: no other key will do where an `allow` names it. */
 bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint);
+
+/* Whether an `allow` names this address, by the same text. */
+bool transfer_keys_name(const struct transfer_keys *k, const char *endpoint);
 
 /* The key that who listens at this address has to have: that of its `allow`, else our own. Borrowed. */
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint);

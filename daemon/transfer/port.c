@@ -21,6 +21,7 @@ enum { DROPPED_MAX = 16 };
 struct guest {
 	uint8_t route[ROUTE_MAX]; /* ROUTER's name of the connection */
 	size_t len;		  /* 0: nobody */
+	char address[48];	  /* IPv4 or IPv6, with its zone */
 };
 
 /* How long a name has to lead somewhere before it is looked up again. */
@@ -311,12 +312,28 @@ void port_call_again(struct port *p, uint32_t peer)
 		log_warning("transfer: %s", e.text);
 }
 
+bool port_take_key(struct port *p, uint32_t peer, const char *key)
+{
+	struct called *c = &p->called[peer];
+
+	if (!strcmp(c->key, key) || strlen(key) >= sizeof(c->key))
+		return false;
+	snprintf(c->key, sizeof(c->key), "%s", key);
+	port_call_again(p, peer);
+	return true;
+}
+
 void port_hang_up(struct port *p, uint32_t peer)
 {
 	if (peer >= PORT_CALLS)
 		return;
 	close_call(p, peer);
 	p->called[peer].endpoint[0] = 0;
+}
+
+const char *port_address(const struct port *p, uint32_t peer)
+{
+	return p->guests[peer - PORT_CALLS].address;
 }
 
 void port_forget(struct port *p, uint32_t peer)
@@ -403,11 +420,11 @@ bool port_lost(struct port *p, bool lost[PORT_CALLS])
 	return any;
 }
 
-/* Frames of a request: version, id, domain, address, identity, mechanism, credentials. */
-static bool is_welcome(const struct port *p, zmq_msg_t *frames, size_t n)
+/* Frames of a request: version, id, domain, address, identity, mechanism, credentials. key: "" when there is none. */
+static bool is_welcome(const struct port *p, zmq_msg_t *frames, size_t n,
+		       char key[TRANSFER_KEY_TEXT])
 {
-	char key[TRANSFER_KEY_TEXT];
-
+	key[0] = 0;
 	return n == 7 && is_text(&frames[0], "1.0") && is_text(&frames[5], "CURVE") &&
 	       zmq_msg_size(&frames[6]) == 32 &&
 	       zmq_z85_encode(key, zmq_msg_data(&frames[6]), 32) &&
@@ -422,11 +439,15 @@ static void answer_doorman(struct port *p)
 	size_t n;
 
 	while ((n = take(p->doorman, frames, FRAMES))) {
-		bool welcome = is_welcome(p, frames, n);
+		char key[TRANSFER_KEY_TEXT];
+		bool welcome = is_welcome(p, frames, n, key);
 
 		if (!welcome && log_due(&p->said_unwelcome, clock_now_ns(), more))
-			log_warning("a peer with a key that is not on our list was sent away%s",
-				    more);
+			log_warning("a peer at %.*s was sent away: its public key %s is not on our "
+				    "list%s",
+				    n > 3 ? (int)MIN(zmq_msg_size(&frames[3]), (size_t)64) : 1,
+				    n > 3 ? (const char *)zmq_msg_data(&frames[3]) : "?",
+				    key[0] ? key : "(none)", more);
 		(void)zmq_send(p->doorman, "1.0", 3, ZMQ_SNDMORE);
 		(void)zmq_send(p->doorman, n > 1 ? zmq_msg_data(&frames[1]) : "",
 			       n > 1 ? zmq_msg_size(&frames[1]) : 0, ZMQ_SNDMORE);
@@ -438,9 +459,10 @@ static void answer_doorman(struct port *p)
 	}
 }
 
-/* The number of who is behind a route; a new one for who is new. */
-static uint32_t guest_of(struct port *p, zmq_msg_t *route)
+/* The number of who is behind a route; a new one for who is new. head: of what came from there. */
+static uint32_t guest_of(struct port *p, zmq_msg_t *route, zmq_msg_t *head)
 {
+	const char *address;
 	size_t len = zmq_msg_size(route);
 	struct guest *free_one = NULL;
 	char more[LOG_MORE_MAX];
@@ -461,6 +483,8 @@ static uint32_t guest_of(struct port *p, zmq_msg_t *route)
 	}
 	free_one->len = len;
 	memcpy(free_one->route, zmq_msg_data(route), len);
+	address = zmq_msg_gets(head, "Peer-Address");
+	snprintf(free_one->address, sizeof(free_one->address), "%s", address ? address : "?");
 	return PORT_CALLS + (uint32_t)(free_one - p->guests);
 }
 
@@ -493,7 +517,7 @@ static int receive_guest(struct port *p, uint32_t *ret_peer, zmq_msg_t *head, zm
 
 	if (r <= 0)
 		return r;
-	*ret_peer = guest_of(p, &route);
+	*ret_peer = guest_of(p, &route, head);
 	zmq_msg_close(&route);
 	if (*ret_peer != PORT_NONE)
 		return 1;

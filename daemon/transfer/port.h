@@ -52,6 +52,9 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 const char *port_endpoint(const struct port *p, uint32_t peer);
 void port_hang_up(struct port *p, uint32_t peer);
 
+/* The same call once more, to who has this key. False: that is how it is called. */
+bool port_take_key(struct port *p, uint32_t peer, const char *key);
+
 /* The same call once more, on a connection of its own: ZeroMQ gives one up for good on which something came that it cannot
  * understand. A name is called in IPv4 and in IPv6 by turns, ever more seldom. Without memory there is no call any more, until the next time. */
 void port_call_again(struct port *p, uint32_t peer);
@@ -59,6 +62,9 @@ void port_call_again(struct port *p, uint32_t peer);
 /* Whether a connection to somebody who is called broke since the last time; lost[i]: that of call i. What came before that is
  * still to be received. */
 bool port_lost(struct port *p, bool lost[PORT_CALLS]);
+
+/* A guest's IP address, "?" when ZeroMQ does not say. Borrowed until it is forgotten. */
+const char *port_address(const struct port *p, uint32_t peer);
 
 /* A guest that says nothing any more. */
 void port_forget(struct port *p, uint32_t peer);

@@ -235,6 +235,18 @@ int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m
 	return port_send(t->port, peer, t->out.data, t->out.len, body);
 }
 
+void transfer_farewell(struct transfer *t, uint32_t peer)
+{
+	static const char text[] = "the worker is shutting down";
+	const struct wire_message m = {
+		.type = WIRE_REFUSE,
+		.refuse = {.code = ESHUTDOWN, .n_text = sizeof(text) - 1, .text = text},
+	};
+
+	/* Who is gone need not be told; the others get it while the port lingers. */
+	(void)!transfer_say(t, peer, &m, NULL);
+}
+
 void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
 		    const struct wire_window *w)
 {
@@ -272,6 +284,17 @@ static int open_trace(struct transfer *t, struct err *e)
 	/* Whoever looks sees whole lines. */
 	setvbuf(t->trace, NULL, _IOLBF, 0);
 	return 0;
+}
+
+void transfer_key_assumed(const struct transfer *t, const char *option, const char *endpoint)
+{
+	const struct transfer_keys *k = t->config.keys;
+
+	/* Without a list one file is for all, and this is what is meant. */
+	if (k && k->n_allowed && !transfer_keys_name(k, endpoint))
+		log_warning("transfer: %s %s: no \"allow\" of --transfer-key has this address, so "
+			    "our own key is taken for its key",
+			    option, endpoint);
 }
 
 void transfer_reached(struct transfer *t, uint32_t port, bool reached)
@@ -395,6 +418,11 @@ static void run(struct transfer *t) ON(role_transfer)
 		/* Before what is asked for now, and so cached after it. */
 		if (atomic_exchange(&t->flushed, false))
 			gossip_clear(&t->gossip);
+		/* Before what is asked for now, and so refused. */
+		if (t->config.prefill && !t->said_draining && atomic_load(&t->draining)) {
+			t->said_draining = true;
+			guests_drain(t);
+		}
 		take_tasks(t);
 		take_messages(t);
 		t->now_ns = clock_now_ns();
@@ -452,6 +480,10 @@ static void *transfer_main(void *arg)
 	take_tasks(t);
 	end_attempts(t);
 	directory_leave(t);
+	if (t->config.prefill)
+		guests_leave(t);
+	else
+		calls_leave(t);
 	return NULL;
 }
 

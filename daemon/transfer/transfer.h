@@ -56,7 +56,7 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret,
 /* Tells the peers, ends the thread and gives all memory back; after it no `done` of a window is called any more. */
 void transfer_stop(struct transfer *t);
 
-/* No new attempts: those that run go on. */
+/* No new attempts, which the peers are told at once: those that run go on. */
 void transfer_drain(struct transfer *t);
 
 /* Nothing that was cached here is cached any more: who may think that it is, is told with its next PONG. No attempt is under

@@ -62,6 +62,7 @@ struct call_info {
 	uint64_t
 		silent_ns; /* a peer: since when it was spoken to, and nothing came; 0: something did */
 	bool said_silent, said_version;
+	bool leaves; /* a peer: it has said that it ends */
 };
 
 /* A worker that came. */
@@ -88,6 +89,7 @@ struct directory {
 	struct wire_peer self;	       /* prefill: address and key as they are announced */
 	struct found found[PEERS_MAX]; /* decode */
 	uint32_t n_unfit;	       /* of the last list were not called */
+	uint32_t n_other;	       /* of the last list had another model */
 };
 
 struct transfer {
@@ -119,6 +121,7 @@ struct transfer {
 
 	struct guest_info *guests; /* prefill: [PORT_GUESTS] */
 	struct log_limit said_refused, said_version;
+	bool said_draining; /* prefill: to the guests */
 	struct gossip gossip;
 	int32_t *page; /* [page_tokens] prefill: work space */
 
@@ -135,8 +138,16 @@ int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m
 #define CALL_AGAIN_NS ((uint64_t)3 * 1000000000)
 void transfer_reached(struct transfer *t, uint32_t port, bool reached) ON(role_transfer);
 
-/* Who is called, and is not there for so long: that is worth a line. */
-#define AWAY_NS ((uint64_t)2 * 1000000000)
+/* Who is called, and is not there for so long: that is worth a line; when it had said that it goes, or is there and says
+ * nothing, only later. */
+#define AWAY_NS	  ((uint64_t)2 * 1000000000)
+#define SILENT_NS ((uint64_t)30 * 1000000000)
+
+/* That we end: a REFUSE, ESHUTDOWN. */
+void transfer_farewell(struct transfer *t, uint32_t peer) ON(role_transfer);
+
+/* Who is called by an option, and has no `allow` of its own in a list of keys: a line says so. */
+void transfer_key_assumed(const struct transfer *t, const char *option, const char *endpoint);
 
 /* New, in the list. NULL: out of memory. The room is taken over. */
 struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer, struct room *room)
@@ -172,6 +183,8 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 uint64_t calls_tick(struct transfer *t) ON(role_transfer);
 /* An attempt has failed: tells the engine thread and the peer, and frees it. */
 void calls_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+/* We end: whoever is there is told. */
+void calls_leave(struct transfer *t) ON(role_transfer);
 /* Connections broke: lost[i], that of call i. */
 void calls_lost(struct transfer *t, const bool lost[PORT_CALLS]) ON(role_transfer);
 
@@ -189,6 +202,9 @@ void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m
 		 zmq_msg_t *body) ON(role_transfer);
 uint64_t guests_tick(struct transfer *t) ON(role_transfer);
 void guests_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
+/* We are about to end, and do: whoever is there is told. */
+void guests_drain(struct transfer *t) ON(role_transfer);
+void guests_leave(struct transfer *t) ON(role_transfer);
 /* A message cannot be read: of another version, or of a room that there is not. */
 void guests_version(struct transfer *t, uint32_t port, const struct err *why) ON(role_transfer);
 void guests_broken(struct transfer *t, uint32_t port, uint64_t room, const struct err *why)

@@ -404,7 +404,7 @@ int room_hear(struct room *r, const struct wire_status *s, uint64_t now_ns, stru
 		return ROOM_IGNORED;
 	if (s->status == ROOM_FAILED) {
 		wire_text(s->text, s->n_text, text, sizeof(text));
-		return fail(r, now_ns, e, (int)s->code, "the prefill worker: %s", text);
+		return fail(r, now_ns, e, (int)s->code, "it says: %s", text);
 	}
 	if (r->status < ROOM_WAITING_FOR_INPUT)
 		return fail(r, now_ns, e, EPROTO, "a status came before anything was asked for");

@@ -287,13 +287,21 @@ int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e)
 
 /* ---- two workers that fit together ---- */
 
-static int differs(struct err *e, const char *what, uint64_t ours, uint64_t theirs)
+/* Both workers log the sentence, so it says of each number which one's it is, and in place of "here" and "there". `hint`
+ * stands at its end. */
+static int differs(struct err *e, const char *what, uint64_t decode, uint64_t prefill,
+		   const char *hint)
 {
 	return err_set(e, EPROTO,
-		       "its layout is another one: %s %" PRIu64 " there and %" PRIu64 " here", what,
-		       theirs, ours);
+		       "the layout is another one: %s %" PRIu64 " at the decode worker, %" PRIu64
+		       " at the prefill worker%s",
+		       what, decode, prefill, hint);
 }
 
+/* Of pages with as many tokens. */
+static const char dtype_hint[] = "; --dtype has to be the same, and the model";
+
+/* a: the decode worker's. */
 static int compare_layers(const struct wire_layout *a, const struct wire_layout *b, struct err *e)
 {
 	static const char *const kinds[] = {"attention", "Gated DeltaNet"};
@@ -304,10 +312,10 @@ static int compare_layers(const struct wire_layout *a, const struct wire_layout 
 		const struct wire_layer *x = &a->layers[i], *y = &b->layers[i];
 
 		if (x->kind != y->kind)
-			return err_set(
-				e, EPROTO,
-				"its layout is another one: layer %u is %s there and %s here", i,
-				kinds[y->kind], kinds[x->kind]);
+			return err_set(e, EPROTO,
+				       "the layout is another one: layer %u is %s at the decode "
+				       "worker, %s at the prefill worker",
+				       i, kinds[x->kind], kinds[y->kind]);
 		for (uint32_t part = 0; part < 2; part++) {
 			char what[64];
 
@@ -315,7 +323,8 @@ static int compare_layers(const struct wire_layout *a, const struct wire_layout 
 				continue;
 			snprintf(what, sizeof(what), "bytes of layer %u's %s are", i,
 				 parts[x->kind * 2 + part]);
-			return differs(e, what, x->part_bytes[part], y->part_bytes[part]);
+			return differs(e, what, x->part_bytes[part], y->part_bytes[part],
+				       dtype_hint);
 		}
 	}
 	return 0;
@@ -324,24 +333,27 @@ static int compare_layers(const struct wire_layout *a, const struct wire_layout 
 /* The layout first: it says more than that a hash is another one. */
 static int compare(const struct wire_hello *ours, const struct wire_hello *theirs, struct err *e)
 {
-	const struct wire_layout *a = &ours->layout, *b = &theirs->layout;
+	bool decodes = ours->role == WIRE_DECODE;
+	const struct wire_layout *a = decodes ? &ours->layout : &theirs->layout;
+	const struct wire_layout *b = decodes ? &theirs->layout : &ours->layout;
 	int r;
 
 	if (a->n_layers != b->n_layers)
-		return differs(e, "layers are", a->n_layers, b->n_layers);
+		return differs(e, "layers are", a->n_layers, b->n_layers, "");
 	if (a->page_tokens != b->page_tokens)
-		return differs(e, "tokens of a page are", a->page_tokens, b->page_tokens);
+		return differs(e, "tokens of a page are", a->page_tokens, b->page_tokens,
+			       "; --page-size has to be the same");
 	r = compare_layers(a, b, e);
 	if (r < 0)
 		return r;
 	if (a->page_bytes != b->page_bytes)
-		return differs(e, "bytes of a page are", a->page_bytes, b->page_bytes);
+		return differs(e, "bytes of a page are", a->page_bytes, b->page_bytes, dtype_hint);
 	if (a->slot_bytes != b->slot_bytes)
-		return differs(e, "bytes of a state are", a->slot_bytes, b->slot_bytes);
+		return differs(e, "bytes of a state are", a->slot_bytes, b->slot_bytes, dtype_hint);
 	if (memcmp(ours->model, theirs->model, sizeof(ours->model)))
 		return err_set(e, EPROTO,
-			       "its model is another one: the layout is the same, but weights, "
-			       "element type, kernels or device are not, so its bits would differ");
+			       "the model is another one: the layout is the same, but weights, "
+			       "--dtype, kernels or device are not, so the bits would differ");
 	return 0;
 }
 

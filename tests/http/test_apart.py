@@ -135,8 +135,28 @@ same([who_prefills() for _ in range(2)], [who] * 2, "a prompt goes where it was 
 same(prefills[who].request("POST", "/cache/flush")[0], 200, "which is flushed")
 time.sleep(1)
 same(who_prefills(), 1 - who, "and it does not, once nothing is cached there any more")
-for s in (d, *prefills):
-    s.stop()
+
+# ---- workers that leave in order ----
+
+prefills[0].stop()
+until = time.time() + 5
+while "is shutting down" not in d.text() and time.time() < until:
+    time.sleep(0.01)
+before = prefills[1].metrics()["transfer_sent_total"]
+d.complete(prompt=" ".join(words[500:900]), max_tokens=1)
+ok(prefills[1].wait_metric("transfer_sent_total", before + 1, 5) is not None, "the other one is asked at once")
+time.sleep(3)
+said = d.text()
+ok(said.count("is shutting down") == 1 and "broke" not in said and "cannot be reached" not in said,
+   "that a prefill worker leaves is one line of the log", said[-2000:])
+same(d.metrics()["transfer_failed_total"], 0, "and no failure")
+d.stop()
+until = time.time() + 5
+while "has left" not in prefills[1].text() and time.time() < until:
+    time.sleep(0.01)
+ok(prefills[1].text().count("a decode worker at 127.0.0.1 has left") == 1 and "does not answer" not in prefills[1].text(),
+   "so is that a decode worker does", prefills[1].text()[-2000:])
+prefills[1].stop()
 
 # ---- heartbeats that are not the same ----
 
@@ -151,7 +171,7 @@ while time.time() < until:
     peers |= {s.metrics()["transfer_peers"] for pair in pairs for s in pair}
     time.sleep(0.05)
 for (p, d), name in zip(pairs, ("decode", "prefill")):
-    ok(p.text().count("a decode worker has come") == 1 and "does not answer" not in p.text() + d.text() and "broke" not in d.text(),
+    ok(p.text().count("a decode worker at 127.0.0.1 has come") == 1 and "does not answer" not in p.text() + d.text() and "broke" not in d.text(),
        f"a pair whose {name} worker says something seldom stays together", p.text() + d.text())
     d.stop()
     p.stop()

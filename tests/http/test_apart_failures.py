@@ -366,10 +366,15 @@ for t in threads:
 for n in range(max(1, ROUNDS // 5)):
     for i in range(2):
         time.sleep(0.3)
+        failed = sum(d.metrics()["transfer_failed_total"] for d in fleet.decodes)
         fleet.prefills[i].stop(f"prefill worker {i} drains and ends with status 0")
         fleet.restart_prefill(i)
         for d in fleet.decodes:
             meets(d, 2)
+        # The proxy before the other one resets connections, and what was to come on them with it.
+        if i == 0:
+            same(sum(d.metrics()["transfer_failed_total"] for d in fleet.decodes), failed,
+                 "a prompt that it refused then has not failed")
 stop.set()
 for t in threads:
     t.join()

@@ -178,16 +178,16 @@ def answer(frame):
 
 
 for name, change, sentence in (
-        ("model", lambda h: setattr(h, "model", bytes(16)), r"its model is another one.*weights"),
-        ("page", lambda h: setattr(h, "page_tokens", 32), r"tokens of a page are 32 there and 64 here"),
-        ("number of layers", lambda h: h.layers.append([8, 8, 0]), r"layers are 9 there and 8 here"),
-        ("kind of layer", lambda h: h.layers[3].__setitem__(2, 1), r"layer 3 is Gated DeltaNet there and attention here"),
-        ("size of k", lambda h: set_bytes(h, 0, 0), r"bytes of layer 3's k of a page are \d+ there and \d+ here"),
-        ("size of a state", lambda h: set_bytes(h, 1, 1), r"bytes of layer 0's recurrent state are \d+ there and \d+ here"),
+        ("model", lambda h: setattr(h, "model", bytes(16)), r"the model is another one.*weights"),
+        ("page", lambda h: setattr(h, "page_tokens", 32), r"tokens of a page are 32 at the decode worker, 64 at the prefill worker.*--page-size"),
+        ("number of layers", lambda h: h.layers.append([8, 8, 0]), r"layers are 9 at the decode worker, 8 at the prefill worker"),
+        ("kind of layer", lambda h: h.layers[3].__setitem__(2, 1), r"layer 3 is Gated DeltaNet at the decode worker, attention at the prefill worker"),
+        ("size of k", lambda h: set_bytes(h, 0, 0), r"bytes of layer 3's k of a page are \d+ at the decode worker, \d+ at the prefill worker.*--dtype"),
+        ("size of a state", lambda h: set_bytes(h, 1, 1), r"bytes of layer 0's recurrent state are \d+ at the decode worker, \d+ at the prefill worker"),
         ("role", lambda h: setattr(h, "role", 0), r"this worker prefills for decode workers only")):
     got = answer(changed(change))
     ok(isinstance(got, tuple) and re.search(sentence, got[1]), f"another {name} is refused with a sentence", got)
-same(prefill.text().count("a decode worker is refused: "), 1, "which is logged once a minute")
+same(prefill.text().count("a decode worker at 127.0.0.1 is refused: the"), 1, "which is logged once a minute")
 version = bytearray(good.frame())
 version[4] = 2
 for _ in range(3):
@@ -512,7 +512,7 @@ other.role, other.page_tokens = 0, 128
 meet()
 liar.lie = lambda c, p: None
 liar.connection.send(other.frame())
-ok(victim.wait_metric("transfer_peers", 0, 10) is not None and "tokens of a page are 128 there and 64 here" in victim.text(),
+ok(victim.wait_metric("transfer_peers", 0, 10) is not None and "tokens of a page are 64 at the decode worker, 128 at the prefill worker" in victim.text(),
    "a prefill worker of another layout is not used, and the log says why", victim.text()[-500:])
 
 stop.set()

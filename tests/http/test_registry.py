@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 
-from harness import Server, done, ok, same
+from harness import MODEL, TIGOND, Server, done, ok, same
 
 TIGON = os.path.abspath(sys.argv[2])
 BEAT = 0.5  # seconds; a worker is forgotten after three
@@ -55,6 +55,7 @@ class Registry:
         except subprocess.TimeoutExpired:
             status = "still running after 10 s"
             self.kill()
+        ok(f"SIGTERM from process {os.getpid()}" in self.text(), "it says who ended it", self.text()[-500:])
         return same(status, 0, name)
 
 
@@ -289,6 +290,8 @@ if zmq:
     same(len(listed(zmq.receive(s))), 1024, "there is room for so many")
     says(registry, "no more are taken", "it says so")
     same(registry.text().count("no more are taken"), 1, "once")
+    says(decode, "prefill workers of another model, --page-size or --dtype: none of them is called",
+         "a decode worker says that they are not for it")
     ok(until(lambda: zmq.send(s, LIST) or listed(zmq.receive(s)) == [d.endpoint]) is not None, "they are forgotten again")
     zmq.send(s, b"x" * 5000)
     zmq.close(s)
@@ -358,6 +361,7 @@ says(decode, f"{friend.endpoint}: its key is not on our list", "which is not cal
 time.sleep(4 * BEAT)
 ok(stranger.endpoint not in registry.text(), "one whose key the registry does not know never comes in", registry.text())
 says(stranger, "cannot be reached", "and says so")
+says(registry, f"a peer at 127.0.0.1 was sent away: its public key {files['stranger'][1]} is not on our list", "the registry names its key")
 same(decode.text().count("not on our list"), 1, "once is enough")
 same(decode.metrics()["transfer_peers"], 1, "there is one")
 port = prefill.endpoint.rsplit(":", 1)[1]
@@ -377,6 +381,10 @@ decode = decode_worker(registry, *allow("decode", there))
 first, second = allow("prefill", there), allow("again", there, "decode")
 prefill = prefill_worker(registry, "--transfer-listen", f"tcp://127.0.0.1:{port}", keys=first)
 peers(decode, 1, "a worker with keys")
+named = decode_worker(registry, "--prefill", prefill.endpoint, "--transfer-key", files["decode"][0])
+peers(named, 1, "one that is named as well, but not its key, is called with that which the registry knows")
+works(named, "and used")
+named.stop()
 prefill.kill()
 peers(decode, 0, "dies")
 prefill = prefill_worker(registry, "--transfer-listen", f"tcp://127.0.0.1:{port}", keys=second)
@@ -410,6 +418,8 @@ for name, d in lost.items():
 time.sleep(3)
 for name, d in lost.items():
     same(d.text().count("cannot be reached"), 1, f"{name}: once")
+ok("our own key is taken for its key" in lost["the keys do not fit"].text(), "an address without a key is named at start",
+   lost["the keys do not fit"].text())
 d = lost["nobody is there"]
 late = listens(nowhere)
 says(d, f"{nowhere} is there", "and when somebody has come")
@@ -431,4 +441,8 @@ for args, text in (((), "--listen tcp://HOST:PORT is required"),
                    (("--listen", "tcp://127.0.0.1:0", "more"), "more")):
     r = subprocess.run([TIGON, "registry", *args], capture_output=True, text=True, timeout=20)
     ok(r.returncode == 1 and text in r.stderr, f"tigon registry {' '.join(args)}: {text}", r)
+r = subprocess.run([TIGOND, "--model", MODEL, "--port", "0", "--role", "decode", "--prefill", "tcp://127.0.0.1:1",
+                    "--transfer-key", "/nowhere"], capture_output=True, text=True, timeout=20)
+ok(r.returncode == 1 and "--transfer-key: /nowhere" in r.stderr and "loading" not in r.stderr,
+   "a key that is not there is said before the model is loaded", r)
 done()
