@@ -99,7 +99,7 @@ class Patience(threading.Thread):
 
     def run(self):
         s = Server("--max-num-seqs", "1", env={"FAKE_STEP_US": "40000"})
-        first = threading.Thread(target=lambda: complete(s, ids(1, 100), 430))
+        first = threading.Thread(target=lambda: complete(s, ids(1, 100), 550))
         first.start()
         s.wait_metric("num_requests_running", 1)
         begin, c = time.time(), s.connect(60)
@@ -394,7 +394,7 @@ if FAKE:
     def queued(name, **more):
         def run():
             a = complete(s, ids(1, 5), 600 if name == "first" else 40, **more)
-            ended.append((name, a.status, a.body["id"]))
+            ended.append((name, a.status))
         return run
 
     threads = []
@@ -415,9 +415,7 @@ if FAKE:
     slow.close()
     for t in threads:
         t.join()
-    log = s.text()
-    order = sorted(ended, key=lambda e: log.index(f" {e[2]}: "))
-    same([e[:2] for e in order], [(n, 200) for n in ("first", "second", "third", "last")], "lower priorities first, then in order")
+    same(ended, [(n, 200) for n in ("first", "second", "third", "last")], "lower priorities first, then in order")
     a = ask(s, COMPLETE, {"prompt": ["a", "b", "c", "d"], "max_tokens": 1})
     ok(a.status == 400 and a.body["error"]["param"] == "prompt", "more prompts than may ever wait: 400", a.body)
     s.stop()
@@ -432,7 +430,7 @@ if FAKE:
     ok(s.wait_metric("kv_cache_pages_used", 0) is not None, "nothing leaks", s.metrics())
     s.stop()
     patience.join()
-    ok(14 < patience.seconds < 17.2 and patience.header is None, "headers of a stream go out after 15 s of waiting",
+    ok(14 < patience.seconds < 22 and patience.header is None, "headers of a stream go out after 15 s of waiting",
        (patience.seconds, patience.header))
     ok(patience.data.startswith(b": keep-alive\n\n") and patience.data.endswith(b"data: [DONE]\n\n"),
        "with a comment before the first token", patience.data[:300])
