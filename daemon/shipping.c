@@ -8,8 +8,12 @@
 #include "base/queue.h"
 #include "scheduler/list.h"
 
-/* A block holds a window's data, or a part of it; together they bound what is on its way. */
-enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 128 << 20, BLOCKS_MIN = 4, BLOCKS_MAX = 64 };
+/* A block holds a window's data, or a part of it; together they bound what is on its way. Blocks are taken when a read is
+ * queued, up to two steps ahead of the device: pages of some thousand tokens and several states. */
+enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
+
+/* How many blocks a peer may have for each that is idle. */
+enum { BLOCKS_SHARE = 4 };
 
 struct block {
 	struct engine_block *memory; /* owned */
@@ -176,12 +180,14 @@ static struct block *take_block(struct shipping *s, uint32_t peer)
 		n_idle += !b->used;
 		n_held += b->used && b->peer == peer;
 	}
-	if (n_idle > n_held) {
+	if (n_held >= BLOCKS_SHARE * n_idle)
+		idle = NULL;
+	if (idle) {
 		idle->used = true;
 		idle->peer = peer;
 	}
 	pthread_mutex_unlock(&s->lock);
-	return n_idle > n_held ? idle : NULL;
+	return idle;
 }
 
 static void enter(struct shipping *s, struct parcel *p)

@@ -1,9 +1,9 @@
 /*
  * How the data of a prefill worker's prompts leave the device: what a window of layers leaves is read into blocks of pinned
  * memory while later layers are computed, and given to the transfer thread, which sends it from there without a copy. There
- * are only so many blocks, 128 MiB of them; what finds none is read later, since what is shipped stays where it is until all
- * of it is out. A peer gets one more only while it has fewer than are idle: who takes data slowly cannot have all of them
- * (dynamic thresholds: Choudhury and Hahne, 1998). All calls are the engine thread's.
+ * are only so many blocks, 256 MiB of them; what finds none is read when the step is over, since what is shipped stays where it
+ * is until all of it is out. A peer gets one more only while it has less than four times what is idle: who takes data slowly
+ * cannot have all of them (dynamic thresholds: Choudhury and Hahne, 1998). All calls are the engine thread's.
  */
 #ifndef DAEMON_SHIPPING_H
 #define DAEMON_SHIPPING_H
