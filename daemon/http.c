@@ -266,12 +266,15 @@ static enum MHD_Result look_at_call(struct MHD_Connection *mc, struct exchange *
 	bool begins;
 	int r = 0;
 
-	if (atomic_load(&c->aborted))
-		return MHD_NO;
 	buf_init(&tokens, SIZE_MAX / 2);
 	call_take(c, &tokens, suspend, &news);
 	if (news.slept)
 		return MHD_YES;
+	/* It does not sleep then, and what follows is for calls that have been prepared. */
+	if (atomic_load(&c->aborted)) {
+		buf_release(&tokens);
+		return MHD_NO;
+	}
 	if (news.stage == CALL_ANSWERED) {
 		body = c->reply;
 		c->reply = (struct buf){0};
