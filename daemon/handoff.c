@@ -70,6 +70,24 @@ static void wake(void *arg)
 	queue_wake(((struct handoff *)arg)->config.inbox);
 }
 
+static void end_call(struct server *s)
+{
+	atomic_fetch_sub(&s->calls, 1);
+	lifecycle_notify(s->lifecycle);
+}
+
+/* Who drains waits for what is counted. It counts first: so either that sees this prompt, or this sees that it drains. */
+static bool admit(void *arg)
+{
+	struct server *s = ((struct handoff *)arg)->config.server;
+
+	atomic_fetch_add(&s->calls, 1);
+	if (lifecycle_state(s->lifecycle) < LIFECYCLE_DRAINING)
+		return true;
+	end_call(s);
+	return false;
+}
+
 static int start(struct handoff *h, struct err *e)
 {
 	const struct server *s = h->config.server;
@@ -99,6 +117,7 @@ static int start(struct handoff *h, struct err *e)
 		.n_slots = s->info.n_slots,
 		.identify = identify,
 		.wake = wake,
+		.admit = admit,
 		.arg = h,
 		.metrics = &h->config.server->metrics,
 	};
@@ -172,12 +191,9 @@ int handoff_open(const struct handoff_config *config, struct handoff **ret, stru
 
 static void free_outgoing(struct handoff *h, struct outgoing *o)
 {
-	struct server *s = h->config.server;
-
 	list_remove(&o->node);
 	free(o);
-	atomic_fetch_sub(&s->calls, 1);
-	lifecycle_notify(s->lifecycle);
+	end_call(h->config.server);
 }
 
 void handoff_close(struct handoff *h)
@@ -275,6 +291,7 @@ static void take_asked(struct handoff *h, const struct transfer_note *n)
 	if (!o) {
 		err_set(&e, ENOMEM, "out of memory");
 		transfer_fail(h->transfer, n->attempt, &e);
+		end_call(h->config.server);
 		return;
 	}
 	*o = (struct outgoing){.attempt = n->attempt,
@@ -284,7 +301,6 @@ static void take_asked(struct handoff *h, const struct transfer_note *n)
 			       .n_choices = p->n_choices};
 	list_init(&o->node);
 	list_append(&h->outgoing, &o->node);
-	atomic_fetch_add(&h->config.server->calls, 1);
 	if (h->lost.code)
 		e = h->lost;
 	if (e.code || submit(h, p, o, &e) < 0) {

@@ -290,9 +290,11 @@ static void hear_pong(struct transfer *t, uint32_t peer, const struct wire_pong 
 		note_leaving(t, peer);
 }
 
-/* What is under way there is asked for elsewhere; that the connection ends now is no news. */
+/* What is under way there is asked for elsewhere; that the connection ends now is no news. It waits to hear that all it has
+ * sent is here. */
 static void hear_farewell(struct transfer *t, uint32_t peer) ON(role_transfer)
 {
+	transfer_farewell(t, t->ports[peer]);
 	note_leaving(t, peer);
 	if (peers_lost(t->peers, peer, t->now_ns))
 		fail_all_of(t, peer, ESHUTDOWN, "it is shutting down");

@@ -289,6 +289,14 @@ void guests_leave(struct transfer *t)
 			transfer_farewell(t, port);
 }
 
+bool guests_known(const struct transfer *t)
+{
+	for (uint32_t i = 0; i < PORT_GUESTS; i++)
+		if (t->guests[i].known)
+			return true;
+	return false;
+}
+
 static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hello *h)
 	ON(role_transfer)
 {
@@ -298,6 +306,10 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 	bool is_new, other;
 	struct err e = {0};
 
+	if (atomic_load(&t->quit)) {
+		transfer_farewell(t, port);
+		return;
+	}
 	if (h->role != WIRE_DECODE)
 		err_set(&e, EINVAL, "this worker prefills for decode workers only");
 	if (e.code || !wire_layout_equal(&t->hello, h, &e)) {
@@ -334,7 +346,9 @@ static void hear_refuse(struct transfer *t, uint32_t port, const struct wire_ref
 		log_debug("transfer: a REFUSE is nothing for us");
 		return;
 	}
-	log_info("transfer: a decode worker at %s has left", port_address(t->port, port));
+	/* Or it answers that we do. */
+	if (!atomic_load(&t->quit))
+		log_info("transfer: a decode worker at %s has left", port_address(t->port, port));
 	forget(t, port, "the decode worker is shutting down");
 }
 
@@ -429,6 +443,12 @@ static void hear_prepare(struct transfer *t, uint32_t port, const struct wire_me
 		room_fail(room, t->now_ns, ENOMEM, "the prefill worker is out of memory");
 	if (room_prepare(room, &m->prepare, t->now_ns, &e) < 0) {
 		say_failed(t, port, m->room, e.code, e.text);
+		transfer_note_free(n);
+		attempt_free(a);
+		return;
+	}
+	if (!t->config.admit(t->config.arg)) {
+		say_failed(t, port, m->room, ESHUTDOWN, "it is shutting down");
 		transfer_note_free(n);
 		attempt_free(a);
 		return;

@@ -34,6 +34,7 @@ struct called {
 	char key[TRANSFER_KEY_TEXT];	      /* "": none */
 	bool name;	     /* has to be looked up: in IPv4 and in IPv6 by turns */
 	bool v6, met;	     /* met: that way there was a connection */
+	bool there;	     /* there is one */
 	uint64_t dialled_ns; /* name */
 	uint64_t wait_ns;    /* name: before it is dialled again */
 };
@@ -187,14 +188,15 @@ int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOI
 	return 0;
 }
 
-/* A connection that broke is told of at once. Without that the PINGs find it. */
+/* Tells when a connection is there, and at once when it broke. */
 static void *open_monitor(struct port *p, void *context, void *socket)
 {
 	char name[32];
 	void *m;
 
 	snprintf(name, sizeof(name), "inproc://call-%" PRIu64, ++p->n_monitors);
-	if (zmq_socket_monitor(socket, name, ZMQ_EVENT_DISCONNECTED) < 0)
+	if (zmq_socket_monitor(socket, name,
+			       ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED) < 0)
 		return NULL;
 	m = zmq_socket(context, ZMQ_PAIR);
 	if (!m)
@@ -228,6 +230,7 @@ static void close_call(struct port *p, uint32_t i)
 	if (p->calls[i])
 		zmq_close(p->calls[i]);
 	p->calls[i] = NULL;
+	p->called[i].there = false;
 }
 
 static int dial(struct port *p, uint32_t i, struct err *e)
@@ -245,14 +248,12 @@ static int dial(struct port *p, uint32_t i, struct err *e)
 	s = new_socket(p, context, ZMQ_DEALER, c->v6);
 	if (!s)
 		return fail(e, "ZeroMQ");
-	/* Who is not there gets nothing, rather than what is old by then. */
-	set_int(s, ZMQ_IMMEDIATE, 1);
 	set_int(s, ZMQ_RECONNECT_IVL, 100);
 	set_int(s, ZMQ_RECONNECT_IVL_MAX, 2000);
 	keep_alive(p, s);
 	p->calls[i] = s;
 	p->monitors[i] = open_monitor(p, context, s);
-	if (set_keys(p, s, c->key) == 0 && zmq_connect(s, c->endpoint) == 0)
+	if (p->monitors[i] && set_keys(p, s, c->key) == 0 && zmq_connect(s, c->endpoint) == 0)
 		return 0;
 	r = fail(e, c->endpoint);
 	close_call(p, i);
@@ -400,21 +401,35 @@ static bool is_text(zmq_msg_t *m, const char *text)
 	return zmq_msg_size(m) == strlen(text) && !memcmp(zmq_msg_data(m), text, strlen(text));
 }
 
-bool port_lost(struct port *p, bool lost[PORT_CALLS])
+/* The next one of a call; 0: there is none. Source: zmq_socket_monitor(3), which has the number in two bytes of its own order. */
+static uint16_t take_event(struct port *p, uint32_t i)
 {
 	enum { EVENT_FRAMES = 2 };
 	zmq_msg_t frames[EVENT_FRAMES];
-	bool any = false;
-	size_t n;
+	uint16_t event = 0;
+	size_t n = p->monitors[i] ? take(p->monitors[i], frames, EVENT_FRAMES) : 0;
 
-	/* There is one kind of event that was asked for. */
+	if (n && zmq_msg_size(&frames[0]) >= sizeof(event))
+		memcpy(&event, zmq_msg_data(&frames[0]), sizeof(event));
+	close_all(frames, MIN(n, (size_t)EVENT_FRAMES));
+	return event;
+}
+
+bool port_lost(struct port *p, bool lost[PORT_CALLS])
+{
+	bool any = false;
+	uint16_t event;
+
 	for (uint32_t i = 0; i < PORT_CALLS; i++) {
+		struct called *c = &p->called[i];
+
 		lost[i] = false;
-		while (p->monitors[i] && (n = take(p->monitors[i], frames, EVENT_FRAMES))) {
-			close_all(frames, MIN(n, (size_t)EVENT_FRAMES));
-			lost[i] = any = true;
-			p->called[i].met = true;
-			p->called[i].wait_ns = NAME_LEAST_NS;
+		while ((event = take_event(p, i))) {
+			c->there = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+			c->met = true;
+			c->wait_ns = NAME_LEAST_NS;
+			if (!c->there)
+				lost[i] = any = true;
 		}
 	}
 	return any;
@@ -558,7 +573,9 @@ int port_send(struct port *p, uint32_t peer, const void *head, size_t len, zmq_m
 	void *socket = peer < PORT_CALLS ? p->calls[peer] : p->listening;
 	int flags = ZMQ_DONTWAIT;
 
-	if (!socket)
+	/* ZeroMQ would keep it for who is not there, until it is old. (Its own ZMQ_IMMEDIATE also drops what has come and was not
+	 * received yet when a connection ends: mostly a farewell.) */
+	if (!socket || (peer < PORT_CALLS && !p->called[peer].there))
 		return -EHOSTUNREACH;
 	if (peer >= PORT_CALLS) {
 		const struct guest *g = &p->guests[peer - PORT_CALLS];

@@ -59,8 +59,8 @@ bool port_take_key(struct port *p, uint32_t peer, const char *key);
  * understand. A name is called in IPv4 and in IPv6 by turns, ever more seldom. Without memory there is no call any more, until the next time. */
 void port_call_again(struct port *p, uint32_t peer);
 
-/* Whether a connection to somebody who is called broke since the last time; lost[i]: that of call i. What came before that is
- * still to be received. */
+/* Looks whether connections to those who are called are there, which only this notices. Whether one broke since the last time;
+ * lost[i]: that of call i. What came before that is still to be received. */
 bool port_lost(struct port *p, bool lost[PORT_CALLS]);
 
 /* A guest's IP address, "?" when ZeroMQ does not say. Borrowed until it is forgotten. */

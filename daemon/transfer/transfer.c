@@ -450,6 +450,21 @@ static void end_attempts(struct transfer *t) ON(role_transfer)
 	}
 }
 
+static void await_answers(struct transfer *t) ON(role_transfer)
+{
+	uint64_t until = clock_now_ns() + ANSWERED_NS;
+
+	while (t->now_ns < until && guests_known(t)) {
+		uint64_t wakes;
+
+		take_messages(t);
+		port_wait(t->port, t->wake_fd, 10);
+		if (read(t->wake_fd, &wakes, sizeof(wakes)) < 0)
+			errno = 0; /* nobody woke us */
+		t->now_ns = clock_now_ns();
+	}
+}
+
 static void *transfer_main(void *arg)
 {
 	struct transfer *t = arg;
@@ -480,10 +495,12 @@ static void *transfer_main(void *arg)
 	take_tasks(t);
 	end_attempts(t);
 	directory_leave(t);
-	if (t->config.prefill)
+	if (t->config.prefill) {
 		guests_leave(t);
-	else
+		await_answers(t);
+	} else {
 		calls_leave(t);
+	}
 	return NULL;
 }
 

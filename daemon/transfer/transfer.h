@@ -44,9 +44,10 @@ struct transfer_config {
 	/* What decides bits (engine/cache_identity.h); computed by the thread, which takes its time. */
 	int (*identify)(void *arg, const atomic_bool *cancel, struct cache_identity *ret,
 			struct err *e);
-	void (*wake)(void *arg); /* any thread */
-	void *arg;		 /* of both */
-	struct metrics *metrics; /* peers, and prompts_* */
+	void (*wake)(void *arg);  /* any thread */
+	bool (*admit)(void *arg); /* prefill, its thread: whether this NOTE_ASKED may still come */
+	void *arg;		  /* of all three */
+	struct metrics *metrics;  /* peers, and prompts_* */
 };
 
 /* Everything but the layers is borrowed for as long as it runs. */

@@ -138,12 +138,16 @@ int transfer_say(struct transfer *t, uint32_t peer, const struct wire_message *m
 #define CALL_AGAIN_NS ((uint64_t)3 * 1000000000)
 void transfer_reached(struct transfer *t, uint32_t port, bool reached) ON(role_transfer);
 
+/* A connection that is closed while somebody sends on it is reset, and takes with it what had not arrived there (RFC 1122,
+ * 4.2.2.13): who ends waits so long for those who are told of it to answer. */
+#define ANSWERED_NS ((uint64_t)1 * 1000000000)
+
 /* Who is called, and is not there for so long: that is worth a line; when it had said that it goes, or is there and says
  * nothing, only later. */
 #define AWAY_NS	  ((uint64_t)2 * 1000000000)
 #define SILENT_NS ((uint64_t)30 * 1000000000)
 
-/* That we end: a REFUSE, ESHUTDOWN. */
+/* That we end, and a guest's answer to that: a REFUSE, ESHUTDOWN. */
 void transfer_farewell(struct transfer *t, uint32_t peer) ON(role_transfer);
 
 /* Who is called by an option, and has no `allow` of its own in a list of keys: a line says so. */
@@ -205,6 +209,7 @@ void guests_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
 /* We are about to end, and do: whoever is there is told. */
 void guests_drain(struct transfer *t) ON(role_transfer);
 void guests_leave(struct transfer *t) ON(role_transfer);
+bool guests_known(const struct transfer *t) ON(role_transfer);
 /* A message cannot be read: of another version, or of a room that there is not. */
 void guests_version(struct transfer *t, uint32_t port, const struct err *why) ON(role_transfer);
 void guests_broken(struct transfer *t, uint32_t port, uint64_t room, const struct err *why)
