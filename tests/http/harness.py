@@ -114,6 +114,10 @@ class Server:
             c.request(method, path, body, headers or {})
             r = c.getresponse()
             return r.status, r.headers, r.read()
+        except ConnectionRefusedError as e:
+            if self.process.poll() is None:
+                raise
+            raise ConnectionRefusedError(f"tigond ended with status {self.process.returncode}:\n{self.text()[-6000:]}") from e
         finally:
             c.close()
 

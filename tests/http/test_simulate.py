@@ -170,6 +170,23 @@ for thread in threads:
     thread.join()
 same(failures, [], "requests at the same time, some of which leave")
 ok(s.wait_metric("num_requests_running", 0) is not None, "come to an end")
+
+
+def aborted():
+    return s.metrics()['request_success_total{finished_reason="abort"}']
+
+
+# Those above may all have left too early or too late to be aborted; this one begins to read, and has 90 ms to be noticed.
+before, tries = aborted(), 0
+while aborted() == before and tries < 100:
+    tries += 1
+    c = s.connect()
+    c.request("POST", "/v1/completions", json.dumps({"prompt": [300 + tries], "max_tokens": 900, "ignore_eos": True, "stream": True}),
+              {"Content-Type": "application/json"})
+    c.getresponse().read(50)
+    c.close()
+    s.wait_metric("num_requests_running", 0)
+ok(aborted() > before, "a client leaves in the middle", tries)
 same(s.request("POST", "/cache/flush", b"", {"Content-Type": "application/json"})[0], 200, "a flush")
 s.complete(list(range(300, 700)), max_tokens=5)
 m = s.metrics()
