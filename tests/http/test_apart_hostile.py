@@ -5,6 +5,7 @@
 Only the room that is lied about fails. All the time an honest decode worker asks the same prefill worker, and gets what a
 unified server answers; at the end everything is as it was at the beginning, and nobody has died. ROUNDS of random changes.
 """
+import errno
 import os
 import random
 import re
@@ -149,6 +150,7 @@ same(prefill.process.poll(), None, "a prefill worker survives garbage")
 # ---- almost a decode worker ----
 
 good = zmtp.Hello(liar.hello.frame())
+good.heartbeat = 20000  # it says nothing while it waits for an answer, which may take its time on a busy machine
 
 
 def registered():
@@ -254,6 +256,13 @@ except (Closed, TimeoutError) as e:
     gone = isinstance(e, Closed)
 ok(gone, "a frame of a terabyte ends the connection")
 c.close()
+c = call(number)  # what that worker left behind is forgotten when it comes again, and it when it says farewell
+c.send(good.frame())
+assert zmtp.kind_of(c.receive()[0]) == zmtp.HELLO
+c.send(message(zmtp.REFUSE, struct.pack("<II", errno.ESHUTDOWN, 3) + b"bye"))
+ok(prefill.wait_metric("transfer_peers", 1, 20) is not None, "who says farewell is there no more", prefill.text()[-500:])
+c.close()
+good.heartbeat = BEAT_MS
 
 
 def settles(name, servers=(prefill,)):

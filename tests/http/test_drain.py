@@ -105,7 +105,7 @@ same(s.process.wait(10), 1, "a second signal: status 1")
 ok(time.time() - begin < 5, "at once")
 
 # the device is lost
-s = Server(env={"FAKE_STEP_US": "10000", "FAKE_FAIL_STEP": "20"})
+s = Server(env={"FAKE_STEP_US": "50000", "FAKE_FAIL_STEP": "20"})
 
 
 def ask_once(stream):
