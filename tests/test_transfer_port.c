@@ -215,8 +215,25 @@ static void test_messages(void)
 		zmq_msg_close(&h);
 		zmq_msg_close(&b);
 	}
+	port_wait(client, wake, 1000);
 	ok(port_lost(client, lost) && lost[call], "a connection that broke is told of");
 	ok(!port_lost(client, lost), "once");
+	/* A farewell: it was sent before the connection ended, and is received after that is known. */
+	while (next(server, &guest, &h, &b, 100)) {
+		zmq_msg_close(&h);
+		zmq_msg_close(&b);
+	}
+	check(send_soon(client, server, call, "stay") && got(server, &guest, "stay", ""));
+	check(port_send(server, guest, "bye", 3, NULL) == 0);
+	port_close(server);
+	do
+		port_wait(client, wake, 1000);
+	while (!port_lost(client, lost));
+	ok(lost[call] && got(client, &from, "bye", "") && from == call,
+	   "what came before a connection broke is still received");
+	server = open_port(NULL);
+	while (port_listen(server, bound, again, &e) < 0)
+		usleep(50000);
 	port_call_again(client, call);
 	while (next(server, &guest, &h, &b, 100)) {
 		zmq_msg_close(&h);

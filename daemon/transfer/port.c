@@ -35,6 +35,7 @@ struct called {
 	bool name;	     /* has to be looked up: in IPv4 and in IPv6 by turns */
 	bool v6, met;	     /* met: that way there was a connection */
 	bool there;	     /* there is one */
+	bool lost;	     /* one broke, and nobody has asked */
 	uint64_t dialled_ns; /* name */
 	uint64_t wait_ns;    /* name: before it is dialled again */
 };
@@ -230,7 +231,7 @@ static void close_call(struct port *p, uint32_t i)
 	if (p->calls[i])
 		zmq_close(p->calls[i]);
 	p->calls[i] = NULL;
-	p->called[i].there = false;
+	p->called[i].there = p->called[i].lost = false;
 }
 
 static int dial(struct port *p, uint32_t i, struct err *e)
@@ -278,11 +279,10 @@ int port_call(struct port *p, const char *endpoint, const char *key, uint32_t *r
 		key = transfer_keys_of(p->keys, endpoint);
 	if (strlen(endpoint) >= sizeof(c->endpoint) || strlen(key) >= sizeof(c->key))
 		return err_set(e, ENAMETOOLONG, "%s: too long", endpoint);
+	*c = (struct called){.name = transfer_endpoint_is_name(endpoint), .wait_ns = NAME_LEAST_NS};
+	c->v6 = !c->name && may_be_v6(endpoint);
 	snprintf(c->endpoint, sizeof(c->endpoint), "%s", endpoint);
 	snprintf(c->key, sizeof(c->key), "%s", key);
-	c->name = transfer_endpoint_is_name(endpoint);
-	c->v6 = !c->name && may_be_v6(endpoint);
-	c->wait_ns = NAME_LEAST_NS;
 	r = dial(p, i, e);
 	if (r < 0) {
 		c->endpoint[0] = 0;
@@ -343,26 +343,6 @@ void port_forget(struct port *p, uint32_t peer)
 		p->guests[peer - PORT_CALLS].len = 0;
 }
 
-void port_wait(struct port *p, int wake_fd, int timeout_ms)
-{
-	zmq_pollitem_t items[2 * PORT_CALLS + 3];
-	int n = 0;
-
-	items[n++] = (zmq_pollitem_t){.fd = wake_fd, .events = ZMQ_POLLIN};
-	if (p->doorman)
-		items[n++] = (zmq_pollitem_t){.socket = p->doorman, .events = ZMQ_POLLIN};
-	if (p->listening)
-		items[n++] = (zmq_pollitem_t){.socket = p->listening, .events = ZMQ_POLLIN};
-	for (uint32_t i = 0; i < PORT_CALLS; i++)
-		if (p->calls[i])
-			items[n++] = (zmq_pollitem_t){.socket = p->calls[i], .events = ZMQ_POLLIN};
-	for (uint32_t i = 0; i < PORT_CALLS; i++)
-		if (p->monitors[i])
-			items[n++] =
-				(zmq_pollitem_t){.socket = p->monitors[i], .events = ZMQ_POLLIN};
-	(void)zmq_poll(items, n, timeout_ms);
-}
-
 /* ---- receiving ---- */
 
 /* A whole message of any socket into frames[max]; the number of its frames, which may be more (those beyond are dropped);
@@ -415,22 +395,49 @@ static uint16_t take_event(struct port *p, uint32_t i)
 	return event;
 }
 
+static void look_at_call(struct port *p, uint32_t i)
+{
+	struct called *c = &p->called[i];
+	uint16_t event;
+
+	while ((event = take_event(p, i))) {
+		c->there = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+		c->lost |= !c->there;
+		c->met = true;
+		c->wait_ns = NAME_LEAST_NS;
+	}
+}
+
+void port_wait(struct port *p, int wake_fd, int timeout_ms)
+{
+	zmq_pollitem_t items[2 * PORT_CALLS + 3];
+	int n = 0;
+
+	items[n++] = (zmq_pollitem_t){.fd = wake_fd, .events = ZMQ_POLLIN};
+	if (p->doorman)
+		items[n++] = (zmq_pollitem_t){.socket = p->doorman, .events = ZMQ_POLLIN};
+	if (p->listening)
+		items[n++] = (zmq_pollitem_t){.socket = p->listening, .events = ZMQ_POLLIN};
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		if (p->calls[i])
+			items[n++] = (zmq_pollitem_t){.socket = p->calls[i], .events = ZMQ_POLLIN};
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		if (p->monitors[i])
+			items[n++] =
+				(zmq_pollitem_t){.socket = p->monitors[i], .events = ZMQ_POLLIN};
+	(void)zmq_poll(items, n, timeout_ms);
+	for (uint32_t i = 0; i < PORT_CALLS; i++)
+		look_at_call(p, i);
+}
+
 bool port_lost(struct port *p, bool lost[PORT_CALLS])
 {
 	bool any = false;
-	uint16_t event;
 
 	for (uint32_t i = 0; i < PORT_CALLS; i++) {
-		struct called *c = &p->called[i];
-
-		lost[i] = false;
-		while ((event = take_event(p, i))) {
-			c->there = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-			c->met = true;
-			c->wait_ns = NAME_LEAST_NS;
-			if (!c->there)
-				lost[i] = any = true;
-		}
+		lost[i] = p->called[i].lost;
+		p->called[i].lost = false;
+		any |= lost[i];
 	}
 	return any;
 }

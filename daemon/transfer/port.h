@@ -59,8 +59,8 @@ bool port_take_key(struct port *p, uint32_t peer, const char *key);
  * understand. A name is called in IPv4 and in IPv6 by turns, ever more seldom. Without memory there is no call any more, until the next time. */
 void port_call_again(struct port *p, uint32_t peer);
 
-/* Looks whether connections to those who are called are there, which only this notices. Whether one broke since the last time;
- * lost[i]: that of call i. What came before that is still to be received. */
+/* Whether a wait has seen a connection to somebody who is called break; lost[i]: that of call i. What came before that is still
+ * to be received. */
 bool port_lost(struct port *p, bool lost[PORT_CALLS]);
 
 /* A guest's IP address, "?" when ZeroMQ does not say. Borrowed until it is forgotten. */
@@ -69,7 +69,7 @@ const char *port_address(const struct port *p, uint32_t peer);
 /* A guest that says nothing any more. */
 void port_forget(struct port *p, uint32_t peer);
 
-/* Waits until a message is there, wake_fd is readable or timeout_ms are over (< 0: for ever). */
+/* Waits until a message is there, a connection is or breaks, wake_fd is readable or timeout_ms are over (< 0: for ever). */
 void port_wait(struct port *p, int wake_fd, int timeout_ms);
 
 /* The next message, or 0: there is none now. 1: *ret_peer says from whom; head and body are the caller's, to be closed

@@ -459,8 +459,7 @@ static void await_answers(struct transfer *t) ON(role_transfer)
 
 		take_messages(t);
 		port_wait(t->port, t->wake_fd, 10);
-		if (read(t->wake_fd, &wakes, sizeof(wakes)) < 0)
-			errno = 0; /* nobody woke us */
+		(void)!read(t->wake_fd, &wakes, sizeof(wakes));
 		t->now_ns = clock_now_ns();
 	}
 }
