@@ -59,6 +59,34 @@ static bool got(struct port *p, uint32_t *peer, const char *head, const char *bo
 	return same;
 }
 
+/* Until nothing has come for so many ms. */
+static void drop_all(struct port *p, uint64_t ms)
+{
+	uint32_t peer;
+	zmq_msg_t h, b;
+
+	while (next(p, &peer, &h, &b, ms)) {
+		zmq_msg_close(&h);
+		zmq_msg_close(&b);
+	}
+}
+
+/* A server that ends, and another one in its place: the address may take a moment to be free. */
+static struct port *replace(struct port *server, const char *bound)
+{
+	char again[TRANSFER_ENDPOINT_MAX];
+	struct err e = {0};
+
+	port_close(server);
+	server = open_port(NULL);
+	for (int i = 0; i < 100 && port_listen(server, bound, again, &e) < 0; i++) {
+		port_close(server);
+		usleep(50000);
+		server = open_port(NULL);
+	}
+	return server;
+}
+
 static void give_back(void *data, void *hint)
 {
 	(void)data;
@@ -131,7 +159,7 @@ static void test_names(void)
 static void test_messages(void)
 {
 	struct port *server = open_port(NULL), *client = open_port(NULL);
-	char bound[TRANSFER_ENDPOINT_MAX], again[TRANSFER_ENDPOINT_MAX], text[16];
+	char bound[TRANSFER_ENDPOINT_MAX], text[16];
 	static char bytes[] = "a body";
 	_Atomic int given_back = 0;
 	uint32_t call, guest, from;
@@ -198,14 +226,7 @@ static void test_messages(void)
 		zmq_ctx_term(context);
 	}
 
-	/* A server that ends, and another one in its place. */
-	port_close(server);
-	server = open_port(NULL);
-	for (int i = 0; i < 100 && port_listen(server, bound, again, &e) < 0; i++) {
-		port_close(server);
-		usleep(50000);
-		server = open_port(NULL);
-	}
+	server = replace(server, bound);
 	/* What was given to the old connection, before its end was seen, is lost. */
 	for (int i = 0; i < 100 && !came; i++)
 		came = send_soon(client, server, call, "again") &&
@@ -219,26 +240,16 @@ static void test_messages(void)
 	ok(port_lost(client, lost) && lost[call], "a connection that broke is told of");
 	ok(!port_lost(client, lost), "once");
 	/* A farewell: it was sent before the connection ended, and is received after that is known. */
-	while (next(server, &guest, &h, &b, 100)) {
-		zmq_msg_close(&h);
-		zmq_msg_close(&b);
-	}
+	drop_all(server, 100);
 	check(send_soon(client, server, call, "stay") && got(server, &guest, "stay", ""));
 	check(port_send(server, guest, "bye", 3, NULL) == 0);
-	port_close(server);
-	do
-		port_wait(client, wake, 1000);
-	while (!port_lost(client, lost));
+	server = replace(server, bound);
+	for (int i = 0; i < 100 && !port_lost(client, lost); i++)
+		port_wait(client, wake, 100);
 	ok(lost[call] && got(client, &from, "bye", "") && from == call,
 	   "what came before a connection broke is still received");
-	server = open_port(NULL);
-	while (port_listen(server, bound, again, &e) < 0)
-		usleep(50000);
 	port_call_again(client, call);
-	while (next(server, &guest, &h, &b, 100)) {
-		zmq_msg_close(&h);
-		zmq_msg_close(&b);
-	}
+	drop_all(server, 100);
 	ok(send_soon(client, server, call, "anew") && got(server, &guest, "anew", ""),
 	   "a call is made anew");
 	port_hang_up(client, call);
@@ -317,10 +328,7 @@ static bool comes_in(struct port *server, const char *bound, const struct transf
 	if (in) {
 		zmq_msg_close(&h);
 		zmq_msg_close(&b);
-		while (next(server, &from, &h, &b, 50)) {
-			zmq_msg_close(&h);
-			zmq_msg_close(&b);
-		}
+		drop_all(server, 50);
 	}
 	port_close(client);
 	return in;

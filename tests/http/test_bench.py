@@ -27,7 +27,7 @@ ok(re.match(r"# tigon \S+, commit \S+$", head[0]) and head[1:] == [f"# url {s.ur
 ok(out.returncode == 0 and [r[0] for r in rows] == ["streams", "1", "4"] and {len(r) for r in rows} == {8},
    "a row for each number of streams", out)
 ok(all(r[1] == "8" and r[2] == "0" and float(r[3]) > 0 for r in rows[1:]), "eight requests each, none failed", out)
-ok(float(rows[2][3]) > 1.3 * float(rows[1][3]), "four streams are faster than one", out)
+ok(float(rows[2][3]) > 1.5 * float(rows[1][3]), "four streams are faster than one", out)
 same(s.metrics()["generation_tokens_total"], 17 * 20.0, "the server made as many tokens as were asked for")
 out = bench("--url", s.url + "/", "--concurrency", "2", "--requests", "4", "--max-tokens", "5", "--ignore-eos",
             "--json", "--completions", "--model", "lexis", "--temperature", "0.7")
