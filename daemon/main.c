@@ -18,11 +18,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/http.h"
+#include "daemon/http/http.h"
 #include "daemon/lifecycle.h"
-#include "daemon/loop.h"
+#include "daemon/steps/loop.h"
 #include "daemon/program_cache.h"
-#include "daemon/text.h"
+#include "daemon/request/text.h"
 #include "daemon/threads.h"
 #include "daemon/transfer/keys.h"
 

@@ -11,8 +11,8 @@
 #include "daemon/options.h"
 #include "engine/engine.h"
 #include "protocol/openai/request.h"
-#include "protocol/text/template.h"
-#include "protocol/text/tokenizer.h"
+#include "protocol/template.h"
+#include "protocol/tokenizer/tokenizer.h"
 
 struct lifecycle;
 struct loop;
@@ -34,7 +34,7 @@ struct server {
 	struct tokenizer *tokenizer;
 	struct template *template; /* NULL: the model has none */
 	struct err template_error; /* why there is none */
-	int32_t turn_token; /* what it writes behind a message; -1: not known (daemon/turns.h) */
+	int32_t turn_token; /* what it writes behind a message; -1: not known (daemon/request/turns.h) */
 
 	/* engine */
 	struct engine_info info;

@@ -25,7 +25,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/file.h"
+#include "base/file.h"
 #include "kernels/sources.h"
 
 /* What the bytes of an item mean: bumped when engine_read_item packs them otherwise, or when the host computes something

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "engine/model_config.h"
+#include "engine/checkpoint/model_config.h"
 #include "engine/model.h"
 #include "kernels/decode.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "engine/safetensors.h"
+#include "engine/checkpoint/formats/safetensors.h"
 #include "kernels/kernels.h"
 
 struct dumped {

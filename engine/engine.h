@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "engine/model_config.h"
-#include "kernels/tuning.h"
+#include "engine/checkpoint/model_config.h"
+#include "kernels/tuning/tuning.h"
 #include "prefix_cache/tiers.h"
 #include "scheduler/plan.h"
 

@@ -7,9 +7,9 @@
 
 #include "engine/dump.h"
 #include "engine/memory_plan.h"
-#include "engine/model_config.h"
-#include "engine/pack.h"
-#include "engine/weights.h"
+#include "engine/checkpoint/model_config.h"
+#include "engine/checkpoint/pack.h"
+#include "engine/checkpoint/weights.h"
 #include "kernels/kernels.h"
 
 struct model_layer {

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/model_config.h"
+#include "engine/checkpoint/model_config.h"
 
 struct roofline_row {
 	uint32_t start, n_tokens; /* as of struct plan_row */

@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 #include "kernels/profile.h"
-#include "kernels/tuning.h"
+#include "kernels/tuning/tuning.h"
 
 /* A row stride: n rounded up to 16, so that vector loops need no tails. */
 #define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */

@@ -5,7 +5,7 @@
 #ifndef KERNELS_KERNELS_INTERNAL_H
 #define KERNELS_KERNELS_INTERNAL_H
 
-#include "kernels/cuts.h"
+#include "kernels/tuning/cuts.h"
 #include "kernels/kernels.h"
 #include "kernels/library.h"
 

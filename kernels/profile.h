@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "kernels/tuning.h"
+#include "kernels/tuning/tuning.h"
 
 struct kernel_timing {
 	const char *

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cache_key.h"
-#include "engine/cache_store.h"
+#include "engine/store/cache_key.h"
+#include "engine/store/cache_store.h"
 
 enum { ITEM_TOKENS = 4, ITEM_PAGE_BYTES = 3000, ITEM_STATE_BYTES = 20000 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "protocol/text/added.h"
+#include "protocol/tokenizer/added.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
 

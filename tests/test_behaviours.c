@@ -3,7 +3,7 @@
  * what the best open engine does, with a page of 2 tokens. 1 to 6, 11 and 12 are for a model without
  * recurrent state. Where that engine cuts a prompt to leave a state (7 to 10), our rows keep states
  * inside a window; so what is asserted there is what is *published*, by however few steps. 13 to 16
- * and 20 speak to the prefix cache directly. Of 18 the part of a batch is daemon/loop.c's, which takes
+ * and 20 speak to the prefix cache directly. Of 18 the part of a batch is daemon/steps/loop.c's, which takes
  * back what it submitted; here: a refused submission changes nothing. 17 is about ids here, and about their bytes
  * in test_mover.c.
  *

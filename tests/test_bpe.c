@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "protocol/text/bpe.h"
+#include "protocol/tokenizer/bpe.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
 

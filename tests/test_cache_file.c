@@ -1,7 +1,7 @@
 /* Headers and names of cache files: every byte matters, and nothing that is wrong is taken. */
 #include <errno.h>
 
-#include "engine/cache_file.h"
+#include "engine/store/cache_file.h"
 #include "tests/cache_items.h"
 #include "tests/tap.h"
 

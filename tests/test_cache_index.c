@@ -1,5 +1,5 @@
 /* The index: what is found, what is counted, who goes first. */
-#include "engine/cache_index.h"
+#include "engine/store/cache_index.h"
 #include "tests/cache_items.h"
 #include "tests/tap.h"
 

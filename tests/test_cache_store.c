@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "engine/cache_file.h"
+#include "engine/store/cache_file.h"
 #include "tests/cache_items.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

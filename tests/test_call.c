@@ -2,7 +2,7 @@
  * What http and the other threads share of a call: no token and no wake-up is lost, and a
  * connection is resumed only when it is suspended. libmicrohttpd is played by a semaphore.
  */
-#include "daemon/call.h"
+#include "daemon/request/call.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "daemon/lifecycle.h"
-#include "daemon/loop.h"
+#include "daemon/steps/loop.h"
 #include "tests/tap.h"
 
 enum { TOKENS = 20000, CHOICES = 3 };

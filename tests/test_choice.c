@@ -1,9 +1,9 @@
 /* A choice's text, reasoning and log-probabilities against what the raw tokens say. */
-#include "daemon/choice.h"
+#include "daemon/request/choice.h"
 
 #include <stdlib.h>
 
-#include "protocol/text/tokenizer.h"
+#include "protocol/tokenizer/tokenizer.h"
 #include "tests/tap.h"
 
 static struct tokenizer *tokenizer;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "protocol/text/detokenizer.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/detokenizer.h"
+#include "protocol/tokenizer/unicode.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
 

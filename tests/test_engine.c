@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "engine/file.h"
+#include "base/file.h"
 #include "tests/golden.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

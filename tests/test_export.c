@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 
 #include "base/buf.h"
-#include "engine/file.h"
-#include "engine/weights.h"
+#include "base/file.h"
+#include "engine/checkpoint/weights.h"
 #include "tests/golden.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

@@ -1,5 +1,5 @@
 /* engine/file: a draft gets its name whole or not at all, and is refused at once where it could not get it. */
-#include "engine/file.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <sys/stat.h>

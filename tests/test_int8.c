@@ -6,7 +6,7 @@
 #include "base/bits.h"
 #include "base/macros.h"
 #include "kernels/int8.h"
-#include "kernels/reference.h"
+#include "tests/kernels/reference.h"
 #include "tests/tap.h"
 
 enum { K_MAX = 400 };

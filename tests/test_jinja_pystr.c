@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "protocol/text/jinja_pystr.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/unicode.h"
 #include "tests/tap.h"
 
 static size_t naive_rfind(const char *s, size_t n, const char *needle, size_t m)

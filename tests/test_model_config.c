@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/macros.h"
-#include "engine/model_config.h"
+#include "engine/checkpoint/model_config.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 

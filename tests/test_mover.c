@@ -1,8 +1,8 @@
 /*
- * daemon/mover.c between a scheduler and a store and a device that are played here, so that each copy and each answer
+ * daemon/steps/mover.c between a scheduler and a store and a device that are played here, so that each copy and each answer
  * comes when the test says so.
  */
-#include "daemon/mover.h"
+#include "daemon/steps/mover.h"
 
 #include <errno.h>
 #include <stdlib.h>

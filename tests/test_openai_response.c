@@ -8,7 +8,7 @@
 #include "protocol/openai/response.h"
 #include "protocol/openai/tokenize.h"
 #include "protocol/openai/writer.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/unicode.h"
 #include "tests/tap.h"
 
 /* A vocabulary of pieces, halves of characters among them, in place of the real tokenizer. */

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "protocol/text/reasoning.h"
+#include "protocol/output/reasoning.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
 

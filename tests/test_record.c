@@ -1,4 +1,4 @@
-/* daemon/record.c and daemon/cli/simulate/replay.c: what is written down makes the same plans again, also where prompts come
+/* daemon/steps/record.c and daemon/cli/simulate/replay.c: what is written down makes the same plans again, also where prompts come
  * from another worker or go there. (Recordings of a whole daemon are in http/test_simulate.py.) */
 #include <errno.h>
 #include <fcntl.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/cli/simulate/replay.h"
-#include "daemon/record.h"
+#include "daemon/steps/record.h"
 #include "tests/scheduler_world.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

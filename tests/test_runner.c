@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "engine/engine.h"
-#include "engine/file.h"
+#include "base/file.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "engine/json_scan.h"
-#include "engine/safetensors.h"
+#include "engine/checkpoint/formats/json_scan.h"
+#include "engine/checkpoint/formats/safetensors.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "protocol/text/splitter.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/splitter.h"
+#include "protocol/tokenizer/unicode.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
 

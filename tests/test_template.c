@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "protocol/text/template.h"
+#include "protocol/template.h"
 #include "tests/tap.h"
 
 enum { OUT_MAX = 256 << 20 };

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "protocol/text/detokenizer.h"
-#include "protocol/text/tokenizer.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/detokenizer.h"
+#include "protocol/tokenizer/tokenizer.h"
+#include "protocol/tokenizer/unicode.h"
 #include "tests/tap.h"
 
 static struct tokenizer *lexis;

@@ -1,5 +1,5 @@
-/* kernels/tuning.c and cuts.c: tables that are read, looked up and written, and every line that must not be believed. */
-#include "kernels/tuning.h"
+/* kernels/tuning/tuning.c and cuts.c: tables that are read, looked up and written, and every line that must not be believed. */
+#include "kernels/tuning/tuning.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/macros.h"
-#include "kernels/cuts.h"
+#include "kernels/tuning/cuts.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 

@@ -1,5 +1,5 @@
 /* Where turns end: in a chat of lexis's template, and in prompts with too many of them. */
-#include "daemon/turns.h"
+#include "daemon/request/turns.h"
 
 #include "tests/tap.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/unicode.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
 

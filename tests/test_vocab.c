@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "protocol/text/vocab.h"
+#include "protocol/tokenizer/vocab.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
 

@@ -1,5 +1,5 @@
 /* Clients that leave, as the watch thread sees them; descriptors that are used again. */
-#include "daemon/watch.h"
+#include "daemon/http/watch.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
-#include "daemon/loop.h"
+#include "daemon/steps/loop.h"
 #include "tests/tap.h"
 
 static struct server server;

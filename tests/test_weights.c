@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "base/macros.h"
-#include "engine/safetensors.h"
-#include "engine/weights.h"
+#include "engine/checkpoint/formats/safetensors.h"
+#include "engine/checkpoint/weights.h"
 #include "kernels/generic/synthetic.clh"
 #include "tests/golden/next_rows.h"
 #include "tests/scratch.h"

@@ -20,7 +20,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "daemon/cli/bench_http.h"
+#include "daemon/cli/bench/bench_http.h"
 
 enum { ANSWER_MAX = 64 << 20, TIMEOUT_SECONDS = 30, IDS_SHOWN = 16 };
 

@@ -17,9 +17,9 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/macros.h"
-#include "engine/file.h"
-#include "engine/model_config.h"
-#include "engine/weights.h"
+#include "base/file.h"
+#include "engine/checkpoint/model_config.h"
+#include "engine/checkpoint/weights.h"
 
 enum { FILE_MAX = 256 << 20, SHARD_GB_MAX = 1000000 };
 

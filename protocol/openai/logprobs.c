@@ -12,7 +12,7 @@
 
 #include "protocol/openai/response_internal.h"
 #include "protocol/openai/writer.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/unicode.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 

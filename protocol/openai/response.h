@@ -40,7 +40,7 @@
 #include "base/err.h"
 #include "base/ids.h"
 #include "protocol/openai/errors.h"
-#include "protocol/text/tokenizer.h"
+#include "protocol/tokenizer/tokenizer.h"
 #include "scheduler/plan.h"
 
 /* Constant over one response. Borrowed strings. */

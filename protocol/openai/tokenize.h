@@ -17,7 +17,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/ids.h"
-#include "protocol/text/tokenizer.h"
+#include "protocol/tokenizer/tokenizer.h"
 
 struct openai_tokenize {
 	const char *model;  /* NULL: absent */

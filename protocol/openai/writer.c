@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/unicode.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 

@@ -10,7 +10,7 @@
 
 #include "protocol/text/jinja_builtin.h"
 #include "protocol/text/jinja_pystr.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/unicode.h"
 
 enum { FORMAT_DIGITS = 1000 }; /* more than any double has */
 

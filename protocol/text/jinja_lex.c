@@ -12,7 +12,7 @@
 
 #include "protocol/text/jinja_ast.h"
 #include "protocol/text/jinja_pystr.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/unicode.h"
 
 struct lexer {
 	struct arena *arena;

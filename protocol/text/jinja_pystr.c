@@ -3,7 +3,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/unicode.h"
 
 size_t pystr_next(const char *s, size_t n, uint32_t *ret_cp)
 {

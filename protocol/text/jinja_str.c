@@ -5,7 +5,7 @@
 #include "protocol/text/jinja_builtin.h"
 #include "protocol/text/jinja_methods.h"
 #include "protocol/text/jinja_pystr.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/unicode.h"
 
 #define METHOD(name)                                                                         \
 	static int name(struct render *r, const struct value *self, const struct value *arg, \

@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "protocol/text/tokenizer.h"
+#include "protocol/tokenizer/tokenizer.h"
 
 enum { ROUNDS = 5, AT_LEAST = 8 << 20, FILE_MAX = 256 << 20 };
 

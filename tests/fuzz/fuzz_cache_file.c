@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cache_file.h"
-#include "engine/cache_key.h"
+#include "engine/store/cache_file.h"
+#include "engine/store/cache_key.h"
 
 enum { TOKENS_MAX = 64 };
 

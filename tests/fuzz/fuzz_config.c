@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "engine/model_config.h"
-#include "engine/weights.h"
+#include "engine/checkpoint/model_config.h"
+#include "engine/checkpoint/weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "protocol/text/detokenizer.h"
-#include "protocol/text/splitter.h"
-#include "protocol/text/tokenizer.h"
-#include "protocol/text/unicode.h"
+#include "protocol/tokenizer/detokenizer.h"
+#include "protocol/tokenizer/splitter.h"
+#include "protocol/tokenizer/tokenizer.h"
+#include "protocol/tokenizer/unicode.h"
 
 enum { KINDS = 4 };
 

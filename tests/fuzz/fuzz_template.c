@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "protocol/text/jinja_pystr.h"
-#include "protocol/text/template.h"
-#include "protocol/text/unicode.h"
+#include "protocol/template.h"
+#include "protocol/tokenizer/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,8 +2,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "protocol/text/detokenizer.h"
-#include "protocol/text/tokenizer.h"
+#include "protocol/tokenizer/detokenizer.h"
+#include "protocol/tokenizer/tokenizer.h"
 
 static void use(const struct tokenizer *t)
 {

@@ -1,11 +1,11 @@
 /*
- * Any bytes as a tuning table: what is read holds the promises of kernels/tuning.h, and is read again from what is written
+ * Any bytes as a tuning table: what is read holds the promises of kernels/tuning/tuning.h, and is read again from what is written
  * of it.
  */
 #include <stdlib.h>
 
 #include "base/macros.h"
-#include "kernels/tuning.h"
+#include "kernels/tuning/tuning.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

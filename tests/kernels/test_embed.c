@@ -1,7 +1,7 @@
 /* embed.cl: embedding rows and rotary angles. */
 #include <math.h>
 
-#include "kernels/reference.h"
+#include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
 #define BOUND 1e-6

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/reference.h"
+#include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
 #define BOUND 2e-6 /* one chain of up to 512 products */

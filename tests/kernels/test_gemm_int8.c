@@ -4,7 +4,7 @@
 
 #include "base/bits.h"
 #include "kernels/int8.h"
-#include "kernels/reference.h"
+#include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
 /* What the numbers are: any int8; only the outermost; nothing; and scales that are far out. */

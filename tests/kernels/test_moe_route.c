@@ -1,7 +1,7 @@
 /* moe_route.cl: which experts a token takes, and the rows sorted by expert. */
 #include <string.h>
 
-#include "kernels/reference.h"
+#include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
 #define BOUND 2e-6 /* the probabilities are summed one after the other on a CPU */

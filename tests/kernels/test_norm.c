@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/reference.h"
+#include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
 enum { TOKENS = 37, LOGITS = 5 };

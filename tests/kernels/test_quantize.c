@@ -3,7 +3,7 @@
 
 #include "base/bits.h"
 #include "kernels/int8.h"
-#include "kernels/reference.h"
+#include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
 enum kind { UNIFORM, OUTLIER, HUGE, TINY, SUBNORMAL, ZERO, TIES, NOT_FINITE, KINDS };

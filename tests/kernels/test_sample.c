@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/reference.h"
+#include "tests/kernels/reference.h"
 #include "base/bits.h"
 #include "tests/kernels/harness.h"
 

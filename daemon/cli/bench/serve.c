@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "bench_commit.inc"
 #include "daemon/cli/bench/list.h"
-#include "daemon/cli/bench_http.h"
+#include "daemon/cli/bench/bench_http.h"
 
 #define DEFAULT_URL "http://127.0.0.1:8080"
 

@@ -20,7 +20,7 @@
 #include "daemon/cli/simulate/replay.h"
 #include "daemon/cli/simulate/runner.h"
 #include "daemon/options.h"
-#include "engine/model_config.h"
+#include "engine/checkpoint/model_config.h"
 #include "protocol/transfer/peers.h"
 
 struct simulate_options {

@@ -16,8 +16,8 @@
 #include "daemon/cli/tune/child.h"
 #include "daemon/cli/tune/measure.h"
 #include "daemon/cli/tune/options.h"
-#include "engine/file.h"
-#include "engine/model_config.h"
+#include "base/file.h"
+#include "engine/checkpoint/model_config.h"
 
 #define SECOND	   1000000000ull
 #define NOISE	   0.03 /* what a cut has to be faster by, at least */
@@ -26,7 +26,7 @@
 enum {
 	OUTPUT_MAX = 16 << 20,
 	ARGS_MAX = 256,
-	SAME_MAX = 4, /* cuts of a program that are taken: kernels/cuts.h has room for 7 */
+	SAME_MAX = 4, /* cuts of a program that are taken: kernels/tuning/cuts.h has room for 7 */
 	DIFFER_MAX = 2,
 };
 

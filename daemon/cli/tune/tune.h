@@ -1,4 +1,4 @@
-/* `tigon tune`: finds the fastest cuts of the kernels (kernels/tuning.h) on a device, for a model. */
+/* `tigon tune`: finds the fastest cuts of the kernels (kernels/tuning/tuning.h) on a device, for a model. */
 #ifndef DAEMON_CLI_TUNE_TUNE_H
 #define DAEMON_CLI_TUNE_TUNE_H
 

@@ -1,0 +1,41 @@
+/*
+ * Whole small files (configurations, indices) into memory, with a stated maximum, and onto disk;
+ * and the checks that every file from outside gets: it must be a regular file (a symbolic link to
+ * one is fine, the Hugging Face cache is made of them), and opening never blocks on a pipe.
+ */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Opens dir_fd/name for reading. Returns the descriptor (new) and its size in bytes; -ENOENT and
+ * the like name `shown`, the path as the user knows it; -EINVAL when it is no regular file. */
+int file_open(int dir_fd, const char *name, const char *shown, off_t *ret_size,
+	      struct err *e) MUST_CHECK;
+
+/* Appends the whole of dir_fd/name to out; -EFBIG when it does not fit into out's maximum. */
+int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
+	      struct err *e) MUST_CHECK;
+
+/* A file on its way: written under a temporary name, so that `path` is there whole or not at all. */
+struct file_draft {
+	const char *path; /* borrowed */
+	char *partial;
+	int fd;
+};
+
+/* -EISDIR, -EINVAL: `path` is there and no regular file; -ENOENT and the like: it cannot be created. */
+int file_draft_open(struct file_draft *d, const char *path, struct err *e) MUST_CHECK;
+int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e) MUST_CHECK;
+
+/* Gives the file its name when r is 0, else removes it. Returns r, or what went wrong here. Called
+ * once for each draft that was opened. */
+int file_draft_close(struct file_draft *d, int r, struct err *e) MUST_CHECK;
+
+/* The three in one. */
+int file_write(const char *path, const void *data, size_t len, struct err *e) MUST_CHECK;
+
+#endif

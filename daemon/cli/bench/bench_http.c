@@ -1,0 +1,357 @@
+#include "daemon/cli/bench/bench_http.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { HEADERS_MAX = 64 << 10, BODY_MAX = 64 << 20, READ_SIZE = 64 << 10 };
+
+int target_parse(const char *url, struct target *ret, struct err *e)
+{
+	static const char scheme[] = "http://";
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+	struct target t = {.port = "80"};
+	struct addrinfo *list;
+	const char *p = url, *slash, *end, *colon;
+	int r;
+
+	if (strncasecmp(url, scheme, sizeof(scheme) - 1) != 0)
+		return err_set(e, EINVAL, "--url %s: only http:// is known", url);
+	p += sizeof(scheme) - 1;
+	slash = strchr(p, '/');
+	end = slash ? slash : p + strlen(p);
+	if (*p == '[') { /* an IPv6 address */
+		const char *close = memchr(p, ']', (size_t)(end - p));
+
+		colon = close && close + 1 < end && close[1] == ':' ? close + 1 : NULL;
+		snprintf(t.host, sizeof(t.host), "%.*s", (int)(close ? close - p - 1 : 0), p + 1);
+	} else {
+		colon = memchr(p, ':', (size_t)(end - p));
+		snprintf(t.host, sizeof(t.host), "%.*s", (int)((colon ? colon : end) - p), p);
+	}
+	if (colon)
+		snprintf(t.port, sizeof(t.port), "%.*s", (int)(end - colon - 1), colon + 1);
+	if (slash && slash[1])
+		snprintf(t.prefix, sizeof(t.prefix), "%s", slash);
+	/* A prefix is followed by a path that begins with a slash. */
+	if (t.prefix[0] && t.prefix[strlen(t.prefix) - 1] == '/')
+		t.prefix[strlen(t.prefix) - 1] = 0;
+	if (strspn(t.port, "0123456789") != strlen(t.port) ||
+	    strtoul(t.port, NULL, 10) - 1 >= 65535)
+		return err_set(e, EINVAL, "--url %s: the port is not a number from 1 to 65535",
+			       url);
+	r = getaddrinfo(t.host, t.port, &hints, &list);
+	if (r)
+		return err_set(e, EINVAL, "--url %s: %s", url, gai_strerror(r));
+	memcpy(&t.address, list->ai_addr, list->ai_addrlen);
+	t.address_len = list->ai_addrlen;
+	t.family = list->ai_family;
+	freeaddrinfo(list);
+	*ret = t;
+	return 0;
+}
+
+void stream_init(struct stream *s, void (*event)(struct stream *, const char *, size_t), void *user)
+{
+	*s = (struct stream){.fd = -1, .event = event, .user = user};
+	buf_init(&s->out, BODY_MAX);
+	buf_init(&s->in, HEADERS_MAX + READ_SIZE);
+	buf_init(&s->body, BODY_MAX);
+}
+
+static void disconnect(struct stream *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+	s->state = STREAM_CLOSED;
+}
+
+void stream_release(struct stream *s)
+{
+	disconnect(s);
+	buf_release(&s->out);
+	buf_release(&s->in);
+	buf_release(&s->body);
+}
+
+static int dial(struct stream *s, const struct target *t, struct err *e)
+{
+	int one = 1;
+
+	s->fd = socket(t->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->fd < 0)
+		return err_set(e, errno, "socket: %s", strerror(errno));
+	setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (connect(s->fd, (const struct sockaddr *)&t->address, t->address_len) < 0 &&
+	    errno != EINPROGRESS) {
+		int code = errno;
+
+		disconnect(s);
+		return err_set(e, code, "cannot connect to %s port %s: %s", t->host, t->port,
+			       strerror(code));
+	}
+	return 0;
+}
+
+int stream_post(struct stream *s, const struct target *t, const char *path, const char *body,
+		bool *ret_new, struct err *e)
+{
+	bool fresh = s->state == STREAM_CLOSED;
+
+	if (fresh) {
+		int r = dial(s, t, e);
+
+		if (r < 0)
+			return r;
+	}
+	buf_reset(&s->out);
+	buf_reset(&s->in);
+	buf_reset(&s->body);
+	buf_printf(&s->out,
+		   "POST %s%s HTTP/1.1\r\nHost: %s:%s\r\nContent-Type: application/json\r\n"
+		   "Accept: text/event-stream\r\nContent-Length: %zu\r\n\r\n%s",
+		   t->prefix, path, t->host, t->port, strlen(body), body);
+	if (s->out.failed) {
+		disconnect(s);
+		return err_set(e, ENOMEM, "out of memory");
+	}
+	s->sent = 0;
+	s->status = 0;
+	s->chunked = s->has_length = s->chunked_end = false;
+	s->left = 0;
+	s->keep_alive = true;
+	s->reused = !fresh;
+	s->state = STREAM_SENDING;
+	*ret_new = fresh;
+	return 0;
+}
+
+int stream_retry(struct stream *s, const struct target *t, struct err *e)
+{
+	struct err why;
+
+	if (!s->reused || s->status || s->in.len)
+		return 0;
+	s->reused = false;
+	if (dial(s, t, &why) < 0) {
+		*e = why;
+		return 0;
+	}
+	*e = (struct err){0};
+	s->sent = 0;
+	s->state = STREAM_SENDING;
+	return 1;
+}
+
+uint32_t stream_events(const struct stream *s)
+{
+	return s->state == STREAM_SENDING ? EPOLLOUT : EPOLLIN;
+}
+
+static int send_out(struct stream *s, struct err *e)
+{
+	while (s->sent < s->out.len) {
+		ssize_t n = send(s->fd, s->out.data + s->sent, s->out.len - s->sent, MSG_NOSIGNAL);
+
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return 0;
+		if (n < 0)
+			return err_set(e, errno, "cannot send to the server: %s", strerror(errno));
+		s->sent += (size_t)n;
+	}
+	s->state = STREAM_HEADERS;
+	return 0;
+}
+
+static void take_header(struct stream *s, const char *line)
+{
+	if (!strncasecmp(line, "Transfer-Encoding:", 18) && strcasestr(line + 18, "chunked")) {
+		s->chunked = true;
+	} else if (!strncasecmp(line, "Content-Length:", 15)) {
+		s->has_length = true;
+		s->left = strtoull(line + 15, NULL, 10);
+	} else if (!strncasecmp(line, "Connection:", 11) && strcasestr(line + 11, "close")) {
+		s->keep_alive = false;
+	}
+}
+
+/* Takes the headers out of s->in once they are complete. */
+static int take_headers(struct stream *s, struct err *e)
+{
+	char *end = s->in.len ? strstr(s->in.data, "\r\n\r\n") : NULL, *line, *next;
+	size_t len;
+
+	if (!end)
+		return s->in.len > HEADERS_MAX
+			       ? err_set(e, EPROTO, "the answer's headers are too long")
+			       : 0;
+	len = (size_t)(end - s->in.data) + 4;
+	end[2] = 0;
+	line = s->in.data;
+	if (strncmp(line, "HTTP/1.", 7) != 0 || !strchr(line, ' '))
+		return err_set(e, EPROTO, "the answer is not HTTP");
+	s->status = (int)strtol(strchr(line, ' '), NULL, 10);
+	for (; (next = strstr(line, "\r\n")); line = next + 2) {
+		*next = 0;
+		take_header(s, line);
+	}
+	buf_consume(&s->in, len);
+	if (s->chunked)
+		s->left = 0;
+	else if (!s->has_length)
+		s->keep_alive = false;
+	s->state = STREAM_BODY;
+	return 0;
+}
+
+/* The complete events at the front of s->body go to the caller. */
+static void take_events(struct stream *s)
+{
+	size_t at = 0;
+	char *end;
+
+	while (s->body.len && (end = strstr(s->body.data + at, "\n\n"))) {
+		char *data = s->body.data + at;
+
+		*end = 0;
+		if (!strncmp(data, "data:", 5)) {
+			data += data[5] == ' ' ? 6 : 5;
+			s->event(s, data, (size_t)(end - data));
+		}
+		at = (size_t)(end - s->body.data) + 2;
+	}
+	buf_consume(&s->body, at);
+}
+
+/* Moves up to *left bytes from in to body. */
+static void move(struct stream *s)
+{
+	size_t n = (size_t)MIN((uint64_t)s->in.len, s->left);
+
+	buf_append(&s->body, s->in.data, n);
+	buf_consume(&s->in, n);
+	s->left -= n;
+}
+
+/* The chunked coding: size line, data, CRLF, ... 1: the last chunk was there. */
+static int take_chunks(struct stream *s, struct err *e)
+{
+	for (;;) {
+		char *eol, *end;
+
+		if (s->left) {
+			if (!s->in.len)
+				return 0;
+			move(s);
+			if (!s->left)
+				s->chunked_end = true;
+			continue;
+		}
+		eol = s->in.len ? strstr(s->in.data, "\r\n") : NULL;
+		if (!eol)
+			return 0;
+		if (s->chunked_end) { /* the CRLF behind a chunk's data */
+			buf_consume(&s->in, 2);
+			s->chunked_end = false;
+			continue;
+		}
+		s->left = strtoull(s->in.data, &end, 16);
+		if (end == s->in.data)
+			return err_set(e, EPROTO, "the answer's chunks are broken");
+		if (!s->left) {
+			/* Trailers are not expected: the empty line follows. */
+			if (s->in.len < (size_t)(eol - s->in.data) + 4)
+				return 0;
+			buf_reset(&s->in);
+			return 1;
+		}
+		buf_consume(&s->in, (size_t)(eol - s->in.data) + 2);
+	}
+}
+
+static int take_body(struct stream *s, struct err *e)
+{
+	int r = 0;
+
+	if (s->chunked) {
+		r = take_chunks(s, e);
+	} else if (s->has_length) {
+		move(s);
+		r = !s->left;
+	} else {
+		s->left = s->in.len;
+		move(s);
+	}
+	if (s->body.failed)
+		return err_set(e, ENOMEM, "out of memory");
+	if (r >= 0)
+		take_events(s);
+	return r;
+}
+
+/* Looks at what was read. 1: complete. */
+static int take_input(struct stream *s, struct err *e)
+{
+	int r = 0;
+
+	if (s->state == STREAM_HEADERS)
+		r = take_headers(s, e);
+	if (!r && s->state == STREAM_BODY)
+		r = take_body(s, e);
+	if (r == 1) {
+		s->state = STREAM_IDLE;
+		if (!s->keep_alive)
+			disconnect(s);
+	}
+	return r;
+}
+
+static int fail(struct stream *s, int r)
+{
+	disconnect(s);
+	return r;
+}
+
+int stream_io(struct stream *s, struct err *e)
+{
+	char piece[READ_SIZE];
+
+	if (s->state == STREAM_SENDING) {
+		int r = send_out(s, e);
+
+		if (r < 0)
+			return fail(s, r);
+		if (s->state == STREAM_SENDING)
+			return 0;
+	}
+	for (;;) {
+		ssize_t n = recv(s->fd, piece, sizeof(piece), 0);
+		int r;
+
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return 0;
+		if (n < 0)
+			return fail(s, err_set(e, errno, "recv: %s", strerror(errno)));
+		if (n == 0) {
+			bool whole = s->state == STREAM_BODY && !s->chunked && !s->has_length;
+
+			disconnect(s);
+			return whole ? 1
+				     : err_set(e, ECONNRESET, "the server closed the connection");
+		}
+		buf_append(&s->in, piece, (size_t)n);
+		r = s->in.failed ? err_set(e, ENOMEM, "out of memory") : take_input(s, e);
+		if (r < 0)
+			return fail(s, r);
+		if (r > 0)
+			return 1;
+	}
+}

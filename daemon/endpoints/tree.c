@@ -1,0 +1,197 @@
+#include "daemon/endpoints/tree.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/openai/writer.h"
+
+struct tree {
+	struct tree_ask ask;
+	struct tree_pools pools;
+	struct scheduler_stats stats;
+	struct cache_store_stats below; /* if has_below */
+	bool has_below;
+	struct prefix_view *nodes; /* [n_nodes]; what their pointers point at is gone */
+	size_t n_nodes, cap;
+	int32_t *ids; /* [n_ids] of all nodes, one after the other */
+	size_t n_ids;
+	bool truncated, failed;
+};
+
+static const char *const kinds[] = {
+	[PREFIX_CHECKPOINT_PROMPT] = "prompt",
+	[PREFIX_CHECKPOINT_MESSAGE] = "message",
+	[PREFIX_CHECKPOINT_CHUNK] = "chunk",
+	[PREFIX_CHECKPOINT_DECODE] = "decode",
+};
+
+static bool see(void *arg, const struct prefix_view *v)
+{
+	struct tree *t = arg;
+
+	if (t->n_nodes == t->ask.limit ||
+	    (t->ask.tokens && v->n_tokens > TREE_IDS_MAX - t->n_ids)) {
+		t->truncated = true;
+		return false;
+	}
+	if (t->n_nodes == t->cap) {
+		size_t cap = t->cap ? t->cap * 2 : 256;
+		struct prefix_view *nodes = reallocarray(t->nodes, cap, sizeof(*nodes));
+
+		t->failed = !nodes;
+		if (!nodes)
+			return false;
+		t->nodes = nodes;
+		t->cap = cap;
+	}
+	t->nodes[t->n_nodes++] = *v;
+	if (t->ask.tokens) {
+		memcpy(t->ids + t->n_ids, v->tokens, v->n_tokens * sizeof(*t->ids));
+		t->n_ids += v->n_tokens;
+	}
+	return true;
+}
+
+struct tree *tree_copy(const struct scheduler *s, const struct tree_pools *pools,
+		       const struct cache_store_stats *below, const struct tree_ask *ask)
+{
+	struct tree *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->ask = *ask;
+	t->pools = *pools;
+	t->has_below = below;
+	if (below)
+		t->below = *below;
+	scheduler_stats(s, &t->stats);
+	if (ask->tokens) {
+		t->ids = calloc(TREE_IDS_MAX, sizeof(*t->ids));
+		t->failed = !t->ids;
+	}
+	if (!t->failed)
+		prefix_cache_walk(scheduler_cache(s), see, t);
+	if (t->failed) {
+		tree_free(t);
+		return NULL;
+	}
+	return t;
+}
+
+void tree_free(struct tree *t)
+{
+	if (!t)
+		return;
+	free(t->nodes);
+	free(t->ids);
+	free(t);
+}
+
+/* A space's own id would let a reader try salts, so clients see a number: 0 without a salt, else
+ * the id of the space's first node here. Nodes of a space come one after the other. */
+static bool same_space(const struct prefix_view *a, const struct prefix_view *b)
+{
+	return a->space.id[0] == b->space.id[0] && a->space.id[1] == b->space.id[1];
+}
+
+static const char *computed(uint64_t history)
+{
+	if (history == PREFIX_PREFILLED)
+		return "prefilled";
+	return history & 1 ? "decoded" : "mixed";
+}
+
+static void write_node(const struct tree *t, const struct prefix_view *v, uint64_t space,
+		       const int32_t *ids, struct buf *out)
+{
+	buf_printf(out,
+		   "{\"id\":%" PRIu64 ",\"parent\":%" PRIu64 ",\"space\":%" PRIu64
+		   ",\"tokens\":%u,\"depth\":%u,\"pages\":%u",
+		   v->id, v->parent, space, v->n_tokens, v->depth, v->n_pages);
+	if (v->slot == POOL_NONE)
+		buf_puts(out, ",\"slot\":null,\"checkpoint\":null");
+	else
+		buf_printf(out, ",\"slot\":%u,\"checkpoint\":\"%s\"", v->slot, kinds[v->kind]);
+	buf_printf(out,
+		   ",\"tier\":\"device\",\"computed\":\"%s\",\"hits\":%" PRIu64 ",\"age\":%" PRIu64
+		   ",\"locks\":%u",
+		   computed(v->history), v->hits, v->age, v->locks);
+	if (t->ask.tokens) {
+		buf_puts(out, ",\"token_ids\":");
+		writer_ids(out, ids, v->n_tokens);
+	}
+	buf_putc(out, '}');
+}
+
+/* Host memory and disk; null without. */
+static void write_tiers(const struct tree *t, struct buf *out)
+{
+	const struct cache_store_stats *b = &t->below;
+
+	if (!t->has_below) {
+		buf_puts(out, "null");
+		return;
+	}
+	buf_printf(out,
+		   "{\"host\":{\"items\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"hits\":%" PRIu64
+		   ",\"evicted\":%" PRIu64 "}",
+		   b->host_items, b->host_bytes, b->host_hits, b->host_evicted);
+	buf_printf(out,
+		   ",\"disk\":{\"status\":\"%s\",\"items\":%" PRIu64 ",\"bytes\":%" PRIu64
+		   ",\"hits\":%" PRIu64 ",\"evicted\":%" PRIu64 ",\"queued\":%" PRIu64
+		   ",\"written\":%" PRIu64 ",\"unwritten\":%" PRIu64 ",\"damaged\":%" PRIu64 "}",
+		   cache_store_disk_name(b->disk), b->disk_items, b->disk_bytes, b->disk_hits,
+		   b->disk_evicted, b->queued_items, b->written_items, b->unwritten_items,
+		   b->damaged);
+	buf_printf(out, ",\"loads\":%" PRIu64 ",\"loads_failed\":%" PRIu64 "}",
+		   t->stats.loads_begun, t->stats.loads_failed);
+}
+
+static void write_totals(const struct tree *t, struct buf *out)
+{
+	const struct prefix_stats *c = &t->stats.cache;
+
+	buf_printf(out,
+		   "{\"nodes\":%" PRIu64 ",\"spaces\":%" PRIu64 ",\"tokens\":%" PRIu64
+		   ",\"pages\":%" PRIu64 ",\"states\":%" PRIu64 ",\"evictable_pages\":%" PRIu64
+		   ",\"evictable_states\":%" PRIu64,
+		   c->nodes, c->spaces, c->tree_pages * t->pools.page_tokens, c->tree_pages,
+		   c->tree_slots, c->evictable_pages, c->evictable_slots);
+	buf_printf(out,
+		   ",\"evicted_pages\":%" PRIu64 ",\"evicted_states\":%" PRIu64
+		   ",\"evicted_unhit_states\":%" PRIu64 ",\"used_bytes\":%" PRIu64
+		   ",\"budget_bytes\":%" PRIu64,
+		   c->evicted_pages, c->evicted_slots, c->evicted_unhit_slots, c->used_bytes,
+		   t->pools.budget_bytes);
+	buf_printf(out,
+		   ",\"pool_pages\":%u,\"pool_free_pages\":%" PRIu64 ",\"pool_states\":%u,"
+		   "\"pool_free_states\":%" PRIu64 ",\"tiers\":",
+		   t->pools.n_pages, c->free_pages, t->pools.n_slots, c->free_slots);
+	write_tiers(t, out);
+	buf_putc(out, '}');
+}
+
+void tree_write(const struct tree *t, struct buf *out)
+{
+	const int32_t *ids = t->ids;
+	uint64_t space = 0;
+
+	buf_printf(out, "{\"page_tokens\":%u,\"totals\":", t->pools.page_tokens);
+	write_totals(t, out);
+	buf_printf(out, ",\"truncated\":%s,\"nodes\":[", t->truncated ? "true" : "false");
+	for (size_t i = 0; i < t->n_nodes; i++) {
+		const struct prefix_view *v = &t->nodes[i];
+
+		if (!v->space.id[0] && !v->space.id[1])
+			space = 0;
+		else if (!i || !same_space(v, v - 1))
+			space = v->id;
+		if (i)
+			buf_putc(out, ',');
+		write_node(t, v, space, ids, out);
+		if (ids)
+			ids += v->n_tokens;
+	}
+	buf_puts(out, "]}");
+}

@@ -1,0 +1,35 @@
+/*
+ * HTTP: libmicrohttpd with its own thread, epoll and suspended connections.
+ *
+ * Here are connections, limits, bodies and how an answer goes out; what paths there are is in
+ * routes.c. A request is an `exchange`:
+ *
+ *     headers ──> route and checks ──> body ──> a GET is answered at once
+ *                       │                └────> a call: text_submit, then the connection sleeps;
+ *                       v                       each time it is resumed it looks at its call
+ *          an error; the body is read and
+ *          dropped first, unless the client waits for "100 Continue" or it is far too long
+ */
+#ifndef DAEMON_HTTP_HTTP_H
+#define DAEMON_HTTP_HTTP_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "daemon/server.h"
+#include "daemon/http/watch.h"
+
+struct http;
+
+/* A socket that listens at host and port (0: any), with the port it got. */
+int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port,
+		struct err *e) MUST_CHECK;
+
+/* New: starts libmicrohttpd on the listening socket (taken). */
+int http_start(struct server *s, struct watch *w, int fd, struct http **ret,
+	       struct err *e) MUST_CHECK;
+
+/* main: cuts what is still open and ends the thread. */
+void http_stop(struct http *h);
+
+#endif

@@ -1,0 +1,275 @@
+#include "daemon/http/watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/threads.h"
+
+#define SECOND 1000000000ull
+
+static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the first headers */
+static const uint64_t body_ns = 120 * SECOND;	/* from the headers to the end of the body */
+static const uint64_t idle_ns = 120 * SECOND;	/* from an answer to the end of the next headers */
+static const uint64_t comment_ns = 15 * SECOND; /* of silence in a stream */
+
+enum { EVENTS_MAX = 64, TICK_MS = 1000 };
+
+struct connection {
+	struct connection *prev, *next;
+	uint64_t number;
+	int fd;
+	struct call *call;    /* borrowed: its connection's reference holds while it is here */
+	uint64_t deadline_ns; /* 0: none */
+};
+
+struct watch {
+	pthread_t thread;
+	int epoll_fd, wake_fd;
+	_Atomic bool quit;
+	pthread_mutex_t lock;
+	/* guarded by lock */
+	struct connection *head;
+	struct connection **by_fd; /* [n_fds] */
+	size_t n_fds;
+	uint64_t last_number;
+};
+
+/* The connection's call with a reference, or NULL when this event is of a former one. */
+static struct call *call_of_event(struct watch *w, int fd, uint64_t number)
+{
+	struct call *call = NULL;
+
+	pthread_mutex_lock(&w->lock);
+	if ((size_t)fd < w->n_fds && w->by_fd[fd] && w->by_fd[fd]->number == number &&
+	    w->by_fd[fd]->call)
+		call = call_ref(w->by_fd[fd]->call);
+	pthread_mutex_unlock(&w->lock);
+	return call;
+}
+
+/* Descriptor and number of a connection share an event's 64 bits. */
+enum { FD_BITS = 24 };
+
+static uint64_t event_key(const struct connection *c)
+{
+	return c->number << FD_BITS | (uint64_t)c->fd;
+}
+
+static void take_event(struct watch *w, const struct epoll_event *ev) ON(role_watch)
+{
+	uint64_t key = ev->data.u64;
+	struct call *call;
+
+	if (!key) /* wake_fd: number 0 is never given */
+		return;
+	call = call_of_event(w, (int)(key & ((1u << FD_BITS) - 1)), key >> FD_BITS);
+	if (!call)
+		return;
+	log_debug("%s: the client left", call->id);
+	call_abort(call);
+	call_unref(call);
+}
+
+static void tick(struct watch *w) ON(role_watch)
+{
+	uint64_t now = clock_now_ns();
+
+	pthread_mutex_lock(&w->lock);
+	for (struct connection *c = w->head; c; c = c->next) {
+		if (c->call)
+			call_tick(c->call, now > comment_ns ? now - comment_ns : 0);
+		if (c->deadline_ns && now > c->deadline_ns) {
+			/* libmicrohttpd sees the end of file and closes it. */
+			shutdown(c->fd, SHUT_RDWR);
+			c->deadline_ns = 0;
+		}
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void *watch_main(void *arg)
+{
+	struct watch *w = arg;
+	struct epoll_event events[EVENTS_MAX];
+	uint64_t next_tick = clock_now_ns() + TICK_MS * 1000000ull;
+
+	role_begin(&role_watch);
+	while (!atomic_load(&w->quit)) {
+		int n = epoll_wait(w->epoll_fd, events, EVENTS_MAX, TICK_MS);
+
+		for (int i = 0; i < n; i++)
+			take_event(w, &events[i]);
+		if (clock_now_ns() >= next_tick) {
+			tick(w);
+			next_tick = clock_now_ns() + TICK_MS * 1000000ull;
+		}
+	}
+	return NULL;
+}
+
+static void release(struct watch *w)
+{
+	if (w->epoll_fd >= 0)
+		close(w->epoll_fd);
+	if (w->wake_fd >= 0)
+		close(w->wake_fd);
+	pthread_mutex_destroy(&w->lock);
+	free(w->by_fd);
+	free(w);
+}
+
+int watch_start(struct watch **ret, struct err *e)
+{
+	struct watch *w = calloc(1, sizeof(*w));
+	struct epoll_event ev = {.events = EPOLLIN};
+	int r;
+
+	if (!w)
+		return err_set(e, ENOMEM, "out of memory");
+	pthread_mutex_init(&w->lock, NULL);
+	w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->epoll_fd < 0 || w->wake_fd < 0 ||
+	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->wake_fd, &ev) < 0) {
+		r = errno;
+		release(w);
+		return err_set(e, r, "cannot watch connections: %s", strerror(r));
+	}
+	r = pthread_create(&w->thread, NULL, watch_main, w);
+	if (r) {
+		release(w);
+		return err_set(e, r, "cannot start the watch thread: %s", strerror(r));
+	}
+	*ret = w;
+	return 0;
+}
+
+void watch_free(struct watch *w)
+{
+	uint64_t one = 1;
+	ssize_t r;
+
+	if (!w)
+		return;
+	atomic_store(&w->quit, true);
+	r = write(w->wake_fd, &one, sizeof(one));
+	(void)r;
+	pthread_join(w->thread, NULL);
+	release(w);
+}
+
+/* Room for this descriptor in the table. Call with the lock held. */
+static int reserve_fd(struct watch *w, int fd)
+{
+	size_t n = w->n_fds ? w->n_fds : 64;
+	struct connection **table;
+
+	if (fd < 0 || fd >= 1 << FD_BITS)
+		return -EINVAL;
+	if ((size_t)fd < w->n_fds)
+		return 0;
+	while (n <= (size_t)fd)
+		n *= 2;
+	table = reallocarray(w->by_fd, n, sizeof(struct connection *));
+	if (!table)
+		return -ENOMEM;
+	memset(table + w->n_fds, 0, (n - w->n_fds) * sizeof(struct connection *));
+	w->by_fd = table;
+	w->n_fds = n;
+	return 0;
+}
+
+struct connection *watch_open(struct watch *w, int fd)
+{
+	struct connection *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->fd = fd;
+	c->deadline_ns = clock_now_ns() + headers_ns;
+	pthread_mutex_lock(&w->lock);
+	if (reserve_fd(w, fd) < 0) {
+		pthread_mutex_unlock(&w->lock);
+		free(c);
+		return NULL;
+	}
+	c->number = ++w->last_number;
+	w->by_fd[fd] = c;
+	c->next = w->head;
+	if (w->head)
+		w->head->prev = c;
+	w->head = c;
+	pthread_mutex_unlock(&w->lock);
+	return c;
+}
+
+void watch_close(struct watch *w, struct connection *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->by_fd[c->fd] = NULL;
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		w->head = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	/* Fails when it was never added. */
+	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+	pthread_mutex_unlock(&w->lock);
+	free(c);
+}
+
+static void set_deadline(struct watch *w, struct connection *c, uint64_t ns)
+{
+	pthread_mutex_lock(&w->lock);
+	c->deadline_ns = ns ? clock_now_ns() + ns : 0;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void watch_receiving(struct watch *w, struct connection *c)
+{
+	set_deadline(w, c, body_ns);
+}
+
+void watch_answering(struct watch *w, struct connection *c, struct call *call)
+{
+	struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT};
+
+	pthread_mutex_lock(&w->lock);
+	c->deadline_ns = 0;
+	c->call = call;
+	ev.data.u64 = event_key(c);
+	/* Level-triggered: a client that has left already is reported at once. Descriptors that
+	 * epoll cannot take do not occur among sockets; without memory for it the client just goes
+	 * unseen until something is written. */
+	if (call && epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev) < 0 && errno == ENOENT &&
+	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) < 0)
+		log_warning("cannot watch a connection: %s", strerror(errno));
+	pthread_mutex_unlock(&w->lock);
+}
+
+void watch_idle(struct watch *w, struct connection *c)
+{
+	pthread_mutex_lock(&w->lock);
+	c->deadline_ns = clock_now_ns() + idle_ns;
+	c->call = NULL;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void watch_close_calls(struct watch *w)
+{
+	pthread_mutex_lock(&w->lock);
+	for (struct connection *c = w->head; c; c = c->next)
+		if (c->call)
+			call_close(c->call);
+	pthread_mutex_unlock(&w->lock);
+}

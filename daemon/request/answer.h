@@ -1,0 +1,37 @@
+/*
+ * From a call's tokens to its answer: text, stop strings, reasoning, log-probabilities, and the
+ * JSON of a whole body or a stream. On the http thread, one token after the other.
+ *
+ *     record ──> detokenizer ──> reasoning | content ──> delta ──> SSE chunk, or kept for the body
+ *
+ * A choice ends with the engine's reason, or here, at a stop string: then the engine is told, and
+ * tokens that it drew meanwhile are dropped. Usage counts tokens up to and including the one that
+ * completed the stop.
+ */
+#ifndef DAEMON_REQUEST_ANSWER_H
+#define DAEMON_REQUEST_ANSWER_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "daemon/request/call.h"
+
+struct answer;
+
+/* New. The call is borrowed. NULL when out of memory. */
+struct answer *answer_new(struct call *c);
+void answer_free(struct answer *a);
+
+/* Takes the records. A stream's chunks are appended to out; NULL when there is no stream. -ENOMEM.
+ */
+int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out) MUST_CHECK;
+
+/* Every choice has its finish reason. */
+bool answer_complete(const struct answer *a);
+
+/* The end of a complete stream. */
+void answer_end_stream(const struct answer *a, struct buf *out);
+
+/* The body of a complete answer. */
+void answer_body(const struct answer *a, struct buf *out);
+
+#endif

@@ -1,0 +1,230 @@
+/*
+ * A call: one request of a client from its body to the last byte of the answer.
+ *
+ * Its life, and who may touch what:
+ *
+ *     thread  what happens                                       stage afterwards
+ *     http    call_new, the body is moved in, text_submit        WORKING
+ *     text    parse, render, tokenize, then loop_submit          WORKING
+ *             or call_fail / call_reply                          ANSWERED
+ *     engine  scheduler_submit, call_accept                      RUNNING
+ *             or call_fail                                       ANSWERED
+ *             call_push a token ... call_end                     ENDED
+ *             or call_fail (device lost, shutdown)               ENDED, with a failure
+ *     http    call_take, text and JSON (answer.c)
+ *
+ * The calls of /cache skip text: http hands them to the engine, which answers at once.
+ *
+ * Two references keep it alive: the connection's, from call_new until libmicrohttpd says that the
+ * request is completed, and the work's, from text_submit until the engine (or text) is done with
+ * it. The last call_unref logs one line and frees everything, on whichever thread that is.
+ *
+ * A call's work is handed on: text's members are written before loop_submit, constant afterwards.
+ * Between http and the others there are the members below `lock`, and nothing else.
+ *
+ * Sleeping: the http thread suspends the connection when there is nothing to send (call_sleep),
+ * under the lock in which it saw that there was nothing. Who changes anything calls call_wake,
+ * which resumes the connection if, and only if, it is suspended: a suspended connection cannot be
+ * closed by libmicrohttpd, so the pointer holds.
+ */
+#ifndef DAEMON_REQUEST_CALL_H
+#define DAEMON_REQUEST_CALL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/ids.h"
+#include "base/queue.h"
+#include "daemon/server.h"
+#include "daemon/endpoints/tree.h"
+#include "scheduler/scheduler.h"
+
+enum call_kind {
+	CALL_CHAT,
+	CALL_COMPLETION,
+	CALL_TOKENIZE,
+	CALL_DETOKENIZE,
+	/* These two go from http to the engine directly. */
+	CALL_CACHE,
+	CALL_FLUSH,
+};
+
+enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
+
+/* One prompt of a call: a request of the scheduler. */
+struct call_part {
+	struct ids prompt;   /* owned */
+	uint64_t seed;	     /* of its draws */
+	uint32_t max_tokens; /* given, or what fits */
+	struct content_key root_key,
+		*page_keys;   /* [whole pages of the prompt] in the arena; NULL: no tiers */
+	uint32_t *boundaries; /* [n_boundaries] in the arena: where turns end, see turns.h */
+	uint32_t n_boundaries;
+	/* the engine thread's */
+	struct call *call;
+	uint64_t id;	    /* of the scheduler, 0: not submitted */
+	uint32_t n_running; /* choices that have not ended */
+	uint64_t first_ns;  /* 0: no token yet */
+	bool hit_known;	    /* call_hit was told */
+};
+
+/* One choice, as the engine thread sees it. Choice c belongs to part c / n. */
+struct call_choice {
+	bool ended;
+	uint64_t last_ns; /* when its newest token came, 0: none yet */
+};
+
+enum call_message_type { CALL_SUBMIT, CALL_CONTROL, CALL_ADMIN };
+
+/* What travels in the loop's inbox; a call embeds one of each type. */
+struct call_message {
+	struct queue_node node;
+	enum call_message_type type;
+	struct call *call;
+};
+
+struct call {
+	/* constant */
+	struct server *server;
+	enum call_kind kind;
+	char id[48]; /* "chatcmpl-…", "cmpl-…" */
+	int64_t created;
+	uint64_t arrived_ns;
+
+	_Atomic uint32_t refs;
+	_Atomic bool aborted; /* the client left: nobody reads the answer */
+	_Atomic bool queued;  /* counted in server.queued */
+
+	/* text, then constant */
+	struct queue_node node; /* in text.queue */
+	struct buf body;	/* dropped once parsed */
+	struct arena arena;	/* text's until loop_submit, then http's */
+	struct openai_request ask;
+	bool asked;			/* ask is to be released */
+	struct call_part *parts;	/* [n_parts] in the arena */
+	uint32_t n_parts, n, n_choices; /* n choices a part, n_choices = n_parts * n */
+	uint32_t n_prompt;		/* tokens of all parts */
+	const int32_t *end_tokens;	/* [n_end_tokens] the model's and the client's */
+	uint32_t n_end_tokens;
+	struct prefix_space space; /* of its cache_salt */
+
+	/* engine */
+	struct call_choice *choices; /* [n_choices] in the arena */
+	struct call *prev, *next;    /* in the loop's list of live calls */
+	bool touched;		     /* a token came in this step */
+	bool broken;		     /* there was no memory for a token */
+	bool plenty;		     /* many records wait: http is to take them */
+	uint32_t n_running;	     /* choices that have not ended; 0: not live */
+
+	/* any thread, for the log */
+	_Atomic uint32_t n_generated;
+	_Atomic uint64_t first_token_ns;
+	_Atomic uint32_t finished[METRICS_FINISHES];
+
+	/* What the prefix cache gave. Written by the engine before the first token of a part is
+	 * pushed, so that who has seen the token sees this. */
+	_Atomic uint32_t n_hits;	       /* parts that it is known of */
+	_Atomic uint32_t n_cached, n_received; /* tokens, of all of them; as in scheduler_hit */
+	_Atomic uint32_t miss; /* enum prefix_miss: the first one that is not NONE */
+
+	struct call_message submit, control;
+
+	pthread_mutex_t lock;
+	struct tree_ask tree_ask; /* http, then constant */
+
+	/* guarded by lock */
+	enum call_stage stage, seen; /* seen: what http knows of stage */
+	bool suspended, closing;
+	bool control_queued;
+	bool *stop_wanted;  /* [n_choices] in the arena: a stop string was met */
+	struct buf tokens;  /* records that http has not taken */
+	struct err failure; /* code 0: none */
+	struct buf reply;   /* ANSWERED without failure: the body */
+	struct tree *tree;  /* or what it is to be written from; owned */
+	uint64_t sent_ns;   /* when http last sent something of a stream, 0: not yet */
+	bool comment_due;
+	void *connection; /* struct MHD_Connection */
+	void (*resume)(void *connection);
+};
+
+/* New, with one reference. Takes nothing. NULL when out of memory. */
+struct call *call_new(struct server *s, enum call_kind kind);
+struct call *call_ref(struct call *c);
+void call_unref(struct call *c);
+
+/* The body is whole: arrival time, the counts that limit the queue. */
+void call_arrive(struct call *c);
+
+/* No longer waiting for its first token. Repeated calls do nothing. */
+void call_unqueue(struct call *c);
+
+/* text: the body is parsed. Its bytes no longer count in server.body_bytes. */
+void call_drop_body(struct call *c);
+
+/* A choice, or the call as a whole, is over for this reason: for metrics and the log. */
+void call_count(struct call *c, enum metrics_finish why);
+
+/* text, engine: the answer is this error, or, once RUNNING, the rest of it is. Wakes. */
+void call_fail(struct call *c, const struct err *e);
+
+/* text: the answer is this body (moved out of *body, status 200). Wakes. */
+void call_reply(struct call *c, struct buf *body);
+
+/* engine: the answer is this tree (taken). Wakes. */
+void call_show(struct call *c, struct tree *tree);
+
+/* engine: what the cache gave one of its parts. */
+void call_hit(struct call *c, const struct scheduler_hit *hit);
+
+/* "cached=64; reason=no-checkpoint" of what is known by now; false: nothing is. */
+bool call_describe_hit(const struct call *c, char *out, size_t size);
+
+/* engine: the scheduler took it. Wakes. */
+void call_accept(struct call *c);
+
+/* engine: a token of choice `choice`. Does not wake; -ENOMEM. */
+int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
+	      const struct draw_result *draw) MUST_CHECK;
+
+/* engine: the next n tokens of the prompt of part `part`, whose ranks are above 0. Does not wake; -ENOMEM. */
+int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores,
+		     uint32_t n) MUST_CHECK;
+
+/* engine: no further token comes. Does not wake. */
+void call_end(struct call *c);
+
+/* Resumes the connection if it sleeps; with `tokens` only if it wants to hear of every token. */
+void call_wake(struct call *c);
+bool call_wants_tokens(const struct call *c);
+
+/* http: what there is. Swaps the records into *tokens (which must be empty). When there is nothing
+ * new the connection is suspended, by `suspend` under the lock, and the caller returns to
+ * libmicrohttpd at once (slept). Never sleeps while the daemon closes. */
+struct call_news {
+	enum call_stage stage;
+	bool slept, closing, comment_due;
+	struct err failure;
+};
+void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connection),
+	       struct call_news *ret);
+
+/* Any thread: the client left. The engine hears of it, the connection wakes. */
+void call_abort(struct call *c);
+
+/* http: a stop string was met in this choice. */
+void call_stop_choice(struct call *c, uint32_t choice);
+
+/* main: libmicrohttpd is about to stop. The call never sleeps again. */
+void call_close(struct call *c);
+
+/* watch: wakes a stream that was silent since before `before_ns`, for a comment. */
+void call_tick(struct call *c, uint64_t before_ns);
+
+/* A record of call.tokens, taken from the front at *offset. False at the end. *ret_of: the choice of a token that was
+ * drawn (rank 0), the part of one that was scored. */
+bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
+		 enum finish_reason *ret_finish, struct draw_result *ret_draw);
+
+#endif

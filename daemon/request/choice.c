@@ -1,0 +1,244 @@
+#include "daemon/request/choice.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Text of one choice at most. */
+enum { TEXT_MAX = 256 << 20 };
+
+int choice_init(struct choice *c, const struct choice_config *config)
+{
+	*c = (struct choice){.config = config};
+	reasoning_init(&c->splitter, config->thinking);
+	buf_init(&c->piece, TEXT_MAX);
+	buf_init(&c->content, TEXT_MAX);
+	buf_init(&c->reasoning, TEXT_MAX);
+	c->detokenizer = detokenizer_new(config->tokenizer, config->stops, config->n_stops);
+	return c->detokenizer ? 0 : -ENOMEM;
+}
+
+void choice_release(struct choice *c)
+{
+	detokenizer_free(c->detokenizer);
+	buf_release(&c->piece);
+	buf_release(&c->content);
+	buf_release(&c->reasoning);
+	ids_release(&c->token_ids);
+	free(c->tokens);
+	free(c->places);
+}
+
+static int reserve_tokens(struct choice *c, size_t n)
+{
+	size_t cap = MAX(c->cap ? c->cap * 2 : 16, c->n_tokens + n);
+	struct openai_token *tokens;
+	struct choice_place *places;
+
+	if (c->n_tokens + n <= c->cap)
+		return 0;
+	tokens = reallocarray(c->tokens, cap, sizeof(*tokens));
+	if (!tokens)
+		return -ENOMEM;
+	c->tokens = tokens;
+	places = reallocarray(c->places, cap, sizeof(*places));
+	if (!places)
+		return -ENOMEM;
+	c->places = places;
+	c->cap = cap;
+	return 0;
+}
+
+/* A token that adds len bytes to the text. One that adds nothing, and is reported all the same, is content by its
+ * own right. */
+static int remember_token(struct choice *c, const struct draw_result *draw, size_t len)
+{
+	size_t n_bytes;
+
+	if (reserve_tokens(c, 1) < 0)
+		return -ENOMEM;
+	tokenizer_bytes(c->config->tokenizer, draw->token, &n_bytes);
+	c->tokens[c->n_tokens] =
+		(struct openai_token){.draw = *draw, .cut = (uint32_t)(n_bytes - len)};
+	c->places[c->n_tokens++] =
+		(struct choice_place){.begin = c->raw, .end = c->raw + len, .content = !len};
+	return 0;
+}
+
+int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n)
+{
+	if (reserve_tokens(c, n) < 0)
+		return -ENOMEM;
+	memcpy(c->tokens, tokens, n * sizeof(*tokens));
+	memset(c->places, 0, n * sizeof(*c->places));
+	c->n_tokens = c->n_ready = n;
+	return 0;
+}
+
+/* A stop string was met: tokens, or ends of one, behind the text that went out are no part of it.
+ */
+static void cut_tokens(struct choice *c)
+{
+	size_t released = detokenizer_released(c->detokenizer);
+
+	while (c->n_tokens > c->n_ready) {
+		struct choice_place *p = &c->places[c->n_tokens - 1];
+
+		if (p->end <= released)
+			return;
+		if (p->begin < released) {
+			c->tokens[c->n_tokens - 1].cut = (uint32_t)(p->end - released);
+			p->end = released;
+			return;
+		}
+		c->n_tokens--;
+	}
+}
+
+/* Raw bytes begin .. end became content. */
+static void mark_content(struct choice *c, size_t begin, size_t end)
+{
+	for (size_t i = c->n_tokens; i > c->n_ready; i--) {
+		struct choice_place *p = &c->places[i - 1];
+		size_t from = MAX(begin, p->begin), to = MIN(end, p->end);
+
+		if (p->end <= begin)
+			return;
+		if (from < to)
+			p->content += to - from;
+	}
+}
+
+/* Moves the piece on. It stands for the raw bytes up to `released`, one each but where U+FFFD
+ * replaced broken ones. */
+static void split_piece(struct choice *c, size_t begin, size_t released)
+{
+	const struct choice_config *g = c->config;
+
+	if (!g->chat) {
+		buf_append(&c->content, buf_str(&c->piece), c->piece.len);
+		if (g->logprobs)
+			mark_content(c, begin, released);
+	} else if (!g->logprobs) {
+		reasoning_push(&c->splitter, buf_str(&c->piece), c->piece.len, &c->reasoning,
+			       &c->content);
+	} else {
+		for (size_t i = 0; i < c->piece.len; i++) {
+			size_t before = c->content.len, at = MIN(begin + i + 1, released), end, n;
+
+			reasoning_push(&c->splitter, c->piece.data + i, 1, &c->reasoning,
+				       &c->content);
+			end = at - MIN((size_t)c->splitter.n_held, at);
+			n = c->content.len - before;
+			mark_content(c, end - MIN(n, end), end);
+		}
+	}
+	buf_reset(&c->piece);
+}
+
+/* Nothing follows: what the splitter holds back goes out. */
+static void finish_split(struct choice *c)
+{
+	size_t before = c->content.len, end = detokenizer_released(c->detokenizer), n;
+
+	if (!c->config->chat)
+		return;
+	reasoning_finish(&c->splitter, &c->reasoning, &c->content);
+	n = c->content.len - before;
+	if (c->config->logprobs)
+		mark_content(c, end - MIN(n, end), end);
+}
+
+/* Tokens that are through become ready if they are content, and are dropped if not. */
+static void settle_tokens(struct choice *c)
+{
+	size_t through = detokenizer_released(c->detokenizer) - c->splitter.n_held;
+	size_t kept = c->n_ready, i = c->n_ready;
+
+	if (!c->n_tokens)
+		return;
+	for (; i < c->n_tokens && (c->finish || c->places[i].end <= through); i++)
+		if (c->places[i].content) {
+			c->tokens[kept] = c->tokens[i];
+			c->places[kept++] = c->places[i];
+		}
+	memmove(c->tokens + kept, c->tokens + i, (c->n_tokens - i) * sizeof(*c->tokens));
+	memmove(c->places + kept, c->places + i, (c->n_tokens - i) * sizeof(*c->places));
+	c->n_tokens -= i - kept;
+	c->n_ready = kept;
+}
+
+/* A token without bytes is no part of any text. */
+static bool reported(const struct choice *c, size_t len)
+{
+	return c->config->logprobs && (len || c->config->every_token);
+}
+
+static int push_text(struct choice *c, const struct draw_result *draw, enum finish_reason finish)
+{
+	const struct tokenizer *t = c->config->tokenizer;
+	size_t len;
+	int r;
+
+	tokenizer_bytes(t, draw->token, &len);
+	if (tokenizer_is_special(t, draw->token))
+		len = 0;
+	if (reported(c, len) && remember_token(c, draw, len) < 0)
+		return -ENOMEM;
+	c->raw += len;
+	r = detokenizer_push(c->detokenizer, draw->token, &c->piece);
+	if (r > 0) {
+		c->finish = "stop";
+		cut_tokens(c);
+		return finish == FINISH_NONE;
+	}
+	if (!r && finish == FINISH_LENGTH) {
+		c->finish = "length";
+		r = detokenizer_finish(c->detokenizer, &c->piece);
+	}
+	return r;
+}
+
+int choice_push(struct choice *c, const struct draw_result *draw, enum finish_reason finish)
+{
+	size_t begin = detokenizer_released(c->detokenizer);
+	int r;
+
+	c->n_drawn++;
+	if (c->config->chat && c->splitter.inside)
+		c->n_reasoning++;
+	if (c->config->token_ids && ids_push(&c->token_ids, draw->token) < 0)
+		return -ENOMEM;
+	if (finish == FINISH_STOP) {
+		/* An end token is no part of the text. */
+		c->finish = "stop";
+		r = reported(c, 0) ? remember_token(c, draw, 0) : 0;
+		if (!r)
+			r = detokenizer_finish(c->detokenizer, &c->piece);
+	} else {
+		r = push_text(c, draw, finish);
+	}
+	if (r < 0)
+		return r;
+	split_piece(c, begin, detokenizer_released(c->detokenizer));
+	if (c->finish)
+		finish_split(c);
+	if (c->config->logprobs)
+		settle_tokens(c);
+	return c->content.failed || c->reasoning.failed || c->piece.failed ? -ENOMEM : r;
+}
+
+void choice_clear(struct choice *c)
+{
+	size_t n = c->n_ready;
+
+	buf_reset(&c->content);
+	buf_reset(&c->reasoning);
+	c->token_ids.len = 0;
+	if (!n)
+		return;
+	memmove(c->tokens, c->tokens + n, (c->n_tokens - n) * sizeof(*c->tokens));
+	memmove(c->places, c->places + n, (c->n_tokens - n) * sizeof(*c->places));
+	c->n_tokens -= n;
+	c->n_ready = 0;
+}

@@ -1,0 +1,71 @@
+/*
+ * One choice of an answer: its tokens become content, reasoning and log-probabilities.
+ *
+ *     token ──> detokenizer ──text──> reasoning splitter ──> content | reasoning   (chat)
+ *                     └──────text────────────────────────> content               (completions)
+ *
+ * Log-probabilities are reported for the tokens of the content, each together with the piece of
+ * content that completes it: so every token waits in `tokens` until all of its bytes went through
+ * both hold-backs, and is dropped there if none of them became content (reasoning, tags, what is
+ * behind a stop string). Bytes are counted as positions in the raw bytes of all tokens.
+ */
+#ifndef DAEMON_REQUEST_CHOICE_H
+#define DAEMON_REQUEST_CHOICE_H
+
+#include "base/ids.h"
+#include "protocol/openai/response.h"
+#include "protocol/tokenizer/detokenizer.h"
+#include "protocol/output/reasoning.h"
+#include "scheduler/scheduler.h"
+
+/* A token whose log-probabilities are to be reported, and where it stands. */
+struct choice_place {
+	size_t begin, end;
+	size_t content; /* how many of its bytes became content */
+};
+
+/* Where tokens come from, the same for all choices of an answer. */
+struct choice_config {
+	const struct tokenizer *tokenizer; /* borrowed, as are the stops */
+	const char *const *stops;
+	size_t n_stops;
+	bool chat, thinking; /* thinking: the prompt ended in an open think block */
+	bool logprobs, token_ids;
+	bool every_token; /* log-probabilities also of tokens that are no text: with an echo */
+};
+
+struct choice {
+	const struct choice_config *config; /* borrowed */
+	struct detokenizer *detokenizer;
+	struct reasoning splitter;
+	struct buf piece; /* what the detokenizer let go */
+
+	/* results: taken by choice_clear, or kept until the end */
+	struct buf content, reasoning;
+	struct ids token_ids;
+	struct openai_token *tokens; /* [n_tokens], the first n_ready are to be reported */
+	size_t n_ready;
+	const char *finish;	       /* NULL: goes on */
+	uint32_t n_drawn, n_reasoning; /* tokens */
+
+	struct choice_place *places; /* [n_tokens] */
+	size_t n_tokens, cap;
+	size_t raw; /* bytes of the tokens so far */
+};
+
+int choice_init(struct choice *c, const struct choice_config *config) MUST_CHECK;
+void choice_release(struct choice *c);
+
+/* The tokens of the echoed prompt, before anything else: they are to be reported first. Its text is the caller's to put
+ * into c->content. -ENOMEM. */
+int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n) MUST_CHECK;
+
+/* Takes a token; sets c->finish when the choice ends with it. 1: at a stop string, of which the
+ * engine knows nothing. 0, or -ENOMEM. Not after the finish. */
+int choice_push(struct choice *c, const struct draw_result *draw,
+		enum finish_reason finish) MUST_CHECK;
+
+/* The results were sent: they are empty from here on, but for what is still held back. */
+void choice_clear(struct choice *c);
+
+#endif

@@ -1,0 +1,291 @@
+/* A parsed body to what the scheduler takes: prompts in ids, lengths that fit, end tokens, seeds.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <gnutls/crypto.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "daemon/request/text.h"
+#include "daemon/steps/mover.h"
+#include "daemon/request/turns.h"
+#include "engine/store/cache_key.h"
+
+enum {
+	CHOICES_MAX = 1024,
+	/* Tokens of prompts whose log-probabilities one answer has: each takes some hundred bytes. */
+	SCORED_MAX = 1 << 19,
+};
+
+static int no_memory(struct err *e)
+{
+	return err_set(e, ENOMEM, "out of memory");
+}
+
+int prepare_encode(const struct server *s, const char *text, size_t len, bool add_special,
+		   struct ids *out, struct err *e)
+{
+	int r = add_special ? tokenizer_encode_whole(s->tokenizer, text, len, out)
+			    : tokenizer_encode(s->tokenizer, text, len, true, out);
+
+	if (r == -E2BIG)
+		return err_set(e, EINVAL,
+			       "the model's tokenizer has a pattern that gives up on this text");
+	return r < 0 ? no_memory(e) : 0;
+}
+
+int prepare_model(const struct server *s, const char *name, struct err *e)
+{
+	if (!name || !strcmp(name, s->name) || !strcmp(name, s->base_name))
+		return 0;
+	return err_param(e, ENOENT, "model",
+			 "the model \"%.100s\" does not exist; this server has \"%s\"", name,
+			 s->name);
+}
+
+int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
+			struct err *e)
+{
+	struct buf text;
+	int r;
+
+	if (!s->template)
+		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
+	buf_init(&text, SIZE_MAX / 2);
+	r = template_render(s->template, context, &text, e);
+	if (!r)
+		r = prepare_encode(s, buf_str(&text), text.len, false, out, e);
+	buf_release(&text);
+	return r;
+}
+
+static int encode_prompt(struct server *s, const struct openai_prompt *p, bool add_special,
+			 struct ids *out, struct err *e)
+{
+	if (p->text)
+		return prepare_encode(s, p->text, p->text_len, add_special, out, e);
+	return ids_append(out, p->ids, p->n_ids) < 0 ? no_memory(e) : 0;
+}
+
+/* KV pages that a request of n choices can have: all, or what --cache-memory leaves beside its
+ * states. */
+static uint64_t pages_beside(const struct server *s, uint64_t n)
+{
+	const struct engine_info *i = &s->info;
+	uint64_t bytes = s->options.cache_memory.bytes, states = n * i->slot_bytes;
+
+	if (!bytes || !i->page_bytes)
+		return i->n_pages;
+	return bytes > states ? MIN((uint64_t)i->n_pages, (bytes - states) / i->page_bytes) : 0;
+}
+
+/* Tokens that a choice can generate behind n_prompt, with n choices beside each other, in a pool of
+ * this size: whole pages of the prompt are shared, the rest of a choice is its own. */
+static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
+{
+	uint64_t page = s->options.page_size, shared = n_prompt / page, end;
+	uint64_t n_pages = pages_beside(s, n);
+
+	if (shared >= n_pages)
+		return 0;
+	end = (shared + (n_pages - shared) / n) * page;
+	return end > n_prompt ? end - n_prompt : 0;
+}
+
+/* The length that was asked for, or, when none was, what fits. */
+static int fit_part(struct call *c, struct call_part *p, struct err *e)
+{
+	const struct server *s = c->server;
+	const char *what = c->kind == CALL_CHAT ? "messages" : "prompt";
+	uint64_t n_prompt = p->prompt.len, context = s->info.max_model_len;
+	uint64_t asked = c->ask.max_tokens, room;
+
+	if (!n_prompt)
+		return err_param(e, EINVAL, what, "%s: there is nothing to go on from: no tokens",
+				 what);
+	if (n_prompt >= context && c->ask.prompt_only)
+		return err_param(e, EOVERFLOW, what,
+				 "this server's context is %llu tokens, and %llu are in the %s: at "
+				 "most %llu can be, even with nothing to generate",
+				 (unsigned long long)context, (unsigned long long)n_prompt, what,
+				 (unsigned long long)context - 1);
+	if (n_prompt >= context || asked > context - n_prompt)
+		return err_param(
+			e, EOVERFLOW, what,
+			"this server's context is %llu tokens, but %llu were asked for: %llu in "
+			"the %s, %llu to generate",
+			(unsigned long long)context,
+			(unsigned long long)(n_prompt + MAX(asked, (uint64_t)1)),
+			(unsigned long long)n_prompt, what,
+			(unsigned long long)MAX(asked, (uint64_t)1));
+	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->n));
+	if (!room && c->ask.prompt_only)
+		return err_param(
+			e, EOVERFLOW, what,
+			"the KV cache holds %llu tokens, too few for %llu in the %s and a place "
+			"behind them in each of %u choices",
+			(unsigned long long)(pages_beside(s, c->n) * s->options.page_size),
+			(unsigned long long)n_prompt, what, c->n);
+	if (!room || asked > room)
+		return err_param(
+			e, EOVERFLOW, what,
+			"the KV cache holds %llu tokens, too few for %llu in the %s and %llu to "
+			"generate in each of %u choices",
+			(unsigned long long)(pages_beside(s, c->n) * s->options.page_size),
+			(unsigned long long)n_prompt, what,
+			(unsigned long long)MAX(asked, (uint64_t)1), c->n);
+	p->max_tokens = (uint32_t)(asked ? asked : room);
+	return 0;
+}
+
+static int draw_seed(uint64_t *ret, struct err *e)
+{
+	if (getrandom(ret, sizeof(*ret), 0) != (ssize_t)sizeof(*ret))
+		return err_set(e, EIO, "cannot draw a seed");
+	return 0;
+}
+
+static int collect_end_tokens(struct call *c, struct err *e)
+{
+	const struct model_config *m = &c->server->info.model;
+	size_t n = c->ask.n_stop_token_ids + (c->ask.ignore_eos ? 0 : m->n_end_tokens);
+	int32_t *ids = arena_array(&c->arena, MAX(n, (size_t)1), sizeof(*ids));
+
+	if (!ids)
+		return no_memory(e);
+	c->end_tokens = ids;
+	c->n_end_tokens = (uint32_t)n;
+	for (size_t i = 0; i < c->ask.n_stop_token_ids; i++)
+		*ids++ = c->ask.stop_token_ids[i];
+	for (uint32_t i = 0; !c->ask.ignore_eos && i < m->n_end_tokens; i++)
+		*ids++ = m->end_tokens[i];
+	return 0;
+}
+
+/* The space of a cache_salt: equal salts meet there, and nobody can find another one that does. */
+static int hash_salt(struct call *c, struct err *e)
+{
+	unsigned char digest[32];
+
+	if (!c->ask.cache_salt)
+		return 0;
+	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, c->ask.cache_salt, c->ask.cache_salt_len, digest) <
+	    0)
+		return err_set(e, EFAULT, "cannot hash the cache_salt");
+	static_assert(sizeof(c->space.id) <= sizeof(digest), "a digest fills a space");
+	memcpy(c->space.id, digest, sizeof(c->space.id));
+	return 0;
+}
+
+/* Names for the prompt's pages, when there are tiers below the device. */
+static int name_pages(struct call *c, struct call_part *p, struct err *e)
+{
+	uint32_t P = (uint32_t)c->server->options.page_size, n = (uint32_t)p->prompt.len;
+
+	if (!mover_wanted(&c->server->options) || !c->ask.cache_prompt)
+		return 0;
+	p->page_keys = arena_array(&c->arena, MAX(n / P, 1u), sizeof(*p->page_keys));
+	if (!p->page_keys)
+		return err_set(e, ENOMEM, "out of memory");
+	if (content_key_root(c->space.id, &p->root_key) < 0 ||
+	    content_key_chain(&p->root_key, p->prompt.v, n, P, p->page_keys) < 0)
+		return err_set(e, EFAULT, "cannot hash the prompt");
+	return 0;
+}
+
+static int find_turns(struct call *c, struct call_part *p, struct err *e)
+{
+	const struct model_config *m = &c->server->info.model;
+	int32_t ends[MODEL_END_TOKENS_MAX + 1];
+	uint32_t found[TURNS_MAX], n = m->n_end_tokens;
+
+	memcpy(ends, m->end_tokens, n * sizeof(*ends));
+	if (c->server->turn_token >= 0)
+		ends[n++] = c->server->turn_token;
+	n = turns_find(p->prompt.v, p->prompt.len, ends, n, found);
+	p->boundaries = arena_array(&c->arena, MAX(n, 1u), sizeof(*p->boundaries));
+	if (!p->boundaries)
+		return no_memory(e);
+	memcpy(p->boundaries, found, n * sizeof(*found));
+	p->n_boundaries = n;
+	return 0;
+}
+
+static int make_parts(struct call *c, struct err *e)
+{
+	const struct openai_request *ask = &c->ask;
+	size_t n_parts = ask->chat ? 1 : ask->n_prompts;
+	uint64_t n_scored;
+	uint32_t n_top;
+	int r = 0;
+
+	if ((uint64_t)n_parts * ask->n > CHOICES_MAX)
+		return err_param(e, EINVAL, "n",
+				 "%zu prompts with %u choices each are more than %d answers",
+				 n_parts, ask->n, CHOICES_MAX);
+	/* Together they would never find room in the queue: no reason to try again later. */
+	if (n_parts > c->server->options.max_queued_requests)
+		return err_param(e, EINVAL, "prompt",
+				 "%zu prompts are more than may wait at the same time, %llu",
+				 n_parts,
+				 (unsigned long long)c->server->options.max_queued_requests);
+	c->n = ask->n;
+	n_scored = openai_wants_scores(ask, &n_top) ? ask->n : 0;
+	c->n_choices = (uint32_t)n_parts * ask->n;
+	c->parts = arena_array(&c->arena, n_parts, sizeof(*c->parts));
+	c->choices = arena_array(&c->arena, c->n_choices, sizeof(*c->choices));
+	c->stop_wanted = arena_array(&c->arena, c->n_choices, sizeof(*c->stop_wanted));
+	if (!c->parts || !c->choices || !c->stop_wanted)
+		return no_memory(e);
+	for (c->n_parts = 0; !r && c->n_parts < n_parts; c->n_parts++) {
+		struct call_part *p = &c->parts[c->n_parts];
+
+		if (ask->chat)
+			r = prepare_chat_prompt(c->server, ask->context, &p->prompt, e);
+		else
+			r = encode_prompt(c->server, &ask->prompts[c->n_parts],
+					  ask->add_special_tokens, &p->prompt, e);
+		if (!r)
+			r = fit_part(c, p, e);
+		if (!r)
+			r = find_turns(c, p, e);
+		if (!r)
+			r = name_pages(c, p, e);
+		p->seed = ask->sampling.seed;
+		if (!r && !ask->has_seed)
+			r = draw_seed(&p->seed, e);
+		c->n_prompt += (uint32_t)p->prompt.len;
+	}
+	if (!r && c->n_prompt * n_scored > SCORED_MAX)
+		return err_param(e, EINVAL, ask->chat ? "messages" : "prompt",
+				 "%u tokens in all prompts are too many for their "
+				 "log-probabilities: times the choices, %u, they may be %d",
+				 c->n_prompt, c->n, SCORED_MAX);
+	return r;
+}
+
+int prepare_call(struct call *c, struct err *e)
+{
+	const struct openai_limits *limits = &c->server->limits;
+	const char *body = buf_str(&c->body);
+	int r;
+
+	if (c->kind == CALL_CHAT)
+		r = openai_parse_chat(body, c->body.len, limits, &c->arena, &c->ask, e);
+	else
+		r = openai_parse_completion(body, c->body.len, limits, &c->arena, &c->ask, e);
+	if (r < 0)
+		return r;
+	c->asked = true;
+	r = prepare_model(c->server, c->ask.model, e);
+	if (!r)
+		r = hash_salt(c, e);
+	if (!r)
+		r = make_parts(c, e);
+	if (!r)
+		r = collect_end_tokens(c, e);
+	/* It is rendered, and can be a hundred times what became of it. */
+	openai_request_release(&c->ask);
+	return r;
+}

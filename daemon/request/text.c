@@ -1,0 +1,148 @@
+#include "daemon/request/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "daemon/lifecycle.h"
+#include "daemon/steps/loop.h"
+#include "daemon/threads.h"
+#include "daemon/request/turns.h"
+
+struct text {
+	struct server *server;
+	struct queue queue; /* call.node */
+	pthread_t thread;
+	_Atomic bool quit;
+};
+
+static int open_texts(struct server *s, struct err *e)
+{
+	const char *dir = s->options.tokenizer ? s->options.tokenizer : s->options.model;
+	int r = tokenizer_open(dir, &s->tokenizer, e);
+
+	if (r < 0)
+		return r;
+	r = template_open(dir, &s->template, &s->template_error);
+	if (r == -ENOENT) {
+		/* A base model: completions work, chat requests get this sentence. */
+		log_warning("%s; /v1/chat/completions will not work", s->template_error.text);
+		r = 0;
+	} else if (r < 0) {
+		*e = s->template_error;
+	}
+	s->turn_token = s->template ? turns_token(s->template, s->tokenizer) : -1;
+	return r;
+}
+
+static int answer_now(struct call *c, struct err *e)
+{
+	struct buf out;
+	int r;
+
+	buf_init(&out, SIZE_MAX / 2);
+	if (c->kind == CALL_TOKENIZE)
+		r = tokenize_answer(c->server, &c->body, &c->arena, &out, e);
+	else
+		r = detokenize_answer(c->server, &c->body, &c->arena, &out, e);
+	if (!r && out.failed)
+		r = err_set(e, ENOMEM, "out of memory");
+	if (!r)
+		call_reply(c, &out);
+	buf_release(&out);
+	return r;
+}
+
+/* Takes the work's reference, and hands it on or drops it. */
+static void work(struct text *t, struct call *c) ON(role_text)
+{
+	struct err e = {0};
+	int r;
+
+	if (atomic_load(&c->aborted)) {
+		call_count(c, METRICS_ABORT);
+		call_unref(c);
+		return;
+	}
+	if (c->kind == CALL_TOKENIZE || c->kind == CALL_DETOKENIZE) {
+		if (answer_now(c, &e) < 0)
+			call_fail(c, &e);
+		call_drop_body(c);
+		call_unref(c);
+		return;
+	}
+	r = prepare_call(c, &e);
+	call_drop_body(c);
+	if (r < 0) {
+		call_fail(c, &e);
+		call_count(c, METRICS_ERROR);
+		call_unref(c);
+		return;
+	}
+	loop_submit(t->server->loop, c);
+}
+
+static void *text_main(void *arg)
+{
+	struct text *t = arg;
+	struct err e = {0};
+
+	role_begin(&role_text);
+	if (open_texts(t->server, &e) < 0)
+		lifecycle_fail(t->server->lifecycle, &e);
+	else
+		lifecycle_loaded(t->server->lifecycle);
+	for (;;) {
+		struct queue_node *node = queue_pop(&t->queue);
+
+		if (node) {
+			struct call *c = container_of(node, struct call, node);
+
+			if (atomic_load(&t->quit))
+				call_unref(c);
+			else
+				work(t, c);
+		} else if (atomic_load(&t->quit)) {
+			return NULL;
+		} else {
+			queue_wait(&t->queue, 0);
+		}
+	}
+}
+
+int text_start(struct server *s, struct err *e)
+{
+	struct text *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return err_set(e, ENOMEM, "out of memory");
+	t->server = s;
+	queue_init(&t->queue);
+	s->text = t;
+	r = pthread_create(&t->thread, NULL, text_main, t);
+	if (r) {
+		s->text = NULL;
+		queue_release(&t->queue);
+		free(t);
+		return err_set(e, r, "cannot start the text thread: %s", strerror(r));
+	}
+	return 0;
+}
+
+void text_submit(struct text *t, struct call *c)
+{
+	queue_push(&t->queue, &call_ref(c)->node);
+}
+
+void text_free(struct text *t)
+{
+	if (!t)
+		return;
+	atomic_store(&t->quit, true);
+	queue_wake(&t->queue);
+	pthread_join(t->thread, NULL);
+	queue_release(&t->queue);
+	free(t);
+}

@@ -1,0 +1,321 @@
+#include "daemon/steps/mover.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "scheduler/list.h"
+
+/* A copy that the device has, or a get that the store has. */
+struct job {
+	struct list node; /* in mover.asked, or in none */
+	bool down;
+	uint32_t epoch;	      /* down; of the mover when the copy began */
+	struct cache_put put; /* down; put.tokens points to tokens */
+	struct cache_block *block;
+	uint64_t request; /* up */
+	uint32_t index;
+	int32_t tokens[];
+};
+
+struct mover {
+	struct server *server;
+	struct cache_store *store;
+	struct queue *inbox;
+	struct identity *identity;
+	struct list asked;   /* jobs that the store has */
+	uint64_t down_bytes; /* of copies down that are out */
+	uint32_t page_tokens;
+	uint32_t epoch; /* how often everything was forgotten */
+	bool ready;
+};
+
+bool mover_wanted(const struct options *o)
+{
+	return o->prefix_cache != OPTION_OFF && (o->cache_dir || o->host_cache_memory);
+}
+
+static void wake(void *arg)
+{
+	queue_wake(arg);
+}
+
+static int identify(void *arg, const char *memo, const atomic_bool *cancel,
+		    struct cache_identity *ret, struct err *e)
+{
+	const struct mover *m = arg;
+
+	return identity_get(m->identity, memo, cancel, ret, e);
+}
+
+int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
+	       struct err *e)
+{
+	const struct options *o = &s->options;
+	struct cache_store_config config = {
+		.host_bytes = o->host_cache_memory,
+		.dir = o->cache_dir,
+		.disk_bytes = o->cache_disk,
+		.page_bytes = s->info.page_bytes,
+		.state_bytes = s->info.slot_bytes,
+		.page_tokens = (uint32_t)o->page_size,
+		.identify = identify,
+		.wake = wake,
+		.wake_arg = inbox,
+	};
+	struct mover *m;
+	int r;
+
+	*ret = NULL;
+	if (!mover_wanted(o))
+		return 0;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return err_set(e, ENOMEM, "out of memory");
+	list_init(&m->asked);
+	m->server = s;
+	m->inbox = inbox;
+	m->identity = identity;
+	m->page_tokens = config.page_tokens;
+	config.arg = m;
+	r = cache_store_open(&config, &m->store, e);
+	if (r < 0) {
+		free(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+static void free_job(struct job *j)
+{
+	list_remove(&j->node);
+	cache_block_put(j->block);
+	free(j);
+}
+
+/* ---- down ---- */
+
+static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
+		     const struct scheduler_item *i, struct err *e)
+{
+	const struct engine_info *info = &m->server->info;
+	size_t n = i->tokens ? m->page_tokens : 0;
+	struct job *j = malloc(sizeof(*j) + n * sizeof(j->tokens[0]));
+	int r;
+
+	if (j) {
+		*j = (struct job){
+			.down = true,
+			.epoch = m->epoch,
+			.put = {.item = i->item, .parent = i->parent, .depth = i->depth},
+			.block = cache_block_new(i->item.kind == TIER_PAGE ? info->page_bytes
+									   : info->slot_bytes),
+		};
+		list_init(&j->node);
+		if (n) {
+			memcpy(j->tokens, i->tokens, n * sizeof(j->tokens[0]));
+			j->put.tokens = j->tokens;
+		}
+	}
+	if (!j || !j->block) { /* it stays on the device only */
+		tiers_remove(scheduler_tiers(s), &i->item);
+		free(j);
+		return 0;
+	}
+	r = engine_read_item(g, i->item.kind, i->id, j->block->data, j, e);
+	if (r < 0) {
+		tiers_remove(scheduler_tiers(s), &i->item);
+		free_job(j);
+	} else {
+		m->down_bytes += j->block->bytes;
+	}
+	return r;
+}
+
+/* A copy that the device has made goes to the store, unless everything was forgotten meanwhile. t:
+ * NULL when nobody will ask any more. */
+static void keep(struct mover *m, struct tiers *t, struct job *j)
+{
+	if (j->epoch != m->epoch)
+		return;
+	j->put.block = j->block;
+	j->block = NULL;
+	if (cache_store_put(m->store, &j->put) < 0 && t)
+		tiers_remove(t, &j->put.item);
+}
+
+static int finish_copies(struct mover *m, struct engine *g, struct tiers *t, struct err *e)
+{
+	void *tags[64];
+	uint32_t n;
+	int r;
+
+	do {
+		r = engine_items_done(g, tags, ARRAY_SIZE(tags), &n, e);
+		for (uint32_t i = 0; i < n; i++) {
+			struct job *j = tags[i];
+
+			if (j->down) {
+				m->down_bytes -= j->block->bytes;
+				if (r == 0)
+					keep(m, t, j);
+			}
+			free_job(j);
+		}
+	} while (n);
+	return r;
+}
+
+/* ---- up ---- */
+
+static void ask(struct mover *m, struct scheduler *s, const struct scheduler_item *i)
+{
+	struct job *j = malloc(sizeof(*j));
+	uint32_t id;
+
+	if (j) {
+		*j = (struct job){.request = i->request, .index = i->index};
+		list_init(&j->node);
+	}
+	if (j && cache_store_get(m->store, &i->item, j) == 0) {
+		list_append(&m->asked, &j->node);
+		return;
+	}
+	free(j);
+	scheduler_loaded(s, i->request, i->index, false, &id);
+}
+
+static int take_block(struct engine *g, struct scheduler *s, struct cache_event *ev, struct err *e)
+{
+	struct job *j = ev->tag;
+	uint32_t id;
+	bool wanted;
+	int r;
+
+	list_remove(&j->node);
+	/* Of one that has gone the reason was told by then. */
+	if (ev->error && tiers_has(scheduler_tiers(s), &ev->item))
+		log_info("prefix cache: %s", ev->why.text);
+	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
+	j->block = ev->block;
+	if (!wanted) {
+		free_job(j);
+		return 0;
+	}
+	r = engine_write_item(g, ev->item.kind, id, j->block->data, j, e);
+	if (r < 0)
+		free_job(j);
+	return r;
+}
+
+static int take_event(struct engine *g, struct scheduler *s, struct cache_event *ev, struct err *e)
+{
+	switch (ev->type) {
+	case CACHE_FOUND:
+		/* Out of memory: it is not known, that is all. */
+		if (tiers_add(scheduler_tiers(s), &ev->item) < 0)
+			log_debug("prefix cache: out of memory for the index");
+		return 0;
+	case CACHE_GONE:
+		if (ev->why.text[0])
+			log_warning("prefix cache: %s", ev->why.text);
+		tiers_remove(scheduler_tiers(s), &ev->item);
+		return 0;
+	case CACHE_GOT: return take_block(g, s, ev, e);
+	}
+	return 0;
+}
+
+/* What is in use on the device is kept below as well, for the next start. */
+static void tell_uses(struct mover *m, struct scheduler *s)
+{
+	struct tier_item used[256];
+	uint32_t n;
+
+	while ((n = scheduler_take_uses(s, used, ARRAY_SIZE(used))))
+		cache_store_touch(m->store, used, n);
+}
+
+int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more, struct err *e)
+{
+	struct cache_store_stats stats;
+	struct scheduler_item item;
+	struct cache_event ev;
+	int r;
+
+	*ret_more = false;
+	if (!m)
+		return 0;
+	/* Before what follows the pages used is put. */
+	tell_uses(m, s);
+	r = finish_copies(m, g, scheduler_tiers(s), e);
+	/* Before the events: when it is open by now, all that was found is among them. */
+	cache_store_stats(m->store, &stats);
+	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && cache_store_poll(m->store, &ev))
+		r = take_event(g, s, &ev, e);
+	if (r == 0 && !m->ready && stats.disk != CACHE_DISK_OPENING &&
+	    engine_items_out(g) < ENGINE_ITEMS_OUT) {
+		m->ready = true;
+		scheduler_tiers_ready(s);
+	}
+	while (r == 0 && scheduler_next_load(s, &item))
+		ask(m, s, &item);
+	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT &&
+	       cache_store_ready(m->store, m->down_bytes) && scheduler_next_store(s, &item))
+		r = send_down(m, g, s, &item, e);
+	*ret_more = engine_items_out(g) > 0;
+	return r;
+}
+
+void mover_clear(struct mover *m, struct scheduler *s)
+{
+	if (!m)
+		return;
+	m->epoch++;
+	cache_store_clear(m->store);
+	tiers_clear(scheduler_tiers(s));
+}
+
+static void pause_briefly(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns)
+{
+	uint64_t now = clock_now_ns(), end = now + timeout_ns;
+	struct scheduler_stats stats;
+	struct cache_event ev;
+	struct err e;
+	bool more;
+	int r;
+
+	if (!m)
+		return;
+	/* What waits for room in the store has no other time. */
+	for (; now < end; now = clock_now_ns()) {
+		r = mover_run(m, g, s, &more, &e);
+		scheduler_stats(s, &stats);
+		if (r < 0 || (!more && !stats.stores_waiting))
+			break;
+		pause_briefly();
+	}
+	/* What the device still copies points into blocks. */
+	for (r = 0; r == 0 && engine_items_out(g); pause_briefly())
+		r = finish_copies(m, g, NULL, &e);
+	while (cache_store_poll(m->store, &ev))
+		cache_block_put(ev.block);
+	cache_store_close(m->store, end > now ? end - now : 0);
+	while (!list_empty(&m->asked))
+		free_job(container_of(m->asked.next, struct job, node));
+	free(m);
+}
+
+struct cache_store *mover_store(struct mover *m)
+{
+	return m ? m->store : NULL;
+}

@@ -1,0 +1,47 @@
+/*
+ * The tiers below the device, as the engine's loop sees them: moves items between the scheduler's
+ * cache, the device and the store (engine/store/cache_store.h). All calls are the engine thread's, and
+ * none waits for a disk.
+ *
+ *     scheduler_next_store -> engine_read_item -> cache_store_put
+ *     scheduler_next_load  -> cache_store_get  -> scheduler_loaded -> engine_write_item
+ *
+ * Both before the next plan is submitted, which may write what the last commit has freed. What the store
+ * has no room for stays where it is until there is some.
+ */
+#ifndef DAEMON_STEPS_MOVER_H
+#define DAEMON_STEPS_MOVER_H
+
+#include "base/queue.h"
+#include "daemon/steps/identity.h"
+#include "daemon/server.h"
+#include "engine/store/cache_store.h"
+#include "scheduler/scheduler.h"
+
+struct mover;
+
+/* True when the options ask for host memory or disk below the device. */
+bool mover_wanted(const struct options *o);
+
+/* New; *ret NULL when nothing is asked for. `inbox` is woken when there is something to do
+ * (borrowed, as is the identity). */
+int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
+	       struct err *e) MUST_CHECK;
+
+/* Has everything written, as far as timeout_ns goes: also what the scheduler's cache alone has. No request is left, and
+ * no plan out. Before engine_close and scheduler_free. NULL is nothing. */
+void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns);
+
+/* Does what there is to do; true when more may come without a wake (copies are out on the device).
+ * Items that are not on the device's queue yet when this returns hold their pages. -EIO: the device
+ * is lost. */
+int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more,
+	      struct err *e) MUST_CHECK;
+
+/* Forgets everything below; after scheduler_flush. */
+void mover_clear(struct mover *m, struct scheduler *s);
+
+/* NULL: no store. */
+struct cache_store *mover_store(struct mover *m);
+
+#endif

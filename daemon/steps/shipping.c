@@ -1,0 +1,356 @@
+#include "daemon/steps/shipping.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/queue.h"
+#include "scheduler/list.h"
+
+/* A block holds a window's data, or a part of it; together they bound what is on its way. Blocks are taken when a read is
+ * queued, up to two steps ahead of the device: pages of some thousand tokens and several states. */
+enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
+
+/* How many blocks a peer may have for each that is idle. */
+enum { BLOCKS_SHARE = 4 };
+
+struct block {
+	struct engine_block *memory; /* owned */
+	bool used;		     /* guarded by lock, like peer: whose data it has */
+	uint32_t peer;
+};
+
+/* What is read of a step for one window, or for a part of one. */
+struct parcel {
+	struct list node; /* in shipping.waiting, or in none */
+	struct shipping *shipping;
+	struct engine_piece *pieces; /* [n_pieces] owned */
+	uint32_t n_pieces, peer;
+	struct block *block;		/* NULL: it has none yet */
+	struct transfer_window *window; /* owned */
+};
+
+struct shipping {
+	struct shipping_config config;
+	uint64_t part_bytes[2][2]; /* by enum tier_kind and part */
+	uint64_t block_bytes;
+	struct list waiting;		    /* parcels without a block */
+	uint32_t n_waiting[TRANSFER_PEERS]; /* of them, those of a peer */
+
+	pthread_mutex_t lock;
+	struct block blocks[BLOCKS_MAX]; /* [n_blocks] */
+	uint32_t n_blocks;
+};
+
+/* ---- blocks ---- */
+
+uint64_t shipping_block_bytes(const struct engine *engine)
+{
+	uint64_t bytes = BLOCK_MIN;
+
+	for (int kind = 0; kind < 2; kind++)
+		for (uint32_t part = 0; part < 2; part++)
+			bytes = MAX(bytes, engine_piece_bytes(engine, (enum tier_kind)kind, part));
+	return bytes;
+}
+
+static int open_blocks(struct shipping *s, struct err *e)
+{
+	uint64_t n = MAX((uint64_t)BLOCKS_BYTES / s->block_bytes, (uint64_t)BLOCKS_MIN);
+
+	for (; s->n_blocks < MIN(n, (uint64_t)BLOCKS_MAX); s->n_blocks++) {
+		int r = engine_block_new(s->config.engine, s->block_bytes,
+					 &s->blocks[s->n_blocks].memory, e);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int shipping_open(const struct shipping_config *config, struct shipping **ret, struct err *e)
+{
+	struct shipping *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return err_set(e, ENOMEM, "out of memory");
+	s->config = *config;
+	list_init(&s->waiting);
+	pthread_mutex_init(&s->lock, NULL);
+	s->block_bytes = shipping_block_bytes(config->engine);
+	for (int kind = 0; kind < 2; kind++)
+		for (uint32_t part = 0; part < 2; part++)
+			s->part_bytes[kind][part] =
+				engine_piece_bytes(config->engine, (enum tier_kind)kind, part);
+	r = open_blocks(s, e);
+	if (r < 0) {
+		shipping_close(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+static void free_parcel(struct parcel *p)
+{
+	list_remove(&p->node);
+	free(p->pieces);
+	free(p->window);
+	free(p);
+}
+
+void shipping_close(struct shipping *s)
+{
+	if (!s)
+		return;
+	while (!list_empty(&s->waiting))
+		free_parcel(container_of(s->waiting.next, struct parcel, node));
+	for (uint32_t i = 0; i < s->n_blocks; i++)
+		engine_block_free(s->blocks[i].memory);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+/* ---- parcels ---- */
+
+static struct parcel *new_parcel(struct shipping *s, uint64_t attempt, uint32_t peer,
+				 uint32_t max_pieces, uint32_t max_listed)
+{
+	struct parcel *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	list_init(&p->node);
+	p->shipping = s;
+	p->peer = peer;
+	p->pieces = calloc(max_pieces, sizeof(*p->pieces));
+	p->window = calloc(1, sizeof(*p->window) + max_listed * sizeof(p->window->pieces[0]));
+	if (!p->pieces || !p->window) {
+		free_parcel(p);
+		return NULL;
+	}
+	p->window->attempt = attempt;
+	p->window->window.pieces = p->window->pieces;
+	p->window->user = p;
+	return p;
+}
+
+/* Any thread: the block is free again. */
+static void end_parcel(struct parcel *p)
+{
+	struct shipping *s = p->shipping;
+
+	pthread_mutex_lock(&s->lock);
+	p->block->used = false;
+	pthread_mutex_unlock(&s->lock);
+	free_parcel(p);
+	queue_wake(s->config.inbox);
+}
+
+static void window_done(struct transfer_window *w)
+{
+	end_parcel(w->user);
+}
+
+/* A thread of the driver. */
+static void read_done(void *tag, bool good)
+{
+	struct parcel *p = tag;
+
+	p->window->read_ns = clock_now_ns();
+	if (good)
+		transfer_window(p->shipping->config.transfer, p->window);
+	else
+		end_parcel(p);
+}
+
+static struct block *take_block(struct shipping *s, uint32_t peer)
+{
+	uint32_t n_idle = 0, n_held = 0;
+	struct block *idle = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < s->n_blocks; i++) {
+		struct block *b = &s->blocks[i];
+
+		if (!b->used)
+			idle = b;
+		n_idle += !b->used;
+		n_held += b->used && b->peer == peer;
+	}
+	if (n_held >= BLOCKS_SHARE * n_idle)
+		idle = NULL;
+	if (idle) {
+		idle->used = true;
+		idle->peer = peer;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return idle;
+}
+
+static void enter(struct shipping *s, struct parcel *p)
+{
+	list_append(&s->waiting, &p->node);
+	s->n_waiting[p->peer]++;
+}
+
+static void leave(struct shipping *s, struct parcel *p)
+{
+	list_remove(&p->node);
+	s->n_waiting[p->peer]--;
+}
+
+/* Reads a parcel, which waits no more, if there is a block for it. 1: it is on its way; 0: there is none. */
+static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
+{
+	int r;
+
+	p->block = take_block(s, p->peer);
+	if (!p->block)
+		return 0;
+	if (!list_empty(&p->node))
+		leave(s, p);
+	p->window->data = engine_block_data(p->block->memory);
+	p->window->done = window_done;
+	r = engine_read_pieces(s->config.engine, p->pieces, p->n_pieces, p->window->data, read_done,
+			       p, e);
+	if (r == 0)
+		return 1;
+	end_parcel(p);
+	return r;
+}
+
+int shipping_run(struct shipping *s, struct err *e)
+{
+	bool refused[TRANSFER_PEERS] = {false}; /* one of its parcels; none overtakes that */
+	struct list *next;
+
+	for (struct list *node = s->waiting.next; node != &s->waiting; node = next) {
+		struct parcel *p = container_of(node, struct parcel, node);
+		uint64_t attempt = p->window->attempt;
+		uint32_t peer = p->peer;
+		int r;
+
+		next = node->next;
+		if (refused[peer])
+			continue;
+		r = read_parcel(s, p, e);
+		if (r == -EIO)
+			return r;
+		refused[peer] = !r;
+		if (r < 0)
+			transfer_fail(s->config.transfer, attempt, e);
+	}
+	return 0;
+}
+
+void shipping_drop(struct shipping *s, uint64_t attempt)
+{
+	struct list *next;
+
+	for (struct list *node = s->waiting.next; node != &s->waiting; node = next) {
+		struct parcel *p = container_of(node, struct parcel, node);
+
+		next = node->next;
+		if (p->window->attempt != attempt)
+			continue;
+		leave(s, p);
+		free_parcel(p);
+	}
+}
+
+/* ---- windows ---- */
+
+/* What of a ship a window of layers has: built piece by piece, a parcel at a time. */
+struct packing {
+	struct shipping *s;
+	uint64_t attempt;
+	uint32_t peer;
+	const struct plan_row *row;
+	const struct plan_ship *ship;
+	uint32_t first_layer, n_layers;
+	struct parcel *p; /* being filled, or NULL */
+	struct err error;
+};
+
+static void send_off(struct packing *k)
+{
+	struct parcel *p = k->p;
+	int r = 0;
+
+	k->p = NULL;
+	if (!p)
+		return;
+	/* In their order: none overtakes those of its peer that wait. */
+	if (!k->s->n_waiting[k->peer])
+		r = read_parcel(k->s, p, &k->error);
+	if (r == 0)
+		enter(k->s, p);
+}
+
+/* n pages, or one state, of a part of a layer. */
+static void pack(struct packing *k, enum tier_kind kind, uint32_t layer, uint32_t part,
+		 const uint32_t *ids, uint32_t first, uint32_t n)
+{
+	uint64_t each = k->s->part_bytes[kind][part];
+
+	while (n && !k->error.code) {
+		struct parcel *p = k->p;
+		uint32_t room, most = 2 * k->n_layers;
+		struct wire_piece *listed;
+
+		if (!p)
+			p = k->p = new_parcel(k->s, k->attempt, k->peer,
+					      most * MAX(k->ship->n_pages, 1u), most);
+		if (!p) {
+			err_set(&k->error, ENOMEM, "out of memory");
+			return;
+		}
+		room = (uint32_t)MIN((k->s->block_bytes - p->window->bytes) / each, (uint64_t)n);
+		if (!room) {
+			send_off(k);
+			continue;
+		}
+		p->window->window.first_token = k->row->start;
+		p->window->window.n_tokens = k->row->n_tokens;
+		p->window->window.first_layer = k->first_layer;
+		p->window->window.n_layers = k->n_layers;
+		listed = &p->window->pieces[p->window->window.n_pieces++];
+		*listed = (struct wire_piece){.bytes = room * each,
+					      .layer = layer,
+					      .first = first,
+					      .n = room,
+					      .part = (kind == TIER_PAGE ? WIRE_K : WIRE_RING) +
+						      part};
+		for (uint32_t i = 0; i < room; i++)
+			p->pieces[p->n_pieces++] = (struct engine_piece){kind, layer, part, ids[i]};
+		p->window->bytes += room * each;
+		ids += room;
+		first += room;
+		n -= room;
+	}
+}
+
+int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
+		    const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
+		    struct err *e)
+{
+	const struct model_config *m = s->config.model;
+	const struct plan_row *row = &plan->rows[ship->row];
+	struct packing k = {s, attempt, peer, row, ship, first_layer, n_layers, NULL, {0}};
+
+	for (uint32_t i = first_layer; i < first_layer + n_layers; i++)
+		for (uint32_t part = 0; part < 2; part++)
+			if (m->full_attention[i])
+				pack(&k, TIER_PAGE, i, part, row->pages + ship->first_page,
+				     ship->first_page, ship->n_pages);
+			else if (ship->state)
+				pack(&k, TIER_STATE, i, part, &row->state_dst, 0, 1);
+	send_off(&k);
+	if (!k.error.code)
+		return 0;
+	*e = k.error;
+	return -k.error.code;
+}

@@ -1,0 +1,392 @@
+/*
+ * A directory of safetensors files as one table of tensors: which files, mapping them, and what has
+ * to hold between them.
+ */
+#include "engine/checkpoint/formats/safetensors.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/macros.h"
+#include "base/file.h"
+#include "engine/checkpoint/formats/json_scan.h"
+
+#define INDEX_NAME "model.safetensors.index.json"
+
+enum {
+	INDEX_MAX = 100000000, /* bytes */
+	FILES_MAX = 16384,     /* a checkpoint */
+	NAMES_MAX = 1 << 30,   /* bytes of names, all files */
+	FILE_NAME_MAX = 255,
+};
+
+struct mapping {
+	const char *shown; /* in names: the path for messages */
+	const char *name;  /* in names: inside the directory */
+	void *data;	   /* owned mapping, NULL before it is mapped */
+	size_t len;
+};
+
+/* One line of the index: this tensor is in that file. */
+struct index_line {
+	const char *tensor, *file_name; /* in names */
+};
+
+struct safetensors {
+	const char *dir; /* in names */
+	struct arena names;
+	struct mapping *files; /* owned */
+	size_t n_files, cap_files;
+	struct tensor *list; /* owned, sorted by name once all files are read */
+	size_t n, cap;
+	struct index_line *lines; /* owned, only while opening */
+	size_t n_lines, cap_lines;
+};
+
+/* Room for one more element in *array; NULL when out of memory. */
+static void *grow(void *array, size_t n, size_t *cap, size_t size)
+{
+	size_t more = *cap ? *cap * 2 : 64;
+	void *p;
+
+	if (n < *cap)
+		return array;
+	p = reallocarray(array, more, size);
+	if (p)
+		*cap = more;
+	return p;
+}
+
+static int out_of_memory(const struct safetensors *s, struct err *e)
+{
+	return err_set(e, ENOMEM, "%s: out of memory for the table of tensors", s->dir);
+}
+
+static int add_file(struct safetensors *s, const char *name, struct err *e)
+{
+	size_t size = strlen(s->dir) + 1 + strlen(name) + 1;
+	struct mapping *files;
+	char *shown;
+
+	if (s->n_files == FILES_MAX)
+		return err_set(e, EINVAL, "%s: more than %d files", s->dir, FILES_MAX);
+	files = grow(s->files, s->n_files, &s->cap_files, sizeof(*files));
+	if (!files)
+		return out_of_memory(s, e);
+	s->files = files;
+	shown = arena_alloc(&s->names, size);
+	if (!shown)
+		return out_of_memory(s, e);
+	snprintf(shown, size, "%s/%s", s->dir, name);
+	s->files[s->n_files++] =
+		(struct mapping){.shown = shown, .name = shown + strlen(s->dir) + 1};
+	return 0;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+	const struct mapping *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+	const struct index_line *x = a, *y = b;
+
+	return strcmp(x->file_name, y->file_name);
+}
+
+/* Every file that the index names, once. */
+static int add_files_of_index(struct safetensors *s, struct err *e)
+{
+	int r;
+
+	qsort(s->lines, s->n_lines, sizeof(*s->lines), compare_lines);
+	for (size_t i = 0; i < s->n_lines; i++) {
+		const char *name = s->lines[i].file_name;
+
+		if (i && !strcmp(s->lines[i - 1].file_name, name))
+			continue;
+		r = add_file(s, name, e);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* The index: {"metadata": ..., "weight_map": {tensor: file}}. */
+static int scan_index(struct safetensors *s, struct json_scan *scan, const char *shown,
+		      struct err *e)
+{
+	char key[TENSOR_NAME_MAX + 1], file[FILE_NAME_MAX + 1];
+	const char *last = NULL;
+	struct index_line *lines;
+
+	if (!json_scan_is(scan, '{'))
+		return err_set(e, EINVAL, "%s: weight_map is not an object", shown);
+	if (json_scan_is(scan, '}'))
+		return 0;
+	do {
+		if (json_scan_string(scan, key, sizeof(key)) < 0 || !json_scan_is(scan, ':') ||
+		    json_scan_string(scan, file, sizeof(file)) < 0)
+			return err_set(e, EINVAL, "%s: weight_map is broken at byte %zu", shown,
+				       json_scan_offset(scan));
+		if (!file[0] || file[0] == '.' || strchr(file, '/'))
+			return err_set(
+				e, EINVAL,
+				"%s: tensor %s is said to be in \"%s\", which is no file name "
+				"inside the directory",
+				shown, key, file);
+		/* Neighbours mostly share their file: keep one copy of its name. */
+		if (!last || strcmp(last, file))
+			last = arena_strdup(&s->names, file);
+		if (!last)
+			return out_of_memory(s, e);
+		lines = grow(s->lines, s->n_lines, &s->cap_lines, sizeof(*lines));
+		if (!lines)
+			return out_of_memory(s, e);
+		s->lines = lines;
+		s->lines[s->n_lines] = (struct index_line){.tensor = arena_strdup(&s->names, key),
+							   .file_name = last};
+		if (!s->lines[s->n_lines++].tensor)
+			return out_of_memory(s, e);
+	} while (json_scan_is(scan, ','));
+	if (!json_scan_is(scan, '}'))
+		return err_set(e, EINVAL, "%s: weight_map is broken at byte %zu", shown,
+			       json_scan_offset(scan));
+	return 0;
+}
+
+static int parse_index(struct safetensors *s, const struct buf *text, const char *shown,
+		       struct err *e)
+{
+	struct json_scan scan;
+	bool found = false;
+	char key[256];
+	int r;
+
+	json_scan_init(&scan, buf_str(text), text->len);
+	if (!json_scan_is(&scan, '{'))
+		return err_set(e, EINVAL, "%s: not a JSON object", shown);
+	do {
+		if (json_scan_string(&scan, key, sizeof(key)) < 0 || !json_scan_is(&scan, ':'))
+			goto broken;
+		if (!strcmp(key, "weight_map")) {
+			if (found)
+				return err_set(e, EINVAL, "%s: weight_map twice", shown);
+			found = true;
+			r = scan_index(s, &scan, shown, e);
+			if (r < 0)
+				return r;
+		} else if (json_scan_skip(&scan) < 0) {
+			goto broken;
+		}
+	} while (json_scan_is(&scan, ','));
+	if (!json_scan_is(&scan, '}') || !json_scan_end(&scan))
+		goto broken;
+	if (!s->n_lines)
+		return err_set(e, EINVAL, "%s: no weight_map that names tensors", shown);
+	return add_files_of_index(s, e);
+broken:
+	return err_set(e, EINVAL, "%s: broken JSON at byte %zu", shown, json_scan_offset(&scan));
+}
+
+static bool is_there(int dir_fd, const char *name)
+{
+	return faccessat(dir_fd, name, F_OK, 0) == 0;
+}
+
+/* Fills s->files: what the index names, or model.safetensors, or every *.safetensors. */
+static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
+{
+	static const char suffix[] = ".safetensors";
+	struct dirent *entry;
+	char shown[512];
+	DIR *d;
+	int fd, r = 0;
+
+	if (is_there(dir_fd, INDEX_NAME)) {
+		struct buf text;
+
+		snprintf(shown, sizeof(shown), "%s/" INDEX_NAME, s->dir);
+		buf_init(&text, INDEX_MAX);
+		r = file_read(dir_fd, INDEX_NAME, shown, &text, e);
+		if (r == 0)
+			r = parse_index(s, &text, shown, e);
+		buf_release(&text);
+		return r;
+	}
+	if (is_there(dir_fd, "model.safetensors"))
+		return add_file(s, "model.safetensors", e);
+
+	fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d) {
+		r = err_set(e, errno, "%s: cannot list the directory: %s", s->dir, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	while (r == 0 && (entry = readdir(d))) {
+		size_t n = strlen(entry->d_name);
+
+		if (entry->d_name[0] != '.' && n >= sizeof(suffix) &&
+		    !strcmp(entry->d_name + n - (sizeof(suffix) - 1), suffix))
+			r = add_file(s, entry->d_name, e);
+	}
+	closedir(d);
+	if (r == 0 && !s->n_files)
+		r = err_set(e, ENOENT, "%s: no safetensors file in this directory", s->dir);
+	/* The order of a directory is not that of its names; messages should not depend on it. */
+	if (s->n_files)
+		qsort(s->files, s->n_files, sizeof(*s->files), compare_files);
+	return r;
+}
+
+static int keep_tensor(const struct tensor *t, void *user)
+{
+	struct safetensors *s = user;
+	struct tensor *list = grow(s->list, s->n, &s->cap, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	s->list = list;
+	list[s->n] = *t;
+	list[s->n].name = arena_strdup(&s->names, t->name);
+	if (!list[s->n].name)
+		return -ENOMEM;
+	s->n++;
+	return 0;
+}
+
+static int map_file(struct safetensors *s, struct mapping *m, int dir_fd, struct err *e)
+{
+	off_t size;
+	void *data;
+	int fd, r;
+
+	fd = file_open(dir_fd, m->name, m->shown, &size, e);
+	if (fd < 0)
+		return fd;
+	if (size < 8) {
+		close(fd);
+		return err_set(e, EINVAL, "%s: %lld bytes are too short for a safetensors file",
+			       m->shown, (long long)size);
+	}
+	data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
+	r = -errno;
+	close(fd);
+	if (data == MAP_FAILED)
+		return err_set(e, -r, "%s: cannot map: %s", m->shown, strerror(-r));
+	m->data = data;
+	m->len = (size_t)size;
+	r = safetensors_parse(m->shown, m->data, m->len, keep_tensor, s, e);
+	return r == -ENOMEM ? out_of_memory(s, e) : r;
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+	const struct tensor *x = a, *y = b;
+	int c = strcmp(x->name, y->name);
+
+	return c ? c : strcmp(x->file, y->file);
+}
+
+/* No tensor in two files; every line of the index is true. */
+static int check_together(struct safetensors *s, struct err *e)
+{
+	if (s->n)
+		qsort(s->list, s->n, sizeof(*s->list), compare_tensors);
+	for (size_t i = 1; i < s->n; i++)
+		if (!strcmp(s->list[i - 1].name, s->list[i].name))
+			return err_set(e, EINVAL, "%s: tensor %s is in %s too", s->list[i].file,
+				       s->list[i].name, s->list[i - 1].file);
+	for (size_t i = 0; i < s->n_lines; i++) {
+		const struct index_line *line = &s->lines[i];
+		const struct tensor *t = safetensors_find(s, line->tensor);
+
+		if (!t || strcmp(t->file + strlen(s->dir) + 1, line->file_name))
+			return err_set(e, EINVAL,
+				       "%s/" INDEX_NAME
+				       ": tensor %s is said to be in %s, which does "
+				       "not hold it",
+				       s->dir, line->tensor, line->file_name);
+	}
+	return 0;
+}
+
+int safetensors_open(const char *dir, struct safetensors **ret, struct err *e)
+{
+	struct safetensors *s;
+	int dir_fd, r = 0;
+
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir_fd < 0)
+		return err_set(e, errno, "%s: cannot open the directory: %s", dir, strerror(errno));
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		close(dir_fd);
+		return err_set(e, ENOMEM, "%s: out of memory", dir);
+	}
+	arena_init(&s->names, NAMES_MAX);
+	s->dir = arena_strdup(&s->names, dir);
+	if (!s->dir)
+		r = err_set(e, ENOMEM, "%s: out of memory", dir);
+	if (r == 0)
+		r = choose_files(s, dir_fd, e);
+	for (size_t i = 0; r == 0 && i < s->n_files; i++)
+		r = map_file(s, &s->files[i], dir_fd, e);
+	if (r == 0)
+		r = check_together(s, e);
+	close(dir_fd);
+	free(s->lines);
+	s->lines = NULL;
+	if (r < 0) {
+		safetensors_close(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+void safetensors_close(struct safetensors *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n_files; i++)
+		if (s->files[i].data)
+			munmap(s->files[i].data, s->files[i].len);
+	arena_release(&s->names);
+	free(s->files);
+	free(s->list);
+	free(s->lines);
+	free(s);
+}
+
+static int compare_name(const void *key, const void *element)
+{
+	const struct tensor *t = element;
+
+	return strcmp(key, t->name);
+}
+
+const struct tensor *safetensors_find(const struct safetensors *s, const char *name)
+{
+	return s->n ? bsearch(name, s->list, s->n, sizeof(*s->list), compare_name) : NULL;
+}
+
+const struct tensor *safetensors_list(const struct safetensors *s, size_t *n)
+{
+	*n = s->n;
+	return s->list;
+}

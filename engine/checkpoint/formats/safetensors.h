@@ -1,0 +1,64 @@
+/*
+ * A checkpoint of one or many safetensors files, mapped read-only.
+ *
+ * File layout: u64 little endian N, then N bytes of JSON {name: {dtype, shape, data_offsets}},
+ * then the data; offsets count from the end of the header. Nothing in a file is believed before
+ * it was checked: header size (at most 100 MB, as the format's own library has it), JSON, offsets
+ * inside the file, bytes = shape x dtype, no overlap, no hole, no name twice, in one file or over
+ * all files of a checkpoint. Names of tensors and files must be printable ASCII, since they appear
+ * in messages, and a file name in an index must not leave the directory.
+ *
+ * One thing is not guarded against: somebody who truncates a file while it is mapped. Reading past
+ * its new end raises SIGBUS. A checkpoint must not be written while it is loaded.
+ */
+#ifndef ENGINE_CHECKPOINT_FORMATS_SAFETENSORS_H
+#define ENGINE_CHECKPOINT_FORMATS_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum tensor_dtype { TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_OTHER };
+enum { TENSOR_DIMS_MAX = 8, TENSOR_NAME_MAX = 255 };
+
+struct tensor {
+	const char *name; /* borrowed */
+	const char *file; /* borrowed: for messages */
+	const void *data; /* borrowed: inside the mapping, any alignment */
+	size_t bytes;
+	uint64_t shape[TENSOR_DIMS_MAX];
+	uint32_t n_dims;
+	enum tensor_dtype dtype;
+	const char *dtype_name; /* borrowed, static: "BF16", also what TENSOR_OTHER is */
+};
+
+struct safetensors;
+
+/* Opens DIR/model.safetensors.index.json's files, or DIR/model.safetensors, or every *.safetensors
+ * in DIR. New; errors name file and tensor. -ENOENT: no directory, no checkpoint in it, or a file
+ * of the index is missing; -EINVAL: a file is wrong; -ENOMEM. */
+int safetensors_open(const char *dir, struct safetensors **ret, struct err *e) MUST_CHECK;
+void safetensors_close(struct safetensors *s);
+
+/* The tensor of that name, borrowed; NULL when there is none. */
+const struct tensor *safetensors_find(const struct safetensors *s, const char *name);
+
+/* All tensors, sorted by name. */
+const struct tensor *safetensors_list(const struct safetensors *s, size_t *n);
+
+/* Checks one file's bytes; what fuzzers call. Once the whole file is found good, visits every
+ * tensor in the order of the data; its name lives until the visit ends. A visitor's negative result
+ * ends the parse and is returned. */
+int safetensors_parse(const char *file, const void *bytes, size_t len,
+		      int (*visit)(const struct tensor *t, void *user), void *user,
+		      struct err *e) MUST_CHECK;
+
+/* Writes one safetensors file: the header for n tensors (offsets in their order), then each
+ * tensor's bytes, which `produce` puts into `data` [tensors[index].bytes]. Of a tensor, name,
+ * shape, n_dims, dtype_name and bytes are read. Written under a temporary name and renamed. */
+int safetensors_write(const char *path, const struct tensor *tensors, size_t n,
+		      int (*produce)(size_t index, void *data, void *user, struct err *e),
+		      void *user, struct err *e) MUST_CHECK;
+
+#endif

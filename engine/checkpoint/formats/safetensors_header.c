@@ -1,0 +1,326 @@
+/*
+ * The header of one safetensors file: read by a scanner that builds no tree, then checked as a
+ * whole. What passes here can be used without another look: data and bytes of every tensor lie
+ * inside the file, and together they cover the data exactly once.
+ */
+#include "engine/checkpoint/formats/safetensors.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/macros.h"
+#include "engine/checkpoint/formats/json_scan.h"
+
+enum {
+	HEADER_MAX = 100000000, /* bytes, the limit of the reference implementation */
+	TENSORS_MAX = 1 << 20,	/* a file */
+};
+
+/* What the format knows, with bits an element; only the first three are computed with. */
+static const struct {
+	const char *name;
+	enum tensor_dtype dtype;
+	uint32_t bits;
+} dtypes[] = {
+	{"F32", TENSOR_F32, 32},	  {"F16", TENSOR_F16, 16},
+	{"BF16", TENSOR_BF16, 16},	  {"F64", TENSOR_OTHER, 64},
+	{"C64", TENSOR_OTHER, 64},	  {"I64", TENSOR_OTHER, 64},
+	{"U64", TENSOR_OTHER, 64},	  {"I32", TENSOR_OTHER, 32},
+	{"U32", TENSOR_OTHER, 32},	  {"I16", TENSOR_OTHER, 16},
+	{"U16", TENSOR_OTHER, 16},	  {"I8", TENSOR_OTHER, 8},
+	{"U8", TENSOR_OTHER, 8},	  {"BOOL", TENSOR_OTHER, 8},
+	{"F8_E4M3", TENSOR_OTHER, 8},	  {"F8_E5M2", TENSOR_OTHER, 8},
+	{"F8_E8M0", TENSOR_OTHER, 8},	  {"F8_E4M3FNUZ", TENSOR_OTHER, 8},
+	{"F8_E5M2FNUZ", TENSOR_OTHER, 8}, {"F6_E2M3", TENSOR_OTHER, 6},
+	{"F6_E3M2", TENSOR_OTHER, 6},	  {"F4", TENSOR_OTHER, 4},
+};
+
+struct entry {
+	struct tensor tensor;
+	uint64_t begin, end; /* offsets into the data */
+};
+
+struct header {
+	const char *file;
+	struct json_scan scan;
+	struct arena names;
+	struct entry *entries; /* owned */
+	size_t n, cap;
+	struct err *e;
+};
+
+static int broken_json(struct header *h, const char *what)
+{
+	return err_set(h->e, EINVAL,
+		       "%s: header is not the JSON of a safetensors file: %s at byte %zu", h->file,
+		       what, json_scan_offset(&h->scan) + 8);
+}
+
+static int broken_tensor(struct header *h, const struct tensor *t, const char *what)
+{
+	return err_set(h->e, EINVAL, "%s: tensor %s: %s", h->file, t->name, what);
+}
+
+static int scan_dtype(struct header *h, struct entry *t)
+{
+	char name[32];
+
+	if (json_scan_string(&h->scan, name, sizeof(name)) < 0)
+		return broken_tensor(h, &t->tensor, "dtype is not a known name");
+	for (size_t i = 0; i < ARRAY_SIZE(dtypes); i++) {
+		if (strcmp(name, dtypes[i].name))
+			continue;
+		t->tensor.dtype = dtypes[i].dtype;
+		t->tensor.dtype_name = dtypes[i].name;
+		return 0;
+	}
+	return err_set(h->e, EINVAL, "%s: tensor %s: unknown dtype %s", h->file, t->tensor.name,
+		       name);
+}
+
+static int scan_shape(struct header *h, struct entry *t)
+{
+	if (!json_scan_is(&h->scan, '['))
+		return broken_tensor(h, &t->tensor, "shape is not a list");
+	t->tensor.n_dims = 0;
+	if (json_scan_is(&h->scan, ']'))
+		return 0;
+	do {
+		if (t->tensor.n_dims == TENSOR_DIMS_MAX)
+			return broken_tensor(h, &t->tensor, "more than 8 dimensions");
+		if (json_scan_uint(&h->scan, &t->tensor.shape[t->tensor.n_dims++]) < 0)
+			return broken_tensor(h, &t->tensor,
+					     "shape holds something other than sizes");
+	} while (json_scan_is(&h->scan, ','));
+	return json_scan_is(&h->scan, ']') ? 0 : broken_tensor(h, &t->tensor, "shape does not end");
+}
+
+static int scan_offsets(struct header *h, struct entry *t)
+{
+	if (!json_scan_is(&h->scan, '[') || json_scan_uint(&h->scan, &t->begin) < 0 ||
+	    !json_scan_is(&h->scan, ',') || json_scan_uint(&h->scan, &t->end) < 0 ||
+	    !json_scan_is(&h->scan, ']'))
+		return broken_tensor(h, &t->tensor, "data_offsets are not two numbers");
+	return 0;
+}
+
+/* The value of one tensor's name. */
+static int scan_entry(struct header *h, struct entry *t)
+{
+	bool dtype = false, shape = false, offsets = false;
+	int r;
+
+	if (!json_scan_is(&h->scan, '{'))
+		return broken_tensor(h, &t->tensor, "its description is not an object");
+	do {
+		char key[32];
+		bool *seen;
+
+		if (json_scan_string(&h->scan, key, sizeof(key)) < 0 ||
+		    !json_scan_is(&h->scan, ':'))
+			return broken_tensor(h, &t->tensor, "its description is not valid JSON");
+		if (!strcmp(key, "dtype")) {
+			seen = &dtype;
+			r = scan_dtype(h, t);
+		} else if (!strcmp(key, "shape")) {
+			seen = &shape;
+			r = scan_shape(h, t);
+		} else if (!strcmp(key, "data_offsets")) {
+			seen = &offsets;
+			r = scan_offsets(h, t);
+		} else {
+			return err_set(h->e, EINVAL, "%s: tensor %s: unknown key \"%s\"", h->file,
+				       t->tensor.name, key);
+		}
+		if (r < 0)
+			return r;
+		if (*seen)
+			return err_set(h->e, EINVAL, "%s: tensor %s: %s twice", h->file,
+				       t->tensor.name, key);
+		*seen = true;
+	} while (json_scan_is(&h->scan, ','));
+	if (!json_scan_is(&h->scan, '}'))
+		return broken_tensor(h, &t->tensor, "its description is not valid JSON");
+	if (!dtype || !shape || !offsets)
+		return broken_tensor(h, &t->tensor, "dtype, shape or data_offsets is missing");
+	return 0;
+}
+
+/* bytes = product of the shape x bits / 8, without overflow and without a part of a byte. */
+static int check_size(struct header *h, struct entry *t, uint64_t data_len)
+{
+	struct tensor *x = &t->tensor;
+	uint64_t bits = 0, bytes;
+
+	for (size_t i = 0; i < ARRAY_SIZE(dtypes); i++)
+		if (x->dtype_name == dtypes[i].name)
+			bits = dtypes[i].bits;
+	for (uint32_t i = 0; i < x->n_dims; i++)
+		if (__builtin_mul_overflow(bits, x->shape[i], &bits))
+			return broken_tensor(h, x, "shape overflows");
+	if (bits % 8)
+		return broken_tensor(h, x, "shape does not fill whole bytes");
+	bytes = bits / 8;
+	if (t->begin > t->end || t->end > data_len)
+		return err_set(
+			h->e, EINVAL,
+			"%s: tensor %s: data_offsets [%llu, %llu] leave the %llu bytes of data",
+			h->file, x->name, (unsigned long long)t->begin, (unsigned long long)t->end,
+			(unsigned long long)data_len);
+	if (t->end - t->begin != bytes)
+		return err_set(h->e, EINVAL,
+			       "%s: tensor %s: shape takes %llu bytes, data_offsets %llu", h->file,
+			       x->name, (unsigned long long)bytes,
+			       (unsigned long long)(t->end - t->begin));
+	x->bytes = (size_t)bytes;
+	return 0;
+}
+
+static struct entry *add_entry(struct header *h, const char *name)
+{
+	struct entry *t;
+
+	if (h->n == h->cap) {
+		size_t cap = h->cap ? h->cap * 2 : 64;
+
+		t = realloc(h->entries, cap * sizeof(*t));
+		if (!t)
+			return NULL;
+		h->entries = t;
+		h->cap = cap;
+	}
+	t = &h->entries[h->n];
+	*t = (struct entry){.tensor.file = h->file, .tensor.name = arena_strdup(&h->names, name)};
+	if (!t->tensor.name)
+		return NULL;
+	h->n++;
+	return t;
+}
+
+static int scan_header(struct header *h, uint64_t data_len)
+{
+	char name[TENSOR_NAME_MAX + 1];
+	struct entry *t;
+	int r;
+
+	if (!json_scan_is(&h->scan, '{'))
+		return broken_json(h, "no object");
+	if (json_scan_is(&h->scan, '}'))
+		goto end;
+	do {
+		r = json_scan_string(&h->scan, name, sizeof(name));
+		if (r == -ENAMETOOLONG)
+			return broken_json(h, "a name of more than 255 characters");
+		if (r < 0)
+			return broken_json(h, "a name that is not printable ASCII");
+		if (!json_scan_is(&h->scan, ':'))
+			return broken_json(h, "no colon behind a name");
+		if (!strcmp(name, "__metadata__")) {
+			if (json_scan_skip(&h->scan) < 0)
+				return broken_json(h, "broken __metadata__");
+			continue;
+		}
+		if (h->n == TENSORS_MAX)
+			return err_set(h->e, EINVAL, "%s: more than %d tensors", h->file,
+				       TENSORS_MAX);
+		t = add_entry(h, name);
+		if (!t)
+			return err_set(h->e, ENOMEM, "%s: out of memory for its header", h->file);
+		r = scan_entry(h, t);
+		if (r < 0)
+			return r;
+		r = check_size(h, t, data_len);
+		if (r < 0)
+			return r;
+	} while (json_scan_is(&h->scan, ','));
+	if (!json_scan_is(&h->scan, '}'))
+		return broken_json(h, "the object does not end");
+end:
+	if (!json_scan_end(&h->scan))
+		return broken_json(h, "more text behind the object");
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	return strcmp(x->tensor.name, y->tensor.name);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	if (x->begin != y->begin)
+		return x->begin < y->begin ? -1 : 1;
+	if (x->end != y->end)
+		return x->end < y->end ? -1 : 1;
+	return strcmp(x->tensor.name, y->tensor.name);
+}
+
+/* No name twice; the data is covered exactly once. */
+static int check_cover(struct header *h, uint64_t data_len)
+{
+	uint64_t at = 0;
+
+	if (h->n)
+		qsort(h->entries, h->n, sizeof(*h->entries), compare_names);
+	for (size_t i = 1; i < h->n; i++)
+		if (!strcmp(h->entries[i - 1].tensor.name, h->entries[i].tensor.name))
+			return broken_tensor(h, &h->entries[i].tensor, "listed twice");
+	if (h->n)
+		qsort(h->entries, h->n, sizeof(*h->entries), compare_places);
+	for (size_t i = 0; i < h->n; i++) {
+		struct entry *t = &h->entries[i];
+
+		if (t->begin != at)
+			return err_set(h->e, EINVAL, "%s: tensor %s: %s at byte %llu of the data",
+				       h->file, t->tensor.name,
+				       t->begin < at ? "overlaps another"
+						     : "leaves a hole before it",
+				       (unsigned long long)MIN(t->begin, at));
+		at = t->end;
+	}
+	if (at != data_len)
+		return err_set(h->e, EINVAL, "%s: %llu bytes behind the last tensor", h->file,
+			       (unsigned long long)(data_len - at));
+	return 0;
+}
+
+int safetensors_parse(const char *file, const void *bytes, size_t len,
+		      int (*visit)(const struct tensor *t, void *user), void *user, struct err *e)
+{
+	struct header h = {.file = file, .e = e};
+	const uint8_t *p = bytes;
+	uint64_t header_len = 0, data_len;
+	int r;
+
+	if (len < 8)
+		return err_set(e, EINVAL, "%s: %zu bytes are too short for a safetensors file",
+			       file, len);
+	for (int i = 7; i >= 0; i--)
+		header_len = header_len << 8 | p[i];
+	if (header_len > HEADER_MAX)
+		return err_set(e, EINVAL, "%s: header of %llu bytes, more than the 100 MB allowed",
+			       file, (unsigned long long)header_len);
+	if (header_len > len - 8)
+		return err_set(e, EINVAL, "%s: header of %llu bytes in a file of %zu bytes", file,
+			       (unsigned long long)header_len, len);
+	data_len = len - 8 - header_len;
+	json_scan_init(&h.scan, (const char *)p + 8, header_len);
+	arena_init(&h.names, HEADER_MAX);
+	r = scan_header(&h, data_len);
+	if (r == 0)
+		r = check_cover(&h, data_len);
+	for (size_t i = 0; r == 0 && i < h.n; i++) {
+		h.entries[i].tensor.data = p + 8 + header_len + h.entries[i].begin;
+		r = visit(&h.entries[i].tensor, user);
+	}
+	arena_release(&h.names);
+	free(h.entries);
+	return r < 0 ? r : 0;
+}

@@ -1,0 +1,68 @@
+/*
+ * config.json to the numbers that the forward pass needs: Qwen3.5-MoE (nested or flat), dense
+ * Qwen3.5, Qwen3-Next. Every key that decides the mathematics is read or refused: a model that this
+ * engine would compute wrongly does not load. Missing keys are what transformers takes them for.
+ *
+ * What holds of every result: hidden and intermediate sizes are 1 to 65536, of any divisor; heads at
+ * most 4096 of each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads,
+ * value heads a multiple of the delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts
+ * and 32 a token; vocabulary below 2^24. No product of a weight's sizes overflows 64 bits, no width
+ * 32. Either kind of layer may be absent.
+ */
+#ifndef ENGINE_CHECKPOINT_MODEL_CONFIG_H
+#define ENGINE_CHECKPOINT_MODEL_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { MODEL_LAYERS_MAX = 512, MODEL_END_TOKENS_MAX = 16 };
+
+enum model_family {
+	MODEL_QWEN3_5,	   /* qwen3_5, qwen3_5_text: dense MLP */
+	MODEL_QWEN3_5_MOE, /* qwen3_5_moe, qwen3_5_moe_text */
+	MODEL_QWEN3_NEXT,  /* qwen3_next */
+};
+
+struct model_config {
+	enum model_family family;
+	uint32_t hidden_size, n_layers, vocab_size, max_position_embeddings;
+	bool full_attention[MODEL_LAYERS_MAX]; /* else Gated DeltaNet */
+	uint32_t n_attention_layers, n_delta_layers;
+	float rms_norm_eps;
+	bool tie_word_embeddings;
+
+	uint32_t n_heads, n_kv_heads, head_dim;
+	uint32_t rotary_dim; /* even, <= head_dim */
+	double rope_theta;
+
+	uint32_t n_key_heads, n_value_heads, key_head_dim, value_head_dim, conv_kernel;
+
+	/* A layer's MLP: experts with a shared expert, or dense (n_experts = 0). Layers may differ in
+	 * Qwen3-Next (mlp_only_layers, decoder_sparse_step). */
+	bool dense_mlp[MODEL_LAYERS_MAX];
+	uint32_t n_experts, n_experts_per_token, expert_size, shared_expert_size;
+	uint32_t mlp_size; /* intermediate_size of dense layers, 0 when there are none */
+	bool norm_topk_prob;
+
+	uint32_t n_mtp_layers;
+
+	/* From generation_config.json (or config.json): ids that end a generation, sampling defaults.
+	 * As vLLM does, do_sample is not looked at. What no file states is neutral: temperature, top_p
+	 * and repetition penalty 1, min_p 0, top_k 0, which means no limit. */
+	int32_t end_tokens[MODEL_END_TOKENS_MAX];
+	uint32_t n_end_tokens;
+	float default_temperature, default_top_p, default_min_p, default_repetition_penalty;
+	int32_t default_top_k;
+};
+
+/* Reads DIR/config.json and, if there is one, DIR/generation_config.json. -ENOENT, -EINVAL,
+ * -ENOTSUP with a sentence that names file and key. */
+int model_config_open(const char *dir, struct model_config *ret, struct err *e) MUST_CHECK;
+
+/* The same from memory; generation may be NULL. What fuzzers call. */
+int model_config_parse(const char *name, const char *json, size_t len, const char *generation,
+		       size_t generation_len, struct model_config *ret, struct err *e) MUST_CHECK;
+
+#endif

@@ -1,0 +1,157 @@
+/*
+ * Coded matrices (kernels/coded.h). How large a panel becomes is known when it has been coded, so panels are appended one
+ * behind the other, in the order of their parts; a table says where each is. The buffer was planned for the case that
+ * nothing can be coded: its end stays untouched, which on a CPU is memory that nobody takes.
+ */
+#include "engine/checkpoint/pack_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "kernels/cl_error.h"
+#include "kernels/coded.h"
+
+/* Panels that are coded at once, each into memory of its own. */
+enum { BATCH = 256 };
+
+struct batch {
+	const struct packer *packer;
+	const struct pack_part *part;
+	const uint16_t
+		*made;	   /* synthetic panels of the part in KERNEL_PACK_PAIRS; NULL: read rows */
+	uint64_t first, K; /* the batch's first panel of the part */
+	uint8_t *coded;	   /* [BATCH][coded_panel_bound] */
+	size_t sizes[BATCH]; /* 0: out of memory */
+};
+
+static void code_one(void *arg, size_t i)
+{
+	struct batch *b = arg;
+	uint64_t K = b->K, panel = b->first + i;
+	uint8_t *out = b->coded + i * coded_panel_bound(K);
+	float *rows;
+	uint16_t *pairs;
+
+	if (b->made) {
+		b->sizes[i] = coded_panel(b->made + panel * K * 16, K, out);
+		return;
+	}
+	rows = calloc(16 * K, sizeof(*rows));
+	pairs = calloc(16 * K, sizeof(*pairs));
+	b->sizes[i] = 0;
+	if (rows && pairs) {
+		pack_part_rows(b->packer, b->part, panel, K, rows);
+		pack_panel(rows, K, true, KERNEL_PACK_PAIRS, pairs);
+		b->sizes[i] = coded_panel(pairs, K, out);
+	}
+	free(rows);
+	free(pairs);
+}
+
+/* The part's panels made by a kernel, mapped; NULL (and the packer's error) when that fails. */
+static const uint16_t *make(struct packer *p, const struct pack_part *part, uint64_t rows,
+			    uint64_t cols, cl_mem stage)
+{
+	struct weight_synthesis s;
+	cl_int code;
+	void *m;
+
+	weights_synthesis(p->config, p->seed, part->role, part->layer, part->expert, &s);
+	kernel_synthesize(p->kernels, stage, 0, 1, rows, cols, s.key, s.scale, s.offset);
+	m = clEnqueueMapBuffer(p->device->queue, stage, CL_TRUE, CL_MAP_READ, 0,
+			       KERNEL_LD(rows) * KERNEL_LD(cols) * 2, 0, NULL, NULL, &code);
+	if (code != CL_SUCCESS) {
+		cl_error(&p->error, code, "mapping synthetic weights");
+		return NULL;
+	}
+	return m;
+}
+
+/* A buffer for the largest part; NULL (and the packer's error) when there is none. */
+static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t n_parts)
+{
+	uint64_t most = 0, rows, cols;
+	cl_int code;
+	cl_mem stage;
+
+	for (size_t i = 0; i < n_parts; i++) {
+		weights_shape(p->config, parts[i].role, parts[i].layer, &rows, &cols);
+		most = MAX(most, KERNEL_LD(rows) * KERNEL_LD(cols) * 2);
+	}
+	stage = clCreateBuffer(p->device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, most,
+			       NULL, &code);
+	if (code == CL_SUCCESS)
+		return stage;
+	cl_error(&p->error, code, "memory for synthetic weights");
+	return NULL;
+}
+
+/* Appends a part's panels to the matrix at m, of which *used bytes are taken. Returns how many there are. */
+static uint64_t append(struct packer *p, const struct pack_part *part, struct batch *b,
+		       cl_mem stage, uint8_t *m, uint64_t *used)
+{
+	uint32_t *table = (uint32_t *)(void *)m;
+	uint64_t rows, cols, panels;
+
+	weights_shape(p->config, part->role, part->layer, &rows, &cols);
+	assert(KERNEL_LD(cols) == b->K);
+	panels = CEIL_DIV(rows, 16u);
+	b->part = part;
+	b->made = stage ? make(p, part, rows, cols, stage) : NULL;
+	for (b->first = 0; b->first < panels && !p->error.code; b->first += BATCH) {
+		size_t n = MIN(panels - b->first, (uint64_t)BATCH);
+
+		parallel_for(n, code_one, b);
+		for (size_t i = 0; i < n; i++) {
+			if (!b->sizes[i]) {
+				err_set(&p->error, ENOMEM, "out of memory");
+				break;
+			}
+			table[part->first + (b->first + i) * part->stride] =
+				(uint32_t)(*used / CODED_UNIT);
+			memcpy(m + *used, b->coded + i * coded_panel_bound(b->K), b->sizes[i]);
+			*used += b->sizes[i];
+		}
+	}
+	if (b->made)
+		pack_unmap(p, stage, (void *)(uintptr_t)b->made);
+	return panels;
+}
+
+void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
+		       const struct pack_part *parts, size_t n_parts)
+{
+	struct batch b = {.packer = p};
+	uint64_t rows, cols, plain, done = 0, used = coded_table_bytes(panels);
+	cl_mem stage = NULL;
+	uint8_t *m;
+
+	if (p->error.code || !n_parts)
+		return;
+	weights_shape(p->config, parts[0].role, parts[0].layer, &rows, &cols);
+	b.K = KERNEL_LD(cols);
+	plain = panels * 16 * b.K * sizeof(uint16_t);
+	b.coded = calloc(BATCH, coded_panel_bound(b.K));
+	if (!b.coded) {
+		err_set(&p->error, ENOMEM, "out of memory");
+		return;
+	}
+	if (p->synthetic)
+		stage = new_stage(p, parts, n_parts);
+	m = pack_map_part(p, buffer, 0, pack_matrix_bytes(p->kernels, panels, cols), false);
+	for (size_t i = 0; m && i < n_parts && !p->error.code; i++)
+		done += append(p, &parts[i], &b, stage, m, &used);
+	if (m) {
+		assert(p->error.code || done == panels);
+		((uint32_t *)(void *)m)[panels] = (uint32_t)(used / CODED_UNIT);
+		p->saved += pack_matrix_bytes(p->kernels, panels, cols) - used;
+		p->plain += MAX(plain, used) - used;
+		pack_unmap(p, buffer, m);
+	}
+	if (stage)
+		clReleaseMemObject(stage);
+	free(b.coded);
+}

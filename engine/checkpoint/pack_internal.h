@@ -1,0 +1,22 @@
+/* What pack.c and pack_coded.c share. */
+#ifndef ENGINE_CHECKPOINT_PACK_INTERNAL_H
+#define ENGINE_CHECKPOINT_PACK_INTERNAL_H
+
+#include "engine/checkpoint/pack.h"
+
+/* The buffer's memory for writing; NULL (and the packer's error) when that fails. `whole`: every byte will be
+ * written, so what is there need not be fetched. */
+void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole);
+
+/* Rows of panel `panel` of a struct pack_part: 16 of K floats, into zeros. Several threads may call it at once. */
+void pack_part_rows(const struct packer *p, const void *part, uint64_t panel, uint64_t K,
+		    float *out);
+
+/* 16 rows of K floats each into one panel of that packing (CODED: in PAIRS). */
+void pack_panel(const float *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out);
+
+/* pack_matrix for a set that wants CODED. */
+void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
+		       const struct pack_part *parts, size_t n_parts);
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * Tuning tables: which cut of a kernel's work is the fastest, by device and size. `tigon tune` measures and writes them,
+ * kernels_open reads them (cuts.h); nothing here measures.
+ *
+ * A table is a text of tab-separated values. Its first line is "tigon tuning 1"; lines that begin with # and empty ones are
+ * left out; every other line is a row of 13 fields:
+ *
+ *     device  driver  units  kernels  dtype  family  N  K  M  cut  bits  us  default_us
+ *
+ *     device, driver, units   as OpenCL names them, or *: any
+ *     kernels, dtype          the variant and the element type
+ *     family                  product, experts, attention or decode_step
+ *     N, K, M                 buckets: the row is for sizes up to them and above the next smaller bucket; or *: any
+ *     cut                     name=value, separated by spaces; what is not named is as in the default cut; -: that one
+ *     bits                    same, or differ: then only --batch-invariant off uses it
+ *     us, default_us          microseconds of a launch with this cut, and with the default one
+ *
+ * Of the rows that fit the one with the fewest * in its device counts, then the one with the fewest in its sizes. So a
+ * table has rows for one device, for a family of devices (device and driver *), or for everybody. A table that is given
+ * comes before the one that is built in (tuning/cpu.tsv); where neither has a row a launch takes the default cut, which is
+ * compiled into its kernels (kernels.c).
+ */
+#ifndef KERNELS_TUNING_TUNING_H
+#define KERNELS_TUNING_TUNING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+enum tuning_family {
+	TUNING_NONE,	/* not tuned */
+	TUNING_PRODUCT, /* gemm_store, gemm_add: N, K, M of the product */
+	TUNING_EXPERTS, /* moe_gate_up, moe_down: N, K of one expert, M its rows on the average */
+	TUNING_ATTENTION, /* N queries that share a key, K dimensions of a head, M tokens of the step */
+	TUNING_DECODE_STEP, /* N the hidden size, K an expert's, M tokens of the step */
+	TUNING_FAMILIES,
+};
+
+/* How work is cut. A table's value 0: as in the default cut. */
+struct tuning_cut {
+	uint32_t tile_rows,
+		tile_blocks; /* accumulators of the GEMM tile; blocks: of 16 columns on a CPU */
+	uint32_t blocks;     /* column blocks of a group */
+	uint32_t row_block;  /* rows of a group */
+	uint32_t ahead;	     /* bytes between a weight's prefetch and its use (x86) */
+	uint32_t chains;     /* sums that an element is added up in; 2 changes bits (x86) */
+	uint32_t queries;    /* of an attention tile, about */
+};
+
+/* Where a launch stands in the table: buckets, 0: any. */
+struct tuning_place {
+	enum tuning_family family;
+	uint32_t n, k, m;
+};
+
+struct tuning_device {
+	char name[256], driver[128]; /* "*": any */
+	uint32_t units;		     /* compute units; 0: any */
+	char kernels[16];	     /* kernels_variant_name */
+	bool bf16;
+};
+
+struct tuning_row {
+	struct tuning_device device;
+	struct tuning_place place;
+	struct tuning_cut cut;
+	bool same_bits;
+	double us, default_us;
+	uint32_t line; /* of the text, from 1 */
+};
+
+struct tuning_table {
+	struct tuning_row *rows;
+	size_t n;
+};
+
+/* What a set of kernels is opened with. */
+struct tuning_options {
+	const struct tuning_table *table; /* NULL: the one that is built in alone */
+	bool any_bits;			  /* cuts may change bits */
+};
+
+/* The bucket of a size of M (one of tuning_m_buckets; the last one takes all above it) and of N or K (a power of two). */
+enum { TUNING_M_BUCKETS = 10 };
+extern const uint32_t tuning_m_buckets[TUNING_M_BUCKETS];
+size_t tuning_m_bucket(uint64_t m); /* its index */
+uint32_t tuning_size_bucket(uint64_t size);
+struct tuning_place tuning_place_of(enum tuning_family family, uint64_t n, uint64_t k, uint64_t m);
+
+const char *tuning_family_name(enum tuning_family family);
+
+/* New table from a text, which `name` is called in errors, or a file. -EINVAL names the line; -ENOENT and the like. */
+int tuning_parse(const char *name, const char *text, size_t len, struct tuning_table **ret,
+		 struct err *e) MUST_CHECK;
+int tuning_open(const char *path, struct tuning_table **ret, struct err *e) MUST_CHECK;
+/* New: the one that this program carries. */
+int tuning_built_in(struct tuning_table **ret, struct err *e) MUST_CHECK;
+void tuning_free(struct tuning_table *t);
+
+/* The row that counts for a device (which has no *) at a place (which has no 0), NULL: none. any_bits: also rows that
+ * change bits, which then come before those of the same rank that do not. Borrowed. t may be NULL. */
+const struct tuning_row *tuning_find(const struct tuning_table *t, const struct tuning_device *d,
+				     const struct tuning_place *p, bool any_bits);
+
+/* Whether a row is for this device, its kernels and its dtype, wherever it stands. t may be NULL. */
+bool tuning_knows(const struct tuning_table *t, const struct tuning_device *d);
+
+/* What came of a table that was given, for a device and a model. */
+struct tuning_use {
+	uint32_t sizes, taken; /* that were looked up; that take a row of it */
+	bool known;	       /* tuning_knows */
+};
+
+/* That in a sentence, which with any path fits into so many bytes. */
+enum { TUNING_USE_TEXT = 4352 };
+void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, size_t size);
+
+/* "tile_rows=8 chains=2": the values that are named, and 0 in the others. A value that no kernel takes is -EINVAL, and so
+ * is one that the family has no use for (TUNING_NONE: any family). */
+int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_cut *ret,
+		     struct err *e) MUST_CHECK;
+
+/* What `over` names, and `under` in the rest. */
+struct tuning_cut tuning_over(struct tuning_cut over, struct tuning_cut under);
+
+/* Only the values that a family has a use for, 0 in the rest: equal cuts compile to equal programs. */
+struct tuning_cut tuning_cut_of(struct tuning_cut cut, enum tuning_family family);
+bool tuning_equal(const struct tuning_cut *a, const struct tuning_cut *b);
+
+/* As tuning_parse_cut reads it; no value at all is "-". */
+void tuning_cut_text(const struct tuning_cut *cut, char *ret, size_t size);
+
+/* The lines that tuning_parse reads. */
+void tuning_write_head(FILE *out);
+void tuning_write_row(FILE *out, const struct tuning_row *row);
+
+#endif

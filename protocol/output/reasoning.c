@@ -1,0 +1,91 @@
+/* Reasoning and content. A tag has one '<', at its start, so that what is held back and turns out
+ * to be no tag can go out whole. */
+#include "protocol/output/reasoning.h"
+
+#include <string.h>
+
+static const char opening[] = "<think>", closing[] = "</think>";
+
+void reasoning_init(struct reasoning *r, bool inside)
+{
+	*r = (struct reasoning){.inside = inside, .trim = inside};
+}
+
+static bool begins(const char *tag, const char *text, size_t len)
+{
+	return len <= strlen(tag) && !memcmp(tag, text, len);
+}
+
+static void put(struct reasoning *r, const char *text, size_t len, struct buf *reasoning,
+		struct buf *content)
+{
+	size_t ends = 0;
+
+	while (ends < len && (text[ends] == '\n' || text[ends] == '\r'))
+		ends++;
+	if (ends < len && !r->inside)
+		r->content = true;
+	if (r->trim) {
+		r->trim = ends == len;
+		text += ends;
+		len -= ends;
+	}
+	buf_append(r->inside ? reasoning : content, text, len);
+}
+
+static void flush(struct reasoning *r, struct buf *reasoning, struct buf *content)
+{
+	if (r->n_held)
+		put(r, r->held, r->n_held, reasoning, content);
+	r->n_held = 0;
+}
+
+/* One byte that begins a tag or stands behind such a beginning. */
+static void take(struct reasoning *r, char c, struct buf *reasoning, struct buf *content)
+{
+	if (c == '<')
+		flush(r, reasoning, content);
+	r->held[r->n_held++] = c;
+	if (begins(opening, r->held, r->n_held)) {
+		if (r->n_held < strlen(opening))
+			return;
+		r->inside = r->trim = true;
+		r->n_held = 0;
+	} else if (begins(closing, r->held, r->n_held)) {
+		if (r->n_held < strlen(closing))
+			return;
+		r->inside = false;
+		r->trim = !r->content;
+		r->n_held = 0;
+	} else {
+		flush(r, reasoning, content);
+	}
+}
+
+void reasoning_push(struct reasoning *r, const char *text, size_t len, struct buf *reasoning,
+		    struct buf *content)
+{
+	size_t at = 0;
+
+	while (at < len) {
+		const char *tag;
+		size_t n;
+
+		if (r->n_held) {
+			take(r, text[at++], reasoning, content);
+			continue;
+		}
+		tag = memchr(text + at, '<', len - at);
+		n = tag ? (size_t)(tag - text) - at : len - at;
+		if (n)
+			put(r, text + at, n, reasoning, content);
+		at += n;
+		if (tag)
+			take(r, text[at++], reasoning, content);
+	}
+}
+
+void reasoning_finish(struct reasoning *r, struct buf *reasoning, struct buf *content)
+{
+	flush(r, reasoning, content);
+}

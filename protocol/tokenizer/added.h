@@ -1,0 +1,62 @@
+/*
+ * Added tokens: texts such as <|im_start|> that are found in raw text before anything is split.
+ *
+ * A set of them is a trie; a scan walks a text and gives the leftmost of the longest matches, one
+ * after the other, as Hugging Face's added_vocabulary does. A set does not change after it was
+ * filled: any thread may scan with it.
+ */
+#ifndef PROTOCOL_TOKENIZER_ADDED_H
+#define PROTOCOL_TOKENIZER_ADDED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+#include "protocol/tokenizer/unicode.h"
+
+struct added_token {
+	int32_t id;
+	bool lstrip, rstrip; /* takes the white space on that side with it */
+	bool single_word;    /* only where no word character is beside it */
+};
+
+struct added_node; /* in added.c */
+
+struct added {
+	const struct unicode *unicode;
+	struct added_node *nodes; /* owned; nodes[0] is the root */
+	size_t n_nodes, cap_nodes;
+	struct added_token *tokens; /* owned */
+	size_t n_tokens, cap_tokens;
+	bool first[256]; /* bytes with which some token begins */
+	int only_first;	 /* that byte if there is only one, else -1 */
+};
+
+/* `u` is borrowed (unicode_table). */
+void added_init(struct added *a, const struct unicode *u);
+void added_release(struct added *a);
+
+/* -EEXIST: the set has this text with another id. -ENOMEM. len > 0. */
+int added_insert(struct added *a, const char *text, size_t len,
+		 struct added_token token) MUST_CHECK;
+
+/* The id of the token with exactly this text, or -1. */
+int32_t added_find(const struct added *a, const char *text, size_t len);
+
+struct added_scan {
+	size_t at;   /* where to look next */
+	size_t done; /* the text before this is part of matches that were given */
+};
+
+struct added_match {
+	size_t start, end; /* of the text that the token takes; start may lie before scan->done */
+	int32_t id;
+};
+
+/* The next match in text (valid UTF-8), or false when there is none. A scan starts zeroed. What
+ * lies between scan->done before the call and start, if anything, is ordinary text. */
+bool added_next(const struct added *a, const char *text, size_t len, struct added_scan *scan,
+		struct added_match *ret);
+
+#endif

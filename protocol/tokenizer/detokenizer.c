@@ -1,0 +1,202 @@
+/*
+ * The streaming detokenizer: two hold-backs in a row.
+ *
+ * Bytes gather in `part` until they are a whole UTF-8 sequence, or can no longer become one. Whole
+ * characters go to `held`, and from there out, but for the longest suffix that begins some stop
+ * string. Each stop string is followed by its own Knuth-Morris-Pratt automaton, whose state is the
+ * length of just that suffix, so that a byte costs the same however often a stop nearly matches.
+ */
+#include "protocol/tokenizer/detokenizer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/tokenizer/unicode.h"
+
+struct stop {
+	char *text;   /* len bytes, owned */
+	size_t *back; /* back[i]: the longest proper prefix of text that ends text[0..i], owned */
+	size_t len;
+	size_t state; /* how much of text the output ends with */
+};
+
+struct detokenizer {
+	const struct tokenizer *tokenizer;
+	struct stop *stops; /* n_stops, owned */
+	size_t n_stops;
+	char part[4]; /* an incomplete UTF-8 sequence */
+	size_t n_part;
+	struct buf held; /* characters that may not go out yet */
+	struct buf cost; /* for each byte of held: how many raw bytes it stands for */
+	size_t released;
+	bool stopped;
+};
+
+static int stop_init(struct stop *s, const char *text)
+{
+	size_t k = 0;
+
+	s->len = strlen(text);
+	s->text = strdup(text);
+	s->back = calloc(s->len, sizeof(*s->back));
+	if (!s->text || !s->back)
+		return -ENOMEM;
+	for (size_t i = 1; i < s->len; i++) {
+		while (k && text[i] != text[k])
+			k = s->back[k - 1];
+		if (text[i] == text[k])
+			k++;
+		s->back[i] = k;
+	}
+	return 0;
+}
+
+/* True when the byte completes the stop string. */
+static bool stop_step(struct stop *s, char byte)
+{
+	while (s->state && s->text[s->state] != byte)
+		s->state = s->back[s->state - 1];
+	if (s->text[s->state] == byte)
+		s->state++;
+	return s->state == s->len;
+}
+
+struct detokenizer *detokenizer_new(const struct tokenizer *t, const char *const *stops,
+				    size_t n_stops)
+{
+	struct detokenizer *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return NULL;
+	d->tokenizer = t;
+	buf_init(&d->held, SIZE_MAX / 2);
+	buf_init(&d->cost, SIZE_MAX / 2);
+	d->stops = n_stops ? calloc(n_stops, sizeof(*d->stops)) : NULL;
+	if (n_stops && !d->stops)
+		goto fail;
+	for (size_t i = 0; i < n_stops; i++) {
+		d->n_stops = i + 1;
+		if (stop_init(&d->stops[i], stops[i]) < 0)
+			goto fail;
+	}
+	return d;
+fail:
+	detokenizer_free(d);
+	return NULL;
+}
+
+void detokenizer_free(struct detokenizer *d)
+{
+	if (!d)
+		return;
+	for (size_t i = 0; i < d->n_stops; i++) {
+		free(d->stops[i].text);
+		free(d->stops[i].back);
+	}
+	free(d->stops);
+	buf_release(&d->held);
+	buf_release(&d->cost);
+	free(d);
+}
+
+/* Lets the first n bytes of held go out. */
+static void release(struct detokenizer *d, size_t n, struct buf *out)
+{
+	for (size_t i = 0; i < n; i++)
+		d->released += (unsigned char)d->cost.data[i];
+	buf_append(out, buf_str(&d->held), n);
+	if (n) {
+		buf_consume(&d->held, n);
+		buf_consume(&d->cost, n);
+	}
+}
+
+/* A character is whole; its first byte bears `cost` raw bytes, the others one each if `each`.
+ * A stop string that it completes is cut off. */
+static void take_character(struct detokenizer *d, const char *text, size_t len, size_t cost,
+			   bool each)
+{
+	for (size_t i = 0; i < len; i++) {
+		size_t match = 0;
+
+		buf_putc(&d->held, text[i]);
+		buf_putc(&d->cost, (char)(i ? each : cost));
+		for (size_t k = 0; k < d->n_stops; k++)
+			if (stop_step(&d->stops[k], text[i]))
+				match = MAX(match, d->stops[k].len);
+		if (!match || d->held.failed || d->cost.failed)
+			continue;
+		d->stopped = true;
+		d->held.len -= match;
+		d->cost.len -= match;
+		return;
+	}
+}
+
+static void take_broken(struct detokenizer *d, size_t n)
+{
+	static const char replacement[] = "\xef\xbf\xbd";
+
+	take_character(d, replacement, sizeof(replacement) - 1, n, false);
+}
+
+/* Takes from `part` what is a whole sequence or can never be one. */
+static void take_part(struct detokenizer *d)
+{
+	while (d->n_part && !d->stopped) {
+		bool cut;
+		int n = unicode_sequence(d->part, d->n_part, &cut);
+		size_t used = (size_t)abs(n);
+
+		if (cut)
+			return;
+		if (n > 0)
+			take_character(d, d->part, used, 1, true);
+		else
+			take_broken(d, used);
+		d->n_part -= used;
+		memmove(d->part, d->part + used, d->n_part);
+	}
+}
+
+static int flush(struct detokenizer *d, size_t keep, struct buf *out)
+{
+	if (d->held.failed || d->cost.failed)
+		return -ENOMEM;
+	release(d, d->held.len - keep, out);
+	return out->failed ? -ENOMEM : 0;
+}
+
+int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out)
+{
+	size_t len, keep = 0;
+	const char *bytes = tokenizer_bytes(d->tokenizer, id, &len);
+	int r;
+
+	if (d->stopped)
+		return 1;
+	if (!bytes || tokenizer_is_special(d->tokenizer, id))
+		return 0;
+	for (size_t i = 0; i < len && !d->stopped; i++) {
+		d->part[d->n_part++] = bytes[i];
+		take_part(d);
+	}
+	for (size_t k = 0; k < d->n_stops && !d->stopped; k++)
+		keep = MAX(keep, d->stops[k].state);
+	r = flush(d, keep, out);
+	return r < 0 ? r : d->stopped;
+}
+
+int detokenizer_finish(struct detokenizer *d, struct buf *out)
+{
+	if (d->n_part && !d->stopped)
+		take_broken(d, d->n_part);
+	d->n_part = 0;
+	return flush(d, 0, out);
+}
+
+size_t detokenizer_released(const struct detokenizer *d)
+{
+	return d->released;
+}

@@ -1,0 +1,528 @@
+/*
+ * The splitter: stages, the three patterns that are run by hand, and PCRE2 for the others.
+ *
+ * By hand, all three patterns have the same shape; they differ in whether marks count as letters
+ * and in how many digits go together (`struct flavor`). Alternatives are tried in the pattern's
+ * order at each position; a position always matches one of them, so words follow each other
+ * without gaps:
+ *
+ *   1 (?i:'s|'t|'re|'ve|'m|'ll|'d)          U+017F is an s when case does not count
+ *   2 [^\r\n\p{L}\p{N}]?\p{L}+
+ *   3 \p{N}                                 or up to three
+ *   4  ?[^\s\p{L}\p{N}]+[\r\n]*
+ *   5 \s*[\r\n]+                            white space up to its last line end
+ *   6 \s+(?!\S)                             white space but for the last character, unless at the
+ * end 7 \s+                                   that last one
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "protocol/tokenizer/splitter.h"
+
+#include <errno.h>
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "protocol/tokenizer/unicode.h"
+
+enum { MAX_STAGES = 16, MAX_PATTERN = 1 << 16 };
+
+enum stage_kind { STAGE_QWEN2, STAGE_QWEN35, STAGE_LLAMA3, STAGE_PCRE, STAGE_PREFIX_SPACE };
+
+struct stage {
+	enum stage_kind kind;
+	enum splitter_behavior behavior;
+	bool invert;
+	pcre2_code *code; /* STAGE_PCRE: owned */
+};
+
+struct splitter {
+	const struct unicode *unicode;
+	size_t n_stages;
+	struct stage stages[MAX_STAGES];
+};
+
+/* What one call of splitter_run carries down through the stages. */
+struct run {
+	const struct splitter *splitter;
+	int (*word)(void *arg, const char *text, size_t len);
+	void *arg;
+	pcre2_match_data *match; /* made when first needed, owned */
+};
+
+static int run_stage(struct run *run, size_t stage, const char *text, size_t len);
+
+int splitter_behavior_parse(const char *name, enum splitter_behavior *ret)
+{
+	if (!strcmp(name, "Isolated"))
+		*ret = SPLITTER_ISOLATED;
+	else if (!strcmp(name, "Removed"))
+		*ret = SPLITTER_REMOVED;
+	else
+		return -ENOTSUP;
+	return 0;
+}
+
+struct splitter *splitter_new(void)
+{
+	const struct unicode *u = unicode_table();
+	struct splitter *s = u ? calloc(1, sizeof(*s)) : NULL;
+
+	if (s)
+		s->unicode = u;
+	return s;
+}
+
+void splitter_free(struct splitter *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n_stages; i++)
+		pcre2_code_free(s->stages[i].code);
+	free(s);
+}
+
+/* ---- by hand ---- */
+
+struct flavor {
+	unsigned letters; /* set of classes that \p{L}+ of alternative 2 takes */
+	unsigned others;  /* set of classes that alternative 4 takes */
+	int digits;	  /* at most this many numbers are one word */
+};
+
+#define IN(class) (1u << (class))
+
+enum { WHITE = IN(UNICODE_SPACE) | IN(UNICODE_NEWLINE) };
+
+/* The set of the one class of the character at p, and its length. */
+static inline unsigned set_at(const struct unicode *u, const char *p, size_t *n)
+{
+	unsigned char first = (unsigned char)*p;
+
+	if (first < 0x80) {
+		*n = 1;
+		return IN(u->rows[0][first] & UNICODE_CLASS);
+	}
+	return IN(unicode_row(u, unicode_decode(p, n)) & UNICODE_CLASS);
+}
+
+static inline size_t skip_set(const struct unicode *u, const char *text, size_t len, size_t at,
+			      unsigned set)
+{
+	size_t n;
+
+	while (at < len && (set_at(u, text + at, &n) & set))
+		at += n;
+	return at;
+}
+
+static inline size_t skip_newlines(const char *text, size_t len, size_t at)
+{
+	while (at < len && (text[at] == '\r' || text[at] == '\n'))
+		at++;
+	return at;
+}
+
+/* The end of a contraction whose apostrophe stands at `at`, or 0. */
+static size_t contraction(const char *text, size_t len, size_t at)
+{
+	size_t left = len - at - 1;
+	const char *p = text + at + 1;
+
+	if (!left)
+		return 0;
+	switch (p[0] | 0x20) {
+	case 's':
+	case 't':
+	case 'm':
+	case 'd': return at + 2;
+	case 'r':
+	case 'v': return left >= 2 && (p[1] | 0x20) == 'e' ? at + 3 : 0;
+	case 'l': return left >= 2 && (p[1] | 0x20) == 'l' ? at + 3 : 0;
+	}
+	if (left >= 2 && (unsigned char)p[0] == 0xc5 && (unsigned char)p[1] == 0xbf)
+		return at + 3;
+	return 0;
+}
+
+/* Alternatives 5 to 7 from the white space at `at`. */
+static size_t white_word(const struct unicode *u, const char *text, size_t len, size_t at)
+{
+	size_t end = at, last = at, line_end = 0, n;
+
+	while (end < len) {
+		unsigned set = set_at(u, text + end, &n);
+
+		if (!(set & WHITE))
+			break;
+		last = end;
+		end += n;
+		if (set & IN(UNICODE_NEWLINE))
+			line_end = end;
+	}
+	if (line_end)
+		return line_end;
+	return end == len || last == at ? end : last;
+}
+
+static inline size_t word_end(const struct unicode *u, const char *text, size_t len, size_t at,
+			      const struct flavor *f)
+{
+	size_t n, next, end;
+	unsigned set = set_at(u, text + at, &n);
+
+	next = at + n;
+	if (set & f->letters)
+		return skip_set(u, text, len, next, f->letters);
+	if (set & IN(UNICODE_NUMBER)) {
+		for (int i = 1; i < f->digits && next < len; i++) {
+			if (!(set_at(u, text + next, &n) & IN(UNICODE_NUMBER)))
+				break;
+			next += n;
+		}
+		return next;
+	}
+	if (text[at] == '\'') {
+		end = contraction(text, len, at);
+		if (end)
+			return end;
+	}
+	if (!(set & IN(UNICODE_NEWLINE)) && next < len) {
+		unsigned second = set_at(u, text + next, &n);
+
+		if (second & f->letters)
+			return skip_set(u, text, len, next + n, f->letters);
+		if (text[at] == ' ' && second & f->others)
+			set = f->others;
+	}
+	if (set & f->others) {
+		end = skip_set(u, text, len, next, f->others);
+		return skip_newlines(text, len, end);
+	}
+	return white_word(u, text, len, at);
+}
+
+/* Inlined once for each flavor, whose fields are constants then. */
+static inline __attribute__((always_inline)) int
+run_by_hand(struct run *run, size_t stage, const char *text, size_t len, const struct flavor f)
+{
+	const struct unicode *u = run->splitter->unicode;
+	bool last = stage + 1 == run->splitter->n_stages;
+	size_t at = 0;
+
+	while (at < len) {
+		size_t end = word_end(u, text, len, at, &f);
+		int r = last ? run->word(run->arg, text + at, end - at)
+			     : run_stage(run, stage + 1, text + at, end - at);
+
+		if (r)
+			return r;
+		at = end;
+	}
+	return 0;
+}
+
+static int run_qwen2(struct run *run, size_t stage, const char *text, size_t len)
+{
+	return run_by_hand(run, stage, text, len,
+			   (struct flavor){.letters = IN(UNICODE_LETTER),
+					   .others = IN(UNICODE_OTHER) | IN(UNICODE_MARK),
+					   .digits = 1});
+}
+
+static int run_qwen35(struct run *run, size_t stage, const char *text, size_t len)
+{
+	return run_by_hand(run, stage, text, len,
+			   (struct flavor){.letters = IN(UNICODE_LETTER) | IN(UNICODE_MARK),
+					   .others = IN(UNICODE_OTHER),
+					   .digits = 1});
+}
+
+static int run_llama3(struct run *run, size_t stage, const char *text, size_t len)
+{
+	return run_by_hand(run, stage, text, len,
+			   (struct flavor){.letters = IN(UNICODE_LETTER),
+					   .others = IN(UNICODE_OTHER) | IN(UNICODE_MARK),
+					   .digits = 3});
+}
+
+/* ---- PCRE2 ---- */
+
+/* Copies the escape at p, a backslash and what belongs to it, and returns how long it is; an error
+ * is set for one that the two engines read differently. */
+static int translate_escape(const char *p, struct buf *out, struct err *e)
+{
+	const char *end;
+	char c = p[1];
+
+	if (!c)
+		return err_set(e, EINVAL, "the pattern ends in a backslash");
+	if (strchr("wWbBhHyYGKRXCNOoQEgk", c) || (c == 'x' && p[2] >= '8' && p[2] != '{'))
+		return err_set(e, ENOTSUP, "\\%c is not supported in patterns", c);
+	if (c == 's' || c == 'S') {
+		/* PCRE2 has U+180E in \s. */
+		buf_puts(out, c == 's' ? "\\p{White_Space}" : "\\P{White_Space}");
+		return 2;
+	}
+	end = strchr("pPx", c) && p[2] == '{' ? strchr(p, '}') : NULL;
+	buf_append(out, p, end ? (size_t)(end - p) + 1 : 2);
+	return end ? (int)(end - p) + 1 : 2;
+}
+
+/* Whether the group that opens at p is one that both engines know and understand alike. */
+static bool known_group(const char *p)
+{
+	if (p[1] == '*')
+		return false;
+	return p[1] != '?' || (p[2] && strchr(":=!<>", p[2])) || !strncmp(p, "(?i:", 4) ||
+	       !strncmp(p, "(?i)", 4);
+}
+
+/* Oniguruma's pattern in PCRE2's words. They agree on nearly all that tokenizers use; what they
+ * read differently is refused. */
+static int translate(const char *pattern, struct buf *out, struct err *e)
+{
+	bool in_set = false;
+	const char *p = pattern;
+
+	if (strlen(pattern) > MAX_PATTERN)
+		return err_set(e, EINVAL, "a pattern is longer than %d bytes", (int)MAX_PATTERN);
+	while (*p) {
+		if (*p == '\\') {
+			int n = translate_escape(p, out, e);
+
+			if (n < 0)
+				return n;
+			p += n;
+			continue;
+		}
+		if (in_set && (*p == '[' || (*p == '&' && p[1] == '&')))
+			return err_set(e, ENOTSUP, "sets in sets are not supported in patterns");
+		if (!in_set && *p == '(' && !known_group(p))
+			return err_set(e, ENOTSUP, "the group %.4s is not supported in patterns",
+				       p);
+		/* x{1,3}+ repeats x{1,3} here and is possessive there. */
+		if (!in_set && *p == '}' && p[1] == '+')
+			return err_set(e, ENOTSUP, "}+ is not supported in patterns");
+		if (!in_set && *p == '[') {
+			in_set = true;
+			buf_putc(out, *p++);
+			if (*p == '^')
+				buf_putc(out, *p++);
+			/* A bracket that would end an empty set is an ordinary character. */
+			if (*p == ']') {
+				buf_puts(out, "\\]");
+				p++;
+			}
+			continue;
+		}
+		if (*p == ']')
+			in_set = false;
+		buf_putc(out, *p++);
+	}
+	return 0;
+}
+
+static int add_stage(struct splitter *s, struct stage stage, struct err *e)
+{
+	if (s->n_stages == MAX_STAGES)
+		return err_set(e, ENOTSUP, "more than %d pre-tokenizers", (int)MAX_STAGES);
+	s->stages[s->n_stages++] = stage;
+	return 0;
+}
+
+static int add_code(struct splitter *s, const char *pattern, size_t len, uint32_t options,
+		    struct stage stage, struct err *e)
+{
+	PCRE2_SIZE at;
+	int code, r;
+	pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+
+	if (!context)
+		return err_set(e, ENOMEM, "out of memory");
+	pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+	stage.kind = STAGE_PCRE;
+	stage.code =
+		pcre2_compile((PCRE2_SPTR)pattern, len, options | PCRE2_UTF, &code, &at, context);
+	pcre2_compile_context_free(context);
+	if (!stage.code) {
+		char why[128];
+
+		if (code == PCRE2_ERROR_HEAP_FAILED)
+			return err_set(e, ENOMEM, "out of memory");
+		pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof(why));
+		return err_set(e, EINVAL, "the pattern is wrong: %s", why);
+	}
+	/* Without a JIT for this processor PCRE2 interprets: slower, with the same words. */
+	(void)pcre2_jit_compile(stage.code, PCRE2_JIT_COMPLETE);
+	r = add_stage(s, stage, e);
+	if (r < 0)
+		pcre2_code_free(stage.code);
+	return r;
+}
+
+int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
+		      bool invert, struct err *e)
+{
+	struct stage stage = {.behavior = behavior, .invert = invert};
+	struct buf text;
+	int r;
+
+	/* \s grows most. */
+	buf_init(&text, MAX_PATTERN * sizeof("\\p{White_Space}"));
+	r = translate(pattern, &text, e);
+	if (!r && text.failed)
+		r = err_set(e, ENOMEM, "out of memory");
+	if (!r)
+		r = add_code(s, buf_str(&text), text.len, PCRE2_UCP | PCRE2_MULTILINE, stage, e);
+	buf_release(&text);
+	return r;
+}
+
+int splitter_add_literal(struct splitter *s, const char *text, enum splitter_behavior behavior,
+			 bool invert, struct err *e)
+{
+	struct stage stage = {.behavior = behavior, .invert = invert};
+
+	return add_code(s, text, strlen(text), PCRE2_LITERAL, stage, e);
+}
+
+int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
+			 bool invert, struct err *e)
+{
+	static const struct {
+		const char *pattern;
+		enum stage_kind kind;
+	} known[] = {
+		{SPLITTER_QWEN2, STAGE_QWEN2},
+		{SPLITTER_QWEN35, STAGE_QWEN35},
+		{SPLITTER_LLAMA3, STAGE_LLAMA3},
+	};
+
+	/* Their matches leave no gaps, so that to drop the gaps drops nothing. */
+	if (behavior == SPLITTER_ISOLATED || invert)
+		for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+			if (!strcmp(known[i].pattern, pattern))
+				return add_stage(s, (struct stage){.kind = known[i].kind}, e);
+	return splitter_add_pcre(s, pattern, behavior, invert, e);
+}
+
+int splitter_add_prefix_space(struct splitter *s, struct err *e)
+{
+	return add_stage(s, (struct stage){.kind = STAGE_PREFIX_SPACE}, e);
+}
+
+/* Where the next match is: 1 and *ret_start, *ret_end; 0 when there is none. */
+static int next_match(struct run *run, const pcre2_code *code, const char *text, size_t len,
+		      size_t from, size_t *ret_start, size_t *ret_end)
+{
+	const PCRE2_SIZE *span;
+	int n;
+
+	if (!run->match)
+		run->match = pcre2_match_data_create(1, NULL);
+	if (!run->match)
+		return -ENOMEM;
+	n = pcre2_match(code, (PCRE2_SPTR)text, len, from, PCRE2_NO_UTF_CHECK, run->match, NULL);
+	/* The JIT's stack is small and fixed, the interpreter's is on the heap. */
+	if (n == PCRE2_ERROR_JIT_STACKLIMIT)
+		n = pcre2_match(code, (PCRE2_SPTR)text, len, from,
+				PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, run->match, NULL);
+	if (n == PCRE2_ERROR_NOMATCH)
+		return 0;
+	if (n < 0)
+		return n == PCRE2_ERROR_NOMEMORY ? -ENOMEM : -E2BIG;
+	span = pcre2_get_ovector_pointer(run->match);
+	*ret_start = span[0];
+	*ret_end = span[1];
+	return 1;
+}
+
+static int piece(struct run *run, size_t stage, const char *text, size_t start, size_t end,
+		 bool matched)
+{
+	const struct stage *s = &run->splitter->stages[stage];
+
+	if (start == end || (s->behavior == SPLITTER_REMOVED && matched != s->invert))
+		return 0;
+	return run_stage(run, stage + 1, text + start, end - start);
+}
+
+/* Empty matches cut the text too, except right behind another match (as rust-onig iterates). */
+static int run_pcre(struct run *run, size_t stage, const char *text, size_t len)
+{
+	const pcre2_code *code = run->splitter->stages[stage].code;
+	size_t from = 0, done = 0;
+	bool any = false;
+	int r = 0;
+
+	while (!r && from <= len) {
+		size_t start, end;
+		int n = next_match(run, code, text, len, from, &start, &end);
+
+		if (n < 0)
+			return n;
+		if (!n)
+			break;
+		if (start == end && any && end == done) {
+			size_t step = 1;
+
+			if (from < len)
+				(void)unicode_decode(text + from, &step);
+			from += step;
+			continue;
+		}
+		r = piece(run, stage, text, done, start, false);
+		if (!r)
+			r = piece(run, stage, text, start, end, true);
+		from = done = end;
+		any = true;
+	}
+	return r ? r : piece(run, stage, text, done, len, false);
+}
+
+/* ---- stages ---- */
+
+static int run_prefix_space(struct run *run, size_t stage, const char *text, size_t len)
+{
+	char *copy;
+	int r;
+
+	if (text[0] == ' ')
+		return run_stage(run, stage + 1, text, len);
+	copy = len < SIZE_MAX ? malloc(len + 1) : NULL;
+	if (!copy)
+		return -ENOMEM;
+	copy[0] = ' ';
+	memcpy(copy + 1, text, len);
+	r = run_stage(run, stage + 1, copy, len + 1);
+	free(copy);
+	return r;
+}
+
+static int run_stage(struct run *run, size_t stage, const char *text, size_t len)
+{
+	if (stage == run->splitter->n_stages)
+		return run->word(run->arg, text, len);
+	switch (run->splitter->stages[stage].kind) {
+	case STAGE_QWEN2: return run_qwen2(run, stage, text, len);
+	case STAGE_QWEN35: return run_qwen35(run, stage, text, len);
+	case STAGE_LLAMA3: return run_llama3(run, stage, text, len);
+	case STAGE_PCRE: return run_pcre(run, stage, text, len);
+	case STAGE_PREFIX_SPACE: return run_prefix_space(run, stage, text, len);
+	}
+	return 0;
+}
+
+int splitter_run(const struct splitter *s, const char *text, size_t len,
+		 int (*word)(void *arg, const char *text, size_t len), void *arg)
+{
+	struct run run = {.splitter = s, .word = word, .arg = arg};
+	int r;
+
+	if (!len)
+		return 0;
+	r = run_stage(&run, 0, text, len);
+	pcre2_match_data_free(run.match);
+	return r;
+}

@@ -1,0 +1,68 @@
+/*
+ * The splitter: what a tokenizer.json calls its pre-tokenizer. It cuts text into the words that
+ * merges never cross.
+ *
+ * A splitter is a list of stages; each cuts the pieces that the stage before it made, and sees a
+ * piece as if it were the whole text (that is what Hugging Face's Sequence does). Three patterns
+ * are known by their exact text and run by hand, at some hundred megabytes a second; every other
+ * goes to PCRE2, which knows the characters of its own version of Unicode: letters that are
+ * younger than that may be cut otherwise than by Hugging Face.
+ *
+ * A splitter does not change after its stages were added: any thread may run it.
+ */
+#ifndef PROTOCOL_TOKENIZER_SPLITTER_H
+#define PROTOCOL_TOKENIZER_SPLITTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct splitter;
+
+/* Isolated: matches and what lies between them all become pieces. Removed: matches are dropped. */
+enum splitter_behavior { SPLITTER_ISOLATED, SPLITTER_REMOVED };
+
+/* Hugging Face's name of a behaviour; -ENOTSUP for one that is not above. */
+int splitter_behavior_parse(const char *name, enum splitter_behavior *ret) MUST_CHECK;
+
+#define SPLITTER_QWEN2                                                       \
+	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" \
+	" ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SPLITTER_QWEN35                                                              \
+	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|" \
+	" ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SPLITTER_LLAMA3                                                           \
+	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" \
+	" ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SPLITTER_GPT2 \
+	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+/* New, without stages: the whole text is one word. NULL when out of memory. */
+struct splitter *splitter_new(void);
+void splitter_free(struct splitter *s);
+
+/* Adds a stage that cuts by a regular expression. With `invert`, matches and the text between
+ * them change roles. -EINVAL: not a pattern. -ENOTSUP: Oniguruma and PCRE2 would read it
+ * differently. -ENOMEM. */
+int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
+			 bool invert, struct err *e) MUST_CHECK;
+
+/* The same, by PCRE2 also where it is known by hand (the tests' oracle). */
+int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
+		      bool invert, struct err *e) MUST_CHECK;
+
+/* Adds a stage that cuts at a fixed text. */
+int splitter_add_literal(struct splitter *s, const char *text, enum splitter_behavior behavior,
+			 bool invert, struct err *e) MUST_CHECK;
+
+/* Adds a stage that puts a space in front of pieces that begin with none. */
+int splitter_add_prefix_space(struct splitter *s, struct err *e) MUST_CHECK;
+
+/* Calls word(arg, text, len) for each word in order; len > 0, the text is borrowed for the call.
+ * `text` must be valid UTF-8. Ends early with what `word` returns if that is not 0. -ENOMEM;
+ * -E2BIG when PCRE2 gave up within its limits. */
+int splitter_run(const struct splitter *s, const char *text, size_t len,
+		 int (*word)(void *arg, const char *text, size_t len), void *arg) MUST_CHECK;
+
+#endif

@@ -1,0 +1,167 @@
+/* The tokenizer's way from text to ids, and what it knows of each id. */
+#include "protocol/tokenizer/tokenizer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "protocol/tokenizer/tokenizer_internal.h"
+
+struct encoding {
+	const struct tokenizer *t;
+	struct ids *out;
+};
+
+void tokenizer_free(struct tokenizer *t)
+{
+	if (!t)
+		return;
+	added_release(&t->raw);
+	added_release(&t->normalized);
+	splitter_free(t->splitter);
+	bpe_release(&t->bpe);
+	vocab_release(&t->vocab);
+	ids_release(&t->prefix);
+	ids_release(&t->suffix);
+	free(t);
+}
+
+static int encode_word(void *arg, const char *word, size_t len)
+{
+	struct encoding *e = arg;
+
+	return bpe_encode(&e->t->bpe, word, len, e->out);
+}
+
+static int encode_plain(struct encoding *e, const char *text, size_t len)
+{
+	return splitter_run(e->t->splitter, text, len, encode_word, e);
+}
+
+/* Puts the set's tokens into the ids and gives what lies between them to `rest`. */
+static int encode_around(struct encoding *e, const struct added *set, const char *text, size_t len,
+			 int (*rest)(struct encoding *e, const char *text, size_t len))
+{
+	struct added_scan scan = {0};
+	struct added_match m;
+	size_t done = 0;
+	int r = 0;
+
+	while (!r && added_next(set, text, len, &scan, &m)) {
+		if (m.start > done)
+			r = rest(e, text + done, m.start - done);
+		if (!r)
+			r = ids_push(e->out, m.id);
+		done = scan.done;
+	}
+	if (!r && done < len)
+		r = rest(e, text + done, len - done);
+	return r;
+}
+
+/* What to do with the normalized text: look for the added tokens that want it so, or not. */
+static int encode_normalized(struct encoding *e, const char *text, size_t len)
+{
+	return encode_around(e, &e->t->normalized, text, len, encode_plain);
+}
+
+static int normalize(struct encoding *e, const char *text, size_t len,
+		     int (*then)(struct encoding *e, const char *text, size_t len))
+{
+	struct buf nfc;
+	int r;
+
+	if (!e->t->nfc)
+		return then(e, text, len);
+	buf_init(&nfc, SIZE_MAX / 2);
+	r = unicode_nfc(e->t->unicode, text, len, &nfc);
+	if (r >= 0)
+		r = r ? then(e, buf_str(&nfc), nfc.len) : then(e, text, len);
+	buf_release(&nfc);
+	return r;
+}
+
+static int encode_between(struct encoding *e, const char *text, size_t len)
+{
+	return normalize(e, text, len, encode_normalized);
+}
+
+static int encode_valid(struct encoding *e, const char *text, size_t len, bool added)
+{
+	if (added)
+		return encode_around(e, &e->t->raw, text, len, encode_between);
+	return normalize(e, text, len, encode_plain);
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
+		     struct ids *out)
+{
+	struct encoding e = {.t = t, .out = out};
+	size_t before = out->len;
+	int r;
+
+	if (unicode_valid(text, len) == len) {
+		r = encode_valid(&e, text, len, added);
+	} else {
+		struct buf whole;
+
+		buf_init(&whole, SIZE_MAX / 2);
+		unicode_replace(text, len, &whole);
+		r = whole.failed ? -ENOMEM : encode_valid(&e, buf_str(&whole), whole.len, added);
+		buf_release(&whole);
+	}
+	if (r < 0)
+		out->len = before;
+	return r;
+}
+
+int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len, struct ids *out)
+{
+	size_t before = out->len;
+	int r = ids_append(out, t->prefix.v, t->prefix.len);
+
+	if (!r)
+		r = tokenizer_encode(t, text, len, true, out);
+	if (!r)
+		r = ids_append(out, t->suffix.v, t->suffix.len);
+	if (r < 0)
+		out->len = before;
+	return r;
+}
+
+const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len)
+{
+	*len = 0;
+	if (id < 0 || (size_t)id >= t->vocab.n || !t->vocab.tokens[id].len)
+		return NULL;
+	*len = t->vocab.tokens[id].len;
+	return t->vocab.bytes.data + t->vocab.tokens[id].start;
+}
+
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
+{
+	return id >= 0 && (size_t)id < t->vocab.n && t->vocab.tokens[id].special;
+}
+
+int32_t tokenizer_id(const struct tokenizer *t, const char *text)
+{
+	size_t len = strlen(text);
+	const struct vocab_slot *s;
+	int32_t id;
+
+	if (!len)
+		return -1;
+	id = added_find(&t->raw, text, len);
+	if (id < 0)
+		id = added_find(&t->normalized, text, len);
+	if (id >= 0)
+		return id;
+	s = vocab_find(&t->vocab, text, len);
+	return s ? (int32_t)s->id : -1;
+}
+
+int32_t tokenizer_size(const struct tokenizer *t)
+{
+	return (int32_t)t->vocab.n;
+}

@@ -1,0 +1,649 @@
+/*
+ * tokenizer.json to a tokenizer.
+ *
+ * What is read: added_tokens; normalizer (none or NFC); pre_tokenizer (Split, Digits and one
+ * ByteLevel at the end); model (BPE without dropout, prefixes and suffixes); post_processor (what
+ * it puts around a text); decoder (ByteLevel or none). Whatever would make other ids than Hugging
+ * Face's is refused with one sentence; offsets, padding and truncation have no part in ids.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "protocol/tokenizer/tokenizer_internal.h"
+
+/* The largest tokenizer.json that is read; that of Qwen3.5 has 20 MB. */
+enum { FILE_MAX = 256 << 20 };
+
+struct loader {
+	struct tokenizer *t;
+	int16_t byte_of[0x180]; /* of a character of the byte-level alphabet; -1 */
+	struct buf scratch;
+	struct err *e;
+};
+
+static int out_of_memory(struct loader *l)
+{
+	return err_set(l->e, ENOMEM, "out of memory");
+}
+
+/* ---- small readers ---- */
+
+/* The member as a boolean, or `fallback` where it is missing or null. */
+static int get_flag(struct loader *l, const json_t *o, const char *key, bool fallback, bool *ret)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (v && !json_is_boolean(v) && !json_is_null(v))
+		return err_set(l->e, EINVAL, "\"%s\" is not true or false", key);
+	*ret = json_is_boolean(v) ? json_is_true(v) : fallback;
+	return 0;
+}
+
+/* "type" of an object, or "" (which no type is). */
+static const char *type_of(const json_t *o)
+{
+	const char *type = json_string_value(json_object_get(o, "type"));
+
+	return type ? type : "";
+}
+
+/* ---- the byte-level alphabet ---- */
+
+/* GPT-2's: printable bytes stand for themselves, the other 68 for U+0100 and up, in order. */
+static void init_alphabet(struct loader *l)
+{
+	int next = 0x100;
+
+	for (size_t i = 0; i < ARRAY_SIZE(l->byte_of); i++)
+		l->byte_of[i] = -1;
+	for (int b = 0; b < 256; b++) {
+		bool printable = (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+
+		l->byte_of[printable ? b : next++] = (int16_t)b;
+	}
+}
+
+/* Appends the bytes that a token's text stands for. False, and out as before, when some character
+ * is not of the alphabet. */
+static bool unmap(const struct loader *l, const char *text, size_t len, struct buf *out)
+{
+	size_t before = out->len, n;
+
+	for (size_t at = 0; at < len; at += n) {
+		uint32_t c = unicode_decode(text + at, &n);
+
+		if (c >= ARRAY_SIZE(l->byte_of) || l->byte_of[c] < 0) {
+			out->len = before;
+			return false;
+		}
+		buf_putc(out, (char)l->byte_of[c]);
+	}
+	return true;
+}
+
+/* ---- model ---- */
+
+static int load_token(struct loader *l, const char *text, const json_t *id)
+{
+	struct vocab *v = &l->t->vocab;
+	size_t len = strlen(text);
+	json_int_t n = json_integer_value(id);
+	bool mapped;
+	int r;
+
+	if (!json_is_integer(id) || n < 0 || n >= VOCAB_MAX)
+		return err_set(l->e, EINVAL, "the id of \"%.40s\" is not a number below %d", text,
+			       (int)VOCAB_MAX);
+	if (!len)
+		return 0;
+	if ((size_t)n < v->n && v->tokens[n].len)
+		return err_set(l->e, EINVAL, "two tokens have the id %" PRId64, (int64_t)n);
+	buf_reset(&l->scratch);
+	mapped = unmap(l, text, len, &l->scratch);
+	if (!mapped)
+		buf_append(&l->scratch, text, len);
+	if (l->scratch.failed)
+		return out_of_memory(l);
+	r = vocab_set(v, n, l->scratch.data, l->scratch.len);
+	if (!r && mapped)
+		r = vocab_index(v, n, l->scratch.data, l->scratch.len);
+	if (r < 0)
+		return err_set(l->e, -r, "the token \"%.40s\" does not fit into the vocabulary",
+			       text);
+	return 0;
+}
+
+static int load_vocab(struct loader *l, json_t *vocab)
+{
+	const char *text;
+	json_t *id;
+	int r;
+
+	if (!json_is_object(vocab) || !json_object_size(vocab))
+		return err_set(l->e, EINVAL, "model.vocab is missing or empty");
+	json_object_foreach(vocab, text, id)
+	{
+		r = load_token(l, text, id);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* The two texts of a merge: ["a", "b"] or "a b". */
+static int read_merge(const json_t *merge, const char *ret_text[2], size_t ret_len[2])
+{
+	if (json_is_string(merge)) {
+		const char *text = json_string_value(merge), *space = strchr(text, ' ');
+
+		if (!space || strchr(space + 1, ' '))
+			return -EINVAL;
+		ret_text[0] = text;
+		ret_len[0] = (size_t)(space - text);
+		ret_text[1] = space + 1;
+		ret_len[1] = strlen(space + 1);
+		return 0;
+	}
+	if (json_array_size(merge) != 2)
+		return -EINVAL;
+	for (size_t i = 0; i < 2; i++) {
+		ret_text[i] = json_string_value(json_array_get(merge, i));
+		if (!ret_text[i])
+			return -EINVAL;
+		ret_len[i] = strlen(ret_text[i]);
+	}
+	return 0;
+}
+
+static int32_t id_of(const struct loader *l, size_t start, size_t len)
+{
+	const struct vocab_slot *s =
+		len ? vocab_find(&l->t->vocab, l->scratch.data + start, len) : NULL;
+
+	return s ? (int32_t)s->id : -1;
+}
+
+static int load_merge(struct loader *l, const json_t *merge, size_t rank)
+{
+	int32_t left, right, merged;
+	const char *text[2];
+	size_t len[2], cut;
+	bool mapped;
+
+	if (read_merge(merge, text, len) < 0)
+		return err_set(l->e, EINVAL,
+			       "model.merges[%zu] is neither [\"a\", \"b\"] nor \"a b\"", rank);
+	buf_reset(&l->scratch);
+	mapped = unmap(l, text[0], len[0], &l->scratch);
+	cut = l->scratch.len;
+	mapped = mapped && unmap(l, text[1], len[1], &l->scratch);
+	if (l->scratch.failed)
+		return out_of_memory(l);
+	/* No word has characters of another alphabet: such a merge never happens. */
+	if (!mapped)
+		return 0;
+	left = id_of(l, 0, cut);
+	right = id_of(l, cut, l->scratch.len - cut);
+	merged = id_of(l, 0, l->scratch.len);
+	if (left < 0 || right < 0 || merged < 0)
+		return err_set(l->e, EINVAL,
+			       "model.merges[%zu] names a token that is not in the vocabulary",
+			       rank);
+	bpe_add(&l->t->bpe, rank, left, right, merged);
+	return 0;
+}
+
+static int load_merges(struct loader *l, const json_t *merges)
+{
+	size_t n = json_array_size(merges), rank = 0;
+	int r;
+
+	if (!json_is_array(merges) || n >= INT32_MAX)
+		return err_set(l->e, EINVAL, "model.merges is missing or not an array");
+	r = bpe_init(&l->t->bpe, &l->t->vocab, n);
+	if (r < 0)
+		return out_of_memory(l);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *merge = json_array_get(merges, i);
+
+		/* A line of the merges.txt that an old file was made from. */
+		if (json_is_string(merge) && !strncmp(json_string_value(merge), "#version", 8))
+			continue;
+		r = load_merge(l, merge, rank++);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Bytes without a token are dropped, as Hugging Face does, unless the file asks for more. */
+static int check_bytes(struct loader *l, const json_t *model)
+{
+	const json_t *unk = json_object_get(model, "unk_token");
+	bool fallback;
+	int r = get_flag(l, model, "byte_fallback", false, &fallback);
+
+	if (r < 0)
+		return r;
+	for (int b = 0; b < 256; b++) {
+		bool in_text = b < 0xc0 || (b > 0xc1 && b < 0xf5);
+
+		if (in_text && l->t->bpe.byte_id[b] < 0 && (json_is_string(unk) || fallback))
+			return err_set(l->e, ENOTSUP,
+				       "the byte 0x%02x has no token, and unk_token and "
+				       "byte_fallback are not supported",
+				       (unsigned)b);
+	}
+	return 0;
+}
+
+static int load_model(struct loader *l, const json_t *model)
+{
+	static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+	json_t *vocab = json_object_get(model, "vocab");
+	bool ignore_merges;
+	int r;
+
+	if (!json_is_object(model))
+		return err_set(l->e, EINVAL, "there is no model");
+	if (strcmp(type_of(model), "BPE") != 0 && json_object_get(model, "type"))
+		return err_set(l->e, ENOTSUP, "a model of type %.40s is not supported, only BPE is",
+			       type_of(model));
+	for (size_t i = 0; i < ARRAY_SIZE(affixes); i++) {
+		const char *v = json_string_value(json_object_get(model, affixes[i]));
+
+		if (v && *v)
+			return err_set(l->e, ENOTSUP, "model.%s is not supported", affixes[i]);
+	}
+	if (json_number_value(json_object_get(model, "dropout")) != 0)
+		return err_set(l->e, ENOTSUP, "model.dropout is not supported");
+	r = get_flag(l, model, "ignore_merges", false, &ignore_merges);
+	if (!r)
+		r = load_vocab(l, vocab);
+	if (!r)
+		r = load_merges(l, json_object_get(model, "merges"));
+	if (r < 0)
+		return r;
+	if (bpe_finish(&l->t->bpe, ignore_merges) < 0)
+		return out_of_memory(l);
+	return check_bytes(l, model);
+}
+
+/* ---- normalizer and decoder ---- */
+
+static int load_normalizer(struct loader *l, const json_t *n)
+{
+	const json_t *list = json_object_get(n, "normalizers");
+	int r = 0;
+
+	if (!n || json_is_null(n))
+		return 0;
+	if (!strcmp(type_of(n), "NFC")) {
+		l->t->nfc = true;
+		return 0;
+	}
+	if (strcmp(type_of(n), "Sequence") != 0 || !json_is_array(list))
+		return err_set(l->e, ENOTSUP, "a normalizer of type %.40s is not supported",
+			       type_of(n));
+	for (size_t i = 0; i < json_array_size(list) && !r; i++)
+		r = load_normalizer(l, json_array_get(list, i));
+	return r;
+}
+
+static int check_decoder(struct loader *l, const json_t *d)
+{
+	if (!d || json_is_null(d) || !strcmp(type_of(d), "ByteLevel"))
+		return 0;
+	return err_set(l->e, ENOTSUP, "a decoder of type %.40s is not supported", type_of(d));
+}
+
+/* ---- pre-tokenizer ---- */
+
+static int load_split(struct loader *l, const json_t *p)
+{
+	const json_t *pattern = json_object_get(p, "pattern");
+	const char *regex = json_string_value(json_object_get(pattern, "Regex"));
+	const char *text = json_string_value(json_object_get(pattern, "String"));
+	const char *name = json_string_value(json_object_get(p, "behavior"));
+	enum splitter_behavior behavior;
+	bool invert;
+	int r = get_flag(l, p, "invert", false, &invert);
+
+	if (r < 0)
+		return r;
+	if (!name || splitter_behavior_parse(name, &behavior) < 0)
+		return err_set(l->e, ENOTSUP, "the Split behavior %.40s is not supported",
+			       name ? name : "(none)");
+	if (regex)
+		return splitter_add_pattern(l->t->splitter, regex, behavior, invert, l->e);
+	if (text && *text)
+		return splitter_add_literal(l->t->splitter, text, behavior, invert, l->e);
+	return err_set(l->e, EINVAL, "a Split has no pattern");
+}
+
+static int load_byte_level(struct loader *l, const json_t *p)
+{
+	bool prefix_space, regex;
+	int r = get_flag(l, p, "add_prefix_space", true, &prefix_space);
+
+	if (!r)
+		r = get_flag(l, p, "use_regex", true, &regex);
+	if (!r && prefix_space)
+		r = splitter_add_prefix_space(l->t->splitter, l->e);
+	if (!r && regex)
+		r = splitter_add_pattern(l->t->splitter, SPLITTER_GPT2, SPLITTER_ISOLATED, false,
+					 l->e);
+	return r;
+}
+
+static int load_digits(struct loader *l, const json_t *p)
+{
+	bool single;
+	int r = get_flag(l, p, "individual_digits", false, &single);
+
+	if (r < 0)
+		return r;
+	return splitter_add_pattern(l->t->splitter, single ? "\\p{N}" : "\\p{N}+",
+				    SPLITTER_ISOLATED, false, l->e);
+}
+
+/* *mapped says whether ByteLevel was met: behind it the text is in another alphabet. */
+static int load_pre_tokenizer(struct loader *l, const json_t *p, bool *mapped)
+{
+	const json_t *list = json_object_get(p, "pretokenizers");
+	const char *type = type_of(p);
+	int r = 0;
+
+	if (!strcmp(type, "Sequence") && json_is_array(list)) {
+		for (size_t i = 0; i < json_array_size(list) && !r; i++)
+			r = load_pre_tokenizer(l, json_array_get(list, i), mapped);
+		return r;
+	}
+	if (*mapped)
+		return err_set(l->e, ENOTSUP, "a pre-tokenizer behind ByteLevel is not supported");
+	if (!strcmp(type, "Split"))
+		return load_split(l, p);
+	if (!strcmp(type, "Digits"))
+		return load_digits(l, p);
+	if (!strcmp(type, "ByteLevel")) {
+		*mapped = true;
+		return load_byte_level(l, p);
+	}
+	return err_set(l->e, ENOTSUP, "a pre-tokenizer of type %.40s is not supported", type);
+}
+
+static int load_splitter(struct loader *l, const json_t *p)
+{
+	bool mapped = false;
+	int r;
+
+	l->t->splitter = splitter_new();
+	if (!l->t->splitter)
+		return out_of_memory(l);
+	if (p && !json_is_null(p)) {
+		r = load_pre_tokenizer(l, p, &mapped);
+		if (r < 0)
+			return r;
+	}
+	if (!mapped)
+		return err_set(l->e, ENOTSUP,
+			       "there is no ByteLevel pre-tokenizer, and only byte-level BPE is "
+			       "supported");
+	return 0;
+}
+
+/* ---- added tokens ---- */
+
+/* Gives the id its bytes. `known` is the id that the model's vocabulary has for the text, if any.
+ */
+static int place_added(struct loader *l, const char *text, size_t len, int32_t id,
+		       const json_t *known)
+{
+	size_t old_len;
+	const char *old = tokenizer_bytes(l->t, id, &old_len);
+	bool same = old && old_len == len && !memcmp(old, text, len);
+
+	if (known ? json_integer_value(known) != id : old && !same)
+		return err_set(l->e, EINVAL,
+			       "the added token %.60s has an id that contradicts the vocabulary",
+			       text);
+	return vocab_set(&l->t->vocab, id, text, len) < 0 ? out_of_memory(l) : 0;
+}
+
+static int load_added(struct loader *l, const json_t *a, const json_t *vocab)
+{
+	const char *text = json_string_value(json_object_get(a, "content")), *bytes = text;
+	const json_t *id = json_object_get(a, "id");
+	json_int_t n = json_integer_value(id);
+	size_t len = text ? strlen(text) : 0;
+	struct added_token token;
+	bool normalized, special;
+	int r;
+
+	if (!text || !json_is_integer(id) || n < 0 || n >= VOCAB_MAX)
+		return err_set(l->e, EINVAL, "an added token lacks its content or a good id");
+	if (!len)
+		return 0;
+	token = (struct added_token){.id = (int32_t)n};
+	if ((r = get_flag(l, a, "lstrip", false, &token.lstrip)) ||
+	    (r = get_flag(l, a, "rstrip", false, &token.rstrip)) ||
+	    (r = get_flag(l, a, "single_word", false, &token.single_word)) ||
+	    (r = get_flag(l, a, "normalized", true, &normalized)) ||
+	    (r = get_flag(l, a, "special", false, &special)))
+		return r;
+	buf_reset(&l->scratch);
+	r = normalized && l->t->nfc ? unicode_nfc(l->t->unicode, text, len, &l->scratch) : 0;
+	if (r < 0)
+		return out_of_memory(l);
+	if (r > 0) {
+		bytes = l->scratch.data;
+		len = l->scratch.len;
+	}
+	r = place_added(l, bytes, len, token.id, json_object_get(vocab, text));
+	if (r < 0)
+		return r;
+	l->t->vocab.tokens[n].special = special;
+	r = added_insert(normalized ? &l->t->normalized : &l->t->raw, bytes, len, token);
+	if (r == -EEXIST)
+		return err_set(l->e, EINVAL, "the added token %.60s has two ids", text);
+	return r < 0 ? out_of_memory(l) : 0;
+}
+
+static int load_all_added(struct loader *l, const json_t *list, const json_t *vocab)
+{
+	int r = 0;
+
+	if (list && !json_is_array(list) && !json_is_null(list))
+		return err_set(l->e, EINVAL, "added_tokens is not an array");
+	for (size_t i = 0; i < json_array_size(list) && !r; i++)
+		r = load_added(l, json_array_get(list, i), vocab);
+	return r;
+}
+
+/* ---- post-processor ---- */
+
+static int push_around(struct loader *l, struct ids *ids, const json_t *id)
+{
+	size_t len;
+
+	if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+	    json_integer_value(id) >= VOCAB_MAX ||
+	    !tokenizer_bytes(l->t, (int32_t)json_integer_value(id), &len))
+		return err_set(l->e, EINVAL,
+			       "the post-processor adds an id that is not in the vocabulary");
+	if (ids_push(ids, (int32_t)json_integer_value(id)) < 0)
+		return out_of_memory(l);
+	return 0;
+}
+
+static int load_template(struct loader *l, const json_t *p)
+{
+	const json_t *single = json_object_get(p, "single");
+	const json_t *tokens = json_object_get(p, "special_tokens");
+	struct ids *ids = &l->t->prefix;
+
+	for (size_t i = 0; i < json_array_size(single); i++) {
+		const json_t *part = json_array_get(single, i);
+		const json_t *token = json_object_get(part, "SpecialToken"), *list;
+		const char *name = json_string_value(json_object_get(token, "id"));
+
+		if (json_object_get(part, "Sequence")) {
+			ids = &l->t->suffix;
+			continue;
+		}
+		list = name ? json_object_get(json_object_get(tokens, name), "ids") : NULL;
+		if (!json_is_array(list))
+			return err_set(l->e, EINVAL,
+				       "the post-processor's template names an unknown token");
+		for (size_t k = 0; k < json_array_size(list); k++) {
+			int r = push_around(l, ids, json_array_get(list, k));
+
+			if (r < 0)
+				return r;
+		}
+	}
+	return 0;
+}
+
+static int load_post_processor(struct loader *l, const json_t *p)
+{
+	const json_t *list = json_object_get(p, "processors");
+	const char *type = type_of(p);
+	int r = 0;
+
+	if (!p || json_is_null(p) || !strcmp(type, "ByteLevel"))
+		return 0;
+	if (!strcmp(type, "TemplateProcessing"))
+		return load_template(l, p);
+	if (!strcmp(type, "RobertaProcessing") || !strcmp(type, "BertProcessing")) {
+		r = push_around(l, &l->t->prefix, json_array_get(json_object_get(p, "cls"), 1));
+		if (!r)
+			r = push_around(l, &l->t->suffix,
+					json_array_get(json_object_get(p, "sep"), 1));
+		return r;
+	}
+	if (strcmp(type, "Sequence") != 0 || !json_is_array(list))
+		return err_set(l->e, ENOTSUP, "a post-processor of type %.40s is not supported",
+			       type);
+	for (size_t i = 0; i < json_array_size(list) && !r; i++)
+		r = load_post_processor(l, json_array_get(list, i));
+	return r;
+}
+
+/* ---- the whole ---- */
+
+static int load(struct loader *l, const json_t *root)
+{
+	const json_t *model = json_object_get(root, "model");
+	int r;
+
+	if ((r = load_normalizer(l, json_object_get(root, "normalizer"))) ||
+	    (r = check_decoder(l, json_object_get(root, "decoder"))) ||
+	    (r = load_splitter(l, json_object_get(root, "pre_tokenizer"))) ||
+	    (r = load_model(l, model)) ||
+	    (r = load_all_added(l, json_object_get(root, "added_tokens"),
+				json_object_get(model, "vocab"))))
+		return r;
+	return load_post_processor(l, json_object_get(root, "post_processor"));
+}
+
+int tokenizer_parse(const char *name, const char *json, size_t len, struct tokenizer **ret,
+		    struct err *e)
+{
+	struct loader l = {.e = e, .t = calloc(1, sizeof(*l.t))};
+	json_error_t error;
+	json_t *root = NULL;
+	int r;
+
+	if (!l.t)
+		return err_set(e, ENOMEM, "%s: out of memory", name);
+	l.t->unicode = unicode_table();
+	added_init(&l.t->raw, l.t->unicode);
+	added_init(&l.t->normalized, l.t->unicode);
+	vocab_init(&l.t->vocab);
+	buf_init(&l.scratch, FILE_MAX);
+	init_alphabet(&l);
+	if (!l.t->unicode) {
+		r = out_of_memory(&l);
+	} else if (!(root = json_loadb(json, len, 0, &error))) {
+		r = err_set(e, EINVAL, "line %d: %s", error.line, error.text);
+	} else if (!json_is_object(root)) {
+		r = err_set(e, EINVAL, "this is not an object");
+	} else {
+		r = load(&l, root);
+	}
+	json_decref(root);
+	buf_release(&l.scratch);
+	if (r < 0) {
+		err_prefix(e, "%s", name);
+		tokenizer_free(l.t);
+		return r;
+	}
+	*ret = l.t;
+	return 0;
+}
+
+/* New bytes in *ret; the file is read whole. */
+static int read_file(const char *path, char **ret, size_t *ret_len, struct err *e)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), saved;
+	struct stat st;
+	size_t len = 0;
+	char *data;
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		saved = errno;
+		if (fd >= 0)
+			close(fd);
+		return err_set(e, saved, "%s: %s", path, strerror(saved));
+	}
+	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX) {
+		close(fd);
+		return err_set(e, EINVAL, "%s: not a file of at most %d MB", path, FILE_MAX >> 20);
+	}
+	data = malloc((size_t)st.st_size + 1);
+	while (data && len < (size_t)st.st_size) {
+		ssize_t n = read(fd, data + len, (size_t)st.st_size - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+	}
+	close(fd);
+	if (!data)
+		return err_set(e, ENOMEM, "%s: out of memory", path);
+	if (len < (size_t)st.st_size) {
+		free(data);
+		return err_set(e, EIO, "%s: the file ended early", path);
+	}
+	*ret = data;
+	*ret_len = len;
+	return 0;
+}
+
+int tokenizer_open(const char *dir, struct tokenizer **ret, struct err *e)
+{
+	char *path, *data = NULL;
+	size_t len = 0;
+	int r;
+
+	if (asprintf(&path, "%s/tokenizer.json", dir) < 0)
+		return err_set(e, ENOMEM, "out of memory");
+	r = read_file(path, &data, &len, e);
+	if (!r) {
+		r = tokenizer_parse(path, data, len, ret, e);
+		free(data);
+	}
+	free(path);
+	return r;
+}

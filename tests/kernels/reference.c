@@ -1,0 +1,343 @@
+#include "tests/kernels/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double reference_sigmoid(double x)
+{
+	return 1 / (1 + exp(-x));
+}
+
+double reference_silu(double x)
+{
+	return x * reference_sigmoid(x);
+}
+
+double reference_softplus(double x)
+{
+	return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+void reference_rms_norm(const float *x, const float *w, uint32_t n, double eps, double *out)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += (double)x[i] * x[i];
+	for (uint32_t i = 0; i < n; i++)
+		out[i] = x[i] / sqrt(sum / n + eps) * w[i];
+}
+
+void reference_rope_angles(uint32_t position, const float *inv_freq, uint32_t rot, double *out)
+{
+	for (uint32_t j = 0; j < rot / 2; j++) {
+		float angle = (float)position * inv_freq[j];
+
+		out[j] = cos((double)angle);
+		out[rot / 2 + j] = sin((double)angle);
+	}
+}
+
+void reference_rope(double *x, uint32_t position, const float *inv_freq, uint32_t rot)
+{
+	for (uint32_t j = 0; j < rot / 2; j++) {
+		float angle = (float)position * inv_freq[j];
+		double a = x[j], b = x[j + rot / 2];
+
+		x[j] = a * cos((double)angle) - b * sin((double)angle);
+		x[j + rot / 2] = b * cos((double)angle) + a * sin((double)angle);
+	}
+}
+
+static double dot(const float *a, const float *b, uint32_t n)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += (double)a[i] * b[i];
+	return sum;
+}
+
+void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint32_t ld,
+		    double *out)
+{
+	for (uint32_t n = 0; n < N; n++)
+		out[n] = dot(a, w + (uint64_t)n * ld, K);
+}
+
+void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales)
+{
+	for (uint32_t k = 0; k < K; k++) {
+		uint32_t g = k / group;
+		float amax = 0;
+
+		for (uint32_t i = g * group; i < K && i < (g + 1) * group; i++)
+			if (!isfinite(x[i]))
+				amax = NAN;
+			else if (fabsf(x[i]) > amax)
+				amax = fabsf(x[i]);
+		scales[g] = amax < 0x1p-118f ? 0 : amax / 127;
+		q[k] = amax >= 0x1p-118f ? (int8_t)rintf(x[k] * (127 / amax)) : 0;
+	}
+}
+
+void reference_gemm_int8(const int8_t *a, const float *a_scales, const int8_t *w,
+			 const float *w_scales, uint32_t N, uint32_t K, uint32_t group, float *out)
+{
+	const uint32_t groups = (K + group - 1) / group;
+
+	for (uint32_t n = 0; n < N; n++) {
+		out[n] = 0;
+		for (uint32_t g = 0; g < groups; g++) {
+			int64_t sum = 0;
+
+			for (uint32_t k = g * group; k < K && k < (g + 1) * group; k++)
+				sum += (int64_t)a[k] * w[(uint64_t)n * K + k];
+			out[n] = fmaf((float)sum, a_scales[g] * w_scales[n * groups + g], out[n]);
+		}
+	}
+}
+
+void reference_gate_up(const float *h, const float *gate, const float *up, uint32_t N, uint32_t K,
+		       uint32_t ld, double *act)
+{
+	for (uint32_t n = 0; n < N; n++)
+		act[n] = reference_silu(dot(h, gate + (uint64_t)n * ld, K)) *
+			 dot(h, up + (uint64_t)n * ld, K);
+}
+
+void reference_moe_topk(const float *router, uint32_t experts, uint32_t topk, bool norm,
+			int32_t *ids, double *weights)
+{
+	double most = (double)router[0], sum = 0, kept = 0;
+
+	for (uint32_t e = 0; e < experts; e++)
+		most = fmax(most, (double)router[e]);
+	for (uint32_t e = 0; e < experts; e++)
+		sum += exp((double)router[e] - most);
+	for (uint32_t k = 0; k < topk; k++) {
+		int32_t best = -1;
+
+		for (uint32_t e = 0; e < experts; e++) {
+			bool taken = false;
+
+			for (uint32_t j = 0; j < k; j++)
+				taken |= ids[j] == (int32_t)e;
+			if (!taken && (best < 0 || router[e] > router[best]))
+				best = (int32_t)e;
+		}
+		ids[k] = best;
+		weights[k] = exp((double)router[best] - most) / sum;
+		kept += weights[k];
+	}
+	for (uint32_t k = 0; norm && k < topk; k++)
+		weights[k] /= kept;
+}
+
+void reference_moe_sort(const int32_t *ids, uint32_t n_tokens, uint32_t experts, uint32_t topk,
+			int32_t *rows)
+{
+	for (uint32_t e = 0; e < experts; e++)
+		for (uint32_t i = 0; i < n_tokens * topk; i++)
+			if (ids[i] == (int32_t)e)
+				*rows++ = (int32_t)(i / topk * (topk + 1) + i % topk);
+	for (uint32_t t = 0; t < n_tokens; t++)
+		*rows++ = (int32_t)(t * (topk + 1) + topk);
+}
+
+void reference_attention(const float *q, const float *gate, const float *k, const float *v,
+			 uint32_t n, uint32_t hd, double *out)
+{
+	double most = -INFINITY, sum = 0;
+
+	memset(out, 0, hd * sizeof(*out));
+	for (uint32_t i = 0; i < n; i++)
+		most = fmax(most, dot(q, k + (uint64_t)i * hd, hd) / sqrt(hd));
+	for (uint32_t i = 0; i < n; i++) {
+		double weight = exp(dot(q, k + (uint64_t)i * hd, hd) / sqrt(hd) - most);
+
+		sum += weight;
+		for (uint32_t d = 0; d < hd; d++)
+			out[d] += weight * v[(uint64_t)i * hd + d];
+	}
+	for (uint32_t d = 0; d < hd; d++)
+		out[d] = out[d] / sum * reference_sigmoid((double)gate[d]);
+}
+
+/* ---- Gated DeltaNet ---- */
+
+double reference_conv(const float *inputs, const float *weights, uint32_t taps)
+{
+	return reference_silu(dot(inputs, weights, taps));
+}
+
+void reference_l2_norm(double *x, uint32_t n)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += x[i] * x[i];
+	for (uint32_t i = 0; i < n; i++)
+		x[i] /= sqrt(sum + 1e-6);
+}
+
+double reference_delta_gate(float a, float neg_a, float dt_bias)
+{
+	return (double)neg_a * reference_softplus((double)a + (double)dt_bias);
+}
+
+void reference_delta_step(double *S, const double *q, const double *k, const double *v, double beta,
+			  double g, uint32_t dk, uint32_t dv, double *o)
+{
+	for (uint32_t c = 0; c < dv; c++) {
+		double predicted = 0, u;
+
+		for (uint32_t d = 0; d < dk; d++) {
+			S[d * dv + c] *= exp(g);
+			predicted += k[d] * S[d * dv + c];
+		}
+		u = beta * (v[c] - predicted);
+		o[c] = 0;
+		for (uint32_t d = 0; d < dk; d++) {
+			S[d * dv + c] += k[d] * u;
+			o[c] += q[d] * S[d * dv + c];
+		}
+	}
+}
+
+void reference_gated_norm(const double *o, const float *w, const float *z, uint32_t dv, double eps,
+			  double *out)
+{
+	double sum = 0;
+
+	for (uint32_t c = 0; c < dv; c++)
+		sum += o[c] * o[c];
+	for (uint32_t c = 0; c < dv; c++)
+		out[c] = o[c] / sqrt(sum / dv + eps) * w[c] * reference_silu((double)z[c]);
+}
+
+/* ---- sampling ---- */
+
+void reference_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+	uint32_t x[4] = {counter[0], counter[1], counter[2], counter[3]}, k0 = key[0], k1 = key[1];
+
+	for (int round = 0; round < 10; round++) {
+		uint64_t a = (uint64_t)0xD2511F53 * x[0], b = (uint64_t)0xCD9E8D57 * x[2];
+		const uint32_t next[4] = {
+			(uint32_t)(b >> 32) ^ x[1] ^ k0,
+			(uint32_t)b,
+			(uint32_t)(a >> 32) ^ x[3] ^ k1,
+			(uint32_t)a,
+		};
+
+		memcpy(x, next, sizeof(x));
+		k0 += 0x9E3779B9;
+		k1 += 0xBB67AE85;
+	}
+	memcpy(out, x, sizeof(x));
+}
+
+void reference_adjust(const float *logits, uint32_t vocab, const struct reference_draw *d,
+		      double *out)
+{
+	for (uint32_t i = 0; i < vocab; i++) {
+		uint32_t seen = d->counts ? d->counts[i] : 0, generated = seen & 0x7fffffff;
+
+		out[i] = (double)logits[i];
+		if (seen)
+			out[i] = out[i] > 0 ? out[i] / (double)d->repetition
+					    : out[i] * (double)d->repetition;
+		if (generated)
+			out[i] -= (double)d->presence + (double)d->frequency * generated;
+	}
+	for (uint32_t i = 0; i < d->n_banned; i++)
+		out[d->banned[i]] = -INFINITY;
+}
+
+/* Sets to 0 what is below `least`. */
+static void cut(double *p, uint32_t n, double least)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (p[i] < least)
+			p[i] = 0;
+}
+
+static int falling(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x < y) - (x > y);
+}
+
+/* The largest value such that those at or above it are at least `count` many, or weigh at least `mass`. */
+static double least_kept(const double *p, uint32_t n, double count, double mass)
+{
+	double *sorted = malloc(n * sizeof(*sorted)), weight = 0, least = 0;
+
+	if (!sorted)
+		abort();
+	memcpy(sorted, p, n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), falling);
+	for (uint32_t i = 0; i < n; i++) {
+		weight += sorted[i];
+		if (i + 1 < n && sorted[i + 1] >= sorted[i])
+			continue; /* equal ones go together */
+		if (i + 1 >= count && weight >= mass) {
+			least = sorted[i];
+			break;
+		}
+	}
+	free(sorted);
+	return least;
+}
+
+static double total(const double *p, uint32_t n)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += p[i];
+	return sum;
+}
+
+void reference_distribution(const float *logits, uint32_t vocab, const struct reference_draw *d,
+			    double *p)
+{
+	uint32_t best = 0;
+	double most, sum;
+
+	reference_adjust(logits, vocab, d, p);
+	for (uint32_t i = 1; i < vocab; i++)
+		if (p[i] > p[best])
+			best = i;
+	most = p[best];
+	if (d->temperature <= 0) {
+		memset(p, 0, vocab * sizeof(*p));
+		p[best] = 1;
+		return;
+	}
+	for (uint32_t i = 0; i < vocab; i++)
+		p[i] = exp((p[i] - most) / (double)d->temperature);
+	cut(p, vocab, (double)d->min_p);
+	if (d->top_k > 0 && (uint32_t)d->top_k < vocab)
+		cut(p, vocab, least_kept(p, vocab, d->top_k, 0));
+	if (d->top_p < 1)
+		cut(p, vocab, least_kept(p, vocab, 0, (double)d->top_p * total(p, vocab)));
+	sum = total(p, vocab);
+	for (uint32_t i = 0; i < vocab; i++)
+		p[i] /= sum;
+}
+
+void reference_logprobs(const float *logits, uint32_t vocab, double *out)
+{
+	double most = (double)logits[0], sum = 0;
+
+	for (uint32_t i = 0; i < vocab; i++)
+		most = fmax(most, (double)logits[i]);
+	for (uint32_t i = 0; i < vocab; i++)
+		sum += exp((double)logits[i] - most);
+	for (uint32_t i = 0; i < vocab; i++)
+		out[i] = (double)logits[i] - most - log(sum);
+}

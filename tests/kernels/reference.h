@@ -1,0 +1,113 @@
+/*
+ * What the kernels compute, in plain C: one loop a sum, no vectors, no tiles, sums in double. Read this to
+ * learn the mathematics; the kernels are tested against it. Not part of the daemon.
+ *
+ * Everything is about one row, one head, one sequence: how rows share a launch is the kernels' matter.
+ * Matrices are row-major without padding unless a stride is named. Inputs are floats, as the kernels see
+ * them (elements widened); results are doubles.
+ */
+#ifndef TESTS_KERNELS_REFERENCE_H
+#define TESTS_KERNELS_REFERENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+double reference_sigmoid(double x);
+double reference_silu(double x);
+
+/* log(1 + e^x) */
+double reference_softplus(double x);
+
+/* out[i] = x[i] rsqrt(mean(x^2) + eps) w[i], i < n. w is what the kernels get: 1 + weight, but for the gated
+ * norm, which has a plain one. */
+void reference_rms_norm(const float *x, const float *w, uint32_t n, double eps, double *out);
+
+/* Rotary angles of a position: out = cos | sin of position * inv_freq[j], j < rot / 2. The product is rounded
+ * to float, as the model's reference has it. */
+void reference_rope_angles(uint32_t position, const float *inv_freq, uint32_t rot, double *out);
+
+/* Turns the pairs (j, j + rot/2), j < rot / 2, of x in place. */
+void reference_rope(double *x, uint32_t position, const float *inv_freq, uint32_t rot);
+
+/* out[n] = sum_k a[k] w[n, k], w with row stride ld >= K. */
+void reference_gemm(const float *a, const float *w, uint32_t N, uint32_t K, uint32_t ld,
+		    double *out);
+
+/* A row of K floats to int8, in groups of so many: scale = amax / 127 of each [ceil(K / group)], q rounded to nearest
+ * even. amax < 2^-118: zeros, scale 0; a number that is not finite: zeros, scale NaN. */
+void reference_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales);
+
+/* out[n] = sum over groups of sums of int8 products, bit for bit: each sum exact, its scales multiplied in float, the
+ * groups added with one rounding each. a [K], w [N, K]; scales a group, of w also a row. */
+void reference_gemm_int8(const int8_t *a, const float *a_scales, const int8_t *w,
+			 const float *w_scales, uint32_t N, uint32_t K, uint32_t group, float *out);
+
+/* act[n] = silu(gate row n . h) * (up row n . h) */
+void reference_gate_up(const float *h, const float *gate, const float *up, uint32_t N, uint32_t K,
+		       uint32_t ld, double *act);
+
+/* The topk experts of largest probability (ties: the smaller index) and their probabilities, over their sum when
+ * `norm`. */
+void reference_moe_topk(const float *router, uint32_t experts, uint32_t topk, bool norm,
+			int32_t *ids, double *weights);
+
+/* The order in which rows are computed: token * (topk + 1) + slot, by expert, then token, then slot; behind them
+ * the shared expert's, slot topk. ids [n_tokens, topk], rows [n_tokens * (topk + 1)]. */
+void reference_moe_sort(const int32_t *ids, uint32_t n_tokens, uint32_t experts, uint32_t topk,
+			int32_t *rows);
+
+/* One query of one head over the keys and values [n, hd] it may see: softmax(q k^T / sqrt(hd)) v, times
+ * sigmoid(gate). */
+void reference_attention(const float *q, const float *gate, const float *k, const float *v,
+			 uint32_t n, uint32_t hd, double *out);
+
+/* ---- Gated DeltaNet, token by token ---- */
+
+/* silu of the causal convolution at one channel: `inputs` are the last `taps` inputs, oldest first. */
+double reference_conv(const float *inputs, const float *weights, uint32_t taps);
+
+/* x / sqrt(sum x^2 + 1e-6), in place. */
+void reference_l2_norm(double *x, uint32_t n);
+
+/* beta and g of one head: sigmoid(b), and -exp(A_log) softplus(a + dt_bias) with neg_a = -exp(A_log). */
+double reference_delta_gate(float a, float neg_a, float dt_bias);
+
+/* One token of one value head. S [dk, dv] becomes the next state; q and k are normed (and q scaled by
+ * dk^-1/2), o [dv] is before the gated norm.
+ *     S <- e^g S;   u = beta (v - S^T k);   S <- S + k u^T;   o = S^T q
+ * A snapshot after n tokens is S after the n-th call, with the last taps - 1 inputs of the convolution. */
+void reference_delta_step(double *S, const double *q, const double *k, const double *v, double beta,
+			  double g, uint32_t dk, uint32_t dv, double *o);
+
+/* out = o rsqrt(mean(o^2) + eps) w silu(z) */
+void reference_gated_norm(const double *o, const float *w, const float *z, uint32_t dv, double eps,
+			  double *out);
+
+/* ---- sampling ---- */
+
+struct reference_draw {
+	float temperature, top_p, min_p;
+	int32_t top_k;
+	float presence, frequency, repetition;
+	const uint32_t *
+		counts; /* [vocab] bit 31: in the prompt, the rest: times generated; NULL: no penalties */
+	const int32_t *banned;
+	uint32_t n_banned;
+};
+
+/* Philox 4x32-10 of a counter and a key (Salmon et al. 2011). */
+void reference_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* The logits after penalties and bans. */
+void reference_adjust(const float *logits, uint32_t vocab, const struct reference_draw *d,
+		      double *out);
+
+/* The distribution a token is drawn from: adjusted logits over the temperature, softmax, cut to what min_p,
+ * top_k and top_p (in this order) keep. Temperature 0: all on the argmax, the smallest id of equal ones. */
+void reference_distribution(const float *logits, uint32_t vocab, const struct reference_draw *d,
+			    double *p);
+
+/* log softmax of the raw logits */
+void reference_logprobs(const float *logits, uint32_t vocab, double *out);
+
+#endif
