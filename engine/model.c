@@ -46,6 +46,7 @@ void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, 
 		ret->heads = c->n_heads;
 		ret->kv_heads = c->n_kv_heads;
 		ret->head_dim = c->head_dim;
+		ret->attention_gate = true;
 		ret->rotary_dim = c->rotary_dim;
 	}
 	if (c->n_delta_layers) {

@@ -73,7 +73,7 @@ enum kernel_packing kernels_packing(const struct kernels *k)
 
 uint32_t kernels_attention_ld(const struct kernel_shape *s)
 {
-	return (2 * s->heads + 2 * s->kv_heads) * s->head_dim;
+	return ((s->attention_gate ? 2 : 1) * s->heads + 2 * s->kv_heads) * s->head_dim;
 }
 
 uint32_t kernels_delta_ld(const struct kernel_shape *s)

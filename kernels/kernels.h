@@ -51,6 +51,7 @@ struct kernel_shape {
 	float eps;
 	uint32_t heads, kv_heads, head_dim, rotary_dim,
 		page_tokens; /* heads = 0: no attention layers */
+	bool attention_gate; /* each query head brings a gate for its output */
 	uint32_t key_heads, value_heads, key_dim, value_dim,
 		conv; /* key_heads = 0: no delta layers */
 	struct kernel_mlp mlps[2];
@@ -108,7 +109,8 @@ enum kernel_packing {
 };
 enum kernel_packing kernels_packing(const struct kernels *k);
 
-/* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). */
+/* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). attention_ld: without
+ * attention_gate the gates have no columns. */
 uint32_t kernels_attention_ld(const struct kernel_shape *s);
 uint32_t kernels_delta_ld(const struct kernel_shape *s);
 

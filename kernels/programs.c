@@ -46,10 +46,12 @@ static void attention_options(const struct kernels *k, uint32_t cut, struct buf 
 {
 	const struct kernel_shape *s = &k->shape;
 
-	buf_printf(o,
-		   " -DHEADS=%u -DKV_HEADS=%u -DHD=%u -DPAGE=%u -DATTENTION_LD=%u -DTILE_TOKENS=%u",
-		   s->heads, s->kv_heads, s->head_dim, s->page_tokens, kernels_attention_ld(s),
-		   kernels_cut_tile_tokens(k, cut));
+	buf_printf(
+		o,
+		" -DHEADS=%u -DKV_HEADS=%u -DHD=%u -DPAGE=%u -DATTENTION_GATE=%d -DATTENTION_LD=%u"
+		" -DTILE_TOKENS=%u",
+		s->heads, s->kv_heads, s->head_dim, s->page_tokens, s->attention_gate,
+		kernels_attention_ld(s), kernels_cut_tile_tokens(k, cut));
 }
 
 static void delta_options(const struct kernels *k, struct buf *o)

@@ -42,6 +42,7 @@ static void make(const struct setup *s, struct model_config *c, struct kernel_sh
 		.heads = 8,
 		.kv_heads = 2,
 		.head_dim = 128,
+		.attention_gate = true,
 		.key_heads = 8,
 		.value_heads = 16,
 		.key_dim = 128,

@@ -286,6 +286,7 @@ static const struct kernel_shape shape = {
 	.heads = 8,
 	.kv_heads = 2,
 	.head_dim = 128,
+	.attention_gate = true,
 	.n_mlps = 1,
 	.mlps = {{.experts = 64, .topk = 8, .expert_size = 256, .shared_size = 256}}};
 

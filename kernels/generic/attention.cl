@@ -8,6 +8,7 @@
  *
  * attention (one group a tile and KV head; a tile is at most TILE_TOKENS consecutive tokens of a row):
  *     out = softmax(q k^T * HD^-1/2, causal) v * sigmoid(gate)          [T, HEADS * HD] elem_t
+ *     Without ATTENTION_GATE the factor sigmoid(gate) is left out.
  *     Online softmax over blocks of 64 keys at absolute positions, ascending, in float (Milakov and
  *     Gimelshein 2018, arXiv:1805.02867). The HEADS / KV_HEADS query heads of a KV head share its keys. Keys past a
  *     query's own position weigh exactly 0 and leave the running maximum alone, so a query's bits do not
@@ -15,13 +16,16 @@
  *
  * Pages: k [pages, KV_HEADS, HD, PAGE] elem_t, transposed: 16 keys are one vector for a CPU, neighbouring lanes
  * read neighbouring keys on a GPU; v [pages, KV_HEADS, PAGE, HD] elem_t.
- * proj [T, ATTENTION_LD] float: HEADS x (query HD, gate HD) | KV_HEADS x HD keys | KV_HEADS x HD values, sections padded to 16.
+ * proj [T, ATTENTION_LD] float: HEADS x (query HD, gate HD) | KV_HEADS x HD keys | KV_HEADS x HD values; the gates
+ * are there with ATTENTION_GATE alone.
  * tiles [n, 3] in the step table: row, first token in the step, tokens.
- * Options: HEADS, KV_HEADS, HD (head size), ROT (rotary dimensions), PAGE, ATTENTION_LD, EPS, TILE_TOKENS. Reference: reference_attention.
+ * Options: HEADS, KV_HEADS, HD (head size), ROT (rotary dimensions), PAGE, ATTENTION_GATE (0 or 1), ATTENTION_LD, EPS,
+ * TILE_TOKENS. Reference: reference_attention.
  */
 #include "common.clh"
 
-#define KEYS_AT   (HEADS * 2 * HD)
+#define QUERY_LD  ((1 + ATTENTION_GATE) * HD) /* a query head's columns in proj */
+#define KEYS_AT   (HEADS * QUERY_LD)
 #define VALUES_AT (KEYS_AT + KV_HEADS * HD)
 #define SHARERS   (HEADS / KV_HEADS) /* query heads of a KV head */
 
@@ -35,7 +39,7 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 {
 	bool query = head < HEADS;
 	uint g = query ? 0 : head - HEADS;
-	__global const float *in = proj + t * ATTENTION_LD + (query ? head * 2 * HD : KEYS_AT + g * HD);
+	__global const float *in = proj + t * ATTENTION_LD + (query ? head * QUERY_LD : KEYS_AT + g * HD);
 	__global const float *w = query ? wq : wk;
 	__global const float *angle = rope + t * ROT;
 	floatv sum = 0;
@@ -235,14 +239,18 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 	for (uint i = 0; i < n_rows; i++) {
 		ulong t = token + i / SHARERS;
 		uint head = g * SHARERS + i % SHARERS;
-		__global const float *gate = proj + t * ATTENTION_LD + head * 2 * HD + HD;
+		__global const float *gate = proj + t * ATTENTION_LD + head * QUERY_LD + HD;
 
 		for (uint s = 0; s < HD_STEPS; s++) {
 			uint c = s * WIDTH + LANE * VEC;
 
-			if (c < HD)
-				EV_STORE(acc[i][s] / total[i] * sigmoid_v(V_LOAD(gate + c)),
-					 out + (t * HEADS + head) * HD + c);
+			if (c < HD) {
+				floatv o = acc[i][s] / total[i];
+
+				if (ATTENTION_GATE)
+					o *= sigmoid_v(V_LOAD(gate + c));
+				EV_STORE(o, out + (t * HEADS + head) * HD + c);
+			}
 		}
 	}
 }

@@ -162,7 +162,7 @@ void reference_attention(const float *q, const float *gate, const float *k, cons
 			out[d] += weight * v[(uint64_t)i * hd + d];
 	}
 	for (uint32_t d = 0; d < hd; d++)
-		out[d] = out[d] / sum * reference_sigmoid((double)gate[d]);
+		out[d] = out[d] / sum * (gate ? reference_sigmoid((double)gate[d]) : 1);
 }
 
 /* ---- Gated DeltaNet ---- */

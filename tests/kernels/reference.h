@@ -57,7 +57,7 @@ void reference_moe_sort(const int32_t *ids, uint32_t n_tokens, uint32_t experts,
 			int32_t *rows);
 
 /* One query of one head over the keys and values [n, hd] it may see: softmax(q k^T / sqrt(hd)) v, times
- * sigmoid(gate). */
+ * sigmoid(gate) unless gate is NULL. */
 void reference_attention(const float *q, const float *gate, const float *k, const float *v,
 			 uint32_t n, uint32_t hd, double *out);
 

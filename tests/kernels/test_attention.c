@@ -10,13 +10,16 @@
 
 enum { ROWS_MAX = 8, SPARE_PAGES = 3 };
 
-/* One for each ratio of query heads to KV heads, and head size. */
+/* One for each ratio of query heads to KV heads, and head size; with an output gate and without. */
 static const struct heads {
 	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens;
+	bool gate;
 	bool small; /* among the few */
 } all_heads[] = {
-	{2, 2, 16, 6, 64, true},   {4, 2, 64, 16, 128, false},	{4, 1, 80, 16, 64, true},
-	{8, 1, 128, 6, 64, false}, {4, 1, 256, 64, 192, false},
+	{2, 2, 16, 6, 64, true, true},	    {4, 2, 64, 16, 128, true, false},
+	{4, 1, 80, 16, 64, true, true},	    {8, 1, 128, 6, 64, true, false},
+	{4, 1, 256, 64, 192, true, false},  {2, 1, 16, 16, 64, false, true},
+	{4, 2, 128, 128, 64, false, false},
 };
 
 /* A row of a step: n tokens from position start on. */
@@ -36,6 +39,8 @@ struct setup {
 	uint32_t first[ROWS_MAX]; /* a row's first token in the step */
 	int32_t *table;
 	uint32_t rows_at, token_rows_at, tiles_at, ints;
+	uint32_t
+		query_ld; /* columns of a query head in the projection: the query and, where there is one, its gate */
 	float *rope, *inv_freq; /* [T, ROT] */
 };
 
@@ -64,6 +69,7 @@ static struct setup make_setup(struct kernels *k, const struct row *rows, uint32
 	}
 	order = case_alloc(u.n_pages + SPARE_PAGES, sizeof(*order));
 	random_permutation(order, u.n_pages + SPARE_PAGES);
+	u.query_ld = (u.s->attention_gate ? 2 : 1) * u.s->head_dim;
 	u.token_rows_at = 5; /* nothing is at 0 */
 	u.rows_at = u.token_rows_at + u.n_tokens;
 	u.tiles_at = u.rows_at + n_rows * KERNEL_ROW_INTS + u.n_pages;
@@ -169,14 +175,15 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 			const float *in = proj + (size_t)t * ld;
 
 			for (uint32_t head = 0; head < H; head++) {
-				normed_and_turned(&u, in + head * 2 * hd, wq, position, want);
+				normed_and_turned(&u, in + head * u.query_ld, wq, position, want);
 				near(q + ((size_t)t * H + head) * hd, want, hd, BOUND);
 			}
 			for (uint32_t g = 0; g < G; g++) {
-				normed_and_turned(&u, in + (2 * H + g) * hd, wk, position, want);
+				normed_and_turned(&u, in + H * u.query_ld + g * hd, wk, position,
+						  want);
 				for (uint32_t d = 0; d < hd; d++) {
 					row_k[d] = keys[key_at(&u, page, g, slot, d)];
-					row_v[d] = in[(2 * H + G + g) * hd + d];
+					row_v[d] = in[H * u.query_ld + (G + g) * hd + d];
 				}
 				near_elements(w, row_k, want, hd, BOUND);
 				near_elements(w, values + value_at(&u, page, g, slot, 0), row_v, hd,
@@ -241,8 +248,10 @@ static void compare_token(const struct way *w, const struct setup *u, const floa
 				v[p * hd + d] = values[value_at(u, page, g, slot, d)];
 			}
 		for (uint32_t head = g * repeat; head < (g + 1) * repeat; head++) {
-			reference_attention(q + head * hd, proj + head * 2 * hd + hd, k, v, n, hd,
-					    want);
+			reference_attention(q + head * hd,
+					    s->attention_gate ? proj + head * u->query_ld + hd
+							      : NULL,
+					    k, v, n, hd, want);
 			near_elements(w, got + head * hd, want, hd, ATTENTION_BOUND);
 		}
 	}
@@ -313,14 +322,16 @@ static void test(const struct way *w)
 		shape.head_dim = h->head_dim;
 		shape.rotary_dim = h->rotary_dim;
 		shape.page_tokens = h->page_tokens;
+		shape.attention_gate = h->gate;
 		k = set_open(w, shape);
 		if (!k)
 			return;
 		random_seed(i);
 		prepare(w, k, rows, n_rows, i);
 		attention(w, k, rows, n_rows, i);
-		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u", h->heads,
-		       h->kv_heads, h->head_dim, h->rotary_dim, h->page_tokens);
+		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u%s", h->heads,
+		       h->kv_heads, h->head_dim, h->rotary_dim, h->page_tokens,
+		       h->gate ? "" : ", no gate");
 		kernels_close(k);
 	}
 }
