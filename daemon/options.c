@@ -428,6 +428,11 @@ int options_parse(int argc, const char *const *argv, struct options *ret, struct
 	return 0;
 }
 
+bool options_want_tiers(const struct options *o)
+{
+	return o->prefix_cache != OPTION_OFF && (o->cache_dir || o->host_cache_memory);
+}
+
 void options_help(FILE *out)
 {
 	fprintf(out, "usage: tigond --model DIR [--name value ...]\n\n");

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "base/queue.h"
 #include "daemon/metrics.h"
 #include "daemon/options.h"
 #include "engine/engine.h"
@@ -28,6 +29,8 @@ struct server {
 	struct tuning_table *tuning; /* --tuning, NULL: not given; owned */
 	struct lifecycle *lifecycle;
 	struct loop *loop;
+	struct queue
+		inbox; /* of the engine thread (call.h): any thread pushes, the engine thread pops; loop_start makes it */
 	struct text *text;
 
 	/* text; owned */

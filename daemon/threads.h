@@ -14,7 +14,7 @@
  *
  *   what               from               to       carries                       in
  *   text.queue         http               text     calls whose body is whole     text.c
- *   loop.inbox         text, http, watch  engine   submissions, aborts, stops    loop.c
+ *   server.inbox       text, http, watch  engine   submissions, aborts, stops    call.c
  *   call.tokens        engine             http     a record a token              call.c
  *   connection resume  any                http     "look at your call again"     call.c
  *   watch.epoll        kernel             watch    hang-ups, by connection       watch.c

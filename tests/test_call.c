@@ -214,7 +214,7 @@ static void test_abort(void)
 	ok(!atomic_load(&connection.suspended), "an abort wakes");
 	call_abort(c);
 	call_stop_choice(c, 1);
-	loop_submit(server.loop, call_ref(c));
+	call_submit(call_ref(c));
 	call_take(c, &tokens, suspend, &news);
 	ok(!news.slept, "and lets nothing sleep");
 	call_unref(c);

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "daemon/request/answer.h"
 #include "daemon/lifecycle.h"
-#include "daemon/steps/loop.h"
 #include "daemon/endpoints/routes.h"
 #include "daemon/request/text.h"
 #include "daemon/threads.h"
@@ -361,7 +360,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	if (routes_has_body(x->route))
 		text_submit(h->server->text, c);
 	else
-		loop_admin(h->server->loop, c);
+		call_administer(c);
 	return look_at_call(mc, x);
 }
 

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
-#include "daemon/steps/loop.h"
 
 /* A token in call.tokens: this, then n_top ids, then n_top log-probabilities. */
 struct record {
@@ -156,6 +155,17 @@ void call_arrive(struct call *c)
 		return;
 	atomic_store(&c->queued, true);
 	atomic_fetch_add(&c->server->queued, 1);
+}
+
+void call_submit(struct call *c)
+{
+	queue_push(&c->server->inbox, &c->submit.node);
+}
+
+void call_administer(struct call *c)
+{
+	c->submit.type = CALL_ADMIN;
+	call_submit(call_ref(c));
 }
 
 void call_unqueue(struct call *c)
@@ -352,7 +362,7 @@ static void control_locked(struct call *c)
 	if (c->control_queued)
 		return;
 	c->control_queued = true;
-	loop_control(c->server->loop, call_ref(c));
+	queue_push(&c->server->inbox, &call_ref(c)->control.node);
 }
 
 void call_abort(struct call *c)

@@ -5,7 +5,7 @@
  *
  *     thread  what happens                                       stage afterwards
  *     http    call_new, the body is moved in, text_submit        WORKING
- *     text    parse, render, tokenize, then loop_submit          WORKING
+ *     text    parse, render, tokenize, then call_submit          WORKING
  *             or call_fail / call_reply                          ANSWERED
  *     engine  scheduler_submit, call_accept                      RUNNING
  *             or call_fail                                       ANSWERED
@@ -19,7 +19,7 @@
  * request is completed, and the work's, from text_submit until the engine (or text) is done with
  * it. The last call_unref logs one line and frees everything, on whichever thread that is.
  *
- * A call's work is handed on: text's members are written before loop_submit, constant afterwards.
+ * A call's work is handed on: text's members are written before call_submit, constant afterwards.
  * Between http and the others there are the members below `lock`, and nothing else.
  *
  * Sleeping: the http thread suspends the connection when there is nothing to send (call_sleep),
@@ -78,7 +78,7 @@ struct call_choice {
 
 enum call_message_type { CALL_SUBMIT, CALL_CONTROL, CALL_ADMIN };
 
-/* What travels in the loop's inbox; a call embeds one of each type. */
+/* What travels in server.inbox; a call embeds two, so that it can be submitted and controlled at the same time. */
 struct call_message {
 	struct queue_node node;
 	enum call_message_type type;
@@ -100,7 +100,7 @@ struct call {
 	/* text, then constant */
 	struct queue_node node; /* in text.queue */
 	struct buf body;	/* dropped once parsed */
-	struct arena arena;	/* text's until loop_submit, then http's */
+	struct arena arena;	/* text's until call_submit, then http's */
 	struct openai_request ask;
 	bool asked;			/* ask is to be released */
 	struct call_part *parts;	/* [n_parts] in the arena */
@@ -156,6 +156,12 @@ void call_unref(struct call *c);
 
 /* The body is whole: arrival time, the counts that limit the queue. */
 void call_arrive(struct call *c);
+
+/* Hands the call to the engine thread; the given reference (the work's) goes with it. */
+void call_submit(struct call *c);
+
+/* The same for a call of /cache; with a reference of its own. */
+void call_administer(struct call *c);
 
 /* No longer waiting for its first token. Repeated calls do nothing. */
 void call_unqueue(struct call *c);

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "daemon/request/text.h"
-#include "daemon/steps/mover.h"
 #include "daemon/request/turns.h"
 #include "engine/store/cache_key.h"
 
@@ -183,7 +182,7 @@ static int name_pages(struct call *c, struct call_part *p, struct err *e)
 {
 	uint32_t P = (uint32_t)c->server->options.page_size, n = (uint32_t)p->prompt.len;
 
-	if (!mover_wanted(&c->server->options) || !c->ask.cache_prompt)
+	if (!options_want_tiers(&c->server->options) || !c->ask.cache_prompt)
 		return 0;
 	p->page_keys = arena_array(&c->arena, MAX(n / P, 1u), sizeof(*p->page_keys));
 	if (!p->page_keys)

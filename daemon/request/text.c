@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "daemon/lifecycle.h"
-#include "daemon/steps/loop.h"
 #include "daemon/threads.h"
 #include "daemon/request/turns.h"
 
@@ -80,7 +79,7 @@ static void work(struct text *t, struct call *c) ON(role_text)
 		call_unref(c);
 		return;
 	}
-	loop_submit(t->server->loop, c);
+	call_submit(c);
 }
 
 static void *text_main(void *arg)

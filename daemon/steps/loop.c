@@ -28,7 +28,6 @@ enum { STEPS_KEPT = 4096 };
 
 struct loop {
 	struct server *server;
-	struct queue inbox; /* call_message.node */
 	pthread_t thread;
 	_Atomic bool draining;
 	_Atomic bool quit, failing; /* set once; failing: nothing runs any more, everything fails */
@@ -117,7 +116,7 @@ static int open_scheduler(struct loop *l, struct err *e)
 		.handoff_min_tokens = (uint32_t)o->disaggregation_min_tokens,
 	};
 
-	if (mover_wanted(o))
+	if (options_want_tiers(o))
 		config.content_key = next_key;
 	l->pools = (struct tree_pools){
 		.page_tokens = config.page_tokens,
@@ -190,7 +189,7 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 	uint64_t opened_ns;
 	int r;
 
-	if (o->record && mover_wanted(o))
+	if (o->record && options_want_tiers(o))
 		return err_set(e, EINVAL,
 			       "--record goes without --cache-dir and --host-cache-memory");
 	clock_gettime(CLOCK_REALTIME, &now);
@@ -209,13 +208,13 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 	atomic_store(&s->metrics.pages_total, s->info.n_pages);
 	r = open_scheduler(l, e);
 	if (r == 0)
-		r = mover_open(s, &l->identity, &l->inbox, &l->mover, e);
+		r = mover_open(s, &l->identity, &l->server->inbox, &l->mover, e);
 	if (r == 0)
 		r = handoff_open(&(struct handoff_config){.server = s,
 							  .engine = l->engine,
 							  .scheduler = l->scheduler,
 							  .record = l->record,
-							  .inbox = &l->inbox,
+							  .inbox = &l->server->inbox,
 							  .identity = &l->identity},
 				 &l->handoff, e);
 	return r;
@@ -654,7 +653,7 @@ static void read_inbox(struct loop *l) ON(role_engine)
 {
 	struct queue_node *node;
 
-	while ((node = queue_pop(&l->inbox))) {
+	while ((node = queue_pop(&l->server->inbox))) {
 		struct call_message *m = container_of(node, struct call_message, node);
 		struct call *c = m->call;
 
@@ -740,7 +739,7 @@ static void run(struct loop *l) ON(role_engine)
 		moving = move(l);
 		publish(l);
 		/* While files are written the gauges go on. */
-		queue_wait(&l->inbox, moving ? POLL_NS : is_writing(l) ? WRITING_NS : 0);
+		queue_wait(&l->server->inbox, moving ? POLL_NS : is_writing(l) ? WRITING_NS : 0);
 	}
 }
 
@@ -767,7 +766,7 @@ static void *engine_main(void *arg)
 	}
 	/* What other workers ask for now is refused, and what they asked for ends, so that nobody waits for it. */
 	while (!atomic_load(&l->quit)) {
-		queue_wait(&l->inbox, 0);
+		queue_wait(&l->server->inbox, 0);
 		read_inbox(l);
 		take_notes(l);
 	}
@@ -792,7 +791,7 @@ int loop_start(struct server *s, struct err *e)
 	if (!l)
 		return err_set(e, ENOMEM, "out of memory");
 	l->server = s;
-	queue_init(&l->inbox);
+	queue_init(&l->server->inbox);
 	identity_init(&l->identity, s);
 	pthread_mutex_init(&l->failure_lock, NULL);
 	s->loop = l;
@@ -801,45 +800,29 @@ int loop_start(struct server *s, struct err *e)
 		s->loop = NULL;
 		pthread_mutex_destroy(&l->failure_lock);
 		identity_release(&l->identity);
-		queue_release(&l->inbox);
+		queue_release(&l->server->inbox);
 		free(l);
 		return err_set(e, r, "cannot start the engine thread: %s", strerror(r));
 	}
 	return 0;
 }
 
-void loop_submit(struct loop *l, struct call *c)
-{
-	queue_push(&l->inbox, &c->submit.node);
-}
-
-void loop_control(struct loop *l, struct call *c)
-{
-	queue_push(&l->inbox, &c->control.node);
-}
-
-void loop_admin(struct loop *l, struct call *c)
-{
-	c->submit.type = CALL_ADMIN;
-	queue_push(&l->inbox, &call_ref(c)->submit.node);
-}
-
 void loop_fail_all(struct loop *l, const struct err *e)
 {
 	start_failing(l, e);
-	queue_wake(&l->inbox);
+	queue_wake(&l->server->inbox);
 }
 
 void loop_drain(struct loop *l)
 {
 	atomic_store(&l->draining, true);
-	queue_wake(&l->inbox);
+	queue_wake(&l->server->inbox);
 }
 
 void loop_quit(struct loop *l)
 {
 	atomic_store(&l->quit, true);
-	queue_wake(&l->inbox);
+	queue_wake(&l->server->inbox);
 }
 
 bool loop_ended(const struct loop *l)
@@ -855,6 +838,6 @@ void loop_free(struct loop *l)
 	free(l->touched);
 	pthread_mutex_destroy(&l->failure_lock);
 	identity_release(&l->identity);
-	queue_release(&l->inbox);
+	queue_release(&l->server->inbox);
 	free(l);
 }

@@ -22,13 +22,6 @@
  * lifecycle (lifecycle_loaded or lifecycle_fail). Sets server->loop before the thread starts. */
 int loop_start(struct server *s, struct err *e) MUST_CHECK;
 
-/* Any thread. Both take the reference that is given: the work's, or one of their own. */
-void loop_submit(struct loop *l, struct call *c);
-void loop_control(struct loop *l, struct call *c);
-
-/* http: a call of /cache. Takes a reference of its own. */
-void loop_admin(struct loop *l, struct call *c);
-
 /* main: from now on every live and every coming call fails with the sentence of *e. */
 void loop_fail_all(struct loop *l, const struct err *e);
 

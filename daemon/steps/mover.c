@@ -33,11 +33,6 @@ struct mover {
 	bool ready;
 };
 
-bool mover_wanted(const struct options *o)
-{
-	return o->prefix_cache != OPTION_OFF && (o->cache_dir || o->host_cache_memory);
-}
-
 static void wake(void *arg)
 {
 	queue_wake(arg);
@@ -70,7 +65,7 @@ int mover_open(struct server *s, struct identity *identity, struct queue *inbox,
 	int r;
 
 	*ret = NULL;
-	if (!mover_wanted(o))
+	if (!options_want_tiers(o))
 		return 0;
 	m = calloc(1, sizeof(*m));
 	if (!m)

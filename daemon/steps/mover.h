@@ -20,9 +20,6 @@
 
 struct mover;
 
-/* True when the options ask for host memory or disk below the device. */
-bool mover_wanted(const struct options *o);
-
 /* New; *ret NULL when nothing is asked for. `inbox` is woken when there is something to do
  * (borrowed, as is the identity). */
 int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
