@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
-#include "protocol/tokenizer/unicode.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
 
@@ -38,7 +38,7 @@ static void put_byte(struct buf *out, unsigned byte)
 		c = 0x143;
 	if (c == '"' || c == '\\')
 		buf_putc(out, '\\');
-	buf_append(out, text, unicode_encode(c, text));
+	buf_append(out, text, utf8_encode(c, text));
 }
 
 static void make_tokenizer(void)
@@ -98,7 +98,7 @@ static void naive_decode(struct naive *m)
 	m->raw_end[0] = 0;
 	while (at < m->n_raw) {
 		bool cut;
-		int n = unicode_sequence(m->raw + at, m->n_raw - at, &cut);
+		int n = utf8_sequence(m->raw + at, m->n_raw - at, &cut);
 		size_t used = (size_t)abs(n);
 
 		if (cut && !m->ended)
@@ -191,7 +191,7 @@ static void run_random(void)
 		check(r == (int)m.stopped);
 		check(out.len == m.out && !memcmp(buf_str(&out), m.text, m.out));
 		check(detokenizer_released(d) == m.raw_end[m.out]);
-		check(unicode_valid(buf_str(&out), out.len) == out.len);
+		check(utf8_valid(buf_str(&out), out.len) == out.len);
 	}
 	if (!m.stopped) {
 		m.ended = true;
@@ -268,7 +268,7 @@ static void test_every_cut(void)
 		buf_init(&out, 1000);
 		for (size_t i = 0; i < len; i++) {
 			r = detokenizer_push(d, (unsigned char)text[i], &out);
-			check(unicode_valid(buf_str(&out), out.len) == out.len);
+			check(utf8_valid(buf_str(&out), out.len) == out.len);
 			check(r == (i + 1 == len));
 			if (i + 1 == cut && !r)
 				check(detokenizer_released(d) == out.len && out.len <= cut &&

@@ -1,8 +1,8 @@
 /* Python's str on UTF-8: searching, broken bytes, case. */
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "protocol/text/jinja_pystr.h"
-#include "protocol/tokenizer/unicode.h"
 #include "tests/tap.h"
 
 static size_t naive_rfind(const char *s, size_t n, const char *needle, size_t m)
@@ -59,7 +59,7 @@ static void test_bytes(void)
 	is_int(pystr_offset("\xc3\xa9", 2, 9), 2, "at most the end");
 	for (uint32_t c = 0; c < 0x110000; c += c < 0x3000 ? 1 : 97) {
 		char bytes[4];
-		size_t len = unicode_encode(c, bytes);
+		size_t len = utf8_encode(c, bytes);
 
 		if (c >= 0xd800 && c < 0xe000)
 			continue;

@@ -4,11 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "protocol/openai/models.h"
 #include "protocol/openai/response.h"
 #include "protocol/openai/tokenize.h"
 #include "protocol/openai/writer.h"
-#include "protocol/tokenizer/unicode.h"
 #include "tests/tap.h"
 
 /* A vocabulary of pieces, halves of characters among them, in place of the real tokenizer. */
@@ -575,7 +575,7 @@ static void stream(const struct openai_head *h, struct made *m, const char *reas
 		buf_reset(&piece);
 		for (int k = rand() % 6; raw < m->raw.len && k > 0; k--) {
 			const char *p = m->raw.data + raw;
-			int n = unicode_sequence(p, m->raw.len - raw, &cut);
+			int n = utf8_sequence(p, m->raw.len - raw, &cut);
 
 			if (cut)
 				break; /* it is held back to the end */

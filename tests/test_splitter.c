@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "protocol/tokenizer/splitter.h"
 #include "protocol/tokenizer/unicode.h"
 #include "tests/random_text.h"
@@ -49,7 +50,7 @@ static void find_agreed(void)
 
 		if (c >= 0xd800 && c <= 0xdfff)
 			continue;
-		len = unicode_encode(c, text);
+		len = utf8_encode(c, text);
 		class = class == UNICODE_NEWLINE ? UNICODE_SPACE : class;
 		for (size_t k = 1; k < ARRAY_SIZE(patterns); k++)
 			same = same && (pcre2_match(codes[k], (PCRE2_SPTR)text, len, 0, 0, match,
@@ -103,7 +104,7 @@ static size_t random_text(char *out, size_t size)
 			memcpy(out + len, p, strlen(p));
 			len += strlen(p);
 		} else {
-			len += unicode_encode(agreed[random_below(n_agreed)], out + len);
+			len += utf8_encode(agreed[random_below(n_agreed)], out + len);
 		}
 	}
 	return len;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
+#include "base/utf8.h"
 #include "protocol/tokenizer/unicode.h"
 #include "tests/random_text.h"
 #include "tests/tap.h"
@@ -17,13 +18,13 @@ static void test_code_points(void)
 
 		if (c >= 0xd800 && c <= 0xdfff)
 			continue;
-		n = unicode_encode(c, text);
-		check(unicode_decode(text, &len) == c && len == n);
-		check(unicode_valid(text, n) == n);
-		check(unicode_sequence(text, n, &cut) == (int)n && !cut);
+		n = utf8_encode(c, text);
+		check(utf8_decode(text, &len) == c && len == n);
+		check(utf8_valid(text, n) == n);
+		check(utf8_sequence(text, n, &cut) == (int)n && !cut);
 		for (size_t k = 1; k < n; k++) {
-			check(unicode_sequence(text, k, &cut) == -(int)k && cut);
-			check(unicode_valid(text, k) == 0);
+			check(utf8_sequence(text, k, &cut) == -(int)k && cut);
+			check(utf8_valid(text, k) == 0);
 		}
 	}
 	ok_all("every scalar value is written, read, and known when it is cut");
@@ -59,7 +60,7 @@ static void test_valid(void)
 
 		while (at < len && (n = strict_sequence((unsigned char *)text + at, len - at)))
 			at += n;
-		check(unicode_valid(text, len) == at);
+		check(utf8_valid(text, len) == at);
 	}
 	ok_all("valid prefixes are those that utf8proc sees");
 }
@@ -69,7 +70,7 @@ static void is_replaced(const char *text, const char *want, const char *what)
 	struct buf out;
 
 	buf_init(&out, 1000);
-	unicode_replace(text, strlen(text), &out);
+	utf8_replace(text, strlen(text), &out);
 	is_str(buf_str(&out), want, "%s", what);
 	buf_release(&out);
 }
@@ -150,7 +151,7 @@ static void test_nfc_like_utf8proc(void)
 		int r;
 
 		while (n-- > 0)
-			len += unicode_encode(random_code_point(), text + len);
+			len += utf8_encode(random_code_point(), text + len);
 		text[len] = 0;
 		want = (char *)utf8proc_NFC((unsigned char *)text);
 		buf_reset(&out);

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "protocol/openai/response_internal.h"
 #include "protocol/openai/writer.h"
-#include "protocol/tokenizer/unicode.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
@@ -40,7 +40,7 @@ static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *ou
 
 	memcpy(join, c->held, c->n_held);
 	memcpy(join + c->n_held, s.bytes, n - c->n_held);
-	len = (size_t)abs(unicode_sequence(join, n, &cut));
+	len = (size_t)abs(utf8_sequence(join, n, &cut));
 	if (cut) { /* then it took all there was */
 		memcpy(c->held, join, n);
 		c->n_held = (uint32_t)n;
@@ -65,7 +65,7 @@ static void token_text(struct openai_cursor *c, struct span s, bool last, struct
 	from = at;
 	while (at < s.len) {
 		bool cut;
-		int n = unicode_sequence(s.bytes + at, s.len - at, &cut);
+		int n = utf8_sequence(s.bytes + at, s.len - at, &cut);
 
 		if (cut) {
 			c->n_held = (uint32_t)(s.len - at);

@@ -1,10 +1,9 @@
+#include "base/utf8.h"
 #include "protocol/openai/writer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "protocol/tokenizer/unicode.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
@@ -35,7 +34,7 @@ void writer_escaped(struct buf *out, const char *text, size_t len)
 		int n = 1;
 
 		if (c >= 0x80)
-			n = unicode_sequence(text + i, len - i, &cut);
+			n = utf8_sequence(text + i, len - i, &cut);
 		if (n > 0 && c >= 0x20 && c != '"' && c != '\\') {
 			i += (size_t)n;
 			continue;

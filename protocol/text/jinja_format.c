@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "protocol/text/jinja_builtin.h"
 #include "protocol/text/jinja_pystr.h"
-#include "protocol/tokenizer/unicode.h"
 
 enum { FORMAT_DIGITS = 1000 }; /* more than any double has */
 
@@ -199,7 +199,7 @@ static int put_char(struct render *r, const struct field *f, int64_t cp)
 
 	if (cp < 0 || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
 		return render_fail(r, EINVAL, "format: %%c needs a Unicode character");
-	text = value_str(bytes, unicode_encode((uint32_t)cp, bytes));
+	text = value_str(bytes, utf8_encode((uint32_t)cp, bytes));
 	return put_field(r, f, &(struct body){"", "", text}, f->align ? f->align : '<');
 }
 

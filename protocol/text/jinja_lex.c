@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "protocol/text/jinja_ast.h"
 #include "protocol/text/jinja_pystr.h"
-#include "protocol/tokenizer/unicode.h"
 
 struct lexer {
 	struct arena *arena;
@@ -564,7 +564,7 @@ int jinja_lex(struct arena *a, const char *name, const char *text, size_t len, s
 
 	if (len > TEMPLATE_TEXT_MAX)
 		return lex_error(&l, "the template is longer than %d bytes", TEMPLATE_TEXT_MAX);
-	if (unicode_valid(text, len) < len)
+	if (utf8_valid(text, len) < len)
 		return lex_error(&l, "the template is not valid UTF-8");
 	copy = arena_alloc(a, len + 1);
 	if (!copy)

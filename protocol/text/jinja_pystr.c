@@ -1,20 +1,19 @@
+#include "base/utf8.h"
 #include "protocol/text/jinja_pystr.h"
 
 #include <string.h>
 #include <utf8proc.h>
-
-#include "protocol/tokenizer/unicode.h"
 
 size_t pystr_next(const char *s, size_t n, uint32_t *ret_cp)
 {
 	size_t len;
 	bool cut;
 
-	if (!n || unicode_sequence(s, n, &cut) < 0) {
-		*ret_cp = UNICODE_REPLACEMENT;
+	if (!n || utf8_sequence(s, n, &cut) < 0) {
+		*ret_cp = UTF8_REPLACEMENT;
 		return n != 0;
 	}
-	*ret_cp = unicode_decode(s, &len);
+	*ret_cp = utf8_decode(s, &len);
 	return len;
 }
 
@@ -38,7 +37,7 @@ void pystr_put(struct buf *b, uint32_t cp)
 {
 	char bytes[4];
 
-	buf_append(b, bytes, unicode_encode(cp, bytes));
+	buf_append(b, bytes, utf8_encode(cp, bytes));
 }
 
 void pystr_clean(char *s)

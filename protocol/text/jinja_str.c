@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "protocol/text/jinja_builtin.h"
 #include "protocol/text/jinja_methods.h"
 #include "protocol/text/jinja_pystr.h"
-#include "protocol/tokenizer/unicode.h"
 
 #define METHOD(name)                                                                         \
 	static int name(struct render *r, const struct value *self, const struct value *arg, \
@@ -84,7 +84,7 @@ static bool in_set(const struct value *chars, uint32_t cp)
 
 	if (chars->type != V_STR)
 		return pystr_isspace(cp);
-	return pystr_find(chars->s, chars->len, bytes, unicode_encode(cp, bytes)) != SIZE_MAX;
+	return pystr_find(chars->s, chars->len, bytes, utf8_encode(cp, bytes)) != SIZE_MAX;
 }
 
 int text_strip(struct render *r, const struct value *v, const struct value *chars,

@@ -1,4 +1,5 @@
 /* Added tokens: a trie of first children and next siblings, small enough to live in the cache. */
+#include "base/utf8.h"
 #include "protocol/tokenizer/added.h"
 
 #include <errno.h>
@@ -163,9 +164,9 @@ static bool stands_alone(const struct unicode *u, const char *text, size_t len, 
 {
 	size_t n;
 
-	if (start && unicode_is_word(u, unicode_decode(text + step_back(text, start), &n)))
+	if (start && unicode_is_word(u, utf8_decode(text + step_back(text, start), &n)))
 		return false;
-	return end == len || !unicode_is_word(u, unicode_decode(text + end, &n));
+	return end == len || !unicode_is_word(u, utf8_decode(text + end, &n));
 }
 
 bool added_next(const struct added *a, const char *text, size_t len, struct added_scan *scan,
@@ -193,12 +194,12 @@ bool added_next(const struct added *a, const char *text, size_t len, struct adde
 		while (start > scan->done) {
 			size_t before = step_back(text, start);
 
-			if (!is_white(a->unicode, unicode_decode(text + before, &n)))
+			if (!is_white(a->unicode, utf8_decode(text + before, &n)))
 				break;
 			start = before;
 		}
 	if (t->rstrip)
-		while (end < len && is_white(a->unicode, unicode_decode(text + end, &n)))
+		while (end < len && is_white(a->unicode, utf8_decode(text + end, &n)))
 			end += n;
 	*ret = (struct added_match){.start = start, .end = end, .id = t->id};
 	scan->done = end;

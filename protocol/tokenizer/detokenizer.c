@@ -6,13 +6,12 @@
  * string. Each stop string is followed by its own Knuth-Morris-Pratt automaton, whose state is the
  * length of just that suffix, so that a byte costs the same however often a stop nearly matches.
  */
+#include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "protocol/tokenizer/unicode.h"
 
 struct stop {
 	char *text;   /* len bytes, owned */
@@ -146,7 +145,7 @@ static void take_part(struct detokenizer *d)
 {
 	while (d->n_part && !d->stopped) {
 		bool cut;
-		int n = unicode_sequence(d->part, d->n_part, &cut);
+		int n = utf8_sequence(d->part, d->n_part, &cut);
 		size_t used = (size_t)abs(n);
 
 		if (cut)

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "protocol/tokenizer/unicode.h"
 
 enum { MAX_STAGES = 16, MAX_PATTERN = 1 << 16 };
@@ -103,7 +104,7 @@ static inline unsigned set_at(const struct unicode *u, const char *p, size_t *n)
 		*n = 1;
 		return IN(u->rows[0][first] & UNICODE_CLASS);
 	}
-	return IN(unicode_row(u, unicode_decode(p, n)) & UNICODE_CLASS);
+	return IN(unicode_row(u, utf8_decode(p, n)) & UNICODE_CLASS);
 }
 
 static inline size_t skip_set(const struct unicode *u, const char *text, size_t len, size_t at,
@@ -468,7 +469,7 @@ static int run_pcre(struct run *run, size_t stage, const char *text, size_t len)
 			size_t step = 1;
 
 			if (from < len)
-				(void)unicode_decode(text + from, &step);
+				(void)utf8_decode(text + from, &step);
 			from += step;
 			continue;
 		}

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "protocol/tokenizer/tokenizer_internal.h"
 
 struct encoding {
@@ -101,13 +102,13 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bo
 	size_t before = out->len;
 	int r;
 
-	if (unicode_valid(text, len) == len) {
+	if (utf8_valid(text, len) == len) {
 		r = encode_valid(&e, text, len, added);
 	} else {
 		struct buf whole;
 
 		buf_init(&whole, SIZE_MAX / 2);
-		unicode_replace(text, len, &whole);
+		utf8_replace(text, len, &whole);
 		r = whole.failed ? -ENOMEM : encode_valid(&e, buf_str(&whole), whole.len, added);
 		buf_release(&whole);
 	}

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "protocol/tokenizer/tokenizer_internal.h"
 
 /* The largest tokenizer.json that is read; that of Qwen3.5 has 20 MB. */
@@ -78,7 +79,7 @@ static bool unmap(const struct loader *l, const char *text, size_t len, struct b
 	size_t before = out->len, n;
 
 	for (size_t at = 0; at < len; at += n) {
-		uint32_t c = unicode_decode(text + at, &n);
+		uint32_t c = utf8_decode(text + at, &n);
 
 		if (c >= ARRAY_SIZE(l->byte_of) || l->byte_of[c] < 0) {
 			out->len = before;

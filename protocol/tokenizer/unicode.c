@@ -1,5 +1,5 @@
 /*
- * UTF-8, classes of code points and NFC.
+ * Classes of code points and NFC.
  *
  * Classes are Oniguruma's (Unicode 16): that is the engine behind Hugging Face's splitting
  * patterns. Its normalizer has the rows of Unicode 9: marks that are younger do not reorder and
@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
+
+#include "base/utf8.h"
 
 struct range {
 	uint32_t first, last;
@@ -222,105 +224,6 @@ const struct unicode *unicode_table(void)
 
 /* ---- UTF-8 ---- */
 
-size_t unicode_encode(uint32_t c, char out[4])
-{
-	if (c < 0x80) {
-		out[0] = (char)c;
-		return 1;
-	}
-	if (c < 0x800) {
-		out[0] = (char)(0xc0 | c >> 6);
-		out[1] = (char)(0x80 | (c & 0x3f));
-		return 2;
-	}
-	if (c < 0x10000) {
-		out[0] = (char)(0xe0 | c >> 12);
-		out[1] = (char)(0x80 | (c >> 6 & 0x3f));
-		out[2] = (char)(0x80 | (c & 0x3f));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | c >> 18);
-	out[1] = (char)(0x80 | (c >> 12 & 0x3f));
-	out[2] = (char)(0x80 | (c >> 6 & 0x3f));
-	out[3] = (char)(0x80 | (c & 0x3f));
-	return 4;
-}
-
-/* Table 3-7 of the Unicode standard: only the second byte's range depends on the first. */
-int unicode_sequence(const char *p, size_t len, bool *ret_cut)
-{
-	const unsigned char *s = (const unsigned char *)p;
-	unsigned char low = 0x80, high = 0xbf;
-	int need;
-
-	*ret_cut = false;
-	if (s[0] < 0x80)
-		return 1;
-	if (s[0] < 0xc2 || s[0] > 0xf4)
-		return -1;
-	need = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-	switch (s[0]) {
-	case 0xe0: low = 0xa0; break;
-	case 0xed: high = 0x9f; break;
-	case 0xf0: low = 0x90; break;
-	case 0xf4: high = 0x8f; break;
-	}
-	for (int i = 1; i < need; i++) {
-		if ((size_t)i == len) {
-			*ret_cut = true;
-			return -i;
-		}
-		if (s[i] < low || s[i] > high)
-			return -i;
-		low = 0x80;
-		high = 0xbf;
-	}
-	return need;
-}
-
-size_t unicode_valid(const char *text, size_t len)
-{
-	size_t at = 0;
-
-	while (at < len) {
-		bool cut;
-		int n;
-
-		while (len - at >= 8) {
-			uint64_t w;
-
-			memcpy(&w, text + at, 8);
-			if (w & 0x8080808080808080u)
-				break;
-			at += 8;
-		}
-		if (at == len)
-			break;
-		n = unicode_sequence(text + at, len - at, &cut);
-		if (n < 0)
-			break;
-		at += (size_t)n;
-	}
-	return at;
-}
-
-void unicode_replace(const char *text, size_t len, struct buf *out)
-{
-	size_t at = 0;
-
-	while (at < len) {
-		size_t good = unicode_valid(text + at, len - at);
-		bool cut;
-
-		buf_append(out, text + at, good);
-		at += good;
-		if (at == len)
-			break;
-		buf_puts(out, "\xef\xbf\xbd");
-		at += (size_t)-unicode_sequence(text + at, len - at, &cut);
-	}
-}
-
 bool unicode_is_word(const struct unicode *u, uint32_t c)
 {
 	switch (unicode_row(u, c) & UNICODE_CLASS) {
@@ -429,7 +332,7 @@ static int unit_flush(struct unit *s, struct buf *out)
 	for (utf8proc_ssize_t i = 0; i < n; i++) {
 		char text[4];
 
-		buf_append(out, text, unicode_encode((uint32_t)s->v[i], text));
+		buf_append(out, text, utf8_encode((uint32_t)s->v[i], text));
 	}
 	s->len = 0;
 	return 0;
@@ -463,7 +366,7 @@ static size_t first_unit(const struct unicode *u, const char *text, size_t len, 
 	size_t unit = at, n;
 
 	for (; at < len; at += n) {
-		uint32_t c = unicode_decode(text + at, &n);
+		uint32_t c = utf8_decode(text + at, &n);
 		uint8_t row = unicode_row(u, c), class;
 
 		if (!(row & (UNICODE_NFC_MAYBE | UNICODE_COMBINING))) {
@@ -498,7 +401,7 @@ int unicode_nfc(const struct unicode *u, const char *text, size_t len, struct bu
 		return 0;
 	while (at < len && !r) {
 		size_t n;
-		uint32_t c = unicode_decode(text + at, &n);
+		uint32_t c = utf8_decode(text + at, &n);
 
 		buf_append(out, text + done, at - done);
 		/* A starter that is younger than the rows of this NFC is left out of the work. */
@@ -507,7 +410,7 @@ int unicode_nfc(const struct unicode *u, const char *text, size_t len, struct bu
 		else
 			r = unit_push(&unit, c);
 		for (at += n; at < len && !r; at += n) {
-			c = unicode_decode(text + at, &n);
+			c = utf8_decode(text + at, &n);
 			if (!(unicode_row(u, c) & (UNICODE_NFC_MAYBE | UNICODE_COMBINING)))
 				break;
 			r = unit_push(&unit, c);

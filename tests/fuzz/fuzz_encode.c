@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
 #include "protocol/tokenizer/splitter.h"
 #include "protocol/tokenizer/tokenizer.h"
-#include "protocol/tokenizer/unicode.h"
 
 enum { KINDS = 4 };
 
@@ -83,7 +83,7 @@ static void encode(const struct tokenizer *t, const char *text, size_t len, bool
 	for (size_t i = 0; i < ids.len; i++) {
 		if (detokenizer_push(d, ids.v[i], back) != 0)
 			abort();
-		if (unicode_valid(buf_str(back), back->len) != back->len)
+		if (utf8_valid(buf_str(back), back->len) != back->len)
 			abort();
 	}
 	if (detokenizer_finish(d, back) < 0)
@@ -136,7 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	buf_init(&want, 1 << 24);
 	buf_init(&back, 1 << 24);
 	buf_init(&again, 1 << 24);
-	unicode_replace(text, len, &want);
+	utf8_replace(text, len, &want);
 	encode(tokenizers[kind], text, len, false, &back);
 	if (kind == 1 && (want.len != back.len || memcmp(buf_str(&want), buf_str(&back), want.len)))
 		abort();

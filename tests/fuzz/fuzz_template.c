@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "protocol/text/jinja_pystr.h"
 #include "protocol/template.h"
-#include "protocol/tokenizer/unicode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -40,10 +40,10 @@ static void render_twice(const struct template *t, const json_t *context)
 	if (rc < 0) {
 		require(rc == -EINVAL || rc == -EBADMSG || rc == -E2BIG);
 		require(e.text[0] || rc == -EBADMSG);
-		require(unicode_valid(e.text, strlen(e.text)) == strlen(e.text));
+		require(utf8_valid(e.text, strlen(e.text)) == strlen(e.text));
 		require(a.len == 4 && !memcmp(a.data, "kept", 5) && !a.failed);
 	} else {
-		require(unicode_valid(a.data, a.len) == a.len && !a.data[a.len]);
+		require(utf8_valid(a.data, a.len) == a.len && !a.data[a.len]);
 	}
 	again = template_render(t, context, &b, NULL);
 	/* strftime_now may differ by then, so only the lengths of times are compared */

@@ -1,0 +1,53 @@
+/*
+ * UTF-8: code points read and written, broken bytes found and replaced. All of it is linear in the
+ * text, also when the text is hostile.
+ */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum { UTF8_REPLACEMENT = 0xfffd }; /* the code point that stands for bytes that are none */
+
+/* The code point at p, in text that is valid UTF-8, and its length in bytes. */
+static inline uint32_t utf8_decode(const char *p, size_t *len)
+{
+	const unsigned char *s = (const unsigned char *)p;
+
+	if (s[0] < 0x80) {
+		*len = 1;
+		return s[0];
+	}
+	if (s[0] < 0xe0) {
+		*len = 2;
+		return (uint32_t)(s[0] & 0x1f) << 6 | (s[1] & 0x3f);
+	}
+	if (s[0] < 0xf0) {
+		*len = 3;
+		return (uint32_t)(s[0] & 0x0f) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f);
+	}
+	*len = 4;
+	return (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3f) << 12 |
+	       (uint32_t)(s[2] & 0x3f) << 6 | (s[3] & 0x3f);
+}
+
+/* Writes c as UTF-8 and returns how many bytes that took, 1 to 4. c is a scalar value. */
+size_t utf8_encode(uint32_t c, char out[4]);
+
+/* What stands at p, len > 0 bytes of anything: the length of the whole sequence there (> 0), or
+ * minus the length of the longest part of one, at least 1, that is to become one U+FFFD. Sets
+ * *ret_cut when that part is good as far as it goes and only the end of the bytes cuts it. */
+int utf8_sequence(const char *p, size_t len, bool *ret_cut);
+
+/* The number of leading bytes that are valid UTF-8. */
+size_t utf8_valid(const char *text, size_t len);
+
+/* Appends text with each maximal part of a broken sequence replaced by U+FFFD (what Rust's
+ * from_utf8_lossy and Python's errors="replace" do). */
+void utf8_replace(const char *text, size_t len, struct buf *out);
+
+#endif
