@@ -221,93 +221,105 @@ static int load_weights(struct engine *g, const struct engine_options *o, const 
 	return kernels_status(g->kernels, e);
 }
 
-/* The weights are open already: their shapes were checked before anything is allocated or compiled. */
-static int open_device(struct engine *g, const struct engine_options *o, const struct weights *w,
-		       struct err *e)
+/* The device, and the kernels for the model's shape on it. */
+static int open_kernels(struct engine *g, const struct engine_options *o, struct kernel_shape *ret,
+			struct err *e)
 {
-	struct engine_info *i = &g->info;
-	struct kernel_shape shape;
-	uint64_t start = clock_now_ns(), saved = 0, plain = 0;
+	uint64_t start = clock_now_ns();
+	int r = prepare_cache(o->program_cache, e);
+
+	if (r == 0)
+		r = device_open(o->device, &g->device, e);
+	if (r == 0 && o->profile)
+		r = device_time_commands(&g->device, e);
+	if (r == 0)
+		r = choose_kernels(o->kernels, &g->device, &g->variant, e);
+	if (r < 0)
+		return r;
+	model_shape(&g->info.model, o->dtype == ENGINE_BFLOAT16, o->page_tokens,
+		    o->dump_activations, ret);
+	ret->plain_weights = o->plain_weights;
+	r = kernels_open(g->device.context, g->device.id, g->device.queue, ret, g->variant,
+			 o->program_cache, &o->tuning, &g->kernels, e);
+	log_debug("kernels ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
+	return r;
+}
+
+/* An unwritable file is reported here and not after the first step. */
+static int open_dump(struct engine *g, const struct engine_options *o, struct err *e)
+{
 	int r;
 
-	r = prepare_cache(o->program_cache, e);
+	if (!o->dump_activations)
+		return 0;
+	g->dump = dump_new(o->dump_activations, g->device.queue);
+	if (!g->dump)
+		return err_set(e, ENOMEM, "out of memory");
+	r = dump_write(g->dump, e);
 	if (r < 0)
-		return r;
-	r = device_open(o->device, &g->device, e);
-	if (r < 0)
-		return r;
-	if (o->profile)
-		r = device_time_commands(&g->device, e);
-	if (r < 0)
-		return r;
-	r = choose_kernels(o->kernels, &g->device, &g->variant, e);
-	if (r < 0)
-		return r;
-	model_shape(&i->model, o->dtype == ENGINE_BFLOAT16, o->page_tokens, o->dump_activations,
-		    &shape);
-	shape.plain_weights = o->plain_weights;
-	r = kernels_open(g->device.context, g->device.id, g->device.queue, &shape, g->variant,
-			 o->program_cache, &o->tuning, &g->kernels, e);
-	if (r < 0)
-		return r;
-	log_debug("kernels ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
-	if (o->dump_activations) {
-		g->dump = dump_new(o->dump_activations, g->device.queue);
-		if (!g->dump)
-			return err_set(e, ENOMEM, "out of memory");
-		/* Now, not in the first step: can the file be written? */
-		r = dump_write(g->dump, e);
-		if (r < 0) {
-			err_prefix(e, "--dump-activations");
-			return r;
-		}
-	}
+		err_prefix(e, "--dump-activations");
+	return r;
+}
+
+/* The limits of a step, and the model that these and the options describe; nothing is allocated yet. */
+static int plan_model(struct engine *g, const struct engine_options *o,
+		      const struct kernel_shape *shape, struct err *e)
+{
+	const struct model_config *c = &g->info.model;
+
 	g->limits = (struct step_limits){
 		.max_prefill_tokens = o->max_prefill_tokens,
 		.max_seqs = o->max_seqs,
-		.max_model_len =
-			o->max_model_len ? o->max_model_len : i->model.max_position_embeddings,
+		.max_model_len = o->max_model_len ? o->max_model_len : c->max_position_embeddings,
 		.page_tokens = o->page_tokens,
 		.tile_tokens = kernels_least_tile_tokens(g->kernels),
-		.vocab_size = i->model.vocab_size,
+		.vocab_size = c->vocab_size,
 	};
+	g->one_launch = kernels_has_decode_step(g->kernels) && !o->separate_launches;
 	g->model = (struct model){
-		.config = &i->model,
+		.config = c,
 		.kernels = g->kernels,
-		.shape = shape,
+		.shape = *shape,
 		.max_tokens = o->max_prefill_tokens + o->max_seqs,
 		.max_rows = o->max_seqs,
 		.step_ints = step_table_ints(&g->limits),
 		.result_ints = step_result_ints(&g->limits),
 		.dump = g->dump,
+		.decode_step = g->one_launch,
 	};
-	g->one_launch = kernels_has_decode_step(g->kernels) && !o->separate_launches;
-	g->model.decode_step = g->one_launch;
 	g->model.step_ints += model_work_ints(&g->model);
 	g->plan = memory_plan_new(&g->device);
 	g->cache_plan = memory_plan_new(&g->device);
 	if (!g->plan || !g->cache_plan)
 		return err_set(e, ENOMEM, "out of memory");
-	r = model_plan(&g->model, g->plan, e);
-	/* Before anything is read: does it fit if all goes well? */
-	if (r == 0)
-		r = check_budget(g, o, g->model.may_save, e);
+	return model_plan(&g->model, g->plan, e);
+}
+
+/* Weights and work space first, then the cache in the memory that they leave. saved, plain: of struct packer. */
+static int fill_memory(struct engine *g, const struct engine_options *o, const struct weights *w,
+		       uint64_t *ret_saved, uint64_t *ret_plain, struct err *e)
+{
+	/* Before any weight is read: does the model fit if coding saves as much as it can? */
+	int r = check_budget(g, o, g->model.may_save, e);
+
 	if (r == 0)
 		r = memory_plan_allocate(g->plan, e);
 	if (r == 0)
-		r = load_weights(g, o, w, &saved, &plain, e);
+		r = load_weights(g, o, w, ret_saved, ret_plain, e);
 	if (r == 0)
-		r = size_cache(g, o, saved, e);
+		r = size_cache(g, o, *ret_saved, e);
 	if (r == 0)
 		r = memory_plan_allocate(g->cache_plan, e);
 	if (r == 0)
 		model_addresses(&g->model);
-	if (r == 0)
-		r = runner_new(&g->device, &g->model, &g->limits, &g->runner, e);
-	if (r < 0)
-		return r;
-	items_init(&g->items, &g->device, &g->model, runner_counters(g->runner));
-	pieces_init(&g->pieces, &g->device, &g->model, runner_counters(g->runner));
+	return r;
+}
+
+/* What engine_info tells of the device and of the memory in use. */
+static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
+{
+	struct engine_info *i = &g->info;
+
 	snprintf(i->device_name, sizeof(i->device_name), "%s", g->device.name);
 	snprintf(i->driver, sizeof(i->driver), "%s", g->device.driver);
 	snprintf(i->kernels, sizeof(i->kernels), "%s", kernels_variant_name(g->variant));
@@ -323,6 +335,29 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	i->kv_bytes = memory_plan_bytes(g->cache_plan, MEMORY_KV);
 	i->state_bytes = memory_plan_bytes(g->cache_plan, MEMORY_STATE);
 	i->scratch_bytes = memory_plan_bytes(g->plan, MEMORY_SCRATCH);
+}
+
+/* The weights are open already: their shapes were checked before anything is allocated or compiled. */
+static int open_device(struct engine *g, const struct engine_options *o, const struct weights *w,
+		       struct err *e)
+{
+	uint64_t start = clock_now_ns(), saved = 0, plain = 0;
+	struct kernel_shape shape;
+	int r = open_kernels(g, o, &shape, e);
+
+	if (r == 0)
+		r = open_dump(g, o, e);
+	if (r == 0)
+		r = plan_model(g, o, &shape, e);
+	if (r == 0)
+		r = fill_memory(g, o, w, &saved, &plain, e);
+	if (r == 0)
+		r = runner_new(&g->device, &g->model, &g->limits, &g->runner, e);
+	if (r < 0)
+		return r;
+	items_init(&g->items, &g->device, &g->model, runner_counters(g->runner));
+	pieces_init(&g->pieces, &g->device, &g->model, runner_counters(g->runner));
+	fill_info(g, saved, plain);
 	log_debug("model ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
 	return 0;
 }
