@@ -4,7 +4,7 @@
 #ifndef DAEMON_ENGINE_OPTIONS_H
 #define DAEMON_ENGINE_OPTIONS_H
 
-#include "daemon/option_table.h"
+#include "base/options.h"
 
 /* In the order of enum engine_dtype, of enum engine_kernels, of enum option_switch; NULL behind the last. */
 extern const char *const engine_dtype_names[], *const engine_kernels_names[],

@@ -1,11 +1,10 @@
 /*
- * The command line of tigond: one table (option_table.h) that feeds the parser, --help and the test
- * that compares it with man/tigond.8.
+ * The command line of tigond, as a table (base/options.h). A test compares the table with man/tigond.8.
  */
 #ifndef DAEMON_OPTIONS_H
 #define DAEMON_OPTIONS_H
 
-#include "daemon/option_table.h"
+#include "base/options.h"
 
 enum worker_role { ROLE_UNIFIED, ROLE_PREFILL, ROLE_DECODE };
 

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/option_table.h"
+#include "base/options.h"
 #include "daemon/transfer/port.h"
 #include "protocol/transfer/registry_table.h"
 

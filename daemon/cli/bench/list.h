@@ -2,7 +2,7 @@
 #ifndef DAEMON_CLI_BENCH_LIST_H
 #define DAEMON_CLI_BENCH_LIST_H
 
-#include "daemon/option_table.h"
+#include "base/options.h"
 
 enum { BENCH_LIST_MAX = 32 };
 

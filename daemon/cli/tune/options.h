@@ -2,7 +2,7 @@
 #ifndef DAEMON_CLI_TUNE_OPTIONS_H
 #define DAEMON_CLI_TUNE_OPTIONS_H
 
-#include "daemon/option_table.h"
+#include "base/options.h"
 #include "engine/engine.h"
 
 enum { TUNE_CUTS_MAX = 64 };

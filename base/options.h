@@ -1,12 +1,12 @@
 /*
- * Command lines by a table of options (name, argument, range, default, text), which feeds the parser and --help: those of
- * tigond (options.h) and of the tools that are like it.
+ * Command lines. A program lists its options in a table (name, argument, range, default, text); the parser, --help and the
+ * tests that compare the table with a manual page all read it.
  *
- * Both --name value and --name=value are understood; the last one of a repeated option counts.
+ * Both "--name value" and "--name=value" are understood. If an option is repeated, the last value counts.
  * Sizes take the suffixes K, M, G and T (powers of 1024).
  */
-#ifndef DAEMON_OPTION_TABLE_H
-#define DAEMON_OPTION_TABLE_H
+#ifndef BASE_OPTIONS_H
+#define BASE_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,13 +23,13 @@ enum option_type {
 	OPTION_SIZE,	  /* uint64_t, bytes with an optional suffix */
 	OPTION_CHOICE,	  /* unsigned, index into choices */
 	OPTION_MEMORY,	  /* struct option_memory */
-	OPTION_OWN,	  /* what `take` makes of it */
+	OPTION_OWN,	  /* any type; `take` reads the value */
 };
 
-/* A choice between on and off, for what is on unless turned off. */
+/* For an OPTION_CHOICE between on and off whose default is on. */
 enum option_switch { OPTION_ON, OPTION_OFF };
 
-/* Bytes, or a share of what is there: "8G", "0.6", "60%". Both 0: not given. */
+/* Bytes, or a share of the memory that exists: "8G", "0.6", "60%". Both are 0 if the option was not given. */
 struct option_memory {
 	uint64_t bytes;
 	double share;
@@ -37,7 +37,7 @@ struct option_memory {
 
 struct option_def {
 	const char *name;     /* without the dashes */
-	const char *argument; /* what --help calls the value, NULL for a flag */
+	const char *argument; /* the value's name in --help, NULL for a flag */
 	enum option_type type;
 	size_t offset; /* of the member of the caller's struct */
 	size_t given;  /* offset of a bool that tells whether it was given; 0: none */
@@ -46,17 +46,17 @@ struct option_def {
 	const char *const *choices; /* NULL-terminated */
 	const char *initial_text;   /* default of a text option as --help shows it, NULL: none */
 	bool read_initial;	    /* OPTION_OWN: initial_text is a value, which `take` reads */
-	const char *text;	    /* what it does, one line */
-	/* OPTION_OWN: fills the member, or says what such a value is ("--name: ..."). */
+	const char *text;	    /* the effect of the option, one line */
+	/* OPTION_OWN: fills the member. -EINVAL with a sentence that begins with "--name: ". */
 	int (*take)(const struct option_def *d, const char *value, void *member, struct err *e);
 };
 
-/* Fills the members of *to that have a default (numbers, sizes, choices, and with read_initial) with it, and then all that
- * argv names (argv[0] is skipped). Strings are borrowed from argv. -EINVAL with a sentence; *to may be filled in part then. */
+/* Sets the members of *to that have a default (numbers, sizes, choices, and options with read_initial), then the members that
+ * argv names (argv[0] is skipped). Strings are borrowed from argv. -EINVAL with a sentence; then *to may be filled in part. */
 int option_table_parse(const struct option_def *table, size_t n, int argc, const char *const *argv,
 		       void *to, struct err *e) MUST_CHECK;
 
-/* What --help prints of them. */
+/* Prints the lines of --help, two an option. */
 void option_table_help(const struct option_def *table, size_t n, FILE *out);
 
 /* "8G" or "1048576" to bytes; -EINVAL. */

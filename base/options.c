@@ -1,4 +1,4 @@
-#include "daemon/option_table.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <math.h>
