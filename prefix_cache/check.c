@@ -61,39 +61,45 @@ static void check_slot(const struct prefix_cache *c, const struct prefix_node *n
 
 static void check_place(const struct prefix_cache *c, const struct prefix_node *n, struct count *k)
 {
-	const struct heap *h;
+	const struct evict_heap *h;
 
 	assert(n->seat.group == evict_group_of(c, n));
 	if (n->seat.group == EVICT_NOT)
 		return;
 	h = &c->evict.heaps[n->seat.group];
-	assert(n->seat.place < h->n && h->entries[n->seat.place].node == n);
-	assert(h->entries[n->seat.place].key.used == n->used &&
-	       h->entries[n->seat.place].key.depth ==
+	assert(n->seat.place < h->n && h->v[n->seat.place].node == n);
+	assert(h->v[n->seat.place].key.used == n->used &&
+	       h->v[n->seat.place].key.depth ==
 		       (n->seat.group == EVICT_STATE ? n->depth : UINT32_MAX));
 	k->seated++;
+}
+
+static const struct prefix_node *child_at(const struct list *sibling)
+{
+	return container_of(sibling, const struct prefix_node, sibling);
 }
 
 /* Links, locks, and that no two children are the same. */
 static void check_children(const struct prefix_cache *c, const struct prefix_node *n)
 {
-	const struct prefix_node *before = NULL;
+	const struct list *before = &n->children;
 	uint32_t n_children = 0, locked = 0;
 	bool pinned = n->slot != POOL_NONE && c->pins[n->slot];
 
-	for (const struct prefix_node *child = n->first_child; child;
-	     before = child, child = child->next) {
-		assert(child->parent == n && child->prev == before);
+	for (const struct list *at = before->next; at != &n->children; before = at, at = at->next) {
+		const struct prefix_node *child = child_at(at);
+
+		assert(child->parent == n && at->prev == before);
 		assert(is_root(c, n) == !child->n_pages);
-		for (const struct prefix_node *other = child->next; other && child->n_pages;
-		     other = other->next)
-			assert(other->history != child->history ||
-			       memcmp(other->tokens, child->tokens,
+		for (const struct list *after = at->next; after != &n->children && child->n_pages;
+		     after = after->next)
+			assert(child_at(after)->history != child->history ||
+			       memcmp(child_at(after)->tokens, child->tokens,
 				      c->tree.page_tokens * sizeof(*child->tokens)));
 		n_children++;
 		locked += child->locks > 0;
 	}
-	assert(n->last_child == before && n->n_children == n_children);
+	assert(n->children.prev == before && n->n_children == n_children);
 	assert(n->locks >= locked + pinned);
 	if (is_root(c, n))
 		assert(n->locks == locked);
@@ -105,10 +111,10 @@ static void check_map(const struct prefix_cache *c)
 	const struct radix *t = &c->tree;
 	uint64_t n = 0;
 
-	for (uint64_t b = 0; b <= t->bucket_mask; b++)
-		for (const struct prefix_node *at = t->buckets[b]; at; at = at->chain)
+	for (uint64_t b = 0; b < t->nodes.n_buckets; b++)
+		for (const struct map_node *at = t->nodes.buckets[b]; at; at = at->next)
 			n++;
-	assert(n == t->n_nodes + t->n_spaces);
+	assert(n == t->nodes.n && n == t->n_nodes + t->n_spaces);
 	for (const struct prefix_node *at = radix_walk(&t->root); at; at = radix_walk(at)) {
 		const struct prefix_node *next;
 
@@ -121,22 +127,22 @@ static void check_map(const struct prefix_cache *c)
 		assert(!next || next->history);
 		if (!next || !at->history)
 			continue;
-		for (const struct prefix_node *older = at; older != next; older = older->next)
-			assert(older->next);
+		for (const struct list *older = &at->sibling; older != &next->sibling;
+		     older = older->next)
+			assert(older != &at->parent->children);
 	}
 }
 
 static void check_heaps(const struct prefix_cache *c, uint64_t seated)
 {
 	for (int g = 0; g < EVICT_GROUPS; g++) {
-		const struct heap *h = &c->evict.heaps[g];
+		const struct evict_heap *h = &c->evict.heaps[g];
 
 		assert(h->n <= h->cap && h->n <= seated);
 		seated -= h->n;
 		for (uint32_t i = 0; i < h->n; i++) {
-			assert(h->entries[i].node->seat.group == (enum evict_group)g);
-			assert(!i ||
-			       !heap_key_before(&h->entries[i].key, &h->entries[(i - 1) / 2].key));
+			assert(h->v[i].node->seat.group == (enum evict_group)g);
+			assert(!i || !evict_key_before(&h->v[i].key, &h->v[(i - 1) / 2].key));
 		}
 	}
 	assert(seated == 0);

@@ -3,7 +3,9 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
+#include "base/heap.h"
 #include "prefix_cache/prefix_cache_internal.h"
 
 /*
@@ -41,12 +43,50 @@ void evict_note_return(struct prefix_cache *c, const struct prefix_node *n)
 		c->evict.reuse_time += (away - c->evict.reuse_time) / REUSE_TIME_LATEST;
 }
 
+/* ---- the heaps ---- */
+
+bool evict_key_before(const struct evict_key *a, const struct evict_key *b)
+{
+	if (a->score != b->score)
+		return a->score < b->score;
+	if (a->hit != b->hit)
+		return b->hit;
+	if (a->depth != b->depth)
+		return a->depth < b->depth;
+	if (a->used != b->used)
+		return a->used < b->used;
+	return a->id < b->id;
+}
+
+static bool entry_before(const void *a, const void *b)
+{
+	return evict_key_before(&((const struct evict_entry *)a)->key,
+				&((const struct evict_entry *)b)->key);
+}
+
+static void entry_moved(void *entry, size_t place)
+{
+	((struct evict_entry *)entry)->node->seat.place = (uint32_t)place;
+}
+
+static const struct heap_kind by_key = {
+	.size = sizeof(struct evict_entry),
+	.before = entry_before,
+	.moved = entry_moved,
+};
+
+static bool init_heap(struct evict_heap *h, uint32_t cap)
+{
+	*h = (struct evict_heap){.cap = cap, .v = calloc(MAX(cap, 1u), sizeof(*h->v))};
+	return h->v;
+}
+
 int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots)
 {
 	*e = (struct evict){.reuse_time = REUSE_TIME_FIRST};
-	if (heap_init(&e->heaps[EVICT_BARE], n_pages) ||
-	    heap_init(&e->heaps[EVICT_LEAF], MIN(n_pages, n_slots)) ||
-	    heap_init(&e->heaps[EVICT_STATE], n_slots)) {
+	if (!init_heap(&e->heaps[EVICT_BARE], n_pages) ||
+	    !init_heap(&e->heaps[EVICT_LEAF], MIN(n_pages, n_slots)) ||
+	    !init_heap(&e->heaps[EVICT_STATE], n_slots)) {
 		evict_release(e);
 		return -ENOMEM;
 	}
@@ -56,7 +96,8 @@ int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots)
 void evict_release(struct evict *e)
 {
 	for (int g = 0; g < EVICT_GROUPS; g++)
-		heap_release(&e->heaps[g]);
+		free(e->heaps[g].v);
+	*e = (struct evict){0};
 }
 
 enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefix_node *n)
@@ -79,12 +120,12 @@ static uint32_t tokens_lost(const struct prefix_cache *c, const struct prefix_no
 	return n->depth - above->depth;
 }
 
-void evict_key(const struct prefix_cache *c, const struct prefix_node *n, struct heap_key *ret)
+void evict_key_of(const struct prefix_cache *c, const struct prefix_node *n, struct evict_key *ret)
 {
 	enum evict_group group = evict_group_of(c, n);
 	double bytes = 0;
 
-	*ret = (struct heap_key){
+	*ret = (struct evict_key){
 		.used = n->used,
 		.id = n->id,
 		.depth = group == EVICT_STATE ? n->depth : UINT32_MAX,
@@ -105,28 +146,42 @@ void evict_key(const struct prefix_cache *c, const struct prefix_node *n, struct
 
 void evict_leave(struct prefix_cache *c, struct prefix_node *n)
 {
-	if (n->seat.group != EVICT_NOT)
-		heap_remove(&c->evict.heaps[n->seat.group], n);
+	struct evict_heap *h = &c->evict.heaps[n->seat.group];
+
+	if (n->seat.group == EVICT_NOT)
+		return;
+	assert(h->v[n->seat.place].node == n);
+	heap_take(&by_key, h->v, h->n--, n->seat.place);
 	n->seat.group = EVICT_NOT;
+}
+
+/* A node of the heap has another key. */
+static void change_key(struct evict_heap *h, uint32_t place, const struct evict_key *key)
+{
+	h->v[place].key = *key;
+	heap_settle(&by_key, h->v, h->n, place);
 }
 
 static void place(struct prefix_cache *c, struct prefix_node *n, bool rescore)
 {
 	enum evict_group group = evict_group_of(c, n);
-	struct heap_key key;
+	struct evict_heap *h = &c->evict.heaps[group];
+	struct evict_entry entry = {.node = n};
 
 	if (group == n->seat.group && (!rescore || group == EVICT_NOT))
 		return;
 	if (group != EVICT_NOT)
-		evict_key(c, n, &key);
+		evict_key_of(c, n, &entry.key);
 	if (group == n->seat.group) {
-		heap_change(&c->evict.heaps[group], n, &key);
+		change_key(h, n->seat.place, &entry.key);
 		return;
 	}
 	evict_leave(c, n);
 	n->seat.group = group;
-	if (group != EVICT_NOT)
-		heap_push(&c->evict.heaps[group], n, &key);
+	if (group == EVICT_NOT)
+		return;
+	assert(h->n < h->cap);
+	heap_add(&by_key, h->v, h->n++, &entry);
 }
 
 void evict_place(struct prefix_cache *c, struct prefix_node *n)
@@ -143,31 +198,31 @@ void evict_rescore(struct prefix_cache *c, struct prefix_node *n)
 enum { CORRECTIONS_MAX = 16 };
 
 /* The first of a group, with a score that is still right, or NULL. */
-static const struct heap_entry *first_of(struct prefix_cache *c, enum evict_group group)
+static const struct evict_entry *first_of(struct prefix_cache *c, enum evict_group group)
 {
-	struct heap *h = &c->evict.heaps[group];
+	struct evict_heap *h = &c->evict.heaps[group];
 
 	for (int i = 0; i < CORRECTIONS_MAX && h->n; i++) {
-		struct heap_key key;
+		struct evict_key key;
 
-		evict_key(c, h->entries[0].node, &key);
-		if (!heap_key_before(&h->entries[0].key, &key))
+		evict_key_of(c, h->v[0].node, &key);
+		if (!evict_key_before(&h->v[0].key, &key))
 			break;
-		heap_change(h, h->entries[0].node, &key);
+		change_key(h, 0, &key);
 	}
-	return h->n ? h->entries : NULL;
+	return h->n ? h->v : NULL;
 }
 
 /* One node of these groups gives what it has. */
 static void evict_one(struct prefix_cache *c, const enum evict_group *groups, unsigned int n_groups)
 {
-	const struct heap_entry *first = NULL;
+	const struct evict_entry *first = NULL;
 	struct prefix_node *n;
 
 	for (unsigned int i = 0; i < n_groups; i++) {
-		const struct heap_entry *e = first_of(c, groups[i]);
+		const struct evict_entry *e = first_of(c, groups[i]);
 
-		if (e && (!first || heap_key_before(&e->key, &first->key)))
+		if (e && (!first || evict_key_before(&e->key, &first->key)))
 			first = e;
 	}
 	assert(first);

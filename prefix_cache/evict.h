@@ -29,21 +29,44 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "prefix_cache/heap.h"
+#include "base/macros.h"
 
 struct prefix_cache;
 struct prefix_node;
 
 enum evict_group { EVICT_BARE, EVICT_LEAF, EVICT_STATE, EVICT_GROUPS, EVICT_NOT = EVICT_GROUPS };
 
+/* What a node is worth. Of nodes with equal scores goes first what was never hit, then what is shallow, then what was not
+ * used for longest. The node's number makes the order complete; it counts nodes and does not depend on the ids of pages and
+ * slots. */
+struct evict_key {
+	double score;
+	uint64_t used; /* the cache's time */
+	uint64_t id;
+	uint32_t depth;
+	bool hit;
+};
+
+bool evict_key_before(const struct evict_key *a, const struct evict_key *b);
+
 /* A node's place. */
 struct evict_seat {
 	enum evict_group group;
-	uint32_t place; /* in the heap of its group */
+	uint32_t place; /* in the heap of its group: v[place].node is the node */
+};
+
+/* A group: a heap (base/heap.h) of nodes, the one to evict first on top. The keys lie in the heap itself, so that comparing
+ * touches no node. Room for all nodes that can be in it is allocated at the start. */
+struct evict_heap {
+	struct evict_entry {
+		struct evict_key key;
+		struct prefix_node *node; /* borrowed */
+	} * v;				  /* owned */
+	uint32_t n, cap;
 };
 
 struct evict {
-	struct heap heaps[EVICT_GROUPS];
+	struct evict_heap heaps[EVICT_GROUPS];
 	double reuse_time; /* in the cache's time */
 };
 
@@ -56,7 +79,7 @@ void evict_note_return(struct prefix_cache *c, const struct prefix_node *n);
 
 /* Where the node belongs now, and what it is worth. */
 enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefix_node *n);
-void evict_key(const struct prefix_cache *c, const struct prefix_node *n, struct heap_key *ret);
+void evict_key_of(const struct prefix_cache *c, const struct prefix_node *n, struct evict_key *ret);
 
 /* After locks, pins, slot or children changed: puts the node where it belongs. evict_rescore: also when it
  * stays in its group; evict_leave: before the node goes. */

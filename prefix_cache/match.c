@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/mix.h"
 #include "prefix_cache/prefix_cache_internal.h"
 
 enum { VARIANTS_MAX = 64 };
@@ -33,15 +34,12 @@ const char *prefix_miss_name(enum prefix_miss m)
 
 uint64_t prefix_history(uint64_t before, uint32_t position, bool decoding)
 {
-	unsigned __int128 product;
 	uint64_t h;
 
 	if ((before & 1) == decoding)
 		return before;
-	/* Two rounds of a 64-bit multiply spread (before, position) over 63 bits. */
-	product = (unsigned __int128)(before ^ UINT64_C(0x9e3779b97f4a7c15)) *
-		  ((uint64_t)position * 2 + UINT64_C(0xbf58476d1ce4e5b9));
-	h = (uint64_t)product ^ (uint64_t)(product >> 64);
+	/* Two multiplications spread (before, position) over 63 bits. */
+	h = mix_product(before ^ MIX_GOLDEN, (uint64_t)position * 2 + UINT64_C(0xbf58476d1ce4e5b9));
 	h = (h ^ (h >> 29)) * UINT64_C(0x94d049bb133111eb);
 	h = (h ^ (h >> 32)) & ~UINT64_C(1);
 	/* Having been through decoding is never the same as not. */

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/mix.h"
+
 enum {
 	WORD_BITS = 64,
 	LEVELS_MAX = 6, /* 64^6 > 2^32 */
@@ -134,23 +136,13 @@ uint32_t pool_size(const struct pool *p)
 	return p->size;
 }
 
-/* SplitMix64: the next of a sequence of well mixed numbers. */
-static uint64_t mix(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
 void pool_shuffle(struct pool *p, uint64_t seed)
 {
 	assert(p->available == p->size);
 	for (uint32_t i = 0; i < p->size; i++)
 		p->id_of[i] = i;
 	for (uint32_t i = p->size; i > 1; i--) {
-		uint32_t k = (uint32_t)(mix(&seed) % i), id = p->id_of[i - 1];
+		uint32_t k = (uint32_t)(mix_next(&seed) % i), id = p->id_of[i - 1];
 
 		p->id_of[i - 1] = p->id_of[k];
 		p->id_of[k] = id;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/mix.h"
 #include "prefix_cache/prefix_cache_internal.h"
 
 struct prefix_cache *prefix_cache_new(const struct prefix_cache_config *config)
@@ -227,17 +228,13 @@ static bool in_use(const struct prefix_cache *c)
 
 int prefix_cache_flush(struct prefix_cache *c)
 {
-	struct prefix_node *n = &c->tree.root;
+	struct prefix_node *n;
 
 	if (in_use(c))
 		return -EBUSY;
 	/* Leaves first; the space of the last one goes with it. */
-	while (n->last_child) {
-		while (n->last_child)
-			n = n->last_child;
+	while ((n = radix_youngest_leaf(&c->tree.root)) != &c->tree.root)
 		tree_drop_leaf(c, n);
-		n = &c->tree.root;
-	}
 	ghosts_clear(&c->ghosts);
 	return 0;
 }
@@ -248,7 +245,7 @@ int prefix_cache_shuffle(struct prefix_cache *c, uint64_t seed)
 	    pool_available(c->slots) != pool_size(c->slots))
 		return -EBUSY;
 	pool_shuffle(c->pages, seed);
-	pool_shuffle(c->slots, seed ^ UINT64_C(0x9e3779b97f4a7c15));
+	pool_shuffle(c->slots, seed ^ MIX_GOLDEN);
 	return 0;
 }
 

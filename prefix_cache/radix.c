@@ -6,15 +6,9 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/mix.h"
+
 /* ---- hashing ---- */
-
-/* Both halves of a 128-bit product: the mixing step of wyhash (Wang Yi, public domain). */
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-	unsigned __int128 product = (unsigned __int128)a * b;
-
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
 
 uint64_t radix_page_hash(const struct radix *t, uint64_t before, const int32_t *tokens)
 {
@@ -24,19 +18,20 @@ uint64_t radix_page_hash(const struct radix *t, uint64_t before, const int32_t *
 
 	for (; left >= sizeof(words); left -= sizeof(words), at += sizeof(words)) {
 		memcpy(words, at, sizeof(words));
-		h = mix(words[0] ^ t->key[1], words[1] ^ h);
+		h = mix_product(words[0] ^ t->key[1], words[1] ^ h);
 	}
 	if (left) {
 		words[0] = words[1] = 0;
 		memcpy(words, at, left);
-		h = mix(words[0] ^ t->key[1], words[1] ^ h);
+		h = mix_product(words[0] ^ t->key[1], words[1] ^ h);
 	}
-	return mix(h ^ t->key[1], t->key[0] ^ UINT64_C(0x9e3779b97f4a7c15));
+	return mix_product(h ^ t->key[1], t->key[0] ^ MIX_GOLDEN);
 }
 
 uint64_t radix_space_content(const struct radix *t, const struct prefix_space *s)
 {
-	return mix(mix(s->id[0] ^ t->key[1], s->id[1] ^ t->key[0]) ^ t->key[0], t->key[1]);
+	return mix_product(mix_product(s->id[0] ^ t->key[1], s->id[1] ^ t->key[0]) ^ t->key[0],
+			   t->key[1]);
 }
 
 uint64_t radix_content(const struct prefix_node *n)
@@ -52,9 +47,9 @@ static uint64_t node_hash(const struct prefix_node *n)
 
 /* ---- the map ---- */
 
-static struct prefix_node **bucket(const struct radix *t, uint64_t hash)
+static struct prefix_node *node_of(struct map_node *n)
 {
-	return &t->buckets[hash & t->bucket_mask];
+	return n ? container_of(n, struct prefix_node, found) : NULL;
 }
 
 static size_t page_bytes(const struct radix *t)
@@ -63,55 +58,34 @@ static size_t page_bytes(const struct radix *t)
 }
 
 static bool begins_with(const struct radix *t, const struct prefix_node *n,
-			const struct prefix_node *parent, const int32_t *tokens, uint64_t hash)
+			const struct prefix_node *parent, const int32_t *tokens)
 {
-	return n->parent == parent && n->n_pages && n->hashes[0] == hash &&
-	       !memcmp(n->tokens, tokens, page_bytes(t));
+	return n->parent == parent && n->n_pages && !memcmp(n->tokens, tokens, page_bytes(t));
 }
 
-static bool variants(const struct radix *t, const struct prefix_node *a,
-		     const struct prefix_node *b)
+/* Youngest last, but history 0 first: see "variants" in radix.h. */
+static void add_to_map(struct radix *t, struct prefix_node *n)
 {
-	return b->n_pages && begins_with(t, a, b->parent, b->tokens, b->hashes[0]);
-}
-
-/* Youngest last, but history 0 first: see "variants" above. */
-static void map_insert(struct radix *t, struct prefix_node *n)
-{
-	struct prefix_node **at = bucket(t, node_hash(n));
-
-	if (n->history != PREFIX_PREFILLED)
-		while (*at)
-			at = &(*at)->chain;
-	n->chain = *at;
-	*at = n;
-}
-
-static struct prefix_node **map_place(const struct radix *t, const struct prefix_node *n)
-{
-	struct prefix_node **at = bucket(t, node_hash(n));
-
-	while (*at != n)
-		at = &(*at)->chain;
-	return at;
+	(n->history == PREFIX_PREFILLED ? map_insert : map_append)(&t->nodes, &n->found,
+								   node_hash(n));
 }
 
 struct prefix_node *radix_first(const struct radix *t, const struct prefix_node *parent,
 				const int32_t *tokens, uint64_t hash)
 {
-	struct prefix_node *n = *bucket(t, hash);
+	struct prefix_node *n = node_of(map_first(&t->nodes, hash));
 
-	while (n && !begins_with(t, n, parent, tokens, hash))
-		n = n->chain;
+	while (n && !begins_with(t, n, parent, tokens))
+		n = node_of(map_next(&n->found));
 	return n;
 }
 
 struct prefix_node *radix_next_variant(const struct radix *t, const struct prefix_node *n)
 {
-	struct prefix_node *next = n->chain;
+	struct prefix_node *next = node_of(map_next(&n->found));
 
-	while (next && !variants(t, next, n))
-		next = next->chain;
+	while (next && !(n->n_pages && begins_with(t, next, n->parent, n->tokens)))
+		next = node_of(map_next(&next->found));
 	return next;
 }
 
@@ -127,12 +101,11 @@ struct prefix_node *radix_find(const struct radix *t, const struct prefix_node *
 
 struct prefix_node *radix_find_space(const struct radix *t, const struct prefix_space *s)
 {
-	uint64_t content = radix_space_content(t, s);
-	struct prefix_node *n = *bucket(t, content);
+	struct prefix_node *n = node_of(map_first(&t->nodes, radix_space_content(t, s)));
 
 	while (n &&
 	       !(n->parent == &t->root && n->space.id[0] == s->id[0] && n->space.id[1] == s->id[1]))
-		n = n->chain;
+		n = node_of(map_next(&n->found));
 	return n;
 }
 
@@ -204,6 +177,8 @@ struct prefix_node *radix_new_node(const struct radix *t, uint32_t n_pages)
 		return NULL;
 	n->slot = POOL_NONE;
 	n->seat.group = EVICT_NOT;
+	list_init(&n->children);
+	list_init(&n->sibling);
 	if (n_pages && edge_alloc(t, n_pages, n)) {
 		free(n);
 		return NULL;
@@ -222,13 +197,7 @@ void radix_free_node(struct prefix_node *n)
 static void link_child(struct prefix_node *parent, struct prefix_node *n)
 {
 	n->parent = parent;
-	n->prev = parent->last_child;
-	n->next = NULL;
-	if (parent->last_child)
-		parent->last_child->next = n;
-	else
-		parent->first_child = n;
-	parent->last_child = n;
+	list_append(&parent->children, &n->sibling);
 	parent->n_children++;
 }
 
@@ -241,7 +210,7 @@ struct prefix_node *radix_add_space(struct radix *t, const struct prefix_space *
 	n->space = *s;
 	n->content = radix_space_content(t, s);
 	link_child(&t->root, n);
-	map_insert(t, n);
+	add_to_map(t, n);
 	t->n_spaces++;
 	return n;
 }
@@ -255,15 +224,12 @@ void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node 
 	n->id = ++t->last_id;
 	edge_push(t, n, radix_content(parent), tokens, pages, n_pages);
 	link_child(parent, n);
-	map_insert(t, n);
+	add_to_map(t, n);
 	t->n_nodes++;
 }
 
 void radix_split(struct radix *t, struct prefix_node *n, uint32_t k, struct prefix_node *prefix)
 {
-	struct prefix_node *parent = n->parent;
-	struct prefix_node **at;
-
 	assert(k && k < n->n_pages && prefix->cap_pages >= k);
 	edge_copy(t, prefix, n, k);
 	prefix->n_pages = k;
@@ -274,21 +240,17 @@ void radix_split(struct radix *t, struct prefix_node *n, uint32_t k, struct pref
 	prefix->id = ++t->last_id;
 
 	/* n's place in the map and among its siblings: the first page is as old as it was. */
-	at = map_place(t, n);
-	prefix->chain = n->chain;
-	*at = prefix;
-	prefix->parent = parent;
-	prefix->prev = n->prev;
-	prefix->next = n->next;
-	*(n->prev ? &n->prev->next : &parent->first_child) = prefix;
-	*(n->next ? &n->next->prev : &parent->last_child) = prefix;
+	map_replace(&t->nodes, &n->found, &prefix->found);
+	prefix->parent = n->parent;
+	list_append(&n->sibling, &prefix->sibling);
+	list_remove(&n->sibling);
 
 	n->n_pages -= k;
 	memmove(n->hashes, n->hashes + k, n->n_pages * sizeof(*n->hashes));
 	memmove(n->tokens, n->tokens + (size_t)k * t->page_tokens, n->n_pages * page_bytes(t));
 	memmove(n->pages, n->pages + k, n->n_pages * sizeof(*n->pages));
 	link_child(prefix, n);
-	map_insert(t, n);
+	add_to_map(t, n);
 	t->n_nodes++;
 }
 
@@ -315,41 +277,40 @@ int radix_append(struct radix *t, struct prefix_node *n, const int32_t *tokens,
 
 void radix_remove(struct radix *t, struct prefix_node *n)
 {
-	struct prefix_node *parent = n->parent;
-
-	assert(!n->n_children && parent);
-	*map_place(t, n) = n->chain;
-	*(n->prev ? &n->prev->next : &parent->first_child) = n->next;
-	*(n->next ? &n->next->prev : &parent->last_child) = n->prev;
-	parent->n_children--;
+	assert(!n->n_children && n->parent);
+	map_remove(&t->nodes, &n->found);
+	list_remove(&n->sibling);
+	n->parent->n_children--;
 	*(n->n_pages ? &t->n_nodes : &t->n_spaces) -= 1;
 	radix_free_node(n);
 }
 
 struct prefix_node *radix_walk(const struct prefix_node *n)
 {
-	if (n->first_child)
-		return n->first_child;
-	while (n && !n->next)
+	if (n->n_children)
+		return list_first(&n->children, struct prefix_node, sibling);
+	while (n->parent && n->sibling.next == &n->parent->children)
 		n = n->parent;
-	return n ? n->next : NULL;
+	return n->parent ? container_of(n->sibling.next, struct prefix_node, sibling) : NULL;
+}
+
+struct prefix_node *radix_youngest_leaf(struct prefix_node *n)
+{
+	while (n->n_children)
+		n = container_of(n->children.prev, struct prefix_node, sibling);
+	return n;
 }
 
 /* ---- the tree ---- */
 
 int radix_init(struct radix *t, uint32_t page_tokens, uint32_t n_pages)
 {
-	uint64_t n_buckets = 64;
-
 	*t = (struct radix){.page_tokens = page_tokens};
 	t->root.slot = POOL_NONE;
 	t->root.seat.group = EVICT_NOT;
-	while (n_buckets < n_pages)
-		n_buckets *= 2;
-	t->buckets = calloc(n_buckets, sizeof(*t->buckets));
-	if (!t->buckets)
+	list_init(&t->root.children);
+	if (map_init(&t->nodes, n_pages) < 0)
 		return -ENOMEM;
-	t->bucket_mask = n_buckets - 1;
 	/* Without a random source the map still works, it only can be aimed at. */
 	if (getrandom(t->key, sizeof(t->key), GRND_NONBLOCK) != (ssize_t)sizeof(t->key)) {
 		t->key[0] = UINT64_C(0xa0761d6478bd642f);
@@ -360,17 +321,15 @@ int radix_init(struct radix *t, uint32_t page_tokens, uint32_t n_pages)
 
 void radix_release(struct radix *t)
 {
-	struct prefix_node *n = &t->root;
+	struct prefix_node *n = &t->root, *parent;
 
+	if (!t->nodes.buckets)
+		return;
 	/* Leaves first, without recursion: a path may be as long as a prompt. */
-	while (t->buckets) {
-		while (n->last_child)
-			n = n->last_child;
-		if (n == &t->root)
-			break;
-		n = n->parent;
-		radix_remove(t, n->last_child);
+	while ((n = radix_youngest_leaf(n)) != &t->root) {
+		parent = n->parent;
+		radix_remove(t, n);
+		n = parent;
 	}
-	free(t->buckets);
-	t->buckets = NULL;
+	map_release(&t->nodes);
 }

@@ -10,7 +10,7 @@
  *
  * Children are found through one hash map over the whole tree, keyed by what the path is up to the end of the
  * child's first page: a node with 10,000 children costs as much as one with two. Children whose first pages
- * have equal tokens and different histories (*variants*) share a bucket and stand there in the order in which a match
+ * have equal tokens and different histories (*variants*) have the same hash, and stand in the order in which a match
  * tries them: history 0, then by age. The map has a bucket for every page from the start and never
  * grows: a node owns at least one page.
  *
@@ -25,16 +25,18 @@
 #ifndef PREFIX_CACHE_RADIX_H
 #define PREFIX_CACHE_RADIX_H
 
+#include "base/list.h"
+#include "base/map.h"
 #include "prefix_cache/evict.h"
 #include "prefix_cache/prefix_cache.h"
 
 struct prefix_node {
 	struct prefix_node *parent;
-	struct prefix_node *first_child, *last_child, *prev, *next; /* siblings, oldest first */
-	struct prefix_node *chain;				    /* the next of its bucket */
-	uint64_t *hashes; /* [n_pages], owned: the block; the others point into it */
-	int32_t *tokens;  /* [n_pages * page_tokens] */
-	uint32_t *pages;  /* [n_pages] */
+	struct list children, sibling; /* oldest first; place in the parent's */
+	struct map_node found;	       /* place in the tree's map */
+	uint64_t *hashes;	       /* [n_pages], owned: the block; the others point into it */
+	int32_t *tokens;	       /* [n_pages * page_tokens] */
+	uint32_t *pages;	       /* [n_pages] */
 	uint32_t n_pages, cap_pages;
 	uint32_t depth; /* tokens from the root to the end */
 	uint32_t n_children;
@@ -56,8 +58,7 @@ struct prefix_node {
 
 struct radix {
 	struct prefix_node root;
-	struct prefix_node **buckets;
-	uint64_t bucket_mask;
+	struct map nodes;
 	uint64_t key[2];
 	uint32_t page_tokens;
 	uint64_t n_nodes, n_spaces, last_id;
@@ -125,5 +126,8 @@ void radix_remove(struct radix *t, struct prefix_node *n);
 
 /* The node after n in the order parents first, then children by age; NULL after the last. Begins with the root. */
 struct prefix_node *radix_walk(const struct prefix_node *n);
+
+/* The leaf that is reached from n through the youngest children; n itself when it is a leaf. */
+struct prefix_node *radix_youngest_leaf(struct prefix_node *n);
 
 #endif

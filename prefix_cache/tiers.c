@@ -3,47 +3,41 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/map.h"
+
 /* A page and a state of one (key, history). */
 struct place {
-	struct place *next; /* chain of its bucket */
+	struct map_node node;
 	struct content_key key;
 	uint64_t history, parent_history;
 	bool has[2]; /* by enum tier_kind */
 };
 
 struct tiers {
-	struct place **buckets;	    /* [n_buckets] */
-	size_t n_buckets, n_places; /* a power of two */
+	struct map places; /* by the first half of their keys, which are hashes already */
 	size_t counts[2];
 };
-
-enum { FIRST_BUCKETS = 256 };
 
 struct tiers *tiers_new(void)
 {
 	struct tiers *t = calloc(1, sizeof(*t));
 
-	if (!t)
-		return NULL;
-	t->n_buckets = FIRST_BUCKETS;
-	t->buckets = calloc(t->n_buckets, sizeof(*t->buckets));
-	if (!t->buckets) {
+	if (!t || map_init(&t->places, 256) < 0) {
 		free(t);
 		return NULL;
 	}
 	return t;
 }
 
+static void free_place(void *arg, struct map_node *n)
+{
+	free(container_of(n, struct place, node));
+}
+
 void tiers_clear(struct tiers *t)
 {
-	for (size_t i = 0; i < t->n_buckets; i++)
-		while (t->buckets[i]) {
-			struct place *p = t->buckets[i];
-
-			t->buckets[i] = p->next;
-			free(p);
-		}
-	t->n_places = t->counts[TIER_PAGE] = t->counts[TIER_STATE] = 0;
+	map_drain(&t->places, free_place, NULL);
+	t->counts[TIER_PAGE] = t->counts[TIER_STATE] = 0;
 }
 
 void tiers_free(struct tiers *t)
@@ -51,76 +45,57 @@ void tiers_free(struct tiers *t)
 	if (!t)
 		return;
 	tiers_clear(t);
-	free(t->buckets);
+	map_release(&t->places);
 	free(t);
 }
 
-/* Keys are hashes already. Places of equal keys share a bucket. */
-static struct place **bucket(const struct tiers *t, const struct content_key *key)
+/* The first place with this key at n or behind it; NULL: there is none. */
+static struct place *with_key(struct map_node *n, const struct content_key *key)
 {
-	return &t->buckets[key->v[0] & (t->n_buckets - 1)];
+	for (; n; n = map_next(n)) {
+		struct place *p = container_of(n, struct place, node);
+
+		if (p->key.v[0] == key->v[0] && p->key.v[1] == key->v[1])
+			return p;
+	}
+	return NULL;
 }
 
-static bool same_key(const struct content_key *a, const struct content_key *b)
+static struct place *first_place(const struct tiers *t, const struct content_key *key)
 {
-	return a->v[0] == b->v[0] && a->v[1] == b->v[1];
+	return with_key(map_first(&t->places, key->v[0]), key);
 }
 
-static struct place **find(const struct tiers *t, const struct content_key *key, uint64_t history)
+static struct place *next_place(const struct place *p)
 {
-	struct place **p = bucket(t, key);
+	return with_key(map_next(&p->node), &p->key);
+}
 
-	while (*p && !((*p)->history == history && same_key(&(*p)->key, key)))
-		p = &(*p)->next;
+static struct place *find(const struct tiers *t, const struct tier_item *item)
+{
+	struct place *p = first_place(t, &item->key);
+
+	while (p && p->history != item->history)
+		p = next_place(p);
 	return p;
-}
-
-static int grow(struct tiers *t)
-{
-	size_t n = t->n_buckets * 2;
-	struct place **old = t->buckets, **grown;
-
-	if (t->n_places < t->n_buckets)
-		return 0;
-	grown = calloc(n, sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	t->buckets = grown;
-	for (size_t i = 0; i < n / 2; i++)
-		while (old[i]) {
-			struct place *p = old[i], **to;
-
-			old[i] = p->next;
-			to = &grown[p->key.v[0] & (n - 1)];
-			p->next = *to;
-			*to = p;
-		}
-	t->n_buckets = n;
-	free(old);
-	return 0;
 }
 
 int tiers_add(struct tiers *t, const struct tier_item *item)
 {
-	struct place *p = *find(t, &item->key, item->history);
+	struct place *p = find(t, item);
 
 	if (!p) {
-		struct place **b;
-
 		p = malloc(sizeof(*p));
-		if (!p || grow(t) < 0) {
+		if (!p || map_reserve(&t->places) < 0) {
 			free(p);
 			return -ENOMEM;
 		}
-		b = bucket(t, &item->key);
 		*p = (struct place){
-			.next = *b,
 			.key = item->key,
 			.history = item->history,
 			.parent_history = item->parent_history,
 		};
-		*b = p;
-		t->n_places++;
+		map_insert(&t->places, &p->node, item->key.v[0]);
 	}
 	t->counts[item->kind] += !p->has[item->kind];
 	p->has[item->kind] = true;
@@ -129,7 +104,7 @@ int tiers_add(struct tiers *t, const struct tier_item *item)
 
 void tiers_remove(struct tiers *t, const struct tier_item *item)
 {
-	struct place **at = find(t, &item->key, item->history), *p = *at;
+	struct place *p = find(t, item);
 
 	if (!p || !p->has[item->kind])
 		return;
@@ -137,14 +112,13 @@ void tiers_remove(struct tiers *t, const struct tier_item *item)
 	t->counts[item->kind]--;
 	if (p->has[TIER_PAGE] || p->has[TIER_STATE])
 		return;
-	*at = p->next;
+	map_remove(&t->places, &p->node);
 	free(p);
-	t->n_places--;
 }
 
 bool tiers_has(const struct tiers *t, const struct tier_item *item)
 {
-	const struct place *p = *find(t, &item->key, item->history);
+	const struct place *p = find(t, item);
 
 	return p && p->has[item->kind];
 }
@@ -173,10 +147,10 @@ static uint32_t variants(const struct walk *w, uint32_t i, uint64_t history,
 {
 	uint32_t n = 0;
 
-	for (const struct place *p = *bucket(w->t, &w->keys[i]); p && n < VARIANTS_MAX;
-	     p = p->next) {
-		if (!same_key(&p->key, &w->keys[i]) || p->parent_history != history ||
-		    !p->has[TIER_PAGE] || (w->clean_only && p->history))
+	for (const struct place *p = first_place(w->t, &w->keys[i]); p && n < VARIANTS_MAX;
+	     p = next_place(p)) {
+		if (p->parent_history != history || !p->has[TIER_PAGE] ||
+		    (w->clean_only && p->history))
 			continue;
 		out[n++] = p;
 		if (!p->history) {

@@ -97,7 +97,7 @@ bool scheduler_next_prepare(struct scheduler *s, struct scheduler_prepare *ret)
 
 static struct request *find_receiving(const struct scheduler *s, uint64_t id)
 {
-	struct request *r = request_map_find(&s->requests, id);
+	struct request *r = find_request(s, id);
 
 	return r && r->state == REQUEST_RECEIVING ? r : NULL;
 }
@@ -175,7 +175,7 @@ void handoff_ship(const struct scheduler *s, struct request *r, struct plan *p,
 
 void scheduler_shipped(struct scheduler *s, uint64_t id)
 {
-	struct request *r = request_map_find(&s->requests, id);
+	struct request *r = find_request(s, id);
 
 	if (!r || !request_ships(r))
 		return;

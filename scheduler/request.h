@@ -39,7 +39,8 @@
 #ifndef SCHEDULER_REQUEST_H
 #define SCHEDULER_REQUEST_H
 
-#include "scheduler/list.h"
+#include "base/list.h"
+#include "base/map.h"
 #include "scheduler/scheduler.h"
 
 enum request_state {
@@ -115,8 +116,8 @@ enum { WANTED_MAX = SNAPSHOTS_MAX };
 struct request {
 	uint64_t id;
 	void *user;
-	struct request *map_next; /* chain of the request map */
-	size_t waiting_index;	  /* in scheduler.waiting, or WAITING_NONE */
+	struct map_node by_id; /* in scheduler.requests */
+	size_t waiting_index;  /* in scheduler.waiting, or WAITING_NONE */
 	struct list leading;   /* in scheduler.leaders while its prompt is not computed, else in no
 				  list */
 	struct list followers; /* requests that wait for its prompt, by their `following` */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mix.h"
 #include "scheduler/admission.h"
 #include "scheduler/handoff.h"
 #include "scheduler/publish.h"
@@ -117,7 +118,7 @@ static int allocate(struct scheduler *s)
 	for (uint32_t i = 0; i < STEPS_OUT_MAX; i++)
 		if (!allocate_step(&s->steps[i], c->max_seqs))
 			return -ENOMEM;
-	return 0;
+	return map_init(&s->requests, c->max_seqs);
 }
 
 int scheduler_new(const struct scheduler_config *config, struct scheduler **ret, struct err *e)
@@ -147,18 +148,20 @@ int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
 	return 0;
 }
 
+static void free_request(void *arg, struct map_node *n)
+{
+	request_free(container_of(n, struct request, by_id));
+}
+
 void scheduler_free(struct scheduler *s)
 {
 	if (!s)
 		return;
-	request_map_release(&s->requests);
+	map_drain(&s->requests, free_request, NULL);
+	map_release(&s->requests);
 	waiting_free(&s->waiting);
-	while (!list_empty(&s->loads)) {
-		struct load *l = container_of(s->loads.next, struct load, node);
-
-		list_remove(&l->node);
-		free(l);
-	}
+	list_for_each (node, &s->loads)
+		free(container_of(node, struct load, node));
 	tiers_free(s->tiers);
 	free(s->stores);
 	free(s->uses);
@@ -256,7 +259,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *from, 
 	if (s->config.max_waiting && s->n_waiting - s->n_retracted >= s->config.max_waiting)
 		return err_set(e, EAGAIN, "%u requests are waiting already: try again later",
 			       s->n_waiting - s->n_retracted);
-	if (s->n_waiting == UINT32_MAX || request_map_reserve(&s->requests) < 0 ||
+	if (s->n_waiting == UINT32_MAX || map_reserve(&s->requests) < 0 ||
 	    waiting_reserve(&s->waiting, s->requests.n + 1) < 0 ||
 	    request_new(from, from->page_keys ? from->n_prompt / s->config.page_tokens : 0,
 			from->handoff == HANDOFF_SEND ? from->n_prompt / s->config.page_tokens : 0,
@@ -264,7 +267,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *from, 
 		return err_set(e, ENOMEM, "not enough memory for a request of %u tokens",
 			       from->n_prompt);
 	q->id = ++s->last_id;
-	request_map_insert(&s->requests, q);
+	map_insert(&s->requests, &q->by_id, q->id);
 	waiting_insert(&s->waiting, q);
 	s->n_waiting++;
 	*ret_id = q->id;
@@ -275,25 +278,21 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *from, 
 
 static void drop(struct scheduler *s, struct request *r)
 {
-	request_map_remove(&s->requests, r);
+	map_remove(&s->requests, &r->by_id);
 	request_free(r);
 }
 
 void scheduler_settle(struct scheduler *s)
 {
-	struct list *next;
-
-	for (struct list *node = s->ending.next; node != &s->ending; node = next) {
+	list_for_each (node, &s->ending) {
 		struct sequence *q = container_of(node, struct sequence, node);
 		struct request *r = q->request;
 
-		/* A sequence of a dropped request is in no list, so next stays valid. */
-		next = node->next;
 		if (!sequence_settled(s, q) ||
 		    (q == r->trunk && (!request_over(r) || request_ships(r))))
 			continue;
 		admission_release(s, q);
-		if (request_over(r) && !r->n_held)
+		if (request_over(r) && !r->n_held) /* no other sequence of it is in the list */
 			drop(s, r);
 	}
 }
@@ -324,7 +323,7 @@ void scheduler_note_ended(struct scheduler *s, struct request *r)
 
 void scheduler_abort(struct scheduler *s, uint64_t id)
 {
-	struct request *r = request_map_find(&s->requests, id);
+	struct request *r = find_request(s, id);
 
 	if (!r || (request_over(r) && !request_ships(r)))
 		return;
@@ -335,7 +334,7 @@ void scheduler_abort(struct scheduler *s, uint64_t id)
 
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice)
 {
-	struct request *r = request_map_find(&s->requests, id);
+	struct request *r = find_request(s, id);
 
 	if (!r || choice >= r->n_choices || r->choices[choice].ended)
 		return;
@@ -549,33 +548,28 @@ void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret)
 	prefix_cache_stats(s->cache, &ret->cache);
 }
 
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-	h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);
-	return h ^ h >> 32;
-}
-
 uint64_t plan_hash(const struct plan *p)
 {
-	uint64_t h = mix(p->step, p->n_rows);
+	uint64_t h = mix_add(p->step, p->n_rows);
 
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		const struct plan_row *r = &p->rows[i];
 
-		h = mix(h, (uint64_t)r->start << 32 | r->n_tokens);
-		h = mix(h, (uint64_t)r->decode << 2 | (uint64_t)!r->tokens << 1 |
-				   (r->state_src == STATE_ZERO));
+		h = mix_add(h, (uint64_t)r->start << 32 | r->n_tokens);
+		h = mix_add(h, (uint64_t)r->decode << 2 | (uint64_t)!r->tokens << 1 |
+				       (r->state_src == STATE_ZERO));
 		for (uint32_t k = 0; !r->decode && k < r->n_tokens; k++)
-			h = mix(h, (uint32_t)r->tokens[k]);
+			h = mix_add(h, (uint32_t)r->tokens[k]);
 		for (uint32_t k = 0; k < r->n_snapshots; k++)
-			h = mix(h, r->snapshots[k].n_tokens);
+			h = mix_add(h, r->snapshots[k].n_tokens);
 	}
 	for (uint32_t i = 0; i < p->n_draws; i++)
-		h = mix(h, (uint64_t)p->draws[i].row << 32 | p->draws[i].position);
+		h = mix_add(h, (uint64_t)p->draws[i].row << 32 | p->draws[i].position);
 	for (uint32_t i = 0; i < p->n_scores; i++)
-		h = mix(h, (uint64_t)p->scores[i].row << 32 | p->scores[i].n_tokens);
+		h = mix_add(h, (uint64_t)p->scores[i].row << 32 | p->scores[i].n_tokens);
 	for (uint32_t i = 0; i < p->n_ships; i++)
-		h = mix(mix(h, (uint64_t)p->ships[i].row << 32 | p->ships[i].first_page),
-			(uint64_t)p->ships[i].n_pages << 1 | p->ships[i].state);
-	return mix(mix(h, p->n_resets), (uint64_t)p->n_page_copies << 32 | p->n_state_copies);
+		h = mix_add(mix_add(h, (uint64_t)p->ships[i].row << 32 | p->ships[i].first_page),
+			    (uint64_t)p->ships[i].n_pages << 1 | p->ships[i].state);
+	return mix_add(mix_add(h, p->n_resets),
+		       (uint64_t)p->n_page_copies << 32 | p->n_state_copies);
 }

@@ -19,7 +19,7 @@
 #define SCHEDULER_SCHEDULER_INTERNAL_H
 
 #include "prefix_cache/pool.h"
-#include "scheduler/request_map.h"
+#include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/waiting.h"
 
@@ -63,7 +63,7 @@ struct scheduler {
 	uint32_t *hit_pages;
 	struct prefix_key key;
 	struct prefix_switch switches[2];
-	struct request_map requests; /* every request there is; owns them */
+	struct map requests; /* every request there is, by id; owns them */
 	uint64_t last_id;
 	struct waiting waiting;
 	uint32_t n_waiting;   /* of all that wait, also followers */
@@ -88,6 +88,13 @@ struct scheduler {
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
 	uint64_t misses[PREFIX_MISS_N];
 };
+
+static inline struct request *find_request(const struct scheduler *s, uint64_t id)
+{
+	struct map_node *n = map_first(&s->requests, id);
+
+	return n ? container_of(n, struct request, by_id) : NULL;
+}
 
 static inline bool plans_out(const struct scheduler *s)
 {

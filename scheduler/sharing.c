@@ -127,12 +127,9 @@ static void come_back(struct scheduler *s, struct request *r)
 
 void sharing_published(struct scheduler *s, struct request *leader, uint32_t n_tokens)
 {
-	struct list *next;
-
-	for (struct list *node = leader->followers.next; node != &leader->followers; node = next) {
+	list_for_each (node, &leader->followers) {
 		struct request *r = container_of(node, struct request, following);
 
-		next = node->next;
 		if (r->following_to <= n_tokens)
 			come_back(s, r);
 	}
@@ -141,8 +138,8 @@ void sharing_published(struct scheduler *s, struct request *leader, uint32_t n_t
 void sharing_end(struct scheduler *s, struct request *r)
 {
 	list_remove(&r->leading);
-	while (!list_empty(&r->followers))
-		come_back(s, container_of(r->followers.next, struct request, following));
+	list_for_each (node, &r->followers)
+		come_back(s, container_of(node, struct request, following));
 }
 
 bool sharing_leave(struct scheduler *s, struct request *r)

@@ -373,7 +373,7 @@ static void finish_load(struct scheduler *s, struct load *l)
 bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,
 		      uint32_t *ret_id)
 {
-	struct request *r = request_map_find(&s->requests, request);
+	struct request *r = find_request(s, request);
 	struct load *l = r ? r->load : NULL;
 	bool wanted;
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/heap.h"
 #include "scheduler/request.h"
 
 int waiting_reserve(struct waiting *q, size_t n)
@@ -30,52 +31,36 @@ void waiting_free(struct waiting *q)
 	*q = (struct waiting){0};
 }
 
-static bool before(const struct request *a, const struct request *b)
+static bool goes_before(const void *a, const void *b)
 {
-	return a->priority != b->priority ? a->priority < b->priority : a->id < b->id;
+	const struct request *x = *(struct request *const *)a, *y = *(struct request *const *)b;
+
+	return x->priority != y->priority ? x->priority < y->priority : x->id < y->id;
 }
 
-static void put(struct waiting *q, size_t i, struct request *r)
+static void element_moved(void *element, size_t place)
 {
-	q->v[i] = r;
-	r->waiting_index = i;
+	(*(struct request **)element)->waiting_index = place;
 }
 
-/* Moves r, whose place is i, to where it belongs. */
-static void settle(struct waiting *q, size_t i, struct request *r)
-{
-	for (; i > 0 && before(r, q->v[(i - 1) / 2]); i = (i - 1) / 2)
-		put(q, i, q->v[(i - 1) / 2]);
-	for (;;) {
-		size_t child = 2 * i + 1;
-
-		if (child + 1 < q->n && before(q->v[child + 1], q->v[child]))
-			child++;
-		if (child >= q->n || !before(q->v[child], r))
-			break;
-		put(q, i, q->v[child]);
-		i = child;
-	}
-	put(q, i, r);
-}
+static const struct heap_kind by_turn = {
+	.size = sizeof(struct request *),
+	.before = goes_before,
+	.moved = element_moved,
+};
 
 void waiting_insert(struct waiting *q, struct request *r)
 {
 	assert(q->n < q->room && r->waiting_index == WAITING_NONE);
-	settle(q, q->n++, r);
+	heap_add(&by_turn, q->v, q->n++, &r);
 }
 
 void waiting_remove(struct waiting *q, struct request *r)
 {
-	size_t i = r->waiting_index;
-	struct request *last;
-
-	if (i == WAITING_NONE)
+	if (r->waiting_index == WAITING_NONE)
 		return;
+	heap_take(&by_turn, q->v, q->n--, r->waiting_index);
 	r->waiting_index = WAITING_NONE;
-	last = q->v[--q->n];
-	if (last != r)
-		settle(q, i, last);
 }
 
 struct request *waiting_first(const struct waiting *q)

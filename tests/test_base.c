@@ -1,4 +1,4 @@
-/* base/: buffer, arena, ids, queue, errors, hashes. */
+/* base/: buffer, arena, ids, queue, list, map, errors, hashes. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,7 +8,10 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/ids.h"
+#include "base/list.h"
 #include "base/log.h"
+#include "base/map.h"
+#include "base/mix.h"
 #include "base/queue.h"
 #include "tests/tap.h"
 
@@ -102,6 +105,108 @@ static void test_hash(void)
 	ok(a.value != b.value, "texts are told apart where they are cut");
 }
 
+struct element {
+	struct list node;
+	int number;
+};
+
+static void test_list(void)
+{
+	struct element e[5];
+	struct list head;
+	int n = 0;
+
+	list_init(&head);
+	ok(list_empty(&head) && !list_first(&head, struct element, node), "an empty list");
+	for (int i = 0; i < 5; i++) {
+		e[i].number = i;
+		list_append(&head, &e[i].node);
+	}
+	list_for_each (node, &head) {
+		struct element *at = container_of(node, struct element, node);
+
+		check(at->number == n++);
+		if (at->number % 2)
+			list_remove(node);
+	}
+	check(n == 5);
+	ok_all("elements in the order of their arrival; each may leave when it is visited");
+	list_remove(&e[1].node);
+	list_append(&e[2].node, &e[1].node);
+	ok(list_first(&head, struct element, node) == &e[0] && e[0].node.next == &e[1].node &&
+		   e[1].node.next == &e[2].node && e[2].node.next == &e[4].node,
+	   "before an element of the list");
+}
+
+struct entry {
+	struct map_node node;
+	uint64_t key;
+	bool drained;
+};
+
+static struct entry *find_entry(const struct map *m, uint64_t key)
+{
+	for (struct map_node *n = map_first(m, key / 2); n; n = map_next(n))
+		if (container_of(n, struct entry, node)->key == key)
+			return container_of(n, struct entry, node);
+	return NULL;
+}
+
+static void drain(void *arg, struct map_node *n)
+{
+	container_of(n, struct entry, node)->drained = true;
+	++*(int *)arg;
+}
+
+/* Two keys have each hash. */
+static void test_map(void)
+{
+	enum { N = 1000 };
+	static struct entry e[N + 1];
+	struct map m;
+	int drained = 0;
+
+	check(map_init(&m, 1) == 0);
+	for (uint64_t i = 0; i < N; i++) {
+		e[i].key = i;
+		check(map_reserve(&m) == 0);
+		map_insert(&m, &e[i].node, i / 2);
+	}
+	for (uint64_t i = 0; i < N; i++)
+		check(find_entry(&m, i) == &e[i]);
+	check(m.n == N && m.n_buckets >= N && !find_entry(&m, N));
+	ok_all("every element is found in a map that has grown");
+	for (uint64_t i = 0; i < N; i += 3)
+		map_remove(&m, &e[i].node);
+	for (uint64_t i = 0; i < N; i++)
+		check(find_entry(&m, i) == (i % 3 ? &e[i] : NULL));
+	ok_all("and the others when every third went");
+	e[N].key = 1;
+	map_replace(&m, &e[1].node, &e[N].node);
+	ok(find_entry(&m, 1) == &e[N], "another element in the place of one");
+	map_append(&m, &e[0].node, 0);
+	ok(map_first(&m, 0) == &e[N].node && map_next(&e[N].node) == &e[0].node &&
+		   !map_next(&e[0].node),
+	   "behind those with the same hash");
+	map_insert(&m, &e[1].node, 0);
+	ok(map_first(&m, 0) == &e[1].node, "before them");
+	map_drain(&m, drain, &drained);
+	ok(m.n == 0 && drained == N - N / 3 + 1 && e[N].drained && e[0].drained && !e[3].drained,
+	   "drained");
+	map_release(&m);
+}
+
+static void test_mix(void)
+{
+	uint64_t state = 1234567;
+
+	ok(mix_next(&state) == UINT64_C(6457827717110365317) &&
+		   mix_next(&state) == UINT64_C(3203168211198807973),
+	   "the published first numbers of SplitMix64");
+	ok(mix_product(UINT64_C(1) << 63, 6) == 3, "both halves of a product");
+	ok(mix_add(mix_add(0, 1), 2) != mix_add(mix_add(0, 2), 1), "a list's order counts");
+}
+
 enum { PRODUCERS = 4, PER_PRODUCER = 2000 };
 
 struct item {
@@ -172,6 +277,9 @@ int main(void)
 	test_err();
 	test_ids();
 	test_hash();
+	test_list();
+	test_map();
+	test_mix();
 	test_queue();
 	ok(log_level_parse("debug", &level) == 0 && level == LOG_LEVEL_DEBUG, "a level's name");
 	is_int(log_level_parse("loud", &level), -EINVAL, "a name that is no level");

@@ -1,4 +1,5 @@
 /* prefix_cache/evict: who goes first. Two tokens a page, 10 bytes a page, 100 a slot. */
+#include "prefix_cache/evict.h"
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 
@@ -302,8 +303,26 @@ static void test_refusal_changes_nothing(void)
 	prefix_cache_free(c);
 }
 
+static void test_order(void)
+{
+	static const struct evict_key rising[] = {
+		{.score = 1, .hit = true, .depth = 9, .used = 9, .id = 9},
+		{.score = 2, .hit = false, .depth = 1, .used = 5, .id = 5},
+		{.score = 2, .hit = false, .depth = 1, .used = 6, .id = 3},
+		{.score = 2, .hit = false, .depth = 1, .used = 6, .id = 4},
+		{.score = 2, .hit = false, .depth = 2, .used = 1, .id = 2},
+		{.score = 2, .hit = true, .depth = 1, .used = 1, .id = 1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rising); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(rising); k++)
+			check(evict_key_before(&rising[i], &rising[k]) == (i < k));
+	ok_all("score, never hit, shallow, unused for longest, number");
+}
+
 int main(void)
 {
+	test_order();
 	test_without_states();
 	test_touch_while_locked();
 	test_cascade();

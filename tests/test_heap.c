@@ -1,103 +1,111 @@
-/* prefix_cache/heap: against sorting. */
+/* base/heap: against looking at everything. */
+#include <stdint.h>
 #include <stdlib.h>
 
-#include "prefix_cache/heap.h"
-#include "prefix_cache/radix.h"
+#include "base/heap.h"
+#include "base/macros.h"
+#include "base/mix.h"
 #include "tests/tap.h"
 
 enum { N = 500 };
 
 static uint64_t random_state = 7;
 
-static uint32_t random_below(uint32_t n)
+struct thing {
+	uint64_t key;
+	size_t place;
+	bool in;
+};
+
+static struct thing things[N];
+
+static bool before(const void *a, const void *b)
 {
-	random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (uint32_t)(random_state >> 33) % n;
+	const struct thing *x = *(struct thing *const *)a, *y = *(struct thing *const *)b;
+
+	return x->key != y->key ? x->key < y->key : x < y;
 }
 
-static void random_key(struct heap_key *ret, uint64_t id)
+static void moved(void *element, size_t place)
 {
-	*ret = (struct heap_key){
-		.score = random_below(10),
-		.hit = random_below(2),
-		.depth = random_below(3),
-		.used = random_below(5),
-		.id = id,
-	};
+	(*(struct thing **)element)->place = place;
 }
 
-static void test_order(void)
-{
-	static const struct heap_key rising[] = {
-		{.score = 1, .hit = true, .depth = 9, .used = 9, .id = 9},
-		{.score = 2, .hit = false, .depth = 1, .used = 5, .id = 5},
-		{.score = 2, .hit = false, .depth = 1, .used = 6, .id = 3},
-		{.score = 2, .hit = false, .depth = 1, .used = 6, .id = 4},
-		{.score = 2, .hit = false, .depth = 2, .used = 1, .id = 2},
-		{.score = 2, .hit = true, .depth = 1, .used = 1, .id = 1},
-	};
+static const struct heap_kind kind = {.size = sizeof(struct thing *),
+				      .before = before,
+				      .moved = moved};
 
-	for (size_t i = 0; i < ARRAY_SIZE(rising); i++)
-		for (size_t k = 0; k < ARRAY_SIZE(rising); k++)
-			check(heap_key_before(&rising[i], &rising[k]) == (i < k));
-	ok_all("score, never hit, shallow, unused for longest, number");
-}
-
-static void check_first(const struct heap *h, const struct prefix_node *nodes,
-			const struct heap_key *keys, const bool *in)
+static void check_heap(struct thing *const *v, size_t n)
 {
-	uint32_t n = 0;
+	size_t in = 0;
 
 	for (uint32_t i = 0; i < N; i++) {
-		if (!in[i])
-			continue;
-		n++;
-		check(h->entries[nodes[i].seat.place].node == &nodes[i]);
-		check(!heap_key_before(&keys[i], &h->entries[0].key));
+		const struct thing *t = &things[i];
+
+		in += t->in;
+		check(!t->in || (v[t->place] == t && !before(&t, v)));
 	}
-	check(h->n == n);
+	check(in == n);
 }
 
 static void test_random(void)
 {
-	struct prefix_node *nodes = calloc(N, sizeof(*nodes));
-	struct heap_key keys[N];
-	bool in[N] = {false};
-	struct heap h;
+	struct thing *v[N];
+	size_t n = 0;
 
-	check(heap_init(&h, N) == 0);
 	for (int event = 0; event < 20000; event++) {
-		uint32_t i = random_below(N);
+		struct thing *t = &things[mix_next(&random_state) % N];
 
-		if (!in[i]) {
-			random_key(&keys[i], i);
-			heap_push(&h, &nodes[i], &keys[i]);
-			in[i] = true;
-		} else if (random_below(2)) {
-			random_key(&keys[i], i);
-			heap_change(&h, &nodes[i], &keys[i]);
+		if (!t->in || mix_next(&random_state) % 2) {
+			t->key = mix_next(&random_state) % 50;
+			if (t->in)
+				heap_settle(&kind, v, n, t->place);
+			else
+				heap_add(&kind, v, n++, &t);
+			t->in = true;
 		} else {
-			heap_remove(&h, &nodes[i]);
-			in[i] = false;
+			heap_take(&kind, v, n--, t->place);
+			t->in = false;
 		}
 		if (event % 7 == 0)
-			check_first(&h, nodes, keys, in);
+			check_heap(v, n);
 	}
-	ok_all("push, change and remove keep the first on top and every place right");
-	while (h.n) {
-		struct heap_entry first = h.entries[0];
+	ok_all("additions, changes and removals keep the first on top and every place right");
+	check(n > N / 4);
+	while (n) {
+		struct thing *first = v[0];
 
-		heap_remove(&h, first.node);
-		check(!h.n || heap_key_before(&first.key, &h.entries[0].key));
+		heap_take(&kind, v, n--, 0);
+		check(!n || before(&first, v));
 	}
 	ok_all("and come out in order");
-	heap_release(&h);
-	free(nodes);
+}
+
+static bool smaller(const void *a, const void *b)
+{
+	return *(const int *)a < *(const int *)b;
+}
+
+static void test_plain(void)
+{
+	static const struct heap_kind ints = {.size = sizeof(int), .before = smaller};
+	int v[100];
+
+	for (int i = 0; i < 100; i++) {
+		int element = i * 37 % 100;
+
+		heap_add(&ints, v, (size_t)i, &element);
+	}
+	for (int i = 0; i < 100; i++) {
+		check(v[0] == i);
+		heap_take(&ints, v, (size_t)(100 - i), 0);
+	}
+	ok_all("elements that need not know their places");
 }
 
 int main(void)
 {
-	test_order();
 	test_random();
+	test_plain();
 	return done();
 }

@@ -8,18 +8,14 @@
  */
 #include <stdlib.h>
 
+#include "base/mix.h"
 #include "prefix_cache/prefix_cache.h"
 #include "tests/prefix_events.h"
 #include "tests/tap.h"
 
-/* SplitMix64. */
 static uint32_t random_below(void *arg, uint32_t n)
 {
-	uint64_t *state = arg, z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return (uint32_t)((z ^ (z >> 31)) >> 32) % n;
+	return (uint32_t)(mix_next(arg) >> 32) % n;
 }
 
 static unsigned long argument(int argc, char **argv, int i, unsigned long otherwise)

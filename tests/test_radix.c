@@ -60,7 +60,8 @@ static void test_edges(void)
 	prefix = radix_new_node(&t, 1);
 	content = radix_content(n);
 	radix_split(&t, n, 1, prefix);
-	ok(prefix->parent == space && n->parent == prefix && space->first_child == prefix &&
+	ok(prefix->parent == space && n->parent == prefix &&
+		   list_first(&space->children, struct prefix_node, sibling) == prefix &&
 		   space->n_children == 1,
 	   "a split: the prefix above");
 	ok(prefix->depth == 2 && n->depth == 8 && n->n_pages == 3 && n->tokens[0] == 3 &&
@@ -91,10 +92,10 @@ static void test_many_children(void)
 	for (int32_t k = 0; k < N; k++)
 		check(find(&t, space, (const int32_t[]){k % 100, k / 100}, 0) == nodes[k]);
 	ok_all("10,000 children of one node are found");
-	for (uint64_t b = 0; b <= t.bucket_mask; b++) {
+	for (uint64_t b = 0; b < t.nodes.n_buckets; b++) {
 		uint32_t length = 0;
 
-		for (n = t.buckets[b]; n; n = n->chain)
+		for (const struct map_node *at = t.nodes.buckets[b]; at; at = at->next)
 			length++;
 		longest = MAX(longest, length);
 	}

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "daemon/lifecycle.h"
 #include "daemon/steps/shipping.h"
 #include "daemon/transfer/transfer.h"
 #include "engine/store/cache_key.h"
-#include "scheduler/list.h"
 
 /* How many peers a prompt is sent to, one after the other, before it is computed here. */
 enum { TRIES_MAX = 3 };

@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/log.h"
-#include "scheduler/list.h"
 
 /* A copy that the device has, or a get that the store has. */
 struct job {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/macros.h"
 #include "base/queue.h"
-#include "scheduler/list.h"
 
 /* A block holds a window's data, or a part of it; together they bound what is on its way. Blocks are taken when a read is
  * queued, up to two steps ahead of the device: pages of some thousand tokens and several states. */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "daemon/threads.h"
 #include "daemon/transfer/port.h"
@@ -21,7 +22,6 @@
 #include "protocol/transfer/gossip.h"
 #include "protocol/transfer/peers.h"
 #include "protocol/transfer/room.h"
-#include "scheduler/list.h"
 
 /* A request that is handed over, and its room. */
 struct attempt {

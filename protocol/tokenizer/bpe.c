@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mix.h"
+
 enum { SHORT_WORD = 64 };
 
 int bpe_init(struct bpe *b, struct vocab *vocab, size_t n_merges)
@@ -38,9 +40,7 @@ void bpe_release(struct bpe *b)
 static struct bpe_pair *seek(const struct bpe *b, int32_t left, int32_t right)
 {
 	uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-	unsigned __int128 product = (unsigned __int128)key * 0x9e3779b97f4a7c15u;
-	size_t mask = b->n_pairs - 1;
-	size_t at = (size_t)((uint64_t)product ^ (uint64_t)(product >> 64)) & mask;
+	size_t mask = b->n_pairs - 1, at = mix_product(key, MIX_GOLDEN) & mask;
 
 	while (b->pairs[at].rank != BPE_NEVER &&
 	       (b->pairs[at].left != (uint32_t)left || b->pairs[at].right != (uint32_t)right))

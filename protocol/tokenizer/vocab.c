@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mix.h"
+
 enum { INLINE_MAX = 16, FIRST_SLOTS = 1024 };
 
 void vocab_init(struct vocab *v)
@@ -75,10 +77,7 @@ static uint64_t load(const char *p, size_t n)
 
 static uint64_t mix(uint64_t low, uint64_t high)
 {
-	unsigned __int128 product =
-		(unsigned __int128)(low ^ 0x9e3779b97f4a7c15u) * (high ^ 0xbf58476d1ce4e5b9u);
-
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
+	return mix_product(low ^ MIX_GOLDEN, high ^ 0xbf58476d1ce4e5b9u);
 }
 
 /* What a slot keeps of the bytes, and where to begin the search for it. */

@@ -1,0 +1,75 @@
+/*
+ * Binary heaps over arrays of any element; the array, its length and its growth are the caller's. The element that
+ * comes before all others is v[0].
+ *
+ *     for every i > 0: v[i] does not come before v[(i - 1) / 2]
+ *
+ * Each function costs O(log n). They are inline so that the compiler puts the caller's order in their place.
+ */
+#ifndef BASE_HEAP_H
+#define BASE_HEAP_H
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { HEAP_ELEMENT_MAX = 64 };
+
+struct heap_kind {
+	size_t size; /* of an element, at most HEAP_ELEMENT_MAX bytes */
+	bool (*before)(const void *a, const void *b);
+	void (*moved)(void *element,
+		      size_t place); /* v[place] is the element now; NULL: no need to know */
+};
+
+static inline void *heap_at(const struct heap_kind *k, void *v, size_t i)
+{
+	return (char *)v + i * k->size;
+}
+
+static inline void heap_put(const struct heap_kind *k, void *v, size_t i, const void *element)
+{
+	memcpy(heap_at(k, v, i), element, k->size);
+	if (k->moved)
+		k->moved(heap_at(k, v, i), i);
+}
+
+/* Puts v[i] of n elements, which may be out of order, where it belongs. */
+static inline void heap_settle(const struct heap_kind *k, void *v, size_t n, size_t i)
+{
+	alignas(max_align_t) char held[HEAP_ELEMENT_MAX];
+
+	assert(i < n && k->size <= sizeof(held));
+	memcpy(held, heap_at(k, v, i), k->size);
+	for (; i && k->before(held, heap_at(k, v, (i - 1) / 2)); i = (i - 1) / 2)
+		heap_put(k, v, i, heap_at(k, v, (i - 1) / 2));
+	for (size_t child; (child = 2 * i + 1) < n; i = child) {
+		if (child + 1 < n && k->before(heap_at(k, v, child + 1), heap_at(k, v, child)))
+			child++;
+		if (!k->before(heap_at(k, v, child), held))
+			break;
+		heap_put(k, v, i, heap_at(k, v, child));
+	}
+	heap_put(k, v, i, held);
+}
+
+/* Adds an element to n; v has room for n + 1. */
+static inline void heap_add(const struct heap_kind *k, void *v, size_t n, const void *element)
+{
+	memcpy(heap_at(k, v, n), element, k->size);
+	heap_settle(k, v, n + 1, n);
+}
+
+/* Takes v[i] out of n elements; n - 1 are left. */
+static inline void heap_take(const struct heap_kind *k, void *v, size_t n, size_t i)
+{
+	assert(i < n);
+	if (i + 1 == n)
+		return;
+	memcpy(heap_at(k, v, i), heap_at(k, v, n - 1), k->size);
+	heap_settle(k, v, n - 1, i);
+}
+
+#endif

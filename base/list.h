@@ -1,0 +1,55 @@
+/*
+ * Doubly linked lists through nodes inside their elements: append and remove in O(1), no allocation. A list is a ring
+ * of nodes, and its head is one of them; a node that is in no list points to itself.
+ *
+ *     head <-> first <-> ... <-> last <-> head
+ */
+#ifndef BASE_LIST_H
+#define BASE_LIST_H
+
+#include <stdbool.h>
+
+#include "base/macros.h"
+
+struct list {
+	struct list *prev, *next;
+};
+
+static inline void list_init(struct list *l)
+{
+	l->prev = l->next = l;
+}
+
+/* Of a head: the list has no element. Of a node: it is in no list. */
+static inline bool list_empty(const struct list *l)
+{
+	return l->next == l;
+}
+
+/* Puts a node that is in no list behind the last one; given a node in the place of the head, just before that node. */
+static inline void list_append(struct list *head, struct list *node)
+{
+	node->prev = head->prev;
+	node->next = head;
+	head->prev->next = node;
+	head->prev = node;
+}
+
+/* Takes the node out of whatever list it is in; does nothing when it is in none. */
+static inline void list_remove(struct list *node)
+{
+	node->prev->next = node->next;
+	node->next->prev = node->prev;
+	list_init(node);
+}
+
+/* The first element, or NULL when there is none. `member` is the node's name in the element. */
+#define list_first(head, type, member) \
+	(list_empty(head) ? NULL : container_of((head)->next, type, member))
+
+/* The body may take `node` out of the list, and no other node. */
+#define list_for_each(node, head)                                                         \
+	for (struct list *node = (head)->next, *node##_next = node->next; node != (head); \
+	     node = node##_next, node##_next = node->next)
+
+#endif

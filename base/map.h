@@ -1,0 +1,73 @@
+/*
+ * Hash maps through nodes inside their elements. The map compares hashes, the caller compares keys:
+ *
+ *     for (struct map_node *n = map_first(m, hash); n; n = map_next(n))
+ *             if (container_of(n, struct thing, node)->key == key)
+ *                     ...
+ *
+ * Hashes are spread evenly in their low bits (base/mix.h); the numbers 1, 2, 3, ... are too. A map never owns its
+ * elements. Only map_init and map_reserve allocate.
+ *
+ *     buckets[hash & (n_buckets - 1)] is the first node of a chain
+ */
+#ifndef BASE_MAP_H
+#define BASE_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+
+struct map_node {
+	struct map_node *next; /* of its bucket */
+	uint64_t hash;
+};
+
+struct map {
+	struct map_node **buckets; /* owned */
+	uint64_t n_buckets;	   /* a power of two */
+	uint64_t n;
+};
+
+/* An empty map with at least n_buckets buckets: about as many as nodes are expected. -ENOMEM: then it is all
+ * zero, which map_drain and map_release take for an empty map. */
+int map_init(struct map *m, uint64_t n_buckets) MUST_CHECK;
+
+/* Frees the buckets. Nodes that are still in the map are the caller's business. */
+void map_release(struct map *m);
+
+/* Before an insertion into a map that may become larger than expected: doubles the buckets when there are fewer than nodes.
+ * -ENOMEM, and the map is as it was. Nodes with equal hashes change their order. */
+int map_reserve(struct map *m) MUST_CHECK;
+
+/* Adds a node that is in no map: before all nodes with this hash, or after them. */
+void map_insert(struct map *m, struct map_node *node, uint64_t hash);
+void map_append(struct map *m, struct map_node *node, uint64_t hash);
+
+void map_remove(struct map *m, struct map_node *node);
+
+/* `by` takes the place of `node`, with its hash. */
+void map_replace(struct map *m, struct map_node *node, struct map_node *by);
+
+/* Takes every node out and hands it to `each`. */
+void map_drain(struct map *m, void (*each)(void *arg, struct map_node *node), void *arg);
+
+static inline struct map_node *map_skip(struct map_node *node, uint64_t hash)
+{
+	while (node && node->hash != hash)
+		node = node->next;
+	return node;
+}
+
+/* The first node with this hash, and the one after a node with the same hash; NULL: there is none. */
+static inline struct map_node *map_first(const struct map *m, uint64_t hash)
+{
+	return map_skip(m->buckets[hash & (m->n_buckets - 1)], hash);
+}
+
+static inline struct map_node *map_next(const struct map_node *node)
+{
+	return map_skip(node->next, node->hash);
+}
+
+#endif
