@@ -501,7 +501,7 @@ int cache_identity_weights(const char *model_dir, const char *memo, uint64_t ope
 /* What config.json says and the mathematics needs; not limits, ends and defaults of sampling. */
 static void add_config(struct digest *d, const struct model_config *c)
 {
-	static_assert(sizeof(struct model_config) == 1224,
+	static_assert(sizeof(struct model_config) == 1240,
 		      "a new field may decide bits: add it here");
 	const uint64_t numbers[] = {
 		c->family,
@@ -524,6 +524,8 @@ static void add_config(struct digest *d, const struct model_config *c)
 		c->shared_expert_size,
 		c->mlp_size,
 		c->norm_topk_prob,
+		c->norm_adds_one,
+		c->attention_gate,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
@@ -531,7 +533,7 @@ static void add_config(struct digest *d, const struct model_config *c)
 	add_float(d, (double)c->rms_norm_eps);
 	add_float(d, c->rope_theta);
 	for (uint32_t i = 0; i < c->n_layers; i++)
-		add_number(d, (uint64_t)c->full_attention[i] << 1 | c->dense_mlp[i]);
+		add_number(d, (uint64_t)c->layers[i].mixer << 8 | c->layers[i].mlp);
 }
 
 /* Sources that another variant has alone do not matter. */

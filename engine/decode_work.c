@@ -99,7 +99,7 @@ uint64_t decode_work_build(const struct model_config *c, const struct kernel_sha
 	work[WORK_LOGITS_AT] = s->logits_at;
 	add(&l, OP_EMBED, 0, 1, T, 1);
 	for (uint32_t i = 0; i < c->n_layers; i++) {
-		add_mixer(&l, i, c->full_attention[i], k, cut, T);
+		add_mixer(&l, i, c->layers[i].mixer == LAYER_ATTENTION, k, cut, T);
 		add_mlp(&l, i, k, cut, T);
 	}
 	if (s->n_logits) {

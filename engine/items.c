@@ -45,7 +45,7 @@ uint32_t item_parts(const struct model *m, enum tier_kind kind, uint32_t id, uin
 	const struct model_layer *l = &m->layers[i];
 	uint64_t page = model_page_part(m), ring = model_ring_part(m), state = model_state_part(m);
 
-	if (m->config->full_attention[i] != (kind == TIER_PAGE))
+	if ((m->config->layers[i].mixer == LAYER_ATTENTION) != (kind == TIER_PAGE))
 		return 0;
 	if (kind == TIER_PAGE) {
 		ret[0] = (struct item_part){l->k_pages, id * page, page};

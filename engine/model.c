@@ -32,8 +32,6 @@ static uint32_t value_width(const struct model_config *c)
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret)
 {
-	bool sparse = false, dense = false;
-
 	*ret = (struct kernel_shape){
 		.hidden = c->hidden_size,
 		.vocab = c->vocab_size,
@@ -42,44 +40,41 @@ void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, 
 		.bf16 = bf16,
 		.dump = dump,
 	};
-	if (c->n_attention_layers) {
+	if (c->n_layers_of[LAYER_ATTENTION]) {
 		ret->heads = c->n_heads;
 		ret->kv_heads = c->n_kv_heads;
 		ret->head_dim = c->head_dim;
 		ret->attention_gate = true;
 		ret->rotary_dim = c->rotary_dim;
 	}
-	if (c->n_delta_layers) {
+	if (c->n_layers_of[LAYER_DELTA]) {
 		ret->key_heads = c->n_key_heads;
 		ret->value_heads = c->n_value_heads;
 		ret->key_dim = c->key_head_dim;
 		ret->value_dim = c->value_head_dim;
 		ret->conv = c->conv_kernel;
 	}
-	for (uint32_t i = 0; i < c->n_layers; i++) {
-		dense |= c->dense_mlp[i];
-		sparse |= !c->dense_mlp[i];
-	}
-	if (sparse)
+	if (c->n_layers_of[LAYER_MOE])
 		ret->mlps[ret->n_mlps++] =
 			(struct kernel_mlp){c->n_experts,      c->n_experts_per_token,
 					    c->expert_size,    c->shared_expert_size,
 					    c->norm_topk_prob, true};
-	if (dense)
+	if (c->n_layers_of[LAYER_DENSE])
 		ret->mlps[ret->n_mlps++] = (struct kernel_mlp){.shared_size = c->mlp_size};
 }
 
 /* Rows of the packed input projection of a layer: its outputs are columns of `proj`. */
 static uint32_t proj_ld(const struct model *m, uint32_t layer)
 {
-	return m->config->full_attention[layer] ? kernels_attention_ld(&m->shape)
-						: kernels_delta_ld(&m->shape);
+	return m->config->layers[layer].mixer == LAYER_ATTENTION ? kernels_attention_ld(&m->shape)
+								 : kernels_delta_ld(&m->shape);
 }
 
 static uint32_t mixed_ld(const struct model *m, uint32_t layer)
 {
-	return m->config->full_attention[layer] ? m->shape.heads * m->shape.head_dim
-						: value_width(m->config);
+	return m->config->layers[layer].mixer == LAYER_ATTENTION
+		       ? m->shape.heads * m->shape.head_dim
+		       : value_width(m->config);
 }
 
 /* ---- buffers ---- */
@@ -107,7 +102,7 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 	const struct kernel_mlp *mlp;
 	uint32_t D = c->hidden_size;
 
-	l->mlp = c->dense_mlp[i] ? m->shape.n_mlps - 1 : 0;
+	l->mlp = c->layers[i].mlp == LAYER_DENSE ? m->shape.n_mlps - 1 : 0;
 	mlp = &m->shape.mlps[l->mlp];
 	memory_plan_add(p, MEMORY_WEIGHTS, "input_layernorm", (uint64_t)KERNEL_LD(D) * 4,
 			&l->input_norm);
@@ -115,7 +110,7 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 			&l->post_norm);
 	plan_matrix(m, p, "in_proj", panels_of(proj_ld(m, i)), D, &l->in_proj);
 	plan_matrix(m, p, "out_proj", panels_of(D), mixed_ld(m, i), &l->out_proj);
-	if (c->full_attention[i]) {
+	if (c->layers[i].mixer == LAYER_ATTENTION) {
 		memory_plan_add(p, MEMORY_WEIGHTS, "q_norm", KERNEL_LD(c->head_dim) * 4,
 				&l->q_norm);
 		memory_plan_add(p, MEMORY_WEIGHTS, "k_norm", KERNEL_LD(c->head_dim) * 4,
@@ -245,12 +240,12 @@ uint64_t model_state_part(const struct model *m)
 
 uint64_t model_page_bytes(const struct model *m)
 {
-	return 2 * model_page_part(m) * m->config->n_attention_layers;
+	return 2 * model_page_part(m) * m->config->n_layers_of[LAYER_ATTENTION];
 }
 
 uint64_t model_slot_bytes(const struct model *m)
 {
-	return (model_ring_part(m) + model_state_part(m)) * m->config->n_delta_layers;
+	return (model_ring_part(m) + model_state_part(m)) * m->config->n_layers_of[LAYER_DELTA];
 }
 
 void model_plan_cache(struct model *m, struct memory_plan *p, uint32_t n_pages, uint32_t n_slots)
@@ -260,7 +255,7 @@ void model_plan_cache(struct model *m, struct memory_plan *p, uint32_t n_pages, 
 	for (uint32_t i = 0; i < m->config->n_layers; i++) {
 		struct model_layer *l = &m->layers[i];
 
-		if (m->config->full_attention[i]) {
+		if (m->config->layers[i].mixer == LAYER_ATTENTION) {
 			memory_plan_add(p, MEMORY_KV, "keys", model_page_part(m) * n_pages,
 					&l->k_pages);
 			memory_plan_add(p, MEMORY_KV, "values", model_page_part(m) * n_pages,
@@ -281,7 +276,7 @@ static void pack_mixer(struct model *m, struct packer *p, uint32_t i)
 	const struct model_config *c = m->config;
 	struct model_layer *l = &m->layers[i];
 
-	if (c->full_attention[i]) {
+	if (c->layers[i].mixer == LAYER_ATTENTION) {
 		uint32_t q = c->n_heads * 2 * c->head_dim / 16,
 			 kv = c->n_kv_heads * c->head_dim / 16;
 		const struct pack_part parts[] = {
@@ -574,7 +569,7 @@ void model_forward(struct model *m, const struct model_step *t)
 	for (uint32_t i = 0; i < c->n_layers; i++) {
 		const struct model_layer *l = &m->layers[i];
 
-		if (c->full_attention[i])
+		if (c->layers[i].mixer == LAYER_ATTENTION)
 			attention_layer(m, l, t);
 		else
 			delta_layer(m, l, t);

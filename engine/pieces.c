@@ -125,7 +125,8 @@ static int check(struct pieces *t, const struct engine_piece *pieces, uint32_t n
 		const struct engine_piece *p = &pieces[i];
 		bool page = p->kind == TIER_PAGE;
 
-		if (p->layer >= c->n_layers || c->full_attention[p->layer] != page || p->part > 1 ||
+		if (p->layer >= c->n_layers ||
+		    (c->layers[p->layer].mixer == LAYER_ATTENTION) != page || p->part > 1 ||
 		    p->id >= (page ? t->model->n_pages : t->model->n_slots))
 			return err_set(e, EINVAL, "layer %u has no %s %u", p->layer,
 				       page ? "page" : "state", p->id);

@@ -109,7 +109,7 @@ void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
 		sum->weight_bytes += z.V * D * z.e;
 	sum->product_flops += 2 * s->n_logits * z.V * D;
 	for (uint32_t i = 0; i < c->n_layers; i++) {
-		if (c->full_attention[i]) {
+		if (c->layers[i].mixer == LAYER_ATTENTION) {
 			sum->weight_bytes += attention_weights(&z, c);
 			sum->kv_bytes += (t.context + t.tokens) * 2 * z.kv * z.e;
 			sum->product_flops += 2 * t.tokens * (3 * z.query + 2 * z.kv) * D;
@@ -121,7 +121,7 @@ void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
 				2 * t.tokens * (z.channels + 2 * z.value + 2 * z.Hv) * D;
 			sum->delta_flops += t.tokens * delta_flops(&z);
 		}
-		if (c->dense_mlp[i]) {
+		if (c->layers[i].mlp == LAYER_DENSE) {
 			sum->weight_bytes += 3.0 * c->mlp_size * D * z.e;
 			sum->product_flops += 2 * t.tokens * 3 * c->mlp_size * D;
 		} else {
@@ -223,7 +223,7 @@ static double bytes_a_row(const struct model_config *c, const struct sizes *z,
 			  const struct roofline_launch *l)
 {
 	double topk = l->dense ? 0 : c->n_experts_per_token, D = z->D;
-	double rot = c->n_attention_layers ? c->rotary_dim : 0;
+	double rot = c->n_layers_of[LAYER_ATTENTION] ? c->rotary_dim : 0;
 	double units = MAX(2 * z->key / z->dk + z->Hv, 1.0);
 	const struct {
 		const char *kernel;

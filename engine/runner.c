@@ -160,12 +160,13 @@ static int enqueue_copies(struct runner *r, const struct plan *plan, struct err 
 
 	for (uint32_t i = 0; i < c->n_layers; i++) {
 		const struct model_layer *l = &r->model->layers[i];
+		bool attention = c->layers[i].mixer == LAYER_ATTENTION;
 
-		for (uint32_t k = 0; c->full_attention[i] && k < plan->n_page_copies; k++) {
+		for (uint32_t k = 0; attention && k < plan->n_page_copies; k++) {
 			code |= copy_part(q, l->k_pages, page, &plan->page_copies[k]);
 			code |= copy_part(q, l->v_pages, page, &plan->page_copies[k]);
 		}
-		for (uint32_t k = 0; !c->full_attention[i] && k < plan->n_state_copies; k++) {
+		for (uint32_t k = 0; !attention && k < plan->n_state_copies; k++) {
 			code |= copy_part(q, l->ring, ring, &plan->state_copies[k]);
 			code |= copy_part(q, l->state, state, &plan->state_copies[k]);
 		}

@@ -142,7 +142,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	}
 	info->max_model_len =
 		o->max_model_len ? o->max_model_len : info->model.max_position_embeddings;
-	if (info->model.n_delta_layers)
+	if (info->model.n_layers_of[LAYER_DELTA])
 		info->n_slots = (uint32_t)setting("FAKE_SLOTS", 8ull * o->max_seqs);
 	info->n_pages = (uint32_t)setting("FAKE_PAGES", o->max_seqs * CEIL_DIV(info->max_model_len,
 									       o->page_tokens));
@@ -152,7 +152,8 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	info->page_bytes = 4096ull * o->page_tokens;
 	/* A MiB, but for what equal pieces leave of it. */
 	if (info->n_slots)
-		info->slot_bytes = (1u << 20) - (1u << 20) % (2 * info->model.n_delta_layers);
+		info->slot_bytes =
+			(1u << 20) - (1u << 20) % (2 * info->model.n_layers_of[LAYER_DELTA]);
 	g->page_tokens = o->page_tokens;
 	g->max_seqs = o->max_seqs;
 	g->max_prefill_tokens = o->max_prefill_tokens;
@@ -573,7 +574,13 @@ static uint32_t layers_of(const struct engine *g, enum tier_kind kind)
 {
 	const struct model_config *c = &g->info.model;
 
-	return kind == TIER_PAGE ? c->n_attention_layers : c->n_delta_layers;
+	return kind == TIER_PAGE ? c->n_layers_of[LAYER_ATTENTION] : c->n_layers_of[LAYER_DELTA];
+}
+
+/* What a layer has parts of. */
+static enum tier_kind keeps(const struct model_config *c, uint32_t layer)
+{
+	return c->layers[layer].mixer == LAYER_ATTENTION ? TIER_PAGE : TIER_STATE;
 }
 
 uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind, uint32_t part)
@@ -592,10 +599,10 @@ static char *share_of(struct engine *g, const struct engine_piece *p, size_t *re
 	size_t bytes;
 	char *item = item_of(g, p->kind, p->id, &bytes);
 
-	must(p->layer < c->n_layers && c->full_attention[p->layer] == (p->kind == TIER_PAGE));
+	must(p->layer < c->n_layers && keeps(c, p->layer) == p->kind);
 	must(p->part < 2);
 	for (uint32_t i = 0; i < p->layer; i++)
-		nth += 2 * (c->full_attention[i] == (p->kind == TIER_PAGE));
+		nth += 2 * (keeps(c, i) == p->kind);
 	*ret_bytes = bytes * (nth + 1) / n - bytes * nth / n;
 	return item + bytes * nth / n;
 }

@@ -107,8 +107,10 @@ static void test_fields(void)
 		"cuts that change bits");
 	differs(info.model.rope_theta = 1e6, "rope_theta");
 	differs(info.model.rms_norm_eps = 1e-5f, "rms_norm_eps");
-	differs(info.model.full_attention[1] = true, "a layer's kind");
+	differs(info.model.layers[1].mixer = LAYER_DELTA, "a layer's kind");
 	differs(info.model.norm_topk_prob = true, "norm_topk_prob");
+	differs(info.model.norm_adds_one = true, "what norms multiply by");
+	differs(info.model.attention_gate = true, "a gate");
 	info.model.max_position_embeddings = 77;
 	info.model.default_temperature = 0.5f;
 	info.n_pages = 9;

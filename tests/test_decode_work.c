@@ -35,7 +35,9 @@ static void make(const struct setup *s, struct model_config *c, struct kernel_sh
 	memset(c, 0, sizeof(*c));
 	c->n_layers = s->layers;
 	for (uint32_t i = 0; i < s->layers; i++)
-		c->full_attention[i] = (i + 1) % s->interval == 0;
+		c->layers[i] =
+			(struct layer_kinds){(i + 1) % s->interval ? LAYER_DELTA : LAYER_ATTENTION,
+					     LAYER_MOE};
 	*k = (struct kernel_shape){
 		.hidden = 1000,
 		.vocab = 32000,

@@ -327,7 +327,7 @@ static void read_layer(void *user, const struct plan *plan, uint32_t layer)
 {
 	struct shipping *s = user;
 	const struct model_config *c = &engine_info(s->engine)->model;
-	bool pages = c->full_attention[layer];
+	bool pages = c->layers[layer].mixer == LAYER_ATTENTION;
 	struct err e = {0};
 
 	if (plan != s->plan)
@@ -379,7 +379,7 @@ static void test_pieces(struct engine *g)
 	page = read_now(g, TIER_PAGE, 1);
 	state = read_now(g, TIER_STATE, 0);
 	for (uint32_t i = 0; i < c->n_layers; i++) {
-		bool pages = c->full_attention[i];
+		bool pages = c->layers[i].mixer == LAYER_ATTENTION;
 		uint64_t n = bytes[!pages];
 
 		/* The second half of what a layer has is page 1's. */
@@ -398,7 +398,7 @@ static void test_pieces(struct engine *g)
 	s.came = 0;
 	for (uint32_t i = 0; i < c->n_layers; i++) {
 		for (uint32_t k = 0; k < s.n[i]; k++)
-			s.pieces[i][k].id += c->full_attention[i] ? 4 : 2;
+			s.pieces[i][k].id += c->layers[i].mixer == LAYER_ATTENTION ? 4 : 2;
 		check(engine_write_pieces(g, s.pieces[i], s.n[i], s.host[i], count_done, &s, &e) ==
 		      0);
 	}
@@ -409,12 +409,13 @@ static void test_pieces(struct engine *g)
 		   !memcmp(&got.logprob, &want.logprob, sizeof(float)) &&
 		   memcmp(&got.logprob, &other.logprob, sizeof(float)) != 0,
 	   "written elsewhere layer by layer, it is resumed with the same bits");
-	s.pieces[0][0].id =
-		c->full_attention[0] ? engine_info(g)->n_pages : engine_info(g)->n_slots;
+	s.pieces[0][0].id = c->layers[0].mixer == LAYER_ATTENTION ? engine_info(g)->n_pages
+								  : engine_info(g)->n_slots;
 	is_int(engine_read_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
 	       "no such piece: %s", e.text);
-	s.pieces[0][0] =
-		(struct engine_piece){c->full_attention[0] ? TIER_STATE : TIER_PAGE, 0, 0, 0};
+	s.pieces[0][0] = (struct engine_piece){c->layers[0].mixer == LAYER_ATTENTION ? TIER_STATE
+										     : TIER_PAGE,
+					       0, 0, 0};
 	is_int(engine_write_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
 	       "a layer has one kind: %s", e.text);
 	for (uint32_t i = 0; i < c->n_layers; i++)

@@ -68,8 +68,9 @@ static void test_published(void)
 	ok(c.family == MODEL_QWEN3_5_MOE && c.hidden_size == 2048 && c.n_layers == 4 &&
 		   c.vocab_size == 248320 && c.max_position_embeddings == 262144,
 	   "sizes");
-	ok(!c.full_attention[0] && !c.full_attention[2] && c.full_attention[3] &&
-		   c.n_attention_layers == 1 && c.n_delta_layers == 3,
+	ok(c.layers[0].mixer == LAYER_DELTA && c.layers[2].mixer == LAYER_DELTA &&
+		   c.layers[3].mixer == LAYER_ATTENTION && c.n_layers_of[LAYER_ATTENTION] == 1 &&
+		   c.n_layers_of[LAYER_DELTA] == 3,
 	   "kinds of layers");
 	ok(c.n_heads == 16 && c.n_kv_heads == 2 && c.head_dim == 256 && c.rotary_dim == 64 &&
 		   c.rope_theta == 1e7 && c.rms_norm_eps == 1e-6f,
@@ -78,7 +79,7 @@ static void test_published(void)
 		   c.value_head_dim == 128 && c.conv_kernel == 4,
 	   "Gated DeltaNet");
 	ok(c.n_experts == 256 && c.n_experts_per_token == 8 && c.expert_size == 512 &&
-		   c.shared_expert_size == 512 && c.mlp_size == 0 && !c.dense_mlp[0] &&
+		   c.shared_expert_size == 512 && c.mlp_size == 0 && c.layers[0].mlp == LAYER_MOE &&
 		   c.norm_topk_prob,
 	   "experts");
 	ok(c.n_mtp_layers == 1 && !c.tie_word_embeddings && c.n_end_tokens == 1 &&
@@ -90,8 +91,9 @@ static void test_published(void)
 
 	if (!ok(parse(qwen3_next, NULL, &c) == 0, "Qwen3-Next %s", error.text))
 		return;
-	ok(c.family == MODEL_QWEN3_NEXT && c.n_layers == 48 && c.n_attention_layers == 12 &&
-		   c.full_attention[3] && c.full_attention[47] && !c.full_attention[46],
+	ok(c.family == MODEL_QWEN3_NEXT && c.n_layers == 48 &&
+		   c.n_layers_of[LAYER_ATTENTION] == 12 && c.layers[3].mixer == LAYER_ATTENTION &&
+		   c.layers[47].mixer == LAYER_ATTENTION && c.layers[46].mixer == LAYER_DELTA,
 	   "every fourth layer attends");
 	ok(c.rotary_dim == 64 && c.rope_theta == 1e7, "flat rope keys");
 	ok(c.n_experts == 512 && c.n_experts_per_token == 10 && c.norm_topk_prob, "experts");
@@ -103,14 +105,14 @@ static void test_defaults(void)
 
 	ok(parse_with("qwen3_5_text", "", &c) == 0 && c.family == MODEL_QWEN3_5 &&
 		   c.hidden_size == 4096 && c.n_layers == 32 && c.n_experts == 0 &&
-		   c.mlp_size == 12288 && c.n_kv_heads == 4 && c.dense_mlp[31] &&
+		   c.mlp_size == 12288 && c.n_kv_heads == 4 && c.layers[31].mlp == LAYER_DENSE &&
 		   c.shared_expert_size == 0,
 	   "missing keys of Qwen3.5 are those of transformers");
 	ok(parse_with("qwen3_next", "", &c) == 0 && c.hidden_size == 2048 && c.n_layers == 48 &&
 		   c.n_experts == 512 && c.rope_theta == 10000 && c.rotary_dim == 64,
 	   "of Qwen3-Next");
 	ok(parse_with("qwen3_5_moe", "\"num_hidden_layers\":6", &c) == 0 &&
-		   c.n_attention_layers == 1 && c.full_attention[3],
+		   c.n_layers_of[LAYER_ATTENTION] == 1 && c.layers[3].mixer == LAYER_ATTENTION,
 	   "qwen3_5_moe without text_config is read flat");
 	ok(parse_with("qwen3_5_moe_text", "\"tie_word_embeddings\":true", &c) == 0 &&
 		   c.tie_word_embeddings,
@@ -147,19 +149,22 @@ static void test_dense_layers(void)
 		      "\"num_hidden_layers\":6,\"mlp_only_layers\":[0,5],"
 		      "\"intermediate_size\":77",
 		      &c) == 0 &&
-		   c.dense_mlp[0] && !c.dense_mlp[1] && !c.dense_mlp[4] && c.dense_mlp[5] &&
+		   c.layers[0].mlp == LAYER_DENSE && c.layers[1].mlp == LAYER_MOE &&
+		   c.layers[4].mlp == LAYER_MOE && c.layers[5].mlp == LAYER_DENSE &&
 		   c.mlp_size == 77 && c.n_experts == 512,
 	   "mlp_only_layers");
 	ok(parse_with("qwen3_next", "\"num_hidden_layers\":4,\"decoder_sparse_step\":2", &c) == 0 &&
-		   c.dense_mlp[0] && !c.dense_mlp[1] && c.dense_mlp[2] && !c.dense_mlp[3],
+		   c.layers[0].mlp == LAYER_DENSE && c.layers[1].mlp == LAYER_MOE &&
+		   c.layers[2].mlp == LAYER_DENSE && c.layers[3].mlp == LAYER_MOE,
 	   "decoder_sparse_step");
-	ok(parse_with("qwen3_next", "\"num_experts\":0", &c) == 0 && c.dense_mlp[0] &&
-		   c.n_experts == 0 && c.n_experts_per_token == 0,
+	ok(parse_with("qwen3_next", "\"num_experts\":0", &c) == 0 &&
+		   c.layers[0].mlp == LAYER_DENSE && c.n_experts == 0 && c.n_experts_per_token == 0,
 	   "no experts at all");
 	ok(parse_with("qwen3_next", "\"num_hidden_layers\":2,\"mlp_only_layers\":[0,1]", &c) == 0 &&
 		   c.n_experts == 0 && c.mlp_size == 5632,
 	   "experts that no layer uses are none");
-	ok(parse_with("qwen3_5_moe_text", "\"mlp_only_layers\":[0]", &c) == 0 && !c.dense_mlp[0],
+	ok(parse_with("qwen3_5_moe_text", "\"mlp_only_layers\":[0]", &c) == 0 &&
+		   c.layers[0].mlp == LAYER_MOE,
 	   "Qwen3.5-MoE does not know mlp_only_layers");
 	ok(parse_with("qwen3_next", "\"norm_topk_prob\":false", &c) == 0 && !c.norm_topk_prob,
 	   "norm_topk_prob");
@@ -358,9 +363,9 @@ static void test_files(void)
 	char want[512];
 
 	if (ok(model_config_open("models/lexis", &c, &e) == 0, "lexis %s", e.text))
-		ok(c.family == MODEL_QWEN3_5_MOE && c.n_layers == 8 && c.n_attention_layers == 2 &&
-			   c.hidden_size == 256 && c.n_experts == 32 &&
-			   c.n_experts_per_token == 4 && c.rotary_dim == 16 &&
+		ok(c.family == MODEL_QWEN3_5_MOE && c.n_layers == 8 &&
+			   c.n_layers_of[LAYER_ATTENTION] == 2 && c.hidden_size == 256 &&
+			   c.n_experts == 32 && c.n_experts_per_token == 4 && c.rotary_dim == 16 &&
 			   c.rope_theta == 10000 && c.tie_word_embeddings && c.n_end_tokens == 1 &&
 			   c.end_tokens[0] == 2 && c.n_mtp_layers == 1,
 		   "has its numbers");

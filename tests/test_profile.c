@@ -102,9 +102,9 @@ static void test_decode(struct engine *g, bool timed)
 	wall = clock_now_ns() - start;
 	engine_counters(g, &after);
 	is_int(n, after.launches - before.launches, "every launch was noted");
-	is_int(count(t, n, "attention"), c->n_attention_layers,
+	is_int(count(t, n, "attention"), c->n_layers_of[LAYER_ATTENTION],
 	       "an attention a layer that has one");
-	is_int(count(t, n, "delta_decode"), c->n_delta_layers,
+	is_int(count(t, n, "delta_decode"), c->n_layers_of[LAYER_DELTA],
 	       "a recurrent step a layer that has one");
 	is_int(count(t, n, "delta_prefill"), 0, "no prompt");
 	is_int(count(t, n, "router"), c->n_layers, "the router's product has a name of its own");
@@ -143,7 +143,7 @@ static void test_prefill(struct engine *g)
 	size_t n = 0;
 
 	ok(step(g, PROMPT, false) && engine_profile_take(g, &t, &n, &e) == 0, "a prompt");
-	is_int(count(t, n, "delta_prefill"), c->n_delta_layers, "chunks a layer");
+	is_int(count(t, n, "delta_prefill"), c->n_layers_of[LAYER_DELTA], "chunks a layer");
 	is_int(count(t, n, "delta_decode"), 0, "and no recurrent step");
 	for (size_t i = 0; i < n; i++) {
 		const struct roofline_launch l = {t[i].kernel, t[i].m,	   t[i].n,

@@ -11,8 +11,7 @@ static struct model_config config(void)
 		.hidden_size = 1024,
 		.n_layers = 24,
 		.vocab_size = 32768,
-		.n_attention_layers = 6,
-		.n_delta_layers = 18,
+		.n_layers_of = {[LAYER_ATTENTION] = 6, [LAYER_DELTA] = 18, [LAYER_MOE] = 24},
 		.n_heads = 8,
 		.n_kv_heads = 2,
 		.head_dim = 128,
@@ -28,8 +27,9 @@ static struct model_config config(void)
 		.shared_expert_size = 256,
 	};
 
-	for (uint32_t i = 3; i < c.n_layers; i += 4)
-		c.full_attention[i] = true;
+	for (uint32_t i = 0; i < c.n_layers; i++)
+		c.layers[i] =
+			(struct layer_kinds){i % 4 == 3 ? LAYER_ATTENTION : LAYER_DELTA, LAYER_MOE};
 	return c;
 }
 
@@ -118,7 +118,7 @@ static void test_dense(void)
 	struct roofline sparse = {0}, dense = {0};
 
 	roofline_add(&sparse, &c, true, &s);
-	c.dense_mlp[5] = true;
+	c.layers[5].mlp = LAYER_DENSE;
 	c.mlp_size = 4096;
 	roofline_add(&dense, &c, true, &s);
 	is_int(dense.weight_bytes - sparse.weight_bytes,

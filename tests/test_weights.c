@@ -418,7 +418,7 @@ static void test_refused(void)
 		"[256, 1, 3], config.json makes it [256, 1, 4]",
 		"another convolution");
 	other = c;
-	other.full_attention[0] = true;
+	other.layers[0].mixer = LAYER_ATTENTION;
 	expect_error(k, &other, -ENOENT,
 		     ": tensor model.layers.0.self_attn.q_proj.weight is missing",
 		     "another kind of layer");

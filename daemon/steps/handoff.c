@@ -126,7 +126,8 @@ static int start(struct handoff *h, struct err *e)
 	if (!layers)
 		return err_set(e, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < m->n_layers; i++) {
-		enum tier_kind kind = m->full_attention[i] ? TIER_PAGE : TIER_STATE;
+		enum tier_kind kind =
+			m->layers[i].mixer == LAYER_ATTENTION ? TIER_PAGE : TIER_STATE;
 
 		layers[i] = (struct wire_layer){
 			.part_bytes = {engine_piece_bytes(h->config.engine, kind, 0),

@@ -343,7 +343,7 @@ int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const s
 
 	for (uint32_t i = first_layer; i < first_layer + n_layers; i++)
 		for (uint32_t part = 0; part < 2; part++)
-			if (m->full_attention[i])
+			if (m->layers[i].mixer == LAYER_ATTENTION)
 				pack(&k, TIER_PAGE, i, part, row->pages + ship->first_page,
 				     ship->first_page, ship->n_pages);
 			else if (ship->state)

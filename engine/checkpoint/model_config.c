@@ -151,16 +151,14 @@ static void read_layer_types(struct source *s, struct model_config *c)
 		const char *type = types ? json_string_value(json_array_get(types, i)) : NULL;
 
 		if (!types)
-			c->full_attention[i] = (i + 1) % interval == 0;
+			c->layers[i].mixer = (i + 1) % interval ? LAYER_DELTA : LAYER_ATTENTION;
 		else if (type && !strcmp(type, "full_attention"))
-			c->full_attention[i] = true;
-		else if (!type || strcmp(type, "linear_attention"))
+			c->layers[i].mixer = LAYER_ATTENTION;
+		else if (type && !strcmp(type, "linear_attention"))
+			c->layers[i].mixer = LAYER_DELTA;
+		else
 			fail(s, ENOTSUP, "layer_types",
 			     "holds something other than linear_attention and full_attention");
-		if (c->full_attention[i])
-			c->n_attention_layers++;
-		else
-			c->n_delta_layers++;
 	}
 }
 
@@ -213,6 +211,7 @@ static void read_attention(struct source *s, struct model_config *c)
 		fail(s, EINVAL, "num_attention_heads", "must be a multiple of num_key_value_heads");
 	only_truth(s, "attention_bias", false);
 	only_truth(s, "attn_output_gate", true);
+	c->attention_gate = true;
 	only_truth(s, "use_sliding_window", false);
 	read_rope(s, c);
 }
@@ -242,8 +241,10 @@ static void read_dense_layers(struct source *s, struct model_config *c)
 	size_t i;
 
 	for (uint32_t k = 0; k < c->n_layers; k++)
-		c->dense_mlp[k] = c->family == MODEL_QWEN3_5 || c->n_experts == 0 ||
-				  (c->family == MODEL_QWEN3_NEXT && (k + 1) % step);
+		c->layers[k].mlp = c->family == MODEL_QWEN3_5 || c->n_experts == 0 ||
+						   (c->family == MODEL_QWEN3_NEXT && (k + 1) % step)
+					   ? LAYER_DENSE
+					   : LAYER_MOE;
 	if (c->family != MODEL_QWEN3_NEXT || !only)
 		return;
 	if (!json_is_array(only))
@@ -256,23 +257,21 @@ static void read_dense_layers(struct source *s, struct model_config *c)
 			fail(s, EINVAL, "mlp_only_layers", "must be a list of layer numbers");
 			return;
 		}
-		c->dense_mlp[k] = true;
+		c->layers[k].mlp = LAYER_DENSE;
 	}
 }
 
 static void read_mlp(struct source *s, struct model_config *c)
 {
-	bool any_dense = false, any_sparse = false;
-
 	if (c->family != MODEL_QWEN3_5)
 		c->n_experts = whole(s, "num_experts", c->family == MODEL_QWEN3_NEXT ? 0 : 1,
 				     EXPERTS_LIMIT, c->family == MODEL_QWEN3_NEXT ? 512 : 256);
 	read_dense_layers(s, c);
 	for (uint32_t k = 0; k < c->n_layers; k++) {
-		any_dense |= c->dense_mlp[k];
-		any_sparse |= !c->dense_mlp[k];
+		c->n_layers_of[c->layers[k].mixer]++;
+		c->n_layers_of[c->layers[k].mlp]++;
 	}
-	if (any_sparse) {
+	if (c->n_layers_of[LAYER_MOE]) {
 		c->n_experts_per_token = whole(s, "num_experts_per_tok", 1,
 					       MIN(c->n_experts, (uint32_t)EXPERTS_PER_TOKEN_LIMIT),
 					       c->family == MODEL_QWEN3_NEXT ? 10 : 8);
@@ -285,7 +284,7 @@ static void read_mlp(struct source *s, struct model_config *c)
 	} else {
 		c->n_experts = 0;
 	}
-	if (any_dense)
+	if (c->n_layers_of[LAYER_DENSE])
 		c->mlp_size = whole(s, "intermediate_size", 1, SIZE_LIMIT,
 				    c->family == MODEL_QWEN3_NEXT ? 5632 : 12288);
 	/* Qwen3.5 always normalises, whatever the key says; a file that says otherwise is not
@@ -311,6 +310,7 @@ static void read_text(struct source *s, struct model_config *c)
 	c->vocab_size = whole(s, "vocab_size", 1, VOCAB_LIMIT, next ? 151936 : 248320);
 	c->max_position_embeddings = whole(s, "max_position_embeddings", 1, POSITIONS_LIMIT, 32768);
 	c->rms_norm_eps = (float)real(s, "rms_norm_eps", 1e-20, 0.1, true, 1e-6);
+	c->norm_adds_one = true;
 	only_word(s, "hidden_act", "silu");
 	read_layer_types(s, c);
 	read_attention(s, c);

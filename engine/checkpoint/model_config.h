@@ -19,6 +19,19 @@
 
 enum { MODEL_LAYERS_MAX = 512, MODEL_END_TOKENS_MAX = 16 };
 
+/* What a layer is made of: a mixer, which mixes tokens, then an MLP. What each kind computes is a file of engine/layers. */
+enum layer_kind {
+	LAYER_ATTENTION, /* mixers: full attention */
+	LAYER_DELTA,	 /* Gated DeltaNet */
+	LAYER_MOE,	 /* MLPs: experts with a shared expert */
+	LAYER_DENSE,
+	LAYER_KINDS,
+};
+
+struct layer_kinds {
+	uint8_t mixer, mlp; /* enum layer_kind */
+};
+
 enum model_family {
 	MODEL_QWEN3_5,	   /* qwen3_5, qwen3_5_text: dense MLP */
 	MODEL_QWEN3_5_MOE, /* qwen3_5_moe, qwen3_5_moe_text */
@@ -28,20 +41,19 @@ enum model_family {
 struct model_config {
 	enum model_family family;
 	uint32_t hidden_size, n_layers, vocab_size, max_position_embeddings;
-	bool full_attention[MODEL_LAYERS_MAX]; /* else Gated DeltaNet */
-	uint32_t n_attention_layers, n_delta_layers;
+	struct layer_kinds layers[MODEL_LAYERS_MAX];
+	uint32_t n_layers_of[LAYER_KINDS];
 	float rms_norm_eps;
+	bool norm_adds_one; /* norms multiply by 1 + w, not by w (but Gated DeltaNet's own, which is always plain) */
 	bool tie_word_embeddings;
 
 	uint32_t n_heads, n_kv_heads, head_dim;
 	uint32_t rotary_dim; /* even, <= head_dim */
 	double rope_theta;
+	bool attention_gate; /* the query projection has a gate of the attention's output beside each head */
 
 	uint32_t n_key_heads, n_value_heads, key_head_dim, value_head_dim, conv_kernel;
 
-	/* A layer's MLP: experts with a shared expert, or dense (n_experts = 0). Layers may differ in
-	 * Qwen3-Next (mlp_only_layers, decoder_sparse_step). */
-	bool dense_mlp[MODEL_LAYERS_MAX];
 	uint32_t n_experts, n_experts_per_token, expert_size, shared_expert_size;
 	uint32_t mlp_size; /* intermediate_size of dense layers, 0 when there are none */
 	bool norm_topk_prob;

@@ -18,7 +18,8 @@ void weights_shape(const struct model_config *c, enum weight_role role, uint32_t
 	uint64_t key = (uint64_t)c->n_key_heads * c->key_head_dim;
 	uint64_t value = (uint64_t)c->n_value_heads * c->value_head_dim;
 	uint64_t q = (uint64_t)c->n_heads * c->head_dim, kv = (uint64_t)c->n_kv_heads * c->head_dim;
-	bool attention = c->full_attention[layer], dense = c->dense_mlp[layer];
+	bool attention = c->layers[layer].mixer == LAYER_ATTENTION;
+	bool dense = c->layers[layer].mlp == LAYER_DENSE;
 	uint64_t mlp = dense ? c->mlp_size : c->shared_expert_size;
 	uint64_t rows = 0, cols = 0;
 

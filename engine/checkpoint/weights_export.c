@@ -196,7 +196,7 @@ static void list_experts(struct export *x, uint32_t layer)
 
 static void list_mlp(struct export *x, uint32_t layer)
 {
-	if (x->c->dense_mlp[layer]) {
+	if (x->c->layers[layer].mlp == LAYER_DENSE) {
 		add_layer_role(x, WEIGHT_SHARED_GATE, layer, 2, "mlp.gate_proj.weight");
 		add_layer_role(x, WEIGHT_SHARED_UP, layer, 2, "mlp.up_proj.weight");
 		add_layer_role(x, WEIGHT_SHARED_DOWN, layer, 2, "mlp.down_proj.weight");
@@ -215,7 +215,7 @@ static void list_model(struct export *x)
 	add_role(x, WEIGHT_EMBED, 0, 0, 2, "model.embed_tokens.weight");
 	for (uint32_t i = 0; i < x->c->n_layers; i++) {
 		add_layer_role(x, WEIGHT_INPUT_NORM, i, 1, "input_layernorm.weight");
-		if (x->c->full_attention[i])
+		if (x->c->layers[i].mixer == LAYER_ATTENTION)
 			list_attention(x, i);
 		else
 			list_delta(x, i);

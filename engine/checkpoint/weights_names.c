@@ -281,7 +281,7 @@ static int resolve_layer(struct resolver *r, uint32_t layer)
 	int error = 0;
 
 	t = find(r, "%slayers.%u.linear_attn.in_proj_qkvz.weight", r->prefix, layer);
-	if (t && !r->c->full_attention[layer]) {
+	if (t && r->c->layers[layer].mixer == LAYER_DELTA) {
 		error = resolve_interleaved(r, layer, t);
 		if (error < 0)
 			return error;
@@ -300,7 +300,7 @@ static int resolve_layer(struct resolver *r, uint32_t layer)
 				return error;
 			continue;
 		}
-		if (r->c->dense_mlp[layer] && dense_names[role])
+		if (r->c->layers[layer].mlp == LAYER_DENSE && dense_names[role])
 			name = dense_names[role];
 		t = find(r, "%slayers.%u.%s", r->prefix, layer, name);
 		if (!t)

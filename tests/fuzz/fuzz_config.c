@@ -24,7 +24,7 @@ static void check_config(const struct model_config *c)
 
 	require(c->hidden_size >= 1 && c->hidden_size <= 65536);
 	require(c->n_layers >= 1 && c->n_layers <= MODEL_LAYERS_MAX);
-	require(c->n_attention_layers + c->n_delta_layers == c->n_layers);
+	require(c->n_layers_of[LAYER_ATTENTION] + c->n_layers_of[LAYER_DELTA] == c->n_layers);
 	require(c->vocab_size >= 1 && c->vocab_size < 1 << 24);
 	require(c->n_kv_heads >= 1 && c->n_heads % c->n_kv_heads == 0 && c->n_heads >= 1);
 	require(c->head_dim % 16 == 0 && c->head_dim >= 16 && c->head_dim <= 256);
@@ -47,8 +47,11 @@ static void check_config(const struct model_config *c)
 	require(c->default_top_p > 0 && c->default_top_p <= 1 && c->default_top_k >= 0);
 	require(c->default_repetition_penalty > 0 && c->default_min_p >= 0);
 	for (uint32_t layer = 0; layer < c->n_layers; layer++) {
-		require(c->n_experts || c->dense_mlp[layer]);
-		require(!c->dense_mlp[layer] || c->mlp_size);
+		const struct layer_kinds *kinds = &c->layers[layer];
+
+		require(kinds->mixer == LAYER_ATTENTION || kinds->mixer == LAYER_DELTA);
+		require(kinds->mlp == LAYER_DENSE ? c->mlp_size
+						  : kinds->mlp == LAYER_MOE && c->n_experts);
 		for (int role = 0; role < WEIGHT_ROLES; role++) {
 			uint64_t rows, cols, elements;
 

@@ -200,8 +200,9 @@ static int sizes_of_model(struct simulate_options *o, struct err *e)
 
 	if (r < 0)
 		return r;
-	o->page_bytes = 2.0 * 2 * c.n_attention_layers * c.n_kv_heads * c.head_dim * o->page_size;
-	o->slot_bytes = 4.0 * c.n_delta_layers *
+	o->page_bytes =
+		2.0 * 2 * c.n_layers_of[LAYER_ATTENTION] * c.n_kv_heads * c.head_dim * o->page_size;
+	o->slot_bytes = 4.0 * c.n_layers_of[LAYER_DELTA] *
 			((double)c.n_value_heads * c.value_head_dim * c.key_head_dim +
 			 c.conv_kernel * (2.0 * c.n_key_heads * c.key_head_dim +
 					  (double)c.n_value_heads * c.value_head_dim));
