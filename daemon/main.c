@@ -272,6 +272,7 @@ int main(int argc, char **argv)
 	struct err e = {0};
 
 	role_begin(&role_main);
+	metrics_init(&server.metrics);
 	server.started = time(NULL);
 	server.started_ns = clock_now_ns();
 	if (options_parse(argc, (const char *const *)argv, &server.options, &e) < 0)

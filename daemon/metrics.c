@@ -38,20 +38,170 @@ static const struct {
 static_assert(ARRAY_SIZE(long_bounds) <= METRICS_BUCKETS_MAX, "buckets");
 static_assert(ARRAY_SIZE(token_bounds) <= METRICS_BUCKETS_MAX, "buckets");
 
-static const char *const finishes[METRICS_FINISHES] = {
-	[METRICS_STOP] = "stop",
-	[METRICS_LENGTH] = "length",
-	[METRICS_ABORT] = "abort",
-	[METRICS_ERROR] = "error",
+/* A metric is a row, or a row and others behind it without type and help, which have its name and another label. */
+struct row {
+	const char *name, *type, *help;
+	size_t offset,
+		width; /* of a number in struct metrics_steps, or with `live` of an atomic in struct metrics */
+	bool live;
+	size_t share_of; /* offset of a uint64_t in struct metrics_steps: the value is written as a share of it; 0: as it is */
+	const char *label; /* NULL: none; "tier=\"host\""; with name_of the label's name alone */
+	/* n numbers, one behind the other, and the label's value of each */
+	size_t n;
+	const char *(*name_of)(size_t i);
 };
 
-/* The codes that the daemon sends; the last one stands for any other. */
-static const unsigned codes[] = {200, 400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503, 0};
+static const char *miss_name(size_t i)
+{
+	return prefix_miss_name((enum prefix_miss)(i + PREFIX_MISS_NONE + 1));
+}
+
+static const char *finish_name(size_t i)
+{
+	static const char *const names[METRICS_FINISHES] = {
+		[METRICS_STOP] = "stop",
+		[METRICS_LENGTH] = "length",
+		[METRICS_ABORT] = "abort",
+		[METRICS_ERROR] = "error",
+	};
+
+	return names[i];
+}
+
+/* The status codes that the daemon sends; the last one stands for any other. */
+static const char *const codes[] = {"200", "400", "401", "403", "404", "405",  "409",
+				    "413", "415", "429", "500", "503", "other"};
 static_assert(ARRAY_SIZE(codes) <= METRICS_CODES_MAX, "codes");
+
+static const char *code_name(size_t i)
+{
+	return codes[i];
+}
+
+#define HOST "tier=\"host\""
+#define DISK "tier=\"disk\""
+#define STEPS(member)                                     \
+	.offset = offsetof(struct metrics_steps, member), \
+	.width = sizeof(((struct metrics_steps *)NULL)->member)
+#define LIVE(member) \
+	.offset = offsetof(struct metrics, member), .width = sizeof(_Atomic uint64_t), .live = true
+
+static const struct row rows[] = {
+	{"num_requests_running", "gauge", "Sequences that prefill or decode.",
+	 STEPS(scheduler.running)},
+	{"num_requests_waiting", "gauge", "Requests not yet admitted.", STEPS(scheduler.waiting)},
+	{"kv_cache_usage_perc", "gauge", "Share of the KV pages in use, 0 to 1.", STEPS(pages_used),
+	 .share_of = offsetof(struct metrics_steps, pages)},
+	{"kv_cache_pages_used", "gauge", "KV pages in use.", STEPS(pages_used)},
+	{"kv_cache_pages", "gauge", "KV pages of the pool.", STEPS(pages)},
+	{"prefix_cache_queries_total", "counter",
+	 "Prompt tokens of admitted requests, looked for in the prefix cache.",
+	 STEPS(scheduler.prompt_tokens)},
+	{"prefix_cache_hits_total", "counter", "Of them, those that were found there.",
+	 STEPS(scheduler.cached_tokens)},
+	{"prefix_cache_misses_total", "counter",
+	 "Admitted requests by the reason why they did not hit further.",
+	 STEPS(scheduler.misses[PREFIX_MISS_NONE + 1]), .label = "reason",
+	 .n = PREFIX_MISS_N - PREFIX_MISS_NONE - 1, .name_of = miss_name},
+	{"prefix_cache_shared_waits_total", "counter",
+	 "Requests that waited for another one to compute what they share.",
+	 STEPS(scheduler.shared_waits)},
+	{"prefix_cache_nodes", "gauge", "Nodes of the tree.", STEPS(scheduler.cache.nodes)},
+	{"prefix_cache_tokens", "gauge", "Tokens whose KV pages the tree holds.",
+	 STEPS(tree_tokens)},
+	{"prefix_cache_states", "gauge", "Recurrent states that the tree holds.",
+	 STEPS(scheduler.cache.tree_slots)},
+	{"prefix_cache_evicted_pages_total", "counter", "KV pages evicted.",
+	 STEPS(scheduler.cache.evicted_pages)},
+	{"prefix_cache_evicted_states_total", "counter", "Recurrent states evicted.",
+	 STEPS(scheduler.cache.evicted_slots)},
+	{"prefix_cache_evicted_unhit_states_total", "counter",
+	 "Of them, those that were never hit.", STEPS(scheduler.cache.evicted_unhit_slots)},
+	{"cache_used_bytes", "gauge", "KV pages and states in use, running and cached.",
+	 STEPS(scheduler.cache.used_bytes)},
+	{"cache_budget_bytes", "gauge", "What they may use.", STEPS(budget_bytes)},
+	{"num_preemptions_total", "counter",
+	 "Requests retracted because memory ran out; they come back.",
+	 STEPS(scheduler.retractions)},
+	{"replayed_tokens_total", "counter", "Tokens computed again for such requests.",
+	 STEPS(scheduler.replayed_tokens)},
+	{"cache_tier_items", "gauge", "KV pages and states of this model below the device.",
+	 STEPS(store.host_items), .label = HOST},
+	{"cache_tier_items", NULL, NULL, STEPS(store.disk_items), .label = DISK},
+	{"cache_tier_bytes", "gauge",
+	 "Bytes below the device; on disk those of every model in the directory.",
+	 STEPS(store.host_bytes), .label = HOST},
+	{"cache_tier_bytes", NULL, NULL, STEPS(store.disk_bytes), .label = DISK},
+	{"cache_tier_hits_total", "counter", "Pages and states brought up from there.",
+	 STEPS(store.host_hits), .label = HOST},
+	{"cache_tier_hits_total", NULL, NULL, STEPS(store.disk_hits), .label = DISK},
+	{"cache_tier_evicted_total", "counter", "Pages and states that made room there.",
+	 STEPS(store.host_evicted), .label = HOST},
+	{"cache_tier_evicted_total", NULL, NULL, STEPS(store.disk_evicted), .label = DISK},
+	{"cache_disk_queued_items", "gauge", "Pages and states to be written to disk.",
+	 STEPS(store.queued_items)},
+	{"cache_disk_written_items_total", "counter", "Pages and states written to disk.",
+	 STEPS(store.written_items)},
+	{"cache_disk_written_bytes_total", "counter", "Bytes of them.", STEPS(store.written_bytes)},
+	{"cache_disk_unwritten_items_total", "counter",
+	 "Pages and states that were not written: a disk that is full, broken or too slow.",
+	 STEPS(store.unwritten_items)},
+	{"cache_disk_damaged_total", "counter", "Files that did not check and were passed over.",
+	 STEPS(store.damaged)},
+	{"cache_loads_total", "counter",
+	 "Requests that waited for pages and a state from below the device.",
+	 STEPS(scheduler.loads_begun)},
+	{"cache_loads_failed_total", "counter", "Of them, those whose pages or state did not come.",
+	 STEPS(scheduler.loads_failed)},
+	{"cache_stores_dropped_total", "counter",
+	 "Pages and states that left the device before there was room for them below.",
+	 STEPS(scheduler.stores_dropped)},
+	{"transfer_peers", "gauge", "Workers to hand prompts over to, or that hand theirs over.",
+	 LIVE(peers)},
+	{"transfer_sent_total", "counter", "Prompts computed for other workers.",
+	 LIVE(prompts_sent)},
+	{"transfer_sent_bytes_total", "counter", "Bytes of pages and states sent with them.",
+	 LIVE(prompts_sent_bytes)},
+	{"transfer_received_total", "counter", "Prompts that other workers computed.",
+	 LIVE(prompts_received)},
+	{"transfer_received_bytes_total", "counter",
+	 "Bytes of pages and states that came with them.", LIVE(prompts_received_bytes)},
+	{"transfer_failed_total", "counter",
+	 "Prompts that were handed over in vain: then computed elsewhere.", LIVE(prompts_failed)},
+	{"transfer_missed_total", "counter",
+	 "Prompts long enough to be handed over that were computed here: nobody was there, or all failed.",
+	 LIVE(prompts_missed)},
+	{"prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
+	 STEPS(scheduler.prompt_tokens)},
+	{"generation_tokens_total", "counter", "Tokens generated.", LIVE(generation_tokens)},
+	{"request_success_total", "counter",
+	 "Choices ended, by reason; without what was refused because the queue is full (429).",
+	 LIVE(finished), .label = "finished_reason", .n = METRICS_FINISHES, .name_of = finish_name},
+	{"http_responses_total", "counter", "HTTP responses, by status code.", LIVE(responses),
+	 .label = "code", .n = ARRAY_SIZE(codes), .name_of = code_name},
+	{"device_steps_total", "counter", "Steps run.", STEPS(device.steps)},
+	{"device_launches_total", "counter", "Kernels launched.", STEPS(device.launches)},
+	{"device_bytes_to_total", "counter", "Bytes copied to the device.",
+	 STEPS(device.bytes_to_device)},
+	{"device_bytes_from_total", "counter", "Bytes copied from the device.",
+	 STEPS(device.bytes_from_device)},
+};
 
 static uint64_t load(const _Atomic uint64_t *v)
 {
 	return atomic_load_explicit(v, memory_order_relaxed);
+}
+
+void metrics_init(struct metrics *m)
+{
+	pthread_mutex_init(&m->lock, NULL);
+}
+
+void metrics_publish(struct metrics *m, const struct metrics_steps *steps)
+{
+	pthread_mutex_lock(&m->lock);
+	m->steps = *steps;
+	pthread_mutex_unlock(&m->lock);
 }
 
 void metrics_time(struct metrics *m, enum metrics_time which, uint64_t ns)
@@ -67,9 +217,11 @@ void metrics_time(struct metrics *m, enum metrics_time which, uint64_t ns)
 
 void metrics_response(struct metrics *m, unsigned status)
 {
+	char code[16];
 	size_t i = 0;
 
-	while (i + 1 < ARRAY_SIZE(codes) && codes[i] != status)
+	snprintf(code, sizeof(code), "%u", status);
+	while (i + 1 < ARRAY_SIZE(codes) && strcmp(codes[i], code) != 0)
 		i++;
 	atomic_fetch_add_explicit(&m->responses[i], 1, memory_order_relaxed);
 }
@@ -77,13 +229,6 @@ void metrics_response(struct metrics *m, unsigned status)
 static void head(struct buf *out, const char *name, const char *type, const char *help)
 {
 	buf_printf(out, "# HELP tigon_%s %s\n# TYPE tigon_%s %s\n", name, help, name, type);
-}
-
-static void single(struct buf *out, const char *name, const char *type, const char *help,
-		   const _Atomic uint64_t *value)
-{
-	head(out, name, type, help);
-	buf_printf(out, "tigon_%s %" PRIu64 "\n", name, load(value));
 }
 
 static void write_times(const struct metrics *m, struct buf *out)
@@ -106,144 +251,51 @@ static void write_times(const struct metrics *m, struct buf *out)
 	}
 }
 
-static void write_cache(const struct metrics *m, struct buf *out)
+static uint64_t number(const struct metrics *m, const struct metrics_steps *steps,
+		       const struct row *row, size_t i)
 {
-	single(out, "prefix_cache_queries_total", "counter",
-	       "Prompt tokens of admitted requests, looked for in the prefix cache.",
-	       &m->prompt_tokens);
-	single(out, "prefix_cache_hits_total", "counter", "Of them, those that were found there.",
-	       &m->cached_tokens);
-	head(out, "prefix_cache_misses_total", "counter",
-	     "Admitted requests by the reason why they did not hit further.");
-	for (int i = PREFIX_MISS_NONE + 1; i < PREFIX_MISS_N; i++) {
-		const char *reason = prefix_miss_name((enum prefix_miss)i);
+	const char *at =
+		(row->live ? (const char *)m : (const char *)steps) + row->offset + i * row->width;
 
-		buf_printf(out, "tigon_prefix_cache_misses_total{reason=\"%s\"} %" PRIu64 "\n",
-			   reason, load(&m->misses[i]));
+	if (row->live)
+		return load((const _Atomic uint64_t *)at);
+	return row->width == sizeof(uint32_t) ? *(const uint32_t *)at : *(const uint64_t *)at;
+}
+
+static void write_row(const struct metrics *m, const struct metrics_steps *steps,
+		      const struct row *row, struct buf *out)
+{
+	for (size_t i = 0; i < MAX(row->n, (size_t)1); i++) {
+		uint64_t v = number(m, steps, row, i);
+
+		buf_printf(out, "tigon_%s", row->name);
+		if (row->name_of)
+			buf_printf(out, "{%s=\"%s\"}", row->label, row->name_of(i));
+		else if (row->label)
+			buf_printf(out, "{%s}", row->label);
+		if (row->share_of) {
+			uint64_t whole = *(const uint64_t *)((const char *)steps + row->share_of);
+
+			buf_printf(out, " %.6f\n", whole ? (double)v / (double)whole : 0.0);
+		} else {
+			buf_printf(out, " %" PRIu64 "\n", v);
+		}
 	}
-	single(out, "prefix_cache_shared_waits_total", "counter",
-	       "Requests that waited for another one to compute what they share.",
-	       &m->shared_waits);
-	single(out, "prefix_cache_nodes", "gauge", "Nodes of the tree.", &m->cache_nodes);
-	single(out, "prefix_cache_tokens", "gauge", "Tokens whose KV pages the tree holds.",
-	       &m->cache_tokens);
-	single(out, "prefix_cache_states", "gauge", "Recurrent states that the tree holds.",
-	       &m->cache_slots);
-	single(out, "prefix_cache_evicted_pages_total", "counter", "KV pages evicted.",
-	       &m->evicted_pages);
-	single(out, "prefix_cache_evicted_states_total", "counter", "Recurrent states evicted.",
-	       &m->evicted_slots);
-	single(out, "prefix_cache_evicted_unhit_states_total", "counter",
-	       "Of them, those that were never hit.", &m->evicted_unhit_slots);
-	single(out, "cache_used_bytes", "gauge", "KV pages and states in use, running and cached.",
-	       &m->cache_bytes);
-	single(out, "cache_budget_bytes", "gauge", "What they may use.", &m->cache_budget);
-	single(out, "num_preemptions_total", "counter",
-	       "Requests retracted because memory ran out; they come back.", &m->retractions);
-	single(out, "replayed_tokens_total", "counter", "Tokens computed again for such requests.",
-	       &m->replayed_tokens);
 }
 
-static void write_transfer(const struct metrics *m, struct buf *out)
+void metrics_write(struct metrics *m, struct buf *out)
 {
-	single(out, "transfer_peers", "gauge",
-	       "Workers to hand prompts over to, or that hand theirs over.", &m->peers);
-	single(out, "transfer_sent_total", "counter", "Prompts computed for other workers.",
-	       &m->prompts_sent);
-	single(out, "transfer_sent_bytes_total", "counter",
-	       "Bytes of pages and states sent with them.", &m->prompts_sent_bytes);
-	single(out, "transfer_received_total", "counter", "Prompts that other workers computed.",
-	       &m->prompts_received);
-	single(out, "transfer_received_bytes_total", "counter",
-	       "Bytes of pages and states that came with them.", &m->prompts_received_bytes);
-	single(out, "transfer_failed_total", "counter",
-	       "Prompts that were handed over in vain: then computed elsewhere.",
-	       &m->prompts_failed);
-	single(out, "transfer_missed_total", "counter",
-	       "Prompts long enough to be handed over that were computed here: nobody was there, or all failed.",
-	       &m->prompts_missed);
-}
+	struct metrics_steps steps;
 
-/* A value each of host memory and disk. */
-static void both_tiers(struct buf *out, const char *name, const char *type, const char *help,
-		       const _Atomic uint64_t *host, const _Atomic uint64_t *disk)
-{
-	head(out, name, type, help);
-	buf_printf(out, "tigon_%s{tier=\"host\"} %" PRIu64 "\n", name, load(host));
-	buf_printf(out, "tigon_%s{tier=\"disk\"} %" PRIu64 "\n", name, load(disk));
-}
+	pthread_mutex_lock(&m->lock);
+	steps = m->steps;
+	pthread_mutex_unlock(&m->lock);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct row *row = &rows[i];
 
-static void write_tiers(const struct metrics *m, struct buf *out)
-{
-	both_tiers(out, "cache_tier_items", "gauge",
-		   "KV pages and states of this model below the device.", &m->host_items,
-		   &m->disk_items);
-	both_tiers(out, "cache_tier_bytes", "gauge",
-		   "Bytes below the device; on disk those of every model in the directory.",
-		   &m->host_bytes, &m->disk_bytes);
-	both_tiers(out, "cache_tier_hits_total", "counter",
-		   "Pages and states brought up from there.", &m->host_hits, &m->disk_hits);
-	both_tiers(out, "cache_tier_evicted_total", "counter",
-		   "Pages and states that made room there.", &m->host_evicted, &m->disk_evicted);
-	single(out, "cache_disk_queued_items", "gauge", "Pages and states to be written to disk.",
-	       &m->disk_queued_items);
-	single(out, "cache_disk_written_items_total", "counter",
-	       "Pages and states written to disk.", &m->disk_written_items);
-	single(out, "cache_disk_written_bytes_total", "counter", "Bytes of them.",
-	       &m->disk_written_bytes);
-	single(out, "cache_disk_unwritten_items_total", "counter",
-	       "Pages and states that were not written: a disk that is full, broken or too slow.",
-	       &m->disk_unwritten_items);
-	single(out, "cache_disk_damaged_total", "counter",
-	       "Files that did not check and were passed over.", &m->disk_damaged);
-	single(out, "cache_loads_total", "counter",
-	       "Requests that waited for pages and a state from below the device.",
-	       &m->loads_begun);
-	single(out, "cache_loads_failed_total", "counter",
-	       "Of them, those whose pages or state did not come.", &m->loads_failed);
-	single(out, "cache_stores_dropped_total", "counter",
-	       "Pages and states that left the device before there was room for them below.",
-	       &m->stores_dropped);
-}
-
-void metrics_write(const struct metrics *m, struct buf *out)
-{
-	uint64_t total = load(&m->pages_total);
-
-	single(out, "num_requests_running", "gauge", "Sequences that prefill or decode.",
-	       &m->running);
-	single(out, "num_requests_waiting", "gauge", "Requests not yet admitted.", &m->waiting);
-	/* As in vLLM, what is only cached and could be evicted counts as free. */
-	head(out, "kv_cache_usage_perc", "gauge", "Share of the KV pages in use, 0 to 1.");
-	buf_printf(out, "tigon_kv_cache_usage_perc %.6f\n",
-		   total ? (double)load(&m->pages_used) / (double)total : 0.0);
-	single(out, "kv_cache_pages_used", "gauge", "KV pages in use.", &m->pages_used);
-	single(out, "kv_cache_pages", "gauge", "KV pages of the pool.", &m->pages_total);
-	write_cache(m, out);
-	write_tiers(m, out);
-	write_transfer(m, out);
-	single(out, "prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
-	       &m->prompt_tokens);
-	single(out, "generation_tokens_total", "counter", "Tokens generated.",
-	       &m->generation_tokens);
-	head(out, "request_success_total", "counter",
-	     "Choices ended, by reason; without what was refused because the queue is full (429).");
-	for (size_t i = 0; i < METRICS_FINISHES; i++)
-		buf_printf(out, "tigon_request_success_total{finished_reason=\"%s\"} %" PRIu64 "\n",
-			   finishes[i], load(&m->finished[i]));
-	head(out, "http_responses_total", "counter", "HTTP responses, by status code.");
-	for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
-		if (codes[i])
-			buf_printf(out, "tigon_http_responses_total{code=\"%u\"} ", codes[i]);
-		else
-			buf_puts(out, "tigon_http_responses_total{code=\"other\"} ");
-		buf_printf(out, "%" PRIu64 "\n", load(&m->responses[i]));
+		if (row->type)
+			head(out, row->name, row->type, row->help);
+		write_row(m, &steps, row, out);
 	}
-	single(out, "device_steps_total", "counter", "Steps run.", &m->steps);
-	single(out, "device_launches_total", "counter", "Kernels launched.", &m->launches);
-	single(out, "device_bytes_to_total", "counter", "Bytes copied to the device.",
-	       &m->bytes_to_device);
-	single(out, "device_bytes_from_total", "counter", "Bytes copied from the device.",
-	       &m->bytes_from_device);
 	write_times(m, out);
 }

@@ -19,11 +19,13 @@ static double value(const char *text, const char *name)
 
 int main(void)
 {
+	struct metrics_steps steps = {0};
 	struct buf out;
 	const char *text;
 	double last = 0;
 	int buckets = 0;
 
+	metrics_init(&m);
 	buf_init(&out, 1 << 20);
 	metrics_time(&m, METRICS_TTFT, 1000000);	/* 1 ms: on a bound */
 	metrics_time(&m, METRICS_TTFT, 1000001);	/* just above */
@@ -32,17 +34,20 @@ int main(void)
 	metrics_response(&m, 200);
 	metrics_response(&m, 200);
 	metrics_response(&m, 418);
-	atomic_store(&m.pages_total, 8);
-	atomic_store(&m.pages_used, 2);
 	atomic_store(&m.finished[METRICS_ABORT], 5);
-	atomic_store(&m.prompt_tokens, 1000);
-	atomic_store(&m.cached_tokens, 640);
-	atomic_store(&m.misses[PREFIX_MISS_NONE], 3);
-	atomic_store(&m.misses[PREFIX_MISS_EVICTED_STATE], 2);
-	atomic_store(&m.retractions, 4);
-	atomic_store(&m.host_hits, 7);
-	atomic_store(&m.disk_bytes, 1 << 20);
-	atomic_store(&m.loads_failed, 9);
+	steps.pages = 8;
+	steps.pages_used = 2;
+	steps.scheduler.running = 6;
+	steps.scheduler.prompt_tokens = 1000;
+	steps.scheduler.cached_tokens = 640;
+	steps.scheduler.misses[PREFIX_MISS_NONE] = 3;
+	steps.scheduler.misses[PREFIX_MISS_EVICTED_STATE] = 2;
+	steps.scheduler.retractions = 4;
+	steps.scheduler.loads_failed = 9;
+	steps.store.host_hits = 7;
+	steps.store.disk_bytes = 1 << 20;
+	metrics_publish(&m, &steps);
+	memset(&steps, 0, sizeof(steps));
 	metrics_response(&m, 409);
 	metrics_write(&m, &out);
 	ok(!out.failed, "written");
@@ -66,6 +71,7 @@ int main(void)
 	   "another histogram is untouched");
 	ok(value(text, "tigon_http_responses_total{code=\"200\"}") == 2, "responses by code");
 	ok(value(text, "tigon_http_responses_total{code=\"other\"}") == 1, "an unknown code");
+	ok(value(text, "tigon_num_requests_running") == 6, "a number of 32 bits");
 	ok(value(text, "tigon_kv_cache_usage_perc") == 0.25, "usage is a share");
 	ok(value(text, "tigon_request_success_total{finished_reason=\"abort\"}") == 5,
 	   "finish reasons");
@@ -84,7 +90,14 @@ int main(void)
 	   "what lies below the device");
 	ok(value(text, "tigon_num_preemptions_total") == 4, "retractions");
 	ok(value(text, "tigon_http_responses_total{code=\"409\"}") == 1, "conflicts");
-	/* Every sample belongs to a TYPE line above it; buckets never fall. */
+	for (const char *p = strstr(text, "# TYPE"); p; p = strstr(p + 1, "# TYPE")) {
+		char line[128];
+
+		snprintf(line, sizeof(line), "%.*s ", (int)strcspn(p + 7, " ") + 7, p);
+		check(!strstr(p + 1, line));
+	}
+	ok_all("a metric has one TYPE line");
+	/* Buckets never fall. */
 	for (const char *p = strstr(text, "inter_token_latency_seconds_bucket"); p;
 	     p = strstr(p + 1, "inter_token_latency_seconds_bucket")) {
 		double le = strtod(strchr(p, '"') + 1, NULL);

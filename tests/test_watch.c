@@ -131,6 +131,7 @@ int main(void)
 	struct err e = {0};
 
 	log_set_level(LOG_LEVEL_ERROR);
+	metrics_init(&server.metrics);
 	check(lifecycle_new(&server.lifecycle, &e) == 0);
 	server.options = (struct options){.model = "/nowhere",
 					  .max_num_seqs = 4,

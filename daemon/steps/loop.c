@@ -47,6 +47,7 @@ struct loop {
 	uint32_t n_out;			  /* steps that the device has: planned, not committed */
 	struct call *live;		  /* calls the scheduler has; each a work reference */
 	struct tree_pools pools;
+	struct metrics_steps published; /* last */
 	struct draw_result *results;	/* [max_num_seqs + max_batched_tokens] */
 	struct scheduler_event *events; /* [2 max_num_seqs] */
 	struct call **touched;		/* [max_num_seqs] */
@@ -127,7 +128,7 @@ static int open_scheduler(struct loop *l, struct err *e)
 	};
 	if (config.cache_bytes)
 		l->pools.budget_bytes = MIN(l->pools.budget_bytes, config.cache_bytes);
-	atomic_store(&s->metrics.cache_budget, l->pools.budget_bytes);
+	l->published.budget_bytes = l->pools.budget_bytes;
 	l->results =
 		calloc((size_t)config.max_seqs + config.max_prefill_tokens, sizeof(*l->results));
 	l->events = calloc(config.max_seqs, 2 * sizeof(*l->events));
@@ -205,7 +206,7 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 		.max_choices = (uint32_t)o->max_num_seqs,
 		.defaults = default_sampling(&s->info.model),
 	};
-	atomic_store(&s->metrics.pages_total, s->info.n_pages);
+	l->published.pages = s->info.n_pages;
 	r = open_scheduler(l, e);
 	if (r == 0)
 		r = mover_open(s, &l->identity, &l->server->inbox, &l->mover, e);
@@ -220,64 +221,19 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 	return r;
 }
 
-static void publish_tiers(struct loop *l, const struct scheduler_stats *stats) ON(role_engine)
-{
-	struct metrics *m = &l->server->metrics;
-	struct cache_store_stats below;
-
-	if (!l->mover)
-		return;
-	cache_store_stats(mover_store(l->mover), &below);
-	atomic_store(&m->host_items, below.host_items);
-	atomic_store(&m->host_bytes, below.host_bytes);
-	atomic_store(&m->host_hits, below.host_hits);
-	atomic_store(&m->host_evicted, below.host_evicted);
-	atomic_store(&m->disk_items, below.disk_items);
-	atomic_store(&m->disk_bytes, below.disk_bytes);
-	atomic_store(&m->disk_hits, below.disk_hits);
-	atomic_store(&m->disk_evicted, below.disk_evicted);
-	atomic_store(&m->disk_queued_items, below.queued_items);
-	atomic_store(&m->disk_written_items, below.written_items);
-	atomic_store(&m->disk_written_bytes, below.written_bytes);
-	atomic_store(&m->disk_unwritten_items, below.unwritten_items);
-	atomic_store(&m->disk_damaged, below.damaged);
-	atomic_store(&m->loads_begun, stats->loads_begun);
-	atomic_store(&m->loads_failed, stats->loads_failed);
-	atomic_store(&m->stores_dropped, stats->stores_dropped);
-}
-
-/* What the gauges and the device's counters say after this step or message. */
+/* Publishes for /metrics the state after this step or message. */
 static void publish(struct loop *l) ON(role_engine)
 {
-	struct metrics *m = &l->server->metrics;
-	struct scheduler_stats stats;
-	struct engine_counters counters;
+	struct metrics_steps *m = &l->published;
 
-	scheduler_stats(l->scheduler, &stats);
-	engine_counters(l->engine, &counters);
-	atomic_store(&m->running, stats.running);
-	atomic_store(&m->waiting, stats.waiting);
-	atomic_store(&m->pages_used,
-		     l->pools.n_pages - stats.cache.free_pages - stats.cache.evictable_pages);
-	atomic_store(&m->prompt_tokens, stats.prompt_tokens);
-	atomic_store(&m->cached_tokens, stats.cached_tokens);
-	for (int i = 0; i < PREFIX_MISS_N; i++)
-		atomic_store(&m->misses[i], stats.misses[i]);
-	atomic_store(&m->retractions, stats.retractions);
-	atomic_store(&m->replayed_tokens, stats.replayed_tokens);
-	atomic_store(&m->shared_waits, stats.shared_waits);
-	atomic_store(&m->evicted_pages, stats.cache.evicted_pages);
-	atomic_store(&m->evicted_slots, stats.cache.evicted_slots);
-	atomic_store(&m->evicted_unhit_slots, stats.cache.evicted_unhit_slots);
-	atomic_store(&m->cache_nodes, stats.cache.nodes);
-	atomic_store(&m->cache_tokens, stats.cache.tree_pages * l->pools.page_tokens);
-	atomic_store(&m->cache_slots, stats.cache.tree_slots);
-	atomic_store(&m->cache_bytes, stats.cache.used_bytes);
-	publish_tiers(l, &stats);
-	atomic_store(&m->steps, counters.steps);
-	atomic_store(&m->launches, counters.launches);
-	atomic_store(&m->bytes_to_device, counters.bytes_to_device);
-	atomic_store(&m->bytes_from_device, counters.bytes_from_device);
+	scheduler_stats(l->scheduler, &m->scheduler);
+	engine_counters(l->engine, &m->device);
+	if (l->mover)
+		cache_store_stats(mover_store(l->mover), &m->store);
+	m->pages_used =
+		m->pages - m->scheduler.cache.free_pages - m->scheduler.cache.evictable_pages;
+	m->tree_tokens = m->scheduler.cache.tree_pages * l->pools.page_tokens;
+	metrics_publish(&l->server->metrics, m);
 }
 
 /* When this step was planned; `now` for one that is not known. */
@@ -707,7 +663,7 @@ static void give_notes(struct loop *l) ON(role_engine)
 
 static bool is_writing(const struct loop *l)
 {
-	return atomic_load(&l->server->metrics.disk_queued_items) > 0;
+	return l->published.store.queued_items > 0;
 }
 
 /* While a step runs the next one is planned and handed over, so that the device does not wait for
