@@ -10,7 +10,7 @@
  *   watch   sees what libmicrohttpd cannot see of a suspended connection (the client left), and
  *           keeps time: slow senders, the SSE comment after 15 s of silence.
  *
- *   transfer  in a prefill or decode worker: ZeroMQ sockets, peers, rooms.
+ *   transfer  in a prefill or decode worker: ZeroMQ sockets, peers, deliveries.
  *
  *   what               from               to       carries                       in
  *   text.queue         http               text     calls whose body is whole     text.c

@@ -30,7 +30,7 @@ enum {
 	VOCAB = 50,
 	END = 49,
 	REQUESTS = 40, /* of a life */
-	ROOMS = 400,
+	DELIVERIES = 400,
 	TEXTS = 5,
 };
 
@@ -170,7 +170,7 @@ static uint32_t commit(struct worker *w, struct scheduler_event *events)
 	return scheduler_commit(w->s, w->results[w->first_out++ % 2], events);
 }
 
-/* ---- requests and rooms ---- */
+/* ---- requests and deliveries ---- */
 
 /* What a client got. */
 struct answer {
@@ -189,7 +189,7 @@ struct task {
 };
 
 /* A prompt on its way from worker to worker. */
-struct room {
+struct delivery {
 	bool open;     /* the decode worker waits */
 	bool sending;  /* the prefill worker has the request, by `prefill` */
 	bool computed; /* and its first tokens are known: it ships */
@@ -208,8 +208,8 @@ struct life {
 	struct dice dice;
 	struct worker unified, prefill, decode;
 	struct task tasks[REQUESTS];
-	struct room rooms[ROOMS];
-	uint32_t n_tasks, n_rooms;
+	struct delivery deliveries[DELIVERIES];
+	uint32_t n_tasks, n_deliveries;
 	uint32_t want_tasks;
 	enum kind kind;
 };
@@ -230,11 +230,11 @@ static bool again(struct life *l)
 	return l->kind == COLD || chance(l, 2);
 }
 
-static struct room *room_of(struct life *l, uint64_t prefill)
+static struct delivery *delivery_of(struct life *l, uint64_t prefill)
 {
-	for (uint32_t i = 0; i < l->n_rooms; i++)
-		if (l->rooms[i].sending && l->rooms[i].prefill == prefill)
-			return &l->rooms[i];
+	for (uint32_t i = 0; i < l->n_deliveries; i++)
+		if (l->deliveries[i].sending && l->deliveries[i].prefill == prefill)
+			return &l->deliveries[i];
 	return NULL;
 }
 
@@ -256,7 +256,7 @@ static void take_answers(struct life *l, bool unified, const struct scheduler_ev
 /* ---- the network ---- */
 
 /* The prefill worker reads what its ships named: at once, or when it comes to it. */
-static void read_room(struct life *l, struct room *r, bool all)
+static void read_delivery(struct life *l, struct delivery *r, bool all)
 {
 	uint32_t first = r->to.ask.n_have / P;
 
@@ -276,7 +276,7 @@ static void read_room(struct life *l, struct room *r, bool all)
 	}
 }
 
-static bool has_all(const struct life *l, const struct room *r)
+static bool has_all(const struct life *l, const struct delivery *r)
 {
 	for (uint32_t i = 0; i < r->to.n_pages; i++)
 		if (!r->read[i])
@@ -288,7 +288,7 @@ static void take_ships(struct life *l, const struct plan *p)
 {
 	for (uint32_t i = 0; i < p->n_ships; i++) {
 		const struct plan_ship *s = &p->ships[i];
-		struct room *r = room_of(l, s->request);
+		struct delivery *r = delivery_of(l, s->request);
 
 		check(r && s->n_pages > 0);
 		for (uint32_t k = s->first_page; k < s->first_page + s->n_pages; k++) {
@@ -302,12 +302,12 @@ static void take_ships(struct life *l, const struct plan *p)
 		r->state_named = s->state;
 		r->state_from = p->rows[s->row].state_dst;
 		if (chance(l, 2))
-			read_room(l, r, true);
+			read_delivery(l, r, true);
 	}
 }
 
 /* The prefill worker lost it, or gives it up; the decode worker hears of it. */
-static void fail_room(struct life *l, struct room *r)
+static void fail_delivery(struct life *l, struct delivery *r)
 {
 	if (r->sending)
 		scheduler_abort(l->prefill.s, r->prefill);
@@ -322,10 +322,10 @@ static void take_prepares(struct life *l)
 	struct scheduler_prepare p;
 
 	while (scheduler_next_prepare(l->decode.s, &p)) {
-		struct room *r = &l->rooms[l->n_rooms++];
+		struct delivery *r = &l->deliveries[l->n_deliveries++];
 
-		check(l->n_rooms < ROOMS);
-		*r = (struct room){.open = true, .decode = p.request, .to = p};
+		check(l->n_deliveries < DELIVERIES);
+		*r = (struct delivery){.open = true, .decode = p.request, .to = p};
 		memcpy(r->pages_to, p.pages, p.n_pages * sizeof(*p.pages));
 		check(p.n_pages == CEIL_DIV(p.ask.n_prompt, P) - p.ask.n_have / P);
 		seen.pages_kept += p.ask.n_have / P;
@@ -340,7 +340,7 @@ static void take_prepares(struct life *l)
 }
 
 /* All is here: it is written, and the request goes on. */
-static void deliver(struct life *l, struct room *r)
+static void deliver(struct life *l, struct delivery *r)
 {
 	struct scheduler_event events[SEQS];
 	uint32_t n;
@@ -361,24 +361,24 @@ static void deliver(struct life *l, struct room *r)
 	seen.received++;
 }
 
-/* Something happens to one of the rooms. */
+/* Something happens to one of the deliveries. */
 static void network(struct life *l)
 {
-	struct room *r = NULL;
-	uint32_t from = l->n_rooms ? below(&l->dice, l->n_rooms) : 0;
+	struct delivery *r = NULL;
+	uint32_t from = l->n_deliveries ? below(&l->dice, l->n_deliveries) : 0;
 
-	for (uint32_t i = 0; i < l->n_rooms && !r; i++) {
-		r = &l->rooms[(from + i) % l->n_rooms];
+	for (uint32_t i = 0; i < l->n_deliveries && !r; i++) {
+		r = &l->deliveries[(from + i) % l->n_deliveries];
 		r = r->sending ? r : NULL;
 	}
 	if (!r)
 		return;
 	if (chance(l, 30)) {
 		seen.failed_there++;
-		fail_room(l, r);
+		fail_delivery(l, r);
 		return;
 	}
-	read_room(l, r, false);
+	read_delivery(l, r, false);
 	if (!has_all(l, r))
 		return;
 	/* In either order: what was read does not change any more. */
@@ -433,14 +433,14 @@ static void step_prefill(struct life *l)
 		w->n_out = 0;
 		memset(w->cells, 0x55, sizeof(w->cells));
 		memset(w->states, 0x55, sizeof(w->states));
-		for (uint32_t i = 0; i < l->n_rooms; i++)
-			if (l->rooms[i].sending)
-				fail_room(l, &l->rooms[i]);
+		for (uint32_t i = 0; i < l->n_deliveries; i++)
+			if (l->deliveries[i].sending)
+				fail_delivery(l, &l->deliveries[i]);
 		return;
 	}
 	n = commit(w, events);
 	for (uint32_t i = 0; i < n; i++) {
-		struct room *r = room_of(l, events[i].request);
+		struct delivery *r = delivery_of(l, events[i].request);
 
 		check(r && events[i].draw && events[i].finish != FINISH_NONE);
 		r->draws[events[i].choice] = *events[i].draw;
@@ -503,16 +503,16 @@ static void give_up(struct life *l)
 		t->given_up = true;
 		scheduler_abort(l->unified.s, t->unified);
 		scheduler_abort(l->decode.s, t->decode);
-		for (uint32_t i = 0; i < l->n_rooms; i++)
-			if (l->rooms[i].decode == t->decode) /* what still comes is dropped */
-				l->rooms[i].open = false;
+		for (uint32_t i = 0; i < l->n_deliveries; i++)
+			if (l->deliveries[i].decode == t->decode) /* what still comes is dropped */
+				l->deliveries[i].open = false;
 		seen.given_up++;
 		return;
 	}
-	for (uint32_t i = 0; i < l->n_rooms; i++)
-		if (l->rooms[i].open && l->rooms[i].decode == t->decode) {
+	for (uint32_t i = 0; i < l->n_deliveries; i++)
+		if (l->deliveries[i].open && l->deliveries[i].decode == t->decode) {
 			seen.failed_here++;
-			l->rooms[i].open = false;
+			l->deliveries[i].open = false;
 			scheduler_receive_failed(l->decode.s, t->decode, again(l));
 		}
 }

@@ -46,8 +46,8 @@ static void test_round_trip(void)
 		struct err e = {0};
 
 		check(wire_parse(frame, a.len, &back, &e) == 0);
-		check(back.type == m.type && back.room == m.room);
-		check(wire_room(frame, a.len) == m.room);
+		check(back.type == m.type && back.delivery == m.delivery);
+		check(wire_delivery(frame, a.len) == m.delivery);
 		b = encode(&back);
 		check(b.len == a.len && !memcmp(a.data, b.data, a.len));
 		/* Not one byte less, not one more. */
@@ -166,7 +166,7 @@ static void test_header(void)
 	a.data[4] = 2;
 	is_int(wire_parse(a.data, a.len, &back, &e), -EPROTONOSUPPORT, "another version");
 	is_str(e.text, "the peer speaks version 2 of the transfer protocol, not 1", "says which");
-	is_int(wire_room(a.data, a.len), 0, "and has no room that is known");
+	is_int(wire_delivery(a.data, a.len), 0, "and has no delivery that is known");
 	a.data[4] = 1;
 	a.data[0] = 'X';
 	is_int(wire_parse(a.data, a.len, &back, &e), -EBADMSG, "another magic");
@@ -178,14 +178,14 @@ static void test_header(void)
 	is_int(wire_parse(a.data, a.len, &back, &e), -EBADMSG, "a damaged header");
 	a.data[12] = 0;
 	a.data[16] = 0;
-	is_int(wire_parse(a.data, a.len, &back, &e), -EBADMSG, "an ABORT of no room");
+	is_int(wire_parse(a.data, a.len, &back, &e), -EBADMSG, "an ABORT of no delivery");
 	a.data[16] = 9;
 	a.data[6] = WIRE_LIST;
-	is_int(wire_parse(a.data, a.len, &back, &e), -EBADMSG, "a LIST in a room");
+	is_int(wire_parse(a.data, a.len, &back, &e), -EBADMSG, "a LIST in a delivery");
 	is_int(back.type, 99, "nothing was written");
 	a.data[6] = WIRE_STATUS;
-	ok(wire_parse(a.data, a.len, &back, &e) < 0 && wire_room(a.data, a.len) == 9,
-	   "the room of what does not parse is known");
+	ok(wire_parse(a.data, a.len, &back, &e) < 0 && wire_delivery(a.data, a.len) == 9,
+	   "the delivery of what does not parse is known");
 	buf_release(&a);
 }
 
@@ -220,8 +220,8 @@ static void test_ranges(void)
 		refused(m, text);      \
 	} while (0)
 	CHANGED(WIRE_ABORT, m.type = 12, "unknown");
-	CHANGED(WIRE_ABORT, m.room = 0, "no room");
-	CHANGED(WIRE_LIST, m.room = 1, "a room");
+	CHANGED(WIRE_ABORT, m.delivery = 0, "no delivery");
+	CHANGED(WIRE_LIST, m.delivery = 1, "a delivery");
 	CHANGED(WIRE_HELLO, m.hello.role = 2, "HELLO: role is 2, not from 0 to 1");
 	CHANGED(WIRE_HELLO, m.hello.layout.page_tokens = 0, "page_tokens is 0");
 	CHANGED(WIRE_HELLO, m.hello.heartbeat_ms = 0, "heartbeat_ms is 0, not from 1 to 600000");
@@ -270,9 +270,9 @@ static void test_ranges(void)
 	pieces[0].bytes = UINT64_MAX;
 	CHANGED(WIRE_WINDOW, m.window.pieces = pieces, "piece 0 has 18446744073709551615 bytes");
 	CHANGED(WIRE_STATUS, m.status.status = 6, "status is 6");
-	CHANGED(WIRE_STATUS, m.status.status = ROOM_FAILED, "status Failed has code 0");
+	CHANGED(WIRE_STATUS, m.status.status = DELIVERY_FAILED, "status Failed has code 0");
 	CHANGED(WIRE_STATUS, m.status.code = 5, "status Success has code 5");
-	CHANGED(WIRE_STATUS, m.status.status = ROOM_TRANSFERRING, "counts windows");
+	CHANGED(WIRE_STATUS, m.status.status = DELIVERY_TRANSFERRING, "counts windows");
 	CHANGED(WIRE_STATUS, (m.status = (struct wire_status){.n_draws = 1, .draws = sample_draws}),
 		"status Bootstrapping has 1 draws");
 	CHANGED(WIRE_STATUS, (m.status.n_draws = 1, m.status.draws = &draw), "draw 0 has no token");
@@ -370,28 +370,28 @@ static void test_equal(void)
 	b.hello.worker[0] = 200;
 	b.hello.n_pages = 5;
 	b.hello.role = WIRE_PREFILL;
-	ok(wire_layout_equal(&a.hello, &b.hello, &e), "workers of one model");
+	ok(wire_hello_fits(&a.hello, &b.hello, &e), "workers of one model");
 	b.hello.model[15] = 1;
-	ok(!wire_layout_equal(&a.hello, &b.hello, &e) && strstr(e.text, "model is another one"),
+	ok(!wire_hello_fits(&a.hello, &b.hello, &e) && strstr(e.text, "model is another one"),
 	   "another model: %s", e.text);
 	b.hello.layout.page_tokens = 128;
-	ok(!wire_layout_equal(&a.hello, &b.hello, &e), "other pages");
+	ok(!wire_hello_fits(&a.hello, &b.hello, &e), "other pages");
 	is_str(e.text,
 	       "the layout is another one: tokens of a page are 64 at the decode worker, 128 at the prefill worker; --page-size has to be the same",
 	       "says so, before that the model is another one");
 	b.hello.layout.page_tokens = 64;
 	layers[1].part_bytes[1] = 2048;
-	ok(!wire_layout_equal(&a.hello, &b.hello, &e), "another state");
+	ok(!wire_hello_fits(&a.hello, &b.hello, &e), "another state");
 	is_str(e.text,
 	       "the layout is another one: bytes of layer 1's recurrent state are 4096 at the decode worker, 2048 at the prefill worker; --dtype has to be the same, and the model",
 	       "says of which layer");
 	layers[1].kind = WIRE_ATTENTION;
-	ok(!wire_layout_equal(&a.hello, &b.hello, &e), "another kind");
+	ok(!wire_hello_fits(&a.hello, &b.hello, &e), "another kind");
 	is_str(e.text,
 	       "the layout is another one: layer 1 is Gated DeltaNet at the decode worker, attention at the prefill worker",
 	       "says so");
 	b.hello.layout.n_layers = 2;
-	ok(!wire_layout_equal(&a.hello, &b.hello, &e) &&
+	ok(!wire_hello_fits(&a.hello, &b.hello, &e) &&
 		   strstr(e.text, "layers are 3 at the decode worker, 2 at"),
 	   "other layers: %s", e.text);
 }
@@ -406,7 +406,8 @@ static void test_text(void)
 	is_str(out, "a?b?c", "what is not printable");
 	wire_text("0123456789", 10, out, sizeof(out));
 	is_str(out, "0123456", "what is too long");
-	is_str(room_status_name(ROOM_WAITING_FOR_INPUT), "WaitingForInput", "a status has a name");
+	is_str(delivery_status_name(DELIVERY_WAITING_FOR_INPUT), "WaitingForInput",
+	       "a status has a name");
 	is_str(wire_type_name(WIRE_PONG), "PONG", "so has a type");
 	is_str(wire_type_name((enum wire_type)12), "?", "one that there is not has none");
 }

@@ -46,7 +46,7 @@ static bool wire_sample(enum wire_type type, struct wire_message *ret)
 		break;
 	case WIRE_REFUSE: m.refuse = (struct wire_refuse){71, sizeof(text) - 1, text}; break;
 	case WIRE_PREPARE:
-		m.room = 77;
+		m.delivery = 77;
 		m.prepare = (struct wire_prepare){
 			.tokens = sample_tokens,
 			.n_tokens = 4,
@@ -71,19 +71,19 @@ static bool wire_sample(enum wire_type type, struct wire_message *ret)
 		};
 		break;
 	case WIRE_WINDOW:
-		m.room = 77;
+		m.delivery = 77;
 		m.window = (struct wire_window){4, 128, 64, 0, 2, 3, sample_pieces};
 		break;
 	case WIRE_STATUS:
-		m.room = UINT64_MAX;
-		m.status = (struct wire_status){.status = ROOM_SUCCESS,
+		m.delivery = UINT64_MAX;
+		m.status = (struct wire_status){.status = DELIVERY_SUCCESS,
 						.n_cached = 64,
 						.n_windows = 9,
 						.total_bytes = 1u << 30,
 						.n_draws = 2,
 						.draws = sample_draws};
 		break;
-	case WIRE_ABORT: m.room = 1; break;
+	case WIRE_ABORT: m.delivery = 1; break;
 	case WIRE_PING: m.ping = (struct wire_ping){3}; break;
 	case WIRE_PONG: m.pong = (struct wire_pong){3, 100000, 2, 1, 0, 2, sample_keys}; break;
 	case WIRE_ANNOUNCE:

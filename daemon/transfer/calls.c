@@ -34,15 +34,15 @@ int calls_add(struct transfer *t, const char *endpoint, const char *key, uint32_
 int calls_open(struct transfer *t, struct err *e)
 {
 	struct {
-		uint64_t seed[2], room;
+		uint64_t seed[2], delivery;
 	} random;
 	int r = 0;
 
 	if (getrandom(&random, sizeof(random), 0) < 0 ||
 	    !(t->peers = peers_new(random.seed, t->config.heartbeat_ns)))
 		return err_set(e, ENOMEM, "out of memory");
-	/* Rooms of another life of this worker have other numbers. Peers see them, so they say nothing of the seed. */
-	t->last_room = random.room >> 16 << 16;
+	/* Deliveries of another life of this worker have other numbers. Peers see them, so they say nothing of the seed. */
+	t->last_delivery = random.delivery >> 16 << 16;
 	for (size_t i = 0; r == 0 && i < t->config.n_peers; i++) {
 		uint32_t peer;
 
@@ -77,19 +77,20 @@ static void tell_lost(struct transfer *t, struct attempt *a) ON(role_transfer)
 /* Who ends has not begun with it: that is no failure, it is asked for elsewhere. */
 static bool only_refused(const struct attempt *a)
 {
-	struct room_counts counts;
+	struct delivery_counts counts;
 
-	room_counts(a->room, &counts);
-	return room_error(a->room)->code == ESHUTDOWN && !counts.windows;
+	delivery_counts(a->delivery, &counts);
+	return delivery_error(a->delivery)->code == ESHUTDOWN && !counts.windows;
 }
 
 void calls_fail(struct transfer *t, struct attempt *a)
 {
-	const struct wire_message m = {.type = WIRE_ABORT, .room = room_id(a->room)};
+	const struct wire_message m = {.type = WIRE_ABORT, .delivery = delivery_id(a->delivery)};
 
 	/* Who is gone need not be told. */
 	(void)!transfer_say(t, a->peer, &m, NULL);
-	log_info("transfer: %s: %s", name_of(t, t->called[a->peer]), room_error(a->room)->text);
+	log_info("transfer: %s: %s", name_of(t, t->called[a->peer]),
+		 delivery_error(a->delivery)->text);
 	if (!only_refused(a))
 		atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
@@ -108,7 +109,7 @@ static void fail_all_of(struct transfer *t, uint32_t peer, int code, const char 
 		next = node->next;
 		if (t->called[a->peer] != peer)
 			continue;
-		room_fail(a->room, t->now_ns, code, "%s", why);
+		delivery_fail(a->delivery, t->now_ns, code, "%s", why);
 		calls_fail(t, a);
 	}
 }
@@ -132,10 +133,10 @@ bool calls_busy(const struct transfer *t, uint32_t peer)
 static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
 {
 	struct transfer_note *n = a->end;
-	struct room_counts counts;
+	struct delivery_counts counts;
 
-	room_counts(a->room, &counts);
-	transfer_trace(t, t->now_ns, "complete", room_id(a->room), NULL);
+	delivery_counts(a->delivery, &counts);
+	transfer_trace(t, t->now_ns, "complete", delivery_id(a->delivery), NULL);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
 	n->draws = calloc(a->n_choices, sizeof(*n->draws));
 	if (!n->draws) {
@@ -143,7 +144,7 @@ static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
 		tell_lost(t, a);
 	} else {
 		n->n_draws = a->n_choices;
-		memcpy(n->draws, room_draws(a->room), n->n_draws * sizeof(*n->draws));
+		memcpy(n->draws, delivery_draws(a->delivery), n->n_draws * sizeof(*n->draws));
 		atomic_fetch_add(&t->config.metrics->prompts_received, 1);
 		atomic_fetch_add(&t->config.metrics->prompts_received_bytes, counts.bytes);
 		note_end(t, a, NOTE_CAME);
@@ -154,9 +155,9 @@ static void succeed(struct transfer *t, struct attempt *a) ON(role_transfer)
 /* After what may have changed it. */
 static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
 {
-	if (room_status(a->room) == ROOM_SUCCESS)
+	if (delivery_status(a->delivery) == DELIVERY_SUCCESS)
 		succeed(t, a);
-	else if (room_status(a->room) == ROOM_FAILED)
+	else if (delivery_status(a->delivery) == DELIVERY_FAILED)
 		calls_fail(t, a);
 }
 
@@ -175,20 +176,20 @@ static bool ask_peer(struct transfer *t, struct task *k, uint32_t peer, uint32_t
 	uint32_t have = MAX(n_cached * t->hello.layout.page_tokens, p->n_have);
 	struct wire_message m;
 	struct attempt *a;
-	struct room *room;
+	struct delivery *delivery;
 	struct err e = {0};
 
-	if (room_new_receiver(++t->last_room, &t->hello.layout, p->n_tokens, p->n_have,
-			      p->n_choices, t->now_ns, &room, &e) < 0)
+	if (delivery_new_receiver(++t->last_delivery, &t->hello.layout, p->n_tokens, p->n_have,
+				  p->n_choices, t->now_ns, &delivery, &e) < 0)
 		return false;
-	a = attempt_new(t, k->attempt, t->ports[peer], room);
-	/* The frame was made by transfer_ask, and is taken apart to get the room's number into it. */
+	a = attempt_new(t, k->attempt, t->ports[peer], delivery);
+	/* The frame was made by transfer_ask, and is taken apart to get the delivery's number into it. */
 	if (!a || wire_parse(k->frame.data, k->frame.len, &m, &e) < 0) {
 		if (a)
 			attempt_free(a);
 		return false;
 	}
-	m.room = t->last_room;
+	m.delivery = t->last_delivery;
 	a->tried = seen_by(k, peer);
 	a->n_choices = p->n_choices;
 	a->n_tokens = p->n_tokens - MIN(have, p->n_tokens);
@@ -198,7 +199,7 @@ static bool ask_peer(struct transfer *t, struct task *k, uint32_t peer, uint32_t
 	}
 	a->end = k->end;
 	k->end = NULL;
-	room_raise(room, ROOM_WAITING_FOR_INPUT, t->now_ns);
+	delivery_raise(delivery, DELIVERY_WAITING_FOR_INPUT, t->now_ns);
 	if (peers_sent(t->peers, peer, k->keys, k->ask.n_keys, a->n_tokens) < 0)
 		log_debug("transfer: out of memory for keys");
 	return true;
@@ -227,7 +228,7 @@ static void drop(struct transfer *t, uint64_t number) ON(role_transfer)
 
 	if (!a)
 		return;
-	m.room = room_id(a->room);
+	m.delivery = delivery_id(a->delivery);
 	(void)!transfer_say(t, a->peer, &m, NULL);
 	peers_done(t->peers, t->called[a->peer], a->n_tokens);
 	attempt_free(a);
@@ -252,7 +253,7 @@ static void hear_hello(struct transfer *t, uint32_t peer, const struct wire_hell
 	peers_get(t->peers, peer, &before);
 	if (h->role != WIRE_PREFILL)
 		err_set(&e, EINVAL, "it is no prefill worker");
-	if (e.code || !wire_layout_equal(&t->hello, h, &e)) {
+	if (e.code || !wire_hello_fits(&t->hello, h, &e)) {
 		if (strcmp(before.refusal, e.text) != 0)
 			log_warning("transfer: %s is not used: %s", before.endpoint, e.text);
 		peers_refuse(t->peers, peer, t->now_ns, e.text);
@@ -332,11 +333,11 @@ static void hear_window(struct transfer *t, struct attempt *a, const struct wire
 	int r = wire_window_fits(&m->window, zmq_msg_size(body), &e);
 
 	if (r < 0)
-		room_fail(a->room, t->now_ns, e.code, "%s", e.text);
+		delivery_fail(a->delivery, t->now_ns, e.code, "%s", e.text);
 	else
-		r = room_receive(a->room, &m->window, t->now_ns, &e);
-	if (r == ROOM_TAKEN) {
-		transfer_trace(t, t->now_ns, "received", room_id(a->room), &m->window);
+		r = delivery_receive(a->delivery, &m->window, t->now_ns, &e);
+	if (r == DELIVERY_TAKEN) {
+		transfer_trace(t, t->now_ns, "received", delivery_id(a->delivery), &m->window);
 		n = note_new(NOTE_DATA, a->number);
 		if (n) {
 			struct wire_message again;
@@ -350,7 +351,7 @@ static void hear_window(struct transfer *t, struct attempt *a, const struct wire
 			n->data = zmq_msg_data(&n->body);
 			note_send(t, n);
 		} else {
-			room_fail(a->room, t->now_ns, ENOMEM, "out of memory");
+			delivery_fail(a->delivery, t->now_ns, ENOMEM, "out of memory");
 		}
 	}
 	look_at(t, a);
@@ -366,7 +367,7 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 		zmq_msg_t *body)
 {
 	uint32_t peer = t->called[port];
-	struct attempt *a = m->room ? attempt_of_room(t, port, m->room) : NULL;
+	struct attempt *a = m->delivery ? attempt_of_delivery(t, port, m->delivery) : NULL;
 	struct err e = {0};
 
 	peers_alive(t->peers, peer);
@@ -381,12 +382,12 @@ void calls_hear(struct transfer *t, uint32_t port, const struct wire_message *m,
 	case WIRE_STATUS:
 		if (!a)
 			break;
-		/* What is wrong has made the room fail. */
-		(void)!room_hear(a->room, &m->status, t->now_ns, &e);
+		/* What is wrong has made the delivery fail. */
+		(void)!delivery_hear(a->delivery, &m->status, t->now_ns, &e);
 		/* Order is kept, so what is not here by now will not come. */
-		if (m->status.status == ROOM_SUCCESS)
-			room_fail(a->room, t->now_ns, EPROTO,
-				  "the prefill worker said Success before all of it was here");
+		if (m->status.status == DELIVERY_SUCCESS)
+			delivery_fail(a->delivery, t->now_ns, EPROTO,
+				      "the prefill worker said Success before all of it was here");
 		look_at(t, a);
 		break;
 	default: log_debug("transfer: a %s is nothing for us", wire_type_name(m->type));
@@ -502,10 +503,10 @@ uint64_t calls_tick(struct transfer *t)
 		struct attempt *a = container_of(node, struct attempt, node);
 
 		after = node->next;
-		if (room_tick(a->room, t->now_ns))
+		if (delivery_tick(a->delivery, t->now_ns))
 			calls_fail(t, a);
 		else
-			next = MIN(next, room_deadline(a->room));
+			next = MIN(next, delivery_deadline(a->delivery));
 	}
 	return next;
 }

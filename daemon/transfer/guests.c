@@ -50,11 +50,11 @@ void guests_close(struct transfer *t)
 
 void guests_fail(struct transfer *t, struct attempt *a)
 {
-	struct wire_message m = {.type = WIRE_STATUS, .room = room_id(a->room)};
+	struct wire_message m = {.type = WIRE_STATUS, .delivery = delivery_id(a->delivery)};
 
-	room_failed_status(a->room, &m.status);
+	delivery_failed_status(a->delivery, &m.status);
 	(void)!transfer_say(t, a->peer, &m, NULL);
-	log_info("transfer: a prompt of a decode worker: %s", room_error(a->room)->text);
+	log_info("transfer: a prompt of a decode worker: %s", delivery_error(a->delivery)->text);
 	atomic_fetch_add(&t->config.metrics->prompts_failed, 1);
 	note_end(t, a, NOTE_DROPPED);
 	attempt_free(a);
@@ -70,32 +70,33 @@ static void fail_all_of(struct transfer *t, uint32_t port, const char *why) ON(r
 		next = node->next;
 		if (a->peer != port)
 			continue;
-		room_fail(a->room, t->now_ns, EHOSTUNREACH, "%s", why);
+		delivery_fail(a->delivery, t->now_ns, EHOSTUNREACH, "%s", why);
 		guests_fail(t, a);
 	}
 }
 
-/* When all of a room is out, it is over. */
+/* When all of a delivery is out, it is over. */
 static void look_at(struct transfer *t, struct attempt *a) ON(role_transfer)
 {
-	struct wire_message m = {.type = WIRE_STATUS, .room = room_id(a->room)};
-	struct room_counts counts;
+	struct wire_message m = {.type = WIRE_STATUS, .delivery = delivery_id(a->delivery)};
+	struct delivery_counts counts;
 
-	if (room_status(a->room) == ROOM_FAILED) {
+	if (delivery_status(a->delivery) == DELIVERY_FAILED) {
 		guests_fail(t, a);
 		return;
 	}
-	if (room_finish(a->room, a->n_cached, t->now_ns, &m.status) == 0) {
+	if (delivery_finish(a->delivery, a->n_cached, t->now_ns, &m.status) == 0) {
 		if (transfer_say(t, a->peer, &m, NULL) < 0) {
-			room_fail(a->room, t->now_ns, EHOSTUNREACH, "the decode worker is gone");
+			delivery_fail(a->delivery, t->now_ns, EHOSTUNREACH,
+				      "the decode worker is gone");
 			guests_fail(t, a);
 			return;
 		}
-		room_sent(a->room, t->now_ns);
+		delivery_sent(a->delivery, t->now_ns);
 	}
-	if (room_status(a->room) != ROOM_SUCCESS)
+	if (delivery_status(a->delivery) != DELIVERY_SUCCESS)
 		return;
-	room_counts(a->room, &counts);
+	delivery_counts(a->delivery, &counts);
 	atomic_fetch_add(&t->config.metrics->prompts_sent, 1);
 	atomic_fetch_add(&t->config.metrics->prompts_sent_bytes, counts.bytes);
 	/* What is cached here now is told to all guests. */
@@ -116,10 +117,10 @@ void guests_task(struct transfer *t, struct task *k)
 		return;
 	if (k->type == TASK_DRAWS) {
 		a->n_cached = k->n_cached;
-		if (room_draw(a->room, k->draws, k->n_draws, t->now_ns, &e) < 0)
-			room_fail(a->room, t->now_ns, e.code, "%s", e.text);
+		if (delivery_draw(a->delivery, k->draws, k->n_draws, t->now_ns, &e) < 0)
+			delivery_fail(a->delivery, t->now_ns, e.code, "%s", e.text);
 	} else if (k->type == TASK_FAIL) {
-		room_fail(a->room, t->now_ns, k->error.code, "%s", k->error.text);
+		delivery_fail(a->delivery, t->now_ns, k->error.code, "%s", k->error.text);
 	}
 	look_at(t, a);
 }
@@ -152,18 +153,18 @@ void guests_window(struct transfer *t, struct transfer_window *w)
 		return;
 	}
 	w->transfer = t;
-	m.room = room_id(a->room);
-	r = room_send(a->room, &w->window, t->now_ns, &e);
+	m.delivery = delivery_id(a->delivery);
+	r = delivery_send(a->delivery, &w->window, t->now_ns, &e);
 	if (r < 0) {
-		room_fail(a->room, t->now_ns, e.code, "%s", e.text);
+		delivery_fail(a->delivery, t->now_ns, e.code, "%s", e.text);
 		w->done(w);
 		look_at(t, a);
 		return;
 	}
 	m.window = w->window;
-	transfer_trace(t, w->read_ns, "computed", m.room, &w->window);
+	transfer_trace(t, w->read_ns, "computed", m.delivery, &w->window);
 	if (zmq_msg_init_data(&body, w->data, w->bytes, give_back, w) < 0) {
-		room_fail(a->room, t->now_ns, ENOMEM, "out of memory");
+		delivery_fail(a->delivery, t->now_ns, ENOMEM, "out of memory");
 		w->done(w);
 		look_at(t, a);
 		return;
@@ -171,7 +172,7 @@ void guests_window(struct transfer *t, struct transfer_window *w)
 	if (transfer_say(t, a->peer, &m, &body) < 0) {
 		/* Gives it back. */
 		zmq_msg_close(&body);
-		room_fail(a->room, t->now_ns, EHOSTUNREACH, "the decode worker is gone");
+		delivery_fail(a->delivery, t->now_ns, EHOSTUNREACH, "the decode worker is gone");
 	}
 	look_at(t, a);
 }
@@ -181,8 +182,8 @@ void guests_returned(struct transfer *t, struct transfer_window *w)
 	struct attempt *a = attempt_of_number(t, w->attempt);
 
 	if (a) {
-		transfer_trace(t, w->sent_ns, "sent", room_id(a->room), &w->window);
-		room_sent(a->room, t->now_ns);
+		transfer_trace(t, w->sent_ns, "sent", delivery_id(a->delivery), &w->window);
+		delivery_sent(a->delivery, t->now_ns);
 		look_at(t, a);
 	}
 	w->done(w);
@@ -312,7 +313,7 @@ static void hear_hello(struct transfer *t, uint32_t port, const struct wire_hell
 	}
 	if (h->role != WIRE_DECODE)
 		err_set(&e, EINVAL, "this worker prefills for decode workers only");
-	if (e.code || !wire_layout_equal(&t->hello, h, &e)) {
+	if (e.code || !wire_hello_fits(&t->hello, h, &e)) {
 		if (!g->known && log_due(&t->said_refused, t->now_ns, more))
 			log_warning("transfer: a decode worker at %s is refused: %s%s",
 				    port_address(t->port, port), e.text, more);
@@ -352,13 +353,13 @@ static void hear_refuse(struct transfer *t, uint32_t port, const struct wire_ref
 	forget(t, port, "the decode worker is shutting down");
 }
 
-static void say_failed(struct transfer *t, uint32_t port, uint64_t room, int code, const char *text)
-	ON(role_transfer)
+static void say_failed(struct transfer *t, uint32_t port, uint64_t delivery, int code,
+		       const char *text) ON(role_transfer)
 {
 	struct wire_message m = {
 		.type = WIRE_STATUS,
-		.room = room,
-		.status = {.status = ROOM_FAILED,
+		.delivery = delivery,
+		.status = {.status = DELIVERY_FAILED,
 			   .code = (uint32_t)code,
 			   .n_text = (uint32_t)strlen(text),
 			   .text = text},
@@ -380,14 +381,14 @@ void guests_version(struct transfer *t, uint32_t port, const struct err *why)
 }
 
 /* It may have been a PREPARE: who waits for what cannot come is told at once. */
-void guests_broken(struct transfer *t, uint32_t port, uint64_t room, const struct err *why)
+void guests_broken(struct transfer *t, uint32_t port, uint64_t delivery, const struct err *why)
 {
 	struct err e = *why;
 
 	if (!guest_of(t, port)->known)
 		return;
 	err_prefix(&e, "a message cannot be read");
-	say_failed(t, port, room, EBADMSG, e.text);
+	say_failed(t, port, delivery, EBADMSG, e.text);
 }
 
 /* Names of its whole pages, for the gossip; none when there is no memory. */
@@ -416,52 +417,52 @@ static void hear_prepare(struct transfer *t, uint32_t port, const struct wire_me
 	struct transfer_note *n;
 	struct wire_message again;
 	struct attempt *a;
-	struct room *room;
+	struct delivery *delivery;
 	struct err e = {0};
 
 	if (atomic_load(&t->draining)) {
-		say_failed(t, port, m->room, ESHUTDOWN, "it is shutting down");
+		say_failed(t, port, m->delivery, ESHUTDOWN, "it is shutting down");
 		return;
 	}
 	if (atomic_load(&t->n_asked) >= ASKED_MAX) {
-		say_failed(t, port, m->room, EAGAIN, "too many prompts come at once");
+		say_failed(t, port, m->delivery, EAGAIN, "too many prompts come at once");
 		return;
 	}
 	if (m->prepare.n_tokens > (uint64_t)t->hello.n_pages * t->hello.layout.page_tokens) {
-		say_failed(t, port, m->room, EINVAL,
+		say_failed(t, port, m->delivery, EINVAL,
 			   "the prompt is longer than the KV cache of the prefill worker");
 		return;
 	}
-	if (room_new_sender(m->room, &t->hello.layout, t->now_ns, &room, &e) < 0 ||
-	    !(a = attempt_new(t, ++t->last_number, port, room))) {
-		say_failed(t, port, m->room, ENOMEM, "the prefill worker is out of memory");
+	if (delivery_new_sender(m->delivery, &t->hello.layout, t->now_ns, &delivery, &e) < 0 ||
+	    !(a = attempt_new(t, ++t->last_number, port, delivery))) {
+		say_failed(t, port, m->delivery, ENOMEM, "the prefill worker is out of memory");
 		return;
 	}
 	n = note_new(NOTE_ASKED, a->number);
 	a->end = note_new(NOTE_DROPPED, a->number);
 	if (!n || !a->end)
-		room_fail(room, t->now_ns, ENOMEM, "the prefill worker is out of memory");
-	if (room_prepare(room, &m->prepare, t->now_ns, &e) < 0) {
-		say_failed(t, port, m->room, e.code, e.text);
+		delivery_fail(delivery, t->now_ns, ENOMEM, "the prefill worker is out of memory");
+	if (delivery_prepare(delivery, &m->prepare, t->now_ns, &e) < 0) {
+		say_failed(t, port, m->delivery, e.code, e.text);
 		transfer_note_free(n);
 		attempt_free(a);
 		return;
 	}
 	if (!t->config.admit(t->config.arg)) {
-		say_failed(t, port, m->room, ESHUTDOWN, "it is shutting down");
+		say_failed(t, port, m->delivery, ESHUTDOWN, "it is shutting down");
 		transfer_note_free(n);
 		attempt_free(a);
 		return;
 	}
 	a->n_choices = m->prepare.n_choices;
 	a->n_tokens = m->prepare.n_tokens - m->prepare.n_have;
-	transfer_trace(t, t->now_ns, "asked", m->room, NULL);
+	transfer_trace(t, t->now_ns, "asked", m->delivery, NULL);
 	name_pages(t, a, &m->prepare);
 	n->peer = port;
 	zmq_msg_move(&n->head, head);
 	if (wire_parse(zmq_msg_data(&n->head), zmq_msg_size(&n->head), &again, &e) == 0)
 		n->prepare = again.prepare;
-	room_raise(room, ROOM_WAITING_FOR_INPUT, t->now_ns);
+	delivery_raise(delivery, DELIVERY_WAITING_FOR_INPUT, t->now_ns);
 	note_send(t, n);
 }
 
@@ -482,19 +483,19 @@ void guests_hear(struct transfer *t, uint32_t port, const struct wire_message *m
 		return;
 	}
 	g->heard_ns = t->now_ns;
-	a = m->room ? attempt_of_room(t, port, m->room) : NULL;
+	a = m->delivery ? attempt_of_delivery(t, port, m->delivery) : NULL;
 	switch (m->type) {
 	case WIRE_PING: say_pong(t, port, m->ping.sequence); break;
 	case WIRE_REFUSE: hear_refuse(t, port, &m->refuse); break;
 	case WIRE_PREPARE:
-		/* A second one of a room is late or hostile. */
+		/* A second one of a delivery is late or hostile. */
 		if (!a)
 			hear_prepare(t, port, m, head);
 		break;
 	case WIRE_ABORT:
 		if (!a)
 			break;
-		room_fail(a->room, t->now_ns, ECANCELED, "the decode worker gave it up");
+		delivery_fail(a->delivery, t->now_ns, ECANCELED, "the decode worker gave it up");
 		guests_fail(t, a);
 		break;
 	default: log_debug("transfer: a %s is nothing for us", wire_type_name(m->type));
@@ -524,10 +525,10 @@ uint64_t guests_tick(struct transfer *t)
 		struct attempt *a = container_of(node, struct attempt, node);
 
 		after = node->next;
-		if (room_tick(a->room, t->now_ns))
+		if (delivery_tick(a->delivery, t->now_ns))
 			guests_fail(t, a);
 		else
-			next = MIN(next, room_deadline(a->room));
+			next = MIN(next, delivery_deadline(a->delivery));
 	}
 	return next;
 }

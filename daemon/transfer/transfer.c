@@ -67,17 +67,18 @@ void transfer_note_free(struct transfer_note *n)
 
 /* ---- attempts ---- */
 
-struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer, struct room *room)
+struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer,
+			    struct delivery *delivery)
 {
 	struct attempt *a = calloc(1, sizeof(*a));
 
 	if (!a) {
-		room_free(room);
+		delivery_free(delivery);
 		return NULL;
 	}
 	a->number = number;
 	a->peer = peer;
-	a->room = room;
+	a->delivery = delivery;
 	list_init(&a->node);
 	list_append(&t->attempts, &a->node);
 	return a;
@@ -87,17 +88,17 @@ void attempt_free(struct attempt *a)
 {
 	list_remove(&a->node);
 	transfer_note_free(a->end);
-	room_free(a->room);
+	delivery_free(a->delivery);
 	free(a->keys);
 	free(a);
 }
 
-struct attempt *attempt_of_room(struct transfer *t, uint32_t peer, uint64_t room)
+struct attempt *attempt_of_delivery(struct transfer *t, uint32_t peer, uint64_t delivery)
 {
 	list_for_each (node, &t->attempts) {
 		struct attempt *a = container_of(node, struct attempt, node);
 
-		if (a->peer == peer && room_id(a->room) == room)
+		if (a->peer == peer && delivery_id(a->delivery) == delivery)
 			return a;
 	}
 	return NULL;
@@ -153,7 +154,9 @@ static void push_task(struct transfer *t, struct task *k)
 
 int transfer_ask(struct transfer *t, const struct transfer_ask *ask, struct err *e)
 {
-	const struct wire_message m = {.type = WIRE_PREPARE, .room = 1, .prepare = ask->prepare};
+	const struct wire_message m = {.type = WIRE_PREPARE,
+				       .delivery = 1,
+				       .prepare = ask->prepare};
 	struct task *k = new_task(TASK_ASK, ask->attempt);
 	int r = k ? 0 : err_set(e, ENOMEM, "out of memory");
 
@@ -247,7 +250,7 @@ void transfer_farewell(struct transfer *t, uint32_t peer)
 	(void)!transfer_say(t, peer, &m, NULL);
 }
 
-void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
+void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t delivery,
 		    const struct wire_window *w)
 {
 	const struct wire_window none = {0};
@@ -258,7 +261,7 @@ void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t 
 	if (!w)
 		w = &none;
 	if (fprintf(t->trace, "%" PRIu64 "\t%s\t%" PRIx64 "\t%u\t%u\t%u\t%u\t%" PRIu64 "\n", ns,
-		    what, room, w->first_layer, w->n_layers, w->first_token, w->n_tokens,
+		    what, delivery, w->first_layer, w->n_layers, w->first_token, w->n_tokens,
 		    wire_window_bytes(w)) >= 0)
 		return;
 	/* Nobody waits for who does not read it. */
@@ -342,22 +345,22 @@ static void hear_version(struct transfer *t, uint32_t port, const struct err *e)
 	}
 }
 
-/* A message that is none fails the room that it names, and nothing else. */
+/* A message that is none fails the delivery that it names, and nothing else. */
 static void hear_broken(struct transfer *t, uint32_t port, zmq_msg_t *head, const struct err *e)
 	ON(role_transfer)
 {
-	uint64_t room = wire_room(zmq_msg_data(head), zmq_msg_size(head));
-	struct attempt *a = room ? attempt_of_room(t, port, room) : NULL;
+	uint64_t delivery = wire_delivery(zmq_msg_data(head), zmq_msg_size(head));
+	struct attempt *a = delivery ? attempt_of_delivery(t, port, delivery) : NULL;
 
 	/* Who sends nothing else shall not fill the log. */
 	if (!a) {
 		log_debug("transfer: a message that cannot be read: %s", e->text);
-		if (room && t->config.prefill)
-			guests_broken(t, port, room, e);
+		if (delivery && t->config.prefill)
+			guests_broken(t, port, delivery, e);
 		return;
 	}
 	log_warning("transfer: a message that cannot be read: %s", e->text);
-	room_fail(a->room, t->now_ns, EBADMSG, "a message cannot be read: %s", e->text);
+	delivery_fail(a->delivery, t->now_ns, EBADMSG, "a message cannot be read: %s", e->text);
 	if (t->config.prefill)
 		guests_fail(t, a);
 	else
@@ -442,7 +445,7 @@ static void end_attempts(struct transfer *t) ON(role_transfer)
 	while (!list_empty(&t->attempts)) {
 		struct attempt *a = container_of(t->attempts.next, struct attempt, node);
 
-		room_fail(a->room, t->now_ns, ESHUTDOWN, "the worker is shutting down");
+		delivery_fail(a->delivery, t->now_ns, ESHUTDOWN, "the worker is shutting down");
 		if (t->config.prefill)
 			guests_fail(t, a);
 		else

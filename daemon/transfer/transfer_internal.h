@@ -19,16 +19,16 @@
 #include "daemon/threads.h"
 #include "daemon/transfer/port.h"
 #include "daemon/transfer/transfer.h"
+#include "protocol/transfer/delivery.h"
 #include "protocol/transfer/gossip.h"
 #include "protocol/transfer/peers.h"
-#include "protocol/transfer/room.h"
 
-/* A request that is handed over, and its room. */
+/* A request that is handed over, and its delivery. */
 struct attempt {
 	struct list node; /* in transfer.attempts */
 	uint64_t number;  /* the engine thread's name of it */
 	uint32_t peer;	  /* of the port */
-	struct room *room;
+	struct delivery *delivery;
 	uint64_t tried; /* decode: as in struct transfer_ask */
 	uint32_t n_choices;
 	uint64_t n_tokens;     /* of the prompt that are to be computed, as far as is known */
@@ -48,7 +48,7 @@ struct task {
 	uint64_t attempt;
 	struct transfer_ask
 		ask;	  /* its arrays are the caller's, gone by now: they are in frame and keys */
-	struct buf frame; /* ASK: PREPARE as it will go, but for its room */
+	struct buf frame; /* ASK: PREPARE as it will go, but for its delivery */
 	struct wire_key *keys;
 	struct draw_result *draws;
 	uint32_t n_draws, n_cached;
@@ -109,7 +109,7 @@ struct transfer {
 	struct port *port;
 	struct wire_hello hello; /* ours */
 	struct list attempts;
-	uint64_t last_room, last_number;
+	uint64_t last_delivery, last_number;
 	uint64_t now_ns; /* as of this turn */
 	FILE *trace;	 /* NULL: none */
 	struct log_limit said_trace;
@@ -153,13 +153,14 @@ void transfer_farewell(struct transfer *t, uint32_t peer) ON(role_transfer);
 /* Who is called by an option, and has no `allow` of its own in a list of keys: a line says so. */
 void transfer_key_assumed(const struct transfer *t, const char *option, const char *endpoint);
 
-/* New, in the list. NULL: out of memory. The room is taken over. */
-struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer, struct room *room)
-	ON(role_transfer);
+/* New, in the list. NULL: out of memory. The delivery is taken over. */
+struct attempt *attempt_new(struct transfer *t, uint64_t number, uint32_t peer,
+			    struct delivery *delivery) ON(role_transfer);
 void attempt_free(struct attempt *a);
 
 /* NULL: there is none. */
-struct attempt *attempt_of_room(struct transfer *t, uint32_t peer, uint64_t room) ON(role_transfer);
+struct attempt *attempt_of_delivery(struct transfer *t, uint32_t peer, uint64_t delivery)
+	ON(role_transfer);
 struct attempt *attempt_of_number(struct transfer *t, uint64_t number) ON(role_transfer);
 
 /* To the engine thread. NULL: out of memory. */
@@ -171,7 +172,7 @@ void note_end(struct transfer *t, struct attempt *a, enum transfer_note_type typ
 	ON(role_transfer);
 
 /* A line of the trace; w: NULL where it is about a whole prompt. */
-void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t room,
+void transfer_trace(struct transfer *t, uint64_t ns, const char *what, uint64_t delivery,
 		    const struct wire_window *w) ON(role_transfer);
 
 /* ---- calls.c and guests.c: of each the same ---- */
@@ -210,9 +211,9 @@ void guests_fail(struct transfer *t, struct attempt *a) ON(role_transfer);
 void guests_drain(struct transfer *t) ON(role_transfer);
 void guests_leave(struct transfer *t) ON(role_transfer);
 bool guests_known(const struct transfer *t) ON(role_transfer);
-/* A message cannot be read: of another version, or of a room that there is not. */
+/* A message cannot be read: of another version, or of a delivery that there is not. */
 void guests_version(struct transfer *t, uint32_t port, const struct err *why) ON(role_transfer);
-void guests_broken(struct transfer *t, uint32_t port, uint64_t room, const struct err *why)
+void guests_broken(struct transfer *t, uint32_t port, uint64_t delivery, const struct err *why)
 	ON(role_transfer);
 /* Something came from there, whatever it is. */
 void guests_seen(struct transfer *t, uint32_t port) ON(role_transfer);

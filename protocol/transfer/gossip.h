@@ -1,12 +1,12 @@
 /*
- * What a prefill worker has newly cached, told to each decode worker once, a part with each PONG: a ring of content keys that
- * all who listen read, each at a place of its own.
+ * The pages that a prefill worker has newly cached, as content keys. Each decode worker is told each key once, some with
+ * every PONG. The keys are a ring, in which each decode worker has a place of its own, `told`.
  *
- *     . . k5 k6 k7 k8 .        from   what was before it is not cached any more
- *       |     |       |        n      where the next one comes
- *       from  told    n        told   what its listener hears next; 0 of one that has heard nothing
+ *     . . k5 k6 k7 k8 .        from   keys before this place are not cached any more
+ *       |     |       |        n      place of the next key
+ *       from  told    n        told   place of the key that this decode worker is told next; 0 at first
  *
- * Who is behind `from`, or so far behind that the ring was overwritten, misses what is not there now. Pure. One thread.
+ * A decode worker whose place was cleared or overwritten misses those keys. Pure. One thread.
  */
 #ifndef PROTOCOL_TRANSFER_GOSSIP_H
 #define PROTOCOL_TRANSFER_GOSSIP_H
@@ -14,25 +14,25 @@
 #include "protocol/transfer/wire.h"
 
 enum {
-	GOSSIP_KEYS = 1 << 14, /* that are remembered */
-	GOSSIP_TOLD = 256,     /* with one PONG, at most */
+	GOSSIP_KEYS = 1 << 14, /* of the ring */
+	GOSSIP_TOLD = 256,     /* at most, with one PONG */
 };
 
 _Static_assert((int)GOSSIP_TOLD <= (int)WIRE_KEYS_MAX, "a PONG has room for them");
 
-/* Zeros: nothing is cached. */
+/* All zeros: nothing is cached. */
 struct gossip {
 	uint64_t n, from;
 	struct wire_key keys[GOSSIP_KEYS];
 };
 
-/* A prompt was cached: its pages, from the first. */
+/* The pages of a prompt were cached, keys[0] its first. */
 void gossip_add(struct gossip *g, const struct wire_key *keys, uint32_t n);
 
 /* Nothing is cached any more. */
 void gossip_clear(struct gossip *g);
 
-/* What somebody has not heard yet, into a PONG; its keys point to `keys`. */
+/* Fills a PONG with what a decode worker was not told yet, and moves its place. pong->keys points to `keys`. */
 void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GOSSIP_TOLD],
 		 struct wire_pong *pong);
 

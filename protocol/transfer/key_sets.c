@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Indices into arrays; 0 is none, so element 0 is never used. */
+/* Entries and nodes refer to each other by index. Index 0 means none, so element 0 is never used. */
 struct entry {
 	struct wire_key key;
 	uint64_t sets;
-	uint32_t chain; /* of its bucket; of free ones */
-	uint32_t nodes; /* first of them */
+	uint32_t chain; /* the next entry of its bucket, or of the free list */
+	uint32_t nodes; /* the first of its nodes */
 };
 
 struct node {
 	uint32_t entry;
 	uint32_t newer, older; /* in its set */
-	uint32_t sibling;      /* next node of the entry; of free ones */
+	uint32_t sibling;      /* the next node of its entry, or of the free list */
 	uint32_t set;
 };
 
@@ -25,7 +25,7 @@ struct key_sets {
 	struct node *nodes;
 	uint32_t *buckets; /* [n_buckets] a power of two */
 	uint32_t n_buckets, n_entries;
-	uint32_t entries_end, entries_cap, entries_free; /* end: behind the last that was used */
+	uint32_t entries_end, entries_cap, entries_free; /* end: the first that was never used */
 	uint32_t nodes_end, nodes_cap, nodes_free;
 	struct set {
 		uint32_t newest, oldest, n, max;
@@ -89,8 +89,8 @@ uint64_t key_sets_with(const struct key_sets *s, const struct wire_key *key)
 	return i ? s->entries[i].sets : 0;
 }
 
-/* As many buckets as entries, about. Without memory for more chains become longer. */
-static void spread(struct key_sets *s)
+/* Doubles the buckets when there are as many entries. Without memory the chains just grow longer. */
+static void grow_buckets(struct key_sets *s)
 {
 	uint32_t n = s->n_buckets * 2;
 	uint32_t *grown, *old = s->buckets;
@@ -115,7 +115,7 @@ static void spread(struct key_sets *s)
 
 /* ---- memory ---- */
 
-/* Items with room for one more at `end`, unless a free one is there. NULL: no memory, and they are as they were. */
+/* Grows an array when it has neither a free element nor one at `end`. NULL: out of memory, the array is unchanged. */
 static void *reserve(void *items, size_t size, uint32_t end, uint32_t *cap, uint32_t first_free)
 {
 	uint32_t n = *cap ? *cap * 2 : FIRST_CAP;
@@ -226,7 +226,7 @@ static uint32_t add_entry(struct key_sets *s, const struct wire_key *key)
 {
 	uint32_t i, *at;
 
-	spread(s);
+	grow_buckets(s);
 	i = take_entry(s);
 	at = bucket(s, key);
 	s->entries[i] = (struct entry){.key = *key, .chain = *at};
@@ -261,7 +261,7 @@ int key_sets_add(struct key_sets *s, uint32_t set, const struct wire_key *key)
 		return 0;
 	if (reserve_both(s) < 0)
 		return -ENOMEM;
-	/* Not `entry`, which this set has not. */
+	/* This never drops `entry`, which is not in this set. */
 	if (s->sets[set].n == s->sets[set].max)
 		drop_oldest(s, &s->sets[set]);
 	add_node(s, set, entry ? entry : add_entry(s, key));

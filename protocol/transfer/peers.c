@@ -7,7 +7,7 @@
 
 #include "protocol/transfer/key_sets.h"
 
-_Static_assert((int)PEERS_MAX == (int)KEY_SETS_MAX, "a set a peer");
+_Static_assert((int)PEERS_MAX == (int)KEY_SETS_MAX, "each peer has a set");
 
 struct peer {
 	bool used;
@@ -15,14 +15,14 @@ struct peer {
 	char endpoint[WIRE_ENDPOINT];
 	char refusal[ERR_TEXT_MAX];
 	uint8_t worker[WIRE_ID]; /* of its last HELLO */
-	uint64_t due_ns;	 /* when it is to be spoken to */
+	uint64_t due_ns;	 /* of the next HELLO or PING */
 	uint64_t sequence;	 /* of the last PING */
 	uint32_t unanswered;	 /* PINGs since anything came */
 	bool draining;
 	uint32_t running;
 	uint32_t page_tokens;
-	uint64_t last_sent; /* when in the order of prompts one was sent there */
-	/* Tokens: what it said last; sent before the last PING and so in what its PONG will say; sent since. */
+	uint64_t last_sent; /* the number of the last prompt that was sent to it */
+	/* Three counts of tokens: load it reported; sent before the last PING; sent since. */
 	uint64_t told, before, since;
 };
 
@@ -80,7 +80,7 @@ int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *
 	return 0;
 }
 
-/* Nothing that was known of the process behind it holds any more. */
+/* Forgets what was known of the process at the endpoint. */
 static void forget(struct peers *p, uint32_t peer)
 {
 	struct peer *x = &p->peers[peer];
@@ -107,7 +107,7 @@ uint64_t peers_mask(const struct peers *p)
 	return mask;
 }
 
-/* The sum, or as much as there is. */
+/* The sum, or UINT64_MAX. */
 static uint64_t add(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -148,7 +148,7 @@ bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 	memcpy(x->worker, hello->worker, sizeof(x->worker));
 	x->page_tokens = hello->layout.page_tokens;
 	key_sets_limit(p->keys, peer, MIN(hello->n_pages, (uint32_t)PEERS_KEYS_MAX));
-	/* A second HELLO of the same process changes nothing about when it is to answer. */
+	/* A second HELLO of the same process does not postpone the next PING. */
 	if (x->state != PEER_REGISTERED)
 		x->due_ns = now_ns + p->heartbeat_ns;
 	x->state = PEER_REGISTERED;
@@ -166,7 +166,7 @@ void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *w
 	x->due_ns = now_ns + PEERS_REFUSED_NS;
 }
 
-/* From the last to the first: the first becomes the newest. */
+/* The first key is added last, so that it leaves last. */
 static int add_keys(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n)
 {
 	int r = 0;
@@ -199,23 +199,22 @@ void peers_alive(struct peers *p, uint32_t peer)
 	p->peers[peer].unanswered = 0;
 }
 
-/* What it has cached is kept: it may be the same process that comes back. */
-static void die(const struct peers *p, struct peer *x, uint64_t now_ns)
+/* Keeps its keys: the same process may come back. */
+static void mark_dead(const struct peers *p, struct peer *x, uint64_t now_ns)
 {
 	x->state = PEER_DEAD;
-	x->due_ns = now_ns + MIN(p->heartbeat_ns, PEERS_CALL_NS);
+	x->due_ns = now_ns + MIN(p->heartbeat_ns, PEERS_HELLO_NS);
 	x->told = x->before = x->since = 0;
 }
 
 bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns)
 {
 	struct peer *x = &p->peers[peer];
-
 	bool registered = x->state == PEER_REGISTERED;
 
-	/* Who refused us may be another one when it is back. */
+	/* A peer that refused may be another process when it is back. */
 	if (registered || x->state == PEER_REFUSED)
-		die(p, x, now_ns);
+		mark_dead(p, x, now_ns);
 	return registered;
 }
 
@@ -226,11 +225,11 @@ static enum peers_due tick_one(const struct peers *p, struct peer *x, uint64_t n
 	if (x->state != PEER_REGISTERED) {
 		x->due_ns =
 			now_ns + (x->state == PEER_REFUSED ? PEERS_REFUSED_NS
-							   : MIN(p->heartbeat_ns, PEERS_CALL_NS));
+							   : MIN(p->heartbeat_ns, PEERS_HELLO_NS));
 		return PEERS_SAY_HELLO;
 	}
 	if (x->unanswered == PEERS_MISSED) {
-		die(p, x, now_ns);
+		mark_dead(p, x, now_ns);
 		return PEERS_DIED;
 	}
 	x->due_ns = now_ns + p->heartbeat_ns;
@@ -263,18 +262,19 @@ uint64_t peers_deadline(const struct peers *p)
 
 /* ---- prompts ---- */
 
-/* Tokens until it would be through with a prompt of n pages of which it has n_cached. */
-static uint64_t until_through(const struct peer *x, uint32_t n, uint32_t n_cached)
+/* Tokens that a peer would have computed when it finishes a prompt of n pages, n_cached of which it has. */
+static uint64_t tokens_to_finish(const struct peer *x, uint32_t n, uint32_t n_cached)
 {
 	return add(load(x), (uint64_t)(n - n_cached) * x->page_tokens);
 }
 
-/* Whether peer a, which has a_cached pages, is to be taken rather than b. */
-static bool before(const struct peers *p, uint32_t n, uint32_t a, uint32_t a_cached, uint32_t b,
-		   uint32_t b_cached)
+/* Whether peer a with a_cached pages is a better choice than peer b. */
+static bool is_better(const struct peers *p, uint32_t n, uint32_t a, uint32_t a_cached, uint32_t b,
+		      uint32_t b_cached)
 {
 	const struct peer *x = &p->peers[a], *y = &p->peers[b];
-	uint64_t x_takes = until_through(x, n, a_cached), y_takes = until_through(y, n, b_cached);
+	uint64_t x_takes = tokens_to_finish(x, n, a_cached),
+		 y_takes = tokens_to_finish(y, n, b_cached);
 
 	if (x_takes != y_takes)
 		return x_takes < y_takes;
@@ -295,7 +295,7 @@ bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n
 		can |= (uint64_t)(x->used && x->state == PEER_REGISTERED && !x->draining) << i;
 	}
 	can &= ~excluded;
-	/* Those that have all of the first i + 1 pages. */
+	/* `with`: the peers that have the first i pages. */
 	with = can;
 	for (uint32_t i = 0; i < n && with; i++) {
 		with &= key_sets_with(p->keys, &keys[i]);
@@ -305,7 +305,8 @@ bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n
 	for (uint64_t left = can; left; left &= left - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(left);
 
-		if (chosen == PEERS_MAX || before(p, n, i, n_cached[i], chosen, n_cached[chosen]))
+		if (chosen == PEERS_MAX ||
+		    is_better(p, n, i, n_cached[i], chosen, n_cached[chosen]))
 			chosen = i;
 	}
 	if (chosen == PEERS_MAX)
@@ -325,7 +326,7 @@ int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint
 	return add_keys(p, peer, keys, n);
 }
 
-/* Takes up to n from *from; what is left of n. */
+/* Subtracts up to n from *from; returns the rest of n. */
 static uint64_t take(uint64_t *from, uint64_t n)
 {
 	uint64_t taken = MIN(n, *from);

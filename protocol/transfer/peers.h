@@ -1,22 +1,22 @@
 /*
- * The workers that this one talks to: are they there, what is their load, what have they cached; and which one a prompt
- * goes to.
+ * The prefill workers that a decode worker knows ("peers"): which of them answer, their load, what they have cached, and
+ * which of them a prompt is sent to.
  *
  *     Connecting ── HELLO ──> Registered ── 2 PINGs without an answer ──> Dead ── HELLO ──> Registered
  *                  REFUSE ──> Refused ── HELLO (after a restart with another model) ──> Registered
  *
- * peers_tick says what is to be said: HELLO to those that are not registered, PING to those that are. A PING has missed when
- * the next one is due and nothing came since. Counting PINGs, and not time, a worker that was stopped for a while itself
- * reads what waits for it before it calls anybody dead.
+ * peers_tick tells the caller what to send: HELLO to a peer that is not registered, PING to one that is. A PING is
+ * unanswered when the next one is due and nothing came since. A peer dies by unanswered PINGs and not by elapsed time:
+ * a decode worker that was itself stopped for a while then reads the answers that wait before it declares a peer dead.
  *
- * What a peer has cached is a guess: what was sent there, and what its PONGs tell; as many keys as it has pages,
- * the least recently told leave first. The beginning of a prompt counts as told after what follows it, so that it
- * outlives it. A peer that comes back as another process has nothing.
+ * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. At most as many keys are kept
+ * as the peer has pages; the least recently told leave first. The first page of a prompt counts as told last, so that
+ * the beginning of a prompt outlives the rest. A peer that comes back as another process has nothing cached.
  *
- * Load is prompt tokens that are still to be computed: what it said last, and what was sent there since. A PONG comes
- * behind all that was sent before its PING, and so knows of it.
+ * Load is the number of prompt tokens that a peer still has to compute: what it reported last, and what was sent since.
+ * A PONG reports everything that was sent before its PING.
  *
- * Pure: no sockets, times are arguments. One thread. Peers are numbers below PEERS_MAX, which come again when one is removed.
+ * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its removal.
  */
 #ifndef PROTOCOL_TRANSFER_PEERS_H
 #define PROTOCOL_TRANSFER_PEERS_H
@@ -26,12 +26,12 @@
 enum {
 	PEERS_MAX = 64,
 	PEERS_MISSED = 2,
-	PEERS_KEYS_MAX = 1 << 17, /* of one peer, however many pages it says to have */
+	PEERS_KEYS_MAX = 1 << 17, /* of one peer, however many pages it claims to have */
 };
 
-#define PEERS_CALL_NS \
-	((uint64_t)1000000000) /* at most: between two HELLOs to one that does not answer */
-#define PEERS_REFUSED_NS ((uint64_t)60 * 1000000000) /* one that was refused is asked again */
+/* Between two HELLOs: to a peer that does not answer (or a heartbeat, if that is shorter), and to one that refused. */
+#define PEERS_HELLO_NS	 ((uint64_t)1000000000)
+#define PEERS_REFUSED_NS ((uint64_t)60 * 1000000000)
 
 enum peer_state { PEER_CONNECTING, PEER_REGISTERED, PEER_REFUSED, PEER_DEAD };
 
@@ -39,12 +39,12 @@ enum peers_due {
 	PEERS_NOTHING,
 	PEERS_SAY_HELLO,
 	PEERS_SAY_PING, /* with the sequence of peers_get */
-	PEERS_DIED,	/* just now: its rooms fail */
+	PEERS_DIED,	/* it has just died: its deliveries fail */
 };
 
 struct peer_info {
 	const char *endpoint; /* borrowed until the peer is removed */
-	const char *refusal;  /* a sentence, "" unless refused; borrowed likewise */
+	const char *refusal;  /* a sentence, "" unless Refused; borrowed likewise */
 	uint8_t worker[WIRE_ID];
 	enum peer_state state;
 	bool draining;
@@ -55,62 +55,63 @@ struct peer_info {
 
 struct peers;
 
-/* Nobody. The seed should be random: peers must not know it. NULL: out of memory. */
+/* New, without peers. seed: random, and unknown to the peers. NULL: out of memory. */
 struct peers *peers_new(const uint64_t seed[2], uint64_t heartbeat_ns) MUST_CHECK;
 void peers_free(struct peers *p);
 
-/* One that is to be connected to; the same number again for the same endpoint. -ENOSPC: there are PEERS_MAX;
- * -ENAMETOOLONG, or -EINVAL for an empty one. */
+/* Adds the peer at an endpoint, or finds the one that is there. -ENOSPC: there are PEERS_MAX; -ENAMETOOLONG; -EINVAL:
+ * the endpoint is empty. */
 int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *ret,
 	      struct err *e) MUST_CHECK;
 void peers_remove(struct peers *p, uint32_t peer);
 
-/* Bit i: there is a peer i. */
+/* Bit i is set when there is a peer i. */
 uint64_t peers_mask(const struct peers *p);
 void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret);
 
-/* ---- what came from a peer ---- */
+/* ---- messages from a peer ---- */
 
-/* A HELLO that fits (wire_layout_equal). True: it is another process than the one that was registered, whose rooms fail. */
+/* A HELLO that fits (wire_hello_fits). True: another process than the registered one sent it, so the deliveries of the
+ * old one fail. */
 bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 		 uint64_t now_ns) MUST_CHECK;
 
-/* A HELLO that does not fit, or a REFUSE. */
+/* A HELLO that does not fit, or a REFUSE. why: a sentence for peer_info.refusal. */
 void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *why);
 
-/* An answer to a PING: its load is taken if it is to the last one. From one that is not registered it is ignored. -ENOMEM:
- * some keys were not kept. */
+/* A PONG; ignored from a peer that is not registered. Its load counts when it answers the last PING. -ENOMEM: some keys
+ * were not kept. */
 int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong) MUST_CHECK;
 
-/* Any other message: it lives. */
+/* Any message: the peer is alive. */
 void peers_alive(struct peers *p, uint32_t peer);
 
-/* Its connection is gone. True: it was registered, its rooms fail. */
+/* Its connection broke. True: it was registered, so its deliveries fail. */
 bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns) MUST_CHECK;
 
 /* ---- time ---- */
 
-/* What is due, one thing a call, until nothing is; to whom. */
+/* Tells one thing that is due, and for which peer. To be called until it returns PEERS_NOTHING. */
 enum peers_due peers_tick(struct peers *p, uint64_t now_ns, uint32_t *ret) MUST_CHECK;
 
-/* When peers_tick has to be called again; UINT64_MAX: there is nobody. */
+/* When peers_tick has to be called again; UINT64_MAX: there are no peers. */
 uint64_t peers_deadline(const struct peers *p);
 
 /* ---- prompts ---- */
 
-/* Who gets the prompt with these keys of its pages [n]: of those that are registered, not draining and not in
- * `excluded` (bit i: peer i), the one that would be through with it first: with the fewest tokens of load and of pages
- * that it does not have. Among equals the one with most of its first pages, then the one to which nothing was sent for longest, then
- * the lowest number. So of idle peers the one with most of it cached; but when all prompts begin alike, they do not all go
- * where the first one went. False: there is none. */
+/* Chooses the peer that would finish a prompt first. keys[n] are those of the prompt's whole pages. Candidates are
+ * registered, not draining and not in `excluded` (bit i: peer i). The one with the fewest tokens to compute wins: its
+ * load, and the pages that it has not cached. Ties: the most cached pages, then the longest time without a prompt, then
+ * the lowest number. An idle peer with a cached prefix wins thereby, yet prompts that all begin alike spread over the
+ * peers. False: there is no candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
-/* A prompt was sent there: it has n_tokens more to compute, and will have its pages. -ENOMEM as above. */
+/* A prompt was sent to the peer, which has n_tokens more to compute and will have the pages. -ENOMEM as above. */
 int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
 	       uint64_t n_tokens) MUST_CHECK;
 
-/* It is through with so many tokens that were sent there, or will not do them. */
+/* The peer has computed so many of the tokens that were sent, or will not. */
 void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In no order; a worker that leaves is replaced by the last one. */
+/* In no order: the last worker moves to the place of one that leaves. */
 struct registry_table {
 	uint32_t n;
 	uint64_t until_ns[WIRE_PEERS_MAX];
@@ -21,7 +21,7 @@ void registry_table_free(struct registry_table *t)
 	free(t);
 }
 
-/* Endpoints are zeros from their end on, so that all bytes may be compared. t->n: there is none. */
+/* The worker at an endpoint, or t->n. Endpoints are padded with zeros, so all their bytes are compared. */
 static uint32_t find(const struct registry_table *t, const char endpoint[WIRE_ENDPOINT])
 {
 	uint32_t i = 0;

@@ -1,14 +1,14 @@
 /*
- * What a registry remembers: workers that announced themselves, each until its time is over.
+ * The workers that a registry remembers, each until the time that its announcement gave is over.
  *
- * A worker is its endpoint: who announces one that is known already takes its place, since it is another process that was
- * started where the first one was. To be forgotten at once (ttl 0) is for that same process alone, so that a farewell
- * that is late does not forget its successor.
+ * A worker is known by its endpoint. An announcement of an endpoint that is known replaces the worker there: another
+ * process was started in its place. A farewell (ttl 0) removes only the process that sent it, so that a late one does
+ * not remove its successor.
  *
- * Memory is bounded: WIRE_PEERS_MAX workers, each for REGISTRY_TTL_MAX_NS at most. When the table is full those who are
- * in it stay, and may come again; nobody else comes in before one of them has left.
+ * Memory is bounded: WIRE_PEERS_MAX workers, each for at most REGISTRY_TTL_MAX_NS. In a full table the workers that are
+ * there can renew their announcements; a new one is refused until one of them leaves.
  *
- * Pure: no sockets, times are arguments. One thread.
+ * Pure: no sockets; times are arguments. One thread.
  */
 #ifndef PROTOCOL_TRANSFER_REGISTRY_TABLE_H
 #define PROTOCOL_TRANSFER_REGISTRY_TABLE_H
@@ -20,30 +20,31 @@
 struct registry_table;
 
 enum registry_change {
-	REGISTRY_NOTHING,  /* it is there still, or never was */
-	REGISTRY_CAME,	   /* it is new */
-	REGISTRY_REPLACED, /* another process than before is at its endpoint */
-	REGISTRY_LEFT,	   /* it was there, and wants to be forgotten */
-	REGISTRY_FULL,	   /* it is new, and there is no room */
+	REGISTRY_NOTHING,  /* the worker is still there, or a farewell found nobody */
+	REGISTRY_CAME,	   /* the worker is new */
+	REGISTRY_REPLACED, /* a new process is at a known endpoint */
+	REGISTRY_LEFT,	   /* the worker said farewell and was removed */
+	REGISTRY_FULL,	   /* the worker is new and the table is full */
 };
 
-/* Nobody. NULL: out of memory. */
+/* New and empty. NULL: out of memory. */
 struct registry_table *registry_table_new(void) MUST_CHECK;
 void registry_table_free(struct registry_table *t);
 
-/* An ANNOUNCE that wire_parse took. Those whose time is over should be gone by now (registry_table_expire). */
+/* Takes an ANNOUNCE from wire_parse. Expired workers should have been removed before (registry_table_expire). */
 enum registry_change registry_table_announce(struct registry_table *t,
 					     const struct wire_announce *a,
 					     uint64_t now_ns) MUST_CHECK;
 
-/* Forgets one worker whose time is over, and says which; false: there is none. */
+/* Removes one worker whose time is over into *ret; false: there is none. */
 bool registry_table_expire(struct registry_table *t, uint64_t now_ns,
 			   struct wire_announce *ret) MUST_CHECK;
 
-/* When registry_table_expire has to be called again; UINT64_MAX: there is nobody. */
+/* When registry_table_expire has to be called again; UINT64_MAX: the table is empty. */
 uint64_t registry_table_deadline(const struct registry_table *t);
 
-/* Answers a LIST: those of a role and a model whose time is not over. Borrowed until the next call of anything here. */
+/* Answers a LIST: the workers of its role and model whose time is not over. Borrowed until the next call of this
+ * module. */
 void registry_table_list(struct registry_table *t, const struct wire_list *asked, uint64_t now_ns,
 			 struct wire_peers *ret);
 

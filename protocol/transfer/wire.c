@@ -7,15 +7,15 @@
 
 static const char magic[4] = "TGNX";
 
-/* Where the fields of the header are: the table in FORMAT.md. */
-enum {
-	AT_MAGIC = 0,
-	AT_VERSION = 4,
-	AT_TYPE = 6,
-	AT_LENGTH = 8,
-	AT_ZERO = 12,
-	AT_ROOM = 16,
+/* As it lies in a frame (FORMAT.md). */
+struct header {
+	char magic[4];
+	uint16_t version, type;
+	uint32_t length, zero;
+	uint64_t delivery;
 };
+
+_Static_assert(sizeof(struct header) == WIRE_HEADER, "a header");
 
 /* ---- fields ---- */
 
@@ -24,7 +24,7 @@ static size_t field_bytes(const struct field *f)
 	return f->kind == ARRAY ? sizeof(uint32_t) : f->size;
 }
 
-/* The value of a field of at most 8 bytes, of a frame or a message: both are little endian. */
+/* The value of a field of at most 8 bytes, in a frame or in a struct: both are little endian. */
 static uint64_t field_value(const struct field *f, const void *at)
 {
 	uint64_t v = 0;
@@ -54,7 +54,7 @@ static int check_field(const struct field *f, const void *at, struct err *e)
 		       v, f->min, f->max);
 }
 
-/* Where the frame's bytes of a field are in a message. */
+/* The offset in struct wire_message of the value that stands for a field in the frame. */
 static size_t field_offset(const struct field *f)
 {
 	return f->kind == ARRAY ? f->count : f->offset;
@@ -70,57 +70,35 @@ static uint32_t array_count(const struct field *f, const struct wire_message *m)
 
 /* ---- parsing ---- */
 
-static uint16_t get16(const uint8_t *at)
-{
-	uint16_t v;
-
-	memcpy(&v, at, sizeof(v));
-	return v;
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-	uint32_t v;
-
-	memcpy(&v, at, sizeof(v));
-	return v;
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-	uint64_t v;
-
-	memcpy(&v, at, sizeof(v));
-	return v;
-}
-
-static int check_header(const uint8_t *p, size_t len, struct err *e)
+/* Fills *h, as far as the frame has so many bytes. */
+static int check_header(const void *frame, size_t len, struct header *h, struct err *e)
 {
 	const struct wire_form *form;
 
 	if (len < WIRE_HEADER)
 		return err_set(e, EBADMSG, "%zu bytes are too few for a message", len);
-	if (memcmp(p + AT_MAGIC, magic, sizeof(magic)))
-		return err_set(e, EBADMSG, "it is no message of a worker");
-	if (get16(p + AT_VERSION) != WIRE_VERSION)
+	memcpy(h, frame, sizeof(*h));
+	if (memcmp(h->magic, magic, sizeof(magic)))
+		return err_set(e, EBADMSG, "it does not begin as a worker's message does");
+	if (h->version != WIRE_VERSION)
 		return err_set(e, EPROTONOSUPPORT,
 			       "the peer speaks version %u of the transfer protocol, not %d",
-			       get16(p + AT_VERSION), WIRE_VERSION);
-	form = wire_form(get16(p + AT_TYPE));
+			       h->version, WIRE_VERSION);
+	form = wire_form(h->type);
 	if (!form)
-		return err_set(e, EBADMSG, "a message of type %u is unknown", get16(p + AT_TYPE));
-	if (get32(p + AT_LENGTH) != len || len > WIRE_FRAME_MAX)
+		return err_set(e, EBADMSG, "a message of type %u is unknown", h->type);
+	if (h->length != len || len > WIRE_FRAME_MAX)
 		return err_set(e, EBADMSG, "%s: it has %zu bytes, but says %u", form->name, len,
-			       get32(p + AT_LENGTH));
-	if (get32(p + AT_ZERO))
+			       h->length);
+	if (h->zero)
 		return err_set(e, EBADMSG, "%s: its header is damaged", form->name);
-	if ((get64(p + AT_ROOM) != 0) != form->has_room)
-		return err_set(e, EBADMSG, "%s: it has %s room", form->name,
-			       form->has_room ? "no" : "a");
+	if ((h->delivery != 0) != form->has_delivery)
+		return err_set(e, EBADMSG, "%s: it names %s delivery", form->name,
+			       form->has_delivery ? "no" : "a");
 	return 0;
 }
 
-/* Copies the fields, and points to the arrays behind them. */
+/* Copies the fields into *m and sets its pointers to the arrays that follow the fields in the frame. */
 static int parse_fields(const struct field *fields, const uint8_t *p, size_t len,
 			struct wire_message *m, struct err *e)
 {
@@ -145,7 +123,7 @@ static int parse_fields(const struct field *fields, const uint8_t *p, size_t len
 			continue;
 		bytes = (uint64_t)array_count(f, m) * f->size;
 		if (bytes > len - at)
-			return err_set(e, EBADMSG, "it has no room for %s of %u", f->name,
+			return err_set(e, EBADMSG, "it is too short for %s of %u", f->name,
 				       array_count(f, m));
 		memcpy((char *)m + f->offset, &elements, sizeof(elements));
 		at += bytes;
@@ -157,18 +135,18 @@ static int parse_fields(const struct field *fields, const uint8_t *p, size_t len
 
 int wire_parse(const void *frame, size_t len, struct wire_message *ret, struct err *e)
 {
-	const uint8_t *p = frame;
 	const struct wire_form *form;
 	struct wire_message m;
-	int r = check_header(p, len, e);
+	struct header h;
+	int r = check_header(frame, len, &h, e);
 
 	if (r < 0)
 		return r;
 	memset(&m, 0, sizeof(m));
-	m.type = get16(p + AT_TYPE);
-	m.room = get64(p + AT_ROOM);
+	m.type = h.type;
+	m.delivery = h.delivery;
 	form = wire_form(m.type);
-	r = parse_fields(form->fields, p, len, &m, e);
+	r = parse_fields(form->fields, frame, len, &m, e);
 	if (r == 0 && form->check)
 		r = form->check(&m, e);
 	if (r < 0)
@@ -178,32 +156,34 @@ int wire_parse(const void *frame, size_t len, struct wire_message *ret, struct e
 	return r;
 }
 
-uint64_t wire_room(const void *frame, size_t len)
+uint64_t wire_delivery(const void *frame, size_t len)
 {
-	const uint8_t *p = frame;
 	const struct wire_form *form;
+	struct header h;
 
-	if (len < WIRE_HEADER || memcmp(p + AT_MAGIC, magic, sizeof(magic)) ||
-	    get16(p + AT_VERSION) != WIRE_VERSION)
+	if (len < WIRE_HEADER)
 		return 0;
-	form = wire_form(get16(p + AT_TYPE));
-	return form && form->has_room ? get64(p + AT_ROOM) : 0;
+	memcpy(&h, frame, sizeof(h));
+	if (memcmp(h.magic, magic, sizeof(magic)) || h.version != WIRE_VERSION)
+		return 0;
+	form = wire_form(h.type);
+	return form && form->has_delivery ? h.delivery : 0;
 }
 
 /* ---- encoding ---- */
 
-/* What parsing would check, before anything is read through a pointer. */
+/* Checks what a parser would check, the fields before any array is read. */
 static int check_message(const struct wire_message *m, const struct wire_form *form, struct err *e)
 {
-	if ((m->room != 0) != form->has_room)
-		return err_set(e, EINVAL, "it has %s room", form->has_room ? "no" : "a");
+	if ((m->delivery != 0) != form->has_delivery)
+		return err_set(e, EINVAL, "it names %s delivery", form->has_delivery ? "no" : "a");
 	for (const struct field *f = form->fields; f->name; f++)
 		if (check_field(f, (const char *)m + field_offset(f), e) < 0)
 			return -EINVAL;
 	return form->check && form->check(m, e) < 0 ? -EINVAL : 0;
 }
 
-/* Arrays are bounded, so that this cannot overflow. */
+/* Cannot overflow: check_message has bounded the arrays. */
 static size_t message_bytes(const struct wire_message *m, const struct wire_form *form)
 {
 	size_t bytes = WIRE_HEADER;
@@ -214,20 +194,16 @@ static size_t message_bytes(const struct wire_message *m, const struct wire_form
 	return bytes;
 }
 
-static void put(struct buf *out, uint64_t v, size_t size)
-{
-	buf_append(out, &v, size);
-}
-
 static void append_message(const struct wire_message *m, const struct wire_form *form, size_t bytes,
 			   struct buf *out)
 {
-	buf_append(out, magic, sizeof(magic));
-	put(out, WIRE_VERSION, 2);
-	put(out, m->type, 2);
-	put(out, bytes, 4);
-	put(out, 0, 4);
-	put(out, m->room, 8);
+	struct header h = {.version = WIRE_VERSION,
+			   .type = (uint16_t)m->type,
+			   .length = (uint32_t)bytes,
+			   .delivery = m->delivery};
+
+	memcpy(h.magic, magic, sizeof(magic));
+	buf_append(out, &h, sizeof(h));
 	for (const struct field *f = form->fields; f->name; f++)
 		buf_append(out, (const char *)m + field_offset(f), field_bytes(f));
 	for (const struct field *f = form->fields; f->name; f++) {
@@ -261,106 +237,6 @@ int wire_encode(const struct wire_message *m, struct buf *out, struct err *e)
 		return err_set(e, -r, "%s: no room for %zu bytes", form->name, bytes);
 	append_message(m, form, bytes, out);
 	return 0;
-}
-
-/* ---- what the raw frame must be ---- */
-
-uint64_t wire_window_bytes(const struct wire_window *w)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < w->n_pieces; i++)
-		sum += w->pieces[i].bytes;
-	return sum;
-}
-
-int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e)
-{
-	uint64_t listed = wire_window_bytes(w);
-
-	if (bytes != listed)
-		return err_set(e, EBADMSG,
-			       "WINDOW: %" PRIu64 " bytes came, but its pieces have %" PRIu64,
-			       bytes, listed);
-	return 0;
-}
-
-/* ---- two workers that fit together ---- */
-
-/* Both workers log the sentence, so it says of each number which one's it is, and in place of "here" and "there". `hint`
- * stands at its end. */
-static int differs(struct err *e, const char *what, uint64_t decode, uint64_t prefill,
-		   const char *hint)
-{
-	return err_set(e, EPROTO,
-		       "the layout is another one: %s %" PRIu64 " at the decode worker, %" PRIu64
-		       " at the prefill worker%s",
-		       what, decode, prefill, hint);
-}
-
-/* Of pages with as many tokens. */
-static const char dtype_hint[] = "; --dtype has to be the same, and the model";
-
-/* a: the decode worker's. */
-static int compare_layers(const struct wire_layout *a, const struct wire_layout *b, struct err *e)
-{
-	static const char *const kinds[] = {"attention", "Gated DeltaNet"};
-	static const char *const parts[WIRE_PARTS] = {"k of a page", "v of a page", "ring",
-						      "recurrent state"};
-
-	for (uint32_t i = 0; i < a->n_layers; i++) {
-		const struct wire_layer *x = &a->layers[i], *y = &b->layers[i];
-
-		if (x->kind != y->kind)
-			return err_set(e, EPROTO,
-				       "the layout is another one: layer %u is %s at the decode "
-				       "worker, %s at the prefill worker",
-				       i, kinds[x->kind], kinds[y->kind]);
-		for (uint32_t part = 0; part < 2; part++) {
-			char what[64];
-
-			if (x->part_bytes[part] == y->part_bytes[part])
-				continue;
-			snprintf(what, sizeof(what), "bytes of layer %u's %s are", i,
-				 parts[x->kind * 2 + part]);
-			return differs(e, what, x->part_bytes[part], y->part_bytes[part],
-				       dtype_hint);
-		}
-	}
-	return 0;
-}
-
-/* The layout first: it says more than that a hash is another one. */
-static int compare(const struct wire_hello *ours, const struct wire_hello *theirs, struct err *e)
-{
-	bool decodes = ours->role == WIRE_DECODE;
-	const struct wire_layout *a = decodes ? &ours->layout : &theirs->layout;
-	const struct wire_layout *b = decodes ? &theirs->layout : &ours->layout;
-	int r;
-
-	if (a->n_layers != b->n_layers)
-		return differs(e, "layers are", a->n_layers, b->n_layers, "");
-	if (a->page_tokens != b->page_tokens)
-		return differs(e, "tokens of a page are", a->page_tokens, b->page_tokens,
-			       "; --page-size has to be the same");
-	r = compare_layers(a, b, e);
-	if (r < 0)
-		return r;
-	if (a->page_bytes != b->page_bytes)
-		return differs(e, "bytes of a page are", a->page_bytes, b->page_bytes, dtype_hint);
-	if (a->slot_bytes != b->slot_bytes)
-		return differs(e, "bytes of a state are", a->slot_bytes, b->slot_bytes, dtype_hint);
-	if (memcmp(ours->model, theirs->model, sizeof(ours->model)))
-		return err_set(e, EPROTO,
-			       "the model is another one: the layout is the same, but weights, "
-			       "--dtype, kernels or device are not, so the bits would differ");
-	return 0;
-}
-
-bool wire_layout_equal(const struct wire_hello *ours, const struct wire_hello *theirs,
-		       struct err *e)
-{
-	return compare(ours, theirs, e) == 0;
 }
 
 void wire_text(const char *text, uint32_t n_text, char *out, size_t size)

@@ -1,20 +1,25 @@
 /*
- * What prefill workers, decode workers and their registry say to each other: bytes to structs and back.
+ * The messages between prefill workers, decode workers and their registry: bytes to structs and back.
  *
- *     HELLO, REFUSE        who I am, how my pages and states look; no, and why
- *     PREPARE              decode -> prefill: compute this prompt, this much of it I have
- *     WINDOW               prefill -> decode: some layers of some pages, or of the state
- *     STATUS               prefill -> decode: how far it is; with Success the first tokens
- *     ABORT                decode -> prefill: this room is over
- *     PING, PONG           are you there?; yes, and my load, and what was newly cached
- *     ANNOUNCE, LIST, PEERS with a registry: here I am; who is there?; these are
+ *     HELLO      both ways            the sender's model and the layout of its pages and states
+ *     REFUSE     both ways            no, with the reason
+ *     PREPARE    decode -> prefill    compute this prompt; so many of its tokens are here already
+ *     WINDOW     prefill -> decode    some layers of some pages, or of the state
+ *     STATUS     prefill -> decode    how far a delivery (delivery.h) is; with Success the first tokens
+ *     ABORT      decode -> prefill    the delivery is not wanted any more
+ *     PING       decode -> prefill    are you there?
+ *     PONG       prefill -> decode    yes; the load, and the pages that were newly cached
+ *     ANNOUNCE   worker -> registry   the sender's address
+ *     LIST       worker -> registry   which workers are there?
+ *     PEERS      registry -> worker   the answer to LIST
  *
- * A message is one frame; behind a WINDOW's comes a raw one with all the pieces that it lists. FORMAT.md has each byte.
- * Which field has which bytes and range is one table in wire_form.c, read by parser and encoder alike.
+ * A message is one frame. A WINDOW is followed by a raw frame, which holds the bytes of all pieces that it lists.
+ * FORMAT.md describes each byte. The fields, their sizes and ranges are a table in wire_form.c, which parser and
+ * encoder share.
  *
- * Nothing in a frame is believed before it is checked. Parsing allocates nothing and copies no array: the pointers of
- * what was parsed point into the frame, at any alignment, hence the packed structs. They are little endian as they
- * lie, and so is what they are made from: an array of int32_t is one of struct wire_i32. Pure, any thread.
+ * Every value of a frame is checked before it is used. Parsing allocates nothing and copies no array: pointers of the
+ * parsed message point into the frame at any alignment, so the elements of arrays are packed structs. Frames and host
+ * are both little endian, so an array of int32_t may be passed as one of struct wire_i32. Pure, any thread.
  */
 #ifndef PROTOCOL_TRANSFER_WIRE_H
 #define PROTOCOL_TRANSFER_WIRE_H
@@ -39,19 +44,19 @@ enum {
 	WIRE_PAGE_TOKENS_MAX = 65536,
 	WIRE_TOKENS_MAX = 1 << 22,
 	WIRE_CHOICES_MAX = 1024,
-	WIRE_END_TOKENS_MAX = 512, /* so many may a draw ban (engine/step.c) */
+	WIRE_END_TOKENS_MAX = 512, /* as many as a draw can ban (engine/step.c) */
 	WIRE_BOUNDARIES_MAX = 65536,
 	WIRE_PIECES_MAX = 65536,
 	WIRE_KEYS_MAX = 4096, /* of one PONG */
 	WIRE_PEERS_MAX = 1024,
 	WIRE_TEXT_MAX = 511,
-	WIRE_ENDPOINT = 192, /* bytes, with the 0 behind it */
+	WIRE_ENDPOINT = 192, /* bytes, with the final 0 */
 	WIRE_ID = 16,
 	WIRE_CURVE_KEY = 32,
-	WIRE_FRAME_MAX = 1 << 25, /* no message is longer; raw frames may be */
+	WIRE_FRAME_MAX = 1 << 25, /* bytes of a message; a raw frame may be longer */
 };
 
-/* No part of a layer's page or state is larger, so that sums of them stay far from 2^64. */
+/* The most bytes that one part of a layer has in a page or a state. Sums of parts then stay far below 2^64. */
 #define WIRE_PART_BYTES_MAX ((uint64_t)1 << 36)
 
 enum wire_type {
@@ -71,17 +76,17 @@ enum wire_type {
 enum wire_role { WIRE_PREFILL, WIRE_DECODE };
 enum wire_layer_kind { WIRE_ATTENTION, WIRE_DELTANET };
 
-/* What a layer keeps: of each page, or of a sequence's state. part / 2 is the layer's kind. */
+/* The two arrays that a layer keeps, in each page or in a state. part / 2 is the layer's kind. */
 enum wire_part { WIRE_K, WIRE_V, WIRE_RING, WIRE_RECURRENT, WIRE_PARTS };
 
-/* How far the transfer of one request is. Only ever rises; Failed is the last. room.h says who sets what. */
-enum room_status {
-	ROOM_BOOTSTRAPPING,
-	ROOM_BOOTSTRAPPED,
-	ROOM_WAITING_FOR_INPUT,
-	ROOM_TRANSFERRING,
-	ROOM_SUCCESS,
-	ROOM_FAILED,
+/* How far a delivery is; delivery.h describes each status. It only rises, and Failed is the highest. */
+enum delivery_status {
+	DELIVERY_BOOTSTRAPPING,
+	DELIVERY_BOOTSTRAPPED,
+	DELIVERY_WAITING_FOR_INPUT,
+	DELIVERY_TRANSFERRING,
+	DELIVERY_SUCCESS,
+	DELIVERY_FAILED,
 };
 
 /* ---- elements of arrays, as they lie in frames ---- */
@@ -95,16 +100,16 @@ struct wire_u32 {
 } WIRE_PACKED;
 
 struct wire_key {
-	uint8_t bytes[16]; /* a content key's (prefix_cache/tiers.h) */
+	uint8_t bytes[16]; /* a content key (prefix_cache/tiers.h) */
 };
 
 struct wire_layer {
-	uint64_t part_bytes[2]; /* k, v of one page; or ring, recurrent state of one slot */
+	uint64_t part_bytes[2]; /* k and v of one page, or ring and recurrent state of one slot */
 	uint32_t kind;
 } WIRE_PACKED;
 
-/* One part of one layer: of pages first .. first + n - 1 of the prompt, one behind the other; or of the state (0, 1).
- * Its bytes lie in the raw frame, behind those of the pieces before it. */
+/* One part of one layer, in pages first .. first + n - 1 of the prompt, or in the state (first 0, n 1). Its bytes follow
+ * those of the previous piece in the raw frame. */
 struct wire_piece {
 	uint64_t bytes;
 	uint32_t layer, first, n, part;
@@ -117,13 +122,13 @@ struct wire_draw {
 struct wire_peer {
 	uint8_t worker[WIRE_ID], model[WIRE_ID];
 	uint8_t curve_key[WIRE_CURVE_KEY]; /* zeros: none */
-	char endpoint[WIRE_ENDPOINT];	   /* zeros from its end on */
+	char endpoint[WIRE_ENDPOINT];	   /* padded with zeros */
 };
 
-/* ---- messages. Pointers are borrowed: from the frame, or from who encodes ---- */
+/* ---- messages. Pointers are borrowed: from the frame, or from the caller of wire_encode ---- */
 
 struct wire_layout {
-	uint64_t page_bytes, slot_bytes; /* sums over the layers; 0: there are no such layers */
+	uint64_t page_bytes, slot_bytes; /* sums over the layers; 0: no layer keeps pages, states */
 	uint32_t page_tokens;
 	uint32_t n_layers;
 	const struct wire_layer *layers;
@@ -131,10 +136,10 @@ struct wire_layout {
 
 struct wire_hello {
 	uint8_t worker[WIRE_ID]; /* random, new at each start */
-	uint8_t model[WIRE_ID];	 /* hash of everything that decides bits */
+	uint8_t model[WIRE_ID];	 /* engine/cache_identity.h: equal where the bits are */
 	uint32_t role;
 	uint32_t n_pages, n_slots;
-	uint32_t heartbeat_ms; /* how often it says something */
+	uint32_t heartbeat_ms; /* a decode worker sends a PING each time */
 	struct wire_layout layout;
 };
 
@@ -147,7 +152,7 @@ struct wire_refuse {
 struct wire_prepare {
 	const struct wire_i32 *tokens; /* [n_tokens] the prompt */
 	uint32_t n_tokens;
-	uint32_t n_have; /* tokens whose pages are not to be sent, < n_tokens */
+	uint32_t n_have; /* the first tokens, whose pages are not to be sent; < n_tokens */
 	uint32_t n_choices;
 	uint32_t min_tokens;	/* > 0: end tokens must not be drawn */
 	int32_t priority;	/* lower first */
@@ -160,21 +165,21 @@ struct wire_prepare {
 };
 
 struct wire_window {
-	uint32_t sequence;		/* 0, 1, 2 .. of its room */
-	uint32_t first_token, n_tokens; /* the chunk whose step made it */
-	uint32_t first_layer, n_layers; /* all pieces are of these */
+	uint32_t sequence;		/* windows of a delivery are numbered from 0 on */
+	uint32_t first_token, n_tokens; /* the chunk of the prompt that was computed */
+	uint32_t first_layer, n_layers; /* that the pieces belong to */
 	uint32_t n_pieces;
 	const struct wire_piece *pieces;
 };
 
 struct wire_status {
-	uint32_t status;    /* enum room_status */
-	uint32_t code;	    /* of Failed: errno; else 0 */
-	uint32_t n_cached;  /* tokens that the prefill worker had not to compute */
-	uint32_t n_windows; /* of Success: all that were sent, with so many bytes in raw frames */
-	uint64_t total_bytes;
-	uint32_t n_draws; /* of Transferring or Success: the first token of each choice; else 0 */
-	uint32_t n_text;  /* of Failed: a sentence; else 0 */
+	uint32_t status;      /* enum delivery_status */
+	uint32_t code;	      /* Failed: errno; else 0 */
+	uint32_t n_cached;    /* tokens that the prefill worker had cached */
+	uint32_t n_windows;   /* Success: windows that were sent; else 0 */
+	uint64_t total_bytes; /* Success: bytes of their raw frames; else 0 */
+	uint32_t n_draws;     /* Transferring, Success: the first token of each choice; else 0 */
+	uint32_t n_text;      /* Failed: a sentence; else 0 */
 	const struct wire_draw *draws;
 	const char *text;
 };
@@ -184,25 +189,26 @@ struct wire_ping {
 };
 
 struct wire_pong {
-	uint64_t sequence;	/* its PING's */
-	uint64_t queued_tokens; /* of prompts, still to be computed */
+	uint64_t sequence;	/* of its PING; 0: it answers none */
+	uint64_t queued_tokens; /* prompt tokens that are still to be computed */
 	uint32_t running;	/* requests */
-	uint8_t draining;	/* 0, 1: takes nothing new */
-	uint8_t forgotten;	/* 0, 1: nothing that was cached before `keys` is there any more */
+	uint8_t draining;	/* 1: the sender takes no new prompts */
+	uint8_t forgotten;	/* 1: pages that were cached before those of `keys` are gone */
 	uint32_t n_keys;
-	/* Of pages newly cached; beginnings of prompts before what follows them. */
-	const struct wire_key *keys;
+	const struct wire_key
+		*keys; /* newly cached pages, each after the page before it in its prompt */
 };
 
 struct wire_announce {
 	uint32_t role;
-	uint32_t ttl_ms; /* forget me then, unless I come again; 0: now */
+	uint32_t
+		ttl_ms; /* until the registry forgets the worker, unless it announces itself again; 0: now */
 	struct wire_peer peer;
 };
 
 struct wire_list {
-	uint32_t role;		/* of whom to list */
-	uint8_t model[WIRE_ID]; /* of this model only; zeros: any */
+	uint32_t role;		/* of the workers to list */
+	uint8_t model[WIRE_ID]; /* of the workers to list; zeros: any */
 };
 
 struct wire_peers {
@@ -212,7 +218,7 @@ struct wire_peers {
 
 struct wire_message {
 	enum wire_type type;
-	uint64_t room; /* of PREPARE, WINDOW, STATUS and ABORT; 0 in all others */
+	uint64_t delivery; /* its id, in PREPARE, WINDOW, STATUS and ABORT; else 0 */
 	union {
 		struct wire_hello hello;
 		struct wire_refuse refuse;
@@ -227,34 +233,35 @@ struct wire_message {
 	};
 };
 
-/* Takes a frame apart. -EPROTONOSUPPORT: of another version; -EBADMSG: anything else that is wrong with it, the
- * sentence says what. *ret is untouched then. What ret points to is in the frame. */
+/* Reads a frame. *ret points into it. -EPROTONOSUPPORT: the frame is of another version; -EBADMSG with a sentence:
+ * anything else is wrong with it. *ret is unchanged then. */
 int wire_parse(const void *frame, size_t len, struct wire_message *ret, struct err *e) MUST_CHECK;
 
-/* The room that a frame belongs to, although it may not parse: that room has failed then. 0: none, or it is no
- * frame of this version at all. */
-uint64_t wire_room(const void *frame, size_t len);
+/* The id of the delivery that a frame names, also when the rest of the frame does not parse. 0: none, or the frame is
+ * not of this version. */
+uint64_t wire_delivery(const void *frame, size_t len);
 
-/* Appends the frame of a message. -EINVAL: no parser would take it, the sentence says why; -ENOBUFS, -ENOMEM. Then
- * nothing is appended. */
+/* Appends the frame of a message. -EINVAL with a sentence: no parser would accept it; -ENOBUFS, -ENOMEM. Nothing is
+ * appended then. */
 int wire_encode(const struct wire_message *m, struct buf *out, struct err *e) MUST_CHECK;
 
-/* Sum of what a window lists: bytes of the raw frame behind it. */
+/* The sum of a window's pieces: bytes of the raw frame that follows it. */
 uint64_t wire_window_bytes(const struct wire_window *w);
 
-/* Whether a raw frame of so many bytes is that of the window. -EBADMSG. */
+/* -EBADMSG: a raw frame of so many bytes does not belong to the window. */
 int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e) MUST_CHECK;
 
-/* True when what one worker made the other one can use: model and layout are the same. Else e says what differs. */
-bool wire_layout_equal(const struct wire_hello *ours, const struct wire_hello *theirs,
-		       struct err *e) MUST_CHECK;
+/* True when each worker can use the other's pages and states, because model and layout are the same. Else e says what
+ * differs. */
+bool wire_hello_fits(const struct wire_hello *ours, const struct wire_hello *theirs,
+		     struct err *e) MUST_CHECK;
 
-/* A sentence of a frame as a C string for logs and clients, cut to size - 1 bytes; what is not printable ASCII becomes
- * a question mark. */
+/* Makes a C string of a frame's sentence, for logs and clients: at most size - 1 bytes, and a question mark for each
+ * byte that is not printable ASCII. */
 void wire_text(const char *text, uint32_t n_text, char *out, size_t size);
 
-/* "PREPARE" and so on, "Transferring" and so on; "?" for what there is not. */
+/* "PREPARE", "Transferring" and so on; "?" for an unknown value. */
 const char *wire_type_name(enum wire_type type);
-const char *room_status_name(enum room_status status);
+const char *delivery_status_name(enum delivery_status status);
 
 #endif

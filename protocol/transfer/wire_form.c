@@ -1,4 +1,4 @@
-/* What each message consists of: the one table, and what no range of a single field says. */
+/* The fields of each message as a table, and the checks that concern more than a single field. */
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
@@ -7,16 +7,16 @@
 
 #include "protocol/transfer/wire_internal.h"
 
-/* FORMAT.md says so. */
+/* As FORMAT.md has them. */
 _Static_assert(sizeof(struct wire_layer) == 20, "a layer");
 _Static_assert(sizeof(struct wire_piece) == 24, "a piece");
 _Static_assert(sizeof(struct wire_draw) == 176, "a draw");
 _Static_assert(sizeof(struct wire_peer) == 256, "a peer");
 
-/* Below this a temperature is none, and dividing logits by it would overflow. */
+/* Dividing logits by a smaller temperature overflows. */
 #define TEMPERATURE_MIN 1e-6f
 
-/* ---- what messages consist of ---- */
+/* ---- fields ---- */
 
 #define AT(m)	offsetof(struct wire_message, m)
 #define SIZE(m) sizeof(((struct wire_message *)0)->m)
@@ -95,7 +95,7 @@ static const struct field window_fields[] = {
 };
 
 static const struct field status_fields[] = {
-	INT_(status, status, ROOM_BOOTSTRAPPING, ROOM_FAILED),
+	INT_(status, status, DELIVERY_BOOTSTRAPPING, DELIVERY_FAILED),
 	INT_(status, code, 0, INT32_MAX),
 	INT_(status, n_cached, 0, WIRE_TOKENS_MAX),
 	RAW_(status, n_windows),
@@ -140,9 +140,9 @@ static const struct field peers_fields[] = {
 	{0},
 };
 
-/* ---- what no range of a single field says. Each returns what is wrong, as text behind the type's name ---- */
+/* ---- checks of more than one field. wire_parse puts the message's name before their sentences ---- */
 
-/* The sums cannot overflow: 1024 layers of at most 2^37 bytes. */
+/* The sums cannot overflow: there are at most 1024 layers of 2^37 bytes. */
 static int check_hello(const struct wire_message *m, struct err *e)
 {
 	const struct wire_layout *l = &m->hello.layout;
@@ -231,7 +231,7 @@ static int check_window(const struct wire_message *m, struct err *e)
 			return err_set(e, EBADMSG,
 				       "piece %u has %u states from %u on, but there is one", i,
 				       p->n, p->first);
-		/* So that the sum of all cannot overflow. */
+		/* The sum of all pieces cannot overflow then. */
 		if (!p->bytes || p->bytes > (uint64_t)1 << 46)
 			return err_set(e, EBADMSG, "piece %u has %" PRIu64 " bytes", i, p->bytes);
 	}
@@ -252,17 +252,18 @@ static int check_draw(const struct draw_result *d, uint32_t i, struct err *e)
 static int check_status(const struct wire_message *m, struct err *e)
 {
 	const struct wire_status *s = &m->status;
-	bool failed = s->status == ROOM_FAILED, success = s->status == ROOM_SUCCESS;
-	bool drawn = success || s->status == ROOM_TRANSFERRING;
+	bool failed = s->status == DELIVERY_FAILED, success = s->status == DELIVERY_SUCCESS;
+	bool drawn = success || s->status == DELIVERY_TRANSFERRING;
 
 	if (failed != (s->code != 0) || failed != (s->n_text != 0))
 		return err_set(e, EBADMSG, "status %s has code %u and a sentence of %u bytes",
-			       room_status_name(s->status), s->code, s->n_text);
+			       delivery_status_name(s->status), s->code, s->n_text);
 	if (!success && (s->n_windows || s->total_bytes))
-		return err_set(e, EBADMSG, "status %s counts windows", room_status_name(s->status));
+		return err_set(e, EBADMSG, "status %s counts windows",
+			       delivery_status_name(s->status));
 	if (!drawn && s->n_draws)
-		return err_set(e, EBADMSG, "status %s has %u draws", room_status_name(s->status),
-			       s->n_draws);
+		return err_set(e, EBADMSG, "status %s has %u draws",
+			       delivery_status_name(s->status), s->n_draws);
 	for (uint32_t i = 0; i < s->n_draws; i++) {
 		struct draw_result d = s->draws[i].v;
 		int r = check_draw(&d, i, e);
@@ -273,7 +274,7 @@ static int check_status(const struct wire_message *m, struct err *e)
 	return 0;
 }
 
-/* An endpoint ends in the array, is printable, and nothing is behind it. */
+/* An endpoint is printable text that ends inside the array, and zeros follow it. */
 static int check_peer(const struct wire_peer *p, struct err *e)
 {
 	size_t n = strnlen(p->endpoint, sizeof(p->endpoint));
@@ -300,7 +301,7 @@ static int check_peers(const struct wire_message *m, struct err *e)
 	return 0;
 }
 
-/* ---- the table of messages ---- */
+/* ---- messages ---- */
 
 static const struct wire_form forms[] = {
 	[WIRE_HELLO] = {"HELLO", hello_fields, check_hello, false},
@@ -328,7 +329,7 @@ const char *wire_type_name(enum wire_type type)
 	return form ? form->name : "?";
 }
 
-const char *room_status_name(enum room_status status)
+const char *delivery_status_name(enum delivery_status status)
 {
 	static const char *const names[] = {"Bootstrapping", "Bootstrapped", "WaitingForInput",
 					    "Transferring",  "Success",	     "Failed"};

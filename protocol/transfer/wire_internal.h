@@ -1,35 +1,35 @@
-/* The description of messages that parser and encoder share. Inside protocol/transfer/ only. */
+/* The table of messages, which parser and encoder share. For protocol/transfer/ only. */
 #ifndef PROTOCOL_TRANSFER_WIRE_INTERNAL_H
 #define PROTOCOL_TRANSFER_WIRE_INTERNAL_H
 
 #include "protocol/transfer/wire.h"
 
 enum field_kind {
-	RAW,   /* bytes, or a number of any value */
-	INT,   /* unsigned, min .. max */
-	REAL,  /* float, low .. high, not NaN */
-	ARRAY, /* here its number of elements, 32 bits, min .. max; they lie behind all fields */
+	RAW,  /* bytes, or a number of any value */
+	INT,  /* unsigned, from min to max */
+	REAL, /* float, from low to high, not NaN */
+	ARRAY, /* the number of elements, 32 bits, from min to max; the elements follow the last field */
 };
 
 struct field {
 	const char *name;
 	enum field_kind kind;
-	uint16_t offset; /* in struct wire_message; of an array: of its pointer */
-	uint16_t size;	 /* bytes in a frame; of an array: of one element */
-	uint16_t count;	 /* of an array: offset of its number of elements */
+	uint16_t offset; /* in struct wire_message; ARRAY: of the pointer */
+	uint16_t size;	 /* bytes in a frame; ARRAY: of one element */
+	uint16_t count;	 /* ARRAY: offset in struct wire_message of the number of elements */
 	uint64_t min, max;
 	float low, high;
 };
 
 struct wire_form {
 	const char *name;
-	const struct field *fields; /* up to one without a name */
-	int (*check)(const struct wire_message *m,
-		     struct err *e); /* -EBADMSG; NULL: nothing more to check */
-	bool has_room;
+	const struct field *fields; /* the last one has no name */
+	/* Checks what the ranges of single fields cannot say. -EBADMSG; NULL: there is nothing more to check. */
+	int (*check)(const struct wire_message *m, struct err *e);
+	bool has_delivery;
 };
 
-/* NULL: there is no such message. */
+/* NULL: the type is unknown. */
 const struct wire_form *wire_form(uint32_t type);
 
 #endif

@@ -147,13 +147,13 @@ class Daemon:
 
 
 def read_trace(path):
-    """Room to its lines (ns, what, first layer, layers, first token, tokens, bytes)."""
-    rooms = {}
+    """Delivery to its lines (ns, what, first layer, layers, first token, tokens, bytes)."""
+    deliveries = {}
     with open(path) as f:
         for line in f:
-            ns, what, room, *numbers = line.split("\t")
-            rooms.setdefault(room, []).append((int(ns), what, *map(int, numbers)))
-    return rooms
+            ns, what, delivery, *numbers = line.split("\t")
+            deliveries.setdefault(delivery, []).append((int(ns), what, *map(int, numbers)))
+    return deliveries
 
 
 def draw(path, lines, title):
@@ -224,10 +224,10 @@ def main():
             times["one process"].append(a[0])
             times["apart"].append(b[0])
             same = same and a[1] == b[1]
-        rooms, came = read_trace(traces[0]), read_trace(traces[1])
+        deliveries, came = read_trace(traces[0]), read_trace(traces[1])
         hidden, windows = [], []
-        for room, lines in came.items():
-            sent = rooms[room]
+        for delivery, lines in came.items():
+            sent = deliveries[delivery]
             last = max(ns for ns, what, *_ in sent if what == "computed")
             hidden.append((max(ns for ns, what, *_ in lines if what == "complete") - last) / 1e6)
             windows.append(max(s[6] for s in sent) * 8 / o.rate * 1e3)
@@ -242,8 +242,8 @@ def main():
         print(f"last layer computed to all received\tp50_ms\t{statistics.median(hidden):.1f}\tone window on the link\t"
               f"{statistics.median(windows):.1f} ms")
         if o.svg:
-            room = sorted(came)[-1]
-            draw(o.svg, rooms[room] + came[room], f"a prompt of {o.tokens} tokens, {o.rate / 1e9:g} Gbit/s, "
+            delivery = sorted(came)[-1]
+            draw(o.svg, deliveries[delivery] + came[delivery], f"a prompt of {o.tokens} tokens, {o.rate / 1e9:g} Gbit/s, "
                  f"{o.delay * 1e3:g} ms, {o.loss:.1%} lost")
         for x in (unified, prefill, decode):
             x.process.terminate()

@@ -11,22 +11,22 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Magic, version, length and room as a writer would have them; a type that there is. */
+/* Magic, version, length and delivery as a writer would have them; a type that there is. */
 static void repair(uint8_t *p, size_t len)
 {
 	uint16_t type;
-	uint64_t room;
+	uint64_t delivery;
 
 	if (len < WIRE_HEADER)
 		return;
 	memcpy(&type, p + 6, sizeof(type));
 	type = (uint16_t)(1 + type % WIRE_PEERS);
-	room = type >= WIRE_PREPARE && type <= WIRE_ABORT ? 5 : 0;
+	delivery = type >= WIRE_PREPARE && type <= WIRE_ABORT ? 5 : 0;
 	memcpy(p, "TGNX\1\0", 6);
 	memcpy(p + 6, &type, sizeof(type));
 	memcpy(p + 8, &(uint32_t){(uint32_t)len}, 4);
 	memset(p + 12, 0, 4);
-	memcpy(p + 16, &room, sizeof(room));
+	memcpy(p + 16, &delivery, sizeof(delivery));
 }
 
 static void check_bytes(const struct wire_window *w)
@@ -52,11 +52,11 @@ static void check_parsed(const struct wire_message *m, const uint8_t *p, size_t 
 	assert(wire_encode(m, &out, &e) == 0);
 	assert(out.len == len && !memcmp(out.data, p, len));
 	buf_release(&out);
-	assert(wire_room(p, len) == m->room);
+	assert(wire_delivery(p, len) == m->delivery);
 	if (m->type == WIRE_WINDOW)
 		check_bytes(&m->window);
 	if (m->type == WIRE_HELLO)
-		assert(wire_layout_equal(&m->hello, &m->hello, &e));
+		assert(wire_hello_fits(&m->hello, &m->hello, &e));
 	if (m->type == WIRE_REFUSE)
 		wire_text(m->refuse.text, m->refuse.n_text, text, sizeof(text));
 }
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_parsed(&m, copy, size - 1);
 	else
 		assert(e.text[0] && !memcmp(&m, &untouched, sizeof(m)));
-	(void)wire_room(copy, size - 1);
+	(void)wire_delivery(copy, size - 1);
 	free(copy);
 	return 0;
 }

@@ -2,7 +2,7 @@
 
     test_apart_hostile.py TIGOND [ROUNDS [SEED]]
 
-Only the room that is lied about fails. All the time an honest decode worker asks the same prefill worker, and gets what a
+Only the delivery that is lied about fails. All the time an honest decode worker asks the same prefill worker, and gets what a
 unified server answers; at the end everything is as it was at the beginning, and nobody has died. ROUNDS of random changes.
 """
 import errno
@@ -198,12 +198,12 @@ same(prefill.text().count("the peer speaks version 2"), 1, "which is logged once
 same(answer(prepare(5, [1, 2, 3]))[1], "HELLO comes first", "PREPARE before HELLO is refused")
 
 
-def end_of(c, room):
-    """What a room ends with: its bytes and its last STATUS, or an error."""
+def end_of(c, delivery):
+    """What a delivery ends with: its bytes and its last STATUS, or an error."""
     total = 0
     while True:
         frames = c.receive()
-        if zmtp.room_of(frames[0]) != room:
+        if zmtp.delivery_of(frames[0]) != delivery:
             continue
         if zmtp.kind_of(frames[0]) == zmtp.WINDOW:
             total += len(frames[1])
@@ -219,7 +219,7 @@ c.send(prepare(1, ids[:130]))
 total, last = end_of(c, 1)
 same(total, 3 * good.bytes(0) + good.bytes(1), "a right PREPARE brings pages and state, once, although it came twice")
 same(struct.unpack_from("<IIIIQI", last, 24)[0], zmtp.SUCCESS, "and Success")
-for room, (name, frame, sentence) in enumerate((
+for delivery, (name, frame, sentence) in enumerate((
         ("a token outside of the vocabulary", prepare(2, [1, 1 << 30]), "vocabulary"),
         ("an end token outside of the vocabulary", prepare(3, [1, 2], ends=[1 << 30]), "vocabulary"),
         ("more choices than sequences", prepare(4, [1, 2], choices=1000), "choices"),
@@ -228,8 +228,8 @@ for room, (name, frame, sentence) in enumerate((
         ("more tokens than all pages have", prepare(7, [1] * 1000000), "KV cache"),
         ("more end tokens than a draw can ban", prepare(8, [1, 2], ends=range(513), min_tokens=1), "n_end_tokens is 513")), 2):
     c.send(frame)
-    got = end_of(c, room)
-    ok(sentence in str(got[1]), f"{name} fails the room with a sentence", got)
+    got = end_of(c, delivery)
+    ok(sentence in str(got[1]), f"{name} fails the delivery with a sentence", got)
 c.send(prepare(20, ids[:70], ends=range(512), min_tokens=1))
 same(end_of(c, 20)[0], 2 * good.bytes(0) + good.bytes(1), "as many as it can are fine")
 whole = prepare(9, ids[:20], ends=[3], boundaries=[4, 20])
@@ -246,7 +246,7 @@ for kind in (zmtp.WINDOW, zmtp.STATUS, zmtp.PONG, zmtp.REFUSE):
            if kind == zmtp.STATUS else message(kind, bytes(30)))
 c.send(message(zmtp.ABORT, b"", 4711))
 c.send(prepare(10, ids[:64]))
-same(end_of(c, 10)[0], good.bytes(0) + good.bytes(1), "what is cut off, too long or nothing for it harms no other room")
+same(end_of(c, 10)[0], good.bytes(0) + good.bytes(1), "what is cut off, too long or nothing for it harms no other delivery")
 c.raw(bytes([2]) + struct.pack(">Q", 1 << 40))
 try:
     while c.receive(5):
@@ -373,9 +373,9 @@ def everything(c, p, token, draws=None, spoil=None):
     for layer, (a, b, kind) in enumerate(good.layers):
         pieces = [((x * n, layer, first, n, part) if kind == 0 else (x, layer, 0, 1, 2 + part)) for part, x in enumerate((a, b))]
         size = sum(x[0] for x in pieces)
-        c.send(window(p.room, windows, pieces, layer), bytes(size))
+        c.send(window(p.delivery, windows, pieces, layer), bytes(size))
         total, windows = total + size, windows + 1
-    c.send(status(p.room, zmtp.SUCCESS, 0, windows, total, draws if draws is not None else [draw(token)] * p.choices))
+    c.send(status(p.delivery, zmtp.SUCCESS, 0, windows, total, draws if draws is not None else [draw(token)] * p.choices))
 
 
 def attention():
@@ -387,12 +387,12 @@ def one_window(change, size=None, frames=1):
         layer, (k, _, _) = attention()
         w = {"bytes": k, "layer": layer, "first": p.have // good.page_tokens, "n": 1, "part": 0, "sequence": 0}
         change(w, p)
-        head = window(p.room, w["sequence"], [(w["bytes"], w["layer"], w["first"], w["n"], w["part"])] * w.get("times", 1), w["layer"])
+        head = window(p.delivery, w["sequence"], [(w["bytes"], w["layer"], w["first"], w["n"], w["part"])] * w.get("times", 1), w["layer"])
         c.send(head, *[bytes(w["bytes"] * w.get("times", 1) if size is None else size)] * frames)
-        # What is wrong with it must have been found: this alone ends no room.
-        c.send(status(p.room, 3))
+        # What is wrong with it must have been found: this alone ends no delivery.
+        c.send(status(p.delivery, 3))
         if w.get("ends"):
-            c.send(status(p.room, zmtp.FAILED, 5, text=b"enough"))
+            c.send(status(p.delivery, zmtp.FAILED, 5, text=b"enough"))
     return lie
 
 
@@ -405,31 +405,31 @@ def silent(c, p):
     liar.mute = True
 
 
-def other_room(c, p):
-    everything(c, type("P", (), {"room": p.room + 1000, "have": p.have, "choices": 1, "n_tokens": p.n_tokens}), 5)
-    c.send(message(zmtp.ABORT, b"", p.room + 1))
-    c.send(status(p.room, zmtp.FAILED, 5, text=b"enough"))
+def other_delivery(c, p):
+    everything(c, type("P", (), {"delivery": p.delivery + 1000, "have": p.have, "choices": 1, "n_tokens": p.n_tokens}), 5)
+    c.send(message(zmtp.ABORT, b"", p.delivery + 1))
+    c.send(status(p.delivery, zmtp.FAILED, 5, text=b"enough"))
 
 
 def late(c, p):
-    c.send(status(p.room, zmtp.FAILED, 5, text=b"enough"))
+    c.send(status(p.delivery, zmtp.FAILED, 5, text=b"enough"))
     everything(c, p, 5)
 
 
 def broken(c, p):
     layer, (k, _, _) = attention()
-    frame = bytearray(window(p.room, 0, [(k, layer, 0, 1, 0)], layer))
+    frame = bytearray(window(p.delivery, 0, [(k, layer, 0, 1, 0)], layer))
     frame[44] = 7
     c.send(bytes(frame), bytes(k))
 
 
 LIES = {
-    "it fails with a sentence of control characters": lambda c, p: c.send(status(p.room, zmtp.FAILED, 5, text=b"\0\x1b[31m%s%n\xff")),
-    "it gives up": lambda c, p: c.send(status(p.room, zmtp.FAILED, 5, text=b"enough")),
-    "it aborts, which is not its to do": lambda c, p: c.send(message(zmtp.ABORT, b"", p.room)) or LIES["it gives up"](c, p),
-    "Success without data": lambda c, p: c.send(status(p.room, zmtp.SUCCESS, 0, 0, total_of(p), [draw(5)] * p.choices)),
-    "Success of windows that never came": lambda c, p: c.send(status(p.room, zmtp.SUCCESS, 0, 9, total_of(p), [draw(5)] * p.choices)),
-    "Success with other bytes": lambda c, p: c.send(status(p.room, zmtp.SUCCESS, 0, 1, 17, [draw(5)] * p.choices)),
+    "it fails with a sentence of control characters": lambda c, p: c.send(status(p.delivery, zmtp.FAILED, 5, text=b"\0\x1b[31m%s%n\xff")),
+    "it gives up": lambda c, p: c.send(status(p.delivery, zmtp.FAILED, 5, text=b"enough")),
+    "it aborts, which is not its to do": lambda c, p: c.send(message(zmtp.ABORT, b"", p.delivery)) or LIES["it gives up"](c, p),
+    "Success without data": lambda c, p: c.send(status(p.delivery, zmtp.SUCCESS, 0, 0, total_of(p), [draw(5)] * p.choices)),
+    "Success of windows that never came": lambda c, p: c.send(status(p.delivery, zmtp.SUCCESS, 0, 9, total_of(p), [draw(5)] * p.choices)),
+    "Success with other bytes": lambda c, p: c.send(status(p.delivery, zmtp.SUCCESS, 0, 1, 17, [draw(5)] * p.choices)),
     "Success without a token": lambda c, p: everything(c, p, 5, []),
     "more tokens than choices": lambda c, p: everything(c, p, 5, [draw(5)] * (p.choices + 1)),
     "a token outside of the vocabulary": lambda c, p: everything(c, p, vocabulary),
@@ -447,7 +447,7 @@ LIES = {
     "no bytes": one_window(lambda w, p: None, None, 0),
     "three frames": one_window(lambda w, p: w.update(ends=1), None, 2),
     "a window that cannot be read": broken,
-    "windows of rooms that there are not": other_room,
+    "windows of deliveries that there are not": other_delivery,
     "everything, but too late": late,
     "it leaves": lambda c, p: c.close() or c.sock.shutdown(socket.SHUT_RDWR),
     "bytes that are no frames": lambda c, p: c.raw(rng.randbytes(3000)),
@@ -502,7 +502,7 @@ for i in range(max(1, ROUNDS // 20)):
                     f[rng.randrange(6, len(f))] = rng.choice((0, 1, 127, 128, 255))
                 c.send(bytes(f), *frames[1:])
         everything(Spoiled(), p, vocabulary)
-        c.send(status(p.room, zmtp.FAILED, 5, text=b"enough"))
+        c.send(status(p.delivery, zmtp.FAILED, 5, text=b"enough"))
 
     liar.lie = mutate
     got = [plain(a) if isinstance(a, tuple) else a for a in

@@ -85,15 +85,15 @@ def call(port, kind=b"DEALER"):
 
 # ---- frames ----
 
-def message(kind, fields=b"", room=0, version=1, length=None, magic=b"TGNX"):
-    return struct.pack("<4sHHIIQ", magic, version, kind, 24 + len(fields) if length is None else length, 0, room) + fields
+def message(kind, fields=b"", delivery=0, version=1, length=None, magic=b"TGNX"):
+    return struct.pack("<4sHHIIQ", magic, version, kind, 24 + len(fields) if length is None else length, 0, delivery) + fields
 
 
 def kind_of(frame):
     return struct.unpack_from("<H", frame, 6)[0]
 
 
-def room_of(frame):
+def delivery_of(frame):
     return struct.unpack_from("<Q", frame, 16)[0]
 
 
@@ -112,32 +112,32 @@ class Hello:
                        b"".join(struct.pack("<QQI", *layer) for layer in self.layers))
 
 
-def prepare(room, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0, min_tokens=0):
+def prepare(delivery, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0, min_tokens=0):
     return message(PREPARE, struct.pack("<IIIiQQQfffifffBBBIII", have, choices, min_tokens, 0, salt, salt, 1, 0, 1, 0, 0, 0, 0, 1, 0,
                                         0, 0, len(tokens), len(ends), len(boundaries)) +
-                   struct.pack(f"<{len(tokens)}i{len(ends)}i{len(boundaries)}I", *tokens, *ends, *boundaries), room)
+                   struct.pack(f"<{len(tokens)}i{len(ends)}i{len(boundaries)}I", *tokens, *ends, *boundaries), delivery)
 
 
 class Prepare:
     def __init__(self, frame):
-        self.room = room_of(frame)
+        self.delivery = delivery_of(frame)
         self.have, self.choices = struct.unpack_from("<II", frame, 24)
         self.n_tokens = struct.unpack_from("<I", frame, 95)[0]
 
 
-def window(room, sequence, pieces, first_layer=0, n_layers=1, tokens=(0, 1)):
+def window(delivery, sequence, pieces, first_layer=0, n_layers=1, tokens=(0, 1)):
     """pieces: (bytes, layer, first, n, part)"""
     return message(WINDOW, struct.pack("<IIIIII", sequence, *tokens, first_layer, n_layers, len(pieces)) +
-                   b"".join(struct.pack("<QIIII", *p) for p in pieces), room)
+                   b"".join(struct.pack("<QIIII", *p) for p in pieces), delivery)
 
 
 def draw(token, logprob=0.0, n_top=0):
     return struct.pack("<ifII", token, logprob, 0, n_top) + bytes(160)
 
 
-def status(room, what, code=0, windows=0, total=0, draws=(), text=b"", cached=0):
+def status(delivery, what, code=0, windows=0, total=0, draws=(), text=b"", cached=0):
     return message(STATUS, struct.pack("<IIIIQII", what, code, cached, windows, total, len(draws), len(text)) +
-                   b"".join(draws) + text, room)
+                   b"".join(draws) + text, delivery)
 
 
 def failed(frame):

@@ -1,0 +1,461 @@
+#include "protocol/transfer/delivery.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/transfer/parts.h"
+
+struct delivery {
+	uint64_t id;
+	const struct wire_layout *layout; /* borrowed */
+	bool sends;
+	enum delivery_status status;
+	struct err error;     /* code 0: it has not failed */
+	uint64_t progress_ns; /* of the last news; of the end */
+
+	uint32_t n_prompt, n_choices; /* n_prompt 0: PREPARE has not come */
+	struct parts parts;
+	uint32_t n_windows;
+	struct draw_result *draws; /* [n_choices] owned; NULL: unknown */
+	uint32_t n_cached;
+
+	/* receiver */
+	uint64_t *sequences;	    /* bits: windows that came; owned, NULL when it has ended */
+	uint64_t end_sequence;	    /* the highest window number that came, plus 1 */
+	enum delivery_status heard; /* the last status that the peer sent */
+	uint32_t announced_windows; /* by its Success */
+
+	/* sender */
+	uint64_t n_out, n_sent; /* messages: allowed to go, taken by the transport */
+	bool finished;		/* the last message that went out is the STATUS of success */
+};
+
+/* ---- the end ---- */
+
+bool delivery_over(const struct delivery *d)
+{
+	return d->status >= DELIVERY_SUCCESS;
+}
+
+static void release_bits(struct delivery *d)
+{
+	parts_release(&d->parts);
+	free(d->sequences);
+	d->sequences = NULL;
+}
+
+static void end(struct delivery *d, enum delivery_status status, uint64_t now_ns)
+{
+	d->status = status;
+	d->progress_ns = now_ns;
+	release_bits(d);
+}
+
+void delivery_fail(struct delivery *d, uint64_t now_ns, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (delivery_over(d))
+		return;
+	d->error.code = code;
+	va_start(ap, fmt);
+	vsnprintf(d->error.text, sizeof(d->error.text), fmt, ap);
+	va_end(ap);
+	end(d, DELIVERY_FAILED, now_ns);
+}
+
+/* Copies the error of a failed delivery to its caller. */
+static int copy_error(const struct delivery *d, struct err *e)
+{
+	return err_set(e, d->error.code, "%s", d->error.text);
+}
+
+/* Fails a delivery that has not ended. */
+static int fail_with(struct delivery *d, uint64_t now_ns, const struct err *why, struct err *e)
+{
+	delivery_fail(d, now_ns, why->code, "%s", why->text);
+	return copy_error(d, e);
+}
+
+const struct err *delivery_error(const struct delivery *d)
+{
+	return &d->error;
+}
+
+void delivery_failed_status(const struct delivery *d, struct wire_status *ret)
+{
+	*ret = (struct wire_status){
+		.status = DELIVERY_FAILED,
+		.code = (uint32_t)d->error.code,
+		.n_text = (uint32_t)strlen(d->error.text),
+		.text = d->error.text,
+	};
+}
+
+/* ---- time ---- */
+
+uint64_t delivery_deadline(const struct delivery *d)
+{
+	if (delivery_over(d))
+		return UINT64_MAX;
+	if (!d->sends)
+		return d->progress_ns + DELIVERY_RECEIVE_TIMEOUT_NS;
+	return d->n_out > d->n_sent ? d->progress_ns + DELIVERY_SEND_TIMEOUT_NS : UINT64_MAX;
+}
+
+bool delivery_tick(struct delivery *d, uint64_t now_ns)
+{
+	if (now_ns < delivery_deadline(d) || delivery_over(d))
+		return false;
+	if (!d->sends)
+		delivery_fail(d, now_ns, ETIMEDOUT,
+			      "nothing came from the prefill worker for %" PRIu64 " s",
+			      (uint64_t)(DELIVERY_RECEIVE_TIMEOUT_NS / 1000000000));
+	else
+		delivery_fail(d, now_ns, ETIMEDOUT,
+			      "the decode worker took nothing for %" PRIu64 " s",
+			      (uint64_t)(DELIVERY_SEND_TIMEOUT_NS / 1000000000));
+	return true;
+}
+
+/* ---- making ---- */
+
+/* Notes what has to be transferred; nothing changes on failure. */
+static int expect(struct delivery *d, uint32_t n_prompt, uint32_t n_have, uint32_t n_choices,
+		  struct err *e)
+{
+	int r;
+
+	if (!n_choices || n_choices > WIRE_CHOICES_MAX)
+		return err_set(e, EINVAL, "%u choices are not from 1 to %d", n_choices,
+			       WIRE_CHOICES_MAX);
+	r = parts_init(&d->parts, d->layout, n_prompt, n_have, e);
+	if (r < 0)
+		return r;
+	d->sequences = d->sends ? NULL : bits_new(d->parts.expected_parts);
+	if (!d->sends && !d->sequences) {
+		release_bits(d);
+		return err_set(e, ENOMEM, "out of memory");
+	}
+	d->n_prompt = n_prompt;
+	d->n_choices = n_choices;
+	return 0;
+}
+
+static struct delivery *new_delivery(uint64_t id, const struct wire_layout *layout, bool sends,
+				     uint64_t now_ns)
+{
+	struct delivery *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return NULL;
+	d->id = id;
+	d->layout = layout;
+	d->sends = sends;
+	d->progress_ns = now_ns;
+	return d;
+}
+
+int delivery_new_receiver(uint64_t id, const struct wire_layout *layout, uint32_t n_prompt,
+			  uint32_t n_have, uint32_t n_choices, uint64_t now_ns,
+			  struct delivery **ret, struct err *e)
+{
+	struct delivery *d = new_delivery(id, layout, false, now_ns);
+	int r = d ? expect(d, n_prompt, n_have, n_choices, e) : err_set(e, ENOMEM, "out of memory");
+
+	if (r < 0)
+		delivery_free(d);
+	else
+		*ret = d;
+	return r;
+}
+
+int delivery_new_sender(uint64_t id, const struct wire_layout *layout, uint64_t now_ns,
+			struct delivery **ret, struct err *e)
+{
+	struct delivery *d = new_delivery(id, layout, true, now_ns);
+
+	if (!d)
+		return err_set(e, ENOMEM, "out of memory");
+	*ret = d;
+	return 0;
+}
+
+void delivery_free(struct delivery *d)
+{
+	if (!d)
+		return;
+	release_bits(d);
+	free(d->draws);
+	free(d);
+}
+
+/* ---- both sides ---- */
+
+uint64_t delivery_id(const struct delivery *d)
+{
+	return d->id;
+}
+
+enum delivery_status delivery_status(const struct delivery *d)
+{
+	return d->status;
+}
+
+void delivery_counts(const struct delivery *d, struct delivery_counts *ret)
+{
+	*ret = (struct delivery_counts){
+		.bytes = d->parts.bytes,
+		.expected_bytes = d->parts.expected_bytes,
+		.parts = d->parts.n_parts,
+		.expected_parts = d->parts.expected_parts,
+		.windows = d->n_windows,
+		.n_cached = d->n_cached,
+	};
+}
+
+const struct draw_result *delivery_draws(const struct delivery *d)
+{
+	return d->draws;
+}
+
+static void raise_to(struct delivery *d, enum delivery_status status, uint64_t now_ns)
+{
+	d->status = MAX(d->status, status);
+	d->progress_ns = now_ns;
+}
+
+void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t now_ns)
+{
+	if (status > d->status && status <= DELIVERY_WAITING_FOR_INPUT)
+		raise_to(d, status, now_ns);
+}
+
+/* A wrong piece fails the delivery, so nothing that was marked is taken back. */
+static int mark_window(struct delivery *d, const struct wire_window *w, struct err *e)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < w->n_pieces; i++)
+		r = parts_mark(&d->parts, &w->pieces[i], e);
+	d->n_windows += r == 0;
+	return r;
+}
+
+/* draws has n_choices elements, at any alignment. */
+static int keep_draws(struct delivery *d, const void *draws, struct err *e)
+{
+	d->draws = calloc(d->n_choices, sizeof(*d->draws));
+	if (!d->draws)
+		return err_set(e, ENOMEM, "out of memory");
+	memcpy(d->draws, draws, d->n_choices * sizeof(*d->draws));
+	return 0;
+}
+
+/* ---- receiver ---- */
+
+/* Checks what came against what was announced; ends the delivery when nothing is missing. */
+static int settle(struct delivery *d, uint64_t now_ns, struct err *e)
+{
+	bool all = d->parts.n_parts == d->parts.expected_parts;
+
+	if (d->heard < DELIVERY_SUCCESS)
+		return DELIVERY_TAKEN;
+	if (d->end_sequence > d->announced_windows)
+		return err_set(e, EPROTO, "of %u windows number %" PRIu64 " came",
+			       d->announced_windows, d->end_sequence - 1);
+	if (all != (d->n_windows == d->announced_windows))
+		return err_set(e, EPROTO,
+			       "of %u windows %u came, with %" PRIu64 " of %" PRIu64 " bytes",
+			       d->announced_windows, d->n_windows, d->parts.bytes,
+			       d->parts.expected_bytes);
+	if (all && d->draws)
+		end(d, DELIVERY_SUCCESS, now_ns);
+	return DELIVERY_TAKEN;
+}
+
+static int take_window(struct delivery *d, const struct wire_window *w, uint64_t now_ns,
+		       struct err *e)
+{
+	int r;
+
+	if (d->status < DELIVERY_WAITING_FOR_INPUT)
+		return err_set(e, EPROTO, "a window came before it was asked for");
+	if (w->sequence >= d->parts.expected_parts)
+		return err_set(e, EPROTO, "window %u came, but there are %" PRIu64 " parts",
+			       w->sequence, d->parts.expected_parts);
+	if (bits_set(d->sequences, w->sequence))
+		return DELIVERY_IGNORED;
+	r = mark_window(d, w, e);
+	if (r < 0)
+		return r;
+	raise_to(d, DELIVERY_TRANSFERRING, now_ns);
+	d->end_sequence = MAX(d->end_sequence, (uint64_t)w->sequence + 1);
+	return settle(d, now_ns, e);
+}
+
+int delivery_receive(struct delivery *d, const struct wire_window *w, uint64_t now_ns,
+		     struct err *e)
+{
+	struct err why = {0};
+	int r = delivery_over(d) ? DELIVERY_IGNORED : take_window(d, w, now_ns, &why);
+
+	return r < 0 ? fail_with(d, now_ns, &why, e) : r;
+}
+
+static int take_success(struct delivery *d, const struct wire_status *s, struct err *e)
+{
+	if (s->total_bytes != d->parts.expected_bytes)
+		return err_set(e, EPROTO,
+			       "the prefill worker sent %" PRIu64 " bytes, but %" PRIu64
+			       " were asked for",
+			       s->total_bytes, d->parts.expected_bytes);
+	if (s->n_cached > d->n_prompt)
+		return err_set(e, EPROTO, "of %u tokens %u were cached", d->n_prompt, s->n_cached);
+	d->announced_windows = s->n_windows;
+	d->n_cached = s->n_cached;
+	return 0;
+}
+
+static int take_status(struct delivery *d, const struct wire_status *s, uint64_t now_ns,
+		       struct err *e)
+{
+	bool draws = s->n_draws && !d->draws;
+	char text[ERR_TEXT_MAX / 2];
+	int r = 0;
+
+	if (s->status == DELIVERY_FAILED) {
+		wire_text(s->text, s->n_text, text, sizeof(text));
+		return err_set(e, (int)s->code, "it says: %s", text);
+	}
+	if (d->status < DELIVERY_WAITING_FOR_INPUT)
+		return err_set(e, EPROTO, "a status came before anything was asked for");
+	if (s->status <= d->heard && !draws)
+		return DELIVERY_IGNORED;
+	if (draws && s->n_draws != d->n_choices)
+		return err_set(e, EPROTO, "%u tokens came for %u choices", s->n_draws,
+			       d->n_choices);
+	if (draws)
+		r = keep_draws(d, s->draws, e);
+	if (r == 0 && s->status > d->heard && s->status == DELIVERY_SUCCESS)
+		r = take_success(d, s, e);
+	if (r < 0)
+		return r;
+	d->heard = MAX(d->heard, (enum delivery_status)s->status);
+	/* It is Success only when the data are here as well. */
+	raise_to(d, MIN((enum delivery_status)s->status, DELIVERY_TRANSFERRING), now_ns);
+	return settle(d, now_ns, e);
+}
+
+int delivery_hear(struct delivery *d, const struct wire_status *s, uint64_t now_ns, struct err *e)
+{
+	struct err why = {0};
+	int r = delivery_over(d) ? DELIVERY_IGNORED : take_status(d, s, now_ns, &why);
+
+	return r < 0 ? fail_with(d, now_ns, &why, e) : r;
+}
+
+/* ---- sender ---- */
+
+int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t now_ns,
+		     struct err *e)
+{
+	struct err why = {0};
+
+	if (d->status == DELIVERY_FAILED)
+		return copy_error(d, e);
+	if (d->n_prompt)
+		return DELIVERY_IGNORED;
+	if (expect(d, p->n_tokens, p->n_have, p->n_choices, &why) < 0)
+		return fail_with(d, now_ns, &why, e);
+	raise_to(d, DELIVERY_BOOTSTRAPPED, now_ns);
+	return DELIVERY_TAKEN;
+}
+
+/* Counts a message that is to be sent. The first one that the peer has not taken starts the timeout. */
+static void allow_message(struct delivery *d, uint64_t now_ns)
+{
+	if (d->n_out++ == d->n_sent)
+		d->progress_ns = now_ns;
+}
+
+/* Whether a sender can still send, and knows what was asked for. */
+static int check_sender(struct delivery *d, uint64_t now_ns, struct err *e)
+{
+	if (!d->n_prompt)
+		delivery_fail(d, now_ns, EPROTO, "nothing was asked for");
+	if (d->status == DELIVERY_FAILED)
+		return copy_error(d, e);
+	if (d->status == DELIVERY_SUCCESS || d->finished)
+		return err_set(e, ECANCELED, "delivery %" PRIu64 " is over", d->id);
+	return 0;
+}
+
+int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns, struct err *e)
+{
+	uint32_t sequence = d->n_windows;
+	struct err why = {0};
+	int r = check_sender(d, now_ns, e);
+
+	if (r < 0)
+		return r;
+	if (mark_window(d, w, &why) < 0)
+		return fail_with(d, now_ns, &why, e);
+	/* progress_ns stays: sending says nothing about whether the peer takes anything. */
+	d->status = DELIVERY_TRANSFERRING;
+	allow_message(d, now_ns);
+	w->sequence = sequence;
+	return 0;
+}
+
+int delivery_draw(struct delivery *d, const struct draw_result *draws, uint32_t n, uint64_t now_ns,
+		  struct err *e)
+{
+	struct err why = {0};
+	int r = check_sender(d, now_ns, e);
+
+	if (r < 0)
+		return r;
+	if (n != d->n_choices || d->draws)
+		r = err_set(&why, EPROTO, "%u tokens were drawn for %u choices%s", n, d->n_choices,
+			    d->draws ? ", again" : "");
+	else
+		r = keep_draws(d, draws, &why);
+	return r < 0 ? fail_with(d, now_ns, &why, e) : 0;
+}
+
+int delivery_finish(struct delivery *d, uint32_t n_cached, uint64_t now_ns, struct wire_status *ret)
+{
+	if (delivery_over(d))
+		return -ECANCELED;
+	if (d->finished)
+		return -EALREADY;
+	if (!d->draws || d->parts.n_parts != d->parts.expected_parts)
+		return -EAGAIN;
+	d->finished = true;
+	d->n_cached = n_cached;
+	allow_message(d, now_ns);
+	*ret = (struct wire_status){
+		.status = DELIVERY_SUCCESS,
+		.n_cached = n_cached,
+		.n_windows = d->n_windows,
+		.total_bytes = d->parts.bytes,
+		.n_draws = d->n_choices,
+		.draws = (const void *)d->draws,
+	};
+	return 0;
+}
+
+void delivery_sent(struct delivery *d, uint64_t now_ns)
+{
+	if (delivery_over(d) || d->n_sent == d->n_out)
+		return;
+	d->n_sent++;
+	d->progress_ns = now_ns;
+	if (d->finished && d->n_sent == d->n_out)
+		end(d, DELIVERY_SUCCESS, now_ns);
+}

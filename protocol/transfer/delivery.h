@@ -1,0 +1,117 @@
+/*
+ * A delivery: what one prompt leaves (KV pages, a state, the first tokens), on its way from the prefill worker that
+ * computes it to the decode worker that answers. Each side has one `struct delivery` for it.
+ *
+ *     status             receiver (decode worker)          sender (prefill worker)
+ *     Bootstrapping      made                              made
+ *     Bootstrapped       -                                 PREPARE came
+ *     WaitingForInput    PREPARE was sent                  the scheduler has the prompt
+ *     Transferring       the first window came             the first window was sent
+ *     Success            all data, the first tokens and    all data, the first tokens and the
+ *                        the status Success came,          status Success were taken by the
+ *                        in any order                      transport
+ *     Failed             aborted, timed out, refused, or a message was wrong
+ *
+ * The status only rises; Success and Failed are final. A message for a delivery that has ended is ignored, because it
+ * may just be late. A message that cannot be right fails its delivery and nothing else.
+ *
+ * parts.h knows which data have to come. Windows are numbered, so that a repeated window (ignored) is told from a new
+ * window that repeats a part (wrong). Every window brings at least one part, so no number reaches the number of parts.
+ *
+ * Each attempt to have a prompt prefilled is a delivery with an id of its own. Pure: no sockets; times are arguments,
+ * all of one monotonic clock. One thread.
+ */
+#ifndef PROTOCOL_TRANSFER_DELIVERY_H
+#define PROTOCOL_TRANSFER_DELIVERY_H
+
+#include "protocol/transfer/wire.h"
+
+/* A receiver fails after so long without anything new, which includes the time that the prompt waits in the prefill
+ * worker's queue. A sender fails after so long in which the decode worker took nothing of what was sent. */
+#define DELIVERY_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
+#define DELIVERY_SEND_TIMEOUT_NS    ((uint64_t)120 * 1000000000)
+
+struct delivery;
+
+enum delivery_verdict { DELIVERY_IGNORED, DELIVERY_TAKEN };
+
+struct delivery_counts {
+	uint64_t bytes, expected_bytes; /* of raw frames; expected_bytes is 0 before PREPARE */
+	uint64_t parts, expected_parts;
+	uint32_t windows;
+	uint32_t n_cached; /* tokens that the prefill worker had cached */
+};
+
+/* A new receiver. It has the prompt's first n_have tokens already, a multiple of layout->page_tokens. The layout is
+ * borrowed until delivery_free. -EINVAL or -EOVERFLOW with a sentence, -ENOMEM. */
+int delivery_new_receiver(uint64_t id, const struct wire_layout *layout, uint32_t n_prompt,
+			  uint32_t n_have, uint32_t n_choices, uint64_t now_ns,
+			  struct delivery **ret, struct err *e) MUST_CHECK;
+
+/* A new sender; its PREPARE follows by delivery_prepare. -ENOMEM. */
+int delivery_new_sender(uint64_t id, const struct wire_layout *layout, uint64_t now_ns,
+			struct delivery **ret, struct err *e) MUST_CHECK;
+void delivery_free(struct delivery *d);
+
+/* ---- both sides ---- */
+
+uint64_t delivery_id(const struct delivery *d);
+enum delivery_status delivery_status(const struct delivery *d);
+bool delivery_over(const struct delivery *d); /* Success or Failed */
+void delivery_counts(const struct delivery *d, struct delivery_counts *ret);
+
+/* Raises the status to Bootstrapped or WaitingForInput, unless it is that high already. */
+void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t now_ns);
+
+/* Ends a delivery that has not ended: either side aborts, the peer is dead, frames do not fit. code is a positive
+ * errno; the sentence must not be empty. */
+void delivery_fail(struct delivery *d, uint64_t now_ns, int code, const char *fmt, ...)
+	PRINTF(4, 5);
+
+/* Why it failed; code 0 when it has not. Borrowed. */
+const struct err *delivery_error(const struct delivery *d);
+
+/* The STATUS that tells the peer of the failure. The sentence is borrowed from the delivery, which has failed. */
+void delivery_failed_status(const struct delivery *d, struct wire_status *ret);
+
+/* delivery_tick has to be called when the deadline has come (UINT64_MAX: none); true: the delivery has just failed. */
+uint64_t delivery_deadline(const struct delivery *d);
+bool delivery_tick(struct delivery *d, uint64_t now_ns);
+
+/* The first token of each choice [n_choices], or NULL while they are unknown. Borrowed. */
+const struct draw_result *delivery_draws(const struct delivery *d);
+
+/* ---- receiver. Both return a delivery_verdict, or -errno when the message has just made the delivery fail ---- */
+
+/* A window whose raw frame has the right size. Taken: all its pieces are new and wanted, and are to be written. */
+int delivery_receive(struct delivery *d, const struct wire_window *w, uint64_t now_ns,
+		     struct err *e) MUST_CHECK;
+
+int delivery_hear(struct delivery *d, const struct wire_status *s, uint64_t now_ns,
+		  struct err *e) MUST_CHECK;
+
+/* ---- sender ---- */
+
+/* Its PREPARE. A second one is ignored. -errno: the delivery has failed, now or before, and the peer is to be told. */
+int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t now_ns,
+		     struct err *e) MUST_CHECK;
+
+/* Numbers a window that is about to be sent. -errno: it must not be sent, because the delivery has ended, or because
+ * the window was not asked for, which fails the delivery. */
+int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns,
+		  struct err *e) MUST_CHECK;
+
+/* The first token of each choice; n is PREPARE's number of choices. Copied. -errno as above, -ENOMEM. */
+int delivery_draw(struct delivery *d, const struct draw_result *draws, uint32_t n, uint64_t now_ns,
+		  struct err *e) MUST_CHECK;
+
+/* The STATUS of success, once; its draws are borrowed from the delivery. -EAGAIN: data or tokens are missing;
+ * -EALREADY: it was given before; -ECANCELED: the delivery has ended. */
+int delivery_finish(struct delivery *d, uint32_t n_cached, uint64_t now_ns,
+		    struct wire_status *ret) MUST_CHECK;
+
+/* The transport has taken one more message of those that delivery_send and delivery_finish allowed. The last of them
+ * makes the status Success. */
+void delivery_sent(struct delivery *d, uint64_t now_ns);
+
+#endif

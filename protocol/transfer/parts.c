@@ -1,0 +1,87 @@
+#include "protocol/transfer/parts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+uint64_t *bits_new(uint64_t n)
+{
+	return calloc(n / 64 + 1, sizeof(uint64_t));
+}
+
+bool bits_set(uint64_t *bits, uint64_t at)
+{
+	uint64_t mask = (uint64_t)1 << (at % 64);
+	bool was = bits[at / 64] & mask;
+
+	bits[at / 64] |= mask;
+	return was;
+}
+
+int parts_init(struct parts *p, const struct wire_layout *layout, uint32_t n_prompt,
+	       uint32_t n_have, struct err *e)
+{
+	uint32_t first = n_have / layout->page_tokens;
+	struct parts new = {.layout = layout, .first_page = first};
+
+	if (n_prompt > WIRE_TOKENS_MAX || n_have >= n_prompt)
+		return err_set(e, EINVAL, "a prompt of %u tokens, %u of them there, cannot be sent",
+			       n_prompt, n_have);
+	if (n_have % layout->page_tokens)
+		return err_set(e, EINVAL, "%u tokens are no whole pages of %u", n_have,
+			       layout->page_tokens);
+	new.n_pages = CEIL_DIV(n_prompt, layout->page_tokens) - first;
+	if (__builtin_mul_overflow(layout->page_bytes, new.n_pages, &new.expected_bytes) ||
+	    __builtin_add_overflow(new.expected_bytes, layout->slot_bytes, &new.expected_bytes))
+		return err_set(e, EOVERFLOW, "%u pages of %" PRIu64 " bytes are too many",
+			       new.n_pages, layout->page_bytes);
+	for (uint32_t i = 0; i < layout->n_layers; i++)
+		new.expected_parts +=
+			layout->layers[i].kind == WIRE_ATTENTION ? 2 * (uint64_t) new.n_pages : 2;
+	new.bits = bits_new((uint64_t)layout->n_layers * new.n_pages * 2);
+	if (!new.bits)
+		return err_set(e, ENOMEM, "out of memory");
+	*p = new;
+	return 0;
+}
+
+void parts_release(struct parts *p)
+{
+	free(p->bits);
+	p->bits = NULL;
+}
+
+int parts_mark(struct parts *p, const struct wire_piece *piece, struct err *e)
+{
+	const struct wire_layer *layer;
+	uint32_t first = p->first_page, n = p->n_pages;
+
+	if (piece->layer >= p->layout->n_layers)
+		return err_set(e, EPROTO, "a window has layer %u of %u", piece->layer,
+			       p->layout->n_layers);
+	layer = &p->layout->layers[piece->layer];
+	if (piece->part / 2 != layer->kind)
+		return err_set(e, EPROTO, "a window has part %u of layer %u, which has none",
+			       piece->part, piece->layer);
+	if (layer->kind == WIRE_DELTANET) {
+		first = 0;
+		n = 1;
+	}
+	if (!piece->n || piece->first < first || piece->n > n ||
+	    piece->first - first > n - piece->n)
+		return err_set(e, EPROTO,
+			       "a window has %u pages from %u on, but %u from %u on were asked for",
+			       piece->n, piece->first, n, first);
+	if (piece->bytes != layer->part_bytes[piece->part % 2] * piece->n)
+		return err_set(e, EPROTO, "a window has %" PRIu64 " bytes for %u times %" PRIu64,
+			       (uint64_t)piece->bytes, piece->n,
+			       (uint64_t)layer->part_bytes[piece->part % 2]);
+	for (uint32_t i = piece->first - first; i < piece->first - first + piece->n; i++)
+		if (bits_set(p->bits,
+			     ((uint64_t)piece->layer * p->n_pages + i) * 2 + piece->part % 2))
+			return err_set(e, EPROTO, "part %u of layer %u, page %u, came twice",
+				       piece->part, piece->layer, first + i);
+	p->n_parts += piece->n;
+	p->bytes += piece->bytes;
+	return 0;
+}

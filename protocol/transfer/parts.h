@@ -1,0 +1,43 @@
+/*
+ * Which parts of a prompt's pages and state have been transferred, one bit a part.
+ *
+ * A part is one of the two arrays that a layer keeps: of a page its keys or its values, of a state the convolution's
+ * ring or the recurrent state. A prompt needs both parts of every attention layer of each page that the receiver lacks,
+ * and both parts of every Gated DeltaNet layer's state, each exactly once.
+ *
+ *     bit of a part = (layer * n_pages + page - first_page) * 2 + part % 2        (a state counts as page first_page)
+ *
+ * Pure. One thread.
+ */
+#ifndef PROTOCOL_TRANSFER_PARTS_H
+#define PROTOCOL_TRANSFER_PARTS_H
+
+#include "protocol/transfer/wire.h"
+
+struct parts {
+	const struct wire_layout *layout; /* borrowed */
+	uint32_t first_page, n_pages;	  /* pages of the prompt that have to be transferred */
+	uint64_t expected_bytes, expected_parts;
+	uint64_t bytes, n_parts; /* marked so far */
+	uint64_t *bits;		 /* owned; NULL before parts_init and after parts_release */
+};
+
+/* Of a prompt of n_prompt tokens the receiver has the first n_have, a multiple of layout->page_tokens. -EINVAL or
+ * -EOVERFLOW with a sentence, -ENOMEM; *p is unchanged then. */
+int parts_init(struct parts *p, const struct wire_layout *layout, uint32_t n_prompt,
+	       uint32_t n_have, struct err *e) MUST_CHECK;
+
+/* Frees the bits. The counts stay. */
+void parts_release(struct parts *p);
+
+/* Marks the parts of one piece. -EPROTO with a sentence: a part was not asked for, has the wrong size or was marked
+ * before. Some parts of the piece may be marked then, so the caller gives the whole transfer up. */
+int parts_mark(struct parts *p, const struct wire_piece *piece, struct err *e) MUST_CHECK;
+
+/* Bit arrays, zeroed. NULL: out of memory. */
+uint64_t *bits_new(uint64_t n) MUST_CHECK;
+
+/* Sets a bit and returns whether it was set before. */
+bool bits_set(uint64_t *bits, uint64_t at);
+
+#endif
