@@ -15,7 +15,7 @@
 
 #include "base/buf.h"
 #include "engine/engine.h"
-#include "engine/store/cache_store.h"
+#include "engine/store/store.h"
 #include "scheduler/scheduler.h"
 
 enum metrics_time {
@@ -47,7 +47,7 @@ struct metrics_histogram {
 /* The state of the engine thread's rooms after a step or a message. */
 struct metrics_steps {
 	struct scheduler_stats scheduler;
-	struct cache_store_stats store; /* zeros without host memory and disk below the device */
+	struct store_stats store; /* zeros without host memory and disk below the device */
 	struct engine_counters device;
 	uint64_t pages,
 		pages_used; /* KV pages of the pool; without those that could be evicted at once */

@@ -18,10 +18,7 @@
 
 #include "base/err.h"
 #include "engine/engine.h"
-
-struct cache_identity {
-	uint8_t bytes[32];
-};
+#include "engine/store/identity.h"
 
 struct cache_identity_source {
 	const char *model_dir;

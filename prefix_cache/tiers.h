@@ -1,7 +1,7 @@
 /*
  * What is known below the device: which KV pages and states exist in host memory or on disk, by
  * content. An index only: where the bytes are and how they get there is the store's business
- * (engine/store/cache_store.h).
+ * (engine/store/).
  *
  * An item is one page or one state, named by
  *     key      of all tokens from the beginning to the end of its page (a chain of hashes that

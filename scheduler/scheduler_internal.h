@@ -77,7 +77,7 @@ struct scheduler {
 	/* tiering.c; tiers NULL: none below the device */
 	struct tiers *tiers;
 	bool tiers_ready;
-	struct store *stores;			    /* [n_pages + n_slots] by page, then by slot */
+	struct waiting_store *stores;		    /* [n_pages + n_slots] by page, then by slot */
 	uint32_t first_store, last_store, n_stores; /* those that wait, linked by .next */
 	struct tier_item *uses;			    /* [USES_MAX] a ring */
 	uint32_t first_use, n_uses;

@@ -29,10 +29,10 @@ static void mark(struct scheduler *s, enum tier_kind kind, uint32_t id, bool on)
 }
 
 /* The page or state `id` of the tree is this item. */
-static void add_store(struct scheduler *s, uint32_t id, const struct store *d)
+static void add_store(struct scheduler *s, uint32_t id, const struct waiting_store *d)
 {
 	uint32_t at = place_of(s, d->item.kind, id);
-	struct store *place = &s->stores[at];
+	struct waiting_store *place = &s->stores[at];
 
 	/* One with a mark waits already. */
 	if (tiers_has(s->tiers, &d->item) || is_marked(s, d->item.kind, id))
@@ -41,10 +41,10 @@ static void add_store(struct scheduler *s, uint32_t id, const struct store *d)
 	if (place->waits) {
 		/* What was there before has gone; its turn is this one's. */
 		s->stores_dropped++;
-		*place = (struct store){d->item, d->parent, d->depth, place->next, true};
+		*place = (struct waiting_store){d->item, d->parent, d->depth, place->next, true};
 		return;
 	}
-	*place = (struct store){d->item, d->parent, d->depth, POOL_NONE, true};
+	*place = (struct waiting_store){d->item, d->parent, d->depth, POOL_NONE, true};
 	if (s->n_stores++)
 		s->stores[s->last_store].next = at;
 	else
@@ -53,10 +53,10 @@ static void add_store(struct scheduler *s, uint32_t id, const struct store *d)
 }
 
 /* The oldest leaves the queue. False: its page or state has left the tree meanwhile. */
-static bool take_store(struct scheduler *s, struct store *ret, uint32_t *ret_id)
+static bool take_store(struct scheduler *s, struct waiting_store *ret, uint32_t *ret_id)
 {
 	uint32_t at = s->first_store, n_pages = s->config.n_pages;
-	struct store *place = &s->stores[at];
+	struct waiting_store *place = &s->stores[at];
 	bool there;
 
 	*ret = *place;
@@ -102,7 +102,7 @@ void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, 
 	if (!tiering(s, q->request))
 		return;
 	for (uint32_t i = first; i < first + n; i++) {
-		struct store d = {
+		struct waiting_store d = {
 			.item = {.key = next_key(s, q, i, &q->tree_key),
 				 .history = history,
 				 .parent_history = q->tree_history,
@@ -121,7 +121,7 @@ void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, 
 
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node)
 {
-	struct store d = {
+	struct waiting_store d = {
 		.item = {.key = q->tree_key,
 			 .history = q->tree_history,
 			 .parent_history = q->before_history,
@@ -139,7 +139,7 @@ void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct pr
 bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret)
 {
 	while (s->n_stores) {
-		struct store d;
+		struct waiting_store d;
 		uint32_t id;
 
 		if (!take_store(s, &d, &id)) {
@@ -163,7 +163,7 @@ bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret)
 
 void tiering_drop_stores(struct scheduler *s)
 {
-	struct store d;
+	struct waiting_store d;
 	uint32_t id;
 
 	while (s->n_stores)

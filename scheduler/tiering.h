@@ -22,7 +22,7 @@
 #include "scheduler/scheduler_internal.h"
 
 /* What is known of a page or state that waits to go down. */
-struct store {
+struct waiting_store {
 	struct tier_item item;
 	struct content_key parent;
 	uint32_t depth;

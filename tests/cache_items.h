@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/store/cache_key.h"
-#include "engine/store/cache_store.h"
+#include "engine/store/key.h"
+#include "engine/store/store.h"
 
 enum { ITEM_TOKENS = 4, ITEM_PAGE_BYTES = 3000, ITEM_STATE_BYTES = 20000 };
 
@@ -50,9 +50,9 @@ static inline uint8_t item_byte(const struct item *it, size_t at)
 	return (uint8_t)(h >> at % 8 * 8);
 }
 
-static inline struct cache_block *item_block(const struct item *it)
+static inline struct store_block *item_block(const struct item *it)
 {
-	struct cache_block *b = cache_block_new(item_bytes(it));
+	struct store_block *b = store_block_new(item_bytes(it));
 
 	if (!b)
 		abort();
@@ -61,7 +61,7 @@ static inline struct cache_block *item_block(const struct item *it)
 	return b;
 }
 
-static inline bool item_right(const struct item *it, const struct cache_block *b)
+static inline bool item_right(const struct item *it, const struct store_block *b)
 {
 	if (!b || b->bytes != item_bytes(it))
 		return false;
@@ -71,15 +71,15 @@ static inline bool item_right(const struct item *it, const struct cache_block *b
 	return true;
 }
 
-static inline int item_put(struct cache_store *s, const struct item *it)
+static inline int item_put(struct store *s, const struct item *it)
 {
-	const struct cache_put put = {.item = it->item,
+	const struct store_put put = {.item = it->item,
 				      .parent = it->parent,
 				      .depth = it->depth,
 				      .tokens = it->item.kind == TIER_PAGE ? it->tokens : NULL,
 				      .block = item_block(it)};
 
-	return cache_store_put(s, &put);
+	return store_put(s, &put);
 }
 
 #endif

@@ -1,17 +1,17 @@
 /* Headers and names of cache files: every byte matters, and nothing that is wrong is taken. */
 #include <errno.h>
 
-#include "engine/store/cache_file.h"
+#include "engine/store/file.h"
 #include "tests/cache_items.h"
 #include "tests/tap.h"
 
-enum { LEN = CACHE_FILE_FIXED + 4 * ITEM_TOKENS + CACHE_FILE_SUM };
+enum { LEN = STORE_FILE_FIXED + 4 * ITEM_TOKENS + STORE_FILE_SUM };
 
 static struct cache_identity identity = {{1, 2, 3, 4, 5, 6, 7, 8, 9}};
 
 static void build(const struct item *it, uint8_t *out)
 {
-	struct cache_file_header h = {
+	struct store_file_header h = {
 		.item = it->item,
 		.parent = it->parent,
 		.depth = it->depth,
@@ -23,12 +23,12 @@ static void build(const struct item *it, uint8_t *out)
 
 	h.item.history = 0x1234567890abcdef;
 	h.item.parent_history = 42;
-	if (cache_file_build(&h, &identity, out) < 0)
+	if (store_file_build(&h, &identity, out) < 0)
 		abort();
 }
 
 /* Parses a copy of exactly this size, so that a sanitizer sees a read beyond. */
-static int parse(const uint8_t *bytes, size_t len, struct cache_file_header *ret, struct err *e)
+static int parse(const uint8_t *bytes, size_t len, struct store_file_header *ret, struct err *e)
 {
 	static int32_t tokens[ITEM_TOKENS];
 	uint8_t *copy = malloc(len + !len);
@@ -37,7 +37,7 @@ static int parse(const uint8_t *bytes, size_t len, struct cache_file_header *ret
 	if (!copy)
 		abort();
 	memcpy(copy, bytes, len);
-	r = cache_file_parse(copy, len, &identity, tokens, ITEM_TOKENS, ret, e);
+	r = store_file_parse(copy, len, &identity, tokens, ITEM_TOKENS, ret, e);
 	free(copy);
 	return r;
 }
@@ -45,20 +45,20 @@ static int parse(const uint8_t *bytes, size_t len, struct cache_file_header *ret
 /* The checksum as it should be. */
 static void seal(uint8_t *bytes, size_t len)
 {
-	if (cache_file_sum(bytes, len - CACHE_FILE_SUM, bytes + len - CACHE_FILE_SUM) < 0)
+	if (store_file_sum(bytes, len - STORE_FILE_SUM, bytes + len - STORE_FILE_SUM) < 0)
 		abort();
 }
 
 static void test_round_trip(void)
 {
-	struct cache_file_header h = {0};
+	struct store_file_header h = {0};
 	struct err e = {0};
 	uint8_t bytes[LEN];
 	struct item it;
 
 	item_make(&it, 3, 2, TIER_PAGE);
 	build(&it, bytes);
-	is_int(cache_file_header_bytes(ITEM_TOKENS), LEN, "a header's length");
+	is_int(store_file_header_bytes(ITEM_TOKENS), LEN, "a header's length");
 	is_int(parse(bytes, LEN, &h, &e), 0, "a page's header is read");
 	ok(!memcmp(&h.item.key, &it.item.key, 16) && !memcmp(&h.parent, &it.parent, 16) &&
 		   h.item.history == 0x1234567890abcdef && h.item.parent_history == 42 &&
@@ -68,13 +68,13 @@ static void test_round_trip(void)
 	   "with all its fields");
 	item_make(&it, 3, 2, TIER_STATE);
 	build(&it, bytes);
-	is_int(parse(bytes, cache_file_header_bytes(0), &h, &e), 0, "a state's header is read");
+	is_int(parse(bytes, store_file_header_bytes(0), &h, &e), 0, "a state's header is read");
 	ok(h.item.kind == TIER_STATE && !h.n_tokens, "it has no tokens");
 }
 
 static void test_damage(void)
 {
-	struct cache_file_header h = {.depth = 77};
+	struct store_file_header h = {.depth = 77};
 	struct err e;
 	uint8_t bytes[LEN];
 	struct item it;
@@ -109,12 +109,12 @@ static void test_wrong(void)
 		{52, 3, "a page with 4 tokens that ends at 3 cannot be"},
 		{56, 0, "its key is not that of its tokens"},
 		{80, 0, "its key is not that of its tokens"},
-		{CACHE_FILE_FIXED, 1, "its key is not that of its tokens"},
+		{STORE_FILE_FIXED, 1, "its key is not that of its tokens"},
 		{104, 3, "its header is damaged (sizes)"},
 		{8, 2, "it has version 2, not 1"},
 		{0, 'X', "it is no cache file"},
 	};
-	struct cache_file_header h;
+	struct store_file_header h;
 	uint8_t bytes[LEN];
 	struct err e;
 	struct item it;
@@ -152,23 +152,23 @@ static void test_names(void)
 		"00112233445566778899aabbccddeeff_0000000000000001-0000000000000000-00000040.kv",
 		"00112233445566778899aabbccddeeff-0000000000000001-0000000000000000-00000040.state2",
 	};
-	char name[CACHE_FILE_NAME_MAX];
+	char name[STORE_FILE_NAME_MAX];
 	struct tier_item item;
 	uint32_t depth;
 
-	ok(cache_file_parse_name(
+	ok(store_file_parse_name(
 		   "00112233445566778899aabbccddeeff-0000000000000001-00000000000000a0-00000040.state",
 		   &item, &depth),
 	   "a name is read");
 	ok(depth == 64 && item.kind == TIER_STATE && item.history == 1 &&
 		   item.parent_history == 0xa0,
 	   "with all that it says");
-	cache_file_name(&item, depth, name);
+	store_file_name(&item, depth, name);
 	is_str(name,
 	       "00112233445566778899aabbccddeeff-0000000000000001-00000000000000a0-00000040.state",
 	       "and written");
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		check(!cache_file_parse_name(bad[i], &item, &depth));
+		check(!store_file_parse_name(bad[i], &item, &depth));
 	ok_all("nothing else is a name");
 }
 

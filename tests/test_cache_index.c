@@ -1,16 +1,16 @@
 /* The index: what is found, what is counted, who goes first. */
-#include "engine/store/cache_index.h"
+#include "engine/store/index.h"
 #include "tests/cache_items.h"
 #include "tests/tap.h"
 
-static struct cache_entry *add(struct cache_index *x, uint32_t path, uint32_t i,
+static struct store_entry *add(struct store_index *x, uint32_t path, uint32_t i,
 			       enum tier_kind kind)
 {
-	struct cache_entry *entry;
+	struct store_entry *entry;
 	struct item it;
 
 	item_make(&it, path, i, kind);
-	entry = cache_index_add(x, &(struct cache_place){1, it.item, it.depth}, false);
+	entry = store_index_add(x, &(struct store_place){1, it.item, it.depth}, false);
 	if (!entry)
 		abort();
 	entry->parent = it.parent;
@@ -19,47 +19,46 @@ static struct cache_entry *add(struct cache_index *x, uint32_t path, uint32_t i,
 }
 
 /* Depth of the oldest file, which goes; 0: none. */
-static uint32_t next_to_go(struct cache_index *x)
+static uint32_t next_to_go(struct store_index *x)
 {
-	struct cache_entry *entry = cache_index_oldest_disk(x);
+	struct store_entry *entry = store_index_oldest_disk(x);
 	uint32_t depth;
 
 	if (!entry)
 		return 0;
 	depth = entry->place.depth / ITEM_TOKENS * 10 + entry->place.item.kind;
-	cache_index_unfile(x, entry);
-	cache_index_remove(x, entry);
-	free(entry);
+	store_index_unfile(x, entry);
+	store_index_remove(x, entry);
 	return depth;
 }
 
-static void drop(void *arg, struct cache_entry *entry)
+static void drop(void *arg, struct store_entry *entry)
 {
 	++*(uint32_t *)arg;
-	cache_block_put(entry->block);
+	store_block_put(entry->block);
 	free(entry);
 }
 
 int main(void)
 {
-	struct cache_index x;
-	struct cache_entry *e[8], *state, *late, *foreign;
-	struct cache_block *b;
+	struct store_index x;
+	struct store_entry *e[8], *state, *late, *foreign;
+	struct store_block *b;
 	struct item it;
 	uint32_t dropped = 0;
 
-	is_int(cache_index_init(&x, 10), 0, "an index");
+	is_int(store_index_init(&x, 10), 0, "an index");
 	for (uint32_t i = 0; i < 4; i++) {
 		e[i] = add(&x, 1, i, TIER_PAGE);
-		cache_index_file(&x, e[i], 4096);
+		store_index_file(&x, e[i], 4096);
 	}
 	state = add(&x, 1, 1, TIER_STATE);
-	cache_index_file(&x, state, 8192);
+	store_index_file(&x, state, 8192);
 	for (uint32_t i = 0; i < 4; i++) {
 		item_make(&it, 1, i, TIER_PAGE);
-		check(cache_index_find(&x, &it.item) == e[i]);
+		check(store_index_find(&x, &it.item) == e[i]);
 		it.item.history = 1;
-		check(!cache_index_find(&x, &it.item));
+		check(!store_index_find(&x, &it.item));
 	}
 	ok_all("items are found by key, history and kind");
 	is_int(x.own_files, 5, "files are counted");
@@ -68,44 +67,44 @@ int main(void)
 	/* Another prefix that begins with the first page, and one that has nothing to do with it, much later. */
 	x.now_ns = UINT64_C(100000000000);
 	late = add(&x, 2, 0, TIER_PAGE);
-	cache_index_file(&x, late, 4096);
+	store_index_file(&x, late, 4096);
 	e[4] = add(&x, 2, 1, TIER_PAGE);
-	cache_index_file(&x, e[4], 4096);
+	store_index_file(&x, e[4], 4096);
 	e[5] = add(&x, 3, 5, TIER_PAGE); /* of a prefix that is not there */
-	cache_index_file(&x, e[5], 4096);
-	foreign = cache_index_add(&x, &(struct cache_place){.directory = 2}, true);
+	store_index_file(&x, e[5], 4096);
+	foreign = store_index_add(&x, &(struct store_place){.directory = 2}, true);
 	if (!foreign)
 		abort();
-	cache_index_file(&x, foreign, 4096);
-	cache_index_touch(&x, foreign);
-	is_int(x.n, 8, "foreign files are not in the table");
+	store_index_file(&x, foreign, 4096);
+	store_index_touch(&x, foreign);
+	is_int(x.items.n, 8, "foreign files are not in the table");
 	is_int(next_to_go(&x), 60, "what lacks its beginning goes first");
 	is_int(next_to_go(&x), 40, "then the end of what is oldest");
 	is_int(next_to_go(&x), 30, "page by page");
 	is_int(next_to_go(&x), 21, "a state before its page");
-	cache_index_touch(&x, e[0]);
+	store_index_touch(&x, e[0]);
 	is_int(next_to_go(&x), 20, "to the last but one");
 	is_int(next_to_go(&x), 20, "then of what came later the end");
 	is_int(next_to_go(&x), 10, "and the beginning");
-	ok(cache_index_oldest_disk(&x) == foreign, "the page that was used is younger");
-	cache_index_unfile(&x, foreign);
+	ok(store_index_oldest_disk(&x) == foreign, "the page that was used is younger");
+	store_index_unfile(&x, foreign);
 	free(foreign);
-	ok(cache_index_next_touched(&x) == e[0] && !cache_index_next_touched(&x),
+	ok(store_index_next_touched(&x) == e[0] && !store_index_next_touched(&x),
 	   "it is to be told once");
 
-	b = cache_block_new(100);
+	b = store_block_new(100);
 	if (!b)
 		abort();
-	cache_index_keep(&x, e[0], b);
+	store_index_keep(&x, e[0], b);
 	is_int(atomic_load(&b->refs), 2, "a block that is kept is referenced");
 	is_int(x.host_bytes, 100, "and counted");
-	ok(cache_index_oldest_host(&x) == e[0], "and may go");
-	ok(cache_index_unkeep(&x, e[0]) == b && !x.host_bytes && !cache_index_oldest_host(&x),
+	ok(store_index_oldest_host(&x) == e[0], "and may go");
+	ok(store_index_unkeep(&x, e[0]) == b && !x.host_bytes && !store_index_oldest_host(&x),
 	   "it goes");
-	cache_block_put(b);
-	cache_index_keep(&x, e[0], b);
-	cache_block_put(b);
-	cache_index_release(&x, drop, &dropped);
+	store_block_put(b);
+	store_index_keep(&x, e[0], b);
+	store_block_put(b);
+	store_index_release(&x, drop, &dropped);
 	is_int(dropped, 1, "what is left is dropped");
 	return done();
 }

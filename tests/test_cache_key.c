@@ -1,5 +1,5 @@
 /* The chain of content keys against what another implementation of SHA-256 gives. */
-#include "engine/store/cache_key.h"
+#include "engine/store/key.h"
 #include "tests/tap.h"
 
 static const char *hex(const struct content_key *k)

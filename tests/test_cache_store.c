@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "engine/store/cache_file.h"
+#include "engine/store/file.h"
 #include "tests/cache_items.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -24,9 +24,9 @@
 /* ---- a store to test ---- */
 
 struct fixture {
-	struct cache_store *store;
+	struct store *store;
 	uint64_t found, gone, got; /* events seen */
-	struct cache_event last;   /* GONE or GOT */
+	struct store_event last;   /* GONE or GOT */
 	atomic_uint wakes;
 };
 
@@ -66,9 +66,9 @@ static void pause_ms(unsigned ms)
 	nanosleep(&t, NULL);
 }
 
-static struct cache_store_config config_of(const char *dir)
+static struct store_config config_of(const char *dir)
 {
-	return (struct cache_store_config){
+	return (struct store_config){
 		.dir = dir,
 		.page_bytes = ITEM_PAGE_BYTES,
 		.state_bytes = ITEM_STATE_BYTES,
@@ -79,25 +79,25 @@ static struct cache_store_config config_of(const char *dir)
 	};
 }
 
-static struct cache_store_stats stats_of(struct fixture *f)
+static struct store_stats stats_of(struct fixture *f)
 {
-	struct cache_store_stats stats;
+	struct store_stats stats;
 
-	cache_store_stats(f->store, &stats);
+	store_stats(f->store, &stats);
 	return stats;
 }
 
 /* Polls everything that is there; the blocks of GOTs but the last are given back. */
 static void drain(struct fixture *f)
 {
-	struct cache_event ev;
+	struct store_event ev;
 
-	while (cache_store_poll(f->store, &ev)) {
-		f->found += ev.type == CACHE_FOUND;
-		f->gone += ev.type == CACHE_GONE;
-		f->got += ev.type == CACHE_GOT;
-		if (ev.type != CACHE_FOUND) {
-			cache_block_put(f->last.block);
+	while (store_poll(f->store, &ev)) {
+		f->found += ev.type == STORE_FOUND;
+		f->gone += ev.type == STORE_GONE;
+		f->got += ev.type == STORE_GOT;
+		if (ev.type != STORE_FOUND) {
+			store_block_put(f->last.block);
 			f->last = ev;
 		}
 	}
@@ -107,9 +107,9 @@ static void drain(struct fixture *f)
 static bool settle(struct fixture *f)
 {
 	for (int i = 0; i < 10000; i++) {
-		struct cache_store_stats s = stats_of(f);
+		struct store_stats s = stats_of(f);
 
-		if (s.disk != CACHE_DISK_OPENING && !s.queued_items) {
+		if (s.disk != STORE_DISK_OPENING && !s.queued_items) {
 			drain(f);
 			return true;
 		}
@@ -118,14 +118,14 @@ static bool settle(struct fixture *f)
 	return false;
 }
 
-static void open_config(struct fixture *f, struct cache_store_config *c)
+static void open_config(struct fixture *f, struct store_config *c)
 {
 	struct err e = {0};
 
 	*f = (struct fixture){0};
 	c->wake = count_wake;
 	c->wake_arg = f;
-	if (cache_store_open(c, &f->store, &e) < 0) {
+	if (store_open(c, &f->store, &e) < 0) {
 		printf("# %s\n", e.text);
 		abort();
 	}
@@ -133,7 +133,7 @@ static void open_config(struct fixture *f, struct cache_store_config *c)
 
 static void open_dir(struct fixture *f, const char *dir)
 {
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 
 	open_config(f, &c);
 	if (!settle(f))
@@ -142,8 +142,8 @@ static void open_dir(struct fixture *f, const char *dir)
 
 static void close_store(struct fixture *f)
 {
-	cache_store_close(f->store, 10 * SECOND);
-	cache_block_put(f->last.block);
+	store_close(f->store, 10 * SECOND);
+	store_block_put(f->last.block);
 	f->store = NULL;
 	f->last.block = NULL;
 }
@@ -156,7 +156,7 @@ static int get(struct fixture *f, const struct item *it)
 
 	drain(f);
 	got = f->got;
-	r = cache_store_get(f->store, &it->item, f);
+	r = store_get(f->store, &it->item, f);
 	if (r < 0)
 		return r;
 	for (int i = 0; f->got == got && i < 10000; i++) {
@@ -176,9 +176,9 @@ static bool gets_right(struct fixture *f, const struct item *it)
 static const char *file_of(const char *dir, const struct item *it, uint8_t identity)
 {
 	static char path[1024];
-	char name[CACHE_FILE_NAME_MAX];
+	char name[STORE_FILE_NAME_MAX];
 
-	cache_file_name(&it->item, it->depth, name);
+	store_file_name(&it->item, it->depth, name);
 	snprintf(path, sizeof(path), "%s/%02xab000000000000/%.2s/%s", dir, identity, name, name);
 	return path;
 }
@@ -199,7 +199,7 @@ static mode_t mode_of(const char *path)
 
 static size_t page_file_bytes(void)
 {
-	return cache_file_header_bytes(ITEM_TOKENS) + ITEM_PAGE_BYTES;
+	return store_file_header_bytes(ITEM_TOKENS) + ITEM_PAGE_BYTES;
 }
 
 static void flip(const char *path, off_t at)
@@ -241,7 +241,7 @@ static uint32_t count_files(const char *dir, const char *suffix)
 
 static void test_host(void)
 {
-	struct cache_store_config c = config_of(NULL);
+	struct store_config c = config_of(NULL);
 	struct fixture f;
 	struct item it[10], state;
 
@@ -262,11 +262,11 @@ static void test_host(void)
 		check(gets_right(&f, &it[i]) && !f.last.from_disk);
 	ok_all("those that stay are the beginning of the prefix");
 	for (int i = 5; i < 10; i++)
-		check(!cache_store_has(f.store, &it[i].item) && get(&f, &it[i]) == -ENOENT);
+		check(!store_has(f.store, &it[i].item) && get(&f, &it[i]) == -ENOENT);
 	ok_all("the others are not known");
 	is_int(item_put(f.store, &state), -ENOBUFS, "what exceeds all of it is not taken");
 	ok(atomic_load(&f.wakes) > 0, "the poller was woken");
-	is_int(stats_of(&f).disk, CACHE_DISK_NONE, "there is no disk");
+	is_int(stats_of(&f).disk, STORE_DISK_NONE, "there is no disk");
 	close_store(&f);
 }
 
@@ -282,7 +282,7 @@ static void test_disk(const char *dir)
 	for (uint32_t i = 0; i < 4; i++)
 		item_make(&state[i], 2, i * 5, TIER_STATE);
 	open_dir(&f, dir);
-	is_int(stats_of(&f).disk, CACHE_DISK_READY, "a new directory is ready");
+	is_int(stats_of(&f).disk, STORE_DISK_READY, "a new directory is ready");
 	start = clock_now_ns();
 	for (int i = 0; i < 20; i++)
 		check(item_put(f.store, &it[i]) == 0);
@@ -324,16 +324,16 @@ static void check_miss(struct fixture *f, const char *dir, const struct item *it
 	int r = get(f, it);
 
 	check(r == (vanished ? -ENOENT : -EBADMSG));
-	check(f->last.type == CACHE_GOT && f->last.why.text[0] && !f->last.block);
+	check(f->last.type == STORE_GOT && f->last.why.text[0] && !f->last.block);
 	check(f->gone == gone + 1);
 	check(!there(file_of(dir, it, 1)));
-	check(!cache_store_has(f->store, &it->item));
+	check(!store_has(f->store, &it->item));
 	check(item_put(f->store, it) == 0 && settle(f) && gets_right(f, it));
 }
 
 static void test_damage(const char *dir)
 {
-	struct cache_store_stats before, after;
+	struct store_stats before, after;
 	const char *path;
 	struct fixture f;
 	struct item it, other, state;
@@ -348,7 +348,7 @@ static void test_damage(const char *dir)
 	before = stats_of(&f);
 	path = file_of(dir, &it, 1);
 	for (size_t at = 0; at < page_file_bytes();
-	     at += at < cache_file_header_bytes(ITEM_TOKENS) ? 1 : 101) {
+	     at += at < store_file_header_bytes(ITEM_TOKENS) ? 1 : 101) {
 		flip(path, (off_t)at);
 		check_miss(&f, dir, &it, false);
 	}
@@ -393,7 +393,7 @@ static void test_damage(const char *dir)
 
 	check(truncate(path, 100) == 0);
 	open_dir(&f, dir);
-	ok(!cache_store_has(f.store, &it.item) && stats_of(&f).damaged == 1,
+	ok(!store_has(f.store, &it.item) && stats_of(&f).damaged == 1,
 	   "a short file is not even found at start");
 	pause_ms(20);
 	ok(!there(path), "and deleted");
@@ -403,7 +403,7 @@ static void test_damage(const char *dir)
 static void test_foreign(const char *dir)
 {
 	struct identity_arg other = {.first = 2};
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it[6];
 	char theirs[1024];
@@ -454,15 +454,15 @@ static void test_owners(const char *dir)
 	open_dir(&one, dir);
 	check(item_put(one.store, &it[0]) == 0 && item_put(one.store, &it[1]) == 0 && settle(&one));
 	open_dir(&two, dir);
-	is_int(stats_of(&two).disk, CACHE_DISK_READ_ONLY, "a second daemon only reads");
+	is_int(stats_of(&two).disk, STORE_DISK_READ_ONLY, "a second daemon only reads");
 	is_int(two.found, 2, "it finds what is there");
 	ok(gets_right(&two, &it[0]), "and reads it");
 	is_int(item_put(two.store, &it[2]), -ENOBUFS, "it writes nothing");
 	flip(file_of(dir, &it[0], 1), 300);
 	is_int(get(&two, &it[0]), -EBADMSG, "it sees damage");
 	ok(there(file_of(dir, &it[0], 1)), "and leaves it to the owner");
-	cache_store_touch(two.store, &it[1].item, 1);
-	cache_store_clear(two.store);
+	store_touch(two.store, &it[1].item, 1);
+	store_clear(two.store);
 	pause_ms(20);
 	ok(gets_right(&one, &it[1]), "clearing there deletes nothing");
 	is_int(get(&one, &it[0]), -EBADMSG, "the owner deletes what is damaged");
@@ -470,11 +470,11 @@ static void test_owners(const char *dir)
 	close_store(&one);
 	close_store(&two);
 	open_dir(&one, dir);
-	is_int(stats_of(&one).disk, CACHE_DISK_READY, "the next one owns it again");
+	is_int(stats_of(&one).disk, STORE_DISK_READY, "the next one owns it again");
 	snprintf(path, sizeof(path), "%s/lock", dir);
 	check(unlink(path) == 0);
 	open_dir(&two, dir);
-	is_int(stats_of(&two).disk, CACHE_DISK_READ_ONLY, "also when somebody deletes its lock");
+	is_int(stats_of(&two).disk, STORE_DISK_READ_ONLY, "also when somebody deletes its lock");
 	close_store(&two);
 	close_store(&one);
 	ok_all("two owners");
@@ -483,7 +483,7 @@ static void test_owners(const char *dir)
 /* What is in one file's place keeps nobody else from writing. */
 static void test_in_the_way(const char *dir)
 {
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	char path[1024];
 	struct fixture f;
 	struct item it[3];
@@ -493,13 +493,13 @@ static void test_in_the_way(const char *dir)
 	c.retry_ns = 100 * SECOND;
 	open_config(&f, &c);
 	check(settle(&f) && item_put(f.store, &it[0]) == 0 && settle(&f));
-	cache_store_clear(f.store);
+	store_clear(f.store);
 	for (int i = 0; i < 10000 && count_files(dir, ".kv"); i++)
 		pause_ms(1);
 	snprintf(path, sizeof(path), "%s", file_of(dir, &it[0], 1));
 	check(mkdir(path, 0700) == 0);
 	check(item_put(f.store, &it[0]) == 0 && settle(&f));
-	ok(f.gone == 1 && stats_of(&f).disk == CACHE_DISK_READY &&
+	ok(f.gone == 1 && stats_of(&f).disk == STORE_DISK_READY &&
 		   stats_of(&f).unwritten_items == 1,
 	   "a directory in the file's place: the item is given up, and told");
 	check(item_put(f.store, &it[1]) == 0 && settle(&f));
@@ -513,9 +513,9 @@ static void test_in_the_way(const char *dir)
 
 static bool wait_paused(struct fixture *f)
 {
-	for (int i = 0; i < 10000 && stats_of(f).disk != CACHE_DISK_PAUSED; i++)
+	for (int i = 0; i < 10000 && stats_of(f).disk != STORE_DISK_PAUSED; i++)
 		pause_ms(1);
-	return stats_of(f).disk == CACHE_DISK_PAUSED;
+	return stats_of(f).disk == STORE_DISK_PAUSED;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -539,19 +539,19 @@ static void test_deleted(const char *dir)
 	check(item_put(f.store, &it[0]) == 0 && settle(&f));
 	check(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 && !there(dir));
 	check(item_put(f.store, &it[1]) == 0 && settle(&f));
-	ok(there(file_of(dir, &it[1], 1)) && stats_of(&f).disk == CACHE_DISK_READY,
+	ok(there(file_of(dir, &it[1], 1)) && stats_of(&f).disk == STORE_DISK_READY,
 	   "a directory that was deleted is made anew");
-	ok(f.gone == 1 && !cache_store_has(f.store, &it[0].item), "what was there is gone");
+	ok(f.gone == 1 && !store_has(f.store, &it[0].item), "what was there is gone");
 	is_int(get(&f, &it[0]), -ENOENT, "and not to be had");
 	ok(gets_right(&f, &it[1]), "what was written since is read");
 	is_int(stats_of(&f).disk_bytes, 4096, "and is all that counts");
 	open_dir(&two, dir);
-	is_int(stats_of(&two).disk, CACHE_DISK_READ_ONLY, "it has the same owner");
+	is_int(stats_of(&two).disk, STORE_DISK_READ_ONLY, "it has the same owner");
 
 	check(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
 	close_store(&two);
 	open_dir(&two, dir);
-	is_int(stats_of(&two).disk, CACHE_DISK_READY,
+	is_int(stats_of(&two).disk, STORE_DISK_READY,
 	       "made anew by another daemon it is that one's");
 	check(item_put(f.store, &it[2]) == 0);
 	ok(wait_paused(&f), "the first one writes no more");
@@ -592,7 +592,7 @@ static void test_linked(const char *dir, const char *other)
 
 static void test_budget(const char *dir)
 {
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it[30];
 
@@ -603,15 +603,15 @@ static void test_budget(const char *dir)
 	ok(settle(&f), "room for ten files");
 	for (int i = 0; i < 30; i++) {
 		check(item_put(f.store, &it[i]) == 0);
-		cache_store_touch(f.store, &it[0].item, 1);
+		store_touch(f.store, &it[0].item, 1);
 		check(settle(&f));
 		check(stats_of(&f).disk_bytes <= c.disk_bytes);
 	}
 	ok_all("it is never exceeded");
 	is_int(count_files(dir, ".kv"), 10, "ten files are there");
 	is_int(f.gone, 20, "twenty went, and this was told");
-	ok(cache_store_has(f.store, &it[0].item) && cache_store_has(f.store, &it[29].item) &&
-		   !cache_store_has(f.store, &it[20].item),
+	ok(store_has(f.store, &it[0].item) && store_has(f.store, &it[29].item) &&
+		   !store_has(f.store, &it[20].item),
 	   "the ones that were used last stay");
 	close_store(&f);
 
@@ -619,7 +619,7 @@ static void test_budget(const char *dir)
 	pause_ms(1100);
 	open_config(&f, &c);
 	check(settle(&f));
-	cache_store_touch(f.store, &it[22].item, 1);
+	store_touch(f.store, &it[22].item, 1);
 	check(gets_right(&f, &it[21]));
 	close_store(&f);
 	c.disk_bytes = 2 * 4096;
@@ -634,7 +634,7 @@ static void test_budget(const char *dir)
 	c.disk_bytes = 4095;
 	open_config(&f, &c);
 	check(settle(&f) && item_put(f.store, &it[1]) == 0 && settle(&f));
-	ok(!cache_store_has(f.store, &it[1].item), "what exceeds all of it is not kept");
+	ok(!store_has(f.store, &it[1].item), "what exceeds all of it is not kept");
 	close_store(&f);
 	ok_all("the budget");
 }
@@ -642,7 +642,7 @@ static void test_budget(const char *dir)
 /* A prefix loses its end first, on disk too. */
 static void test_order(const char *dir)
 {
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it[20], extra;
 
@@ -655,7 +655,7 @@ static void test_order(const char *dir)
 	for (int i = 0; i < 20; i++)
 		check(item_put(f.store, &it[i]) == 0);
 	check(settle(&f) && item_put(f.store, &extra) == 0 && settle(&f));
-	ok(!cache_store_has(f.store, &it[19].item) && cache_store_has(f.store, &it[0].item),
+	ok(!store_has(f.store, &it[19].item) && store_has(f.store, &it[0].item),
 	   "the last page goes first");
 	close_store(&f);
 	c.disk_bytes = 10 * 4096;
@@ -664,9 +664,9 @@ static void test_order(const char *dir)
 	for (int i = 0; i < 1000 && stats_of(&f).disk_bytes > c.disk_bytes; i++)
 		pause_ms(1);
 	for (int i = 0; i < 8; i++)
-		check(cache_store_has(f.store, &it[i].item));
+		check(store_has(f.store, &it[i].item));
 	for (int i = 11; i < 20; i++)
-		check(!cache_store_has(f.store, &it[i].item));
+		check(!store_has(f.store, &it[i].item));
 	ok_all("after a restart as well");
 	close_store(&f);
 }
@@ -692,7 +692,7 @@ static void test_full(const char *dir)
 	ok(gets_right(&f, &it[0]) && gets_right(&f, &it[1]), "both are there");
 	is_int(count_files(dir, ".kv") + count_files(dir, ".partial"), 0, "nothing is written");
 	setrlimit(RLIMIT_FSIZE, &old);
-	ok(settle(&f) && stats_of(&f).disk == CACHE_DISK_READY, "later it is tried again");
+	ok(settle(&f) && stats_of(&f).disk == STORE_DISK_READY, "later it is tried again");
 	ok(there(file_of(dir, &it[0], 1)) && there(file_of(dir, &it[1], 1)),
 	   "and both are written");
 
@@ -711,7 +711,7 @@ static void test_full(const char *dir)
 static void test_queue(const char *dir)
 {
 	struct identity_arg slow = {.first = 1, .hold = true};
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it[10];
 
@@ -720,18 +720,18 @@ static void test_queue(const char *dir)
 	c.arg = &slow;
 	c.queue_bytes = ITEM_STATE_BYTES + 2 * ITEM_PAGE_BYTES;
 	open_config(&f, &c);
-	ok(cache_store_ready(f.store, 2 * ITEM_PAGE_BYTES), "a state after two pages has room");
-	ok(!cache_store_ready(f.store, 3 * ITEM_PAGE_BYTES), "after three it has not");
+	ok(store_ready(f.store, 2 * ITEM_PAGE_BYTES), "a state after two pages has room");
+	ok(!store_ready(f.store, 3 * ITEM_PAGE_BYTES), "after three it has not");
 	for (int i = 0; i < 3; i++)
 		check(item_put(f.store, &it[i]) == 0);
-	ok(!cache_store_ready(f.store, 0), "nor when they have come");
+	ok(!store_ready(f.store, 0), "nor when they have come");
 	drain(&f);
 	atomic_store(&f.wakes, 0);
 	atomic_store(&slow.hold, false);
 	for (int i = 0; i < 10000 && !atomic_load(&f.wakes); i++)
 		pause_ms(1);
 	ok(atomic_load(&f.wakes) > 0, "who was told to wait is woken when the disk takes them");
-	ok(settle(&f) && cache_store_ready(f.store, 0), "then there is room");
+	ok(settle(&f) && store_ready(f.store, 0), "then there is room");
 	close_store(&f);
 
 	atomic_store(&slow.hold, true);
@@ -740,7 +740,7 @@ static void test_queue(const char *dir)
 	c.host_bytes = ITEM_STATE_BYTES; /* six pages */
 	open_config(&f, &c);
 	for (int i = 0; i < 10; i++)
-		check(item_put(f.store, &it[i]) == 0 && cache_store_ready(f.store, 0));
+		check(item_put(f.store, &it[i]) == 0 && store_ready(f.store, 0));
 	while (stats_of(&f).host_bytes > c.host_bytes)
 		pause_ms(1);
 	drain(&f);
@@ -760,7 +760,7 @@ static void test_queue(const char *dir)
 /* A disk of 64 KB of our own, where we may mount one. */
 static void test_full_disk(const char *dir, bool mounted)
 {
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it;
 	uint32_t n = 0;
@@ -772,25 +772,25 @@ static void test_full_disk(const char *dir, bool mounted)
 	c.host_bytes = 1 << 20;
 	open_config(&f, &c);
 	check(settle(&f));
-	while (n < 100 && stats_of(&f).disk == CACHE_DISK_READY) {
+	while (n < 100 && stats_of(&f).disk == STORE_DISK_READY) {
 		item_make(&it, 1000 + n++, 0, TIER_PAGE);
 		check(item_put(f.store, &it) == 0);
-		while (stats_of(&f).disk == CACHE_DISK_READY && stats_of(&f).queued_items)
+		while (stats_of(&f).disk == STORE_DISK_READY && stats_of(&f).queued_items)
 			pause_ms(1);
 	}
 	ok(n > 4 && n < 100, "a full disk stops writing");
 	is_int(count_files(dir, ".partial"), 0, "nothing half is left there");
 	ok(gets_right(&f, &it), "host memory goes on");
-	cache_store_clear(f.store);
+	store_clear(f.store);
 	pause_ms(250);
 	check(item_put(f.store, &it) == 0 && settle(&f));
-	is_int(stats_of(&f).disk, CACHE_DISK_READY,
+	is_int(stats_of(&f).disk, STORE_DISK_READY,
 	       "when there is space again it is written again");
 	close_store(&f);
 
 	check(mount(NULL, dir, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
 	open_dir(&f, dir);
-	is_int(stats_of(&f).disk, CACHE_DISK_READ_ONLY, "a read-only file system is read only");
+	is_int(stats_of(&f).disk, STORE_DISK_READ_ONLY, "a read-only file system is read only");
 	ok(gets_right(&f, &it), "and read");
 	close_store(&f);
 	check(mount(NULL, dir, NULL, MS_REMOUNT, NULL) == 0);
@@ -831,7 +831,7 @@ static void test_killed(const char *dir, uint32_t rounds)
 		kill(child, SIGKILL);
 		waitpid(child, NULL, 0);
 		open_dir(&f, dir);
-		check(stats_of(&f).disk == CACHE_DISK_READY);
+		check(stats_of(&f).disk == STORE_DISK_READY);
 		check(stats_of(&f).damaged == 0 && count_files(dir, ".partial") == 0);
 		before = found;
 		found = f.found;
@@ -840,7 +840,7 @@ static void test_killed(const char *dir, uint32_t rounds)
 		for (uint32_t i = 0; i < 200; i++) {
 			item_make(&it, 10000 + round * 1000 + i, i % 3,
 				  i % 4 ? TIER_PAGE : TIER_STATE);
-			if (cache_store_has(f.store, &it.item))
+			if (store_has(f.store, &it.item))
 				check(gets_right(&f, &it));
 		}
 		close_store(&f);
@@ -852,7 +852,7 @@ static void test_killed(const char *dir, uint32_t rounds)
 static void test_many(const char *dir)
 {
 	enum { N = 100000 };
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it;
 	uint64_t start;
@@ -891,7 +891,7 @@ static void test_many(const char *dir)
 
 static void test_clear(const char *dir)
 {
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it[50];
 
@@ -902,10 +902,10 @@ static void test_clear(const char *dir)
 	check(settle(&f));
 	for (int i = 0; i < 50; i++)
 		check(item_put(f.store, &it[i]) == 0);
-	cache_store_clear(f.store); /* some written, some not, one under way */
+	store_clear(f.store); /* some written, some not, one under way */
 	check(settle(&f));
 	for (int i = 0; i < 50; i++)
-		check(!cache_store_has(f.store, &it[i].item));
+		check(!store_has(f.store, &it[i].item));
 	is_int(f.gone, 0, "clearing tells nothing");
 	for (int i = 0; i < 1000 && count_files(dir, ".kv"); i++)
 		pause_ms(1);
@@ -923,7 +923,7 @@ static void test_clear(const char *dir)
 static void test_opening(const char *dir)
 {
 	struct identity_arg slow = {.first = 1, .hold = true}, bad = {.first = 1, .result = -EIO};
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it[3];
 
@@ -932,7 +932,7 @@ static void test_opening(const char *dir)
 	c.arg = &slow;
 	c.queue_bytes = 2 * ITEM_PAGE_BYTES;
 	open_config(&f, &c);
-	is_int(stats_of(&f).disk, CACHE_DISK_OPENING, "the identity takes its time");
+	is_int(stats_of(&f).disk, STORE_DISK_OPENING, "the identity takes its time");
 	check(item_put(f.store, &it[0]) == 0 && item_put(f.store, &it[1]) == 0);
 	ok_all("what is put waits");
 	ok(gets_right(&f, &it[1]), "and can be got");
@@ -949,7 +949,7 @@ static void test_opening(const char *dir)
 
 	c.arg = &bad;
 	open_config(&f, &c);
-	ok(settle(&f) && stats_of(&f).disk == CACHE_DISK_FAILED,
+	ok(settle(&f) && stats_of(&f).disk == STORE_DISK_FAILED,
 	   "without identity there is no disk");
 	is_int(item_put(f.store, &it[0]), -ENOBUFS, "and nothing is taken");
 	close_store(&f);
@@ -957,7 +957,7 @@ static void test_opening(const char *dir)
 
 static void test_close(const char *dir)
 {
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it;
 
@@ -972,12 +972,12 @@ static void test_close(const char *dir)
 	/* Gets whose answers nobody fetches, and items that nobody will read. */
 	for (uint32_t i = 0; i < 100; i++) {
 		item_make(&it, 40 + i, 0, TIER_STATE);
-		check(cache_store_get(f.store, &it.item, NULL) == 0);
+		check(store_get(f.store, &it.item, NULL) == 0);
 	}
 	close_store(&f);
 	c.host_bytes = 1 << 20;
 	open_config(&f, &c);
-	cache_store_close(f.store, 0);
+	store_close(f.store, 0);
 	ok_all("closing in the middle of everything");
 }
 
@@ -986,7 +986,7 @@ static void test_strangers(const char *dir)
 	struct fixture f;
 	struct item it;
 	char path[2048];
-	struct cache_store_config c = config_of("/dev/null/x");
+	struct store_config c = config_of("/dev/null/x");
 	struct err e = {0};
 
 	item_make(&it, 50, 0, TIER_PAGE);
@@ -1002,7 +1002,7 @@ static void test_strangers(const char *dir)
 	ok(there(path), "what is not ours stays");
 	is_int(f.found, 1, "and is not found");
 	close_store(&f);
-	ok(cache_store_open(&c, &f.store, &e) < 0 && e.text[0],
+	ok(store_open(&c, &f.store, &e) < 0 && e.text[0],
 	   "a directory that cannot be is an error: %s", e.text);
 	ok_all("strangers");
 }
@@ -1010,12 +1010,12 @@ static void test_strangers(const char *dir)
 /* Puts, gets and evictions at once, from the thread that does so in the daemon. */
 static void test_busy(const char *dir)
 {
-	struct cache_store_config c = config_of(dir);
+	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it[64];
 	uint32_t random = 1;
 	uint64_t out = 0, wrong = 0;
-	struct cache_event ev;
+	struct store_event ev;
 
 	for (uint32_t i = 0; i < 64; i++)
 		item_make(&it[i], 60 + i / 8, i % 8, i % 3 ? TIER_PAGE : TIER_STATE);
@@ -1029,26 +1029,26 @@ static void test_busy(const char *dir)
 		random = random * 1664525 + 1013904223;
 		one = &it[random >> 16 & 63];
 		if (random >> 24 & 1)
-			out += cache_store_get(f.store, &one->item, one) == 0;
+			out += store_get(f.store, &one->item, one) == 0;
 		else if (random >> 25 & 1)
 			(void)!item_put(f.store, one);
 		else
-			cache_store_touch(f.store, &one->item, 1);
+			store_touch(f.store, &one->item, 1);
 		if (step % 5000 == 4999)
-			cache_store_clear(f.store);
-		while (cache_store_poll(f.store, &ev))
-			if (ev.type == CACHE_GOT) {
+			store_clear(f.store);
+		while (store_poll(f.store, &ev))
+			if (ev.type == STORE_GOT) {
 				out--;
 				wrong += ev.error ? ev.error != -ENOENT
 						  : !item_right(ev.tag, ev.block);
-				cache_block_put(ev.block);
+				store_block_put(ev.block);
 			}
 	}
 	for (int i = 0; out && i < 10000; i++) {
-		while (cache_store_poll(f.store, &ev))
-			if (ev.type == CACHE_GOT) {
+		while (store_poll(f.store, &ev))
+			if (ev.type == STORE_GOT) {
 				out--;
-				cache_block_put(ev.block);
+				store_block_put(ev.block);
 			}
 		pause_ms(1);
 	}

@@ -25,10 +25,10 @@ static struct {
 } calls[CALLS_MAX];
 static uint32_t n_calls, n_touched, n_put;
 
-static struct cache_store {
+static struct store {
 	bool ready;			 /* has room */
-	uint64_t asked_with, most_asked; /* of cache_store_ready */
-	struct cache_event events[64];
+	uint64_t asked_with, most_asked; /* of store_ready */
+	struct store_event events[64];
 	uint32_t n_events;
 	void *gets[64]; /* tags of those asked for */
 	struct tier_item got[64];
@@ -46,28 +46,28 @@ static void note(enum call_type type, const struct tier_item *item)
 	*(type == PUT ? &n_put : &n_touched) += 1;
 }
 
-int cache_store_open(const struct cache_store_config *c, struct cache_store **ret, struct err *e)
+int store_open(const struct store_config *c, struct store **ret, struct err *e)
 {
-	store = (struct cache_store){.ready = true};
+	store = (struct store){.ready = true};
 	*ret = &store;
 	return 0;
 }
 
-void cache_store_close(struct cache_store *s, uint64_t timeout_ns)
+void store_close(struct store *s, uint64_t timeout_ns)
 {
 }
 
-struct cache_block *cache_block_new(size_t bytes)
+struct store_block *store_block_new(size_t bytes)
 {
-	struct cache_block *b = malloc(sizeof(*b));
+	struct store_block *b = malloc(sizeof(*b));
 
-	*b = (struct cache_block){.data = calloc(1, bytes), .bytes = bytes};
+	*b = (struct store_block){.data = calloc(1, bytes), .bytes = bytes};
 	atomic_init(&b->refs, 1);
 	blocks++;
 	return b;
 }
 
-void cache_block_put(struct cache_block *b)
+void store_block_put(struct store_block *b)
 {
 	if (!b)
 		return;
@@ -76,39 +76,39 @@ void cache_block_put(struct cache_block *b)
 	blocks--;
 }
 
-int cache_store_put(struct cache_store *s, const struct cache_put *p)
+int store_put(struct store *s, const struct store_put *p)
 {
 	check((p->item.kind == TIER_PAGE) == (p->tokens != NULL));
 	note(PUT, &p->item);
-	cache_block_put(p->block);
+	store_block_put(p->block);
 	return 0;
 }
 
-bool cache_store_ready(struct cache_store *s, uint64_t more)
+bool store_ready(struct store *s, uint64_t more)
 {
 	s->asked_with = more;
 	s->most_asked = MAX(s->most_asked, more);
 	return s->ready;
 }
 
-int cache_store_get(struct cache_store *s, const struct tier_item *item, void *tag)
+int store_get(struct store *s, const struct tier_item *item, void *tag)
 {
 	s->got[s->n_gets] = *item;
 	s->gets[s->n_gets++] = tag;
 	return 0;
 }
 
-void cache_store_touch(struct cache_store *s, const struct tier_item *items, uint32_t n)
+void store_touch(struct store *s, const struct tier_item *items, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		note(TOUCH, &items[i]);
 }
 
-void cache_store_clear(struct cache_store *s)
+void store_clear(struct store *s)
 {
 }
 
-bool cache_store_poll(struct cache_store *s, struct cache_event *ret)
+bool store_poll(struct store *s, struct store_event *ret)
 {
 	if (!s->n_events)
 		return false;
@@ -117,12 +117,12 @@ bool cache_store_poll(struct cache_store *s, struct cache_event *ret)
 	return true;
 }
 
-void cache_store_stats(struct cache_store *s, struct cache_store_stats *ret)
+void store_stats(struct store *s, struct store_stats *ret)
 {
-	*ret = (struct cache_store_stats){.disk = CACHE_DISK_READY};
+	*ret = (struct store_stats){.disk = STORE_DISK_READY};
 }
 
-static void tell(struct cache_event ev)
+static void tell(struct store_event ev)
 {
 	store.events[store.n_events++] = ev;
 }
@@ -339,7 +339,7 @@ static uint64_t begin_load(struct world *w)
 
 static void answer(uint32_t i, int error)
 {
-	struct cache_event ev = {.type = CACHE_GOT,
+	struct store_event ev = {.type = STORE_GOT,
 				 .item = store.got[i],
 				 .tag = store.gets[i],
 				 .error = error};
@@ -347,7 +347,7 @@ static void answer(uint32_t i, int error)
 	if (error)
 		err_set(&ev.why, -error, "the file is damaged");
 	else
-		ev.block = cache_block_new(i < 5 ? PAGE_BYTES : STATE_BYTES);
+		ev.block = store_block_new(i < 5 ? PAGE_BYTES : STATE_BYTES);
 	tell(ev);
 }
 
@@ -373,7 +373,7 @@ static void test_late(void)
 static void test_damage(void)
 {
 	struct world *w = open_world();
-	struct cache_event gone = {.type = CACHE_GONE};
+	struct store_event gone = {.type = STORE_GONE};
 
 	begin_load(w);
 	n_lines = 0;

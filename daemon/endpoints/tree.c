@@ -10,7 +10,7 @@ struct tree {
 	struct tree_ask ask;
 	struct tree_pools pools;
 	struct scheduler_stats stats;
-	struct cache_store_stats below; /* if has_below */
+	struct store_stats below; /* if has_below */
 	bool has_below;
 	struct prefix_view *nodes; /* [n_nodes]; what their pointers point at is gone */
 	size_t n_nodes, cap;
@@ -54,7 +54,7 @@ static bool see(void *arg, const struct prefix_view *v)
 }
 
 struct tree *tree_copy(const struct scheduler *s, const struct tree_pools *pools,
-		       const struct cache_store_stats *below, const struct tree_ask *ask)
+		       const struct store_stats *below, const struct tree_ask *ask)
 {
 	struct tree *t = calloc(1, sizeof(*t));
 
@@ -127,7 +127,7 @@ static void write_node(const struct tree *t, const struct prefix_view *v, uint64
 /* Host memory and disk; null without. */
 static void write_tiers(const struct tree *t, struct buf *out)
 {
-	const struct cache_store_stats *b = &t->below;
+	const struct store_stats *b = &t->below;
 
 	if (!t->has_below) {
 		buf_puts(out, "null");
@@ -141,7 +141,7 @@ static void write_tiers(const struct tree *t, struct buf *out)
 		   ",\"disk\":{\"status\":\"%s\",\"items\":%" PRIu64 ",\"bytes\":%" PRIu64
 		   ",\"hits\":%" PRIu64 ",\"evicted\":%" PRIu64 ",\"queued\":%" PRIu64
 		   ",\"written\":%" PRIu64 ",\"unwritten\":%" PRIu64 ",\"damaged\":%" PRIu64 "}",
-		   cache_store_disk_name(b->disk), b->disk_items, b->disk_bytes, b->disk_hits,
+		   store_disk_name(b->disk), b->disk_items, b->disk_bytes, b->disk_hits,
 		   b->disk_evicted, b->queued_items, b->written_items, b->unwritten_items,
 		   b->damaged);
 	buf_printf(out, ",\"loads\":%" PRIu64 ",\"loads_failed\":%" PRIu64 "}",

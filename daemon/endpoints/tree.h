@@ -11,7 +11,7 @@
 #define DAEMON_ENDPOINTS_TREE_H
 
 #include "base/buf.h"
-#include "engine/store/cache_store.h"
+#include "engine/store/store.h"
 #include "scheduler/scheduler.h"
 
 enum {
@@ -36,7 +36,7 @@ struct tree;
 /* engine: new; NULL when out of memory. below: what host memory and disk hold; NULL: there is
  * neither. */
 struct tree *tree_copy(const struct scheduler *s, const struct tree_pools *pools,
-		       const struct cache_store_stats *below, const struct tree_ask *ask);
+		       const struct store_stats *below, const struct tree_ask *ask);
 void tree_free(struct tree *t);
 
 void tree_write(const struct tree *t, struct buf *out);

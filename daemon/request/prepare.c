@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "daemon/request/text.h"
 #include "daemon/request/turns.h"
-#include "engine/store/cache_key.h"
+#include "engine/store/key.h"
 
 enum {
 	CHOICES_MAX = 1024,

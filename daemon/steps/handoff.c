@@ -10,7 +10,7 @@
 #include "daemon/lifecycle.h"
 #include "daemon/steps/shipping.h"
 #include "daemon/transfer/transfer.h"
-#include "engine/store/cache_key.h"
+#include "engine/store/key.h"
 
 /* How many peers a prompt is sent to, one after the other, before it is computed here. */
 enum { TRIES_MAX = 3 };

@@ -15,7 +15,7 @@
 #include "daemon/steps/mover.h"
 #include "daemon/steps/record.h"
 #include "daemon/threads.h"
-#include "engine/store/cache_key.h"
+#include "engine/store/key.h"
 #include "engine/engine.h"
 #include "scheduler/scheduler.h"
 
@@ -229,7 +229,7 @@ static void publish(struct loop *l) ON(role_engine)
 	scheduler_stats(l->scheduler, &m->scheduler);
 	engine_counters(l->engine, &m->device);
 	if (l->mover)
-		cache_store_stats(mover_store(l->mover), &m->store);
+		store_stats(mover_store(l->mover), &m->store);
 	m->pages_used =
 		m->pages - m->scheduler.cache.free_pages - m->scheduler.cache.evictable_pages;
 	m->tree_tokens = m->scheduler.cache.tree_pages * l->pools.page_tokens;
@@ -584,12 +584,12 @@ static void flush(struct loop *l, struct call *c) ON(role_engine)
 
 static void administer(struct loop *l, struct call *c) ON(role_engine)
 {
-	struct cache_store_stats below;
+	struct store_stats below;
 	struct err e = {0};
 	struct tree *tree;
 
 	if (l->mover)
-		cache_store_stats(mover_store(l->mover), &below);
+		store_stats(mover_store(l->mover), &below);
 
 	if (atomic_load(&l->failing)) {
 		failure_of(l, &e);

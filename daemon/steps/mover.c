@@ -14,8 +14,8 @@ struct job {
 	struct list node; /* in mover.asked, or in none */
 	bool down;
 	uint32_t epoch;	      /* down; of the mover when the copy began */
-	struct cache_put put; /* down; put.tokens points to tokens */
-	struct cache_block *block;
+	struct store_put put; /* down; put.tokens points to tokens */
+	struct store_block *block;
 	uint64_t request; /* up */
 	uint32_t index;
 	int32_t tokens[];
@@ -23,7 +23,7 @@ struct job {
 
 struct mover {
 	struct server *server;
-	struct cache_store *store;
+	struct store *store;
 	struct queue *inbox;
 	struct identity *identity;
 	struct list asked;   /* jobs that the store has */
@@ -50,7 +50,7 @@ int mover_open(struct server *s, struct identity *identity, struct queue *inbox,
 	       struct err *e)
 {
 	const struct options *o = &s->options;
-	struct cache_store_config config = {
+	struct store_config config = {
 		.host_bytes = o->host_cache_memory,
 		.dir = o->cache_dir,
 		.disk_bytes = o->cache_disk,
@@ -76,7 +76,7 @@ int mover_open(struct server *s, struct identity *identity, struct queue *inbox,
 	m->identity = identity;
 	m->page_tokens = config.page_tokens;
 	config.arg = m;
-	r = cache_store_open(&config, &m->store, e);
+	r = store_open(&config, &m->store, e);
 	if (r < 0) {
 		free(m);
 		return r;
@@ -88,7 +88,7 @@ int mover_open(struct server *s, struct identity *identity, struct queue *inbox,
 static void free_job(struct job *j)
 {
 	list_remove(&j->node);
-	cache_block_put(j->block);
+	store_block_put(j->block);
 	free(j);
 }
 
@@ -107,7 +107,7 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 			.down = true,
 			.epoch = m->epoch,
 			.put = {.item = i->item, .parent = i->parent, .depth = i->depth},
-			.block = cache_block_new(i->item.kind == TIER_PAGE ? info->page_bytes
+			.block = store_block_new(i->item.kind == TIER_PAGE ? info->page_bytes
 									   : info->slot_bytes),
 		};
 		list_init(&j->node);
@@ -139,7 +139,7 @@ static void keep(struct mover *m, struct tiers *t, struct job *j)
 		return;
 	j->put.block = j->block;
 	j->block = NULL;
-	if (cache_store_put(m->store, &j->put) < 0 && t)
+	if (store_put(m->store, &j->put) < 0 && t)
 		tiers_remove(t, &j->put.item);
 }
 
@@ -176,7 +176,7 @@ static void ask(struct mover *m, struct scheduler *s, const struct scheduler_ite
 		*j = (struct job){.request = i->request, .index = i->index};
 		list_init(&j->node);
 	}
-	if (j && cache_store_get(m->store, &i->item, j) == 0) {
+	if (j && store_get(m->store, &i->item, j) == 0) {
 		list_append(&m->asked, &j->node);
 		return;
 	}
@@ -184,7 +184,7 @@ static void ask(struct mover *m, struct scheduler *s, const struct scheduler_ite
 	scheduler_loaded(s, i->request, i->index, false, &id);
 }
 
-static int take_block(struct engine *g, struct scheduler *s, struct cache_event *ev, struct err *e)
+static int take_block(struct engine *g, struct scheduler *s, struct store_event *ev, struct err *e)
 {
 	struct job *j = ev->tag;
 	uint32_t id;
@@ -207,20 +207,20 @@ static int take_block(struct engine *g, struct scheduler *s, struct cache_event 
 	return r;
 }
 
-static int take_event(struct engine *g, struct scheduler *s, struct cache_event *ev, struct err *e)
+static int take_event(struct engine *g, struct scheduler *s, struct store_event *ev, struct err *e)
 {
 	switch (ev->type) {
-	case CACHE_FOUND:
+	case STORE_FOUND:
 		/* Out of memory: it is not known, that is all. */
 		if (tiers_add(scheduler_tiers(s), &ev->item) < 0)
 			log_debug("prefix cache: out of memory for the index");
 		return 0;
-	case CACHE_GONE:
+	case STORE_GONE:
 		if (ev->why.text[0])
 			log_warning("prefix cache: %s", ev->why.text);
 		tiers_remove(scheduler_tiers(s), &ev->item);
 		return 0;
-	case CACHE_GOT: return take_block(g, s, ev, e);
+	case STORE_GOT: return take_block(g, s, ev, e);
 	}
 	return 0;
 }
@@ -232,14 +232,14 @@ static void tell_uses(struct mover *m, struct scheduler *s)
 	uint32_t n;
 
 	while ((n = scheduler_take_uses(s, used, ARRAY_SIZE(used))))
-		cache_store_touch(m->store, used, n);
+		store_touch(m->store, used, n);
 }
 
 int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more, struct err *e)
 {
-	struct cache_store_stats stats;
+	struct store_stats stats;
 	struct scheduler_item item;
-	struct cache_event ev;
+	struct store_event ev;
 	int r;
 
 	*ret_more = false;
@@ -249,10 +249,10 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	tell_uses(m, s);
 	r = finish_copies(m, g, scheduler_tiers(s), e);
 	/* Before the events: when it is open by now, all that was found is among them. */
-	cache_store_stats(m->store, &stats);
-	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && cache_store_poll(m->store, &ev))
+	store_stats(m->store, &stats);
+	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && store_poll(m->store, &ev))
 		r = take_event(g, s, &ev, e);
-	if (r == 0 && !m->ready && stats.disk != CACHE_DISK_OPENING &&
+	if (r == 0 && !m->ready && stats.disk != STORE_DISK_OPENING &&
 	    engine_items_out(g) < ENGINE_ITEMS_OUT) {
 		m->ready = true;
 		scheduler_tiers_ready(s);
@@ -260,7 +260,7 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	while (r == 0 && scheduler_next_load(s, &item))
 		ask(m, s, &item);
 	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT &&
-	       cache_store_ready(m->store, m->down_bytes) && scheduler_next_store(s, &item))
+	       store_ready(m->store, m->down_bytes) && scheduler_next_store(s, &item))
 		r = send_down(m, g, s, &item, e);
 	*ret_more = engine_items_out(g) > 0;
 	return r;
@@ -271,7 +271,7 @@ void mover_clear(struct mover *m, struct scheduler *s)
 	if (!m)
 		return;
 	m->epoch++;
-	cache_store_clear(m->store);
+	store_clear(m->store);
 	tiers_clear(scheduler_tiers(s));
 }
 
@@ -284,7 +284,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 {
 	uint64_t now = clock_now_ns(), end = now + timeout_ns;
 	struct scheduler_stats stats;
-	struct cache_event ev;
+	struct store_event ev;
 	struct err e;
 	bool more;
 	int r;
@@ -302,15 +302,15 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 	/* What the device still copies points into blocks. */
 	for (r = 0; r == 0 && engine_items_out(g); pause_briefly())
 		r = finish_copies(m, g, NULL, &e);
-	while (cache_store_poll(m->store, &ev))
-		cache_block_put(ev.block);
-	cache_store_close(m->store, end > now ? end - now : 0);
+	while (store_poll(m->store, &ev))
+		store_block_put(ev.block);
+	store_close(m->store, end > now ? end - now : 0);
 	while (!list_empty(&m->asked))
 		free_job(container_of(m->asked.next, struct job, node));
 	free(m);
 }
 
-struct cache_store *mover_store(struct mover *m)
+struct store *mover_store(struct mover *m)
 {
 	return m ? m->store : NULL;
 }

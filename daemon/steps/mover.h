@@ -1,10 +1,10 @@
 /*
  * The tiers below the device, as the engine's loop sees them: moves items between the scheduler's
- * cache, the device and the store (engine/store/cache_store.h). All calls are the engine thread's, and
+ * cache, the device and the store (engine/store/store.h). All calls are the engine thread's, and
  * none waits for a disk.
  *
- *     scheduler_next_store -> engine_read_item -> cache_store_put
- *     scheduler_next_load  -> cache_store_get  -> scheduler_loaded -> engine_write_item
+ *     scheduler_next_store -> engine_read_item -> store_put
+ *     scheduler_next_load  -> store_get  -> scheduler_loaded -> engine_write_item
  *
  * Both before the next plan is submitted, which may write what the last commit has freed. What the store
  * has no room for stays where it is until there is some.
@@ -15,7 +15,7 @@
 #include "base/queue.h"
 #include "daemon/steps/identity.h"
 #include "daemon/server.h"
-#include "engine/store/cache_store.h"
+#include "engine/store/store.h"
 #include "scheduler/scheduler.h"
 
 struct mover;
@@ -39,6 +39,6 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 void mover_clear(struct mover *m, struct scheduler *s);
 
 /* NULL: no store. */
-struct cache_store *mover_store(struct mover *m);
+struct store *mover_store(struct mover *m);
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/transfer/transfer_internal.h"
-#include "engine/store/cache_key.h"
+#include "engine/store/key.h"
 
 static_assert(PORT_CALLS + PORT_GUESTS <= TRANSFER_PEERS, "a port is a peer's number");
 

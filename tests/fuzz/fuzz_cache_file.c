@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/store/cache_file.h"
-#include "engine/store/cache_key.h"
+#include "engine/store/file.h"
+#include "engine/store/key.h"
 
 enum { TOKENS_MAX = 64 };
 
@@ -23,11 +23,11 @@ static void repair(uint8_t *p, size_t len, bool key)
 	uint32_t n;
 	size_t bytes;
 
-	if (len < CACHE_FILE_FIXED + CACHE_FILE_SUM)
+	if (len < STORE_FILE_FIXED + STORE_FILE_SUM)
 		return;
 	memcpy(&n, p + 104, sizeof(n));
 	n %= TOKENS_MAX + 2;
-	bytes = cache_file_header_bytes(n);
+	bytes = store_file_header_bytes(n);
 	if (len < bytes)
 		return;
 	memcpy(p + 104, &n, sizeof(n));
@@ -36,46 +36,46 @@ static void repair(uint8_t *p, size_t len, bool key)
 	memcpy(p + 16, identity.bytes, sizeof(identity.bytes));
 	memcpy(&parent, p + 80, sizeof(parent));
 	if (key && n && n <= TOKENS_MAX) {
-		memcpy(tokens, p + CACHE_FILE_FIXED, n * sizeof(*tokens));
+		memcpy(tokens, p + STORE_FILE_FIXED, n * sizeof(*tokens));
 		if (content_key_next(&parent, tokens, n, &next) == 0)
 			memcpy(p + 56, &next, sizeof(next));
 	}
-	if (cache_file_sum(p, bytes - CACHE_FILE_SUM, p + bytes - CACHE_FILE_SUM) < 0)
+	if (store_file_sum(p, bytes - STORE_FILE_SUM, p + bytes - STORE_FILE_SUM) < 0)
 		abort();
 }
 
 static void check_header(const uint8_t *p, size_t len)
 {
 	int32_t tokens[TOKENS_MAX];
-	struct cache_file_header h;
+	struct store_file_header h;
 	struct err e = {0};
 	uint8_t *again;
 
-	if (cache_file_parse(p, len, &identity, tokens, TOKENS_MAX, &h, &e) < 0) {
+	if (store_file_parse(p, len, &identity, tokens, TOKENS_MAX, &h, &e) < 0) {
 		assert(e.text[0]);
 		return;
 	}
-	assert(h.n_tokens <= TOKENS_MAX && cache_file_header_bytes(h.n_tokens) <= len);
-	again = malloc(cache_file_header_bytes(h.n_tokens));
-	assert(again && cache_file_build(&h, &identity, again) == 0);
+	assert(h.n_tokens <= TOKENS_MAX && store_file_header_bytes(h.n_tokens) <= len);
+	again = malloc(store_file_header_bytes(h.n_tokens));
+	assert(again && store_file_build(&h, &identity, again) == 0);
 	/* The one field that says nothing is zero when written. */
 	assert(!memcmp(again, p, 108) &&
-	       !memcmp(again + 112, p + 112, CACHE_FILE_FIXED - 112 + 4 * h.n_tokens));
+	       !memcmp(again + 112, p + 112, STORE_FILE_FIXED - 112 + 4 * h.n_tokens));
 	free(again);
 }
 
 static void check_name(const uint8_t *p, size_t len)
 {
-	char name[CACHE_FILE_NAME_MAX * 2], again[CACHE_FILE_NAME_MAX];
+	char name[STORE_FILE_NAME_MAX * 2], again[STORE_FILE_NAME_MAX];
 	struct tier_item item;
 	uint32_t depth;
 
 	len = MIN(len, sizeof(name) - 1);
 	memcpy(name, p, len);
 	name[len] = 0;
-	if (!cache_file_parse_name(name, &item, &depth))
+	if (!store_file_parse_name(name, &item, &depth))
 		return;
-	cache_file_name(&item, depth, again);
+	store_file_name(&item, depth, again);
 	assert(!strcmp(name, again));
 }
 

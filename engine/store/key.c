@@ -1,18 +1,20 @@
-#include "engine/store/cache_key.h"
+#include "engine/store/key.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <gnutls/crypto.h>
 #include <string.h>
 
-/* Tokens that are brought into file order at a time. */
-enum { BATCH = 256, DIGEST = 32 };
+enum {
+	BATCH = 256, /* tokens that are made little endian at a time */
+	DIGEST = 32,
+};
 
 static void take_key(gnutls_hash_hd_t h, struct content_key *ret)
 {
 	uint8_t digest[DIGEST];
 
-	gnutls_hash_output(h, digest); /* and begins anew */
+	gnutls_hash_output(h, digest); /* this also resets h for the next page */
 	memcpy(ret, digest, CONTENT_KEY_BYTES);
 }
 

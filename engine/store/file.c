@@ -1,4 +1,4 @@
-#include "engine/store/cache_file.h"
+#include "engine/store/file.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/store/cache_key.h"
+#include "engine/store/key.h"
 
 enum { VERSION = 1, DIGEST = 32 };
 
 static const char magic[8] = "TIGONKV1";
 
-/* Where the fields are: the table in cache_file.h. */
+/* Where the fields are: the table in file.h. */
 enum {
 	AT_MAGIC = 0,
 	AT_VERSION = 8,
@@ -29,22 +29,22 @@ enum {
 	AT_ZERO = 108,
 	AT_PAYLOAD_BYTES = 112,
 	AT_PAYLOAD_SUM = 120,
-	AT_TOKENS = CACHE_FILE_FIXED,
+	AT_TOKENS = STORE_FILE_FIXED,
 };
 
-int cache_file_sum(const void *data, size_t len, uint8_t ret[CACHE_FILE_SUM])
+int store_file_sum(const void *data, size_t len, uint8_t ret[STORE_FILE_SUM])
 {
 	uint8_t digest[DIGEST];
 
 	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, data, len, digest) < 0)
 		return -EFAULT;
-	memcpy(ret, digest, CACHE_FILE_SUM);
+	memcpy(ret, digest, STORE_FILE_SUM);
 	return 0;
 }
 
-size_t cache_file_header_bytes(uint32_t n_tokens)
+size_t store_file_header_bytes(uint32_t n_tokens)
 {
-	return CACHE_FILE_FIXED + (size_t)n_tokens * 4 + CACHE_FILE_SUM;
+	return STORE_FILE_FIXED + (size_t)n_tokens * 4 + STORE_FILE_SUM;
 }
 
 /* ---- numbers in a file ---- */
@@ -79,10 +79,10 @@ static uint64_t get64(const uint8_t *at)
 
 /* ---- header ---- */
 
-int cache_file_build(const struct cache_file_header *h, const struct cache_identity *identity,
+int store_file_build(const struct store_file_header *h, const struct cache_identity *identity,
 		     uint8_t *out)
 {
-	size_t bytes = cache_file_header_bytes(h->n_tokens);
+	size_t bytes = store_file_header_bytes(h->n_tokens);
 
 	memcpy(out + AT_MAGIC, magic, sizeof(magic));
 	put32(out + AT_VERSION, VERSION);
@@ -97,21 +97,21 @@ int cache_file_build(const struct cache_file_header *h, const struct cache_ident
 	put32(out + AT_N_TOKENS, h->n_tokens);
 	put32(out + AT_ZERO, 0);
 	put64(out + AT_PAYLOAD_BYTES, h->payload_bytes);
-	memcpy(out + AT_PAYLOAD_SUM, h->payload_sum, CACHE_FILE_SUM);
+	memcpy(out + AT_PAYLOAD_SUM, h->payload_sum, STORE_FILE_SUM);
 	for (uint32_t i = 0; i < h->n_tokens; i++)
 		put32(out + AT_TOKENS + (size_t)i * 4, (uint32_t)h->tokens[i]);
-	return cache_file_sum(out, bytes - CACHE_FILE_SUM, out + bytes - CACHE_FILE_SUM);
+	return store_file_sum(out, bytes - STORE_FILE_SUM, out + bytes - STORE_FILE_SUM);
 }
 
-/* The checks that need nothing but the bytes. Returns the number of tokens. */
+/* The checks that do not need the fields. Returns the number of tokens. */
 static int check_frame(const uint8_t *p, size_t len, const struct cache_identity *identity,
 		       uint32_t tokens_max, struct err *e)
 {
-	uint8_t sum[CACHE_FILE_SUM];
+	uint8_t sum[STORE_FILE_SUM];
 	uint32_t n;
 	size_t bytes;
 
-	if (len < cache_file_header_bytes(0))
+	if (len < store_file_header_bytes(0))
 		return err_set(e, EBADMSG, "%zu bytes are too few for a header", len);
 	if (memcmp(p, magic, sizeof(magic)))
 		return err_set(e, EBADMSG, "it is no cache file");
@@ -119,17 +119,17 @@ static int check_frame(const uint8_t *p, size_t len, const struct cache_identity
 		return err_set(e, EBADMSG, "it has version %u, not %d", get32(p + AT_VERSION),
 			       VERSION);
 	n = get32(p + AT_N_TOKENS);
-	bytes = cache_file_header_bytes(n);
-	if (n > CACHE_FILE_TOKENS_MAX || get32(p + AT_HEADER_BYTES) != bytes)
+	bytes = store_file_header_bytes(n);
+	if (n > STORE_FILE_TOKENS_MAX || get32(p + AT_HEADER_BYTES) != bytes)
 		return err_set(e, EBADMSG, "its header is damaged (sizes)");
 	if (n > tokens_max)
 		return err_set(e, EBADMSG, "a page has %u tokens, not %u", n, tokens_max);
 	if (len < bytes)
 		return err_set(e, EBADMSG, "%zu bytes are too few for its header of %zu", len,
 			       bytes);
-	if (cache_file_sum(p, bytes - CACHE_FILE_SUM, sum) < 0)
+	if (store_file_sum(p, bytes - STORE_FILE_SUM, sum) < 0)
 		return err_set(e, EFAULT, "cannot compute a checksum");
-	if (memcmp(p + bytes - CACHE_FILE_SUM, sum, CACHE_FILE_SUM))
+	if (memcmp(p + bytes - STORE_FILE_SUM, sum, STORE_FILE_SUM))
 		return err_set(e, EBADMSG, "its header is damaged (checksum)");
 	if (memcmp(p + AT_IDENTITY, identity->bytes, sizeof(identity->bytes)))
 		return err_set(e, EBADMSG,
@@ -137,8 +137,8 @@ static int check_frame(const uint8_t *p, size_t len, const struct cache_identity
 	return (int)n;
 }
 
-/* The checks that a wrong but whole header can fail. */
-static int check_fields(const struct cache_file_header *h, const int32_t *tokens, struct err *e)
+/* The checks that an undamaged header can fail: its fields contradict each other. */
+static int check_fields(const struct store_file_header *h, const int32_t *tokens, struct err *e)
 {
 	struct content_key key;
 	int r;
@@ -156,12 +156,12 @@ static int check_fields(const struct cache_file_header *h, const int32_t *tokens
 	return 0;
 }
 
-int cache_file_parse(const void *bytes, size_t len, const struct cache_identity *identity,
-		     int32_t *tokens, uint32_t tokens_max, struct cache_file_header *ret,
+int store_file_parse(const void *bytes, size_t len, const struct cache_identity *identity,
+		     int32_t *tokens, uint32_t tokens_max, struct store_file_header *ret,
 		     struct err *e)
 {
 	const uint8_t *p = bytes;
-	struct cache_file_header h = {0};
+	struct store_file_header h = {0};
 	int r = check_frame(p, len, identity, tokens_max, e);
 
 	if (r < 0)
@@ -179,7 +179,7 @@ int cache_file_parse(const void *bytes, size_t len, const struct cache_identity 
 	memcpy(&h.parent, p + AT_PARENT, CONTENT_KEY_BYTES);
 	h.item.parent_history = get64(p + AT_PARENT_HISTORY);
 	h.payload_bytes = get64(p + AT_PAYLOAD_BYTES);
-	memcpy(h.payload_sum, p + AT_PAYLOAD_SUM, CACHE_FILE_SUM);
+	memcpy(h.payload_sum, p + AT_PAYLOAD_SUM, STORE_FILE_SUM);
 	r = check_fields(&h, tokens, e);
 	if (r == 0)
 		*ret = h;
@@ -193,7 +193,7 @@ static const char *suffix_of(enum tier_kind kind)
 	return kind == TIER_PAGE ? ".kv" : ".state";
 }
 
-void cache_file_name(const struct tier_item *item, uint32_t depth, char ret[CACHE_FILE_NAME_MAX])
+void store_file_name(const struct tier_item *item, uint32_t depth, char ret[STORE_FILE_NAME_MAX])
 {
 	uint8_t key[CONTENT_KEY_BYTES];
 	char hex[2 * CONTENT_KEY_BYTES + 1];
@@ -201,11 +201,11 @@ void cache_file_name(const struct tier_item *item, uint32_t depth, char ret[CACH
 	memcpy(key, &item->key, sizeof(key));
 	for (size_t i = 0; i < sizeof(key); i++)
 		snprintf(hex + 2 * i, 3, "%02x", key[i]);
-	snprintf(ret, CACHE_FILE_NAME_MAX, "%s-%016" PRIx64 "-%016" PRIx64 "-%08x%s", hex,
+	snprintf(ret, STORE_FILE_NAME_MAX, "%s-%016" PRIx64 "-%016" PRIx64 "-%08x%s", hex,
 		 item->history, item->parent_history, depth, suffix_of(item->kind));
 }
 
-/* n hex digits, lower case; the position behind them, or NULL. */
+/* Reads n hex digits, lower case. Returns the position behind them; NULL: there are not so many, or p is NULL. */
 static const char *parse_hex(const char *p, size_t n, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -229,7 +229,7 @@ static const char *parse_dash(const char *p)
 	return p && *p == '-' ? p + 1 : NULL;
 }
 
-bool cache_file_parse_name(const char *name, struct tier_item *ret, uint32_t *ret_depth)
+bool store_file_parse_name(const char *name, struct tier_item *ret, uint32_t *ret_depth)
 {
 	uint8_t key[CONTENT_KEY_BYTES];
 	struct tier_item item = {0};

@@ -1,4 +1,4 @@
-#include "engine/store/cache_dir.h"
+#include "engine/store/dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,10 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 enum {
-	WRITE_BYTES = 4 << 20, /* between two looks at `cancel` */
+	WRITE_BYTES = 4 << 20, /* written between two checks of `cancel` */
 	BLOCK = 4096,
 };
 
@@ -22,8 +23,8 @@ enum {
 
 /* ---- owning ---- */
 
-/* Not being the owner is no error. */
-static void try_lock(struct cache_dir *d, struct err *ret_why)
+/* Tries to become the owner. */
+static void try_lock(struct store_dir *d, struct err *ret_why)
 {
 	int fd =
 		openat(d->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -32,7 +33,7 @@ static void try_lock(struct cache_dir *d, struct err *ret_why)
 		err_set(ret_why, errno, "%s cannot be written: %s", d->path, strerror(errno));
 		return;
 	}
-	/* The file can be deleted under its owner. Not every file system locks directories, though. */
+	/* The directory is locked too, because a user can delete the lock file. Some file systems cannot lock directories. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 ||
 	    (flock(d->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)) {
 		if (errno == EWOULDBLOCK)
@@ -46,9 +47,9 @@ static void try_lock(struct cache_dir *d, struct err *ret_why)
 	d->lock_fd = fd;
 }
 
-int cache_dir_open(const char *path, struct cache_dir *ret, struct err *ret_why, struct err *e)
+int store_dir_open(const char *path, struct store_dir *ret, struct err *ret_why, struct err *e)
 {
-	struct cache_dir d = {.fd = -1, .lock_fd = -1};
+	struct store_dir d = {.fd = -1, .lock_fd = -1};
 
 	*ret_why = (struct err){0};
 	if (mkdir(path, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
@@ -66,8 +67,8 @@ int cache_dir_open(const char *path, struct cache_dir *ret, struct err *ret_why,
 	return 0;
 }
 
-/* Whether the path leads to what is open. */
-static bool is_there(const struct cache_dir *d)
+/* Whether the path still leads to the directory that is open. When that cannot be told: yes. */
+static bool is_there(const struct store_dir *d)
 {
 	struct stat open, there;
 
@@ -78,28 +79,28 @@ static bool is_there(const struct cache_dir *d)
 	return open.st_dev == there.st_dev && open.st_ino == there.st_ino;
 }
 
-int cache_dir_renew(struct cache_dir *d, struct err *e)
+int store_dir_renew(struct store_dir *d, struct err *e)
 {
 	struct err why;
-	struct cache_dir new;
+	struct store_dir new;
 	int r;
 
 	if (is_there(d))
 		return 0;
-	r = cache_dir_open(d->path, &new, &why, e);
+	r = store_dir_open(d->path, &new, &why, e);
 	if (r < 0)
 		return r;
-	/* The reader's thread has the number, and what it is at it goes through with. A lock is held as long as
-	 * any of its descriptors is open. */
-	if (!cache_dir_owned(&new))
+	/* The descriptors keep their numbers, because the reader thread may be using them. The locks live as long as any
+	 * descriptor of them is open. */
+	if (!store_dir_owned(&new))
 		r = err_set(e, why.code, "%s", why.text);
 	else if (dup3(new.lock_fd, d->lock_fd, O_CLOEXEC) < 0 || dup3(new.fd, d->fd, O_CLOEXEC) < 0)
 		r = err_set(e, errno, "%s: cannot open again: %s", d->path, strerror(errno));
-	cache_dir_close(&new);
+	store_dir_close(&new);
 	return r < 0 ? r : 1;
 }
 
-void cache_dir_close(struct cache_dir *d)
+void store_dir_close(struct store_dir *d)
 {
 	if (!d->path)
 		return;
@@ -107,10 +108,10 @@ void cache_dir_close(struct cache_dir *d)
 		close(d->lock_fd);
 	close(d->fd);
 	free(d->path);
-	*d = (struct cache_dir){.fd = -1, .lock_fd = -1};
+	*d = (struct store_dir){.fd = -1, .lock_fd = -1};
 }
 
-uint64_t cache_dir_own(const struct cache_dir *d)
+uint64_t store_dir_own(const struct store_dir *d)
 {
 	uint64_t v = 0;
 
@@ -121,15 +122,15 @@ uint64_t cache_dir_own(const struct cache_dir *d)
 
 /* ---- names ---- */
 
-void cache_dir_path(const struct cache_place *p, char ret[CACHE_DIR_PATH_MAX])
+void store_dir_path(const struct store_place *p, char ret[STORE_DIR_PATH_MAX])
 {
-	char name[CACHE_FILE_NAME_MAX];
+	char name[STORE_FILE_NAME_MAX];
 
-	cache_file_name(&p->item, p->depth, name);
-	snprintf(ret, CACHE_DIR_PATH_MAX, "%016" PRIx64 "/%.2s/%s", p->directory, name, name);
+	store_file_name(&p->item, p->depth, name);
+	snprintf(ret, STORE_DIR_PATH_MAX, "%016" PRIx64 "/%.2s/%s", p->directory, name, name);
 }
 
-/* A name of n hex digits, to its value. */
+/* The number that a name of n hex digits stands for; false: it is no such name. */
 static bool parse_directory(const char *name, size_t n, uint64_t *ret)
 {
 	char *end;
@@ -143,21 +144,21 @@ static bool parse_directory(const char *name, size_t n, uint64_t *ret)
 /* ---- listing ---- */
 
 struct listing {
-	struct cache_dir *dir;
-	int (*see)(void *arg, const struct cache_place *p, uint64_t bytes, uint64_t used_ns);
+	struct store_dir *dir;
+	int (*see)(void *arg, const struct store_place *p, uint64_t bytes, uint64_t used_ns);
 	void *arg;
 	uint64_t directory;
-	uint64_t n_others; /* directories and the like that have an item's name */
-	char other[CACHE_FILE_NAME_MAX];
+	uint64_t n_others; /* directories and the like with an item's name */
+	char other[STORE_FILE_NAME_MAX];
 };
 
 static int see_file(struct listing *l, int fd, const char *name)
 {
-	struct cache_place p = {.directory = l->directory};
+	struct store_place p = {.directory = l->directory};
 	size_t len = strlen(name);
 	struct stat st;
 
-	if (cache_file_parse_name(name, &p.item, &p.depth)) {
+	if (store_file_parse_name(name, &p.item, &p.depth)) {
 		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return 0;
 		if (!S_ISREG(st.st_mode)) {
@@ -165,11 +166,9 @@ static int see_file(struct listing *l, int fd, const char *name)
 				snprintf(l->other, sizeof(l->other), "%s", name);
 			return 0;
 		}
-		return l->see(l->arg, &p, (uint64_t)st.st_size,
-			      (uint64_t)st.st_mtim.tv_sec * 1000000000u +
-				      (uint64_t)st.st_mtim.tv_nsec);
+		return l->see(l->arg, &p, (uint64_t)st.st_size, clock_ns(st.st_mtim));
 	}
-	if (cache_dir_owned(l->dir) && len > strlen(PARTIAL) &&
+	if (store_dir_owned(l->dir) && len > strlen(PARTIAL) &&
 	    !strcmp(name + len - strlen(PARTIAL), PARTIAL))
 		unlinkat(fd, name, 0);
 	return 0;
@@ -178,7 +177,7 @@ static int see_file(struct listing *l, int fd, const char *name)
 static int see_identity(struct listing *l, int fd, const char *name);
 static int see_shard(struct listing *l, int fd, const char *name);
 
-/* Every name in fd/name, which may be no directory at all. */
+/* Calls `step` for every name in the directory at/name; does nothing when that is no directory. */
 static int each(struct listing *l, int at, const char *name,
 		int (*step)(struct listing *l, int fd, const char *name))
 {
@@ -209,8 +208,8 @@ static int see_identity(struct listing *l, int fd, const char *name)
 	return parse_directory(name, 16, &l->directory) ? each(l, fd, name, see_shard) : 0;
 }
 
-int cache_dir_list(struct cache_dir *d,
-		   int (*see)(void *arg, const struct cache_place *p, uint64_t bytes,
+int store_dir_list(struct store_dir *d,
+		   int (*see)(void *arg, const struct store_place *p, uint64_t bytes,
 			      uint64_t used_ns),
 		   void *arg)
 {
@@ -227,14 +226,14 @@ int cache_dir_list(struct cache_dir *d,
 
 /* ---- writing ---- */
 
-uint64_t cache_dir_cost(uint64_t file_bytes)
+uint64_t store_dir_cost(uint64_t file_bytes)
 {
 	return ROUND_UP(file_bytes, (uint64_t)BLOCK);
 }
 
-static int make_directories(struct cache_dir *d, const char *path)
+static int make_directories(struct store_dir *d, const char *path)
 {
-	char part[CACHE_DIR_PATH_MAX];
+	char part[STORE_DIR_PATH_MAX];
 
 	snprintf(part, sizeof(part), "%.16s", path);
 	if (mkdirat(d->fd, part, 0700) < 0 && errno != EEXIST)
@@ -243,7 +242,7 @@ static int make_directories(struct cache_dir *d, const char *path)
 	return mkdirat(d->fd, part, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-static int create(struct cache_dir *d, const char *path)
+static int create(struct store_dir *d, const char *path)
 {
 	int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
 	int fd = openat(d->fd, path, flags, 0600), r;
@@ -276,17 +275,11 @@ static int write_all(int fd, const void *data, size_t len, const atomic_bool *ca
 	return 0;
 }
 
-static struct timespec time_of(uint64_t ns)
-{
-	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
-				 .tv_nsec = (long)(ns % 1000000000u)};
-}
-
-static int write_file(struct cache_dir *d, const char *path, const void *header,
+static int write_file(struct store_dir *d, const char *path, const void *header,
 		      size_t header_bytes, const void *payload, size_t bytes, uint64_t used_ns,
 		      const atomic_bool *cancel)
 {
-	const struct timespec times[2] = {time_of(used_ns), time_of(used_ns)};
+	const struct timespec times[2] = {clock_timespec(used_ns), clock_timespec(used_ns)};
 	int fd = create(d, path), r;
 
 	if (fd < 0)
@@ -301,22 +294,22 @@ static int write_file(struct cache_dir *d, const char *path, const void *header,
 	return r;
 }
 
-int cache_dir_write(struct cache_dir *d, struct cache_file_header *h, const void *payload,
+int store_dir_write(struct store_dir *d, struct store_file_header *h, const void *payload,
 		    uint64_t used_ns, const atomic_bool *cancel, struct err *e)
 {
-	const struct cache_place place = {cache_dir_own(d), h->item, h->depth};
-	size_t header_bytes = cache_file_header_bytes(h->n_tokens);
-	char path[CACHE_DIR_PATH_MAX], partial[CACHE_DIR_PATH_MAX + sizeof(PARTIAL)];
+	const struct store_place place = {store_dir_own(d), h->item, h->depth};
+	size_t header_bytes = store_file_header_bytes(h->n_tokens);
+	char path[STORE_DIR_PATH_MAX], partial[STORE_DIR_PATH_MAX + sizeof(PARTIAL)];
 	uint8_t *header = malloc(header_bytes);
 	int r;
 
 	if (!header)
 		return err_set(e, ENOMEM, "%s: out of memory", d->path);
-	cache_dir_path(&place, path);
+	store_dir_path(&place, path);
 	snprintf(partial, sizeof(partial), "%s" PARTIAL, path);
-	r = cache_file_sum(payload, h->payload_bytes, h->payload_sum);
+	r = store_file_sum(payload, h->payload_bytes, h->payload_sum);
 	if (r == 0)
-		r = cache_file_build(h, &d->identity, header);
+		r = store_file_build(h, &d->identity, header);
 	if (r == 0)
 		r = write_file(d, partial, header, header_bytes, payload, h->payload_bytes, used_ns,
 			       cancel);
@@ -332,7 +325,7 @@ int cache_dir_write(struct cache_dir *d, struct cache_file_header *h, const void
 
 /* ---- reading ---- */
 
-/* All of len bytes; -EBADMSG when the file ends before. */
+/* Reads len bytes; -EBADMSG when the file ends before. */
 static int read_all(int fd, void *data, size_t len)
 {
 	char *p = data;
@@ -356,20 +349,20 @@ static bool same_item(const struct tier_item *a, const struct tier_item *b)
 	       a->history == b->history && a->parent_history == b->parent_history;
 }
 
-/* The whole of an open file that was found to be long enough. `header` is work space. */
-static int read_file(struct cache_dir *d, int fd, uint8_t *header, size_t header_bytes,
+/* Reads and checks an open file of the right size. `header` is work space: a header, then room for n_tokens tokens. */
+static int read_file(struct store_dir *d, int fd, uint8_t *header, size_t header_bytes,
 		     uint32_t n_tokens, const struct tier_item *item, uint32_t depth, void *payload,
 		     uint64_t bytes, struct err *e)
 {
-	struct cache_file_header h;
-	uint8_t sum[CACHE_FILE_SUM];
+	struct store_file_header h;
+	uint8_t sum[STORE_FILE_SUM];
 	int32_t *tokens = (int32_t *)(void *)(header + header_bytes);
 	int r = read_all(fd, header, header_bytes);
 
 	if (r < 0)
 		return err_set(e, -r, "%s",
 			       r == -EBADMSG ? "it ends within the header" : strerror(-r));
-	r = cache_file_parse(header, header_bytes, &d->identity, tokens, n_tokens, &h, e);
+	r = store_file_parse(header, header_bytes, &d->identity, tokens, n_tokens, &h, e);
 	if (r < 0)
 		return r;
 	if (!same_item(&h.item, item) || h.depth != depth)
@@ -380,14 +373,14 @@ static int read_file(struct cache_dir *d, int fd, uint8_t *header, size_t header
 	r = read_all(fd, payload, bytes);
 	if (r < 0)
 		return err_set(e, -r, "%s", r == -EBADMSG ? "it ends early" : strerror(-r));
-	if (cache_file_sum(payload, bytes, sum) < 0)
+	if (store_file_sum(payload, bytes, sum) < 0)
 		return err_set(e, EFAULT, "cannot compute a checksum");
 	if (memcmp(sum, h.payload_sum, sizeof(sum)))
 		return err_set(e, EBADMSG, "its content is damaged (checksum)");
 	return 0;
 }
 
-static int open_file(struct cache_dir *d, const char *path, uint64_t size, struct err *e)
+static int open_file(struct store_dir *d, const char *path, uint64_t size, struct err *e)
 {
 	int fd = openat(d->fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
@@ -410,17 +403,17 @@ static int open_file(struct cache_dir *d, const char *path, uint64_t size, struc
 	return r;
 }
 
-int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t depth,
+int store_dir_read(struct store_dir *d, const struct tier_item *item, uint32_t depth,
 		   uint32_t page_tokens, void *payload, uint64_t bytes, struct err *e)
 {
-	const struct cache_place place = {cache_dir_own(d), *item, depth};
+	const struct store_place place = {store_dir_own(d), *item, depth};
 	uint32_t n_tokens = item->kind == TIER_PAGE ? page_tokens : 0;
-	size_t header_bytes = cache_file_header_bytes(n_tokens);
-	char path[CACHE_DIR_PATH_MAX];
+	size_t header_bytes = store_file_header_bytes(n_tokens);
+	char path[STORE_DIR_PATH_MAX];
 	uint8_t *header;
 	int fd, r;
 
-	cache_dir_path(&place, path);
+	store_dir_path(&place, path);
 	fd = open_file(d, path, header_bytes + bytes, e);
 	if (fd < 0) {
 		err_prefix(e, "%s/%s", d->path, path);
@@ -439,16 +432,16 @@ int cache_dir_read(struct cache_dir *d, const struct tier_item *item, uint32_t d
 
 /* ---- the rest ---- */
 
-void cache_dir_remove(struct cache_dir *d, const struct cache_place *p)
+void store_dir_remove(struct store_dir *d, const struct store_place *p)
 {
-	char path[CACHE_DIR_PATH_MAX];
+	char path[STORE_DIR_PATH_MAX];
 
-	cache_dir_path(p, path);
+	store_dir_path(p, path);
 	if (unlinkat(d->fd, path, 0) < 0 && errno == EISDIR)
 		unlinkat(d->fd, path, AT_REMOVEDIR);
-	if (p->directory == cache_dir_own(d))
+	if (p->directory == store_dir_own(d))
 		return;
-	/* Both fail while something is in there. */
+	/* Each fails while its directory is not empty. */
 	path[19] = 0;
 	if (unlinkat(d->fd, path, AT_REMOVEDIR) == 0) {
 		path[16] = 0;
@@ -456,11 +449,11 @@ void cache_dir_remove(struct cache_dir *d, const struct cache_place *p)
 	}
 }
 
-void cache_dir_touch(struct cache_dir *d, const struct cache_place *p, uint64_t used_ns)
+void store_dir_touch(struct store_dir *d, const struct store_place *p, uint64_t used_ns)
 {
-	const struct timespec times[2] = {time_of(used_ns), time_of(used_ns)};
-	char path[CACHE_DIR_PATH_MAX];
+	const struct timespec times[2] = {clock_timespec(used_ns), clock_timespec(used_ns)};
+	char path[STORE_DIR_PATH_MAX];
 
-	cache_dir_path(p, path);
+	store_dir_path(p, path);
 	(void)!utimensat(d->fd, path, times, AT_SYMLINK_NOFOLLOW);
 }

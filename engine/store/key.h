@@ -1,15 +1,15 @@
 /*
- * Names for content: what pages of tokens are called below the device, in host memory and on disk.
+ * Names for content: a page of tokens below the device is named by a chain of hashes.
  *
  *     T_0 = SHA-256(id of the space)            T_i = SHA-256(T_{i-1} | tokens of page i, int32 little endian)
  *
- * each cut to its first 16 bytes. A key stands for all tokens from the beginning, so that equal keys are equal
- * prefixes, and nobody can aim at one: prompts are hostile input.
+ * Each T is cut to its first 16 bytes. A key stands for all tokens from the beginning of a prompt, so that equal keys
+ * are equal prefixes. Prompts are hostile input: with SHA-256 a client cannot choose one whose key is that of another.
  *
- * Any thread; some 0.3 us a page.
+ * Any thread may call; a page takes some 0.3 us.
  */
-#ifndef ENGINE_STORE_CACHE_KEY_H
-#define ENGINE_STORE_CACHE_KEY_H
+#ifndef ENGINE_STORE_KEY_H
+#define ENGINE_STORE_KEY_H
 
 #include <stdint.h>
 
@@ -18,7 +18,9 @@
 
 enum { CONTENT_KEY_BYTES = sizeof(struct content_key) };
 
-/* T_0 of a space (struct prefix_space.id). All return 0, or -EFAULT when the library of hashes fails. */
+/* All return 0, or -EFAULT when the library of hashes fails. */
+
+/* T_0 of a space (struct prefix_space.id). */
 int content_key_root(const uint64_t space[2], struct content_key *ret) MUST_CHECK;
 
 /* The key after one more page. */

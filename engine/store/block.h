@@ -1,0 +1,28 @@
+/*
+ * The bytes of one item in host memory. References are counted, because the store's host tier, its queue to the disk and
+ * the caller share a block; the last one frees it. The bytes are written once, before the block is put into the store.
+ */
+#ifndef ENGINE_STORE_BLOCK_H
+#define ENGINE_STORE_BLOCK_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "base/macros.h"
+
+struct store_block {
+	void *data; /* [bytes], aligned to 4096 */
+	size_t bytes;
+	atomic_uint refs;
+};
+
+/* New, with one reference; NULL when out of memory. */
+struct store_block *store_block_new(size_t bytes) MUST_CHECK;
+
+/* Adds a reference, and returns the block. */
+struct store_block *store_block_ref(struct store_block *b);
+
+/* Gives a reference back. Does nothing when b is NULL. */
+void store_block_put(struct store_block *b);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * The directory of the disk tier: its owner, its files, their names, contents and times. Each function is one blocking
+ * operation; the store decides what is kept and what is deleted.
+ *
+ *     DIR/lock                  locked by the owner (flock), as DIR itself is
+ *     DIR/weights               hashes of model files that were computed before (engine/cache_identity.h)
+ *     DIR/<16 hex>/<2 hex>/     named by the first 8 bytes of an identity, and by the first byte of a key
+ *         NAME                  an item (file.h)
+ *         NAME.partial          an item that is being written; when no owner runs, a leftover
+ *
+ * Files have mode 0600, directories 0700. Nothing else in DIR is touched. A symbolic link to a directory is followed, so
+ * that a part of the tree may lie on another disk; a symbolic link in place of an item's file is damage.
+ */
+#ifndef ENGINE_STORE_DIR_H
+#define ENGINE_STORE_DIR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/store/file.h"
+#include "engine/store/identity.h"
+
+struct store_dir {
+	char *path;			/* as the user gave it; owned */
+	int fd, lock_fd;		/* lock_fd -1: this process is not the owner */
+	struct cache_identity identity; /* of this process; zero before it is known */
+};
+
+/* Where an item's file is. */
+struct store_place {
+	uint64_t directory; /* the number that the name of its identity's directory is, in hex */
+	struct tier_item item;
+	uint32_t depth; /* tokens to the item's end */
+};
+
+/* The path of a file below DIR; the size includes the terminating 0. */
+enum { STORE_DIR_PATH_MAX = 16 + 1 + 2 + 1 + STORE_FILE_NAME_MAX };
+void store_dir_path(const struct store_place *p, char ret[STORE_DIR_PATH_MAX]);
+
+/* Opens the directory, which is created when only its last component is missing, and tries to become its owner. That another
+ * process owns it or that it cannot be written is no error: then d->lock_fd is -1, and *ret_why has the reason, else no text.
+ * Errors: it cannot be created or read. */
+int store_dir_open(const char *path, struct store_dir *d, struct err *ret_why,
+		   struct err *e) MUST_CHECK;
+void store_dir_close(struct store_dir *d);
+
+/* For an owner whose directory may have been deleted or replaced. Then it creates the directory again, becomes its owner, and
+ * returns 1; the files are gone. 0: the directory is still the one that is open. An error changes nothing. */
+int store_dir_renew(struct store_dir *d, struct err *e) MUST_CHECK;
+
+static inline bool store_dir_owned(const struct store_dir *d)
+{
+	return d->lock_fd >= 0;
+}
+
+/* The directory of this process's identity, as in struct store_place. */
+uint64_t store_dir_own(const struct store_dir *d);
+
+/* Calls `see` for the file of every item, with its size and its time, until `see` returns a negative number, which is
+ * returned. An owner also deletes leftovers. Directories that cannot be read are skipped; where something other than a
+ * regular file has an item's name, it is skipped and the log says so. */
+int store_dir_list(struct store_dir *d,
+		   int (*see)(void *arg, const struct store_place *p, uint64_t bytes,
+			      uint64_t used_ns),
+		   void *arg) MUST_CHECK;
+
+/* About how many bytes of the disk a file of this size takes. */
+uint64_t store_dir_cost(uint64_t file_bytes);
+
+/* Writes the file of an item with this process's identity and sets its time to used_ns; fills in h->payload_sum. -ENOSPC and
+ * the like; -ECANCELED when *cancel is set. After an error nothing is left behind. */
+int store_dir_write(struct store_dir *d, struct store_file_header *h, const void *payload,
+		    uint64_t used_ns, const atomic_bool *cancel, struct err *e) MUST_CHECK;
+
+/* Reads an item with this process's identity: payload [bytes], which has to be the file's whole payload. Everything is
+ * checked. -ENOENT: there is no file; -EBADMSG: it is damaged, cut short, or not of this identity; -EIO and the like. */
+int store_dir_read(struct store_dir *d, const struct tier_item *item, uint32_t depth,
+		   uint32_t page_tokens, void *payload, uint64_t bytes, struct err *e) MUST_CHECK;
+
+/* Both are for owners, and it is no error when there is no file. Deleting the last file of another identity deletes its
+ * directories too. */
+void store_dir_remove(struct store_dir *d, const struct store_place *p);
+void store_dir_touch(struct store_dir *d, const struct store_place *p, uint64_t used_ns);
+
+#endif

@@ -1,0 +1,80 @@
+/*
+ * The file of one item: a header, then the payload, which is the bytes of one KV page or one state.
+ *
+ *     at   size
+ *       0     8   "TIGONKV1"
+ *       8     4   version, 1
+ *      12     4   bytes of the header, with tokens and checksum
+ *      16    32   identity (identity.h)
+ *      48     4   kind: 0 page, 1 state
+ *      52     4   depth: tokens from the beginning of the prompt to the item's end
+ *      56    16   key
+ *      72     8   history
+ *      80    16   key of the page before
+ *      96     8   history of the page before
+ *     104     4   n: number of tokens; 0 for a state
+ *     108     4   zero
+ *     112     8   bytes of the payload
+ *     120    16   SHA-256 of the payload, cut to 16 bytes
+ *     136   4 n   the tokens, int32
+ *       .    16   SHA-256 of everything above, cut to 16 bytes
+ *
+ * Numbers are little endian. A file of another version is refused, whatever else it holds. The name of a file holds what
+ * the index needs, so that no file is read to build one:
+ *
+ *     <key, 32 hex>-<history, 16>-<history of the page before, 16>-<depth, 8>.kv or .state
+ *
+ * Nothing in a file or a name is believed before it is checked. Pure: no system calls.
+ */
+#ifndef ENGINE_STORE_FILE_H
+#define ENGINE_STORE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/store/identity.h"
+#include "prefix_cache/tiers.h"
+
+enum {
+	STORE_FILE_FIXED = 136,
+	STORE_FILE_SUM = 16,
+	STORE_FILE_TOKENS_MAX = 65536,
+	STORE_FILE_HEADER_MAX = STORE_FILE_FIXED + 4 * STORE_FILE_TOKENS_MAX + STORE_FILE_SUM,
+	STORE_FILE_NAME_MAX = 96, /* with the terminating 0 */
+};
+
+struct store_file_header {
+	struct tier_item item;
+	struct content_key parent; /* key of the page before; the space's for the first */
+	uint32_t depth;		   /* tokens to the item's end */
+	uint32_t n_tokens;
+	int32_t *tokens; /* [n_tokens] of a page, borrowed */
+	uint64_t payload_bytes;
+	uint8_t payload_sum[STORE_FILE_SUM];
+};
+
+/* SHA-256, cut to 16 bytes. -EFAULT when the library of hashes fails. */
+int store_file_sum(const void *data, size_t len, uint8_t ret[STORE_FILE_SUM]) MUST_CHECK;
+
+/* Size of a header with n_tokens tokens, in bytes. */
+size_t store_file_header_bytes(uint32_t n_tokens);
+
+/* Writes the header to out [store_file_header_bytes(h->n_tokens)]. -EFAULT like store_file_sum. */
+int store_file_build(const struct store_file_header *h, const struct cache_identity *identity,
+		     uint8_t *out) MUST_CHECK;
+
+/* Checks the first `len` bytes of a file and takes the header apart. A page's tokens go to tokens [tokens_max], and
+ * ret->tokens points there. -EBADMSG with the reason: the header is damaged, of another version or of another identity, or
+ * the key is not that of the page's tokens. Then ret is untouched. */
+int store_file_parse(const void *bytes, size_t len, const struct cache_identity *identity,
+		     int32_t *tokens, uint32_t tokens_max, struct store_file_header *ret,
+		     struct err *e) MUST_CHECK;
+
+void store_file_name(const struct tier_item *item, uint32_t depth, char ret[STORE_FILE_NAME_MAX]);
+
+/* Takes a file's name apart; false, and nothing is set, when it is not exactly such a name. */
+bool store_file_parse_name(const char *name, struct tier_item *ret, uint32_t *ret_depth);
+
+#endif

@@ -1,0 +1,156 @@
+/*
+ * The tiers below the device: pages and states, named by their content, in host memory and in files.
+ *
+ *                        +------ host memory: blocks; over the budget the least recently used go ------+
+ *     put(item, block) ->|                                                                             |-> GOT(block)
+ *                        +--> queue -> writer thread -> DIR/<identity>/<2 hex>/<name> -> reader thread +
+ *
+ * One thread (the engine's) calls, and never waits for a disk: slow work is done by two threads of the store, and the results
+ * are events that the caller polls. An item never changes and is named by its content (prefix_cache/tiers.h), so an item with
+ * the right name is the right item. Every byte that comes from a file is checked before it is handed out; a file that fails is
+ * deleted, and the item counts as missing.
+ *
+ * Host memory. A block that was put can be got at once. Blocks over `host_bytes` go, the least recently used first. Blocks
+ * that still have to be written stay until then; of those, at most `queue_bytes` lie outside the host tier.
+ *
+ * Disk. A directory has one owner, which holds the locks of DIR and DIR/lock (flock); only the owner writes, deletes and evicts
+ * files, those of other models too. Another process on the same directory reads the files that it finds when it starts. Files
+ * are written in the order of the puts, under a temporary name, and then renamed. That takes less than a second, unless the disk
+ * is slower than the puts; then the queue fills and store_ready tells the caller to wait. There is no fsync: a file that a power
+ * failure damages fails its checks later. When writing fails (no space, read-only, broken), the store logs it once, stops writing
+ * for a minute and tries again; meanwhile the queue waits. An item is given up when its writing failed twice, or once for a
+ * reason that concerns its own file only. When the directory was deleted, the next write creates it again. The times of the files
+ * record when they were used, and over `disk_bytes` the least recently used go, whatever identity they have.
+ *
+ * Before the identity is known, which may need a minute to hash the weights, puts are queued and nothing can be read from disk.
+ */
+#ifndef ENGINE_STORE_STORE_H
+#define ENGINE_STORE_STORE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/store/block.h"
+#include "engine/store/identity.h"
+#include "prefix_cache/tiers.h"
+
+struct store;
+
+struct store_config {
+	uint64_t host_bytes;  /* budget of host memory, in bytes of payload; 0: no host tier */
+	const char *dir;      /* NULL: no disk tier */
+	uint64_t disk_bytes;  /* budget of all files below dir; 0: the disk's size */
+	uint64_t queue_bytes; /* budget of blocks that only wait to be written; 0: the default */
+	uint64_t page_bytes, state_bytes; /* size of the payload of either kind */
+	uint32_t page_tokens;
+	/* Computes the identity. Called once, on the writer thread. memo: a path in dir for what should be remembered until
+	 * the next start; NULL when this process is not the owner. `arg` must outlive the store. */
+	int (*identify)(void *arg, const char *memo, const atomic_bool *cancel,
+			struct cache_identity *ret, struct err *e);
+	void *arg;
+	/* Called from any thread, the caller's included, when there is an event to poll. May be NULL. */
+	void (*wake)(void *arg);
+	void *wake_arg;
+	uint64_t retry_ns; /* pause after a failed write; 0: a minute */
+};
+
+#define STORE_QUEUE_BYTES (1ull << 30) /* the default of queue_bytes */
+
+/* New; the config is copied. Starts the threads. The directory is created (mode 0700) when only its last component is missing;
+ * fails when it cannot be created or read. */
+int store_open(const struct store_config *c, struct store **ret, struct err *e) MUST_CHECK;
+
+/* Writes the queue until it is empty or timeout_ns have passed, and frees the store. Events that were not polled are
+ * dropped; the caller's references to blocks stay valid. */
+void store_close(struct store *s, uint64_t timeout_ns);
+
+/* ---- items; one thread (the engine's) ---- */
+
+struct store_put {
+	struct tier_item item;
+	struct content_key parent; /* key of the page before; of the first: of its space */
+	uint32_t depth;		   /* tokens to the item's end */
+	const int32_t *tokens;	   /* [page_tokens] of a page, copied; NULL for a state */
+	struct store_block *block; /* taken, also on failure */
+};
+
+/* 0: the item is known until STORE_GONE is polled for it; when it was known before, it only counts as used. -ENOBUFS: it could
+ * be kept nowhere (there is no host tier, and the queue is full or nothing can be written). -ENOMEM. */
+int store_put(struct store *s, const struct store_put *p) MUST_CHECK;
+
+/* Whether another item may be put, when the caller has items of `more` bytes on their way here. False: the disk is too
+ * slow for the puts, so the caller should wait; config.wake is called when it is time to ask again. */
+bool store_ready(struct store *s, uint64_t more);
+
+/* Whether the item is known: in memory, queued or on disk. */
+bool store_has(struct store *s, const struct tier_item *item);
+
+/* Asks for an item's bytes: a STORE_GOT with this tag will come, even when they cannot be read. -ENOENT: the item is not known;
+ * -ENOMEM. After an error no event comes. */
+int store_get(struct store *s, const struct tier_item *item, void *tag) MUST_CHECK;
+
+/* Marks items [n] as used now, in memory and on disk; unknown ones are skipped. The caller reports every page and the state
+ * of a prefix that a request resumes, also when they lie on the device or were just got, the deepest first: then the beginning
+ * of a prefix outlives its end, and prefixes that are used on the device stay on disk for the next start. */
+void store_touch(struct store *s, const struct tier_item *items, uint32_t n);
+
+/* Forgets everything of this identity; files are deleted in the background. No STORE_GONE comes for these items. Gets that
+ * are out fail. Events that are polled later are those failures, or belong to later puts; STORE_FOUND no more comes for
+ * files that were there before. */
+void store_clear(struct store *s);
+
+enum store_event_type {
+	STORE_FOUND, /* the item was on disk when the store was opened */
+	STORE_GONE, /* the item is in no tier any more; why.text has the damage, and is empty after an eviction */
+	STORE_GOT, /* answers a store_get */
+};
+
+struct store_event {
+	enum store_event_type type;
+	struct tier_item item;
+	uint32_t depth;
+	/* The rest is for STORE_GOT, but for `why`. */
+	void *tag;
+	struct store_block *block; /* a reference for the caller; NULL on failure */
+	int error; /* 0; -ENOENT: evicted meanwhile; -EBADMSG: see store_dir_read; -EIO and the like */
+	bool from_disk; /* the block was read from a file */
+	struct err why; /* the reason for the error, for a log line */
+};
+
+/* The oldest event; false: there is none. When an item turns out damaged, its STORE_GONE comes before its STORE_GOT. */
+bool store_poll(struct store *s, struct store_event *ret);
+
+/* ---- observation; any thread ---- */
+
+enum store_disk {
+	STORE_DISK_NONE,    /* there is no disk tier */
+	STORE_DISK_OPENING, /* the identity is being computed, or the files are being listed */
+	STORE_DISK_READY,
+	STORE_DISK_READ_ONLY, /* another process is the owner, or the directory cannot be written */
+	STORE_DISK_PAUSED,    /* a write failed, and will be tried again */
+	STORE_DISK_FAILED,    /* the identity could not be computed: only host memory is used */
+};
+
+struct store_stats {
+	enum store_disk disk;
+	uint64_t host_items, host_bytes;
+	uint64_t disk_items;		     /* of this identity */
+	uint64_t disk_bytes;		     /* of all files below dir */
+	uint64_t queued_items, queued_bytes; /* to be written */
+	/* Counts since the store was opened. */
+	uint64_t host_hits, disk_hits, failed_gets;
+	uint64_t written_items, written_bytes;
+	uint64_t
+		unwritten_items; /* no room in the queue or on disk, writing failed, or evicted from memory before */
+	uint64_t host_evicted, disk_evicted, damaged;
+};
+
+void store_stats(struct store *s, struct store_stats *ret);
+
+/* "ready", "read-only", ... */
+const char *store_disk_name(enum store_disk d);
+
+#endif
