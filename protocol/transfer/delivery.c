@@ -347,7 +347,9 @@ static int take_status(struct delivery *d, const struct wire_status *s, uint64_t
 		return r;
 	d->heard = MAX(d->heard, (enum delivery_status)s->status);
 	/* It is Success only when the data are here as well. */
-	raise_to(d, MIN((enum delivery_status)s->status, DELIVERY_TRANSFERRING), now_ns);
+	raise_to(d,
+		 MIN((enum delivery_status)s->status, (enum delivery_status)DELIVERY_TRANSFERRING),
+		 now_ns);
 	return settle(d, now_ns, e);
 }
 
