@@ -13,7 +13,7 @@
 
 #include "engine/checkpoint/model_config.h"
 #include "engine/model.h"
-#include "kernels/decode.h"
+#include "kernels/step.h"
 
 /* How the kernels cut their work. */
 struct decode_cut {

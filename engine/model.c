@@ -458,9 +458,8 @@ static void score(struct model *m, const struct model_step *t)
 		uint32_t n = MIN(t->n_scores - done, m->max_rows);
 
 		head(m, t->score_rows_at + (cl_int)done, n);
-		kernel_score(m->kernels, m->s.step,
-			     t->scores_at + (cl_int)(done * KERNEL_SCORE_INTS), m->s.logits,
-			     m->s.work, m->s.result, n);
+		kernel_score(m->kernels, m->s.step, t->scores_at + (cl_int)(done * SCORE_INTS),
+			     m->s.logits, m->s.work, m->s.result, n);
 	}
 }
 

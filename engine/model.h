@@ -46,7 +46,7 @@ struct model {
 	cl_mem embed, inv_freq, final_norm, lm_head;
 	struct model_scratch s;
 	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
-	cl_mem addresses; /* for it: AT_* of kernels/decode.h, ulong */
+	cl_mem addresses; /* for it: AT_* of kernels/step.h, ulong */
 	uint32_t max_tokens, max_rows, n_pages, n_slots;
 	uint64_t may_save; /* bytes of the planned weights that coding may save, at most */
 	uint64_t step_ints, result_ints;

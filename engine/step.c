@@ -1,71 +1,44 @@
 #include "engine/step.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "kernels/step.h"
+
+static_assert(STATE_ZERO == ROW_STATE_ZERO, "a plan and the step table have one number for it");
 
 uint64_t step_table_ints(const struct step_limits *l)
 {
 	uint64_t T = (uint64_t)l->max_prefill_tokens + l->max_seqs;
 	uint64_t R = l->max_seqs; /* a sequence has one row a step */
 	uint64_t pages = CEIL_DIV((uint64_t)l->max_model_len, l->page_tokens) + 1;
-	uint64_t step = T * 4 + R * (KERNEL_ROW_INTS + pages) + (T / l->tile_tokens + R + 1) * 3 +
-			l->max_seqs * (1ull + KERNEL_DRAW_INTS + PLAN_BANNED_MAX) +
-			l->max_prefill_tokens * (1ull + KERNEL_SCORE_INTS);
-	uint64_t reset = KERNEL_RESET_INTS + 2ull * l->max_model_len;
+	uint64_t tiles = T / l->tile_tokens + R + 1;
+	uint64_t step = T * 4 + R * (ROW_INTS + pages) + tiles * QUERY_TILE_INTS +
+			l->max_seqs * (1ull + DRAW_INTS + PLAN_BANNED_MAX) +
+			l->max_prefill_tokens * (1ull + SCORE_INTS);
+	uint64_t reset = RESET_INTS + 2ull * l->max_model_len;
 
 	return MAX(step, reset);
 }
 
 uint64_t step_result_ints(const struct step_limits *l)
 {
-	return ((uint64_t)l->max_seqs + l->max_prefill_tokens) * (2 + 2 * TOP_LOGPROBS_MAX);
+	return ((uint64_t)l->max_seqs + l->max_prefill_tokens) *
+	       SCORE_RESULT_INTS(TOP_LOGPROBS_MAX);
 }
 
-/* Ints that a scored token takes in the result. */
-static uint32_t score_ints(uint32_t n_top)
+/* Ints of a draw's report. */
+static uint32_t report_ints(struct step_draw d)
 {
-	return 2 + 2 * n_top;
-}
-
-/* Ints that a draw's log-probabilities take in the result. */
-static uint32_t extra_ints(struct step_draw d)
-{
-	return d.want_logprobs ? 1u + 2u * d.n_top : 0;
+	return d.want_logprobs ? REPORT_INTS((uint32_t)d.n_top) : 0;
 }
 
 static struct step_draw wanted(const struct sampling *s)
 {
 	return (struct step_draw){s->want_logprobs,
 				  (uint8_t)MIN((int)s->n_logprobs, (int)TOP_LOGPROBS_MAX)};
-}
-
-static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t banned_at,
-		       int32_t extra_at, int32_t out[KERNEL_DRAW_INTS])
-{
-	const struct sampling *s = d->sampling;
-	const int32_t draw[KERNEL_DRAW_INTS] = {
-		logits_row,
-		(int32_t)float_bits(s->temperature),
-		s->top_k,
-		(int32_t)float_bits(s->top_p),
-		(int32_t)float_bits(s->min_p),
-		(int32_t)float_bits(s->presence_penalty),
-		(int32_t)float_bits(s->frequency_penalty),
-		(int32_t)float_bits(s->repetition_penalty),
-		(int32_t)(uint32_t)s->seed,
-		(int32_t)(uint32_t)(s->seed >> 32),
-		(int32_t)d->choice,
-		(int32_t)d->position,
-		sampling_penalised(s) ? (int32_t)d->seat : -1,
-		wanted(s).n_top,
-		banned_at,
-		(int32_t)d->n_banned,
-		extra_at,
-	};
-
-	memcpy(out, draw, sizeof(draw));
 }
 
 /* ---- what a plan may ask for ---- */
@@ -88,7 +61,7 @@ static bool states_exist(const struct plan_row *r, bool prefill, const struct st
 {
 	uint32_t before = r->start;
 
-	if (r->n_snapshots > (prefill && l->n_slots ? KERNEL_ROW_SNAPSHOTS : 0))
+	if (r->n_snapshots > (prefill && l->n_slots ? ROW_SNAPSHOTS_MAX : 0))
 		return false;
 	for (uint32_t i = 0; i < r->n_snapshots; before = r->snapshots[i++].n_tokens)
 		if (r->snapshots[i].slot >= l->n_slots || r->snapshots[i].n_tokens % CHUNK_TOKENS ||
@@ -188,156 +161,251 @@ int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn
 
 /* ---- the table ---- */
 
-static void build_row(const struct plan_row *r, int32_t first_token, int32_t pages_at,
-		      int32_t out[KERNEL_ROW_INTS])
+/* A table on its way: sections are taken one after the other. */
+struct builder {
+	const struct plan *plan;
+	const struct step_limits *limits;
+	int32_t *table, *end;
+	struct model_step s;
+	uint32_t result; /* ints of the result so far */
+};
+
+/* The next section, of so many ints, and its offset. */
+static int32_t *section(struct builder *b, uint64_t ints, cl_int *ret_at)
 {
-	int32_t row[KERNEL_ROW_INTS] = {
-		first_token,
-		(int32_t)r->n_tokens,
-		(int32_t)r->start,
-		r->state_src,
-		(int32_t)r->state_dst,
-		pages_at,
-		(int32_t)r->n_snapshots,
+	int32_t *begin = b->end;
+
+	*ret_at = (cl_int)(begin - b->table);
+	b->end += ints;
+	return begin;
+}
+
+static int32_t *row_at(const struct builder *b, uint32_t i)
+{
+	return b->table + b->s.rows_at + i * ROW_INTS;
+}
+
+static void count(struct builder *b)
+{
+	const struct plan *p = b->plan;
+
+	b->s = (struct model_step){.n_rows = p->n_rows,
+				   .n_prefill_rows = p->n_prefill_rows,
+				   .n_draws = p->n_draws,
+				   .n_scores = p->n_scored_tokens};
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		b->s.n_tokens += p->rows[i].n_tokens;
+		if (i < p->n_prefill_rows)
+			b->s.n_prefill_tokens += p->rows[i].n_tokens;
+	}
+}
+
+static void build_row(const struct plan_row *r, int32_t first_token, int32_t pages_at,
+		      int32_t out[ROW_INTS])
+{
+	int32_t row[ROW_INTS] = {
+		[ROW_TOKEN] = first_token,
+		[ROW_COUNT] = (int32_t)r->n_tokens,
+		[ROW_START] = (int32_t)r->start,
+		[ROW_STATE_SRC] = r->state_src,
+		[ROW_STATE_DST] = (int32_t)r->state_dst,
+		[ROW_PAGES_AT] = pages_at,
+		[ROW_SNAPSHOTS] = (int32_t)r->n_snapshots,
 	};
 
 	for (uint32_t i = 0; i < r->n_snapshots; i++) {
-		row[7 + 2 * i] = (int32_t)(r->snapshots[i].n_tokens - r->start);
-		row[8 + 2 * i] = (int32_t)r->snapshots[i].slot;
+		row[ROW_SNAPSHOT_TOKENS(i)] = (int32_t)(r->snapshots[i].n_tokens - r->start);
+		row[ROW_SNAPSHOT_SLOT(i)] = (int32_t)r->snapshots[i].slot;
 	}
 	memcpy(out, row, sizeof(row));
 }
 
-/* rows: those of the table. `extra`: where in the result the first of them goes. Returns where what follows would. */
-static uint32_t build_scores(const struct plan *p, const int32_t *rows, uint32_t extra,
-			     int32_t *score_rows, int32_t *scores)
+/* Tokens, and rows with their block tables. */
+static void build_rows(struct builder *b)
 {
-	for (uint32_t i = 0; i < p->n_scores; i++) {
-		const struct plan_score *s = &p->scores[i];
-		int32_t first = rows[s->row * KERNEL_ROW_INTS];
+	struct model_step *s = &b->s;
+	int32_t *tokens = section(b, s->n_tokens, &s->tokens_at);
+	int32_t *positions = section(b, s->n_tokens, &s->positions_at);
+	int32_t *token_rows = section(b, s->n_tokens, &s->token_rows_at);
+	uint32_t t = 0;
 
-		for (uint32_t k = 0; k < s->n_tokens; k++, scores += KERNEL_SCORE_INTS) {
-			*score_rows++ = first + (int32_t)k;
-			scores[0] = s->next[k];
-			scores[1] = (int32_t)s->n_top;
-			scores[2] = (int32_t)extra;
-			scores[3] = 0;
-			extra += score_ints(s->n_top);
-		}
-	}
-	return extra;
-}
+	section(b, (uint64_t)s->n_rows * ROW_INTS, &s->rows_at);
+	for (uint32_t i = 0; i < s->n_rows; i++) {
+		const struct plan_row *r = &b->plan->rows[i];
+		uint32_t n_pages = pages_touched(r, b->limits);
+		cl_int pages_at;
+		int32_t *pages = section(b, n_pages, &pages_at);
 
-void step_build(const struct plan *p, const struct step_limits *l, bool dump, int32_t *table,
-		struct step_draw *wants, struct step_built *ret)
-{
-	struct model_step s = {.n_rows = p->n_rows,
-			       .n_prefill_rows = p->n_prefill_rows,
-			       .n_draws = p->n_draws,
-			       .n_scores = p->n_scored_tokens};
-	int32_t *at, *tokens, *positions, *token_rows, *rows, *logits, *draws;
-	uint32_t t = 0, extra = p->n_draws, last_row = UINT32_MAX;
-
-	for (uint32_t i = 0; i < p->n_rows; i++) {
-		s.n_tokens += p->rows[i].n_tokens;
-		if (i < p->n_prefill_rows)
-			s.n_prefill_tokens += p->rows[i].n_tokens;
-	}
-	tokens = table;
-	positions = tokens + s.n_tokens;
-	token_rows = positions + s.n_tokens;
-	rows = token_rows + s.n_tokens;
-	at = rows + p->n_rows * KERNEL_ROW_INTS;
-	for (uint32_t i = 0; i < p->n_rows; i++) {
-		const struct plan_row *r = &p->rows[i];
-
-		build_row(r, (int32_t)t, (int32_t)(at - table), rows + i * KERNEL_ROW_INTS);
-		for (uint32_t k = 0; k < pages_touched(r, l); k++)
-			*at++ = (int32_t)r->pages[k];
+		build_row(r, (int32_t)t, pages_at, row_at(b, i));
+		for (uint32_t k = 0; k < n_pages; k++)
+			pages[k] = (int32_t)r->pages[k];
 		for (uint32_t k = 0; k < r->n_tokens; k++, t++) {
 			tokens[t] = r->tokens ? r->tokens[k] : -1 - (int32_t)r->token_draw;
 			positions[t] = (int32_t)(r->start + k);
 			token_rows[t] = (int32_t)i;
 		}
 	}
-	s.tiles_at = (cl_int)(at - table);
-	for (uint32_t i = 0; i < p->n_rows; i++)
-		for (uint32_t k = 0; k < p->rows[i].n_tokens; k += l->tile_tokens, s.n_tiles++) {
-			*at++ = (int32_t)i;
-			*at++ = rows[i * KERNEL_ROW_INTS] + (int32_t)k;
-			*at++ = (int32_t)MIN(l->tile_tokens, p->rows[i].n_tokens - k);
-		}
-	/* Several draws of one row (the choices of a request) share its logits; draws come in row order. */
-	logits = at;
-	for (uint32_t i = 0; i < p->n_draws; i++)
-		if (p->draws[i].row != last_row) {
-			const int32_t *row = rows + p->draws[i].row * KERNEL_ROW_INTS;
+}
 
-			last_row = p->draws[i].row;
-			*at++ = row[0] + row[1] - 1;
-			s.n_logits++;
+static void build_tiles(struct builder *b)
+{
+	uint32_t most = b->limits->tile_tokens;
+	int32_t *tile = section(b, 0, &b->s.tiles_at);
+
+	for (uint32_t i = 0; i < b->s.n_rows; i++) {
+		uint32_t n = b->plan->rows[i].n_tokens;
+
+		for (uint32_t k = 0; k < n; k += most, b->s.n_tiles++, tile += QUERY_TILE_INTS) {
+			tile[QUERY_TILE_ROW] = (int32_t)i;
+			tile[QUERY_TILE_TOKEN] = row_at(b, i)[ROW_TOKEN] + (int32_t)k;
+			tile[QUERY_TILE_COUNT] = (int32_t)MIN(most, n - k);
 		}
-	draws = at;
-	at += p->n_draws * KERNEL_DRAW_INTS;
-	last_row = UINT32_MAX;
-	for (uint32_t i = 0, n = 0; i < p->n_draws; i++) {
-		const struct plan_draw *d = &p->draws[i];
-		int32_t banned_at = (int32_t)(at - table);
-		uint32_t more;
+	}
+	b->end = tile;
+}
+
+/* The last tokens of the rows that draw. Several draws of one row (the choices of a request) share its logits; draws
+ * come in row order. */
+static void build_logits(struct builder *b)
+{
+	const struct plan_draw *draws = b->plan->draws;
+	int32_t *logits = section(b, 0, &b->s.logits_at);
+
+	for (uint32_t i = 0; i < b->s.n_draws; i++)
+		if (!i || draws[i].row != draws[i - 1].row) {
+			const int32_t *row = row_at(b, draws[i].row);
+
+			logits[b->s.n_logits++] = row[ROW_TOKEN] + row[ROW_COUNT] - 1;
+		}
+	b->end = logits + b->s.n_logits;
+}
+
+static void build_draw(const struct plan_draw *d, int32_t logits_row, int32_t banned_at,
+		       int32_t report_at, int32_t out[DRAW_INTS])
+{
+	const struct sampling *s = d->sampling;
+	const int32_t draw[DRAW_INTS] = {
+		[DRAW_LOGITS] = logits_row,
+		[DRAW_TEMPERATURE] = (int32_t)float_bits(s->temperature),
+		[DRAW_TOP_K] = s->top_k,
+		[DRAW_TOP_P] = (int32_t)float_bits(s->top_p),
+		[DRAW_MIN_P] = (int32_t)float_bits(s->min_p),
+		[DRAW_PRESENCE] = (int32_t)float_bits(s->presence_penalty),
+		[DRAW_FREQUENCY] = (int32_t)float_bits(s->frequency_penalty),
+		[DRAW_REPETITION] = (int32_t)float_bits(s->repetition_penalty),
+		[DRAW_SEED_LOW] = (int32_t)(uint32_t)s->seed,
+		[DRAW_SEED_HIGH] = (int32_t)(uint32_t)(s->seed >> 32),
+		[DRAW_CHOICE] = (int32_t)d->choice,
+		[DRAW_POSITION] = (int32_t)d->position,
+		[DRAW_SEAT] = sampling_penalised(s) ? (int32_t)d->seat : -1,
+		[DRAW_TOP] = wanted(s).n_top,
+		[DRAW_BANNED_AT] = banned_at,
+		[DRAW_BANNED_COUNT] = (int32_t)d->n_banned,
+		[DRAW_REPORT_AT] = report_at,
+		[DRAW_MASK_AT] = DRAW_MASK_NONE,
+	};
+
+	memcpy(out, draw, sizeof(draw));
+}
+
+static void build_draws(struct builder *b, struct step_draw *wants)
+{
+	const struct plan_draw *draws = b->plan->draws;
+	int32_t *out = section(b, (uint64_t)b->s.n_draws * DRAW_INTS, &b->s.draws_at);
+	int32_t logits_row = -1;
+
+	for (uint32_t i = 0; i < b->s.n_draws; i++) {
+		const struct plan_draw *d = &draws[i];
+		cl_int banned_at;
+		int32_t *banned = section(b, d->n_banned, &banned_at);
+		uint32_t report;
 
 		wants[i] = wanted(d->sampling);
-		more = extra_ints(wants[i]);
-		n += d->row != last_row;
-		last_row = d->row;
+		report = report_ints(wants[i]);
+		logits_row += !i || d->row != draws[i - 1].row;
 		for (uint32_t k = 0; k < d->n_banned; k++)
-			*at++ = d->banned[k];
-		build_draw(d, (int32_t)(n - 1), banned_at, more ? (int32_t)extra : 0,
-			   draws + i * KERNEL_DRAW_INTS);
-		extra += more;
+			banned[k] = d->banned[k];
+		build_draw(d, logits_row, banned_at, report ? (int32_t)b->result : 0,
+			   out + i * DRAW_INTS);
+		b->result += report;
 	}
-	s.score_rows_at = (cl_int)(at - table);
-	s.scores_at = s.score_rows_at + (cl_int)s.n_scores;
-	extra = build_scores(p, rows, extra, at, at + s.n_scores);
-	at += s.n_scores * (1 + KERNEL_SCORE_INTS);
-	s.all_at = (cl_int)(at - table);
-	for (uint32_t i = 0; dump && i < s.n_tokens; i++)
-		*at++ = (int32_t)i;
-	s.tokens_at = (cl_int)(tokens - table);
-	s.positions_at = (cl_int)(positions - table);
-	s.token_rows_at = (cl_int)(token_rows - table);
-	s.rows_at = (cl_int)(rows - table);
-	s.logits_at = (cl_int)(logits - table);
-	s.draws_at = (cl_int)(draws - table);
-	*ret = (struct step_built){s, (uint64_t)(at - table), extra};
+}
+
+static void build_scores(struct builder *b)
+{
+	int32_t *score_row = section(b, b->s.n_scores, &b->s.score_rows_at);
+	int32_t *score = section(b, (uint64_t)b->s.n_scores * SCORE_INTS, &b->s.scores_at);
+
+	for (uint32_t i = 0; i < b->plan->n_scores; i++) {
+		const struct plan_score *s = &b->plan->scores[i];
+		int32_t first = row_at(b, s->row)[ROW_TOKEN];
+
+		for (uint32_t k = 0; k < s->n_tokens; k++, score += SCORE_INTS) {
+			*score_row++ = first + (int32_t)k;
+			score[SCORE_TOKEN] = s->next[k];
+			score[SCORE_TOP] = (int32_t)s->n_top;
+			score[SCORE_RESULT_AT] = (int32_t)b->result;
+			score[SCORE_DONE] = 0;
+			b->result += SCORE_RESULT_INTS(s->n_top);
+		}
+	}
+}
+
+void step_build(const struct plan *p, const struct step_limits *l, bool dump, int32_t *table,
+		struct step_draw *wants, struct step_built *ret)
+{
+	struct builder b = {
+		.plan = p, .limits = l, .table = table, .end = table, .result = p->n_draws};
+	int32_t *all;
+
+	count(&b);
+	build_rows(&b);
+	build_tiles(&b);
+	build_logits(&b);
+	build_draws(&b, wants);
+	build_scores(&b);
+	all = section(&b, dump ? b.s.n_tokens : 0, &b.s.all_at);
+	for (uint32_t i = 0; dump && i < b.s.n_tokens; i++)
+		all[i] = (int32_t)i;
+	*ret = (struct step_built){
+		.step = b.s,
+		.table_ints = (uint64_t)(b.end - table),
+		.result_ints = b.result,
+	};
 }
 
 uint64_t step_reset_ints(const struct plan_seat_reset *r)
 {
-	return (uint64_t)KERNEL_RESET_INTS + r->n_prompt + r->n_generated;
+	return (uint64_t)RESET_INTS + r->n_prompt + r->n_generated;
 }
 
 void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 {
-	const int32_t head[KERNEL_RESET_INTS] = {(int32_t)r->seat, KERNEL_RESET_INTS,
-						 (int32_t)r->n_prompt,
-						 (int32_t)(KERNEL_RESET_INTS + r->n_prompt),
-						 (int32_t)r->n_generated};
+	const int32_t reset[RESET_INTS] = {
+		[RESET_SEAT] = (int32_t)r->seat,
+		[RESET_PROMPT_AT] = RESET_INTS,
+		[RESET_PROMPT_COUNT] = (int32_t)r->n_prompt,
+		[RESET_GENERATED_AT] = (int32_t)(RESET_INTS + r->n_prompt),
+		[RESET_GENERATED_COUNT] = (int32_t)r->n_generated,
+	};
 
-	memcpy(table, head, sizeof(head));
+	memcpy(table, reset, sizeof(reset));
 	if (r->n_prompt)
-		memcpy(table + KERNEL_RESET_INTS, r->prompt, r->n_prompt * sizeof(*table));
+		memcpy(table + RESET_INTS, r->prompt, r->n_prompt * sizeof(*table));
 	if (r->n_generated)
-		memcpy(table + KERNEL_RESET_INTS + r->n_prompt, r->generated,
+		memcpy(table + RESET_INTS + r->n_prompt, r->generated,
 		       r->n_generated * sizeof(*table));
 }
 
-/* What a report says: the log-probability, the best n_top ids, theirs. */
+/* ---- the result ---- */
+
+/* Fewer than n_top are there where logits are not numbers. */
 static void read_report(const int32_t *report, uint32_t n_top, struct draw_result *ret)
 {
-	ret->logprob = bits_float((uint32_t)report[0]);
-	for (uint32_t k = 0; k < n_top && report[1 + k] >= 0; k++) {
-		ret->top_ids[k] = report[1 + k];
-		ret->top_logprobs[k] = bits_float((uint32_t)report[1 + n_top + k]);
+	ret->logprob = bits_float((uint32_t)report[REPORT_LOGPROB]);
+	for (uint32_t k = 0; k < n_top && report[REPORT_TOP_ID(k)] >= 0; k++) {
+		ret->top_ids[k] = report[REPORT_TOP_ID(k)];
+		ret->top_logprobs[k] = bits_float((uint32_t)report[REPORT_TOP_LOGPROB(k, n_top)]);
 		ret->n_top++;
 	}
 }
@@ -345,24 +413,25 @@ static void read_report(const int32_t *report, uint32_t n_top, struct draw_resul
 void step_score_results(const int32_t *scores, uint32_t n, const int32_t *result,
 			struct draw_result *ret)
 {
-	for (uint32_t i = 0; i < n; i++, scores += KERNEL_SCORE_INTS) {
-		const int32_t *report = result + scores[2];
+	for (uint32_t i = 0; i < n; i++, scores += SCORE_INTS) {
+		const int32_t *score = result + scores[SCORE_RESULT_AT];
 
-		ret[i] = (struct draw_result){.token = scores[0], .rank = (uint32_t)report[0]};
-		read_report(report + 1, (uint32_t)scores[1], &ret[i]);
+		ret[i] = (struct draw_result){.token = scores[SCORE_TOKEN],
+					      .rank = (uint32_t)score[SCORE_RANK]};
+		read_report(score + SCORE_REPORT, (uint32_t)scores[SCORE_TOP], &ret[i]);
 	}
 }
 
 void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t *result,
 		  struct draw_result *ret)
 {
-	const int32_t *extra = result + n_draws;
+	const int32_t *report = result + n_draws;
 
 	for (uint32_t i = 0; i < n_draws; i++) {
 		ret[i] = (struct draw_result){.token = result[i]};
 		if (!draws[i].want_logprobs)
 			continue;
-		read_report(extra, draws[i].n_top, &ret[i]);
-		extra += extra_ints(draws[i]);
+		read_report(report, draws[i].n_top, &ret[i]);
+		report += report_ints(draws[i]);
 	}
 }

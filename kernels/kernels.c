@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "kernels/cl_error.h"
 #include "kernels/sample.h"
+#include "kernels/step.h"
 
 static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8, 4, 64, KERNEL_PACK_PANELS, 0, 0};
 static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 128, 8, 4, 3072, KERNEL_PACK_PAIRS, 0, 0};
@@ -109,13 +110,13 @@ uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T)
 {
 	uint64_t choices = (uint64_t)T * m->topk;
 
-	return MIN((uint64_t)m->experts, choices) + choices / KERNEL_TASK_ROWS +
-	       CEIL_DIV(T, (uint32_t)KERNEL_TASK_ROWS);
+	return MIN((uint64_t)m->experts, choices) + choices / TASK_ROWS +
+	       CEIL_DIV(T, (uint32_t)TASK_ROWS);
 }
 
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens)
 {
-	return 1 + 3 * kernels_max_tasks(m, n_tokens);
+	return TASK_AT(kernels_max_tasks(m, n_tokens));
 }
 
 /* ---- cuts ---- */

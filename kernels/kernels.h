@@ -22,15 +22,6 @@
 /* A row stride: n rounded up to 16, so that vector loops need no tails. */
 #define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
 
-enum {
-	KERNEL_ROW_INTS = 16,	  /* a row of the step table; ROW_* in common.clh */
-	KERNEL_ROW_SNAPSHOTS = 4, /* states that a prefill row keeps on its way, at most */
-	KERNEL_DRAW_INTS = 18,	  /* a draw of the step table; DRAW_* in sample.cl */
-	KERNEL_RESET_INTS = 5,
-	KERNEL_SCORE_INTS = 4,	/* a given token; SCORE_* in sample.cl */
-	KERNEL_TASK_ROWS = 128, /* rows of an expert that one task takes */
-};
-
 enum kernel_variant { KERNELS_GENERIC, KERNELS_X86, KERNELS_NVIDIA };
 
 /* How wide a group is. Tests ask for the one that their device would not get. */
@@ -151,7 +142,7 @@ void kernels_use_default_cuts(struct kernels *k, bool on);
  * choices. */
 bool kernels_other_bits(const struct kernels *k, char ret[33]);
 
-/* ---- launches; `step` is the step table, *_at are offsets into it, T a number of tokens ---- */
+/* ---- launches; `step` is the step table (kernels/step.h), *_at are offsets into it, T a number of tokens ---- */
 
 /* `drawn`: the results of the step before, for tokens that it drew (negative in the step table). */
 void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at,
@@ -212,7 +203,7 @@ void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem 
 /* addresses[i] = where the buffer is, for decode_step. */
 void kernel_address(struct kernels *k, cl_mem buffer, cl_mem addresses, uint32_t i);
 
-/* The work list at work_at of the step table (kernels/decode.h), of T tokens. */
+/* The work list at work_at of the step table (kernels/step.h), of T tokens. */
 void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem addresses,
 			uint32_t T);
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "kernels/cl_error.h"
-#include "kernels/decode.h"
 #include "kernels/sample.h"
+#include "kernels/step.h"
 
 /* Where the event of a launch goes; NULL: nowhere. */
 static cl_event *note_launch(struct kernels *k, uint32_t cut, int id, uint64_t x, uint64_t y)
@@ -343,7 +343,7 @@ void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem a
 
 /* ---- cuts that are used now and then ---- */
 
-enum { WARM_TILE_AT = KERNEL_ROW_INTS }; /* behind a row that begins with page 0 */
+enum { WARM_TILE_AT = ROW_INTS }; /* behind a row that begins with page 0 */
 
 /* One group of a cut's kernels, with nothing to do: `none` is zeros, `step` has one tile of one token. */
 static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
@@ -380,7 +380,8 @@ int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 	/* Of what attention reads the largest: a page; and the list of a decode step that has ended. */
 	size_t bytes = 4 * MAX((size_t)s->kv_heads * s->head_dim * s->page_tokens,
 			       (size_t)kernels_attention_ld(s) + 4096);
-	const int32_t tile[WARM_TILE_AT + 3] = {[WARM_TILE_AT + 2] = 1};
+	const int32_t tile[WARM_TILE_AT + QUERY_TILE_INTS] = {[WARM_TILE_AT + QUERY_TILE_COUNT] =
+								      1};
 	cl_mem none, step, out;
 	cl_int work_at = 0;
 	void *zeros;

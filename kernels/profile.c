@@ -5,6 +5,7 @@
 
 #include "base/macros.h"
 #include "kernels/cl_error.h"
+#include "kernels/step.h"
 
 enum { KERNELS_MAX = 128, NAME_SIZE = 48 };
 
@@ -161,7 +162,7 @@ static uint32_t distinct(const struct tasks *t)
 	int32_t last = -1;
 
 	for (int32_t i = 0; i < t->ints[0]; i++) {
-		int32_t expert = t->ints[1 + 3 * i];
+		int32_t expert = t->ints[TASK_AT(i) + TASK_EXPERT];
 
 		n += expert != last && (uint32_t)expert < t->experts;
 		last = expert;

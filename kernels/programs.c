@@ -16,10 +16,9 @@ static void mlp_options(const struct kernels *k, uint32_t mlp, struct buf *o)
 
 	buf_printf(o,
 		   " -DEXPERTS=%u -DTOPK=%u -DEXPERT_SIZE=%u -DSHARED_SIZE=%u -DNORM_TOPK=%d"
-		   " -DSHARED_GATE=%d -DTASK_ROWS=%d -DACT_LD=%u",
+		   " -DSHARED_GATE=%d -DACT_LD=%u",
 		   m->experts, m->topk, m->expert_size, m->shared_size, m->norm_topk,
-		   m->shared_gate, KERNEL_TASK_ROWS,
-		   KERNEL_LD(MAX(m->expert_size, m->shared_size)));
+		   m->shared_gate, KERNEL_LD(MAX(m->expert_size, m->shared_size)));
 }
 
 /* Terms of the longest sum of a product, at least. */

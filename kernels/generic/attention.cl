@@ -18,7 +18,7 @@
  * read neighbouring keys on a GPU; v [pages, KV_HEADS, PAGE, HD] elem_t.
  * proj [T, ATTENTION_LD] float: HEADS x (query HD, gate HD) | KV_HEADS x HD keys | KV_HEADS x HD values; the gates
  * are there with ATTENTION_GATE alone.
- * tiles [n, 3] in the step table: row, first token in the step, tokens.
+ * tiles [n, QUERY_TILE_INTS] in the step table.
  * Options: HEADS, KV_HEADS, HD (head size), ROT (rotary dimensions), PAGE, ATTENTION_GATE (0 or 1), ATTENTION_LD, EPS,
  * TILE_TOKENS. Reference: reference_attention.
  */
@@ -68,7 +68,7 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 	} else {
 		__global const int *row = step + rows_at + step[token_rows_at + t] * ROW_INTS;
 		uint position = (uint)(row[ROW_START] + ((int)t - row[ROW_TOKEN]));
-		ulong page = (ulong)step[row[ROW_PAGES] + position / PAGE];
+		ulong page = (ulong)step[row[ROW_PAGES_AT] + position / PAGE];
 		uint at = position % PAGE;
 		__global elem_t *k = k_pages + (page * KV_HEADS + g) * HD * PAGE + at;
 		__global elem_t *v = v_pages + ((page * KV_HEADS + g) * PAGE + at) * HD;
@@ -108,11 +108,11 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 				    __global const elem_t *k_pages, __global const elem_t *v_pages,
 				    __global elem_t *out, LOCAL float (*p)[KEYS], LOCAL float *scratch)
 {
-	__global const int *tile = step + tiles_at + index * 3;
-	__global const int *row = step + rows_at + tile[0] * ROW_INTS;
-	uint token = (uint)tile[1], n_rows = (uint)tile[2] * SHARERS;
+	__global const int *tile = step + tiles_at + index * QUERY_TILE_INTS;
+	__global const int *row = step + rows_at + tile[QUERY_TILE_ROW] * ROW_INTS;
+	uint token = (uint)tile[QUERY_TILE_TOKEN], n_rows = (uint)tile[QUERY_TILE_COUNT] * SHARERS;
 	uint position = (uint)row[ROW_START] + token - (uint)row[ROW_TOKEN];
-	uint last = position + (uint)tile[2] - 1;
+	uint last = position + (uint)tile[QUERY_TILE_COUNT] - 1;
 	const float scale = 1.0f / sqrt((float)HD);
 	float most[QUERIES], total[QUERIES];
 	floatv acc[QUERIES][HD_STEPS];
@@ -124,11 +124,11 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 			acc[i][s] = 0;
 	}
 	for (uint block = 0; block <= last; block += KEYS) {
-		ulong page = (ulong)step[row[ROW_PAGES] + block / PAGE];
+		ulong page = (ulong)step[row[ROW_PAGES_AT] + block / PAGE];
 		__global const elem_t *k = k_pages + (page * KV_HEADS + g) * HD * PAGE + block % PAGE;
 		__global const elem_t *v = v_pages + ((page * KV_HEADS + g) * PAGE + block % PAGE) * HD;
 		uint keys = MIN_(last + 1 - block, (uint)KEYS), next = MIN_(block + KEYS, last / KEYS * KEYS);
-		__global const elem_t *next_k = k_pages + ((ulong)step[row[ROW_PAGES] + next / PAGE] * KV_HEADS + g) * HD * PAGE +
+		__global const elem_t *next_k = k_pages + ((ulong)step[row[ROW_PAGES_AT] + next / PAGE] * KV_HEADS + g) * HD * PAGE +
 						next % PAGE;
 
 		/* Scores: one chain over the head's dimensions a query and key. */

@@ -16,7 +16,6 @@
  * first ticket is the number of all; the host zeroes the two counters with each list. Options: those of the files below
  * (kernels/programs.c).
  */
-#include "kernels/decode.h"
 #define STEP /* leaves their __kernels out: only their functions are wanted */
 #include "embed.cl"
 #include "norm.cl"

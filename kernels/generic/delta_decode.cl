@@ -76,7 +76,7 @@ GROUP_FUNCTION void delta_decode_group(uint index, uint h, __global const int *s
 #pragma unroll
 		for (uint s = 0; s < DV_UNROLL; s++)
 			kv[s] = sum[s] = 0;
-		if (src != STATE_ZERO)
+		if (src != ROW_STATE_ZERO)
 			for (uint d = 0; d < DK; d++)
 #pragma unroll
 				for (uint s = 0; s < DV_UNROLL; s++) {
@@ -99,7 +99,7 @@ GROUP_FUNCTION void delta_decode_group(uint index, uint h, __global const int *s
 
 				if (c >= DV)
 					continue;
-				if (src != STATE_ZERO)
+				if (src != ROW_STATE_ZERO)
 					x = decay * V_LOAD(S0 + d * DV + c);
 				x = fma((floatv)k[d], u[s], x);
 				sum[s] = fma((floatv)q[d], x, sum[s]);

@@ -177,7 +177,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 		if (src != dst)
 			for (uint d = 0; d < DK; d++)
 				FOR_COLUMNS (c, DV)
-					V_STORE(src == STATE_ZERO ? (floatv)0 : V_LOAD(S0 + d * DV + c),
+					V_STORE(src == ROW_STATE_ZERO ? (floatv)0 : V_LOAD(S0 + d * DV + c),
 						S + d * DV + c);
 		for (uint done = 0; done < count; done += C) {
 			uint n = MIN_(count - done, (uint)C);
@@ -311,10 +311,10 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 					   out + ((t + i) * HV + h) * DV, scratch);
 			/* A lane copies the columns that it has written. */
 			for (int i = 0; i < row[ROW_SNAPSHOTS]; i++) {
-				uint slot = (uint)row[ROW_SNAPSHOT + 2 * i + 1];
+				uint slot = (uint)row[ROW_SNAPSHOT_SLOT(i)];
 				__global float *kept = state + ((ulong)slot * HV + h) * DK * DV;
 
-				if ((uint)row[ROW_SNAPSHOT + 2 * i] != done + n)
+				if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] != done + n)
 					continue;
 				for (uint d = 0; d < DK; d++)
 					FOR_COLUMNS (c, DV)

@@ -198,9 +198,9 @@ static inline void moe_task(__global const int *tasks, uint i, uint *expert, uin
 	*count = 0;
 	if (i >= (uint)tasks[0])
 		return;
-	*expert = (uint)tasks[1 + 3 * i];
-	*first = (uint)tasks[2 + 3 * i];
-	*count = (uint)tasks[3 + 3 * i];
+	*expert = (uint)tasks[TASK_AT(i) + TASK_EXPERT];
+	*first = (uint)tasks[TASK_AT(i) + TASK_FIRST];
+	*count = (uint)tasks[TASK_AT(i) + TASK_COUNT];
 }
 
 GROUP_FUNCTION void moe_gate_up_group(uint gx, uint gy, __global const elem_t *h, __global const elem_t *experts,

@@ -8,11 +8,11 @@
  * moe_sort (one group): a stable counting sort of the T * TOPK choices by expert, and behind them the T
  * rows of the shared expert:
  *     rows [T * (TOPK + 1)]   token * (TOPK + 1) + slot, sorted by (expert, token, slot)
- *     tasks [1 + 3 n]         n, then (expert, first row, count), at most TASK_ROWS rows each
+ *     tasks [TASK_AT(n)]      n, then n tasks of at most TASK_ROWS rows each
  * The order is a function of the choices alone. All in float and int. For a dense MLP (EXPERTS = 0) only the
  * shared rows are there.
  *
- * Options: EXPERTS, TOPK, NORM_TOPK, TASK_ROWS. Reference: reference_moe_route.
+ * Options: EXPERTS, TOPK, NORM_TOPK. Reference: reference_moe_route.
  */
 #include "common.clh"
 
@@ -121,9 +121,9 @@ GROUP_FUNCTION void moe_sort_group(__global const int *experts, uint T, __global
 
 			next[e] = first;
 			for (uint done = 0; done < count; done += TASK_ROWS) {
-				tasks[1 + 3 * n_tasks] = (int)e;
-				tasks[2 + 3 * n_tasks] = (int)(first + done);
-				tasks[3 + 3 * n_tasks] = (int)MIN_(count - done, (uint)TASK_ROWS);
+				tasks[TASK_AT(n_tasks) + TASK_EXPERT] = (int)e;
+				tasks[TASK_AT(n_tasks) + TASK_FIRST] = (int)(first + done);
+				tasks[TASK_AT(n_tasks) + TASK_COUNT] = (int)MIN_(count - done, (uint)TASK_ROWS);
 				n_tasks++;
 			}
 			first += count;
@@ -147,9 +147,9 @@ GROUP_FUNCTION void moe_sort_group(__global const int *experts, uint T, __global
 		rows[T * TOPK + t] = (int)(t * (TOPK + 1) + TOPK);
 	if (LANE == 0) {
 		for (uint done = 0; done < T; done += TASK_ROWS) {
-			tasks[1 + 3 * n_tasks] = EXPERTS;
-			tasks[2 + 3 * n_tasks] = (int)(T * TOPK + done);
-			tasks[3 + 3 * n_tasks] = (int)MIN_(T - done, (uint)TASK_ROWS);
+			tasks[TASK_AT(n_tasks) + TASK_EXPERT] = EXPERTS;
+			tasks[TASK_AT(n_tasks) + TASK_FIRST] = (int)(T * TOPK + done);
+			tasks[TASK_AT(n_tasks) + TASK_COUNT] = (int)MIN_(T - done, (uint)TASK_ROWS);
 			n_tasks++;
 		}
 		tasks[0] = (int)n_tasks;

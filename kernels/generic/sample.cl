@@ -38,25 +38,6 @@
 #include "common.clh"
 #include "vocabulary.clh"
 
-#define DRAW_INTS   18
-#define DRAW_ROW    0
-#define DRAW_TEMPERATURE 1
-#define DRAW_TOP_K  2
-#define DRAW_TOP_P  3
-#define DRAW_MIN_P  4
-#define DRAW_PRESENCE 5
-#define DRAW_FREQUENCY 6
-#define DRAW_REPETITION 7
-#define DRAW_SEED   8 /* and 9 */
-#define DRAW_CHOICE 10
-#define DRAW_POSITION 11
-#define DRAW_SEAT   12 /* -1: no penalties */
-#define DRAW_TOP    13 /* best tokens wanted */
-#define DRAW_BANNED 14
-#define DRAW_BANNED_COUNT 15
-#define DRAW_EXTRA  16 /* where log-probabilities go in the result, 0: not wanted */
-#define DRAW_DONE   17 /* parts that are finished; 0 before and after */
-
 /* The blocks of this group's part, those of this lane. */
 #define PART       ((uint)get_group_id(1))
 #define PARTS      ((uint)get_num_groups(1))
@@ -366,12 +347,12 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 				__global float *work, __global uint *counts, __global int *restrict result)
 {
 	__global int *d = step + draws_at + get_group_id(0) * DRAW_INTS;
-	__global const float *x = logits + (ulong)d[DRAW_ROW] * LD(VOCAB);
+	__global const float *x = logits + (ulong)d[DRAW_LOGITS] * LD(VOCAB);
 	__global float *w = work + (ulong)get_group_id(0) * SAMPLE_FLOATS(VOCAB);
 	__global uint *seen = counts + (ulong)MAX_(d[DRAW_SEAT], 0) * VOCAB;
 	__global uint *banned = (__global uint *)(w + SAMPLE_BANNED(VOCAB));
 	const float temperature = as_float(d[DRAW_TEMPERATURE]);
-	const bool warm = temperature > 0, changed = d[DRAW_SEAT] >= 0 || d[DRAW_BANNED_COUNT] > 0, extra = d[DRAW_EXTRA] != 0;
+	const bool warm = temperature > 0, changed = d[DRAW_SEAT] >= 0 || d[DRAW_BANNED_COUNT] > 0, extra = d[DRAW_REPORT_AT] != 0;
 	const struct cuts k = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
 			       warm ? as_float(d[DRAW_TOP_P]) : 1,
 			       warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
@@ -394,7 +375,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 		v.frequency = as_float(d[DRAW_FREQUENCY]);
 	}
 	if (WORTH(d[DRAW_BANNED_COUNT] > 0)) {
-		mark_banned(step + d[DRAW_BANNED], d[DRAW_BANNED_COUNT], banned);
+		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT], banned);
 		v.banned = d[DRAW_BANNED_COUNT] > 0 ? banned : 0;
 	}
 	FOR_PART_BLOCKS (b) {
@@ -413,7 +394,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	BARRIER();
 	block = best_block(best, &most BEST_SCRATCH);
 	if (WORTH(warm)) {
-		float u = philox_uniform((uint)d[DRAW_SEED], (uint)d[DRAW_SEED + 1], (uint)d[DRAW_CHOICE],
+		float u = philox_uniform((uint)d[DRAW_SEED_LOW], (uint)d[DRAW_SEED_HIGH], (uint)d[DRAW_CHOICE],
 					 (uint)d[DRAW_POSITION]);
 		int drawn = draw(&v, w, &k, most, sum, u BEST_SCRATCH);
 
@@ -434,15 +415,9 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 			seen[id]++;
 	}
 	if (WORTH(extra))
-		report(x, id, extra ? d[DRAW_TOP] : 0, raw_best, extra ? raw_sum : best, extra ? result + d[DRAW_EXTRA] : 0
+		report(x, id, extra ? d[DRAW_TOP] : 0, raw_best, extra ? raw_sum : best, extra ? result + d[DRAW_REPORT_AT] : 0
 		       BEST_SCRATCH);
 }
-
-#define SCORE_INTS  4
-#define SCORE_TOKEN 0
-#define SCORE_TOP   1
-#define SCORE_AT    2 /* in the result */
-#define SCORE_DONE  3 /* as DRAW_DONE */
 
 /* Logits of a block that come before (value, id). */
 static inline float block_ahead(const struct view *w, uint block, float value, int id)
@@ -461,7 +436,7 @@ static inline float block_ahead(const struct view *w, uint block, float value, i
 __kernel GROUP_SIZE void score(__global int *step, int scores_at, __global const float *restrict logits,
 			       __global float *work, __global int *restrict result)
 {
-	__global int *s = step + scores_at + get_group_id(0) * SCORE_INTS, *out = result + s[SCORE_AT];
+	__global int *s = step + scores_at + get_group_id(0) * SCORE_INTS, *out = result + s[SCORE_RESULT_AT];
 	__global const float *x = logits + (ulong)get_group_id(0) * LD(VOCAB);
 	__global float *w = work + (ulong)get_group_id(0) * SAMPLE_FLOATS(VOCAB);
 	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = w + SAMPLE_SUM(VOCAB), *ahead = w + SAMPLE_MASS(VOCAB);
@@ -485,25 +460,23 @@ __kernel GROUP_SIZE void score(__global int *step, int scores_at, __global const
 		rank += ahead[b];
 	rank = group_sum(rank, scratch); /* whole numbers below 2^24: exact */
 	if (LANE == 0)
-		out[0] = 1 + (int)rank;
-	report(x, id, s[SCORE_TOP], best, sum, out + 1 BEST_SCRATCH);
+		out[SCORE_RANK] = 1 + (int)rank;
+	report(x, id, s[SCORE_TOP], best, sum, out + SCORE_REPORT BEST_SCRATCH);
 }
-
-#define RESET_INTS 5 /* seat, prompt at, prompt length, generated at, generated length */
 
 __kernel GROUP_SIZE void seat_reset(__global const int *restrict step, int resets_at,
 				    __global uint *restrict counts)
 {
 	__global const int *r = step + resets_at + get_group_id(0) * RESET_INTS;
-	__global uint *seen = counts + (ulong)r[0] * VOCAB;
+	__global uint *seen = counts + (ulong)r[RESET_SEAT] * VOCAB;
 
 	FOR_ITEMS (i, VOCAB)
 		seen[i] = 0;
 	BARRIER();
-	FOR_ITEMS (i, r[2])
-		seen[step[r[1] + i]] = IN_PROMPT; /* lanes that meet here write the same */
+	FOR_ITEMS (i, r[RESET_PROMPT_COUNT])
+		seen[step[r[RESET_PROMPT_AT] + i]] = IN_PROMPT; /* lanes that meet here write the same */
 	BARRIER();
 	if (LANE == 0)
-		for (int i = 0; i < r[4]; i++)
-			seen[step[r[3] + i]]++;
+		for (int i = 0; i < r[RESET_GENERATED_COUNT]; i++)
+			seen[step[r[RESET_GENERATED_AT] + i]]++;
 }

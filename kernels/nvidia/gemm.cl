@@ -143,8 +143,8 @@ __kernel TENSOR_GROUP void moe_gate_up(__global const elem_t *restrict h,
 
 	if (i >= (uint)tasks[0])
 		return;
-	uint expert = (uint)tasks[1 + 3 * i], first = (uint)tasks[2 + 3 * i];
-	uint end = first + (uint)tasks[3 + 3 * i];
+	uint expert = (uint)tasks[TASK_AT(i) + TASK_EXPERT], first = (uint)tasks[TASK_AT(i) + TASK_FIRST];
+	uint end = first + (uint)tasks[TASK_AT(i) + TASK_COUNT];
 	uint N = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
 	__global const elem_t *W =
 		expert < EXPERTS ? experts + (ulong)expert * 2 * LD(EXPERT_SIZE) * K : shared;
@@ -173,8 +173,8 @@ __kernel TENSOR_GROUP void moe_down(__global const elem_t *restrict act,
 
 	if (i >= (uint)tasks[0])
 		return;
-	uint expert = (uint)tasks[1 + 3 * i], first = (uint)tasks[2 + 3 * i];
-	uint end = first + (uint)tasks[3 + 3 * i];
+	uint expert = (uint)tasks[TASK_AT(i) + TASK_EXPERT], first = (uint)tasks[TASK_AT(i) + TASK_FIRST];
+	uint end = first + (uint)tasks[TASK_AT(i) + TASK_COUNT];
 	uint K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
 	__global const elem_t *W =
 		expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/step.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
@@ -46,12 +47,13 @@ struct setup {
 
 static int32_t *row_of(const struct setup *u, uint32_t r)
 {
-	return u->table + u->rows_at + r * KERNEL_ROW_INTS;
+	return u->table + u->rows_at + r * ROW_INTS;
 }
 
 static uint32_t page_of(const struct setup *u, uint32_t r, uint32_t position)
 {
-	return (uint32_t)u->table[(uint32_t)row_of(u, r)[5] + position / u->s->page_tokens];
+	return (uint32_t)
+		u->table[(uint32_t)row_of(u, r)[ROW_PAGES_AT] + position / u->s->page_tokens];
 }
 
 /* Lays out the rows, their pages in random order among spare ones, and tiles of at most tile_tokens. */
@@ -72,31 +74,31 @@ static struct setup make_setup(struct kernels *k, const struct row *rows, uint32
 	u.query_ld = (u.s->attention_gate ? 2 : 1) * u.s->head_dim;
 	u.token_rows_at = 5; /* nothing is at 0 */
 	u.rows_at = u.token_rows_at + u.n_tokens;
-	u.tiles_at = u.rows_at + n_rows * KERNEL_ROW_INTS + u.n_pages;
-	u.ints = u.tiles_at + u.n_tiles * 3;
+	u.tiles_at = u.rows_at + n_rows * ROW_INTS + u.n_pages;
+	u.ints = u.tiles_at + u.n_tiles * QUERY_TILE_INTS;
 	u.table = CASE_INTS(u.ints);
 	memset(u.table, 0xff, u.ints * sizeof(*u.table));
 	at = u.tiles_at;
 	for (uint32_t r = 0; r < n_rows; r++) {
-		uint32_t pages_at = u.rows_at + n_rows * KERNEL_ROW_INTS + pages;
-		const int32_t row[KERNEL_ROW_INTS] = {(int32_t)u.first[r],
-						      (int32_t)rows[r].n,
-						      (int32_t)rows[r].start,
-						      -1,
-						      -1,
-						      (int32_t)pages_at,
-						      -1,
-						      -1};
+		uint32_t pages_at = u.rows_at + n_rows * ROW_INTS + pages;
+		const int32_t row[ROW_INTS] = {
+			[ROW_TOKEN] = (int32_t)u.first[r],
+			[ROW_COUNT] = (int32_t)rows[r].n,
+			[ROW_START] = (int32_t)rows[r].start,
+			[ROW_STATE_SRC] = -1,
+			[ROW_STATE_DST] = -1,
+			[ROW_PAGES_AT] = (int32_t)pages_at,
+		};
 
 		memcpy(row_of(&u, r), row, sizeof(row));
 		for (uint32_t p = 0; p < CEIL_DIV(rows[r].start + rows[r].n, P); p++)
 			u.table[pages_at + p] = (int32_t)order[pages++];
 		for (uint32_t t = 0; t < rows[r].n; t++)
 			u.table[u.token_rows_at + u.first[r] + t] = (int32_t)r;
-		for (uint32_t t = 0; t < rows[r].n; t += tile_tokens) {
-			u.table[at++] = (int32_t)r;
-			u.table[at++] = (int32_t)(u.first[r] + t);
-			u.table[at++] = (int32_t)MIN(tile_tokens, rows[r].n - t);
+		for (uint32_t t = 0; t < rows[r].n; t += tile_tokens, at += QUERY_TILE_INTS) {
+			u.table[at + QUERY_TILE_ROW] = (int32_t)r;
+			u.table[at + QUERY_TILE_TOKEN] = (int32_t)(u.first[r] + t);
+			u.table[at + QUERY_TILE_COUNT] = (int32_t)MIN(tile_tokens, rows[r].n - t);
 		}
 	}
 	u.n_pages += SPARE_PAGES;
@@ -197,7 +199,7 @@ static void prepare(const struct way *w, struct kernels *k, const struct row *ro
 
 	/* The last row in a step of its own. */
 	u.table[u.token_rows_at] = (int32_t)(n_rows - 1);
-	row_of(&u, n_rows - 1)[0] = 0;
+	row_of(&u, n_rows - 1)[ROW_TOKEN] = 0;
 	buffer_write(S, u.table, u.ints * sizeof(*u.table));
 	kernel_attention_prepare(k, S, (cl_int)u.rows_at, (cl_int)u.token_rows_at, P1, WQ, WK, A1,
 				 Q1, K, V, 1);
@@ -288,16 +290,17 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 	/* The first row alone, in tiles of one token: who shares a tile does not matter. */
 	one = u;
 	one.n_tiles = rows[0].n;
-	one.table = CASE_INTS(u.ints + one.n_tiles * 3);
+	one.table = CASE_INTS(u.ints + one.n_tiles * QUERY_TILE_INTS);
 	memcpy(one.table, u.table, u.ints * sizeof(*u.table));
 	for (uint32_t t = 0; t < rows[0].n; t++) {
-		const int32_t tile[3] = {0, (int32_t)t, 1};
+		const int32_t tile[QUERY_TILE_INTS] = {
+			[QUERY_TILE_TOKEN] = (int32_t)t, [QUERY_TILE_COUNT] = 1};
 
-		memcpy(one.table + u.ints + 3 * t, tile, sizeof(tile));
+		memcpy(one.table + u.ints + QUERY_TILE_INTS * t, tile, sizeof(tile));
 	}
 	out1 = buffer_out_elements(w, (uint64_t)rows[0].n * width);
-	kernel_attention(k, buffer_ints(one.table, u.ints + one.n_tiles * 3), (cl_int)u.rows_at,
-			 (cl_int)u.ints, P, Q, K, V, out1, one.n_tiles, 1);
+	kernel_attention(k, buffer_ints(one.table, u.ints + one.n_tiles * QUERY_TILE_INTS),
+			 (cl_int)u.rows_at, (cl_int)u.ints, P, Q, K, V, out1, one.n_tiles, 1);
 	set_finish(k);
 	check(same_bits(read_elements(w, out1, (uint64_t)rows[0].n * width), out,
 			rows[0].n * width));

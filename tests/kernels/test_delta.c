@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/step.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
@@ -12,7 +13,7 @@
 #define BOUND	    4e-6
 #define CHUNK_BOUND 2e-5
 
-enum { ROWS_MAX = 8, ZERO = -1, KEPT_MAX = KERNEL_ROW_SNAPSHOTS };
+enum { ROWS_MAX = 8, ZERO = ROW_STATE_ZERO, KEPT_MAX = ROW_SNAPSHOTS_MAX };
 
 /* Head counts with one to three value heads a key head, unequal sizes, two to five taps. */
 static const struct heads {
@@ -122,20 +123,21 @@ static struct setup make_setup(const struct way *w, struct kernels *k, const str
 	}
 	u.token_rows_at = 3;
 	u.rows_at = u.token_rows_at + u.n_tokens;
-	u.ints = u.rows_at + n_rows * KERNEL_ROW_INTS;
+	u.ints = u.rows_at + n_rows * ROW_INTS;
 	u.table = CASE_INTS(u.ints);
 	memset(u.table, 0xff, u.ints * sizeof(*u.table));
 	for (uint32_t r = 0; r < n_rows; r++) {
-		const int32_t row[] = {(int32_t)u.first[r],    (int32_t)rows[r].n,
-				       (int32_t)rows[r].start, rows[r].src,
-				       (int32_t)rows[r].dst,   -1,
-				       (int32_t)rows[r].n_kept};
-		int32_t *to = u.table + u.rows_at + r * KERNEL_ROW_INTS;
+		int32_t *row = u.table + u.rows_at + r * ROW_INTS; /* all -1 */
 
-		memcpy(to, row, sizeof(row)); /* what lies behind has no meaning and is -1 */
+		row[ROW_TOKEN] = (int32_t)u.first[r];
+		row[ROW_COUNT] = (int32_t)rows[r].n;
+		row[ROW_START] = (int32_t)rows[r].start;
+		row[ROW_STATE_SRC] = rows[r].src;
+		row[ROW_STATE_DST] = (int32_t)rows[r].dst;
+		row[ROW_SNAPSHOTS] = (int32_t)rows[r].n_kept;
 		for (uint32_t i = 0; i < rows[r].n_kept; i++) {
-			to[ARRAY_SIZE(row) + 2 * i] = (int32_t)rows[r].kept[i].at;
-			to[ARRAY_SIZE(row) + 2 * i + 1] = (int32_t)rows[r].kept[i].slot;
+			row[ROW_SNAPSHOT_TOKENS(i)] = (int32_t)rows[r].kept[i].at;
+			row[ROW_SNAPSHOT_SLOT(i)] = (int32_t)rows[r].kept[i].slot;
 		}
 		for (uint32_t t = 0; t < rows[r].n; t++)
 			u.table[u.token_rows_at + u.first[r] + t] = (int32_t)r;
@@ -356,9 +358,9 @@ static void check_alone(const struct setup *all, uint32_t r, bool decode, const 
 	u.proj += (size_t)all->first[r] * u.ld;
 	u.table = CASE_INTS(u.ints);
 	u.rows_at = u.token_rows_at + u.n_tokens;
-	memcpy(u.table + u.rows_at, all->table + all->rows_at + r * KERNEL_ROW_INTS,
-	       KERNEL_ROW_INTS * sizeof(*u.table));
-	u.table[u.rows_at] = 0; /* its first token; token_rows are 0 already */
+	memcpy(u.table + u.rows_at, all->table + all->rows_at + r * ROW_INTS,
+	       ROW_INTS * sizeof(*u.table));
+	u.table[u.rows_at + ROW_TOKEN] = 0; /* token_rows are 0 already */
 	p = upload(&u);
 	(decode ? run_decode : run_prefill)(&u, &p);
 	set_finish(u.k);
@@ -438,11 +440,11 @@ static void prefill_kept(const struct way *w, struct kernels *k, unsigned number
 
 		memcpy(v.table, u.table, u.ints * sizeof(*u.table));
 		for (uint32_t r = 0; r < n; r++) {
-			int32_t *row = v.table + v.rows_at + r * KERNEL_ROW_INTS;
+			int32_t *row = v.table + v.rows_at + r * ROW_INTS;
 
 			if (j < rows[r].n_kept)
-				row[1] = (int32_t)rows[r].kept[j].at;
-			row[6] = 0;
+				row[ROW_COUNT] = (int32_t)rows[r].kept[j].at;
+			row[ROW_SNAPSHOTS] = 0;
 			any |= j < rows[r].n_kept;
 		}
 		if (!any)

@@ -1,6 +1,7 @@
 /* moe_route.cl: which experts a token takes, and the rows sorted by expert. */
 #include <string.h>
 
+#include "kernels/step.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
@@ -16,17 +17,18 @@ static float *random_router(uint32_t T, uint32_t ld, bool ties)
 	return r;
 }
 
-/* Tasks cover all rows in order, each within one expert and no longer than KERNEL_TASK_ROWS. */
+/* Tasks cover all rows in order, each within one expert and no longer than TASK_ROWS. */
 static void check_tasks(const struct kernel_mlp *m, const int32_t *tasks, const int32_t *rows,
 			const int32_t *ids, uint32_t T)
 {
 	uint32_t slots = m->topk + 1, at = 0;
 
 	for (int32_t i = 0; i < tasks[0]; i++) {
-		uint32_t expert = (uint32_t)tasks[1 + 3 * i], first = (uint32_t)tasks[2 + 3 * i];
-		uint32_t count = (uint32_t)tasks[3 + 3 * i];
+		const int32_t *task = tasks + TASK_AT(i);
+		uint32_t expert = (uint32_t)task[TASK_EXPERT], first = (uint32_t)task[TASK_FIRST];
+		uint32_t count = (uint32_t)task[TASK_COUNT];
 
-		check(first == at && count > 0 && count <= KERNEL_TASK_ROWS);
+		check(first == at && count > 0 && count <= TASK_ROWS);
 		for (uint32_t r = first; r < first + count && r < T * slots; r++) {
 			uint32_t token = (uint32_t)rows[r] / slots,
 				 slot = (uint32_t)rows[r] % slots;
@@ -35,8 +37,8 @@ static void check_tasks(const struct kernel_mlp *m, const int32_t *tasks, const 
 							 : (uint32_t)ids[token * m->topk + slot]));
 		}
 		/* A task that could have been longer is the last of its expert. */
-		check(count == KERNEL_TASK_ROWS || i + 1 == tasks[0] ||
-		      tasks[1 + 3 * (i + 1)] != (int32_t)expert);
+		check(count == TASK_ROWS || i + 1 == tasks[0] ||
+		      tasks[TASK_AT(i + 1) + TASK_EXPERT] != (int32_t)expert);
 		at += count;
 	}
 	check(at == T * slots);
@@ -68,7 +70,7 @@ static void route(const struct way *w, struct kernels *k, uint32_t mlp, uint32_t
 	near(weights, want, choices, BOUND);
 	reference_moe_sort(want_ids, T, m->experts, m->topk, want_rows);
 	check(!memcmp(rows, want_rows, (size_t)T * slots * sizeof(*rows)));
-	if (check(tasks[0] >= 0 && 1 + 3 * (uint64_t)tasks[0] <= ints))
+	if (check(tasks[0] >= 0 && TASK_AT((uint64_t)tasks[0]) <= ints))
 		check_tasks(m, tasks, want_rows, want_ids, T);
 	same_as_generic(w, "route", m->experts * 10000 + T * 2 + ties, weights, choices * 4);
 	if (m->experts) { /* the last token alone */

@@ -5,6 +5,7 @@
 
 #include "tests/kernels/reference.h"
 #include "base/bits.h"
+#include "kernels/step.h"
 #include "tests/kernels/harness.h"
 
 #define LOGPROB_BOUND 2e-6
@@ -40,46 +41,47 @@ struct drawn {
 	uint32_t *counts; /* [seats, vocab] afterwards */
 };
 
-enum { EXTRA = 1 + 2 * TOP };
+enum { EXTRA = REPORT_INTS(TOP) };
 
 static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n,
 			const float *logits, uint32_t rows, const uint32_t *counts, uint32_t seats)
 {
 	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab), at, extra = n;
-	uint32_t ints = 1 + n * (KERNEL_DRAW_INTS + BANNED_MAX);
+	uint32_t ints = 1 + n * (DRAW_INTS + BANNED_MAX);
 	int32_t *table = CASE_INTS(ints), *result;
 	struct drawn out = {.ids = CASE_INTS(n), .extra = CASE_INTS((size_t)n * EXTRA)};
 	cl_mem L = buffer_floats(logits, (uint64_t)rows * ld),
 	       work = buffer_out(n * kernels_sample_floats(kernels_shape(k)) * 4);
 	cl_mem C = buffer_ints((const int32_t *)counts, (uint64_t)seats * vocab), R;
 
-	at = 1 + n * KERNEL_DRAW_INTS;
+	at = 1 + n * DRAW_INTS;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct draw *d = &draws[i];
-		const int32_t ints_of_draw[KERNEL_DRAW_INTS] = {
-			(int32_t)d->row,
-			(int32_t)float_bits(d->how.temperature),
-			d->how.top_k,
-			(int32_t)float_bits(d->how.top_p),
-			(int32_t)float_bits(d->how.min_p),
-			(int32_t)float_bits(d->how.presence),
-			(int32_t)float_bits(d->how.frequency),
-			(int32_t)float_bits(d->how.repetition),
-			(int32_t)(uint32_t)d->seed,
-			(int32_t)(uint32_t)(d->seed >> 32),
-			(int32_t)d->choice,
-			(int32_t)d->position,
-			d->seat,
-			MAX(d->top, 0),
-			(int32_t)at,
-			(int32_t)d->how.n_banned,
-			d->top < 0 ? 0 : (int32_t)extra,
+		const int32_t row[DRAW_INTS] = {
+			[DRAW_LOGITS] = (int32_t)d->row,
+			[DRAW_TEMPERATURE] = (int32_t)float_bits(d->how.temperature),
+			[DRAW_TOP_K] = d->how.top_k,
+			[DRAW_TOP_P] = (int32_t)float_bits(d->how.top_p),
+			[DRAW_MIN_P] = (int32_t)float_bits(d->how.min_p),
+			[DRAW_PRESENCE] = (int32_t)float_bits(d->how.presence),
+			[DRAW_FREQUENCY] = (int32_t)float_bits(d->how.frequency),
+			[DRAW_REPETITION] = (int32_t)float_bits(d->how.repetition),
+			[DRAW_SEED_LOW] = (int32_t)(uint32_t)d->seed,
+			[DRAW_SEED_HIGH] = (int32_t)(uint32_t)(d->seed >> 32),
+			[DRAW_CHOICE] = (int32_t)d->choice,
+			[DRAW_POSITION] = (int32_t)d->position,
+			[DRAW_SEAT] = d->seat,
+			[DRAW_TOP] = MAX(d->top, 0),
+			[DRAW_BANNED_AT] = (int32_t)at,
+			[DRAW_BANNED_COUNT] = (int32_t)d->how.n_banned,
+			[DRAW_REPORT_AT] = d->top < 0 ? 0 : (int32_t)extra,
+			[DRAW_MASK_AT] = DRAW_MASK_NONE,
 		};
 
-		memcpy(table + 1 + i * KERNEL_DRAW_INTS, ints_of_draw, sizeof(ints_of_draw));
+		memcpy(table + 1 + i * DRAW_INTS, row, sizeof(row));
 		memcpy(table + at, d->banned, d->how.n_banned * sizeof(*table));
 		at += d->how.n_banned;
-		extra += d->top < 0 ? 0 : 1 + 2 * (uint32_t)d->top;
+		extra += d->top < 0 ? 0 : REPORT_INTS((uint32_t)d->top);
 	}
 	R = buffer_out((uint64_t)extra * 4);
 	kernel_sample(k, buffer_ints(table, ints), 1, L, work, C, R, n);
@@ -88,7 +90,7 @@ static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n,
 	memcpy(out.ids, result, n * sizeof(*result));
 	extra = n;
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t size = draws[i].top < 0 ? 0 : 1 + 2 * (uint32_t)draws[i].top;
+		uint32_t size = draws[i].top < 0 ? 0 : REPORT_INTS((uint32_t)draws[i].top);
 
 		memcpy(out.extra + (size_t)i * EXTRA, result + extra, size * sizeof(*result));
 		extra += size;
@@ -141,13 +143,14 @@ static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int3
 	double *lp = CASE_DOUBLES(vocab);
 
 	reference_logprobs(logits, vocab, lp);
-	check(fabs(bits_float((uint32_t)extra[0]) - lp[id]) <= LOGPROB_BOUND * (1 + fabs(lp[id])));
+	check(fabs(bits_float((uint32_t)extra[REPORT_LOGPROB]) - lp[id]) <=
+	      LOGPROB_BOUND * (1 + fabs(lp[id])));
 	for (int32_t i = 0; i < top; i++) {
-		int32_t best = extra[1 + i];
+		int32_t best = extra[REPORT_TOP_ID(i)];
 
 		if (!check(best >= 0 && (uint32_t)best < vocab))
 			return;
-		check(fabs(bits_float((uint32_t)extra[1 + top + i]) - lp[best]) <=
+		check(fabs(bits_float((uint32_t)extra[REPORT_TOP_LOGPROB(i, top)]) - lp[best]) <=
 		      LOGPROB_BOUND * (1 + fabs(lp[best])));
 		/* Nothing better is left out: as many are ahead of it as its place says. */
 		for (uint32_t j = 0, ahead = 0; j <= vocab; j++) {
@@ -407,28 +410,28 @@ static void blocks(const struct way *w, struct kernels *k)
 /* Given tokens: any, the best, the worst, and some among equals. */
 static void scores(struct kernels *k)
 {
-	enum { ROWS = 7, EACH = 2 + 2 * TOP, AT = 3 };
+	enum { ROWS = 7, EACH = SCORE_RESULT_INTS(TOP), AT = 3 };
 	uint32_t vocab = kernels_shape(k)->vocab, ld = KERNEL_LD(vocab), at = 5;
 	float *x = random_logits(ROWS, vocab);
-	int32_t *table = CASE_INTS(AT + ROWS * KERNEL_SCORE_INTS), *result;
+	int32_t *table = CASE_INTS(AT + ROWS * SCORE_INTS), *result;
 	cl_mem R = buffer_out((5 + (uint64_t)ROWS * EACH) * 4);
 
 	for (uint32_t i = 0; i < vocab; i++)
 		x[5 * ld + i] = (float)(int)random_below(2);
 	for (uint32_t r = 0; r < ROWS; r++) {
 		const int32_t top[ROWS] = {0, 1, 5, 20, 3, 20, 2};
-		int32_t *s = table + AT + r * KERNEL_SCORE_INTS;
+		int32_t *s = table + AT + r * SCORE_INTS;
 
-		s[0] = (int32_t)random_below(vocab);
+		s[SCORE_TOKEN] = (int32_t)random_below(vocab);
 		if (r == 1 || r == 2)
-			x[r * ld + (uint32_t)s[0]] = r == 1 ? 7 : -7;
-		s[1] = MIN(top[r], (int32_t)vocab);
-		s[2] = (int32_t)at;
-		at += 2 + 2 * (uint32_t)s[1];
+			x[r * ld + (uint32_t)s[SCORE_TOKEN]] = r == 1 ? 7 : -7;
+		s[SCORE_TOP] = MIN(top[r], (int32_t)vocab);
+		s[SCORE_RESULT_AT] = (int32_t)at;
+		at += SCORE_RESULT_INTS((uint32_t)s[SCORE_TOP]);
 	}
 	{
 		cl_mem L = buffer_floats(x, (uint64_t)ROWS * ld);
-		cl_mem T = buffer_ints(table, AT + ROWS * KERNEL_SCORE_INTS);
+		cl_mem T = buffer_ints(table, AT + ROWS * SCORE_INTS);
 		cl_mem work = buffer_out(ROWS * kernels_sample_floats(kernels_shape(k)) * 4);
 
 		kernel_score(k, T, AT, L, work, R, ROWS);
@@ -436,19 +439,21 @@ static void scores(struct kernels *k)
 	set_finish(k);
 	result = read_ints(R, at);
 	for (uint32_t r = 0; r < ROWS; r++) {
-		const int32_t *s = table + AT + r * KERNEL_SCORE_INTS, *got = result + s[2];
+		const int32_t *s = table + AT + r * SCORE_INTS, *got = result + s[SCORE_RESULT_AT];
 		const float *row = x + r * ld;
 		int32_t rank = 1;
 
 		for (uint32_t i = 0; i < vocab; i++)
-			rank += row[i] > row[s[0]] || (row[i] == row[s[0]] && (int32_t)i < s[0]);
-		check(got[0] == rank);
+			rank += row[i] > row[s[SCORE_TOKEN]] ||
+				(row[i] == row[s[SCORE_TOKEN]] && (int32_t)i < s[SCORE_TOKEN]);
+		check(got[SCORE_RANK] == rank);
 		check(r != 1 || rank == 1);
 		check(r != 2 || rank == (int32_t)vocab);
-		check_logprobs(row, vocab, s[0], s[1], got + 1);
+		check_logprobs(row, vocab, s[SCORE_TOKEN], s[SCORE_TOP], got + SCORE_REPORT);
 		/* What is listed says the same. */
-		for (int32_t i = 0; i < s[1]; i++)
-			check((got[2 + i] == s[0]) == (i + 1 == rank));
+		for (int32_t i = 0; i < s[SCORE_TOP]; i++)
+			check((got[SCORE_REPORT + REPORT_TOP_ID(i)] == s[SCORE_TOKEN]) ==
+			      (i + 1 == rank));
 	}
 	case_end();
 }
@@ -456,7 +461,7 @@ static void scores(struct kernels *k)
 static void seat_reset(struct kernels *k)
 {
 	enum { SEATS = 5, RESETS = 3, MOST = 200 };
-	uint32_t vocab = kernels_shape(k)->vocab, at = 2 + RESETS * KERNEL_RESET_INTS;
+	uint32_t vocab = kernels_shape(k)->vocab, at = 2 + RESETS * RESET_INTS;
 	uint32_t *counts = case_alloc((size_t)SEATS * vocab, sizeof(*counts)), *got;
 	static const uint32_t seats[RESETS] = {4, 0, 2}, prompts[RESETS] = {130, 0, 7},
 			      generated[RESETS] = {5, 66, 0};
@@ -468,12 +473,15 @@ static void seat_reset(struct kernels *k)
 	C = buffer_ints((const int32_t *)counts, (uint64_t)SEATS * vocab);
 	for (uint32_t r = 0; r < RESETS; r++) {
 		uint32_t *seen = counts + seats[r] * vocab;
-		const int32_t reset[KERNEL_RESET_INTS] = {(int32_t)seats[r], (int32_t)at,
-							  (int32_t)prompts[r],
-							  (int32_t)(at + prompts[r]),
-							  (int32_t)generated[r]};
+		const int32_t reset[RESET_INTS] = {
+			[RESET_SEAT] = (int32_t)seats[r],
+			[RESET_PROMPT_AT] = (int32_t)at,
+			[RESET_PROMPT_COUNT] = (int32_t)prompts[r],
+			[RESET_GENERATED_AT] = (int32_t)(at + prompts[r]),
+			[RESET_GENERATED_COUNT] = (int32_t)generated[r],
+		};
 
-		memcpy(table + 2 + r * KERNEL_RESET_INTS, reset, sizeof(reset));
+		memcpy(table + 2 + r * RESET_INTS, reset, sizeof(reset));
 		memset(seen, 0, vocab * sizeof(*seen));
 		for (uint32_t i = 0; i < prompts[r]; i++) {
 			uint32_t id = random_below(i % 3 ? 5 : vocab);

@@ -1,0 +1,220 @@
+/*
+ * The step table: all that a step tells the kernels, as one array of ints that the host writes once a step. This file
+ * is one text for the host's C, which writes the table (engine/step.c, engine/decode_work.c), and for OpenCL C, which
+ * reads it: macros alone. A name that ends in _AT is an offset: it counts ints from the table's beginning. A float
+ * stands in the table as its bits.
+ *
+ *     section                      of
+ *     tokens [T]                   the T tokens of all rows, prefill rows first; -1 - d: the id that draw d of the
+ *                                  step before has drawn, which the host has not seen yet
+ *     positions [T]                the same tokens: position in the sequence
+ *     token rows [T]               the same tokens: number of the row
+ *     rows [R][ROW_INTS]           sequences
+ *     block tables                 a row's KV pages, one behind the other
+ *     tiles [n][QUERY_TILE_INTS]   attention's work
+ *     logits rows [L]              tokens whose logits are wanted
+ *     draws [n][DRAW_INTS]         tokens to draw, in the order of their rows
+ *     banned ids                   of the draws
+ *     score rows [S]               tokens whose logits say how likely the given token behind them was
+ *     scores [S][SCORE_INTS]       those given tokens
+ *     all [T]                      0, 1, 2 ...; only while activations are dumped
+ *     work list                    of a step in one launch (below)
+ *
+ * The host reads the result back: drawn ids [draws] | reports of the draws that want one | results of the scores. A
+ * report says how likely a token was and which tokens are the likeliest.
+ *
+ * A seat reset is a table of its own, [RESET_INTS] | prompt ids | generated ids: it says anew which tokens a
+ * sequence's penalties count.
+ */
+#ifndef KERNELS_STEP_H
+#define KERNELS_STEP_H
+
+/* ---- a row: consecutive tokens of one sequence ---- */
+
+#define ROW_TOKEN     0 /* its first token in the step */
+#define ROW_COUNT     1 /* tokens */
+#define ROW_START     2 /* position of the first token */
+#define ROW_STATE_SRC 3 /* slot of the state that it continues, or ROW_STATE_ZERO */
+#define ROW_STATE_DST 4 /* slot that its state goes to; may be the same */
+#define ROW_PAGES_AT  5 /* its block table */
+#define ROW_SNAPSHOTS 6 /* states kept inside a prefill row, at most ROW_SNAPSHOTS_MAX */
+#define ROW_INTS      16
+
+/* Snapshot i: tokens of the row before it (a multiple of 64, less than all), and the slot that it goes to. */
+#define ROW_SNAPSHOT_TOKENS(i) (7 + 2 * (i))
+#define ROW_SNAPSHOT_SLOT(i)   (8 + 2 * (i))
+
+#define ROW_SNAPSHOTS_MAX 4
+#define ROW_STATE_ZERO	  (-1) /* the sequence begins: its state is zero */
+
+/* ---- a tile: consecutive tokens of a row that attention takes together ---- */
+
+#define QUERY_TILE_ROW	 0
+#define QUERY_TILE_TOKEN 1 /* its first token in the step */
+#define QUERY_TILE_COUNT 2 /* tokens */
+#define QUERY_TILE_INTS	 3
+
+/* ---- a draw: how one token is drawn ---- */
+
+#define DRAW_LOGITS	  0 /* row of logits; draws of one request share one */
+#define DRAW_TEMPERATURE  1 /* float; 0: the likeliest token */
+#define DRAW_TOP_K	  2 /* 0: all */
+#define DRAW_TOP_P	  3 /* float */
+#define DRAW_MIN_P	  4 /* float */
+#define DRAW_PRESENCE	  5 /* float, as the two behind it: penalties */
+#define DRAW_FREQUENCY	  6
+#define DRAW_REPETITION	  7
+#define DRAW_SEED_LOW	  8
+#define DRAW_SEED_HIGH	  9
+#define DRAW_CHOICE	  10 /* number of the choice of its request */
+#define DRAW_POSITION	  11 /* of the token that is drawn */
+#define DRAW_SEAT	  12 /* row of the counts that penalties read; -1: no penalties */
+#define DRAW_TOP	  13 /* best tokens that the report lists */
+#define DRAW_BANNED_AT	  14 /* ids that must not be drawn */
+#define DRAW_BANNED_COUNT 15
+#define DRAW_REPORT_AT	  16 /* the report's place in the result; 0: none is wanted */
+#define DRAW_DONE	  17 /* groups that are finished with it; 0 before and after */
+#define DRAW_MASK_AT	  18 /* its token mask, or DRAW_MASK_NONE */
+#define DRAW_INTS	  19
+
+/*
+ * A token mask is a bit a token, 1: it may be drawn, [ceil(vocabulary / 32)] ints. Its place is kept for constrained
+ * decoding; so far no draw has one and no kernel reads it.
+ */
+#define DRAW_MASK_NONE (-1)
+
+/* ---- a score: a given token, how likely it was ---- */
+
+#define SCORE_TOKEN	0
+#define SCORE_TOP	1 /* best tokens that the report lists */
+#define SCORE_RESULT_AT 2 /* place in the result */
+#define SCORE_DONE	3 /* as DRAW_DONE */
+#define SCORE_INTS	4
+
+/* ---- in the result: a report of a token and the `top` best ones ---- */
+
+#define REPORT_LOGPROB		   0	     /* float */
+#define REPORT_TOP_ID(i)	   (1 + (i)) /* of the i-th best token; -1: there are fewer */
+#define REPORT_TOP_LOGPROB(i, top) (1 + (top) + (i)) /* float */
+#define REPORT_INTS(top)	   (1 + 2 * (top))
+
+/* What a score brings: the token's rank (1: the best), then its report. */
+#define SCORE_RANK	       0
+#define SCORE_REPORT	       1
+#define SCORE_RESULT_INTS(top) (SCORE_REPORT + REPORT_INTS(top))
+
+/* ---- a seat reset ---- */
+
+#define RESET_SEAT	      0
+#define RESET_PROMPT_AT	      1
+#define RESET_PROMPT_COUNT    2
+#define RESET_GENERATED_AT    3
+#define RESET_GENERATED_COUNT 4
+#define RESET_INTS	      5
+
+/*
+ * ---- the work list: a step whose rows all have one token, as one launch (generic/decode_step.cl) ----
+ *
+ * [WORK_INTS] | phases [n][PHASE_INTS], the last of them OP_END. The two counters are a cache line apart.
+ */
+#define WORK_NEXT	   0  /* the next ticket; 0 before */
+#define WORK_DONE	   16 /* tickets done; 0 before */
+#define WORK_TOKENS	   32
+#define WORK_LOGITS	   33 /* rows of logits */
+#define WORK_TOKENS_AT	   34
+#define WORK_POSITIONS_AT  35
+#define WORK_TOKEN_ROWS_AT 36
+#define WORK_ROWS_AT	   37
+#define WORK_TILES_AT	   38
+#define WORK_LOGITS_AT	   39
+#define WORK_INTS	   40
+
+/* A phase: `columns` x rows parts of an operation; a ticket takes `take` neighbouring columns of one row. */
+#define PHASE_OP      0
+#define PHASE_LAYER   1
+#define PHASE_FIRST   2 /* its first ticket */
+#define PHASE_COLUMNS 3
+#define PHASE_TAKE    4
+#define PHASE_INTS    5
+
+/* Operations, with their columns and rows. */
+#define OP_END		0
+#define OP_EMBED	1 /* embedding and first norm [1, tokens] */
+#define OP_ATTENTION_IN 2 /* input projection [column groups, row blocks] */
+#define OP_ATTENTION	3 /* norm, rotation, KV pages, attention [KV heads, tokens] */
+#define OP_ATTENTION_OUT \
+	4		/* output projection onto the residual stream [column groups, row blocks] */
+#define OP_DELTA_IN  5	/* as OP_ATTENTION_IN */
+#define OP_DELTA     6	/* [value heads, tokens] */
+#define OP_DELTA_OUT 7	/* as OP_ATTENTION_OUT */
+#define OP_ROUTER    8	/* norm and router logits [groups of router columns, tokens] */
+#define OP_TOPK	     9	/* [1, tokens] */
+#define OP_SORT	     10 /* rows by expert [1, 1] */
+#define OP_TOPK_SORT 11 /* both for all tokens [1, 1] */
+#define OP_GATE_UP   12 /* [column groups, MoE tasks] */
+#define OP_DOWN	     13 /* [column groups, MoE tasks] */
+#define OP_COMBINE   14 /* sum of the experts, next norm [1, tokens] */
+#define OP_LAST_NORM 15 /* of the rows that want logits [1, rows] */
+#define OP_LOGITS    16 /* [column groups, row blocks] */
+#define OP_COUNT     17
+
+/*
+ * ---- beside the table ----
+ *
+ * Where that launch finds buffers: device addresses [AT_LAYERS] of those that all layers share, then, layer by layer,
+ * [AT_LAYER_COUNT] of the layer's own.
+ */
+#define AT_X		 0
+#define AT_H		 1
+#define AT_H32		 2
+#define AT_ROPE		 3
+#define AT_PROJ		 4
+#define AT_MIXED	 5
+#define AT_Q		 6
+#define AT_ROUTER_LOGITS 7
+#define AT_EXPERTS	 8
+#define AT_WEIGHTS	 9
+#define AT_ROWS		 10
+#define AT_TASKS	 11
+#define AT_ACT		 12
+#define AT_Y		 13
+#define AT_LOGITS	 14
+#define AT_RESULT	 15
+#define AT_EMBED	 16
+#define AT_INV_FREQ	 17
+#define AT_FINAL_NORM	 18
+#define AT_LM_HEAD	 19
+#define AT_LAYERS	 20
+
+#define AT_INPUT_NORM	   0
+#define AT_POST_NORM	   1
+#define AT_NEXT_NORM	   2 /* of the layer behind, or the final one */
+#define AT_IN_PROJ	   3
+#define AT_OUT_PROJ	   4
+#define AT_CONV		   5
+#define AT_NEG_A	   6
+#define AT_DT_BIAS	   7
+#define AT_NORM		   8
+#define AT_RING		   9
+#define AT_STATE	   10
+#define AT_Q_NORM	   11
+#define AT_K_NORM	   12
+#define AT_K_PAGES	   13
+#define AT_V_PAGES	   14
+#define AT_ROUTER	   15
+#define AT_EXPERTS_GATE_UP 16
+#define AT_EXPERTS_DOWN	   17
+#define AT_SHARED_GATE_UP  18
+#define AT_SHARED_DOWN	   19
+#define AT_LAYER_COUNT	   20
+
+/* The experts' work (moe_route.cl): number of tasks | tasks [n][TASK_INTS]. A task is up to TASK_ROWS rows of one
+ * expert. */
+#define TASK_EXPERT 0 /* behind the last of them: the shared expert */
+#define TASK_FIRST  1 /* row */
+#define TASK_COUNT  2 /* rows */
+#define TASK_INTS   3
+#define TASK_AT(i)  (1 + TASK_INTS * (i))
+#define TASK_ROWS   128
+
+#endif
