@@ -26,11 +26,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/file.h"
+#include "engine/checkpoint/families/family.h"
 #include "kernels/sources.h"
 
 /* What the bytes of an item mean: bumped when engine_read_item packs them otherwise, or when the host computes something
  * that decides bits otherwise (pack.c). */
-#define LAYOUT_VERSION 1
+#define LAYOUT_VERSION 2
 
 enum {
 	DIGEST = 32,
@@ -504,7 +505,6 @@ static void add_config(struct digest *d, const struct model_config *c)
 	static_assert(sizeof(struct model_config) == 1240,
 		      "a new field may decide bits: add it here");
 	const uint64_t numbers[] = {
-		c->family,
 		c->hidden_size,
 		c->n_layers,
 		c->vocab_size,
@@ -528,6 +528,7 @@ static void add_config(struct digest *d, const struct model_config *c)
 		c->attention_gate,
 	};
 
+	add_text(d, c->family->name);
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		add_number(d, numbers[i]);
 	add_float(d, (double)c->rms_norm_eps);

@@ -142,7 +142,7 @@ int dump_write(struct dump *d, struct err *e)
 					     .bytes = d->items[i].rows * d->items[i].cols * 4,
 					     .shape = {d->items[i].rows, d->items[i].cols},
 					     .n_dims = 2,
-					     .dtype = TENSOR_F32};
+					     .type = stored_type_find("F32")};
 	r = safetensors_write(d->path, tensors, d->n, produce, d, e);
 	free(tensors);
 	return r;

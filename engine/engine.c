@@ -189,24 +189,27 @@ static int size_cache(struct engine *g, const struct engine_options *o, uint64_t
 static int open_weights(const struct engine_options *o, const struct model_config *c,
 			struct weights **ret, struct err *e)
 {
+	struct weight *table = weights_table(c);
 	int r;
 
+	if (!table)
+		return err_set(e, ENOMEM, "out of memory");
 	if (!o->synthetic)
-		return weights_open(o->model_dir, c, ret, e);
-	r = weights_synthetic(o->synthetic_seed, c, ret);
-	return r < 0 ? err_set(e, -r, "synthetic weights: %s", strerror(-r)) : 0;
+		r = weights_open(o->model_dir, c, table, ret, e);
+	else if ((r = weights_synthetic(o->synthetic_seed, c, table, ret)) < 0)
+		err_set(e, -r, "synthetic weights: %s", strerror(-r));
+	free(table);
+	return r;
 }
 
-static int load_weights(struct engine *g, const struct engine_options *o, const struct weights *w,
-			uint64_t *ret_saved, uint64_t *ret_plain, struct err *e)
+static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret_saved,
+			uint64_t *ret_plain, struct err *e)
 {
 	struct packer p = {
-		.device = &g->device,
-		.config = &g->info.model,
+		.context = g->device.context,
+		.queue = g->device.queue,
 		.weights = w,
 		.kernels = g->kernels,
-		.synthetic = o->synthetic,
-		.seed = o->synthetic_seed,
 	};
 
 	model_pack(&g->model, &p);
@@ -305,7 +308,7 @@ static int fill_memory(struct engine *g, const struct engine_options *o, const s
 	if (r == 0)
 		r = memory_plan_allocate(g->plan, e);
 	if (r == 0)
-		r = load_weights(g, o, w, ret_saved, ret_plain, e);
+		r = load_weights(g, w, ret_saved, ret_plain, e);
 	if (r == 0)
 		r = size_cache(g, o, *ret_saved, e);
 	if (r == 0)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/checkpoint/families/family.h"
 #include "engine/cache_identity.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -105,6 +106,7 @@ static void test_fields(void)
 	differs(snprintf(info.driver, sizeof(info.driver), "1.1"), "driver");
 	differs(snprintf(info.other_bits, sizeof(info.other_bits), "cuts"),
 		"cuts that change bits");
+	differs(info.model.family = &family_qwen3_next, "the family");
 	differs(info.model.rope_theta = 1e6, "rope_theta");
 	differs(info.model.rms_norm_eps = 1e-5f, "rms_norm_eps");
 	differs(info.model.layers[1].mixer = LAYER_DELTA, "a layer's kind");
@@ -226,7 +228,8 @@ int main(void)
 	scratch_make();
 	log_set_level(LOG_LEVEL_WARNING);
 	snprintf(memo, sizeof(memo), "%s", scratch_path("memo"));
-	info.model = (struct model_config){.n_layers = 4,
+	info.model = (struct model_config){.family = &family_qwen3_5,
+					   .n_layers = 4,
 					   .hidden_size = 64,
 					   .rope_theta = 1e4,
 					   .rms_norm_eps = 1e-6f};

@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "engine/checkpoint/weights.h"
+#include "engine/checkpoint/export.h"
 #include "tests/golden.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -88,6 +88,7 @@ static bool same(const struct run *a, const struct run *b, const char *name)
 static bool export_model(const char *dir, const char *out, uint64_t shard_bytes)
 {
 	struct model_config *c = calloc(1, sizeof(*c));
+	struct weight *table = NULL;
 	struct weights *w = NULL;
 	struct err e = {0};
 	struct buf json;
@@ -97,12 +98,13 @@ static bool export_model(const char *dir, const char *out, uint64_t shard_bytes)
 	snprintf(path, sizeof(path), "%s/config.json", dir);
 	buf_init(&json, FILE_MAX);
 	good = c && model_config_open(dir, c, &e) == 0 &&
-	       file_read(AT_FDCWD, path, path, &json, &e) == 0 &&
-	       weights_synthetic(SEED, c, &w) == 0 &&
+	       file_read(AT_FDCWD, path, path, &json, &e) == 0 && (table = weights_table(c)) &&
+	       weights_synthetic(SEED, c, table, &w) == 0 &&
 	       weights_export(w, c, buf_str(&json), out, shard_bytes, &e) == 0;
 	if (!good)
 		printf("# %s: %s\n", dir, e.text);
 	weights_close(w);
+	free(table);
 	buf_release(&json);
 	free(c);
 	return good;

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/macros.h"
-#include "engine/checkpoint/model_config.h"
+#include "engine/checkpoint/families/family.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -65,7 +65,7 @@ static void test_published(void)
 
 	if (!ok(parse(qwen3_5, NULL, &c) == 0, "Qwen3.5-MoE, nested %s", error.text))
 		return;
-	ok(c.family == MODEL_QWEN3_5_MOE && c.hidden_size == 2048 && c.n_layers == 4 &&
+	ok(c.family == &family_qwen3_5_moe && c.hidden_size == 2048 && c.n_layers == 4 &&
 		   c.vocab_size == 248320 && c.max_position_embeddings == 262144,
 	   "sizes");
 	ok(c.layers[0].mixer == LAYER_DELTA && c.layers[2].mixer == LAYER_DELTA &&
@@ -91,7 +91,7 @@ static void test_published(void)
 
 	if (!ok(parse(qwen3_next, NULL, &c) == 0, "Qwen3-Next %s", error.text))
 		return;
-	ok(c.family == MODEL_QWEN3_NEXT && c.n_layers == 48 &&
+	ok(c.family == &family_qwen3_next && c.n_layers == 48 &&
 		   c.n_layers_of[LAYER_ATTENTION] == 12 && c.layers[3].mixer == LAYER_ATTENTION &&
 		   c.layers[47].mixer == LAYER_ATTENTION && c.layers[46].mixer == LAYER_DELTA,
 	   "every fourth layer attends");
@@ -103,7 +103,7 @@ static void test_defaults(void)
 {
 	struct model_config c;
 
-	ok(parse_with("qwen3_5_text", "", &c) == 0 && c.family == MODEL_QWEN3_5 &&
+	ok(parse_with("qwen3_5_text", "", &c) == 0 && c.family == &family_qwen3_5 &&
 		   c.hidden_size == 4096 && c.n_layers == 32 && c.n_experts == 0 &&
 		   c.mlp_size == 12288 && c.n_kv_heads == 4 && c.layers[31].mlp == LAYER_DENSE &&
 		   c.shared_expert_size == 0,
@@ -363,7 +363,7 @@ static void test_files(void)
 	char want[512];
 
 	if (ok(model_config_open("models/lexis", &c, &e) == 0, "lexis %s", e.text))
-		ok(c.family == MODEL_QWEN3_5_MOE && c.n_layers == 8 &&
+		ok(c.family == &family_qwen3_5_moe && c.n_layers == 8 &&
 			   c.n_layers_of[LAYER_ATTENTION] == 2 && c.hidden_size == 256 &&
 			   c.n_experts == 32 && c.n_experts_per_token == 4 && c.rotary_dim == 16 &&
 			   c.rope_theta == 10000 && c.tie_word_embeddings && c.n_end_tokens == 1 &&

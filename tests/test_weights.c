@@ -9,6 +9,8 @@
 
 #include "base/macros.h"
 #include "engine/checkpoint/formats/safetensors.h"
+#include "engine/checkpoint/export.h"
+#include "engine/checkpoint/synthetic.h"
 #include "engine/checkpoint/weights.h"
 #include "kernels/generic/synthetic.clh"
 #include "tests/golden/next_rows.h"
@@ -47,6 +49,29 @@ static struct model_config parse(const char *json)
 	return c;
 }
 
+static struct weights *make(uint64_t seed, const struct model_config *c)
+{
+	struct weight *table = weights_table(c);
+	struct weights *w;
+
+	if (!table || weights_synthetic(seed, c, table, &w) < 0) {
+		printf("Bail out! out of memory\n");
+		exit(1);
+	}
+	free(table);
+	return w;
+}
+
+static int open_weights(const char *dir, const struct model_config *c, struct weights **ret,
+			struct err *e)
+{
+	struct weight *table = weights_table(c);
+	int r = table ? weights_open(dir, c, table, ret, e) : -ENOMEM;
+
+	free(table);
+	return r;
+}
+
 /* Whether two weights of one configuration have the same rows everywhere. */
 static bool same_rows(const struct model_config *c, const struct weights *x,
 		      const struct weights *y)
@@ -56,18 +81,14 @@ static bool same_rows(const struct model_config *c, const struct weights *x,
 
 	for (uint32_t layer = 0; layer < c->n_layers; layer++) {
 		for (int role = 0; role < WEIGHT_ROLES; role++) {
-			bool expert = role >= WEIGHT_EXPERT_GATE && role <= WEIGHT_EXPERT_DOWN;
-			uint64_t rows, cols;
+			const struct weight *s = weights_find(x, role, layer);
 
-			if (role <= WEIGHT_FINAL_NORM && layer)
-				continue;
-			weights_shape(c, role, layer, &rows, &cols);
-			for (uint32_t i = 0; i < (expert ? c->n_experts : 1); i++) {
-				for (uint64_t row = 0; row < rows; row++) {
-					weights_row(x, role, layer, i, row, a);
-					weights_row(y, role, layer, i, row, b);
-					compared += cols;
-					different += memcmp(a, b, cols * sizeof(*a)) != 0;
+			for (uint32_t i = 0; s && i < s->experts; i++) {
+				for (uint64_t row = 0; row < s->rows; row++) {
+					weights_row(x, role, layer, i, row, false, a);
+					weights_row(y, role, layer, i, row, false, b);
+					compared += s->cols;
+					different += memcmp(a, b, s->cols * sizeof(*a)) != 0;
 				}
 			}
 		}
@@ -152,7 +173,7 @@ static struct tensor *copy_add(struct copy *k, const char *name, const char *dty
 
 	*t = (struct tensor){.name = k->names[k->n],
 			     .n_dims = n_dims,
-			     .dtype_name = dtype,
+			     .type = stored_type_find(dtype),
 			     .bytes = 2};
 	for (uint32_t i = 0; i < n_dims; i++) {
 		t->shape[i] = shape[i];
@@ -181,7 +202,7 @@ static int copy_weights(struct copy *k, const struct model_config *c, struct wei
 		printf("Bail out! %s\n", e->text);
 		exit(1);
 	}
-	return weights_open(scratch_path("edited"), c, ret, e);
+	return open_weights(scratch_path("edited"), c, ret, e);
 }
 
 static void expect_same(struct copy *k, const struct model_config *c, const struct weights *want,
@@ -224,16 +245,14 @@ static void export_to(const struct weights *w, const struct model_config *c, con
 static void test_round_trip(const char *json, const char *name, uint64_t shard_bytes)
 {
 	struct model_config c = parse(json), again;
-	struct weights *w, *back;
+	struct weights *w = make(7, &c), *back;
 	struct err e = {0};
 
-	if (!ok(weights_synthetic(7, &c, &w) == 0, "%s: synthetic", name))
-		return;
 	export_to(w, &c, json, scratch_path(name), shard_bytes);
 	if (ok(model_config_open(scratch_path(name), &again, &e) == 0, "its config.json reads %s",
 	       e.text))
 		ok(!memcmp(&again, &c, sizeof(c)), "and says the same");
-	if (ok(weights_open(scratch_path(name), &c, &back, &e) == 0, "it opens %s", e.text)) {
+	if (ok(open_weights(scratch_path(name), &c, &back, &e) == 0, "it opens %s", e.text)) {
 		ok(same_rows(&c, w, back), "%s: every row comes back", name);
 		weights_close(back);
 	}
@@ -249,7 +268,7 @@ static void test_names(void)
 	char name[TENSOR_NAME_MAX + 1];
 	struct copy *k;
 
-	if (!ok(weights_open(scratch_path("moe"), &c, &base, &e) == 0, "opens %s", e.text))
+	if (!ok(open_weights(scratch_path("moe"), &c, &base, &e) == 0, "opens %s", e.text))
 		return;
 
 	k = copy_open(scratch_path("moe"));
@@ -328,8 +347,8 @@ static void test_names(void)
 		static float a[64], b[64];
 
 		for (uint64_t row = 0; row < tied.vocab_size; row++) {
-			weights_row(w, WEIGHT_LM_HEAD, 0, 0, row, a);
-			weights_row(base, WEIGHT_EMBED, 0, 0, row, b);
+			weights_row(w, WEIGHT_LM_HEAD, 0, 0, row, false, a);
+			weights_row(base, WEIGHT_EMBED, 0, 0, row, false, b);
 			check(!memcmp(a, b, tied.hidden_size * sizeof(*a)));
 		}
 		ok_all("its head is the embedding");
@@ -378,13 +397,13 @@ static void test_refused(void)
 	copy_remove(k, t->name);
 
 	t = copy_find(k, "model.layers.3.self_attn.o_proj.weight");
-	t->dtype_name = "I16";
+	t->type = stored_type_find("I16");
 	expect_error(
 		k, &c, -ENOTSUP,
 		"/model.safetensors: tensor model.layers.3.self_attn.o_proj.weight has dtype I16: "
 		"only BF16, F16 and F32 weights are supported",
 		"whole numbers");
-	t->dtype_name = "BF16";
+	t->type = stored_type_find("BF16");
 	t->shape[0] = 64;
 	t->shape[1] = 32;
 	expect_error(k, &c, -EINVAL,
@@ -461,12 +480,13 @@ static void test_formats(void)
 	struct weights *w;
 	struct err e = {0};
 	float out[32], *wide;
+	uint16_t narrow[32];
 
 	for (unsigned i = 0; i < 65536; i++)
 		bits[i] = (uint16_t)i;
 	for (int bf16 = 0; bf16 <= 1; bf16++) {
-		t->dtype_name = bf16 ? "BF16" : "F16";
-		if (!ok(copy_weights(k, &c, &w, &e) == 0, "%s opens %s", t->dtype_name, e.text))
+		t->type = stored_type_find(bf16 ? "BF16" : "F16");
+		if (!ok(copy_weights(k, &c, &w, &e) == 0, "%s opens %s", t->type->name, e.text))
 			continue;
 		for (unsigned i = 0; i < 65536; i++) {
 			uint32_t u = i << 16;
@@ -474,13 +494,17 @@ static void test_formats(void)
 
 			if (bf16)
 				memcpy(&want, &u, sizeof(want));
-			if (i % 32 == 0)
-				weights_row(w, WEIGHT_EMBED, 0, 0, i / 32, out);
+			if (i % 32 == 0) {
+				weights_row(w, WEIGHT_EMBED, 0, 0, i / 32, false, out);
+				weights_row(w, WEIGHT_EMBED, 0, 0, i / 32, true, narrow);
+			}
+			check(isnan(want) ? isnan(float_of_bf16(narrow[i % 32]))
+					  : narrow[i % 32] == bf16_of_float(want));
 			check(isnan(want) ? isnan(out[i % 32])
 					  : out[i % 32] == want &&
 						    !signbit(out[i % 32]) == !signbit(want));
 		}
-		ok_all("every %s number is read exactly", t->dtype_name);
+		ok_all("every %s number is read exactly", t->type->name);
 		weights_close(w);
 	}
 	wide = malloc(65536 * sizeof(*wide));
@@ -489,10 +513,10 @@ static void test_formats(void)
 	free(bits);
 	t->data = wide;
 	t->bytes *= 2;
-	t->dtype_name = "F32";
+	t->type = stored_type_find("F32");
 	if (ok(copy_weights(k, &c, &w, &e) == 0, "F32 beside BF16 opens %s", e.text)) {
 		for (unsigned i = 0; i < 2048; i++) {
-			weights_row(w, WEIGHT_EMBED, 0, 0, i, out);
+			weights_row(w, WEIGHT_EMBED, 0, 0, i, false, out);
 			check(!memcmp(out, wide + 32 * i, sizeof(out)));
 		}
 		ok_all("every F32 number is read as it is");
@@ -511,7 +535,7 @@ static void number_rows(struct tensor *t)
 	free((void *)(uintptr_t)t->data);
 	t->data = rows;
 	t->bytes *= 2;
-	t->dtype_name = "F32";
+	t->type = stored_type_find("F32");
 }
 
 static void check_rows(const struct weights *w, enum weight_role role, const int *want, size_t n)
@@ -519,7 +543,7 @@ static void check_rows(const struct weights *w, enum weight_role role, const int
 	float row[32];
 
 	for (size_t i = 0; i < n; i++) {
-		weights_row(w, role, 0, 0, i, row);
+		weights_row(w, role, 0, 0, i, false, row);
 		for (int k = 0; k < 32; k++)
 			check(row[k] == (float)want[i]);
 	}
@@ -597,21 +621,24 @@ static void test_lexis(void)
 	struct err e = {0};
 
 	if (!ok(model_config_open("models/lexis", &c, &e) == 0 &&
-			weights_open("models/lexis", &c, &w, &e) == 0,
+			open_weights("models/lexis", &c, &w, &e) == 0,
 		"lexis opens %s", e.text))
 		return;
 	if (!ok(safetensors_open("models/lexis", &s, &e) == 0, "its tensors too %s", e.text))
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct tensor *t = safetensors_find(s, cases[i].tensor);
+		const struct weight *of = weights_find(w, cases[i].role, cases[i].layer);
 		const uint16_t *bits = t ? t->data : NULL;
-		uint64_t rows, cols;
+		uint64_t rows = of->rows, cols = of->cols;
 
-		weights_shape(&c, cases[i].role, cases[i].layer, &rows, &cols);
 		if (!ok(t && t->bytes == 2 * rows * cols, "%s", cases[i].tensor))
 			continue;
 		for (uint64_t r = 0; r < rows; r++) {
-			weights_row(w, cases[i].role, cases[i].layer, cases[i].expert, r, row);
+			check(!memcmp(weights_view(w, of->role, of->layer, cases[i].expert, r).data,
+				      bits + r * cols, 2 * cols));
+			weights_row(w, cases[i].role, cases[i].layer, cases[i].expert, r, false,
+				    row);
 			for (uint64_t k = 0; k < cols; k++) {
 				uint16_t b;
 				uint32_t u;
@@ -648,7 +675,7 @@ static void test_tiny(void)
 		if (entry->d_name[0] == '.')
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
-		if (model_config_open(path, &c, &e) < 0 || weights_open(path, &c, &w, &e) < 0) {
+		if (model_config_open(path, &c, &e) < 0 || open_weights(path, &c, &w, &e) < 0) {
 			printf("# %s\n", e.text);
 			check(!"opens");
 			continue;
@@ -680,10 +707,9 @@ static void test_synthetic(void)
 	};
 	struct model_config c = parse(config_moe);
 	const uint64_t key = 0xdeadbeefcafef00d;
-	struct weights *w, *other;
+	struct weights *w = make(1, &c), *other = make(2, &c);
 	struct weight_synthesis s;
 	float row[4096], row_other[4096];
-	uint64_t rows, cols;
 
 	for (size_t i = 0; i < ARRAY_SIZE(first); i++)
 		check(synthetic_bf16(1, 0x1p-20f, 0, i) == first[i]);
@@ -693,14 +719,13 @@ static void test_synthetic(void)
 	check(synthetic_bf16(key, 3 * 0x1p-17f, 1, (uint64_t)1 << 40) == 0x3fcf);
 	ok_all("elements are those that they have always been");
 
-	if (weights_synthetic(1, &c, &w) < 0 || weights_synthetic(2, &c, &other) < 0)
-		exit(1);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		const struct weight *of = weights_find(w, sizes[i].role, 0);
+		uint64_t rows = of->rows, cols = of->cols;
 		double sum = 0, squares = 0, n;
 
-		weights_shape(&c, sizes[i].role, 0, &rows, &cols);
 		for (uint64_t r = 0; r < rows; r++) {
-			weights_row(w, sizes[i].role, 0, 0, r, row);
+			weights_row(w, sizes[i].role, 0, 0, r, false, row);
 			for (uint64_t k = 0; k < cols; k++) {
 				sum += row[k];
 				squares += row[k] * (double)row[k];
@@ -714,28 +739,28 @@ static void test_synthetic(void)
 			"role %d has the size of its recipe", sizes[i].role))
 			printf("#   mean %g, deviation %g\n", sum, squares);
 	}
-	weights_row(w, WEIGHT_DELTA_A_LOG, 0, 0, 0, row);
-	weights_row(w, WEIGHT_DELTA_DT_BIAS, 0, 0, 0, row_other);
+	weights_row(w, WEIGHT_DELTA_A_LOG, 0, 0, 0, false, row);
+	weights_row(w, WEIGHT_DELTA_DT_BIAS, 0, 0, 0, false, row_other);
 	for (uint32_t i = 0; i < c.n_value_heads; i++) {
 		check(expf(row[i]) >= 1 && expf(row[i]) <= 16);
 		check(log1pf(expf(row_other[i])) > 0.0009f && log1pf(expf(row_other[i])) < 0.11f);
 	}
 	ok_all("decay rates are those of a fresh Mamba");
 
-	weights_row(w, WEIGHT_EXPERT_UP, 1, 2, 3, row);
-	weights_row(other, WEIGHT_EXPERT_UP, 1, 2, 3, row_other);
+	weights_row(w, WEIGHT_EXPERT_UP, 1, 2, 3, false, row);
+	weights_row(other, WEIGHT_EXPERT_UP, 1, 2, 3, false, row_other);
 	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "another seed gives other weights");
-	weights_row(w, WEIGHT_EXPERT_UP, 1, 3, 3, row_other);
+	weights_row(w, WEIGHT_EXPERT_UP, 1, 3, 3, false, row_other);
 	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "so does another expert");
-	weights_row(w, WEIGHT_EXPERT_UP, 2, 2, 3, row_other);
+	weights_row(w, WEIGHT_EXPERT_UP, 2, 2, 3, false, row_other);
 	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "another layer");
-	weights_row(w, WEIGHT_EXPERT_GATE, 1, 2, 3, row_other);
+	weights_row(w, WEIGHT_EXPERT_GATE, 1, 2, 3, false, row_other);
 	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "another role");
 
 	/* Rows agree with single elements, at every alignment of their first. */
 	for (uint64_t r = 0; r < 256; r++) {
-		weights_row(w, WEIGHT_DELTA_CONV, 0, 0, r, row);
-		weights_synthesis(&c, 1, WEIGHT_DELTA_CONV, 0, 0, &s);
+		weights_row(w, WEIGHT_DELTA_CONV, 0, 0, r, false, row);
+		check(weights_synthesis(w, WEIGHT_DELTA_CONV, 0, 0, &s));
 		for (uint32_t k = 0; k < 3; k++) {
 			uint32_t u = synthetic_bf16(s.key, s.scale, s.offset, r * 3 + k) << 16;
 
@@ -749,7 +774,9 @@ static void test_synthetic(void)
 		for (uint32_t layer = 0; layer < c.n_layers; layer++) {
 			uint32_t u;
 
-			weights_synthesis(&c, 1, role, layer, 0, &s);
+			if (!weights_find(w, role, layer))
+				continue;
+			check(weights_synthesis(w, role, layer, 0, &s));
 			memcpy(&u, &s.scale, 4);
 			check(s.scale >= 0x1p-40f && s.scale < 1 && !(u & 0xffff));
 		}
@@ -759,11 +786,10 @@ static void test_synthetic(void)
 	weights_close(other);
 
 	c = parse(config_tied);
-	if (weights_synthetic(1, &c, &w) < 0)
-		exit(1);
+	w = make(1, &c);
 	for (uint64_t r = 0; r < c.vocab_size; r++) {
-		weights_row(w, WEIGHT_EMBED, 0, 0, r, row);
-		weights_row(w, WEIGHT_LM_HEAD, 0, 0, r, row_other);
+		weights_row(w, WEIGHT_EMBED, 0, 0, r, false, row);
+		weights_row(w, WEIGHT_LM_HEAD, 0, 0, r, false, row_other);
 		check(!memcmp(row, row_other, c.hidden_size * sizeof(*row)));
 	}
 	ok_all("a tied head is the embedding");
@@ -773,12 +799,10 @@ static void test_synthetic(void)
 static void test_export_refused(void)
 {
 	struct model_config c = parse(config_moe);
-	struct weights *w;
+	struct weights *w = make(1, &c);
 	struct err e = {0};
 	char want[600];
 
-	if (weights_synthetic(1, &c, &w) < 0)
-		exit(1);
 	snprintf(want, sizeof(want), "%s: the directory is not empty", scratch_path("moe"));
 	is_int(weights_export(w, &c, config_moe, scratch_path("moe"), 0, &e), -EEXIST,
 	       "does not write into a full directory");

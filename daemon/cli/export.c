@@ -19,7 +19,7 @@
 #include "base/macros.h"
 #include "base/file.h"
 #include "engine/checkpoint/model_config.h"
-#include "engine/checkpoint/weights.h"
+#include "engine/checkpoint/export.h"
 
 enum { FILE_MAX = 256 << 20, SHARD_GB_MAX = 1000000 };
 
@@ -148,6 +148,7 @@ static int copy_tokenizer(const struct export_options *o, struct err *e)
 static int export(const struct export_options *o, struct err *e)
 {
 	struct model_config *c = calloc(1, sizeof(*c));
+	struct weight *table = NULL;
 	struct weights *w = NULL;
 	struct buf config;
 	char path[4096];
@@ -161,18 +162,21 @@ static int export(const struct export_options *o, struct err *e)
 		r = err_set(e, ENAMETOOLONG, "%s: the path is too long", o->model);
 	if (r == 0)
 		r = file_read(AT_FDCWD, path, path, &config, e);
+	if (r == 0 && !(table = weights_table(c)))
+		r = err_set(e, ENOMEM, "out of memory");
 	if (r == 0 && o->synthetic) {
-		r = weights_synthetic(o->seed, c, &w);
+		r = weights_synthetic(o->seed, c, table, &w);
 		if (r < 0)
 			err_set(e, -r, "out of memory for the weights");
 	} else if (r == 0) {
-		r = weights_open(o->model, c, &w, e);
+		r = weights_open(o->model, c, table, &w, e);
 	}
 	if (r == 0)
 		r = weights_export(w, c, buf_str(&config), o->out, o->shard_gb << 30, e);
 	if (r == 0)
 		r = copy_tokenizer(o, e);
 	weights_close(w);
+	free(table);
 	buf_release(&config);
 	free(c);
 	return r;

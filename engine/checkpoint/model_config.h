@@ -1,7 +1,7 @@
 /*
- * config.json to the numbers that the forward pass needs: Qwen3.5-MoE (nested or flat), dense
- * Qwen3.5, Qwen3-Next. Every key that decides the mathematics is read or refused: a model that this
- * engine would compute wrongly does not load. Missing keys are what transformers takes them for.
+ * config.json to the numbers that the forward pass needs, nested (text_config) or flat. Every key
+ * that decides the mathematics is read or refused: a model that this engine would compute wrongly
+ * does not load. Missing keys are what transformers takes them for; families/ says which.
  *
  * What holds of every result: hidden and intermediate sizes are 1 to 65536, of any divisor; heads at
  * most 4096 of each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads,
@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 
-enum { MODEL_LAYERS_MAX = 512, MODEL_END_TOKENS_MAX = 16 };
+enum { MODEL_LAYERS_MAX = 512, MODEL_EXPERTS_MAX = 4096, MODEL_END_TOKENS_MAX = 16 };
 
 /* What a layer is made of: a mixer, which mixes tokens, then an MLP. What each kind computes is a file of engine/layers. */
 enum layer_kind {
@@ -32,14 +32,10 @@ struct layer_kinds {
 	uint8_t mixer, mlp; /* enum layer_kind */
 };
 
-enum model_family {
-	MODEL_QWEN3_5,	   /* qwen3_5, qwen3_5_text: dense MLP */
-	MODEL_QWEN3_5_MOE, /* qwen3_5_moe, qwen3_5_moe_text */
-	MODEL_QWEN3_NEXT,  /* qwen3_next */
-};
+struct family;
 
 struct model_config {
-	enum model_family family;
+	const struct family *family; /* static */
 	uint32_t hidden_size, n_layers, vocab_size, max_position_embeddings;
 	struct layer_kinds layers[MODEL_LAYERS_MAX];
 	uint32_t n_layers_of[LAYER_KINDS];

@@ -8,16 +8,6 @@
 #include "kernels/cl_error.h"
 #include "kernels/coded.h"
 
-static uint16_t round_bf16(float x)
-{
-	uint32_t u;
-
-	memcpy(&u, &x, sizeof(u));
-	if ((u & 0x7fffffffu) > 0x7f800000u)
-		return 0x7fc0;
-	return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
-}
-
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole)
 {
 	cl_int code;
@@ -25,7 +15,7 @@ void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t b
 
 	if (p->error.code)
 		return NULL;
-	m = clEnqueueMapBuffer(p->device->queue, buffer, CL_TRUE,
+	m = clEnqueueMapBuffer(p->queue, buffer, CL_TRUE,
 			       whole ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_WRITE, offset, bytes,
 			       0, NULL, NULL, &code);
 	if (code != CL_SUCCESS) {
@@ -37,10 +27,10 @@ void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t b
 
 void pack_unmap(struct packer *p, cl_mem buffer, void *m)
 {
-	cl_int code = clEnqueueUnmapMemObject(p->device->queue, buffer, m, 0, NULL, NULL);
+	cl_int code = clEnqueueUnmapMemObject(p->queue, buffer, m, 0, NULL, NULL);
 
 	if (code == CL_SUCCESS)
-		code = clFinish(p->device->queue);
+		code = clFinish(p->queue);
 	if (code != CL_SUCCESS && !p->error.code)
 		cl_error(&p->error, code, "writing weights");
 }
@@ -75,26 +65,27 @@ static uint64_t packed_index(enum kernel_packing packing, uint64_t k, uint64_t r
 	return 0;
 }
 
-void pack_panel(const float *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out)
+void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out)
 {
-	float *f = out;
-	uint16_t *h = out;
+	const uint32_t *from = rows;
+	const uint16_t *from16 = rows;
+	uint32_t *to = out;
+	uint16_t *to16 = out;
 
 	for (uint64_t k = 0; k < K; k++)
 		for (uint64_t r = 0; r < 16; r++) {
-			float v = rows[r * K + k];
 			uint64_t at = packed_index(packing, k, r);
 
 			if (bf16)
-				h[at] = round_bf16(v);
+				to16[at] = from16[r * K + k];
 			else
-				f[at] = v;
+				to[at] = from[r * K + k];
 		}
 }
 
-/* Where the rows of a panel come from: 16 rows of K floats, padded with zeros. */
+/* Where the rows of a panel come from: 16 rows of K elements, padded with zeros. */
 typedef void panel_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
-			float *out);
+			bool bf16, void *out);
 
 /* Writes `panels` panels to first, first + stride, ... of a packed matrix. */
 static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint64_t K,
@@ -103,8 +94,7 @@ static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint6
 {
 	enum kernel_packing packing = bf16 ? kernels_packing(p->kernels) : KERNEL_PACK_PANELS;
 	uint64_t bytes = K * 16 * (bf16 ? 2 : 4), span = (panels - 1) * stride + 1;
-	float *scratch = calloc(16 * K, sizeof(*scratch));
-	char *m;
+	char *scratch = calloc(1, bytes), *m;
 
 	if (!scratch) {
 		err_set(&p->error, ENOMEM, "out of memory");
@@ -112,8 +102,8 @@ static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint6
 	}
 	m = pack_map_part(p, buffer, first * bytes, span * bytes, stride == 1);
 	for (uint64_t i = 0; m && i < panels; i++) {
-		memset(scratch, 0, 16 * K * sizeof(*scratch));
-		rows(p, from, i, K, scratch);
+		memset(scratch, 0, bytes);
+		rows(p, from, i, K, bf16, scratch);
 		pack_panel(scratch, K, bf16, packing, m + i * stride * bytes);
 	}
 	if (m)
@@ -121,16 +111,16 @@ static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint6
 	free(scratch);
 }
 
-void pack_part_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
-		    float *out)
+void pack_part_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K, bool bf16,
+		    void *out)
 {
 	const struct pack_part *part = from;
-	uint64_t rows, cols;
+	uint64_t rows = weights_find(p->weights, part->role, part->layer)->rows;
+	char *row = out;
 
-	weights_shape(p->config, part->role, part->layer, &rows, &cols);
-	for (uint64_t r = panel * 16; r < MIN(panel * 16 + 16, rows); r++)
-		weights_row(p->weights, part->role, part->layer, part->expert, r,
-			    out + (r - panel * 16) * K);
+	for (uint64_t r = panel * 16; r < MIN(panel * 16 + 16, rows);
+	     r++, row += K * (bf16 ? 2 : 4))
+		weights_row(p->weights, part->role, part->layer, part->expert, r, bf16, row);
 }
 
 void pack_matrix(struct packer *p, cl_mem buffer, uint64_t panels, const struct pack_part *parts,
@@ -142,37 +132,35 @@ void pack_matrix(struct packer *p, cl_mem buffer, uint64_t panels, const struct 
 	}
 	for (size_t i = 0; i < n_parts && !p->error.code; i++) {
 		const struct pack_part *part = &parts[i];
-		uint64_t rows, cols;
+		const struct weight *w = weights_find(p->weights, part->role, part->layer);
+		struct weight_synthesis s;
 
-		weights_shape(p->config, part->role, part->layer, &rows, &cols);
-		if (p->synthetic) {
-			struct weight_synthesis s;
-
-			weights_synthesis(p->config, p->seed, part->role, part->layer, part->expert,
-					  &s);
+		if (weights_synthesis(p->weights, part->role, part->layer, part->expert, &s))
 			kernel_synthesize(p->kernels, buffer, part->first, (uint32_t)part->stride,
-					  rows, cols, s.key, s.scale, s.offset);
-		} else {
-			write_panels(p, buffer, CEIL_DIV(rows, 16u), KERNEL_LD(cols), part->first,
-				     part->stride, uses_bf16(p), pack_part_rows, part);
-		}
+					  w->rows, w->cols, s.key, s.scale, s.offset);
+		else
+			write_panels(p, buffer, CEIL_DIV(w->rows, 16u), KERNEL_LD(w->cols),
+				     part->first, part->stride, uses_bf16(p), pack_part_rows, part);
 	}
 }
 
 static void router_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
-			float *out)
+			bool bf16, void *out)
 {
-	uint32_t layer = *(const uint32_t *)from, E = p->config->n_experts;
+	const struct weight *w = from;
+	float *row = out;
 
-	for (uint64_t r = panel * 16; r < panel * 16 + 16 && r <= E; r++)
-		weights_row(p->weights, r < E ? WEIGHT_ROUTER : WEIGHT_SHARED_ROUTER, layer, 0,
-			    r < E ? r : 0, out + (r - panel * 16) * K);
+	for (uint64_t r = panel * 16; r < panel * 16 + 16 && r <= w->rows; r++, row += K)
+		weights_row(p->weights, r < w->rows ? WEIGHT_ROUTER : WEIGHT_SHARED_ROUTER,
+			    w->layer, 0, r < w->rows ? r : 0, bf16, row);
 }
 
 void pack_router(struct packer *p, cl_mem buffer, uint32_t layer)
 {
-	write_panels(p, buffer, CEIL_DIV(p->config->n_experts + 1, 16u),
-		     KERNEL_LD(p->config->hidden_size), 0, 1, false, router_rows, &layer);
+	const struct weight *w = weights_find(p->weights, WEIGHT_ROUTER, layer);
+
+	write_panels(p, buffer, CEIL_DIV(w->rows + 1, 16u), KERNEL_LD(w->cols), 0, 1, false,
+		     router_rows, w);
 }
 
 void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes)
@@ -182,53 +170,40 @@ void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes)
 
 void pack_rows(struct packer *p, cl_mem buffer, enum weight_role role)
 {
-	bool bf16 = uses_bf16(p);
-	uint64_t rows, cols, K;
-	float *scratch;
+	const struct weight *w = weights_find(p->weights, role, 0);
+	uint64_t K = KERNEL_LD(w->cols), size = uses_bf16(p) ? 2 : 4;
+	struct weight_synthesis s;
 	char *m;
 
-	weights_shape(p->config, role, 0, &rows, &cols);
-	K = KERNEL_LD(cols);
-	if (p->synthetic) {
-		struct weight_synthesis s;
+	if (weights_synthesis(p->weights, role, 0, 0, &s)) {
+		kernel_synthesize_rows(p->kernels, buffer, w->rows, w->cols, s.key, s.scale,
+				       s.offset);
+		return;
+	}
+	m = pack_map_part(p, buffer, 0, w->rows * K * size, true);
+	for (uint64_t r = 0; m && r < w->rows; r++) {
+		char *row = m + r * K * size;
 
-		weights_synthesis(p->config, p->seed, role, 0, 0, &s);
-		kernel_synthesize_rows(p->kernels, buffer, rows, cols, s.key, s.scale, s.offset);
-		return;
-	}
-	scratch = calloc(K, sizeof(*scratch));
-	if (!scratch) {
-		err_set(&p->error, ENOMEM, "out of memory");
-		return;
-	}
-	m = pack_map_part(p, buffer, 0, rows * K * (bf16 ? 2 : 4), true);
-	for (uint64_t r = 0; m && r < rows; r++) {
-		weights_row(p->weights, role, 0, 0, r, scratch);
-		if (!bf16)
-			memcpy(m + r * K * 4, scratch, K * 4);
-		else
-			for (uint64_t c = 0; c < K; c++)
-				((uint16_t *)(void *)m)[r * K + c] = round_bf16(scratch[c]);
+		weights_row(p->weights, role, 0, 0, r, uses_bf16(p), row);
+		memset(row + w->cols * size, 0, (K - w->cols) * size);
 	}
 	if (m)
 		pack_unmap(p, buffer, m);
-	free(scratch);
 }
 
 void pack_vector(struct packer *p, cl_mem buffer, enum weight_role role, uint32_t layer,
 		 enum pack_transform transform)
 {
-	uint64_t rows, cols, n;
+	const struct weight *w = weights_find(p->weights, role, layer);
+	uint64_t rows = w->rows, cols = w->cols, n = rows * cols;
 	float *row, *m;
 
-	weights_shape(p->config, role, layer, &rows, &cols);
-	n = rows * cols;
 	row = calloc(cols, sizeof(*row));
 	m = row ? pack_map_part(p, buffer, 0, KERNEL_LD(n) * sizeof(*m), true) : NULL;
 	if (!row)
 		err_set(&p->error, ENOMEM, "out of memory");
 	for (uint64_t r = 0; m && r < rows; r++) {
-		weights_row(p->weights, role, layer, 0, r, row);
+		weights_row(p->weights, role, layer, 0, r, false, row);
 		for (uint64_t c = 0; c < cols; c++) {
 			float v = row[c];
 

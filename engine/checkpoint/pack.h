@@ -9,23 +9,20 @@
  * rows:    row-major [rows, K] elements: the embedding table.
  * vector:  floats, with what can be computed once already done (1 + w, -exp(A_log)).
  *
- * Synthetic matrices are filled by a kernel where they lie; everything else is read through
- * weights_row and written through a mapping of the buffer.
+ * Synthetic matrices are filled by a kernel where they lie; everything else is converted from the
+ * stored type to the kernels' elements row by row, into a mapping of the buffer.
  */
 #ifndef ENGINE_CHECKPOINT_PACK_H
 #define ENGINE_CHECKPOINT_PACK_H
 
-#include "engine/device.h"
 #include "engine/checkpoint/weights.h"
 #include "kernels/kernels.h"
 
 struct packer {
-	const struct device *device;
-	const struct model_config *config;
+	cl_context context;
+	cl_command_queue queue;
 	const struct weights *weights;
 	struct kernels *kernels;
-	bool synthetic;
-	uint64_t seed;
 	uint64_t saved;	  /* bytes that coded matrices did not need */
 	uint64_t plain;	  /* what they would take more at two bytes a weight */
 	struct err error; /* the first one sticks; code 0: none */

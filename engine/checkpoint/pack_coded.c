@@ -32,8 +32,7 @@ static void code_one(void *arg, size_t i)
 	struct batch *b = arg;
 	uint64_t K = b->K, panel = b->first + i;
 	uint8_t *out = b->coded + i * coded_panel_bound(K);
-	float *rows;
-	uint16_t *pairs;
+	uint16_t *rows, *pairs;
 
 	if (b->made) {
 		b->sizes[i] = coded_panel(b->made + panel * K * 16, K, out);
@@ -43,7 +42,7 @@ static void code_one(void *arg, size_t i)
 	pairs = calloc(16 * K, sizeof(*pairs));
 	b->sizes[i] = 0;
 	if (rows && pairs) {
-		pack_part_rows(b->packer, b->part, panel, K, rows);
+		pack_part_rows(b->packer, b->part, panel, K, true, rows);
 		pack_panel(rows, K, true, KERNEL_PACK_PAIRS, pairs);
 		b->sizes[i] = coded_panel(pairs, K, out);
 	}
@@ -52,17 +51,15 @@ static void code_one(void *arg, size_t i)
 }
 
 /* The part's panels made by a kernel, mapped; NULL (and the packer's error) when that fails. */
-static const uint16_t *make(struct packer *p, const struct pack_part *part, uint64_t rows,
-			    uint64_t cols, cl_mem stage)
+static const uint16_t *make(struct packer *p, const struct weight *w,
+			    const struct weight_synthesis *s, cl_mem stage)
 {
-	struct weight_synthesis s;
 	cl_int code;
 	void *m;
 
-	weights_synthesis(p->config, p->seed, part->role, part->layer, part->expert, &s);
-	kernel_synthesize(p->kernels, stage, 0, 1, rows, cols, s.key, s.scale, s.offset);
-	m = clEnqueueMapBuffer(p->device->queue, stage, CL_TRUE, CL_MAP_READ, 0,
-			       KERNEL_LD(rows) * KERNEL_LD(cols) * 2, 0, NULL, NULL, &code);
+	kernel_synthesize(p->kernels, stage, 0, 1, w->rows, w->cols, s->key, s->scale, s->offset);
+	m = clEnqueueMapBuffer(p->queue, stage, CL_TRUE, CL_MAP_READ, 0,
+			       KERNEL_LD(w->rows) * KERNEL_LD(w->cols) * 2, 0, NULL, NULL, &code);
 	if (code != CL_SUCCESS) {
 		cl_error(&p->error, code, "mapping synthetic weights");
 		return NULL;
@@ -73,16 +70,17 @@ static const uint16_t *make(struct packer *p, const struct pack_part *part, uint
 /* A buffer for the largest part; NULL (and the packer's error) when there is none. */
 static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t n_parts)
 {
-	uint64_t most = 0, rows, cols;
+	uint64_t most = 0;
 	cl_int code;
 	cl_mem stage;
 
 	for (size_t i = 0; i < n_parts; i++) {
-		weights_shape(p->config, parts[i].role, parts[i].layer, &rows, &cols);
-		most = MAX(most, KERNEL_LD(rows) * KERNEL_LD(cols) * 2);
+		const struct weight *w = weights_find(p->weights, parts[i].role, parts[i].layer);
+
+		most = MAX(most, KERNEL_LD(w->rows) * KERNEL_LD(w->cols) * 2);
 	}
-	stage = clCreateBuffer(p->device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, most,
-			       NULL, &code);
+	stage = clCreateBuffer(p->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, most, NULL,
+			       &code);
 	if (code == CL_SUCCESS)
 		return stage;
 	cl_error(&p->error, code, "memory for synthetic weights");
@@ -93,14 +91,16 @@ static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t 
 static uint64_t append(struct packer *p, const struct pack_part *part, struct batch *b,
 		       cl_mem stage, uint8_t *m, uint64_t *used)
 {
+	const struct weight *w = weights_find(p->weights, part->role, part->layer);
 	uint32_t *table = (uint32_t *)(void *)m;
-	uint64_t rows, cols, panels;
+	uint64_t panels = CEIL_DIV(w->rows, 16u);
+	struct weight_synthesis s;
 
-	weights_shape(p->config, part->role, part->layer, &rows, &cols);
-	assert(KERNEL_LD(cols) == b->K);
-	panels = CEIL_DIV(rows, 16u);
+	assert(KERNEL_LD(w->cols) == b->K);
 	b->part = part;
-	b->made = stage ? make(p, part, rows, cols, stage) : NULL;
+	b->made = NULL;
+	if (weights_synthesis(p->weights, part->role, part->layer, part->expert, &s))
+		b->made = make(p, w, &s, stage);
 	for (b->first = 0; b->first < panels && !p->error.code; b->first += BATCH) {
 		size_t n = MIN(panels - b->first, (uint64_t)BATCH);
 
@@ -125,13 +125,14 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts)
 {
 	struct batch b = {.packer = p};
-	uint64_t rows, cols, plain, done = 0, used = coded_table_bytes(panels);
+	uint64_t cols, plain, done = 0, used = coded_table_bytes(panels);
+	struct weight_synthesis s;
 	cl_mem stage = NULL;
 	uint8_t *m;
 
 	if (p->error.code || !n_parts)
 		return;
-	weights_shape(p->config, parts[0].role, parts[0].layer, &rows, &cols);
+	cols = weights_find(p->weights, parts[0].role, parts[0].layer)->cols;
 	b.K = KERNEL_LD(cols);
 	plain = panels * 16 * b.K * sizeof(uint16_t);
 	b.coded = calloc(BATCH, coded_panel_bound(b.K));
@@ -139,7 +140,7 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		err_set(&p->error, ENOMEM, "out of memory");
 		return;
 	}
-	if (p->synthetic)
+	if (weights_synthesis(p->weights, parts[0].role, parts[0].layer, 0, &s))
 		stage = new_stage(p, parts, n_parts);
 	m = pack_map_part(p, buffer, 0, pack_matrix_bytes(p->kernels, panels, cols), false);
 	for (size_t i = 0; m && i < n_parts && !p->error.code; i++)

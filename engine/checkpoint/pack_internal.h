@@ -8,12 +8,13 @@
  * written, so what is there need not be fetched. */
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole);
 
-/* Rows of panel `panel` of a struct pack_part: 16 of K floats, into zeros. Several threads may call it at once. */
-void pack_part_rows(const struct packer *p, const void *part, uint64_t panel, uint64_t K,
-		    float *out);
+/* Rows of panel `panel` of a struct pack_part: 16 of K elements, bf16 or float, into zeros. Several threads may
+ * call it at once. */
+void pack_part_rows(const struct packer *p, const void *part, uint64_t panel, uint64_t K, bool bf16,
+		    void *out);
 
-/* 16 rows of K floats each into one panel of that packing (CODED: in PAIRS). */
-void pack_panel(const float *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out);
+/* 16 rows of K such elements into one panel of that packing (CODED: in PAIRS). */
+void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out);
 
 /* pack_matrix for a set that wants CODED. */
 void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/macros.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/weights.h"
 
@@ -20,6 +19,7 @@ static void require(bool holds)
 
 static void check_config(const struct model_config *c)
 {
+	struct weight *table = weights_table(c);
 	uint64_t total = 0;
 
 	require(c->hidden_size >= 1 && c->hidden_size <= 65536);
@@ -53,16 +53,16 @@ static void check_config(const struct model_config *c)
 		require(kinds->mlp == LAYER_DENSE ? c->mlp_size
 						  : kinds->mlp == LAYER_MOE && c->n_experts);
 		for (int role = 0; role < WEIGHT_ROLES; role++) {
-			uint64_t rows, cols, elements;
+			const struct weight *w = &table[(size_t)layer * WEIGHT_ROLES + role];
+			uint64_t elements;
 
-			weights_shape(c, role, layer, &rows, &cols);
-			require(!__builtin_mul_overflow(rows, cols, &elements));
-			require(!__builtin_mul_overflow(elements, MAX(c->n_experts, 1u) * 4ull,
-							&elements));
+			require(!__builtin_mul_overflow(w->rows, w->cols, &elements));
+			require(!__builtin_mul_overflow(elements, w->experts * 4ull, &elements));
 			require(!__builtin_add_overflow(total, elements, &total));
-			require(rows == 0 || cols > 0);
+			require(w->rows == 0 || (w->cols > 0 && w->experts > 0));
 		}
 	}
+	free(table);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

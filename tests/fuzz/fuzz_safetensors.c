@@ -20,12 +20,12 @@ static int visit(const struct tensor *t, void *user)
 	const uint8_t *p = t->data;
 	uint64_t n = 1;
 
-	if (!t->name || strlen(t->name) > TENSOR_NAME_MAX || !t->dtype_name ||
+	if (!t->name || strlen(t->name) > TENSOR_NAME_MAX || !t->type ||
 	    t->n_dims > TENSOR_DIMS_MAX || p + t->bytes > seen->end)
 		abort();
 	for (uint32_t i = 0; i < t->n_dims; i++)
 		n *= t->shape[i];
-	if (t->dtype != TENSOR_OTHER && n * (t->dtype == TENSOR_F32 ? 4 : 2) != t->bytes)
+	if (t->type->to_float && stored_bytes(t->type, n) != t->bytes)
 		abort();
 	for (size_t i = 0; i < t->bytes; i++)
 		seen->sum += p[i];

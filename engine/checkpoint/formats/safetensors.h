@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/checkpoint/stored_type.h"
 
-enum tensor_dtype { TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_OTHER };
 enum { TENSOR_DIMS_MAX = 8, TENSOR_NAME_MAX = 255 };
 
 struct tensor {
@@ -29,8 +29,7 @@ struct tensor {
 	size_t bytes;
 	uint64_t shape[TENSOR_DIMS_MAX];
 	uint32_t n_dims;
-	enum tensor_dtype dtype;
-	const char *dtype_name; /* borrowed, static: "BF16", also what TENSOR_OTHER is */
+	const struct stored_type *type;
 };
 
 struct safetensors;
@@ -56,7 +55,7 @@ int safetensors_parse(const char *file, const void *bytes, size_t len,
 
 /* Writes one safetensors file: the header for n tensors (offsets in their order), then each
  * tensor's bytes, which `produce` puts into `data` [tensors[index].bytes]. Of a tensor, name,
- * shape, n_dims, dtype_name and bytes are read. Written under a temporary name and renamed. */
+ * shape, n_dims, type and bytes are read. Written under a temporary name and renamed. */
 int safetensors_write(const char *path, const struct tensor *tensors, size_t n,
 		      int (*produce)(size_t index, void *data, void *user, struct err *e),
 		      void *user, struct err *e) MUST_CHECK;

@@ -19,25 +19,6 @@ enum {
 	TENSORS_MAX = 1 << 20,	/* a file */
 };
 
-/* What the format knows, with bits an element; only the first three are computed with. */
-static const struct {
-	const char *name;
-	enum tensor_dtype dtype;
-	uint32_t bits;
-} dtypes[] = {
-	{"F32", TENSOR_F32, 32},	  {"F16", TENSOR_F16, 16},
-	{"BF16", TENSOR_BF16, 16},	  {"F64", TENSOR_OTHER, 64},
-	{"C64", TENSOR_OTHER, 64},	  {"I64", TENSOR_OTHER, 64},
-	{"U64", TENSOR_OTHER, 64},	  {"I32", TENSOR_OTHER, 32},
-	{"U32", TENSOR_OTHER, 32},	  {"I16", TENSOR_OTHER, 16},
-	{"U16", TENSOR_OTHER, 16},	  {"I8", TENSOR_OTHER, 8},
-	{"U8", TENSOR_OTHER, 8},	  {"BOOL", TENSOR_OTHER, 8},
-	{"F8_E4M3", TENSOR_OTHER, 8},	  {"F8_E5M2", TENSOR_OTHER, 8},
-	{"F8_E8M0", TENSOR_OTHER, 8},	  {"F8_E4M3FNUZ", TENSOR_OTHER, 8},
-	{"F8_E5M2FNUZ", TENSOR_OTHER, 8}, {"F6_E2M3", TENSOR_OTHER, 6},
-	{"F6_E3M2", TENSOR_OTHER, 6},	  {"F4", TENSOR_OTHER, 4},
-};
-
 struct entry {
 	struct tensor tensor;
 	uint64_t begin, end; /* offsets into the data */
@@ -70,13 +51,9 @@ static int scan_dtype(struct header *h, struct entry *t)
 
 	if (json_scan_string(&h->scan, name, sizeof(name)) < 0)
 		return broken_tensor(h, &t->tensor, "dtype is not a known name");
-	for (size_t i = 0; i < ARRAY_SIZE(dtypes); i++) {
-		if (strcmp(name, dtypes[i].name))
-			continue;
-		t->tensor.dtype = dtypes[i].dtype;
-		t->tensor.dtype_name = dtypes[i].name;
+	t->tensor.type = stored_type_find(name);
+	if (t->tensor.type)
 		return 0;
-	}
 	return err_set(h->e, EINVAL, "%s: tensor %s: unknown dtype %s", h->file, t->tensor.name,
 		       name);
 }
@@ -153,11 +130,8 @@ static int scan_entry(struct header *h, struct entry *t)
 static int check_size(struct header *h, struct entry *t, uint64_t data_len)
 {
 	struct tensor *x = &t->tensor;
-	uint64_t bits = 0, bytes;
+	uint64_t bits = 8 * x->type->bytes / x->type->elements, bytes;
 
-	for (size_t i = 0; i < ARRAY_SIZE(dtypes); i++)
-		if (x->dtype_name == dtypes[i].name)
-			bits = dtypes[i].bits;
 	for (uint32_t i = 0; i < x->n_dims; i++)
 		if (__builtin_mul_overflow(bits, x->shape[i], &bits))
 			return broken_tensor(h, x, "shape overflows");

@@ -33,7 +33,7 @@ static int put_header(struct buf *b, const struct tensor *tensors, size_t n)
 
 		buf_putc(b, ',');
 		put_string(b, t->name);
-		buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype_name);
+		buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", t->type->name);
 		for (uint32_t k = 0; k < t->n_dims; k++)
 			buf_printf(b, "%s%llu", k ? "," : "", (unsigned long long)t->shape[k]);
 		buf_printf(b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,

@@ -1,0 +1,40 @@
+/*
+ * Reading keys of a JSON object that somebody else wrote, with messages that name file and key. The
+ * first error stays and readers after it return what they were given, so that a caller checks once.
+ * A key that is null counts as missing.
+ */
+#ifndef ENGINE_CHECKPOINT_CONFIG_SOURCE_H
+#define ENGINE_CHECKPOINT_CONFIG_SOURCE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct config_source {
+	const char *file;
+	const char *path; /* of the object in the file: "" or "text_config." */
+	const json_t *object;
+	struct err *e;
+	int error; /* 0 or -errno */
+};
+
+void config_fail(struct config_source *s, int code, const char *key, const char *what);
+
+/* The value of a key, borrowed; NULL when it is missing. */
+const json_t *config_value(const struct config_source *s, const char *key);
+
+/* The key's value, or `missing`; anything else is an error. A number is above min, or at least min
+ * when `closed`, and at most max. */
+uint32_t config_whole(struct config_source *s, const char *key, uint32_t min, uint32_t max,
+		      uint32_t missing);
+bool config_truth(struct config_source *s, const char *key, bool missing);
+double config_real(struct config_source *s, const char *key, double min, double max, bool closed,
+		   double missing);
+
+/* Refuses a key whose value is anything but the one that this engine computes. */
+void config_only_truth(struct config_source *s, const char *key, bool wanted);
+void config_only_word(struct config_source *s, const char *key, const char *wanted);
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * A family of models as data: what its configuration leaves unsaid, which layers it has, and under
+ * which names its tensors are stored. One file a family, one row in FAMILIES.
+ */
+#ifndef ENGINE_CHECKPOINT_FAMILIES_FAMILY_H
+#define ENGINE_CHECKPOINT_FAMILIES_FAMILY_H
+
+#include "engine/checkpoint/config_source.h"
+#include "engine/checkpoint/model_config.h"
+#include "engine/checkpoint/weight.h"
+
+/* How a tensor holds the rows of one or several weights, its sections. */
+enum tensor_form {
+	TENSOR_MATRIX, /* [rows, columns]. Of experts' weights a tensor each: '*' is the expert's number */
+	TENSOR_VECTOR, /* [columns] */
+	TENSOR_CONV,   /* [rows, 1, columns] */
+	TENSOR_HEADS, /* [rows, columns]: for each key head of Gated DeltaNet the rows of every section */
+	TENSOR_EXPERTS, /* [experts, rows, columns]: for each expert the rows of every section */
+};
+
+enum { TENSOR_SECTIONS_MAX = 4 };
+
+struct tensor_section {
+	enum weight_role role;
+	/* TENSOR_HEADS: rows a head, as the offset of a uint32_t in struct model_config. 0: all that
+	 * earlier sections left of the weight. */
+	uint16_t rows_at;
+};
+
+struct family_tensor {
+	const char *name; /* behind the prefix, and "layers.N." */
+	enum tensor_form form;
+	uint8_t n_sections;
+	struct tensor_section sections[TENSOR_SECTIONS_MAX];
+};
+
+/* Tensors that come together: a checkpoint has all of them or, when it lacks the first, none. */
+struct tensor_set {
+	uint8_t kind; /* the layers that have them: enum layer_kind, or LAYER_KINDS: every layer */
+	uint8_t n;
+	const struct family_tensor *tensors;
+};
+
+struct family {
+	const char *name; /* model_type, also with "_text" behind it */
+	const char *
+		text_type; /* what `tigon export` writes: model_type and the class of transformers */
+	const char *class_name;
+	/* What missing keys mean, and what no key says (norm_adds_one, attention_gate). A family without
+	 * Gated DeltaNet has no key heads. */
+	struct model_config defaults;
+	double rotary_factor; /* the part of a head that rotates, when no key says it */
+	/* Fills c->layers; sizes of the whole model are read already. Refuses what only this family
+	 * would compute otherwise. */
+	void (*read_layers)(struct config_source *s, struct model_config *c);
+	/* The sets that its checkpoints may hold, NULL behind the last. Of two sets with the same
+	 * weights, its own files have the first. */
+	const struct tensor_set *const *sets;
+};
+
+#define FAMILIES(ROW) ROW(qwen3_5_moe) ROW(qwen3_5) ROW(qwen3_next)
+
+#define DECLARE_FAMILY(name) extern const struct family family_##name;
+FAMILIES(DECLARE_FAMILY)
+#undef DECLARE_FAMILY
+
+extern const struct family *const families[]; /* NULL behind the last */
+
+/* ---- what families have in common: keys.c ---- */
+
+/* layer_types, or else every full_attention_interval-th layer attends and the others are Gated
+ * DeltaNet. */
+void family_read_mixers(struct config_source *s, struct model_config *c);
+void family_set_mlps(struct model_config *c, enum layer_kind kind);
+
+/* ---- tensors by the names of transformers: names.c ---- */
+
+extern const struct tensor_set tensors_norms, tensors_attention, tensors_delta, tensors_delta_apart,
+	tensors_delta_interleaved, tensors_router, tensors_experts, tensors_experts_packed,
+	tensors_dense;
+
+/* Those of the whole model, in front of all sets. */
+extern const struct family_tensor tensor_embed, tensor_final_norm;
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * The names of tensors that transformers gives, which most families share.
+ *
+ *     prefix    model.  (the language model alone)
+ *               model.language_model.  (beside a vision tower, as transformers 5 saves it)
+ *               language_model.model.  (the same, older)
+ *     lm_head   at top level or under either; absent where the embedding serves
+ *     delta     in_proj_qkv, _z, _b, _a; or interleaved by key head, r value heads each:
+ *               in_proj_qkvz [q dk | k dk | v r dv | z r dv], in_proj_ba [b r | a r]
+ *     experts   one tensor a projection and expert; or packed: gate_up_proj [E, 2 I, D], gate rows
+ *               first, and down_proj [E, D, I]
+ */
+#include "engine/checkpoint/families/family.h"
+
+#include "base/macros.h"
+
+#define ONE(role)               \
+	1,                      \
+	{                       \
+		{               \
+			role, 0 \
+		}               \
+	}
+#define SET(name, kind, list) const struct tensor_set name = {kind, ARRAY_SIZE(list), list}
+
+const struct family_tensor tensor_embed = {"embed_tokens.weight", TENSOR_MATRIX, ONE(WEIGHT_EMBED)};
+const struct family_tensor tensor_final_norm = {"norm.weight", TENSOR_VECTOR,
+						ONE(WEIGHT_FINAL_NORM)};
+
+static const struct family_tensor norms[] = {
+	{"input_layernorm.weight", TENSOR_VECTOR, ONE(WEIGHT_INPUT_NORM)},
+	{"post_attention_layernorm.weight", TENSOR_VECTOR, ONE(WEIGHT_POST_NORM)},
+};
+SET(tensors_norms, LAYER_KINDS, norms);
+
+static const struct family_tensor attention[] = {
+	{"self_attn.q_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_ATTN_Q)},
+	{"self_attn.k_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_ATTN_K)},
+	{"self_attn.v_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_ATTN_V)},
+	{"self_attn.o_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_ATTN_O)},
+	{"self_attn.q_norm.weight", TENSOR_VECTOR, ONE(WEIGHT_ATTN_Q_NORM)},
+	{"self_attn.k_norm.weight", TENSOR_VECTOR, ONE(WEIGHT_ATTN_K_NORM)},
+};
+SET(tensors_attention, LAYER_ATTENTION, attention);
+
+static const struct family_tensor delta[] = {
+	{"linear_attn.conv1d.weight", TENSOR_CONV, ONE(WEIGHT_DELTA_CONV)},
+	{"linear_attn.A_log", TENSOR_VECTOR, ONE(WEIGHT_DELTA_A_LOG)},
+	{"linear_attn.dt_bias", TENSOR_VECTOR, ONE(WEIGHT_DELTA_DT_BIAS)},
+	{"linear_attn.norm.weight", TENSOR_VECTOR, ONE(WEIGHT_DELTA_NORM)},
+	{"linear_attn.out_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_OUT)},
+};
+SET(tensors_delta, LAYER_DELTA, delta);
+
+static const struct family_tensor delta_apart[] = {
+	{"linear_attn.in_proj_qkv.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_QKV)},
+	{"linear_attn.in_proj_z.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_Z)},
+	{"linear_attn.in_proj_b.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_B)},
+	{"linear_attn.in_proj_a.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_A)},
+};
+SET(tensors_delta_apart, LAYER_DELTA, delta_apart);
+
+#define KEY_ROWS offsetof(struct model_config, key_head_dim)
+static const struct family_tensor delta_interleaved[] = {
+	{"linear_attn.in_proj_qkvz.weight",
+	 TENSOR_HEADS,
+	 4,
+	 {{WEIGHT_DELTA_QKV, KEY_ROWS},
+	  {WEIGHT_DELTA_QKV, KEY_ROWS},
+	  {WEIGHT_DELTA_QKV, 0},
+	  {WEIGHT_DELTA_Z, 0}}},
+	{"linear_attn.in_proj_ba.weight",
+	 TENSOR_HEADS,
+	 2,
+	 {{WEIGHT_DELTA_B, 0}, {WEIGHT_DELTA_A, 0}}},
+};
+SET(tensors_delta_interleaved, LAYER_DELTA, delta_interleaved);
+
+static const struct family_tensor router[] = {
+	{"mlp.gate.weight", TENSOR_MATRIX, ONE(WEIGHT_ROUTER)},
+	{"mlp.shared_expert.gate_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_GATE)},
+	{"mlp.shared_expert.up_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_UP)},
+	{"mlp.shared_expert.down_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_DOWN)},
+	{"mlp.shared_expert_gate.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_ROUTER)},
+};
+SET(tensors_router, LAYER_MOE, router);
+
+static const struct family_tensor experts[] = {
+	{"mlp.experts.*.gate_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_EXPERT_GATE)},
+	{"mlp.experts.*.up_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_EXPERT_UP)},
+	{"mlp.experts.*.down_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_EXPERT_DOWN)},
+};
+SET(tensors_experts, LAYER_MOE, experts);
+
+static const struct family_tensor experts_packed[] = {
+	{"mlp.experts.gate_up_proj",
+	 TENSOR_EXPERTS,
+	 2,
+	 {{WEIGHT_EXPERT_GATE, 0}, {WEIGHT_EXPERT_UP, 0}}},
+	{"mlp.experts.down_proj", TENSOR_EXPERTS, ONE(WEIGHT_EXPERT_DOWN)},
+};
+SET(tensors_experts_packed, LAYER_MOE, experts_packed);
+
+static const struct family_tensor dense[] = {
+	{"mlp.gate_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_GATE)},
+	{"mlp.up_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_UP)},
+	{"mlp.down_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_DOWN)},
+};
+SET(tensors_dense, LAYER_DENSE, dense);

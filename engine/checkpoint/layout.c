@@ -1,0 +1,78 @@
+#include "engine/checkpoint/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Rows that section i has in a group, of a weight of which `taken` rows are in earlier sections. */
+static uint64_t section_rows(const struct family_tensor *t, uint32_t i, const struct weight *w,
+			     uint64_t taken, uint64_t groups, const struct model_config *c)
+{
+	uint32_t rows;
+
+	if (t->form == TENSOR_EXPERTS)
+		return w->rows;
+	if (!t->sections[i].rows_at)
+		return (w->rows - taken) / groups;
+	memcpy(&rows, (const char *)c + t->sections[i].rows_at, sizeof(rows));
+	return rows;
+}
+
+bool layout_of(const struct family_tensor *t, const struct model_config *c,
+	       const struct weight *table, uint32_t layer, struct layout *ret)
+{
+	const struct weight *of_layer = &table[(size_t)layer * WEIGHT_ROLES];
+	const struct weight *w = &of_layer[t->sections[0].role];
+	struct layout l = {.groups = 1, .cols = w->cols, .n_sections = t->n_sections};
+	uint64_t taken = 0;
+
+	if (!w->rows)
+		return false;
+	l.experts = t->form == TENSOR_EXPERTS;
+	if (t->form == TENSOR_EXPERTS)
+		l.groups = w->experts;
+	else if (t->form == TENSOR_HEADS)
+		l.groups = c->n_key_heads;
+	for (uint32_t i = 0; i < t->n_sections; i++) {
+		struct layout_section *s = &l.sections[i];
+
+		if (i && t->sections[i].role != t->sections[i - 1].role)
+			taken = 0;
+		s->weight = &of_layer[t->sections[i].role];
+		s->first = l.stride;
+		s->start = taken;
+		s->rows = section_rows(t, i, s->weight, taken, l.groups, c);
+		taken += s->rows * l.groups;
+		l.stride += s->rows;
+	}
+	if (l.experts)
+		l.shape[l.n_dims++] = l.groups;
+	if (t->form != TENSOR_VECTOR)
+		l.shape[l.n_dims++] = l.experts ? l.stride : l.groups * l.stride;
+	if (t->form == TENSOR_CONV)
+		l.shape[l.n_dims++] = 1;
+	l.shape[l.n_dims++] = l.cols;
+	*ret = l;
+	return true;
+}
+
+bool layout_has_set(const struct tensor_set *set, const struct model_config *c, uint32_t layer)
+{
+	const struct layer_kinds *k = &c->layers[layer];
+
+	return set->kind == LAYER_KINDS || set->kind == k->mixer || set->kind == k->mlp;
+}
+
+void layout_name(const struct family_tensor *t, const char *prefix, bool in_layer, uint32_t layer,
+		 uint32_t expert, char *out, size_t size)
+{
+	const char *star = strchr(t->name, '*');
+	char where[32] = "", number[16] = "";
+
+	if (in_layer)
+		snprintf(where, sizeof(where), "layers.%u.", layer);
+	if (star)
+		snprintf(number, sizeof(number), "%u", expert);
+	snprintf(out, size, "%s%s%.*s%s%s", prefix, where,
+		 (int)(star ? star - t->name : (ptrdiff_t)strlen(t->name)), t->name, number,
+		 star ? star + 1 : "");
+}

@@ -1,0 +1,332 @@
+#include "engine/checkpoint/resolve.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "engine/checkpoint/layout.h"
+
+struct resolver {
+	const char *dir, *prefix;
+	const struct safetensors *files;
+	const struct model_config *c;
+	const struct weight *table; /* [n_layers][WEIGHT_ROLES], as are sources */
+	struct weight_source *sources;
+	struct arena *arena;
+	const struct tensor *list; /* [n] */
+	size_t n;
+	bool *used; /* [n]: tensors of list that hold weights */
+	struct err *e;
+};
+
+/* ---- one tensor ---- */
+
+static void print_shape(char *out, size_t size, const uint64_t *shape, uint32_t n)
+{
+	size_t at = 0;
+
+	out[0] = 0;
+	for (uint32_t i = 0; i < n && at < size; i++)
+		at += (size_t)snprintf(out + at, size - at, "%s%llu", i ? ", " : "",
+				       (unsigned long long)shape[i]);
+}
+
+/* Checks that t can be read and has this shape, and marks it as used. */
+static int claim(struct resolver *r, const struct tensor *t, const uint64_t *shape, uint32_t n)
+{
+	char has[192], wants[192];
+
+	if (!t->type->to_float)
+		return err_set(
+			r->e, ENOTSUP,
+			"%s: tensor %s has dtype %s: only BF16, F16 and F32 weights are supported",
+			t->file, t->name, t->type->name);
+	if (t->n_dims != n || memcmp(t->shape, shape, n * sizeof(*shape)) != 0) {
+		print_shape(has, sizeof(has), t->shape, t->n_dims);
+		print_shape(wants, sizeof(wants), shape, n);
+		return err_set(r->e, EINVAL,
+			       "%s: tensor %s has shape [%s], config.json makes it [%s]", t->file,
+			       t->name, has, wants);
+	}
+	r->used[t - r->list] = true;
+	return 0;
+}
+
+static struct weight_source *source_of(struct resolver *r, enum weight_role role, uint32_t layer)
+{
+	return &r->sources[(size_t)layer * WEIGHT_ROLES + role];
+}
+
+/* Rows for a stretch of a weight, or for one expert's; NULL when out of memory. */
+static struct weight_rows *new_part(struct resolver *r, const struct weight *w, uint32_t expert)
+{
+	struct weight_source *s = source_of(r, w->role, w->layer);
+	uint32_t n = MAX(w->experts, (uint32_t)TENSOR_SECTIONS_MAX);
+
+	if (!s->parts)
+		s->parts = arena_array(r->arena, n, sizeof(*s->parts));
+	if (!s->parts) {
+		err_set(r->e, ENOMEM, "%s: out of memory for the table of weights", r->dir);
+		return NULL;
+	}
+	if (w->experts > 1) {
+		s->n_parts = w->experts;
+		return &s->parts[expert];
+	}
+	return &s->parts[s->n_parts++];
+}
+
+/* The sections of a tensor that was claimed; of one expert when it has a tensor of its own. */
+static int add_sections(struct resolver *r, const struct tensor *t, const struct layout *l,
+			uint32_t expert)
+{
+	uint64_t row_bytes = stored_bytes(t->type, l->cols);
+
+	for (uint32_t i = 0; i < l->n_sections; i++) {
+		const struct layout_section *s = &l->sections[i];
+		uint64_t n = l->experts ? l->groups : 1;
+
+		for (uint32_t k = 0; k < n; k++) {
+			struct weight_rows *part = new_part(r, s->weight, l->experts ? k : expert);
+
+			if (!part)
+				return -ENOMEM;
+			*part = (struct weight_rows){
+				.data = (const uint8_t *)t->data +
+					(k * l->stride + s->first) * row_bytes,
+				.type = t->type,
+				.start = s->start,
+				.group = s->rows,
+				.stride = l->stride,
+			};
+		}
+	}
+	return 0;
+}
+
+/* ---- sets of tensors ---- */
+
+static const struct tensor *find(const struct resolver *r, const struct family_tensor *t,
+				 bool in_layer, uint32_t layer, uint32_t expert)
+{
+	char name[TENSOR_NAME_MAX + 1];
+
+	layout_name(t, r->prefix, in_layer, layer, expert, name, sizeof(name));
+	return safetensors_find(r->files, name);
+}
+
+static int missing(const struct resolver *r, const struct family_tensor *t, bool in_layer,
+		   uint32_t layer, uint32_t expert)
+{
+	char name[TENSOR_NAME_MAX + 1];
+
+	layout_name(t, r->prefix, in_layer, layer, expert, name, sizeof(name));
+	return err_set(r->e, ENOENT, "%s: tensor %s is missing", r->dir, name);
+}
+
+/* Finds a tensor, or one for each expert, and what it holds. */
+static int resolve_tensor(struct resolver *r, const struct family_tensor *want, bool in_layer,
+			  uint32_t layer)
+{
+	struct layout l;
+	uint32_t n;
+	int error = 0;
+
+	if (!layout_of(want, r->c, r->table, layer, &l))
+		return 0;
+	n = l.experts ? 1 : l.sections[0].weight->experts;
+	for (uint32_t i = 0; error == 0 && i < n; i++) {
+		const struct tensor *t = find(r, want, in_layer, layer, i);
+
+		if (!t)
+			return missing(r, want, in_layer, layer, i);
+		error = claim(r, t, l.shape, l.n_dims);
+		if (error == 0)
+			error = add_sections(r, t, &l, i);
+	}
+	return error;
+}
+
+static int resolve_set(struct resolver *r, const struct tensor_set *set, uint32_t layer)
+{
+	int error = 0;
+
+	for (uint32_t i = 0; error == 0 && i < set->n; i++)
+		error = resolve_tensor(r, &set->tensors[i], true, layer);
+	return error;
+}
+
+/* The first of the family's sets that would hold this weight, and the tensor in it. */
+static const struct family_tensor *own_tensor(const struct resolver *r, enum weight_role role,
+					      uint32_t layer)
+{
+	for (const struct tensor_set *const *s = r->c->family->sets; *s; s++)
+		for (uint32_t i = 0; layout_has_set(*s, r->c, layer) && i < (*s)->n; i++)
+			for (uint32_t k = 0; k < (*s)->tensors[i].n_sections; k++)
+				if ((*s)->tensors[i].sections[k].role == role)
+					return &(*s)->tensors[i];
+	return NULL;
+}
+
+static int resolve_layer(struct resolver *r, uint32_t layer)
+{
+	int error = 0;
+
+	for (const struct tensor_set *const *s = r->c->family->sets; error == 0 && *s; s++) {
+		const struct family_tensor *first = &(*s)->tensors[0];
+
+		if (layout_has_set(*s, r->c, layer) &&
+		    !source_of(r, first->sections[0].role, layer)->n_parts &&
+		    find(r, first, true, layer, 0))
+			error = resolve_set(r, *s, layer);
+	}
+	for (int role = WEIGHT_INPUT_NORM; error == 0 && role < WEIGHT_ROLES; role++)
+		if (r->table[(size_t)layer * WEIGHT_ROLES + role].rows &&
+		    !source_of(r, role, layer)->n_parts)
+			error = missing(r, own_tensor(r, role, layer), true, layer, 0);
+	return error;
+}
+
+/* ---- the whole model ---- */
+
+/* lm_head has one name in each layout. A tied checkpoint may hold it too, when it is the same. */
+static int resolve_lm_head(struct resolver *r, const struct tensor *embed)
+{
+	static const char *const names[] = {"lm_head.weight", "language_model.lm_head.weight",
+					    "model.language_model.lm_head.weight"};
+	static const struct family_tensor head = {.n_sections = 1,
+						  .sections = {{WEIGHT_LM_HEAD, 0}}};
+	const struct tensor *t = NULL;
+	struct layout l;
+	int error;
+
+	for (size_t i = 0; !t && i < ARRAY_SIZE(names); i++)
+		t = safetensors_find(r->files, names[i]);
+	if (!t && !r->c->tie_word_embeddings)
+		return err_set(
+			r->e, ENOENT,
+			"%s: tensor lm_head.weight is missing and config.json does not tie it to "
+			"the embedding",
+			r->dir);
+	if (!layout_of(&head, r->c, r->table, 0, &l))
+		return 0;
+	error = claim(r, t ? t : embed, l.shape, l.n_dims);
+	if (error == 0)
+		error = add_sections(r, t ? t : embed, &l, 0);
+	if (error < 0 || !t || !r->c->tie_word_embeddings)
+		return error;
+	if (t->type != embed->type || memcmp(t->data, embed->data, t->bytes) != 0)
+		return err_set(r->e, EINVAL,
+			       "%s: tensor %s differs from the embedding, but config.json has "
+			       "tie_word_embeddings",
+			       t->file, t->name);
+	return 0;
+}
+
+/* The prefix under which there is an embedding; "model." when there is none. */
+static void find_prefix(struct resolver *r)
+{
+	static const char *const prefixes[] = {"model.language_model.", "language_model.model.",
+					       "model."};
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
+		r->prefix = prefixes[i];
+		if (find(r, &tensor_embed, false, 0, 0))
+			return;
+	}
+}
+
+static int resolve_model(struct resolver *r)
+{
+	int error = resolve_tensor(r, &tensor_embed, false, 0);
+
+	if (error == 0)
+		error = resolve_tensor(r, &tensor_final_norm, false, 0);
+	if (error == 0)
+		error = resolve_lm_head(r, find(r, &tensor_embed, false, 0, 0));
+	for (uint32_t i = 0; error == 0 && i < r->c->n_layers; i++)
+		error = resolve_layer(r, i);
+	return error;
+}
+
+/* ---- what the language model does not use ---- */
+
+static bool is_foreign(const char *name)
+{
+	static const char *const prefixes[] = {
+		"model.visual.", "visual.",    "model.vision_tower.", "vision_tower.",
+		"mtp.",		 "model.mtp.", "language_model.mtp.", "model.language_model.mtp.",
+	};
+	static const char inv_freq[] = ".rotary_emb.inv_freq"; /* a constant that old files hold */
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return n >= sizeof(inv_freq) && !strcmp(name + n - (sizeof(inv_freq) - 1), inv_freq);
+}
+
+/* Names that only quantised checkpoints have: FP8 and NVFP4 scales, GPTQ, AWQ, compressed-tensors,
+ * bitsandbytes. They are looked for first, since the plain names are then missing. */
+static int refuse_quantised(struct resolver *r)
+{
+	static const char *const suffixes[] = {
+		"_scale_inv", "_scale", ".scales", ".qweight",
+		".qzeros",    ".g_idx", "_packed", ".absmax",
+	};
+
+	for (size_t i = 0; i < r->n; i++) {
+		size_t n = strlen(r->list[i].name);
+
+		for (size_t k = 0; k < ARRAY_SIZE(suffixes) && !is_foreign(r->list[i].name); k++) {
+			size_t m = strlen(suffixes[k]);
+
+			if (n > m && !strcmp(r->list[i].name + n - m, suffixes[k]))
+				return err_set(
+					r->e, ENOTSUP,
+					"%s: tensor %s belongs to a quantised checkpoint: only "
+					"BF16, F16 and F32 weights are supported",
+					r->list[i].file, r->list[i].name);
+		}
+	}
+	return 0;
+}
+
+static int refuse_left_over(struct resolver *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (!r->used[i] && !is_foreign(r->list[i].name))
+			return err_set(r->e, EINVAL,
+				       "%s: tensor %s has no place in the model of config.json",
+				       r->list[i].file, r->list[i].name);
+	return 0;
+}
+
+int resolve_weights(const char *dir, const struct safetensors *files, const struct model_config *c,
+		    const struct weight *table, struct arena *arena, struct weight_source *sources,
+		    struct err *e)
+{
+	struct resolver r = {.dir = dir,
+			     .files = files,
+			     .c = c,
+			     .table = table,
+			     .arena = arena,
+			     .sources = sources,
+			     .e = e};
+	int error;
+
+	r.list = safetensors_list(files, &r.n);
+	r.used = calloc(r.n ? r.n : 1, sizeof(*r.used));
+	if (!r.used)
+		return err_set(e, ENOMEM, "%s: out of memory", dir);
+	find_prefix(&r);
+	error = refuse_quantised(&r);
+	if (error == 0)
+		error = resolve_model(&r);
+	if (error == 0)
+		error = refuse_left_over(&r);
+	free(r.used);
+	return error;
+}

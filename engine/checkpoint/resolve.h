@@ -1,0 +1,39 @@
+/*
+ * Weights to places in a checkpoint: which tensors hold the rows of each, by the names of the family.
+ *
+ * The vision tower and the multi-token-prediction head are passed over. Any other tensor that is
+ * left over is an error: a checkpoint with biases, more layers or quantised weights is not the model
+ * that this engine computes.
+ */
+#ifndef ENGINE_CHECKPOINT_RESOLVE_H
+#define ENGINE_CHECKPOINT_RESOLVE_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "engine/checkpoint/model_config.h"
+#include "engine/checkpoint/stored_type.h"
+#include "engine/checkpoint/weight.h"
+#include "engine/checkpoint/formats/safetensors.h"
+
+/* A stretch of a weight's rows inside one tensor: row start + r lies at data + size of a row *
+ * (r / group * stride + r % group). */
+struct weight_rows {
+	const uint8_t *data; /* borrowed */
+	const struct stored_type *type;
+	uint64_t start, group, stride;
+};
+
+/* One weight of a layer: of an expert's a stretch an expert, else up to TENSOR_SECTIONS_MAX, in the
+ * order of their starts. */
+struct weight_source {
+	struct weight_rows *parts;
+	uint32_t n_parts; /* 0: the layer has no such weight */
+};
+
+/* Fills sources [n_layers][WEIGHT_ROLES], of zeros so far; parts come from the arena. -ENOENT,
+ * -EINVAL, -ENOTSUP: the sentence names file and tensor. */
+int resolve_weights(const char *dir, const struct safetensors *files, const struct model_config *c,
+		    const struct weight *table, struct arena *arena, struct weight_source *sources,
+		    struct err *e) MUST_CHECK;
+
+#endif

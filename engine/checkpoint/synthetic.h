@@ -1,0 +1,23 @@
+/*
+ * Random weights that behave like a trained model's: the size of what each layer adds to the
+ * residual stream stays moderate over 40 layers and more, gates are neither open nor shut, states
+ * forget over a few to a thousand tokens, routers choose different experts for different tokens,
+ * and logits have a clear best token. The recipes are the layers'; the elements are those of
+ * kernels/generic/synthetic.clh.
+ */
+#ifndef ENGINE_CHECKPOINT_SYNTHETIC_H
+#define ENGINE_CHECKPOINT_SYNTHETIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/checkpoint/weight.h"
+
+void synthetic_weight(uint64_t seed, const struct weight *w, uint32_t expert,
+		      struct weight_synthesis *ret);
+
+/* One row of `cols` elements as bf16 or as floats. */
+void synthetic_row(const struct weight_synthesis *s, uint64_t row, uint64_t cols, bool bf16,
+		   void *out);
+
+#endif
