@@ -148,6 +148,8 @@ static const struct row rows[] = {
 	 STEPS(store.unwritten_items)},
 	{"cache_disk_damaged_total", "counter", "Files that did not check and were passed over.",
 	 STEPS(store.damaged)},
+	{"cache_reads_failed_total", "counter",
+	 "Pages and states whose read from host memory or disk failed.", STEPS(store.failed_gets)},
 	{"cache_loads_total", "counter",
 	 "Requests that waited for pages and a state from below the device.",
 	 STEPS(scheduler.loads_begun)},
