@@ -46,12 +46,13 @@ static struct call *new_call(struct connection_double *connection)
 	struct call *c = call_new(&server, CALL_COMPLETION);
 
 	sem_init(&connection->resumed, 0, 0);
-	c->connection = connection;
-	c->resume = resume;
-	c->n = c->n_choices = CHOICES;
-	c->ask.stream = true;
-	c->ask.sampling.want_logprobs = true;
-	c->stop_wanted = arena_array(&c->arena, CHOICES, sizeof(*c->stop_wanted));
+	c->http.connection = connection;
+	c->http.resume = resume;
+	c->text.n = c->text.n_choices = CHOICES;
+	c->text.ask.stream = true;
+	c->text.ask.sampling.want_logprobs = true;
+	c->shared.stop_wanted =
+		arena_array(&c->text.arena, CHOICES, sizeof(*c->shared.stop_wanted));
 	call_arrive(c);
 	return c;
 }
@@ -233,7 +234,7 @@ static void test_plenty(void)
 	struct buf tokens;
 	int quiet = 0;
 
-	c->ask.stream = false;
+	c->text.ask.stream = false;
 	call_accept(c);
 	while (quiet < 1000000 && !call_wants_tokens(c)) {
 		check(call_push(c, 0, FINISH_NONE, &draw) == 0);
@@ -264,7 +265,7 @@ static void test_scores(void)
 
 	scores[0].top_ids[0] = 5;
 	scores[0].top_logprobs[0] = -0.5f;
-	c->ask.sampling.want_logprobs = false;
+	c->text.ask.sampling.want_logprobs = false;
 	call_accept(c);
 	check(call_push_scores(c, 4, scores, 2) == 0);
 	check(call_push(c, 1, FINISH_LENGTH, &draw) == 0);
@@ -292,12 +293,12 @@ static void test_bodies(void)
 		struct connection_double connection = {0};
 		struct call *c = new_call(&connection);
 
-		buf_init(&c->body, 100);
-		buf_puts(&c->body, "twelve bytes");
-		atomic_fetch_add(&server.body_bytes, c->body.len);
+		buf_init(&c->text.body, 100);
+		buf_puts(&c->text.body, "twelve bytes");
+		atomic_fetch_add(&server.body_bytes, c->text.body.len);
 		if (parsed) {
 			call_drop_body(c);
-			check(atomic_load(&server.body_bytes) == 0 && !c->body.data);
+			check(atomic_load(&server.body_bytes) == 0 && !c->text.body.data);
 		}
 		call_unref(c);
 		is_int((long long)atomic_load(&server.body_bytes), 0, "no body is left counted");

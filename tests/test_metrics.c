@@ -46,6 +46,7 @@ int main(void)
 	steps.scheduler.loads_failed = 9;
 	steps.store.host_hits = 7;
 	steps.store.disk_bytes = 1 << 20;
+	steps.store.failed_gets = 11;
 	metrics_publish(&m, &steps);
 	memset(&steps, 0, sizeof(steps));
 	metrics_response(&m, 409);
@@ -86,6 +87,7 @@ int main(void)
 	ok(value(text, "tigon_cache_tier_hits_total{tier=\"host\"}") == 7 &&
 		   value(text, "tigon_cache_tier_hits_total{tier=\"disk\"}") == 0 &&
 		   value(text, "tigon_cache_tier_bytes{tier=\"disk\"}") == 1 << 20 &&
+		   value(text, "tigon_cache_reads_failed_total") == 11 &&
 		   value(text, "tigon_cache_loads_failed_total") == 9,
 	   "what lies below the device");
 	ok(value(text, "tigon_num_preemptions_total") == 4, "retractions");

@@ -21,7 +21,7 @@ static struct call *new_call(void)
 {
 	struct call *c = call_new(&server, CALL_CHAT);
 
-	c->resume = no_resume;
+	c->http.resume = no_resume;
 	call_arrive(c);
 	return c;
 }

@@ -275,13 +275,13 @@ static enum MHD_Result look_at_call(struct MHD_Connection *mc, struct exchange *
 		return MHD_NO;
 	}
 	if (news.stage == CALL_ANSWERED) {
-		body = c->reply;
-		c->reply = (struct buf){0};
+		body = c->shared.reply;
+		c->shared.reply = (struct buf){0};
 		if (news.failure.code)
 			return send_error(mc, x, &news.failure);
-		if (c->tree) {
+		if (c->shared.tree) {
 			buf_init(&body, SIZE_MAX / 2);
-			tree_write(c->tree, &body);
+			tree_write(c->shared.tree, &body);
 		}
 		return send_whole(mc, x, MHD_HTTP_OK, "application/json", &body);
 	}
@@ -296,8 +296,8 @@ static enum MHD_Result look_at_call(struct MHD_Connection *mc, struct exchange *
 	if (!x->answer)
 		r = -ENOMEM;
 	else
-		r = answer_feed(x->answer, &tokens, c->ask.stream ? &x->out : NULL);
-	begins = c->ask.stream && stream_begins(&tokens, &news);
+		r = answer_feed(x->answer, &tokens, c->text.ask.stream ? &x->out : NULL);
+	begins = c->text.ask.stream && stream_begins(&tokens, &news);
 	buf_release(&tokens);
 	if (r < 0) {
 		struct err e;
@@ -347,11 +347,11 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	if (!c)
 		return MHD_NO;
 	x->call = c;
-	c->tree_ask = x->tree_ask;
-	c->body = x->body; /* and with it its share of server.body_bytes */
+	c->http.tree_ask = x->tree_ask;
+	c->text.body = x->body; /* and with it its share of server.body_bytes */
 	x->body = (struct buf){0};
-	c->connection = mc;
-	c->resume = resume;
+	c->http.connection = mc;
+	c->http.resume = resume;
 	call_arrive(c);
 	watch_answering(h->watch, x->connection, c);
 	/* Either http_stop sees the call among the watched, or this sees that it is closing. */

@@ -26,13 +26,13 @@ struct answer {
 
 static const struct ids *prompt_of(const struct answer *a, uint32_t choice)
 {
-	return &a->call->parts[choice / a->call->n].prompt;
+	return &a->call->text.parts[choice / a->call->text.n].prompt;
 }
 
 static void echo_prompt(struct answer *a, uint32_t index)
 {
 	const struct call *c = a->call;
-	const struct openai_prompt *p = &c->ask.prompts[index / c->n];
+	const struct openai_prompt *p = &c->text.ask.prompts[index / c->text.n];
 	const struct tokenizer *t = c->server->tokenizer;
 	struct buf *out = &a->choices[index].content;
 
@@ -75,14 +75,14 @@ static int echo_scores(struct answer *a, uint32_t part)
 	size_t at = 0;
 	int r = 0;
 
-	if (!c->ask.echo || !c->ask.sampling.want_logprobs)
+	if (!c->text.ask.echo || !c->text.ask.sampling.want_logprobs)
 		return 0;
 	tokens = calloc(s->n, sizeof(*tokens));
 	if (!tokens)
 		return -ENOMEM;
-	s->v[0].token = c->parts[part].prompt.v[0];
+	s->v[0].token = c->text.parts[part].prompt.v[0];
 	for (size_t i = 0; i < s->n; i++) {
-		size_t shown = echoed_bytes(a, &c->ask.prompts[part], at, s->v[i].token), len;
+		size_t shown = echoed_bytes(a, &c->text.ask.prompts[part], at, s->v[i].token), len;
 
 		tokenizer_bytes(c->server->tokenizer, s->v[i].token, &len);
 		tokens[i] = (struct openai_token){.draw = s->v[i],
@@ -91,8 +91,8 @@ static int echo_scores(struct answer *a, uint32_t part)
 						  .last = i + 1 == s->n};
 		at += shown;
 	}
-	for (uint32_t i = 0; !r && i < c->n; i++)
-		r = choice_echo(&a->choices[part * c->n + i], tokens, s->n);
+	for (uint32_t i = 0; !r && i < c->text.n; i++)
+		r = choice_echo(&a->choices[part * c->text.n + i], tokens, s->n);
 	free(tokens);
 	return r;
 }
@@ -104,19 +104,19 @@ static int make_scores(struct answer *a)
 	uint32_t n_top;
 	int r = 0;
 
-	if (!openai_wants_scores(&c->ask, &n_top))
+	if (!openai_wants_scores(&c->text.ask, &n_top))
 		return 0;
-	a->scores = calloc(c->n_parts, sizeof(*a->scores));
+	a->scores = calloc(c->text.n_parts, sizeof(*a->scores));
 	if (!a->scores)
 		return -ENOMEM;
-	for (uint32_t i = 0; !r && i < c->n_parts; i++) {
+	for (uint32_t i = 0; !r && i < c->text.n_parts; i++) {
 		struct scores *s = &a->scores[i];
 
-		s->v = calloc(c->parts[i].prompt.len, sizeof(*s->v));
+		s->v = calloc(c->text.parts[i].prompt.len, sizeof(*s->v));
 		s->n = 1;
 		if (!s->v)
 			return -ENOMEM;
-		if (c->parts[i].prompt.len == 1)
+		if (c->text.parts[i].prompt.len == 1)
 			r = echo_scores(a, i);
 	}
 	return r;
@@ -126,15 +126,15 @@ static int make_choices(struct answer *a)
 {
 	const struct call *c = a->call;
 
-	a->choices = calloc(c->n_choices, sizeof(*a->choices));
-	if (c->ask.stream)
-		a->streams = calloc(c->n_choices, sizeof(*a->streams));
-	if (!a->choices || (c->ask.stream && !a->streams))
+	a->choices = calloc(c->text.n_choices, sizeof(*a->choices));
+	if (c->text.ask.stream)
+		a->streams = calloc(c->text.n_choices, sizeof(*a->streams));
+	if (!a->choices || (c->text.ask.stream && !a->streams))
 		return -ENOMEM;
-	for (uint32_t i = 0; i < c->n_choices; i++) {
+	for (uint32_t i = 0; i < c->text.n_choices; i++) {
 		if (choice_init(&a->choices[i], &a->config) < 0)
 			return -ENOMEM;
-		if (!c->ask.chat && c->ask.echo)
+		if (!c->text.ask.chat && c->text.ask.echo)
 			echo_prompt(a, i);
 	}
 	return make_scores(a);
@@ -142,36 +142,36 @@ static int make_choices(struct answer *a)
 
 struct answer *answer_new(struct call *c)
 {
-	const struct sampling *s = &c->ask.sampling;
+	const struct sampling *s = &c->text.ask.sampling;
 	struct answer *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return NULL;
 	a->call = c;
-	a->n_open = c->n_choices;
+	a->n_open = c->text.n_choices;
 	a->head = (struct openai_head){
 		.id = c->id,
 		.model = c->server->name,
 		.fingerprint = c->server->fingerprint,
 		.created = c->created,
-		.chat = c->ask.chat,
+		.chat = c->text.ask.chat,
 		.logprobs = s->want_logprobs,
 		.n_logprobs = s->n_logprobs,
-		.prompt_logprobs = c->ask.prompt_logprobs,
-		.n_prompt_logprobs = c->ask.n_prompt_logprobs,
-		.include_usage = c->ask.include_usage,
-		.return_token_ids = c->ask.return_token_ids,
+		.prompt_logprobs = c->text.ask.prompt_logprobs,
+		.n_prompt_logprobs = c->text.ask.n_prompt_logprobs,
+		.include_usage = c->text.ask.include_usage,
+		.return_token_ids = c->text.ask.return_token_ids,
 		.tokenizer = c->server->tokenizer,
 	};
 	a->config = (struct choice_config){
 		.tokenizer = c->server->tokenizer,
-		.stops = c->ask.stops,
-		.n_stops = c->ask.n_stops,
-		.chat = c->ask.chat,
-		.thinking = c->ask.chat && c->ask.thinking,
+		.stops = c->text.ask.stops,
+		.n_stops = c->text.ask.n_stops,
+		.chat = c->text.ask.chat,
+		.thinking = c->text.ask.chat && c->text.ask.thinking,
 		.logprobs = s->want_logprobs,
-		.token_ids = c->ask.return_token_ids,
-		.every_token = !c->ask.chat && c->ask.echo,
+		.token_ids = c->text.ask.return_token_ids,
+		.every_token = !c->text.ask.chat && c->text.ask.echo,
 	};
 	if (make_choices(a) < 0) {
 		answer_free(a);
@@ -184,9 +184,9 @@ void answer_free(struct answer *a)
 {
 	if (!a)
 		return;
-	for (uint32_t i = 0; a->choices && i < a->call->n_choices; i++)
+	for (uint32_t i = 0; a->choices && i < a->call->text.n_choices; i++)
 		choice_release(&a->choices[i]);
-	for (uint32_t i = 0; a->scores && i < a->call->n_parts; i++)
+	for (uint32_t i = 0; a->scores && i < a->call->text.n_parts; i++)
 		free(a->scores[i].v);
 	free(a->scores);
 	free(a->choices);
@@ -245,11 +245,11 @@ static int take_score(struct answer *a, uint32_t part, const struct draw_result 
 	int r;
 
 	s->v[s->n++] = *score;
-	if (s->n < c->parts[part].prompt.len)
+	if (s->n < c->text.parts[part].prompt.len)
 		return 0;
 	r = echo_scores(a, part);
-	for (uint32_t i = 0; !r && out && i < c->n; i++)
-		stream_choice(a, part * c->n + i, out);
+	for (uint32_t i = 0; !r && out && i < c->text.n; i++)
+		stream_choice(a, part * c->text.n + i, out);
 	return r;
 }
 
@@ -260,7 +260,7 @@ static int take_token(struct answer *a, uint32_t index, const struct draw_result
 	struct choice *ch = &a->choices[index];
 	int r = 0;
 
-	if (a->call->ask.prompt_only)
+	if (a->call->text.ask.prompt_only)
 		ch->finish = "length";
 	else
 		r = choice_push(ch, draw, finish);
@@ -301,10 +301,10 @@ int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out)
 
 static struct openai_usage usage(const struct answer *a)
 {
-	struct openai_usage u = {.prompt_tokens = a->call->n_prompt,
-				 .cached_tokens = atomic_load(&a->call->n_cached)};
+	struct openai_usage u = {.prompt_tokens = a->call->text.n_prompt,
+				 .cached_tokens = atomic_load(&a->call->report.n_cached)};
 
-	for (uint32_t i = 0; i < a->call->n_choices; i++) {
+	for (uint32_t i = 0; i < a->call->text.n_choices; i++) {
 		u.completion_tokens += a->choices[i].n_drawn;
 		u.reasoning_tokens += a->choices[i].n_reasoning;
 	}
@@ -322,22 +322,23 @@ void answer_end_stream(const struct answer *a, struct buf *out)
 void answer_body(const struct answer *a, struct buf *out)
 {
 	const struct call *c = a->call;
-	struct openai_choice *choices = calloc(c->n_choices, sizeof(*choices));
-	struct ids *prompts = calloc(c->n_parts, sizeof(*prompts));
+	struct openai_choice *choices = calloc(c->text.n_choices, sizeof(*choices));
+	struct ids *prompts = calloc(c->text.n_parts, sizeof(*prompts));
 	struct openai_usage u = usage(a);
 
 	if (choices && prompts) {
-		for (uint32_t i = 0; i < c->n_choices; i++) {
+		for (uint32_t i = 0; i < c->text.n_choices; i++) {
 			choices[i].all = delta_of(a, i);
 			if (a->scores) {
-				choices[i].prompt = a->scores[i / c->n].v;
-				choices[i].n_prompt = a->scores[i / c->n].n;
+				choices[i].prompt = a->scores[i / c->text.n].v;
+				choices[i].n_prompt = a->scores[i / c->text.n].n;
 			}
 		}
-		for (uint32_t i = 0; i < c->n_parts; i++)
-			prompts[i] = c->parts[i].prompt;
-		openai_body(&a->head, choices, c->n_choices,
-			    c->ask.return_token_ids ? prompts : NULL, c->n_parts, &u, out);
+		for (uint32_t i = 0; i < c->text.n_parts; i++)
+			prompts[i] = c->text.parts[i].prompt;
+		openai_body(&a->head, choices, c->text.n_choices,
+			    c->text.ask.return_token_ids ? prompts : NULL, c->text.n_parts, &u,
+			    out);
 	} else {
 		out->failed = true;
 	}

@@ -56,11 +56,11 @@ struct call *call_new(struct server *s, enum call_kind kind)
 	c->created = time(NULL);
 	name_call(c);
 	atomic_init(&c->refs, 1);
-	arena_init(&c->arena, ARENA_MAX);
-	buf_init(&c->tokens, TOKENS_MAX);
+	arena_init(&c->text.arena, ARENA_MAX);
+	buf_init(&c->shared.tokens, TOKENS_MAX);
 	c->submit = (struct call_message){.type = CALL_SUBMIT, .call = c};
 	c->control = (struct call_message){.type = CALL_CONTROL, .call = c};
-	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->shared.lock, NULL);
 	return c;
 }
 
@@ -78,7 +78,7 @@ static void describe_finish(struct call *c, char *out, size_t size)
 
 	snprintf(out, size, "none");
 	for (size_t i = 0; i < METRICS_FINISHES; i++)
-		if (atomic_load(&c->finished[i]) && n < size)
+		if (atomic_load(&c->report.finished[i]) && n < size)
 			n += (size_t)snprintf(out + n, size - n, "%s%s", n ? "+" : "", names[i]);
 }
 
@@ -86,22 +86,22 @@ void call_hit(struct call *c, const struct scheduler_hit *hit)
 {
 	uint32_t none = PREFIX_MISS_NONE;
 
-	atomic_compare_exchange_strong(&c->miss, &none, hit->miss);
-	atomic_fetch_add(&c->n_cached, hit->n_cached);
-	atomic_fetch_add(&c->n_received, hit->n_received);
-	atomic_fetch_add(&c->n_hits, 1);
+	atomic_compare_exchange_strong(&c->report.miss, &none, hit->miss);
+	atomic_fetch_add(&c->report.n_cached, hit->n_cached);
+	atomic_fetch_add(&c->report.n_received, hit->n_received);
+	atomic_fetch_add(&c->report.n_hits, 1);
 }
 
 bool call_describe_hit(const struct call *c, char *out, size_t size)
 {
-	uint32_t received = atomic_load(&c->n_received);
+	uint32_t received = atomic_load(&c->report.n_received);
 	const char *reason;
 	int n;
 
-	if (!atomic_load(&c->n_hits))
+	if (!atomic_load(&c->report.n_hits))
 		return false;
-	reason = prefix_miss_name((enum prefix_miss)atomic_load(&c->miss));
-	n = snprintf(out, size, "cached=%u; reason=%s", atomic_load(&c->n_cached), reason);
+	reason = prefix_miss_name((enum prefix_miss)atomic_load(&c->report.miss));
+	n = snprintf(out, size, "cached=%u; reason=%s", atomic_load(&c->report.n_cached), reason);
 	if (received)
 		snprintf(out + n, size - (size_t)n, "; received=%u", received);
 	return true;
@@ -109,7 +109,7 @@ bool call_describe_hit(const struct call *c, char *out, size_t size)
 
 static void log_call(struct call *c)
 {
-	uint64_t first = atomic_load(&c->first_token_ns);
+	uint64_t first = atomic_load(&c->report.first_token_ns);
 	char finish[48], ttft[32] = "-", cached[64];
 
 	describe_finish(c, finish, sizeof(finish));
@@ -118,7 +118,7 @@ static void log_call(struct call *c)
 	if (!call_describe_hit(c, cached, sizeof(cached)))
 		snprintf(cached, sizeof(cached), "cached=-");
 	log_info("%s: prompt %u tokens (%s), generated %u, ttft %s ms, total %.1f ms, finish %s",
-		 c->id, c->n_prompt, cached, atomic_load(&c->n_generated), ttft,
+		 c->id, c->text.n_prompt, cached, atomic_load(&c->report.n_generated), ttft,
 		 (double)(clock_now_ns() - c->arrived_ns) / 1e6, finish);
 }
 
@@ -133,16 +133,16 @@ void call_unref(struct call *c)
 		if (atomic_fetch_sub(&c->server->calls, 1) == 1)
 			lifecycle_notify(c->server->lifecycle);
 	}
-	for (uint32_t i = 0; i < c->n_parts; i++)
-		ids_release(&c->parts[i].prompt);
-	if (c->asked)
-		openai_request_release(&c->ask);
+	for (uint32_t i = 0; i < c->text.n_parts; i++)
+		ids_release(&c->text.parts[i].prompt);
+	if (c->text.asked)
+		openai_request_release(&c->text.ask);
 	call_drop_body(c);
-	buf_release(&c->tokens);
-	buf_release(&c->reply);
-	tree_free(c->tree);
-	arena_release(&c->arena);
-	pthread_mutex_destroy(&c->lock);
+	buf_release(&c->shared.tokens);
+	buf_release(&c->shared.reply);
+	tree_free(c->shared.tree);
+	arena_release(&c->text.arena);
+	pthread_mutex_destroy(&c->shared.lock);
 	free(c);
 }
 
@@ -176,82 +176,99 @@ void call_unqueue(struct call *c)
 
 void call_drop_body(struct call *c)
 {
-	atomic_fetch_sub(&c->server->body_bytes, c->body.len);
-	buf_release(&c->body);
+	atomic_fetch_sub(&c->server->body_bytes, c->text.body.len);
+	buf_release(&c->text.body);
 }
 
 void call_count(struct call *c, enum metrics_finish why)
 {
 	atomic_fetch_add(&c->server->metrics.finished[why], 1);
-	atomic_fetch_add(&c->finished[why], 1);
+	atomic_fetch_add(&c->report.finished[why], 1);
+}
+
+static struct call_shared *lock(struct call *c)
+{
+	pthread_mutex_lock(&c->shared.lock);
+	return &c->shared;
+}
+
+static void unlock(struct call *c)
+{
+	pthread_mutex_unlock(&c->shared.lock);
 }
 
 /* Call with the lock held. */
 static void wake_locked(struct call *c)
 {
-	if (!c->suspended)
+	if (!c->shared.suspended)
 		return;
-	c->suspended = false;
-	c->resume(c->connection);
+	c->shared.suspended = false;
+	c->http.resume(c->http.connection);
+}
+
+static void wake_and_unlock(struct call *c)
+{
+	wake_locked(c);
+	unlock(c);
 }
 
 void call_wake(struct call *c)
 {
-	pthread_mutex_lock(&c->lock);
-	wake_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	lock(c);
+	wake_and_unlock(c);
 }
 
 bool call_wants_tokens(const struct call *c)
 {
-	return c->ask.stream || c->ask.n_stops || c->plenty;
+	return c->text.ask.stream || c->text.ask.n_stops || c->engine.plenty;
 }
 
 void call_fail(struct call *c, const struct err *e)
 {
-	pthread_mutex_lock(&c->lock);
-	if (!c->failure.code && c->stage <= CALL_RUNNING) {
-		c->failure = *e;
-		c->stage = c->stage == CALL_RUNNING ? CALL_ENDED : CALL_ANSWERED;
+	struct call_shared *s = lock(c);
+
+	if (!s->failure.code && s->stage <= CALL_RUNNING) {
+		s->failure = *e;
+		s->stage = s->stage == CALL_RUNNING ? CALL_ENDED : CALL_ANSWERED;
 	}
-	wake_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	wake_and_unlock(c);
 	call_unqueue(c);
 }
 
 void call_reply(struct call *c, struct buf *body)
 {
-	pthread_mutex_lock(&c->lock);
-	c->reply = *body;
+	struct call_shared *s = lock(c);
+
+	s->reply = *body;
 	*body = (struct buf){0};
-	c->stage = CALL_ANSWERED;
-	wake_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	s->stage = CALL_ANSWERED;
+	wake_and_unlock(c);
 	call_unqueue(c);
 }
 
 void call_show(struct call *c, struct tree *tree)
 {
-	pthread_mutex_lock(&c->lock);
-	c->tree = tree;
-	c->stage = CALL_ANSWERED;
-	wake_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	struct call_shared *s = lock(c);
+
+	s->tree = tree;
+	s->stage = CALL_ANSWERED;
+	wake_and_unlock(c);
 }
 
 void call_accept(struct call *c)
 {
-	pthread_mutex_lock(&c->lock);
-	c->stage = CALL_RUNNING;
-	if (c->ask.stream)
+	lock(c);
+	c->shared.stage = CALL_RUNNING;
+	if (c->text.ask.stream)
 		wake_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	unlock(c);
 }
 
 /* All or nothing: half a record would make the rest unreadable. Call with the lock held. */
 static bool append_locked(struct call *c, uint32_t of, enum finish_reason finish,
-			  const struct draw_result *draw, uint32_t n_top)
+			  const struct draw_result *draw, uint32_t n_top) ON(role_engine)
 {
+	struct buf *tokens = &c->shared.tokens;
 	struct record rec = {
 		.of = of,
 		.token = draw->token,
@@ -261,14 +278,14 @@ static bool append_locked(struct call *c, uint32_t of, enum finish_reason finish
 		.n_top = (uint16_t)MIN(n_top, (uint32_t)TOP_LOGPROBS_MAX),
 	};
 
-	if (buf_reserve(&c->tokens, sizeof(rec) + rec.n_top * (sizeof(int32_t) + sizeof(float))))
-		c->tokens.failed = true;
-	c->plenty = c->tokens.len >= TOKENS_PLENTY;
-	if (c->tokens.failed)
+	if (buf_reserve(tokens, sizeof(rec) + rec.n_top * (sizeof(int32_t) + sizeof(float))))
+		tokens->failed = true;
+	c->engine.plenty = tokens->len >= TOKENS_PLENTY;
+	if (tokens->failed)
 		return false;
-	buf_append(&c->tokens, &rec, sizeof(rec));
-	buf_append(&c->tokens, draw->top_ids, rec.n_top * sizeof(int32_t));
-	buf_append(&c->tokens, draw->top_logprobs, rec.n_top * sizeof(float));
+	buf_append(tokens, &rec, sizeof(rec));
+	buf_append(tokens, draw->top_ids, rec.n_top * sizeof(int32_t));
+	buf_append(tokens, draw->top_logprobs, rec.n_top * sizeof(float));
 	return true;
 }
 
@@ -277,10 +294,10 @@ int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 {
 	bool good;
 
-	pthread_mutex_lock(&c->lock);
+	lock(c);
 	good = append_locked(c, choice, finish, draw,
-			     c->ask.sampling.want_logprobs ? draw->n_top : 0);
-	pthread_mutex_unlock(&c->lock);
+			     c->text.ask.sampling.want_logprobs ? draw->n_top : 0);
+	unlock(c);
 	return good ? 0 : -ENOMEM;
 }
 
@@ -288,10 +305,10 @@ int call_push_scores(struct call *c, uint32_t part, const struct draw_result *sc
 {
 	bool good = true;
 
-	pthread_mutex_lock(&c->lock);
+	lock(c);
 	for (uint32_t i = 0; good && i < n; i++)
 		good = append_locked(c, part, FINISH_NONE, &scores[i], scores[i].n_top);
-	pthread_mutex_unlock(&c->lock);
+	unlock(c);
 	return good ? 0 : -ENOMEM;
 }
 
@@ -322,46 +339,48 @@ bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 
 void call_end(struct call *c)
 {
-	pthread_mutex_lock(&c->lock);
-	if (c->stage == CALL_RUNNING)
-		c->stage = CALL_ENDED;
-	pthread_mutex_unlock(&c->lock);
+	struct call_shared *s = lock(c);
+
+	if (s->stage == CALL_RUNNING)
+		s->stage = CALL_ENDED;
+	unlock(c);
 }
 
 void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connection),
 	       struct call_news *ret)
 {
-	pthread_mutex_lock(&c->lock);
+	struct call_shared *s = lock(c);
+
 	*ret = (struct call_news){
-		.stage = c->stage,
-		.closing = c->closing,
-		.comment_due = c->comment_due,
-		.failure = c->failure,
+		.stage = s->stage,
+		.closing = s->closing,
+		.comment_due = s->comment_due,
+		.failure = s->failure,
 	};
-	if (c->tokens.len || c->stage != c->seen || c->stage >= CALL_ENDED || c->comment_due ||
-	    c->closing || atomic_load(&c->aborted)) {
+	if (s->tokens.len || s->stage != s->seen || s->stage >= CALL_ENDED || s->comment_due ||
+	    s->closing || atomic_load(&c->aborted)) {
 		struct buf empty = *tokens;
 
-		*tokens = c->tokens;
-		c->tokens = empty;
-		c->comment_due = false;
-		c->seen = c->stage;
+		*tokens = s->tokens;
+		s->tokens = empty;
+		s->comment_due = false;
+		s->seen = s->stage;
 	} else {
-		suspend(c->connection);
-		c->suspended = ret->slept = true;
+		suspend(c->http.connection);
+		s->suspended = ret->slept = true;
 	}
 	/* Until then `ask` is the text thread's. */
-	if (c->stage >= CALL_RUNNING && c->ask.stream)
-		c->sent_ns = clock_now_ns();
-	pthread_mutex_unlock(&c->lock);
+	if (s->stage >= CALL_RUNNING && c->text.ask.stream)
+		s->sent_ns = clock_now_ns();
+	unlock(c);
 }
 
 /* Puts the call's control message into the inbox, once. Call with the lock held. */
 static void control_locked(struct call *c)
 {
-	if (c->control_queued)
+	if (c->shared.control_queued)
 		return;
-	c->control_queued = true;
+	c->shared.control_queued = true;
 	queue_push(&c->server->inbox, &call_ref(c)->control.node);
 }
 
@@ -369,34 +388,47 @@ void call_abort(struct call *c)
 {
 	if (atomic_exchange(&c->aborted, true))
 		return;
-	pthread_mutex_lock(&c->lock);
+	lock(c);
 	control_locked(c);
-	wake_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	wake_and_unlock(c);
 }
 
 void call_stop_choice(struct call *c, uint32_t choice)
 {
-	pthread_mutex_lock(&c->lock);
-	c->stop_wanted[choice] = true;
+	lock(c);
+	c->shared.stop_wanted[choice] = true;
 	control_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	unlock(c);
+}
+
+void call_control_taken(struct call *c)
+{
+	lock(c)->control_queued = false;
+	unlock(c);
+}
+
+bool call_stop_wanted(struct call *c, uint32_t choice)
+{
+	bool wanted = lock(c)->stop_wanted[choice];
+
+	unlock(c);
+	return wanted;
 }
 
 void call_close(struct call *c)
 {
-	pthread_mutex_lock(&c->lock);
-	c->closing = true;
-	wake_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	lock(c);
+	c->shared.closing = true;
+	wake_and_unlock(c);
 }
 
 void call_tick(struct call *c, uint64_t before_ns)
 {
-	pthread_mutex_lock(&c->lock);
-	if (c->suspended && c->sent_ns && c->sent_ns < before_ns) {
-		c->comment_due = true;
+	struct call_shared *s = lock(c);
+
+	if (s->suspended && s->sent_ns && s->sent_ns < before_ns) {
+		s->comment_due = true;
 		wake_locked(c);
 	}
-	pthread_mutex_unlock(&c->lock);
+	unlock(c);
 }

@@ -1,8 +1,6 @@
 /*
  * A call: one request of a client from its body to the last byte of the answer.
  *
- * Its life, and who may touch what:
- *
  *     thread  what happens                                       stage afterwards
  *     http    call_new, the body is moved in, text_submit        WORKING
  *     text    parse, render, tokenize, then call_submit          WORKING
@@ -13,19 +11,19 @@
  *             or call_fail (device lost, shutdown)               ENDED, with a failure
  *     http    call_take, text and JSON (answer.c)
  *
- * The calls of /cache skip text: http hands them to the engine, which answers at once.
+ * The calls of /cache skip the text thread: http hands them to the engine thread, which answers at once.
  *
- * Two references keep it alive: the connection's, from call_new until libmicrohttpd says that the
- * request is completed, and the work's, from text_submit until the engine (or text) is done with
- * it. The last call_unref logs one line and frees everything, on whichever thread that is.
+ * Each member of struct call has one owner. `http` and `text` are written by the thread of that name before it hands the
+ * call on, and are constant afterwards. `engine` is the engine thread's. `report` is atomic. `shared` is guarded by its lock;
+ * nothing else passes between the http thread and the others.
  *
- * A call's work is handed on: text's members are written before call_submit, constant afterwards.
- * Between http and the others there are the members below `lock`, and nothing else.
+ * Two references keep a call alive: the connection's, from call_new until libmicrohttpd says that the request is completed,
+ * and the work's, from text_submit until the engine thread (or the text thread) is done with it. The last call_unref logs
+ * one line and frees everything, on whichever thread that is.
  *
- * Sleeping: the http thread suspends the connection when there is nothing to send (call_sleep),
- * under the lock in which it saw that there was nothing. Who changes anything calls call_wake,
- * which resumes the connection if, and only if, it is suspended: a suspended connection cannot be
- * closed by libmicrohttpd, so the pointer holds.
+ * Sleeping: the http thread suspends the connection when there is nothing to send (call_take), under the lock in which it
+ * saw that there was nothing. A thread that changes anything calls call_wake, which resumes the connection if, and only if,
+ * it is suspended. libmicrohttpd cannot close a suspended connection, so the pointer to it is valid then.
  */
 #ifndef DAEMON_REQUEST_CALL_H
 #define DAEMON_REQUEST_CALL_H
@@ -39,6 +37,7 @@
 #include "base/queue.h"
 #include "daemon/server.h"
 #include "daemon/endpoints/tree.h"
+#include "daemon/threads.h"
 #include "scheduler/scheduler.h"
 
 enum call_kind {
@@ -55,19 +54,21 @@ enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 
 /* One prompt of a call: a request of the scheduler. */
 struct call_part {
+	/* text, then constant */
 	struct ids prompt;   /* owned */
 	uint64_t seed;	     /* of its draws */
-	uint32_t max_tokens; /* given, or what fits */
+	uint32_t max_tokens; /* as asked for, or as many as fit */
 	struct content_key root_key,
 		*page_keys;   /* [whole pages of the prompt] in the arena; NULL: no tiers */
-	uint32_t *boundaries; /* [n_boundaries] in the arena: where turns end, see turns.h */
+	uint32_t *boundaries; /* [n_boundaries] in the arena: the ends of turns, see turns.h */
 	uint32_t n_boundaries;
-	/* the engine thread's */
-	struct call *call;
-	uint64_t id;	    /* of the scheduler, 0: not submitted */
-	uint32_t n_running; /* choices that have not ended */
-	uint64_t first_ns;  /* 0: no token yet */
-	bool hit_known;	    /* call_hit was told */
+	struct call_run {
+		struct call *call;
+		uint64_t id;	    /* the scheduler's, 0: not submitted */
+		uint32_t n_running; /* choices that have not ended */
+		uint64_t first_ns;  /* 0: no token yet */
+		bool hit_known;	    /* call_hit was told */
+	} run OWNED_BY(role_engine);
 };
 
 /* One choice, as the engine thread sees it. Choice c belongs to part c / n. */
@@ -85,6 +86,64 @@ struct call_message {
 	struct call *call;
 };
 
+/* http: how a suspended connection is resumed. */
+struct call_http {
+	void *connection; /* struct MHD_Connection */
+	void (*resume)(void *connection);
+	struct tree_ask tree_ask;
+};
+
+/* text: the request, until call_submit. */
+struct call_text {
+	struct queue_node node; /* in text.queue */
+	struct buf body;	/* dropped once parsed */
+	struct arena arena;
+	struct openai_request ask;
+	bool asked;			/* ask is to be released */
+	struct call_part *parts;	/* [n_parts] in the arena */
+	uint32_t n_parts, n, n_choices; /* n choices a part, n_choices = n_parts * n */
+	struct call_choice *choices POINTS_TO(role_engine); /* [n_choices] in the arena */
+	uint32_t n_prompt;				    /* tokens of all parts */
+	const int32_t *end_tokens; /* [n_end_tokens] the model's and the client's */
+	uint32_t n_end_tokens;
+	struct prefix_space space; /* of its cache_salt */
+};
+
+/* engine: the call in the loop. */
+struct call_engine {
+	struct call *prev, *next; /* in the loop's list of live calls */
+	bool touched;		  /* a token came in this step */
+	bool broken;		  /* there was no memory for a token */
+	bool plenty;		  /* many tokens wait: http is to take them */
+	uint32_t n_running;	  /* choices that have not ended; 0: not live */
+};
+
+/* Any thread: for the log, and for the headers of the answer. The engine thread writes what the cache gave before it pushes
+ * the first token of a part, so that a thread that has seen the token sees this too. */
+struct call_report {
+	_Atomic uint32_t n_generated;
+	_Atomic uint64_t first_token_ns;
+	_Atomic uint32_t finished[METRICS_FINISHES];
+	_Atomic uint32_t n_hits;	       /* parts whose hit is known */
+	_Atomic uint32_t n_cached, n_received; /* tokens, of all of them; as in scheduler_hit */
+	_Atomic uint32_t miss; /* enum prefix_miss: the first one that is not NONE */
+};
+
+/* Between http and the other threads, guarded by lock. */
+struct call_shared {
+	pthread_mutex_t lock;
+	enum call_stage stage, seen; /* seen: the stage that http has taken note of */
+	bool suspended, closing;
+	bool control_queued;
+	bool *stop_wanted;  /* [n_choices] in the arena: a stop string was met */
+	struct buf tokens;  /* records that http has not taken */
+	struct err failure; /* code 0: none */
+	struct buf reply;   /* ANSWERED without failure: the body */
+	struct tree *tree;  /* or its source; owned */
+	uint64_t sent_ns;   /* when http last sent something of a stream, 0: not yet */
+	bool comment_due;
+};
+
 struct call {
 	/* constant */
 	struct server *server;
@@ -96,57 +155,13 @@ struct call {
 	_Atomic uint32_t refs;
 	_Atomic bool aborted; /* the client left: nobody reads the answer */
 	_Atomic bool queued;  /* counted in server.queued */
-
-	/* text, then constant */
-	struct queue_node node; /* in text.queue */
-	struct buf body;	/* dropped once parsed */
-	struct arena arena;	/* text's until call_submit, then http's */
-	struct openai_request ask;
-	bool asked;			/* ask is to be released */
-	struct call_part *parts;	/* [n_parts] in the arena */
-	uint32_t n_parts, n, n_choices; /* n choices a part, n_choices = n_parts * n */
-	uint32_t n_prompt;		/* tokens of all parts */
-	const int32_t *end_tokens;	/* [n_end_tokens] the model's and the client's */
-	uint32_t n_end_tokens;
-	struct prefix_space space; /* of its cache_salt */
-
-	/* engine */
-	struct call_choice *choices; /* [n_choices] in the arena */
-	struct call *prev, *next;    /* in the loop's list of live calls */
-	bool touched;		     /* a token came in this step */
-	bool broken;		     /* there was no memory for a token */
-	bool plenty;		     /* many records wait: http is to take them */
-	uint32_t n_running;	     /* choices that have not ended; 0: not live */
-
-	/* any thread, for the log */
-	_Atomic uint32_t n_generated;
-	_Atomic uint64_t first_token_ns;
-	_Atomic uint32_t finished[METRICS_FINISHES];
-
-	/* What the prefix cache gave. Written by the engine before the first token of a part is
-	 * pushed, so that who has seen the token sees this. */
-	_Atomic uint32_t n_hits;	       /* parts that it is known of */
-	_Atomic uint32_t n_cached, n_received; /* tokens, of all of them; as in scheduler_hit */
-	_Atomic uint32_t miss; /* enum prefix_miss: the first one that is not NONE */
-
 	struct call_message submit, control;
 
-	pthread_mutex_t lock;
-	struct tree_ask tree_ask; /* http, then constant */
-
-	/* guarded by lock */
-	enum call_stage stage, seen; /* seen: what http knows of stage */
-	bool suspended, closing;
-	bool control_queued;
-	bool *stop_wanted;  /* [n_choices] in the arena: a stop string was met */
-	struct buf tokens;  /* records that http has not taken */
-	struct err failure; /* code 0: none */
-	struct buf reply;   /* ANSWERED without failure: the body */
-	struct tree *tree;  /* or what it is to be written from; owned */
-	uint64_t sent_ns;   /* when http last sent something of a stream, 0: not yet */
-	bool comment_due;
-	void *connection; /* struct MHD_Connection */
-	void (*resume)(void *connection);
+	struct call_http http;
+	struct call_text text;
+	struct call_engine engine OWNED_BY(role_engine);
+	struct call_report report;
+	struct call_shared shared;
 };
 
 /* New, with one reference. Takes nothing. NULL when out of memory. */
@@ -192,18 +207,18 @@ void call_accept(struct call *c);
 
 /* engine: a token of choice `choice`. Does not wake; -ENOMEM. */
 int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
-	      const struct draw_result *draw) MUST_CHECK;
+	      const struct draw_result *draw) MUST_CHECK ON(role_engine);
 
 /* engine: the next n tokens of the prompt of part `part`, whose ranks are above 0. Does not wake; -ENOMEM. */
 int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores,
-		     uint32_t n) MUST_CHECK;
+		     uint32_t n) MUST_CHECK ON(role_engine);
 
 /* engine: no further token comes. Does not wake. */
 void call_end(struct call *c);
 
 /* Resumes the connection if it sleeps; with `tokens` only if it wants to hear of every token. */
 void call_wake(struct call *c);
-bool call_wants_tokens(const struct call *c);
+bool call_wants_tokens(const struct call *c) ON(role_engine);
 
 /* http: what there is. Swaps the records into *tokens (which must be empty). When there is nothing
  * new the connection is suspended, by `suspend` under the lock, and the caller returns to
@@ -221,6 +236,10 @@ void call_abort(struct call *c);
 
 /* http: a stop string was met in this choice. */
 void call_stop_choice(struct call *c, uint32_t choice);
+
+/* engine: begins to look at an abort or at stops; what comes later sends another message. */
+void call_control_taken(struct call *c);
+bool call_stop_wanted(struct call *c, uint32_t choice);
 
 /* main: libmicrohttpd is about to stop. The call never sleeps again. */
 void call_close(struct call *c);

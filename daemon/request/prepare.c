@@ -98,12 +98,12 @@ static int fit_part(struct call *c, struct call_part *p, struct err *e)
 	const struct server *s = c->server;
 	const char *what = c->kind == CALL_CHAT ? "messages" : "prompt";
 	uint64_t n_prompt = p->prompt.len, context = s->info.max_model_len;
-	uint64_t asked = c->ask.max_tokens, room;
+	uint64_t asked = c->text.ask.max_tokens, room;
 
 	if (!n_prompt)
 		return err_param(e, EINVAL, what, "%s: there is nothing to go on from: no tokens",
 				 what);
-	if (n_prompt >= context && c->ask.prompt_only)
+	if (n_prompt >= context && c->text.ask.prompt_only)
 		return err_param(e, EOVERFLOW, what,
 				 "this server's context is %llu tokens, and %llu are in the %s: at "
 				 "most %llu can be, even with nothing to generate",
@@ -118,22 +118,22 @@ static int fit_part(struct call *c, struct call_part *p, struct err *e)
 			(unsigned long long)(n_prompt + MAX(asked, (uint64_t)1)),
 			(unsigned long long)n_prompt, what,
 			(unsigned long long)MAX(asked, (uint64_t)1));
-	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->n));
-	if (!room && c->ask.prompt_only)
+	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->text.n));
+	if (!room && c->text.ask.prompt_only)
 		return err_param(
 			e, EOVERFLOW, what,
 			"the KV cache holds %llu tokens, too few for %llu in the %s and a place "
 			"behind them in each of %u choices",
-			(unsigned long long)(pages_beside(s, c->n) * s->options.page_size),
-			(unsigned long long)n_prompt, what, c->n);
+			(unsigned long long)(pages_beside(s, c->text.n) * s->options.page_size),
+			(unsigned long long)n_prompt, what, c->text.n);
 	if (!room || asked > room)
 		return err_param(
 			e, EOVERFLOW, what,
 			"the KV cache holds %llu tokens, too few for %llu in the %s and %llu to "
 			"generate in each of %u choices",
-			(unsigned long long)(pages_beside(s, c->n) * s->options.page_size),
+			(unsigned long long)(pages_beside(s, c->text.n) * s->options.page_size),
 			(unsigned long long)n_prompt, what,
-			(unsigned long long)MAX(asked, (uint64_t)1), c->n);
+			(unsigned long long)MAX(asked, (uint64_t)1), c->text.n);
 	p->max_tokens = (uint32_t)(asked ? asked : room);
 	return 0;
 }
@@ -148,16 +148,16 @@ static int draw_seed(uint64_t *ret, struct err *e)
 static int collect_end_tokens(struct call *c, struct err *e)
 {
 	const struct model_config *m = &c->server->info.model;
-	size_t n = c->ask.n_stop_token_ids + (c->ask.ignore_eos ? 0 : m->n_end_tokens);
-	int32_t *ids = arena_array(&c->arena, MAX(n, (size_t)1), sizeof(*ids));
+	size_t n = c->text.ask.n_stop_token_ids + (c->text.ask.ignore_eos ? 0 : m->n_end_tokens);
+	int32_t *ids = arena_array(&c->text.arena, MAX(n, (size_t)1), sizeof(*ids));
 
 	if (!ids)
 		return no_memory(e);
-	c->end_tokens = ids;
-	c->n_end_tokens = (uint32_t)n;
-	for (size_t i = 0; i < c->ask.n_stop_token_ids; i++)
-		*ids++ = c->ask.stop_token_ids[i];
-	for (uint32_t i = 0; !c->ask.ignore_eos && i < m->n_end_tokens; i++)
+	c->text.end_tokens = ids;
+	c->text.n_end_tokens = (uint32_t)n;
+	for (size_t i = 0; i < c->text.ask.n_stop_token_ids; i++)
+		*ids++ = c->text.ask.stop_token_ids[i];
+	for (uint32_t i = 0; !c->text.ask.ignore_eos && i < m->n_end_tokens; i++)
 		*ids++ = m->end_tokens[i];
 	return 0;
 }
@@ -167,13 +167,13 @@ static int hash_salt(struct call *c, struct err *e)
 {
 	unsigned char digest[32];
 
-	if (!c->ask.cache_salt)
+	if (!c->text.ask.cache_salt)
 		return 0;
-	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, c->ask.cache_salt, c->ask.cache_salt_len, digest) <
-	    0)
+	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, c->text.ask.cache_salt, c->text.ask.cache_salt_len,
+			     digest) < 0)
 		return err_set(e, EFAULT, "cannot hash the cache_salt");
-	static_assert(sizeof(c->space.id) <= sizeof(digest), "a digest fills a space");
-	memcpy(c->space.id, digest, sizeof(c->space.id));
+	static_assert(sizeof(c->text.space.id) <= sizeof(digest), "a digest fills a space");
+	memcpy(c->text.space.id, digest, sizeof(c->text.space.id));
 	return 0;
 }
 
@@ -182,12 +182,12 @@ static int name_pages(struct call *c, struct call_part *p, struct err *e)
 {
 	uint32_t P = (uint32_t)c->server->options.page_size, n = (uint32_t)p->prompt.len;
 
-	if (!options_want_tiers(&c->server->options) || !c->ask.cache_prompt)
+	if (!options_want_tiers(&c->server->options) || !c->text.ask.cache_prompt)
 		return 0;
-	p->page_keys = arena_array(&c->arena, MAX(n / P, 1u), sizeof(*p->page_keys));
+	p->page_keys = arena_array(&c->text.arena, MAX(n / P, 1u), sizeof(*p->page_keys));
 	if (!p->page_keys)
 		return err_set(e, ENOMEM, "out of memory");
-	if (content_key_root(c->space.id, &p->root_key) < 0 ||
+	if (content_key_root(c->text.space.id, &p->root_key) < 0 ||
 	    content_key_chain(&p->root_key, p->prompt.v, n, P, p->page_keys) < 0)
 		return err_set(e, EFAULT, "cannot hash the prompt");
 	return 0;
@@ -203,7 +203,7 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 	if (c->server->turn_token >= 0)
 		ends[n++] = c->server->turn_token;
 	n = turns_find(p->prompt.v, p->prompt.len, ends, n, found);
-	p->boundaries = arena_array(&c->arena, MAX(n, 1u), sizeof(*p->boundaries));
+	p->boundaries = arena_array(&c->text.arena, MAX(n, 1u), sizeof(*p->boundaries));
 	if (!p->boundaries)
 		return no_memory(e);
 	memcpy(p->boundaries, found, n * sizeof(*found));
@@ -213,7 +213,7 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 
 static int make_parts(struct call *c, struct err *e)
 {
-	const struct openai_request *ask = &c->ask;
+	const struct openai_request *ask = &c->text.ask;
 	size_t n_parts = ask->chat ? 1 : ask->n_prompts;
 	uint64_t n_scored;
 	uint32_t n_top;
@@ -229,21 +229,22 @@ static int make_parts(struct call *c, struct err *e)
 				 "%zu prompts are more than may wait at the same time, %llu",
 				 n_parts,
 				 (unsigned long long)c->server->options.max_queued_requests);
-	c->n = ask->n;
+	c->text.n = ask->n;
 	n_scored = openai_wants_scores(ask, &n_top) ? ask->n : 0;
-	c->n_choices = (uint32_t)n_parts * ask->n;
-	c->parts = arena_array(&c->arena, n_parts, sizeof(*c->parts));
-	c->choices = arena_array(&c->arena, c->n_choices, sizeof(*c->choices));
-	c->stop_wanted = arena_array(&c->arena, c->n_choices, sizeof(*c->stop_wanted));
-	if (!c->parts || !c->choices || !c->stop_wanted)
+	c->text.n_choices = (uint32_t)n_parts * ask->n;
+	c->text.parts = arena_array(&c->text.arena, n_parts, sizeof(*c->text.parts));
+	c->text.choices = arena_array(&c->text.arena, c->text.n_choices, sizeof(*c->text.choices));
+	c->shared.stop_wanted =
+		arena_array(&c->text.arena, c->text.n_choices, sizeof(*c->shared.stop_wanted));
+	if (!c->text.parts || !c->text.choices || !c->shared.stop_wanted)
 		return no_memory(e);
-	for (c->n_parts = 0; !r && c->n_parts < n_parts; c->n_parts++) {
-		struct call_part *p = &c->parts[c->n_parts];
+	for (c->text.n_parts = 0; !r && c->text.n_parts < n_parts; c->text.n_parts++) {
+		struct call_part *p = &c->text.parts[c->text.n_parts];
 
 		if (ask->chat)
 			r = prepare_chat_prompt(c->server, ask->context, &p->prompt, e);
 		else
-			r = encode_prompt(c->server, &ask->prompts[c->n_parts],
+			r = encode_prompt(c->server, &ask->prompts[c->text.n_parts],
 					  ask->add_special_tokens, &p->prompt, e);
 		if (!r)
 			r = fit_part(c, p, e);
@@ -254,30 +255,32 @@ static int make_parts(struct call *c, struct err *e)
 		p->seed = ask->sampling.seed;
 		if (!r && !ask->has_seed)
 			r = draw_seed(&p->seed, e);
-		c->n_prompt += (uint32_t)p->prompt.len;
+		c->text.n_prompt += (uint32_t)p->prompt.len;
 	}
-	if (!r && c->n_prompt * n_scored > SCORED_MAX)
+	if (!r && c->text.n_prompt * n_scored > SCORED_MAX)
 		return err_param(e, EINVAL, ask->chat ? "messages" : "prompt",
 				 "%u tokens in all prompts are too many for their "
 				 "log-probabilities: times the choices, %u, they may be %d",
-				 c->n_prompt, c->n, SCORED_MAX);
+				 c->text.n_prompt, c->text.n, SCORED_MAX);
 	return r;
 }
 
 int prepare_call(struct call *c, struct err *e)
 {
 	const struct openai_limits *limits = &c->server->limits;
-	const char *body = buf_str(&c->body);
+	const char *body = buf_str(&c->text.body);
 	int r;
 
 	if (c->kind == CALL_CHAT)
-		r = openai_parse_chat(body, c->body.len, limits, &c->arena, &c->ask, e);
+		r = openai_parse_chat(body, c->text.body.len, limits, &c->text.arena, &c->text.ask,
+				      e);
 	else
-		r = openai_parse_completion(body, c->body.len, limits, &c->arena, &c->ask, e);
+		r = openai_parse_completion(body, c->text.body.len, limits, &c->text.arena,
+					    &c->text.ask, e);
 	if (r < 0)
 		return r;
-	c->asked = true;
-	r = prepare_model(c->server, c->ask.model, e);
+	c->text.asked = true;
+	r = prepare_model(c->server, c->text.ask.model, e);
 	if (!r)
 		r = hash_salt(c, e);
 	if (!r)
@@ -285,6 +288,6 @@ int prepare_call(struct call *c, struct err *e)
 	if (!r)
 		r = collect_end_tokens(c, e);
 	/* It is rendered, and can be a hundred times what became of it. */
-	openai_request_release(&c->ask);
+	openai_request_release(&c->text.ask);
 	return r;
 }

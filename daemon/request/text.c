@@ -42,9 +42,9 @@ static int answer_now(struct call *c, struct err *e)
 
 	buf_init(&out, SIZE_MAX / 2);
 	if (c->kind == CALL_TOKENIZE)
-		r = tokenize_answer(c->server, &c->body, &c->arena, &out, e);
+		r = tokenize_answer(c->server, &c->text.body, &c->text.arena, &out, e);
 	else
-		r = detokenize_answer(c->server, &c->body, &c->arena, &out, e);
+		r = detokenize_answer(c->server, &c->text.body, &c->text.arena, &out, e);
 	if (!r && out.failed)
 		r = err_set(e, ENOMEM, "out of memory");
 	if (!r)
@@ -96,7 +96,7 @@ static void *text_main(void *arg)
 		struct queue_node *node = queue_pop(&t->queue);
 
 		if (node) {
-			struct call *c = container_of(node, struct call, node);
+			struct call *c = container_of(node, struct call, text.node);
 
 			if (atomic_load(&t->quit))
 				call_unref(c);
@@ -132,7 +132,7 @@ int text_start(struct server *s, struct err *e)
 
 void text_submit(struct text *t, struct call *c)
 {
-	queue_push(&t->queue, &call_ref(c)->node);
+	queue_push(&t->queue, &call_ref(c)->text.node);
 }
 
 void text_free(struct text *t)

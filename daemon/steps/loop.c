@@ -244,29 +244,29 @@ static uint64_t planned_ns(const struct loop *l, uint64_t step, uint64_t now)
 		       : now;
 }
 
-static void link_live(struct loop *l, struct call *c)
+static void link_live(struct loop *l, struct call *c) ON(role_engine)
 {
-	c->prev = NULL;
-	c->next = l->live;
+	c->engine.prev = NULL;
+	c->engine.next = l->live;
 	if (l->live)
-		l->live->prev = c;
+		l->live->engine.prev = c;
 	l->live = c;
 }
 
-static void unlink_live(struct loop *l, struct call *c)
+static void unlink_live(struct loop *l, struct call *c) ON(role_engine)
 {
-	if (c->prev)
-		c->prev->next = c->next;
+	if (c->engine.prev)
+		c->engine.prev->engine.next = c->engine.next;
 	else
-		l->live = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
+		l->live = c->engine.next;
+	if (c->engine.next)
+		c->engine.next->engine.prev = c->engine.prev;
 }
 
 /* A live call is over for the engine: drops the work's reference. */
-static void finish_call(struct loop *l, struct call *c)
+static void finish_call(struct loop *l, struct call *c) ON(role_engine)
 {
-	c->n_running = 0;
+	c->engine.n_running = 0;
 	unlink_live(l, c);
 	call_end(c);
 	call_unqueue(c);
@@ -276,69 +276,70 @@ static void finish_call(struct loop *l, struct call *c)
 
 /* A choice ends. Does not finish the call. */
 static void end_choice(struct loop *l, struct call *c, uint32_t choice, enum metrics_finish why,
-		       uint64_t now)
+		       uint64_t now) ON(role_engine)
 {
-	struct call_part *p = &c->parts[choice / c->n];
+	struct call_part *p = &c->text.parts[choice / c->text.n];
 	struct metrics *m = &l->server->metrics;
 
-	c->choices[choice].ended = true;
-	c->n_running--;
-	p->n_running--;
+	c->text.choices[choice].ended = true;
+	c->engine.n_running--;
+	p->run.n_running--;
 	call_count(c, why);
-	if (!p->n_running) {
-		handoff_forget(l->handoff, p->id);
+	if (!p->run.n_running) {
+		handoff_forget(l->handoff, p->run.id);
 		metrics_time(m, METRICS_E2E, now - c->arrived_ns);
-		if (p->first_ns)
-			metrics_time(m, METRICS_DECODE, now - p->first_ns);
+		if (p->run.first_ns)
+			metrics_time(m, METRICS_DECODE, now - p->run.first_ns);
 	}
 }
 
-static void abort_part(struct loop *l, const struct call_part *p)
+static void abort_part(struct loop *l, const struct call_part *p) ON(role_engine)
 {
-	handoff_forget(l->handoff, p->id);
-	record_abort(l->record, p->id);
-	scheduler_abort(l->scheduler, p->id);
+	handoff_forget(l->handoff, p->run.id);
+	record_abort(l->record, p->run.id);
+	scheduler_abort(l->scheduler, p->run.id);
 }
 
 /* Ends everything of a live call at once. */
-static void stop_call(struct loop *l, struct call *c, enum metrics_finish why)
+static void stop_call(struct loop *l, struct call *c, enum metrics_finish why) ON(role_engine)
 {
-	for (uint32_t i = 0; i < c->n_parts; i++)
-		if (c->parts[i].id)
-			abort_part(l, &c->parts[i]);
+	for (uint32_t i = 0; i < c->text.n_parts; i++)
+		if (c->text.parts[i].run.id)
+			abort_part(l, &c->text.parts[i]);
 	call_count(c, why);
 	finish_call(l, c);
 }
 
 static int submit_part(struct loop *l, struct call *c, struct call_part *p, struct err *e)
+	ON(role_engine)
 {
 	struct scheduler_request r = {
 		.prompt = p->prompt.v,
 		.n_prompt = (uint32_t)p->prompt.len,
 		.max_tokens = p->max_tokens,
-		.min_tokens = c->ask.min_tokens,
-		.n_choices = c->n,
-		.end_tokens = c->end_tokens,
-		.n_end_tokens = c->n_end_tokens,
+		.min_tokens = c->text.ask.min_tokens,
+		.n_choices = c->text.n,
+		.end_tokens = c->text.end_tokens,
+		.n_end_tokens = c->text.n_end_tokens,
 		.boundaries = p->boundaries,
 		.n_boundaries = p->n_boundaries,
-		.priority = c->ask.priority,
-		.space = c->space,
+		.priority = c->text.ask.priority,
+		.space = c->text.space,
 		.root_key = p->root_key,
 		.page_keys = p->page_keys,
-		.cache_disabled = !c->ask.cache_prompt,
+		.cache_disabled = !c->text.ask.cache_prompt,
 		.handoff = handoff_of(l->handoff, (uint32_t)p->prompt.len),
-		.sampling = c->ask.sampling,
+		.sampling = c->text.ask.sampling,
 		.user = p,
 	};
 
 	int rc;
 
-	r.prompt_logprobs = openai_wants_scores(&c->ask, &r.n_prompt_logprobs);
+	r.prompt_logprobs = openai_wants_scores(&c->text.ask, &r.n_prompt_logprobs);
 	r.sampling.seed = p->seed;
-	rc = scheduler_submit(l->scheduler, &r, &p->id, e);
+	rc = scheduler_submit(l->scheduler, &r, &p->run.id, e);
 	if (rc == 0)
-		record_submit(l->record, p->id, &r);
+		record_submit(l->record, p->run.id, &r);
 	return rc;
 }
 
@@ -358,26 +359,26 @@ static void submit(struct loop *l, struct call *c) ON(role_engine)
 		call_unref(c);
 		return;
 	}
-	for (uint32_t i = 0; i < c->n_parts; i++) {
-		struct call_part *p = &c->parts[i];
+	for (uint32_t i = 0; i < c->text.n_parts; i++) {
+		struct call_part *p = &c->text.parts[i];
 
-		p->call = c;
-		p->n_running = c->n;
+		p->run.call = c;
+		p->run.n_running = c->text.n;
 		if (!submit_part(l, c, p, &e))
 			continue;
 		while (i--)
-			abort_part(l, &c->parts[i]);
+			abort_part(l, &c->text.parts[i]);
 		call_fail(c, &e);
 		/* A full queue is mostly found before there is a call; here as there, it is counted among the
 		 * responses only. */
 		if (e.code == EAGAIN)
-			atomic_fetch_add(&c->finished[METRICS_ERROR], 1);
+			atomic_fetch_add(&c->report.finished[METRICS_ERROR], 1);
 		else
 			call_count(c, METRICS_ERROR);
 		call_unref(c);
 		return;
 	}
-	c->n_running = c->n_choices;
+	c->engine.n_running = c->text.n_choices;
 	link_live(l, c);
 	call_accept(c);
 }
@@ -387,22 +388,21 @@ static void control(struct loop *l, struct call *c) ON(role_engine)
 {
 	uint64_t now = clock_now_ns();
 
-	pthread_mutex_lock(&c->lock);
-	c->control_queued = false;
-	for (uint32_t i = 0; c->n_running && i < c->n_choices; i++) {
-		if (!c->stop_wanted[i] || c->choices[i].ended)
+	call_control_taken(c);
+	for (uint32_t i = 0; c->engine.n_running && i < c->text.n_choices; i++) {
+		const struct call_part *p = &c->text.parts[i / c->text.n];
+
+		if (c->text.choices[i].ended || !call_stop_wanted(c, i))
 			continue;
-		record_finish(l->record, c->parts[i / c->n].id, i % c->n);
-		scheduler_finish_choice(l->scheduler, c->parts[i / c->n].id, i % c->n);
+		record_finish(l->record, p->run.id, i % c->text.n);
+		scheduler_finish_choice(l->scheduler, p->run.id, i % c->text.n);
 		end_choice(l, c, i, METRICS_STOP, now);
-		if (!c->n_running) {
-			pthread_mutex_unlock(&c->lock);
+		if (!c->engine.n_running) {
 			finish_call(l, c);
 			return;
 		}
 	}
-	pthread_mutex_unlock(&c->lock);
-	if (c->n_running && atomic_load(&c->aborted))
+	if (c->engine.n_running && atomic_load(&c->aborted))
 		stop_call(l, c, METRICS_ABORT);
 }
 
@@ -410,44 +410,45 @@ static void take_event(struct loop *l, const struct scheduler_event *ev, uint64_
 		       uint32_t *n_touched) ON(role_engine)
 {
 	struct call_part *p = ev->user;
-	struct call *c = p->call;
-	uint32_t choice = (uint32_t)(p - c->parts) * c->n + ev->choice;
-	struct call_choice *ch = &c->choices[choice];
+	struct call *c = p->run.call;
+	uint32_t choice = (uint32_t)(p - c->text.parts) * c->text.n + ev->choice;
+	struct call_choice *ch = &c->text.choices[choice];
 	struct metrics *m = &l->server->metrics;
 	uint64_t none = 0;
 
-	if (!p->hit_known) {
-		p->hit_known = true;
+	if (!p->run.hit_known) {
+		p->run.hit_known = true;
 		call_hit(c, &ev->hit);
 	}
-	if (!c->touched) {
-		c->touched = true;
+	if (!c->engine.touched) {
+		c->engine.touched = true;
 		l->touched[(*n_touched)++] = c;
 	}
 	if (ev->scores) {
-		if (call_push_scores(c, (uint32_t)(p - c->parts), ev->scores, ev->n_scores) < 0)
-			c->broken = true;
+		if (call_push_scores(c, (uint32_t)(p - c->text.parts), ev->scores, ev->n_scores) <
+		    0)
+			c->engine.broken = true;
 		return;
 	}
-	if (!p->first_ns) {
+	if (!p->run.first_ns) {
 		uint64_t admitted = planned_ns(l, ev->hit.step, now);
 
-		p->first_ns = now;
+		p->run.first_ns = now;
 		metrics_time(m, METRICS_QUEUE, admitted - c->arrived_ns);
 		metrics_time(m, METRICS_TTFT, now - c->arrived_ns);
 		metrics_time(m, METRICS_PREFILL, now - admitted);
-		atomic_compare_exchange_strong(&c->first_token_ns, &none, now);
+		atomic_compare_exchange_strong(&c->report.first_token_ns, &none, now);
 		call_unqueue(c);
 	}
 	if (ch->last_ns)
 		metrics_time(m, METRICS_ITL, now - ch->last_ns);
 	ch->last_ns = now;
-	if (!c->ask.prompt_only) {
+	if (!c->text.ask.prompt_only) {
 		atomic_fetch_add(&m->generation_tokens, 1);
-		atomic_fetch_add(&c->n_generated, 1);
+		atomic_fetch_add(&c->report.n_generated, 1);
 	}
 	if (call_push(c, choice, ev->finish, ev->draw) < 0)
-		c->broken = true;
+		c->engine.broken = true;
 	if (ev->finish != FINISH_NONE)
 		end_choice(l, c, choice, ev->finish == FINISH_STOP ? METRICS_STOP : METRICS_LENGTH,
 			   now);
@@ -467,16 +468,16 @@ static void deliver(struct loop *l, uint32_t n_events) ON(role_engine)
 	for (uint32_t i = 0; i < n_touched; i++) {
 		struct call *c = l->touched[i];
 
-		c->touched = false;
-		if (c->broken) {
+		c->engine.touched = false;
+		if (c->engine.broken) {
 			struct err e;
 
 			err_set(&e, ENOMEM, "out of memory");
 			call_fail(c, &e);
 		}
-		if (!c->n_running)
+		if (!c->engine.n_running)
 			finish_call(l, c);
-		else if (c->broken)
+		else if (c->engine.broken)
 			stop_call(l, c, METRICS_ERROR);
 		else if (call_wants_tokens(c))
 			call_wake(c);
@@ -597,7 +598,7 @@ static void administer(struct loop *l, struct call *c) ON(role_engine)
 	} else if (c->kind == CALL_FLUSH) {
 		flush(l, c);
 	} else if ((tree = tree_copy(l->scheduler, &l->pools, l->mover ? &below : NULL,
-				     &c->tree_ask))) {
+				     &c->http.tree_ask))) {
 		call_show(c, tree);
 	} else {
 		err_set(&e, ENOMEM, "out of memory");
