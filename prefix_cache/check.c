@@ -28,7 +28,7 @@ static void check_edge(const struct prefix_cache *c, const struct prefix_node *n
 	assert(n->cap_pages >= n->n_pages &&
 	       n->depth == n->parent->depth + n->n_pages * t->page_tokens);
 	assert(n->id && n->id <= t->last_id);
-	assert(!(c->config.refuse_decoded && n->history));
+	assert(!(c->config.refuse_decoded && n->origin));
 	for (uint32_t i = 0; i < n->n_pages; i++) {
 		uint32_t page = n->pages[i];
 
@@ -93,7 +93,7 @@ static void check_children(const struct prefix_cache *c, const struct prefix_nod
 		assert(is_root(c, n) == !child->n_pages);
 		for (const struct list *after = at->next; after != &n->children && child->n_pages;
 		     after = after->next)
-			assert(child_at(after)->history != child->history ||
+			assert(child_at(after)->origin != child->origin ||
 			       memcmp(child_at(after)->tokens, child->tokens,
 				      c->tree.page_tokens * sizeof(*child->tokens)));
 		n_children++;
@@ -105,7 +105,7 @@ static void check_children(const struct prefix_cache *c, const struct prefix_nod
 		assert(n->locks == locked);
 }
 
-/* Found where it should be, and variants in the order of a match: history 0, then by age. */
+/* Found where it should be, and variants in the order of a match: origin 0, then by age. */
 static void check_map(const struct prefix_cache *c)
 {
 	const struct radix *t = &c->tree;
@@ -122,10 +122,10 @@ static void check_map(const struct prefix_cache *c)
 			assert(radix_find_space(t, &at->space) == at);
 			continue;
 		}
-		assert(radix_find(t, at->parent, at->tokens, at->hashes[0], at->history) == at);
+		assert(radix_find(t, at->parent, at->tokens, at->hashes[0], at->origin) == at);
 		next = radix_next_variant(t, at);
-		assert(!next || next->history);
-		if (!next || !at->history)
+		assert(!next || next->origin);
+		if (!next || !at->origin)
 			continue;
 		for (const struct list *older = &at->sibling; older != &next->sibling;
 		     older = older->next)

@@ -2,7 +2,7 @@
  * Matching a prompt against the tree, and why it did not go further.
  *
  * The walk goes as deep as KV pages are known and remembers the deepest place where it could resume. Where a page is known
- * in several histories it tries them all, history 0 first, then the oldest; of equally deep places the first
+ * in several origins it tries them all, origin 0 first, then the oldest; of equally deep places the first
  * one found stays. Variants are few in practice; that somebody who makes many of them cannot slow down
  * matching, the walk leaves the rest alone after VARIANTS_MAX turnings.
  */
@@ -32,7 +32,7 @@ const char *prefix_miss_name(enum prefix_miss m)
 	return (unsigned int)m < ARRAY_SIZE(miss_names) ? miss_names[m] : "unknown";
 }
 
-uint64_t prefix_history(uint64_t before, uint32_t position, bool decoding)
+uint64_t prefix_origin(uint64_t before, uint32_t position, bool decoding)
 {
 	uint64_t h;
 
@@ -56,23 +56,23 @@ struct walk {
 	uint32_t n_todo, n_variants;
 };
 
-/* The history that a page with this end must have, and how far pages have it. A page ends behind its last
+/* The origin that a page with this end must have, and how far pages have it. A page ends behind its last
  * token, so a switch at its end is not in it. */
-static uint64_t key_history(const struct prefix_key *key, uint32_t page_end, uint32_t *ret_until)
+static uint64_t key_origin(const struct prefix_key *key, uint32_t page_end, uint32_t *ret_until)
 {
 	uint32_t i = 0;
 
 	while (i + 1 < key->n_switches && key->switches[i + 1].position < page_end)
 		i++;
 	*ret_until = i + 1 < key->n_switches ? key->switches[i + 1].position : UINT32_MAX;
-	return key->n_switches ? key->switches[i].history : PREFIX_PREFILLED;
+	return key->n_switches ? key->switches[i].origin : PREFIX_PREFILLED;
 }
 
 static bool may_match(const struct walk *w, const struct prefix_node *n, uint32_t page_end)
 {
 	uint32_t until;
 
-	return w->key->history_any || key_history(w->key, page_end, &until) == n->history;
+	return w->key->origin_any || key_origin(w->key, page_end, &until) == n->origin;
 }
 
 /* The children of n that begin like the key come next, the best of them on top. */
@@ -107,8 +107,8 @@ static void visit(struct walk *w, struct prefix_node *n)
 	uint32_t start = radix_start(t, n), max = (w->limit - start) / t->page_tokens, k, end,
 		 until;
 
-	if (!w->key->history_any) {
-		(void)key_history(w->key, start + t->page_tokens, &until);
+	if (!w->key->origin_any) {
+		(void)key_origin(w->key, start + t->page_tokens, &until);
 		max = MIN(max, (until - start) / t->page_tokens);
 	}
 	k = radix_equal_pages(t, n, w->key->tokens + start, max);
@@ -180,7 +180,7 @@ void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *k
 		.n_tokens = w.n_best,
 		.n_known = w.n_known,
 		.slot = state && w.n_best ? w.best->slot : POOL_NONE,
-		.history = w.n_best ? w.best->history : PREFIX_PREFILLED,
+		.origin = w.n_best ? w.best->origin : PREFIX_PREFILLED,
 		.node = w.best,
 	};
 	if (state && w.n_known / state * state > w.n_best)

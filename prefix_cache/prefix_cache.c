@@ -82,14 +82,14 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 	return n;
 }
 
-void prefix_cache_histories(const struct prefix_cache *c, const struct prefix_node *n,
-			    uint64_t *histories)
+void prefix_cache_origins(const struct prefix_cache *c, const struct prefix_node *n,
+			  uint64_t *origins)
 {
 	for (; n->n_pages; n = n->parent) {
 		uint32_t first = radix_start(&c->tree, n) / c->tree.page_tokens;
 
 		for (uint32_t i = 0; i < n->n_pages; i++)
-			histories[first + i] = n->history;
+			origins[first + i] = n->origin;
 	}
 }
 
@@ -295,7 +295,7 @@ void prefix_cache_walk(const struct prefix_cache *c,
 			.hits = n->hits,
 			.age = c->now - n->used,
 			.locks = n->locks,
-			.history = n->history,
+			.origin = n->origin,
 			.kind = n->kind,
 			.space = space,
 		};

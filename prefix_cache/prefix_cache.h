@@ -14,15 +14,15 @@
  * never meet.
  *
  * Bits. Pages and states that were computed token by token while decoding differ in their last bits from
- * those that a prefill computes. `history` says where along a path the one changed to the other
- * (0: prefilled throughout), and edges with equal tokens and different histories are different
+ * those that a prefill computes. `origin` says where along a path the one changed to the other
+ * (0: prefilled throughout), and edges with equal tokens and different origins are different
  * children: a path is always what one request computed from its first to its last token. A match
- * may take any (struct prefix_key.history_any) or exactly the history that a request had.
+ * may take any (struct prefix_key.origin_any) or exactly the origin that a request had.
  *
  * Ownership. Pages and slots are counted in pools. A request takes pages and slots for itself and writes
  * them; extending the tree hands whole pages over to it, attaching a checkpoint hands over a slot, and
  * from then on nobody writes them. Where the tree has the same pages already (same tokens, same
- * history) it keeps its own and puts the request's back.
+ * origin) it keeps its own and puts the request's back.
  *
  *     free + held by requests + held by the tree == size, for each pool
  *
@@ -59,7 +59,7 @@ struct prefix_cache_config {
 	uint64_t page_bytes, slot_bytes; /* for the budget and the order of eviction */
 	uint64_t
 		budget_bytes; /* of pages and slots in use, by requests and tree; 0: the pools are the limit */
-	bool refuse_decoded; /* only paths with history 0 are remembered and matched */
+	bool refuse_decoded; /* only paths with origin 0 are remembered and matched */
 };
 
 /* Why a prompt did not hit further. The order is the order of precedence in prefix_cache_match. */
@@ -84,13 +84,13 @@ const char *prefix_miss_name(enum prefix_miss m);
 struct prefix_cache *prefix_cache_new(const struct prefix_cache_config *c) MUST_CHECK;
 void prefix_cache_free(struct prefix_cache *c);
 
-/* ---- history ---- */
+/* ---- origin ---- */
 
 #define PREFIX_PREFILLED UINT64_C(0)
 
-/* The history after `position`, where tokens began (or ceased) to be computed by decoding; the same as
- * before when nothing changes there. Bit 0 of a history is 1 while decoding. */
-uint64_t prefix_history(uint64_t before, uint32_t position, bool decoding);
+/* The origin after `position`, where tokens began (or ceased) to be computed by decoding; the same as
+ * before when nothing changes there. Bit 0 of a origin is 1 while decoding. */
+uint64_t prefix_origin(uint64_t before, uint32_t position, bool decoding);
 
 /* ---- matching ---- */
 
@@ -102,14 +102,14 @@ struct prefix_key {
 	struct prefix_space space;
 	const int32_t *tokens; /* [n_tokens] */
 	uint32_t n_tokens;     /* the match ends before the last of them, so that one is computed */
-	bool history_any;
+	bool origin_any;
 	bool pages_only; /* the match ends where pages end: no state is read there, none is asked for */
-	/* Unless history_any: the only histories that may be matched, as positions where they begin:
-	 * the tokens from switches[i].position on have switches[i].history; [0] is at position 0. A page's
-	 * history is that of its last token. */
+	/* Unless origin_any: the only origins that may be matched, as positions where they begin:
+	 * the tokens from switches[i].position on have switches[i].origin; [0] is at position 0. A page's
+	 * origin is that of its last token. */
 	const struct prefix_switch {
 		uint32_t position;
-		uint64_t history;
+		uint64_t origin;
 	} * switches;
 	uint32_t n_switches;
 };
@@ -122,13 +122,13 @@ struct prefix_match {
 			      down to state_tokens, when that is > n_tokens; else 0 */
 	uint32_t
 		slot; /* the state at n_tokens; POOL_NONE when n_tokens is 0, there are no states, or pages_only */
-	uint64_t history; /* at n_tokens */
+	uint64_t origin; /* at n_tokens */
 	enum prefix_miss miss;
 	struct prefix_node
 		*node; /* borrowed until the next call that is not a match: for prefix_cache_use */
 };
 
-/* The longest prefix that can be resumed; changes nothing. Of equally long ones the cleaner (history
+/* The longest prefix that can be resumed; changes nothing. Of equally long ones the cleaner (origin
  * 0), then the older. PREFIX_MISS_DISABLED and LOGPROBS are the caller's. */
 void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key,
 			struct prefix_match *ret);
@@ -152,14 +152,14 @@ void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot);
 
 /*
  * n_pages whole pages follow `node` (locked by the caller): their tokens, their page ids, and their
- * history (of each page's end). The caller owned the pages; afterwards the tree owns those in
+ * origin (of each page's end). The caller owned the pages; afterwards the tree owns those in
  * pages[], some of them exchanged for those it had. The lock moves to the returned node. When the host is
- * out of memory, or histories other than 0 are refused: NULL, nothing changed, the caller keeps its pages
+ * out of memory, or origins other than 0 are refused: NULL, nothing changed, the caller keeps its pages
  * and its lock.
  */
 struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_node *node,
 					const int32_t *tokens, uint32_t *pages, uint32_t n_pages,
-					uint64_t history) MUST_CHECK;
+					uint64_t origin) MUST_CHECK;
 
 enum prefix_checkpoint {
 	PREFIX_CHECKPOINT_PROMPT,  /* at the end of a prompt: the next turn begins here */
@@ -183,9 +183,9 @@ uint32_t prefix_node_tokens(const struct prefix_node *n); /* from the root to it
 bool prefix_node_has_checkpoint(const struct prefix_node *n);
 uint32_t prefix_node_slot(const struct prefix_node *n); /* of its checkpoint; POOL_NONE: none */
 
-/* The histories of the pages from the root to the node's end [its tokens / page_tokens]. */
-void prefix_cache_histories(const struct prefix_cache *c, const struct prefix_node *n,
-			    uint64_t *histories);
+/* The origins of the pages from the root to the node's end [its tokens / page_tokens]. */
+void prefix_cache_origins(const struct prefix_cache *c, const struct prefix_node *n,
+			  uint64_t *origins);
 
 /* ---- marks ---- */
 
@@ -245,7 +245,7 @@ struct prefix_view {
 	uint32_t slot;	    /* POOL_NONE: none */
 	uint64_t hits, age; /* age: since it was last used, in the cache's own time */
 	uint32_t locks;
-	uint64_t history;
+	uint64_t origin;
 	enum prefix_checkpoint kind; /* of the slot */
 	struct prefix_space space;
 };

@@ -63,11 +63,11 @@ static bool begins_with(const struct radix *t, const struct prefix_node *n,
 	return n->parent == parent && n->n_pages && !memcmp(n->tokens, tokens, page_bytes(t));
 }
 
-/* Youngest last, but history 0 first: see "variants" in radix.h. */
+/* Youngest last, but origin 0 first: see "variants" in radix.h. */
 static void add_to_map(struct radix *t, struct prefix_node *n)
 {
-	(n->history == PREFIX_PREFILLED ? map_insert : map_append)(&t->nodes, &n->found,
-								   node_hash(n));
+	(n->origin == PREFIX_PREFILLED ? map_insert : map_append)(&t->nodes, &n->found,
+								  node_hash(n));
 }
 
 struct prefix_node *radix_first(const struct radix *t, const struct prefix_node *parent,
@@ -90,11 +90,11 @@ struct prefix_node *radix_next_variant(const struct radix *t, const struct prefi
 }
 
 struct prefix_node *radix_find(const struct radix *t, const struct prefix_node *parent,
-			       const int32_t *tokens, uint64_t hash, uint64_t history)
+			       const int32_t *tokens, uint64_t hash, uint64_t origin)
 {
 	struct prefix_node *n = radix_first(t, parent, tokens, hash);
 
-	while (n && n->history != history)
+	while (n && n->origin != origin)
 		n = radix_next_variant(t, n);
 	return n;
 }
@@ -216,11 +216,11 @@ struct prefix_node *radix_add_space(struct radix *t, const struct prefix_space *
 }
 
 void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node *n,
-		const int32_t *tokens, const uint32_t *pages, uint32_t n_pages, uint64_t history)
+		const int32_t *tokens, const uint32_t *pages, uint32_t n_pages, uint64_t origin)
 {
 	assert(n_pages && n->cap_pages >= n_pages && !n->n_pages);
 	n->depth = parent->depth;
-	n->history = history;
+	n->origin = origin;
 	n->id = ++t->last_id;
 	edge_push(t, n, radix_content(parent), tokens, pages, n_pages);
 	link_child(parent, n);
@@ -234,7 +234,7 @@ void radix_split(struct radix *t, struct prefix_node *n, uint32_t k, struct pref
 	edge_copy(t, prefix, n, k);
 	prefix->n_pages = k;
 	prefix->depth = radix_start(t, n) + k * t->page_tokens;
-	prefix->history = n->history;
+	prefix->origin = n->origin;
 	prefix->locks = n->locks ? 1 : 0;
 	prefix->used = n->used;
 	prefix->id = ++t->last_id;

@@ -10,8 +10,8 @@
  *
  * Children are found through one hash map over the whole tree, keyed by what the path is up to the end of the
  * child's first page: a node with 10,000 children costs as much as one with two. Children whose first pages
- * have equal tokens and different histories (*variants*) have the same hash, and stand in the order in which a match
- * tries them: history 0, then by age. The map has a bucket for every page from the start and never
+ * have equal tokens and different origins (*variants*) have the same hash, and stand in the order in which a match
+ * tries them: origin 0, then by age. The map has a bucket for every page from the start and never
  * grows: a node owns at least one page.
  *
  * Hashes only say where to look: tokens decide. They are keyed by a random number, so that clients cannot
@@ -43,7 +43,7 @@ struct prefix_node {
 	uint32_t locks;	 /* of callers, of a pinned slot, and one for every child that has any */
 	uint32_t shared; /* pages that a request has a reference to as well */
 	uint64_t id;	 /* from 1 in order of creation; spaces: 0 */
-	uint64_t history;
+	uint64_t origin;
 	uint64_t content;	   /* spaces: what the hashes of children start from */
 	struct prefix_space space; /* of spaces only */
 	uint64_t hits;		   /* of this node */
@@ -96,9 +96,9 @@ struct prefix_node *radix_first(const struct radix *t, const struct prefix_node 
 				const int32_t *tokens, uint64_t hash);
 struct prefix_node *radix_next_variant(const struct radix *t, const struct prefix_node *n);
 
-/* The one with this history, or NULL. */
+/* The one with this origin, or NULL. */
 struct prefix_node *radix_find(const struct radix *t, const struct prefix_node *parent,
-			       const int32_t *tokens, uint64_t hash, uint64_t history);
+			       const int32_t *tokens, uint64_t hash, uint64_t origin);
 
 /* How many of the first max pages of the edge have these tokens. */
 uint32_t radix_equal_pages(const struct radix *t, const struct prefix_node *n,
@@ -110,7 +110,7 @@ void radix_free_node(struct prefix_node *n);
 
 /* Fills a new node and hangs it below parent, as its youngest child. Taken. */
 void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node *n,
-		const int32_t *tokens, const uint32_t *pages, uint32_t n_pages, uint64_t history);
+		const int32_t *tokens, const uint32_t *pages, uint32_t n_pages, uint64_t origin);
 
 /* The first k pages (0 < k < n_pages) of n become an edge of their own: `prefix`, a new node with room for them, takes
  * n's place below its parent, and n, still the same node, hangs below it. Locks, slot, hits and marks stay

@@ -5,11 +5,11 @@
 
 #include "base/map.h"
 
-/* A page and a state of one (key, history). */
+/* A page and a state of one (key, origin). */
 struct place {
 	struct map_node node;
 	struct content_key key;
-	uint64_t history, parent_history;
+	uint64_t origin, parent_origin;
 	bool has[2]; /* by enum tier_kind */
 };
 
@@ -75,7 +75,7 @@ static struct place *find(const struct tiers *t, const struct tier_item *item)
 {
 	struct place *p = first_place(t, &item->key);
 
-	while (p && p->history != item->history)
+	while (p && p->origin != item->origin)
 		p = next_place(p);
 	return p;
 }
@@ -92,8 +92,8 @@ int tiers_add(struct tiers *t, const struct tier_item *item)
 		}
 		*p = (struct place){
 			.key = item->key,
-			.history = item->history,
-			.parent_history = item->parent_history,
+			.origin = item->origin,
+			.parent_origin = item->parent_origin,
 		};
 		map_insert(&t->places, &p->node, item->key.v[0]);
 	}
@@ -134,26 +134,26 @@ struct walk {
 	const struct content_key *keys;
 	uint32_t from, n, best, pages_a_state;
 	bool needs_state, clean_only;
-	uint64_t *path;	     /* [n] histories of the way */
-	uint64_t *histories; /* [n] of the best way */
+	uint64_t *path;	   /* [n] origins of the way */
+	uint64_t *origins; /* [n] of the best way */
 };
 
 /* Equal tokens computed in more ways than this are not looked through. */
 enum { VARIANTS_MAX = 4, PARTINGS_MAX = 16 };
 
-/* The pages with this key that follow `history`, the clean one first. */
-static uint32_t variants(const struct walk *w, uint32_t i, uint64_t history,
+/* The pages with this key that follow `origin`, the clean one first. */
+static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 			 const struct place *out[VARIANTS_MAX])
 {
 	uint32_t n = 0;
 
 	for (const struct place *p = first_place(w->t, &w->keys[i]); p && n < VARIANTS_MAX;
 	     p = next_place(p)) {
-		if (p->parent_history != history || !p->has[TIER_PAGE] ||
-		    (w->clean_only && p->history))
+		if (p->parent_origin != origin || !p->has[TIER_PAGE] ||
+		    (w->clean_only && p->origin))
 			continue;
 		out[n++] = p;
-		if (!p->history) {
+		if (!p->origin) {
 			out[n - 1] = out[0];
 			out[0] = p;
 		}
@@ -164,39 +164,39 @@ static uint32_t variants(const struct walk *w, uint32_t i, uint64_t history,
 /* The way goes through page i as p has it. */
 static void step(struct walk *w, uint32_t i, const struct place *p)
 {
-	w->path[i] = p->history;
+	w->path[i] = p->origin;
 	if (i + 1 <= w->best || (w->needs_state && !p->has[TIER_STATE]) ||
 	    (i + 1) % w->pages_a_state)
 		return;
 	w->best = i + 1;
 	for (uint32_t k = w->from; k <= i; k++)
-		w->histories[k] = w->path[k];
+		w->origins[k] = w->path[k];
 }
 
 /* Depth first; it calls itself only where ways part. */
-static void follow(struct walk *w, uint32_t i, uint64_t history, uint32_t partings)
+static void follow(struct walk *w, uint32_t i, uint64_t origin, uint32_t partings)
 {
 	const struct place *next[VARIANTS_MAX];
 
 	for (; i < w->n; i++) {
-		uint32_t n = variants(w, i, history, next);
+		uint32_t n = variants(w, i, origin, next);
 
 		if (!n)
 			return;
 		for (uint32_t k = 0; n > 1 && k < n && partings < PARTINGS_MAX; k++) {
 			step(w, i, next[k]);
-			follow(w, i + 1, next[k]->history, partings + 1);
+			follow(w, i + 1, next[k]->origin, partings + 1);
 			if (k + 1 == n)
 				return;
 		}
 		step(w, i, next[0]);
-		history = next[0]->history;
+		origin = next[0]->origin;
 	}
 }
 
 uint32_t tiers_match(const struct tiers *t, const struct content_key *keys, uint32_t n,
-		     uint32_t from, uint64_t history, uint32_t pages_a_state, bool needs_state,
-		     bool clean_only, uint64_t *path, uint64_t *histories)
+		     uint32_t from, uint64_t origin, uint32_t pages_a_state, bool needs_state,
+		     bool clean_only, uint64_t *path, uint64_t *origins)
 {
 	struct walk w = {
 		.t = t,
@@ -208,9 +208,9 @@ uint32_t tiers_match(const struct tiers *t, const struct content_key *keys, uint
 		.needs_state = needs_state,
 		.clean_only = clean_only,
 		.path = path,
-		.histories = histories,
+		.origins = origins,
 	};
 
-	follow(&w, from, history, 0);
+	follow(&w, from, origin, 0);
 	return w.best;
 }

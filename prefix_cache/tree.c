@@ -48,10 +48,10 @@ static void own_page(struct prefix_cache *c, struct prefix_node *n, uint32_t pag
 	}
 }
 
-/* Follows the tree below `node` as far as it has these pages in this history. Returns the node whose edge was
+/* Follows the tree below `node` as far as it has these pages in this origin. Returns the node whose edge was
  * reached last (`node`: none), the pages found, and how many of them are in that edge. */
 static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_node *node,
-				  const int32_t *tokens, uint32_t n_pages, uint64_t history,
+				  const int32_t *tokens, uint32_t n_pages, uint64_t origin,
 				  uint32_t *ret_found, uint32_t *ret_in_edge)
 {
 	const struct radix *t = &c->tree;
@@ -61,7 +61,7 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 		const int32_t *at = tokens + (size_t)*ret_found * t->page_tokens;
 		struct prefix_node *child =
 			radix_find(t, node, at, radix_page_hash(t, radix_content(node), at),
-				   history);
+				   origin);
 
 		if (!child)
 			break;
@@ -75,33 +75,33 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 }
 
 /* The caller's lock on it is the only reason why this leaf stays, and nothing marks its end. */
-static bool can_grow_in_place(const struct prefix_node *n, uint64_t history)
+static bool can_grow_in_place(const struct prefix_node *n, uint64_t origin)
 {
 	return n->n_pages && n->locks == 1 && !n->n_children && n->slot == POOL_NONE &&
-	       !n->state_evicted && n->history == history;
+	       !n->state_evicted && n->origin == origin;
 }
 
 struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_node *node,
 					const int32_t *tokens, uint32_t *pages, uint32_t n_pages,
-					uint64_t history)
+					uint64_t origin)
 {
 	struct radix *t = &c->tree;
 	struct prefix_node *at, *end, *leaf = NULL;
 	uint32_t found, in_edge, left;
 
 	assert(node->locks);
-	if ((c->config.refuse_decoded && history != PREFIX_PREFILLED) ||
+	if ((c->config.refuse_decoded && origin != PREFIX_PREFILLED) ||
 	    (uint64_t)node->depth + (uint64_t)n_pages * t->page_tokens > UINT32_MAX)
 		return NULL;
 	if (!n_pages)
 		return node;
 	c->now++;
-	at = follow(c, node, tokens, n_pages, history, &found, &in_edge);
+	at = follow(c, node, tokens, n_pages, origin, &found, &in_edge);
 	left = n_pages - found;
 	tokens += (size_t)found * t->page_tokens;
 
 	/* What can fail comes first. */
-	if (!found && can_grow_in_place(node, history)) {
+	if (!found && can_grow_in_place(node, origin)) {
 		if (radix_append(t, node, tokens, pages, n_pages))
 			return NULL;
 		for (uint32_t i = 0; i < n_pages; i++)
@@ -133,7 +133,7 @@ struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_no
 		}
 	}
 	if (leaf) {
-		radix_hang(t, end, leaf, tokens, pages + found, left, history);
+		radix_hang(t, end, leaf, tokens, pages + found, left, origin);
 		for (uint32_t i = 0; i < left; i++)
 			own_page(c, leaf, pages[found + i]);
 		c->evictable_pages += leaf->n_pages - leaf->shared; /* until it is locked below */

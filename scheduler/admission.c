@@ -36,12 +36,12 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 	if (!remembers(s, r))
 		return;
 	s->switches[0] = (struct prefix_switch){0, PREFIX_PREFILLED};
-	s->switches[1] = (struct prefix_switch){r->n_prompt, q->decode_history};
+	s->switches[1] = (struct prefix_switch){r->n_prompt, q->decode_origin};
 	s->key = (struct prefix_key){
 		.space = r->space,
 		.tokens = r->prompt,
 		.n_tokens = n,
-		.history_any = !r->history_known && r->handoff != HANDOFF_SEND,
+		.origin_any = !r->origin_known && r->handoff != HANDOFF_SEND,
 		.switches = s->switches,
 		.n_switches = ARRAY_SIZE(s->switches),
 	};
@@ -119,12 +119,12 @@ static void resume(struct sequence *q, const struct prefix_match *m, struct pref
 		q->source_pinned = true;
 	}
 	if (q->n_planned <= r->n_prompt) {
-		q->prompt_history = q->n_planned < r->n_prompt
-					    ? prefix_history(m->history, q->n_planned, false)
-					    : m->history;
-		q->decode_history = prefix_history(q->prompt_history, r->n_prompt, true);
+		q->prompt_origin = q->n_planned < r->n_prompt
+					   ? prefix_origin(m->origin, q->n_planned, false)
+					   : m->origin;
+		q->decode_origin = prefix_origin(q->prompt_origin, r->n_prompt, true);
 	} else {
-		q->decode_history = prefix_history(m->history, q->n_planned, true);
+		q->decode_origin = prefix_origin(m->origin, q->n_planned, true);
 	}
 }
 
@@ -214,11 +214,11 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	seat_request(s, r, hit_pages);
 	trunk = r->trunk;
 	resume(trunk, m, path);
-	tiering_resume(s, trunk, hit_pages, m->history);
+	tiering_resume(s, trunk, hit_pages, m->origin);
 	if (path)
 		tiering_used(s, r, path);
 	if (!r->admitted)
-		r->history_known = trunk->prompt_history == PREFIX_PREFILLED;
+		r->origin_known = trunk->prompt_origin == PREFIX_PREFILLED;
 	note_hit(s, r, m, path);
 	r->window_start = trunk->n_planned;
 	r->n_wanted = 0;
@@ -278,7 +278,7 @@ bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss 
 
 void admission_received(struct scheduler *s, struct request *r)
 {
-	r->history_known = true;
+	r->origin_known = true;
 	count_hit(s, r);
 }
 
@@ -306,11 +306,11 @@ static void fork_choice(struct scheduler *s, const struct sequence *from, struct
 	if (q->path)
 		prefix_cache_lock(s->cache, q->path);
 	q->tree_key = from->tree_key;
-	q->tree_history = from->tree_history;
+	q->tree_origin = from->tree_origin;
 	q->before_key = from->before_key;
-	q->before_history = from->before_history;
-	q->prompt_history = from->prompt_history;
-	q->decode_history = from->decode_history;
+	q->before_origin = from->before_origin;
+	q->prompt_origin = from->prompt_origin;
+	q->decode_origin = from->decode_origin;
 	q->n_planned = q->n_computed = q->request->n_prompt;
 	q->source = q->slot;
 }

@@ -26,23 +26,23 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 	while (q->n_tree * P < depth) {
 		uint32_t from = q->n_tree * P, n = 1;
 		const int32_t *tokens = s->page;
-		uint64_t history = q->decode_history;
+		uint64_t origin = q->decode_origin;
 		struct prefix_node *node;
 
 		if (from + P <= r->n_prompt) {
 			n = (MIN(depth, r->n_prompt) - from) / P;
 			tokens = r->prompt + from;
-			history = q->prompt_history;
+			origin = q->prompt_origin;
 		} else {
 			request_tokens(q, from, P, s->page);
 		}
 		hold_shipped(s, q, q->n_tree, n);
 		node = prefix_cache_extend(s->cache, q->path, tokens, q->pages + q->n_tree, n,
-					   history);
+					   origin);
 		if (!node)
 			return false;
 		q->path = node;
-		tiering_published(s, q, q->n_tree, n, history);
+		tiering_published(s, q, q->n_tree, n, origin);
 		q->n_tree += n;
 	}
 	return true;

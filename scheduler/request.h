@@ -93,11 +93,11 @@ struct sequence {
 	struct prefix_node
 		*decoded; /* on the path: the node with its newest decode checkpoint, or NULL */
 	struct content_key tree_key; /* at the end of n_tree pages, while there are tiers below */
-	uint64_t tree_history;
+	uint64_t tree_origin;
 	struct content_key before_key; /* one page before */
-	uint64_t before_history;
-	uint64_t prompt_history,
-		decode_history; /* of pages that end inside the prompt, and after it */
+	uint64_t before_origin;
+	uint64_t prompt_origin,
+		decode_origin; /* of pages that end inside the prompt, and after it */
 	uint32_t n_planned, n_computed;
 	uint64_t last_plan;		 /* step of the newest plan that has a row or draw of it */
 	uint32_t n_generated, n_drawing; /* tokens drawn and known; draws in plans that are out */
@@ -132,7 +132,7 @@ struct request {
 	bool admitted;	       /* at least once: hit is known */
 	bool retracted;	       /* and not admitted again */
 	struct scheduler_hit hit;
-	bool history_known; /* it can ask for exactly the bits it had (see prefix_cache.h) */
+	bool origin_known; /* it can ask for exactly the bits it had (see prefix_cache.h) */
 	uint32_t n_prompt;
 	uint32_t max_tokens, min_tokens;
 	uint32_t n_end_tokens, n_boundaries;

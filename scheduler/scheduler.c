@@ -111,8 +111,8 @@ static int allocate(struct scheduler *s)
 		s->stores = calloc((size_t)c->n_pages + c->n_slots, sizeof(*s->stores));
 		s->uses = calloc(USES_MAX, sizeof(*s->uses));
 		s->tier_path = calloc(s->table_pages, sizeof(*s->tier_path));
-		s->tier_histories = calloc(s->table_pages, sizeof(*s->tier_histories));
-		if (!s->tiers || !s->stores || !s->uses || !s->tier_path || !s->tier_histories)
+		s->tier_origins = calloc(s->table_pages, sizeof(*s->tier_origins));
+		if (!s->tiers || !s->stores || !s->uses || !s->tier_path || !s->tier_origins)
 			return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < STEPS_OUT_MAX; i++)
@@ -166,7 +166,7 @@ void scheduler_free(struct scheduler *s)
 	free(s->stores);
 	free(s->uses);
 	free(s->tier_path);
-	free(s->tier_histories);
+	free(s->tier_origins);
 	prefix_cache_free(s->cache);
 	pool_free(s->seats);
 	free(s->tables);

@@ -167,7 +167,7 @@ struct scheduler_stats {
 
 /* A page or state to be copied between device and what is below. */
 struct scheduler_item {
-	struct tier_item item; /* of a load without parent_history */
+	struct tier_item item; /* of a load without parent_origin */
 	/* Of a store: */
 	struct content_key parent;
 	uint32_t depth;	       /* tokens to its end */

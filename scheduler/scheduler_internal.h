@@ -82,7 +82,7 @@ struct scheduler {
 	struct tier_item *uses;			    /* [USES_MAX] a ring */
 	uint32_t first_use, n_uses;
 	struct list loads;
-	uint64_t *tier_path, *tier_histories; /* [table_pages] work space */
+	uint64_t *tier_path, *tier_origins; /* [table_pages] work space */
 	uint64_t loads_begun, loads_failed, stores_dropped;
 	uint64_t receives, receives_failed; /* handoff.c: that began; of those */
 	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;

@@ -99,8 +99,8 @@ bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_
 		    !same_space(r, leader))
 			continue;
 		/* Who asks for the bits it had, or those of a prefill, cannot use others. */
-		if (((r->admitted && r->history_known) || r->handoff == HANDOFF_SEND) &&
-		    leader->trunk->prompt_history != PREFIX_PREFILLED)
+		if (((r->admitted && r->origin_known) || r->handoff == HANDOFF_SEND) &&
+		    leader->trunk->prompt_origin != PREFIX_PREFILLED)
 			continue;
 		if (!both_have(r, leader, m->n_tokens / unit * unit, unit))
 			continue;

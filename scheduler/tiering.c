@@ -84,11 +84,11 @@ static struct content_key next_key(struct scheduler *s, const struct sequence *q
 	return key;
 }
 
-void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t history)
+void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t origin)
 {
 	uint32_t whole = q->request->n_prompt / s->config.page_tokens, i = MIN(n_pages, whole);
 
-	q->tree_history = history;
+	q->tree_origin = origin;
 	if (!tiering(s, q->request))
 		return;
 	q->tree_key = i ? q->request->page_keys[i - 1] : q->request->root_key;
@@ -97,15 +97,15 @@ void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, u
 }
 
 void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, uint32_t n,
-		       uint64_t history)
+		       uint64_t origin)
 {
 	if (!tiering(s, q->request))
 		return;
 	for (uint32_t i = first; i < first + n; i++) {
 		struct waiting_store d = {
 			.item = {.key = next_key(s, q, i, &q->tree_key),
-				 .history = history,
-				 .parent_history = q->tree_history,
+				 .origin = origin,
+				 .parent_origin = q->tree_origin,
 				 .kind = TIER_PAGE},
 			.parent = q->tree_key,
 			.depth = (i + 1) * s->config.page_tokens,
@@ -113,9 +113,9 @@ void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, 
 
 		add_store(s, q->pages[i], &d);
 		q->before_key = q->tree_key;
-		q->before_history = q->tree_history;
+		q->before_origin = q->tree_origin;
 		q->tree_key = d.item.key;
-		q->tree_history = history;
+		q->tree_origin = origin;
 	}
 }
 
@@ -123,8 +123,8 @@ void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct pr
 {
 	struct waiting_store d = {
 		.item = {.key = q->tree_key,
-			 .history = q->tree_history,
-			 .parent_history = q->before_history,
+			 .origin = q->tree_origin,
+			 .parent_origin = q->before_origin,
 			 .kind = TIER_STATE},
 		.parent = q->before_key,
 		.depth = prefix_node_tokens(node),
@@ -190,11 +190,11 @@ void tiering_used(struct scheduler *s, const struct request *r, const struct pre
 
 	if (!n || !tiering(s, r))
 		return;
-	prefix_cache_histories(s->cache, path, s->tier_histories);
+	prefix_cache_origins(s->cache, path, s->tier_origins);
 	/* What the request itself had generated, and comes back to, was used just now. */
 	for (uint32_t i = MIN(n, whole); i-- > 0;) {
 		item = (struct tier_item){.key = r->page_keys[i],
-					  .history = s->tier_histories[i],
+					  .origin = s->tier_origins[i],
 					  .kind = TIER_STATE};
 		if (i + 1 == n && prefix_node_has_checkpoint(path))
 			add_use(s, &item);
@@ -239,7 +239,7 @@ static struct load *new_load(struct scheduler *s, struct request *r, const struc
 		prefix_cache_unpin(s->cache, m->slot);
 	for (uint32_t i = from; i < n; i++) {
 		l->pages[i - from] =
-			(struct load_page){prefix_cache_take_page(s->cache), s->tier_histories[i]};
+			(struct load_page){prefix_cache_take_page(s->cache), s->tier_origins[i]};
 		assert(l->pages[i - from].id != POOL_NONE);
 	}
 	l->n_items = n - from;
@@ -257,10 +257,10 @@ bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_ma
 
 	if (!tiering(s, r) || r->admitted || r->loads_over || r->n_loads == LOADS_MAX)
 		return false;
-	n = tiers_match(s->tiers, r->page_keys, (r->n_prompt - 1) / P, from, m->history,
+	n = tiers_match(s->tiers, r->page_keys, (r->n_prompt - 1) / P, from, m->origin,
 			s->align / P, s->config.state_tokens,
 			s->config.refuse_decoded || r->handoff == HANDOFF_SEND, s->tier_path,
-			s->tier_histories);
+			s->tier_origins);
 	if (n == from || !prefix_cache_can_take(s->cache, m, n - from, s->config.n_slots ? 1 : 0))
 		return false;
 	r->n_loads++;
@@ -324,7 +324,7 @@ static struct tier_item load_item(const struct load *l, uint32_t i)
 
 	return (struct tier_item){
 		.key = l->request->page_keys[l->from + page],
-		.history = l->pages[page].history,
+		.origin = l->pages[page].origin,
 		.kind = i < n_pages ? TIER_PAGE : TIER_STATE,
 	};
 }
@@ -356,7 +356,7 @@ static void finish_load(struct scheduler *s, struct load *l)
 		struct prefix_node *node =
 			prefix_cache_extend(s->cache, l->path,
 					    r->prompt + (l->from + l->n_given) * P, &page->id, 1,
-					    page->history);
+					    page->origin);
 
 		if (!node)
 			break;

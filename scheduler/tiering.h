@@ -43,7 +43,7 @@ struct load {
 	bool failed;
 	struct load_page {
 		uint32_t id;
-		uint64_t history;
+		uint64_t origin;
 	} pages[]; /* [n - from] */
 };
 
@@ -52,16 +52,16 @@ static inline bool tiering(const struct scheduler *s, const struct request *r)
 	return s->tiers && r->page_keys && !r->cache_disabled && !s->config.cache_disabled;
 }
 
-/* Pages [first, first + n) of the sequence have just been handed to the tree, with this history. */
+/* Pages [first, first + n) of the sequence have just been handed to the tree, with this origin. */
 void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, uint32_t n,
-		       uint64_t history);
+		       uint64_t origin);
 
 /* The state at `node` is worth keeping below, if there is (still) one and q's pages in the tree end
  * there. */
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node);
 
-/* The sequence stands at the end of `n_pages` pages with `history`: where its keys go on from. */
-void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t history);
+/* The sequence stands at the end of `n_pages` pages with `origin`: where its keys go on from. */
+void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t origin);
 
 /* The request resumes at the end of `path`. */
 void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path);

@@ -16,7 +16,7 @@ static bool copy_node(void *arg, const struct prefix_view *v)
 		if (p->id != v->parent)
 			continue;
 		memcpy(n->tokens, p->tokens, p->depth * sizeof(*n->tokens));
-		memcpy(n->history, p->history, p->depth / m->page_tokens * sizeof(*n->history));
+		memcpy(n->origin, p->origin, p->depth / m->page_tokens * sizeof(*n->origin));
 		memcpy(n->pages, p->pages, p->depth / m->page_tokens * sizeof(*n->pages));
 		n->start = p->depth;
 	}
@@ -28,7 +28,7 @@ static bool copy_node(void *arg, const struct prefix_view *v)
 	memcpy(n->tokens + n->start, v->tokens, v->n_tokens * sizeof(*n->tokens));
 	for (uint32_t i = 0; i < v->n_pages; i++) {
 		n->pages[n->start / m->page_tokens + i] = v->pages[i];
-		n->history[n->start / m->page_tokens + i] = v->history;
+		n->origin[n->start / m->page_tokens + i] = v->origin;
 	}
 	return true;
 }
@@ -56,10 +56,10 @@ static uint32_t reach(const struct mirror *m, const struct mirror_node *n,
 	if (!same_space(&n->space, &key->space))
 		return 0;
 	for (; at + P <= n->depth && at + P < key->n_tokens; at += P) {
-		uint64_t history = at + P <= key->n_prompt ? PREFIX_PREFILLED : key->decoded;
+		uint64_t origin = at + P <= key->n_prompt ? PREFIX_PREFILLED : key->decoded;
 
 		if (memcmp(n->tokens + at, key->tokens + at, P * sizeof(*key->tokens)) ||
-		    (!key->any && n->history[at / P] != history))
+		    (!key->any && n->origin[at / P] != origin))
 			break;
 	}
 	return at;
@@ -136,7 +136,7 @@ uint32_t mirror_ends(const struct mirror *before, const struct mirror *after,
 }
 
 const struct mirror_node *mirror_find(const struct mirror *m, const struct prefix_space *space,
-				      const int32_t *tokens, const uint64_t *history,
+				      const int32_t *tokens, const uint64_t *origin,
 				      uint32_t n_pages)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -144,7 +144,7 @@ const struct mirror_node *mirror_find(const struct mirror *m, const struct prefi
 
 		if (n->depth >= n_pages * m->page_tokens && same_space(&n->space, space) &&
 		    !memcmp(n->tokens, tokens, n_pages * m->page_tokens * sizeof(*tokens)) &&
-		    !memcmp(n->history, history, n_pages * sizeof(*history)))
+		    !memcmp(n->origin, origin, n_pages * sizeof(*origin)))
 			return n;
 	}
 	return NULL;
@@ -157,12 +157,12 @@ static uint64_t add(uint64_t h, uint64_t v)
 }
 
 uint64_t mirror_name(const struct mirror *m, const struct mirror_node *n, uint32_t depth,
-		     bool with_history)
+		     bool with_origin)
 {
 	uint64_t h = mirror_name_of(&n->space, n->tokens, depth);
 
-	for (uint32_t i = 0; with_history && i < depth / m->page_tokens; i++)
-		h = add(h, n->history[i]);
+	for (uint32_t i = 0; with_origin && i < depth / m->page_tokens; i++)
+		h = add(h, n->origin[i]);
 	return h;
 }
 

@@ -18,8 +18,8 @@ struct mirror_node {
 	struct prefix_space space;
 	uint32_t start, depth; /* the edge is [start, depth) */
 	uint32_t slot, locks;
-	int32_t tokens[MIRROR_LEN];   /* [depth] */
-	uint64_t history[MIRROR_LEN]; /* [depth / page_tokens] of each page */
+	int32_t tokens[MIRROR_LEN];  /* [depth] */
+	uint64_t origin[MIRROR_LEN]; /* [depth / page_tokens] of each page */
 	uint32_t pages[MIRROR_LEN];
 };
 
@@ -32,7 +32,7 @@ struct mirror {
 void mirror_take(struct mirror *m, const struct prefix_cache *c,
 		 const struct prefix_cache_config *config);
 
-/* Whom to look for. Unless any: pages that end up to n_prompt have history 0, later ones `decoded`. */
+/* Whom to look for. Unless any: pages that end up to n_prompt have origin 0, later ones `decoded`. */
 struct mirror_key {
 	const int32_t *tokens;
 	uint32_t n_tokens, n_prompt;
@@ -56,17 +56,17 @@ void mirror_match(const struct mirror *m, const struct mirror_key *key, uint32_t
 uint32_t mirror_ends(const struct mirror *before, const struct mirror *after,
 		     const struct mirror_key *key, struct mirror_end out[MIRROR_ENDS]);
 
-/* The node whose path has these pages; NULL: there is none. [n_pages] histories. */
+/* The node whose path has these pages; NULL: there is none. [n_pages] origins. */
 const struct mirror_node *mirror_find(const struct mirror *m, const struct prefix_space *space,
-				      const int32_t *tokens, const uint64_t *history,
+				      const int32_t *tokens, const uint64_t *origin,
 				      uint32_t n_pages);
 
 /* What identifies the page before `depth` on a node's path: everything up to there, with or without how it
  * was computed. */
 uint64_t mirror_name(const struct mirror *m, const struct mirror_node *n, uint32_t depth,
-		     bool with_history);
+		     bool with_origin);
 
-/* The same of a prompt, without history. */
+/* The same of a prompt, without origin. */
 uint64_t mirror_name_of(const struct prefix_space *space, const int32_t *tokens, uint32_t depth);
 
 #endif

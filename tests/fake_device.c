@@ -394,7 +394,7 @@ const char *fake_device_check_state(const struct fake_device *d, uint32_t slot,
 
 /* Where a path of the cache ends. */
 struct path_end {
-	uint64_t id, hash, history;
+	uint64_t id, hash, origin;
 	bool decoded;
 	uint32_t depth;
 };
@@ -424,9 +424,9 @@ static const char *check_node(struct look *l, const struct prefix_view *v)
 		EXPECT(l->d->fills[v->pages[i / c->page_tokens]].len == c->page_tokens);
 		EXPECT(cell->mark / 2 == v->tokens[i] && cell->before == end.hash);
 		end.hash = hash_add(end.hash, cell->mark);
-		end.history = prefix_history(end.history, end.depth + i, cell->mark & 1);
+		end.origin = prefix_origin(end.origin, end.depth + i, cell->mark & 1);
 		if ((i + 1) % c->page_tokens == 0)
-			EXPECT(v->history == end.history);
+			EXPECT(v->origin == end.origin);
 	}
 	end.id = v->id;
 	end.depth = v->depth;

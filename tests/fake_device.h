@@ -48,7 +48,7 @@ const char *fake_device_check_state(const struct fake_device *d, uint32_t slot,
 				    const int32_t *prompt, uint32_t n_prompt);
 
 /* What the cache publishes is there: its pages hold their tokens, behind those of their parents; its slots hold
- * the state at exactly the end of their node; and a node's history is how it was computed. At most
+ * the state at exactly the end of their node; and a node's origin is how it was computed. At most
  * FAKE_NODES_MAX nodes. NULL, or the condition that failed. */
 const char *fake_device_check_cache(const struct fake_device *d, const struct prefix_cache *c);
 

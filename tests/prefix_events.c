@@ -30,7 +30,7 @@ struct request {
 	struct memory text; /* n_tokens: of whole pages that are published */
 	struct prefix_node *node;
 	int place;
-	uint64_t history;
+	uint64_t origin;
 	int32_t wanted[TOKENS]; /* the prompt beyond what is published, as far as n_wanted */
 	uint32_t n_wanted;
 	uint32_t pages[DEPTH], n_pages; /* taken, not handed over */
@@ -174,7 +174,7 @@ static struct prefix_match compare_match(struct life *l, const struct prefix_key
 	must(got.n_known == ret->n_known);
 	must(got.branch == ret->branch);
 	must(got.slot == ret->slot);
-	must(got.history == ret->history);
+	must(got.origin == ret->origin);
 	must(got.miss == ret->miss);
 	must(prefix_cache_can_take(l->c, &got, pages, slots) ==
 	     model_can_take(&l->m, ret, pages, slots));
@@ -202,7 +202,7 @@ static void admit(struct life *l, struct request *r)
 {
 	const struct memory *like = &l->memories[below(l, MEMORIES)];
 	bool returns = chance(l, 4) && like->n_switches;
-	struct prefix_key key = {.history_any = !returns};
+	struct prefix_key key = {.origin_any = !returns};
 	uint32_t pages[DEPTH], want[DEPTH], n;
 	int32_t prompt[TOKENS + 1];
 	struct model_match expect;
@@ -219,7 +219,7 @@ static void admit(struct life *l, struct request *r)
 		n = random_prompt(l, like, prompt);
 		/* What a request takes of others' pages when its state comes from outside. */
 		key.pages_only = chance(l, 6);
-		key.history_any = !key.pages_only;
+		key.origin_any = !key.pages_only;
 	}
 	key.space = chance(l, 8) ? (struct prefix_space){{0, below(l, SPACES)}} : like->space;
 	key.tokens = prompt;
@@ -247,17 +247,17 @@ static void admit(struct life *l, struct request *r)
 	r->text.space = key.space;
 	r->text.n_tokens = match.n_tokens;
 	memcpy(r->text.tokens, prompt, match.n_tokens * sizeof(*prompt));
-	r->history = match.history;
+	r->origin = match.origin;
 	if (returns) {
 		for (uint32_t i = 0;
 		     i < like->n_switches && (!i || like->switches[i].position < match.n_tokens);
 		     i++)
 			r->text.switches[r->text.n_switches++] = like->switches[i];
-		r->history = r->text.switches[r->text.n_switches - 1].history;
-		must(!match.n_tokens || r->history == match.history);
+		r->origin = r->text.switches[r->text.n_switches - 1].origin;
+		must(!match.n_tokens || r->origin == match.origin);
 	} else {
-		/* Which of several paths this is, only its end says: as if all of it were of that history. */
-		r->text.switches[r->text.n_switches++] = (struct prefix_switch){0, match.history};
+		/* Which of several paths this is, only its end says: as if all of it were of that origin. */
+		r->text.switches[r->text.n_switches++] = (struct prefix_switch){0, match.origin};
 	}
 	r->n_wanted = n;
 	memcpy(r->wanted, prompt, MIN(n, (uint32_t)TOKENS) * sizeof(*prompt));
@@ -294,18 +294,18 @@ static void grow(struct life *l, struct request *r)
 	k = 1 + below(l, r->n_pages);
 	if (chance(l, 6) && t->n_switches < ARRAY_SIZE(t->switches)) {
 		uint32_t position = at + below(l, P);
-		uint64_t h = prefix_history(r->history, position, chance(l, 2));
+		uint64_t h = prefix_origin(r->origin, position, chance(l, 2));
 
-		must(h == r->history || (h && (h & 1) != (r->history & 1)));
-		if (h != r->history)
+		must(h == r->origin || (h && (h & 1) != (r->origin & 1)));
+		if (h != r->origin)
 			t->switches[t->n_switches++] = (struct prefix_switch){position, h};
-		r->history = h;
+		r->origin = h;
 	}
 	for (uint32_t i = at; i < at + k * P; i++)
 		t->tokens[i] = i < r->n_wanted ? r->wanted[i] : (int32_t)below(l, l->alphabet);
 	memcpy(pages, r->pages, k * sizeof(*pages));
-	node = prefix_cache_extend(l->c, r->node, t->tokens + at, pages, k, r->history);
-	must((node == NULL) == (l->m.config.refuse_decoded && r->history));
+	node = prefix_cache_extend(l->c, r->node, t->tokens + at, pages, k, r->origin);
+	must((node == NULL) == (l->m.config.refuse_decoded && r->origin));
 	if (!node) {
 		must(!memcmp(pages, r->pages, k * sizeof(*pages)));
 		return;
@@ -318,7 +318,7 @@ static void grow(struct life *l, struct request *r)
 		uint32_t page = r->pages[i];
 
 		r->place = model_publish(&l->m, &t->space, r->place, t->tokens + at + i * P,
-					 r->history, &page);
+					 r->origin, &page);
 		must(pages[i] == page);
 	}
 	model_lock(&l->m, r->place);
@@ -408,7 +408,7 @@ static bool compare_view(void *arg, const struct prefix_view *v)
 		while (!p->used || p->page != v->pages[i])
 			must(++p < l->m.list + MODEL_PAGES);
 		must(!memcmp(p->tokens, v->tokens + i * P, P * sizeof(*p->tokens)));
-		must(p->history == v->history && !memcmp(&p->space, &v->space, sizeof(p->space)));
+		must(p->origin == v->origin && !memcmp(&p->space, &v->space, sizeof(p->space)));
 		must(p->slot == (last ? v->slot : POOL_NONE));
 		must(p->slot == POOL_NONE || (p->kind == v->kind && p->slot_hits <= v->hits));
 		must((v->locks > 0) == model_locked(&l->m, (int)(p - l->m.list)));

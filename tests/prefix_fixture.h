@@ -49,7 +49,7 @@ static inline struct prefix_match match_in(const struct prefix_cache *c, uint64_
 	struct prefix_key key = {.space = {{0, space}},
 				 .tokens = t.tokens,
 				 .n_tokens = t.n,
-				 .history_any = true};
+				 .origin_any = true};
 	struct prefix_match m;
 
 	prefix_cache_match(c, &key, &m);
@@ -69,7 +69,7 @@ static inline struct prefix_node *use_in(struct prefix_cache *c, uint64_t space,
 	struct prefix_key key = {.space = {{0, space}},
 				 .tokens = t.tokens,
 				 .n_tokens = t.n,
-				 .history_any = true};
+				 .origin_any = true};
 	uint32_t ids[TEXT_MAX];
 	struct prefix_match m;
 	struct prefix_node *n;
@@ -95,7 +95,7 @@ static inline struct prefix_node *begin(struct prefix_cache *c)
 
 /* Takes pages for `s` (whole pages) and hands them over below n; the lock moves. */
 static inline struct prefix_node *grow_as(struct prefix_cache *c, struct prefix_node *n,
-					  const char *s, uint64_t history, uint32_t page_tokens,
+					  const char *s, uint64_t origin, uint32_t page_tokens,
 					  uint32_t *pages)
 {
 	struct text t = text(s);
@@ -105,7 +105,7 @@ static inline struct prefix_node *grow_as(struct prefix_cache *c, struct prefix_
 		ids[i] = prefix_cache_take_page(c);
 		assert(ids[i] != POOL_NONE);
 	}
-	n = prefix_cache_extend(c, n, t.tokens, ids, n_pages, history);
+	n = prefix_cache_extend(c, n, t.tokens, ids, n_pages, origin);
 	assert(n);
 	if (pages)
 		memcpy(pages, ids, n_pages * sizeof(*ids));

@@ -138,17 +138,17 @@ struct search {
 	int known;
 };
 
-static bool history_fits(const struct search *s, const struct model_page *p, uint32_t end)
+static bool origin_fits(const struct search *s, const struct model_page *p, uint32_t end)
 {
 	uint64_t want = PREFIX_PREFILLED;
 
-	if (s->key->history_any)
+	if (s->key->origin_any)
 		return true;
-	/* The history of the page's last token. */
+	/* The origin of the page's last token. */
 	for (uint32_t i = 0; i < s->key->n_switches; i++)
 		if (s->key->switches[i].position <= end - 1)
-			want = s->key->switches[i].history;
-	return p->history == want;
+			want = s->key->switches[i].origin;
+	return p->origin == want;
 }
 
 static bool known_before(const struct prefix_model *m, const struct prefix_key *key, uint32_t n)
@@ -160,7 +160,7 @@ static bool known_before(const struct prefix_model *m, const struct prefix_key *
 	return false;
 }
 
-/* Everything that continues `place`, the page of history 0 first, then in the order of publication. */
+/* Everything that continues `place`, the page of origin 0 first, then in the order of publication. */
 static void search(struct search *s, int place, uint32_t depth)
 {
 	const struct prefix_model *m = s->m;
@@ -187,10 +187,10 @@ static void search(struct search *s, int place, uint32_t depth)
 			if (!p->used || tried[i] || p->before != place ||
 			    !same_space(&p->space, &s->key->space) ||
 			    memcmp(p->tokens, s->key->tokens + depth, P * sizeof(int32_t)) ||
-			    !history_fits(s, p, depth + P))
+			    !origin_fits(s, p, depth + P))
 				continue;
-			if (!b || (!p->history && b->history) ||
-			    (!p->history == !b->history && p->order < b->order))
+			if (!b || (!p->origin && b->origin) ||
+			    (!p->origin == !b->origin && p->order < b->order))
 				best = i;
 		}
 		if (best < 0)
@@ -212,7 +212,7 @@ void model_match(const struct prefix_model *m, const struct prefix_key *key,
 	target = s.limit / unit * unit;
 	search(&s, MODEL_NONE, 0);
 	if (ret->place != MODEL_NONE) {
-		ret->history = m->list[ret->place].history;
+		ret->origin = m->list[ret->place].origin;
 		ret->slot = S ? m->list[ret->place].slot : POOL_NONE;
 	}
 	if (S && ret->n_known / S * S > ret->n_tokens)
@@ -237,7 +237,7 @@ void model_match(const struct prefix_model *m, const struct prefix_key *key,
 /* ---- changes ---- */
 
 int model_publish(struct prefix_model *m, const struct prefix_space *space, int place,
-		  const int32_t *tokens, uint64_t history, uint32_t *page)
+		  const int32_t *tokens, uint64_t origin, uint32_t *page)
 {
 	size_t bytes = m->config.page_tokens * sizeof(int32_t);
 	int room = -1;
@@ -248,7 +248,7 @@ int model_publish(struct prefix_model *m, const struct prefix_space *space, int 
 		if (!p->used) {
 			room = i;
 		} else if (p->before == place && same_space(&p->space, space) &&
-			   p->history == history && !memcmp(p->tokens, tokens, bytes)) {
+			   p->origin == origin && !memcmp(p->tokens, tokens, bytes)) {
 			m->page_held[*page]--;
 			*page = p->page;
 			return i;
@@ -259,7 +259,7 @@ int model_publish(struct prefix_model *m, const struct prefix_space *space, int 
 		.used = true,
 		.before = place,
 		.space = *space,
-		.history = history,
+		.origin = origin,
 		.order = ++m->n_published,
 		.page = *page,
 		.slot = POOL_NONE,

@@ -1,6 +1,6 @@
 /*
  * A prefix cache so simple that it is right at sight: a flat list of published pages, each with its tokens, its
- * history and the page before it. Locks are a list of places; what is locked, evictable, shared or
+ * origin and the page before it. Locks are a list of places; what is locked, evictable, shared or
  * known is found by looking at everything. It has no nodes, no edges and no order of eviction: what went is read off
  * the real cache, and checked to have been allowed.
  */
@@ -23,7 +23,7 @@ struct model_page {
 	int before; /* index of the page before it, or MODEL_NONE */
 	struct prefix_space space;
 	int32_t tokens[MODEL_PAGE_TOKENS];
-	uint64_t history, order; /* order of publication */
+	uint64_t origin, order; /* order of publication */
 	uint32_t page;
 	uint32_t slot; /* POOL_NONE: none */
 	uint64_t slot_hits;
@@ -53,7 +53,7 @@ struct prefix_model {
 
 struct model_match {
 	uint32_t n_tokens, n_known, branch, slot;
-	uint64_t history;
+	uint64_t origin;
 	enum prefix_miss miss;
 	int place;
 };
@@ -68,7 +68,7 @@ uint32_t model_path(const struct prefix_model *m, int place, uint32_t *pages);
 
 /* Publishes one page after `place` (NONE: the space); *page becomes the one that the tree has. Returns its place. */
 int model_publish(struct prefix_model *m, const struct prefix_space *space, int place,
-		  const int32_t *tokens, uint64_t history, uint32_t *page);
+		  const int32_t *tokens, uint64_t origin, uint32_t *page);
 
 void model_lock(struct prefix_model *m, int place);
 void model_unlock(struct prefix_model *m, int place);

@@ -185,7 +185,7 @@ static const char *check_stats(const struct model *m)
 
 /* ---- what was evicted ---- */
 
-/* Calls for every page of the cache: its name with history, whether a state is at its end, its name without. */
+/* Calls for every page of the cache: its name with origin, whether a state is at its end, its name without. */
 struct page_names {
 	uint32_t n;
 	uint64_t name[RULES_PAGES], plain[RULES_PAGES];
@@ -448,15 +448,15 @@ static const char *check_published(struct model *m)
 			struct rule_choice *c = &q->choices[k];
 			const struct mirror_node *n;
 			int32_t tokens[RULES_LEN];
-			uint64_t history[RULES_LEN];
+			uint64_t origin[RULES_LEN];
 
 			if (!c->held || !c->n_published)
 				continue;
 			for (uint32_t t = 0; t < c->n_published * m->config.page_tokens; t++)
 				tokens[t] = t < q->r.n_prompt ? q->prompt[t]
 							      : c->generated[t - q->r.n_prompt];
-			rules_histories(&m->rules, c, c->n_published, history);
-			n = mirror_find(m->now, &q->r.space, tokens, history, c->n_published);
+			rules_origins(&m->rules, c, c->n_published, origin);
+			n = mirror_find(m->now, &q->r.space, tokens, origin, c->n_published);
 			EXPECT(n);
 			memcpy(c->pages, n->pages, c->n_published * sizeof(*c->pages));
 			for (uint32_t t = 0; t < m->now->n; t++) {

@@ -8,7 +8,7 @@
  * The ten properties of the reference, and where they are looked at:
  *      1 pools partition, baseline returns           check_pools, check_baseline
  *      2 a refused admission mutates nothing         do_plan (nothing came of it)
- *      3 a hit implies pages and state are there     the device: every row reads its own history
+ *      3 a hit implies pages and state are there     the device: every row reads its own origin
  *      4 pinned pages are never evicted or reused    the device; check_pinned, check_published: still there, locked
  *      5 one writable slot a request                 the device: a slot has one writer; fake_device_check_cache
  *      6 plans do not depend on free lists           plan_compare

@@ -524,13 +524,13 @@ bool rules_plan(struct rules *r)
 
 /* ---- commits ---- */
 
-void rules_histories(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
-		     uint64_t *out)
+void rules_origins(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
+		   uint64_t *out)
 {
 	uint64_t h = PREFIX_PREFILLED;
 
 	for (uint32_t i = 0; i < n_pages * r->config.page_tokens; i++) {
-		h = prefix_history(h, i, c->decoded[i]);
+		h = prefix_origin(h, i, c->decoded[i]);
 		out[i / r->config.page_tokens] = h;
 	}
 }
@@ -619,7 +619,7 @@ uint32_t rules_received(struct rules *r, struct rule_request *q, const int32_t *
 {
 	struct rule_choice *t = &q->choices[q->trunk];
 	const struct mirror_node *n;
-	uint64_t history[RULES_LEN];
+	uint64_t origin[RULES_LEN];
 	uint32_t n_events = 0;
 
 	q->place = RULE_ADMITTED;
@@ -629,8 +629,8 @@ uint32_t rules_received(struct rules *r, struct rule_request *q, const int32_t *
 	r->cached_tokens += q->have;
 	t->n_planned = q->r.n_prompt;
 	publish(r, q, t, q->r.n_prompt);
-	rules_histories(r, t, t->n_published, history);
-	n = mirror_find(r->after, &q->r.space, q->prompt, history, t->n_published);
+	rules_origins(r, t, t->n_published, origin);
+	n = mirror_find(r->after, &q->r.space, q->prompt, origin, t->n_published);
 	if (n) /* in place of its own */
 		memcpy(t->pages, n->pages, t->n_published * sizeof(*t->pages));
 	if (r->config.state_tokens && rules_remembers(r, q) && q->r.n_prompt % r->align == 0 &&

@@ -103,7 +103,7 @@ struct rule_plan {
 	struct rule_row rows[RULES_SEQS];
 };
 
-/* What had to go: the names of pages whose state was evicted, and of evicted pages (those without history; a
+/* What had to go: the names of pages whose state was evicted, and of evicted pages (those without origin; a
  * hash set). */
 struct rule_marks {
 	uint64_t states[256];
@@ -171,8 +171,8 @@ uint32_t rules_received(struct rules *r, struct rule_request *q, const int32_t *
 void rules_receive_failed(struct rules *r, struct rule_request *q, bool again);
 void rules_shipped(struct rules *r, struct rule_request *q);
 
-/* Pages and histories of what q has published, by the rules. */
-void rules_histories(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
-		     uint64_t *out);
+/* Pages and origins of what q has published, by the rules. */
+void rules_origins(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
+		   uint64_t *out);
 
 #endif

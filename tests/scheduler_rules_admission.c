@@ -108,7 +108,7 @@ static struct mirror_key key_of(const struct rule_request *q, int32_t *tokens)
 		.n_prompt = q->r.n_prompt,
 		.space = q->r.space,
 		.any = (!q->admitted || !q->clean) && q->r.handoff != HANDOFF_SEND,
-		.decoded = prefix_history(PREFIX_PREFILLED, q->r.n_prompt, true),
+		.decoded = prefix_origin(PREFIX_PREFILLED, q->r.n_prompt, true),
 	};
 }
 
@@ -144,7 +144,7 @@ static bool page_evicted(const struct rule_marks *m, uint64_t name)
 	return m->pages[page_place(m, name)] == name;
 }
 
-/* The prompt's first n tokens were known before this plan, in a history that q may not use, perhaps: then it is this plan
+/* The prompt's first n tokens were known before this plan, in a origin that q may not use, perhaps: then it is this plan
  * that evicted them, and who knows when. */
 static bool was_there(const struct rules *r, const struct rule_request *q, uint32_t n)
 {
@@ -175,7 +175,7 @@ static uint32_t misses_at(const struct rules *r, const struct rule_request *q,
 		bool evicted = false;
 
 		/* A state that was there on any path that is known so far. Paths may differ in their
-		 * histories: then either may be meant. */
+		 * origins: then either may be meant. */
 		for (uint32_t i = 0; i < r->before->n; i++) {
 			const struct mirror_node *n = &r->before->nodes[i];
 			bool found = false;
@@ -470,7 +470,7 @@ bool rules_receive(struct rules *r, struct rule_request *q, uint32_t misses)
 			     !memcmp(at->tokens, q->prompt, end.n_tokens * sizeof(*q->prompt));
 
 		for (uint32_t k = 0; clean && k < end.n_tokens / P; k++)
-			clean = at->history[k] == PREFIX_PREFILLED;
+			clean = at->origin[k] == PREFIX_PREFILLED;
 		if (clean)
 			end.node = at;
 	}
@@ -538,7 +538,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 		t->decoded[i] = i >= q->r.n_prompt;
 	q->unclean = false;
 	for (uint32_t i = 0; i < MIN(end.n_tokens, q->r.n_prompt) / P; i++)
-		q->unclean |= end.node->history[i] != PREFIX_PREFILLED;
+		q->unclean |= end.node->origin[i] != PREFIX_PREFILLED;
 	q->n_computed = t->n_planned;
 	q->n_asked = 0;
 	q->branch = promote && rules_remembers(r, q) ? branch_of(r, &end) : 0;
@@ -550,7 +550,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 	q->admitted = true;
 	q->clean = true;
 	for (uint32_t i = 0; i < end.n_tokens / P; i++)
-		q->clean = q->clean && end.node->history[i] == PREFIX_PREFILLED;
+		q->clean = q->clean && end.node->origin[i] == PREFIX_PREFILLED;
 	q->hit = (struct scheduler_hit){.n_cached = end.n_tokens, .step = number};
 	q->misses = misses;
 	r->prompt_tokens += q->r.n_prompt;

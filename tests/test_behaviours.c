@@ -252,7 +252,7 @@ static struct prefix_key key_of(const char *text, int32_t *tokens)
 
 	for (uint32_t i = 0; i < n; i++)
 		tokens[i] = text[i];
-	return (struct prefix_key){.tokens = tokens, .n_tokens = n, .history_any = true};
+	return (struct prefix_key){.tokens = tokens, .n_tokens = n, .origin_any = true};
 }
 
 /* The first n_tokens of the text go to the tree; a state at their end in `slot` (POOL_NONE: none). The

@@ -21,8 +21,8 @@ static void build(const struct item *it, uint8_t *out)
 		.payload_sum = {9, 8, 7},
 	};
 
-	h.item.history = 0x1234567890abcdef;
-	h.item.parent_history = 42;
+	h.item.origin = 0x1234567890abcdef;
+	h.item.parent_origin = 42;
 	if (store_file_build(&h, &identity, out) < 0)
 		abort();
 }
@@ -61,7 +61,7 @@ static void test_round_trip(void)
 	is_int(store_file_header_bytes(ITEM_TOKENS), LEN, "a header's length");
 	is_int(parse(bytes, LEN, &h, &e), 0, "a page's header is read");
 	ok(!memcmp(&h.item.key, &it.item.key, 16) && !memcmp(&h.parent, &it.parent, 16) &&
-		   h.item.history == 0x1234567890abcdef && h.item.parent_history == 42 &&
+		   h.item.origin == 0x1234567890abcdef && h.item.parent_origin == 42 &&
 		   h.item.kind == TIER_PAGE && h.depth == it.depth && h.n_tokens == ITEM_TOKENS &&
 		   h.payload_bytes == ITEM_PAGE_BYTES && h.payload_sum[2] == 7 &&
 		   !memcmp(h.tokens, it.tokens, sizeof(it.tokens)),
@@ -160,8 +160,7 @@ static void test_names(void)
 		   "00112233445566778899aabbccddeeff-0000000000000001-00000000000000a0-00000040.state",
 		   &item, &depth),
 	   "a name is read");
-	ok(depth == 64 && item.kind == TIER_STATE && item.history == 1 &&
-		   item.parent_history == 0xa0,
+	ok(depth == 64 && item.kind == TIER_STATE && item.origin == 1 && item.parent_origin == 0xa0,
 	   "with all that it says");
 	store_file_name(&item, depth, name);
 	is_str(name,

@@ -57,10 +57,10 @@ int main(void)
 	for (uint32_t i = 0; i < 4; i++) {
 		item_make(&it, 1, i, TIER_PAGE);
 		check(store_index_find(&x, &it.item) == e[i]);
-		it.item.history = 1;
+		it.item.origin = 1;
 		check(!store_index_find(&x, &it.item));
 	}
-	ok_all("items are found by key, history and kind");
+	ok_all("items are found by key, origin and kind");
 	is_int(x.own_files, 5, "files are counted");
 	is_int(x.disk_bytes, 4 * 4096 + 8192, "and their bytes");
 

@@ -17,7 +17,7 @@ static void test_state(void)
 	n = grow(c, n, "efgh");
 	m = match(c, "abcdefghi");
 	ok(m.n_tokens == 4 && m.n_known == 8 && m.branch == 8 && m.slot == 0 &&
-		   m.history == PREFIX_PREFILLED,
+		   m.origin == PREFIX_PREFILLED,
 	   "behaviour 13: a slot at two of four pages gives depth 2");
 	keep(c, n, PREFIX_CHECKPOINT_PROMPT);
 	m = match(c, "abcdefghi");
@@ -105,8 +105,8 @@ static void test_came_back(void)
 static void test_variants(void)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 16);
-	uint64_t h1 = prefix_history(PREFIX_PREFILLED, 2, true),
-		 h2 = prefix_history(PREFIX_PREFILLED, 3, true);
+	uint64_t h1 = prefix_origin(PREFIX_PREFILLED, 2, true),
+		 h2 = prefix_origin(PREFIX_PREFILLED, 3, true);
 	struct prefix_switch switches[] = {{0, PREFIX_PREFILLED}, {2, h2}};
 	struct text t = text("abcdefg");
 	struct prefix_key key = {.tokens = t.tokens,
@@ -120,33 +120,32 @@ static void test_variants(void)
 	prefix_cache_lock(c, ab);
 	n1 = keep(c, grow_as(c, ab, "cd", h1, 2, NULL), PREFIX_CHECKPOINT_DECODE);
 	n2 = keep(c, grow_as(c, ab, "cd", h2, 2, NULL), PREFIX_CHECKPOINT_DECODE);
-	ok(n1 != n2, "equal tokens with different histories are different children");
+	ok(n1 != n2, "equal tokens with different origins are different children");
 	m = match(c, "abcdefg");
-	ok(m.n_tokens == 4 && m.history == h1, "of equally deep ones the older");
+	ok(m.n_tokens == 4 && m.origin == h1, "of equally deep ones the older");
 	n0 = keep(c, grow(c, ab, "cd"), PREFIX_CHECKPOINT_CHUNK);
 	m = match(c, "abcdefg");
-	ok(m.n_tokens == 4 && m.history == PREFIX_PREFILLED, "what was prefilled before any other");
+	ok(m.n_tokens == 4 && m.origin == PREFIX_PREFILLED, "what was prefilled before any other");
 	n2 = keep(c, grow_as(c, n2, "ef", h2, 2, NULL), PREFIX_CHECKPOINT_DECODE);
 	m = match(c, "abcdefg");
-	ok(m.n_tokens == 6 && m.history == h2, "the deepest before anything else");
+	ok(m.n_tokens == 6 && m.origin == h2, "the deepest before anything else");
 	m = match(c, "abcdX");
-	ok(m.n_tokens == 4 && m.history == PREFIX_PREFILLED,
+	ok(m.n_tokens == 4 && m.origin == PREFIX_PREFILLED,
 	   "back to the cleaner where the deepest has nothing");
 
 	prefix_cache_match(c, &key, &m);
-	ok(m.n_tokens == 6 && m.history == h2, "a request that comes back finds its own");
+	ok(m.n_tokens == 6 && m.origin == h2, "a request that comes back finds its own");
 	switches[1].position = 4;
 	prefix_cache_match(c, &key, &m);
-	ok(m.n_tokens == 4 && m.history == PREFIX_PREFILLED && m.n_known == 4,
+	ok(m.n_tokens == 4 && m.origin == PREFIX_PREFILLED && m.n_known == 4,
 	   "a switch at a page's end concerns the next page");
 	switches[1].position = 3;
 	prefix_cache_match(c, &key, &m);
-	ok(m.n_tokens == 6 && m.history == h2,
-	   "a switch at a page's last token concerns this page");
-	switches[1].history = h1;
+	ok(m.n_tokens == 6 && m.origin == h2, "a switch at a page's last token concerns this page");
+	switches[1].origin = h1;
 	prefix_cache_match(c, &key, &m);
-	ok(m.n_tokens == 4 && m.history == h1 && m.n_known == 4,
-	   "and does not go on in another history");
+	ok(m.n_tokens == 4 && m.origin == h1 && m.n_known == 4,
+	   "and does not go on in another origin");
 	prefix_cache_check(c);
 	prefix_cache_unlock(c, n0);
 	prefix_cache_unlock(c, n1);
@@ -158,20 +157,20 @@ static void test_variants(void)
 static void test_variants_apart(void)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 16);
-	uint64_t h = prefix_history(PREFIX_PREFILLED, 0, true);
+	uint64_t h = prefix_origin(PREFIX_PREFILLED, 0, true);
 	struct prefix_match m;
 
 	prefix_cache_unlock(c, grow(c, begin(c), "abcdefgh"));
 	prefix_cache_unlock(c, keep(c, grow_as(c, begin(c), "abcd", h, 2, NULL),
 				    PREFIX_CHECKPOINT_DECODE));
 	m = match(c, "abcdefghi");
-	ok(m.n_tokens == 4 && m.history == h && m.n_known == 8 && m.branch == 8 &&
+	ok(m.n_tokens == 4 && m.origin == h && m.n_known == 8 && m.branch == 8 &&
 		   m.miss == PREFIX_MISS_NO_CHECKPOINT,
 	   "resumes in the one, knows of the other");
 	prefix_cache_free(c);
 }
 
-/* Many histories of the same text: a match tries a bounded number of them and stays right. */
+/* Many origins of the same text: a match tries a bounded number of them and stays right. */
 static void test_many_variants(void)
 {
 	enum { N = 300 };
@@ -180,13 +179,13 @@ static void test_many_variants(void)
 
 	for (uint32_t i = 0; i < N; i++)
 		prefix_cache_unlock(
-			c, keep(c, grow_as(c, begin(c), "ab", prefix_history(0, i, true), 2, NULL),
+			c, keep(c, grow_as(c, begin(c), "ab", prefix_origin(0, i, true), 2, NULL),
 				PREFIX_CHECKPOINT_DECODE));
 	m = match(c, "abc");
-	ok(stats(c).nodes == N && m.n_tokens == 2 && m.history == prefix_history(0, 0, true),
+	ok(stats(c).nodes == N && m.n_tokens == 2 && m.origin == prefix_origin(0, 0, true),
 	   "the oldest of 300");
 	prefix_cache_unlock(c, keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_CHUNK));
-	ok(match(c, "abc").history == PREFIX_PREFILLED, "the clean one is tried first among 301");
+	ok(match(c, "abc").origin == PREFIX_PREFILLED, "the clean one is tried first among 301");
 	prefix_cache_check(c);
 	prefix_cache_free(c);
 }
@@ -198,7 +197,7 @@ static void test_pages_only(void)
 	struct prefix_node *n = grow(c, begin(c), "abcdef"), *used;
 	struct text t = text("abcdXX");
 	struct prefix_key key = {.tokens = t.tokens, .n_tokens = t.n, .pages_only = true};
-	uint64_t h = prefix_history(PREFIX_PREFILLED, 6, true);
+	uint64_t h = prefix_origin(PREFIX_PREFILLED, 6, true);
 	struct prefix_match m;
 	uint32_t pages[8];
 
@@ -216,14 +215,14 @@ static void test_pages_only(void)
 	t = text("abcdefghij");
 	key.n_tokens = t.n;
 	prefix_cache_match(c, &key, &m);
-	ok(m.n_tokens == 6 && m.history == PREFIX_PREFILLED, "only what was prefilled throughout");
+	ok(m.n_tokens == 6 && m.origin == PREFIX_PREFILLED, "only what was prefilled throughout");
 	used = prefix_cache_use(c, &key, &m, pages);
 	prefix_cache_unlock(c, n);
 	prefix_cache_check(c);
 	ok(!prefix_cache_can_take(c, NULL, 14, 0) && prefix_cache_can_take(c, NULL, 13, 8),
 	   "what is used stays, what hangs below it may go");
 	prefix_cache_unlock(c, used);
-	key.history_any = true;
+	key.origin_any = true;
 	prefix_cache_match(c, &key, &m);
 	used = prefix_cache_use(c, &key, &m, pages);
 	ok(m.n_tokens == 8 && m.slot == POOL_NONE && used && prefix_node_has_checkpoint(used) &&
@@ -235,22 +234,22 @@ static void test_pages_only(void)
 	prefix_cache_free(c);
 }
 
-static void test_history(void)
+static void test_origin(void)
 {
 	uint64_t seen[200], h = PREFIX_PREFILLED;
 
-	ok(prefix_history(0, 5, false) == 0, "prefilling on changes nothing");
-	ok(prefix_history(0, 5, true) & 1, "bit 0: decoding");
-	ok(prefix_history(prefix_history(0, 5, true), 9, true) == prefix_history(0, 5, true),
+	ok(prefix_origin(0, 5, false) == 0, "prefilling on changes nothing");
+	ok(prefix_origin(0, 5, true) & 1, "bit 0: decoding");
+	ok(prefix_origin(prefix_origin(0, 5, true), 9, true) == prefix_origin(0, 5, true),
 	   "decoding on neither");
 	for (uint32_t i = 0; i < ARRAY_SIZE(seen); i++) {
-		h = prefix_history(h, i / 2, !(h & 1));
+		h = prefix_origin(h, i / 2, !(h & 1));
 		seen[i] = h;
 		check(h != PREFIX_PREFILLED);
 		for (uint32_t k = 0; k < i; k++)
 			check(seen[k] != h);
 	}
-	ok_all("every change gives another history, never that of a clean path");
+	ok_all("every change gives another origin, never that of a clean path");
 }
 
 int main(void)
@@ -263,6 +262,6 @@ int main(void)
 	test_variants_apart();
 	test_many_variants();
 	test_pages_only();
-	test_history();
+	test_origin();
 	return done();
 }

@@ -11,7 +11,7 @@ static void test_use(void)
 	struct prefix_node *n;
 	struct prefix_match m;
 	struct text t = text("abcdefg");
-	struct prefix_key key = {.tokens = t.tokens, .n_tokens = t.n, .history_any = true};
+	struct prefix_key key = {.tokens = t.tokens, .n_tokens = t.n, .origin_any = true};
 
 	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
 	leave(c, "abcdef", PREFIX_CHECKPOINT_PROMPT);
@@ -97,7 +97,7 @@ static void test_walk(void)
 	struct prefix_cache *c = new_cache(2, 2, 16, 8);
 	struct seen s = {.max = 8};
 	struct prefix_node *n;
-	uint64_t h = prefix_history(0, 4, true);
+	uint64_t h = prefix_origin(0, 4, true);
 
 	leave(c, "abcd", PREFIX_CHECKPOINT_MESSAGE);
 	n = keep(c, grow_as(c, use(c, "abcde"), "efgh", h, 2, NULL), PREFIX_CHECKPOINT_DECODE);
@@ -121,8 +121,8 @@ static void test_walk(void)
 		   s.views[2].kind == PREFIX_CHECKPOINT_DECODE,
 	   "hits and states");
 	ok(s.views[2].locks == 1 && s.views[1].locks == 1 && s.views[3].locks == 0 &&
-		   s.views[2].history == h,
-	   "locks, history");
+		   s.views[2].origin == h,
+	   "locks, origin");
 	ok(s.views[4].space.id[1] == 9 && s.views[3].space.id[1] == 0, "spaces");
 	ok(s.views[4].age < s.views[3].age, "ages");
 	s = (struct seen){.max = 2};

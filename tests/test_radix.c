@@ -8,23 +8,23 @@
 static const struct prefix_space no_space;
 
 static struct prefix_node *hang(struct radix *t, struct prefix_node *parent, const int32_t *tokens,
-				uint32_t n_pages, uint64_t history)
+				uint32_t n_pages, uint64_t origin)
 {
 	struct prefix_node *n = radix_new_node(t, n_pages);
 	uint32_t *pages = calloc(n_pages, sizeof(*pages));
 
 	for (uint32_t i = 0; i < n_pages; i++)
 		pages[i] = 100 + i;
-	radix_hang(t, parent, n, tokens, pages, n_pages, history);
+	radix_hang(t, parent, n, tokens, pages, n_pages, origin);
 	free(pages);
 	return n;
 }
 
 static struct prefix_node *find(const struct radix *t, const struct prefix_node *parent,
-				const int32_t *tokens, uint64_t history)
+				const int32_t *tokens, uint64_t origin)
 {
 	return radix_find(t, parent, tokens, radix_page_hash(t, radix_content(parent), tokens),
-			  history);
+			  origin);
 }
 
 static void test_edges(void)
@@ -45,7 +45,7 @@ static void test_edges(void)
 	   "a node");
 	ok(find(&t, space, abcdef, 0) == n && !find(&t, space, abcdef, 2) &&
 		   !find(&t, space, abcdef + 2, 0) && !find(&t, n, abcdef, 0),
-	   "is found by parent, page and history");
+	   "is found by parent, page and origin");
 	ok(radix_equal_pages(&t, n, abcdef, 9) == 3 && radix_equal_pages(&t, n, abcdef, 2) == 2 &&
 		   radix_equal_pages(&t, n, other, 3) == 1 &&
 		   radix_equal_pages(&t, n, other, 0) == 0,
@@ -118,14 +118,14 @@ static void test_many_children(void)
 static void test_variants(void)
 {
 	const int32_t page[] = {1, 2};
-	const uint64_t histories[] = {3, 5, 0, 7};
+	const uint64_t origins[] = {3, 5, 0, 7};
 	struct prefix_node *nodes[4], *space, *n, *prefix;
 	struct radix t;
 
 	check(radix_init(&t, 2, 64) == 0);
 	space = radix_add_space(&t, &no_space);
 	for (int i = 0; i < 4; i++)
-		nodes[i] = hang(&t, space, (const int32_t[]){1, 2, 3, 4}, 2, histories[i]);
+		nodes[i] = hang(&t, space, (const int32_t[]){1, 2, 3, 4}, 2, origins[i]);
 	prefix = radix_new_node(&t, 1);
 	radix_split(&t, nodes[0], 1, prefix);
 	n = radix_first(&t, space, page, radix_page_hash(&t, radix_content(space), page));
@@ -134,7 +134,7 @@ static void test_variants(void)
 	check((n = radix_next_variant(&t, n)) == nodes[1]);
 	check((n = radix_next_variant(&t, n)) == nodes[3]);
 	check(!radix_next_variant(&t, n));
-	ok_all("variants: history 0, then by age, also after a split");
+	ok_all("variants: origin 0, then by age, also after a split");
 	radix_release(&t);
 }
 

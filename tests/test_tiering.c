@@ -338,7 +338,7 @@ static void test_uses(void)
 	is_int(n, 5, "one that resumes uses four pages and a state");
 	check(used[0].kind == TIER_STATE && !memcmp(&used[0].key, &keys[3], sizeof(keys[3])));
 	for (uint32_t i = 1; i < n; i++)
-		check(used[i].kind == TIER_PAGE && used[i].history == PREFIX_PREFILLED &&
+		check(used[i].kind == TIER_PAGE && used[i].origin == PREFIX_PREFILLED &&
 		      !memcmp(&used[i].key, &keys[4 - i], sizeof(keys[0])));
 	ok_all("deepest first");
 	for (uint32_t i = 0; i < USES_MAX; i++) {

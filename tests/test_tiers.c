@@ -6,7 +6,7 @@
 
 enum { PAGES = 7, HISTORIES = 3, ROUNDS = 60000 };
 
-/* What there is: by page, history, kind; and the history before each. */
+/* What there is: by page, origin, kind; and the origin before each. */
 static bool there[PAGES][HISTORIES][2];
 static uint64_t parents[PAGES][HISTORIES];
 static struct content_key keys[PAGES];
@@ -19,11 +19,11 @@ static uint32_t below(uint32_t n)
 	return (uint32_t)(state >> 33) % n;
 }
 
-static struct tier_item item_of(uint32_t page, uint64_t history, enum tier_kind kind)
+static struct tier_item item_of(uint32_t page, uint64_t origin, enum tier_kind kind)
 {
 	return (struct tier_item){.key = keys[page],
-				  .history = history,
-				  .parent_history = parents[page][history],
+				  .origin = origin,
+				  .parent_origin = parents[page][origin],
 				  .kind = kind};
 }
 
@@ -39,19 +39,19 @@ static void make_keys(void)
 
 struct ask {
 	uint32_t n, from, pages_a_state;
-	uint64_t history;
+	uint64_t origin;
 	bool needs_state, clean_only;
 };
 
-/* The deepest end behind page i after `history`, or 0. */
-static uint32_t deepest(const struct ask *a, uint32_t i, uint64_t history)
+/* The deepest end behind page i after `origin`, or 0. */
+static uint32_t deepest(const struct ask *a, uint32_t i, uint64_t origin)
 {
 	uint32_t best = 0;
 
 	for (uint64_t h = 0; i < a->n && h < (a->clean_only ? 1 : HISTORIES); h++) {
 		uint32_t end;
 
-		if (!there[i][h][TIER_PAGE] || parents[i][h] != history)
+		if (!there[i][h][TIER_PAGE] || parents[i][h] != origin)
 			continue;
 		if ((!a->needs_state || there[i][h][TIER_STATE]) && (i + 1) % a->pages_a_state == 0)
 			best = MAX(best, i + 1);
@@ -63,7 +63,7 @@ static uint32_t deepest(const struct ask *a, uint32_t i, uint64_t history)
 
 static void check_match(const struct tiers *t)
 {
-	uint64_t path[PAGES], histories[PAGES], before;
+	uint64_t path[PAGES], origins[PAGES], before;
 	struct ask a = {
 		.n = below(PAGES + 1),
 		.pages_a_state = 1 + below(2),
@@ -73,16 +73,16 @@ static void check_match(const struct tiers *t)
 	uint32_t want, got;
 
 	a.from = below(a.n + 1);
-	a.history = a.clean_only ? 0 : below(HISTORIES);
-	want = MAX(deepest(&a, a.from, a.history), a.from);
-	got = tiers_match(t, keys, a.n, a.from, a.history, a.pages_a_state, a.needs_state,
-			  a.clean_only, path, histories);
+	a.origin = a.clean_only ? 0 : below(HISTORIES);
+	want = MAX(deepest(&a, a.from, a.origin), a.from);
+	got = tiers_match(t, keys, a.n, a.from, a.origin, a.pages_a_state, a.needs_state,
+			  a.clean_only, path, origins);
 	check(got == want);
-	before = a.history;
+	before = a.origin;
 	for (uint32_t i = a.from; i < got; i++) {
-		check(histories[i] < HISTORIES && there[i][histories[i]][TIER_PAGE]);
-		check(parents[i][histories[i]] == before && (!a.clean_only || !histories[i]));
-		before = histories[i];
+		check(origins[i] < HISTORIES && there[i][origins[i]][TIER_PAGE]);
+		check(parents[i][origins[i]] == before && (!a.clean_only || !origins[i]));
+		before = origins[i];
 	}
 	if (got > a.from && a.needs_state)
 		check(there[got - 1][before][TIER_STATE]);
@@ -129,15 +129,15 @@ static void test_many(void)
 	struct tiers *t = tiers_new();
 
 	for (uint64_t i = 0; i < 50000; i++) {
-		struct tier_item item = {.key = {{i * 7919, i}}, .history = i % 3};
+		struct tier_item item = {.key = {{i * 7919, i}}, .origin = i % 3};
 
 		check(tiers_add(t, &item) == 0 && tiers_add(t, &item) == 0);
 	}
 	for (uint64_t i = 0; i < 50000; i++) {
-		struct tier_item item = {.key = {{i * 7919, i}}, .history = i % 3};
+		struct tier_item item = {.key = {{i * 7919, i}}, .origin = i % 3};
 
 		check(tiers_has(t, &item));
-		item.history++;
+		item.origin++;
 		check(!tiers_has(t, &item));
 	}
 	check(tiers_count(t, TIER_PAGE) == 50000 && tiers_count(t, TIER_STATE) == 0);
@@ -154,7 +154,7 @@ static void test_partings(void)
 	enum { LONG = 60 };
 	struct tiers *t = tiers_new();
 	struct content_key long_keys[LONG];
-	uint64_t path[LONG], histories[LONG];
+	uint64_t path[LONG], origins[LONG];
 	uint32_t got;
 
 	for (uint32_t i = 0; i < LONG; i++) {
@@ -162,13 +162,13 @@ static void test_partings(void)
 
 		long_keys[i] = item.key;
 		check(tiers_add(t, &item) == 0);
-		item.history = 100 + i;
+		item.origin = 100 + i;
 		check(tiers_add(t, &item) == 0);
 	}
-	got = tiers_match(t, long_keys, LONG, 0, 0, 1, false, false, path, histories);
+	got = tiers_match(t, long_keys, LONG, 0, 0, 1, false, false, path, origins);
 	check(got == LONG);
 	for (uint32_t i = 0; i + 1 < LONG; i++)
-		check(histories[i] == 0);
+		check(origins[i] == 0);
 	ok_all("where ways part often the clean one is followed to its end");
 	tiers_free(t);
 }

@@ -46,7 +46,7 @@ static void test_extend_to_inside(void)
 static void test_in_place(void)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 8);
-	uint64_t h = prefix_history(0, 8, true);
+	uint64_t h = prefix_origin(0, 8, true);
 	struct prefix_node *a = grow(c, begin(c), "ab"), *b;
 
 	b = grow(c, a, "cd");
@@ -57,7 +57,7 @@ static void test_in_place(void)
 	ok(a != b && prefix_node_tokens(a) == 4, "not when somebody else locks it");
 	prefix_cache_unlock(c, a);
 	a = grow_as(c, b, "gh", h, 2, NULL);
-	ok(a != b, "not in another history");
+	ok(a != b, "not in another origin");
 	keep(c, a, PREFIX_CHECKPOINT_DECODE);
 	b = grow_as(c, a, "ij", h, 2, NULL);
 	ok(a != b, "not over a state");
@@ -155,7 +155,7 @@ static void test_refused(void)
 	struct prefix_node *n = begin(c);
 	struct text t = text("ab");
 
-	ok(!prefix_cache_extend(c, n, t.tokens, &id, 1, prefix_history(0, 0, true)) && id == page &&
+	ok(!prefix_cache_extend(c, n, t.tokens, &id, 1, prefix_origin(0, 0, true)) && id == page &&
 		   stats(c).nodes == 0 && stats(c).tree_pages == 0,
 	   "decoded pages are refused, and the caller keeps them and its lock");
 	n = prefix_cache_extend(c, n, t.tokens, &id, 1, PREFIX_PREFILLED);

@@ -95,11 +95,11 @@ static bool same_space(const struct prefix_view *a, const struct prefix_view *b)
 	return a->space.id[0] == b->space.id[0] && a->space.id[1] == b->space.id[1];
 }
 
-static const char *computed(uint64_t history)
+static const char *computed(uint64_t origin)
 {
-	if (history == PREFIX_PREFILLED)
+	if (origin == PREFIX_PREFILLED)
 		return "prefilled";
-	return history & 1 ? "decoded" : "mixed";
+	return origin & 1 ? "decoded" : "mixed";
 }
 
 static void write_node(const struct tree *t, const struct prefix_view *v, uint64_t space,
@@ -116,7 +116,7 @@ static void write_node(const struct tree *t, const struct prefix_view *v, uint64
 	buf_printf(out,
 		   ",\"tier\":\"device\",\"computed\":\"%s\",\"hits\":%" PRIu64 ",\"age\":%" PRIu64
 		   ",\"locks\":%u",
-		   computed(v->history), v->hits, v->age, v->locks);
+		   computed(v->origin), v->hits, v->age, v->locks);
 	if (t->ask.tokens) {
 		buf_puts(out, ",\"token_ids\":");
 		writer_ids(out, ids, v->n_tokens);

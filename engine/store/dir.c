@@ -346,7 +346,7 @@ static int read_all(int fd, void *data, size_t len)
 static bool same_item(const struct tier_item *a, const struct tier_item *b)
 {
 	return !memcmp(&a->key, &b->key, sizeof(a->key)) && a->kind == b->kind &&
-	       a->history == b->history && a->parent_history == b->parent_history;
+	       a->origin == b->origin && a->parent_origin == b->parent_origin;
 }
 
 /* Reads and checks an open file of the right size. `header` is work space: a header, then room for n_tokens tokens. */

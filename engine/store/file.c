@@ -22,9 +22,9 @@ enum {
 	AT_KIND = 48,
 	AT_DEPTH = 52,
 	AT_KEY = 56,
-	AT_HISTORY = 72,
+	AT_ORIGIN = 72,
 	AT_PARENT = 80,
-	AT_PARENT_HISTORY = 96,
+	AT_PARENT_ORIGIN = 96,
 	AT_N_TOKENS = 104,
 	AT_ZERO = 108,
 	AT_PAYLOAD_BYTES = 112,
@@ -91,9 +91,9 @@ int store_file_build(const struct store_file_header *h, const struct cache_ident
 	put32(out + AT_KIND, h->item.kind);
 	put32(out + AT_DEPTH, h->depth);
 	memcpy(out + AT_KEY, &h->item.key, CONTENT_KEY_BYTES);
-	put64(out + AT_HISTORY, h->item.history);
+	put64(out + AT_ORIGIN, h->item.origin);
 	memcpy(out + AT_PARENT, &h->parent, CONTENT_KEY_BYTES);
-	put64(out + AT_PARENT_HISTORY, h->item.parent_history);
+	put64(out + AT_PARENT_ORIGIN, h->item.parent_origin);
 	put32(out + AT_N_TOKENS, h->n_tokens);
 	put32(out + AT_ZERO, 0);
 	put64(out + AT_PAYLOAD_BYTES, h->payload_bytes);
@@ -175,9 +175,9 @@ int store_file_parse(const void *bytes, size_t len, const struct cache_identity 
 		return err_set(e, EBADMSG, "an item of kind %u is unknown", get32(p + AT_KIND));
 	h.depth = get32(p + AT_DEPTH);
 	memcpy(&h.item.key, p + AT_KEY, CONTENT_KEY_BYTES);
-	h.item.history = get64(p + AT_HISTORY);
+	h.item.origin = get64(p + AT_ORIGIN);
 	memcpy(&h.parent, p + AT_PARENT, CONTENT_KEY_BYTES);
-	h.item.parent_history = get64(p + AT_PARENT_HISTORY);
+	h.item.parent_origin = get64(p + AT_PARENT_ORIGIN);
 	h.payload_bytes = get64(p + AT_PAYLOAD_BYTES);
 	memcpy(h.payload_sum, p + AT_PAYLOAD_SUM, STORE_FILE_SUM);
 	r = check_fields(&h, tokens, e);
@@ -202,7 +202,7 @@ void store_file_name(const struct tier_item *item, uint32_t depth, char ret[STOR
 	for (size_t i = 0; i < sizeof(key); i++)
 		snprintf(hex + 2 * i, 3, "%02x", key[i]);
 	snprintf(ret, STORE_FILE_NAME_MAX, "%s-%016" PRIx64 "-%016" PRIx64 "-%08x%s", hex,
-		 item->history, item->parent_history, depth, suffix_of(item->kind));
+		 item->origin, item->parent_origin, depth, suffix_of(item->kind));
 }
 
 /* Reads n hex digits, lower case. Returns the position behind them; NULL: there are not so many, or p is NULL. */
@@ -240,8 +240,8 @@ bool store_file_parse_name(const char *name, struct tier_item *ret, uint32_t *re
 		p = parse_hex(p, 2, &v);
 		key[i] = (uint8_t)v;
 	}
-	p = parse_hex(parse_dash(p), 16, &item.history);
-	p = parse_hex(parse_dash(p), 16, &item.parent_history);
+	p = parse_hex(parse_dash(p), 16, &item.origin);
+	p = parse_hex(parse_dash(p), 16, &item.parent_origin);
 	p = parse_hex(parse_dash(p), 8, &v);
 	if (!p)
 		return false;

@@ -9,9 +9,9 @@
  *      48     4   kind: 0 page, 1 state
  *      52     4   depth: tokens from the beginning of the prompt to the item's end
  *      56    16   key
- *      72     8   history
+ *      72     8   origin
  *      80    16   key of the page before
- *      96     8   history of the page before
+ *      96     8   origin of the page before
  *     104     4   n: number of tokens; 0 for a state
  *     108     4   zero
  *     112     8   bytes of the payload
@@ -22,7 +22,7 @@
  * Numbers are little endian. A file of another version is refused, whatever else it holds. The name of a file holds what
  * the index needs, so that no file is read to build one:
  *
- *     <key, 32 hex>-<history, 16>-<history of the page before, 16>-<depth, 8>.kv or .state
+ *     <key, 32 hex>-<origin, 16>-<origin of the page before, 16>-<depth, 8>.kv or .state
  *
  * Nothing in a file or a name is believed before it is checked. Pure: no system calls.
  */

@@ -58,15 +58,15 @@ void store_index_release(struct store_index *x, void (*drop)(void *arg, struct s
 
 static uint64_t hash_of(const struct tier_item *item)
 {
-	uint64_t h = item->key.v[0] ^ item->history * MIX_GOLDEN ^ (uint64_t)item->kind;
+	uint64_t h = item->key.v[0] ^ item->origin * MIX_GOLDEN ^ (uint64_t)item->kind;
 
 	return h ^ h >> 32; /* keys are hashes already */
 }
 
 static bool same_item(const struct tier_item *a, const struct tier_item *b)
 {
-	return a->key.v[0] == b->key.v[0] && a->key.v[1] == b->key.v[1] &&
-	       a->history == b->history && a->kind == b->kind;
+	return a->key.v[0] == b->key.v[0] && a->key.v[1] == b->key.v[1] && a->origin == b->origin &&
+	       a->kind == b->kind;
 }
 
 struct store_entry *store_index_find(const struct store_index *x, const struct tier_item *item)
@@ -109,10 +109,10 @@ static bool page_before(const struct store_entry *entry, struct tier_item *ret)
 
 	if (entry->foreign || (item->kind == TIER_PAGE && !entry->has_parent))
 		return false;
-	*ret = (struct tier_item){.kind = TIER_PAGE, .key = item->key, .history = item->history};
+	*ret = (struct tier_item){.kind = TIER_PAGE, .key = item->key, .origin = item->origin};
 	if (item->kind == TIER_PAGE) {
 		ret->key = entry->parent;
-		ret->history = item->parent_history;
+		ret->origin = item->parent_origin;
 	}
 	return true;
 }

@@ -57,7 +57,7 @@ static void report(uint32_t nodes, const char *what, double *samples)
 static bool publish(struct prefix_cache *c, uint32_t conversation)
 {
 	static int32_t tokens[DEPTH * PAGE + 1];
-	struct prefix_key key = {.tokens = tokens, .n_tokens = 1, .history_any = true};
+	struct prefix_key key = {.tokens = tokens, .n_tokens = 1, .origin_any = true};
 	uint32_t pages[DEPTH], slot;
 	struct prefix_match m;
 	struct prefix_node *n;
@@ -99,7 +99,7 @@ static void bench(uint32_t n_nodes)
 		slots[SAMPLES];
 	struct prefix_key key = {.tokens = tokens,
 				 .n_tokens = DEPTH * PAGE + 1,
-				 .history_any = true};
+				 .origin_any = true};
 	uint32_t pages[DEPTH];
 	struct prefix_stats s;
 
