@@ -1,8 +1,8 @@
 /*
- * Every invariant of the room, asserted. Written from the headers, not from the code: counts that are kept up to
- * date elsewhere are counted anew here. O(nodes * children + pages); for tests.
+ * Asserts every invariant that the headers of this room state; counts that other files keep up to date are counted here from
+ * scratch. O(nodes * children + pages); for tests.
  */
-#undef NDEBUG /* this file is nothing but assertions, and is asked for by name */
+#undef NDEBUG /* a caller of this file wants its assertions */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static const struct prefix_node *child_at(const struct list *sibling)
 	return container_of(sibling, const struct prefix_node, sibling);
 }
 
-/* Links, locks, and that no two children are the same. */
+/* Links and locks; no two children are the same. */
 static void check_children(const struct prefix_cache *c, const struct prefix_node *n)
 {
 	const struct list *before = &n->children;
@@ -105,7 +105,7 @@ static void check_children(const struct prefix_cache *c, const struct prefix_nod
 		assert(n->locks == locked);
 }
 
-/* Found where it should be, and variants in the order of a match: origin 0, then by age. */
+/* Every node is found, and variants are in the order of a match: origin 0, then by age. */
 static void check_map(const struct prefix_cache *c)
 {
 	const struct radix *t = &c->tree;

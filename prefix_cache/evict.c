@@ -9,10 +9,10 @@
 #include "prefix_cache/prefix_cache_internal.h"
 
 /*
- * How often we expect the state of a node to be wanted again, before anybody wanted it. Only proportions
- * matter. Where a conversation stands now is a leaf, and its next turn begins there: 1. What it went past is
- * wanted only if somebody edits a turn or leaves it there; a place where a prefill happened to be cut is not even a likely place for
- * that. Where paths part there has been a second user already, and a third is likely.
+ * How many uses of a node are expected beside those that it has had; only the proportions matter. The present end of a conversation is
+ * a leaf, and its next turn begins there: 1. A place that it has passed is used again only when a client edits an earlier turn, which
+ * is likelier at the end of a message than where a window of a prefill ended. A node with several children has had a second user, so a
+ * third is likely: 1.
  */
 static const double inner_reuse[] = {
 	[PREFIX_CHECKPOINT_PROMPT] = 1.0 / 8,
@@ -21,17 +21,17 @@ static const double inner_reuse[] = {
 	[PREFIX_CHECKPOINT_DECODE] = 1.0 / 32,
 };
 
-static double likely_reuse(const struct prefix_node *n)
+static double expected_uses(const struct prefix_node *n)
 {
 	double hits = (double)(n->slot == POOL_NONE ? n->hits : n->slot_hits);
 
 	if (n->n_children != 1)
 		return 1 + hits;
-	/* The first hit was the turn that made an inner node of it. */
+	/* The first hit came from the turn that follows, which made it an inner node. */
 	return inner_reuse[n->kind] + (hits > 1 ? hits - 1 : 0);
 }
 
-/* Before anybody has come back, and how many of the latest returns the mean is made of. */
+/* reuse_time before the first return, and over how many of the latest returns it is a mean. */
 #define REUSE_TIME_FIRST  64.0
 #define REUSE_TIME_LATEST 64.0
 
@@ -109,7 +109,7 @@ enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefi
 	return n->slot != POOL_NONE && !c->pins[n->slot] ? EVICT_STATE : EVICT_NOT;
 }
 
-/* Tokens that would be computed again: down to here from the nearest checkpoint above. */
+/* Tokens that have to be computed again without this node: from the nearest checkpoint above to its end. */
 static uint32_t tokens_lost(const struct prefix_cache *c, const struct prefix_node *n)
 {
 	const struct prefix_node *above = n->parent;
@@ -141,7 +141,7 @@ void evict_key_of(const struct prefix_cache *c, const struct prefix_node *n, str
 		bytes += (double)c->config.slot_bytes;
 	ret->score =
 		(double)n->used +
-		c->evict.reuse_time * log(likely_reuse(n) * tokens_lost(c, n) / MAX(bytes, 1.0));
+		c->evict.reuse_time * log(expected_uses(n) * tokens_lost(c, n) / MAX(bytes, 1.0));
 }
 
 void evict_leave(struct prefix_cache *c, struct prefix_node *n)
@@ -155,7 +155,7 @@ void evict_leave(struct prefix_cache *c, struct prefix_node *n)
 	n->seat.group = EVICT_NOT;
 }
 
-/* A node of the heap has another key. */
+/* Gives a node of the heap another key. */
 static void change_key(struct evict_heap *h, uint32_t place, const struct evict_key *key)
 {
 	h->v[place].key = *key;
@@ -194,10 +194,10 @@ void evict_rescore(struct prefix_cache *c, struct prefix_node *n)
 	place(c, n, true);
 }
 
-/* How many scores are computed again for one eviction, so that a step's cost stays flat. */
+/* How many scores are corrected for one eviction: this bounds what an eviction costs. */
 enum { CORRECTIONS_MAX = 16 };
 
-/* The first of a group, with a score that is still right, or NULL. */
+/* The node of a group to evict first, with a corrected score; NULL: the group is empty. */
 static const struct evict_entry *first_of(struct prefix_cache *c, enum evict_group group)
 {
 	struct evict_heap *h = &c->evict.heaps[group];
@@ -213,7 +213,7 @@ static const struct evict_entry *first_of(struct prefix_cache *c, enum evict_gro
 	return h->n ? h->v : NULL;
 }
 
-/* One node of these groups gives what it has. */
+/* Evicts one node of these groups. */
 static void evict_one(struct prefix_cache *c, const enum evict_group *groups, unsigned int n_groups)
 {
 	const struct evict_entry *first = NULL;
@@ -242,7 +242,7 @@ static void evict_one(struct prefix_cache *c, const enum evict_group *groups, un
 	tree_drop_leaf(c, n);
 }
 
-/* Within the budget with so much more? */
+/* Whether so many more pages and slots would exceed the budget. */
 static bool over_budget(const struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots)
 {
 	struct prefix_stats s;

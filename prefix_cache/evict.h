@@ -1,27 +1,28 @@
 /*
- * Who goes first when memory is short. Every node that has something to give stands in one of three groups:
+ * The order of eviction. A node that has something to give is in one of three groups:
  *
- *     EVICT_BARE   an unlocked leaf without a state: goes with its pages
- *     EVICT_LEAF   an unlocked leaf with a state: goes with pages and slot
- *     EVICT_STATE  an inner or a locked node with a state that no step is about to read: loses the slot
+ *     EVICT_BARE    an unlocked leaf without a state: gives its pages, and goes
+ *     EVICT_LEAF    an unlocked leaf with a state: gives its pages and its slot, and goes
+ *     EVICT_STATE   an inner or a locked node with a state that no step is about to read: gives its slot
  *
- * For want of a page BARE and LEAF help, for want of a slot LEAF and STATE, and all three for the budget. The lowest score
- * goes. What we want to keep is what saves most work for its bytes, times the chance that it is still wanted; and that
- * fades with the time nobody wanted it, as e^(-t / reuse_time), where reuse_time is the mean time after which leaves that
- * were hit came back. The logarithm of that product falls for all alike as time goes by, so that a score can stand still:
+ * When pages are short a node of BARE or LEAF is evicted, when slots are short one of LEAF or STATE, and when the budget is used up
+ * one of any group: the node with the lowest score.
  *
- *     score = time of last use + reuse_time * log(likely reuse * tokens to compute again / bytes that come free)
+ * A node is worth the work that it saves for each byte that it takes, times the chance that it will be used again. That chance falls
+ * with the time t since the last use, as e^(-t / reuse_time), where reuse_time is the mean time after which leaves were used again.
+ * The logarithm of this worth falls equally fast for all nodes, so nodes can be compared by a score that does not change with time:
  *
- * A conversation that came back within its usual time outlasts one that did not, however long that one is; of two that were
- * used at about the same time the one that is worth more for its bytes stays.
+ *     score = time of last use + reuse_time * log(expected uses * tokens to compute again / bytes that come free)
  *
- * In a model with states nothing can be resumed at a BARE leaf: they go first, the longest unused of them.
+ * So a conversation that is used again within its usual time outlasts one that is not, however long that one is; and of two
+ * conversations that were used at about the same time, the one stays that is worth more for its bytes.
  *
- * A score changes when the node is used and when it gets a child or loses one; that is seen to at once. It also grows for all
- * nodes below when a checkpoint goes. Nothing is done about that until such a node comes up: then its score is
- * computed again, and it goes back when it grew. (Should many come up together, only the first few are: an
- * eviction touches O(log n) nodes, and those of a path up to the next checkpoint.) It shrinks for all below when a
- * checkpoint comes; they keep what they had until they are used.
+ * In a model with states no request can resume at a BARE leaf: those go first, the longest unused of them before the others.
+ *
+ * A node's score is computed again when it is used, and when it gets or loses a child. It also grows for all nodes below a checkpoint
+ * that goes; that is corrected late: when such a node comes up for eviction its score is computed again, and when it grew, the node
+ * goes back into its heap. (At most 16 scores are corrected for one eviction.) It shrinks for all nodes below a checkpoint that comes;
+ * that is corrected when they are used. So an eviction costs O(log n), and the way up to the next checkpoint.
  */
 #ifndef PREFIX_CACHE_EVICT_H
 #define PREFIX_CACHE_EVICT_H
@@ -36,12 +37,11 @@ struct prefix_node;
 
 enum evict_group { EVICT_BARE, EVICT_LEAF, EVICT_STATE, EVICT_GROUPS, EVICT_NOT = EVICT_GROUPS };
 
-/* What a node is worth. Of nodes with equal scores goes first what was never hit, then what is shallow, then what was not
- * used for longest. The node's number makes the order complete; it counts nodes and does not depend on the ids of pages and
- * slots. */
+/* A node's place in the order of eviction. Of nodes with equal scores one that was never hit goes first, then the shallower, then
+ * the longer unused. The number of the node makes the order complete; it does not depend on the ids of pages and slots. */
 struct evict_key {
 	double score;
-	uint64_t used; /* the cache's time */
+	uint64_t used; /* when it was last used */
 	uint64_t id;
 	uint32_t depth;
 	bool hit;
@@ -49,14 +49,14 @@ struct evict_key {
 
 bool evict_key_before(const struct evict_key *a, const struct evict_key *b);
 
-/* A node's place. */
+/* Where a node is in the heaps. */
 struct evict_seat {
 	enum evict_group group;
-	uint32_t place; /* in the heap of its group: v[place].node is the node */
+	uint32_t place; /* heaps[group].v[place].node is the node */
 };
 
-/* A group: a heap (base/heap.h) of nodes, the one to evict first on top. The keys lie in the heap itself, so that comparing
- * touches no node. Room for all nodes that can be in it is allocated at the start. */
+/* The nodes of a group: a heap (base/heap.h), the node to evict first on top. The keys lie in the heap itself, so that comparing
+ * reads no node. Memory for every node that can be in the group is allocated at the start. */
 struct evict_heap {
 	struct evict_entry {
 		struct evict_key key;
@@ -67,28 +67,27 @@ struct evict_heap {
 
 struct evict {
 	struct evict_heap heaps[EVICT_GROUPS];
-	double reuse_time; /* in the cache's time */
+	double reuse_time; /* in calls, as all times of the cache */
 };
 
 /* -ENOMEM. */
 int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;
 void evict_release(struct evict *e);
 
-/* Somebody comes back to n, which is not locked and touched yet. */
+/* A request resumes at n; called before n is locked and touched. */
 void evict_note_return(struct prefix_cache *c, const struct prefix_node *n);
 
-/* Where the node belongs now, and what it is worth. */
+/* The group and the key that the node should have now. */
 enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefix_node *n);
 void evict_key_of(const struct prefix_cache *c, const struct prefix_node *n, struct evict_key *ret);
 
-/* After locks, pins, slot or children changed: puts the node where it belongs. evict_rescore: also when it
- * stays in its group; evict_leave: before the node goes. */
+/* After a change of locks, pins, slot or children. evict_place puts the node into its group; evict_rescore also gives it its new key
+ * when it stays in its group; evict_leave takes it out, before it is freed. */
 void evict_place(struct prefix_cache *c, struct prefix_node *n);
 void evict_rescore(struct prefix_cache *c, struct prefix_node *n);
 void evict_leave(struct prefix_cache *c, struct prefix_node *n);
 
-/* So many pages and slots free, and within the budget with them. False, and nothing changed, when that
- * cannot be had. */
+/* Evicts until n_pages and n_slots are free and within the budget. False, and nothing is evicted, when that cannot be reached. */
 bool evict_make_room(struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;
 
 #endif

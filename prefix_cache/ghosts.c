@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for twice the pages of the pool: most of what was there one whole turnover ago is told. 512 KiB to 16 MiB. */
+/* Room for twice the pages of the pool, so that most of what was evicted since the pool was last filled anew is found: 512 KiB to
+ * 16 MiB. */
 enum { LINES_MIN = 1 << 13, LINES_MAX = 1 << 18 };
 
 int ghosts_init(struct ghosts *g, uint32_t n_pages)
@@ -25,8 +26,8 @@ void ghosts_release(struct ghosts *g)
 	*g = (struct ghosts){0};
 }
 
-/* 0 is no hash here. */
-static uint64_t settle(uint64_t hash)
+/* A hash that is not 0, which stands for none. */
+static uint64_t not_zero(uint64_t hash)
 {
 	return hash + !hash;
 }
@@ -47,17 +48,17 @@ static bool in_line(const uint64_t *line, uint64_t hash)
 
 bool ghosts_have(const struct ghosts *g, uint64_t hash)
 {
-	return in_line(line_of(g, hash), settle(hash));
+	return in_line(line_of(g, hash), not_zero(hash));
 }
 
 void ghosts_add(struct ghosts *g, uint64_t hash)
 {
 	uint64_t *line = line_of(g, hash);
 
-	if (in_line(line, settle(hash)))
+	if (in_line(line, not_zero(hash)))
 		return;
 	memmove(line + 1, line, (GHOSTS_LINE - 1) * sizeof(*line));
-	line[0] = settle(hash);
+	line[0] = not_zero(hash);
 }
 
 void ghosts_clear(struct ghosts *g)

@@ -1,11 +1,10 @@
 /*
- * What was evicted lately: the hashes of evicted pages (of everything up to their ends), so that a miss can be
- * told from something that was never there. All pages of a node and not just its first: somebody else may have
- * brought the beginning back meanwhile.
+ * What was evicted lately: hashes of evicted pages, each of all tokens up to the end of its page, so that the reason for a miss can
+ * be told: evicted, or never seen. Every page of an evicted node is added, not only the first, because another request may compute
+ * the beginning again.
  *
- * A table of cache lines, eight hashes each, the newest first; one more and the oldest of its line is forgotten. An
- * eviction of a long prompt adds many hundreds in the middle of a plan: each touches one line, and none waits for
- * another's.
+ * A hash table whose buckets are lines of eight hashes, the newest first; when a line is full its oldest hash is forgotten. A line
+ * is one cache line: the eviction of a long prompt adds many hundreds of hashes, and each touches one line.
  */
 #ifndef PREFIX_CACHE_GHOSTS_H
 #define PREFIX_CACHE_GHOSTS_H
@@ -18,7 +17,7 @@
 enum { GHOSTS_LINE = 8 };
 
 struct ghosts {
-	uint64_t (*lines)[GHOSTS_LINE]; /* [n_lines] owned; 0: none */
+	uint64_t (*lines)[GHOSTS_LINE]; /* [n_lines] owned; 0: no hash */
 	uint64_t n_lines;		/* a power of two */
 };
 

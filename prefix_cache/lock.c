@@ -1,11 +1,11 @@
 /*
- * Locks and pins: what must stay.
+ * Locks and pins keep nodes and slots from eviction.
  *
  *     node->locks == locks of callers + 1 if its slot is pinned + number of children with locks
  *
- * so that locking a path whose end is locked already touches one node, and an unlocked node has nothing
- * locked below it: all of its pages can be had, leaf by leaf. A pin on a slot of the tree locks its node (a leaf goes whole)
- * and holds the slot in the pool, also after it has left the tree.
+ * So locking a path whose end is locked already touches one node. Below an unlocked node nothing is locked: everything there can be
+ * evicted, leaf by leaf. A pin locks the node of its slot, because a leaf is only evicted with its slot; it also has a reference to the
+ * slot in the pool, so that the slot stays when it leaves the tree.
  */
 #include <assert.h>
 

@@ -1,10 +1,9 @@
 /*
- * Matching a prompt against the tree, and why it did not go further.
+ * Matching a prompt against the tree, and the reason why it does not go further.
  *
- * The walk goes as deep as KV pages are known and remembers the deepest place where it could resume. Where a page is known
- * in several origins it tries them all, origin 0 first, then the oldest; of equally deep places the first
- * one found stays. Variants are few in practice; that somebody who makes many of them cannot slow down
- * matching, the walk leaves the rest alone after VARIANTS_MAX turnings.
+ * The walk goes as deep as the tree has KV pages and remembers the deepest place at which a request can resume. Where the tree has
+ * several variants of a page it tries them all, origin 0 first, then by age; of equally deep places the first one found counts. There
+ * are few variants in practice. A client could make many, so the walk tries no more than VARIANTS_MAX.
  */
 #include <assert.h>
 #include <string.h>
@@ -42,7 +41,7 @@ uint64_t prefix_origin(uint64_t before, uint32_t position, bool decoding)
 	h = mix_product(before ^ MIX_GOLDEN, (uint64_t)position * 2 + UINT64_C(0xbf58476d1ce4e5b9));
 	h = (h ^ (h >> 29)) * UINT64_C(0x94d049bb133111eb);
 	h = (h ^ (h >> 32)) & ~UINT64_C(1);
-	/* Having been through decoding is never the same as not. */
+	/* 0 is kept for pages that were prefilled throughout. */
 	return h ? h | decoding : UINT64_C(2) | decoding;
 }
 
@@ -56,8 +55,8 @@ struct walk {
 	uint32_t n_todo, n_variants;
 };
 
-/* The origin that a page with this end must have, and how far pages have it. A page ends behind its last
- * token, so a switch at its end is not in it. */
+/* The origin that the key wants of a page with this end; it wants it of all pages that end up to *ret_until. A switch at the end of a
+ * page, behind its last token, does not concern it. */
 static uint64_t key_origin(const struct prefix_key *key, uint32_t page_end, uint32_t *ret_until)
 {
 	uint32_t i = 0;
@@ -75,7 +74,7 @@ static bool may_match(const struct walk *w, const struct prefix_node *n, uint32_
 	return w->key->origin_any || key_origin(w->key, page_end, &until) == n->origin;
 }
 
-/* The children of n that begin like the key come next, the best of them on top. */
+/* Adds the children of n that begin like the key to w->todo, so that the one to try first is on top. */
 static void look_below(struct walk *w, const struct prefix_node *n)
 {
 	const struct radix *t = &w->c->tree;

@@ -11,7 +11,7 @@ enum {
 };
 
 /*
- * A number is an id's place in the order of handing out. Without pool_shuffle both are the same.
+ * A number is an id's place in the order in which ids are handed out. Without pool_shuffle it is the id.
  *
  *     id_of[number_of[id]] == id;  bit `number` of levels[0] is set  <=>  refs[id_of[number]] == 0
  */
@@ -82,7 +82,7 @@ uint32_t pool_get(struct pool *p)
 	assert(p->refs[id] == 0);
 	p->refs[id] = 1;
 	p->available--;
-	/* A word that became 0 clears its bit one level up. */
+	/* A word that becomes 0 clears its bit one level up. */
 	for (uint32_t k = 0; k < p->n_levels; k++) {
 		uint64_t *word = &p->levels[k][number / WORD_BITS];
 

@@ -142,7 +142,7 @@ bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_mat
 	if (beside && beside->node) {
 		const struct prefix_node *n = beside->node;
 
-		/* Of the last edge only what the match covers would be locked. */
+		/* Using the match would split the last edge and lock only its beginning. */
 		if (!n->locks && beside->n_tokens < n->depth) {
 			uint32_t k =
 				(beside->n_tokens - radix_start(&c->tree, n)) / config->page_tokens;
@@ -179,7 +179,7 @@ uint32_t prefix_cache_take_slot(struct prefix_cache *c)
 	return evict_make_room(c, 0, 1) ? pool_get(c->slots) : POOL_NONE;
 }
 
-/* The tree's page got its first or lost its last reference of a request. */
+/* A page of n gets the first (by 1) or loses the last (by -1) reference of a request. */
 static void share(struct prefix_cache *c, struct prefix_node *n, int by)
 {
 	n->shared += (uint32_t)by;
@@ -232,7 +232,7 @@ int prefix_cache_flush(struct prefix_cache *c)
 
 	if (in_use(c))
 		return -EBUSY;
-	/* Leaves first; the space of the last one goes with it. */
+	/* Leaves first; a space goes with its last leaf. */
 	while ((n = radix_youngest_leaf(&c->tree.root)) != &c->tree.root)
 		tree_drop_leaf(c, n);
 	ghosts_clear(&c->ghosts);
@@ -249,7 +249,7 @@ int prefix_cache_shuffle(struct prefix_cache *c, uint64_t seed)
 	return 0;
 }
 
-/* ---- to be seen ---- */
+/* ---- observation ---- */
 
 void prefix_cache_stats(const struct prefix_cache *c, struct prefix_stats *ret)
 {

@@ -1,41 +1,37 @@
 /*
- * The prefix cache of a hybrid model: which KV pages and which recurrent states are known for which
- * tokens, who uses them, and what goes when memory is short. Ids only, never bytes.
+ * The prefix cache of a hybrid model: which KV pages and which recurrent states exist for which tokens, which requests use
+ * them, and which are evicted when memory is short. It handles ids only, never bytes.
  *
- * A prefix can be resumed where there are KV pages for all of it *and* a clean recurrent state at
- * exactly its end (a *checkpoint*). Both hang on one radix tree:
+ * A request can resume a prefix where there are KV pages for all of it *and* a recurrent state at exactly its end (a
+ * *checkpoint*). Both hang on one radix tree:
  *
  *     root ── space ──[ You are a ... | page 3 page 7 ]──┬──[ ... | page 9 ]  slot 4
  *                                           slot 1       └──[ ... | page 2 page 5 ]
  *
- * A node is one edge: a whole number of pages, their tokens, their page ids, and maybe the state slot
- * for its end. Splitting an edge leaves node, slot and locks with the suffix; the new node is the
- * prefix. Below the root there is one empty node for every *space* (cache_salt), so that tenants
- * never meet.
+ * A node is one edge: a whole number of pages, their tokens, their page ids, and maybe the slot of the state at its end.
+ * When an edge is split, node, slot and locks stay with the end of the edge, and a new node gets the beginning. Below the root
+ * is one empty node for every *space* (cache_salt), so that tenants never share a prefix.
  *
- * Bits. Pages and states that were computed token by token while decoding differ in their last bits from
- * those that a prefill computes. `origin` says where along a path the one changed to the other
- * (0: prefilled throughout), and edges with equal tokens and different origins are different
- * children: a path is always what one request computed from its first to its last token. A match
- * may take any (struct prefix_key.origin_any) or exactly the origin that a request had.
+ * Origin. Pages and states that were decoded, token by token, differ in their last bits from those that a prefill computed.
+ * The *origin* of a page says how it came about: where, from the first token to the end of the page, computing changed between
+ * prefill and decode (0: all of it was prefilled). Edges with equal tokens and different origins are different children, so a path
+ * is always what one request computed. A match takes paths of any origin (struct prefix_key.origin_any), or of one given origin.
  *
- * Ownership. Pages and slots are counted in pools. A request takes pages and slots for itself and writes
- * them; extending the tree hands whole pages over to it, attaching a checkpoint hands over a slot, and
- * from then on nobody writes them. Where the tree has the same pages already (same tokens, same
- * origin) it keeps its own and puts the request's back.
+ * Ownership. Pages and slots are counted in pools. A request takes pages and slots and writes them. Extending the tree hands whole
+ * pages over to it, adding a checkpoint hands over a slot; from then on nobody writes them. Where the tree already has pages with
+ * the same tokens and origin it keeps its own and puts the request's back.
  *
  *     free + held by requests + held by the tree == size, for each pool
  *
- * A lock on a node keeps it and everything above it. What is not locked can be evicted: leaves with
- * their pages and slot, and of inner or locked nodes the slot alone, unless it is pinned (about to be
- * read by a step). One budget in bytes covers both kinds (evict.c says who goes first).
+ * A lock on a node keeps it and every node above it. Without a lock a leaf can be evicted, with its pages and slot. An inner or a
+ * locked node can lose its slot alone, unless the slot is pinned (a step is about to read it). One budget in bytes covers pages and
+ * slots; evict.h has the order of eviction.
  *
- * Time is a count of calls, so that a run can be repeated. One thread. Nothing here allocates in
- * proportion to the tree when it evicts or matches. Out of memory in the host: a prefix is not
- * remembered, nothing else happens.
+ * Time is a count of calls, so that a run can be repeated. One thread. Eviction and matching allocate nothing. When the host is out
+ * of memory, a prefix is not remembered; nothing else fails.
  *
- * Source: TokenSpeed's hybrid prefix cache (radix tree with state slots on its nodes); the radix tree of
- * SGLang (Zheng et al. 2023, arXiv:2312.07104).
+ * Source: TokenSpeed's hybrid prefix cache (a radix tree with state slots on its nodes); the radix tree of SGLang (Zheng et al.
+ * 2023, arXiv:2312.07104).
  */
 #ifndef PREFIX_CACHE_PREFIX_CACHE_H
 #define PREFIX_CACHE_PREFIX_CACHE_H
@@ -52,35 +48,34 @@ struct prefix_node;
 
 struct prefix_cache_config {
 	uint32_t page_tokens; /* positions of a page, >= 1 */
-	uint32_t
-		state_tokens; /* checkpoints lie at multiples of it: a multiple of page_tokens; 0: the model
-				  has no recurrent state, and every page boundary can be resumed */
+	/* Checkpoints lie at multiples of it; a multiple of page_tokens. 0: the model has no recurrent state, and a request
+	 * can resume at every page boundary. */
+	uint32_t state_tokens;
 	uint32_t n_pages, n_slots;
 	uint64_t page_bytes, slot_bytes; /* for the budget and the order of eviction */
-	uint64_t
-		budget_bytes; /* of pages and slots in use, by requests and tree; 0: the pools are the limit */
-	bool refuse_decoded; /* only paths with origin 0 are remembered and matched */
+	uint64_t budget_bytes; /* of all pages and slots in use; 0: no limit but the pools */
+	bool refuse_decoded;   /* remember and match only what was prefilled (origin 0) */
 };
 
-/* Why a prompt did not hit further. The order is the order of precedence in prefix_cache_match. */
+/* Why a prompt could not be resumed further on. When several reasons hold, the one that comes first here is given. */
 enum prefix_miss {
-	PREFIX_MISS_NONE, /* everything up to the last whole page (state_tokens, when larger) before the last token */
-	PREFIX_MISS_DISABLED,	   /* the request or the server does not want the cache */
-	PREFIX_MISS_LOGPROBS,	   /* prompt log-probabilities need every token computed */
-	PREFIX_MISS_SHORT,	   /* there is no whole page before the last token */
+	PREFIX_MISS_NONE,	   /* it was resumed at the last boundary before its last token */
+	PREFIX_MISS_DISABLED,	   /* the request or the configuration turns the cache off */
+	PREFIX_MISS_LOGPROBS,	   /* log-probabilities of the prompt need every token computed */
+	PREFIX_MISS_SHORT,	   /* there is no boundary before its last token */
 	PREFIX_MISS_EVICTED_STATE, /* KV pages go deeper; the state there was evicted */
-	PREFIX_MISS_NO_CHECKPOINT, /* KV pages go deeper; nobody kept a state there */
-	PREFIX_MISS_LOADING,	   /* a lower tier has more and is not through */
-	PREFIX_MISS_EVICTED_PAGE,  /* the next page was known once */
-	PREFIX_MISS_SALT, /* not known in the space of this cache_salt; other spaces are not asked */
-	PREFIX_MISS_COLD, /* nobody has sent this before */
+	PREFIX_MISS_NO_CHECKPOINT, /* KV pages go deeper; no state was kept there */
+	PREFIX_MISS_LOADING,	   /* the files below are still being listed */
+	PREFIX_MISS_EVICTED_PAGE,  /* the next page was evicted */
+	PREFIX_MISS_SALT, /* never seen in this cache_salt's space; other spaces are not searched */
+	PREFIX_MISS_COLD, /* never seen */
 	PREFIX_MISS_N
 };
 
-/* "cold", "evicted-page", ...: as in logs and the X-Tigon-Cache header. */
+/* The name in logs and in the X-Tigon-Cache header: "cold", "evicted-page", ... */
 const char *prefix_miss_name(enum prefix_miss m);
 
-/* Everything free, no node. NULL when out of memory. */
+/* New and empty; NULL when out of memory. */
 struct prefix_cache *prefix_cache_new(const struct prefix_cache_config *c) MUST_CHECK;
 void prefix_cache_free(struct prefix_cache *c);
 
@@ -88,14 +83,14 @@ void prefix_cache_free(struct prefix_cache *c);
 
 #define PREFIX_PREFILLED UINT64_C(0)
 
-/* The origin after `position`, where tokens began (or ceased) to be computed by decoding; the same as
- * before when nothing changes there. Bit 0 of a origin is 1 while decoding. */
+/* The origin of pages that end behind `position`, from where on tokens are decoded or (!decoding) prefilled; `before` when that
+ * is no change. Bit 0 of an origin says whether the page's last tokens were decoded. */
 uint64_t prefix_origin(uint64_t before, uint32_t position, bool decoding);
 
 /* ---- matching ---- */
 
 struct prefix_space {
-	uint64_t id[2]; /* of a cache_salt, by a hash that nobody can aim; {0, 0}: none */
+	uint64_t id[2]; /* a cryptographic hash of the cache_salt; {0, 0}: there is none */
 };
 
 struct prefix_key {
@@ -103,10 +98,9 @@ struct prefix_key {
 	const int32_t *tokens; /* [n_tokens] */
 	uint32_t n_tokens;     /* the match ends before the last of them, so that one is computed */
 	bool origin_any;
-	bool pages_only; /* the match ends where pages end: no state is read there, none is asked for */
-	/* Unless origin_any: the only origins that may be matched, as positions where they begin:
-	 * the tokens from switches[i].position on have switches[i].origin; [0] is at position 0. A page's
-	 * origin is that of its last token. */
+	bool pages_only; /* no state is needed: the match may end at any page */
+	/* Unless origin_any: pages whose last token is at switches[i].position or behind it, and before the next switch, must
+	 * have switches[i].origin. [0] is at position 0. */
 	const struct prefix_switch {
 		uint32_t position;
 		uint64_t origin;
@@ -115,47 +109,44 @@ struct prefix_key {
 };
 
 struct prefix_match {
-	uint32_t n_tokens; /* can be resumed here; a multiple of state_tokens (or page_tokens) */
-	uint32_t n_known;  /* KV pages go this far (>= n_tokens) */
-	uint32_t
-		branch; /* where a checkpoint is missing that the next request would want: n_known rounded
-			      down to state_tokens, when that is > n_tokens; else 0 */
-	uint32_t
-		slot; /* the state at n_tokens; POOL_NONE when n_tokens is 0, there are no states, or pages_only */
-	uint64_t origin; /* at n_tokens */
+	uint32_t n_tokens; /* where a request can resume; a multiple of state_ or page_tokens */
+	uint32_t n_known;  /* the end of the KV pages that the tree has (>= n_tokens) */
+	/* Where a checkpoint is missing that a later request will want: n_known rounded down to state_tokens; 0: n_tokens is
+	 * as far as that. */
+	uint32_t branch;
+	uint32_t slot;	 /* the state at n_tokens; POOL_NONE: there is none, or none is needed */
+	uint64_t origin; /* of the page that ends at n_tokens */
 	enum prefix_miss miss;
-	struct prefix_node
-		*node; /* borrowed until the next call that is not a match: for prefix_cache_use */
+	struct prefix_node *node; /* for prefix_cache_use; borrowed until the cache changes */
 };
 
-/* The longest prefix that can be resumed; changes nothing. Of equally long ones the cleaner (origin
- * 0), then the older. PREFIX_MISS_DISABLED and LOGPROBS are the caller's. */
+/* Finds the longest prefix that can be resumed; changes nothing. Of equally long ones it takes a prefilled one (origin 0),
+ * then the oldest. Never gives the reasons DISABLED, LOGPROBS and LOADING, which only the caller knows. */
 void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key,
 			struct prefix_match *ret);
 
-/* Locks what was matched: returns the node at m->n_tokens (its space's node when that is 0; NULL when out of
- * memory, and nothing changed), counts a hit, writes the page ids of the path to pages [m->n_tokens /
- * page_tokens], and pins m->slot (prefix_cache_unpin). */
+/* Makes use of a match: locks the node at m->n_tokens (the space's node when that is 0), counts a hit, writes the page ids of
+ * the path to pages [m->n_tokens / page_tokens], and pins m->slot. Returns the node; NULL when out of memory, and nothing
+ * changed. */
 struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix_key *key,
 				     const struct prefix_match *m, uint32_t *pages) MUST_CHECK;
 
-/* Takes a lock on a node that is locked already / gives one back. */
+/* Takes another lock on a locked node / gives a lock back. */
 void prefix_cache_lock(struct prefix_cache *c, struct prefix_node *n);
 void prefix_cache_unlock(struct prefix_cache *c, struct prefix_node *n);
 
-/* A slot that a step reads is not evicted, nor is its node, and nobody gets it; pins are counted. The slot may have left
- * the tree since. */
+/* A pinned slot is not evicted, neither is its node, and the pool does not hand it out. Pins are counted. A slot that has left
+ * the tree meanwhile is unpinned in the same way. */
 void prefix_cache_pin(struct prefix_cache *c, uint32_t slot);
 void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot);
 
 /* ---- growing ---- */
 
 /*
- * n_pages whole pages follow `node` (locked by the caller): their tokens, their page ids, and their
- * origin (of each page's end). The caller owned the pages; afterwards the tree owns those in
- * pages[], some of them exchanged for those it had. The lock moves to the returned node. When the host is
- * out of memory, or origins other than 0 are refused: NULL, nothing changed, the caller keeps its pages
- * and its lock.
+ * Adds n_pages whole pages of one origin behind `node`, which the caller has locked: tokens [n_pages * page_tokens] and page ids.
+ * The caller gives its pages away. Where the tree had the same pages already, the caller's are put back, and pages[] is changed to
+ * the tree's. Returns the node at the end of the pages, to which the lock moves. NULL, and nothing changed, when the host is out of
+ * memory, or the origin is not 0 and decoded pages are refused.
  */
 struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_node *node,
 					const int32_t *tokens, uint32_t *pages, uint32_t n_pages,
@@ -164,24 +155,23 @@ struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_no
 enum prefix_checkpoint {
 	PREFIX_CHECKPOINT_PROMPT,  /* at the end of a prompt: the next turn begins here */
 	PREFIX_CHECKPOINT_MESSAGE, /* at a turn's end, or a point of divergence */
-	PREFIX_CHECKPOINT_CHUNK,   /* where a prefill happened to be cut */
+	PREFIX_CHECKPOINT_CHUNK,   /* where a window of a prefill ended */
 	PREFIX_CHECKPOINT_DECODE,  /* while generating */
 };
 
-/* The state at the node's end, in a slot that the caller owned, written or queued to be written before
- * anything later is. Taken: when the node has a state already, the slot is put back. The node's end must be a multiple
- * of state_tokens, and locked by the caller. */
+/* Adds a checkpoint to a node that the caller has locked and whose end is a multiple of state_tokens. The slot is taken; when the
+ * node has a checkpoint already, it is put back. The state has been written, or is queued to be written before the device does
+ * anything later. */
 void prefix_cache_checkpoint(struct prefix_cache *c, struct prefix_node *n, uint32_t slot,
 			     enum prefix_checkpoint kind);
 
-/* A newer decode checkpoint of the same request makes this one useless: puts it back, unless it was hit
- * or somebody else put it there. Does nothing when the node has none. Before the node is extended: then the same node
- * grows in place. */
+/* Removes a node's decode checkpoint, because the request that left it will leave a newer one; keeps it when it was hit, or
+ * another request left a checkpoint there as well. Called before the node is extended, so that the node can grow in place. */
 void prefix_cache_retire(struct prefix_cache *c, struct prefix_node *n);
 
-uint32_t prefix_node_tokens(const struct prefix_node *n); /* from the root to its end */
+uint32_t prefix_node_tokens(const struct prefix_node *n); /* tokens from the root to its end */
 bool prefix_node_has_checkpoint(const struct prefix_node *n);
-uint32_t prefix_node_slot(const struct prefix_node *n); /* of its checkpoint; POOL_NONE: none */
+uint32_t prefix_node_slot(const struct prefix_node *n); /* POOL_NONE: it has no checkpoint */
 
 /* The origins of the pages from the root to the node's end [its tokens / page_tokens]. */
 void prefix_cache_origins(const struct prefix_cache *c, const struct prefix_node *n,
@@ -189,47 +179,47 @@ void prefix_cache_origins(const struct prefix_cache *c, const struct prefix_node
 
 /* ---- marks ---- */
 
-/* A mark on a page or state of the tree stays until it is taken away or the tree gives the page or state up: by it the
- * caller knows that an id still stands for what it stood for. Marking what is not the tree's is nothing. */
+/* The tree drops the mark of a page or slot when it gives that page or slot up, so a caller that finds its mark knows that the id
+ * still stands for the same content. Pages and slots that are not the tree's cannot be marked. */
 void prefix_cache_mark_page(struct prefix_cache *c, uint32_t page, bool mark);
 void prefix_cache_mark_slot(struct prefix_cache *c, uint32_t slot, bool mark);
 bool prefix_cache_page_marked(const struct prefix_cache *c, uint32_t page);
 bool prefix_cache_slot_marked(const struct prefix_cache *c, uint32_t slot);
 
-/* The tokens [page_tokens] of a page of the tree, borrowed until the tree changes. */
+/* The tokens [page_tokens] of a page of the tree; borrowed until the tree changes. */
 const int32_t *prefix_cache_page_tokens(const struct prefix_cache *c, uint32_t page);
 
 /* ---- memory ---- */
 
-/* Whether so many pages and slots could be taken, evicting what is not locked or pinned, and without touching
- * what `beside` (NULL: nothing) would lock and pin: the probe of an admission. */
+/* Whether n_pages and n_slots could be taken, evicting what is not locked or pinned, after making use of the match `beside`
+ * (NULL: of none). Changes nothing. */
 bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_match *beside,
 			   uint64_t n_pages, uint64_t n_slots);
 
-/* A page or slot for a request, with one reference, evicting when needed; POOL_NONE when all is in use. */
+/* A page or slot for a request, with one reference; evicts when it has to. POOL_NONE: all are in use. */
 uint32_t prefix_cache_take_page(struct prefix_cache *c) MUST_CHECK;
 uint32_t prefix_cache_take_slot(struct prefix_cache *c) MUST_CHECK;
 
-/* Only what a request took and did not hand over, or an additional reference to it (n choices share pages). */
+/* For pages and slots that a request took and has not handed over. A page may get further references: choices share pages. */
 void prefix_cache_ref_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_slot(struct prefix_cache *c, uint32_t slot);
 
-/* Forgets everything: -EBUSY while anything is locked, pinned or held by a request. */
+/* Forgets every prefix. -EBUSY, and nothing changed, while anything is locked, pinned or held by a request. */
 int prefix_cache_flush(struct prefix_cache *c) MUST_CHECK;
 
-/* Tests: see pool_shuffle. -EBUSY unless everything is free. */
+/* For tests: see pool_shuffle. -EBUSY unless everything is free. */
 int prefix_cache_shuffle(struct prefix_cache *c, uint64_t seed) MUST_CHECK;
 
-/* ---- to be seen ---- */
+/* ---- observation ---- */
 
 struct prefix_stats {
 	uint64_t nodes, spaces;
 	uint64_t free_pages, free_slots;	   /* of the pools */
 	uint64_t tree_pages, tree_slots;	   /* held by the tree */
-	uint64_t evictable_pages, evictable_slots; /* of those, not locked or pinned */
-	uint64_t used_bytes;			   /* requests and tree */
-	uint64_t evicted_pages, evicted_slots;	   /* since the beginning */
+	uint64_t evictable_pages, evictable_slots; /* of those, neither locked nor pinned */
+	uint64_t used_bytes;			   /* of requests and tree */
+	uint64_t evicted_pages, evicted_slots;	   /* since the start */
 	uint64_t evicted_unhit_slots;		   /* of those, never hit */
 };
 
@@ -243,14 +233,14 @@ struct prefix_view {
 	const uint32_t *pages;
 	uint32_t n_tokens, n_pages;
 	uint32_t slot;	    /* POOL_NONE: none */
-	uint64_t hits, age; /* age: since it was last used, in the cache's own time */
+	uint64_t hits, age; /* age: calls since it was last used */
 	uint32_t locks;
 	uint64_t origin;
 	enum prefix_checkpoint kind; /* of the slot */
 	struct prefix_space space;
 };
 
-/* Calls `see` for every node but root and spaces, until it returns false. The cache must not be changed meanwhile. */
+/* Calls `see` for every node but the root and the spaces, until it returns false. `see` must not change the cache. */
 void prefix_cache_walk(const struct prefix_cache *c,
 		       bool (*see)(void *arg, const struct prefix_view *v), void *arg);
 

@@ -1,4 +1,4 @@
-/* What the files of this room share: the cache, its counts, and who may change them. */
+/* What the files of this room share: the cache, its counts, and the functions that keep the counts right. */
 #ifndef PREFIX_CACHE_PREFIX_CACHE_INTERNAL_H
 #define PREFIX_CACHE_PREFIX_CACHE_INTERNAL_H
 
@@ -10,18 +10,18 @@
 struct prefix_cache {
 	struct prefix_cache_config config;
 	struct pool *pages, *slots;
-	struct prefix_node **page_owner; /* [n_pages] the node that has it, or NULL; borrowed */
-	struct prefix_node **slot_owner; /* [n_slots] */
+	struct prefix_node **page_owner; /* [n_pages] the node whose edge has it, or NULL */
+	struct prefix_node **slot_owner; /* [n_slots] the node whose checkpoint it is, or NULL */
 	uint32_t *pins;			 /* [n_slots] */
-	bool *page_marks, *slot_marks;	 /* [n_pages], [n_slots]; of what is the tree's */
+	bool *page_marks, *slot_marks;	 /* [n_pages], [n_slots]; only of the tree's */
 	struct radix tree;
 	struct evict evict;
 	struct ghosts ghosts;
-	uint64_t now; /* counts calls */
-	/* Kept up to date by tree.c, lock.c and prefix_cache.c. A page that a request has a reference to as well (shared) comes
-	 * free for nobody when its node goes. */
+	uint64_t now; /* the time: a count of calls */
+	/* Counts, kept right by tree.c, lock.c and prefix_cache.c. A page of the tree that a request has a reference to as well is
+	 * *shared*: it does not come free when its node is evicted. */
 	uint64_t tree_pages, tree_slots, shared_pages;
-	uint64_t evictable_pages; /* of unlocked nodes, not shared */
+	uint64_t evictable_pages; /* of unlocked nodes, and not shared */
 	uint64_t evictable_slots; /* not pinned */
 	uint64_t n_pins;
 	uint64_t evicted_pages, evicted_slots, evicted_unhit_slots;
@@ -29,25 +29,25 @@ struct prefix_cache {
 
 /* ---- lock.c ---- */
 
-/* A lock on the node, and one on each node above until one that had some. */
+/* Locks the node; the first lock of a node also locks its parent. */
 void node_lock(struct prefix_cache *c, struct prefix_node *n);
 
-/* The reverse. A space that nobody needs any more is gone afterwards. */
+/* Gives a lock back. A space without locks and children is removed. */
 void node_unlock(struct prefix_cache *c, struct prefix_node *n);
 
-/* Used now: for the order of eviction. */
+/* Notes for the order of eviction that the node is used now. */
 void node_touch(struct prefix_cache *c, struct prefix_node *n);
 
-/* ---- tree.c: changes of the tree with all that hangs on it ---- */
+/* ---- tree.c: changes of the tree and of what depends on it ---- */
 
-/* An edge splits after k pages; returns the prefix, or NULL when out of memory. */
+/* Splits n's edge after k pages. Returns the node of the first k; NULL when out of memory. */
 struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n,
 			       uint32_t k) MUST_CHECK;
 
-/* The state leaves the node; the slot is the caller's, with one reference. */
+/* Removes the node's checkpoint. Returns its slot, whose reference is the caller's. */
 uint32_t tree_detach(struct prefix_cache *c, struct prefix_node *n);
 
-/* An unlocked leaf goes, its pages and slot back to the pools. */
+/* Removes an unlocked leaf and puts its pages and slot back. */
 void tree_drop_leaf(struct prefix_cache *c, struct prefix_node *n);
 
 #endif

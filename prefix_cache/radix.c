@@ -39,7 +39,7 @@ uint64_t radix_content(const struct prefix_node *n)
 	return n->n_pages ? n->hashes[n->n_pages - 1] : n->content;
 }
 
-/* What a node is found by. */
+/* The hash by which the map finds the node. */
 static uint64_t node_hash(const struct prefix_node *n)
 {
 	return n->n_pages ? n->hashes[0] : n->content;
@@ -111,7 +111,7 @@ struct prefix_node *radix_find_space(const struct radix *t, const struct prefix_
 
 /* ---- edges ---- */
 
-/* A block for cap pages; sets the arrays. -ENOMEM. */
+/* Allocates a block for cap pages and sets the arrays. -ENOMEM. */
 static int edge_alloc(const struct radix *t, uint32_t cap, struct prefix_node *ret)
 {
 	size_t n_tokens, bytes, n_ids;
@@ -140,7 +140,7 @@ static void edge_copy(const struct radix *t, struct prefix_node *to, const struc
 	memcpy(to->pages, from->pages, n_pages * sizeof(*to->pages));
 }
 
-/* There is room. */
+/* Adds pages for which there is room. */
 static void edge_push(const struct radix *t, struct prefix_node *n, uint64_t before,
 		      const int32_t *tokens, const uint32_t *pages, uint32_t n_pages)
 {
@@ -239,7 +239,7 @@ void radix_split(struct radix *t, struct prefix_node *n, uint32_t k, struct pref
 	prefix->used = n->used;
 	prefix->id = ++t->last_id;
 
-	/* n's place in the map and among its siblings: the first page is as old as it was. */
+	/* The prefix takes n's place in the map and among its siblings, because the first page is as old as before. */
 	map_replace(&t->nodes, &n->found, &prefix->found);
 	prefix->parent = n->parent;
 	list_append(&n->sibling, &prefix->sibling);
@@ -311,7 +311,7 @@ int radix_init(struct radix *t, uint32_t page_tokens, uint32_t n_pages)
 	list_init(&t->root.children);
 	if (map_init(&t->nodes, n_pages) < 0)
 		return -ENOMEM;
-	/* Without a random source the map still works, it only can be aimed at. */
+	/* Without a random source everything works, but clients could make hashes collide. */
 	if (getrandom(t->key, sizeof(t->key), GRND_NONBLOCK) != (ssize_t)sizeof(t->key)) {
 		t->key[0] = UINT64_C(0xa0761d6478bd642f);
 		t->key[1] = UINT64_C(0xe7037ed1a0b428db);
@@ -325,7 +325,7 @@ void radix_release(struct radix *t)
 
 	if (!t->nodes.buckets)
 		return;
-	/* Leaves first, without recursion: a path may be as long as a prompt. */
+	/* Leaves first, without recursion, because a path may have as many nodes as a prompt has pages. */
 	while ((n = radix_youngest_leaf(n)) != &t->root) {
 		parent = n->parent;
 		radix_remove(t, n);

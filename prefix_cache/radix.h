@@ -1,26 +1,25 @@
 /*
- * The radix tree: nodes, their edges, and how a child is found. It knows no pools and no order of eviction; it
- * moves ids about.
+ * The radix tree: its nodes and edges, and how a child is found. It moves ids of pages about; it knows neither pools nor the order
+ * of eviction.
  *
  * An edge is one block of memory with three arrays, so that a walk compares tokens with memcmp:
  *
- *     hashes [cap]                 of everything from the space to each page's end
+ *     hashes [cap]                 of all tokens from the space to the end of each page
  *     tokens [cap * page_tokens]
  *     pages  [cap]                 page ids
  *
- * Children are found through one hash map over the whole tree, keyed by what the path is up to the end of the
- * child's first page: a node with 10,000 children costs as much as one with two. Children whose first pages
- * have equal tokens and different origins (*variants*) have the same hash, and stand in the order in which a match
- * tries them: origin 0, then by age. The map has a bucket for every page from the start and never
- * grows: a node owns at least one page.
+ * Children are found through one hash map over the whole tree, keyed by the hash of the path up to the end of the child's first
+ * page: a node with 10,000 children costs as much as one with two. Children whose first pages have equal tokens and different
+ * origins (*variants*) have the same hash, and stand in the map in the order in which a match tries them: origin 0 first, then by
+ * age. The map has a bucket for every page from the start and never grows, because a node owns at least one page.
  *
- * Hashes only say where to look: tokens decide. They are keyed by a random number, so that clients cannot
- * choose prompts that collide.
+ * Equal hashes only say where to look; tokens decide. The hashes are keyed by a random number, so that clients cannot choose prompts
+ * whose hashes collide.
  *
- *     parent->n_children == number of children;  siblings are linked in the order of age
+ *     parent->n_children == number of children;  siblings are in the order of age
  *     node->depth == parent->depth + node->n_pages * page_tokens;  only the root and spaces have no page
  *
- * Source: Morrison 1968 (PATRICIA), with pages instead of bits.
+ * Source: Morrison 1968 (PATRICIA), with pages in place of bits.
  */
 #ifndef PREFIX_CACHE_RADIX_H
 #define PREFIX_CACHE_RADIX_H
@@ -34,25 +33,25 @@ struct prefix_node {
 	struct prefix_node *parent;
 	struct list children, sibling; /* oldest first; place in the parent's */
 	struct map_node found;	       /* place in the tree's map */
-	uint64_t *hashes;	       /* [n_pages], owned: the block; the others point into it */
-	int32_t *tokens;	       /* [n_pages * page_tokens] */
-	uint32_t *pages;	       /* [n_pages] */
+	uint64_t *hashes; /* [n_pages]; the block, owned; tokens and pages point into it */
+	int32_t *tokens;  /* [n_pages * page_tokens] */
+	uint32_t *pages;  /* [n_pages] */
 	uint32_t n_pages, cap_pages;
 	uint32_t depth; /* tokens from the root to the end */
 	uint32_t n_children;
-	uint32_t locks;	 /* of callers, of a pinned slot, and one for every child that has any */
-	uint32_t shared; /* pages that a request has a reference to as well */
+	uint32_t locks;	 /* of callers, one for a pinned slot, one for every locked child */
+	uint32_t shared; /* pages that requests have references to as well */
 	uint64_t id;	 /* from 1 in order of creation; spaces: 0 */
 	uint64_t origin;
-	uint64_t content;	   /* spaces: what the hashes of children start from */
-	struct prefix_space space; /* of spaces only */
-	uint64_t hits;		   /* of this node */
-	uint64_t slot_hits;	   /* of the state that is here now */
-	uint64_t used;		   /* when it was last locked, hit or let go */
+	uint64_t content;	   /* of a space: where the hashes of its children start */
+	struct prefix_space space; /* of a space */
+	uint64_t hits;		   /* uses of this node */
+	uint64_t slot_hits;	   /* uses of the checkpoint that is here now */
+	uint64_t used;		   /* when it was last locked, used or unlocked */
 	uint32_t slot;		   /* POOL_NONE: none */
 	enum prefix_checkpoint kind;
-	bool slot_common;   /* several wanted a state here */
-	bool state_evicted; /* there was a state at the end, and it had to go */
+	bool slot_common;   /* several requests left a checkpoint here */
+	bool state_evicted; /* there was a checkpoint, and it was evicted */
 	struct evict_seat seat;
 };
 
@@ -68,10 +67,10 @@ struct radix {
 int radix_init(struct radix *t, uint32_t page_tokens, uint32_t n_pages) MUST_CHECK;
 void radix_release(struct radix *t);
 
-/* The hash at the end of a page [page_tokens] that follows a path whose hash is `before`. */
+/* The hash at the end of a page, tokens [page_tokens], behind a path whose hash is `before`. */
 uint64_t radix_page_hash(const struct radix *t, uint64_t before, const int32_t *tokens);
 
-/* What the hashes of a space start from; of a path that ends with the node. */
+/* Where the hashes of a space start; the hash of the path to the end of a node. */
 uint64_t radix_space_content(const struct radix *t, const struct prefix_space *s);
 uint64_t radix_content(const struct prefix_node *n);
 
@@ -80,7 +79,7 @@ static inline bool radix_is_page_node(const struct prefix_node *n)
 	return n->n_pages > 0;
 }
 
-/* Where its edge begins. */
+/* Tokens from the root to where the node's edge begins. */
 static inline uint32_t radix_start(const struct radix *t, const struct prefix_node *n)
 {
 	return n->depth - n->n_pages * t->page_tokens;
@@ -90,44 +89,44 @@ static inline uint32_t radix_start(const struct radix *t, const struct prefix_no
 struct prefix_node *radix_find_space(const struct radix *t, const struct prefix_space *s);
 struct prefix_node *radix_add_space(struct radix *t, const struct prefix_space *s) MUST_CHECK;
 
-/* The children of `parent` that begin with this page, in the order in which a match tries them: the first,
- * and the one after `n`. hash: radix_page_hash at the end of the page. */
+/* The children of `parent` that begin with this page (variants), in the order in which a match tries them: the first one, and the
+ * one after n. `hash` is the radix_page_hash at the end of the page. */
 struct prefix_node *radix_first(const struct radix *t, const struct prefix_node *parent,
 				const int32_t *tokens, uint64_t hash);
 struct prefix_node *radix_next_variant(const struct radix *t, const struct prefix_node *n);
 
-/* The one with this origin, or NULL. */
+/* The variant with this origin, or NULL. */
 struct prefix_node *radix_find(const struct radix *t, const struct prefix_node *parent,
 			       const int32_t *tokens, uint64_t hash, uint64_t origin);
 
-/* How many of the first max pages of the edge have these tokens. */
+/* How many of the edge's pages, at most max, are equal to these tokens. */
 uint32_t radix_equal_pages(const struct radix *t, const struct prefix_node *n,
 			   const int32_t *tokens, uint32_t max);
 
-/* A new node with an edge for n_pages pages, in no tree yet; NULL when out of memory. radix_free_node takes it back. */
+/* A new node, in no tree, with room for n_pages pages; NULL when out of memory. radix_free_node frees it. */
 struct prefix_node *radix_new_node(const struct radix *t, uint32_t n_pages) MUST_CHECK;
 void radix_free_node(struct prefix_node *n);
 
-/* Fills a new node and hangs it below parent, as its youngest child. Taken. */
+/* Fills a new node and adds it as the youngest child of `parent`. Taken. */
 void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node *n,
 		const int32_t *tokens, const uint32_t *pages, uint32_t n_pages, uint64_t origin);
 
-/* The first k pages (0 < k < n_pages) of n become an edge of their own: `prefix`, a new node with room for them, takes
- * n's place below its parent, and n, still the same node, hangs below it. Locks, slot, hits and marks stay
- * with n; the prefix is locked by its child if that is locked. */
+/* Splits n's edge after k pages (0 < k < n_pages). `prefix`, a new node with room for k pages, gets those pages and n's place below
+ * its parent, and n becomes its child. n keeps its locks, slot and hits; when n is locked, the prefix gets the lock that a locked
+ * child gives. */
 void radix_split(struct radix *t, struct prefix_node *n, uint32_t k, struct prefix_node *prefix);
 
-/* Adds pages at the end of a node without children. -ENOMEM, and nothing changed. */
+/* Adds pages to the edge of a node without children. -ENOMEM, and nothing changed. */
 int radix_append(struct radix *t, struct prefix_node *n, const int32_t *tokens,
 		 const uint32_t *pages, uint32_t n_pages) MUST_CHECK;
 
-/* Takes a node without children out of the tree and frees it. */
+/* Removes a node without children and frees it. */
 void radix_remove(struct radix *t, struct prefix_node *n);
 
-/* The node after n in the order parents first, then children by age; NULL after the last. Begins with the root. */
+/* The node after n, parents before their children and children by age; NULL after the last. A walk begins with the root. */
 struct prefix_node *radix_walk(const struct prefix_node *n);
 
-/* The leaf that is reached from n through the youngest children; n itself when it is a leaf. */
+/* The leaf that is reached from n through youngest children; n itself when it has no child. */
 struct prefix_node *radix_youngest_leaf(struct prefix_node *n);
 
 #endif

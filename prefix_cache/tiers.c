@@ -128,20 +128,20 @@ size_t tiers_count(const struct tiers *t, enum tier_kind kind)
 	return t->counts[kind];
 }
 
-/* What a walk looks for, the way it is on, and the best end so far. */
+/* A search: what for, the path it is on, and the best end so far. */
 struct walk {
 	const struct tiers *t;
 	const struct content_key *keys;
 	uint32_t from, n, best, pages_a_state;
 	bool needs_state, clean_only;
-	uint64_t *path;	   /* [n] origins of the way */
-	uint64_t *origins; /* [n] of the best way */
+	uint64_t *path;	   /* [n] origins along the path */
+	uint64_t *origins; /* [n] along the best path */
 };
 
-/* Equal tokens computed in more ways than this are not looked through. */
-enum { VARIANTS_MAX = 4, PARTINGS_MAX = 16 };
+/* Limits of a search: pages of equal tokens and different origins (variants) at one place, and places with several of them. */
+enum { VARIANTS_MAX = 4, FORKS_MAX = 16 };
 
-/* The pages with this key that follow `origin`, the clean one first. */
+/* The variants of page i behind a page with this origin; a prefilled one comes first. */
 static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 			 const struct place *out[VARIANTS_MAX])
 {
@@ -161,7 +161,7 @@ static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 	return n;
 }
 
-/* The way goes through page i as p has it. */
+/* The path goes through this variant of page i. */
 static void step(struct walk *w, uint32_t i, const struct place *p)
 {
 	w->path[i] = p->origin;
@@ -173,8 +173,8 @@ static void step(struct walk *w, uint32_t i, const struct place *p)
 		w->origins[k] = w->path[k];
 }
 
-/* Depth first; it calls itself only where ways part. */
-static void follow(struct walk *w, uint32_t i, uint64_t origin, uint32_t partings)
+/* Depth first; calls itself only where there are several variants. */
+static void follow(struct walk *w, uint32_t i, uint64_t origin, uint32_t forks)
 {
 	const struct place *next[VARIANTS_MAX];
 
@@ -183,9 +183,9 @@ static void follow(struct walk *w, uint32_t i, uint64_t origin, uint32_t parting
 
 		if (!n)
 			return;
-		for (uint32_t k = 0; n > 1 && k < n && partings < PARTINGS_MAX; k++) {
+		for (uint32_t k = 0; n > 1 && k < n && forks < FORKS_MAX; k++) {
 			step(w, i, next[k]);
-			follow(w, i + 1, next[k]->origin, partings + 1);
+			follow(w, i + 1, next[k]->origin, forks + 1);
 			if (k + 1 == n)
 				return;
 		}

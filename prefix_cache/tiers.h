@@ -1,19 +1,20 @@
 /*
- * What is known below the device: which KV pages and states exist in host memory or on disk, by
- * content. An index only: where the bytes are and how they get there is the store's business
- * (engine/store/).
+ * The index of the tiers below the device: which KV pages and states exist in host memory or on disk, by their content. The
+ * bytes, and how they are moved, are the business of the store (engine/store/).
  *
- * An item is one page or one state, named by
- *     key      of all tokens from the beginning to the end of its page (a chain of hashes that
- * nobody can aim) origin  how they were computed (prefix_cache.h); pages of equal tokens and
- * different origins are different items and it says which origin its predecessor has, so that a
- * path is found page by page:
+ * An item is one page or one state. It is named by
+ *
+ *     key       a hash of all tokens from the beginning to the end of its page; a client cannot choose it
+ *     origin    how the page was computed (prefix_cache.h): pages with equal tokens and different origins are different items
+ *     kind      page or state
+ *
+ * and knows the origin of the page before, so that a path can be followed page by page:
  *
  *     key 1, origin 0 ──> key 2, origin 0 ──┬─> key 3, origin 0
- *     page                 page, state        └─> key 3, origin 7  (parent's origin 0)
- *                                                 page, state
+ *     page                page, state       └─> key 3, origin 7  (origin of the page before: 0)
+ *                                               page, state
  *
- * Where a path can be taken up again there is a state, and pages for all of it. One thread.
+ * A request can resume where there is a state, and pages for everything before it. One thread.
  */
 #ifndef PREFIX_CACHE_TIERS_H
 #define PREFIX_CACHE_TIERS_H
@@ -32,18 +33,17 @@ enum tier_kind { TIER_PAGE, TIER_STATE };
 
 struct tier_item {
 	struct content_key key;
-	uint64_t origin, parent_origin; /* of the page before; 0 for the first */
+	uint64_t origin, parent_origin; /* parent: the page before; 0 for the first page */
 	enum tier_kind kind;
 };
 
 struct tiers;
 
-/* Empty; NULL when out of memory. */
+/* New and empty; NULL when out of memory. */
 struct tiers *tiers_new(void) MUST_CHECK;
 void tiers_free(struct tiers *t);
 
-/* An item is there / is not (any more). Adding one that is there, and removing one that is not, is
- * nothing. -ENOMEM. */
+/* Adding an item twice, and removing one that is not there, does nothing. -ENOMEM. */
 int tiers_add(struct tiers *t, const struct tier_item *item) MUST_CHECK;
 void tiers_remove(struct tiers *t, const struct tier_item *item);
 
@@ -53,11 +53,10 @@ bool tiers_has(const struct tiers *t, const struct tier_item *item);
 size_t tiers_count(const struct tiers *t, enum tier_kind kind);
 
 /*
- * How far a prompt could be resumed with items: keys [n] are those of its pages, of which the first
- * `from` are on the device, with `origin` at their end. Returns a number of pages > from, at whose
- * end there is a state (unless !needs_state) and which is a multiple of pages_a_state, with all
- * pages there; else `from`. origins [n] are those of the pages from there on; path [n] is work
- * space. clean_only: only what was prefilled throughout.
+ * How far a prompt could be resumed with items. keys [n] are those of its pages; the device has the first `from` of them, the last
+ * with `origin`. Returns the largest multiple of pages_a_state > from up to which all pages are here, with (needs_state) a state at
+ * its end; `from` when there is none. Then origins [n] has the origins of the pages from `from` on. path [n] is work space.
+ * clean_only: only what was prefilled (origin 0).
  */
 uint32_t tiers_match(const struct tiers *t, const struct content_key *keys, uint32_t n,
 		     uint32_t from, uint64_t origin, uint32_t pages_a_state, bool needs_state,

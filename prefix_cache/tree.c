@@ -1,6 +1,6 @@
 /*
- * The tree's changes with all that hangs on them: who owns which page and slot, what can be evicted, and the order of
- * eviction. Every page of the tree has one reference for it in the pool, every slot too.
+ * Changes of the tree and of everything that depends on it: the owners of pages and slots, the counts of what can be evicted, and the
+ * order of eviction. Every page and every slot of the tree has one reference in its pool that is the tree's.
  */
 #include <assert.h>
 
@@ -36,7 +36,7 @@ struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n, ui
 	return prefix;
 }
 
-/* The caller's page becomes the tree's, in the edge of n. */
+/* A page of n's edge, until now the caller's, becomes the tree's. */
 static void own_page(struct prefix_cache *c, struct prefix_node *n, uint32_t page)
 {
 	assert(!c->page_owner[page] && pool_refs(c->pages, page));
@@ -48,8 +48,8 @@ static void own_page(struct prefix_cache *c, struct prefix_node *n, uint32_t pag
 	}
 }
 
-/* Follows the tree below `node` as far as it has these pages in this origin. Returns the node whose edge was
- * reached last (`node`: none), the pages found, and how many of them are in that edge. */
+/* Follows the tree below `node` as far as it has these pages with this origin. Returns the last node that was reached (`node`:
+ * none), the number of pages found, and how many of them are in the last node's edge. */
 static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_node *node,
 				  const int32_t *tokens, uint32_t n_pages, uint64_t origin,
 				  uint32_t *ret_found, uint32_t *ret_in_edge)
@@ -74,7 +74,7 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 	return node;
 }
 
-/* The caller's lock on it is the only reason why this leaf stays, and nothing marks its end. */
+/* Whether pages can be added to the node's edge: it is a leaf that only the caller has locked, and nothing belongs to its end. */
 static bool can_grow_in_place(const struct prefix_node *n, uint64_t origin)
 {
 	return n->n_pages && n->locks == 1 && !n->n_children && n->slot == POOL_NONE &&
@@ -100,7 +100,7 @@ struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_no
 	left = n_pages - found;
 	tokens += (size_t)found * t->page_tokens;
 
-	/* What can fail comes first. */
+	/* Everything that can fail comes before the first change. */
 	if (!found && can_grow_in_place(node, origin)) {
 		if (radix_append(t, node, tokens, pages, n_pages))
 			return NULL;
@@ -123,7 +123,7 @@ struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_no
 		}
 	}
 
-	/* From `end` up to `node` the tree keeps its pages. */
+	/* The tree had the pages from `node` to `end` already: the caller's are put back. */
 	for (struct prefix_node *n = end; n != node; n = n->parent) {
 		uint32_t first = (radix_start(t, n) - node->depth) / t->page_tokens;
 
