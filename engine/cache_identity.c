@@ -7,7 +7,6 @@
 #include "engine/cache_identity.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +25,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/file.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/families/family.h"
 #include "kernels/sources.h"
 
@@ -324,15 +324,6 @@ static void memo_write(const char *path, const struct buf *old, const struct wei
 
 /* ---- a model's files ---- */
 
-static bool is_weights(const char *name)
-{
-	static const char suffix[] = ".safetensors", index[] = ".safetensors.index.json";
-	size_t n = strlen(name);
-
-	return (n >= sizeof(suffix) && !strcmp(name + n - (sizeof(suffix) - 1), suffix)) ||
-	       (n >= sizeof(index) && !strcmp(name + n - (sizeof(index) - 1), index));
-}
-
 struct weight_files {
 	struct weight_file *v;
 	size_t n, cap;
@@ -352,45 +343,30 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static int add_file(struct weight_files *l, const char *dir, const char *name, struct err *e)
+static int add_file(void *user, const char *path, const char *name, struct err *e)
 {
-	char *path;
+	struct weight_files *l = user;
+	char *copy = strdup(path);
 
-	if (l->n == FILES_MAX)
-		return err_set(e, EINVAL, "%s: more than %d files", dir, FILES_MAX);
+	if (l->n == FILES_MAX || !copy) {
+		free(copy);
+		return err_set(e, copy ? EINVAL : ENOMEM, "%s: more than %d files", path,
+			       FILES_MAX);
+	}
 	if (l->n == l->cap) {
 		size_t cap = MAX(l->cap * 2, (size_t)16);
 		struct weight_file *v = reallocarray(l->v, cap, sizeof(*v));
 
-		if (!v)
-			return err_set(e, ENOMEM, "%s: out of memory", dir);
+		if (!v) {
+			free(copy);
+			return err_set(e, ENOMEM, "%s: out of memory", path);
+		}
 		l->v = v;
 		l->cap = cap;
 	}
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		return err_set(e, ENOMEM, "%s: out of memory", dir);
-	l->v[l->n++] = (struct weight_file){.path = path, .name = path + strlen(dir) + 1};
+	l->v[l->n++] =
+		(struct weight_file){.path = copy, .name = copy + strlen(path) - strlen(name)};
 	return 0;
-}
-
-/* All that could be read as weights, and the index, in the order of their names. Too many do no harm. */
-static int list_weights(const char *dir, struct weight_files *l, struct err *e)
-{
-	DIR *stream = opendir(dir);
-	struct dirent *entry;
-	int r = 0;
-
-	if (!stream)
-		return err_set(e, errno, "%s: cannot read: %s", dir, strerror(errno));
-	while (r == 0 && (entry = readdir(stream)))
-		if (is_weights(entry->d_name))
-			r = add_file(l, dir, entry->d_name, e);
-	closedir(stream);
-	if (r == 0 && !l->n)
-		r = err_set(e, ENOENT, "%s: there are no weights", dir);
-	if (r == 0)
-		qsort(l->v, l->n, sizeof(*l->v), by_name);
-	return r;
 }
 
 static int check_times(const struct weight_file *f, uint64_t opened_ns, struct err *e)
@@ -484,16 +460,18 @@ int cache_identity_weights(const char *model_dir, const char *memo, uint64_t ope
 			   const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
 {
 	struct weight_files files = {0};
-	char *dir = realpath(model_dir, NULL);
-	int r;
+	struct checkpoint *k;
+	int r = checkpoint_open(model_dir, &k, e);
 
-	if (!dir)
-		return err_set(e, errno, "%s: cannot open: %s", model_dir, strerror(errno));
-	r = list_weights(dir, &files, e);
-	if (r == 0)
+	if (r < 0)
+		return r;
+	r = checkpoint_files(k, add_file, &files, e);
+	checkpoint_close(k);
+	if (r == 0) {
+		qsort(files.v, files.n, sizeof(*files.v), by_name);
 		r = digest_files(&files, memo, opened_ns, cancel, ret, e);
+	}
 	free_files(&files);
-	free(dir);
 	return r;
 }
 

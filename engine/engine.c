@@ -186,8 +186,8 @@ static int size_cache(struct engine *g, const struct engine_options *o, uint64_t
 	return 0;
 }
 
-static int open_weights(const struct engine_options *o, const struct model_config *c,
-			struct weights **ret, struct err *e)
+static int open_weights(const struct engine_options *o, struct checkpoint *k,
+			const struct model_config *c, struct weights **ret, struct err *e)
 {
 	struct weight *table = weights_table(c);
 	int r;
@@ -195,7 +195,7 @@ static int open_weights(const struct engine_options *o, const struct model_confi
 	if (!table)
 		return err_set(e, ENOMEM, "out of memory");
 	if (!o->synthetic)
-		r = weights_open(o->model_dir, c, table, ret, e);
+		r = weights_open(k, c, table, ret, e);
 	else if ((r = weights_synthetic(o->synthetic_seed, c, table, ret)) < 0)
 		err_set(e, -r, "synthetic weights: %s", strerror(-r));
 	free(table);
@@ -425,17 +425,21 @@ static int warm_up(struct engine *g, struct err *e)
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e)
 {
 	struct engine *g = calloc(1, sizeof(*g));
+	struct checkpoint *k = NULL;
 	struct weights *w = NULL;
 	int r;
 
 	if (!g)
 		return err_set(e, ENOMEM, "out of memory");
-	r = model_config_open(o->model_dir, &g->info.model, e);
+	r = checkpoint_open(o->model_dir, &k, e);
 	if (r == 0)
-		r = open_weights(o, &g->info.model, &w, e);
+		r = model_config_read(k, &g->info.model, e);
+	if (r == 0)
+		r = open_weights(o, k, &g->info.model, &w, e);
 	if (r == 0)
 		r = open_device(g, o, w, e);
 	weights_close(w);
+	checkpoint_close(k);
 	if (r == 0)
 		r = warm_up(g, e);
 	if (r < 0) {

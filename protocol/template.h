@@ -31,9 +31,6 @@ struct template;
 int template_parse(const char *name, const char *text, size_t len, struct template **ret,
 		   struct err *e) MUST_CHECK;
 
-/* DIR/chat_template.jinja, else "chat_template" of DIR/tokenizer_config.json (a string, or a list
- * of {name, template}, of which "default" is taken). -ENOENT when the model has none. */
-int template_open(const char *dir, struct template **ret, struct err *e) MUST_CHECK;
 void template_free(struct template *t);
 
 /* Renders with the members of `context` (an object) as global variables and appends to out.

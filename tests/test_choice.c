@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "protocol/tokenizer/tokenizer.h"
+#include "tests/model_text.h"
 #include "tests/tap.h"
 
 static struct tokenizer *tokenizer;
@@ -296,7 +297,7 @@ int main(int argc, char **argv)
 {
 	struct err e = {0};
 
-	if (!ok(tokenizer_open(argc > 1 ? argv[1] : "models/lexis", &tokenizer, &e) == 0,
+	if (!ok(model_tokenizer(argc > 1 ? argv[1] : "models/lexis", &tokenizer, &e) == 0,
 		"tokenizer: %s", e.text))
 		return done();
 	test_plain();

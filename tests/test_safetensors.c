@@ -265,12 +265,12 @@ static void test_directory(void)
 		is_int(n, 2, "two tensors");
 		is_str(t[0].name, "w", "sorted by name");
 		is_str(t[0].file, scratch_path("b.safetensors"), "a tensor knows its file");
-		t = safetensors_find(s, "x");
+		t = tensor_find(t, n, "x");
 		ok(t && t->bytes == 3 && t->n_dims == 1 && t->shape[0] == 3 && !t->type->to_float,
 		   "finds a tensor");
 		is_str(t->type->name, "U8", "knows its dtype");
 		ok(!memcmp(t->data, "\0\1\2", 3), "its data is the file's");
-		ok(!safetensors_find(s, "y"), "finds no other");
+		ok(!tensor_find(safetensors_list(s, &n), n, "y"), "finds no other");
 		safetensors_close(s);
 	}
 	write_file("b.safetensors", TENSOR("x"), 3);
@@ -364,7 +364,8 @@ static void test_write(void)
 		 .n_dims = 1,
 		 .type = stored_type_find("U8")},
 	};
-	const struct tensor *got;
+	const struct tensor *list, *got;
+	size_t n;
 	struct safetensors *s;
 	struct err e = {0};
 
@@ -380,11 +381,12 @@ static void test_write(void)
 	   "writes two tensors %s", e.text);
 	if (!ok(safetensors_open(scratch_dir, &s, &e) == 0, "reads them again %s", e.text))
 		return;
-	got = safetensors_find(s, "first");
+	list = safetensors_list(s, &n);
+	got = tensor_find(list, n, "first");
 	ok(got && got->type == stored_type_find("F16") && got->n_dims == 1 &&
 		   !memcmp(got->data, "aaaa", 4),
 	   "the first");
-	got = safetensors_find(s, "\"\\");
+	got = tensor_find(list, n, "\"\\");
 	ok(got && got->type == stored_type_find("BF16") && got->n_dims == 3 && got->shape[1] == 3 &&
 		   !memcmp(got->data, "bbbbbb", 6),
 	   "the second, whose name needs escapes");

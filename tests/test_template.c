@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "protocol/template.h"
+#include "tests/model_text.h"
 #include "tests/tap.h"
 
 enum { OUT_MAX = 256 << 20 };
@@ -123,7 +124,7 @@ static void test_lexis(void)
 	size_t i, rendered = 0;
 	struct buf out;
 
-	is_int(template_open("models/lexis", &t, &e), 0, "lexis has a template: %s", e.text);
+	is_int(model_template("models/lexis", &t, &e), 0, "lexis has a template: %s", e.text);
 	json_array_foreach(cases, i, c)
 	{
 		if (!json_object_get(c, "messages") || !t)
@@ -336,71 +337,6 @@ static void test_nul(void)
 
 /* ---- the model's directory ---- */
 
-static void write_text(const char *dir, const char *name, const char *text)
-{
-	char path[256];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "w");
-	if (f) {
-		fputs(text, f);
-		fclose(f);
-	}
-}
-
-/* The template's output for an empty context, "" when it cannot be opened. */
-static int open_and_render(const char *dir, struct buf *out, struct err *e)
-{
-	json_t *context = json_object();
-	struct template *t;
-	int rc = template_open(dir, &t, e);
-
-	buf_reset(out);
-	if (!rc) {
-		rc = template_render(t, context, out, e);
-		template_free(t);
-	}
-	json_decref(context);
-	return rc;
-}
-
-static void test_open(void)
-{
-	char dir[] = "/tmp/test_template_XXXXXX", path[256];
-	struct err e = {0};
-	struct buf out;
-
-	buf_init(&out, OUT_MAX);
-	if (!ok(mkdtemp(dir) != NULL, "a directory to work in"))
-		return;
-	is_int(open_and_render(dir, &out, &e), -ENOENT, "a directory without a template");
-	write_text(dir, "tokenizer_config.json", "{\"bos_token\": \"x\"}");
-	is_int(open_and_render(dir, &out, &e), -ENOENT, "a configuration without one");
-	ok(strstr(e.text, "no chat template"), "and the message says so");
-	write_text(dir, "tokenizer_config.json", "{\"chat_template\": \"one{{ 1 + 1 }}\"}");
-	is_int(open_and_render(dir, &out, &e), 0, "a template in the configuration");
-	is_str(buf_str(&out), "one2", "renders");
-	write_text(dir, "tokenizer_config.json",
-		   "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"t\"},"
-		   " {\"name\": \"default\", \"template\": \"d\"}]}");
-	is_int(open_and_render(dir, &out, &e), 0, "a list of templates");
-	is_str(buf_str(&out), "d", "gives the default one");
-	write_text(dir, "tokenizer_config.json", "{\"chat_template\": [");
-	is_int(open_and_render(dir, &out, &e), -EINVAL, "bad JSON");
-	write_text(dir, "chat_template.jinja", "file\n\n");
-	is_int(open_and_render(dir, &out, &e), 0, "a file of its own");
-	is_str(buf_str(&out), "file\n", "comes first, and loses one newline");
-	write_text(dir, "chat_template.jinja", "{{");
-	is_int(open_and_render(dir, &out, &e), -EINVAL, "a wrong one is an error");
-	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
-	unlink(path);
-	snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);
-	unlink(path);
-	rmdir(dir);
-	buf_release(&out);
-}
-
 /* ---- threads ---- */
 
 enum { THREADS = 8, ROUNDS = 200 };
@@ -510,7 +446,6 @@ int main(int argc, char **argv)
 	test_bounds();
 	test_buffer();
 	test_nul();
-	test_open();
 	test_threads();
 	return done();
 }

@@ -12,6 +12,7 @@
 #include "protocol/tokenizer/detokenizer.h"
 #include "protocol/tokenizer/tokenizer.h"
 #include "protocol/tokenizer/unicode.h"
+#include "tests/model_text.h"
 #include "tests/tap.h"
 
 static struct tokenizer *lexis;
@@ -356,8 +357,9 @@ static void test_refused(void)
 		check(t == (struct tokenizer *)&e && e.code && strlen(e.text) > 5);
 	}
 	ok_all("what is no tokenizer.json is refused, and *ret stays as it was");
-	is_int(tokenizer_open("tests/golden", &t, &e), -ENOENT, "a directory without the file");
-	is_str(e.text, "tests/golden/tokenizer.json: No such file or directory", "says so");
+	is_int(model_tokenizer("tests/golden", &t, &e), -ENOENT, "a directory without the file");
+	is_str(e.text, "tests/golden/tokenizer.json: cannot open: No such file or directory",
+	       "says so");
 }
 
 /* ---- the rest ---- */
@@ -500,7 +502,7 @@ int main(void)
 	struct err e = {0};
 	json_t *cases = load_json("tests/golden/tokenizer_cases.json");
 
-	if (!ok(tokenizer_open("models/lexis", &lexis, &e) == 0 && cases, "lexis opens")) {
+	if (!ok(model_tokenizer("models/lexis", &lexis, &e) == 0 && cases, "lexis opens")) {
 		printf("# %s\n", e.text);
 		return done();
 	}

@@ -1,6 +1,7 @@
 /* Where turns end: in a chat of lexis's template, and in prompts with too many of them. */
 #include "daemon/request/turns.h"
 
+#include "tests/model_text.h"
 #include "tests/tap.h"
 
 static void test_token(void)
@@ -21,7 +22,7 @@ static void test_token(void)
 	struct template *p = NULL;
 	struct err e = {0};
 
-	if (!ok(!tokenizer_open("models/lexis", &t, &e) && !template_open("models/lexis", &p, &e),
+	if (!ok(!model_tokenizer("models/lexis", &t, &e) && !model_template("models/lexis", &p, &e),
 		"the tokenizer and the template of lexis"))
 		return;
 	is_int(turns_token(p, t), tokenizer_id(t, "<|im_end|>"),

@@ -62,12 +62,18 @@ static struct weights *make(uint64_t seed, const struct model_config *c)
 	return w;
 }
 
+/* Weights borrow their checkpoint: all stay open until the end. */
+static struct checkpoint *opened[256];
+static unsigned n_opened;
+
 static int open_weights(const char *dir, const struct model_config *c, struct weights **ret,
 			struct err *e)
 {
 	struct weight *table = weights_table(c);
-	int r = table ? weights_open(dir, c, table, ret, e) : -ENOMEM;
+	int r = n_opened < ARRAY_SIZE(opened) ? checkpoint_open(dir, &opened[n_opened], e) : -E2BIG;
 
+	if (r == 0)
+		r = weights_open(opened[n_opened++], c, table, ret, e);
 	free(table);
 	return r;
 }
@@ -615,8 +621,10 @@ static void test_lexis(void)
 		{WEIGHT_SHARED_ROUTER, 6, 0, "model.layers.6.mlp.shared_expert_gate.weight"},
 	};
 	static float row[4096];
+	const struct tensor *list;
 	struct model_config c;
 	struct safetensors *s;
+	size_t n;
 	struct weights *w;
 	struct err e = {0};
 
@@ -626,8 +634,9 @@ static void test_lexis(void)
 		return;
 	if (!ok(safetensors_open("models/lexis", &s, &e) == 0, "its tensors too %s", e.text))
 		return;
+	list = safetensors_list(s, &n);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		const struct tensor *t = safetensors_find(s, cases[i].tensor);
+		const struct tensor *t = tensor_find(list, n, cases[i].tensor);
 		const struct weight *of = weights_find(w, cases[i].role, cases[i].layer);
 		const uint16_t *bits = t ? t->data : NULL;
 		uint64_t rows = of->rows, cols = of->cols;
@@ -828,6 +837,8 @@ int main(void)
 	test_interleaved();
 	test_lexis();
 	test_tiny();
+	for (unsigned i = 0; i < n_opened; i++)
+		checkpoint_close(opened[i]);
 	scratch_remove();
 	return done();
 }

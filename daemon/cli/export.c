@@ -21,7 +21,7 @@
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/export.h"
 
-enum { FILE_MAX = 256 << 20, SHARD_GB_MAX = 1000000 };
+enum { SHARD_GB_MAX = 1000000 };
 
 struct export_options {
 	const char *model, *out, *tokenizer; /* borrowed from argv */
@@ -106,42 +106,39 @@ static int parse_options(int argc, char **argv, struct export_options *o, struct
 	return r;
 }
 
-/* Copies DIR/name to OUT/name when it is there. */
-static int copy_file(const char *from, const char *to, const char *name, struct err *e)
+static int copy_texts(const struct export_options *o, struct err *e)
 {
-	char source[4096], target[4096];
-	struct buf text;
-	int r;
+	struct checkpoint *k;
+	int r = checkpoint_open(o->tokenizer, &k, e);
 
-	if (snprintf(source, sizeof(source), "%s/%s", from, name) >= (int)sizeof(source) ||
-	    snprintf(target, sizeof(target), "%s/%s", to, name) >= (int)sizeof(target))
-		return err_set(e, ENAMETOOLONG, "%s: the path is too long", from);
-	buf_init(&text, FILE_MAX);
-	r = file_read(AT_FDCWD, source, source, &text, e);
 	if (r == 0)
-		r = file_write(target, buf_str(&text), text.len, e);
-	else if (r == -ENOENT)
-		r = 0;
-	buf_release(&text);
+		r = checkpoint_copy_texts(k, o->out, e);
+	if (r == 0)
+		checkpoint_close(k);
 	return r;
 }
 
-static int copy_tokenizer(const struct export_options *o, struct err *e)
+static int write_model(const struct export_options *o, struct checkpoint *k, struct model_config *c,
+		       const struct weight *table, struct err *e)
 {
-	static const char *const names[] = {
-		"tokenizer.json",
-		"tokenizer_config.json",
-		"special_tokens_map.json",
-		"vocab.json",
-		"merges.txt",
-		"chat_template.jinja",
-		"chat_template.json",
-		"generation_config.json",
-	};
-	int r = 0;
+	struct checkpoint_text config;
+	struct weights *w = NULL;
+	int r;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++)
-		r = copy_file(o->tokenizer, o->out, names[i], e);
+	if (o->synthetic) {
+		r = weights_synthetic(o->seed, c, table, &w);
+		if (r < 0)
+			return err_set(e, -r, "out of memory for the weights");
+	} else {
+		r = weights_open(k, c, table, &w, e);
+		if (r < 0)
+			return r;
+	}
+	r = checkpoint_read(k, CHECKPOINT_CONFIG, &config, e);
+	if (r == 0)
+		r = weights_export(w, c, buf_str(&config.bytes), o->out, o->shard_gb << 30, e);
+	checkpoint_text_release(&config);
+	weights_close(w);
 	return r;
 }
 
@@ -149,35 +146,22 @@ static int export(const struct export_options *o, struct err *e)
 {
 	struct model_config *c = calloc(1, sizeof(*c));
 	struct weight *table = NULL;
-	struct weights *w = NULL;
-	struct buf config;
-	char path[4096];
+	struct checkpoint *k = NULL;
 	int r;
 
-	buf_init(&config, FILE_MAX);
 	if (!c)
 		return err_set(e, ENOMEM, "out of memory");
-	r = model_config_open(o->model, c, e);
-	if (r == 0 && snprintf(path, sizeof(path), "%s/config.json", o->model) >= (int)sizeof(path))
-		r = err_set(e, ENAMETOOLONG, "%s: the path is too long", o->model);
+	r = checkpoint_open(o->model, &k, e);
 	if (r == 0)
-		r = file_read(AT_FDCWD, path, path, &config, e);
+		r = model_config_read(k, c, e);
 	if (r == 0 && !(table = weights_table(c)))
 		r = err_set(e, ENOMEM, "out of memory");
-	if (r == 0 && o->synthetic) {
-		r = weights_synthetic(o->seed, c, table, &w);
-		if (r < 0)
-			err_set(e, -r, "out of memory for the weights");
-	} else if (r == 0) {
-		r = weights_open(o->model, c, table, &w, e);
-	}
 	if (r == 0)
-		r = weights_export(w, c, buf_str(&config), o->out, o->shard_gb << 30, e);
+		r = write_model(o, k, c, table, e);
 	if (r == 0)
-		r = copy_tokenizer(o, e);
-	weights_close(w);
+		r = copy_texts(o, e);
+	checkpoint_close(k);
 	free(table);
-	buf_release(&config);
 	free(c);
 	return r;
 }

@@ -8,6 +8,7 @@
 #include "daemon/lifecycle.h"
 #include "daemon/threads.h"
 #include "daemon/request/turns.h"
+#include "engine/checkpoint/checkpoint.h"
 
 struct text {
 	struct server *server;
@@ -16,22 +17,51 @@ struct text {
 	_Atomic bool quit;
 };
 
+static int open_tokenizer(struct server *s, const struct checkpoint *k, struct err *e)
+{
+	struct checkpoint_text text;
+	int r = checkpoint_read(k, CHECKPOINT_TOKENIZER, &text, e);
+
+	if (r == 0)
+		r = tokenizer_parse(text.name, buf_str(&text.bytes), text.bytes.len, &s->tokenizer,
+				    e);
+	checkpoint_text_release(&text);
+	return r;
+}
+
+/* A base model has no template: completions work, chat requests get the sentence in template_error. */
+static int open_template(struct server *s, const struct checkpoint *k, struct err *e)
+{
+	struct checkpoint_text text;
+	int r = checkpoint_read(k, CHECKPOINT_TEMPLATE, &text, &s->template_error);
+
+	if (r == -ENOENT) {
+		log_warning("%s; /v1/chat/completions will not work", s->template_error.text);
+		r = 0;
+	} else if (r == 0) {
+		r = template_parse(text.name, buf_str(&text.bytes), text.bytes.len, &s->template,
+				   &s->template_error);
+	}
+	if (r < 0)
+		*e = s->template_error;
+	checkpoint_text_release(&text);
+	return r;
+}
+
 static int open_texts(struct server *s, struct err *e)
 {
-	const char *dir = s->options.tokenizer ? s->options.tokenizer : s->options.model;
-	int r = tokenizer_open(dir, &s->tokenizer, e);
+	const char *path = s->options.tokenizer ? s->options.tokenizer : s->options.model;
+	struct checkpoint *k;
+	int r = checkpoint_open(path, &k, e);
 
 	if (r < 0)
 		return r;
-	r = template_open(dir, &s->template, &s->template_error);
-	if (r == -ENOENT) {
-		/* A base model: completions work, chat requests get this sentence. */
-		log_warning("%s; /v1/chat/completions will not work", s->template_error.text);
-		r = 0;
-	} else if (r < 0) {
-		*e = s->template_error;
-	}
-	s->turn_token = s->template ? turns_token(s->template, s->tokenizer) : -1;
+	r = open_tokenizer(s, k, e);
+	if (r == 0)
+		r = open_template(s, k, e);
+	checkpoint_close(k);
+	if (r == 0)
+		s->turn_token = s->template ? turns_token(s->template, s->tokenizer) : -1;
 	return r;
 }
 

@@ -6,15 +6,12 @@
 #include "engine/checkpoint/model_config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/buf.h"
-#include "base/file.h"
 #include "base/macros.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/families/family.h"
 
 enum {
@@ -371,42 +368,34 @@ out:
 	return r;
 }
 
-/* Reads DIR/name into out. *ret_is: whether there is such a file. */
-static int read_optional(int dir_fd, const char *dir, const char *name, struct buf *out,
-			 bool *ret_is, struct err *e)
+int model_config_read(const struct checkpoint *k, struct model_config *ret, struct err *e)
 {
-	char shown[512];
+	struct checkpoint_text config, generation = {0};
+	int r = checkpoint_read(k, CHECKPOINT_CONFIG, &config, e);
+	bool defaults = false;
 
-	*ret_is = faccessat(dir_fd, name, F_OK, 0) == 0;
-	if (!*ret_is)
-		return 0;
-	snprintf(shown, sizeof(shown), "%s/%s", dir, name);
-	return file_read(dir_fd, name, shown, out, e);
+	if (r == 0) {
+		r = checkpoint_read(k, CHECKPOINT_GENERATION, &generation, e);
+		defaults = r == 0;
+		r = r == -ENOENT ? 0 : r;
+	}
+	if (r == 0)
+		r = model_config_parse(config.name, buf_str(&config.bytes), config.bytes.len,
+				       defaults ? buf_str(&generation.bytes) : NULL,
+				       generation.bytes.len, ret, e);
+	checkpoint_text_release(&config);
+	checkpoint_text_release(&generation);
+	return r;
 }
 
-int model_config_open(const char *dir, struct model_config *ret, struct err *e)
+int model_config_open(const char *path, struct model_config *ret, struct err *e)
 {
-	struct buf config, generation;
-	bool has_generation = false;
-	char shown[512];
-	int dir_fd, r;
+	struct checkpoint *k;
+	int r = checkpoint_open(path, &k, e);
 
-	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir_fd < 0)
-		return err_set(e, errno, "%s: cannot open the directory: %s", dir, strerror(errno));
-	buf_init(&config, CONFIG_MAX);
-	buf_init(&generation, CONFIG_MAX);
-	snprintf(shown, sizeof(shown), "%s/config.json", dir);
-	r = file_read(dir_fd, "config.json", shown, &config, e);
-	if (r == 0)
-		r = read_optional(dir_fd, dir, "generation_config.json", &generation,
-				  &has_generation, e);
-	if (r == 0)
-		r = model_config_parse(shown, buf_str(&config), config.len,
-				       has_generation ? buf_str(&generation) : NULL, generation.len,
-				       ret, e);
-	buf_release(&config);
-	buf_release(&generation);
-	close(dir_fd);
+	if (r < 0)
+		return r;
+	r = model_config_read(k, ret, e);
+	checkpoint_close(k);
 	return r;
 }

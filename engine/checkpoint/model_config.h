@@ -32,6 +32,7 @@ struct layer_kinds {
 	uint8_t mixer, mlp; /* enum layer_kind */
 };
 
+struct checkpoint;
 struct family;
 
 struct model_config {
@@ -65,9 +66,13 @@ struct model_config {
 	int32_t default_top_k;
 };
 
-/* Reads DIR/config.json and, if there is one, DIR/generation_config.json. -ENOENT, -EINVAL,
- * -ENOTSUP with a sentence that names file and key. */
-int model_config_open(const char *dir, struct model_config *ret, struct err *e) MUST_CHECK;
+/* Reads the configuration of a checkpoint and, if there are any, its generation defaults. -ENOENT,
+ * -EINVAL, -ENOTSUP with a sentence that names file and key. */
+int model_config_read(const struct checkpoint *k, struct model_config *ret,
+		      struct err *e) MUST_CHECK;
+
+/* The same of what is at a path. */
+int model_config_open(const char *path, struct model_config *ret, struct err *e) MUST_CHECK;
 
 /* The same from memory; generation may be NULL. What fuzzers call. */
 int model_config_parse(const char *name, const char *json, size_t len, const char *generation,

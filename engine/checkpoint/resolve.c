@@ -9,8 +9,7 @@
 #include "engine/checkpoint/layout.h"
 
 struct resolver {
-	const char *dir, *prefix;
-	const struct safetensors *files;
+	const char *path, *prefix;
 	const struct model_config *c;
 	const struct weight *table; /* [n_layers][WEIGHT_ROLES], as are sources */
 	struct weight_source *sources;
@@ -68,7 +67,7 @@ static struct weight_rows *new_part(struct resolver *r, const struct weight *w, 
 	if (!s->parts)
 		s->parts = arena_array(r->arena, n, sizeof(*s->parts));
 	if (!s->parts) {
-		err_set(r->e, ENOMEM, "%s: out of memory for the table of weights", r->dir);
+		err_set(r->e, ENOMEM, "%s: out of memory for the table of weights", r->path);
 		return NULL;
 	}
 	if (w->experts > 1) {
@@ -114,7 +113,7 @@ static const struct tensor *find(const struct resolver *r, const struct family_t
 	char name[TENSOR_NAME_MAX + 1];
 
 	layout_name(t, r->prefix, in_layer, layer, expert, name, sizeof(name));
-	return safetensors_find(r->files, name);
+	return tensor_find(r->list, r->n, name);
 }
 
 static int missing(const struct resolver *r, const struct family_tensor *t, bool in_layer,
@@ -123,7 +122,7 @@ static int missing(const struct resolver *r, const struct family_tensor *t, bool
 	char name[TENSOR_NAME_MAX + 1];
 
 	layout_name(t, r->prefix, in_layer, layer, expert, name, sizeof(name));
-	return err_set(r->e, ENOENT, "%s: tensor %s is missing", r->dir, name);
+	return err_set(r->e, ENOENT, "%s: tensor %s is missing", r->path, name);
 }
 
 /* Finds a tensor, or one for each expert, and what it holds. */
@@ -203,13 +202,13 @@ static int resolve_lm_head(struct resolver *r, const struct tensor *embed)
 	int error;
 
 	for (size_t i = 0; !t && i < ARRAY_SIZE(names); i++)
-		t = safetensors_find(r->files, names[i]);
+		t = tensor_find(r->list, r->n, names[i]);
 	if (!t && !r->c->tie_word_embeddings)
 		return err_set(
 			r->e, ENOENT,
 			"%s: tensor lm_head.weight is missing and config.json does not tie it to "
 			"the embedding",
-			r->dir);
+			r->path);
 	if (!layout_of(&head, r->c, r->table, 0, &l))
 		return 0;
 	error = claim(r, t ? t : embed, l.shape, l.n_dims);
@@ -304,23 +303,22 @@ static int refuse_left_over(struct resolver *r)
 	return 0;
 }
 
-int resolve_weights(const char *dir, const struct safetensors *files, const struct model_config *c,
-		    const struct weight *table, struct arena *arena, struct weight_source *sources,
-		    struct err *e)
+int resolve_weights(struct checkpoint *k, const struct model_config *c, const struct weight *table,
+		    struct arena *arena, struct weight_source *sources, struct err *e)
 {
-	struct resolver r = {.dir = dir,
-			     .files = files,
+	struct resolver r = {.path = checkpoint_path(k),
 			     .c = c,
 			     .table = table,
 			     .arena = arena,
 			     .sources = sources,
 			     .e = e};
-	int error;
+	int error = checkpoint_tensors(k, &r.list, &r.n, e);
 
-	r.list = safetensors_list(files, &r.n);
+	if (error < 0)
+		return error;
 	r.used = calloc(r.n ? r.n : 1, sizeof(*r.used));
 	if (!r.used)
-		return err_set(e, ENOMEM, "%s: out of memory", dir);
+		return err_set(e, ENOMEM, "%s: out of memory", r.path);
 	find_prefix(&r);
 	error = refuse_quantised(&r);
 	if (error == 0)

@@ -10,10 +10,10 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/stored_type.h"
 #include "engine/checkpoint/weight.h"
-#include "engine/checkpoint/formats/safetensors.h"
 
 /* A stretch of a weight's rows inside one tensor: row start + r lies at data + size of a row *
  * (r / group * stride + r % group). */
@@ -32,8 +32,7 @@ struct weight_source {
 
 /* Fills sources [n_layers][WEIGHT_ROLES], of zeros so far; parts come from the arena. -ENOENT,
  * -EINVAL, -ENOTSUP: the sentence names file and tensor. */
-int resolve_weights(const char *dir, const struct safetensors *files, const struct model_config *c,
-		    const struct weight *table, struct arena *arena, struct weight_source *sources,
-		    struct err *e) MUST_CHECK;
+int resolve_weights(struct checkpoint *k, const struct model_config *c, const struct weight *table,
+		    struct arena *arena, struct weight_source *sources, struct err *e) MUST_CHECK;
 
 #endif

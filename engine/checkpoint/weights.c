@@ -19,7 +19,6 @@ struct weights {
 	struct weight *table;	       /* owned, [n_layers][WEIGHT_ROLES] */
 	struct weight_source *sources; /* owned, the same; NULL when synthetic */
 	struct arena arena;	       /* the sources' parts */
-	struct safetensors *files;     /* owned; NULL when synthetic */
 	uint64_t seed;
 	bool tied; /* the head is the embedding, also when both are made up */
 };
@@ -44,21 +43,21 @@ static int new_weights(const struct model_config *c, const struct weight *table,
 	return 0;
 }
 
-int weights_open(const char *dir, const struct model_config *c, const struct weight *table,
+int weights_open(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		 struct weights **ret, struct err *e)
 {
 	struct weights *w;
 	int r = new_weights(c, table, &w);
 
 	if (r < 0)
-		return err_set(e, -r, "%s: out of memory for the table of weights", dir);
+		return err_set(e, -r, "%s: out of memory for the table of weights",
+			       checkpoint_path(k));
 	w->sources = calloc((size_t)c->n_layers * WEIGHT_ROLES, sizeof(*w->sources));
 	if (!w->sources)
-		r = err_set(e, ENOMEM, "%s: out of memory for the table of weights", dir);
+		r = err_set(e, ENOMEM, "%s: out of memory for the table of weights",
+			    checkpoint_path(k));
 	if (r == 0)
-		r = safetensors_open(dir, &w->files, e);
-	if (r == 0)
-		r = resolve_weights(dir, w->files, c, w->table, &w->arena, w->sources, e);
+		r = resolve_weights(k, c, w->table, &w->arena, w->sources, e);
 	if (r < 0) {
 		weights_close(w);
 		return r;
@@ -81,7 +80,6 @@ void weights_close(struct weights *w)
 {
 	if (!w)
 		return;
-	safetensors_close(w->files);
 	arena_release(&w->arena);
 	free(w->sources);
 	free(w->table);

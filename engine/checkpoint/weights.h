@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/stored_type.h"
 #include "engine/checkpoint/weight.h"
@@ -28,10 +29,10 @@ struct weights;
  * model in layer 0; rows = 0 where a layer has no such weight. NULL when out of memory. */
 struct weight *weights_table(const struct model_config *c) MUST_CHECK;
 
-/* Opens a checkpoint and checks that it has every weight of such a table in its right shape, and no
- * other tensor that the model would need. New; the table is copied. -ENOENT, -EINVAL, -ENOTSUP: the
- * sentence names file and tensor. */
-int weights_open(const char *dir, const struct model_config *c, const struct weight *table,
+/* Checks that a checkpoint has every weight of such a table in its right shape, and no other tensor
+ * that the model would need. New; the table is copied, the checkpoint is borrowed until the weights
+ * are closed. -ENOENT, -EINVAL, -ENOTSUP: the sentence names file and tensor. */
+int weights_open(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		 struct weights **ret, struct err *e) MUST_CHECK;
 
 /* Random weights. New; the table is copied. */

@@ -19,11 +19,9 @@
 
 struct tokenizer;
 
-/* Reads DIR/tokenizer.json. New; -ENOENT, -EINVAL (the sentence names the file and what is wrong
- * with it), -ENOTSUP for a construct that is none of the above, -ENOMEM. */
-int tokenizer_open(const char *dir, struct tokenizer **ret, struct err *e) MUST_CHECK;
-
-/* The same from bytes in memory; `name` stands for the file in messages. What fuzzers call. */
+/* Reads a tokenizer.json from memory; `name` stands for the file in messages. New; -EINVAL (the
+ * sentence names the file and what is wrong with it), -ENOTSUP for a construct that is none of the
+ * above, -ENOMEM. */
 int tokenizer_parse(const char *name, const char *json, size_t len, struct tokenizer **ret,
 		    struct err *e) MUST_CHECK;
 void tokenizer_free(struct tokenizer *t);

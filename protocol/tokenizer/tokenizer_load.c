@@ -7,21 +7,17 @@
  * Face's is refused with one sentence; offsets, padding and truncation have no part in ids.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "protocol/tokenizer/tokenizer_internal.h"
 
-/* The largest tokenizer.json that is read; that of Qwen3.5 has 20 MB. */
-enum { FILE_MAX = 256 << 20 };
+enum { SCRATCH_MAX = 256 << 20 }; /* bytes */
 
 struct loader {
 	struct tokenizer *t;
@@ -570,7 +566,7 @@ int tokenizer_parse(const char *name, const char *json, size_t len, struct token
 	added_init(&l.t->raw, l.t->unicode);
 	added_init(&l.t->normalized, l.t->unicode);
 	vocab_init(&l.t->vocab);
-	buf_init(&l.scratch, FILE_MAX);
+	buf_init(&l.scratch, SCRATCH_MAX);
 	init_alphabet(&l);
 	if (!l.t->unicode) {
 		r = out_of_memory(&l);
@@ -590,61 +586,4 @@ int tokenizer_parse(const char *name, const char *json, size_t len, struct token
 	}
 	*ret = l.t;
 	return 0;
-}
-
-/* New bytes in *ret; the file is read whole. */
-static int read_file(const char *path, char **ret, size_t *ret_len, struct err *e)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC), saved;
-	struct stat st;
-	size_t len = 0;
-	char *data;
-
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		saved = errno;
-		if (fd >= 0)
-			close(fd);
-		return err_set(e, saved, "%s: %s", path, strerror(saved));
-	}
-	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX) {
-		close(fd);
-		return err_set(e, EINVAL, "%s: not a file of at most %d MB", path, FILE_MAX >> 20);
-	}
-	data = malloc((size_t)st.st_size + 1);
-	while (data && len < (size_t)st.st_size) {
-		ssize_t n = read(fd, data + len, (size_t)st.st_size - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		len += (size_t)n;
-	}
-	close(fd);
-	if (!data)
-		return err_set(e, ENOMEM, "%s: out of memory", path);
-	if (len < (size_t)st.st_size) {
-		free(data);
-		return err_set(e, EIO, "%s: the file ended early", path);
-	}
-	*ret = data;
-	*ret_len = len;
-	return 0;
-}
-
-int tokenizer_open(const char *dir, struct tokenizer **ret, struct err *e)
-{
-	char *path, *data = NULL;
-	size_t len = 0;
-	int r;
-
-	if (asprintf(&path, "%s/tokenizer.json", dir) < 0)
-		return err_set(e, ENOMEM, "out of memory");
-	r = read_file(path, &data, &len, e);
-	if (!r) {
-		r = tokenizer_parse(path, data, len, ret, e);
-		free(data);
-	}
-	free(path);
-	return r;
 }

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "protocol/tokenizer/tokenizer.h"
+#include "tests/model_text.h"
 
 enum { ROUNDS = 5, AT_LEAST = 8 << 20, FILE_MAX = 256 << 20 };
 
@@ -75,7 +76,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: bench_tokenizer MODEL_DIR FILE...\n");
 		return 1;
 	}
-	r = tokenizer_open(argv[1], &t, &e);
+	r = model_tokenizer(argv[1], &t, &e);
 	if (r < 0) {
 		fprintf(stderr, "%s\n", e.text);
 		return 1;

@@ -313,7 +313,7 @@ static int check_together(struct safetensors *s, struct err *e)
 				       s->list[i].name, s->list[i - 1].file);
 	for (size_t i = 0; i < s->n_lines; i++) {
 		const struct index_line *line = &s->lines[i];
-		const struct tensor *t = safetensors_find(s, line->tensor);
+		const struct tensor *t = tensor_find(s->list, s->n, line->tensor);
 
 		if (!t || strcmp(t->file + strlen(s->dir) + 1, line->file_name))
 			return err_set(e, EINVAL,
@@ -371,18 +371,6 @@ void safetensors_close(struct safetensors *s)
 	free(s->list);
 	free(s->lines);
 	free(s);
-}
-
-static int compare_name(const void *key, const void *element)
-{
-	const struct tensor *t = element;
-
-	return strcmp(key, t->name);
-}
-
-const struct tensor *safetensors_find(const struct safetensors *s, const char *name)
-{
-	return s->n ? bsearch(name, s->list, s->n, sizeof(*s->list), compare_name) : NULL;
 }
 
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n)

@@ -18,19 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "engine/checkpoint/stored_type.h"
-
-enum { TENSOR_DIMS_MAX = 8, TENSOR_NAME_MAX = 255 };
-
-struct tensor {
-	const char *name; /* borrowed */
-	const char *file; /* borrowed: for messages */
-	const void *data; /* borrowed: inside the mapping, any alignment */
-	size_t bytes;
-	uint64_t shape[TENSOR_DIMS_MAX];
-	uint32_t n_dims;
-	const struct stored_type *type;
-};
+#include "engine/checkpoint/tensor.h"
 
 struct safetensors;
 
@@ -39,9 +27,6 @@ struct safetensors;
  * of the index is missing; -EINVAL: a file is wrong; -ENOMEM. */
 int safetensors_open(const char *dir, struct safetensors **ret, struct err *e) MUST_CHECK;
 void safetensors_close(struct safetensors *s);
-
-/* The tensor of that name, borrowed; NULL when there is none. */
-const struct tensor *safetensors_find(const struct safetensors *s, const char *name);
 
 /* All tensors, sorted by name. */
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n);

@@ -1,0 +1,60 @@
+/*
+ * A model as it lies on disk, whatever the file format: tensors with name, shape, stored type and
+ * bytes, and the texts that come with them. Nothing outside formats/ knows which files there are.
+ *
+ * A format is a struct checkpoint_format (formats/format.h) and a row of the table in checkpoint.c.
+ */
+#ifndef ENGINE_CHECKPOINT_CHECKPOINT_H
+#define ENGINE_CHECKPOINT_CHECKPOINT_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "engine/checkpoint/tensor.h"
+
+/* Texts in the form that Hugging Face gave them; a format that stores the same otherwise writes them
+ * so. */
+enum checkpoint_part {
+	CHECKPOINT_CONFIG,     /* config.json */
+	CHECKPOINT_GENERATION, /* generation_config.json */
+	CHECKPOINT_TOKENIZER,  /* tokenizer.json */
+	CHECKPOINT_TEMPLATE,   /* the chat template, in Jinja */
+};
+
+struct checkpoint_text {
+	char name[512];	  /* the file that it comes from, for messages */
+	struct buf bytes; /* owned */
+};
+void checkpoint_text_release(struct checkpoint_text *t);
+
+struct checkpoint;
+
+/* Opens what is at `path`. Nothing is read yet: a checkpoint may lack any of its parts, and its
+ * tensors. New; -ENOENT, -ENOTDIR and the like name the path. */
+int checkpoint_open(const char *path, struct checkpoint **ret, struct err *e) MUST_CHECK;
+void checkpoint_close(struct checkpoint *k);
+
+/* The path that it was opened with, borrowed. */
+const char *checkpoint_path(const struct checkpoint *k);
+
+/* Reads one text. New in *ret, to be released also on failure; -ENOENT: there is no such text;
+ * -EFBIG, -EINVAL and the like name the file. */
+int checkpoint_read(const struct checkpoint *k, enum checkpoint_part part,
+		    struct checkpoint_text *ret, struct err *e) MUST_CHECK;
+
+/* All tensors, sorted by name; the first call maps the files and checks them. Borrowed until the
+ * checkpoint is closed. -ENOENT: there are none, or a file is missing; -EINVAL: a file is wrong. */
+int checkpoint_tensors(struct checkpoint *k, const struct tensor **ret, size_t *ret_n,
+		       struct err *e) MUST_CHECK;
+
+/* Visits every file whose bytes may decide what the tensors are, under its absolute path and the name
+ * that stands for it where paths differ. A visitor's negative result ends the walk and is returned;
+ * -ENOENT: there are none. */
+typedef int checkpoint_visit(void *user, const char *path, const char *name, struct err *e);
+int checkpoint_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
+		     struct err *e) MUST_CHECK;
+
+/* Copies what comes with the weights but config.json (tokenizer, chat template, generation defaults)
+ * into a directory, in files as Hugging Face has them. */
+int checkpoint_copy_texts(const struct checkpoint *k, const char *dir, struct err *e) MUST_CHECK;
+
+#endif

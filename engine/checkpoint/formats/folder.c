@@ -1,0 +1,228 @@
+/*
+ * A Hugging Face folder: config.json and its like beside files of safetensors. Any of them may be
+ * missing until it is asked for, so that a folder of a tokenizer alone, or of a configuration alone,
+ * is a checkpoint too.
+ */
+#include "engine/checkpoint/formats/format.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/macros.h"
+#include "engine/checkpoint/formats/safetensors.h"
+
+enum { MIB = 1 << 20 };
+
+struct folder {
+	char *path; /* owned */
+	int fd;
+	struct safetensors *weights; /* owned, NULL until they are asked for */
+};
+
+/* What of the folder is read and copied. The largest tokenizer.json seen has 20 MB. */
+static const struct {
+	const char *name;
+	size_t max; /* bytes */
+} texts[] = {
+	[CHECKPOINT_CONFIG] = {"config.json", 4 * MIB},
+	[CHECKPOINT_GENERATION] = {"generation_config.json", 4 * MIB},
+	[CHECKPOINT_TOKENIZER] = {"tokenizer.json", 256 * MIB},
+	[CHECKPOINT_TEMPLATE] = {"chat_template.jinja", 16 * MIB},
+};
+static const char tokenizer_config[] = "tokenizer_config.json";
+
+static int folder_open(const char *path, void **ret, struct err *e)
+{
+	struct folder *f = calloc(1, sizeof(*f));
+	int r;
+
+	if (!f || !(f->path = strdup(path))) {
+		free(f);
+		return err_set(e, ENOMEM, "%s: out of memory", path);
+	}
+	f->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (f->fd < 0) {
+		r = err_set(e, errno, "%s: cannot open the directory: %s", path, strerror(errno));
+		free(f->path);
+		free(f);
+		return r;
+	}
+	*ret = f;
+	return 0;
+}
+
+static void folder_close(void *self)
+{
+	struct folder *f = self;
+
+	safetensors_close(f->weights);
+	close(f->fd);
+	free(f->path);
+	free(f);
+}
+
+/* ---- texts ---- */
+
+static int read_file(const struct folder *f, const char *name, size_t max,
+		     struct checkpoint_text *ret, struct err *e)
+{
+	checkpoint_text_release(ret);
+	snprintf(ret->name, sizeof(ret->name), "%s/%s", f->path, name);
+	buf_init(&ret->bytes, max + 1);
+	return file_read(f->fd, name, ret->name, &ret->bytes, e);
+}
+
+/* The template in the value of "chat_template": a string, or the one called "default" of a list. */
+static const json_t *default_template(const json_t *v)
+{
+	const json_t *item;
+	size_t i;
+
+	if (!json_is_array(v))
+		return v;
+	json_array_foreach(v, i, item)
+	{
+		const char *name = json_string_value(json_object_get(item, "name"));
+
+		if (name && !strcmp(name, "default"))
+			return json_object_get(item, "template");
+	}
+	return NULL;
+}
+
+/* Older models have their template inside a JSON file. */
+static int read_config_template(const struct folder *f, struct checkpoint_text *ret, struct err *e)
+{
+	const json_t *text;
+	json_error_t why;
+	json_t *config;
+	int r = read_file(f, tokenizer_config, 64 * MIB, ret, e);
+
+	if (r < 0)
+		return r;
+	config = json_loadb(buf_str(&ret->bytes), ret->bytes.len, 0, &why);
+	if (!config)
+		return err_set(e, EINVAL, "%s: %s", ret->name, why.text);
+	text = default_template(json_object_get(config, "chat_template"));
+	buf_reset(&ret->bytes);
+	if (!json_is_string(text)) {
+		r = err_set(e, ENOENT, "%s: the model has no chat template", ret->name);
+	} else {
+		buf_append(&ret->bytes, json_string_value(text), json_string_length(text));
+		r = ret->bytes.failed ? err_set(e, ENOMEM, "%s: out of memory", ret->name) : 0;
+	}
+	json_decref(config);
+	return r;
+}
+
+static int folder_read(void *self, enum checkpoint_part part, struct checkpoint_text *ret,
+		       struct err *e)
+{
+	const struct folder *f = self;
+	int r = read_file(f, texts[part].name, texts[part].max, ret, e);
+
+	if (r == -ENOENT && part == CHECKPOINT_TEMPLATE)
+		r = read_config_template(f, ret, e);
+	return r;
+}
+
+static int folder_copy_texts(void *self, const char *dir, struct err *e)
+{
+	static const char *const names[] = {
+		"tokenizer.json",
+		tokenizer_config,
+		"special_tokens_map.json",
+		"vocab.json",
+		"merges.txt",
+		"chat_template.jinja",
+		"chat_template.json",
+		"generation_config.json",
+	};
+	struct checkpoint_text text = {0};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
+		char *to;
+
+		r = read_file(self, names[i], 256 * MIB, &text, e);
+		if (r == -ENOENT) {
+			r = 0;
+		} else if (r == 0 && asprintf(&to, "%s/%s", dir, names[i]) < 0) {
+			r = err_set(e, ENOMEM, "%s: out of memory", dir);
+		} else if (r == 0) {
+			r = file_write(to, buf_str(&text.bytes), text.bytes.len, e);
+			free(to);
+		}
+	}
+	checkpoint_text_release(&text);
+	return r;
+}
+
+/* ---- weights ---- */
+
+static int folder_tensors(void *self, const struct tensor **ret, size_t *ret_n, struct err *e)
+{
+	struct folder *f = self;
+	int r = f->weights ? 0 : safetensors_open(f->path, &f->weights, e);
+
+	if (r == 0)
+		*ret = safetensors_list(f->weights, ret_n);
+	return r;
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+
+	return n >= m && !strcmp(name + n - m, end);
+}
+
+/* All that could be read as weights, and the index. Too many do no harm. */
+static int folder_files(void *self, checkpoint_visit *visit, void *user, struct err *e)
+{
+	const struct folder *f = self;
+	char *real = realpath(f->path, NULL), *path;
+	DIR *stream = real ? opendir(real) : NULL;
+	struct dirent *entry;
+	bool any = false;
+	int r = 0;
+
+	if (!stream) {
+		r = err_set(e, errno, "%s: cannot read: %s", f->path, strerror(errno));
+		free(real);
+		return r;
+	}
+	while (r == 0 && (entry = readdir(stream))) {
+		if (!ends_in(entry->d_name, ".safetensors") &&
+		    !ends_in(entry->d_name, ".safetensors.index.json"))
+			continue;
+		any = true;
+		if (asprintf(&path, "%s/%s", real, entry->d_name) < 0) {
+			r = err_set(e, ENOMEM, "%s: out of memory", f->path);
+			break;
+		}
+		r = visit(user, path, entry->d_name, e);
+		free(path);
+	}
+	closedir(stream);
+	if (r == 0 && !any)
+		r = err_set(e, ENOENT, "%s: there are no weights", real);
+	free(real);
+	return r;
+}
+
+const struct checkpoint_format format_folder = {
+	.open = folder_open,
+	.close = folder_close,
+	.read = folder_read,
+	.tensors = folder_tensors,
+	.files = folder_files,
+	.copy_texts = folder_copy_texts,
+};

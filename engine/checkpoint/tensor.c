@@ -1,0 +1,16 @@
+#include "engine/checkpoint/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_name(const void *key, const void *element)
+{
+	const struct tensor *t = element;
+
+	return strcmp(key, t->name);
+}
+
+const struct tensor *tensor_find(const struct tensor *list, size_t n, const char *name)
+{
+	return n ? bsearch(name, list, n, sizeof(*list), compare_name) : NULL;
+}

@@ -1,0 +1,22 @@
+/* One tensor of a checkpoint, where it lies. */
+#ifndef ENGINE_CHECKPOINT_TENSOR_H
+#define ENGINE_CHECKPOINT_TENSOR_H
+
+#include "engine/checkpoint/stored_type.h"
+
+enum { TENSOR_DIMS_MAX = 8, TENSOR_NAME_MAX = 255 };
+
+struct tensor {
+	const char *name; /* borrowed */
+	const char *file; /* borrowed: for messages */
+	const void *data; /* borrowed: inside a mapping, any alignment */
+	size_t bytes;
+	uint64_t shape[TENSOR_DIMS_MAX]; /* the last one runs fastest */
+	uint32_t n_dims;
+	const struct stored_type *type;
+};
+
+/* The one of that name in a list that is sorted by name; NULL when there is none. */
+const struct tensor *tensor_find(const struct tensor *list, size_t n, const char *name);
+
+#endif
