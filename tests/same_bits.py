@@ -39,7 +39,8 @@ MODES = ("plain", "batched", "cached", "disk", "apart")
 COUNT = 100
 # Many lie around the ends of pages, which are also those of the recurrent layers' chunks.
 LENGTHS = ([1, 2, 3, 17, 31, 32, 33] + [63, 64, 65] * 4 + [62, 66] + [n + d for n in (128, 192, 256) for d in (-1, 0, 1)] * 2 +
-           [n + d for n in (320, 384, 512, 640, 1024) for d in (-1, 0, 1)] + [2047, 2048, 2049, 3000, 4095, 4096])
+           [n + d for n in (320, 384, 512, 640, 1024) for d in (-1, 0, 1)])
+LONG = [2047, 2048, 2049, 3000, 4095, 4096]
 GREEDY = {"temperature": 0}
 # What a request asks for besides its log-probabilities. Request i asks for entry i modulo their number.
 KINDS = (
@@ -59,6 +60,11 @@ KINDS = (
 )
 
 
+def synthetic(model):
+    """A directory with a config.json alone."""
+    return not glob.glob(os.path.join(model, "*.safetensors"))
+
+
 def bodies(model):
     """The requests: a prompt in two is random ids, the other one a piece of lexis's recorded prompts and answers."""
     with open(os.path.join(model, "config.json")) as f:
@@ -66,7 +72,9 @@ def bodies(model):
     longest, vocab = config["max_position_embeddings"], config["vocab_size"]
     text = [token for c in goldens() for token in c["prompt_ids"] + c["output_ids"]]
     r = random.Random(11)
-    lengths = LENGTHS + [r.randrange(1, 1000) for _ in range(COUNT - len(LENGTHS))]
+    # Synthetic models are large: their prompts have half the tokens.
+    lengths = LENGTHS + (LONG[1::4] if synthetic(model) else LONG)
+    lengths += [r.randrange(1, 300 if synthetic(model) else 1000) for _ in range(COUNT - len(lengths))]
     r.shuffle(lengths)
     for i, length in enumerate(lengths):
         r = random.Random(i)
@@ -131,11 +139,9 @@ def ask_behind(server, requests, restart=None):
 
 
 def start(args, *more):
-    synthetic = () if glob.glob(os.path.join(args.model, "*.safetensors")) else (
-        "--synthetic-weights", "1", "--tokenizer", MODEL, "--max-num-seqs", "16", "--cache-memory", "1500M", "--max-model-len",
-        "4608")
-    return Server("--dtype", args.dtype, "--kernels", args.kernels, *synthetic, *more, *args.options, model=args.model,
-                  timeout=3600)
+    large = ("--synthetic-weights", "1", "--tokenizer", MODEL, "--max-num-seqs", "16", "--cache-memory", "1500M",
+             "--max-model-len", "4608") if synthetic(args.model) else ()
+    return Server("--dtype", args.dtype, "--kernels", args.kernels, *large, *more, *args.options, model=args.model, timeout=3600)
 
 
 def start_on(args, folder):
