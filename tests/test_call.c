@@ -16,6 +16,7 @@
 enum { TOKENS = 20000, CHOICES = 3 };
 
 static struct server server;
+static const struct endpoint endpoint = {.id = "cmpl-", .parse = openai_parse_completion};
 
 /* A connection: resumed is posted when a sleeper shall go on. */
 struct connection_double {
@@ -43,7 +44,7 @@ static void resume(void *connection)
 
 static struct call *new_call(struct connection_double *connection)
 {
-	struct call *c = call_new(&server, CALL_COMPLETION);
+	struct call *c = call_new(&server, &endpoint);
 
 	sem_init(&connection->resumed, 0, 0);
 	c->http.connection = connection;

@@ -96,7 +96,7 @@ static void encode(const char *text, struct ids *out)
 static void test_plain(void)
 {
 	struct choice_config config = {.tokenizer = tokenizer,
-				       .chat = true,
+				       .reasoning = true,
 				       .logprobs = true,
 				       .token_ids = true};
 	struct ids ids = {0};
@@ -131,7 +131,7 @@ static void test_plain(void)
 static void test_reasoning(void)
 {
 	struct choice_config config = {.tokenizer = tokenizer,
-				       .chat = true,
+				       .reasoning = true,
 				       .thinking = true,
 				       .logprobs = true};
 	struct ids ids = {0};
@@ -155,7 +155,7 @@ static void test_reasoning(void)
 	is_str(buf_str(&s.tokens), buf_str(&s.content), "a stray tag takes nothing from the rest");
 	ok(!strstr(buf_str(&s.content), "think>"), "and shows nowhere");
 	sum_release(&s);
-	config.chat = false;
+	config.reasoning = false;
 	run(&config, ids.v, ids.len, FINISH_LENGTH, true, &s, &finish, &last);
 	is_str(buf_str(&s.content), "Let me think.\n</think>\n\nIt is a bow.",
 	       "completions keep tags");
@@ -168,7 +168,7 @@ static void test_stop(void)
 {
 	const char *stops[] = {" strings", "zzz"};
 	struct choice_config config = {.tokenizer = tokenizer,
-				       .chat = true,
+				       .reasoning = true,
 				       .logprobs = true,
 				       .stops = stops,
 				       .n_stops = 2};
@@ -251,7 +251,7 @@ static void test_random(void)
 			.tokenizer = tokenizer,
 			.stops = stops,
 			.n_stops = random_below(3),
-			.chat = random_below(3) != 0,
+			.reasoning = random_below(3) != 0,
 			.logprobs = true,
 			.token_ids = true,
 		};
@@ -262,7 +262,7 @@ static void test_random(void)
 		struct sum s[2];
 		int last[2];
 
-		config.thinking = config.chat && random_below(2);
+		config.thinking = config.reasoning && random_below(2);
 		for (size_t i = 0; i < config.n_stops; i++)
 			stops[i] = words[random_below(ARRAY_SIZE(words))];
 		for (size_t i = 0; i < n; i++)
@@ -279,7 +279,7 @@ static void test_random(void)
 		      !memcmp(buf_str(&s[0].tokens), buf_str(&s[1].tokens), s[0].tokens.len));
 		check(s[0].n_reported == s[1].n_reported && s[1].covered);
 		check(s[0].ids.len == taken[0] && s[1].ids.len == taken[1]);
-		check(!config.chat ||
+		check(!config.reasoning ||
 		      !memmem(buf_str(&s[0].content), s[0].content.len, "<think>", 7));
 		/* Where no bytes had to be replaced, the tokens are the content. */
 		valid = !memmem(buf_str(&s[0].content), s[0].content.len, "\xef\xbf\xbd", 3);

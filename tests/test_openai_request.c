@@ -64,7 +64,9 @@ static void test_defaults(void)
 	struct openai_request r;
 
 	is_int(parse_with(true, "", &r), 0, "a smallest chat request");
-	ok(r.chat && !r.model && !r.prompts && !r.n_prompts && !r.echo, "is a chat request");
+	ok(r.context && !strcmp(r.source, "messages") && !r.model && !r.prompts && !r.n_prompts &&
+		   !r.echo,
+	   "is a chat request");
 	ok(r.sampling.temperature == 0.75f && r.sampling.top_p == 0.5f && r.sampling.top_k == 20 &&
 		   r.sampling.repetition_penalty == 1,
 	   "sampling comes from the model's defaults");
@@ -169,7 +171,9 @@ static void test_sampling(void)
 	ok(r.sampling.want_logprobs && r.sampling.n_logprobs == 0, "asks for the drawn token's");
 	is_int(parse_with(false, "\"logprobs\":5,\"n\":2,\"best_of\":2,\"echo\":false", &r), 0,
 	       "completions: logprobs 5, best_of = n");
-	ok(!r.chat && !r.context && r.sampling.want_logprobs && r.sampling.n_logprobs == 5, "five");
+	ok(!r.context && !strcmp(r.source, "prompt") && r.sampling.want_logprobs &&
+		   r.sampling.n_logprobs == 5,
+	   "five");
 	is_int(parse_with(false, "\"echo\":true", &r), 0, "echo");
 	ok(r.echo && r.add_special_tokens, "is kept; a text gets its special tokens");
 	ok(!openai_wants_scores(&r, &n_top), "and asks nothing about them");

@@ -43,7 +43,7 @@ static struct openai_head head(bool chat)
 				    .model = "lex\"is",
 				    .fingerprint = "tigon-1",
 				    .created = 1700000000,
-				    .chat = chat};
+				    .shape = chat ? &openai_chat : &openai_completion};
 }
 
 static struct openai_token token(int32_t id, float logprob)
@@ -92,14 +92,13 @@ static void test_chat_stream(void)
 	       "data: " CHAT "{\"index\":0,\"delta\":{},\"logprobs\":null,"
 	       "\"finish_reason\":\"stop\"}]}\n\n",
 	       "finish chunk");
-	openai_stream_usage(&h, &u, &out);
-	is_str(take(), "", "no usage unless asked for");
 	d = (struct openai_delta){.index = 2};
 	openai_stream_delta(&h, &d, &out);
 	is_str(take(), "", "an empty piece writes nothing");
-	openai_stream_done(&out);
+	openai_stream_end(&h, &u, &out);
 	openai_stream_comment(&out);
-	is_str(take(), "data: [DONE]\n\n: keep-alive\n\n", "the end, and a comment");
+	is_str(take(), "data: [DONE]\n\n: keep-alive\n\n",
+	       "the end, without usage unless it was asked for, and a comment");
 
 	h.include_usage = h.return_token_ids = true;
 	h.fingerprint = NULL;
@@ -140,11 +139,12 @@ static void test_chat_stream(void)
 	       CHAT_NULL "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\","
 			 "\"token_ids\":[1,2]}],\"usage\":null}\n\n",
 	       "ids that ride in the finish chunk");
-	openai_stream_usage(&h, &u, &out);
+	openai_stream_end(&h, &u, &out);
 	is_str(take(),
 	       CHAT_NULL "],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,"
 			 "\"total_tokens\":10,\"prompt_tokens_details\":{\"cached_tokens\":2},"
-			 "\"completion_tokens_details\":{\"reasoning_tokens\":1}}}\n\n",
+			 "\"completion_tokens_details\":{\"reasoning_tokens\":1}}}\n\n"
+			 "data: [DONE]\n\n",
 	       "usage chunk");
 }
 
@@ -617,7 +617,7 @@ static void stream(const struct openai_head *h, struct made *m, const char *reas
 		check(chunk && json_array_size(json_object_get(chunk, "choices")) == 1);
 		choice = json_array_get(json_object_get(chunk, "choices"), 0);
 		check(json_integer_value(json_object_get(choice, "index")) == 5);
-		add_choice(s, choice, h->chat ? "delta" : NULL);
+		add_choice(s, choice, h->shape == &openai_chat ? "delta" : NULL);
 		json_decref(chunk);
 	}
 	buf_reset(&out);
@@ -659,7 +659,7 @@ static void test_sums(void)
 	srand(42);
 	for (int round = 0; round < 3000; round++) {
 		struct openai_head h = head(round & 1);
-		const char *reasoning = h.chat && rand() % 2 ? "hm\xc3\xa9" : NULL;
+		const char *reasoning = h.shape == &openai_chat && rand() % 2 ? "hm\xc3\xa9" : NULL;
 		struct openai_choice c;
 		struct sum streamed, whole;
 		struct made m;
@@ -687,10 +687,10 @@ static void test_sums(void)
 		body = json_loadb(buf_str(&out), out.len, JSON_REJECT_DUPLICATES, NULL);
 		check(body && !out.failed);
 		add_choice(&whole, json_array_get(json_object_get(body, "choices"), 0),
-			   h.chat ? "message" : NULL);
+			   h.shape == &openai_chat ? "message" : NULL);
 		check(same(&streamed, &whole) && whole.finishes == 1);
 		if (h.logprobs)
-			joined_is_content(&whole, h.chat, &m);
+			joined_is_content(&whole, h.shape == &openai_chat, &m);
 		json_decref(body);
 		buf_reset(&out);
 		sum_release(&streamed);
@@ -751,7 +751,7 @@ static void test_errors(void)
 	openai_stream_error(&e, &out);
 	is_str(take(),
 	       "data: {\"error\":{\"message\":\"cut \xef\xbf\xbd\",\"type\":"
-	       "\"invalid_request_error\",\"param\":null,\"code\":null}}\n\n",
+	       "\"invalid_request_error\",\"param\":null,\"code\":null}}\n\ndata: [DONE]\n\n",
 	       "an error in a stream; a sentence cut inside a character stays UTF-8");
 }
 

@@ -11,6 +11,7 @@
 #include "tests/tap.h"
 
 static struct server server;
+static const struct endpoint endpoint = {.id = "chatcmpl-", .parse = openai_parse_chat};
 static struct watch *watch;
 
 static void no_resume(void *connection)
@@ -19,7 +20,7 @@ static void no_resume(void *connection)
 
 static struct call *new_call(void)
 {
-	struct call *c = call_new(&server, CALL_CHAT);
+	struct call *c = call_new(&server, &endpoint);
 
 	c->http.resume = no_resume;
 	call_arrive(c);

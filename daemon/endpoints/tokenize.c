@@ -1,15 +1,15 @@
-/* /tokenize and /detokenize, on the text thread: a body to the body of its answer. */
+/* POST /tokenize: a text, or messages in the model's template, to token ids. */
+#include "daemon/request/call.h"
 #include "daemon/request/text.h"
 #include "protocol/openai/tokenize.h"
 
-#include <errno.h>
-
-int tokenize_answer(struct server *s, const struct buf *body, struct arena *arena, struct buf *out,
-		    struct err *e)
+static int tokenize(struct call *c, struct buf *out, struct err *e)
 {
+	const struct server *s = c->server;
 	struct openai_tokenize ask;
 	struct ids ids = {0};
-	int r = openai_parse_tokenize(buf_str(body), body->len, arena, &ask, e);
+	int r = openai_parse_tokenize(buf_str(&c->text.body), c->text.body.len, &c->text.arena,
+				      &ask, e);
 
 	if (r < 0)
 		return r;
@@ -26,16 +26,9 @@ int tokenize_answer(struct server *s, const struct buf *body, struct arena *aren
 	return r;
 }
 
-int detokenize_answer(struct server *s, const struct buf *body, struct arena *arena,
-		      struct buf *out, struct err *e)
-{
-	struct openai_detokenize ask;
-	int r = openai_parse_detokenize(buf_str(body), body->len, s->limits.vocab_size, arena, &ask,
-					e);
-
-	if (!r)
-		r = prepare_model(s, ask.model, e);
-	if (!r)
-		openai_body_detokenize(s->tokenizer, ask.ids, ask.n_ids, out);
-	return r;
-}
+const struct endpoint endpoint_tokenize = {
+	.path = "/tokenize",
+	.post = true,
+	.id = "tok-",
+	.reply = tokenize,
+};

@@ -1,14 +1,11 @@
 /*
- * HTTP: libmicrohttpd with its own thread, epoll and suspended connections.
+ * HTTP: libmicrohttpd with its own thread, epoll and suspended connections. A request is an `exchange`:
  *
- * Here are connections, limits, bodies and how an answer goes out; what paths there are is in
- * routes.c. A request is an `exchange`:
- *
- *     headers ──> route and checks ──> body ──> a GET is answered at once
- *                       │                └────> a call: text_submit, then the connection sleeps;
- *                       v                       each time it is resumed it looks at its call
- *          an error; the body is read and
- *          dropped first, unless the client waits for "100 Continue" or it is far too long
+ *     headers ──> endpoint and checks ──> body ──> answered at once (endpoint->get)
+ *                         │                └─────> a call, for the text or the engine thread; the connection sleeps,
+ *                         v                        and each time it is resumed it looks at its call
+ *                     an error; the body is read and dropped first,
+ *                     unless the client waits for "100 Continue" or the body is far too long
  */
 #ifndef DAEMON_HTTP_HTTP_H
 #define DAEMON_HTTP_HTTP_H

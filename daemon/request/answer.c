@@ -134,7 +134,7 @@ static int make_choices(struct answer *a)
 	for (uint32_t i = 0; i < c->text.n_choices; i++) {
 		if (choice_init(&a->choices[i], &a->config) < 0)
 			return -ENOMEM;
-		if (!c->text.ask.chat && c->text.ask.echo)
+		if (c->text.ask.echo)
 			echo_prompt(a, i);
 	}
 	return make_scores(a);
@@ -154,7 +154,7 @@ struct answer *answer_new(struct call *c)
 		.model = c->server->name,
 		.fingerprint = c->server->fingerprint,
 		.created = c->created,
-		.chat = c->text.ask.chat,
+		.shape = c->endpoint->shape,
 		.logprobs = s->want_logprobs,
 		.n_logprobs = s->n_logprobs,
 		.prompt_logprobs = c->text.ask.prompt_logprobs,
@@ -167,11 +167,11 @@ struct answer *answer_new(struct call *c)
 		.tokenizer = c->server->tokenizer,
 		.stops = c->text.ask.stops,
 		.n_stops = c->text.ask.n_stops,
-		.chat = c->text.ask.chat,
-		.thinking = c->text.ask.chat && c->text.ask.thinking,
+		.reasoning = c->endpoint->reasoning,
+		.thinking = c->text.ask.thinking,
 		.logprobs = s->want_logprobs,
 		.token_ids = c->text.ask.return_token_ids,
-		.every_token = !c->text.ask.chat && c->text.ask.echo,
+		.every_token = c->text.ask.echo,
 	};
 	if (make_choices(a) < 0) {
 		answer_free(a);
@@ -225,14 +225,14 @@ static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
 	struct openai_delta d;
 
 	if (!a->streams[index].begun) {
-		openai_stream_role(&a->head, index, prompt->v, prompt->len, out);
+		a->call->endpoint->begin(&a->head, index, prompt->v, prompt->len, out);
 		a->streams[index].begun = true;
 	}
 	if (!ch->content.len && !ch->reasoning.len && !ch->n_ready && !ch->finish)
 		return;
 	d = delta_of(a, index);
 	d.cursor = &a->streams[index].cursor;
-	openai_stream_delta(&a->head, &d, out);
+	a->call->endpoint->token(&a->head, &d, out);
 	choice_clear(ch);
 }
 
@@ -315,8 +315,7 @@ void answer_end_stream(const struct answer *a, struct buf *out)
 {
 	struct openai_usage u = usage(a);
 
-	openai_stream_usage(&a->head, &u, out);
-	openai_stream_done(out);
+	a->call->endpoint->end(&a->head, &u, out);
 }
 
 void answer_body(const struct answer *a, struct buf *out)
@@ -336,9 +335,9 @@ void answer_body(const struct answer *a, struct buf *out)
 		}
 		for (uint32_t i = 0; i < c->text.n_parts; i++)
 			prompts[i] = c->text.parts[i].prompt;
-		openai_body(&a->head, choices, c->text.n_choices,
-			    c->text.ask.return_token_ids ? prompts : NULL, c->text.n_parts, &u,
-			    out);
+		c->endpoint->whole(&a->head, choices, c->text.n_choices,
+				   c->text.ask.return_token_ids ? prompts : NULL, c->text.n_parts,
+				   &u, out);
 	} else {
 		out->failed = true;
 	}

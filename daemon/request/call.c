@@ -28,15 +28,10 @@ enum {
 	TOKENS_PLENTY = 1 << 20,
 };
 
-static const char *const prefixes[] = {
-	[CALL_CHAT] = "chatcmpl-",    [CALL_COMPLETION] = "cmpl-", [CALL_TOKENIZE] = "tok-",
-	[CALL_DETOKENIZE] = "detok-", [CALL_CACHE] = "cache-",	   [CALL_FLUSH] = "flush-",
-};
-
 static void name_call(struct call *c)
 {
 	unsigned char random[16] = {0};
-	size_t n = (size_t)snprintf(c->id, sizeof(c->id), "%s", prefixes[c->kind]);
+	size_t n = (size_t)snprintf(c->id, sizeof(c->id), "%s", c->endpoint->id);
 
 	/* 16 bytes come at once or, before the kernel is seeded, not at all: then ids repeat. */
 	if (getrandom(random, sizeof(random), 0) < 0)
@@ -45,21 +40,21 @@ static void name_call(struct call *c)
 		n += (size_t)snprintf(c->id + n, sizeof(c->id) - n, "%02x", random[i]);
 }
 
-struct call *call_new(struct server *s, enum call_kind kind)
+struct call *call_new(struct server *s, const struct endpoint *endpoint)
 {
 	struct call *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
 	c->server = s;
-	c->kind = kind;
+	c->endpoint = endpoint;
 	c->created = time(NULL);
 	name_call(c);
 	atomic_init(&c->refs, 1);
 	arena_init(&c->text.arena, ARENA_MAX);
 	buf_init(&c->shared.tokens, TOKENS_MAX);
-	c->submit = (struct call_message){.type = CALL_SUBMIT, .call = c};
-	c->control = (struct call_message){.type = CALL_CONTROL, .call = c};
+	c->submit = (struct call_message){.call = c};
+	c->control = (struct call_message){.call = c};
 	pthread_mutex_init(&c->shared.lock, NULL);
 	return c;
 }
@@ -127,7 +122,7 @@ void call_unref(struct call *c)
 	if (!c || atomic_fetch_sub(&c->refs, 1) != 1)
 		return;
 	if (c->arrived_ns) {
-		if (c->kind == CALL_CHAT || c->kind == CALL_COMPLETION)
+		if (c->endpoint->parse)
 			log_call(c);
 		call_unqueue(c);
 		if (atomic_fetch_sub(&c->server->calls, 1) == 1)
@@ -140,7 +135,8 @@ void call_unref(struct call *c)
 	call_drop_body(c);
 	buf_release(&c->shared.tokens);
 	buf_release(&c->shared.reply);
-	tree_free(c->shared.tree);
+	if (c->http.own)
+		c->endpoint->release(c->http.own);
 	arena_release(&c->text.arena);
 	pthread_mutex_destroy(&c->shared.lock);
 	free(c);
@@ -150,8 +146,8 @@ void call_arrive(struct call *c)
 {
 	c->arrived_ns = clock_now_ns();
 	atomic_fetch_add(&c->server->calls, 1);
-	/* Looking at the cache is no work, and must do when the queue is full. */
-	if (c->kind == CALL_CACHE || c->kind == CALL_FLUSH)
+	/* A visit is no work, and must be possible when the queue is full. */
+	if (c->endpoint->visit)
 		return;
 	atomic_store(&c->queued, true);
 	atomic_fetch_add(&c->server->queued, 1);
@@ -160,12 +156,6 @@ void call_arrive(struct call *c)
 void call_submit(struct call *c)
 {
 	queue_push(&c->server->inbox, &c->submit.node);
-}
-
-void call_administer(struct call *c)
-{
-	c->submit.type = CALL_ADMIN;
-	call_submit(call_ref(c));
 }
 
 void call_unqueue(struct call *c)
@@ -244,15 +234,6 @@ void call_reply(struct call *c, struct buf *body)
 	s->stage = CALL_ANSWERED;
 	wake_and_unlock(c);
 	call_unqueue(c);
-}
-
-void call_show(struct call *c, struct tree *tree)
-{
-	struct call_shared *s = lock(c);
-
-	s->tree = tree;
-	s->stage = CALL_ANSWERED;
-	wake_and_unlock(c);
 }
 
 void call_accept(struct call *c)
@@ -372,6 +353,15 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 	/* Until then `ask` is the text thread's. */
 	if (s->stage >= CALL_RUNNING && c->text.ask.stream)
 		s->sent_ns = clock_now_ns();
+	unlock(c);
+}
+
+void call_take_reply(struct call *c, struct buf *ret)
+{
+	struct call_shared *s = lock(c);
+
+	*ret = s->reply;
+	s->reply = (struct buf){0};
 	unlock(c);
 }
 

@@ -11,7 +11,7 @@
  *             or call_fail (device lost, shutdown)               ENDED, with a failure
  *     http    call_take, text and JSON (answer.c)
  *
- * The calls of /cache skip the text thread: http hands them to the engine thread, which answers at once.
+ * A call whose endpoint visits the engine thread skips the text thread: http hands it over, and the visit answers it.
  *
  * Each member of struct call has one owner. `http` and `text` are written by the thread of that name before it hands the
  * call on, and are constant afterwards. `engine` is the engine thread's. `report` is atomic. `shared` is guarded by its lock;
@@ -35,20 +35,9 @@
 #include "base/buf.h"
 #include "base/ids.h"
 #include "base/queue.h"
-#include "daemon/server.h"
-#include "daemon/endpoints/tree.h"
+#include "daemon/request/endpoint.h"
 #include "daemon/threads.h"
 #include "scheduler/scheduler.h"
-
-enum call_kind {
-	CALL_CHAT,
-	CALL_COMPLETION,
-	CALL_TOKENIZE,
-	CALL_DETOKENIZE,
-	/* These two go from http to the engine directly. */
-	CALL_CACHE,
-	CALL_FLUSH,
-};
 
 enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 
@@ -77,20 +66,18 @@ struct call_choice {
 	uint64_t last_ns; /* when its newest token came, 0: none yet */
 };
 
-enum call_message_type { CALL_SUBMIT, CALL_CONTROL, CALL_ADMIN };
-
-/* What travels in server.inbox; a call embeds two, so that it can be submitted and controlled at the same time. */
+/* A message to the engine thread, in server.inbox. A call has two, so that it can be submitted and controlled at the same
+ * time. */
 struct call_message {
 	struct queue_node node;
-	enum call_message_type type;
 	struct call *call;
 };
 
-/* http: how a suspended connection is resumed. */
+/* http: the connection, and how it is resumed when it is suspended. */
 struct call_http {
 	void *connection; /* struct MHD_Connection */
 	void (*resume)(void *connection);
-	struct tree_ask tree_ask;
+	void *own; /* of endpoint->ask; the engine thread's while endpoint->visit runs */
 };
 
 /* text: the request, until call_submit. */
@@ -139,7 +126,6 @@ struct call_shared {
 	struct buf tokens;  /* records that http has not taken */
 	struct err failure; /* code 0: none */
 	struct buf reply;   /* ANSWERED without failure: the body */
-	struct tree *tree;  /* or its source; owned */
 	uint64_t sent_ns;   /* when http last sent something of a stream, 0: not yet */
 	bool comment_due;
 };
@@ -147,7 +133,7 @@ struct call_shared {
 struct call {
 	/* constant */
 	struct server *server;
-	enum call_kind kind;
+	const struct endpoint *endpoint;
 	char id[48]; /* "chatcmpl-…", "cmpl-…" */
 	int64_t created;
 	uint64_t arrived_ns;
@@ -165,7 +151,7 @@ struct call {
 };
 
 /* New, with one reference. Takes nothing. NULL when out of memory. */
-struct call *call_new(struct server *s, enum call_kind kind);
+struct call *call_new(struct server *s, const struct endpoint *endpoint);
 struct call *call_ref(struct call *c);
 void call_unref(struct call *c);
 
@@ -174,9 +160,6 @@ void call_arrive(struct call *c);
 
 /* Hands the call to the engine thread; the given reference (the work's) goes with it. */
 void call_submit(struct call *c);
-
-/* The same for a call of /cache; with a reference of its own. */
-void call_administer(struct call *c);
 
 /* No longer waiting for its first token. Repeated calls do nothing. */
 void call_unqueue(struct call *c);
@@ -190,11 +173,8 @@ void call_count(struct call *c, enum metrics_finish why);
 /* text, engine: the answer is this error, or, once RUNNING, the rest of it is. Wakes. */
 void call_fail(struct call *c, const struct err *e);
 
-/* text: the answer is this body (moved out of *body, status 200). Wakes. */
+/* text, engine: the answer is this body (moved out of *body, status 200). Wakes. */
 void call_reply(struct call *c, struct buf *body);
-
-/* engine: the answer is this tree (taken). Wakes. */
-void call_show(struct call *c, struct tree *tree);
 
 /* engine: what the cache gave one of its parts. */
 void call_hit(struct call *c, const struct scheduler_hit *hit);
@@ -230,6 +210,9 @@ struct call_news {
 };
 void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connection),
 	       struct call_news *ret);
+
+/* http: moves the body that call_reply gave to *ret. */
+void call_take_reply(struct call *c, struct buf *ret);
 
 /* Any thread: the client left. The engine hears of it, the connection wakes. */
 void call_abort(struct call *c);

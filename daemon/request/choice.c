@@ -115,7 +115,7 @@ static void split_piece(struct choice *c, size_t begin, size_t released)
 {
 	const struct choice_config *g = c->config;
 
-	if (!g->chat) {
+	if (!g->reasoning) {
 		buf_append(&c->content, buf_str(&c->piece), c->piece.len);
 		if (g->logprobs)
 			mark_content(c, begin, released);
@@ -141,7 +141,7 @@ static void finish_split(struct choice *c)
 {
 	size_t before = c->content.len, end = detokenizer_released(c->detokenizer), n;
 
-	if (!c->config->chat)
+	if (!c->config->reasoning)
 		return;
 	reasoning_finish(&c->splitter, &c->reasoning, &c->content);
 	n = c->content.len - before;
@@ -205,7 +205,7 @@ int choice_push(struct choice *c, const struct draw_result *draw, enum finish_re
 	int r;
 
 	c->n_drawn++;
-	if (c->config->chat && c->splitter.inside)
+	if (c->config->reasoning && c->splitter.inside)
 		c->n_reasoning++;
 	if (c->config->token_ids && ids_push(&c->token_ids, draw->token) < 0)
 		return -ENOMEM;

@@ -29,7 +29,8 @@ struct choice_config {
 	const struct tokenizer *tokenizer; /* borrowed, as are the stops */
 	const char *const *stops;
 	size_t n_stops;
-	bool chat, thinking; /* thinking: the prompt ended in an open think block */
+	bool reasoning; /* the text has reasoning apart from its content */
+	bool thinking;	/* the prompt ended in an open think block */
 	bool logprobs, token_ids;
 	bool every_token; /* log-probabilities also of tokens that are no text: with an echo */
 };

@@ -96,7 +96,7 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 static int fit_part(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct server *s = c->server;
-	const char *what = c->kind == CALL_CHAT ? "messages" : "prompt";
+	const char *what = c->text.ask.source;
 	uint64_t n_prompt = p->prompt.len, context = s->info.max_model_len;
 	uint64_t asked = c->text.ask.max_tokens, room;
 
@@ -214,7 +214,7 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 static int make_parts(struct call *c, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
-	size_t n_parts = ask->chat ? 1 : ask->n_prompts;
+	size_t n_parts = ask->context ? 1 : ask->n_prompts;
 	uint64_t n_scored;
 	uint32_t n_top;
 	int r = 0;
@@ -241,7 +241,7 @@ static int make_parts(struct call *c, struct err *e)
 	for (c->text.n_parts = 0; !r && c->text.n_parts < n_parts; c->text.n_parts++) {
 		struct call_part *p = &c->text.parts[c->text.n_parts];
 
-		if (ask->chat)
+		if (ask->context)
 			r = prepare_chat_prompt(c->server, ask->context, &p->prompt, e);
 		else
 			r = encode_prompt(c->server, &ask->prompts[c->text.n_parts],
@@ -258,7 +258,7 @@ static int make_parts(struct call *c, struct err *e)
 		c->text.n_prompt += (uint32_t)p->prompt.len;
 	}
 	if (!r && c->text.n_prompt * n_scored > SCORED_MAX)
-		return err_param(e, EINVAL, ask->chat ? "messages" : "prompt",
+		return err_param(e, EINVAL, ask->source,
 				 "%u tokens in all prompts are too many for their "
 				 "log-probabilities: times the choices, %u, they may be %d",
 				 c->text.n_prompt, c->text.n, SCORED_MAX);
@@ -271,12 +271,7 @@ int prepare_call(struct call *c, struct err *e)
 	const char *body = buf_str(&c->text.body);
 	int r;
 
-	if (c->kind == CALL_CHAT)
-		r = openai_parse_chat(body, c->text.body.len, limits, &c->text.arena, &c->text.ask,
-				      e);
-	else
-		r = openai_parse_completion(body, c->text.body.len, limits, &c->text.arena,
-					    &c->text.ask, e);
+	r = c->endpoint->parse(body, c->text.body.len, limits, &c->text.arena, &c->text.ask, e);
 	if (r < 0)
 		return r;
 	c->text.asked = true;

@@ -71,10 +71,7 @@ static int answer_now(struct call *c, struct err *e)
 	int r;
 
 	buf_init(&out, SIZE_MAX / 2);
-	if (c->kind == CALL_TOKENIZE)
-		r = tokenize_answer(c->server, &c->text.body, &c->text.arena, &out, e);
-	else
-		r = detokenize_answer(c->server, &c->text.body, &c->text.arena, &out, e);
+	r = c->endpoint->reply(c, &out, e);
 	if (!r && out.failed)
 		r = err_set(e, ENOMEM, "out of memory");
 	if (!r)
@@ -94,7 +91,7 @@ static void work(struct text *t, struct call *c) ON(role_text)
 		call_unref(c);
 		return;
 	}
-	if (c->kind == CALL_TOKENIZE || c->kind == CALL_DETOKENIZE) {
+	if (c->endpoint->reply) {
 		if (answer_now(c, &e) < 0)
 			call_fail(c, &e);
 		call_drop_body(c);

@@ -37,10 +37,4 @@ int prepare_encode(const struct server *s, const char *text, size_t len, bool ad
 int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
 			struct err *e) MUST_CHECK;
 
-/* tokenize.c: the bodies of /tokenize and /detokenize to the bodies of their answers. */
-int tokenize_answer(struct server *s, const struct buf *body, struct arena *arena, struct buf *out,
-		    struct err *e) MUST_CHECK;
-int detokenize_answer(struct server *s, const struct buf *body, struct arena *arena,
-		      struct buf *out, struct err *e) MUST_CHECK;
-
 #endif

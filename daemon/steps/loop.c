@@ -46,11 +46,10 @@ struct loop {
 	uint32_t draws[ENGINE_STEPS_OUT]; /* of step s at s % ENGINE_STEPS_OUT, while it is out */
 	uint32_t n_out;			  /* steps that the device has: planned, not committed */
 	struct call *live;		  /* calls the scheduler has; each a work reference */
-	struct tree_pools pools;
-	struct metrics_steps published; /* last */
-	struct draw_result *results;	/* [max_num_seqs + max_batched_tokens] */
-	struct scheduler_event *events; /* [2 max_num_seqs] */
-	struct call **touched;		/* [max_num_seqs] */
+	struct metrics_steps published;	  /* last */
+	struct draw_result *results;	  /* [max_num_seqs + max_batched_tokens] */
+	struct scheduler_event *events;	  /* [2 max_num_seqs] */
+	struct call **touched;		  /* [max_num_seqs] */
 	struct {
 		uint64_t step, planned_ns;
 	} times[STEPS_KEPT]; /* of step s at s % STEPS_KEPT */
@@ -119,16 +118,10 @@ static int open_scheduler(struct loop *l, struct err *e)
 
 	if (options_want_tiers(o))
 		config.content_key = next_key;
-	l->pools = (struct tree_pools){
-		.page_tokens = config.page_tokens,
-		.n_pages = config.n_pages,
-		.n_slots = config.n_slots,
-		.budget_bytes =
-			config.n_pages * config.page_bytes + config.n_slots * config.slot_bytes,
-	};
+	l->published.budget_bytes =
+		config.n_pages * config.page_bytes + config.n_slots * config.slot_bytes;
 	if (config.cache_bytes)
-		l->pools.budget_bytes = MIN(l->pools.budget_bytes, config.cache_bytes);
-	l->published.budget_bytes = l->pools.budget_bytes;
+		l->published.budget_bytes = MIN(l->published.budget_bytes, config.cache_bytes);
 	l->results =
 		calloc((size_t)config.max_seqs + config.max_prefill_tokens, sizeof(*l->results));
 	l->events = calloc(config.max_seqs, 2 * sizeof(*l->events));
@@ -232,7 +225,7 @@ static void publish(struct loop *l) ON(role_engine)
 		store_stats(mover_store(l->mover), &m->store);
 	m->pages_used =
 		m->pages - m->scheduler.cache.free_pages - m->scheduler.cache.evictable_pages;
-	m->tree_tokens = m->scheduler.cache.tree_pages * l->pools.page_tokens;
+	m->tree_tokens = m->scheduler.cache.tree_pages * l->server->options.page_size;
 	metrics_publish(&l->server->metrics, m);
 }
 
@@ -544,65 +537,51 @@ static void end_step(struct loop *l) ON(role_engine)
 	deliver(l, scheduler_commit(l->scheduler, l->results, l->events));
 }
 
-/* Everything in the cache is forgotten, unless a request lives. */
-static void flush(struct loop *l, struct call *c) ON(role_engine)
+int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e)
 {
 	struct scheduler_stats stats;
-	struct err e = {0};
-	struct buf body;
 
 	/* Steps with rows of sequences that have ended meanwhile hold some of it. */
 	while (!l->live && l->n_out)
 		end_step(l);
 	if (atomic_load(&l->failing)) {
-		failure_of(l, &e);
-		call_fail(c, &e);
-		return;
+		failure_of(l, e);
+		return -e->code;
 	}
 	scheduler_stats(l->scheduler, &stats);
-	if (l->live || scheduler_flush(l->scheduler) < 0) {
-		err_set(&e, EINPROGRESS,
-			"%u sequences are running and %u requests waiting; the cache can be "
-			"flushed "
-			"when all have ended",
+	if (l->live || scheduler_flush(l->scheduler) < 0)
+		return err_set(
+			e, EINPROGRESS,
+			"%u sequences are running and %u requests waiting; the cache can be flushed when all have ended",
 			stats.running, stats.waiting);
-		call_fail(c, &e);
-		return;
-	}
 	record_flush(l->record);
 	mover_clear(l->mover, l->scheduler);
 	handoff_flushed(l->handoff);
-	log_info("%s: %llu pages and %llu states flushed", c->id,
-		 (unsigned long long)stats.cache.tree_pages,
-		 (unsigned long long)stats.cache.tree_slots);
 	publish(l);
-	buf_init(&body, 256);
-	buf_printf(&body, "{\"flushed\":{\"pages\":%llu,\"states\":%llu}}",
-		   (unsigned long long)stats.cache.tree_pages,
-		   (unsigned long long)stats.cache.tree_slots);
-	call_reply(c, &body);
+	*ret_held = stats.cache;
+	return 0;
 }
 
-static void administer(struct loop *l, struct call *c) ON(role_engine)
+const struct scheduler *loop_scheduler(const struct loop *l)
 {
-	struct store_stats below;
-	struct err e = {0};
-	struct tree *tree;
+	return l->scheduler;
+}
 
-	if (l->mover)
-		store_stats(mover_store(l->mover), &below);
+const struct metrics_steps *loop_stats(struct loop *l)
+{
+	publish(l);
+	return &l->published;
+}
+
+static void let_visit(struct loop *l, struct call *c) ON(role_engine)
+{
+	struct err e = {0};
 
 	if (atomic_load(&l->failing)) {
 		failure_of(l, &e);
 		call_fail(c, &e);
-	} else if (c->kind == CALL_FLUSH) {
-		flush(l, c);
-	} else if ((tree = tree_copy(l->scheduler, &l->pools, l->mover ? &below : NULL,
-				     &c->http.tree_ask))) {
-		call_show(c, tree);
 	} else {
-		err_set(&e, ENOMEM, "out of memory");
-		call_fail(c, &e);
+		c->endpoint->visit(c, l);
 	}
 }
 
@@ -614,14 +593,14 @@ static void read_inbox(struct loop *l) ON(role_engine)
 		struct call_message *m = container_of(node, struct call_message, node);
 		struct call *c = m->call;
 
-		if (m->type == CALL_SUBMIT) {
+		if (m == &c->submit && !c->endpoint->visit) {
 			submit(l, c);
 			continue;
 		}
-		if (m->type == CALL_CONTROL)
+		if (m == &c->control)
 			control(l, c);
 		else
-			administer(l, c);
+			let_visit(l, c);
 		call_unref(c);
 	}
 }

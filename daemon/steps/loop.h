@@ -22,6 +22,18 @@
  * lifecycle (lifecycle_loaded or lifecycle_fail). Sets server->loop before the thread starts. */
 int loop_start(struct server *s, struct err *e) MUST_CHECK;
 
+/*
+ * For the `visit` of an endpoint.
+ */
+const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
+
+/* The state now; valid until the next step. */
+const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
+
+/* Forgets everything that is cached, of which *ret_held tells; -EINPROGRESS while a request lives. */
+int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUST_CHECK
+	ON(role_engine);
+
 /* main: from now on every live and every coming call fails with the sentence of *e. */
 void loop_fail_all(struct loop *l, const struct err *e);
 

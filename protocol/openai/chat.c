@@ -6,6 +6,7 @@
  * and tool_call_id: what a template sees does not depend on what else a client keeps in there.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -433,4 +434,43 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e
 	*thinking = think && prompt;
 	*ret = json_incref(context);
 	return 0;
+}
+
+/* logprobs is a switch, top_logprobs the number. */
+static int chat_logprobs(const json_t *body, struct openai_request *r, struct err *e)
+{
+	int64_t top = 0;
+	int ret = field_bool(body, "", "logprobs", &r->sampling.want_logprobs, e);
+
+	if (ret == 0)
+		ret = field_int(body, "", "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
+	if (ret < 0)
+		return ret;
+	if (top && !r->sampling.want_logprobs)
+		return err_param(e, EINVAL, "top_logprobs",
+				 "top_logprobs is %" PRId64
+				 ", but only allowed when logprobs is true",
+				 top);
+	r->sampling.n_logprobs = (uint8_t)top;
+	return 0;
+}
+
+static int chat_prompt(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+		       struct openai_request *r, struct err *e)
+{
+	return chat_context(body, &r->context, &r->thinking, e);
+}
+
+int openai_parse_chat(const char *body, size_t len, const struct openai_limits *limits,
+		      struct arena *arena, struct openai_request *ret, struct err *e)
+{
+	static const struct request_kind kind = {
+		.source = "messages",
+		.least_tokens = 1,
+		.max_tokens = "max_completion_tokens",
+		.logprobs = chat_logprobs,
+		.prompts = chat_prompt,
+	};
+
+	return request_parse(body, len, &kind, limits, arena, ret, e);
 }

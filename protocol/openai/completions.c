@@ -51,8 +51,8 @@ static int parse_echo(const json_t *body, struct openai_request *r, struct err *
 	return 0;
 }
 
-int completion_prompts(const json_t *body, const struct openai_limits *limits, struct arena *arena,
-		       struct openai_request *r, struct err *e)
+static int completion_prompts(const json_t *body, const struct openai_limits *limits,
+			      struct arena *arena, struct openai_request *r, struct err *e)
 {
 	const json_t *prompt = field_get(body, "prompt"), *first = json_array_get(prompt, 0);
 	bool list = json_is_string(first) || json_is_array(first);
@@ -88,4 +88,28 @@ int completion_prompts(const json_t *body, const struct openai_limits *limits, s
 			return ret;
 	}
 	return 0;
+}
+
+/* logprobs is the number; there is no switch. */
+static int completion_logprobs(const json_t *body, struct openai_request *r, struct err *e)
+{
+	int64_t top = 0;
+	int ret = field_int(body, "", "logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
+
+	r->sampling.want_logprobs = field_get(body, "logprobs") != NULL;
+	r->sampling.n_logprobs = (uint8_t)top;
+	return ret;
+}
+
+int openai_parse_completion(const char *body, size_t len, const struct openai_limits *limits,
+			    struct arena *arena, struct openai_request *ret, struct err *e)
+{
+	static const struct request_kind kind = {
+		.source = "prompt",
+		.echo = true, /* and then max_tokens may be 0 */
+		.logprobs = completion_logprobs,
+		.prompts = completion_prompts,
+	};
+
+	return request_parse(body, len, &kind, limits, arena, ret, e);
 }

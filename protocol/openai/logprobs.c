@@ -140,8 +140,8 @@ static void chat_token(const struct openai_head *h, const struct openai_token *t
 	buf_puts(out, "]}");
 }
 
-static void chat(const struct openai_head *h, const struct openai_delta *d, struct openai_cursor *c,
-		 struct buf *out)
+void logprobs_chat(const struct openai_head *h, const struct openai_delta *d,
+		   struct openai_cursor *c, struct buf *out)
 {
 	buf_puts(out, "{\"content\":[");
 	for (size_t i = 0; i < d->n_tokens; i++) {
@@ -228,8 +228,8 @@ static void completion_list(const struct openai_head *h, const struct openai_del
 	}
 }
 
-static void completion(const struct openai_head *h, const struct openai_delta *d,
-		       struct openai_cursor *cursor, struct buf *out)
+void logprobs_completion(const struct openai_head *h, const struct openai_delta *d,
+			 struct openai_cursor *cursor, struct buf *out)
 {
 	static const char *const names[] = {
 		[TOKENS] = "{\"tokens\":[",
@@ -246,16 +246,6 @@ static void completion(const struct openai_head *h, const struct openai_delta *d
 	}
 	buf_puts(out, "]}");
 	*cursor = c;
-}
-
-void logprobs_write(const struct openai_head *h, const struct openai_delta *d, struct buf *out)
-{
-	struct openai_cursor own = {0}, *c = d->cursor ? d->cursor : &own;
-
-	if (h->chat)
-		chat(h, d, c, out);
-	else
-		completion(h, d, c, out);
 }
 
 static void prompt_entry(const struct openai_head *h, int32_t id, float logprob, uint32_t rank,

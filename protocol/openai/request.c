@@ -60,7 +60,7 @@ static int not_supported(struct err *e, const char *name)
 	return err_param(e, ENOTSUP, name, "%s is not supported by this server", name);
 }
 
-static int check_refused(const json_t *body, bool chat, struct err *e)
+static int check_refused(const json_t *body, const struct request_kind *kind, struct err *e)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		const json_t *v = field_get(body, refused[i]);
@@ -82,7 +82,7 @@ static int check_refused(const json_t *body, bool chat, struct err *e)
 			return err_param(e, ENOTSUP, always_on[i],
 					 "%s false is not supported by this server", always_on[i]);
 	}
-	if (chat && json_is_true(json_object_get(body, "echo")))
+	if (!kind->echo && json_is_true(json_object_get(body, "echo")))
 		return err_param(e, ENOTSUP, "echo", "echo is not supported in chat");
 	return 0;
 }
@@ -189,14 +189,15 @@ int request_model(const json_t *body, struct arena *arena, const char **ret, str
 	return *ret ? 0 : field_no_memory(e);
 }
 
-static int parse_object(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+static int parse_object(const json_t *body, const struct request_kind *kind,
+			const struct openai_limits *limits, struct arena *arena,
 			struct openai_request *r, struct err *e)
 {
 	int ret;
 
 	ret = request_model(body, arena, &r->model, e);
 	if (ret == 0)
-		ret = check_refused(body, r->chat, e);
+		ret = check_refused(body, kind, e);
 	if (ret == 0)
 		ret = check_response_format(body, e);
 	if (ret == 0)
@@ -208,41 +209,27 @@ static int parse_object(const json_t *body, const struct openai_limits *limits, 
 	if (ret == 0)
 		ret = queue_and_cache(body, arena, r, e);
 	if (ret == 0)
-		ret = sampling_parse(body, limits, arena, r, e);
-	if (ret < 0)
-		return ret;
-	return r->chat ? chat_context(body, &r->context, &r->thinking, e)
-		       : completion_prompts(body, limits, arena, r, e);
+		ret = sampling_parse(body, kind, limits, arena, r, e);
+	return ret < 0 ? ret : kind->prompts(body, limits, arena, r, e);
 }
 
-static int parse(const char *text, size_t len, bool chat, const struct openai_limits *limits,
-		 struct arena *arena, struct openai_request *ret, struct err *e)
+int request_parse(const char *text, size_t len, const struct request_kind *kind,
+		  const struct openai_limits *limits, struct arena *arena,
+		  struct openai_request *ret, struct err *e)
 {
-	struct openai_request request = {.chat = chat};
+	struct openai_request request = {.source = kind->source};
 	json_t *body;
 	int r;
 
 	r = fields_load(text, len, &body, e);
 	if (r < 0)
 		return r;
-	r = parse_object(body, limits, arena, &request, e);
+	r = parse_object(body, kind, limits, arena, &request, e);
 	json_decref(body);
 	if (r < 0)
 		return r;
 	*ret = request;
 	return 0;
-}
-
-int openai_parse_chat(const char *body, size_t len, const struct openai_limits *limits,
-		      struct arena *arena, struct openai_request *ret, struct err *e)
-{
-	return parse(body, len, true, limits, arena, ret, e);
-}
-
-int openai_parse_completion(const char *body, size_t len, const struct openai_limits *limits,
-			    struct arena *arena, struct openai_request *ret, struct err *e)
-{
-	return parse(body, len, false, limits, arena, ret, e);
 }
 
 void openai_request_release(struct openai_request *r)

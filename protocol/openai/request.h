@@ -59,13 +59,13 @@ struct openai_prompt {
 };
 
 struct openai_request {
-	bool chat;
-	const char *model; /* NULL: absent */
+	const char *model;  /* NULL: absent */
+	const char *source; /* the parameter that the prompts are from: "messages" or "prompt" */
 	/* chat */
-	json_t *context; /* owned: messages, tools and documents (null when there are none),
+	json_t *context; /* owned; NULL in completions: messages, tools and documents (null when there are none),
 			    add_generation_prompt, enable_thinking, reasoning_effort when given, and
 			    the members of chat_template_kwargs, ready for template_render */
-	bool thinking;	 /* the prompt will end inside an open <think> */
+	bool thinking; /* the prompt will end inside an open <think> */
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;

@@ -6,7 +6,67 @@
 #include "protocol/openai/response_internal.h"
 #include "protocol/openai/writer.h"
 
-void response_head(const struct openai_head *h, const char *object, struct buf *out)
+/* ---- what chat and completions write differently ---- */
+
+static void chat_text(const struct openai_delta *d, enum choice_place place, struct buf *out)
+{
+	const bool whole = place == CHOICE_WHOLE;
+
+	buf_puts(out, whole ? "\"message\":{\"role\":\"assistant\"" : "\"delta\":{");
+	if (place == CHOICE_FIRST)
+		buf_puts(out, "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null");
+	if (whole) {
+		buf_puts(out, ",\"content\":");
+		writer_string(out, d->content, d->content_len);
+		buf_puts(out, ",\"refusal\":null");
+	}
+	if ((whole || place == CHOICE_PIECE) && d->reasoning_len) {
+		buf_puts(out, whole ? ",\"reasoning_content\":" : "\"reasoning_content\":");
+		writer_string(out, d->reasoning, d->reasoning_len);
+	}
+	if (place == CHOICE_PIECE && (d->content_len || !d->reasoning_len)) {
+		buf_puts(out, d->reasoning_len ? ",\"content\":" : "\"content\":");
+		writer_string(out, d->content, d->content_len);
+	}
+	buf_putc(out, '}');
+}
+
+static void completion_text(const struct openai_delta *d, enum choice_place place, struct buf *out)
+{
+	const bool piece = place == CHOICE_PIECE || place == CHOICE_WHOLE;
+
+	buf_puts(out, "\"text\":");
+	writer_string(out, d->content, piece ? d->content_len : 0);
+}
+
+const struct openai_shape openai_chat = {
+	.body = "chat.completion",
+	.chunk = "chat.completion.chunk",
+	.opens = true,
+	.prompt_in_body = true,
+	.text = chat_text,
+	.logprobs = logprobs_chat,
+};
+
+const struct openai_shape openai_completion = {
+	.body = "text_completion",
+	.chunk = "text_completion",
+	.text = completion_text,
+	.logprobs = logprobs_completion,
+};
+
+/* ---- what bodies and chunks are made of ---- */
+
+static void write_nullable(const char *text, struct buf *out)
+{
+	if (text)
+		writer_string(out, text, strlen(text));
+	else
+		buf_puts(out, "null");
+}
+
+/* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":…,"choices":[ */
+static void write_head(const struct openai_head *h, const char *object, struct buf *out)
 {
 	buf_puts(out, "{\"id\":");
 	writer_string(out, h->id, strlen(h->id));
@@ -14,16 +74,14 @@ void response_head(const struct openai_head *h, const char *object, struct buf *
 		   h->created);
 	writer_string(out, h->model, strlen(h->model));
 	buf_puts(out, ",\"system_fingerprint\":");
-	if (h->fingerprint)
-		writer_string(out, h->fingerprint, strlen(h->fingerprint));
-	else
-		buf_puts(out, "null");
+	write_nullable(h->fingerprint, out);
+	buf_puts(out, ",\"choices\":[");
 }
 
-void response_usage(const struct openai_usage *u, struct buf *out)
+static void write_usage(const struct openai_usage *u, struct buf *out)
 {
 	buf_printf(out,
-		   "{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32
+		   "],\"usage\":{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32
 		   ",\"total_tokens\":%" PRIu64
 		   ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu32
 		   "},\"completion_tokens_details\":{\"reasoning_tokens\":%" PRIu32 "}}",
@@ -32,85 +90,159 @@ void response_usage(const struct openai_usage *u, struct buf *out)
 		   u->reasoning_tokens);
 }
 
-void response_token_ids(const struct openai_head *h, const struct openai_delta *d, struct buf *out)
+static void write_prompt_ids(const int32_t *ids, size_t n, struct buf *out)
 {
-	if (!h->return_token_ids)
+	buf_puts(out, ",\"prompt_token_ids\":");
+	writer_ids(out, ids, n);
+}
+
+static void write_logprobs(const struct openai_head *h, const struct openai_delta *d,
+			   enum choice_place place, struct buf *out)
+{
+	struct openai_cursor own = {0};
+
+	buf_puts(out, ",\"logprobs\":");
+	if (h->logprobs &&
+	    (place == CHOICE_WHOLE || (place == CHOICE_PIECE && (d->content_len || d->n_tokens))))
+		h->shape->logprobs(h, d, d->cursor ? d->cursor : &own, out);
+	else
+		buf_puts(out, "null");
+}
+
+/* A choice but for its last "}". */
+static void write_choice(const struct openai_head *h, const struct openai_delta *d,
+			 enum choice_place place, struct buf *out)
+{
+	const bool ends = place == CHOICE_LAST || place == CHOICE_WHOLE;
+
+	buf_printf(out, "{\"index\":%" PRIu32 ",", d->index);
+	h->shape->text(d, place, out);
+	write_logprobs(h, d, place, out);
+	buf_puts(out, ",\"finish_reason\":");
+	write_nullable(ends ? d->finish_reason : NULL, out);
+	if (!h->return_token_ids || (place == CHOICE_FIRST && h->shape->prompt_in_body))
 		return;
 	buf_puts(out, ",\"token_ids\":");
 	writer_ids(out, d->token_ids, d->n_token_ids);
 }
 
-static void chat_message(const struct openai_delta *d, struct buf *out)
-{
-	buf_puts(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-	writer_string(out, d->content, d->content_len);
-	buf_puts(out, ",\"refusal\":null");
-	if (d->reasoning_len) {
-		buf_puts(out, ",\"reasoning_content\":");
-		writer_string(out, d->reasoning, d->reasoning_len);
-	}
-	buf_putc(out, '}');
-}
-
-static void prompt_logprobs(const struct openai_head *h, const struct openai_choice *c,
-			    struct buf *out)
+static void write_prompt_logprobs(const struct openai_head *h, const struct openai_choice *c,
+				  struct buf *out)
 {
 	buf_puts(out, ",\"prompt_logprobs\":");
 	logprobs_write_prompt(h, c->prompt, c->n_prompt, out);
 }
 
-static void choice(const struct openai_head *h, const struct openai_choice *c,
-		   const struct ids *prompt, struct buf *out)
-{
-	const struct openai_delta *d = &c->all;
+/* ---- streams: a chunk is one JSON object behind "data: ", with an empty line after it ---- */
 
-	buf_printf(out, "{\"index\":%" PRIu32 ",", d->index);
-	if (h->chat) {
-		chat_message(d, out);
-	} else {
-		buf_puts(out, "\"text\":");
-		writer_string(out, d->content, d->content_len);
-	}
-	buf_puts(out, ",\"logprobs\":");
-	if (h->logprobs)
-		logprobs_write(h, d, out);
-	else
-		buf_puts(out, "null");
-	buf_puts(out, ",\"finish_reason\":");
-	if (d->finish_reason)
-		writer_string(out, d->finish_reason, strlen(d->finish_reason));
-	else
-		buf_puts(out, "null");
-	response_token_ids(h, d, out);
-	if (h->return_token_ids && !h->chat) {
-		buf_puts(out, ",\"prompt_token_ids\":");
-		writer_ids(out, prompt->v, prompt->len);
-	}
-	if (h->prompt_logprobs && !h->chat)
-		prompt_logprobs(h, c, out);
-	buf_putc(out, '}');
+static const char done[] = "data: [DONE]\n\n";
+
+static void begin_chunk(const struct openai_head *h, struct buf *out)
+{
+	buf_puts(out, "data: ");
+	write_head(h, h->shape->chunk, out);
 }
+
+/* Closes the choices; chunks without usage say so when it was asked for. */
+static void end_choices(const struct openai_head *h, struct buf *out)
+{
+	buf_puts(out, h->include_usage ? "}],\"usage\":null" : "}]");
+}
+
+static void end_chunk(struct buf *out)
+{
+	buf_puts(out, "}\n\n");
+}
+
+void openai_stream_role(const struct openai_head *h, uint32_t index, const int32_t *prompt_ids,
+			size_t n_prompt_ids, struct buf *out)
+{
+	const struct openai_delta d = {.index = index};
+
+	if (!h->shape->opens && !h->return_token_ids)
+		return;
+	begin_chunk(h, out);
+	write_choice(h, &d, CHOICE_FIRST, out);
+	if (h->return_token_ids && !h->shape->prompt_in_body)
+		write_prompt_ids(prompt_ids, n_prompt_ids, out);
+	end_choices(h, out);
+	if (h->return_token_ids)
+		write_prompt_ids(prompt_ids, n_prompt_ids, out);
+	end_chunk(out);
+}
+
+static void write_chunk(const struct openai_head *h, const struct openai_delta *d,
+			enum choice_place place, struct buf *out)
+{
+	begin_chunk(h, out);
+	write_choice(h, d, place, out);
+	end_choices(h, out);
+	end_chunk(out);
+}
+
+void openai_stream_delta(const struct openai_head *h, const struct openai_delta *d, struct buf *out)
+{
+	struct openai_delta rest = *d;
+
+	/* The finish chunk has no text; ids alone may ride in it. */
+	if (d->content_len || d->reasoning_len || d->n_tokens ||
+	    (d->n_token_ids && !d->finish_reason)) {
+		write_chunk(h, d, CHOICE_PIECE, out);
+		rest.n_token_ids = 0;
+	}
+	if (d->finish_reason)
+		write_chunk(h, &rest, CHOICE_LAST, out);
+}
+
+void openai_stream_end(const struct openai_head *h, const struct openai_usage *u, struct buf *out)
+{
+	if (h->include_usage) {
+		begin_chunk(h, out);
+		write_usage(u, out);
+		end_chunk(out);
+	}
+	buf_puts(out, done);
+}
+
+void openai_stream_error(const struct err *e, struct buf *out)
+{
+	buf_puts(out, "data: ");
+	openai_error(e, out);
+	buf_puts(out, "\n\n");
+	buf_puts(out, done);
+}
+
+void openai_stream_comment(struct buf *out)
+{
+	buf_puts(out, ": keep-alive\n\n");
+}
+
+/* ---- whole bodies ---- */
 
 void openai_body(const struct openai_head *h, const struct openai_choice *choices, size_t n,
 		 const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
 		 struct buf *out)
 {
 	size_t per_prompt = n_prompts ? MAX(n / n_prompts, (size_t)1) : 1;
+	const bool in_body = h->shape->prompt_in_body;
 
-	response_head(h, h->chat ? "chat.completion" : "text_completion", out);
-	buf_puts(out, ",\"choices\":[");
+	write_head(h, h->shape->body, out);
 	for (size_t i = 0; i < n; i++) {
+		const struct ids *prompt = prompt_ids ? &prompt_ids[i / per_prompt] : NULL;
+
 		if (i)
 			buf_putc(out, ',');
-		choice(h, &choices[i], prompt_ids ? &prompt_ids[i / per_prompt] : NULL, out);
+		write_choice(h, &choices[i].all, CHOICE_WHOLE, out);
+		if (h->return_token_ids && !in_body)
+			write_prompt_ids(prompt->v, prompt->len, out);
+		if (h->prompt_logprobs && !in_body)
+			write_prompt_logprobs(h, &choices[i], out);
+		buf_putc(out, '}');
 	}
-	buf_puts(out, "],\"usage\":");
-	response_usage(u, out);
-	if (h->return_token_ids && (h->chat || n_prompts == 1)) {
-		buf_puts(out, ",\"prompt_token_ids\":");
-		writer_ids(out, prompt_ids->v, prompt_ids->len);
-	}
-	if (h->prompt_logprobs && h->chat)
-		prompt_logprobs(h, &choices[0], out);
+	write_usage(u, out);
+	if (h->return_token_ids && (in_body || n_prompts == 1))
+		write_prompt_ids(prompt_ids->v, prompt_ids->len, out);
+	if (h->prompt_logprobs && in_body)
+		write_prompt_logprobs(h, &choices[0], out);
 	buf_putc(out, '}');
 }

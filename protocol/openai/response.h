@@ -1,18 +1,17 @@
 /*
- * What the server answers: whole bodies and SSE chunks of the OpenAI API, written into a buffer.
+ * The server's answers: whole bodies and SSE chunks of the OpenAI API, written into a buffer.
  *
- * A choice hands over text as it becomes known (struct openai_delta); this room turns it into a
- * chat or completion chunk, or into its part of a whole body. No sockets: bytes only. Every
- * function appends; look at out->failed before the bytes are sent.
+ * The caller hands over the text of a choice as it becomes known (struct openai_delta). A chunk, or a choice of a whole body,
+ * is written from it in the shape of chat or of completions. Every function appends; look at out->failed before the bytes
+ * are sent.
  *
  * A stream, after the headers went out:
  *
  *     openai_stream_role     once for every choice, before anything else of it
  *     openai_stream_delta    for every piece of text; the last one of a choice has finish_reason
- *     openai_stream_usage    once, when all choices have finished; does nothing unless asked for
- *     openai_stream_done     ends it
+ *     openai_stream_end      once, when all choices have finished: the usage if it was asked for, and [DONE]
+ *     openai_stream_error    in place of everything that is missing, [DONE] included
  *     openai_stream_comment  whenever nothing was sent for 15 seconds
- *     openai_stream_error    instead of what is missing, then openai_stream_done
  *
  * A whole body: keep each choice's text, reasoning, tokens and ids and call openai_body once with
  * all of it. What streams add up to is what the body has.
@@ -43,13 +42,17 @@
 #include "protocol/tokenizer/tokenizer.h"
 #include "scheduler/plan.h"
 
+/* Where chat and completions differ. */
+extern const struct openai_shape openai_chat, openai_completion;
+
 /* Constant over one response. Borrowed strings. */
 struct openai_head {
+	const struct openai_shape *shape;
 	const char *id; /* "chatcmpl-…" or "cmpl-…" */
 	const char *model;
 	const char *fingerprint; /* of program, model and device; NULL: null */
 	int64_t created;	 /* seconds since 1970 */
-	bool chat, logprobs, include_usage, return_token_ids;
+	bool logprobs, include_usage, return_token_ids;
 	uint32_t n_logprobs;  /* best tokens to list */
 	bool prompt_logprobs; /* whole bodies: the prompt's tokens, as vLLM has them */
 	uint32_t n_prompt_logprobs;
@@ -110,10 +113,8 @@ void openai_stream_role(const struct openai_head *h, uint32_t index, const int32
  * piece writes nothing. */
 void openai_stream_delta(const struct openai_head *h, const struct openai_delta *d,
 			 struct buf *out);
-void openai_stream_usage(const struct openai_head *h, const struct openai_usage *u,
-			 struct buf *out);
+void openai_stream_end(const struct openai_head *h, const struct openai_usage *u, struct buf *out);
 void openai_stream_error(const struct err *e, struct buf *out);
-void openai_stream_done(struct buf *out);
 void openai_stream_comment(struct buf *out); /* ": keep-alive" */
 
 /* A whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompt_ids

@@ -1,21 +1,30 @@
-/* Pieces that chunks and whole bodies share, for the files of this directory. */
+/* What chat and completions write differently, for the files of this directory. */
 #ifndef PROTOCOL_OPENAI_RESPONSE_INTERNAL_H
 #define PROTOCOL_OPENAI_RESPONSE_INTERNAL_H
 
 #include "protocol/openai/response.h"
 
-/* response.c: {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… */
-void response_head(const struct openai_head *h, const char *object, struct buf *out);
+/* The places where a choice stands: in a stream's first chunk of it, in one with a piece, in the one with the finish
+ * reason; in a whole body. */
+enum choice_place { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
 
-/* {"prompt_tokens":…} */
-void response_usage(const struct openai_usage *u, struct buf *out);
+struct openai_shape {
+	const char *body, *chunk; /* "chat.completion": the value of "object" */
+	bool opens; /* the first chunk of a choice has something to say even without token ids */
+	/* prompt_token_ids and prompt_logprobs are members of the body; else of each choice */
+	bool prompt_in_body;
+	/* "delta":{…}, "message":{…} or "text":"…" */
+	void (*text)(const struct openai_delta *d, enum choice_place place, struct buf *out);
+	/* The logprobs object for d->tokens. With d->finish_reason set, bytes that no later token completes become U+FFFD. */
+	void (*logprobs)(const struct openai_head *h, const struct openai_delta *d,
+			 struct openai_cursor *c, struct buf *out);
+};
 
-/* ,"token_ids":[…] when asked for. */
-void response_token_ids(const struct openai_head *h, const struct openai_delta *d, struct buf *out);
-
-/* logprobs.c: the logprobs object of a choice for d->tokens; d->cursor may be NULL. With
- * d->finish_reason set, bytes that no later token completes become U+FFFD. */
-void logprobs_write(const struct openai_head *h, const struct openai_delta *d, struct buf *out);
+/* logprobs.c */
+void logprobs_chat(const struct openai_head *h, const struct openai_delta *d,
+		   struct openai_cursor *c, struct buf *out);
+void logprobs_completion(const struct openai_head *h, const struct openai_delta *d,
+			 struct openai_cursor *c, struct buf *out);
 
 /* logprobs.c: vLLM's list for a prompt, [null, {"id": {"logprob":…,"rank":…,"decoded_token":…}}, …]. */
 void logprobs_write_prompt(const struct openai_head *h, const struct draw_result *prompt, size_t n,

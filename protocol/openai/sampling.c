@@ -55,32 +55,6 @@ static int parse_ranges(const json_t *body, struct sampling *s, struct err *e)
 	return 0;
 }
 
-/* Chat: logprobs is a switch and top_logprobs the number; completions: logprobs is the number. */
-static int parse_logprobs(const json_t *body, struct openai_request *r, struct err *e)
-{
-	int64_t top = 0;
-	int ret;
-
-	if (!r->chat) {
-		r->sampling.want_logprobs = field_get(body, "logprobs") != NULL;
-		ret = field_int(body, "", "logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
-		r->sampling.n_logprobs = (uint8_t)top;
-		return ret;
-	}
-	ret = field_bool(body, "", "logprobs", &r->sampling.want_logprobs, e);
-	if (ret == 0)
-		ret = field_int(body, "", "top_logprobs", 0, TOP_LOGPROBS_MAX, &top, e);
-	if (ret < 0)
-		return ret;
-	if (top && !r->sampling.want_logprobs)
-		return err_param(e, EINVAL, "top_logprobs",
-				 "top_logprobs is %" PRId64
-				 ", but only allowed when logprobs is true",
-				 top);
-	r->sampling.n_logprobs = (uint8_t)top;
-	return 0;
-}
-
 /* -1, all of the vocabulary, is vLLM's too; nobody has the room. */
 static int parse_prompt_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
@@ -134,15 +108,16 @@ static int parse_stops(const json_t *body, struct arena *arena, struct openai_re
 	return 0;
 }
 
-static int parse_lengths(const json_t *body, struct openai_request *r, struct err *e)
+static int parse_lengths(const json_t *body, const struct request_kind *kind,
+			 struct openai_request *r, struct err *e)
 {
 	int64_t max_tokens = 0, min_tokens = 0;
 	int ret;
 
-	/* Completions may ask for nothing but the echo. */
-	ret = field_int(body, "", "max_tokens", r->chat ? 1 : 0, INT32_MAX, &max_tokens, e);
-	if (ret == 0 && r->chat) /* the newer name of the same, which wins */
-		ret = field_int(body, "", "max_completion_tokens", 1, INT32_MAX, &max_tokens, e);
+	ret = field_int(body, "", "max_tokens", kind->least_tokens, INT32_MAX, &max_tokens, e);
+	if (ret == 0 && kind->max_tokens)
+		ret = field_int(body, "", kind->max_tokens, kind->least_tokens, INT32_MAX,
+				&max_tokens, e);
 	if (ret == 0)
 		ret = field_int(body, "", "min_tokens", 0, INT32_MAX, &min_tokens, e);
 	if (ret < 0)
@@ -199,7 +174,8 @@ static int parse_top_k(const json_t *body, struct sampling *s, struct err *e)
 	return ret;
 }
 
-int sampling_parse(const json_t *body, const struct openai_limits *limits, struct arena *arena,
+int sampling_parse(const json_t *body, const struct request_kind *kind,
+		   const struct openai_limits *limits, struct arena *arena,
 		   struct openai_request *r, struct err *e)
 {
 	const json_t *ids = field_get(body, "stop_token_ids");
@@ -216,9 +192,9 @@ int sampling_parse(const json_t *body, const struct openai_limits *limits, struc
 	if (ret == 0)
 		ret = parse_choices(body, limits, r, e);
 	if (ret == 0)
-		ret = parse_lengths(body, r, e);
+		ret = parse_lengths(body, kind, r, e);
 	if (ret == 0)
-		ret = parse_logprobs(body, r, e);
+		ret = kind->logprobs(body, r, e);
 	if (ret == 0)
 		ret = parse_prompt_logprobs(body, r, e);
 	if (ret == 0)

@@ -66,7 +66,7 @@ static void check_request(const struct openai_request *r)
 	for (size_t i = 0; i < r->n_stops; i++)
 		CHECK(r->stops[i][0]);
 	CHECK(ids_fit(r->stop_token_ids, r->n_stop_token_ids));
-	if (r->chat) {
+	if (r->context) {
 		check_context(r->context);
 		return;
 	}

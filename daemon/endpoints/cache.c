@@ -1,23 +1,69 @@
-#include "daemon/endpoints/tree.h"
-
+/*
+ * GET /cache: the prefix cache as it was between two steps.
+ *
+ * The tree belongs to the engine thread, which must not be kept from its steps: it copies at most `limit` nodes and IDS_MAX
+ * token ids, and the http thread writes the JSON from the copy. Parents come before their children, so the copy is always a
+ * tree. `truncated` says whether nodes were left out; the totals count all of them.
+ */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/request/call.h"
+#include "daemon/steps/loop.h"
 #include "protocol/openai/writer.h"
 
+enum {
+	LIMIT = 1000, /* nodes, unless the client says more or less */
+	LIMIT_MAX = 10000,
+	IDS_MAX = 1 << 18,
+};
+
 struct tree {
-	struct tree_ask ask;
-	struct tree_pools pools;
-	struct scheduler_stats stats;
-	struct store_stats below; /* if has_below */
-	bool has_below;
-	struct prefix_view *nodes; /* [n_nodes]; what their pointers point at is gone */
+	/* http: the query */
+	uint64_t limit;
+	bool tokens; /* their ids, too */
+	/* engine */
+	uint32_t page_tokens, n_pages, n_slots;
+	struct metrics_steps stats;
+	bool has_below;		   /* host memory or disk below the device */
+	struct prefix_view *nodes; /* [n_nodes]; its pointers are no longer valid */
 	size_t n_nodes, cap;
 	int32_t *ids; /* [n_ids] of all nodes, one after the other */
 	size_t n_ids;
 	bool truncated, failed;
 };
+
+static void release(void *own)
+{
+	struct tree *t = own;
+
+	free(t->nodes);
+	free(t->ids);
+	free(t);
+}
+
+static int ask(const char *const *values, void **ret_own, struct err *e)
+{
+	const char *limit = values[0], *tokens = values[1];
+	uint64_t n = LIMIT;
+	struct tree *t;
+
+	if (limit && (option_size(limit, &n) < 0 || n < 1 || n > LIMIT_MAX))
+		return err_param(e, EINVAL, "limit", "limit is \"%.40s\", but must be 1 to %d",
+				 limit, LIMIT_MAX);
+	if (tokens && strcmp(tokens, "0") != 0 && strcmp(tokens, "1") != 0)
+		return err_param(e, EINVAL, "tokens", "tokens is \"%.40s\", but must be 0 or 1",
+				 tokens);
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return err_set(e, ENOMEM, "out of memory");
+	t->limit = n;
+	t->tokens = tokens && tokens[0] == '1';
+	*ret_own = t;
+	return 0;
+}
 
 static const char *const kinds[] = {
 	[PREFIX_CHECKPOINT_PROMPT] = "prompt",
@@ -30,8 +76,7 @@ static bool see(void *arg, const struct prefix_view *v)
 {
 	struct tree *t = arg;
 
-	if (t->n_nodes == t->ask.limit ||
-	    (t->ask.tokens && v->n_tokens > TREE_IDS_MAX - t->n_ids)) {
+	if (t->n_nodes == t->limit || (t->tokens && v->n_tokens > IDS_MAX - t->n_ids)) {
 		t->truncated = true;
 		return false;
 	}
@@ -46,50 +91,41 @@ static bool see(void *arg, const struct prefix_view *v)
 		t->cap = cap;
 	}
 	t->nodes[t->n_nodes++] = *v;
-	if (t->ask.tokens) {
+	if (t->tokens) {
 		memcpy(t->ids + t->n_ids, v->tokens, v->n_tokens * sizeof(*t->ids));
 		t->n_ids += v->n_tokens;
 	}
 	return true;
 }
 
-struct tree *tree_copy(const struct scheduler *s, const struct tree_pools *pools,
-		       const struct store_stats *below, const struct tree_ask *ask)
+static void visit(struct call *c, struct loop *l) ON(role_engine)
 {
-	struct tree *t = calloc(1, sizeof(*t));
+	const struct server *s = c->server;
+	struct tree *t = c->http.own;
+	struct buf none = {0};
+	struct err e = {0};
 
-	if (!t)
-		return NULL;
-	t->ask = *ask;
-	t->pools = *pools;
-	t->has_below = below;
-	if (below)
-		t->below = *below;
-	scheduler_stats(s, &t->stats);
-	if (ask->tokens) {
-		t->ids = calloc(TREE_IDS_MAX, sizeof(*t->ids));
+	t->page_tokens = (uint32_t)s->options.page_size;
+	t->n_pages = s->info.n_pages;
+	t->n_slots = s->info.slot_bytes ? s->info.n_slots : 0;
+	t->stats = *loop_stats(l);
+	t->has_below = options_want_tiers(&s->options);
+	if (t->tokens) {
+		t->ids = calloc(IDS_MAX, sizeof(*t->ids));
 		t->failed = !t->ids;
 	}
 	if (!t->failed)
-		prefix_cache_walk(scheduler_cache(s), see, t);
+		prefix_cache_walk(scheduler_cache(loop_scheduler(l)), see, t);
 	if (t->failed) {
-		tree_free(t);
-		return NULL;
+		err_set(&e, ENOMEM, "out of memory");
+		call_fail(c, &e);
+	} else {
+		call_reply(c, &none);
 	}
-	return t;
 }
 
-void tree_free(struct tree *t)
-{
-	if (!t)
-		return;
-	free(t->nodes);
-	free(t->ids);
-	free(t);
-}
-
-/* A space's own id would let a reader try salts, so clients see a number: 0 without a salt, else
- * the id of the space's first node here. Nodes of a space come one after the other. */
+/* A space's own id would let a reader try salts, so clients see a number: 0 without a salt, else the id of the space's first
+ * node in the copy. The nodes of a space come one after the other. */
 static bool same_space(const struct prefix_view *a, const struct prefix_view *b)
 {
 	return a->space.id[0] == b->space.id[0] && a->space.id[1] == b->space.id[1];
@@ -117,7 +153,7 @@ static void write_node(const struct tree *t, const struct prefix_view *v, uint64
 		   ",\"tier\":\"device\",\"computed\":\"%s\",\"hits\":%" PRIu64 ",\"age\":%" PRIu64
 		   ",\"locks\":%u",
 		   computed(v->origin), v->hits, v->age, v->locks);
-	if (t->ask.tokens) {
+	if (t->tokens) {
 		buf_puts(out, ",\"token_ids\":");
 		writer_ids(out, ids, v->n_tokens);
 	}
@@ -127,7 +163,7 @@ static void write_node(const struct tree *t, const struct prefix_view *v, uint64
 /* Host memory and disk; null without. */
 static void write_tiers(const struct tree *t, struct buf *out)
 {
-	const struct store_stats *b = &t->below;
+	const struct store_stats *b = &t->stats.store;
 
 	if (!t->has_below) {
 		buf_puts(out, "null");
@@ -145,39 +181,40 @@ static void write_tiers(const struct tree *t, struct buf *out)
 		   b->disk_evicted, b->queued_items, b->written_items, b->unwritten_items,
 		   b->damaged);
 	buf_printf(out, ",\"loads\":%" PRIu64 ",\"loads_failed\":%" PRIu64 "}",
-		   t->stats.loads_begun, t->stats.loads_failed);
+		   t->stats.scheduler.loads_begun, t->stats.scheduler.loads_failed);
 }
 
 static void write_totals(const struct tree *t, struct buf *out)
 {
-	const struct prefix_stats *c = &t->stats.cache;
+	const struct prefix_stats *c = &t->stats.scheduler.cache;
 
 	buf_printf(out,
 		   "{\"nodes\":%" PRIu64 ",\"spaces\":%" PRIu64 ",\"tokens\":%" PRIu64
 		   ",\"pages\":%" PRIu64 ",\"states\":%" PRIu64 ",\"evictable_pages\":%" PRIu64
 		   ",\"evictable_states\":%" PRIu64,
-		   c->nodes, c->spaces, c->tree_pages * t->pools.page_tokens, c->tree_pages,
-		   c->tree_slots, c->evictable_pages, c->evictable_slots);
+		   c->nodes, c->spaces, t->stats.tree_tokens, c->tree_pages, c->tree_slots,
+		   c->evictable_pages, c->evictable_slots);
 	buf_printf(out,
 		   ",\"evicted_pages\":%" PRIu64 ",\"evicted_states\":%" PRIu64
 		   ",\"evicted_unhit_states\":%" PRIu64 ",\"used_bytes\":%" PRIu64
 		   ",\"budget_bytes\":%" PRIu64,
 		   c->evicted_pages, c->evicted_slots, c->evicted_unhit_slots, c->used_bytes,
-		   t->pools.budget_bytes);
+		   t->stats.budget_bytes);
 	buf_printf(out,
 		   ",\"pool_pages\":%u,\"pool_free_pages\":%" PRIu64 ",\"pool_states\":%u,"
 		   "\"pool_free_states\":%" PRIu64 ",\"tiers\":",
-		   t->pools.n_pages, c->free_pages, t->pools.n_slots, c->free_slots);
+		   t->n_pages, c->free_pages, t->n_slots, c->free_slots);
 	write_tiers(t, out);
 	buf_putc(out, '}');
 }
 
-void tree_write(const struct tree *t, struct buf *out)
+static void write(const void *own, struct buf *out)
 {
+	const struct tree *t = own;
 	const int32_t *ids = t->ids;
 	uint64_t space = 0;
 
-	buf_printf(out, "{\"page_tokens\":%u,\"totals\":", t->pools.page_tokens);
+	buf_printf(out, "{\"page_tokens\":%u,\"totals\":", t->page_tokens);
 	write_totals(t, out);
 	buf_printf(out, ",\"truncated\":%s,\"nodes\":[", t->truncated ? "true" : "false");
 	for (size_t i = 0; i < t->n_nodes; i++) {
@@ -195,3 +232,15 @@ void tree_write(const struct tree *t, struct buf *out)
 	}
 	buf_puts(out, "]}");
 }
+
+const struct endpoint endpoint_cache = {
+	.path = "/cache",
+	.guarded = true,
+	.worker = true,
+	.id = "cache-",
+	.arguments = {"limit", "tokens"},
+	.ask = ask,
+	.visit = visit,
+	.write = write,
+	.release = release,
+};

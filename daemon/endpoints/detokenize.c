@@ -1,0 +1,25 @@
+/* POST /detokenize: token ids to their text. */
+#include "daemon/request/call.h"
+#include "daemon/request/text.h"
+#include "protocol/openai/tokenize.h"
+
+static int detokenize(struct call *c, struct buf *out, struct err *e)
+{
+	const struct server *s = c->server;
+	struct openai_detokenize ask;
+	int r = openai_parse_detokenize(buf_str(&c->text.body), c->text.body.len,
+					s->limits.vocab_size, &c->text.arena, &ask, e);
+
+	if (!r)
+		r = prepare_model(s, ask.model, e);
+	if (!r)
+		openai_body_detokenize(s->tokenizer, ask.ids, ask.n_ids, out);
+	return r;
+}
+
+const struct endpoint endpoint_detokenize = {
+	.path = "/detokenize",
+	.post = true,
+	.id = "detok-",
+	.reply = detokenize,
+};

@@ -1,0 +1,15 @@
+/* GET /health: 200 while requests are served. */
+#include "daemon/request/endpoint.h"
+#include "protocol/openai/models.h"
+
+static int health(struct server *s, const char *rest, struct buf *out, struct err *e)
+{
+	openai_body_health(out);
+	return 0;
+}
+
+const struct endpoint endpoint_health = {
+	.path = "/health",
+	.worker = true,
+	.get = health,
+};

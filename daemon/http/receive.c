@@ -1,0 +1,250 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "daemon/http/exchange.h"
+#include "daemon/lifecycle.h"
+#include "daemon/request/text.h"
+
+enum {
+	BODIES_MAX = 16, /* bodies of the largest size that are in memory at the same time */
+	/* a body longer than this times the limit is cut off, not read through */
+	DISCARD_FACTOR = 4,
+};
+
+/* ---- checks ---- */
+
+static bool has_body(const struct endpoint *e)
+{
+	return e->reply || e->parse;
+}
+
+static bool has_method(const struct endpoint *e, const char *method)
+{
+	return e->post ? !strcmp(method, "POST")
+		       : !strcmp(method, "GET") || !strcmp(method, "HEAD");
+}
+
+/* Whether a Content-Type (NULL: none was sent) is JSON. */
+static bool is_json(const char *type)
+{
+	static const char json[] = "application/json";
+	size_t n = sizeof(json) - 1;
+
+	return !type || (!strncasecmp(type, json, n) &&
+			 (!type[n] || type[n] == ';' || type[n] == ' ' || type[n] == '\t'));
+}
+
+/* Content-Length, or 0; libmicrohttpd has checked that it is a number. */
+static uint64_t content_length(struct MHD_Connection *mc)
+{
+	const char *text = exchange_header(mc, "Content-Length");
+
+	return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static int check_state(const struct server *s, struct err *e)
+{
+	switch (lifecycle_state(s->lifecycle)) {
+	case LIFECYCLE_READY: return 0;
+	case LIFECYCLE_LOADING: return err_set(e, EBUSY, "the model is being loaded");
+	case LIFECYCLE_DRAINING: return err_set(e, ESHUTDOWN, "the server is shutting down");
+	case LIFECYCLE_FAILED: break;
+	}
+	return err_set(e, EIO, "the server has failed and is ending");
+}
+
+static int check_queue(const struct http *h, struct err *e)
+{
+	const struct options *o = &h->server->options;
+
+	if (atomic_load(&h->server->queued) >= o->max_queued_requests)
+		return err_set(e, EAGAIN, "%llu requests are waiting already; try again later",
+			       (unsigned long long)o->max_queued_requests);
+	if (atomic_load(&h->server->body_bytes) >= BODIES_MAX * o->max_body)
+		return err_set(e, EAGAIN, "too many large bodies are in memory; try again later");
+	return 0;
+}
+
+/* Whether this server answers such a request at all. */
+static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, const char *path,
+			  const char *method, struct err *e)
+{
+	const struct endpoint *p = x->endpoint;
+
+	if (!p)
+		return err_set(e, ENOSYS, "there is nothing at %.200s", path);
+	if (x->http->server->options.role == ROLE_PREFILL && !p->worker)
+		return err_set(e, ENOSYS,
+			       "this worker computes prompts for decode workers; they have %s",
+			       p->path);
+	if (!has_method(p, method))
+		return err_set(e, EPERM, "%s is not for %.20s; it has %s", p->path, method,
+			       exchange_methods(p));
+	/* A page of a web site need not read the answer to have flushed the cache. */
+	if (p->guarded && exchange_header(mc, "Origin"))
+		return err_set(e, EXDEV, "%s is not for pages of web sites", p->path);
+	return p->while_loading ? 0 : check_state(x->http->server, e);
+}
+
+static int check_body(struct MHD_Connection *mc, const struct exchange *x, struct err *e)
+{
+	const char *type = exchange_header(mc, "Content-Type");
+	uint64_t max = x->http->server->options.max_body, length = content_length(mc);
+
+	if (!is_json(type))
+		return err_set(e, EPROTONOSUPPORT,
+			       "the content type is \"%.100s\", but must be application/json",
+			       type);
+	if (length > max)
+		return err_set(e, EMSGSIZE, "the body has %llu bytes; at most %llu are allowed",
+			       (unsigned long long)length, (unsigned long long)max);
+	return check_queue(x->http, e);
+}
+
+static int ask(struct MHD_Connection *mc, struct exchange *x, struct err *e)
+{
+	const char *values[ENDPOINT_ARGUMENTS] = {NULL};
+
+	for (size_t i = 0; i < ENDPOINT_ARGUMENTS && x->endpoint->arguments[i]; i++)
+		values[i] = MHD_lookup_connection_value(mc, MHD_GET_ARGUMENT_KIND,
+							x->endpoint->arguments[i]);
+	return x->endpoint->ask(values, &x->own, e);
+}
+
+/* ---- requests ---- */
+
+enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
+			       const char *method, struct exchange **ret)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct exchange *x;
+	const char *rest;
+	int r;
+
+	if (!info || !info->socket_context)
+		return MHD_NO;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return MHD_NO;
+	*ret = x;
+	x->http = h;
+	x->connection = info->socket_context;
+	x->endpoint = endpoints_find(path, &rest);
+	x->options = !strcmp(method, "OPTIONS");
+	buf_init(&x->body, h->server->options.max_body);
+	watch_receiving(h->watch, x->connection);
+	if (x->options)
+		return MHD_YES;
+	r = check_endpoint(mc, x, path, method, &x->error);
+	if (!r && x->endpoint->ask)
+		r = ask(mc, x, &x->error);
+	if (!r && has_body(x->endpoint))
+		r = check_body(mc, x, &x->error);
+	/* A client that waits for "100 Continue" has not begun to send. */
+	if (r && (exchange_header(mc, "Expect") ||
+		  content_length(mc) / DISCARD_FACTOR > h->server->options.max_body)) {
+		x->close = true;
+		return send_error(mc, x, &x->error);
+	}
+	return MHD_YES;
+}
+
+enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len)
+{
+	uint64_t max = x->http->server->options.max_body;
+
+	x->received += len;
+	if (x->received / DISCARD_FACTOR > max)
+		return MHD_NO;
+	if (x->error.code || x->options || (x->endpoint && !has_body(x->endpoint)))
+		return MHD_YES;
+	buf_append(&x->body, data, len);
+	if (!x->body.failed) {
+		atomic_fetch_add(&x->http->server->body_bytes, len);
+		return MHD_YES;
+	}
+	atomic_fetch_sub(&x->http->server->body_bytes, x->body.len);
+	buf_release(&x->body);
+	buf_init(&x->body, max);
+	if (x->received > max)
+		err_set(&x->error, EMSGSIZE, "the body has more than %llu bytes",
+			(unsigned long long)max);
+	else
+		err_set(&x->error, ENOMEM, "out of memory");
+	return MHD_YES;
+}
+
+static void resume(void *connection)
+{
+	MHD_resume_connection(connection);
+}
+
+static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x) ON(role_http)
+{
+	struct http *h = x->http;
+	struct call *c = call_new(h->server, x->endpoint);
+
+	if (!c)
+		return MHD_NO;
+	x->call = c;
+	c->http.own = x->own;
+	x->own = NULL;
+	c->http.connection = mc;
+	c->http.resume = resume;
+	c->text.body = x->body; /* and with it its share of server.body_bytes */
+	x->body = (struct buf){0};
+	call_arrive(c);
+	watch_answering(h->watch, x->connection, c);
+	/* Either http_stop sees the call among the watched, or this sees that it is closing. */
+	if (atomic_load(&h->closing))
+		call_close(c);
+	if (x->endpoint->visit)
+		call_submit(call_ref(c));
+	else
+		text_submit(h->server->text, c);
+	return send_call(mc, x);
+}
+
+enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, const char *path)
+{
+	const struct endpoint *p = x->endpoint;
+	struct server *s = x->http->server;
+	const char *rest;
+	struct buf body;
+
+	if (x->call)
+		return send_call(mc, x);
+	if (!x->options && !x->error.code) {
+		/* The state may have changed while the body came in. */
+		if (!p->while_loading)
+			check_state(s, &x->error);
+		if (!x->error.code && has_body(p))
+			check_queue(x->http, &x->error);
+		if (!x->error.code && !p->get)
+			return start_call(mc, x);
+	}
+	watch_answering(x->http->watch, x->connection, NULL);
+	buf_init(&body, 1 << 20);
+	if (x->options)
+		return send_whole(mc, x, MHD_HTTP_OK, NULL, &body);
+	if (!x->error.code && endpoints_find(path, &rest) && !p->get(s, rest, &body, &x->error))
+		return send_whole(mc, x, MHD_HTTP_OK, p->type ? p->type : "application/json",
+				  &body);
+	buf_release(&body);
+	return send_error(mc, x, &x->error);
+}
+
+void exchange_free(struct exchange *x)
+{
+	if (x->own)
+		x->endpoint->release(x->own);
+	answer_free(x->answer);
+	call_unref(x->call);
+	atomic_fetch_sub(&x->http->server->body_bytes, x->body.len);
+	buf_release(&x->body);
+	buf_release(&x->out);
+	free(x);
+}
