@@ -12,15 +12,7 @@
 #include <stdint.h>
 
 #include "engine/checkpoint/model_config.h"
-#include "engine/model.h"
-#include "kernels/step.h"
-
-/* How the kernels cut their work. */
-struct decode_cut {
-	uint32_t columns;	 /* of a part of a product */
-	uint32_t rows;		 /* of a part */
-	uint32_t router_columns; /* of the router */
-};
+#include "engine/layers/layer.h"
 
 /* Ints that the longest list takes. */
 uint64_t decode_work_ints(const struct model_config *c);
@@ -29,12 +21,6 @@ uint64_t decode_work_ints(const struct model_config *c);
 uint64_t decode_work_build(const struct model_config *c, const struct kernel_shape *k,
 			   const struct decode_cut *cut, const struct model_step *s, int32_t *work);
 
-/* What an operation reads and writes, as bits 1 << AT_* of the buffers of all layers and of DECODE_STATE, which
- * stands for the layer's own states and pages. */
-#define DECODE_STATE (1u << AT_LAYERS)
-struct decode_order {
-	uint32_t reads, writes;
-};
-struct decode_order decode_work_order(int op);
+struct phase_order decode_work_order(int op);
 
 #endif

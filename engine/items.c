@@ -40,26 +40,21 @@ static int lose_by(struct items *t, cl_int code, const char *what, struct err *e
 /* ---- what an item consists of ---- */
 
 uint32_t item_parts(const struct model *m, enum tier_kind kind, uint32_t id, uint32_t i,
-		    struct item_part ret[2])
+		    struct item_part ret[LAYER_PIECES_MAX])
 {
 	const struct model_layer *l = &m->layers[i];
-	uint64_t page = model_page_part(m), ring = model_ring_part(m), state = model_state_part(m);
+	uint32_t n = 0;
 
-	if ((m->config->layers[i].mixer == LAYER_ATTENTION) != (kind == TIER_PAGE))
-		return 0;
-	if (kind == TIER_PAGE) {
-		ret[0] = (struct item_part){l->k_pages, id * page, page};
-		ret[1] = (struct item_part){l->v_pages, id * page, page};
-	} else {
-		ret[0] = (struct item_part){l->ring, id * ring, ring};
-		ret[1] = (struct item_part){l->state, id * state, state};
-	}
-	return 2;
+	for (uint32_t k = 0; k < l->n_pieces; k++)
+		if (l->pieces[k].kind == kind)
+			ret[n++] = (struct item_part){l->at[l->pieces[k].at],
+						      id * l->pieces[k].bytes, l->pieces[k].bytes};
+	return n;
 }
 
 static uint64_t bytes_of(const struct items *t, enum tier_kind kind)
 {
-	return kind == TIER_PAGE ? model_page_bytes(t->model) : model_slot_bytes(t->model);
+	return model_item_bytes(t->model, kind);
 }
 
 static int check(struct items *t, enum tier_kind kind, uint32_t id, struct err *e)
@@ -92,7 +87,7 @@ static int copy_item(struct items *t, enum tier_kind kind, uint32_t id, bool wri
 {
 	uint64_t at = 0, bytes = bytes_of(t, kind);
 	cl_event *done = &t->out[t->tail % ENGINE_ITEMS_OUT].done;
-	struct item_part parts[2];
+	struct item_part parts[LAYER_PIECES_MAX];
 	cl_int code = CL_SUCCESS;
 
 	for (uint32_t i = 0; i < t->model->config->n_layers; i++) {

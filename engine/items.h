@@ -30,9 +30,9 @@ struct item_part {
 	uint64_t at, bytes;
 };
 
-/* The two parts that layer i has of an item, in their order; 0 where it has none. */
+/* The parts that layer i has of an item, in their order; returns how many. */
 uint32_t item_parts(const struct model *m, enum tier_kind kind, uint32_t id, uint32_t i,
-		    struct item_part ret[2]);
+		    struct item_part ret[LAYER_PIECES_MAX]);
 
 void items_init(struct items *t, const struct device *d, struct model *m,
 		struct engine_counters *counters);

@@ -10,32 +10,13 @@
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/pack.h"
 #include "engine/checkpoint/weights.h"
-#include "kernels/kernels.h"
+#include "engine/layers/layer.h"
 
 struct model_layer {
-	cl_mem input_norm, post_norm; /* [D] float, 1 + w */
-	cl_mem in_proj; /* packed: q k v z b a of a delta layer; q+gate, k, v of an attention layer */
-	cl_mem out_proj; /* packed */
-	/* Gated DeltaNet */
-	cl_mem conv, neg_a, dt_bias, norm; /* float: taps [CONV, CHANNELS], [Hv], [Hv], [dv] */
-	cl_mem ring, state;		   /* [slots, CONV, CHANNELS], [slots, Hv, dk, dv] float */
-	/* full attention */
-	cl_mem q_norm, k_norm;	 /* [hd] float, 1 + w */
-	cl_mem k_pages, v_pages; /* [pages, G, hd, PAGE], [pages, G, PAGE, hd] elements */
-	/* MLP */
-	uint32_t mlp;  /* index into the kernels' shapes */
-	cl_mem router; /* packed float: E rows, then the shared expert's gate */
-	cl_mem experts_gate_up, experts_down, shared_gate_up, shared_down; /* packed */
-};
-
-/* What a step works in; sized for max_tokens rows (model.c says each shape). */
-struct model_scratch {
-	cl_mem step, x, h, h32, rope, proj, mixed;
-	cl_mem q;					      /* attention */
-	cl_mem qs, ks, vs, gates, delta_work;		      /* delta prefill */
-	cl_mem router, experts, weights, rows, tasks, act, y; /* MLP */
-	cl_mem logits, work, counts, result;		      /* sampling */
-	cl_mem dump;
+	cl_mem at
+		[AT_LAYER_COUNT]; /* by AT_* of kernels/step.h; NULL: the layer has no such buffer */
+	struct layer_piece pieces[LAYER_PIECES_MAX]; /* [n_pieces] what it keeps of a sequence */
+	uint32_t n_pieces;
 };
 
 struct model {
@@ -43,8 +24,8 @@ struct model {
 	struct kernels *kernels;	   /* borrowed */
 	struct kernel_shape shape;
 	struct model_layer *layers; /* [n_layers] */
-	cl_mem embed, inv_freq, final_norm, lm_head;
-	struct model_scratch s;
+	cl_mem at
+		[BUFFERS]; /* of all layers: weights of the model's ends, and what a step works in, for max_tokens rows */
 	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
 	cl_mem addresses; /* for it: AT_* of kernels/step.h, ulong */
 	uint32_t max_tokens, max_rows, n_pages, n_slots;
@@ -56,16 +37,6 @@ struct model {
 	void *on_layer_user;
 };
 
-/* What one step runs, as offsets into the step table (engine/step.c). */
-struct model_step {
-	uint32_t n_tokens, n_prefill_tokens;
-	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits, n_draws, n_scores;
-	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at, draws_at;
-	cl_int score_rows_at, scores_at; /* [n_scores] each */
-	cl_int all_at;			 /* 0, 1, 2, ... n_tokens - 1; only while dumping */
-	cl_int work_at; /* the list of a step in one launch; 0: separate launches */
-};
-
 /* The kernels' view of a config. */
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
@@ -75,14 +46,9 @@ int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CH
 void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_pages,
 		      uint32_t n_slots);
 
-/* Bytes of one KV page in k_pages (v_pages has as many), of one slot in ring, and in state. */
-uint64_t model_page_part(const struct model *m);
-uint64_t model_ring_part(const struct model *m);
-uint64_t model_state_part(const struct model *m);
-
-/* Bytes of one KV page, and of one slot, over all layers. */
-uint64_t model_page_bytes(const struct model *m);
-uint64_t model_slot_bytes(const struct model *m);
+/* Bytes of one KV page (or of one state slot), over all layers, and of its largest piece. */
+uint64_t model_item_bytes(const struct model *m, enum tier_kind kind);
+uint64_t model_piece_most(const struct model *m, enum tier_kind kind);
 
 /* Fills the weights (the plan is allocated). */
 void model_pack(struct model *m, struct packer *p);

@@ -41,9 +41,12 @@ void pieces_release(struct pieces *t)
 
 uint64_t pieces_bytes(const struct pieces *t, enum tier_kind kind, uint32_t part)
 {
-	if (kind == TIER_PAGE)
-		return model_page_part(t->model);
-	return part ? model_state_part(t->model) : model_ring_part(t->model);
+	struct item_part parts[LAYER_PIECES_MAX];
+
+	for (uint32_t i = 0; i < t->model->config->n_layers; i++)
+		if (part < item_parts(t->model, kind, 0, i, parts))
+			return parts[part].bytes;
+	return 0;
 }
 
 static void count(struct pieces *t, int change)
@@ -116,6 +119,7 @@ int pieces_check(struct pieces *t, struct err *e)
 static int check(struct pieces *t, const struct engine_piece *pieces, uint32_t n, struct err *e)
 {
 	const struct model_config *c = t->model->config;
+	struct item_part parts[LAYER_PIECES_MAX];
 
 	if (pieces_check(t, e) < 0)
 		return -EIO;
@@ -126,7 +130,7 @@ static int check(struct pieces *t, const struct engine_piece *pieces, uint32_t n
 		bool page = p->kind == TIER_PAGE;
 
 		if (p->layer >= c->n_layers ||
-		    (c->layers[p->layer].mixer == LAYER_ATTENTION) != page || p->part > 1 ||
+		    p->part >= item_parts(t->model, p->kind, p->id, p->layer, parts) ||
 		    p->id >= (page ? t->model->n_pages : t->model->n_slots))
 			return err_set(e, EINVAL, "layer %u has no %s %u", p->layer,
 				       page ? "page" : "state", p->id);
@@ -153,7 +157,7 @@ static cl_int enqueue(struct pieces *t, const struct engine_piece *pieces, uint3
 
 	for (uint32_t i = 0; i < n && code == CL_SUCCESS; i++) {
 		const struct engine_piece *p = &pieces[i];
-		struct item_part parts[2];
+		struct item_part parts[LAYER_PIECES_MAX];
 
 		(void)item_parts(t->model, p->kind, p->id, p->layer, parts);
 		code = copy_part(t, &parts[p->part], write, host + bytes,

@@ -119,7 +119,7 @@ static struct queued *previous(struct runner *r)
 
 static int write_table(struct runner *r, const int32_t *table, uint64_t n, struct err *e)
 {
-	cl_int code = clEnqueueWriteBuffer(r->device->queue, r->model->s.step, CL_FALSE, 0,
+	cl_int code = clEnqueueWriteBuffer(r->device->queue, r->model->at[BUFFER_STEP], CL_FALSE, 0,
 					   n * sizeof(*table), table, 0, NULL, NULL);
 
 	r->counters.bytes_to_device += n * sizeof(*table);
@@ -136,39 +136,40 @@ static int enqueue_resets(struct runner *r, const struct plan *plan, const int32
 
 		if (error < 0)
 			return error;
-		kernel_seat_reset(r->model->kernels, r->model->s.step, 0, r->model->s.counts, 1);
+		kernel_seat_reset(r->model->kernels, r->model->at[BUFFER_STEP], 0,
+				  r->model->at[BUFFER_COUNTS], 1);
 		tables += n;
 	}
 	return 0;
 }
 
-static cl_int copy_part(cl_command_queue q, cl_mem buffer, uint64_t bytes,
-			const struct plan_copy *c)
+/* One buffer of a layer: its pieces of the pages, or of the states, that are copied. */
+static cl_int copy_pieces(cl_command_queue q, cl_mem buffer, uint64_t bytes,
+			  const struct plan_copy *copies, uint32_t n)
 {
-	return clEnqueueCopyBuffer(q, buffer, buffer, c->src * bytes, c->dst * bytes, bytes, 0,
-				   NULL, NULL);
+	cl_int code = CL_SUCCESS;
+
+	for (uint32_t i = 0; i < n && code == CL_SUCCESS; i++)
+		code = clEnqueueCopyBuffer(q, buffer, buffer, copies[i].src * bytes,
+					   copies[i].dst * bytes, bytes, 0, NULL, NULL);
+	return code;
 }
 
 /* Whole pages and whole states, of every layer. */
 static int enqueue_copies(struct runner *r, const struct plan *plan, struct err *e)
 {
-	const struct model_config *c = r->model->config;
-	cl_command_queue q = r->device->queue;
-	uint64_t page = model_page_part(r->model), ring = model_ring_part(r->model);
-	uint64_t state = model_state_part(r->model);
 	cl_int code = CL_SUCCESS;
 
-	for (uint32_t i = 0; i < c->n_layers; i++) {
+	for (uint32_t i = 0; i < r->model->config->n_layers; i++) {
 		const struct model_layer *l = &r->model->layers[i];
-		bool attention = c->layers[i].mixer == LAYER_ATTENTION;
 
-		for (uint32_t k = 0; attention && k < plan->n_page_copies; k++) {
-			code |= copy_part(q, l->k_pages, page, &plan->page_copies[k]);
-			code |= copy_part(q, l->v_pages, page, &plan->page_copies[k]);
-		}
-		for (uint32_t k = 0; !attention && k < plan->n_state_copies; k++) {
-			code |= copy_part(q, l->ring, ring, &plan->state_copies[k]);
-			code |= copy_part(q, l->state, state, &plan->state_copies[k]);
+		for (uint32_t k = 0; k < l->n_pieces && code == CL_SUCCESS; k++) {
+			const struct layer_piece *p = &l->pieces[k];
+			bool page = p->kind == TIER_PAGE;
+
+			code = copy_pieces(r->device->queue, l->at[p->at], p->bytes,
+					   page ? plan->page_copies : plan->state_copies,
+					   page ? plan->n_page_copies : plan->n_state_copies);
 		}
 	}
 	return code ? err_set(e, EIO, "copying pages or states on the device failed") : 0;
@@ -179,7 +180,7 @@ static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 {
 	cl_command_queue q = r->device->queue;
 	uint64_t bytes = s->result_ints * sizeof(*s->result);
-	cl_int code = bytes ? clEnqueueReadBuffer(q, r->model->s.result, CL_FALSE, 0, bytes,
+	cl_int code = bytes ? clEnqueueReadBuffer(q, r->model->at[AT_RESULT], CL_FALSE, 0, bytes,
 						  s->result, 0, NULL, &s->done)
 			    : clEnqueueMarkerWithWaitList(q, 0, NULL, &s->done);
 

@@ -37,7 +37,7 @@ static void make(const struct setup *s, struct model_config *c, struct kernel_sh
 	for (uint32_t i = 0; i < s->layers; i++)
 		c->layers[i] =
 			(struct layer_kinds){(i + 1) % s->interval ? LAYER_DELTA : LAYER_ATTENTION,
-					     LAYER_MOE};
+					     s->experts ? LAYER_MOE : LAYER_DENSE};
 	*k = (struct kernel_shape){
 		.hidden = 1000,
 		.vocab = 32000,
@@ -71,11 +71,11 @@ static bool ordered(const int32_t *phase, bool experts)
 {
 	const uint32_t chosen = 1u << AT_EXPERTS | 1u << AT_WEIGHTS;
 	const uint32_t inputs = 1u << AT_RESULT | 1u << AT_EMBED | 1u << AT_INV_FREQ |
-				1u << AT_FINAL_NORM | 1u << AT_LM_HEAD | DECODE_STATE;
+				1u << AT_FINAL_NORM | 1u << AT_LM_HEAD | PHASE_OWN;
 	uint32_t written = experts ? inputs : inputs | chosen;
 
 	for (; op_at(phase) != OP_END; phase += PHASE_INTS) {
-		struct decode_order o = decode_work_order((int)op_at(phase));
+		struct phase_order o = decode_work_order((int)op_at(phase));
 
 		/* A layer's projections, experts and logits are used up by it: none of another's is taken. */
 		if (op_at(phase) == OP_ATTENTION_IN || op_at(phase) == OP_DELTA_IN)

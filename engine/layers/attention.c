@@ -1,0 +1,86 @@
+/*
+ * Full attention over paged keys and values: queries and keys are normed and rotated by their positions, and in some
+ * families a gate beside each query head weighs the output (kernels/generic/attention.cl).
+ */
+#include "base/macros.h"
+#include "engine/layers/layer.h"
+
+static void shape(const struct model_config *c, struct kernel_shape *k)
+{
+	k->heads = c->n_heads;
+	k->kv_heads = c->n_kv_heads;
+	k->head_dim = c->head_dim;
+	k->rotary_dim = c->rotary_dim;
+	k->attention_gate = c->attention_gate;
+}
+
+static uint32_t scratch(const struct kernels *k, uint32_t T,
+			struct layer_scratch ret[LAYER_SCRATCH_MAX])
+{
+	const struct kernel_shape *s = kernels_shape(k);
+	uint64_t query = (uint64_t)T * s->heads * s->head_dim;
+
+	ret[0] = (struct layer_scratch){AT_PROJ, "projections",
+					(uint64_t)T * kernels_attention_ld(s) * 4};
+	ret[1] = (struct layer_scratch){AT_MIXED, "mixer outputs", query * (s->bf16 ? 2 : 4)};
+	ret[2] = (struct layer_scratch){AT_Q, "queries", query * 4};
+	return 3;
+}
+
+/* keys [kv_heads, head_dim, page_tokens], values [kv_heads, page_tokens, head_dim] */
+static uint32_t pieces(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+		       struct layer_piece ret[LAYER_PIECES_MAX])
+{
+	uint64_t bytes = (uint64_t)c->n_kv_heads * c->head_dim * page_tokens * element;
+
+	ret[0] = (struct layer_piece){"keys", AT_K_PAGES, TIER_PAGE, bytes};
+	ret[1] = (struct layer_piece){"values", AT_V_PAGES, TIER_PAGE, bytes};
+	return 2;
+}
+
+static void forward(const struct layer_run *r)
+{
+	const struct kernel_shape *s = kernels_shape(r->kernels);
+	const struct model_step *t = r->step;
+	const cl_mem *all = r->all, *own = r->own;
+	uint32_t D = KERNEL_LD(s->hidden), ld = kernels_attention_ld(s), T = t->n_tokens;
+	uint32_t width = s->heads * s->head_dim;
+
+	kernel_gemm_store(r->kernels, false, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T, ld,
+			  D);
+	kernel_attention_prepare(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at,
+				 all[AT_PROJ], own[AT_Q_NORM], own[AT_K_NORM], all[AT_ROPE],
+				 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], T);
+	kernel_attention(r->kernels, all[BUFFER_STEP], t->rows_at, t->tiles_at, all[AT_PROJ],
+			 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], all[AT_MIXED], t->n_tiles, T);
+	kernel_gemm_add(r->kernels, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T, D,
+			width, all[BUFFER_DUMP]);
+}
+
+static void phases(struct phase_list *l, uint32_t layer)
+{
+	const struct kernel_shape *s = l->shape;
+	uint64_t D = KERNEL_LD(s->hidden), width = (uint64_t)s->heads * s->head_dim;
+	uint64_t blocks = phase_row_blocks(l, l->n_tokens);
+
+	phase_add_product(l, OP_ATTENTION_IN, layer, kernels_attention_ld(s), D, blocks);
+	phase_add(l, OP_ATTENTION, layer, s->kv_heads, l->n_tokens, 1);
+	phase_add_product(l, OP_ATTENTION_OUT, layer, D, width, blocks);
+}
+
+static const struct phase_order order[] = {
+	{OP_ATTENTION_IN, 1u << AT_H, 1u << AT_PROJ},
+	{OP_ATTENTION, 1u << AT_PROJ | 1u << AT_ROPE | PHASE_OWN,
+	 1u << AT_Q | 1u << AT_MIXED | PHASE_OWN},
+	{OP_ATTENTION_OUT, 1u << AT_MIXED | 1u << AT_X, 1u << AT_X},
+	{OP_END, 0, 0},
+};
+
+const struct layer_ops layer_attention = {
+	.shape = shape,
+	.scratch = scratch,
+	.pieces = pieces,
+	.forward = forward,
+	.phases = phases,
+	.order = order,
+};

@@ -1,0 +1,106 @@
+/*
+ * Gated DeltaNet: a short causal convolution over q, k and v, then a recurrent state for each value head
+ * (kernels/generic/delta.clh). Prompts go through it in chunks, generated tokens one by one.
+ */
+#include <string.h>
+
+#include "base/macros.h"
+#include "engine/layers/layer.h"
+
+static void shape(const struct model_config *c, struct kernel_shape *k)
+{
+	k->key_heads = c->n_key_heads;
+	k->value_heads = c->n_value_heads;
+	k->key_dim = c->key_head_dim;
+	k->value_dim = c->value_head_dim;
+	k->conv = c->conv_kernel;
+}
+
+static uint32_t scratch(const struct kernels *k, uint32_t T,
+			struct layer_scratch ret[LAYER_SCRATCH_MAX])
+{
+	const struct kernel_shape *s = kernels_shape(k);
+	uint64_t key = (uint64_t)T * s->key_heads * s->key_dim;
+	uint64_t value = (uint64_t)T * s->value_heads * s->value_dim;
+	const struct layer_scratch all[] = {
+		{AT_PROJ, "projections", (uint64_t)T * kernels_delta_ld(s) * 4},
+		{AT_MIXED, "mixer outputs", value * (s->bf16 ? 2 : 4)},
+		{BUFFER_DELTA_Q, "delta q", key * 4},
+		{BUFFER_DELTA_K, "delta k", key * 4},
+		{BUFFER_DELTA_V, "delta v", value * 4},
+		{BUFFER_DELTA_GATES, "delta gates", (uint64_t)T * s->value_heads * 2 * 4},
+		{BUFFER_DELTA_CHUNKS, "delta chunks", kernels_delta_scratch(k) * 4},
+	};
+
+	memcpy(ret, all, sizeof(all));
+	return ARRAY_SIZE(all);
+}
+
+/* last inputs [conv_kernel, channels], a ring by absolute position; state [value_heads, key_dim, value_dim]; floats */
+static uint32_t pieces(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+		       struct layer_piece ret[LAYER_PIECES_MAX])
+{
+	uint64_t key = (uint64_t)c->n_key_heads * c->key_head_dim;
+	uint64_t value = (uint64_t)c->n_value_heads * c->value_head_dim;
+
+	(void)element;
+	(void)page_tokens;
+	ret[0] = (struct layer_piece){"last inputs", AT_RING, TIER_STATE,
+				      (2 * key + value) * c->conv_kernel * 4};
+	ret[1] = (struct layer_piece){"recurrent state", AT_STATE, TIER_STATE,
+				      value * c->key_head_dim * 4};
+	return 2;
+}
+
+static void forward(const struct layer_run *r)
+{
+	const struct kernel_shape *s = kernels_shape(r->kernels);
+	const struct model_step *t = r->step;
+	const cl_mem *all = r->all, *own = r->own;
+	uint32_t D = KERNEL_LD(s->hidden), ld = kernels_delta_ld(s), T = t->n_tokens;
+	uint32_t width = s->value_heads * s->value_dim;
+
+	kernel_gemm_store(r->kernels, false, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T, ld,
+			  D);
+	kernel_delta_conv(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at, all[AT_PROJ],
+			  own[AT_CONV], own[AT_NEG_A], own[AT_DT_BIAS], own[AT_RING],
+			  all[BUFFER_DELTA_Q], all[BUFFER_DELTA_K], all[BUFFER_DELTA_V],
+			  all[BUFFER_DELTA_GATES], t->n_prefill_tokens);
+	kernel_delta_prefill(r->kernels, all[BUFFER_STEP], t->rows_at, t->n_prefill_rows,
+			     all[AT_PROJ], all[BUFFER_DELTA_Q], all[BUFFER_DELTA_K],
+			     all[BUFFER_DELTA_V], all[BUFFER_DELTA_GATES], own[AT_NORM],
+			     own[AT_RING], own[AT_STATE], all[BUFFER_DELTA_CHUNKS], all[AT_MIXED]);
+	kernel_delta_decode(r->kernels, all[BUFFER_STEP], t->rows_at, t->n_prefill_rows,
+			    t->n_rows - t->n_prefill_rows, all[AT_PROJ], own[AT_CONV],
+			    own[AT_NEG_A], own[AT_DT_BIAS], own[AT_NORM], own[AT_RING],
+			    own[AT_STATE], all[AT_MIXED]);
+	kernel_gemm_add(r->kernels, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T, D,
+			width, all[BUFFER_DUMP]);
+}
+
+static void phases(struct phase_list *l, uint32_t layer)
+{
+	const struct kernel_shape *s = l->shape;
+	uint64_t D = KERNEL_LD(s->hidden), width = (uint64_t)s->value_heads * s->value_dim;
+	uint64_t blocks = phase_row_blocks(l, l->n_tokens);
+
+	phase_add_product(l, OP_DELTA_IN, layer, kernels_delta_ld(s), D, blocks);
+	phase_add(l, OP_DELTA, layer, s->value_heads, l->n_tokens, 1);
+	phase_add_product(l, OP_DELTA_OUT, layer, D, width, blocks);
+}
+
+static const struct phase_order order[] = {
+	{OP_DELTA_IN, 1u << AT_H, 1u << AT_PROJ},
+	{OP_DELTA, 1u << AT_PROJ | PHASE_OWN, 1u << AT_MIXED | PHASE_OWN},
+	{OP_DELTA_OUT, 1u << AT_MIXED | 1u << AT_X, 1u << AT_X},
+	{OP_END, 0, 0},
+};
+
+const struct layer_ops layer_delta = {
+	.shape = shape,
+	.scratch = scratch,
+	.pieces = pieces,
+	.forward = forward,
+	.phases = phases,
+	.order = order,
+};

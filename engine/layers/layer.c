@@ -1,0 +1,31 @@
+#include "engine/layers/layer.h"
+
+const struct layer_ops *const layer_ops[LAYER_KINDS] = {
+	[LAYER_ATTENTION] = &layer_attention,
+	[LAYER_DELTA] = &layer_delta,
+	[LAYER_MOE] = &layer_moe,
+	[LAYER_DENSE] = &layer_dense,
+};
+
+uint32_t layer_pieces(const struct model_config *c, uint32_t layer, uint32_t element,
+		      uint32_t page_tokens, struct layer_piece ret[LAYER_PIECES_MAX])
+{
+	const struct layer_ops *mixer = layer_ops[c->layers[layer].mixer];
+
+	return mixer->pieces ? mixer->pieces(c, element, page_tokens, ret) : 0;
+}
+
+uint64_t layer_piece_bytes(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+			   enum tier_kind kind)
+{
+	struct layer_piece pieces[LAYER_PIECES_MAX];
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < c->n_layers; i++) {
+		uint32_t n = layer_pieces(c, i, element, page_tokens, pieces);
+
+		for (uint32_t k = 0; k < n; k++)
+			bytes += pieces[k].kind == kind ? pieces[k].bytes : 0;
+	}
+	return bytes;
+}

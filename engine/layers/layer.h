@@ -1,0 +1,93 @@
+/*
+ * Kinds of layers. A layer is a mixer and behind it an MLP, each of a kind (enum layer_kind). All that is special about a kind
+ * stands in one file of this folder, as a struct layer_ops; the model walks over layers without knowing what they are.
+ */
+#ifndef ENGINE_LAYERS_LAYER_H
+#define ENGINE_LAYERS_LAYER_H
+
+#include "engine/checkpoint/model_config.h"
+#include "engine/layers/phases.h"
+#include "kernels/step.h"
+#include "kernels/kernels.h"
+#include "prefix_cache/tiers.h"
+
+/* Buffers of all layers: those that one launch finds by AT_* of kernels/step.h (below AT_LAYERS), then these. */
+enum {
+	BUFFER_STEP = AT_LAYERS, /* the step table */
+	BUFFER_DELTA_Q,
+	BUFFER_DELTA_K,
+	BUFFER_DELTA_V,
+	BUFFER_DELTA_GATES,
+	BUFFER_DELTA_CHUNKS,
+	BUFFER_SAMPLING,
+	BUFFER_COUNTS,
+	BUFFER_DUMP, /* NULL unless activations are dumped */
+	BUFFERS,
+};
+
+/* What one step runs, as offsets into the step table (engine/step.c). */
+struct model_step {
+	uint32_t n_tokens, n_prefill_tokens;
+	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits, n_draws, n_scores;
+	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at, draws_at;
+	cl_int score_rows_at, scores_at; /* [n_scores] each */
+	cl_int all_at;			 /* 0, 1, 2, ... n_tokens - 1; only while dumping */
+	cl_int work_at; /* the list of a step in one launch; 0: separate launches */
+};
+
+/* One layer of one step. */
+struct layer_run {
+	struct kernels *kernels;
+	const cl_mem *all; /* [BUFFERS] */
+	const cl_mem *own; /* [AT_LAYER_COUNT] the layer's, by AT_*; NULL where it has none */
+	const struct model_step *step;
+};
+
+/* A buffer that layers work in, one after the other. Where several kinds use it the largest counts. */
+struct layer_scratch {
+	int at; /* among those of all layers */
+	const char *name;
+	uint64_t bytes;
+};
+
+/* What a layer keeps of a sequence: a buffer of pieces, one a KV page or one a state slot. Pages, slots, what of them goes to
+ * files and to other processes: all are pieces, layer by layer, in the order of this list. */
+struct layer_piece {
+	const char *name;
+	int at; /* its buffer among the layer's */
+	enum tier_kind kind;
+	uint64_t bytes; /* of one piece */
+};
+
+enum { LAYER_SCRATCH_MAX = 8, LAYER_PIECES_MAX = 3 };
+
+struct layer_ops {
+	/* Adds what kernels have to know of the kind. */
+	void (*shape)(const struct model_config *c, struct kernel_shape *k);
+	/* Buffers to work in for T tokens; returns how many. */
+	uint32_t (*scratch)(const struct kernels *k, uint32_t T,
+			    struct layer_scratch ret[LAYER_SCRATCH_MAX]);
+	/* What a layer keeps, with elements of so many bytes; returns how many. NULL: nothing. */
+	uint32_t (*pieces)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+			   struct layer_piece ret[LAYER_PIECES_MAX]);
+	/* Launches the layer. A mixer reads normed rows (AT_H) and adds to the residual stream (AT_X); an MLP reads the
+	 * residual stream, adds to it and norms the rows for the mixer behind it. */
+	void (*forward)(const struct layer_run *r);
+	/* The same for a decode step in one launch: appends the layer's phases. */
+	void (*phases)(struct phase_list *l, uint32_t layer);
+	const struct phase_order *order; /* of those phases, ended by OP_END */
+};
+
+/* By enum layer_kind: attention.c, delta.c, moe.c, dense.c. */
+extern const struct layer_ops *const layer_ops[LAYER_KINDS];
+extern const struct layer_ops layer_attention, layer_delta, layer_moe, layer_dense;
+
+/* What a layer of the model keeps; returns how many pieces. */
+uint32_t layer_pieces(const struct model_config *c, uint32_t layer, uint32_t element,
+		      uint32_t page_tokens, struct layer_piece ret[LAYER_PIECES_MAX]);
+
+/* Bytes of a KV page, or of a state slot, over all layers. */
+uint64_t layer_piece_bytes(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+			   enum tier_kind kind);
+
+#endif

@@ -1,0 +1,82 @@
+#include "engine/layers/mlp.h"
+
+#include <string.h>
+
+#include "base/macros.h"
+
+/* For so few tokens a phase of its own costs more than choosing their experts one after the other. */
+enum { TOPK_ALONE = 3 };
+
+uint32_t mlp_scratch(const struct kernels *k, uint32_t mlp, uint32_t T,
+		     struct layer_scratch ret[LAYER_SCRATCH_MAX])
+{
+	const struct kernel_shape *s = kernels_shape(k);
+	const struct kernel_mlp *m = &s->mlps[mlp];
+	uint64_t choices = (uint64_t)T * (m->topk + 1);
+	uint64_t width = KERNEL_LD(MAX(m->expert_size, m->shared_size));
+	const struct layer_scratch all[] = {
+		{AT_ROUTER_LOGITS, "router logits", (uint64_t)T * KERNEL_LD(m->experts + 1) * 4},
+		{AT_EXPERTS, "experts chosen", choices * 4},
+		{AT_WEIGHTS, "expert weights", choices * 4},
+		{AT_ROWS, "expert rows", choices * 4},
+		{AT_TASKS, "expert tasks", kernels_task_ints(m, T) * 4},
+		{AT_ACT, "expert activations", choices * width * (s->bf16 ? 2 : 4)},
+		{AT_Y, "expert outputs", choices * KERNEL_LD(s->hidden) * 4},
+	};
+
+	memcpy(ret, all, sizeof(all));
+	return ARRAY_SIZE(all);
+}
+
+void mlp_forward(const struct layer_run *r, uint32_t mlp)
+{
+	const struct kernel_shape *s = kernels_shape(r->kernels);
+	const struct kernel_mlp *m = &s->mlps[mlp];
+	const cl_mem *all = r->all, *own = r->own;
+	uint32_t D = KERNEL_LD(s->hidden), E = KERNEL_LD(m->experts + 1), T = r->step->n_tokens;
+
+	kernel_rms_norm(r->kernels, all[BUFFER_STEP], -1, all[AT_X], own[AT_POST_NORM], all[AT_H],
+			all[AT_H32], T);
+	if (m->experts)
+		kernel_gemm_store(r->kernels, true, all[AT_H32], D, own[AT_ROUTER],
+				  all[AT_ROUTER_LOGITS], E, T, E, D);
+	kernel_moe_route(r->kernels, mlp, all[AT_ROUTER_LOGITS], all[AT_EXPERTS], all[AT_WEIGHTS],
+			 all[AT_ROWS], all[AT_TASKS], T);
+	kernel_moe_gate_up(r->kernels, mlp, all[AT_H], own[AT_EXPERTS_GATE_UP],
+			   own[AT_SHARED_GATE_UP], all[AT_TASKS], all[AT_ROWS], all[AT_ACT], T);
+	kernel_moe_down(r->kernels, mlp, all[AT_ACT], own[AT_EXPERTS_DOWN], own[AT_SHARED_DOWN],
+			all[AT_TASKS], all[AT_ROWS], all[AT_Y], T);
+	kernel_combine_norm(r->kernels, mlp, all[AT_X], all[AT_Y], all[AT_WEIGHTS],
+			    all[AT_ROUTER_LOGITS], own[AT_NEXT_NORM], all[AT_H], all[AT_H32],
+			    all[BUFFER_DUMP], T);
+}
+
+void mlp_phases(struct phase_list *l, uint32_t layer, uint32_t mlp)
+{
+	const struct kernel_mlp *m = &l->shape->mlps[mlp];
+	uint64_t D = KERNEL_LD(l->shape->hidden), tasks = kernels_max_tasks(m, l->n_tokens);
+	uint64_t width = KERNEL_LD(MAX(m->expert_size, m->shared_size));
+	uint64_t router = CEIL_DIV(KERNEL_LD(m->experts + 1), l->cut->router_columns);
+	bool alone = l->n_tokens > TOPK_ALONE;
+
+	phase_add(l, OP_ROUTER, layer, router, l->n_tokens, 1);
+	if (m->experts && alone)
+		phase_add(l, OP_TOPK, layer, 1, l->n_tokens, 1);
+	phase_add(l, m->experts && !alone ? OP_TOPK_SORT : OP_SORT, layer, 1, 1, 1);
+	phase_add_product(l, OP_GATE_UP, layer, width, 2 * D, tasks);
+	phase_add_product(l, OP_DOWN, layer, D, width, tasks);
+	phase_add(l, OP_COMBINE, layer, 1, l->n_tokens, 1);
+}
+
+#define B(at) (1u << AT_##at)
+const struct phase_order mlp_order[] = {
+	{OP_ROUTER, B(X), B(H) | B(H32) | B(ROUTER_LOGITS)},
+	{OP_TOPK, B(ROUTER_LOGITS), B(EXPERTS) | B(WEIGHTS)},
+	{OP_SORT, B(EXPERTS), B(ROWS) | B(TASKS)},
+	{OP_TOPK_SORT, B(ROUTER_LOGITS), B(EXPERTS) | B(WEIGHTS) | B(ROWS) | B(TASKS)},
+	{OP_GATE_UP, B(H) | B(TASKS) | B(ROWS), B(ACT)},
+	{OP_DOWN, B(ACT) | B(TASKS) | B(ROWS), B(Y)},
+	{OP_COMBINE, B(X) | B(Y) | B(WEIGHTS) | B(ROUTER_LOGITS), B(X) | B(H) | B(H32)},
+	{OP_END, 0, 0},
+};
+#undef B

@@ -1,0 +1,16 @@
+/*
+ * What both MLPs have in common: a dense one is computed as a shared expert without others, by the same kernels. `mlp` is
+ * its number in the kernels' shape.
+ */
+#ifndef ENGINE_LAYERS_MLP_H
+#define ENGINE_LAYERS_MLP_H
+
+#include "engine/layers/layer.h"
+
+uint32_t mlp_scratch(const struct kernels *k, uint32_t mlp, uint32_t T,
+		     struct layer_scratch ret[LAYER_SCRATCH_MAX]);
+void mlp_forward(const struct layer_run *r, uint32_t mlp);
+void mlp_phases(struct phase_list *l, uint32_t layer, uint32_t mlp);
+extern const struct phase_order mlp_order[];
+
+#endif
