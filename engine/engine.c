@@ -12,12 +12,11 @@
 #include "base/log.h"
 #include "engine/block.h"
 #include "engine/cache_size.h"
+#include "engine/copies.h"
 #include "engine/device.h"
 #include "engine/dump.h"
-#include "engine/items.h"
 #include "engine/memory_plan.h"
 #include "engine/model.h"
-#include "engine/pieces.h"
 #include "engine/profile.h"
 #include "engine/runner.h"
 
@@ -35,8 +34,7 @@ struct engine {
 	struct dump *dump;
 	struct step_limits limits;
 	struct runner *runner;
-	struct items items;
-	struct pieces pieces;
+	struct copies copies;
 	engine_on_layer *on_layer; /* NULL: nobody */
 	void *on_layer_user;
 	const struct plan *submitting; /* while engine_submit runs */
@@ -358,8 +356,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 		r = runner_new(&g->device, &g->model, &g->limits, &g->runner, e);
 	if (r < 0)
 		return r;
-	items_init(&g->items, &g->device, &g->model, runner_counters(g->runner));
-	pieces_init(&g->pieces, &g->device, &g->model, runner_counters(g->runner));
+	copies_init(&g->copies, &g->device, &g->model, runner_counters(g->runner));
 	fill_info(g, saved, plain);
 	log_debug("model ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
 	return 0;
@@ -456,8 +453,7 @@ void engine_close(struct engine *g)
 		return;
 	if (g->device.queue)
 		clFinish(g->device.queue);
-	items_release(&g->items);
-	pieces_release(&g->pieces);
+	copies_release(&g->copies);
 	runner_free(g->runner);
 	memory_plan_free(g->cache_plan);
 	memory_plan_free(g->plan);
@@ -496,7 +492,7 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 {
 	int r = runner_wait(g->runner, results, e);
 
-	return r < 0 ? r : pieces_check(&g->pieces, e);
+	return r < 0 ? r : copies_check(&g->copies, e);
 }
 
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
@@ -572,59 +568,60 @@ bool engine_peak_known(const struct engine *g, struct peak *ret)
 	return peak_known(g->device.name, g->info.compute_units, g->variant, ret);
 }
 
-/* ---- items ---- */
+/* ---- copies ---- */
+
+const struct layer_piece *engine_layer_pieces(const struct engine *g, uint32_t layer,
+					      uint32_t *ret_n)
+{
+	*ret_n = g->model.layers[layer].n_pieces;
+	return g->model.layers[layer].pieces;
+}
 
 int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
 		     struct err *e)
 {
-	return items_read(&g->items, kind, id, host, tag, e);
+	return copies_item(&g->copies, kind, id, false, host, tag, e);
 }
 
 int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host,
 		      void *tag, struct err *e)
 {
-	return items_write(&g->items, kind, id, host, tag, e);
+	/* Only read from. */
+	return copies_item(&g->copies, kind, id, true, (void *)(uintptr_t)host, tag, e);
 }
 
 int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n, struct err *e)
 {
-	return items_done(&g->items, tags, max, ret_n, e);
+	return copies_items_done(&g->copies, tags, max, ret_n, e);
 }
 
 uint32_t engine_items_out(const struct engine *g)
 {
-	return items_out(&g->items);
-}
-
-/* ---- pieces ---- */
-
-uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind, uint32_t part)
-{
-	return pieces_bytes(&g->pieces, kind, part);
+	return copies_items_out(&g->copies);
 }
 
 int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n, void *host,
 		       engine_done *done, void *tag, struct err *e)
 {
-	return pieces_copy(&g->pieces, pieces, n, false, host, done, tag, e);
+	return copies_pieces(&g->copies, pieces, n, false, host, done, tag, e);
 }
 
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e)
 {
 	/* Only read from. */
-	return pieces_copy(&g->pieces, pieces, n, true, (void *)(uintptr_t)host, done, tag, e);
+	return copies_pieces(&g->copies, pieces, n, true, (void *)(uintptr_t)host, done, tag, e);
 }
 
 int engine_pieces_check(struct engine *g, struct err *e)
 {
-	return pieces_check(&g->pieces, e);
+	return copies_check(&g->copies, e);
 }
 
 void engine_finish(struct engine *g)
 {
 	clFinish(g->device.queue);
-	pieces_wait(&g->pieces);
+	copies_wait(&g->copies);
 }
 
 int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret, struct err *e)

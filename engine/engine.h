@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "engine/checkpoint/model_config.h"
+#include "engine/layers/piece.h"
 #include "kernels/tuning/tuning.h"
 #include "prefix_cache/tiers.h"
 #include "scheduler/plan.h"
@@ -98,15 +99,20 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 		struct err *e) MUST_CHECK;
 
 /*
- * Copies between the host and one KV page (id: its number) or one state slot, of all layers. They are commands
+ * What a layer keeps of a sequence: pieces of KV pages (the keys of a page, its values) and of state slots, of one size
+ * each. A page, or a state, is the pieces of all layers one behind the other, in the order of these lists. Borrowed for
+ * as long as the engine is there.
+ */
+const struct layer_piece *engine_layer_pieces(const struct engine *g, uint32_t layer,
+					      uint32_t *ret_n);
+
+/*
+ * Copies between the host and one KV page (id: its number) or one state slot, of all layers: an item. They are commands
  * on the same queue as the plans, in the order of the calls: a read gives what the plans submitted before it leave,
  * whatever later plans write there; a write is there for every plan submitted after it. Neither waits.
  *
- * host [page_bytes or slot_bytes of engine_info] holds, layer by layer (layers that have the kind):
- *     a page   keys [kv_heads, head_dim, page_tokens], values [kv_heads, page_tokens, head_dim], elements
- *     a state  last inputs [conv_kernel, channels], state [value_heads, key_dim, value_dim], floats
- * and belongs to the copy until engine_items_done gave its tag back. -EBUSY: ENGINE_ITEMS_OUT are out. -EINVAL: no
- * such page or slot. -EIO: the device is lost.
+ * host [page_bytes or slot_bytes of engine_info] belongs to the copy until engine_items_done gave its tag back. -EBUSY:
+ * ENGINE_ITEMS_OUT are out. -EINVAL: no such page or slot. -EIO: the device is lost.
  */
 enum { ENGINE_ITEMS_OUT = 256 };
 int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
@@ -124,25 +130,21 @@ int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret
 uint32_t engine_items_out(const struct engine *g);
 
 /*
- * What a layer has of a page or a state are two parts (above), each a piece. Where a prompt is computed for another process its pieces leave while
- * later layers still run (daemon/transfer), so they are copied by layers and not as items.
+ * Where a prompt is computed for another process its pieces leave while later layers still run (daemon/transfer), so they are
+ * copied by layers and not as items.
  *
- * Copies of pieces are commands on the same queue, like those of items, and as many as there are may be out. host
- * [the sum of engine_piece_bytes] holds one piece after the other, and belongs to the
- * copy until done(tag, good) was called: once for every call that returned 0, by this thread before the
- * return or by one of the driver's. !good: the device is lost, and what was read is worth nothing. done may not call
- * the engine, nor wait. -EINVAL: no such piece.
+ * Copies of pieces are commands on the same queue, like those of items, and as many as there are may be out. host holds
+ * one piece after the other, and belongs to the copy until done(tag, good) was called: once for every call that returned 0,
+ * by this thread before the return or by one of the driver's. !good: the device is lost, and what was read is worth
+ * nothing. done may not call the engine, nor wait. -EINVAL: no such piece.
  */
 struct engine_piece {
-	enum tier_kind kind;
-	uint32_t layer; /* of the model: one that has the kind */
-	uint32_t part;	/* 0: keys, or last inputs; 1: values, or state */
-	uint32_t id;	/* page or slot */
+	uint32_t layer; /* of the model */
+	uint32_t part;	/* which of the layer's pieces */
+	uint32_t id;	/* of which page or slot */
 };
 typedef void engine_done(void *tag, bool good);
 
-/* Of a layer that has the kind. */
-uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind, uint32_t part);
 int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n, void *host,
 		       engine_done *done, void *tag, struct err *e) MUST_CHECK;
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,

@@ -39,6 +39,12 @@ struct golden {
 	struct ids prompt, output;
 };
 
+/* What a layer keeps of a sequence. */
+struct fake_layer {
+	struct layer_piece pieces[LAYER_PIECES_MAX];
+	uint32_t n;
+};
+
 struct engine {
 	struct engine_info info;
 	struct engine_counters counters;
@@ -60,6 +66,7 @@ struct engine {
 	uint64_t head, tail;	   /* plans waited for, submitted */
 	engine_on_layer *on_layer; /* NULL: nobody */
 	void *on_layer_user;
+	struct fake_layer *layers;     /* [n_layers] */
 	void *items[ENGINE_ITEMS_OUT]; /* tags of copies, [n_items] */
 	uint32_t n_items;
 	uint32_t max_seqs, max_prefill_tokens;
@@ -124,6 +131,32 @@ static void load_goldens(struct engine *g, const char *dir)
 	json_decref(root);
 }
 
+/* An item's pieces are as many as the model's, and all as large. */
+static void share_items(struct engine *g)
+{
+	const struct model_config *c = &g->info.model;
+	uint32_t n[2] = {0};
+
+	g->layers = calloc(c->n_layers, sizeof(*g->layers));
+	must(g->layers != NULL);
+	for (uint32_t i = 0; i < c->n_layers; i++) {
+		struct fake_layer *l = &g->layers[i];
+
+		l->n = layer_pieces(c, i, 2, g->page_tokens, l->pieces);
+		for (uint32_t k = 0; k < l->n; k++)
+			n[l->pieces[k].kind]++;
+	}
+	if (n[TIER_STATE])
+		g->info.slot_bytes -= g->info.slot_bytes % n[TIER_STATE];
+	for (uint32_t i = 0; i < c->n_layers; i++)
+		for (uint32_t k = 0; k < g->layers[i].n; k++) {
+			struct layer_piece *p = &g->layers[i].pieces[k];
+
+			p->bytes = p->kind == TIER_PAGE ? g->info.page_bytes : g->info.slot_bytes;
+			p->bytes /= n[p->kind];
+		}
+}
+
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e)
 {
 	struct engine *g = calloc(1, sizeof(*g));
@@ -142,7 +175,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	}
 	info->max_model_len =
 		o->max_model_len ? o->max_model_len : info->model.max_position_embeddings;
-	if (info->model.n_layers_of[LAYER_DELTA])
+	if (layer_piece_bytes(&info->model, 2, o->page_tokens, TIER_STATE))
 		info->n_slots = (uint32_t)setting("FAKE_SLOTS", 8ull * o->max_seqs);
 	info->n_pages = (uint32_t)setting("FAKE_PAGES", o->max_seqs * CEIL_DIV(info->max_model_len,
 									       o->page_tokens));
@@ -152,9 +185,9 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	info->page_bytes = 4096ull * o->page_tokens;
 	/* A MiB, but for what equal pieces leave of it. */
 	if (info->n_slots)
-		info->slot_bytes =
-			(1u << 20) - (1u << 20) % (2 * info->model.n_layers_of[LAYER_DELTA]);
+		info->slot_bytes = 1u << 20;
 	g->page_tokens = o->page_tokens;
+	share_items(g);
 	g->max_seqs = o->max_seqs;
 	g->max_prefill_tokens = o->max_prefill_tokens;
 	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++) {
@@ -186,6 +219,7 @@ void engine_close(struct engine *g)
 	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++)
 		free(g->steps[i].results);
 	free(g->goldens);
+	free(g->layers);
 	free(g->touched);
 	free(g->written);
 	free(g->rows);
@@ -568,42 +602,37 @@ uint32_t engine_items_out(const struct engine *g)
 	return g->n_items;
 }
 
-/* ---- pieces: each part of each layer that has the kind has its share of an item's bytes, so that none may be missing ---- */
+/* ---- pieces: each of each layer has its share of an item's bytes, so that none may be missing ---- */
 
-static uint32_t layers_of(const struct engine *g, enum tier_kind kind)
+const struct layer_piece *engine_layer_pieces(const struct engine *g, uint32_t layer,
+					      uint32_t *ret_n)
 {
-	const struct model_config *c = &g->info.model;
-
-	return kind == TIER_PAGE ? c->n_layers_of[LAYER_ATTENTION] : c->n_layers_of[LAYER_DELTA];
+	must(layer < g->info.model.n_layers);
+	*ret_n = g->layers[layer].n;
+	return g->layers[layer].pieces;
 }
 
-/* What a layer has parts of. */
-static enum tier_kind keeps(const struct model_config *c, uint32_t layer)
+/* Where a piece's share lies, and how many bytes it has; *ret_size: of the piece. */
+static char *share_of(struct engine *g, const struct engine_piece *p, size_t *ret_bytes,
+		      size_t *ret_size)
 {
-	return c->layers[layer].mixer == LAYER_ATTENTION ? TIER_PAGE : TIER_STATE;
-}
-
-uint64_t engine_piece_bytes(const struct engine *g, enum tier_kind kind, uint32_t part)
-{
-	uint32_t n = 2 * layers_of(g, kind);
-
-	(void)part;
-	return n ? (kind == TIER_PAGE ? g->info.page_bytes : g->info.slot_bytes) / n : 0;
-}
-
-/* Where the share of a layer's part lies, and how many bytes it has. */
-static char *share_of(struct engine *g, const struct engine_piece *p, size_t *ret_bytes)
-{
-	const struct model_config *c = &g->info.model;
-	uint32_t n = 2 * layers_of(g, p->kind), nth = p->part;
+	const struct layer_piece *own;
+	uint32_t n_own, n = 0, nth = 0;
 	size_t bytes;
-	char *item = item_of(g, p->kind, p->id, &bytes);
+	char *item;
 
-	must(p->layer < c->n_layers && keeps(c, p->layer) == p->kind);
-	must(p->part < 2);
-	for (uint32_t i = 0; i < p->layer; i++)
-		nth += 2 * (keeps(c, i) == p->kind);
+	own = engine_layer_pieces(g, p->layer, &n_own);
+	must(p->part < n_own);
+	for (uint32_t i = 0; i < g->info.model.n_layers; i++)
+		for (uint32_t k = 0; k < g->layers[i].n; k++) {
+			bool same = g->layers[i].pieces[k].kind == own[p->part].kind;
+
+			n += same;
+			nth += same && (i < p->layer || (i == p->layer && k < p->part));
+		}
+	item = item_of(g, own[p->part].kind, p->id, &bytes);
 	*ret_bytes = bytes * (nth + 1) / n - bytes * nth / n;
+	*ret_size = own[p->part].bytes;
 	return item + bytes * nth / n;
 }
 
@@ -632,12 +661,12 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 	(void)e;
 	must(n > 0);
 	for (uint32_t i = 0; i < n; i++) {
-		size_t bytes;
-		const char *share = share_of(g, &pieces[i], &bytes);
+		size_t bytes, size;
+		const char *share = share_of(g, &pieces[i], &bytes, &size);
 
-		memset(to, 0, engine_piece_bytes(g, pieces[i].kind, pieces[i].part));
+		memset(to, 0, size);
 		memcpy(to, share, bytes);
-		to += engine_piece_bytes(g, pieces[i].kind, pieces[i].part);
+		to += size;
 	}
 	end_pieces(g, done, tag, host, (size_t)(to - (char *)host));
 	return 0;
@@ -653,13 +682,13 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 	(void)e;
 	must(n > 0);
 	for (uint32_t i = 0; i < n; i++) {
-		size_t bytes;
-		char *share = share_of(g, &pieces[i], &bytes);
+		size_t bytes, size;
+		char *share = share_of(g, &pieces[i], &bytes, &size);
 
 		memcpy(share, from, bytes);
 		last = share;
 		n_last = bytes;
-		from += engine_piece_bytes(g, pieces[i].kind, pieces[i].part);
+		from += size;
 	}
 	end_pieces(g, done, tag, last, n_last);
 	return 0;

@@ -1,5 +1,6 @@
 #include "daemon/steps/handoff.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,13 +127,13 @@ static int start(struct handoff *h, struct err *e)
 	if (!layers)
 		return err_set(e, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < m->n_layers; i++) {
-		enum tier_kind kind =
-			m->layers[i].mixer == LAYER_ATTENTION ? TIER_PAGE : TIER_STATE;
+		uint32_t n;
+		const struct layer_piece *parts = engine_layer_pieces(h->config.engine, i, &n);
 
+		assert(n == 2); /* what a HELLO can say of a layer */
 		layers[i] = (struct wire_layer){
-			.part_bytes = {engine_piece_bytes(h->config.engine, kind, 0),
-				       engine_piece_bytes(h->config.engine, kind, 1)},
-			.kind = kind == TIER_PAGE ? WIRE_ATTENTION : WIRE_DELTANET,
+			.part_bytes = {parts[0].bytes, parts[1].bytes},
+			.kind = parts[0].kind == TIER_PAGE ? WIRE_ATTENTION : WIRE_DELTANET,
 		};
 	}
 	r = transfer_start(&config, &h->transfer, e);
@@ -143,7 +144,6 @@ static int start(struct handoff *h, struct err *e)
 static int open_shipping(struct handoff *h, struct err *e)
 {
 	const struct shipping_config config = {.engine = h->config.engine,
-					       .model = &h->config.server->info.model,
 					       .transfer = h->transfer,
 					       .inbox = h->config.inbox};
 
@@ -554,7 +554,6 @@ static int take_data(struct handoff *h, struct transfer_note *n, struct err *e)
 
 		for (uint32_t j = 0; j < w->n; j++)
 			pieces[at++] = (struct engine_piece){
-				.kind = page ? TIER_PAGE : TIER_STATE,
 				.layer = w->layer,
 				.part = w->part % 2,
 				.id = page ? i->prepare

@@ -33,7 +33,6 @@ struct parcel {
 
 struct shipping {
 	struct shipping_config config;
-	uint64_t part_bytes[2][2]; /* by enum tier_kind and part */
 	uint64_t block_bytes;
 	struct list waiting;		    /* parcels without a block */
 	uint32_t n_waiting[TRANSFER_PEERS]; /* of them, those of a peer */
@@ -49,9 +48,13 @@ uint64_t shipping_block_bytes(const struct engine *engine)
 {
 	uint64_t bytes = BLOCK_MIN;
 
-	for (int kind = 0; kind < 2; kind++)
-		for (uint32_t part = 0; part < 2; part++)
-			bytes = MAX(bytes, engine_piece_bytes(engine, (enum tier_kind)kind, part));
+	for (uint32_t i = 0; i < engine_info(engine)->model.n_layers; i++) {
+		uint32_t n;
+		const struct layer_piece *parts = engine_layer_pieces(engine, i, &n);
+
+		for (uint32_t k = 0; k < n; k++)
+			bytes = MAX(bytes, parts[k].bytes);
+	}
 	return bytes;
 }
 
@@ -80,10 +83,6 @@ int shipping_open(const struct shipping_config *config, struct shipping **ret, s
 	list_init(&s->waiting);
 	pthread_mutex_init(&s->lock, NULL);
 	s->block_bytes = shipping_block_bytes(config->engine);
-	for (int kind = 0; kind < 2; kind++)
-		for (uint32_t part = 0; part < 2; part++)
-			s->part_bytes[kind][part] =
-				engine_piece_bytes(config->engine, (enum tier_kind)kind, part);
 	r = open_blocks(s, e);
 	if (r < 0) {
 		shipping_close(s);
@@ -290,11 +289,11 @@ static void send_off(struct packing *k)
 		enter(k->s, p);
 }
 
-/* n pages, or one state, of a part of a layer. */
-static void pack(struct packing *k, enum tier_kind kind, uint32_t layer, uint32_t part,
+/* Pieces of a layer, of n pages or one state. */
+static void pack(struct packing *k, const struct layer_piece *piece, uint32_t layer, uint32_t part,
 		 const uint32_t *ids, uint32_t first, uint32_t n)
 {
-	uint64_t each = k->s->part_bytes[kind][part];
+	uint64_t each = piece->bytes;
 
 	while (n && !k->error.code) {
 		struct parcel *p = k->p;
@@ -318,14 +317,15 @@ static void pack(struct packing *k, enum tier_kind kind, uint32_t layer, uint32_
 		p->window->window.first_layer = k->first_layer;
 		p->window->window.n_layers = k->n_layers;
 		listed = &p->window->pieces[p->window->window.n_pieces++];
-		*listed = (struct wire_piece){.bytes = room * each,
-					      .layer = layer,
-					      .first = first,
-					      .n = room,
-					      .part = (kind == TIER_PAGE ? WIRE_K : WIRE_RING) +
-						      part};
+		*listed =
+			(struct wire_piece){.bytes = room * each,
+					    .layer = layer,
+					    .first = first,
+					    .n = room,
+					    .part = part + (piece->kind == TIER_PAGE ? WIRE_K
+										     : WIRE_RING)};
 		for (uint32_t i = 0; i < room; i++)
-			p->pieces[p->n_pieces++] = (struct engine_piece){kind, layer, part, ids[i]};
+			p->pieces[p->n_pieces++] = (struct engine_piece){layer, part, ids[i]};
 		p->window->bytes += room * each;
 		ids += room;
 		first += room;
@@ -337,17 +337,20 @@ int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const s
 		    const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
 		    struct err *e)
 {
-	const struct model_config *m = s->config.model;
 	const struct plan_row *row = &plan->rows[ship->row];
 	struct packing k = {s, attempt, peer, row, ship, first_layer, n_layers, NULL, {0}};
 
-	for (uint32_t i = first_layer; i < first_layer + n_layers; i++)
-		for (uint32_t part = 0; part < 2; part++)
-			if (m->layers[i].mixer == LAYER_ATTENTION)
-				pack(&k, TIER_PAGE, i, part, row->pages + ship->first_page,
+	for (uint32_t i = first_layer; i < first_layer + n_layers; i++) {
+		uint32_t n;
+		const struct layer_piece *parts = engine_layer_pieces(s->config.engine, i, &n);
+
+		for (uint32_t part = 0; part < n; part++)
+			if (parts[part].kind == TIER_PAGE)
+				pack(&k, &parts[part], i, part, row->pages + ship->first_page,
 				     ship->first_page, ship->n_pages);
 			else if (ship->state)
-				pack(&k, TIER_STATE, i, part, &row->state_dst, 0, 1);
+				pack(&k, &parts[part], i, part, &row->state_dst, 0, 1);
+	}
 	send_off(&k);
 	if (!k.error.code)
 		return 0;

@@ -17,7 +17,6 @@ struct shipping;
 /* All of it is borrowed for as long as it is there. */
 struct shipping_config {
 	struct engine *engine;
-	const struct model_config *model;
 	struct transfer *transfer;
 	struct queue *inbox; /* woken when a block is free again */
 };

@@ -5,11 +5,10 @@
 #ifndef ENGINE_LAYERS_LAYER_H
 #define ENGINE_LAYERS_LAYER_H
 
-#include "engine/checkpoint/model_config.h"
 #include "engine/layers/phases.h"
+#include "engine/layers/piece.h"
 #include "kernels/step.h"
 #include "kernels/kernels.h"
-#include "prefix_cache/tiers.h"
 
 /* Buffers of all layers: those that one launch finds by AT_* of kernels/step.h (below AT_LAYERS), then these. */
 enum {
@@ -50,16 +49,7 @@ struct layer_scratch {
 	uint64_t bytes;
 };
 
-/* What a layer keeps of a sequence: a buffer of pieces, one a KV page or one a state slot. Pages, slots, what of them goes to
- * files and to other processes: all are pieces, layer by layer, in the order of this list. */
-struct layer_piece {
-	const char *name;
-	int at; /* its buffer among the layer's */
-	enum tier_kind kind;
-	uint64_t bytes; /* of one piece */
-};
-
-enum { LAYER_SCRATCH_MAX = 8, LAYER_PIECES_MAX = 3 };
+enum { LAYER_SCRATCH_MAX = 8 };
 
 struct layer_ops {
 	/* Adds what kernels have to know of the kind. */
@@ -81,13 +71,5 @@ struct layer_ops {
 /* By enum layer_kind: attention.c, delta.c, moe.c, dense.c. */
 extern const struct layer_ops *const layer_ops[LAYER_KINDS];
 extern const struct layer_ops layer_attention, layer_delta, layer_moe, layer_dense;
-
-/* What a layer of the model keeps; returns how many pieces. */
-uint32_t layer_pieces(const struct model_config *c, uint32_t layer, uint32_t element,
-		      uint32_t page_tokens, struct layer_piece ret[LAYER_PIECES_MAX]);
-
-/* Bytes of a KV page, or of a state slot, over all layers. */
-uint64_t layer_piece_bytes(const struct model_config *c, uint32_t element, uint32_t page_tokens,
-			   enum tier_kind kind);
 
 #endif

@@ -21,6 +21,7 @@
 #include "daemon/cli/simulate/runner.h"
 #include "daemon/options.h"
 #include "engine/checkpoint/model_config.h"
+#include "engine/layers/piece.h"
 #include "protocol/transfer/peers.h"
 
 struct simulate_options {
@@ -200,12 +201,8 @@ static int sizes_of_model(struct simulate_options *o, struct err *e)
 
 	if (r < 0)
 		return r;
-	o->page_bytes =
-		2.0 * 2 * c.n_layers_of[LAYER_ATTENTION] * c.n_kv_heads * c.head_dim * o->page_size;
-	o->slot_bytes = 4.0 * c.n_layers_of[LAYER_DELTA] *
-			((double)c.n_value_heads * c.value_head_dim * c.key_head_dim +
-			 c.conv_kernel * (2.0 * c.n_key_heads * c.key_head_dim +
-					  (double)c.n_value_heads * c.value_head_dim));
+	o->page_bytes = (double)layer_piece_bytes(&c, 2, (uint32_t)o->page_size, TIER_PAGE);
+	o->slot_bytes = (double)layer_piece_bytes(&c, 2, (uint32_t)o->page_size, TIER_STATE);
 	o->page_bytes = MAX(o->page_bytes, 1.0);
 	return 0;
 }

@@ -2,7 +2,7 @@
  * Pages and states between host and device: the same bits there and back, in the order of the plans; and the same by
  * layers, while a step runs.
  *
- *     test_items DIR float32|bfloat16      DIR: lexis
+ *     test_copies DIR float32|bfloat16      DIR: lexis
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -310,9 +310,14 @@ struct shipping {
 	_Atomic uint32_t came, bad;
 };
 
-static uint64_t layer_bytes(const struct engine *g, enum tier_kind kind)
+/* Whether the layer keeps pages, and the bytes of all that it keeps of one. */
+static bool keeps_pages(const struct engine *g, uint32_t layer, uint64_t *ret_bytes)
 {
-	return engine_piece_bytes(g, kind, 0) + engine_piece_bytes(g, kind, 1);
+	uint32_t n;
+	const struct layer_piece *pieces = engine_layer_pieces(g, layer, &n);
+
+	*ret_bytes = pieces[0].bytes + pieces[1].bytes;
+	return n == 2 && pieces[0].kind == TIER_PAGE;
 }
 
 static void count_done(void *tag, bool good)
@@ -326,8 +331,8 @@ static void count_done(void *tag, bool good)
 static void read_layer(void *user, const struct plan *plan, uint32_t layer)
 {
 	struct shipping *s = user;
-	const struct model_config *c = &engine_info(s->engine)->model;
-	bool pages = c->layers[layer].mixer == LAYER_ATTENTION;
+	uint64_t bytes;
+	bool pages = keeps_pages(s->engine, layer, &bytes);
 	struct err e = {0};
 
 	if (plan != s->plan)
@@ -335,12 +340,8 @@ static void read_layer(void *user, const struct plan *plan, uint32_t layer)
 	s->in_order &= layer == s->n_layers++;
 	s->n[layer] = pages ? 4 : 2;
 	for (uint32_t i = 0; i < s->n[layer]; i++)
-		s->pieces[layer][i] = (struct engine_piece){pages ? TIER_PAGE : TIER_STATE, layer,
-							    i % 2, pages ? i / 2 : s->slot};
-	check(engine_block_new(s->engine,
-			       (pages ? 2 : 1) *
-				       layer_bytes(s->engine, pages ? TIER_PAGE : TIER_STATE),
-			       &s->blocks[layer], &e) == 0);
+		s->pieces[layer][i] = (struct engine_piece){layer, i % 2, pages ? i / 2 : s->slot};
+	check(engine_block_new(s->engine, (pages ? 2 : 1) * bytes, &s->blocks[layer], &e) == 0);
 	s->host[layer] = engine_block_data(s->blocks[layer]);
 	if (engine_read_pieces(s->engine, s->pieces[layer], s->n[layer], s->host[layer], count_done,
 			       s, &e) == 0)
@@ -357,9 +358,8 @@ static void test_pieces(struct engine *g)
 {
 	const struct model_config *c = &engine_info(g)->model;
 	struct shipping s = {.engine = g, .in_order = true};
-	uint64_t bytes[2] = {layer_bytes(g, TIER_PAGE), layer_bytes(g, TIER_STATE)};
 	struct draw_result want, got, other;
-	uint64_t at[2] = {0, 0};
+	uint64_t at[2] = {0, 0}, none;
 	void *page, *state;
 	struct one a, b, d;
 	struct err e = {0};
@@ -379,8 +379,8 @@ static void test_pieces(struct engine *g)
 	page = read_now(g, TIER_PAGE, 1);
 	state = read_now(g, TIER_STATE, 0);
 	for (uint32_t i = 0; i < c->n_layers; i++) {
-		bool pages = c->layers[i].mixer == LAYER_ATTENTION;
-		uint64_t n = bytes[!pages];
+		uint64_t n;
+		bool pages = keeps_pages(g, i, &n);
 
 		/* The second half of what a layer has is page 1's. */
 		check(!memcmp(s.host[i] + (pages ? n : 0),
@@ -397,8 +397,10 @@ static void test_pieces(struct engine *g)
 	other = step(g, &d);
 	s.came = 0;
 	for (uint32_t i = 0; i < c->n_layers; i++) {
+		uint64_t n;
+
 		for (uint32_t k = 0; k < s.n[i]; k++)
-			s.pieces[i][k].id += c->layers[i].mixer == LAYER_ATTENTION ? 4 : 2;
+			s.pieces[i][k].id += keeps_pages(g, i, &n) ? 4 : 2;
 		check(engine_write_pieces(g, s.pieces[i], s.n[i], s.host[i], count_done, &s, &e) ==
 		      0);
 	}
@@ -409,15 +411,13 @@ static void test_pieces(struct engine *g)
 		   !memcmp(&got.logprob, &want.logprob, sizeof(float)) &&
 		   memcmp(&got.logprob, &other.logprob, sizeof(float)) != 0,
 	   "written elsewhere layer by layer, it is resumed with the same bits");
-	s.pieces[0][0].id = c->layers[0].mixer == LAYER_ATTENTION ? engine_info(g)->n_pages
-								  : engine_info(g)->n_slots;
+	s.pieces[0][0].id =
+		keeps_pages(g, 0, &none) ? engine_info(g)->n_pages : engine_info(g)->n_slots;
 	is_int(engine_read_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
 	       "no such piece: %s", e.text);
-	s.pieces[0][0] = (struct engine_piece){c->layers[0].mixer == LAYER_ATTENTION ? TIER_STATE
-										     : TIER_PAGE,
-					       0, 0, 0};
+	s.pieces[0][0] = (struct engine_piece){0, 2, 0};
 	is_int(engine_write_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
-	       "a layer has one kind: %s", e.text);
+	       "a layer keeps two pieces: %s", e.text);
 	for (uint32_t i = 0; i < c->n_layers; i++)
 		engine_block_free(s.blocks[i]);
 	free(page);
