@@ -187,7 +187,7 @@ static int size_cache(struct engine *g, const struct engine_options *o, uint64_t
 static int open_weights(const struct engine_options *o, struct checkpoint *k,
 			const struct model_config *c, struct weights **ret, struct err *e)
 {
-	struct weight *table = weights_table(c);
+	struct weight *table = layers_weights(c);
 	int r;
 
 	if (!table)

@@ -35,26 +35,6 @@ void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, 
 			layer_ops[kind]->shape(c, ret);
 }
 
-/* Rows of the packed input projection of a layer: its outputs are columns of `proj`. */
-static uint32_t proj_ld(const struct model *m, uint32_t layer)
-{
-	return m->config->layers[layer].mixer == LAYER_ATTENTION ? kernels_attention_ld(&m->shape)
-								 : kernels_delta_ld(&m->shape);
-}
-
-static uint32_t mixed_ld(const struct model *m, uint32_t layer)
-{
-	return m->config->layers[layer].mixer == LAYER_ATTENTION
-		       ? m->shape.heads * m->shape.head_dim
-		       : m->shape.value_heads * m->shape.value_dim;
-}
-
-static const struct kernel_mlp *mlp_of(const struct model *m, uint32_t layer)
-{
-	return &m->shape.mlps[m->config->layers[layer].mlp == LAYER_DENSE ? m->shape.n_mlps - 1
-									  : 0];
-}
-
 static uint32_t element_bytes(const struct model *m)
 {
 	return m->shape.bf16 ? 2 : 4;
@@ -62,68 +42,31 @@ static uint32_t element_bytes(const struct model *m)
 
 /* ---- buffers ---- */
 
-/* A matrix of so many panels of K columns, or, in float, a router. */
-static void plan_matrix(struct model *m, struct memory_plan *p, const char *name, uint64_t panels,
-			uint64_t K, cl_mem *ret)
+/* Buffers of the weights of a list, each where the list says in `at`. */
+static void plan_weights(struct model *m, struct memory_plan *p, const char *name,
+			 const struct layer_weights *w, cl_mem *at)
 {
-	uint64_t bytes = pack_matrix_bytes(m->kernels, panels, K);
+	for (uint32_t i = 0, n; i < w->n; i += n) {
+		const struct weight *first = &w->list[i];
 
-	memory_plan_add(p, MEMORY_WEIGHTS, name, bytes, ret);
-	if (kernels_packing(m->kernels) == KERNEL_PACK_CODED)
-		m->may_save += bytes / 4;
-}
-
-static uint32_t panels_of(uint32_t rows)
-{
-	return CEIL_DIV(rows, 16u);
+		n = pack_sharing(first, w->n - i);
+		memory_plan_add(p, MEMORY_WEIGHTS, name, pack_bytes(m->kernels, first, n),
+				&at[first->at]);
+		m->may_save += pack_may_save(m->kernels, first, n);
+	}
 }
 
 static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 {
-	const struct model_config *c = m->config;
+	const struct layer_kinds *kinds = &m->config->layers[i];
 	struct model_layer *l = &m->layers[i];
-	const struct kernel_mlp *mlp;
-	uint32_t D = c->hidden_size;
+	struct layer_weights w;
 
-	mlp = mlp_of(m, i);
-	memory_plan_add(p, MEMORY_WEIGHTS, "input_layernorm", (uint64_t)KERNEL_LD(D) * 4,
-			&l->at[AT_INPUT_NORM]);
-	memory_plan_add(p, MEMORY_WEIGHTS, "post_attention_layernorm", (uint64_t)KERNEL_LD(D) * 4,
-			&l->at[AT_POST_NORM]);
-	plan_matrix(m, p, "in_proj", panels_of(proj_ld(m, i)), D, &l->at[AT_IN_PROJ]);
-	plan_matrix(m, p, "out_proj", panels_of(D), mixed_ld(m, i), &l->at[AT_OUT_PROJ]);
-	if (c->layers[i].mixer == LAYER_ATTENTION) {
-		memory_plan_add(p, MEMORY_WEIGHTS, "q_norm", KERNEL_LD(c->head_dim) * 4,
-				&l->at[AT_Q_NORM]);
-		memory_plan_add(p, MEMORY_WEIGHTS, "k_norm", KERNEL_LD(c->head_dim) * 4,
-				&l->at[AT_K_NORM]);
-	} else {
-		uint64_t channels =
-			2 * c->n_key_heads * c->key_head_dim + c->n_value_heads * c->value_head_dim;
-		uint64_t Hv = c->n_value_heads;
-
-		memory_plan_add(p, MEMORY_WEIGHTS, "conv1d", channels * c->conv_kernel * 4,
-				&l->at[AT_CONV]);
-		memory_plan_add(p, MEMORY_WEIGHTS, "A_log", KERNEL_LD(Hv) * 4, &l->at[AT_NEG_A]);
-		memory_plan_add(p, MEMORY_WEIGHTS, "dt_bias", KERNEL_LD(Hv) * 4,
-				&l->at[AT_DT_BIAS]);
-		memory_plan_add(p, MEMORY_WEIGHTS, "norm", KERNEL_LD(c->value_head_dim) * 4,
-				&l->at[AT_NORM]);
-	}
-	if (mlp->experts) {
-		uint64_t E = mlp->experts, I = mlp->expert_size;
-
-		memory_plan_add(p, MEMORY_WEIGHTS, "router",
-				KERNEL_LD(E + 1) * (uint64_t)KERNEL_LD(D) * 4, &l->at[AT_ROUTER]);
-		plan_matrix(m, p, "experts' gate_up_proj", E * 2 * panels_of((uint32_t)I), D,
-			    &l->at[AT_EXPERTS_GATE_UP]);
-		plan_matrix(m, p, "experts' down_proj", E * panels_of(D), I,
-			    &l->at[AT_EXPERTS_DOWN]);
-	}
-	plan_matrix(m, p, "shared expert's gate_up_proj", 2 * panels_of(mlp->shared_size), D,
-		    &l->at[AT_SHARED_GATE_UP]);
-	plan_matrix(m, p, "shared expert's down_proj", panels_of(D), mlp->shared_size,
-		    &l->at[AT_SHARED_DOWN]);
+	layer_ops[kinds->mixer]->weights(m->config, &w);
+	plan_weights(m, p, "a mixer's matrix", &w, l->at);
+	layer_ops[kinds->mlp]->weights(m->config, &w);
+	plan_weights(m, p, "an MLP's matrix", &w, l->at);
+	l->n_pieces = layer_pieces(m->config, i, element_bytes(m), m->shape.page_tokens, l->pieces);
 }
 
 static uint64_t n_addresses(const struct model *m)
@@ -178,26 +121,17 @@ static void plan_scratch(struct model *m, struct memory_plan *p)
 
 int model_plan(struct model *m, struct memory_plan *p, struct err *e)
 {
-	const struct model_config *c = m->config;
-	uint64_t element = element_bytes(m);
+	struct layer_weights w;
 
-	m->layers = calloc(c->n_layers, sizeof(*m->layers));
+	m->layers = calloc(m->config->n_layers, sizeof(*m->layers));
 	if (!m->layers)
 		return err_set(e, ENOMEM, "out of memory");
-	memory_plan_add(p, MEMORY_WEIGHTS, "embed_tokens",
-			(uint64_t)c->vocab_size * KERNEL_LD(c->hidden_size) * element,
-			&m->at[AT_EMBED]);
+	layer_weights_of_ends(m->config, &w);
+	plan_weights(m, p, "the embedding or the head", &w, m->at);
 	memory_plan_add(p, MEMORY_WEIGHTS, "inv_freq", (uint64_t)MAX(m->shape.rotary_dim, 2u) * 2,
 			&m->at[AT_INV_FREQ]);
-	memory_plan_add(p, MEMORY_WEIGHTS, "norm", (uint64_t)KERNEL_LD(c->hidden_size) * 4,
-			&m->at[AT_FINAL_NORM]);
-	plan_matrix(m, p, "lm_head", panels_of(c->vocab_size), c->hidden_size, &m->at[AT_LM_HEAD]);
-	for (uint32_t i = 0; i < c->n_layers; i++) {
-		struct model_layer *l = &m->layers[i];
-
+	for (uint32_t i = 0; i < m->config->n_layers; i++)
 		plan_layer(m, p, i);
-		l->n_pieces = layer_pieces(c, i, element_bytes(m), m->shape.page_tokens, l->pieces);
-	}
 	plan_scratch(m, p);
 	return 0;
 }
@@ -238,93 +172,13 @@ void model_plan_cache(struct model *m, struct memory_plan *p, uint32_t n_pages, 
 
 /* ---- weights ---- */
 
-static void pack_mixer(struct model *m, struct packer *p, uint32_t i)
+static void pack_weights(struct packer *p, const struct layer_weights *w, uint32_t layer,
+			 cl_mem *at)
 {
-	const struct model_config *c = m->config;
-	struct model_layer *l = &m->layers[i];
-
-	if (c->layers[i].mixer == LAYER_ATTENTION) {
-		uint32_t q = c->n_heads * 2 * c->head_dim / 16,
-			 kv = c->n_kv_heads * c->head_dim / 16;
-		const struct pack_part parts[] = {
-			{WEIGHT_ATTN_Q, i, 0, 0, 1},
-			{WEIGHT_ATTN_K, i, 0, q, 1},
-			{WEIGHT_ATTN_V, i, 0, q + kv, 1},
-		};
-
-		pack_matrix(p, l->at[AT_IN_PROJ], panels_of(proj_ld(m, i)), parts,
-			    ARRAY_SIZE(parts));
-		pack_matrix(p, l->at[AT_OUT_PROJ], panels_of(c->hidden_size),
-			    &(struct pack_part){WEIGHT_ATTN_O, i, 0, 0, 1}, 1);
-		pack_vector(p, l->at[AT_Q_NORM], WEIGHT_ATTN_Q_NORM, i, PACK_ONE_PLUS);
-		pack_vector(p, l->at[AT_K_NORM], WEIGHT_ATTN_K_NORM, i, PACK_ONE_PLUS);
-	} else {
-		uint32_t z = c->n_value_heads * c->value_head_dim / 16;
-		uint32_t qkv = 2 * c->n_key_heads * c->key_head_dim / 16 + z;
-		const struct pack_part parts[] = {
-			{WEIGHT_DELTA_QKV, i, 0, 0, 1},
-			{WEIGHT_DELTA_Z, i, 0, qkv, 1},
-			{WEIGHT_DELTA_B, i, 0, qkv + z, 1},
-			{WEIGHT_DELTA_A, i, 0, qkv + z + KERNEL_LD(c->n_value_heads) / 16, 1},
-		};
-
-		pack_matrix(p, l->at[AT_IN_PROJ], panels_of(proj_ld(m, i)), parts,
-			    ARRAY_SIZE(parts));
-		pack_matrix(p, l->at[AT_OUT_PROJ], panels_of(c->hidden_size),
-			    &(struct pack_part){WEIGHT_DELTA_OUT, i, 0, 0, 1}, 1);
-		pack_vector(p, l->at[AT_CONV], WEIGHT_DELTA_CONV, i, PACK_TRANSPOSE);
-		pack_vector(p, l->at[AT_NEG_A], WEIGHT_DELTA_A_LOG, i, PACK_MINUS_EXP);
-		pack_vector(p, l->at[AT_DT_BIAS], WEIGHT_DELTA_DT_BIAS, i, PACK_PLAIN);
-		pack_vector(p, l->at[AT_NORM], WEIGHT_DELTA_NORM, i, PACK_PLAIN);
+	for (uint32_t i = 0, n; i < w->n; i += n) {
+		n = pack_sharing(&w->list[i], w->n - i);
+		pack_buffer(p, at[w->list[i].at], &w->list[i], n, layer);
 	}
-}
-
-/* Gate and up take turns panel by panel: one group of the kernel has both of a column. */
-static void gate_up_parts(struct pack_part *ret, enum weight_role gate, enum weight_role up,
-			  uint32_t layer, uint32_t expert, uint32_t size)
-{
-	uint64_t first = (uint64_t)expert * 2 * panels_of(size);
-
-	ret[0] = (struct pack_part){gate, layer, expert, first, 2};
-	ret[1] = (struct pack_part){up, layer, expert, first + 1, 2};
-}
-
-static void pack_experts(struct model *m, struct packer *p, uint32_t i)
-{
-	const struct kernel_mlp *mlp = mlp_of(m, i);
-	const struct model_layer *l = &m->layers[i];
-	uint64_t E = mlp->experts, size = panels_of(mlp->expert_size),
-		 D = panels_of(m->shape.hidden);
-	struct pack_part *parts = calloc(2 * E, sizeof(*parts));
-
-	if (!parts) {
-		err_set(&p->error, ENOMEM, "out of memory");
-		return;
-	}
-	for (uint32_t e = 0; e < E; e++)
-		gate_up_parts(parts + 2 * (size_t)e, WEIGHT_EXPERT_GATE, WEIGHT_EXPERT_UP, i, e,
-			      mlp->expert_size);
-	pack_matrix(p, l->at[AT_EXPERTS_GATE_UP], E * 2 * size, parts, 2 * E);
-	for (uint32_t e = 0; e < E; e++)
-		parts[e] = (struct pack_part){WEIGHT_EXPERT_DOWN, i, e, e * D, 1};
-	pack_matrix(p, l->at[AT_EXPERTS_DOWN], E * D, parts, E);
-	free(parts);
-}
-
-static void pack_mlp(struct model *m, struct packer *p, uint32_t i)
-{
-	const struct kernel_mlp *mlp = mlp_of(m, i);
-	struct model_layer *l = &m->layers[i];
-	struct pack_part parts[2];
-
-	if (mlp->experts) {
-		pack_router(p, l->at[AT_ROUTER], i);
-		pack_experts(m, p, i);
-	}
-	gate_up_parts(parts, WEIGHT_SHARED_GATE, WEIGHT_SHARED_UP, i, 0, mlp->shared_size);
-	pack_matrix(p, l->at[AT_SHARED_GATE_UP], 2 * panels_of(mlp->shared_size), parts, 2);
-	pack_matrix(p, l->at[AT_SHARED_DOWN], panels_of(m->shape.hidden),
-		    &(struct pack_part){WEIGHT_SHARED_DOWN, i, 0, 0, 1}, 1);
 }
 
 /* f_j = theta^(-2j / rot), in float as the reference has it. */
@@ -341,16 +195,18 @@ static void pack_inv_freq(struct model *m, struct packer *p)
 
 void model_pack(struct model *m, struct packer *p)
 {
-	pack_rows(p, m->at[AT_EMBED], WEIGHT_EMBED);
+	struct layer_weights w;
+
+	layer_weights_of_ends(m->config, &w);
+	pack_weights(p, &w, 0, m->at);
 	pack_inv_freq(m, p);
-	pack_vector(p, m->at[AT_FINAL_NORM], WEIGHT_FINAL_NORM, 0, PACK_ONE_PLUS);
-	pack_matrix(p, m->at[AT_LM_HEAD], panels_of(m->config->vocab_size),
-		    &(struct pack_part){WEIGHT_LM_HEAD, 0, 0, 0, 1}, 1);
 	for (uint32_t i = 0; i < m->config->n_layers && !p->error.code; i++) {
-		pack_vector(p, m->layers[i].at[AT_INPUT_NORM], WEIGHT_INPUT_NORM, i, PACK_ONE_PLUS);
-		pack_vector(p, m->layers[i].at[AT_POST_NORM], WEIGHT_POST_NORM, i, PACK_ONE_PLUS);
-		pack_mixer(m, p, i);
-		pack_mlp(m, p, i);
+		const struct layer_kinds *kinds = &m->config->layers[i];
+
+		layer_ops[kinds->mixer]->weights(m->config, &w);
+		pack_weights(p, &w, i, m->layers[i].at);
+		layer_ops[kinds->mlp]->weights(m->config, &w);
+		pack_weights(p, &w, i, m->layers[i].at);
 	}
 }
 

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "engine/checkpoint/export.h"
+#include "engine/layers/weights.h"
 #include "tests/golden.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -98,7 +99,7 @@ static bool export_model(const char *dir, const char *out, uint64_t shard_bytes)
 	snprintf(path, sizeof(path), "%s/config.json", dir);
 	buf_init(&json, FILE_MAX);
 	good = c && model_config_open(dir, c, &e) == 0 &&
-	       file_read(AT_FDCWD, path, path, &json, &e) == 0 && (table = weights_table(c)) &&
+	       file_read(AT_FDCWD, path, path, &json, &e) == 0 && (table = layers_weights(c)) &&
 	       weights_synthetic(SEED, c, table, &w) == 0 &&
 	       weights_export(w, c, buf_str(&json), out, shard_bytes, &e) == 0;
 	if (!good)

@@ -12,6 +12,7 @@
 #include "engine/checkpoint/export.h"
 #include "engine/checkpoint/synthetic.h"
 #include "engine/checkpoint/weights.h"
+#include "engine/layers/weights.h"
 #include "kernels/generic/synthetic.clh"
 #include "tests/golden/next_rows.h"
 #include "tests/scratch.h"
@@ -51,7 +52,7 @@ static struct model_config parse(const char *json)
 
 static struct weights *make(uint64_t seed, const struct model_config *c)
 {
-	struct weight *table = weights_table(c);
+	struct weight *table = layers_weights(c);
 	struct weights *w;
 
 	if (!table || weights_synthetic(seed, c, table, &w) < 0) {
@@ -69,7 +70,7 @@ static unsigned n_opened;
 static int open_weights(const char *dir, const struct model_config *c, struct weights **ret,
 			struct err *e)
 {
-	struct weight *table = weights_table(c);
+	struct weight *table = layers_weights(c);
 	int r = n_opened < ARRAY_SIZE(opened) ? checkpoint_open(dir, &opened[n_opened], e) : -E2BIG;
 
 	if (r == 0)

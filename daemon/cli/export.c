@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/export.h"
+#include "engine/layers/weights.h"
 
 enum { SHARD_GB_MAX = 1000000 };
 
@@ -154,7 +155,7 @@ static int export(const struct export_options *o, struct err *e)
 	r = checkpoint_open(o->model, &k, e);
 	if (r == 0)
 		r = model_config_read(k, c, e);
-	if (r == 0 && !(table = weights_table(c)))
+	if (r == 0 && !(table = layers_weights(c)))
 		r = err_set(e, ENOMEM, "out of memory");
 	if (r == 0)
 		r = write_model(o, k, c, table, e);

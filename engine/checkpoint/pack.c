@@ -83,84 +83,57 @@ void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing pac
 		}
 }
 
-/* Where the rows of a panel come from: 16 rows of K elements, padded with zeros. */
-typedef void panel_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
-			bool bf16, void *out);
-
-/* Writes `panels` panels to first, first + stride, ... of a packed matrix. */
-static void write_panels(struct packer *p, cl_mem buffer, uint64_t panels, uint64_t K,
-			 uint64_t first, uint64_t stride, bool bf16, panel_rows *rows,
-			 const void *from)
+/* Writes the panels of a part. */
+static void write_part(struct packer *p, cl_mem buffer, const struct pack_part *part, bool bf16)
 {
 	enum kernel_packing packing = bf16 ? kernels_packing(p->kernels) : KERNEL_PACK_PANELS;
-	uint64_t bytes = K * 16 * (bf16 ? 2 : 4), span = (panels - 1) * stride + 1;
+	uint64_t panels = CEIL_DIV(part->rows, 16u), K = KERNEL_LD(part->weights->cols);
+	uint64_t bytes = K * 16 * (bf16 ? 2 : 4), span = (panels - 1) * part->stride + 1;
 	char *scratch = calloc(1, bytes), *m;
 
 	if (!scratch) {
 		err_set(&p->error, ENOMEM, "out of memory");
 		return;
 	}
-	m = pack_map_part(p, buffer, first * bytes, span * bytes, stride == 1);
+	m = pack_map_part(p, buffer, part->first * bytes, span * bytes, part->stride == 1);
 	for (uint64_t i = 0; m && i < panels; i++) {
 		memset(scratch, 0, bytes);
-		rows(p, from, i, K, bf16, scratch);
-		pack_panel(scratch, K, bf16, packing, m + i * stride * bytes);
+		pack_part_rows(p, part, i, K, bf16, scratch);
+		pack_panel(scratch, K, bf16, packing, m + i * part->stride * bytes);
 	}
 	if (m)
 		pack_unmap(p, buffer, m);
 	free(scratch);
 }
 
-void pack_part_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K, bool bf16,
-		    void *out)
+void pack_part_rows(const struct packer *p, const struct pack_part *part, uint64_t panel,
+		    uint64_t K, bool bf16, void *out)
 {
-	const struct pack_part *part = from;
-	uint64_t rows = weights_find(p->weights, part->role, part->layer)->rows;
-	char *row = out;
+	uint64_t row = panel * 16, end = MIN(row + 16, part->rows);
+	const struct weight *w = part->weights;
+	char *at = out;
 
-	for (uint64_t r = panel * 16; r < MIN(panel * 16 + 16, rows);
-	     r++, row += K * (bf16 ? 2 : 4))
-		weights_row(p->weights, part->role, part->layer, part->expert, r, bf16, row);
+	for (uint64_t before = 0; row < end; row++, at += K * (bf16 ? 2 : 4)) {
+		while (row - before >= w->rows)
+			before += w++->rows;
+		weights_row(p->weights, w->role, part->layer, part->expert, row - before, bf16, at);
+	}
 }
 
-void pack_matrix(struct packer *p, cl_mem buffer, uint64_t panels, const struct pack_part *parts,
-		 size_t n_parts)
+static void fill_matrix(struct packer *p, cl_mem buffer, const struct pack_part *parts,
+			size_t n_parts)
 {
-	if (kernels_packing(p->kernels) == KERNEL_PACK_CODED) {
-		pack_matrix_coded(p, buffer, panels, parts, n_parts);
-		return;
-	}
 	for (size_t i = 0; i < n_parts && !p->error.code; i++) {
 		const struct pack_part *part = &parts[i];
-		const struct weight *w = weights_find(p->weights, part->role, part->layer);
+		const struct weight *w = part->weights;
 		struct weight_synthesis s;
 
-		if (weights_synthesis(p->weights, part->role, part->layer, part->expert, &s))
+		if (weights_synthesis(p->weights, w->role, part->layer, part->expert, &s))
 			kernel_synthesize(p->kernels, buffer, part->first, (uint32_t)part->stride,
 					  w->rows, w->cols, s.key, s.scale, s.offset);
 		else
-			write_panels(p, buffer, CEIL_DIV(w->rows, 16u), KERNEL_LD(w->cols),
-				     part->first, part->stride, uses_bf16(p), pack_part_rows, part);
+			write_part(p, buffer, part, uses_bf16(p));
 	}
-}
-
-static void router_rows(const struct packer *p, const void *from, uint64_t panel, uint64_t K,
-			bool bf16, void *out)
-{
-	const struct weight *w = from;
-	float *row = out;
-
-	for (uint64_t r = panel * 16; r < panel * 16 + 16 && r <= w->rows; r++, row += K)
-		weights_row(p->weights, r < w->rows ? WEIGHT_ROUTER : WEIGHT_SHARED_ROUTER,
-			    w->layer, 0, r < w->rows ? r : 0, bf16, row);
-}
-
-void pack_router(struct packer *p, cl_mem buffer, uint32_t layer)
-{
-	const struct weight *w = weights_find(p->weights, WEIGHT_ROUTER, layer);
-
-	write_panels(p, buffer, CEIL_DIV(w->rows + 1, 16u), KERNEL_LD(w->cols), 0, 1, false,
-		     router_rows, w);
 }
 
 void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes)
@@ -168,14 +141,13 @@ void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes)
 	return pack_map_part(p, buffer, 0, bytes, true);
 }
 
-void pack_rows(struct packer *p, cl_mem buffer, enum weight_role role)
+static void fill_lookup(struct packer *p, cl_mem buffer, const struct weight *w)
 {
-	const struct weight *w = weights_find(p->weights, role, 0);
 	uint64_t K = KERNEL_LD(w->cols), size = uses_bf16(p) ? 2 : 4;
 	struct weight_synthesis s;
 	char *m;
 
-	if (weights_synthesis(p->weights, role, 0, 0, &s)) {
+	if (weights_synthesis(p->weights, w->role, 0, 0, &s)) {
 		kernel_synthesize_rows(p->kernels, buffer, w->rows, w->cols, s.key, s.scale,
 				       s.offset);
 		return;
@@ -184,17 +156,15 @@ void pack_rows(struct packer *p, cl_mem buffer, enum weight_role role)
 	for (uint64_t r = 0; m && r < w->rows; r++) {
 		char *row = m + r * K * size;
 
-		weights_row(p->weights, role, 0, 0, r, uses_bf16(p), row);
+		weights_row(p->weights, w->role, 0, 0, r, uses_bf16(p), row);
 		memset(row + w->cols * size, 0, (K - w->cols) * size);
 	}
 	if (m)
 		pack_unmap(p, buffer, m);
 }
 
-void pack_vector(struct packer *p, cl_mem buffer, enum weight_role role, uint32_t layer,
-		 enum pack_transform transform)
+static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t layer)
 {
-	const struct weight *w = weights_find(p->weights, role, layer);
 	uint64_t rows = w->rows, cols = w->cols, n = rows * cols;
 	float *row, *m;
 
@@ -203,17 +173,15 @@ void pack_vector(struct packer *p, cl_mem buffer, enum weight_role role, uint32_
 	if (!row)
 		err_set(&p->error, ENOMEM, "out of memory");
 	for (uint64_t r = 0; m && r < rows; r++) {
-		weights_row(p->weights, role, layer, 0, r, false, row);
+		weights_row(p->weights, w->role, layer, 0, r, false, row);
 		for (uint64_t c = 0; c < cols; c++) {
 			float v = row[c];
 
-			switch (transform) {
-			case PACK_PLAIN:
-			case PACK_TRANSPOSE: break;
-			case PACK_ONE_PLUS: v = 1.0f + v; break;
-			case PACK_MINUS_EXP: v = -expf(v); break;
-			}
-			m[transform == PACK_TRANSPOSE ? c * rows + r : r * cols + c] = v;
+			if (w->form == PACK_ONE_PLUS)
+				v = 1.0f + v;
+			else if (w->form == PACK_MINUS_EXP)
+				v = -expf(v);
+			m[w->form == PACK_TRANSPOSE ? c * rows + r : r * cols + c] = v;
 		}
 	}
 	if (m) {
@@ -221,4 +189,107 @@ void pack_vector(struct packer *p, cl_mem buffer, enum weight_role role, uint32_
 		pack_unmap(p, buffer, m);
 	}
 	free(row);
+}
+
+/* ---- weights that share a buffer ---- */
+
+static bool is_matrix(const struct weight *w)
+{
+	return w->form == PACK_STACKED || w->form == PACK_TURNS;
+}
+
+uint32_t pack_sharing(const struct weight *w, uint32_t n)
+{
+	uint32_t sharing = 1;
+
+	while (sharing < n && w[sharing].at == w->at)
+		sharing++;
+	return sharing;
+}
+
+static uint64_t rows_of(const struct weight *w, uint32_t n)
+{
+	uint64_t rows = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		rows += w[i].rows;
+	return rows;
+}
+
+/* Panels of one matrix, of one expert where there are experts. */
+static uint64_t panels_of(const struct weight *w, uint32_t n)
+{
+	uint64_t panels = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		panels += CEIL_DIV(w[i].rows, 16u);
+	return panels;
+}
+
+uint64_t pack_bytes(const struct kernels *k, const struct weight *w, uint32_t n)
+{
+	if (is_matrix(w))
+		return pack_matrix_bytes(k, panels_of(w, n) * w->experts, w->cols);
+	if (w->form == PACK_FLOATS)
+		return KERNEL_LD(rows_of(w, n)) * KERNEL_LD(w->cols) * 4;
+	if (w->form == PACK_LOOKUP)
+		return w->rows * KERNEL_LD(w->cols) * (kernels_shape(k)->bf16 ? 2 : 4);
+	return KERNEL_LD(w->rows * w->cols) * 4;
+}
+
+uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t n)
+{
+	bool coded = is_matrix(w) && kernels_packing(k) == KERNEL_PACK_CODED;
+
+	return coded ? pack_bytes(k, w, n) / 4 : 0;
+}
+
+/* The parts of a matrix [n * experts], expert by expert. */
+static void make_parts(const struct weight *w, uint32_t n, uint32_t layer, struct pack_part *parts)
+{
+	uint64_t first = 0;
+
+	for (uint32_t e = 0; e < w->experts; e++)
+		for (uint32_t i = 0; i < n; i++, parts++) {
+			*parts = (struct pack_part){&w[i], 1, layer, e, w[i].rows, first, 1};
+			if (w->form == PACK_TURNS) {
+				parts->first = e * panels_of(w, n) + i;
+				parts->stride = n;
+			}
+			first += CEIL_DIV(w[i].rows, 16u);
+		}
+}
+
+static void pack_matrix(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
+			uint32_t layer)
+{
+	size_t n_parts = (size_t)n * w->experts;
+	struct pack_part *parts = calloc(n_parts, sizeof(*parts));
+
+	if (!parts) {
+		err_set(&p->error, ENOMEM, "out of memory");
+		return;
+	}
+	make_parts(w, n, layer, parts);
+	if (kernels_packing(p->kernels) == KERNEL_PACK_CODED)
+		pack_matrix_coded(p, buffer, panels_of(w, n) * w->experts, parts, n_parts);
+	else
+		fill_matrix(p, buffer, parts, n_parts);
+	free(parts);
+}
+
+void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
+		 uint32_t layer)
+{
+	if (p->error.code)
+		return;
+	if (is_matrix(w))
+		pack_matrix(p, buffer, w, n, layer);
+	else if (w->form == PACK_FLOATS)
+		write_part(p, buffer, &(struct pack_part){w, n, layer, 0, rows_of(w, n), 0, 1},
+			   false);
+	else if (w->form == PACK_LOOKUP)
+		fill_lookup(p, buffer, w);
+	else
+		fill_vector(p, buffer, w, layer);
 }

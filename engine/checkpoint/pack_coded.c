@@ -75,7 +75,7 @@ static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t 
 	cl_mem stage;
 
 	for (size_t i = 0; i < n_parts; i++) {
-		const struct weight *w = weights_find(p->weights, parts[i].role, parts[i].layer);
+		const struct weight *w = parts[i].weights;
 
 		most = MAX(most, KERNEL_LD(w->rows) * KERNEL_LD(w->cols) * 2);
 	}
@@ -91,7 +91,7 @@ static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t 
 static uint64_t append(struct packer *p, const struct pack_part *part, struct batch *b,
 		       cl_mem stage, uint8_t *m, uint64_t *used)
 {
-	const struct weight *w = weights_find(p->weights, part->role, part->layer);
+	const struct weight *w = part->weights;
 	uint32_t *table = (uint32_t *)(void *)m;
 	uint64_t panels = CEIL_DIV(w->rows, 16u);
 	struct weight_synthesis s;
@@ -99,7 +99,7 @@ static uint64_t append(struct packer *p, const struct pack_part *part, struct ba
 	assert(KERNEL_LD(w->cols) == b->K);
 	b->part = part;
 	b->made = NULL;
-	if (weights_synthesis(p->weights, part->role, part->layer, part->expert, &s))
+	if (weights_synthesis(p->weights, w->role, part->layer, part->expert, &s))
 		b->made = make(p, w, &s, stage);
 	for (b->first = 0; b->first < panels && !p->error.code; b->first += BATCH) {
 		size_t n = MIN(panels - b->first, (uint64_t)BATCH);
@@ -132,7 +132,7 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 
 	if (p->error.code || !n_parts)
 		return;
-	cols = weights_find(p->weights, parts[0].role, parts[0].layer)->cols;
+	cols = parts[0].weights->cols;
 	b.K = KERNEL_LD(cols);
 	plain = panels * 16 * b.K * sizeof(uint16_t);
 	b.coded = calloc(BATCH, coded_panel_bound(b.K));
@@ -140,7 +140,7 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		err_set(&p->error, ENOMEM, "out of memory");
 		return;
 	}
-	if (weights_synthesis(p->weights, parts[0].role, parts[0].layer, 0, &s))
+	if (weights_synthesis(p->weights, parts[0].weights->role, parts[0].layer, 0, &s))
 		stage = new_stage(p, parts, n_parts);
 	m = pack_map_part(p, buffer, 0, pack_matrix_bytes(p->kernels, panels, cols), false);
 	for (size_t i = 0; m && i < n_parts && !p->error.code; i++)

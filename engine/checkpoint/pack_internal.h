@@ -8,15 +8,24 @@
  * written, so what is there need not be fetched. */
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole);
 
-/* Rows of panel `panel` of a struct pack_part: 16 of K elements, bf16 or float, into zeros. Several threads may
- * call it at once. */
-void pack_part_rows(const struct packer *p, const void *part, uint64_t panel, uint64_t K, bool bf16,
-		    void *out);
+/* Rows in a packed matrix: those of n weights one behind the other. Their panel p is panel first + p * stride. */
+struct pack_part {
+	const struct weight *weights;
+	uint32_t n, layer, expert;
+	uint64_t rows, first, stride;
+};
+
+/* Bytes of a packed matrix of so many panels of `cols` columns; coded ones use less in the end. */
+uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t cols);
+
+/* Rows of panel `panel` of a part: 16 of K elements, bf16 or float, into zeros. Several threads may call it at once. */
+void pack_part_rows(const struct packer *p, const struct pack_part *part, uint64_t panel,
+		    uint64_t K, bool bf16, void *out);
 
 /* 16 rows of K such elements into one panel of that packing (CODED: in PAIRS). */
 void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out);
 
-/* pack_matrix for a set that wants CODED. */
+/* Fills a matrix of elements for a set that wants CODED. The parts have all its panels. */
 void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts);
 

@@ -23,13 +23,13 @@ void synthetic_weight(uint64_t seed, const struct weight *w, uint32_t expert,
 		      struct weight_synthesis *ret)
 {
 	uint64_t id = (uint64_t)w->role << 48 | (uint64_t)w->layer << 24 | expert;
-	double range = w->recipe.range;
+	double range = w->range;
 
-	if (w->recipe.gain > 0)
-		range = w->recipe.gain * sqrt(3.0 / (double)w->cols);
+	if (w->gain > 0)
+		range = w->gain * sqrt(3.0 / (double)w->cols);
 	ret->key = synthetic_mix(synthetic_mix(seed + 0x9e3779b97f4a7c15) ^ id);
 	ret->scale = round_scale(range / 32768);
-	ret->offset = w->recipe.offset;
+	ret->offset = w->offset;
 }
 
 static void put(uint32_t bits, bool bf16, void *out, uint64_t at)

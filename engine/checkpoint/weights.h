@@ -2,7 +2,8 @@
  * The weights of a model by what they are for, whatever the checkpoint calls them.
  *
  * A role names one logical matrix of one layer (and expert). Which of them a model has, and how
- * large they are, its layers say (struct weight). Opening finds each in the checkpoint
+ * large they are, its layers say, in a table [n_layers][WEIGHT_ROLES] (layers_weights of engine/layers, a room above this
+ * one): rows = 0 where a layer has no such weight. Opening finds each in the checkpoint
  * (every prefix and name variant, Qwen3-Next's interleaved projections, packed and per-expert
  * experts, tied embeddings) and checks every shape before anything is read. A row is then handed out
  * where it lies and as it is stored, or converted.
@@ -25,11 +26,7 @@
 
 struct weights;
 
-/* The weights of a model with this configuration: new [n_layers][WEIGHT_ROLES], those of the whole
- * model in layer 0; rows = 0 where a layer has no such weight. NULL when out of memory. */
-struct weight *weights_table(const struct model_config *c) MUST_CHECK;
-
-/* Checks that a checkpoint has every weight of such a table in its right shape, and no other tensor
+/* Checks that a checkpoint has every weight of a table in its right shape, and no other tensor
  * that the model would need. New; the table is copied, the checkpoint is borrowed until the weights
  * are closed. -ENOENT, -EINVAL, -ENOTSUP: the sentence names file and tensor. */
 int weights_open(struct checkpoint *k, const struct model_config *c, const struct weight *table,

@@ -14,6 +14,23 @@ static void shape(const struct model_config *c, struct kernel_shape *k)
 	k->attention_gate = c->attention_gate;
 }
 
+static void weights(const struct model_config *c, struct layer_weights *ret)
+{
+	uint64_t D = c->hidden_size, hd = c->head_dim, q = c->n_heads * hd, kv = c->n_kv_heads * hd;
+	uint64_t gated = c->attention_gate ? 2 * q : q;
+	const struct weight all[] = {
+		layer_norm(c, WEIGHT_INPUT_NORM, D, AT_INPUT_NORM),
+		{WEIGHT_ATTN_Q, AT_IN_PROJ, PACK_STACKED, gated, D, .gain = 1},
+		{WEIGHT_ATTN_K, AT_IN_PROJ, PACK_STACKED, kv, D, .gain = 1},
+		{WEIGHT_ATTN_V, AT_IN_PROJ, PACK_STACKED, kv, D, .gain = 1},
+		{WEIGHT_ATTN_O, AT_OUT_PROJ, PACK_STACKED, D, q, .gain = 0.5f},
+		layer_norm(c, WEIGHT_ATTN_Q_NORM, hd, AT_Q_NORM),
+		layer_norm(c, WEIGHT_ATTN_K_NORM, hd, AT_K_NORM),
+	};
+
+	layer_weights_set(ret, all, ARRAY_SIZE(all));
+}
+
 static uint32_t scratch(const struct kernels *k, uint32_t T,
 			struct layer_scratch ret[LAYER_SCRATCH_MAX])
 {
@@ -78,6 +95,7 @@ static const struct phase_order order[] = {
 
 const struct layer_ops layer_attention = {
 	.shape = shape,
+	.weights = weights,
 	.scratch = scratch,
 	.pieces = pieces,
 	.forward = forward,

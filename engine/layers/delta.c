@@ -16,6 +16,33 @@ static void shape(const struct model_config *c, struct kernel_shape *k)
 	k->conv = c->conv_kernel;
 }
 
+static void weights(const struct model_config *c, struct layer_weights *ret)
+{
+	uint64_t D = c->hidden_size, Hv = c->n_value_heads, dv = c->value_head_dim;
+	uint64_t key = (uint64_t)c->n_key_heads * c->key_head_dim, value = Hv * dv,
+		 qkv = 2 * key + value;
+	const struct weight all[] = {
+		layer_norm(c, WEIGHT_INPUT_NORM, D, AT_INPUT_NORM),
+		{WEIGHT_DELTA_QKV, AT_IN_PROJ, PACK_STACKED, qkv, D, .gain = 1},
+		{WEIGHT_DELTA_Z, AT_IN_PROJ, PACK_STACKED, value, D, .gain = 1},
+		{WEIGHT_DELTA_B, AT_IN_PROJ, PACK_STACKED, Hv, D, .gain = 1},
+		{WEIGHT_DELTA_A, AT_IN_PROJ, PACK_STACKED, Hv, D, .gain = 1},
+		{WEIGHT_DELTA_OUT, AT_OUT_PROJ, PACK_STACKED, D, value, .gain = 0.5f},
+		/* oldest input first */
+		{WEIGHT_DELTA_CONV, AT_CONV, PACK_TRANSPOSE, qkv, c->conv_kernel, .gain = 1},
+		/* exp: 1 to 16 */
+		{WEIGHT_DELTA_A_LOG, AT_NEG_A, PACK_MINUS_EXP, 1, Hv, .offset = 1.390625f,
+		 .range = 1.375f},
+		/* softplus: 0.001 to 0.1 */
+		{WEIGHT_DELTA_DT_BIAS, AT_DT_BIAS, PACK_VECTOR, 1, Hv, .offset = -4.59375f,
+		 .range = 2.328125f},
+		/* plain in every family */
+		{WEIGHT_DELTA_NORM, AT_NORM, PACK_VECTOR, 1, dv, .offset = 1, .range = 0.125f},
+	};
+
+	layer_weights_set(ret, all, ARRAY_SIZE(all));
+}
+
 static uint32_t scratch(const struct kernels *k, uint32_t T,
 			struct layer_scratch ret[LAYER_SCRATCH_MAX])
 {
@@ -98,6 +125,7 @@ static const struct phase_order order[] = {
 
 const struct layer_ops layer_delta = {
 	.shape = shape,
+	.weights = weights,
 	.scratch = scratch,
 	.pieces = pieces,
 	.forward = forward,

@@ -7,6 +7,7 @@
 
 #include "engine/layers/phases.h"
 #include "engine/layers/piece.h"
+#include "engine/layers/weights.h"
 #include "kernels/step.h"
 #include "kernels/kernels.h"
 
@@ -54,6 +55,8 @@ enum { LAYER_SCRATCH_MAX = 8 };
 struct layer_ops {
 	/* Adds what kernels have to know of the kind. */
 	void (*shape)(const struct model_config *c, struct kernel_shape *k);
+	/* The weights of a layer. */
+	void (*weights)(const struct model_config *c, struct layer_weights *ret);
 	/* Buffers to work in for T tokens; returns how many. */
 	uint32_t (*scratch)(const struct kernels *k, uint32_t T,
 			    struct layer_scratch ret[LAYER_SCRATCH_MAX]);

@@ -8,6 +8,7 @@
 
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/weights.h"
+#include "engine/layers/weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,7 +20,7 @@ static void require(bool holds)
 
 static void check_config(const struct model_config *c)
 {
-	struct weight *table = weights_table(c);
+	struct weight *table = layers_weights(c);
 	uint64_t total = 0;
 
 	require(c->hidden_size >= 1 && c->hidden_size <= 65536);
