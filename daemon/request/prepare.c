@@ -43,16 +43,21 @@ int prepare_model(const struct server *s, const char *name, struct err *e)
 			 s->name);
 }
 
+int prepare_render(const struct server *s, const json_t *context, struct buf *out, struct err *e)
+{
+	if (!s->template)
+		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
+	return template_render(s->template, context, out, e);
+}
+
 int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
 			struct err *e)
 {
 	struct buf text;
 	int r;
 
-	if (!s->template)
-		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
 	buf_init(&text, SIZE_MAX / 2);
-	r = template_render(s->template, context, &text, e);
+	r = prepare_render(s, context, &text, e);
 	if (!r)
 		r = prepare_encode(s, buf_str(&text), text.len, false, out, e);
 	buf_release(&text);
