@@ -7,6 +7,7 @@
 #define ENDPOINTS(row) \
 	row(chat) \
 	row(completions) \
+	row(apply_template) \
 	row(tokenize) \
 	row(detokenize) \
 	row(cache) \
