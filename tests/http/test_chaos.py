@@ -19,7 +19,7 @@ print(f"# CHAOS_SEED={SEED}")
 s = Server("--max-num-seqs", "16", "--max-queued-requests", "40", "--max-body", "200000",
            env={"FAKE_STEP_US": "300", "FAKE_PAGES": "130", "FAKE_SLOTS": "40"})
 end = time.time() + SECONDS
-PATHS = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/v1/models", "/metrics", "/x",
+PATHS = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/metrics", "/x",
          "/cache", "/cache/flush")
 
 

@@ -192,6 +192,16 @@ same(s.post("/detokenize", {"tokens": a["tokens"]}), (200, {"prompt": "A violin 
 status, a = s.post("/tokenize", {"messages": [{"role": "user", "content": "define violin"}]})
 same(a["tokens"], [1, 337, 280, 207, 571, 2531, 2, 207, 1, 530, 345, 394, 207, 3, 207, 207, 4, 207, 207],
      "/tokenize with messages")
+chat = {"messages": [{"role": "user", "content": "define violin"}]}
+status, rendered = s.post("/apply-template", chat)
+same((status, list(rendered)), (200, ["prompt"]), "/apply-template")
+same(s.post("/detokenize", {"tokens": a["tokens"]})[1], rendered, "has the text of the same tokens")
+same(s.post("/apply-template", {**chat, "add_generation_prompt": False}),
+     (200, {"prompt": "<|im_start|>user\ndefine violin<|im_end|>\n"}), "without the beginning of an answer")
+tool = {"type": "function", "function": {"name": "look_up"}}
+ok("look_up" in s.post("/apply-template", {**chat, "tools": [tool]})[1]["prompt"], "with tools")
+same([s.post("/apply-template", b)[0] for b in ({**chat, "model": "other"}, {"messages": []}, {"prompt": "a"})],
+     [404, 400, 400], "and refuses what chat refuses")
 same(s.post("/detokenize", {"tokens": [8192]})[0], 400, "/detokenize refuses what is not in the vocabulary")
 same(s.post("/tokenize", {})[0], 400, "/tokenize of nothing")
 long = "violin " * 200000
