@@ -16,15 +16,15 @@ uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, ui
 
 static bool remembers(const struct scheduler *s, const struct request *r)
 {
-	return !s->config.cache_disabled && !r->cache_disabled;
+	return !s->config.cache_disabled && !r->ask.cache_disabled;
 }
 
-/* A single choice that comes back may find its own generated tokens; several begin at the prompt
- * they share. */
+/* A retracted request with a single choice may resume behind its prompt, among the tokens that it drew; several choices resume in the
+ * prompt, which they share. */
 static uint32_t tokens_to_match(const struct request *r)
 {
 	return r->n_live == 1 ? request_known(request_first_live((struct request *)r))
-			      : r->n_prompt;
+			      : r->ask.n_prompt;
 }
 
 void admission_match(struct scheduler *s, const struct request *r, struct prefix_match *ret)
@@ -36,17 +36,17 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 	if (!remembers(s, r))
 		return;
 	s->switches[0] = (struct prefix_switch){0, PREFIX_PREFILLED};
-	s->switches[1] = (struct prefix_switch){r->n_prompt, q->decode_origin};
+	s->switches[1] = (struct prefix_switch){r->ask.n_prompt, q->decode_origin};
 	s->key = (struct prefix_key){
-		.space = r->space,
-		.tokens = r->prompt,
+		.space = r->ask.space,
+		.tokens = r->ask.prompt,
 		.n_tokens = n,
-		.origin_any = !r->origin_known && r->handoff != HANDOFF_SEND,
+		.origin_any = !r->origin_known && r->ask.handoff != HANDOFF_SEND,
 		.switches = s->switches,
 		.n_switches = ARRAY_SIZE(s->switches),
 	};
-	if (n > r->n_prompt) {
-		/* The tokens lie in two arrays; coming back is rare enough for a copy. */
+	if (n > r->ask.n_prompt) {
+		/* The tokens lie in two arrays. Retracted requests are rare enough for a copy. */
 		request_tokens(q, 0, n, s->returning);
 		s->key.tokens = s->returning;
 	}
@@ -55,10 +55,10 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		ret->miss = PREFIX_MISS_LOGPROBS;
 		return;
 	}
-	/* Nobody knows yet what is below. */
+	/* The index of the tiers is not complete yet. */
 	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
 		ret->miss = PREFIX_MISS_LOADING;
-	/* It was below, and did not come. */
+	/* A load for this request failed. */
 	if (r->lost != PREFIX_MISS_NONE && ret->miss > r->lost)
 		ret->miss = r->lost;
 }
@@ -66,16 +66,17 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 /* Pages of the trunk's table, from position 0 on. */
 static uint32_t table_pages(const struct scheduler *s, const struct request *r)
 {
-	uint32_t P = s->config.page_tokens, known = r->n_prompt;
+	uint32_t P = s->config.page_tokens, known = r->ask.n_prompt;
 
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		if (!r->choices[i].ended)
 			known = MAX(known, request_known(&r->choices[i]));
-	return (uint32_t)CEIL_DIV(MIN((uint64_t)known + P, (uint64_t)r->n_prompt + r->max_tokens),
+	return (uint32_t)CEIL_DIV(MIN((uint64_t)known + P,
+				      (uint64_t)r->ask.n_prompt + r->ask.max_tokens),
 				  (uint64_t)P);
 }
 
-/* What one pool gives never runs out here: admission has counted. */
+/* Never fails, because admission has counted the pages before. */
 static uint32_t take_page(struct scheduler *s)
 {
 	uint32_t id = prefix_cache_take_page(s->cache);
@@ -84,7 +85,7 @@ static uint32_t take_page(struct scheduler *s)
 	return id;
 }
 
-/* The pages [from, to) of the table are the sequence's own. */
+/* Gives a choice a seat, a slot, and pages [from, to) of its table. */
 static void seat_choice(struct scheduler *s, struct sequence *q, uint32_t from, uint32_t to)
 {
 	q->seat = pool_get(s->seats);
@@ -107,7 +108,7 @@ static void seat_choice(struct scheduler *s, struct sequence *q, uint32_t from, 
 }
 
 /* The trunk begins where the match ends. */
-static void resume(struct sequence *q, const struct prefix_match *m, struct prefix_node *path)
+static void resume_trunk(struct sequence *q, const struct prefix_match *m, struct prefix_node *path)
 {
 	const struct request *r = q->request;
 
@@ -118,22 +119,22 @@ static void resume(struct sequence *q, const struct prefix_match *m, struct pref
 		q->source = m->slot;
 		q->source_pinned = true;
 	}
-	if (q->n_planned <= r->n_prompt) {
-		q->prompt_origin = q->n_planned < r->n_prompt
+	if (q->n_planned <= r->ask.n_prompt) {
+		q->prompt_origin = q->n_planned < r->ask.n_prompt
 					   ? prefix_origin(m->origin, q->n_planned, false)
 					   : m->origin;
-		q->decode_origin = prefix_origin(q->prompt_origin, r->n_prompt, true);
+		q->decode_origin = prefix_origin(q->prompt_origin, r->ask.n_prompt, true);
 	} else {
 		q->decode_origin = prefix_origin(m->origin, q->n_planned, true);
 	}
 }
 
-/* Its first admission, of which r->hit tells. */
+/* The request's first admission, with r->hit. */
 static void count_hit(struct scheduler *s, struct request *r)
 {
 	r->admitted = true;
 	r->hit.step = s->planned + 1;
-	s->prompt_tokens += r->n_prompt;
+	s->prompt_tokens += r->ask.n_prompt;
 	s->cached_tokens += r->hit.n_cached;
 	s->misses[r->hit.miss]++;
 }
@@ -147,7 +148,7 @@ static void note_hit(struct scheduler *s, struct request *r, const struct prefix
 	count_hit(s, r);
 }
 
-/* Admits the request as if there were nothing of it in the cache. */
+/* Admits the request as if the cache had nothing of it. */
 static bool admit_cold(struct scheduler *s, struct request *r, enum prefix_miss miss)
 {
 	struct prefix_match none;
@@ -158,22 +159,21 @@ static bool admit_cold(struct scheduler *s, struct request *r, enum prefix_miss 
 	return admission_admit(s, r, &none);
 }
 
-/* Whether all that is needed beside m can be had. */
+/* Whether everything that the request needs beside m is free or can be evicted. */
 static bool has_memory(const struct scheduler *s, const struct request *r,
 		       const struct prefix_match *m)
 {
-	uint32_t n_pages = table_pages(s, r), shared = r->n_prompt / s->config.page_tokens;
+	uint32_t n_pages = table_pages(s, r), shared = r->ask.n_prompt / s->config.page_tokens;
 	uint32_t hit_pages = m->n_tokens / s->config.page_tokens;
 	uint64_t pages = n_pages - hit_pages + (uint64_t)(r->n_live - 1) * (n_pages - shared);
 
 	return prefix_cache_can_take(s->cache, m, pages, s->config.n_slots ? r->n_live : 0);
 }
 
-/* The request leaves the queue, and its living choices get what they need; s->hit_pages are what the trunk begins
- * with. */
+/* Takes the request out of the queue and gives its living choices what they need; the trunk's table begins with s->hit_pages. */
 static void seat_request(struct scheduler *s, struct request *r, uint32_t hit_pages)
 {
-	uint32_t n_pages = table_pages(s, r), shared = r->n_prompt / s->config.page_tokens;
+	uint32_t n_pages = table_pages(s, r), shared = r->ask.n_prompt / s->config.page_tokens;
 	struct sequence *trunk = request_first_live(r);
 
 	waiting_remove(&s->waiting, r);
@@ -183,7 +183,7 @@ static void seat_request(struct scheduler *s, struct request *r, uint32_t hit_pa
 	r->trunk = trunk;
 	seat_choice(s, trunk, hit_pages, n_pages);
 	memcpy(trunk->pages, s->hit_pages, hit_pages * sizeof(*trunk->pages));
-	for (uint32_t i = trunk->choice + 1; i < r->n_choices; i++)
+	for (uint32_t i = trunk->choice + 1; i < r->ask.n_choices; i++)
 		if (!r->choices[i].ended)
 			seat_choice(s, &r->choices[i], shared, n_pages);
 }
@@ -199,13 +199,13 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	if (!has_memory(s, r, m)) {
 		if (!m->n_tokens || pool_available(s->seats) < pool_size(s->seats))
 			return false;
-		/* Alone it must fit, if need be in place of the state it would begin with. */
+		/* A request that runs alone must fit, even if the state that it would resume from has to go. */
 		return admit_cold(s, r,
 				  m->miss == PREFIX_MISS_NONE ? PREFIX_MISS_EVICTED_STATE
 							      : m->miss);
 	}
 	if (remembers(s, r)) {
-		/* The table belongs to a seat, which is taken below. */
+		/* The pages go to s->hit_pages first, because the request has no table before it has a seat. */
 		path = prefix_cache_use(s->cache, &s->key, m, s->hit_pages);
 		if (!path && m->n_tokens) /* out of memory */
 			return admit_cold(s, r, m->miss);
@@ -213,7 +213,7 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	request_advance(r, REQUEST_ADMIT);
 	seat_request(s, r, hit_pages);
 	trunk = r->trunk;
-	resume(trunk, m, path);
+	resume_trunk(trunk, m, path);
 	tiering_resume(s, trunk, hit_pages, m->origin);
 	if (path)
 		tiering_used(s, r, path);
@@ -228,15 +228,15 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	return true;
 }
 
-/* Pages that were prefilled, from position 0 on. */
+/* Finds the pages of the prompt that were prefilled. */
 static void match_prefilled(struct scheduler *s, const struct request *r, struct prefix_match *ret)
 {
 	*ret = (struct prefix_match){.slot = POOL_NONE};
 	s->switches[0] = (struct prefix_switch){0, PREFIX_PREFILLED};
 	s->key = (struct prefix_key){
-		.space = r->space,
-		.tokens = r->prompt,
-		.n_tokens = r->n_prompt,
+		.space = r->ask.space,
+		.tokens = r->ask.prompt,
+		.n_tokens = r->ask.n_prompt,
 		.pages_only = true,
 		.switches = s->switches,
 		.n_switches = 1,
@@ -251,7 +251,6 @@ bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss 
 	struct prefix_match m;
 
 	match_prefilled(s, r, &m);
-	/* Pages that it makes use of are pages that it needs not be given: alone it fits as well. */
 	if (pool_available(s->seats) < r->n_live || !has_memory(s, r, &m) ||
 	    request_reserve_first_draws(r) < 0)
 		return false;
@@ -262,15 +261,15 @@ bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss 
 	}
 	request_advance(r, REQUEST_RECEIVE);
 	seat_request(s, r, m.n_tokens / s->config.page_tokens);
-	resume(r->trunk, &m, path);
+	resume_trunk(r->trunk, &m, path);
 	tiering_resume(s, r->trunk, m.n_tokens / s->config.page_tokens, PREFIX_PREFILLED);
 	if (path)
 		tiering_used(s, r, path);
-	r->n_have = m.n_tokens;
+	r->ask.n_have = m.n_tokens;
 	r->prepared = false;
 	r->hit = (struct scheduler_hit){.n_cached = m.n_tokens,
 					.miss = miss,
-					.n_received = r->n_prompt - m.n_tokens};
+					.n_received = r->ask.n_prompt - m.n_tokens};
 	s->receives++;
 	list_append(&s->receiving, &r->receiving);
 	return true;
@@ -294,7 +293,7 @@ bool admission_grow(struct scheduler *s, struct sequence *q)
 
 static void fork_choice(struct scheduler *s, const struct sequence *from, struct sequence *q)
 {
-	uint32_t whole = q->request->n_prompt / s->config.page_tokens;
+	uint32_t whole = q->request->ask.n_prompt / s->config.page_tokens;
 
 	for (uint32_t i = 0; i < whole; i++) {
 		q->pages[i] = from->pages[i];
@@ -311,7 +310,7 @@ static void fork_choice(struct scheduler *s, const struct sequence *from, struct
 	q->before_origin = from->before_origin;
 	q->prompt_origin = from->prompt_origin;
 	q->decode_origin = from->decode_origin;
-	q->n_planned = q->n_computed = q->request->n_prompt;
+	q->n_planned = q->n_computed = q->request->ask.n_prompt;
 	q->source = q->slot;
 }
 
@@ -319,10 +318,10 @@ void admission_fork(struct scheduler *s, struct request *r, struct plan *p,
 		    struct plan_copy *page_copies, struct plan_copy *state_copies)
 {
 	struct sequence *trunk = r->trunk;
-	uint32_t partial = r->n_prompt / s->config.page_tokens;
+	uint32_t partial = r->ask.n_prompt / s->config.page_tokens;
 
 	r->trunk = NULL;
-	for (uint32_t i = 0; i < r->n_choices; i++) {
+	for (uint32_t i = 0; i < r->ask.n_choices; i++) {
 		struct sequence *q = &r->choices[i];
 
 		if (q == trunk || q->ended)
@@ -331,7 +330,7 @@ void admission_fork(struct scheduler *s, struct request *r, struct plan *p,
 		if (q->slot != POOL_NONE)
 			state_copies[p->n_state_copies++] =
 				(struct plan_copy){.src = trunk->source, .dst = q->slot};
-		if (r->n_prompt % s->config.page_tokens)
+		if (r->ask.n_prompt % s->config.page_tokens)
 			page_copies[p->n_page_copies++] =
 				(struct plan_copy){.src = trunk->pages[partial],
 						   .dst = q->pages[partial]};

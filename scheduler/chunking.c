@@ -7,14 +7,14 @@ uint32_t chunking_window(uint32_t align, uint32_t start, uint32_t n_prompt, uint
 	return left <= budget ? left : budget - budget % align;
 }
 
-struct choice {
+struct chosen {
 	uint32_t start, end, state_tokens;
 	struct checkpoint *out;
 	uint32_t n;
 };
 
-/* Keeps `at`, rounded down, if it is inside and not there yet. */
-static void keep(struct choice *c, uint32_t at, enum prefix_checkpoint kind)
+/* Chooses the state at `at`, rounded down, if it is inside the window and not chosen yet. */
+static void choose(struct chosen *c, uint32_t at, enum prefix_checkpoint kind)
 {
 	at -= at % c->state_tokens;
 	if (at <= c->start || at >= c->end || c->n == SNAPSHOTS_MAX)
@@ -25,15 +25,15 @@ static void keep(struct choice *c, uint32_t at, enum prefix_checkpoint kind)
 	c->out[c->n++] = (struct checkpoint){.n_tokens = at, .kind = kind};
 }
 
-/* The first boundary that is not below `from`, by bisection. */
+/* The index of the first boundary >= from, by bisection. */
 static uint32_t boundary_from(const struct request *r, uint32_t from)
 {
-	uint32_t low = 0, high = r->n_boundaries;
+	uint32_t low = 0, high = r->ask.n_boundaries;
 
 	while (low < high) {
 		uint32_t mid = low + (high - low) / 2;
 
-		if (r->boundaries[mid] < from)
+		if (r->ask.boundaries[mid] < from)
 			low = mid + 1;
 		else
 			high = mid;
@@ -44,23 +44,23 @@ static uint32_t boundary_from(const struct request *r, uint32_t from)
 uint32_t chunking_checkpoints(const struct request *r, uint32_t start, uint32_t end,
 			      uint32_t state_tokens, struct checkpoint out[SNAPSHOTS_MAX])
 {
-	struct choice c = {.start = start, .end = end, .state_tokens = state_tokens, .out = out};
-	/* Below start + state_tokens a boundary rounds down to start or less. */
+	struct chosen c = {.start = start, .end = end, .state_tokens = state_tokens, .out = out};
+	/* A boundary below start + state_tokens rounds down to start or less. */
 	uint32_t first, last;
 
 	if (!state_tokens || end - start <= state_tokens)
 		return 0;
 	first = boundary_from(r, start + state_tokens);
 	last = boundary_from(r, end);
-	if (end == r->n_prompt)
-		keep(&c, r->n_prompt - 1, PREFIX_CHECKPOINT_PROMPT);
+	if (end == r->ask.n_prompt)
+		choose(&c, r->ask.n_prompt - 1, PREFIX_CHECKPOINT_PROMPT);
 	for (uint32_t i = 0; i < r->n_wanted; i++)
-		keep(&c, r->wanted[i], PREFIX_CHECKPOINT_MESSAGE);
+		choose(&c, r->wanted[i], PREFIX_CHECKPOINT_MESSAGE);
 	if (first < last) {
-		keep(&c, r->boundaries[last - 1], PREFIX_CHECKPOINT_MESSAGE);
-		keep(&c, r->boundaries[first], PREFIX_CHECKPOINT_MESSAGE);
+		choose(&c, r->ask.boundaries[last - 1], PREFIX_CHECKPOINT_MESSAGE);
+		choose(&c, r->ask.boundaries[first], PREFIX_CHECKPOINT_MESSAGE);
 	}
 	for (uint32_t i = last; i > first && c.n < SNAPSHOTS_MAX; i--)
-		keep(&c, r->boundaries[i - 1], PREFIX_CHECKPOINT_MESSAGE);
+		choose(&c, r->ask.boundaries[i - 1], PREFIX_CHECKPOINT_MESSAGE);
 	return c.n;
 }

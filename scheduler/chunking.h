@@ -1,19 +1,17 @@
 /*
- * How a prompt is cut: the tokens that a request prefills in one step, and which states of it are
- * kept.
+ * How a prompt is cut into windows (the tokens that a request prefills in one step), and which states inside a window are kept.
  *
- * A window ends where the prompt ends or at a multiple of `align`, the larger of page and state
- * chunk. For the engine both are multiples of CHUNK_TOKENS, so that every window begins at an
- * absolute multiple of it and the same chunks are computed whatever the budget was; and a page is
- * written whole before anyone could share it. What the floor leaves over of the budget is not used.
+ * A window ends at the end of the prompt or at a multiple of `align`, the larger of page and state chunk. In the engine both are
+ * multiples of CHUNK_TOKENS. So every window begins at an absolute multiple of CHUNK_TOKENS, and the same chunks are computed whatever
+ * the budget was; and a page is whole before another request can share it. The part of the budget below a multiple of align is not used.
  */
 #ifndef SCHEDULER_CHUNKING_H
 #define SCHEDULER_CHUNKING_H
 
 #include "scheduler/request.h"
 
-/* Tokens of the window that begins at `start` (a multiple of align, < n_prompt); 0: not in this
- * step. With a budget of `align` or more it is never 0. */
+/* Tokens of the window that begins at `start` (a multiple of align, < n_prompt). 0: the budget is too small; never with a budget of
+ * `align` or more. */
 uint32_t chunking_window(uint32_t align, uint32_t start, uint32_t n_prompt, uint32_t budget);
 
 struct checkpoint {
@@ -22,11 +20,12 @@ struct checkpoint {
 };
 
 /*
- * The states inside the window [start, end) of r's prompt that are worth a slot: multiples of
- * state_tokens, start < n < end, the most wanted ones first: the last
- * that lies before the prompt's last token (the same prompt again, or its next turn, begins there);
- * where the prompt left what is known (r->wanted); the last boundary, the first one (a system
- * prompt ends there), and the others from the back.
+ * Chooses the states inside the window [start, end) of r's prompt that are worth a slot: multiples n of state_tokens, start < n < end.
+ * Returns their number. The most valuable comes first:
+ *
+ *     1. the last one before the prompt's last token: the same prompt, or its next turn, resumes there
+ *     2. those where the prompt leaves another one (r->wanted)
+ *     3. the last boundary of the request, then the first (the end of a system prompt), then the others from the back
  */
 uint32_t chunking_checkpoints(const struct request *r, uint32_t start, uint32_t end,
 			      uint32_t state_tokens, struct checkpoint out[SNAPSHOTS_MAX]);

@@ -32,53 +32,39 @@ int handoff_check(const struct scheduler_config *c, const struct scheduler_reque
 
 bool handoff_possible(const struct request *r)
 {
-	return r->handoff == HANDOFF_RECEIVE && !r->admitted && !r->prompt_logprobs;
+	return r->ask.handoff == HANDOFF_RECEIVE && !r->admitted && !r->ask.prompt_logprobs;
 }
 
 bool handoff_wanted(const struct scheduler *s, const struct request *r,
 		    const struct prefix_match *m)
 {
-	return handoff_possible(r) && r->n_prompt - m->n_tokens >= s->config.handoff_min_tokens;
+	return handoff_possible(r) && r->ask.n_prompt - m->n_tokens >= s->config.handoff_min_tokens;
 }
 
-static void describe(const struct scheduler *s, const struct request *r,
-		     struct scheduler_prepare *ret)
+static void describe_prepare(const struct scheduler *s, const struct request *r,
+			     struct scheduler_prepare *ret)
 {
-	uint32_t P = s->config.page_tokens, first = r->n_have / P, n_choices = r->n_choices;
+	uint32_t P = s->config.page_tokens, first = r->ask.n_have / P;
 
-	while (r->choices[n_choices - 1].ended)
-		n_choices--;
 	*ret = (struct scheduler_prepare){
 		.request = r->id,
-		.user = r->user,
-		.ask =
-			{
-				.prompt = r->prompt,
-				.n_prompt = r->n_prompt,
-				.max_tokens = 1,
-				.min_tokens = r->min_tokens,
-				.n_choices = n_choices,
-				.end_tokens = r->end_tokens,
-				.n_end_tokens = r->n_end_tokens,
-				.boundaries = r->boundaries,
-				.n_boundaries = r->n_boundaries,
-				.priority = r->priority,
-				.space = r->space,
-				.root_key = r->root_key,
-				.cache_disabled = r->cache_disabled,
-				.handoff = HANDOFF_SEND,
-				.n_have = r->n_have,
-				.sampling = r->sampling,
-			},
+		.user = r->ask.user,
+		.ask = r->ask,
 		.pages = r->trunk->pages + first,
-		.n_pages = CEIL_DIV(r->n_prompt, P) - first,
+		.n_pages = CEIL_DIV(r->ask.n_prompt, P) - first,
 		.slot = r->trunk->slot,
 	};
+	ret->ask.handoff = HANDOFF_SEND;
+	ret->ask.max_tokens = 1;
+	ret->ask.page_keys = NULL;
+	ret->ask.user = NULL;
+	while (r->choices[ret->ask.n_choices - 1].ended)
+		ret->ask.n_choices--;
 }
 
 bool scheduler_next_prepare(struct scheduler *s, struct scheduler_prepare *ret)
 {
-	/* Those that were asked for come first. */
+	/* Prepared requests come first in the list. */
 	for (struct list *node = s->receiving.prev; node != &s->receiving; node = node->prev) {
 		struct request *r = container_of(node, struct request, receiving);
 		const struct list *before = node->prev;
@@ -89,7 +75,7 @@ bool scheduler_next_prepare(struct scheduler *s, struct scheduler_prepare *ret)
 		    !container_of(before, const struct request, receiving)->prepared)
 			continue;
 		r->prepared = true;
-		describe(s, r, ret);
+		describe_prepare(s, r, ret);
 		return true;
 	}
 	return false;
@@ -115,13 +101,13 @@ uint32_t scheduler_received(struct scheduler *s, uint64_t id, const struct draw_
 	request_advance(r, REQUEST_ARRIVE);
 	admission_received(s, r);
 	trunk = r->trunk;
-	trunk->n_planned = trunk->n_computed = r->n_prompt;
+	trunk->n_planned = trunk->n_computed = r->ask.n_prompt;
 	trunk->source = trunk->slot;
 	publish_received(s, trunk);
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		if (!r->choices[i].ended)
 			list_append(&s->decoding, &r->choices[i].node);
-	for (uint32_t i = 0; i < r->n_choices; i++) {
+	for (uint32_t i = 0; i < r->ask.n_choices; i++) {
 		if (r->choices[i].ended)
 			continue;
 		assert(draws[i].token >= 0 && (uint32_t)draws[i].token < s->config.vocab_size);
@@ -140,11 +126,11 @@ void scheduler_receive_failed(struct scheduler *s, uint64_t id, bool again)
 		return;
 	list_remove(&r->receiving);
 	request_advance(r, REQUEST_GIVE_BACK);
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		admission_release(s, &r->choices[i]);
 	r->trunk = NULL;
 	if (!again)
-		r->handoff = HANDOFF_NONE;
+		r->ask.handoff = HANDOFF_NONE;
 	waiting_insert(&s->waiting, r);
 	s->n_waiting++;
 	s->receives_failed++;
@@ -157,12 +143,12 @@ void handoff_ship(const struct scheduler *s, struct request *r, struct plan *p,
 {
 	const struct plan_row *row = &p->rows[p->n_rows - 1];
 	uint32_t P = s->config.page_tokens, end = row->start + row->n_tokens;
-	uint32_t first = MAX(r->n_shipped, r->n_have / P);
-	bool last = end == r->n_prompt;
+	uint32_t first = MAX(r->n_shipped, r->ask.n_have / P);
+	bool last = end == r->ask.n_prompt;
 	uint32_t final = last ? CEIL_DIV(end, P) : end / P;
 
 	if (final <= first)
-		return; /* the other worker has more than is computed here so far */
+		return; /* the other worker has everything that is computed here so far */
 	ships[p->n_ships++] = (struct plan_ship){
 		.request = r->id,
 		.row = p->n_rows - 1,

@@ -1,41 +1,40 @@
 /*
- * Prompts that are computed by one worker and decoded by another one: what this side of either has to do. Ids and counts only;
- * what brings the bytes from device to device is the engine's and the daemon's.
+ * Prefill and decode apart: one worker computes a prompt (sends it), another one decodes behind it (receives it). Here is what either
+ * scheduler does: ids and counts only. The engine and the daemon move the bytes from device to device.
  *
- * To receive. A request of which enough has to be computed gets room for its whole prompt at once, in the same transaction as any
- * other, and stands aside (Receiving) until all of it is there: pages, state, and first tokens. Nothing of it is in a plan before
- * that, so that late or missing data cannot stall or spoil a step. Of what is here only what a prefill computed is made use
- * of: then all of the prompt is what one cold prefill gives, bit for bit, and is published as such. Receiving requests lead
- * nobody, follow nobody, and are not retracted.
+ * Receiving. A request with enough tokens to compute gets room for its whole prompt at once, in the same transaction as any other, and
+ * waits (Receiving) until all of it has arrived: pages, state and first tokens. Before that no plan contains anything of it, so late
+ * or missing data can neither delay nor damage a step. Of the cache it uses only prefilled pages: then the whole prompt has the bits
+ * of one cold prefill, and is published as such. A Receiving request neither leads nor follows another one, and is not retracted.
  *
- * To send. Here too a prompt begins only with what a prefill computed. Its rows say what another worker is to get of them
- * (struct plan_ship). Pages are named as soon as they are whole, also those that were found in the cache; the state
- * behind the prompt goes once, with the last row. Who reads them may take longer than the step: so when its tokens are
- * drawn the request keeps (Shipping) its trunk, which has
- *     - a lock on the path of the tree that its pages are on
- *     - a reference to pages that it shipped and in whose place the tree had others already (request.ship_pages)
- *     - the slot with the state, or a pin on it, where it became a checkpoint.
- * Source: the shared reference (hybrid-scheduling) on disaggregation, and what others had to repair in it.
+ * Sending. The prompt is resumed only from what was prefilled, too. Its rows say what the other worker gets (struct plan_ship): each
+ * page once, as soon as it is whole, also when it was found in the cache; and with the last row the state behind the prompt. The bytes
+ * may be read long after the step. Therefore the request, when its tokens are drawn, keeps its trunk (Shipping), which holds
+ *     - a lock on the path of the tree with its pages
+ *     - a reference to each page that it shipped and for which the tree had another page already (request.ship_pages)
+ *     - the slot with the state, or a pin on it, when it became a checkpoint.
+ *
+ * Source: the disaggregation of TokenSpeed and SGLang.
  */
 #ifndef SCHEDULER_HANDOFF_H
 #define SCHEDULER_HANDOFF_H
 
 #include "scheduler/scheduler_internal.h"
 
-/* -EINVAL: such a request cannot be handed over. */
+/* -EINVAL: a request to be sent whose prompt cannot be sent. */
 int handoff_check(const struct scheduler_config *c, const struct scheduler_request *r,
 		  struct err *e) MUST_CHECK;
 
-/* Its prompt could come from elsewhere / is to, given what it would begin with here. */
+/* Whether the prompt may be received from another worker; whether it should, when the cache has m. */
 bool handoff_possible(const struct request *r);
 bool handoff_wanted(const struct scheduler *s, const struct request *r,
 		    const struct prefix_match *m);
 
-/* The row added last is one of r's, which is sent: adds what of it is to be shipped. */
+/* Adds a ship for the last row of p, which is one of r's, when it makes something of r ready to be sent. */
 void handoff_ship(const struct scheduler *s, struct request *r, struct plan *p,
 		  struct plan_ship *ships);
 
-/* Nobody reads from the device any more. */
+/* After a device error: no shipment will be read any more. */
 void handoff_drop_ships(struct scheduler *s);
 
 #endif

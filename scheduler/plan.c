@@ -1,8 +1,7 @@
 /*
- * Putting one step together. First every decoding sequence gets the page that its next token needs,
- * so that admissions cannot take it away; then windows of prompts; then a row for every decoding
- * sequence; last, the slots for checkpoints, which are worth less than anything before. Resets and
- * copies come with the rows that need them.
+ * Making a plan. First every decoding sequence gets the page that its next token needs, so that admissions cannot take it; then come
+ * windows of prompts; then a row for every decoding sequence; last the slots for checkpoints, which are worth least. Resets and copies
+ * are added with the rows that need them.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -16,20 +15,19 @@
 #include "scheduler/sharing.h"
 #include "scheduler/tiering.h"
 
-/* Of requests that begin like others a plan sends so many to wait for them, and looks at no more: it must not cost
- * the length of the queue. */
+/* How many requests one plan may make followers (sharing.h), so that its cost does not grow with the queue. */
 enum { FOLLOWING_MAX = 64 };
 
 struct builder {
 	struct scheduler *s;
 	struct step *t;
 	uint64_t number;
-	uint32_t n_following; /* requests that went to wait for another one's prompt */
-	bool refused;	      /* the first in the queue has to wait */
+	uint32_t n_following; /* requests that became followers */
+	bool refused;	      /* the first in the queue was not admitted */
 	bool paused;	      /* a decoding sequence got no page */
 };
 
-/* The next row of q reads its source and writes its slot; afterwards that slot is its source. */
+/* Adds the next row of q, which reads its source and writes its slot; then that slot is its source. */
 static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens, uint32_t n_tokens,
 		    bool decode)
 {
@@ -37,7 +35,7 @@ static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens
 	struct plan_row *row = &b->t->rows[i];
 	struct step_row *more = &b->t->more[i];
 
-	/* Field by field: a thousand times a step, and most of a row is snapshots. */
+	/* Field by field, because a step may have a thousand rows and most of a row is snapshots. */
 	assert(i < b->s->config.max_seqs);
 	row->tokens = tokens;
 	row->token_draw = tokens ? 0 : q->draw_index;
@@ -58,20 +56,20 @@ static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens
 	q->last_plan = b->number;
 }
 
-/* A seat's counts are filled before the first draw that uses them. */
+/* Has the counts of q's seat set before the first draw that uses them. */
 static void reset_counts(struct builder *b, struct sequence *q)
 {
 	const struct request *r = q->request;
 	struct plan_seat_reset *reset = &b->t->resets[b->t->plan.n_resets];
 
-	if (!sampling_penalised(&r->sampling) || q->counts_valid)
+	if (!sampling_penalised(&r->ask.sampling) || q->counts_valid)
 		return;
-	/* Tokens of plans that are out are not known, and then the counts are valid already. */
+	/* A sequence with draws that are out has valid counts. */
 	assert(!q->n_drawing);
 	*reset = (struct plan_seat_reset){
-		.prompt = r->prompt,
+		.prompt = r->ask.prompt,
 		.generated = q->generated,
-		.n_prompt = r->n_prompt,
+		.n_prompt = r->ask.n_prompt,
 		.n_generated = q->n_generated,
 		.seat = q->seat,
 	};
@@ -79,7 +77,7 @@ static void reset_counts(struct builder *b, struct sequence *q)
 	q->counts_valid = true;
 }
 
-/* The sequence draws from the row added last. */
+/* Adds a draw of q from the last row. */
 static void add_draw(struct builder *b, struct sequence *q)
 {
 	const struct request *r = q->request;
@@ -89,15 +87,15 @@ static void add_draw(struct builder *b, struct sequence *q)
 	assert(p->n_draws < b->s->config.max_seqs);
 	reset_counts(b, q);
 	*d = (struct plan_draw){
-		.sampling = &r->sampling,
+		.sampling = &r->ask.sampling,
 		.row = p->n_rows - 1,
 		.seat = q->seat,
 		.choice = q->choice,
 		.position = q->n_generated + q->n_drawing,
 	};
-	if (d->position < r->min_tokens) {
-		d->banned = r->end_tokens;
-		d->n_banned = r->n_end_tokens;
+	if (d->position < r->ask.min_tokens) {
+		d->banned = r->ask.end_tokens;
+		d->n_banned = r->ask.n_end_tokens;
 	}
 	q->draw_index = p->n_draws;
 	q->n_drawing++;
@@ -107,21 +105,21 @@ static void add_draw(struct builder *b, struct sequence *q)
 
 /* ---- prompts ---- */
 
-/* The prompt is planned to its end: its choices decode from the next plan on. */
+/* The prompt is planned to its end: the request's choices decode from the next plan on. */
 static void end_prompt(struct builder *b, struct request *r)
 {
 	request_advance(r, REQUEST_PROMPT_PLANNED);
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		if (!r->choices[i].ended)
 			list_append(&b->s->decoding, &r->choices[i].node);
 }
 
-/* What comes behind the window's tokens is known, but for the prompt's last. */
+/* Adds a score of the last row's tokens, each with the token that follows it in the prompt. */
 static void add_score(struct builder *b, struct request *r)
 {
 	struct plan *p = &b->t->plan;
 	const struct plan_row *row = &b->t->rows[p->n_rows - 1];
-	uint32_t end = row->start + row->n_tokens, n = MIN(end, r->n_prompt - 1) - row->start;
+	uint32_t end = row->start + row->n_tokens, n = MIN(end, r->ask.n_prompt - 1) - row->start;
 
 	if (!request_scores(r))
 		return;
@@ -129,33 +127,31 @@ static void add_score(struct builder *b, struct request *r)
 	r->n_scored = end;
 	if (!n)
 		return;
-	b->t->scores[p->n_scores++] = (struct plan_score){.next = r->prompt + row->start + 1,
+	b->t->scores[p->n_scores++] = (struct plan_score){.next = r->ask.prompt + row->start + 1,
 							  .n_tokens = n,
 							  .row = p->n_rows - 1,
-							  .n_top = r->n_prompt_logprobs};
+							  .n_top = r->ask.n_prompt_logprobs};
 	p->n_scored_tokens += n;
 }
 
-/* The next window of a prompt; the last one draws the first token of every choice, unless they come
- * back. */
+/* Adds the next window of a prompt. Behind the last one every choice draws its first token, unless it has drawn before. */
 static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 {
 	r->window_start = r->trunk->n_planned;
-	add_row(b, r->trunk, r->prompt + r->trunk->n_planned, n_tokens, false);
+	add_row(b, r->trunk, r->ask.prompt + r->trunk->n_planned, n_tokens, false);
 	b->t->plan.n_prefill_rows++;
 	b->t->plan.n_prefill_tokens += n_tokens;
 	add_score(b, r);
-	if (r->handoff == HANDOFF_SEND)
+	if (r->ask.handoff == HANDOFF_SEND)
 		handoff_ship(b->s, r, &b->t->plan, b->t->ships);
-	if (r->trunk->n_planned < r->n_prompt)
+	if (r->trunk->n_planned < r->ask.n_prompt)
 		return;
-	for (uint32_t i = 0; i < r->n_choices; i++) {
+	for (uint32_t i = 0; i < r->ask.n_choices; i++) {
 		struct sequence *q = &r->choices[i];
 
 		if (q->ended)
 			continue;
-		/* Also of those that come back and draw nothing here: the fork copies what this row
-		 * writes, and copies run before rows. */
+		/* Of choices that draw nothing here too, because the fork copies what this row writes. */
 		q->last_plan = b->number;
 		if (!q->n_generated)
 			add_draw(b, q);
@@ -163,8 +159,8 @@ static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 	end_prompt(b, r);
 }
 
-/* The first in the queue: follows another request, waits for what comes from elsewhere, is admitted, or (false) has to
- * wait with all behind it. */
+/* Takes r out of the queue: admits it, or makes it a follower, or lets it wait for a load, or lets it receive. False: it stays, and all
+ * behind it wait too. */
 static bool admit_first(struct builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;
@@ -198,33 +194,33 @@ static void plan_prefills(struct builder *b)
 			bool admitted;
 
 			r = waiting_first(&s->waiting);
-			/* Less than a unit may be left, which only a short prompt fits. */
-			if (!r || b->paused || (budget < s->align && r->n_prompt > budget))
+			/* A rest of the budget below `align` is only enough for a whole short prompt. */
+			if (!r || b->paused || (budget < s->align && r->ask.n_prompt > budget))
 				return;
 			b->refused = !admit_first(b, r, &admitted);
 			if (b->refused)
 				return;
 			if (!admitted)
 				continue;
-			if (r->trunk->n_planned >= r->n_prompt) { /* came back behind its prompt */
+			if (r->trunk->n_planned >= r->ask.n_prompt) { /* resumes behind it */
 				sharing_end(s, r);
 				end_prompt(b, r);
 				continue;
 			}
 		}
-		n_tokens = chunking_window(s->align, r->trunk->n_planned, r->n_prompt, budget);
+		n_tokens = chunking_window(s->align, r->trunk->n_planned, r->ask.n_prompt, budget);
 		s->head = r;
 		if (!n_tokens || request_reserve_first_draws(r) < 0)
 			return;
 		add_window(b, r, n_tokens);
 		budget -= n_tokens;
-		if (r->trunk && r->trunk->n_planned < r->n_prompt)
+		if (r->trunk && r->trunk->n_planned < r->ask.n_prompt)
 			return;
 		s->head = NULL;
 	}
 }
 
-/* Prompts that come from elsewhere take nothing of the budget and wait for no other prompt: the first ones in the queue. */
+/* Requests at the head of the queue that receive their prompts: they need none of the budget and wait for no other prompt. */
 static void plan_receives(struct builder *b)
 {
 	struct scheduler *s = b->s;
@@ -242,15 +238,15 @@ static void plan_receives(struct builder *b)
 
 /* ---- decoding ---- */
 
-/* Whether q takes part in this step: not in it already, and with another token to run. */
+/* Whether q can have a decode row in this plan: it has none yet, and another token to run. */
 static bool can_decode(const struct builder *b, const struct sequence *q)
 {
 	return !q->ended && q->last_plan != b->number &&
-	       q->n_generated + q->n_drawing < q->request->max_tokens;
+	       q->n_generated + q->n_drawing < q->request->ask.max_tokens;
 }
 
-/* The sequences lie all over memory. */
-static void look_ahead(const struct list *node)
+/* Sequences are scattered in memory: fetches the one after the next. */
+static void prefetch_sequence(const struct list *node)
 {
 	const char *next = (const char *)node->next->next;
 
@@ -259,13 +255,13 @@ static void look_ahead(const struct list *node)
 	__builtin_prefetch(next + 128);
 }
 
-static void grow(struct builder *b)
+/* Gives every decoding sequence the page that its next token needs. */
+static void grow_sequences(struct builder *b)
 {
 	list_for_each (node, &b->s->decoding) {
 		struct sequence *q = container_of(node, struct sequence, node);
 
-		look_ahead(node);
-
+		prefetch_sequence(node);
 		/* Choices that are not forked yet have their growth page. */
 		if (can_decode(b, q) && !q->request->trunk && !admission_has_page(b->s, q) &&
 		    !admission_grow(b->s, q))
@@ -273,13 +269,11 @@ static void grow(struct builder *b)
 	}
 }
 
-/* A decode row: the newest token, or one that is known already and only has to be computed again.
- */
+/* Adds a decode row of q: its newest token, or one that is computed again. */
 static void add_decode(struct builder *b, struct sequence *q)
 {
 	struct request *r = q->request;
-	uint32_t at =
-		q->n_planned - r->n_prompt; /* the row's token, counted among the generated ones */
+	uint32_t at = q->n_planned - r->ask.n_prompt; /* of the row's token in `generated` */
 	bool last = at + 1 == q->n_generated + q->n_drawing;
 
 	add_row(b, q, at < q->n_generated ? &q->generated[at] : NULL, 1, true);
@@ -295,7 +289,7 @@ static void plan_decodes(struct builder *b)
 		struct sequence *q = container_of(node, struct sequence, node);
 		struct request *r = q->request;
 
-		look_ahead(node);
+		prefetch_sequence(node);
 		if (!can_decode(b, q))
 			continue;
 		if (r->trunk)
@@ -309,7 +303,7 @@ static void plan_decodes(struct builder *b)
 
 /* ---- checkpoints ---- */
 
-/* The state that the row leaves becomes a checkpoint; the next row writes another slot. */
+/* Makes a checkpoint of the state that row i leaves; the owner's next row writes another slot. */
 static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind)
 {
 	struct step_row *more = &b->t->more[i];
@@ -318,7 +312,7 @@ static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind
 	more->handover_kind = kind;
 }
 
-/* A snapshot goes where its token count belongs. */
+/* Adds a snapshot to a row, by rising token count. */
 static void add_snapshot(struct plan_row *row, struct step_row *more, const struct checkpoint *c,
 			 uint32_t slot)
 {
@@ -332,7 +326,7 @@ static void add_snapshot(struct plan_row *row, struct step_row *more, const stru
 	more->snapshot_kinds[k] = c->kind;
 }
 
-/* Where slots are short the most wanted states get them. */
+/* Keeps states inside and at the end of a prefill row, the most valuable first, as long as there are slots. */
 static void keep_window_states(struct builder *b, uint32_t i)
 {
 	const struct scheduler_config *c = &b->s->config;
@@ -351,7 +345,8 @@ static void keep_window_states(struct builder *b, uint32_t i)
 	}
 	if (end % c->state_tokens == 0)
 		hand_over(b, i,
-			  end == r->n_prompt ? PREFIX_CHECKPOINT_PROMPT : PREFIX_CHECKPOINT_CHUNK);
+			  end == r->ask.n_prompt ? PREFIX_CHECKPOINT_PROMPT
+						 : PREFIX_CHECKPOINT_CHUNK);
 	r->window_start = end;
 }
 
@@ -390,7 +385,7 @@ static bool try_build(struct scheduler *s)
 		.page_copies = t->page_copies,
 		.state_copies = t->state_copies,
 	};
-	grow(&b);
+	grow_sequences(&b);
 	plan_prefills(&b);
 	plan_receives(&b);
 	plan_decodes(&b);

@@ -1,18 +1,16 @@
 /*
- * One step of work: what the scheduler decides and the engine runs. The engine sees nothing else;
- * it knows no requests.
+ * A plan: one step of work, which the scheduler decides and the engine runs. The engine sees nothing else of the scheduler; it knows no
+ * requests.
  *
- * Order inside a step: reset seats, copy pages and states, run the rows, draw. Steps run in the
- * order of their plans, one after the other; a plan may be made and handed over while the one
- * before it runs. All pointers are borrowed from the scheduler and hold until it is called again.
+ * Order inside a step: reset seats, copy pages and states, run the rows, draw. Steps run one after the other, in the order of their
+ * plans; a plan may be made and submitted while the one before it runs. All pointers are borrowed from the scheduler, and valid until
+ * it is called again.
  *
- * A row reads its recurrent state from `state_src` and leaves it in `state_dst`. Where they differ
- * the slot that was read stays as it was: so a cached state is resumed without a copy, and the
- * state at a page boundary is kept by letting the next row write elsewhere. States inside a prefill
- * row are kept by `snapshots`. Prefill rows are computed in chunks at absolute multiples of
- * CHUNK_TOKENS: a row's start is a multiple of it, and so is its end unless it ends the prompt.
- * Decode rows have one token and advance recurrently. Source: TokenSpeed's plan (shared reference,
- * hybrid-scheduling).
+ * A row reads its recurrent state from slot `state_src` and leaves it in slot `state_dst`. When these are different slots, the first
+ * one is not changed: so a cached state is resumed without a copy, and the state at the end of a page is kept by letting the next row
+ * write another slot. `snapshots` keep states inside a prefill row. Prefill rows are computed in chunks at absolute multiples of
+ * CHUNK_TOKENS: a row's start is a multiple of it, and so is its end unless it ends the prompt. Decode rows have one token and advance
+ * the state by it. Source: TokenSpeed's plan.
  */
 #ifndef SCHEDULER_PLAN_H
 #define SCHEDULER_PLAN_H
@@ -57,9 +55,8 @@ struct plan_snapshot {
 };
 
 struct plan_row {
-	const int32_t *tokens; /* [n_tokens] ids to run; NULL: the token that the plan before this
-				  one draws, which nobody knows yet (decode rows only) */
-	uint32_t token_draw;   /* then: the index of that draw in its plan */
+	const int32_t *tokens; /* [n_tokens] ids to run; NULL: see token_draw (decode rows only) */
+	uint32_t token_draw;   /* tokens NULL: the draw of the plan before whose token runs */
 	const uint32_t *pages; /* [n_pages] block table from position 0 */
 	uint32_t n_tokens;
 	uint32_t start;	    /* position of tokens[0] in its sequence */
@@ -74,31 +71,30 @@ struct plan_row {
 /* Ids that one draw may ban: a request's stop tokens and the model's. */
 enum { PLAN_BANNED_MAX = 512 };
 
-/* A draw from the logits behind a row's last token. Rows that replay what is known draw nothing. */
+/* A draw from the logits behind a row's last token. Rows that compute known tokens again draw nothing. */
 struct plan_draw {
 	const struct sampling *sampling;
-	const int32_t
-		*banned; /* [n_banned] ids that must not be drawn (end tokens below min_tokens) */
+	const int32_t *banned; /* [n_banned] ids that must not be drawn: end tokens too early */
 	uint32_t n_banned;
 	uint32_t row;	   /* index into plan.rows */
 	uint32_t seat;	   /* token counts of this sequence, < max_seats */
 	uint32_t choice;   /* index of the choice in its request */
-	uint32_t position; /* number of tokens this choice has generated before */
+	uint32_t position; /* tokens that this choice has generated before */
 };
 
-/* How likely the tokens of a prompt were: that of next[i] behind the row's token i. Nothing is drawn. */
+/* Asks how likely tokens of a prompt were: next[i] behind the row's token i. Nothing is drawn. */
 struct plan_score {
 	const int32_t *next; /* [n_tokens] ids, all known */
-	uint32_t n_tokens;   /* of the row, from its first on */
+	uint32_t n_tokens;   /* the first ones of the row */
 	uint32_t row;	     /* a prefill row; one score a row at most */
 	uint32_t n_top;	     /* best tokens reported beside each, at most TOP_LOGPROBS_MAX */
 };
 
 /*
- * What another worker is to get of a row (a prompt that is computed here and decoded there): pages that are whole, or the
- * prompt's last, when the row has run, and the state behind the prompt. Each page of a prompt is in one ship, the state in
- * that of its last row. The pages and slots named here stay as the row left them, also when the plan is committed, until
- * scheduler_shipped or scheduler_abort.
+ * The part of a row that another worker gets, when a prompt is computed here and decoded there: pages that are whole when the row has
+ * run, at the end of the prompt also the partial one, and the state behind the prompt. Each page of a prompt is in one ship; the state
+ * is in the ship of the last row. Pages and slot keep their content, also after the plan is committed, until scheduler_shipped or
+ * scheduler_abort.
  */
 struct plan_ship {
 	uint64_t request;    /* its id */
@@ -108,11 +104,11 @@ struct plan_ship {
 	bool state; /* row.state_dst too: the row ends the prompt, and the model has states */
 };
 
-/* A seat changes hands: its counts become zero, then the prompt's tokens are marked. Only for
- * sequences whose draws are penalised. */
+/* Another sequence gets a seat, and its draws are penalised: the seat's token counts become zero, then the tokens of the prompt are
+ * marked and the generated ones are counted. */
 struct plan_seat_reset {
 	const int32_t *prompt;	  /* [n_prompt] marked as prompt */
-	const int32_t *generated; /* [n_generated] counted (a sequence that comes back) */
+	const int32_t *generated; /* [n_generated] counted; of a sequence that was retracted */
 	uint32_t n_prompt, n_generated;
 	uint32_t seat;
 };
@@ -137,13 +133,12 @@ struct plan {
 	uint32_t n_ships;
 };
 
-/* What one draw gave, or what is said of one scored token. top_* are sorted by falling log-probability (ties:
- * smaller id first). The results of a plan: [n_draws] those of the draws, then [n_scored_tokens] those of the
- * scores. */
+/* The result of one draw, or of one scored token. top_* are sorted by falling log-probability, equal ones by rising id. The results
+ * of a plan are those of its draws [n_draws], then those of its scores [n_scored_tokens]. */
 struct draw_result {
 	int32_t token;
-	float logprob; /* natural log, of the raw logits; 0 unless asked for */
-	uint32_t rank; /* of a scored token, in the order of top_*: 1 is the best; else 0 */
+	float logprob; /* natural logarithm, from the raw logits; 0 unless asked for */
+	uint32_t rank; /* of a scored token among all tokens: 1 is the most likely; of a draw 0 */
 	uint32_t n_top;
 	int32_t top_ids[TOP_LOGPROBS_MAX];
 	float top_logprobs[TOP_LOGPROBS_MAX];

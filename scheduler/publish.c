@@ -4,20 +4,19 @@
 
 #include "scheduler/tiering.h"
 
-/* Who reads pages [first, first + n) for another worker keeps them, also if the tree has them already. */
+/* A request that is sent takes references to its pages [first, first + n), because the tree may exchange them for its own. */
 static void hold_shipped(struct scheduler *s, const struct sequence *q, uint32_t first, uint32_t n)
 {
 	const struct request *r = q->request;
 
 	for (uint32_t i = first; i < MIN(first + n, r->n_ship_pages); i++)
-		if (i * s->config.page_tokens >= r->n_have && r->ship_pages[i] == POOL_NONE) {
+		if (i * s->config.page_tokens >= r->ask.n_have && r->ship_pages[i] == POOL_NONE) {
 			r->ship_pages[i] = q->pages[i];
 			prefix_cache_ref_page(s->cache, q->pages[i]);
 		}
 }
 
-/* Pages up to `depth` (a multiple of page_tokens) go to the tree; false when it does not take them
- * all. */
+/* Hands pages up to `depth` (a multiple of page_tokens) over to the tree; false: it did not take all. */
 static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 {
 	const struct request *r = q->request;
@@ -29,9 +28,9 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 		uint64_t origin = q->decode_origin;
 		struct prefix_node *node;
 
-		if (from + P <= r->n_prompt) {
-			n = (MIN(depth, r->n_prompt) - from) / P;
-			tokens = r->prompt + from;
+		if (from + P <= r->ask.n_prompt) {
+			n = (MIN(depth, r->ask.n_prompt) - from) / P;
+			tokens = r->ask.prompt + from;
 			origin = q->prompt_origin;
 		} else {
 			request_tokens(q, from, P, s->page);
@@ -48,15 +47,16 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 	return true;
 }
 
-static void attach(struct scheduler *s, struct sequence *q, uint32_t depth, uint32_t slot,
-		   enum prefix_checkpoint kind, bool there)
+/* Hands a slot over as a checkpoint at `depth`. !there: the tree has not got the pages up to there. */
+static void add_checkpoint(struct scheduler *s, struct sequence *q, uint32_t depth, uint32_t slot,
+			   enum prefix_checkpoint kind, bool there)
 {
 	if (!there || prefix_node_tokens(q->path) != depth) {
 		prefix_cache_put_slot(s->cache, slot);
 		return;
 	}
 	prefix_cache_checkpoint(s->cache, q->path, slot, kind);
-	/* The newest state of an answer is kept below when the answer ends. */
+	/* Of an answer only the last state is kept below, when the answer ends. */
 	if (kind != PREFIX_CHECKPOINT_DECODE)
 		tiering_checkpoint(s, q, q->path);
 }
@@ -76,14 +76,14 @@ uint32_t publish_give_slot(struct scheduler *s, struct sequence *q)
 
 void publish_received(struct scheduler *s, struct sequence *q)
 {
-	uint32_t n = q->request->n_prompt, state_tokens = s->config.state_tokens, slot;
+	uint32_t n = q->request->ask.n_prompt, state_tokens = s->config.state_tokens, slot;
 
 	if (!q->path || !extend_to(s, q, n - n % s->config.page_tokens) || !state_tokens ||
 	    n % state_tokens)
 		return;
 	slot = publish_give_slot(s, q);
 	if (slot != POOL_NONE)
-		attach(s, q, n, slot, PREFIX_CHECKPOINT_PROMPT, true);
+		add_checkpoint(s, q, n, slot, PREFIX_CHECKPOINT_PROMPT, true);
 }
 
 void publish_row(struct scheduler *s, const struct plan_row *row, const struct step_row *more,
@@ -95,8 +95,8 @@ void publish_row(struct scheduler *s, const struct plan_row *row, const struct s
 
 	for (uint32_t i = 0; i < row->n_snapshots; i++) {
 		there = there && extend_to(s, q, row->snapshots[i].n_tokens);
-		attach(s, q, row->snapshots[i].n_tokens, row->snapshots[i].slot,
-		       more->snapshot_kinds[i], there);
+		add_checkpoint(s, q, row->snapshots[i].n_tokens, row->snapshots[i].slot,
+			       more->snapshot_kinds[i], there);
 	}
 	if (more->handover != POOL_NONE && more->handover_kind == PREFIX_CHECKPOINT_DECODE &&
 	    there && q->decoded)
@@ -104,7 +104,7 @@ void publish_row(struct scheduler *s, const struct plan_row *row, const struct s
 	there = there && extend_to(s, q, end - end % P);
 	if (more->handover == POOL_NONE)
 		return;
-	attach(s, q, end, more->handover, more->handover_kind, there);
+	add_checkpoint(s, q, end, more->handover, more->handover_kind, there);
 	if (there && more->handover_kind == PREFIX_CHECKPOINT_DECODE)
 		q->decoded = q->path;
 }

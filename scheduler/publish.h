@@ -1,26 +1,24 @@
 /*
- * Handing over to the prefix cache what a row has computed: whole pages, and the states that were
- * kept.
+ * Publishing: handing what a row has computed over to the prefix cache, at the commit of the row's plan: whole pages, and the states that
+ * were kept.
  *
- * Happens at the commit of the row's plan. Pages go over piece by piece, so that a node ends where
- * a state belongs. Where the cache cannot take something (no memory in the host, decoded tokens
- * refused), the sequence keeps its pages and goes on; slots are put back.
+ * Pages go over piece by piece, so that a node of the tree ends where a state belongs. When the cache does not take something (the host
+ * is out of memory, or decoded pages are refused), the sequence keeps its pages and goes on; slots are put back.
  */
 #ifndef SCHEDULER_PUBLISH_H
 #define SCHEDULER_PUBLISH_H
 
 #include "scheduler/scheduler_internal.h"
 
-/* `computed`: the row has run, and the tokens up to its end are known; otherwise its slots are put
- * back. */
+/* `computed`: the row has run, and the tokens up to its end are known. Otherwise its slots are put back. */
 void publish_row(struct scheduler *s, const struct plan_row *row, const struct step_row *more,
 		 bool computed);
 
-/* The state that q's next row reads is to be a checkpoint: q keeps its slot pinned and goes on in another. Returns the
- * slot, which q does not own any more; POOL_NONE: there is no other, and nothing changed. */
+/* Makes a checkpoint of the state that q's next row reads: q gives its slot away, has it pinned for that row, and gets another one to
+ * write. Returns the slot; POOL_NONE, and nothing changed: there is no other slot. */
 uint32_t publish_give_slot(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
-/* q's whole prompt is there, and in q's slot the state behind it: all of it was computed elsewhere, as a prefill. */
+/* Publishes q's whole prompt, which another worker prefilled, and the state behind it in q's slot. */
 void publish_received(struct scheduler *s, struct sequence *q);
 
 #endif

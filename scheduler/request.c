@@ -7,9 +7,50 @@
 #include "base/log.h"
 #include "scheduler/waiting.h"
 
-int request_new(const struct scheduler_request *from, uint32_t n_keys, uint32_t n_ship_pages,
-		struct request **ret)
+/* Copies an array to *at, which moves behind the copy. */
+static const void *append(char **at, const void *from, size_t bytes)
 {
+	void *copy = *at;
+
+	if (bytes)
+		memcpy(copy, from, bytes);
+	*at += bytes;
+	return copy;
+}
+
+static void copy_arrays(struct request *r, uint32_t n_keys)
+{
+	struct scheduler_request *a = &r->ask;
+	char *at = (char *)(r->choices + a->n_choices);
+
+	if (a->page_keys)
+		a->page_keys = append(&at, a->page_keys, n_keys * sizeof(*a->page_keys));
+	a->prompt = append(&at, a->prompt, a->n_prompt * sizeof(*a->prompt));
+	a->end_tokens = append(&at, a->end_tokens, a->n_end_tokens * sizeof(*a->end_tokens));
+	a->boundaries = append(&at, a->boundaries, a->n_boundaries * sizeof(*a->boundaries));
+	r->ship_pages = (uint32_t *)(void *)at;
+	for (uint32_t i = 0; i < r->n_ship_pages; i++)
+		r->ship_pages[i] = POOL_NONE;
+}
+
+static void init_choices(struct request *r)
+{
+	for (uint32_t i = 0; i < r->ask.n_choices; i++) {
+		r->choices[i] = (struct sequence){
+			.request = r,
+			.choice = i,
+			.seat = POOL_NONE,
+			.slot = POOL_NONE,
+			.source = POOL_NONE,
+		};
+		list_init(&r->choices[i].node);
+	}
+}
+
+int request_new(const struct scheduler_request *from, uint32_t page_tokens, struct request **ret)
+{
+	uint32_t whole = from->n_prompt / page_tokens, n_keys = from->page_keys ? whole : 0;
+	uint32_t n_ship_pages = from->handoff == HANDOFF_SEND ? whole : 0;
 	uint64_t n_ids =
 		(uint64_t)from->n_prompt + from->n_end_tokens + from->n_boundaries + n_ship_pages;
 	uint64_t size = sizeof(struct request) + from->n_choices * sizeof(struct sequence) +
@@ -22,57 +63,20 @@ int request_new(const struct scheduler_request *from, uint32_t n_keys, uint32_t 
 	if (!r)
 		return -ENOMEM;
 	*r = (struct request){
-		.user = from->user,
+		.ask = *from,
 		.waiting_index = WAITING_NONE,
 		.state = REQUEST_SUBMITTED,
-		.n_prompt = from->n_prompt,
-		.max_tokens = from->max_tokens,
-		.min_tokens = from->min_tokens,
-		.n_end_tokens = from->n_end_tokens,
-		.n_boundaries = from->n_boundaries,
-		.n_choices = from->n_choices,
 		.n_live = from->n_choices,
-		.priority = from->priority,
-		.cache_disabled = from->cache_disabled,
-		.prompt_logprobs = from->prompt_logprobs,
-		.n_prompt_logprobs = from->n_prompt_logprobs,
-		.handoff = from->handoff,
-		.n_have = from->handoff == HANDOFF_SEND ? from->n_have : 0,
 		.n_ship_pages = n_ship_pages,
-		.space = from->space,
-		.root_key = from->root_key,
-		.sampling = from->sampling,
 	};
+	if (from->handoff != HANDOFF_SEND)
+		r->ask.n_have = 0;
 	list_init(&r->leading);
 	list_init(&r->followers);
 	list_init(&r->following);
 	list_init(&r->receiving);
-	for (uint32_t i = 0; i < r->n_choices; i++) {
-		r->choices[i] = (struct sequence){
-			.request = r,
-			.choice = i,
-			.seat = POOL_NONE,
-			.slot = POOL_NONE,
-			.source = POOL_NONE,
-		};
-		list_init(&r->choices[i].node);
-	}
-	r->page_keys = (struct content_key *)(r->choices + r->n_choices);
-	r->prompt = (int32_t *)(r->page_keys + n_keys);
-	r->end_tokens = r->prompt + r->n_prompt;
-	r->boundaries = (uint32_t *)(r->end_tokens + r->n_end_tokens);
-	r->ship_pages = r->boundaries + r->n_boundaries;
-	for (uint32_t i = 0; i < n_ship_pages; i++)
-		r->ship_pages[i] = POOL_NONE;
-	if (n_keys)
-		memcpy(r->page_keys, from->page_keys, n_keys * sizeof(*r->page_keys));
-	if (!from->page_keys)
-		r->page_keys = NULL;
-	memcpy(r->prompt, from->prompt, r->n_prompt * sizeof(int32_t));
-	if (r->n_end_tokens)
-		memcpy(r->end_tokens, from->end_tokens, r->n_end_tokens * sizeof(int32_t));
-	if (r->n_boundaries)
-		memcpy(r->boundaries, from->boundaries, r->n_boundaries * sizeof(uint32_t));
+	init_choices(r);
+	copy_arrays(r, n_keys);
 	*ret = r;
 	return 0;
 }
@@ -81,7 +85,7 @@ void request_free(struct request *r)
 {
 	if (!r)
 		return;
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		free(r->choices[i].generated);
 	free(r);
 }
@@ -163,8 +167,9 @@ void request_end_choice(struct sequence *q)
 		return;
 	q->ended = true;
 	if (--r->n_live == 0)
-		request_advance(r, r->handoff == HANDOFF_SEND && q->n_generated ? REQUEST_SENT
-										: REQUEST_FINISH);
+		request_advance(r, r->ask.handoff == HANDOFF_SEND && q->n_generated
+					   ? REQUEST_SENT
+					   : REQUEST_FINISH);
 }
 
 void request_abort(struct request *r)
@@ -172,7 +177,7 @@ void request_abort(struct request *r)
 	if (request_over(r) && !request_ships(r))
 		return;
 	request_advance(r, REQUEST_ABORT);
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		r->choices[i].ended = true;
 	r->n_live = 0;
 }
@@ -185,7 +190,7 @@ int request_reserve_draw(struct sequence *q)
 
 	if (needed <= room)
 		return 0;
-	room = MIN(MAX(room * 2, (uint64_t)FIRST_ROOM), (uint64_t)q->request->max_tokens);
+	room = MIN(MAX(room * 2, (uint64_t)FIRST_ROOM), (uint64_t)q->request->ask.max_tokens);
 	grown = realloc(q->generated, room * sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
@@ -196,7 +201,7 @@ int request_reserve_draw(struct sequence *q)
 
 int request_reserve_first_draws(struct request *r)
 {
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		if (!r->choices[i].ended && request_reserve_draw(&r->choices[i]) < 0)
 			return -ENOMEM;
 	return 0;
@@ -208,10 +213,10 @@ enum finish_reason request_draw(struct sequence *q, int32_t token)
 	enum finish_reason finish = FINISH_NONE;
 
 	q->generated[q->n_generated++] = token;
-	if (q->n_generated == r->max_tokens)
+	if (q->n_generated == r->ask.max_tokens)
 		finish = FINISH_LENGTH;
-	for (uint32_t i = 0; i < r->n_end_tokens; i++)
-		if (r->end_tokens[i] == token)
+	for (uint32_t i = 0; i < r->ask.n_end_tokens; i++)
+		if (r->ask.end_tokens[i] == token)
 			finish = FINISH_STOP;
 	if (finish != FINISH_NONE)
 		request_end_choice(q);
@@ -220,7 +225,7 @@ enum finish_reason request_draw(struct sequence *q, int32_t token)
 
 struct sequence *request_first_live(struct request *r)
 {
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		if (!r->choices[i].ended)
 			return &r->choices[i];
 	return NULL;
@@ -229,11 +234,11 @@ struct sequence *request_first_live(struct request *r)
 void request_tokens(const struct sequence *q, uint32_t from, uint32_t n, int32_t *out)
 {
 	const struct request *r = q->request;
-	uint32_t in_prompt = from < r->n_prompt ? MIN(n, r->n_prompt - from) : 0;
+	uint32_t in_prompt = from < r->ask.n_prompt ? MIN(n, r->ask.n_prompt - from) : 0;
 
 	if (in_prompt)
-		memcpy(out, r->prompt + from, in_prompt * sizeof(*out));
+		memcpy(out, r->ask.prompt + from, in_prompt * sizeof(*out));
 	if (n > in_prompt)
-		memcpy(out + in_prompt, q->generated + (from + in_prompt - r->n_prompt),
+		memcpy(out + in_prompt, q->generated + (from + in_prompt - r->ask.n_prompt),
 		       (n - in_prompt) * sizeof(*out));
 }

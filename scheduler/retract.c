@@ -9,13 +9,13 @@ static uint64_t tokens_of(const struct request *r)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		if (!r->choices[i].ended)
 			n += request_known(&r->choices[i]);
 	return n;
 }
 
-static struct request *victim(const struct scheduler *s)
+static struct request *choose_victim(const struct scheduler *s)
 {
 	struct request *best = NULL;
 	uint64_t most = 0;
@@ -34,14 +34,14 @@ static struct request *victim(const struct scheduler *s)
 
 bool retract_one(struct scheduler *s)
 {
-	struct request *r = victim(s);
+	struct request *r = choose_victim(s);
 
 	assert(!plans_out(s));
 	if (!r)
 		return false;
 	request_advance(r, REQUEST_RETRACT);
 	r->trunk = NULL;
-	for (uint32_t i = 0; i < r->n_choices; i++)
+	for (uint32_t i = 0; i < r->ask.n_choices; i++)
 		admission_release(s, &r->choices[i]);
 	waiting_insert(&s->waiting, r);
 	s->n_waiting++;

@@ -3,28 +3,28 @@
 #include <string.h>
 
 /* Tokens that two prompts have in common. */
-static uint32_t common(const struct request *a, const struct request *b)
+static uint32_t common_tokens(const struct request *a, const struct request *b)
 {
-	uint32_t n = MIN(a->n_prompt, b->n_prompt), i = 0;
+	uint32_t n = MIN(a->ask.n_prompt, b->ask.n_prompt), i = 0;
 
-	while (i < n && a->prompt[i] == b->prompt[i])
+	while (i < n && a->ask.prompt[i] == b->ask.prompt[i])
 		i++;
 	return i;
 }
 
-/* Whether they have the tokens [from, from + n) in common: told at once of most that do not. */
+/* Whether both prompts have the same tokens [from, from + n): a quick test that most pairs fail. */
 static bool both_have(const struct request *a, const struct request *b, uint32_t from, uint32_t n)
 {
-	return (uint64_t)from + n <= MIN(a->n_prompt, b->n_prompt) &&
-	       !memcmp(a->prompt + from, b->prompt + from, n * sizeof(*a->prompt));
+	return (uint64_t)from + n <= MIN(a->ask.n_prompt, b->ask.n_prompt) &&
+	       !memcmp(a->ask.prompt + from, b->ask.prompt + from, n * sizeof(*a->ask.prompt));
 }
 
 static bool same_space(const struct request *a, const struct request *b)
 {
-	return a->space.id[0] == b->space.id[0] && a->space.id[1] == b->space.id[1];
+	return a->ask.space.id[0] == b->ask.space.id[0] && a->ask.space.id[1] == b->ask.space.id[1];
 }
 
-static bool wants(const struct request *r, uint32_t at)
+static bool keeps_state_at(const struct request *r, uint32_t at)
 {
 	for (uint32_t i = 0; i < r->n_wanted; i++)
 		if (r->wanted[i] == at)
@@ -32,12 +32,9 @@ static bool wants(const struct request *r, uint32_t at)
 	return false;
 }
 
-/*
- * A checkpoint in (after, at] that plans which are out leave in the leader's prompt; 0: none. The
- * deepest one.
- */
-static uint32_t on_its_way(struct scheduler *s, const struct request *leader, uint32_t after,
-			   uint32_t at)
+/* The deepest checkpoint in (after, at] that plans which are out leave in the leader's prompt; 0: there is none. */
+static uint32_t planned_checkpoint(struct scheduler *s, const struct request *leader,
+				   uint32_t after, uint32_t at)
 {
 	uint32_t best = 0;
 
@@ -61,12 +58,12 @@ static uint32_t on_its_way(struct scheduler *s, const struct request *leader, ui
 	return best;
 }
 
-/* The leader is asked to leave a state at `at`. */
-static bool ask(struct request *leader, uint32_t at)
+/* Asks the leader to leave a state at `at`; false: it has been asked for too many. */
+static bool ask_for_state(struct request *leader, uint32_t at)
 {
 	uint32_t i;
 
-	if (wants(leader, at))
+	if (keeps_state_at(leader, at))
 		return true;
 	if (leader->n_wanted == WANTED_MAX)
 		return false;
@@ -76,7 +73,8 @@ static bool ask(struct request *leader, uint32_t at)
 	return true;
 }
 
-static bool follow(struct scheduler *s, struct request *r, struct request *leader, uint32_t to)
+static bool wait_for_leader(struct scheduler *s, struct request *r, struct request *leader,
+			    uint32_t to)
 {
 	waiting_remove(&s->waiting, r);
 	r->following_to = to;
@@ -87,39 +85,39 @@ static bool follow(struct scheduler *s, struct request *r, struct request *leade
 
 bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_match *m)
 {
-	uint32_t unit = s->align, cap = (r->n_prompt - 1) / unit * unit;
+	uint32_t unit = s->align, cap = (r->ask.n_prompt - 1) / unit * unit;
 
-	if (r->cache_disabled || s->config.cache_disabled || m->n_tokens >= cap)
+	if (r->ask.cache_disabled || s->config.cache_disabled || m->n_tokens >= cap)
 		return false;
 	list_for_each (node, &s->leaders) {
 		struct request *leader = container_of(node, struct request, leading);
 		uint32_t at, coming;
 
-		if (leader->cache_disabled || !leader->trunk || !leader->trunk->path ||
+		if (leader->ask.cache_disabled || !leader->trunk || !leader->trunk->path ||
 		    !same_space(r, leader))
 			continue;
-		/* Who asks for the bits it had, or those of a prefill, cannot use others. */
-		if (((r->admitted && r->origin_known) || r->handoff == HANDOFF_SEND) &&
+		/* A request that has to get the bits that it had before, or those of a prefill, cannot use others. */
+		if (((r->admitted && r->origin_known) || r->ask.handoff == HANDOFF_SEND) &&
 		    leader->trunk->prompt_origin != PREFIX_PREFILLED)
 			continue;
 		if (!both_have(r, leader, m->n_tokens / unit * unit, unit))
 			continue;
-		at = MIN(common(r, leader) / unit * unit, cap);
+		at = MIN(common_tokens(r, leader) / unit * unit, cap);
 		if (at <= m->n_tokens)
 			continue;
-		if (s->config.state_tokens ? at > leader->window_start && ask(leader, at)
+		if (s->config.state_tokens ? at > leader->window_start && ask_for_state(leader, at)
 					   : at > leader->trunk->n_computed)
-			return follow(s, r, leader, at);
+			return wait_for_leader(s, r, leader, at);
 		if (!s->config.state_tokens)
 			continue;
-		coming = on_its_way(s, leader, m->n_tokens, at);
+		coming = planned_checkpoint(s, leader, m->n_tokens, at);
 		if (coming)
-			return follow(s, r, leader, coming);
+			return wait_for_leader(s, r, leader, coming);
 	}
 	return false;
 }
 
-static void come_back(struct scheduler *s, struct request *r)
+static void queue_again(struct scheduler *s, struct request *r)
 {
 	list_remove(&r->following);
 	waiting_insert(&s->waiting, r);
@@ -131,7 +129,7 @@ void sharing_published(struct scheduler *s, struct request *leader, uint32_t n_t
 		struct request *r = container_of(node, struct request, following);
 
 		if (r->following_to <= n_tokens)
-			come_back(s, r);
+			queue_again(s, r);
 	}
 }
 
@@ -139,7 +137,7 @@ void sharing_end(struct scheduler *s, struct request *r)
 {
 	list_remove(&r->leading);
 	list_for_each (node, &r->followers)
-		come_back(s, container_of(node, struct request, following));
+		queue_again(s, container_of(node, struct request, following));
 }
 
 bool sharing_leave(struct scheduler *s, struct request *r)

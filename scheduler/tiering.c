@@ -6,10 +6,10 @@
 
 #include "scheduler/sharing.h"
 
-/* ---- down ---- */
+/* ---- stores ---- */
 
-/* Where what is known of a page or state on its way down stands. */
-static uint32_t place_of(const struct scheduler *s, enum tier_kind kind, uint32_t id)
+/* The index in scheduler.stores of a page or slot. */
+static uint32_t store_index_of(const struct scheduler *s, enum tier_kind kind, uint32_t id)
 {
 	return kind == TIER_PAGE ? id : s->config.n_pages + id;
 }
@@ -20,7 +20,7 @@ static bool is_marked(const struct scheduler *s, enum tier_kind kind, uint32_t i
 				 : prefix_cache_slot_marked(s->cache, id);
 }
 
-static void mark(struct scheduler *s, enum tier_kind kind, uint32_t id, bool on)
+static void set_mark(struct scheduler *s, enum tier_kind kind, uint32_t id, bool on)
 {
 	if (kind == TIER_PAGE)
 		prefix_cache_mark_page(s->cache, id, on);
@@ -28,18 +28,18 @@ static void mark(struct scheduler *s, enum tier_kind kind, uint32_t id, bool on)
 		prefix_cache_mark_slot(s->cache, id, on);
 }
 
-/* The page or state `id` of the tree is this item. */
+/* Queues the item that page or slot `id` of the tree is. */
 static void add_store(struct scheduler *s, uint32_t id, const struct waiting_store *d)
 {
-	uint32_t at = place_of(s, d->item.kind, id);
+	uint32_t at = store_index_of(s, d->item.kind, id);
 	struct waiting_store *place = &s->stores[at];
 
-	/* One with a mark waits already. */
+	/* A marked one is in the queue already. */
 	if (tiers_has(s->tiers, &d->item) || is_marked(s, d->item.kind, id))
 		return;
-	mark(s, d->item.kind, id, true);
+	set_mark(s, d->item.kind, id, true);
 	if (place->waits) {
-		/* What was there before has gone; its turn is this one's. */
+		/* The item that was queued for this id has left the tree; this one takes its turn. */
 		s->stores_dropped++;
 		*place = (struct waiting_store){d->item, d->parent, d->depth, place->next, true};
 		return;
@@ -52,7 +52,7 @@ static void add_store(struct scheduler *s, uint32_t id, const struct waiting_sto
 	s->last_store = at;
 }
 
-/* The oldest leaves the queue. False: its page or state has left the tree meanwhile. */
+/* Takes the oldest item out of the queue. False: its page or slot has left the tree meanwhile. */
 static bool take_store(struct scheduler *s, struct waiting_store *ret, uint32_t *ret_id)
 {
 	uint32_t at = s->first_store, n_pages = s->config.n_pages;
@@ -65,7 +65,7 @@ static bool take_store(struct scheduler *s, struct waiting_store *ret, uint32_t 
 	s->first_store = place->next;
 	s->n_stores--;
 	there = is_marked(s, ret->item.kind, *ret_id);
-	mark(s, ret->item.kind, *ret_id, false);
+	set_mark(s, ret->item.kind, *ret_id, false);
 	return there;
 }
 
@@ -77,8 +77,8 @@ static struct content_key next_key(struct scheduler *s, const struct sequence *q
 	uint32_t P = s->config.page_tokens;
 	struct content_key key;
 
-	if (i < r->n_prompt / P)
-		return r->page_keys[i];
+	if (i < r->ask.n_prompt / P)
+		return r->ask.page_keys[i];
 	request_tokens(q, i * P, P, s->page);
 	s->config.content_key(before, s->page, P, &key);
 	return key;
@@ -86,12 +86,12 @@ static struct content_key next_key(struct scheduler *s, const struct sequence *q
 
 void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t origin)
 {
-	uint32_t whole = q->request->n_prompt / s->config.page_tokens, i = MIN(n_pages, whole);
+	uint32_t whole = q->request->ask.n_prompt / s->config.page_tokens, i = MIN(n_pages, whole);
 
 	q->tree_origin = origin;
 	if (!tiering(s, q->request))
 		return;
-	q->tree_key = i ? q->request->page_keys[i - 1] : q->request->root_key;
+	q->tree_key = i ? q->request->ask.page_keys[i - 1] : q->request->ask.root_key;
 	for (; i < n_pages; i++)
 		q->tree_key = next_key(s, q, i, &q->tree_key);
 }
@@ -170,9 +170,9 @@ void tiering_drop_stores(struct scheduler *s)
 		(void)take_store(s, &d, &id);
 }
 
-/* ---- what is used ---- */
+/* ---- uses ---- */
 
-/* When nobody takes them the oldest go: the ends of paths, of which the beginnings are worth more. */
+/* When the ring is full the oldest goes: of each path the end was added first, and its beginning is worth more. */
 static void add_use(struct scheduler *s, const struct tier_item *item)
 {
 	s->uses[(s->first_use + s->n_uses) % USES_MAX] = *item;
@@ -185,15 +185,15 @@ static void add_use(struct scheduler *s, const struct tier_item *item)
 void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path)
 {
 	uint32_t n = prefix_node_tokens(path) / s->config.page_tokens,
-		 whole = r->n_prompt / s->config.page_tokens;
+		 whole = r->ask.n_prompt / s->config.page_tokens;
 	struct tier_item item;
 
 	if (!n || !tiering(s, r))
 		return;
 	prefix_cache_origins(s->cache, path, s->tier_origins);
-	/* What the request itself had generated, and comes back to, was used just now. */
+	/* Pages behind the prompt are the request's own generated tokens, which were used just now. */
 	for (uint32_t i = MIN(n, whole); i-- > 0;) {
-		item = (struct tier_item){.key = r->page_keys[i],
+		item = (struct tier_item){.key = r->ask.page_keys[i],
 					  .origin = s->tier_origins[i],
 					  .kind = TIER_STATE};
 		if (i + 1 == n && prefix_node_has_checkpoint(path))
@@ -214,10 +214,10 @@ uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_
 	return n;
 }
 
-/* ---- up ---- */
+/* ---- loads ---- */
 
-/* One that failed is followed by a shorter one: what did not come is not known any more. But each has what is before it
- * read again, so there is an end to that. */
+/* Loads of one request. After a failed load a shorter one may follow, because the index has forgotten the item that did not come; but
+ * each reads the items before it again. */
 enum { LOADS_MAX = 16 };
 
 static struct load *new_load(struct scheduler *s, struct request *r, const struct prefix_match *m,
@@ -257,9 +257,9 @@ bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_ma
 
 	if (!tiering(s, r) || r->admitted || r->loads_over || r->n_loads == LOADS_MAX)
 		return false;
-	n = tiers_match(s->tiers, r->page_keys, (r->n_prompt - 1) / P, from, m->origin,
+	n = tiers_match(s->tiers, r->ask.page_keys, (r->ask.n_prompt - 1) / P, from, m->origin,
 			s->align / P, s->config.state_tokens,
-			s->config.refuse_decoded || r->handoff == HANDOFF_SEND, s->tier_path,
+			s->config.refuse_decoded || r->ask.handoff == HANDOFF_SEND, s->tier_path,
 			s->tier_origins);
 	if (n == from || !prefix_cache_can_take(s->cache, m, n - from, s->config.n_slots ? 1 : 0))
 		return false;
@@ -275,7 +275,7 @@ bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_ma
 	return true;
 }
 
-/* The pages that are still the load's, and its slot. */
+/* Puts the pages and the slot back that the tree has not got, and frees the load. */
 static void free_load(struct scheduler *s, struct load *l)
 {
 	for (uint32_t i = l->n_given; i < l->n - l->from; i++)
@@ -296,7 +296,7 @@ bool tiering_leave(struct scheduler *s, struct request *r)
 	return true;
 }
 
-/* Its request queues again. */
+/* Ends a load; its request queues again. */
 static void end_load(struct scheduler *s, struct load *l)
 {
 	struct request *r = l->request;
@@ -317,13 +317,13 @@ void tiering_drop_loads(struct scheduler *s)
 	}
 }
 
-/* Item i of a load: its pages, then the state at the end of the last. */
+/* Item i of a load: first its pages, last the state at their end. */
 static struct tier_item load_item(const struct load *l, uint32_t i)
 {
 	uint32_t n_pages = l->n - l->from, page = MIN(i, n_pages - 1);
 
 	return (struct tier_item){
-		.key = l->request->page_keys[l->from + page],
+		.key = l->request->ask.page_keys[l->from + page],
 		.origin = l->pages[page].origin,
 		.kind = i < n_pages ? TIER_PAGE : TIER_STATE,
 	};
@@ -345,7 +345,7 @@ bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret)
 	return false;
 }
 
-/* All have come: the tree takes them, as far as they are good. */
+/* All items have come, or one failed: hands them to the tree when all are good. */
 static void finish_load(struct scheduler *s, struct load *l)
 {
 	struct request *r = l->request;
@@ -355,8 +355,8 @@ static void finish_load(struct scheduler *s, struct load *l)
 		struct load_page *page = &l->pages[l->n_given];
 		struct prefix_node *node =
 			prefix_cache_extend(s->cache, l->path,
-					    r->prompt + (l->from + l->n_given) * P, &page->id, 1,
-					    page->origin);
+					    r->ask.prompt + (l->from + l->n_given) * P, &page->id,
+					    1, page->origin);
 
 		if (!node)
 			break;

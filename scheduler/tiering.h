@@ -1,44 +1,41 @@
 /*
- * Between the cache on the device and what is below it (host memory, disk): which items are to be
- * copied away, and which are to be brought up before a request is admitted. Ids and content keys
- * only; the daemon's loop has the bytes moved.
+ * Between the cache on the device and the store below it (host memory and disk): which items to store, and which to load before a request is
+ * admitted. Ids and content keys only; the daemon moves the bytes.
  *
- * Down: what is published and not known below is queued, by its page or slot, until the loop takes
- * it and has it read from the device before any later plan can write it. Nothing is held for that:
- * what leaves the tree before its turn (its mark goes then) has had no turn. So the queue is never
- * longer than the pools are large, however slow a disk is.
+ * Stores. A published page or state that the store does not have is queued. The caller takes it from the queue and has the device copy it
+ * before a later plan can overwrite it. The queue keeps nothing alive: when the tree gives up a page or slot, its mark
+ * (prefix_cache_mark_page) goes, and the item is dropped when its turn comes. So the queue is never longer than the pools are large,
+ * however slow a disk is.
  *
- * Up: a request that could be resumed further with items from below than by what is on the device
- * gets pages and a slot for them, and waits outside of the queue until all have come. Then they are
- * put into the tree, and the request queues again, in its place, and hits. When one does not come
- * (damaged, gone), it is forgotten below and the request queues again all the same: it may wait once
- * more, for what is still known.
+ * Loads. When a request could be resumed further on with items of the store than with the device alone, it gets pages and a slot for
+ * them and waits outside of the queue. When all items have come they are handed to the tree, and the request queues again in its
+ * place, and hits. When an item does not come (it is damaged or gone), the index forgets it and the request queues again; then it may
+ * wait for another, shorter load.
  *
- * Use: what a request resumes on the device counts as used below as well; the loop says so there.
+ * Uses. An item that a request resumes on the device counts as used in the store too; the caller reports that to the store.
  */
 #ifndef SCHEDULER_TIERING_H
 #define SCHEDULER_TIERING_H
 
 #include "scheduler/scheduler_internal.h"
 
-/* What is known of a page or state that waits to go down. */
+/* A page or state that waits to be stored. */
 struct waiting_store {
 	struct tier_item item;
 	struct content_key parent;
 	uint32_t depth;
-	uint32_t next; /* the place behind it in the queue */
+	uint32_t next; /* the next in the queue, as an index of scheduler.stores */
 	bool waits;
 };
 
-/* What a request waits for. */
+/* The items that a request waits for. */
 struct load {
 	struct list node; /* in scheduler.loads */
 	struct request *request;
-	struct prefix_node *path; /* locked; the node at the end of `from` pages */
-	uint32_t from, n;	  /* pages [from, n) come */
-	uint32_t n_given;	  /* of them, the first ones: they are the tree's now */
-	uint32_t slot; /* the state at their end; POOL_NONE: there is none, or it is the tree's now
-			*/
+	struct prefix_node *path; /* locked; ends with page from + n_given */
+	uint32_t from, n;	  /* pages [from, n) are loaded */
+	uint32_t n_given;	  /* of them, the first ones: the tree has them now */
+	uint32_t slot; /* of the state at their end; POOL_NONE: none, or the tree has it now */
 	uint32_t n_items, n_asked, n_came;
 	bool failed;
 	struct load_page {
@@ -49,33 +46,32 @@ struct load {
 
 static inline bool tiering(const struct scheduler *s, const struct request *r)
 {
-	return s->tiers && r->page_keys && !r->cache_disabled && !s->config.cache_disabled;
+	return s->tiers && r->ask.page_keys && !r->ask.cache_disabled && !s->config.cache_disabled;
 }
 
-/* Pages [first, first + n) of the sequence have just been handed to the tree, with this origin. */
+/* Pages [first, first + n) of the sequence, with this origin, have just been handed to the tree: queues them to be stored. */
 void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, uint32_t n,
 		       uint64_t origin);
 
-/* The state at `node` is worth keeping below, if there is (still) one and q's pages in the tree end
- * there. */
+/* Queues the state at `node` to be stored, if there still is one and q's pages in the tree end there. */
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node);
 
-/* The sequence stands at the end of `n_pages` pages with `origin`: where its keys go on from. */
+/* The sequence resumes behind n_pages pages, the last with `origin`: sets the key from which its further keys are computed. */
 void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t origin);
 
-/* The request resumes at the end of `path`. */
+/* The request resumes at the end of `path`: notes the uses of its pages and state. */
 void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path);
 
-/* True when r, first in the queue, left it to wait for items. */
+/* True: r, the first in the queue, has left the queue and waits for a load. */
 bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_match *m) MUST_CHECK;
 
-/* r waits for nothing any more; false: it did not. */
+/* Ends the load of r, which does not queue again; false: it has none. */
 bool tiering_leave(struct scheduler *s, struct request *r);
 
-/* Nothing is on its way down any more. */
+/* Empties the queue of stores. */
 void tiering_drop_stores(struct scheduler *s);
 
-/* Nobody waits for items any more: all queue again. */
+/* Ends all loads; their requests queue again. */
 void tiering_drop_loads(struct scheduler *s);
 
 #endif

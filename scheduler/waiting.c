@@ -35,7 +35,8 @@ static bool goes_before(const void *a, const void *b)
 {
 	const struct request *x = *(struct request *const *)a, *y = *(struct request *const *)b;
 
-	return x->priority != y->priority ? x->priority < y->priority : x->id < y->id;
+	return x->ask.priority != y->ask.priority ? x->ask.priority < y->ask.priority
+						  : x->id < y->id;
 }
 
 static void element_moved(void *element, size_t place)

@@ -1,7 +1,6 @@
 /*
- * The waiting requests, first by priority (lower first), then by id: a binary heap, so that first,
- * insertion and removal from the middle cost the logarithm of its length. A retracted request has
- * kept its id and so its place.
+ * The waiting requests, the lowest priority number first, then the lowest id: a heap (base/heap.h), so that insertion and removal
+ * cost the logarithm of its length. A retracted request keeps its id, and so its place.
  */
 #ifndef SCHEDULER_WAITING_H
 #define SCHEDULER_WAITING_H
@@ -19,16 +18,16 @@ struct waiting {
 	size_t n, room;
 };
 
-/* Room for n requests in all, so that insertions cannot fail. -ENOMEM. */
+/* Makes room for n requests in all, so that insertions cannot fail. -ENOMEM. */
 int waiting_reserve(struct waiting *q, size_t n) MUST_CHECK;
 void waiting_free(struct waiting *q);
 
 void waiting_insert(struct waiting *q, struct request *r);
 
-/* Takes r out; nothing when it is not in. */
+/* Takes r out; does nothing when it is not in the queue. */
 void waiting_remove(struct waiting *q, struct request *r);
 
-/* NULL: empty. */
+/* NULL: the queue is empty. */
 struct request *waiting_first(const struct waiting *q);
 
 #endif

@@ -129,14 +129,14 @@ static void test_7_to_9(void)
 	/* A window may end where the promotion is (32), or keep its state and go on. */
 	for (size_t i = 0; i < ARRAY_SIZE(align); i++) {
 		uint32_t first = align[i].first, end;
-		struct request r = {.n_prompt = first + align[i].left,
+		struct request r = {.ask = {.n_prompt = first + align[i].left},
 				    .wanted = {32},
 				    .n_wanted = 1};
 		struct checkpoint kept[SNAPSHOTS_MAX];
 		bool found = false;
 		uint32_t n;
 
-		end = first + chunking_window(4, first, r.n_prompt, align[i].budget);
+		end = first + chunking_window(4, first, r.ask.n_prompt, align[i].budget);
 		n = chunking_checkpoints(&r, first, end, 4, kept);
 		for (uint32_t k = 0; k < n; k++)
 			found |= kept[k].n_tokens == first + align[i].want;

@@ -29,7 +29,7 @@ static void test_heap(void)
 	check(waiting_reserve(&q, N) == 0);
 	for (uint32_t i = 0; i < N; i++)
 		requests[i] = (struct request){.id = i + 1,
-					       .priority = (int32_t)below(5) - 2,
+					       .ask = {.priority = (int32_t)below(5) - 2},
 					       .waiting_index = WAITING_NONE};
 	for (int round = 0; round < 20000; round++) {
 		struct request *r = &requests[below(N)], *best = NULL;
@@ -50,7 +50,7 @@ static void test_heap(void)
 			if (x->waiting_index == WAITING_NONE)
 				continue;
 			n_in++;
-			if (!best || x->priority < best->priority)
+			if (!best || x->ask.priority < best->ask.priority)
 				best = &requests[i];
 		}
 		check(q.n == n_in && waiting_first(&q) == best);

@@ -143,8 +143,7 @@ struct store_stats {
 	/* Counts since the store was opened. */
 	uint64_t host_hits, disk_hits, failed_gets;
 	uint64_t written_items, written_bytes;
-	uint64_t
-		unwritten_items; /* no room in the queue or on disk, writing failed, or evicted from memory before */
+	uint64_t unwritten_items; /* evicted, or given up, before they were written */
 	uint64_t host_evicted, disk_evicted, damaged;
 };
 
