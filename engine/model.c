@@ -30,9 +30,7 @@ void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, 
 		.bf16 = bf16,
 		.dump = dump,
 	};
-	for (int kind = 0; kind < LAYER_KINDS; kind++)
-		if (c->n_layers_of[kind])
-			layer_ops[kind]->shape(c, ret);
+	layers_shape(c, ret);
 }
 
 static uint32_t element_bytes(const struct model *m)

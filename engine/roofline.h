@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "engine/checkpoint/model_config.h"
+#include "engine/layers/cost.h"
 
 struct roofline_row {
 	uint32_t start, n_tokens; /* as of struct plan_row */
@@ -31,7 +32,7 @@ struct roofline_step {
 
 struct roofline {
 	double weight_bytes, kv_bytes, state_bytes;
-	double product_flops, attention_flops, delta_flops;
+	double product_flops, other_flops; /* other: attention and recurrences */
 };
 
 /* Different experts that n_tokens touch when every choice is as likely: E (1 - (1 - k/E)^n). */
@@ -48,20 +49,6 @@ double roofline_flops(const struct roofline *r);
  * moving and computing; *ret_by_bytes says which. */
 double roofline_seconds(const struct roofline *r, double read, double dot, double flops,
 			bool *ret_by_bytes);
-
-/* One launch of a kernel inside a step. */
-struct roofline_launch {
-	const char *kernel;
-	uint32_t m, n, k; /* as of struct kernel_timing */
-	bool dense;	  /* of an MLP's kernel: the MLP has no experts */
-	double experts;	  /* that it touches */
-};
-
-struct roofline_work {
-	double bytes, flops;
-	bool elements; /* the products are of elements: bf16 instructions can do them */
-	bool int8;     /* they are of int8; their scales do not count as bytes */
-};
 
 /* False: nothing is known of a kernel of this name. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,

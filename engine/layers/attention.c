@@ -2,6 +2,8 @@
  * Full attention over paged keys and values: queries and keys are normed and rotated by their positions, and in some
  * families a gate beside each query head weighs the output (kernels/generic/attention.cl).
  */
+#include <string.h>
+
 #include "base/macros.h"
 #include "engine/layers/layer.h"
 
@@ -93,6 +95,29 @@ static const struct phase_order order[] = {
 	{OP_END, 0, 0},
 };
 
+/* q k^T and p v, up to the query's own position. */
+static double flops(const struct model_config *c, const struct cost_step *s)
+{
+	return 4.0 * c->n_heads * c->head_dim * s->keys;
+}
+
+static bool kernel(const struct model_config *c, const struct cost_step *s,
+		   const struct roofline_launch *l, struct roofline_work *ret)
+{
+	double query = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
+
+	if (!strcmp(l->kernel, "attention")) {
+		ret->bytes =
+			s->context * 2 * kv * s->element + s->tokens * query * (4 + 4 + s->element);
+		ret->flops = flops(c, s);
+	} else if (!strcmp(l->kernel, "attention_prepare")) {
+		ret->bytes = l->m * ((query + 2 * kv) * 4 + query * 4 + 2 * kv * s->element);
+	} else {
+		return false;
+	}
+	return true;
+}
+
 const struct layer_ops layer_attention = {
 	.shape = shape,
 	.weights = weights,
@@ -101,4 +126,6 @@ const struct layer_ops layer_attention = {
 	.forward = forward,
 	.phases = phases,
 	.order = order,
+	.flops = flops,
+	.kernel = kernel,
 };

@@ -123,6 +123,61 @@ static const struct phase_order order[] = {
 	{OP_END, 0, 0},
 };
 
+/* The recurrence's for each token and value head: decay, S^T k, k u^T, S^T q. */
+static double recurrence_flops(const struct model_config *c)
+{
+	return 7.0 * c->n_value_heads * c->value_head_dim * c->key_head_dim;
+}
+
+static double channels(const struct model_config *c)
+{
+	return 2.0 * c->n_key_heads * c->key_head_dim +
+	       (double)c->n_value_heads * c->value_head_dim;
+}
+
+static double token_flops(const struct model_config *c)
+{
+	return recurrence_flops(c) + 2 * channels(c) * c->conv_kernel;
+}
+
+static double flops(const struct model_config *c, const struct cost_step *s)
+{
+	return s->tokens * token_flops(c);
+}
+
+/* Of the recurrence of so many tokens in so many rows, of which some read a state. */
+static double recurrence_bytes(const struct model_config *c, const struct cost_step *s,
+			       double tokens, double rows, double resumed)
+{
+	double value = (double)c->n_value_heads * c->value_head_dim;
+	double state = (value * c->key_head_dim + channels(c) * c->conv_kernel) * 4;
+
+	return (rows + resumed) * state +
+	       tokens * ((channels(c) + value + 2.0 * c->n_value_heads) * 4 + value * s->element);
+}
+
+static bool kernel(const struct model_config *c, const struct cost_step *s,
+		   const struct roofline_launch *l, struct roofline_work *ret)
+{
+	double rows = s->rows - s->prefill_rows;
+
+	if (!strcmp(l->kernel, "delta_prefill")) {
+		ret->bytes = recurrence_bytes(c, s, s->prefill_tokens, s->prefill_rows,
+					      s->prefill_resumed);
+		ret->flops = s->prefill_tokens * recurrence_flops(c);
+	} else if (!strcmp(l->kernel, "delta_decode")) {
+		ret->bytes = recurrence_bytes(c, s, rows, rows, s->resumed - s->prefill_resumed);
+		ret->flops = rows * token_flops(c);
+	} else if (!strcmp(l->kernel, "delta_conv")) { /* a row: a token and head of q, k or v */
+		double heads = 2.0 * c->n_key_heads + c->n_value_heads;
+
+		ret->bytes = l->m * (channels(c) * 8 + c->n_value_heads * 16.0) / heads;
+	} else {
+		return false;
+	}
+	return true;
+}
+
 const struct layer_ops layer_delta = {
 	.shape = shape,
 	.weights = weights,
@@ -131,4 +186,6 @@ const struct layer_ops layer_delta = {
 	.forward = forward,
 	.phases = phases,
 	.order = order,
+	.flops = flops,
+	.kernel = kernel,
 };

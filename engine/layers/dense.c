@@ -48,4 +48,5 @@ const struct layer_ops layer_dense = {
 	.forward = forward,
 	.phases = phases,
 	.order = mlp_order,
+	.kernel = mlp_kernel,
 };

@@ -7,6 +7,13 @@ const struct layer_ops *const layer_ops[LAYER_KINDS] = {
 	[LAYER_DENSE] = &layer_dense,
 };
 
+void layers_shape(const struct model_config *c, struct kernel_shape *k)
+{
+	for (int kind = 0; kind < LAYER_KINDS; kind++)
+		if (c->n_layers_of[kind])
+			layer_ops[kind]->shape(c, k);
+}
+
 uint32_t layer_pieces(const struct model_config *c, uint32_t layer, uint32_t element,
 		      uint32_t page_tokens, struct layer_piece ret[LAYER_PIECES_MAX])
 {

@@ -5,6 +5,7 @@
 #ifndef ENGINE_LAYERS_LAYER_H
 #define ENGINE_LAYERS_LAYER_H
 
+#include "engine/layers/cost.h"
 #include "engine/layers/phases.h"
 #include "engine/layers/piece.h"
 #include "engine/layers/weights.h"
@@ -69,7 +70,15 @@ struct layer_ops {
 	/* The same for a decode step in one launch: appends the layer's phases. */
 	void (*phases)(struct phase_list *l, uint32_t layer);
 	const struct phase_order *order; /* of those phases, ended by OP_END */
+	/* What a layer computes besides products with its weights. NULL: nothing. */
+	double (*flops)(const struct model_config *c, const struct cost_step *s);
+	/* What a launch of one of its own kernels moves and computes. False: it is not one of them. */
+	bool (*kernel)(const struct model_config *c, const struct cost_step *s,
+		       const struct roofline_launch *l, struct roofline_work *ret);
 };
+
+/* Adds what kernels have to know of all kinds that the model has. */
+void layers_shape(const struct model_config *c, struct kernel_shape *k);
 
 /* By enum layer_kind: attention.c, delta.c, moe.c, dense.c. */
 extern const struct layer_ops *const layer_ops[LAYER_KINDS];

@@ -80,3 +80,38 @@ const struct phase_order mlp_order[] = {
 	{OP_END, 0, 0},
 };
 #undef B
+
+/* Both products; matrices: 2 of gate and up, 1 of down. */
+static void product_cost(const struct model_config *c, const struct cost_step *s,
+			 const struct roofline_launch *l, double matrices,
+			 struct roofline_work *ret)
+{
+	double D = c->hidden_size, topk = l->dense ? 0 : c->n_experts_per_token;
+	double I = l->dense ? 0 : c->expert_size, experts = l->dense ? 0 : l->experts;
+	double Is = l->dense ? c->mlp_size : c->shared_expert_size;
+	double weights = matrices * (experts * I + Is) * D * s->element;
+	double act = s->tokens * (topk * I + Is) * s->element;
+	double rows = matrices == 2 ? s->tokens * D * s->element : s->tokens * (topk + 1) * D * 4;
+
+	ret->bytes = weights + act + rows;
+	ret->flops = 2 * s->tokens * matrices * (topk * I + Is) * D;
+	ret->elements = true;
+}
+
+bool mlp_kernel(const struct model_config *c, const struct cost_step *s,
+		const struct roofline_launch *l, struct roofline_work *ret)
+{
+	double topk = l->dense ? 0 : c->n_experts_per_token, D = c->hidden_size;
+
+	if (!strcmp(l->kernel, "moe_gate_up"))
+		product_cost(c, s, l, 2, ret);
+	else if (!strcmp(l->kernel, "moe_down"))
+		product_cost(c, s, l, 1, ret);
+	else if (!strcmp(l->kernel, "moe_topk"))
+		ret->bytes = l->m * ((c->n_experts + 1.0) * 4 + topk * 8);
+	else if (!strcmp(l->kernel, "combine_norm"))
+		ret->bytes = l->m * D * (4 + (topk + 1) * 4 + 4 + s->element + 4);
+	else
+		return false;
+	return true;
+}

@@ -12,5 +12,7 @@ uint32_t mlp_scratch(const struct kernels *k, uint32_t mlp, uint32_t T,
 void mlp_forward(const struct layer_run *r, uint32_t mlp);
 void mlp_phases(struct phase_list *l, uint32_t layer, uint32_t mlp);
 extern const struct phase_order mlp_order[];
+bool mlp_kernel(const struct model_config *c, const struct cost_step *s,
+		const struct roofline_launch *l, struct roofline_work *ret);
 
 #endif

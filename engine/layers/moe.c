@@ -62,4 +62,5 @@ const struct layer_ops layer_moe = {
 	.forward = forward,
 	.phases = phases,
 	.order = mlp_order,
+	.kernel = mlp_kernel,
 };

@@ -1,0 +1,35 @@
+/*
+ * What layers cost: how a kind of layer sees a step when a roofline is drawn (engine/roofline.h, which says what counts).
+ * Weights, products and what is kept of sequences follow from the tables of weights and pieces; here is what does not.
+ */
+#ifndef ENGINE_LAYERS_COST_H
+#define ENGINE_LAYERS_COST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the rows of a step sum up to. */
+struct cost_step {
+	double element; /* bytes */
+	double tokens, prefill_tokens;
+	double rows, resumed; /* resumed: rows that read a state */
+	double prefill_rows, prefill_resumed;
+	double context; /* tokens whose KV is read */
+	double keys;	/* pairs of a query and a key it sees */
+};
+
+/* One launch of a kernel inside a step. */
+struct roofline_launch {
+	const char *kernel;
+	uint32_t m, n, k; /* as of struct kernel_timing */
+	bool dense;	  /* of an MLP's kernel: the MLP has no experts */
+	double experts;	  /* that it touches */
+};
+
+struct roofline_work {
+	double bytes, flops;
+	bool elements; /* the products are of elements: bf16 instructions can do them */
+	bool int8;     /* they are of int8; their scales do not count as bytes */
+};
+
+#endif
