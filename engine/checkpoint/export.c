@@ -34,64 +34,33 @@ struct export
 	struct arena names;
 	struct tensor *tensors; /* owned, [n], in the order of the model */
 	struct item *items;	/* owned, [n] */
-	size_t n, cap;
+	size_t n;
 	size_t first; /* of the file being written */
-	struct err *e;
-	int error;
+	bool failed;  /* out of memory for a name */
 };
 
 /* ---- which tensors ---- */
 
-static struct item *add_item(struct export *x, const char *name)
-{
-	struct tensor *t;
-
-	if (x->n == x->cap) {
-		size_t cap = x->cap ? x->cap * 2 : 256;
-		struct tensor *tensors = reallocarray(x->tensors, cap, sizeof(*tensors));
-		struct item *items;
-
-		if (tensors)
-			x->tensors = tensors;
-		items = reallocarray(x->items, cap, sizeof(*items));
-		if (items)
-			x->items = items;
-		if (!tensors || !items)
-			return NULL;
-		x->cap = cap;
-	}
-	t = &x->tensors[x->n];
-	*t = (struct tensor){.name = arena_strdup(&x->names, name),
-			     .type = stored_type_find("BF16")};
-	return t->name ? &x->items[x->n++] : NULL;
-}
-
 /* A tensor, or one for each expert. */
 static void list_tensor(struct export *x, const struct family_tensor *t, const char *prefix,
-			bool in_layer, uint32_t layer)
+			uint32_t layer)
 {
 	char name[TENSOR_NAME_MAX + 1];
 	struct layout l;
-	uint32_t n;
 
 	if (!layout_of(t, x->c, x->table, layer, &l))
 		return;
-	n = l.experts ? 1 : l.sections[0].weight->experts;
-	for (uint32_t i = 0; x->error == 0 && i < n; i++) {
-		struct tensor *to;
-		struct item *item;
+	for (uint32_t i = 0; i < l.n_tensors; i++) {
+		struct tensor *to = &x->tensors[x->n];
 
-		layout_name(t, prefix, in_layer, layer, i, name, sizeof(name));
-		item = add_item(x, name);
-		if (!item) {
-			x->error = err_set(x->e, ENOMEM, "%s: out of memory", x->dir);
-			return;
-		}
-		*item = (struct item){.expert = i, .layout = l};
-		to = &x->tensors[x->n - 1];
+		layout_name(t, prefix, i, name);
+		*to = (struct tensor){.name = arena_strdup(&x->names, name),
+				      .n_dims = l.n_dims,
+				      .type = stored_type_find("BF16")};
 		memcpy(to->shape, l.shape, sizeof(l.shape));
-		to->n_dims = l.n_dims;
 		to->bytes = stored_bytes(to->type, l.groups * l.stride * l.cols);
+		x->failed |= !to->name;
+		x->items[x->n++] = (struct item){.expert = i, .layout = l};
 	}
 }
 
@@ -99,7 +68,9 @@ static void list_tensor(struct export *x, const struct family_tensor *t, const c
 static void list_layer(struct export *x, uint32_t layer)
 {
 	bool listed[WEIGHT_ROLES] = {false};
+	char prefix[32];
 
+	snprintf(prefix, sizeof(prefix), "model.layers.%u.", layer);
 	for (const struct tensor_set *const *s = x->c->family->sets; *s; s++) {
 		const struct tensor_section *first = (*s)->tensors[0].sections;
 
@@ -107,23 +78,28 @@ static void list_layer(struct export *x, uint32_t layer)
 			continue;
 		listed[first->role] = true;
 		for (uint32_t i = 0; i < (*s)->n; i++)
-			list_tensor(x, &(*s)->tensors[i], "model.", true, layer);
+			list_tensor(x, &(*s)->tensors[i], prefix, layer);
 	}
 }
 
-static void list_model(struct export *x)
+static int list_model(struct export *x, struct err *e)
 {
-	static const struct family_tensor lm_head = {"lm_head.weight",
-						     TENSOR_MATRIX,
-						     1,
-						     {{WEIGHT_LM_HEAD, 0}}};
+	/* No more than one for each weight and expert. */
+	size_t most = 0;
 
-	list_tensor(x, &tensor_embed, "model.", false, 0);
+	for (size_t i = 0; i < (size_t)x->c->n_layers * WEIGHT_ROLES; i++)
+		most += x->table[i].rows ? x->table[i].experts : 0;
+	x->tensors = calloc(most, sizeof(*x->tensors));
+	x->items = calloc(most, sizeof(*x->items));
+	if (!x->tensors || !x->items)
+		return err_set(e, ENOMEM, "%s: out of memory", x->dir);
+	list_tensor(x, &tensor_embed, "model.", 0);
 	for (uint32_t i = 0; i < x->c->n_layers; i++)
 		list_layer(x, i);
-	list_tensor(x, &tensor_final_norm, "model.", false, 0);
+	list_tensor(x, &tensor_final_norm, "model.", 0);
 	if (!x->c->tie_word_embeddings)
-		list_tensor(x, &lm_head, "", false, 0);
+		list_tensor(x, &tensor_lm_head, "", 0);
+	return x->failed ? err_set(e, ENOMEM, "%s: out of memory", x->dir) : 0;
 }
 
 /* ---- their bytes ---- */
@@ -159,6 +135,19 @@ static size_t end_of_shard(const struct export *x, size_t first, uint64_t shard_
 	       bytes <= shard_bytes - x->tensors[i].bytes)
 		bytes += x->tensors[i++].bytes;
 	return i;
+}
+
+static int write_text(const char *dir, const char *name, const char *text, size_t len,
+		      struct err *e)
+{
+	char *path;
+	int r;
+
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		return err_set(e, ENOMEM, "%s: out of memory", dir);
+	r = file_write(path, text, len, e);
+	free(path);
+	return r;
 }
 
 static int write_shards(struct export *x, uint64_t shard_bytes, struct err *e)
@@ -197,16 +186,8 @@ static int write_shards(struct export *x, uint64_t shard_bytes, struct err *e)
 	buf_puts(&index, "\n  }\n}\n");
 	if (r == 0 && index.failed)
 		r = err_set(e, ENOMEM, "%s: out of memory for the index", x->dir);
-	if (r == 0 && n_shards > 1) {
-		char *path;
-
-		if (asprintf(&path, "%s/model.safetensors.index.json", x->dir) < 0) {
-			r = err_set(e, ENOMEM, "%s: out of memory", x->dir);
-		} else {
-			r = file_write(path, index.data, index.len, e);
-			free(path);
-		}
-	}
+	if (r == 0 && n_shards > 1)
+		r = write_text(x->dir, "model.safetensors.index.json", index.data, index.len, e);
 	buf_release(&index);
 	return r;
 }
@@ -259,40 +240,29 @@ static int make_directory(const char *dir, struct err *e)
 	return entry ? err_set(e, EEXIST, "%s: the directory is not empty", dir) : 0;
 }
 
-static int write_config(const char *dir, const char *config, struct err *e)
-{
-	char *path;
-	int r;
-
-	if (asprintf(&path, "%s/config.json", dir) < 0)
-		return err_set(e, ENOMEM, "%s: out of memory", dir);
-	r = file_write(path, config, strlen(config), e);
-	free(path);
-	return r;
-}
-
 int weights_export(const struct weights *w, const struct model_config *c, const char *config_json,
 		   const char *out_dir, uint64_t shard_bytes, struct err *e)
 {
-	struct export x = {.w = w, .c = c, .table = weights_all(w), .dir = out_dir, .e = e};
+	struct export x = {.w = w, .c = c, .table = weights_all(w), .dir = out_dir};
 	char *config;
+	int r;
 
 	config = flat_config(c, config_json);
 	if (!config)
 		return err_set(e, EINVAL, "%s: config.json cannot be made from the given one",
 			       out_dir);
 	arena_init(&x.names, NAMES_MAX);
-	list_model(&x);
-	if (x.error == 0)
-		x.error = make_directory(out_dir, e);
-	if (x.error == 0)
-		x.error = write_shards(&x, shard_bytes ? shard_bytes : SHARD_BYTES, e);
+	r = list_model(&x, e);
+	if (r == 0)
+		r = make_directory(out_dir, e);
+	if (r == 0)
+		r = write_shards(&x, shard_bytes ? shard_bytes : SHARD_BYTES, e);
 	/* Last: a directory with a config.json is a whole checkpoint. */
-	if (x.error == 0)
-		x.error = write_config(out_dir, config, e);
+	if (r == 0)
+		r = write_text(out_dir, "config.json", config, strlen(config), e);
 	arena_release(&x.names);
 	free(x.tensors);
 	free(x.items);
 	free(config);
-	return x.error;
+	return r;
 }

@@ -51,6 +51,7 @@ bool layout_of(const struct family_tensor *t, const struct model_config *c,
 	if (t->form == TENSOR_CONV)
 		l.shape[l.n_dims++] = 1;
 	l.shape[l.n_dims++] = l.cols;
+	l.n_tensors = l.experts ? 1 : w->experts;
 	*ret = l;
 	return true;
 }
@@ -62,17 +63,13 @@ bool layout_has_set(const struct tensor_set *set, const struct model_config *c, 
 	return set->kind == LAYER_KINDS || set->kind == k->mixer || set->kind == k->mlp;
 }
 
-void layout_name(const struct family_tensor *t, const char *prefix, bool in_layer, uint32_t layer,
-		 uint32_t expert, char *out, size_t size)
+void layout_name(const struct family_tensor *t, const char *prefix, uint32_t expert, char *out)
 {
-	const char *star = strchr(t->name, '*');
-	char where[32] = "", number[16] = "";
+	int n = (int)strcspn(t->name, "*");
 
-	if (in_layer)
-		snprintf(where, sizeof(where), "layers.%u.", layer);
-	if (star)
-		snprintf(number, sizeof(number), "%u", expert);
-	snprintf(out, size, "%s%s%.*s%s%s", prefix, where,
-		 (int)(star ? star - t->name : (ptrdiff_t)strlen(t->name)), t->name, number,
-		 star ? star + 1 : "");
+	if (t->name[n])
+		snprintf(out, TENSOR_NAME_MAX + 1, "%s%.*s%u%s", prefix, n, t->name, expert,
+			 t->name + n + 1);
+	else
+		snprintf(out, TENSOR_NAME_MAX + 1, "%s%s", prefix, t->name);
 }

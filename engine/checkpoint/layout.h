@@ -9,6 +9,7 @@
 #define ENGINE_CHECKPOINT_LAYOUT_H
 
 #include "engine/checkpoint/families/family.h"
+#include "engine/checkpoint/tensor.h"
 
 struct layout_section {
 	const struct weight *weight; /* borrowed */
@@ -23,6 +24,7 @@ struct layout {
 	uint32_t n_sections;
 	uint64_t shape[3]; /* of the tensor */
 	uint32_t n_dims;
+	uint32_t n_tensors; /* one, or one for each expert */
 };
 
 /* False: this layer has none of the tensor's weights. `table`: see weights.h. */
@@ -32,9 +34,7 @@ bool layout_of(const struct family_tensor *t, const struct model_config *c,
 /* Whether the layer may hold tensors of the set. */
 bool layout_has_set(const struct tensor_set *set, const struct model_config *c, uint32_t layer);
 
-/* The name of a tensor into out [size]: behind prefix, in a layer when in_layer, of an expert where
- * there is one tensor each. */
-void layout_name(const struct family_tensor *t, const char *prefix, bool in_layer, uint32_t layer,
-		 uint32_t expert, char *out, size_t size);
+/* The name of a tensor behind a prefix, into out [TENSOR_NAME_MAX + 1]; cut where it is too long. */
+void layout_name(const struct family_tensor *t, const char *prefix, uint32_t expert, char *out);
 
 #endif

@@ -9,7 +9,9 @@
 #include "engine/checkpoint/layout.h"
 
 struct resolver {
-	const char *path, *prefix;
+	const char *path;
+	const char *prefix; /* of the language model */
+	char where[64];	    /* the prefix of what is being resolved */
 	const struct model_config *c;
 	const struct weight *table; /* [n_layers][WEIGHT_ROLES], as are sources */
 	struct weight_source *sources;
@@ -30,27 +32,6 @@ static void print_shape(char *out, size_t size, const uint64_t *shape, uint32_t 
 	for (uint32_t i = 0; i < n && at < size; i++)
 		at += (size_t)snprintf(out + at, size - at, "%s%llu", i ? ", " : "",
 				       (unsigned long long)shape[i]);
-}
-
-/* Checks that t can be read and has this shape, and marks it as used. */
-static int claim(struct resolver *r, const struct tensor *t, const uint64_t *shape, uint32_t n)
-{
-	char has[192], wants[192];
-
-	if (!t->type->to_float)
-		return err_set(
-			r->e, ENOTSUP,
-			"%s: tensor %s has dtype %s: only BF16, F16 and F32 weights are supported",
-			t->file, t->name, t->type->name);
-	if (t->n_dims != n || memcmp(t->shape, shape, n * sizeof(*shape)) != 0) {
-		print_shape(has, sizeof(has), t->shape, t->n_dims);
-		print_shape(wants, sizeof(wants), shape, n);
-		return err_set(r->e, EINVAL,
-			       "%s: tensor %s has shape [%s], config.json makes it [%s]", t->file,
-			       t->name, has, wants);
-	}
-	r->used[t - r->list] = true;
-	return 0;
 }
 
 static struct weight_source *source_of(struct resolver *r, enum weight_role role, uint32_t layer)
@@ -77,17 +58,32 @@ static struct weight_rows *new_part(struct resolver *r, const struct weight *w, 
 	return &s->parts[s->n_parts++];
 }
 
-/* The sections of a tensor that was claimed; of one expert when it has a tensor of its own. */
-static int add_sections(struct resolver *r, const struct tensor *t, const struct layout *l,
-			uint32_t expert)
+/* Checks that t can be read and has this shape, marks it as used and notes what it holds; `expert`: of
+ * one that is an expert's. */
+static int claim(struct resolver *r, const struct tensor *t, const struct layout *l,
+		 uint32_t expert)
 {
-	uint64_t row_bytes = stored_bytes(t->type, l->cols);
+	char has[192], wants[192];
+	uint64_t row_bytes;
 
+	if (!t->type->to_float)
+		return err_set(
+			r->e, ENOTSUP,
+			"%s: tensor %s has dtype %s: only BF16, F16 and F32 weights are supported",
+			t->file, t->name, t->type->name);
+	if (t->n_dims != l->n_dims || memcmp(t->shape, l->shape, l->n_dims * sizeof(*l->shape))) {
+		print_shape(has, sizeof(has), t->shape, t->n_dims);
+		print_shape(wants, sizeof(wants), l->shape, l->n_dims);
+		return err_set(r->e, EINVAL,
+			       "%s: tensor %s has shape [%s], config.json makes it [%s]", t->file,
+			       t->name, has, wants);
+	}
+	r->used[t - r->list] = true;
+	row_bytes = stored_bytes(t->type, l->cols);
 	for (uint32_t i = 0; i < l->n_sections; i++) {
 		const struct layout_section *s = &l->sections[i];
-		uint64_t n = l->experts ? l->groups : 1;
 
-		for (uint32_t k = 0; k < n; k++) {
+		for (uint32_t k = 0; k < (l->experts ? l->groups : 1); k++) {
 			struct weight_rows *part = new_part(r, s->weight, l->experts ? k : expert);
 
 			if (!part)
@@ -108,42 +104,36 @@ static int add_sections(struct resolver *r, const struct tensor *t, const struct
 /* ---- sets of tensors ---- */
 
 static const struct tensor *find(const struct resolver *r, const struct family_tensor *t,
-				 bool in_layer, uint32_t layer, uint32_t expert)
+				 uint32_t expert)
 {
 	char name[TENSOR_NAME_MAX + 1];
 
-	layout_name(t, r->prefix, in_layer, layer, expert, name, sizeof(name));
+	layout_name(t, r->where, expert, name);
 	return tensor_find(r->list, r->n, name);
 }
 
-static int missing(const struct resolver *r, const struct family_tensor *t, bool in_layer,
-		   uint32_t layer, uint32_t expert)
+static int missing(const struct resolver *r, const struct family_tensor *t, uint32_t expert)
 {
 	char name[TENSOR_NAME_MAX + 1];
 
-	layout_name(t, r->prefix, in_layer, layer, expert, name, sizeof(name));
+	layout_name(t, r->where, expert, name);
 	return err_set(r->e, ENOENT, "%s: tensor %s is missing", r->path, name);
 }
 
 /* Finds a tensor, or one for each expert, and what it holds. */
-static int resolve_tensor(struct resolver *r, const struct family_tensor *want, bool in_layer,
-			  uint32_t layer)
+static int resolve_tensor(struct resolver *r, const struct family_tensor *want, uint32_t layer)
 {
 	struct layout l;
-	uint32_t n;
 	int error = 0;
 
 	if (!layout_of(want, r->c, r->table, layer, &l))
 		return 0;
-	n = l.experts ? 1 : l.sections[0].weight->experts;
-	for (uint32_t i = 0; error == 0 && i < n; i++) {
-		const struct tensor *t = find(r, want, in_layer, layer, i);
+	for (uint32_t i = 0; error == 0 && i < l.n_tensors; i++) {
+		const struct tensor *t = find(r, want, i);
 
 		if (!t)
-			return missing(r, want, in_layer, layer, i);
-		error = claim(r, t, l.shape, l.n_dims);
-		if (error == 0)
-			error = add_sections(r, t, &l, i);
+			return missing(r, want, i);
+		error = claim(r, t, &l, i);
 	}
 	return error;
 }
@@ -153,7 +143,7 @@ static int resolve_set(struct resolver *r, const struct tensor_set *set, uint32_
 	int error = 0;
 
 	for (uint32_t i = 0; error == 0 && i < set->n; i++)
-		error = resolve_tensor(r, &set->tensors[i], true, layer);
+		error = resolve_tensor(r, &set->tensors[i], layer);
 	return error;
 }
 
@@ -173,18 +163,18 @@ static int resolve_layer(struct resolver *r, uint32_t layer)
 {
 	int error = 0;
 
+	snprintf(r->where, sizeof(r->where), "%slayers.%u.", r->prefix, layer);
 	for (const struct tensor_set *const *s = r->c->family->sets; error == 0 && *s; s++) {
 		const struct family_tensor *first = &(*s)->tensors[0];
 
 		if (layout_has_set(*s, r->c, layer) &&
-		    !source_of(r, first->sections[0].role, layer)->n_parts &&
-		    find(r, first, true, layer, 0))
+		    !source_of(r, first->sections[0].role, layer)->n_parts && find(r, first, 0))
 			error = resolve_set(r, *s, layer);
 	}
 	for (int role = WEIGHT_INPUT_NORM; error == 0 && role < WEIGHT_ROLES; role++)
 		if (r->table[(size_t)layer * WEIGHT_ROLES + role].rows &&
 		    !source_of(r, role, layer)->n_parts)
-			error = missing(r, own_tensor(r, role, layer), true, layer, 0);
+			error = missing(r, own_tensor(r, role, layer), 0);
 	return error;
 }
 
@@ -193,58 +183,50 @@ static int resolve_layer(struct resolver *r, uint32_t layer)
 /* lm_head has one name in each layout. A tied checkpoint may hold it too, when it is the same. */
 static int resolve_lm_head(struct resolver *r, const struct tensor *embed)
 {
-	static const char *const names[] = {"lm_head.weight", "language_model.lm_head.weight",
-					    "model.language_model.lm_head.weight"};
-	static const struct family_tensor head = {.n_sections = 1,
-						  .sections = {{WEIGHT_LM_HEAD, 0}}};
+	static const char *const prefixes[] = {"", "language_model.", "model.language_model."};
 	const struct tensor *t = NULL;
 	struct layout l;
 	int error;
 
-	for (size_t i = 0; !t && i < ARRAY_SIZE(names); i++)
-		t = tensor_find(r->list, r->n, names[i]);
+	for (size_t i = 0; !t && i < ARRAY_SIZE(prefixes); i++) {
+		snprintf(r->where, sizeof(r->where), "%s", prefixes[i]);
+		t = find(r, &tensor_lm_head, 0);
+	}
 	if (!t && !r->c->tie_word_embeddings)
 		return err_set(
 			r->e, ENOENT,
 			"%s: tensor lm_head.weight is missing and config.json does not tie it to "
 			"the embedding",
 			r->path);
-	if (!layout_of(&head, r->c, r->table, 0, &l))
-		return 0;
-	error = claim(r, t ? t : embed, l.shape, l.n_dims);
-	if (error == 0)
-		error = add_sections(r, t ? t : embed, &l, 0);
-	if (error < 0 || !t || !r->c->tie_word_embeddings)
-		return error;
-	if (t->type != embed->type || memcmp(t->data, embed->data, t->bytes) != 0)
+	layout_of(&tensor_lm_head, r->c, r->table, 0, &l);
+	error = claim(r, t ? t : embed, &l, 0);
+	if (error == 0 && t && r->c->tie_word_embeddings &&
+	    (t->type != embed->type || memcmp(t->data, embed->data, t->bytes) != 0))
 		return err_set(r->e, EINVAL,
 			       "%s: tensor %s differs from the embedding, but config.json has "
 			       "tie_word_embeddings",
 			       t->file, t->name);
-	return 0;
-}
-
-/* The prefix under which there is an embedding; "model." when there is none. */
-static void find_prefix(struct resolver *r)
-{
-	static const char *const prefixes[] = {"model.language_model.", "language_model.model.",
-					       "model."};
-
-	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
-		r->prefix = prefixes[i];
-		if (find(r, &tensor_embed, false, 0, 0))
-			return;
-	}
+	return error;
 }
 
 static int resolve_model(struct resolver *r)
 {
-	int error = resolve_tensor(r, &tensor_embed, false, 0);
+	static const char *const prefixes[] = {"model.language_model.", "language_model.model.",
+					       "model."};
+	const struct tensor *embed = NULL;
+	int error;
 
+	/* The prefix is the one under which there is an embedding. */
+	for (size_t i = 0; !embed && i < ARRAY_SIZE(prefixes); i++) {
+		r->prefix = prefixes[i];
+		snprintf(r->where, sizeof(r->where), "%s", r->prefix);
+		embed = find(r, &tensor_embed, 0);
+	}
+	error = resolve_tensor(r, &tensor_embed, 0);
 	if (error == 0)
-		error = resolve_tensor(r, &tensor_final_norm, false, 0);
+		error = resolve_tensor(r, &tensor_final_norm, 0);
 	if (error == 0)
-		error = resolve_lm_head(r, find(r, &tensor_embed, false, 0, 0));
+		error = resolve_lm_head(r, embed);
 	for (uint32_t i = 0; error == 0 && i < r->c->n_layers; i++)
 		error = resolve_layer(r, i);
 	return error;
@@ -258,13 +240,11 @@ static bool is_foreign(const char *name)
 		"model.visual.", "visual.",    "model.vision_tower.", "vision_tower.",
 		"mtp.",		 "model.mtp.", "language_model.mtp.", "model.language_model.mtp.",
 	};
-	static const char inv_freq[] = ".rotary_emb.inv_freq"; /* a constant that old files hold */
-	size_t n = strlen(name);
 
 	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
 		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
 			return true;
-	return n >= sizeof(inv_freq) && !strcmp(name + n - (sizeof(inv_freq) - 1), inv_freq);
+	return name_ends_in(name, ".rotary_emb.inv_freq"); /* a constant that old files hold */
 }
 
 /* Names that only quantised checkpoints have: FP8 and NVFP4 scales, GPTQ, AWQ, compressed-tensors,
@@ -276,20 +256,14 @@ static int refuse_quantised(struct resolver *r)
 		".qzeros",    ".g_idx", "_packed", ".absmax",
 	};
 
-	for (size_t i = 0; i < r->n; i++) {
-		size_t n = strlen(r->list[i].name);
-
-		for (size_t k = 0; k < ARRAY_SIZE(suffixes) && !is_foreign(r->list[i].name); k++) {
-			size_t m = strlen(suffixes[k]);
-
-			if (n > m && !strcmp(r->list[i].name + n - m, suffixes[k]))
+	for (size_t i = 0; i < r->n; i++)
+		for (size_t k = 0; k < ARRAY_SIZE(suffixes) && !is_foreign(r->list[i].name); k++)
+			if (name_ends_in(r->list[i].name, suffixes[k]))
 				return err_set(
 					r->e, ENOTSUP,
 					"%s: tensor %s belongs to a quantised checkpoint: only "
 					"BF16, F16 and F32 weights are supported",
 					r->list[i].file, r->list[i].name);
-		}
-	}
 	return 0;
 }
 
@@ -319,7 +293,6 @@ int resolve_weights(struct checkpoint *k, const struct model_config *c, const st
 	r.used = calloc(r.n ? r.n : 1, sizeof(*r.used));
 	if (!r.used)
 		return err_set(e, ENOMEM, "%s: out of memory", r.path);
-	find_prefix(&r);
 	error = refuse_quantised(&r);
 	if (error == 0)
 		error = resolve_model(&r);

@@ -14,3 +14,10 @@ const struct tensor *tensor_find(const struct tensor *list, size_t n, const char
 {
 	return n ? bsearch(name, list, n, sizeof(*list), compare_name) : NULL;
 }
+
+bool name_ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+
+	return n >= m && !strcmp(name + n - m, end);
+}

@@ -19,4 +19,6 @@ struct tensor {
 /* The one of that name in a list that is sorted by name; NULL when there is none. */
 const struct tensor *tensor_find(const struct tensor *list, size_t n, const char *name);
 
+bool name_ends_in(const char *name, const char *end);
+
 #endif

@@ -64,22 +64,17 @@ struct family {
 FAMILIES(DECLARE_FAMILY)
 #undef DECLARE_FAMILY
 
-extern const struct family *const families[]; /* NULL behind the last */
+/* Fills the mixers by layer_types; where that is missing every full_attention_interval-th layer
+ * attends (`interval`: when that key is missing too) and the others are Gated DeltaNet. */
+void family_read_mixers(struct config_source *s, struct model_config *c, uint32_t interval);
 
-/* ---- what families have in common: keys.c ---- */
-
-/* layer_types, or else every full_attention_interval-th layer attends and the others are Gated
- * DeltaNet. */
-void family_read_mixers(struct config_source *s, struct model_config *c);
-void family_set_mlps(struct model_config *c, enum layer_kind kind);
-
-/* ---- tensors by the names of transformers: names.c ---- */
+/* ---- names.c: tensors by the names of transformers ---- */
 
 extern const struct tensor_set tensors_norms, tensors_attention, tensors_delta, tensors_delta_apart,
 	tensors_delta_interleaved, tensors_router, tensors_experts, tensors_experts_packed,
 	tensors_dense;
 
 /* Those of the whole model, in front of all sets. */
-extern const struct family_tensor tensor_embed, tensor_final_norm;
+extern const struct family_tensor tensor_embed, tensor_final_norm, tensor_lm_head;
 
 #endif

@@ -26,6 +26,7 @@
 const struct family_tensor tensor_embed = {"embed_tokens.weight", TENSOR_MATRIX, ONE(WEIGHT_EMBED)};
 const struct family_tensor tensor_final_norm = {"norm.weight", TENSOR_VECTOR,
 						ONE(WEIGHT_FINAL_NORM)};
+const struct family_tensor tensor_lm_head = {"lm_head.weight", TENSOR_MATRIX, ONE(WEIGHT_LM_HEAD)};
 
 static const struct family_tensor norms[] = {
 	{"input_layernorm.weight", TENSOR_VECTOR, ONE(WEIGHT_INPUT_NORM)},

@@ -21,7 +21,7 @@
 enum { MIB = 1 << 20 };
 
 struct folder {
-	char *path; /* owned */
+	struct checkpoint base;
 	int fd;
 	struct safetensors *weights; /* owned, NULL until they are asked for */
 };
@@ -38,33 +38,34 @@ static const struct {
 };
 static const char tokenizer_config[] = "tokenizer_config.json";
 
-static int folder_open(const char *path, void **ret, struct err *e)
+static int folder_open(const char *path, struct checkpoint **ret, struct err *e)
 {
-	struct folder *f = calloc(1, sizeof(*f));
-	int r;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct folder *f;
 
-	if (!f || !(f->path = strdup(path))) {
+	if (fd < 0)
+		return err_set(e, errno, "%s: cannot open the directory: %s", path,
+			       strerror(errno));
+	f = calloc(1, sizeof(*f));
+	if (f)
+		f->base.path = strdup(path);
+	if (!f || !f->base.path) {
+		close(fd);
 		free(f);
 		return err_set(e, ENOMEM, "%s: out of memory", path);
 	}
-	f->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (f->fd < 0) {
-		r = err_set(e, errno, "%s: cannot open the directory: %s", path, strerror(errno));
-		free(f->path);
-		free(f);
-		return r;
-	}
-	*ret = f;
+	f->fd = fd;
+	*ret = &f->base;
 	return 0;
 }
 
-static void folder_close(void *self)
+static void folder_close(struct checkpoint *k)
 {
-	struct folder *f = self;
+	struct folder *f = (struct folder *)k;
 
 	safetensors_close(f->weights);
 	close(f->fd);
-	free(f->path);
+	free(k->path);
 	free(f);
 }
 
@@ -74,7 +75,7 @@ static int read_file(const struct folder *f, const char *name, size_t max,
 		     struct checkpoint_text *ret, struct err *e)
 {
 	checkpoint_text_release(ret);
-	snprintf(ret->name, sizeof(ret->name), "%s/%s", f->path, name);
+	snprintf(ret->name, sizeof(ret->name), "%s/%s", f->base.path, name);
 	buf_init(&ret->bytes, max + 1);
 	return file_read(f->fd, name, ret->name, &ret->bytes, e);
 }
@@ -122,10 +123,10 @@ static int read_config_template(const struct folder *f, struct checkpoint_text *
 	return r;
 }
 
-static int folder_read(void *self, enum checkpoint_part part, struct checkpoint_text *ret,
-		       struct err *e)
+static int folder_read(const struct checkpoint *k, enum checkpoint_part part,
+		       struct checkpoint_text *ret, struct err *e)
 {
-	const struct folder *f = self;
+	const struct folder *f = (const struct folder *)k;
 	int r = read_file(f, texts[part].name, texts[part].max, ret, e);
 
 	if (r == -ENOENT && part == CHECKPOINT_TEMPLATE)
@@ -133,7 +134,7 @@ static int folder_read(void *self, enum checkpoint_part part, struct checkpoint_
 	return r;
 }
 
-static int folder_copy_texts(void *self, const char *dir, struct err *e)
+static int folder_copy_texts(const struct checkpoint *k, const char *dir, struct err *e)
 {
 	static const char *const names[] = {
 		"tokenizer.json",
@@ -151,7 +152,7 @@ static int folder_copy_texts(void *self, const char *dir, struct err *e)
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
 		char *to;
 
-		r = read_file(self, names[i], 256 * MIB, &text, e);
+		r = read_file((const struct folder *)k, names[i], 256 * MIB, &text, e);
 		if (r == -ENOENT) {
 			r = 0;
 		} else if (r == 0 && asprintf(&to, "%s/%s", dir, names[i]) < 0) {
@@ -167,45 +168,39 @@ static int folder_copy_texts(void *self, const char *dir, struct err *e)
 
 /* ---- weights ---- */
 
-static int folder_tensors(void *self, const struct tensor **ret, size_t *ret_n, struct err *e)
+static int folder_tensors(struct checkpoint *k, const struct tensor **ret, size_t *ret_n,
+			  struct err *e)
 {
-	struct folder *f = self;
-	int r = f->weights ? 0 : safetensors_open(f->path, &f->weights, e);
+	struct folder *f = (struct folder *)k;
+	int r = f->weights ? 0 : safetensors_open(f->base.path, &f->weights, e);
 
 	if (r == 0)
 		*ret = safetensors_list(f->weights, ret_n);
 	return r;
 }
 
-static bool ends_in(const char *name, const char *end)
-{
-	size_t n = strlen(name), m = strlen(end);
-
-	return n >= m && !strcmp(name + n - m, end);
-}
-
 /* All that could be read as weights, and the index. Too many do no harm. */
-static int folder_files(void *self, checkpoint_visit *visit, void *user, struct err *e)
+static int folder_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
+			struct err *e)
 {
-	const struct folder *f = self;
-	char *real = realpath(f->path, NULL), *path;
+	char *real = realpath(k->path, NULL), *path;
 	DIR *stream = real ? opendir(real) : NULL;
 	struct dirent *entry;
 	bool any = false;
 	int r = 0;
 
 	if (!stream) {
-		r = err_set(e, errno, "%s: cannot read: %s", f->path, strerror(errno));
+		r = err_set(e, errno, "%s: cannot read: %s", k->path, strerror(errno));
 		free(real);
 		return r;
 	}
 	while (r == 0 && (entry = readdir(stream))) {
-		if (!ends_in(entry->d_name, ".safetensors") &&
-		    !ends_in(entry->d_name, ".safetensors.index.json"))
+		if (!name_ends_in(entry->d_name, ".safetensors") &&
+		    !name_ends_in(entry->d_name, ".safetensors.index.json"))
 			continue;
 		any = true;
 		if (asprintf(&path, "%s/%s", real, entry->d_name) < 0) {
-			r = err_set(e, ENOMEM, "%s: out of memory", f->path);
+			r = err_set(e, ENOMEM, "%s: out of memory", k->path);
 			break;
 		}
 		r = visit(user, path, entry->d_name, e);

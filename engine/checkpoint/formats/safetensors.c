@@ -209,7 +209,6 @@ static bool is_there(int dir_fd, const char *name)
 /* Fills s->files: what the index names, or model.safetensors, or every *.safetensors. */
 static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 {
-	static const char suffix[] = ".safetensors";
 	struct dirent *entry;
 	char shown[512];
 	DIR *d;
@@ -238,10 +237,7 @@ static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 		return r;
 	}
 	while (r == 0 && (entry = readdir(d))) {
-		size_t n = strlen(entry->d_name);
-
-		if (entry->d_name[0] != '.' && n >= sizeof(suffix) &&
-		    !strcmp(entry->d_name + n - (sizeof(suffix) - 1), suffix))
+		if (entry->d_name[0] != '.' && name_ends_in(entry->d_name, ".safetensors"))
 			r = add_file(s, entry->d_name, e);
 	}
 	closedir(d);

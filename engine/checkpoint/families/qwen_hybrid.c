@@ -1,0 +1,115 @@
+/*
+ * The hybrid families of Qwen: every fourth layer attends, with an output gate, the others are Gated
+ * DeltaNet. Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, and dense layers
+ * where its configuration says so. The defaults are those of Qwen3_5TextConfig, Qwen3_5MoeTextConfig
+ * and Qwen3NextConfig of transformers.
+ */
+#include <errno.h>
+
+#include "engine/checkpoint/families/family.h"
+
+#define HYBRID                                                                              \
+	.max_position_embeddings = 32768, .rms_norm_eps = 1e-6f, .norm_adds_one = true,     \
+	.n_heads = 16, .head_dim = 256, .rope_theta = 10000, .attention_gate = true,        \
+	.n_key_heads = 16, .n_value_heads = 32, .key_head_dim = 128, .value_head_dim = 128, \
+	.conv_kernel = 4
+
+static void read_dense(struct config_source *s, struct model_config *c)
+{
+	family_read_mixers(s, c, 4);
+	for (uint32_t i = 0; i < c->n_layers; i++)
+		c->layers[i].mlp = LAYER_DENSE;
+}
+
+static void read_moe(struct config_source *s, struct model_config *c)
+{
+	c->n_experts = config_whole(s, "num_experts", 1, MODEL_EXPERTS_MAX, c->n_experts);
+	family_read_mixers(s, c, 4);
+	for (uint32_t i = 0; i < c->n_layers; i++)
+		c->layers[i].mlp = LAYER_MOE;
+	/* The model normalises, whatever the key says; a file that says otherwise is not understood. */
+	config_only_truth(s, "norm_topk_prob", true);
+}
+
+/* Dense are the layers of mlp_only_layers and those that decoder_sparse_step leaves out. */
+static void read_next(struct config_source *s, struct model_config *c)
+{
+	const json_t *only = config_value(s, "mlp_only_layers"), *v;
+	uint32_t step = config_whole(s, "decoder_sparse_step", 1, MODEL_LAYERS_MAX, 1);
+	size_t i;
+
+	c->n_experts = config_whole(s, "num_experts", 0, MODEL_EXPERTS_MAX, c->n_experts);
+	family_read_mixers(s, c, 4);
+	for (uint32_t k = 0; k < c->n_layers; k++)
+		c->layers[k].mlp = c->n_experts && (k + 1) % step == 0 ? LAYER_MOE : LAYER_DENSE;
+	if (only && !json_is_array(only))
+		config_fail(s, EINVAL, "mlp_only_layers", "must be a list of layer numbers");
+	json_array_foreach(only, i, v)
+	{
+		json_int_t k = json_integer_value(v);
+
+		if (json_is_integer(v) && k >= 0 && k < c->n_layers)
+			c->layers[k].mlp = LAYER_DENSE;
+		else
+			config_fail(s, EINVAL, "mlp_only_layers",
+				    "must be a list of layer numbers");
+	}
+}
+
+static const struct tensor_set *const sets[] = {
+	&tensors_norms,
+	&tensors_attention,
+	&tensors_delta,
+	&tensors_delta_apart,
+	&tensors_delta_interleaved,
+	&tensors_router,
+	&tensors_experts_packed,
+	&tensors_experts,
+	&tensors_dense,
+	NULL,
+};
+
+const struct family family_qwen3_5 = {
+	.name = "qwen3_5",
+	.text_type = "qwen3_5_text",
+	.class_name = "Qwen3_5ForCausalLM",
+	.defaults = {HYBRID, .hidden_size = 4096, .n_layers = 32, .vocab_size = 248320,
+		     .n_kv_heads = 4, .mlp_size = 12288},
+	.rotary_factor = 0.25,
+	.read_layers = read_dense,
+	.sets = sets,
+};
+
+const struct family family_qwen3_5_moe = {
+	.name = "qwen3_5_moe",
+	.text_type = "qwen3_5_moe_text",
+	.class_name = "Qwen3_5MoeForCausalLM",
+	.defaults = {HYBRID, .hidden_size = 2048, .n_layers = 40, .vocab_size = 248320,
+		     .n_kv_heads = 2, .n_experts = 256, .n_experts_per_token = 8,
+		     .expert_size = 512, .shared_expert_size = 512, .norm_topk_prob = true},
+	.rotary_factor = 0.25,
+	.read_layers = read_moe,
+	.sets = sets,
+};
+
+/* Its files have the projections of Gated DeltaNet interleaved, and experts one by one. */
+static const struct tensor_set *const next_sets[] = {
+	&tensors_norms,	      &tensors_attention,
+	&tensors_delta,	      &tensors_delta_interleaved,
+	&tensors_delta_apart, &tensors_router,
+	&tensors_experts,     &tensors_experts_packed,
+	&tensors_dense,	      NULL,
+};
+
+const struct family family_qwen3_next = {
+	.name = "qwen3_next",
+	.text_type = "qwen3_next",
+	.class_name = "Qwen3NextForCausalLM",
+	.defaults = {HYBRID, .hidden_size = 2048, .n_layers = 48, .vocab_size = 151936,
+		     .n_kv_heads = 2, .n_experts = 512, .n_experts_per_token = 10,
+		     .expert_size = 512, .shared_expert_size = 512, .mlp_size = 5632,
+		     .norm_topk_prob = true},
+	.rotary_factor = 0.25,
+	.read_layers = read_next,
+	.sets = next_sets,
+};
