@@ -1,9 +1,9 @@
 /*
- * What went wrong, in one sentence fit to show a user.
+ * An error, in one sentence fit to show a user.
  *
- * Functions return 0 or a negative errno. A call that can fail for several reasons also takes a
- * `struct err *` and fills it on failure: the sentence, and for bad requests the name of the
- * offending parameter. No allocation; text that does not fit is cut. `e` may be NULL.
+ * Functions return 0 or a negative code: an errno, or a problem of base/problem.h. A call that can fail for several reasons
+ * also takes a `struct err *` and fills it on failure: the sentence, and for bad requests the name of the parameter at fault.
+ * Nothing is allocated; text that does not fit is cut. `e` may be NULL.
  *
  *     if (len < 8)
  *             return err_set(e, EINVAL, "%s: file is %zu bytes, too short for a header", path, len);
@@ -16,7 +16,7 @@
 enum { ERR_TEXT_MAX = 512, ERR_PARAM_MAX = 64 };
 
 struct err {
-	int code;		   /* positive errno, 0 when nothing was set */
+	int code; /* positive errno or enum problem (base/problem.h), 0 when nothing was set */
 	char text[ERR_TEXT_MAX];   /* one sentence, no trailing newline */
 	char param[ERR_PARAM_MAX]; /* request parameter at fault, or "" */
 };

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "protocol/openai/errors.h"
 #include "protocol/openai/request.h"
+#include "base/problem.h"
 #include "tests/tap.h"
 
 static const struct openai_limits limits = {
@@ -504,9 +505,10 @@ static const struct bad bads[] = {
 	{'C', "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\"}]}]}",
 	 "messages[0].tool_calls[0].type", NULL},
 	{'C', "{\"messages\":[{\"role\":\"assistant\",\"audio\":{\"id\":\"x\"}}]}",
-	 "messages[0].audio", "messages[0].audio is not supported by this server", ENOTSUP},
+	 "messages[0].audio", "messages[0].audio is not supported by this server",
+	 PROBLEM_UNSUPPORTED},
 	{'C', "{\"messages\":[{\"role\":\"assistant\",\"function_call\":{\"name\":\"x\"}}]}",
-	 "messages[0].function_call", NULL, ENOTSUP},
+	 "messages[0].function_call", NULL, PROBLEM_UNSUPPORTED},
 
 	{'c', "\"model\":1", "model", "model is 1, but must be a string"},
 	{'c', "\"temperature\":2.5", "temperature",
@@ -586,21 +588,24 @@ static const struct bad bads[] = {
 	 "\"tool_choice\":{\"function\":{\"name\":\"g\"}}",
 	 "tool_choice", "tool_choice names the function \"g\", which is not in tools"},
 	{'c', "\"response_format\":{\"type\":\"json_object\"}", "response_format",
-	 "response_format json_object is not supported by this server, only text is", ENOTSUP},
+	 "response_format json_object is not supported by this server, only text is",
+	 PROBLEM_UNSUPPORTED},
 	{'c', "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}",
-	 "response_format", NULL, ENOTSUP},
-	{'p', "\"response_format\":{\"type\":\"json_object\"}", "response_format", NULL, ENOTSUP},
+	 "response_format", NULL, PROBLEM_UNSUPPORTED},
+	{'p', "\"response_format\":{\"type\":\"json_object\"}", "response_format", NULL,
+	 PROBLEM_UNSUPPORTED},
 	{'c', "\"response_format\":{\"type\":\"sound\"}", "response_format.type", NULL},
 	{'c', "\"response_format\":\"text\"", "response_format", NULL},
 	{'c', "\"logit_bias\":{\"5\":-100}", "logit_bias",
-	 "logit_bias is not supported by this server", ENOTSUP},
-	{'p', "\"suffix\":\"x\"", "suffix", NULL, ENOTSUP},
-	{'c', "\"structured_outputs\":{\"regex\":\"a\"}", "structured_outputs", NULL, ENOTSUP},
-	{'c', "\"use_beam_search\":true", "use_beam_search", NULL, ENOTSUP},
-	{'c', "\"echo\":true", "echo", NULL, ENOTSUP},
-	{'c', "\"skip_special_tokens\":false", "skip_special_tokens", NULL, ENOTSUP},
-	{'c', "\"modalities\":[\"text\",\"audio\"]", "modalities", NULL, ENOTSUP},
-	{'c', "\"functions\":[{\"name\":\"f\"}]", "functions", NULL, ENOTSUP},
+	 "logit_bias is not supported by this server", PROBLEM_UNSUPPORTED},
+	{'p', "\"suffix\":\"x\"", "suffix", NULL, PROBLEM_UNSUPPORTED},
+	{'c', "\"structured_outputs\":{\"regex\":\"a\"}", "structured_outputs", NULL,
+	 PROBLEM_UNSUPPORTED},
+	{'c', "\"use_beam_search\":true", "use_beam_search", NULL, PROBLEM_UNSUPPORTED},
+	{'c', "\"echo\":true", "echo", NULL, PROBLEM_UNSUPPORTED},
+	{'c', "\"skip_special_tokens\":false", "skip_special_tokens", NULL, PROBLEM_UNSUPPORTED},
+	{'c', "\"modalities\":[\"text\",\"audio\"]", "modalities", NULL, PROBLEM_UNSUPPORTED},
+	{'c', "\"functions\":[{\"name\":\"f\"}]", "functions", NULL, PROBLEM_UNSUPPORTED},
 
 	{'P', "{}", "prompt", NULL},
 	{'P', "{\"prompt\":null}", "prompt", NULL},
@@ -628,8 +633,9 @@ static const struct bad bads[] = {
 	{'c', "\"prompt_logprobs\":-1", "prompt_logprobs", NULL},
 	{'c', "\"prompt_logprobs\":true", "prompt_logprobs", NULL},
 	{'p', "\"prompt_logprobs\":1,\"stream\":true", "prompt_logprobs",
-	 "prompt_logprobs is not supported when stream is true", ENOTSUP},
-	{'p', "\"best_of\":2", "best_of", "best_of is 2, but must be equal to n, 1", ENOTSUP},
+	 "prompt_logprobs is not supported when stream is true", PROBLEM_UNSUPPORTED},
+	{'p', "\"best_of\":2", "best_of", "best_of is 2, but must be equal to n, 1",
+	 PROBLEM_UNSUPPORTED},
 	{'p', "\"best_of\":1,\"n\":2", "best_of", NULL},
 	{'p', "\"best_of\":0", "best_of", NULL},
 	{'p', "\"best_of\":9", "best_of", NULL},

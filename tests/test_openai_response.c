@@ -9,6 +9,7 @@
 #include "protocol/openai/response.h"
 #include "protocol/openai/tokenize.h"
 #include "protocol/openai/writer.h"
+#include "base/problem.h"
 #include "tests/tap.h"
 
 /* A vocabulary of pieces, halves of characters among them, in place of the real tokenizer. */
@@ -708,22 +709,23 @@ static void test_errors(void)
 		const char *type, *name;
 	} rows[] = {
 		{EINVAL, 400, "invalid_request_error", NULL},
-		{ENOTSUP, 400, "invalid_request_error", "unsupported_parameter"},
-		{EBADMSG, 400, "invalid_request_error", "chat_template_error"},
-		{EOVERFLOW, 400, "invalid_request_error", "context_length_exceeded"},
-		{EACCES, 401, "authentication_error", "invalid_api_key"},
-		{EXDEV, 403, "invalid_request_error", "cross_origin"},
-		{ENOENT, 404, "invalid_request_error", "model_not_found"},
-		{ENOSYS, 404, "invalid_request_error", "unknown_url"},
-		{EPERM, 405, "invalid_request_error", "method_not_allowed"},
-		{EINPROGRESS, 409, "invalid_request_error", "requests_running"},
-		{EMSGSIZE, 413, "invalid_request_error", "request_too_large"},
-		{EPROTONOSUPPORT, 415, "invalid_request_error", "unsupported_media_type"},
-		{EAGAIN, 429, "rate_limit_error", "queue_full"},
-		{EBUSY, 503, "server_error", "model_loading"},
+		{PROBLEM_UNSUPPORTED, 400, "invalid_request_error", "unsupported_parameter"},
+		{PROBLEM_TEMPLATE, 400, "invalid_request_error", "chat_template_error"},
+		{PROBLEM_CONTEXT_LENGTH, 400, "invalid_request_error", "context_length_exceeded"},
+		{PROBLEM_API_KEY, 401, "authentication_error", "invalid_api_key"},
+		{PROBLEM_CROSS_ORIGIN, 403, "invalid_request_error", "cross_origin"},
+		{PROBLEM_UNKNOWN_MODEL, 404, "invalid_request_error", "model_not_found"},
+		{PROBLEM_UNKNOWN_PATH, 404, "invalid_request_error", "unknown_url"},
+		{PROBLEM_METHOD, 405, "invalid_request_error", "method_not_allowed"},
+		{PROBLEM_REQUESTS_RUNNING, 409, "invalid_request_error", "requests_running"},
+		{PROBLEM_BODY_TOO_LARGE, 413, "invalid_request_error", "request_too_large"},
+		{PROBLEM_MEDIA_TYPE, 415, "invalid_request_error", "unsupported_media_type"},
+		{PROBLEM_QUEUE_FULL, 429, "rate_limit_error", "queue_full"},
+		{PROBLEM_MODEL_LOADING, 503, "server_error", "model_loading"},
 		{ESHUTDOWN, 503, "server_error", "shutting_down"},
 		{EIO, 503, "server_error", "device_error"},
 		{ENOMEM, 503, "server_error", "out_of_memory"},
+		{PROBLEM_INTERNAL, 500, "server_error", "internal_error"},
 		{EDOM, 500, "server_error", "internal_error"},
 	};
 	struct err e;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/problem.h"
 #include "daemon/http/exchange.h"
 #include "daemon/lifecycle.h"
 #include "daemon/request/text.h"
@@ -48,7 +49,8 @@ static int check_state(const struct server *s, struct err *e)
 {
 	switch (lifecycle_state(s->lifecycle)) {
 	case LIFECYCLE_READY: return 0;
-	case LIFECYCLE_LOADING: return err_set(e, EBUSY, "the model is being loaded");
+	case LIFECYCLE_LOADING:
+		return err_set(e, PROBLEM_MODEL_LOADING, "the model is being loaded");
 	case LIFECYCLE_DRAINING: return err_set(e, ESHUTDOWN, "the server is shutting down");
 	case LIFECYCLE_FAILED: break;
 	}
@@ -60,10 +62,12 @@ static int check_queue(const struct http *h, struct err *e)
 	const struct options *o = &h->server->options;
 
 	if (atomic_load(&h->server->queued) >= o->max_queued_requests)
-		return err_set(e, EAGAIN, "%llu requests are waiting already; try again later",
+		return err_set(e, PROBLEM_QUEUE_FULL,
+			       "%llu requests are waiting already; try again later",
 			       (unsigned long long)o->max_queued_requests);
 	if (atomic_load(&h->server->body_bytes) >= BODIES_MAX * o->max_body)
-		return err_set(e, EAGAIN, "too many large bodies are in memory; try again later");
+		return err_set(e, PROBLEM_QUEUE_FULL,
+			       "too many large bodies are in memory; try again later");
 	return 0;
 }
 
@@ -74,17 +78,18 @@ static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, c
 	const struct endpoint *p = x->endpoint;
 
 	if (!p)
-		return err_set(e, ENOSYS, "there is nothing at %.200s", path);
+		return err_set(e, PROBLEM_UNKNOWN_PATH, "there is nothing at %.200s", path);
 	if (x->http->server->options.role == ROLE_PREFILL && !p->worker)
-		return err_set(e, ENOSYS,
+		return err_set(e, PROBLEM_UNKNOWN_PATH,
 			       "this worker computes prompts for decode workers; they have %s",
 			       p->path);
 	if (!has_method(p, method))
-		return err_set(e, EPERM, "%s is not for %.20s; it has %s", p->path, method,
+		return err_set(e, PROBLEM_METHOD, "%s is not for %.20s; it has %s", p->path, method,
 			       exchange_methods(p));
 	/* A page of a web site need not read the answer to have flushed the cache. */
 	if (p->guarded && exchange_header(mc, "Origin"))
-		return err_set(e, EXDEV, "%s is not for pages of web sites", p->path);
+		return err_set(e, PROBLEM_CROSS_ORIGIN, "%s is not for pages of web sites",
+			       p->path);
 	return p->while_loading ? 0 : check_state(x->http->server, e);
 }
 
@@ -94,11 +99,12 @@ static int check_body(struct MHD_Connection *mc, const struct exchange *x, struc
 	uint64_t max = x->http->server->options.max_body, length = content_length(mc);
 
 	if (!is_json(type))
-		return err_set(e, EPROTONOSUPPORT,
+		return err_set(e, PROBLEM_MEDIA_TYPE,
 			       "the content type is \"%.100s\", but must be application/json",
 			       type);
 	if (length > max)
-		return err_set(e, EMSGSIZE, "the body has %llu bytes; at most %llu are allowed",
+		return err_set(e, PROBLEM_BODY_TOO_LARGE,
+			       "the body has %llu bytes; at most %llu are allowed",
 			       (unsigned long long)length, (unsigned long long)max);
 	return check_queue(x->http, e);
 }
@@ -170,7 +176,7 @@ enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t le
 	buf_release(&x->body);
 	buf_init(&x->body, max);
 	if (x->received > max)
-		err_set(&x->error, EMSGSIZE, "the body has more than %llu bytes",
+		err_set(&x->error, PROBLEM_BODY_TOO_LARGE, "the body has more than %llu bytes",
 			(unsigned long long)max);
 	else
 		err_set(&x->error, ENOMEM, "out of memory");

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/problem.h"
 #include "daemon/http/exchange.h"
 #include "daemon/lifecycle.h"
 
@@ -137,7 +138,7 @@ static void extend_stream(struct exchange *x, const struct buf *tokens,
 	if (answer_feed(x->answer, tokens, &x->out) < 0 && !failure.code)
 		err_set(&failure, ENOMEM, "out of memory");
 	else if (news->stage == CALL_ENDED && !failure.code)
-		err_set(&failure, EFAULT, "the answer ended too early");
+		err_set(&failure, PROBLEM_INTERNAL, "the answer ended too early");
 	if (answer_complete(x->answer)) {
 		answer_end_stream(x->answer, &x->out);
 		x->stream_over = true;
@@ -242,7 +243,7 @@ static bool send_tokens(struct MHD_Connection *mc, struct exchange *x, const str
 		*ret = send_whole(mc, x, MHD_HTTP_OK, type_json, &body);
 		return true;
 	} else if (news->stage == CALL_ENDED && !failure.code) {
-		err_set(&failure, EFAULT, "the answer ended too early");
+		err_set(&failure, PROBLEM_INTERNAL, "the answer ended too early");
 	}
 	if (failure.code)
 		*ret = send_error(mc, x, &failure);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/clock.h"
+#include "base/problem.h"
 #include "daemon/request/text.h"
 #include "daemon/request/turns.h"
 #include "engine/store/key.h"
@@ -38,16 +38,21 @@ int prepare_model(const struct server *s, const char *name, struct err *e)
 {
 	if (!name || !strcmp(name, s->name) || !strcmp(name, s->base_name))
 		return 0;
-	return err_param(e, ENOENT, "model",
+	return err_param(e, PROBLEM_UNKNOWN_MODEL, "model",
 			 "the model \"%.100s\" does not exist; this server has \"%s\"", name,
 			 s->name);
 }
 
 int prepare_render(const struct server *s, const json_t *context, struct buf *out, struct err *e)
 {
+	int r;
+
 	if (!s->template)
 		return err_set(e, EINVAL, "this model has no chat template; use /v1/completions");
-	return template_render(s->template, context, out, e);
+	r = template_render(s->template, context, out, e);
+	if (r == -EBADMSG || r == -E2BIG)
+		e->code = PROBLEM_TEMPLATE;
+	return r < 0 ? -e->code : 0;
 }
 
 int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
@@ -109,14 +114,14 @@ static int fit_part(struct call *c, struct call_part *p, struct err *e)
 		return err_param(e, EINVAL, what, "%s: there is nothing to go on from: no tokens",
 				 what);
 	if (n_prompt >= context && c->text.ask.prompt_only)
-		return err_param(e, EOVERFLOW, what,
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, what,
 				 "this server's context is %llu tokens, and %llu are in the %s: at "
 				 "most %llu can be, even with nothing to generate",
 				 (unsigned long long)context, (unsigned long long)n_prompt, what,
 				 (unsigned long long)context - 1);
 	if (n_prompt >= context || asked > context - n_prompt)
 		return err_param(
-			e, EOVERFLOW, what,
+			e, PROBLEM_CONTEXT_LENGTH, what,
 			"this server's context is %llu tokens, but %llu were asked for: %llu in "
 			"the %s, %llu to generate",
 			(unsigned long long)context,
@@ -126,14 +131,14 @@ static int fit_part(struct call *c, struct call_part *p, struct err *e)
 	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->text.n));
 	if (!room && c->text.ask.prompt_only)
 		return err_param(
-			e, EOVERFLOW, what,
+			e, PROBLEM_CONTEXT_LENGTH, what,
 			"the KV cache holds %llu tokens, too few for %llu in the %s and a place "
 			"behind them in each of %u choices",
 			(unsigned long long)(pages_beside(s, c->text.n) * s->options.page_size),
 			(unsigned long long)n_prompt, what, c->text.n);
 	if (!room || asked > room)
 		return err_param(
-			e, EOVERFLOW, what,
+			e, PROBLEM_CONTEXT_LENGTH, what,
 			"the KV cache holds %llu tokens, too few for %llu in the %s and %llu to "
 			"generate in each of %u choices",
 			(unsigned long long)(pages_beside(s, c->text.n) * s->options.page_size),
@@ -176,7 +181,7 @@ static int hash_salt(struct call *c, struct err *e)
 		return 0;
 	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, c->text.ask.cache_salt, c->text.ask.cache_salt_len,
 			     digest) < 0)
-		return err_set(e, EFAULT, "cannot hash the cache_salt");
+		return err_set(e, PROBLEM_INTERNAL, "cannot hash the cache_salt");
 	static_assert(sizeof(c->text.space.id) <= sizeof(digest), "a digest fills a space");
 	memcpy(c->text.space.id, digest, sizeof(c->text.space.id));
 	return 0;
@@ -194,7 +199,7 @@ static int name_pages(struct call *c, struct call_part *p, struct err *e)
 		return err_set(e, ENOMEM, "out of memory");
 	if (content_key_root(c->text.space.id, &p->root_key) < 0 ||
 	    content_key_chain(&p->root_key, p->prompt.v, n, P, p->page_keys) < 0)
-		return err_set(e, EFAULT, "cannot hash the prompt");
+		return err_set(e, PROBLEM_INTERNAL, "cannot hash the prompt");
 	return 0;
 }
 

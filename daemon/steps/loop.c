@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/problem.h"
 #include "daemon/steps/handoff.h"
 #include "daemon/steps/identity.h"
 #include "daemon/lifecycle.h"
@@ -331,6 +332,8 @@ static int submit_part(struct loop *l, struct call *c, struct call_part *p, stru
 	r.prompt_logprobs = openai_wants_scores(&c->text.ask, &r.n_prompt_logprobs);
 	r.sampling.seed = p->seed;
 	rc = scheduler_submit(l->scheduler, &r, &p->run.id, e);
+	if (rc == -EAGAIN)
+		e->code = PROBLEM_QUEUE_FULL;
 	if (rc == 0)
 		record_submit(l->record, p->run.id, &r);
 	return rc;
@@ -364,7 +367,7 @@ static void submit(struct loop *l, struct call *c) ON(role_engine)
 		call_fail(c, &e);
 		/* A full queue is mostly found before there is a call; here as there, it is counted among the
 		 * responses only. */
-		if (e.code == EAGAIN)
+		if (e.code == PROBLEM_QUEUE_FULL)
 			atomic_fetch_add(&c->report.finished[METRICS_ERROR], 1);
 		else
 			call_count(c, METRICS_ERROR);
@@ -551,7 +554,7 @@ int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e)
 	scheduler_stats(l->scheduler, &stats);
 	if (l->live || scheduler_flush(l->scheduler) < 0)
 		return err_set(
-			e, EINPROGRESS,
+			e, PROBLEM_REQUESTS_RUNNING,
 			"%u sequences are running and %u requests waiting; the cache can be flushed when all have ended",
 			stats.running, stats.waiting);
 	record_flush(l->record);

@@ -30,7 +30,7 @@ const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
 /* The state now; valid until the next step. */
 const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 
-/* Forgets everything that is cached, of which *ret_held tells; -EINPROGRESS while a request lives. */
+/* Forgets everything that is cached, of which *ret_held tells; -PROBLEM_REQUESTS_RUNNING while a request lives. */
 int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUST_CHECK
 	ON(role_engine);
 

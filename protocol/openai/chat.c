@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/problem.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
@@ -186,7 +187,8 @@ static int assistant_members(const json_t *message, const char *where, json_t *o
 		if (!field_get(message, refused[i]))
 			continue;
 		field_path(path, "%s%s", where, refused[i]);
-		return err_param(e, ENOTSUP, path, "%s is not supported by this server", path);
+		return err_param(e, PROBLEM_UNSUPPORTED, path, "%s is not supported by this server",
+				 path);
 	}
 	r = copy_string(message, where, "reasoning", out, "reasoning_content", e);
 	if (r == 0) /* wins when both are there */

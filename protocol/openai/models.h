@@ -20,7 +20,7 @@ struct openai_model {
 void openai_body_models(const struct openai_model *models, size_t n, struct buf *out);
 void openai_body_model(const struct openai_model *m, struct buf *out);
 
-/* {"status":"ok"}; a server that loads or drains answers with openai_error, EBUSY or ESHUTDOWN. */
+/* {"status":"ok"} */
 void openai_body_health(struct buf *out);
 
 /* {"version":"0.1.0"} */

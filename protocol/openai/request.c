@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/problem.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
@@ -57,7 +58,7 @@ static bool asks_for_nothing(const json_t *v)
 
 static int not_supported(struct err *e, const char *name)
 {
-	return err_param(e, ENOTSUP, name, "%s is not supported by this server", name);
+	return err_param(e, PROBLEM_UNSUPPORTED, name, "%s is not supported by this server", name);
 }
 
 static int check_refused(const json_t *body, const struct request_kind *kind, struct err *e)
@@ -79,11 +80,11 @@ static int check_refused(const json_t *body, const struct request_kind *kind, st
 		if (r < 0)
 			return r;
 		if (!on)
-			return err_param(e, ENOTSUP, always_on[i],
+			return err_param(e, PROBLEM_UNSUPPORTED, always_on[i],
 					 "%s false is not supported by this server", always_on[i]);
 	}
 	if (!kind->echo && json_is_true(json_object_get(body, "echo")))
-		return err_param(e, ENOTSUP, "echo", "echo is not supported in chat");
+		return err_param(e, PROBLEM_UNSUPPORTED, "echo", "echo is not supported in chat");
 	return 0;
 }
 
@@ -102,7 +103,7 @@ static int check_response_format(const json_t *body, struct err *e)
 		return 0;
 	if (!strcmp(json_string_value(type), "json_object") ||
 	    !strcmp(json_string_value(type), "json_schema"))
-		return err_param(e, ENOTSUP, "response_format",
+		return err_param(e, PROBLEM_UNSUPPORTED, "response_format",
 				 "response_format %s is not supported by this server, only text is",
 				 json_string_value(type));
 	return field_wrong(e, "response_format.", "type", type, "\"text\"");
@@ -120,7 +121,7 @@ static int check_modalities(const json_t *body, struct err *e)
 		const char *one = json_string_value(json_array_get(v, i));
 
 		if (!one || strcmp(one, "text"))
-			return err_param(e, ENOTSUP, "modalities",
+			return err_param(e, PROBLEM_UNSUPPORTED, "modalities",
 					 "modalities other than text are not supported");
 	}
 	return 0;

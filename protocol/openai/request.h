@@ -108,7 +108,7 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 }
 
 /* Parses a body. Strings live in the arena. Errors (see errors.h; all name their param):
- * -EINVAL, -ENOTSUP: 400; -ENOMEM. On failure *ret is untouched and there is nothing to release. */
+ * -EINVAL, -PROBLEM_UNSUPPORTED; -ENOMEM. On failure *ret is untouched and there is nothing to release. */
 int openai_parse_chat(const char *body, size_t len, const struct openai_limits *limits,
 		      struct arena *arena, struct openai_request *ret, struct err *e) MUST_CHECK;
 int openai_parse_completion(const char *body, size_t len, const struct openai_limits *limits,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/problem.h"
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
@@ -64,7 +65,7 @@ static int parse_prompt_logprobs(const json_t *body, struct openai_request *r, s
 	if (ret < 0 || !field_get(body, "prompt_logprobs"))
 		return ret;
 	if (r->stream)
-		return err_param(e, ENOTSUP, "prompt_logprobs",
+		return err_param(e, PROBLEM_UNSUPPORTED, "prompt_logprobs",
 				 "prompt_logprobs is not supported when stream is true");
 	r->prompt_logprobs = true;
 	r->n_prompt_logprobs = (uint32_t)top;
@@ -148,7 +149,7 @@ static int parse_choices(const json_t *body, const struct openai_limits *limits,
 	if (ret < 0)
 		return ret;
 	if (best_of != n)
-		return err_param(e, best_of < n ? EINVAL : ENOTSUP, "best_of",
+		return err_param(e, best_of < n ? EINVAL : PROBLEM_UNSUPPORTED, "best_of",
 				 "best_of is %" PRId64 ", but must be equal to n, %" PRId64,
 				 best_of, n);
 	return 0;

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "base/problem.h"
 #include "protocol/openai/errors.h"
 #include "protocol/openai/request.h"
 #include "protocol/openai/tokenize.h"
@@ -84,7 +85,8 @@ static void check_error(int r, const struct err *e)
 	struct buf out;
 	json_t *body;
 
-	CHECK((r == -EINVAL || r == -ENOTSUP || r == -ENOMEM) && e->code == -r && e->text[0]);
+	CHECK((r == -EINVAL || r == -PROBLEM_UNSUPPORTED || r == -ENOMEM) && e->code == -r &&
+	      e->text[0]);
 	buf_init(&out, 1 << 16);
 	CHECK(openai_error(e, &out) == (r == -ENOMEM ? 503 : 400));
 	body = json_loadb(out.data, out.len, 0, NULL);
