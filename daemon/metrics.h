@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "daemon/transfer/counters.h"
 #include "engine/engine.h"
 #include "engine/store/store.h"
 #include "scheduler/scheduler.h"
@@ -60,11 +61,8 @@ struct metrics {
 	struct metrics_steps steps; /* guarded by lock */
 
 	_Atomic uint64_t generation_tokens;
-	/* Prefill and decode apart: workers that can be asked, or that are connected; prompts, and the bytes of their pages
-	 * and states. */
-	_Atomic uint64_t peers, prompts_sent, prompts_sent_bytes, prompts_received,
-		prompts_received_bytes;
-	_Atomic uint64_t prompts_failed, prompts_missed;
+	struct transfer_counters transfer;
+	_Atomic uint64_t prompts_missed; /* computed here, although a prefill worker should have */
 	_Atomic uint64_t finished[METRICS_FINISHES]; /* choices; an aborted request counts once */
 	_Atomic uint64_t responses[METRICS_CODES_MAX];
 	struct metrics_histogram times[METRICS_TIMES];

@@ -20,7 +20,7 @@
  *   watch.epoll        kernel             watch    hang-ups, by connection       watch.c
  *   transfer.tasks     engine             transfer prompts to ask for, first tokens   transfer/transfer.c
  *   transfer.windows   engine, a driver   transfer data of layers that are computed    transfer/transfer.c
- *   transfer.returned  ZeroMQ's threads   transfer windows that the system has taken      transfer/guests.c
+ *   transfer.returned  ZeroMQ's threads   transfer windows that the system has taken      transfer/sending.c
  *   transfer.notes     transfer           engine   prompts asked for, data that came   transfer/transfer.c
  *   lifecycle.event    any                main     state changed, last one left  lifecycle.c
  *

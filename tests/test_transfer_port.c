@@ -1,4 +1,4 @@
-/* Sockets of workers: who comes in, what arrives, and in which order. */
+/* Connections between workers: which peers are accepted, which messages arrive, and in which order. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,16 +19,22 @@ enum { LARGEST = 1 << 20 };
 
 static int wake;
 
-static struct port *open_port(const struct transfer_keys *k)
+static struct port *open_limited(const struct transfer_keys *k, int queue)
 {
+	const struct port_config c = {.keys = k, .largest = LARGEST, .queue = queue};
 	struct port *p = NULL;
 	struct err e = {0};
 
-	if (port_open(k, LARGEST, &p, &e) < 0) {
+	if (port_open(&c, &p, &e) < 0) {
 		printf("# %s\n", e.text);
 		abort();
 	}
 	return p;
+}
+
+static struct port *open_port(const struct transfer_keys *k)
+{
+	return open_limited(k, 0);
 }
 
 /* The next message of a port, with what the other one does meanwhile; false: none in so many ms. */
@@ -135,18 +141,18 @@ static void test_names(void)
 	struct err e = {0};
 
 	check(port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0);
-	check(port_call(client, "tcp://slow.example:1", NULL, &slow, &e) == 0);
+	check(port_connect(client, "tcp://slow.example:1", NULL, &slow, &e) == 0);
 	begin = clock_now_ns();
 	for (int i = 0; i < 5; i++) {
-		check(port_call(client, bound, NULL, &call, &e) == 0);
+		check(port_connect(client, bound, NULL, &call, &e) == 0);
 		check(send_soon(client, NULL, call, "hello") && got(server, &from, "hello", ""));
-		port_hang_up(client, call);
+		port_disconnect(client, call);
 	}
 	ok(clock_now_ns() - begin < SECOND, "a name that nobody knows holds up nobody else");
 	snprintf(name, sizeof(name), "tcp://turns.example%s", strrchr(bound, ':'));
-	check(port_call(client, name, NULL, &turns, &e) == 0);
+	check(port_connect(client, name, NULL, &turns, &e) == 0);
 	while (port_send(client, turns, "hello", 5, NULL) < 0) {
-		port_call_again(client, turns);
+		port_reconnect(client, turns);
 		port_wait(client, wake, 20);
 		if (clock_now_ns() - begin > 60 * SECOND)
 			break;
@@ -166,14 +172,14 @@ static void test_messages(void)
 	struct err e = {0};
 	zmq_msg_t body, h, b;
 	void *context, *raw;
-	bool came = false, lost[PORT_CALLS];
+	bool came = false, lost[PORT_OUTGOING];
 
 	ok(port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0 &&
 		   transfer_endpoint_check(bound, false, &e) == 0,
 	   "listening on %s", bound);
-	check(port_call(client, bound, NULL, &call, &e) == 0 && call < PORT_CALLS);
+	check(port_connect(client, bound, NULL, &call, &e) == 0 && call < PORT_OUTGOING);
 	check(send_soon(client, NULL, call, "hello"));
-	ok(got(server, &guest, "hello", "") && guest >= PORT_CALLS, "a guest is heard");
+	ok(got(server, &guest, "hello", "") && guest >= PORT_OUTGOING, "a guest is heard");
 	for (int i = 0; i < 1000; i++) {
 		snprintf(text, sizeof(text), "%d", i);
 		check(port_send(server, guest, text, strlen(text), NULL) == 0);
@@ -189,7 +195,7 @@ static void test_messages(void)
 	for (int i = 0; i < 1000 && !given_back; i++)
 		usleep(1000);
 	is_int(given_back, 1, "its memory is given back once it is out");
-	is_int(port_send(server, PORT_CALLS + PORT_GUESTS - 1, "x", 1, NULL), -EHOSTUNREACH,
+	is_int(port_send(server, PORT_OUTGOING + PORT_INCOMING - 1, "x", 1, NULL), -EHOSTUNREACH,
 	       "nobody has this number");
 	is_int(port_send(client, call + 1, "x", 1, NULL), -EHOSTUNREACH, "nor this one");
 
@@ -248,11 +254,11 @@ static void test_messages(void)
 		port_wait(client, wake, 100);
 	ok(lost[call] && got(client, &from, "bye", "") && from == call,
 	   "what came before a connection broke is still received");
-	port_call_again(client, call);
+	port_reconnect(client, call);
 	drop_all(server, 100);
 	ok(send_soon(client, server, call, "anew") && got(server, &guest, "anew", ""),
 	   "a call is made anew");
-	port_hang_up(client, call);
+	port_disconnect(client, call);
 	is_int(port_send(client, call, "x", 1, NULL), -EHOSTUNREACH, "a call that was ended");
 	port_close(client);
 	port_close(server);
@@ -262,7 +268,7 @@ static void test_messages(void)
 static void test_limit(void)
 {
 	enum { BYTES = 1 << 16, ENOUGH = 4096 };
-	struct port *server = open_port(NULL), *client = open_port(NULL);
+	struct port *server = open_limited(NULL, 4), *client = open_port(NULL);
 	char bound[TRANSFER_ENDPOINT_MAX];
 	char *answer = calloc(1, BYTES);
 	void *context = zmq_ctx_new(), *raw = zmq_socket(context, ZMQ_DEALER);
@@ -270,7 +276,6 @@ static void test_limit(void)
 	uint32_t deaf, guest, from, call;
 	struct err e = {0};
 
-	port_limit(server, 4);
 	check(answer && port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0);
 	zmq_setsockopt(raw, ZMQ_RCVHWM, &one, sizeof(one));
 	zmq_setsockopt(raw, ZMQ_LINGER, &linger, sizeof(linger));
@@ -279,7 +284,7 @@ static void test_limit(void)
 	while (n < ENOUGH && port_send(server, deaf, answer, BYTES, NULL) == 0)
 		n++;
 	ok(n >= 4 && n < ENOUGH, "of answers that nobody reads %d are kept", n);
-	check(port_call(client, bound, NULL, &call, &e) == 0);
+	check(port_connect(client, bound, NULL, &call, &e) == 0);
 	ok(send_soon(client, server, call, "hello") && got(server, &guest, "hello", "") &&
 		   port_send(server, guest, "you", 3, NULL) == 0 && got(client, &from, "you", ""),
 	   "another one has his");
@@ -319,7 +324,7 @@ static bool comes_in(struct port *server, const char *bound, const struct transf
 	zmq_msg_t h, b;
 	struct err e = {0};
 
-	check(port_call(client, bound, server_key, &call, &e) == 0);
+	check(port_connect(client, bound, server_key, &call, &e) == 0);
 	while (!in && clock_now_ns() < until) {
 		(void)!port_send(client, call, "x", 1, NULL);
 		port_wait(client, wake, 5);

@@ -1,10 +1,10 @@
 /*
- * `tigon registry`: where prefill workers say that they are there, and decode workers ask who is.
+ * `tigon registry`: prefill workers announce themselves here, and decode workers ask for the list of them.
  *
- * It remembers a worker for as long as its ANNOUNCE said (protocol/transfer/registry_table.h), answers LIST, and keeps
- * nothing on disk: one that was started again knows everybody a third of their ttl later, and meanwhile workers that have
- * found each other go on. It never asks anybody anything, and what it does not understand it drops, so that all that a peer
- * can make it hold is one place in the table and a few messages that it does not read.
+ * The registry remembers a worker for as long as its ANNOUNCE says (protocol/transfer/registry_table.h) and answers LIST.
+ * It keeps nothing on disk: after a restart it knows all workers again within a third of their announcements' lives, and
+ * workers that know each other go on meanwhile. It sends only answers and drops messages that it cannot read, so a peer
+ * can occupy no more than one place in the table and a few unread messages.
  */
 #include "daemon/cli/registry.h"
 
@@ -21,8 +21,11 @@
 #include "daemon/transfer/port.h"
 #include "protocol/transfer/registry_table.h"
 
-/* LARGEST: an ANNOUNCE has 288 bytes. WAITING: messages from and to each peer. */
-enum { LARGEST = 1024, WAITING = 4 };
+enum {
+	LARGEST = 1024,	 /* bytes of a frame; an ANNOUNCE has 288 */
+	QUEUE = 4,	 /* messages that wait, from and to each peer */
+	HEARD_MAX = 256, /* messages that are read before it looks at time and signals */
+};
 
 struct registry_options {
 	bool help; /* first, so that no `given` offset is 0 */
@@ -31,13 +34,13 @@ struct registry_options {
 
 struct registry {
 	struct transfer_keys keys;
-	bool encrypted; /* by these keys */
+	bool encrypted; /* keys were given */
 	int stop_fd;	/* signalfd */
 	struct port *port;
 	struct registry_table *table;
-	struct buf out; /* the frame that is sent */
+	struct buf out; /* the frame that is being sent */
 	uint64_t now_ns;
-	bool full; /* said so */
+	bool full; /* it was logged that the table is full */
 	struct log_limit said_version;
 };
 
@@ -50,13 +53,13 @@ static const struct option_def options[] = {
 	 .type = OPTION_TEXT,
 	 .offset = AT(listen),
 	 .initial_text = "none, it is required",
-	 .text = "where workers find it: tcp://HOST:PORT"},
+	 .text = "the address to listen at: tcp://HOST:PORT"},
 	{.name = "transfer-key",
 	 .argument = "FILE",
 	 .type = OPTION_TEXT,
 	 .offset = AT(transfer_key),
 	 .initial_text = "none, which loopback alone allows",
-	 .text = "its keys and those of the workers (tigon transfer-key)"},
+	 .text = "its key pair and the workers' public keys (tigon transfer-key)"},
 	{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
 };
 /* clang-format on */
@@ -68,18 +71,19 @@ static const char *role_name(uint32_t role)
 	return role == WIRE_PREFILL ? "prefill" : "decode";
 }
 
-/* Beyond what wire_parse has checked. NULL: nothing is wrong. */
-static const char *what_is_wrong(const struct registry *g, const struct wire_peer *p)
+/* Checks what wire_parse has not. NULL: the worker can be listed; else the reason why not. */
+static const char *reason_to_refuse(const struct registry *g, const struct wire_peer *p)
 {
 	static const uint8_t none[WIRE_CURVE_KEY];
 	char key[TRANSFER_KEY_TEXT];
 
 	if (transfer_endpoint_check(p->endpoint, false, NULL) < 0)
-		return "its address is none";
+		return "nobody can connect to its address";
 	if (!g->encrypted)
-		return memcmp(p->curve_key, none, sizeof(none)) ? "it has keys, but here are none"
-								: NULL;
-	/* Who says so is on the list; whom it speaks of has to be as well. */
+		return memcmp(p->curve_key, none, sizeof(none))
+			       ? "it has keys, and the registry has none"
+			       : NULL;
+	/* The sender's key was checked when it connected; the announced worker may be another one. */
 	return zmq_z85_encode(key, p->curve_key, sizeof(p->curve_key)) &&
 			       transfer_keys_allow(&g->keys, key)
 		       ? NULL
@@ -88,10 +92,10 @@ static const char *what_is_wrong(const struct registry *g, const struct wire_pee
 
 static void hear_announce(struct registry *g, const struct wire_announce *a)
 {
-	const char *wrong = what_is_wrong(g, &a->peer), *role = role_name(a->role);
+	const char *why = reason_to_refuse(g, &a->peer), *role = role_name(a->role);
 
-	if (wrong) {
-		log_debug("registry: %s worker %s is not taken: %s", role, a->peer.endpoint, wrong);
+	if (why) {
+		log_debug("registry: %s worker %s is not listed: %s", role, a->peer.endpoint, why);
 		return;
 	}
 	switch (registry_table_announce(g->table, a, g->now_ns)) {
@@ -115,7 +119,7 @@ static void hear_announce(struct registry *g, const struct wire_announce *a)
 	g->full &= registry_table_count(g->table) == WIRE_PEERS_MAX;
 }
 
-static void hear_list(struct registry *g, uint32_t peer, const struct wire_list *asked)
+static void hear_list(struct registry *g, uint32_t link, const struct wire_list *asked)
 {
 	struct wire_message m = {.type = WIRE_PEERS};
 	struct err e = {0};
@@ -124,11 +128,11 @@ static void hear_list(struct registry *g, uint32_t peer, const struct wire_list 
 	buf_reset(&g->out);
 	if (wire_encode(&m, &g->out, &e) < 0)
 		log_error("registry: %s", e.text);
-	else if (port_send(g->port, peer, g->out.data, g->out.len, NULL) < 0)
-		log_debug("registry: a worker did not wait for the answer");
+	else if (port_send(g->port, link, g->out.data, g->out.len, NULL) < 0)
+		log_debug("registry: an answer could not be sent");
 }
 
-static void hear(struct registry *g, uint32_t peer, zmq_msg_t *head)
+static void hear(struct registry *g, uint32_t link, zmq_msg_t *head)
 {
 	char more[LOG_MORE_MAX];
 	struct wire_message m;
@@ -142,29 +146,26 @@ static void hear(struct registry *g, uint32_t peer, zmq_msg_t *head)
 	else if (m.type == WIRE_ANNOUNCE)
 		hear_announce(g, &m.announce);
 	else if (m.type == WIRE_LIST)
-		hear_list(g, peer, &m.list);
+		hear_list(g, link, &m.list);
 	else
-		log_debug("registry: a %s is nothing for it", wire_type_name(m.type));
+		log_debug("registry: a %s, which it ignores", wire_type_name(m.type));
 }
-
-/* So many, before it looks at time and signals. */
-enum { HEARD_MAX = 256 };
 
 static void take_messages(struct registry *g)
 {
 	zmq_msg_t head, body;
-	uint32_t peer;
+	uint32_t link;
 
-	for (int i = 0; i < HEARD_MAX && port_receive(g->port, &peer, &head, &body); i++) {
-		hear(g, peer, &head);
-		/* Who comes again has another number: nobody is remembered but in the table. */
-		port_forget(g->port, peer);
+	for (int i = 0; i < HEARD_MAX && port_receive(g->port, &link, &head, &body); i++) {
+		hear(g, link, &head);
+		/* Forget the connection; only the table remembers workers. */
+		port_forget(g->port, link);
 		zmq_msg_close(&head);
 		zmq_msg_close(&body);
 	}
 }
 
-static void forget(struct registry *g)
+static void expire_workers(struct registry *g)
 {
 	struct wire_announce gone;
 
@@ -175,24 +176,23 @@ static void forget(struct registry *g)
 	}
 }
 
-static bool stopped(const struct registry *g)
+static bool got_signal(const struct registry *g)
 {
 	struct signalfd_siginfo s;
 
 	if (read(g->stop_fd, &s, sizeof(s)) != (ssize_t)sizeof(s))
 		return false;
-	/* As tigond says it. */
 	log_info("%s from process %u", s.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM", s.ssi_pid);
 	return true;
 }
 
-static void run(struct registry *g)
+static void serve(struct registry *g)
 {
-	while (!stopped(g)) {
+	while (!got_signal(g)) {
 		uint64_t next;
 
 		g->now_ns = clock_now_ns();
-		forget(g);
+		expire_workers(g);
 		take_messages(g);
 		next = registry_table_deadline(g->table);
 		port_wait(g->port, g->stop_fd,
@@ -203,7 +203,7 @@ static void run(struct registry *g)
 
 /* ---- start ---- */
 
-/* Before the threads of ZeroMQ are there, which would be interrupted otherwise. */
+/* Called before ZeroMQ starts threads, which then do not get the signals. */
 static int watch_signals(struct registry *g, struct err *e)
 {
 	sigset_t set;
@@ -237,6 +237,7 @@ static int check_options(const struct registry_options *o, struct err *e)
 
 static int open_registry(struct registry *g, const struct registry_options *o, struct err *e)
 {
+	struct port_config port = {.largest = LARGEST, .queue = QUEUE};
 	char bound[TRANSFER_ENDPOINT_MAX];
 	int r = watch_signals(g, e);
 
@@ -248,12 +249,11 @@ static int open_registry(struct registry *g, const struct registry_options *o, s
 	}
 	if (r == 0 && !(g->table = registry_table_new()))
 		r = err_set(e, ENOMEM, "out of memory");
+	port.keys = g->encrypted ? &g->keys : NULL;
 	if (r == 0)
-		r = port_open(g->encrypted ? &g->keys : NULL, LARGEST, &g->port, e);
-	if (r == 0) {
-		port_limit(g->port, WAITING);
+		r = port_open(&port, &g->port, e);
+	if (r == 0)
 		r = port_listen(g->port, o->listen, bound, e);
-	}
 	if (r == 0)
 		log_info("registry: waiting for workers at %s%s", bound,
 			 g->encrypted ? "" : ", without keys");
@@ -289,7 +289,7 @@ int cli_registry(int argc, char **argv)
 	if (r == 0)
 		r = open_registry(&g, &o, &e);
 	if (r == 0)
-		run(&g);
+		serve(&g);
 	else
 		fprintf(stderr, "tigon registry: %s\n", e.text);
 	close_registry(&g);

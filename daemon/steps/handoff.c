@@ -52,13 +52,16 @@ struct handoff {
 
 /* ---- opening ---- */
 
-static int identify(void *arg, const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
+static int identify(void *arg, const atomic_bool *cancel, uint8_t model[WIRE_ID], struct err *e)
 {
 	const struct handoff *h = arg;
 	struct lifecycle *l = h->config.server->lifecycle;
-	int r = identity_get(h->config.identity, NULL, cancel, ret, e);
+	struct cache_identity id;
+	int r = identity_get(h->config.identity, NULL, cancel, &id, e);
 
-	/* Before it has a name a prefill worker is of no use to anybody. */
+	if (r == 0)
+		memcpy(model, id.bytes, WIRE_ID);
+	/* A prefill worker is ready only when its peers can tell whether the bits are theirs. */
 	if (r == 0 && h->prefills)
 		lifecycle_loaded(l);
 	else if (h->prefills && r != -ECANCELED)
@@ -120,7 +123,7 @@ static int start(struct handoff *h, struct err *e)
 		.wake = wake,
 		.admit = admit,
 		.arg = h,
-		.metrics = &h->config.server->metrics,
+		.counters = &h->config.server->metrics.transfer,
 	};
 	int r;
 
@@ -394,7 +397,7 @@ enum scheduler_handoff handoff_of(struct handoff *h, uint32_t n_prompt)
 	if (!h || h->prefills)
 		return HANDOFF_NONE;
 	s = h->config.server;
-	if (atomic_load(&s->metrics.peers))
+	if (atomic_load(&s->metrics.transfer.peers))
 		return HANDOFF_RECEIVE;
 	if (n_prompt >= s->options.disaggregation_min_tokens)
 		atomic_fetch_add(&s->metrics.prompts_missed, 1);

@@ -1,330 +1,326 @@
-/*
- * What a worker has to do with the registry (tigon registry). A prefill worker announces itself, so often that the registry
- * may miss it twice before it forgets it. A decode worker asks who is there, calls those that it does not know, and hangs up
- * on those that are gone from the list and do not answer either: the list alone ends no connection, so that a registry
- * that is down, or was started again and knows nobody yet, costs nothing.
- */
+#include "daemon/transfer/directory.h"
+
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "daemon/transfer/transfer_internal.h"
+/* The longest life of an announcement; the pause before another message when the registry could not be reached. */
+#define TTL_NS	 ((uint64_t)15 * 1000000000)
+#define AGAIN_NS ((uint64_t)200 * 1000000)
 
-#define TTL_NS	 ((uint64_t)15 * 1000000000) /* at most: of an announcement */
-#define AGAIN_NS ((uint64_t)200 * 1000000)   /* when the registry could not be reached */
-
-/* Announcements within a ttl, and heartbeats of the longest one. */
+/* Announcements in the life of one, and lists without a peer before it is given up. */
 enum { TIMES = 3 };
 
-_Static_assert((int)PORT_CALLS > (int)PEERS_MAX, "a call is left for the registry");
+_Static_assert((int)PORT_OUTGOING > (int)PEERS_MAX, "a connection is left for the registry");
 
-static uint64_t ttl_ns(const struct transfer *t)
+static uint64_t ttl_ns(const struct directory *d)
 {
-	return MIN(TIMES * t->config.heartbeat_ns, TTL_NS);
+	return MIN(TIMES * d->worker->config.heartbeat_ns, TTL_NS);
 }
 
-int directory_open(struct transfer *t, struct err *e)
+static int fill_self(struct directory *d, const char *endpoint, struct err *e)
 {
-	struct directory *d = &t->directory;
-	int r;
-
-	d->port = PORT_NONE;
-	if (!t->config.registry)
-		return 0;
-	r = port_call(t->port, t->config.registry, NULL, &d->port, e);
-	if (r < 0)
-		err_prefix(e, "--registry");
-	else
-		transfer_key_assumed(t, "--registry", t->config.registry);
-	return r;
-}
-
-/* ---- a prefill worker ---- */
-
-int directory_announce_as(struct transfer *t, const char *endpoint, struct err *e)
-{
-	struct wire_peer *p = &t->directory.self;
-	const struct transfer_keys *k = t->config.keys;
+	const struct worker *w = d->worker;
+	const struct transfer_keys *k = w->config.keys;
+	struct wire_peer *p = &d->self;
 
 	if (strlen(endpoint) >= sizeof(p->endpoint))
 		return err_set(e, ENAMETOOLONG, "%s has more than %zu bytes", endpoint,
 			       sizeof(p->endpoint) - 1);
 	memcpy(p->endpoint, endpoint, strlen(endpoint));
+	memcpy(p->worker, w->hello.worker, WIRE_ID);
 	if (k && !zmq_z85_decode(p->curve_key, k->public_key))
-		return err_set(e, EINVAL, "the public key is none");
+		return err_set(e, EINVAL, "the public key cannot be decoded");
 	return 0;
 }
 
-static int announce(struct transfer *t, uint64_t ttl) ON(role_transfer)
+int directory_open(struct directory *d, struct worker *w, struct prefill_peers *peers,
+		   const char *self, struct err *e)
+{
+	const struct transfer_config *c = &w->config;
+	int r = 0;
+
+	d->worker = w;
+	d->peers = peers;
+	d->link = PORT_NONE;
+	if (!c->registry)
+		return 0;
+	if (!peers)
+		r = fill_self(d, c->announce ? c->announce : self, e);
+	if (r < 0)
+		return r;
+	r = port_connect(w->port, c->registry, NULL, &d->link, e);
+	if (r < 0)
+		err_prefix(e, "--registry");
+	else
+		worker_key_assumed(w, "--registry", c->registry);
+	return r;
+}
+
+/* ---- a prefill worker ---- */
+
+static int announce(struct directory *d, uint64_t ttl) ON(role_transfer)
 {
 	struct wire_message m = {
 		.type = WIRE_ANNOUNCE,
 		.announce = {.role = WIRE_PREFILL,
 			     .ttl_ms = (uint32_t)(ttl / 1000000),
-			     .peer = t->directory.self},
+			     .peer = d->self},
 	};
 
-	memcpy(m.announce.peer.worker, t->hello.worker, WIRE_ID);
-	memcpy(m.announce.peer.model, t->hello.model, WIRE_ID);
-	return transfer_say(t, t->directory.port, &m, NULL);
+	/* The model is known only when the thread runs. */
+	memcpy(m.announce.peer.model, d->worker->hello.model, WIRE_ID);
+	return worker_say(d->worker, d->link, &m, NULL);
 }
 
-void directory_leave(struct transfer *t)
+void directory_leave(struct directory *d)
 {
-	struct directory *d = &t->directory;
-
-	if (d->port == PORT_NONE || !t->config.prefill || d->left)
+	if (d->link == PORT_NONE || d->peers || d->left)
 		return;
-	/* When it cannot be told, it forgets by itself. */
-	(void)!announce(t, 0);
+	/* If it cannot be told, it forgets the worker when the announcement's time is over. */
+	(void)!announce(d, 0);
 	d->left = true;
 }
 
 /* ---- a decode worker ---- */
 
-static int ask(struct transfer *t) ON(role_transfer)
+/* Asks for workers of all models, so that a list without a usable one can be logged. */
+static int ask(struct directory *d) ON(role_transfer)
 {
-	/* Of any model: that there are only others is worth a line. */
 	const struct wire_message m = {.type = WIRE_LIST, .list = {.role = WIRE_PREFILL}};
 
-	return transfer_say(t, t->directory.port, &m, NULL);
+	return worker_say(d->worker, d->link, &m, NULL);
 }
 
-static bool is_registered(const struct transfer *t, uint32_t peer)
+static bool is_registered(const struct directory *d, uint32_t peer)
 {
 	struct peer_info i;
 
-	peers_get(t->peers, peer, &i);
+	peers_get(d->peers->receiving.peers, peer, &i);
 	return i.state == PEER_REGISTERED;
 }
 
-/* The peer with this endpoint, or a registered one that is this worker; PEERS_MAX: none. Either may be NULL. */
-static uint32_t find(const struct transfer *t, const char *endpoint, const uint8_t *worker)
+/* The first peer that has this endpoint, or that is registered as this worker; either may be NULL. But for `except`.
+ * PEERS_MAX: there is none. */
+static uint32_t find(const struct directory *d, const char *endpoint, const uint8_t *worker,
+		     uint32_t except)
 {
-	uint64_t mask = peers_mask(t->peers);
-	uint32_t peer = 0;
+	const struct peers *peers = d->peers->receiving.peers;
 
-	for (; peer < PEERS_MAX; peer++) {
+	for (uint64_t left = peers_mask(peers); left; left &= left - 1) {
+		uint32_t peer = (uint32_t)__builtin_ctzll(left);
 		struct peer_info i;
 
-		if (!(mask >> peer & 1))
-			continue;
-		peers_get(t->peers, peer, &i);
-		if ((endpoint && !strcmp(i.endpoint, endpoint)) ||
-		    (worker && i.state == PEER_REGISTERED && !memcmp(i.worker, worker, WIRE_ID)))
-			break;
+		peers_get(peers, peer, &i);
+		if (peer != except &&
+		    ((endpoint && !strcmp(i.endpoint, endpoint)) ||
+		     (worker && i.state == PEER_REGISTERED && !memcmp(i.worker, worker, WIRE_ID))))
+			return peer;
 	}
-	return peer;
+	return PEERS_MAX;
 }
 
-/* What the registry says is no reason to talk to whom the list of keys has not, or beyond this machine without keys. */
-static int check_worker(const struct transfer *t, const struct wire_peer *w,
+/* -EACCES: the registry names a worker whose key is not on our list, or, without keys, one beyond this machine. key: its
+ * public key, if we have keys. */
+static int check_worker(const struct directory *d, const struct wire_peer *p,
 			char key[TRANSFER_KEY_TEXT], struct err *e)
 {
 	static const uint8_t none[WIRE_CURVE_KEY];
-	const struct transfer_keys *k = t->config.keys;
-	int r = transfer_endpoint_check(w->endpoint, false, e);
+	const struct transfer_keys *k = d->worker->config.keys;
+	int r = transfer_endpoint_check(p->endpoint, false, e);
 
 	if (r < 0)
 		return r;
-	if (!k && !transfer_endpoint_is_local(w->endpoint))
+	if (!k && !transfer_endpoint_is_local(p->endpoint))
 		return err_set(e, EACCES, "%s: it is not loopback, and there is no --transfer-key",
-			       w->endpoint);
-	if (!k)
-		return memcmp(w->curve_key, none, sizeof(none))
-			       ? err_set(e, EACCES,
-					 "%s: it has keys, and there is no --transfer-key",
-					 w->endpoint)
-			       : 0;
-	if (!zmq_z85_encode(key, w->curve_key, sizeof(w->curve_key)) ||
-	    !transfer_keys_allow_at(k, key, w->endpoint))
-		return err_set(e, EACCES, "%s: its key is not on our list", w->endpoint);
+			       p->endpoint);
+	if (!k && memcmp(p->curve_key, none, sizeof(none)) != 0)
+		return err_set(e, EACCES, "%s: it has keys, and there is no --transfer-key",
+			       p->endpoint);
+	if (k && (!zmq_z85_encode(key, p->curve_key, sizeof(p->curve_key)) ||
+		  !transfer_keys_allow_at(k, key, p->endpoint)))
+		return err_set(e, EACCES, "%s: its key is not on our list", p->endpoint);
 	return 0;
 }
 
-/* Calls it; PEERS_MAX and a sentence: it cannot be. */
-static uint32_t call(struct transfer *t, const struct wire_peer *w, struct err *e) ON(role_transfer)
+/* Connects to a listed worker. PEERS_MAX with a sentence: it is not usable. */
+static uint32_t connect_to(struct directory *d, const struct wire_peer *p, struct err *e)
+	ON(role_transfer)
 {
 	char key[TRANSFER_KEY_TEXT];
 	uint32_t peer;
 
-	if (check_worker(t, w, key, e) < 0 ||
-	    calls_add(t, w->endpoint, t->config.keys ? key : NULL, &peer, e) < 0)
+	if (check_worker(d, p, key, e) < 0 ||
+	    prefill_peers_add(d->peers, p->endpoint, d->worker->config.keys ? key : NULL, &peer,
+			      e) < 0)
 		return PEERS_MAX;
-	t->directory.found[peer] = (struct found){.is = true};
-	memcpy(t->directory.found[peer].key, w->curve_key, WIRE_CURVE_KEY);
-	log_info("transfer: the registry knows of %s", w->endpoint);
+	d->entries[peer] = (struct directory_entry){.found = true};
+	memcpy(d->entries[peer].key, p->curve_key, WIRE_CURVE_KEY);
+	log_info("transfer: the registry knows of %s", p->endpoint);
 	return peer;
 }
 
-static void hang_up(struct transfer *t, uint32_t peer, const char *why) ON(role_transfer)
+static void disconnect(struct directory *d, uint32_t peer, const char *why) ON(role_transfer)
 {
-	t->directory.found[peer].is = false;
-	calls_remove(t, peer, why);
+	d->entries[peer].found = false;
+	prefill_peers_remove(d->peers, peer, why);
 }
 
-/* One of --prefill, of whose key our list says nothing: the registry knows it. */
-static void take_key(struct transfer *t, uint32_t peer, const struct wire_peer *w) ON(role_transfer)
-{
-	char key[TRANSFER_KEY_TEXT];
-	struct err e = {0};
-
-	if (!t->config.keys || is_registered(t, peer) ||
-	    transfer_keys_name(t->config.keys, w->endpoint) || check_worker(t, w, key, &e) < 0)
-		return;
-	if (port_take_key(t->port, t->ports[peer], key))
-		log_info("transfer: %s is called with the key that the registry knows",
-			 w->endpoint);
-}
-
-/* One of the list. Its number, when it was found by the registry; PEERS_MAX: there is nothing to remember, or e says why it
- * is not called. */
-static uint32_t look_at(struct transfer *t, const struct wire_peer *w, struct err *e)
+/* The registry knows the key of a peer of --prefill for which our list names none. */
+static void take_key(struct directory *d, uint32_t peer, const struct wire_peer *p)
 	ON(role_transfer)
 {
-	uint32_t peer = find(t, w->endpoint, NULL);
-	struct found *f;
+	struct worker *w = d->worker;
+	char key[TRANSFER_KEY_TEXT];
+
+	if (!w->config.keys || is_registered(d, peer) ||
+	    transfer_keys_name(w->config.keys, p->endpoint) || check_worker(d, p, key, NULL) < 0)
+		return;
+	if (port_set_key(w->port, d->peers->receiving.link_of_peer[peer], key))
+		log_info("transfer: connecting to %s with the key that the registry knows",
+			 p->endpoint);
+}
+
+/* Looks at a worker of the list. Returns its peer, if the registry found it; PEERS_MAX: an option named it, it is connected
+ * under another address, or e says why it is not usable. */
+static uint32_t take_listed(struct directory *d, const struct wire_peer *p, struct err *e)
+	ON(role_transfer)
+{
+	uint32_t peer = find(d, p->endpoint, NULL, PEERS_MAX);
+	const struct directory_entry *entry;
 
 	if (peer == PEERS_MAX)
-		/* The same under another address need not be called twice. */
-		return find(t, NULL, w->worker) == PEERS_MAX ? call(t, w, e) : PEERS_MAX;
-	f = &t->directory.found[peer];
-	if (!f->is) {
-		take_key(t, peer, w);
+		return find(d, NULL, p->worker, PEERS_MAX) == PEERS_MAX ? connect_to(d, p, e)
+									: PEERS_MAX;
+	entry = &d->entries[peer];
+	if (!entry->found) {
+		take_key(d, peer, p);
 		return PEERS_MAX;
 	}
-	if (!memcmp(f->key, w->curve_key, sizeof(f->key)) || is_registered(t, peer))
+	if (!memcmp(entry->key, p->curve_key, sizeof(entry->key)) || is_registered(d, peer))
 		return peer;
-	hang_up(t, peer, "it has another key now");
-	return call(t, w, e);
+	disconnect(d, peer, "it has another key now");
+	return connect_to(d, p, e);
 }
 
-/* Whether a peer that is found is another one as well, and nothing is under way with it. */
-static bool is_double(struct transfer *t, uint32_t peer) ON(role_transfer)
+/* Whether a peer is the same worker as another one, and idle. */
+static bool is_double(struct directory *d, uint32_t peer) ON(role_transfer)
 {
-	struct peer_info i, k;
-	uint64_t mask = peers_mask(t->peers);
+	const struct receiving *r = &d->peers->receiving;
+	struct peer_info i;
 
-	peers_get(t->peers, peer, &i);
-	if (i.state != PEER_REGISTERED || calls_busy(t, peer))
-		return false;
-	for (uint32_t other = 0; other < PEERS_MAX; other++) {
-		if (!(mask >> other & 1) || other == peer)
-			continue;
-		peers_get(t->peers, other, &k);
-		if (k.state == PEER_REGISTERED && !memcmp(i.worker, k.worker, WIRE_ID))
-			return true;
-	}
-	return false;
+	peers_get(r->peers, peer, &i);
+	return i.state == PEER_REGISTERED && !receiving_is_busy(r, peer) &&
+	       find(d, NULL, i.worker, peer) != PEERS_MAX;
 }
 
-/* Each time that there are more of them, and not at every heartbeat. A fleet may have several models, but then each has somebody. */
-static void note_others(struct transfer *t, uint32_t n, uint32_t n_listed) ON(role_transfer)
+/* Logs workers of other models when there are more than before. That is normal in a fleet of several models, unless there
+ * are no others at all. */
+static void note_others(struct directory *d, uint32_t n, uint32_t n_listed) ON(role_transfer)
 {
-	struct directory *d = &t->directory;
-
 	if (n > d->n_other)
 		log_write(n == n_listed ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
 			  "transfer: the registry knows %u prefill worker%s of another model, "
-			  "--page-size or --dtype: %s called",
+			  "--page-size or --dtype: %s used",
 			  n, n == 1 ? "" : "s", n == 1 ? "it is not" : "none of them is");
 	d->n_other = n;
 }
 
-static void hear_peers(struct transfer *t, const struct wire_peers *list) ON(role_transfer)
+static void forget_missing(struct directory *d, const bool listed[PEERS_MAX + 1]) ON(role_transfer)
 {
-	struct directory *d = &t->directory;
+	for (uint32_t peer = 0; peer < PEERS_MAX; peer++) {
+		struct directory_entry *entry = &d->entries[peer];
+
+		if (!entry->found)
+			continue;
+		entry->missed = listed[peer] ? 0 : entry->missed + 1;
+		if (is_double(d, peer))
+			disconnect(d, peer, "it is connected under another address");
+		else if (entry->missed >= TIMES && !is_registered(d, peer))
+			disconnect(d, peer, "it is gone");
+	}
+}
+
+static void hear_peers(struct directory *d, const struct wire_peers *list) ON(role_transfer)
+{
 	bool listed[PEERS_MAX + 1] = {false};
 	uint32_t n_unfit = 0, n_other = 0;
 	struct err e = {0};
 
 	for (uint32_t i = 0; i < list->n_peers; i++) {
 		struct err why = {0};
-		uint32_t peer;
 
-		if (memcmp(list->peers[i].model, t->hello.model, WIRE_ID) != 0) {
+		if (memcmp(list->peers[i].model, d->worker->hello.model, WIRE_ID) != 0) {
 			n_other++;
 			continue;
 		}
-		peer = look_at(t, &list->peers[i], &why);
-		listed[peer] = true;
+		listed[take_listed(d, &list->peers[i], &why)] = true;
 		if (why.code) {
 			n_unfit++;
 			e = why;
 		}
 	}
-	/* Once, and not at every heartbeat. */
+	/* Once, and not with every list. */
 	if (n_unfit > d->n_unfit)
-		log_warning("transfer: of those that the registry knows of, %u are not called; %s",
-			    n_unfit, e.text);
+		log_warning("transfer: the registry knows %u worker%s that cannot be used; %s",
+			    n_unfit, n_unfit == 1 ? "" : "s", e.text);
 	d->n_unfit = n_unfit;
-	note_others(t, n_other, list->n_peers);
-	for (uint32_t peer = 0; peer < PEERS_MAX; peer++) {
-		struct found *f = &d->found[peer];
-
-		if (!f->is)
-			continue;
-		f->missed = listed[peer] ? 0 : f->missed + 1;
-		if (is_double(t, peer))
-			hang_up(t, peer, "it is called under another address");
-		else if (f->missed >= TIMES && !is_registered(t, peer))
-			hang_up(t, peer, "it is gone");
-	}
+	note_others(d, n_other, list->n_peers);
+	forget_missing(d, listed);
 }
 
-void directory_hear(struct transfer *t, const struct wire_message *m)
+void directory_hear(struct directory *d, const struct wire_message *m)
 {
-	if (m->type == WIRE_PEERS && !t->config.prefill)
-		hear_peers(t, &m->peers);
+	if (m->type == WIRE_PEERS && d->peers)
+		hear_peers(d, &m->peers);
 	else
-		log_debug("transfer: a %s of the registry is nothing for us",
+		log_debug("transfer: the registry sent a %s, which is ignored",
 			  wire_type_name(m->type));
 }
 
 /* ---- time ---- */
 
-/* Each once: that it cannot be reached, and that it is there again. */
-static void note_reach(struct transfer *t, bool reached) ON(role_transfer)
+/* Logs that the registry cannot be reached, and that it is there again, each once. */
+static void note_reach(struct directory *d, bool reached) ON(role_transfer)
 {
-	struct directory *d = &t->directory;
+	const struct worker *w = d->worker;
 
 	if (reached) {
 		if (d->said_away)
-			log_info("transfer: the registry %s is there", t->config.registry);
+			log_info("transfer: the registry %s is there", w->config.registry);
 		d->away_ns = 0;
 		d->said_away = false;
 	} else if (!d->away_ns) {
-		d->away_ns = t->now_ns;
-	} else if (!d->said_away && t->now_ns - d->away_ns >= AWAY_NS) {
+		d->away_ns = w->now_ns;
+	} else if (!d->said_away && w->now_ns - d->away_ns >= WORKER_AWAY_NS) {
 		log_warning("transfer: the registry %s cannot be reached: nobody listens there%s",
-			    t->config.registry,
-			    t->config.keys ? ", our key is not on its list, or it has another one "
-					     "than ours says"
-					   : ", or only for who has a --transfer-key");
+			    w->config.registry,
+			    w->config.keys
+				    ? ", our key is not on its list, or its key is not the one "
+				      "that our list has"
+				    : ", or it wants a --transfer-key");
 		d->said_away = true;
 	}
 }
 
-uint64_t directory_tick(struct transfer *t)
+uint64_t directory_tick(struct directory *d)
 {
-	struct directory *d = &t->directory;
-	bool prefill = t->config.prefill;
+	struct worker *w = d->worker;
+	bool prefill = !d->peers;
 	int r;
 
-	if (d->port == PORT_NONE)
+	if (d->link == PORT_NONE)
 		return UINT64_MAX;
-	if (prefill && atomic_load(&t->draining))
-		directory_leave(t);
+	if (prefill && atomic_load(&w->draining))
+		directory_leave(d);
 	if (d->left)
 		return UINT64_MAX;
-	if (d->due_ns > t->now_ns)
+	if (d->due_ns > w->now_ns)
 		return d->due_ns;
-	r = prefill ? announce(t, ttl_ns(t)) : ask(t);
-	note_reach(t, r == 0);
-	transfer_reached(t, d->port, r == 0);
-	d->due_ns = t->now_ns + (r < 0	   ? MIN(AGAIN_NS, t->config.heartbeat_ns)
-				 : prefill ? ttl_ns(t) / TIMES
-					   : t->config.heartbeat_ns);
+	r = prefill ? announce(d, ttl_ns(d)) : ask(d);
+	note_reach(d, r == 0);
+	worker_reached(w, d->link, r == 0);
+	d->due_ns = w->now_ns + (r < 0	   ? MIN(AGAIN_NS, w->config.heartbeat_ns)
+				 : prefill ? ttl_ns(d) / TIMES
+					   : w->config.heartbeat_ns);
 	return d->due_ns;
 }

@@ -7,29 +7,35 @@
 
 #define SCHEME "tcp://"
 
-/* The host without brackets, and the port behind it. */
-static int split(const char *text, char host[TRANSFER_ENDPOINT_MAX], const char **ret_port)
+struct endpoint {
+	char host[TRANSFER_ENDPOINT_MAX]; /* without brackets */
+	const char *port;
+	enum { HOST_NAME, HOST_ALL, HOST_V4, HOST_V6 } kind;
+	struct in_addr v4;
+	struct in6_addr v6;
+};
+
+static int parse(const char *text, struct endpoint *ret)
 {
 	const char *start = text + strlen(SCHEME), *end;
+	bool brackets;
 
 	if (strlen(text) >= TRANSFER_ENDPOINT_MAX || strncmp(text, SCHEME, strlen(SCHEME)) != 0)
 		return -EINVAL;
-	if (*start == '[') {
-		start++;
-		end = strchr(start, ']');
-		if (!end || end[1] != ':')
-			return -EINVAL;
-		*ret_port = end + 2;
-	} else {
-		end = strchr(start, ':');
-		if (!end || strchr(end + 1, ':'))
-			return -EINVAL;
-		*ret_port = end + 1;
-	}
-	if (end == start)
+	brackets = *start == '[';
+	start += brackets;
+	end = strchr(start, brackets ? ']' : ':');
+	if (!end || end == start || (brackets && end[1] != ':'))
 		return -EINVAL;
-	memcpy(host, start, (size_t)(end - start));
-	host[end - start] = 0;
+	ret->port = end + 1 + brackets;
+	if (!brackets && strchr(ret->port, ':'))
+		return -EINVAL;
+	memcpy(ret->host, start, (size_t)(end - start));
+	ret->host[end - start] = 0;
+	ret->kind = !strcmp(ret->host, "*")			    ? HOST_ALL
+		    : inet_pton(AF_INET, ret->host, &ret->v4) == 1  ? HOST_V4
+		    : inet_pton(AF_INET6, ret->host, &ret->v6) == 1 ? HOST_V6
+								    : HOST_NAME;
 	return 0;
 }
 
@@ -41,77 +47,61 @@ static bool is_port(const char *text, bool port_0)
 	return n && n <= 5 && !text[n] && port <= 65535 && (port || port_0);
 }
 
-static bool is_number(const char *host)
+static bool is_any(const struct endpoint *p)
 {
-	struct in6_addr v6;
-	struct in_addr v4;
-
-	return inet_pton(AF_INET, host, &v4) == 1 || inet_pton(AF_INET6, host, &v6) == 1;
+	return p->kind == HOST_ALL || (p->kind == HOST_V4 && p->v4.s_addr == INADDR_ANY) ||
+	       (p->kind == HOST_V6 && IN6_IS_ADDR_UNSPECIFIED(&p->v6));
 }
 
 int transfer_endpoint_check(const char *text, bool listen, struct err *e)
 {
-	char host[TRANSFER_ENDPOINT_MAX];
-	const char *port;
+	struct endpoint p;
 
-	if (split(text, host, &port) < 0 || strpbrk(host, "/; \t"))
+	if (parse(text, &p) < 0 || strpbrk(p.host, "/; \t"))
 		return err_set(e, EINVAL,
 			       "\"%.300s\" is not an address such as tcp://10.0.0.1:8100", text);
-	if (!is_port(port, listen))
+	if (!is_port(p.port, listen))
 		return err_set(e, EINVAL, "\"%s\": the port is not a number from %d to 65535", text,
 			       !listen);
-	if (listen && strcmp(host, "*") != 0 && !is_number(host))
-		return err_set(e, EINVAL, "\"%s\": to be listened at are a numeric address and *",
+	if (listen && p.kind == HOST_NAME)
+		return err_set(e, EINVAL,
+			       "\"%s\": the host to listen at has to be a numeric address or *",
 			       text);
-	if (!listen && transfer_endpoint_is_any(text))
-		return err_set(e, EINVAL, "nobody can call %s", text);
+	if (!listen && is_any(&p))
+		return err_set(e, EINVAL,
+			       "%s means all addresses of a machine, so no peer can connect to it",
+			       text);
 	return 0;
 }
 
 bool transfer_endpoint_is_name(const char *text)
 {
-	char host[TRANSFER_ENDPOINT_MAX];
-	const char *port;
+	struct endpoint p;
 
-	return split(text, host, &port) == 0 && strcmp(host, "*") != 0 && !is_number(host);
+	return parse(text, &p) == 0 && p.kind == HOST_NAME;
 }
 
 bool transfer_endpoint_is_local(const char *text)
 {
-	char host[TRANSFER_ENDPOINT_MAX];
-	struct in6_addr v6;
-	struct in_addr v4;
-	const char *port;
+	struct endpoint p;
 
-	if (split(text, host, &port) < 0)
+	if (parse(text, &p) < 0)
 		return false;
-	if (inet_pton(AF_INET, host, &v4) == 1)
-		return ntohl(v4.s_addr) >> 24 == 127;
-	if (inet_pton(AF_INET6, host, &v6) == 1)
-		return IN6_IS_ADDR_LOOPBACK(&v6);
-	return !strcmp(host, "localhost");
+	return (p.kind == HOST_V4 && ntohl(p.v4.s_addr) >> 24 == 127) ||
+	       (p.kind == HOST_V6 && IN6_IS_ADDR_LOOPBACK(&p.v6)) ||
+	       (p.kind == HOST_NAME && !strcmp(p.host, "localhost"));
 }
 
 bool transfer_endpoint_is_any(const char *text)
 {
-	char host[TRANSFER_ENDPOINT_MAX];
-	struct in6_addr v6;
-	struct in_addr v4;
-	const char *port;
+	struct endpoint p;
 
-	if (split(text, host, &port) < 0)
-		return false;
-	if (inet_pton(AF_INET, host, &v4) == 1)
-		return v4.s_addr == INADDR_ANY;
-	if (inet_pton(AF_INET6, host, &v6) == 1)
-		return IN6_IS_ADDR_UNSPECIFIED(&v6);
-	return !strcmp(host, "*");
+	return parse(text, &p) == 0 && is_any(&p);
 }
 
 bool transfer_endpoint_takes_any_port(const char *text)
 {
-	char host[TRANSFER_ENDPOINT_MAX];
-	const char *port;
+	struct endpoint p;
 
-	return split(text, host, &port) == 0 && strtoul(port, NULL, 10) == 0;
+	return parse(text, &p) == 0 && strtoul(p.port, NULL, 10) == 0;
 }

@@ -1,5 +1,5 @@
 /*
- * Addresses of workers: "tcp://HOST:PORT", HOST a name, an IPv4 address or an IPv6 one in brackets.
+ * Addresses of workers: "tcp://HOST:PORT". HOST is a name, an IPv4 address or an IPv6 address in brackets.
  */
 #ifndef DAEMON_TRANSFER_ENDPOINT_H
 #define DAEMON_TRANSFER_ENDPOINT_H
@@ -8,19 +8,19 @@
 
 #include "base/err.h"
 
-enum { TRANSFER_ENDPOINT_MAX = 256 }; /* bytes, with the 0 */
+enum { TRANSFER_ENDPOINT_MAX = 256 }; /* bytes, with the final 0 */
 
-/* Whether a text is such an address; -EINVAL says what it lacks. `listen`: it is to be listened at, so port 0 (any that is free)
- * and * (all addresses) will do, and names will not; else it is to be called. */
+/* -EINVAL with a sentence: the text is not an address to listen at (`listen`), or to connect to. To listen at may be port
+ * 0 (the system chooses one) and host * (all addresses of this machine), but no name. */
 int transfer_endpoint_check(const char *text, bool listen, struct err *e) MUST_CHECK;
 
-/* Whether its host is a name, which somebody has to be asked for. */
+/* Whether the host is a name, which has to be looked up. */
 bool transfer_endpoint_is_name(const char *text);
 
-/* Whether only this machine is reached there: 127.0.0.0/8, ::1, localhost. */
+/* Whether only this machine can connect to it: 127.0.0.0/8, ::1, localhost. */
 bool transfer_endpoint_is_local(const char *text);
 
-/* Whether it is where one listens at all addresses of this machine, which nobody can call: *, 0.0.0.0, ::. */
+/* Whether it stands for all addresses of this machine (*, 0.0.0.0, ::), to which no peer can connect. */
 bool transfer_endpoint_is_any(const char *text);
 
 /* Whether its port is 0. */

@@ -11,7 +11,7 @@
 
 #define BLANKS " \t\r\n"
 
-/* The word at *at, which ends with a 0 then; NULL: there is none. */
+/* Cuts the next word off *at; NULL: there is none. */
 static char *word(char **at)
 {
 	char *start = *at + strspn(*at, BLANKS), *end = start + strcspn(start, BLANKS);
@@ -38,7 +38,7 @@ static int add_allowed(struct transfer_keys *k, const char *key, const char *end
 {
 	struct transfer_allowed *grown, *a;
 
-	/* One that is written in another way is nobody's, and the peer would just never be reached. */
+	/* A wrong address would never match, and the peer would silently not be reached. */
 	if (endpoint && transfer_endpoint_check(endpoint, false, e) < 0) {
 		err_prefix(e, "\"allow\"");
 		return -EINVAL;
@@ -75,7 +75,7 @@ static int take_line(struct transfer_keys *k, char *line, struct err *e)
 	return 0;
 }
 
-/* That the two belong together is found here, not when a peer does not answer. */
+/* Finds now, and not when a peer does not answer, that the two keys are no pair. */
 static int check_pair(const struct transfer_keys *k, const char *path, struct err *e)
 {
 	char derived[TRANSFER_KEY_TEXT];
@@ -111,8 +111,8 @@ static int read_lines(struct transfer_keys *k, FILE *f, const char *path, struct
 	return r;
 }
 
-/* A service manager hands a file of its own over, by an ACL or by a group, which both show as the group's bits; so of such a
- * one only what everybody may do counts. */
+/* A service manager grants access to a file of its own through a group or an ACL. Both show as the group's bits, so these
+ * count only in a file of our own. */
 static bool is_private(const struct stat *st)
 {
 	mode_t others = st->st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IRWXO;
@@ -168,12 +168,11 @@ int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT], s
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_set(e, errno, "%s: %s", path, strerror(errno));
-	n = dprintf(
-		fd,
-		"# CURVE keys of a worker, for --transfer-key; the secret one is nobody else's.\n"
-		"# Peers, a line each: allow PUBLIC-KEY [tcp://HOST:PORT]\n"
-		"public %s\nsecret %s\n",
-		public, secret);
+	n = dprintf(fd,
+		    "# CURVE keys of a worker, for --transfer-key. Keep the secret key secret.\n"
+		    "# Peers, one a line: allow PUBLIC-KEY [tcp://HOST:PORT]\n"
+		    "public %s\nsecret %s\n",
+		    public, secret);
 	bad = n < 0 || fsync(fd) < 0 ? errno : 0;
 	if (close(fd) < 0 && !bad)
 		bad = errno;
@@ -184,6 +183,15 @@ int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT], s
 	}
 	memcpy(public_key, public, sizeof(public));
 	return 0;
+}
+
+/* The `allow` of an address; NULL: there is none. */
+static const struct transfer_allowed *find(const struct transfer_keys *k, const char *endpoint)
+{
+	for (size_t i = 0; i < k->n_allowed; i++)
+		if (!strcmp(endpoint, k->allowed[i].endpoint))
+			return &k->allowed[i];
+	return NULL;
 }
 
 bool transfer_keys_allow(const struct transfer_keys *k, const char *key)
@@ -198,24 +206,19 @@ bool transfer_keys_allow(const struct transfer_keys *k, const char *key)
 
 bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint)
 {
-	for (size_t i = 0; i < k->n_allowed; i++)
-		if (!strcmp(endpoint, k->allowed[i].endpoint))
-			return !strcmp(key, k->allowed[i].key);
-	return transfer_keys_allow(k, key);
+	const struct transfer_allowed *a = find(k, endpoint);
+
+	return a ? !strcmp(key, a->key) : transfer_keys_allow(k, key);
 }
 
 bool transfer_keys_name(const struct transfer_keys *k, const char *endpoint)
 {
-	for (size_t i = 0; i < k->n_allowed; i++)
-		if (!strcmp(endpoint, k->allowed[i].endpoint))
-			return true;
-	return false;
+	return find(k, endpoint) != NULL;
 }
 
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint)
 {
-	for (size_t i = 0; i < k->n_allowed; i++)
-		if (!strcmp(endpoint, k->allowed[i].endpoint))
-			return k->allowed[i].key;
-	return k->public_key;
+	const struct transfer_allowed *a = find(k, endpoint);
+
+	return a ? a->key : k->public_key;
 }

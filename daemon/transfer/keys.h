@@ -1,14 +1,14 @@
 /*
- * The file of --transfer-key: this worker's CURVE key pair and whom it talks to. Text, a line each:
+ * The file of --transfer-key: this worker's CURVE key pair, and the peers that it accepts. Text, one entry a line:
  *
- *     public Z85                     this worker's keys, 40 characters each (RFC 32/Z85)
- *     secret Z85
- *     allow Z85 [tcp://HOST:PORT]    a peer; the address of one that is called, whose key is then no other's
+ *     public KEY                     this worker's public key: 40 characters (RFC 32/Z85)
+ *     secret KEY                     its secret key
+ *     allow KEY [tcp://HOST:PORT]    a peer's public key; with an address, the only key accepted from that address
  *
- * Empty lines and those that begin with # are left out. Workers may share one file that has no `allow`: then exactly those
- * with the same keys talk to each other. The file holds a secret, so nobody but its owner may read it; one that
- * belongs to somebody else (systemd's credentials, Kubernetes' secrets) may be given to us by its group or an ACL.
- * Source: RFC 26/CurveZMQ; zmq_curve(7).
+ * Empty lines and lines that begin with # are ignored. Without any `allow` exactly the workers with the same key pair
+ * accept each other, so one file may serve them all. The file holds a secret: it must not be readable by others than
+ * its owner. A file of another owner (a credential of systemd, a secret of Kubernetes) may be readable by a group or
+ * through an ACL. Source: RFC 26/CurveZMQ; zmq_curve(7).
  */
 #ifndef DAEMON_TRANSFER_KEYS_H
 #define DAEMON_TRANSFER_KEYS_H
@@ -19,11 +19,11 @@
 #include "base/err.h"
 #include "daemon/transfer/endpoint.h"
 
-enum { TRANSFER_KEY_TEXT = 41 }; /* with the 0 behind it */
+enum { TRANSFER_KEY_TEXT = 41 }; /* bytes, with the final 0 */
 
 struct transfer_allowed {
 	char key[TRANSFER_KEY_TEXT];
-	char endpoint[TRANSFER_ENDPOINT_MAX]; /* "": not said */
+	char endpoint[TRANSFER_ENDPOINT_MAX]; /* "": none was given */
 };
 
 struct transfer_keys {
@@ -36,20 +36,20 @@ struct transfer_keys {
 int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *e) MUST_CHECK;
 void transfer_keys_release(struct transfer_keys *k);
 
-/* Writes a new pair into a new file, for its owner alone, and the public key to `public_key`. -EEXIST. */
+/* Writes a new key pair into a new file that only its owner can read, and the public key to `public_key`. -EEXIST. */
 int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT],
 			 struct err *e) MUST_CHECK;
 
-/* Whether a peer with this public key may talk to us. */
+/* Whether a peer with this public key is accepted. */
 bool transfer_keys_allow(const struct transfer_keys *k, const char *key);
 
-/* The same for one who listens at an address: no other key will do where an `allow` names it. */
+/* The same for a peer that listens at this address. */
 bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint);
 
-/* Whether an `allow` names this address, by the same text. */
+/* Whether an `allow` has this address, written in the same way. */
 bool transfer_keys_name(const struct transfer_keys *k, const char *endpoint);
 
-/* The key that who listens at this address has to have: that of its `allow`, else our own. Borrowed. */
+/* The public key that the peer at this address must have: that of its `allow`, else our own. Borrowed. */
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint);
 
 #endif

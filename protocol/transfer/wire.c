@@ -239,6 +239,11 @@ int wire_encode(const struct wire_message *m, struct buf *out, struct err *e)
 	return 0;
 }
 
+void wire_set_delivery(void *frame, uint64_t delivery)
+{
+	memcpy((char *)frame + offsetof(struct header, delivery), &delivery, sizeof(delivery));
+}
+
 void wire_text(const char *text, uint32_t n_text, char *out, size_t size)
 {
 	size_t n = 0;

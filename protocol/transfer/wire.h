@@ -245,6 +245,9 @@ uint64_t wire_delivery(const void *frame, size_t len);
  * appended then. */
 int wire_encode(const struct wire_message *m, struct buf *out, struct err *e) MUST_CHECK;
 
+/* Changes the delivery of an encoded message. */
+void wire_set_delivery(void *frame, uint64_t delivery);
+
 /* The sum of a window's pieces: bytes of the raw frame that follows it. */
 uint64_t wire_window_bytes(const struct wire_window *w);
 

@@ -1,0 +1,25 @@
+/*
+ * Decides which peers may connect to a socket that listens: those whose public key is on the list (keys.h). ZeroMQ asks
+ * for each new connection, by a message on an inproc socket. Source: RFC 27/ZAP.
+ */
+#ifndef DAEMON_TRANSFER_AUTHENTICATOR_H
+#define DAEMON_TRANSFER_AUTHENTICATOR_H
+
+#include "base/log.h"
+#include "daemon/transfer/keys.h"
+
+struct authenticator {
+	void *socket; /* NULL: not opened, so nobody is asked */
+	const struct transfer_keys *keys;
+	struct log_limit said_unknown;
+};
+
+/* For all listening sockets of a ZeroMQ context. keys: borrowed. */
+int authenticator_open(struct authenticator *a, void *context, const struct transfer_keys *keys,
+		       struct err *e) MUST_CHECK;
+void authenticator_close(struct authenticator *a);
+
+/* Answers the questions that wait. */
+void authenticator_run(struct authenticator *a);
+
+#endif

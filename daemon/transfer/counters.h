@@ -1,0 +1,16 @@
+/* What a transfer thread counts, for /metrics (daemon/metrics.h). Any thread reads. */
+#ifndef DAEMON_TRANSFER_COUNTERS_H
+#define DAEMON_TRANSFER_COUNTERS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct transfer_counters {
+	_Atomic uint64_t
+		peers; /* prefill workers that take prompts, or decode workers that are connected */
+	_Atomic uint64_t prompts_sent, prompts_sent_bytes;
+	_Atomic uint64_t prompts_received, prompts_received_bytes;
+	_Atomic uint64_t prompts_failed; /* deliveries that failed after they were begun */
+};
+
+#endif

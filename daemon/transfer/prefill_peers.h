@@ -1,0 +1,46 @@
+/*
+ * The prefill workers that a decode worker is connected to: HELLO, PING and PONG, their ends. receiving.h has the prompts
+ * that they compute. Only the transfer thread.
+ */
+#ifndef DAEMON_TRANSFER_PREFILL_PEERS_H
+#define DAEMON_TRANSFER_PREFILL_PEERS_H
+
+#include "daemon/transfer/receiving.h"
+
+struct prefill_peers {
+	struct receiving receiving;
+	struct prefill_link {
+		uint64_t
+			silent_ns; /* since when HELLO was said and nothing came; 0: something came */
+		bool said_silent; /* it was logged */
+		bool leaves;	  /* the peer has said that it shuts down */
+	} links[PORT_OUTGOING];
+};
+
+/* Connects to the peers of the options. */
+int prefill_peers_open(struct prefill_peers *p, struct worker *w, struct err *e) MUST_CHECK;
+void prefill_peers_close(struct prefill_peers *p);
+
+/* Begins to connect to one more; key as in port_connect. -ENOSPC: there are PEERS_MAX. */
+int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char *key,
+		      uint32_t *ret_peer, struct err *e) MUST_CHECK;
+
+/* Disconnects; attempts at this peer fail. */
+void prefill_peers_remove(struct prefill_peers *p, uint32_t peer, const char *why)
+	ON(role_transfer);
+
+/* Anything came on a link, even if it cannot be read. */
+void prefill_peers_seen(struct prefill_peers *p, uint32_t link) ON(role_transfer);
+void prefill_peers_hear(struct prefill_peers *p, uint32_t link, const struct wire_message *m,
+			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
+
+/* lost[i]: the connection of link i broke. */
+void prefill_peers_lost(struct prefill_peers *p, const bool lost[PORT_OUTGOING]) ON(role_transfer);
+
+/* Says what is due. Returns when it has to be called again. */
+uint64_t prefill_peers_tick(struct prefill_peers *p) ON(role_transfer);
+
+/* Tells the peers that this worker shuts down. */
+void prefill_peers_leave(struct prefill_peers *p) ON(role_transfer);
+
+#endif

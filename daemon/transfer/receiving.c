@@ -1,0 +1,285 @@
+#include "daemon/transfer/receiving.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* ---- prompts ---- */
+
+int prompt_init(struct prompt *p, const struct transfer_ask *ask, struct err *e)
+{
+	/* Any id but 0 will do: it is set when the frame is sent. */
+	const struct wire_message m = {.type = WIRE_PREPARE,
+				       .delivery = 1,
+				       .prepare = ask->prepare};
+
+	*p = (struct prompt){
+		.attempt = ask->attempt,
+		.tried = ask->tried,
+		.n_tokens = ask->prepare.n_tokens,
+		.n_have = ask->prepare.n_have,
+		.n_choices = ask->prepare.n_choices,
+		.keys = calloc(ask->n_keys + 1, sizeof(*p->keys)),
+		.n_keys = ask->n_keys,
+		.end = note_new(NOTE_LOST, ask->attempt),
+	};
+	buf_init(&p->frame, WIRE_FRAME_MAX);
+	if (!p->keys || !p->end)
+		return err_set(e, ENOMEM, "out of memory");
+	if (ask->n_keys)
+		memcpy(p->keys, ask->keys, ask->n_keys * sizeof(*p->keys));
+	return wire_encode(&m, &p->frame, e);
+}
+
+void prompt_release(struct prompt *p)
+{
+	buf_release(&p->frame);
+	transfer_note_free(p->end);
+	free(p->keys);
+}
+
+/* ---- the module ---- */
+
+int receiving_open(struct receiving *r, struct worker *w, struct err *e)
+{
+	struct {
+		uint64_t seed[2], delivery;
+	} random;
+
+	r->worker = w;
+	for (uint32_t i = 0; i < PORT_OUTGOING; i++)
+		r->peer_of_link[i] = PEERS_MAX;
+	if (getrandom(&random, sizeof(random), 0) < 0 ||
+	    !(r->peers = peers_new(random.seed, w->config.heartbeat_ns)))
+		return err_set(e, ENOMEM, "out of memory");
+	/* After a restart ids are different. They are not made from the seed, which peers must not know. */
+	r->last_delivery = random.delivery >> 16 << 16;
+	return 0;
+}
+
+void receiving_close(struct receiving *r)
+{
+	peers_free(r->peers);
+}
+
+const char *receiving_peer_name(const struct receiving *r, uint32_t peer)
+{
+	struct peer_info i;
+
+	peers_get(r->peers, peer, &i);
+	return i.endpoint;
+}
+
+static uint32_t peer_of(const struct receiving *r, const struct attempt *a)
+{
+	return r->peer_of_link[a->link];
+}
+
+bool receiving_is_busy(const struct receiving *r, uint32_t peer)
+{
+	list_for_each (node, &r->worker->attempts)
+		if (peer_of(r, container_of(node, struct attempt, node)) == peer)
+			return true;
+	return false;
+}
+
+/* ---- ends ---- */
+
+/* The peer does not compute any more of the attempt's tokens. */
+static void unload_peer(struct receiving *r, const struct attempt *a)
+{
+	peers_done(r->peers, peer_of(r, a), a->n_tokens);
+}
+
+static void end_lost(struct receiving *r, struct attempt *a) ON(role_transfer)
+{
+	a->end->tried = a->tried;
+	attempt_end(r->worker, a, NOTE_LOST);
+}
+
+static void say_abort(struct receiving *r, const struct attempt *a) ON(role_transfer)
+{
+	const struct wire_message m = {.type = WIRE_ABORT, .delivery = delivery_id(a->delivery)};
+
+	/* A peer that cannot be reached forgets the delivery with the connection. */
+	(void)!worker_say(r->worker, a->link, &m, NULL);
+}
+
+/* Whether a peer that is shutting down refused the prompt before it began. Another peer is tried then, and no failure is
+ * counted. */
+static bool was_refused_unstarted(const struct attempt *a)
+{
+	struct delivery_counts counts;
+
+	delivery_counts(a->delivery, &counts);
+	return delivery_error(a->delivery)->code == ESHUTDOWN && !counts.windows;
+}
+
+static void end_failed(struct receiving *r, struct attempt *a) ON(role_transfer)
+{
+	say_abort(r, a);
+	log_info("transfer: %s: %s", receiving_peer_name(r, peer_of(r, a)),
+		 delivery_error(a->delivery)->text);
+	if (!was_refused_unstarted(a))
+		atomic_fetch_add(&r->worker->config.counters->prompts_failed, 1);
+	unload_peer(r, a);
+	end_lost(r, a);
+}
+
+void receiving_end_failed(struct receiving *r)
+{
+	struct attempt *a;
+
+	while ((a = attempt_next_failed(r->worker)))
+		end_failed(r, a);
+}
+
+void receiving_fail_peer(struct receiving *r, uint32_t peer, int code, const char *why)
+{
+	attempts_fail(r->worker, r->link_of_peer[peer], code, why);
+	receiving_end_failed(r);
+}
+
+static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfer)
+{
+	struct transfer_counters *c = r->worker->config.counters;
+	struct transfer_note *n = a->end;
+	struct delivery_counts counts;
+
+	delivery_counts(a->delivery, &counts);
+	trace_write(&r->worker->trace, r->worker->now_ns, "complete", delivery_id(a->delivery),
+		    NULL);
+	unload_peer(r, a);
+	n->draws = calloc(a->n_choices, sizeof(*n->draws));
+	if (!n->draws) {
+		log_error("transfer: out of memory");
+		end_lost(r, a);
+		return;
+	}
+	n->n_draws = a->n_choices;
+	memcpy(n->draws, delivery_draws(a->delivery), n->n_draws * sizeof(*n->draws));
+	atomic_fetch_add(&c->prompts_received, 1);
+	atomic_fetch_add(&c->prompts_received_bytes, counts.bytes);
+	attempt_end(r->worker, a, NOTE_CAME);
+}
+
+/* ---- asking ---- */
+
+/* Sends PREPARE to one peer. False: it cannot be sent. */
+static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint32_t n_cached)
+	ON(role_transfer)
+{
+	struct worker *w = r->worker;
+	uint32_t have = MAX(n_cached * w->hello.layout.page_tokens, p->n_have);
+	uint64_t id = ++r->last_delivery;
+	struct delivery *d;
+	struct attempt *a;
+	struct err e = {0};
+
+	if (delivery_new_receiver(id, &w->hello.layout, p->n_tokens, p->n_have, p->n_choices,
+				  w->now_ns, &d, &e) < 0 ||
+	    !(a = attempt_new(w, p->attempt, r->link_of_peer[peer], d)))
+		return false;
+	a->tried = p->tried;
+	a->n_choices = p->n_choices;
+	a->n_tokens = p->n_tokens - MIN(have, p->n_tokens);
+	wire_set_delivery(p->frame.data, id);
+	if (port_send(w->port, a->link, p->frame.data, p->frame.len, NULL) < 0) {
+		attempt_free(a);
+		return false;
+	}
+	a->end = p->end;
+	p->end = NULL;
+	delivery_raise(d, DELIVERY_WAITING_FOR_INPUT, w->now_ns);
+	if (peers_sent(r->peers, peer, p->keys, p->n_keys, a->n_tokens) < 0)
+		log_debug("transfer: out of memory for keys");
+	return true;
+}
+
+void receiving_ask(struct receiving *r, struct prompt *p)
+{
+	struct transfer_note *n = p->end;
+	uint32_t peer, n_cached;
+
+	while (peers_choose(r->peers, p->keys, p->n_keys, p->tried, &peer, &n_cached)) {
+		p->tried |= UINT64_C(1) << peer;
+		if (ask_peer(r, p, peer, n_cached))
+			return;
+	}
+	p->end = NULL;
+	n->tried = p->tried;
+	note_send(r->worker, n);
+}
+
+void receiving_drop(struct receiving *r, uint64_t number)
+{
+	struct attempt *a = attempt_of_number(r->worker, number);
+
+	if (!a)
+		return;
+	say_abort(r, a);
+	unload_peer(r, a);
+	attempt_free(a);
+}
+
+/* ---- hearing ---- */
+
+/* The frames move into the note, so window and data are made to point into it. */
+static void note_data(struct receiving *r, struct attempt *a, zmq_msg_t *head, zmq_msg_t *body)
+	ON(role_transfer)
+{
+	struct transfer_note *n = note_new(NOTE_DATA, a->number);
+	struct wire_message m;
+
+	if (!n) {
+		delivery_fail(a->delivery, r->worker->now_ns, ENOMEM, "out of memory");
+		return;
+	}
+	zmq_msg_move(&n->head, head);
+	zmq_msg_move(&n->body, body);
+	if (wire_parse(zmq_msg_data(&n->head), zmq_msg_size(&n->head), &m, NULL) == 0)
+		n->window = m.window;
+	n->data = zmq_msg_data(&n->body);
+	note_send(r->worker, n);
+}
+
+static void hear_window(struct receiving *r, struct attempt *a, const struct wire_window *window,
+			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer)
+{
+	struct worker *w = r->worker;
+	struct err e = {0};
+
+	if (wire_window_fits(window, zmq_msg_size(body), &e) < 0)
+		delivery_fail(a->delivery, w->now_ns, e.code, "%s", e.text);
+	else if (delivery_receive(a->delivery, window, w->now_ns, &e) == DELIVERY_TAKEN) {
+		trace_write(&w->trace, w->now_ns, "received", delivery_id(a->delivery), window);
+		note_data(r, a, head, body);
+	}
+}
+
+static void hear_status(struct receiving *r, struct attempt *a, const struct wire_status *s)
+	ON(role_transfer)
+{
+	struct err e = {0};
+
+	/* A wrong status fails the delivery. */
+	(void)!delivery_hear(a->delivery, s, r->worker->now_ns, &e);
+	/* Messages arrive in order, so data that are not here when Success comes will not come. */
+	if (s->status == DELIVERY_SUCCESS)
+		delivery_fail(a->delivery, r->worker->now_ns, EPROTO,
+			      "the prefill worker said Success before all of it was here");
+}
+
+void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
+		    zmq_msg_t *head, zmq_msg_t *body)
+{
+	if (m->type == WIRE_WINDOW)
+		hear_window(r, a, &m->window, head, body);
+	else
+		hear_status(r, a, &m->status);
+	if (delivery_status(a->delivery) == DELIVERY_SUCCESS)
+		end_complete(r, a);
+	else if (delivery_status(a->delivery) == DELIVERY_FAILED)
+		end_failed(r, a);
+}

@@ -1,0 +1,59 @@
+/*
+ * Prompts that a decode worker has prefill workers compute: sends PREPARE to the peer that peers_choose names, checks the
+ * windows and statuses that come, and ends each attempt with a note to the engine thread. Only the transfer thread.
+ */
+#ifndef DAEMON_TRANSFER_RECEIVING_H
+#define DAEMON_TRANSFER_RECEIVING_H
+
+#include "daemon/transfer/worker.h"
+#include "protocol/transfer/peers.h"
+
+struct receiving {
+	struct worker *worker; /* borrowed */
+	struct peers *peers;   /* owned */
+	uint32_t link_of_peer[PEERS_MAX];
+	uint32_t peer_of_link[PORT_OUTGOING]; /* PEERS_MAX: none */
+	uint64_t last_delivery;
+};
+
+/* A prompt on its way from the engine thread. */
+struct prompt {
+	uint64_t attempt, tried; /* as in struct transfer_ask */
+	uint32_t n_tokens, n_have, n_choices;
+	struct wire_key *keys; /* [n_keys] owned */
+	uint32_t n_keys;
+	struct buf frame;	   /* PREPARE, whose delivery is set when it is sent */
+	struct transfer_note *end; /* of the attempt, until there is one; owned */
+};
+
+/* Any thread. A copy of *ask; -ENOMEM, -EINVAL. prompt_release also after an error. */
+int prompt_init(struct prompt *p, const struct transfer_ask *ask, struct err *e) MUST_CHECK;
+void prompt_release(struct prompt *p);
+
+int receiving_open(struct receiving *r, struct worker *w, struct err *e) MUST_CHECK;
+void receiving_close(struct receiving *r);
+
+/* The peer's endpoint, for log messages. Borrowed. */
+const char *receiving_peer_name(const struct receiving *r, uint32_t peer);
+
+/* Whether an attempt at this peer is under way. */
+bool receiving_is_busy(const struct receiving *r, uint32_t peer) ON(role_transfer);
+
+/* Sends a prompt to one peer after the other until one takes it, else sends NOTE_LOST. */
+void receiving_ask(struct receiving *r, struct prompt *p) ON(role_transfer);
+
+/* The engine thread does not want an attempt any more. */
+void receiving_drop(struct receiving *r, uint64_t number) ON(role_transfer);
+
+/* A WINDOW or STATUS of an attempt. The frames of a window that is taken are moved into a note. */
+void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
+		    zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
+
+/* Ends the attempts whose deliveries have failed. */
+void receiving_end_failed(struct receiving *r) ON(role_transfer);
+
+/* Fails all attempts at a peer. */
+void receiving_fail_peer(struct receiving *r, uint32_t peer, int code, const char *why)
+	ON(role_transfer);
+
+#endif

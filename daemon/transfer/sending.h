@@ -1,0 +1,46 @@
+/*
+ * Prompts that a prefill worker computes for decode workers: takes PREPARE, sends windows and the first tokens, and ends
+ * each attempt that a NOTE_ASKED announced with a NOTE_SENT or NOTE_DROPPED. Only the transfer thread.
+ */
+#ifndef DAEMON_TRANSFER_SENDING_H
+#define DAEMON_TRANSFER_SENDING_H
+
+#include "daemon/transfer/worker.h"
+#include "protocol/transfer/gossip.h"
+
+struct sending {
+	struct worker *worker; /* borrowed */
+	uint64_t last_number;  /* of an attempt */
+	int32_t *page;	       /* [page_tokens] work space; owned */
+	struct gossip gossip;  /* pages that the prompts left in the cache */
+	struct queue returned; /* windows that ZeroMQ has sent; its threads push */
+};
+
+int sending_open(struct sending *s, struct worker *w, struct err *e) MUST_CHECK;
+
+/* After worker_close: calls `done` for the windows that ZeroMQ had. */
+void sending_close(struct sending *s);
+
+/* A PREPARE. head moves into the note if the engine thread is asked. */
+void sending_prepare(struct sending *s, uint32_t link, const struct wire_message *m,
+		     zmq_msg_t *head) ON(role_transfer);
+
+/* A message that names a delivery which does not exist cannot be read. It may have been a PREPARE, so the decode worker is
+ * told that the delivery has failed. */
+void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, const struct err *why)
+	ON(role_transfer);
+
+/* From the engine thread, about an attempt which may have ended meanwhile. sending_draws: the first tokens [n_draws];
+ * sending_fail: it will not be computed. */
+void sending_window(struct sending *s, struct transfer_window *w) ON(role_transfer);
+void sending_draws(struct sending *s, uint64_t attempt, const struct draw_result *draws,
+		   uint32_t n_draws, uint32_t n_cached) ON(role_transfer);
+void sending_fail(struct sending *s, uint64_t attempt, const struct err *why) ON(role_transfer);
+
+/* Takes back the windows that ZeroMQ has sent. */
+void sending_take_returned(struct sending *s) ON(role_transfer);
+
+/* Ends the attempts whose deliveries have failed, and tells the decode workers. */
+void sending_end_failed(struct sending *s) ON(role_transfer);
+
+#endif

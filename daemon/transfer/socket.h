@@ -1,0 +1,47 @@
+/*
+ * ZeroMQ sockets as every connection between workers needs them: limits, CURVE keys, heartbeats; and whole messages.
+ * Source: zmq_setsockopt(3), RFC 26/CurveZMQ.
+ */
+#ifndef DAEMON_TRANSFER_SOCKET_H
+#define DAEMON_TRANSFER_SOCKET_H
+
+#include <zmq.h>
+
+#include "daemon/transfer/keys.h"
+
+/* How long a listening socket waits at least for a connected peer to take data, when the peer asks for no longer. */
+enum { SOCKET_PATIENCE_MS = 30000 };
+
+struct socket_options {
+	const struct transfer_keys *keys; /* borrowed; NULL: nothing is encrypted */
+	uint64_t largest;		  /* bytes of the largest frame that is received */
+	int queue; /* messages that wait on the way from or to a peer; 0: 2^14 */
+	int patience_ms; /* a connection on which nothing moves for so long is closed; 0: the system decides */
+};
+
+/* New. NULL: zmq_errno says why, or the context is NULL. */
+void *socket_new(void *context, int type, bool v6, const struct socket_options *o);
+
+/* Encrypts the connections of a socket before it connects or listens: to a peer with this public key; from peers that
+ * the authenticator lets in. Both do nothing without keys. -1: zmq_errno says why. */
+int socket_encrypt_to(void *socket, const struct socket_options *o,
+		      const char *server_key) MUST_CHECK;
+int socket_encrypt_from(void *socket, const struct socket_options *o) MUST_CHECK;
+
+/* Closes an idle connection after patience_ms, and asks the peer to do the same (ZMTP heartbeats). */
+void socket_keep_alive(void *socket, const struct socket_options *o);
+
+void socket_set_int(void *socket, int option, int value);
+
+/* Whether a socket needs IPv6 for this endpoint, which it also has to use for names. */
+bool socket_needs_v6(const char *endpoint);
+
+/* Fills *e from zmq_errno and returns -errno. */
+int socket_error(struct err *e, const char *what);
+
+/* Receives one whole message into frames[max] without waiting. Returns the number of its frames, which may exceed max
+ * (frames beyond are dropped); 0: there is no message. Frames are the caller's, for frames_close. */
+size_t frames_take(void *socket, zmq_msg_t *frames, size_t max);
+void frames_close(zmq_msg_t *frames, size_t n);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * The file of --transfer-trace: a line for each event of a delivery, tab-separated: nanoseconds of the monotonic clock,
+ * event, delivery, first layer, layers, first token, tokens, bytes. Lines that the file does not take are dropped.
+ */
+#ifndef DAEMON_TRANSFER_TRACE_H
+#define DAEMON_TRANSFER_TRACE_H
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "protocol/transfer/wire.h"
+
+/* All zeros: no trace is written. */
+struct trace {
+	const char *path;
+	FILE *file;
+	struct log_limit said_error;
+};
+
+/* path: borrowed; NULL: none. -errno with a sentence. */
+int trace_open(struct trace *t, const char *path, struct err *e) MUST_CHECK;
+void trace_close(struct trace *t);
+
+/* w NULL: the event concerns the whole prompt. */
+void trace_write(struct trace *t, uint64_t ns, const char *event, uint64_t delivery,
+		 const struct wire_window *w);
+
+#endif
