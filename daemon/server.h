@@ -12,7 +12,7 @@
 #include "daemon/options.h"
 #include "engine/engine.h"
 #include "protocol/openai/request.h"
-#include "protocol/template.h"
+#include "protocol/jinja/jinja.h"
 #include "protocol/tokenizer/tokenizer.h"
 
 struct lifecycle;

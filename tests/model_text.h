@@ -3,7 +3,7 @@
 #define TESTS_MODEL_TEXT_H
 
 #include "engine/checkpoint/checkpoint.h"
-#include "protocol/template.h"
+#include "protocol/jinja/jinja.h"
 #include "protocol/tokenizer/tokenizer.h"
 
 /* Reads one text of the checkpoint at `path`; to be released also on failure. */

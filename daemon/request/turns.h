@@ -12,7 +12,7 @@
 #ifndef DAEMON_REQUEST_TURNS_H
 #define DAEMON_REQUEST_TURNS_H
 
-#include "protocol/template.h"
+#include "protocol/jinja/jinja.h"
 #include "protocol/tokenizer/tokenizer.h"
 
 /* The most ends that are reported: few states are worth their memory, and the scheduler looks at each end. */

@@ -1,15 +1,14 @@
 /*
  * Bytes as a template, and behind a zero byte, if there is one, as the JSON of its context. What
  * renders must do so twice alike and give UTF-8; what fails must say why and leave the output as
- * it was. Built with -DRENDER_STEPS=200000, so that a slow input is a finding.
+ * it was.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
-#include "protocol/text/jinja_pystr.h"
-#include "protocol/template.h"
+#include "protocol/jinja/jinja.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -66,15 +66,14 @@ def group(name, text):
 
 
 group("literals", r"""
-{{ 1 }} {{ 1_000 }} {{ 0x1F }} {{ 0b101 }} {{ 0o17 }} {{ 00 }} {{ 0 }}
-{{ 1.0 }} {{ 1.5e3 }} {{ 1e5 }} {{ 1E-5 }} {{ 2e16 }} {{ 1_0.5_0 }} {{ 007.5 }}
+{{ 1 }} {{ 0 }}
+{{ 1.0 }} {{ 1.5e3 }} {{ 1e5 }} {{ 1E-5 }} {{ 2e16 }} {{ 007.5 }}
 {{ 123456789012345678 }} {{ 9223372036854775807 }} {{ -9223372036854775807 }}
 {{ 0.1 }} {{ 0.1 + 0.2 }} {{ 1/3 }} {{ 100.0 }} {{ 1e15 }} {{ 1e16 }} {{ 123456789.123 }} {{ 5e-324 }} {{ 1.7976931348623157e308 }}
 {{ 0.0001 }} {{ 0.00001 }} {{ 1e22 }} {{ 1e21 }} {{ 2.5 }} {{ -0.0 }} {{ 1e100 }}
 {{ 'a' }} {{ "b" }} {{ 'it''s' }} {{ 'a' "b" 'c' }}
-{{ 'a\nb' }}|{{ '\t\r\a\b\f\v\\\'\"' }}|{{ '\x41\u0042\U00000043' }}|{{ '\101\7\0' |length }}
-{{ '\q\d\/' }} {{ '\é\日' }} {{ 'a\⏎b' }} {{ 'a⏎b' }}
-{{ '\N{DASH}' }}
+{{ 'a\nb' }}|{{ '\t\r\a\b\f\v\\\'\"' }}|{{ '\x41\u0042\U00000043' }}
+{{ '\q\d\/' }} {{ 'a\⏎b' }} {{ 'a⏎b' }}
 {{ '\x4' }}
 {{ '\u12' }}
 {{ '\ud800' }}
@@ -85,15 +84,14 @@ group("literals", r"""
 {{ {} }} {{ {'a': 1, 'b': [1]} }} {{ {1: 2, none: 3, 1.5: 4, (1, 2): 5, true: 6} }} {{ {'a': 1, 'a': 2,} }}
 {{ {[]: 1} }}
 {{ {{}: 1} }}
+{{ ['it\'s', 'say "x"', 'both \' and "', 'tab\t', '\x7f', '\u200b', 'é', '\U0001F600'] }}
 {{ 'é' }} {{ "日本" }} {{ 'a' 'b'.upper() }}
 {{ [1, 2 }}
 {{ (1, 2] }}
 {{ 1 2 }}
 {{ }}
-{{ 01 }}
 {{ 1.foo }}
 {{ 1..real }}
-{{ ['it\'s', 'say "x"', 'both \' and "', 'tab\t', 'nul\0', '\x7f', '\u200b', 'é', '\U0001F600'] }}
 """)
 
 group("text of values", r"""
@@ -110,17 +108,14 @@ group("text of values", r"""
 
 group("arithmetic", r"""
 {{ 1 + 2 }} {{ 5 - 7 }} {{ 3 * 4 }} {{ 7 / 2 }} {{ 6 / 3 }} {{ 7 // 2 }} {{ -7 // 2 }} {{ 7 // -2 }} {{ 7 % 3 }} {{ -7 % 3 }} {{ 7 % -3 }}
-{{ 7.5 // 2 }} {{ -7.5 // 2 }} {{ 7.5 % 2 }} {{ -7.5 % 2 }} {{ 7.5 % -2 }} {{ 0.0 % -3 }} {{ 1e300 * 10 }} {{ 5 // 0.3 }}
-{{ 2 ** 10 }} {{ 2 ** -1 }} {{ 2 ** 0.5 }} {{ 2 ** 3 ** 2 }} {{ -2 ** 2 }} {{ 0 ** 0 }} {{ 2 ** 62 }} {{ (-2) ** 3 }}
+{{ 7.5 / 2 }} {{ -7.5 / 2 }} {{ 1e300 * 10 }}
 {{ 1 + 2 * 3 }} {{ (1 + 2) * 3 }} {{ 10 - 2 - 3 }} {{ 2 * 3 % 4 }} {{ 100 / 10 / 5 }} {{ -n + 1 }} {{ +n }} {{ - - n }} {{ -(-n) }} {{ -n.__class__ }}
-{{ true + 1 }} {{ true * 3 }} {{ -true }} {{ true / 2 }} {{ true ** 2 }} {{ +true }} {{ false - 1 }}
-{{ 1 + 1.0 }} {{ 3 * 0.1 }} {{ 1.0 // 1 }} {{ 2 ** 2.0 }} {{ 1e16 + 1 }}
+{{ true + 1 }} {{ true * 3 }} {{ -true }} {{ true / 2 }} {{ +true }} {{ false - 1 }}
+{{ 1 + 1.0 }} {{ 3 * 0.1 }} {{ 1e16 + 1 }}
 {{ 1 / 0 }}
 {{ 1 // 0 }}
 {{ 1 % 0 }}
 {{ 1.0 / 0 }}
-{{ 0 ** -1 }}
-{{ 1e200 ** 2 }}
 {{ 'a' + 'b' }} {{ 'ab' * 3 }} {{ 3 * 'ab' }} {{ 'ab' * 0 }} {{ 'ab' * -1 }} {{ 'a' * true }} {{ [1] + [2] }} {{ [1, 2] * 2 }} {{ (1,) + (2,) }} {{ (1,) * 2 }} {{ l + [n] }} {{ l * 2 }}
 {{ 'a' + 1 }}
 {{ 1 + 'a' }}
@@ -146,7 +141,7 @@ group("arithmetic", r"""
 
 group("comparison and logic", r"""
 {{ 1 < 2 }} {{ 1 <= 1 }} {{ 2 > 3 }} {{ 2 >= 3 }} {{ 1 == 1.0 }} {{ 1 != 2 }} {{ true == 1 }} {{ 'a' < 'b' }} {{ 'a' == 'a' }} {{ 'Z' < 'a' }} {{ 'a' < 'ab' }} {{ 'é' > 'z' }}
-{{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 1 == 1 == 1 }} {{ 3 > 2 > 1 > 0 }} {{ 1 < 2 > 1 }} {{ 1 in [1] == true }} {{ (1 in [1]) == true }}
+{{ 1 < 2 }} {{ (1 < 3) == true }} {{ (1 in [1]) == true }}
 {{ [1, 2] < [1, 3] }} {{ [1] < [1, 0] }} {{ (1, 2) == (1, 2) }} {{ [1] == (1,) }} {{ l == [3, 1, 2] }} {{ d == {'C': 3, 'a': 2, 'b': 1} }} {{ d == {} }} {{ none == none }} {{ [none] == [none] }}
 {{ big == big + 0.0 }} {{ big < 9007199254740992.0 }} {{ big > 9007199254740992.0 }} {{ 1 < 1.5 }} {{ 1e300 > 1 }} {{ -1e300 < 1 }}
 {{ 1 < 'a' }}
@@ -180,7 +175,7 @@ group("comparison and logic", r"""
 
 group("attributes and items", r"""
 {{ d.a }} {{ d['b'] }} {{ d.get('a') }} {{ d.get('z') }} {{ d.get('z', 9) }} {{ deep.x.y.z[2].w }} {{ deep['x']['y'].z[0] }} {{ users[0].name }} {{ users[-1]['name'] }} {{ users.0.name }}
-{{ l[0] }} {{ l[-1] }} {{ l[true] }} {{ s[0] }} {{ s[-1] }} {{ u[0] }} {{ u[4] }} {{ u[-1] }} {{ (1,2)[1] }} {{ range(5)[2] }} {{ range(5)[-1] }} {{ 'abc'[1] }} {{ [1,2][0] }} {{ {'a': 1}['a'] }} {{ {'a': 1}.a }} {{ {1: 'x'}[1] }} {{ {1: 'x'}[1.0] }} {{ {(1,2): 'x'}[1,2] }}
+{{ l[0] }} {{ l[-1] }} {{ l[true] }} {{ s[0] }} {{ s[-1] }} {{ u[0] }} {{ u[4] }} {{ u[-1] }} {{ (1,2)[1] }} {{ range(5)[2] }} {{ range(5)[-1] }} {{ 'abc'[1] }} {{ [1,2][0] }} {{ {'a': 1}['a'] }} {{ {'a': 1}.a }} {{ {1: 'x'}[1] }} {{ {1: 'x'}[1.0] }}
 {{ d.z }}|{{ d['z'] }}|{{ l[10] }}|{{ l['x'] }}|{{ l[1.0] }}|{{ n.x }}|{{ nil.x }}|{{ s['x'] }}|{{ s[100] }}|{{ d[none] }}|{{ d[[]] }}|{{ 5[0] }}
 {{ d.z is undefined }} {{ d.a is defined }} {{ missing.x is defined }}
 {{ d.z.y }}
@@ -217,21 +212,18 @@ group("attributes and items", r"""
 {{ d.items()[0:1] }}
 {{ d.items()[0] }}|{{ d.keys()[0] }}|
 {{ l[0 }}
-{{ l[] }}
 {{ l. }}
 {{ d.'a' }}
 {{ l[1:2:3:4] }}
-{{ l[1:2, 3] }}
 {{ messages[0]['role'] ~ messages[0].content }} {{ messages[2].tool_calls[0].function.arguments.x }}
 {{ users|map(attribute='name')|first }} {{ (users|first).name }} {{ users[0]['address']['zip'] }} {{ 'abc'.upper()[0].lower() }}
-{{ namespace(a=1).a }} {{ namespace(a=1)['a'] }} {{ namespace(a=1).b }}| {{ namespace({'x': 5}).x }} {{ namespace([('k', 1)], z=2).k }}
-{{ x.__class__ }}
+{{ namespace(a=1).a }} {{ namespace(a=1)['a'] }} {{ namespace(a=1).b }}| {{ namespace({'x': 5}).x }}
 {{ namespace(_a=1) }}
 """)
 
 group("methods of str", r"""
-{{ s.upper() }} {{ s.lower() }} {{ s.title() }} {{ s.capitalize() }} {{ s.swapcase() }} {{ 'hello wORLD'.capitalize() }} {{ "they're bill's".title() }}
-{{ u.upper() }} {{ u.lower() }} {{ u.title() }} {{ u.capitalize() }} {{ u.swapcase() }} {{ greek.lower() }} {{ 'İ'.lower()|length }} {{ 'ŉ'.upper() }}
+{{ s.upper() }} {{ s.lower() }} {{ s.title() }} {{ s.capitalize() }} {{ 'hello wORLD'.capitalize() }} {{ "they're bill's".title() }}
+{{ u.upper() }} {{ u.lower() }} {{ u.title() }} {{ u.capitalize() }} {{ greek.lower() }} {{ 'İ'.lower()|length }} {{ 'ŉ'.upper() }}
 [{{ ws.strip() }}] [{{ ws.lstrip() }}] [{{ ws.rstrip() }}] [{{ 'xxaxx'.strip('x') }}] [{{ 'xyaxy'.lstrip('yx') }}] [{{ 'aé'.rstrip('é') }}] [{{ '<think>'.strip('<>') }}] [{{ s.strip(none) }}] [{{ s.strip('') }}]
 {{ 'a b  c'.split() }} {{ ws.split() }} {{ 'a,b,,c'.split(',') }} {{ 'a,b,c'.split(',', 1) }} {{ 'a b c'.split(none, 1) }} {{ ' a b c '.split(none, 1) }} {{ 'a b'.split(' ', maxsplit=1) }} {{ 'a--b'.split('--') }} {{ ''.split() }} {{ ''.split(',') }} {{ 'abc'.split('x') }} {{ 'a b'.split(sep=' ') }} {{ 'a,b,c'.split(',', 0) }} {{ 'a,b,c'.split(',', -1) }}
 {{ 'a,b,c'.rsplit(',', 1) }} {{ 'a b c'.rsplit() }} {{ ' a b  c '.rsplit(none, 1) }} {{ 'a--b--c'.rsplit('--', 1) }} {{ 'abc'.rsplit('x') }} {{ 'a<think>b</think>c'.split('</think>')[-1] }} {{ 'aXXaXXa'.rsplit('XX', 5) }}
@@ -241,33 +233,23 @@ group("methods of str", r"""
 {{ 'a'.split(',', 'x') }}
 {{ 'a'.split(',', foo=1) }}
 {{ lines.splitlines() }} {{ 'a\n'.splitlines() }} {{ ''.splitlines() }} {{ 'a\r\nb\rc\x0bd\x1ce\x85f\u2028g'.splitlines() }} {{ lines.splitlines(true) }} {{ 'a\nb'.splitlines(keepends=true) }}
-{{ s.startswith('Hello') }} {{ s.startswith('x') }} {{ s.startswith(('x', 'H')) }} {{ s.startswith('World', 7) }} {{ s.endswith('World') }} {{ s.endswith(('x', 'd')) }} {{ s.endswith('Hello', 0, 5) }} {{ s.startswith('') }} {{ s.startswith('', 100) }} {{ s.endswith('') }} {{ s.startswith(()) }}
+{{ s.startswith('Hello') }} {{ s.startswith('x') }} {{ s.startswith(('x', 'H')) }} {{ s.endswith('World') }} {{ s.endswith(('x', 'd')) }} {{ s.startswith('') }} {{ s.endswith('') }} {{ s.startswith(()) }}
 {{ s.startswith(1) }}
 {{ s.startswith(['H']) }}
 {{ s.replace('l', 'L') }} {{ s.replace('l', 'L', 1) }} {{ s.replace('', '-') }} {{ s.replace('xyz', '') }} {{ 'é'.replace('', '.') }} {{ 'aaa'.replace('a', 'aa', 2) }} {{ 'aaa'.replace('', 'x', 2) }} {{ 'aaa'.replace('a', 'b', -1) }} {{ ''.replace('', 'x') }} {{ ''.replace('', 'x', 0) }}
 {{ s.replace('l', 1) }}
 {{ s.replace('l') }}
 {{ s.replace(old='l', new='L') }}
-{{ s.find('o') }} {{ s.find('o', 5) }} {{ s.find('x') }} {{ s.rfind('o') }} {{ s.index('W') }} {{ s.rindex('l') }} {{ u.find('é') }} {{ u.rfind('é') }} {{ s.find('') }} {{ s.rfind('') }} {{ s.find('', 100) }} {{ s.find('o', -5) }} {{ s.find('o', 0, 3) }} {{ s.find('l', none, 3) }} {{ u.find('n', 3, -1) }}
-{{ s.index('x') }}
-{{ s.rindex('x') }}
-{{ s.count('l') }} {{ s.count('') }} {{ 'aaaa'.count('aa') }} {{ u.count('é') }} {{ s.count('l', 5) }} {{ s.count('x') }} {{ s.count('', 3, 5) }}
+{{ s.find('o') }} {{ s.find('x') }} {{ s.rfind('o') }} {{ u.find('é') }} {{ u.rfind('é') }} {{ s.find('') }} {{ s.rfind('') }}
+{{ s.count('l') }} {{ s.count('') }} {{ 'aaaa'.count('aa') }} {{ u.count('é') }} {{ s.count('x') }}
 {{ ','.join(['a', 'b']) }} {{ ''.join([]) }} {{ ', '.join(words) }} {{ '-'.join('abc') }} {{ ','.join(d) }} {{ ','.join(d.keys()) }} {{ ' '.join(words|map('upper')) }} {{ ','.join(('x',)) }}
 {{ ','.join([1]) }}
 {{ ','.join(5) }}
 {{ ','.join([missing]) }}
-[{{ 'ab'.ljust(5) }}] [{{ 'ab'.rjust(5) }}] [{{ 'ab'.center(5) }}] [{{ 'abc'.center(6) }}] [{{ 'ab'.ljust(5, '.') }}] [{{ 'é'.rjust(3, 'ä') }}] [{{ 'ab'.center(7, '*') }}] [{{ 'abc'.ljust(2) }}] [{{ 'abc'.center(-5) }}]
-{{ 'a'.ljust(5, 'xy') }}
-{{ '42'.zfill(5) }} {{ '-42'.zfill(5) }} {{ '+1'.zfill(4) }} {{ 'abc'.zfill(2) }} {{ ''.zfill(2) }}
-{{ 'a=b=c'.partition('=') }} {{ 'a=b=c'.rpartition('=') }} {{ 'abc'.partition('=') }} {{ 'abc'.rpartition('=') }}
 {{ 'abc'.removeprefix('a') }} {{ 'abc'.removeprefix('x') }} {{ 'abc'.removesuffix('bc') }} {{ 'abc'.removesuffix('') }}
-{{ 'abc'.isalpha() }} {{ 'ab1'.isalpha() }} {{ '12'.isdigit() }} {{ '²'.isdigit() }} {{ '²'.isdecimal() }} {{ '½'.isnumeric() }} {{ 'a1'.isalnum() }} {{ ''.isalpha() }} {{ ' \t'.isspace() }} {{ ''.isspace() }} {{ 'A1'.isupper() }} {{ 'a1'.islower() }} {{ '1'.isupper() }} {{ 'Ab Cd'.istitle() }} {{ 'AB'.istitle() }} {{ 'é'.isascii() }} {{ ''.isascii() }} {{ 'a\n'.isprintable() }} {{ 'a_1'.isidentifier() }} {{ '1a'.isidentifier() }} {{ 'é'.isalpha() }} {{ '日'.isalnum() }}
-[{{ 'a\tb'.expandtabs() }}] [{{ 'a\tbc\td'.expandtabs(4) }}] [{{ '\n\tx'.expandtabs(tabsize=2) }}]
 {{ 'a'.upper(1) }}
 {{ 'a'.strip('a', 'b') }}
 {{ s.split(', ')[0].upper().lower()|length }} {{ s.upper().lower().title() }}
-{{ l.index(1) }} {{ l.count(3) }} {{ (1,2,1).count(1) }} {{ (1,2).index(2) }} {{ [1,2,1].index(1, 1) }} {{ range(5).index(3) }} {{ l.copy() }} {{ d.copy() }}
-{{ l.index(9) }}
 {{ d.get() }}
 {{ d.get([]) }}
 {{ d.get('a', default=1) }}
@@ -275,51 +257,34 @@ group("methods of str", r"""
 """)
 
 group("format", r"""
-{{ '%s and %s' % ('a', 1) }} {{ '%d' % 5 }} {{ '%s' % 'x' }} {{ '%s' % none }} {{ '%s' % [1] }} {{ '%5d|%-5d|%05d|%+d|% d' % (1, 2, 3, 4, 5) }} {{ '%.2f' % 3.14159 }} {{ '%5.1f|%-8.3f|%08.2f' % (1.25, 2.5, -3.14159) }} {{ '%x %X %o %#x %#o' % (255, 255, 8, 255, 8) }} {{ '%e %E %g %G' % (12345.678, 0.00012, 1e-10, 1e20) }} {{ '%c%c' % ('a', 66) }} {{ '100%%' % () }} {{ '%r %s' % ('a', 'a') }}
-{{ '%(a)s %(b)d' % {'a': 'x', 'b': 2} }} {{ '%(a)s' % d }} {{ 'x' % {} }} {{ 'x' % [1] }} {{ 'x' % () }} {{ '%d' % 3.99 }} {{ '%d' % true }} {{ '%s' % true }} {{ '%.3s' % 'abcdef' }} {{ '%5s|%-5s|' % ('é', 'é') }} {{ '%*d' % (5, 42) }} {{ '%.*f' % (2, 1.5) }} {{ '%i %u' % (1, 2) }} {{ '%.3d' % 5 }} {{ '%+.1e' % 5 }} {{ '%s' % (missing,) }} {{ 'a%s' % missing }}
+{{ '%s and %s' % ('a', 1) }} {{ '%d' % 5 }} {{ '%s' % 'x' }} {{ '%s' % none }} {{ '%s' % [1] }} {{ '100%%' % () }} {{ '%r %s' % ('a', 'a') }}
+{{ 'x' % {} }} {{ 'x' % [1] }} {{ 'x' % () }} {{ '%d' % 3.99 }} {{ '%d' % true }} {{ '%s' % true }} {{ '%s' % (missing,) }} {{ 'a%s' % missing }}
 {{ '%s' % () }}
 {{ '%s' % (1, 2) }}
 {{ '%d' % 'a' }}
-{{ '%f' % 'a' }}
 {{ 'x' % 1 }}
 {{ '%' % 1 }}
-{{ '%y' % 1 }}
-{{ '%(a)s' % 1 }}
-{{ '%(z)s' % d }}
-{{ '%(a' % d }}
-{{ '%x' % 1.5 }}
-{{ '%c' % 'ab' }}
-{{ '%s %s'|format('a', 'b') }} {{ '%(x)s'|format(x=1) }} {{ '%05.1f'|format(2.25) }} {{ 'a'|format }}
-{{ '%s'|format(1, x=2) }}
-{{ '{} {}'.format('a', 1) }} {{ '{0} {1} {0}'.format('a', 'b') }} {{ '{x}'.format(x=5) }} {{ '{{}}'.format() }} {{ '{0[a]} {1.name}'.format(d, users[0]) }} {{ '{0[1]}'.format(l) }} {{ '{!r} {!s}'.format('a', 'a') }} {{ '{:>5}|{:<5}|{:^5}|{:*^7}'.format('a', 'b', 'c', 'd') }} {{ '{:5d}|{:05d}|{:+d}|{:,}|{:_}'.format(1, 2, 3, 1234567, 1234567) }} {{ '{:.2f} {:8.3f} {:e} {:g} {:%} {:.1%}'.format(3.14159, 2.5, 1234.5, 0.0001, 0.5, 0.123) }} {{ '{:x} {:#x} {:X} {:o} {:b} {:#b} {:c}'.format(255, 255, 255, 8, 5, 5, 65) }} {{ '{:.3}'.format('abcdef') }} {{ '{:{w}}|'.format('a', w=4) }} {{ '{}'.format(none) }} {{ '{}'.format([1]) }} {{ '{:,.2f}'.format(1234567.891) }} {{ '{:>8,}'.format(12345) }} {{ '{:5}|'.format(true) }} {{ '{}'.format(1.0) }} {{ '{:10}|{:<10}|'.format(1.5, 2) }} {{ '{}'.format(true) }}
+{{ '{} {}'.format('a', 1) }} {{ '{0} {1} {0}'.format('a', 'b') }} {{ '{x}'.format(x=5) }} {{ '{{}}'.format() }} {{ '{}'.format(none) }} {{ '{}'.format([1]) }} {{ '{}'.format(1.0) }} {{ '{}'.format(true) }}
 {{ '{}'.format() }}
 {{ '{x}'.format() }}
 {{ '{'.format() }}
 {{ '}'.format() }}
 {{ '{} {0}'.format(1) }}
 {{ '{0} {}'.format(1) }}
-{{ '{:d}'.format('a') }}
-{{ '{:d}'.format(1.5) }}
-{{ '{:5}'.format(none) }}
-{{ '{:.2d}'.format(1) }}
-{{ '{!x}'.format(1) }}
-{{ '{:=5}'.format('a') }}
 """)
 
 group("tests", r"""
 {{ 1 is defined }} {{ missing is defined }} {{ missing is undefined }} {{ d.z is not defined }} {{ none is defined }} {{ none is none }} {{ 0 is none }} {{ missing is none }}
 {{ 'a' is string }} {{ 1 is string }} {{ missing is string }} {{ 1 is number }} {{ 1.5 is number }} {{ true is number }} {{ 'a' is number }} {{ 1 is integer }} {{ true is integer }} {{ 1.0 is integer }} {{ 1.0 is float }} {{ 1 is float }} {{ true is boolean }} {{ 1 is boolean }} {{ true is true }} {{ 1 is true }} {{ false is false }} {{ 0 is false }} {{ none is false }}
 {{ d is mapping }} {{ l is mapping }} {{ d is iterable }} {{ l is iterable }} {{ s is iterable }} {{ 1 is iterable }} {{ none is iterable }} {{ missing is iterable }} {{ range(1) is iterable }} {{ l is sequence }} {{ d is sequence }} {{ s is sequence }} {{ 1 is sequence }} {{ none is sequence }} {{ missing is sequence }} {{ (1,) is sequence }} {{ d.items() is sequence }} {{ d.items() is iterable }} {{ range(3) is sequence }} {{ l|map('string') is iterable }} {{ l|map('string') is sequence }} {{ namespace() is mapping }} {{ namespace() is iterable }} {{ namespace() is sequence }}
-{{ 3 is odd }} {{ 3 is even }} {{ 4 is even }} {{ 9 is divisibleby 3 }} {{ 9 is divisibleby(2) }} {{ -3 is odd }} {{ 2.0 is even }} {{ true is odd }}
+{{ 3 is odd }} {{ 3 is even }} {{ 4 is even }} {{ 9 is divisibleby 3 }} {{ 9 is divisibleby(2) }} {{ -3 is odd }} {{ true is odd }}
 {{ 'a' is odd }}
 {{ none is odd }}
 {{ 1 is divisibleby 0 }}
 {{ 1 is divisibleby }}
 {{ missing is odd }}
-{{ 'abc' is lower }} {{ 'ABC' is upper }} {{ 'Abc' is lower }} {{ '1' is lower }} {{ none is upper }} {{ true is lower }}
 {{ 1 is eq 1 }} {{ 1 is ne 2 }} {{ 1 is lt 2 }} {{ 1 is le 1 }} {{ 1 is gt 2 }} {{ 1 is ge 1 }} {{ 1 is equalto 1 }} {{ 1 is lessthan 2 }} {{ 1 is greaterthan(2) }} {{ 1 is in [1] }} {{ 1 is not in [2] }} {{ 'a' is in 'abc' }} {{ 'a' is in d }} {{ 1 is sameas 1 }} {{ true is sameas true }} {{ true is sameas 1 }} {{ none is sameas none }} {{ l is sameas l }} {{ l is sameas [3,1,2] }} {{ [] is sameas [] }} {{ d.a is sameas d.a }}
 {{ range is callable }} {{ 1 is callable }} {{ s.upper is callable }} {{ missing is callable }} {{ namespace is callable }} {{ raise_exception is callable }} {{ dict is callable }} {{ d is callable }}
-{{ 'upper' is filter }} {{ 'nope' is filter }} {{ 'odd' is test }} {{ 'nope' is test }} {{ 'a'|e is escaped }} {{ 'a' is escaped }}
 {{ 1 is not none }} {{ none is not none }} {{ not 1 is none }} {{ 1 is defined and 2 is defined }} {{ missing is defined or 1 }} {{ 'x' if missing is defined else 'y' }} {{ 1 + 1 is eq 2 }} {{ -1 is lt 0 }} {{ [1] is sequence and s is string }} {{ l|length is eq 3 }} {{ 1 is defined is true }}
 {{ 1 is nothing }}
 {{ 1 is lt 'a' }}
@@ -350,15 +315,10 @@ group("filters on text", r"""
 {{ none|length }}
 {{ l|map('string')|length }}
 {{ s|string }} {{ 5|string + 'x' }} {{ none|string }} {{ missing|string }}| {{ l|string }}
-{{ html|e }} {{ html|escape }} {{ html|safe }} {{ html|e|e }} {{ html|e|forceescape }} {{ 5|e }} {{ missing|e }}| {{ ('<'|e) + '<' }} {{ '<' + ('<'|safe) }} {{ ('<'|safe) ~ '<' }} {{ ('<'|safe)|upper + '>' }} {{ ('<a>'|safe).upper() + '<' }} {{ ('%s'|safe) % '<' }} {{ ('{}'|safe).format('<') }} {{ (','|safe).join(['<', '>']) }} {{ ['<'|safe] }} {{ ('<a>'|safe)[0] + '<' }} {{ ('<a>'|safe)[1:] + '<' }} {{ ('a,<'|safe).split(',')[1] + '<' }} {{ ('x'|safe).replace('x', '<') }} {{ ('<'|safe) * 2 + '<' }} {{ ('<'|safe)|trim + '<' }} {{ ('<'|safe)|string + '<' }} {{ ('<'|safe)|replace('<', '>') + '<' }} {{ ('<'|safe) == '<' }} {{ ['<'|safe, '<']|join }} {{ ('ab'|safe).partition('b') }}
-[{{ 'ab'|center(6) }}] [{{ 'abc'|center(6) }}] [{{ 5|center(3) }}] [{{ ('x'|center)|length }}]
-{{ 'foo bar baz qux'|truncate(9) }} {{ 'foo bar baz qux'|truncate(9, true) }} {{ 'foo bar baz qux'|truncate(11) }} {{ 'foo bar baz qux'|truncate(11, false, '...', 0) }} {{ 'é é é é é é é é é'|truncate(5, leeway=0) }} {{ 'short'|truncate }} {{ 'abcdefghij'|truncate(5, end='', leeway=0) }}
-{{ 'x'|truncate(1) }}
-{{ 'one two-three it\'s _x 5'|wordcount }} {{ ''|wordcount }} {{ u|wordcount }} {{ 5|wordcount }}
-{{ 'a b/c?d=é&x~-_.'|urlencode }} {{ 5|urlencode }}
-{{ '%s'|format('x') }} {{ 'a'|default('b') }} {{ missing|default('b') }} {{ missing|default }}| {{ ''|default('b') }}| {{ ''|default('b', true) }} {{ none|default('b') }} {{ none|d('b', true) }} {{ 0|default(1, boolean=true) }} {{ missing|default(l) }} {{ d.z|default(d.a) }} {{ missing|default(default_value='q') }}
+{{ html|e }} {{ html|escape }} {{ html|safe }} {{ html|e|e }} {{ 5|e }} {{ missing|e }}| {{ ('<'|e) + '<' }} {{ '<' + ('<'|safe) }} {{ ('<'|safe) ~ '<' }} {{ ('<'|safe)|upper + '>' }} {{ ['<'|safe] }} {{ ('<a>'|safe)[0] + '<' }} {{ ('<a>'|safe)[1:] + '<' }} {{ ('<'|safe) * 2 + '<' }} {{ ('<'|safe)|trim + '<' }} {{ ('<'|safe)|string + '<' }} {{ ('<'|safe)|replace('<', '>') + '<' }} {{ ('<'|safe) == '<' }} {{ ['<'|safe, '<']|join }}
+{{ 'a'|default('b') }} {{ missing|default('b') }} {{ missing|default }}| {{ ''|default('b') }}| {{ ''|default('b', true) }} {{ none|default('b') }} {{ none|d('b', true) }} {{ 0|default(1, boolean=true) }} {{ missing|default(l) }} {{ d.z|default(d.a) }} {{ missing|default(default_value='q') }}
 {{ missing.x|default('b') }}
-{{ '5'|int }} {{ '5.9'|int }} {{ 5.9|int }} {{ -5.9|int }} {{ 'x'|int }} {{ 'x'|int(7) }} {{ none|int }} {{ true|int }} {{ ' 12 '|int }} {{ '1_000'|int }} {{ '0x1f'|int(base=16) }} {{ '1f'|int(0, 16) }} {{ '0b11'|int(0, 2) }} {{ '0o17'|int(0, 0) }} {{ '012'|int }} {{ '012'|int(9, 0) }} {{ '1e3'|int }} {{ 'inf'|int(3) }} {{ 'nan'|int(3) }} {{ []|int(1) }} {{ '-7'|int }} {{ '+7'|int }} {{ ''|int }} {{ '1__0'|int }} {{ '_1'|int }} {{ '1_'|int }} {{ 'x'|int(default='q') }} {{ '5'|int(0, 1) }}
+{{ '5'|int }} {{ '5.9'|int }} {{ 5.9|int }} {{ -5.9|int }} {{ 'x'|int }} {{ 'x'|int(7) }} {{ none|int }} {{ true|int }} {{ ' 12 '|int }} {{ '1_000'|int }} {{ '012'|int }} {{ '1e3'|int }} {{ 'inf'|int(3) }} {{ 'nan'|int(3) }} {{ []|int(1) }} {{ '-7'|int }} {{ '+7'|int }} {{ ''|int }} {{ '1__0'|int }} {{ '_1'|int }} {{ '1_'|int }} {{ 'x'|int(default='q') }}
 {{ missing|int }}
 {{ ('inf'|float)|int }}
 {{ '5'|float }} {{ '1e3'|float }} {{ 5|float }} {{ 'x'|float }} {{ 'x'|float(1) }} {{ none|float }} {{ true|float }} {{ 'inf'|float }} {{ '-Infinity'|float }} {{ 'nan'|float }} {{ ' 1.5 '|float }} {{ '1_0.5'|float }} {{ '0x10'|float }} {{ '.5'|float }} {{ '5.'|float }} {{ '1__0'|float }} {{ '1e'|float }}
@@ -366,11 +326,9 @@ group("filters on text", r"""
 {{ 5|abs }} {{ -5|abs }} {{ -5.5|abs }} {{ true|abs }} {{ (-0.0)|abs }} {{ -n|abs }}
 {{ 'a'|abs }}
 {{ missing|abs }}
-{{ 2.5|round }} {{ 3.5|round }} {{ 42.55|round(1) }} {{ 2.675|round(2) }} {{ 42|round }} {{ 42.55|round(1, 'floor') }} {{ 42.1|round(method='ceil') }} {{ -2.5|round }} {{ 1234|round(-2) }} {{ 1250|round(-2) }} {{ 1350|round(-2) }} {{ 1234.5|round(-2) }} {{ -1250|round(-2) }} {{ 42|round(1, 'ceil') }} {{ 0.5|round }} {{ 1.5|round|int }} {{ true|round }} {{ 1e20|round(2) }} {{ 5.015|round(2) }}
+{{ 2.5|round }} {{ 3.5|round }} {{ 42.55|round(1) }} {{ 2.675|round(2) }} {{ 42|round }} {{ -2.5|round }} {{ 0.5|round }} {{ 1.5|round|int }} {{ true|round }} {{ 1e20|round(2) }} {{ 5.015|round(2) }}
 {{ 'a'|round }}
-{{ 1|round(0, 'x') }}
 {{ missing|round }}
-{{ users[0]|attr('name') }}| {{ s|attr('upper') is callable }} {{ d|attr('items') is callable }} {{ (l|attr('append')) is undefined }}
 {{ s|nothing }}
 {% if false %}{{ s|nothing }}{% endif %}ok
 {% if true %}{{ s|nothing }}{% endif %}
@@ -428,19 +386,13 @@ group("filters on lists", r"""
 {{ 5|map('upper')|list }}
 {{ users|map(attribute='address.zip.x')|list }}
 {% set g = l|map('nope') %}ok
-{{ l|select|list }} {{ [0, 1, '', 'a', none]|select|list }} {{ l|select('odd')|list }} {{ l|select('gt', 1)|list }} {{ l|select('>', 1)|list }} {{ l|select('==', 1)|list }} {{ l|select('in', [1, 2])|list }} {{ words|select('equalto', 'Apple')|list }} {{ l|reject('odd')|list }} {{ [0, 1, '', 'a']|reject|list }} {{ mixed|select('string')|list }} {{ mixed|reject('none')|list }} {{ [missing, 1]|select('defined')|list }} {{ l|select('divisibleby', 2)|list }} {{ missing|select('odd')|list }} {{ d|select('lower')|list }}
+{{ l|select|list }} {{ [0, 1, '', 'a', none]|select|list }} {{ l|select('odd')|list }} {{ l|select('gt', 1)|list }} {{ l|select('>', 1)|list }} {{ l|select('==', 1)|list }} {{ l|select('in', [1, 2])|list }} {{ words|select('equalto', 'Apple')|list }} {{ l|reject('odd')|list }} {{ [0, 1, '', 'a']|reject|list }} {{ mixed|select('string')|list }} {{ mixed|reject('none')|list }} {{ [missing, 1]|select('defined')|list }} {{ l|select('divisibleby', 2)|list }} {{ missing|select('odd')|list }}
 {{ l|select('nope')|list }}
 {{ l|select('odd', 1, 2)|list }}
 {{ words|select('odd')|list }}
 {{ users|selectattr('admin')|map(attribute='name')|list }} {{ users|rejectattr('admin')|map(attribute='name')|list }} {{ users|selectattr('age', 'eq', 30)|map(attribute='name')|list }} {{ users|selectattr('name', 'in', ['bob', 'cy'])|list|length }} {{ users|selectattr('admin', 'defined')|list|length }} {{ users|selectattr('nope', 'undefined')|list|length }} {{ users|rejectattr('age', 'lt', 30)|map(attribute='name')|join(',') }} {{ users|selectattr('address.zip', 'defined')|list|length }} {{ messages|selectattr('role', 'equalto', 'user')|list }} {{ messages|rejectattr('role', '==', 'system')|map(attribute='role')|list }} {{ (messages|selectattr('role', 'equalto', 'tool')|list)|length > 0 }} {{ nested|selectattr(0, 'gt', 1)|list }}
 {{ users|selectattr|list }}
 {{ users|selectattr('age', 'nope')|list }}
-{% for c, us in users|groupby('city') %}{{ c }}:{{ us|map(attribute='name')|join(',') }};{% endfor %}
-{% for g in users|groupby('city', case_sensitive=true) %}{{ g.grouper }}:{{ g.list|length }};{% endfor %}{% for g in users|groupby('admin', default='?') %}{{ g }}{% endfor %}
-{% for g in users|groupby('age') %}{{ g[0] }}{{ g[1]|length }}{{ g|length }}{% endfor %}
-{{ [1,2,3,4,5]|batch(2)|list }} {{ [1,2,3]|batch(2, 'x')|list }} {{ []|batch(2)|list }} {{ [1,2,3,4,5]|slice(2)|list }} {{ [1,2,3,4,5]|slice(3, 'x')|list }} {{ 'abcd'|batch(3)|map('join')|list }} {{ [1]|slice(3)|list }} {{ [1,2]|batch(0)|list }} {{ [1,2]|slice(-1)|list }}
-{{ [1]|slice(0)|list }}
-{{ [1]|batch('x')|list }}
 {{ [3,1,2]|sort|reverse|list|first }} {{ d.items()|sort }} {{ d.items()|map('first')|join }} {{ d.values()|max }} {{ d|map('upper')|list }} {{ l|sort|join('<') }}
 """)
 
@@ -449,10 +401,9 @@ group("tojson", r"""
 {{ users|tojson }}
 {{ deep|tojson(indent=2) }}
 {{ deep|tojson(indent=4) }}|{{ {'a': [], 'b': {}, 'c': [[]]}|tojson(indent=2) }}|{{ l|tojson(indent='\t') }}|{{ l|tojson(indent=0) }}|{{ l|tojson(indent=-1) }}|{{ l|tojson(indent=true) }}|{{ []|tojson(indent=2) }}|{{ l|tojson(indent=none) }}
-{{ d|tojson(separators=(',', ':')) }} {{ d|tojson(separators=(', ', ' : ')) }} {{ d|tojson(indent=1, separators=(';', '=')) }} {{ d|tojson(sort_keys=true) }} {{ u|tojson(ensure_ascii=true) }} {{ u|tojson(true) }} {{ ctl|tojson(ensure_ascii=true) }} {{ {'é': 1}|tojson(true) }} {{ '𝒳'|tojson(true) }} {{ d|tojson(false, 2) }}
-{{ {1: 'a', 2.5: 'b', true: 'c', none: 'd'}|tojson }} {{ {'b': {'z': 1, 'a': 2}, 'a': 1}|tojson(sort_keys=true) }}
+{{ d|tojson(separators=(',', ':')) }} {{ d|tojson(separators=(', ', ' : ')) }} {{ d|tojson(indent=1, separators=(';', '=')) }} {{ u|tojson(ensure_ascii=true) }} {{ u|tojson(true) }} {{ ctl|tojson(ensure_ascii=true) }} {{ {'é': 1}|tojson(true) }} {{ '𝒳'|tojson(true) }} {{ d|tojson(false, 2) }}
+{{ {1: 'a', 2.5: 'b', true: 'c', none: 'd'}|tojson }}
 {{ {(1, 2): 'a'}|tojson }}
-{{ {1: 'a', 'b': 2}|tojson(sort_keys=true) }}
 {{ missing|tojson }}
 {{ [missing]|tojson }}
 {{ range(3)|tojson }}
@@ -502,15 +453,6 @@ x  {% if t %}y{% endif %}
 	{% if t %}	tab{% endif %}
  {% if t %}nbsp{% endif %}
  {%- if t %}nbsp{% endif %}
-{% raw %}{{ x }} {% if %}{% endraw %}
-a⏎  {% raw %}⏎  {{ x }}⏎  {% endraw %}⏎b
-a⏎  {%- raw -%}⏎  {{ x }}⏎  {%- endraw -%}⏎b
-{% raw %}a{% endraw +%}⏎b
-{% raw %}a{%+ endraw %}⏎b
-{%raw%}{%endraw%}
-{% raw %}{% raw %}{% endraw %}
-{% raw %} never ends
-{% raw %}{# c #}{% endraw %}x
 { x } {} { {x} } }} %} #} {
 {{ '}}' }} {{ '%}' }} {{ "{{" }} {{ {'a': {'b': 1}} }} {{ {'a': {}} }}
 {{ {'a': 1}}}
@@ -536,10 +478,6 @@ a {%- if t -%} b {%- else -%} c {%- endif -%} d
 {% %}
 {% 5 %}
 {% unknown %}
-{% block a %}{% endblock %}x{% import 'a' as b %}
-{% extends 'x' %}
-{% include 'x' %}
-{% from 'x' import y %}
 {% do l %}
 {% trans %}x{% endtrans %}
 {{ ( }}
@@ -653,6 +591,7 @@ group("for", r"""
 {% for x in none_list %}a{% else %}b{% endfor %}
 {% for x in l %}a{% else %}b{% endfor %}
 {% for k in d %}{{ k }}{% endfor %}{% for k, v in d.items() %}{{ k }}{{ v }}{% endfor %}
+{% for i in range(3) %}{% set x = i %}{% if i == 1 %}{% set x = 'one' %}{% endif %}{{ x }}{% filter upper %}{% set x = 'f' %}{{ x }}{% endfilter %}{{ x }}{% endfor %}{{ x }}|
 {% for c in u %}{{ c }}.{% endfor %}
 {% for a, b in nested %}{{ a }}-{{ b }};{% endfor %}
 {% for a, (b, c) in [(1, (2, 3))] %}{{ a }}{{ b }}{{ c }}{% endfor %}
@@ -667,10 +606,7 @@ group("for", r"""
 {% for x in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }};{% endfor %}
 {% for x in l %}{{ loop.previtem }}<{{ x }}>{{ loop.nextitem }};{% endfor %}
 {% for x in l %}{{ loop.previtem is defined }}{{ loop.nextitem is undefined }}{% endfor %}
-{% for x in l %}{{ loop.cycle('a', 'b') }}{% endfor %}
-{% for x in [1, 1, 2, 2, 1] %}{% if loop.changed(x) %}{{ x }}{% endif %}{% endfor %}
-{% for x in l %}{{ loop['index'] }}{{ loop.nope }}{{ loop|length }}{{ loop.nope is defined }}{% endfor %}
-{% for x in l %}{{ loop.cycle() }}{% endfor %}
+{% for x in l %}{{ loop['index'] }}{{ loop.nope }}{{ loop.nope is defined }}{% endfor %}
 {% for x in l %}{{ loop(1) }}{% endfor %}
 {% for x in l if x > 1 %}{{ x }}{{ loop.index }}{{ loop.length }}{{ loop.last }};{% endfor %}
 {% for x in l if x > 9 %}{{ x }}{% else %}none{% endfor %}
@@ -725,7 +661,6 @@ group("for", r"""
 {% for x in %}{% endfor %}
 {% for 1 in l %}{% endfor %}
 {% for x in l %}{{ x }}{% endfor x %}
-{% for i in l %}{{ loop }}{% endfor %}
 {% for x in d.items() %}{{ x }}{{ x[0] }}{% endfor %}
 {% for x in l|reverse %}{{ x }}{{ loop.length }}{{ loop.revindex }}{% endfor %}
 {% for m in messages %}{{ m.role }}{% if m.tool_calls is defined and m.tool_calls %}{% for c in m.tool_calls %}{{ c.function.name }}{% for k, v in c.function.arguments|items %}{{ k }}={{ v }}{% endfor %}{% endfor %}{% endif %}{{ '' if loop.last else ', ' }}{% endfor %}
@@ -754,9 +689,6 @@ group("macro", r"""
 {% macro m %}{% endmacro %}
 {% macro 1() %}{% endmacro %}
 {% macro m() %}
-{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, x=3) }}{{ m() }}
-{% macro m(a) %}{{ a }}{{ varargs }}{% endmacro %}{{ m(1, 2, 3) }}
-{% macro m(a) %}{{ kwargs }}{% endmacro %}{{ m(1, b=2, c=3) }}
 {% macro m(a, kwargs=5) %}{{ kwargs }}{% endmacro %}{{ m(1) }}{{ m(1, kwargs=2) }}
 {% macro m() %}{% set kwargs = 1 %}{{ kwargs }}{% endmacro %}{{ m() }}
 {{ m() }}{% macro m() %}M{% endmacro %}
@@ -774,23 +706,10 @@ group("macro", r"""
 {% macro m() %}{% for x in l %}{{ x }}{{ loop.index }}{% endfor %}{% endmacro %}{{ m() }}
 {% macro outer(x) %}{% macro inner(y) %}{{ x }}{{ y }}{% endmacro %}{{ inner(2) }}{% endmacro %}{{ outer(1) }}
 {% set ns = namespace(n=0) %}{% macro m() %}{% set ns.n = ns.n + 1 %}{% endmacro %}{{ m() }}{{ m() }}{{ ns.n }}
-{% macro m(x) %}{{ x }}{% endmacro %}{{ m(*[1]) }}{{ m(**{'x': 2}) }}{{ m(*[], **{'x': 3}) }}
-{% macro m(a, b) %}{{ a }}{{ b }}{% endmacro %}{{ m(1, *[2]) }}{{ m(*(3, 4)) }}{{ m(1, **{'b': 2}) }}
-{% macro m(x) %}{{ x }}{% endmacro %}{{ m(**{'y': 2}) }}
-{% macro m(x) %}{{ x }}{% endmacro %}{{ m(*5) }}
 {% macro m(x) %}{{ x }}{% endmacro %}{{ m(x=1, x=2) }}
 {% macro m(x) %}{{ x }}{% endmacro %}{{ m(x=1, 2) }}
 {{ m.name }}{% macro mm(a, b=1) %}{% endmacro %}{{ mm.name }}{{ mm.arguments }}{{ mm.catch_kwargs }}{{ mm.caller }}
 {% macro m() %}{% if t %}{{ raise_exception('in macro') }}{% endif %}{% endmacro %}{{ m() }}
-{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}
-{% macro m() %}[{{ caller() }}]{% endmacro %}{% call m() %}body{{ n }}{% endcall %}
-{% macro m() %}[{{ caller(1) }}{{ caller(2) }}]{% endmacro %}{% call(x) m() %}{{ x }}!{% endcall %}
-{% macro m(a) %}{{ a }}{{ caller() }}{% endmacro %}{% call m(5) %}{% set q = 1 %}{{ q }}{% endcall %}{{ q }}|
-{% macro m() %}x{% endmacro %}{% call m() %}body{% endcall %}
-{% macro m(caller) %}{{ caller() }}{% endmacro %}{% call m() %}body{% endcall %}
-{% macro m(caller=none) %}{{ caller() }}{% endmacro %}{% call m() %}body{% endcall %}
-{% call 5 %}{% endcall %}
-{% call range(3) %}{% endcall %}
 {% macro m() %}{% generation %}g{% endgeneration %}{% endmacro %}{{ m() }}
 {% generation %}a{{ n }}{% endgeneration %}b
 {% for x in l %}{% generation %}{{ x }}{{ loop.index }}{% set y = x %}{{ y }}{% endgeneration %}{{ y }}{% endfor %}
@@ -801,19 +720,10 @@ group("macro", r"""
 {% filter trim %}  x  {% endfilter %}{% filter nope %}x{% endfilter %}
 {% filter length %}abc{% endfilter %}
 {% filter upper %}{% set w = 'in' %}{{ w }}{% endfilter %}{{ w }}|
-{% with a = 1, b = 2 %}{{ a }}{{ b }}{% endwith %}{{ a }}|
-{% with %}{% set x = 1 %}{{ x }}{% endwith %}{{ x }}|
-{% with n = n + 1 %}{{ n }}{% endwith %}{{ n }}
-{% with a = 1, b = a %}{{ b }}|{% endwith %}
-{% with (a, b) = (1, 2) %}{{ a }}{{ b }}{% endwith %}
-{% with a, b = (1, 2) %}{{ a }}{{ b }}{% endwith %}
-{% with a %}{% endwith %}
-{% print n %}{% print n, s %}
-{% print %}x
 """)
 
 group("globals and errors", r"""
-{{ range(3)|list }} {{ range(1, 4)|list }} {{ range(0, 10, 3)|list }} {{ range(5, 0)|list }} {{ range(-3, 0)|list }} {{ range(true)|list }} {{ range(3).start }}{{ range(3).stop }}{{ range(3).step }}
+{{ range(3)|list }} {{ range(1, 4)|list }} {{ range(0, 10, 3)|list }} {{ range(5, 0)|list }} {{ range(-3, 0)|list }} {{ range(true)|list }}
 {{ range() }}
 {{ range('a') }}
 {{ range(1.0) }}
@@ -823,14 +733,8 @@ group("globals and errors", r"""
 {{ range(100001) }}
 {{ range(100000)|length }}
 {{ range(missing) }}
-{{ dict(a=1, b=2) }} {{ dict() }} {{ dict({'x': 1}, y=2) }} {{ dict([('a', 1), ['b', 2]]) }} {{ dict(['ab', 'cd']) }} {{ dict(d) == d }} {{ dict(d, a=9).a }}
-{{ dict(5) }}
-{{ dict([1]) }}
+{{ dict(a=1, b=2) }} {{ dict() }} {{ dict({'x': 1}, y=2) }} {{ dict(d) == d }} {{ dict(d, a=9).a }}
 {{ dict({}, {}) }}
-{{ namespace(1) }}
-{{ joiner() is callable }}{% set j = joiner() %}{% for x in l %}{{ j() }}{{ x }}{% endfor %}{% set j = joiner('|') %}{{ j() }}a{{ j() }}b
-{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.reset() }}{{ c.next() }}
-{{ cycler() }}
 {{ raise_exception('boom') }}
 a{{ raise_exception('Only é ' ~ n) }}b
 {{ raise_exception(5) }}
@@ -840,7 +744,7 @@ a{{ raise_exception('Only é ' ~ n) }}b
 {{ raise_exception('a', 'b') }}
 {% if messages[0].role != 'user' %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}
 {{ 'x' if t else raise_exception('no') }}
-{{ strftime_now('%Y')|length }} {{ strftime_now('%d %b %Y')|length }} {{ strftime_now('%Y-%m-%d')|length }} {{ strftime_now('100%%') }} {{ strftime_now('') }}| {{ strftime_now('%f')|length }} {{ strftime_now('%z%Z') }}| {{ strftime_now('é %%Y') }}
+{{ strftime_now('%Y')|length }} {{ strftime_now('%d %b %Y')|length }} {{ strftime_now('%Y-%m-%d')|length }} {{ strftime_now('100%%') }} {{ strftime_now('') }}| {{ strftime_now('é %%Y') }}
 {{ strftime_now() }}
 {{ strftime_now(5) }}
 {{ 1.5.x }}
@@ -856,88 +760,47 @@ a{{ raise_exception('Only é ' ~ n) }}b
 {{ n|upper.x }}
 {{ *l }}
 {{ **d }}
-{{ range(*[1, 3])|list }} {{ dict(**d) }} {{ dict(**{'a': 1}, **{'b': 2}) }}
-{{ dict(**5) }}
-{{ dict(**{1: 2}) }}
-{{ '{}-{}'.format(*l[:2]) }} {{ 'a,b'.split(*[',']) }} {{ l|join(*[', ']) }} {{ 'x'|default(**{'default_value': 1}) }}
 """)
 
 
 # What template_random.py found.
 group("found at random", r"""
-{% for x in l %}{{ loop|map('first')|list }}{{ loop.index }}{{ x }}{% endfor %}
-{% for x in l %}{% for y, inner in loop %}{{ y }}{{ inner.index }}{% endfor %}{{ x }}{{ loop.last }}{% endfor %}
-{% for x in l %}{{ loop is iterable }}{{ 1 in loop }}{{ loop.index }}{% endfor %}
-{{ missing|truncate(3) }}|{{ l|truncate(5) }}
-{{ l|truncate(3, leeway=0) }}|{{ range(99)|list|truncate(5) }}
-{{ l is filter }}
-{{ d is test }}
+{% for x in l %}{{ loop.index }}{{ x }}{% endfor %}
+{% for x in l %}{{ loop is iterable }}{{ loop.index }}{% endfor %}
 {{ lines.splitlines(d) }}
-{{ namespace(missing) }}
-{{ dict(missing) }}
 {{ l|sort(reverse=missing) }}
 {{ l|sort(reverse=none) }}
 {{ d|dictsort(reverse=1) }}
 {{ {d: 1, 'a': raise_exception('first')} }}
 {#
-{% raw %}
 a{#-
 {# x
-{% raw %}x
 {{ nested|sum(start=[]) }} {{ l + l + l }} {{ (1,) + (2,) + (3,) }}
 """)
 
 group("corners", r"""
-{% macro m(a, b=1) %}{{ varargs }}{% endmacro %}{{ m.name }}{{ m.arguments }}{{ m.catch_kwargs }}{{ m.catch_varargs }}{{ m.caller }}{{ m.nope }}|
-{% set big = dict(range(50)|map('string')|map('list')|map('join')|batch(2)) %}{{ big|length }}{{ big['0'] }}{{ big['48'] }}{{ big['1'] is defined }}{{ big }}
-{% set ns = namespace(d={}) %}{% for i in range(40) %}{% set ns.d = dict(ns.d, **{'k' ~ (i % 25): i}) %}{% endfor %}{{ ns.d }}{{ ns.d.k3 }}{{ ns.d.k30 }}|{{ 'k24' in ns.d }}{{ ns.d == ns.d|items|list|dictsort }}
+{% set big = {'k0': 0, 'k1': 1, 'k2': 2, 'k3': 3, 'k4': 4, 'k5': 5, 'k6': 6, 'k7': 7, 'k8': 8, 'k9': 9, 'k10': 10, 'k11': 11, 'k3': 33, 5: 5.5, none: 'n', (1, 2): 't'} %}{{ big|length }}{{ big.k3 }}{{ big['k11'] }}{{ big[5.0] }}{{ big[none] }}{{ big[(1, 2)] }}{{ big.nope is defined }}{{ 'k9' in big }}{{ 'k99' in big }}{{ big == dict(big) }}{{ big }}
+{{ ('a\nb'|safe)|indent + '<' }} {{ ('ab'|safe)[::-1] + '<' }} {{ ('ab'|safe)|reverse + '<' }} {{ ('ab'|safe)|first + '<' }} {{ ('ab'|safe)|list }} {{ ('<'|safe) + ('<'|e) }} {{ ['<'|safe]|join('>') }} {{ (['<'|safe]|join('>')) + '<' }} {{ ('a'|safe)|default('b') + '<' }} {{ ('<'|safe)|tojson + '<' }} {{ ('A'|safe)|lower + '<' }} {{ ('A'|safe)|title + '<' }} {{ ('A'|safe)|capitalize + '<' }} {{ '<' + 'b'|safe + '>' ~ '"' }}
+{{ (s|upper)[0] }}{{ s|upper|first }}{{ -l[0] }}{{ not s }}{{ (not s) is false }}{{ 2 * -3 }}{{ 2 - -3 }}{{ - 3|abs }}{{ s is string is true }}
 {{ range(200)|map('string')|unique|list|length }} {{ (range(100)|list + range(100)|list)|unique|list|length }} {{ [1.5, 'a', none, (1, 2), true, 1.5, 'a', none, (1, 2), 2, 3, 4, 5, 6, 7, 8, 9]|unique|list }}
 {% set q = 'nan' %}{% set nan = q|float %}{{ nan == nan }}{{ nan < 1 }}{{ nan > 1 }}{{ nan <= 1 }}{{ 1 < nan }}{{ nan != nan }}{{ nan == 1 }}{{ nan|string }}{{ {nan: 1}|length }}{{ [nan, 1]|max }}
 {{ l is sameas d }} {{ range is sameas range }} {{ -9223372036854775807 - 1 }} {{ (-9223372036854775807 - 1) < -9.3e18 }} {{ 9223372036854775807 < 9.3e18 }} {{ 'inf'|float > 9223372036854775807 }}
 {{ 1 < missing }}
-{{ '%#.0f %#.0e %#g' % (1.0, 2.0, 3.0) }} {% set q = 'inf' %}{% set i = q|float %}{{ '%f %e %05f|%-8f|%F %G' % (i, i, i, i, i, -i) }}{{ '{:F} {:G} {:e} {}'.format(i, i, i, -i) }} {{ '%*d|%-*d|' % (-5, 1, 5, 2) }} {{ '%-05d|%ld' % (1, 2) }} {{ '%c' % 8364 }} {{ '%.0f %.0f' % (0.5, 1.5) }} {{ '%s %s' % ('a', 'b'|safe) }} {{ '%5.1f%%' % 12.345 }}
-{{ '%c' % 55296 }}
-{{ '%hhd' % 1 }}
-{{ '%c' % -1 }}
-{{ '{:.3}|{:.3}|{:.1}'.format(3.14159, 1234.5, 2.0) }} {{ '{:n}|{:n}'.format(5, 2.5) }} {{ '{:.2f}|{:e}|{:%}'.format(3, 4, 1) }} {{ '{:#.0f}'.format(1.0) }} {{ '{:E}|{:G}'.format(1.5, 1e-7) }} {{ '{} {0[a]}'.format(d) }} {{ '{0} {0.a}'.format(d) }} {{ '{:.1}|{:.2}|{:.3}|{:.4}|{:.1}|{:.0}'.format(2.0, 12.0, 100.0, 100.0, 0.0, 5.0) }} {{ '{:+} {: } {:-}'.format(1, 2, 3.5) }} {{ '{a[0]}{b.x}'.format(a='xy', b={'x': 1}) }} {{ '{:_x}'.format(65535000) }} {{ '{:=+6d}'.format(5) }} {{ '{0.upper}'.format(5) }}| {{ '{:é>4}'.format('a') }} {{ '{:c}'.format(8364) }}
-{{ '{0.a.b}'.format(5) }}
-{{ '{[a]}'.format(d) }}
-{{ '{.a}'.format(d) }}
-{{ '{0[}'.format(l) }}
-{{ '{0.}'.format(l) }}
-{{ '{0[0]x}'.format(l) }}
-{{ '{:.}'.format(1.0) }}
-{{ '{:5x5}'.format(1) }}
-{{ '{:q}'.format(1) }}
-{{ '{:q}'.format(1.0) }}
-{{ '{!}'.format(1) }}
-{{ '{!rx}'.format(1) }}
-{{ '{:{:{}}}'.format(1, 2, 3) }}
+{% set q = 'inf' %}{% set i = q|float %}{{ '%s %s' % ('a', 'b'|safe) }}
 {{ '{0'.format(1) }}
 {{ '{9}'.format(1) }}
-{{ ('{:5}'|safe).format('a'|safe) }}
-{{ ('{}{}'|safe).format('<'|safe, '<') }} {{ ('%s%s%d'|safe) % ('<'|safe, '<', 5) }} {{ ('%r'|safe) % '<' }} {{ ('a\nb'|safe)|indent + '<' }} {{ ('a'|safe).center(5, '<') }} {{ ('a'|safe).zfill(3) + '<' }} {{ ('a\tb'|safe).expandtabs() + '<' }} {{ ('ab'|safe)[::-1] + '<' }} {{ ('ab'|safe)|reverse + '<' }} {{ ('ab'|safe)|first + '<' }} {{ ('ab'|safe)|list }} {{ ('a b'|safe).rsplit() }} {{ ('a\nb'|safe).splitlines() }} {{ ('ab'|safe).removeprefix('a') + '<' }} {{ ('ab'|safe).strip('a') + '<' }} {{ ('<'|safe) + ('<'|e) }} {{ ['<'|safe]|join('>') }} {{ (['<'|safe]|join('>')) + '<' }} {{ ('a'|safe)|default('b') + '<' }} {{ ('<'|safe)|tojson + '<' }} {{ ('A'|safe)|lower + '<' }} {{ ('A'|safe)|title + '<' }} {{ ('A'|safe)|capitalize + '<' }} {{ ('A'|safe)|center(3) + '<' }} {{ ('%s'|safe)|format('<') }}
-{{ 1e308|round(2) }} {{ 5|round(-400) }} {{ 1e300|round(-305) }} {{ 2.5|round(330) }} {{ 5|round(-1) }} {{ 15|round(-1) }} {{ 25|round(-1) }} {{ -15|round(-1) }} {{ ('nan'|float)|round }} {{ ('inf'|float)|round(1) }} {{ -0.4|round }} {{ 1e15|round(1, 'ceil') }} {{ 12.5|round(-1, 'floor') }}
-{{ ('inf'|float)|round(0, 'ceil') }}
-{{ '5'|int(0, none) }} {{ '5'|int(base=none) }} {{ '5'|int(1, 'x') }}
+{{ 1e308|round(2) }} {{ 2.5|round(330) }} {{ ('nan'|float)|round }} {{ ('inf'|float)|round(1) }} {{ -0.4|round }}
 {{ {(1, []): 1} }}
 {{ d[(1, [])] }}| {{ d[(1, (2, d))] }}|
-{{ dict([['a']]) }}
-{{ dict([['a', 1, 2]]) }}
 {{ l|tojson(separators=(1, 2)) }}
 {{ l|tojson(separators=(',',)) }}
 {{ [1, 2][9223372036854775807] }}| {{ s[-9223372036854775807] }}| {{ s[9223372036854775807:] }}| {{ s[:-9223372036854775807] }}| {{ l[::9223372036854775807] }} {{ l[::-9223372036854775807] }} {{ s[::9223372036854775807] }} {{ s[5::-9223372036854775807] }} {{ range(10)[::9223372036854775807] }}
-{{ 'ab' * 2 ** 2 }} {{ 10 // 3 * 3 + 10 % 3 }} {{ 'x'.join('abc').split('x')|join }} {{ (1 if t) + 1 }} {{ [[]] * 2 == [[], []] }}
-{{ cycler('a').pos }} {{ cycler('a').nope }}| {{ joiner()() }}| {{ joiner(sep='x') is callable }}
-{{ cycler('a')() }}
-{{ joiner()(1) }}
+{{ 10 // 3 * 3 + 10 % 3 }} {{ 'x'.join('abc').split('x')|join }} {{ (1 if t) + 1 }} {{ [[]] * 2 == [[], []] }}
 {% set f = s.upper %}{{ f() }}{% set r = range %}{{ r(2)|list }}{% set g = d.get %}{{ g('a') }}{{ g('zz', 1) }}
 {{ users|map(attribute='name')|map('first')|join }} {{ users|map(attribute='address')|map(attribute='zip')|list }} {{ words|map('list')|map('sort')|map('join')|list }} {{ nested|map('sum')|list }} {{ nested|map('map', 'string')|map('join', '+')|list }}
-{{ l|map('format', 1)|list }}
 {{ words|map('length', 1)|list }}
 {{ words|map(attribute='upper')|first is callable }} {{ pairs|map(attribute=0)|join }} {{ pairs|map(attribute=-1)|join }} {{ words|map(attribute=none)|join }} {{ words|map(attribute=true)|join }}
 {% for x in l %}{% for y in l if y != x %}{% if loop.first %}{% continue %}{% endif %}{{ x }}{{ y }}{% else %}-{% endfor %}{% endfor %}
-{% for i in range(3) %}{% set x = i %}{% if i == 1 %}{% set x = 'one' %}{% endif %}{% with %}{% set x = 'inner' %}{% endwith %}{{ x }}{% filter upper %}{% set x = 'f' %}{{ x }}{% endfilter %}{{ x }}{% endfor %}{{ x }}|
 {% macro m(l) %}{% for x in l %}{% if x is sequence and x is not string %}{{ m(x) }}{% else %}{{ x }}{% endif %}{{ ',' if not loop.last }}{% endfor %}{% endmacro %}{{ m([1, [2, [3, 'x']], 4]) }}
 {% set x = 1 %}{% macro m() %}{% set x = x + 1 %}{{ x }}{% endmacro %}{{ m() }}{{ m() }}{{ x }}
 {% set x = 1 %}{% macro m(x=x) %}{{ x }}{% endmacro %}{{ m() }}{{ m(5) }}
@@ -947,33 +810,25 @@ group("corners", r"""
 {% for x in l %}{% if no %}{% set s = 1 %}{% endif %}{{ s|length }}{% endfor %}{{ s|length }}
 {% for x in l %}{{ s|length }}{% if x == 1 %}{% set s = '' %}{% endif %}{{ s|length }};{% endfor %}
 {% set x | default('d') %}{% endset %}[{{ x }}]{% set x | default('d', true) %}{% endset %}[{{ x }}]{% set x | length %}abc{% endset %}{{ x + 1 }}
-{{ (s|upper)[0] }}{{ s|upper|first }}{{ -l[0] }}{{ not s }}{{ (not s) is false }}{{ -1 ** 2 }}{{ 2 * -3 }}{{ 2 - -3 }}{{ - 3|abs }}{{ s is string is true }}
-{{ not t in [false] }}{{ t not in [false] }}{{ 1 not in [2] == true }}{{ (not 1) in [false] }}{{ n in l and n not in none_list }}
+{{ not t in [false] }}{{ t not in [false] }}{{ 1 not in [2] }}{{ (not 1) in [false] }}{{ n in l and n not in none_list }}
 {{ [n, n + 1, [n]]|string }}{{ {'a' ~ n: n}|string }}{{ (n,)|string }}{{ [l[0], l[-1]]|sum }}
 """)
 
-# What is refused here on purpose, though jinja2 does something: integers over 64 bits, complex
-# numbers, recursive loops, filters and tags that are of no use in a chat.
-REFUSED = r"""
-{{ 99999999999999999999 }}
-{{ 9223372036854775807 * 2 }}
-{{ 9223372036854775807 + 1 }}
-{{ -9223372036854775807 - 2 }}
-{{ 2 ** 64 }}
-{{ 10 ** 19 }}
-{{ 1e30|int }}
-{{ '99999999999999999999'|int }}
-{{ '%d' % 1e30 }}
-{{ (-8) ** 0.5 }}
-{% for x in l recursive %}{{ x }}{% endfor %}
-{{ l|random }}
-{{ l|pprint }}
-{{ l|urlize }}
-{{ d|xmlattr }}
-{% block a %}{% endblock %}
-{% autoescape true %}{% endautoescape %}
-{{ '\N{DASH}' }}
-"""
+# Every character that has another case, and of those whose other case is several characters each beside another letter.
+CONTEXT["cased"] = "".join(c for c in map(chr, range(0x110000)) if len({c, c.lower(), c.upper(), c.title()}) > 1)
+CONTEXT["special"] = " ".join(f"{c} a{c}" for c in CONTEXT["cased"] if len(c.upper() + c.lower() + c.title()) > 3)
+
+group("upper and lower case", r"""
+{{ cased.upper() }}
+{{ cased.lower() }}
+{{ cased|list|map('title')|join }}
+{{ cased|list|map('capitalize')|join }}
+{{ special.title() }}
+{{ special|title }}
+{{ special.capitalize() }}
+{{ special|upper }} {{ special|lower }}
+{{ ['Σ', 'ΑΣ', 'ΑΣΑ', 'Α.Σ', "Α'Σ.Α", 'ΑΣ:', 'Σ Σ', 'ΑΣ1Σ']|map('lower')|list }} {{ 'ΑΣ ΣΑ'.title() }} {{ 'ΣΑΣ'.capitalize() }}
+""")
 
 
 def small_cases():
@@ -993,9 +848,6 @@ def main():
         for case in cases:
             case.update(answer(case["template"], CONTEXT))
         groups[name] = cases
-    groups["refused on purpose"] = [
-        {"name": f"refused {i}", "template": t, "error": "invalid"} for i, t in enumerate(REFUSED.strip().split("\n"))
-    ]
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "template_cases.json")
     with open(path, "w") as f:
         models = [{**case, **answer(TEMPLATES[case["style"]], context)} for case, context in model_cases()]

@@ -1,0 +1,140 @@
+/*
+ * The tree of a template, and where its variables are.
+ *
+ *     text --lex--> tokens --parse--> nodes --scope--> nodes with slots
+ *
+ * Everything is in the template's arena and does not change once it is made: any number of threads
+ * may walk it.
+ *
+ * Names. Jinja compiles a template to Python functions, in which each scope (the template, a loop's
+ * body, a macro, a set block...) has variables of its own; which of them a name means is decided
+ * when the template is compiled, not when it runs. scope.c makes the same decisions. A `function`
+ * is what has an activation at run time: the template, a macro. A `frame` is a scope within one; its
+ * variables are neighbouring slots of the activation, filled by `load`s each time the scope is
+ * entered and cleared when it is left. An assignment in a loop's body thus ends with the iteration,
+ * and a name that is assigned anywhere in a scope never means the variable outside by accident.
+ */
+#ifndef PROTOCOL_JINJA_AST_H
+#define PROTOCOL_JINJA_AST_H
+
+#include "protocol/jinja/value.h"
+
+enum node_type {
+	/* Expressions, and which members of a node they use. Lists are chained through next. */
+	N_CONST,    /* value */
+	N_NAME,	    /* name, op: enum name_use, where */
+	N_NSREF,    /* name "." value (a str), where: target of an assignment only */
+	N_LIST,	    /* list */
+	N_TUPLE,    /* list */
+	N_DICT,	    /* list: key, value, key, value... */
+	N_NOT,	    /* a */
+	N_NEG,	    /* a */
+	N_POS,	    /* a */
+	N_BINARY,   /* a, b, op: enum binary_op */
+	N_AND,	    /* a, b */
+	N_OR,	    /* a, b */
+	N_COMPARE,  /* a, b, op: enum compare_op */
+	N_CONCAT,   /* a, b */
+	N_COND,	    /* b if a else c (or NULL) */
+	N_ATTR,	    /* a "." name */
+	N_ITEM,	    /* a [ b ] */
+	N_SLICE,    /* a : b : c, each or NULL; only as b of N_ITEM */
+	N_CALL,	    /* a, arguments: list, list2 of N_KEYWORD */
+	N_KEYWORD,  /* name = a */
+	N_FILTER,   /* a | name, arguments as N_CALL, builtin */
+	N_TEST,	    /* a is name, arguments as N_CALL, builtin */
+	N_CAPTURED, /* the text of the block that a filter is applied to */
+
+	/* Statements */
+	N_DATA,		/* value */
+	N_OUTPUT,	/* a */
+	N_IF,		/* a: condition, list: body, list2: else, b: chain of N_IF for elif */
+	N_FOR,		/* a: target, b: iterable, c: test or NULL, list: body, list2: else */
+	N_SET,		/* a: target, b: value */
+	N_SET_BLOCK,	/* a: target, b: filters over N_CAPTURED, list: body */
+	N_FILTER_BLOCK, /* b: filters over N_CAPTURED, list: body */
+	N_GENERATION,	/* list: body */
+	N_MACRO,	/* name, function, list: body, where */
+	N_BREAK,
+	N_CONTINUE,
+};
+
+enum name_use { NAME_LOAD, NAME_STORE, NAME_PARAM };
+
+enum compare_op { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, CMP_NOT_IN };
+
+/* A variable: `hops` activations out, number `slot` there. */
+struct variable {
+	unsigned hops, slot;
+};
+
+/* What fills a slot when its frame is entered; slots without a load begin as V_MISSING. */
+struct load {
+	unsigned slot;
+	bool from_context;     /* else from `outer`, a variable of a scope around */
+	unsigned context_name; /* index into the template's context names */
+	struct variable outer;
+};
+
+struct frame {
+	unsigned first, n; /* slots */
+	unsigned nloads;
+	const struct load *loads;
+};
+
+/* The template itself, or a macro. */
+struct function {
+	const char *name;
+	unsigned nslots;
+	struct frame frame;
+	struct node *params;   /* chain of N_NAME; their slots are the frame's first ones */
+	struct node *defaults; /* chain, of the last ndefaults parameters */
+	unsigned nparams, ndefaults;
+};
+
+struct node {
+	enum node_type type;
+	int op;
+	int line;
+	unsigned height; /* of the expression below: bounds recursion */
+	struct value name;
+	struct value value;
+	struct node *next, *a, *b, *c, *list, *list2;
+	struct variable where;
+	const struct builtin *builtin; /* N_FILTER, N_TEST: NULL when there is no such one */
+	struct function *function;
+	struct frame frame;	 /* N_FOR: body; N_SET_BLOCK, N_FILTER_BLOCK, N_GENERATION */
+	struct frame test_frame; /* N_FOR */
+	struct frame else_frame; /* N_FOR */
+};
+
+struct template
+{
+	const char *name;
+	struct arena arena;
+	struct node *body; /* chain of statements */
+	struct function root;
+	struct value *context_names; /* looked up in the context once a rendering */
+	unsigned ncontext_names;
+};
+
+enum {
+	TEMPLATE_ARENA_MAX = 512 << 20, /* a node takes some 300 bytes, a byte of text may be one */
+	TEMPLATE_NESTING = 100,		/* tags in tags, parentheses in parentheses */
+	TEMPLATE_HEIGHT = 400,		/* a + b + c ... */
+};
+
+/* Reading a template: its first error, which sticks as that of a rendering does (render.h). */
+struct reader {
+	struct template *t;
+	int rc; /* 0, or the negative errno of the first failure */
+	struct err *err;
+};
+
+/* Keeps "template NAME, line N: text" as the error, if it is the first. Always false. */
+bool reader_fail(struct reader *rd, int line, const char *fmt, ...) PRINTF(3, 4);
+
+/* Zeroed memory, *new* in the template's arena; NULL after a failure. */
+void *reader_alloc(struct reader *rd, size_t n, size_t size) MUST_CHECK;
+
+#endif

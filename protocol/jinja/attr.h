@@ -1,0 +1,11 @@
+/* obj.name and obj[key], the way jinja2's immutable sandbox looks them up. */
+#ifndef PROTOCOL_JINJA_ATTR_H
+#define PROTOCOL_JINJA_ATTR_H
+
+#include "protocol/jinja/value.h"
+
+/* Undefined when neither an attribute nor an item is there. */
+struct value value_getattr(struct render *r, struct value obj, struct value name);
+struct value value_getitem(struct render *r, struct value obj, struct value key);
+
+#endif

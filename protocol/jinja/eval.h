@@ -1,0 +1,20 @@
+/* Computing expressions. */
+#ifndef PROTOCOL_JINJA_EVAL_H
+#define PROTOCOL_JINJA_EVAL_H
+
+#include "protocol/jinja/ast.h"
+
+/* The variables of one call of a function (the template, a macro). In the arena, so that a macro
+ * may outlive the call that defined it. */
+struct activation {
+	struct activation *outer;
+	const struct value *context; /* a value for each of the template's context names */
+	struct value captured;	     /* what N_CAPTURED stands for */
+	struct value slot[];
+};
+
+struct value *activation_slot(struct activation *act, struct variable v);
+
+struct value eval(struct render *r, struct activation *act, const struct node *n);
+
+#endif

@@ -1,0 +1,28 @@
+/* Reading expressions. Each function gives NULL after a failure. */
+#ifndef PROTOCOL_JINJA_EXPR_H
+#define PROTOCOL_JINJA_EXPR_H
+
+#include "protocol/jinja/parser.h"
+
+struct node *parse_expression(struct parser *p);
+
+/* One expression, or several with commas between them: a tuple. */
+struct node *parse_tuple(struct parser *p);
+
+/* The same without "if": the condition of an if, the iterable of a for. It ends before the name
+ * `end`, if that is given. */
+struct node *parse_condition(struct parser *p, const char *end);
+
+/* The target of an assignment: a name, several, or namespace.attribute if that is allowed. */
+struct node *parse_target(struct parser *p, const char *end, bool namespaces);
+
+/* One name that is a target. */
+struct node *parse_target_name(struct parser *p, enum name_use use);
+
+/* "| name(...) | ..." applied to n. */
+struct node *parse_filters(struct parser *p, struct node *n);
+
+/* "name(...)" applied to n. */
+struct node *parse_filter(struct parser *p, struct node *n);
+
+#endif

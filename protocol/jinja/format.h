@@ -1,0 +1,18 @@
+/*
+ * Texts with values put into them: "%s" % value and "{}".format(value).
+ *
+ * Only what chat templates use: %s, %r, %d, %i and %%; {}, {0}, {name}, {{ and }}. Other
+ * conversions, widths and precisions are refused by name.
+ */
+#ifndef PROTOCOL_JINJA_FORMAT_H
+#define PROTOCOL_JINJA_FORMAT_H
+
+#include "protocol/jinja/value.h"
+
+/* format % args; a tuple is several arguments. */
+struct value value_format_percent(struct render *r, struct value format, struct value args);
+
+/* format.format(...) */
+struct value value_format_braces(struct render *r, struct value format, const struct args *args);
+
+#endif

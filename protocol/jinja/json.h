@@ -1,0 +1,21 @@
+/* json.dumps, and values made of jansson's. */
+#ifndef PROTOCOL_JINJA_JSON_H
+#define PROTOCOL_JINJA_JSON_H
+
+#include <jansson.h>
+
+#include "protocol/jinja/value.h"
+
+struct json_style {
+	bool ensure_ascii, pretty;
+	struct value indent;	/* when pretty: the text put before a line, once a level */
+	struct value item, key; /* separators: ", " and ": " */
+};
+
+void value_write_json(struct render *r, struct buf *b, struct value v,
+		      const struct json_style *style);
+
+/* Strings are *borrowed* from j. */
+struct value value_from_json(struct render *r, const json_t *j);
+
+#endif

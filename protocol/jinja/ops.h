@@ -1,0 +1,14 @@
+/* The operators of Python on values, and texts with values put into them. */
+#ifndef PROTOCOL_JINJA_OPS_H
+#define PROTOCOL_JINJA_OPS_H
+
+#include "protocol/jinja/value.h"
+
+enum binary_op { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD };
+
+struct value value_binary(struct render *r, enum binary_op op, struct value a, struct value b);
+
+/* -v, or +v */
+struct value value_negate(struct render *r, struct value v, bool minus);
+
+#endif

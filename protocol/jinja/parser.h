@@ -1,0 +1,36 @@
+/* What reads tokens: expr.c (expressions) and parse.c (statements) share it. */
+#ifndef PROTOCOL_JINJA_PARSER_H
+#define PROTOCOL_JINJA_PARSER_H
+
+#include "protocol/jinja/lex.h"
+
+/* After a failure `at` is the last token, which is nothing that a tag or an expression waits for:
+ * what is being read ends without a check after each step. Lists look at rd->rc. */
+struct parser {
+	struct reader *rd;
+	const struct token *at; /* the current token; T_EOF is never passed */
+	unsigned depth;
+	unsigned loops;	    /* around this place, within the innermost macro */
+	unsigned for_depth; /* for tags around this place: `loop` may not be assigned in them */
+};
+
+/* Always NULL. */
+struct node *parser_fail(struct parser *p, int line, const char *fmt, ...) PRINTF(3, 4);
+
+/* A token as messages show it. */
+const char *parser_describe(const struct parser *p, const struct token *t, char out[64]);
+
+bool parser_is_name(const struct parser *p, const char *name);
+bool parser_skip(struct parser *p, int type);
+bool parser_skip_name(struct parser *p, const char *name);
+
+/* Passes a token of this type and gives it; another one is an error, and given as it is. */
+const struct token *parser_expect(struct parser *p, int type);
+
+/* One nesting level more; the caller takes it back from p->depth, also after a failure. */
+void parser_deeper(struct parser *p);
+
+/* NULL after a failure. */
+struct node *parser_node(struct parser *p, enum node_type type, int line);
+
+#endif

@@ -1,0 +1,82 @@
+#include "protocol/jinja/render.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "protocol/jinja/text.h"
+
+bool render_fail(struct render *r, int code, const char *fmt, ...)
+{
+	char text[ERR_TEXT_MAX - 128];
+	va_list ap;
+
+	if (r->rc)
+		return false;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	r->rc = err_set(r->err, code, "template %.80s, line %d: %s", r->name, r->line, text);
+	text_clean(r->err->text);
+	return false;
+}
+
+bool render_charge(struct render *r, size_t work)
+{
+	if (r->rc)
+		return false;
+	if (work > r->steps)
+		return render_fail(r, E2BIG, "the template does too much work");
+	r->steps -= work;
+	return true;
+}
+
+bool render_charge_bytes(struct render *r, size_t bytes)
+{
+	return render_charge(r, bytes / 64 + 1);
+}
+
+bool render_enter(struct render *r)
+{
+	if (r->depth >= RENDER_DEPTH)
+		return render_fail(r, E2BIG, "the template or a value in it is nested too deeply");
+	if (r->rc)
+		return false;
+	r->depth++;
+	return true;
+}
+
+void render_leave(struct render *r)
+{
+	r->depth--;
+}
+
+void *render_alloc(struct render *r, size_t n, size_t size)
+{
+	void *p = r->rc ? NULL : arena_array(&r->arena, n, size);
+
+	if (p)
+		return p;
+	if (size && n > (r->arena.max - r->arena.used) / size)
+		render_fail(r, E2BIG, "the template needs too much memory");
+	else
+		render_fail(r, ENOMEM, "out of memory");
+	return NULL;
+}
+
+char *render_copy(struct render *r, const char *s, size_t len)
+{
+	char *p = render_charge_bytes(r, len) ? render_alloc(r, len + 1, 1) : NULL;
+
+	if (p)
+		memcpy(p, s, len);
+	return p;
+}
+
+bool render_check(struct render *r, const struct buf *b)
+{
+	if (b->failed)
+		return render_fail(r, E2BIG, "the template builds too long a text");
+	return !r->rc;
+}

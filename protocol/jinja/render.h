@@ -1,0 +1,70 @@
+/*
+ * One rendering: its bounds, its memory, its error.
+ *
+ * Everything a rendering makes is in its arena and dropped whole. Nothing here trusts the template
+ * or the messages: code that loops charges steps, code that recurses counts depth, and memory and
+ * output have a maximum.
+ *
+ * Errors stick. The first failure stays in `rc` and *err; whatever is called after it gives
+ * nothing, false or NULL, and does no harm. So an expression is computed without a check after each
+ * call; loops and whatever follows a pointer look at rc, as code that fills a struct buf looks at
+ * `failed` once. A failure always ends the rendering: there is nothing to undo.
+ */
+#ifndef PROTOCOL_JINJA_RENDER_H
+#define PROTOCOL_JINJA_RENDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+struct builtin;
+enum builtin_kind;
+
+enum {
+	RENDER_DEPTH = 1200,   /* evaluations inside evaluations, or lists inside lists */
+	RENDER_RANGE = 100000, /* most items a range may have: the sandbox's own bound */
+};
+
+struct render {
+	const char *name; /* of the template, for messages */
+	int line;	  /* being evaluated */
+	int rc;		  /* 0, or the negative errno of the first failure */
+	struct err *err;
+	unsigned depth;
+	uint64_t steps; /* left */
+	struct arena arena;
+	struct buf scratch; /* where strings are built; each user cuts it back to where it began */
+	struct buf *out;    /* output, and captured blocks until they are cut off again */
+	size_t out_max;	    /* out->len may not pass this */
+
+	/* The table of filters, tests and methods (builtins.h): NULL when there is none of that
+	 * name. Code below the table finds its rows here. */
+	const struct builtin *(*find)(enum builtin_kind kind, const char *name, size_t len);
+};
+
+/* Keeps "template NAME, line N: text" as the error, if it is the first. Always false. */
+bool render_fail(struct render *r, int code, const char *fmt, ...) PRINTF(3, 4);
+
+/* Takes `work` from the steps that are left (about one a value touched, or 64 bytes of text).
+ * False once none are left, or after any failure. */
+bool render_charge(struct render *r, size_t work);
+bool render_charge_bytes(struct render *r, size_t bytes);
+
+/* One level deeper; whoever got true calls render_leave. */
+bool render_enter(struct render *r) MUST_CHECK;
+void render_leave(struct render *r);
+
+/* Zeroed memory, *new* in the arena; NULL after a failure (E2BIG or ENOMEM). */
+void *render_alloc(struct render *r, size_t n, size_t size) MUST_CHECK;
+
+/* A copy of text in the arena; NULL after a failure. */
+char *render_copy(struct render *r, const char *s, size_t len) MUST_CHECK;
+
+/* False, and an error, once the scratch buffer or any other has failed. */
+bool render_check(struct render *r, const struct buf *b);
+
+#endif

@@ -1,0 +1,477 @@
+/*
+ * Decides what each name of a template means: which slot of which activation. This follows
+ * jinja2's idtracking.py and compiler.py step by step, because their decisions can be seen from a
+ * template:
+ *
+ * - A scope is looked at as a whole before it runs. A name that is read in it before it was ever
+ *   assigned there comes from the scope around, or from the context. A name that is only assigned
+ *   begins as undefined, even where the context has one of that name.
+ * - An assignment in a loop, macro or block belongs to that scope. The variable starts each time
+ *   with the value of the scope around, if that has one.
+ * - The branches of an `if` are no scopes. What one of them assigns is, before that, what the
+ *   scope around or the context has.
+ *
+ * It also finds the filters and tests. An unknown one is an error, except below an `if`, where
+ * jinja2 (and so the evaluator) complains only when it is used.
+ */
+#include "protocol/jinja/scope.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/jinja/tables.h"
+
+enum action {
+	LOAD_PARAMETER, /* filled by the code that enters the scope */
+	LOAD_CONTEXT,
+	LOAD_OUTER, /* a copy of the variable in a scope around */
+	LOAD_NOTHING,
+};
+
+struct state {
+	bool present, stored;
+	enum action action;
+};
+
+struct symbol {
+	struct value name;
+	struct state state;
+	unsigned slot;
+	struct symbol *chain; /* of the same bucket */
+	struct symbol *next;  /* in the order of their making */
+};
+
+enum { BUCKETS = 32 };
+
+struct scope {
+	struct scope *parent;
+	struct function *function;
+	unsigned depth; /* of the function: 0 for the template */
+	struct symbol *bucket[BUCKETS];
+	struct symbol *first, **last;
+};
+
+struct change {
+	struct symbol *symbol;
+	struct state before;
+};
+
+struct resolver {
+	struct reader *rd;
+	struct arena arena; /* symbols, dropped at the end */
+	struct change *log; /* each change of a state, so that branches of an `if` can be undone */
+	size_t nlog, log_cap;
+	unsigned names_cap;
+};
+
+/* ---- symbols ---- */
+
+static unsigned bucket_of(struct value name)
+{
+	unsigned h = 5381;
+
+	for (uint32_t i = 0; i < name.len; i++)
+		h = h * 33 + (unsigned char)name.s[i];
+	return h % BUCKETS;
+}
+
+static struct symbol *find_symbol(const struct scope *s, struct value name)
+{
+	struct symbol *y = s->bucket[bucket_of(name)];
+
+	while (y && !value_same(y->name, name))
+		y = y->chain;
+	return y;
+}
+
+/* The variable of this name in the nearest scope, from s outwards, that has one. */
+static struct symbol *find_reference(const struct scope *s, struct value name,
+				     const struct scope **ret_scope)
+{
+	for (; s; s = s->parent) {
+		struct symbol *y = find_symbol(s, name);
+
+		if (y && y->state.present) {
+			*ret_scope = s;
+			return y;
+		}
+	}
+	return NULL;
+}
+
+static void no_memory(struct resolver *r)
+{
+	if (!r->rd->rc)
+		r->rd->rc = err_set(r->rd->err, ENOMEM, "template %.80s: out of memory",
+				    r->rd->t->name);
+}
+
+/* Room in the log for n changes more. */
+static bool reserve_log(struct resolver *r, size_t n)
+{
+	size_t cap = MAX(r->log_cap * 2, r->nlog + n);
+	struct change *p;
+
+	if (r->nlog + n <= r->log_cap)
+		return true;
+	p = realloc(r->log, cap * sizeof(*p));
+	if (!p) {
+		no_memory(r);
+		return false;
+	}
+	r->log = p;
+	r->log_cap = cap;
+	return true;
+}
+
+static void set_state(struct resolver *r, struct symbol *y, struct state to)
+{
+	if (!reserve_log(r, 1))
+		return;
+	r->log[r->nlog++] = (struct change){y, y->state};
+	y->state = to;
+}
+
+static bool outer_has(const struct scope *s, struct value name)
+{
+	const struct scope *where;
+
+	return s->parent && find_reference(s->parent, name, &where);
+}
+
+/* A name is used in a scope: it is read, assigned to, or a parameter of it. */
+static void use_name(struct resolver *r, struct scope *s, struct value name, enum name_use use)
+{
+	const struct scope *where;
+	struct symbol *y = find_symbol(s, name);
+	struct state to = y ? y->state : (struct state){0};
+
+	if (use == NAME_LOAD && find_reference(s, name, &where))
+		return;
+	if (!y) {
+		unsigned b = bucket_of(name);
+
+		y = arena_alloc(&r->arena, sizeof(*y));
+		if (!y) {
+			no_memory(r);
+			return;
+		}
+		*y = (struct symbol){.name = name, .chain = s->bucket[b]};
+		s->bucket[b] = y;
+		*s->last = y;
+		s->last = &y->next;
+	}
+	if (use == NAME_LOAD)
+		to = (struct state){true, false, LOAD_CONTEXT};
+	else if (use == NAME_PARAM)
+		to = (struct state){true, true, LOAD_PARAMETER};
+	else if (to.present)
+		to.stored = true;
+	else
+		to = (struct state){true, true, outer_has(s, name) ? LOAD_OUTER : LOAD_NOTHING};
+	set_state(r, y, to);
+}
+
+/* ---- what the statements of one scope do to its symbols ---- */
+
+static void look(struct resolver *r, struct scope *s, const struct node *n);
+
+static void look_all(struct resolver *r, struct scope *s, const struct node *n)
+{
+	for (; n && !r->rd->rc; n = n->next)
+		look(r, s, n);
+}
+
+/*
+ * The branches are looked at side by side, each from the state before the `if`: after each the log
+ * is played back, and the changes of all are made again at the end. Then a name that a branch
+ * assigned, and that was not assigned before, gets its value from outside in the other branches.
+ */
+static void look_branches(struct resolver *r, struct scope *s, const struct node *n)
+{
+	const struct node *branch[3] = {n->list, n->b, n->list2};
+	struct change *changes = NULL, *p;
+	size_t begin = r->nlog, count = 0;
+
+	for (int i = 0; i < 3 && !r->rd->rc; i++) {
+		look_all(r, s, branch[i]);
+		p = realloc(changes, (count + r->nlog - begin + 1) * sizeof(*p));
+		if (!p) {
+			no_memory(r);
+			break;
+		}
+		changes = p;
+		for (size_t k = begin; k < r->nlog; k++)
+			changes[count++] =
+				(struct change){r->log[k].symbol, r->log[k].symbol->state};
+		while (r->nlog > begin) {
+			r->nlog--;
+			r->log[r->nlog].symbol->state = r->log[r->nlog].before;
+		}
+	}
+	for (size_t k = 0; k < count && !r->rd->rc; k++) {
+		struct symbol *y = changes[k].symbol;
+		struct state to = changes[k].before; /* here: the state after the branch */
+
+		if (to.stored && !y->state.stored)
+			to.action = outer_has(s, y->name) ? LOAD_OUTER : LOAD_CONTEXT;
+		else if (y->state.stored)
+			to = (struct state){true, true, y->state.action};
+		set_state(r, y, to);
+	}
+	free(changes);
+}
+
+static void look_if(struct resolver *r, struct scope *s, const struct node *n)
+{
+	if (n)
+		look(r, s, n);
+}
+
+static void look(struct resolver *r, struct scope *s, const struct node *n)
+{
+	switch (n->type) {
+	case N_NAME: use_name(r, s, n->name, (enum name_use)n->op); return;
+	case N_NSREF: use_name(r, s, n->name, NAME_LOAD); return;
+	case N_IF:
+		look(r, s, n->a);
+		look_branches(r, s, n);
+		return;
+	case N_MACRO: use_name(r, s, n->name, NAME_STORE); return;
+	case N_SET:
+		look(r, s, n->b);
+		look(r, s, n->a);
+		return;
+	case N_FOR: look(r, s, n->b); return;
+	case N_SET_BLOCK: look(r, s, n->a); return;
+	case N_FILTER_BLOCK: look(r, s, n->b); return;
+	case N_GENERATION: return;
+	default: break;
+	}
+	look_if(r, s, n->a);
+	look_if(r, s, n->b);
+	look_if(r, s, n->c);
+	look_all(r, s, n->list);
+	look_all(r, s, n->list2);
+}
+
+/* The names of a target as parameters of the scope. */
+static void look_as_parameters(struct resolver *r, struct scope *s, const struct node *target)
+{
+	if (target->type == N_NAME)
+		use_name(r, s, target->name, NAME_PARAM);
+	for (const struct node *n = target->list; n; n = n->next)
+		look_as_parameters(r, s, n);
+}
+
+/* ---- scopes become frames ---- */
+
+static void begin_scope(struct scope *s, struct scope *parent, struct function *f, unsigned depth)
+{
+	*s = (struct scope){.parent = parent, .function = f, .depth = depth};
+	s->last = &s->first;
+}
+
+static unsigned context_name(struct resolver *r, struct value name)
+{
+	struct template *t = r->rd->t;
+	struct value *p;
+
+	for (unsigned i = 0; i < t->ncontext_names; i++)
+		if (value_same(t->context_names[i], name))
+			return i;
+	if (t->ncontext_names == r->names_cap) {
+		r->names_cap = r->names_cap ? r->names_cap * 2 : 32;
+		p = reader_alloc(r->rd, r->names_cap, sizeof(*p));
+		if (!p)
+			return 0;
+		if (t->ncontext_names)
+			memcpy(p, t->context_names, t->ncontext_names * sizeof(*p));
+		t->context_names = p;
+	}
+	t->context_names[t->ncontext_names] = name;
+	return t->ncontext_names++;
+}
+
+/* Gives the symbols of a scope that was looked at their slots, and the frame its loads. */
+static void end_scope(struct resolver *r, struct scope *s, struct frame *ret)
+{
+	struct load *loads;
+	const struct scope *where;
+	struct symbol *outer;
+
+	*ret = (struct frame){.first = s->function->nslots};
+	for (struct symbol *y = s->first; y; y = y->next)
+		y->slot = s->function->nslots++;
+	ret->n = s->function->nslots - ret->first;
+	r->nlog = 0;
+	loads = reader_alloc(r->rd, ret->n, sizeof(*loads));
+	ret->loads = loads;
+	for (struct symbol *y = s->first; y && loads; y = y->next) {
+		struct load *l = &loads[ret->nloads];
+
+		l->slot = y->slot;
+		if (y->state.action == LOAD_CONTEXT) {
+			l->from_context = true;
+			l->context_name = context_name(r, y->name);
+			ret->nloads++;
+		} else if (y->state.action == LOAD_OUTER &&
+			   (outer = find_reference(s->parent, y->name, &where))) {
+			l->outer = (struct variable){s->depth - where->depth, outer->slot};
+			ret->nloads++;
+		}
+	}
+}
+
+/* ---- names become variables ---- */
+
+static void resolve(struct resolver *r, struct scope *s, struct node *n, bool soft);
+
+static void resolve_all(struct resolver *r, struct scope *s, struct node *n, bool soft)
+{
+	for (; n && !r->rd->rc; n = n->next)
+		resolve(r, s, n, soft);
+}
+
+/* A name that a macro does not assign, and under which jinja2 gives it something special. No
+ * published chat template uses that. */
+static bool is_special(const struct scope *s, const struct scope *where, const struct symbol *y)
+{
+	return (where->depth < s->depth || (s->depth && y->state.action == LOAD_CONTEXT)) &&
+	       (value_is(y->name, "caller") || value_is(y->name, "kwargs") ||
+		value_is(y->name, "varargs"));
+}
+
+static void resolve_name(struct resolver *r, struct scope *s, struct node *n)
+{
+	const struct scope *where = NULL;
+	struct symbol *y = find_reference(s, n->name, &where);
+
+	if (r->rd->rc)
+		return;
+	if (!y) /* every name was looked at */
+		reader_fail(r->rd, n->line, "name '%.*s' cannot be resolved",
+			    (int)MIN(n->name.len, 64u), n->name.s);
+	else if (is_special(s, where, y))
+		reader_fail(r->rd, n->line, "'%.*s' in a macro is not supported in chat templates",
+			    (int)n->name.len, n->name.s);
+	else
+		n->where = (struct variable){s->depth - where->depth, y->slot};
+}
+
+static void resolve_builtin(struct resolver *r, struct node *n, bool soft)
+{
+	const char *what = n->type == N_FILTER ? "filter" : "test";
+	int len = (int)MIN(n->name.len, 64u);
+
+	n->builtin = builtin_find(n->type == N_FILTER ? FILTER : TEST, n->name.s, n->name.len);
+	if (soft || r->rd->rc)
+		return;
+	if (!n->builtin)
+		reader_fail(r->rd, n->line, "no %s named '%.*s'", what, len, n->name.s);
+	else if (!n->builtin->call)
+		reader_fail(r->rd, n->line, "%s '%.*s' is not supported in chat templates", what,
+			    len, n->name.s);
+}
+
+/* A scope within the same activation: its body, and an expression that belongs to it. */
+static void resolve_block(struct resolver *r, struct scope *s, struct node *body,
+			  struct node *filter, struct frame *ret)
+{
+	struct scope inner;
+
+	begin_scope(&inner, s, s->function, s->depth);
+	look_all(r, &inner, body);
+	look_all(r, &inner, filter);
+	end_scope(r, &inner, ret);
+	resolve_all(r, &inner, body, false);
+	resolve_all(r, &inner, filter, false);
+}
+
+static void resolve_for(struct resolver *r, struct scope *s, struct node *n)
+{
+	struct scope inner;
+
+	begin_scope(&inner, s, s->function, s->depth);
+	if (n->c) {
+		/* Its target has the same slots as the body's, only elsewhere. */
+		look_as_parameters(r, &inner, n->a);
+		look(r, &inner, n->c);
+		end_scope(r, &inner, &n->test_frame);
+		resolve(r, &inner, n->c, false);
+		begin_scope(&inner, s, s->function, s->depth);
+	}
+	use_name(r, &inner, value_cstr("loop"), NAME_PARAM);
+	look_as_parameters(r, &inner, n->a);
+	look_all(r, &inner, n->list);
+	end_scope(r, &inner, &n->frame);
+	resolve(r, &inner, n->a, false);
+	resolve_all(r, &inner, n->list, false);
+	if (n->list2)
+		resolve_block(r, s, n->list2, NULL, &n->else_frame);
+}
+
+static void resolve_macro(struct resolver *r, struct scope *s, struct node *n)
+{
+	struct function *f = n->function;
+	struct scope inner;
+
+	begin_scope(&inner, s, f, s->depth + 1);
+	look_all(r, &inner, f->params);
+	look_all(r, &inner, f->defaults);
+	look_all(r, &inner, n->list);
+	end_scope(r, &inner, &f->frame);
+	resolve_all(r, &inner, f->params, false);
+	resolve_all(r, &inner, f->defaults, false);
+	resolve_all(r, &inner, n->list, false);
+}
+
+/* soft: below an `if`, where unknown filters and tests may stand. */
+static void resolve(struct resolver *r, struct scope *s, struct node *n, bool soft)
+{
+	switch (n->type) {
+	case N_NAME:
+	case N_NSREF: resolve_name(r, s, n); return;
+	case N_FILTER:
+	case N_TEST: resolve_builtin(r, n, soft); break;
+	case N_COND:
+	case N_IF: soft = true; break;
+	case N_FOR:
+		resolve(r, s, n->b, soft);
+		resolve_for(r, s, n);
+		return;
+	case N_MACRO:
+		resolve_name(r, s, n);
+		resolve_macro(r, s, n);
+		return;
+	case N_SET_BLOCK:
+		resolve(r, s, n->a, soft);
+		resolve_block(r, s, n->list, n->b, &n->frame);
+		return;
+	case N_FILTER_BLOCK:
+	case N_GENERATION: resolve_block(r, s, n->list, n->b, &n->frame); return;
+	default: break;
+	}
+	resolve_all(r, s, n->a, soft);
+	resolve_all(r, s, n->b, soft);
+	resolve_all(r, s, n->c, soft);
+	resolve_all(r, s, n->list, soft);
+	resolve_all(r, s, n->list2, soft);
+}
+
+void scope(struct reader *rd)
+{
+	struct resolver r = {.rd = rd};
+	struct template *t = rd->t;
+	struct scope root;
+
+	begin_scope(&root, NULL, &t->root, 0);
+	arena_init(&r.arena, TEMPLATE_ARENA_MAX);
+	t->root.name = t->name;
+	look_all(&r, &root, t->body);
+	end_scope(&r, &root, &t->root.frame);
+	resolve_all(&r, &root, t->body, false);
+	arena_release(&r.arena);
+	free(r.log);
+}

@@ -1,0 +1,10 @@
+/* What the names of a template mean. */
+#ifndef PROTOCOL_JINJA_SCOPE_H
+#define PROTOCOL_JINJA_SCOPE_H
+
+#include "protocol/jinja/ast.h"
+
+/* Resolves names, finds filters and tests, fills the functions and frames of the whole template. */
+void scope(struct reader *rd);
+
+#endif

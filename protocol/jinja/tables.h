@@ -1,0 +1,28 @@
+/* The tables of builtins, each beside its functions, and the search in them. */
+#ifndef PROTOCOL_JINJA_TABLES_H
+#define PROTOCOL_JINJA_TABLES_H
+
+#include "protocol/jinja/builtin.h"
+
+/* Names in a text have one space between them. */
+struct builtin_table {
+	enum builtin_kind kind;
+	const struct builtin *rows;
+	size_t n;
+	const char *refused; /* names without a row: not supported here */
+	const char *changes; /* methods that would change their list or dict: the sandbox refuses
+				them */
+};
+
+extern const struct builtin_table str_methods, text_filters;		      /* strings.c */
+extern const struct builtin_table value_filters;			      /* filters.c */
+extern const struct builtin_table item_filters;				      /* items.c */
+extern const struct builtin_table value_tests;				      /* tests.c */
+extern const struct builtin_table list_methods, tuple_methods, range_methods; /* methods.c */
+extern const struct builtin_table dict_methods, loop_methods;		      /* methods.c */
+extern const struct builtin_table global_functions;			      /* globals.c */
+
+/* NULL when there is none of that name; a row without a function when it is not supported. */
+const struct builtin *builtin_find(enum builtin_kind kind, const char *name, size_t len);
+
+#endif

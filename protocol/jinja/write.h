@@ -1,0 +1,19 @@
+/* The texts of values: str(), repr() and json.dumps(). They append to any buffer. */
+#ifndef PROTOCOL_JINJA_WRITE_H
+#define PROTOCOL_JINJA_WRITE_H
+
+#include "protocol/jinja/value.h"
+
+void value_write_str(struct render *r, struct buf *b, struct value v);
+void value_write_repr(struct render *r, struct buf *b, struct value v);
+
+/* str(v): a plain str. */
+struct value value_to_str(struct render *r, struct value v);
+
+/* A str as it is, safe or not; of other values str(v). */
+struct value value_soft_str(struct render *r, struct value v);
+
+/* markupsafe.escape: `&<>"'` as HTML writes them. Safe texts stay. */
+struct value value_escape(struct render *r, struct value v);
+
+#endif

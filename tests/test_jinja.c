@@ -1,0 +1,89 @@
+/* Python's str on UTF-8: broken bytes, characters, white space. Case is in template_cases.json. */
+#include <stdlib.h>
+
+#include "base/utf8.h"
+#include "protocol/jinja/text.h"
+#include "tests/tap.h"
+
+static void test_bytes(void)
+{
+	static const char broken[] = "a\xff\xc3(\xe2\x82z\xed\xa0\x80\xf4\x90\x80\x80\xc0\xafx";
+	size_t n = sizeof(broken) - 1, count = 0, back = 0;
+	char text[] = "ok \xe2\x82";
+	uint32_t cp;
+
+	for (size_t i = 0; i < n; count++)
+		i += text_next(broken + i, n - i, &cp);
+	for (size_t left = n; left; back++)
+		left -= text_prev(broken, left, &cp);
+	is_int(count, n, "a byte that belongs to nothing counts as one character");
+	is_int(back, n, "from behind too");
+	text_clean(text);
+	is_str(text, "ok ??", "cleaned of half a character");
+	is_int(text_next("", 0, &cp), 0, "nothing");
+	is_int(text_length("a\xc3\xa9\xf0\x9f\x98\x80", 7), 3, "a length in characters");
+	is_int(text_offset("\xc3\xa9\xc3\xa9", 4, 1), 2, "an offset in bytes");
+	is_int(text_offset("\xc3\xa9", 2, 9), 2, "at most the end");
+	for (uint32_t c = 0; c < 0x110000; c += c < 0x3000 ? 1 : 97) {
+		char bytes[4];
+		size_t len = utf8_encode(c, bytes);
+
+		if (c >= 0xd800 && c < 0xe000)
+			continue;
+		check(text_next(bytes, len, &cp) == len && cp == c);
+		check(text_prev(bytes, len, &cp) == len && cp == c);
+		for (size_t cut = 1; cut < len; cut++)
+			check(text_next(bytes, cut, &cp) == 1 && cp == 0xfffd);
+	}
+	ok_all("characters survive a round trip, and cut ones are broken bytes");
+}
+
+static void test_search(void)
+{
+	is_int(text_find("abc", 3, "", 0), 0, "an empty needle is found at the beginning");
+	is_int(text_find("abcb", 4, "b", 1), 1, "the first occurrence");
+	ok(text_find("abc", 3, "abcd", 4) == SIZE_MAX, "a longer needle is not there");
+}
+
+static void test_classes(void)
+{
+	ok(text_is('a', TEXT_LOWER) && text_is(0xdf, TEXT_LOWER), "small letters");
+	ok(text_is(0x1c5, TEXT_CASED) && !text_is(0x1c5, TEXT_LOWER),
+	   "a titlecase letter has case");
+	ok(!text_is(0xaa, TEXT_LOWER), "a sign without case has none");
+	ok(text_is('_', TEXT_NAME_START) && !text_is('1', TEXT_NAME_START), "a name begins");
+	ok(text_is('1', TEXT_NAME) && text_is(0xe9, TEXT_NAME), "and goes on");
+	ok(text_is(0x2003, TEXT_SPACE) && text_is(0x1f, TEXT_SPACE), "white space");
+	ok(!text_is(0x200b, TEXT_SPACE) && !text_is(0x200b, TEXT_PRINTABLE), "no white space");
+	ok(text_is(' ', TEXT_PRINTABLE) && !text_is(0xa0, TEXT_PRINTABLE), "printable");
+}
+
+static void is_line(const char *s, size_t want, size_t want_break, const char *name)
+{
+	size_t end, n = text_line(s, strlen(s), &end);
+
+	ok(n == want && end == want_break, "a line: %s", name);
+}
+
+static void test_lines(void)
+{
+	is_line("ab", 2, 0, "the last one");
+	is_line("ab\ncd", 2, 1, "newline");
+	is_line("ab\r\ncd", 2, 2, "both");
+	is_line("\rcd", 0, 1, "empty");
+	is_line("a\xe2\x80\xa8"
+		"b",
+		1, 3, "U+2028");
+	is_line("a\x1d"
+		"b",
+		1, 1, "U+001D");
+}
+
+int main(void)
+{
+	test_bytes();
+	test_search();
+	test_classes();
+	test_lines();
+	return done();
+}
