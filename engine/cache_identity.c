@@ -29,8 +29,8 @@
 #include "engine/checkpoint/families/family.h"
 #include "kernels/sources.h"
 
-/* What the bytes of an item mean: bumped when engine_read_item packs them otherwise, or when the host computes something
- * that decides bits otherwise (pack.c). */
+/* Raised when the bytes of an item get another meaning (engine_read_item), or when the host computes anything that decides
+ * bits in another way (pack.c), so that caches of older builds are not found. */
 #define LAYOUT_VERSION 2
 
 enum {
@@ -41,7 +41,7 @@ enum {
 	THREAD_NICE = 10,
 	FILES_MAX = 16384,
 	MEMO_MAX = 16 << 20,
-	MEMO_LINES_MAX = 4096, /* other models' are dropped beyond */
+	MEMO_LINES_MAX = 4096, /* about other models; more are dropped */
 };
 
 /* ---- a hash of fields ---- */
@@ -256,7 +256,7 @@ static bool parse_digest(const char *text, uint8_t ret[DIGEST])
 	return true;
 }
 
-/* Whether this line is about this very file: then f->digest is filled in. What a damaged line says is not believed. */
+/* True: the line is about this very file, and f->digest is filled in. A damaged line matches no file. */
 static bool memo_matches(const char *line, struct weight_file *f)
 {
 	char want[PATH_MAX + 256];
@@ -288,7 +288,7 @@ static bool memo_find(struct buf *memo, struct weight_file *f)
 	return false;
 }
 
-/* The lines of these files first, then those about other paths. */
+/* Writes the lines of these files, then the old lines about other paths. */
 static void memo_write(const char *path, const struct buf *old, const struct weight_file *files,
 		       size_t n)
 {
@@ -404,7 +404,7 @@ static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_
 	*ret_known = r == 0 && memo_find(memo, f);
 	if (r == 0 && !*ret_known)
 		r = hash_file(fd, f->path, f->size, cancel, f->digest, e);
-	/* Whoever wrote there meanwhile makes it worthless. */
+	/* A file that was written meanwhile has another hash. */
 	if (r == 0 && (fstat(fd, &st) < 0 || ns_of(st.st_ctim) != f->ctime_ns))
 		r = err_set(e, ESTALE, "%s was changed while it was hashed", f->path);
 	close(fd);
@@ -418,7 +418,7 @@ static void read_memo(const char *path, struct buf *memo)
 	buf_init(memo, MEMO_MAX);
 	if (path && file_read(AT_FDCWD, path, path, memo, &e) < 0)
 		buf_reset(memo);
-	/* No line goes beyond a 0. */
+	/* Lines are read as a C string: a 0 byte is the end of the last one. */
 	if (memo->len)
 		memo->len = strlen(memo->data);
 }
@@ -477,7 +477,7 @@ int cache_identity_weights(const char *model_dir, const char *memo, uint64_t ope
 
 /* ---- everything ---- */
 
-/* What config.json says and the mathematics needs; not limits, ends and defaults of sampling. */
+/* The numbers that the mathematics needs; not limits, end tokens and defaults of sampling. */
 static void add_config(struct digest *d, const struct model_config *c)
 {
 	static_assert(sizeof(struct model_config) == 1240,
@@ -515,7 +515,7 @@ static void add_config(struct digest *d, const struct model_config *c)
 		add_number(d, (uint64_t)c->layers[i].mixer << 8 | c->layers[i].mlp);
 }
 
-/* Sources that another variant has alone do not matter. */
+/* False: the source is compiled for other variants only. */
 static bool is_used(const char *source, const char *variant)
 {
 	const char *slash = strchr(source, '/');

@@ -1,13 +1,13 @@
 /*
- * Which bits a page or a state can have been computed to: a hash of everything that decides them. Two daemons
- * share what is on disk exactly when theirs are equal.
+ * The identity of a cache: a hash of everything that decides the bits of its pages and states. Two daemons share a cache
+ * on disk exactly when their identities are equal.
  *
  *     weights' bytes (or the seed of synthetic ones), what config.json decides, element type, kernel variant and the
  *     text of its sources, device and driver (their compiler), page size, version of the layout,
  *     cuts of the kernels where they change bits
  *
- * Reading the weights takes a minute for 70 GB: it is for a thread that has the time. What was hashed is
- * remembered in a file by name, size, times and inode.
+ * Reading the weights takes a minute for 70 GB: it is for a thread that has the time. A memo, which is a file, keeps the
+ * hashes of files by name, size, times and inode.
  */
 #ifndef ENGINE_CACHE_IDENTITY_H
 #define ENGINE_CACHE_IDENTITY_H

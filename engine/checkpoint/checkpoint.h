@@ -28,8 +28,7 @@ void checkpoint_text_release(struct checkpoint_text *t);
 
 struct checkpoint;
 
-/* Opens what is at `path`. Nothing is read yet: a checkpoint may lack any of its parts, and its
- * tensors. New; -ENOENT, -ENOTDIR and the like name the path. */
+/* Opens the checkpoint at `path`. Nothing is read yet: it may lack any of its parts, and its tensors. New; -ENOENT, -ENOTDIR and the like name the path. */
 int checkpoint_open(const char *path, struct checkpoint **ret, struct err *e) MUST_CHECK;
 void checkpoint_close(struct checkpoint *k);
 
@@ -46,8 +45,8 @@ int checkpoint_read(const struct checkpoint *k, enum checkpoint_part part,
 int checkpoint_tensors(struct checkpoint *k, const struct tensor **ret, size_t *ret_n,
 		       struct err *e) MUST_CHECK;
 
-/* Visits every file whose bytes may decide what the tensors are, under its absolute path and the name
- * that stands for it where paths differ. A visitor's negative result ends the walk and is returned;
+/* Visits every file whose bytes may decide the tensors, by its absolute path and by its name inside the
+ * checkpoint, which stays the same when a checkpoint is moved. A visitor's negative result ends the walk and is returned;
  * -ENOENT: there are none. */
 typedef int checkpoint_visit(void *user, const char *path, const char *name, struct err *e);
 int checkpoint_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,

@@ -1,7 +1,7 @@
 /*
- * Reading keys of a JSON object that somebody else wrote, with messages that name file and key. The
- * first error stays and readers after it return what they were given, so that a caller checks once.
- * A key that is null counts as missing.
+ * Typed values of a JSON object's keys, with messages that name file and key. The first error stays
+ * in the source, and every read after it returns the value for a missing key: a caller checks once,
+ * at the end. A key that is null counts as missing.
  */
 #ifndef ENGINE_CHECKPOINT_CONFIG_SOURCE_H
 #define ENGINE_CHECKPOINT_CONFIG_SOURCE_H
@@ -33,7 +33,7 @@ bool config_truth(struct config_source *s, const char *key, bool missing);
 double config_real(struct config_source *s, const char *key, double min, double max, bool closed,
 		   double missing);
 
-/* Refuses a key whose value is anything but the one that this engine computes. */
+/* Refuses every value of the key but this one, the only one that the engine computes. */
 void config_only_truth(struct config_source *s, const char *key, bool wanted);
 void config_only_word(struct config_source *s, const char *key, const char *wanted);
 

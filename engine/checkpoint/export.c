@@ -19,7 +19,7 @@
 
 enum { NAMES_MAX = 1 << 30, SMALL_FILE_MAX = 256 << 20 };
 
-/* What a tensor is made from. */
+/* The weights that a tensor is made from. */
 struct item {
 	uint32_t expert; /* of a tensor that is one expert's */
 	struct layout layout;
@@ -125,7 +125,7 @@ static int produce(size_t index, void *data, void *user, struct err *e)
 	return 0;
 }
 
-/* The tensors [first, end) that go into one file. */
+/* The end of the tensors, from `first` on, that go into one file. */
 static size_t end_of_shard(const struct export *x, size_t first, uint64_t shard_bytes)
 {
 	uint64_t bytes = x->tensors[first].bytes;
@@ -206,7 +206,7 @@ static char *flat_config(const struct model_config *c, const char *config_json)
 		goto end;
 	if (text != top && eos && !json_object_get(text, "eos_token_id"))
 		json_object_set(text, "eos_token_id", eos);
-	/* None of these can fail but for memory, which the dump below finds out. */
+	/* These fail only when out of memory, and then json_dumps fails too. */
 	json_object_set_new(text, "model_type", json_string(c->family->text_type));
 	json_object_set_new(text, "architectures", json_pack("[s]", c->family->class_name));
 	json_object_set_new(text, "dtype", json_string("bfloat16"));

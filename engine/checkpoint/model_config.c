@@ -18,64 +18,57 @@ enum {
 	CONFIG_MAX = 4 << 20, /* bytes */
 	SIZE_LIMIT = 65536,   /* hidden and intermediate sizes */
 	HEADS_LIMIT = 4096,
-	EXPERTS_PER_TOKEN_LIMIT = 32,
 	POSITIONS_LIMIT = 1 << 30,
 	VOCAB_LIMIT = (1 << 24) - 1,
 };
+#define EXPERTS_PER_TOKEN_LIMIT 32u
 
 /* ---- whole numbers ---- */
 
-struct key {
+enum part { MODEL, ATTENTION, DELTA, MOE, DENSE };
+
+static const struct key {
+	enum part part;
 	const char *name;
 	size_t at; /* of a uint32_t in struct model_config */
 	uint32_t min, max;
 	bool by_16; /* a multiple of 16 */
-};
-#define AT(field) offsetof(struct model_config, field)
-
-static const struct key model_keys[] = {
-	{"hidden_size", AT(hidden_size), 1, SIZE_LIMIT, false},
-	{"num_hidden_layers", AT(n_layers), 1, MODEL_LAYERS_MAX, false},
-	{"vocab_size", AT(vocab_size), 1, VOCAB_LIMIT, false},
-	{"max_position_embeddings", AT(max_position_embeddings), 1, POSITIONS_LIMIT, false},
-	{"num_nextn_predict_layers", AT(n_mtp_layers), 0, MODEL_LAYERS_MAX, false},
-	{"mtp_num_hidden_layers", AT(n_mtp_layers), 0, MODEL_LAYERS_MAX, false},
-};
-
-static const struct key attention_keys[] = {
-	{"num_attention_heads", AT(n_heads), 1, HEADS_LIMIT, false},
-	{"num_key_value_heads", AT(n_kv_heads), 1, HEADS_LIMIT, false},
-	{"head_dim", AT(head_dim), 16, 256, true},
-};
-
-static const struct key delta_keys[] = {
-	{"linear_num_key_heads", AT(n_key_heads), 1, HEADS_LIMIT, false},
-	{"linear_num_value_heads", AT(n_value_heads), 1, HEADS_LIMIT, false},
-	{"linear_key_head_dim", AT(key_head_dim), 16, 256, true},
-	{"linear_value_head_dim", AT(value_head_dim), 16, 256, true},
-	{"linear_conv_kernel_dim", AT(conv_kernel), 2, 8, false},
-};
-
-static const struct key moe_keys[] = {
-	{"num_experts_per_tok", AT(n_experts_per_token), 1, EXPERTS_PER_TOKEN_LIMIT, false},
-	{"moe_intermediate_size", AT(expert_size), 1, SIZE_LIMIT, false},
-	{"shared_expert_intermediate_size", AT(shared_expert_size), 1, SIZE_LIMIT, false},
+} keys[] = {
+#define KEY(part, name, field, ...)                                           \
+	{                                                                     \
+		part, name, offsetof(struct model_config, field), __VA_ARGS__ \
+	}
+	KEY(MODEL, "hidden_size", hidden_size, 1, SIZE_LIMIT),
+	KEY(MODEL, "num_hidden_layers", n_layers, 1, MODEL_LAYERS_MAX),
+	KEY(MODEL, "vocab_size", vocab_size, 1, VOCAB_LIMIT),
+	KEY(MODEL, "max_position_embeddings", max_position_embeddings, 1, POSITIONS_LIMIT),
+	KEY(MODEL, "num_nextn_predict_layers", n_mtp_layers, 0, MODEL_LAYERS_MAX),
+	KEY(MODEL, "mtp_num_hidden_layers", n_mtp_layers, 0, MODEL_LAYERS_MAX),
+	KEY(ATTENTION, "num_attention_heads", n_heads, 1, HEADS_LIMIT),
+	KEY(ATTENTION, "num_key_value_heads", n_kv_heads, 1, HEADS_LIMIT),
+	KEY(ATTENTION, "head_dim", head_dim, 16, 256, true),
+	KEY(DELTA, "linear_num_key_heads", n_key_heads, 1, HEADS_LIMIT),
+	KEY(DELTA, "linear_num_value_heads", n_value_heads, 1, HEADS_LIMIT),
+	KEY(DELTA, "linear_key_head_dim", key_head_dim, 16, 256, true),
+	KEY(DELTA, "linear_value_head_dim", value_head_dim, 16, 256, true),
+	KEY(DELTA, "linear_conv_kernel_dim", conv_kernel, 2, 8),
+	KEY(MOE, "moe_intermediate_size", expert_size, 1, SIZE_LIMIT),
+	KEY(MOE, "shared_expert_intermediate_size", shared_expert_size, 1, SIZE_LIMIT),
+	KEY(DENSE, "intermediate_size", mlp_size, 1, SIZE_LIMIT),
+#undef KEY
 };
 
-static const struct key dense_keys[] = {
-	{"intermediate_size", AT(mlp_size), 1, SIZE_LIMIT, false},
-};
-
-/* A missing key leaves what the family's defaults put there. */
-static void read_keys(struct config_source *s, const struct key *keys, size_t n,
-		      struct model_config *c)
+/* Reads the keys of one part. A missing key leaves the family's default in its field. */
+static void read_keys(struct config_source *s, enum part part, struct model_config *c)
 {
-	for (size_t i = 0; i < n; i++) {
-		uint32_t *field = (uint32_t *)(void *)((char *)c + keys[i].at);
+	for (const struct key *k = keys; k < keys + ARRAY_SIZE(keys); k++) {
+		uint32_t *field = (uint32_t *)(void *)((char *)c + k->at);
 
-		*field = config_whole(s, keys[i].name, keys[i].min, keys[i].max, *field);
-		if (keys[i].by_16 && *field % 16)
-			config_fail(s, ENOTSUP, keys[i].name, "must be a multiple of 16");
+		if (k->part != part)
+			continue;
+		*field = config_whole(s, k->name, k->min, k->max, *field);
+		if (k->by_16 && *field % 16)
+			config_fail(s, ENOTSUP, k->name, "must be a multiple of 16");
 	}
 }
 
@@ -104,8 +97,8 @@ void family_read_mixers(struct config_source *s, struct model_config *c, uint32_
 	}
 }
 
-/* RoPE is under rope_parameters, or rope_scaling with flat keys in older files; what is in the
- * object goes before what is beside it. */
+/* RoPE's keys are in rope_parameters, or in older files in rope_scaling or flat. A key in such an object
+ * goes before the flat one. */
 static void read_rope(struct config_source *s, struct model_config *c)
 {
 	const json_t *scaling = config_value(s, "rope_scaling"), *v;
@@ -143,7 +136,7 @@ static void read_rope(struct config_source *s, struct model_config *c)
 
 static void read_attention(struct config_source *s, struct model_config *c)
 {
-	read_keys(s, attention_keys, ARRAY_SIZE(attention_keys), c);
+	read_keys(s, ATTENTION, c);
 	if (c->n_heads % c->n_kv_heads)
 		config_fail(s, EINVAL, "num_attention_heads",
 			    "must be a multiple of num_key_value_heads");
@@ -155,7 +148,7 @@ static void read_attention(struct config_source *s, struct model_config *c)
 
 static void read_delta(struct config_source *s, struct model_config *c)
 {
-	read_keys(s, delta_keys, ARRAY_SIZE(delta_keys), c);
+	read_keys(s, DELTA, c);
 	if (c->n_value_heads % c->n_key_heads)
 		config_fail(s, EINVAL, "linear_num_value_heads",
 			    "must be a multiple of linear_num_key_heads");
@@ -165,19 +158,18 @@ static void read_delta(struct config_source *s, struct model_config *c)
 static void read_mlps(struct config_source *s, struct model_config *c)
 {
 	if (c->n_layers_of[LAYER_MOE]) {
-		struct key per_token = moe_keys[0];
-
-		per_token.max = MIN(per_token.max, c->n_experts);
-		read_keys(s, &per_token, 1, c);
+		c->n_experts_per_token = config_whole(s, "num_experts_per_tok", 1,
+						      MIN(c->n_experts, EXPERTS_PER_TOKEN_LIMIT),
+						      c->n_experts_per_token);
 		if (c->n_experts_per_token > c->n_experts)
 			config_fail(s, EINVAL, "num_experts_per_tok",
 				    "is missing and its default is above num_experts");
-		read_keys(s, moe_keys + 1, ARRAY_SIZE(moe_keys) - 1, c);
+		read_keys(s, MOE, c);
 	} else {
 		c->n_experts = c->n_experts_per_token = c->expert_size = c->shared_expert_size = 0;
 	}
 	if (c->n_layers_of[LAYER_DENSE])
-		read_keys(s, dense_keys, ARRAY_SIZE(dense_keys), c);
+		read_keys(s, DENSE, c);
 	else
 		c->mlp_size = 0;
 	c->norm_topk_prob = config_truth(s, "norm_topk_prob", c->norm_topk_prob);
@@ -199,7 +191,7 @@ static void read_text(struct config_source *s, struct model_config *c)
 	*c = f->defaults;
 	c->family = f;
 	refuse_quantised(s);
-	read_keys(s, model_keys, ARRAY_SIZE(model_keys), c);
+	read_keys(s, MODEL, c);
 	c->rms_norm_eps =
 		(float)config_real(s, "rms_norm_eps", 1e-20, 0.1, true, (double)c->rms_norm_eps);
 	config_only_word(s, "hidden_act", "silu");
@@ -246,9 +238,8 @@ static bool read_end_tokens(struct config_source *s, struct model_config *c)
 	return true;
 }
 
-/* Defaults of a request, as vLLM takes them with --generation-config auto: whatever the file
- * states, without regard to do_sample, which only tells transformers' own generate() whether to
- * draw. */
+/* Defaults of a request, as vLLM takes them with --generation-config auto. do_sample is not read: it
+ * only tells transformers' own generate() whether to draw. */
 static void read_sampling(struct config_source *s, struct model_config *c)
 {
 	const json_t *top_k = config_value(s, "top_k");

@@ -1,9 +1,9 @@
 /*
- * config.json to the numbers that the forward pass needs, nested (text_config) or flat. Every key
+ * config.json, nested (text_config) or flat, to the numbers that the forward pass needs. Every key
  * that decides the mathematics is read or refused: a model that this engine would compute wrongly
- * does not load. Missing keys are what transformers takes them for; families/ says which.
+ * does not load. A missing key means what it means in transformers; families/ has these defaults.
  *
- * What holds of every result: hidden and intermediate sizes are 1 to 65536, of any divisor; heads at
+ * Limits that every result keeps: hidden and intermediate sizes are 1 to 65536, of any divisor; heads at
  * most 4096 of each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads,
  * value heads a multiple of the delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts
  * and 32 a token; vocabulary below 2^24. No product of a weight's sizes overflows 64 bits, no width
@@ -19,7 +19,7 @@
 
 enum { MODEL_LAYERS_MAX = 512, MODEL_EXPERTS_MAX = 4096, MODEL_END_TOKENS_MAX = 16 };
 
-/* What a layer is made of: a mixer, which mixes tokens, then an MLP. What each kind computes is a file of engine/layers. */
+/* A layer is a mixer, which mixes tokens, and an MLP. Each kind of them is a file of engine/layers. */
 enum layer_kind {
 	LAYER_ATTENTION, /* mixers: full attention */
 	LAYER_DELTA,	 /* Gated DeltaNet */
@@ -58,8 +58,8 @@ struct model_config {
 	uint32_t n_mtp_layers;
 
 	/* From generation_config.json (or config.json): ids that end a generation, sampling defaults.
-	 * As vLLM does, do_sample is not looked at. What no file states is neutral: temperature, top_p
-	 * and repetition penalty 1, min_p 0, top_k 0, which means no limit. */
+	 * do_sample is not read, as in vLLM. A default that no file states is neutral: temperature,
+	 * top_p and repetition penalty 1, min_p 0, top_k 0, which means no limit. */
 	int32_t end_tokens[MODEL_END_TOKENS_MAX];
 	uint32_t n_end_tokens;
 	float default_temperature, default_top_p, default_min_p, default_repetition_penalty;
@@ -71,10 +71,10 @@ struct model_config {
 int model_config_read(const struct checkpoint *k, struct model_config *ret,
 		      struct err *e) MUST_CHECK;
 
-/* The same of what is at a path. */
+/* The same, for the checkpoint at a path. */
 int model_config_open(const char *path, struct model_config *ret, struct err *e) MUST_CHECK;
 
-/* The same from memory; generation may be NULL. What fuzzers call. */
+/* The same from memory; generation may be NULL. `name` stands for the file in messages. */
 int model_config_parse(const char *name, const char *json, size_t len, const char *generation,
 		       size_t generation_len, struct model_config *ret, struct err *e) MUST_CHECK;
 

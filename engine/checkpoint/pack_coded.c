@@ -1,7 +1,7 @@
 /*
  * Coded matrices (kernels/coded.h). How large a panel becomes is known when it has been coded, so panels are appended one
  * behind the other, in the order of their parts; a table says where each is. The buffer was planned for the case that
- * nothing can be coded: its end stays untouched, which on a CPU is memory that nobody takes.
+ * nothing can be coded: its end stays untouched, which on a CPU is memory that is never taken.
  */
 #include "engine/checkpoint/pack_internal.h"
 

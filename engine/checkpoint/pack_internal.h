@@ -1,11 +1,11 @@
-/* What pack.c and pack_coded.c share. */
+/* Shared by pack.c and pack_coded.c. */
 #ifndef ENGINE_CHECKPOINT_PACK_INTERNAL_H
 #define ENGINE_CHECKPOINT_PACK_INTERNAL_H
 
 #include "engine/checkpoint/pack.h"
 
 /* The buffer's memory for writing; NULL (and the packer's error) when that fails. `whole`: every byte will be
- * written, so what is there need not be fetched. */
+ * written, so the present content need not be fetched. */
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole);
 
 /* Rows in a packed matrix: those of n weights one behind the other. Their panel p is panel first + p * stride. */

@@ -11,7 +11,7 @@
 struct resolver {
 	const char *path;
 	const char *prefix; /* of the language model */
-	char where[64];	    /* the prefix of what is being resolved */
+	char where[64];	    /* the prefix of the tensors that find() looks for */
 	const struct model_config *c;
 	const struct weight *table; /* [n_layers][WEIGHT_ROLES], as are sources */
 	struct weight_source *sources;
@@ -58,8 +58,8 @@ static struct weight_rows *new_part(struct resolver *r, const struct weight *w, 
 	return &s->parts[s->n_parts++];
 }
 
-/* Checks that t can be read and has this shape, marks it as used and notes what it holds; `expert`: of
- * one that is an expert's. */
+/* Checks that t can be read and has this shape, marks it as used and notes the rows that it holds.
+ * `expert`: the number of a tensor that is one expert's. */
 static int claim(struct resolver *r, const struct tensor *t, const struct layout *l,
 		 uint32_t expert)
 {
@@ -120,7 +120,7 @@ static int missing(const struct resolver *r, const struct family_tensor *t, uint
 	return err_set(r->e, ENOENT, "%s: tensor %s is missing", r->path, name);
 }
 
-/* Finds a tensor, or one for each expert, and what it holds. */
+/* Finds and claims a tensor, or one for each expert. */
 static int resolve_tensor(struct resolver *r, const struct family_tensor *want, uint32_t layer)
 {
 	struct layout l;
@@ -180,7 +180,8 @@ static int resolve_layer(struct resolver *r, uint32_t layer)
 
 /* ---- the whole model ---- */
 
-/* lm_head has one name in each layout. A tied checkpoint may hold it too, when it is the same. */
+/* The head stands under one of three prefixes. A tied checkpoint may hold it too, when it equals the
+ * embedding. */
 static int resolve_lm_head(struct resolver *r, const struct tensor *embed)
 {
 	static const char *const prefixes[] = {"", "language_model.", "model.language_model."};

@@ -1,12 +1,12 @@
 /*
  * The weights of a model by what they are for, whatever the checkpoint calls them.
  *
- * A role names one logical matrix of one layer (and expert). Which of them a model has, and how
- * large they are, its layers say, in a table [n_layers][WEIGHT_ROLES] (layers_weights of engine/layers, a room above this
- * one): rows = 0 where a layer has no such weight. Opening finds each in the checkpoint
- * (every prefix and name variant, Qwen3-Next's interleaved projections, packed and per-expert
- * experts, tied embeddings) and checks every shape before anything is read. A row is then handed out
- * where it lies and as it is stored, or converted.
+ * A role names one logical matrix of one layer (and expert). A table [n_layers][WEIGHT_ROLES] says
+ * which of them a model has, and how large they are; rows = 0 where a layer has no such weight
+ * (layers_weights of engine/layers, a room above this one, makes it). Opening finds each weight in the
+ * checkpoint (every prefix and name variant, Qwen3-Next's interleaved projections, packed and
+ * per-expert experts, tied embeddings) and checks every shape before anything is read. A row is then
+ * handed out where it lies and as it is stored, or converted.
  *
  * Synthetic weights answer the same calls: each element is a pure function of (seed, role, layer,
  * expert, row, column), shared with a kernel (kernels/generic/synthetic.clh), so that host and
@@ -61,7 +61,7 @@ struct weight_view weights_view(const struct weights *w, enum weight_role role, 
 void weights_row(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		 uint64_t row, bool bf16, void *out);
 
-/* What a kernel needs to make a synthetic weight. False: the weights are not synthetic. */
+/* The numbers that a kernel makes a synthetic weight from. False: the weights are not synthetic. */
 bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t layer,
 		       uint32_t expert, struct weight_synthesis *ret);
 

@@ -1,6 +1,6 @@
 /*
- * A family of models as data: what its configuration leaves unsaid, which layers it has, and under
- * which names its tensors are stored. One file a family, one row in FAMILIES.
+ * A family of models as data: defaults for its configuration, the kinds of its layers, and the names
+ * of its tensors. One file a family (families that share tables share one), one row in FAMILIES.
  */
 #ifndef ENGINE_CHECKPOINT_FAMILIES_FAMILY_H
 #define ENGINE_CHECKPOINT_FAMILIES_FAMILY_H
@@ -43,15 +43,14 @@ struct tensor_set {
 
 struct family {
 	const char *name; /* model_type, also with "_text" behind it */
-	const char *
-		text_type; /* what `tigon export` writes: model_type and the class of transformers */
-	const char *class_name;
-	/* What missing keys mean, and what no key says (norm_adds_one, attention_gate). A family without
-	 * Gated DeltaNet has no key heads. */
+	/* Written by `tigon export`: model_type, and the class of transformers. */
+	const char *text_type, *class_name;
+	/* Values for missing keys, and for conventions without a key (norm_adds_one, attention_gate). A
+	 * family without Gated DeltaNet has no key heads. */
 	struct model_config defaults;
 	double rotary_factor; /* the part of a head that rotates, when no key says it */
-	/* Fills c->layers; sizes of the whole model are read already. Refuses what only this family
-	 * would compute otherwise. */
+	/* Fills c->layers; the sizes of the whole model are read already. Refuses values that mean
+	 * something else in this family alone. */
 	void (*read_layers)(struct config_source *s, struct model_config *c);
 	/* The sets that its checkpoints may hold, NULL behind the last. Of two sets with the same
 	 * weights, its own files have the first. */

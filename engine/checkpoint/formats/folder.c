@@ -26,7 +26,7 @@ struct folder {
 	struct safetensors *weights; /* owned, NULL until they are asked for */
 };
 
-/* What of the folder is read and copied. The largest tokenizer.json seen has 20 MB. */
+/* The largest tokenizer.json seen has 20 MB. */
 static const struct {
 	const char *name;
 	size_t max; /* bytes */
@@ -179,7 +179,8 @@ static int folder_tensors(struct checkpoint *k, const struct tensor **ret, size_
 	return r;
 }
 
-/* All that could be read as weights, and the index. Too many do no harm. */
+/* Visits the index and all files of tensors. Those that the index does not name are visited too, which
+ * does no harm. */
 static int folder_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
 			struct err *e)
 {

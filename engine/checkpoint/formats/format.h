@@ -1,7 +1,4 @@
-/*
- * What a file format implements: the calls of checkpoint.h. Its own struct begins with a struct
- * checkpoint.
- */
+/* A file format implements the calls of checkpoint.h. Its own struct begins with a struct checkpoint. */
 #ifndef ENGINE_CHECKPOINT_FORMATS_FORMAT_H
 #define ENGINE_CHECKPOINT_FORMATS_FORMAT_H
 

@@ -1,7 +1,7 @@
 /*
- * A pull scanner over JSON text that somebody else wrote: no tree, no allocation, time linear in
- * the text. The headers of checkpoints are read with it: they may be 100 MB large, and a tree of
- * 100 MB of hostile JSON takes gigabytes.
+ * A pull scanner over untrusted JSON text: no tree, no allocation, time linear in the text. The
+ * headers of checkpoints are read with it: they may be 100 MB large, and a tree of 100 MB of hostile
+ * JSON takes gigabytes.
  *
  * It is strict (RFC 8259 without extensions), and stricter than JSON in one point: a string that is
  * asked for must be printable ASCII once unescaped, since these strings are names of tensors and

@@ -8,8 +8,8 @@
  * all files of a checkpoint. Names of tensors and files must be printable ASCII, since they appear
  * in messages, and a file name in an index must not leave the directory.
  *
- * One thing is not guarded against: somebody who truncates a file while it is mapped. Reading past
- * its new end raises SIGBUS. A checkpoint must not be written while it is loaded.
+ * One thing is not guarded against: a file that is truncated while it is mapped. Reading past its new
+ * end raises SIGBUS. A checkpoint must not be written while it is loaded.
  */
 #ifndef ENGINE_CHECKPOINT_FORMATS_SAFETENSORS_H
 #define ENGINE_CHECKPOINT_FORMATS_SAFETENSORS_H
@@ -31,7 +31,7 @@ void safetensors_close(struct safetensors *s);
 /* All tensors, sorted by name. */
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n);
 
-/* Checks one file's bytes; what fuzzers call. Once the whole file is found good, visits every
+/* Checks one file's bytes. Once the whole file is found good, visits every
  * tensor in the order of the data; its name lives until the visit ends. A visitor's negative result
  * ends the parse and is returned. */
 int safetensors_parse(const char *file, const void *bytes, size_t len,

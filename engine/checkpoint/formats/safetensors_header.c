@@ -1,6 +1,6 @@
 /*
  * The header of one safetensors file: read by a scanner that builds no tree, then checked as a
- * whole. What passes here can be used without another look: data and bytes of every tensor lie
+ * whole. A header that passes needs no further check: data and bytes of every tensor lie
  * inside the file, and together they cover the data exactly once.
  */
 #include "engine/checkpoint/formats/safetensors.h"
