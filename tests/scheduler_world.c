@@ -74,6 +74,27 @@ uint64_t world_submit(struct world *w, const char *prompt, uint32_t max_tokens)
 	return world_submit_request(w, &r);
 }
 
+struct scheduler_request world_letters(char letter, uint32_t n_prompt, uint32_t max_tokens)
+{
+	static int32_t prompts[128][WORLD_LETTERS_MAX];
+	struct scheduler_request r = world_request("", max_tokens);
+	int32_t *prompt = prompts[(int)letter];
+
+	for (uint32_t i = 0; i < WORLD_LETTERS_MAX; i++)
+		prompt[i] = letter;
+	r.prompt = r.user = prompt;
+	r.n_prompt = n_prompt;
+	r.sampling.seed = (uint64_t)letter;
+	return r;
+}
+
+uint64_t world_submit_letters(struct world *w, char letter, uint32_t n_prompt, uint32_t max_tokens)
+{
+	struct scheduler_request r = world_letters(letter, n_prompt, max_tokens);
+
+	return world_submit_request(w, &r);
+}
+
 const char *world_plan(struct world *w)
 {
 	const struct plan *p = w->plan = scheduler_plan(w->s);
@@ -87,6 +108,9 @@ const char *world_plan(struct world *w)
 
 		if (i)
 			buf_putc(&w->text, ' ');
+		if (row->decode && w->named)
+			buf_printf(&w->text, "%c.%u", (char)p->draws[d].sampling->seed,
+				   p->draws[d].choice);
 		if (row->decode)
 			buf_printf(&w->text, "@%u%s", row->start, row->tokens ? "" : "?");
 		else
@@ -101,9 +125,15 @@ const char *world_plan(struct world *w)
 
 void world_commit(struct world *w, int32_t token)
 {
-	for (uint32_t i = 0; i < WORLD_SEQS; i++)
+	for (uint32_t i = 0; i < WORLD_SEQS_MAX; i++)
 		w->results[i] = (struct draw_result){.token = token};
 	w->n_events = scheduler_commit(w->s, w->results, w->events);
+}
+
+void world_step(struct world *w, int32_t token)
+{
+	(void)world_plan(w);
+	world_commit(w, token);
 }
 
 void world_run(struct world *w, int32_t token)
@@ -118,6 +148,17 @@ struct scheduler_stats world_stats(const struct world *w)
 
 	scheduler_stats(w->s, &st);
 	return st;
+}
+
+bool world_at_baseline(struct world *w)
+{
+	struct scheduler_stats st;
+
+	if (scheduler_flush(w->s) < 0)
+		return false;
+	st = world_stats(w);
+	return !st.running && !st.waiting && st.cache.free_pages == w->config.n_pages &&
+	       st.cache.free_slots == w->config.n_slots;
 }
 
 /* Paths from the root: nodes come parents first, so that those on the way to what is looked for are seen in their

@@ -30,36 +30,26 @@ static void test_1_to_3(void)
 	struct world *w = new_world(0, 100, 4);
 
 	world_submit(w, "aaaaaaaa", 3);
-	is_str(world_plan(w), "a0+4", "1: budget 4, prompt 8: a chunk of 4 at prefix 0");
-	world_commit(w, 1);
-	is_str(world_plan(w), "a4+4!", "1: a chunk of 4 at prefix 4");
-	world_commit(w, 1);
-	is_str(world_plan(w), "@8!", "1: the third step decodes");
-	world_commit(w, END);
+	step_is(w, 1, "a0+4", "1: budget 4, prompt 8: a chunk of 4 at prefix 0");
+	step_is(w, 1, "a4+4!", "1: a chunk of 4 at prefix 4");
+	step_is(w, END, "@8!", "1: the third step decodes");
 	world_free(w);
 
 	w = new_world(0, 100, 4);
 	world_submit(w, "dd", 9);
-	(void)world_plan(w);
-	world_commit(w, 1);
+	world_step(w, 1);
 	world_submit(w, "aaaaaaaa", 9);
-	is_str(world_plan(w), "a0+4 @2!", "2: r1 begins");
-	world_commit(w, 1);
+	step_is(w, 1, "a0+4 @2!", "2: r1 begins");
 	world_submit(w, "bb", 9);
-	is_str(world_plan(w), "a4+4! @3!",
-	       "2: r1 mid-prefill, r2 arrives: only r1's goes on, and decodes");
-	world_commit(w, 1);
-	is_str(world_plan(w), "b0+2! @4! @8!", "2: then r2");
-	world_commit(w, END);
+	step_is(w, 1, "a4+4! @3!", "2: r1 mid-prefill, r2 arrives: only r1's goes on, and decodes");
+	step_is(w, END, "b0+2! @4! @8!", "2: then r2");
 	world_free(w);
 
 	w = new_world(0, 100, 4);
 	world_submit(w, "aaaa", 9);
 	world_submit(w, "bbbb", 9);
-	is_str(world_plan(w), "a0+4!", "3: budget 4, two 4-token prompts: one is scheduled");
-	world_commit(w, 1);
-	is_str(world_plan(w), "b0+4! @4!", "3: then the other");
-	world_commit(w, END);
+	step_is(w, 1, "a0+4!", "3: budget 4, two 4-token prompts: one is scheduled");
+	step_is(w, END, "b0+4! @4!", "3: then the other");
 	world_free(w);
 }
 
@@ -69,18 +59,17 @@ static void test_4_to_6(void)
 	uint32_t pages[4];
 
 	world_submit(w, "aaaabbbb", 1);
-	is_str(world_plan(w), "a0+8!", "4: a prompt of 8");
+	plan_is(w, "a0+8!", "4: a prompt of 8");
 	memcpy(pages, w->plan->rows[0].pages, sizeof(pages));
 	world_commit(w, 1);
 	world_submit(w, "aaaabbbb", 1);
-	is_str(world_plan(w), "b6+2!", "4: the same again: hit 6, input 2");
-	world_commit(w, 1);
+	step_is(w, 1, "b6+2!", "4: the same again: hit 6, input 2");
 	ok(w->n_events == 1 && w->events[0].hit.n_cached == 6 &&
 		   w->events[0].hit.miss == PREFIX_MISS_NONE && w->events[0].hit.step == 2,
 	   "4: which its event says, and that step 2 computed first");
 
 	world_submit(w, "aaaabbbbcccc", 1);
-	is_str(world_plan(w), "c8+4!", "5: 8 shared and 4 new: prefix 8, input 4");
+	plan_is(w, "c8+4!", "5: 8 shared and 4 new: prefix 8, input 4");
 	ok(!memcmp(pages, w->plan->rows[0].pages, sizeof(pages)), "5: on the same pages");
 	world_commit(w, 1);
 	is_int(w->events[0].hit.miss, PREFIX_MISS_COLD, "5: what follows is cold");
@@ -88,15 +77,12 @@ static void test_4_to_6(void)
 
 	w = new_world(0, 100, 4);
 	world_submit(w, "aaaabbbbcc", 100);
-	(void)world_plan(w);
-	world_commit(w, 1);
-	(void)world_plan(w);
-	world_commit(w, 1);
+	world_step(w, 1);
+	world_step(w, 1);
 	ok(world_published_text(w, "aaaabbbbcc", 8), "6: what is prefilled is published at once");
 	scheduler_abort(w->s, 1);
 	world_submit(w, "aaaabbbbdd", 1);
-	is_str(world_plan(w), "d8+2!", "6: finishing early keeps the pages of the prefill");
-	world_commit(w, 1);
+	step_is(w, 1, "d8+2!", "6: finishing early keeps the pages of the prefill");
 	world_free(w);
 }
 
@@ -162,15 +148,13 @@ static void test_10(void)
 	ok(world_published_text(w, "aaaaaaaabbb", 10), "10: a seed of 11 leaves a state at 10");
 	ok(!world_published_text(w, "aaaaaaaa", 8), "10: and none at 8");
 	world_submit(w, "aaaaaaaaccc", 1);
-	(void)world_plan(w);
-	world_commit(w, 1);
+	world_step(w, 1);
 	ok(w->events[0].hit.n_cached == 0 && w->events[0].hit.miss == PREFIX_MISS_NO_CHECKPOINT,
 	   "10: a second one that parts from it at 8 finds no checkpoint");
 	ok(world_published_text(w, "aaaaaaaa", 8) && world_published_text(w, "aaaaaaaaccc", 10),
 	   "10: and leaves states at 8 and 10");
 	world_submit(w, "aaaaaaaaddd", 1);
-	is_str(world_plan(w), "d8+3^10!", "10: a third hits 8");
-	world_commit(w, 1);
+	step_is(w, 1, "d8+3^10!", "10: a third hits 8");
 	world_free(w);
 }
 
@@ -182,12 +166,9 @@ static void test_11_and_12(void)
 
 	world_submit(w, "aaaaaaaaaaaaaaaaaa", 2);
 	world_submit(w, "bbbb", 2);
-	is_str(world_plan(w), "a0+18!", "11: pool of 10 pages: r1 takes all");
-	world_commit(w, 1);
-	is_str(world_plan(w), "@18!", "11: r2 waits");
-	world_commit(w, 1);
-	is_str(world_plan(w), "b0+4!", "11: and runs after");
-	world_commit(w, END);
+	step_is(w, 1, "a0+18!", "11: pool of 10 pages: r1 takes all");
+	step_is(w, 1, "@18!", "11: r2 waits");
+	step_is(w, END, "b0+4!", "11: and runs after");
 	world_free(w);
 
 	w = new_world(0, 10, 64);
@@ -197,24 +178,21 @@ static void test_11_and_12(void)
 		abort();
 	r1 = world_submit(w, "aaaaaaaa", 6);
 	r2 = world_submit(w, "bbbbbbbb", 6);
-	is_str(world_plan(w), "a0+8! b0+8!", "12: two prompts of 8 in 10 pages");
-	world_commit(w, 1);
-	is_str(world_plan(w), "@8! @8!", "12: decode");
-	is_str(world_plan(w), "@9?! @9?!", "12: with two plans out");
-	world_commit(w, 1);
-	is_str(world_plan(w), "nothing", "12: both are stuck: quiet while a result is pending");
+	step_is(w, 1, "a0+8! b0+8!", "12: two prompts of 8 in 10 pages");
+	plan_is(w, "@8! @8!", "12: decode");
+	step_is(w, 1, "@9?! @9?!", "12: with two plans out");
+	plan_is(w, "nothing", "12: both are stuck: quiet while a result is pending");
 	scheduler_stats(w->s, &st);
 	ok(st.retractions == 0 && st.running == 2, "12: and nobody is retracted");
 	world_commit(w, 1);
-	is_str(world_plan(w), "@10!", "12: then one of them goes on");
+	plan_is(w, "@10!", "12: then one of them goes on");
 	scheduler_stats(w->s, &st);
 	ok(st.retractions == 1 && st.running == 1 && st.waiting == 1,
 	   "12: the other was retracted");
 	world_commit(w, 2);
 	ok(w->n_events == 1 && w->events[0].request == r2, "12: r1, of equal ones the oldest");
 	for (int i = 0; i < 9 && !w->events[0].request_finished; i++) {
-		(void)world_plan(w);
-		world_commit(w, 2);
+		world_step(w, 2);
 	}
 	ok(w->events[0].request == r2 && w->events[0].finish == FINISH_LENGTH, "12: r2 ends");
 	for (int i = 0; i < 20 && scheduler_plan(w->s); i++)
@@ -409,10 +387,9 @@ static void test_17(void)
 		next_key(i ? &keys[i - 1] : &r.root_key, r.prompt + 2 * i, 2, &keys[i]);
 	r.page_keys = keys;
 	id = world_submit_request(w, &r);
-	is_str(world_plan(w), "a0+4", "17: the first half of a prompt");
-	world_commit(w, 1);
+	step_is(w, 1, "a0+4", "17: the first half of a prompt");
 	ok(scheduler_next_store(w->s, &item) && item.depth == 2, "17: is on its way down");
-	is_str(world_plan(w), "c4+4^6!", "17: the second is being computed");
+	plan_is(w, "c4+4^6!", "17: the second is being computed");
 	scheduler_stats(w->s, &st);
 	used = (uint32_t)(config.n_pages - st.cache.free_pages);
 	scheduler_abort(w->s, id);
@@ -432,7 +409,7 @@ static void test_17(void)
 	   "17: then what it held is free");
 	ok(!scheduler_loaded(w->s, id, 0, true, &page), "17: as is what comes for it later");
 	scheduler_abort(w->s, id);
-	is_str(world_plan(w), "nothing", "17: there is nothing left to do");
+	plan_is(w, "nothing", "17: there is nothing left to do");
 	is_int(scheduler_flush(w->s), 0, "17: and nothing to wait for");
 	world_free(w);
 }
@@ -463,7 +440,7 @@ static void test_18_and_19(void)
 	ok(id == 77 && !memcmp(&before, &after, sizeof(before)), "18: nothing changed");
 
 	is_int(scheduler_flush(w->s), -EBUSY, "19: clearing refuses while a request waits");
-	is_str(world_plan(w), "c8+2!", "19: (which hits)");
+	plan_is(w, "c8+2!", "19: (which hits)");
 	is_int(scheduler_flush(w->s), -EBUSY, "19: and while it runs");
 	scheduler_stats(w->s, &after);
 	ok(after.cache.nodes >= before.cache.nodes && after.running == 1,

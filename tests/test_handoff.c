@@ -50,17 +50,6 @@ static uint32_t arrive(struct world *w, uint64_t id, int32_t token)
 	return w->n_events;
 }
 
-static bool at_baseline(struct world *w)
-{
-	struct scheduler_stats st;
-
-	if (scheduler_flush(w->s) < 0)
-		return false;
-	st = world_stats(w);
-	return !st.running && !st.waiting && st.cache.free_pages == w->config.n_pages &&
-	       st.cache.free_slots == w->config.n_slots;
-}
-
 /* What the newest plan ships: "first+n" of a row's pages, "*" with the state. */
 static const char *ships(struct world *w)
 {
@@ -82,25 +71,22 @@ static void test_here_or_there(void)
 	struct scheduler_request r;
 
 	receive(w, "aaaaa", 1);
-	is_str(world_plan(w), "a0+5^4!", "fewer tokens than it is worth are computed here");
-	world_commit(w, 1);
+	step_is(w, 1, "a0+5^4!", "fewer tokens than it is worth are computed here");
 	ok(w->events[0].hit.n_received == 0 && w->events[0].hit.miss == PREFIX_MISS_COLD,
 	   "as an ordinary request");
 	receive(w, "aaaabbbbb", 1);
-	is_str(world_plan(w), "b4+5^8!", "so are they behind what can be resumed");
-	world_commit(w, 1);
+	step_is(w, 1, "b4+5^8!", "so are they behind what can be resumed");
 	r = world_request("cccccccccc", 1);
 	r.handoff = HANDOFF_RECEIVE;
 	r.prompt_logprobs = true;
 	world_submit_request(w, &r);
-	is_str(world_plan(w), "c0+10^8!", "and prompts of which every token is asked about");
-	world_commit(w, 1);
+	step_is(w, 1, "c0+10^8!", "and prompts of which every token is asked about");
 	ok(prepare(w).request == 0 && world_stats(w).receives == 0, "nobody was asked");
 	receive(w, "dddddd", 1);
-	is_str(world_plan(w), "nothing", "others wait for another worker");
+	plan_is(w, "nothing", "others wait for another worker");
 	ok(prepare(w).ask.n_prompt == 6, "which is asked");
 	scheduler_abort(w->s, 4);
-	ok(at_baseline(w), "nothing leaks");
+	ok(world_at_baseline(w), "nothing leaks");
 	world_free(w);
 }
 
@@ -117,7 +103,7 @@ static void test_received(void)
 	r.user = w;
 	id = world_submit_request(w, &r);
 	ok(prepare(w).request == 0, "nothing is asked for before there is room");
-	is_str(world_plan(w), "nothing", "a prompt that comes from elsewhere is in no plan");
+	plan_is(w, "nothing", "a prompt that comes from elsewhere is in no plan");
 	p = prepare(w);
 	ok(p.request == id && p.user == w && p.n_pages == 4 && p.slot != POOL_NONE,
 	   "it has pages for all of it, and a slot");
@@ -139,14 +125,14 @@ static void test_received(void)
 	   "which says where the prompt is from");
 	ok(arrive(w, id, 5) == 0, "it comes once");
 	scheduler_receive_failed(w->s, id, true);
-	is_str(world_plan(w), "@7!", "then it decodes");
+	plan_is(w, "@7!", "then it decodes");
 	ok(w->plan->rows[0].tokens[0] == 5 && w->plan->rows[0].pages[3] == p.pages[3] &&
 		   w->plan->rows[0].state_src == (int32_t)p.slot && w->plan->draws[0].position == 1,
 	   "from the token, the page and the state that have come");
 	world_commit(w, 6);
 	ok(w->events[0].hit.n_received == 7, "later events say so too");
 	world_run(w, END);
-	ok(world_published_text(w, "abcdef", 6) == false && at_baseline(w),
+	ok(world_published_text(w, "abcdef", 6) == false && world_at_baseline(w),
 	   "7 tokens end in no page: there is no checkpoint");
 	world_free(w);
 }
@@ -162,16 +148,15 @@ static void test_published(void)
 	ok(!world_published_text(w, "abcdefgh", 8), "nothing is known before it is there");
 	arrive(w, id, 5);
 	ok(world_published_text(w, "abcdefgh", 8), "a prompt that ends with a page leaves a state");
-	is_str(world_plan(w), "@8!", "which is resumed");
+	plan_is(w, "@8!", "which is resumed");
 	ok(w->plan->rows[0].state_src == (int32_t)p.slot && w->plan->rows[0].state_dst != p.slot,
 	   "and not written");
 	receive(w, "abcdefghij", 1);
 	world_commit(w, 6);
-	is_str(world_plan(w), "i8+2!", "and the next prompt begins there");
-	world_commit(w, 7);
+	step_is(w, 7, "i8+2!", "and the next prompt begins there");
 	ok(w->events[0].hit.n_cached == 8 && w->events[0].hit.miss == PREFIX_MISS_NONE,
 	   "as if it had been computed here");
-	ok(at_baseline(w), "nothing leaks");
+	ok(world_at_baseline(w), "nothing leaks");
 	world_free(w);
 }
 
@@ -190,10 +175,9 @@ static void test_have(void)
 	world_commit(w, END);
 	ok(world_published_text(w, "abcdefgxxxxxxx", 14), "a conversation was decoded here");
 	id = receive(w, "abcdefgxxxxxxxyyy", 2);
-	is_str(world_plan(w), "y14+3^16!", "its next turn would begin behind it: it does");
-	world_commit(w, END);
+	step_is(w, END, "y14+3^16!", "its next turn would begin behind it: it does");
 	id = receive(w, "abcdefgxzzzz", 2);
-	is_str(world_plan(w), "nothing", "another one comes from elsewhere");
+	plan_is(w, "nothing", "another one comes from elsewhere");
 	p = prepare(w);
 	ok(p.request == id && p.ask.n_have == 6 && p.n_pages == 3,
 	   "all but what was prefilled: the page with a decoded token has other bits");
@@ -208,7 +192,7 @@ static void test_have(void)
 	(void)world_plan(w);
 	ok(prepare(w).ask.n_have == 4, "a page is always sent: that of the last token");
 	scheduler_abort(w->s, id);
-	ok(at_baseline(w), "nothing leaks");
+	ok(world_at_baseline(w), "nothing leaks");
 	world_free(w);
 }
 
@@ -219,23 +203,23 @@ static void test_aside(void)
 
 	r1 = receive(w, "aaaaaaaaaaaa", 3);
 	world_submit(w, "aaaaaaaaaaab", 3);
-	is_str(world_plan(w), "a0+4", "who waits for another worker is in nobody's way");
+	plan_is(w, "a0+4", "who waits for another worker is in nobody's way");
 	r2 = receive(w, "cccccccccccc", 3);
 	world_commit(w, 1);
-	is_str(world_plan(w), "a4+4", "nor is it led or held up");
+	plan_is(w, "a4+4", "nor is it led or held up");
 	ok(prepare(w).request == r1 && prepare(w).request == r2 && prepare(w).request == 0,
 	   "a prompt that is being computed, and uses all of the budget, holds up no other");
 	is_int(arrive(w, r2, 9), 1, "one may come while a plan is out");
 	world_commit(w, 1);
-	is_str(world_plan(w), "a8+4^10! @12!", "and is in the next");
+	plan_is(w, "a8+4^10! @12!", "and is in the next");
 	is_int(arrive(w, r1, 9), 1, "the other");
 	world_commit(w, 1);
-	is_str(world_plan(w), "@13! @12! @12!", "in the order in which they came,");
+	plan_is(w, "@13! @12! @12!", "in the order in which they came,");
 	ok(w->plan->rows[1].tokens[0] == 1 && w->plan->rows[2].tokens[0] == 9,
 	   "or were planned to their end");
 	world_commit(w, END);
 	world_run(w, END);
-	ok(at_baseline(w), "nothing leaks");
+	ok(world_at_baseline(w), "nothing leaks");
 	world_free(w);
 }
 
@@ -263,18 +247,19 @@ static void test_choices(void)
 		   !w->events[0].request_finished && w->events[1].choice == 2 &&
 		   w->events[1].draw->token == 42,
 	   "first tokens by choice; one of them ends its choice");
-	is_str(world_plan(w), "@5!", "the one that is left decodes");
+	plan_is(w, "@5!", "the one that is left decodes");
 	ok(w->plan->n_page_copies == 1 && w->plan->page_copies[0].src == p.pages[2] &&
 		   w->plan->n_state_copies == 1 && w->plan->state_copies[0].src == p.slot,
 	   "from copies of what came");
 	world_commit(w, END);
-	ok(w->events[0].request_finished && at_baseline(w), "nothing leaks");
+	ok(w->events[0].request_finished && world_at_baseline(w), "nothing leaks");
 	id = world_submit_request(w, &r);
 	(void)world_plan(w);
 	ok(prepare(w).ask.n_choices == 4, "four");
 	for (uint32_t i = 0; i < 4; i++)
 		scheduler_finish_choice(w->s, id, i);
-	ok(arrive(w, id, 1) == 0 && at_baseline(w), "when all have ended nothing is waited for");
+	ok(arrive(w, id, 1) == 0 && world_at_baseline(w),
+	   "when all have ended nothing is waited for");
 	world_free(w);
 }
 
@@ -292,11 +277,12 @@ static void test_ends_at_once(void)
 	ok(arrive(w, id, END) == 2 && !w->events[0].request_finished &&
 		   w->events[1].request_finished && w->events[1].finish == FINISH_STOP,
 	   "the first tokens may be all");
-	ok(world_stats(w).running == 0 && world_published_text(w, "abcd", 4) && at_baseline(w),
+	ok(world_stats(w).running == 0 && world_published_text(w, "abcd", 4) &&
+		   world_at_baseline(w),
 	   "the prompt is remembered all the same");
 	id = receive(w, "abcde", 1);
 	(void)world_plan(w);
-	ok(arrive(w, id, 3) == 1 && w->events[0].finish == FINISH_LENGTH && at_baseline(w),
+	ok(arrive(w, id, 3) == 1 && w->events[0].finish == FINISH_LENGTH && world_at_baseline(w),
 	   "so may the only one that was asked for");
 	world_free(w);
 }
@@ -309,7 +295,7 @@ static void test_fails(void)
 	r1 = receive(w, "aaaaaaaaaaaaaa", 4);
 	r2 = receive(w, "bbbbbbbbbbbbbb", 4);
 	r3 = receive(w, "cccccccccccccc", 4);
-	is_str(world_plan(w), "nothing", "a pool of 14 pages");
+	plan_is(w, "nothing", "a pool of 14 pages");
 	ok(prepare(w).request == r1 && prepare(w).request == 0 && world_stats(w).waiting == 2,
 	   "has room for one prompt of 7 and its growth; the others wait");
 	scheduler_receive_failed(w->s, r1, true);
@@ -317,24 +303,23 @@ static void test_fails(void)
 		   world_stats(w).receives_failed == 1,
 	   "what failed gives all back");
 	ok(arrive(w, r1, 1) == 0, "what comes late is dropped");
-	is_str(world_plan(w), "nothing", "and waits in its old place");
+	plan_is(w, "nothing", "and waits in its old place");
 	ok(prepare(w).request == r1, "to be asked for again");
 	scheduler_receive_failed(w->s, r1, false);
-	is_str(world_plan(w), "a0+14^12!", "or it is computed here");
-	world_commit(w, END);
+	step_is(w, END, "a0+14^12!", "or it is computed here");
 	ok(w->events[0].request == r1 && w->events[0].hit.n_received == 0 &&
 		   world_stats(w).prompt_tokens == 14,
 	   "and counts once");
-	is_str(world_plan(w), "nothing", "then the next");
+	plan_is(w, "nothing", "then the next");
 	ok(prepare(w).request == r2, "is asked for");
 	scheduler_abort(w->s, r2);
 	scheduler_abort(w->s, r2);
 	ok(arrive(w, r2, 1) == 0, "until its client leaves");
-	is_str(world_plan(w), "nothing", "then the last");
+	plan_is(w, "nothing", "then the last");
 	ok(prepare(w).request == r3, "is asked for");
 	is_int(scheduler_fail(w->s, w->events), 1, "a device that is lost takes it along");
 	ok(w->events[0].request == r3 && w->events[0].request_finished && !w->events[0].draw &&
-		   at_baseline(w),
+		   world_at_baseline(w),
 	   "nothing leaks");
 	world_free(w);
 }
@@ -351,16 +336,14 @@ static void test_retracted(void)
 	ok(prepare(w).request == r1 && prepare(w).request == r2, "two prompts of 8 in 10 pages");
 	is_int(arrive(w, r1, 1), 1, "one has come");
 	for (int i = 0; i < 2; i++) {
-		(void)world_plan(w);
-		world_commit(w, 1);
+		world_step(w, 1);
 	}
-	is_str(world_plan(w), "nothing", "it is stuck, the other one holds the rest");
+	plan_is(w, "nothing", "it is stuck, the other one holds the rest");
 	st = world_stats(w);
 	ok(st.retractions == 1 && st.running == 1, "it is retracted; who receives is not");
 	is_int(arrive(w, r2, 2), 1, "then the other has come");
 	for (int i = 0; i < 6; i++) {
-		(void)world_plan(w);
-		world_commit(w, 2);
+		world_step(w, 2);
 	}
 	ok(w->events[0].request == r2 && w->events[0].finish == FINISH_LENGTH, "and ends");
 	ok(strcmp(world_plan(w), "nothing") != 0 && prepare(w).request == 0,
@@ -372,7 +355,7 @@ static void test_retracted(void)
 	ok(w->n_events == 1 && w->events[0].request == r1 && w->events[0].finish == FINISH_LENGTH &&
 		   w->events[0].hit.n_received == 8,
 	   "and ends");
-	ok(at_baseline(w), "nothing leaks");
+	ok(world_at_baseline(w), "nothing leaks");
 	world_free(w);
 }
 
@@ -401,7 +384,7 @@ static void test_refused(void)
 	REFUSES(1, 8, false, "has 8");
 	REFUSES(1, UINT32_MAX - 1, false, "has 4294967294");
 #undef REFUSES
-	ok(at_baseline(w), "nothing changed");
+	ok(world_at_baseline(w), "nothing changed");
 	world_free(w);
 }
 
@@ -418,13 +401,13 @@ static void test_ships(void)
 	(void)world_plan(w);
 	is_str(ships(w), "0:2+2", "each once");
 	world_commit(w, 1);
-	is_str(world_plan(w), "i8+1!", "the last row");
+	plan_is(w, "i8+1!", "the last row");
 	is_str(ships(w), "0:4+1*", "also ships the page that is not whole, and the state");
 	world_commit(w, 1);
 	ok(w->n_events == 1 && w->events[0].request_finished &&
 		   w->events[0].finish == FINISH_LENGTH,
 	   "the first token is all that is drawn");
-	is_str(world_plan(w), "nothing", "it does not decode");
+	plan_is(w, "nothing", "it does not decode");
 	is_int(world_stats(w).running, 1, "what was shipped stays");
 	scheduler_finish_choice(w->s, id, 0);
 	scheduler_receive_failed(w->s, id, false);
@@ -434,7 +417,7 @@ static void test_ships(void)
 	is_int(world_stats(w).running, 0, "then it is gone");
 
 	id = submit(w, "abcdefghijkl", 1, HANDOFF_SEND, 4);
-	is_str(world_plan(w), "i8+4^10!", "the same beginning is found");
+	plan_is(w, "i8+4^10!", "the same beginning is found");
 	is_str(ships(w), "0:2+4*",
 	       "of what is found all that the other worker has not goes with the first row");
 	world_commit(w, END);
@@ -451,11 +434,11 @@ static void test_ships(void)
 	scheduler_abort(w->s, id);
 	world_commit(w, 1);
 	id = submit(w, "abcdefgh", 1, HANDOFF_SEND, 0);
-	is_str(world_plan(w), "e4+4^6!", "of a prompt that is known the end is computed");
+	plan_is(w, "e4+4^6!", "of a prompt that is known the end is computed");
 	is_str(ships(w), "0:0+4*", "and all of it is shipped");
 	scheduler_finish_choice(w->s, id, 0);
 	world_commit(w, 1);
-	ok(w->n_events == 0 && at_baseline(w),
+	ok(w->n_events == 0 && world_at_baseline(w),
 	   "a request whose choices end before they draw ships nothing");
 	world_free(w);
 }
@@ -480,7 +463,7 @@ static void test_kept(void)
 	world_commit(w, 1);
 	ok(world_published_text(w, "abcdefgh", 8), "leaves its state");
 	world_submit(w, "mnopqrstuv", 3);
-	is_str(world_plan(w), "m0+10^8!", "another one");
+	plan_is(w, "m0+10^8!", "another one");
 	for (int n = 0; w->plan && n < 9; n++) {
 		for (uint32_t i = 0; i < w->plan->n_rows; i++) {
 			const struct plan_row *row = &w->plan->rows[i];
@@ -500,12 +483,11 @@ static void test_kept(void)
 	ok(!taken && world_stats(w).cache.evicted_pages > 0,
 	   "gets none of its pages, nor its state, though it has to evict others");
 	scheduler_shipped(w->s, id);
-	ok(at_baseline(w), "nothing leaks");
+	ok(world_at_baseline(w), "nothing leaks");
 
 	/* The cache has pages, and no state: they are computed again, and the cache keeps its own. */
 	id = submit(w, "abcdX", 1, HANDOFF_SEND, 0);
-	(void)world_plan(w);
-	world_commit(w, 1);
+	world_step(w, 1);
 	scheduler_shipped(w->s, id);
 	for (int k = 0; k < 2; k++) {
 		id = submit(w, "abY", 1, HANDOFF_SEND, 0);
@@ -521,7 +503,7 @@ static void test_kept(void)
 		scheduler_shipped(w->s, id);
 	}
 	ok(shipped[0] != shipped[1], "which is what the next one finds");
-	ok(at_baseline(w), "nothing leaks");
+	ok(world_at_baseline(w), "nothing leaks");
 	world_free(w);
 }
 
@@ -534,7 +516,7 @@ static void test_send_choices(void)
 	r.handoff = HANDOFF_SEND;
 	r.n_choices = 3;
 	id = world_submit_request(w, &r);
-	is_str(world_plan(w), "a0+5^4!!!", "the first tokens of all choices are drawn");
+	plan_is(w, "a0+5^4!!!", "the first tokens of all choices are drawn");
 	is_str(ships(w), "0:0+3*", "of one prompt");
 	hash = plan_hash(w->plan);
 	scheduler_finish_choice(w->s, id, 0);
@@ -542,9 +524,9 @@ static void test_send_choices(void)
 	ok(w->n_events == 2 && w->events[1].request_finished && w->events[1].choice == 2,
 	   "and said, but of one that ended");
 	is_int(world_stats(w).running, 1, "only what the trunk holds stays");
-	is_str(world_plan(w), "nothing", "nobody forks");
+	plan_is(w, "nothing", "nobody forks");
 	is_int(scheduler_fail(w->s, w->events), 0, "a device that is lost has no more to say");
-	ok(at_baseline(w), "and nobody reads from it");
+	ok(world_at_baseline(w), "and nobody reads from it");
 	world_free(w);
 
 	w = new_world(100, 64, 1);

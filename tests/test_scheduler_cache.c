@@ -81,9 +81,8 @@ static void test_states_of_a_window(void)
 	r.boundaries = boundaries;
 	r.n_boundaries = ARRAY_SIZE(boundaries);
 	world_submit_request(w, &r);
-	is_str(world_plan(w), "a0+20^2^12^16^18!",
-	       "the last page before the last token, the last and the first boundary, then from the back");
-	world_commit(w, 1);
+	step_is(w, 1, "a0+20^2^12^16^18!",
+		"the last page before the last token, the last and the first boundary, then from the back");
 	ok(world_published_text(w, "aabbccddeeffgghhiijj", 20), "and the end of the prompt");
 	world_free(w);
 
@@ -96,8 +95,7 @@ static void test_states_of_a_window(void)
 	r.boundaries = boundaries;
 	r.n_boundaries = ARRAY_SIZE(boundaries);
 	world_submit_request(w, &r);
-	is_str(world_plan(w), "a0+20^16^18!", "where slots are short: the most wanted ones");
-	world_commit(w, 1);
+	step_is(w, 1, "a0+20^16^18!", "where slots are short: the most wanted ones");
 	ok(world_stats(w).cache.used_bytes <= c.cache_bytes, "within the budget");
 	world_free(w);
 }
@@ -112,22 +110,19 @@ static void test_decoding(void)
 
 	world_submit(w, "ppppp", 11);
 	for (int32_t i = 0; i < 10; i++) {
-		(void)world_plan(w);
-		world_commit(w, tokens[5 + i] = 'q' + i);
+		world_step(w, tokens[5 + i] = 'q' + i);
 	}
 	ok(world_published(w, tokens, 4) && !world_published(w, tokens, 8) &&
 		   world_published(w, tokens, 12),
 	   "while decoding a sequence keeps its newest state, and those of its prompt");
-	(void)world_plan(w);
-	world_commit(w, tokens[15] = END);
+	world_step(w, tokens[15] = END);
 	is_int(world_stats(w).running, 0, "it ends");
 	r = world_request("", 1);
 	r.prompt = tokens;
 	r.n_prompt = 16;
 	tokens[15] = 'x';
 	world_submit_request(w, &r);
-	is_str(world_plan(w), "x12+4!", "the next turn begins where it left a state");
-	world_commit(w, 1);
+	step_is(w, 1, "x12+4!", "the next turn begins where it left a state");
 	world_free(w);
 
 	c.refuse_decoded = true;
@@ -138,8 +133,7 @@ static void test_decoding(void)
 	for (int i = 0; i < 16; i++)
 		tokens[i] = i < 5 ? 'p' : 'q';
 	world_submit_request(w, &r);
-	is_str(world_plan(w), "p4+12^12!", "unless decoded tokens are refused");
-	world_commit(w, 1);
+	step_is(w, 1, "p4+12^12!", "unless decoded tokens are refused");
 	world_free(w);
 }
 
@@ -153,10 +147,8 @@ static void test_following(void)
 	first = world_submit(w, "aabbccdd", 3);
 	second = world_submit(w, "aabbccee", 3);
 	world_submit(w, "aabbccff", 3);
-	is_str(world_plan(w), "a0+8^6!", "the first of three that share a beginning");
-	world_commit(w, 1);
-	is_str(world_plan(w), "e6+2! f6+2! @8!", "the others begin where it parts from them");
-	world_commit(w, END);
+	step_is(w, 1, "a0+8^6!", "the first of three that share a beginning");
+	step_is(w, END, "e6+2! f6+2! @8!", "the others begin where it parts from them");
 	ok(w->n_events == 3 && world_stats(w).shared_waits == 0,
 	   "nobody waited: the budget was used up");
 	world_free(w);
@@ -167,11 +159,10 @@ static void test_following(void)
 	second = world_submit(w, "aabbccee", 3);
 	world_submit(w, "aabbccff", 3);
 	world_submit(w, "xxyyzz", 3);
-	is_str(world_plan(w), "a0+8^6! x0+6^4!",
-	       "two wait for the first one's prompt; the queue goes on");
+	plan_is(w, "a0+8^6! x0+6^4!", "two wait for the first one's prompt; the queue goes on");
 	ok(world_stats(w).shared_waits == 2 && world_stats(w).waiting == 2, "which is counted");
 	world_commit(w, 1);
-	is_str(world_plan(w), "e6+2! f6+2! @8! @6!", "then they begin where it parts from them");
+	plan_is(w, "e6+2! f6+2! @8! @6!", "then they begin where it parts from them");
 	is_int(world_stats(w).cached_tokens, 12, "so that it is computed once");
 	world_commit(w, END);
 	is_int(world_stats(w).running, 0, "all end");
@@ -184,7 +175,7 @@ static void test_following(void)
 	second = world_submit(w, "mmnnoorr", 3);
 	scheduler_abort(w->s, first);
 	world_commit(w, 1);
-	is_str(world_plan(w), "r6+2!", "what an aborted request has computed counts as well");
+	plan_is(w, "r6+2!", "what an aborted request has computed counts as well");
 	scheduler_abort(w->s, second);
 	world_commit(w, 1);
 	world_free(w);
@@ -194,13 +185,10 @@ static void test_following(void)
 	c.max_plans_out = 2;
 	w = world_new(&c);
 	world_submit(w, "aabbccddee", 3);
-	is_str(world_plan(w), "a0+4", "a long prompt");
+	plan_is(w, "a0+4", "a long prompt");
 	world_submit(w, "aabbx", 3);
-	is_str(world_plan(w), "c4+4", "goes on");
-	world_commit(w, 1);
-	is_str(world_plan(w), "e8+2! x4+1!",
-	       "the other one follows no further than to what they share");
-	world_commit(w, 1);
+	step_is(w, 1, "c4+4", "goes on");
+	step_is(w, 1, "e8+2! x4+1!", "the other one follows no further than to what they share");
 	world_commit(w, END);
 	world_free(w);
 }
@@ -215,8 +203,8 @@ static void test_two_plans(void)
 	c.max_plans_out = 2;
 	w = world_new(&c);
 	world_submit(w, "aabb", 9);
-	is_str(world_plan(w), "a0+4^2!", "a prompt");
-	is_str(world_plan(w), "@4?!", "the next plan is made before its token is known");
+	plan_is(w, "a0+4^2!", "a prompt");
+	plan_is(w, "@4?!", "the next plan is made before its token is known");
 	is_int(w->plan->rows[0].token_draw, 0, "which is draw 0 of the plan before");
 	world_commit(w, END);
 	ok(w->n_events == 1 && w->events[0].request_finished,
@@ -226,11 +214,9 @@ static void test_two_plans(void)
 	ok(w->n_events == 0 && world_stats(w).running == 0, "its row was for nothing");
 
 	world_submit(w, "ccdd", 2);
-	is_str(world_plan(w), "c0+4^2!", "two tokens are asked for");
-	is_str(world_plan(w), "@4?!", "the second");
-	world_commit(w, 1);
-	is_str(world_plan(w), "nothing", "no third row");
-	world_commit(w, 1);
+	plan_is(w, "c0+4^2!", "two tokens are asked for");
+	step_is(w, 1, "@4?!", "the second");
+	step_is(w, 1, "nothing", "no third row");
 	ok(w->n_events == 1 && w->events[0].finish == FINISH_LENGTH, "the end");
 
 	id = world_submit(w, "eeff", 9);
@@ -270,7 +256,7 @@ static void test_fail_paused(void)
 		world_commit(w, 1);
 	}
 	world_submit(w, "cccccccccccc", 1);
-	is_str(world_plan(w), "@10!", "one of two decodes, the other pauses, a third waits");
+	plan_is(w, "@10!", "one of two decodes, the other pauses, a third waits");
 	w->n_events = scheduler_fail(w->s, w->events);
 	ok(w->n_events == 2 && w->events[0].request == a && w->events[1].request == b &&
 		   !w->events[1].draw && w->events[1].request_finished,
@@ -349,8 +335,7 @@ static void test_coming_back(void)
 	world_submit(w, "aabb", 1);
 	world_run(w, 1);
 	world_submit(w, "aabb", 1);
-	is_str(world_plan(w), "a0+4!", "one slot only: alone a request always fits");
-	world_commit(w, 1);
+	step_is(w, 1, "a0+4!", "one slot only: alone a request always fits");
 	ok(w->events[0].request_finished && w->events[0].hit.n_cached == 0, "and completes");
 	world_free(w);
 }
@@ -397,7 +382,7 @@ static void test_scores(void)
 	r.prompt_logprobs = true;
 	r.n_prompt_logprobs = 3;
 	world_submit_request(w, &r);
-	is_str(world_plan(w), "a0+4", "they need every token computed, whatever is known");
+	plan_is(w, "a0+4", "they need every token computed, whatever is known");
 	s = w->plan->scores;
 	ok(w->plan->n_scores == 1 && w->plan->n_scored_tokens == 4 && s->row == 0 &&
 		   s->n_tokens == 4 && s->n_top == 3 && s->next[0] == 'b' && s->next[3] == 'e',
@@ -409,7 +394,7 @@ static void test_scores(void)
 		   w->events[0].first_score == 1 && w->events[0].n_scores == 4 &&
 		   !w->events[0].request_finished && w->events[0].hit.miss == PREFIX_MISS_LOGPROBS,
 	   "an event says so, and why nothing was found");
-	is_str(world_plan(w), "e4+3^6!", "the last window draws");
+	plan_is(w, "e4+3^6!", "the last window draws");
 	ok(w->plan->n_scored_tokens == 2 && w->plan->scores[0].next[0] == 'f',
 	   "and nobody knows what comes behind its last token");
 	world_commit(w, 'x');
@@ -420,8 +405,7 @@ static void test_scores(void)
 	is_int(world_stats(w).misses[PREFIX_MISS_LOGPROBS], 1, "counted once");
 	r = world_request("abcdefg", 2);
 	world_submit_request(w, &r);
-	is_str(world_plan(w), "g6+1!", "whoever does not ask finds what is known");
-	world_commit(w, 'x');
+	step_is(w, 'x', "g6+1!", "whoever does not ask finds what is known");
 	world_run(w, 'x');
 	world_free(w);
 
@@ -432,12 +416,11 @@ static void test_scores(void)
 	world_submit_request(w, &r);
 	world_run(w, 'x');
 	world_submit(w, "abcdefg", 1);
-	is_str(world_plan(w), "g6+1!", "what it computed is remembered");
-	world_commit(w, 'x');
+	step_is(w, 'x', "g6+1!", "what it computed is remembered");
 	r = world_request("z", 1);
 	r.prompt_logprobs = true;
 	world_submit_request(w, &r);
-	is_str(world_plan(w), "z0+1!", "a prompt of one token");
+	plan_is(w, "z0+1!", "a prompt of one token");
 	ok(!w->plan->n_scores, "has nothing to say");
 	world_commit(w, 'x');
 	r = world_request("abc", 1);

@@ -362,7 +362,7 @@ static void test_device_error(void)
 	uint64_t id = submit(w, "abcdefghijk", 1), other = submit(w, "zyxwv", 3);
 	uint32_t n = 0, page;
 
-	is_str(world_plan(w), "z0+5^4!", "one waits for items, another one runs");
+	plan_is(w, "z0+5^4!", "one waits for items, another one runs");
 	while (n < 8 && scheduler_next_load(w->s, &items[n]))
 		n++;
 	is_int(n, 6, "six are asked for");
@@ -375,8 +375,7 @@ static void test_device_error(void)
 	   "all is free");
 	for (uint32_t i = 1; i < n; i++)
 		check(!scheduler_loaded(w->s, id, items[i].index, true, &page));
-	is_str(world_plan(w), "a0+11^10!", "what comes late is ignored, who waited is computed");
-	world_commit(w, 7);
+	step_is(w, 7, "a0+11^10!", "what comes late is ignored, who waited is computed");
 	check_baseline(w);
 	ok_all("a device error while a request waits for items");
 	world_free(w);
@@ -390,13 +389,11 @@ static void test_opening(void)
 	c.content_key = next_key;
 	w = world_new(&c);
 	submit(w, "abcdefghijk", 1);
-	world_plan(w);
-	world_commit(w, 7);
+	world_step(w, 7);
 	check(w->events[0].hit.miss == PREFIX_MISS_LOADING);
 	scheduler_tiers_ready(w->s);
 	submit(w, "zbcdefghijk", 1);
-	world_plan(w);
-	world_commit(w, 7);
+	world_step(w, 7);
 	check(w->events[0].hit.miss == PREFIX_MISS_COLD);
 	check_baseline(w);
 	check(tiers_count(scheduler_tiers(w->s), TIER_PAGE) == 0);

@@ -79,26 +79,18 @@ static void test_priorities(void)
 	submit_at(w, "cccc", -5, 1);
 	submit_at(w, "dddd", 0, 1);
 	submit_at(w, "eeee", -5, 1);
-	is_str(world_plan(w), "c0+4!", "the lowest priority first");
-	world_commit(w, 1);
+	step_is(w, 1, "c0+4!", "the lowest priority first");
 	submit_at(w, "ffff", -9, 1);
-	is_str(world_plan(w), "f0+4!", "whoever comes with a lower one goes ahead");
-	world_commit(w, 1);
-	is_str(world_plan(w), "e0+4!", "of equal ones the older");
-	world_commit(w, 1);
-	is_str(world_plan(w), "a0+4!", "then 0");
-	world_commit(w, 1);
-	is_str(world_plan(w), "d0+4!", "and 0");
-	world_commit(w, 1);
-	is_str(world_plan(w), "b0+4!", "the highest at last");
-	world_commit(w, 1);
+	step_is(w, 1, "f0+4!", "whoever comes with a lower one goes ahead");
+	step_is(w, 1, "e0+4!", "of equal ones the older");
+	step_is(w, 1, "a0+4!", "then 0");
+	step_is(w, 1, "d0+4!", "and 0");
+	step_is(w, 1, "b0+4!", "the highest at last");
 
 	submit_at(w, "gggggggg", 0, 1);
-	is_str(world_plan(w), "g0+4", "a prompt that has begun");
-	world_commit(w, 1);
+	step_is(w, 1, "g0+4", "a prompt that has begun");
 	submit_at(w, "hhhh", -9, 1);
-	is_str(world_plan(w), "g4+4!", "is not overtaken");
-	world_commit(w, 1);
+	step_is(w, 1, "g4+4!", "is not overtaken");
 	world_run(w, 1);
 	world_free(w);
 }
@@ -117,8 +109,7 @@ static void test_bound(void)
 	b = world_submit(w, "bbbbbbbb", 8);
 	is_int(scheduler_submit(w->s, &r, &id, &e), -EAGAIN, "two wait: a third is refused");
 	ok(id == 77 && strstr(e.text, "2 requests are waiting"), "%s", e.text);
-	(void)world_plan(w);
-	world_commit(w, 1);
+	world_step(w, 1);
 	is_int(world_stats(w).waiting, 0, "both run");
 	while (world_plan(w), !world_stats(w).retractions)
 		world_commit(w, 1);
