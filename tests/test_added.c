@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "protocol/tokenizer/added.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 /* The text with each token as [id:what it took]. */

@@ -14,6 +14,7 @@
 
 #include "scheduler/chunking.h"
 #include "tests/scheduler_world.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { END = WORLD_END, LEN = WORLD_LEN };
@@ -461,14 +462,6 @@ enum { PAGES = 48, SLOTS = 12, TEXT = 24 };
 /* What a device would have: a page's or a slot's text from the beginning. */
 static char page_text[PAGES][TEXT + 1], slot_text[SLOTS][TEXT + 1];
 
-static uint64_t random_state = 20;
-
-static uint32_t below(uint32_t n)
-{
-	random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (uint32_t)(random_state >> 33) % n;
-}
-
 /* A request: uses what is there, computes the rest, leaves some states. Checks every page and the state that it
  * was given. The node it ends with, locked; NULL: no room. */
 static struct prefix_node *serve(struct prefix_cache *c, const char *text)
@@ -500,14 +493,14 @@ static struct prefix_node *serve(struct prefix_cache *c, const char *text)
 		snprintf(page_text[page], sizeof(page_text[page]), "%.*s", (int)at_tokens + 2,
 			 text);
 		at = prefix_cache_extend(c, at, tokens + at_tokens, &page, 1, PREFIX_PREFILLED);
-		if (!at || (at_tokens + 2) % 4 || below(2))
+		if (!at || (at_tokens + 2) % 4 || random_below(2))
 			continue;
 		slot = prefix_cache_take_slot(c);
 		if (slot == POOL_NONE)
 			continue;
 		snprintf(slot_text[slot], sizeof(slot_text[slot]), "%.*s", (int)at_tokens + 2,
 			 text);
-		prefix_cache_checkpoint(c, at, slot, (enum prefix_checkpoint)below(4));
+		prefix_cache_checkpoint(c, at, slot, (enum prefix_checkpoint)random_below(4));
 	}
 	return at;
 }
@@ -521,10 +514,10 @@ static void test_20(void)
 
 	for (int round = 0; round < 200; round++) {
 		char text[TEXT + 1] = {0};
-		uint32_t n = 1 + below(TEXT), k = below(ARRAY_SIZE(held));
+		uint32_t n = 1 + random_below(TEXT), k = random_below(ARRAY_SIZE(held));
 
 		for (uint32_t i = 0; i < n; i++)
-			text[i] = (char)('a' + (i % 4 == 3 ? below(2) : 0));
+			text[i] = (char)('a' + (i % 4 == 3 ? random_below(2) : 0));
 		if (held[k])
 			prefix_cache_unlock(c, held[k]);
 		hits += match(c, text).n_tokens > 0;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "protocol/tokenizer/bpe.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { MERGES = 60, WORD_MAX = 400 };

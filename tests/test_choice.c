@@ -5,18 +5,11 @@
 
 #include "protocol/tokenizer/tokenizer.h"
 #include "tests/model_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 static struct tokenizer *tokenizer;
 static const int32_t start_token = 1, end_token = 2, think_end = 4;
-
-static uint64_t random_state = 1;
-
-static uint32_t random_below(uint32_t n)
-{
-	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(random_state >> 33) % n;
-}
 
 /* What a choice gave, added up over its pieces. */
 struct sum {

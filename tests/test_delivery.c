@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "protocol/transfer/delivery.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 #define SECOND ((uint64_t)1000000000)

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 /* Ids 0 to 255 are single bytes, from 256 on these; the last is special. */

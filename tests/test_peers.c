@@ -5,7 +5,7 @@
 
 #include "protocol/transfer/key_sets.h"
 #include "protocol/transfer/peers.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 #define SECOND ((uint64_t)1000000000)

@@ -2,15 +2,8 @@
 #include <stdlib.h>
 
 #include "prefix_cache/pool.h"
+#include "tests/random.h"
 #include "tests/tap.h"
-
-static uint64_t random_state = 1;
-
-static uint32_t random_below(uint32_t n)
-{
-	random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (uint32_t)(random_state >> 33) % n;
-}
 
 static void test_smallest_first(void)
 {

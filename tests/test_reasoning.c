@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "protocol/output/reasoning.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 static const char opening[] = "<think>", closing[] = "</think>";

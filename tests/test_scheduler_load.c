@@ -4,27 +4,17 @@
  * all of them complete; times are printed as notes.
  */
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "scheduler/scheduler.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { REQUESTS = 100000, SEQS = 1000, PROMPT_MAX = 256, TOKENS_MAX = 64, VOCAB = 1000, END = 999 };
 
-static uint64_t random_state = 7;
-
-static uint32_t random_below(uint32_t n)
-{
-	random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (uint32_t)(random_state >> 33) % n;
-}
-
 static double cpu_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+	return (double)clock_read_ns(CLOCK_THREAD_CPUTIME_ID) * 1e-3;
 }
 
 static int by_value(const void *a, const void *b)

@@ -13,7 +13,7 @@
 #include "base/utf8.h"
 #include "protocol/tokenizer/splitter.h"
 #include "protocol/tokenizer/unicode.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 static uint32_t *agreed; /* code points on which PCRE2 and our table agree, n_agreed */

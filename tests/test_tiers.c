@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "prefix_cache/tiers.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { PAGES = 7, HISTORIES = 3, ROUNDS = 60000 };
@@ -10,14 +11,6 @@ enum { PAGES = 7, HISTORIES = 3, ROUNDS = 60000 };
 static bool there[PAGES][HISTORIES][2];
 static uint64_t parents[PAGES][HISTORIES];
 static struct content_key keys[PAGES];
-
-static uint32_t below(uint32_t n)
-{
-	static uint64_t state = 11;
-
-	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (uint32_t)(state >> 33) % n;
-}
 
 static struct tier_item item_of(uint32_t page, uint64_t origin, enum tier_kind kind)
 {
@@ -33,7 +26,7 @@ static void make_keys(void)
 	for (uint32_t i = 0; i < PAGES; i++) {
 		keys[i] = (struct content_key){{i / 2, 100 + i}};
 		for (uint32_t h = 0; h < HISTORIES; h++)
-			parents[i][h] = h && i ? below(HISTORIES) : 0;
+			parents[i][h] = h && i ? random_below(HISTORIES) : 0;
 	}
 }
 
@@ -65,15 +58,15 @@ static void check_match(const struct tiers *t)
 {
 	uint64_t path[PAGES], origins[PAGES], before;
 	struct ask a = {
-		.n = below(PAGES + 1),
-		.pages_a_state = 1 + below(2),
-		.needs_state = below(2),
-		.clean_only = below(4) == 0,
+		.n = random_below(PAGES + 1),
+		.pages_a_state = 1 + random_below(2),
+		.needs_state = random_below(2),
+		.clean_only = random_below(4) == 0,
 	};
 	uint32_t want, got;
 
-	a.from = below(a.n + 1);
-	a.origin = a.clean_only ? 0 : below(HISTORIES);
+	a.from = random_below(a.n + 1);
+	a.origin = a.clean_only ? 0 : random_below(HISTORIES);
 	want = MAX(deepest(&a, a.from, a.origin), a.from);
 	got = tiers_match(t, keys, a.n, a.from, a.origin, a.pages_a_state, a.needs_state,
 			  a.clean_only, path, origins);
@@ -95,13 +88,13 @@ static void test_random(void)
 
 	make_keys();
 	for (int round = 0; round < ROUNDS; round++) {
-		uint32_t page = below(PAGES), h = below(HISTORIES);
-		enum tier_kind kind = below(2) ? TIER_STATE : TIER_PAGE;
+		uint32_t page = random_below(PAGES), h = random_below(HISTORIES);
+		enum tier_kind kind = random_below(2) ? TIER_STATE : TIER_PAGE;
 		struct tier_item item = item_of(page, h, kind);
 		bool *has = &there[page][h][kind];
 
 		check(tiers_has(t, &item) == *has);
-		if (below(5) < 3) {
+		if (random_below(5) < 3) {
 			check(tiers_add(t, &item) == 0);
 			n[kind] += !*has;
 			*has = true;
@@ -113,7 +106,7 @@ static void test_random(void)
 		check(tiers_count(t, TIER_PAGE) == n[TIER_PAGE]);
 		check(tiers_count(t, TIER_STATE) == n[TIER_STATE]);
 		check_match(t);
-		if (below(3000) == 0) {
+		if (random_below(3000) == 0) {
 			tiers_clear(t);
 			memset(there, 0, sizeof(there));
 			n[0] = n[1] = 0;

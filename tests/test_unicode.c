@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 #include "protocol/tokenizer/unicode.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 static const struct unicode *table;

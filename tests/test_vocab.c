@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "protocol/tokenizer/vocab.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { TOKENS = 20000, LONGEST = 40 };

@@ -8,17 +8,10 @@
 #include "scheduler/request.h"
 #include "scheduler/waiting.h"
 #include "tests/scheduler_world.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { N = 300 };
-
-static uint32_t below(uint32_t n)
-{
-	static uint64_t state = 3;
-
-	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (uint32_t)(state >> 33) % n;
-}
 
 static void test_heap(void)
 {
@@ -29,10 +22,10 @@ static void test_heap(void)
 	check(waiting_reserve(&q, N) == 0);
 	for (uint32_t i = 0; i < N; i++)
 		requests[i] = (struct request){.id = i + 1,
-					       .ask = {.priority = (int32_t)below(5) - 2},
+					       .ask = {.priority = (int32_t)random_below(5) - 2},
 					       .waiting_index = WAITING_NONE};
 	for (int round = 0; round < 20000; round++) {
-		struct request *r = &requests[below(N)], *best = NULL;
+		struct request *r = &requests[random_below(N)], *best = NULL;
 
 		if (r->waiting_index == WAITING_NONE) {
 			waiting_insert(&q, r);
@@ -41,7 +34,7 @@ static void test_heap(void)
 			waiting_remove(&q, r);
 			n_in--;
 		}
-		if (below(8) == 0)
+		if (random_below(8) == 0)
 			waiting_remove(&q, r->waiting_index == WAITING_NONE ? r : &requests[0]);
 		n_in = 0;
 		for (uint32_t i = 0; i < N; i++) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "prefix_cache/tiers.h"
-#include "tests/random_text.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 #include "tests/wire_samples.h"
 

@@ -7,18 +7,15 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "prefix_cache/prefix_cache.h"
 
 enum { PAGE = 64, SYSTEM = 8, TURNS = 14, TURN = 3, DEPTH = SYSTEM + TURNS * TURN, SAMPLES = 2000 };
 
 static double now_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+	return (double)clock_read_ns(CLOCK_THREAD_CPUTIME_ID) * 1e-3;
 }
 
 /* The tokens of a conversation's page. */

@@ -1,20 +1,19 @@
 /* Random numbers and texts for tests: the same in every run, given the seed. */
-#ifndef TESTS_RANDOM_TEXT_H
-#define TESTS_RANDOM_TEXT_H
+#ifndef TESTS_RANDOM_H
+#define TESTS_RANDOM_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-static uint64_t random_state = 88172645463325252u;
+#include "base/mix.h"
 
-/* 0 to n - 1. xorshift64. */
-__attribute__((unused)) static size_t random_below(size_t n)
+static uint64_t random_state = 1;
+
+/* 0 to n - 1. */
+__attribute__((unused)) static uint32_t random_below(size_t n)
 {
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (size_t)((random_state >> 11) % n);
+	return (uint32_t)((mix_next(&random_state) >> 11) % n);
 }
 
 /* Up to n_max of the pieces, one behind the other, in out (size bytes with the 0 at the end). */
