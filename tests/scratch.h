@@ -27,9 +27,15 @@ static int scratch_remove_one(const char *path, const struct stat *st, int type,
 	return remove(path);
 }
 
+/* Removes a directory with all in it. 0 or -1. */
+static int scratch_remove_tree(const char *path)
+{
+	return nftw(path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 __attribute__((unused)) static void scratch_remove(void)
 {
-	nftw(scratch_dir, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	scratch_remove_tree(scratch_dir);
 }
 
 /* The path of a name in the directory; valid until the fourth call after this one. */

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "engine/store/file.h"
-#include "tests/cache_items.h"
+#include "tests/store_fixture.h"
 #include "tests/tap.h"
 
 enum { LEN = STORE_FILE_FIXED + 4 * ITEM_TOKENS + STORE_FILE_SUM };

@@ -1,6 +1,6 @@
 /* The index: what is found, what is counted, who goes first. */
 #include "engine/store/index.h"
-#include "tests/cache_items.h"
+#include "tests/store_fixture.h"
 #include "tests/tap.h"
 
 static struct store_entry *add(struct store_index *x, uint32_t path, uint32_t i,
