@@ -15,11 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/options.h"
 #include "daemon/cli/simulate/fleet_report.h"
 #include "daemon/cli/simulate/plot.h"
 #include "daemon/cli/simulate/replay.h"
 #include "daemon/cli/simulate/runner.h"
-#include "daemon/options.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/layers/piece.h"
 #include "protocol/transfer/peers.h"
