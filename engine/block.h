@@ -1,5 +1,5 @@
-/* Host memory for copies (engine.h): what a driver moves while the host goes on has to stay where it is. Inside engine/
- * only. */
+/* Host memory for copies (engine.h). A driver moves its bytes while the host goes on, so the system must not page it out.
+ * Inside engine/ only. */
 #ifndef ENGINE_BLOCK_H
 #define ENGINE_BLOCK_H
 

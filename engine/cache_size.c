@@ -14,7 +14,7 @@
  */
 #define CHECKPOINT_SHARE (1.0 / 3)
 
-/* Where memory is everybody's: what the cache may take beyond the least, of the whole budget. */
+/* Where other programs use the memory too: the part of the whole budget that the cache may take beyond the least. */
 #define SHARED_PART 4
 
 struct text {

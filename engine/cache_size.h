@@ -14,11 +14,11 @@
 
 #include "base/err.h"
 
-/* What there is and what is asked for. */
+/* The memory, and the options that ask for some of it. */
 struct cache_wish {
-	uint64_t room;			  /* bytes of the budget that nothing else takes */
-	uint64_t budget;		  /* all of it */
-	uint64_t max_buffer;		  /* bytes of the largest buffer */
+	uint64_t room;	     /* bytes of the budget that weights and work space leave */
+	uint64_t budget;     /* all of it */
+	uint64_t max_buffer; /* bytes of the largest buffer */
 	uint64_t page_bytes, page_buffer; /* of a page: over all layers, in its largest buffer */
 	uint64_t slot_bytes, slot_buffer; /* of a slot; 0: no recurrent layers */
 	uint64_t asked;			  /* bytes for the cache; 0: not given */
@@ -26,7 +26,7 @@ struct cache_wish {
 	uint32_t max_seqs, page_tokens;
 	uint32_t max_model_len;
 	bool length_asked; /* max_model_len was asked for; otherwise it may be lowered */
-	bool shared; /* the memory is everybody's (a CPU's): no more than is likely to be of use */
+	bool shared; /* other programs use the memory too (a CPU's): take no more than is likely to help */
 };
 
 struct cache_size {

@@ -1,10 +1,10 @@
 /*
- * The work list of a decode step: what one launch (kernels/generic/decode_step.cl) does for a step whose rows all have one
- * token. Pure: numbers in, ints out. Inside engine/ only.
+ * The work list of a decode step, a step whose rows all have one token: the phases that one launch
+ * (kernels/generic/decode_step.cl) goes through. Layers append theirs (engine/layers/phases.h). Pure: numbers in, ints out.
+ * Inside engine/ only.
  *
- * The order of the phases is the order of the model's data: each reads only what earlier ones wrote (decode_work_order says
- * what that is, for the test that checks it). A ticket reads 64 KiB of weights at least, if its phase has them; for up to
- * three tokens choosing experts and sorting rows is one phase.
+ * Each phase reads only buffers that earlier phases wrote. decode_work_order says which it reads and writes; a test holds
+ * every list against that.
  */
 #ifndef ENGINE_DECODE_WORK_H
 #define ENGINE_DECODE_WORK_H

@@ -1,9 +1,9 @@
 /*
- * --dump-activations: what every layer put out, as one safetensors file.
+ * --dump-activations: the outputs of every layer, as one safetensors file.
  *
  * Tensors are named as in the reference's activations: embed, layerN.mixer and layerN.mlp (without residual),
  * layerN (with), final_norm, logits; float32 [tokens, width]. The rows of each step are appended in the order
- * they ran, `tokens` and `positions` (int32, as float32 numbers) say what they were. The file is written
+ * they ran; the tensors `tokens` and `positions` (whole numbers, as float32) name the rows. The file is written
  * anew after each step, until it would pass DUMP_BYTES_MAX.
  */
 #ifndef ENGINE_DUMP_H

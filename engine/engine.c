@@ -20,7 +20,7 @@
 #include "engine/profile.h"
 #include "engine/runner.h"
 
-/* What of the memory that is there the engine takes unless told otherwise. */
+/* The share of a device's memory that the engine takes when no option says how much. */
 #define DEFAULT_SHARE 0.9
 
 struct engine {
@@ -35,10 +35,10 @@ struct engine {
 	struct step_limits limits;
 	struct runner *runner;
 	struct copies copies;
-	engine_on_layer *on_layer; /* NULL: nobody */
+	engine_on_layer *on_layer; /* or NULL */
 	void *on_layer_user;
 	const struct plan *submitting; /* while engine_submit runs */
-	uint64_t warm_launches;	       /* those of warm_up, which nobody asked for */
+	uint64_t warm_launches;	       /* those of warm_up, which do not count */
 };
 
 /* ---- opening ---- */
@@ -50,7 +50,7 @@ void engine_settle_environment(const char *program_cache)
 	device_settle_environment();
 	if (!program_cache)
 		return;
-	/* Where PoCL keeps what it compiles at launch; without HOME it would be /tmp. */
+	/* PoCL keeps there what it compiles at a launch; without HOME it would use /tmp. */
 	snprintf(pocl, sizeof(pocl), "%s/pocl", program_cache);
 	setenv("POCL_CACHE_DIR", pocl, 0);
 }
@@ -64,7 +64,7 @@ static int prepare_cache(const char *dir, struct err *e)
 		return 0;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return err_set(e, errno, "--program-cache %s: %s", dir, strerror(errno));
-	/* Else PoCL, whose cache goes inside, would just have no device. */
+	/* PoCL's cache goes inside. Where it cannot, PoCL only says that there is no device. */
 	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
@@ -116,13 +116,17 @@ static uint64_t budget_of(const struct engine_options *o, const struct device *d
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
 
-/* What rounding the cache's buffers up may take. */
+/* Bytes that rounding the cache's buffers up may take. */
 static uint64_t cache_slack(const struct engine *g)
 {
-	return 2ull * g->info.model.n_layers * g->device.alignment;
+	uint64_t buffers = 0;
+
+	for (uint32_t i = 0; i < g->info.model.n_layers; i++)
+		buffers += g->model.layers[i].n_pieces;
+	return buffers * g->device.alignment;
 }
 
-/* Is there room for what is planned, of which coding has saved, or may save, so much? */
+/* Whether weights and work space fit. saved: bytes of the planned weights that coding has saved, or may save. */
 static int check_budget(struct engine *g, const struct engine_options *o, uint64_t saved,
 			struct err *e)
 {
@@ -145,7 +149,7 @@ static int check_budget(struct engine *g, const struct engine_options *o, uint64
 	return 0;
 }
 
-/* How many KV pages and slots, of how much (cache_size.h), beside weights that are there. */
+/* Chooses the numbers of KV pages and slots (cache_size.h); the weights are on the device. */
 static int size_cache(struct engine *g, const struct engine_options *o, uint64_t saved,
 		      struct err *e)
 {
@@ -363,9 +367,9 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 }
 
 /*
- * One prompt of a chunk and one generated token, so that nobody's first request pays for what a driver does at the
- * first launch of a kernel (PoCL compiles then). Leaves no trace: pages are written before they are read, and
- * a new sequence's state begins at zero.
+ * Runs one prompt of a chunk and one generated token. A driver may compile at the first launch of a kernel (PoCL does),
+ * which would delay the first request. The two steps leave no trace: pages are written before they are read, and a new
+ * sequence's state begins at zero.
  */
 static int warm_up(struct engine *g, struct err *e)
 {
@@ -512,7 +516,7 @@ int engine_profile(struct engine *g, bool on, struct err *e)
 {
 	int r = kernels_profile(g->kernels, on, e);
 
-	/* What is one launch says nothing of its parts. */
+	/* A single launch tells nothing of the kernels inside it. */
 	g->model.decode_step = g->one_launch && (r < 0 || !on);
 	return r;
 }

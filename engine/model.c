@@ -4,7 +4,7 @@
  *
  *     x = embed(tokens)
  *     each layer:   x += mixer(norm(x));   x += mlp(norm(x))
- *     logits = lm_head(norm(x)), for the tokens that somebody asks about
+ *     logits = lm_head(norm(x)), for the tokens whose logits the plan needs
  *
  * Source: the model mathematics of transformers (models/qwen3_5_moe, qwen3_next).
  */
@@ -72,7 +72,7 @@ static uint64_t n_addresses(const struct model *m)
 	return AT_LAYERS + (uint64_t)m->config->n_layers * AT_LAYER_COUNT;
 }
 
-/* What layers work in, once for all of them. */
+/* Work space of layers: once for all of them, since they run one after the other. */
 static void plan_layer_scratch(struct model *m, struct memory_plan *p)
 {
 	struct layer_scratch most[BUFFERS] = {0}, wanted[LAYER_SCRATCH_MAX];
@@ -299,7 +299,7 @@ static void forward_layer(struct model *m, const struct model_step *t, uint32_t 
 		m->on_layer(m->on_layer_user, i);
 }
 
-/* Of all tokens, not only of those that somebody asks about. */
+/* Of all tokens, not only of those whose logits the plan needs. */
 static void dump_logits(struct model *m, const struct model_step *t)
 {
 	for (uint32_t done = 0; m->dump && done < t->n_tokens; done += m->max_rows) {

@@ -13,9 +13,9 @@
 #include "engine/layers/layer.h"
 
 struct model_layer {
-	cl_mem at
-		[AT_LAYER_COUNT]; /* by AT_* of kernels/step.h; NULL: the layer has no such buffer */
-	struct layer_piece pieces[LAYER_PIECES_MAX]; /* [n_pieces] what it keeps of a sequence */
+	/* Its buffers by AT_* of kernels/step.h; NULL: it has none of this number. */
+	cl_mem at[AT_LAYER_COUNT];
+	struct layer_piece pieces[LAYER_PIECES_MAX]; /* [n_pieces] */
 	uint32_t n_pieces;
 };
 
@@ -24,15 +24,15 @@ struct model {
 	struct kernels *kernels;	   /* borrowed */
 	struct kernel_shape shape;
 	struct model_layer *layers; /* [n_layers] */
-	cl_mem at
-		[BUFFERS]; /* of all layers: weights of the model's ends, and what a step works in, for max_tokens rows */
+	/* Buffers of all layers: weights of the model's ends, and work space for max_tokens rows. */
+	cl_mem at[BUFFERS];
 	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
-	cl_mem addresses; /* for it: AT_* of kernels/step.h, ulong */
+	cl_mem addresses; /* of all buffers, for that launch: ulong by AT_* */
 	uint32_t max_tokens, max_rows, n_pages, n_slots;
 	uint64_t may_save; /* bytes of the planned weights that coding may save, at most */
 	uint64_t step_ints, result_ints;
 	struct dump *dump; /* borrowed, NULL: off */
-	/* Called by model_forward behind the commands of each layer, unless the step is one launch; NULL: nobody. */
+	/* model_forward calls this behind the commands of each layer, unless the step is one launch. NULL: no call. */
 	void (*on_layer)(void *user, uint32_t layer);
 	void *on_layer_user;
 };
@@ -41,7 +41,7 @@ struct model {
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
 
-/* Announces every buffer but the KV pages and state slots; then those, to a plan that may be another. */
+/* Announces every buffer but those of KV pages and state slots; then these, to a plan that may be another. */
 int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CHECK;
 void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_pages,
 		      uint32_t n_slots);
@@ -53,18 +53,18 @@ uint64_t model_piece_most(const struct model *m, enum tier_kind kind);
 /* Fills the weights (the plan is allocated). */
 void model_pack(struct model *m, struct packer *p);
 
-/* Writes down where the buffers are (the plan is allocated, the weights may not be there yet). */
+/* Writes the buffers' addresses (both plans are allocated; weights may still be missing). */
 void model_addresses(struct model *m);
 
-/* Adds to a step table that was built, of *table_ints ints, what makes the step one launch, if it can be. */
+/* Appends the work list to a step table of *table_ints ints, when the step can be one launch. */
 void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 		    uint64_t *table_ints);
 
-/* Ints that this takes at most. */
+/* Ints of the longest work list. */
 uint64_t model_work_ints(const struct model *m);
 
-/* Launches one forward pass and its draws and scores: afterwards scratch.result is on its way, and
- * scratch.logits [n_logits, LD(vocab)]. */
+/* Launches one forward pass and its draws and scores, which fill the buffers AT_LOGITS [n_logits, LD(vocab)] and
+ * AT_RESULT. */
 void model_forward(struct model *m, const struct model_step *s);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * What `tigon bench` sees of an engine besides its steps: what each launch took, and what the device can do at best.
- * While launches are noted every kernel is a launch of its own, with the same bits. An engine that was opened with the
- * option `profile` times them; on another one they are noted without times.
+ * How `tigon bench` looks into an engine: the launches of its steps, and the peaks of its device. While launches are noted,
+ * every kernel is a launch of its own, with the same bits. An engine that was opened with the option `profile` times them;
+ * another one notes them without times.
  */
 #ifndef ENGINE_PROFILE_H
 #define ENGINE_PROFILE_H
@@ -11,11 +11,10 @@
 #include "kernels/peak.h"
 #include "kernels/profile.h"
 
-/* From here on launches are noted, or no longer. Off at first. */
+/* Switches the noting of launches on or off. It is off at first. */
 int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
 
-/* Waits for the plans that are queued: what was launched since the last call, in its order, borrowed until the next
- * plan. */
+/* Waits for the queued plans. Gives the launches since the last call, in their order, borrowed until the next plan. */
 int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size_t *ret_n,
 			struct err *e) MUST_CHECK;
 
@@ -25,7 +24,7 @@ bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning
 /* As kernels_tuned. */
 bool engine_tuned(const struct engine *g, const struct tuning_place *p);
 
-/* From here on kernels take their default cuts, or again what tables say. Not while a plan is queued. */
+/* on: kernels take their default cuts; off: those of tables again. Not while a plan is queued. */
 void engine_use_default_cuts(struct engine *g, bool on);
 
 /* New: the yardsticks of the engine's device, in the variant that the engine runs, on its queue. Closed before the

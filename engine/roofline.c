@@ -121,7 +121,7 @@ double roofline_seconds(const struct roofline *r, double read, double dot, doubl
 	return MAX(moving, computing);
 }
 
-/* ---- a kernel: besides weights and caches also what it reads and writes of activations ---- */
+/* ---- a kernel: weights and caches, and the activations that it reads and writes ---- */
 
 static struct roofline_work product(const struct roofline_launch *l, double element, bool add)
 {
@@ -149,7 +149,7 @@ static double bytes_a_row(const struct model_config *c, double element, const ch
 	return !strcmp(kernel, "sample") ? c->vocab_size * 4.0 : 0;
 }
 
-/* A product, or what no layer has a word of. */
+/* A kernel that belongs to no kind of layer. */
 static void common_kernel(const struct model_config *c, double element,
 			  const struct roofline_launch *l, struct roofline_work *ret)
 {

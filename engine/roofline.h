@@ -1,15 +1,15 @@
 /*
- * What a step has to move and to compute at least, by the config alone: the roofline that a measured time is set
- * beside (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a config's
- * sizes is too large for it.
+ * The least that a step must move and compute, from the config alone: the roofline that a measured time is compared with
+ * (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a config's sizes is too
+ * large for it.
  *
- * Weights, KV and states count once a step however often a kernel reads them; activations count only where one
- * kernel is looked at (roofline_kernel), since a kernel that keeps them in registers need not move them. Sizes are
- * those of the model, without the padding of its layout.
+ * Weights, KV and states count once a step, however often a kernel reads them. Activations count only for a single kernel
+ * (roofline_kernel), since kernels that are fused need not move them. Sizes are the model's, without the padding of its
+ * layout.
  *
- * FLOP: two for each multiply-add of a product; attention is q k^T and p v up to the query's own position; Gated
- * DeltaNet is what its recurrence takes for a token and value head, 7 dk dv (decay, S^T k, k u^T, S^T q). The form in
- * chunks computes more, which does not count: a share never flatters.
+ * FLOP: two for each multiply-add of a product with weights; the layers add their own (struct layer_ops). A form that
+ * computes more than the plain formula, as Gated DeltaNet's in chunks does, gets no credit for it: a share of the roofline
+ * is never too high.
  */
 #ifndef ENGINE_ROOFLINE_H
 #define ENGINE_ROOFLINE_H
@@ -27,7 +27,7 @@ struct roofline_row {
 struct roofline_step {
 	const struct roofline_row *rows; /* [n_rows] prefill rows first */
 	uint32_t n_rows, n_prefill_rows, n_logits;
-	double experts; /* different experts that a sparse layer touches, on the average of its layers */
+	double experts; /* different experts that a layer with experts touches, on average */
 };
 
 struct roofline {
@@ -45,12 +45,12 @@ void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
 double roofline_bytes(const struct roofline *r);
 double roofline_flops(const struct roofline *r);
 
-/* Seconds at peaks of `read` bytes/s, `dot` FLOP/s for products of elements, `flops` for the rest: the longer one of
- * moving and computing; *ret_by_bytes says which. */
+/* Seconds that a device needs whose peaks are `read` bytes/s, `dot` FLOP/s for products of elements and `flops` for the
+ * rest: the longer one of moving and computing; *ret_by_bytes: moving takes longer. */
 double roofline_seconds(const struct roofline *r, double read, double dot, double flops,
 			bool *ret_by_bytes);
 
-/* False: nothing is known of a kernel of this name. */
+/* The work of one launch. False: no kernel of this name is known. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct roofline_launch *l, struct roofline_work *ret);
 

@@ -3,27 +3,27 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "engine/block.h"
 #include "kernels/cl_error.h"
 
-/* One plan that is on the queue, or was. */
+/* A queued plan, or the last one that had this place. */
 struct queued {
-	int32_t *table, *result; /* inside the runner's host memory */
+	int32_t *table, *result; /* in the runner's host memory */
 	int32_t *resets;	 /* [resets_cap] tables of its seat resets */
 	size_t resets_cap;
 	struct step_draw *draws; /* [max_seqs] */
 	uint32_t n_draws, n_scores, result_ints;
 	cl_int scores_at; /* in the table, from which they are read again */
-	cl_event done;	  /* its results are here */
+	cl_event done;	  /* its results are read */
 };
 
 struct runner {
 	const struct device *device;
 	struct model *model;
 	struct step_limits limits;
-	cl_mem host; /* tables and results: host memory, mapped all the time */
-	int32_t *host_ints;
+	struct engine_block *host; /* tables and results */
 	struct queued queued[ENGINE_STEPS_OUT];
-	uint64_t head, tail; /* plans waited for, plans queued */
+	uint64_t head, tail; /* plans that were waited for, that were queued */
 	struct err lost;     /* code 0: the device is there */
 	struct engine_counters counters;
 };
@@ -32,29 +32,23 @@ int runner_new(const struct device *d, struct model *m, const struct step_limits
 	       struct runner **ret, struct err *e)
 {
 	struct runner *r = calloc(1, sizeof(*r));
-	uint64_t ints = m->step_ints + m->result_ints,
-		 bytes = ints * ENGINE_STEPS_OUT * sizeof(int32_t);
-	cl_int code;
+	uint64_t ints = m->step_ints + m->result_ints;
+	int32_t *host;
+	int error;
 
 	if (!r)
 		return err_set(e, ENOMEM, "out of memory");
 	r->device = d;
 	r->model = m;
 	r->limits = *l;
-	/* A driver moves this while the host goes on; what is paged it would have to wait for. */
-	r->host = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL,
-				 &code);
-	if (code == CL_SUCCESS)
-		r->host_ints =
-			clEnqueueMapBuffer(d->queue, r->host, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
-					   0, bytes, 0, NULL, NULL, &code);
-	if (code != CL_SUCCESS) {
+	error = block_new(d, ints * ENGINE_STEPS_OUT * sizeof(*host), &r->host, e);
+	if (error < 0) {
 		runner_free(r);
-		return err_set(e, ENOMEM, "no host memory for step tables, %llu MiB (%s)",
-			       (unsigned long long)(bytes >> 20), cl_error_name(code));
+		return error;
 	}
+	host = engine_block_data(r->host);
 	for (size_t i = 0; i < ENGINE_STEPS_OUT; i++) {
-		r->queued[i].table = r->host_ints + i * ints;
+		r->queued[i].table = host + i * ints;
 		r->queued[i].result = r->queued[i].table + m->step_ints;
 		r->queued[i].draws = calloc(l->max_seqs, sizeof(*r->queued[i].draws));
 		if (!r->queued[i].draws) {
@@ -77,12 +71,7 @@ void runner_free(struct runner *r)
 		free(r->queued[i].resets);
 		free(r->queued[i].draws);
 	}
-	if (r->host_ints) {
-		clEnqueueUnmapMemObject(r->device->queue, r->host, r->host_ints, 0, NULL, NULL);
-		clFinish(r->device->queue);
-	}
-	if (r->host)
-		clReleaseMemObject(r->host);
+	engine_block_free(r->host);
 	free(r);
 }
 
@@ -96,8 +85,8 @@ struct engine_counters *runner_counters(struct runner *r)
 	return &r->counters;
 }
 
-/* No plan has results any more, and none will. */
-static int lose(struct runner *r, const struct err *why, struct err *e)
+/* The device is lost: no queued plan has results, and no later one can be queued. */
+static int lose_device(struct runner *r, const struct err *why, struct err *e)
 {
 	if (!r->lost.code) {
 		r->lost = *why;
@@ -126,7 +115,7 @@ static int write_table(struct runner *r, const int32_t *table, uint64_t n, struc
 	return cl_error(e, code, "writing the step table");
 }
 
-/* Resets go through the step table's buffer one by one: on the queue each is through before the next is written. */
+/* Resets go through the step table's buffer one by one: the queue is in order, so each has run before the next is written. */
 static int enqueue_resets(struct runner *r, const struct plan *plan, const int32_t *tables,
 			  struct err *e)
 {
@@ -190,7 +179,7 @@ static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 	return cl_error(e, code, "reading results");
 }
 
-/* What a dump says of a step's tokens has to be known: it waits for those that the step before draws. */
+/* A dump lists a step's tokens, so it waits for those that the step before draws. */
 static int dump_tokens(struct runner *r, struct queued *s, const struct model_step *step,
 		       struct err *e)
 {
@@ -241,7 +230,7 @@ static uint32_t plan_tokens(const struct plan *p)
 	return n;
 }
 
-static int enqueue(struct runner *r, struct queued *s, const struct plan *plan, struct err *e)
+static int enqueue_plan(struct runner *r, struct queued *s, const struct plan *plan, struct err *e)
 {
 	struct model *m = r->model;
 	struct step_built built;
@@ -275,7 +264,7 @@ int runner_submit(struct runner *r, const struct plan *plan, struct err *e)
 	int error;
 
 	if (r->lost.code)
-		return lose(r, &r->lost, e);
+		return lose_device(r, &r->lost, e);
 	if (runner_queued(r) == ENGINE_STEPS_OUT)
 		return err_set(e, EBUSY, "%d plans are queued already", ENGINE_STEPS_OUT);
 	if (step_check(plan, &r->limits, previous(r)->n_draws) < 0)
@@ -283,8 +272,8 @@ int runner_submit(struct runner *r, const struct plan *plan, struct err *e)
 	error = build_resets(s, plan, e);
 	if (error < 0)
 		return error;
-	if (enqueue(r, s, plan, &why) < 0)
-		return lose(r, &why, e);
+	if (enqueue_plan(r, s, plan, &why) < 0)
+		return lose_device(r, &why, e);
 	r->tail++;
 	r->counters.steps++;
 	return 0;
@@ -297,14 +286,14 @@ int runner_wait(struct runner *r, struct draw_result *results, struct err *e)
 	cl_int code;
 
 	if (r->lost.code)
-		return lose(r, &r->lost, e);
+		return lose_device(r, &r->lost, e);
 	if (!runner_queued(r))
 		return err_set(e, EINVAL, "no plan is queued");
 	code = clWaitForEvents(1, &s->done);
 	clReleaseEvent(s->done);
 	s->done = NULL;
 	if (cl_error(&why, code, "waiting for results") < 0)
-		return lose(r, &why, e);
+		return lose_device(r, &why, e);
 	r->head++;
 	step_results(s->draws, s->n_draws, s->result, results);
 	step_score_results(s->table + s->scores_at, s->n_scores, s->result, results + s->n_draws);

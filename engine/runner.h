@@ -1,11 +1,11 @@
 /*
- * Running plans: what is on the device's queue and not waited for yet. Inside engine/ only.
+ * Plans on the device's queue, from their submission until they were waited for. Inside engine/ only.
  *
  * A plan becomes a list of commands on one in-order queue: seat resets, copies of pages and states, the step
  * table, the forward pass, the draws, and last a read of the results, whose event is waited for. Since the
- * queue is in order, the plan after it can follow before it has run: device buffers have one owner at a
- * time without anybody looking. Only the host's sides of the step table and the results exist once for each
- * plan that may be out, in memory that the device reaches without a copy.
+ * queue is in order, the next plan can be queued before the first has run: only one of them uses the device's
+ * buffers at a time. The host's copies of the step table and of the results exist once for each plan that may be
+ * queued, in memory that the device reaches without a detour.
  */
 #ifndef ENGINE_RUNNER_H
 #define ENGINE_RUNNER_H
@@ -20,7 +20,7 @@ struct runner;
 int runner_new(const struct device *d, struct model *m, const struct step_limits *l,
 	       struct runner **ret, struct err *e) MUST_CHECK;
 
-/* Waits for what is on the queue. */
+/* Waits for the queue. */
 void runner_free(struct runner *r);
 
 /* As engine_submit, engine_wait and engine_step. */
@@ -29,7 +29,7 @@ int runner_wait(struct runner *r, struct draw_result *results, struct err *e) MU
 
 uint32_t runner_queued(const struct runner *r);
 
-/* steps, bytes_to_device and bytes_from_device; launches is the kernels' to count. */
+/* steps, bytes_to_device and bytes_from_device are counted here; launches are counted by the kernels. */
 struct engine_counters *runner_counters(struct runner *r);
 
 #endif

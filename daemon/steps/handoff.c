@@ -1,6 +1,5 @@
 #include "daemon/steps/handoff.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +132,14 @@ static int start(struct handoff *h, struct err *e)
 		uint32_t n;
 		const struct layer_piece *parts = engine_layer_pieces(h->config.engine, i, &n);
 
-		assert(n == 2); /* what a HELLO can say of a layer */
+		if (n != 2 || parts[0].kind != parts[1].kind) {
+			free(layers);
+			return err_set(
+				e, ENOTSUP,
+				"--role: layer %u of the model keeps %u pieces of a sequence, and "
+				"workers can exchange two of one kind only",
+				i, n);
+		}
 		layers[i] = (struct wire_layer){
 			.part_bytes = {parts[0].bytes, parts[1].bytes},
 			.kind = parts[0].kind == TIER_PAGE ? WIRE_ATTENTION : WIRE_DELTANET,

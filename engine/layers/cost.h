@@ -1,6 +1,6 @@
 /*
- * What layers cost: how a kind of layer sees a step when a roofline is drawn (engine/roofline.h, which says what counts).
- * Weights, products and what is kept of sequences follow from the tables of weights and pieces; here is what does not.
+ * The costs of layers, for the roofline (engine/roofline.h says what counts). Weights, their products, KV and states follow
+ * from the tables of weights and pieces; these types are for the rest.
  */
 #ifndef ENGINE_LAYERS_COST_H
 #define ENGINE_LAYERS_COST_H

@@ -1,7 +1,7 @@
 /*
- * What layers keep of a sequence, as named pieces. A layer has a buffer for each of its pieces, and there one piece a KV page
- * or one a state slot. The sizes of pages and slots, what of them goes to files and to other processes, and all copies follow
- * from these lists.
+ * What layers keep of a sequence, as a list of named pieces. A layer has a buffer for each entry of its list; it holds one
+ * piece for every KV page, or one for every state slot. From these lists follow the sizes of pages and slots, the bytes that
+ * go to files and to other processes, and all copies.
  */
 #ifndef ENGINE_LAYERS_PIECE_H
 #define ENGINE_LAYERS_PIECE_H
