@@ -22,7 +22,7 @@ bool layout_of(const struct family_tensor *t, const struct model_config *c,
 {
 	const struct weight *of_layer = &table[(size_t)layer * WEIGHT_ROLES];
 	const struct weight *w = &of_layer[t->sections[0].role];
-	struct layout l = {.groups = 1, .cols = w->cols, .n_sections = t->n_sections};
+	struct layout l = {.groups = 1, .cols = w->cols, .n_sections = 1u + t->more};
 	uint64_t taken = 0;
 
 	if (!w->rows)
@@ -32,7 +32,7 @@ bool layout_of(const struct family_tensor *t, const struct model_config *c,
 		l.groups = w->experts;
 	else if (t->form == TENSOR_HEADS)
 		l.groups = c->n_key_heads;
-	for (uint32_t i = 0; i < t->n_sections; i++) {
+	for (uint32_t i = 0; i < l.n_sections; i++) {
 		struct layout_section *s = &l.sections[i];
 
 		if (i && t->sections[i].role != t->sections[i - 1].role)

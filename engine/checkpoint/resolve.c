@@ -153,7 +153,7 @@ static const struct family_tensor *own_tensor(const struct resolver *r, enum wei
 {
 	for (const struct tensor_set *const *s = r->c->family->sets; *s; s++)
 		for (uint32_t i = 0; layout_has_set(*s, r->c, layer) && i < (*s)->n; i++)
-			for (uint32_t k = 0; k < (*s)->tensors[i].n_sections; k++)
+			for (uint32_t k = 0; k <= (*s)->tensors[i].more; k++)
 				if ((*s)->tensors[i].sections[k].role == role)
 					return &(*s)->tensors[i];
 	return NULL;

@@ -30,8 +30,8 @@ struct tensor_section {
 struct family_tensor {
 	const char *name; /* behind the prefix, and "layers.N." */
 	enum tensor_form form;
-	uint8_t n_sections;
 	struct tensor_section sections[TENSOR_SECTIONS_MAX];
+	uint8_t more; /* sections behind the first */
 };
 
 /* Tensors that come together: a checkpoint has all of them or, when it lacks the first, none. */

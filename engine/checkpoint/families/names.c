@@ -1,5 +1,5 @@
 /*
- * The names of tensors that transformers gives, which most families share.
+ * The names of tensors that transformers gives, which most families share. Prefixes are resolve.c's.
  *
  *     prefix    model.  (the language model alone)
  *               model.language_model.  (beside a vision tower, as transformers 5 saves it)
@@ -14,50 +14,48 @@
 
 #include "base/macros.h"
 
-#define ONE(role)               \
-	1,                      \
-	{                       \
-		{               \
-			role, 0 \
-		}               \
-	}
 #define SET(name, kind, list) const struct tensor_set name = {kind, ARRAY_SIZE(list), list}
 
-const struct family_tensor tensor_embed = {"embed_tokens.weight", TENSOR_MATRIX, ONE(WEIGHT_EMBED)};
-const struct family_tensor tensor_final_norm = {"norm.weight", TENSOR_VECTOR,
-						ONE(WEIGHT_FINAL_NORM)};
-const struct family_tensor tensor_lm_head = {"lm_head.weight", TENSOR_MATRIX, ONE(WEIGHT_LM_HEAD)};
+const struct family_tensor tensor_embed = {"embed_tokens.weight",
+					   TENSOR_MATRIX,
+					   {{WEIGHT_EMBED, 0}}};
+const struct family_tensor tensor_final_norm = {"norm.weight",
+						TENSOR_VECTOR,
+						{{WEIGHT_FINAL_NORM, 0}}};
+const struct family_tensor tensor_lm_head = {"lm_head.weight",
+					     TENSOR_MATRIX,
+					     {{WEIGHT_LM_HEAD, 0}}};
 
 static const struct family_tensor norms[] = {
-	{"input_layernorm.weight", TENSOR_VECTOR, ONE(WEIGHT_INPUT_NORM)},
-	{"post_attention_layernorm.weight", TENSOR_VECTOR, ONE(WEIGHT_POST_NORM)},
+	{"input_layernorm.weight", TENSOR_VECTOR, {{WEIGHT_INPUT_NORM, 0}}},
+	{"post_attention_layernorm.weight", TENSOR_VECTOR, {{WEIGHT_POST_NORM, 0}}},
 };
 SET(tensors_norms, LAYER_KINDS, norms);
 
 static const struct family_tensor attention[] = {
-	{"self_attn.q_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_ATTN_Q)},
-	{"self_attn.k_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_ATTN_K)},
-	{"self_attn.v_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_ATTN_V)},
-	{"self_attn.o_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_ATTN_O)},
-	{"self_attn.q_norm.weight", TENSOR_VECTOR, ONE(WEIGHT_ATTN_Q_NORM)},
-	{"self_attn.k_norm.weight", TENSOR_VECTOR, ONE(WEIGHT_ATTN_K_NORM)},
+	{"self_attn.q_proj.weight", TENSOR_MATRIX, {{WEIGHT_ATTN_Q, 0}}},
+	{"self_attn.k_proj.weight", TENSOR_MATRIX, {{WEIGHT_ATTN_K, 0}}},
+	{"self_attn.v_proj.weight", TENSOR_MATRIX, {{WEIGHT_ATTN_V, 0}}},
+	{"self_attn.o_proj.weight", TENSOR_MATRIX, {{WEIGHT_ATTN_O, 0}}},
+	{"self_attn.q_norm.weight", TENSOR_VECTOR, {{WEIGHT_ATTN_Q_NORM, 0}}},
+	{"self_attn.k_norm.weight", TENSOR_VECTOR, {{WEIGHT_ATTN_K_NORM, 0}}},
 };
 SET(tensors_attention, LAYER_ATTENTION, attention);
 
 static const struct family_tensor delta[] = {
-	{"linear_attn.conv1d.weight", TENSOR_CONV, ONE(WEIGHT_DELTA_CONV)},
-	{"linear_attn.A_log", TENSOR_VECTOR, ONE(WEIGHT_DELTA_A_LOG)},
-	{"linear_attn.dt_bias", TENSOR_VECTOR, ONE(WEIGHT_DELTA_DT_BIAS)},
-	{"linear_attn.norm.weight", TENSOR_VECTOR, ONE(WEIGHT_DELTA_NORM)},
-	{"linear_attn.out_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_OUT)},
+	{"linear_attn.conv1d.weight", TENSOR_CONV, {{WEIGHT_DELTA_CONV, 0}}},
+	{"linear_attn.A_log", TENSOR_VECTOR, {{WEIGHT_DELTA_A_LOG, 0}}},
+	{"linear_attn.dt_bias", TENSOR_VECTOR, {{WEIGHT_DELTA_DT_BIAS, 0}}},
+	{"linear_attn.norm.weight", TENSOR_VECTOR, {{WEIGHT_DELTA_NORM, 0}}},
+	{"linear_attn.out_proj.weight", TENSOR_MATRIX, {{WEIGHT_DELTA_OUT, 0}}},
 };
 SET(tensors_delta, LAYER_DELTA, delta);
 
 static const struct family_tensor delta_apart[] = {
-	{"linear_attn.in_proj_qkv.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_QKV)},
-	{"linear_attn.in_proj_z.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_Z)},
-	{"linear_attn.in_proj_b.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_B)},
-	{"linear_attn.in_proj_a.weight", TENSOR_MATRIX, ONE(WEIGHT_DELTA_A)},
+	{"linear_attn.in_proj_qkv.weight", TENSOR_MATRIX, {{WEIGHT_DELTA_QKV, 0}}},
+	{"linear_attn.in_proj_z.weight", TENSOR_MATRIX, {{WEIGHT_DELTA_Z, 0}}},
+	{"linear_attn.in_proj_b.weight", TENSOR_MATRIX, {{WEIGHT_DELTA_B, 0}}},
+	{"linear_attn.in_proj_a.weight", TENSOR_MATRIX, {{WEIGHT_DELTA_A, 0}}},
 };
 SET(tensors_delta_apart, LAYER_DELTA, delta_apart);
 
@@ -65,46 +63,46 @@ SET(tensors_delta_apart, LAYER_DELTA, delta_apart);
 static const struct family_tensor delta_interleaved[] = {
 	{"linear_attn.in_proj_qkvz.weight",
 	 TENSOR_HEADS,
-	 4,
 	 {{WEIGHT_DELTA_QKV, KEY_ROWS},
 	  {WEIGHT_DELTA_QKV, KEY_ROWS},
 	  {WEIGHT_DELTA_QKV, 0},
-	  {WEIGHT_DELTA_Z, 0}}},
+	  {WEIGHT_DELTA_Z, 0}},
+	 3},
 	{"linear_attn.in_proj_ba.weight",
 	 TENSOR_HEADS,
-	 2,
-	 {{WEIGHT_DELTA_B, 0}, {WEIGHT_DELTA_A, 0}}},
+	 {{WEIGHT_DELTA_B, 0}, {WEIGHT_DELTA_A, 0}},
+	 1},
 };
 SET(tensors_delta_interleaved, LAYER_DELTA, delta_interleaved);
 
 static const struct family_tensor router[] = {
-	{"mlp.gate.weight", TENSOR_MATRIX, ONE(WEIGHT_ROUTER)},
-	{"mlp.shared_expert.gate_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_GATE)},
-	{"mlp.shared_expert.up_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_UP)},
-	{"mlp.shared_expert.down_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_DOWN)},
-	{"mlp.shared_expert_gate.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_ROUTER)},
+	{"mlp.gate.weight", TENSOR_MATRIX, {{WEIGHT_ROUTER, 0}}},
+	{"mlp.shared_expert.gate_proj.weight", TENSOR_MATRIX, {{WEIGHT_SHARED_GATE, 0}}},
+	{"mlp.shared_expert.up_proj.weight", TENSOR_MATRIX, {{WEIGHT_SHARED_UP, 0}}},
+	{"mlp.shared_expert.down_proj.weight", TENSOR_MATRIX, {{WEIGHT_SHARED_DOWN, 0}}},
+	{"mlp.shared_expert_gate.weight", TENSOR_MATRIX, {{WEIGHT_SHARED_ROUTER, 0}}},
 };
 SET(tensors_router, LAYER_MOE, router);
 
 static const struct family_tensor experts[] = {
-	{"mlp.experts.*.gate_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_EXPERT_GATE)},
-	{"mlp.experts.*.up_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_EXPERT_UP)},
-	{"mlp.experts.*.down_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_EXPERT_DOWN)},
+	{"mlp.experts.*.gate_proj.weight", TENSOR_MATRIX, {{WEIGHT_EXPERT_GATE, 0}}},
+	{"mlp.experts.*.up_proj.weight", TENSOR_MATRIX, {{WEIGHT_EXPERT_UP, 0}}},
+	{"mlp.experts.*.down_proj.weight", TENSOR_MATRIX, {{WEIGHT_EXPERT_DOWN, 0}}},
 };
 SET(tensors_experts, LAYER_MOE, experts);
 
 static const struct family_tensor experts_packed[] = {
 	{"mlp.experts.gate_up_proj",
 	 TENSOR_EXPERTS,
-	 2,
-	 {{WEIGHT_EXPERT_GATE, 0}, {WEIGHT_EXPERT_UP, 0}}},
-	{"mlp.experts.down_proj", TENSOR_EXPERTS, ONE(WEIGHT_EXPERT_DOWN)},
+	 {{WEIGHT_EXPERT_GATE, 0}, {WEIGHT_EXPERT_UP, 0}},
+	 1},
+	{"mlp.experts.down_proj", TENSOR_EXPERTS, {{WEIGHT_EXPERT_DOWN, 0}}},
 };
 SET(tensors_experts_packed, LAYER_MOE, experts_packed);
 
 static const struct family_tensor dense[] = {
-	{"mlp.gate_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_GATE)},
-	{"mlp.up_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_UP)},
-	{"mlp.down_proj.weight", TENSOR_MATRIX, ONE(WEIGHT_SHARED_DOWN)},
+	{"mlp.gate_proj.weight", TENSOR_MATRIX, {{WEIGHT_SHARED_GATE, 0}}},
+	{"mlp.up_proj.weight", TENSOR_MATRIX, {{WEIGHT_SHARED_UP, 0}}},
+	{"mlp.down_proj.weight", TENSOR_MATRIX, {{WEIGHT_SHARED_DOWN, 0}}},
 };
 SET(tensors_dense, LAYER_DENSE, dense);

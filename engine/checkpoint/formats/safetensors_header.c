@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/macros.h"
 #include "engine/checkpoint/formats/json_scan.h"
 
@@ -28,8 +29,9 @@ struct header {
 	const char *file;
 	struct json_scan scan;
 	struct arena names;
-	struct entry *entries; /* owned */
-	size_t n, cap;
+	struct buf found;      /* struct entry each */
+	struct entry *entries; /* the same, once all are read, [n] */
+	size_t n;
 	struct err *e;
 };
 
@@ -153,31 +155,10 @@ static int check_size(struct header *h, struct entry *t, uint64_t data_len)
 	return 0;
 }
 
-static struct entry *add_entry(struct header *h, const char *name)
-{
-	struct entry *t;
-
-	if (h->n == h->cap) {
-		size_t cap = h->cap ? h->cap * 2 : 64;
-
-		t = realloc(h->entries, cap * sizeof(*t));
-		if (!t)
-			return NULL;
-		h->entries = t;
-		h->cap = cap;
-	}
-	t = &h->entries[h->n];
-	*t = (struct entry){.tensor.file = h->file, .tensor.name = arena_strdup(&h->names, name)};
-	if (!t->tensor.name)
-		return NULL;
-	h->n++;
-	return t;
-}
-
 static int scan_header(struct header *h, uint64_t data_len)
 {
 	char name[TENSOR_NAME_MAX + 1];
-	struct entry *t;
+	struct entry t;
 	int r;
 
 	if (!json_scan_is(&h->scan, '{'))
@@ -197,24 +178,29 @@ static int scan_header(struct header *h, uint64_t data_len)
 				return broken_json(h, "broken __metadata__");
 			continue;
 		}
-		if (h->n == TENSORS_MAX)
+		if (h->found.len == TENSORS_MAX * sizeof(t))
 			return err_set(h->e, EINVAL, "%s: more than %d tensors", h->file,
 				       TENSORS_MAX);
-		t = add_entry(h, name);
-		if (!t)
+		t = (struct entry){.tensor.file = h->file,
+				   .tensor.name = arena_strdup(&h->names, name)};
+		if (!t.tensor.name)
 			return err_set(h->e, ENOMEM, "%s: out of memory for its header", h->file);
-		r = scan_entry(h, t);
+		r = scan_entry(h, &t);
+		if (r == 0)
+			r = check_size(h, &t, data_len);
 		if (r < 0)
 			return r;
-		r = check_size(h, t, data_len);
-		if (r < 0)
-			return r;
+		buf_append(&h->found, &t, sizeof(t));
+		if (h->found.failed)
+			return err_set(h->e, ENOMEM, "%s: out of memory for its header", h->file);
 	} while (json_scan_is(&h->scan, ','));
 	if (!json_scan_is(&h->scan, '}'))
 		return broken_json(h, "the object does not end");
 end:
 	if (!json_scan_end(&h->scan))
 		return broken_json(h, "more text behind the object");
+	h->entries = (struct entry *)(void *)h->found.data;
+	h->n = h->found.len / sizeof(*h->entries);
 	return 0;
 }
 
@@ -287,6 +273,7 @@ int safetensors_parse(const char *file, const void *bytes, size_t len,
 	data_len = len - 8 - header_len;
 	json_scan_init(&h.scan, (const char *)p + 8, header_len);
 	arena_init(&h.names, HEADER_MAX);
+	buf_init(&h.found, TENSORS_MAX * sizeof(*h.entries));
 	r = scan_header(&h, data_len);
 	if (r == 0)
 		r = check_cover(&h, data_len);
@@ -295,6 +282,6 @@ int safetensors_parse(const char *file, const void *bytes, size_t len,
 		r = visit(&h.entries[i].tensor, user);
 	}
 	arena_release(&h.names);
-	free(h.entries);
+	buf_release(&h.found);
 	return r < 0 ? r : 0;
 }
