@@ -17,13 +17,9 @@
 /* Where other programs use the memory too: the part of the whole budget that the cache may take beyond the least. */
 #define SHARED_PART 4
 
-struct text {
-	char s[32];
-};
-
-static struct text size_text(uint64_t bytes)
+struct size_text size_text(uint64_t bytes)
 {
-	struct text t;
+	struct size_text t;
 	double mib = (double)bytes / (1 << 20);
 
 	if (mib >= 1024)

@@ -29,6 +29,12 @@ struct cache_wish {
 	bool shared; /* other programs use the memory too (a CPU's): take no more than is likely to help */
 };
 
+/* Bytes as messages show them: "1.50 GiB". */
+struct size_text {
+	char s[32];
+};
+struct size_text size_text(uint64_t bytes);
+
 struct cache_size {
 	uint32_t n_pages, n_slots, max_model_len;
 };

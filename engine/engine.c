@@ -95,20 +95,6 @@ static int choose_kernels(enum engine_kernels wanted, const struct device *d,
 	return 0;
 }
 
-struct size_text {
-	char text[24];
-};
-
-static struct size_text size_of(uint64_t bytes)
-{
-	bool small = bytes < 1ull << 30;
-	struct size_text t;
-
-	snprintf(t.text, sizeof(t.text), small ? "%.1f MiB" : "%.2f GiB",
-		 (double)bytes / (small ? 1 << 20 : 1 << 30));
-	return t;
-}
-
 static uint64_t budget_of(const struct engine_options *o, const struct device *d)
 {
 	double share = o->device_memory_share > 0 ? o->device_memory_share : DEFAULT_SHARE;
@@ -135,17 +121,15 @@ static int check_budget(struct engine *g, const struct engine_options *o, uint64
 	g->info.budget_bytes = budget;
 	if (g->device.memory && o->device_memory > g->device.memory)
 		return err_set(e, EINVAL, "--device-memory allows %s, and %s has %s",
-			       size_of(budget).text, g->device.name,
-			       size_of(g->device.memory).text);
+			       size_text(budget).s, g->device.name, size_text(g->device.memory).s);
 	if (rest + cache_slack(g) > budget)
 		return err_set(e, ENOMEM,
 			       "the model needs at least %s (weights %s, work space %s) and "
 			       "--device-memory allows %s of the %s that %s has",
-			       size_of(rest).text,
-			       size_of(memory_plan_bytes(g->plan, MEMORY_WEIGHTS) - saved).text,
-			       size_of(memory_plan_bytes(g->plan, MEMORY_SCRATCH)).text,
-			       size_of(budget).text, size_of(g->device.memory).text,
-			       g->device.name);
+			       size_text(rest).s,
+			       size_text(memory_plan_bytes(g->plan, MEMORY_WEIGHTS) - saved).s,
+			       size_text(memory_plan_bytes(g->plan, MEMORY_SCRATCH)).s,
+			       size_text(budget).s, size_text(g->device.memory).s, g->device.name);
 	return 0;
 }
 

@@ -123,7 +123,7 @@ double roofline_seconds(const struct roofline *r, double read, double dot, doubl
 
 /* ---- a kernel: weights and caches, and the activations that it reads and writes ---- */
 
-static struct roofline_work product(const struct roofline_launch *l, double element, bool add)
+static struct roofline_work product(const struct kernel_timing *l, double element, bool add)
 {
 	double M = l->m, N = l->n, K = l->k;
 
@@ -151,7 +151,7 @@ static double bytes_a_row(const struct model_config *c, double element, const ch
 
 /* A kernel that belongs to no kind of layer. */
 static void common_kernel(const struct model_config *c, double element,
-			  const struct roofline_launch *l, struct roofline_work *ret)
+			  const struct kernel_timing *l, struct roofline_work *ret)
 {
 	static const struct {
 		const char *kernel;
@@ -176,7 +176,7 @@ static void common_kernel(const struct model_config *c, double element,
 }
 
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
-		     const struct roofline_launch *l, struct roofline_work *ret)
+		     const struct kernel_timing *l, struct roofline_work *ret)
 {
 	const struct cost_step t = sums_of(s, bf16);
 	struct roofline_work w = {0};

@@ -19,6 +19,7 @@
 
 #include "engine/checkpoint/model_config.h"
 #include "engine/layers/cost.h"
+#include "kernels/profile.h"
 
 struct roofline_row {
 	uint32_t start, n_tokens; /* as of struct plan_row */
@@ -52,6 +53,6 @@ double roofline_seconds(const struct roofline *r, double read, double dot, doubl
 
 /* The work of one launch. False: no kernel of this name is known. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
-		     const struct roofline_launch *l, struct roofline_work *ret);
+		     const struct kernel_timing *l, struct roofline_work *ret);
 
 #endif

@@ -146,11 +146,8 @@ static void test_prefill(struct engine *g)
 	is_int(count(t, n, "delta_prefill"), c->n_layers_of[LAYER_DELTA], "chunks a layer");
 	is_int(count(t, n, "delta_decode"), 0, "and no recurrent step");
 	for (size_t i = 0; i < n; i++) {
-		const struct roofline_launch l = {t[i].kernel, t[i].m,	   t[i].n,
-						  t[i].k,      t[i].dense, t[i].experts};
-
 		most = MAX(most, t[i].experts);
-		check(roofline_kernel(c, true, &s, &l, &w) ==
+		check(roofline_kernel(c, true, &s, &t[i], &w) ==
 		      (strcmp(t[i].kernel, "moe_sort") != 0));
 		check(strcmp(t[i].kernel, "router") != 0 || t[i].m == PROMPT);
 	}

@@ -129,10 +129,10 @@ static void test_dense(void)
 }
 
 static struct roofline_work kernel(const char *name, uint32_t m, uint32_t n, uint32_t k,
-				   double experts, const struct roofline_step *s)
+				   uint32_t experts, const struct roofline_step *s)
 {
 	const struct model_config c = config();
-	const struct roofline_launch l = {name, m, n, k, false, experts};
+	const struct kernel_timing l = {name, m, n, k, false, experts};
 	struct roofline_work w = {0};
 
 	ok(roofline_kernel(&c, true, s, &l, &w), "%s is known", name);
@@ -149,7 +149,7 @@ static void test_kernels(void)
 	const struct roofline_step decode = {.rows = rows, .n_rows = 8, .n_logits = 8};
 	static const char *const movers[] = {"embed",	   "combine_norm", "attention_prepare",
 					     "delta_conv", "moe_topk",	   "sample"};
-	const struct roofline_launch strange = {"no_such_kernel", 1, 1, 1, false, 0};
+	const struct kernel_timing strange = {"no_such_kernel", 1, 1, 1, false, 0};
 	struct roofline_work w = kernel("gemm_store", 512, 6176, 1024, 0, &prefill);
 
 	is_int(w.bytes, 26345472, "weights, rows in, floats out");
@@ -181,8 +181,8 @@ static void test_kernels(void)
 	is_int(w.flops, 512ll * 7 * 262144, "as the recurrence");
 	is_int(kernel("rms_norm", 8, 1, 0, 0, &decode).bytes, 8 * 1024 * 10, "a norm moves rows");
 	for (size_t i = 0; i < ARRAY_SIZE(movers); i++) {
-		const struct roofline_launch one = {movers[i], 1, 1, 0, false, 0};
-		const struct roofline_launch eight = {movers[i], 8, 1, 0, false, 0};
+		const struct kernel_timing one = {movers[i], 1, 1, 0, false, 0};
+		const struct kernel_timing eight = {movers[i], 8, 1, 0, false, 0};
 		struct roofline_work more = {0};
 
 		check(roofline_kernel(&c, true, &decode, &one, &w) && w.bytes > 0 && !w.flops);

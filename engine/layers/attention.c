@@ -102,7 +102,7 @@ static double flops(const struct model_config *c, const struct cost_step *s)
 }
 
 static bool kernel(const struct model_config *c, const struct cost_step *s,
-		   const struct roofline_launch *l, struct roofline_work *ret)
+		   const struct kernel_timing *l, struct roofline_work *ret)
 {
 	double query = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
 

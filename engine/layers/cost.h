@@ -18,14 +18,7 @@ struct cost_step {
 	double keys;	/* pairs of a query and a key it sees */
 };
 
-/* One launch of a kernel inside a step. */
-struct roofline_launch {
-	const char *kernel;
-	uint32_t m, n, k; /* as of struct kernel_timing */
-	bool dense;	  /* of an MLP's kernel: the MLP has no experts */
-	double experts;	  /* that it touches */
-};
-
+/* The work of one launch. */
 struct roofline_work {
 	double bytes, flops;
 	bool elements; /* the products are of elements: bf16 instructions can do them */

@@ -123,29 +123,24 @@ static const struct phase_order order[] = {
 	{OP_END, 0, 0},
 };
 
-/* The recurrence's for each token and value head: decay, S^T k, k u^T, S^T q. */
-static double recurrence_flops(const struct model_config *c)
-{
-	return 7.0 * c->n_value_heads * c->value_head_dim * c->key_head_dim;
-}
-
 static double channels(const struct model_config *c)
 {
 	return 2.0 * c->n_key_heads * c->key_head_dim +
 	       (double)c->n_value_heads * c->value_head_dim;
 }
 
-static double token_flops(const struct model_config *c)
+/* For each token and value head: decay, S^T k, k u^T, S^T q. */
+static double recurrence_flops(const struct model_config *c)
 {
-	return recurrence_flops(c) + 2 * channels(c) * c->conv_kernel;
+	return 7.0 * c->n_value_heads * c->value_head_dim * c->key_head_dim;
 }
 
 static double flops(const struct model_config *c, const struct cost_step *s)
 {
-	return s->tokens * token_flops(c);
+	return s->tokens * (recurrence_flops(c) + 2 * channels(c) * c->conv_kernel);
 }
 
-/* Of the recurrence of so many tokens in so many rows, of which some read a state. */
+/* Moved by the recurrence of so many tokens in so many rows; `resumed` of these read a state. */
 static double recurrence_bytes(const struct model_config *c, const struct cost_step *s,
 			       double tokens, double rows, double resumed)
 {
@@ -157,7 +152,7 @@ static double recurrence_bytes(const struct model_config *c, const struct cost_s
 }
 
 static bool kernel(const struct model_config *c, const struct cost_step *s,
-		   const struct roofline_launch *l, struct roofline_work *ret)
+		   const struct kernel_timing *l, struct roofline_work *ret)
 {
 	double rows = s->rows - s->prefill_rows;
 
@@ -167,7 +162,7 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		ret->flops = s->prefill_tokens * recurrence_flops(c);
 	} else if (!strcmp(l->kernel, "delta_decode")) {
 		ret->bytes = recurrence_bytes(c, s, rows, rows, s->resumed - s->prefill_resumed);
-		ret->flops = rows * token_flops(c);
+		ret->flops = flops(c, &(struct cost_step){.tokens = rows});
 	} else if (!strcmp(l->kernel, "delta_conv")) { /* a row: a token and head of q, k or v */
 		double heads = 2.0 * c->n_key_heads + c->n_value_heads;
 

@@ -2,11 +2,6 @@
 #include "base/macros.h"
 #include "engine/layers/mlp.h"
 
-static uint32_t last_mlp(const struct kernel_shape *k)
-{
-	return k->n_mlps - 1;
-}
-
 static void shape(const struct model_config *c, struct kernel_shape *k)
 {
 	k->mlps[k->n_mlps++] = (struct kernel_mlp){.shared_size = c->mlp_size};
@@ -25,28 +20,12 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 	layer_weights_set(ret, all, ARRAY_SIZE(all));
 }
 
-static uint32_t scratch(const struct kernels *k, uint32_t T,
-			struct layer_scratch ret[LAYER_SCRATCH_MAX])
-{
-	return mlp_scratch(k, last_mlp(kernels_shape(k)), T, ret);
-}
-
-static void forward(const struct layer_run *r)
-{
-	mlp_forward(r, last_mlp(kernels_shape(r->kernels)));
-}
-
-static void phases(struct phase_list *l, uint32_t layer)
-{
-	mlp_phases(l, layer, last_mlp(l->shape));
-}
-
 const struct layer_ops layer_dense = {
 	.shape = shape,
 	.weights = weights,
-	.scratch = scratch,
-	.forward = forward,
-	.phases = phases,
+	.scratch = mlp_scratch,
+	.forward = mlp_forward,
+	.phases = mlp_phases,
 	.order = mlp_order,
 	.kernel = mlp_kernel,
 };

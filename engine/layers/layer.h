@@ -11,6 +11,7 @@
 #include "engine/layers/weights.h"
 #include "kernels/step.h"
 #include "kernels/kernels.h"
+#include "kernels/profile.h"
 
 /* Buffers of all layers: those that one launch finds by AT_* of kernels/step.h (below AT_LAYERS), then these. */
 enum {
@@ -74,10 +75,10 @@ struct layer_ops {
 	double (*flops)(const struct model_config *c, const struct cost_step *s);
 	/* What a launch of one of its own kernels moves and computes. False: it is not one of them. */
 	bool (*kernel)(const struct model_config *c, const struct cost_step *s,
-		       const struct roofline_launch *l, struct roofline_work *ret);
+		       const struct kernel_timing *l, struct roofline_work *ret);
 };
 
-/* Adds what kernels have to know of all kinds that the model has. */
+/* Adds what kernels have to know of all kinds that the model has, in the order of enum layer_kind. */
 void layers_shape(const struct model_config *c, struct kernel_shape *k);
 
 /* By enum layer_kind: attention.c, delta.c, moe.c, dense.c. */

@@ -7,32 +7,40 @@
 /* For so few tokens a phase of its own costs more than choosing their experts one after the other. */
 enum { TOPK_ALONE = 3 };
 
-uint32_t mlp_scratch(const struct kernels *k, uint32_t mlp, uint32_t T,
+uint32_t mlp_scratch(const struct kernels *k, uint32_t T,
 		     struct layer_scratch ret[LAYER_SCRATCH_MAX])
 {
 	const struct kernel_shape *s = kernels_shape(k);
-	const struct kernel_mlp *m = &s->mlps[mlp];
-	uint64_t choices = (uint64_t)T * (m->topk + 1);
-	uint64_t width = KERNEL_LD(MAX(m->expert_size, m->shared_size));
-	const struct layer_scratch all[] = {
-		{AT_ROUTER_LOGITS, "router logits", (uint64_t)T * KERNEL_LD(m->experts + 1) * 4},
-		{AT_EXPERTS, "experts chosen", choices * 4},
-		{AT_WEIGHTS, "expert weights", choices * 4},
-		{AT_ROWS, "expert rows", choices * 4},
-		{AT_TASKS, "expert tasks", kernels_task_ints(m, T) * 4},
-		{AT_ACT, "expert activations", choices * width * (s->bf16 ? 2 : 4)},
-		{AT_Y, "expert outputs", choices * KERNEL_LD(s->hidden) * 4},
-	};
+	uint32_t n = 0;
 
-	memcpy(ret, all, sizeof(all));
-	return ARRAY_SIZE(all);
+	for (uint32_t i = 0; i < s->n_mlps; i++) {
+		const struct kernel_mlp *m = &s->mlps[i];
+		uint64_t choices = (uint64_t)T * (m->topk + 1), D = KERNEL_LD(s->hidden);
+		uint64_t width = KERNEL_LD(MAX(m->expert_size, m->shared_size));
+		const struct layer_scratch all[] = {
+			{AT_ROUTER_LOGITS, "router logits", T * KERNEL_LD(m->experts + 1ull) * 4},
+			{AT_EXPERTS, "experts chosen", choices * 4},
+			{AT_WEIGHTS, "expert weights", choices * 4},
+			{AT_ROWS, "expert rows", choices * 4},
+			{AT_TASKS, "expert tasks", kernels_task_ints(m, T) * 4},
+			{AT_ACT, "expert activations", choices * width * (s->bf16 ? 2 : 4)},
+			{AT_Y, "expert outputs", choices * D * 4},
+		};
+
+		for (n = 0; n < ARRAY_SIZE(all); n++)
+			if (!i || all[n].bytes > ret[n].bytes)
+				ret[n] = all[n];
+	}
+	return n;
 }
 
-void mlp_forward(const struct layer_run *r, uint32_t mlp)
+void mlp_forward(const struct layer_run *r)
 {
 	const struct kernel_shape *s = kernels_shape(r->kernels);
-	const struct kernel_mlp *m = &s->mlps[mlp];
 	const cl_mem *all = r->all, *own = r->own;
+	/* Of two MLPs the first one has experts. */
+	uint32_t mlp = own[AT_ROUTER] ? 0 : s->n_mlps - 1;
+	const struct kernel_mlp *m = &s->mlps[mlp];
 	uint32_t D = KERNEL_LD(s->hidden), E = KERNEL_LD(m->experts + 1), T = r->step->n_tokens;
 
 	kernel_rms_norm(r->kernels, all[BUFFER_STEP], -1, all[AT_X], own[AT_POST_NORM], all[AT_H],
@@ -51,9 +59,10 @@ void mlp_forward(const struct layer_run *r, uint32_t mlp)
 			    all[BUFFER_DUMP], T);
 }
 
-void mlp_phases(struct phase_list *l, uint32_t layer, uint32_t mlp)
+/* There is one kind of MLPs only in a model whose decode step is one launch. */
+void mlp_phases(struct phase_list *l, uint32_t layer)
 {
-	const struct kernel_mlp *m = &l->shape->mlps[mlp];
+	const struct kernel_mlp *m = &l->shape->mlps[0];
 	uint64_t D = KERNEL_LD(l->shape->hidden), tasks = kernels_max_tasks(m, l->n_tokens);
 	uint64_t width = KERNEL_LD(MAX(m->expert_size, m->shared_size));
 	uint64_t router = CEIL_DIV(KERNEL_LD(m->experts + 1), l->cut->router_columns);
@@ -83,8 +92,7 @@ const struct phase_order mlp_order[] = {
 
 /* Both products; matrices: 2 of gate and up, 1 of down. */
 static void product_cost(const struct model_config *c, const struct cost_step *s,
-			 const struct roofline_launch *l, double matrices,
-			 struct roofline_work *ret)
+			 const struct kernel_timing *l, double matrices, struct roofline_work *ret)
 {
 	double D = c->hidden_size, topk = l->dense ? 0 : c->n_experts_per_token;
 	double I = l->dense ? 0 : c->expert_size, experts = l->dense ? 0 : l->experts;
@@ -99,7 +107,7 @@ static void product_cost(const struct model_config *c, const struct cost_step *s
 }
 
 bool mlp_kernel(const struct model_config *c, const struct cost_step *s,
-		const struct roofline_launch *l, struct roofline_work *ret)
+		const struct kernel_timing *l, struct roofline_work *ret)
 {
 	double topk = l->dense ? 0 : c->n_experts_per_token, D = c->hidden_size;
 

@@ -1,18 +1,18 @@
 /*
- * What both MLPs have in common: a dense one is computed as a shared expert without others, by the same kernels. `mlp` is
- * its number in the kernels' shape.
+ * Both kinds of MLPs share everything but their weights: a dense one is computed as a shared expert without others, by the
+ * same kernels. These are functions of their struct layer_ops.
  */
 #ifndef ENGINE_LAYERS_MLP_H
 #define ENGINE_LAYERS_MLP_H
 
 #include "engine/layers/layer.h"
 
-uint32_t mlp_scratch(const struct kernels *k, uint32_t mlp, uint32_t T,
+uint32_t mlp_scratch(const struct kernels *k, uint32_t T,
 		     struct layer_scratch ret[LAYER_SCRATCH_MAX]);
-void mlp_forward(const struct layer_run *r, uint32_t mlp);
-void mlp_phases(struct phase_list *l, uint32_t layer, uint32_t mlp);
+void mlp_forward(const struct layer_run *r);
+void mlp_phases(struct phase_list *l, uint32_t layer);
 extern const struct phase_order mlp_order[];
 bool mlp_kernel(const struct model_config *c, const struct cost_step *s,
-		const struct roofline_launch *l, struct roofline_work *ret);
+		const struct kernel_timing *l, struct roofline_work *ret);
 
 #endif

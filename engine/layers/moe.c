@@ -5,11 +5,9 @@
 #include "base/macros.h"
 #include "engine/layers/mlp.h"
 
-enum { MLP = 0 }; /* in the kernels' shape, where a dense one is the last */
-
 static void shape(const struct model_config *c, struct kernel_shape *k)
 {
-	k->mlps[MLP] = (struct kernel_mlp){
+	k->mlps[k->n_mlps++] = (struct kernel_mlp){
 		.experts = c->n_experts,
 		.topk = c->n_experts_per_token,
 		.expert_size = c->expert_size,
@@ -17,7 +15,6 @@ static void shape(const struct model_config *c, struct kernel_shape *k)
 		.norm_topk = c->norm_topk_prob,
 		.shared_gate = true,
 	};
-	k->n_mlps++;
 }
 
 static void weights(const struct model_config *c, struct layer_weights *ret)
@@ -39,28 +36,12 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 	layer_weights_set(ret, all, ARRAY_SIZE(all));
 }
 
-static uint32_t scratch(const struct kernels *k, uint32_t T,
-			struct layer_scratch ret[LAYER_SCRATCH_MAX])
-{
-	return mlp_scratch(k, MLP, T, ret);
-}
-
-static void forward(const struct layer_run *r)
-{
-	mlp_forward(r, MLP);
-}
-
-static void phases(struct phase_list *l, uint32_t layer)
-{
-	mlp_phases(l, layer, MLP);
-}
-
 const struct layer_ops layer_moe = {
 	.shape = shape,
 	.weights = weights,
-	.scratch = scratch,
-	.forward = forward,
-	.phases = phases,
+	.scratch = mlp_scratch,
+	.forward = mlp_forward,
+	.phases = mlp_phases,
 	.order = mlp_order,
 	.kernel = mlp_kernel,
 };

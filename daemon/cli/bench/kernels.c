@@ -91,15 +91,13 @@ static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t pos
 	for (uint32_t i = 0; i < n_rows; i++)
 		c->step_rows[i] = (struct roofline_row){position, tokens};
 	for (size_t i = 0; i < n; i++) {
-		const struct roofline_launch l = {t[i].kernel, t[i].m,	   t[i].n,
-						  t[i].k,      t[i].dense, t[i].experts};
 		struct row *row = row_of(c, &t[i], o->repeat);
 		struct roofline_work w = {0};
 
 		if (!row)
 			return err_set(e, ENOMEM, "out of memory");
 		row->known &= roofline_kernel(&engine_info(b->engine)->model,
-					      o->engine.dtype == ENGINE_BFLOAT16, &s, &l, &w);
+					      o->engine.dtype == ENGINE_BFLOAT16, &s, &t[i], &w);
 		row->elements = w.elements;
 		row->int8 = w.int8;
 		row->us[at] += (double)t[i].ns / 1e3;
