@@ -157,6 +157,23 @@ static int set_number(const struct option_def *d, const char *value, void *to, s
 	return 0;
 }
 
+static int set_real(const struct option_def *d, const char *value, double *ret, struct err *e)
+{
+	uint64_t size;
+	char *end;
+	double v = strtod(value, &end);
+
+	if (option_size(value, &size) == 0) {
+		v = (double)size;
+		end = (char *)value + strlen(value);
+	}
+	if (end == value || *end || !isfinite(v) || v < d->least || v > d->most)
+		return err_set(e, EINVAL, "--%s: \"%s\" is not a number from %.15g to %.15g",
+			       d->name, value, d->least, d->most);
+	*ret = v;
+	return 0;
+}
+
 static int set_value(const struct option_def *d, const char *value, void *to, struct err *e)
 {
 	char list[LIST_TEXT];
@@ -169,6 +186,11 @@ static int set_value(const struct option_def *d, const char *value, void *to, st
 	case OPTION_NUMBER_32:
 	case OPTION_SIZE:
 		r = set_number(d, value, to, e);
+		if (r < 0)
+			return r;
+		break;
+	case OPTION_REAL:
+		r = set_real(d, value, member(to, d->offset), e);
 		if (r < 0)
 			return r;
 		break;
@@ -270,6 +292,8 @@ static int set_defaults(const struct option_def *table, size_t n, void *to, stru
 			store_number(d, d->initial, to);
 		else if (d->type == OPTION_CHOICE)
 			*(unsigned *)member(to, d->offset) = (unsigned)d->initial;
+		else if (d->type == OPTION_REAL)
+			*(double *)member(to, d->offset) = d->usual;
 		else if (d->read_initial)
 			r = d->take(d, d->initial_text, member(to, d->offset), e);
 	}
@@ -322,6 +346,8 @@ static void describe(const struct option_def *d, char *out, size_t size)
 	if (d->type == OPTION_CHOICE) {
 		join_choices(d->choices, list, sizeof(list));
 		snprintf(initial, sizeof(initial), "%s", d->choices[d->initial]);
+	} else if (d->type == OPTION_REAL) {
+		snprintf(initial, sizeof(initial), "%.15g", d->usual);
 	} else if (d->type == OPTION_SIZE) {
 		snprintf(list, sizeof(list), "%s to %s", size_text(d->min).s, size_text(d->max).s);
 		snprintf(initial, sizeof(initial), "%s", size_text(d->initial).s);
@@ -351,4 +377,21 @@ void option_table_help(const struct option_def *table, size_t n, FILE *out)
 		if (tail[0])
 			fprintf(out, "  %-30s %s\n", "", tail);
 	}
+}
+
+int option_table_command(const struct option_def *table, size_t n, const char *usage, int argc,
+			 char *const *argv, void *to, struct err *e)
+{
+	static const struct option_def help = {.name = "help",
+					       .type = OPTION_FLAG,
+					       .text = "print this and exit"};
+
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			printf("usage: tigon %s\n\n", usage);
+			option_table_help(table, n, stdout);
+			option_table_help(&help, 1, stdout);
+			return -ECANCELED;
+		}
+	return option_table_parse(table, n, argc, (const char *const *)argv, to, e);
 }

@@ -21,6 +21,7 @@ enum option_type {
 	OPTION_NUMBER,	  /* uint64_t, decimal */
 	OPTION_NUMBER_32, /* uint32_t, decimal */
 	OPTION_SIZE,	  /* uint64_t, bytes with an optional suffix */
+	OPTION_REAL,	  /* double: 0.5, 200e9, or 2G as of a size */
 	OPTION_CHOICE,	  /* unsigned, index into choices */
 	OPTION_MEMORY,	  /* struct option_memory */
 	OPTION_OWN,	  /* any type; `take` reads the value */
@@ -43,6 +44,7 @@ struct option_def {
 	size_t given;  /* offset of a bool that tells whether it was given; 0: none */
 	uint64_t min, max, initial;
 	uint64_t multiple;	    /* 0: any */
+	double least, most, usual;  /* OPTION_REAL: in place of min, max and initial */
 	const char *const *choices; /* NULL-terminated */
 	const char *initial_text;   /* default of a text option as --help shows it, NULL: none */
 	bool read_initial;	    /* OPTION_OWN: initial_text is a value, which `take` reads */
@@ -55,6 +57,10 @@ struct option_def {
  * argv names (argv[0] is skipped). Strings are borrowed from argv. -EINVAL with a sentence; then *to may be filled in part. */
 int option_table_parse(const struct option_def *table, size_t n, int argc, const char *const *argv,
 		       void *to, struct err *e) MUST_CHECK;
+
+/* The same for a command that has no option of its own for --help: -ECANCELED after printing it, where it is among argv. */
+int option_table_command(const struct option_def *table, size_t n, const char *usage, int argc,
+			 char *const *argv, void *to, struct err *e) MUST_CHECK;
 
 /* Prints the lines of --help, two an option. */
 void option_table_help(const struct option_def *table, size_t n, FILE *out);

@@ -12,7 +12,6 @@
 #include "daemon/cli/cache.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +19,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/options.h"
 #include "daemon/cli/bench/bench_http.h"
+
+#define DEFAULT_URL "http://127.0.0.1:8080"
 
 enum { ANSWER_MAX = 64 << 20, TIMEOUT_SECONDS = 30, IDS_SHOWN = 16 };
 
@@ -36,17 +38,28 @@ struct node {
 	struct node *child, **child_end, *next;
 };
 
-static void print_help(FILE *out)
-{
-	fputs("usage: tigon cache [--name value ...]\n"
-	      "       tigon cache flush [--url URL]\n\n"
-	      "  --url URL    the server (default http://127.0.0.1:8080)\n"
-	      "  --limit N    nodes to show (default 1000)\n"
-	      "  --tokens     with the first token ids of each node\n"
-	      "  --json       the server's answer as it is\n"
-	      "  --help\n",
-	      out);
-}
+static const struct option_def table[] = {
+	{.name = "url",
+	 .argument = "URL",
+	 .type = OPTION_TEXT,
+	 .offset = offsetof(struct cache_options, url),
+	 .initial_text = DEFAULT_URL,
+	 .text = "the server"},
+	{.name = "limit",
+	 .argument = "N",
+	 .type = OPTION_TEXT,
+	 .offset = offsetof(struct cache_options, limit),
+	 .initial_text = "1000",
+	 .text = "nodes to show"},
+	{.name = "tokens",
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct cache_options, tokens),
+	 .text = "with the first token ids of each node"},
+	{.name = "json",
+	 .type = OPTION_FLAG,
+	 .offset = offsetof(struct cache_options, json),
+	 .text = "the server's answer as it is"},
+};
 
 /* ---- asking ---- */
 
@@ -344,38 +357,18 @@ static int show(const json_t *v, struct err *e)
 	return 0;
 }
 
-/* -ECANCELED: --help was asked for. */
+/* -ECANCELED: --help was asked for, and printed. */
 static int parse_options(int argc, char **argv, struct cache_options *o, struct err *e)
 {
-	static const struct option table[] = {
-		{"url", required_argument, NULL, 'u'}, {"limit", required_argument, NULL, 'l'},
-		{"tokens", no_argument, NULL, 't'},    {"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},      {0},
-	};
-	int c;
+	int r;
 
-	*o = (struct cache_options){.url = "http://127.0.0.1:8080"};
-	optind = 1;
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, ":", table, NULL)) != -1) {
-		switch (c) {
-		case 'u': o->url = optarg; break;
-		case 'l': o->limit = optarg; break;
-		case 't': o->tokens = true; break;
-		case 'j': o->json = true; break;
-		case 'h': return -ECANCELED;
-		case ':': return err_set(e, EINVAL, "%s needs a value", argv[optind - 1]);
-		default:
-			return err_set(e, EINVAL, "%s is not an option of cache", argv[optind - 1]);
-		}
-	}
-	if (o->limit && o->limit[strspn(o->limit, "0123456789")])
+	*o = (struct cache_options){.url = DEFAULT_URL,
+				    .flush = argc > 1 && !strcmp(argv[1], "flush")};
+	r = option_table_command(table, ARRAY_SIZE(table), "cache [flush] [--name value ...]",
+				 argc - o->flush, argv + o->flush, o, e);
+	if (!r && o->limit && o->limit[strspn(o->limit, "0123456789")])
 		return err_set(e, EINVAL, "--limit: \"%s\" is not a whole number", o->limit);
-	if (optind < argc && !strcmp(argv[optind], "flush")) {
-		o->flush = true;
-		optind++;
-	}
-	return optind < argc ? err_set(e, EINVAL, "\"%s\" is not an option", argv[optind]) : 0;
+	return r;
 }
 
 int cli_cache(int argc, char **argv)
@@ -385,10 +378,8 @@ int cli_cache(int argc, char **argv)
 	json_t *answer = NULL;
 	int r = parse_options(argc, argv, &o, &e);
 
-	if (r == -ECANCELED) {
-		print_help(stdout);
+	if (r == -ECANCELED)
 		return EXIT_SUCCESS;
-	}
 	if (!r)
 		r = ask(&o, &answer, &e);
 	if (!r && o.json) {

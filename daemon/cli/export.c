@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/macros.h"
+#include "base/options.h"
 #include "base/file.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/export.h"
@@ -30,74 +30,52 @@ struct export_options {
 	uint64_t seed, shard_gb;
 };
 
-static void print_help(FILE *out)
-{
-	fputs("usage: tigon export --model DIR --out DIR [option ...]\n"
-	      "  --model DIR               config.json, and the weights unless they are synthetic\n"
-	      "  --synthetic-weights SEED  random weights, as tigond makes them from this seed\n"
-	      "  --out DIR                 the checkpoint to write: a new or empty directory\n"
-	      "  --tokenizer DIR           where tokenizer files are copied from; default: the "
-	      "model's\n"
-	      "  --shard-size GB           the most that one file holds; default: 4\n"
-	      "  --help\n",
-	      out);
-}
+#define AT(member) offsetof(struct export_options, member)
 
-static int parse_number(const char *name, const char *text, uint64_t max, uint64_t *ret,
-			struct err *e)
-{
-	unsigned long long n;
-	char *end;
+static const struct option_def options[] = {
+	{.name = "model",
+	 .argument = "DIR",
+	 .type = OPTION_TEXT,
+	 .offset = AT(model),
+	 .text = "config.json, and the weights unless they are synthetic"},
+	{.name = "synthetic-weights",
+	 .argument = "SEED",
+	 .type = OPTION_NUMBER,
+	 .offset = AT(seed),
+	 .given = AT(synthetic),
+	 .max = UINT64_MAX,
+	 .initial_text = "off",
+	 .text = "random weights, as tigond makes them from this seed"},
+	{.name = "out",
+	 .argument = "DIR",
+	 .type = OPTION_TEXT,
+	 .offset = AT(out),
+	 .text = "the checkpoint to write: a new or empty directory"},
+	{.name = "tokenizer",
+	 .argument = "DIR",
+	 .type = OPTION_TEXT,
+	 .offset = AT(tokenizer),
+	 .initial_text = "the model's",
+	 .text = "where tokenizer files are copied from"},
+	{.name = "shard-size",
+	 .argument = "GB",
+	 .type = OPTION_NUMBER,
+	 .offset = AT(shard_gb),
+	 .min = 1,
+	 .max = SHARD_GB_MAX,
+	 .initial = 4,
+	 .text = "the most that one file holds"},
+};
 
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || n > max)
-		return err_set(e, EINVAL, "--%s: \"%s\" is not a whole number from 0 to %llu", name,
-			       text, (unsigned long long)max);
-	*ret = n;
-	return 0;
-}
-
-/* -ECANCELED: --help was asked for. */
+/* -ECANCELED: --help was asked for, and printed. */
 static int parse_options(int argc, char **argv, struct export_options *o, struct err *e)
 {
-	static const struct option table[] = {
-		{"model", required_argument, NULL, 'm'},
-		{"synthetic-weights", required_argument, NULL, 's'},
-		{"out", required_argument, NULL, 'o'},
-		{"tokenizer", required_argument, NULL, 't'},
-		{"shard-size", required_argument, NULL, 'g'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	int c, r = 0;
+	int r;
 
-	*o = (struct export_options){.shard_gb = 4};
-	optind = 1;
-	opterr = 0;
-	while (r == 0 && (c = getopt_long(argc, argv, ":", table, NULL)) != -1) {
-		switch (c) {
-		case 'm': o->model = optarg; break;
-		case 's':
-			o->synthetic = true;
-			r = parse_number("synthetic-weights", optarg, UINT64_MAX, &o->seed, e);
-			break;
-		case 'o': o->out = optarg; break;
-		case 't': o->tokenizer = optarg; break;
-		case 'g':
-			r = parse_number("shard-size", optarg, SHARD_GB_MAX, &o->shard_gb, e);
-			if (r == 0 && !o->shard_gb)
-				r = err_set(e, EINVAL, "--shard-size: must be at least 1");
-			break;
-		case 'h': return -ECANCELED;
-		case ':': return err_set(e, EINVAL, "%s needs a value", argv[optind - 1]);
-		default:
-			return err_set(e, EINVAL, "%s is not an option of export",
-				       argv[optind - 1]);
-		}
-	}
-	if (r == 0 && optind < argc)
-		r = err_set(e, EINVAL, "\"%s\" is not an option", argv[optind]);
+	*o = (struct export_options){0};
+	r = option_table_command(options, ARRAY_SIZE(options),
+				 "export --model DIR --out DIR [--name value ...]", argc, argv, o,
+				 e);
 	if (r == 0 && !o->model)
 		r = err_set(e, EINVAL, "--model is required");
 	if (r == 0 && !o->out)
@@ -174,10 +152,8 @@ int cli_export(int argc, char **argv)
 	int r;
 
 	r = parse_options(argc, argv, &o, &e);
-	if (r == -ECANCELED) {
-		print_help(stdout);
+	if (r == -ECANCELED)
 		return 0;
-	}
 	if (r == 0)
 		r = export(&o, &e);
 	if (r < 0) {

@@ -28,7 +28,6 @@ enum {
 };
 
 struct registry_options {
-	bool help; /* first, so that no `given` offset is 0 */
 	const char *listen, *transfer_key;
 };
 
@@ -60,7 +59,6 @@ static const struct option_def options[] = {
 	 .offset = AT(transfer_key),
 	 .initial_text = "none, which loopback alone allows",
 	 .text = "its key pair and the workers' public keys (tigon transfer-key)"},
-	{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
 };
 /* clang-format on */
 
@@ -275,14 +273,12 @@ int cli_registry(int argc, char **argv)
 	struct registry g = {.stop_fd = -1};
 	struct registry_options o = {0};
 	struct err e = {0};
-	int r = option_table_parse(options, ARRAY_SIZE(options), argc, (const char *const *)argv,
-				   &o, &e);
+	int r = option_table_command(options, ARRAY_SIZE(options),
+				     "registry --listen ADDRESS [--transfer-key FILE]", argc, argv,
+				     &o, &e);
 
-	if (r == 0 && o.help) {
-		printf("usage: tigon registry --listen ADDRESS [--transfer-key FILE]\n\n");
-		option_table_help(options, ARRAY_SIZE(options), stdout);
+	if (r == -ECANCELED)
 		return EXIT_SUCCESS;
-	}
 	buf_init(&g.out, WIRE_FRAME_MAX);
 	if (r == 0)
 		r = check_options(&o, &e);

@@ -86,11 +86,11 @@ same([settled(simulate(*SMALL, "--cache-memory", m).stdout) for m in ("1G", "102
 # complaints
 line = json.dumps(trace[0])
 for name, args, want in (
-        ("no such option", ("--wrong",), "--wrong is not an option"),
+        ("no such option", ("--wrong",), "unknown option --wrong"),
         ("no value", ("--seed",), "--seed needs a value"),
         ("no number", ("--seed", "x"), '"x" is not a number'),
         ("too large", ("--plans-out", "3"), "from 1 to 2"),
-        ("an argument", ("trace",), '"trace" is not an option'),
+        ("an argument", ("trace",), 'unexpected argument "trace"'),
         ("turns", ("--min-turns", "9", "--max-turns", "3"), "--max-turns 3 is less"),
         ("sessions too long", ("--max-turns", "10000", "--turn-tokens", "1e6"), "too long"),
         ("memory for nothing", ("--cache-memory", "1e6"), ""),

@@ -37,7 +37,6 @@ static const char *const builtin_prompts[] = {
 };
 
 struct settings {
-	bool help;
 	const char *url, *model, *prompts_path;
 	struct bench_list levels;
 	uint64_t requests, max_tokens;
@@ -467,7 +466,6 @@ static const struct option_def table[] = {
 	 .type = OPTION_FLAG,
 	 .offset = AT(json),
 	 .text = "an object a line in place of tab-separated values"},
-	{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
 };
 /* clang-format on */
 
@@ -475,14 +473,11 @@ int bench_serve(int argc, char **argv)
 {
 	struct settings o = {.url = DEFAULT_URL};
 	struct err e = {0};
-	int r = option_table_parse(table, ARRAY_SIZE(table), argc, (const char *const *)argv, &o,
-				   &e);
+	int r = option_table_command(table, ARRAY_SIZE(table), "bench serve [--name value ...]",
+				     argc, argv, &o, &e);
 
-	if (r == 0 && o.help) {
-		printf("usage: tigon bench serve [--name value ...]\n\n");
-		option_table_help(table, ARRAY_SIZE(table), stdout);
+	if (r == -ECANCELED)
 		return EXIT_SUCCESS;
-	}
 	if (!r)
 		r = o.prompts_path ? read_prompts(&o, &e) : use_builtin_prompts(&o, &e);
 	if (!r)

@@ -188,8 +188,6 @@ static const struct part_option {
 	  .read_initial = true,
 	  .text = "values that share a scale in int8 products; 0 leaves these out"},
 	 KERNELS},
-	{{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
-	 BOTH},
 };
 /* clang-format on */
 
@@ -226,16 +224,15 @@ int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct 
 		struct err *e)
 {
 	struct option_def table[TABLE_MAX];
-	size_t n = fill_table(!strcmp(argv[0], "kernels") ? KERNELS : STEPS, own, table);
-	int r = option_table_parse(table, n, argc, (const char *const *)argv, o, e);
+	const bool kernels = !strcmp(argv[0], "kernels");
+	size_t n = fill_table(kernels ? KERNELS : STEPS, own, table);
+	int r = option_table_command(table, n,
+				     kernels ? "bench kernels --model DIR [--name value ...]"
+					     : "bench steps --model DIR [--name value ...]",
+				     argc, argv, o, e);
 
 	if (r < 0)
 		return r;
-	if (o->help) {
-		printf("usage: tigon bench %s --model DIR [--name value ...]\n\n", argv[0]);
-		option_table_help(table, n, stdout);
-		return -ECANCELED;
-	}
 	if (!o->engine.model_dir)
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
 	if (!o->prefill.n && !(o->decode.n && o->context.n))

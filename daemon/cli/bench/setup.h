@@ -11,7 +11,6 @@
 #include "engine/profile.h"
 
 struct bench_options {
-	bool help;
 	struct engine_options engine;
 	struct option_memory cache_memory;
 	unsigned batch_invariant; /* enum option_switch */

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,17 +34,39 @@ struct simulate_options {
 		heartbeat;
 };
 
-/* Numbers, all of one kind: name, place, what is allowed, and what it is when not given. */
-static const struct number {
-	const char *name;
-	size_t at;
-	double min, max, initial;
-	const char *text;
-} numbers[] = {
-#define N(name, field, min, max, initial, text)                                         \
-	{                                                                               \
-		name, offsetof(struct simulate_options, field), min, max, initial, text \
+#define AT(member) offsetof(struct simulate_options, member)
+#define N(name_, field, least_, most_, usual_, text_)                                     \
+	{                                                                                 \
+		.name = name_, .argument = "N", .type = OPTION_REAL, .offset = AT(field), \
+		.least = least_, .most = most_, .usual = usual_, .text = text_,           \
 	}
+
+static const struct option_def table[] = {
+	{.name = "trace",
+	 .argument = "FILE",
+	 .type = OPTION_TEXT,
+	 .offset = AT(trace),
+	 .initial_text = "the agentic workload",
+	 .text = "requests to run, JSON lines"},
+	{.name = "replay",
+	 .argument = "FILE",
+	 .type = OPTION_TEXT,
+	 .offset = AT(replay),
+	 .text = "a file of tigond --record: the same calls again, the same plans"},
+	{.name = "model",
+	 .argument = "DIR",
+	 .type = OPTION_TEXT,
+	 .offset = AT(model),
+	 .text = "a config.json to take the sizes of pages and states from"},
+	{.name = "compare",
+	 .type = OPTION_FLAG,
+	 .offset = AT(compare),
+	 .text = "run once more with unlimited memory, and compare the hits"},
+	{.name = "svg",
+	 .argument = "FILE",
+	 .type = OPTION_TEXT,
+	 .offset = AT(svg),
+	 .text = "planning time beside the size of the tree"},
 	N("cache-memory", cache_memory, 0, 1e18, 0,
 	  "bytes for pages and states together, 2G or 200e9; 0: unlimited"),
 	N("page-bytes", page_bytes, 1, 1e12, 1310720, "bytes of a KV page (or from --model)"),
@@ -82,105 +103,15 @@ static const struct number {
 	  "apart: milliseconds between what prefill workers say of their load"),
 	N("disaggregation-min-tokens", min_tokens, 1, UINT32_MAX, 256,
 	  "apart: fewer uncached tokens are computed by who answers"),
+};
 #undef N
-};
-
-static void print_help(FILE *out)
-{
-	fputs("usage: tigon simulate [option ...]\n"
-	      "  --trace FILE              requests to run, JSON lines; without it: the agentic "
-	      "workload\n"
-	      "  --replay FILE             a file of tigond --record: the same calls again, the "
-	      "same plans\n"
-	      "  --model DIR               a config.json to take the sizes of pages and states "
-	      "from\n"
-	      "  --compare                 run once more with unlimited memory, and compare the "
-	      "hits\n"
-	      "  --svg FILE                planning time beside the size of the tree\n",
-	      out);
-	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-		fprintf(out, "  --%-23s %s; default: %.15g\n", numbers[i].name, numbers[i].text,
-			numbers[i].initial);
-	fputs("  --help\n", out);
-}
-
-static double *number_at(struct simulate_options *o, const struct number *n)
-{
-	return (double *)((char *)o + n->at);
-}
-
-static int parse_number(struct simulate_options *o, const struct number *n, const char *text,
-			struct err *e)
-{
-	char *end;
-	double v = strtod(text, &end);
-	uint64_t bytes;
-
-	/* 2G, as the daemon's option has it, and 200e9. */
-	if (n->at == offsetof(struct simulate_options, cache_memory) &&
-	    option_size(text, &bytes) == 0) {
-		v = (double)bytes;
-		end = (char *)text + strlen(text);
-	}
-	if (end == text || *end || !isfinite(v) || v < n->min || v > n->max)
-		return err_set(e, EINVAL, "--%s: \"%s\" is not a number from %.15g to %.15g",
-			       n->name, text, n->min, n->max);
-	*number_at(o, n) = v;
-	return 0;
-}
-
-enum {
-	OPT_TRACE = ARRAY_SIZE(numbers),
-	OPT_REPLAY,
-	OPT_MODEL,
-	OPT_COMPARE,
-	OPT_SVG,
-	OPT_HELP,
-	OPT_N
-};
-
-static int take_option(struct simulate_options *o, int opt, struct err *e)
-{
-	switch (opt) {
-	case OPT_TRACE: o->trace = optarg; return 0;
-	case OPT_REPLAY: o->replay = optarg; return 0;
-	case OPT_MODEL: o->model = optarg; return 0;
-	case OPT_COMPARE: o->compare = true; return 0;
-	case OPT_SVG: o->svg = optarg; return 0;
-	case OPT_HELP: return -ECANCELED;
-	default: return parse_number(o, &numbers[opt], optarg, e);
-	}
-}
+#undef AT
 
 static int parse(int argc, char **argv, struct simulate_options *o, struct err *e)
 {
-	static const struct option named[] = {
-		{"trace", required_argument, NULL, OPT_TRACE},
-		{"replay", required_argument, NULL, OPT_REPLAY},
-		{"model", required_argument, NULL, OPT_MODEL},
-		{"compare", no_argument, NULL, OPT_COMPARE},
-		{"svg", required_argument, NULL, OPT_SVG},
-		{"help", no_argument, NULL, OPT_HELP},
-	};
-	struct option all[OPT_N + 1] = {0};
-	int r = 0, opt;
+	int r = option_table_command(table, ARRAY_SIZE(table), "simulate [--name value ...]", argc,
+				     argv, o, e);
 
-	for (int i = 0; i < OPT_TRACE; i++) {
-		all[i] = (struct option){numbers[i].name, required_argument, NULL, i};
-		*number_at(o, &numbers[i]) = numbers[i].initial;
-	}
-	memcpy(all + OPT_TRACE, named, sizeof(named));
-	optind = 1;
-	while (r == 0 && (opt = getopt_long(argc, argv, "+:", all, NULL)) != -1) {
-		if (opt == ':')
-			return err_set(e, EINVAL, "%s needs a value", argv[optind - 1]);
-		if (opt == '?')
-			return err_set(e, EINVAL, "%s is not an option of simulate",
-				       argv[optind - 1]);
-		r = take_option(o, opt, e);
-	}
-	if (r == 0 && optind < argc)
-		return err_set(e, EINVAL, "\"%s\" is not an option", argv[optind]);
 	if (r == 0 && o->decode_workers > 0 && (o->replay || o->svg || o->compare))
 		return err_set(e, EINVAL,
 			       "--decode-workers goes with neither --replay, --svg nor --compare");
@@ -428,10 +359,8 @@ int cli_simulate(int argc, char **argv)
 	struct err e = {0};
 	int r = parse(argc, argv, &o, &e);
 
-	if (r == -ECANCELED) {
-		print_help(stdout);
+	if (r == -ECANCELED)
 		return EXIT_SUCCESS;
-	}
 	if (r == 0 && o.model)
 		r = sizes_of_model(&o, &e);
 	if (r == 0)

@@ -109,7 +109,6 @@ static const struct option_def own[] = {
 	 .max = SECONDS_MAX,
 	 .initial = 60,
 	 .text = "for --measure: how long, once the model is open"},
-	{.name = "help", .type = OPTION_FLAG, .offset = AT(help), .text = "print this and exit"},
 };
 /* clang-format on */
 
@@ -121,14 +120,10 @@ int tune_options_parse(int argc, char **argv, struct tune_options *o, struct err
 	engine_options_table(AT(engine), table);
 	memcpy(table + ENGINE_OPTIONS, own, sizeof(own));
 	*o = (struct tune_options){.engine = {.profile = true}};
-	r = option_table_parse(table, ARRAY_SIZE(table), argc, (const char *const *)argv, o, e);
+	r = option_table_command(table, ARRAY_SIZE(table), "tune --model DIR [--name value ...]",
+				 argc, argv, o, e);
 	if (r < 0)
 		return r;
-	if (o->help) {
-		printf("usage: tigon tune --model DIR [--name value ...]\n\n");
-		option_table_help(table, ARRAY_SIZE(table), stdout);
-		return -ECANCELED;
-	}
 	if (!o->engine.model_dir)
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
 	o->engine.tuning.any_bits = o->batch_invariant == OPTION_OFF;

@@ -13,7 +13,6 @@ struct tune_cuts {
 };
 
 struct tune_options {
-	bool help;
 	struct engine_options engine;
 	unsigned batch_invariant; /* enum option_switch */
 	const char *out;	  /* NULL: standard output */
