@@ -1,23 +1,27 @@
 /*
- * A naive scheduler beside the real one (scheduler_rules.h), called at random. Every plan, event and
- * statistic of the real one must be what the rules say; its plans run on a fake device that knows of every token where
- * it is and how it was computed; and what the cache publishes is compared with that device after every
- * step. A second real scheduler gets the same calls with its pools shuffled, and must make the same plans but for
- * the names of pages, slots and seats. What happens is decided by a `source`: a random generator or a fuzzer's bytes.
+ * A naive scheduler beside the real one (scheduler_rules.h), called at random. Every plan, event and statistic of the real one must be
+ * what the rules say. Its plans run on a fake device, which knows of every token where it is and how it was computed; what the cache
+ * publishes is compared with that device after every step. A second real scheduler gets the same calls with its pools shuffled, and
+ * must make the same plans but for the ids of pages, slots and seats. A `source` decides what happens: a random generator, or a
+ * fuzzer's bytes.
  *
- * The ten properties of the reference, and where they are looked at:
- *      1 pools partition, baseline returns           check_pools, check_baseline
- *      2 a refused admission mutates nothing         do_plan (nothing came of it)
- *      3 a hit implies pages and state are there     the device: every row reads its own origin
- *      4 pinned pages are never evicted or reused    the device; check_pinned, check_published: still there, locked
- *      5 one writable slot a request                 the device: a slot has one writer; fake_device_check_cache
- *      6 plans do not depend on free lists           plan_compare
- *      7 duplicate and late calls do nothing         do_abort, do_finish_choice, late results
- *      8 published: written at exactly that count    fake_device_check_cache
- *      9 windows concatenate to the prompt           plan_check: each begins where the one before ended
- *     10 what was accepted completes                 drain
- * Where prompts come from other workers or go there: what arrives in the pages and slot that were named stays there until
- * the request begins to read it, and what a ship names stays until the request is told that it is through: do_transfer.
+ *     scheduler_model.c         calls the schedulers, the rules and the device, and compares
+ *     scheduler_model_draw.c    what happens: configurations, prompts, requests
+ *     scheduler_model_check.c   what must hold afterwards
+ *
+ * Ten properties, and the functions that check them:
+ *      1 pools partition; all comes back at the end   model_check_stats, model_check_baseline
+ *      2 a refused admission changes nothing          do_plan
+ *      3 a hit implies pages and state                the device: every row reads its own tokens
+ *      4 pinned pages are never evicted or reused     the device; model_check_pinned, model_check_published
+ *      5 a request has one writable slot              the device: a slot has one writer; model_check_cache
+ *      6 plans do not depend on free lists            plan_compare
+ *      7 calls that come twice or late do nothing     do_abort, do_finish_choice, do_commit
+ *      8 what is published was written at its count   model_check_cache
+ *      9 the windows of a prompt follow each other    plan_check: each begins where the one before ended
+ *     10 an accepted request completes                drain
+ * When prompts go to other workers or come from there (do_transfer): what arrives in the named pages and slot stays until the request
+ * reads it; what a ship names stays until the request is told that it was read.
  */
 #ifndef TESTS_SCHEDULER_MODEL_H
 #define TESTS_SCHEDULER_MODEL_H
@@ -34,7 +38,7 @@ struct source {
 	uint64_t state;
 };
 
-/* What a run has seen, added up over runs, so that a test can ask for enough of each. */
+/* How often things happened, summed over runs, so that a test can ask for enough of each. */
 struct model_counts {
 	uint64_t events; /* calls of the scheduler */
 	uint64_t submitted, refused, queue_full, finished, aborted, choices_ended, failed_steps,

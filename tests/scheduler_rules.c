@@ -4,16 +4,16 @@
 
 bool rules_over(const struct rule_request *q)
 {
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		if (!q->choices[i].ended)
+	each_choice (c, q)
+		if (!c->ended)
 			return false;
 	return true;
 }
 
 bool rules_holds(const struct rule_request *q)
 {
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		if (q->choices[i].held)
+	each_choice (c, q)
+		if (c->held)
 			return true;
 	return false;
 }
@@ -22,16 +22,16 @@ uint32_t rules_live(const struct rule_request *q)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		n += !q->choices[i].ended;
+	each_choice (c, q)
+		n += !c->ended;
 	return n;
 }
 
 int rules_first_live(const struct rule_request *q)
 {
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		if (!q->choices[i].ended)
-			return (int)i;
+	each_choice (c, q)
+		if (!c->ended)
+			return (int)(c - q->choices);
 	return -1;
 }
 
@@ -78,17 +78,13 @@ static void release(struct rule_choice *c)
 
 static void settle(struct rules *r)
 {
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-		struct rule_request *q = &r->requests[i];
-
-		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++) {
-			struct rule_choice *c = &q->choices[k];
-
+	each_request (q, r) {
+		each_choice (c, q) {
 			if (c->held && c->ended && out_of_plans(r, c) &&
-			    (q->trunk != (int)k || (rules_over(q) && !q->ships)))
+			    (q->trunk != (c - q->choices) || (rules_over(q) && !q->ships)))
 				release(c);
 		}
-		if (q->used && rules_over(q) && !rules_holds(q))
+		if (rules_over(q) && !rules_holds(q))
 			q->used = false;
 	}
 }
@@ -96,10 +92,8 @@ static void settle(struct rules *r)
 static void lead_no_more(struct rules *r, struct rule_request *q)
 {
 	q->leads = false;
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-		struct rule_request *f = &r->requests[i];
-
-		if (f->used && f->place == RULE_FOLLOWS && f->leader == (uint32_t)(q - r->requests))
+	each_request (f, r) {
+		if (f->place == RULE_FOLLOWS && f->leader == (uint32_t)(q - r->requests))
 			f->place = RULE_QUEUED;
 	}
 }
@@ -120,8 +114,8 @@ void rules_abort(struct rules *r, struct rule_request *q)
 	if (rules_over(q) && !q->ships)
 		return;
 	q->ships = false;
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		q->choices[i].ended = true;
+	each_choice (c, q)
+		c->ended = true;
 	note_over(r, q);
 	settle(r);
 }
@@ -141,10 +135,8 @@ static struct rule_request *first_waiting(struct rules *r)
 {
 	struct rule_request *best = NULL;
 
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-		struct rule_request *q = &r->requests[i];
-
-		if (!q->used || rules_over(q) || q->place != RULE_QUEUED)
+	each_request (q, r) {
+		if (rules_over(q) || q->place != RULE_QUEUED)
 			continue;
 		if (!best || q->r.priority < best->r.priority ||
 		    (q->r.priority == best->r.priority && q->id < best->id))
@@ -194,9 +186,9 @@ static void add_draw(struct rule_row *row, struct rule_request *q, struct rule_c
 static void prompt_ends(struct rules *r, struct rule_request *q)
 {
 	q->order = ++r->orders;
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		if (!q->choices[i].ended)
-			q->choices[i].order = q->order;
+	each_choice (c, q)
+		if (!c->ended)
+			c->order = q->order;
 }
 
 /* Pages that are whole now, or that the prompt ends in, and that the other worker neither has nor got. */
@@ -276,9 +268,7 @@ static bool add_prefills(struct rules *r, uint64_t number, bool paused)
 			r->cut_prompts++;
 			return false;
 		}
-		for (uint32_t i = 0; i < q->r.n_choices; i++) {
-			struct rule_choice *c = &q->choices[i];
-
+		each_choice (c, q) {
 			if (c->ended)
 				continue;
 			c->last_plan = number;
@@ -323,9 +313,7 @@ static void fork_request(struct rules *r, struct rule_request *q, uint64_t numbe
 	const struct rule_choice *t = &q->choices[q->trunk];
 	uint32_t whole = q->r.n_prompt / r->config.page_tokens;
 
-	for (uint32_t i = 0; i < q->r.n_choices; i++) {
-		struct rule_choice *c = &q->choices[i];
-
+	each_choice (c, q) {
 		c->forked = true;
 		if (c == t || c->ended)
 			continue;
@@ -347,13 +335,10 @@ static void for_each_decoding(struct rules *r, uint64_t number,
 			      bool *arg)
 {
 	for (uint64_t order = 1; order <= r->orders; order++)
-		for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-			struct rule_request *q = &r->requests[i];
-
-			for (uint32_t k = 0; q->used && k < q->r.n_choices; k++)
-				if (q->choices[k].order == order &&
-				    can_decode(q, &q->choices[k], number))
-					f(r, q, &q->choices[k], number, arg);
+		each_request (q, r) {
+			each_choice (c, q)
+				if (c->order == order && can_decode(q, c, number))
+					f(r, q, c, number, arg);
 		}
 }
 
@@ -467,15 +452,14 @@ static bool retract(struct rules *r)
 	struct rule_request *best = NULL;
 	uint32_t most = 0;
 
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-		struct rule_request *q = &r->requests[i];
+	each_request (q, r) {
 		uint32_t n = 0;
 		bool decoding = false;
 
-		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++)
-			if (!q->choices[k].ended) {
-				n += rules_known(q, &q->choices[k]);
-				decoding |= q->choices[k].held && q->choices[k].order;
+		each_choice (c, q)
+			if (!c->ended) {
+				n += rules_known(q, c);
+				decoding |= c->held && c->order;
 			}
 		if (decoding && (!best || n > most || (n == most && q->id < best->id))) {
 			best = q;
@@ -487,8 +471,8 @@ static bool retract(struct rules *r)
 	best->trunk = -1;
 	best->retracted = true;
 	best->place = RULE_QUEUED;
-	for (uint32_t k = 0; k < best->r.n_choices; k++)
-		release(&best->choices[k]);
+	each_choice (c, best)
+		release(c);
 	r->retractions++;
 	return true;
 }
@@ -561,11 +545,8 @@ static void commit_row(struct rules *r, const struct rule_row *row, bool ran)
 		return;
 	}
 	q->n_computed = end;
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-		struct rule_request *f = &r->requests[i];
-
-		if (f->used && f->place == RULE_FOLLOWS && f->leader == row->q &&
-		    f->following_to <= end)
+	each_request (f, r) {
+		if (f->place == RULE_FOLLOWS && f->leader == row->q && f->following_to <= end)
 			f->place = RULE_QUEUED;
 	}
 }
@@ -677,8 +658,8 @@ static uint32_t running_class(const struct rule_request *q)
 {
 	if (q->place == RULE_RECEIVES)
 		return 2;
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		if (q->choices[i].order && !q->choices[i].ended)
+	each_choice (c, q)
+		if (c->order && !c->ended)
 			return 0;
 	return 1;
 }
@@ -688,10 +669,8 @@ static struct rule_request *first_running(struct rules *r)
 {
 	struct rule_request *best = NULL;
 
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-		struct rule_request *q = &r->requests[i];
-
-		if (q->used && !rules_over(q) && rules_holds(q) &&
+	each_request (q, r) {
+		if (!rules_over(q) && rules_holds(q) &&
 		    (!best || running_class(q) < running_class(best) ||
 		     (running_class(q) == running_class(best) && q->order < best->order)))
 			best = q;
@@ -713,8 +692,8 @@ uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS])
 			commit_row(r, &p->rows[i], false);
 			if (rules_over(q))
 				continue;
-			for (uint32_t k = 0; k < q->r.n_choices; k++)
-				q->choices[k].ended = true;
+			each_choice (c, q)
+				c->ended = true;
 			note_over(r, q);
 			out[n++] = p->rows[i].q;
 		}

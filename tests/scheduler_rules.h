@@ -132,6 +132,15 @@ struct rules {
 	uint32_t new_slots; /* taken in this plan; their ids are not known yet */
 };
 
+/* Every request that is there, every choice of one, from the first on. */
+#define each_request(q, rules)                                        \
+	for (__typeof__(&(rules)->requests[0]) q = (rules)->requests; \
+	     q < (rules)->requests + RULES_REQUESTS; q++)             \
+		if (q->used)
+#define each_choice(c, q)                                                                        \
+	for (__typeof__(&(q)->choices[0]) c = (q)->choices; c < (q)->choices + (q)->r.n_choices; \
+	     c++)
+
 bool rules_over(const struct rule_request *q);
 bool rules_holds(const struct rule_request *q);
 

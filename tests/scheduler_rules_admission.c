@@ -10,12 +10,8 @@ uint32_t rules_pages(const struct rules *r)
 	bool seen[RULES_PAGES] = {0};
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-		const struct rule_request *q = &r->requests[i];
-
-		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++) {
-			const struct rule_choice *c = &q->choices[k];
-
+	each_request (q, r) {
+		each_choice (c, q) {
 			for (uint32_t p = c->first_page; c->held && p < c->n_pages; p++) {
 				if (c->pages[p] == POOL_NONE)
 					n++;
@@ -23,7 +19,8 @@ uint32_t rules_pages(const struct rules *r)
 					seen[c->pages[p]] = true;
 			}
 			/* Also those in whose place the cache had others. */
-			for (uint32_t p = 0; c->held && (int)k == q->trunk && p < q->n_shipped; p++)
+			for (uint32_t p = 0;
+			     c->held && (c - q->choices) == q->trunk && p < q->n_shipped; p++)
 				if (q->ship_pages[p] != POOL_NONE)
 					seen[q->ship_pages[p]] = true;
 		}
@@ -45,13 +42,10 @@ uint32_t rules_seats(const struct rules *r)
 
 void rules_mark_slots(const struct rules *r, bool *seen)
 {
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-		const struct rule_request *q = &r->requests[i];
-
-		for (uint32_t k = 0; q->used && k < q->r.n_choices; k++)
-			if (q->choices[k].held && q->choices[k].pinned &&
-			    q->choices[k].source != POOL_NONE)
-				seen[q->choices[k].source] = true;
+	each_request (q, r) {
+		each_choice (c, q)
+			if (c->held && c->pinned && c->source != POOL_NONE)
+				seen[c->source] = true;
 	}
 	for (uint64_t n = r->committed + 1; n <= r->making; n++) {
 		const struct rule_plan *p = &r->plans[n % 2];
@@ -331,10 +325,8 @@ uint32_t rules_wanted(const struct rule_request *q, uint32_t out[RULES_WANTED + 
 /* What may be known by another name of the same plan: the branches that are in doubt. */
 void rules_try_branches(struct rules *r)
 {
-	for (uint32_t i = 0; i < RULES_REQUESTS; i++) {
-		struct rule_request *q = &r->requests[i];
-
-		if (!q->used || q->place != RULE_ADMITTED || q->trunk < 0 || q->n_branches < 2 ||
+	each_request (q, r) {
+		if (q->place != RULE_ADMITTED || q->trunk < 0 || q->n_branches < 2 ||
 		    q->choices[q->trunk].n_planned >= q->r.n_prompt)
 			continue;
 		q->branch = q->branches[try_one(r, q->n_branches)];
@@ -394,9 +386,9 @@ static uint32_t table_pages(const struct rules *r, const struct rule_request *q)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < q->r.n_choices; i++)
-		if (!q->choices[i].ended)
-			n = MAX(n, rules_known(q, &q->choices[i]) + r->config.page_tokens);
+	each_choice (c, q)
+		if (!c->ended)
+			n = MAX(n, rules_known(q, c) + r->config.page_tokens);
 	return rules_ceil_pages(r, MIN(n, q->r.n_prompt + q->r.max_tokens));
 }
 

@@ -1,13 +1,10 @@
 /*
- * The behaviours that the hybrid prefix cache and its scheduler are held to, each by its number:
- * what the best open engine does, with a page of 2 tokens. 1 to 6, 11 and 12 are for a model without
- * recurrent state. Where that engine cuts a prompt to leave a state (7 to 10), our rows keep states
- * inside a window; so what is asserted there is what is *published*, by however few steps. 13 to 16
- * and 20 speak to the prefix cache directly. Of 18 the part of a batch is daemon/steps/loop.c's, which takes
- * back what it submitted; here: a refused submission changes nothing. 17 is about ids here, and about their bytes
- * in test_mover.c.
+ * Twenty behaviours of a scheduler with a hybrid prefix cache, numbered; a page has 2 tokens. 1 to 6, 11 and 12 are about a model
+ * without recurrent state. 7 to 10 assert which states are *published*, however many rows compute them: rows keep states inside a
+ * window. 13 to 16 and 20 call the prefix cache directly. 17 is about ids here, and about their bytes in test_mover.c. 18: a refused
+ * submission changes nothing; that a batch is taken back as a whole is the daemon's business (daemon/steps/loop.c).
  *
- * Prompts and plans are written as in scheduler_world.h.
+ * scheduler_world.h says how prompts and plans are written.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -57,7 +57,7 @@ static void test_touch_while_locked(void)
 	prefix_cache_unlock(c, b);
 	prefix_cache_unlock(c, a);
 	short_of_page(c);
-	ok(known(c, "ab!") && !known(c, "cd!"), "behaviour 16: touching while locked counts");
+	ok(known(c, "ab!") && !known(c, "cd!"), "touching while locked counts");
 	prefix_cache_free(c);
 }
 
@@ -71,7 +71,7 @@ static void test_cascade(void)
 	while (stats(c).tree_pages)
 		short_of_page(c);
 	ok(stats(c).evicted_pages == 3 && stats(c).evicted_slots == 3 && stats(c).nodes == 0,
-	   "behaviour 16: eviction cascades to a parent that became a leaf, slots go with their pages");
+	   "eviction cascades to a parent that became a leaf, slots go with their pages");
 	prefix_cache_check(c);
 	prefix_cache_free(c);
 }
@@ -297,7 +297,7 @@ static void test_refusal_changes_nothing(void)
 		   !prefix_cache_can_take(c, &m, 3, 0) && !prefix_cache_can_take(c, &m, 0, 2),
 	   "a probe counts without what its match would lock and pin");
 	ok(resumable(c, "abcd!") && resumable(c, "wxyz!") && stats(c).evicted_pages == 0,
-	   "property 2: asking changes nothing");
+	   "asking changes nothing");
 	n = use(c, "abcde");
 	prefix_cache_unlock(c, n);
 	prefix_cache_free(c);

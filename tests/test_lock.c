@@ -38,7 +38,7 @@ static void test_never_evicted(void)
 	n = use(c, "abcde");
 	ok(prefix_cache_take_page(c) != POOL_NONE && prefix_cache_take_page(c) != POOL_NONE &&
 		   prefix_cache_take_page(c) == POOL_NONE,
-	   "behaviour 16, property 4: the locked leaf is skipped, though it is older");
+	   "the locked leaf is skipped, though it is older");
 	ok(match(c, "abcde").n_tokens == 4 && match(c, "wxyz!").n_tokens == 0,
 	   "the other one went");
 	prefix_cache_unlock(c, n);
@@ -55,7 +55,7 @@ static void test_pins(void)
 	is_int(stats(c).evictable_slots, 0, "a pinned state is not evictable");
 	is_int(prefix_cache_take_slot(c), 1, "the other slot");
 	ok(prefix_cache_take_slot(c) == POOL_NONE && prefix_node_has_checkpoint(n),
-	   "property 4: but not the pinned one");
+	   "but not the pinned one");
 	prefix_cache_unlock(c, n);
 	is_int(stats(c).evictable_pages, 0, "the pin holds the node as well");
 	n = use(c, "abc");

@@ -10,7 +10,7 @@ static void test_state(void)
 
 	ok(m.n_tokens == 0 && m.slot == POOL_NONE && m.n_known == 6 && m.branch == 4 &&
 		   m.miss == PREFIX_MISS_NO_CHECKPOINT,
-	   "behaviour 13: three pages without a slot give depth 0, no state, a branch at 4");
+	   "three pages without a slot give depth 0, no state, a branch at 4");
 	prefix_cache_unlock(c, n);
 
 	n = keep(c, grow(c, begin(c), "abcd"), PREFIX_CHECKPOINT_CHUNK);
@@ -18,11 +18,10 @@ static void test_state(void)
 	m = match(c, "abcdefghi");
 	ok(m.n_tokens == 4 && m.n_known == 8 && m.branch == 8 && m.slot == 0 &&
 		   m.origin == PREFIX_PREFILLED,
-	   "behaviour 13: a slot at two of four pages gives depth 2");
+	   "a slot at two of four pages gives depth 2");
 	keep(c, n, PREFIX_CHECKPOINT_PROMPT);
 	m = match(c, "abcdefghi");
-	ok(m.n_tokens == 8 && m.branch == 0 && m.miss == PREFIX_MISS_NONE,
-	   "behaviour 13: then all of it");
+	ok(m.n_tokens == 8 && m.branch == 0 && m.miss == PREFIX_MISS_NONE, "then all of it");
 	m = match(c, "abcdefgh");
 	ok(m.n_tokens == 4 && m.n_known == 6 && m.branch == 0 && m.miss == PREFIX_MISS_NONE,
 	   "the last token is left to compute, and 4 is all that a state can be kept at before it");
@@ -39,7 +38,7 @@ static void test_edge_end(void)
 	leave(c, "abcdefgh", PREFIX_CHECKPOINT_PROMPT);
 	m = match(c, "abcdefgX!");
 	ok(m.n_tokens == 0 && m.n_known == 6 && m.branch == 4,
-	   "property 3: a state counts only at its exact end");
+	   "a state counts only at its exact end");
 	prefix_cache_free(c);
 	c = new_cache(2, 0, 16, 0);
 	prefix_cache_unlock(c, grow(c, begin(c), "abcdefgh"));

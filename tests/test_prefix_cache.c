@@ -58,20 +58,18 @@ static void test_flush(void)
 	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
 	n = use(c, "abcde");
 	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4,
-	   "behaviour 19: no flush while something is locked");
+	   "no flush while something is locked");
 	prefix_cache_unlock(c, n);
 	id = prefix_cache_take_page(c);
-	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4,
-	   "behaviour 19: or a page is held");
+	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4, "or a page is held");
 	prefix_cache_put_page(c, id);
 	id = prefix_cache_take_slot(c);
-	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4,
-	   "behaviour 19: or a slot");
+	ok(prefix_cache_flush(c) == -EBUSY && match(c, "abcde").n_tokens == 4, "or a slot");
 	prefix_cache_put_slot(c, id);
 	ok(prefix_cache_shuffle(c, 1) == -EBUSY, "no shuffle while the tree has anything");
 	ok(prefix_cache_flush(c) == 0 && stats(c).nodes == 0 && stats(c).spaces == 0,
 	   "then all is forgotten");
-	ok(stats(c).free_pages == 16 && stats(c).free_slots == 4, "property 1: and free");
+	ok(stats(c).free_pages == 16 && stats(c).free_slots == 4, "and free");
 	ok(prefix_cache_shuffle(c, 1) == 0, "now ids can be renamed");
 	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
 	ok(match(c, "abcde").n_tokens == 4, "and it works as before");
@@ -160,7 +158,7 @@ static void test_shuffled_is_the_same(void)
 
 		check(a.n_tokens == b.n_tokens && a.n_known == b.n_known && a.miss == b.miss);
 	}
-	ok_all("property 6: who is evicted does not depend on the order of free ids");
+	ok_all("who is evicted does not depend on the order of free ids");
 	prefix_cache_free(plain);
 	prefix_cache_free(shuffled);
 }

@@ -1,8 +1,7 @@
 /*
- * The prefix cache beside a naive model, over a million random events. Properties of the reference that are
- * this room's: 1 (pools are partitioned, the baseline returns), 2 (a refusal changes nothing), 3 (a hit can be
- * resumed), 4 (locked and pinned stays), 5 (a shared state belongs to nobody who writes), 8 (published where it was written); and
- * behaviour 20, rounds of random caching and eviction after which every hit is resumable.
+ * The prefix cache beside a naive model (prefix_model.h), over a million random events: pools are partitioned and all comes back at the
+ * end; a refusal changes nothing; a hit can be resumed; what is locked or pinned stays; no request writes a state that others share; a
+ * state is published where it was written.
  *
  *     test_prefix_random [seed [runs [events]]]
  */

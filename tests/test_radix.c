@@ -69,7 +69,7 @@ static void test_edges(void)
 	   "the edge is cut");
 	ok(prefix->locks == 1 && n->locks == 3 && n->slot == 5 && prefix->slot == POOL_NONE &&
 		   n->id == 1,
-	   "behaviour 14: slot, locks and identity stay with the suffix");
+	   "slot, locks and identity stay with the suffix");
 	ok(find(&t, space, abcdef, 0) == prefix && find(&t, prefix, abcdef + 2, 0) == n,
 	   "both are found");
 	radix_remove(&t, n);

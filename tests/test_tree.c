@@ -11,8 +11,7 @@ static void test_split(void)
 
 	b = grow_as(c, begin(c), "abcdxy", PREFIX_PREFILLED, 2, pages);
 	m = match(c, "abcdefg");
-	ok(m.node == a && m.n_tokens == 6 && m.slot == 0,
-	   "behaviour 14: a split keeps the slot on the suffix");
+	ok(m.node == a && m.n_tokens == 6 && m.slot == 0, "a split keeps the slot on the suffix");
 	ok(prefix_node_tokens(a) == 6 && prefix_node_tokens(b) == 6 && stats(c).nodes == 3,
 	   "two suffixes, one prefix");
 	ok(pages[0] == 0 && pages[1] == 1 && pages[2] != 2,
