@@ -127,7 +127,8 @@ enum {
 /* Reading a template: its first error, which sticks as that of a rendering does (render.h). */
 struct reader {
 	struct template *t;
-	int rc; /* 0, or the negative errno of the first failure */
+	struct arena scratch; /* dropped once the template is read */
+	int rc;		      /* 0, or the negative errno of the first failure */
 	struct err *err;
 };
 
@@ -136,5 +137,9 @@ bool reader_fail(struct reader *rd, int line, const char *fmt, ...) PRINTF(3, 4)
 
 /* Zeroed memory, *new* in the template's arena; NULL after a failure. */
 void *reader_alloc(struct reader *rd, size_t n, size_t size) MUST_CHECK;
+
+/* An array of n items, or a larger copy of it in the scratch arena, with room for one more; *cap is
+ * how many it has room for. NULL after a failure. */
+void *reader_grow(struct reader *rd, void *array, size_t n, size_t *cap, size_t size) MUST_CHECK;
 
 #endif

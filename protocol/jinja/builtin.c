@@ -1,70 +1,62 @@
 #include "protocol/jinja/builtin.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "protocol/jinja/seq.h"
 
 /* ---- arguments ---- */
 
-static const char *param_name(const char *param)
+/* Whether v is what the parameter takes: as it is then in *arg. */
+static bool bind_one(struct render *r, const char *who, const char *name, char type, struct value v,
+		     struct value *arg)
 {
-	return param[1] == ':' ? param + 2 : param;
-}
-
-static bool bind_one(struct render *r, struct call *c, int i, struct value v)
-{
-	const char *param = c->b->params[i], *name = param_name(param);
-	char type = name > param ? param[0] : 0;
-	int64_t n;
+	bool text = type == 's' || type == 'S', integer = type == 'i' || type == 'I';
+	int64_t n = 0;
 
 	if (type == 'x')
 		return render_fail(r, EINVAL,
-				   "%s: the argument '%s' is not supported in chat templates",
-				   c->b->name, name);
-	if (c->arg[i].type != V_MISSING)
-		return render_fail(r, EINVAL, "%s: argument '%s' is given twice", c->b->name, name);
-	if ((type == 'S' || type == 'I') && v.type == V_NONE)
+				   "%s: the argument '%s' is not supported in chat templates", who,
+				   name);
+	if (v.type == V_NONE && (type == 'S' || type == 'I'))
 		return true;
-	if ((type | 0x20) == 's' && v.type != V_STR)
-		value_fail_type(r, c->b->name, "a string", v);
-	if ((type | 0x20) == 'i' && !value_index(v, &n))
-		value_fail_type(r, c->b->name, "an integer", v);
-	c->arg[i] = (type | 0x20) == 'i' && !r->rc ? value_int(n) : v;
+	if ((text && v.type != V_STR) || (integer && !value_index(v, &n)))
+		value_fail_type(r, who, text ? "a string" : "an integer", v);
+	*arg = integer ? value_int(n) : v;
 	return !r->rc;
-}
-
-static bool bind_keyword(struct render *r, struct call *c, const struct kwarg *k)
-{
-	const struct builtin *b = c->b;
-
-	for (int i = 0; i < BUILTIN_PARAMS && b->params[i]; i++)
-		if (!(b->flags & BUILTIN_POSITIONAL) && value_is(k->name, param_name(b->params[i])))
-			return bind_one(r, c, i, k->value);
-	return render_fail(r, EINVAL, "%s: unexpected keyword argument '%.*s'", b->name,
-			   (int)MIN(k->name.len, 64u), k->name.s);
 }
 
 static bool bind(struct render *r, struct call *c)
 {
 	const struct builtin *b = c->b;
-	size_t most = 0;
+	size_t i = 0, found = 0;
 
-	while (most < BUILTIN_PARAMS && b->params[most])
-		most++;
-	if (c->args.n > most)
-		return render_fail(r, EINVAL, "%s takes at most %zu arguments, %zu were given",
-				   b->name, most, c->args.n);
-	for (size_t i = 0; i < c->args.n; i++)
-		if (!bind_one(r, c, (int)i, c->args.v[i]))
-			return false;
-	for (size_t i = 0; i < c->args.nkw; i++)
-		if (!bind_keyword(r, c, &c->args.kw[i]))
-			return false;
-	for (int i = 0; i < b->required; i++)
-		if (c->arg[i].type == V_MISSING)
+	for (; i < BUILTIN_PARAMS && b->params[i]; i++) {
+		bool typed = b->params[i][1] == ':';
+		const char *name = b->params[i] + (typed ? 2 : 0);
+		struct value v = i < c->args.n ? c->args.v[i] : NOTHING;
+
+		for (size_t k = 0; k < c->args.nkw && !(b->flags & BUILTIN_POSITIONAL); k++) {
+			if (!value_is(c->args.kw[k].name, name))
+				continue;
+			if (v.type != V_MISSING)
+				return render_fail(r, EINVAL, "%s: argument '%s' is given twice",
+						   b->name, name);
+			v = c->args.kw[k].value;
+			found++;
+		}
+		if (v.type != V_MISSING) {
+			if (!bind_one(r, b->name, name, typed ? b->params[i][0] : 0, v, &c->arg[i]))
+				return false;
+		} else if ((int)i < b->required) {
 			return render_fail(r, EINVAL, "%s: argument '%s' is missing", b->name,
-					   param_name(b->params[i]));
+					   name);
+		}
+	}
+	if (c->args.n > i)
+		return render_fail(r, EINVAL, "%s takes at most %zu arguments, %zu were given",
+				   b->name, i, c->args.n);
+	if (found < c->args.nkw)
+		return render_fail(r, EINVAL, "%s: unexpected keyword argument", b->name);
 	return true;
 }
 

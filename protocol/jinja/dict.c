@@ -1,6 +1,5 @@
 #include "protocol/jinja/dict.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 

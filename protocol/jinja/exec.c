@@ -1,6 +1,5 @@
 #include "protocol/jinja/exec.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -13,19 +13,15 @@
 /* Sets a finished node's height; refuses trees that would take too much stack to walk. */
 static struct node *seal(struct parser *p, struct node *n)
 {
-	const struct node *kids[] = {n ? n->a : NULL, n ? n->b : NULL, n ? n->c : NULL};
-	const struct node *lists[] = {n ? n->list : NULL, n ? n->list2 : NULL};
-	unsigned height = 0;
+	const struct node *kids[] = {n->a, n->b, n->c}, *lists[] = {n->list, n->list2};
 
-	if (!n)
-		return NULL;
+	n->height = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(kids); i++)
 		if (kids[i])
-			height = MAX(height, kids[i]->height);
+			n->height = MAX(n->height, kids[i]->height + 1);
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-		for (const struct node *k = lists[i]; k; k = k->next)
-			height = MAX(height, k->height);
-	n->height = height + 1;
+		for (const struct node *k = lists[i]; k && !p->rd->rc; k = k->next)
+			n->height = MAX(n->height, k->height + 1);
 	if (n->height > TEMPLATE_HEIGHT)
 		return parser_fail(p, n->line, "the expression is too long");
 	return n;
@@ -36,8 +32,6 @@ static struct node *new_node(struct parser *p, enum node_type type, int op, stru
 {
 	struct node *n = parser_node(p, type, line);
 
-	if (!n)
-		return NULL;
 	n->op = op;
 	n->a = a;
 	n->b = b;
@@ -46,10 +40,9 @@ static struct node *new_node(struct parser *p, enum node_type type, int op, stru
 
 static struct node *constant(struct parser *p, struct value v, int line)
 {
-	struct node *n = new_node(p, N_CONST, 0, NULL, NULL, line);
+	struct node *n = parser_node(p, N_CONST, line);
 
-	if (n)
-		n->value = v;
+	n->value = v;
 	return n;
 }
 
@@ -64,8 +57,6 @@ static bool more(struct parser *p, bool begun, int end)
 /* Adds n at the end of a chain and moves on. */
 static void append(struct node ***last, struct node *n)
 {
-	if (!n)
-		return;
 	**last = n;
 	*last = &n->next;
 }
@@ -85,9 +76,9 @@ static struct node *parse_string(struct parser *p)
 /* A list, or a dict as a list of keys and values. */
 static struct node *parse_items(struct parser *p, enum node_type type, int end)
 {
-	struct node *n = parser_node(p, type, p->at++->line), **last = n ? &n->list : NULL;
+	struct node *n = parser_node(p, type, p->at++->line), **last = &n->list;
 
-	while (n && more(p, n->list, end)) {
+	while (more(p, n->list, end)) {
 		append(&last, parse_expression(p));
 		if (type == N_DICT) {
 			parser_expect(p, ':');
@@ -109,9 +100,8 @@ static struct node *parse_name(struct parser *p)
 		return constant(p, value_bool(false), t->line);
 	if (value_is(t->value, "none") || value_is(t->value, "None"))
 		return constant(p, value_none(), t->line);
-	n = new_node(p, N_NAME, NAME_LOAD, NULL, NULL, t->line);
-	if (n)
-		n->name = t->value;
+	n = parser_node(p, N_NAME, t->line);
+	n->name = t->value;
 	return n;
 }
 
@@ -150,20 +140,28 @@ static struct node *parse_primary(struct parser *p)
 
 /* ---- targets of assignments ---- */
 
+struct node *parse_target_name(struct parser *p, enum name_use use)
+{
+	struct node *n = parse_name(p);
+
+	if (n->type != N_NAME)
+		return parser_fail(p, n->line, "can only assign to names");
+	n->op = use;
+	return n;
+}
+
 static struct node *parse_store(struct parser *p, bool namespaces)
 {
 	struct node *n;
 
 	if (p->at->type == '(') {
 		parser_deeper(p);
-		n = p->rd->rc ? NULL : parse_parentheses(p, namespaces ? NAMESPACE_TARGET : TARGET);
+		n = p->rd->rc ? &p->spare
+			      : parse_parentheses(p, namespaces ? NAMESPACE_TARGET : TARGET);
 		p->depth--;
 		return n;
 	}
-	n = p->at->type == T_NAME ? parse_name(p) : NULL;
-	if (!n || n->type != N_NAME)
-		return parser_fail(p, p->at->line, "can only assign to names");
-	n->op = NAME_STORE;
+	n = parse_target_name(p, NAME_STORE);
 	if (namespaces && parser_skip(p, '.')) {
 		n->type = N_NSREF;
 		n->value = parser_expect(p, T_NAME)->value;
@@ -176,17 +174,6 @@ static struct node *parse_store(struct parser *p, bool namespaces)
 struct node *parse_target(struct parser *p, const char *end, bool namespaces)
 {
 	return parse_elements(p, namespaces ? NAMESPACE_TARGET : TARGET, end, false);
-}
-
-struct node *parse_target_name(struct parser *p, enum name_use use)
-{
-	struct node *n = parse_name(p);
-
-	if (n && n->type != N_NAME)
-		return parser_fail(p, n->line, "can't assign to a constant");
-	if (n)
-		n->op = use;
-	return n;
 }
 
 /* ---- what stands behind a value: .x [x] (x) |f is t ---- */
@@ -203,11 +190,8 @@ static struct node *parse_item(struct parser *p, struct node *a)
 	struct node *n = parse_bound(p), *slice;
 
 	if (p->at->type == ':') {
-		slice = parser_node(p, N_SLICE, line);
-		if (!slice)
-			return NULL;
 		p->at++;
-		slice->a = n;
+		slice = new_node(p, N_SLICE, 0, n, NULL, line);
 		slice->b = parse_bound(p);
 		slice->c = parser_skip(p, ':') ? parse_bound(p) : NULL;
 		n = seal(p, slice);
@@ -233,8 +217,7 @@ static struct node *parse_attribute(struct parser *p, struct node *a)
 	if (t->type == T_INT)
 		return new_node(p, N_ITEM, 0, a, constant(p, t->value, line), line);
 	n = new_node(p, N_ATTR, 0, a, NULL, line);
-	if (n)
-		n->name = t->value;
+	n->name = t->value;
 	return n;
 }
 
@@ -242,8 +225,6 @@ static void parse_keyword(struct parser *p, struct node *n)
 {
 	struct node *k = parser_node(p, N_KEYWORD, p->at->line), **last;
 
-	if (!k)
-		return;
 	k->name = p->at->value;
 	p->at += 2;
 	k->a = parse_expression(p);
@@ -278,8 +259,6 @@ static struct node *parse_call(struct parser *p, struct node *a)
 {
 	struct node *n = parser_node(p, N_CALL, p->at->line);
 
-	if (!n)
-		return NULL;
 	parse_arguments(p, n);
 	n->a = a;
 	return seal(p, n);
@@ -303,8 +282,6 @@ struct node *parse_filter(struct parser *p, struct node *a)
 {
 	struct node *n = parser_node(p, N_FILTER, p->at->line);
 
-	if (!n)
-		return NULL;
 	n->name = parser_expect(p, T_NAME)->value;
 	if (p->at->type == '(')
 		parse_arguments(p, n);
@@ -340,8 +317,6 @@ static struct node *parse_test(struct parser *p, struct node *a)
 	bool negated = parser_skip_name(p, "not");
 	struct node *n = parser_node(p, N_TEST, line);
 
-	if (!n)
-		return NULL;
 	n->name = parser_expect(p, T_NAME)->value;
 	n->a = a;
 	if (p->at->type == '(')
@@ -498,11 +473,7 @@ struct node *parse_expression(struct parser *p)
 	parser_deeper(p);
 	n = parse_level(p, LEVEL_OR);
 	while (parser_skip_name(p, "if")) {
-		cond = parser_node(p, N_COND, line);
-		if (!cond)
-			break;
-		cond->b = n;
-		cond->a = parse_level(p, LEVEL_OR);
+		cond = new_node(p, N_COND, 0, parse_level(p, LEVEL_OR), n, line);
 		cond->c = parser_skip_name(p, "else") ? parse_expression(p) : NULL;
 		n = seal(p, cond);
 	}
@@ -540,8 +511,7 @@ static struct node *parse_elements(struct parser *p, enum element what, const ch
 		return parser_fail(p, p->at->line, "expected an expression, got '%s'",
 				   parser_describe(p, p->at, got));
 	n = parser_node(p, N_TUPLE, line);
-	if (n)
-		n->list = first;
+	n->list = first;
 	return seal(p, n);
 }
 

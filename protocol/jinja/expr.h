@@ -1,4 +1,4 @@
-/* Reading expressions. Each function gives NULL after a failure. */
+/* Reading expressions. */
 #ifndef PROTOCOL_JINJA_EXPR_H
 #define PROTOCOL_JINJA_EXPR_H
 

@@ -1,8 +1,8 @@
 /*
  * Texts with values put into them: "%s" % value and "{}".format(value).
  *
- * Only what chat templates use: %s, %r, %d, %i and %%; {}, {0}, {name}, {{ and }}. Other
- * conversions, widths and precisions are refused by name.
+ * Only what chat templates use: %s, %d and %%; {}, {{ and }}. Other conversions, widths, precisions
+ * and fields are refused by name.
  */
 #ifndef PROTOCOL_JINJA_FORMAT_H
 #define PROTOCOL_JINJA_FORMAT_H

@@ -1,5 +1,4 @@
 /* Functions that a template finds without being given them; the last two are transformers' own. */
-#include <errno.h>
 #include <string.h>
 #include <time.h>
 

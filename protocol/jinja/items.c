@@ -2,7 +2,6 @@
  * Filters on lists, dicts and whatever else can be walked. As in jinja2 some of them give
  * generators (BUILTIN_LAZY): nothing happens until an item is asked for.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "protocol/jinja/attr.h"

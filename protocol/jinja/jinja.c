@@ -21,11 +21,12 @@ int template_parse(const char *name, const char *text, size_t len, struct templa
 {
 	struct template *t = calloc(1, sizeof(*t));
 	struct reader rd = {.t = t, .err = e};
-	struct token *tokens = NULL;
+	const struct token *tokens = NULL;
 
 	if (!t)
 		return err_set(e, ENOMEM, "template %.80s: out of memory", name);
 	arena_init(&t->arena, TEMPLATE_ARENA_MAX);
+	arena_init(&rd.scratch, TEMPLATE_ARENA_MAX);
 	t->name = arena_strdup(&t->arena, name);
 	if (!t->name)
 		rd.rc = err_set(e, ENOMEM, "template %.80s: out of memory", name);
@@ -37,7 +38,7 @@ int template_parse(const char *name, const char *text, size_t len, struct templa
 		parse(&rd, tokens);
 	if (!rd.rc)
 		scope(&rd);
-	free(tokens);
+	arena_release(&rd.scratch);
 	if (rd.rc)
 		template_free(t);
 	else

@@ -1,6 +1,5 @@
 #include "protocol/jinja/json.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 

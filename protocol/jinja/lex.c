@@ -6,8 +6,6 @@
  */
 #include "protocol/jinja/lex.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -30,19 +28,11 @@ struct lexer {
 
 static void push(struct lexer *l, int type, int line, struct value value)
 {
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 256;
-		struct token *p = realloc(l->tokens, cap * sizeof(*p));
+	struct token *p = reader_grow(l->rd, l->tokens, l->count, &l->cap, sizeof(*p));
 
-		if (!p) {
-			l->rd->rc = err_set(l->rd->err, ENOMEM, "template %.80s: out of memory",
-					    l->rd->t->name);
-			l->pos = l->n;
-			return;
-		}
-		l->tokens = p;
-		l->cap = cap;
-	}
+	if (!p)
+		return;
+	l->tokens = p;
 	l->tokens[l->count++] = (struct token){type, line, value};
 }
 
@@ -380,7 +370,7 @@ static size_t normalize(const char *text, size_t len, char *out)
 	return n && out[n - 1] == '\n' ? n - 1 : n;
 }
 
-struct token *lex(struct reader *rd, const char *text, size_t len)
+const struct token *lex(struct reader *rd, const char *text, size_t len)
 {
 	struct lexer l = {.rd = rd, .line = 1, .line_starting = true};
 	char *copy;

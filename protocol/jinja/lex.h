@@ -30,8 +30,8 @@ struct token {
 	struct value value; /* T_DATA, T_NAME, T_STRING: the text; T_INT, T_FLOAT: the number */
 };
 
-/* Cuts a text into tokens, the last being T_EOF. *New* (free it), also after a failure; NULL when
- * there is no memory. Strings are in the template's arena. */
-struct token *lex(struct reader *rd, const char *text, size_t len) MUST_CHECK;
+/* Cuts a text into tokens, the last being T_EOF; they are in the scratch arena, their strings in
+ * the template's. */
+const struct token *lex(struct reader *rd, const char *text, size_t len);
 
 #endif

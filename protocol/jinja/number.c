@@ -1,5 +1,6 @@
 #include "protocol/jinja/number.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,26 +96,14 @@ static size_t trim_number(const char *s, size_t n, char *out, size_t size)
 
 enum parse_int text_to_int(const char *s, size_t n, int64_t *ret)
 {
-	char text[512];
-	size_t len = trim_number(s, n, text, sizeof(text)), i;
-	bool negative = text[0] == '-', big = false;
-	uint64_t value = 0, limit = (uint64_t)INT64_MAX + negative;
+	char text[512], *end;
+	size_t len = trim_number(s, n, text, sizeof(text));
 
-	i = len && (negative || text[0] == '+');
-	if (i == len)
+	if (!len)
 		return PARSE_INT_BAD;
-	for (; i < len; i++) {
-		uint64_t d = (uint64_t)(text[i] - '0');
-
-		if (!is_digit(text[i]))
-			return PARSE_INT_BAD;
-		big |= value > (limit - d) / 10;
-		value = value * 10 + d;
-	}
-	if (big)
-		return PARSE_INT_BIG;
-	*ret = negative ? (int64_t)(0 - value) : (int64_t)value;
-	return PARSE_INT_OK;
+	errno = 0;
+	*ret = strtoll(text, &end, 10);
+	return end != text + len ? PARSE_INT_BAD : errno ? PARSE_INT_BIG : PARSE_INT_OK;
 }
 
 bool text_to_float(const char *s, size_t n, double *ret)

@@ -31,8 +31,6 @@ static struct node *parse_for(struct parser *p)
 	static const char *const ends[] = {"endfor", "else", NULL};
 	struct node *n = parser_node(p, N_FOR, p->at++->line);
 
-	if (!n)
-		return NULL;
 	p->for_depth++;
 	n->a = parse_target(p, "in", false);
 	if (!parser_skip_name(p, "in"))
@@ -60,8 +58,6 @@ static struct node *parse_if(struct parser *p)
 
 	do {
 		n = parser_node(p, N_IF, p->at++->line);
-		if (!n)
-			return NULL;
 		n->a = parse_condition(p, NULL);
 		n->list = parse_statements(p, ends);
 		*last = n;
@@ -88,8 +84,6 @@ static struct node *parse_set(struct parser *p)
 	struct node *target = parse_target(p, NULL, true);
 	struct node *n = parser_node(p, p->at->type == '=' ? N_SET : N_SET_BLOCK, line);
 
-	if (!n)
-		return NULL;
 	n->a = target;
 	if (parser_skip(p, '=')) {
 		n->b = parse_tuple(p);
@@ -105,8 +99,6 @@ static struct node *parse_filter_block(struct parser *p)
 {
 	struct node *n = parser_node(p, N_FILTER_BLOCK, p->at++->line);
 
-	if (!n)
-		return NULL;
 	n->b = parse_block_filters(p);
 	n->list = parse_until(p, "endfilter");
 	return n;
@@ -122,8 +114,6 @@ static void parse_signature(struct parser *p, struct function *f)
 		if (f->nparams++)
 			parser_expect(p, ',');
 		n = parse_target_name(p, NAME_PARAM);
-		if (!n)
-			return;
 		for (const struct node *q = f->params; q; q = q->next)
 			if (value_same(q->name, n->name))
 				parser_fail(p, n->line, "duplicate parameter '%.*s'",
@@ -132,7 +122,7 @@ static void parse_signature(struct parser *p, struct function *f)
 		param = &n->next;
 		if (parser_skip(p, '=')) {
 			*value = parse_expression(p);
-			value = *value ? &(*value)->next : value;
+			value = &(*value)->next;
 			f->ndefaults++;
 		} else if (f->ndefaults) {
 			parser_fail(p, n->line, "a parameter without default follows one with");
@@ -156,17 +146,15 @@ static struct node *parse_function_body(struct parser *p, const char *end)
 static struct node *parse_macro(struct parser *p)
 {
 	struct node *n = parser_node(p, N_MACRO, p->at++->line);
-	struct node *target = parse_target_name(p, NAME_STORE);
-	struct function *f = reader_alloc(p->rd, 1, sizeof(*f));
-	char *name = target ? reader_alloc(p->rd, target->name.len + 1, 1) : NULL;
+	struct value name = parse_target_name(p, NAME_STORE)->name;
+	char *copy = reader_alloc(p->rd, name.len + 1, 1);
 
-	if (!n || !f || !name)
-		return NULL;
-	memcpy(name, target->name.s, target->name.len);
-	f->name = name;
-	n->name = target->name;
-	n->function = f;
-	parse_signature(p, f);
+	n->name = name;
+	n->function = reader_alloc(p->rd, 1, sizeof(*n->function));
+	if (!copy || !n->function)
+		return n;
+	n->function->name = memcpy(copy, name.s, name.len);
+	parse_signature(p, n->function);
 	n->list = parse_function_body(p, "endmacro");
 	return n;
 }
@@ -176,8 +164,7 @@ static struct node *parse_generation(struct parser *p)
 {
 	struct node *n = parser_node(p, N_GENERATION, p->at++->line);
 
-	if (n)
-		n->list = parse_function_body(p, "endgeneration");
+	n->list = parse_function_body(p, "endgeneration");
 	return n;
 }
 
@@ -234,7 +221,7 @@ static struct node *unknown_tag(struct parser *p, const char *const *ends)
 /* One statement behind "{%", and the tag's end. */
 static struct node *parse_statement(struct parser *p, const char *const *ends)
 {
-	struct node *n = NULL;
+	struct node *n;
 	size_t i = 0;
 
 	if (p->at->type != T_NAME)
@@ -247,7 +234,7 @@ static struct node *parse_statement(struct parser *p, const char *const *ends)
 		return parser_fail(p, p->at->line, "tag '%s' is not supported in chat templates",
 				   tags[i].name);
 	parser_deeper(p);
-	n = p->rd->rc ? NULL : tags[i].parse(p);
+	n = p->rd->rc ? &p->spare : tags[i].parse(p);
 	p->depth--;
 	parser_expect(p, T_BLOCK_END);
 	return n;
@@ -269,13 +256,11 @@ static struct node *parse_body(struct parser *p, const char *const *ends)
 	while (p->at->type != T_EOF) {
 		if (p->at->type == T_DATA) {
 			n = parser_node(p, N_DATA, p->at->line);
-			if (n)
-				n->value = p->at->value;
-			p->at++;
+			n->value = p->at->value;
+			parser_skip(p, T_DATA);
 		} else if (parser_skip(p, T_VARIABLE_BEGIN)) {
 			n = parser_node(p, N_OUTPUT, p->at->line);
-			if (n)
-				n->a = parse_tuple(p);
+			n->a = parse_tuple(p);
 			parser_expect(p, T_VARIABLE_END);
 		} else {
 			p->at++;
@@ -283,8 +268,6 @@ static struct node *parse_body(struct parser *p, const char *const *ends)
 				return first;
 			n = parse_statement(p, ends);
 		}
-		if (!n || p->rd->rc)
-			return NULL;
 		*last = n;
 		last = &n->next;
 	}

@@ -4,6 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A failure: goes to the last token. */
+static struct node *stop(struct parser *p)
+{
+	while (p->at->type != T_EOF)
+		p->at++;
+	p->spare = (struct node){0};
+	return &p->spare;
+}
+
 struct node *parser_fail(struct parser *p, int line, const char *fmt, ...)
 {
 	char text[ERR_TEXT_MAX];
@@ -13,9 +22,7 @@ struct node *parser_fail(struct parser *p, int line, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	reader_fail(p->rd, line, "%s", text);
-	while (p->at->type != T_EOF)
-		p->at++;
-	return NULL;
+	return stop(p);
 }
 
 const char *parser_describe(const struct parser *p, const struct token *t, char out[64])
@@ -91,9 +98,9 @@ struct node *parser_node(struct parser *p, enum node_type type, int line)
 {
 	struct node *n = reader_alloc(p->rd, 1, sizeof(*n));
 
-	if (n) {
-		n->type = type;
-		n->line = line;
-	}
+	if (!n)
+		n = stop(p);
+	n->type = type;
+	n->line = line;
 	return n;
 }

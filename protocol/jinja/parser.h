@@ -5,16 +5,18 @@
 #include "protocol/jinja/lex.h"
 
 /* After a failure `at` is the last token, which is nothing that a tag or an expression waits for:
- * what is being read ends without a check after each step. Lists look at rd->rc. */
+ * what is being read ends without a check after each step, and lists end there. Functions that give
+ * a node then give `spare`, which is of no use but can be written to. */
 struct parser {
 	struct reader *rd;
+	struct node spare;
 	const struct token *at; /* the current token; T_EOF is never passed */
 	unsigned depth;
 	unsigned loops;	    /* around this place, within the innermost macro */
 	unsigned for_depth; /* for tags around this place: `loop` may not be assigned in them */
 };
 
-/* Always NULL. */
+/* Sets the error and goes to the last token. */
 struct node *parser_fail(struct parser *p, int line, const char *fmt, ...) PRINTF(3, 4);
 
 /* A token as messages show it. */
@@ -30,7 +32,6 @@ const struct token *parser_expect(struct parser *p, int type);
 /* One nesting level more; the caller takes it back from p->depth, also after a failure. */
 void parser_deeper(struct parser *p);
 
-/* NULL after a failure. */
 struct node *parser_node(struct parser *p, enum node_type type, int line);
 
 #endif

@@ -16,8 +16,6 @@
  */
 #include "protocol/jinja/scope.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "protocol/jinja/tables.h"
@@ -52,17 +50,20 @@ struct scope {
 	struct symbol *first, **last;
 };
 
-struct change {
-	struct symbol *symbol;
-	struct state before;
+/* States that symbols had, or are to have. */
+struct changes {
+	struct change {
+		struct symbol *symbol;
+		struct state state;
+	} * v;
+	size_t n, cap;
 };
 
 struct resolver {
 	struct reader *rd;
-	struct arena arena; /* symbols, dropped at the end */
-	struct change *log; /* each change of a state, so that branches of an `if` can be undone */
-	size_t nlog, log_cap;
-	unsigned names_cap;
+	struct changes
+		log; /* the state before each change, so that branches of an `if` can be undone */
+	size_t names_cap;
 };
 
 /* ---- symbols ---- */
@@ -100,36 +101,19 @@ static struct symbol *find_reference(const struct scope *s, struct value name,
 	return NULL;
 }
 
-static void no_memory(struct resolver *r)
+static void note(struct resolver *r, struct changes *c, struct symbol *y)
 {
-	if (!r->rd->rc)
-		r->rd->rc = err_set(r->rd->err, ENOMEM, "template %.80s: out of memory",
-				    r->rd->t->name);
-}
+	struct change *p = reader_grow(r->rd, c->v, c->n, &c->cap, sizeof(*p));
 
-/* Room in the log for n changes more. */
-static bool reserve_log(struct resolver *r, size_t n)
-{
-	size_t cap = MAX(r->log_cap * 2, r->nlog + n);
-	struct change *p;
-
-	if (r->nlog + n <= r->log_cap)
-		return true;
-	p = realloc(r->log, cap * sizeof(*p));
-	if (!p) {
-		no_memory(r);
-		return false;
-	}
-	r->log = p;
-	r->log_cap = cap;
-	return true;
+	if (!p)
+		return;
+	c->v = p;
+	c->v[c->n++] = (struct change){y, y->state};
 }
 
 static void set_state(struct resolver *r, struct symbol *y, struct state to)
 {
-	if (!reserve_log(r, 1))
-		return;
-	r->log[r->nlog++] = (struct change){y, y->state};
+	note(r, &r->log, y);
 	y->state = to;
 }
 
@@ -152,11 +136,9 @@ static void use_name(struct resolver *r, struct scope *s, struct value name, enu
 	if (!y) {
 		unsigned b = bucket_of(name);
 
-		y = arena_alloc(&r->arena, sizeof(*y));
-		if (!y) {
-			no_memory(r);
+		y = reader_alloc(r->rd, 1, sizeof(*y));
+		if (!y)
 			return;
-		}
 		*y = (struct symbol){.name = name, .chain = s->bucket[b]};
 		s->bucket[b] = y;
 		*s->last = y;
@@ -191,28 +173,21 @@ static void look_all(struct resolver *r, struct scope *s, const struct node *n)
 static void look_branches(struct resolver *r, struct scope *s, const struct node *n)
 {
 	const struct node *branch[3] = {n->list, n->b, n->list2};
-	struct change *changes = NULL, *p;
-	size_t begin = r->nlog, count = 0;
+	struct changes after = {0};
+	size_t begin = r->log.n;
 
 	for (int i = 0; i < 3 && !r->rd->rc; i++) {
 		look_all(r, s, branch[i]);
-		p = realloc(changes, (count + r->nlog - begin + 1) * sizeof(*p));
-		if (!p) {
-			no_memory(r);
-			break;
-		}
-		changes = p;
-		for (size_t k = begin; k < r->nlog; k++)
-			changes[count++] =
-				(struct change){r->log[k].symbol, r->log[k].symbol->state};
-		while (r->nlog > begin) {
-			r->nlog--;
-			r->log[r->nlog].symbol->state = r->log[r->nlog].before;
+		for (size_t k = begin; k < r->log.n; k++)
+			note(r, &after, r->log.v[k].symbol);
+		while (r->log.n > begin) {
+			r->log.n--;
+			r->log.v[r->log.n].symbol->state = r->log.v[r->log.n].state;
 		}
 	}
-	for (size_t k = 0; k < count && !r->rd->rc; k++) {
-		struct symbol *y = changes[k].symbol;
-		struct state to = changes[k].before; /* here: the state after the branch */
+	for (size_t k = 0; k < after.n; k++) {
+		struct symbol *y = after.v[k].symbol;
+		struct state to = after.v[k].state;
 
 		if (to.stored && !y->state.stored)
 			to.action = outer_has(s, y->name) ? LOAD_OUTER : LOAD_CONTEXT;
@@ -220,13 +195,6 @@ static void look_branches(struct resolver *r, struct scope *s, const struct node
 			to = (struct state){true, true, y->state.action};
 		set_state(r, y, to);
 	}
-	free(changes);
-}
-
-static void look_if(struct resolver *r, struct scope *s, const struct node *n)
-{
-	if (n)
-		look(r, s, n);
 }
 
 static void look(struct resolver *r, struct scope *s, const struct node *n)
@@ -249,9 +217,9 @@ static void look(struct resolver *r, struct scope *s, const struct node *n)
 	case N_GENERATION: return;
 	default: break;
 	}
-	look_if(r, s, n->a);
-	look_if(r, s, n->b);
-	look_if(r, s, n->c);
+	look_all(r, s, n->a);
+	look_all(r, s, n->b);
+	look_all(r, s, n->c);
 	look_all(r, s, n->list);
 	look_all(r, s, n->list2);
 }
@@ -281,15 +249,10 @@ static unsigned context_name(struct resolver *r, struct value name)
 	for (unsigned i = 0; i < t->ncontext_names; i++)
 		if (value_same(t->context_names[i], name))
 			return i;
-	if (t->ncontext_names == r->names_cap) {
-		r->names_cap = r->names_cap ? r->names_cap * 2 : 32;
-		p = reader_alloc(r->rd, r->names_cap, sizeof(*p));
-		if (!p)
-			return 0;
-		if (t->ncontext_names)
-			memcpy(p, t->context_names, t->ncontext_names * sizeof(*p));
-		t->context_names = p;
-	}
+	p = reader_grow(r->rd, t->context_names, t->ncontext_names, &r->names_cap, sizeof(*p));
+	if (!p)
+		return 0;
+	t->context_names = p;
 	t->context_names[t->ncontext_names] = name;
 	return t->ncontext_names++;
 }
@@ -305,7 +268,7 @@ static void end_scope(struct resolver *r, struct scope *s, struct frame *ret)
 	for (struct symbol *y = s->first; y; y = y->next)
 		y->slot = s->function->nslots++;
 	ret->n = s->function->nslots - ret->first;
-	r->nlog = 0;
+	r->log.n = 0;
 	loads = reader_alloc(r->rd, ret->n, sizeof(*loads));
 	ret->loads = loads;
 	for (struct symbol *y = s->first; y && loads; y = y->next) {
@@ -464,14 +427,16 @@ void scope(struct reader *rd)
 {
 	struct resolver r = {.rd = rd};
 	struct template *t = rd->t;
+	struct value *names;
 	struct scope root;
 
 	begin_scope(&root, NULL, &t->root, 0);
-	arena_init(&r.arena, TEMPLATE_ARENA_MAX);
 	t->root.name = t->name;
 	look_all(&r, &root, t->body);
 	end_scope(&r, &root, &t->root.frame);
 	resolve_all(&r, &root, t->body, false);
-	arena_release(&r.arena);
-	free(r.log);
+	names = reader_alloc(rd, t->ncontext_names, sizeof(*names));
+	if (names && t->ncontext_names)
+		memcpy(names, t->context_names, t->ncontext_names * sizeof(*names));
+	t->context_names = names;
 }

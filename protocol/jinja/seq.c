@@ -1,6 +1,5 @@
 #include "protocol/jinja/seq.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "protocol/jinja/dict.h"

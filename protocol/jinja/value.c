@@ -1,23 +1,8 @@
 #include "protocol/jinja/value.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "protocol/jinja/text.h"
-
-struct value value_fail(struct render *r, const char *fmt, ...)
-{
-	char text[ERR_TEXT_MAX];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	render_fail(r, EINVAL, "%s", text);
-	return NOTHING;
-}
 
 struct value value_cstr(const char *s)
 {

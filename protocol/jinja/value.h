@@ -8,6 +8,8 @@
 #ifndef PROTOCOL_JINJA_VALUE_H
 #define PROTOCOL_JINJA_VALUE_H
 
+#include <errno.h>
+
 #include "protocol/jinja/render.h"
 
 struct args;
@@ -107,7 +109,12 @@ struct args {
 #define NOTHING ((struct value){0})
 
 /* Sets the error (EINVAL) and gives nothing. */
-struct value value_fail(struct render *r, const char *fmt, ...) PRINTF(2, 3);
+#define value_fail(r, ...) value_nothing(render_fail(r, EINVAL, __VA_ARGS__))
+
+static inline struct value value_nothing(bool failed)
+{
+	return NOTHING;
+}
 
 static inline struct value value_none(void)
 {

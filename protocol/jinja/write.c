@@ -103,11 +103,11 @@ void value_write_repr(struct render *r, struct buf *b, struct value v)
 		repr_dict(r, b, v.dict);
 		buf_putc(b, '>');
 		break;
-	case V_CALLABLE: buf_printf(b, "<%s %s>", v.callable->type, v.callable->name); break;
 	case V_MISSING:
 	case V_UNDEFINED: buf_puts(b, "Undefined"); break;
-	case V_LOOP: value_fail(r, "the text of 'loop' is not supported in chat templates"); break;
-	default: buf_printf(b, "<%s object>", value_type_name(v));
+	default:
+		value_fail(r, "the text of a %s is not supported in chat templates",
+			   value_type_name(v));
 	}
 	render_leave(r);
 	if (render_check(r, b))
