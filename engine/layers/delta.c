@@ -7,6 +7,8 @@
 #include "base/macros.h"
 #include "engine/layers/layer.h"
 
+enum { BUFFER_Q = BUFFER_MIXER, BUFFER_K, BUFFER_V, BUFFER_GATES, BUFFER_CHUNKS };
+
 static void shape(const struct model_config *c, struct kernel_shape *k)
 {
 	k->key_heads = c->n_key_heads;
@@ -52,11 +54,11 @@ static uint32_t scratch(const struct kernels *k, uint32_t T,
 	const struct layer_scratch all[] = {
 		{AT_PROJ, "projections", (uint64_t)T * kernels_delta_ld(s) * 4},
 		{AT_MIXED, "mixer outputs", value * (s->bf16 ? 2 : 4)},
-		{BUFFER_DELTA_Q, "delta q", key * 4},
-		{BUFFER_DELTA_K, "delta k", key * 4},
-		{BUFFER_DELTA_V, "delta v", value * 4},
-		{BUFFER_DELTA_GATES, "delta gates", (uint64_t)T * s->value_heads * 2 * 4},
-		{BUFFER_DELTA_CHUNKS, "delta chunks", kernels_delta_scratch(k) * 4},
+		{BUFFER_Q, "delta q", key * 4},
+		{BUFFER_K, "delta k", key * 4},
+		{BUFFER_V, "delta v", value * 4},
+		{BUFFER_GATES, "delta gates", (uint64_t)T * s->value_heads * 2 * 4},
+		{BUFFER_CHUNKS, "delta chunks", kernels_delta_scratch(k) * 4},
 	};
 
 	memcpy(ret, all, sizeof(all));
@@ -90,13 +92,12 @@ static void forward(const struct layer_run *r)
 	kernel_gemm_store(r->kernels, false, all[AT_H], D, own[AT_IN_PROJ], all[AT_PROJ], ld, T, ld,
 			  D);
 	kernel_delta_conv(r->kernels, all[BUFFER_STEP], t->rows_at, t->token_rows_at, all[AT_PROJ],
-			  own[AT_CONV], own[AT_NEG_A], own[AT_DT_BIAS], own[AT_RING],
-			  all[BUFFER_DELTA_Q], all[BUFFER_DELTA_K], all[BUFFER_DELTA_V],
-			  all[BUFFER_DELTA_GATES], t->n_prefill_tokens);
+			  own[AT_CONV], own[AT_NEG_A], own[AT_DT_BIAS], own[AT_RING], all[BUFFER_Q],
+			  all[BUFFER_K], all[BUFFER_V], all[BUFFER_GATES], t->n_prefill_tokens);
 	kernel_delta_prefill(r->kernels, all[BUFFER_STEP], t->rows_at, t->n_prefill_rows,
-			     all[AT_PROJ], all[BUFFER_DELTA_Q], all[BUFFER_DELTA_K],
-			     all[BUFFER_DELTA_V], all[BUFFER_DELTA_GATES], own[AT_NORM],
-			     own[AT_RING], own[AT_STATE], all[BUFFER_DELTA_CHUNKS], all[AT_MIXED]);
+			     all[AT_PROJ], all[BUFFER_Q], all[BUFFER_K], all[BUFFER_V],
+			     all[BUFFER_GATES], own[AT_NORM], own[AT_RING], own[AT_STATE],
+			     all[BUFFER_CHUNKS], all[AT_MIXED]);
 	kernel_delta_decode(r->kernels, all[BUFFER_STEP], t->rows_at, t->n_prefill_rows,
 			    t->n_rows - t->n_prefill_rows, all[AT_PROJ], own[AT_CONV],
 			    own[AT_NEG_A], own[AT_DT_BIAS], own[AT_NORM], own[AT_RING],

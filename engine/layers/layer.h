@@ -1,6 +1,6 @@
 /*
- * Kinds of layers. A layer is a mixer and behind it an MLP, each of a kind (enum layer_kind). All that is special about a kind
- * stands in one file of this folder, as a struct layer_ops; the model walks over layers without knowing what they are.
+ * Kinds of layers. A layer is a mixer and behind it an MLP, each of a kind (enum layer_kind). Everything special about a kind
+ * stands in one file of this folder, as a struct layer_ops. The model walks over its layers without knowing their kinds.
  */
 #ifndef ENGINE_LAYERS_LAYER_H
 #define ENGINE_LAYERS_LAYER_H
@@ -13,21 +13,19 @@
 #include "kernels/kernels.h"
 #include "kernels/profile.h"
 
-/* Buffers of all layers: those that one launch finds by AT_* of kernels/step.h (below AT_LAYERS), then these. */
+/* Buffers that all layers share. The first AT_LAYERS have the numbers AT_* of kernels/step.h, by which one launch finds them;
+ * these follow. */
 enum {
 	BUFFER_STEP = AT_LAYERS, /* the step table */
-	BUFFER_DELTA_Q,
-	BUFFER_DELTA_K,
-	BUFFER_DELTA_V,
-	BUFFER_DELTA_GATES,
-	BUFFER_DELTA_CHUNKS,
-	BUFFER_SAMPLING,
+	BUFFER_MIXER, /* the first of BUFFERS_MIXER work buffers, whose meaning each kind of mixer defines */
+	BUFFERS_MIXER = 5,
+	BUFFER_SAMPLING = BUFFER_MIXER + BUFFERS_MIXER,
 	BUFFER_COUNTS,
-	BUFFER_DUMP, /* NULL unless activations are dumped */
+	BUFFER_DUMP, /* outputs of layers without the residual stream; only while activations are dumped */
 	BUFFERS,
 };
 
-/* What one step runs, as offsets into the step table (engine/step.c). */
+/* One step, as offsets into the step table (engine/step.c). */
 struct model_step {
 	uint32_t n_tokens, n_prefill_tokens;
 	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits, n_draws, n_scores;
@@ -45,9 +43,9 @@ struct layer_run {
 	const struct model_step *step;
 };
 
-/* A buffer that layers work in, one after the other. Where several kinds use it the largest counts. */
+/* The size of a work buffer. Layers run one after the other and share it, so the largest size of all kinds counts. */
 struct layer_scratch {
-	int at; /* among those of all layers */
+	int at; /* its number among the buffers that all layers share */
 	const char *name;
 	uint64_t bytes;
 };
@@ -55,30 +53,30 @@ struct layer_scratch {
 enum { LAYER_SCRATCH_MAX = 8 };
 
 struct layer_ops {
-	/* Adds what kernels have to know of the kind. */
+	/* Adds the kind's sizes to the kernels' shape. */
 	void (*shape)(const struct model_config *c, struct kernel_shape *k);
 	/* The weights of a layer. */
 	void (*weights)(const struct model_config *c, struct layer_weights *ret);
-	/* Buffers to work in for T tokens; returns how many. */
+	/* Work buffers for T tokens; returns their number. */
 	uint32_t (*scratch)(const struct kernels *k, uint32_t T,
 			    struct layer_scratch ret[LAYER_SCRATCH_MAX]);
-	/* What a layer keeps, with elements of so many bytes; returns how many. NULL: nothing. */
+	/* The pieces that a layer keeps of a sequence; element: bytes of one. Returns their number. NULL: it keeps none. */
 	uint32_t (*pieces)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 			   struct layer_piece ret[LAYER_PIECES_MAX]);
-	/* Launches the layer. A mixer reads normed rows (AT_H) and adds to the residual stream (AT_X); an MLP reads the
-	 * residual stream, adds to it and norms the rows for the mixer behind it. */
+	/* Launches the layer. A mixer reads normed rows (AT_H) and adds to the residual stream (AT_X). An MLP reads the
+	 * residual stream, adds to it and norms the rows for the next mixer. */
 	void (*forward)(const struct layer_run *r);
-	/* The same for a decode step in one launch: appends the layer's phases. */
+	/* Appends the layer's phases to the work list of a decode step in one launch. */
 	void (*phases)(struct phase_list *l, uint32_t layer);
-	const struct phase_order *order; /* of those phases, ended by OP_END */
-	/* What a layer computes besides products with its weights. NULL: nothing. */
+	const struct phase_order *order; /* one row for each of these operations, ended by OP_END */
+	/* FLOP of a layer besides the products with its weights. NULL: none. */
 	double (*flops)(const struct model_config *c, const struct cost_step *s);
-	/* What a launch of one of its own kernels moves and computes. False: it is not one of them. */
+	/* The work of a launch of one of the kind's own kernels. False: the kernel is not one of them. */
 	bool (*kernel)(const struct model_config *c, const struct cost_step *s,
 		       const struct kernel_timing *l, struct roofline_work *ret);
 };
 
-/* Adds what kernels have to know of all kinds that the model has, in the order of enum layer_kind. */
+/* Adds the sizes of all kinds that the model has to the kernels' shape, in the order of enum layer_kind. */
 void layers_shape(const struct model_config *c, struct kernel_shape *k);
 
 /* By enum layer_kind: attention.c, delta.c, moe.c, dense.c. */

@@ -36,8 +36,8 @@ void phase_add_product(struct phase_list *l, int op, uint32_t layer, uint64_t N,
 /* Row blocks of a product over n rows. */
 uint64_t phase_row_blocks(const struct phase_list *l, uint32_t n);
 
-/* What an operation reads and writes, as bits 1 << AT_* of the buffers of all layers and of PHASE_OWN, which stands for
- * what the layer keeps. For the test that holds a work list against it. */
+/* The buffers of all layers that an operation reads and writes: bits 1 << AT_*. PHASE_OWN stands for the pieces that its
+ * layer keeps. A test holds every work list against these. */
 #define PHASE_OWN (1u << AT_LAYERS)
 struct phase_order {
 	int op;

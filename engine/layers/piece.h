@@ -18,7 +18,7 @@ struct layer_piece {
 
 enum { LAYER_PIECES_MAX = 3 };
 
-/* What a layer of the model keeps; returns how many pieces. */
+/* The pieces of a layer of the model; returns their number. */
 uint32_t layer_pieces(const struct model_config *c, uint32_t layer, uint32_t element,
 		      uint32_t page_tokens, struct layer_piece ret[LAYER_PIECES_MAX]);
 
