@@ -1,7 +1,7 @@
 /*
  * Random tiny checkpoints of every layout against what transformers answers with them, in float32:
  *
- *     test_tiny DIR [generic|x86] [NAME...]
+ *     test_tiny DIR [auto|generic|x86] [NAME...]
  *
  * DIR/NAME/ each have a model and its golden.json (tests/golden/tiny_models.py). The same tokens, every listed
  * log-probability within 2e-4; prompts together with a budget that cuts them, so that every chunk and every
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 
 	if (argc < 2)
 		return 2;
-	if (argc > 2)
+	if (argc > 2 && strcmp(argv[2], "auto"))
 		kernels = strcmp(argv[2], "x86") ? ENGINE_KERNELS_GENERIC : ENGINE_KERNELS_X86;
 	for (int i = 3; i < argc; i++)
 		test_model(argv[1], argv[i], kernels);
