@@ -1,5 +1,7 @@
 #include "kernels/coded.h"
 
+#include <stdbool.h>
+
 #include <string.h>
 
 #include "base/macros.h"
@@ -41,11 +43,11 @@ uint64_t coded_panel_bound(uint64_t K)
 	return header_bytes(K) + K * 16 * 2;
 }
 
-/* The most frequent upper bytes, and what code each has: DICTIONARY stands for none. */
+/* The most frequent upper bytes, and the code of each upper byte; DICTIONARY: it has none. */
 static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionary[DICTIONARY],
 			    uint8_t code_of[256])
 {
-	/* Neighbours count in different tables: one that waits for its own last increment is slow. */
+	/* Neighbours count in different tables: an increment need not wait for the one before. */
 	uint32_t counts[4][256] = {{0}};
 
 	for (uint64_t i = 0; i < n; i += 4)
@@ -60,7 +62,7 @@ static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionar
 		for (size_t v = 1; v < 256; v++)
 			if (counts[0][v] > counts[0][best])
 				best = v;
-		/* None left: an upper byte that no weight has decodes to the last one that some have. */
+		/* No upper byte is left: the other codes stand for the last one. */
 		dictionary[c] = counts[0][best] || !c ? (uint8_t)best : dictionary[c - 1];
 		if (counts[0][best])
 			code_of[best] = c;
@@ -69,7 +71,7 @@ static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionar
 }
 
 /* False: a weight's upper byte is not in the dictionary. */
-static int code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t out[TILE_BYTES])
+static bool code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t out[TILE_BYTES])
 {
 	uint8_t missing = 0;
 

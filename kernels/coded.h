@@ -1,15 +1,16 @@
 /*
  * Coded weights: the same bf16 numbers in three quarters of the bytes, without loss.
  *
- * The lower byte of a bf16 number (the last bit of the exponent and the mantissa) is noise; the upper one (sign and the
+ * The lower byte of a bf16 number (the last bit of the exponent and the mantissa) is noise. The upper byte (sign and the
  * rest of the exponent) takes few values, because weights of one matrix are of similar size: 16 values cover a range of
  * 16 binades with both signs, outside of which one weight in ten thousand lies. So a panel has a dictionary of 16 upper
- * bytes, and a weight is its lower byte and a code of 4 bits. Tiles of 16 k x 16 columns that hold anything else stay as
- * they are: one in forty, when weights are normally distributed. Products of few rows wait for memory: they take about
- * three quarters of the time, and undo the code register by register. Those of many rows undo a panel once and use it for
- * all their tiles (gemm.cl, TALL). The arithmetic sees the same numbers in the same order; its bits are the same.
+ * bytes, and a weight is its lower byte and a code of 4 bits. A tile of 16 k x 16 columns with any other upper byte is
+ * not coded: one in forty, when weights are normally distributed. Products of few rows wait for memory: they take about
+ * three quarters of the time, and decode register by register. Those of many rows decode a panel once and use it for
+ * all their tiles (generic/gemm.clh, TALL). The arithmetic sees the same numbers in the same order; its bits are the
+ * same.
  *
- * (Others code exponents by Huffman, which saves a little more and costs more to undo: Zhang et al. 2025, "70% Size, 100%
+ * (Huffman codes of the exponents save a little more and cost more to decode: Zhang et al. 2025, "70% Size, 100%
  * Accuracy: Lossless LLM Compression for Efficient GPU Inference via Dynamic-Length Float".)
  *
  * Layout of a matrix of n panels; little-endian, everything on boundaries of 64 bytes:
@@ -26,7 +27,7 @@
  * are read: 32 bytes of codes of the first, 32 of the second, 64 lower bytes of the first, 64 of the second. Weight i of
  * register v is byte i / 8 * 16 + v * 8 + i % 8 of the step, so that unpacking the lower and upper halves of a register's
  * 128-bit lanes gives the registers; the code of byte b is the lower half of byte b % 32 of the step's codes for b < 32, else
- * the upper half. The other side of this is kernels/x86/gemm_core.clh.
+ * the upper half. kernels/x86/gemm_core.clh decodes.
  */
 #ifndef KERNELS_CODED_H
 #define KERNELS_CODED_H

@@ -9,7 +9,7 @@ void huge_pages_ask(cl_command_queue queue, cl_mem buffer, uint64_t bytes)
 #ifdef MADV_HUGEPAGE
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin, end;
 	cl_int code;
-	/* Where the buffer is; nothing is read or written through it. */
+	/* The buffer's address; no byte is read or written through it. */
 	void *p = clEnqueueMapBuffer(queue, buffer, CL_TRUE, CL_MAP_WRITE, 0, bytes, 0, NULL, NULL,
 				     &code);
 

@@ -1,31 +1,31 @@
 /*
- * Int8 weights and activations: their layouts, and how the host makes the weights'. No model uses them yet, only
+ * Int8 weights and activations: their layouts, and how the host packs the weights. No model uses them yet, only
  * `tigon bench kernels --int8` and tests.
  *
- * A row of k is cut into groups (the last one is what is left), and a number is q scale with q an int8 and one float
- * scale a row and group. A product of two such rows is
+ * A row of k is cut into groups (the last one has what is left). A number is q * scale, with q an int8 and one float
+ * scale for each row and group. A product of two such rows is
  *
  *     sum over groups  scale_a scale_w  sum over k in the group  q_a q_w
  *
  * whose inner sum is exact in int32 and maps to vpdpbusd: four products of an unsigned with a signed byte, added to
- * an int32. Activations are the unsigned side, as q + 128; what that adds too much is 128 times the sum of the
- * weights of the group, which is known when they are packed.
+ * an int32. Activations are the unsigned side, as q + 128. That adds 128 times the sum of the group's weights too much,
+ * which is known when the weights are packed.
  *
  * Packed weights: panels of 16 rows. A panel is, for each group of n values of k (words of 4 bytes):
  *     [16] float scales | [16] int32 of -128 times the sum of the row's q | [n/4][16] words of four q, k ascending
- * One register of 64 bytes is 16 rows x 4 k, and a panel is read from its begin to its end.
+ * One register of 64 bytes is 16 rows x 4 k, and a panel is read from beginning to end.
  *
  * Quantised activations: rows. A row is, for each group:
  *     one float scale | [n/4] words of four bytes q + 128
  *
- * K is padded to 16 (KERNEL_LD): padding has q = 0. A group is a multiple of 32 and at most INT8_GROUP_MAX; one that
- * is not less than K is the whole row (scales a channel).
+ * K is padded to 16 (KERNEL_LD): padding has q = 0. A group is a multiple of 32 and at most INT8_GROUP_MAX; a group of at
+ * least K is the whole row (a scale a channel).
  *
- * The usual group is 128, which quantised checkpoints have (compressed-tensors, AWQ, GPTQ), so that their scales are
- * taken as they are. It costs 8.5 bits a weight as packed (64: 9; 32, which is the group of ggml's Q8_0, would take 10), and products of 64 rows
+ * The usual group is 128, as in quantised checkpoints (compressed-tensors, AWQ, GPTQ), so that their scales are taken as
+ * they are. A packed weight then takes 8.5 bits (groups of 64: 9; of 32, as in ggml's Q8_0: 10). Products of 64 rows
  * reach 84 % of vpdpbusd's peak on a core of Zen 5 (64: 76 %, 32: 68 %), since each group ends in a conversion, a
- * multiplication and an addition in float. What it loses is little: the largest of 128 normal numbers is some 2.8
- * deviations, of 32 it is 2.1, and the rounding error grows as that does.
+ * multiplication and an addition in float. The loss of precision is small: the largest of 128 normal numbers is some
+ * 2.8 deviations, of 32 it is 2.1, and the rounding error grows as that does.
  */
 #ifndef KERNELS_INT8_H
 #define KERNELS_INT8_H
@@ -41,7 +41,8 @@ enum {
 	INT8_GROUP_MAX = 65536, /* 255 * 128 * 65536 fits into an int32 */
 };
 
-/* Below this largest magnitude a group is zero: its scale, a 127th of it, could be subnormal, which some devices flush. */
+/* A group whose largest magnitude is below this is zero: its scale, a 127th of the magnitude, could be subnormal, and
+ * some devices flush subnormal numbers. */
 #define INT8_TINY 0x1p-118f
 
 /* Whether a group of so many is allowed. */
@@ -72,8 +73,8 @@ void int8_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float 
 void int8_pack_panel(const int8_t *q, uint64_t ldq, const float *scales, uint64_t lds,
 		     uint32_t rows, uint32_t K, uint32_t group, uint32_t *out);
 
-/* Whether a variant has an instruction for these products, which its kernels use: vpdpbusd of x86. Without one they
- * are the generic ones, with the same bits. */
+/* Whether a variant has kernels of its own for these products: x86, with vpdpbusd. Any other takes the generic ones; the
+ * bits are the same. */
 bool int8_has_instruction(enum kernel_variant variant);
 
 #endif

@@ -88,8 +88,8 @@ void int8_trial_close(struct int8_trial *t)
 	free(t);
 }
 
-/* Words that are numbers between 0.007 and 0.5, or their negatives, as a float and as two of bf16: scales and activations,
- * where subnormal ones would take their time. The bytes that weights are may be anything. */
+/* Words that are numbers between 0.007 and 0.5, or their negatives, as a float and as two of bf16: for scales and
+ * activations, where subnormal numbers would be slow. The bytes of weights may be any. */
 static cl_int fill(struct int8_trial *t, const struct store *s)
 {
 	uint32_t words[PATTERN_BYTES / 4], random = 1;
@@ -123,7 +123,7 @@ static int grow(struct int8_trial *t, struct store *s, uint64_t bytes, struct er
 	return cl_error(e, fill(t, s), "filling the int8 products' buffers");
 }
 
-/* As many matrices as there is memory for, one behind the other. */
+/* As many matrices as memory has room for, one behind the other. */
 static int cut_matrices(struct int8_trial *t, uint32_t N, uint32_t K, struct err *e)
 {
 	uint64_t bytes = int8_matrix_bytes(N, K, t->group), apart;

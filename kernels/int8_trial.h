@@ -1,6 +1,6 @@
 /*
- * Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so that there is no step in which
- * they could be measured. Each launch takes other weights, out of memory far larger than a cache.
+ * Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so there is no step in which they
+ * could be measured. Each launch takes other weights, out of memory far larger than a cache.
  */
 #ifndef KERNELS_INT8_TRIAL_H
 #define KERNELS_INT8_TRIAL_H
@@ -9,14 +9,14 @@
 
 struct int8_trial;
 
-/* New: opens the int8 products of the set, in groups of so many. Everything is borrowed until the trial is closed; the
+/* New: opens the int8 products of the set, in groups of `group`. Everything is borrowed until the trial is closed; the
  * queue is the set's. */
 int int8_trial_open(struct kernels *k, cl_context context, cl_command_queue queue,
 		    const char *cache_dir, uint32_t group, struct int8_trial **ret,
 		    struct err *e) MUST_CHECK;
 void int8_trial_close(struct int8_trial *t);
 
-/* Queues so many launches of quantize_rows for [M, K] elements, each with one of gemm_int8_store behind it; N and K
+/* Queues `launches` launches of quantize_rows for [M, K] elements, each with one of gemm_int8_store behind it; N and K
  * padded to 16. -ENOMEM: the device has no room for such a product. */
 int int8_trial_run(struct int8_trial *t, uint32_t M, uint32_t N, uint32_t K, uint32_t launches,
 		   struct err *e) MUST_CHECK;

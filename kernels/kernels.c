@@ -1,5 +1,5 @@
 /*
- * The kernel set: which variant and cuts it takes, and what is asked of it.
+ * Opening and closing a kernel set: which variant, which cuts, which programs.
  */
 #include "kernels/kernels_internal.h"
 
@@ -11,15 +11,73 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "kernels/cl_error.h"
-#include "kernels/sample.h"
-#include "kernels/step.h"
+#include "kernels/int8.h"
 
-static const struct tuning cpu_generic = {1, 16, 4, 4, 8, 64, 8, 4, 64, KERNEL_PACK_PANELS, 0, 0};
-static const struct tuning cpu_x86 = {1, 16, 8, 2, 8, 128, 8, 4, 3072, KERNEL_PACK_PAIRS, 0, 0};
-static const struct tuning gpu_generic = {64, 1, 8, 2, 2, 64, 8, 0, 64, KERNEL_PACK_PANELS, 0, 0};
-static const struct tuning gpu_nvidia = {64,  1, 8, 2, 2, 64, 8, 0, 64, KERNEL_PACK_FRAGMENTS,
-					 128, 32};
+static const struct tuning cpu_generic = {
+	.lanes = 1,
+	.vec = 16,
+	.queries = 8,
+	.decode_blocks = 4,
+	.packing = KERNEL_PACK_PANELS,
+	.product = {.tile_rows = 4,
+		    .tile_blocks = 4,
+		    .blocks = 8,
+		    .row_block = 64,
+		    .ahead = 64,
+		    .chains = 1},
+};
+static const struct tuning cpu_x86 = {
+	.lanes = 1,
+	.vec = 16,
+	.queries = 8,
+	.decode_blocks = 4,
+	.packing = KERNEL_PACK_PAIRS,
+	.product = {.tile_rows = 8,
+		    .tile_blocks = 2,
+		    .blocks = 8,
+		    .row_block = 128,
+		    .ahead = 3072,
+		    .chains = 1},
+};
+static const struct tuning gpu_generic = {
+	.lanes = 64,
+	.vec = 1,
+	.queries = 8,
+	.packing = KERNEL_PACK_PANELS,
+	.product = {.tile_rows = 8,
+		    .tile_blocks = 2,
+		    .blocks = 2,
+		    .row_block = 64,
+		    .ahead = 64,
+		    .chains = 1},
+};
+static const struct tuning gpu_nvidia = {
+	.lanes = 64,
+	.vec = 1,
+	.queries = 8,
+	.packing = KERNEL_PACK_FRAGMENTS,
+	.tensor_lanes = 128,
+	.tensor_columns = 32,
+	.product = {.tile_rows = 8,
+		    .tile_blocks = 2,
+		    .blocks = 2,
+		    .row_block = 64,
+		    .ahead = 64,
+		    .chains = 1},
+};
+
+static const struct tuning_cut int8_cpu = {.tile_rows = 4,
+					   .tile_blocks = 2,
+					   .blocks = 8,
+					   .row_block = 64};
+static const struct tuning_cut int8_vpdpbusd = {.tile_rows = 8,
+						.tile_blocks = 2,
+						.blocks = 8,
+						.row_block = 64};
+static const struct tuning_cut int8_gpu = {.tile_rows = 8,
+					   .tile_blocks = 2,
+					   .blocks = 2,
+					   .row_block = 64};
 
 const char *kernels_variant_name(enum kernel_variant variant)
 {
@@ -67,84 +125,15 @@ bool kernels_supported(enum kernel_variant variant, cl_device_id device)
 	return false;
 }
 
-enum kernel_packing kernels_packing(const struct kernels *k)
-{
-	return k->packing;
-}
-
-uint32_t kernels_attention_ld(const struct kernel_shape *s)
-{
-	return ((s->attention_gate ? 2 : 1) * s->heads + 2 * s->kv_heads) * s->head_dim;
-}
-
-uint32_t kernels_delta_ld(const struct kernel_shape *s)
-{
-	return 2 * s->key_heads * s->key_dim + 2 * s->value_heads * s->value_dim +
-	       2 * KERNEL_LD(s->value_heads);
-}
-
-uint32_t kernels_delta_groups(const struct kernels *k)
-{
-	return k->tuning->lanes == 1 ? k->compute_units : k->compute_units * 2;
-}
-
-uint32_t kernels_delta_group_floats(const struct kernel_shape *s)
-{
-	return s->key_dim * 64 + 2 * 64 * 64 + 2 * 64 * s->value_dim;
-}
-
-uint64_t kernels_delta_scratch(const struct kernels *k)
-{
-	return k->shape.key_heads
-		       ? (uint64_t)kernels_delta_groups(k) * kernels_delta_group_floats(&k->shape)
-		       : 0;
-}
-
-uint64_t kernels_sample_floats(const struct kernel_shape *s)
-{
-	return SAMPLE_FLOATS((uint64_t)s->vocab);
-}
-
-/* Every expert may end in a part of a task. */
-uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T)
-{
-	uint64_t choices = (uint64_t)T * m->topk;
-
-	return MIN((uint64_t)m->experts, choices) + choices / TASK_ROWS +
-	       CEIL_DIV(T, (uint32_t)TASK_ROWS);
-}
-
-uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens)
-{
-	return TASK_AT(kernels_max_tasks(m, n_tokens));
-}
-
 /* ---- cuts ---- */
 
-uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut)
+int kernels_built_in_table(struct tuning_table **ret, struct err *e)
 {
-	return cuts_tile_tokens(&k->shape, &k->cuts.of[CUT_ATTENTION][cut]);
-}
+	static const char name[] = "tuning/cpu.tsv";
+	const char *text = library_text("tuning", "cpu.tsv");
 
-uint32_t kernels_tile_tokens(const struct kernels *k, uint32_t T)
-{
-	struct tuning_place p = cuts_attention(&k->shape, T);
-
-	return kernels_cut_tile_tokens(k, cuts_find(&k->cuts, &p));
-}
-
-uint32_t kernels_least_tile_tokens(const struct kernels *k)
-{
-	uint32_t least = kernels_cut_tile_tokens(k, 0);
-
-	for (uint32_t i = 1; i < k->cuts.n[CUT_ATTENTION]; i++)
-		least = MIN(least, kernels_cut_tile_tokens(k, i));
-	return least;
-}
-
-bool kernels_on_tensor_cores(const struct kernels *k)
-{
-	return k->tuning->tensor_lanes && k->shape.bf16;
+	return text ? tuning_parse(name, text, strlen(text), ret, e)
+		    : err_set(e, ENOENT, "%s is not in this binary", name);
 }
 
 /* Looks all launches up: in the table that was given, and behind it in the one that is built in. */
@@ -152,20 +141,14 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 		       struct err *e)
 {
 	const struct tuning *t = k->tuning;
-	const struct tuning_cut gemm = {.tile_rows = t->tile_rows,
-					.tile_blocks = t->tile_blocks,
-					.blocks = t->blocks,
-					.row_block = t->row_block,
-					.ahead = t->ahead,
-					.chains = 1};
 	struct tuning_cut defaults[CUT_PROGRAMS] = {
-		[CUT_GEMM] = gemm,
-		[CUT_ATTENTION] = {.queries = t->attention_queries},
-		[CUT_DECODE_STEP] = gemm,
+		[CUT_GEMM] = t->product,
+		[CUT_ATTENTION] = {.queries = t->queries},
+		[CUT_DECODE_STEP] = t->product,
 	};
 	struct tuning_device device = {.units = k->compute_units, .bf16 = k->shape.bf16};
 	struct tuning_table *own;
-	int r = tuning_built_in(&own, e);
+	int r = kernels_built_in_table(&own, e);
 
 	if (r < 0)
 		return r;
@@ -183,34 +166,6 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 		    });
 	tuning_free(own);
 	return 0;
-}
-
-bool kernels_tuned(const struct kernels *k, const struct tuning_place *p)
-{
-	return cuts_find(&k->cuts, p) != 0;
-}
-
-struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T)
-{
-	return cuts_decode_step(&k->shape, T);
-}
-
-struct tuning_use kernels_tuning_use(const struct kernels *k)
-{
-	return k->cuts.given;
-}
-
-void kernels_use_default_cuts(struct kernels *k, bool on)
-{
-	k->cuts.defaults = on;
-}
-
-bool kernels_other_bits(const struct kernels *k, char ret[33])
-{
-	if (k->cuts.same_bits)
-		return false;
-	cuts_identity(&k->cuts, ret);
-	return true;
 }
 
 /* ---- opening ---- */
@@ -245,7 +200,12 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		 const char *cache_dir, const struct tuning_options *tuning, struct kernels **ret,
 		 struct err *e)
 {
-	struct library library = {context, device, kernels_variant_name(variant), cache_dir, 0, 0};
+	struct library library = {
+		.context = context,
+		.device = device,
+		.variant = kernels_variant_name(variant),
+		.cache_dir = cache_dir,
+	};
 	struct kernels *k = calloc(1, sizeof(*k));
 	cl_uint units = 1;
 	int r;
@@ -261,7 +221,7 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	k->packing = choose_packing(k);
 	r = choose_cuts(k, device, tuning, e);
 	if (r == 0)
-		r = kernels_add_programs(k, &library, e);
+		r = kernels_add_programs(k, &library, false, e);
 	if (r == 0)
 		r = kernels_warm_cuts(k, context, e);
 	if (r < 0) {
@@ -287,40 +247,32 @@ void kernels_close(struct kernels *k)
 	free(k);
 }
 
-int kernels_status(const struct kernels *k, struct err *e)
+int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group, struct err *e)
 {
-	if (!k->error.code)
+	const bool instruction = int8_has_instruction(k->variant);
+	struct library library = {
+		.variant = kernels_variant_name(instruction ? k->variant : KERNELS_GENERIC),
+		.cache_dir = cache_dir,
+	};
+	int r;
+
+	if (k->int8 && k->int8_group == group)
 		return 0;
-	if (e)
-		*e = k->error;
-	return -k->error.code;
-}
-
-uint64_t kernels_launches(const struct kernels *k)
-{
-	return k->launches;
-}
-
-const struct kernel_shape *kernels_shape(const struct kernels *k)
-{
-	return &k->shape;
-}
-
-bool kernels_has_decode_step(const struct kernels *k)
-{
-	return k->tuning->decode_blocks && k->shape.n_mlps == 1 && !k->shape.dump;
-}
-
-void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_columns,
-			uint32_t *ret_rows, uint32_t *ret_router_columns)
-{
-	struct tuning_place p = cuts_decode_step(&k->shape, T);
-	const struct tuning_cut *cut = &k->cuts.of[CUT_DECODE_STEP][cuts_find(&k->cuts, &p)];
-	uint32_t width = k->tuning->lanes * k->tuning->vec;
-
-	*ret_columns = width * cut->blocks;
-	*ret_rows = cut->row_block;
-	*ret_router_columns = width * ROUTER_BLOCKS;
+	if (k->int8 || !int8_group_valid(group))
+		return err_set(e, EINVAL,
+			       k->int8 ? "int8 numbers in groups of %u beside others"
+				       : "%u is not a group of int8 numbers",
+			       group);
+	clGetCommandQueueInfo(k->queue, CL_QUEUE_CONTEXT, sizeof(library.context), &library.context,
+			      NULL);
+	clGetCommandQueueInfo(k->queue, CL_QUEUE_DEVICE, sizeof(library.device), &library.device,
+			      NULL);
+	k->int8_group = group;
+	k->int8 = k->tuning->lanes > 1 ? &int8_gpu : instruction ? &int8_vpdpbusd : &int8_cpu;
+	r = kernels_add_programs(k, &library, true, e);
+	if (r < 0)
+		k->int8 = NULL;
+	return r;
 }
 
 /* ---- profiling ---- */

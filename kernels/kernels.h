@@ -3,7 +3,7 @@
  *
  * One set a model. The variant (generic, x86, nvidia) and the device's width (one work-item with float16
  * vectors on a CPU, 64 lanes on a GPU) are chosen once; callers see the same functions. What a kernel
- * computes stands in its .cl file, its scalar counterpart in reference.h.
+ * computes stands in its .cl file, and as plain C in tests/kernels/reference.c.
  *
  * Launches are asynchronous on one in-order queue. The first error sticks: later launches do nothing, and
  * kernels_status says what happened. So a forward pass reads as a list of launches.
@@ -17,45 +17,14 @@
 
 #include "base/err.h"
 #include "kernels/profile.h"
+#include "kernels/shape.h"
 #include "kernels/tuning/tuning.h"
-
-/* A row stride: n rounded up to 16, so that vector loops need no tails. */
-#define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
 
 enum kernel_variant { KERNELS_GENERIC, KERNELS_X86, KERNELS_NVIDIA };
 
-/* How wide a group is. Tests ask for the one that their device would not get. */
-enum kernel_width {
-	KERNEL_WIDTH_DEVICE, /* what suits the device */
-	KERNEL_WIDTH_CPU,    /* one work-item with float16 vectors */
-	KERNEL_WIDTH_GPU,    /* 64 lanes */
-};
-
-/* An MLP: experts with a shared expert, or (experts = 0) dense, which is a shared expert alone. */
-struct kernel_mlp {
-	uint32_t experts, topk, expert_size, shared_size;
-	bool norm_topk, shared_gate;
-};
-
-struct kernel_shape {
-	uint32_t hidden, vocab;
-	float eps;
-	uint32_t heads, kv_heads, head_dim, rotary_dim,
-		page_tokens; /* heads = 0: no attention layers */
-	bool attention_gate; /* each query head brings a gate for its output */
-	uint32_t key_heads, value_heads, key_dim, value_dim,
-		conv; /* key_heads = 0: no delta layers */
-	struct kernel_mlp mlps[2];
-	uint32_t n_mlps;
-	bool bf16; /* elements: bf16, else float */
-	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
-	enum kernel_width width; /* of the generic variant */
-	bool plain_weights; /* not coded (kernels/coded.h), also where they could be; the bits are the same */
-};
-
 struct kernels;
 
-/* New. Compiles (or loads) every program, those of all cuts that the tables name for this shape too. The queue is
+/* New. Compiles (or loads) every program, also those of the cuts that the tuning tables name for this shape. The queue is
  * borrowed. tuning: NULL is zeros; its table is borrowed until the return. */
 int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue,
 		 const struct kernel_shape *shape, enum kernel_variant variant,
@@ -68,21 +37,24 @@ int kernels_status(const struct kernels *k, struct err *e) MUST_CHECK;
 uint64_t kernels_launches(const struct kernels *k);
 const struct kernel_shape *kernels_shape(const struct kernels *k);
 
-/* From here on launches are noted (profile.h), or no longer. Off at first; costs nothing then. */
+/* The name of kernel i of any set, as profiles and errors have it; NULL past the last. */
+const char *kernels_name(size_t i);
+
+/* Turns the noting of launches (profile.h) on or off. It is off at first. */
 int kernels_profile(struct kernels *k, bool on, struct err *e) MUST_CHECK;
 
-/* As profile_take; nothing when it is off. */
+/* As profile_take; no launches when noting is off. */
 int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, size_t *ret_n,
 			 struct err *e) MUST_CHECK;
 
-/* Compiles the int8 products of a set too (int8.h, which says what a group is), before their first launch: who has no
- * quantised weights does not pay for them. Again for the same group is nothing. -EINVAL: no such group, or the set has
- * those of another one. */
+/* Compiles the int8 products of a set too, for groups of so many numbers (int8.h), before their first launch: models
+ * without quantised weights do without. A second call for the same group does nothing. -EINVAL: no such group, or the set
+ * has products of another one. */
 int kernels_open_int8(struct kernels *k, const char *cache_dir, uint32_t group,
 		      struct err *e) MUST_CHECK;
 
-/* Whether a variant can run here: x86 wants AVX512_BF16 and a CPU device that shares our processor,
- * nvidia an NVIDIA device of compute capability 8.0 or later. */
+/* Whether a variant can run on a device: x86 wants AVX512_BF16 and a CPU device that is this process's processor, nvidia
+ * an NVIDIA device of compute capability 8.0 or later. */
 bool kernels_supported(enum kernel_variant variant, cl_device_id device);
 const char *kernels_variant_name(enum kernel_variant variant);
 
@@ -100,11 +72,6 @@ enum kernel_packing {
 };
 enum kernel_packing kernels_packing(const struct kernels *k);
 
-/* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). attention_ld: without
- * attention_gate the gates have no columns. */
-uint32_t kernels_attention_ld(const struct kernel_shape *s);
-uint32_t kernels_delta_ld(const struct kernel_shape *s);
-
 /* Floats of scratch that delta_prefill needs, and ints of moe_sort's task list for n tokens. */
 uint64_t kernels_delta_scratch(const struct kernels *k);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
@@ -115,8 +82,8 @@ uint64_t kernels_sample_floats(const struct kernel_shape *s);
 /* Tasks that moe_sort writes for T tokens, at most. */
 uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T);
 
-/* Whether a decode step can run as one launch (decode_step.cl), and how that cuts a product into groups: columns and
- * rows, and columns of the router's. Not with two kinds of MLPs, while dumping, or on a GPU. */
+/* Whether a decode step can run as one launch (decode_step.cl): not with two kinds of MLPs, while dumping, or on a GPU.
+ * And its parts of a product: columns, rows, and columns of the router's product. */
 bool kernels_has_decode_step(const struct kernels *k);
 void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_columns,
 			uint32_t *ret_rows, uint32_t *ret_router_columns);
@@ -125,21 +92,24 @@ void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_colum
 uint32_t kernels_tile_tokens(const struct kernels *k, uint32_t T);
 uint32_t kernels_least_tile_tokens(const struct kernels *k);
 
-/* Whether launches at a place take another cut than the default one. */
+/* New: the tuning table that this program carries. */
+int kernels_built_in_table(struct tuning_table **ret, struct err *e) MUST_CHECK;
+
+/* Whether launches at a place (tuning.h) take another cut than the default one. */
 bool kernels_tuned(const struct kernels *k, const struct tuning_place *p);
 
 /* Where kernel_decode_step of T tokens stands in a tuning table. */
 struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T);
 
-/* What came of the table that was given. */
+/* How much of the table that was given is used. */
 struct tuning_use kernels_tuning_use(const struct kernels *k);
 
-/* From here on launches take the default cuts, or again those of the tables: for who compares them. Not while
- * a step is queued whose tables were made with the others. */
+/* From here on launches take the default cuts (on), or again those of the tables, so that the two can be compared. Not
+ * while a step is queued whose table was built for the other cuts. */
 void kernels_use_default_cuts(struct kernels *k, bool on);
 
-/* Whether launches may give other bits than the default cuts; then *ret names which, the same text for the same
- * choices. */
+/* Whether launches may give other bits than with the default cuts. Then *ret names the cuts: the same text for the same
+ * ones. */
 bool kernels_other_bits(const struct kernels *k, char ret[33]);
 
 /* ---- launches; `step` is the step table (kernels/step.h), *_at are offsets into it, T a number of tokens ---- */

@@ -1,13 +1,17 @@
 /*
- * The inside of a kernel set: what kernels.c (opening, what is asked of a set), programs.c (what is compiled, with which
- * options) and launch.c (launches) share.
+ * The inside of a kernel set, which four files share. Each uses those above it only:
+ *
+ *     set.c        questions to a set: its sizes, its cuts
+ *     programs.c   which programs are compiled, with which options
+ *     launch.c     launches
+ *     kernels.c    opening and closing
  */
 #ifndef KERNELS_KERNELS_INTERNAL_H
 #define KERNELS_KERNELS_INTERNAL_H
 
-#include "kernels/tuning/cuts.h"
 #include "kernels/kernels.h"
 #include "kernels/library.h"
+#include "kernels/tuning/cuts.h"
 
 enum kernel_id {
 	K_EMBED,
@@ -43,31 +47,23 @@ enum kernel_id {
 
 enum { ROUTER_BLOCKS = 4 }; /* moe_route.cl */
 
-#define MLP_KERNEL(id, mlp) ((id) + (mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
+#define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 
-/* How a variant cuts its work, unless a table knows better (cuts.h). */
+/* How wide a variant's groups are, and how it cuts its work unless a table knows better (cuts.h). */
 struct tuning {
 	uint32_t lanes, vec;
-	uint32_t tile_rows, tile_blocks; /* accumulators of the GEMM tile */
-	uint32_t blocks;		 /* column blocks of a group */
-	uint32_t row_block;		 /* rows a group walks */
-	uint32_t attention_queries;	 /* queries of an attention tile, about */
+	struct tuning_cut product;
+	uint32_t queries;	/* of an attention tile, about */
 	uint32_t decode_blocks; /* column blocks of a group of the decode step; 0: there is none */
-	uint32_t ahead;		/* bytes between a weight's prefetch and its use */
 	enum kernel_packing packing; /* of bf16 weights */
-	uint32_t tensor_lanes,
-		tensor_columns; /* a group of a tensor core's product; 0: there is none */
-};
-
-/* The same of the int8 products, in lanes of the set. */
-struct int8_tuning {
-	uint32_t tile_rows, tile_blocks, blocks, row_block;
+	uint32_t tensor_lanes;	     /* of a group of a tensor core's product; 0: there is none */
+	uint32_t tensor_columns;
 };
 
 struct kernels {
 	struct kernel_shape shape;
 	const struct tuning *tuning;
-	const struct int8_tuning *int8; /* NULL: not compiled */
+	const struct tuning_cut *int8; /* of the int8 products; NULL: not compiled */
 	uint32_t int8_group;
 	enum kernel_variant variant;
 	cl_command_queue queue;
@@ -77,10 +73,13 @@ struct kernels {
 	cl_program programs[64];
 	uint32_t n_programs;
 	cl_kernel kernels[CUTS_MAX][K_COUNT]; /* [0] all; [1...] those of a cut's programs */
+	const char *names[K_COUNT];	      /* in profiles and errors */
 	uint64_t launches;
-	struct profile *profile; /* NULL: nobody wants to know */
+	struct profile *profile; /* NULL: launches are not noted */
 	struct err error;	 /* the first one; code 0: none */
 };
+
+/* ---- set.c ---- */
 
 /* Groups of delta_prefill, and floats of scratch of each. */
 uint32_t kernels_delta_groups(const struct kernels *k);
@@ -92,10 +91,14 @@ uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);
 /* Products of elements may run on tensor cores, in groups of another size; the router's, in float, never do. */
 bool kernels_on_tensor_cores(const struct kernels *k);
 
-/* Builds all programs of the set and takes their kernels. */
-int kernels_add_programs(struct kernels *k, struct library *l, struct err *e) MUST_CHECK;
+/* ---- programs.c ---- */
 
-/* Launches each kernel of a cut that is not the usual one once, with nothing to do. */
+/* Compiles the programs of the set and takes their kernels: those of a model, or the int8 products. */
+int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct err *e) MUST_CHECK;
+
+/* ---- launch.c ---- */
+
+/* Launches each kernel of a cut other than the default one once, with nothing to do. */
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e) MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Launches. Each sets all its arguments: kernels have few, and a stale one is a bug that no test finds.
+ * Launches. Each sets all arguments of its kernel: they are few, and no test would find a forgotten one.
  */
 #include "kernels/kernels_internal.h"
 
@@ -11,15 +11,14 @@
 #include "kernels/sample.h"
 #include "kernels/step.h"
 
-/* Where the event of a launch goes; NULL: nowhere. */
-static cl_event *note_launch(struct kernels *k, uint32_t cut, int id, uint64_t x, uint64_t y)
+/* Notes a launch; where its event goes, or NULL. */
+static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
 {
 	const int a_set = K_END_OF_FIRST_MLP - K_COMBINE_NORM;
 	int of_mlp = id < K_COMBINE_NORM ? -1 : id < K_END_OF_FIRST_MLP ? id : id - a_set;
 	uint32_t mlp = of_mlp < 0 ? 0 : (uint32_t)((id - of_mlp) / a_set);
 
-	return profile_launch(k->profile, k->kernels[cut][id],
-			      id == K_ROUTER_GEMM ? "router" : NULL, x, y,
+	return profile_launch(k->profile, k->names[id], x, y,
 			      of_mlp >= 0 && !k->shape.mlps[mlp].experts,
 			      of_mlp == K_MOE_SORT || of_mlp == K_MOE_GATE_UP ||
 				      of_mlp == K_MOE_DOWN);
@@ -37,7 +36,7 @@ struct arg {
 		sizeof(x), &(x) \
 	}
 
-/* Runs x by y groups of so many lanes. Nothing to do is no launch. */
+/* Runs x by y groups of so many lanes; none if there are no groups. */
 static void launch(struct kernels *k, uint32_t cut, int id, uint32_t lanes, uint64_t x, uint64_t y,
 		   const struct arg *args, size_t n)
 {
@@ -52,14 +51,10 @@ static void launch(struct kernels *k, uint32_t cut, int id, uint32_t lanes, uint
 		code = clSetKernelArg(kernel, (cl_uint)i, args[i].size, args[i].value);
 	if (code == CL_SUCCESS)
 		code = clEnqueueNDRangeKernel(k->queue, kernel, 2, NULL, global, local, 0, NULL,
-					      k->profile ? note_launch(k, cut, id, x, y) : NULL);
+					      k->profile ? note_launch(k, id, x, y) : NULL);
 	k->launches++;
-	if (code != CL_SUCCESS) {
-		char name[64] = "kernel";
-
-		clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof(name) - 1, name, NULL);
-		cl_error(&k->error, code, name);
-	}
+	if (code != CL_SUCCESS)
+		cl_error(&k->error, code, k->names[id]);
 }
 
 #define LAUNCH_CUT(k, cut, id, lanes, x, y, ...)                           \
@@ -116,7 +111,7 @@ static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
 		profile_product(k->profile, M, N, K);
 }
 
-/* Where the launch just made stands in a tuning table. */
+/* Notes where the last launch stands in a tuning table. */
 static void note_place(struct kernels *k, const struct tuning_place *p)
 {
 	if (k->profile && !k->error.code)
@@ -276,8 +271,8 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 	       ARG(out));
 }
 
-/* Groups that share a row of logits: where there are fewer rows than compute units, and blocks enough that it is worth a
- * thread's waking; on a GPU a block a lane. */
+/* Groups that share a row of logits. On a CPU as many as give each compute unit one, but with so many blocks each that
+ * waking a thread is worth it; on a GPU a block a lane. */
 static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
 {
 	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab);
@@ -341,7 +336,7 @@ void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem a
 	note_place(k, &p);
 }
 
-/* ---- cuts that are used now and then ---- */
+/* ---- warming cuts up ---- */
 
 enum { WARM_TILE_AT = ROW_INTS }; /* behind a row that begins with page 0 */
 
@@ -370,14 +365,22 @@ static void warm_attention(struct kernels *k, uint32_t cut, cl_mem step, cl_mem 
 		   ARG(tiles_at), ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
 }
 
+static bool has_other_cuts(const struct cuts *c)
+{
+	for (size_t i = 0; i < CUT_PROGRAMS; i++)
+		if (c->n[i] > 1)
+			return true;
+	return false;
+}
+
 /*
- * A driver may compile at a kernel's first launch (PoCL does), and a cut that only some sizes take would have its first one
- * in somebody's request: launches all that the tables brought, with nothing to do.
+ * A driver may compile at a kernel's first launch (PoCL does). A cut that only some sizes take would have its first
+ * launch during a request, so each is launched here, with nothing to do.
  */
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
-	/* Of what attention reads the largest: a page; and the list of a decode step that has ended. */
+	/* The most that a kernel reads: a page, or rows and the work list of a decode step that has ended. */
 	size_t bytes = 4 * MAX((size_t)s->kv_heads * s->head_dim * s->page_tokens,
 			       (size_t)kernels_attention_ld(s) + 4096);
 	const int32_t tile[WARM_TILE_AT + QUERY_TILE_INTS] = {[WARM_TILE_AT + QUERY_TILE_COUNT] =
@@ -386,8 +389,7 @@ int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 	cl_int work_at = 0;
 	void *zeros;
 
-	if (k->cuts.n[CUT_GEMM] + k->cuts.n[CUT_ATTENTION] + k->cuts.n[CUT_DECODE_STEP] ==
-	    CUT_PROGRAMS)
+	if (!has_other_cuts(&k->cuts))
 		return 0;
 	zeros = calloc(1, bytes);
 	if (!zeros)
@@ -403,7 +405,7 @@ int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 			warm_gemm(k, i, none, out);
 		for (uint32_t i = 1; i < k->cuts.n[CUT_ATTENTION]; i++)
 			warm_attention(k, i, step, none, out);
-		/* Last: they count tickets in what was zeros. */
+		/* Last: they count tickets in `none`, which is zeros no longer. */
 		for (uint32_t i = 1; i < k->cuts.n[CUT_DECODE_STEP]; i++)
 			LAUNCH_CUT(k, i, K_DECODE_STEP, k->tuning->lanes, k->compute_units, 1,
 				   ARG(none), ARG(work_at), ARG(none));

@@ -1,5 +1,6 @@
 #include "kernels/library.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "kernels/cl_error.h"
 #include "kernels/sources.h"
 
-enum { SOURCE_MAX = 4 << 20, INCLUDE_DEPTH_MAX = 8, BINARY_MAX = 256 << 20 };
+enum { SOURCE_MAX = 4 << 20, OPTIONS_MAX = 4096, INCLUDE_DEPTH_MAX = 8, BINARY_MAX = 256 << 20 };
 
 static const char magic[8] = "TIGONCL1";
 
@@ -23,7 +24,7 @@ struct binary_header {
 	uint64_t hash[2];
 };
 
-static const char *find_source(const char *variant, const char *file)
+const char *library_text(const char *variant, const char *file)
 {
 	char name[128];
 
@@ -31,13 +32,14 @@ static const char *find_source(const char *variant, const char *file)
 	for (const struct kernel_source *s = kernel_sources; s->name; s++)
 		if (!strcmp(s->name, name) || !strcmp(s->name, file))
 			return s->text;
-	return strcmp(variant, "generic") ? find_source("generic", file) : NULL;
+	return strcmp(variant, "generic") ? library_text("generic", file) : NULL;
 }
 
+/* The source of a file for a variant with its includes inlined, appended to out. */
 static int inline_source(const char *variant, const char *file, int depth, struct buf *out,
 			 struct err *e)
 {
-	const char *text = find_source(variant, file), *line, *end;
+	const char *text = library_text(variant, file), *line, *end;
 
 	if (!text)
 		return err_set(e, ENOENT, "kernel source %s is not in this binary", file);
@@ -58,11 +60,6 @@ static int inline_source(const char *variant, const char *file, int depth, struc
 		}
 	}
 	return out->failed ? err_set(e, ENOMEM, "kernel source %s: out of memory", file) : 0;
-}
-
-int library_source(const char *variant, const char *file, struct buf *out, struct err *e)
-{
-	return inline_source(variant, file, 0, out, e);
 }
 
 static void hash_device_text(struct hash128 *h, cl_device_id device, cl_device_info what)
@@ -89,7 +86,7 @@ static void cache_path(const struct library *l, const char *source, const char *
 	snprintf(path, size, "%s/%s.clbin", l->cache_dir, hex);
 }
 
-/* The hash covers the file's name too: a binary that is not of this key does not check. */
+/* The hash covers the file's name too, so that a binary of another key is refused. */
 static void fill_header(struct binary_header *h, const char *path, const void *binary, size_t bytes)
 {
 	struct hash128 hash = HASH128_INIT;
@@ -102,7 +99,7 @@ static void fill_header(struct binary_header *h, const char *path, const void *b
 	memcpy(h->magic, magic, sizeof(magic));
 }
 
-/* The binary at path, new; NULL when there is none or it does not check. */
+/* New: the binary at path; NULL when there is none or it is damaged. */
 static void *read_binary(const char *path, size_t *ret_bytes)
 {
 	struct binary_header h, want;
@@ -127,7 +124,7 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 	return NULL;
 }
 
-/* A cache that cannot be written costs time, nothing else: failures are only logged. */
+/* Failures are only logged: without a cache a start takes longer, that is all. */
 static void write_binary(const char *path, const void *binary, size_t bytes)
 {
 	struct binary_header h;
@@ -236,19 +233,50 @@ static int build_error(const struct library *l, cl_program program, const char *
 	return -EIO;
 }
 
-int library_program(struct library *l, const char *file, const char *options, cl_program *ret,
+static bool is_word(char c)
+{
+	return c == '_' || isalnum((unsigned char)c);
+}
+
+/* Whether a text names a macro: the name stands there alone, not inside another one. */
+static bool names(const char *text, const char *name, size_t len)
+{
+	for (const char *p = text; (p = memmem(p, strlen(p), name, len)); p += len)
+		if ((p == text || !is_word(p[-1])) && !is_word(p[len]))
+			return true;
+	return false;
+}
+
+/* The options, but for each " -DNAME=VALUE" whose NAME the source does not name. */
+static void take_options(const char *offered, const char *source, struct buf *out)
+{
+	for (const char *p = offered; *p;) {
+		size_t len = 1 + strcspn(p + 1, " ");
+		bool macro = !strncmp(p, " -D", 3);
+
+		if (!macro || names(source, p + 3, strcspn(p + 3, "= ")))
+			buf_append(out, p, len);
+		p += len;
+	}
+}
+
+int library_program(struct library *l, const char *file, const char *offered, cl_program *ret,
 		    struct err *e)
 {
+	struct buf source, taken;
+	const char *options;
 	cl_program program;
-	struct buf source;
 	char path[4096] = "";
 	cl_int code;
 	int r;
 
 	buf_init(&source, SOURCE_MAX);
-	r = library_source(l->variant, file, &source, e);
+	buf_init(&taken, OPTIONS_MAX);
+	r = inline_source(l->variant, file, 0, &source, e);
 	if (r < 0)
 		goto out;
+	take_options(offered, buf_str(&source), &taken);
+	options = buf_str(&taken);
 	if (l->cache_dir) {
 		cache_path(l, source.data, options, path, sizeof(path));
 		program = program_from_binary(l, path, options);
@@ -276,5 +304,6 @@ int library_program(struct library *l, const char *file, const char *options, cl
 	*ret = program;
 out:
 	buf_release(&source);
+	buf_release(&taken);
 	return r;
 }

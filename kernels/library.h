@@ -2,13 +2,13 @@
  * The program library: OpenCL programs from the embedded sources, with a cache of compiled binaries on
  * disk.
  *
- * A program is named by its file ("gemm.cl") and its options; a variant ("x86", "nvidia") replaces whole
- * files, includes as well as programs, and falls back to "generic" file by file.
+ * A program is a file ("gemm.cl") and its options. A variant ("x86", "nvidia") replaces whole files, includes as well as
+ * programs; where it has none the file of "generic" is taken.
  *
  * Cache file: DIR/<hash>.clbin = "TIGONCL1" | u64 bytes | u64[2] FNV-1a 128 of the binary | binary. <hash>
  * covers device and driver names, all source text after includes, and the options, so that a change
- * in any of them is another file. Written under a temporary name and renamed; whatever does not check
- * is built anew and replaced.
+ * of any of them names another file. A file is written under a temporary name and renamed; a damaged one is built anew
+ * and replaced.
  */
 #ifndef KERNELS_LIBRARY_H
 #define KERNELS_LIBRARY_H
@@ -27,12 +27,13 @@ struct library {
 	unsigned built, loaded; /* programs compiled, programs taken from the cache */
 };
 
-/* The source of `file` for a variant with its includes inlined, appended to out. -ENOENT. */
-int library_source(const char *variant, const char *file, struct buf *out,
-		   struct err *e) MUST_CHECK;
+/* The text of a file that this binary carries, as a variant takes it; NULL: there is none. */
+const char *library_text(const char *variant, const char *file);
 
-/* New program, released by the caller. Compiler output goes into the error (its beginning) and the log. */
-int library_program(struct library *l, const char *file, const char *options, cl_program *ret,
+/* New program, released by the caller. Each " -DNAME=VALUE" of the offered options is left out if the source does not name
+ * it: models that agree in what a program names share its binary. Compiler output goes into the error (its beginning)
+ * and the log. */
+int library_program(struct library *l, const char *file, const char *offered, cl_program *ret,
 		    struct err *e) MUST_CHECK;
 
 #endif

@@ -22,7 +22,7 @@ enum {
 	BYTES = 512 << 20, /* far more than caches hold */
 };
 
-/* The least share of a known peak that a day must reach. */
+/* The least share of a known peak that is no reason for a warning. */
 #define GOOD_DAY 0.95
 
 struct peaks {
@@ -38,7 +38,7 @@ struct peaks {
 	double flops_a_round, dot_a_round, int8_a_round; /* of a group */
 };
 
-/* ---- what is known ---- */
+/* ---- known peaks ---- */
 
 static const struct {
 	const char *device; /* a part of its name */
@@ -143,7 +143,12 @@ int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	       enum kernel_variant variant, const char *cache_dir, struct peaks **ret,
 	       struct err *e)
 {
-	struct library library = {context, device, kernels_variant_name(variant), cache_dir, 0, 0};
+	struct library library = {
+		.context = context,
+		.device = device,
+		.variant = kernels_variant_name(variant),
+		.cache_dir = cache_dir,
+	};
 	struct peaks *p = calloc(1, sizeof(*p));
 	cl_device_type type = 0;
 	cl_uint units = 1;

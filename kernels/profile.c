@@ -7,8 +7,6 @@
 #include "kernels/cl_error.h"
 #include "kernels/step.h"
 
-enum { KERNELS_MAX = 128, NAME_SIZE = 48 };
-
 /* A task list on its way to the host. */
 struct tasks {
 	int32_t *ints; /* owned; NULL: no list was read behind this launch */
@@ -28,11 +26,6 @@ struct profile {
 	struct note *notes;
 	struct kernel_timing *timings; /* beside notes */
 	size_t n, cap;
-	struct {
-		cl_kernel kernel;
-		char name[NAME_SIZE];
-	} names[KERNELS_MAX];
-	size_t n_names;
 };
 
 struct profile *profile_new(cl_command_queue queue)
@@ -94,21 +87,8 @@ static bool make_room(struct profile *p)
 	return true;
 }
 
-static const char *name_of(struct profile *p, cl_kernel kernel)
-{
-	for (size_t i = 0; i < p->n_names; i++)
-		if (p->names[i].kernel == kernel)
-			return p->names[i].name;
-	if (p->n_names == KERNELS_MAX)
-		return "?";
-	p->names[p->n_names].kernel = kernel;
-	clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, NAME_SIZE - 1, p->names[p->n_names].name,
-			NULL);
-	return p->names[p->n_names++].name;
-}
-
-cl_event *profile_launch(struct profile *p, cl_kernel kernel, const char *alias, uint64_t x,
-			 uint64_t y, bool dense, bool routed)
+cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint64_t y, bool dense,
+			 bool routed)
 {
 	if (!make_room(p)) {
 		p->failed = true;
@@ -116,7 +96,7 @@ cl_event *profile_launch(struct profile *p, cl_kernel kernel, const char *alias,
 	}
 	p->notes[p->n] = (struct note){.routed = routed};
 	p->timings[p->n] = (struct kernel_timing){
-		.kernel = alias ? alias : name_of(p, kernel),
+		.kernel = kernel,
 		.m = (uint32_t)MIN(x, (uint64_t)UINT32_MAX),
 		.n = (uint32_t)MIN(y, (uint64_t)UINT32_MAX),
 		.dense = dense,
@@ -147,7 +127,7 @@ void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t expe
 
 	if (!t)
 		return;
-	/* All that the list can be: how long it is would have to be waited for. */
+	/* The longest list possible: reading its length first would mean waiting. */
 	t->ints = malloc(ints * sizeof(*t->ints));
 	t->experts = experts;
 	if (!t->ints || clEnqueueReadBuffer(p->queue, tasks, CL_FALSE, 0, ints * sizeof(*t->ints),
@@ -155,7 +135,7 @@ void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t expe
 		p->failed = true;
 }
 
-/* Tasks are sorted by expert, and the shared one, which has the number behind the last, is not counted. */
+/* The experts of a task list, which is sorted by expert; the shared one, whose number is the last, is not counted. */
 static uint32_t distinct(const struct tasks *t)
 {
 	uint32_t n = 0;

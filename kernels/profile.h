@@ -1,9 +1,9 @@
 /*
- * What a set of kernels launched, and how long each launch took on the device: for `tigon bench`, off otherwise.
+ * The launches of a set of kernels, and how long each took on the device: for `tigon bench`, off otherwise.
  *
- * A launch is noted with the event that the queue gives it. Times are the device's own, from the begin of a launch to
- * its end, and are there only on a queue that was made with CL_QUEUE_PROFILING_ENABLE; on another one launches are
- * noted without. Behind moe_sort its list of tasks is read back, which says how many experts a layer touched.
+ * A launch is noted with the event that the queue gives it. Times are the device's own, from the beginning of a launch
+ * to its end; only a queue that was made with CL_QUEUE_PROFILING_ENABLE has them. Behind moe_sort its list of tasks is
+ * read back: it says how many experts a layer touched.
  */
 #ifndef KERNELS_PROFILE_H
 #define KERNELS_PROFILE_H
@@ -16,15 +16,12 @@
 #include "kernels/tuning/tuning.h"
 
 struct kernel_timing {
-	const char *
-		kernel; /* its function's name, but "router" for the product of that name; lives as long as the
-			     * profile */
-	uint32_t m, n,
-		k; /* of a product C [m, n] = A [m, k] W; else, with k 0, groups launched, m x n, and of
-		     * quantize_rows rows x their length */
-	bool dense; /* of an MLP without experts */
-	uint32_t
-		experts; /* different ones in the task list that was there: kernels of an MLP with experts */
+	const char *kernel; /* as kernels_name has it */
+	/* Of a product C [m, n] = A [m, k] W. Else k is 0, and m x n groups were launched; of quantize_rows m rows
+	 * of n numbers. */
+	uint32_t m, n, k;
+	bool dense;		   /* of an MLP without experts */
+	uint32_t experts;	   /* that the task list names, where the kernel depends on one */
 	struct tuning_place place; /* in a tuning table; TUNING_NONE: it has none */
 	uint64_t ns;		   /* 0: the queue tells no times */
 };
@@ -35,10 +32,10 @@ struct profile;
 struct profile *profile_new(cl_command_queue queue);
 void profile_free(struct profile *p);
 
-/* Notes a launch. alias: NULL, or a name in place of the function's. routed: what it does depends on the task list.
- * Returns where its event goes, NULL when out of memory (profile_take says so). */
-cl_event *profile_launch(struct profile *p, cl_kernel kernel, const char *alias, uint64_t x,
-			 uint64_t y, bool dense, bool routed);
+/* Notes a launch of x by y groups. kernel: its name, borrowed. routed: its work depends on the task list. Returns the
+ * place of its event, NULL when out of memory (profile_take then fails). */
+cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint64_t y, bool dense,
+			 bool routed);
 
 /* The launch that was just noted is a product of these sizes. */
 void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k);

@@ -1,8 +1,8 @@
 /*
- * How sample.cl cuts a vocabulary into blocks, and the scratch that a draw or a given token has there. This file is part of
- * the kernel and of its launcher: only macros.
+ * How sample.cl cuts a vocabulary into blocks, and the scratch [SAMPLE_FLOATS] float that a draw or a score has there. One
+ * text for the kernel and for its launcher: macros alone.
  *
- * Numbers of blocks [SAMPLE_LIST] float each, one behind the other, then the bans, then logits of whole blocks.
+ * The scratch: numbers of blocks, [SAMPLE_LIST] each, one behind the other; then the bans; then logits of whole blocks.
  */
 #ifndef KERNELS_SAMPLE_H
 #define KERNELS_SAMPLE_H
@@ -13,13 +13,13 @@
 
 #define SAMPLE_BEST(vocab) (0 * SAMPLE_LIST(vocab)) /* the best logit of each block */
 #define SAMPLE_SUM(vocab)  (1 * SAMPLE_LIST(vocab)) /* sum of exp((logit - best) / temperature) */
-#define SAMPLE_RAW_BEST(vocab) \
-	(2 * SAMPLE_LIST(vocab)) /* the same before penalties and bans, at temperature 1 */
-#define SAMPLE_RAW_SUM(vocab) (3 * SAMPLE_LIST(vocab))
-#define SAMPLE_MASS(vocab)    (4 * SAMPLE_LIST(vocab)) /* weights of blocks, to choose one by */
-#define SAMPLE_LISTED(vocab)  (5 * SAMPLE_LIST(vocab)) /* int: blocks chosen, ascending */
-#define SAMPLE_BANNED(vocab)  (6 * SAMPLE_LIST(vocab)) /* uint: a bit a token */
-#define SAMPLE_LOGITS(vocab)  (SAMPLE_BANNED(vocab) + SAMPLE_LIST(vocab) * (SAMPLE_BLOCK / 32))
-#define SAMPLE_FLOATS(vocab)  (SAMPLE_LOGITS(vocab) + SAMPLE_BLOCKS(vocab) * SAMPLE_BLOCK)
+/* The same of the raw logits: before penalties and bans, at temperature 1. */
+#define SAMPLE_RAW_BEST(vocab) (2 * SAMPLE_LIST(vocab))
+#define SAMPLE_RAW_SUM(vocab)  (3 * SAMPLE_LIST(vocab))
+#define SAMPLE_MASS(vocab)     (4 * SAMPLE_LIST(vocab)) /* weights of blocks, to choose one by */
+#define SAMPLE_LISTED(vocab)   (5 * SAMPLE_LIST(vocab)) /* int: blocks chosen, ascending */
+#define SAMPLE_BANNED(vocab)   (6 * SAMPLE_LIST(vocab)) /* uint: a bit a token */
+#define SAMPLE_LOGITS(vocab)   (SAMPLE_BANNED(vocab) + SAMPLE_LIST(vocab) * (SAMPLE_BLOCK / 32))
+#define SAMPLE_FLOATS(vocab)   (SAMPLE_LOGITS(vocab) + SAMPLE_BLOCKS(vocab) * SAMPLE_BLOCK)
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/macros.h"
+#include "kernels/kernels.h"
 #include "kernels/tuning/cuts.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -83,7 +84,7 @@ static void test_reading(void)
 	t = parse("tigon tuning 1", &e);
 	ok(t && !t->n, "also without an end of the line");
 	tuning_free(t);
-	is_int(tuning_built_in(&t, &e), 0, "the one that is built in is good: %s", e.text);
+	is_int(kernels_built_in_table(&t, &e), 0, "the one that is built in is good: %s", e.text);
 	tuning_free(t);
 }
 

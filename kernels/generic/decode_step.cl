@@ -1,25 +1,31 @@
 /*
- * A whole decode step but the draws in one launch, on a CPU: every row of the plan has one token, and the groups that run deal the work of all
- * layers out among themselves.
+ * A whole decode step but the draws in one launch, on a CPU: every row of the plan has one token, and the groups that
+ * run deal the work of all layers out among themselves.
  *
- * The work list (engine/decode_work.c) is a sequence of phases. A phase is one operation on one layer, cut into tickets;
- * tickets are numbered through all phases. A group takes the next ticket, waits until all tickets of earlier phases
- * are done, does its parts (up to PHASE_TAKE neighbouring columns of one row), and counts it as done. A ticket waits only for lower ones, and those are in the hands of groups
- * that run: so any number of groups gets through, one alone as well, and none has to be resident for another.
+ * The work list (kernels/step.h; engine/decode_work.c writes it) is a sequence of phases. A phase is one operation on
+ * one layer, cut into tickets; tickets are numbered through all phases. A group takes the next ticket, waits until all
+ * tickets of earlier phases are done, does the ticket's parts (up to PHASE_TAKE neighbouring columns of one row), and
+ * counts the ticket as done. A ticket waits for lower ones alone, and those are in the hands of groups that run: so any
+ * number of groups gets through, one alone as well, and none has to be resident for another.
  *
- * What a ticket does are the functions of the other kernels: the bits are those of separate launches.
+ * A part is done by the functions of the other kernels: the bits are those of separate launches.
  *
- * Buffers come as addresses (address below): a kernel has far fewer arguments than a model has matrices. Device
- * addresses do not change while a buffer lives; OpenCL 1.2 does not promise that, PoCL and NVIDIA's driver keep it.
+ * A kernel has far fewer arguments than a model has matrices, so buffers come as addresses, which the kernel `address`
+ * writes down once: at[i] = where the buffer is. The address of a buffer does not change while it lives. OpenCL 1.2
+ * does not promise that; PoCL and NVIDIA's driver keep it.
  *
- * work, at work_at of the step table: WORK_* ints, then the phases; the list ends with a phase of no operation, whose
- * first ticket is the number of all; the host zeroes the two counters with each list. Options: those of the files below
- * (kernels/programs.c).
+ *     step      the step table (kernels/step.h) with the work list at work_at, whose counters are written; in and out
+ *     at        [AT_LAYERS + layers * AT_LAYER_COUNT] ulong, device addresses (kernels/step.h); out of address, then in
+ *
+ * Sums and their precision: as in the files below. Global size: any number of groups; address one.
+ * Options: those of the files below (kernels/programs.c). Reference: separate launches, bit by bit
+ * (tests/test_runner.c), and those of the files below.
  */
 #define STEP /* leaves their __kernels out: only their functions are wanted */
 #include "embed.cl"
 #include "norm.cl"
 #include "gemm.cl"
+#include "moe_gemm.cl"
 #include "moe_route.cl"
 #if HEADS
 #include "attention.cl"
@@ -29,12 +35,12 @@
 #endif
 
 /*
- * Waiting for other groups. A thread whose processor was given to somebody else may hold what all wait for: on a busy
- * machine whoever has waited for longer than a part takes lets others run (sched_yield), or all would spin until the
- * system's next time slice.
+ * Waiting for other groups. A group may hold the ticket that all wait for while the system runs another program in its
+ * place. So a group that has waited for longer than a part takes lets others run (sched_yield); else all would spin
+ * until the system's next time slice.
  */
 #define PATIENCE 256 /* turns of `pause` */
-/* GPUs launch kernel by kernel; what they would do here is tested, not used. */
+/* GPUs launch kernel by kernel: there this file is compiled by tests/check_kernels alone. */
 #if LANES > 1
 #define WAIT(turn) mem_fence(CLK_GLOBAL_MEM_FENCE)
 #elif defined(__x86_64__) && defined(__linux__)
@@ -62,11 +68,22 @@
 #define PANEL_LINES(K) ((K)*16 * (uint)sizeof(elem_t) / 64)
 #endif
 
-#define GLOBAL_AT(type, i) ((__global type *)at[i])
-#define LAYER_AT(type, i)  ((__global type *)layer[i])
+/* One part of a phase, column x of its row y, and the memory that its group has for it. */
+struct part {
+	__global const int *step, *work;
+	__global const ulong *at, *layer; /* addresses: all, the layer's own */
+	uint x, y;
+	LOCAL float *memory; /* [MEMORY] */
+	LOCAL float *scratch;
+	LOCAL int *ids;
+};
+
+/* Buffers of a part p. */
+#define GLOBAL_AT(type, i) ((__global type *)p->at[i])
+#define LAYER_AT(type, i)  ((__global type *)p->layer[i])
 
 /* The weights of a product by rows of one matrix, 0 for other operations; its terms. */
-static inline __global const elem_t *product_weights(__global const ulong *at, __global const ulong *layer, int op)
+static inline __global const elem_t *product_weights(const struct part *p, int op)
 {
 	switch (op) {
 	case OP_ATTENTION_IN:
@@ -91,15 +108,14 @@ static inline uint product_terms(int op)
 	return LD(HIDDEN);
 }
 
-GROUP_FUNCTION void product(__global const int *work, __global const ulong *at, int op, __global const elem_t *W,
-			    uint gx, uint gy)
+GROUP_FUNCTION void product(const struct part *p, int op, __global const elem_t *W)
 {
-	const uint D = LD(HIDDEN), T = (uint)work[WORK_TOKENS], K = product_terms(op);
-	__global float *proj = GLOBAL_AT(float, AT_PROJ);
+	const uint D = LD(HIDDEN), T = (uint)p->work[WORK_TOKENS], K = product_terms(op);
+	__global float *to = GLOBAL_AT(float, AT_PROJ);
 	uint M = T, N = LD(VOCAB);
 
 	if (op == OP_ATTENTION_OUT || op == OP_DELTA_OUT) {
-		gemm_add_group(gx, gy, GLOBAL_AT(elem_t, AT_MIXED), K, W, GLOBAL_AT(float, AT_X), D, T, D, K, 0);
+		gemm_add_group(p->x, p->y, GLOBAL_AT(elem_t, AT_MIXED), K, W, GLOBAL_AT(float, AT_X), D, T, D, K, 0);
 		return;
 	}
 	switch (op) {
@@ -110,97 +126,123 @@ GROUP_FUNCTION void product(__global const int *work, __global const ulong *at, 
 	case OP_DELTA_IN: N = DELTA_LD; break;
 #endif
 	case OP_LOGITS:
-		M = (uint)work[WORK_LOGITS];
-		proj = GLOBAL_AT(float, AT_LOGITS);
+		M = (uint)p->work[WORK_LOGITS];
+		to = GLOBAL_AT(float, AT_LOGITS);
 		break;
 	}
-	gemm_store_group(gx, gy, GLOBAL_AT(elem_t, AT_H), K, W, proj, N, M, N, K);
+	gemm_store_group(p->x, p->y, GLOBAL_AT(elem_t, AT_H), K, W, to, N, M, N, K);
 }
 
-/* Part (gx, gy) of a phase. */
-GROUP_FUNCTION void part(__global const int *step, __global const int *work, __global const ulong *at, int op,
-			 __global const ulong *layer, uint gx, uint gy, LOCAL float *memory, LOCAL float *scratch,
-			 LOCAL int *ids)
+/* Row y of the residual stream (or row_at[y] of it) to h and h32. */
+GROUP_FUNCTION void norm(const struct part *p, int row_at, __global const float *w)
 {
-	const uint T = (uint)work[WORK_TOKENS];
-	const int rows_at = work[WORK_ROWS_AT];
-	__global float *x = GLOBAL_AT(float, AT_X), *h32 = GLOBAL_AT(float, AT_H32);
-	__global elem_t *h = GLOBAL_AT(elem_t, AT_H);
-	__global const elem_t *W = product_weights(at, layer, op);
+	rms_norm_group(p->y, p->step, row_at, GLOBAL_AT(float, AT_X), w, GLOBAL_AT(elem_t, AT_H),
+		       GLOBAL_AT(float, AT_H32), p->scratch);
+}
+
+GROUP_FUNCTION void embed_part(const struct part *p)
+{
+	embed_group(p->y, p->step, p->work[WORK_TOKENS_AT], p->work[WORK_POSITIONS_AT], GLOBAL_AT(int, AT_RESULT),
+		    GLOBAL_AT(elem_t, AT_EMBED), GLOBAL_AT(float, AT_INV_FREQ), GLOBAL_AT(float, AT_X),
+		    GLOBAL_AT(float, AT_ROPE));
+	BARRIER();
+	norm(p, -1, LAYER_AT(float, AT_INPUT_NORM));
+}
+
+#if HEADS
+/* A KV head and the query heads that share it are prepared, then attended to; a tile is one token. */
+GROUP_FUNCTION void attention_part(const struct part *p)
+{
+	for (uint i = 0; i <= SHARERS; i++) {
+		attention_prepare_group(p->y, i < SHARERS ? p->x * SHARERS + i : HEADS + p->x, p->step,
+					p->work[WORK_ROWS_AT], p->work[WORK_TOKEN_ROWS_AT], GLOBAL_AT(float, AT_PROJ),
+					LAYER_AT(float, AT_Q_NORM), LAYER_AT(float, AT_K_NORM),
+					GLOBAL_AT(float, AT_ROPE), GLOBAL_AT(float, AT_Q),
+					LAYER_AT(elem_t, AT_K_PAGES), LAYER_AT(elem_t, AT_V_PAGES), p->memory,
+					p->scratch);
+		BARRIER();
+	}
+	attention_group(p->y, p->x, p->step, p->work[WORK_ROWS_AT], p->work[WORK_TILES_AT], GLOBAL_AT(float, AT_PROJ),
+			GLOBAL_AT(float, AT_Q), LAYER_AT(elem_t, AT_K_PAGES), LAYER_AT(elem_t, AT_V_PAGES),
+			GLOBAL_AT(elem_t, AT_MIXED), (LOCAL float(*)[KEYS])p->memory, p->scratch);
+}
+#endif
+
+#if HK
+GROUP_FUNCTION void delta_part(const struct part *p)
+{
+	delta_decode_group(p->y, p->x, p->step, p->work[WORK_ROWS_AT], 0, GLOBAL_AT(float, AT_PROJ),
+			   LAYER_AT(float, AT_CONV), LAYER_AT(float, AT_NEG_A), LAYER_AT(float, AT_DT_BIAS),
+			   LAYER_AT(float, AT_NORM), LAYER_AT(float, AT_RING), LAYER_AT(float, AT_STATE),
+			   GLOBAL_AT(elem_t, AT_MIXED), p->memory, p->scratch);
+}
+#endif
+
+/* Every part of a row norms it for itself. */
+GROUP_FUNCTION void router_part(const struct part *p)
+{
+	norm(p, -1, LAYER_AT(float, AT_POST_NORM));
+	BARRIER();
+#if EXPERTS
+	moe_router_group(p->x, p->y, GLOBAL_AT(float, AT_H32), LAYER_AT(float, AT_ROUTER),
+			 GLOBAL_AT(float, AT_ROUTER_LOGITS));
+#endif
+}
+
+/* The experts of n tokens from `first` on. */
+GROUP_FUNCTION void topk_part(const struct part *p, uint first, uint n)
+{
+#if EXPERTS
+	for (uint t = first; t < first + n; t++)
+		moe_topk_group(t, GLOBAL_AT(float, AT_ROUTER_LOGITS), GLOBAL_AT(int, AT_EXPERTS),
+			       GLOBAL_AT(float, AT_WEIGHTS), p->memory, p->scratch, p->ids);
+#endif
+}
+
+GROUP_FUNCTION void sort_part(const struct part *p)
+{
+	moe_sort_group(GLOBAL_AT(int, AT_EXPERTS), (uint)p->work[WORK_TOKENS], GLOBAL_AT(int, AT_ROWS),
+		       GLOBAL_AT(int, AT_TASKS), (LOCAL uint *)p->memory);
+}
+
+GROUP_FUNCTION void do_part(const struct part *p, int op)
+{
+	__global const elem_t *W = product_weights(p, op);
 
 	if (W) {
-		product(work, at, op, W, gx, gy);
+		product(p, op, W);
 		return;
 	}
 	switch (op) {
-	case OP_EMBED:
-		embed_group(gy, step, work[WORK_TOKENS_AT], work[WORK_POSITIONS_AT], GLOBAL_AT(int, AT_RESULT),
-			    GLOBAL_AT(elem_t, AT_EMBED), GLOBAL_AT(float, AT_INV_FREQ), x, GLOBAL_AT(float, AT_ROPE));
-		BARRIER();
-		rms_norm_group(gy, step, -1, x, LAYER_AT(float, AT_INPUT_NORM), h, h32, scratch);
-		break;
+	case OP_EMBED: embed_part(p); break;
 #if HEADS
-	case OP_ATTENTION: /* a tile is one token */
-		for (uint i = 0; i <= SHARERS; i++) {
-			attention_prepare_group(gy, i < SHARERS ? gx * SHARERS + i : HEADS + gx, step, rows_at,
-						work[WORK_TOKEN_ROWS_AT], GLOBAL_AT(float, AT_PROJ),
-						LAYER_AT(float, AT_Q_NORM), LAYER_AT(float, AT_K_NORM),
-						GLOBAL_AT(float, AT_ROPE), GLOBAL_AT(float, AT_Q),
-						LAYER_AT(elem_t, AT_K_PAGES), LAYER_AT(elem_t, AT_V_PAGES), memory,
-						scratch);
-			BARRIER();
-		}
-		attention_group(gy, gx, step, rows_at, work[WORK_TILES_AT], GLOBAL_AT(float, AT_PROJ),
-				GLOBAL_AT(float, AT_Q), LAYER_AT(elem_t, AT_K_PAGES), LAYER_AT(elem_t, AT_V_PAGES),
-				GLOBAL_AT(elem_t, AT_MIXED), (LOCAL float(*)[KEYS])memory, scratch);
-		break;
+	case OP_ATTENTION: attention_part(p); break;
 #endif
 #if HK
-	case OP_DELTA:
-		delta_decode_group(gy, gx, step, rows_at, 0, GLOBAL_AT(float, AT_PROJ), LAYER_AT(float, AT_CONV),
-				   LAYER_AT(float, AT_NEG_A), LAYER_AT(float, AT_DT_BIAS), LAYER_AT(float, AT_NORM),
-				   LAYER_AT(float, AT_RING), LAYER_AT(float, AT_STATE), GLOBAL_AT(elem_t, AT_MIXED),
-				   memory, scratch);
-		break;
+	case OP_DELTA: delta_part(p); break;
 #endif
-	case OP_ROUTER: /* every part norms the row for itself; the first one's is kept */
-		rms_norm_group(gy, step, -1, x, LAYER_AT(float, AT_POST_NORM), h, h32, scratch);
-		BARRIER();
-#if EXPERTS
-		moe_router_group(gx, gy, h32, LAYER_AT(float, AT_ROUTER), GLOBAL_AT(float, AT_ROUTER_LOGITS));
-#endif
-		break;
-#if EXPERTS
-	case OP_TOPK:
-		moe_topk_group(gy, GLOBAL_AT(float, AT_ROUTER_LOGITS), GLOBAL_AT(int, AT_EXPERTS),
-			       GLOBAL_AT(float, AT_WEIGHTS), memory, scratch, ids);
-		break;
+	case OP_ROUTER: router_part(p); break;
+	case OP_TOPK: topk_part(p, p->y, 1); break;
 	case OP_TOPK_SORT:
-		for (uint t = 0; t < T; t++)
-			moe_topk_group(t, GLOBAL_AT(float, AT_ROUTER_LOGITS), GLOBAL_AT(int, AT_EXPERTS),
-				       GLOBAL_AT(float, AT_WEIGHTS), memory, scratch, ids);
-		BARRIER(); /* and sort: */
-#endif
-	case OP_SORT:
-		moe_sort_group(GLOBAL_AT(int, AT_EXPERTS), T, GLOBAL_AT(int, AT_ROWS), GLOBAL_AT(int, AT_TASKS),
-			       (LOCAL uint *)memory);
-		break;
+		topk_part(p, 0, (uint)p->work[WORK_TOKENS]);
+		BARRIER(); /* fall through */
+	case OP_SORT: sort_part(p); break;
 	case OP_GATE_UP:
-		moe_gate_up_group(gx, gy, h, LAYER_AT(elem_t, AT_EXPERTS_GATE_UP), LAYER_AT(elem_t, AT_SHARED_GATE_UP),
-				  GLOBAL_AT(int, AT_TASKS), GLOBAL_AT(int, AT_ROWS), GLOBAL_AT(elem_t, AT_ACT));
+		moe_gate_up_group(p->x, p->y, GLOBAL_AT(elem_t, AT_H), LAYER_AT(elem_t, AT_EXPERTS_GATE_UP),
+				  LAYER_AT(elem_t, AT_SHARED_GATE_UP), GLOBAL_AT(int, AT_TASKS), GLOBAL_AT(int, AT_ROWS),
+				  GLOBAL_AT(elem_t, AT_ACT));
 		break;
 	case OP_DOWN:
-		moe_down_group(gx, gy, GLOBAL_AT(elem_t, AT_ACT), LAYER_AT(elem_t, AT_EXPERTS_DOWN),
+		moe_down_group(p->x, p->y, GLOBAL_AT(elem_t, AT_ACT), LAYER_AT(elem_t, AT_EXPERTS_DOWN),
 			       LAYER_AT(elem_t, AT_SHARED_DOWN), GLOBAL_AT(int, AT_TASKS), GLOBAL_AT(int, AT_ROWS),
 			       GLOBAL_AT(float, AT_Y));
 		break;
 	case OP_COMBINE:
-		combine_norm_group(gy, x, GLOBAL_AT(float, AT_Y), GLOBAL_AT(float, AT_WEIGHTS),
-				   GLOBAL_AT(float, AT_ROUTER_LOGITS), LAYER_AT(float, AT_NEXT_NORM), h, h32, 0, scratch);
+		combine_norm_group(p->y, GLOBAL_AT(float, AT_X), GLOBAL_AT(float, AT_Y), GLOBAL_AT(float, AT_WEIGHTS),
+				   GLOBAL_AT(float, AT_ROUTER_LOGITS), LAYER_AT(float, AT_NEXT_NORM),
+				   GLOBAL_AT(elem_t, AT_H), GLOBAL_AT(float, AT_H32), 0, p->scratch);
 		break;
-	case OP_LAST_NORM:
-		rms_norm_group(gy, step, work[WORK_LOGITS_AT], x, GLOBAL_AT(float, AT_FINAL_NORM), h, h32, scratch);
-		break;
+	case OP_LAST_NORM: norm(p, p->work[WORK_LOGITS_AT], GLOBAL_AT(float, AT_FINAL_NORM)); break;
 	}
 }
 
@@ -217,6 +259,24 @@ GROUP_FUNCTION void part(__global const int *step, __global const int *work, __g
 #define MEMORY MEMORY_1
 #endif
 
+/* Until all tickets before `first` are done. Weights are there at any time, so those that the part p reads first are
+ * asked for meanwhile. */
+GROUP_FUNCTION void wait_for(volatile __global int *done, int first, const struct part *p, __global const int *phase)
+{
+	__global const elem_t *W = product_weights(p, phase[PHASE_OP]);
+	uint K = product_terms(phase[PHASE_OP]), panels = NPG * WIDTH / 16;
+	uint lines = W ? (uint)phase[PHASE_TAKE] * panels * PANEL_LINES(K) : 0;
+	__global const uchar *from = W ? (__global const uchar *)PANEL(W, p->x * panels, K) : 0;
+
+	for (uint turn = 0; LANE == 0 && *done < first; turn++)
+		if (turn < lines)
+			PREFETCH(from + turn * 64);
+		else
+			WAIT(turn - lines);
+	BARRIER();
+	mem_fence(CLK_GLOBAL_MEM_FENCE);
+}
+
 __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global const ulong *at)
 {
 	__global const int *work = step + work_at;
@@ -227,11 +287,11 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 	LOCAL int mine[1];
 	GROUP_SCRATCH(scratch);
 	GROUP_INT_SCRATCH(ids);
+	struct part p = {.step = step, .work = work, .at = at, .memory = memory, .scratch = scratch, .ids = ids};
 
 	for (;;) {
-		__global const ulong *layer;
 		int ticket, first;
-		uint i, parts, x, y;
+		uint i, parts, end;
 
 		BARRIER(); /* mine is read */
 		if (LANE == 0)
@@ -243,29 +303,16 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 		if (phase[PHASE_OP] == OP_END)
 			return;
 		first = phase[PHASE_FIRST];
-		layer = at + AT_LAYERS + phase[PHASE_LAYER] * AT_LAYER_COUNT;
 		i = (uint)(ticket - first);
 		parts = CEIL_((uint)phase[PHASE_COLUMNS], (uint)phase[PHASE_TAKE]);
-		x = i % parts * (uint)phase[PHASE_TAKE];
-		y = i / parts;
-		if (ready != first) {
-			__global const elem_t *W = product_weights(at, layer, phase[PHASE_OP]);
-			uint K = product_terms(phase[PHASE_OP]), panels = NPG * WIDTH / 16;
-			uint lines = W ? (uint)phase[PHASE_TAKE] * panels * PANEL_LINES(K) : 0;
-			__global const uchar *from = W ? (__global const uchar *)PANEL(W, x * panels, K) : 0;
-
-			/* Weights are there for everybody at any time: what will be read first comes meanwhile. */
-			for (uint turn = 0; LANE == 0 && *done < first; turn++)
-				if (turn < lines)
-					PREFETCH(from + turn * 64);
-				else
-					WAIT(turn - lines);
-			BARRIER();
-			mem_fence(CLK_GLOBAL_MEM_FENCE);
-			ready = first;
-		}
-		for (uint end = MIN_(x + (uint)phase[PHASE_TAKE], (uint)phase[PHASE_COLUMNS]); x < end; x++)
-			part(step, work, at, phase[PHASE_OP], layer, x, y, memory, scratch, ids);
+		p.layer = at + AT_LAYERS + phase[PHASE_LAYER] * AT_LAYER_COUNT;
+		p.x = i % parts * (uint)phase[PHASE_TAKE];
+		p.y = i / parts;
+		if (ready != first)
+			wait_for(done, first, &p, phase);
+		ready = first;
+		for (end = MIN_(p.x + (uint)phase[PHASE_TAKE], (uint)phase[PHASE_COLUMNS]); p.x < end; p.x++)
+			do_part(&p, phase[PHASE_OP]);
 		mem_fence(CLK_GLOBAL_MEM_FENCE);
 		BARRIER();
 		if (LANE == 0)

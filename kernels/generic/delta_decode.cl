@@ -1,14 +1,24 @@
 /*
- * One recurrent step of Gated DeltaNet, everything between its two projections in one launch: convolution,
- * silu, l2 norm, gates, delta rule, gated norm. One group a decode row and value head.
+ * One recurrent step of Gated DeltaNet, everything between its two projections in one launch: convolution, silu, l2
+ * norm, gates, delta rule, gated norm.
  *
- *     q = conv.. * rsqrt(sum q^2 + 1e-6) * DK^-1/2;  k = conv.. * rsqrt(sum k^2 + 1e-6);  v = conv..
- *     u = beta (v - e^g S^T k);  S <- e^g S + k u^T;  o = S^T q          (Yang et al. 2024, arXiv:2412.06464)
+ *     q = x rsqrt(sum x^2 + 1e-6) DK^-1/2;  k = x rsqrt(sum x^2 + 1e-6);  v = x;  x = silu(conv(proj))  (conv: delta.clh)
+ *     u = beta (v - e^g S^T k);  S <- e^g S + k u^T;  o = S^T q;  out = gated norm of o
  *
- * Rows are the decode rows of the step table, from first_row on. out [T, HV * DV] elem_t. The state is read
- * from ROW_STATE_SRC and written to ROW_STATE_DST. A block of columns of S is taken at a time, small
- * enough to be read once from memory and twice from the nearest cache.
- * Options: delta.clh. Reference: reference_delta.
+ * (Yang et al. 2024, arXiv:2412.06464.) A block of columns of S is taken at a time, small enough to be read once from
+ * memory and twice from the nearest cache.
+ *
+ *     step      the step table (kernels/step.h): rows first_row, first_row + 1, ... at rows_at, of one token each; in
+ *     proj      [T, DELTA_LD] float (delta.clh); in
+ *     conv_w    [CONV, CHANNELS] float, taps; in
+ *     neg_a     [HV] float, -exp(A_log); in       dt_bias [HV] float; in       norm_w [DV] float; in
+ *     ring      [slots, CONV, CHANNELS] float, inputs of the convolution (delta.clh); in and out
+ *     state     [slots, HV, DK, DV] float, read in slot ROW_STATE_SRC, written in ROW_STATE_DST
+ *     out       [T, HV * DV] elem_t; out
+ *
+ * All sums are in float, a chain over DK each; the norms' are lane by lane (common.clh).
+ * Global size: decode rows x HV groups. Options: delta.clh. Reference: reference_delta_step, reference_conv,
+ * reference_l2_norm, reference_delta_gate, reference_gated_norm.
  */
 #include "delta.clh"
 

@@ -1,26 +1,42 @@
 /*
  * Gated DeltaNet over prompts, in chunks of C = 64 tokens at absolute multiples of 64.
  *
- * delta_conv (one group a prefill token and head unit: HK of q, HK of k, HV of v): convolution, silu,
- * l2 norm, and with the v units the gates.   qs, ks [T, HK * DK]; vs [T, HV * DV]; gates [T, HV, 2] float
+ * delta_conv: the causal convolution with silu, the l2 norm of q and k, and the gates. With s = DK^-1/2 for q, 1 for k:
  *
- * delta_prefill (a group takes (row, value head) pairs, one after the other; chunks in order): with
- * G = inclusive cumsum of g inside the chunk, Gamma_ij = e^(G_i - G_j) for i >= j,
+ *     q, k = s x / sqrt(sum x^2 + 1e-6),  v = x,  x = silu(conv(proj))      (conv: delta.clh)
+ *     gates = beta, g                                                        (delta.clh)
+ *
+ * delta_prefill: the recurrence over a chunk as products. With G = inclusive cumsum of g inside the chunk and
+ * Gamma_ij = e^(G_i - G_j) for i >= j,
  *
  *     A  = strictly lower of beta_i (k_i . k_j) Gamma_ij        P = lower of (q_i . k_j) Gamma_ij
  *     R_i = beta_i (v_i - e^G_i (k_i S))                        (I + A) V' = R, forward substitution
  *     O_i = e^G_i (q_i S) + sum_j P_ij V'_j                     S <- e^G_C S + sum_i e^(G_C - G_i) k_i V'_i^T
+ *     out = gated norm of O                                      (delta.clh)
  *
- * (Yang et al. 2024, arXiv:2412.06464, with the solve applied once to V - K S, as FlashQLA does: one
- * product fewer and no U, W in memory.) A short last chunk has n < C tokens; rows past n are not
- * computed, which is what padding q, k, v, beta and g with zeros gives. The gated norm is fused at the end.
+ * (Yang et al. 2024, arXiv:2412.06464, with the solve applied once to V - K S, as FlashQLA does: one product fewer, and
+ * no U and W in memory.) A short last chunk has n < C tokens; its rows past n are not computed, which is what padding
+ * q, k, v, beta and g with zeros gives.
  *
- * A row leaves its state in ROW_STATE_DST, and what it was at some chunk boundaries on the way in the slots
- * of its snapshots: the bits, state and convolution, that a row ending there would have left.
+ * A row leaves its state in slot ROW_STATE_DST. The slots of its snapshots get the state and the convolution inputs
+ * that a row ending at the snapshot would have left, bit by bit.
  *
- * scratch: SCRATCH floats a group, in global memory: k^T [DK][C] | A [C][C] | P [C][C] | V' [C][DV] | O [C][DV].
- * Row r of the launch is row `first_row + r` of the step table. All in float.
- * Options: delta.clh. Reference: reference_delta.
+ *     step      the step table (kernels/step.h): rows at rows_at, token rows at token_rows_at; in
+ *     proj      [T, DELTA_LD] float (delta.clh); in
+ *     conv_w    [CONV, CHANNELS] float, taps; in
+ *     neg_a     [HV] float, -exp(A_log); in       dt_bias [HV] float; in       norm_w [DV] float; in
+ *     ring      [slots, CONV, CHANNELS] float, inputs of the convolution (delta.clh); in and out
+ *     qs, ks    [T, HK * DK] float; vs [T, HV * DV] float; gates [T, HV, 2] float: out of delta_conv, into delta_prefill
+ *     state     [slots, HV, DK, DV] float; in and out
+ *     work      [groups, SCRATCH] float, scratch: k^T [DK][C] | A [C][C] | P [C][C] | V' [C][DV] | O [C][DV]
+ *     out       [T, HV * DV] elem_t; out
+ *     first_row, n_rows   rows of the step table: first_row, first_row + 1, ...
+ *
+ * All sums are in float, each a chain over ascending tokens or dimensions; the norms' are lane by lane (common.clh).
+ * Global size: delta_conv one group a token and head unit (HK of q, HK of k, HV of v); delta_prefill any number of
+ * groups, each takes (row, value head) pairs one after the other.
+ * Options: delta.clh, SCRATCH. Reference: reference_delta_step, reference_conv, reference_l2_norm,
+ * reference_delta_gate, reference_gated_norm.
  */
 #include "delta.clh"
 
@@ -75,18 +91,18 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 		V_STORE(V_LOAD(out + c) * scale, out + c);
 }
 
-#define TILE_ROWS  8
+#define DELTA_ROWS  8
 #define COL_BLOCKS (VEC == 16 ? 2 : 1) /* blocks of WIDTH columns in a tile */
-#define HALF	   (TILE_ROWS / 2)
+#define HALF	   (DELTA_ROWS / 2)
 #define SLAB	   (COL_BLOCKS * WIDTH) /* columns of a tile */
 #define SOLVE_ROWS 16 /* rows whose dependence on each other is solved one by one */
 
 /*
- * acc[i][j] = sum_k a[i][k] * b[k * b_row + column j], k ascending, for a tile of TILE_ROWS rows and the SLAB columns
+ * acc[i][j] = sum_k a[i][k] * b[k * b_row + column j], k ascending, for a tile of DELTA_ROWS rows and the SLAB columns
  * from c0 on. Past n_cols any number does for b; another lane's column would not do, since that lane may be writing
  * it.
  */
-static inline void tile_product(floatv acc[TILE_ROWS][COL_BLOCKS], __global const float *const a[TILE_ROWS],
+static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global const float *const a[DELTA_ROWS],
 				__global const float *b, uint b_row, uint n, uint c0, uint n_cols)
 {
 	uint column[COL_BLOCKS];
@@ -97,7 +113,7 @@ static inline void tile_product(floatv acc[TILE_ROWS][COL_BLOCKS], __global cons
 
 		column[j] = LANES == 1 && c >= n_cols ? 0 : c;
 #pragma unroll
-		for (uint i = 0; i < TILE_ROWS; i++)
+		for (uint i = 0; i < DELTA_ROWS; i++)
 			acc[i][j] = 0;
 	}
 	for (uint k = 0; k < n; k++) {
@@ -107,7 +123,7 @@ static inline void tile_product(floatv acc[TILE_ROWS][COL_BLOCKS], __global cons
 		for (uint j = 0; j < COL_BLOCKS; j++)
 			bk[j] = LANES == 1 || column[j] < n_cols ? V_LOAD(b + k * b_row + column[j]) : (floatv)0;
 #pragma unroll
-		for (uint i = 0; i < TILE_ROWS; i++) {
+		for (uint i = 0; i < DELTA_ROWS; i++) {
 			floatv ak = (floatv)a[i][k];
 
 #pragma unroll
@@ -118,11 +134,11 @@ static inline void tile_product(floatv acc[TILE_ROWS][COL_BLOCKS], __global cons
 }
 
 /* The rows of a tile: `rows` of them from p on, the last one again for those that are missing. */
-static inline void tile_rows(__global const float *a[TILE_ROWS], uint first, uint n, __global const float *p,
+static inline void tile_rows(__global const float *a[DELTA_ROWS], uint first, uint n, __global const float *p,
 			     uint stride, uint rows)
 {
 #pragma unroll
-	for (uint i = 0; i < TILE_ROWS; i++)
+	for (uint i = 0; i < DELTA_ROWS; i++)
 		if (i >= first && i < first + n)
 			a[i] = p + MIN_(i - first, rows - 1) * stride;
 }
@@ -150,6 +166,176 @@ static inline void carry_head(__global const float *proj, __global float *ring, 
 		}
 }
 
+/* The gates of a chunk's n tokens: beta, G and decay = e^G, [C]. G stays as it is past n. All by the first lane. */
+GROUP_FUNCTION void chunk_gates(__global const float *gates, ulong t, uint h, uint n, __local float *G,
+				__local float *beta, __local float *decay)
+{
+	if (LANE == 0) {
+		float sum = 0;
+
+		for (uint i = 0; i < n; i++) {
+			beta[i] = gates[((t + i) * HV + h) * 2];
+			sum += gates[((t + i) * HV + h) * 2 + 1];
+			G[i] = sum;
+			decay[i] = exp(sum);
+		}
+		for (uint i = n; i < C; i++)
+			G[i] = sum;
+	}
+}
+
+/* A and P, HALF rows of each at a time; what lies behind their diagonals is not looked at. */
+GROUP_FUNCTION void chunk_products(__global const float *q, __global const float *k, __global const float *kt,
+				   __local const float *G, __local const float *beta, uint n, __global float *A,
+				   __global float *P)
+{
+	__global const float *a[DELTA_ROWS];
+	floatv acc[DELTA_ROWS][COL_BLOCKS];
+
+	for (uint i0 = 0; i0 < n; i0 += HALF) {
+		uint rows = MIN_(n - i0, (uint)HALF);
+
+		tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
+		tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
+		for (uint c0 = 0; c0 < i0 + rows; c0 += SLAB) {
+			tile_product(acc, a, kt, C, DK, c0, C);
+			FOR_TILE (HALF, rows, C, c0) {
+				uint r = i0 + i;
+				intv column = (int)c + LANE_INDEX;
+				floatv gamma = exp(G[r] - V_LOAD(G + c));
+
+				V_STORE(column < (int)r ? beta[r] * acc[i][j] * gamma : (floatv)0, A + r * C + c);
+				V_STORE(column <= (int)r ? acc[HALF + i][j] * gamma : (floatv)0, P + r * C + c);
+			}
+		}
+	}
+}
+
+/* V = R and O = e^G (q S), in the columns of a slab. */
+GROUP_FUNCTION void read_state(__global const float *q, __global const float *k, __global const float *v,
+			       __global const float *S, __local const float *beta, __local const float *decay,
+			       uint n, uint c0, __global float *V, __global float *O)
+{
+	__global const float *a[DELTA_ROWS];
+	floatv acc[DELTA_ROWS][COL_BLOCKS];
+
+	for (uint i0 = 0; i0 < n; i0 += HALF) {
+		uint rows = MIN_(n - i0, (uint)HALF);
+
+		tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
+		tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
+		tile_product(acc, a, S, DV, DK, c0, DV);
+		FOR_TILE (HALF, rows, DV, c0) {
+			uint r = i0 + i;
+
+			V_STORE(beta[r] * (V_LOAD(v + r * HV * DV + c) - decay[r] * acc[i][j]), V + r * DV + c);
+			V_STORE(decay[r] * acc[HALF + i][j], O + r * DV + c);
+		}
+	}
+}
+
+/* (I + A) V' = V in place: forward substitution by blocks of rows. First a product with the rows of earlier blocks, then
+ * row by row inside the block. */
+GROUP_FUNCTION void solve(__global const float *A, uint n, uint c0, __global float *V)
+{
+	__global const float *a[DELTA_ROWS];
+	floatv acc[DELTA_ROWS][COL_BLOCKS];
+
+	for (uint b0 = 0; b0 < n; b0 += SOLVE_ROWS) {
+		uint end = MIN_(n, b0 + SOLVE_ROWS);
+
+		for (uint i0 = b0; b0 && i0 < end; i0 += DELTA_ROWS) {
+			uint rows = MIN_(end - i0, (uint)DELTA_ROWS);
+
+			tile_rows(a, 0, DELTA_ROWS, A + i0 * C, C, rows);
+			tile_product(acc, a, V, DV, b0, c0, DV);
+			FOR_TILE (DELTA_ROWS, rows, DV, c0) {
+				__global float *x = V + (i0 + i) * DV + c;
+
+				V_STORE(V_LOAD(x) - acc[i][j], x);
+			}
+		}
+		for (uint i = b0 + 1; i < end; i++)
+#pragma unroll
+			for (uint j = 0; j < COL_BLOCKS; j++) {
+				uint c = c0 + j * WIDTH + LANE * VEC;
+				floatv x;
+
+				if (c >= DV)
+					continue;
+				x = V_LOAD(V + i * DV + c);
+				for (uint m = b0; m < i; m++)
+					x = fma((floatv)(-A[i * C + m]), V_LOAD(V + m * DV + c), x);
+				V_STORE(x, V + i * DV + c);
+			}
+	}
+}
+
+/* O += P V'. P is zero above its diagonal, so a tile stops at its own last row. */
+GROUP_FUNCTION void add_inside(__global const float *P, __global const float *V, uint n, uint c0, __global float *O)
+{
+	__global const float *a[DELTA_ROWS];
+	floatv acc[DELTA_ROWS][COL_BLOCKS];
+
+	for (uint i0 = 0; i0 < n; i0 += DELTA_ROWS) {
+		uint rows = MIN_(n - i0, (uint)DELTA_ROWS);
+
+		tile_rows(a, 0, DELTA_ROWS, P + i0 * C, C, rows);
+		tile_product(acc, a, V, DV, i0 + rows, c0, DV);
+		FOR_TILE (DELTA_ROWS, rows, DV, c0) {
+			__global float *o = O + (i0 + i) * DV + c;
+
+			V_STORE(V_LOAD(o) + acc[i][j], o);
+		}
+	}
+}
+
+/* S <- e^G_C S + sum_i e^(G_C - G_i) k_i V'_i^T; V' is used up. */
+GROUP_FUNCTION void advance_state(__global const float *kt, __local const float *G, __local const float *decay, uint n,
+				  uint c0, __global float *V, __global float *S)
+{
+	__global const float *a[DELTA_ROWS];
+	floatv acc[DELTA_ROWS][COL_BLOCKS];
+
+	for (uint i = 0; i < n; i++) {
+		float left = exp(G[n - 1] - G[i]);
+
+#pragma unroll
+		for (uint j = 0; j < COL_BLOCKS; j++) {
+			uint c = c0 + j * WIDTH + LANE * VEC;
+
+			if (c < DV)
+				V_STORE(V_LOAD(V + i * DV + c) * left, V + i * DV + c);
+		}
+	}
+	for (uint d0 = 0; d0 < DK; d0 += DELTA_ROWS) {
+		tile_rows(a, 0, DELTA_ROWS, kt + d0 * C, C, DELTA_ROWS);
+		tile_product(acc, a, V, DV, n, c0, DV);
+		FOR_TILE (DELTA_ROWS, DELTA_ROWS, DV, c0) {
+			__global float *s = S + (d0 + i) * DV + c;
+
+			V_STORE(fma((floatv)decay[n - 1], V_LOAD(s), acc[i][j]), s);
+		}
+	}
+}
+
+/* Keeps what the row's snapshots after `done` tokens ask for. A lane copies the columns that it has written. */
+GROUP_FUNCTION void keep_snapshots(__global const int *row, uint done, uint h, __global const float *S,
+				   __global const float *proj, __global float *ring, __global float *state)
+{
+	for (int i = 0; i < row[ROW_SNAPSHOTS]; i++) {
+		uint slot = (uint)row[ROW_SNAPSHOT_SLOT(i)];
+		__global float *kept = state + ((ulong)slot * HV + h) * DK * DV;
+
+		if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] != done)
+			continue;
+		for (uint d = 0; d < DK; d++)
+			FOR_COLUMNS (c, DV)
+				V_STORE(V_LOAD(S + d * DV + c), kept + d * DV + c);
+		carry_head(proj, ring, row, slot, done, h);
+	}
+}
+
 __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int rows_at, int first_row,
 				       int n_rows, __global const float *restrict proj,
 				       __global const float *restrict qs,
@@ -162,7 +348,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 {
 	__global float *kt = work + (ulong)get_group_id(0) * SCRATCH;
 	__global float *A = kt + DK * C, *P = A + C * C, *V = P + C * C, *O = V + C * DV;
-	__local float G[C], beta[C], decay[C]; /* decay: e^G */
+	__local float G[C], beta[C], decay[C];
 	GROUP_SCRATCH(scratch);
 
 	for (uint pair = get_group_id(0); pair < (uint)n_rows * HV; pair += get_num_groups(0)) {
@@ -185,142 +371,27 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 			__global const float *q = qs + (t * HK + kh) * DK;
 			__global const float *k = ks + (t * HK + kh) * DK;
 			__global const float *v = vs + (t * HV + h) * DV;
-			__global const float *a[TILE_ROWS];
-			floatv acc[TILE_ROWS][COL_BLOCKS];
 
 			BARRIER();
-			if (LANE == 0) {
-				float sum = 0;
-
-				for (uint i = 0; i < n; i++) {
-					beta[i] = gates[((t + i) * HV + h) * 2];
-					sum += gates[((t + i) * HV + h) * 2 + 1];
-					G[i] = sum;
-					decay[i] = exp(sum);
-				}
-				for (uint i = n; i < C; i++)
-					G[i] = sum;
-			}
-			/* k transposed: rows of 64 keys, so that products run along keys. */
+			chunk_gates(gates, t, h, n, G, beta, decay);
+			/* k transposed: rows of C keys, so that products run along keys. */
 			for (uint i = 0; i < C; i++)
 				FOR_ITEMS (d, DK)
 					kt[d * C + i] = i < n ? k[i * HK * DK + d] : 0.0f;
 			BARRIER();
-			/* A and P, four rows of each at a time; what lies behind their diagonals is not looked at. */
-			for (uint i0 = 0; i0 < n; i0 += HALF) {
-				uint rows = MIN_(n - i0, (uint)HALF);
-
-				tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
-				tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
-				for (uint c0 = 0; c0 < i0 + rows; c0 += SLAB) {
-					tile_product(acc, a, kt, C, DK, c0, C);
-					FOR_TILE (HALF, rows, C, c0) {
-						uint r = i0 + i;
-						intv column = (int)c + LANE_INDEX;
-						floatv gamma = exp(G[r] - V_LOAD(G + c));
-
-						V_STORE(column < (int)r ? beta[r] * acc[i][j] * gamma : (floatv)0,
-							A + r * C + c);
-						V_STORE(column <= (int)r ? acc[HALF + i][j] * gamma : (floatv)0,
-							P + r * C + c);
-					}
-				}
-			}
+			chunk_products(q, k, kt, G, beta, n, A, P);
 			BARRIER(); /* A and P are read by every lane; from here on a lane has its columns to itself */
 			for (uint c0 = 0; c0 < DV; c0 += SLAB) {
-				for (uint i0 = 0; i0 < n; i0 += HALF) {
-					uint rows = MIN_(n - i0, (uint)HALF);
-
-					tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
-					tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
-					tile_product(acc, a, S, DV, DK, c0, DV);
-					FOR_TILE (HALF, rows, DV, c0) {
-						uint r = i0 + i;
-
-						V_STORE(beta[r] * (V_LOAD(v + r * HV * DV + c) - decay[r] * acc[i][j]),
-							V + r * DV + c);
-						V_STORE(decay[r] * acc[HALF + i][j], O + r * DV + c);
-					}
-				}
-				/* Forward substitution by blocks of rows: a product with the rows of earlier blocks, then row
-				 * by row inside. */
-				for (uint b0 = 0; b0 < n; b0 += SOLVE_ROWS) {
-					uint end = MIN_(n, b0 + SOLVE_ROWS);
-
-					for (uint i0 = b0; b0 && i0 < end; i0 += TILE_ROWS) {
-						uint rows = MIN_(end - i0, (uint)TILE_ROWS);
-
-						tile_rows(a, 0, TILE_ROWS, A + i0 * C, C, rows);
-						tile_product(acc, a, V, DV, b0, c0, DV);
-						FOR_TILE (TILE_ROWS, rows, DV, c0) {
-							__global float *x = V + (i0 + i) * DV + c;
-
-							V_STORE(V_LOAD(x) - acc[i][j], x);
-						}
-					}
-					for (uint i = b0 + 1; i < end; i++)
-#pragma unroll
-						for (uint j = 0; j < COL_BLOCKS; j++) {
-							uint c = c0 + j * WIDTH + LANE * VEC;
-							floatv x;
-
-							if (c >= DV)
-								continue;
-							x = V_LOAD(V + i * DV + c);
-							for (uint m = b0; m < i; m++)
-								x = fma((floatv)(-A[i * C + m]), V_LOAD(V + m * DV + c), x);
-							V_STORE(x, V + i * DV + c);
-						}
-				}
-				/* P is zero above its diagonal, so a tile stops at its own last row. */
-				for (uint i0 = 0; i0 < n; i0 += TILE_ROWS) {
-					uint rows = MIN_(n - i0, (uint)TILE_ROWS);
-
-					tile_rows(a, 0, TILE_ROWS, P + i0 * C, C, rows);
-					tile_product(acc, a, V, DV, i0 + rows, c0, DV);
-					FOR_TILE (TILE_ROWS, rows, DV, c0) {
-						__global float *o = O + (i0 + i) * DV + c;
-
-						V_STORE(V_LOAD(o) + acc[i][j], o);
-					}
-				}
-				for (uint i = 0; i < n; i++) {
-					float left = exp(G[n - 1] - G[i]);
-
-#pragma unroll
-					for (uint j = 0; j < COL_BLOCKS; j++) {
-						uint c = c0 + j * WIDTH + LANE * VEC;
-
-						if (c < DV)
-							V_STORE(V_LOAD(V + i * DV + c) * left, V + i * DV + c);
-					}
-				}
-				for (uint d0 = 0; d0 < DK; d0 += TILE_ROWS) {
-					tile_rows(a, 0, TILE_ROWS, kt + d0 * C, C, TILE_ROWS);
-					tile_product(acc, a, V, DV, n, c0, DV);
-					FOR_TILE (TILE_ROWS, TILE_ROWS, DV, c0) {
-						__global float *s = S + (d0 + i) * DV + c;
-
-						V_STORE(fma((floatv)decay[n - 1], V_LOAD(s), acc[i][j]), s);
-					}
-				}
+				read_state(q, k, v, S, beta, decay, n, c0, V, O);
+				solve(A, n, c0, V);
+				add_inside(P, V, n, c0, O);
+				advance_state(kt, G, decay, n, c0, V, S);
 			}
 			BARRIER(); /* the norms go over all columns */
 			for (uint i = 0; i < n; i++)
 				GATED_NORM(O + i * DV, proj + (t + i) * DELTA_LD, h, norm_w,
 					   out + ((t + i) * HV + h) * DV, scratch);
-			/* A lane copies the columns that it has written. */
-			for (int i = 0; i < row[ROW_SNAPSHOTS]; i++) {
-				uint slot = (uint)row[ROW_SNAPSHOT_SLOT(i)];
-				__global float *kept = state + ((ulong)slot * HV + h) * DK * DV;
-
-				if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] != done + n)
-					continue;
-				for (uint d = 0; d < DK; d++)
-					FOR_COLUMNS (c, DV)
-						V_STORE(V_LOAD(S + d * DV + c), kept + d * DV + c);
-				carry_head(proj, ring, row, slot, done + n, h);
-			}
+			keep_snapshots(row, done + n, h, S, proj, ring, state);
 		}
 		carry_head(proj, ring, row, (uint)dst, count, h);
 	}

@@ -1,15 +1,20 @@
 /*
- * The beginning of a step: embedding rows and rotary angles, one group a token.
+ * The beginning of a step: embedding rows and rotary angles.
  *
- *     x[t, :] = table[token_t, :]                        [T, LD(HIDDEN)] float
- *     rope[t] = cos(p_t f_j) | sin(p_t f_j), j < ROT/2    [T, ROT]  float
+ *     x[t, :] = table[token_t, :]
+ *     rope[t] = cos(p_t f_j) | sin(p_t f_j), j < ROT/2
  *
- * A token that the step before has drawn, and the host has not seen yet, is -1 - d: the id of draw d is still at
- * the beginning of the results (sample.cl).
+ * The angle is a float product, as the model's reference computes it: at position 2595 another rounding of the angle
+ * would already move the result by 1e-4.
  *
- * The angle is a float product, as the reference computes it: at position 2595 another rounding of
- * it would already move the result by 1e-4.
- * Options: HIDDEN, ROT. Reference: reference_embed.
+ *     step       the step table (kernels/step.h): tokens at tokens_at, positions at positions_at; in
+ *     drawn      [draws] int, the result of the step before: ids for tokens that it drew; in
+ *     table      [vocabulary, LD(HIDDEN)] elem_t; in
+ *     inv_freq   [ROT/2] float, the frequencies f; in
+ *     x          [T, LD(HIDDEN)] float; out
+ *     rope       [T, ROT] float; out
+ *
+ * Global size: a group a token. Options: HIDDEN, ROT. Reference: reference_rope_angles.
  */
 #include "common.clh"
 

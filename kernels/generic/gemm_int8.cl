@@ -1,18 +1,23 @@
 /*
  * Products of int8 rows with int8 weights, scaled group by group: C[m, n] = sum_k A[m, k] W[n, k].
  *
- *     gemm_int8_store   C = A W      [M, ldc] float
- *     gemm_int8_add     C += A W     the residual stream; DUMP keeps A W apart as well
+ *     gemm_int8_store   C = A W
+ *     gemm_int8_add     C += A W, the residual stream; DUMP keeps A W apart as well
  *
- * A [M, lda] words: rows that quantize.cl wrote. W: panels of 16 columns with four k together (int8.h has both layouts
- * and says why). N and K are padded to 16; a group is GROUP values of k, the last one what is left. Integer sums are
- * exact, the rest is one chain in float (gemm_int8_core.clh): the same bits in every variant and at every M.
+ *     A         [M, lda] words, rows that quantize.cl wrote; in
+ *     W         [N, K] int8 with scales, packed in panels of 16 columns with four k together; in
+ *     C         [M, ldc] float; out, or in and out
+ *     dump      [M, ldc] float; out, with DUMP
+ *     M rows; N columns and K terms, padded to multiples of 16
+ *
+ * kernels/int8.h has both layouts and their reasons. A group of k is GROUP values, the last one what is left. Integer
+ * sums are exact, the rest is one chain in float (gemm_int8_core.clh): the same bits in every variant and at every M.
  *
  * A group of lanes has NPG column blocks (a block is WIDTH columns) and walks ROW_BLOCK rows in tiles of
  * TILE_ROWS x TILE_BLOCKS, few rows in tiles half as tall, a single row by all blocks at once: as in gemm.cl.
  *
- * Global size: column groups x row blocks. Options: GROUP, TILE_ROWS, TILE_BLOCKS, NPG, ROW_BLOCK, DUMP.
- * Reference: reference_gemm_int8, bit by bit.
+ * Global size: groups of NPG * WIDTH columns x groups of ROW_BLOCK rows.
+ * Options: GROUP, TILE_ROWS, TILE_BLOCKS, NPG, ROW_BLOCK, DUMP. Reference: reference_gemm_int8, bit by bit.
  */
 #include "common.clh"
 #include "dot_int8.clh"

@@ -1,18 +1,20 @@
 /*
  * Routing: which experts a token takes, with what weight, and the rows sorted by expert.
  *
- * moe_topk (one group a token):
- *     p = softmax(router[t, 0..EXPERTS));  the TOPK largest (ties: smaller index);  weight = p, over their
- *     sum when NORM_TOPK.           experts, weights [T, TOPK]
+ * moe_topk: p = softmax(router[t, 0 .. EXPERTS - 1]); the TOPK experts with the largest p, of equal ones the smaller
+ * index first; weight = p, with NORM_TOPK over the sum of the TOPK.
  *
- * moe_sort (one group): a stable counting sort of the T * TOPK choices by expert, and behind them the T
- * rows of the shared expert:
- *     rows [T * (TOPK + 1)]   token * (TOPK + 1) + slot, sorted by (expert, token, slot)
- *     tasks [TASK_AT(n)]      n, then n tasks of at most TASK_ROWS rows each
- * The order is a function of the choices alone. All in float and int. For a dense MLP (EXPERTS = 0) only the
- * shared rows are there.
+ * moe_sort: a stable counting sort of the T * TOPK choices by expert, and behind them the T rows of the shared expert.
+ * For a dense MLP (EXPERTS = 0) the shared rows are all. The order is a function of the choices alone.
  *
- * Options: EXPERTS, TOPK, NORM_TOPK. Reference: reference_moe_route.
+ *     router    [T, LD(EXPERTS + 1)] float, logits; column EXPERTS is the shared expert's gate; in
+ *     experts   [T, TOPK] int; out of moe_topk, into moe_sort
+ *     weights   [T, TOPK] float; out
+ *     rows      [T * (TOPK + 1)] int: token * (TOPK + 1) + slot, sorted by (expert, token, slot); out
+ *     tasks     [TASK_AT(n)] int (kernels/step.h): n, then n tasks of at most TASK_ROWS rows each; out
+ *
+ * The softmax is in float, lane by lane (common.clh). Global size: moe_topk a group a token, moe_sort one group.
+ * Options: EXPERTS, TOPK, NORM_TOPK. Reference: reference_moe_topk, reference_moe_sort.
  */
 #include "common.clh"
 

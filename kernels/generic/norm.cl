@@ -1,17 +1,23 @@
 /*
- * RMSNorm, and the end of an MLP fused with the norm that follows it. One group a row, all in float.
+ * RMSNorm, and the end of an MLP fused with the norm that follows it.
  *
- *     h = x * rsqrt(mean(x^2) + eps) * w         w holds 1 + weight, folded in at load
+ *     rms_norm       h[r] = norm(x[t]), t = r, or the r-th of a list of tokens
+ *     combine_norm   x[t] += sum_k weights[t, k] y[t, k] + y[t, TOPK] * gate, k ascending; then h[t] = norm(x[t])
+ *                    gate = sigmoid(router[t, EXPERTS]) with SHARED_GATE, else 1. A dense MLP has TOPK 0 and gate 1.
+ *     norm(x) = x * rsqrt(mean(x^2) + EPS) * w
  *
- * rms_norm:      h[r] = norm(x[rows ? rows[r] : r]); written as GEMM input (elem_t) and, for the
- *                router, as float.
- * combine_norm:  x[t] += sum_k weight[t,k] y[t,k] + y[t,K] * sigmoid(shared gate), k ascending;
- *                then h = norm(x) with the next layer's weight. Dense MLP: K = 0, gate 1.
+ * (Zhang and Sennrich 2019, arXiv:1910.07467.)
  *
- * Shapes: x, h32 [T, LD(HIDDEN)] float; h [T, LD(HIDDEN)] elem_t; y [T, TOPK + 1, LD(HIDDEN)] float;
- * weights [T, TOPK] float; router [T, LD(EXPERTS + 1)] float, column EXPERTS is the shared expert's gate.
- * Options: HIDDEN, EXPERTS, TOPK, EPS, SHARED_GATE (1: sigmoid gate, 0: dense), DUMP (keep the MLP's output).
- * Reference: reference_rms_norm.
+ *     step      the step table (kernels/step.h); rows_at: where the list of tokens is, -1: there is none; in
+ *     x         [T, LD(HIDDEN)] float, the residual stream; in, of combine_norm also out
+ *     y         [T, TOPK + 1, LD(HIDDEN)] float, the experts' outputs, the shared one's last; in
+ *     weights   [T, TOPK] float; in           router [T, LD(EXPERTS + 1)] float; in
+ *     w         [LD(HIDDEN)] float, as it is multiplied: where a model's norm scales by 1 + weight, the sum; in
+ *     h         [rows, LD(HIDDEN)] elem_t, the next product's input; h32 the same in float, for the router; out
+ *     dump      [T, LD(HIDDEN)] float, the MLP's output; out, with DUMP
+ *
+ * All sums are in float, lane by lane (common.clh). Global size: a group a row.
+ * Options: HIDDEN, EXPERTS, TOPK, EPS, SHARED_GATE, DUMP. Reference: reference_rms_norm.
  */
 #include "common.clh"
 

@@ -1,12 +1,19 @@
 /*
  * What a device can do at best: the yardsticks that the bench measures beside the kernels, in the same run.
  *
- *     peak_read    reads n blocks, a contiguous part of them a group; a sum nobody needs keeps the loads alive
+ *     peak_read    adds up n blocks, so that no load can be left out
  *     peak_copy    to[i] = from[i]
  *     peak_flops   rounds of independent fused multiply-adds on ACCUMULATORS registers of VEC floats a lane
  *
  * A block is as much as one load of a lane takes at best: 16 floats on a CPU, 4 on a GPU, where the lanes of a group
- * stand side by side. Options: common.clh.
+ * stand side by side.
+ *
+ *     from, to   [n] block_t; in, out
+ *     out        [work-items] float, the sums; out
+ *     x          any number, which a compiler cannot know
+ *
+ * Global size: any number of groups; each has a contiguous part of the blocks. Options: common.clh. No reference:
+ * the numbers have no meaning.
  */
 #include "common.clh"
 

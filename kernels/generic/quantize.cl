@@ -1,13 +1,12 @@
 /*
  * Rows of activations to int8 with a scale a group, symmetric: what the int8 products take.
  *
- *     quantize_rows         x [rows, ldx] elem_t
- *     quantize_float_rows   the same of floats, whatever the elements are
- *
  *     scale = amax / 127,   q[k] = rint(x[k] (127 / amax)),   amax = max |x[k]| over the group of GROUP values of k
  *
- * out [rows, ldq] words: for each group one word with the scale and then its values, four a word, each as q + 128
- * (int8.h). K is a multiple of 16, the last group is what is left; x is zero in padding, which gives zeros.
+ *     x         [rows, ldx] elem_t (quantize_rows), float (quantize_float_rows); zero in padding, which gives zeros; in
+ *     q         [rows, ldq] words: for each group one word with the scale and then its values, four a word, each as
+ *               q + 128 (kernels/int8.h); out
+ *     K         values of a row, a multiple of 16; the last group has what is left
  *
  * A group whose amax is below INT8_TINY (2^-118), whose scale could be subnormal, is zero with scale 0. In one
  * with a NaN or an infinity the scale is NaN and values are zero: all results of such a row are NaN, and no other's.

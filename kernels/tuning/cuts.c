@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/macros.h"
 
-enum cut_program cuts_program(enum tuning_family family)
+static enum cut_program cuts_program(enum tuning_family family)
 {
 	switch (family) {
 	case TUNING_ATTENTION: return CUT_ATTENTION;
@@ -29,7 +29,7 @@ static uint32_t width(const struct kernel_mlp *m)
 	return m->experts ? m->expert_size : m->shared_size;
 }
 
-/* M is the rows of an expert, were they dealt out evenly. */
+/* M is the rows of an expert if all have equally many. */
 struct tuning_place cuts_experts(const struct kernel_shape *s, uint32_t mlp, bool down, uint32_t T)
 {
 	const struct kernel_mlp *m = &s->mlps[mlp];
@@ -56,7 +56,7 @@ uint32_t cuts_tile_tokens(const struct kernel_shape *s, const struct tuning_cut 
 
 /* ---- choosing ---- */
 
-/* The number of a cut of this program, a new one where it is not known yet. */
+/* The number of a cut of this program; a new number for a new cut. */
 static uint32_t number_of(struct cuts *c, enum cut_program program, const struct tuning_cut *cut)
 {
 	for (uint32_t i = 0; i < c->n[program]; i++)

@@ -1,18 +1,19 @@
 /*
- * Which cut each launch of a set of kernels takes: the tuning tables (tuning.h), looked up once for every product of a
- * shape in every bucket of M, when the set is opened. A cut that is used anywhere is a program of its own; a launch then
- * chooses by its number. Cut 0 is the default one, which the kernels come with. Inside kernels/ only.
+ * Which cut each launch of a set of kernels takes. When the set is opened, the tuning tables (tuning.h) are looked up for
+ * every product of the shape in every bucket of M. Each cut that is used is compiled as a program of its own, and a launch
+ * takes one by its number. Cut 0 is the default one. Inside kernels/ only.
  */
 #ifndef KERNELS_TUNING_CUTS_H
 #define KERNELS_TUNING_CUTS_H
 
-#include "kernels/kernels.h"
+#include "kernels/shape.h"
+#include "kernels/tuning/tuning.h"
 
-/* Programs that a cut makes; different cuts of a program have different numbers, those of others may be the same. */
-enum cut_program { CUT_GEMM, CUT_ATTENTION, CUT_DECODE_STEP, CUT_PROGRAMS };
+/* Programs that are compiled once a cut. Cuts are numbered for each of them; CUT_NONE, for all other programs, has one. */
+enum cut_program { CUT_NONE, CUT_GEMM, CUT_ATTENTION, CUT_DECODE_STEP, CUT_PROGRAMS };
 
 enum {
-	CUTS_MAX = 8, /* of a program; what would be more takes the default cut */
+	CUTS_MAX = 8, /* of a program; sizes that want one more take the default cut */
 	CUT_PLACES_MAX = 16,
 };
 
@@ -27,20 +28,19 @@ struct cuts {
 	uint32_t n_places;
 	bool defaults;		 /* all launches take cut 0 */
 	bool same_bits;		 /* none in use changes bits */
-	struct tuning_use given; /* what came of the table that was given */
+	struct tuning_use given; /* how much of the given table is used */
 };
-
-enum cut_program cuts_program(enum tuning_family family);
 
 struct cuts_source {
 	const struct tuning_device *device;
-	const struct tuning_table *tables[2]; /* given, built in; the first one counts; or NULL */
+	const struct tuning_table
+		*tables[2]; /* given, built in, or NULL; a row of the first comes first */
 	bool any_bits;
-	bool products;	  /* gemm.cl is cut this way, not for tensor cores */
-	bool decode_step; /* there is one */
+	bool products;	  /* products take these cuts: they do not run on tensor cores */
+	bool decode_step; /* a decode step is one launch */
 };
 
-/* Looks up every launch of a shape, in all buckets of M. c->given says what came of tables[0]. */
+/* Looks up every launch of a shape, in all buckets of M. c->given tells how much of tables[0] is used. */
 void cuts_choose(struct cuts *c, const struct kernel_shape *s,
 		 const struct tuning_cut defaults[CUT_PROGRAMS], const struct cuts_source *source);
 
@@ -55,7 +55,7 @@ uint32_t cuts_tile_tokens(const struct kernel_shape *s, const struct tuning_cut 
 /* The number of the cut that a launch at a place takes. */
 uint32_t cuts_find(const struct cuts *c, const struct tuning_place *p);
 
-/* Everything that decides which launches take which cut, as 32 hex digits. */
+/* A hash of the cuts of all places, as 32 hex digits. */
 void cuts_identity(const struct cuts *c, char ret[33]);
 
 #endif

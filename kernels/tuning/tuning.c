@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "base/macros.h"
-#include "kernels/sources.h"
 
 #define FIRST_LINE "tigon tuning 1"
 
@@ -89,11 +88,6 @@ struct tuning_place tuning_place_of(enum tuning_family family, uint64_t n, uint6
 {
 	return (struct tuning_place){family, tuning_size_bucket(n), tuning_size_bucket(k),
 				     tuning_m_buckets[tuning_m_bucket(m)]};
-}
-
-const char *tuning_family_name(enum tuning_family family)
-{
-	return family_names[family];
 }
 
 /* ---- cuts ---- */
@@ -236,7 +230,7 @@ static bool take_bucket(const char *field, bool m, uint32_t *ret)
 	return x == (m ? tuning_m_buckets[tuning_m_bucket(x)] : tuning_size_bucket(x));
 }
 
-/* Whatever is taken is taken again as it is written: digits and a point, in at most 20 places. */
+/* Digits and a point, in at most 20 places: any number that is read is read again from what tuning_write_row wrote. */
 static bool take_us(const char *field, double *ret)
 {
 	char *end;
@@ -308,15 +302,6 @@ static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, st
 	return NULL;
 }
 
-static bool same_key(const struct tuning_row *a, const struct tuning_row *b)
-{
-	return !strcmp(a->device.name, b->device.name) &&
-	       !strcmp(a->device.driver, b->device.driver) && a->device.units == b->device.units &&
-	       !strcmp(a->device.kernels, b->device.kernels) && a->device.bf16 == b->device.bf16 &&
-	       a->place.family == b->place.family && a->place.n == b->place.n &&
-	       a->place.k == b->place.k && a->place.m == b->place.m && a->same_bits == b->same_bits;
-}
-
 /* The line is cut into its fields in place. */
 static int parse_line(const char *name, uint32_t number, char *line, struct tuning_row *ret,
 		      struct err *e)
@@ -365,9 +350,9 @@ static int add_row(const char *name, struct tuning_table *t, const struct tuning
 	return 0;
 }
 
-static int by_key(const void *a, const void *b)
+/* Below, equal to or above 0, as rows are ordered: by all that decides which launches they are for. */
+static int compare(const struct tuning_row *x, const struct tuning_row *y)
 {
-	const struct tuning_row *x = a, *y = b;
 	const int64_t differences[] = {
 		strcmp(x->device.name, y->device.name),
 		strcmp(x->device.driver, y->device.driver),
@@ -379,13 +364,20 @@ static int by_key(const void *a, const void *b)
 		(int64_t)x->place.k - y->place.k,
 		(int64_t)x->place.m - y->place.m,
 		(int64_t)x->same_bits - y->same_bits,
-		(int64_t)x->line - y->line,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(differences); i++)
 		if (differences[i])
 			return differences[i] < 0 ? -1 : 1;
 	return 0;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct tuning_row *x = a, *y = b;
+	int order = compare(x, y);
+
+	return order ? order : x->line < y->line ? -1 : 1;
 }
 
 /* `text` ends with a 0 and is cut up. */
@@ -419,7 +411,7 @@ static int parse_lines(const char *name, char *text, struct tuning_table *t, str
 	if (t->n)
 		qsort(t->rows, t->n, sizeof(*t->rows), by_key);
 	for (size_t i = 1; r == 0 && i < t->n; i++)
-		if (same_key(&t->rows[i - 1], &t->rows[i]))
+		if (!compare(&t->rows[i - 1], &t->rows[i]))
 			r = err_set(
 				e, EINVAL,
 				"%s: lines %u and %u are for the same device, family, sizes and bits",
@@ -491,16 +483,6 @@ int tuning_open(const char *path, struct tuning_table **ret, struct err *e)
 	fclose(f);
 	buf_release(&text);
 	return r;
-}
-
-int tuning_built_in(struct tuning_table **ret, struct err *e)
-{
-	static const char name[] = "tuning/cpu.tsv";
-
-	for (const struct kernel_source *s = kernel_sources; s->name; s++)
-		if (!strcmp(s->name, name))
-			return tuning_parse(name, s->text, strlen(s->text), ret, e);
-	return err_set(e, ENOENT, "%s is not in this binary", name);
 }
 
 void tuning_free(struct tuning_table *t)

@@ -2,8 +2,8 @@
  * Tuning tables: which cut of a kernel's work is the fastest, by device and size. `tigon tune` measures and writes them,
  * kernels_open reads them (cuts.h); nothing here measures.
  *
- * A table is a text of tab-separated values. Its first line is "tigon tuning 1"; lines that begin with # and empty ones are
- * left out; every other line is a row of 13 fields:
+ * A table is a text of tab-separated values. Its first line is "tigon tuning 1". Lines that begin with # and empty lines
+ * are skipped; every other line is a row of 13 fields:
  *
  *     device  driver  units  kernels  dtype  family  N  K  M  cut  bits  us  default_us
  *
@@ -11,14 +11,13 @@
  *     kernels, dtype          the variant and the element type
  *     family                  product, experts, attention or decode_step
  *     N, K, M                 buckets: the row is for sizes up to them and above the next smaller bucket; or *: any
- *     cut                     name=value, separated by spaces; what is not named is as in the default cut; -: that one
+ *     cut                     name=value, separated by spaces; a value that is not named is the default cut's; -: none
  *     bits                    same, or differ: then only --batch-invariant off uses it
  *     us, default_us          microseconds of a launch with this cut, and with the default one
  *
- * Of the rows that fit the one with the fewest * in its device counts, then the one with the fewest in its sizes. So a
- * table has rows for one device, for a family of devices (device and driver *), or for everybody. A table that is given
- * comes before the one that is built in (tuning/cpu.tsv); where neither has a row a launch takes the default cut, which is
- * compiled into its kernels (kernels.c).
+ * Of the rows that fit, the one with the fewest * in its device counts, then the one with the fewest * in its sizes. So a
+ * table has rows for one device, for a family of devices (device and driver *), or for all devices. A table that is given
+ * comes before the built-in one (cpu.tsv); where neither has a row, a launch takes the default cut (kernels.c).
  */
 #ifndef KERNELS_TUNING_TUNING_H
 #define KERNELS_TUNING_TUNING_H
@@ -42,7 +41,7 @@ enum tuning_family {
 /* How work is cut. A table's value 0: as in the default cut. */
 struct tuning_cut {
 	uint32_t tile_rows,
-		tile_blocks; /* accumulators of the GEMM tile; blocks: of 16 columns on a CPU */
+		tile_blocks; /* accumulators of the GEMM tile; a block is 16 columns on a CPU */
 	uint32_t blocks;     /* column blocks of a group */
 	uint32_t row_block;  /* rows of a group */
 	uint32_t ahead;	     /* bytes between a weight's prefetch and its use (x86) */
@@ -90,14 +89,10 @@ size_t tuning_m_bucket(uint64_t m); /* its index */
 uint32_t tuning_size_bucket(uint64_t size);
 struct tuning_place tuning_place_of(enum tuning_family family, uint64_t n, uint64_t k, uint64_t m);
 
-const char *tuning_family_name(enum tuning_family family);
-
 /* New table from a text, which `name` is called in errors, or a file. -EINVAL names the line; -ENOENT and the like. */
 int tuning_parse(const char *name, const char *text, size_t len, struct tuning_table **ret,
 		 struct err *e) MUST_CHECK;
 int tuning_open(const char *path, struct tuning_table **ret, struct err *e) MUST_CHECK;
-/* New: the one that this program carries. */
-int tuning_built_in(struct tuning_table **ret, struct err *e) MUST_CHECK;
 void tuning_free(struct tuning_table *t);
 
 /* The row that counts for a device (which has no *) at a place (which has no 0), NULL: none. any_bits: also rows that
@@ -108,18 +103,18 @@ const struct tuning_row *tuning_find(const struct tuning_table *t, const struct 
 /* Whether a row is for this device, its kernels and its dtype, wherever it stands. t may be NULL. */
 bool tuning_knows(const struct tuning_table *t, const struct tuning_device *d);
 
-/* What came of a table that was given, for a device and a model. */
+/* How much of a given table a device and a model use. */
 struct tuning_use {
-	uint32_t sizes, taken; /* that were looked up; that take a row of it */
+	uint32_t sizes, taken; /* sizes that were looked up; those that take a row of the table */
 	bool known;	       /* tuning_knows */
 };
 
-/* That in a sentence, which with any path fits into so many bytes. */
+/* The same in a sentence; with any path it fits into so many bytes. */
 enum { TUNING_USE_TEXT = 4352 };
 void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, size_t size);
 
-/* "tile_rows=8 chains=2": the values that are named, and 0 in the others. A value that no kernel takes is -EINVAL, and so
- * is one that the family has no use for (TUNING_NONE: any family). */
+/* "tile_rows=8 chains=2": the named values, 0 in the others. -EINVAL: no kernel takes a value, or the family does not use
+ * it (TUNING_NONE: any family). */
 int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_cut *ret,
 		     struct err *e) MUST_CHECK;
 

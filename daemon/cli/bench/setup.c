@@ -29,14 +29,6 @@ enum {
 
 enum { KERNELS = 1, STEPS = 2, BOTH = KERNELS | STEPS };
 
-/* Names of what a step launches, and of what the int8 products do. */
-static const char *const kernel_names[] = {
-	"embed",     "rms_norm",	"combine_norm",	     "gemm_store",    "gemm_add",
-	"router",    "moe_topk",	"moe_sort",	     "moe_gate_up",   "moe_down",
-	"attention", "delta_conv",	"attention_prepare", "delta_prefill", "delta_decode",
-	"sample",    "gemm_int8_store", "quantize_rows",
-};
-
 static int take_int8(const struct option_def *d, const char *text, void *member, struct err *e)
 {
 	unsigned long long v;
@@ -54,17 +46,19 @@ static int take_int8(const struct option_def *d, const char *text, void *member,
 
 static int take_kernel(const struct option_def *d, const char *text, void *member, struct err *e)
 {
+	const char *name;
 	struct buf names;
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(kernel_names); i++)
-		if (!strcmp(text, kernel_names[i])) {
+	buf_init(&names, 1024);
+	for (size_t i = 0; (name = kernels_name(i)); i++) {
+		if (!strcmp(text, name)) {
 			*(const char **)member = text;
+			buf_release(&names);
 			return 0;
 		}
-	buf_init(&names, 1024);
-	for (size_t i = 0; i < ARRAY_SIZE(kernel_names); i++)
-		buf_printf(&names, "%s%s", i ? ", " : "", kernel_names[i]);
+		buf_printf(&names, "%s%s", i ? ", " : "", name);
+	}
 	r = err_set(e, EINVAL, "--%s: \"%.60s\" is none of the kernels %s", d->name, text,
 		    buf_str(&names));
 	buf_release(&names);

@@ -1,0 +1,142 @@
+/*
+ * Questions to a kernel set: its sizes, its cuts, its abilities.
+ */
+#include "kernels/kernels_internal.h"
+
+#include "kernels/sample.h"
+#include "kernels/step.h"
+
+int kernels_status(const struct kernels *k, struct err *e)
+{
+	if (!k->error.code)
+		return 0;
+	if (e)
+		*e = k->error;
+	return -k->error.code;
+}
+
+uint64_t kernels_launches(const struct kernels *k)
+{
+	return k->launches;
+}
+
+const struct kernel_shape *kernels_shape(const struct kernels *k)
+{
+	return &k->shape;
+}
+
+enum kernel_packing kernels_packing(const struct kernels *k)
+{
+	return k->packing;
+}
+
+/* ---- sizes ---- */
+
+uint32_t kernels_delta_groups(const struct kernels *k)
+{
+	return k->tuning->lanes == 1 ? k->compute_units : k->compute_units * 2;
+}
+
+uint32_t kernels_delta_group_floats(const struct kernel_shape *s)
+{
+	return s->key_dim * 64 + 2 * 64 * 64 + 2 * 64 * s->value_dim;
+}
+
+uint64_t kernels_delta_scratch(const struct kernels *k)
+{
+	return k->shape.key_heads
+		       ? (uint64_t)kernels_delta_groups(k) * kernels_delta_group_floats(&k->shape)
+		       : 0;
+}
+
+uint64_t kernels_sample_floats(const struct kernel_shape *s)
+{
+	return SAMPLE_FLOATS((uint64_t)s->vocab);
+}
+
+/* The last task of every expert may be a short one. */
+uint64_t kernels_max_tasks(const struct kernel_mlp *m, uint32_t T)
+{
+	uint64_t choices = (uint64_t)T * m->topk;
+
+	return MIN((uint64_t)m->experts, choices) + choices / TASK_ROWS +
+	       CEIL_DIV(T, (uint32_t)TASK_ROWS);
+}
+
+uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens)
+{
+	return TASK_AT(kernels_max_tasks(m, n_tokens));
+}
+
+/* ---- cuts ---- */
+
+uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut)
+{
+	return cuts_tile_tokens(&k->shape, &k->cuts.of[CUT_ATTENTION][cut]);
+}
+
+uint32_t kernels_tile_tokens(const struct kernels *k, uint32_t T)
+{
+	struct tuning_place p = cuts_attention(&k->shape, T);
+
+	return kernels_cut_tile_tokens(k, cuts_find(&k->cuts, &p));
+}
+
+uint32_t kernels_least_tile_tokens(const struct kernels *k)
+{
+	uint32_t least = kernels_cut_tile_tokens(k, 0);
+
+	for (uint32_t i = 1; i < k->cuts.n[CUT_ATTENTION]; i++)
+		least = MIN(least, kernels_cut_tile_tokens(k, i));
+	return least;
+}
+
+bool kernels_on_tensor_cores(const struct kernels *k)
+{
+	return k->tuning->tensor_lanes && k->shape.bf16;
+}
+
+bool kernels_tuned(const struct kernels *k, const struct tuning_place *p)
+{
+	return cuts_find(&k->cuts, p) != 0;
+}
+
+struct tuning_place kernels_decode_place(const struct kernels *k, uint32_t T)
+{
+	return cuts_decode_step(&k->shape, T);
+}
+
+struct tuning_use kernels_tuning_use(const struct kernels *k)
+{
+	return k->cuts.given;
+}
+
+void kernels_use_default_cuts(struct kernels *k, bool on)
+{
+	k->cuts.defaults = on;
+}
+
+bool kernels_other_bits(const struct kernels *k, char ret[33])
+{
+	if (k->cuts.same_bits)
+		return false;
+	cuts_identity(&k->cuts, ret);
+	return true;
+}
+
+bool kernels_has_decode_step(const struct kernels *k)
+{
+	return k->tuning->decode_blocks && k->shape.n_mlps == 1 && !k->shape.dump;
+}
+
+void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_columns,
+			uint32_t *ret_rows, uint32_t *ret_router_columns)
+{
+	struct tuning_place p = cuts_decode_step(&k->shape, T);
+	const struct tuning_cut *cut = &k->cuts.of[CUT_DECODE_STEP][cuts_find(&k->cuts, &p)];
+	uint32_t width = k->tuning->lanes * k->tuning->vec;
+
+	*ret_columns = width * cut->blocks;
+	*ret_rows = cut->row_block;
+	*ret_router_columns = width * ROUTER_BLOCKS;
+}

@@ -1,0 +1,56 @@
+/*
+ * The shape of a model as its kernels are compiled for: pure numbers. tuning/ looks cuts up by it, programs.c makes
+ * compiler options of it.
+ */
+#ifndef KERNELS_SHAPE_H
+#define KERNELS_SHAPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A row stride: n rounded up to 16, so that vector loops need no tails. */
+#define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
+
+/* How wide a group is. Tests ask for the width that their device would not get. */
+enum kernel_width {
+	KERNEL_WIDTH_DEVICE, /* what suits the device */
+	KERNEL_WIDTH_CPU,    /* one work-item with float16 vectors */
+	KERNEL_WIDTH_GPU,    /* 64 lanes */
+};
+
+/* An MLP: experts with a shared expert, or (experts = 0) dense, which is a shared expert alone. */
+struct kernel_mlp {
+	uint32_t experts, topk, expert_size, shared_size;
+	bool norm_topk, shared_gate;
+};
+
+struct kernel_shape {
+	uint32_t hidden, vocab;
+	float eps;
+	uint32_t heads, kv_heads, head_dim, rotary_dim; /* heads = 0: no attention layers */
+	uint32_t page_tokens;				/* of a KV page */
+	bool attention_gate; /* each query head brings a gate for its output */
+	uint32_t key_heads, value_heads, key_dim, value_dim,
+		conv; /* key_heads = 0: no delta layers */
+	struct kernel_mlp mlps[2];
+	uint32_t n_mlps;
+	bool bf16; /* elements: bf16, else float */
+	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
+	enum kernel_width width; /* of the generic variant */
+	bool plain_weights; /* not coded (coded.h), also where they could be; the bits are the same */
+};
+
+/* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). Without attention_gate
+ * the gates have no columns. */
+static inline uint32_t kernels_attention_ld(const struct kernel_shape *s)
+{
+	return ((s->attention_gate ? 2 : 1) * s->heads + 2 * s->kv_heads) * s->head_dim;
+}
+
+static inline uint32_t kernels_delta_ld(const struct kernel_shape *s)
+{
+	return 2 * s->key_heads * s->key_dim + 2 * s->value_heads * s->value_dim +
+	       2 * KERNEL_LD(s->value_heads);
+}
+
+#endif
