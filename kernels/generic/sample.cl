@@ -1,39 +1,42 @@
 /*
- * Drawing tokens from logits. What leaves the device is ids and what was asked for.
+ * Drawing tokens from logits. Ids, and the reports that were asked for, are all that leaves the device.
  *
- * The raw logits give the log-probabilities. A draw then takes, in this order: repetition, presence and
- * frequency penalties, banned ids, temperature, min_p, top_k, top_p (as vLLM does). With e = exp((logit - max) /
- * temperature), min_p, top_k and top_p each keep all tokens at or above a threshold: of e, or (top_k) of the logit.
- * The draw inverts the cumulative sum of the kept e, ids ascending, at a number from Philox 4x32-10 (Salmon et al.
- * 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by (seed), at the counter (choice, position): nobody
- * else in the step has a say. Temperature 0 is the argmax, ties going to the smaller id.
+ * sample: draws a token. Its report's log-probabilities are those of the raw logits. The draw takes, in this order,
+ * repetition, presence and frequency penalties, banned ids, temperature, min_p, top_k, top_p (as vLLM does). With
+ *
+ *     e = exp((logit - max) / temperature)
+ *
+ * min_p, top_k and top_p each keep all tokens at or above a threshold: of e, or (top_k) of the logit. The draw inverts
+ * the cumulative sum of the kept e, ids ascending, at a number from Philox 4x32-10 (Salmon et al. 2011, "Parallel random
+ * numbers: as easy as 1, 2, 3") of the key seed and the counter (choice, position): no other row of the step has an
+ * influence. Temperature 0 is the argmax, ties going to the smaller id.
  *
  * The row is read once, by blocks (vocabulary.clh). Then, from the numbers kept of each block:
  *
- *     neither cut   the blocks' sums choose a block, and its tokens, looked at again, the token
- *     top_k         all that is kept is in the blocks whose best is at or above the top_k-th largest best
- *     min_p         all that is kept is in the blocks whose best is
- *     top_p alone   the sum over all tokens is known. For some t the logits at or above t, which are in the blocks whose
- *                   best is, have their share of it: then nothing below t is kept. t is tried first where those blocks as
- *                   a whole have the share, then at twice as many blocks, and so on: few for the peaked distributions of
- *                   models, all of them at worst
+ *     nothing cut   the blocks' sums choose a block, and its logits, looked at again, choose the token
+ *     top_k         all kept tokens are in the blocks whose best logit is at or above the top_k-th largest best
+ *     min_p         all kept tokens are in the blocks whose best is kept
+ *     top_p alone   the sum over all tokens is known. For some t the tokens at or above t, which are in the blocks whose
+ *                   best is, have their share of it: then nothing below t is kept. t is tried first where those blocks
+ *                   as a whole have the share, then at twice as many blocks, and so on: few for the peaked distributions
+ *                   of models, all of them at worst
  *
  * and the thresholds are found on the logits of those blocks alone, which stay in the cache.
  *
- * sample [draws, parts groups]: the parts of a draw share its blocks; the last one to finish does the rest. A block's
- * numbers do not depend on who took it, so neither does the result. score the same.
+ * score: no token is drawn; how likely a given token was, by the same code.
  *
- * logits [rows, LD(VOCAB)] float; work [draws, SAMPLE_FLOATS] float, scratch; counts [seats, VOCAB] uint, bit 31: in
- * the prompt, the rest: times generated. draws [n, DRAW_INTS] in the step table. result: ids [n] int, then
- * at each draw's own offset, if asked for: log-probability, then the n_top best ids, then their
- * log-probabilities (floats as bits).
+ * seat_reset: the counts of a sequence that begins or comes back, from its prompt and the tokens generated so far.
  *
- * score: nothing is drawn, the token is given, and what is asked for is how likely it was:
- * logits [n, LD(VOCAB)], scores [n, SCORE_INTS] in the step table; at the score's offset in the result: its rank
- * (1: the best; of equal ones the smaller id comes first), then what a draw reports, by the same code.
+ *     step      the step table (kernels/step.h): draws at draws_at, scores at scores_at; DRAW_DONE, SCORE_DONE written
+ *     logits    [rows, LD(VOCAB)] float; in. Draw i reads row DRAW_LOGITS, score i row i
+ *     work      [draws or scores, SAMPLE_FLOATS] float, scratch (kernels/sample.h)
+ *     counts    [seats, VOCAB] uint, bit 31: in the prompt, the rest: times generated; in and out
+ *     result    ids [draws] int, reports and scores' results at their offsets (kernels/step.h); out
  *
- * seat_reset (one group a seat): counts of a sequence that begins, or comes back.
- * Options: VOCAB. Reference: reference_distribution, reference_logprobs.
+ * Sums are in float, 16 tokens side by side, in an order that the vocabulary alone decides.
+ * Global size: draws (scores) x parts. The parts of a draw share its blocks, and the last one to finish does the rest; a
+ * block's numbers do not depend on the part that took it, so neither does the result. seat_reset: a group a seat.
+ * Options: VOCAB. Reference: reference_adjust, reference_distribution, reference_logprobs, reference_philox.
  */
 #include "common.clh"
 #include "vocabulary.clh"
@@ -45,7 +48,7 @@
 #define PART_END   ((PART + 1) * BLOCKS / PARTS)
 #define FOR_PART_BLOCKS(b) for (uint b = PART_FIRST + LANE; b < PART_END; b += LANES)
 
-/* Whether this group is the last of its row to come here; it then sees what the others wrote. */
+/* Whether this group is the last of its row to arrive here; it then sees what the others wrote. */
 GROUP_FUNCTION bool last_part(volatile __global int *done, LOCAL int *before)
 {
 	bool last;
@@ -89,11 +92,8 @@ static inline float of_key(uint key)
 
 /* The largest t such that the weights of the values at or above it add up to `want`; -INFINITY when no finite one is.
  * Every value weighs 1 when weights is 0. n is a multiple of 16. Two bits of t's key a pass. */
-GROUP_FUNCTION float threshold(__global const float *values, __global const float *weights, uint n, float want
-#if LANES > 1
-			       , __local float *scratch
-#endif
-)
+GROUP_FUNCTION float threshold(__global const float *values, __global const float *weights, uint n, float want,
+			       LOCAL float *scratch)
 {
 	uint t = 0;
 
@@ -127,8 +127,8 @@ static inline float total(__global const float *weights, uint n)
 	return sum;
 }
 
-/* The last of n weights (a multiple of 16; those below limit are none) before which there is at most `target`; -1 when there
- * is none. What is before it goes to `before`. All lanes do the same. */
+/* The last of n weights (a multiple of 16; those below limit are left out) before which the weights add up to at most
+ * `target`; -1 when there is none. Their sum goes to `before`. All lanes do the same. */
 static inline int choose(__global const float *weights, uint n, float limit, float target, float *before)
 {
 	float sum = 0, a[16];
@@ -158,14 +158,7 @@ static inline int choose(__global const float *weights, uint n, float limit, flo
 }
 
 /* The blocks with values of at least `least`, ascending; their number. */
-GROUP_FUNCTION uint list_blocks(__global const float *values, float least, __global int *listed
-#if LANES > 1
-				, __local int *ids
-#define LIST_SCRATCH , ids
-#else
-#define LIST_SCRATCH
-#endif
-)
+GROUP_FUNCTION uint list_blocks(__global const float *values, float least, __global int *listed, LOCAL int *ids)
 {
 	const uint section = CEIL_(BLOCKS, (uint)LANES), first = MIN_(LANE * section, BLOCKS);
 	const uint end = MIN_(first + section, BLOCKS);
@@ -203,12 +196,9 @@ GROUP_FUNCTION void gather(const struct view *w, __global const int *listed, uin
 	BARRIER();
 }
 
-/* Turns n gathered logits of at least `least` into e where that is at least `floor_`, the others into 0. The sum. */
-GROUP_FUNCTION float weigh(__global float *v, uint n, float most, float inverse, float least, float floor_
-#if LANES > 1
-			   , __local float *scratch
-#endif
-)
+/* Turns n gathered logits of at least `least` into e where e is at least `floor_`, the others into 0. Returns the sum. */
+GROUP_FUNCTION float weigh(__global float *v, uint n, float most, float inverse, float least, float floor_,
+			   LOCAL float *scratch)
 {
 	float16 sum = 0;
 
@@ -266,57 +256,56 @@ static inline bool needs_sum(const struct cuts *k)
 	return !k->top_k && k->min_p <= 0;
 }
 
-/* An id drawn at u in [0, 1), -1 when nothing weighs anything. most: the largest logit; sums: of the blocks, 0 when they are
- * not needed. */
-GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct cuts *k, float most,
-			__global const float *sums, float u
-#if LANES > 1
-			, __local float *scratch, __local int *ids
-#endif
-)
+/* Tokens with a smaller e are not drawn. What underflowed is not; the best token's e is 1, so it always is. */
+static inline float least_weight(const struct cuts *k)
+{
+	return fmin(fmax(k->min_p, FLT_MIN), 1.0f);
+}
+
+/*
+ * The blocks that the kept tokens are in: lists them, and gathers the e of their tokens, 0 of those that min_p and top_k
+ * drop. Returns their number, 0 when nothing is cut; *sum, the sum of all e before, is then that of the tokens from
+ * which top_p chooses.
+ */
+GROUP_FUNCTION uint keep_blocks(const struct view *w, __global float *work, const struct cuts *k, float most, float *sum,
+				LOCAL float *scratch, LOCAL int *ids)
 {
 	const bool whole = needs_sum(k), cut = !whole || k->top_p < 1;
 	__global const float *best = work + SAMPLE_BEST(VOCAB), *order = best;
 	__global float *mass = work + SAMPLE_MASS(VOCAB), *e = work + SAMPLE_LOGITS(VOCAB);
 	__global int *listed = (__global int *)(work + SAMPLE_LISTED(VOCAB));
 	__global const float *weights = k->top_k ? 0 : mass;
-	/* What underflowed is not drawn; the best one's e is 1: it is always kept. */
-	const float floor_ = fmin(fmax(k->min_p, FLT_MIN), 1.0f);
-	float limit, sum, want, before = 0;
+	const float floor_ = least_weight(k);
+	float want = k->top_k ? (float)k->top_k : k->top_p * *sum;
 	uint n = 0;
-	int block, id;
 
-	block_weights(best, sums, most, k->inverse, mass);
-	sum = total(mass, LIST);
-	want = k->top_k ? (float)k->top_k : k->top_p * sum;
 	for (bool more = cut; more;) {
-		float least = fmin(threshold(best, weights, LIST, want SUM_SCRATCH), most);
+		float least = fmin(threshold(best, weights, LIST, want, scratch), most), kept;
 
 		if (!whole && !k->top_k) { /* by e, which exp may give a little out of order: some more */
 			order = mass;
 			least = 0.999f * floor_;
 		}
-		n = list_blocks(order, least, listed LIST_SCRATCH);
+		n = list_blocks(order, least, listed, ids);
 		gather(w, listed, n, e);
 		if (WORTH(k->top_k)) {
-			float kth = threshold(e, 0, k->top_k ? n * BLOCK : 0, (float)MAX_(k->top_k, 1) SUM_SCRATCH);
+			float kth = threshold(e, 0, k->top_k ? n * BLOCK : 0, (float)MAX_(k->top_k, 1), scratch);
 
 			least = whole ? least : kth;
 		}
 		least = whole || k->top_k ? least : -INFINITY;
-		limit = weigh(e, n * BLOCK, most, k->inverse, least, floor_ SUM_SCRATCH);
-		more = whole && limit < k->top_p * sum && least > -INFINITY;
-		sum = whole ? sum : limit;
+		kept = weigh(e, n * BLOCK, most, k->inverse, least, floor_, scratch);
+		more = whole && kept < k->top_p * *sum && least > -INFINITY;
+		*sum = whole ? *sum : kept;
 		weights = 0; /* twice as many blocks */
 		want = (float)(2 * n);
 	}
-	limit = floor_;
-	BARRIER();
-	if (WORTH(k->top_p < 1)) {
-		float t = threshold(e, e, k->top_p < 1 ? n * BLOCK : 0, k->top_p * sum SUM_SCRATCH);
+	return n;
+}
 
-		limit = k->top_p < 1 ? fmin(t, 1.0f) : limit;
-	}
+/* sums[b]: the sum of the e [n][BLOCK] of gathered block b that are at or above limit; 0 past n, up to a multiple of 16. */
+GROUP_FUNCTION void sum_blocks(__global const float *e, uint n, float limit, __global float *sums)
+{
 	FOR_ITEMS (b, ROUND_UP_(n, 16)) {
 		float16 s = 0;
 
@@ -325,9 +314,34 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 
 			s += v >= limit ? v : (float16)0.0f;
 		}
-		mass[b] = sum_of_16(s);
+		sums[b] = sum_of_16(s);
 	}
 	BARRIER();
+}
+
+/* An id drawn at u in [0, 1), -1 when no token weighs anything. most: the largest logit; sums: of the blocks, 0 when they
+ * are not needed. */
+GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct cuts *k, float most,
+			__global const float *sums, float u, LOCAL float *scratch, LOCAL int *ids)
+{
+	const bool cut = !needs_sum(k) || k->top_p < 1;
+	__global float *mass = work + SAMPLE_MASS(VOCAB), *e = work + SAMPLE_LOGITS(VOCAB);
+	__global int *listed = (__global int *)(work + SAMPLE_LISTED(VOCAB));
+	const float floor_ = least_weight(k);
+	float limit = floor_, sum, before = 0;
+	int block, id;
+	uint n;
+
+	block_weights(work + SAMPLE_BEST(VOCAB), sums, most, k->inverse, mass);
+	sum = total(mass, LIST);
+	n = keep_blocks(w, work, k, most, &sum, scratch, ids);
+	BARRIER();
+	if (WORTH(k->top_p < 1)) {
+		float t = threshold(e, e, k->top_p < 1 ? n * BLOCK : 0, k->top_p * sum, scratch);
+
+		limit = k->top_p < 1 ? fmin(t, 1.0f) : limit;
+	}
+	sum_blocks(e, n, limit, mass);
 	n = cut ? ROUND_UP_(n, 16) : LIST;
 	u *= total(mass, n);
 	block = choose(mass, n, 0, u, &before);
@@ -335,12 +349,37 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 		listed[0] = block;
 	BARRIER();
 	gather(w, listed, !cut && block >= 0, e);
-	weigh(e, !cut && block >= 0 ? BLOCK : 0, most, k->inverse, -INFINITY, floor_ SUM_SCRATCH);
+	weigh(e, !cut && block >= 0 ? BLOCK : 0, most, k->inverse, -INFINITY, floor_, scratch);
 	if (block < 0)
 		return -1;
 	block = cut ? block : 0;
 	id = choose(e + (uint)block * BLOCK, BLOCK, limit, u - before, &before);
 	return id < 0 ? -1 : listed[block] * BLOCK + id;
+}
+
+static inline struct cuts cuts_of(__global const int *d)
+{
+	const float temperature = as_float(d[DRAW_TEMPERATURE]);
+	const bool warm = temperature > 0;
+	struct cuts k = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
+			 warm ? as_float(d[DRAW_TOP_P]) : 1,
+			 warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
+
+	return k;
+}
+
+/* The logits x as a draw sees them, but for its bans. */
+static inline struct view penalised(__global const float *x, __global const int *d, __global const uint *seen)
+{
+	struct view v = view_of(x, VOCAB);
+
+	if (d[DRAW_SEAT] >= 0) {
+		v.seen = seen;
+		v.repetition = as_float(d[DRAW_REPETITION]);
+		v.presence = as_float(d[DRAW_PRESENCE]);
+		v.frequency = as_float(d[DRAW_FREQUENCY]);
+	}
+	return v;
 }
 
 __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const float *restrict logits,
@@ -352,13 +391,12 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	__global uint *seen = counts + (ulong)MAX_(d[DRAW_SEAT], 0) * VOCAB;
 	__global uint *banned = (__global uint *)(w + SAMPLE_BANNED(VOCAB));
 	const float temperature = as_float(d[DRAW_TEMPERATURE]);
-	const bool warm = temperature > 0, changed = d[DRAW_SEAT] >= 0 || d[DRAW_BANNED_COUNT] > 0, extra = d[DRAW_REPORT_AT] != 0;
-	const struct cuts k = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
-			       warm ? as_float(d[DRAW_TOP_P]) : 1,
-			       warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
+	const bool warm = temperature > 0, extra = d[DRAW_REPORT_AT] != 0;
+	const bool changed = d[DRAW_SEAT] >= 0 || d[DRAW_BANNED_COUNT] > 0;
+	const struct cuts k = cuts_of(d);
 	const struct view raw = view_of(x, VOCAB);
-	struct view v = raw;
-	/* What is kept of each block; the raw logits' numbers are the same where nothing changes them. */
+	struct view v = penalised(x, d, seen);
+	/* The numbers of each block; those of the raw logits are the same where nothing changes them. */
 	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = warm && needs_sum(&k) ? w + SAMPLE_SUM(VOCAB) : 0;
 	__global float *raw_best = extra && changed ? w + SAMPLE_RAW_BEST(VOCAB) : best;
 	__global float *raw_sum = extra && (changed || !sum || temperature != 1.0f) ? w + SAMPLE_RAW_SUM(VOCAB) : sum;
@@ -368,12 +406,6 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	GROUP_INT_SCRATCH(ids);
 	LOCAL int before[1];
 
-	if (d[DRAW_SEAT] >= 0) {
-		v.seen = seen;
-		v.repetition = as_float(d[DRAW_REPETITION]);
-		v.presence = as_float(d[DRAW_PRESENCE]);
-		v.frequency = as_float(d[DRAW_FREQUENCY]);
-	}
 	if (WORTH(d[DRAW_BANNED_COUNT] > 0)) {
 		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT], banned);
 		v.banned = d[DRAW_BANNED_COUNT] > 0 ? banned : 0;
@@ -392,17 +424,17 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	pad_list(best, sum);
 	pad_list(raw_best, raw_sum);
 	BARRIER();
-	block = best_block(best, &most BEST_SCRATCH);
+	block = best_block(best, &most, scratch, ids);
 	if (WORTH(warm)) {
 		float u = philox_uniform((uint)d[DRAW_SEED_LOW], (uint)d[DRAW_SEED_HIGH], (uint)d[DRAW_CHOICE],
 					 (uint)d[DRAW_POSITION]);
-		int drawn = draw(&v, w, &k, most, sum, u BEST_SCRATCH);
+		int drawn = draw(&v, w, &k, most, sum, u, scratch, ids);
 
 		id = warm ? drawn : -1;
 	}
 	if (WORTH(id < 0)) { /* the argmax; also where a logit is infinite */
 		int first = next_best(&v, (uint)MAX_(block, 0) * BLOCK, block_end((uint)MAX_(block, 0)), INFINITY, -1,
-				      &value BEST_SCRATCH);
+				      &value, scratch, ids);
 
 		id = id < 0 ? first : id;
 	}
@@ -415,8 +447,8 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 			seen[id]++;
 	}
 	if (WORTH(extra))
-		report(x, id, extra ? d[DRAW_TOP] : 0, raw_best, extra ? raw_sum : best, extra ? result + d[DRAW_REPORT_AT] : 0
-		       BEST_SCRATCH);
+		report(x, id, extra ? d[DRAW_TOP] : 0, raw_best, extra ? raw_sum : best,
+		       extra ? result + d[DRAW_REPORT_AT] : 0, scratch, ids);
 }
 
 /* Logits of a block that come before (value, id). */
@@ -461,7 +493,7 @@ __kernel GROUP_SIZE void score(__global int *step, int scores_at, __global const
 	rank = group_sum(rank, scratch); /* whole numbers below 2^24: exact */
 	if (LANE == 0)
 		out[SCORE_RANK] = 1 + (int)rank;
-	report(x, id, s[SCORE_TOP], best, sum, out + SCORE_REPORT BEST_SCRATCH);
+	report(x, id, s[SCORE_TOP], best, sum, out + SCORE_REPORT, scratch, ids);
 }
 
 __kernel GROUP_SIZE void seat_reset(__global const int *restrict step, int resets_at,
