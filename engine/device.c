@@ -12,8 +12,8 @@
 
 enum { PLATFORMS_MAX = 16, DEVICES_MAX = 64 };
 
-/* PoCL asks hwloc for the cores and the memory of the machine, which takes them from /sys. Where that is not
- * mounted, as in a bare chroot, it finds no memory and PoCL calls abort: then hwloc is told. */
+/* PoCL asks hwloc for the cores and the memory of the machine, and hwloc reads /sys. Where /sys is not mounted, as in a
+ * bare chroot, hwloc finds no memory and PoCL calls abort. So there an environment variable tells hwloc. */
 void device_settle_environment(void)
 {
 	struct sysinfo info;
@@ -27,7 +27,7 @@ void device_settle_environment(void)
 	setenv("HWLOC_SYNTHETIC", machine, 0);
 }
 
-/* All devices of all platforms, in the order the loader gives them. */
+/* All devices of all platforms, in the order of the OpenCL loader. */
 static int all_devices(cl_device_id devices[DEVICES_MAX], cl_uint *ret_n, struct err *e)
 {
 	cl_platform_id platforms[PLATFORMS_MAX];
@@ -60,16 +60,6 @@ static void device_text(cl_device_id id, cl_device_info what, char *text, size_t
 	clGetDeviceInfo(id, what, size - 1, text, NULL);
 }
 
-static bool contains_ignoring_case(const char *text, const char *part)
-{
-	size_t n = strlen(part);
-
-	for (; *text; text++)
-		if (!strncasecmp(text, part, n))
-			return true;
-	return false;
-}
-
 static cl_device_id choose(const char *which, const cl_device_id *devices, cl_uint n)
 {
 	char name[256], *end;
@@ -90,78 +80,66 @@ static cl_device_id choose(const char *which, const cl_device_id *devices, cl_ui
 		return index < n ? devices[index] : NULL;
 	for (cl_uint i = 0; i < n; i++) {
 		device_text(devices[i], CL_DEVICE_NAME, name, sizeof(name));
-		if (contains_ignoring_case(name, which))
+		if (strcasestr(name, which))
 			return devices[i];
 	}
 	return NULL;
 }
 
-/* A number from the first line of a file; UINT64_MAX where there is none ("max", no file). */
-static uint64_t read_number(const char *root, const char *path, const char *name)
+/* The number behind `key` in the first line of a file that begins with it; UINT64_MAX where there is none ("max", no
+ * file). */
+static uint64_t read_number(const char *path, const char *name, const char *key)
 {
-	char full[4096], line[64];
 	uint64_t value = UINT64_MAX;
+	char full[4200], line[256];
 	FILE *f;
 
-	snprintf(full, sizeof(full), "%s%s/%s", root, path, name);
+	snprintf(full, sizeof(full), "%s/%s", path, name);
 	f = fopen(full, "re");
-	if (!f)
-		return UINT64_MAX;
-	if (fgets(line, sizeof(line), f) && isdigit((unsigned char)line[0]))
-		value = strtoull(line, NULL, 10);
-	fclose(f);
+	while (f && fgets(line, sizeof(line), f)) {
+		const char *number;
+
+		if (strncmp(line, key, strlen(key)) != 0)
+			continue;
+		number = line + strlen(key) + strspn(line + strlen(key), " ");
+		if (isdigit((unsigned char)*number))
+			value = strtoull(number, NULL, 10);
+		break;
+	}
+	if (f)
+		fclose(f);
 	return value;
 }
 
-static uint64_t mem_available(const char *root)
+static uint64_t mem_available(void)
 {
-	char full[4096], line[256];
-	uint64_t kib = 0;
-	FILE *f;
+	uint64_t kib = read_number("/proc", "meminfo", "MemAvailable:");
+	struct sysinfo info;
 
-	snprintf(full, sizeof(full), "%s/proc/meminfo", root);
-	f = fopen(full, "re");
-	if (!f) { /* a bare chroot: what the kernel calls free is less, and better than nothing */
-		struct sysinfo info;
-
-		return !*root && sysinfo(&info) == 0 ? (uint64_t)info.freeram * info.mem_unit : 0;
-	}
-	while (fgets(line, sizeof(line), f))
-		if (!strncmp(line, "MemAvailable:", 13))
-			kib = strtoull(line + 13, NULL, 10);
-	fclose(f);
-	return kib * 1024;
+	if (kib != UINT64_MAX)
+		return kib * 1024;
+	/* A bare chroot: the memory that is free is less than the memory that is available, and better than none. */
+	return sysinfo(&info) == 0 ? (uint64_t)info.freeram * info.mem_unit : 0;
 }
 
-/* What a control group leaves: every level of the hierarchy may have a limit of its own. Page cache counts as used
+/* Bytes that a control group leaves: every level of the hierarchy may have a limit of its own. Page cache counts as used
  * there although it can be taken back, so inactive file pages are given back. */
-static uint64_t group_left(const char *root, const char *mount, const char *group,
-			   const char *limit, const char *usage)
+static uint64_t group_left(const char *mount, const char *group, const char *limit,
+			   const char *usage)
 {
-	char path[4096];
+	size_t floor_len = strlen(mount);
 	uint64_t left = UINT64_MAX;
-	size_t floor_len;
+	char path[4096];
 
-	floor_len = (size_t)snprintf(path, sizeof(path), "%s", mount);
-	snprintf(path + floor_len, sizeof(path) - floor_len, "%s", group);
+	snprintf(path, sizeof(path), "%s%s", mount, group);
 	for (;;) {
-		uint64_t most = read_number(root, path, limit),
-			 used = read_number(root, path, usage);
+		uint64_t most = read_number(path, limit, ""), used = read_number(path, usage, "");
 		char *slash;
 
 		if (most != UINT64_MAX && used != UINT64_MAX) {
-			char full[4200], line[128];
-			uint64_t cache = 0;
-			FILE *f;
+			uint64_t cache = read_number(path, "memory.stat", "inactive_file ");
 
-			snprintf(full, sizeof(full), "%s%s/memory.stat", root, path);
-			f = fopen(full, "re");
-			while (f && fgets(line, sizeof(line), f))
-				if (!strncmp(line, "inactive_file ", 14))
-					cache = strtoull(line + 14, NULL, 10);
-			if (f)
-				fclose(f);
-			used -= MIN(cache, used);
+			used -= cache == UINT64_MAX ? 0 : MIN(cache, used);
 			left = MIN(left, most > used ? most - used : 0);
 		}
 		slash = strrchr(path, '/');
@@ -171,14 +149,13 @@ static uint64_t group_left(const char *root, const char *mount, const char *grou
 	}
 }
 
-uint64_t device_host_memory(const char *root)
+/* Bytes that a process on this machine may still take: MemAvailable, or less when a control group allows less. */
+static uint64_t host_memory(void)
 {
-	char full[4096], line[4096];
-	uint64_t left = mem_available(root);
-	FILE *f;
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	uint64_t left = mem_available();
+	char line[4096];
 
-	snprintf(full, sizeof(full), "%s/proc/self/cgroup", root);
-	f = fopen(full, "re");
 	while (f && fgets(line, sizeof(line), f)) {
 		char *controllers = strchr(line, ':'), *path, top[] = "";
 
@@ -190,11 +167,11 @@ uint64_t device_host_memory(const char *root)
 		if (!strcmp(path, "/"))
 			path = top;
 		if (!controllers[1])
-			left = MIN(left, group_left(root, "/sys/fs/cgroup", path, "memory.max",
+			left = MIN(left, group_left("/sys/fs/cgroup", path, "memory.max",
 						    "memory.current"));
 		else if (strstr(controllers + 1, "memory"))
 			left = MIN(left,
-				   group_left(root, "/sys/fs/cgroup/memory", path,
+				   group_left("/sys/fs/cgroup/memory", path,
 					      "memory.limit_in_bytes", "memory.usage_in_bytes"));
 	}
 	if (f)
@@ -216,7 +193,7 @@ static void describe(cl_device_id id, struct device *d)
 	clGetDeviceInfo(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);
 	d->id = id;
 	d->cpu = type & CL_DEVICE_TYPE_CPU;
-	d->memory = d->cpu ? device_host_memory("") : memory;
+	d->memory = d->cpu ? host_memory() : memory;
 	d->max_alloc = largest;
 	d->alignment = MAX((uint64_t)bits / 8, (uint64_t)256);
 }

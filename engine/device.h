@@ -16,16 +16,16 @@ struct device {
 	cl_context context;
 	cl_command_queue queue; /* in order */
 	bool cpu;		/* shares the host's memory */
-	/* Bytes that are there for us: on a CPU what the machine and the control group have left, on a
-	 * GPU its global memory. */
+	/* Bytes that this process may use: on a CPU what the machine and the control group have left, on a GPU its
+	 * global memory. */
 	uint64_t memory;
 	uint64_t max_alloc; /* the largest buffer */
 	uint64_t alignment; /* of sub-buffers, bytes */
 	char name[256], driver[128];
 };
 
-/* Sets what OpenCL drivers take from the environment where they cannot find it out. The functions below do so
- * too; where there will be threads it is called before there are any. */
+/* Sets environment variables that OpenCL drivers need where they cannot find their values out. The functions below call
+ * it too; a program with threads calls it before it starts any. */
 void device_settle_environment(void);
 
 /* Opens the device that `which` names: NULL (the first GPU, else the first device), an index of
@@ -33,14 +33,10 @@ void device_settle_environment(void);
 int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;
 void device_close(struct device *d);
 
-/* Puts a queue that times its commands in the place of the one that is there, which nobody may use yet. */
+/* Replaces the queue, which must be unused, by one that times its commands. */
 int device_time_commands(struct device *d, struct err *e) MUST_CHECK;
 
 /* One line a device: index, name, driver, memory. */
 int device_list(FILE *out, struct err *e) MUST_CHECK;
-
-/* Bytes a process here may still take: MemAvailable, or less when a control group allows less. `root` is ""
- * for the machine itself (tests put files elsewhere). */
-uint64_t device_host_memory(const char *root);
 
 #endif
