@@ -96,7 +96,7 @@ static const struct kernel_shape small_shapes[] = {
 		  {.shared_size = 24}}},
 };
 
-/* A harness that cannot work is no result. */
+/* A failure of the harness itself is no result of a test. */
 static void must(bool good, const char *what)
 {
 	if (good)

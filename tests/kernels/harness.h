@@ -1,6 +1,6 @@
 /*
- * What the kernel tests share: a device, the ways to run a kernel on it, buffers that tell when a kernel
- * writes what it should not or leaves out what it should write, and comparison with the references.
+ * The harness of the kernel tests: a device, the ways to run a kernel on it, buffers that detect a write outside of them
+ * and a number that was not written, and comparison with the references.
  *
  *     TIGON_TEST_DEVICE  the device, as device_open takes it (default: the CPU)
  *     TIGON_TEST_SMALL   "1": few and tiny cases, and buffers of exactly their size that begin undefined,
@@ -29,7 +29,7 @@ struct way {
 	bool plain; /* weights are not coded; only where a test wants all packings */
 };
 
-/* Runs `test` with every way the device can run, and reports in TAP; what main returns. */
+/* Runs `test` with every way that the device can run, and reports in TAP. Returns main's exit status. */
 int harness_main(void (*test)(const struct way *w));
 int harness_main_packings(void (*test)(const struct way *w));
 bool harness_small(void);
@@ -47,9 +47,9 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape);
 /* Waits; a failed launch is a failed check. */
 void set_finish(struct kernels *k);
 
-/* Shapes that most tests share, so that each program is compiled once in all of them; NULL past the last. In the
- * first nothing is a multiple of anything, the outputs are kept (dump) and the second MLP is dense. Attention
- * and delta are left out: their tests add them. */
+/* Shapes that most tests share, so that each program is compiled once for all of them; NULL past the last. In the first
+ * no size is a multiple of another one, the outputs are kept (dump) and the second MLP is dense. There are no attention
+ * and delta layers: their tests add them. */
 const struct kernel_shape *common_shape(size_t i);
 
 /* ---- numbers ---- */
@@ -70,12 +70,12 @@ void *case_alloc(size_t n, size_t size);
 #define CASE_DOUBLES(n) ((double *)case_alloc(n, sizeof(double)))
 #define CASE_INTS(n)	((int32_t *)case_alloc(n, sizeof(int32_t)))
 
-/* rows x cols uniform numbers with row stride ld; what lies between is 0. */
+/* rows x cols uniform numbers with row stride ld, zeros in between. */
 float *case_matrix(size_t rows, size_t cols, size_t ld, float low, float high);
 
 /* ---- buffers ---- */
 
-/* Where a kernel will write: poison, between guard zones. */
+/* A buffer that a kernel will write: poison, between guard zones. */
 cl_mem buffer_out(uint64_t bytes);
 cl_mem buffer_floats(const float *v, uint64_t n);
 cl_mem buffer_ints(const int32_t *v, uint64_t n);
@@ -102,7 +102,7 @@ float *read_floats(cl_mem mem, uint64_t n);
 int32_t *read_ints(cl_mem mem, uint64_t n);
 float *read_elements(const struct way *w, cl_mem mem, uint64_t n);
 
-/* Whether a number that was read is still the poison, that is, was never written. */
+/* Whether a number that was read back is still poison: it was never written. */
 bool is_poison(float v);
 
 /* Checks the guard zones of the case's buffers and frees all memory of the case. */
@@ -122,8 +122,8 @@ void near_elements(const struct way *w, const float *got, const double *want, si
 /* Floats with the same bits, NaN or not. */
 bool same_bits(const float *a, const float *b, size_t n);
 
-/* Remembers results of the generic variant on a CPU, and checks that the x86 variant has the same bits in
- * the same case: what `label` and `number` name. */
+/* Remembers results of the generic variant on a CPU, and checks that the x86 variant has the same bits in the same case,
+ * which `label` and `number` name. */
 void same_as_generic(const struct way *w, const char *label, unsigned number, const void *data,
 		     size_t bytes);
 

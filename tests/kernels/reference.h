@@ -1,8 +1,8 @@
 /*
- * What the kernels compute, in plain C: one loop a sum, no vectors, no tiles, sums in double. Read this to
- * learn the mathematics; the kernels are tested against it. Not part of the daemon.
+ * The mathematics of the kernels in plain C: one loop a sum, no vectors, no tiles, sums in double. Read this to learn
+ * it; the kernels are tested against it. Not part of the daemon.
  *
- * Everything is about one row, one head, one sequence: how rows share a launch is the kernels' matter.
+ * A function handles one row, one head, one sequence; only kernels have launches of several rows.
  * Matrices are row-major without padding unless a stride is named. Inputs are floats, as the kernels see
  * them (elements widened); results are doubles.
  */
@@ -18,8 +18,8 @@ double reference_silu(double x);
 /* log(1 + e^x) */
 double reference_softplus(double x);
 
-/* out[i] = x[i] rsqrt(mean(x^2) + eps) w[i], i < n. w is what the kernels get: 1 + weight, but for the gated
- * norm, which has a plain one. */
+/* out[i] = x[i] rsqrt(mean(x^2) + eps) w[i], i < n. w is as the kernels get it: where a model's norm scales by
+ * 1 + weight, the sum. */
 void reference_rms_norm(const float *x, const float *w, uint32_t n, double eps, double *out);
 
 /* Rotary angles of a position: out = cos | sin of position * inv_freq[j], j < rot / 2. The product is rounded

@@ -15,7 +15,7 @@ enum { ROWS_MAX = 8, SPARE_PAGES = 3 };
 static const struct heads {
 	uint32_t heads, kv_heads, head_dim, rotary_dim, page_tokens;
 	bool gate;
-	bool small; /* among the few */
+	bool small; /* also under oclgrind */
 } all_heads[] = {
 	{2, 2, 16, 6, 64, true, true},	    {4, 2, 64, 16, 128, true, false},
 	{4, 1, 80, 16, 64, true, true},	    {8, 1, 128, 6, 64, true, false},
@@ -287,7 +287,7 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 		}
 	same_as_generic(w, "attention", number, out, (size_t)T * width * 4);
 
-	/* The first row alone, in tiles of one token: who shares a tile does not matter. */
+	/* The first row alone, in tiles of one token: the bits do not depend on the tile. */
 	one = u;
 	one.n_tiles = rows[0].n;
 	one.table = CASE_INTS(u.ints + one.n_tiles * QUERY_TILE_INTS);

@@ -9,7 +9,7 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
-/* Relative to the output, which the gated norm brings to the size of 1 whatever was cancelled before. */
+/* Relative to the output: the gated norm brings it to the size of 1, however small the sums before it are. */
 #define BOUND	    4e-6
 #define CHUNK_BOUND 2e-5
 
@@ -18,8 +18,8 @@ enum { ROWS_MAX = 8, ZERO = ROW_STATE_ZERO, KEPT_MAX = ROW_SNAPSHOTS_MAX };
 /* Head counts with one to three value heads a key head, unequal sizes, two to five taps. */
 static const struct heads {
 	uint32_t key_heads, value_heads, key_dim, value_dim, conv;
-	bool float_only; /* elements matter in one store alone, and each shape takes seconds to compile */
-	bool small; /* among the few */
+	bool float_only; /* only one store depends on the elements, and each shape takes seconds to compile */
+	bool small; /* also under oclgrind */
 } all_heads[] = {
 	{1, 1, 16, 16, 2, true, true},	   {2, 4, 64, 64, 4, true, false},
 	{2, 6, 48, 32, 3, false, false},   {1, 3, 16, 80, 5, true, true},
@@ -51,7 +51,7 @@ static const struct row kept_rows[] = {
 	 ZERO,
 	 0,
 	 4,
-	 {{64, 1}, {128, 2}, {192, 3}, {256, 13}}}, /* all that a row may keep */
+	 {{64, 1}, {128, 2}, {192, 3}, {256, 13}}}, /* as many as a row may keep */
 	{64, 130, 5, 6, 2, {{64, 7}, {128, 8}}},    /* to another slot */
 	{128, 192, 9, 9, 1, {{128, 10}}},	    /* in place, one of two boundaries */
 	{0, 65, ZERO, 4, 1, {{64, 12}}},
@@ -110,7 +110,7 @@ static struct setup make_setup(const struct way *w, struct kernels *k, const str
 	u.state = case_matrix(SLOTS, slot_floats(&u), slot_floats(&u), -1, 1);
 	/* A large argument of softplus somewhere. */
 	u.proj[u.ld - KERNEL_LD(HV)] = 30;
-	/* What a row must not read: slots that nobody reads hold what recycled memory may hold. */
+	/* Slots that no row may read hold NaN, as recycled memory may. */
 	for (uint32_t slot = 0; slot < SLOTS; slot++) {
 		bool read = false;
 
@@ -294,7 +294,7 @@ static void run_decode(const struct setup *u, const struct pools *p)
 			    p->neg_a, p->dt_bias, p->norm, p->ring, p->state, p->out);
 }
 
-/* What a slot should hold: the state after n tokens of row r. Row n_rows: nobody wrote it. */
+/* The expected content of a slot: the state after n tokens of row r. Row n_rows: it was never written. */
 struct written {
 	uint32_t r, n;
 	const double *state;
@@ -316,7 +316,7 @@ static struct written written_by(const struct setup *u, const struct want *want,
 	return (struct written){.r = u->n_rows};
 }
 
-/* Slots that were written hold the row's state and its last inputs; the others what they held. */
+/* Slots that were written hold the row's state and its last inputs; the others are unchanged. */
 static void check_pools(const struct setup *u, const struct want *want, const float *ring,
 			const float *state, double bound)
 {
@@ -415,7 +415,7 @@ static bool same_slot(const struct setup *u, const struct pools *a, uint32_t slo
 	return same;
 }
 
-/* What a row keeps on its way has the bits of a row that ends there; and keeping changes nothing else. */
+/* A snapshot has the bits of a row that ends there, and snapshots change no other result. */
 static void prefill_kept(const struct way *w, struct kernels *k, unsigned number)
 {
 	const struct row *rows = harness_small() ? small_kept : kept_rows;
@@ -433,7 +433,7 @@ static void prefill_kept(const struct way *w, struct kernels *k, unsigned number
 	near_elements(w, out, want.out, value, CHUNK_BOUND);
 	check_pools(&u, &want, read_floats(p.ring, ring_floats(&u)), state, CHUNK_BOUND);
 	same_as_generic(w, "kept", number, state, SLOTS * slot_floats(&u) * sizeof(*state));
-	/* The same with the row's end at the j-th place that it keeps, and nothing kept; the last is its own end. */
+	/* The same with the row's end at its j-th snapshot, and no snapshots; the last time at its own end. */
 	v.table = CASE_INTS(u.ints);
 	for (uint32_t j = 0; j <= KEPT_MAX; j++) {
 		bool any = j == KEPT_MAX;

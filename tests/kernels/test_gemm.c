@@ -1,4 +1,4 @@
-/* gemm.cl: plain products and those of the experts, in every size of tile and rest of a tile. */
+/* gemm.cl: plain products and those of the experts, in every size of tile and of remainder. */
 #include <math.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static cl_mem launch(struct kernels *k, const struct product *p, enum product_ki
 	return C;
 }
 
-/* Makes one weight in a hundred much smaller than the others: tiles that cannot be coded, beside some that can. */
+/* Makes one weight in a hundred much smaller than the others: some tiles cannot be coded, others can. */
 static void scatter(float *weights, size_t n)
 {
 	for (size_t i = random_below(100); i < n; i += 1 + random_below(200))
@@ -76,7 +76,7 @@ static void product(const struct way *w, struct kernels *k, const struct product
 		for (uint32_t n = 0; kind == ADD && n < p->N; n++)
 			want[n] += start[m * p->ldc + n];
 		near(c + m * p->ldc, want, p->N, BOUND);
-		/* What lies between the rows is left alone. */
+		/* Padding between the rows is left alone. */
 		for (uint32_t n = p->N; n < p->ldc && !harness_small(); n++)
 			check(kind == ADD ? c[m * p->ldc + n] == start[m * p->ldc + n]
 					  : is_poison(c[m * p->ldc + n]));
@@ -159,7 +159,7 @@ static struct mlp_weights make_mlp(struct kernels *k, const struct kernel_mlp *m
 	return W;
 }
 
-/* Everything between the router's logits and the experts' outputs, for tokens [first, first + T). */
+/* From the router's logits to the experts' outputs, for tokens [first, first + T). */
 struct mlp_run {
 	float *act, *y; /* [T * slots, act_ld], [T * slots, D] */
 	int32_t *rows, *ids;

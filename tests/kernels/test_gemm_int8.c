@@ -1,4 +1,4 @@
-/* gemm_int8.cl: every tile and rest of a tile, and the reference's bits whatever the numbers are. */
+/* gemm_int8.cl: every tile and remainder of a tile; the reference's bits, for any numbers. */
 #include <errno.h>
 #include <math.h>
 
@@ -7,7 +7,7 @@
 #include "tests/kernels/reference.h"
 #include "tests/kernels/harness.h"
 
-/* What the numbers are: any int8; only the outermost; nothing; and scales that are far out. */
+/* Kinds of numbers: any int8; only the outermost; zeros; extreme scales. */
 enum kind { ANY, OUTERMOST, ZERO, HUGE_SCALES, TINY_SCALES, NOT_A_NUMBER, KINDS };
 
 struct product {
@@ -136,7 +136,7 @@ static void product(struct kernels *k, uint32_t group, const struct product *p, 
 			check(same_number(sums[n], start[(size_t)m * ldc + n] + want[n]));
 			check(isnan(row[n]) == (kind == NOT_A_NUMBER && m == M / 2));
 		}
-		/* Rows of weights that are padding give 0; what lies between the rows is left alone. */
+		/* Rows of weights that are padding give 0; padding between the rows is left alone. */
 		for (uint32_t n = p->N; n < N; n++)
 			check(row[n] == 0 || (kind == NOT_A_NUMBER && m == M / 2));
 		for (uint32_t n = N; n < ldc && !harness_small(); n++)

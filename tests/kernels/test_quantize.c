@@ -63,7 +63,7 @@ static void rows(const struct way *w, struct kernels *k, uint32_t group, bool fl
 				for (uint32_t b = 0; b < 4; b++)
 					check((int)(*at >> 8 * b & 0xff) - 128 == want[i + b]);
 		}
-		/* What lies between the rows is left alone. */
+		/* Padding between the rows is left alone. */
 		for (uint32_t i = 0; i < ldq - words && !harness_small(); i++)
 			check(is_poison(bits_float(at[i])));
 	}

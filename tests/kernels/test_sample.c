@@ -10,9 +10,9 @@
 
 #define LOGPROB_BOUND 2e-6
 
-enum { TOP = 20, BANNED_MAX = 8 };
+enum { TOP = 20, EXTRA = REPORT_INTS(TOP), BANNED_MAX = 8 };
 
-/* A draw as a test thinks of it; build() makes the kernel's ints of it. */
+/* A draw; run() fills its row of the step table. */
 struct draw {
 	uint32_t row;
 	struct reference_draw how;
@@ -33,15 +33,12 @@ static struct draw plain_draw(uint32_t row, float temperature)
 
 /* ---- running ---- */
 
-/* What the device made of some draws. */
+/* The results of some draws. */
 struct drawn {
 	int32_t *ids;
-	int32_t *
-		extra; /* [n, 1 + 2 TOP]: log-probability, ids, log-probabilities, as the kernel packs them */
+	int32_t *extra;	  /* [n, EXTRA]: reports */
 	uint32_t *counts; /* [seats, vocab] afterwards */
 };
-
-enum { EXTRA = REPORT_INTS(TOP) };
 
 static struct drawn run(struct kernels *k, const struct draw *draws, uint32_t n,
 			const float *logits, uint32_t rows, const uint32_t *counts, uint32_t seats)
@@ -111,7 +108,7 @@ static double uniform_of(const struct draw *d)
 	return (double)(out[0] >> 8) * 0x1p-24;
 }
 
-/* Whether the id is what the distribution p gives at u; where u falls on the edge between two, either will do. */
+/* Whether the distribution p gives the id at u; near the edge between two ids either will do. */
 static bool id_fits(const double *p, uint32_t vocab, double u, int32_t id)
 {
 	double before = 0;
@@ -152,7 +149,7 @@ static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int3
 			return;
 		check(fabs(bits_float((uint32_t)extra[REPORT_TOP_LOGPROB(i, top)]) - lp[best]) <=
 		      LOGPROB_BOUND * (1 + fabs(lp[best])));
-		/* Nothing better is left out: as many are ahead of it as its place says. */
+		/* No better token is left out: as many are ahead of it as its place says. */
 		for (uint32_t j = 0, ahead = 0; j <= vocab; j++) {
 			if (j == vocab)
 				check(ahead == (uint32_t)i);
@@ -198,7 +195,7 @@ static float *random_logits(uint32_t rows, uint32_t vocab)
 	uint32_t ld = KERNEL_LD(vocab);
 	float *x = case_matrix(rows, vocab, ld, -6, 6);
 
-	/* The padding is not looked at: let it be the largest. */
+	/* The padding must have no influence: it is the largest. */
 	for (uint32_t r = 0; r < rows; r++)
 		for (uint32_t c = vocab; c < ld; c++)
 			x[r * ld + c] = 100;
@@ -229,7 +226,7 @@ static void greedy(struct kernels *k)
 	out = run(k, draws, ROWS, x, ROWS, counts, 1);
 	check(out.ids[0] == 0 && out.ids[1] == 0);
 	check(out.ids[3] == (int32_t)vocab - 1 && out.ids[4] == (int32_t)(vocab / 3));
-	/* Numbers that are none, or too large for a distribution: some id. */
+	/* Logits that are NaN, or too large for a distribution: any id. */
 	for (uint32_t i = 0; i < vocab; i++)
 		x[5 * ld + i] = NAN;
 	x[4 * ld + 5] = INFINITY;
@@ -345,7 +342,7 @@ static void frequencies(struct kernels *k, float top_p)
 	case_end();
 }
 
-/* Rows of many blocks: flat, with few likely tokens as those of models, and of few values, so that most tie. */
+/* Rows of many blocks: flat; with few likely tokens, as models have them; of few values, so that most tie. */
 static void blocks(const struct way *w, struct kernels *k)
 {
 	static const struct reference_draw hows[] = {
@@ -450,7 +447,7 @@ static void scores(struct kernels *k)
 		check(r != 1 || rank == 1);
 		check(r != 2 || rank == (int32_t)vocab);
 		check_logprobs(row, vocab, s[SCORE_TOKEN], s[SCORE_TOP], got + SCORE_REPORT);
-		/* What is listed says the same. */
+		/* The listed tokens agree. */
 		for (int32_t i = 0; i < s[SCORE_TOP]; i++)
 			check((got[SCORE_REPORT + REPORT_TOP_ID(i)] == s[SCORE_TOKEN]) ==
 			      (i + 1 == rank));

@@ -1,4 +1,4 @@
-/* synthesize.cl: synthetic weights, packed and in rows, are those that the host makes. */
+/* synthesize.cl: synthetic weights, packed and in rows, equal those that the host makes. */
 #include <string.h>
 
 #include "kernels/generic/synthetic.clh"
