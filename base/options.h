@@ -36,6 +36,7 @@ struct option_memory {
 	double share;
 };
 
+/* One row of a table. The first four members stand in every row, in this order. */
 struct option_def {
 	const char *name;     /* without the dashes */
 	const char *argument; /* the value's name in --help, NULL for a flag */

@@ -9,48 +9,22 @@ const char *const option_switch_names[] = {[OPTION_ON] = "on", [OPTION_OFF] = "o
 
 #define AT(member) offsetof(struct engine_options, member)
 
-/* clang-format off: an option is one paragraph. */
 static const struct option_def table[ENGINE_OPTIONS] = {
-	{.name = "model",
-	 .argument = "DIR",
-	 .type = OPTION_TEXT,
-	 .offset = AT(model_dir),
+	{"model", "DIR", OPTION_TEXT, AT(model_dir),
 	 .text = "config.json, and the weights unless they are synthetic"},
-	{.name = "synthetic-weights",
-	 .argument = "SEED",
-	 .type = OPTION_NUMBER,
-	 .offset = AT(synthetic_seed),
-	 .given = AT(synthetic),
-	 .max = UINT64_MAX,
-	 .initial_text = "off",
-	 .text = "random weights made from this seed"},
-	{.name = "device",
-	 .argument = "WHICH",
-	 .type = OPTION_TEXT,
-	 .offset = AT(device),
+	{"synthetic-weights", "SEED", OPTION_NUMBER, AT(synthetic_seed), .given = AT(synthetic),
+	 .max = UINT64_MAX, .initial_text = "off", .text = "random weights made from this seed"},
+	{"device", "WHICH", OPTION_TEXT, AT(device),
 	 .initial_text = "the first GPU, else the first device",
 	 .text = "as of tigond; tigon devices lists them"},
-	{.name = "kernels",
-	 .argument = "VARIANT",
-	 .type = OPTION_CHOICE,
-	 .offset = AT(kernels),
-	 .choices = engine_kernels_names,
+	{"kernels", "VARIANT", OPTION_CHOICE, AT(kernels), .choices = engine_kernels_names,
 	 .text = "kernel variant; auto takes what the device can do"},
-	{.name = "dtype",
-	 .argument = "TYPE",
-	 .type = OPTION_CHOICE,
-	 .offset = AT(dtype),
-	 .choices = engine_dtype_names,
-	 .initial = 1,
+	{"dtype", "TYPE", OPTION_CHOICE, AT(dtype), .choices = engine_dtype_names, .initial = 1,
 	 .text = "number format of weights, KV cache and GEMM inputs"},
-	{.name = "program-cache",
-	 .argument = "DIR",
-	 .type = OPTION_TEXT,
-	 .offset = AT(program_cache),
+	{"program-cache", "DIR", OPTION_TEXT, AT(program_cache),
 	 .initial_text = "tigon below the user's cache directory",
 	 .text = "where compiled programs are kept; an empty DIR keeps none"},
 };
-/* clang-format on */
 
 void engine_options_table(size_t at, struct option_def ret[ENGINE_OPTIONS])
 {

@@ -39,25 +39,13 @@ struct node {
 };
 
 static const struct option_def table[] = {
-	{.name = "url",
-	 .argument = "URL",
-	 .type = OPTION_TEXT,
-	 .offset = offsetof(struct cache_options, url),
-	 .initial_text = DEFAULT_URL,
-	 .text = "the server"},
-	{.name = "limit",
-	 .argument = "N",
-	 .type = OPTION_TEXT,
-	 .offset = offsetof(struct cache_options, limit),
-	 .initial_text = "1000",
+	{"url", "URL", OPTION_TEXT, offsetof(struct cache_options, url),
+	 .initial_text = DEFAULT_URL, .text = "the server"},
+	{"limit", "N", OPTION_TEXT, offsetof(struct cache_options, limit), .initial_text = "1000",
 	 .text = "nodes to show"},
-	{.name = "tokens",
-	 .type = OPTION_FLAG,
-	 .offset = offsetof(struct cache_options, tokens),
+	{"tokens", NULL, OPTION_FLAG, offsetof(struct cache_options, tokens),
 	 .text = "with the first token ids of each node"},
-	{.name = "json",
-	 .type = OPTION_FLAG,
-	 .offset = offsetof(struct cache_options, json),
+	{"json", NULL, OPTION_FLAG, offsetof(struct cache_options, json),
 	 .text = "the server's answer as it is"},
 };
 

@@ -45,22 +45,13 @@ struct registry {
 
 #define AT(member) offsetof(struct registry_options, member)
 
-/* clang-format off: an option is one paragraph. */
 static const struct option_def options[] = {
-	{.name = "listen",
-	 .argument = "ADDRESS",
-	 .type = OPTION_TEXT,
-	 .offset = AT(listen),
-	 .initial_text = "none, it is required",
+	{"listen", "ADDRESS", OPTION_TEXT, AT(listen), .initial_text = "none, it is required",
 	 .text = "the address to listen at: tcp://HOST:PORT"},
-	{.name = "transfer-key",
-	 .argument = "FILE",
-	 .type = OPTION_TEXT,
-	 .offset = AT(transfer_key),
+	{"transfer-key", "FILE", OPTION_TEXT, AT(transfer_key),
 	 .initial_text = "none, which loopback alone allows",
 	 .text = "its key pair and the workers' public keys (tigon transfer-key)"},
 };
-/* clang-format on */
 
 /* ---- messages ---- */
 
