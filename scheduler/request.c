@@ -90,73 +90,46 @@ void request_free(struct request *r)
 	free(r);
 }
 
-static const char *state_name(enum request_state s)
-{
-	switch (s) {
-	case REQUEST_SUBMITTED: return "Submitted";
-	case REQUEST_PREFILLING: return "Prefilling";
-	case REQUEST_RECEIVING: return "Receiving";
-	case REQUEST_PREFILL_DONE: return "PrefillDone";
-	case REQUEST_DECODING: return "Decoding";
-	case REQUEST_RETRACTED: return "Retracted";
-	case REQUEST_SHIPPING: return "Shipping";
-	case REQUEST_FINISHED: return "Finished";
-	case REQUEST_ABORTED: return "Aborted";
-	}
-	return "?";
-}
+static const char *const state_names[] = {
+	[REQUEST_SUBMITTED] = "Submitted", [REQUEST_PREFILLING] = "Prefilling",
+	[REQUEST_RECEIVING] = "Receiving", [REQUEST_PREFILL_DONE] = "PrefillDone",
+	[REQUEST_DECODING] = "Decoding",   [REQUEST_RETRACTED] = "Retracted",
+	[REQUEST_SHIPPING] = "Shipping",   [REQUEST_FINISHED] = "Finished",
+	[REQUEST_ABORTED] = "Aborted",
+};
 
-static const char *event_name(enum request_event e)
-{
-	switch (e) {
-	case REQUEST_ADMIT: return "admit";
-	case REQUEST_PROMPT_PLANNED: return "prompt planned";
-	case REQUEST_ROW_PLANNED: return "row planned";
-	case REQUEST_RETRACT: return "retract";
-	case REQUEST_FINISH: return "finish";
-	case REQUEST_ABORT: return "abort";
-	case REQUEST_RECEIVE: return "receive";
-	case REQUEST_ARRIVE: return "arrive";
-	case REQUEST_GIVE_BACK: return "give back";
-	case REQUEST_SENT: return "sent";
-	case REQUEST_SHIPPED: return "shipped";
-	}
-	return "?";
-}
+/* The tables in request.h: an event, its name, the states in which it may come, and the state that follows. */
+#define IN(state) (1u << REQUEST_##state)
+#define ALIVE                                                                               \
+	(IN(SUBMITTED) | IN(PREFILLING) | IN(RECEIVING) | IN(PREFILL_DONE) | IN(DECODING) | \
+	 IN(RETRACTED))
+
+static const struct {
+	const char *name;
+	unsigned from;
+	enum request_state to;
+} events[] = {
+	[REQUEST_ADMIT] = {"admit", IN(SUBMITTED) | IN(RETRACTED), REQUEST_PREFILLING},
+	[REQUEST_PROMPT_PLANNED] = {"prompt planned", IN(PREFILLING), REQUEST_PREFILL_DONE},
+	[REQUEST_ROW_PLANNED] = {"row planned", IN(PREFILL_DONE) | IN(DECODING), REQUEST_DECODING},
+	[REQUEST_RETRACT] = {"retract", IN(PREFILL_DONE) | IN(DECODING), REQUEST_RETRACTED},
+	[REQUEST_FINISH] = {"finish", ALIVE, REQUEST_FINISHED},
+	[REQUEST_ABORT] = {"abort", ALIVE | IN(SHIPPING), REQUEST_ABORTED},
+	[REQUEST_RECEIVE] = {"receive", IN(SUBMITTED), REQUEST_RECEIVING},
+	[REQUEST_ARRIVE] = {"arrive", IN(RECEIVING), REQUEST_PREFILL_DONE},
+	[REQUEST_GIVE_BACK] = {"give back", IN(RECEIVING), REQUEST_SUBMITTED},
+	[REQUEST_SENT] = {"sent", IN(PREFILL_DONE), REQUEST_SHIPPING},
+	[REQUEST_SHIPPED] = {"shipped", IN(SHIPPING), REQUEST_FINISHED},
+};
 
 void request_advance(struct request *r, enum request_event event)
 {
-	enum request_state s = r->state;
-	bool alive = s != REQUEST_FINISHED && s != REQUEST_ABORTED;
-	bool past_prompt = s == REQUEST_PREFILL_DONE || s == REQUEST_DECODING;
-
-	if (event == REQUEST_ADMIT && (s == REQUEST_SUBMITTED || s == REQUEST_RETRACTED)) {
-		r->state = REQUEST_PREFILLING;
-	} else if (event == REQUEST_PROMPT_PLANNED && s == REQUEST_PREFILLING) {
-		r->state = REQUEST_PREFILL_DONE;
-	} else if (event == REQUEST_ROW_PLANNED && past_prompt) {
-		r->state = REQUEST_DECODING;
-	} else if (event == REQUEST_RETRACT && past_prompt) {
-		r->state = REQUEST_RETRACTED;
-	} else if (event == REQUEST_RECEIVE && s == REQUEST_SUBMITTED) {
-		r->state = REQUEST_RECEIVING;
-	} else if (event == REQUEST_ARRIVE && s == REQUEST_RECEIVING) {
-		r->state = REQUEST_PREFILL_DONE;
-	} else if (event == REQUEST_GIVE_BACK && s == REQUEST_RECEIVING) {
-		r->state = REQUEST_SUBMITTED;
-	} else if (event == REQUEST_SENT && s == REQUEST_PREFILL_DONE) {
-		r->state = REQUEST_SHIPPING;
-	} else if (event == REQUEST_SHIPPED && s == REQUEST_SHIPPING) {
-		r->state = REQUEST_FINISHED;
-	} else if (event == REQUEST_FINISH && alive && s != REQUEST_SHIPPING) {
-		r->state = REQUEST_FINISHED;
-	} else if (event == REQUEST_ABORT && alive) {
-		r->state = REQUEST_ABORTED;
-	} else {
+	if (!(events[event].from >> r->state & 1)) {
 		log_error("bug: request %llu got the event '%s' in the state %s",
-			  (unsigned long long)r->id, event_name(event), state_name(s));
+			  (unsigned long long)r->id, events[event].name, state_names[r->state]);
 		abort();
 	}
+	r->state = events[event].to;
 }
 
 void request_end_choice(struct sequence *q)
