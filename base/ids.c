@@ -4,23 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 int ids_reserve(struct ids *a, size_t n)
 {
-	size_t cap;
-	int32_t *v;
-
-	if (n <= a->cap - a->len)
-		return 0;
-	if (n > SIZE_MAX / sizeof(*v) / 2 - a->len)
-		return -ENOMEM;
-	cap = MAX(a->cap * 2, (size_t)64);
-	cap = MAX(cap, a->len + n);
-	v = realloc(a->v, cap * sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	a->v = v;
-	a->cap = cap;
-	return 0;
+	return n <= SIZE_MAX - a->len && array_grow(a->v, a->cap, a->len + n) ? 0 : -ENOMEM;
 }
 
 int ids_push(struct ids *a, int32_t id)

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -353,16 +354,9 @@ static int add_file(void *user, const char *path, const char *name, struct err *
 		return err_set(e, copy ? EINVAL : ENOMEM, "%s: more than %d files", path,
 			       FILES_MAX);
 	}
-	if (l->n == l->cap) {
-		size_t cap = MAX(l->cap * 2, (size_t)16);
-		struct weight_file *v = reallocarray(l->v, cap, sizeof(*v));
-
-		if (!v) {
-			free(copy);
-			return err_set(e, ENOMEM, "%s: out of memory", path);
-		}
-		l->v = v;
-		l->cap = cap;
+	if (!array_grow(l->v, l->cap, l->n + 1)) {
+		free(copy);
+		return err_set(e, ENOMEM, "%s: out of memory", path);
 	}
 	l->v[l->n++] =
 		(struct weight_file){.path = copy, .name = copy + strlen(path) - strlen(name)};

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "kernels/cl_error.h"
 
 /* A call with a callback that is out. */
@@ -244,22 +245,6 @@ static int check_pieces(const struct copies *t, const struct engine_piece *piece
 	return 0;
 }
 
-/* Room for one more write. */
-static int reserve(struct copies *t)
-{
-	size_t cap = MAX(2 * t->cap, (size_t)64);
-	cl_event *writes;
-
-	if (t->n_writes < t->cap)
-		return 0;
-	writes = reallocarray(t->writes, cap, sizeof(*writes));
-	if (!writes)
-		return -ENOMEM;
-	t->writes = writes;
-	t->cap = cap;
-	return 0;
-}
-
 int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t n, bool write,
 		  void *host, engine_done *done, void *tag, struct err *e)
 {
@@ -272,7 +257,7 @@ int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t 
 		r = check_pieces(t, pieces, n, e);
 	if (r < 0)
 		return r;
-	c = write && reserve(t) < 0 ? NULL : malloc(sizeof(*c));
+	c = write && !array_grow(t->writes, t->cap, t->n_writes + 1) ? NULL : malloc(sizeof(*c));
 	if (!c)
 		return err_set(e, ENOMEM, "out of memory");
 	*c = (struct call){t, done, tag};

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "kernels/cl_error.h"
 #include "kernels/huge_pages.h"
 
@@ -49,16 +50,9 @@ void memory_plan_add(struct memory_plan *p, enum memory_class class, const char 
 		     uint64_t bytes, cl_mem *ret_buffer)
 {
 	*ret_buffer = NULL;
-	if (p->n == p->cap) {
-		size_t cap = MAX(p->cap * 2, (size_t)64);
-		struct planned *items = realloc(p->items, cap * sizeof(*items));
-
-		if (!items) {
-			p->failed = ENOMEM;
-			return;
-		}
-		p->items = items;
-		p->cap = cap;
+	if (!array_grow(p->items, p->cap, p->n + 1)) {
+		p->failed = ENOMEM;
+		return;
 	}
 	bytes = ROUND_UP(MAX(bytes, (uint64_t)1), p->device->alignment);
 	p->items[p->n++] = (struct planned){name, bytes, ret_buffer};

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/macros.h"
 #include "kernels/cl_error.h"
 #include "kernels/step.h"
@@ -69,22 +70,9 @@ void profile_free(struct profile *p)
 
 static bool make_room(struct profile *p)
 {
-	size_t cap = p->cap ? 2 * p->cap : 1024;
-	struct note *notes;
-	struct kernel_timing *timings;
+	size_t cap = p->cap;
 
-	if (p->n < p->cap)
-		return true;
-	notes = reallocarray(p->notes, cap, sizeof(*notes));
-	if (notes)
-		p->notes = notes;
-	timings = reallocarray(p->timings, cap, sizeof(*timings));
-	if (timings)
-		p->timings = timings;
-	if (!notes || !timings)
-		return false;
-	p->cap = cap;
-	return true;
+	return array_grow(p->notes, cap, p->n + 1) && array_grow(p->timings, p->cap, p->n + 1);
 }
 
 cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint64_t y, bool dense,

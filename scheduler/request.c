@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "scheduler/waiting.h"
 
@@ -157,19 +158,9 @@ void request_abort(struct request *r)
 
 int request_reserve_draw(struct sequence *q)
 {
-	enum { FIRST_ROOM = 64 };
-	uint64_t needed = (uint64_t)q->n_generated + q->n_drawing + 1, room = q->generated_room;
-	int32_t *grown;
-
-	if (needed <= room)
-		return 0;
-	room = MIN(MAX(room * 2, (uint64_t)FIRST_ROOM), (uint64_t)q->request->ask.max_tokens);
-	grown = realloc(q->generated, room * sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	q->generated = grown;
-	q->generated_room = (uint32_t)room;
-	return 0;
+	return array_grow(q->generated, q->generated_room, q->n_generated + q->n_drawing + 1)
+		       ? 0
+		       : -ENOMEM;
 }
 
 int request_reserve_first_draws(struct request *r)

@@ -4,25 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/heap.h"
 #include "scheduler/request.h"
 
 int waiting_reserve(struct waiting *q, size_t n)
 {
-	enum { FIRST_ROOM = 64 };
-	size_t room = MAX(q->room, (size_t)FIRST_ROOM);
-	struct request **grown;
-
-	if (n <= q->room)
-		return 0;
-	while (room < n)
-		room *= 2;
-	grown = realloc(q->v, room * sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	q->v = grown;
-	q->room = room;
-	return 0;
+	return array_grow(q->v, q->room, n) ? 0 : -ENOMEM;
 }
 
 void waiting_free(struct waiting *q)

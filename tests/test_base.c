@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/hash.h"
@@ -85,6 +86,20 @@ static void test_ids(void)
 	ok_all("ids keep their order while the array grows");
 	is_int(ids_reserve(&a, SIZE_MAX / 2), -ENOMEM, "an absurd size is refused");
 	ids_release(&a);
+}
+
+static void test_array(void)
+{
+	uint8_t cap = 0;
+	char *v = NULL;
+	size_t n = 0;
+
+	while (array_grow(v, cap, n + 1))
+		v[n] = (char)(n + 1), n++;
+	ok(n == UINT8_MAX && cap == UINT8_MAX, "an array grows as far as its type can count");
+	ok(!array_grow(v, cap, 1000) && v[100] == 101 && v[254] == (char)255,
+	   "and stays as it was");
+	free(v);
 }
 
 static void test_hash(void)
@@ -276,6 +291,7 @@ int main(void)
 	test_arena();
 	test_err();
 	test_ids();
+	test_array();
 	test_hash();
 	test_list();
 	test_map();

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "daemon/request/call.h"
 #include "daemon/steps/loop.h"
 #include "protocol/openai/writer.h"
@@ -80,16 +81,9 @@ static bool see(void *arg, const struct prefix_view *v)
 		t->truncated = true;
 		return false;
 	}
-	if (t->n_nodes == t->cap) {
-		size_t cap = t->cap ? t->cap * 2 : 256;
-		struct prefix_view *nodes = reallocarray(t->nodes, cap, sizeof(*nodes));
-
-		t->failed = !nodes;
-		if (!nodes)
-			return false;
-		t->nodes = nodes;
-		t->cap = cap;
-	}
+	t->failed = !array_grow(t->nodes, t->cap, t->n_nodes + 1);
+	if (t->failed)
+		return false;
 	t->nodes[t->n_nodes++] = *v;
 	if (t->tokens) {
 		memcpy(t->ids + t->n_ids, v->tokens, v->n_tokens * sizeof(*t->ids));

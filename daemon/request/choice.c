@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /* Text of one choice at most. */
 enum { TEXT_MAX = 256 << 20 };
 
@@ -31,22 +33,12 @@ void choice_release(struct choice *c)
 
 static int reserve_tokens(struct choice *c, size_t n)
 {
-	size_t cap = MAX(c->cap ? c->cap * 2 : 16, c->n_tokens + n);
-	struct openai_token *tokens;
-	struct choice_place *places;
+	size_t cap = c->cap;
 
-	if (c->n_tokens + n <= c->cap)
-		return 0;
-	tokens = reallocarray(c->tokens, cap, sizeof(*tokens));
-	if (!tokens)
-		return -ENOMEM;
-	c->tokens = tokens;
-	places = reallocarray(c->places, cap, sizeof(*places));
-	if (!places)
-		return -ENOMEM;
-	c->places = places;
-	c->cap = cap;
-	return 0;
+	return array_grow(c->tokens, cap, c->n_tokens + n) &&
+			       array_grow(c->places, c->cap, c->n_tokens + n)
+		       ? 0
+		       : -ENOMEM;
 }
 
 /* A token that adds len bytes to the text. One that adds nothing, and is reported all the same, is content by its

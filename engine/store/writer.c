@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <stdio.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -43,15 +44,8 @@ static int see_file(void *arg, const struct store_place *p, uint64_t bytes, uint
 
 	if (atomic_load(&l->store->cancel))
 		return -ECANCELED;
-	if (l->n == l->cap) {
-		size_t cap = MAX(l->cap * 2, (size_t)1024);
-		struct found *v = reallocarray(l->v, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		l->v = v;
-		l->cap = cap;
-	}
+	if (!array_grow(l->v, l->cap, l->n + 1))
+		return -ENOMEM;
 	l->v[l->n++] = (struct found){*p, bytes, used_ns};
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/macros.h"
 
@@ -337,15 +338,8 @@ static int add_row(const char *name, struct tuning_table *t, const struct tuning
 {
 	if (t->n == ROWS_MAX)
 		return err_set(e, EINVAL, "%s: more than %d rows", name, ROWS_MAX);
-	if (t->n == *cap) {
-		size_t more = MAX(*cap * 2, (size_t)64);
-		struct tuning_row *rows = reallocarray(t->rows, more, sizeof(*rows));
-
-		if (!rows)
-			return err_set(e, ENOMEM, "out of memory");
-		t->rows = rows;
-		*cap = more;
-	}
+	if (!array_grow(t->rows, *cap, t->n + 1))
+		return err_set(e, ENOMEM, "out of memory");
 	t->rows[t->n++] = *row;
 	return 0;
 }

@@ -1,10 +1,12 @@
 /* Added tokens: a trie of first children and next siblings, small enough to live in the cache. */
-#include "base/utf8.h"
 #include "protocol/tokenizer/added.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
+#include "base/utf8.h"
 
 struct added_node {
 	uint32_t child, sibling; /* 0: none */
@@ -26,17 +28,8 @@ void added_release(struct added *a)
 
 static int new_node(struct added *a, unsigned char byte, uint32_t *ret)
 {
-	if (a->n_nodes == a->cap_nodes) {
-		size_t cap = MAX(a->cap_nodes * 2, (size_t)256);
-		struct added_node *nodes = NULL;
-
-		if (cap < UINT32_MAX)
-			nodes = realloc(a->nodes, cap * sizeof(*nodes));
-		if (!nodes)
-			return -ENOMEM;
-		a->nodes = nodes;
-		a->cap_nodes = cap;
-	}
+	if (a->n_nodes == UINT32_MAX || !array_grow(a->nodes, a->cap_nodes, a->n_nodes + 1))
+		return -ENOMEM;
 	a->nodes[a->n_nodes] = (struct added_node){.token = -1, .byte = byte};
 	*ret = (uint32_t)a->n_nodes++;
 	return 0;
@@ -85,17 +78,8 @@ int added_insert(struct added *a, const char *text, size_t len, struct added_tok
 	}
 	if (a->nodes[node].token >= 0)
 		return a->tokens[a->nodes[node].token].id == token.id ? 0 : -EEXIST;
-	if (a->n_tokens == a->cap_tokens) {
-		size_t cap = MAX(a->cap_tokens * 2, (size_t)64);
-		struct added_token *tokens = NULL;
-
-		if (cap <= INT32_MAX)
-			tokens = realloc(a->tokens, cap * sizeof(*tokens));
-		if (!tokens)
-			return -ENOMEM;
-		a->tokens = tokens;
-		a->cap_tokens = cap;
-	}
+	if (a->n_tokens == INT32_MAX || !array_grow(a->tokens, a->cap_tokens, a->n_tokens + 1))
+		return -ENOMEM;
 	note_first(a, (unsigned char)text[0]);
 	a->nodes[node].token = (int32_t)a->n_tokens;
 	a->tokens[a->n_tokens++] = token;

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 struct range {
@@ -253,17 +254,8 @@ static int unit_push(struct unit *s, uint32_t c)
 	enum { LONGEST_DECOMPOSITION = 4 };
 	utf8proc_ssize_t n;
 
-	if (s->cap - s->len < LONGEST_DECOMPOSITION) {
-		size_t cap = MAX(s->cap * 2, (size_t)64);
-		utf8proc_int32_t *v = NULL;
-
-		if (cap <= SIZE_MAX / sizeof(*v))
-			v = realloc(s->v, cap * sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		s->v = v;
-		s->cap = cap;
-	}
+	if (!array_grow(s->v, s->cap, s->len + LONGEST_DECOMPOSITION))
+		return -ENOMEM;
 	n = utf8proc_decompose_char((utf8proc_int32_t)c, s->v + s->len, LONGEST_DECOMPOSITION,
 				    UTF8PROC_DECOMPOSE, NULL);
 	if (n < 1 || n > LONGEST_DECOMPOSITION) {

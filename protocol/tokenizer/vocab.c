@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/mix.h"
 
 enum { INLINE_MAX = 16, FIRST_SLOTS = 1024 };
@@ -49,15 +50,8 @@ int vocab_set(struct vocab *v, int64_t id, const char *bytes, size_t len)
 
 	if (id < 0 || id >= VOCAB_MAX || !len)
 		return -EINVAL;
-	if ((size_t)id >= v->cap) {
-		size_t cap = MAX(v->cap * 2, MAX((size_t)id + 1, (size_t)1024));
-		struct vocab_token *tokens = realloc(v->tokens, cap * sizeof(*tokens));
-
-		if (!tokens)
-			return -ENOMEM;
-		v->tokens = tokens;
-		v->cap = cap;
-	}
+	if (!array_grow(v->tokens, v->cap, (size_t)id + 1))
+		return -ENOMEM;
 	r = store(v, bytes, len, &start);
 	if (r < 0)
 		return r;

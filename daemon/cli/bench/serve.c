@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "bench_commit.inc"
 #include "daemon/cli/bench/list.h"
@@ -72,16 +73,8 @@ struct client {
 
 static void times_add(struct times *t, uint64_t ns)
 {
-	if (t->n == t->cap) {
-		size_t cap = t->cap ? t->cap * 2 : 1024;
-		uint64_t *v = reallocarray(t->v, cap, sizeof(*v));
-
-		if (!v)
-			return;
-		t->v = v;
-		t->cap = cap;
-	}
-	t->v[t->n++] = ns;
+	if (array_grow(t->v, t->cap, t->n + 1))
+		t->v[t->n++] = ns;
 }
 
 static int compare_times(const void *a, const void *b)

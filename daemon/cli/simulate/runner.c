@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/array.h"
+
 /* A request on its way. */
 struct flight {
 	uint64_t tag, id;
@@ -32,15 +34,8 @@ struct sim {
 
 int samples_add(struct samples *s, double v)
 {
-	if (s->n == s->room) {
-		size_t room = MAX(s->room * 2, (size_t)1024);
-		double *grown = realloc(s->v, room * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		s->v = grown;
-		s->room = room;
-	}
+	if (!array_grow(s->v, s->room, s->n + 1))
+		return -ENOMEM;
 	s->v[s->n++] = v;
 	return 0;
 }
@@ -120,15 +115,8 @@ static int note_plan(struct sim *m, const struct plan *p, double us)
 	struct sim_result *r = m->result;
 	struct scheduler_stats stats;
 
-	if (r->steps == r->plans_room) {
-		size_t room = MAX(r->plans_room * 2, (size_t)4096);
-		struct plan_sample *grown = realloc(r->plans, room * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		r->plans = grown;
-		r->plans_room = room;
-	}
+	if (!array_grow(r->plans, r->plans_room, r->steps + 1))
+		return -ENOMEM;
 	scheduler_stats(m->s, &stats);
 	r->plans[r->steps++] = (struct plan_sample){.nodes = (float)stats.cache.nodes,
 						    .plan_us = (float)us,

@@ -1,0 +1,27 @@
+/* Growable arrays: a pointer to elements, how many there is room for, and how many are used; all of them the caller's. */
+#ifndef BASE_ARRAY_H
+#define BASE_ARRAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/macros.h"
+
+/* Makes room for n elements in the array v [cap]. Room at least doubles, so that appending costs O(1) an element. False: out of
+ * memory, and nothing changed. v and cap are lvalues; cap has any unsigned type, which bounds it. */
+#define array_grow(v, cap, n)                                                                      \
+	({                                                                                         \
+		size_t cap_ = (cap);                                                               \
+		void *grown_ =                                                                     \
+			array_grown((v), &cap_, (n), sizeof(*(v)), (size_t)((__typeof__(cap))-1)); \
+		if (grown_) {                                                                      \
+			(v) = grown_;                                                              \
+			(cap) = (__typeof__(cap))cap_;                                             \
+		}                                                                                  \
+		grown_ != NULL;                                                                    \
+	})
+
+/* The work of array_grow: v, or the array that has taken its place; NULL: out of memory. */
+void *array_grown(void *v, size_t *cap, size_t n, size_t size, size_t cap_max) MUST_CHECK;
+
+#endif
