@@ -1,5 +1,5 @@
 /*
- * What option tables say of an engine: the names of its choices, and the options that the tools which open one have in common.
+ * The options of every tool that opens an engine, and the names of the choices among them.
  */
 #ifndef DAEMON_ENGINE_OPTIONS_H
 #define DAEMON_ENGINE_OPTIONS_H

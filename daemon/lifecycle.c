@@ -134,7 +134,7 @@ bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns)
 	(void)r;
 	if (read(l->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
 		return false;
-	/* Whoever wonders why it ended finds who did it; 0 is the terminal. */
+	/* So that the log says why the program ended; process 0 is the terminal. */
 	log_info("%s from process %u", info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM",
 		 info.ssi_pid);
 	return true;

@@ -1,5 +1,5 @@
 /*
- * From start to end: loading, ready, draining, failed; what signals do; what systemd is told.
+ * From start to end: loading, ready, draining, failed; the effect of signals; messages to systemd.
  *
  *     LOADING ──> READY ──> DRAINING      SIGTERM, SIGINT: no new request is taken, those that run
  *        │          │           │         may finish
@@ -26,10 +26,11 @@ void lifecycle_free(struct lifecycle *l);
 
 enum lifecycle_state lifecycle_state(const struct lifecycle *l);
 
-/* text, engine, and whoever is expected: what this thread loads is there. The last of them makes the state READY. */
+/* text, engine, and every thread that was expected: the part that this thread loads is ready. The last call makes the state
+ * READY. */
 void lifecycle_loaded(struct lifecycle *l);
 
-/* engine, before it is loaded itself: there is one more to wait for. */
+/* engine, before it is loaded itself: one more thread will call lifecycle_loaded. */
 void lifecycle_expect(struct lifecycle *l);
 
 /* The state becomes FAILED; the first sentence counts. */

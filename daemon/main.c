@@ -3,8 +3,8 @@
  *
  *     options ─> signals ─> socket ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
  *
- * The socket is there before anything slow begins: whoever comes while the model is loaded gets
- * 503 with Retry-After, not "connection refused". Everything stops in the reverse order.
+ * The socket exists before anything slow begins: a client that connects while the model is loaded gets 503 with Retry-After,
+ * not "connection refused". Everything stops in the reverse order.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -28,7 +28,7 @@
 
 #define SECOND 1000000000ull
 
-/* From the first signal on: running requests may finish, then they are told, then we are gone. */
+/* From the first signal on: running requests may finish; then they fail with a sentence; then the process ends. */
 static const uint64_t drain_ns = 15 * SECOND;
 static const uint64_t farewell_ns = 2 * SECOND;
 static const uint64_t stop_ns = 2 * SECOND; /* for a step that is still running */
@@ -50,7 +50,7 @@ static int check_directory(const char *option, const char *path, struct err *e)
 	return 0;
 }
 
-/* The last part of a path that exists, whatever it is called there: ".", "models/lexis/". */
+/* The last part of a path that exists, also of "." and "models/lexis/". */
 static void base_name(const char *path, char *out, size_t size)
 {
 	char *real = realpath(path, NULL);
@@ -60,7 +60,7 @@ static void base_name(const char *path, char *out, size_t size)
 	free(real);
 }
 
-/* What was asked for and has no effect. */
+/* Warns of options that have no effect. */
 static void warn_unused(const struct options *o)
 {
 	bool off = o->prefix_cache == OPTION_OFF;
@@ -73,7 +73,7 @@ static void warn_unused(const struct options *o)
 		log_warning("--cache-disk is not used: there is no --cache-dir");
 }
 
-/* It is read again by whoever uses it; here so that nobody waits for a model to hear that it is wrong. */
+/* The transfer thread reads the file again; this check tells a wrong one before the model is loaded. */
 static int check_key(const char *path, struct err *e)
 {
 	struct transfer_keys k;
@@ -169,7 +169,7 @@ static void serve(struct server *s, uint16_t port)
 		if (!lifecycle_wait(s->lifecycle, 3600 * SECOND))
 			continue;
 		if (lifecycle_state(s->lifecycle) == LIFECYCLE_LOADING) {
-			/* Nobody is served yet, and a load cannot be interrupted. */
+			/* No request runs yet, and a load cannot be interrupted. */
 			log_info("ended while loading");
 			_exit(EXIT_SUCCESS);
 		}
@@ -247,7 +247,7 @@ static int start_and_serve(struct server *s, int fd, uint16_t port, struct err *
 	return r;
 }
 
-static int run(struct server *s, struct err *e)
+static int run_server(struct server *s, struct err *e)
 {
 	char cache[PATH_MAX];
 	uint16_t port;
@@ -290,5 +290,5 @@ int main(int argc, char **argv)
 		return engine_list_devices(stdout, &e) < 0 ? complain(&e) : EXIT_SUCCESS;
 	/* Before threads: the seed of its hash tables. */
 	json_object_seed(0);
-	return run(&server, &e) < 0 ? complain(&e) : EXIT_SUCCESS;
+	return run_server(&server, &e) < 0 ? complain(&e) : EXIT_SUCCESS;
 }

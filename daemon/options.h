@@ -53,7 +53,7 @@ int options_parse(int argc, const char *const *argv, struct options *ret, struct
 /* They ask for host memory or disk below the device. */
 bool options_want_tiers(const struct options *o);
 
-/* What --help prints. */
+/* Prints the text of --help. */
 void options_help(FILE *out);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* What --program-cache comes to. Not given (NULL): $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon or ~/.cache/tigon, into
+/* The value of --program-cache. Not given (NULL): $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon or ~/.cache/tigon, into
  * out, whose parents are made. NULL: it is empty, or there is no such place. */
 const char *program_cache_choose(const char *given, char *out, size_t size);
 

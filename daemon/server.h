@@ -1,6 +1,6 @@
 /*
- * What all threads share. Members are written by the thread named before the state becomes
- * LIFECYCLE_READY, and constant from then on; what changes later is atomic or has its own lock.
+ * The data that all threads share. The named thread writes its members before the state becomes LIFECYCLE_READY; they are
+ * constant from then on. Members that change later are atomic or have their own lock.
  */
 #ifndef DAEMON_SERVER_H
 #define DAEMON_SERVER_H
@@ -37,7 +37,7 @@ struct server {
 	struct tokenizer *tokenizer;
 	struct template *template; /* NULL: the model has none */
 	struct err template_error; /* why there is none */
-	int32_t turn_token; /* what it writes behind a message; -1: not known (daemon/request/turns.h) */
+	int32_t turn_token; /* the template writes it behind a message; -1: not known (daemon/request/turns.h) */
 
 	/* engine */
 	struct engine_info info;

@@ -6,8 +6,8 @@
  *           text (detokenizer, stop strings, JSON), so that the device never waits for any of it.
  *   text    parses bodies, renders templates, tokenizes: a long prompt delays neither a step nor
  *           another client's stream. Also loads tokenizer and template at start.
- *   engine  scheduler and device, which nobody else touches: submit, plan, step, commit.
- *   watch   sees what libmicrohttpd cannot see of a suspended connection (the client left), and
+ *   engine  scheduler and device, which no other thread touches: submit, plan, step, commit.
+ *   watch   sees that a client left while its connection is suspended, which libmicrohttpd cannot, and
  *           keeps time: slow senders, the SSE comment after 15 s of silence.
  *
  *   transfer  in a prefill or decode worker: ZeroMQ sockets, peers, deliveries.
@@ -39,7 +39,7 @@
 #endif
 
 struct ROLE_ATTRIBUTE(capability("role")) role {
-	const char *name; /* what ps and debuggers show, at most 15 letters */
+	const char *name; /* in ps and debuggers; at most 15 letters */
 };
 
 extern struct role role_main, role_http, role_text, role_engine, role_watch, role_transfer;

@@ -26,7 +26,7 @@ int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port
 int http_start(struct server *s, struct watch *w, int fd, struct http **ret,
 	       struct err *e) MUST_CHECK;
 
-/* main: cuts what is still open and ends the thread. */
+/* main: cuts the open connections and ends the thread. */
 void http_stop(struct http *h);
 
 #endif

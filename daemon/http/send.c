@@ -209,9 +209,8 @@ static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x,
 	return send_whole(mc, x, MHD_HTTP_OK, type_json, &body);
 }
 
-/* Whether the headers of a stream go out now: with the first token, since they tell what was
- * cached; with a comment when that takes long, so that no proxy gives up; at the end. Until then a
- * failure has a status. */
+/* Whether the headers of a stream go out now: with the first token, since they tell how much was cached; with a comment when
+ * that takes long, so that no proxy gives up; at the end. Until then a failure has a status. */
 static bool stream_begins(const struct buf *tokens, const struct call_news *news)
 {
 	return tokens->len || news->comment_due ||

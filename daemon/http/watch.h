@@ -1,9 +1,9 @@
 /*
- * The watch thread: what libmicrohttpd does not see.
+ * The watch thread: clients that leave, and silence.
  *
  * A suspended connection is in no epoll set of libmicrohttpd's, so a client that leaves while its
- * answer is computed would go unnoticed and its pages stay taken. Here every connection that has a
- * call is in an epoll set of our own, for EPOLLRDHUP; a hang-up aborts the call at once. Once a
+ * answer is computed would go unnoticed and its pages would stay in use. So every connection that has a
+ * call is in an epoll set of the watch thread, for EPOLLRDHUP; a hang-up aborts the call at once. Once a
  * second the thread also
  *  - wakes streams that were silent for 15 s, so that they send a comment,
  *  - cuts connections that take too long to send a request (headers, or a body).
@@ -41,7 +41,7 @@ void watch_receiving(struct watch *w, struct connection *c);
 /* http: the body is there: the call is watched from here on (call) or there is none (NULL). */
 void watch_answering(struct watch *w, struct connection *c, struct call *call);
 
-/* http: the answer is out: the next request may take its time. The call is borrowed no more. */
+/* http: the answer is out; the client may wait before its next request. The call is no longer borrowed. */
 void watch_idle(struct watch *w, struct connection *c);
 
 /* main: call_close for every call there is. */

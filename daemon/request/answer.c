@@ -16,7 +16,7 @@ struct answer {
 		bool begun; /* its first chunk is out */
 		struct openai_cursor cursor;
 	} * streams; /* [call.n_choices]; NULL: no stream */
-	/* What is known of the prompts' tokens, where that is asked for: [call.n_parts], else NULL. */
+	/* The log-probabilities of the prompts' tokens, if they were asked for: [call.n_parts], else NULL. */
 	struct scores {
 		struct draw_result *v; /* [n of the prompt's tokens] the first is unused */
 		size_t n;
@@ -66,7 +66,7 @@ static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p
 		       : 0;
 }
 
-/* All is known of the prompt of a part: its choices begin with it. */
+/* All tokens of a part's prompt are scored: with echo its choices begin with them. */
 static int echo_scores(struct answer *a, uint32_t part)
 {
 	const struct call *c = a->call;
@@ -217,7 +217,7 @@ static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 	};
 }
 
-/* Sends what there is of a choice. Ids wait for a chunk that has more to say. */
+/* Writes the pending text of a choice. Token ids alone wait for a chunk that has text, or the finish reason. */
 static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
 {
 	const struct ids *prompt = prompt_of(a, index);

@@ -139,7 +139,7 @@ struct call {
 	uint64_t arrived_ns;
 
 	_Atomic uint32_t refs;
-	_Atomic bool aborted; /* the client left: nobody reads the answer */
+	_Atomic bool aborted; /* the client left */
 	_Atomic bool queued;  /* counted in server.queued */
 	struct call_message submit, control;
 
@@ -176,10 +176,10 @@ void call_fail(struct call *c, const struct err *e);
 /* text, engine: the answer is this body (moved out of *body, status 200). Wakes. */
 void call_reply(struct call *c, struct buf *body);
 
-/* engine: what the cache gave one of its parts. */
+/* engine: the prefix cache's hit of one of its parts. */
 void call_hit(struct call *c, const struct scheduler_hit *hit);
 
-/* "cached=64; reason=no-checkpoint" of what is known by now; false: nothing is. */
+/* "cached=64; reason=no-checkpoint" of the hits that are known by now; false: none is. */
 bool call_describe_hit(const struct call *c, char *out, size_t size);
 
 /* engine: the scheduler took it. Wakes. */
@@ -200,7 +200,7 @@ void call_end(struct call *c);
 void call_wake(struct call *c);
 bool call_wants_tokens(const struct call *c) ON(role_engine);
 
-/* http: what there is. Swaps the records into *tokens (which must be empty). When there is nothing
+/* http: the news. Swaps the records into *tokens (which must be empty). When there is nothing
  * new the connection is suspended, by `suspend` under the lock, and the caller returns to
  * libmicrohttpd at once (slept). Never sleeps while the daemon closes. */
 struct call_news {
@@ -220,7 +220,7 @@ void call_abort(struct call *c);
 /* http: a stop string was met in this choice. */
 void call_stop_choice(struct call *c, uint32_t choice);
 
-/* engine: begins to look at an abort or at stops; what comes later sends another message. */
+/* engine: begins to look at an abort or at stops; later ones send another message. */
 void call_control_taken(struct call *c);
 bool call_stop_wanted(struct call *c, uint32_t choice);
 

@@ -128,7 +128,7 @@ static void split_piece(struct choice *c, size_t begin, size_t released)
 	buf_reset(&c->piece);
 }
 
-/* Nothing follows: what the splitter holds back goes out. */
+/* The text ends: the bytes that the splitter holds back become reasoning or content. */
 static void finish_split(struct choice *c)
 {
 	size_t before = c->content.len, end = detokenizer_released(c->detokenizer), n;

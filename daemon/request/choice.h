@@ -6,7 +6,7 @@
  *
  * Log-probabilities are reported for the tokens of the content, each together with the piece of
  * content that completes it: so every token waits in `tokens` until all of its bytes went through
- * both hold-backs, and is dropped there if none of them became content (reasoning, tags, what is
+ * both hold-backs, and is dropped there if none of them became content (reasoning, tags, text
  * behind a stop string). Bytes are counted as positions in the raw bytes of all tokens.
  */
 #ifndef DAEMON_REQUEST_CHOICE_H
@@ -39,7 +39,7 @@ struct choice {
 	const struct choice_config *config; /* borrowed */
 	struct detokenizer *detokenizer;
 	struct reasoning splitter;
-	struct buf piece; /* what the detokenizer let go */
+	struct buf piece; /* text from the detokenizer, on its way to the splitter */
 
 	/* results: taken by choice_clear, or kept until the end */
 	struct buf content, reasoning;
@@ -66,7 +66,7 @@ int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n) M
 int choice_push(struct choice *c, const struct draw_result *draw,
 		enum finish_reason finish) MUST_CHECK;
 
-/* The results were sent: they are empty from here on, but for what is still held back. */
+/* The results were sent: empties them. Text that is held back stays. */
 void choice_clear(struct choice *c);
 
 #endif

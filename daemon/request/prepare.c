@@ -1,5 +1,4 @@
-/* A parsed body to what the scheduler takes: prompts in ids, lengths that fit, end tokens, seeds.
- */
+/* From a parsed body to requests of the scheduler: prompts in ids, lengths that fit, end tokens, seeds. */
 #include <assert.h>
 #include <errno.h>
 #include <gnutls/crypto.h>
@@ -77,8 +76,7 @@ static int encode_prompt(struct server *s, const struct openai_prompt *p, bool a
 	return ids_append(out, p->ids, p->n_ids) < 0 ? no_memory(e) : 0;
 }
 
-/* KV pages that a request of n choices can have: all, or what --cache-memory leaves beside its
- * states. */
+/* KV pages that a request of n choices can have: all, or as many as --cache-memory leaves beside its states. */
 static uint64_t pages_beside(const struct server *s, uint64_t n)
 {
 	const struct engine_info *i = &s->info;
@@ -102,47 +100,47 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 	return end > n_prompt ? end - n_prompt : 0;
 }
 
-/* The length that was asked for, or, when none was, what fits. */
+/* Sets the number of tokens to generate: as asked for, or as many as fit. */
 static int fit_part(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct server *s = c->server;
-	const char *what = c->text.ask.source;
+	const char *source = c->text.ask.source;
 	uint64_t n_prompt = p->prompt.len, context = s->info.max_model_len;
 	uint64_t asked = c->text.ask.max_tokens, room;
 
 	if (!n_prompt)
-		return err_param(e, EINVAL, what, "%s: there is nothing to go on from: no tokens",
-				 what);
+		return err_param(e, EINVAL, source, "%s: there is nothing to go on from: no tokens",
+				 source);
 	if (n_prompt >= context && c->text.ask.prompt_only)
-		return err_param(e, PROBLEM_CONTEXT_LENGTH, what,
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, source,
 				 "this server's context is %llu tokens, and %llu are in the %s: at "
 				 "most %llu can be, even with nothing to generate",
-				 (unsigned long long)context, (unsigned long long)n_prompt, what,
+				 (unsigned long long)context, (unsigned long long)n_prompt, source,
 				 (unsigned long long)context - 1);
 	if (n_prompt >= context || asked > context - n_prompt)
 		return err_param(
-			e, PROBLEM_CONTEXT_LENGTH, what,
+			e, PROBLEM_CONTEXT_LENGTH, source,
 			"this server's context is %llu tokens, but %llu were asked for: %llu in "
 			"the %s, %llu to generate",
 			(unsigned long long)context,
 			(unsigned long long)(n_prompt + MAX(asked, (uint64_t)1)),
-			(unsigned long long)n_prompt, what,
+			(unsigned long long)n_prompt, source,
 			(unsigned long long)MAX(asked, (uint64_t)1));
 	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->text.n));
 	if (!room && c->text.ask.prompt_only)
 		return err_param(
-			e, PROBLEM_CONTEXT_LENGTH, what,
+			e, PROBLEM_CONTEXT_LENGTH, source,
 			"the KV cache holds %llu tokens, too few for %llu in the %s and a place "
 			"behind them in each of %u choices",
 			(unsigned long long)(pages_beside(s, c->text.n) * s->options.page_size),
-			(unsigned long long)n_prompt, what, c->text.n);
+			(unsigned long long)n_prompt, source, c->text.n);
 	if (!room || asked > room)
 		return err_param(
-			e, PROBLEM_CONTEXT_LENGTH, what,
+			e, PROBLEM_CONTEXT_LENGTH, source,
 			"the KV cache holds %llu tokens, too few for %llu in the %s and %llu to "
 			"generate in each of %u choices",
 			(unsigned long long)(pages_beside(s, c->text.n) * s->options.page_size),
-			(unsigned long long)n_prompt, what,
+			(unsigned long long)n_prompt, source,
 			(unsigned long long)MAX(asked, (uint64_t)1), c->text.n);
 	p->max_tokens = (uint32_t)(asked ? asked : room);
 	return 0;
@@ -172,7 +170,7 @@ static int collect_end_tokens(struct call *c, struct err *e)
 	return 0;
 }
 
-/* The space of a cache_salt: equal salts meet there, and nobody can find another one that does. */
+/* The space of a cache_salt: a hash that only requests with the same salt have. */
 static int hash_salt(struct call *c, struct err *e)
 {
 	unsigned char digest[32];
@@ -221,6 +219,31 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 	return 0;
 }
 
+/* Part i: its prompt in ids, its length, the ends of its turns, the names of its pages, and its seed. */
+static int make_part(struct call *c, uint32_t i, struct err *e)
+{
+	const struct openai_request *ask = &c->text.ask;
+	struct call_part *p = &c->text.parts[i];
+	int r;
+
+	if (ask->context)
+		r = prepare_chat_prompt(c->server, ask->context, &p->prompt, e);
+	else
+		r = encode_prompt(c->server, &ask->prompts[i], ask->add_special_tokens, &p->prompt,
+				  e);
+	if (!r)
+		r = fit_part(c, p, e);
+	if (!r)
+		r = find_turns(c, p, e);
+	if (!r)
+		r = name_pages(c, p, e);
+	p->seed = ask->sampling.seed;
+	if (!r && !ask->has_seed)
+		r = draw_seed(&p->seed, e);
+	c->text.n_prompt += (uint32_t)p->prompt.len;
+	return r;
+}
+
 static int make_parts(struct call *c, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
@@ -233,7 +256,7 @@ static int make_parts(struct call *c, struct err *e)
 		return err_param(e, EINVAL, "n",
 				 "%zu prompts with %u choices each are more than %d answers",
 				 n_parts, ask->n, CHOICES_MAX);
-	/* Together they would never find room in the queue: no reason to try again later. */
+	/* Together they never fit into the queue, so a later try fails as well. */
 	if (n_parts > c->server->options.max_queued_requests)
 		return err_param(e, EINVAL, "prompt",
 				 "%zu prompts are more than may wait at the same time, %llu",
@@ -248,25 +271,8 @@ static int make_parts(struct call *c, struct err *e)
 		arena_array(&c->text.arena, c->text.n_choices, sizeof(*c->shared.stop_wanted));
 	if (!c->text.parts || !c->text.choices || !c->shared.stop_wanted)
 		return no_memory(e);
-	for (c->text.n_parts = 0; !r && c->text.n_parts < n_parts; c->text.n_parts++) {
-		struct call_part *p = &c->text.parts[c->text.n_parts];
-
-		if (ask->context)
-			r = prepare_chat_prompt(c->server, ask->context, &p->prompt, e);
-		else
-			r = encode_prompt(c->server, &ask->prompts[c->text.n_parts],
-					  ask->add_special_tokens, &p->prompt, e);
-		if (!r)
-			r = fit_part(c, p, e);
-		if (!r)
-			r = find_turns(c, p, e);
-		if (!r)
-			r = name_pages(c, p, e);
-		p->seed = ask->sampling.seed;
-		if (!r && !ask->has_seed)
-			r = draw_seed(&p->seed, e);
-		c->text.n_prompt += (uint32_t)p->prompt.len;
-	}
+	for (c->text.n_parts = 0; !r && c->text.n_parts < n_parts;)
+		r = make_part(c, c->text.n_parts++, e);
 	if (!r && c->text.n_prompt * n_scored > SCORED_MAX)
 		return err_param(e, EINVAL, ask->source,
 				 "%u tokens in all prompts are too many for their "
@@ -292,7 +298,7 @@ int prepare_call(struct call *c, struct err *e)
 		r = make_parts(c, e);
 	if (!r)
 		r = collect_end_tokens(c, e);
-	/* It is rendered, and can be a hundred times what became of it. */
+	/* The messages can take a hundred times the memory of their ids. */
 	openai_request_release(&c->text.ask);
 	return r;
 }

@@ -81,7 +81,7 @@ static int answer_now(struct call *c, struct err *e)
 }
 
 /* Takes the work's reference, and hands it on or drops it. */
-static void work(struct text *t, struct call *c) ON(role_text)
+static void prepare_or_answer(struct call *c) ON(role_text)
 {
 	struct err e = {0};
 	int r;
@@ -128,7 +128,7 @@ static void *text_main(void *arg)
 			if (atomic_load(&t->quit))
 				call_unref(c);
 			else
-				work(t, c);
+				prepare_or_answer(c);
 		} else if (atomic_load(&t->quit)) {
 			return NULL;
 		} else {

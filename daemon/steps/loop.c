@@ -339,7 +339,7 @@ static int submit_part(struct loop *l, struct call *c, struct call_part *p, stru
 	return rc;
 }
 
-static void submit(struct loop *l, struct call *c) ON(role_engine)
+static void submit_call(struct loop *l, struct call *c) ON(role_engine)
 {
 	struct err e = {0};
 
@@ -380,7 +380,7 @@ static void submit(struct loop *l, struct call *c) ON(role_engine)
 }
 
 /* The client left, or a stop string ended choices. */
-static void control(struct loop *l, struct call *c) ON(role_engine)
+static void control_call(struct loop *l, struct call *c) ON(role_engine)
 {
 	uint64_t now = clock_now_ns();
 
@@ -597,11 +597,11 @@ static void read_inbox(struct loop *l) ON(role_engine)
 		struct call *c = m->call;
 
 		if (m == &c->submit && !c->endpoint->visit) {
-			submit(l, c);
+			submit_call(l, c);
 			continue;
 		}
 		if (m == &c->control)
-			control(l, c);
+			control_call(l, c);
 		else
 			let_visit(l, c);
 		call_unref(c);
@@ -610,7 +610,7 @@ static void read_inbox(struct loop *l) ON(role_engine)
 
 /* What goes to the tiers below the device, or comes from there. True when more may come without a
  * wake. */
-static bool move(struct loop *l) ON(role_engine)
+static bool move_items(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
 	bool more;
@@ -651,7 +651,7 @@ static bool is_writing(const struct loop *l)
 
 /* While a step runs the next one is planned and handed over, so that the device does not wait for
  * us. */
-static void run(struct loop *l) ON(role_engine)
+static void run_steps(struct loop *l) ON(role_engine)
 {
 	for (;;) {
 		enum { POLL_NS = 1000000, WRITING_NS = 100000000 };
@@ -663,7 +663,7 @@ static void run(struct loop *l) ON(role_engine)
 			break;
 		/* What the last commit published has to be read before the next plan may write
 		 * there. */
-		moving = move(l);
+		moving = move_items(l);
 		if (l->n_out < ENGINE_STEPS_OUT)
 			begun = begin_step(l);
 		give_notes(l);
@@ -675,7 +675,7 @@ static void run(struct loop *l) ON(role_engine)
 		if (begun || ended)
 			continue;
 		/* Planning may have found something to fetch. */
-		moving = move(l);
+		moving = move_items(l);
 		publish(l);
 		/* While files are written the gauges go on. */
 		queue_wait(&l->server->inbox, moving ? POLL_NS : is_writing(l) ? WRITING_NS : 0);
@@ -693,7 +693,7 @@ static void *engine_main(void *arg)
 		lifecycle_fail(l->server->lifecycle, &e);
 	} else {
 		lifecycle_loaded(l->server->lifecycle);
-		run(l);
+		run_steps(l);
 		/* Quitting with calls alive happens only when the drain gave up on them. */
 		err_set(&e, ESHUTDOWN, "the server is shutting down");
 		start_failing(l, &e);

@@ -3,7 +3,7 @@
  * model's template is rendered with. request.h says how messages are normalised.
  *
  * Nothing of a message reaches the template but role, name, content, reasoning_content, tool_calls
- * and tool_call_id: what a template sees does not depend on what else a client keeps in there.
+ * and tool_call_id, so that other members of a client's messages do not change the prompt.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -82,8 +82,8 @@ static int content_string(const json_t *message, const char *where, json_t **ret
 	return r;
 }
 
-/* Arguments in any of their forms to what a template can walk: an object, or text that is none
- * as it is. New, NULL when out of memory. */
+/* Arguments as an object, which a template can walk: JSON text of an object is parsed, other text stays text. New, NULL when
+ * out of memory. */
 static json_t *arguments_value(json_t *arguments)
 {
 	const char *text = json_string_value(arguments);

@@ -12,7 +12,7 @@
 /*
  * A byte of body can cost a hundred bytes of tree ("[[],[],[]..."), and every level of nesting a
  * frame of each recursive function that walks it. These bounds keep a body of the largest size
- * that HTTP lets in below some 250 MB and are far above what requests have.
+ * that HTTP lets in below some 250 MB, and are far above those of real requests.
  */
 enum {
 	DEPTH_MAX = 256,
@@ -153,7 +153,7 @@ int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
 		return r;
 	if (!len)
 		return err_set(e, EINVAL, "the request body is empty, but must be a JSON object");
-	/* A model may generate a NUL, and what it generated must be accepted back. */
+	/* A model may generate a NUL, and clients send its text back. */
 	root = fields_parse(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
 			    &error);
 	if (!root && !error.text[0]) /* out of memory, as Jansson puts it */

@@ -1,10 +1,10 @@
 /*
  * Log-probabilities of tokens as chat and as the older completions have them.
  *
- * A token's text is what it adds to the text: a character whose bytes are spread over several
+ * A token's text is the part that it adds: a character whose bytes are spread over several
  * tokens belongs to the one that completes it, so that the texts of all tokens joined are the
  * content, while `bytes` are exactly the token's own. Only an alternative that was not drawn has no
- * later token; what is incomplete in it is shown as U+FFFD.
+ * later token; incomplete bytes in it are shown as U+FFFD.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /*
- * What a client asks for: the bodies of /v1/chat/completions and /v1/completions as one struct.
+ * A client's request: the bodies of /v1/chat/completions and /v1/completions as one struct.
  *
  * Parsing checks types and ranges and names the parameter at fault. null is absent, unknown fields
  * are ignored; a known one that would change the answer and that this server does not have
  * (logit_bias, JSON formats, beam search, ...) is refused, never passed over.
  *
- * Chat messages are normalised to what templates expect:
+ * Chat messages are normalised as templates expect them:
  *  - `developer` becomes system, and every system message joins the first one, which is put in
  *    front (Qwen's templates raise on a later one); empty ones add nothing, "\n\n" stands between;
  *  - null or absent content becomes "";
@@ -43,7 +43,7 @@ enum {
 	PROMPTS_MAX = 1024,    /* prompts of one completion request */
 };
 
-/* What the server knows and a body is checked against. */
+/* Limits of the server that a body is checked against. */
 struct openai_limits {
 	uint32_t vocab_size;
 	uint32_t max_choices;	  /* largest n */
@@ -70,7 +70,7 @@ struct openai_request {
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
 	bool echo; /* the answer begins with the prompt, and its log-probabilities likewise */
-	bool prompt_only; /* max_tokens 0, only with echo: what is drawn (max_tokens is 1) is not shown */
+	bool prompt_only; /* max_tokens 0, only with echo: the one token that is drawn (max_tokens is 1) is not shown */
 	bool add_special_tokens; /* around prompts that are texts: true unless refused */
 
 	struct sampling sampling; /* defaults filled in; a seed is drawn by the daemon if has_seed
@@ -79,7 +79,7 @@ struct openai_request {
 	bool prompt_logprobs;
 	uint32_t n_prompt_logprobs;
 	bool has_seed;
-	uint32_t max_tokens; /* 0: what fits */
+	uint32_t max_tokens; /* 0: as many as fit */
 	uint32_t min_tokens, n;
 	bool ignore_eos;
 	const int32_t *stop_token_ids;

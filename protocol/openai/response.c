@@ -6,7 +6,7 @@
 #include "protocol/openai/response_internal.h"
 #include "protocol/openai/writer.h"
 
-/* ---- what chat and completions write differently ---- */
+/* ---- differences of chat and completions ---- */
 
 static void chat_text(const struct openai_delta *d, enum choice_place place, struct buf *out)
 {
@@ -55,7 +55,7 @@ const struct openai_shape openai_completion = {
 	.logprobs = logprobs_completion,
 };
 
-/* ---- what bodies and chunks are made of ---- */
+/* ---- parts of bodies and chunks ---- */
 
 static void write_nullable(const char *text, struct buf *out)
 {

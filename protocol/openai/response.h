@@ -14,10 +14,10 @@
  *     openai_stream_comment  whenever nothing was sent for 15 seconds
  *
  * A whole body: keep each choice's text, reasoning, tokens and ids and call openai_body once with
- * all of it. What streams add up to is what the body has.
+ * all of it. The chunks of a stream add up to the body.
  *
  * Log-probabilities: give a token with the first piece whose text covers all of its bytes (or with
- * the last piece), in order, and only tokens of the content: neither the end token, nor what is
+ * the last piece), in order, and only tokens of the content: neither the end token, nor text
  * behind a stop string, nor reasoning. Then the tokens' texts together are the content. With an
  * echoed prompt, whose tokens come first, every drawn token is there, the end token too, without
  * text: programs that measure prompts cut off as many as they let be generated.
@@ -109,7 +109,7 @@ struct openai_choice {
 void openai_stream_role(const struct openai_head *h, uint32_t index, const int32_t *prompt_ids,
 			size_t n_prompt_ids, struct buf *out);
 
-/* A chunk with what the piece has, then one more with the finish reason when it has one. An empty
+/* A chunk with the piece, then one more with the finish reason when it has one. An empty
  * piece writes nothing. */
 void openai_stream_delta(const struct openai_head *h, const struct openai_delta *d,
 			 struct buf *out);

@@ -1,4 +1,4 @@
-/* What chat and completions write differently, for the files of this directory. */
+/* The differences of chat and completions, for the files of this directory. */
 #ifndef PROTOCOL_OPENAI_RESPONSE_INTERNAL_H
 #define PROTOCOL_OPENAI_RESPONSE_INTERNAL_H
 

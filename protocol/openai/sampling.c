@@ -56,7 +56,7 @@ static int parse_ranges(const json_t *body, struct sampling *s, struct err *e)
 	return 0;
 }
 
-/* -1, all of the vocabulary, is vLLM's too; nobody has the room. */
+/* vLLM also takes -1, the whole vocabulary; an answer of that size is refused here. */
 static int parse_prompt_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int64_t top = 0;

@@ -46,7 +46,7 @@ int openai_parse_detokenize(const char *body, size_t len, uint32_t vocab_size, s
 void openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
 			  bool with_strs, struct buf *out);
 
-/* The tokens' bytes as text, special tokens included; what is not UTF-8 becomes U+FFFD. */
+/* The tokens' bytes as text, special tokens included; bytes that are not UTF-8 become U+FFFD. */
 void openai_body_detokenize(const struct tokenizer *t, const int32_t *ids, size_t n,
 			    struct buf *out);
 

@@ -106,7 +106,7 @@ void writer_logprob(struct buf *out, float logprob)
 		buf_puts(out, "-9999.0");
 		return;
 	}
-	if (logprob >= 0) { /* 0 and what rounding put above it */
+	if (logprob >= 0) { /* 0, and values that rounding put above it */
 		buf_puts(out, "0.0");
 		return;
 	}

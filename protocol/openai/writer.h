@@ -2,7 +2,7 @@
  * JSON text written straight into a buffer: the pieces that all answers are made of.
  *
  * A response is mostly constant text around a few strings and numbers, so it is written by hand;
- * no tree is built. Whatever the bytes are, what comes out is valid JSON in valid UTF-8.
+ * no tree is built. The output is valid JSON in valid UTF-8 for any bytes.
  */
 #ifndef PROTOCOL_OPENAI_WRITER_H
 #define PROTOCOL_OPENAI_WRITER_H
