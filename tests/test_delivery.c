@@ -8,11 +8,9 @@
 
 #define SECOND ((uint64_t)1000000000)
 
-/* ---- a layout: attention, Gated DeltaNet, attention; 64 tokens a page ---- */
+/* ---- a layout: layers with two parts in pages, two in states, two in pages; 64 tokens a page ---- */
 
-static const struct wire_layer layers[] = {{{100, 50}, WIRE_ATTENTION},
-					   {{7, 1000}, WIRE_DELTANET},
-					   {{10, 20}, WIRE_ATTENTION}};
+static const struct wire_layer layers[] = {{{100, 50}, 0}, {{7, 1000}, 3}, {{10, 20}, 0}};
 static const struct wire_layout layout = {180, 1007, 64, 3, layers};
 
 static struct delivery *receiver(uint32_t n_prompt, uint32_t n_have, uint32_t n_choices)
@@ -37,7 +35,7 @@ static struct delivery *waiting(uint32_t n_prompt, uint32_t n_have, uint32_t n_c
 
 static struct wire_piece piece(uint32_t layer, uint32_t part, uint32_t first, uint32_t n)
 {
-	return (struct wire_piece){layers[layer].part_bytes[part % 2] * n, layer, first, n, part};
+	return (struct wire_piece){layers[layer].part_bytes[part] * n, layer, first, n, part};
 }
 
 static int receive(struct delivery *r, uint32_t sequence, struct wire_piece p, struct err *e)
@@ -68,10 +66,9 @@ static void test_way(void)
 	struct delivery *r = receiver(130, 64, 2), *s;
 	struct wire_i32 tokens[130] = {{0}};
 	struct wire_prepare p = {.tokens = tokens, .n_tokens = 130, .n_have = 64, .n_choices = 2};
-	struct wire_piece a[] = {piece(0, WIRE_K, 1, 2), piece(0, WIRE_V, 1, 2)};
-	struct wire_piece b[] = {piece(1, WIRE_RING, 0, 1), piece(1, WIRE_RECURRENT, 0, 1),
-				 piece(2, WIRE_K, 1, 1),    piece(2, WIRE_V, 1, 1),
-				 piece(2, WIRE_K, 2, 1),    piece(2, WIRE_V, 2, 1)};
+	struct wire_piece a[] = {piece(0, 0, 1, 2), piece(0, 1, 1, 2)};
+	struct wire_piece b[] = {piece(1, 0, 0, 1), piece(1, 1, 0, 1), piece(2, 0, 1, 1),
+				 piece(2, 1, 1, 1), piece(2, 0, 2, 1), piece(2, 1, 2, 1)};
 	struct wire_window first = {.sequence = 9, .n_layers = 1, .n_pieces = 2, .pieces = a};
 	struct wire_window second = {
 		.sequence = 9, .first_layer = 1, .n_layers = 2, .n_pieces = 6, .pieces = b};
@@ -138,7 +135,7 @@ static void failed(struct delivery *r, int got, int code, const char *text)
 	delivery_failed_status(r, &status);
 	check(status.status == DELIVERY_FAILED && status.code == (uint32_t)code &&
 	      status.n_text == strlen(delivery_error(r)->text));
-	check(receive(r, 0, piece(0, WIRE_K, 0, 1), NULL) == DELIVERY_IGNORED);
+	check(receive(r, 0, piece(0, 0, 0, 1), NULL) == DELIVERY_IGNORED);
 	check(delivery_hear(r, &status, 0, NULL) == DELIVERY_IGNORED);
 	check(!delivery_tick(r, UINT64_MAX) && delivery_deadline(r) == UINT64_MAX);
 	delivery_raise(r, DELIVERY_WAITING_FOR_INPUT, 0);
@@ -151,17 +148,18 @@ static void test_wrong_windows(void)
 {
 	struct err e = {0};
 	struct delivery *r = receiver(128, 0, 1);
-	struct wire_piece p = piece(0, WIRE_K, 0, 1);
+	struct wire_piece p = piece(0, 0, 0, 1);
 
 	failed(r, receive(r, 0, p, &e), EPROTO, "before it was asked for");
 	r = waiting(128, 64, 1);
 	failed(r, receive(r, 0, p, &e), EPROTO, "1 pages from 0 on, but 1 from 1 on");
 	r = waiting(128, 0, 1);
-	failed(r, receive(r, 0, piece(0, WIRE_K, 1, 2), &e), EPROTO, "2 pages from 1 on");
+	failed(r, receive(r, 0, piece(0, 0, 1, 2), &e), EPROTO, "2 pages from 1 on");
 	r = waiting(128, 0, 1);
-	failed(r, receive(r, 0, piece(0, WIRE_RING, 0, 1), &e), EPROTO, "part 2 of layer 0");
+	failed(r, receive(r, 0, piece(0, 2, 0, 1), &e), EPROTO, "part 2 of layer 0");
 	r = waiting(128, 0, 1);
-	failed(r, receive(r, 0, piece(1, WIRE_K, 0, 1), &e), EPROTO, "part 0 of layer 1");
+	failed(r, receive(r, 0, piece(1, 0, 0, 2), &e), EPROTO,
+	       "2 pages from 0 on, but 1 from 0 on");
 	r = waiting(128, 0, 1);
 	p.layer = 3;
 	failed(r, receive(r, 0, p, &e), EPROTO, "layer 3 of 3");
@@ -170,11 +168,11 @@ static void test_wrong_windows(void)
 	p.bytes++;
 	failed(r, receive(r, 0, p, &e), EPROTO, "101 bytes for 1 times 100");
 	r = waiting(128, 0, 1);
-	failed(r, receive(r, 10, piece(0, WIRE_K, 0, 1), &e), EPROTO,
+	failed(r, receive(r, 10, piece(0, 0, 0, 1), &e), EPROTO,
 	       "window 10 came, but there are 10");
 	r = waiting(128, 0, 1);
-	is_int(receive(r, 0, piece(0, WIRE_K, 0, 2), &e), DELIVERY_TAKEN, "two pages");
-	failed(r, receive(r, 1, piece(0, WIRE_K, 1, 1), &e), EPROTO,
+	is_int(receive(r, 0, piece(0, 0, 0, 2), &e), DELIVERY_TAKEN, "two pages");
+	failed(r, receive(r, 1, piece(0, 0, 1, 1), &e), EPROTO,
 	       "part 0 of layer 0, page 1, came twice");
 	ok_all("failed deliveries stay failed and ignore what comes");
 }
@@ -201,11 +199,11 @@ static void test_wrong_statuses(void)
 	r = waiting(64, 0, 2);
 	s = success(r, 1, 2);
 	is_int(delivery_hear(r, &s, 0, &e), DELIVERY_TAKEN, "one window is announced");
-	failed(r, receive(r, 0, piece(0, WIRE_K, 0, 1), &e), EPROTO,
+	failed(r, receive(r, 0, piece(0, 0, 0, 1), &e), EPROTO,
 	       "of 1 windows 1 came, with 100 of 1187");
 	r = waiting(64, 0, 2);
 	s = success(r, 2, 2);
-	is_int(receive(r, 2, piece(0, WIRE_K, 0, 1), &e), DELIVERY_TAKEN, "window 2 comes");
+	is_int(receive(r, 2, piece(0, 0, 0, 1), &e), DELIVERY_TAKEN, "window 2 comes");
 	failed(r, delivery_hear(r, &s, 0, &e), EPROTO, "of 2 windows number 2 came");
 	r = waiting(64, 0, 2);
 	s = (struct wire_status){.status = DELIVERY_FAILED,
@@ -230,14 +228,12 @@ static void test_orders(void)
 	is_int(delivery_hear(r, &old, 0, &e), DELIVERY_TAKEN, "a status that rises");
 	is_int(delivery_hear(r, &old, 0, &e), DELIVERY_IGNORED, "one that does not");
 	is_int(delivery_hear(r, &s, 0, &e), DELIVERY_TAKEN, "success without tokens");
-	is_int(receive(r, 5, piece(1, WIRE_RECURRENT, 0, 1), &e), DELIVERY_TAKEN,
-	       "the state first");
-	is_int(receive(r, 1, piece(1, WIRE_RING, 0, 1), &e), DELIVERY_TAKEN,
-	       "and so on, backwards");
-	is_int(receive(r, 0, piece(2, WIRE_V, 0, 1), &e), DELIVERY_TAKEN, "and so on");
-	is_int(receive(r, 4, piece(2, WIRE_K, 0, 1), &e), DELIVERY_TAKEN, "and so on");
-	is_int(receive(r, 3, piece(0, WIRE_V, 0, 1), &e), DELIVERY_TAKEN, "and so on");
-	is_int(receive(r, 2, piece(0, WIRE_K, 0, 1), &e), DELIVERY_TAKEN, "all data");
+	is_int(receive(r, 5, piece(1, 1, 0, 1), &e), DELIVERY_TAKEN, "the state first");
+	is_int(receive(r, 1, piece(1, 0, 0, 1), &e), DELIVERY_TAKEN, "and so on, backwards");
+	is_int(receive(r, 0, piece(2, 1, 0, 1), &e), DELIVERY_TAKEN, "and so on");
+	is_int(receive(r, 4, piece(2, 0, 0, 1), &e), DELIVERY_TAKEN, "and so on");
+	is_int(receive(r, 3, piece(0, 1, 0, 1), &e), DELIVERY_TAKEN, "and so on");
+	is_int(receive(r, 2, piece(0, 0, 0, 1), &e), DELIVERY_TAKEN, "all data");
 	is_int(delivery_status(r), DELIVERY_TRANSFERRING, "no tokens, no success");
 	is_int(delivery_hear(r, &old, 0, &e), DELIVERY_IGNORED, "an old status");
 	is_int(delivery_hear(r, &told, 0, &e), DELIVERY_TAKEN, "the tokens");
@@ -250,7 +246,7 @@ static void test_sender(void)
 {
 	struct delivery *s;
 	struct wire_prepare p = {.n_tokens = 128, .n_have = 32, .n_choices = 1};
-	struct wire_piece k = piece(0, WIRE_K, 0, 1);
+	struct wire_piece k = piece(0, 0, 0, 1);
 	struct wire_window w = {.n_layers = 1, .n_pieces = 1, .pieces = &k};
 	struct draw_result draw = {.token = 1};
 	struct err e = {0};
@@ -290,7 +286,7 @@ static void test_times(void)
 	struct delivery *r = receiver(64, 0, 1), *s;
 	struct wire_i32 token = {1};
 	struct wire_prepare p = {.n_tokens = 1, .tokens = &token, .n_choices = 1};
-	struct wire_piece k = piece(0, WIRE_K, 0, 1);
+	struct wire_piece k = piece(0, 0, 0, 1);
 	struct wire_window w = {.n_layers = 1, .n_pieces = 1, .pieces = &k};
 	struct err e = {0};
 
@@ -320,7 +316,7 @@ static void test_times(void)
 	is_int(delivery_deadline(s), 5230 * SECOND, "that the peer takes does");
 	delivery_sent(s, 5111 * SECOND);
 	is_int(delivery_deadline(s), UINT64_MAX, "all taken");
-	k.part = WIRE_V;
+	k.part = 1;
 	k.bytes = 20;
 	check(delivery_send(s, &w, 6000 * SECOND, &e) == 0);
 	ok(delivery_tick(s, 6120 * SECOND), "a peer that takes nothing");
@@ -331,7 +327,7 @@ static void test_times(void)
 
 /* ---- beside a naive model ---- */
 
-enum { LAYERS = 5, PAGES = 6, WINDOWS_MAX = 2 * LAYERS * PAGES + 8 };
+enum { LAYERS = 5, PAGES = 6, WINDOWS_MAX = WIRE_PARTS * LAYERS * PAGES + 8 };
 
 /* Each part that is awaited is an entry of a list; each window that came a number in another one. */
 struct model {
@@ -340,7 +336,7 @@ struct model {
 	struct {
 		uint32_t layer, part, page;
 		bool came;
-	} parts[2 * LAYERS * PAGES];
+	} parts[WIRE_PARTS * LAYERS * PAGES];
 	uint32_t n_parts;
 	uint32_t sequences[WINDOWS_MAX];
 	uint32_t n_sequences;
@@ -364,21 +360,25 @@ static void model_new(struct model *m)
 	m->n_choices = 1 + (uint32_t)random_below(2);
 	n_pages = (m->n_prompt + 3) / 4;
 	for (uint32_t l = 0; l < m->layout.n_layers; l++) {
+		/* There is one part at least. */
+		uint32_t least = l == 0, n = least + (uint32_t)random_below(WIRE_PARTS + 1 - least);
 		struct wire_layer *layer = &m->layers[l];
 
-		layer->kind = (uint32_t)random_below(2);
-		layer->part_bytes[0] = 1 + random_below(100);
-		layer->part_bytes[1] = 1 + random_below(100);
-		*(layer->kind ? &m->layout.slot_bytes : &m->layout.page_bytes) +=
-			layer->part_bytes[0] + layer->part_bytes[1];
-		for (uint32_t part = 0; part < 2; part++)
-			for (uint32_t page = layer->kind ? 0 : m->n_have / 4;
-			     page < (layer->kind ? 1 : n_pages); page++) {
+		for (uint32_t part = 0; part < n; part++) {
+			bool state = random_below(2);
+
+			layer->part_bytes[part] = 1 + random_below(100);
+			layer->in_states |= (uint32_t)state << part;
+			*(state ? &m->layout.slot_bytes : &m->layout.page_bytes) +=
+				layer->part_bytes[part];
+			for (uint32_t page = state ? 0 : m->n_have / 4;
+			     page < (state ? 1 : n_pages); page++) {
 				m->parts[m->n_parts].layer = l;
-				m->parts[m->n_parts].part = layer->kind * 2 + part;
+				m->parts[m->n_parts].part = part;
 				m->parts[m->n_parts++].page = page;
 				m->expected_bytes += layer->part_bytes[part];
 			}
+		}
 	}
 }
 
@@ -435,7 +435,7 @@ static bool model_receive(struct model *m, const struct wire_window *w, uint64_t
 				m->status = DELIVERY_FAILED;
 				return false;
 			}
-			bytes += m->layers[p->layer].part_bytes[p->part % 2];
+			bytes += m->layers[p->layer].part_bytes[p->part];
 		}
 		if (bytes != p->bytes) {
 			m->status = DELIVERY_FAILED;
@@ -481,14 +481,14 @@ static bool model_hear(struct model *m, const struct wire_status *s, uint64_t no
 
 /* The windows of one transfer: the parts in any order, cut anywhere. */
 struct cut {
-	struct wire_piece pieces[2 * LAYERS * PAGES];
-	struct wire_window windows[2 * LAYERS * PAGES];
+	struct wire_piece pieces[WIRE_PARTS * LAYERS * PAGES];
+	struct wire_window windows[WIRE_PARTS * LAYERS * PAGES];
 	uint32_t n;
 };
 
 static void cut_windows(const struct model *m, struct cut *c)
 {
-	uint32_t order[2 * LAYERS * PAGES], n_pieces = 0;
+	uint32_t order[WIRE_PARTS * LAYERS * PAGES], n_pieces = 0;
 
 	for (uint32_t i = 0; i < m->n_parts; i++) {
 		uint32_t k = (uint32_t)random_below(i + 1);
@@ -507,9 +507,8 @@ static void cut_windows(const struct model *m, struct cut *c)
 			uint32_t i = order[n_pieces];
 			uint32_t layer = m->parts[i].layer, part = m->parts[i].part;
 
-			c->pieces[n_pieces] =
-				(struct wire_piece){m->layers[layer].part_bytes[part % 2], layer,
-						    m->parts[i].page, 1, part};
+			c->pieces[n_pieces] = (struct wire_piece){m->layers[layer].part_bytes[part],
+								  layer, m->parts[i].page, 1, part};
 			c->windows[c->n].n_pieces++;
 		}
 		c->n++;
@@ -527,7 +526,7 @@ static void spoil(const struct model *m, struct wire_window *w, struct wire_piec
 	default: p->bytes += random_below(2); break;
 	}
 	if (random_below(2))
-		p->bytes = m->layers[p->layer].part_bytes[p->part % 2] * p->n;
+		p->bytes = m->layers[p->layer].part_bytes[p->part] * p->n;
 }
 
 static void compare(const struct delivery *r, const struct model *m)

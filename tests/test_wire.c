@@ -100,7 +100,7 @@ static void test_values(void)
 		a = encode(&m);
 		memcpy(storage + shift, a.data, a.len);
 		check(wire_parse(storage + shift, a.len, &back, NULL) == 0);
-		check(back.window.n_pieces == 3 && back.window.pieces[2].part == WIRE_RECURRENT);
+		check(back.window.n_pieces == 3 && back.window.pieces[2].part == 1);
 		check(back.window.pieces[1].first == 3 && wire_window_bytes(&back.window) == 6144);
 		buf_release(&a);
 		wire_sample(WIRE_STATUS, &m);
@@ -123,13 +123,13 @@ static void test_format(void)
 	wire_sample(WIRE_PREPARE, &m);
 	a = encode(&m);
 	is_int(a.len, 107 + 16 + 8 + 8, "PREPARE has its bytes");
-	ok(!memcmp(a.data, "TGNX\1\0\3\0\x8b\0\0\0\0\0\0\0\x4d\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 32),
+	ok(!memcmp(a.data, "TGNX\2\0\3\0\x8b\0\0\0\0\0\0\0\x4d\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 32),
 	   "PREPARE begins with header, what is there, choices");
 	ok(a.data[94] == 1 && a.data[95] == 4 && a.data[107] == 5, "its tokens begin at 107");
 	buf_release(&a);
 	wire_sample(WIRE_HELLO, &m);
 	a = encode(&m);
-	ok(a.len == 96 + 60 && a.data[92] == 3 && a.data[68] == 64, "HELLO has its bytes");
+	ok(a.len == 96 + 84 && a.data[92] == 3 && a.data[68] == 64, "HELLO has its bytes");
 	buf_release(&a);
 	wire_sample(WIRE_WINDOW, &m);
 	a = encode(&m);
@@ -163,11 +163,11 @@ static void test_header(void)
 
 	wire_sample(WIRE_ABORT, &m);
 	a = encode(&m);
-	a.data[4] = 2;
-	is_int(wire_parse(a.data, a.len, &back, &e), -EPROTONOSUPPORT, "another version");
-	is_str(e.text, "the peer speaks version 2 of the transfer protocol, not 1", "says which");
-	is_int(wire_delivery(a.data, a.len), 0, "and has no delivery that is known");
 	a.data[4] = 1;
+	is_int(wire_parse(a.data, a.len, &back, &e), -EPROTONOSUPPORT, "another version");
+	is_str(e.text, "the peer speaks version 1 of the transfer protocol, not 2", "says which");
+	is_int(wire_delivery(a.data, a.len), 0, "and has no delivery that is known");
+	a.data[4] = 2;
 	a.data[0] = 'X';
 	is_int(wire_parse(a.data, a.len, &back, &e), -EBADMSG, "another magic");
 	a.data[0] = 'T';
@@ -232,11 +232,15 @@ static void test_ranges(void)
 		"a state has 0 bytes, but its layers have 4192");
 	CHANGED(WIRE_HELLO, m.hello.layout.n_layers = 1025, "n_layers is 1025");
 	memcpy(layers, sample_layers, sizeof(layers));
-	layers[1].kind = 2;
-	CHANGED(WIRE_HELLO, m.hello.layout.layers = layers, "layer 1 has kind 2");
-	layers[1].kind = 1;
+	layers[1].in_states = 7;
+	CHANGED(WIRE_HELLO, m.hello.layout.layers = layers,
+		"layer 1 has 2 parts, but states of more");
+	layers[1].in_states = 3;
 	layers[2].part_bytes[1] = UINT64_MAX - 511;
 	CHANGED(WIRE_HELLO, m.hello.layout.layers = layers, "part 1 of layer 2 has");
+	layers[2].part_bytes[1] = 0;
+	layers[2].part_bytes[2] = 256;
+	CHANGED(WIRE_HELLO, m.hello.layout.layers = layers, "layer 2 has part 2, but no part 1");
 	CHANGED(WIRE_REFUSE, m.refuse.code = 0, "code is 0");
 	CHANGED(WIRE_REFUSE, m.refuse.n_text = 0, "n_text is 0");
 	CHANGED(WIRE_PREPARE, m.prepare.n_have = 4, "of 4 tokens 4 are there");
@@ -259,11 +263,9 @@ static void test_ranges(void)
 	CHANGED(WIRE_WINDOW, m.window.n_layers = 1, "piece 2 is of layer 1, not of 0 to 0");
 	CHANGED(WIRE_WINDOW, m.window.first_layer = 1023, "2 layers from 1023 on");
 	memcpy(pieces, sample_pieces, sizeof(pieces));
-	pieces[0].part = 4;
-	CHANGED(WIRE_WINDOW, m.window.pieces = pieces, "piece 0 has part 4");
-	pieces[0].part = WIRE_RING;
-	CHANGED(WIRE_WINDOW, m.window.pieces = pieces, "piece 0 has 2 states from 3 on");
-	pieces[0].part = WIRE_K;
+	pieces[0].part = 3;
+	CHANGED(WIRE_WINDOW, m.window.pieces = pieces, "piece 0 has part 3");
+	pieces[0].part = 0;
 	pieces[0].first = UINT32_MAX;
 	CHANGED(WIRE_WINDOW, m.window.pieces = pieces, "piece 0 has 2 pages from 4294967295 on");
 	pieces[0].first = 3;
@@ -383,12 +385,12 @@ static void test_equal(void)
 	layers[1].part_bytes[1] = 2048;
 	ok(!wire_hello_fits(&a.hello, &b.hello, &e), "another state");
 	is_str(e.text,
-	       "the layout is another one: bytes of layer 1's recurrent state are 4096 at the decode worker, 2048 at the prefill worker; --dtype has to be the same, and the model",
+	       "the layout is another one: bytes of part 1 of layer 1's states are 4096 at the decode worker, 2048 at the prefill worker; --dtype has to be the same, and the model",
 	       "says of which layer");
-	layers[1].kind = WIRE_ATTENTION;
+	layers[1].in_states = 2;
 	ok(!wire_hello_fits(&a.hello, &b.hello, &e), "another kind");
 	is_str(e.text,
-	       "the layout is another one: layer 1 is Gated DeltaNet at the decode worker, attention at the prefill worker",
+	       "the layout is another one: part 0 of layer 1 is kept in states at the decode worker, in pages at the prefill worker",
 	       "says so");
 	b.hello.layout.n_layers = 2;
 	ok(!wire_hello_fits(&a.hello, &b.hello, &e) &&

@@ -4,18 +4,18 @@
 
 #include "protocol/transfer/wire.h"
 
-/* Two attention layers around a Gated DeltaNet one. */
+/* Two layers with two parts in pages, around one with two in states. */
 static const struct wire_layer sample_layers[] = {
-	{{512, 512}, WIRE_ATTENTION},
-	{{96, 4096}, WIRE_DELTANET},
-	{{512, 256}, WIRE_ATTENTION},
+	{{512, 512}, 0},
+	{{96, 4096}, 3},
+	{{512, 256}, 0},
 };
 static const struct wire_i32 sample_tokens[] = {{5}, {0}, {151643}, {7}};
 static const struct wire_i32 sample_ends[] = {{151645}, {151643}};
 static const struct wire_u32 sample_boundaries[] = {{1}, {4}};
-static const struct wire_piece sample_pieces[] = {{1024, 0, 3, 2, WIRE_K},
-						  {1024, 0, 3, 2, WIRE_V},
-						  {4096, 1, 0, 1, WIRE_RECURRENT}};
+static const struct wire_piece sample_pieces[] = {{1024, 0, 3, 2, 0},
+						  {1024, 0, 3, 2, 1},
+						  {4096, 1, 0, 1, 1}};
 static const struct wire_draw sample_draws[] = {
 	{{.token = 11, .logprob = -0.5f, .n_top = 1, .top_ids = {11}, .top_logprobs = {-0.5f}}},
 	{{.token = 12}},

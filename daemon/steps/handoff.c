@@ -1,5 +1,6 @@
 #include "daemon/steps/handoff.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,9 @@ static bool admit(void *arg)
 	return false;
 }
 
+static_assert((int)LAYER_PIECES_MAX <= (int)WIRE_PARTS,
+	      "a layer's pieces are the parts that workers exchange");
+
 static int start(struct handoff *h, struct err *e)
 {
 	const struct server *s = h->config.server;
@@ -132,18 +136,10 @@ static int start(struct handoff *h, struct err *e)
 		uint32_t n;
 		const struct layer_piece *parts = engine_layer_pieces(h->config.engine, i, &n);
 
-		if (n != 2 || parts[0].kind != parts[1].kind) {
-			free(layers);
-			return err_set(
-				e, ENOTSUP,
-				"--role: layer %u of the model keeps %u pieces of a sequence, and "
-				"workers can exchange two of one kind only",
-				i, n);
+		for (uint32_t k = 0; k < n; k++) {
+			layers[i].part_bytes[k] = parts[k].bytes;
+			layers[i].in_states |= (uint32_t)(parts[k].kind == TIER_STATE) << k;
 		}
-		layers[i] = (struct wire_layer){
-			.part_bytes = {parts[0].bytes, parts[1].bytes},
-			.kind = parts[0].kind == TIER_PAGE ? WIRE_ATTENTION : WIRE_DELTANET,
-		};
 	}
 	r = transfer_start(&config, &h->transfer, e);
 	free(layers);
@@ -559,12 +555,15 @@ static int take_data(struct handoff *h, struct transfer_note *n, struct err *e)
 	}
 	for (uint32_t k = 0; k < n->window.n_pieces; k++) {
 		const struct wire_piece *w = &n->window.pieces[k];
-		bool page = w->part < WIRE_RING;
+		uint32_t n_parts;
+		const struct layer_piece *parts =
+			engine_layer_pieces(h->config.engine, w->layer, &n_parts);
+		bool page = parts[w->part].kind == TIER_PAGE;
 
 		for (uint32_t j = 0; j < w->n; j++)
 			pieces[at++] = (struct engine_piece){
 				.layer = w->layer,
-				.part = w->part % 2,
+				.part = w->part,
 				.id = page ? i->prepare
 						      .pages[w->first + j -
 							     i->prepare.ask.n_have / h->page_tokens]

@@ -297,7 +297,7 @@ static void pack(struct packing *k, const struct layer_piece *piece, uint32_t la
 
 	while (n && !k->error.code) {
 		struct parcel *p = k->p;
-		uint32_t room, most = 2 * k->n_layers;
+		uint32_t room, most = WIRE_PARTS * k->n_layers;
 		struct wire_piece *listed;
 
 		if (!p)
@@ -317,13 +317,11 @@ static void pack(struct packing *k, const struct layer_piece *piece, uint32_t la
 		p->window->window.first_layer = k->first_layer;
 		p->window->window.n_layers = k->n_layers;
 		listed = &p->window->pieces[p->window->window.n_pieces++];
-		*listed =
-			(struct wire_piece){.bytes = room * each,
-					    .layer = layer,
-					    .first = first,
-					    .n = room,
-					    .part = part + (piece->kind == TIER_PAGE ? WIRE_K
-										     : WIRE_RING)};
+		*listed = (struct wire_piece){.bytes = room * each,
+					      .layer = layer,
+					      .first = first,
+					      .n = room,
+					      .part = part};
 		for (uint32_t i = 0; i < room; i++)
 			p->pieces[p->n_pieces++] = (struct engine_piece){layer, part, ids[i]};
 		p->window->bytes += room * each;

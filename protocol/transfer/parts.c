@@ -35,10 +35,13 @@ int parts_init(struct parts *p, const struct wire_layout *layout, uint32_t n_pro
 	    __builtin_add_overflow(new.expected_bytes, layout->slot_bytes, &new.expected_bytes))
 		return err_set(e, EOVERFLOW, "%u pages of %" PRIu64 " bytes are too many",
 			       new.n_pages, layout->page_bytes);
-	for (uint32_t i = 0; i < layout->n_layers; i++)
-		new.expected_parts +=
-			layout->layers[i].kind == WIRE_ATTENTION ? 2 * (uint64_t) new.n_pages : 2;
-	new.bits = bits_new((uint64_t)layout->n_layers * new.n_pages * 2);
+	for (uint32_t i = 0; i < layout->n_layers * WIRE_PARTS; i++) {
+		const struct wire_layer *l = &layout->layers[i / WIRE_PARTS];
+
+		if (l->part_bytes[i % WIRE_PARTS])
+			new.expected_parts += wire_in_state(l, i % WIRE_PARTS) ? 1 : new.n_pages;
+	}
+	new.bits = bits_new((uint64_t)layout->n_layers * new.n_pages *WIRE_PARTS);
 	if (!new.bits)
 		return err_set(e, ENOMEM, "out of memory");
 	*p = new;
@@ -60,10 +63,10 @@ int parts_mark(struct parts *p, const struct wire_piece *piece, struct err *e)
 		return err_set(e, EPROTO, "a window has layer %u of %u", piece->layer,
 			       p->layout->n_layers);
 	layer = &p->layout->layers[piece->layer];
-	if (piece->part / 2 != layer->kind)
+	if (piece->part >= WIRE_PARTS || !layer->part_bytes[piece->part])
 		return err_set(e, EPROTO, "a window has part %u of layer %u, which has none",
 			       piece->part, piece->layer);
-	if (layer->kind == WIRE_DELTANET) {
+	if (wire_in_state(layer, piece->part)) {
 		first = 0;
 		n = 1;
 	}
@@ -72,13 +75,13 @@ int parts_mark(struct parts *p, const struct wire_piece *piece, struct err *e)
 		return err_set(e, EPROTO,
 			       "a window has %u pages from %u on, but %u from %u on were asked for",
 			       piece->n, piece->first, n, first);
-	if (piece->bytes != layer->part_bytes[piece->part % 2] * piece->n)
+	if (piece->bytes != layer->part_bytes[piece->part] * piece->n)
 		return err_set(e, EPROTO, "a window has %" PRIu64 " bytes for %u times %" PRIu64,
 			       (uint64_t)piece->bytes, piece->n,
-			       (uint64_t)layer->part_bytes[piece->part % 2]);
+			       (uint64_t)layer->part_bytes[piece->part]);
 	for (uint32_t i = piece->first - first; i < piece->first - first + piece->n; i++)
 		if (bits_set(p->bits,
-			     ((uint64_t)piece->layer * p->n_pages + i) * 2 + piece->part % 2))
+			     ((uint64_t)piece->layer * p->n_pages + i) * WIRE_PARTS + piece->part))
 			return err_set(e, EPROTO, "part %u of layer %u, page %u, came twice",
 				       piece->part, piece->layer, first + i);
 	p->n_parts += piece->n;

@@ -1,11 +1,11 @@
 /*
  * Which parts of a prompt's pages and state have been transferred, one bit a part.
  *
- * A part is one of the two arrays that a layer keeps: of a page its keys or its values, of a state the convolution's
- * ring or the recurrent state. A prompt needs both parts of every attention layer of each page that the receiver lacks,
- * and both parts of every Gated DeltaNet layer's state, each exactly once.
+ * A part is one of the arrays that a layer keeps of a sequence, either in pages (the keys of a page, its values) or in a
+ * state (the last inputs of a convolution, a recurrent state). A prompt needs the parts in pages of each page that the
+ * receiver lacks, and the parts in states once, each exactly once.
  *
- *     bit of a part = (layer * n_pages + page - first_page) * 2 + part % 2        (a state counts as page first_page)
+ *     bit of a part = (layer * n_pages + page - first_page) * WIRE_PARTS + part   (a state counts as page first_page)
  *
  * Pure. One thread.
  */

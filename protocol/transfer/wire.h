@@ -37,7 +37,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are little end
 #define WIRE_PACKED __attribute__((packed))
 
 enum {
-	WIRE_VERSION = 1,
+	WIRE_VERSION = 2,
 	WIRE_HEADER = 24, /* bytes before the fields */
 	WIRE_LAYERS_MAX = 1024,
 	WIRE_HEARTBEAT_MAX = 600000, /* ms */
@@ -74,10 +74,9 @@ enum wire_type {
 };
 
 enum wire_role { WIRE_PREFILL, WIRE_DECODE };
-enum wire_layer_kind { WIRE_ATTENTION, WIRE_DELTANET };
 
-/* The two arrays that a layer keeps, in each page or in a state. part / 2 is the layer's kind. */
-enum wire_part { WIRE_K, WIRE_V, WIRE_RING, WIRE_RECURRENT, WIRE_PARTS };
+/* Arrays that a layer keeps of a sequence, at most: its parts. */
+enum { WIRE_PARTS = 3 };
 
 /* How far a delivery is; delivery.h describes each status. It only rises, and Failed is the highest. */
 enum delivery_status {
@@ -104,9 +103,15 @@ struct wire_key {
 };
 
 struct wire_layer {
-	uint64_t part_bytes[2]; /* k and v of one page, or ring and recurrent state of one slot */
-	uint32_t kind;
+	uint64_t part_bytes
+		[WIRE_PARTS]; /* of one page, or of one state; 0: the layer has no more parts */
+	uint32_t in_states;   /* bit i: part i belongs to states, else to pages */
 } WIRE_PACKED;
+
+static inline bool wire_in_state(const struct wire_layer *l, uint32_t part)
+{
+	return l->in_states >> part & 1;
+}
 
 /* One part of one layer, in pages first .. first + n - 1 of the prompt, or in the state (first 0, n 1). Its bytes follow
  * those of the previous piece in the raw frame. */

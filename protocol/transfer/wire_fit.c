@@ -42,28 +42,25 @@ static const char dtype_hint[] = "; --dtype has to be the same, and the model";
 /* a: the decode worker's layout; b: the prefill worker's. */
 static int compare_layers(const struct wire_layout *a, const struct wire_layout *b, struct err *e)
 {
-	static const char *const kinds[] = {"attention", "Gated DeltaNet"};
-	static const char *const parts[WIRE_PARTS] = {"k of a page", "v of a page", "ring",
-						      "recurrent state"};
+	static const char *const kept[] = {"pages", "states"};
 
-	for (uint32_t i = 0; i < a->n_layers; i++) {
-		const struct wire_layer *x = &a->layers[i], *y = &b->layers[i];
+	for (uint32_t i = 0; i < a->n_layers * WIRE_PARTS; i++) {
+		uint32_t layer = i / WIRE_PARTS, part = i % WIRE_PARTS;
+		const struct wire_layer *x = &a->layers[layer], *y = &b->layers[layer];
+		bool states = wire_in_state(x, part);
+		char what[64];
 
-		if (x->kind != y->kind)
+		if (states != wire_in_state(y, part))
 			return err_set(e, EPROTO,
-				       "the layout is another one: layer %u is %s at the decode "
-				       "worker, %s at the prefill worker",
-				       i, kinds[x->kind], kinds[y->kind]);
-		for (uint32_t part = 0; part < 2; part++) {
-			char what[64];
-
-			if (x->part_bytes[part] == y->part_bytes[part])
-				continue;
-			snprintf(what, sizeof(what), "bytes of layer %u's %s are", i,
-				 parts[x->kind * 2 + part]);
-			return number_differs(e, what, x->part_bytes[part], y->part_bytes[part],
-					      dtype_hint);
-		}
+				       "the layout is another one: part %u of layer %u is kept in "
+				       "%s at the decode worker, in %s at the prefill worker",
+				       part, layer, kept[states], kept[!states]);
+		if (x->part_bytes[part] == y->part_bytes[part])
+			continue;
+		snprintf(what, sizeof(what), "bytes of part %u of layer %u's %s are", part, layer,
+			 kept[states]);
+		return number_differs(e, what, x->part_bytes[part], y->part_bytes[part],
+				      dtype_hint);
 	}
 	return 0;
 }

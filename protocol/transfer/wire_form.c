@@ -8,7 +8,7 @@
 #include "protocol/transfer/wire_internal.h"
 
 /* As FORMAT.md has them. */
-_Static_assert(sizeof(struct wire_layer) == 20, "a layer");
+_Static_assert(sizeof(struct wire_layer) == 28, "a layer");
 _Static_assert(sizeof(struct wire_piece) == 24, "a piece");
 _Static_assert(sizeof(struct wire_draw) == 176, "a draw");
 _Static_assert(sizeof(struct wire_peer) == 256, "a peer");
@@ -142,37 +142,50 @@ static const struct field peers_fields[] = {
 
 /* ---- checks of more than one field. wire_parse puts the message's name before their sentences ---- */
 
-/* The sums cannot overflow: there are at most 1024 layers of 2^37 bytes. */
+/* Adds a layer's bytes of a page and of a state. */
+static int check_layer(const struct wire_layer *layer, uint32_t number, uint64_t *page,
+		       uint64_t *state, struct err *e)
+{
+	uint32_t n = 0;
+
+	for (; n < WIRE_PARTS && layer->part_bytes[n]; n++) {
+		uint64_t bytes = layer->part_bytes[n];
+
+		if (bytes > WIRE_PART_BYTES_MAX)
+			return err_set(e, EBADMSG,
+				       "part %u of layer %u has %" PRIu64 " bytes, more than 2^36",
+				       n, number, bytes);
+		*(wire_in_state(layer, n) ? state : page) += bytes;
+	}
+	for (uint32_t i = n; i < WIRE_PARTS; i++)
+		if (layer->part_bytes[i])
+			return err_set(e, EBADMSG, "layer %u has part %u, but no part %u", number,
+				       i, n);
+	if (layer->in_states >> n)
+		return err_set(e, EBADMSG, "layer %u has %u parts, but states of more", number, n);
+	return 0;
+}
+
+/* The sums cannot overflow: there are at most 1024 layers of 2^38 bytes. */
 static int check_hello(const struct wire_message *m, struct err *e)
 {
 	const struct wire_layout *l = &m->hello.layout;
-	uint64_t sums[2] = {0, 0};
+	uint64_t page = 0, state = 0;
 
 	for (uint32_t i = 0; i < l->n_layers; i++) {
-		const struct wire_layer *layer = &l->layers[i];
+		int r = check_layer(&l->layers[i], i, &page, &state, e);
 
-		if (layer->kind > WIRE_DELTANET)
-			return err_set(e, EBADMSG, "layer %u has kind %u, which is unknown", i,
-				       layer->kind);
-		for (int part = 0; part < 2; part++) {
-			uint64_t bytes = layer->part_bytes[part];
-
-			if (!bytes || bytes > WIRE_PART_BYTES_MAX)
-				return err_set(e, EBADMSG,
-					       "part %d of layer %u has %" PRIu64
-					       " bytes, not from 1 to 2^36",
-					       part, i, bytes);
-			sums[layer->kind] += bytes;
-		}
+		if (r < 0)
+			return r;
 	}
-	if (l->page_bytes != sums[WIRE_ATTENTION])
+	if (l->page_bytes != page)
 		return err_set(e, EBADMSG,
 			       "a page has %" PRIu64 " bytes, but its layers have %" PRIu64,
-			       l->page_bytes, sums[WIRE_ATTENTION]);
-	if (l->slot_bytes != sums[WIRE_DELTANET])
+			       l->page_bytes, page);
+	if (l->slot_bytes != state)
 		return err_set(e, EBADMSG,
 			       "a state has %" PRIu64 " bytes, but its layers have %" PRIu64,
-			       l->slot_bytes, sums[WIRE_DELTANET]);
+			       l->slot_bytes, state);
 	return 0;
 }
 
@@ -227,10 +240,6 @@ static int check_window(const struct wire_message *m, struct err *e)
 		if (!p->n || p->n > WIRE_TOKENS_MAX || p->first > WIRE_TOKENS_MAX - p->n)
 			return err_set(e, EBADMSG, "piece %u has %u pages from %u on", i, p->n,
 				       p->first);
-		if (p->part >= WIRE_RING && (p->first || p->n != 1))
-			return err_set(e, EBADMSG,
-				       "piece %u has %u states from %u on, but there is one", i,
-				       p->n, p->first);
 		/* The sum of all pieces cannot overflow then. */
 		if (!p->bytes || p->bytes > (uint64_t)1 << 46)
 			return err_set(e, EBADMSG, "piece %u has %" PRIu64 " bytes", i, p->bytes);

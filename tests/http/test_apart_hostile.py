@@ -167,8 +167,8 @@ def changed(change):
     return h.frame()
 
 
-def set_bytes(h, kind, part):
-    next(layer for layer in h.layers if layer[2] == kind)[part] += 16
+def set_bytes(h, states, part):
+    next(layer for layer in h.layers if layer[3] == states)[part] += 16
 
 
 def answer(frame):
@@ -182,19 +182,19 @@ def answer(frame):
 for name, change, sentence in (
         ("model", lambda h: setattr(h, "model", bytes(16)), r"the model is another one.*weights"),
         ("page", lambda h: setattr(h, "page_tokens", 32), r"tokens of a page are 32 at the decode worker, 64 at the prefill worker.*--page-size"),
-        ("number of layers", lambda h: h.layers.append([8, 8, 0]), r"layers are 9 at the decode worker, 8 at the prefill worker"),
-        ("kind of layer", lambda h: h.layers[3].__setitem__(2, 1), r"layer 3 is Gated DeltaNet at the decode worker, attention at the prefill worker"),
-        ("size of k", lambda h: set_bytes(h, 0, 0), r"bytes of layer 3's k of a page are \d+ at the decode worker, \d+ at the prefill worker.*--dtype"),
-        ("size of a state", lambda h: set_bytes(h, 1, 1), r"bytes of layer 0's recurrent state are \d+ at the decode worker, \d+ at the prefill worker"),
+        ("number of layers", lambda h: h.layers.append([8, 8, 0, 0]), r"layers are 9 at the decode worker, 8 at the prefill worker"),
+        ("kind of layer", lambda h: h.layers[3].__setitem__(3, 3), r"part 0 of layer 3 is kept in states at the decode worker, in pages at the prefill worker"),
+        ("size of k", lambda h: set_bytes(h, 0, 0), r"bytes of part 0 of layer 3's pages are \d+ at the decode worker, \d+ at the prefill worker.*--dtype"),
+        ("size of a state", lambda h: set_bytes(h, 3, 1), r"bytes of part 1 of layer 0's states are \d+ at the decode worker, \d+ at the prefill worker"),
         ("role", lambda h: setattr(h, "role", 0), r"this worker prefills for decode workers only")):
     got = answer(changed(change))
     ok(isinstance(got, tuple) and re.search(sentence, got[1]), f"another {name} is refused with a sentence", got)
 same(prefill.text().count("a decode worker at 127.0.0.1 is refused: the"), 1, "which is logged once a minute")
 version = bytearray(good.frame())
-version[4] = 2
+version[4] = 1
 for _ in range(3):
-    same(answer(bytes(version)), (93, "the peer speaks version 2 of the transfer protocol, not 1"), "so is another version")
-same(prefill.text().count("the peer speaks version 2"), 1, "which is logged once a minute")
+    same(answer(bytes(version)), (93, "the peer speaks version 1 of the transfer protocol, not 2"), "so is another version")
+same(prefill.text().count("the peer speaks version 1"), 1, "which is logged once a minute")
 same(answer(prepare(5, [1, 2, 3]))[1], "HELLO comes first", "PREPARE before HELLO is refused")
 
 
@@ -239,7 +239,7 @@ for n in (0, 1, 23, 24, 60, 110, 111, len(whole) - 1):
 c.send(whole + b"x")
 c.send(whole, b"body", b"third")
 c.send(b"", b"", b"", b"")
-c.send(message(zmtp.PREPARE, whole[24:], 9, version=2))
+c.send(message(zmtp.PREPARE, whole[24:], 9, version=1))
 c.send(message(99, b"", 9))
 for kind in (zmtp.WINDOW, zmtp.STATUS, zmtp.PONG, zmtp.REFUSE):
     c.send(window(9, 0, [(8, 3, 0, 1, 0)]) if kind == zmtp.WINDOW else status(77, zmtp.FAILED, 5, text=b"no")
@@ -370,8 +370,8 @@ def everything(c, p, token, draws=None, spoil=None):
     """All data, as zeros, and a status: only the layout is right."""
     first, n = p.have // good.page_tokens, -(-p.n_tokens // good.page_tokens) - p.have // good.page_tokens
     total, windows = 0, 0
-    for layer, (a, b, kind) in enumerate(good.layers):
-        pieces = [((x * n, layer, first, n, part) if kind == 0 else (x, layer, 0, 1, 2 + part)) for part, x in enumerate((a, b))]
+    for layer, (*parts, states) in enumerate(good.layers):
+        pieces = [(x, layer, 0, 1, part) if states >> part & 1 else (x * n, layer, first, n, part) for part, x in enumerate(parts) if x]
         size = sum(x[0] for x in pieces)
         c.send(window(p.delivery, windows, pieces, layer), bytes(size))
         total, windows = total + size, windows + 1
@@ -379,12 +379,12 @@ def everything(c, p, token, draws=None, spoil=None):
 
 
 def attention():
-    return next((i, layer) for i, layer in enumerate(good.layers) if layer[2] == 0)
+    return next((i, layer) for i, layer in enumerate(good.layers) if layer[3] == 0)
 
 
 def one_window(change, size=None, frames=1):
     def lie(c, p):
-        layer, (k, _, _) = attention()
+        layer, (k, *_) = attention()
         w = {"bytes": k, "layer": layer, "first": p.have // good.page_tokens, "n": 1, "part": 0, "sequence": 0}
         change(w, p)
         head = window(p.delivery, w["sequence"], [(w["bytes"], w["layer"], w["first"], w["n"], w["part"])] * w.get("times", 1), w["layer"])
@@ -417,7 +417,7 @@ def late(c, p):
 
 
 def broken(c, p):
-    layer, (k, _, _) = attention()
+    layer, (k, *_) = attention()
     frame = bytearray(window(p.delivery, 0, [(k, layer, 0, 1, 0)], layer))
     frame[44] = 7
     c.send(bytes(frame), bytes(k))
@@ -515,9 +515,9 @@ else:
 
 meet()
 for _ in range(3):
-    liar.connection.send(message(zmtp.PONG, bytes(30), version=2))
+    liar.connection.send(message(zmtp.PONG, bytes(30), version=1))
 time.sleep(0.5)
-same(victim.text().count("is not understood: the peer speaks version 2"), 1, "a prefill worker of another version is one line of the log")
+same(victim.text().count("is not understood: the peer speaks version 1"), 1, "a prefill worker of another version is one line of the log")
 
 other = zmtp.Hello(good.frame())
 other.role, other.page_tokens = 0, 128

@@ -212,7 +212,7 @@ for s in (both, other):
 HEADER = struct.Struct("<4sHHIIQ")
 
 
-def frame(kind, fields, version=1):
+def frame(kind, fields, version=2):
     return HEADER.pack(b"TGNX", version, kind, HEADER.size + len(fields), 0, 0) + fields
 
 
@@ -271,7 +271,7 @@ if zmq:
     zmq.send(s, LIST)
     same(listed(zmq.receive(s)), [d.endpoint], "LIST is answered")
     good = announcement(b"tcp://127.0.0.1:1")
-    for bad in (b"", b"x", b"TGNX", LIST[:-1], LIST + b"x", frame(10, LIST[24:], version=2), frame(99, b""), frame(6, b""),
+    for bad in (b"", b"x", b"TGNX", LIST[:-1], LIST + b"x", frame(10, LIST[24:], version=1), frame(99, b""), frame(6, b""),
                 frame(1, b"x" * 100), good[:200], announcement(b""), announcement(b"x" * 192),
                 announcement(b"tcp://a b:1"), announcement(b"tcp://h:1\0x"), announcement(b"http://h:1"),
                 announcement(b"tcp://h:0"), announcement(b"tcp://h:99999"), announcement(b"ipc:///tmp/x"),

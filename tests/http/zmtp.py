@@ -85,7 +85,7 @@ def call(port, kind=b"DEALER"):
 
 # ---- frames ----
 
-def message(kind, fields=b"", delivery=0, version=1, length=None, magic=b"TGNX"):
+def message(kind, fields=b"", delivery=0, version=2, length=None, magic=b"TGNX"):
     return struct.pack("<4sHHIIQ", magic, version, kind, 24 + len(fields) if length is None else length, 0, delivery) + fields
 
 
@@ -101,15 +101,16 @@ class Hello:
     def __init__(self, frame):
         self.worker, self.model, self.role, self.n_pages, self.n_slots, self.page_tokens, _, _, self.heartbeat, n = (
             struct.unpack_from("<16s16sIIIIQQII", frame, 24))
-        self.layers = [list(struct.unpack_from("<QQI", frame, 96 + 20 * i)) for i in range(n)]
+        self.layers = [list(struct.unpack_from("<QQQI", frame, 96 + 28 * i)) for i in range(n)]
 
-    def bytes(self, kind):
-        return sum(a + b for a, b, k in self.layers if k == kind)
+    def bytes(self, in_states):
+        """Of a page (0) or of a state (1), over all layers: [part 0, part 1, part 2, bit i: part i is kept in states]."""
+        return sum(x for *parts, states in self.layers for i, x in enumerate(parts) if states >> i & 1 == in_states)
 
     def frame(self):
         return message(HELLO, struct.pack("<16s16sIIIIQQII", self.worker, self.model, self.role, self.n_pages, self.n_slots,
                                           self.page_tokens, self.bytes(0), self.bytes(1), self.heartbeat, len(self.layers)) +
-                       b"".join(struct.pack("<QQI", *layer) for layer in self.layers))
+                       b"".join(struct.pack("<QQQI", *layer) for layer in self.layers))
 
 
 def prepare(delivery, tokens, have=0, choices=1, ends=(), boundaries=(), salt=0, min_tokens=0):
