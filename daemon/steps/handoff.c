@@ -80,7 +80,8 @@ static void end_call(struct server *s)
 	lifecycle_notify(s->lifecycle);
 }
 
-/* Who drains waits for what is counted. It counts first: so either that sees this prompt, or this sees that it drains. */
+/* A drain waits until no call is counted. This counts first and then looks at the state: so either the drain sees this prompt,
+ * or this sees the drain. */
 static bool admit(void *arg)
 {
 	struct server *s = ((struct handoff *)arg)->config.server;
@@ -238,9 +239,9 @@ static struct outgoing *outgoing_of(struct handoff *h, uint64_t attempt)
 	return NULL;
 }
 
-/* What a frame says, aligned as the scheduler wants it. */
-static int submit(struct handoff *h, const struct wire_prepare *p, struct outgoing *o,
-		  struct err *e)
+/* Submits the prompt of a PREPARE; copies its arrays, since those in a frame are not aligned. */
+static int submit_asked(struct handoff *h, const struct wire_prepare *p, struct outgoing *o,
+			struct err *e)
 {
 	uint32_t n = p->n_tokens + p->n_end_tokens + p->n_boundaries, P = h->page_tokens;
 	int32_t *ids = calloc((size_t)n + 1, sizeof(*ids));
@@ -309,7 +310,7 @@ static void take_asked(struct handoff *h, const struct transfer_note *n)
 	list_append(&h->outgoing, &o->node);
 	if (h->lost.code)
 		e = h->lost;
-	if (e.code || submit(h, p, o, &e) < 0) {
+	if (e.code || submit_asked(h, p, o, &e) < 0) {
 		transfer_fail(h->transfer, n->attempt, &e);
 		/* NOTE_DROPPED follows. */
 		o->id = 0;
@@ -368,7 +369,7 @@ static struct outgoing *outgoing_of_request(struct handoff *h, uint64_t id)
 	return NULL;
 }
 
-/* The beat of a step: the last layer of a window is on the queue, and what it leaves is read behind it. */
+/* Called for each layer that is on the queue: behind the last one of a window, the pages and states of the window are read. */
 static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 {
 	struct handoff *h = user;
@@ -684,7 +685,7 @@ void handoff_fail(struct handoff *h, const struct err *why)
 
 		if (i->attempt)
 			transfer_drop(h->transfer, i->attempt);
-		/* What has come of it finds nobody: its pages are nobody's any more. */
+		/* Windows that arrived are dropped: the pages they are for were freed. */
 		i->attempt = 0;
 	}
 }

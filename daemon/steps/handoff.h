@@ -27,21 +27,22 @@ struct handoff_config {
 	struct identity *identity;
 };
 
-/* New; *ret NULL: this worker is neither. All of config is borrowed. */
+/* New; *ret NULL: this worker's role is unified. All of config is borrowed. */
 int handoff_open(const struct handoff_config *config, struct handoff **ret,
 		 struct err *e) MUST_CHECK;
 
-/* No more: peers are told, and everything that is under way is forgotten. Before engine_close. NULL is nothing. */
+/* Ends it: peers are told, and everything that is under way is dropped. Before engine_close. NULL does nothing. */
 void handoff_close(struct handoff *h);
 
-/* What a request with a prompt of so many tokens is to be: HANDOFF_RECEIVE where there is somebody to prefill it. */
+/* How a request with a prompt of n_prompt tokens runs: HANDOFF_RECEIVE if a prefill worker can compute it. */
 enum scheduler_handoff handoff_of(struct handoff *h, uint32_t n_prompt);
 
-/* One thing that came: 1, with events [*ret_n] for who is behind them, 0: there is nothing. -EIO: the device is lost. */
+/* Takes one note of the transfer thread: 1, with events [*ret_n] as scheduler_commit gives them; 0: there is none. -EIO: the
+ * device is lost. */
 int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *ret_n,
 		 struct err *e) MUST_CHECK;
 
-/* After a plan was made: asks for prompts, reads what found no room before. -EIO: the device is lost. */
+/* After a plan was made: asks peers for prompts, and reads the data that found no block before. -EIO: the device is lost. */
 int handoff_run(struct handoff *h, struct err *e) MUST_CHECK;
 
 /* An event of a request of a prefill worker. */
@@ -50,8 +51,7 @@ void handoff_event(struct handoff *h, const struct scheduler_event *ev);
 /* Before a request of a decode worker is aborted. */
 void handoff_forget(struct handoff *h, uint64_t request);
 
-/* The device is lost, or all is over: nothing that is under way will come to an end, and peers are told. Notes are to be
- * taken as before. */
+/* The device is lost, or the daemon ends: nothing that is under way will complete, and peers are told. Keep taking notes. */
 void handoff_fail(struct handoff *h, const struct err *why);
 
 /* The cache was flushed. */

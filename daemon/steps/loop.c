@@ -20,11 +20,11 @@
 #include "engine/engine.h"
 #include "scheduler/scheduler.h"
 
-/* When a step was planned is needed until the first token of what it admitted: for more steps than
+/* The time at which a step was planned is needed until the first token of the requests that it admitted: for more steps than
  * any prompt takes. */
 enum { STEPS_KEPT = 4096 };
 
-/* For what is still to be written to disk at the end. */
+/* At the end, for writing the rest of the cache to disk. */
 #define CLOSE_NS UINT64_C(5000000000)
 
 struct loop {
@@ -135,8 +135,8 @@ static int open_scheduler(struct loop *l, struct err *e)
 	return r;
 }
 
-/* What the same request with the same seed may answer differently under another of: the program,
- * the model (by its name), the device, the element type. */
+/* The fingerprint of everything that may change the answer to the same request with the same seed: the program, the model (by
+ * its name), the device, the element type. */
 static void take_fingerprint(struct server *s)
 {
 	const struct options *o = &s->options;
@@ -499,7 +499,7 @@ static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 	start_failing(l, e);
 	lifecycle_fail(l->server->lifecycle, e);
 	handoff_fail(l->handoff, e);
-	/* fail_live tells everybody, those in the plans that are out and those that wait. */
+	/* fail_live fails all calls, in the plans that are out and waiting. */
 	if (!l->n_out)
 		return;
 	record_fail(l->record);
@@ -608,8 +608,7 @@ static void read_inbox(struct loop *l) ON(role_engine)
 	}
 }
 
-/* What goes to the tiers below the device, or comes from there. True when more may come without a
- * wake. */
+/* Copies items to the tiers below the device and from there. True if more may come without a wake. */
 static bool move_items(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -620,7 +619,7 @@ static bool move_items(struct loop *l) ON(role_engine)
 	return more;
 }
 
-/* What came from other workers. */
+/* Takes prompts and data from other workers. */
 static void take_notes(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -635,7 +634,7 @@ static void take_notes(struct loop *l) ON(role_engine)
 		lose_device(l, &e);
 }
 
-/* What goes to them. */
+/* Gives them prompts and data. */
 static void give_notes(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -661,7 +660,7 @@ static void run_steps(struct loop *l) ON(role_engine)
 		take_notes(l);
 		if (atomic_load(&l->failing) || atomic_load(&l->quit))
 			break;
-		/* What the last commit published has to be read before the next plan may write
+		/* Pages that the last commit published are read before the next plan may write
 		 * there. */
 		moving = move_items(l);
 		if (l->n_out < ENGINE_STEPS_OUT)
@@ -703,7 +702,7 @@ static void *engine_main(void *arg)
 			end_step(l);
 		publish(l);
 	}
-	/* What other workers ask for now is refused, and what they asked for ends, so that nobody waits for it. */
+	/* Prompts of other workers are refused, and those under way end, so that no worker waits for them. */
 	while (!atomic_load(&l->quit)) {
 		queue_wait(&l->server->inbox, 0);
 		read_inbox(l);

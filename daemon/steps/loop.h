@@ -1,16 +1,16 @@
 /*
  * The engine thread: the only one that touches scheduler and device.
  *
- *     inbox ──> submit, abort, stop ──> scheduler_plan ──> engine_submit ┄┄> engine_wait ──>
- * scheduler_commit ^ │ └── text, http, watch                                   tokens ──> calls ──>
- * connections resume
+ *     server.inbox ──> submit, abort, stop ──> scheduler_plan ──> engine_submit
+ *     (text, http, watch)                           ^                  ┆ the device runs two steps, one behind the other
+ *                                                   │                  v
+ *     connections resume <── calls <── tokens <── scheduler_commit <── engine_wait
  *
- * Two steps are out: while the device runs one, the next is planned and queued behind it, and what
- * the one before gave is handed out.
+ * While the device runs a step, the next one is planned and queued behind it, and the tokens of the step before are handed
+ * out.
  *
- * It opens the engine, runs while there is anything to run, sleeps on the inbox otherwise. When the
- * device is lost or the daemon ends, every live call fails with a sentence, and so does everything
- * that still comes in, until loop_free.
+ * The thread opens the engine, runs steps while there are any, and sleeps on the inbox otherwise. When the device is lost or
+ * the daemon ends, every live call fails with a sentence, and so does every call that comes later, until loop_free.
  */
 #ifndef DAEMON_STEPS_LOOP_H
 #define DAEMON_STEPS_LOOP_H
@@ -34,14 +34,14 @@ const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUST_CHECK
 	ON(role_engine);
 
-/* main: from now on every live and every coming call fails with the sentence of *e. */
+/* main: every live call, and every later one, fails with the sentence of *e. */
 void loop_fail_all(struct loop *l, const struct err *e);
 
-/* Any thread: other workers' prompts are not taken any more. */
+/* Any thread: prompts of other workers are refused from now on. */
 void loop_drain(struct loop *l);
 
-/* main: the thread shall end after the step that runs and close the engine. Everybody who might
- * call the above has ended. Lifecycle notifies when it has; then loop_free. */
+/* main: the thread ends after the step that runs, and closes the engine. All threads that call the functions above have
+ * ended. Lifecycle notifies when the thread has ended; then call loop_free. */
 void loop_quit(struct loop *l);
 bool loop_ended(const struct loop *l);
 void loop_free(struct loop *l);

@@ -132,7 +132,7 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 }
 
 /* A copy that the device has made goes to the store, unless everything was forgotten meanwhile. t:
- * NULL when nobody will ask any more. */
+ * NULL at the end, when no request will match. */
 static void keep(struct mover *m, struct tiers *t, struct job *j)
 {
 	if (j->epoch != m->epoch)
@@ -225,7 +225,7 @@ static int take_event(struct engine *g, struct scheduler *s, struct store_event 
 	return 0;
 }
 
-/* What is in use on the device is kept below as well, for the next start. */
+/* Items that requests use on the device count as used below as well, so that they are kept for the next start. */
 static void tell_uses(struct mover *m, struct scheduler *s)
 {
 	struct tier_item used[256];
@@ -245,7 +245,7 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	*ret_more = false;
 	if (!m)
 		return 0;
-	/* Before what follows the pages used is put. */
+	/* Before the store gets the pages that follow those in use. */
 	tell_uses(m, s);
 	r = finish_copies(m, g, scheduler_tiers(s), e);
 	/* Before the events: when it is open by now, all that was found is among them. */
@@ -291,7 +291,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 
 	if (!m)
 		return;
-	/* What waits for room in the store has no other time. */
+	/* Items that wait for room in the store are written now or never. */
 	for (; now < end; now = clock_now_ns()) {
 		r = mover_run(m, g, s, &more, &e);
 		scheduler_stats(s, &stats);
@@ -299,7 +299,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 			break;
 		pause_briefly();
 	}
-	/* What the device still copies points into blocks. */
+	/* Copies that the device still makes point into blocks. */
 	for (r = 0; r == 0 && engine_items_out(g); pause_briefly())
 		r = finish_copies(m, g, NULL, &e);
 	while (store_poll(m->store, &ev))

@@ -1,13 +1,13 @@
 /*
- * The tiers below the device, as the engine's loop sees them: moves items between the scheduler's
+ * The tiers below the device, on the engine thread: moves items between the scheduler's
  * cache, the device and the store (engine/store/store.h). All calls are the engine thread's, and
  * none waits for a disk.
  *
  *     scheduler_next_store -> engine_read_item -> store_put
  *     scheduler_next_load  -> store_get  -> scheduler_loaded -> engine_write_item
  *
- * Both before the next plan is submitted, which may write what the last commit has freed. What the store
- * has no room for stays where it is until there is some.
+ * Both run before the next plan is submitted, which may write pages that the last commit has freed. Items that the store has no
+ * room for stay on the device until there is some.
  */
 #ifndef DAEMON_STEPS_MOVER_H
 #define DAEMON_STEPS_MOVER_H
@@ -25,11 +25,11 @@ struct mover;
 int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
 	       struct err *e) MUST_CHECK;
 
-/* Has everything written, as far as timeout_ns goes: also what the scheduler's cache alone has. No request is left, and
- * no plan out. Before engine_close and scheduler_free. NULL is nothing. */
+/* Writes everything to disk that the scheduler's cache has, for at most timeout_ns. No request lives and no plan is out. Before
+ * engine_close and scheduler_free. NULL does nothing. */
 void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns);
 
-/* Does what there is to do; true when more may come without a wake (copies are out on the device).
+/* Moves the items that can be moved now; *ret_more: more may come without a wake (copies are out on the device).
  * Items that are not on the device's queue yet when this returns hold their pages. -EIO: the device
  * is lost. */
 int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more,

@@ -27,8 +27,7 @@ int record_open(const char *path, const struct scheduler_config *c, struct recor
 
 	if (fd < 0)
 		return err_set(e, errno, "--record %s: %s", path, strerror(errno));
-	/* A file that was there keeps its mode, and what comes now is prompts; what is no file (/dev/null, a pipe) is
-	 * not ours. */
+	/* An existing file keeps its mode, and prompts are private. A device or a pipe is left as it is. */
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fchmod(fd, 0600) < 0) {
 		err_set(e, errno, "--record %s: cannot be made its owner's alone: %s", path,
 			strerror(errno));

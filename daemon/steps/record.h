@@ -6,7 +6,7 @@
  *     {"tigond_record": 1, "config": {"page_tokens": 64, ...}}
  *     {"submit": 1, "at": 0.25, "prompt": [...], "max_tokens": 20, ...}
  *     {"plan": "9f86d081884c7d65"}    the hash of the plan; null: there was nothing to run
- *     {"commit": [17, 4]}             what was drawn
+ *     {"commit": [17, 4]}             the tokens that were drawn
  *     {"abort": 1}   {"finish": 1, "choice": 0}   {"fail": true}   {"flush": true}
  *     {"received": 1, "tokens": [17]}   {"receive_failed": 1, "again": 0}   {"shipped": 1}
  *

@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "base/queue.h"
 
-/* A block holds a window's data, or a part of it; together they bound what is on its way. Blocks are taken when a read is
+/* A block holds a window's data, or a part of it; their number bounds the data that is on its way. Blocks are taken when a read is
  * queued, up to two steps ahead of the device: pages of some thousand tokens and several states. */
 enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
 
@@ -21,7 +21,7 @@ struct block {
 	uint32_t peer;
 };
 
-/* What is read of a step for one window, or for a part of one. */
+/* The pages and states that are read of a step for one window, or for a part of one. */
 struct parcel {
 	struct list node; /* in shipping.waiting, or in none */
 	struct shipping *shipping;
@@ -262,7 +262,7 @@ void shipping_drop(struct shipping *s, uint64_t attempt)
 
 /* ---- windows ---- */
 
-/* What of a ship a window of layers has: built piece by piece, a parcel at a time. */
+/* The data of one window of layers: built piece by piece, a parcel at a time. */
 struct packing {
 	struct shipping *s;
 	uint64_t attempt;
