@@ -1,7 +1,8 @@
 #include "base/queue.h"
 
 #include <stddef.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 void queue_init(struct queue *q)
 {
@@ -50,15 +51,8 @@ struct queue_node *queue_pop(struct queue *q)
 
 void queue_wait(struct queue *q, uint64_t timeout_ns)
 {
-	struct timespec until;
+	const struct timespec until = clock_timespec(clock_now_ns() + timeout_ns);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)(timeout_ns / 1000000000u);
-	until.tv_nsec += (long)(timeout_ns % 1000000000u);
-	if (until.tv_nsec >= 1000000000L) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000L;
-	}
 	pthread_mutex_lock(&q->lock);
 	while (!q->head && !q->woken) {
 		if (!timeout_ns)

@@ -211,11 +211,6 @@ struct weight_file {
 	uint8_t digest[DIGEST];
 };
 
-static uint64_t ns_of(struct timespec t)
-{
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void hex(const uint8_t *bytes, size_t n, char *ret)
 {
 	for (size_t i = 0; i < n; i++)
@@ -369,7 +364,7 @@ static int check_times(const struct weight_file *f, uint64_t opened_ns, struct e
 	uint64_t latest = f->ctime_ns;
 
 	if (lstat(f->path, &link) == 0)
-		latest = MAX(latest, ns_of(link.st_ctim));
+		latest = MAX(latest, clock_ns(link.st_ctim));
 	if (opened_ns && latest > opened_ns)
 		return err_set(e, ESTALE, "%s was changed while the model was loaded", f->path);
 	return 0;
@@ -391,15 +386,15 @@ static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_
 		return r;
 	}
 	f->size = (uint64_t)st.st_size;
-	f->mtime_ns = ns_of(st.st_mtim);
-	f->ctime_ns = ns_of(st.st_ctim);
+	f->mtime_ns = clock_ns(st.st_mtim);
+	f->ctime_ns = clock_ns(st.st_ctim);
 	f->inode = st.st_ino;
 	r = check_times(f, opened_ns, e);
 	*ret_known = r == 0 && memo_find(memo, f);
 	if (r == 0 && !*ret_known)
 		r = hash_file(fd, f->path, f->size, cancel, f->digest, e);
 	/* A file that was written meanwhile has another hash. */
-	if (r == 0 && (fstat(fd, &st) < 0 || ns_of(st.st_ctim) != f->ctime_ns))
+	if (r == 0 && (fstat(fd, &st) < 0 || clock_ns(st.st_ctim) != f->ctime_ns))
 		r = err_set(e, ESTALE, "%s was changed while it was hashed", f->path);
 	close(fd);
 	return r;

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -180,15 +179,12 @@ static int open_engine(struct loop *l, struct err *e) ON(role_engine)
 		.synthetic_seed = o->synthetic_seed,
 		.tuning = {.table = s->tuning, .any_bits = o->batch_invariant == OPTION_OFF},
 	};
-	struct timespec now;
-	uint64_t opened_ns;
+	uint64_t opened_ns = clock_read_ns(CLOCK_REALTIME);
 	int r;
 
 	if (o->record && options_want_tiers(o))
 		return err_set(e, EINVAL,
 			       "--record goes without --cache-dir and --host-cache-memory");
-	clock_gettime(CLOCK_REALTIME, &now);
-	opened_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	r = engine_open(&eo, &l->engine, e);
 	if (r < 0)
 		return r;

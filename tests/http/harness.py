@@ -8,6 +8,9 @@ import atexit
 import http.client
 import json
 import os
+import random
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -171,6 +174,83 @@ class Server:
                 return time.time() - begin
             time.sleep(0.005)
         return None
+
+
+def wait_for(what, seconds=20):
+    """Whether what() becomes true within so many seconds."""
+    end = time.time() + seconds
+    while time.time() < end:
+        if what():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+# ---- prefill and decode workers ----
+
+def prefill_worker(*args, port=0, env=None):
+    s = Server("--role", "prefill", "--transfer-listen", f"tcp://127.0.0.1:{port}", *args, env=env)
+    s.endpoint = re.search(r"decode workers at (tcp://[^\s,]+)", s.text()).group(1)
+    return s
+
+
+def decode_worker(endpoints, *args, env=None):
+    return Server("--role", "decode", "--disaggregation-min-tokens", "1",
+                  *(x for e in endpoints for x in ("--prefill", e)), *args, env=env)
+
+
+def comparable(answer):
+    """The part of an answer that may not depend on the worker that computed it."""
+    if isinstance(answer, Exception):
+        return type(answer).__name__, str(answer)
+    status, body = answer
+    body = {k: v for k, v in body.items() if k not in {"id", "created", "system_fingerprint"}}
+    if "usage" in body:
+        body["usage"] = {k: v for k, v in body["usage"].items() if k != "prompt_tokens_details"}
+    return status, body
+
+
+class Askers:
+    """Threads that call ask(i, salt), with rising i, until they are stopped; ask returns what is wrong, or None."""
+
+    def __init__(self, n, ask):
+        self.ask, self.n_asked, self.wrong, self.ended = ask, 0, [], threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=(k,), daemon=True) for k in range(n)]
+        for t in self.threads:
+            t.start()
+
+    def _run(self, k):
+        i = k
+        while not self.ended.is_set():
+            i += 1
+            wrong = self.ask(i, f"{k} {i}")
+            self.n_asked += 1
+            if wrong is not None:
+                self.wrong.append(wrong)
+
+    def stop(self):
+        self.ended.set()
+        for t in self.threads:
+            t.join()
+
+
+# ---- models and prompts ----
+
+def token_ids(seed, n, vocab=1000):
+    """Token ids that no other seed shares a page with."""
+    r = random.Random(seed)
+    return [r.randrange(300, vocab) for _ in range(n)]
+
+
+def slow_model(path):
+    """Makes a model whose cache directory takes long to open: the weights that identify it are read first."""
+    os.mkdir(path)
+    for name in os.listdir(MODEL):
+        if os.path.isfile(os.path.join(MODEL, name)) and "safetensors" not in name:
+            shutil.copyfile(os.path.join(MODEL, name), os.path.join(path, name))
+    with open(os.path.join(path, "model.safetensors"), "wb") as f:
+        f.truncate(16 << 30)  # a hole: takes no room, but time to read
+    return path
 
 
 def parse_events(data):

@@ -7,39 +7,27 @@ the same time; the second turn of a chat hits on both sides.
 """
 import json
 import random
-import re
 import sys
 import time
 
-from harness import Server, done, goldens, ok, parallel, same
+from harness import Server, comparable, decode_worker, done, goldens, ok, parallel, prefill_worker, same
 
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 64
 MORE = sys.argv[3:]
 BEAT = ("--transfer-heartbeat", "10000")  # nobody counts as dead, however busy this machine is
 
 
-def prefill_worker(*more, beat=BEAT):
-    s = Server("--role", "prefill", "--transfer-listen", "tcp://127.0.0.1:0", *beat, *MORE, *more)
-    s.endpoint = re.search(r"decode workers at (tcp://\S+?),? ", s.text()).group(1)
-    return s
+def pair(n, beat=BEAT):
+    """n prefill workers and as many decode workers that know them all."""
+    prefills = [prefill_worker(*beat, *MORE) for _ in range(n)]
+    return prefills, [decode_among(prefills, beat) for _ in range(n)]
 
 
-def decode_worker(prefills, *more, beat=BEAT):
-    s = Server("--role", "decode", "--disaggregation-min-tokens", "1", *beat,
-               *(x for p in prefills for x in ("--prefill", p.endpoint)), *MORE, *more)
+def decode_among(prefills, beat=BEAT):
+    s = decode_worker([p.endpoint for p in prefills], *beat, *MORE)
     if s.wait_metric("transfer_peers", len(prefills), 60) is None:
         raise RuntimeError("the workers do not meet:\n" + s.text() + prefills[0].text())
     return s
-
-
-def plain(answer):
-    """What may not depend on who computed it."""
-    status, body = answer
-    drop = {"id", "created", "system_fingerprint"}
-    body = {k: v for k, v in body.items() if k not in drop}
-    if "usage" in body:
-        body["usage"] = {k: v for k, v in body["usage"].items() if k != "prompt_tokens_details"}
-    return status, body
 
 
 random.seed(11)
@@ -66,12 +54,12 @@ requests = [request(i) for i in range(COUNT)]
 
 
 def answers(servers, asked):
-    return [plain(a) for a in parallel([lambda i=i, r=r: servers[i % len(servers)].post(*r, timeout=600)
+    return [comparable(a) for a in parallel([lambda i=i, r=r: servers[i % len(servers)].post(*r, timeout=600)
                                         for i, r in enumerate(asked)])]
 
 
 unified = Server(*MORE)
-want_golden = [plain(unified.post(*r, timeout=600)) for r in golden_requests]
+want_golden = [comparable(unified.post(*r, timeout=600)) for r in golden_requests]
 want = answers([unified], requests)
 ok(all(a[0] == 200 for a in want + want_golden), "one process answers", [a for a in want + want_golden if a[0] != 200][:3])
 
@@ -85,9 +73,8 @@ def settled(read, good):
 
 
 for n in (1, 2):
-    prefills = [prefill_worker() for _ in range(n)]
-    decodes = [decode_worker(prefills) for _ in range(n)]
-    got = [plain(decodes[i % n].post(*r, timeout=600)) for i, r in enumerate(golden_requests)]
+    prefills, decodes = pair(n)
+    got = [comparable(decodes[i % n].post(*r, timeout=600)) for i, r in enumerate(golden_requests)]
     ok(got == want_golden, f"{2 * n} processes: {len(got)} golden prompts, the same bytes and log-probabilities",
        [(i, g, w) for i, (g, w) in enumerate(zip(got, want_golden)) if g != w][:1])
     got = answers(decodes, requests)
@@ -125,8 +112,8 @@ unified.stop()
 # ---- a prefill worker whose cache was flushed ----
 
 each_second = ("--transfer-heartbeat", "1000")
-prefills = [prefill_worker(beat=each_second) for _ in range(2)]
-d = decode_worker(prefills, beat=each_second)
+prefills = [prefill_worker(*each_second, *MORE) for _ in range(2)]
+d = decode_among(prefills, each_second)
 
 
 def who_prefills():
@@ -172,8 +159,8 @@ prefills[1].stop()
 often, seldom = ("--transfer-heartbeat", "600"), ("--transfer-heartbeat", "6000")
 pairs = []
 for beats in ((often, seldom), (seldom, often)):
-    p = prefill_worker(beat=beats[0])
-    pairs.append((p, decode_worker([p], beat=beats[1])))
+    p = prefill_worker(*beats[0], *MORE)
+    pairs.append((p, decode_among([p], beats[1])))
 until = time.time() + 8
 peers = set()
 while time.time() < until:

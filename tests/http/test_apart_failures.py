@@ -10,7 +10,6 @@ restart, pools that are too small, clients that leave, a worker that stands stil
 import http.client
 import json
 import random
-import re
 import signal
 import socket
 import statistics
@@ -19,7 +18,8 @@ import sys
 import threading
 import time
 
-from harness import Server, TIGOND, done, goldens, ok, parallel, raw_connection, raw_post, same
+from harness import (Askers, Server, TIGOND, comparable, decode_worker, done,
+                     goldens, ok, parallel, prefill_worker, raw_connection, raw_post, same)
 
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 1
 MORE = sys.argv[3:]
@@ -102,16 +102,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-def prefill_worker(port, *more, env=None, beat_ms=BEAT_MS):
-    s = Server("--role", "prefill", "--transfer-listen", f"tcp://127.0.0.1:{port}", "--transfer-heartbeat",
-               str(beat_ms), *MORE, *more, env={**STEP, **(env or {})})
-    s.endpoint = f"tcp://127.0.0.1:{port}"
-    return s
+def prefill_at(port, *more, env=None, beat_ms=BEAT_MS):
+    return prefill_worker("--transfer-heartbeat", str(beat_ms), *MORE, *more, port=port, env={**STEP, **(env or {})})
 
 
-def decode_worker(endpoints, *more, env=None, beat_ms=BEAT_MS, min_tokens=1):
-    return Server("--role", "decode", "--disaggregation-min-tokens", str(min_tokens), "--transfer-heartbeat", str(beat_ms),
-                  *(x for e in endpoints for x in ("--prefill", e)), *MORE, *more, env={**STEP, **(env or {})})
+def decode_of(endpoints, *more, env=None, beat_ms=BEAT_MS):
+    return decode_worker(endpoints, "--transfer-heartbeat", str(beat_ms), *MORE, *more, env={**STEP, **(env or {})})
 
 
 def meets(decode, n, seconds=60):
@@ -121,17 +117,6 @@ def meets(decode, n, seconds=60):
         ok(False, f"a decode worker has {n} peers", decode.text()[-3000:])
         done()
     return took
-
-
-def plain(answer):
-    """What may not depend on who computed it."""
-    if isinstance(answer, Exception):
-        return type(answer).__name__, str(answer)
-    status, body = answer
-    body = {k: v for k, v in body.items() if k not in {"id", "created", "system_fingerprint"}}
-    if "usage" in body:
-        body["usage"] = {k: v for k, v in body["usage"].items() if k != "prompt_tokens_details"}
-    return status, body
 
 
 words = [w for c in goldens() for w in c["output"].split()]
@@ -156,7 +141,7 @@ def salted(r, salt):
 
 requests = [request(i) for i in range(32)]
 unified = Server(*MORE, env=STEP)
-want = [plain(a) for a in parallel([lambda r=r: unified.post(*r, timeout=600) for r in requests])]
+want = [comparable(a) for a in parallel([lambda r=r: unified.post(*r, timeout=600) for r in requests])]
 ok(all(a[0] == 200 for a in want), "a unified server answers", [a for a in want if a[0] != 200][:2])
 
 
@@ -184,7 +169,7 @@ def received(servers):
 class Fleet:
     def __init__(self):
         self.ports = [free_port(), free_port()]
-        self.prefills = [prefill_worker(p) for p in self.ports]
+        self.prefills = [prefill_at(p) for p in self.ports]
         self.proxy = Proxy(self.ports[1])
         self.decodes = [self.new_decode(), self.new_decode()]
         for d in self.decodes:
@@ -192,13 +177,13 @@ class Fleet:
         self.gone = []  # whose clients may get nothing
 
     def new_decode(self):
-        return decode_worker([self.prefills[0].endpoint, self.proxy.endpoint])
+        return decode_of([self.prefills[0].endpoint, self.proxy.endpoint])
 
     def all(self):
         return self.prefills + self.decodes
 
     def restart_prefill(self, i):
-        self.prefills[i] = prefill_worker(self.ports[i])
+        self.prefills[i] = prefill_at(self.ports[i])
 
 
 def kill_prefill(f):
@@ -284,9 +269,9 @@ def play(f, failure, tag):
     def one(i):
         time.sleep(random.uniform(0, 0.15 if FAKE else 2))
         try:
-            answers[i] = plain(servers[i].post(*salted(requests[i], tag), timeout=PATIENCE_S))
+            answers[i] = comparable(servers[i].post(*salted(requests[i], tag), timeout=PATIENCE_S))
         except (OSError, http.client.HTTPException, ValueError) as e:
-            answers[i] = plain(e)
+            answers[i] = comparable(e)
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(len(requests))]
     for t in threads:
@@ -337,50 +322,37 @@ for name, w in wrong.items():
           f" all peers after {statistics.median(back[name]):.3f} s (worst {max(back[name]):.3f}),"
           f" round {statistics.median(took[name]):.2f} s (worst {max(took[name]):.2f})", flush=True)
 for d in fleet.decodes:
-    got = [plain(a) for a in parallel([lambda r=r, d=d: d.post(*salted(r, "after"), timeout=PATIENCE_S) for r in requests])]
+    got = [comparable(a) for a in parallel([lambda r=r, d=d: d.post(*salted(r, "after"), timeout=PATIENCE_S) for r in requests])]
     same(sum(g != w for g, w in zip(got, want)), 0, "afterwards a decode worker answers as one process does")
 
 
 # ---- a rolling restart ----
 
-stop = threading.Event()
-bad, n_asked = [], [0]
-
-
-def keep_asking(k):
-    i = k
-    while not stop.is_set():
-        i += 1
-        r = requests[i % len(requests)]
-        try:
-            got = plain(decodes[i % 2].post(*salted(r, f"rolling {k} {i}"), timeout=PATIENCE_S))
-        except (OSError, http.client.HTTPException, ValueError) as e:
-            got = plain(e)
-        n_asked[0] += 1
-        if got != want[i % len(requests)]:
-            bad.append(f"{r!r:.300}: {got!r:.500}")
+def ask_either(i, salt):
+    r = requests[i % len(requests)]
+    try:
+        got = comparable(decodes[i % 2].post(*salted(r, "rolling " + salt), timeout=PATIENCE_S))
+    except (OSError, http.client.HTTPException, ValueError) as e:
+        got = comparable(e)
+    return None if got == want[i % len(requests)] else f"{r!r:.300}: {got!r:.500}"
 
 
 ports = [free_port(), free_port()]
-prefills = [prefill_worker(port, beat_ms=CALM_MS) for port in ports]
-decodes = [decode_worker([p.endpoint for p in prefills], beat_ms=CALM_MS) for _ in range(2)]
+prefills = [prefill_at(port, beat_ms=CALM_MS) for port in ports]
+decodes = [decode_of([p.endpoint for p in prefills], beat_ms=CALM_MS) for _ in range(2)]
 for d in decodes:
     meets(d, 2)
-threads = [threading.Thread(target=keep_asking, args=(k,)) for k in range(8)]
-for t in threads:
-    t.start()
+askers = Askers(8, ask_either)
 for n in range(max(1, ROUNDS // 5)):
     for i in range(2):
         time.sleep(0.3)
         prefills[i].stop(f"prefill worker {i} drains and ends with status 0")
-        prefills[i] = prefill_worker(ports[i], beat_ms=CALM_MS)
+        prefills[i] = prefill_at(ports[i], beat_ms=CALM_MS)
         for d in decodes:
             meets(d, 2)
-stop.set()
-for t in threads:
-    t.join()
-ok(not bad and n_asked[0] > 20, "a rolling restart of prefill workers: not one failed request", "\n".join(bad))
-print(f"#   {n_asked[0]} requests meanwhile", flush=True)
+askers.stop()
+ok(not askers.wrong and askers.n_asked > 20, "a rolling restart of prefill workers: not one failed request", "\n".join(askers.wrong))
+print(f"#   {askers.n_asked} requests meanwhile", flush=True)
 for i, d in enumerate(decodes):
     ok(d.metrics()["transfer_failed_total"] == 0, f"decode worker {i}: what was refused has not failed",
        "\n".join(line for line in d.text().splitlines() if " transfer: " in line))
@@ -402,7 +374,7 @@ for n in range(20 if FAKE else 4):
     parallel([lambda i=16 * n + k: leave(i) for k in range(16)])
 left = idle(fleet.all())
 ok(not left, f"{320 if FAKE else 64} clients that leave in the middle leave nothing behind", left)
-got = [plain(a) for a in parallel([lambda r=r: fleet.decodes[0].post(*salted(r, "left"), timeout=PATIENCE_S) for r in requests])]
+got = [comparable(a) for a in parallel([lambda r=r: fleet.decodes[0].post(*salted(r, "left"), timeout=PATIENCE_S) for r in requests])]
 same(sum(g != w for g, w in zip(got, want)), 0, "and answers are right")
 
 
@@ -412,9 +384,9 @@ lengths = [1, 2, 63, 64, 65, 127, 128, 129, 640, 641, 1024]
 odd = [("/v1/completions", {"prompt": (ids * 9)[k:k + n], "max_tokens": m, "temperature": 0, "n": c, "logprobs": 1,
                             "return_token_ids": True})
        for k, n in enumerate(lengths) for m, c in ((1, 1), (5, 2), (1, 2))]
-odd_want = [plain(unified.post(*r, timeout=600)) for r in odd]
+odd_want = [comparable(unified.post(*r, timeout=600)) for r in odd]
 for turn in ("the first time", "again"):
-    got = [plain(a) for a in parallel([lambda r=r: fleet.decodes[0].post(*r, timeout=PATIENCE_S) for r in odd])]
+    got = [comparable(a) for a in parallel([lambda r=r: fleet.decodes[0].post(*r, timeout=PATIENCE_S) for r in odd])]
     same([r[1] for r, g, w in zip(odd, got, odd_want) if g != w][:2], [], f"prompts of one token, of whole pages, of one more: {turn}")
 left = idle(fleet.all())
 ok(not left, "pools are empty", left)
@@ -429,21 +401,21 @@ if FAKE:
                                           ("a prefill pool for two long prompts", {"FAKE_PAGES": "130"}, {}),
                                           ("a prefill pool that is too small for most", {"FAKE_PAGES": "6"}, {}),
                                           ("few states on both sides", {"FAKE_SLOTS": "12"}, {"FAKE_SLOTS": "12"})):
-        p = prefill_worker(free_port(), *few, env=prefill_env)
-        d = decode_worker([p.endpoint], *few, env=decode_env)
+        p = prefill_at(free_port(), *few, env=prefill_env)
+        d = decode_of([p.endpoint], *few, env=decode_env)
         meets(d, 1)
-        got = [plain(a) for a in parallel([lambda r=r: d.post(*salted(r, "small"), timeout=PATIENCE_S) for r in requests])]
+        got = [comparable(a) for a in parallel([lambda r=r: d.post(*salted(r, "small"), timeout=PATIENCE_S) for r in requests])]
         same([(g, w) for g, w in zip(got, want) if g != w][:1], [], f"{what}: 32 requests at the same time")
         left = idle([p, d])
         ok(not left, f"{what}: empty afterwards", left)
         d.stop()
         p.stop()
 
-    p = prefill_worker(free_port(), "--transfer-window", "1", beat_ms=CALM_MS)
-    still, other = (decode_worker([p.endpoint], beat_ms=CALM_MS) for _ in range(2))
+    p = prefill_at(free_port(), "--transfer-window", "1", beat_ms=CALM_MS)
+    still, other = (decode_of([p.endpoint], beat_ms=CALM_MS) for _ in range(2))
     for d in (still, other):
         meets(d, 1)
-    threads = [threading.Thread(target=lambda r=r: plain(still.post(*salted(r, "still"), timeout=PATIENCE_S))) for r in requests]
+    threads = [threading.Thread(target=lambda r=r: comparable(still.post(*salted(r, "still"), timeout=PATIENCE_S))) for r in requests]
     for t in threads:
         t.start()
     time.sleep(0.05)
@@ -451,7 +423,7 @@ if FAKE:
     time.sleep(0.5)
     begin = time.time()
     before = received([other])
-    got = [plain(a) for a in parallel([lambda r=r: other.post(*salted(r, "moves"), timeout=PATIENCE_S) for r in requests])]
+    got = [comparable(a) for a in parallel([lambda r=r: other.post(*salted(r, "moves"), timeout=PATIENCE_S) for r in requests])]
     seconds = time.time() - begin
     n = received([other]) - before
     ok(got == want and n == len(requests) and seconds < 20,
@@ -467,10 +439,10 @@ if FAKE:
 
     # The device of a prefill worker is lost, in a step or in a copy: it says so, and ends; the others go on.
     for how in ({"FAKE_FAIL_STEP": "2"}, {"FAKE_FAIL_PIECES": "5"}):
-        p = prefill_worker(free_port(), env=how, beat_ms=CALM_MS)
-        d = decode_worker([p.endpoint], beat_ms=CALM_MS)
+        p = prefill_at(free_port(), env=how, beat_ms=CALM_MS)
+        d = decode_of([p.endpoint], beat_ms=CALM_MS)
         meets(d, 1)
-        got = [plain(a) for a in parallel([lambda r=r: d.post(*salted(r, "lost"), timeout=PATIENCE_S) for r in requests])]
+        got = [comparable(a) for a in parallel([lambda r=r: d.post(*salted(r, "lost"), timeout=PATIENCE_S) for r in requests])]
         same(sum(g != w for g, w in zip(got, want)), 0, f"a prefill worker loses its device ({how}): all answers are right")
         begin = time.time()
         status = p.process.wait(30)
@@ -480,8 +452,8 @@ if FAKE:
         d.stop()
 
     for how in ({"FAKE_FAIL_STEP": "20"}, {"FAKE_FAIL_PIECES": "20"}):
-        p = prefill_worker(free_port(), beat_ms=CALM_MS)
-        d = decode_worker([p.endpoint], env=how, beat_ms=CALM_MS)
+        p = prefill_at(free_port(), beat_ms=CALM_MS)
+        d = decode_of([p.endpoint], env=how, beat_ms=CALM_MS)
         meets(d, 1)
 
         def ask(r):
@@ -491,7 +463,7 @@ if FAKE:
                 return str(e), None
 
         got = parallel([lambda r=r: ask(r) for r in requests])
-        wrong = [a for a, w in zip(got, want) if a[0] == 200 and plain(a) != w]
+        wrong = [a for a, w in zip(got, want) if a[0] == 200 and comparable(a) != w]
         wrong += [a for a in got if isinstance(a[0], int) and a[0] not in (200, 500, 503)]
         ok(d.process.wait(30) == 1 and not wrong, f"a decode worker loses its device ({how}): right answers or clean errors",
            (wrong, d.text()[-1500:]))

@@ -16,7 +16,7 @@ import threading
 import time
 
 import zmtp
-from harness import Server, done, goldens, ok, parallel, same
+from harness import Askers, Server, decode_worker, done, goldens, ok, parallel, prefill_worker, same
 from zmtp import Closed, call, draw, message, prepare, status, window
 
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 300
@@ -31,12 +31,7 @@ def plain(answer):
     return status_, [c["text"] for c in body["choices"]] if status_ == 200 else body
 
 
-def worker(role, *more):
-    return Server("--role", role, "--transfer-heartbeat", str(BEAT_MS), *more)
-
-
-def decode_worker(*endpoints):
-    return worker("decode", "--disaggregation-min-tokens", "1", *(x for e in endpoints for x in ("--prefill", e)))
+BEAT = ("--transfer-heartbeat", str(BEAT_MS))
 
 
 def body(i, salt):
@@ -98,36 +93,25 @@ class Liar:
 port = socket.create_server(("127.0.0.1", 0))
 number = port.getsockname()[1]
 port.close()
-prefill = worker("prefill", "--transfer-listen", f"tcp://127.0.0.1:{number}")
-honest = decode_worker(f"tcp://127.0.0.1:{number}")
+prefill = prefill_worker(*BEAT, port=number)
+honest = decode_worker([prefill.endpoint], *BEAT)
 liar = Liar()
-victim = decode_worker(liar.endpoint)
+victim = decode_worker([liar.endpoint], *BEAT)
 for d in (honest, victim):
     ok(d.wait_metric("transfer_peers", 1, 60) is not None, "a decode worker finds its peer", d.text())
 
 
 # ---- an honest decode worker asks all the time ----
 
-stop = threading.Event()
-bad, n_asked = [], [0]
+def ask_honest(i, salt):
+    try:
+        got = plain(honest.complete(**body(i % N, salt)))
+    except Exception as e:
+        got = repr(e)
+    return None if got == want[i % N] else (i, got, want[i % N])
 
 
-def keep_asking(k):
-    i = k
-    while not stop.is_set():
-        i += 1
-        try:
-            got = plain(honest.complete(**body(i % N, f"{k} {i}")))
-        except Exception as e:
-            got = repr(e)
-        n_asked[0] += 1
-        if got != want[i % N]:
-            bad.append((i, got, want[i % N]))
-
-
-askers = [threading.Thread(target=keep_asking, args=(k,), daemon=True) for k in range(2)]
-for t in askers:
-    t.start()
+askers = Askers(2, ask_honest)
 
 
 # ---- a prefill worker: who is no decode worker at all ----
@@ -355,7 +339,7 @@ for c in strangers:
     c.close()
 ok(prefill.text().count("a message of a new peer was dropped") <= 1, "1100 strangers are one line of the log")
 time.sleep(2 * DEAD_S)
-late = decode_worker(f"tcp://127.0.0.1:{number}")
+late = decode_worker([prefill.endpoint], *BEAT)
 ok(late.wait_metric("transfer_peers", 1, 10) is not None, "after 1100 strangers a decode worker still comes in", prefill.text()[-800:])
 late.stop()
 
@@ -527,11 +511,9 @@ liar.connection.send(other.frame())
 ok(victim.wait_metric("transfer_peers", 0, 10) is not None and "tokens of a page are 64 at the decode worker, 128 at the prefill worker" in victim.text(),
    "a prefill worker of another layout is not used, and the log says why", victim.text()[-500:])
 
-stop.set()
-for t in askers:
-    t.join()
-ok(not bad and n_asked[0] > 10, "all the time an honest decode worker got right answers", bad[:2])
-print(f"#   {n_asked[0]} of them", flush=True)
+askers.stop()
+ok(not askers.wrong and askers.n_asked > 10, "all the time an honest decode worker got right answers", askers.wrong[:2])
+print(f"#   {askers.n_asked} of them", flush=True)
 ok(honest.metrics()["transfer_peers"] == 1 and honest.metrics()["transfer_received_total"] > 0, "and is still registered", honest.text()[-500:])
 for s in (honest, victim, prefill):
     ok(all(s.wait_metric(k, 0, 20) is not None for k in ("kv_cache_pages_used", "num_requests_running", "num_requests_waiting")),

@@ -5,7 +5,6 @@ computed before, prompts and generated tokens alike.
 """
 import json
 import os
-import random
 import socket
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from harness import TIGOND, Server, done, ok, parallel, parse_events, same
+from harness import Server, TIGOND, done, ok, parallel, parse_events, same, token_ids
 
 FAKE = "fake" in os.path.basename(TIGOND)
 TIGON = os.path.abspath(sys.argv[2])
@@ -27,9 +26,7 @@ QUESTIONS = ["What is a violin?", "define river", "Synonyms of big?", "What does
 
 
 def ids(seed, n):
-    """Token ids that no other seed shares a page with."""
-    r = random.Random(seed)
-    return [r.randrange(300, VOCAB) for _ in range(n)]
+    return token_ids(seed, n, VOCAB)
 
 
 class Answer:

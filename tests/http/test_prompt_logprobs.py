@@ -2,20 +2,14 @@
 import concurrent.futures
 import json
 import os
-import random
 
-from harness import TIGOND, Server, done, goldens, ok, parallel, same
+from harness import Server, TIGOND, done, goldens, ok, parallel, same, token_ids
 
 FAKE = "fake" in os.path.basename(TIGOND)
 PAGE = 64
 COMPLETE = "/v1/completions"
 BOUND = 1e-4 if FAKE else 1e-3  # generated tokens are computed in another way than prompts
 TEXTS = ["define violin", "a", "<|im_start|>user\ndefine bow<|im_end|>\n", "naïve café – 日本語 🎻🎻 end", "\n\n x  y\t"]
-
-
-def ids(seed, n):
-    r = random.Random(seed)
-    return [r.randrange(300, 1000) for _ in range(n)]
 
 
 def ask(s, prompt, **more):
@@ -95,7 +89,7 @@ for max_tokens in (0, 3):
 
 # what was generated is as likely as a prompt
 for seed, n in ((1, 20), (2, 64), (3, 150), (4, 300)):
-    prompt = ids(seed, n)
+    prompt = token_ids(seed, n)
     (drawn,), _, _ = echo(s, prompt, 40, 3, ignore_eos=True, return_token_ids=True)
     (given,), _, _ = echo(s, prompt + drawn["token_ids"], 0, 3)
     want, got = drawn["logprobs"]["token_logprobs"], given["logprobs"]["token_logprobs"]
@@ -131,7 +125,7 @@ for chat in (False, True):
         status, answer = s.post("/v1/chat/completions", {**body, "messages": [{"role": "user", "content": "define bow"}]})
         got = answer["prompt_logprobs"]
     else:
-        status, answer = s.post(COMPLETE, {**body, "prompt": ids(5, 70), "echo": True, "logprobs": 0})
+        status, answer = s.post(COMPLETE, {**body, "prompt": token_ids(5, 70), "echo": True, "logprobs": 0})
         got = answer["choices"][0]["prompt_logprobs"]
         echoed = answer["choices"][0]["logprobs"]["token_logprobs"]
     ok(status == 200 and len(got) == answer["usage"]["prompt_tokens"] and got[0] is None, "prompt_logprobs", answer)
@@ -142,18 +136,18 @@ for chat in (False, True):
         values = [v["logprob"] for v in sorted(entry.values(), key=lambda v: v["rank"])]
         if sorted(ranks)[:2] != [1, 2] or len(set(ranks)) != len(ranks) or values != sorted(values, reverse=True) or \
                 len(entry) != (2 if entry[token]["rank"] <= 2 else 3) or \
-                (not chat and (int(token) != ids(5, 70)[i] or entry[token]["logprob"] != echoed[i])):
+                (not chat and (int(token) != token_ids(5, 70)[i] or entry[token]["logprob"] != echoed[i])):
             bad.append((i, entry))
     ok(not bad, "each token first, then the two best, with ranks", bad[:3])
 for more, param in (({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"), ({"prompt_logprobs": 21}, "prompt_logprobs"),
                     ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 0, "logprobs": 1}, "max_tokens")):
     status, answer = s.complete("a", **more)
     same((status, answer["error"]["param"]), (400, param), f"{more} is refused")
-status, answer = s.complete([ids(i, 2000) for i in range(35)], n=8, echo=True, logprobs=0, max_tokens=0)
+status, answer = s.complete([token_ids(i, 2000) for i in range(35)], n=8, echo=True, logprobs=0, max_tokens=0)
 ok(status == 400 and answer["error"]["param"] == "prompt" and "70000" in answer["error"]["message"], "more than fits", answer)
 
 # the cache: every token has to be computed, but others find it
-prompt = ids(77, 300)
+prompt = token_ids(77, 300)
 m = s.metrics()
 a = [echo(s, prompt, 2) for _ in range(2)]
 same([h for _, _, h in a], ["cached=0; reason=logprobs"] * 2, "nothing is taken from the cache, the second time either")
@@ -168,7 +162,7 @@ same([h for _, _, h in (echo(s, prompt, 2), echo(s, prompt, 2, cache_prompt=Fals
      ["cached=0; reason=logprobs", "cached=0; reason=disabled"], "behind a hit as well; without the cache it says so")
 
 # whoever shares the steps, and however a prompt is cut
-prompts = [ids(100 + i, n) for i, n in enumerate((1, 2, 63, 64, 65, 128, 200, 333, 700))]
+prompts = [token_ids(100 + i, n) for i, n in enumerate((1, 2, 63, 64, 65, 128, 200, 333, 700))]
 alone = [echo(s, p, 1, 3)[0] for p in prompts]
 few = Server("--max-batched-tokens", "64", "--max-num-seqs", "3")
 for name, server in (("one after the other, in windows of 64", few), ("beside each other", s), ("both", few)):
@@ -185,7 +179,7 @@ few.stop()
 with concurrent.futures.ThreadPoolExecutor(8) as pool:
     def leave(i):
         c = s.connect()
-        c.request("POST", COMPLETE, json.dumps({"prompt": ids(i, 900), "echo": True, "logprobs": 5, "max_tokens": 50,
+        c.request("POST", COMPLETE, json.dumps({"prompt": token_ids(i, 900), "echo": True, "logprobs": 5, "max_tokens": 50,
                                                 "stream": bool(i % 2)}), {"Content-Type": "application/json"})
         c.close()
     list(pool.map(leave, range(24)))
@@ -198,8 +192,8 @@ s.stop()
 if FAKE:
     s = Server("--max-num-seqs", "16", env={"FAKE_PAGES": "24", "FAKE_SLOTS": "40", "FAKE_STEP_US": "500"})
     body = {"max_tokens": 600, "logprobs": 1, "ignore_eos": True}
-    alone = [echo(s, ids(i, 200), **body)[0] for i in range(3)]
-    crowd = parallel([lambda i=i: echo(s, ids(i % 3, 200), **body)[0] for i in range(12)])
+    alone = [echo(s, token_ids(i, 200), **body)[0] for i in range(3)]
+    crowd = parallel([lambda i=i: echo(s, token_ids(i % 3, 200), **body)[0] for i in range(12)])
     ok(s.metrics()["num_preemptions_total"] > 0, "a crowd without the room: some are retracted")
     ok(all(got == alone[i % 3] for i, got in enumerate(crowd)), "retracted requests say it once",
        [(i, got) for i, got in enumerate(crowd) if got != alone[i % 3]])

@@ -6,55 +6,36 @@ has a line for each of them but "none": a reason that nobody here forces fails t
 import atexit
 import json
 import os
-import random
 import shutil
 import tempfile
 
-from harness import MODEL, Server, done, ok, same
+from harness import MODEL, Server, done, ok, same, slow_model, token_ids
 
 work = tempfile.mkdtemp(prefix="tigon-reasons-")
 atexit.register(shutil.rmtree, work, ignore_errors=True)
 
 
-def ids(seed, n):
-    """Token ids that no other seed shares a page with."""
-    r = random.Random(seed)
-    return [r.randrange(300, 1000) for _ in range(n)]
-
-
-def slow_model():
-    """A model whose cache directory takes long to open: what identifies the model is read first."""
-    path = os.path.join(work, "model")
-    os.mkdir(path)
-    for name in os.listdir(MODEL):
-        if os.path.isfile(os.path.join(MODEL, name)) and "safetensors" not in name:
-            shutil.copyfile(os.path.join(MODEL, name), os.path.join(path, name))
-    with open(os.path.join(path, "model.safetensors"), "wb") as f:
-        f.truncate(16 << 30)  # a hole: takes no room, but time to read
-    return path
-
-
-LONG = ids(1, 900)
-TURN = LONG[:500] + ids(2, 400)
+LONG = token_ids(1, 900)
+TURN = LONG[:500] + token_ids(2, 400)
 # reason, what is sent before, what is then not found whole, options and environment of the server
 CASES = [
     ("none", [{"prompt": LONG}], {"prompt": LONG}, (), {}),
-    ("cold", [{"prompt": LONG}], {"prompt": ids(3, 300)}, (), {}),
-    ("short", [], {"prompt": ids(4, 64)}, (), {}),
+    ("cold", [{"prompt": LONG}], {"prompt": token_ids(3, 300)}, (), {}),
+    ("short", [], {"prompt": token_ids(4, 64)}, (), {}),
     ("salt", [{"prompt": LONG}, {"prompt": LONG, "cache_salt": "x"}], {"prompt": LONG, "cache_salt": "y"}, (), {}),
     ("disabled", [{"prompt": LONG}], {"prompt": LONG, "cache_prompt": False}, (), {}),
     ("disabled", [{"prompt": LONG}], {"prompt": LONG}, ("--prefix-cache", "off"), {}),
     ("logprobs", [{"prompt": LONG}], {"prompt": LONG, "echo": True, "logprobs": 1}, (), {}),
     ("logprobs", [{"prompt": LONG}], {"prompt": LONG, "prompt_logprobs": 0}, (), {}),
     ("no-checkpoint", [{"prompt": LONG}], {"prompt": TURN}, (), {}),
-    ("evicted-page", [{"prompt": ids(i, 1000)} for i in (11, 12, 13, 14)], {"prompt": ids(11, 1000)},
+    ("evicted-page", [{"prompt": token_ids(i, 1000)} for i in (11, 12, 13, 14)], {"prompt": token_ids(11, 1000)},
      ("--max-model-len", "2048", "--max-num-seqs", "4"), {"FAKE_PAGES": "40", "FAKE_SLOTS": "64"}),
     # In short supply, states inside a prompt go first: the next one to leave it there finds only pages.
-    ("evicted-state", [{"prompt": ids(i, 1000)} for i in (21, 22, 23, 24)], {"prompt": ids(21, 600) + ids(25, 200)},
+    ("evicted-state", [{"prompt": token_ids(i, 1000)} for i in (21, 22, 23, 24)], {"prompt": token_ids(21, 600) + token_ids(25, 200)},
      ("--max-model-len", "2048", "--max-num-seqs", "2", "--max-batched-tokens", "256"),
      {"FAKE_PAGES": "400", "FAKE_SLOTS": "8"}),
     # Nobody knows yet what is on disk.
-    ("loading", [], {"prompt": LONG}, ("--cache-dir", os.path.join(work, "cache")), {"model": slow_model}),
+    ("loading", [], {"prompt": LONG}, ("--cache-dir", os.path.join(work, "cache")), {"model": lambda: slow_model(os.path.join(work, "model"))}),
 ]
 
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from harness import MODEL, TIGOND, Server, done, ok, same
+from harness import MODEL, Server, TIGOND, done, ok, same, slow_model, token_ids, wait_for
 
 FAKE = "fake" in os.path.basename(TIGOND)
 PAGE = 64
@@ -27,9 +27,7 @@ atexit.register(shutil.rmtree, work, ignore_errors=True)
 
 
 def ids(seed, n=LENGTH):
-    """Token ids that no other seed shares a page with."""
-    r = random.Random(seed)
-    return [r.randrange(300, 1000) for _ in range(n)]
+    return token_ids(seed, n)
 
 
 class Answer:
@@ -50,15 +48,6 @@ def complete(s, prompt, max_tokens=8, **more):
 
 def tiers(s):
     return json.loads(s.get("/cache?limit=1")[1])["totals"]["tiers"]
-
-
-def wait_for(what, seconds=20):
-    begin = time.time()
-    while time.time() < begin + seconds:
-        if what():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def wait_written(s):
@@ -300,13 +289,7 @@ s.stop()
 
 # while nobody knows yet what is on disk: what identifies the model is read first
 if FAKE:
-    slow = place("model")
-    os.mkdir(slow)
-    for name in os.listdir(MODEL):
-        if os.path.isfile(os.path.join(MODEL, name)) and "safetensors" not in name:
-            shutil.copyfile(os.path.join(MODEL, name), os.path.join(slow, name))
-    with open(os.path.join(slow, "model.safetensors"), "wb") as f:
-        f.truncate(16 << 30)  # a hole: takes no room, but time to read
+    slow = slow_model(place("model"))
     s = Server("--cache-dir", place("slow"), model=slow)
     a = complete(s, ids(1))
     same((a.seen, a.ids, tiers(s)["disk"]["status"]), ((0, "loading"), right[1], "opening"), "loading")

@@ -2,9 +2,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 
 /* A request on its way. */
 struct flight {
@@ -57,10 +57,7 @@ double samples_percentile(struct samples *s, double p)
 
 static double thread_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+	return (double)clock_read_ns(CLOCK_THREAD_CPUTIME_ID) * 1e-3;
 }
 
 static int submit(struct sim *m, struct err *e)
