@@ -5,65 +5,72 @@
 
 #include "base/macros.h"
 #include "engine/checkpoint/families/family.h"
+#include "tests/quoted.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
 static struct err error;
+static struct model_config c; /* the one that was read last */
 
-static int parse(const char *json, const char *generation, struct model_config *c)
+static int parse(const char *json, const char *generation)
 {
 	error = (struct err){0};
-	return model_config_parse("c", json, strlen(json), generation,
-				  generation ? strlen(generation) : 0, c, &error);
+	json = quoted(json);
+	generation = generation ? quoted(generation) : "";
+	return model_config_parse("c", json, strlen(json), *generation ? generation : NULL,
+				  strlen(generation), &c, &error);
 }
 
 /* A flat configuration of the family with some more keys. */
-static int parse_with(const char *type, const char *more, struct model_config *c)
+static int parse_with(const char *type, const char *more)
 {
 	char json[4096];
 
-	snprintf(json, sizeof(json), "{\"model_type\":\"%s\"%s%s}", type, *more ? "," : "", more);
-	return parse(json, NULL, c);
+	snprintf(json, sizeof(json), "{'model_type':'%s'%s%s}", type, *more ? "," : "", more);
+	return parse(json, NULL);
+}
+
+static bool reads_json(const char *json, const char *generation)
+{
+	return parse(json, generation) == 0;
+}
+
+static bool reads(const char *type, const char *more)
+{
+	return parse_with(type, more) == 0;
 }
 
 static const char qwen3_5[] =
-	"{\"architectures\":[\"Qwen3_5MoeForConditionalGeneration\"],\"model_type\":\"qwen3_5_"
-	"moe\","
-	"\"tie_word_embeddings\":false,\"image_token_id\":248056,"
-	"\"text_config\":{\"attention_bias\":false,\"attn_output_gate\":true,\"dtype\":"
-	"\"bfloat16\","
-	"\"eos_token_id\":248044,\"full_attention_interval\":4,\"head_dim\":256,\"hidden_act\":"
-	"\"silu\","
-	"\"hidden_size\":2048,\"layer_types\":[\"linear_attention\",\"linear_attention\","
-	"\"linear_attention\",\"full_attention\"],\"linear_conv_kernel_dim\":4,"
-	"\"linear_key_head_dim\":128,\"linear_num_key_heads\":16,\"linear_num_value_heads\":32,"
-	"\"linear_value_head_dim\":128,\"max_position_embeddings\":262144,"
-	"\"mlp_only_layers\":[],\"model_type\":\"qwen3_5_moe_text\",\"moe_intermediate_size\":512,"
-	"\"mtp_num_hidden_layers\":1,\"num_attention_heads\":16,\"num_experts\":256,"
-	"\"num_experts_per_tok\":8,\"num_hidden_layers\":4,\"num_key_value_heads\":2,"
-	"\"rms_norm_eps\":1e-06,\"shared_expert_intermediate_size\":512,\"vocab_size\":248320,"
-	"\"rope_parameters\":{\"mrope_interleaved\":true,\"mrope_section\":[11,11,10],"
-	"\"rope_type\":\"default\",\"rope_theta\":10000000,\"partial_rotary_factor\":0.25}},"
-	"\"vision_config\":{\"depth\":27,\"hidden_size\":1152}}";
+	"{'architectures':['Qwen3_5MoeForConditionalGeneration'],'model_type':'qwen3_5_moe',"
+	"'tie_word_embeddings':false,'image_token_id':248056,'text_config':{'attention_bias':"
+	"false,'attn_output_gate':true,'dtype':'bfloat16','eos_token_id':248044,"
+	"'full_attention_interval':4,'head_dim':256,'hidden_act':'silu','hidden_size':2048,"
+	"'layer_types':['linear_attention','linear_attention','linear_attention','full_attention'],"
+	"'linear_conv_kernel_dim':4,'linear_key_head_dim':128,'linear_num_key_heads':16,"
+	"'linear_num_value_heads':32,'linear_value_head_dim':128,'max_position_embeddings':262144,"
+	"'mlp_only_layers':[],'model_type':'qwen3_5_moe_text','moe_intermediate_size':512,"
+	"'mtp_num_hidden_layers':1,'num_attention_heads':16,'num_experts':256,"
+	"'num_experts_per_tok':8,'num_hidden_layers':4,'num_key_value_heads':2,"
+	"'rms_norm_eps':1e-06,'shared_expert_intermediate_size':512,'vocab_size':248320,"
+	"'rope_parameters':{'mrope_interleaved':true,'mrope_section':[11,11,10],"
+	"'rope_type':'default','rope_theta':10000000,'partial_rotary_factor':0.25}},"
+	"'vision_config':{'depth':27,'hidden_size':1152}}";
 
 static const char qwen3_next[] =
-	"{\"model_type\":\"qwen3_next\",\"decoder_sparse_step\":1,\"eos_token_id\":151645,"
-	"\"full_attention_interval\":4,\"head_dim\":256,\"hidden_act\":\"silu\",\"hidden_size\":"
-	"2048,"
-	"\"intermediate_size\":5120,\"linear_conv_kernel_dim\":4,\"linear_key_head_dim\":128,"
-	"\"linear_num_key_heads\":16,\"linear_num_value_heads\":32,\"linear_value_head_dim\":128,"
-	"\"max_position_embeddings\":262144,\"mlp_only_layers\":[],\"moe_intermediate_size\":512,"
-	"\"norm_topk_prob\":true,\"num_attention_heads\":16,\"num_experts\":512,"
-	"\"num_experts_per_tok\":10,\"num_hidden_layers\":48,\"num_key_value_heads\":2,"
-	"\"partial_rotary_factor\":0.25,\"rms_norm_eps\":1e-06,\"rope_scaling\":null,"
-	"\"rope_theta\":10000000,\"shared_expert_intermediate_size\":512,"
-	"\"tie_word_embeddings\":false,\"use_sliding_window\":false,\"vocab_size\":151936}";
+	"{'model_type':'qwen3_next','decoder_sparse_step':1,'eos_token_id':151645,"
+	"'full_attention_interval':4,'head_dim':256,'hidden_act':'silu','hidden_size':2048,"
+	"'intermediate_size':5120,'linear_conv_kernel_dim':4,'linear_key_head_dim':128,"
+	"'linear_num_key_heads':16,'linear_num_value_heads':32,'linear_value_head_dim':128,"
+	"'max_position_embeddings':262144,'mlp_only_layers':[],'moe_intermediate_size':512,"
+	"'norm_topk_prob':true,'num_attention_heads':16,'num_experts':512,'num_experts_per_tok':"
+	"10,'num_hidden_layers':48,'num_key_value_heads':2,'partial_rotary_factor':0.25,"
+	"'rms_norm_eps':1e-06,'rope_scaling':null,'rope_theta':10000000,"
+	"'shared_expert_intermediate_size':512,'tie_word_embeddings':false,"
+	"'use_sliding_window':false,'vocab_size':151936}";
 
 static void test_published(void)
 {
-	struct model_config c;
-
-	if (!ok(parse(qwen3_5, NULL, &c) == 0, "Qwen3.5-MoE, nested %s", error.text))
+	if (!ok(reads_json(qwen3_5, NULL), "Qwen3.5-MoE, nested %s", error.text))
 		return;
 	ok(c.family == &family_qwen3_5_moe && c.hidden_size == 2048 && c.n_layers == 4 &&
 		   c.vocab_size == 248320 && c.max_position_embeddings == 262144,
@@ -89,7 +96,7 @@ static void test_published(void)
 		   c.default_min_p == 0 && c.default_repetition_penalty == 1,
 	   "neutral sampling without generation_config.json");
 
-	if (!ok(parse(qwen3_next, NULL, &c) == 0, "Qwen3-Next %s", error.text))
+	if (!ok(reads_json(qwen3_next, NULL), "Qwen3-Next %s", error.text))
 		return;
 	ok(c.family == &family_qwen3_next && c.n_layers == 48 &&
 		   c.n_layers_of[LAYER_ATTENTION] == 12 && c.layers[3].mixer == LAYER_ATTENTION &&
@@ -101,75 +108,65 @@ static void test_published(void)
 
 static void test_defaults(void)
 {
-	struct model_config c;
-
-	ok(parse_with("qwen3_5_text", "", &c) == 0 && c.family == &family_qwen3_5 &&
-		   c.hidden_size == 4096 && c.n_layers == 32 && c.n_experts == 0 &&
-		   c.mlp_size == 12288 && c.n_kv_heads == 4 && c.layers[31].mlp == LAYER_DENSE &&
+	ok(reads("qwen3_5_text", "") && c.family == &family_qwen3_5 && c.hidden_size == 4096 &&
+		   c.n_layers == 32 && c.n_experts == 0 && c.mlp_size == 12288 &&
+		   c.n_kv_heads == 4 && c.layers[31].mlp == LAYER_DENSE &&
 		   c.shared_expert_size == 0,
 	   "missing keys of Qwen3.5 are those of transformers");
-	ok(parse_with("qwen3_next", "", &c) == 0 && c.hidden_size == 2048 && c.n_layers == 48 &&
+	ok(reads("qwen3_next", "") && c.hidden_size == 2048 && c.n_layers == 48 &&
 		   c.n_experts == 512 && c.rope_theta == 10000 && c.rotary_dim == 64,
 	   "of Qwen3-Next");
-	ok(parse_with("qwen3_5_moe", "\"num_hidden_layers\":6", &c) == 0 &&
-		   c.n_layers_of[LAYER_ATTENTION] == 1 && c.layers[3].mixer == LAYER_ATTENTION,
+	ok(reads("qwen3_5_moe", "'num_hidden_layers':6") && c.n_layers_of[LAYER_ATTENTION] == 1 &&
+		   c.layers[3].mixer == LAYER_ATTENTION,
 	   "qwen3_5_moe without text_config is read flat");
-	ok(parse_with("qwen3_5_moe_text", "\"tie_word_embeddings\":true", &c) == 0 &&
-		   c.tie_word_embeddings,
+	ok(reads("qwen3_5_moe_text", "'tie_word_embeddings':true") && c.tie_word_embeddings,
 	   "tied, flat");
-	ok(parse("{\"model_type\":\"qwen3_5\",\"text_config\":{\"tie_word_embeddings\":true}}",
-		 NULL, &c) == 0 &&
+	ok(reads_json("{'model_type':'qwen3_5','text_config':{'tie_word_embeddings':true}}",
+		      NULL) &&
 		   c.tie_word_embeddings,
 	   "tied, nested");
-	ok(parse("{\"model_type\":\"qwen3_5\",\"tie_word_embeddings\":true,\"text_config\":{}}",
-		 NULL, &c) == 0 &&
+	ok(reads_json("{'model_type':'qwen3_5','tie_word_embeddings':true,'text_config':{}}",
+		      NULL) &&
 		   c.tie_word_embeddings,
 	   "tied at the top");
-	ok(parse("{\"model_type\":\"qwen3_5\",\"tie_word_embeddings\":false,"
-		 "\"text_config\":{\"tie_word_embeddings\":true}}",
-		 NULL, &c) == 0 &&
+	ok(reads_json("{'model_type':'qwen3_5','tie_word_embeddings':false,"
+		      "'text_config':{'tie_word_embeddings':true}}",
+		      NULL) &&
 		   !c.tie_word_embeddings,
 	   "the top decides");
-	ok(parse_with("qwen3_next",
-		      "\"rope_scaling\":{\"type\":\"default\",\"rope_theta\":5000,"
-		      "\"partial_rotary_factor\":1.0},\"rope_theta\":7000",
-		      &c) == 0 &&
+	ok(reads("qwen3_next",
+		 "'rope_scaling':{'type':'default','rope_theta':5000,'partial_rotary_factor':1.0},"
+		 "'rope_theta':7000") &&
 		   c.rope_theta == 5000 && c.rotary_dim == 256,
 	   "rope keys in the object go before those beside it");
-	ok(parse_with("qwen3_next", "\"head_dim\":48,\"partial_rotary_factor\":0.3", &c) == 0 &&
-		   c.rotary_dim == 14,
+	ok(reads("qwen3_next", "'head_dim':48,'partial_rotary_factor':0.3") && c.rotary_dim == 14,
 	   "the rotary part is cut to a whole number, as in Python");
 }
 
 static void test_dense_layers(void)
 {
-	struct model_config c;
-
-	ok(parse_with("qwen3_next",
-		      "\"num_hidden_layers\":6,\"mlp_only_layers\":[0,5],"
-		      "\"intermediate_size\":77",
-		      &c) == 0 &&
+	ok(reads("qwen3_next",
+		 "'num_hidden_layers':6,'mlp_only_layers':[0,5],'intermediate_size':77") &&
 		   c.layers[0].mlp == LAYER_DENSE && c.layers[1].mlp == LAYER_MOE &&
 		   c.layers[4].mlp == LAYER_MOE && c.layers[5].mlp == LAYER_DENSE &&
 		   c.mlp_size == 77 && c.n_experts == 512,
 	   "mlp_only_layers");
-	ok(parse_with("qwen3_next", "\"num_hidden_layers\":4,\"decoder_sparse_step\":2", &c) == 0 &&
+	ok(reads("qwen3_next", "'num_hidden_layers':4,'decoder_sparse_step':2") &&
 		   c.layers[0].mlp == LAYER_DENSE && c.layers[1].mlp == LAYER_MOE &&
 		   c.layers[2].mlp == LAYER_DENSE && c.layers[3].mlp == LAYER_MOE,
 	   "decoder_sparse_step");
-	ok(parse_with("qwen3_next", "\"num_experts\":0", &c) == 0 &&
-		   c.layers[0].mlp == LAYER_DENSE && c.n_experts == 0 && c.n_experts_per_token == 0,
+	ok(reads("qwen3_next", "'num_experts':0") && c.layers[0].mlp == LAYER_DENSE &&
+		   c.n_experts == 0 && c.n_experts_per_token == 0,
 	   "no experts at all");
-	ok(parse_with("qwen3_next", "\"num_hidden_layers\":2,\"mlp_only_layers\":[0,1]", &c) == 0 &&
+	ok(reads("qwen3_next", "'num_hidden_layers':2,'mlp_only_layers':[0,1]") &&
 		   c.n_experts == 0 && c.mlp_size == 5632,
 	   "experts that no layer uses are none");
-	ok(parse_with("qwen3_5_moe_text", "\"mlp_only_layers\":[0]", &c) == 0 &&
-		   c.layers[0].mlp == LAYER_MOE,
+	ok(reads("qwen3_5_moe_text", "'mlp_only_layers':[0]") && c.layers[0].mlp == LAYER_MOE,
 	   "Qwen3.5-MoE does not know mlp_only_layers");
-	ok(parse_with("qwen3_next", "\"norm_topk_prob\":false", &c) == 0 && !c.norm_topk_prob,
-	   "norm_topk_prob");
+	ok(reads("qwen3_next", "'norm_topk_prob':false") && !c.norm_topk_prob, "norm_topk_prob");
 }
 
+/* clang-format off: a case is a line. */
 static const struct {
 	const char *type, *more;
 	int code;
@@ -178,123 +175,120 @@ static const struct {
 	{"llama", "", ENOTSUP,
 	 "c: model_type must be qwen3_5_moe, qwen3_5 or qwen3_next, with or without _text"},
 	{"", "", ENOTSUP, "c: model_type must be"},
-	{"qwen3_next", "\"hidden_size\":0", EINVAL, "c: hidden_size is 0, must be 1 to 65536"},
-	{"qwen3_next", "\"hidden_size\":-1", EINVAL, "c: hidden_size is -1, must be 1 to 65536"},
-	{"qwen3_next", "\"hidden_size\":4294967297", EINVAL,
+	{"qwen3_next", "'hidden_size':0", EINVAL, "c: hidden_size is 0, must be 1 to 65536"},
+	{"qwen3_next", "'hidden_size':-1", EINVAL, "c: hidden_size is -1, must be 1 to 65536"},
+	{"qwen3_next", "'hidden_size':4294967297", EINVAL,
 	 "c: hidden_size is 4294967297, must be 1 to 65536"},
-	{"qwen3_next", "\"hidden_size\":2048.0", EINVAL,
+	{"qwen3_next", "'hidden_size':2048.0", EINVAL,
 	 "c: hidden_size must be a whole number, 1 to 65536"},
-	{"qwen3_next", "\"hidden_size\":\"big\"", EINVAL,
+	{"qwen3_next", "'hidden_size':'big'", EINVAL,
 	 "c: hidden_size must be a whole number, 1 to 65536"},
-	{"qwen3_next", "\"hidden_size\":[1]", EINVAL, "c: hidden_size must be a whole number"},
-	{"qwen3_next", "\"hidden_size\":99999999999999999999", EINVAL, "c: not valid JSON"},
-	{"qwen3_next", "\"num_hidden_layers\":513", EINVAL,
+	{"qwen3_next", "'hidden_size':[1]", EINVAL, "c: hidden_size must be a whole number"},
+	{"qwen3_next", "'hidden_size':99999999999999999999", EINVAL, "c: not valid JSON"},
+	{"qwen3_next", "'num_hidden_layers':513", EINVAL,
 	 "c: num_hidden_layers is 513, must be 1 to 512"},
-	{"qwen3_next", "\"vocab_size\":16777216", EINVAL,
+	{"qwen3_next", "'vocab_size':16777216", EINVAL,
 	 "c: vocab_size is 16777216, must be 1 to 16777215"},
-	{"qwen3_next", "\"max_position_embeddings\":0", EINVAL, "c: max_position_embeddings is 0"},
-	{"qwen3_next", "\"rms_norm_eps\":0", EINVAL,
+	{"qwen3_next", "'max_position_embeddings':0", EINVAL, "c: max_position_embeddings is 0"},
+	{"qwen3_next", "'rms_norm_eps':0", EINVAL,
 	 "c: rms_norm_eps must be a number of at least 1e-20 and at most 0.1"},
-	{"qwen3_next", "\"rms_norm_eps\":true", EINVAL, "c: rms_norm_eps must be a number"},
-	{"qwen3_next", "\"hidden_act\":\"gelu\"", ENOTSUP,
+	{"qwen3_next", "'rms_norm_eps':true", EINVAL, "c: rms_norm_eps must be a number"},
+	{"qwen3_next", "'hidden_act':'gelu'", ENOTSUP,
 	 "c: hidden_act must be \"silu\": nothing else is supported"},
-	{"qwen3_next", "\"hidden_act\":1", ENOTSUP, "c: hidden_act must be \"silu\""},
-	{"qwen3_next", "\"layer_types\":[\"full_attention\"]", EINVAL,
+	{"qwen3_next", "'hidden_act':1", ENOTSUP, "c: hidden_act must be \"silu\""},
+	{"qwen3_next", "'layer_types':['full_attention']", EINVAL,
 	 "c: layer_types must be a list with num_hidden_layers entries"},
-	{"qwen3_next", "\"layer_types\":\"full_attention\"", EINVAL,
-	 "c: layer_types must be a list"},
-	{"qwen3_next", "\"num_hidden_layers\":1,\"layer_types\":[\"sliding_attention\"]", ENOTSUP,
+	{"qwen3_next", "'layer_types':'full_attention'", EINVAL, "c: layer_types must be a list"},
+	{"qwen3_next", "'num_hidden_layers':1,'layer_types':['sliding_attention']", ENOTSUP,
 	 "c: layer_types holds something other than linear_attention and full_attention"},
-	{"qwen3_next", "\"num_hidden_layers\":1,\"layer_types\":[1]", ENOTSUP,
-	 "c: layer_types holds"},
-	{"qwen3_next", "\"full_attention_interval\":0", EINVAL, "c: full_attention_interval is 0"},
-	{"qwen3_next", "\"num_attention_heads\":3,\"num_key_value_heads\":2", EINVAL,
+	{"qwen3_next", "'num_hidden_layers':1,'layer_types':[1]", ENOTSUP, "c: layer_types holds"},
+	{"qwen3_next", "'full_attention_interval':0", EINVAL, "c: full_attention_interval is 0"},
+	{"qwen3_next", "'num_attention_heads':3,'num_key_value_heads':2", EINVAL,
 	 "c: num_attention_heads must be a multiple of num_key_value_heads"},
-	{"qwen3_next", "\"num_attention_heads\":1,\"num_key_value_heads\":2", EINVAL,
+	{"qwen3_next", "'num_attention_heads':1,'num_key_value_heads':2", EINVAL,
 	 "c: num_attention_heads must be a multiple of num_key_value_heads"},
-	{"qwen3_next", "\"num_key_value_heads\":0", EINVAL, "c: num_key_value_heads is 0"},
-	{"qwen3_next", "\"head_dim\":100", ENOTSUP, "c: head_dim must be a multiple of 16"},
-	{"qwen3_next", "\"head_dim\":272", EINVAL, "c: head_dim is 272, must be 16 to 256"},
-	{"qwen3_next", "\"attention_bias\":true", ENOTSUP,
+	{"qwen3_next", "'num_key_value_heads':0", EINVAL, "c: num_key_value_heads is 0"},
+	{"qwen3_next", "'head_dim':100", ENOTSUP, "c: head_dim must be a multiple of 16"},
+	{"qwen3_next", "'head_dim':272", EINVAL, "c: head_dim is 272, must be 16 to 256"},
+	{"qwen3_next", "'attention_bias':true", ENOTSUP,
 	 "c: attention_bias is true, which is not supported"},
-	{"qwen3_next", "\"attention_bias\":1", EINVAL, "c: attention_bias must be true or false"},
-	{"qwen3_next", "\"attn_output_gate\":false", ENOTSUP,
+	{"qwen3_next", "'attention_bias':1", EINVAL, "c: attention_bias must be true or false"},
+	{"qwen3_next", "'attn_output_gate':false", ENOTSUP,
 	 "c: attn_output_gate is false, which is not supported"},
-	{"qwen3_next", "\"use_sliding_window\":true", ENOTSUP, "c: use_sliding_window is true"},
-	{"qwen3_next", "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}", ENOTSUP,
+	{"qwen3_next", "'use_sliding_window':true", ENOTSUP, "c: use_sliding_window is true"},
+	{"qwen3_next", "'rope_scaling':{'rope_type':'yarn','factor':4}", ENOTSUP,
 	 "c: rope_scaling.rope_type must be \"default\": nothing else is supported"},
-	{"qwen3_next", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}", ENOTSUP,
+	{"qwen3_next", "'rope_scaling':{'type':'linear','factor':4}", ENOTSUP,
 	 "c: rope_scaling.type must be \"default\""},
-	{"qwen3_next", "\"rope_scaling\":3", EINVAL, "c: rope_scaling must be an object"},
-	{"qwen3_next", "\"rope_parameters\":[]", EINVAL, "c: rope_parameters must be an object"},
-	{"qwen3_next", "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":1e6}}", ENOTSUP,
+	{"qwen3_next", "'rope_scaling':3", EINVAL, "c: rope_scaling must be an object"},
+	{"qwen3_next", "'rope_parameters':[]", EINVAL, "c: rope_parameters must be an object"},
+	{"qwen3_next", "'rope_parameters':{'full_attention':{'rope_theta':1e6}}", ENOTSUP,
 	 "c: rope_parameters differs between kinds of layers, which is not supported"},
-	{"qwen3_next", "\"rope_parameters\":{\"rope_theta\":0}", EINVAL,
+	{"qwen3_next", "'rope_parameters':{'rope_theta':0}", EINVAL,
 	 "c: rope_parameters.rope_theta must be a number of at least 1"},
-	{"qwen3_next", "\"rope_theta\":\"x\"", EINVAL, "c: rope_theta must be a number"},
-	{"qwen3_next", "\"rope_theta\":1e999", EINVAL, "c: not valid JSON"},
-	{"qwen3_next", "\"partial_rotary_factor\":1.5", EINVAL,
+	{"qwen3_next", "'rope_theta':'x'", EINVAL, "c: rope_theta must be a number"},
+	{"qwen3_next", "'rope_theta':1e999", EINVAL, "c: not valid JSON"},
+	{"qwen3_next", "'partial_rotary_factor':1.5", EINVAL,
 	 "c: partial_rotary_factor must be a number above 0 and at most 1"},
-	{"qwen3_next", "\"head_dim\":48,\"partial_rotary_factor\":0.25,\"rope_theta\":10", 0, NULL},
-	{"qwen3_next", "\"head_dim\":48,\"partial_rotary_factor\":0.32", ENOTSUP,
+	{"qwen3_next", "'head_dim':48,'partial_rotary_factor':0.25,'rope_theta':10", 0, NULL},
+	{"qwen3_next", "'head_dim':48,'partial_rotary_factor':0.32", ENOTSUP,
 	 "c: partial_rotary_factor times head_dim must be an even number of at least 2"},
-	{"qwen3_next", "\"partial_rotary_factor\":0.001", ENOTSUP,
+	{"qwen3_next", "'partial_rotary_factor':0.001", ENOTSUP,
 	 "c: partial_rotary_factor times head_dim must be an even number of at least 2"},
-	{"qwen3_next", "\"linear_num_key_heads\":3,\"linear_num_value_heads\":4", EINVAL,
+	{"qwen3_next", "'linear_num_key_heads':3,'linear_num_value_heads':4", EINVAL,
 	 "c: linear_num_value_heads must be a multiple of linear_num_key_heads"},
-	{"qwen3_next", "\"linear_num_value_heads\":4097", EINVAL,
+	{"qwen3_next", "'linear_num_value_heads':4097", EINVAL,
 	 "c: linear_num_value_heads is 4097"},
-	{"qwen3_next", "\"linear_key_head_dim\":24", ENOTSUP,
+	{"qwen3_next", "'linear_key_head_dim':24", ENOTSUP,
 	 "c: linear_key_head_dim must be a multiple of 16"},
-	{"qwen3_next", "\"linear_value_head_dim\":512", EINVAL, "c: linear_value_head_dim is 512"},
-	{"qwen3_next", "\"linear_conv_kernel_dim\":1", EINVAL,
+	{"qwen3_next", "'linear_value_head_dim':512", EINVAL, "c: linear_value_head_dim is 512"},
+	{"qwen3_next", "'linear_conv_kernel_dim':1", EINVAL,
 	 "c: linear_conv_kernel_dim is 1, must be 2 to 8"},
-	{"qwen3_next", "\"num_experts\":4097", EINVAL, "c: num_experts is 4097, must be 0 to 4096"},
-	{"qwen3_5_moe_text", "\"num_experts\":0", EINVAL, "c: num_experts is 0, must be 1 to 4096"},
-	{"qwen3_5_moe_text", "\"num_experts\":4,\"num_experts_per_tok\":5", EINVAL,
+	{"qwen3_next", "'num_experts':4097", EINVAL, "c: num_experts is 4097, must be 0 to 4096"},
+	{"qwen3_5_moe_text", "'num_experts':0", EINVAL, "c: num_experts is 0, must be 1 to 4096"},
+	{"qwen3_5_moe_text", "'num_experts':4,'num_experts_per_tok':5", EINVAL,
 	 "c: num_experts_per_tok is 5, must be 1 to 4"},
-	{"qwen3_5_moe_text", "\"num_experts\":64,\"num_experts_per_tok\":33", EINVAL,
+	{"qwen3_5_moe_text", "'num_experts':64,'num_experts_per_tok':33", EINVAL,
 	 "c: num_experts_per_tok is 33, must be 1 to 32"},
-	{"qwen3_5_moe_text", "\"num_experts\":4", EINVAL,
+	{"qwen3_5_moe_text", "'num_experts':4", EINVAL,
 	 "c: num_experts_per_tok is missing and its default is above num_experts"},
-	{"qwen3_5_moe_text", "\"moe_intermediate_size\":0", EINVAL,
-	 "c: moe_intermediate_size is 0"},
-	{"qwen3_5_moe_text", "\"shared_expert_intermediate_size\":0", EINVAL,
+	{"qwen3_5_moe_text", "'moe_intermediate_size':0", EINVAL, "c: moe_intermediate_size is 0"},
+	{"qwen3_5_moe_text", "'shared_expert_intermediate_size':0", EINVAL,
 	 "c: shared_expert_intermediate_size is 0"},
-	{"qwen3_5_moe_text", "\"norm_topk_prob\":false", ENOTSUP, "c: norm_topk_prob is false"},
-	{"qwen3_5_text", "\"intermediate_size\":0", EINVAL, "c: intermediate_size is 0"},
-	{"qwen3_next", "\"decoder_sparse_step\":0", EINVAL, "c: decoder_sparse_step is 0"},
-	{"qwen3_next", "\"mlp_only_layers\":[48]", EINVAL,
+	{"qwen3_5_moe_text", "'norm_topk_prob':false", ENOTSUP, "c: norm_topk_prob is false"},
+	{"qwen3_5_text", "'intermediate_size':0", EINVAL, "c: intermediate_size is 0"},
+	{"qwen3_next", "'decoder_sparse_step':0", EINVAL, "c: decoder_sparse_step is 0"},
+	{"qwen3_next", "'mlp_only_layers':[48]", EINVAL,
 	 "c: mlp_only_layers must be a list of layer numbers"},
-	{"qwen3_next", "\"mlp_only_layers\":[-1]", EINVAL, "c: mlp_only_layers must be"},
-	{"qwen3_next", "\"mlp_only_layers\":{}", EINVAL, "c: mlp_only_layers must be"},
-	{"qwen3_next", "\"quantization_config\":{\"quant_method\":\"fp8\"}", ENOTSUP,
+	{"qwen3_next", "'mlp_only_layers':[-1]", EINVAL, "c: mlp_only_layers must be"},
+	{"qwen3_next", "'mlp_only_layers':{}", EINVAL, "c: mlp_only_layers must be"},
+	{"qwen3_next", "'quantization_config':{'quant_method':'fp8'}", ENOTSUP,
 	 "c: quantization_config is there: quantised checkpoints are not supported"},
-	{"qwen3_next", "\"quantization_config\":null", 0, NULL},
-	{"qwen3_next", "\"eos_token_id\":151936", EINVAL,
+	{"qwen3_next", "'quantization_config':null", 0, NULL},
+	{"qwen3_next", "'eos_token_id':151936", EINVAL,
 	 "c: eos_token_id must be a token id below vocab_size, or a list of them"},
-	{"qwen3_next", "\"eos_token_id\":[1,\"2\"]", EINVAL, "c: eos_token_id must be"},
-	{"qwen3_next", "\"eos_token_id\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", EINVAL,
+	{"qwen3_next", "'eos_token_id':[1,'2']", EINVAL, "c: eos_token_id must be"},
+	{"qwen3_next", "'eos_token_id':[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", EINVAL,
 	 "c: eos_token_id holds more than 16 tokens"},
-	{"qwen3_next", "\"head_dim\":64,\"head_dim\":128", EINVAL, "c: not valid JSON"},
-	{"qwen3_5_moe", "\"text_config\":3", EINVAL, "c: text_config must be an object"},
-	{"qwen3_5_moe", "\"text_config\":{\"num_experts\":5000}", EINVAL,
+	{"qwen3_next", "'head_dim':64,'head_dim':128", EINVAL, "c: not valid JSON"},
+	{"qwen3_5_moe", "'text_config':3", EINVAL, "c: text_config must be an object"},
+	{"qwen3_5_moe", "'text_config':{'num_experts':5000}", EINVAL,
 	 "c: text_config.num_experts is 5000, must be 1 to 4096"},
-	{"qwen3_5_moe", "\"text_config\":{\"rope_parameters\":{\"rope_type\":\"yarn\"}}", ENOTSUP,
+	{"qwen3_5_moe", "'text_config':{'rope_parameters':{'rope_type':'yarn'}}", ENOTSUP,
 	 "c: text_config.rope_parameters.rope_type must be \"default\""},
-	{"qwen3_5_moe", "\"text_config\":{\"model_type\":\"qwen3_next\"}", EINVAL,
+	{"qwen3_5_moe", "'text_config':{'model_type':'qwen3_next'}", EINVAL,
 	 "c: text_config.model_type contradicts the model_type above it"},
-	{"qwen3_5_moe", "\"text_config\":{\"model_type\":\"gemma\"}", ENOTSUP,
+	{"qwen3_5_moe", "'text_config':{'model_type':'gemma'}", ENOTSUP,
 	 "c: text_config.model_type must be"},
-	{"qwen3_5_moe", "\"quantization_config\":{},\"text_config\":{}", ENOTSUP,
+	{"qwen3_5_moe", "'quantization_config':{},'text_config':{}", ENOTSUP,
 	 "c: quantization_config is there"},
 };
+/* clang-format on */
 
 static void test_refused(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
-		struct model_config c;
-		int r = parse_with(refused[i].type, refused[i].more, &c);
+		int r = parse_with(refused[i].type, refused[i].more);
 
 		if (!refused[i].sentence) {
 			ok(r == 0, "read: %s %s", refused[i].more, error.text);
@@ -310,55 +304,61 @@ static void test_refused(void)
 
 static void test_json(void)
 {
-	struct model_config c;
+	/* clang-format off: a case is a line. */
+	static const struct {
+		const char *json;
+		int code;
+		const char *sentence, *what;
+	} rows[] = {
+		{"", -EINVAL, "c: not valid JSON at line 1, column 0", "an empty file"},
+		{"[]", -EINVAL, "c: not a JSON object", "a list"},
+		{"{} {}", -EINVAL, NULL, "two objects"},
+		{"{'model_type':3}", -ENOTSUP, NULL, "a model type that is a number"},
+		{"{}", -ENOTSUP, NULL, "no model type"},
+	};
+	/* clang-format on */
 
-	is_int(parse("", NULL, &c), -EINVAL, "an empty file");
-	is_str(error.text, "c: not valid JSON at line 1, column 0", "says so");
-	is_int(parse("[]", NULL, &c), -EINVAL, "a list");
-	is_str(error.text, "c: not a JSON object", "says so");
-	is_int(parse("{} {}", NULL, &c), -EINVAL, "two objects");
-	is_int(parse("{\"model_type\":3}", NULL, &c), -ENOTSUP, "a model type that is a number");
-	is_int(parse("{}", NULL, &c), -ENOTSUP, "no model type");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		is_int(parse(rows[i].json, NULL), rows[i].code, "%s", rows[i].what);
+		if (rows[i].sentence)
+			is_str(error.text, rows[i].sentence, "says so");
+	}
 }
 
 static void test_generation(void)
 {
-	static const char config[] = "{\"model_type\":\"qwen3_next\",\"eos_token_id\":7}";
-	struct model_config c;
+	static const char config[] = "{'model_type':'qwen3_next','eos_token_id':7}";
 
-	ok(parse(config,
-		 "{\"eos_token_id\":[248,249],\"temperature\":0.6,\"top_p\":0.95,"
-		 "\"top_k\":20,\"min_p\":0.1,\"repetition_penalty\":1.05,\"do_sample\":true}",
-		 &c) == 0 &&
+	ok(reads_json(config, "{'eos_token_id':[248,249],'temperature':0.6,'top_p':0.95,'top_k':20,"
+			      "'min_p':0.1,'repetition_penalty':1.05,'do_sample':true}") &&
 		   c.n_end_tokens == 2 && c.end_tokens[0] == 248 && c.end_tokens[1] == 249,
 	   "end tokens of generation_config.json replace those of config.json");
 	ok(fabsf(c.default_temperature - 0.6f) < 1e-6f && fabsf(c.default_top_p - 0.95f) < 1e-6f &&
 		   c.default_top_k == 20 && fabsf(c.default_min_p - 0.1f) < 1e-6f &&
 		   fabsf(c.default_repetition_penalty - 1.05f) < 1e-6f,
 	   "sampling defaults");
-	ok(parse(config, "{\"eos_token_id\":null,\"temperature\":null,\"top_k\":-1}", &c) == 0 &&
+	ok(reads_json(config, "{'eos_token_id':null,'temperature':null,'top_k':-1}") &&
 		   c.n_end_tokens == 1 && c.end_tokens[0] == 7 && c.default_top_k == 0 &&
 		   c.default_temperature == 1,
 	   "null is absent, a top_k of -1 is none");
-	ok(parse(config, "{\"do_sample\":false,\"temperature\":0.7}", &c) == 0 &&
+	ok(reads_json(config, "{'do_sample':false,'temperature':0.7}") &&
 		   fabsf(c.default_temperature - 0.7f) < 1e-6f,
 	   "do_sample is not looked at");
-	is_int(parse(config, "{\"temperature\":3}", &c), -EINVAL, "a temperature of 3");
+	is_int(parse(config, "{'temperature':3}"), -EINVAL, "a temperature of 3");
 	is_str(error.text,
 	       "generation_config.json: temperature must be a number of at least 0 and at most 2",
 	       "says so");
-	is_int(parse(config, "{\"top_p\":0}", &c), -EINVAL, "a top_p of 0");
-	is_int(parse(config, "{\"top_k\":-2}", &c), -EINVAL, "a top_k of -2");
-	is_int(parse(config, "{\"repetition_penalty\":0}", &c), -EINVAL,
-	       "a repetition penalty of 0");
-	is_int(parse(config, "{\"eos_token_id\":-1}", &c), -EINVAL, "a negative end token");
-	is_int(parse(config, "nonsense", &c), -EINVAL, "a generation_config.json that is no JSON");
+	is_int(parse(config, "{'top_p':0}"), -EINVAL, "a top_p of 0");
+	is_int(parse(config, "{'top_k':-2}"), -EINVAL, "a top_k of -2");
+	is_int(parse(config, "{'repetition_penalty':0}"), -EINVAL, "a repetition penalty of 0");
+	is_int(parse(config, "{'eos_token_id':-1}"), -EINVAL, "a negative end token");
+	is_int(parse(config, "nonsense"), -EINVAL, "a generation_config.json that is no JSON");
 	is_str(error.text, "generation_config.json: not valid JSON at line 1, column 8", "says so");
 }
 
 static void test_files(void)
 {
-	struct model_config c, before;
+	struct model_config before;
 	struct err e = {0};
 	char want[512];
 
@@ -378,7 +378,7 @@ static void test_files(void)
 	is_str(e.text, want, "says so");
 	check(!memcmp(&c, &before, sizeof(c)));
 	ok_all("the result is untouched on failure");
-	scratch_write("config.json", qwen3_5, strlen(qwen3_5));
+	scratch_write("config.json", quoted(qwen3_5), strlen(qwen3_5));
 	ok(model_config_open(scratch_dir, &c, &e) == 0, "a config.json alone %s", e.text);
 	scratch_write("generation_config.json", "", 0);
 	is_int(model_config_open(scratch_dir, &c, &e), -EINVAL, "an empty generation_config.json");

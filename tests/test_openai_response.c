@@ -10,6 +10,7 @@
 #include "protocol/openai/tokenize.h"
 #include "protocol/openai/writer.h"
 #include "base/problem.h"
+#include "tests/quoted.h"
 #include "tests/tap.h"
 
 /* A vocabulary of pieces, halves of characters among them, in place of the real tokenizer. */
@@ -52,12 +53,12 @@ static struct openai_token token(int32_t id, float logprob)
 	return (struct openai_token){.draw = {.token = id, .logprob = logprob}};
 }
 
-#define CHAT                                                                                  \
-	"{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000," \
-	"\"model\":\"lex\\\"is\",\"system_fingerprint\":\"tigon-1\",\"choices\":["
-#define TEXT                                                                        \
-	"{\"id\":\"cmpl-1\",\"object\":\"text_completion\",\"created\":1700000000," \
-	"\"model\":\"lex\\\"is\",\"system_fingerprint\":\"tigon-1\",\"choices\":["
+#define CHAT                                                                        \
+	"{'id':'chatcmpl-1','object':'chat.completion.chunk','created':1700000000," \
+	"'model':'lex\\'is','system_fingerprint':'tigon-1','choices':["
+#define TEXT                                                                                 \
+	"{'id':'cmpl-1','object':'text_completion','created':1700000000,'model':'lex\\'is'," \
+	"'system_fingerprint':'tigon-1','choices':["
 
 static struct buf out;
 
@@ -70,6 +71,36 @@ static const char *take(void)
 	return text;
 }
 
+static void wrote(const char *want, const char *what)
+{
+	is_str(take(), quoted(want), "%s", what);
+}
+
+/* A piece of a text; one with its tokens. */
+static struct openai_delta piece(const char *content)
+{
+	return (struct openai_delta){.content = content, .content_len = strlen(content)};
+}
+
+static struct openai_delta scored(const char *content, const struct openai_token *tokens, size_t n,
+				  struct openai_cursor *cursor)
+{
+	struct openai_delta d = piece(content);
+
+	d.tokens = tokens;
+	d.n_tokens = n;
+	d.cursor = cursor;
+	return d;
+}
+
+/* The best tokens of a draw. */
+static void best(struct draw_result *d, uint32_t n, const int32_t *ids, const float *logprobs)
+{
+	d->n_top = n;
+	memcpy(d->top_ids, ids, n * sizeof(*ids));
+	memcpy(d->top_logprobs, logprobs, n * sizeof(*logprobs));
+}
+
 static void test_chat_stream(void)
 {
 	struct openai_head h = head(true);
@@ -78,41 +109,35 @@ static void test_chat_stream(void)
 	const int32_t prompt[] = {4, 5}, ids[] = {1, 2};
 
 	openai_stream_role(&h, 1, NULL, 0, &out);
-	is_str(take(),
-	       "data: " CHAT "{\"index\":1,\"delta\":{\"role\":\"assistant\",\"content\":\"\","
-	       "\"refusal\":null},\"logprobs\":null,\"finish_reason\":null}]}\n\n",
-	       "role chunk");
+	wrote("data: " CHAT "{'index':1,'delta':{'role':'assistant','content':'','refusal':null}"
+	      ",'logprobs':null,'finish_reason':null}]}\n\n",
+	      "role chunk");
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " CHAT "{\"index\":1,\"delta\":{\"content\":\"h\xc3\xa9\\\"\\n\"},"
-	       "\"logprobs\":null,\"finish_reason\":null}]}\n\n",
-	       "content chunk");
+	wrote("data: " CHAT "{'index':1,'delta':{'content':'h\xc3\xa9\\'\\n'},'logprobs':null,"
+	      "'finish_reason':null}]}\n\n",
+	      "content chunk");
 	d = (struct openai_delta){.index = 0, .finish_reason = "stop"};
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " CHAT "{\"index\":0,\"delta\":{},\"logprobs\":null,"
-	       "\"finish_reason\":\"stop\"}]}\n\n",
-	       "finish chunk");
+	wrote("data: " CHAT "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop'}]}\n\n",
+	      "finish chunk");
 	d = (struct openai_delta){.index = 2};
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(), "", "an empty piece writes nothing");
+	wrote("", "an empty piece writes nothing");
 	openai_stream_end(&h, &u, &out);
 	openai_stream_comment(&out);
-	is_str(take(), "data: [DONE]\n\n: keep-alive\n\n",
-	       "the end, without usage unless it was asked for, and a comment");
+	wrote("data: [DONE]\n\n: keep-alive\n\n",
+	      "the end, without usage unless it was asked for, and a comment");
 
 	h.include_usage = h.return_token_ids = true;
 	h.fingerprint = NULL;
-#define CHAT_NULL                                                                             \
-	"data: "                                                                              \
-	"{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000," \
-	"\"model\":\"lex\\\"is\",\"system_fingerprint\":null,\"choices\":["
+#define CHAT_NULL                                                                         \
+	"data: {'id':'chatcmpl-1','object':'chat.completion.chunk','created':1700000000," \
+	"'model':'lex\\'is','system_fingerprint':null,'choices':["
 	openai_stream_role(&h, 0, prompt, 2, &out);
-	is_str(take(),
-	       CHAT_NULL "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\","
-			 "\"refusal\":null},\"logprobs\":null,\"finish_reason\":null}],"
-			 "\"usage\":null,\"prompt_token_ids\":[4,5]}\n\n",
-	       "role chunk with prompt ids and usage to come");
+	wrote(CHAT_NULL
+	      "{'index':0,'delta':{'role':'assistant','content':'','refusal':null}"
+	      ",'logprobs':null,'finish_reason':null}],'usage':null,'prompt_token_ids':[4,5]}\n\n",
+	      "role chunk with prompt ids and usage to come");
 	d = (struct openai_delta){.content = "x",
 				  .content_len = 1,
 				  .reasoning = "r",
@@ -121,32 +146,28 @@ static void test_chat_stream(void)
 				  .n_token_ids = 2,
 				  .finish_reason = "length"};
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       CHAT_NULL "{\"index\":0,\"delta\":{\"reasoning_content\":\"r\",\"content\":\"x\"},"
-			 "\"logprobs\":null,\"finish_reason\":null,\"token_ids\":[1,2]}],"
-			 "\"usage\":null}\n\n" CHAT_NULL
-			 "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\","
-			 "\"token_ids\":[]}],\"usage\":null}\n\n",
-	       "a last piece is two chunks");
+	wrote(CHAT_NULL
+	      "{'index':0,'delta':{'reasoning_content':'r','content':'x'},'logprobs':null,"
+	      "'finish_reason':null,'token_ids':[1,2]}],'usage':null}\n\n" CHAT_NULL
+	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'length','token_ids':[]}],"
+	      "'usage':null}\n\n",
+	      "a last piece is two chunks");
 	d = (struct openai_delta){.token_ids = ids, .n_token_ids = 2};
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       CHAT_NULL "{\"index\":0,\"delta\":{\"content\":\"\"},\"logprobs\":null,"
-			 "\"finish_reason\":null,\"token_ids\":[1,2]}],\"usage\":null}\n\n",
-	       "ids without text");
+	wrote(CHAT_NULL "{'index':0,'delta':{'content':''},'logprobs':null,'finish_reason':null,"
+			"'token_ids':[1,2]}],'usage':null}\n\n",
+	      "ids without text");
 	d.finish_reason = "stop";
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       CHAT_NULL "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\","
-			 "\"token_ids\":[1,2]}],\"usage\":null}\n\n",
-	       "ids that ride in the finish chunk");
+	wrote(CHAT_NULL
+	      "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','token_ids':[1,2]}],"
+	      "'usage':null}\n\n",
+	      "ids that ride in the finish chunk");
 	openai_stream_end(&h, &u, &out);
-	is_str(take(),
-	       CHAT_NULL "],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,"
-			 "\"total_tokens\":10,\"prompt_tokens_details\":{\"cached_tokens\":2},"
-			 "\"completion_tokens_details\":{\"reasoning_tokens\":1}}}\n\n"
-			 "data: [DONE]\n\n",
-	       "usage chunk");
+	wrote(CHAT_NULL "],'usage':{'prompt_tokens':7,'completion_tokens':3,'total_tokens':10,"
+			"'prompt_tokens_details':{'cached_tokens':2},'completion_tokens_details':"
+			"{'reasoning_tokens':1}}}\n\ndata: [DONE]\n\n",
+	      "usage chunk");
 }
 
 static void test_completion_stream(void)
@@ -159,33 +180,30 @@ static void test_completion_stream(void)
 	const int32_t prompt[] = {4, 5}, ids[] = {1};
 
 	openai_stream_role(&h, 3, prompt, 2, &out);
-	is_str(take(), "", "completions have no role chunk");
+	wrote("", "completions have no role chunk");
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " TEXT "{\"index\":3,\"text\":\"hi\",\"logprobs\":null,"
-	       "\"finish_reason\":null}]}\n\ndata: " TEXT
-	       "{\"index\":3,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\n",
-	       "a last piece is two chunks");
+	wrote("data: " TEXT
+	      "{'index':3,'text':'hi','logprobs':null,'finish_reason':null}]}\n\ndata: " TEXT
+	      "{'index':3,'text':'','logprobs':null,'finish_reason':'length'}]}\n\n",
+	      "a last piece is two chunks");
 	h.return_token_ids = true;
 	openai_stream_role(&h, 3, prompt, 2, &out);
-	is_str(take(),
-	       "data: " TEXT "{\"index\":3,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null,"
-	       "\"token_ids\":[],\"prompt_token_ids\":[4,5]}],\"prompt_token_ids\":[4,5]}\n\n",
-	       "except for the prompt's ids");
+	wrote("data: " TEXT
+	      "{'index':3,'text':'','logprobs':null,'finish_reason':null,'token_ids':[],"
+	      "'prompt_token_ids':[4,5]}],'prompt_token_ids':[4,5]}\n\n",
+	      "except for the prompt's ids");
 	d.token_ids = ids;
 	d.n_token_ids = 1;
 	d.finish_reason = NULL;
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " TEXT "{\"index\":3,\"text\":\"hi\",\"logprobs\":null,"
-	       "\"finish_reason\":null,\"token_ids\":[1]}]}\n\n",
-	       "token ids");
+	wrote("data: " TEXT
+	      "{'index':3,'text':'hi','logprobs':null,'finish_reason':null,'token_ids':[1]}]}\n\n",
+	      "token ids");
 }
 
-#define USAGE                                                                         \
-	"\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,\"total_tokens\":10," \
-	"\"prompt_tokens_details\":{\"cached_tokens\":0},"                            \
-	"\"completion_tokens_details\":{\"reasoning_tokens\":0}}"
+#define USAGE                                                                 \
+	"'usage':{'prompt_tokens':7,'completion_tokens':3,'total_tokens':10," \
+	"'prompt_tokens_details':{'cached_tokens':0},'completion_tokens_details':{'reasoning_tokens':0}}"
 
 static void test_bodies(void)
 {
@@ -200,39 +218,35 @@ static void test_bodies(void)
 	};
 
 	openai_body(&h, c, 2, NULL, 1, &u, &out);
-	is_str(take(),
-	       "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1700000000,"
-	       "\"model\":\"lex\\\"is\",\"system_fingerprint\":\"tigon-1\",\"choices\":["
-	       "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\","
-	       "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"},"
-	       "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"\","
-	       "\"refusal\":null,\"reasoning_content\":\"r\"},\"logprobs\":null,"
-	       "\"finish_reason\":\"length\"}]," USAGE "}",
-	       "chat body of two choices");
+	wrote("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,"
+	      "'model':'lex\\'is','system_fingerprint':'tigon-1','choices':[{'index':0,"
+	      "'message':{'role':'assistant','content':'x','refusal':null},'logprobs':null,"
+	      "'finish_reason':'stop'},{'index':1,'message':{'role':'assistant','content':'',"
+	      "'refusal':null,'reasoning_content':'r'},'logprobs':null,'finish_reason':'length'}]," USAGE
+	      "}",
+	      "chat body of two choices");
 	h.return_token_ids = true;
 	c[0].all.token_ids = drawn;
 	c[0].all.n_token_ids = 2;
 	openai_body(&h, c, 1, prompts, 1, &u, &out);
-	is_str(take(),
-	       "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1700000000,"
-	       "\"model\":\"lex\\\"is\",\"system_fingerprint\":\"tigon-1\",\"choices\":["
-	       "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\","
-	       "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\","
-	       "\"token_ids\":[9,8]}]," USAGE ",\"prompt_token_ids\":[1,2]}",
-	       "chat body with ids");
+	wrote("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,"
+	      "'model':'lex\\'is','system_fingerprint':'tigon-1','choices':[{'index':0,"
+	      "'message':{'role':'assistant','content':'x','refusal':null},'logprobs':null,"
+	      "'finish_reason':'stop','token_ids':[9,8]}]," USAGE ",'prompt_token_ids':[1,2]}",
+	      "chat body with ids");
 	h = head(false);
 	h.return_token_ids = true;
 	for (uint32_t i = 0; i < 4; i++)
 		c[i] = (struct openai_choice){
 			{.index = i, .content = "y", .content_len = 1, .finish_reason = "stop"}};
 	openai_body(&h, c, 4, prompts, 2, &u, &out);
-#define CHOICE(i, ids)                                                                   \
-	"{\"index\":" #i ",\"text\":\"y\",\"logprobs\":null,\"finish_reason\":\"stop\"," \
-	"\"token_ids\":[],\"prompt_token_ids\":" ids "}"
-	is_str(take(),
-	       TEXT CHOICE(0, "[1,2]") "," CHOICE(1, "[1,2]") "," CHOICE(2, "[3]") "," CHOICE(
-		       3, "[3]") "]," USAGE "}",
-	       "completion body of two prompts with two choices each");
+#define CHOICE(i, ids)                                                                              \
+	"{'index':" #i                                                                              \
+	",'text':'y','logprobs':null,'finish_reason':'stop','token_ids':[],'prompt_token_ids':" ids \
+	"}"
+	wrote(TEXT CHOICE(0, "[1,2]") "," CHOICE(1, "[1,2]") "," CHOICE(2, "[3]") "," CHOICE(
+		      3, "[3]") "]," USAGE "}",
+	      "completion body of two prompts with two choices each");
 }
 
 static void test_chat_logprobs(void)
@@ -240,39 +254,31 @@ static void test_chat_logprobs(void)
 	struct openai_head h = head(true);
 	struct openai_token tokens[2] = {token(A, -0.5f), token(QUOTE, -INFINITY)};
 	struct openai_cursor cursor = {.n_held = 0};
-	struct openai_delta d = {.content = "a\"",
-				 .content_len = 2,
-				 .tokens = tokens,
-				 .n_tokens = 2,
-				 .cursor = &cursor};
+	struct openai_delta d = scored("a\"", tokens, 2, &cursor);
 
 	h.logprobs = true;
 	h.n_logprobs = 2;
-	tokens[0].draw.n_top = 3;
-	memcpy(tokens[0].draw.top_ids, (int32_t[]){A, FF, BC}, 3 * sizeof(int32_t));
-	memcpy(tokens[0].draw.top_logprobs, (float[]){-0.5f, -1.25f, -2}, 3 * sizeof(float));
+	best(&tokens[0].draw, 3, (int32_t[]){A, FF, BC}, (float[]){-0.5f, -1.25f, -2});
 	tokens[1].cut = 2;
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " CHAT "{\"index\":0,\"delta\":{\"content\":\"a\\\"\"},\"logprobs\":"
-	       "{\"content\":[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97],\"top_logprobs\":["
-	       "{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97]},"
-	       "{\"token\":\"\xef\xbf\xbd\",\"logprob\":-1.25,\"bytes\":[255]}]},"
-	       "{\"token\":\"\\\"\",\"logprob\":-9999.0,\"bytes\":[34],\"top_logprobs\":[]}],"
-	       "\"refusal\":null},\"finish_reason\":null}]}\n\n",
-	       "chat: best tokens, a cut token, no infinities");
-	d = (struct openai_delta){.content = "b", .content_len = 1};
+	wrote("data: " CHAT
+	      "{'index':0,'delta':{'content':'a\\''},'logprobs':{'content':[{'token':'a',"
+	      "'logprob':-0.5,'bytes':[97],'top_logprobs':[{'token':'a','logprob':-0.5,"
+	      "'bytes':[97]},{'token':'\xef\xbf\xbd','logprob':-1.25,'bytes':[255]}]},"
+	      "{'token':'\\'','logprob':-9999.0,'bytes':[34],'top_logprobs':[]}],'refusal':null},"
+	      "'finish_reason':null}]}\n\n",
+	      "chat: best tokens, a cut token, no infinities");
+	d = piece("b");
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " CHAT "{\"index\":0,\"delta\":{\"content\":\"b\"},\"logprobs\":"
-	       "{\"content\":[],\"refusal\":null},\"finish_reason\":null}]}\n\n",
-	       "text whose token is not complete");
+	wrote("data: " CHAT
+	      "{'index':0,'delta':{'content':'b'},'logprobs':{'content':[],'refusal':null},"
+	      "'finish_reason':null}]}\n\n",
+	      "text whose token is not complete");
 	d = (struct openai_delta){.reasoning = "b", .reasoning_len = 1};
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " CHAT "{\"index\":0,\"delta\":{\"reasoning_content\":\"b\"},"
-	       "\"logprobs\":null,\"finish_reason\":null}]}\n\n",
-	       "reasoning has none");
+	wrote("data: " CHAT "{'index':0,'delta':{'reasoning_content':'b'},'logprobs':null,"
+	      "'finish_reason':null}]}\n\n",
+	      "reasoning has none");
 }
 
 /* Joins the token texts of a chat choice's content and compares bytes with the vocabulary. */
@@ -317,15 +323,13 @@ static void test_split_characters(void)
 				   .n_tokens = ARRAY_SIZE(tokens),
 				   .finish_reason = "length"}};
 	struct openai_cursor cursor = {.n_held = 0};
-	struct openai_delta d = {.tokens = tokens, .n_tokens = 1, .cursor = &cursor};
+	struct openai_delta d = scored("", tokens, 1, &cursor);
 	char text[256];
 
 	h.logprobs = true;
 	h.n_logprobs = 1;
-	tokens[0].draw.n_top = 1;
-	tokens[0].draw.top_ids[0] = C3;
-	tokens[1].draw.n_top = 1;
-	tokens[1].draw.top_ids[0] = A9;
+	best(&tokens[0].draw, 1, (int32_t[]){C3}, (float[]){0});
+	best(&tokens[1].draw, 1, (int32_t[]){A9}, (float[]){0});
 	openai_body(&h, &c, 1, NULL, 1, &u, &out);
 	join(take(), text, sizeof(text));
 	is_str(text,
@@ -333,19 +337,21 @@ static void test_split_characters(void)
 	       "\xef\xbf\xbd|c3 ",
 	       "a character belongs to the token that completes it, bytes to their own");
 	openai_stream_delta(&h, &d, &out);
-	ok(strstr(take(), "{\"token\":\"\",\"logprob\":-1.0,\"bytes\":[195],\"top_logprobs\":["
-			  "{\"token\":\"\",\"logprob\":0.0,\"bytes\":[195]}]}"),
+	ok(strstr(take(),
+		  quoted("{'token':'','logprob':-1.0,'bytes':[195],'top_logprobs':[{'token':'',"
+			 "'logprob':0.0,'bytes':[195]}]}")),
 	   "the drawn token reads the same among the best");
 	d.tokens = tokens + 1;
 	openai_stream_delta(&h, &d, &out);
 	ok(strstr(take(),
-		  "{\"token\":\"\xc3\xa9\",\"logprob\":-1.0,\"bytes\":[169,226],"
-		  "\"top_logprobs\":[{\"token\":\"\xc3\xa9\",\"logprob\":0.0,\"bytes\":[169]}]}"),
+		  quoted("{'token':'\xc3\xa9','logprob':-1.0,'bytes':[169,226],"
+			 "'top_logprobs':[{'token':'\xc3\xa9','logprob':0.0,'bytes':[169]}]}")),
 	   "another one is read from where it would stand");
 	d.tokens = tokens + 2;
 	d.finish_reason = "stop";
 	openai_stream_delta(&h, &d, &out);
-	ok(strstr(take(), "\"token\":\"\xe2\x82\xac\""), "a character that began two pieces ago");
+	ok(strstr(take(), quoted("'token':'\xe2\x82\xac'")),
+	   "a character that began two pieces ago");
 }
 
 static void test_completion_logprobs(void)
@@ -354,37 +360,28 @@ static void test_completion_logprobs(void)
 	struct openai_token tokens[] = {token(DAY, -0.25f), token(C3, -1), token(A9, -1.5f),
 					token(LINE, -2)};
 	struct openai_cursor cursor = {.n_held = 0};
-	struct openai_delta d = {.content = "\xe6\x97\xa5x\xc3\xa9",
-				 .content_len = 6,
-				 .tokens = tokens,
-				 .n_tokens = 3,
-				 .cursor = &cursor};
+	struct openai_delta d = scored("\xe6\x97\xa5x\xc3\xa9", tokens, 3, &cursor);
 
 	h.logprobs = true;
 	h.n_logprobs = 3;
-	tokens[0].draw.n_top = 3;
-	memcpy(tokens[0].draw.top_ids, (int32_t[]){BC, FF, A9}, 3 * sizeof(int32_t));
-	memcpy(tokens[0].draw.top_logprobs, (float[]){-0.125f, -3, -4}, 3 * sizeof(float));
+	best(&tokens[0].draw, 3, (int32_t[]){BC, FF, A9}, (float[]){-0.125f, -3, -4});
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " TEXT "{\"index\":0,\"text\":\"\xe6\x97\xa5x\xc3\xa9\",\"logprobs\":"
-	       "{\"tokens\":[\"\xe6\x97\xa5x\",\"\",\"\xc3\xa9\"],"
-	       "\"token_logprobs\":[-0.25,-1.0,-1.5],"
-	       "\"top_logprobs\":[{\" bc\":-0.125,\"\xef\xbf\xbd\":-3.0,\"\xe6\x97\xa5x\":-0.25},"
-	       "{\"\":-1.0},{\"\xc3\xa9\":-1.5}],\"text_offset\":[0,2,2]},"
-	       "\"finish_reason\":null}]}\n\n",
-	       "completions: four lists; equal texts once, the drawn token always");
+	wrote("data: " TEXT
+	      "{'index':0,'text':'\xe6\x97\xa5x\xc3\xa9','logprobs':{'tokens':['\xe6\x97\xa5x','',"
+	      "'\xc3\xa9'],'token_logprobs':[-0.25,-1.0,-1.5],'top_logprobs':[{' bc':-0.125,"
+	      "'\xef\xbf\xbd':-3.0,'\xe6\x97\xa5x':-0.25},{'':-1.0},{'\xc3\xa9':-1.5}],"
+	      "'text_offset':[0,2,2]},'finish_reason':null}]}\n\n",
+	      "completions: four lists; equal texts once, the drawn token always");
 	d.tokens = tokens + 3;
 	d.n_tokens = 1;
 	d.content = "\xe2\x80\xa8";
 	d.content_len = 3;
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " TEXT "{\"index\":0,\"text\":\"\xe2\x80\xa8\",\"logprobs\":"
-	       "{\"tokens\":[\"\xe2\x80\xa8\"],\"token_logprobs\":[-2.0],"
-	       "\"top_logprobs\":[{\"\xe2\x80\xa8\":-2.0}],\"text_offset\":[3]},"
-	       "\"finish_reason\":null}]}\n\n",
-	       "offsets count characters and go on");
+	wrote("data: " TEXT
+	      "{'index':0,'text':'\xe2\x80\xa8','logprobs':{'tokens':['\xe2\x80\xa8'],"
+	      "'token_logprobs':[-2.0],'top_logprobs':[{'\xe2\x80\xa8':-2.0}],'text_offset':[3]},"
+	      "'finish_reason':null}]}\n\n",
+	      "offsets count characters and go on");
 }
 
 /* An echoed prompt comes first, and of its first token nothing is known. */
@@ -394,29 +391,21 @@ static void test_echo(void)
 	struct openai_token tokens[] = {token(END, 0), token(BC, -1), token(C3, -1.5f),
 					token(A9, -2), token(END, -3)};
 	struct openai_cursor cursor = {.n_held = 0};
-	struct openai_delta d = {.content = " bc\xc3",
-				 .content_len = 4,
-				 .tokens = tokens,
-				 .n_tokens = 3,
-				 .cursor = &cursor};
+	struct openai_delta d = scored(" bc\xc3", tokens, 3, &cursor);
 
 	h.logprobs = true;
 	h.n_logprobs = 1;
 	tokens[0].first = true;
 	tokens[0].cut = 10;
-	tokens[1].draw.n_top = 1;
-	tokens[1].draw.top_ids[0] = A;
-	tokens[1].draw.top_logprobs[0] = -0.5f;
+	best(&tokens[1].draw, 1, (int32_t[]){A}, (float[]){-0.5f});
 	tokens[2].last = true;
 	tokens[4].cut = 10;
 	openai_stream_delta(&h, &d, &out);
-	is_str(take(),
-	       "data: " TEXT "{\"index\":0,\"text\":\" bc\xef\xbf\xbd\",\"logprobs\":"
-	       "{\"tokens\":[\"\",\" bc\",\"\xef\xbf\xbd\"],"
-	       "\"token_logprobs\":[null,-1.0,-1.5],"
-	       "\"top_logprobs\":[null,{\"a\":-0.5,\" bc\":-1.0},{\"\xef\xbf\xbd\":-1.5}],"
-	       "\"text_offset\":[0,0,3]},\"finish_reason\":null}]}\n\n",
-	       "an echo: null, a special token without text, half a character that nothing completes");
+	wrote("data: " TEXT
+	      "{'index':0,'text':' bc\xef\xbf\xbd','logprobs':{'tokens':['',' bc','\xef\xbf\xbd'],"
+	      "'token_logprobs':[null,-1.0,-1.5],'top_logprobs':[null,{'a':-0.5,' bc':-1.0},"
+	      "{'\xef\xbf\xbd':-1.5}],'text_offset':[0,0,3]},'finish_reason':null}]}\n\n",
+	      "an echo: null, a special token without text, half a character that nothing completes");
 	d = (struct openai_delta){.content = "\xef\xbf\xbd",
 				  .content_len = 3,
 				  .tokens = tokens + 3,
@@ -424,24 +413,23 @@ static void test_echo(void)
 				  .cursor = &cursor,
 				  .finish_reason = "stop"};
 	openai_stream_delta(&h, &d, &out);
-	ok(strstr(take(), "\"tokens\":[\"\xef\xbf\xbd\",\"\"],\"token_logprobs\":[-2.0,-3.0],"
-			  "\"top_logprobs\":[{\"\xef\xbf\xbd\":-2.0},{\"\":-3.0}],"
-			  "\"text_offset\":[4,5]}"),
+	ok(strstr(take(),
+		  quoted("'tokens':['\xef\xbf\xbd',''],'token_logprobs':[-2.0,-3.0],"
+			 "'top_logprobs':[{'\xef\xbf\xbd':-2.0},{'':-3.0}],'text_offset':[4,5]}")),
 	   "what is drawn begins anew behind it");
 }
 
 static void test_prompt_logprobs(void)
 {
 	static const char want[] =
-		"\"prompt_logprobs\":[null,{\"1\":{\"logprob\":-1.0,\"rank\":7,\"decoded_token\":"
-		"\" bc\"},\"0\":{\"logprob\":-0.5,\"rank\":1,\"decoded_token\":\"a\"},"
-		"\"2\":{\"logprob\":-0.75,\"rank\":2,\"decoded_token\":\"\xef\xbf\xbd\"}},"
-		"{\"0\":{\"logprob\":0.0,\"rank\":1,\"decoded_token\":\"a\"},"
-		"\"1\":{\"logprob\":-9.0,\"rank\":2,\"decoded_token\":\" bc\"}}]";
+		"'prompt_logprobs':[null,{'1':{'logprob':-1.0,'rank':7,'decoded_token':' bc'},"
+		"'0':{'logprob':-0.5,'rank':1,'decoded_token':'a'},'2':{'logprob':-0.75,'rank':2,"
+		"'decoded_token':'\xef\xbf\xbd'}},{'0':{'logprob':0.0,'rank':1,"
+		"'decoded_token':'a'},'1':{'logprob':-9.0,'rank':2,'decoded_token':' bc'}}]";
 	struct draw_result prompt[3] = {
 		{0},
-		{.token = BC, .logprob = -1, .rank = 7, .n_top = 3},
-		{.token = A, .logprob = 0, .rank = 1, .n_top = 3},
+		{.token = BC, .logprob = -1, .rank = 7},
+		{.token = A, .logprob = 0, .rank = 1},
 	};
 	struct openai_choice c = {.all = {.content = "x",
 					  .content_len = 1,
@@ -450,10 +438,8 @@ static void test_prompt_logprobs(void)
 				  .n_prompt = 3};
 	struct openai_usage u = {0};
 
-	memcpy(prompt[1].top_ids, (int32_t[]){A, C3, A9}, 3 * sizeof(int32_t));
-	memcpy(prompt[1].top_logprobs, (float[]){-0.5f, -0.75f, -0.875f}, 3 * sizeof(float));
-	memcpy(prompt[2].top_ids, (int32_t[]){A, BC, A9}, 3 * sizeof(int32_t));
-	memcpy(prompt[2].top_logprobs, (float[]){0, -9, -10}, 3 * sizeof(float));
+	best(&prompt[1], 3, (int32_t[]){A, C3, A9}, (float[]){-0.5f, -0.75f, -0.875f});
+	best(&prompt[2], 3, (int32_t[]){A, BC, A9}, (float[]){0, -9, -10});
 	for (int chat = 0; chat < 2; chat++) {
 		struct openai_head h = head(chat);
 		json_t *body, *at;
@@ -465,7 +451,7 @@ static void test_prompt_logprobs(void)
 		h.n_prompt_logprobs = 2;
 		openai_body(&h, &c, 1, NULL, 1, &u, &out);
 		body = json_loads(buf_str(&out), 0, NULL);
-		ok(strstr(take(), want), "null, then the token and the best, each once");
+		ok(strstr(take(), quoted(want)), "null, then the token and the best, each once");
 		at = chat ? body : json_array_get(json_object_get(body, "choices"), 0);
 		dump = json_dumps(json_object_get(at, "prompt_logprobs"), JSON_COMPACT);
 		ok(dump && !strncmp(dump, "[null,", 6), "where vLLM has it");
@@ -751,10 +737,10 @@ static void test_errors(void)
 	ok_all("errors have their status, type and code");
 	err_set(&e, EINVAL, "cut \xe2\x82");
 	openai_stream_error(&e, &out);
-	is_str(take(),
-	       "data: {\"error\":{\"message\":\"cut \xef\xbf\xbd\",\"type\":"
-	       "\"invalid_request_error\",\"param\":null,\"code\":null}}\n\ndata: [DONE]\n\n",
-	       "an error in a stream; a sentence cut inside a character stays UTF-8");
+	wrote("data: {\"error\":{\"message\":\"cut \xef\xbf\xbd\","
+	      "\"type\":\"invalid_request_error\",\"param\":null,"
+	      "\"code\":null}}\n\ndata: [DONE]\n\n",
+	      "an error in a stream; a sentence cut inside a character stays UTF-8");
 }
 
 static void test_writer(void)
@@ -800,64 +786,67 @@ static void test_writer(void)
 	is_str(take(), "\"a\\u0000b\"", "a zero byte");
 }
 
+static struct arena arena;
+static struct err err;
+
+static int tokenize(const char *body, struct openai_tokenize *t)
+{
+	body = quoted(body);
+	return openai_parse_tokenize(body, strlen(body), &arena, t, &err);
+}
+
+static int detokenize(const char *body, uint32_t vocab_size, struct openai_detokenize *d)
+{
+	body = quoted(body);
+	return openai_parse_detokenize(body, strlen(body), vocab_size, &arena, d, &err);
+}
+
 static void test_tokenize(void)
 {
 	int32_t v[] = {BC, DAY, QUOTE, END, C3, A9};
 	const struct ids ids = {v, 6, 6};
-	struct arena arena;
 	struct openai_tokenize t;
 	struct openai_detokenize d;
-	struct err e;
-	const char *body;
 
 	openai_body_tokenize(NULL, &ids, 4096, false, &out);
-	is_str(take(),
-	       "{\"count\":6,\"max_model_len\":4096,\"tokens\":[1,12,9,11,2,3],\"token_strs\":"
-	       "null}",
-	       "tokenize");
+	wrote("{'count':6,'max_model_len':4096,'tokens':[1,12,9,11,2,3],'token_strs':null}",
+	      "tokenize");
 	openai_body_tokenize(NULL, &ids, 4096, true, &out);
-	is_str(take(),
-	       "{\"count\":6,\"max_model_len\":4096,\"tokens\":[1,12,9,11,2,3],\"token_strs\":["
-	       "\"\xc4\xa0"
-	       "bc\",\"\xc3\xa6\xc4\xb9\xc2\xa5x\",\"\\\"\\\\\xc4\x8a\",\"<|im_end|>\","
-	       "\"\xc3\x83\",\"\xc2\xa9\"]}",
-	       "token_strs are spelled as in the vocabulary");
+	wrote("{'count':6,'max_model_len':4096,'tokens':[1,12,9,11,2,3],'token_strs':['\xc4\xa0"
+	      "bc','\xc3\xa6\xc4\xb9\xc2\xa5x','\\'\\\\\xc4\x8a','<|im_end|>','\xc3\x83','\xc2\xa9']}",
+	      "token_strs are spelled as in the vocabulary");
 	openai_body_detokenize(NULL, v, 6, &out);
-	is_str(take(), "{\"prompt\":\" bc\xe6\x97\xa5x\\\"\\\\\\n<|im_end|>\xc3\xa9\"}",
-	       "detokenize joins bytes");
+	wrote("{'prompt':' bc\xe6\x97\xa5x\\'\\\\\\n<|im_end|>\xc3\xa9'}",
+	      "detokenize joins bytes");
 	openai_body_detokenize(NULL, v, 5, &out);
-	is_str(take(), "{\"prompt\":\" bc\xe6\x97\xa5x\\\"\\\\\\n<|im_end|>\xef\xbf\xbd\"}",
-	       "half a character becomes U+FFFD");
+	wrote("{'prompt':' bc\xe6\x97\xa5x\\'\\\\\\n<|im_end|>\xef\xbf\xbd'}",
+	      "half a character becomes U+FFFD");
 
 	arena_init(&arena, 1 << 20);
-	body = "{\"prompt\":\"\",\"add_special_tokens\":false,\"return_token_strs\":true}";
-	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), 0, "a prompt");
+	is_int(tokenize("{'prompt':'','add_special_tokens':false,'return_token_strs':true}", &t), 0,
+	       "a prompt");
 	ok(t.prompt && !t.prompt_len && !t.context && t.return_token_strs &&
 		   !t.add_special_tokens && !t.model,
 	   "may be empty");
-	body = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
-	       "\"add_generation_prompt\":false}";
-	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), 0, "messages");
+	is_int(tokenize("{'model':'m','messages':[{'role':'user','content':'x'}],"
+			"'add_generation_prompt':false}",
+			&t),
+	       0, "messages");
 	ok(!t.prompt && t.add_special_tokens &&
 		   json_array_size(json_object_get(t.context, "messages")) == 1 &&
 		   json_is_false(json_object_get(t.context, "add_generation_prompt")),
 	   "make a context");
 	openai_tokenize_release(&t);
-	body = "{}";
-	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), -EINVAL, "neither");
-	is_str(e.param, "prompt", "names prompt");
-	body = "{\"prompt\":[1]}";
-	is_int(openai_parse_tokenize(body, strlen(body), &arena, &t, &e), -EINVAL, "not a string");
-	body = "{\"tokens\":[0,9],\"model\":\"m\"}";
-	is_int(openai_parse_detokenize(body, strlen(body), 10, &arena, &d, &e), 0, "tokens");
+	is_int(tokenize("{}", &t), -EINVAL, "neither");
+	is_str(err.param, "prompt", "names prompt");
+	is_int(tokenize("{'prompt':[1]}", &t), -EINVAL, "not a string");
+	is_int(detokenize("{'tokens':[0,9],'model':'m'}", 10, &d), 0, "tokens");
 	ok(d.n_ids == 2 && d.ids[1] == 9 && !strcmp(d.model, "m"), "are read");
-	is_int(openai_parse_detokenize(body, strlen(body), 9, &arena, &d, &e), -EINVAL,
+	is_int(detokenize("{'tokens':[0,9],'model':'m'}", 9, &d), -EINVAL,
 	       "an id outside of the vocabulary");
-	is_str(e.param, "tokens[1]", "is named");
-	body = "{\"tokens\":\"x\"}";
-	is_int(openai_parse_detokenize(body, strlen(body), 9, &arena, &d, &e), -EINVAL, "no list");
-	body = "{}";
-	is_int(openai_parse_detokenize(body, strlen(body), 9, &arena, &d, &e), -EINVAL, "nothing");
+	is_str(err.param, "tokens[1]", "is named");
+	is_int(detokenize("{'tokens':'x'}", 9, &d), -EINVAL, "no list");
+	is_int(detokenize("{}", 9, &d), -EINVAL, "nothing");
 	arena_release(&arena);
 }
 
@@ -868,16 +857,13 @@ static void test_small_bodies(void)
 		{.id = "b", .created = 6, .max_model_len = 1}};
 
 	openai_body_models(models, 2, &out);
-	is_str(take(),
-	       "{\"object\":\"list\",\"data\":[{\"id\":\"a\\\"\",\"object\":\"model\",\"created\":"
-	       "5,"
-	       "\"owned_by\":\"tigon\",\"root\":\"/x\",\"max_model_len\":64},{\"id\":\"b\","
-	       "\"object\":\"model\",\"created\":6,\"owned_by\":\"tigon\",\"root\":\"b\","
-	       "\"max_model_len\":1}]}",
-	       "models");
+	wrote("{'object':'list','data':[{'id':'a\\'','object':'model','created':5,"
+	      "'owned_by':'tigon','root':'/x','max_model_len':64},{'id':'b','object':'model',"
+	      "'created':6,'owned_by':'tigon','root':'b','max_model_len':1}]}",
+	      "models");
 	openai_body_health(&out);
 	openai_body_version("1.2", &out);
-	is_str(take(), "{\"status\":\"ok\"}{\"version\":\"1.2\"}", "health and version");
+	wrote("{'status':'ok'}{'version':'1.2'}", "health and version");
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 #include "protocol/tokenizer/tokenizer.h"
 #include "protocol/tokenizer/unicode.h"
 #include "tests/model_text.h"
+#include "tests/quoted.h"
 #include "tests/tap.h"
 
 static struct tokenizer *lexis;
@@ -259,74 +260,62 @@ static void test_classes(const json_t *root)
 
 /* ---- what is refused ---- */
 
+/* clang-format off: a case is a line. */
 static const struct {
 	const char *change; /* of lexis's file */
 	int code;
 	const char *says;
 } refused[] = {
-	{"{\"model\": {\"type\": \"Unigram\"}}", ENOTSUP, "Unigram"},
-	{"{\"model\": {\"dropout\": 0.1}}", ENOTSUP, "dropout"},
-	{"{\"model\": {\"end_of_word_suffix\": \"</w>\"}}", ENOTSUP, "end_of_word_suffix"},
-	{"{\"model\": {\"continuing_subword_prefix\": \"##\"}}", ENOTSUP, "prefix"},
-	{"{\"model\": {\"ignore_merges\": 1}}", EINVAL, "ignore_merges"},
-	{"{\"model\": {\"vocab\": {}}}", EINVAL, "vocab"},
-	{"{\"model\": {\"vocab\": {\"a\": 0, \"b\": 0}}}", EINVAL, "two tokens"},
-	{"{\"model\": {\"vocab\": {\"a\": -1}}}", EINVAL, "id of \"a\""},
-	{"{\"model\": {\"vocab\": {\"a\": 4294967295}}}", EINVAL, "id of \"a\""},
-	{"{\"model\": {\"vocab\": {\"a\": \"0\"}}}", EINVAL, "id of \"a\""},
-	{"{\"model\": {\"merges\": 7}}", EINVAL, "merges"},
-	{"{\"model\": {\"merges\": [[\"a\"]]}}", EINVAL, "merges[0]"},
-	{"{\"model\": {\"merges\": [\"a b c\"]}}", EINVAL, "merges[0]"},
-	{"{\"model\": {\"merges\": [\"i s\", [\"a\", 1]]}}", EINVAL, "merges[1]"},
-	{"{\"model\": {\"merges\": [\"z q\"]}}", EINVAL, "not in the vocabulary"},
-	{"{\"model\": {\"merges\": [\"\\u0000\"]}}", EINVAL, "\\u0000"},
-	{"{\"model\": {\"merges\": [], \"unk_token\": \"a\", \"vocab\": {\"a\": 9}}}", ENOTSUP,
-	 "unk_token"},
-	{"{\"model\": {\"merges\": [], \"byte_fallback\": true, \"vocab\": {\"a\": 9}}}", ENOTSUP,
-	 "0x00"},
-	{"{\"model\": null}", EINVAL, "no model"},
-	{"{\"normalizer\": {\"type\": \"NFKC\"}}", ENOTSUP, "NFKC"},
-	{"{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, "
-	 "{\"type\": \"Lowercase\"}]}}",
+	{"{'model': {'type': 'Unigram'}}", ENOTSUP, "Unigram"},
+	{"{'model': {'dropout': 0.1}}", ENOTSUP, "dropout"},
+	{"{'model': {'end_of_word_suffix': '</w>'}}", ENOTSUP, "end_of_word_suffix"},
+	{"{'model': {'continuing_subword_prefix': '##'}}", ENOTSUP, "prefix"},
+	{"{'model': {'ignore_merges': 1}}", EINVAL, "ignore_merges"},
+	{"{'model': {'vocab': {}}}", EINVAL, "vocab"},
+	{"{'model': {'vocab': {'a': 0, 'b': 0}}}", EINVAL, "two tokens"},
+	{"{'model': {'vocab': {'a': -1}}}", EINVAL, "id of \"a\""},
+	{"{'model': {'vocab': {'a': 4294967295}}}", EINVAL, "id of \"a\""},
+	{"{'model': {'vocab': {'a': '0'}}}", EINVAL, "id of \"a\""},
+	{"{'model': {'merges': 7}}", EINVAL, "merges"},
+	{"{'model': {'merges': [['a']]}}", EINVAL, "merges[0]"},
+	{"{'model': {'merges': ['a b c']}}", EINVAL, "merges[0]"},
+	{"{'model': {'merges': ['i s', ['a', 1]]}}", EINVAL, "merges[1]"},
+	{"{'model': {'merges': ['z q']}}", EINVAL, "not in the vocabulary"},
+	{"{'model': {'merges': ['\\u0000']}}", EINVAL, "\\u0000"},
+	{"{'model': {'merges': [], 'unk_token': 'a', 'vocab': {'a': 9}}}", ENOTSUP, "unk_token"},
+	{"{'model': {'merges': [], 'byte_fallback': true, 'vocab': {'a': 9}}}", ENOTSUP, "0x00"},
+	{"{'model': null}", EINVAL, "no model"},
+	{"{'normalizer': {'type': 'NFKC'}}", ENOTSUP, "NFKC"},
+	{"{'normalizer': {'type': 'Sequence', 'normalizers': [{'type': 'NFC'}, {'type': 'Lowercase'}]}}",
 	 ENOTSUP, "Lowercase"},
-	{"{\"decoder\": {\"type\": \"Metaspace\"}}", ENOTSUP, "Metaspace"},
-	{"{\"pre_tokenizer\": null}", ENOTSUP, "ByteLevel"},
-	{"{\"pre_tokenizer\": {\"type\": \"Whitespace\"}}", ENOTSUP, "Whitespace"},
-	{"{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"use_regex\": \"no\"}}", EINVAL,
-	 "use_regex"},
-	{"{\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
-	 "\"ByteLevel\"}, "
-	 "{\"type\": \"Digits\"}]}}",
+	{"{'decoder': {'type': 'Metaspace'}}", ENOTSUP, "Metaspace"},
+	{"{'pre_tokenizer': null}", ENOTSUP, "ByteLevel"},
+	{"{'pre_tokenizer': {'type': 'Whitespace'}}", ENOTSUP, "Whitespace"},
+	{"{'pre_tokenizer': {'type': 'ByteLevel', 'use_regex': 'no'}}", EINVAL, "use_regex"},
+	{"{'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'ByteLevel'}, {'type': 'Digits'}]}}",
 	 ENOTSUP, "behind ByteLevel"},
-	{"{\"pre_tokenizer\": {\"type\": \"Split\", \"behavior\": \"Isolated\"}}", EINVAL,
-	 "no pattern"},
-	{"{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"a\"}, "
-	 "\"behavior\": \"MergedWithNext\"}}",
+	{"{'pre_tokenizer': {'type': 'Split', 'behavior': 'Isolated'}}", EINVAL, "no pattern"},
+	{"{'pre_tokenizer': {'type': 'Split', 'pattern': {'Regex': 'a'}, 'behavior': 'MergedWithNext'}}",
 	 ENOTSUP, "MergedWithNext"},
-	{"{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a\"}, "
-	 "\"behavior\": \"Isolated\"}}",
+	{"{'pre_tokenizer': {'type': 'Split', 'pattern': {'Regex': '(a'}, 'behavior': 'Isolated'}}",
 	 EINVAL, "pattern is wrong"},
-	{"{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a&&[b]]\"}, "
-	 "\"behavior\": \"Isolated\"}}",
+	{"{'pre_tokenizer': {'type': 'Split', 'pattern': {'Regex': '[a&&[b]]'}, 'behavior': 'Isolated'}}",
 	 ENOTSUP, "sets in sets"},
-	{"{\"added_tokens\": {}}", EINVAL, "added_tokens"},
-	{"{\"added_tokens\": [{\"id\": 1}]}", EINVAL, "added token"},
-	{"{\"added_tokens\": [{\"id\": 4194304, \"content\": \"x\"}]}", EINVAL, "added token"},
-	{"{\"added_tokens\": [{\"id\": 9000, \"content\": \"x\", \"lstrip\": 3}]}", EINVAL,
-	 "lstrip"},
-	{"{\"added_tokens\": [{\"id\": 5, \"content\": \"<new>\"}]}", EINVAL, "contradicts"},
-	{"{\"added_tokens\": [{\"id\": 9000, \"content\": \"<think>\"}]}", EINVAL, "contradicts"},
-	{"{\"added_tokens\": [{\"id\": 9000, \"content\": \"e\\u0301\"}, {\"id\": 9001, "
-	 "\"content\": \"\\u00e9\\u00e9\"}, {\"id\": 9002, \"content\": \"e\\u0301e\\u0301\"}]}",
+	{"{'added_tokens': {}}", EINVAL, "added_tokens"},
+	{"{'added_tokens': [{'id': 1}]}", EINVAL, "added token"},
+	{"{'added_tokens': [{'id': 4194304, 'content': 'x'}]}", EINVAL, "added token"},
+	{"{'added_tokens': [{'id': 9000, 'content': 'x', 'lstrip': 3}]}", EINVAL, "lstrip"},
+	{"{'added_tokens': [{'id': 5, 'content': '<new>'}]}", EINVAL, "contradicts"},
+	{"{'added_tokens': [{'id': 9000, 'content': '<think>'}]}", EINVAL, "contradicts"},
+	{"{'added_tokens': [{'id': 9000, 'content': 'e\\u0301'}, {'id': 9001, 'content': '\\u00e9\\u00e9'}, {'id': 9002, 'content': 'e\\u0301e\\u0301'}]}",
 	 EINVAL, "two ids"},
-	{"{\"post_processor\": {\"type\": \"Strange\"}}", ENOTSUP, "Strange"},
-	{"{\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
-	 "{\"id\": \"<s>\"}}]}}",
+	{"{'post_processor': {'type': 'Strange'}}", ENOTSUP, "Strange"},
+	{"{'post_processor': {'type': 'TemplateProcessing', 'single': [{'SpecialToken': {'id': '<s>'}}]}}",
 	 EINVAL, "unknown token"},
-	{"{\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
-	 "{\"id\": \"<s>\"}}], \"special_tokens\": {\"<s>\": {\"ids\": [9999]}}}}",
+	{"{'post_processor': {'type': 'TemplateProcessing', 'single': [{'SpecialToken': {'id': '<s>'}}], 'special_tokens': {'<s>': {'ids': [9999]}}}}",
 	 EINVAL, "not in the vocabulary"},
 };
+/* clang-format on */
 
 static void test_refused(void)
 {
@@ -335,7 +324,7 @@ static void test_refused(void)
 	struct err e;
 
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
-		json_t *change = json_loads(refused[i].change, JSON_ALLOW_NUL, NULL);
+		json_t *change = json_loads(quoted(refused[i].change), JSON_ALLOW_NUL, NULL);
 		json_t *file = changed(change);
 
 		e = (struct err){0};
