@@ -31,16 +31,6 @@ bool log_enabled(enum log_level level)
 	return level <= current;
 }
 
-int log_level_parse(const char *name, enum log_level *ret)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
-		if (!strcmp(name, levels[i].name)) {
-			*ret = (enum log_level)i;
-			return 0;
-		}
-	return -EINVAL;
-}
-
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX])
 {
 	if (now_ns < l->next_ns) {

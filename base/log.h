@@ -17,9 +17,6 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_D
 void log_set_level(enum log_level level);
 bool log_enabled(enum log_level level);
 
-/* "error", "warning", "info" or "debug" to a level; -EINVAL for anything else. */
-int log_level_parse(const char *name, enum log_level *ret) MUST_CHECK;
-
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 
 /* Lines of one kind that others can cause as often as they like: one a minute is written. Zeros to begin with; one thread. */

@@ -283,7 +283,6 @@ static void test_queue(void)
 
 int main(void)
 {
-	enum log_level level;
 	struct log_limit limit = {0};
 	char more[LOG_MORE_MAX];
 
@@ -297,8 +296,6 @@ int main(void)
 	test_map();
 	test_mix();
 	test_queue();
-	ok(log_level_parse("debug", &level) == 0 && level == LOG_LEVEL_DEBUG, "a level's name");
-	is_int(log_level_parse("loud", &level), -EINVAL, "a name that is no level");
 	ok(log_due(&limit, 1, more) && !more[0], "the first line of a kind is due");
 	for (uint64_t i = 2; i < 1000; i++)
 		check(!log_due(&limit, i, more));

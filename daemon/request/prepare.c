@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <gnutls/crypto.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -104,45 +105,37 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 static int fit_part(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct server *s = c->server;
-	const char *source = c->text.ask.source;
-	uint64_t n_prompt = p->prompt.len, context = s->info.max_model_len;
-	uint64_t asked = c->text.ask.max_tokens, room;
+	const struct openai_request *ask = &c->text.ask;
+	const char *source = ask->source;
+	unsigned long long n = p->prompt.len, context = s->info.max_model_len, room;
+	unsigned long long more = MAX(ask->max_tokens, 1u);
+	unsigned long long pages = pages_beside(s, c->text.n) * s->options.page_size;
 
-	if (!n_prompt)
+	if (!n)
 		return err_param(e, EINVAL, source, "%s: there is nothing to go on from: no tokens",
 				 source);
-	if (n_prompt >= context && c->text.ask.prompt_only)
+	if (n >= context && ask->prompt_only)
 		return err_param(e, PROBLEM_CONTEXT_LENGTH, source,
 				 "this server's context is %llu tokens, and %llu are in the %s: at "
 				 "most %llu can be, even with nothing to generate",
-				 (unsigned long long)context, (unsigned long long)n_prompt, source,
-				 (unsigned long long)context - 1);
-	if (n_prompt >= context || asked > context - n_prompt)
-		return err_param(
-			e, PROBLEM_CONTEXT_LENGTH, source,
-			"this server's context is %llu tokens, but %llu were asked for: %llu in "
-			"the %s, %llu to generate",
-			(unsigned long long)context,
-			(unsigned long long)(n_prompt + MAX(asked, (uint64_t)1)),
-			(unsigned long long)n_prompt, source,
-			(unsigned long long)MAX(asked, (uint64_t)1));
-	room = MIN(context - n_prompt, pool_fit(s, n_prompt, c->text.n));
-	if (!room && c->text.ask.prompt_only)
-		return err_param(
-			e, PROBLEM_CONTEXT_LENGTH, source,
-			"the KV cache holds %llu tokens, too few for %llu in the %s and a place "
-			"behind them in each of %u choices",
-			(unsigned long long)(pages_beside(s, c->text.n) * s->options.page_size),
-			(unsigned long long)n_prompt, source, c->text.n);
-	if (!room || asked > room)
-		return err_param(
-			e, PROBLEM_CONTEXT_LENGTH, source,
-			"the KV cache holds %llu tokens, too few for %llu in the %s and %llu to "
-			"generate in each of %u choices",
-			(unsigned long long)(pages_beside(s, c->text.n) * s->options.page_size),
-			(unsigned long long)n_prompt, source,
-			(unsigned long long)MAX(asked, (uint64_t)1), c->text.n);
-	p->max_tokens = (uint32_t)(asked ? asked : room);
+				 context, n, source, context - 1);
+	if (n >= context || more > context - n)
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, source,
+				 "this server's context is %llu tokens, but %llu were asked for: "
+				 "%llu in the %s, %llu to generate",
+				 context, n + more, n, source, more);
+	room = MIN(context - n, (unsigned long long)pool_fit(s, n, c->text.n));
+	if (!room && ask->prompt_only)
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, source,
+				 "the KV cache holds %llu tokens, too few for %llu in the %s and a "
+				 "place behind them in each of %u choices",
+				 pages, n, source, c->text.n);
+	if (more > room)
+		return err_param(e, PROBLEM_CONTEXT_LENGTH, source,
+				 "the KV cache holds %llu tokens, too few for %llu in the %s and "
+				 "%llu to generate in each of %u choices",
+				 pages, n, source, more, c->text.n);
+	p->max_tokens = (uint32_t)(ask->max_tokens ? ask->max_tokens : room);
 	return 0;
 }
 
@@ -259,9 +252,8 @@ static int make_parts(struct call *c, struct err *e)
 	/* Together they never fit into the queue, so a later try fails as well. */
 	if (n_parts > c->server->options.max_queued_requests)
 		return err_param(e, EINVAL, "prompt",
-				 "%zu prompts are more than may wait at the same time, %llu",
-				 n_parts,
-				 (unsigned long long)c->server->options.max_queued_requests);
+				 "%zu prompts are more than may wait at the same time, %" PRIu64,
+				 n_parts, c->server->options.max_queued_requests);
 	c->text.n = ask->n;
 	n_scored = openai_wants_scores(ask, &n_top) ? ask->n : 0;
 	c->text.n_choices = (uint32_t)n_parts * ask->n;

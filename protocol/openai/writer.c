@@ -115,8 +115,3 @@ void writer_logprob(struct buf *out, float logprob)
 	if (!strpbrk(text, ".e")) /* so that every client reads a float */
 		buf_puts(out, ".0");
 }
-
-void writer_bool(struct buf *out, bool value)
-{
-	buf_puts(out, value ? "true" : "false");
-}

@@ -25,7 +25,4 @@ void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n);
  * everything below -9999 (and NaN) is -9999.0, as OpenAI and vLLM write it. */
 void writer_logprob(struct buf *out, float logprob);
 
-/* true or false. */
-void writer_bool(struct buf *out, bool value);
-
 #endif
