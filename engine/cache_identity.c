@@ -241,14 +241,9 @@ static bool memo_line(const struct weight_file *f, char *ret, size_t size)
 
 static bool parse_digest(const char *text, uint8_t ret[DIGEST])
 {
-	for (size_t i = 0; i < DIGEST; i++) {
-		unsigned v;
-
-		if (strspn(text + 2 * i, "0123456789abcdef") < 2 ||
-		    sscanf(text + 2 * i, "%2x", &v) != 1)
+	for (size_t i = 0; i < DIGEST; i++, text += 2)
+		if (strspn(text, "0123456789abcdef") < 2 || sscanf(text, "%2hhx", &ret[i]) != 1)
 			return false;
-		ret[i] = (uint8_t)v;
-	}
 	return true;
 }
 
@@ -342,14 +337,12 @@ static int by_name(const void *a, const void *b)
 static int add_file(void *user, const char *path, const char *name, struct err *e)
 {
 	struct weight_files *l = user;
-	char *copy = strdup(path);
+	char *copy;
 
-	if (l->n == FILES_MAX || !copy) {
-		free(copy);
-		return err_set(e, copy ? EINVAL : ENOMEM, "%s: more than %d files", path,
-			       FILES_MAX);
-	}
-	if (!array_grow(l->v, l->cap, l->n + 1)) {
+	if (l->n == FILES_MAX)
+		return err_set(e, EINVAL, "%s: more than %d files", path, FILES_MAX);
+	copy = strdup(path);
+	if (!copy || !array_grow(l->v, l->cap, l->n + 1)) {
 		free(copy);
 		return err_set(e, ENOMEM, "%s: out of memory", path);
 	}

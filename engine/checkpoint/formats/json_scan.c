@@ -235,18 +235,7 @@ static int skip_value(struct json_scan *s, int depth)
 	case '"': return scan_string(s, NULL, 0);
 	case '{': s->at++; return skip_members(s, '}', depth);
 	case '[': s->at++; return skip_members(s, ']', depth);
-	case '-':
-	case '0':
-	case '1':
-	case '2':
-	case '3':
-	case '4':
-	case '5':
-	case '6':
-	case '7':
-	case '8':
-	case '9': return skip_number(s);
-	default: return skip_word(s);
+	default: return *s->at == '-' || at_digit(s) ? skip_number(s) : skip_word(s);
 	}
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/macros.h"
 #include "base/file.h"
@@ -26,7 +27,6 @@ enum {
 	INDEX_MAX = 100000000, /* bytes */
 	FILES_MAX = 16384,     /* a checkpoint */
 	NAMES_MAX = 1 << 30,   /* bytes of names, all files */
-	TABLE_MAX = 1 << 30,   /* bytes of the tables of tensors and of the index */
 	FILE_NAME_MAX = 255,
 };
 
@@ -45,12 +45,13 @@ struct index_line {
 struct safetensors {
 	const char *dir; /* in names */
 	struct arena names;
-	struct buf files;   /* struct mapping each */
-	struct buf tensors; /* struct tensor each, sorted by name once all files are read */
-	struct buf lines;   /* struct index_line each, only while opening */
+	struct mapping *files; /* owned, as all arrays here */
+	size_t n_files, cap_files;
+	struct tensor *list; /* sorted by name once all files are read */
+	size_t n, cap;
+	struct index_line *lines; /* only while opening */
+	size_t n_lines, cap_lines;
 };
-
-#define ITEMS(type, b, n) ((n) = (b).len / sizeof(type), (type *)(void *)(b).data)
 
 static int out_of_memory(const struct safetensors *s, struct err *e)
 {
@@ -61,16 +62,15 @@ static int add_file(struct safetensors *s, const char *name, struct err *e)
 {
 	size_t size = strlen(s->dir) + 1 + strlen(name) + 1;
 	char *shown = arena_alloc(&s->names, size);
-	struct mapping file = {.shown = shown};
 
-	if (s->files.len == s->files.max)
+	if (s->n_files == FILES_MAX)
 		return err_set(e, EINVAL, "%s: more than %d files", s->dir, FILES_MAX);
-	if (!shown)
+	if (!shown || !array_grow(s->files, s->cap_files, s->n_files + 1))
 		return out_of_memory(s, e);
 	snprintf(shown, size, "%s/%s", s->dir, name);
-	file.name = shown + strlen(s->dir) + 1;
-	buf_append(&s->files, &file, sizeof(file));
-	return s->files.failed ? out_of_memory(s, e) : 0;
+	s->files[s->n_files++] =
+		(struct mapping){.shown = shown, .name = shown + strlen(s->dir) + 1};
+	return 0;
 }
 
 static int compare_files(const void *a, const void *b)
@@ -90,12 +90,11 @@ static int compare_lines(const void *a, const void *b)
 /* Every file that the index names, once. */
 static int add_files_of_index(struct safetensors *s, struct err *e)
 {
-	size_t n;
-	struct index_line *lines = ITEMS(struct index_line, s->lines, n);
+	const struct index_line *lines = s->lines;
 	int r = 0;
 
-	qsort(lines, n, sizeof(*lines), compare_lines);
-	for (size_t i = 0; r == 0 && i < n; i++)
+	qsort(s->lines, s->n_lines, sizeof(*s->lines), compare_lines);
+	for (size_t i = 0; r == 0 && i < s->n_lines; i++)
 		if (!i || strcmp(lines[i - 1].file_name, lines[i].file_name))
 			r = add_file(s, lines[i].file_name, e);
 	return r;
@@ -127,9 +126,10 @@ static int scan_index(struct safetensors *s, struct json_scan *scan, const char 
 		if (!line.file_name || strcmp(line.file_name, file))
 			line.file_name = arena_strdup(&s->names, file);
 		line.tensor = arena_strdup(&s->names, key);
-		buf_append(&s->lines, &line, sizeof(line));
-		if (!line.file_name || !line.tensor || s->lines.failed)
+		if (!line.file_name || !line.tensor ||
+		    !array_grow(s->lines, s->cap_lines, s->n_lines + 1))
 			return out_of_memory(s, e);
+		s->lines[s->n_lines++] = line;
 	} while (json_scan_is(scan, ','));
 	if (!json_scan_is(scan, '}'))
 		return err_set(e, EINVAL, "%s: weight_map is broken at byte %zu", shown,
@@ -164,7 +164,7 @@ static int parse_index(struct safetensors *s, const struct buf *text, const char
 	} while (json_scan_is(&scan, ','));
 	if (!json_scan_is(&scan, '}') || !json_scan_end(&scan))
 		goto broken;
-	if (!s->lines.len)
+	if (!s->n_lines)
 		return err_set(e, EINVAL, "%s: no weight_map that names tensors", shown);
 	return add_files_of_index(s, e);
 broken:
@@ -179,11 +179,9 @@ static bool is_there(int dir_fd, const char *name)
 /* Fills s->files: what the index names, or model.safetensors, or every *.safetensors. */
 static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 {
-	struct mapping *files;
 	struct dirent *entry;
 	char shown[512];
 	DIR *d;
-	size_t n;
 	int fd, r = 0;
 
 	if (is_there(dir_fd, INDEX_NAME)) {
@@ -213,23 +211,24 @@ static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 			r = add_file(s, entry->d_name, e);
 	}
 	closedir(d);
-	files = ITEMS(struct mapping, s->files, n);
-	if (r == 0 && !n)
+	if (r == 0 && !s->n_files)
 		r = err_set(e, ENOENT, "%s: no safetensors file in this directory", s->dir);
 	/* The order of a directory is not that of its names; messages should not depend on it. */
-	if (n)
-		qsort(files, n, sizeof(*files), compare_files);
+	if (s->n_files)
+		qsort(s->files, s->n_files, sizeof(*s->files), compare_files);
 	return r;
 }
 
 static int keep_tensor(const struct tensor *t, void *user)
 {
 	struct safetensors *s = user;
-	struct tensor copy = *t;
+	const char *name = arena_strdup(&s->names, t->name);
 
-	copy.name = arena_strdup(&s->names, t->name);
-	buf_append(&s->tensors, &copy, sizeof(copy));
-	return !copy.name || s->tensors.failed ? -ENOMEM : 0;
+	if (!name || !array_grow(s->list, s->cap, s->n + 1))
+		return -ENOMEM;
+	s->list[s->n] = *t;
+	s->list[s->n++].name = name;
+	return 0;
 }
 
 static int map_file(struct safetensors *s, struct mapping *m, int dir_fd, struct err *e)
@@ -268,18 +267,17 @@ static int compare_tensors(const void *a, const void *b)
 /* No tensor in two files; every line of the index is true. */
 static int check_together(struct safetensors *s, struct err *e)
 {
-	size_t n, n_lines;
-	struct tensor *list = ITEMS(struct tensor, s->tensors, n);
-	const struct index_line *lines = ITEMS(struct index_line, s->lines, n_lines);
+	const struct index_line *lines = s->lines;
+	const struct tensor *list = s->list;
 
-	if (n)
-		qsort(list, n, sizeof(*list), compare_tensors);
-	for (size_t i = 1; i < n; i++)
+	if (s->n)
+		qsort(s->list, s->n, sizeof(*s->list), compare_tensors);
+	for (size_t i = 1; i < s->n; i++)
 		if (!strcmp(list[i - 1].name, list[i].name))
 			return err_set(e, EINVAL, "%s: tensor %s is in %s too", list[i].file,
 				       list[i].name, list[i - 1].file);
-	for (size_t i = 0; i < n_lines; i++) {
-		const struct tensor *t = tensor_find(list, n, lines[i].tensor);
+	for (size_t i = 0; i < s->n_lines; i++) {
+		const struct tensor *t = tensor_find(list, s->n, lines[i].tensor);
 
 		if (!t || strcmp(t->file + strlen(s->dir) + 1, lines[i].file_name))
 			return err_set(e, EINVAL,
@@ -294,9 +292,7 @@ static int check_together(struct safetensors *s, struct err *e)
 int safetensors_open(const char *dir, struct safetensors **ret, struct err *e)
 {
 	struct safetensors *s;
-	struct mapping *files;
 	int dir_fd, r = 0;
-	size_t n;
 
 	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir_fd < 0)
@@ -307,21 +303,18 @@ int safetensors_open(const char *dir, struct safetensors **ret, struct err *e)
 		return err_set(e, ENOMEM, "%s: out of memory", dir);
 	}
 	arena_init(&s->names, NAMES_MAX);
-	buf_init(&s->files, FILES_MAX * sizeof(struct mapping));
-	buf_init(&s->tensors, TABLE_MAX);
-	buf_init(&s->lines, TABLE_MAX);
 	s->dir = arena_strdup(&s->names, dir);
 	if (!s->dir)
 		r = err_set(e, ENOMEM, "%s: out of memory", dir);
 	if (r == 0)
 		r = choose_files(s, dir_fd, e);
-	files = ITEMS(struct mapping, s->files, n);
-	for (size_t i = 0; r == 0 && i < n; i++)
-		r = map_file(s, &files[i], dir_fd, e);
+	for (size_t i = 0; r == 0 && i < s->n_files; i++)
+		r = map_file(s, &s->files[i], dir_fd, e);
 	if (r == 0)
 		r = check_together(s, e);
 	close(dir_fd);
-	buf_release(&s->lines);
+	free(s->lines);
+	s->lines = NULL;
 	if (r < 0) {
 		safetensors_close(s);
 		return r;
@@ -332,22 +325,19 @@ int safetensors_open(const char *dir, struct safetensors **ret, struct err *e)
 
 void safetensors_close(struct safetensors *s)
 {
-	const struct mapping *files;
-	size_t n;
-
 	if (!s)
 		return;
-	files = ITEMS(const struct mapping, s->files, n);
-	for (size_t i = 0; i < n; i++)
-		if (files[i].data)
-			munmap(files[i].data, files[i].len);
+	for (size_t i = 0; i < s->n_files; i++)
+		if (s->files[i].data)
+			munmap(s->files[i].data, s->files[i].len);
 	arena_release(&s->names);
-	buf_release(&s->files);
-	buf_release(&s->tensors);
+	free(s->files);
+	free(s->list);
 	free(s);
 }
 
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n)
 {
-	return ITEMS(const struct tensor, s->tensors, *n);
+	*n = s->n;
+	return s->list;
 }

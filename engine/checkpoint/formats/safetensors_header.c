@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/buf.h"
+#include "base/array.h"
 #include "base/macros.h"
 #include "engine/checkpoint/formats/json_scan.h"
 
@@ -29,9 +29,8 @@ struct header {
 	const char *file;
 	struct json_scan scan;
 	struct arena names;
-	struct buf found;      /* struct entry each */
-	struct entry *entries; /* the same, once all are read, [n] */
-	size_t n;
+	struct entry *entries; /* owned, [n] */
+	size_t n, cap;
 	struct err *e;
 };
 
@@ -178,29 +177,25 @@ static int scan_header(struct header *h, uint64_t data_len)
 				return broken_json(h, "broken __metadata__");
 			continue;
 		}
-		if (h->found.len == TENSORS_MAX * sizeof(t))
+		if (h->n == TENSORS_MAX)
 			return err_set(h->e, EINVAL, "%s: more than %d tensors", h->file,
 				       TENSORS_MAX);
 		t = (struct entry){.tensor.file = h->file,
 				   .tensor.name = arena_strdup(&h->names, name)};
-		if (!t.tensor.name)
+		if (!t.tensor.name || !array_grow(h->entries, h->cap, h->n + 1))
 			return err_set(h->e, ENOMEM, "%s: out of memory for its header", h->file);
 		r = scan_entry(h, &t);
 		if (r == 0)
 			r = check_size(h, &t, data_len);
 		if (r < 0)
 			return r;
-		buf_append(&h->found, &t, sizeof(t));
-		if (h->found.failed)
-			return err_set(h->e, ENOMEM, "%s: out of memory for its header", h->file);
+		h->entries[h->n++] = t;
 	} while (json_scan_is(&h->scan, ','));
 	if (!json_scan_is(&h->scan, '}'))
 		return broken_json(h, "the object does not end");
 end:
 	if (!json_scan_end(&h->scan))
 		return broken_json(h, "more text behind the object");
-	h->entries = (struct entry *)(void *)h->found.data;
-	h->n = h->found.len / sizeof(*h->entries);
 	return 0;
 }
 
@@ -273,7 +268,6 @@ int safetensors_parse(const char *file, const void *bytes, size_t len,
 	data_len = len - 8 - header_len;
 	json_scan_init(&h.scan, (const char *)p + 8, header_len);
 	arena_init(&h.names, HEADER_MAX);
-	buf_init(&h.found, TENSORS_MAX * sizeof(*h.entries));
 	r = scan_header(&h, data_len);
 	if (r == 0)
 		r = check_cover(&h, data_len);
@@ -282,6 +276,6 @@ int safetensors_parse(const char *file, const void *bytes, size_t len,
 		r = visit(&h.entries[i].tensor, user);
 	}
 	arena_release(&h.names);
-	buf_release(&h.found);
+	free(h.entries);
 	return r < 0 ? r : 0;
 }
