@@ -136,7 +136,7 @@ static void test_names(void)
 {
 	struct port *server = open_port(NULL), *client = open_port(NULL);
 	char bound[TRANSFER_ENDPOINT_MAX], name[TRANSFER_ENDPOINT_MAX];
-	uint32_t slow, call, turns, from;
+	uint32_t slow, out, turns, from;
 	uint64_t begin;
 	struct err e = {0};
 
@@ -144,11 +144,11 @@ static void test_names(void)
 	check(port_connect(client, "tcp://slow.example:1", NULL, &slow, &e) == 0);
 	begin = clock_now_ns();
 	for (int i = 0; i < 5; i++) {
-		check(port_connect(client, bound, NULL, &call, &e) == 0);
-		check(send_soon(client, NULL, call, "hello") && got(server, &from, "hello", ""));
-		port_disconnect(client, call);
+		check(port_connect(client, bound, NULL, &out, &e) == 0);
+		check(send_soon(client, NULL, out, "hello") && got(server, &from, "hello", ""));
+		port_disconnect(client, out);
 	}
-	ok(clock_now_ns() - begin < SECOND, "a name that nobody knows holds up nobody else");
+	ok(clock_now_ns() - begin < SECOND, "a slow look-up delays no other connection");
 	snprintf(name, sizeof(name), "tcp://turns.example%s", strrchr(bound, ':'));
 	check(port_connect(client, name, NULL, &turns, &e) == 0);
 	while (port_send(client, turns, "hello", 5, NULL) < 0) {
@@ -157,7 +157,7 @@ static void test_names(void)
 		if (clock_now_ns() - begin > 60 * SECOND)
 			break;
 	}
-	ok(got(server, &from, "hello", ""), "a name is called in IPv4 and in IPv6");
+	ok(got(server, &from, "hello", ""), "a name is tried in IPv4 and in IPv6");
 	port_close(client);
 	port_close(server);
 }
@@ -168,36 +168,38 @@ static void test_messages(void)
 	char bound[TRANSFER_ENDPOINT_MAX], text[16];
 	static char bytes[] = "a body";
 	_Atomic int given_back = 0;
-	uint32_t call, guest, from;
+	uint32_t out, in, from;
 	struct err e = {0};
 	zmq_msg_t body, h, b;
 	void *context, *raw;
 	bool came = false, lost[PORT_OUTGOING];
+	uint64_t begin;
 
 	ok(port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0 &&
 		   transfer_endpoint_check(bound, false, &e) == 0,
 	   "listening on %s", bound);
-	check(port_connect(client, bound, NULL, &call, &e) == 0 && call < PORT_OUTGOING);
-	check(send_soon(client, NULL, call, "hello"));
-	ok(got(server, &guest, "hello", "") && guest >= PORT_OUTGOING, "a guest is heard");
+	check(port_connect(client, bound, NULL, &out, &e) == 0 && out < PORT_OUTGOING);
+	check(send_soon(client, NULL, out, "hello"));
+	ok(got(server, &in, "hello", "") && in >= PORT_OUTGOING,
+	   "an incoming connection has a link");
 	for (int i = 0; i < 1000; i++) {
 		snprintf(text, sizeof(text), "%d", i);
-		check(port_send(server, guest, text, strlen(text), NULL) == 0);
+		check(port_send(server, in, text, strlen(text), NULL) == 0);
 	}
 	for (int i = 0; i < 1000; i++) {
 		snprintf(text, sizeof(text), "%d", i);
-		check(got(client, &from, text, "") && from == call);
+		check(got(client, &from, text, "") && from == out);
 	}
 	ok_all("a thousand answers, in order");
 	zmq_msg_init_data(&body, bytes, sizeof(bytes) - 1, give_back, &given_back);
-	check(port_send(server, guest, "head", 4, &body) == 0);
+	check(port_send(server, in, "head", 4, &body) == 0);
 	ok(got(client, &from, "head", "a body"), "a body that was not copied");
 	for (int i = 0; i < 1000 && !given_back; i++)
 		usleep(1000);
 	is_int(given_back, 1, "its memory is given back once it is out");
 	is_int(port_send(server, PORT_OUTGOING + PORT_INCOMING - 1, "x", 1, NULL), -EHOSTUNREACH,
-	       "nobody has this number");
-	is_int(port_send(client, call + 1, "x", 1, NULL), -EHOSTUNREACH, "nor this one");
+	       "no connection has this link");
+	is_int(port_send(client, out + 1, "x", 1, NULL), -EHOSTUNREACH, "nor this one");
 
 	/* What is no message of ours. */
 	context = zmq_ctx_new();
@@ -208,22 +210,23 @@ static void test_messages(void)
 	zmq_send(raw, "3", 1, 0);
 	zmq_send(raw, "", 0, 0);
 	zmq_send(raw, "fine", 4, 0);
-	ok(got(server, &from, "", "") && from != guest && got(server, &from, "fine", ""),
+	ok(got(server, &from, "", "") && from != in && got(server, &from, "fine", ""),
 	   "three frames are dropped, the connection lives");
 	check(port_send(server, from, "x", 1, NULL) == 0);
 	port_forget(server, from);
-	is_int(port_send(server, from, "x", 1, NULL), -EHOSTUNREACH, "who is forgotten is nobody");
+	is_int(port_send(server, from, "x", 1, NULL), -EHOSTUNREACH,
+	       "nothing is sent on a forgotten link");
 	{
 		char *large = calloc(1, LARGEST + 1);
 
 		check(large != NULL);
 		zmq_send(raw, large, LARGEST + 1, 0);
-		ok(!next(server, &from, &h, &b, 300), "what is too large does not come in");
+		ok(!next(server, &from, &h, &b, 300),
+		   "a message that is too large is not received");
 		free(large);
 	}
-	ok(send_soon(client, server, call, "still") && got(server, &from, "still", "") &&
-		   from == guest,
-	   "and harms nobody else");
+	ok(send_soon(client, server, out, "still") && got(server, &from, "still", "") && from == in,
+	   "and disturbs no other connection");
 	{
 		int linger = 0;
 
@@ -235,31 +238,35 @@ static void test_messages(void)
 	server = replace(server, bound);
 	/* What was given to the old connection, before its end was seen, is lost. */
 	for (int i = 0; i < 100 && !came; i++)
-		came = send_soon(client, server, call, "again") &&
-		       next(server, &guest, &h, &b, 100);
-	ok(came && zmq_msg_size(&h) == 5, "a call goes on trying");
+		came = send_soon(client, server, out, "again") && next(server, &in, &h, &b, 100);
+	ok(came && zmq_msg_size(&h) == 5, "an outgoing connection goes on trying");
 	if (came) {
 		zmq_msg_close(&h);
 		zmq_msg_close(&b);
 	}
 	port_wait(client, wake, 1000);
-	ok(port_lost(client, lost) && lost[call], "a connection that broke is told of");
+	ok(port_lost(client, lost) && lost[out], "a connection that broke is told of");
 	ok(!port_lost(client, lost), "once");
 	/* A farewell: it was sent before the connection ended, and is received after that is known. */
 	drop_all(server, 100);
-	check(send_soon(client, server, call, "stay") && got(server, &guest, "stay", ""));
-	check(port_send(server, guest, "bye", 3, NULL) == 0);
+	check(send_soon(client, server, out, "stay") && got(server, &in, "stay", ""));
+	check(port_send(server, in, "bye", 3, NULL) == 0);
 	server = replace(server, bound);
-	for (int i = 0; i < 100 && !port_lost(client, lost); i++)
+	/* The message that waits ends every port_wait at once, so time is counted and not waits. */
+	for (begin = clock_now_ns(); !port_lost(client, lost);) {
+		if (clock_now_ns() - begin > 10 * SECOND)
+			break;
 		port_wait(client, wake, 100);
-	ok(lost[call] && got(client, &from, "bye", "") && from == call,
-	   "what came before a connection broke is still received");
-	port_reconnect(client, call);
+	}
+	ok(lost[out] && got(client, &from, "bye", "") && from == out,
+	   "a message that came before a connection broke is still received");
+	port_reconnect(client, out);
 	drop_all(server, 100);
-	ok(send_soon(client, server, call, "anew") && got(server, &guest, "anew", ""),
-	   "a call is made anew");
-	port_disconnect(client, call);
-	is_int(port_send(client, call, "x", 1, NULL), -EHOSTUNREACH, "a call that was ended");
+	ok(send_soon(client, server, out, "anew") && got(server, &in, "anew", ""),
+	   "it is made anew");
+	port_disconnect(client, out);
+	is_int(port_send(client, out, "x", 1, NULL), -EHOSTUNREACH,
+	       "nothing is sent after port_disconnect");
 	port_close(client);
 	port_close(server);
 }
@@ -273,7 +280,7 @@ static void test_limit(void)
 	char *answer = calloc(1, BYTES);
 	void *context = zmq_ctx_new(), *raw = zmq_socket(context, ZMQ_DEALER);
 	int one = 1, linger = 0, n = 0;
-	uint32_t deaf, guest, from, call;
+	uint32_t deaf, in, from, out;
 	struct err e = {0};
 
 	check(answer && port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0);
@@ -283,11 +290,11 @@ static void test_limit(void)
 	check(got(server, &deaf, "ask", ""));
 	while (n < ENOUGH && port_send(server, deaf, answer, BYTES, NULL) == 0)
 		n++;
-	ok(n >= 4 && n < ENOUGH, "of answers that nobody reads %d are kept", n);
-	check(port_connect(client, bound, NULL, &call, &e) == 0);
-	ok(send_soon(client, server, call, "hello") && got(server, &guest, "hello", "") &&
-		   port_send(server, guest, "you", 3, NULL) == 0 && got(client, &from, "you", ""),
-	   "another one has his");
+	ok(n >= 4 && n < ENOUGH, "%d answers that nobody reads are kept", n);
+	check(port_connect(client, bound, NULL, &out, &e) == 0);
+	ok(send_soon(client, server, out, "hello") && got(server, &in, "hello", "") &&
+		   port_send(server, in, "you", 3, NULL) == 0 && got(client, &from, "you", ""),
+	   "another client gets its answer");
 	zmq_close(raw);
 	zmq_ctx_term(context);
 	free(answer);
@@ -319,14 +326,14 @@ static bool comes_in(struct port *server, const char *bound, const struct transf
 {
 	struct port *client = open_port(keys);
 	uint64_t until = clock_now_ns() + ms * 1000000;
-	uint32_t call, from;
+	uint32_t out, from;
 	bool in = false;
 	zmq_msg_t h, b;
 	struct err e = {0};
 
-	check(port_connect(client, bound, server_key, &call, &e) == 0);
+	check(port_connect(client, bound, server_key, &out, &e) == 0);
 	while (!in && clock_now_ns() < until) {
-		(void)!port_send(client, call, "x", 1, NULL);
+		(void)!port_send(client, out, "x", 1, NULL);
 		port_wait(client, wake, 5);
 		in = next(server, &from, &h, &b, 5);
 	}
@@ -349,12 +356,15 @@ static void test_keys(void)
 	allow(&ours, &friend);
 	server = open_port(&ours);
 	check(port_listen(server, "tcp://127.0.0.1:0", bound, &e) == 0);
-	ok(comes_in(server, bound, &friend, ours.public_key, 10000), "who is on the list comes in");
-	ok(!comes_in(server, bound, &stranger, ours.public_key, 500), "who is not does not");
-	ok(!comes_in(server, bound, NULL, NULL, 500), "nor who has no keys");
+	ok(comes_in(server, bound, &friend, ours.public_key, 10000),
+	   "a client on the list is accepted");
+	ok(!comes_in(server, bound, &stranger, ours.public_key, 500),
+	   "a client that is not on it is refused");
+	ok(!comes_in(server, bound, NULL, NULL, 500), "so is a client without keys");
 	ok(!comes_in(server, bound, &friend, stranger.public_key, 500),
-	   "nor does a friend talk to who has another key");
-	ok(comes_in(server, bound, &friend, ours.public_key, 10000), "the friend still comes in");
+	   "a client does not talk to a server of another key");
+	ok(comes_in(server, bound, &friend, ours.public_key, 10000),
+	   "the client on the list is still accepted");
 	port_close(server);
 	free(ours.allowed);
 }
