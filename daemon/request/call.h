@@ -34,6 +34,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/ids.h"
+#include "base/list.h"
 #include "base/queue.h"
 #include "daemon/request/endpoint.h"
 #include "daemon/threads.h"
@@ -98,11 +99,11 @@ struct call_text {
 
 /* engine: the call in the loop. */
 struct call_engine {
-	struct call *prev, *next; /* in the loop's list of live calls */
-	bool touched;		  /* a token came in this step */
-	bool broken;		  /* there was no memory for a token */
-	bool plenty;		  /* many tokens wait: http is to take them */
-	uint32_t n_running;	  /* choices that have not ended; 0: not live */
+	struct list live;   /* in the list of live calls (daemon/steps/live.h) */
+	bool touched;	    /* a token came in this step */
+	bool broken;	    /* there was no memory for a token */
+	bool plenty;	    /* many tokens wait: http is to take them */
+	uint32_t n_running; /* choices that have not ended; 0: not live */
 };
 
 /* Any thread: for the log, and for the headers of the answer. The engine thread writes what the cache gave before it pushes

@@ -1,6 +1,6 @@
 /*
- * The identity of this server's pages and states: everything that decides their bits (engine/cache_identity.h). It is hashed
- * once, on the first thread that needs it: the store's, or the transfer thread.
+ * The identity of this server's pages and states: a hash of everything that decides their bits. It is computed once, on the
+ * thread that needs it first: a thread of the store below the device, or the transfer thread.
  */
 #ifndef DAEMON_STEPS_IDENTITY_H
 #define DAEMON_STEPS_IDENTITY_H
@@ -12,11 +12,9 @@
 
 struct identity {
 	const struct server *server; /* borrowed */
-	/* as in struct cache_identity_source; the engine thread sets it before the first identity_get */
-	uint64_t opened_ns;
+	uint64_t opened_ns; /* as in struct cache_identity_source; set before identity_get */
 	pthread_mutex_t lock;
-	/* guarded by lock */
-	bool known;
+	bool known;		  /* guarded by lock, like id */
 	struct cache_identity id; /* if known */
 };
 

@@ -1,16 +1,20 @@
 /*
  * The engine thread: the only one that touches scheduler and device.
  *
- *     server.inbox ──> submit, abort, stop ──> scheduler_plan ──> engine_submit
- *     (text, http, watch)                           ^                  ┆ the device runs two steps, one behind the other
- *                                                   │                  v
- *     connections resume <── calls <── tokens <── scheduler_commit <── engine_wait
+ *     http, text, watch ── call_submit, call_abort ──> server.inbox
+ *                                                          │
+ *                                                     live.c: scheduler_submit, scheduler_abort
+ *                                                          │
+ *          ┌───────────────> scheduler_plan ──> engine_submit ┄┄ the device computes ┄┄> engine_wait
+ *          │                                                                                  │
+ *          └──────── scheduler_commit <───────────────────────────────────────────────────────┘
+ *                          └── events ──> live.c: tokens to their calls, whose connections http resumes
  *
- * While the device runs a step, the next one is planned and queued behind it, and the tokens of the step before are handed
- * out.
+ * Two steps are out at the same time: while the device runs one, the thread plans the next, queues it behind, and hands
+ * out the tokens of the one before.
  *
- * The thread opens the engine, runs steps while there are any, and sleeps on the inbox otherwise. When the device is lost or
- * the daemon ends, every live call fails with a sentence, and so does every call that comes later, until loop_free.
+ * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the device is
+ * lost or the daemon ends, every live call fails with a sentence, and so does every call that still comes, until loop_free.
  */
 #ifndef DAEMON_STEPS_LOOP_H
 #define DAEMON_STEPS_LOOP_H
@@ -18,30 +22,31 @@
 #include "base/err.h"
 #include "daemon/request/call.h"
 
-/* New: starts the thread, which opens the engine, fills server.info and server.limits and tells
- * lifecycle (lifecycle_loaded or lifecycle_fail). Sets server->loop before the thread starts. */
+/* New: starts the thread, which opens the engine, fills server.info and server.limits, and tells lifecycle
+ * (lifecycle_loaded or lifecycle_fail). Sets server->loop before the thread starts. */
 int loop_start(struct server *s, struct err *e) MUST_CHECK;
 
-/*
- * For the `visit` of an endpoint.
- */
+/* ---- for endpoint.visit ---- */
+
 const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
 
-/* The state now; valid until the next step. */
+/* The state now. Valid until the next step. */
 const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 
-/* Forgets everything that is cached, of which *ret_held tells; -PROBLEM_REQUESTS_RUNNING while a request lives. */
+/* Forgets everything that is cached; *ret_held says how much it was. -PROBLEM_REQUESTS_RUNNING while a request lives. */
 int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUST_CHECK
 	ON(role_engine);
 
-/* main: every live call, and every later one, fails with the sentence of *e. */
+/* ---- for other threads ---- */
+
+/* main: from now on every live call and every coming one fails with the sentence of *e. */
 void loop_fail_all(struct loop *l, const struct err *e);
 
-/* Any thread: prompts of other workers are refused from now on. */
+/* Any thread: no more prompts are taken from other workers. */
 void loop_drain(struct loop *l);
 
-/* main: the thread ends after the step that runs, and closes the engine. All threads that call the functions above have
- * ended. Lifecycle notifies when the thread has ended; then call loop_free. */
+/* main: the thread ends after the step that runs, and closes the engine. No other thread may push into the inbox any more.
+ * Lifecycle notifies when loop_ended is true; then loop_free. */
 void loop_quit(struct loop *l);
 bool loop_ended(const struct loop *l);
 void loop_free(struct loop *l);

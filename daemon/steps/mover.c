@@ -9,14 +9,14 @@
 #include "base/list.h"
 #include "base/log.h"
 
-/* A copy that the device has, or a get that the store has. */
+/* A copy on the device's queue, or a get of the store. */
 struct job {
-	struct list node; /* in mover.asked, or in none */
-	bool down;
-	uint32_t epoch;	      /* down; of the mover when the copy began */
-	struct store_put put; /* down; put.tokens points to tokens */
+	struct list node;     /* in mover.asked during a get, else in no list */
+	bool down;	      /* from the device to the store */
+	uint32_t epoch;	      /* down: the mover's when the copy began */
+	struct store_put put; /* down: put.tokens points to tokens */
 	struct store_block *block;
-	uint64_t request; /* up */
+	uint64_t request; /* up: as in struct scheduler_item */
 	uint32_t index;
 	int32_t tokens[];
 };
@@ -26,11 +26,11 @@ struct mover {
 	struct store *store;
 	struct queue *inbox;
 	struct identity *identity;
-	struct list asked;   /* jobs that the store has */
-	uint64_t down_bytes; /* of copies down that are out */
+	struct list asked;   /* jobs whose get is under way */
+	uint64_t down_bytes; /* of copies down that are under way */
 	uint32_t page_tokens;
-	uint32_t epoch; /* how often everything was forgotten */
-	bool ready;
+	uint32_t epoch; /* counts mover_clear */
+	bool ready;	/* scheduler_tiers_ready was called */
 };
 
 static void wake(void *arg)
@@ -116,7 +116,7 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 			j->put.tokens = j->tokens;
 		}
 	}
-	if (!j || !j->block) { /* it stays on the device only */
+	if (!j || !j->block) { /* without memory the item stays on the device alone */
 		tiers_remove(scheduler_tiers(s), &i->item);
 		free(j);
 		return 0;
@@ -131,9 +131,8 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 	return r;
 }
 
-/* A copy that the device has made goes to the store, unless everything was forgotten meanwhile. t:
- * NULL at the end, when no request will match. */
-static void keep(struct mover *m, struct tiers *t, struct job *j)
+/* Puts a copy into the store, unless mover_clear came in between. t: NULL at the end. */
+static void keep_copy(struct mover *m, struct tiers *t, struct job *j)
 {
 	if (j->epoch != m->epoch)
 		return;
@@ -157,7 +156,7 @@ static int finish_copies(struct mover *m, struct engine *g, struct tiers *t, str
 			if (j->down) {
 				m->down_bytes -= j->block->bytes;
 				if (r == 0)
-					keep(m, t, j);
+					keep_copy(m, t, j);
 			}
 			free_job(j);
 		}
@@ -167,7 +166,7 @@ static int finish_copies(struct mover *m, struct engine *g, struct tiers *t, str
 
 /* ---- up ---- */
 
-static void ask(struct mover *m, struct scheduler *s, const struct scheduler_item *i)
+static void ask_store(struct mover *m, struct scheduler *s, const struct scheduler_item *i)
 {
 	struct job *j = malloc(sizeof(*j));
 	uint32_t id;
@@ -192,7 +191,7 @@ static int take_block(struct engine *g, struct scheduler *s, struct store_event 
 	int r;
 
 	list_remove(&j->node);
-	/* Of one that has gone the reason was told by then. */
+	/* STORE_GONE has already given the reason for an item that is gone. */
 	if (ev->error && tiers_has(scheduler_tiers(s), &ev->item))
 		log_info("prefix cache: %s", ev->why.text);
 	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
@@ -211,7 +210,7 @@ static int take_event(struct engine *g, struct scheduler *s, struct store_event 
 {
 	switch (ev->type) {
 	case STORE_FOUND:
-		/* Out of memory: it is not known, that is all. */
+		/* Without memory the item is just not found. */
 		if (tiers_add(scheduler_tiers(s), &ev->item) < 0)
 			log_debug("prefix cache: out of memory for the index");
 		return 0;
@@ -225,7 +224,7 @@ static int take_event(struct engine *g, struct scheduler *s, struct store_event 
 	return 0;
 }
 
-/* Items that requests use on the device count as used below as well, so that they are kept for the next start. */
+/* An item that is used on the device counts as used below too, so that it is still there after a restart. */
 static void tell_uses(struct mover *m, struct scheduler *s)
 {
 	struct tier_item used[256];
@@ -245,10 +244,10 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	*ret_more = false;
 	if (!m)
 		return 0;
-	/* Before the store gets the pages that follow those in use. */
+	/* Before new items are put, which come after the used pages in their prompts. */
 	tell_uses(m, s);
 	r = finish_copies(m, g, scheduler_tiers(s), e);
-	/* Before the events: when it is open by now, all that was found is among them. */
+	/* Before the events: if the disk is open by now, they have all items that were found there. */
 	store_stats(m->store, &stats);
 	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && store_poll(m->store, &ev))
 		r = take_event(g, s, &ev, e);
@@ -258,7 +257,7 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 		scheduler_tiers_ready(s);
 	}
 	while (r == 0 && scheduler_next_load(s, &item))
-		ask(m, s, &item);
+		ask_store(m, s, &item);
 	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT &&
 	       store_ready(m->store, m->down_bytes) && scheduler_next_store(s, &item))
 		r = send_down(m, g, s, &item, e);
@@ -291,7 +290,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 
 	if (!m)
 		return;
-	/* Items that wait for room in the store are written now or never. */
+	/* Items that wait for room in the store are stored now or never. */
 	for (; now < end; now = clock_now_ns()) {
 		r = mover_run(m, g, s, &more, &e);
 		scheduler_stats(s, &stats);
@@ -299,7 +298,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 			break;
 		pause_briefly();
 	}
-	/* Copies that the device still makes point into blocks. */
+	/* Copies that are under way write into blocks, which must not be freed yet. */
 	for (r = 0; r == 0 && engine_items_out(g); pause_briefly())
 		r = finish_copies(m, g, NULL, &e);
 	while (store_poll(m->store, &ev))

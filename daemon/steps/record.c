@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +18,40 @@ struct record {
 	uint64_t begin_ns;
 };
 
+static bool is_recording(const struct record *r)
+{
+	return r && r->f;
+}
+
+/* Writes the rest of a line. A file that takes no more ends the recording. */
+PRINTF(2, 3) static void end_line(struct record *r, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!is_recording(r))
+		return;
+	va_start(ap, fmt);
+	vfprintf(r->f, fmt, ap);
+	va_end(ap);
+	fputc('\n', r->f);
+	if (!ferror(r->f))
+		return;
+	log_warning("--record: cannot write any more, recording stops: %s", strerror(errno));
+	fclose(r->f);
+	r->f = NULL;
+}
+
 int record_open(const char *path, const struct scheduler_config *c, struct record **ret,
 		struct err *e)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	const char *separator = "";
 	struct record *r;
-
 	struct stat st;
 
 	if (fd < 0)
 		return err_set(e, errno, "--record %s: %s", path, strerror(errno));
-	/* An existing file keeps its mode, and prompts are private. A device or a pipe is left as it is. */
+	/* A file that existed has a mode of its own, and prompts must stay private. A device or a pipe is not ours to change. */
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fchmod(fd, 0600) < 0) {
 		err_set(e, errno, "--record %s: cannot be made its owner's alone: %s", path,
 			strerror(errno));
@@ -43,18 +67,13 @@ int record_open(const char *path, const struct scheduler_config *c, struct recor
 		return err_set(e, ENOMEM, "out of memory");
 	}
 	r->begin_ns = clock_now_ns();
-	fprintf(r->f,
-		"{\"tigond_record\":1,\"config\":{\"page_tokens\":%u,\"state_tokens\":%u,\"n_"
-		"pages\":%u,\"n_slots\":%u,"
-		"\"page_bytes\":%" PRIu64 ",\"slot_bytes\":%" PRIu64 ",\"cache_bytes\":%" PRIu64
-		",\"cache_disabled\":%d,\"refuse_decoded\":%d,\"max_waiting\":%u,\"max_plans_out\":"
-		"%u,\"max_seqs\":%u,"
-		"\"max_prefill_tokens\":%u,\"max_model_len\":%u,\"vocab_size\":%u,"
-		"\"handoff_min_tokens\":%u}}\n",
-		c->page_tokens, c->state_tokens, c->n_pages, c->n_slots, c->page_bytes,
-		c->slot_bytes, c->cache_bytes, c->cache_disabled, c->refuse_decoded, c->max_waiting,
-		c->max_plans_out, c->max_seqs, c->max_prefill_tokens, c->max_model_len,
-		c->vocab_size, c->handoff_min_tokens);
+	fprintf(r->f, "{\"tigond_record\":1,\"config\":{");
+#define FIELD(name, max)                                                         \
+	fprintf(r->f, "%s\"" #name "\":%" PRIu64, separator, (uint64_t)c->name); \
+	separator = ",";
+	RECORD_CONFIG(FIELD)
+#undef FIELD
+	end_line(r, "}}");
 	*ret = r;
 	return 0;
 }
@@ -68,125 +87,90 @@ void record_close(struct record *r)
 	free(r);
 }
 
-static bool recording(const struct record *r)
+static void put_ids(struct record *r, const char *name, const int32_t *v, uint32_t n)
 {
-	return r && r->f;
-}
-
-/* After each line: a file that takes no more ends the recording. */
-static void check(struct record *r)
-{
-	if (!ferror(r->f))
-		return;
-	log_warning("--record: cannot write any more, recording stops: %s", strerror(errno));
-	fclose(r->f);
-	r->f = NULL;
-}
-
-static void put_ids(FILE *f, const char *name, const int32_t *v, uint32_t n)
-{
-	fprintf(f, ",\"%s\":[", name);
+	fprintf(r->f, ",\"%s\":[", name);
 	for (uint32_t i = 0; i < n; i++)
-		fprintf(f, "%s%d", i ? "," : "", v[i]);
-	fputc(']', f);
+		fprintf(r->f, "%s%d", i ? "," : "", v[i]);
+	fputc(']', r->f);
+}
+
+static void put_tokens(struct record *r, const struct draw_result *results, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		fprintf(r->f, "%s%d", i ? "," : "", results[i].token);
 }
 
 void record_submit(struct record *r, uint64_t id, const struct scheduler_request *q)
 {
-	if (!recording(r))
+	if (!is_recording(r))
 		return;
 	fprintf(r->f, "{\"submit\":%" PRIu64 ",\"at\":%.6f", id,
 		(double)(clock_now_ns() - r->begin_ns) * 1e-9);
-	put_ids(r->f, "prompt", q->prompt, q->n_prompt);
-	put_ids(r->f, "end_tokens", q->end_tokens, q->n_end_tokens);
-	put_ids(r->f, "boundaries", (const int32_t *)q->boundaries, q->n_boundaries);
-	fprintf(r->f,
-		",\"max_tokens\":%u,\"min_tokens\":%u,\"n\":%u,\"priority\":%d,\"space\":[\"%"
-		"016" PRIx64 "\",\"%016" PRIx64 "\"],\"cache_disabled\":%d,\"prompt_logprobs\":%d,"
-		"\"penalised\":%d,\"handoff\":%d,\"n_have\":%u}\n",
-		q->max_tokens, q->min_tokens, q->n_choices, q->priority, q->space.id[0],
-		q->space.id[1], q->cache_disabled, q->prompt_logprobs,
-		sampling_penalised(&q->sampling), q->handoff, q->n_have);
-	check(r);
+	put_ids(r, "prompt", q->prompt, q->n_prompt);
+	put_ids(r, "end_tokens", q->end_tokens, q->n_end_tokens);
+	put_ids(r, "boundaries", (const int32_t *)q->boundaries, q->n_boundaries);
+	end_line(r,
+		 ",\"max_tokens\":%u,\"min_tokens\":%u,\"n\":%u,\"priority\":%d,\"space\":[\"%"
+		 "016" PRIx64 "\",\"%016" PRIx64 "\"],\"cache_disabled\":%d,\"prompt_logprobs\":%d,"
+		 "\"penalised\":%d,\"handoff\":%d,\"n_have\":%u}",
+		 q->max_tokens, q->min_tokens, q->n_choices, q->priority, q->space.id[0],
+		 q->space.id[1], q->cache_disabled, q->prompt_logprobs,
+		 sampling_penalised(&q->sampling), q->handoff, q->n_have);
 }
 
 void record_plan(struct record *r, const struct plan *p)
 {
-	if (!recording(r))
-		return;
-	if (p)
-		fprintf(r->f, "{\"plan\":\"%016" PRIx64 "\"}\n", plan_hash(p));
-	else
-		fputs("{\"plan\":null}\n", r->f);
-	check(r);
+	if (p && is_recording(r))
+		end_line(r, "{\"plan\":\"%016" PRIx64 "\"}", plan_hash(p));
+	else if (!p)
+		end_line(r, "{\"plan\":null}");
 }
 
 void record_commit(struct record *r, const struct draw_result *results, uint32_t n)
 {
-	if (!recording(r))
+	if (!is_recording(r))
 		return;
 	fputs("{\"commit\":[", r->f);
-	for (uint32_t i = 0; i < n; i++)
-		fprintf(r->f, "%s%d", i ? "," : "", results[i].token);
-	fputs("]}\n", r->f);
-	check(r);
+	put_tokens(r, results, n);
+	end_line(r, "]}");
 }
 
 void record_abort(struct record *r, uint64_t id)
 {
-	if (!recording(r))
-		return;
-	fprintf(r->f, "{\"abort\":%" PRIu64 "}\n", id);
-	check(r);
+	end_line(r, "{\"abort\":%" PRIu64 "}", id);
 }
 
 void record_finish(struct record *r, uint64_t id, uint32_t choice)
 {
-	if (!recording(r))
-		return;
-	fprintf(r->f, "{\"finish\":%" PRIu64 ",\"choice\":%u}\n", id, choice);
-	check(r);
+	end_line(r, "{\"finish\":%" PRIu64 ",\"choice\":%u}", id, choice);
 }
 
 void record_fail(struct record *r)
 {
-	if (!recording(r))
-		return;
-	fputs("{\"fail\":true}\n", r->f);
-	check(r);
+	end_line(r, "{\"fail\":true}");
 }
 
 void record_received(struct record *r, uint64_t id, const struct draw_result *draws, uint32_t n)
 {
-	if (!recording(r))
+	if (!is_recording(r))
 		return;
 	fprintf(r->f, "{\"received\":%" PRIu64 ",\"tokens\":[", id);
-	for (uint32_t i = 0; i < n; i++)
-		fprintf(r->f, "%s%d", i ? "," : "", draws[i].token);
-	fputs("]}\n", r->f);
-	check(r);
+	put_tokens(r, draws, n);
+	end_line(r, "]}");
 }
 
 void record_receive_failed(struct record *r, uint64_t id, bool again)
 {
-	if (!recording(r))
-		return;
-	fprintf(r->f, "{\"receive_failed\":%" PRIu64 ",\"again\":%d}\n", id, again);
-	check(r);
+	end_line(r, "{\"receive_failed\":%" PRIu64 ",\"again\":%d}", id, again);
 }
 
 void record_shipped(struct record *r, uint64_t id)
 {
-	if (!recording(r))
-		return;
-	fprintf(r->f, "{\"shipped\":%" PRIu64 "}\n", id);
-	check(r);
+	end_line(r, "{\"shipped\":%" PRIu64 "}", id);
 }
 
 void record_flush(struct record *r)
 {
-	if (!recording(r))
-		return;
-	fputs("{\"flush\":true}\n", r->f);
-	check(r);
+	end_line(r, "{\"flush\":true}");
 }

@@ -1,22 +1,41 @@
 /*
- * tigond --record FILE: every call of the scheduler, so that `tigon simulate --replay FILE` can
- * make the same calls again and compare the plans. JSON lines (daemon/cli/simulate/replay.c reads
- * them):
+ * tigond --record FILE: writes down every call of the scheduler, so that `tigon simulate --replay FILE` can make the same
+ * calls again and compare the plans. JSON lines, which daemon/cli/simulate/replay.c reads:
  *
  *     {"tigond_record": 1, "config": {"page_tokens": 64, ...}}
  *     {"submit": 1, "at": 0.25, "prompt": [...], "max_tokens": 20, ...}
- *     {"plan": "9f86d081884c7d65"}    the hash of the plan; null: there was nothing to run
+ *     {"plan": "9f86d081884c7d65"}    the plan's hash; null: there was nothing to run
  *     {"commit": [17, 4]}             the tokens that were drawn
  *     {"abort": 1}   {"finish": 1, "choice": 0}   {"fail": true}   {"flush": true}
  *     {"received": 1, "tokens": [17]}   {"receive_failed": 1, "again": 0}   {"shipped": 1}
  *
- * The file holds the prompts' tokens and is made readable by its owner only. When it cannot be
- * written any more recording stops with a warning; the server goes on. One thread.
+ * The file has the prompts' tokens, so only its owner can read it. When it cannot be written any more, recording stops with
+ * a warning and the server goes on. One thread.
  */
 #ifndef DAEMON_STEPS_RECORD_H
 #define DAEMON_STEPS_RECORD_H
 
 #include "scheduler/scheduler.h"
+
+/* Members of struct scheduler_config in the first line, with the most that replay takes: as much as the daemon's options
+ * and the largest devices allow, since all that it allocates follows from them. */
+#define RECORD_CONFIG(FIELD)               \
+	FIELD(page_tokens, 4096)           \
+	FIELD(state_tokens, 1 << 16)       \
+	FIELD(n_pages, 1 << 25)            \
+	FIELD(n_slots, 1 << 23)            \
+	FIELD(page_bytes, INT64_MAX)       \
+	FIELD(slot_bytes, INT64_MAX)       \
+	FIELD(cache_bytes, INT64_MAX)      \
+	FIELD(cache_disabled, 1)           \
+	FIELD(refuse_decoded, 1)           \
+	FIELD(max_waiting, 1 << 20)        \
+	FIELD(max_plans_out, UINT32_MAX)   \
+	FIELD(max_seqs, 4096)              \
+	FIELD(max_prefill_tokens, 1 << 20) \
+	FIELD(max_model_len, 1 << 24)      \
+	FIELD(vocab_size, INT32_MAX)       \
+	FIELD(handoff_min_tokens, UINT32_MAX)
 
 struct record;
 

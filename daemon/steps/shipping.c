@@ -8,26 +8,26 @@
 #include "base/macros.h"
 #include "base/queue.h"
 
-/* A block holds a window's data, or a part of it; their number bounds the data that is on its way. Blocks are taken when a read is
- * queued, up to two steps ahead of the device: pages of some thousand tokens and several states. */
+/* A block holds the data of a window, or a part of them. Blocks are taken when a read is queued, up to two steps ahead of the
+ * device; 256 MiB hold the pages of some thousand tokens and several states. */
 enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
 
-/* How many blocks a peer may have for each that is idle. */
+/* A peer may hold so many blocks for each free one. */
 enum { BLOCKS_SHARE = 4 };
 
 struct block {
 	struct engine_block *memory; /* owned */
-	bool used;		     /* guarded by lock, like peer: whose data it has */
-	uint32_t peer;
+	bool used;		     /* guarded by lock, like peer */
+	uint32_t peer;		     /* that the data are for */
 };
 
-/* The pages and states that are read of a step for one window, or for a part of one. */
+/* A window, or a part of one, and the pieces that are read for it. */
 struct parcel {
-	struct list node; /* in shipping.waiting, or in none */
+	struct list node; /* in shipping.waiting, or in no list */
 	struct shipping *shipping;
 	struct engine_piece *pieces; /* [n_pieces] owned */
 	uint32_t n_pieces, peer;
-	struct block *block;		/* NULL: it has none yet */
+	struct block *block;		/* NULL: none yet */
 	struct transfer_window *window; /* owned */
 };
 
@@ -35,7 +35,7 @@ struct shipping {
 	struct shipping_config config;
 	uint64_t block_bytes;
 	struct list waiting;		    /* parcels without a block */
-	uint32_t n_waiting[TRANSFER_PEERS]; /* of them, those of a peer */
+	uint32_t n_waiting[TRANSFER_PEERS]; /* of these, those of a peer */
 
 	pthread_mutex_t lock;
 	struct block blocks[BLOCKS_MAX]; /* [n_blocks] */
@@ -114,28 +114,6 @@ void shipping_close(struct shipping *s)
 
 /* ---- parcels ---- */
 
-static struct parcel *new_parcel(struct shipping *s, uint64_t attempt, uint32_t peer,
-				 uint32_t max_pieces, uint32_t max_listed)
-{
-	struct parcel *p = calloc(1, sizeof(*p));
-
-	if (!p)
-		return NULL;
-	list_init(&p->node);
-	p->shipping = s;
-	p->peer = peer;
-	p->pieces = calloc(max_pieces, sizeof(*p->pieces));
-	p->window = calloc(1, sizeof(*p->window) + max_listed * sizeof(p->window->pieces[0]));
-	if (!p->pieces || !p->window) {
-		free_parcel(p);
-		return NULL;
-	}
-	p->window->attempt = attempt;
-	p->window->window.pieces = p->window->pieces;
-	p->window->user = p;
-	return p;
-}
-
 /* Any thread: the block is free again. */
 static void end_parcel(struct parcel *p)
 {
@@ -189,19 +167,19 @@ static struct block *take_block(struct shipping *s, uint32_t peer)
 	return idle;
 }
 
-static void enter(struct shipping *s, struct parcel *p)
+static void start_waiting(struct shipping *s, struct parcel *p)
 {
 	list_append(&s->waiting, &p->node);
 	s->n_waiting[p->peer]++;
 }
 
-static void leave(struct shipping *s, struct parcel *p)
+static void stop_waiting(struct shipping *s, struct parcel *p)
 {
 	list_remove(&p->node);
 	s->n_waiting[p->peer]--;
 }
 
-/* Reads a parcel, which waits no more, if there is a block for it. 1: it is on its way; 0: there is none. */
+/* Queues a parcel to be read if there is a block for it. 1: it does not wait any more; 0: there is no block. */
 static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 {
 	int r;
@@ -210,7 +188,7 @@ static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 	if (!p->block)
 		return 0;
 	if (!list_empty(&p->node))
-		leave(s, p);
+		stop_waiting(s, p);
 	p->window->data = engine_block_data(p->block->memory);
 	p->window->done = window_done;
 	r = engine_read_pieces(s->config.engine, p->pieces, p->n_pieces, p->window->data, read_done,
@@ -223,16 +201,15 @@ static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 
 int shipping_run(struct shipping *s, struct err *e)
 {
-	bool refused[TRANSFER_PEERS] = {false}; /* one of its parcels; none overtakes that */
-	struct list *next;
+	bool refused[TRANSFER_PEERS] = {
+		false}; /* a parcel of the peer found no block: later ones wait, too */
 
-	for (struct list *node = s->waiting.next; node != &s->waiting; node = next) {
+	list_for_each (node, &s->waiting) {
 		struct parcel *p = container_of(node, struct parcel, node);
 		uint64_t attempt = p->window->attempt;
 		uint32_t peer = p->peer;
 		int r;
 
-		next = node->next;
 		if (refused[peer])
 			continue;
 		r = read_parcel(s, p, e);
@@ -247,22 +224,19 @@ int shipping_run(struct shipping *s, struct err *e)
 
 void shipping_drop(struct shipping *s, uint64_t attempt)
 {
-	struct list *next;
-
-	for (struct list *node = s->waiting.next; node != &s->waiting; node = next) {
+	list_for_each (node, &s->waiting) {
 		struct parcel *p = container_of(node, struct parcel, node);
 
-		next = node->next;
-		if (p->window->attempt != attempt)
-			continue;
-		leave(s, p);
-		free_parcel(p);
+		if (p->window->attempt == attempt) {
+			stop_waiting(s, p);
+			free_parcel(p);
+		}
 	}
 }
 
 /* ---- windows ---- */
 
-/* The data of one window of layers: built piece by piece, a parcel at a time. */
+/* Divides the pieces of a window of layers into parcels. */
 struct packing {
 	struct shipping *s;
 	uint64_t attempt;
@@ -270,9 +244,38 @@ struct packing {
 	const struct plan_row *row;
 	const struct plan_ship *ship;
 	uint32_t first_layer, n_layers;
-	struct parcel *p; /* being filled, or NULL */
+	struct parcel *p; /* being filled; NULL: none */
 	struct err error;
 };
+
+/* New and empty; NULL: out of memory. */
+static struct parcel *new_parcel(const struct packing *k)
+{
+	uint32_t listed = WIRE_PARTS * k->n_layers, pieces = listed * MAX(k->ship->n_pages, 1u);
+	struct parcel *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	list_init(&p->node);
+	p->shipping = k->s;
+	p->peer = k->peer;
+	p->pieces = calloc(pieces, sizeof(*p->pieces));
+	p->window = calloc(1, sizeof(*p->window) + listed * sizeof(p->window->pieces[0]));
+	if (!p->pieces || !p->window) {
+		free_parcel(p);
+		return NULL;
+	}
+	p->window->attempt = k->attempt;
+	p->window->user = p;
+	p->window->window = (struct wire_window){
+		.first_token = k->row->start,
+		.n_tokens = k->row->n_tokens,
+		.first_layer = k->first_layer,
+		.n_layers = k->n_layers,
+		.pieces = p->window->pieces,
+	};
+	return p;
+}
 
 static void send_off(struct packing *k)
 {
@@ -282,52 +285,48 @@ static void send_off(struct packing *k)
 	k->p = NULL;
 	if (!p)
 		return;
-	/* In their order: none overtakes those of its peer that wait. */
+	/* Parcels of a peer are read in their order. */
 	if (!k->s->n_waiting[k->peer])
 		r = read_parcel(k->s, p, &k->error);
 	if (r == 0)
-		enter(k->s, p);
+		start_waiting(k->s, p);
 }
 
-/* Pieces of a layer, of n pages or one state. */
+/* Adds a part of a layer: of n pages from `first` of the prompt on, or of the state. */
 static void pack(struct packing *k, const struct layer_piece *piece, uint32_t layer, uint32_t part,
 		 const uint32_t *ids, uint32_t first, uint32_t n)
 {
-	uint64_t each = piece->bytes;
-
 	while (n && !k->error.code) {
 		struct parcel *p = k->p;
-		uint32_t room, most = WIRE_PARTS * k->n_layers;
-		struct wire_piece *listed;
+		struct wire_window *w;
+		uint32_t fit;
 
 		if (!p)
-			p = k->p = new_parcel(k->s, k->attempt, k->peer,
-					      most * MAX(k->ship->n_pages, 1u), most);
+			p = k->p = new_parcel(k);
 		if (!p) {
 			err_set(&k->error, ENOMEM, "out of memory");
 			return;
 		}
-		room = (uint32_t)MIN((k->s->block_bytes - p->window->bytes) / each, (uint64_t)n);
-		if (!room) {
+		fit = (uint32_t)MIN((k->s->block_bytes - p->window->bytes) / piece->bytes,
+				    (uint64_t)n);
+		if (!fit) {
 			send_off(k);
 			continue;
 		}
-		p->window->window.first_token = k->row->start;
-		p->window->window.n_tokens = k->row->n_tokens;
-		p->window->window.first_layer = k->first_layer;
-		p->window->window.n_layers = k->n_layers;
-		listed = &p->window->pieces[p->window->window.n_pieces++];
-		*listed = (struct wire_piece){.bytes = room * each,
-					      .layer = layer,
-					      .first = first,
-					      .n = room,
-					      .part = part};
-		for (uint32_t i = 0; i < room; i++)
+		w = &p->window->window;
+		p->window->pieces[w->n_pieces++] = (struct wire_piece){
+			.bytes = fit * piece->bytes,
+			.layer = layer,
+			.first = first,
+			.n = fit,
+			.part = part,
+		};
+		for (uint32_t i = 0; i < fit; i++)
 			p->pieces[p->n_pieces++] = (struct engine_piece){layer, part, ids[i]};
-		p->window->bytes += room * each;
-		ids += room;
-		first += room;
-		n -= room;
+		p->window->bytes += fit * piece->bytes;
+		ids += fit;
+		first += fit;
+		n -= fit;
 	}
 }
 

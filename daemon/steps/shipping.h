@@ -1,9 +1,11 @@
 /*
- * How the data of a prefill worker's prompts leave the device. The pages and states of a window of layers are read into blocks
- * of pinned memory while later layers are computed; the transfer thread sends them from there without a copy. The blocks have
- * 256 MiB in all. Data that finds no idle block is read when the step is over, since a prompt's pages stay until all of it is
- * sent. A peer gets another block only while it has fewer than four times the idle ones, so that a slow peer cannot take all
- * of them (dynamic thresholds: Choudhury and Hahne, 1998). All calls are the engine thread's.
+ * Reads the pages and states of a prefill worker's prompts from the device. While later layers are computed, the data of a
+ * window of layers are read into blocks of pinned memory; the transfer thread sends them from there without a copy.
+ *
+ * There are 256 MiB of blocks. Data that find no free block are read after the step: shipped pages stay unchanged on the
+ * device until all of them were sent. A peer gets another block only while it holds less than four times as many as are
+ * free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and Hahne, 1998). All calls are the
+ * engine thread's.
  */
 #ifndef DAEMON_STEPS_SHIPPING_H
 #define DAEMON_STEPS_SHIPPING_H
@@ -14,32 +16,32 @@
 
 struct shipping;
 
-/* All of it is borrowed for as long as it is there. */
+/* All of it is borrowed until shipping_close. */
 struct shipping_config {
 	struct engine *engine;
 	struct transfer *transfer;
-	struct queue *inbox; /* woken when a block is free again */
+	struct queue *inbox; /* woken when a block becomes free */
 };
 
-/* Bytes of a block, and so the most of a window. Both sides derive it from sizes that all workers of a model share, so no
- * window is larger than its receiver expects. */
+/* Bytes of a block, and the most that a window has. Both sides compute it from the layout, which is the same in all workers
+ * of a model, so no window is larger than its receiver expects. */
 uint64_t shipping_block_bytes(const struct engine *engine);
 
 int shipping_open(const struct shipping_config *config, struct shipping **ret,
 		  struct err *e) MUST_CHECK;
 
-/* All reads are done, and the transfer thread has ended. NULL does nothing. */
+/* No read may be under way, and the transfer thread has ended. NULL is nothing. */
 void shipping_close(struct shipping *s);
 
-/* Reads the data of a window of layers of one ship of the plan that is on the queue: for an attempt of a peer. */
+/* Reads the data that a window of layers leaves of one ship of the plan which is being queued, for an attempt of a peer. */
 int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
 		    const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
 		    struct err *e) MUST_CHECK;
 
-/* Reads the data that found no block before. -EIO: the device is lost. */
+/* Reads data that found no block before. -EIO: the device is lost. */
 int shipping_run(struct shipping *s, struct err *e) MUST_CHECK;
 
-/* Drops the data of an attempt that is not read yet. */
+/* Data of an attempt that were not read yet are not wanted any more. */
 void shipping_drop(struct shipping *s, uint64_t attempt);
 
 #endif

@@ -3,13 +3,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/cli/simulate/lines.h"
-#include "scheduler/scheduler.h"
+#include "daemon/steps/record.h"
 
 struct replay {
 	struct scheduler *s;
@@ -32,53 +31,15 @@ static uint64_t hex(const json_t *v)
 	return text ? strtoull(text, NULL, 16) : 0;
 }
 
-/* What a recording's sizes may be: as many as the daemon's options and the largest devices allow, and no more, for all
- * that is allocated follows from them. */
-static const struct size {
-	const char *name;
-	size_t at, bytes;
-	uint64_t max;
-} sizes[] = {
-#define S(field, max)                                                      \
-	{                                                                  \
-#field, offsetof(struct scheduler_config, field),          \
-			sizeof(((struct scheduler_config *)0)->field), max \
-	}
-	S(page_tokens, 4096),
-	S(state_tokens, 1 << 16),
-	S(n_pages, 1 << 25),
-	S(n_slots, 1 << 23),
-	S(page_bytes, INT64_MAX),
-	S(slot_bytes, INT64_MAX),
-	S(cache_bytes, INT64_MAX),
-	S(cache_disabled, 1),
-	S(refuse_decoded, 1),
-	S(max_waiting, 1 << 20),
-	S(max_plans_out, UINT32_MAX),
-	S(max_seqs, 4096),
-	S(max_prefill_tokens, 1 << 20),
-	S(max_model_len, 1 << 24),
-	S(vocab_size, INT32_MAX),
-	S(handoff_min_tokens, UINT32_MAX),
-#undef S
-};
-
 static int read_config(const json_t *from, struct scheduler_config *ret, struct err *e)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-		char *to = (char *)ret + sizes[i].at;
-		uint64_t v = number(from, sizes[i].name);
-
-		if (v > sizes[i].max)
-			return err_set(e, EINVAL, "\"%s\" is not between 0 and %" PRIu64,
-				       sizes[i].name, sizes[i].max);
-		if (sizes[i].bytes == sizeof(bool))
-			*(bool *)to = v;
-		else if (sizes[i].bytes == sizeof(uint32_t))
-			*(uint32_t *)to = (uint32_t)v;
-		else
-			*(uint64_t *)to = v;
-	}
+#define FIELD(name, max)                                                                 \
+	if (number(from, #name) > (max))                                                 \
+		return err_set(e, EINVAL, "\"" #name "\" is not between 0 and %" PRIu64, \
+			       (uint64_t)(max));                                         \
+	ret->name = (__typeof__(ret->name))number(from, #name);
+	RECORD_CONFIG(FIELD)
+#undef FIELD
 	return 0;
 }
 

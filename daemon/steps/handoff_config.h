@@ -1,0 +1,19 @@
+/* What handoff.c, handoff_send.c and handoff_receive.c work with; all of it is borrowed. */
+#ifndef DAEMON_STEPS_HANDOFF_CONFIG_H
+#define DAEMON_STEPS_HANDOFF_CONFIG_H
+
+#include "daemon/server.h"
+#include "daemon/steps/identity.h"
+#include "daemon/steps/record.h"
+#include "scheduler/scheduler.h"
+
+struct handoff_config {
+	struct server *server;
+	struct engine *engine;
+	struct scheduler *scheduler;
+	struct record *record; /* NULL: not recording */
+	struct queue *inbox;   /* woken when there is something to do */
+	struct identity *identity;
+};
+
+#endif

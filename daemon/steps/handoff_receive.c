@@ -1,0 +1,294 @@
+#include "daemon/steps/handoff_receive.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "engine/store/key.h"
+
+/* How many peers are asked for a prompt, one after the other, before it is computed here. */
+enum { TRIES_MAX = 3 };
+
+/* A prompt that is asked for. */
+struct order {
+	struct list node; /* in handoff_receive.orders */
+	uint64_t request; /* the scheduler's id */
+	uint64_t attempt; /* 0: none is under way */
+	uint64_t tried;	  /* as in transfer.h */
+	uint32_t n_tries;
+	struct scheduler_prepare prepare; /* of the attempt */
+};
+
+void handoff_receive_open(struct handoff_receive *h, const struct handoff_config *config,
+			  struct transfer *transfer)
+{
+	h->config = config;
+	h->transfer = transfer;
+	list_init(&h->orders);
+}
+
+static void free_order(struct order *o)
+{
+	list_remove(&o->node);
+	free(o);
+}
+
+void handoff_receive_close(struct handoff_receive *h)
+{
+	if (!h->config)
+		return;
+	while (!list_empty(&h->orders))
+		free_order(container_of(h->orders.next, struct order, node));
+	transfer_note_free(h->held);
+}
+
+/* The order of an attempt, or of a request; the other argument is 0. NULL: there is none. */
+static struct order *find(struct handoff_receive *h, uint64_t attempt, uint64_t request)
+{
+	list_for_each (node, &h->orders) {
+		struct order *o = container_of(node, struct order, node);
+
+		if (attempt ? o->attempt == attempt : o->request == request)
+			return o;
+	}
+	return NULL;
+}
+
+static uint32_t page_tokens(const struct handoff_receive *h)
+{
+	return (uint32_t)h->config->server->options.page_size;
+}
+
+/* ---- asking ---- */
+
+/* The scheduler is told that a prompt will not come: another worker is asked (`again`), or it is computed here. */
+static void fail_request(struct handoff_receive *h, uint64_t request, bool again)
+{
+	record_receive_failed(h->config->record, request, again);
+	scheduler_receive_failed(h->config->scheduler, request, again);
+}
+
+static void give_up(struct handoff_receive *h, struct order *o)
+{
+	atomic_fetch_add(&h->config->server->metrics.prompts_missed, 1);
+	fail_request(h, o->request, false);
+	free_order(o);
+}
+
+static int send_order(struct handoff_receive *h, const struct order *o, struct err *e)
+{
+	const struct scheduler_request *q = &o->prepare.ask;
+	uint32_t n_pages = q->n_prompt / page_tokens(h);
+	struct content_key *keys = calloc(n_pages + 1, sizeof(*keys)), root;
+	struct transfer_ask a = {
+		.attempt = o->attempt,
+		.prepare =
+			{
+				.tokens = (const struct wire_i32 *)q->prompt,
+				.n_tokens = q->n_prompt,
+				.n_have = q->n_have,
+				.n_choices = q->n_choices,
+				.min_tokens = q->min_tokens,
+				.priority = q->priority,
+				.cache_disabled = q->cache_disabled,
+				.space = {q->space.id[0], q->space.id[1]},
+				.sampling = q->sampling,
+				.n_end_tokens = q->n_end_tokens,
+				.n_boundaries = q->n_boundaries,
+				.end_tokens = (const struct wire_i32 *)q->end_tokens,
+				.boundaries = (const struct wire_u32 *)q->boundaries,
+			},
+		.keys = (const struct wire_key *)keys,
+		.n_keys = n_pages,
+		.tried = o->tried,
+	};
+	int r;
+
+	if (!keys)
+		r = err_set(e, ENOMEM, "out of memory");
+	else if (content_key_root(q->space.id, &root) < 0 ||
+		 content_key_chain(&root, q->prompt, q->n_prompt, page_tokens(h), keys) < 0)
+		r = err_set(e, EFAULT, "the pages of a prompt cannot be named");
+	else
+		r = transfer_ask(h->transfer, &a, e);
+	free(keys);
+	return r;
+}
+
+/* New, in the list; NULL: out of memory. */
+static struct order *new_order(struct handoff_receive *h, uint64_t request)
+{
+	struct order *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	o->request = request;
+	list_init(&o->node);
+	list_append(&h->orders, &o->node);
+	return o;
+}
+
+void handoff_receive_ask(struct handoff_receive *h)
+{
+	struct scheduler_prepare p;
+	struct err e = {0};
+
+	while (scheduler_next_prepare(h->config->scheduler, &p)) {
+		struct order *o = find(h, 0, p.request);
+
+		if (!o)
+			o = new_order(h, p.request);
+		if (o) {
+			o->attempt = ++h->last_attempt;
+			o->prepare = p;
+			if (send_order(h, o, &e) == 0)
+				continue;
+			log_warning("transfer: %s", e.text);
+			give_up(h, o);
+		} else {
+			fail_request(h, p.request, false);
+		}
+		/* The prompt can be planned here now. */
+		queue_wake(h->config->inbox);
+	}
+}
+
+/* ---- notes ---- */
+
+/* When the request is admitted again another peer is asked, unless there is none, or enough were. */
+static void take_lost(struct handoff_receive *h, struct order *o, const struct transfer_note *n)
+{
+	if (n->tried == o->tried || ++o->n_tries == TRIES_MAX) {
+		give_up(h, o);
+		return;
+	}
+	o->tried = n->tried;
+	o->attempt = 0;
+	fail_request(h, o->request, true);
+}
+
+/* A thread of the driver: the data were copied. */
+static void free_written(void *tag, bool good)
+{
+	(void)good;
+	transfer_note_free(tag);
+}
+
+/* The engine's pieces for those of a window; new. NULL: out of memory. */
+static struct engine_piece *list_pieces(struct handoff_receive *h, const struct order *o,
+					const struct wire_window *w, uint32_t *ret_n)
+{
+	const struct scheduler_prepare *p = &o->prepare;
+	uint32_t n = 0, at = 0, have = p->ask.n_have / page_tokens(h);
+	struct engine_piece *pieces;
+
+	for (uint32_t i = 0; i < w->n_pieces; i++)
+		n += w->pieces[i].n;
+	pieces = calloc((size_t)n + 1, sizeof(*pieces));
+	for (uint32_t i = 0; pieces && i < w->n_pieces; i++) {
+		const struct wire_piece *piece = &w->pieces[i];
+		uint32_t n_parts;
+		bool page =
+			engine_layer_pieces(h->config->engine, piece->layer, &n_parts)[piece->part]
+				.kind == TIER_PAGE;
+
+		for (uint32_t j = 0; j < piece->n; j++)
+			pieces[at++] = (struct engine_piece){
+				.layer = piece->layer,
+				.part = piece->part,
+				.id = page ? p->pages[piece->first + j - have] : p->slot,
+			};
+	}
+	*ret_n = n;
+	return pieces;
+}
+
+/* Queues a window to be written. The note is freed when it is, or now. -EIO: the device is lost. */
+static int take_data(struct handoff_receive *h, struct order *o, struct transfer_note *n,
+		     struct err *e)
+{
+	uint32_t n_pieces;
+	struct engine_piece *pieces = list_pieces(h, o, &n->window, &n_pieces);
+	int r = pieces ? engine_write_pieces(h->config->engine, pieces, n_pieces, n->data,
+					     free_written, n, e)
+		       : err_set(e, ENOMEM, "out of memory");
+
+	free(pieces);
+	if (r == 0)
+		return 0;
+	transfer_note_free(n);
+	if (r == -EIO)
+		return r;
+	log_warning("transfer: %s", e->text);
+	transfer_drop(h->transfer, o->attempt);
+	give_up(h, o);
+	return 0;
+}
+
+static bool in_vocabulary(const struct handoff_receive *h, const struct transfer_note *n)
+{
+	uint32_t size = h->config->server->info.model.vocab_size;
+
+	for (uint32_t i = 0; i < n->n_draws; i++)
+		if (n->draws[i].token < 0 || (uint32_t)n->draws[i].token >= size)
+			return false;
+	return true;
+}
+
+/* The events borrow the note's draws. Returns their number. */
+static uint32_t take_came(struct handoff_receive *h, struct order *o, struct transfer_note *n,
+			  struct scheduler_event *events)
+{
+	uint64_t request = o->request;
+
+	transfer_note_free(h->held);
+	h->held = n;
+	if (!in_vocabulary(h, n)) {
+		log_warning("transfer: a first token is not in the vocabulary");
+		give_up(h, o);
+		return 0;
+	}
+	free_order(o);
+	record_received(h->config->record, request, n->draws, n->n_draws);
+	return scheduler_received(h->config->scheduler, request, n->draws, events);
+}
+
+int handoff_receive_take(struct handoff_receive *h, struct transfer_note *n,
+			 struct scheduler_event *events, uint32_t *ret_n, struct err *e)
+{
+	struct order *o = find(h, n->attempt, 0);
+
+	if (o && n->type == NOTE_DATA)
+		return take_data(h, o, n, e);
+	if (o && n->type == NOTE_CAME) {
+		*ret_n = take_came(h, o, n, events);
+		return 0;
+	}
+	if (o)
+		take_lost(h, o, n);
+	transfer_note_free(n);
+	return 0;
+}
+
+void handoff_receive_forget(struct handoff_receive *h, uint64_t request)
+{
+	struct order *o = find(h, 0, request);
+
+	if (!o)
+		return;
+	if (o->attempt)
+		transfer_drop(h->transfer, o->attempt);
+	free_order(o);
+}
+
+void handoff_receive_fail(struct handoff_receive *h)
+{
+	list_for_each (node, &h->orders) {
+		struct order *o = container_of(node, struct order, node);
+
+		if (o->attempt)
+			transfer_drop(h->transfer, o->attempt);
+		/* Notes of this attempt that exist already are ignored: its pages may belong to others by then. */
+		o->attempt = 0;
+	}
+}

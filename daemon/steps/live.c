@@ -1,0 +1,257 @@
+#include "daemon/steps/live.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/problem.h"
+
+void live_refuse(struct live *l, struct call *c, const struct err *why)
+{
+	call_fail(c, why);
+	/* A full queue is mostly found before there is a call, and counted among the responses only; so it is here. */
+	if (why->code == PROBLEM_QUEUE_FULL)
+		atomic_fetch_add(&c->report.finished[METRICS_ERROR], 1);
+	else
+		call_count(c, METRICS_ERROR);
+	call_unref(c);
+}
+
+/* ---- ends ---- */
+
+/* Drops the reference of a live call. */
+static void finish_call(struct call *c) ON(role_engine)
+{
+	c->engine.n_running = 0;
+	list_remove(&c->engine.live);
+	call_end(c);
+	call_unqueue(c);
+	call_wake(c);
+	call_unref(c);
+}
+
+/* Ends a choice, and does not finish the call. */
+static void end_choice(struct live *l, struct call *c, uint32_t choice, enum metrics_finish why,
+		       uint64_t now) ON(role_engine)
+{
+	struct call_part *p = &c->text.parts[choice / c->text.n];
+	struct metrics *m = &l->server->metrics;
+
+	c->text.choices[choice].ended = true;
+	c->engine.n_running--;
+	p->run.n_running--;
+	call_count(c, why);
+	if (p->run.n_running)
+		return;
+	handoff_forget(l->handoff, p->run.id);
+	metrics_time(m, METRICS_E2E, now - c->arrived_ns);
+	if (p->run.first_ns)
+		metrics_time(m, METRICS_DECODE, now - p->run.first_ns);
+}
+
+static void abort_part(struct live *l, const struct call_part *p) ON(role_engine)
+{
+	handoff_forget(l->handoff, p->run.id);
+	record_abort(l->record, p->run.id);
+	scheduler_abort(l->scheduler, p->run.id);
+}
+
+/* Ends a live call at once, whatever it is doing. */
+static void stop_call(struct live *l, struct call *c, enum metrics_finish why) ON(role_engine)
+{
+	for (uint32_t i = 0; i < c->text.n_parts; i++)
+		if (c->text.parts[i].run.id)
+			abort_part(l, &c->text.parts[i]);
+	call_count(c, why);
+	finish_call(c);
+}
+
+void live_fail_all(struct live *l, const struct err *why)
+{
+	while (!list_empty(&l->calls)) {
+		struct call *c = container_of(l->calls.next, struct call, engine.live);
+
+		call_fail(c, why);
+		stop_call(l, c, METRICS_ERROR);
+	}
+}
+
+/* ---- messages ---- */
+
+static int submit_part(struct live *l, struct call *c, struct call_part *p, struct err *e)
+	ON(role_engine)
+{
+	struct scheduler_request q = {
+		.prompt = p->prompt.v,
+		.n_prompt = (uint32_t)p->prompt.len,
+		.max_tokens = p->max_tokens,
+		.min_tokens = c->text.ask.min_tokens,
+		.n_choices = c->text.n,
+		.end_tokens = c->text.end_tokens,
+		.n_end_tokens = c->text.n_end_tokens,
+		.boundaries = p->boundaries,
+		.n_boundaries = p->n_boundaries,
+		.priority = c->text.ask.priority,
+		.space = c->text.space,
+		.root_key = p->root_key,
+		.page_keys = p->page_keys,
+		.cache_disabled = !c->text.ask.cache_prompt,
+		.handoff = handoff_of(l->handoff, (uint32_t)p->prompt.len),
+		.sampling = c->text.ask.sampling,
+		.user = p,
+	};
+	int r;
+
+	q.prompt_logprobs = openai_wants_scores(&c->text.ask, &q.n_prompt_logprobs);
+	q.sampling.seed = p->seed;
+	p->run.call = c;
+	p->run.n_running = c->text.n;
+	r = scheduler_submit(l->scheduler, &q, &p->run.id, e);
+	if (r == -EAGAIN)
+		e->code = PROBLEM_QUEUE_FULL;
+	if (r == 0)
+		record_submit(l->record, p->run.id, &q);
+	return r;
+}
+
+void live_submit(struct live *l, struct call *c)
+{
+	struct err e = {0};
+
+	if (atomic_load(&c->aborted)) {
+		call_count(c, METRICS_ABORT);
+		call_unref(c);
+		return;
+	}
+	for (uint32_t i = 0; i < c->text.n_parts; i++) {
+		if (submit_part(l, c, &c->text.parts[i], &e) == 0)
+			continue;
+		while (i--)
+			abort_part(l, &c->text.parts[i]);
+		live_refuse(l, c, &e);
+		return;
+	}
+	c->engine.n_running = c->text.n_choices;
+	list_append(&l->calls, &c->engine.live);
+	call_accept(c);
+}
+
+void live_control(struct live *l, struct call *c)
+{
+	uint64_t now = clock_now_ns();
+
+	call_control_taken(c);
+	for (uint32_t i = 0; c->engine.n_running && i < c->text.n_choices; i++) {
+		const struct call_part *p = &c->text.parts[i / c->text.n];
+
+		if (c->text.choices[i].ended || !call_stop_wanted(c, i))
+			continue;
+		record_finish(l->record, p->run.id, i % c->text.n);
+		scheduler_finish_choice(l->scheduler, p->run.id, i % c->text.n);
+		end_choice(l, c, i, METRICS_STOP, now);
+		if (!c->engine.n_running) {
+			finish_call(c);
+			return;
+		}
+	}
+	if (c->engine.n_running && atomic_load(&c->aborted))
+		stop_call(l, c, METRICS_ABORT);
+}
+
+/* ---- events ---- */
+
+void live_planned(struct live *l, uint64_t step)
+{
+	l->planned[step % LIVE_STEPS].step = step;
+	l->planned[step % LIVE_STEPS].ns = clock_now_ns();
+}
+
+/* `now` for a step that is not kept. */
+static uint64_t planned_ns(const struct live *l, uint64_t step, uint64_t now)
+{
+	return step && l->planned[step % LIVE_STEPS].step == step ? l->planned[step % LIVE_STEPS].ns
+								  : now;
+}
+
+static void note_first_token(struct live *l, struct call_part *p, uint64_t step, uint64_t now)
+	ON(role_engine)
+{
+	uint64_t admitted = planned_ns(l, step, now), none = 0;
+	struct metrics *m = &l->server->metrics;
+	struct call *c = p->run.call;
+
+	p->run.first_ns = now;
+	metrics_time(m, METRICS_QUEUE, admitted - c->arrived_ns);
+	metrics_time(m, METRICS_TTFT, now - c->arrived_ns);
+	metrics_time(m, METRICS_PREFILL, now - admitted);
+	atomic_compare_exchange_strong(&c->report.first_token_ns, &none, now);
+	call_unqueue(c);
+}
+
+static void take_token(struct live *l, const struct scheduler_event *ev, struct call_part *p,
+		       uint64_t now) ON(role_engine)
+{
+	struct call *c = p->run.call;
+	uint32_t choice = (uint32_t)(p - c->text.parts) * c->text.n + ev->choice;
+	struct call_choice *ch = &c->text.choices[choice];
+	struct metrics *m = &l->server->metrics;
+
+	if (!p->run.first_ns)
+		note_first_token(l, p, ev->hit.step, now);
+	if (ch->last_ns)
+		metrics_time(m, METRICS_ITL, now - ch->last_ns);
+	ch->last_ns = now;
+	if (!c->text.ask.prompt_only) {
+		atomic_fetch_add(&m->generation_tokens, 1);
+		atomic_fetch_add(&c->report.n_generated, 1);
+	}
+	if (call_push(c, choice, ev->finish, ev->draw) < 0)
+		c->engine.broken = true;
+	if (ev->finish != FINISH_NONE)
+		end_choice(l, c, choice, ev->finish == FINISH_STOP ? METRICS_STOP : METRICS_LENGTH,
+			   now);
+}
+
+static void take_event(struct live *l, const struct scheduler_event *ev, uint64_t now,
+		       uint32_t *n_touched) ON(role_engine)
+{
+	struct call_part *p = ev->user;
+	struct call *c = p->run.call;
+
+	if (!p->run.hit_known) {
+		p->run.hit_known = true;
+		call_hit(c, &ev->hit);
+	}
+	if (!c->engine.touched) {
+		c->engine.touched = true;
+		l->touched[(*n_touched)++] = c;
+	}
+	if (!ev->scores)
+		take_token(l, ev, p, now);
+	else if (call_push_scores(c, (uint32_t)(p - c->text.parts), ev->scores, ev->n_scores) < 0)
+		c->engine.broken = true;
+}
+
+void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n)
+{
+	uint64_t now = clock_now_ns();
+	uint32_t n_touched = 0;
+	struct err e;
+
+	for (uint32_t i = 0; i < n; i++)
+		take_event(l, &events[i], now, &n_touched);
+	for (uint32_t i = 0; i < n_touched; i++) {
+		struct call *c = l->touched[i];
+
+		c->engine.touched = false;
+		if (c->engine.broken) {
+			err_set(&e, ENOMEM, "out of memory");
+			call_fail(c, &e);
+		}
+		if (!c->engine.n_running)
+			finish_call(c);
+		else if (c->engine.broken)
+			stop_call(l, c, METRICS_ERROR);
+		else if (call_wants_tokens(c))
+			call_wake(c);
+	}
+}

@@ -1,0 +1,110 @@
+#include "daemon/steps/setup.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "engine/store/key.h"
+
+/* Names everything under which a request with the same seed may get another answer: the program, the model (by its name),
+ * the device, the element type. */
+static void take_fingerprint(struct server *s)
+{
+	const struct options *o = &s->options;
+	struct hash128 h = HASH128_INIT;
+	char hex[33];
+
+	hash128_text(&h, TIGON_VERSION);
+	hash128_text(&h, s->base_name);
+	hash128_text(&h, s->info.device_name);
+	hash128_text(&h, s->info.driver);
+	hash128_text(&h, s->info.kernels);
+	if (s->info.other_bits[0])
+		hash128_text(&h, s->info.other_bits);
+	hash128_update(&h, &o->dtype, sizeof(o->dtype));
+	if (o->synthetic)
+		hash128_update(&h, &o->synthetic_seed, sizeof(o->synthetic_seed));
+	hash128_hex(&h, hex);
+	snprintf(s->fingerprint, sizeof(s->fingerprint), "fp_%.16s", hex);
+}
+
+int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct err *e)
+{
+	const struct options *o = &s->options;
+	const struct engine_options eo = {
+		.model_dir = o->model,
+		.device = o->device,
+		.program_cache = o->program_cache,
+		.dump_activations = o->dump_activations,
+		.dtype = (enum engine_dtype)o->dtype,
+		.kernels = (enum engine_kernels)o->kernels,
+		.device_memory = o->device_memory.bytes,
+		.device_memory_share = o->device_memory.share,
+		.cache_memory = o->cache_memory.bytes,
+		.cache_memory_share = o->cache_memory.share,
+		.page_tokens = (uint32_t)o->page_size,
+		.max_seqs = (uint32_t)o->max_num_seqs,
+		.max_prefill_tokens = (uint32_t)o->max_batched_tokens,
+		.max_model_len = (uint32_t)o->max_model_len,
+		.synthetic = o->synthetic,
+		.synthetic_seed = o->synthetic_seed,
+		.tuning = {.table = s->tuning, .any_bits = o->batch_invariant == OPTION_OFF},
+	};
+	const struct model_config *m = &s->info.model;
+	int r;
+
+	if (o->record && options_want_tiers(o))
+		return err_set(e, EINVAL,
+			       "--record goes without --cache-dir and --host-cache-memory");
+	*ret_ns = clock_read_ns(CLOCK_REALTIME);
+	r = engine_open(&eo, ret, e);
+	if (r < 0)
+		return r;
+	s->info = *engine_info(*ret);
+	take_fingerprint(s);
+	s->limits = (struct openai_limits){
+		.vocab_size = m->vocab_size,
+		.max_choices = (uint32_t)o->max_num_seqs,
+		.defaults = {.temperature = m->default_temperature,
+			     .top_p = m->default_top_p,
+			     .min_p = m->default_min_p,
+			     .top_k = m->default_top_k,
+			     .repetition_penalty = m->default_repetition_penalty},
+	};
+	return 0;
+}
+
+/* A hash that works once does not fail later. If it did, a key of zeros would just never be found. */
+static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
+		     struct content_key *ret)
+{
+	if (content_key_next(before, tokens, n, ret) < 0)
+		*ret = (struct content_key){0};
+}
+
+struct scheduler_config setup_scheduler(const struct server *s)
+{
+	const struct options *o = &s->options;
+	const struct engine_info *i = &s->info;
+
+	return (struct scheduler_config){
+		.page_tokens = (uint32_t)o->page_size,
+		.state_tokens = i->slot_bytes ? (uint32_t)o->page_size : 0,
+		.n_pages = i->n_pages,
+		.n_slots = i->slot_bytes ? i->n_slots : 0,
+		.page_bytes = i->page_bytes,
+		.slot_bytes = i->slot_bytes,
+		.cache_bytes = o->cache_memory.bytes,
+		.cache_disabled = o->prefix_cache == OPTION_OFF,
+		.refuse_decoded = o->cache_decoded == OPTION_OFF,
+		.max_waiting = (uint32_t)o->max_queued_requests,
+		.max_plans_out = ENGINE_STEPS_OUT,
+		.max_seqs = (uint32_t)o->max_num_seqs,
+		.max_prefill_tokens = (uint32_t)o->max_batched_tokens,
+		.max_model_len = i->max_model_len,
+		.vocab_size = i->model.vocab_size,
+		.handoff_min_tokens = (uint32_t)o->disaggregation_min_tokens,
+		.content_key = options_want_tiers(o) ? next_key : NULL,
+	};
+}
