@@ -5,7 +5,7 @@
 
 #include "daemon/engine_options.h"
 #include "daemon/transfer/endpoint.h"
-#include "protocol/transfer/wire.h"
+#include "protocol/transfer/message.h"
 #include "scheduler/plan.h"
 
 static const char *const levels[] = {"error", "warning", "info", "debug", NULL};

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "protocol/transfer/wire.h"
+#include "protocol/transfer/message.h"
 #include "tests/tap.h"
 
 /* Parses a command line given as words; argv[0] is added. */

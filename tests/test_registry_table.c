@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "protocol/transfer/registry_table.h"
+#include "protocol/transfer/wire.h"
 #include "tests/tap.h"
 
 #define SECOND ((uint64_t)1000000000)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "prefix_cache/tiers.h"
+#include "protocol/transfer/wire_fit.h"
 #include "tests/random.h"
 #include "tests/tap.h"
 #include "tests/wire_samples.h"

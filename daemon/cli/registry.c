@@ -20,6 +20,7 @@
 #include "base/options.h"
 #include "daemon/transfer/port.h"
 #include "protocol/transfer/registry_table.h"
+#include "protocol/transfer/wire.h"
 
 enum {
 	LARGEST = 1024,	 /* bytes of a frame; an ANNOUNCE has 288 */

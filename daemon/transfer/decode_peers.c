@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "protocol/transfer/peers.h"
+#include "protocol/transfer/wire_fit.h"
 
 #define for_each_link(link) \
 	for (uint32_t link = PORT_OUTGOING; link < PORT_OUTGOING + PORT_INCOMING; link++)

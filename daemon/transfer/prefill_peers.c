@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "protocol/transfer/wire.h"
+#include "protocol/transfer/wire_fit.h"
+
 int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char *key,
 		      uint32_t *ret_peer, struct err *e)
 {

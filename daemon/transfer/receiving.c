@@ -5,6 +5,9 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "protocol/transfer/wire.h"
+#include "protocol/transfer/wire_fit.h"
+
 /* ---- prompts ---- */
 
 int prompt_init(struct prompt *p, const struct transfer_ask *ask, struct err *e)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "engine/store/key.h"
+#include "protocol/transfer/wire.h"
 
 static_assert(PORT_OUTGOING + PORT_INCOMING <= TRANSFER_PEERS,
 	      "a link is a peer's number in notes");

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "protocol/transfer/wire_fit.h"
 
 int trace_open(struct trace *t, const char *path, struct err *e)
 {

@@ -7,8 +7,9 @@
 
 #include <stdio.h>
 
+#include "base/err.h"
 #include "base/log.h"
-#include "protocol/transfer/wire.h"
+#include "protocol/transfer/message.h"
 
 /* All zeros: no trace is written. */
 struct trace {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "daemon/transfer/decode_peers.h"
 #include "daemon/transfer/directory.h"
+#include "protocol/transfer/wire.h"
 
 enum task_type { TASK_ASK, TASK_DROP, TASK_DRAWS, TASK_FAIL };
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "protocol/transfer/peers.h"
+#include "protocol/transfer/wire.h"
 
 /* An outgoing link without a connection is connected anew after so long. */
 #define RECONNECT_NS ((uint64_t)3 * 1000000000)

@@ -21,7 +21,7 @@
 #include "daemon/threads.h"
 #include "daemon/transfer/port.h"
 #include "daemon/transfer/trace.h"
-#include "daemon/transfer/transfer.h"
+#include "daemon/transfer/types.h"
 #include "protocol/transfer/delivery.h"
 
 /* A connection that is closed while its peer sends on it is reset, and data that had not arrived are lost (RFC 1122,

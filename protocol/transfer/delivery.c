@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "protocol/transfer/parts.h"
+#include "protocol/transfer/wire.h"
 
 struct delivery {
 	uint64_t id;

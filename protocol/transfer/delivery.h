@@ -24,7 +24,8 @@
 #ifndef PROTOCOL_TRANSFER_DELIVERY_H
 #define PROTOCOL_TRANSFER_DELIVERY_H
 
-#include "protocol/transfer/wire.h"
+#include "base/err.h"
+#include "protocol/transfer/message.h"
 
 /* A receiver fails after so long without anything new, which includes the time that the prompt waits in the prefill
  * worker's queue. A sender fails after so long in which the decode worker took nothing of what was sent. */

@@ -11,7 +11,7 @@
 #ifndef PROTOCOL_TRANSFER_GOSSIP_H
 #define PROTOCOL_TRANSFER_GOSSIP_H
 
-#include "protocol/transfer/wire.h"
+#include "protocol/transfer/message.h"
 
 enum {
 	GOSSIP_KEYS = 1 << 14, /* of the ring */

@@ -11,7 +11,8 @@
 #ifndef PROTOCOL_TRANSFER_KEY_SETS_H
 #define PROTOCOL_TRANSFER_KEY_SETS_H
 
-#include "protocol/transfer/wire.h"
+#include "base/err.h"
+#include "protocol/transfer/message.h"
 
 enum { KEY_SETS_MAX = 64 };
 

@@ -12,7 +12,8 @@
 #ifndef PROTOCOL_TRANSFER_PARTS_H
 #define PROTOCOL_TRANSFER_PARTS_H
 
-#include "protocol/transfer/wire.h"
+#include "base/err.h"
+#include "protocol/transfer/message.h"
 
 struct parts {
 	const struct wire_layout *layout; /* borrowed */

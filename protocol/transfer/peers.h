@@ -21,7 +21,8 @@
 #ifndef PROTOCOL_TRANSFER_PEERS_H
 #define PROTOCOL_TRANSFER_PEERS_H
 
-#include "protocol/transfer/wire.h"
+#include "base/err.h"
+#include "protocol/transfer/message.h"
 
 enum {
 	PEERS_MAX = 64,

@@ -13,7 +13,7 @@
 #ifndef PROTOCOL_TRANSFER_REGISTRY_TABLE_H
 #define PROTOCOL_TRANSFER_REGISTRY_TABLE_H
 
-#include "protocol/transfer/wire.h"
+#include "protocol/transfer/message.h"
 
 #define REGISTRY_TTL_MAX_NS ((uint64_t)3600 * 1000000000)
 

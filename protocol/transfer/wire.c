@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "protocol/transfer/wire_internal.h"
+#include "protocol/transfer/wire.h"
+#include "protocol/transfer/wire_form.h"
 
 static const char magic[4] = "TGNX";
 
@@ -74,6 +75,7 @@ static uint32_t array_count(const struct field *f, const struct wire_message *m)
 static int check_header(const void *frame, size_t len, struct header *h, struct err *e)
 {
 	const struct wire_form *form;
+	const char *name;
 
 	if (len < WIRE_HEADER)
 		return err_set(e, EBADMSG, "%zu bytes are too few for a message", len);
@@ -84,16 +86,17 @@ static int check_header(const void *frame, size_t len, struct header *h, struct 
 		return err_set(e, EPROTONOSUPPORT,
 			       "the peer speaks version %u of the transfer protocol, not %d",
 			       h->version, WIRE_VERSION);
+	name = wire_type_name(h->type);
 	form = wire_form(h->type);
 	if (!form)
 		return err_set(e, EBADMSG, "a message of type %u is unknown", h->type);
 	if (h->length != len || len > WIRE_FRAME_MAX)
-		return err_set(e, EBADMSG, "%s: it has %zu bytes, but says %u", form->name, len,
+		return err_set(e, EBADMSG, "%s: it has %zu bytes, but says %u", name, len,
 			       h->length);
 	if (h->zero)
-		return err_set(e, EBADMSG, "%s: its header is damaged", form->name);
+		return err_set(e, EBADMSG, "%s: its header is damaged", name);
 	if ((h->delivery != 0) != form->has_delivery)
-		return err_set(e, EBADMSG, "%s: it names %s delivery", form->name,
+		return err_set(e, EBADMSG, "%s: it names %s delivery", name,
 			       form->has_delivery ? "no" : "a");
 	return 0;
 }
@@ -150,7 +153,7 @@ int wire_parse(const void *frame, size_t len, struct wire_message *ret, struct e
 	if (r == 0 && form->check)
 		r = form->check(&m, e);
 	if (r < 0)
-		err_prefix(e, "%s", form->name);
+		err_prefix(e, "%s", wire_type_name(m.type));
 	else
 		*ret = m;
 	return r;
@@ -226,7 +229,7 @@ int wire_encode(const struct wire_message *m, struct buf *out, struct err *e)
 		return err_set(e, EINVAL, "a message of type %d is unknown", (int)m->type);
 	r = check_message(m, form, e);
 	if (r < 0) {
-		err_prefix(e, "%s", form->name);
+		err_prefix(e, "%s", wire_type_name(m->type));
 		if (e)
 			e->code = EINVAL;
 		return r;
@@ -234,7 +237,7 @@ int wire_encode(const struct wire_message *m, struct buf *out, struct err *e)
 	bytes = message_bytes(m, form);
 	r = bytes > WIRE_FRAME_MAX ? -ENOBUFS : buf_reserve(out, bytes);
 	if (r < 0)
-		return err_set(e, -r, "%s: no room for %zu bytes", form->name, bytes);
+		return err_set(e, -r, "%s: no room for %zu bytes", wire_type_name(m->type), bytes);
 	append_message(m, form, bytes, out);
 	return 0;
 }

@@ -1,10 +1,9 @@
-/* What has to fit together: a window and its raw frame; the HELLOs of two workers. */
+#include "protocol/transfer/wire_fit.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "protocol/transfer/wire.h"
 
 uint64_t wire_window_bytes(const struct wire_window *w)
 {

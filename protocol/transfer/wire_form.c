@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "protocol/transfer/wire_internal.h"
+#include "protocol/transfer/wire_form.h"
 
 /* As FORMAT.md has them. */
 _Static_assert(sizeof(struct wire_layer) == 28, "a layer");
@@ -313,35 +313,20 @@ static int check_peers(const struct wire_message *m, struct err *e)
 /* ---- messages ---- */
 
 static const struct wire_form forms[] = {
-	[WIRE_HELLO] = {"HELLO", hello_fields, check_hello, false},
-	[WIRE_REFUSE] = {"REFUSE", refuse_fields, NULL, false},
-	[WIRE_PREPARE] = {"PREPARE", prepare_fields, check_prepare, true},
-	[WIRE_WINDOW] = {"WINDOW", window_fields, check_window, true},
-	[WIRE_STATUS] = {"STATUS", status_fields, check_status, true},
-	[WIRE_ABORT] = {"ABORT", abort_fields, NULL, true},
-	[WIRE_PING] = {"PING", ping_fields, NULL, false},
-	[WIRE_PONG] = {"PONG", pong_fields, NULL, false},
-	[WIRE_ANNOUNCE] = {"ANNOUNCE", announce_fields, check_announce, false},
-	[WIRE_LIST] = {"LIST", list_fields, NULL, false},
-	[WIRE_PEERS] = {"PEERS", peers_fields, check_peers, false},
+	[WIRE_HELLO] = {hello_fields, check_hello, false},
+	[WIRE_REFUSE] = {refuse_fields, NULL, false},
+	[WIRE_PREPARE] = {prepare_fields, check_prepare, true},
+	[WIRE_WINDOW] = {window_fields, check_window, true},
+	[WIRE_STATUS] = {status_fields, check_status, true},
+	[WIRE_ABORT] = {abort_fields, NULL, true},
+	[WIRE_PING] = {ping_fields, NULL, false},
+	[WIRE_PONG] = {pong_fields, NULL, false},
+	[WIRE_ANNOUNCE] = {announce_fields, check_announce, false},
+	[WIRE_LIST] = {list_fields, NULL, false},
+	[WIRE_PEERS] = {peers_fields, check_peers, false},
 };
 
 const struct wire_form *wire_form(uint32_t type)
 {
 	return type && type < ARRAY_SIZE(forms) ? &forms[type] : NULL;
-}
-
-const char *wire_type_name(enum wire_type type)
-{
-	const struct wire_form *form = wire_form(type);
-
-	return form ? form->name : "?";
-}
-
-const char *delivery_status_name(enum delivery_status status)
-{
-	static const char *const names[] = {"Bootstrapping", "Bootstrapped", "WaitingForInput",
-					    "Transferring",  "Success",	     "Failed"};
-
-	return status < ARRAY_SIZE(names) ? names[status] : "?";
 }

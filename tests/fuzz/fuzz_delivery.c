@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "protocol/transfer/delivery.h"
+#include "protocol/transfer/wire.h"
+#include "protocol/transfer/wire_fit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

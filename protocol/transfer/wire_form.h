@@ -1,8 +1,9 @@
 /* The table of messages, which parser and encoder share. For protocol/transfer/ only. */
-#ifndef PROTOCOL_TRANSFER_WIRE_INTERNAL_H
-#define PROTOCOL_TRANSFER_WIRE_INTERNAL_H
+#ifndef PROTOCOL_TRANSFER_WIRE_FORM_H
+#define PROTOCOL_TRANSFER_WIRE_FORM_H
 
-#include "protocol/transfer/wire.h"
+#include "base/err.h"
+#include "protocol/transfer/message.h"
 
 enum field_kind {
 	RAW,  /* bytes, or a number of any value */
@@ -22,7 +23,6 @@ struct field {
 };
 
 struct wire_form {
-	const char *name;
 	const struct field *fields; /* the last one has no name */
 	/* Checks what the ranges of single fields cannot say. -EBADMSG; NULL: there is nothing more to check. */
 	int (*check)(const struct wire_message *m, struct err *e);

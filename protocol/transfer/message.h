@@ -1,0 +1,241 @@
+/*
+ * The messages between prefill workers, decode workers and their registry, as structs.
+ *
+ *     HELLO      both ways            the sender's model and the layout of its pages and states
+ *     REFUSE     both ways            no, with the reason
+ *     PREPARE    decode -> prefill    compute this prompt; so many of its tokens are here already
+ *     WINDOW     prefill -> decode    some layers of some pages, or of the state
+ *     STATUS     prefill -> decode    how far a delivery (delivery.h) is; with Success the first tokens
+ *     ABORT      decode -> prefill    the delivery is not wanted any more
+ *     PING       decode -> prefill    are you there?
+ *     PONG       prefill -> decode    yes; the load, and the pages that were newly cached
+ *     ANNOUNCE   worker -> registry   the sender's address
+ *     LIST       worker -> registry   which workers are there?
+ *     PEERS      registry -> worker   the answer to LIST
+ *
+ * A message is one frame. A WINDOW is followed by a raw frame, which holds the bytes of all pieces that it lists.
+ * FORMAT.md describes each byte, and wire.h turns bytes into these structs and back. Arrays of a parsed message lie in
+ * the frame at any alignment, so their elements are packed structs. Frames and host are both little endian, so an array
+ * of int32_t may be passed as one of struct wire_i32.
+ */
+#ifndef PROTOCOL_TRANSFER_MESSAGE_H
+#define PROTOCOL_TRANSFER_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+#include "scheduler/plan.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are little endian in memory");
+
+#define WIRE_PACKED __attribute__((packed))
+
+enum {
+	WIRE_VERSION = 2,
+	WIRE_HEADER = 24, /* bytes before the fields */
+	WIRE_LAYERS_MAX = 1024,
+	WIRE_HEARTBEAT_MAX = 600000, /* ms */
+	WIRE_PAGE_TOKENS_MAX = 65536,
+	WIRE_TOKENS_MAX = 1 << 22,
+	WIRE_CHOICES_MAX = 1024,
+	WIRE_END_TOKENS_MAX = 512, /* as many as a draw can ban (engine/step.c) */
+	WIRE_BOUNDARIES_MAX = 65536,
+	WIRE_PIECES_MAX = 65536,
+	WIRE_KEYS_MAX = 4096, /* of one PONG */
+	WIRE_PEERS_MAX = 1024,
+	WIRE_TEXT_MAX = 511,
+	WIRE_ENDPOINT = 192, /* bytes, with the final 0 */
+	WIRE_ID = 16,
+	WIRE_CURVE_KEY = 32,
+	WIRE_FRAME_MAX = 1 << 25, /* bytes of a message; a raw frame may be longer */
+};
+
+/* The most bytes that one part of a layer has in a page or a state. Sums of parts then stay far below 2^64. */
+#define WIRE_PART_BYTES_MAX ((uint64_t)1 << 36)
+
+enum wire_type {
+	WIRE_HELLO = 1,
+	WIRE_REFUSE,
+	WIRE_PREPARE,
+	WIRE_WINDOW,
+	WIRE_STATUS,
+	WIRE_ABORT,
+	WIRE_PING,
+	WIRE_PONG,
+	WIRE_ANNOUNCE,
+	WIRE_LIST,
+	WIRE_PEERS,
+};
+
+enum wire_role { WIRE_PREFILL, WIRE_DECODE };
+
+/* The most arrays that a layer keeps of a sequence: its parts. */
+enum { WIRE_PARTS = 3 };
+
+/* How far a delivery is; delivery.h describes each status. It only rises, and Failed is the highest. */
+enum delivery_status {
+	DELIVERY_BOOTSTRAPPING,
+	DELIVERY_BOOTSTRAPPED,
+	DELIVERY_WAITING_FOR_INPUT,
+	DELIVERY_TRANSFERRING,
+	DELIVERY_SUCCESS,
+	DELIVERY_FAILED,
+};
+
+/* ---- elements of arrays, as they lie in frames ---- */
+
+struct wire_i32 {
+	int32_t v;
+} WIRE_PACKED;
+
+struct wire_u32 {
+	uint32_t v;
+} WIRE_PACKED;
+
+struct wire_key {
+	uint8_t bytes[16]; /* a content key (prefix_cache/tiers.h) */
+};
+
+struct wire_layer {
+	/* of one page, or of one state; 0: the layer has no more parts */
+	uint64_t part_bytes[WIRE_PARTS];
+	uint32_t in_states; /* bit i: part i is kept in states, else in pages */
+} WIRE_PACKED;
+
+static inline bool wire_in_state(const struct wire_layer *l, uint32_t part)
+{
+	return l->in_states >> part & 1;
+}
+
+/* One part of one layer, in pages first .. first + n - 1 of the prompt, or in the state (first 0, n 1). Its bytes follow
+ * those of the previous piece in the raw frame. */
+struct wire_piece {
+	uint64_t bytes;
+	uint32_t layer, first, n, part;
+} WIRE_PACKED;
+
+struct wire_draw {
+	struct draw_result v;
+} WIRE_PACKED;
+
+struct wire_peer {
+	uint8_t worker[WIRE_ID], model[WIRE_ID];
+	uint8_t curve_key[WIRE_CURVE_KEY]; /* zeros: none */
+	char endpoint[WIRE_ENDPOINT];	   /* padded with zeros */
+};
+
+/* ---- messages. Pointers are borrowed: from the frame, or from the caller of wire_encode ---- */
+
+struct wire_layout {
+	uint64_t page_bytes, slot_bytes; /* sums over the layers; 0: no layer keeps pages, states */
+	uint32_t page_tokens;
+	uint32_t n_layers;
+	const struct wire_layer *layers;
+};
+
+struct wire_hello {
+	uint8_t worker[WIRE_ID]; /* random, new at each start */
+	uint8_t model[WIRE_ID];	 /* engine/cache_identity.h: equal where the bits are */
+	uint32_t role;
+	uint32_t n_pages, n_slots;
+	uint32_t heartbeat_ms; /* a decode worker sends a PING each time */
+	struct wire_layout layout;
+};
+
+struct wire_refuse {
+	uint32_t code; /* errno */
+	uint32_t n_text;
+	const char *text;
+};
+
+struct wire_prepare {
+	const struct wire_i32 *tokens; /* [n_tokens] the prompt */
+	uint32_t n_tokens;
+	uint32_t n_have; /* the first tokens, whose pages are not to be sent; < n_tokens */
+	uint32_t n_choices;
+	uint32_t min_tokens;	/* > 0: end tokens must not be drawn */
+	int32_t priority;	/* lower first */
+	uint8_t cache_disabled; /* 0, 1 */
+	uint64_t space[2];
+	struct sampling sampling;
+	uint32_t n_end_tokens, n_boundaries;
+	const struct wire_i32 *end_tokens;
+	const struct wire_u32 *boundaries; /* rising, 1 .. n_tokens */
+};
+
+struct wire_window {
+	uint32_t sequence;		/* windows of a delivery are numbered from 0 on */
+	uint32_t first_token, n_tokens; /* the chunk of the prompt that was computed */
+	uint32_t first_layer, n_layers; /* that the pieces belong to */
+	uint32_t n_pieces;
+	const struct wire_piece *pieces;
+};
+
+struct wire_status {
+	uint32_t status;      /* enum delivery_status */
+	uint32_t code;	      /* Failed: errno; else 0 */
+	uint32_t n_cached;    /* tokens that the prefill worker had cached */
+	uint32_t n_windows;   /* Success: windows that were sent; else 0 */
+	uint64_t total_bytes; /* Success: bytes of their raw frames; else 0 */
+	uint32_t n_draws;     /* Transferring, Success: the first token of each choice; else 0 */
+	uint32_t n_text;      /* Failed: a sentence; else 0 */
+	const struct wire_draw *draws;
+	const char *text;
+};
+
+struct wire_ping {
+	uint64_t sequence;
+};
+
+struct wire_pong {
+	uint64_t sequence;	/* of its PING; 0: it answers none */
+	uint64_t queued_tokens; /* prompt tokens that are still to be computed */
+	uint32_t running;	/* requests */
+	uint8_t draining;	/* 1: the sender takes no new prompts */
+	uint8_t forgotten;	/* 1: pages that were cached before those of `keys` are gone */
+	uint32_t n_keys;
+	const struct wire_key
+		*keys; /* newly cached pages, each after the page before it in its prompt */
+};
+
+struct wire_announce {
+	uint32_t role;
+	uint32_t
+		ttl_ms; /* until the registry forgets the worker, unless it announces itself again; 0: now */
+	struct wire_peer peer;
+};
+
+struct wire_list {
+	uint32_t role;		/* of the workers to list */
+	uint8_t model[WIRE_ID]; /* of the workers to list; zeros: any */
+};
+
+struct wire_peers {
+	uint32_t n_peers;
+	const struct wire_peer *peers;
+};
+
+struct wire_message {
+	enum wire_type type;
+	uint64_t delivery; /* its id, in PREPARE, WINDOW, STATUS and ABORT; else 0 */
+	union {
+		struct wire_hello hello;
+		struct wire_refuse refuse;
+		struct wire_prepare prepare;
+		struct wire_window window;
+		struct wire_status status;
+		struct wire_ping ping;
+		struct wire_pong pong;
+		struct wire_announce announce;
+		struct wire_list list;
+		struct wire_peers peers;
+	};
+};
+
+/* "PREPARE", "Transferring" and so on; "?" for an unknown value. */
+const char *wire_type_name(enum wire_type type);
+const char *delivery_status_name(enum delivery_status status);
+
+#endif

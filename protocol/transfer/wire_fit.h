@@ -1,0 +1,19 @@
+/* What has to fit together: a window and its raw frame; the HELLOs of two workers. Pure. */
+#ifndef PROTOCOL_TRANSFER_WIRE_FIT_H
+#define PROTOCOL_TRANSFER_WIRE_FIT_H
+
+#include "base/err.h"
+#include "protocol/transfer/message.h"
+
+/* The sum of a window's pieces: bytes of the raw frame that follows it. */
+uint64_t wire_window_bytes(const struct wire_window *w);
+
+/* -EBADMSG: a raw frame of so many bytes does not belong to the window. */
+int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e) MUST_CHECK;
+
+/* True when each worker can use the other's pages and states, because model and layout are the same. Else e says what
+ * differs. */
+bool wire_hello_fits(const struct wire_hello *ours, const struct wire_hello *theirs,
+		     struct err *e) MUST_CHECK;
+
+#endif
