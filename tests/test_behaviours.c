@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "scheduler/chunking.h"
+#include "tests/prefix_fixture.h"
 #include "tests/scheduler_world.h"
 #include "tests/random.h"
 #include "tests/tap.h"
@@ -206,74 +207,25 @@ static void test_11_and_12(void)
 
 /* ---- the cache by itself ---- */
 
-static struct prefix_cache *cache_new(uint32_t state_tokens, uint32_t n_pages, uint32_t n_slots)
-{
-	struct prefix_cache *c = prefix_cache_new(&(struct prefix_cache_config){
-		.page_tokens = 2,
-		.state_tokens = state_tokens,
-		.n_pages = n_pages,
-		.n_slots = n_slots,
-		.page_bytes = 1,
-		.slot_bytes = 1,
-	});
-
-	if (!c)
-		abort();
-	return c;
-}
-
-static struct prefix_key key_of(const char *text, int32_t *tokens)
-{
-	uint32_t n = (uint32_t)strlen(text);
-
-	for (uint32_t i = 0; i < n; i++)
-		tokens[i] = text[i];
-	return (struct prefix_key){.tokens = tokens, .n_tokens = n, .origin_any = true};
-}
-
-/* The first n_tokens of the text go to the tree; a state at their end in `slot` (POOL_NONE: none). The
- * node, locked. */
-static struct prefix_node *insert(struct prefix_cache *c, const char *text, uint32_t n_tokens,
+/* The first n_tokens of the text go to the tree; a state at their end in `slot` (POOL_NONE: none). The node, locked. */
+static struct prefix_node *insert(struct prefix_cache *c, const char *s, uint32_t n_tokens,
 				  uint32_t slot)
 {
-	int32_t tokens[LEN];
-	uint32_t pages[LEN], n;
-	struct prefix_key key = key_of(text, tokens);
-	struct prefix_match m;
-	struct prefix_node *at;
+	uint32_t known = match(c, s).n_tokens;
+	struct prefix_node *at = use(c, s);
+	char rest[LEN];
 
-	prefix_cache_match(c, &key, &m);
-	at = prefix_cache_use(c, &key, &m, pages);
-	if (!at)
-		abort();
-	if (m.slot != POOL_NONE)
-		prefix_cache_unpin(c, m.slot);
-	n = (n_tokens - m.n_tokens) / 2;
-	for (uint32_t i = 0; i < n; i++)
-		if ((pages[i] = prefix_cache_take_page(c)) == POOL_NONE)
-			abort();
-	at = prefix_cache_extend(c, at, tokens + m.n_tokens, pages, n, PREFIX_PREFILLED);
-	if (!at)
-		abort();
+	snprintf(rest, sizeof(rest), "%.*s", (int)(n_tokens - known), s + known);
+	at = grow(c, at, rest);
 	if (slot != POOL_NONE)
 		prefix_cache_checkpoint(c, at, slot, PREFIX_CHECKPOINT_CHUNK);
 	prefix_cache_check(c);
 	return at;
 }
 
-static struct prefix_match match(const struct prefix_cache *c, const char *text)
-{
-	int32_t tokens[LEN];
-	struct prefix_key key = key_of(text, tokens);
-	struct prefix_match m;
-
-	prefix_cache_match(c, &key, &m);
-	return m;
-}
-
 static void test_13_to_15(void)
 {
-	struct prefix_cache *c = cache_new(4, 100, 10);
+	struct prefix_cache *c = new_cache(2, 4, 100, 10);
 	struct prefix_node *n, *longer;
 	struct prefix_match m;
 	uint32_t slot;
@@ -313,7 +265,7 @@ static void test_13_to_15(void)
 
 static void test_16(void)
 {
-	struct prefix_cache *c = cache_new(0, 8, 0);
+	struct prefix_cache *c = new_cache(2, 0, 8, 0);
 	struct prefix_node *locked = insert(c, "aabbcc", 6, POOL_NONE), *old, *young;
 	uint32_t taken[8];
 
@@ -461,11 +413,11 @@ static char page_text[PAGES][TEXT + 1], slot_text[SLOTS][TEXT + 1];
 
 /* A request: uses what is there, computes the rest, leaves some states. Checks every page and the state that it
  * was given. The node it ends with, locked; NULL: no room. */
-static struct prefix_node *serve(struct prefix_cache *c, const char *text)
+static struct prefix_node *serve(struct prefix_cache *c, const char *s)
 {
-	uint32_t n = (uint32_t)strlen(text), pages[TEXT / 2], at_tokens, slot, want;
-	int32_t tokens[LEN];
-	struct prefix_key key = key_of(text, tokens);
+	struct text t = text(s);
+	uint32_t n = t.n, pages[TEXT / 2], at_tokens, slot, want;
+	struct prefix_key key = {.tokens = t.tokens, .n_tokens = n, .origin_any = true};
 	struct prefix_match m;
 	struct prefix_node *at;
 
@@ -476,27 +428,25 @@ static struct prefix_node *serve(struct prefix_cache *c, const char *text)
 	at = prefix_cache_use(c, &key, &m, pages);
 	check(at && m.n_tokens < n && m.n_tokens % 4 == 0);
 	for (uint32_t i = 0; i < m.n_tokens / 2; i++)
-		check(!strncmp(page_text[pages[i]], text, i * 2 + 2) &&
+		check(!strncmp(page_text[pages[i]], s, i * 2 + 2) &&
 		      strlen(page_text[pages[i]]) == i * 2 + 2);
 	if (m.n_tokens)
 		check(strlen(slot_text[m.slot]) == m.n_tokens &&
-		      !strncmp(slot_text[m.slot], text, m.n_tokens));
+		      !strncmp(slot_text[m.slot], s, m.n_tokens));
 	if (m.slot != POOL_NONE)
 		prefix_cache_unpin(c, m.slot);
 	for (at_tokens = m.n_tokens; at && at_tokens + 2 <= n; at_tokens += 2) {
 		uint32_t page = prefix_cache_take_page(c);
 
 		check(page != POOL_NONE);
-		snprintf(page_text[page], sizeof(page_text[page]), "%.*s", (int)at_tokens + 2,
-			 text);
-		at = prefix_cache_extend(c, at, tokens + at_tokens, &page, 1, PREFIX_PREFILLED);
+		snprintf(page_text[page], sizeof(page_text[page]), "%.*s", (int)at_tokens + 2, s);
+		at = prefix_cache_extend(c, at, t.tokens + at_tokens, &page, 1, PREFIX_PREFILLED);
 		if (!at || (at_tokens + 2) % 4 || random_below(2))
 			continue;
 		slot = prefix_cache_take_slot(c);
 		if (slot == POOL_NONE)
 			continue;
-		snprintf(slot_text[slot], sizeof(slot_text[slot]), "%.*s", (int)at_tokens + 2,
-			 text);
+		snprintf(slot_text[slot], sizeof(slot_text[slot]), "%.*s", (int)at_tokens + 2, s);
 		prefix_cache_checkpoint(c, at, slot, (enum prefix_checkpoint)random_below(4));
 	}
 	return at;
@@ -504,9 +454,8 @@ static struct prefix_node *serve(struct prefix_cache *c, const char *text)
 
 static void test_20(void)
 {
-	struct prefix_cache *c = cache_new(4, PAGES, SLOTS);
+	struct prefix_cache *c = new_cache(2, 4, PAGES, SLOTS);
 	struct prefix_node *held[4] = {0};
-	struct prefix_stats st;
 	uint32_t hits = 0;
 
 	for (int round = 0; round < 200; round++) {
@@ -522,10 +471,9 @@ static void test_20(void)
 		prefix_cache_check(c);
 	}
 	ok_all("20: 200 rounds of random caching and eviction: every hit is resumable");
-	prefix_cache_stats(c, &st);
-	ok(hits > 50 && st.evicted_pages > 50 && st.evicted_slots > 50,
+	ok(hits > 50 && stats(c).evicted_pages > 50 && stats(c).evicted_slots > 50,
 	   "20: %u hits, %llu pages and %llu slots evicted", hits,
-	   (unsigned long long)st.evicted_pages, (unsigned long long)st.evicted_slots);
+	   (unsigned long long)stats(c).evicted_pages, (unsigned long long)stats(c).evicted_slots);
 	for (uint32_t i = 0; i < ARRAY_SIZE(held); i++)
 		if (held[i])
 			prefix_cache_unlock(c, held[i]);

@@ -88,9 +88,52 @@ static void test_reading(void)
 	tuning_free(t);
 }
 
+/* Lines that are refused, all but one field of which is good. */
+#define DEVICE(device) ROW(device, "product\t*\t*\t*", "-", "same\t-\t-")
+#define PLACE(place)   ROW(ANY, place, "-", "same\t-\t-")
+#define CUT(cut)       ROW(ANY, "product\t*\t*\t*", cut, "same\t-\t-")
+#define TIMES(rest)    ROW(ANY, "product\t*\t*\t*", "-", rest)
+
+static const char units[] = "the number of compute units is * or from 1 to 1048576";
+static const char sizes[] = "M is *, 1, 2, 4, 8, 16, 32, 64, 128, 512 or 2048";
+static const char times[] = "a time is - or a number of microseconds, at most 1000000000000";
+
+/* clang-format off: a case is a line. */
+static const struct {
+	const char *line, *why;
+} lines[] = {
+	{DEVICE("\t*\t*"), "the device is empty or too long"},
+	{DEVICE("*\t*\t0"), units},
+	{DEVICE("*\t*\t-1"), units},
+	{ANY "\tarm\tbfloat16\tproduct\t*\t*\t*\t-\tsame\t-\t-\n",
+	 "the kernels are generic, x86 or nvidia"},
+	{ANY "\tx86\tint4\tproduct\t*\t*\t*\t-\tsame\t-\t-\n", "the dtype is float32 or bfloat16"},
+	{PLACE("none\t*\t*\t*"), "the family is product, experts, attention or decode_step"},
+	{PLACE("product\t1000\t*\t*"), "N is * or a power of two up to 268435456"},
+	{PLACE("product\t*\t99999999999999999999\t*"), "K is * or a power of two up to 268435456"},
+	{PLACE("product\t*\t*\t256"), sizes},
+	{PLACE("product\t*\t*\t4096"), sizes},
+	{CUT("tile_rows=0"), "tile_rows is 1 to 16, not \"0\""},
+	{CUT("blocks=3"), "blocks is 2 to 32, a multiple of 2, not \"3\""},
+	{CUT("ahead=4294967360"), "ahead is 64 to 65536, a multiple of 64, not \"4294967360\""},
+	{CUT("blocks=4 -DX=1"), "\"-DX=1\" is no value of a cut" CUT_NAMES},
+	{CUT("blocks=4  ahead=64"), "\"\" is no value of a cut" CUT_NAMES},
+	{CUT(""), "\"\" is no value of a cut" CUT_NAMES},
+	{CUT("blocks=4 blocks=4"), "blocks stands there twice"},
+	{CUT("queries=8"), "product has no queries"},
+	{CUT("chains=2"), "chains=2 changes bits: the field must be 'differ'"},
+	{TIMES("maybe\t-\t-"), "bits is 'same' or 'differ'"},
+	{TIMES("same\t1e5\t-"), times},
+	{TIMES("same\t-\tnan"), times},
+	{TIMES("same\t1\t33333333333340517"), times},
+	{TIMES("same\t.\t-"), times},
+};
+/* clang-format on */
+
 static void test_refusing(void)
 {
 	static char long_name[600];
+	char text[256], why[256];
 	struct tuning_table *t = NULL;
 	struct err e = {0};
 
@@ -100,54 +143,11 @@ static void test_refusing(void)
 	refused(HEAD "a\tb\n", "table: line 2 has 2 fields, not 13");
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t-\t-\t"),
 		"table: line 2 has 14 fields, not 13");
-	refused(HEAD ROW("\t*\t*", "product\t*\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: the device is empty or too long");
-	refused(HEAD ROW("*\t*\t0", "product\t*\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: the number of compute units is * or from 1 to 1048576");
-	refused(HEAD ROW("*\t*\t-1", "product\t*\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: the number of compute units is * or from 1 to 1048576");
-	refused(HEAD ANY "\tarm\tbfloat16\tproduct\t*\t*\t*\t-\tsame\t-\t-\n",
-		"table: line 2: the kernels are generic, x86 or nvidia");
-	refused(HEAD ANY "\tx86\tint4\tproduct\t*\t*\t*\t-\tsame\t-\t-\n",
-		"table: line 2: the dtype is float32 or bfloat16");
-	refused(HEAD ROW(ANY, "none\t*\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: the family is product, experts, attention or decode_step");
-	refused(HEAD ROW(ANY, "product\t1000\t*\t*", "-", "same\t-\t-"),
-		"table: line 2: N is * or a power of two up to 268435456");
-	refused(HEAD ROW(ANY, "product\t*\t99999999999999999999\t*", "-", "same\t-\t-"),
-		"table: line 2: K is * or a power of two up to 268435456");
-	refused(HEAD ROW(ANY, "product\t*\t*\t256", "-", "same\t-\t-"),
-		"table: line 2: M is *, 1, 2, 4, 8, 16, 32, 64, 128, 512 or 2048");
-	refused(HEAD ROW(ANY, "product\t*\t*\t4096", "-", "same\t-\t-"),
-		"table: line 2: M is *, 1, 2, 4, 8, 16, 32, 64, 128, 512 or 2048");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "tile_rows=0", "same\t-\t-"),
-		"table: line 2: tile_rows is 1 to 16, not \"0\"");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=3", "same\t-\t-"),
-		"table: line 2: blocks is 2 to 32, a multiple of 2, not \"3\"");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "ahead=4294967360", "same\t-\t-"),
-		"table: line 2: ahead is 64 to 65536, a multiple of 64, not \"4294967360\"");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4 -DX=1", "same\t-\t-"),
-		"table: line 2: \"-DX=1\" is no value of a cut" CUT_NAMES);
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4  ahead=64", "same\t-\t-"),
-		"table: line 2: \"\" is no value of a cut" CUT_NAMES);
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "", "same\t-\t-"),
-		"table: line 2: \"\" is no value of a cut" CUT_NAMES);
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4 blocks=4", "same\t-\t-"),
-		"table: line 2: blocks stands there twice");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "queries=8", "same\t-\t-"),
-		"table: line 2: product has no queries");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "chains=2", "same\t-\t-"),
-		"table: line 2: chains=2 changes bits: the field must be 'differ'");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "maybe\t-\t-"),
-		"table: line 2: bits is 'same' or 'differ'");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t1e5\t-"),
-		"table: line 2: a time is - or a number of microseconds, at most 1000000000000");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t-\tnan"),
-		"table: line 2: a time is - or a number of microseconds, at most 1000000000000");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t1\t33333333333340517"),
-		"table: line 2: a time is - or a number of microseconds, at most 1000000000000");
-	refused(HEAD ROW(ANY, "product\t*\t*\t*", "-", "same\t.\t-"),
-		"table: line 2: a time is - or a number of microseconds, at most 1000000000000");
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		snprintf(text, sizeof(text), HEAD "%s", lines[i].line);
+		snprintf(why, sizeof(why), "table: line 2: %s", lines[i].why);
+		refused(text, why);
+	}
 	refused(HEAD ROW(ANY, "product\t*\t*\t*", "blocks=4",
 			 "same\t-\t-") "#\n" ROW(ANY, "product\t*\t*\t*", "blocks=8", "same\t1\t1"),
 		"table: lines 2 and 4 are for the same device, family, sizes and bits");
@@ -212,6 +212,7 @@ static void finds(const struct tuning_table *t, struct tuning_device d, struct t
 static void test_finding(void)
 {
 	struct err e = {0};
+	/* clang-format off: a row is a line. */
 	struct tuning_table *t =
 		parse(HEAD ROW("a cpu\t1.0\t2", "product\t1024\t1024\t8", "blocks=2", "same\t1\t2")
 			      ROW("*\t*\t2", "product\t1024\t1024\t8", "blocks=4",
@@ -222,6 +223,7 @@ static void test_finding(void)
 					      ROW(ANY, "product\t*\t*\t512", "blocks=12",
 						  "same\t1\t2"),
 		      &e);
+	/* clang-format on */
 	struct tuning_place p = {TUNING_PRODUCT, 1024, 1024, 8};
 	struct tuning_device d = cpu;
 
@@ -291,19 +293,23 @@ static const struct kernel_shape shape = {
 	.n_mlps = 1,
 	.mlps = {{.experts = 64, .topk = 8, .expert_size = 256, .shared_size = 256}}};
 
-static const struct tuning_cut built_in[CUT_PROGRAMS] = {[CUT_GEMM] = {.tile_rows = 8,
-								       .tile_blocks = 2,
-								       .blocks = 8,
-								       .row_block = 64,
-								       .ahead = 64,
-								       .chains = 1},
-							 [CUT_ATTENTION] = {.queries = 8},
-							 [CUT_DECODE_STEP] = {.tile_rows = 8,
-									      .tile_blocks = 2,
-									      .blocks = 4,
-									      .row_block = 64,
-									      .ahead = 64,
-									      .chains = 1}};
+/* clang-format off: a program is a line. */
+static const struct tuning_cut built_in[CUT_PROGRAMS] = {
+	[CUT_GEMM] = {.tile_rows = 8,
+		      .tile_blocks = 2,
+		      .blocks = 8,
+		      .row_block = 64,
+		      .ahead = 64,
+		      .chains = 1},
+	[CUT_ATTENTION] = {.queries = 8},
+	[CUT_DECODE_STEP] = {.tile_rows = 8,
+			     .tile_blocks = 2,
+			     .blocks = 4,
+			     .row_block = 64,
+			     .ahead = 64,
+			     .chains = 1},
+};
+/* clang-format on */
 
 static struct cuts choose(const char *text, bool any_bits)
 {
@@ -323,8 +329,11 @@ static struct cuts choose(const char *text, bool any_bits)
 	return c;
 }
 
+#define SAME(m, blocks) ROW(ANY, "product\t*\t*\t" m, "blocks=" blocks, "same\t-\t-")
+
 static void test_cuts(void)
 {
+	/* clang-format off: a row is a line. */
 	struct cuts c = choose(HEAD ROW(ANY, "product\t1024\t1024\t*", "blocks=4", "same\t1\t2")
 				       ROW(ANY, "experts\t256\t1024\t8", "blocks=4", "same\t1\t2")
 					       ROW(ANY, "product\t32768\t1024\t1", "chains=2",
@@ -333,6 +342,7 @@ static void test_cuts(void)
 						       ROW(ANY, "attention\t4\t128\t512",
 							   "queries=32", "same\t1\t2"),
 			       false);
+	/* clang-format on */
 	struct tuning_place p = tuning_place_of(TUNING_PRODUCT, 1000, 1024, 3);
 	char a[33], b[33];
 
@@ -362,15 +372,8 @@ static void test_cuts(void)
 	c = choose(HEAD ROW(ANY, "product\t32768\t1024\t2", "chains=2", "differ\t1\t2"), true);
 	cuts_identity(&c, b);
 	ok(strcmp(a, b) != 0, "which launches take it is part of what decides bits");
-	c = choose(HEAD ROW(ANY, "product\t*\t*\t1", "blocks=2",
-			    "same\t-\t-") ROW(ANY, "product\t*\t*\t2", "blocks=4", "same\t-\t-")
-			   ROW(ANY, "product\t*\t*\t4", "blocks=6",
-			       "same\t-\t-") ROW(ANY, "product\t*\t*\t8", "blocks=10", "same\t-\t-")
-				   ROW(ANY, "product\t*\t*\t16", "blocks=12", "same\t-\t-")
-					   ROW(ANY, "product\t*\t*\t32", "blocks=14", "same\t-\t-")
-						   ROW(ANY, "product\t*\t*\t64", "blocks=16",
-						       "same\t-\t-") ROW(ANY, "product\t*\t*\t128",
-									 "blocks=18", "same\t-\t-"),
+	c = choose(HEAD SAME("1", "2") SAME("2", "4") SAME("4", "6") SAME("8", "10")
+			   SAME("16", "12") SAME("32", "14") SAME("64", "16") SAME("128", "18"),
 		   false);
 	p.m = 128;
 	ok(c.n[CUT_GEMM] == CUTS_MAX && cuts_find(&c, &p) == 0,
