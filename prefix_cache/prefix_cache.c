@@ -95,26 +95,22 @@ void prefix_cache_origins(const struct prefix_cache *c, const struct prefix_node
 
 /* ---- marks ---- */
 
-void prefix_cache_mark_page(struct prefix_cache *c, uint32_t page, bool mark)
+static bool *mark_of(const struct prefix_cache *c, enum tier_kind kind, uint32_t id)
 {
-	assert(page < c->config.n_pages);
-	c->page_marks[page] = mark && c->page_owner[page];
+	assert(id < (kind == TIER_PAGE ? c->config.n_pages : c->config.n_slots));
+	return kind == TIER_PAGE ? &c->page_marks[id] : &c->slot_marks[id];
 }
 
-void prefix_cache_mark_slot(struct prefix_cache *c, uint32_t slot, bool mark)
+void prefix_cache_mark(struct prefix_cache *c, enum tier_kind kind, uint32_t id, bool mark)
 {
-	assert(slot < c->config.n_slots);
-	c->slot_marks[slot] = mark && c->slot_owner[slot];
+	const struct prefix_node *owner = kind == TIER_PAGE ? c->page_owner[id] : c->slot_owner[id];
+
+	*mark_of(c, kind, id) = mark && owner;
 }
 
-bool prefix_cache_page_marked(const struct prefix_cache *c, uint32_t page)
+bool prefix_cache_marked(const struct prefix_cache *c, enum tier_kind kind, uint32_t id)
 {
-	return c->page_marks[page];
-}
-
-bool prefix_cache_slot_marked(const struct prefix_cache *c, uint32_t slot)
-{
-	return c->slot_marks[slot];
+	return *mark_of(c, kind, id);
 }
 
 const int32_t *prefix_cache_page_tokens(const struct prefix_cache *c, uint32_t page)

@@ -42,6 +42,7 @@
 
 #include "base/macros.h"
 #include "prefix_cache/pool.h"
+#include "prefix_cache/tiers.h"
 
 struct prefix_cache;
 struct prefix_node;
@@ -181,10 +182,8 @@ void prefix_cache_origins(const struct prefix_cache *c, const struct prefix_node
 
 /* The tree drops the mark of a page or slot when it gives that page or slot up, so a caller that finds its mark knows that the id
  * still stands for the same content. Pages and slots that are not the tree's cannot be marked. */
-void prefix_cache_mark_page(struct prefix_cache *c, uint32_t page, bool mark);
-void prefix_cache_mark_slot(struct prefix_cache *c, uint32_t slot, bool mark);
-bool prefix_cache_page_marked(const struct prefix_cache *c, uint32_t page);
-bool prefix_cache_slot_marked(const struct prefix_cache *c, uint32_t slot);
+void prefix_cache_mark(struct prefix_cache *c, enum tier_kind kind, uint32_t id, bool mark);
+bool prefix_cache_marked(const struct prefix_cache *c, enum tier_kind kind, uint32_t id);
 
 /* The tokens [page_tokens] of a page of the tree; borrowed until the tree changes. */
 const int32_t *prefix_cache_page_tokens(const struct prefix_cache *c, uint32_t page);

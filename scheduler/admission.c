@@ -134,9 +134,9 @@ static void count_hit(struct scheduler *s, struct request *r)
 {
 	r->admitted = true;
 	r->hit.step = s->planned + 1;
-	s->prompt_tokens += r->ask.n_prompt;
-	s->cached_tokens += r->hit.n_cached;
-	s->misses[r->hit.miss]++;
+	s->stats.prompt_tokens += r->ask.n_prompt;
+	s->stats.cached_tokens += r->hit.n_cached;
+	s->stats.misses[r->hit.miss]++;
 }
 
 static void note_hit(struct scheduler *s, struct request *r, const struct prefix_match *m,
@@ -270,7 +270,7 @@ bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss 
 	r->hit = (struct scheduler_hit){.n_cached = m.n_tokens,
 					.miss = miss,
 					.n_received = r->ask.n_prompt - m.n_tokens};
-	s->receives++;
+	s->stats.receives++;
 	list_append(&s->receiving, &r->receiving);
 	return true;
 }

@@ -64,15 +64,10 @@ static void describe_prepare(const struct scheduler *s, const struct request *r,
 
 bool scheduler_next_prepare(struct scheduler *s, struct scheduler_prepare *ret)
 {
-	/* Prepared requests come first in the list. */
-	for (struct list *node = s->receiving.prev; node != &s->receiving; node = node->prev) {
+	list_for_each (node, &s->receiving) {
 		struct request *r = container_of(node, struct request, receiving);
-		const struct list *before = node->prev;
 
 		if (r->prepared)
-			return false;
-		if (before != &s->receiving &&
-		    !container_of(before, const struct request, receiving)->prepared)
 			continue;
 		r->prepared = true;
 		describe_prepare(s, r, ret);
@@ -133,7 +128,7 @@ void scheduler_receive_failed(struct scheduler *s, uint64_t id, bool again)
 		r->ask.handoff = HANDOFF_NONE;
 	waiting_insert(&s->waiting, r);
 	s->n_waiting++;
-	s->receives_failed++;
+	s->stats.receives_failed++;
 }
 
 /* ---- to send ---- */

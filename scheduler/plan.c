@@ -280,7 +280,7 @@ static void add_decode(struct builder *b, struct sequence *q)
 	if (last)
 		add_draw(b, q);
 	else
-		b->s->replayed_tokens++;
+		b->s->stats.replayed_tokens++;
 }
 
 static void plan_decodes(struct builder *b)

@@ -47,6 +47,6 @@ bool retract_one(struct scheduler *s)
 	s->n_waiting++;
 	s->n_retracted++;
 	r->retracted = true;
-	s->retractions++;
+	s->stats.retractions++;
 	return true;
 }

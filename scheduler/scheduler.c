@@ -92,6 +92,7 @@ int scheduler_new(const struct scheduler_config *config, struct scheduler **ret,
 	list_init(&s->ending);
 	list_init(&s->loads);
 	list_init(&s->receiving);
+	list_init(&s->store_queue);
 	if (!allocate(s)) {
 		scheduler_free(s);
 		return err_set(e, ENOMEM,
@@ -402,22 +403,10 @@ const struct prefix_cache *scheduler_cache(const struct scheduler *s)
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret)
 {
-	*ret = (struct scheduler_stats){
-		.running = pool_size(s->seats) - pool_available(s->seats),
-		.waiting = s->n_waiting,
-		.retractions = s->retractions,
-		.replayed_tokens = s->replayed_tokens,
-		.prompt_tokens = s->prompt_tokens,
-		.cached_tokens = s->cached_tokens,
-		.shared_waits = s->shared_waits,
-		.receives = s->receives,
-		.receives_failed = s->receives_failed,
-		.loads_begun = s->loads_begun,
-		.loads_failed = s->loads_failed,
-		.stores_dropped = s->stores_dropped,
-		.stores_waiting = s->n_stores,
-	};
-	memcpy(ret->misses, s->misses, sizeof(ret->misses));
+	*ret = s->stats;
+	ret->running = pool_size(s->seats) - pool_available(s->seats);
+	ret->waiting = s->n_waiting;
+	ret->stores_waiting = s->n_stores;
 	prefix_cache_stats(s->cache, &ret->cache);
 }
 

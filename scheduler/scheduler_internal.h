@@ -77,16 +77,14 @@ struct scheduler {
 	/* tiering.c; tiers NULL: none below the device */
 	struct tiers *tiers;
 	bool tiers_ready;
-	struct waiting_store *stores;		    /* [n_pages + n_slots] by page, then by slot */
-	uint32_t first_store, last_store, n_stores; /* the queue of stores, linked by .next */
-	struct tier_item *uses;			    /* [USES_MAX] a ring */
+	struct waiting_store *stores; /* [n_pages + n_slots] by page, then by slot */
+	struct list store_queue;      /* of them, those that wait, oldest first */
+	uint32_t n_stores;
+	struct tier_item *uses; /* [USES_MAX] a ring */
 	uint32_t first_use, n_uses;
 	struct list loads;
 	uint64_t *tier_path, *tier_origins; /* [table_pages] work space */
-	uint64_t loads_begun, loads_failed, stores_dropped;
-	uint64_t receives, receives_failed; /* handoff.c */
-	uint64_t retractions, replayed_tokens, prompt_tokens, cached_tokens, shared_waits;
-	uint64_t misses[PREFIX_MISS_N];
+	struct scheduler_stats stats;	    /* the counts; scheduler_stats fills in the rest */
 };
 
 static inline struct request *find_request(const struct scheduler *s, uint64_t id)

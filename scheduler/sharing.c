@@ -79,7 +79,7 @@ static bool wait_for_leader(struct scheduler *s, struct request *r, struct reque
 	waiting_remove(&s->waiting, r);
 	r->following_to = to;
 	list_append(&leader->followers, &r->following);
-	s->shared_waits++;
+	s->stats.shared_waits++;
 	return true;
 }
 

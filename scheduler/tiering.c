@@ -8,65 +8,40 @@
 
 /* ---- stores ---- */
 
-/* The index in scheduler.stores of a page or slot. */
-static uint32_t store_index_of(const struct scheduler *s, enum tier_kind kind, uint32_t id)
-{
-	return kind == TIER_PAGE ? id : s->config.n_pages + id;
-}
-
-static bool is_marked(const struct scheduler *s, enum tier_kind kind, uint32_t id)
-{
-	return kind == TIER_PAGE ? prefix_cache_page_marked(s->cache, id)
-				 : prefix_cache_slot_marked(s->cache, id);
-}
-
-static void set_mark(struct scheduler *s, enum tier_kind kind, uint32_t id, bool on)
-{
-	if (kind == TIER_PAGE)
-		prefix_cache_mark_page(s->cache, id, on);
-	else
-		prefix_cache_mark_slot(s->cache, id, on);
-}
-
 /* Queues the item that page or slot `id` of the tree is. */
-static void add_store(struct scheduler *s, uint32_t id, const struct waiting_store *d)
+static void add_store(struct scheduler *s, uint32_t id, const struct tier_item *item,
+		      const struct content_key *parent, uint32_t depth)
 {
-	uint32_t at = store_index_of(s, d->item.kind, id);
-	struct waiting_store *place = &s->stores[at];
+	struct waiting_store *w = &s->stores[item->kind == TIER_PAGE ? id : s->config.n_pages + id];
 
 	/* A marked one is in the queue already. */
-	if (tiers_has(s->tiers, &d->item) || is_marked(s, d->item.kind, id))
+	if (tiers_has(s->tiers, item) || prefix_cache_marked(s->cache, item->kind, id))
 		return;
-	set_mark(s, d->item.kind, id, true);
-	if (place->waits) {
+	prefix_cache_mark(s->cache, item->kind, id, true);
+	w->item = *item;
+	w->parent = *parent;
+	w->depth = depth;
+	w->id = id;
+	if (w->node.next) {
 		/* The item that was queued for this id has left the tree; this one takes its turn. */
-		s->stores_dropped++;
-		*place = (struct waiting_store){d->item, d->parent, d->depth, place->next, true};
+		s->stats.stores_dropped++;
 		return;
 	}
-	*place = (struct waiting_store){d->item, d->parent, d->depth, POOL_NONE, true};
-	if (s->n_stores++)
-		s->stores[s->last_store].next = at;
-	else
-		s->first_store = at;
-	s->last_store = at;
+	list_append(&s->store_queue, &w->node);
+	s->n_stores++;
 }
 
-/* Takes the oldest item out of the queue. False: its page or slot has left the tree meanwhile. */
-static bool take_store(struct scheduler *s, struct waiting_store *ret, uint32_t *ret_id)
+/* Takes the oldest item out of the queue. NULL: its page or slot has left the tree meanwhile. */
+static const struct waiting_store *take_store(struct scheduler *s)
 {
-	uint32_t at = s->first_store, n_pages = s->config.n_pages;
-	struct waiting_store *place = &s->stores[at];
-	bool there;
+	struct waiting_store *w = list_first(&s->store_queue, struct waiting_store, node);
+	bool there = prefix_cache_marked(s->cache, w->item.kind, w->id);
 
-	*ret = *place;
-	*ret_id = at < n_pages ? at : at - n_pages;
-	place->waits = false;
-	s->first_store = place->next;
+	list_remove(&w->node);
+	w->node.next = NULL;
 	s->n_stores--;
-	there = is_marked(s, ret->item.kind, *ret_id);
-	set_mark(s, ret->item.kind, *ret_id, false);
-	return there;
+	prefix_cache_mark(s->cache, w->item.kind, w->id, false);
+	return there ? w : NULL;
 }
 
 /* The key at the end of page i of q, given the one before. */
@@ -102,59 +77,48 @@ void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, 
 	if (!tiering(s, q->request))
 		return;
 	for (uint32_t i = first; i < first + n; i++) {
-		struct waiting_store d = {
-			.item = {.key = next_key(s, q, i, &q->tree_key),
-				 .origin = origin,
-				 .parent_origin = q->tree_origin,
-				 .kind = TIER_PAGE},
-			.parent = q->tree_key,
-			.depth = (i + 1) * s->config.page_tokens,
-		};
+		const struct tier_item item = {.key = next_key(s, q, i, &q->tree_key),
+					       .origin = origin,
+					       .parent_origin = q->tree_origin,
+					       .kind = TIER_PAGE};
 
-		add_store(s, q->pages[i], &d);
+		add_store(s, q->pages[i], &item, &q->tree_key, (i + 1) * s->config.page_tokens);
 		q->before_key = q->tree_key;
 		q->before_origin = q->tree_origin;
-		q->tree_key = d.item.key;
+		q->tree_key = item.key;
 		q->tree_origin = origin;
 	}
 }
 
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node)
 {
-	struct waiting_store d = {
-		.item = {.key = q->tree_key,
-			 .origin = q->tree_origin,
-			 .parent_origin = q->before_origin,
-			 .kind = TIER_STATE},
-		.parent = q->before_key,
-		.depth = prefix_node_tokens(node),
-	};
-	uint32_t slot = prefix_node_slot(node);
+	const struct tier_item item = {.key = q->tree_key,
+				       .origin = q->tree_origin,
+				       .parent_origin = q->before_origin,
+				       .kind = TIER_STATE};
+	uint32_t slot = prefix_node_slot(node), depth = prefix_node_tokens(node);
 
 	if (tiering(s, q->request) && slot != POOL_NONE &&
-	    d.depth == q->n_tree * s->config.page_tokens)
-		add_store(s, slot, &d);
+	    depth == q->n_tree * s->config.page_tokens)
+		add_store(s, slot, &item, &q->before_key, depth);
 }
 
 bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret)
 {
 	while (s->n_stores) {
-		struct waiting_store d;
-		uint32_t id;
+		const struct waiting_store *w = take_store(s);
 
-		if (!take_store(s, &d, &id)) {
-			s->stores_dropped++;
-			continue;
-		}
-		if (tiers_has(s->tiers, &d.item) || tiers_add(s->tiers, &d.item) < 0)
+		s->stats.stores_dropped += !w;
+		if (!w || tiers_has(s->tiers, &w->item) || tiers_add(s->tiers, &w->item) < 0)
 			continue;
 		*ret = (struct scheduler_item){
-			.item = d.item,
-			.parent = d.parent,
-			.depth = d.depth,
-			.tokens = d.item.kind == TIER_PAGE ? prefix_cache_page_tokens(s->cache, id)
-							   : NULL,
-			.id = id,
+			.item = w->item,
+			.parent = w->parent,
+			.depth = w->depth,
+			.tokens = w->item.kind == TIER_PAGE
+					  ? prefix_cache_page_tokens(s->cache, w->id)
+					  : NULL,
+			.id = w->id,
 		};
 		return true;
 	}
@@ -163,11 +127,8 @@ bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret)
 
 void tiering_drop_stores(struct scheduler *s)
 {
-	struct waiting_store d;
-	uint32_t id;
-
 	while (s->n_stores)
-		(void)take_store(s, &d, &id);
+		(void)take_store(s);
 }
 
 /* ---- uses ---- */
@@ -271,7 +232,7 @@ bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_ma
 	}
 	waiting_remove(&s->waiting, r);
 	list_append(&s->loads, &r->load->node);
-	s->loads_begun++;
+	s->stats.loads_begun++;
 	return true;
 }
 
@@ -301,7 +262,7 @@ static void end_load(struct scheduler *s, struct load *l)
 {
 	struct request *r = l->request;
 
-	s->loads_failed += l->failed;
+	s->stats.loads_failed += l->failed;
 	r->loads_over |= !l->failed;
 	free_load(s, l);
 	waiting_insert(&s->waiting, r);

@@ -4,7 +4,7 @@
  *
  * Stores. A published page or state that the store does not have is queued. The caller takes it from the queue and has the device copy it
  * before a later plan can overwrite it. The queue keeps nothing alive: when the tree gives up a page or slot, its mark
- * (prefix_cache_mark_page) goes, and the item is dropped when its turn comes. So the queue is never longer than the pools are large,
+ * (prefix_cache_mark) goes, and the item is dropped when its turn comes. So the queue is never longer than the pools are large,
  * however slow a disk is.
  *
  * Loads. When a request could be resumed further on with items of the store than with the device alone, it gets pages and a slot for
@@ -21,11 +21,11 @@
 
 /* A page or state that waits to be stored. */
 struct waiting_store {
+	struct list node; /* in scheduler.store_queue; its next is NULL while it does not wait */
 	struct tier_item item;
 	struct content_key parent;
 	uint32_t depth;
-	uint32_t next; /* the next in the queue, as an index of scheduler.stores */
-	bool waits;
+	uint32_t id; /* of the page or slot */
 };
 
 /* The items that a request waits for. */
