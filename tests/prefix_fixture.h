@@ -87,6 +87,12 @@ static inline struct prefix_node *use(struct prefix_cache *c, const char *s)
 	return use_in(c, 0, s, NULL);
 }
 
+/* A request that uses what there is of `s` and leaves. */
+static inline void hit(struct prefix_cache *c, const char *s)
+{
+	prefix_cache_unlock(c, use(c, s));
+}
+
 /* A locked space: where a path begins. */
 static inline struct prefix_node *begin(struct prefix_cache *c)
 {
@@ -133,6 +139,13 @@ static inline struct prefix_node *keep(struct prefix_cache *c, struct prefix_nod
 static inline void leave(struct prefix_cache *c, const char *s, enum prefix_checkpoint kind)
 {
 	prefix_cache_unlock(c, keep(c, grow(c, begin(c), s), kind));
+}
+
+/* Checks the cache's invariants as well. */
+static inline void free_cache(struct prefix_cache *c)
+{
+	prefix_cache_check(c);
+	prefix_cache_free(c);
 }
 
 static inline struct prefix_stats stats(const struct prefix_cache *c)

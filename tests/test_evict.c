@@ -35,7 +35,7 @@ static void test_without_states(void)
 	prefix_cache_unlock(c, grow(c, begin(c), "ab"));
 	prefix_cache_unlock(c, grow(c, begin(c), "cd"));
 	prefix_cache_unlock(c, grow(c, begin(c), "ef"));
-	prefix_cache_unlock(c, use(c, "ab!"));
+	hit(c, "ab!");
 	short_of_page(c);
 	ok(known(c, "ab!") && !known(c, "cd!") && known(c, "ef!"),
 	   "the longest unused goes, a hit is a use");
@@ -43,8 +43,7 @@ static void test_without_states(void)
 	ok(known(c, "ab!") && !known(c, "ef!"), "then the next");
 	short_of_page(c);
 	ok(!known(c, "ab!"), "then the last");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_touch_while_locked(void)
@@ -58,7 +57,7 @@ static void test_touch_while_locked(void)
 	prefix_cache_unlock(c, a);
 	short_of_page(c);
 	ok(known(c, "ab!") && !known(c, "cd!"), "touching while locked counts");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_cascade(void)
@@ -72,8 +71,7 @@ static void test_cascade(void)
 		short_of_page(c);
 	ok(stats(c).evicted_pages == 3 && stats(c).evicted_slots == 3 && stats(c).nodes == 0,
 	   "eviction cascades to a parent that became a leaf, slots go with their pages");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_bare_first(void)
@@ -85,7 +83,7 @@ static void test_bare_first(void)
 	short_of_page(c);
 	ok(!known(c, "cd!") && resumable(c, "ab!"),
 	   "a leaf that nothing can be resumed at goes first, though it is younger");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_inner_first(void)
@@ -105,8 +103,7 @@ static void test_inner_first(void)
 	ok(!resumable(c, "abcd!") && resumable(c, "abcdef!"), "then the deeper");
 	is_int(stats(c).evicted_pages, 0, "no page went");
 	is_int(stats(c).evicted_unhit_slots, 2, "nobody had hit them");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_branch_stays(void)
@@ -121,8 +118,7 @@ static void test_branch_stays(void)
 	short_of_slot(c);
 	ok(resumable(c, "ab!") && !resumable(c, "qr!"),
 	   "where paths part a state is worth more than where one passes");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_hits_count(void)
@@ -134,22 +130,22 @@ static void test_hits_count(void)
 	leave(c, "abxx", PREFIX_CHECKPOINT_PROMPT);
 	leave(c, "cdxx", PREFIX_CHECKPOINT_PROMPT);
 	for (int i = 0; i < 3; i++)
-		prefix_cache_unlock(c, use(c, "ab!"));
-	prefix_cache_unlock(c, use(c, "cd!"));
+		hit(c, "ab!");
+	hit(c, "cd!");
 	short_of_slot(c);
 	ok(resumable(c, "ab!") && !resumable(c, "cd!"),
 	   "what was hit often stays longer, though it was longer ago");
-	prefix_cache_free(c);
+	free_cache(c);
 
 	c = new_cache(2, 2, 32, 2);
 	leave(c, "ab", PREFIX_CHECKPOINT_PROMPT);
 	leave(c, "cd", PREFIX_CHECKPOINT_PROMPT);
-	prefix_cache_unlock(c, use(c, "ab!"));
-	prefix_cache_unlock(c, use(c, "ab!"));
-	prefix_cache_unlock(c, use(c, "cd!"));
+	hit(c, "ab!");
+	hit(c, "ab!");
+	hit(c, "cd!");
 	short_of_slot(c);
 	ok(resumable(c, "ab!") && !resumable(c, "cd!"), "also among leaves");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 /* 20 tokens for the 100 bytes of a state are more than 24 for the 220 of a leaf with its pages. */
@@ -170,7 +166,7 @@ static void test_bytes(void)
 	ok(resumable(c, "abcdefghijklmnopqrst!") && stats(c).evicted_pages == 12 &&
 		   stats(c).tree_slots == 2,
 	   "tokens are weighed against the bytes that come free");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 /* A request runs past the state that it left: from then on it is an inner one. */
@@ -186,8 +182,7 @@ static void test_grown_past(void)
 	ok(!resumable(c, "abcdefghijklmnopqrst!") && resumable(c, "xy!"),
 	   "what a request went past goes before a leaf");
 	prefix_cache_unlock(c, n);
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 /* Per byte: a state that saves much goes after one that saves little. */
@@ -201,7 +196,7 @@ static void test_worth(void)
 	ok(match(c, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz!").n_tokens == 52 &&
 		   !resumable(c, "01!"),
 	   "52 tokens outlast 2, though they are older");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 /* When the state above goes, the one below is worth more: noticed when it comes up. */
@@ -220,8 +215,7 @@ static void test_lazy_correction(void)
 	ok_all("states go one by one");
 	ok(match(c, "abcdefghijklmnopqrstuv!").n_tokens > 0,
 	   "the last of a long path outlasts a short one");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 /* What is never used again goes in the end, whatever it was worth. */
@@ -240,8 +234,7 @@ static void test_ages(void)
 	}
 	ok(rounds > 4 && rounds < 100,
 	   "a long path outlasts short ones, but not for ever (%d rounds)", rounds);
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_budget(void)
@@ -280,8 +273,7 @@ static void test_budget(void)
 	   "three slots fit");
 	ok(prefix_cache_take_slot(c) == POOL_NONE && stats(c).used_bytes <= 330,
 	   "a fourth does not, whatever goes");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_refusal_changes_nothing(void)
@@ -300,7 +292,7 @@ static void test_refusal_changes_nothing(void)
 	   "asking changes nothing");
 	n = use(c, "abcde");
 	prefix_cache_unlock(c, n);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_order(void)

@@ -24,8 +24,7 @@ static void test_paths(void)
 	prefix_cache_check(c);
 	prefix_cache_unlock(c, b);
 	is_int(stats(c).evictable_pages, 4, "and everything again");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_never_evicted(void)
@@ -42,8 +41,7 @@ static void test_never_evicted(void)
 	ok(match(c, "abcde").n_tokens == 4 && match(c, "wxyz!").n_tokens == 0,
 	   "the other one went");
 	prefix_cache_unlock(c, n);
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_pins(void)
@@ -63,8 +61,7 @@ static void test_pins(void)
 	prefix_cache_unpin(c, 0);
 	ok(prefix_cache_take_slot(c) == 0 && !prefix_node_has_checkpoint(n), "unpinned it goes");
 	prefix_cache_unlock(c, n);
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 
 	c = new_cache(2, 2, 4, 2);
 	n = keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_DECODE);
@@ -81,7 +78,7 @@ static void test_pins(void)
 	ok(prefix_cache_flush(c) < 0, "no flush under a pin");
 	prefix_cache_unpin(c, 0);
 	is_int(stats(c).free_slots, 2, "the last one frees it");
-	prefix_cache_free(c);
+	free_cache(c);
 
 	/* A request's own slot, pinned before it is handed over. */
 	c = new_cache(2, 2, 4, 2);
@@ -96,7 +93,7 @@ static void test_pins(void)
 	check(stats(c).evictable_slots == 1 && stats(c).evictable_pages == 1);
 	prefix_cache_check(c);
 	ok_all("a pin moves into the tree with its slot");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 int main(void)

@@ -26,8 +26,7 @@ static void test_state(void)
 	ok(m.n_tokens == 4 && m.n_known == 6 && m.branch == 0 && m.miss == PREFIX_MISS_NONE,
 	   "the last token is left to compute, and 4 is all that a state can be kept at before it");
 	prefix_cache_unlock(c, n);
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_edge_end(void)
@@ -39,13 +38,13 @@ static void test_edge_end(void)
 	m = match(c, "abcdefgX!");
 	ok(m.n_tokens == 0 && m.n_known == 6 && m.branch == 4,
 	   "a state counts only at its exact end");
-	prefix_cache_free(c);
+	free_cache(c);
 	c = new_cache(2, 0, 16, 0);
 	prefix_cache_unlock(c, grow(c, begin(c), "abcdefgh"));
 	m = match(c, "abcdefgX!");
 	ok(m.n_tokens == 6 && m.n_known == 6 && m.branch == 0 && m.slot == POOL_NONE,
 	   "without states a match ends anywhere in an edge");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_reasons(void)
@@ -77,7 +76,7 @@ static void test_reasons(void)
 	ok_all("seven pages taken");
 	ok(match(c, "abcde").miss == PREFIX_MISS_EVICTED_PAGE, "the page was evicted");
 	ok(match(c, "aXcde").miss == PREFIX_MISS_COLD, "another was never there");
-	prefix_cache_free(c);
+	free_cache(c);
 
 	is_str(prefix_miss_name(PREFIX_MISS_EVICTED_PAGE), "evicted-page", "reasons have names");
 	is_str(prefix_miss_name((enum prefix_miss)99), "unknown", "wrong ones too");
@@ -98,7 +97,7 @@ static void test_came_back(void)
 	check(prefix_cache_flush(c) == 0);
 	ok_all("flushed");
 	ok(match(c, "abcde").miss == PREFIX_MISS_COLD, "after a flush everything is cold");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_variants(void)
@@ -149,7 +148,7 @@ static void test_variants(void)
 	prefix_cache_unlock(c, n0);
 	prefix_cache_unlock(c, n1);
 	prefix_cache_unlock(c, n2);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 /* The state may be in one variant and the deepest pages in another. */
@@ -166,7 +165,7 @@ static void test_variants_apart(void)
 	ok(m.n_tokens == 4 && m.origin == h && m.n_known == 8 && m.branch == 8 &&
 		   m.miss == PREFIX_MISS_NO_CHECKPOINT,
 	   "resumes in the one, knows of the other");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 /* Many origins of the same text: a match tries a bounded number of them and stays right. */
@@ -185,8 +184,7 @@ static void test_many_variants(void)
 	   "the oldest of 300");
 	prefix_cache_unlock(c, keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_CHUNK));
 	ok(match(c, "abc").origin == PREFIX_PREFILLED, "the clean one is tried first among 301");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 /* Pages without a state, of which somebody makes use who brings the state along. */
@@ -230,7 +228,7 @@ static void test_pages_only(void)
 	prefix_cache_check(c);
 	prefix_cache_unlock(c, used);
 	ok(prefix_cache_flush(c) == 0, "nothing is locked");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_origin(void)

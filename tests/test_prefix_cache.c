@@ -23,8 +23,7 @@ static void test_use(void)
 	prefix_cache_unpin(c, m.slot);
 	prefix_cache_unlock(c, n);
 	ok(stats(c).evictable_slots == 2 && stats(c).evictable_pages == 3, "and all is let go");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 
 	c = new_cache(2, 0, 16, 0);
 	prefix_cache_unlock(c, grow(c, begin(c), "abcdefgh"));
@@ -32,8 +31,7 @@ static void test_use(void)
 	ok(prefix_node_tokens(n) == 4 && stats(c).nodes == 2 && stats(c).evictable_pages == 2,
 	   "without states a match inside an edge splits it and locks the prefix only");
 	prefix_cache_unlock(c, n);
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_probe_inside_edge(void)
@@ -46,7 +44,7 @@ static void test_probe_inside_edge(void)
 	ok(m.n_tokens == 2 && prefix_cache_can_take(c, &m, 3, 0) &&
 		   !prefix_cache_can_take(c, &m, 4, 0),
 	   "a probe beside a match inside an edge counts the rest of the edge");
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_flush(void)
@@ -73,8 +71,7 @@ static void test_flush(void)
 	ok(prefix_cache_shuffle(c, 1) == 0, "now ids can be renamed");
 	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
 	ok(match(c, "abcde").n_tokens == 4, "and it works as before");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 struct seen {
@@ -132,7 +129,7 @@ static void test_walk(void)
 	is_int(s.views[2].kind, PREFIX_CHECKPOINT_PROMPT,
 	       "a state that is wanted for a better reason has that");
 	prefix_cache_unlock(c, n);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 /* The plan's ids come from the pools, smallest first, unless shuffled; nothing else depends on them. */
@@ -170,8 +167,7 @@ static void test_nothing(void)
 	ok(prefix_cache_take_page(c) == POOL_NONE && prefix_cache_take_slot(c) == POOL_NONE &&
 		   prefix_cache_can_take(c, NULL, 0, 0) && prefix_cache_flush(c) == 0,
 	   "a cache of nothing");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 	prefix_cache_free(NULL);
 }
 

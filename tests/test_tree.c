@@ -22,8 +22,7 @@ static void test_split(void)
 	is_int(stats(c).evictable_pages, 1, "the locks stay with the suffix and hold the prefix");
 	prefix_cache_unlock(c, a);
 	is_int(stats(c).evictable_pages, 4, "without them everything can go");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_extend_to_inside(void)
@@ -38,8 +37,7 @@ static void test_extend_to_inside(void)
 	ok(b == a && stats(c).nodes == 2, "growing into what is known ends at its node");
 	prefix_cache_unlock(c, a);
 	prefix_cache_unlock(c, b);
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_in_place(void)
@@ -69,7 +67,7 @@ static void test_in_place(void)
 	ok(a == b && prefix_node_tokens(a) == 52, "and on and on");
 	prefix_cache_check(c);
 	prefix_cache_unlock(c, a);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_checkpoint(void)
@@ -85,7 +83,7 @@ static void test_checkpoint(void)
 	prefix_cache_unlock(c, a);
 
 	a = keep(c, grow(c, b, "cd"), PREFIX_CHECKPOINT_DECODE);
-	prefix_cache_unlock(c, use(c, "abcde"));
+	hit(c, "abcde");
 	prefix_cache_retire(c, a);
 	ok(prefix_node_has_checkpoint(a), "what was hit stays");
 	b = keep(c, grow(c, a, "ef"), PREFIX_CHECKPOINT_DECODE);
@@ -97,8 +95,7 @@ static void test_checkpoint(void)
 	prefix_cache_retire(c, b);
 	ok(prefix_node_has_checkpoint(b), "only decode checkpoints retire");
 	prefix_cache_unlock(c, b);
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_shared_page(void)
@@ -121,8 +118,7 @@ static void test_shared_page(void)
 	   "its node goes, the page stays with the request");
 	prefix_cache_put_page(c, again[0]);
 	is_int(prefix_cache_take_page(c), 0, "until that gives it back");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 
 	c = new_cache(2, 2, 4, 2);
 	pages[0] = again[0] = prefix_cache_take_page(c);
@@ -134,8 +130,7 @@ static void test_shared_page(void)
 	   "both choices hand the same page over");
 	prefix_cache_unlock(c, n);
 	is_int(stats(c).evictable_pages, 1, "and then it is the tree's alone");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_refused(void)
@@ -160,7 +155,7 @@ static void test_refused(void)
 	n = prefix_cache_extend(c, n, t.tokens, &id, 1, PREFIX_PREFILLED);
 	ok(n != NULL, "prefilled ones are not");
 	prefix_cache_unlock(c, n);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 static void test_spaces(void)
@@ -180,8 +175,7 @@ static void test_spaces(void)
 		check(prefix_cache_take_page(c) != POOL_NONE);
 	ok_all("all pages taken");
 	is_int(stats(c).spaces, 0, "and goes with its last page");
-	prefix_cache_check(c);
-	prefix_cache_free(c);
+	free_cache(c);
 }
 
 int main(void)
