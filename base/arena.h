@@ -1,5 +1,5 @@
 /*
- * An arena: many small allocations with one lifetime, dropped whole. A request has one.
+ * An arena: many small allocations with one lifetime, which are freed together. A request has one.
  * Memory comes in blocks that double; alignment is that of max_align_t. Not thread safe.
  */
 #ifndef BASE_ARENA_H
@@ -11,7 +11,7 @@ struct arena_block;
 
 struct arena {
 	struct arena_block *head; /* newest block, owned */
-	size_t used, max;	  /* bytes handed out; the most that may be */
+	size_t used, max;	  /* bytes handed out, and their limit */
 };
 
 void arena_init(struct arena *a, size_t max);

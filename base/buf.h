@@ -3,8 +3,8 @@
  *
  * Invariants: data is NULL or holds cap bytes; len < cap whenever data is not NULL, and
  * data[len] == 0, so that the content can be used as a C string; len <= max.
- * An append that would pass max, or that finds no memory, sets `failed`, drops what it was
- * given and leaves the rest as it was: build a whole text, then check `failed` once.
+ * An append that would exceed max, or finds no memory, sets `failed` and changes nothing else, so a caller can build a whole text and
+ * check `failed` once.
  */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H

@@ -1,7 +1,7 @@
 /*
- * Whole small files (configurations, indices) into memory, with a stated maximum, and onto disk;
- * and the checks that every file from outside gets: it must be a regular file (a symbolic link to
- * one is fine, the Hugging Face cache is made of them), and opening never blocks on a pipe.
+ * Reads whole small files (configurations, indices) into memory, up to a stated maximum, and writes them. Every file that is
+ * opened must be a regular file; a symbolic link to one is fine, because the Hugging Face cache is made of them. Opening never blocks
+ * on a pipe.
  */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
@@ -20,7 +20,7 @@ int file_open(int dir_fd, const char *name, const char *shown, off_t *ret_size,
 int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
 	      struct err *e) MUST_CHECK;
 
-/* A file on its way: written under a temporary name, so that `path` is there whole or not at all. */
+/* A file that is being written, under a temporary name, so that `path` is either whole or not there. */
 struct file_draft {
 	const char *path; /* borrowed */
 	char *partial;
@@ -31,11 +31,11 @@ struct file_draft {
 int file_draft_open(struct file_draft *d, const char *path, struct err *e) MUST_CHECK;
 int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e) MUST_CHECK;
 
-/* Gives the file its name when r is 0, else removes it. Returns r, or what went wrong here. Called
- * once for each draft that was opened. */
+/* Renames the file to `path` when r is 0, else removes it. Returns r, or the error of the renaming. Called once for each draft that
+ * was opened. */
 int file_draft_close(struct file_draft *d, int r, struct err *e) MUST_CHECK;
 
-/* The three in one. */
+/* Opens a draft, writes len bytes and closes it. */
 int file_write(const char *path, const void *data, size_t len, struct err *e) MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* A growable array of token ids: what the tokenizer writes and everything above it reads. */
+/* A growable array of token ids, as the tokenizer writes them. */
 #ifndef BASE_IDS_H
 #define BASE_IDS_H
 

@@ -19,15 +19,15 @@ bool log_enabled(enum log_level level);
 
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 
-/* Lines of one kind that others can cause as often as they like: one a minute is written. Zeros to begin with; one thread. */
+/* Limits log lines of one kind, which clients may cause, to one a minute. Zero at the start; one thread. */
 struct log_limit {
 	uint64_t next_ns, n_left_out;
 };
 
 enum { LOG_MORE_MAX = 48 };
 
-/* Whether such a line is due now. Then `more`, to stand at its end, says how many were left out since the last one; it is empty
- * when none were. */
+/* Whether such a line is due now. Then `more` is text for its end, which says how many lines were left out since the last one, or
+ * is empty. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

@@ -1,6 +1,6 @@
 /*
- * Mixing numbers: for hash tables, for hashes of plans, for repeatable random sequences. Whoever chooses the numbers
- * can choose collisions: against hostile input a random key goes in first.
+ * Mixing numbers: for hash tables, for hashes of plans, for repeatable random sequences. A client that chooses the numbers can choose
+ * collisions; where the input may be hostile, mix a random key in first.
  */
 #ifndef BASE_MIX_H
 #define BASE_MIX_H
@@ -9,7 +9,7 @@
 
 #define MIX_GOLDEN UINT64_C(0x9e3779b97f4a7c15) /* 2^64 divided by the golden ratio, odd */
 
-/* A permutation in which every bit of v changes half the bits of the result. Source: the last step of SplitMix64 (Steele,
+/* A permutation: changing any bit of v changes about half the bits of the result. Source: the last step of SplitMix64 (Steele,
  * Lea and Flood 2014). */
 static inline uint64_t mix64(uint64_t v)
 {

@@ -1,9 +1,8 @@
 /*
- * A queue between threads: any number of producers, one consumer, intrusive and unbounded (what
- * bounds it is the number of requests that the daemon admits).
+ * A queue between threads: any number of producers, one consumer. Nodes are part of their elements, which the queue does not own; a
+ * node is in at most one queue. The queue has no limit; the number of requests that the daemon admits bounds it.
  *
- * The consumer may sleep on it (queue_wait) or look with queue_pop.
- * A node is in at most one queue; the queue never owns what it links.
+ * The consumer sleeps in queue_wait, or polls with queue_pop.
  */
 #ifndef BASE_QUEUE_H
 #define BASE_QUEUE_H

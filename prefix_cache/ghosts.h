@@ -1,5 +1,5 @@
 /*
- * What was evicted lately: hashes of evicted pages, each of all tokens up to the end of its page, so that the reason for a miss can
+ * Ghosts: hashes of pages that were evicted lately, each of all tokens up to the end of its page, so that the reason for a miss can
  * be told: evicted, or never seen. Every page of an evicted node is added, not only the first, because another request may compute
  * the beginning again.
  *

@@ -18,7 +18,7 @@
  * is always what one request computed. A match takes paths of any origin (struct prefix_key.origin_any), or of one given origin.
  *
  * Ownership. Pages and slots are counted in pools. A request takes pages and slots and writes them. Extending the tree hands whole
- * pages over to it, adding a checkpoint hands over a slot; from then on nobody writes them. Where the tree already has pages with
+ * pages over to it, adding a checkpoint hands over a slot; from then on they are not written. Where the tree already has pages with
  * the same tokens and origin it keeps its own and puts the request's back.
  *
  *     free + held by requests + held by the tree == size, for each pool

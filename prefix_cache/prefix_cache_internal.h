@@ -1,4 +1,4 @@
-/* What the files of this room share: the cache, its counts, and the functions that keep the counts right. */
+/* For the files of this room only: the cache, its counts, and the functions that keep the counts right. */
 #ifndef PREFIX_CACHE_PREFIX_CACHE_INTERNAL_H
 #define PREFIX_CACHE_PREFIX_CACHE_INTERNAL_H
 

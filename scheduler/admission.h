@@ -1,8 +1,8 @@
 /*
  * Admission: which requests get seats, state slots and pages.
  *
- * An admission is a transaction. The scheduler looks up what the prefix cache has of a prompt, compares what the request needs beside
- * that with what is free or can be evicted, and takes all of it or nothing; a refusal changes nothing. For n living choices a request
+ * An admission is a transaction. The scheduler looks a prompt up in the prefix cache, compares the memory that the request needs beside
+ * that with the memory that is free or can be evicted, and takes all of it or nothing; a refusal changes nothing. For n living choices a request
  * needs n seats, n slots, and pages for
  *
  *     position   0          W        known        + a page of growth, at most the end

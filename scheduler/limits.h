@@ -1,5 +1,5 @@
 /*
- * What the scheduler refuses at once: configurations that cannot work, and requests that could never run. The error text
+ * The scheduler refuses at once: configurations that cannot work, and requests that could never run. The error text
  * names both numbers, the one that was asked for and the limit.
  */
 #ifndef SCHEDULER_LIMITS_H

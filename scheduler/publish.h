@@ -1,6 +1,6 @@
 /*
- * Publishing: handing what a row has computed over to the prefix cache, at the commit of the row's plan: whole pages, and the states that
- * were kept.
+ * Publishing: at the commit of a row's plan, the whole pages that it has computed and the states that it has kept are handed over to the
+ * prefix cache.
  *
  * Pages go over piece by piece, so that a node of the tree ends where a state belongs. When the cache does not take something (the host
  * is out of memory, or decoded pages are refused), the sequence keeps its pages and goes on; slots are put back.

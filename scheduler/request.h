@@ -119,7 +119,7 @@ struct request {
 	struct load *load;     /* the load that it waits for, outside of the queue, or NULL */
 	uint32_t n_loads;      /* that it has waited for */
 	bool loads_over;       /* it waits for no more loads */
-	enum prefix_miss lost; /* what the last failed load did not bring, as a reason; else NONE */
+	enum prefix_miss lost; /* the reason for a miss after a failed load; else NONE */
 	bool admitted;	       /* at least once: `hit` is known */
 	bool retracted;	       /* and not admitted again */
 	struct scheduler_hit hit;

@@ -14,7 +14,7 @@
 #include "scheduler/sharing.h"
 #include "scheduler/tiering.h"
 
-/* Everything that scheduler_new allocates beside what has a function of its own to free it. */
+/* The arrays, which live as long as the scheduler. */
 static bool allocate_arrays(struct scheduler *s)
 {
 	const struct scheduler_config *c = &s->config;

@@ -112,7 +112,7 @@ struct scheduler_request {
 	void *user; /* comes back in events */
 };
 
-/* What the cache had for a request when it was admitted first. */
+/* The hit of a request: how much of its prompt was cached when it was admitted first. */
 struct scheduler_hit {
 	uint32_t n_cached; /* tokens of the prompt */
 	enum prefix_miss miss;
@@ -200,8 +200,8 @@ uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
 
 /* ---- tiers below the device ---- */
 
-/* The index of what the store has; borrowed; NULL without config.content_key. The caller adds what is in the store at the start, and
- * removes what leaves it. */
+/* The index of the store's items; borrowed; NULL without config.content_key. The caller adds the items that are in the store at the start, and
+ * removes those that leave it. */
 struct tiers *scheduler_tiers(struct scheduler *s);
 
 /* The index is complete: an item that it does not have is not in the store. */

@@ -23,7 +23,7 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/waiting.h"
 
-/* What is done with a row at its commit. */
+/* The scheduler's part of a row, for its commit. */
 struct step_row {
 	struct sequence *owner; /* of a prefill row: the trunk */
 	/* The slot that the row leaves its last state in, when that becomes a checkpoint, else POOL_NONE. It belongs to the plan until the

@@ -53,6 +53,10 @@ static void test_damage(const char *dir)
 	flip(path, (off_t)page_file_bytes() - 1);
 	check_miss(&f, dir, &it, false);
 	ok_all("a flipped bit in any region of a file is a miss");
+	flip(path, 8);
+	check(get(&f, &it) == -EBADMSG && strstr(f.last.why.text, "it has version"));
+	check(puts_one(&f, &it));
+	ok_all("a file of another version is refused by its version");
 	after = stats_of(&f);
 	ok(after.damaged - before.damaged == after.failed_gets - before.failed_gets &&
 		   after.damaged > 150,

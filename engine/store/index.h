@@ -10,7 +10,7 @@
  * first, which keeps the order.
  *
  * An entry lives while it has a block (host memory), a job (it waits to be written) or a file. Files of other identities
- * (foreign) are entries too, because they take part in eviction, but they are not in the map: nobody can ask for them.
+ * (foreign) are entries too, because they take part in eviction, but they are not in the map, because no get can ask for them.
  */
 #ifndef ENGINE_STORE_INDEX_H
 #define ENGINE_STORE_INDEX_H

@@ -1,5 +1,5 @@
 /*
- * The state that the caller's thread and the store's two threads share, and what they do to it. Inside engine/store/ only.
+ * The state that the caller's thread and the store's two threads share, and the operations on it. Inside engine/store/ only.
  *
  *     store.c    opens and closes; the functions that the engine thread calls
  *     writer.c   the writer thread: opens the disk tier, writes jobs in their order, evicts and deletes files, sets the times of
@@ -57,13 +57,13 @@ struct store {
 	bool failing;	       /* the last write failed */
 	uint32_t n_given_up;   /* items that could not be written for a reason of their own */
 	bool forget_found;     /* the store was cleared while the disk tier was being opened */
-	bool puts_wait;	       /* store_ready returned false, and nobody was woken since */
+	bool puts_wait;	       /* store_ready returned false, and the caller was not woken since */
 	bool closing, writer_ended;
 	bool news;		  /* an event came since the lock was taken */
 	struct store_stats stats; /* the counts; store_stats fills in the rest */
 };
 
-/* What the threads run; arg is the store. */
+/* The main functions of the two threads; arg is the store. */
 void *store_writer_main(void *arg);
 void *store_reader_main(void *arg);
 
