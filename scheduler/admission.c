@@ -188,11 +188,23 @@ static void seat_request(struct scheduler *s, struct request *r, uint32_t hit_pa
 			seat_choice(s, &r->choices[i], shared, n_pages);
 }
 
-bool admission_admit(struct scheduler *s, struct request *r, const struct prefix_match *m)
+/* The request leaves the queue by this event and begins where m ends; path: see prefix_cache_use. */
+static void begin_request(struct scheduler *s, struct request *r, enum request_event event,
+			  const struct prefix_match *m, struct prefix_node *path)
 {
 	uint32_t hit_pages = m->n_tokens / s->config.page_tokens;
+
+	request_advance(r, event);
+	seat_request(s, r, hit_pages);
+	resume_trunk(r->trunk, m, path);
+	tiering_resume(s, r->trunk, hit_pages, m->origin);
+	if (path)
+		tiering_used(s, r, path);
+}
+
+bool admission_admit(struct scheduler *s, struct request *r, const struct prefix_match *m)
+{
 	struct prefix_node *path = NULL;
-	struct sequence *trunk;
 
 	if (pool_available(s->seats) < r->n_live)
 		return false;
@@ -210,17 +222,11 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 		if (!path && m->n_tokens) /* out of memory */
 			return admit_cold(s, r, m->miss);
 	}
-	request_advance(r, REQUEST_ADMIT);
-	seat_request(s, r, hit_pages);
-	trunk = r->trunk;
-	resume_trunk(trunk, m, path);
-	tiering_resume(s, trunk, hit_pages, m->origin);
-	if (path)
-		tiering_used(s, r, path);
+	begin_request(s, r, REQUEST_ADMIT, m, path);
 	if (!r->admitted)
-		r->origin_known = trunk->prompt_origin == PREFIX_PREFILLED;
+		r->origin_known = r->trunk->prompt_origin == PREFIX_PREFILLED;
 	note_hit(s, r, m, path);
-	r->window_start = trunk->n_planned;
+	r->window_start = r->trunk->n_planned;
 	r->n_wanted = 0;
 	if (m->branch && path)
 		r->wanted[r->n_wanted++] = m->branch;
@@ -259,12 +265,7 @@ bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss 
 		if (!path && m.n_tokens)
 			return false;
 	}
-	request_advance(r, REQUEST_RECEIVE);
-	seat_request(s, r, m.n_tokens / s->config.page_tokens);
-	resume_trunk(r->trunk, &m, path);
-	tiering_resume(s, r->trunk, m.n_tokens / s->config.page_tokens, PREFIX_PREFILLED);
-	if (path)
-		tiering_used(s, r, path);
+	begin_request(s, r, REQUEST_RECEIVE, &m, path);
 	r->ask.n_have = m.n_tokens;
 	r->prepared = false;
 	r->hit = (struct scheduler_hit){.n_cached = m.n_tokens,
