@@ -138,6 +138,28 @@ static void keep(const struct scheduler_event *ev)
 		abort();
 }
 
+struct engine_options run_options(const char *dir, const char *dtype, uint32_t max_seqs,
+				  uint32_t max_prefill_tokens)
+{
+	return (struct engine_options){
+		.model_dir = dir,
+		.dtype = strcmp(dtype, "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16,
+		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
+		.page_tokens = 64,
+		.max_seqs = max_seqs,
+		.max_prefill_tokens = max_prefill_tokens,
+	};
+}
+
+struct run run_of(const int32_t *prompt, size_t n_prompt, uint32_t max_tokens)
+{
+	return (struct run){.prompt = prompt,
+			    .n_prompt = (uint32_t)n_prompt,
+			    .max_tokens = max_tokens,
+			    .ignore_end = true,
+			    .sampling = run_greedy()};
+}
+
 struct run_setup run_setup_of(const struct engine_options *o)
 {
 	return (struct run_setup){

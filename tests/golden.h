@@ -71,11 +71,18 @@ struct run_setup {
 	void *arg;
 };
 
+/* Options of a test's engine: pages of 64 tokens; the dtype by its name, float32 or bfloat16. */
+struct engine_options run_options(const char *dir, const char *dtype, uint32_t max_seqs,
+				  uint32_t max_prefill_tokens);
+
 /* All that the engine's options allow. */
 struct run_setup run_setup_of(const struct engine_options *o);
 
 /* Greedy, with the five best log-probabilities. */
 struct sampling run_greedy(void);
+
+/* A greedy request that ends after max_tokens, whatever is drawn. */
+struct run run_of(const int32_t *prompt, size_t n_prompt, uint32_t max_tokens);
 
 /* Runs all requests to their end; false, and it says why, on an engine or scheduler error, and when pages, slots or
  * seats are missing afterwards: all of them must be free or the cache's, and free when that is flushed. */

@@ -12,13 +12,7 @@
 
 int main(int argc, char **argv)
 {
-	struct engine_options o = {
-		.dtype = ENGINE_FLOAT32,
-		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
-		.page_tokens = 64,
-		.max_seqs = 2,
-		.max_prefill_tokens = 1024,
-	};
+	struct engine_options o;
 	struct golden golden;
 	struct engine *g;
 	struct err e = {0};
@@ -26,7 +20,7 @@ int main(int argc, char **argv)
 
 	if (argc < 4 || !golden_open(argv[1], &golden))
 		return 2;
-	o.model_dir = argv[1];
+	o = run_options(argv[1], "float32", 2, 1024);
 	o.dump_activations = argv[3];
 	if (argc > 4)
 		o.kernels = argv[4][0] == 'x' ? ENGINE_KERNELS_X86 : ENGINE_KERNELS_GENERIC;
@@ -36,10 +30,7 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < golden.n; i++) {
 		struct run_setup setup = run_setup_of(&o);
-		struct run r = {.prompt = golden.cases[i].prompt.v,
-				.n_prompt = (uint32_t)golden.cases[i].prompt.len,
-				.max_tokens = 1,
-				.sampling = run_greedy()};
+		struct run r = run_of(golden.cases[i].prompt.v, golden.cases[i].prompt.len, 1);
 
 		if (strcmp(golden.cases[i].name, argv[2]))
 			continue;

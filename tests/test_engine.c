@@ -23,13 +23,7 @@ static struct buf config, weights; /* of a good checkpoint */
 
 static struct engine_options options(const char *dir)
 {
-	return (struct engine_options){
-		.model_dir = dir,
-		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
-		.page_tokens = 64,
-		.max_seqs = 4,
-		.max_prefill_tokens = 128,
-	};
+	return run_options(dir, "float32", 4, 128);
 }
 
 /* Open descriptors of this process. */

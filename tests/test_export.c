@@ -61,11 +61,7 @@ static bool run_model(struct engine_options o, struct run runs[REQUESTS])
 	for (uint32_t i = 0; i < 256; i++)
 		prompt[i] = (int32_t)(i * 2654435761u % engine_info(g)->model.vocab_size);
 	for (size_t i = 0; i < REQUESTS; i++)
-		runs[i] = (struct run){.prompt = prompt + i,
-				       .n_prompt = lengths[i],
-				       .max_tokens = 12,
-				       .ignore_end = true,
-				       .sampling = run_greedy()};
+		runs[i] = run_of(prompt + i, lengths[i], 12);
 	good = run_all(g, &setup, runs, REQUESTS);
 	engine_close(g);
 	return good;

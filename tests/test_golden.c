@@ -70,11 +70,8 @@ static void test_prompts(struct engine *g, const struct run_setup *setup,
 
 		memcpy(prompt, c->prompt.v, c->prompt.len * sizeof(*prompt));
 		memcpy(prompt + c->prompt.len, c->output.v, c->output.len * sizeof(*prompt));
-		runs[i] = (struct run){.prompt = prompt,
-				       .n_prompt = (uint32_t)(c->prompt.len + c->output.len),
-				       .max_tokens = 1,
-				       .sampling = run_greedy(),
-				       .prompt_logprobs = true};
+		runs[i] = run_of(prompt, c->prompt.len + c->output.len, 1);
+		runs[i].prompt_logprobs = true;
 	}
 	ok(run_all(g, setup, runs, golden->n), "all ran as prompts");
 	for (size_t i = 0; i < golden->n; i++) {
@@ -115,14 +112,8 @@ static void test_prompts(struct engine *g, const struct run_setup *setup,
 
 int main(int argc, char **argv)
 {
-	struct engine_options o = {
-		.dtype = ENGINE_FLOAT32,
-		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
-		.page_tokens = 64,
-		.max_seqs = 16,
-		.max_prefill_tokens = 1024,
-	};
-	struct run_setup setup = run_setup_of(&o);
+	struct engine_options o;
+	struct run_setup setup;
 	struct golden golden = {0};
 	struct engine *g;
 	struct run *runs;
@@ -130,9 +121,8 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 2;
-	o.model_dir = argv[1];
-	if (!strcmp(argv[2], "bfloat16"))
-		o.dtype = ENGINE_BFLOAT16;
+	o = run_options(argv[1], argv[2], 16, 1024);
+	setup = run_setup_of(&o);
 	if (argc > 3 && !strcmp(argv[3], "generic"))
 		o.kernels = ENGINE_KERNELS_GENERIC;
 	if (argc > 3 && !strcmp(argv[3], "x86"))
@@ -146,11 +136,11 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	runs = calloc(golden.n, sizeof(*runs));
-	for (size_t i = 0; i < golden.n; i++)
-		runs[i] = (struct run){.prompt = golden.cases[i].prompt.v,
-				       .n_prompt = (uint32_t)golden.cases[i].prompt.len,
-				       .max_tokens = golden.cases[i].max_tokens,
-				       .sampling = run_greedy()};
+	for (size_t i = 0; i < golden.n; i++) {
+		runs[i] = run_of(golden.cases[i].prompt.v, golden.cases[i].prompt.len,
+				 golden.cases[i].max_tokens);
+		runs[i].ignore_end = false;
+	}
 	ok(run_all(g, &setup, runs, golden.n), "all cases ran (%s, %s)",
 	   engine_info(g)->device_name, engine_info(g)->kernels);
 	if (o.dtype == ENGINE_FLOAT32)

@@ -134,15 +134,10 @@ static void make_requests(struct run *runs, int32_t (*prompts)[LONGEST], uint32_
 
 	for (uint32_t i = 0; i < PROMPTS; i++) {
 		make_prompt(prompts, lengths, i, vocab);
-		runs[i] = (struct run){
-			.prompt = prompts[i],
-			.n_prompt = lengths[i],
-			.max_tokens = random_below(9) ? 1 + random_below(6)
-						      : 100 + random_below(ANSWER_MAX - 100),
-			.n_choices = random_below(10) ? 1 : 2,
-			.ignore_end = true,
-			.sampling = run_greedy(),
-		};
+		runs[i] = run_of(prompts[i], lengths[i],
+				 random_below(9) ? 1 + random_below(6)
+						 : 100 + random_below(ANSWER_MAX - 100));
+		runs[i].n_choices = random_below(10) ? 1 : 2;
 		if (i % 3 && runs[i].n_choices == 1)
 			continue;
 		runs[i].sampling.temperature = 1;
@@ -247,12 +242,8 @@ static void test_tight(struct engine *g, const struct engine_options *o)
 		/* The long ones begin alike. */
 		if (i % 4 == 0)
 			memcpy(prompts[i], prompts[0], 4 * PAGE * sizeof(**prompts));
-		alone[i] = (struct run){.prompt = prompts[i],
-					.n_prompt = n,
-					.max_tokens = i % 4 == 1 ? 1 + random_below(20)
-								 : 130 + random_below(50),
-					.ignore_end = true,
-					.sampling = run_greedy()};
+		alone[i] = run_of(prompts[i], n,
+				  i % 4 == 1 ? 1 + random_below(20) : 130 + random_below(50));
 	}
 	check(run_alone(g, o, alone, CROWD));
 	setup.n_pages = 2 * CROWD_PAGES;
@@ -316,11 +307,7 @@ static void test_chats(struct engine *g, const struct engine_options *o)
 			n += (uint32_t)before->out[0].len;
 		}
 		random_tokens(prompts[i] + n, more, engine_info(g)->model.vocab_size);
-		cold[i] = (struct run){.prompt = prompts[i],
-				       .n_prompt = n + more,
-				       .max_tokens = 40 + random_below(120),
-				       .ignore_end = true,
-				       .sampling = run_greedy()};
+		cold[i] = run_of(prompts[i], n + more, 40 + random_below(120));
 		check(run_alone(g, o, &cold[i], 1));
 		tokens += cold[i].max_tokens;
 	}
@@ -354,19 +341,13 @@ static void test_chats(struct engine *g, const struct engine_options *o)
 
 int main(int argc, char **argv)
 {
-	struct engine_options o = {
-		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
-		.page_tokens = PAGE,
-		.max_seqs = SEATS,
-		.max_prefill_tokens = PREFILL_MAX,
-	};
+	struct engine_options o;
 	struct err e = {0};
 	struct engine *g;
 
 	if (argc < 3)
 		return 2;
-	o.model_dir = argv[1];
-	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
+	o = run_options(argv[1], argv[2], SEATS, PREFILL_MAX);
 	if (engine_open(&o, &g, &e) < 0) {
 		ok(false, "%s", e.text);
 		return done();

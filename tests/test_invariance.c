@@ -68,15 +68,10 @@ static void make_requests(struct run *runs, int32_t *prompts, uint32_t vocab, ui
 	for (size_t i = 0; i < REQUESTS; i++) {
 		struct run *r = &runs[i];
 
-		*r = (struct run){
-			.prompt = prompts + i * LONGEST,
-			.n_prompt = MIN(sizes[i].n_prompt, max_len / 2),
-			.max_tokens = MIN(sizes[i].max_tokens, max_len / 4),
-			.n_choices = sizes[i].n_choices,
-			.ignore_end = true,
-			.sampling = run_greedy(),
-			.prompt_logprobs = i % 4 == 1,
-		};
+		*r = run_of(prompts + i * LONGEST, MIN(sizes[i].n_prompt, max_len / 2),
+			    MIN(sizes[i].max_tokens, max_len / 4));
+		r->n_choices = sizes[i].n_choices;
+		r->prompt_logprobs = i % 4 == 1;
 		if (i % 3 == 0 || r->n_choices > 1) {
 			r->sampling.temperature = 1;
 			r->sampling.seed = 1000 + i;
@@ -272,17 +267,12 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 
 int main(int argc, char **argv)
 {
-	struct engine_options o = {
-		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
-		.max_seqs = SEATS,
-		.max_prefill_tokens = PREFILL_MAX,
-	};
+	struct engine_options o;
 	int32_t *prompts = calloc((size_t)REQUESTS * LONGEST, sizeof(*prompts));
 
 	if (argc < 3 || !prompts)
 		return 2;
-	o.model_dir = argv[1];
-	o.dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
+	o = run_options(argv[1], argv[2], SEATS, PREFILL_MAX);
 	test_engines(o, argc > 3 && !strcmp(argv[3], "full"), prompts);
 	free(prompts);
 	return done();

@@ -37,14 +37,11 @@ static struct sampling drawn(uint64_t seed)
 static struct run request(const struct ids *prompt, struct sampling s, uint32_t n_choices,
 			  uint32_t max_tokens)
 {
-	return (struct run){
-		.prompt = prompt->v,
-		.n_prompt = (uint32_t)prompt->len,
-		.n_choices = n_choices,
-		.max_tokens = max_tokens,
-		.ignore_end = true,
-		.sampling = s,
-	};
+	struct run r = run_of(prompt->v, prompt->len, max_tokens);
+
+	r.n_choices = n_choices;
+	r.sampling = s;
+	return r;
 }
 
 static void run_one(const struct fixture *f, struct run *r)
@@ -630,20 +627,15 @@ static const struct golden_case *long_case(const struct golden *g, size_t n)
 
 int main(int argc, char **argv)
 {
-	struct engine_options o = {
-		.dtype = ENGINE_FLOAT32,
-		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
-		.page_tokens = 64,
-		.max_seqs = 64,
-		.max_prefill_tokens = 1024,
-	};
+	struct engine_options o;
 	const struct golden_case *text;
-	struct fixture f = {.setup = run_setup_of(&o)};
+	struct fixture f = {0};
 	struct err e = {0};
 
 	if (argc < 2)
 		return 2;
-	o.model_dir = argv[1];
+	o = run_options(argv[1], "float32", 64, 1024);
+	f.setup = run_setup_of(&o);
 	if (!golden_open(o.model_dir, &f.golden) || !(text = long_case(&f.golden, 512)))
 		return 2;
 	if (engine_open(&o, &f.g, &e) < 0) {

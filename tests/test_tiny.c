@@ -16,15 +16,8 @@
 
 static void test_model(const char *dir, const char *name, enum engine_kernels kernels)
 {
-	struct engine_options o = {
-		.program_cache = getenv("TIGON_PROGRAM_CACHE"),
-		.dtype = ENGINE_FLOAT32,
-		.kernels = kernels,
-		.page_tokens = 64,
-		.max_seqs = 4,
-		.max_prefill_tokens = 64,
-	};
-	struct run_setup setup = run_setup_of(&o);
+	struct engine_options o;
+	struct run_setup setup;
 	struct golden golden = {0};
 	struct engine *g;
 	struct err e = {0};
@@ -33,7 +26,9 @@ static void test_model(const char *dir, const char *name, enum engine_kernels ke
 	float worst = 0;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	o.model_dir = path;
+	o = run_options(path, "float32", 4, 64);
+	o.kernels = kernels;
+	setup = run_setup_of(&o);
 	if (!golden_open(path, &golden)) {
 		ok(false, "%s", name);
 		return;
@@ -45,11 +40,8 @@ static void test_model(const char *dir, const char *name, enum engine_kernels ke
 	}
 	runs = calloc(golden.n, sizeof(*runs));
 	for (size_t i = 0; i < golden.n; i++)
-		runs[i] = (struct run){.prompt = golden.cases[i].prompt.v,
-				       .n_prompt = (uint32_t)golden.cases[i].prompt.len,
-				       .max_tokens = golden.cases[i].max_tokens,
-				       .ignore_end = true,
-				       .sampling = run_greedy()};
+		runs[i] = run_of(golden.cases[i].prompt.v, golden.cases[i].prompt.len,
+				 golden.cases[i].max_tokens);
 	check(golden.n > 0);
 	check(run_all(g, &setup, runs, golden.n));
 	for (size_t i = 0; i < golden.n; i++) {

@@ -15,34 +15,35 @@
 #include "engine/layers/weights.h"
 #include "kernels/generic/synthetic.clh"
 #include "tests/golden/next_rows.h"
+#include "tests/quoted.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
 /* Small configurations; vocab_size x hidden_size is 65536, so that an embedding holds every 16-bit
  * number, and no two sizes are equal, so that a mix-up changes a shape. */
-#define COMMON                                                                                    \
-	"\"hidden_size\":32,\"num_hidden_layers\":4,\"vocab_size\":2048,\"num_attention_heads\":" \
-	"4,"                                                                                      \
-	"\"num_key_value_heads\":2,\"head_dim\":16,\"linear_num_key_heads\":2,"                   \
-	"\"linear_num_value_heads\":6,\"linear_key_head_dim\":16,\"linear_value_head_dim\":32,"   \
-	"\"linear_conv_kernel_dim\":3"
-#define EXPERTS                                                                      \
-	",\"num_experts\":5,\"num_experts_per_tok\":2,\"moe_intermediate_size\":24," \
-	"\"shared_expert_intermediate_size\":40"
+#define COMMON                                                                                       \
+	"'hidden_size':32,'num_hidden_layers':4,'vocab_size':2048,'num_attention_heads':4,"          \
+	"'num_key_value_heads':2,'head_dim':16,'linear_num_key_heads':2,'linear_num_value_heads':6," \
+	"'linear_key_head_dim':16,'linear_value_head_dim':32,'linear_conv_kernel_dim':3"
+#define EXPERTS                                                                \
+	",'num_experts':5,'num_experts_per_tok':2,'moe_intermediate_size':24," \
+	"'shared_expert_intermediate_size':40"
 
-static const char config_moe[] = "{\"model_type\":\"qwen3_5_moe_text\"," COMMON EXPERTS "}";
+static const char config_moe[] = "{'model_type':'qwen3_5_moe_text'," COMMON EXPERTS "}";
 static const char config_tied[] =
-	"{\"model_type\":\"qwen3_5_moe_text\",\"tie_word_embeddings\":true," COMMON EXPERTS "}";
+	"{'model_type':'qwen3_5_moe_text','tie_word_embeddings':true," COMMON EXPERTS "}";
 static const char config_dense[] =
-	"{\"model_type\":\"qwen3_5_text\",\"intermediate_size\":48," COMMON "}";
-static const char config_next[] = "{\"model_type\":\"qwen3_next\",\"mlp_only_layers\":[1],"
-				  "\"intermediate_size\":48," COMMON EXPERTS "}";
+	"{'model_type':'qwen3_5_text','intermediate_size':48," COMMON "}";
+static const char config_next[] =
+	"{'model_type':'qwen3_next','mlp_only_layers':[1],'intermediate_size':48," COMMON EXPERTS
+	"}";
 
 static struct model_config parse(const char *json)
 {
 	struct model_config c;
 	struct err e = {0};
 
+	json = quoted(json);
 	if (model_config_parse("config.json", json, strlen(json), NULL, 0, &c, &e) < 0) {
 		printf("Bail out! %s\n", e.text);
 		exit(1);
@@ -240,12 +241,31 @@ static void expect_error(struct copy *k, const struct model_config *c, int error
 	is_str(text, sentence, "says so");
 }
 
+static void expect_missing(struct copy *k, const struct model_config *c, const char *tensor,
+			   const char *what)
+{
+	char sentence[256];
+
+	snprintf(sentence, sizeof(sentence), ": tensor %s is missing", tensor);
+	expect_error(k, c, -ENOENT, sentence, what);
+}
+
+/* What is said of a tensor of the one file. */
+static void expect_wrong(struct copy *k, const struct model_config *c, int error,
+			 const char *tensor, const char *says, const char *what)
+{
+	char sentence[512];
+
+	snprintf(sentence, sizeof(sentence), "/model.safetensors: tensor %s %s", tensor, says);
+	expect_error(k, c, error, sentence, what);
+}
+
 static void export_to(const struct weights *w, const struct model_config *c, const char *config,
 		      const char *dir, uint64_t shard_bytes)
 {
 	struct err e = {0};
 
-	ok(weights_export(w, c, config, dir, shard_bytes, &e) == 0, "exports %s", e.text);
+	ok(weights_export(w, c, quoted(config), dir, shard_bytes, &e) == 0, "exports %s", e.text);
 }
 
 /* Export and reading back: the names of each family, in one file and in many. */
@@ -333,16 +353,14 @@ static void test_names(void)
 	}
 	expect_same(k, &c, base, "one tensor an expert");
 	copy_remove(k, "model.layers.2.mlp.experts.4.up_proj.weight");
-	expect_error(k, &c, -ENOENT,
-		     ": tensor model.layers.2.mlp.experts.4.up_proj.weight is missing",
-		     "an expert without its up projection");
+	expect_missing(k, &c, "model.layers.2.mlp.experts.4.up_proj.weight",
+		       "an expert without its up projection");
 	copy_free(k);
 
 	/* Tied, with and without a head of its own. */
 	k = copy_open(scratch_path("moe"));
-	expect_error(k, &tied, -EINVAL,
-		     "/model.safetensors: tensor lm_head.weight differs from the embedding, but "
-		     "config.json has tie_word_embeddings",
+	expect_wrong(k, &tied, -EINVAL, "lm_head.weight",
+		     "differs from the embedding, but config.json has tie_word_embeddings",
 		     "a tied model with a different head");
 	memcpy((void *)copy_find(k, "lm_head.weight")->data,
 	       copy_find(k, "model.embed_tokens.weight")->data,
@@ -369,6 +387,9 @@ static void test_names(void)
 	weights_close(base);
 }
 
+#define NO_PLACE  "has no place in the model of config.json"
+#define QUANTISED "belongs to a quantised checkpoint: only BF16, F16 and F32 weights are supported"
+
 static void test_refused(void)
 {
 	struct model_config c = parse(config_moe), other;
@@ -377,91 +398,64 @@ static void test_refused(void)
 	char name[TENSOR_NAME_MAX + 1];
 
 	t = copy_add(k, "model.layers.3.self_attn.q_proj.bias", "BF16", 1, (uint64_t[]){4}, NULL);
-	expect_error(
-		k, &c, -EINVAL,
-		"/model.safetensors: tensor model.layers.3.self_attn.q_proj.bias has no place in "
-		"the model of config.json",
-		"a bias");
+	expect_wrong(k, &c, -EINVAL, "model.layers.3.self_attn.q_proj.bias", NO_PLACE, "a bias");
 	snprintf(name, sizeof(name), "model.layers.3.self_attn.q_proj.weight_scale_inv");
 	copy_rename(k, t->name, name);
-	expect_error(
-		k, &c, -ENOTSUP,
-		"/model.safetensors: tensor model.layers.3.self_attn.q_proj.weight_scale_inv "
-		"belongs to a quantised checkpoint: only BF16, F16 and F32 weights are supported",
-		"FP8 scales");
+	expect_wrong(k, &c, -ENOTSUP, "model.layers.3.self_attn.q_proj.weight_scale_inv", QUANTISED,
+		     "FP8 scales");
 	copy_rename(k, t->name, "model.layers.3.self_attn.q_proj.qweight");
-	expect_error(
-		k, &c, -ENOTSUP,
-		"/model.safetensors: tensor model.layers.3.self_attn.q_proj.qweight belongs to a "
-		"quantised checkpoint: only BF16, F16 and F32 weights are supported",
-		"GPTQ");
+	expect_wrong(k, &c, -ENOTSUP, "model.layers.3.self_attn.q_proj.qweight", QUANTISED, "GPTQ");
 	copy_rename(k, t->name, "model.layers.4.input_layernorm.weight");
-	expect_error(
-		k, &c, -EINVAL,
-		"/model.safetensors: tensor model.layers.4.input_layernorm.weight has no place in "
-		"the model of config.json",
-		"a layer too many");
+	expect_wrong(k, &c, -EINVAL, "model.layers.4.input_layernorm.weight", NO_PLACE,
+		     "a layer too many");
 	copy_remove(k, t->name);
 
 	t = copy_find(k, "model.layers.3.self_attn.o_proj.weight");
 	t->type = stored_type_find("I16");
-	expect_error(
-		k, &c, -ENOTSUP,
-		"/model.safetensors: tensor model.layers.3.self_attn.o_proj.weight has dtype I16: "
-		"only BF16, F16 and F32 weights are supported",
-		"whole numbers");
+	expect_wrong(k, &c, -ENOTSUP, "model.layers.3.self_attn.o_proj.weight",
+		     "has dtype I16: only BF16, F16 and F32 weights are supported",
+		     "whole numbers");
 	t->type = stored_type_find("BF16");
 	t->shape[0] = 64;
 	t->shape[1] = 32;
-	expect_error(k, &c, -EINVAL,
-		     "/model.safetensors: tensor model.layers.3.self_attn.o_proj.weight has shape "
-		     "[64, 32], config.json makes it [32, 64]",
-		     "a transposed matrix");
+	expect_wrong(k, &c, -EINVAL, "model.layers.3.self_attn.o_proj.weight",
+		     "has shape [64, 32], config.json makes it [32, 64]", "a transposed matrix");
 	t->shape[0] = 32;
 	t->shape[1] = 64;
 	t = copy_find(k, "model.layers.0.linear_attn.conv1d.weight");
 	t->n_dims = 2;
 	t->shape[1] = 3;
-	expect_error(
-		k, &c, -EINVAL,
-		"/model.safetensors: tensor model.layers.0.linear_attn.conv1d.weight has shape "
-		"[256, 3], config.json makes it [256, 1, 3]",
-		"a convolution without its middle");
+	expect_wrong(k, &c, -EINVAL, "model.layers.0.linear_attn.conv1d.weight",
+		     "has shape [256, 3], config.json makes it [256, 1, 3]",
+		     "a convolution without its middle");
 	t->n_dims = 3;
 	t->shape[1] = 1;
 
 	other = c;
 	other.n_experts = 6;
-	expect_error(k, &other, -EINVAL,
-		     "/model.safetensors: tensor model.layers.0.mlp.gate.weight has shape [5, 32], "
-		     "config.json makes it [6, 32]",
+	expect_wrong(k, &other, -EINVAL, "model.layers.0.mlp.gate.weight",
+		     "has shape [5, 32], config.json makes it [6, 32]",
 		     "another number of experts");
 	other = c;
 	other.conv_kernel = 4;
-	expect_error(
-		k, &other, -EINVAL,
-		"/model.safetensors: tensor model.layers.0.linear_attn.conv1d.weight has shape "
-		"[256, 1, 3], config.json makes it [256, 1, 4]",
-		"another convolution");
+	expect_wrong(k, &other, -EINVAL, "model.layers.0.linear_attn.conv1d.weight",
+		     "has shape [256, 1, 3], config.json makes it [256, 1, 4]",
+		     "another convolution");
 	other = c;
 	other.layers[0].mixer = LAYER_ATTENTION;
-	expect_error(k, &other, -ENOENT,
-		     ": tensor model.layers.0.self_attn.q_proj.weight is missing",
-		     "another kind of layer");
+	expect_missing(k, &other, "model.layers.0.self_attn.q_proj.weight",
+		       "another kind of layer");
 	other = c;
 	other.n_layers = 5;
-	expect_error(k, &other, -ENOENT,
-		     ": tensor model.layers.4.input_layernorm.weight is missing",
-		     "a layer too few");
+	expect_missing(k, &other, "model.layers.4.input_layernorm.weight", "a layer too few");
 
 	copy_remove(k, "model.layers.1.mlp.experts.down_proj");
-	expect_error(k, &c, -ENOENT, ": tensor model.layers.1.mlp.experts.down_proj is missing",
-		     "packed experts without their half");
+	expect_missing(k, &c, "model.layers.1.mlp.experts.down_proj",
+		       "packed experts without their half");
 	copy_remove(k, "model.norm.weight");
-	expect_error(k, &c, -ENOENT, ": tensor model.norm.weight is missing", "no final norm");
+	expect_missing(k, &c, "model.norm.weight", "no final norm");
 	copy_remove(k, "model.embed_tokens.weight");
-	expect_error(k, &c, -ENOENT, ": tensor model.embed_tokens.weight is missing",
-		     "no embedding");
+	expect_missing(k, &c, "model.embed_tokens.weight", "no embedding");
 	copy_free(k);
 }
 
@@ -578,9 +572,8 @@ static void test_interleaved(void)
 		weights_close(w);
 	}
 	copy_remove(k, "model.layers.0.linear_attn.in_proj_ba.weight");
-	expect_error(k, &c, -ENOENT,
-		     ": tensor model.layers.0.linear_attn.in_proj_ba.weight is missing",
-		     "an interleaved layer without in_proj_ba");
+	expect_missing(k, &c, "model.layers.0.linear_attn.in_proj_ba.weight",
+		       "an interleaved layer without in_proj_ba");
 	copy_free(k);
 }
 
@@ -651,13 +644,9 @@ static void test_lexis(void)
 				    row);
 			for (uint64_t k = 0; k < cols; k++) {
 				uint16_t b;
-				uint32_t u;
-				float want;
 
 				memcpy(&b, (const char *)bits + 2 * (r * cols + k), 2);
-				u = (uint32_t)b << 16;
-				memcpy(&want, &u, 4);
-				check(row[k] == want);
+				check(row[k] == float_of_bf16(b));
 			}
 		}
 		ok_all("its rows");
@@ -715,6 +704,16 @@ static void test_synthetic(void)
 		{WEIGHT_DELTA_CONV, 1 / 1.73205, 0},
 		{WEIGHT_INPUT_NORM, 0.125 / 1.73205, 0},
 	};
+	static const struct {
+		enum weight_role role;
+		uint32_t layer, expert;
+		const char *what;
+	} others[] = {
+		{WEIGHT_EXPERT_UP, 1, 2, "another seed"},
+		{WEIGHT_EXPERT_UP, 1, 3, "another expert"},
+		{WEIGHT_EXPERT_UP, 2, 2, "another layer"},
+		{WEIGHT_EXPERT_GATE, 1, 2, "another role"},
+	};
 	struct model_config c = parse(config_moe);
 	const uint64_t key = 0xdeadbeefcafef00d;
 	struct weights *w = make(1, &c), *other = make(2, &c);
@@ -757,15 +756,14 @@ static void test_synthetic(void)
 	}
 	ok_all("decay rates are those of a fresh Mamba");
 
+	/* Each differs from the first row in one thing. */
 	weights_row(w, WEIGHT_EXPERT_UP, 1, 2, 3, false, row);
-	weights_row(other, WEIGHT_EXPERT_UP, 1, 2, 3, false, row_other);
-	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "another seed gives other weights");
-	weights_row(w, WEIGHT_EXPERT_UP, 1, 3, 3, false, row_other);
-	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "so does another expert");
-	weights_row(w, WEIGHT_EXPERT_UP, 2, 2, 3, false, row_other);
-	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "another layer");
-	weights_row(w, WEIGHT_EXPERT_GATE, 1, 2, 3, false, row_other);
-	ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "another role");
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		weights_row(i ? w : other, others[i].role, others[i].layer, others[i].expert, 3,
+			    false, row_other);
+		ok(memcmp(row, row_other, 32 * sizeof(*row)) != 0, "%s gives other weights",
+		   others[i].what);
+	}
 
 	/* Rows agree with single elements, at every alignment of their first. */
 	for (uint64_t r = 0; r < 256; r++) {
@@ -814,10 +812,10 @@ static void test_export_refused(void)
 	char want[600];
 
 	snprintf(want, sizeof(want), "%s: the directory is not empty", scratch_path("moe"));
-	is_int(weights_export(w, &c, config_moe, scratch_path("moe"), 0, &e), -EEXIST,
+	is_int(weights_export(w, &c, quoted(config_moe), scratch_path("moe"), 0, &e), -EEXIST,
 	       "does not write into a full directory");
 	is_str(e.text, want, "says so");
-	is_int(weights_export(w, &c, config_moe, "/nonexistent/a/b", 0, &e), -ENOENT,
+	is_int(weights_export(w, &c, quoted(config_moe), "/nonexistent/a/b", 0, &e), -ENOENT,
 	       "needs the parent directory");
 	weights_close(w);
 }

@@ -88,22 +88,14 @@ int main(int argc, char **argv)
 
 		for (int pass = 0; pass < 2; pass++) {
 			for (int i = 0; i < n; i++)
-				runs[i] = (struct run){.prompt = prompt,
-						       .n_prompt = PROMPT,
-						       .max_tokens = 1,
-						       .ignore_end = true,
-						       .sampling = run_greedy()};
+				runs[i] = run_of(prompt, PROMPT, 1);
 			start = clock_now_ns();
 			if (!run_all(g, &setup, runs, (size_t)n))
 				return 1;
 			prefill = seconds_since(start);
 			for (int i = 0; i < n; i++) {
 				run_release(&runs[i]);
-				runs[i] = (struct run){.prompt = prompt,
-						       .n_prompt = 64,
-						       .max_tokens = tokens,
-						       .ignore_end = true,
-						       .sampling = run_greedy()};
+				runs[i] = run_of(prompt, 64, tokens);
 				runs[i].sampling.want_logprobs = false;
 			}
 			engine_counters(g, &before);
