@@ -219,7 +219,7 @@ static const struct {
 	{"{%% %s x %%}", "tag '%s' is",
 	 "autoescape block call extends from import include print raw with"},
 	{"{{ s.%s() }}", "'%s' of a str is",
-	 "casefold center encode expandtabs format_map index isalnum isalpha isascii isdecimal isdigit "
+	 "casefold center count encode expandtabs format_map index isalnum isalpha isascii isdecimal isdigit "
 	 "isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans partition "
 	 "rindex rjust rpartition swapcase translate zfill"},
 	{"{{ [].%s() }}", "'%s' of a list is", "copy count index"},
@@ -264,7 +264,10 @@ static const struct {
 	{"{{ strftime_now('%Z') }}", "strftime_now: '%Z' is"},
 	{"{{ s.find('a', 1) }}", "find: the argument 'start' is"},
 	{"{{ s.rfind('a', 1) }}", "rfind: the argument 'start' is"},
-	{"{{ s.count('a', 1) }}", "count: the argument 'start' is"},
+	{"{{ range(3)[1:] }}", "a slice of a range is"},
+	{"{{ range(3) }}", "the text of a range is"},
+	{"{{ range }}", "the text of a function is"},
+	{"{{ s|map('upper') }}", "the text of a generator is"},
 	{"{{ s.startswith('a', 1) }}", "startswith: the argument 'start' is"},
 	{"{{ s.endswith('a', 1) }}", "endswith: the argument 'start' is"},
 	{"{{ '%5d' % 1 }}", "'%5d' is"},
@@ -345,7 +348,7 @@ static char *repeated(const char *head, const char *piece, size_t n, const char 
 static void test_bounds(void)
 {
 	static const char *const hostile[] = {
-		"{{ range(1000000000) }}",
+		"{{ range(1000000000)|list }}",
 		"{% for i in range(100000) %}{% for k in range(100000) %}{% for m in range(100000) "
 		"%}"
 		"{% endfor %}{% endfor %}{% endfor %}",

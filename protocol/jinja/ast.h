@@ -36,7 +36,7 @@ enum node_type {
 	N_COMPARE,  /* a, b, op: enum compare_op */
 	N_CONCAT,   /* a, b */
 	N_COND,	    /* b if a else c (or NULL) */
-	N_ATTR,	    /* a "." name */
+	N_ATTR,	    /* a "." name, op: a bit for each kind of value with such a method */
 	N_ITEM,	    /* a [ b ] */
 	N_SLICE,    /* a : b : c, each or NULL; only as b of N_ITEM */
 	N_CALL,	    /* a, arguments: list, list2 of N_KEYWORD */

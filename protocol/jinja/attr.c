@@ -1,6 +1,5 @@
 #include "protocol/jinja/attr.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "protocol/jinja/builtin.h"
@@ -8,18 +7,7 @@
 #include "protocol/jinja/loop.h"
 #include "protocol/jinja/seq.h"
 
-static struct value unsafe(struct render *r, struct value obj, struct value name)
-{
-	char hint[200];
-	int n = snprintf(hint, sizeof(hint),
-			 "access to attribute '%.*s' of '%s' object is unsafe (templates may not "
-			 "change values)",
-			 (int)name.len, name.s, value_type_name(obj));
-
-	return value_undefined_hint(r, render_copy(r, hint, (size_t)n));
-}
-
-static struct value method(struct render *r, struct value obj, struct value name)
+static struct value method(struct render *r, struct value obj, struct value name, unsigned methods)
 {
 	static const uint8_t kinds[] = {
 		[V_STR] = METHOD_STR,	  [V_LIST] = METHOD_LIST, [V_TUPLE] = METHOD_TUPLE,
@@ -27,12 +15,14 @@ static struct value method(struct render *r, struct value obj, struct value name
 	};
 	const struct builtin *b = NULL;
 
-	if (obj.type < ARRAY_SIZE(kinds) && kinds[obj.type])
+	if (obj.type < ARRAY_SIZE(kinds) && kinds[obj.type] && methods >> kinds[obj.type] & 1)
 		b = r->find((enum builtin_kind)kinds[obj.type], name.s, name.len);
 	if (!b)
 		return NOTHING;
 	if (b->flags & BUILTIN_CHANGES)
-		return unsafe(r, obj, name);
+		return value_undefined_hint(
+			r, "methods that change a list or dict are unsafe: templates "
+			   "may not change values");
 	if (!b->call)
 		return value_fail(r, "'%.*s' of a %s is not supported in chat templates",
 				  (int)name.len, name.s, value_type_name(obj));
@@ -43,7 +33,8 @@ static struct value method(struct render *r, struct value obj, struct value name
 }
 
 /* An attribute, no item; NOTHING when there is none. */
-static struct value attribute(struct render *r, struct value obj, struct value name)
+static struct value attribute(struct render *r, struct value obj, struct value name,
+			      unsigned methods)
 {
 	const struct value *found;
 	struct value v = NOTHING;
@@ -59,12 +50,12 @@ static struct value attribute(struct render *r, struct value obj, struct value n
 				  obj.callable->type);
 	if (obj.type == V_LOOP)
 		v = loop_attribute(r, obj.loop, name);
-	return v.type == V_MISSING && !r->rc ? method(r, obj, name) : v;
+	return v.type == V_MISSING && !r->rc ? method(r, obj, name, methods) : v;
 }
 
-struct value value_getattr(struct render *r, struct value obj, struct value name)
+struct value value_getattr(struct render *r, struct value obj, struct value name, unsigned methods)
 {
-	struct value v = attribute(r, obj, name);
+	struct value v = attribute(r, obj, name, methods);
 	const struct value *found = NULL;
 
 	if (v.type == V_MISSING && obj.type == V_DICT)
@@ -91,6 +82,6 @@ struct value value_getitem(struct render *r, struct value obj, struct value key)
 	if (obj.type == V_UNDEFINED)
 		value_fail_undefined(r, obj);
 	if (v.type == V_MISSING && key.type == V_STR)
-		v = attribute(r, obj, key);
+		v = attribute(r, obj, key, ~0u);
 	return v.type == V_MISSING ? value_undefined_member(r, obj, key) : v;
 }

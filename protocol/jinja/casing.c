@@ -7,8 +7,6 @@
  *
  * Two rules more are Python's: a capital sigma at the end of a word, and the dotted capital I.
  */
-#include "protocol/jinja/casing.h"
-
 #include <utf8proc.h>
 
 #include "protocol/jinja/text.h"

@@ -1,44 +1,22 @@
 #include "protocol/jinja/dict.h"
 
-#include <math.h>
 #include <string.h>
+
+#include "base/mix.h"
 
 enum { INDEX_FROM = 8 }; /* a dict with more entries than this has an index */
 
 /* ---- numbers and texts ---- */
 
-/* Exactly, as Python does: large integers are not rounded. */
-static int compare_int_float(int64_t i, double f)
-{
-	int64_t whole;
-
-	if (isnan(f))
-		return 2;
-	if (f >= 0x1p63)
-		return -1;
-	if (f < -0x1p63)
-		return 1;
-	whole = (int64_t)f;
-	if (i != whole)
-		return i < whole ? -1 : 1;
-	f -= (double)whole;
-	return f > 0 ? -1 : f < 0 ? 1 : 0;
-}
-
+/* Exactly, as Python does: a long double holds all integers of 64 bits. */
 static int compare_numbers(struct value a, struct value b)
 {
-	int64_t i, k;
-	int c;
+	long double x =
+		a.type == V_FLOAT ? (long double)a.f : (long double)(a.type == V_INT ? a.i : a.b);
+	long double y =
+		b.type == V_FLOAT ? (long double)b.f : (long double)(b.type == V_INT ? b.i : b.b);
 
-	if (value_index(a, &i) && value_index(b, &k))
-		return i < k ? -1 : i > k;
-	if (value_index(a, &i))
-		return compare_int_float(i, b.f);
-	if (value_index(b, &k)) {
-		c = compare_int_float(k, a.f);
-		return c == 2 ? 2 : -c;
-	}
-	return a.f < b.f ? -1 : a.f > b.f ? 1 : a.f == b.f ? 0 : 2;
+	return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
 }
 
 static int compare_text(struct value a, struct value b)
@@ -85,7 +63,7 @@ bool value_equal(struct render *r, struct value a, struct value b)
 		return false;
 	switch (a.type) {
 	case V_UNDEFINED: return true;
-	case V_STR: return value_same(a, b) && render_charge_bytes(r, a.len);
+	case V_STR: return a.len == b.len && render_charge_bytes(r, a.len) && value_same(a, b);
 	case V_LIST:
 	case V_TUPLE:
 	case V_RANGE:
@@ -94,7 +72,7 @@ bool value_equal(struct render *r, struct value a, struct value b)
 			return false;
 		same = a.type == V_DICT ? equal_dicts(r, a.dict, b.dict)
 					: equal_items(r, a.list, b.list);
-		render_leave(r);
+		r->depth--;
 		return same;
 	default: return value_same(a, b);
 	}
@@ -126,28 +104,25 @@ int value_compare(struct render *r, struct value a, struct value b, const char *
 			    value_type_name(a), value_type_name(b));
 	} else if (render_enter(r)) {
 		c = compare_items(r, a.list, b.list, sign);
-		render_leave(r);
+		r->depth--;
 	}
 	return c;
 }
 
 /* ---- dicts ---- */
 
-/* splitmix64's finisher. */
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
-	return x ^ x >> 31;
-}
-
+/* Keys that collide on purpose cost steps, each time that they are passed. */
 static uint64_t hash_bytes(const char *s, size_t n)
 {
-	uint64_t h = 0xcbf29ce484222325ULL ^ n;
+	uint64_t h = n, word;
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ (unsigned char)s[i]) * 0x100000001b3ULL;
-	return mix(h);
+	for (; n >= sizeof(word); s += sizeof(word), n -= sizeof(word)) {
+		memcpy(&word, s, sizeof(word));
+		h = mix_add(h, word);
+	}
+	word = 0;
+	memcpy(&word, s, n);
+	return mix64(h ^ word);
 }
 
 static bool hash_items(struct render *r, const struct list *l, uint64_t *ret)
@@ -159,9 +134,9 @@ static bool hash_items(struct render *r, const struct list *l, uint64_t *ret)
 		return false;
 	for (size_t i = 0; i < l->n && good; i++) {
 		good = value_hash(r, l->v[i], &item);
-		h = mix(h * 31 + item);
+		h = mix64(h * 31 + item);
 	}
-	render_leave(r);
+	r->depth--;
 	*ret = h;
 	return good;
 }
@@ -170,14 +145,14 @@ bool value_hash(struct render *r, struct value v, uint64_t *ret)
 {
 	switch (v.type) {
 	case V_STR: *ret = hash_bytes(v.s, v.len); return render_charge_bytes(r, v.len);
-	case V_BOOL: *ret = mix((uint64_t)v.b + 1); return true;
+	case V_BOOL: *ret = mix64((uint64_t)v.b + 1); return true;
 	case V_FLOAT:
 		if (v.f >= -0x1p63 && v.f < 0x1p63 && v.f == (double)(int64_t)v.f)
 			v.i = (int64_t)v.f; /* equal to that integer */
-		*ret = mix((uint64_t)v.i + 1);
+		*ret = mix64((uint64_t)v.i + 1);
 		return true;
 	case V_NONE:
-	case V_UNDEFINED: *ret = mix((uint64_t)v.type << 32); return true;
+	case V_UNDEFINED: *ret = mix64((uint64_t)v.type << 32); return true;
 	case V_TUPLE:
 	case V_RANGE: return hash_items(r, v.list, ret);
 	case V_LIST:
@@ -185,13 +160,8 @@ bool value_hash(struct render *r, struct value v, uint64_t *ret)
 	case V_KEYS:
 	case V_VALUES:
 	case V_ITEMS: return false;
-	default: *ret = mix((uint64_t)v.i + 1); return true; /* the integer, or the pointer */
+	default: *ret = mix64((uint64_t)v.i + 1); return true; /* the integer, or the pointer */
 	}
-}
-
-struct dict *dict_new(struct render *r)
-{
-	return render_alloc(r, 1, sizeof(struct dict));
 }
 
 /* The number of the entry with this key, or n. */
@@ -224,12 +194,16 @@ static void index_entry(struct dict *d, size_t i)
 	d->index[at] = (uint32_t)i + 1;
 }
 
-static bool grow(struct render *r, struct dict *d)
+/* Makes room for `cap` entries. */
+static bool resize(struct render *r, struct dict *d, size_t cap)
 {
-	size_t cap = d->cap ? d->cap * 2 : INDEX_FROM;
 	struct dict_entry *p = render_alloc(r, cap, sizeof(*p));
-	uint32_t *index = cap > INDEX_FROM ? render_alloc(r, cap * 2, sizeof(*index)) : NULL;
+	size_t size = cap > INDEX_FROM ? INDEX_FROM * 4 : 0;
+	uint32_t *index;
 
+	while (size && size < cap * 2)
+		size *= 2;
+	index = size ? render_alloc(r, size, sizeof(*index)) : NULL;
 	if (r->rc)
 		return false;
 	if (d->n)
@@ -237,10 +211,17 @@ static bool grow(struct render *r, struct dict *d)
 	d->entry = p;
 	d->cap = cap;
 	d->index = index;
-	d->index_size = index ? cap * 2 : 0;
+	d->index_size = size;
 	for (size_t i = 0; i < d->n && index; i++)
 		index_entry(d, i);
 	return true;
+}
+
+struct dict *dict_new(struct render *r, size_t n)
+{
+	struct dict *d = render_alloc(r, 1, sizeof(*d));
+
+	return d && resize(r, d, n) ? d : NULL;
 }
 
 const struct value *dict_find(struct render *r, const struct dict *d, struct value key)
@@ -266,7 +247,7 @@ void dict_set(struct render *r, struct dict *d, struct value key, struct value v
 	if (!value_hash(r, key, &hash))
 		render_fail(r, EINVAL, "unhashable type: '%s'", value_type_name(key));
 	at = find_entry(r, d, key, hash);
-	if (r->rc || (at == d->cap && !grow(r, d)))
+	if (r->rc || (at == d->cap && !resize(r, d, MAX(at * 2, (size_t)INDEX_FROM))))
 		return;
 	if (at == d->n) {
 		d->entry[at].key = key;

@@ -14,8 +14,8 @@ int value_compare(struct render *r, struct value a, struct value b, const char *
 /* False: the value cannot be a dict's key. */
 bool value_hash(struct render *r, struct value v, uint64_t *ret);
 
-/* *New* and empty; NULL after a failure. */
-struct dict *dict_new(struct render *r);
+/* *New* and empty, with room for n entries; it grows. NULL after a failure. */
+struct dict *dict_new(struct render *r, size_t n);
 
 /* The value of a key: NULL when there is none, or after a failure (the key cannot be one). */
 const struct value *dict_find(struct render *r, const struct dict *d, struct value key);

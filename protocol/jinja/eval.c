@@ -1,7 +1,5 @@
 #include "protocol/jinja/eval.h"
 
-#include <stdio.h>
-
 #include "protocol/jinja/attr.h"
 #include "protocol/jinja/builtin.h"
 #include "protocol/jinja/dict.h"
@@ -95,7 +93,7 @@ static struct value eval_items(struct render *r, struct activation *act, const s
 static struct value eval_dict(struct render *r, struct activation *act, const struct node *n)
 {
 	struct value all = eval_items(r, act, n);
-	struct dict *d = dict_new(r);
+	struct dict *d = dict_new(r, chain_length(n->list) / 2);
 
 	for (size_t i = 0; !r->rc && i < all.list->n; i += 2)
 		dict_set(r, d, all.list->v[i], all.list->v[i + 1]);
@@ -135,7 +133,7 @@ static void write_concat(struct render *r, struct activation *act, const struct 
 	if (n->type == N_CONCAT && render_enter(r)) {
 		write_concat(r, act, n->a);
 		write_concat(r, act, n->b);
-		render_leave(r);
+		r->depth--;
 	} else {
 		value_write_str(r, &r->scratch, eval(r, act, n));
 	}
@@ -151,17 +149,11 @@ static struct value eval_concat(struct render *r, struct activation *act, const 
 
 static struct value eval_condition(struct render *r, struct activation *act, const struct node *n)
 {
-	char hint[128];
-	int len;
-
 	if (value_truth(eval(r, act, n->a)))
 		return eval(r, act, n->b);
 	if (n->c)
 		return eval(r, act, n->c);
-	len = snprintf(hint, sizeof(hint),
-		       "the inline if-expression on line %d evaluated to false and has no else",
-		       n->line);
-	return value_undefined_hint(r, render_copy(r, hint, (size_t)len));
+	return value_undefined_hint(r, "an inline if evaluated to false and has no else");
 }
 
 static struct value eval_item(struct render *r, struct activation *act, const struct node *n)
@@ -211,7 +203,7 @@ static struct value eval_attribute(struct render *r, struct activation *act, con
 	struct value obj = eval(r, act, n->a);
 
 	r->line = n->line;
-	return value_getattr(r, obj, n->name);
+	return value_getattr(r, obj, n->name, (unsigned)n->op);
 }
 
 static struct value eval_node(struct render *r, struct activation *act, const struct node *n)
@@ -257,6 +249,6 @@ struct value eval(struct render *r, struct activation *act, const struct node *n
 	if (!render_enter(r))
 		return NOTHING;
 	v = eval_node(r, act, n);
-	render_leave(r);
+	r->depth--;
 	return v;
 }

@@ -1,6 +1,5 @@
 #include "protocol/jinja/exec.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "protocol/jinja/dict.h"
@@ -243,20 +242,6 @@ struct macro {
 	struct activation *outer;
 };
 
-/* The value of a parameter that was not given. */
-static struct value default_value(struct render *r, struct activation *act, struct value name,
-				  const struct node *value)
-{
-	char hint[160];
-	int len;
-
-	if (value)
-		return eval(r, act, value);
-	len = snprintf(hint, sizeof(hint), "parameter '%.*s' was not provided",
-		       (int)MIN(name.len, 100u), name.s);
-	return value_undefined_hint(r, render_copy(r, hint, (size_t)len));
-}
-
 /* Takes the keyword argument of a parameter; NOTHING when it is not given. */
 static struct value take_keyword(const struct args *args, struct value name, size_t *taken)
 {
@@ -290,7 +275,9 @@ static void bind(struct render *r, const struct function *f, const struct args *
 		bool has_default = i >= f->nparams - f->ndefaults;
 
 		if (act->slot[i].type == V_MISSING)
-			act->slot[i] = default_value(r, act, p->name, has_default ? value : NULL);
+			act->slot[i] = has_default
+					       ? eval(r, act, value)
+					       : value_undefined_name(r, p->name.s, p->name.len);
 		if (has_default)
 			value = value->next;
 	}
@@ -314,7 +301,7 @@ static struct value call_macro(struct render *r, const struct callable *c, const
 			text = value_copy(r, buf_str(r->out) + start, r->out->len - start);
 		r->out->len = start;
 	}
-	render_leave(r);
+	r->depth--;
 	return text;
 }
 
@@ -401,7 +388,7 @@ static enum flow exec_body(struct render *r, struct activation *act, const struc
 		r->line = n->line;
 		flow = exec_node(r, act, n);
 	}
-	render_leave(r);
+	r->depth--;
 	return flow;
 }
 

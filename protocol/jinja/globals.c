@@ -24,6 +24,7 @@ FUNCTION(global_range)
 	bool one = c->arg[1].type == V_MISSING;
 	int64_t start = one ? 0 : c->arg[0].i, stop = c->arg[!one].i;
 	int64_t step = c->arg[2].type == V_MISSING ? 1 : c->arg[2].i;
+	struct list *l;
 	uint64_t n;
 
 	if (!step)
@@ -33,13 +34,16 @@ FUNCTION(global_range)
 		render_fail(r, E2BIG, "range: more than %d items", RENDER_RANGE);
 		return NOTHING;
 	}
-	return value_range(r, start, stop, step, (size_t)n);
+	l = render_charge(r, n) ? list_new(r, (size_t)n) : NULL;
+	for (size_t i = 0; l && i < n; i++) /* modulo 2^64: the items themselves fit */
+		l->v[i] = value_int((int64_t)((uint64_t)start + i * (uint64_t)step));
+	return value_of_list(V_RANGE, l);
 }
 
 /* dict, namespace (mapping, **more); data: the type of the result */
 FUNCTION(global_dict)
 {
-	struct dict *d = dict_new(r), none = {0};
+	struct dict *d = dict_new(r, 0), none = {0};
 	const struct dict *from = &none;
 
 	if (c->args.n > 1)

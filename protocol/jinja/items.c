@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "protocol/jinja/attr.h"
-#include "protocol/jinja/casing.h"
 #include "protocol/jinja/dict.h"
 #include "protocol/jinja/number.h"
 #include "protocol/jinja/ops.h"
 #include "protocol/jinja/seq.h"
 #include "protocol/jinja/tables.h"
+#include "protocol/jinja/text.h"
 #include "protocol/jinja/write.h"
 
 #define FUNCTION(name) static struct value name(struct render *r, const struct call *c)
@@ -277,7 +277,7 @@ FUNCTION(filter_unique)
 {
 	struct list *items = value_items(r, c->self), *l = list_new(r, 0);
 	struct value *keys = keys_of(r, items, c->arg[1], c->arg[0]);
-	struct dict *seen = dict_new(r);
+	struct dict *seen = dict_new(r, 0);
 
 	for (size_t i = 0; keys && seen && i < items->n && !r->rc; i++) {
 		if (dict_find(r, seen, keys[i]))

@@ -153,7 +153,7 @@ static void write_value(struct writer *w, struct value v)
 	else if (!write_simple(w->b, v))
 		render_fail(r, EINVAL, "tojson: object of type %s is not JSON serializable",
 			    value_type_name(v));
-	render_leave(r);
+	r->depth--;
 	if (render_check(r, w->b))
 		render_charge_bytes(r, w->b->len - before);
 }
@@ -180,7 +180,7 @@ static struct value from_array(struct render *r, const json_t *j)
 static struct value from_object(struct render *r, const json_t *j)
 {
 	json_t *object = (json_t *)j; /* jansson's iterators take no const */
-	struct dict *d = dict_new(r);
+	struct dict *d = dict_new(r, json_object_size(j));
 
 	for (void *at = json_object_iter(object); at && !r->rc;
 	     at = json_object_iter_next(object, at))
@@ -208,6 +208,6 @@ struct value value_from_json(struct render *r, const json_t *j)
 	if (!render_enter(r))
 		return v;
 	v = json_is_object(j) ? from_object(r, j) : from_array(r, j);
-	render_leave(r);
+	r->depth--;
 	return v;
 }

@@ -22,34 +22,14 @@ bool render_fail(struct render *r, int code, const char *fmt, ...)
 	return false;
 }
 
-bool render_charge(struct render *r, size_t work)
+bool render_overspent(struct render *r)
 {
-	if (r->rc)
-		return false;
-	if (work > r->steps)
-		return render_fail(r, E2BIG, "the template does too much work");
-	r->steps -= work;
-	return true;
+	return render_fail(r, E2BIG, "the template does too much work");
 }
 
-bool render_charge_bytes(struct render *r, size_t bytes)
+bool render_too_deep(struct render *r)
 {
-	return render_charge(r, bytes / 64 + 1);
-}
-
-bool render_enter(struct render *r)
-{
-	if (r->depth >= RENDER_DEPTH)
-		return render_fail(r, E2BIG, "the template or a value in it is nested too deeply");
-	if (r->rc)
-		return false;
-	r->depth++;
-	return true;
-}
-
-void render_leave(struct render *r)
-{
-	r->depth--;
+	return render_fail(r, E2BIG, "the template or a value in it is nested too deeply");
 }
 
 void *render_alloc(struct render *r, size_t n, size_t size)

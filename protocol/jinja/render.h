@@ -49,14 +49,33 @@ struct render {
 /* Keeps "template NAME, line N: text" as the error, if it is the first. Always false. */
 bool render_fail(struct render *r, int code, const char *fmt, ...) PRINTF(3, 4);
 
+/* The errors of the two below. Always false. */
+bool render_overspent(struct render *r);
+bool render_too_deep(struct render *r);
+
 /* Takes `work` from the steps that are left (about one a value touched, or 64 bytes of text).
  * False once none are left, or after any failure. */
-bool render_charge(struct render *r, size_t work);
-bool render_charge_bytes(struct render *r, size_t bytes);
+static inline bool render_charge(struct render *r, size_t work)
+{
+	if (r->rc || work > r->steps)
+		return render_overspent(r);
+	r->steps -= work;
+	return true;
+}
 
-/* One level deeper; whoever got true calls render_leave. */
-bool render_enter(struct render *r) MUST_CHECK;
-void render_leave(struct render *r);
+static inline bool render_charge_bytes(struct render *r, size_t bytes)
+{
+	return render_charge(r, bytes / 64 + 1);
+}
+
+/* One level deeper; whoever got true takes it back from r->depth. */
+static inline bool render_enter(struct render *r)
+{
+	if (r->rc || r->depth >= RENDER_DEPTH)
+		return render_too_deep(r);
+	r->depth++;
+	return true;
+}
 
 /* Zeroed memory, *new* in the arena; NULL after a failure (E2BIG or ENOMEM). */
 void *render_alloc(struct render *r, size_t n, size_t size) MUST_CHECK;

@@ -398,6 +398,11 @@ static void resolve(struct resolver *r, struct scope *s, struct node *n, bool so
 	case N_NSREF: resolve_name(r, s, n); return;
 	case N_FILTER:
 	case N_TEST: resolve_builtin(r, n, soft); break;
+	case N_ATTR:
+		for (int kind = METHOD_STR; kind <= METHOD_LOOP; kind++)
+			if (builtin_find((enum builtin_kind)kind, n->name.s, n->name.len))
+				n->op |= 1 << kind;
+		break;
 	case N_COND:
 	case N_IF: soft = true; break;
 	case N_FOR:

@@ -57,7 +57,7 @@ bool iter_next(struct render *r, struct iter *it, struct value *ret)
 		return false;
 	if (!it->items && render_enter(r)) { /* it may be built on a long chain of others */
 		it->items = it->make(r, it);
-		render_leave(r);
+		r->depth--;
 	}
 	while (render_charge(r, 1) && it->items && it->pos < it->items->n) {
 		*ret = it->items->v[it->pos++];
@@ -198,23 +198,14 @@ static struct value slice_text(struct render *r, struct value v, const struct sl
 	return value_take(r, start);
 }
 
-static struct value slice_range(struct render *r, struct value v, const struct slice *s)
-{
-	const struct range *range = (const struct range *)v.list;
-	uint64_t step = (uint64_t)range->step, start = (uint64_t)range->start;
-
-	/* modulo 2^64: the bound behind the last item may lie outside of 64 bits */
-	return value_range(r, (int64_t)(start + (uint64_t)s->start * step),
-			   (int64_t)(start + (uint64_t)s->stop * step),
-			   (int64_t)((uint64_t)s->step * step), (size_t)s->n);
-}
-
 struct value value_slice(struct render *r, struct value v, const struct value bound[3])
 {
 	struct slice s = {0};
 	struct list *l;
 
-	if (v.type != V_STR && v.type != V_RANGE && !value_is_list(v))
+	if (v.type == V_RANGE)
+		return value_fail(r, "a slice of a range is not supported in chat templates");
+	if (v.type != V_STR && !value_is_list(v))
 		return value_fail_type(r, "a slice", "a string or list", v);
 	if (!render_charge_bytes(r, v.type == V_STR ? v.len : 0) ||
 	    !resolve_slice(r, bound, value_len(v), &s))
@@ -225,8 +216,6 @@ struct value value_slice(struct render *r, struct value v, const struct value bo
 		text.safe = v.safe;
 		return text;
 	}
-	if (v.type == V_RANGE)
-		return slice_range(r, v, &s);
 	l = render_charge(r, (size_t)s.n) ? list_new(r, (size_t)s.n) : NULL;
 	for (int64_t k = 0; k < s.n && l; k++)
 		l->v[k] = v.list->v[s.start + k * s.step];

@@ -4,7 +4,6 @@
  */
 #include <string.h>
 
-#include "protocol/jinja/casing.h"
 #include "protocol/jinja/format.h"
 #include "protocol/jinja/ops.h"
 #include "protocol/jinja/seq.h"
@@ -146,19 +145,6 @@ FUNCTION(str_find)
 			       : text_find(v.s, v.len, part.s, part.len);
 
 	return value_int(at == SIZE_MAX ? -1 : (int64_t)text_length(v.s, at));
-}
-
-FUNCTION(str_count)
-{
-	struct value v = c->self, part = c->arg[0];
-	int64_t n = part.len ? 0 : value_len(v) + 1;
-
-	for (size_t from = 0, at; part.len && render_charge(r, 1); from += at + part.len, n++) {
-		at = text_find(v.s + from, v.len - from, part.s, part.len);
-		if (at == SIZE_MAX)
-			break;
-	}
-	return value_int(n);
 }
 
 /* ---- pieces ---- */
@@ -394,7 +380,6 @@ static const struct builtin methods[] = {
 	{"join", str_join, 0, P, 1, {"iterable"}},
 	{"find", str_find, false, P, 1, {"s:sub", "x:start", "x:end"}},
 	{"rfind", str_find, true, P, 1, {"s:sub", "x:start", "x:end"}},
-	{"count", str_count, 0, P, 1, {"s:sub", "x:start", "x:end"}},
 	{"format", str_format, .flags = BUILTIN_RAW},
 	{"upper", str_recase, CASE_UPPER},
 	{"lower", str_recase, CASE_LOWER},
@@ -405,7 +390,7 @@ const struct builtin_table str_methods = {
 	METHOD_STR,
 	methods,
 	ARRAY_SIZE(methods),
-	"casefold center encode expandtabs format_map index isalnum isalpha isascii isdecimal isdigit "
+	"casefold center count encode expandtabs format_map index isalnum isalpha isascii isdecimal isdigit "
 	"isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans partition "
 	"rindex rjust rpartition swapcase translate zfill",
 };

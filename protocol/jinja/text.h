@@ -57,4 +57,10 @@ size_t text_trim_space(const char *s, size_t n);
  * as str.splitlines cuts. */
 size_t text_line(const char *s, size_t n, size_t *ret_break);
 
+enum casing { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE };
+
+/* Appends s in another case: str.upper(), lower(), title(), capitalize(). "ß".upper() is "SS", and a
+ * sigma at the end of a word has a small letter of its own. In casing.c. */
+void text_recase(struct buf *b, const char *s, size_t n, enum casing to);
+
 #endif

@@ -67,9 +67,6 @@ bool value_fail_undefined(struct render *r, struct value v)
 	else if (u->key.type == V_STR)
 		render_fail(r, EINVAL, "'%s object' has no attribute '%.*s'", u->owner, len,
 			    u->key.s);
-	else if (u->key.type == V_INT)
-		render_fail(r, EINVAL, "'%s object' has no element %lld", u->owner,
-			    (long long)u->key.i);
 	else
 		render_fail(r, EINVAL, "'%s object' has no such element", u->owner);
 	return true;
@@ -124,19 +121,6 @@ struct value value_pair(struct render *r, struct value a, struct value b)
 	l->v[0] = a;
 	l->v[1] = b;
 	return value_of_list(V_TUPLE, l);
-}
-
-struct value value_range(struct render *r, int64_t start, int64_t stop, int64_t step, size_t n)
-{
-	struct range *range = render_alloc(r, 1, sizeof(*range));
-	struct value *v = render_charge(r, n) ? render_alloc(r, n, sizeof(*v)) : NULL;
-
-	if (!range || !v)
-		return NOTHING;
-	for (size_t i = 0; i < n; i++) /* modulo 2^64: the items themselves fit */
-		v[i] = value_int((int64_t)((uint64_t)start + i * (uint64_t)step));
-	*range = (struct range){{n, n, v}, start, stop, step};
-	return value_of_list(V_RANGE, &range->list);
 }
 
 /* ---- what Python can ask any value ---- */

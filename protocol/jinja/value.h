@@ -74,12 +74,6 @@ struct dict {
 	size_t index_size;
 };
 
-/* V_RANGE: its items are there like a list's. */
-struct range {
-	struct list list; /* the first member: a value points to it */
-	int64_t start, stop, step;
-};
-
 /* Why a value is undefined: the message when a template needs it to be defined. */
 struct undefined {
 	const char *hint;  /* the message, or NULL */
@@ -164,9 +158,6 @@ struct value value_take(struct render *r, size_t start);
 struct value value_undefined_name(struct render *r, const char *name, size_t len);
 struct value value_undefined_member(struct render *r, struct value owner, struct value key);
 struct value value_undefined_hint(struct render *r, const char *hint);
-
-/* Integers from start to stop, exclusive; n of them, at most RENDER_RANGE. */
-struct value value_range(struct render *r, int64_t start, int64_t stop, int64_t step, size_t n);
 
 /* A list of n items, all V_MISSING until filled; NULL after a failure. list_push makes a list one
  * longer; it does nothing with NULL. */

