@@ -70,7 +70,7 @@ static uint32_t number_of(struct cuts *c, enum cut_program program, const struct
 	return c->n[program]++;
 }
 
-/* Looks up what is used at one place, in all buckets of M. */
+/* Looks up the cuts of one place, in all buckets of M. */
 static void add(struct cuts *c, const struct cuts_source *source, struct tuning_place p)
 {
 	enum cut_program program = cuts_program(p.family);

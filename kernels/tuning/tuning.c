@@ -4,11 +4,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/array.h"
-#include "base/buf.h"
+#include "base/file.h"
 #include "base/macros.h"
 
 #define FIRST_LINE "tigon tuning 1"
@@ -36,7 +34,8 @@ static const char *const family_names[TUNING_FAMILIES] = {
 
 #define PRODUCTS (1u << TUNING_PRODUCT | 1u << TUNING_EXPERTS | 1u << TUNING_DECODE_STEP)
 
-/* What a cut's values may be: every one of them computes the same sums. Pairs of blocks: gate and up lie side by side. */
+/* The values that a cut may have; with any of them a kernel computes the same sums. Blocks come in pairs, because the panels
+ * of gate and up lie side by side. */
 static const struct value {
 	const char *name;
 	size_t offset;
@@ -231,7 +230,7 @@ static bool take_bucket(const char *field, bool m, uint32_t *ret)
 	return x == (m ? tuning_m_buckets[tuning_m_bucket(x)] : tuning_size_bucket(x));
 }
 
-/* Digits and a point, in at most 20 places: any number that is read is read again from what tuning_write_row wrote. */
+/* Digits and a point, in at most 20 places: tuning_write_row writes any such number so that it can be read again. */
 static bool take_us(const char *field, double *ret)
 {
 	char *end;
@@ -256,7 +255,7 @@ static size_t which(const char *field, const char *const *names, size_t n)
 	return i;
 }
 
-/* NULL, or what is wrong with the fields; *e then has it where a value of the cut is. */
+/* NULL, or the first fault of the fields; *e then tells of a fault in the cut. */
 static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, struct err *e)
 {
 	static const char *const kernels[] = {"generic", "x86", "nvidia"};
@@ -438,43 +437,15 @@ int tuning_parse(const char *name, const char *text, size_t len, struct tuning_t
 	return 0;
 }
 
-/* A regular file: a FIFO in its place must not hang the start. */
-static int open_regular(const char *path, FILE **ret, struct err *e)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), r = 0;
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		r = err_set(e, errno, "%s: %s", path, strerror(errno));
-	else if (!S_ISREG(st.st_mode))
-		r = err_set(e, EINVAL, "%s: not a regular file", path);
-	else if (!(*ret = fdopen(fd, "rb")))
-		r = err_set(e, errno, "%s: %s", path, strerror(errno));
-	if (fd >= 0 && r < 0)
-		close(fd);
-	return r;
-}
-
 int tuning_open(const char *path, struct tuning_table **ret, struct err *e)
 {
-	char part[65536];
 	struct buf text;
-	FILE *f;
-	size_t n;
-	int r = open_regular(path, &f, e);
+	int r;
 
-	if (r < 0)
-		return r;
 	buf_init(&text, TEXT_MAX);
-	while (!text.failed && (n = fread(part, 1, sizeof(part), f)))
-		buf_append(&text, part, n);
-	if (ferror(f))
-		r = err_set(e, EIO, "%s: cannot be read", path);
-	else if (text.failed)
-		r = err_set(e, EFBIG, "%s: more than %d bytes", path, TEXT_MAX);
-	else
+	r = file_read(AT_FDCWD, path, path, &text, e);
+	if (r == 0)
 		r = tuning_parse(path, buf_str(&text), text.len, ret, e);
-	fclose(f);
 	buf_release(&text);
 	return r;
 }

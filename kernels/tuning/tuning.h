@@ -76,7 +76,7 @@ struct tuning_table {
 	size_t n;
 };
 
-/* What a set of kernels is opened with. */
+/* The tuning that a set of kernels is opened with. */
 struct tuning_options {
 	const struct tuning_table *table; /* NULL: the one that is built in alone */
 	bool any_bits;			  /* cuts may change bits */
@@ -118,7 +118,7 @@ void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, si
 int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_cut *ret,
 		     struct err *e) MUST_CHECK;
 
-/* What `over` names, and `under` in the rest. */
+/* The values that `over` names, else those of `under`. */
 struct tuning_cut tuning_over(struct tuning_cut over, struct tuning_cut under);
 
 /* Only the values that a family has a use for, 0 in the rest: equal cuts compile to equal programs. */

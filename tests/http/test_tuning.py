@@ -62,7 +62,7 @@ if " x86 kernels" in s.text():
     ok(s.complete("x", max_tokens=1)[1]["system_fingerprint"] != fingerprint, "then the fingerprint is another")
 s.stop()
 
-same(refused("--tuning", "/proc/nowhere/table"), (1, "tigond: --tuning: /proc/nowhere/table: No such file or directory\n"),
+same(refused("--tuning", "/proc/nowhere/table"), (1, "tigond: --tuning: /proc/nowhere/table: cannot open: No such file or directory\n"),
      "no table")
 same(refused("--tuning", write("bad", *LINES, LINES[0].replace("blocks=6", "blocks=600"))),
      (1, f"tigond: --tuning: .../bad: line {len(LINES) + 2}: blocks is 2 to 32, a multiple of 2, not \"600\"\n"),

@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "base/hash.h"
+#include "base/mix.h"
 #include "engine/device.h"
 #include "kernels/coded.h"
 
@@ -219,27 +220,17 @@ void set_finish(struct kernels *k)
 
 void random_seed(uint64_t seed)
 {
-	h.random = seed * 0x9e3779b97f4a7c15u + 1;
-}
-
-/* splitmix64 */
-static uint64_t random_bits(void)
-{
-	uint64_t z = h.random += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
+	h.random = seed * MIX_GOLDEN + 1;
 }
 
 uint32_t random_below(uint32_t n)
 {
-	return (uint32_t)(random_bits() >> 32) % n;
+	return (uint32_t)(mix_next(&h.random) >> 32) % n;
 }
 
 float random_uniform(float low, float high)
 {
-	return low + (high - low) * (float)(random_bits() >> 40) * 0x1p-24f;
+	return low + (high - low) * (float)(mix_next(&h.random) >> 40) * 0x1p-24f;
 }
 
 void random_permutation(uint32_t *out, uint32_t n)
@@ -286,7 +277,7 @@ float *case_matrix(size_t rows, size_t cols, size_t ld, float low, float high)
 
 /* ---- buffers ---- */
 
-static cl_mem buffer_new(uint64_t bytes)
+cl_mem buffer_out(uint64_t bytes)
 {
 	uint64_t guard = h.small ? 0 : GUARD, all;
 	struct area *a = &h.areas[h.n_areas];
@@ -332,47 +323,41 @@ static void *read_bytes(cl_mem mem, uint64_t bytes)
 	return p;
 }
 
-cl_mem buffer_out(uint64_t bytes)
-{
-	return buffer_new(bytes);
-}
-
 cl_mem buffer_out_elements(const struct way *w, uint64_t n)
 {
-	return buffer_new(n * (w->bf16 ? 2 : 4));
+	return buffer_out(n * (w->bf16 ? 2 : 4));
+}
+
+static cl_mem buffer_of(const void *data, uint64_t bytes)
+{
+	cl_mem mem = buffer_out(bytes);
+
+	buffer_write(mem, data, bytes);
+	return mem;
 }
 
 cl_mem buffer_floats(const float *v, uint64_t n)
 {
-	cl_mem mem = buffer_new(n * 4);
-
-	buffer_write(mem, v, n * 4);
-	return mem;
+	return buffer_of(v, n * 4);
 }
 
 cl_mem buffer_ints(const int32_t *v, uint64_t n)
 {
-	cl_mem mem = buffer_new(n * 4);
-
-	buffer_write(mem, v, n * 4);
-	return mem;
+	return buffer_of(v, n * 4);
 }
 
 static cl_mem buffer_rounded(bool bf16, float *v, uint64_t n)
 {
 	uint16_t *bits;
-	cl_mem mem;
 
 	if (!bf16)
 		return buffer_floats(v, n);
-	mem = buffer_new(n * 2);
 	bits = case_alloc(n, sizeof(*bits));
 	for (uint64_t i = 0; i < n; i++) {
 		bits[i] = bf16_bits(v[i]);
 		v[i] = bf16_rounded(v[i]);
 	}
-	buffer_write(mem, bits, n * 2);
-	return mem;
+	return buffer_of(bits, n * 2);
 }
 
 cl_mem buffer_elements(const struct way *w, float *v, uint64_t n)
@@ -406,7 +391,6 @@ static cl_mem buffer_coded(const float *pairs, uint32_t panels, uint32_t K)
 	uint8_t *out = case_alloc(at + panels * coded_panel_bound(K), 1);
 	uint16_t *bits = case_alloc(n, sizeof(*bits));
 	uint32_t *table = (uint32_t *)(void *)out;
-	cl_mem mem;
 
 	for (uint32_t p = 0; p < panels; p++) {
 		for (uint64_t i = 0; i < n; i++)
@@ -415,9 +399,7 @@ static cl_mem buffer_coded(const float *pairs, uint32_t panels, uint32_t K)
 		at += coded_panel(bits, K, out + at);
 	}
 	table[panels] = (uint32_t)(at / CODED_UNIT);
-	mem = buffer_new(at);
-	buffer_write(mem, out, at);
-	return mem;
+	return buffer_of(out, at);
 }
 
 cl_mem buffer_packed(const struct kernels *k, bool bf16, const struct packed_part *parts,
@@ -490,8 +472,8 @@ static bool guards_whole(const struct area *a)
 void case_end(void)
 {
 	must(clFinish(h.device.queue) == CL_SUCCESS, "clFinish");
-	/* Small ones are kept: oclgrind 21.10 takes a buffer at a released one's address for as long as that was,
-	 * and what is written behind it for undefined. */
+	/* Small buffers are kept: oclgrind 21.10 takes a new buffer at a released one's address for as long as the old
+	 * one, and bytes behind that length for undefined. */
 	for (size_t i = 0; i < h.n_areas && !h.small; i++) {
 		struct area *a = &h.areas[i];
 

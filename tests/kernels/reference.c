@@ -256,7 +256,7 @@ void reference_adjust(const float *logits, uint32_t vocab, const struct referenc
 		out[d->banned[i]] = -INFINITY;
 }
 
-/* Sets to 0 what is below `least`. */
+/* Sets weights below `least` to 0. */
 static void cut(double *p, uint32_t n, double least)
 {
 	for (uint32_t i = 0; i < n; i++)
