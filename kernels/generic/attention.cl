@@ -98,9 +98,9 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 #define HD_UNROLL MIN_(HD_STEPS, 4)
 
 /*
- * Asks for n elements that are read soon, on a CPU: a page of a KV head is 64 x HD elements in one piece, too short for
- * the processor's own prefetcher, so a read would wait for memory. The values are fetched while the keys of a block are
- * used, the next block's keys while the values are.
+ * Asks for n elements that are read soon, on a CPU: a page of a KV head is 64 x HD elements in one piece, too short for the
+ * processor's own prefetcher, and nothing else would hide the way from memory. While a block's keys are used its values
+ * are fetched, and with the values the next block's keys.
  */
 #if LANES == 1 && defined(__x86_64__)
 #define FETCH(p, n)                                                                                \
@@ -111,124 +111,6 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 #else
 #define FETCH(p, n) (void)(p)
 #endif
-
-/* Query r of a tile whose first token is `token`: its token in the step, and its head. */
-#define QUERY_TOKEN(r) ((ulong)(token + (r) / SHARERS))
-#define QUERY_HEAD(r)  (g * SHARERS + (r) % SHARERS)
-
-/* p[r][key] = q_r . k_key * HD^-1/2 for the keys of a block: one chain over the head's dimensions each. */
-GROUP_FUNCTION void block_scores(__global const float *q, uint token, uint g, uint n_rows, __global const elem_t *k,
-				 __global const elem_t *v, LOCAL float (*p)[KEYS])
-{
-	const float scale = 1.0f / sqrt((float)HD);
-
-	for (uint i0 = 0; i0 < n_rows; i0 += GROUP_ROWS) {
-		__global const float *qi[GROUP_ROWS];
-		floatv s[GROUP_ROWS][KEY_STEPS];
-
-#pragma unroll
-		for (uint i = 0; i < GROUP_ROWS; i++) {
-			uint r = MIN_(i0 + i, n_rows - 1);
-
-			qi[i] = q + (QUERY_TOKEN(r) * HEADS + QUERY_HEAD(r)) * HD;
-#pragma unroll
-			for (uint j = 0; j < KEY_STEPS; j++)
-				s[i][j] = 0;
-		}
-		for (uint d = 0; d < HD; d++) {
-			floatv kd[KEY_STEPS];
-
-			if (i0 == 0)
-				FETCH(v + d * KEYS, KEYS);
-
-#pragma unroll
-			for (uint j = 0; j < KEY_STEPS; j++)
-				kd[j] = EV_LOAD(k + d * PAGE + j * WIDTH + LANE * VEC);
-#pragma unroll
-			for (uint i = 0; i < GROUP_ROWS; i++)
-#pragma unroll
-				for (uint j = 0; j < KEY_STEPS; j++)
-					s[i][j] = fma((floatv)qi[i][d], kd[j], s[i][j]);
-		}
-#pragma unroll
-		for (uint i = 0; i < GROUP_ROWS; i++)
-			if (i0 + i < n_rows)
-#pragma unroll
-				for (uint j = 0; j < KEY_STEPS; j++)
-					V_STORE(s[i][j] * scale, p[i0 + i] + j * WIDTH + LANE * VEC);
-	}
-}
-
-/* Turns a row's scores into weights e^(score - running maximum), 0 past key `visible` of the block. The running maximum
- * and the sum of weights follow; returns the factor by which what was summed before shrinks. A lane reads back only
- * what it wrote. */
-GROUP_FUNCTION float row_weights(LOCAL float *p, int visible, float *most, float *total, LOCAL float *scratch)
-{
-	floatv best = -INFINITY, sum = 0;
-	float now, shrink;
-
-	for (uint j = 0; j < KEY_STEPS; j++) {
-		uint c = j * WIDTH + LANE * VEC;
-		intv seen = (int)c + LANE_INDEX <= visible;
-		floatv s = seen ? V_LOAD(p + c) : (floatv)-INFINITY;
-
-		V_STORE(s, p + c);
-		best = fmax(best, s);
-	}
-	now = fmax(*most, group_max(v_max(best), scratch));
-	shrink = exp(*most - now);
-	for (uint j = 0; j < KEY_STEPS; j++) {
-		uint c = j * WIDTH + LANE * VEC;
-		floatv w = exp(V_LOAD(p + c) - now);
-
-		V_STORE(w, p + c);
-		sum += w;
-	}
-	*total = *total * shrink + group_sum(v_sum(sum), scratch);
-	*most = now;
-	return shrink;
-}
-
-/* acc[r] += sum over the block's keys of p[r][key] v[key]: one chain over the keys an element. */
-GROUP_FUNCTION void add_values(LOCAL float (*p)[KEYS], __global const elem_t *v, __global const elem_t *next_k, uint keys,
-			       uint n_rows, floatv (*acc)[HD_STEPS])
-{
-	for (uint s0 = 0; s0 < HD_STEPS; s0 += HD_UNROLL)
-		for (uint i0 = 0; i0 < n_rows; i0 += GROUP_ROWS) {
-			floatv o[GROUP_ROWS][HD_UNROLL];
-
-#pragma unroll
-			for (uint i = 0; i < GROUP_ROWS; i++)
-#pragma unroll
-				for (uint s = 0; s < HD_UNROLL; s++)
-					o[i][s] = i0 + i < n_rows && s0 + s < HD_STEPS ? acc[i0 + i][s0 + s]
-										       : (floatv)0;
-			for (uint key = 0; key < keys; key++) {
-				floatv vk[HD_UNROLL];
-
-				if (i0 == 0 && s0 == 0) /* all of them lie together in a page of KEYS */
-					FETCH(next_k + key * HD, HD);
-
-#pragma unroll
-				for (uint s = 0; s < HD_UNROLL; s++) {
-					uint c = (s0 + s) * WIDTH + LANE * VEC;
-
-					vk[s] = c < HD ? EV_LOAD(v + key * HD + c) : (floatv)0;
-				}
-#pragma unroll
-				for (uint i = 0; i < GROUP_ROWS; i++)
-#pragma unroll
-					for (uint s = 0; s < HD_UNROLL; s++)
-						o[i][s] = fma((floatv)p[MIN_(i0 + i, n_rows - 1)][key], vk[s], o[i][s]);
-			}
-#pragma unroll
-			for (uint i = 0; i < GROUP_ROWS; i++)
-#pragma unroll
-				for (uint s = 0; s < HD_UNROLL; s++)
-					if (i0 + i < n_rows && s0 + s < HD_STEPS)
-						acc[i0 + i][s0 + s] = o[i][s];
-		}
-}
 
 /* p: scores of a block, then their weights */
 GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step, int rows_at, int tiles_at,
@@ -241,6 +123,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 	uint token = (uint)tile[QUERY_TILE_TOKEN], n_rows = (uint)tile[QUERY_TILE_COUNT] * SHARERS;
 	uint position = (uint)row[ROW_START] + token - (uint)row[ROW_TOKEN];
 	uint last = position + (uint)tile[QUERY_TILE_COUNT] - 1;
+	const float scale = 1.0f / sqrt((float)HD);
 	float most[QUERIES], total[QUERIES];
 	floatv acc[QUERIES][HD_STEPS];
 
@@ -255,23 +138,118 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 		__global const elem_t *k = k_pages + (page * KV_HEADS + g) * HD * PAGE + block % PAGE;
 		__global const elem_t *v = v_pages + ((page * KV_HEADS + g) * PAGE + block % PAGE) * HD;
 		uint keys = MIN_(last + 1 - block, (uint)KEYS), next = MIN_(block + KEYS, last / KEYS * KEYS);
-		ulong next_page = (ulong)step[row[ROW_PAGES_AT] + next / PAGE];
-		__global const elem_t *next_k = k_pages + (next_page * KV_HEADS + g) * HD * PAGE + next % PAGE;
+		__global const elem_t *next_k = k_pages + ((ulong)step[row[ROW_PAGES_AT] + next / PAGE] * KV_HEADS + g) * HD * PAGE +
+						next % PAGE;
 
-		block_scores(q, token, g, n_rows, k, v, p);
+		/* Scores: one chain over the head's dimensions a query and key. */
+		for (uint i0 = 0; i0 < n_rows; i0 += GROUP_ROWS) {
+			__global const float *qi[GROUP_ROWS];
+			floatv s[GROUP_ROWS][KEY_STEPS];
+
+#pragma unroll
+			for (uint i = 0; i < GROUP_ROWS; i++) {
+				uint r = MIN_(i0 + i, n_rows - 1);
+
+				qi[i] = q + ((ulong)(token + r / SHARERS) * HEADS + g * SHARERS + r % SHARERS) * HD;
+#pragma unroll
+				for (uint j = 0; j < KEY_STEPS; j++)
+					s[i][j] = 0;
+			}
+			for (uint d = 0; d < HD; d++) {
+				floatv kd[KEY_STEPS];
+
+				if (i0 == 0)
+					FETCH(v + d * KEYS, KEYS);
+
+#pragma unroll
+				for (uint j = 0; j < KEY_STEPS; j++)
+					kd[j] = EV_LOAD(k + d * PAGE + j * WIDTH + LANE * VEC);
+#pragma unroll
+				for (uint i = 0; i < GROUP_ROWS; i++)
+#pragma unroll
+					for (uint j = 0; j < KEY_STEPS; j++)
+						s[i][j] = fma((floatv)qi[i][d], kd[j], s[i][j]);
+			}
+#pragma unroll
+			for (uint i = 0; i < GROUP_ROWS; i++)
+				if (i0 + i < n_rows)
+#pragma unroll
+					for (uint j = 0; j < KEY_STEPS; j++)
+						V_STORE(s[i][j] * scale,
+							p[i0 + i] + j * WIDTH + LANE * VEC);
+		}
+		/* Weights: exp(s - running maximum). A lane reads back only what it wrote. */
 		for (uint i = 0; i < n_rows; i++) {
-			int visible = (int)(position + i / SHARERS) - (int)block;
-			float shrink = row_weights(p[i], visible, &most[i], &total[i], scratch);
+			int visible = (int)(position + i / SHARERS) - (int)block; /* last key it may see */
+			floatv best = -INFINITY, sum = 0;
+			float now, shrink;
 
+			for (uint j = 0; j < KEY_STEPS; j++) {
+				uint c = j * WIDTH + LANE * VEC;
+				intv seen = (int)c + LANE_INDEX <= visible;
+				floatv s = seen ? V_LOAD(p[i] + c) : (floatv)-INFINITY;
+
+				V_STORE(s, p[i] + c);
+				best = fmax(best, s);
+			}
+			now = fmax(most[i], group_max(v_max(best), scratch));
+			shrink = exp(most[i] - now);
+			for (uint j = 0; j < KEY_STEPS; j++) {
+				uint c = j * WIDTH + LANE * VEC;
+				floatv w = exp(V_LOAD(p[i] + c) - now);
+
+				V_STORE(w, p[i] + c);
+				sum += w;
+			}
+			total[i] = total[i] * shrink + group_sum(v_sum(sum), scratch);
+			most[i] = now;
 			for (uint s = 0; s < HD_STEPS; s++)
 				acc[i][s] *= shrink;
 		}
 		BARRIER(); /* the weights are read by every lane */
-		add_values(p, v, next_k, keys, n_rows, acc);
+		for (uint s0 = 0; s0 < HD_STEPS; s0 += HD_UNROLL)
+			for (uint i0 = 0; i0 < n_rows; i0 += GROUP_ROWS) {
+				floatv o[GROUP_ROWS][HD_UNROLL];
+
+#pragma unroll
+				for (uint i = 0; i < GROUP_ROWS; i++)
+#pragma unroll
+					for (uint s = 0; s < HD_UNROLL; s++)
+						o[i][s] = i0 + i < n_rows && s0 + s < HD_STEPS
+								  ? acc[i0 + i][s0 + s]
+								  : (floatv)0;
+				for (uint key = 0; key < keys; key++) {
+					floatv vk[HD_UNROLL];
+
+					if (i0 == 0 && s0 == 0) /* all of them lie together in a page of KEYS */
+						FETCH(next_k + key * HD, HD);
+
+#pragma unroll
+					for (uint s = 0; s < HD_UNROLL; s++) {
+						uint c = (s0 + s) * WIDTH + LANE * VEC;
+
+						vk[s] = c < HD ? EV_LOAD(v + key * HD + c) : (floatv)0;
+					}
+#pragma unroll
+					for (uint i = 0; i < GROUP_ROWS; i++)
+#pragma unroll
+						for (uint s = 0; s < HD_UNROLL; s++)
+							o[i][s] = fma((floatv)p[MIN_(i0 + i, n_rows - 1)][key],
+								      vk[s], o[i][s]);
+				}
+#pragma unroll
+				for (uint i = 0; i < GROUP_ROWS; i++)
+#pragma unroll
+					for (uint s = 0; s < HD_UNROLL; s++)
+						if (i0 + i < n_rows && s0 + s < HD_STEPS)
+							acc[i0 + i][s0 + s] = o[i][s];
+			}
 		BARRIER(); /* before the next block's scores */
 	}
 	for (uint i = 0; i < n_rows; i++) {
-		__global const float *gate = proj + QUERY_TOKEN(i) * ATTENTION_LD + QUERY_HEAD(i) * QUERY_LD + HD;
+		ulong t = token + i / SHARERS;
+		uint head = g * SHARERS + i % SHARERS;
+		__global const float *gate = proj + t * ATTENTION_LD + head * QUERY_LD + HD;
 
 		for (uint s = 0; s < HD_STEPS; s++) {
 			uint c = s * WIDTH + LANE * VEC;
@@ -281,7 +259,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 
 				if (ATTENTION_GATE)
 					o *= sigmoid_v(V_LOAD(gate + c));
-				EV_STORE(o, out + (QUERY_TOKEN(i) * HEADS + QUERY_HEAD(i)) * HD + c);
+				EV_STORE(o, out + (t * HEADS + head) * HD + c);
 			}
 		}
 	}

@@ -166,176 +166,6 @@ static inline void carry_head(__global const float *proj, __global float *ring, 
 		}
 }
 
-/* The gates of a chunk's n tokens: beta, G and decay = e^G, [C]. G stays as it is past n. All by the first lane. */
-GROUP_FUNCTION void chunk_gates(__global const float *gates, ulong t, uint h, uint n, __local float *G,
-				__local float *beta, __local float *decay)
-{
-	if (LANE == 0) {
-		float sum = 0;
-
-		for (uint i = 0; i < n; i++) {
-			beta[i] = gates[((t + i) * HV + h) * 2];
-			sum += gates[((t + i) * HV + h) * 2 + 1];
-			G[i] = sum;
-			decay[i] = exp(sum);
-		}
-		for (uint i = n; i < C; i++)
-			G[i] = sum;
-	}
-}
-
-/* A and P, HALF rows of each at a time; what lies behind their diagonals is not looked at. */
-GROUP_FUNCTION void chunk_products(__global const float *q, __global const float *k, __global const float *kt,
-				   __local const float *G, __local const float *beta, uint n, __global float *A,
-				   __global float *P)
-{
-	__global const float *a[DELTA_ROWS];
-	floatv acc[DELTA_ROWS][COL_BLOCKS];
-
-	for (uint i0 = 0; i0 < n; i0 += HALF) {
-		uint rows = MIN_(n - i0, (uint)HALF);
-
-		tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
-		tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
-		for (uint c0 = 0; c0 < i0 + rows; c0 += SLAB) {
-			tile_product(acc, a, kt, C, DK, c0, C);
-			FOR_TILE (HALF, rows, C, c0) {
-				uint r = i0 + i;
-				intv column = (int)c + LANE_INDEX;
-				floatv gamma = exp(G[r] - V_LOAD(G + c));
-
-				V_STORE(column < (int)r ? beta[r] * acc[i][j] * gamma : (floatv)0, A + r * C + c);
-				V_STORE(column <= (int)r ? acc[HALF + i][j] * gamma : (floatv)0, P + r * C + c);
-			}
-		}
-	}
-}
-
-/* V = R and O = e^G (q S), in the columns of a slab. */
-GROUP_FUNCTION void read_state(__global const float *q, __global const float *k, __global const float *v,
-			       __global const float *S, __local const float *beta, __local const float *decay,
-			       uint n, uint c0, __global float *V, __global float *O)
-{
-	__global const float *a[DELTA_ROWS];
-	floatv acc[DELTA_ROWS][COL_BLOCKS];
-
-	for (uint i0 = 0; i0 < n; i0 += HALF) {
-		uint rows = MIN_(n - i0, (uint)HALF);
-
-		tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
-		tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
-		tile_product(acc, a, S, DV, DK, c0, DV);
-		FOR_TILE (HALF, rows, DV, c0) {
-			uint r = i0 + i;
-
-			V_STORE(beta[r] * (V_LOAD(v + r * HV * DV + c) - decay[r] * acc[i][j]), V + r * DV + c);
-			V_STORE(decay[r] * acc[HALF + i][j], O + r * DV + c);
-		}
-	}
-}
-
-/* (I + A) V' = V in place: forward substitution by blocks of rows. First a product with the rows of earlier blocks, then
- * row by row inside the block. */
-GROUP_FUNCTION void solve(__global const float *A, uint n, uint c0, __global float *V)
-{
-	__global const float *a[DELTA_ROWS];
-	floatv acc[DELTA_ROWS][COL_BLOCKS];
-
-	for (uint b0 = 0; b0 < n; b0 += SOLVE_ROWS) {
-		uint end = MIN_(n, b0 + SOLVE_ROWS);
-
-		for (uint i0 = b0; b0 && i0 < end; i0 += DELTA_ROWS) {
-			uint rows = MIN_(end - i0, (uint)DELTA_ROWS);
-
-			tile_rows(a, 0, DELTA_ROWS, A + i0 * C, C, rows);
-			tile_product(acc, a, V, DV, b0, c0, DV);
-			FOR_TILE (DELTA_ROWS, rows, DV, c0) {
-				__global float *x = V + (i0 + i) * DV + c;
-
-				V_STORE(V_LOAD(x) - acc[i][j], x);
-			}
-		}
-		for (uint i = b0 + 1; i < end; i++)
-#pragma unroll
-			for (uint j = 0; j < COL_BLOCKS; j++) {
-				uint c = c0 + j * WIDTH + LANE * VEC;
-				floatv x;
-
-				if (c >= DV)
-					continue;
-				x = V_LOAD(V + i * DV + c);
-				for (uint m = b0; m < i; m++)
-					x = fma((floatv)(-A[i * C + m]), V_LOAD(V + m * DV + c), x);
-				V_STORE(x, V + i * DV + c);
-			}
-	}
-}
-
-/* O += P V'. P is zero above its diagonal, so a tile stops at its own last row. */
-GROUP_FUNCTION void add_inside(__global const float *P, __global const float *V, uint n, uint c0, __global float *O)
-{
-	__global const float *a[DELTA_ROWS];
-	floatv acc[DELTA_ROWS][COL_BLOCKS];
-
-	for (uint i0 = 0; i0 < n; i0 += DELTA_ROWS) {
-		uint rows = MIN_(n - i0, (uint)DELTA_ROWS);
-
-		tile_rows(a, 0, DELTA_ROWS, P + i0 * C, C, rows);
-		tile_product(acc, a, V, DV, i0 + rows, c0, DV);
-		FOR_TILE (DELTA_ROWS, rows, DV, c0) {
-			__global float *o = O + (i0 + i) * DV + c;
-
-			V_STORE(V_LOAD(o) + acc[i][j], o);
-		}
-	}
-}
-
-/* S <- e^G_C S + sum_i e^(G_C - G_i) k_i V'_i^T; V' is used up. */
-GROUP_FUNCTION void advance_state(__global const float *kt, __local const float *G, __local const float *decay, uint n,
-				  uint c0, __global float *V, __global float *S)
-{
-	__global const float *a[DELTA_ROWS];
-	floatv acc[DELTA_ROWS][COL_BLOCKS];
-
-	for (uint i = 0; i < n; i++) {
-		float left = exp(G[n - 1] - G[i]);
-
-#pragma unroll
-		for (uint j = 0; j < COL_BLOCKS; j++) {
-			uint c = c0 + j * WIDTH + LANE * VEC;
-
-			if (c < DV)
-				V_STORE(V_LOAD(V + i * DV + c) * left, V + i * DV + c);
-		}
-	}
-	for (uint d0 = 0; d0 < DK; d0 += DELTA_ROWS) {
-		tile_rows(a, 0, DELTA_ROWS, kt + d0 * C, C, DELTA_ROWS);
-		tile_product(acc, a, V, DV, n, c0, DV);
-		FOR_TILE (DELTA_ROWS, DELTA_ROWS, DV, c0) {
-			__global float *s = S + (d0 + i) * DV + c;
-
-			V_STORE(fma((floatv)decay[n - 1], V_LOAD(s), acc[i][j]), s);
-		}
-	}
-}
-
-/* Keeps what the row's snapshots after `done` tokens ask for. A lane copies the columns that it has written. */
-GROUP_FUNCTION void keep_snapshots(__global const int *row, uint done, uint h, __global const float *S,
-				   __global const float *proj, __global float *ring, __global float *state)
-{
-	for (int i = 0; i < row[ROW_SNAPSHOTS]; i++) {
-		uint slot = (uint)row[ROW_SNAPSHOT_SLOT(i)];
-		__global float *kept = state + ((ulong)slot * HV + h) * DK * DV;
-
-		if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] != done)
-			continue;
-		for (uint d = 0; d < DK; d++)
-			FOR_COLUMNS (c, DV)
-				V_STORE(V_LOAD(S + d * DV + c), kept + d * DV + c);
-		carry_head(proj, ring, row, slot, done, h);
-	}
-}
-
 __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int rows_at, int first_row,
 				       int n_rows, __global const float *restrict proj,
 				       __global const float *restrict qs,
@@ -348,7 +178,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 {
 	__global float *kt = work + (ulong)get_group_id(0) * SCRATCH;
 	__global float *A = kt + DK * C, *P = A + C * C, *V = P + C * C, *O = V + C * DV;
-	__local float G[C], beta[C], decay[C];
+	__local float G[C], beta[C], decay[C]; /* decay: e^G */
 	GROUP_SCRATCH(scratch);
 
 	for (uint pair = get_group_id(0); pair < (uint)n_rows * HV; pair += get_num_groups(0)) {
@@ -371,27 +201,142 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 			__global const float *q = qs + (t * HK + kh) * DK;
 			__global const float *k = ks + (t * HK + kh) * DK;
 			__global const float *v = vs + (t * HV + h) * DV;
+			__global const float *a[DELTA_ROWS];
+			floatv acc[DELTA_ROWS][COL_BLOCKS];
 
 			BARRIER();
-			chunk_gates(gates, t, h, n, G, beta, decay);
-			/* k transposed: rows of C keys, so that products run along keys. */
+			if (LANE == 0) {
+				float sum = 0;
+
+				for (uint i = 0; i < n; i++) {
+					beta[i] = gates[((t + i) * HV + h) * 2];
+					sum += gates[((t + i) * HV + h) * 2 + 1];
+					G[i] = sum;
+					decay[i] = exp(sum);
+				}
+				for (uint i = n; i < C; i++)
+					G[i] = sum;
+			}
+			/* k transposed: rows of 64 keys, so that products run along keys. */
 			for (uint i = 0; i < C; i++)
 				FOR_ITEMS (d, DK)
 					kt[d * C + i] = i < n ? k[i * HK * DK + d] : 0.0f;
 			BARRIER();
-			chunk_products(q, k, kt, G, beta, n, A, P);
+			/* A and P, four rows of each at a time; what lies behind their diagonals is not looked at. */
+			for (uint i0 = 0; i0 < n; i0 += HALF) {
+				uint rows = MIN_(n - i0, (uint)HALF);
+
+				tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
+				tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
+				for (uint c0 = 0; c0 < i0 + rows; c0 += SLAB) {
+					tile_product(acc, a, kt, C, DK, c0, C);
+					FOR_TILE (HALF, rows, C, c0) {
+						uint r = i0 + i;
+						intv column = (int)c + LANE_INDEX;
+						floatv gamma = exp(G[r] - V_LOAD(G + c));
+
+						V_STORE(column < (int)r ? beta[r] * acc[i][j] * gamma : (floatv)0,
+							A + r * C + c);
+						V_STORE(column <= (int)r ? acc[HALF + i][j] * gamma : (floatv)0,
+							P + r * C + c);
+					}
+				}
+			}
 			BARRIER(); /* A and P are read by every lane; from here on a lane has its columns to itself */
 			for (uint c0 = 0; c0 < DV; c0 += SLAB) {
-				read_state(q, k, v, S, beta, decay, n, c0, V, O);
-				solve(A, n, c0, V);
-				add_inside(P, V, n, c0, O);
-				advance_state(kt, G, decay, n, c0, V, S);
+				for (uint i0 = 0; i0 < n; i0 += HALF) {
+					uint rows = MIN_(n - i0, (uint)HALF);
+
+					tile_rows(a, 0, HALF, k + i0 * HK * DK, HK * DK, rows);
+					tile_rows(a, HALF, HALF, q + i0 * HK * DK, HK * DK, rows);
+					tile_product(acc, a, S, DV, DK, c0, DV);
+					FOR_TILE (HALF, rows, DV, c0) {
+						uint r = i0 + i;
+
+						V_STORE(beta[r] * (V_LOAD(v + r * HV * DV + c) - decay[r] * acc[i][j]),
+							V + r * DV + c);
+						V_STORE(decay[r] * acc[HALF + i][j], O + r * DV + c);
+					}
+				}
+				/* Forward substitution by blocks of rows: a product with the rows of earlier blocks, then row
+				 * by row inside. */
+				for (uint b0 = 0; b0 < n; b0 += SOLVE_ROWS) {
+					uint end = MIN_(n, b0 + SOLVE_ROWS);
+
+					for (uint i0 = b0; b0 && i0 < end; i0 += DELTA_ROWS) {
+						uint rows = MIN_(end - i0, (uint)DELTA_ROWS);
+
+						tile_rows(a, 0, DELTA_ROWS, A + i0 * C, C, rows);
+						tile_product(acc, a, V, DV, b0, c0, DV);
+						FOR_TILE (DELTA_ROWS, rows, DV, c0) {
+							__global float *x = V + (i0 + i) * DV + c;
+
+							V_STORE(V_LOAD(x) - acc[i][j], x);
+						}
+					}
+					for (uint i = b0 + 1; i < end; i++)
+#pragma unroll
+						for (uint j = 0; j < COL_BLOCKS; j++) {
+							uint c = c0 + j * WIDTH + LANE * VEC;
+							floatv x;
+
+							if (c >= DV)
+								continue;
+							x = V_LOAD(V + i * DV + c);
+							for (uint m = b0; m < i; m++)
+								x = fma((floatv)(-A[i * C + m]), V_LOAD(V + m * DV + c), x);
+							V_STORE(x, V + i * DV + c);
+						}
+				}
+				/* P is zero above its diagonal, so a tile stops at its own last row. */
+				for (uint i0 = 0; i0 < n; i0 += DELTA_ROWS) {
+					uint rows = MIN_(n - i0, (uint)DELTA_ROWS);
+
+					tile_rows(a, 0, DELTA_ROWS, P + i0 * C, C, rows);
+					tile_product(acc, a, V, DV, i0 + rows, c0, DV);
+					FOR_TILE (DELTA_ROWS, rows, DV, c0) {
+						__global float *o = O + (i0 + i) * DV + c;
+
+						V_STORE(V_LOAD(o) + acc[i][j], o);
+					}
+				}
+				for (uint i = 0; i < n; i++) {
+					float left = exp(G[n - 1] - G[i]);
+
+#pragma unroll
+					for (uint j = 0; j < COL_BLOCKS; j++) {
+						uint c = c0 + j * WIDTH + LANE * VEC;
+
+						if (c < DV)
+							V_STORE(V_LOAD(V + i * DV + c) * left, V + i * DV + c);
+					}
+				}
+				for (uint d0 = 0; d0 < DK; d0 += DELTA_ROWS) {
+					tile_rows(a, 0, DELTA_ROWS, kt + d0 * C, C, DELTA_ROWS);
+					tile_product(acc, a, V, DV, n, c0, DV);
+					FOR_TILE (DELTA_ROWS, DELTA_ROWS, DV, c0) {
+						__global float *s = S + (d0 + i) * DV + c;
+
+						V_STORE(fma((floatv)decay[n - 1], V_LOAD(s), acc[i][j]), s);
+					}
+				}
 			}
 			BARRIER(); /* the norms go over all columns */
 			for (uint i = 0; i < n; i++)
 				GATED_NORM(O + i * DV, proj + (t + i) * DELTA_LD, h, norm_w,
 					   out + ((t + i) * HV + h) * DV, scratch);
-			keep_snapshots(row, done + n, h, S, proj, ring, state);
+			/* A lane copies the columns that it has written. */
+			for (int i = 0; i < row[ROW_SNAPSHOTS]; i++) {
+				uint slot = (uint)row[ROW_SNAPSHOT_SLOT(i)];
+				__global float *kept = state + ((ulong)slot * HV + h) * DK * DV;
+
+				if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] != done + n)
+					continue;
+				for (uint d = 0; d < DK; d++)
+					FOR_COLUMNS (c, DV)
+						V_STORE(V_LOAD(S + d * DV + c), kept + d * DV + c);
+				carry_head(proj, ring, row, slot, done + n, h);
+			}
 		}
 		carry_head(proj, ring, row, (uint)dst, count, h);
 	}
