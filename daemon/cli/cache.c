@@ -6,25 +6,22 @@
  *     │  192-256  1 page, state (decode), decoded
  *     └─ 64-128   1 page
  *
- * A node with one child is followed by it at the same depth: only where prompts part does the tree
- * go to the right.
+ * A node's only child stands below it at the same depth; the tree goes to the right where prompts differ.
  */
-#include "daemon/cli/cache.h"
-
 #include <errno.h>
 #include <jansson.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include "base/options.h"
-#include "daemon/cli/bench/bench_http.h"
+#include "daemon/cli/command.h"
+#include "daemon/cli/http_client.h"
 
 #define DEFAULT_URL "http://127.0.0.1:8080"
 
-enum { ANSWER_MAX = 64 << 20, TIMEOUT_SECONDS = 30, IDS_SHOWN = 16 };
+enum { TIMEOUT_MS = 30000, IDS_SHOWN = 16 };
 
 struct cache_options {
 	const char *url, *limit; /* borrowed from argv; limit NULL: the server's */
@@ -51,109 +48,46 @@ static const struct option_def table[] = {
 
 /* ---- asking ---- */
 
-static int connect_to(const struct target *t, struct err *e)
+/* The JSON of an answer with status 200 (new), or the sentence of its error. */
+static int parse_answer(const struct stream *s, json_t **ret, struct err *e)
 {
-	struct timeval timeout = {.tv_sec = TIMEOUT_SECONDS};
-	int fd = socket(t->family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return err_set(e, errno, "socket: %s", strerror(errno));
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-	if (connect(fd, (const struct sockaddr *)&t->address, t->address_len) < 0) {
-		int r = err_set(e, errno, "cannot connect to %s port %s: %s", t->host, t->port,
-				strerror(errno));
-
-		close(fd);
-		return r;
-	}
-	return fd;
-}
-
-static int send_all(int fd, const char *data, size_t len, struct err *e)
-{
-	while (len) {
-		ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_set(e, errno, "send: %s", strerror(errno));
-		data += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
-/* Until the server closes, as HTTP/1.0 has it. */
-static int receive_all(int fd, struct buf *out, struct err *e)
-{
-	char piece[16384];
-
-	for (;;) {
-		ssize_t n = recv(fd, piece, sizeof(piece), 0);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_set(e, errno, "recv: %s", strerror(errno));
-		if (!n)
-			return 0;
-		buf_append(out, piece, (size_t)n);
-		if (out->failed)
-			return err_set(e, EFBIG, "the answer is too large");
-	}
-}
-
-/* The JSON of an answer with status 200 (new), or its error's sentence. */
-static int parse_answer(const struct buf *answer, json_t **ret, struct err *e)
-{
-	const char *text = buf_str(answer), *body = strstr(text, "\r\n\r\n");
+	json_t *v = json_loadb(buf_str(&s->body), s->body.len, 0, NULL);
 	const char *message;
-	json_error_t error;
-	unsigned status = 0;
-	json_t *v;
 
-	if (sscanf(text, "HTTP/1.%*1u %3u", &status) != 1 || !body)
-		return err_set(e, EPROTO, "the server does not speak HTTP");
-	body += 4;
-	v = json_loadb(body, answer->len - (size_t)(body - text), 0, &error);
-	if (status == 200 && json_is_object(v)) {
+	if (s->status == 200 && json_is_object(v)) {
 		*ret = v;
 		return 0;
 	}
 	message = json_string_value(json_object_get(json_object_get(v, "error"), "message"));
-	err_set(e, EPROTO, "status %u: %s", status, message ? message : "no JSON");
+	err_set(e, EPROTO, "status %d: %s", s->status, message ? message : "no JSON");
 	json_decref(v);
 	return -EPROTO;
 }
 
-static int ask(const struct cache_options *o, json_t **ret, struct err *e)
+static int ask_server(const struct cache_options *o, json_t **ret, struct err *e)
 {
+	struct stream s;
 	struct target t;
-	struct buf out, in;
-	int fd, r = target_parse(o->url, &t, e);
+	char path[128];
+	bool fresh;
+	int r = target_parse(o->url, &t, e);
 
 	if (r < 0)
 		return r;
-	fd = connect_to(&t, e);
-	if (fd < 0)
-		return fd;
-	buf_init(&out, 4096);
-	buf_init(&in, ANSWER_MAX);
-	buf_printf(&out,
-		   "%s %s/cache%s?tokens=%d%s%s HTTP/1.0\r\nHost: %s\r\nContent-Length: 0\r\n\r\n",
-		   o->flush ? "POST" : "GET", t.prefix, o->flush ? "/flush" : "", o->tokens,
-		   o->limit ? "&limit=" : "", o->limit ? o->limit : "", t.host);
-	r = out.failed ? err_set(e, EINVAL, "--url or --limit is too long")
-		       : send_all(fd, buf_str(&out), out.len, e);
-	if (!r)
-		r = receive_all(fd, &in, e);
-	if (!r)
-		r = parse_answer(&in, ret, e);
-	buf_release(&out);
-	buf_release(&in);
-	close(fd);
+	snprintf(path, sizeof(path), "/cache%s?tokens=%d%s%s", o->flush ? "/flush" : "", o->tokens,
+		 o->limit ? "&limit=" : "", o->limit ? o->limit : "");
+	stream_init(&s, NULL, NULL);
+	r = stream_send(&s, &t, o->flush ? "POST" : "GET", path, "", &fresh, e);
+	while (r == 0) {
+		struct pollfd p = {.fd = s.fd, .events = (short)stream_events(&s)};
+
+		r = poll(&p, 1, TIMEOUT_MS) > 0
+			    ? stream_io(&s, e)
+			    : err_set(e, ETIMEDOUT, "%s does not answer", o->url);
+	}
+	if (r > 0)
+		r = parse_answer(&s, ret, e);
+	stream_release(&s);
 	return r;
 }
 
@@ -167,18 +101,6 @@ static int64_t number(const json_t *v, const char *name)
 static const char *plural(int64_t n)
 {
 	return n == 1 ? "" : "s";
-}
-
-/* What a server says, without what would steer the terminal: control characters, also those of two bytes in UTF-8
- * (U+0080 to U+009F), become question marks. */
-static void print_plain(FILE *out, const char *text)
-{
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		bool wide = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
-
-		fputc(*c < ' ' || *c == 0x7f || wide ? '?' : *c, out);
-		c += wide;
-	}
 }
 
 static void print_node(const struct node *n)
@@ -213,7 +135,7 @@ static void print_node(const struct node *n)
 		putchar('\n');
 }
 
-/* A list of siblings with all that is below; `margin` is what stands left of them. */
+/* Prints siblings with everything below them. margin: the text to their left. */
 static void print_list(const struct node *list, struct buf *margin)
 {
 	size_t len = margin->len;
@@ -245,7 +167,7 @@ static int compare_nodes(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Children stand in the order of the answer under their parents, whatever that order is. */
+/* Links children to their parents. The answer may have its nodes in any order, which siblings keep. */
 static int link_nodes(struct node *nodes, size_t n, const json_t *array, struct node **ret,
 		      struct err *e)
 {
@@ -281,7 +203,7 @@ static int link_nodes(struct node *nodes, size_t n, const json_t *array, struct 
 	return 0;
 }
 
-/* A line for host memory or disk, where something is. */
+/* Prints a line for a tier below the device that has items. */
 static void print_tier(const json_t *totals, const char *name, const char *where)
 {
 	const json_t *tier = json_object_get(json_object_get(totals, "tiers"), name);
@@ -327,7 +249,7 @@ static int show(const json_t *v, struct err *e)
 	}
 	print_totals(v);
 	buf_init(&margin, 1 << 20);
-	/* One list a space. */
+	/* Each space of the cache has a list of its own. */
 	for (; root; root = next) {
 		struct node *last = root;
 
@@ -359,33 +281,25 @@ static int parse_options(int argc, char **argv, struct cache_options *o, struct 
 	return r;
 }
 
-int cli_cache(int argc, char **argv)
+int cli_cache(int argc, char **argv, struct err *e)
 {
 	struct cache_options o;
-	struct err e = {0};
 	json_t *answer = NULL;
-	int r = parse_options(argc, argv, &o, &e);
+	int r = parse_options(argc, argv, &o, e);
 
-	if (r == -ECANCELED)
-		return EXIT_SUCCESS;
-	if (!r)
-		r = ask(&o, &answer, &e);
-	if (!r && o.json) {
+	if (r == 0)
+		r = ask_server(&o, &answer, e);
+	if (r == 0 && o.json) {
 		json_dumpf(answer, stdout, JSON_COMPACT);
 		putchar('\n');
-	} else if (!r && o.flush) {
+	} else if (r == 0 && o.flush) {
 		const json_t *f = json_object_get(answer, "flushed");
 
 		printf("flushed: %lld pages, %lld states\n", (long long)number(f, "pages"),
 		       (long long)number(f, "states"));
-	} else if (!r) {
-		r = show(answer, &e);
+	} else if (r == 0) {
+		r = show(answer, e);
 	}
 	json_decref(answer);
-	if (r < 0) {
-		fputs("tigon cache: ", stderr);
-		print_plain(stderr, e.text);
-		fputc('\n', stderr);
-	}
-	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return r;
 }

@@ -3,7 +3,7 @@
  * with the same option, written for other programs, with the tokenizer they need to be talked to.
  * Without --synthetic-weights the checkpoint in the model's directory is written again as bf16.
  */
-#include "daemon/cli/export.h"
+#include "daemon/cli/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -100,7 +100,7 @@ static int write_model(const struct export_options *o, struct checkpoint *k, str
 	return r;
 }
 
-static int export(const struct export_options *o, struct err *e)
+static int export_model(const struct export_options *o, struct err *e)
 {
 	struct model_config *c = calloc(1, sizeof(*c));
 	struct weight *table = NULL;
@@ -124,21 +124,14 @@ static int export(const struct export_options *o, struct err *e)
 	return r;
 }
 
-int cli_export(int argc, char **argv)
+int cli_export(int argc, char **argv, struct err *e)
 {
 	struct export_options o;
-	struct err e = {0};
-	int r;
+	int r = parse_options(argc, argv, &o, e);
 
-	r = parse_options(argc, argv, &o, &e);
-	if (r == -ECANCELED)
-		return 0;
 	if (r == 0)
-		r = export(&o, &e);
-	if (r < 0) {
-		fprintf(stderr, "tigon export: %s\n", e.text);
-		return 1;
-	}
-	printf("%s: written\n", o.out);
-	return 0;
+		r = export_model(&o, e);
+	if (r == 0)
+		printf("%s: written\n", o.out);
+	return r;
 }

@@ -1,9 +1,11 @@
 #include "daemon/cli/plot.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 
@@ -147,13 +149,16 @@ static void draw(FILE *f, const char *subtitle, const struct plot_panel *panels,
 	fprintf(f, "</svg>\n");
 }
 
-int plot_check(const char *path, struct err *e)
+int plot_check(const char *option, const char *path, struct err *e)
 {
-	FILE *f = fopen(path, "ae");
+	bool there = access(path, F_OK) == 0;
+	int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
 
-	if (!f)
-		return err_set(e, errno, "%s: %s", path, strerror(errno));
-	fclose(f);
+	if (fd < 0)
+		return err_set(e, errno, "--%s %s: %s", option, path, strerror(errno));
+	close(fd);
+	if (!there)
+		unlink(path);
 	return 0;
 }
 

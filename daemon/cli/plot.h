@@ -1,7 +1,4 @@
-/*
- * Figures as SVG: panels below each other, each with lines over an axis from 0. Plain text that a browser shows;
- * nothing is fetched.
- */
+/* Figures as SVG: panels below each other, each with lines over axes that begin at 0. */
 #ifndef DAEMON_CLI_PLOT_H
 #define DAEMON_CLI_PLOT_H
 
@@ -12,25 +9,25 @@
 
 enum { PLOT_LINES_MAX = 32 };
 
-/* Points in the order of x, joined by straight lines. Borrowed. */
+/* Points by rising x, joined by straight lines. Borrowed. */
 struct plot_line {
-	char name[48]; /* plain letters: written as it is */
+	char name[48]; /* no markup */
 	const double *x, *y;
 	size_t n; /* 0: not drawn */
 };
 
 struct plot_panel {
 	const char *title, *x_title;
-	bool powers; /* x is a logarithm to base 10, and its ticks are 1e0, 1e1, ... */
-	bool dots;   /* a dot a point */
+	bool powers; /* x is a logarithm to base 10: ticks are 1e0, 1e1, ... */
+	bool dots;   /* a dot at each point */
 	struct plot_line lines[PLOT_LINES_MAX];
 	size_t n_lines;
 };
 
-/* Before all that is to be drawn is measured: can the file be opened? It is there afterwards, as it was or empty. -errno. */
-int plot_check(const char *path, struct err *e) MUST_CHECK;
+/* -errno: the file that an option names cannot be written. To be called before the measurements, and changes nothing. */
+int plot_check(const char *option, const char *path, struct err *e) MUST_CHECK;
 
-/* subtitle: a line below all panels, any text; NULL: none. -errno of opening or writing the file. */
+/* subtitle: any text, a line below all panels; NULL: none. -errno: the file cannot be opened or written. */
 int plot_write(const char *path, const char *subtitle, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;
 

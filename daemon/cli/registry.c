@@ -6,7 +6,7 @@
  * workers that know each other go on meanwhile. It sends only answers and drops messages that it cannot read, so a peer
  * can occupy no more than one place in the table and a few unread messages.
  */
-#include "daemon/cli/registry.h"
+#include "daemon/cli/command.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -260,26 +260,21 @@ static void close_registry(struct registry *g)
 		close(g->stop_fd);
 }
 
-int cli_registry(int argc, char **argv)
+int cli_registry(int argc, char **argv, struct err *e)
 {
 	struct registry g = {.stop_fd = -1};
 	struct registry_options o = {0};
-	struct err e = {0};
 	int r = option_table_command(options, ARRAY_SIZE(options),
 				     "registry --listen ADDRESS [--transfer-key FILE]", argc, argv,
-				     &o, &e);
+				     &o, e);
 
-	if (r == -ECANCELED)
-		return EXIT_SUCCESS;
 	buf_init(&g.out, WIRE_FRAME_MAX);
 	if (r == 0)
-		r = check_options(&o, &e);
+		r = check_options(&o, e);
 	if (r == 0)
-		r = open_registry(&g, &o, &e);
+		r = open_registry(&g, &o, e);
 	if (r == 0)
 		serve(&g);
-	else
-		fprintf(stderr, "tigon registry: %s\n", e.text);
 	close_registry(&g);
-	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return r;
 }

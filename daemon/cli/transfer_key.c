@@ -1,31 +1,24 @@
-/* `tigon transfer-key FILE`: new keys for a worker (daemon/transfer/keys.h). */
-#include "daemon/cli/transfer_key.h"
-
-#include <stdio.h>
-#include <stdlib.h>
+/* `tigon transfer-key FILE`: a new key pair for a worker (daemon/transfer/keys.h). */
+#include <errno.h>
 #include <string.h>
 
+#include "daemon/cli/command.h"
 #include "daemon/transfer/keys.h"
 
-int cli_transfer_key(int argc, char **argv)
+int cli_transfer_key(int argc, char **argv, struct err *e)
 {
 	char key[TRANSFER_KEY_TEXT];
-	struct err e = {0};
+	int r;
 
 	if (argc == 2 && !strcmp(argv[1], "--help")) {
 		printf("usage: tigon transfer-key FILE\n\n"
-		       "Makes keys for tigond --transfer-key and prints the public one, for the lists of peers.\n");
-		return EXIT_SUCCESS;
+		       "Makes a key pair for --transfer-key and prints the public key, for the files of the peers.\n");
+		return -ECANCELED;
 	}
-	if (argc != 2 || argv[1][0] == '-') {
-		fprintf(stderr,
-			"tigon transfer-key: the name of one file is wanted; --help says more\n");
-		return EXIT_FAILURE;
-	}
-	if (transfer_keys_create(argv[1], key, &e) < 0) {
-		fprintf(stderr, "tigon transfer-key: %s\n", e.text);
-		return EXIT_FAILURE;
-	}
-	printf("%s\n", key);
-	return EXIT_SUCCESS;
+	if (argc != 2 || argv[1][0] == '-')
+		return err_set(e, EINVAL, "the name of one file is wanted; --help says more");
+	r = transfer_keys_create(argv[1], key, e);
+	if (r == 0)
+		printf("%s\n", key);
+	return r;
 }

@@ -132,7 +132,7 @@ with tempfile.TemporaryDirectory() as folder:
          (", void" if rows[0]["note"] == "void" else ""), "the figure says what was measured")
     same(sorted(os.listdir(folder)), ["plot.svg"], "and nothing else is left there")
     out = bench("steps", "--prefill", "64", "--decode", "0", "--plot", "/proc/nowhere/plot.svg", "--device", "nobody")
-    ok(out.returncode == 1 and "--plot: /proc/nowhere/plot.svg" in out.stderr,
+    ok(out.returncode == 1 and "--plot /proc/nowhere/plot.svg" in out.stderr,
        "a figure that cannot be written is said before the work", out)
 
     out = bench("steps", "--prefill", "100,200,5000", "--decode", "1,3", "--context", "0,4096", "--steps", "4",

@@ -8,8 +8,6 @@
  * No model launches int8 products yet: they are measured by themselves, at the shapes of a step's projections and as
  * often, with weights that come out of no cache.
  */
-#include "daemon/cli/bench/bench.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +15,9 @@
 
 #include "base/macros.h"
 #include "daemon/cli/bench/setup.h"
+#include "daemon/cli/command.h"
 #include "daemon/cli/plot.h"
+#include "daemon/cli/samples.h"
 #include "kernels/int8.h"
 
 enum { ROWS_MAX = 64 };
@@ -302,15 +302,15 @@ static void print_kind(const struct bench *b, struct kind *c, const char *note)
 	const struct bench_options *o = b->options;
 
 	for (size_t i = 0; i < c->n_rows; i++)
-		c->rows[i].us[0] = bench_median(c->rows[i].us, o->repeat);
+		c->rows[i].us[0] = median(c->rows[i].us, o->repeat);
 	qsort(c->rows, c->n_rows, sizeof(*c->rows), by_time);
 	for (size_t i = 0; i < c->n_rows; i++)
 		if (!o->only || !strcmp(o->only, c->rows[i].what.kernel))
 			print_row(b, c, &c->rows[i], c->rows[i].us[0], note);
 	if (o->only || c->int8)
 		return;
-	print_sum(b, c, "(all kernels)", bench_median(c->all_us, o->repeat), note);
-	print_sum(b, c, "(step)", bench_median(c->wall_us, o->repeat), note);
+	print_sum(b, c, "(all kernels)", median(c->all_us, o->repeat), note);
+	print_sum(b, c, "(step)", median(c->wall_us, o->repeat), note);
 }
 
 /* ---- drawing ---- */
@@ -385,29 +385,6 @@ static void release(struct kind *c)
 
 /* ---- all ---- */
 
-/* The kinds of the options that the engine has room for: prompts, then streams by context. */
-static size_t list_kinds(const struct bench *b, struct kind *kinds)
-{
-	const struct bench_options *o = b->options;
-	size_t n = 0;
-
-	for (uint32_t i = 0; i < o->prefill.n; i++)
-		if (o->prefill.v[i] <= load_longest(b->load, 1))
-			kinds[n++] = (struct kind){.tokens = o->prefill.v[i]};
-		else
-			printf("# prefill %u left out: there is room for %u tokens\n",
-			       o->prefill.v[i], load_longest(b->load, 1));
-	for (uint32_t i = 0; i < o->decode.n; i++)
-		for (uint32_t k = 0; k < o->context.n; k++) {
-			uint32_t context = o->context.v[k];
-
-			if (bench_context(b, o->decode.v[i], o->repeat, &context))
-				kinds[n++] =
-					(struct kind){.streams = o->decode.v[i], .tokens = context};
-		}
-	return n;
-}
-
 static int measure_all(struct bench *b, struct kind *kinds, size_t n, struct err *e)
 {
 	int r = engine_profile(b->engine, true, e);
@@ -429,20 +406,22 @@ static bool known_name(const struct kind *kinds, size_t n, const char *name)
 	return false;
 }
 
-static int run(struct bench *b, struct err *e)
+static int run_kernels(struct bench *b, struct err *e)
 {
 	const struct bench_options *o = b->options;
-	size_t most = o->prefill.n + (size_t)o->decode.n * o->context.n, n, all;
-	/* Those of int8 behind the others. */
-	struct kind *kinds = calloc(2 * most + 1, sizeof(*kinds));
-	int r;
+	struct bench_case *cases = NULL;
+	struct kind *kinds = NULL;
+	size_t n = 0, all = 0;
+	int r = bench_cases(b, &cases, &n, e);
 
-	if (!kinds)
-		return err_set(e, ENOMEM, "out of memory");
-	n = list_kinds(b, kinds);
-	all = wants_int8(o) ? 2 * n : n;
-	r = n ? measure_all(b, kinds, n, e)
-	      : err_set(e, EINVAL, "there is nothing left to measure");
+	if (r == 0)
+		all = wants_int8(o) ? 2 * n : n; /* those of int8 behind the others */
+	if (r == 0 && !(kinds = calloc(all, sizeof(*kinds))))
+		r = err_set(e, ENOMEM, "out of memory");
+	for (size_t i = 0; r == 0 && i < n; i++)
+		kinds[i] = (struct kind){.streams = cases[i].streams, .tokens = cases[i].tokens};
+	if (r == 0)
+		r = measure_all(b, kinds, n, e);
 	if (r == 0 && all > n)
 		r = measure_all_int8(b, kinds, kinds + n, n, e);
 	if (r == 0 && o->only && !known_name(kinds, all, o->only))
@@ -457,32 +436,19 @@ static int run(struct bench *b, struct err *e)
 		if (o->plot)
 			r = draw(b, kinds, n, e);
 	}
-	for (size_t i = 0; i < all; i++)
+	for (size_t i = 0; kinds && i < all; i++)
 		release(&kinds[i]);
 	free(kinds);
+	free(cases);
 	return r;
 }
 
-int bench_kernels(int argc, char **argv)
+int bench_kernels(int argc, char **argv, struct err *e)
 {
 	static const struct bench_defaults own = {.prefill = "512",
 						  .decode = "1,8,32",
 						  .context = "1024",
 						  .repeat = 7};
-	struct bench_options o = {.engine = {.profile = true}};
-	struct bench b = {0};
-	struct err e = {0};
-	int r = bench_parse(argc, argv, &own, &o, &e);
 
-	if (r == -ECANCELED)
-		return EXIT_SUCCESS;
-	o.steps = o.repeat;
-	if (r == 0)
-		r = bench_open(&o, &b, &e);
-	if (r == 0)
-		r = run(&b, &e);
-	bench_release(&b);
-	if (r < 0)
-		fprintf(stderr, "tigon bench kernels: %s\n", e.text);
-	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return bench_run(argc, argv, &own, run_kernels, e);
 }

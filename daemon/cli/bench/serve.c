@@ -5,8 +5,6 @@
  * Tokens are what the server's usage says; times between tokens are those between events with text,
  * which are tokens wherever a server sends one event a token.
  */
-#include "daemon/cli/bench/bench.h"
-
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -16,11 +14,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/clock.h"
 #include "bench_commit.inc"
 #include "daemon/cli/bench/list.h"
-#include "daemon/cli/bench/bench_http.h"
+#include "daemon/cli/command.h"
+#include "daemon/cli/http_client.h"
+#include "daemon/cli/samples.h"
 
 #define DEFAULT_URL "http://127.0.0.1:8080"
 
@@ -48,19 +47,13 @@ struct settings {
 	char *text; /* what the prompts point into, owned */
 };
 
-/* Growable list of times. */
-struct times {
-	uint64_t *v;
-	size_t n, cap;
-};
-
 struct level {
 	const struct settings *settings;
 	const struct target *target;
 	int epoll_fd;
 	uint64_t requests, started, done, failed, tokens;
-	struct times ttft, itl;
-	struct err first_error; /* of the requests that failed */
+	struct samples ttft, itl; /* ns */
+	struct err first_error;	  /* of the requests that failed */
 };
 
 struct client {
@@ -70,31 +63,6 @@ struct client {
 	bool ended; /* [DONE] */
 	bool error; /* an event with an error */
 };
-
-static void times_add(struct times *t, uint64_t ns)
-{
-	if (array_grow(t->v, t->cap, t->n + 1))
-		t->v[t->n++] = ns;
-}
-
-static int compare_times(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* In milliseconds; sorts. 0 when there are none. */
-static double percentile(struct times *t, double share)
-{
-	size_t at;
-
-	if (!t->n)
-		return 0;
-	qsort(t->v, t->n, sizeof(*t->v), compare_times);
-	at = (size_t)(share * (double)(t->n - 1) + 0.5);
-	return (double)t->v[at] / 1e6;
-}
 
 /* Whether the event carries text of the answer. */
 static bool has_text(json_t *event)
@@ -130,10 +98,10 @@ static void take_event(struct stream *s, const char *data, size_t len)
 	if (tokens)
 		c->tokens = (uint64_t)json_integer_value(tokens);
 	if (has_text(event)) {
-		if (c->last_ns)
-			times_add(&c->level->itl, now - c->last_ns);
-		else
-			times_add(&c->level->ttft, now - c->asked_ns);
+		struct samples *times = c->last_ns ? &c->level->itl : &c->level->ttft;
+
+		/* Without memory there are fewer samples. */
+		(void)!samples_add(times, (double)(now - (c->last_ns ? c->last_ns : c->asked_ns)));
 		c->last_ns = now;
 	}
 	json_decref(event);
@@ -181,7 +149,7 @@ static bool ask(struct client *c)
 		c->last_ns = c->tokens = 0;
 		c->ended = c->error = false;
 		c->asked_ns = clock_now_ns();
-		r = body ? stream_post(&c->stream, l->target,
+		r = body ? stream_send(&c->stream, l->target, "POST",
 				       o->completions ? "/v1/completions" : "/v1/chat/completions",
 				       body, &fresh, &e)
 			 : err_set(&e, ENOMEM, "out of memory");
@@ -278,8 +246,10 @@ static void print_level(const struct settings *o, uint32_t n_streams, struct lev
 			double seconds)
 {
 	double rate = (double)l->tokens / seconds;
-	double ttft50 = percentile(&l->ttft, .5), ttft99 = percentile(&l->ttft, .99);
-	double itl50 = percentile(&l->itl, .5), itl99 = percentile(&l->itl, .99);
+	double ttft50 = samples_nearest(&l->ttft, .5) / 1e6,
+	       ttft99 = samples_nearest(&l->ttft, .99) / 1e6;
+	double itl50 = samples_nearest(&l->itl, .5) / 1e6,
+	       itl99 = samples_nearest(&l->itl, .99) / 1e6;
 
 	if (o->json)
 		printf("{\"streams\":%u,\"requests\":%llu,\"failed\":%llu,\"tokens\":%llu,"
@@ -308,12 +278,12 @@ static int measure(const struct settings *o, const struct target *t, uint32_t n_
 		*e = l.first_error;
 		r = 1;
 	}
-	free(l.ttft.v);
-	free(l.itl.v);
+	samples_release(&l.ttft);
+	samples_release(&l.itl);
 	return r;
 }
 
-static int run(const struct settings *o, struct err *e)
+static int measure_all(const struct settings *o, struct err *e)
 {
 	struct target target;
 	bool failed = false;
@@ -415,22 +385,17 @@ static const struct option_def table[] = {
 	 .text = "an object a line in place of tab-separated values"},
 };
 
-int bench_serve(int argc, char **argv)
+int bench_serve(int argc, char **argv, struct err *e)
 {
 	struct settings o = {.url = DEFAULT_URL};
-	struct err e = {0};
 	int r = option_table_command(table, ARRAY_SIZE(table), "bench serve [--name value ...]",
-				     argc, argv, &o, &e);
+				     argc, argv, &o, e);
 
-	if (r == -ECANCELED)
-		return EXIT_SUCCESS;
-	if (!r)
-		r = o.prompts_path ? read_prompts(&o, &e) : use_builtin_prompts(&o, &e);
-	if (!r)
-		r = run(&o, &e);
-	if (r < 0)
-		fprintf(stderr, "tigon bench serve: %s\n", e.text);
+	if (r == 0)
+		r = o.prompts_path ? read_prompts(&o, e) : use_builtin_prompts(&o, e);
+	if (r == 0)
+		r = measure_all(&o, e);
 	free(o.prompts);
 	free(o.text);
-	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return r;
 }

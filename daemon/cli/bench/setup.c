@@ -150,11 +150,10 @@ static size_t fill_table(int part, const struct bench_defaults *own,
 	return n;
 }
 
-int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct bench_options *o,
-		struct err *e)
+static int parse_options(int argc, char **argv, const struct bench_defaults *own, bool kernels,
+			 struct bench_options *o, struct err *e)
 {
 	struct option_def table[TABLE_MAX];
-	const bool kernels = !strcmp(argv[0], "kernels");
 	size_t n = fill_table(kernels ? KERNELS : STEPS, own, table);
 	int r = option_table_command(table, n,
 				     kernels ? "bench kernels --model DIR [--name value ...]"
@@ -163,6 +162,9 @@ int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct 
 
 	if (r < 0)
 		return r;
+	o->engine.profile = kernels;
+	if (kernels) /* a measurement is one step, and each repeat is the next one */
+		o->steps = o->repeat;
 	if (!o->engine.model_dir)
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
 	if (!o->prefill.n && !(o->decode.n && o->context.n))
@@ -246,37 +248,6 @@ static int open_engine(struct bench_options *o, struct engine **ret, struct err 
 	return r;
 }
 
-int bench_open(struct bench_options *o, struct bench *ret, struct err *e)
-{
-	uint32_t pages = 0;
-	int r;
-
-	*ret = (struct bench){.options = o};
-	/* Now, not after the work. */
-	r = o->plot ? plot_check(o->plot, e) : 0;
-	if (r < 0)
-		err_prefix(e, "--plot");
-	if (r == 0)
-		r = choose_sizes(o, &pages, e);
-	if (r == 0)
-		r = open_engine(o, &ret->engine, e);
-	if (r == 0)
-		r = load_open(ret->engine, &o->engine, pages, &ret->load, e);
-	if (r == 0)
-		r = engine_peaks_open(ret->engine, o->engine.program_cache, &ret->peaks, e);
-	if (r < 0)
-		return r;
-	(void)engine_peak_known(ret->engine, &ret->known);
-	return bench_measure(ret, e);
-}
-
-void bench_release(struct bench *b)
-{
-	peaks_close(b->peaks);
-	load_close(b->load);
-	engine_close(b->engine);
-}
-
 int bench_measure(struct bench *b, struct err *e)
 {
 	struct peak now;
@@ -294,18 +265,83 @@ int bench_measure(struct bench *b, struct err *e)
 	return 0;
 }
 
-bool bench_context(const struct bench *b, uint32_t streams, uint32_t steps, uint32_t *context)
+static int open_bench(struct bench_options *o, struct bench *ret, struct err *e)
 {
-	uint32_t longest = load_longest(b->load, streams);
+	uint32_t pages = 0;
+	int r;
+
+	*ret = (struct bench){.options = o};
+	r = o->plot ? plot_check("plot", o->plot, e) : 0;
+	if (r == 0)
+		r = choose_sizes(o, &pages, e);
+	if (r == 0)
+		r = open_engine(o, &ret->engine, e);
+	if (r == 0)
+		r = load_open(ret->engine, &o->engine, pages, &ret->load, e);
+	if (r == 0)
+		r = engine_peaks_open(ret->engine, o->engine.program_cache, &ret->peaks, e);
+	if (r < 0)
+		return r;
+	(void)engine_peak_known(ret->engine, &ret->known);
+	return bench_measure(ret, e);
+}
+
+int bench_run(int argc, char **argv, const struct bench_defaults *own,
+	      int (*run)(struct bench *b, struct err *e), struct err *e)
+{
+	struct bench_options o = {0};
+	struct bench b = {0};
+	int r = parse_options(argc, argv, own, !strcmp(argv[0], "kernels"), &o, e);
+
+	if (r == 0)
+		r = open_bench(&o, &b, e);
+	if (r == 0)
+		r = run(&b, e);
+	peaks_close(b.peaks);
+	load_close(b.load);
+	engine_close(b.engine);
+	return r;
+}
+
+/* Shortens *context to what the model allows. Whether the engine has pages for it. */
+static bool fit_context(const struct bench *b, uint32_t streams, uint32_t *context)
+{
+	uint32_t longest = load_longest(b->load, streams), steps = b->options->steps;
 	uint32_t model = engine_info(b->engine)->max_model_len;
 
-	if (*context > model - MIN(steps, model))
-		*context = model - MIN(steps, model);
+	*context = MIN(*context, model - MIN(steps, model));
 	if ((uint64_t)*context + steps <= longest)
 		return true;
 	printf("# decode of %u streams at %u tokens left out: there are KV pages for %u tokens each\n",
 	       streams, *context, longest);
 	return false;
+}
+
+int bench_cases(const struct bench *b, struct bench_case **ret, size_t *ret_n, struct err *e)
+{
+	const struct bench_options *o = b->options;
+	size_t most = o->prefill.n + (size_t)o->decode.n * o->context.n, n = 0;
+	struct bench_case *cases = calloc(most, sizeof(*cases));
+	uint32_t longest = load_longest(b->load, 1);
+
+	if (!cases)
+		return err_set(e, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < o->prefill.n; i++)
+		if (o->prefill.v[i] <= longest)
+			cases[n++].tokens = o->prefill.v[i];
+		else
+			printf("# prefill %u left out: there are KV pages for %u tokens\n",
+			       o->prefill.v[i], longest);
+	for (uint32_t i = 0; i < o->decode.n * o->context.n; i++) {
+		struct bench_case c = {o->decode.v[i / o->context.n],
+				       o->context.v[i % o->context.n]};
+
+		if (fit_context(b, c.streams, &c.tokens))
+			cases[n++] = c;
+	}
+	*ret = cases;
+	*ret_n = n;
+	return n ? 0 : err_set(e, EINVAL, "there is nothing left to measure");
 }
 
 /* ---- printing ---- */
@@ -379,17 +415,4 @@ void bench_progress(const char *fmt, ...)
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
 	fputc('\n', stderr);
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-double bench_median(double *v, uint32_t n)
-{
-	qsort(v, n, sizeof(*v), by_value);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }

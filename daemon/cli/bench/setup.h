@@ -30,11 +30,6 @@ struct bench_defaults {
 	uint32_t repeat;
 };
 
-/* Fills *o from the command line, whose argv[0] is "kernels" or "steps"; options that only the other one has are refused.
- * -ECANCELED: --help was asked for, and printed. */
-int bench_parse(int argc, char **argv, const struct bench_defaults *own, struct bench_options *o,
-		struct err *e) MUST_CHECK;
-
 struct bench {
 	const struct bench_options *options; /* borrowed */
 	struct engine *engine;
@@ -44,10 +39,21 @@ struct bench {
 	uint32_t measured;
 };
 
-/* Opens all for the lists of the options, in which what the model does not allow was cut, and measures the peaks for
- * the first time. Released by the caller also after an error. */
-int bench_open(struct bench_options *o, struct bench *ret, struct err *e) MUST_CHECK;
-void bench_release(struct bench *b);
+/* Reads the command line, whose argv[0] is "kernels" or "steps" (an option that only the other one has is refused), opens
+ * the engine, measures its peaks for the first time, and calls `run`. -ECANCELED: --help was printed. */
+int bench_run(int argc, char **argv, const struct bench_defaults *own,
+	      int (*run)(struct bench *b, struct err *e), struct err *e) MUST_CHECK;
+
+/* A kind of step to measure. */
+struct bench_case {
+	uint32_t streams; /* 0: a prompt */
+	uint32_t tokens;  /* of the prompt; of each stream before its first step */
+};
+
+/* The cases of the options for which the engine has room, new: prompts, then streams by context. A line on standard output
+ * names each of the others. -EINVAL: there are none. */
+int bench_cases(const struct bench *b, struct bench_case **ret, size_t *ret_n,
+		struct err *e) MUST_CHECK;
 
 /* Measures the peaks once more. */
 int bench_measure(struct bench *b, struct err *e) MUST_CHECK;
@@ -56,18 +62,11 @@ int bench_measure(struct bench *b, struct err *e) MUST_CHECK;
  * rows' last column, "-" or "void". */
 const char *bench_print_head(const struct bench *b);
 
-/* A generated token of so many streams, `steps` long, from this context on: the context as far as the engine allows
- * it. False, with a line that says why on standard output: the engine has no room. */
-bool bench_context(const struct bench *b, uint32_t streams, uint32_t steps, uint32_t *context);
-
 /* Writes the figure that --plot asked for, with a line that says what was measured. */
 int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;
 
 /* What is being measured, for who waits at a terminal. */
 void bench_progress(const char *fmt, ...) PRINTF(1, 2);
-
-/* The median of n numbers, which get sorted; n > 0. */
-double bench_median(double *v, uint32_t n);
 
 #endif

@@ -4,8 +4,6 @@
  *
  * How many experts a step touches, which decides what it reads, is counted in a step that is not timed.
  */
-#include "daemon/cli/bench/bench.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +11,9 @@
 
 #include "base/macros.h"
 #include "daemon/cli/bench/setup.h"
+#include "daemon/cli/command.h"
 #include "daemon/cli/plot.h"
+#include "daemon/cli/samples.h"
 
 struct measurement {
 	uint32_t streams;      /* 0: a prompt */
@@ -75,7 +75,7 @@ static int measure(struct bench *b, struct measurement *m, struct err *e)
 	}
 	if (r < 0)
 		return r;
-	m->median = bench_median(m->seconds, o->repeat) / units(b, m);
+	m->median = median(m->seconds, o->repeat) / units(b, m);
 	if (m->streams)
 		bench_progress("decode of %u streams at %u tokens: %.2f ms a step", m->streams,
 			       m->tokens, m->median * 1e3);
@@ -155,74 +155,39 @@ static int draw(const struct bench *b, const struct measurement *m, size_t n, st
 
 /* ---- all ---- */
 
-static size_t list_all(const struct bench *b, struct measurement *m)
+static int run_steps(struct bench *b, struct err *e)
 {
-	const struct bench_options *o = b->options;
+	struct measurement *m = NULL;
+	struct bench_case *cases = NULL;
 	size_t n = 0;
+	int r = bench_cases(b, &cases, &n, e);
 
-	for (uint32_t i = 0; i < o->prefill.n; i++)
-		if (o->prefill.v[i] <= load_longest(b->load, 1))
-			m[n++] = (struct measurement){.tokens = o->prefill.v[i]};
-		else
-			printf("# prefill %u left out: there are KV pages for %u tokens\n",
-			       o->prefill.v[i], load_longest(b->load, 1));
-	for (uint32_t i = 0; i < o->decode.n; i++)
-		for (uint32_t k = 0; k < o->context.n; k++) {
-			uint32_t context = o->context.v[k];
-
-			if (bench_context(b, o->decode.v[i], o->steps, &context))
-				m[n++] = (struct measurement){.streams = o->decode.v[i],
-							      .tokens = context};
-		}
-	return n;
-}
-
-static int run(struct bench *b, struct err *e)
-{
-	const struct bench_options *o = b->options;
-	struct measurement *m =
-		calloc(o->prefill.n + (size_t)o->decode.n * o->context.n + 1, sizeof(*m));
-	size_t n;
-	int r;
-
-	if (!m)
-		return err_set(e, ENOMEM, "out of memory");
-	n = list_all(b, m);
-	r = n ? 0 : err_set(e, EINVAL, "there is nothing left to measure");
+	if (r == 0 && !(m = calloc(n, sizeof(*m))))
+		r = err_set(e, ENOMEM, "out of memory");
 	for (size_t i = 0; r == 0 && i < n; i++) {
+		m[i].streams = cases[i].streams;
+		m[i].tokens = cases[i].tokens;
 		r = measure(b, &m[i], e);
 		if (r == 0)
 			r = bench_measure(b, e);
 	}
 	if (r == 0)
 		print_all(b, m, n);
-	if (r == 0 && o->plot)
+	if (r == 0 && b->options->plot)
 		r = draw(b, m, n, e);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; m && i < n; i++)
 		free(m[i].seconds);
 	free(m);
+	free(cases);
 	return r;
 }
 
-int bench_steps(int argc, char **argv)
+int bench_steps(int argc, char **argv, struct err *e)
 {
 	static const struct bench_defaults own = {.prefill = "128,512,2048,8192,32768",
 						  .decode = "1,2,4,8,16,32,64,128,256",
 						  .context = "0,1024,8192,32768",
 						  .repeat = 3};
-	struct bench_options o = {0};
-	struct bench b = {0};
-	struct err e = {0};
-	int r = bench_parse(argc, argv, &own, &o, &e);
 
-	if (r == -ECANCELED)
-		return EXIT_SUCCESS;
-	if (r == 0)
-		r = bench_open(&o, &b, &e);
-	if (r == 0)
-		r = run(&b, &e);
-	bench_release(&b);
-	if (r < 0)
-		fprintf(stderr, "tigon bench steps: %s\n", e.text);
-	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return bench_run(argc, argv, &own, run_steps, e);
 }

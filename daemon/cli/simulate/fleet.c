@@ -6,17 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/heap.h"
+#include "base/mix.h"
 #include "protocol/transfer/gossip.h"
 #include "protocol/transfer/peers.h"
-
-/* A request, with the worker that answers it. */
-struct flight {
-	uint64_t tag;
-	double at, last; /* when it came; its last token */
-	uint32_t worker;
-	int32_t *output; /* owned; [n_output] */
-	uint32_t n_output, n;
-};
 
 /* A prompt on its way through a prefill worker. */
 struct attempt {
@@ -67,7 +61,7 @@ struct fleet {
 	struct fleet_result *result;
 	struct worker *workers; /* [n_decode + n_prefill] decode workers first */
 	struct event *events;	/* [n_events] a heap by (at, number) */
-	size_t n_events, events_room;
+	size_t n_events, events_cap;
 	uint64_t n_numbered, in_flight;
 	struct draw_result *draws;	 /* [max_seqs] */
 	struct scheduler_event *answers; /* [max_seqs] */
@@ -80,57 +74,31 @@ static int no_memory(struct fleet *f)
 	return err_set(f->e, ENOMEM, "out of memory");
 }
 
-static uint64_t mix(uint64_t v)
-{
-	v = (v ^ v >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	v = (v ^ v >> 27) * UINT64_C(0x94d049bb133111eb);
-	return v ^ v >> 31;
-}
-
 /* ---- what happens when ---- */
 
-static bool earlier(const struct event *a, const struct event *b)
+static bool earlier(const void *a, const void *b)
 {
-	return a->at != b->at ? a->at < b->at : a->number < b->number;
+	const struct event *x = a, *y = b;
+
+	return x->at != y->at ? x->at < y->at : x->number < y->number;
 }
+
+static const struct heap_kind event_heap = {.size = sizeof(struct event), .before = earlier};
 
 static int add_event(struct fleet *f, struct event ev)
 {
-	size_t i = f->n_events;
-
-	if (i == f->events_room) {
-		size_t room = MAX(f->events_room * 2, (size_t)256);
-		struct event *grown = realloc(f->events, room * sizeof(*grown));
-
-		if (!grown)
-			return no_memory(f);
-		f->events = grown;
-		f->events_room = room;
-	}
+	if (!array_grow(f->events, f->events_cap, f->n_events + 1))
+		return no_memory(f);
 	ev.number = f->n_numbered++;
-	for (f->n_events++; i && earlier(&ev, &f->events[(i - 1) / 2]); i = (i - 1) / 2)
-		f->events[i] = f->events[(i - 1) / 2];
-	f->events[i] = ev;
+	heap_add(&event_heap, f->events, f->n_events++, &ev);
 	return 0;
 }
 
 static struct event first_event(struct fleet *f)
 {
-	struct event first = f->events[0], last = f->events[--f->n_events];
-	size_t i = 0;
+	struct event first = f->events[0];
 
-	for (;;) {
-		size_t child = 2 * i + 1;
-
-		if (child + 1 < f->n_events && earlier(&f->events[child + 1], &f->events[child]))
-			child++;
-		if (child >= f->n_events || !earlier(&f->events[child], &last))
-			break;
-		f->events[i] = f->events[child];
-		i = child;
-	}
-	if (f->n_events)
-		f->events[i] = last;
+	heap_take(&event_heap, f->events, f->n_events--, 0);
 	return first;
 }
 
@@ -190,7 +158,7 @@ static void ship(struct fleet *f, struct worker *w, const struct plan *p, double
 
 static int make_keys(struct attempt *a, uint32_t page_tokens)
 {
-	uint64_t k[2] = {mix(a->ask.space.id[0] + 1), mix(a->ask.space.id[1] + 2)};
+	uint64_t k[2] = {mix64(a->ask.space.id[0] + 1), mix64(a->ask.space.id[1] + 2)};
 	uint32_t n = a->ask.n_prompt / page_tokens;
 
 	a->keys = calloc(n + 1, sizeof(*a->keys));
@@ -200,8 +168,8 @@ static int make_keys(struct attempt *a, uint32_t page_tokens)
 		for (uint32_t j = 0; j < page_tokens; j++) {
 			uint64_t token = (uint64_t)a->ask.prompt[i * page_tokens + j];
 
-			k[0] = mix(k[0] + token + 1);
-			k[1] = mix(k[1] ^ (token + 1) << 20);
+			k[0] = mix64(k[0] + token + 1);
+			k[1] = mix64(k[1] ^ (token + 1) << 20);
 		}
 		memcpy(a->keys[a->n_keys++].bytes, k, sizeof(k));
 	}
@@ -311,20 +279,17 @@ static int answer(struct fleet *f, const struct scheduler_event *ev)
 {
 	struct flight *q = ev->user;
 	struct samples *s = q->n ? &f->result->between_s : &f->result->ttft_s;
-	int r = samples_add(s, f->now - (q->n ? q->last : q->at));
+	int r = samples_add(s, f->now - (q->n ? q->last : q->q.at));
 
 	q->last = f->now;
 	q->output[q->n++] = ev->draw->token;
 	f->result->generated_tokens++;
 	f->result->seconds = f->now;
-	if (!ev->request_finished)
-		return r < 0 ? no_memory(f) : 0;
-	if (r == 0)
-		r = workload_done(f->w, q->tag, f->now, q->output, q->n);
-	f->workers[q->worker].in_flight--;
-	f->in_flight--;
-	free(q->output);
-	free(q);
+	if (r == 0 && ev->request_finished) {
+		f->workers[q->worker].in_flight--;
+		f->in_flight--;
+		r = flight_end(q, f->w, f->now);
+	}
 	return r < 0 ? no_memory(f) : 0;
 }
 
@@ -395,57 +360,35 @@ static uint32_t worker_of(const struct fleet *f, uint64_t tag)
 {
 	uint64_t session = tag >> 32 ? tag >> 32 : tag, n = f->o->n_decode;
 	uint64_t most = CEIL_DIV(2 * (f->in_flight + 1), n);
-	uint32_t i = (uint32_t)(mix(session + UINT64_C(0x9e3779b97f4a7c15)) % n);
+	uint32_t i = (uint32_t)(mix64(session + MIX_GOLDEN) % n);
 
 	while (f->workers[i].in_flight >= most)
 		i = (i + 1) % (uint32_t)n;
 	return i;
 }
 
-static int submit(struct fleet *f)
+static int submit_next(struct fleet *f)
 {
-	struct sim_request q;
-	struct flight *fl = calloc(1, sizeof(*fl));
-	struct scheduler_request r;
-	uint64_t id;
-	int rc;
+	struct flight *q = flight_new(f->w);
+	int r;
 
-	if (!fl || workload_next(f->w, &q) < 0) {
-		free(fl);
+	if (!q)
 		return no_memory(f);
-	}
 	f->result->requests++;
-	*fl = (struct flight){.tag = q.tag,
-			      .at = q.at,
-			      .worker = worker_of(f, q.tag),
-			      .n_output = q.n_output,
-			      .output = calloc(q.n_output, sizeof(*fl->output))};
-	r = (struct scheduler_request){
-		.prompt = q.prompt,
-		.n_prompt = q.n_prompt,
-		.max_tokens = q.n_output,
-		.n_choices = 1,
-		.boundaries = q.boundaries,
-		.n_boundaries = q.n_boundaries,
-		.priority = q.priority,
-		.space = q.space,
-		.handoff = f->o->n_prefill ? HANDOFF_RECEIVE : HANDOFF_NONE,
-		.sampling = {.top_p = 1, .repetition_penalty = 1},
-		.user = fl,
-	};
-	rc = fl->output ? scheduler_submit(f->workers[fl->worker].s, &r, &id, f->e) : no_memory(f);
-	if (rc == 0) {
+	q->worker = worker_of(f, q->q.tag);
+	r = flight_submit(q, f->workers[q->worker].s,
+			  f->o->n_prefill ? HANDOFF_RECEIVE : HANDOFF_NONE, f->e);
+	if (r == 0) {
 		f->in_flight++;
-		f->workers[fl->worker].in_flight++;
-		return plan(f, fl->worker);
+		f->workers[q->worker].in_flight++;
+		return plan(f, q->worker);
 	}
-	free(fl->output);
-	free(fl);
+	free(q);
 	f->result->failed++;
-	return rc == -ENOMEM ? rc : 0; /* one that can never run is counted and passed over */
+	return r == -ENOMEM ? r : 0; /* a request that can never run is counted and skipped */
 }
 
-static int run(struct fleet *f)
+static int run_events(struct fleet *f)
 {
 	int r = 0;
 
@@ -458,7 +401,7 @@ static int run(struct fleet *f)
 			break;
 		if (more && (!f->n_events || at <= f->events[0].at)) {
 			f->now = MAX(f->now, at);
-			r = submit(f);
+			r = submit_next(f);
 			continue;
 		}
 		ev = first_event(f);
@@ -570,7 +513,7 @@ int fleet_run(struct workload *w, const struct scheduler_config *config,
 	while (r == 0 && n_open < n)
 		r = open_worker(&f, n_open++);
 	if (r == 0)
-		r = run(&f);
+		r = run_events(&f);
 	if (r == 0)
 		sum_up(&f);
 	while (n_open > 0)
@@ -584,8 +527,8 @@ int fleet_run(struct workload *w, const struct scheduler_config *config,
 
 void fleet_result_release(struct fleet_result *r)
 {
-	free(r->ttft_s.v);
-	free(r->between_s.v);
-	free(r->wait_s.v);
+	samples_release(&r->ttft_s);
+	samples_release(&r->between_s);
+	samples_release(&r->wait_s);
 	*r = (struct fleet_result){0};
 }

@@ -6,15 +6,6 @@
 #include "base/array.h"
 #include "base/clock.h"
 
-/* A request on its way. */
-struct flight {
-	uint64_t tag, id;
-	double at;
-	int32_t *output; /* owned; [n_output] */
-	uint32_t n_output, n;
-	bool first_seen;
-};
-
 struct sim {
 	struct workload *w;
 	const struct cost_model *cost;
@@ -32,27 +23,46 @@ struct sim {
 	uint64_t in_flight;
 };
 
-int samples_add(struct samples *s, double v)
+struct flight *flight_new(struct workload *w)
 {
-	if (!array_grow(s->v, s->room, s->n + 1))
-		return -ENOMEM;
-	s->v[s->n++] = v;
-	return 0;
+	struct sim_request q;
+	struct flight *f = NULL;
+
+	if (workload_next(w, &q) == 0)
+		f = calloc(1, sizeof(*f) + q.n_output * sizeof(f->output[0]));
+	if (f)
+		f->q = q;
+	return f;
 }
 
-static int by_value(const void *a, const void *b)
+int flight_submit(struct flight *f, struct scheduler *s, enum scheduler_handoff handoff,
+		  struct err *e)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	const struct sim_request *q = &f->q;
+	const struct scheduler_request r = {
+		.prompt = q->prompt,
+		.n_prompt = q->n_prompt,
+		.max_tokens = q->n_output,
+		.n_choices = 1,
+		.boundaries = q->boundaries,
+		.n_boundaries = q->n_boundaries,
+		.priority = q->priority,
+		.space = q->space,
+		.handoff = handoff,
+		.sampling = {.top_p = 1, .repetition_penalty = 1},
+		.user = f,
+	};
+	uint64_t id;
 
-	return (x > y) - (x < y);
+	return scheduler_submit(s, &r, &id, e);
 }
 
-double samples_percentile(struct samples *s, double p)
+int flight_end(struct flight *f, struct workload *w, double now)
 {
-	if (!s->n)
-		return 0;
-	qsort(s->v, s->n, sizeof(*s->v), by_value);
-	return s->v[MIN((size_t)((double)s->n * p), s->n - 1)];
+	int r = workload_done(w, f->q.tag, now, f->output, f->n);
+
+	free(f);
+	return r;
 }
 
 static double thread_us(void)
@@ -60,42 +70,22 @@ static double thread_us(void)
 	return (double)clock_read_ns(CLOCK_THREAD_CPUTIME_ID) * 1e-3;
 }
 
-static int submit(struct sim *m, struct err *e)
+static int submit_next(struct sim *m, struct err *e)
 {
-	struct sim_request q;
-	struct flight *f = calloc(1, sizeof(*f));
-	struct scheduler_request r;
-	int rc;
+	struct flight *f = flight_new(m->w);
+	int r;
 
-	if (!f || workload_next(m->w, &q) < 0) {
-		free(f);
+	if (!f)
 		return err_set(e, ENOMEM, "out of memory");
-	}
-	*f = (struct flight){.tag = q.tag, .at = q.at, .n_output = q.n_output};
-	f->output = calloc(q.n_output, sizeof(*f->output));
-	r = (struct scheduler_request){
-		.prompt = q.prompt,
-		.n_prompt = q.n_prompt,
-		.max_tokens = q.n_output,
-		.n_choices = 1,
-		.boundaries = q.boundaries,
-		.n_boundaries = q.n_boundaries,
-		.priority = q.priority,
-		.space = q.space,
-		.sampling = {.top_p = 1, .repetition_penalty = 1},
-		.user = f,
-	};
-	rc = f->output ? scheduler_submit(m->s, &r, &f->id, e)
-		       : err_set(e, ENOMEM, "out of memory");
 	m->result->requests++;
-	if (rc == 0) {
+	r = flight_submit(f, m->s, HANDOFF_NONE, e);
+	if (r == 0) {
 		m->in_flight++;
 		return 0;
 	}
-	free(f->output);
 	free(f);
 	m->result->failed++;
-	return rc == -ENOMEM ? rc : 0; /* a request that can never run is counted and passed over */
+	return r == -ENOMEM ? r : 0; /* a request that can never run is counted and skipped */
 }
 
 double sim_step_seconds(const struct cost_model *c, const struct plan *p)
@@ -148,22 +138,15 @@ static int plan_step(struct sim *m, bool *planned)
 static int take_event(struct sim *m, const struct scheduler_event *ev)
 {
 	struct flight *f = ev->user;
-	int r = 0;
 
-	if (!f->first_seen) {
-		f->first_seen = true;
-		if (samples_add(&m->result->ttft_s, m->now - f->at) < 0)
-			return -ENOMEM;
-	}
+	if (!f->n && samples_add(&m->result->ttft_s, m->now - f->q.at) < 0)
+		return -ENOMEM;
 	f->output[f->n++] = ev->draw->token;
 	m->result->generated_tokens++;
 	if (!ev->request_finished)
 		return 0;
-	r = workload_done(m->w, f->tag, m->now, f->output, f->n);
-	free(f->output);
-	free(f);
 	m->in_flight--;
-	return r;
+	return flight_end(f, m->w, m->now);
 }
 
 static int commit_oldest(struct sim *m)
@@ -186,7 +169,7 @@ static int commit_oldest(struct sim *m)
 	return 0;
 }
 
-static int run(struct sim *m, uint32_t plans_out, struct err *e)
+static int run_steps(struct sim *m, uint32_t plans_out, struct err *e)
 {
 	for (;;) {
 		bool planned = false;
@@ -194,7 +177,7 @@ static int run(struct sim *m, uint32_t plans_out, struct err *e)
 		int r;
 
 		while (workload_peek(m->w, &at) && at <= m->now) {
-			r = submit(m, e);
+			r = submit_next(m, e);
 			if (r < 0)
 				return r;
 		}
@@ -222,7 +205,7 @@ int sim_run(struct workload *w, const struct scheduler_config *config,
 		return r;
 	m.draws = calloc(config->max_seqs, sizeof(*m.draws));
 	m.events = calloc(config->max_seqs, sizeof(*m.events));
-	r = m.draws && m.events ? run(&m, config->max_plans_out, e)
+	r = m.draws && m.events ? run_steps(&m, config->max_plans_out, e)
 				: err_set(e, ENOMEM, "out of memory");
 	ret->failed += m.in_flight; /* none, unless the scheduler is stuck */
 	scheduler_stats(m.s, &ret->end);
@@ -237,8 +220,8 @@ int sim_run(struct workload *w, const struct scheduler_config *config,
 
 void sim_result_release(struct sim_result *r)
 {
-	free(r->ttft_s.v);
-	free(r->step_s.v);
+	samples_release(&r->ttft_s);
+	samples_release(&r->step_s);
 	free(r->plans);
 	*r = (struct sim_result){0};
 }

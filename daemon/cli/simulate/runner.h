@@ -1,24 +1,33 @@
 /*
- * One simulation: the real scheduler and cache, driven as the daemon drives them, with a cost model
- * in the device's place. Time is virtual; only the host's planning is measured for real.
+ * Simulates one worker: drives the real scheduler and cache as the daemon does, with a cost model in the device's place.
+ * Time is simulated; only the host's time for planning is measured.
  */
 #ifndef DAEMON_CLI_SIMULATE_RUNNER_H
 #define DAEMON_CLI_SIMULATE_RUNNER_H
 
+#include "daemon/cli/samples.h"
 #include "daemon/cli/simulate/workload.h"
 #include "scheduler/scheduler.h"
 
-/* What a step takes: a fixed part, prompt tokens at a rate, decode rows, and KV tokens that decode
- * rows read. */
+/* Seconds of a step: a fixed part, and a part for each prompt token, decoding row, and KV token that a decoding row reads. */
 struct cost_model {
 	double step_s, prefill_token_s, decode_row_s, kv_token_s;
 };
 
-/* Numbers of which percentiles are wanted; kept whole. */
-struct samples {
-	double *v; /* [n] owned */
-	size_t n, room;
+/* A request that a scheduler has; the `user` of its events. */
+struct flight {
+	struct sim_request q;
+	double last;	 /* fleet.c: when its newest token came */
+	uint32_t worker; /* fleet.c: that answers it */
+	uint32_t n;	 /* tokens in output */
+	int32_t output[];
 };
+
+/* The workload's next request; NULL: out of memory. free, or flight_end after its last event (-ENOMEM). */
+struct flight *flight_new(struct workload *w) MUST_CHECK;
+int flight_submit(struct flight *f, struct scheduler *s, enum scheduler_handoff handoff,
+		  struct err *e) MUST_CHECK;
+int flight_end(struct flight *f, struct workload *w, double now) MUST_CHECK;
 
 /* Host time of one step beside the size of the tree at that moment. */
 struct plan_sample {
@@ -30,7 +39,7 @@ struct sim_result {
 	uint64_t requests, failed, prompt_tokens, cached_tokens, computed_tokens, generated_tokens,
 		steps;
 	uint64_t peak_bytes, peak_nodes;
-	double seconds; /* virtual */
+	double seconds; /* of simulated time */
 	uint32_t peak_running;
 	struct scheduler_stats end; /* before the last flush */
 	struct samples ttft_s, step_s;
@@ -44,9 +53,5 @@ double sim_step_seconds(const struct cost_model *c, const struct plan *p);
 int sim_run(struct workload *w, const struct scheduler_config *config,
 	    const struct cost_model *cost, struct sim_result *ret, struct err *e) MUST_CHECK;
 void sim_result_release(struct sim_result *r);
-
-/* The value below which a share p of the samples lies; 0 without samples. Sorts them. */
-double samples_percentile(struct samples *s, double p);
-int samples_add(struct samples *s, double v) MUST_CHECK;
 
 #endif

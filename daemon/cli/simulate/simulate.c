@@ -1,20 +1,17 @@
 /*
- * `tigon simulate`: what the scheduler and the prefix cache of tigond would do with a workload, in
- * the time it takes to decide it. The same object code as the daemon's; only the device is a cost
- * model.
+ * `tigon simulate`: runs the scheduler and the prefix cache of tigond, the same object code, on a workload. A cost model
+ * stands for the device, and time is simulated, so a run takes only the time that planning takes.
  */
-#include "daemon/cli/simulate/simulate.h"
-
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/options.h"
+#include "daemon/cli/command.h"
+#include "daemon/cli/plot.h"
 #include "daemon/cli/simulate/fleet_report.h"
 #include "daemon/cli/simulate/plot.h"
 #include "daemon/cli/simulate/replay.h"
@@ -91,7 +88,7 @@ static const struct option_def table[] = {
 #undef N
 #undef AT
 
-static int parse(int argc, char **argv, struct simulate_options *o, struct err *e)
+static int parse_options(int argc, char **argv, struct simulate_options *o, struct err *e)
 {
 	int r = option_table_command(table, ARRAY_SIZE(table), "simulate [--name value ...]", argc,
 				     argv, o, e);
@@ -185,8 +182,8 @@ static int print_host(const struct sim_result *r)
 		      samples_add(&commit, r->plans[i].commit_us) < 0;
 	print_times("planning (host)", &plan, 1, "us");
 	print_times("committing (host)", &commit, 1, "us");
-	free(plan.v);
-	free(commit.v);
+	samples_release(&plan);
+	samples_release(&commit);
 	return bad;
 }
 
@@ -225,50 +222,56 @@ static void print_result(struct sim_result *r)
 		printf("(not all samples: out of memory)\n");
 }
 
-static struct cost_model cost_model(const struct simulate_options *o)
+/* A workload, owned, and how each worker runs it. */
+struct setup {
+	struct workload *w;
+	struct scheduler_config config;
+	struct cost_model cost;
+};
+
+static int open_setup(const struct simulate_options *o, double memory, struct setup *ret,
+		      struct err *e)
 {
-	return (struct cost_model){
+	int r = open_workload(o, &ret->w, e);
+
+	if (r < 0)
+		return r;
+	ret->config = scheduler_config(o, workload_longest(ret->w), memory);
+	ret->cost = (struct cost_model){
 		.step_s = o->step_us * 1e-6,
 		.prefill_token_s = o->prefill_us * 1e-6,
 		.decode_row_s = o->row_us * 1e-6,
 		.kv_token_s = o->kv_us * 1e-6,
 	};
+	return 0;
 }
 
-static int run_once(const struct simulate_options *o, double memory, struct sim_result *ret,
-		    struct err *e)
+static int run_one(const struct simulate_options *o, double memory, struct sim_result *ret,
+		   struct err *e)
 {
-	const struct cost_model cost = cost_model(o);
-	struct workload *w = NULL;
-	struct scheduler_config c;
-	int r = open_workload(o, &w, e);
+	struct setup s = {0};
+	int r = open_setup(o, memory, &s, e);
 
-	if (r < 0)
-		return r;
-	c = scheduler_config(o, workload_longest(w), memory);
-	r = sim_run(w, &c, &cost, ret, e);
-	workload_free(w);
+	if (r == 0)
+		r = sim_run(s.w, &s.config, &s.cost, ret, e);
+	workload_free(s.w);
 	return r;
 }
 
 static int run_fleet(const struct simulate_options *o, const struct fleet_options *fleet,
 		     struct fleet_result *ret, struct err *e)
 {
-	const struct cost_model cost = cost_model(o);
-	struct workload *w = NULL;
-	struct scheduler_config c;
-	int r = open_workload(o, &w, e);
+	struct setup s = {0};
+	int r = open_setup(o, o->cache_memory, &s, e);
 
-	if (r < 0)
-		return r;
-	c = scheduler_config(o, workload_longest(w), o->cache_memory);
-	c.handoff_min_tokens = (uint32_t)o->min_tokens;
-	r = fleet_run(w, &c, &cost, fleet, ret, e);
-	workload_free(w);
+	s.config.handoff_min_tokens = (uint32_t)o->min_tokens;
+	if (r == 0)
+		r = fleet_run(s.w, &s.config, &s.cost, fleet, ret, e);
+	workload_free(s.w);
 	return r;
 }
 
-/* The same workload for workers apart, and for as many that do both. */
+/* Runs the same workload on workers apart, and on as many that prefill and decode. */
 static int simulate_fleet(const struct simulate_options *o, struct err *e)
 {
 	const struct fleet_options apart = {
@@ -293,20 +296,6 @@ static int simulate_fleet(const struct simulate_options *o, struct err *e)
 	return r;
 }
 
-/* Before a run that may take minutes. */
-static int check_writable(const char *path, struct err *e)
-{
-	bool there = access(path, F_OK) == 0;
-	int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
-
-	if (fd < 0)
-		return err_set(e, errno, "--svg %s: %s", path, strerror(errno));
-	close(fd);
-	if (!there)
-		unlink(path);
-	return 0;
-}
-
 static int simulate(const struct simulate_options *o, struct err *e)
 {
 	struct sim_result bounded = {0}, unlimited = {0};
@@ -316,15 +305,16 @@ static int simulate(const struct simulate_options *o, struct err *e)
 		return replay_file(o->replay, e);
 	if (o->decode_workers > 0)
 		return simulate_fleet(o, e);
-	r = o->svg ? check_writable(o->svg, e) : 0;
+	/* Before a run that may take minutes. */
+	r = o->svg ? plot_check("svg", o->svg, e) : 0;
 	if (r == 0)
-		r = run_once(o, o->cache_memory, &bounded, e);
+		r = run_one(o, o->cache_memory, &bounded, e);
 	if (r == 0)
 		print_result(&bounded);
 	if (r == 0 && o->svg)
 		r = plot_plan_cost(o->svg, &bounded, e);
 	if (r == 0 && o->compare && o->cache_memory > 0) {
-		r = run_once(o, 0, &unlimited, e);
+		r = run_one(o, 0, &unlimited, e);
 		if (r == 0) {
 			printf("\nunlimited memory:\n");
 			print_result(&unlimited);
@@ -337,21 +327,12 @@ static int simulate(const struct simulate_options *o, struct err *e)
 	return r;
 }
 
-int cli_simulate(int argc, char **argv)
+int cli_simulate(int argc, char **argv, struct err *e)
 {
 	struct simulate_options o = {0};
-	struct err e = {0};
-	int r = parse(argc, argv, &o, &e);
+	int r = parse_options(argc, argv, &o, e);
 
-	if (r == -ECANCELED)
-		return EXIT_SUCCESS;
 	if (r == 0 && o.model)
-		r = sizes_of_model(&o, &e);
-	if (r == 0)
-		r = simulate(&o, &e);
-	if (r < 0) {
-		fprintf(stderr, "tigon simulate: %s\n", e.text);
-		return EXIT_FAILURE;
-	}
-	return EXIT_SUCCESS;
+		r = sizes_of_model(&o, e);
+	return r == 0 ? simulate(&o, e) : r;
 }

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/heap.h"
 #include "base/macros.h"
+#include "base/mix.h"
 #include "daemon/cli/simulate/lines.h"
 
 #define AT_MAX 1e9 /* seconds: thirty years */
@@ -45,16 +48,9 @@ struct workload {
 	uint32_t longest;
 };
 
-static uint64_t mix(uint64_t v)
-{
-	v = (v ^ v >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	v = (v ^ v >> 27) * UINT64_C(0x94d049bb133111eb);
-	return v ^ v >> 31;
-}
-
 static int32_t made_up(uint64_t seed, uint32_t k)
 {
-	return (int32_t)(mix(seed * UINT64_C(0x9e3779b97f4a7c15) + k) % SIM_VOCAB);
+	return (int32_t)(mix64(seed * MIX_GOLDEN + k) % SIM_VOCAB);
 }
 
 int32_t workload_token(uint64_t tag, uint32_t k)
@@ -236,9 +232,9 @@ int workload_open_trace(const char *path, struct workload **ret, struct err *e)
 /* In [0, 1): the k-th number of a session, whatever happened in which order. */
 static double draw_unit(const struct workload *w, uint64_t session, uint32_t k)
 {
-	uint64_t seed = mix(w->o.seed + UINT64_C(0x9e3779b97f4a7c15)) + session;
+	uint64_t seed = mix64(w->o.seed + MIX_GOLDEN) + session;
 
-	return (double)(mix(mix(seed) + k) >> 11) / (double)(UINT64_C(1) << 53);
+	return (double)(mix64(mix64(seed) + k) >> 11) / (double)(UINT64_C(1) << 53);
 }
 
 static double think(const struct workload *w, const struct session *s)
@@ -246,52 +242,25 @@ static double think(const struct workload *w, const struct session *s)
 	return -log(1 - draw_unit(w, s->number, 1 + s->turn)) * w->o.think_s;
 }
 
-static bool earlier(const struct wake *a, const struct wake *b)
+static bool earlier(const void *a, const void *b)
 {
-	return a->at != b->at ? a->at < b->at : a->user < b->user;
+	const struct wake *x = a, *y = b;
+
+	return x->at != y->at ? x->at < y->at : x->user < y->user;
 }
 
+static const struct heap_kind wake_heap = {.size = sizeof(struct wake), .before = earlier};
+
+/* There is room: each user has one wake at most. */
 static void wake_at(struct workload *w, double at, uint32_t user)
 {
-	struct wake k = {at, user};
-	size_t i = w->n_wakes++;
-
-	for (; i && earlier(&k, &w->wakes[(i - 1) / 2]); i = (i - 1) / 2)
-		w->wakes[i] = w->wakes[(i - 1) / 2];
-	w->wakes[i] = k;
-}
-
-static struct wake first_wake(struct workload *w)
-{
-	struct wake first = w->wakes[0], last = w->wakes[--w->n_wakes];
-	size_t i = 0;
-
-	for (;;) {
-		size_t child = 2 * i + 1;
-
-		if (child + 1 < w->n_wakes && earlier(&w->wakes[child + 1], &w->wakes[child]))
-			child++;
-		if (child >= w->n_wakes || !earlier(&w->wakes[child], &last))
-			break;
-		w->wakes[i] = w->wakes[child];
-		i = child;
-	}
-	if (w->n_wakes)
-		w->wakes[i] = last;
-	return first;
+	heap_add(&wake_heap, w->wakes, w->n_wakes++, &(struct wake){at, user});
 }
 
 static int append(struct session *s, uint64_t seed, uint32_t n)
 {
-	if (s->n_tokens + n > s->room) {
-		uint32_t room = MAX(s->room * 2, s->n_tokens + n);
-		int32_t *grown = realloc(s->tokens, room * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		s->tokens = grown;
-		s->room = room;
-	}
+	if (!array_grow(s->tokens, s->room, s->n_tokens + n))
+		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		s->tokens[s->n_tokens++] = made_up(seed, i);
 	return 0;
@@ -340,11 +309,12 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 
 static int next_turn(struct workload *w, struct sim_request *ret)
 {
-	struct wake k = first_wake(w);
+	struct wake k = w->wakes[0];
 	struct session *s = &w->users[k.user];
 	uint32_t before = s->n_tokens;
 	int r;
 
+	heap_take(&wake_heap, w->wakes, w->n_wakes--, 0);
 	if (s->turn == 0) {
 		r = append(s, 1, MIN(w->o.system_tokens, w->o.first_tokens));
 		if (r == 0)

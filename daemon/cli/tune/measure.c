@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "daemon/cli/bench/load.h"
-#include "daemon/cli/bench/setup.h"
+#include "daemon/cli/samples.h"
 #include "engine/profile.h"
 
 enum {
@@ -349,8 +349,8 @@ static void print_all(struct measuring *m)
 			continue;
 		row.place = s->place;
 		row.cut = tuning_cut_of(m->cut, s->place.family);
-		row.default_us = bench_median(s->default_us, s->n);
-		row.us = row.default_us * bench_median(s->ratio, s->n);
+		row.default_us = median(s->default_us, s->n);
+		row.us = row.default_us * median(s->ratio, s->n);
 		tuning_write_row(stdout, &row);
 	}
 	printf(MEASURE_END "\n");

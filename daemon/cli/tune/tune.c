@@ -4,7 +4,7 @@
  * default cut against itself. Every cut that is used is a program to compile when a model is opened, so only those few
  * are taken that save the most in all.
  */
-#include "daemon/cli/tune/tune.h"
+#include "daemon/cli/command.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -426,17 +426,12 @@ static int choose(const struct tune_options *o, int argc, char **argv, struct er
 	return r;
 }
 
-int cli_tune(int argc, char **argv)
+int cli_tune(int argc, char **argv, struct err *e)
 {
 	struct tune_options o;
-	struct err e = {0};
-	int r = tune_options_parse(argc, argv, &o, &e);
+	int r = tune_options_parse(argc, argv, &o, e);
 
-	if (r == -ECANCELED)
-		return EXIT_SUCCESS;
 	if (r == 0)
-		r = o.measure ? tune_measure(&o, &e) : choose(&o, argc, argv, &e);
-	if (r < 0)
-		fprintf(stderr, "tigon tune: %s\n", e.text);
-	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+		r = o.measure ? tune_measure(&o, e) : choose(&o, argc, argv, e);
+	return r;
 }

@@ -1,4 +1,4 @@
-#include "daemon/cli/bench/bench_http.h"
+#include "daemon/cli/http_client.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -101,8 +101,8 @@ static int dial(struct stream *s, const struct target *t, struct err *e)
 	return 0;
 }
 
-int stream_post(struct stream *s, const struct target *t, const char *path, const char *body,
-		bool *ret_new, struct err *e)
+int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
+		const char *body, bool *ret_new, struct err *e)
 {
 	bool fresh = s->state == STREAM_CLOSED;
 
@@ -116,9 +116,9 @@ int stream_post(struct stream *s, const struct target *t, const char *path, cons
 	buf_reset(&s->in);
 	buf_reset(&s->body);
 	buf_printf(&s->out,
-		   "POST %s%s HTTP/1.1\r\nHost: %s:%s\r\nContent-Type: application/json\r\n"
+		   "%s %s%s HTTP/1.1\r\nHost: %s:%s\r\nContent-Type: application/json\r\n"
 		   "Accept: text/event-stream\r\nContent-Length: %zu\r\n\r\n%s",
-		   t->prefix, path, t->host, t->port, strlen(body), body);
+		   method, t->prefix, path, t->host, t->port, strlen(body), body);
 	if (s->out.failed) {
 		disconnect(s);
 		return err_set(e, ENOMEM, "out of memory");
@@ -292,7 +292,7 @@ static int take_body(struct stream *s, struct err *e)
 	}
 	if (s->body.failed)
 		return err_set(e, ENOMEM, "out of memory");
-	if (r >= 0)
+	if (r >= 0 && s->event)
 		take_events(s);
 	return r;
 }

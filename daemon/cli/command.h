@@ -1,0 +1,33 @@
+/* The commands of `tigon`: one file or folder each, and one row in main.c. */
+#ifndef DAEMON_CLI_COMMAND_H
+#define DAEMON_CLI_COMMAND_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+
+struct command {
+	const char *name, *text;
+	/* argv[0] is the name. 0; -ECANCELED: --help was printed; else -errno with a sentence. NULL: the command has parts. */
+	int (*run)(int argc, char **argv, struct err *e);
+	const struct command *parts; /* the last one has no name */
+};
+
+/* Runs the command of a table (whose last row has no name) that argv[1] names, and prints what failed behind "program
+ * command: ". Returns the exit status. */
+int command_run(const char *program, const struct command *table, int argc, char **argv);
+
+/* Prints text that a server may have chosen: each control character, which could steer the terminal, as a question mark. */
+void print_plain(FILE *out, const char *text);
+
+int bench_kernels(int argc, char **argv, struct err *e);
+int bench_serve(int argc, char **argv, struct err *e);
+int bench_steps(int argc, char **argv, struct err *e);
+int cli_cache(int argc, char **argv, struct err *e);
+int cli_export(int argc, char **argv, struct err *e);
+int cli_registry(int argc, char **argv, struct err *e);
+int cli_simulate(int argc, char **argv, struct err *e);
+int cli_transfer_key(int argc, char **argv, struct err *e);
+int cli_tune(int argc, char **argv, struct err *e);
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * An HTTP/1.1 connection of a client, which never blocks: sends a request and reads the answer, a body or server-sent
+ * events. The caller waits for the descriptor (poll or epoll) and then calls stream_io.
+ *
+ *     IDLE ──stream_send──> SENDING ──> HEADERS ──> BODY ──> IDLE (kept alive) or CLOSED
+ */
+#ifndef DAEMON_CLI_HTTP_CLIENT_H
+#define DAEMON_CLI_HTTP_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Where the server is. */
+struct target {
+	char host[256], port[8], prefix[256];
+	struct sockaddr_storage address;
+	socklen_t address_len;
+	int family;
+};
+
+/* "http://host:port/prefix", resolved. -EINVAL with a sentence. */
+int target_parse(const char *url, struct target *ret, struct err *e) MUST_CHECK;
+
+enum stream_state { STREAM_CLOSED, STREAM_IDLE, STREAM_SENDING, STREAM_HEADERS, STREAM_BODY };
+
+struct stream {
+	enum stream_state state;
+	int fd; /* -1 when CLOSED */
+	struct buf out, in, body;
+	size_t sent;
+	int status;
+	bool chunked, keep_alive, chunked_end;
+	bool reused;	 /* the connection has answered another request before */
+	uint64_t left;	 /* bytes of the body, or of the chunk that is being read */
+	bool has_length; /* without it and chunks the body lasts until the end of file */
+	/* Called with the data of each server-sent event, which end with a 0; NULL: the body has none. */
+	void (*event)(struct stream *s, const char *data, size_t len);
+	void *user;
+};
+
+void stream_init(struct stream *s, void (*event)(struct stream *, const char *, size_t),
+		 void *user);
+void stream_release(struct stream *s);
+
+/* Begins to send a request, after connecting if the stream is CLOSED; then *ret_new is true and s->fd is new. The stream
+ * must be CLOSED or IDLE. body: JSON, or "". */
+int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
+		const char *body, bool *ret_new, struct err *e) MUST_CHECK;
+
+/* Sends and reads as far as it can. 1: the answer is complete, in s->status and s->body; 0: there is more to come; < 0: the
+ * connection failed and is CLOSED. */
+int stream_io(struct stream *s, struct err *e) MUST_CHECK;
+
+/* After stream_io has failed. A server may close an idle connection just when the next request comes (RFC 9112, 9.3.1). 1:
+ * that was so, and the request is sent again on a new connection; 0: e says what failed. */
+int stream_retry(struct stream *s, const struct target *t, struct err *e) MUST_CHECK;
+
+/* The events to wait for, as poll and epoll have them. */
+uint32_t stream_events(const struct stream *s);
+
+#endif
