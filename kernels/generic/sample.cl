@@ -357,29 +357,15 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	return id < 0 ? -1 : listed[block] * BLOCK + id;
 }
 
-static inline struct cuts cuts_of(__global const int *d)
+/* v, raw logits, becomes what a draw sees of them, but for its bans. */
+static inline void penalise(struct view *v, __global const int *d, __global const uint *seen)
 {
-	const float temperature = as_float(d[DRAW_TEMPERATURE]);
-	const bool warm = temperature > 0;
-	struct cuts k = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
-			 warm ? as_float(d[DRAW_TOP_P]) : 1,
-			 warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
-
-	return k;
-}
-
-/* The logits x as a draw sees them, but for its bans. */
-static inline struct view penalised(__global const float *x, __global const int *d, __global const uint *seen)
-{
-	struct view v = view_of(x, VOCAB);
-
 	if (d[DRAW_SEAT] >= 0) {
-		v.seen = seen;
-		v.repetition = as_float(d[DRAW_REPETITION]);
-		v.presence = as_float(d[DRAW_PRESENCE]);
-		v.frequency = as_float(d[DRAW_FREQUENCY]);
+		v->seen = seen;
+		v->repetition = as_float(d[DRAW_REPETITION]);
+		v->presence = as_float(d[DRAW_PRESENCE]);
+		v->frequency = as_float(d[DRAW_FREQUENCY]);
 	}
-	return v;
 }
 
 __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const float *restrict logits,
@@ -393,9 +379,11 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	const float temperature = as_float(d[DRAW_TEMPERATURE]);
 	const bool warm = temperature > 0, extra = d[DRAW_REPORT_AT] != 0;
 	const bool changed = d[DRAW_SEAT] >= 0 || d[DRAW_BANNED_COUNT] > 0;
-	const struct cuts k = cuts_of(d);
+	const struct cuts k = {warm ? 1.0f / temperature : 1.0f, warm ? as_float(d[DRAW_MIN_P]) : 0,
+			       warm ? as_float(d[DRAW_TOP_P]) : 1,
+			       warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
 	const struct view raw = view_of(x, VOCAB);
-	struct view v = penalised(x, d, seen);
+	struct view v = raw;
 	/* The numbers of each block; those of the raw logits are the same where nothing changes them. */
 	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = warm && needs_sum(&k) ? w + SAMPLE_SUM(VOCAB) : 0;
 	__global float *raw_best = extra && changed ? w + SAMPLE_RAW_BEST(VOCAB) : best;
@@ -406,6 +394,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 	GROUP_INT_SCRATCH(ids);
 	LOCAL int before[1];
 
+	penalise(&v, d, seen);
 	if (WORTH(d[DRAW_BANNED_COUNT] > 0)) {
 		mark_banned(step + d[DRAW_BANNED_AT], d[DRAW_BANNED_COUNT], banned);
 		v.banned = d[DRAW_BANNED_COUNT] > 0 ? banned : 0;
