@@ -9,7 +9,7 @@
  * Names. Jinja compiles a template to Python functions, in which each scope (the template, a loop's
  * body, a macro, a set block...) has variables of its own; which of them a name means is decided
  * when the template is compiled, not when it runs. scope.c makes the same decisions. A `function`
- * is what has an activation at run time: the template, a macro. A `frame` is a scope within one; its
+ * (the template, a macro) has an activation each time it runs. A `frame` is a scope within one; its
  * variables are neighbouring slots of the activation, filled by `load`s each time the scope is
  * entered and cleared when it is left. An assignment in a loop's body thus ends with the iteration,
  * and a name that is assigned anywhere in a scope never means the variable outside by accident.
@@ -68,7 +68,7 @@ struct variable {
 	unsigned hops, slot;
 };
 
-/* What fills a slot when its frame is entered; slots without a load begin as V_MISSING. */
+/* Fills a slot when its frame is entered; slots without a load begin as V_MISSING. */
 struct load {
 	unsigned slot;
 	bool from_context;     /* else from `outer`, a variable of a scope around */

@@ -6,7 +6,7 @@
 
 /* ---- arguments ---- */
 
-/* Whether v is what the parameter takes: as it is then in *arg. */
+/* Whether a parameter of this type takes v; *arg is the value that the function gets. */
 static bool bind_one(struct render *r, const char *who, const char *name, char type, struct value v,
 		     struct value *arg)
 {
@@ -98,7 +98,7 @@ static struct value defer(struct render *r, const struct call *c)
 
 /* ---- calls ---- */
 
-/* What most builtins cost: a look at each byte they are given. Those that cost more charge it. */
+/* Charges a look at each byte that a builtin is given. Builtins that cost more charge the rest. */
 static bool charge_call(struct render *r, const struct call *c)
 {
 	size_t bytes = c->self.type == V_STR ? c->self.len : 0;

@@ -9,7 +9,7 @@
 struct activation {
 	struct activation *outer;
 	const struct value *context; /* a value for each of the template's context names */
-	struct value captured;	     /* what N_CAPTURED stands for */
+	struct value captured;	     /* the value of N_CAPTURED */
 	struct value slot[];
 };
 

@@ -75,7 +75,7 @@ static void exec_output(struct render *r, struct value v)
 	r->scratch.len = start;
 }
 
-/* Runs the body of a block in its frame and takes what it put out as a text, on which the block's
+/* Runs the body of a block in its frame and takes its output as a text, on which the block's
  * filters work. The output of a body that was left by break or continue is dropped. */
 static enum flow capture(struct render *r, struct activation *act, const struct node *n,
 			 struct value *ret)
@@ -341,7 +341,7 @@ static enum flow exec_captured(struct render *r, struct activation *act, const s
 		return flow;
 	if (n->type == N_SET_BLOCK)
 		assign(r, act, n->a, text, 0);
-	else if (text.type == V_STR) /* jinja2 makes texts only of what stands in {{ }} */
+	else if (text.type == V_STR) /* jinja2 makes texts only of values in {{ }} */
 		write_out(r, text.s, text.len);
 	else
 		value_fail_type(r, "a filter block", "a text", text);

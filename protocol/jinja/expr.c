@@ -105,7 +105,7 @@ static struct node *parse_name(struct parser *p)
 	return n;
 }
 
-/* What tuples consist of: they are expressions, conditions, or the names of a target. */
+/* The elements of a tuple: expressions, conditions, or the names of a target. */
 enum element { EXPRESSION, CONDITION, TARGET, NAMESPACE_TARGET };
 
 static struct node *parse_elements(struct parser *p, enum element what, const char *end,
@@ -176,7 +176,7 @@ struct node *parse_target(struct parser *p, const char *end, bool namespaces)
 	return parse_elements(p, namespaces ? NAMESPACE_TARGET : TARGET, end, false);
 }
 
-/* ---- what stands behind a value: .x [x] (x) |f is t ---- */
+/* ---- behind a value: .x [x] (x) |f is t ---- */
 
 static struct node *parse_bound(struct parser *p)
 {

@@ -17,7 +17,7 @@ static struct value take(struct render *r, struct source *s)
 	return s->v[s->used++];
 }
 
-/* What %d makes of a number: a float loses its fraction. */
+/* The integer that %d writes for a number: a float loses its fraction. */
 static struct value as_int(struct render *r, struct value v)
 {
 	int64_t i;
@@ -31,8 +31,8 @@ static struct value as_int(struct render *r, struct value v)
 	return value_int((int64_t)v.f);
 }
 
-/* What begins at s with a % or a brace, n bytes up to the end of the format: appends what it
- * stands for. */
+/* Appends the text for the % or the brace at s and the byte behind it. n: bytes from s to the end of
+ * the format. */
 static void put(struct render *r, struct source *args, const char *s, size_t n)
 {
 	int shown = (int)MIN(n, (size_t)8);
@@ -54,7 +54,7 @@ static void put(struct render *r, struct source *args, const char *s, size_t n)
 			   shown, s);
 }
 
-/* The format with each sign of `signs` replaced by what it and the byte behind it stand for. */
+/* The format with its conversions replaced. signs: the characters that begin one. */
 static struct value format_all(struct render *r, struct value format, const char *signs,
 			       struct source *args)
 {

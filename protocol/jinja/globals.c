@@ -64,7 +64,7 @@ FUNCTION(global_dict)
 	return r->rc ? NOTHING : (struct value){.type = (uint8_t)c->b->data, .dict = d};
 }
 
-/* The message alone, for the client: it is what the template has to say about the messages. */
+/* The message alone, for the client: the template says with it why it refuses the messages. */
 FUNCTION(global_raise)
 {
 	struct value text = value_to_str(r, c->arg[0]);

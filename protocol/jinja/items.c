@@ -1,5 +1,5 @@
 /*
- * Filters on lists, dicts and whatever else can be walked. As in jinja2 some of them give
+ * Filters on lists, dicts and all other values that can be walked. As in jinja2 some of them give
  * generators (BUILTIN_LAZY): nothing happens until an item is asked for.
  */
 #include <string.h>

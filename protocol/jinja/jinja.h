@@ -3,16 +3,16 @@
  * lstrip_blocks on, loopcontrols, generation blocks, tojson without escapes, the immutable
  * sandbox), in C. Of a chat it knows nothing.
  *
- *     text -> lex -> expr, parse -> scope (what names mean) -> exec (statements), eval
+ *     text -> lex -> expr, parse -> scope (the meaning of names) -> exec (statements), eval
  *     value, dict, seq, number, write, json: Python's values, how they are found, walked, written
  *     builtin, tables: filters, tests, methods and functions (strings, filters, items, tests...)
  *
- * A template that renders gives the same text as Python's jinja2, byte for byte, but for object
- * addresses, `is sameas` of equal texts or numbers, and isupper() and islower() of a few signs such
- * as "ª". Constructs that no published chat template uses are refused by name, when the template is
- * read if that can be seen by then: call, with, raw and print blocks, other templates, recursive
- * loops, *args, **, HTML filters, most formats (format.h), some methods (see the tables). Integers
- * have 64 bits; a larger one is an error.
+ * A template that renders gives the same text as Python's jinja2, byte for byte, but for `is sameas`
+ * of equal texts or numbers, and for the case of letters beside a few signs such as "ª". Constructs
+ * that no published chat template uses are refused by name, when the template is read if that can be
+ * seen by then: call, with, raw and print blocks, other templates, recursive loops, arguments with *
+ * and **, the operator **, comparisons in a chain, HTML filters, most formats (format.h), some filters
+ * and methods (`refused` in the tables). Integers have 64 bits; a larger one is an error.
  *
  * A template does not change after it was parsed: any thread may render it at the same time.
  * Rendering is bounded: output bytes, memory, steps and nesting each have a maximum, so that a

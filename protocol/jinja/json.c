@@ -69,7 +69,7 @@ static void new_line(struct writer *w)
 		buf_append(w->b, w->style->indent.s, w->style->indent.len);
 }
 
-/* What stands between "[" or "{" and an item, or between two items. */
+/* Separates an item from the item before it, and begins its line. */
 static void begin_item(struct writer *w, bool first)
 {
 	if (!first)

@@ -17,7 +17,7 @@ struct lexer {
 	const char *s; /* the text, with newlines made \n */
 	size_t n, pos;
 	int line;
-	bool line_starting; /* what was matched last ended with a newline */
+	bool line_starting; /* the last tag, comment or text ended with a newline */
 	struct token *tokens;
 	size_t count, cap;
 	char open[TEMPLATE_NESTING * 2]; /* brackets that wait for their end */
@@ -190,7 +190,8 @@ static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t coun
 	return cp;
 }
 
-/* What stands behind a backslash at s: appends to out. How many bytes of s are taken. */
+/* Appends the character that the escape at s, behind a backslash, stands for. How many bytes of s the
+ * escape takes. */
 static size_t unescape(struct lexer *l, const char *s, size_t n, struct buf *out)
 {
 	static const char plain[] = "\\'\"abfnrtv", meaning[] = "\\'\"\a\b\f\n\r\t\v";

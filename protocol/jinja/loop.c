@@ -21,7 +21,7 @@ static bool peek(struct render *r, struct loop *l)
 	return l->has_after;
 }
 
-/* len() of what is walked: all the rest is taken for it. */
+/* The number of all items: the rest of them is taken for it. */
 static int64_t length(struct render *r, struct loop *l)
 {
 	struct list *rest;

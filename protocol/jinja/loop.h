@@ -1,4 +1,4 @@
-/* What `loop` is in a for. */
+/* The variable `loop` of a for. */
 #ifndef PROTOCOL_JINJA_LOOP_H
 #define PROTOCOL_JINJA_LOOP_H
 

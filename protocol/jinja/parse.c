@@ -159,7 +159,7 @@ static struct node *parse_macro(struct parser *p)
 	return n;
 }
 
-/* {% generation %} marks what the model said, for training; here it is only a scope. */
+/* {% generation %} marks the words of the model, for training; here it is only a scope. */
 static struct node *parse_generation(struct parser *p)
 {
 	struct node *n = parser_node(p, N_GENERATION, p->at++->line);

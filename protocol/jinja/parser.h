@@ -1,11 +1,11 @@
-/* What reads tokens: expr.c (expressions) and parse.c (statements) share it. */
+/* Reading tokens, for expr.c (expressions) and parse.c (statements). */
 #ifndef PROTOCOL_JINJA_PARSER_H
 #define PROTOCOL_JINJA_PARSER_H
 
 #include "protocol/jinja/lex.h"
 
-/* After a failure `at` is the last token, which is nothing that a tag or an expression waits for:
- * what is being read ends without a check after each step, and lists end there. Functions that give
+/* After a failure `at` is the last token, and no tag and no expression waits for that one: each
+ * construct ends without a check after each step, and lists end there. Functions that give
  * a node then give `spare`, which is of no use but can be written to. */
 struct parser {
 	struct reader *rd;

@@ -5,9 +5,9 @@
  * or the messages: code that loops charges steps, code that recurses counts depth, and memory and
  * output have a maximum.
  *
- * Errors stick. The first failure stays in `rc` and *err; whatever is called after it gives
+ * Errors stick. The first failure stays in `rc` and *err; every function called after it gives
  * nothing, false or NULL, and does no harm. So an expression is computed without a check after each
- * call; loops and whatever follows a pointer look at rc, as code that fills a struct buf looks at
+ * call; loops look at rc, and so does code that follows a pointer, as code that fills a buf looks at
  * `failed` once. A failure always ends the rendering: there is nothing to undo.
  */
 #ifndef PROTOCOL_JINJA_RENDER_H
@@ -68,7 +68,7 @@ static inline bool render_charge_bytes(struct render *r, size_t bytes)
 	return render_charge(r, bytes / 64 + 1);
 }
 
-/* One level deeper; whoever got true takes it back from r->depth. */
+/* One level deeper. A caller that got true takes it back from r->depth. */
 static inline bool render_enter(struct render *r)
 {
 	if (r->rc || r->depth >= RENDER_DEPTH)

@@ -8,8 +8,8 @@
  *   begins as undefined, even where the context has one of that name.
  * - An assignment in a loop, macro or block belongs to that scope. The variable starts each time
  *   with the value of the scope around, if that has one.
- * - The branches of an `if` are no scopes. What one of them assigns is, before that, what the
- *   scope around or the context has.
+ * - The branches of an `if` are no scopes. A name that one of them assigns has, before that, the
+ *   value that it has in the scope around or in the context.
  *
  * It also finds the filters and tests. An unknown one is an error, except below an `if`, where
  * jinja2 (and so the evaluator) complains only when it is used.
@@ -155,7 +155,7 @@ static void use_name(struct resolver *r, struct scope *s, struct value name, enu
 	set_state(r, y, to);
 }
 
-/* ---- what the statements of one scope do to its symbols ---- */
+/* ---- how the statements of one scope use its symbols ---- */
 
 static void look(struct resolver *r, struct scope *s, const struct node *n);
 

@@ -1,4 +1,4 @@
-/* What the names of a template mean. */
+/* The variables that the names of a template stand for. */
 #ifndef PROTOCOL_JINJA_SCOPE_H
 #define PROTOCOL_JINJA_SCOPE_H
 

@@ -268,7 +268,7 @@ static size_t interleave(struct render *r, struct value v, struct value new, int
 	return at;
 }
 
-/* The method takes texts only, the filter whatever is given. */
+/* The method takes texts only, the filter any value. */
 FUNCTION(str_replace)
 {
 	struct value v = value_to_str(r, c->self), old = value_to_str(r, c->arg[0]);

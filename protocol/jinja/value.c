@@ -123,7 +123,7 @@ struct value value_pair(struct render *r, struct value a, struct value b)
 	return value_of_list(V_TUPLE, l);
 }
 
-/* ---- what Python can ask any value ---- */
+/* ---- questions about any value ---- */
 
 const char *value_type_name(struct value v)
 {

@@ -1,8 +1,8 @@
 /*
  * Values as a chat template sees them: Python's types in 16 bytes.
  *
- * A value is copied freely. What it points to is in the rendering's arena, in the template's, or in
- * the context that was given. Strings are a pointer and a length and never change once made; nor do
+ * A value is copied freely. Its pointer leads into the rendering's arena, the template's, or the
+ * context that was given. Strings are a pointer and a length and never change once made; nor do
  * lists and dicts, but for those that are just being built. A namespace can be assigned to.
  */
 #ifndef PROTOCOL_JINJA_VALUE_H
@@ -18,7 +18,7 @@ struct loop;
 
 enum value_type {
 	V_MISSING = 0, /* no value: an argument not given, a variable nothing was assigned to, or
-			  what a failure gives; never leaves the evaluator */
+			  the result of a failure; never leaves the evaluator */
 	V_UNDEFINED,
 	V_NONE,
 	V_BOOL,
@@ -40,7 +40,7 @@ enum value_type {
 
 struct value {
 	uint8_t type; /* enum value_type */
-	bool safe;    /* V_STR: the filter `safe` gave it. What is added to it is escaped. */
+	bool safe;    /* V_STR: a result of the filter `safe`. Texts added to it are escaped. */
 	uint32_t len; /* V_STR: bytes */
 	union {
 		bool b;
@@ -166,7 +166,7 @@ void list_push(struct render *r, struct list *l, struct value v);
 
 struct value value_pair(struct render *r, struct value a, struct value b);
 
-/* ---- what Python can ask any value ---- */
+/* ---- questions about any value ---- */
 
 const char *value_type_name(struct value v);
 bool value_truth(struct value v);
@@ -197,7 +197,7 @@ bool value_same(struct value a, struct value b);
 /* Fails with the message that an undefined value stands for. False: it is not undefined. */
 bool value_fail_undefined(struct render *r, struct value v);
 
-/* Fails: value v is not the type that `who` expected. */
+/* Fails: `who`, the name of an operation, expected a value of another type than v. */
 struct value value_fail_type(struct render *r, const char *who, const char *expected,
 			     struct value v);
 
