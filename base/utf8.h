@@ -38,7 +38,7 @@ static inline uint32_t utf8_decode(const char *p, size_t *len)
 /* Writes c as UTF-8 and returns how many bytes that took, 1 to 4. c is a scalar value. */
 size_t utf8_encode(uint32_t c, char out[4]);
 
-/* What stands at p, len > 0 bytes of anything: the length of the whole sequence there (> 0), or
+/* For the len > 0 bytes at p, which may hold anything: the length of the whole sequence there (> 0), or
  * minus the length of the longest part of one, at least 1, that is to become one U+FFFD. Sets
  * *ret_cut when that part is good as far as it goes and only the end of the bytes cuts it. */
 int utf8_sequence(const char *p, size_t len, bool *ret_cut);

@@ -1,4 +1,4 @@
-/* What the options of tigond ask of engine and scheduler. The engine thread's. */
+/* Settings of engine and scheduler that follow from tigond's options. For the engine thread. */
 #ifndef DAEMON_STEPS_SETUP_H
 #define DAEMON_STEPS_SETUP_H
 

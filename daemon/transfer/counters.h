@@ -1,4 +1,4 @@
-/* What a transfer thread counts, for /metrics (daemon/metrics.h). Any thread reads. */
+/* Counters of a transfer thread, for /metrics (daemon/metrics.h). Any thread reads. */
 #ifndef DAEMON_TRANSFER_COUNTERS_H
 #define DAEMON_TRANSFER_COUNTERS_H
 

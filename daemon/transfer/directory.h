@@ -9,7 +9,7 @@
 
 #include "daemon/transfer/prefill_peers.h"
 
-/* What the registry said of a peer of prefill_peers. */
+/* A worker of prefill_peers as the registry described it. */
 struct directory_entry {
 	bool found; /* the registry named it, and not an option */
 	uint8_t key[WIRE_CURVE_KEY];

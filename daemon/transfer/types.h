@@ -1,4 +1,4 @@
-/* What the engine thread and the transfer thread give each other (transfer.h). */
+/* Values that the engine thread and the transfer thread exchange (transfer.h). */
 #ifndef DAEMON_TRANSFER_TYPES_H
 #define DAEMON_TRANSFER_TYPES_H
 

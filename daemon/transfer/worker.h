@@ -1,5 +1,5 @@
 /*
- * What the transfer thread has in either role: its own HELLO, the port, the notes to the engine thread, and the attempts.
+ * State of the transfer thread in either role: its own HELLO, the port, the notes to the engine thread, and the attempts.
  * All functions are the transfer thread's unless they say otherwise.
  *
  * Layers of daemon/transfer, each using only those below it:
