@@ -379,6 +379,7 @@ static void test_ids_and_bytes(void)
 	ok_all("every id has bytes");
 	check(tokenizer_encode_whole(lexis, "", 0, &ids) == 0);
 	is_int(ids.len, 0, "lexis puts nothing around texts");
+	ids_release(&ids);
 }
 
 static void test_without_added(void)
