@@ -16,7 +16,7 @@ static const struct option_def table[ENGINE_OPTIONS] = {
 	 .max = UINT64_MAX, .initial_text = "off", .text = "random weights made from this seed"},
 	{"device", "WHICH", OPTION_TEXT, AT(device),
 	 .initial_text = "the first GPU, else the first device",
-	 .text = "as of tigond; tigon devices lists them"},
+	 .text = "as in tigond; tigon devices lists them"},
 	{"kernels", "VARIANT", OPTION_CHOICE, AT(kernels), .choices = engine_kernels_names,
 	 .text = "kernel variant; auto takes what the device can do"},
 	{"dtype", "TYPE", OPTION_CHOICE, AT(dtype), .choices = engine_dtype_names, .initial = 1,

@@ -41,9 +41,9 @@ static const struct option_def table[] = {
 	{"limit", "N", OPTION_TEXT, offsetof(struct cache_options, limit), .initial_text = "1000",
 	 .text = "nodes to show"},
 	{"tokens", NULL, OPTION_FLAG, offsetof(struct cache_options, tokens),
-	 .text = "with the first token ids of each node"},
+	 .text = "show the first token ids of each node"},
 	{"json", NULL, OPTION_FLAG, offsetof(struct cache_options, json),
-	 .text = "the server's answer as it is"},
+	 .text = "print the server's answer unchanged"},
 };
 
 /* ---- asking ---- */

@@ -41,9 +41,9 @@ static const struct option_def options[] = {
 	{"out", "DIR", OPTION_TEXT, AT(out),
 	 .text = "the checkpoint to write: a new or empty directory"},
 	{"tokenizer", "DIR", OPTION_TEXT, AT(tokenizer), .initial_text = "the model's",
-	 .text = "where tokenizer files are copied from"},
+	 .text = "directory to copy tokenizer files from"},
 	{"shard-size", "GB", OPTION_NUMBER, AT(shard_gb), .min = 1, .max = SHARD_GB_MAX,
-	 .initial = 4, .text = "the most that one file holds"},
+	 .initial = 4, .text = "largest size of a weights file"},
 };
 
 /* -ECANCELED: --help was asked for, and printed. */

@@ -38,11 +38,11 @@ c = simulate(1, 1, *COST, *one, "--message-us", "500", "--link", "1e9", "--windo
 v = columns(c)
 same((c.returncode, c.stderr, c.stdout.split("\n")[0]), (0, "", "workers\t1 prefill, 1 decode\t2 unified"), "runs")
 same([v[k] for k in ("requests", "prompts handed over", "generated", "prompt tokens computed by prefill workers",
-                     "prompt tokens computed by who answers")], [[1, 1], [1, 0], [3, 3], [1000, 0], [0, 1000]], "one prompt")
-same((v["sent, GB"], v["of it states, GB"], v["sent a prompt, MB"]), ([0.019, 0], [0.003, 0], [19, 0]), "16 pages and a state")
+                     "prompt tokens computed by answering workers")], [[1, 1], [1, 0], [3, 3], [1000, 0], [0, 1000]], "one prompt")
+same((v["sent, GB"], v["states in it, GB"], v["sent a prompt, MB"]), ([0.019, 0], [0.003, 0], [19, 0]), "16 pages and a state")
 # PREPARE, the step, and behind it the last of ten windows of 19 MB at 1 GB/s.
 same(v["time to first token max, ms"], [0.5 + 101 + 1.9 + 0.5, 101], "the first token: all but the last window is hidden")
-same(v["from the first token to it here max, ms"], [2.4, 0], "that is what it waits for")
+same(v["from first token drawn to received max, ms"], [2.4, 0], "that is what it waits for")
 same(v["between tokens max, ms"], [1.01, 1.01], "the others come from the decode worker")
 v = columns(simulate(1, 1, *COST, *one, "--message-us", "500", "--link", "1e8"))
 # The first window is there after a tenth of the step; then the link has work for 190 ms.
@@ -65,12 +65,12 @@ same((a.returncode, a.stdout), (0, b.stdout), "the same every time")
 ok(simulate(2, 2, *COST, *SMALL, "--seed", "2").stdout != a.stdout, "another seed, another run")
 ok(48 * 3 <= v["requests"][0] <= 48 * 5 and v["requests"][0] == v["requests"][1] and v["failed"] == [0, 0] and
    v["generated"] == [40 * v["requests"][0]] * 2, "all requests in both", a.stdout)
-same(v["of it states, GB"][0], round(v["prompts handed over"][0] * 3e-3, 3), "a state a prompt")
+same(v["states in it, GB"][0], round(v["prompts handed over"][0] * 3e-3, 3), "a state a prompt")
 ok(v["between tokens max, ms"][0] < 5 < 50 < v["between tokens max, ms"][1], "no prompt between the tokens of an answer",
    a.stdout)
 # All prompts begin alike: they do not all go where the first one went.
 v = columns(simulate(8, 8, *COST, *SMALL, "--users", "128", "--sessions", "384", "--think", "0.5"))
-ok(v["the busiest of them, %"][0] < 2 * v["prefill workers busy, %"][0], "every prefill worker has its part", v)
+ok(v["busiest prefill worker, %"][0] < 2 * v["prefill workers busy, %"][0], "every prefill worker has its part", v)
 v = columns(simulate(8, 8, *COST, *SMALL, "--cache-memory", "200e6", "--max-num-seqs", "8"))
 same(v["requests"], [v["generated"][0] / 40] * 2, "with hardly any memory too")
 

@@ -374,15 +374,15 @@ static const struct option_def table[] = {
 	 .initial_text = "4 a stream, at least 8", .text = "requests of each measurement"},
 	{"max-tokens", "N", OPTION_NUMBER, AT(max_tokens), .min = 1, .max = INT32_MAX,
 	 .initial = 128, .text = "tokens of each answer"},
-	{"ignore-eos", NULL, OPTION_FLAG, AT(ignore_eos), .text = "generate all of them"},
+	{"ignore-eos", NULL, OPTION_FLAG, AT(ignore_eos),
+	 .text = "generate all tokens, also past the end of an answer"},
 	{"prompts", "FILE", OPTION_TEXT, AT(prompts_path), .initial_text = "a few built in",
 	 .text = "prompts, one a line"},
 	{"completions", NULL, OPTION_FLAG, AT(completions),
 	 .text = "ask /v1/completions with the prompts as they are"},
 	{"temperature", "T", OPTION_OWN, AT(temperature), .take = take_temperature,
-	 .initial_text = "0", .read_initial = true, .text = "of the draws"},
-	{"json", NULL, OPTION_FLAG, AT(json),
-	 .text = "an object a line in place of tab-separated values"},
+	 .initial_text = "0", .read_initial = true, .text = "temperature of the draws"},
+	{"json", NULL, OPTION_FLAG, AT(json), .text = "print JSON, an object a line"},
 };
 
 int bench_serve(int argc, char **argv, struct err *e)
