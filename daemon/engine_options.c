@@ -1,6 +1,5 @@
 #include "daemon/engine_options.h"
 
-#include "base/macros.h"
 #include "engine/engine.h"
 
 const char *const engine_dtype_names[] = {"float32", "bfloat16", NULL};

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/macros.h"
 
 enum { LAYER_PHASES = 9, OTHER_PHASES = 4 }; /* at most */
 

@@ -7,7 +7,6 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "kernels/cl_error.h"
 
 enum { PLATFORMS_MAX = 16, DEVICES_MAX = 64 };

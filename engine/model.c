@@ -15,7 +15,6 @@
 #include <stdlib.h>
 
 #include "engine/decode_work.h"
-#include "scheduler/plan.h"
 
 /* ---- shapes ---- */
 

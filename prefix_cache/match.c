@@ -6,7 +6,6 @@
  * are few variants in practice. A client could make many, so the walk tries no more than VARIANTS_MAX.
  */
 #include <assert.h>
-#include <string.h>
 
 #include "base/mix.h"
 #include "prefix_cache/prefix_cache_internal.h"

@@ -4,7 +4,6 @@
  *     embed OUT.c FILE...      a file is named by its folder and itself ("generic/gemm.cl")
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *short_name(const char *path)

@@ -6,18 +6,15 @@
 #include "daemon/cli/command.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/macros.h"
 #include "base/options.h"
-#include "base/file.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/export.h"
 #include "engine/layers/weights.h"

@@ -11,7 +11,6 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/macros.h"
 #include "engine/checkpoint/formats/safetensors.h"
 #include "engine/checkpoint/layout.h"
 

@@ -1,6 +1,5 @@
 #include "protocol/jinja/ops.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "protocol/jinja/format.h"

@@ -2,7 +2,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 /* A failure: goes to the last token. */
 static struct node *stop(struct parser *p)

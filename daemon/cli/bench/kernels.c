@@ -18,7 +18,6 @@
 #include "daemon/cli/command.h"
 #include "daemon/cli/plot.h"
 #include "daemon/cli/samples.h"
-#include "kernels/int8.h"
 
 enum { ROWS_MAX = 64 };
 

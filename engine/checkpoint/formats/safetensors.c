@@ -17,7 +17,6 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/buf.h"
-#include "base/macros.h"
 #include "base/file.h"
 #include "engine/checkpoint/formats/json_scan.h"
 
