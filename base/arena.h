@@ -2,8 +2,7 @@
  * An arena: many small allocations with one lifetime, which are freed together. A request has one.
  * Memory comes in blocks that double; alignment is that of max_align_t. Not thread safe.
  */
-#ifndef BASE_ARENA_H
-#define BASE_ARENA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ void *arena_array(struct arena *a, size_t n, size_t size);
 /* A copy of len bytes with a 0 behind them. */
 char *arena_strndup(struct arena *a, const char *text, size_t len);
 char *arena_strdup(struct arena *a, const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* Growable arrays: a pointer to elements, how many there is room for, and how many are used; all of them the caller's. */
-#ifndef BASE_ARRAY_H
-#define BASE_ARRAY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@
 
 /* The work of array_grow: v, or the array that has taken its place; NULL: out of memory. */
 void *array_grown(void *v, size_t *cap, size_t n, size_t size, size_t cap_max) MUST_CHECK;
-
-#endif

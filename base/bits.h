@@ -1,6 +1,5 @@
 /* A float as its bits, and back: for tables of ints that carry floats, and for bf16. */
-#ifndef BASE_BITS_H
-#define BASE_BITS_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -20,5 +19,3 @@ static inline float bits_float(uint32_t bits)
 	memcpy(&f, &bits, sizeof(f));
 	return f;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * An append that would exceed max, or finds no memory, sets `failed` and changes nothing else, so a caller can build a whole text and
  * check `failed` once.
  */
-#ifndef BASE_BUF_H
-#define BASE_BUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ int buf_reserve(struct buf *b, size_t n) MUST_CHECK;
 
 /* The content as a C string, "" when empty. Borrowed until the next change. */
 const char *buf_str(const struct buf *b);
-
-#endif

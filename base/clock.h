@@ -1,6 +1,5 @@
 /* Clocks, in nanoseconds. Pure rooms (scheduler, prefix_cache, protocol) never ask for the time. */
-#ifndef BASE_CLOCK_H
-#define BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -29,5 +28,3 @@ static inline uint64_t clock_now_ns(void)
 {
 	return clock_read_ns(CLOCK_MONOTONIC);
 }
-
-#endif

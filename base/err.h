@@ -8,8 +8,7 @@
  *     if (len < 8)
  *             return err_set(e, EINVAL, "%s: file is %zu bytes, too short for a header", path, len);
  */
-#ifndef BASE_ERR_H
-#define BASE_ERR_H
+#pragma once
 
 #include "base/macros.h"
 
@@ -29,5 +28,3 @@ int err_param(struct err *e, int code, const char *param, const char *fmt, ...) 
 
 /* Puts "prefix: " in front of the text that *e holds. */
 void err_prefix(struct err *e, const char *fmt, ...) PRINTF(2, 3);
-
-#endif

@@ -3,8 +3,7 @@
  * opened must be a regular file; a symbolic link to one is fine, because the Hugging Face cache is made of them. Opening never blocks
  * on a pipe.
  */
-#ifndef BASE_FILE_H
-#define BASE_FILE_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -37,5 +36,3 @@ int file_draft_close(struct file_draft *d, int r, struct err *e) MUST_CHECK;
 
 /* Opens a draft, writes len bytes and closes it. */
 int file_write(const char *path, const void *data, size_t len, struct err *e) MUST_CHECK;
-
-#endif

@@ -2,8 +2,7 @@
  * FNV-1a over 128 bits: names for content (cached programs). Not for hostile input: where an
  * attacker may choose both sides of a comparison, compare the bytes too.
  */
-#ifndef BASE_HASH_H
-#define BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ void hash128_text(struct hash128 *h, const char *text);
 
 /* 32 hexadecimal digits and a 0. */
 void hash128_hex(const struct hash128 *h, char out[33]);
-
-#endif

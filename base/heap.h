@@ -6,8 +6,7 @@
  *
  * Each function costs O(log n). They are inline so that the compiler puts the caller's order in their place.
  */
-#ifndef BASE_HEAP_H
-#define BASE_HEAP_H
+#pragma once
 
 #include <assert.h>
 #include <stdalign.h>
@@ -71,5 +70,3 @@ static inline void heap_take(const struct heap_kind *k, void *v, size_t n, size_
 	memcpy(heap_at(k, v, i), heap_at(k, v, n - 1), k->size);
 	heap_settle(k, v, n - 1, i);
 }
-
-#endif

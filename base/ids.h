@@ -1,6 +1,5 @@
 /* A growable array of token ids, as the tokenizer writes them. */
-#ifndef BASE_IDS_H
-#define BASE_IDS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ int ids_reserve(struct ids *a, size_t n) MUST_CHECK;
 int ids_push(struct ids *a, int32_t id) MUST_CHECK;
 int ids_append(struct ids *a, const int32_t *v, size_t n) MUST_CHECK;
 void ids_release(struct ids *a);
-
-#endif

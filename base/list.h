@@ -4,8 +4,7 @@
  *
  *     head <-> first <-> ... <-> last <-> head
  */
-#ifndef BASE_LIST_H
-#define BASE_LIST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -51,5 +50,3 @@ static inline void list_remove(struct list *node)
 #define list_for_each(node, head)                                                         \
 	for (struct list *node = (head)->next, *node##_next = node->next; node != (head); \
 	     node = node##_next, node##_next = node->next)
-
-#endif

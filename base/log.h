@@ -4,8 +4,7 @@
  * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority> so that journald files
  * it; elsewhere with the time of day. The level is set once at start.
  */
-#ifndef BASE_LOG_H
-#define BASE_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST
 		if (log_enabled(LOG_LEVEL_DEBUG))                \
 			log_write(LOG_LEVEL_DEBUG, __VA_ARGS__); \
 	} while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* Small macros every room uses. Nothing here allocates or logs. */
-#ifndef BASE_MACROS_H
-#define BASE_MACROS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@
 /* ceil(a / b) and a rounded up to a multiple of b, for unsigned a and b > 0. */
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
 #define ROUND_UP(a, b) (CEIL_DIV(a, b) * (b))
-
-#endif

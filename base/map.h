@@ -10,8 +10,7 @@
  *
  *     buckets[hash & (n_buckets - 1)] is the first node of a chain
  */
-#ifndef BASE_MAP_H
-#define BASE_MAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ static inline struct map_node *map_next(const struct map_node *node)
 {
 	return map_skip(node->next, node->hash);
 }
-
-#endif

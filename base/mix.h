@@ -2,8 +2,7 @@
  * Mixing numbers: for hash tables, for hashes of plans, for repeatable random sequences. A client that chooses the numbers can choose
  * collisions; where the input may be hostile, mix a random key in first.
  */
-#ifndef BASE_MIX_H
-#define BASE_MIX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ static inline uint64_t mix_add(uint64_t h, uint64_t v)
 	h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);
 	return h ^ h >> 32;
 }
-
-#endif

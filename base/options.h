@@ -5,8 +5,7 @@
  * Both "--name value" and "--name=value" are understood. If an option is repeated, the last value counts.
  * Sizes take the suffixes K, M, G and T (powers of 1024).
  */
-#ifndef BASE_OPTIONS_H
-#define BASE_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ void option_table_help(const struct option_def *table, size_t n, FILE *out);
 
 /* "8G" or "1048576" to bytes; -EINVAL. */
 int option_size(const char *text, uint64_t *ret) MUST_CHECK;
-
-#endif

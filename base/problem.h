@@ -5,8 +5,7 @@
  * same meaning in every room: EINVAL (a value is wrong), ENOMEM, EIO (the device is lost) and ESHUTDOWN (the process ends).
  * protocol/openai/errors.c has the HTTP status of each, and its type and code on the wire.
  */
-#ifndef BASE_PROBLEM_H
-#define BASE_PROBLEM_H
+#pragma once
 
 enum problem {
 	PROBLEM_UNSUPPORTED =
@@ -25,5 +24,3 @@ enum problem {
 	PROBLEM_MODEL_LOADING,
 	PROBLEM_INTERNAL, /* a fault of this program */
 };
-
-#endif

@@ -4,8 +4,7 @@
  *
  * The consumer sleeps in queue_wait, or polls with queue_pop.
  */
-#ifndef BASE_QUEUE_H
-#define BASE_QUEUE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -35,5 +34,3 @@ void queue_wait(struct queue *q, uint64_t timeout_ns);
 
 /* Ends one queue_wait, the present or the next. */
 void queue_wake(struct queue *q);
-
-#endif

@@ -2,8 +2,7 @@
  * UTF-8: code points read and written, broken bytes found and replaced. All of it is linear in the
  * text, also when the text is hostile.
  */
-#ifndef BASE_UTF8_H
-#define BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ size_t utf8_valid(const char *text, size_t len);
 /* Appends text with each maximal part of a broken sequence replaced by U+FFFD (what Rust's
  * from_utf8_lossy and Python's errors="replace" do). */
 void utf8_replace(const char *text, size_t len, struct buf *out);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The options of every tool that opens an engine, and the names of the choices among them.
  */
-#ifndef DAEMON_ENGINE_OPTIONS_H
-#define DAEMON_ENGINE_OPTIONS_H
+#pragma once
 
 #include "base/options.h"
 
@@ -15,5 +14,3 @@ enum { ENGINE_OPTIONS = 6 };
 /* --model, --synthetic-weights, --device, --kernels, --dtype and --program-cache of a struct engine_options that stands at
  * an offset of the table's struct. */
 void engine_options_table(size_t at, struct option_def ret[ENGINE_OPTIONS]);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Any thread reads the state; text and engine report what they loaded; main waits.
  */
-#ifndef DAEMON_LIFECYCLE_H
-#define DAEMON_LIFECYCLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns);
 
 /* Tells systemd, if it started us ("READY=1", "STOPPING=1", "STATUS=…"). */
 void lifecycle_tell(const char *fmt, ...) PRINTF(1, 2);
-
-#endif

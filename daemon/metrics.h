@@ -6,8 +6,7 @@
  * publishes as a whole, so that the values of one scrape belong together; or an atomic counter of struct metrics, to which
  * any thread adds. Times are kept in nanoseconds and written in seconds.
  */
-#ifndef DAEMON_METRICS_H
-#define DAEMON_METRICS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -81,5 +80,3 @@ void metrics_response(struct metrics *m, unsigned status);
 
 /* Appends the exposition text (version 0.0.4). */
 void metrics_write(struct metrics *m, struct buf *out);
-
-#endif

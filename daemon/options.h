@@ -1,8 +1,7 @@
 /*
  * The command line of tigond, as a table (base/options.h). A test compares the table with man/tigond.8.
  */
-#ifndef DAEMON_OPTIONS_H
-#define DAEMON_OPTIONS_H
+#pragma once
 
 #include "base/options.h"
 
@@ -55,5 +54,3 @@ bool options_want_tiers(const struct options *o);
 
 /* Prints the text of --help. */
 void options_help(FILE *out);
-
-#endif

@@ -2,8 +2,7 @@
  * The data that all threads share. The named thread writes its members before the state becomes LIFECYCLE_READY; they are
  * constant from then on. Members that change later are atomic or have their own lock.
  */
-#ifndef DAEMON_SERVER_H
-#define DAEMON_SERVER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -49,5 +48,3 @@ struct server {
 	_Atomic uint32_t queued;     /* of them, those without a first token or an answer */
 	_Atomic uint64_t body_bytes; /* of bodies that are received or wait to be parsed */
 };
-
-#endif

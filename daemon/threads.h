@@ -29,8 +29,7 @@
  * The roles are clang capabilities: a function marked ON(role_engine) can only be called from
  * another one so marked, or after role_begin; clang -Wthread-safety checks it, gcc sees nothing.
  */
-#ifndef DAEMON_THREADS_H
-#define DAEMON_THREADS_H
+#pragma once
 
 #if defined(__clang__)
 #define ROLE_ATTRIBUTE(x) __attribute__((x))
@@ -52,5 +51,3 @@ extern struct role role_main, role_http, role_text, role_engine, role_watch, rol
 /* From here on this function runs in that role. Every thread's start routine and every callback
  * of libmicrohttpd begins with it; the first call of a thread names it. */
 void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));
-
-#endif

@@ -1,12 +1,9 @@
 /* Host memory for copies (engine.h). A driver moves its bytes while the host goes on, so the system must not page it out.
  * Inside engine/ only. */
-#ifndef ENGINE_BLOCK_H
-#define ENGINE_BLOCK_H
+#pragma once
 
 #include "engine/device.h"
 #include "engine/engine.h"
 
 int block_new(const struct device *d, uint64_t bytes, struct engine_block **ret,
 	      struct err *e) MUST_CHECK;
-
-#endif

@@ -9,8 +9,7 @@
  * Reading the weights takes a minute for 70 GB: it is for a thread that has the time. A memo, which is a file, keeps the
  * hashes of files by name, size, times and inode.
  */
-#ifndef ENGINE_CACHE_IDENTITY_H
-#define ENGINE_CACHE_IDENTITY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -44,5 +43,3 @@ int cache_identity_compute(const struct cache_identity_source *s, const char *me
 int cache_identity_weights(const char *model_dir, const char *memo, uint64_t opened_ns,
 			   const atomic_bool *cancel, struct cache_identity *ret,
 			   struct err *e) MUST_CHECK;
-
-#endif

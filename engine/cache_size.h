@@ -6,8 +6,7 @@
  *   2. of all the bytes a third to checkpoint slots (CHECKPOINT_SHARE says why), as far as they go;
  *   3. the rest to pages.
  */
-#ifndef ENGINE_CACHE_SIZE_H
-#define ENGINE_CACHE_SIZE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ struct cache_size {
 /* -ENOMEM, with both numbers: the cache does not hold a sequence of the length that was asked for, or nothing at
  * all. -EINVAL: more is asked for than there is room. */
 int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct err *e) MUST_CHECK;
-
-#endif

@@ -7,8 +7,7 @@
  * oldest event has come; of pieces the driver calls back. A callback may come late or on another thread, so before a step's
  * results are believed the events of the writes before it are asked themselves.
  */
-#ifndef ENGINE_COPIES_H
-#define ENGINE_COPIES_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,5 +58,3 @@ int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t 
 
 /* -EIO: a copy of pieces has failed. */
 int copies_check(struct copies *t, struct err *e) MUST_CHECK;
-
-#endif

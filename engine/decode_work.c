@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-
 enum { LAYER_PHASES = 9, OTHER_PHASES = 4 }; /* at most */
 
 uint64_t decode_work_ints(const struct model_config *c)

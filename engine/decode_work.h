@@ -6,8 +6,7 @@
  * Each phase reads only buffers that earlier phases wrote. decode_work_order says which it reads and writes; a test holds
  * every list against that.
  */
-#ifndef ENGINE_DECODE_WORK_H
-#define ENGINE_DECODE_WORK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ uint64_t decode_work_build(const struct model_config *c, const struct kernel_sha
 			   const struct decode_cut *cut, const struct model_step *s, int32_t *work);
 
 struct phase_order decode_work_order(int op);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * An OpenCL device: choosing it, its context and queue, how much memory of it may be used.
  */
-#ifndef ENGINE_DEVICE_H
-#define ENGINE_DEVICE_H
+#pragma once
 
 #include <CL/cl.h>
 #include <stdbool.h>
@@ -38,5 +37,3 @@ int device_time_commands(struct device *d, struct err *e) MUST_CHECK;
 
 /* One line a device: index, name, driver, memory. */
 int device_list(FILE *out, struct err *e) MUST_CHECK;
-
-#endif

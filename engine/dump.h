@@ -6,8 +6,7 @@
  * they ran; the tensors `tokens` and `positions` (whole numbers, as float32) name the rows. The file is written
  * anew after each step, until it would pass DUMP_BYTES_MAX.
  */
-#ifndef ENGINE_DUMP_H
-#define ENGINE_DUMP_H
+#pragma once
 
 #include <CL/cl.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void dump_ints(struct dump *d, const char *name, const int32_t *v, uint32_t n);
 
 /* Writes the file. */
 int dump_write(struct dump *d, struct err *e) MUST_CHECK;
-
-#endif

@@ -2,8 +2,7 @@
  * The engine: a model on a device, and one forward step of one plan. It knows no requests.
  * One thread at a time; device errors are final (-EIO: the device is lost).
  */
-#ifndef ENGINE_ENGINE_H
-#define ENGINE_ENGINE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -177,5 +176,3 @@ void engine_settle_environment(const char *program_cache);
 
 /* One line a device: index, name, vendor, driver, memory. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;
-
-#endif

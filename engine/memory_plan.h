@@ -11,8 +11,7 @@
  * sub-buffer's bytes through host memory when it is released (16 GiB took 9.8 s and as much host memory, of its
  * own 0.0 s; H200, driver 580.159.04), which after a pool of 125 GiB is the end of the process.
  */
-#ifndef ENGINE_MEMORY_PLAN_H
-#define ENGINE_MEMORY_PLAN_H
+#pragma once
 
 #include <CL/cl.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ uint64_t memory_plan_total(const struct memory_plan *p);
 
 /* Allocates everything. -ENOMEM: a buffer is larger than the device's largest, or there is no memory. */
 int memory_plan_allocate(struct memory_plan *p, struct err *e) MUST_CHECK;
-
-#endif

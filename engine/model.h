@@ -2,8 +2,7 @@
  * A model on a device: its weights, its caches, the buffers a step works in, and the forward pass.
  * Inside engine/ only.
  */
-#ifndef ENGINE_MODEL_H
-#define ENGINE_MODEL_H
+#pragma once
 
 #include "engine/dump.h"
 #include "engine/memory_plan.h"
@@ -66,5 +65,3 @@ uint64_t model_work_ints(const struct model *m);
 /* Launches one forward pass and its draws and scores, which fill the buffers AT_LOGITS [n_logits, LD(vocab)] and
  * AT_RESULT. */
 void model_forward(struct model *m, const struct model_step *s);
-
-#endif

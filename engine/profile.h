@@ -3,8 +3,7 @@
  * every kernel is a launch of its own, with the same bits. An engine that was opened with the option `profile` times them;
  * another one notes them without times.
  */
-#ifndef ENGINE_PROFILE_H
-#define ENGINE_PROFILE_H
+#pragma once
 
 #include "engine/engine.h"
 #include "kernels/int8_trial.h"
@@ -42,5 +41,3 @@ uint64_t engine_cache_bytes(const struct engine *g);
 
 /* As peak_known, of the engine's device. */
 bool engine_peak_known(const struct engine *g, struct peak *ret);
-
-#endif

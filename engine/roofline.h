@@ -11,8 +11,7 @@
  * computes more than the plain formula, as Gated DeltaNet's in chunks does, gets no credit for it: a share of the roofline
  * is never too high.
  */
-#ifndef ENGINE_ROOFLINE_H
-#define ENGINE_ROOFLINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ double roofline_seconds(const struct roofline *r, double read, double dot, doubl
 /* The work of one launch. False: no kernel of this name is known. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct kernel_timing *l, struct roofline_work *ret);
-
-#endif

@@ -7,8 +7,7 @@
  * buffers at a time. The host's copies of the step table and of the results exist once for each plan that may be
  * queued, in memory that the device reaches without a detour.
  */
-#ifndef ENGINE_RUNNER_H
-#define ENGINE_RUNNER_H
+#pragma once
 
 #include "engine/dump.h"
 #include "engine/engine.h"
@@ -31,5 +30,3 @@ uint32_t runner_queued(const struct runner *r);
 
 /* steps, bytes_to_device and bytes_from_device are counted here; launches are counted by the kernels. */
 struct engine_counters *runner_counters(struct runner *r);
-
-#endif

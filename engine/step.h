@@ -2,8 +2,7 @@
  * A plan as the device sees it: the step table, which is written once a step, and the result, which is read back once.
  * kernels/step.h draws both. Inside engine/ only.
  */
-#ifndef ENGINE_STEP_H
-#define ENGINE_STEP_H
+#pragma once
 
 #include "engine/model.h"
 #include "scheduler/plan.h"
@@ -48,5 +47,3 @@ void step_score_results(const int32_t *scores, uint32_t n, const int32_t *result
 /* Reads the draws' results out of the result. */
 void step_results(const struct step_draw *draws, uint32_t n_draws, const int32_t *result,
 		  struct draw_result *ret);
-
-#endif

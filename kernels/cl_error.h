@@ -1,6 +1,5 @@
 /* OpenCL's error codes, translated in one place. */
-#ifndef KERNELS_CL_ERROR_H
-#define KERNELS_CL_ERROR_H
+#pragma once
 
 #include <CL/cl.h>
 
@@ -12,5 +11,3 @@ const char *cl_error_name(cl_int code);
 /* Fills e with "what: NAME (code)" and returns -ENOMEM for a lack of memory, -ENODEV for a missing device,
  * else -EIO. 0 for CL_SUCCESS. */
 int cl_error(struct err *e, cl_int code, const char *what);
-
-#endif

@@ -29,8 +29,7 @@
  * 128-bit lanes gives the registers; the code of byte b is the lower half of byte b % 32 of the step's codes for b < 32, else
  * the upper half. kernels/x86/gemm_core.clh decodes.
  */
-#ifndef KERNELS_CODED_H
-#define KERNELS_CODED_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ size_t coded_panel(const uint16_t *pairs, uint64_t K, uint8_t *out);
 
 /* The inverse: a panel back into KERNEL_PACK_PAIRS. For tests; kernels have their own (x86/gemm_core.clh). */
 void coded_panel_decode(const uint8_t *panel, uint64_t K, uint16_t *ret_pairs);
-
-#endif

@@ -1,6 +1,5 @@
 /* Large pages of the host's memory for the buffers of a CPU device. */
-#ifndef KERNELS_HUGE_PAGES_H
-#define KERNELS_HUGE_PAGES_H
+#pragma once
 
 #include <CL/cl.h>
 #include <stdint.h>
@@ -12,5 +11,3 @@
  * a refusal is no error.
  */
 void huge_pages_ask(cl_command_queue queue, cl_mem buffer, uint64_t bytes);
-
-#endif

@@ -27,8 +27,7 @@
  * multiplication and an addition in float. The loss of precision is small: the largest of 128 normal numbers is some
  * 2.8 deviations, of 32 it is 2.1, and the rounding error grows as that does.
  */
-#ifndef KERNELS_INT8_H
-#define KERNELS_INT8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ void int8_pack_panel(const int8_t *q, uint64_t ldq, const float *scales, uint64_
 /* Whether a variant has kernels of its own for these products: x86, with vpdpbusd. Any other takes the generic ones; the
  * bits are the same. */
 bool int8_has_instruction(enum kernel_variant variant);
-
-#endif

@@ -2,8 +2,7 @@
  * Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so there is no step in which they
  * could be measured. Each launch takes other weights, out of memory far larger than a cache.
  */
-#ifndef KERNELS_INT8_TRIAL_H
-#define KERNELS_INT8_TRIAL_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -20,5 +19,3 @@ void int8_trial_close(struct int8_trial *t);
  * padded to 16. -ENOMEM: the device has no room for such a product. */
 int int8_trial_run(struct int8_trial *t, uint32_t M, uint32_t N, uint32_t K, uint32_t launches,
 		   struct err *e) MUST_CHECK;
-
-#endif

@@ -8,8 +8,7 @@
  * Launches are asynchronous on one in-order queue. The first error sticks: later launches do nothing, and
  * kernels_status says what happened. So a forward pass reads as a list of launches.
  */
-#ifndef KERNELS_KERNELS_H
-#define KERNELS_KERNELS_H
+#pragma once
 
 #include <CL/cl.h>
 #include <stdbool.h>
@@ -185,5 +184,3 @@ void kernel_synthesize(struct kernels *k, cl_mem W, uint64_t first_panel, uint32
 /* The same for a row-major table [rows, LD(cols)] of elements. */
 void kernel_synthesize_rows(struct kernels *k, cl_mem table, uint64_t rows, uint64_t cols,
 			    uint64_t key, float scale, float offset);
-
-#endif

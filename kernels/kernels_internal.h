@@ -6,8 +6,7 @@
  *     launch.c     launches
  *     kernels.c    opening and closing
  */
-#ifndef KERNELS_KERNELS_INTERNAL_H
-#define KERNELS_KERNELS_INTERNAL_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "kernels/library.h"
@@ -100,5 +99,3 @@ int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct
 
 /* Launches each kernel of a cut other than the default one once, with nothing to do. */
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e) MUST_CHECK;
-
-#endif

@@ -10,8 +10,7 @@
  * of any of them names another file. A file is written under a temporary name and renamed; a damaged one is built anew
  * and replaced.
  */
-#ifndef KERNELS_LIBRARY_H
-#define KERNELS_LIBRARY_H
+#pragma once
 
 #include <CL/cl.h>
 #include <stdbool.h>
@@ -35,5 +34,3 @@ const char *library_text(const char *variant, const char *file);
  * and the log. */
 int library_program(struct library *l, const char *file, const char *offered, cl_program *ret,
 		    struct err *e) MUST_CHECK;
-
-#endif

@@ -3,8 +3,7 @@
  * memory and clocks with others, so a peak that was measured on another day says little about today's figures; and a
  * peak far below the device's known one says that today's figures are low.
  */
-#ifndef KERNELS_PEAK_H
-#define KERNELS_PEAK_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -36,5 +35,3 @@ bool peak_known(const char *device, uint32_t units, enum kernel_variant variant,
 
 /* Whether a measured peak is more than 5 % below a known one. Then *ret_what names it, with both numbers. */
 bool peak_below(struct peak measured, struct peak known, char *ret_what, size_t size);
-
-#endif

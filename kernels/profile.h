@@ -5,8 +5,7 @@
  * to its end; only a queue that was made with CL_QUEUE_PROFILING_ENABLE has them. Behind moe_sort its list of tasks is
  * read back: it says how many experts a layer touched.
  */
-#ifndef KERNELS_PROFILE_H
-#define KERNELS_PROFILE_H
+#pragma once
 
 #include <CL/cl.h>
 #include <stdbool.h>
@@ -50,5 +49,3 @@ void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t expe
  * launch. */
 int profile_take(struct profile *p, const struct kernel_timing **ret, size_t *ret_n,
 		 struct err *e) MUST_CHECK;
-
-#endif

@@ -2,8 +2,7 @@
  * The shape of a model as its kernels are compiled for: pure numbers. tuning/ looks cuts up by it, programs.c makes
  * compiler options of it.
  */
-#ifndef KERNELS_SHAPE_H
-#define KERNELS_SHAPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ static inline uint32_t kernels_delta_ld(const struct kernel_shape *s)
 	return 2 * s->key_heads * s->key_dim + 2 * s->value_heads * s->value_dim +
 	       2 * KERNEL_LD(s->value_heads);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The OpenCL sources inside the binary, written by tools/embed.c at build time. */
-#ifndef KERNELS_SOURCES_H
-#define KERNELS_SOURCES_H
+#pragma once
 
 struct kernel_source {
 	const char *name; /* "generic/gemm.cl" */
@@ -8,5 +7,3 @@ struct kernel_source {
 };
 
 extern const struct kernel_source kernel_sources[]; /* ends with a NULL name */
-
-#endif

@@ -24,8 +24,7 @@
  * goes back into its heap. (At most 16 scores are corrected for one eviction.) It shrinks for all nodes below a checkpoint that comes;
  * that is corrected when they are used. So an eviction costs O(log n), and the way up to the next checkpoint.
  */
-#ifndef PREFIX_CACHE_EVICT_H
-#define PREFIX_CACHE_EVICT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,5 +88,3 @@ void evict_leave(struct prefix_cache *c, struct prefix_node *n);
 
 /* Evicts until n_pages and n_slots are free and within the budget. False, and nothing is evicted, when that cannot be reached. */
 bool evict_make_room(struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;
-
-#endif

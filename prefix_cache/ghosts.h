@@ -6,8 +6,7 @@
  * A hash table whose buckets are lines of eight hashes, the newest first; when a line is full its oldest hash is forgotten. A line
  * is one cache line: the eviction of a long prompt adds many hundreds of hashes, and each touches one line.
  */
-#ifndef PREFIX_CACHE_GHOSTS_H
-#define PREFIX_CACHE_GHOSTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ void ghosts_release(struct ghosts *g);
 void ghosts_add(struct ghosts *g, uint64_t hash);
 bool ghosts_have(const struct ghosts *g, uint64_t hash);
 void ghosts_clear(struct ghosts *g);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * One thread.
  */
-#ifndef PREFIX_CACHE_POOL_H
-#define PREFIX_CACHE_POOL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -43,5 +42,3 @@ uint32_t pool_size(const struct pool *p);
 /* For tests, in which nothing may depend on the id that a request gets: draws a permutation from the seed, and from then on "the
  * smallest" id is the one that comes first in it. Only while every id is free. */
 void pool_shuffle(struct pool *p, uint64_t seed);
-
-#endif

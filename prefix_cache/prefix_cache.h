@@ -33,8 +33,7 @@
  * Source: TokenSpeed's hybrid prefix cache (a radix tree with state slots on its nodes); the radix tree of SGLang (Zheng et al.
  * 2023, arXiv:2312.07104).
  */
-#ifndef PREFIX_CACHE_PREFIX_CACHE_H
-#define PREFIX_CACHE_PREFIX_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -245,5 +244,3 @@ void prefix_cache_walk(const struct prefix_cache *c,
 
 /* Asserts every invariant (tests; slow). */
 void prefix_cache_check(const struct prefix_cache *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* For the files of this room only: the cache, its counts, and the functions that keep the counts right. */
-#ifndef PREFIX_CACHE_PREFIX_CACHE_INTERNAL_H
-#define PREFIX_CACHE_PREFIX_CACHE_INTERNAL_H
+#pragma once
 
 #include "prefix_cache/evict.h"
 #include "prefix_cache/ghosts.h"
@@ -49,5 +48,3 @@ uint32_t tree_detach(struct prefix_cache *c, struct prefix_node *n);
 
 /* Removes an unlocked leaf and puts its pages and slot back. */
 void tree_drop_leaf(struct prefix_cache *c, struct prefix_node *n);
-
-#endif

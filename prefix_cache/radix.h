@@ -21,8 +21,7 @@
  *
  * Source: Morrison 1968 (PATRICIA), with pages in place of bits.
  */
-#ifndef PREFIX_CACHE_RADIX_H
-#define PREFIX_CACHE_RADIX_H
+#pragma once
 
 #include "base/list.h"
 #include "base/map.h"
@@ -128,5 +127,3 @@ struct prefix_node *radix_walk(const struct prefix_node *n);
 
 /* The leaf that is reached from n through youngest children; n itself when it has no child. */
 struct prefix_node *radix_youngest_leaf(struct prefix_node *n);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * A request can resume where there is a state, and pages for everything before it. One thread.
  */
-#ifndef PREFIX_CACHE_TIERS_H
-#define PREFIX_CACHE_TIERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ size_t tiers_count(const struct tiers *t, enum tier_kind kind);
 uint32_t tiers_match(const struct tiers *t, const struct content_key *keys, uint32_t n,
 		     uint32_t from, uint64_t origin, uint32_t pages_a_state, bool needs_state,
 		     bool clean_only, uint64_t *path, uint64_t *origins);
-
-#endif

@@ -14,8 +14,7 @@
  * sequence draw at least one token beyond the tokens known; more pages are taken one by one (admission_grow), and when there are none
  * the sequence pauses, or a request is retracted (retract.h).
  */
-#ifndef SCHEDULER_ADMISSION_H
-#define SCHEDULER_ADMISSION_H
+#pragma once
 
 #include "scheduler/scheduler_internal.h"
 
@@ -54,5 +53,3 @@ void admission_fork(struct scheduler *s, struct request *r, struct plan *p,
 
 /* Gives back everything that a choice holds. Not while a plan that is out uses it. */
 void admission_release(struct scheduler *s, struct sequence *q);
-
-#endif

@@ -5,8 +5,7 @@
  * multiples of CHUNK_TOKENS. So every window begins at an absolute multiple of CHUNK_TOKENS, and the same chunks are computed whatever
  * the budget was; and a page is whole before another request can share it. The part of the budget below a multiple of align is not used.
  */
-#ifndef SCHEDULER_CHUNKING_H
-#define SCHEDULER_CHUNKING_H
+#pragma once
 
 #include "scheduler/request.h"
 
@@ -29,5 +28,3 @@ struct checkpoint {
  */
 uint32_t chunking_checkpoints(const struct request *r, uint32_t start, uint32_t end,
 			      uint32_t state_tokens, struct checkpoint out[SNAPSHOTS_MAX]);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * Source: the disaggregation of TokenSpeed and SGLang.
  */
-#ifndef SCHEDULER_HANDOFF_H
-#define SCHEDULER_HANDOFF_H
+#pragma once
 
 #include "scheduler/scheduler_internal.h"
 
@@ -36,5 +35,3 @@ void handoff_ship(const struct scheduler *s, struct request *r, struct plan *p,
 
 /* After a device error: no shipment will be read any more. */
 void handoff_drop_ships(struct scheduler *s);
-
-#endif

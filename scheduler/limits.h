@@ -2,8 +2,7 @@
  * The scheduler refuses at once: configurations that cannot work, and requests that could never run. The error text
  * names both numbers, the one that was asked for and the limit.
  */
-#ifndef SCHEDULER_LIMITS_H
-#define SCHEDULER_LIMITS_H
+#pragma once
 
 #include "scheduler/scheduler.h"
 
@@ -13,5 +12,3 @@ int limits_check_config(const struct scheduler_config *c, struct err *e) MUST_CH
 /* -EINVAL: the request would not complete even if it ran alone. */
 int limits_check_request(const struct scheduler_config *c, const struct scheduler_request *q,
 			 struct err *e) MUST_CHECK;
-
-#endif

@@ -12,8 +12,7 @@
  * CHUNK_TOKENS: a row's start is a multiple of it, and so is its end unless it ends the prompt. Decode rows have one token and advance
  * the state by it. Source: TokenSpeed's plan.
  */
-#ifndef SCHEDULER_PLAN_H
-#define SCHEDULER_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -143,5 +142,3 @@ struct draw_result {
 	int32_t top_ids[TOP_LOGPROBS_MAX];
 	float top_logprobs[TOP_LOGPROBS_MAX];
 };
-
-#endif

@@ -5,8 +5,7 @@
  * Pages go over piece by piece, so that a node of the tree ends where a state belongs. When the cache does not take something (the host
  * is out of memory, or decoded pages are refused), the sequence keeps its pages and goes on; slots are put back.
  */
-#ifndef SCHEDULER_PUBLISH_H
-#define SCHEDULER_PUBLISH_H
+#pragma once
 
 #include "scheduler/scheduler_internal.h"
 
@@ -20,5 +19,3 @@ uint32_t publish_give_slot(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
 /* Publishes q's whole prompt, which another worker prefilled, and the state behind it in q's slot. */
 void publish_received(struct scheduler *s, struct sequence *q);
-
-#endif

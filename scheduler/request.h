@@ -33,8 +33,7 @@
  *
  * A choice that has ended draws no more, and keeps what it holds until no plan that is out uses it.
  */
-#ifndef SCHEDULER_REQUEST_H
-#define SCHEDULER_REQUEST_H
+#pragma once
 
 #include "base/list.h"
 #include "base/map.h"
@@ -193,5 +192,3 @@ static inline uint32_t request_known(const struct sequence *q)
 {
 	return q->request->ask.n_prompt + q->n_generated;
 }
-
-#endif

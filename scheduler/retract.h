@@ -3,12 +3,9 @@
  * for admission again. It is the request with most tokens, of equal ones the oldest. The cache keeps what it computed as long as there is
  * room, and its tokens are not forgotten.
  */
-#ifndef SCHEDULER_RETRACT_H
-#define SCHEDULER_RETRACT_H
+#pragma once
 
 #include "scheduler/scheduler_internal.h"
 
 /* False: no request decodes, so none can be retracted. Not while a plan is out. */
 bool retract_one(struct scheduler *s) MUST_CHECK;
-
-#endif

@@ -46,8 +46,7 @@
  *
  * Plans depend on requests and configuration only, not on the order of free lists.
  */
-#ifndef SCHEDULER_SCHEDULER_H
-#define SCHEDULER_SCHEDULER_H
+#pragma once
 
 #include "base/err.h"
 #include "prefix_cache/prefix_cache.h"
@@ -278,5 +277,3 @@ void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret);
 /* For tests, in which no answer may depend on the ids of pages, slots and seats: hands them out in a random order from now on (see
  * pool_shuffle). -EBUSY while there is a request. */
 int scheduler_shuffle(struct scheduler *s, uint64_t seed) MUST_CHECK;
-
-#endif

@@ -14,8 +14,7 @@
  * Plans are numbered from 1. Those in (committed, planned] are out; the memory of a plan is steps[number % 2]. scheduler_new allocates
  * everything that a step needs; later only scheduler_submit allocates, and sequences for the tokens that they draw.
  */
-#ifndef SCHEDULER_SCHEDULER_INTERNAL_H
-#define SCHEDULER_SCHEDULER_INTERNAL_H
+#pragma once
 
 #include "base/arena.h"
 #include "prefix_cache/pool.h"
@@ -124,5 +123,3 @@ void scheduler_settle(struct scheduler *s);
 
 /* plan.c: admits requests and fills the next step; false: there is nothing to run. */
 bool plan_build(struct scheduler *s) MUST_CHECK;
-
-#endif

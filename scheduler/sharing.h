@@ -6,8 +6,7 @@
  * prompts part, or can still be asked to, then it waits among the leader's *followers*. It queues again when that state is published, or
  * when the leader is done. Leaders are admitted requests, so no two requests wait for each other.
  */
-#ifndef SCHEDULER_SHARING_H
-#define SCHEDULER_SHARING_H
+#pragma once
 
 #include "scheduler/scheduler_internal.h"
 
@@ -23,5 +22,3 @@ void sharing_end(struct scheduler *s, struct request *r);
 
 /* Takes r out of the queue, or away from its leader. False: it was in neither. */
 bool sharing_leave(struct scheduler *s, struct request *r);
-
-#endif

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* ---- stores ---- */
 
 /* Queues the item that page or slot `id` of the tree is. */

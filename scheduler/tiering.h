@@ -14,8 +14,7 @@
  *
  * Uses. An item that a request resumes on the device counts as used in the store too; the caller reports that to the store.
  */
-#ifndef SCHEDULER_TIERING_H
-#define SCHEDULER_TIERING_H
+#pragma once
 
 #include "scheduler/scheduler_internal.h"
 
@@ -73,5 +72,3 @@ void tiering_drop_stores(struct scheduler *s);
 
 /* Ends all loads; their requests queue again. */
 void tiering_drop_loads(struct scheduler *s);
-
-#endif

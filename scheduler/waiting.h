@@ -2,8 +2,7 @@
  * The waiting requests, the lowest priority number first, then the lowest id: a heap (base/heap.h), so that insertion and removal
  * cost the logarithm of its length. A retracted request keeps its id, and so its place.
  */
-#ifndef SCHEDULER_WAITING_H
-#define SCHEDULER_WAITING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -29,5 +28,3 @@ void waiting_remove(struct waiting *q, struct request *r);
 
 /* NULL: the queue is empty. */
 struct request *waiting_first(const struct waiting *q);
-
-#endif

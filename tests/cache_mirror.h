@@ -2,8 +2,7 @@
  * What a prefix cache holds, copied out of prefix_cache_walk into a flat list, every node with its whole
  * path; and the rules of matching, worked out on that list by trying every node.
  */
-#ifndef TESTS_CACHE_MIRROR_H
-#define TESTS_CACHE_MIRROR_H
+#pragma once
 
 #include "prefix_cache/prefix_cache.h"
 
@@ -68,5 +67,3 @@ uint64_t mirror_name(const struct mirror *m, const struct mirror_node *n, uint32
 
 /* The same of a prompt, without origin. */
 uint64_t mirror_name_of(const struct prefix_space *space, const int32_t *tokens, uint32_t depth);
-
-#endif

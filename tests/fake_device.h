@@ -6,8 +6,7 @@
  * nothing else; that rows could run in any order or at once; and that no row writes a page outside its window, or
  * one that was written already.
  */
-#ifndef TESTS_FAKE_DEVICE_H
-#define TESTS_FAKE_DEVICE_H
+#pragma once
 
 #include "scheduler/scheduler.h"
 
@@ -60,5 +59,3 @@ const char *fake_device_check_cache(const struct fake_device *d, const struct pr
 		if (!(condition))                                                \
 			return __FILE__ ":" FAKE_TEXT(__LINE__) ": " #condition; \
 	} while (0)
-
-#endif

@@ -2,8 +2,7 @@
  * Golden answers: a model directory's golden.json, and requests run through scheduler and engine as the
  * daemon runs them, without HTTP. For tests that need the real forward pass.
  */
-#ifndef TESTS_GOLDEN_H
-#define TESTS_GOLDEN_H
+#pragma once
 
 #include <jansson.h>
 
@@ -104,5 +103,3 @@ bool golden_matches(const struct golden_case *c, const struct run *r, float *wor
 /* The same tokens and the same bits of every log-probability, of the prompt's tokens and choice by choice; says
  * where not. */
 bool run_same(const struct run *a, const struct run *b, const char *name);
-
-#endif

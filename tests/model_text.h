@@ -1,6 +1,5 @@
 /* The tokenizer and the chat template of a model's directory. */
-#ifndef TESTS_MODEL_TEXT_H
-#define TESTS_MODEL_TEXT_H
+#pragma once
 
 #include "engine/checkpoint/checkpoint.h"
 #include "protocol/jinja/jinja.h"
@@ -42,5 +41,3 @@ static inline int model_template(const char *path, struct template **ret, struct
 	checkpoint_text_release(&text);
 	return r;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * A plan against what the rules say it should be, and against the plan of a second scheduler whose ids have other
  * names.
  */
-#ifndef TESTS_PLAN_CHECK_H
-#define TESTS_PLAN_CHECK_H
+#pragma once
 
 #include "tests/scheduler_rules.h"
 
@@ -30,5 +29,3 @@ const char *plan_compare_prepare(struct plan_names *n, const struct scheduler_pr
 
 /* a of one scheduler is b of the other. NULL, or the condition that failed. */
 const char *plan_compare(struct plan_names *n, const struct plan *a, const struct plan *b);
-
-#endif

@@ -2,8 +2,7 @@
  * A random life of a prefix cache: requests come, publish, keep states, share pages, return and go, and after each event the
  * real cache must say what the model says. Aborts at the first difference, after saying where.
  */
-#ifndef TESTS_PREFIX_EVENTS_H
-#define TESTS_PREFIX_EVENTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ struct events_count {
 
 /* At most n_events events on a fresh cache of a random shape; adds what happened to `count`. */
 void events_run(const struct events_source *source, uint32_t n_events, struct events_count *count);
-
-#endif

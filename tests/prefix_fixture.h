@@ -1,7 +1,6 @@
 /* What the hand-made tests of prefix_cache/ share: short ways to say "a request publishes these pages". Tokens are given as
  * text, one character a token. */
-#ifndef TESTS_PREFIX_FIXTURE_H
-#define TESTS_PREFIX_FIXTURE_H
+#pragma once
 
 #include <assert.h>
 #include <string.h>
@@ -155,5 +154,3 @@ static inline struct prefix_stats stats(const struct prefix_cache *c)
 	prefix_cache_stats(c, &s);
 	return s;
 }
-
-#endif

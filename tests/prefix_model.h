@@ -4,8 +4,7 @@
  * known is found by looking at everything. It has no nodes, no edges and no order of eviction: what went is read off
  * the real cache, and checked to have been allowed.
  */
-#ifndef TESTS_PREFIX_MODEL_H
-#define TESTS_PREFIX_MODEL_H
+#pragma once
 
 #include "prefix_cache/prefix_cache.h"
 
@@ -85,5 +84,3 @@ void model_stats(const struct prefix_model *m, struct prefix_stats *ret); /* but
  * and `slots`: whether the shortage was of pages, of slots, of bytes when neither. */
 const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, bool pages,
 			 bool slots);
-
-#endif

@@ -1,6 +1,5 @@
 /* JSON in a test's text without backslashes: {'a':'b'} for {"a":"b"}. */
-#ifndef TESTS_QUOTED_H
-#define TESTS_QUOTED_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,5 +21,3 @@ __attribute__((unused)) static const char *quoted(const char *text)
 	copy[n] = 0;
 	return copy;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Random numbers and texts for tests: the same in every run, given the seed. */
-#ifndef TESTS_RANDOM_H
-#define TESTS_RANDOM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ __attribute__((unused)) static size_t random_pieces(const char *const *pieces, s
 	out[len] = 0;
 	return len;
 }
-
-#endif

@@ -23,8 +23,7 @@
  * When prompts go to other workers or come from there (do_transfer): what arrives in the named pages and slot stays until the request
  * reads it; what a ship names stays until the request is told that it was read.
  */
-#ifndef TESTS_SCHEDULER_MODEL_H
-#define TESTS_SCHEDULER_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ struct model_counts {
 /* One life of a scheduler: a configuration, up to n_events calls in random order, then everything
  * that is left runs to its end. NULL, or the condition that failed. */
 const char *model_run(struct source *src, uint32_t n_events, struct model_counts *counts);
-
-#endif

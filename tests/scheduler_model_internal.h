@@ -1,6 +1,5 @@
 /* The model's state, which the three files of the model share. */
-#ifndef TESTS_SCHEDULER_MODEL_INTERNAL_H
-#define TESTS_SCHEDULER_MODEL_INTERNAL_H
+#pragma once
 
 #include "scheduler/scheduler.h"
 #include "tests/cache_mirror.h"
@@ -102,5 +101,3 @@ void model_mark_evicted(struct model *m);
 
 /* A state that is back, or whose page is gone, is no more evicted. */
 void model_forget_marks(struct model *m);
-
-#endif

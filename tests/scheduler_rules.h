@@ -8,8 +8,7 @@
  * copy of the cache from before the plan; where something was evicted while the plan was made there may be several
  * answers, which the model tries in turn (rules.tried).
  */
-#ifndef TESTS_SCHEDULER_RULES_H
-#define TESTS_SCHEDULER_RULES_H
+#pragma once
 
 #include "scheduler/scheduler.h"
 #include "tests/cache_mirror.h"
@@ -183,5 +182,3 @@ void rules_shipped(struct rules *r, struct rule_request *q);
 /* Pages and origins of what q has published, by the rules. */
 void rules_origins(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
 		   uint64_t *out);
-
-#endif

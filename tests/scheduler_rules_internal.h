@@ -1,6 +1,5 @@
 /* What scheduler_rules.c (steps and ends) and scheduler_rules_admission.c (memory, what is found, who waits) share. */
-#ifndef TESTS_SCHEDULER_RULES_INTERNAL_H
-#define TESTS_SCHEDULER_RULES_INTERNAL_H
+#pragma once
 
 #include "tests/scheduler_rules.h"
 
@@ -37,5 +36,3 @@ void rules_try_branches(struct rules *r);
 
 /* The states that are wanted of q, from the front. Returns how many. */
 uint32_t rules_wanted(const struct rule_request *q, uint32_t out[RULES_WANTED + 1]);
-
-#endif

@@ -7,8 +7,7 @@
  *     "a.1@8"   the same, with the request's letter and the choice (world.named)
  *     "!"       behind a row: it draws, once a choice
  */
-#ifndef TESTS_SCHEDULER_WORLD_H
-#define TESTS_SCHEDULER_WORLD_H
+#pragma once
 
 #include "base/buf.h"
 #include "scheduler/scheduler.h"
@@ -77,5 +76,3 @@ bool world_at_baseline(struct world *w);
 /* The cache has a node that ends after these tokens; in a model with states: with a state there. */
 bool world_published(const struct world *w, const int32_t *tokens, uint32_t depth);
 bool world_published_text(const struct world *w, const char *text, uint32_t depth);
-
-#endif

@@ -1,6 +1,5 @@
 /* A directory for one test program's files, removed with all in it when the program says so. */
-#ifndef TESTS_SCRATCH_H
-#define TESTS_SCRATCH_H
+#pragma once
 
 #include <ftw.h>
 #include <stdio.h>
@@ -59,5 +58,3 @@ __attribute__((unused)) static void scratch_write(const char *name, const void *
 		abort();
 	}
 }
-
-#endif

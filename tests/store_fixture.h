@@ -2,8 +2,7 @@
  * What the tests of engine/store/ share: items whose tokens, keys and bytes follow from a number, a store with its events,
  * and its files.
  */
-#ifndef TESTS_STORE_FIXTURE_H
-#define TESTS_STORE_FIXTURE_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -328,5 +327,3 @@ static inline uint32_t count_files(const char *dir, const char *suffix)
 	nftw(dir, count_one, 16, FTW_PHYS);
 	return n_counted;
 }
-
-#endif

@@ -11,8 +11,7 @@
  * A failed check says what it saw; the exit status is 1 when any failed. Checks may be counted
  * quietly in loops with `check`, which prints only failures, and reported as one with `ok_all`.
  */
-#ifndef TESTS_TAP_H
-#define TESTS_TAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -82,5 +81,3 @@ __attribute__((unused)) static int skip_all(const char *why)
 	printf("1..0 # SKIP %s\n", why);
 	return 0;
 }
-
-#endif

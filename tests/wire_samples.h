@@ -1,6 +1,5 @@
 /* One message of each type, for the tests of the codec and the corpus of its fuzzer. */
-#ifndef TESTS_WIRE_SAMPLES_H
-#define TESTS_WIRE_SAMPLES_H
+#pragma once
 
 #include "protocol/transfer/wire.h"
 
@@ -96,5 +95,3 @@ static bool wire_sample(enum wire_type type, struct wire_message *ret)
 	*ret = m;
 	return true;
 }
-
-#endif

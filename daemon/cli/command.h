@@ -1,6 +1,5 @@
 /* The commands of `tigon`: one file or folder each, and one row in main.c. */
-#ifndef DAEMON_CLI_COMMAND_H
-#define DAEMON_CLI_COMMAND_H
+#pragma once
 
 #include <stdio.h>
 
@@ -29,5 +28,3 @@ int cli_registry(int argc, char **argv, struct err *e);
 int cli_simulate(int argc, char **argv, struct err *e);
 int cli_transfer_key(int argc, char **argv, struct err *e);
 int cli_tune(int argc, char **argv, struct err *e);
-
-#endif

@@ -4,8 +4,7 @@
  *
  *     IDLE ──stream_send──> SENDING ──> HEADERS ──> BODY ──> IDLE (kept alive) or CLOSED
  */
-#ifndef DAEMON_CLI_HTTP_CLIENT_H
-#define DAEMON_CLI_HTTP_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ int stream_retry(struct stream *s, const struct target *t, struct err *e) MUST_C
 
 /* The events to wait for, as poll and epoll have them. */
 uint32_t stream_events(const struct stream *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* Figures as SVG: panels below each other, each with lines over axes that begin at 0. */
-#ifndef DAEMON_CLI_PLOT_H
-#define DAEMON_CLI_PLOT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ int plot_check(const char *option, const char *path, struct err *e) MUST_CHECK;
 /* subtitle: any text, a line below all panels; NULL: none. -errno: the file cannot be opened or written. */
 int plot_write(const char *path, const char *subtitle, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;
-
-#endif

@@ -1,6 +1,5 @@
 /* Measured values, of which medians and percentiles are wanted. */
-#ifndef DAEMON_CLI_SAMPLES_H
-#define DAEMON_CLI_SAMPLES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ double samples_nearest(struct samples *s, double p);
 
 /* The median of n > 0 values, which get sorted. */
 double median(double *v, size_t n);
-
-#endif

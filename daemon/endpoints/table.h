@@ -1,12 +1,9 @@
 /*
  * All endpoints of the API.
  */
-#ifndef DAEMON_ENDPOINTS_TABLE_H
-#define DAEMON_ENDPOINTS_TABLE_H
+#pragma once
 
 #include "daemon/request/endpoint.h"
 
 /* The endpoint of a path, and the rest of the path behind the endpoint's own; NULL: there is none. */
 const struct endpoint *endpoints_find(const char *path, const char **ret_rest);
-
-#endif

@@ -2,8 +2,7 @@
  * One HTTP request and its answer, for the files of this directory: receive.c checks the headers and takes the body, send.c
  * sends the answer, http.c is called by libmicrohttpd. Everything here is the http thread's.
  */
-#ifndef DAEMON_HTTP_EXCHANGE_H
-#define DAEMON_HTTP_EXCHANGE_H
+#pragma once
 
 #include <microhttpd.h>
 
@@ -65,5 +64,3 @@ enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const 
 
 /* send.c: answers from the call, as far as its answer is known, or suspends the connection. */
 enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x) ON(role_http);
-
-#endif

@@ -7,8 +7,7 @@
  *                     an error; the body is read and dropped first,
  *                     unless the client waits for "100 Continue" or the body is far too long
  */
-#ifndef DAEMON_HTTP_HTTP_H
-#define DAEMON_HTTP_HTTP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ int http_start(struct server *s, struct watch *w, int fd, struct http **ret,
 
 /* main: cuts the open connections and ends the thread. */
 void http_stop(struct http *h);
-
-#endif

@@ -13,8 +13,7 @@
  * has that number. A connection leaves the table (watch_close) before libmicrohttpd closes its
  * descriptor, and the thread touches descriptors only of connections in the table, under the lock.
  */
-#ifndef DAEMON_HTTP_WATCH_H
-#define DAEMON_HTTP_WATCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -46,5 +45,3 @@ void watch_idle(struct watch *w, struct connection *c);
 
 /* main: call_close for every call there is. */
 void watch_close_calls(struct watch *w);
-
-#endif

@@ -8,8 +8,7 @@
  * tokens that it drew meanwhile are dropped. Usage counts tokens up to and including the one that
  * completed the stop.
  */
-#ifndef DAEMON_REQUEST_ANSWER_H
-#define DAEMON_REQUEST_ANSWER_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -33,5 +32,3 @@ void answer_end_stream(const struct answer *a, struct buf *out);
 
 /* The body of a complete answer. */
 void answer_body(const struct answer *a, struct buf *out);
-
-#endif

@@ -25,8 +25,7 @@
  * saw that there was nothing. A thread that changes anything calls call_wake, which resumes the connection if, and only if,
  * it is suspended. libmicrohttpd cannot close a suspended connection, so the pointer to it is valid then.
  */
-#ifndef DAEMON_REQUEST_CALL_H
-#define DAEMON_REQUEST_CALL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -235,5 +234,3 @@ void call_tick(struct call *c, uint64_t before_ns);
  * drawn (rank 0), the part of one that was scored. */
 bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 		 enum finish_reason *ret_finish, struct draw_result *ret_draw);
-
-#endif

@@ -9,8 +9,7 @@
  * both hold-backs, and is dropped there if none of them became content (reasoning, tags, text
  * behind a stop string). Bytes are counted as positions in the raw bytes of all tokens.
  */
-#ifndef DAEMON_REQUEST_CHOICE_H
-#define DAEMON_REQUEST_CHOICE_H
+#pragma once
 
 #include "base/ids.h"
 #include "protocol/openai/response.h"
@@ -68,5 +67,3 @@ int choice_push(struct choice *c, const struct draw_result *draw,
 
 /* The results were sent: empties them. Text that is held back stays. */
 void choice_clear(struct choice *c);
-
-#endif

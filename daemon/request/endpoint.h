@@ -7,8 +7,7 @@
  *     visit   http ─> engine ─> http   reads or changes what the engine thread owns, between two steps
  *     parse   http ─> text ─> engine   makes prompts from the body; the tokens that are drawn become the answer
  */
-#ifndef DAEMON_REQUEST_ENDPOINT_H
-#define DAEMON_REQUEST_ENDPOINT_H
+#pragma once
 
 #include "daemon/server.h"
 #include "protocol/openai/response.h"
@@ -59,5 +58,3 @@ struct endpoint {
 		      const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
 		      struct buf *out);
 };
-
-#endif

@@ -6,8 +6,7 @@
  * the call on to the engine thread. So a bad request is answered before any header of a stream was sent; only the scheduler
  * may still refuse one, when its queue is full.
  */
-#ifndef DAEMON_REQUEST_TEXT_H
-#define DAEMON_REQUEST_TEXT_H
+#pragma once
 
 #include "base/err.h"
 #include "daemon/request/call.h"
@@ -42,5 +41,3 @@ int prepare_render(const struct server *s, const json_t *context, struct buf *ou
 /* The same as token ids. */
 int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
 			struct err *e) MUST_CHECK;
-
-#endif

@@ -9,8 +9,7 @@
  *     ChatML (Qwen)        <|im_end|>
  *     Llama 3              <|eot_id|>
  */
-#ifndef DAEMON_REQUEST_TURNS_H
-#define DAEMON_REQUEST_TURNS_H
+#pragma once
 
 #include "protocol/jinja/jinja.h"
 #include "protocol/tokenizer/tokenizer.h"
@@ -26,5 +25,3 @@ int32_t turns_token(const struct template *template, const struct tokenizer *t);
  * last ones, where this chat continues, are kept. */
 uint32_t turns_find(const int32_t *prompt, size_t n_prompt, const int32_t *ends, uint32_t n_ends,
 		    uint32_t ret[TURNS_MAX]);
-
-#endif

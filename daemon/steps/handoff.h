@@ -13,8 +13,7 @@
  *         first tokens ─> transfer_draws
  *         NOTE_SENT ─> scheduler_shipped          NOTE_DROPPED ─> scheduler_abort
  */
-#ifndef DAEMON_STEPS_HANDOFF_H
-#define DAEMON_STEPS_HANDOFF_H
+#pragma once
 
 #include "daemon/steps/handoff_config.h"
 
@@ -53,5 +52,3 @@ void handoff_flushed(struct handoff *h);
 
 /* No new prompts are taken. */
 void handoff_drain(struct handoff *h);
-
-#endif

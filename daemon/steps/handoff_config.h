@@ -1,6 +1,5 @@
 /* What handoff.c, handoff_send.c and handoff_receive.c work with; all of it is borrowed. */
-#ifndef DAEMON_STEPS_HANDOFF_CONFIG_H
-#define DAEMON_STEPS_HANDOFF_CONFIG_H
+#pragma once
 
 #include "daemon/server.h"
 #include "daemon/steps/identity.h"
@@ -15,5 +14,3 @@ struct handoff_config {
 	struct queue *inbox;   /* woken when there is something to do */
 	struct identity *identity;
 };
-
-#endif

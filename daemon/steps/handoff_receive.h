@@ -1,6 +1,5 @@
 /* A decode worker's side of handoff.h: prompts that prefill workers compute. The engine thread's. */
-#ifndef DAEMON_STEPS_HANDOFF_RECEIVE_H
-#define DAEMON_STEPS_HANDOFF_RECEIVE_H
+#pragma once
 
 #include "base/list.h"
 #include "daemon/steps/handoff_config.h"
@@ -33,5 +32,3 @@ void handoff_receive_forget(struct handoff_receive *h, uint64_t request);
 
 /* Nothing will be received any more. */
 void handoff_receive_fail(struct handoff_receive *h);
-
-#endif

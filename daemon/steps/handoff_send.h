@@ -1,6 +1,5 @@
 /* A prefill worker's side of handoff.h: prompts that are computed for decode workers. The engine thread's. */
-#ifndef DAEMON_STEPS_HANDOFF_SEND_H
-#define DAEMON_STEPS_HANDOFF_SEND_H
+#pragma once
 
 #include "base/list.h"
 #include "daemon/steps/handoff_config.h"
@@ -27,5 +26,3 @@ bool handoff_send_admit(struct server *s);
 void handoff_send_take(struct handoff_send *h, const struct transfer_note *n);
 void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *ev);
 void handoff_send_fail(struct handoff_send *h, const struct err *why);
-
-#endif

@@ -2,8 +2,7 @@
  * The identity of this server's pages and states: a hash of everything that decides their bits. It is computed once, on the
  * thread that needs it first: a thread of the store below the device, or the transfer thread.
  */
-#ifndef DAEMON_STEPS_IDENTITY_H
-#define DAEMON_STEPS_IDENTITY_H
+#pragma once
 
 #include <pthread.h>
 
@@ -25,5 +24,3 @@ void identity_release(struct identity *i);
  * server->info must be known. */
 int identity_get(struct identity *i, const char *memo, const atomic_bool *cancel,
 		 struct cache_identity *ret, struct err *e) MUST_CHECK;
-
-#endif

@@ -2,8 +2,7 @@
  * The calls that the scheduler has: submits them, hands them their tokens, ends them. Each live call holds the work's
  * reference (daemon/request/call.h), which is dropped when the call is over for the engine thread.
  */
-#ifndef DAEMON_STEPS_LIVE_H
-#define DAEMON_STEPS_LIVE_H
+#pragma once
 
 #include "base/list.h"
 #include "daemon/request/call.h"
@@ -44,5 +43,3 @@ void live_planned(struct live *l, uint64_t step) ON(role_engine);
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n) ON(role_engine);
 
 void live_fail_all(struct live *l, const struct err *why) ON(role_engine);
-
-#endif

@@ -16,8 +16,7 @@
  * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the device is
  * lost or the daemon ends, every live call fails with a sentence, and so does every call that still comes, until loop_free.
  */
-#ifndef DAEMON_STEPS_LOOP_H
-#define DAEMON_STEPS_LOOP_H
+#pragma once
 
 #include "base/err.h"
 #include "daemon/request/call.h"
@@ -50,5 +49,3 @@ void loop_drain(struct loop *l);
 void loop_quit(struct loop *l);
 bool loop_ended(const struct loop *l);
 void loop_free(struct loop *l);
-
-#endif

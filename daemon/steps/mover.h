@@ -8,8 +8,7 @@
  * Both happen before the next plan is submitted, which may write pages that the last commit has freed. An item for which
  * the store has no room stays on the device until there is room.
  */
-#ifndef DAEMON_STEPS_MOVER_H
-#define DAEMON_STEPS_MOVER_H
+#pragma once
 
 #include "base/queue.h"
 #include "daemon/steps/identity.h"
@@ -37,5 +36,3 @@ void mover_clear(struct mover *m, struct scheduler *s);
 
 /* NULL: there is none. */
 struct store *mover_store(struct mover *m);
-
-#endif

@@ -12,8 +12,7 @@
  * The file has the prompts' tokens, so only its owner can read it. When it cannot be written any more, recording stops with
  * a warning and the server goes on. One thread.
  */
-#ifndef DAEMON_STEPS_RECORD_H
-#define DAEMON_STEPS_RECORD_H
+#pragma once
 
 #include "scheduler/scheduler.h"
 
@@ -55,5 +54,3 @@ void record_received(struct record *r, uint64_t id, const struct draw_result *dr
 void record_receive_failed(struct record *r, uint64_t id, bool again);
 void record_shipped(struct record *r, uint64_t id);
 void record_flush(struct record *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* Settings of engine and scheduler that follow from tigond's options. For the engine thread. */
-#ifndef DAEMON_STEPS_SETUP_H
-#define DAEMON_STEPS_SETUP_H
+#pragma once
 
 #include "daemon/server.h"
 
@@ -10,5 +9,3 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 
 /* After setup_engine. */
 struct scheduler_config setup_scheduler(const struct server *s);
-
-#endif

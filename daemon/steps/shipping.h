@@ -7,8 +7,7 @@
  * free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and Hahne, 1998). All calls are the
  * engine thread's.
  */
-#ifndef DAEMON_STEPS_SHIPPING_H
-#define DAEMON_STEPS_SHIPPING_H
+#pragma once
 
 #include "daemon/transfer/transfer.h"
 #include "engine/engine.h"
@@ -43,5 +42,3 @@ int shipping_run(struct shipping *s, struct err *e) MUST_CHECK;
 
 /* Data of an attempt that were not read yet are not wanted any more. */
 void shipping_drop(struct shipping *s, uint64_t attempt);
-
-#endif

@@ -2,8 +2,7 @@
  * Decides which peers may connect to a socket that listens: those whose public key is on the list (keys.h). ZeroMQ asks
  * for each new connection, by a message on an inproc socket. Source: RFC 27/ZAP.
  */
-#ifndef DAEMON_TRANSFER_AUTHENTICATOR_H
-#define DAEMON_TRANSFER_AUTHENTICATOR_H
+#pragma once
 
 #include "base/log.h"
 #include "daemon/transfer/keys.h"
@@ -21,5 +20,3 @@ void authenticator_close(struct authenticator *a);
 
 /* Answers the questions that wait. */
 void authenticator_run(struct authenticator *a);
-
-#endif

@@ -1,6 +1,5 @@
 /* Counters of a transfer thread, for /metrics (daemon/metrics.h). Any thread reads. */
-#ifndef DAEMON_TRANSFER_COUNTERS_H
-#define DAEMON_TRANSFER_COUNTERS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -12,5 +11,3 @@ struct transfer_counters {
 	_Atomic uint64_t prompts_received, prompts_received_bytes;
 	_Atomic uint64_t prompts_failed; /* deliveries that failed after they were begun */
 };
-
-#endif

@@ -2,8 +2,7 @@
  * The decode workers that are connected to a prefill worker: HELLO, PING and PONG, their ends. sending.h has the prompts
  * that are computed for them. Only the transfer thread.
  */
-#ifndef DAEMON_TRANSFER_DECODE_PEERS_H
-#define DAEMON_TRANSFER_DECODE_PEERS_H
+#pragma once
 
 #include "daemon/transfer/sending.h"
 
@@ -52,5 +51,3 @@ bool decode_peers_any(const struct decode_peers *d) ON(role_transfer);
 
 /* Forgets silent peers and overdue deliveries. Returns when it has to be called again. */
 uint64_t decode_peers_tick(struct decode_peers *d) ON(role_transfer);
-
-#endif

@@ -4,8 +4,7 @@
  * new ones. It disconnects from one only when that is missing from the list and does not answer either: then a registry
  * that is down, or that was restarted and knows nobody yet, ends no connection. Only the transfer thread.
  */
-#ifndef DAEMON_TRANSFER_DIRECTORY_H
-#define DAEMON_TRANSFER_DIRECTORY_H
+#pragma once
 
 #include "daemon/transfer/prefill_peers.h"
 
@@ -40,5 +39,3 @@ uint64_t directory_tick(struct directory *d) ON(role_transfer);
 
 /* prefill: asks the registry to forget this worker at once. */
 void directory_leave(struct directory *d) ON(role_transfer);
-
-#endif

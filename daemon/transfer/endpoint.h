@@ -1,8 +1,7 @@
 /*
  * Addresses of workers: "tcp://HOST:PORT". HOST is a name, an IPv4 address or an IPv6 address in brackets.
  */
-#ifndef DAEMON_TRANSFER_ENDPOINT_H
-#define DAEMON_TRANSFER_ENDPOINT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ bool transfer_endpoint_is_any(const char *text);
 
 /* Whether its port is 0. */
 bool transfer_endpoint_takes_any_port(const char *text);
-
-#endif

@@ -10,8 +10,7 @@
  * its owner. A file of another owner (a credential of systemd, a secret of Kubernetes) may be readable by a group or
  * through an ACL. Source: RFC 26/CurveZMQ; zmq_curve(7).
  */
-#ifndef DAEMON_TRANSFER_KEYS_H
-#define DAEMON_TRANSFER_KEYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ bool transfer_keys_name(const struct transfer_keys *k, const char *endpoint);
 
 /* The public key that the peer at this address must have: that of its `allow`, else our own. Borrowed. */
 const char *transfer_keys_of(const struct transfer_keys *k, const char *endpoint);
-
-#endif

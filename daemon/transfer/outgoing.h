@@ -6,8 +6,7 @@
  * a context of its own, so that a slow lookup delays no other connection. A lookup is made anew by each outgoing_redial,
  * for IPv4 and for IPv6 by turns until a connection was made, after 3 s at first and ever longer pauses up to a minute.
  */
-#ifndef DAEMON_TRANSFER_OUTGOING_H
-#define DAEMON_TRANSFER_OUTGOING_H
+#pragma once
 
 #include "daemon/transfer/socket.h"
 
@@ -42,5 +41,3 @@ void outgoing_free(struct outgoing *o);
 
 /* Reads what the monitor reports into connected, met and lost. */
 void outgoing_look(struct outgoing *o);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * With keys every connection is encrypted (CURVE), and only peers on the list can connect. One thread.
  */
-#ifndef DAEMON_TRANSFER_PORT_H
-#define DAEMON_TRANSFER_PORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ int port_receive(struct port *p, uint32_t *ret_link, zmq_msg_t *head, zmq_msg_t 
  * -EHOSTUNREACH: there is no connection. -EAGAIN: the peer of an incoming connection reads too slowly. */
 int port_send(struct port *p, uint32_t link, const void *head, size_t len,
 	      zmq_msg_t *body) MUST_CHECK;
-
-#endif

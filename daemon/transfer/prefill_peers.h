@@ -2,8 +2,7 @@
  * The prefill workers that a decode worker is connected to: HELLO, PING and PONG, their ends. receiving.h has the prompts
  * that they compute. Only the transfer thread.
  */
-#ifndef DAEMON_TRANSFER_PREFILL_PEERS_H
-#define DAEMON_TRANSFER_PREFILL_PEERS_H
+#pragma once
 
 #include "daemon/transfer/receiving.h"
 
@@ -42,5 +41,3 @@ uint64_t prefill_peers_tick(struct prefill_peers *p) ON(role_transfer);
 
 /* Tells the peers that this worker shuts down. */
 void prefill_peers_leave(struct prefill_peers *p) ON(role_transfer);
-
-#endif

@@ -2,8 +2,7 @@
  * Prompts that a decode worker has prefill workers compute: sends PREPARE to the peer that peers_choose names, checks the
  * windows and statuses that come, and ends each attempt with a note to the engine thread. Only the transfer thread.
  */
-#ifndef DAEMON_TRANSFER_RECEIVING_H
-#define DAEMON_TRANSFER_RECEIVING_H
+#pragma once
 
 #include "daemon/transfer/worker.h"
 #include "protocol/transfer/peers.h"
@@ -55,5 +54,3 @@ void receiving_end_failed(struct receiving *r) ON(role_transfer);
 /* Fails all attempts at a peer. */
 void receiving_fail_peer(struct receiving *r, uint32_t peer, int code, const char *why)
 	ON(role_transfer);
-
-#endif

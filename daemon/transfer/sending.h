@@ -2,8 +2,7 @@
  * Prompts that a prefill worker computes for decode workers: takes PREPARE, sends windows and the first tokens, and ends
  * each attempt that a NOTE_ASKED announced with a NOTE_SENT or NOTE_DROPPED. Only the transfer thread.
  */
-#ifndef DAEMON_TRANSFER_SENDING_H
-#define DAEMON_TRANSFER_SENDING_H
+#pragma once
 
 #include "daemon/transfer/worker.h"
 #include "protocol/transfer/gossip.h"
@@ -42,5 +41,3 @@ void sending_take_returned(struct sending *s) ON(role_transfer);
 
 /* Ends the attempts whose deliveries have failed, and tells the decode workers. */
 void sending_end_failed(struct sending *s) ON(role_transfer);
-
-#endif

@@ -2,8 +2,7 @@
  * ZeroMQ sockets as every connection between workers needs them: limits, CURVE keys, heartbeats; and whole messages.
  * Source: zmq_setsockopt(3), RFC 26/CurveZMQ.
  */
-#ifndef DAEMON_TRANSFER_SOCKET_H
-#define DAEMON_TRANSFER_SOCKET_H
+#pragma once
 
 #include <zmq.h>
 
@@ -43,5 +42,3 @@ int socket_error(struct err *e, const char *what);
  * (frames beyond are dropped); 0: there is no message. Frames are the caller's, for frames_close. */
 size_t frames_take(void *socket, zmq_msg_t *frames, size_t max);
 void frames_close(zmq_msg_t *frames, size_t n);
-
-#endif

@@ -2,8 +2,7 @@
  * The file of --transfer-trace: a line for each event of a delivery, tab-separated: nanoseconds of the monotonic clock,
  * event, delivery, first layer, layers, first token, tokens, bytes. Lines that the file does not take are dropped.
  */
-#ifndef DAEMON_TRANSFER_TRACE_H
-#define DAEMON_TRANSFER_TRACE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -25,5 +24,3 @@ void trace_close(struct trace *t);
 /* w NULL: the event concerns the whole prompt. */
 void trace_write(struct trace *t, uint64_t ns, const char *event, uint64_t delivery,
 		 const struct wire_window *w);
-
-#endif

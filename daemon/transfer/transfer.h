@@ -17,8 +17,7 @@
  * The engine thread calls these functions; config.wake tells it that there is a note. The transfer thread never waits for
  * a device, and the engine thread never for a network.
  */
-#ifndef DAEMON_TRANSFER_TRANSFER_H
-#define DAEMON_TRANSFER_TRANSFER_H
+#pragma once
 
 #include "daemon/transfer/types.h"
 
@@ -62,5 +61,3 @@ int transfer_draws(struct transfer *t, uint64_t attempt, const struct draw_resul
 
 /* The prompt will not be computed. */
 void transfer_fail(struct transfer *t, uint64_t attempt, const struct err *why);
-
-#endif

@@ -1,6 +1,5 @@
 /* Values that the engine thread and the transfer thread exchange (transfer.h). */
-#ifndef DAEMON_TRANSFER_TYPES_H
-#define DAEMON_TRANSFER_TYPES_H
+#pragma once
 
 #include <stdatomic.h>
 #include <zmq.h>
@@ -88,5 +87,3 @@ struct transfer_window {
 	void *owner;	 /* the transfer thread's */
 	struct wire_piece pieces[];
 };
-
-#endif

@@ -13,8 +13,7 @@
  *     outgoing.c        authenticator.c    one outgoing connection; which incoming ones are accepted
  *     socket.c          keys.c endpoint.c  ZeroMQ sockets; key files; addresses
  */
-#ifndef DAEMON_TRANSFER_WORKER_H
-#define DAEMON_TRANSFER_WORKER_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/list.h"
@@ -132,5 +131,3 @@ struct transfer_note *note_new(enum transfer_note_type type,
 			       uint64_t attempt);	   /* NULL: out of memory */
 void note_send(struct worker *w, struct transfer_note *n); /* takes n */
 struct transfer_note *note_next(struct worker *w);	   /* engine thread */
-
-#endif

@@ -4,8 +4,7 @@
  *
  * A format is a struct checkpoint_format (formats/format.h) and a row of the table in checkpoint.c.
  */
-#ifndef ENGINE_CHECKPOINT_CHECKPOINT_H
-#define ENGINE_CHECKPOINT_CHECKPOINT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -55,5 +54,3 @@ int checkpoint_files(const struct checkpoint *k, checkpoint_visit *visit, void *
 /* Copies what comes with the weights but config.json (tokenizer, chat template, generation defaults)
  * into a directory, in files as Hugging Face has them. */
 int checkpoint_copy_texts(const struct checkpoint *k, const char *dir, struct err *e) MUST_CHECK;
-
-#endif

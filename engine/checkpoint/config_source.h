@@ -3,8 +3,7 @@
  * in the source, and every read after it returns the value for a missing key: a caller checks once,
  * at the end. A key that is null counts as missing.
  */
-#ifndef ENGINE_CHECKPOINT_CONFIG_SOURCE_H
-#define ENGINE_CHECKPOINT_CONFIG_SOURCE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ double config_real(struct config_source *s, const char *key, double min, double 
 /* Refuses every value of the key but this one, the only one that the engine computes. */
 void config_only_truth(struct config_source *s, const char *key, bool wanted);
 void config_only_word(struct config_source *s, const char *key, const char *wanted);
-
-#endif

@@ -7,8 +7,7 @@
  * (families/). Numbers are rounded to bf16, which changes nothing in synthetic weights and bf16
  * checkpoints.
  */
-#ifndef ENGINE_CHECKPOINT_EXPORT_H
-#define ENGINE_CHECKPOINT_EXPORT_H
+#pragma once
 
 #include "engine/checkpoint/weights.h"
 
@@ -17,5 +16,3 @@
  * -EEXIST when it is there and not empty. */
 int weights_export(const struct weights *w, const struct model_config *c, const char *config_json,
 		   const char *out_dir, uint64_t shard_bytes, struct err *e) MUST_CHECK;
-
-#endif

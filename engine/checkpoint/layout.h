@@ -5,8 +5,7 @@
  * group, from its row `first` on. A tensor of one plain weight is one group. Reading and exporting
  * both follow this.
  */
-#ifndef ENGINE_CHECKPOINT_LAYOUT_H
-#define ENGINE_CHECKPOINT_LAYOUT_H
+#pragma once
 
 #include "engine/checkpoint/families/family.h"
 #include "engine/checkpoint/tensor.h"
@@ -36,5 +35,3 @@ bool layout_has_set(const struct tensor_set *set, const struct model_config *c, 
 
 /* The name of a tensor behind a prefix, into out [TENSOR_NAME_MAX + 1]; cut where it is too long. */
 void layout_name(const struct family_tensor *t, const char *prefix, uint32_t expert, char *out);
-
-#endif

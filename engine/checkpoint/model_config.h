@@ -9,8 +9,7 @@
  * and 32 a token; vocabulary below 2^24. No product of a weight's sizes overflows 64 bits, no width
  * 32. Either kind of layer may be absent.
  */
-#ifndef ENGINE_CHECKPOINT_MODEL_CONFIG_H
-#define ENGINE_CHECKPOINT_MODEL_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ int model_config_open(const char *path, struct model_config *ret, struct err *e)
 /* The same from memory; generation may be NULL. `name` stands for the file in messages. */
 int model_config_parse(const char *name, const char *json, size_t len, const char *generation,
 		       size_t generation_len, struct model_config *ret, struct err *e) MUST_CHECK;
-
-#endif

@@ -12,8 +12,7 @@
  * Synthetic matrices are filled by a kernel where they lie; everything else is converted from the
  * stored type to the kernels' elements row by row, into a mapping of the buffer.
  */
-#ifndef ENGINE_CHECKPOINT_PACK_H
-#define ENGINE_CHECKPOINT_PACK_H
+#pragma once
 
 #include "engine/checkpoint/weights.h"
 #include "kernels/kernels.h"
@@ -42,5 +41,3 @@ void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32
 /* The first `bytes` of a buffer for writing, all of them; NULL (and p->error) when that fails. */
 void *pack_map(struct packer *p, cl_mem buffer, uint64_t bytes);
 void pack_unmap(struct packer *p, cl_mem buffer, void *mapped);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by pack.c and pack_coded.c. */
-#ifndef ENGINE_CHECKPOINT_PACK_INTERNAL_H
-#define ENGINE_CHECKPOINT_PACK_INTERNAL_H
+#pragma once
 
 #include "engine/checkpoint/pack.h"
 
@@ -28,5 +27,3 @@ void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing pac
 /* Fills a matrix of elements for a set that wants CODED. The parts have all its panels. */
 void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts);
-
-#endif

@@ -5,8 +5,7 @@
  * left over is an error: a checkpoint with biases, more layers or quantised weights is not the model
  * that this engine computes.
  */
-#ifndef ENGINE_CHECKPOINT_RESOLVE_H
-#define ENGINE_CHECKPOINT_RESOLVE_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -34,5 +33,3 @@ struct weight_source {
  * -EINVAL, -ENOTSUP: the sentence names file and tensor. */
 int resolve_weights(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		    struct arena *arena, struct weight_source *sources, struct err *e) MUST_CHECK;
-
-#endif

@@ -4,8 +4,7 @@
  * A format packs its elements in blocks that lie one behind another, along the last dimension of a
  * tensor; most have one element a block. Every tensor has a type of its own.
  */
-#ifndef ENGINE_CHECKPOINT_STORED_TYPE_H
-#define ENGINE_CHECKPOINT_STORED_TYPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ static inline float float_of_bf16(uint16_t bits)
 	__builtin_memcpy(&f, &u, sizeof(f));
 	return f;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * and logits have a clear best token. The recipes are the layers'; the elements are those of
  * kernels/generic/synthetic.clh.
  */
-#ifndef ENGINE_CHECKPOINT_SYNTHETIC_H
-#define ENGINE_CHECKPOINT_SYNTHETIC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ void synthetic_weight(uint64_t seed, const struct weight *w, uint32_t expert,
 /* One row of `cols` elements as bf16 or as floats. */
 void synthetic_row(const struct weight_synthesis *s, uint64_t row, uint64_t cols, bool bf16,
 		   void *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* One tensor of a checkpoint, where it lies. */
-#ifndef ENGINE_CHECKPOINT_TENSOR_H
-#define ENGINE_CHECKPOINT_TENSOR_H
+#pragma once
 
 #include "engine/checkpoint/stored_type.h"
 
@@ -20,5 +19,3 @@ struct tensor {
 const struct tensor *tensor_find(const struct tensor *list, size_t n, const char *name);
 
 bool name_ends_in(const char *name, const char *end);
-
-#endif

@@ -2,8 +2,7 @@
  * One weight of a model: what it is for, its shape, and how it is drawn at random where there is no
  * checkpoint. The layers of a model declare theirs; this room finds them.
  */
-#ifndef ENGINE_CHECKPOINT_WEIGHT_H
-#define ENGINE_CHECKPOINT_WEIGHT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -76,5 +75,3 @@ struct weight_synthesis {
 	uint64_t key;
 	float scale, offset;
 };
-
-#endif

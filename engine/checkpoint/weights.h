@@ -12,8 +12,7 @@
  * expert, row, column), shared with a kernel (kernels/generic/synthetic.clh), so that host and
  * device produce the same bits.
  */
-#ifndef ENGINE_CHECKPOINT_WEIGHTS_H
-#define ENGINE_CHECKPOINT_WEIGHTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ void weights_row(const struct weights *w, enum weight_role role, uint32_t layer,
 /* The numbers that a kernel makes a synthetic weight from. False: the weights are not synthetic. */
 bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t layer,
 		       uint32_t expert, struct weight_synthesis *ret);
-
-#endif

@@ -2,8 +2,7 @@
  * The costs of layers, for the roofline (engine/roofline.h says what counts). Weights, their products, KV and states follow
  * from the tables of weights and pieces; these types are for the rest.
  */
-#ifndef ENGINE_LAYERS_COST_H
-#define ENGINE_LAYERS_COST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ struct roofline_work {
 	bool elements; /* the products are of elements: bf16 instructions can do them */
 	bool int8;     /* they are of int8; their scales do not count as bytes */
 };
-
-#endif

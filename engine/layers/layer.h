@@ -2,8 +2,7 @@
  * Kinds of layers. A layer is a mixer and behind it an MLP, each of a kind (enum layer_kind). Everything special about a kind
  * stands in one file of this folder, as a struct layer_ops. The model walks over its layers without knowing their kinds.
  */
-#ifndef ENGINE_LAYERS_LAYER_H
-#define ENGINE_LAYERS_LAYER_H
+#pragma once
 
 #include "engine/layers/cost.h"
 #include "engine/layers/phases.h"
@@ -82,5 +81,3 @@ void layers_shape(const struct model_config *c, struct kernel_shape *k);
 /* By enum layer_kind: attention.c, delta.c, moe.c, dense.c. */
 extern const struct layer_ops *const layer_ops[LAYER_KINDS];
 extern const struct layer_ops layer_attention, layer_delta, layer_moe, layer_dense;
-
-#endif

@@ -2,8 +2,7 @@
  * Both kinds of MLPs share everything but their weights: a dense one is computed as a shared expert without others, by the
  * same kernels. These are functions of their struct layer_ops.
  */
-#ifndef ENGINE_LAYERS_MLP_H
-#define ENGINE_LAYERS_MLP_H
+#pragma once
 
 #include "engine/layers/layer.h"
 
@@ -14,5 +13,3 @@ void mlp_phases(struct phase_list *l, uint32_t layer);
 extern const struct phase_order mlp_order[];
 bool mlp_kernel(const struct model_config *c, const struct cost_step *s,
 		const struct kernel_timing *l, struct roofline_work *ret);
-
-#endif

@@ -2,8 +2,7 @@
  * The phases of a decode step in one launch (kernels/generic/decode_step.cl), as layers append them to its work list.
  * Pure: numbers in, ints out.
  */
-#ifndef ENGINE_LAYERS_PHASES_H
-#define ENGINE_LAYERS_PHASES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -43,5 +42,3 @@ struct phase_order {
 	int op;
 	uint32_t reads, writes;
 };
-
-#endif

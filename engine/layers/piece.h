@@ -3,8 +3,7 @@
  * piece for every KV page, or one for every state slot. From these lists follow the sizes of pages and slots, the bytes that
  * go to files and to other processes, and all copies.
  */
-#ifndef ENGINE_LAYERS_PIECE_H
-#define ENGINE_LAYERS_PIECE_H
+#pragma once
 
 #include "engine/checkpoint/model_config.h"
 #include "prefix_cache/tiers.h"
@@ -25,5 +24,3 @@ uint32_t layer_pieces(const struct model_config *c, uint32_t layer, uint32_t ele
 /* Bytes of a KV page, or of a state slot, over all layers. */
 uint64_t layer_piece_bytes(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 			   enum tier_kind kind);
-
-#endif

@@ -2,8 +2,7 @@
  * The weights of a model: tables of rows, one of each kind of layer (in its file) and one of the model's ends. From a row
  * follow what a checkpoint must have, how a synthetic weight is drawn, how large its buffer is and how it is filled.
  */
-#ifndef ENGINE_LAYERS_WEIGHTS_H
-#define ENGINE_LAYERS_WEIGHTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ void layer_weights_of_ends(const struct model_config *c, struct layer_weights *r
 
 /* New: the table that weights_open and weights_synthetic want. NULL when out of memory. */
 struct weight *layers_weights(const struct model_config *c) MUST_CHECK;
-
-#endif

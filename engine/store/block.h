@@ -2,8 +2,7 @@
  * The bytes of one item in host memory. References are counted, because the store's host tier, its queue to the disk and
  * the caller share a block; the last one frees it. The bytes are written once, before the block is put into the store.
  */
-#ifndef ENGINE_STORE_BLOCK_H
-#define ENGINE_STORE_BLOCK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ struct store_block *store_block_ref(struct store_block *b);
 
 /* Gives a reference back. Does nothing when b is NULL. */
 void store_block_put(struct store_block *b);
-
-#endif

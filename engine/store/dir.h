@@ -11,8 +11,7 @@
  * Files have mode 0600, directories 0700. Nothing else in DIR is touched. A symbolic link to a directory is followed, so
  * that a part of the tree may lie on another disk; a symbolic link in place of an item's file is damage.
  */
-#ifndef ENGINE_STORE_DIR_H
-#define ENGINE_STORE_DIR_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -83,5 +82,3 @@ int store_dir_read(struct store_dir *d, const struct tier_item *item, uint32_t d
  * directories too. */
 void store_dir_remove(struct store_dir *d, const struct store_place *p);
 void store_dir_touch(struct store_dir *d, const struct store_place *p, uint64_t used_ns);
-
-#endif

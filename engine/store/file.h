@@ -26,8 +26,7 @@
  *
  * Nothing in a file or a name is believed before it is checked. Pure: no system calls.
  */
-#ifndef ENGINE_STORE_FILE_H
-#define ENGINE_STORE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,5 +75,3 @@ void store_file_name(const struct tier_item *item, uint32_t depth, char ret[STOR
 
 /* Takes a file's name apart; false, and nothing is set, when it is not exactly such a name. */
 bool store_file_parse_name(const char *name, struct tier_item *ret, uint32_t *ret_depth);
-
-#endif

@@ -3,13 +3,10 @@
  * hands out only what was written under its own identity; it does not know what the bytes stand for. They are computed
  * by engine/cache_identity.h.
  */
-#ifndef ENGINE_STORE_IDENTITY_H
-#define ENGINE_STORE_IDENTITY_H
+#pragma once
 
 #include <stdint.h>
 
 struct cache_identity {
 	uint8_t bytes[32];
 };
-
-#endif

@@ -12,8 +12,7 @@
  * An entry lives while it has a block (host memory), a job (it waits to be written) or a file. Files of other identities
  * (foreign) are entries too, because they take part in eviction, but they are not in the map, because no get can ask for them.
  */
-#ifndef ENGINE_STORE_INDEX_H
-#define ENGINE_STORE_INDEX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,5 +88,3 @@ struct store_entry *store_index_oldest_disk(const struct store_index *x);
 
 /* An entry whose file's time is to be set; it leaves the list of those. NULL: there is none. */
 struct store_entry *store_index_next_touched(struct store_index *x);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Any thread may call; a page takes some 0.3 us.
  */
-#ifndef ENGINE_STORE_KEY_H
-#define ENGINE_STORE_KEY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ int content_key_next(const struct content_key *before, const int32_t *tokens, ui
 /* The keys of all whole pages behind `root`: ret [n_tokens / page_tokens]. */
 int content_key_chain(const struct content_key *root, const int32_t *tokens, uint32_t n_tokens,
 		      uint32_t page_tokens, struct content_key *ret) MUST_CHECK;
-
-#endif

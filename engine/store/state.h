@@ -10,8 +10,7 @@
  * One lock guards the index, the queues and the events. No thread holds it during a system call on files, or while it frees a
  * block.
  */
-#ifndef ENGINE_STORE_STATE_H
-#define ENGINE_STORE_STATE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -121,5 +120,3 @@ struct store_block *store_unkeep(struct store *s, struct store_entry *entry);
 
 /* Gives the event the entry's block, if it is in memory. */
 bool store_answer_from_memory(struct store *s, struct pending_event *ev, struct store_entry *entry);
-
-#endif

@@ -24,8 +24,7 @@
  *
  * Before the identity is known, which may need a minute to hash the weights, puts are queued and nothing can be read from disk.
  */
-#ifndef ENGINE_STORE_STORE_H
-#define ENGINE_STORE_STORE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -151,5 +150,3 @@ void store_stats(struct store *s, struct store_stats *ret);
 
 /* "ready", "read-only", ... */
 const char *store_disk_name(enum store_disk d);
-
-#endif

@@ -3,8 +3,7 @@
  * every product of the shape in every bucket of M. Each cut that is used is compiled as a program of its own, and a launch
  * takes one by its number. Cut 0 is the default one. Inside kernels/ only.
  */
-#ifndef KERNELS_TUNING_CUTS_H
-#define KERNELS_TUNING_CUTS_H
+#pragma once
 
 #include "kernels/shape.h"
 #include "kernels/tuning/tuning.h"
@@ -57,5 +56,3 @@ uint32_t cuts_find(const struct cuts *c, const struct tuning_place *p);
 
 /* A hash of the cuts of all places, as 32 hex digits. */
 void cuts_identity(const struct cuts *c, char ret[33]);
-
-#endif

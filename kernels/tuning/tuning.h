@@ -19,8 +19,7 @@
  * table has rows for one device, for a family of devices (device and driver *), or for all devices. A table that is given
  * comes before the built-in one (cpu.tsv); where neither has a row, a launch takes the default cut (kernels.c).
  */
-#ifndef KERNELS_TUNING_TUNING_H
-#define KERNELS_TUNING_TUNING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -131,5 +130,3 @@ void tuning_cut_text(const struct tuning_cut *cut, char *ret, size_t size);
 /* The lines that tuning_parse reads. */
 void tuning_write_head(FILE *out);
 void tuning_write_row(FILE *out, const struct tuning_row *row);
-
-#endif

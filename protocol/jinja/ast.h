@@ -14,8 +14,7 @@
  * entered and cleared when it is left. An assignment in a loop's body thus ends with the iteration,
  * and a name that is assigned anywhere in a scope never means the variable outside by accident.
  */
-#ifndef PROTOCOL_JINJA_AST_H
-#define PROTOCOL_JINJA_AST_H
+#pragma once
 
 #include "protocol/jinja/value.h"
 
@@ -141,5 +140,3 @@ void *reader_alloc(struct reader *rd, size_t n, size_t size) MUST_CHECK;
 /* An array of n items, or a larger copy of it in the scratch arena, with room for one more; *cap is
  * how many it has room for. NULL after a failure. */
 void *reader_grow(struct reader *rd, void *array, size_t n, size_t *cap, size_t size) MUST_CHECK;
-
-#endif

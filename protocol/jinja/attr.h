@@ -1,6 +1,5 @@
 /* obj.name and obj[key], the way jinja2's immutable sandbox looks them up. */
-#ifndef PROTOCOL_JINJA_ATTR_H
-#define PROTOCOL_JINJA_ATTR_H
+#pragma once
 
 #include "protocol/jinja/value.h"
 
@@ -8,5 +7,3 @@
  * that has a method of this name; other tables are not searched. */
 struct value value_getattr(struct render *r, struct value obj, struct value name, unsigned methods);
 struct value value_getitem(struct render *r, struct value obj, struct value key);
-
-#endif

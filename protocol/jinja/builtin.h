@@ -5,8 +5,7 @@
  * A builtin of jinja2 or Python that no published chat template uses has no row; its name is in its
  * table's `refused`, so that a template that uses it is refused by that name.
  */
-#ifndef PROTOCOL_JINJA_BUILTIN_H
-#define PROTOCOL_JINJA_BUILTIN_H
+#pragma once
 
 #include "protocol/jinja/value.h"
 
@@ -63,5 +62,3 @@ const struct builtin *builtin_named(struct render *r, enum builtin_kind kind, st
  * "method". */
 struct value builtin_value(struct render *r, const char *type, const struct builtin *b,
 			   struct value name, struct value self);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which values are the same, which is smaller, and dicts, which find keys by that. */
-#ifndef PROTOCOL_JINJA_DICT_H
-#define PROTOCOL_JINJA_DICT_H
+#pragma once
 
 #include "protocol/jinja/value.h"
 
@@ -22,5 +21,3 @@ const struct value *dict_find(struct render *r, const struct dict *d, struct val
 
 /* Adds or replaces; does nothing with NULL. */
 void dict_set(struct render *r, struct dict *d, struct value key, struct value value);
-
-#endif

@@ -1,6 +1,5 @@
 /* Computing expressions. */
-#ifndef PROTOCOL_JINJA_EVAL_H
-#define PROTOCOL_JINJA_EVAL_H
+#pragma once
 
 #include "protocol/jinja/ast.h"
 
@@ -16,5 +15,3 @@ struct activation {
 struct value *activation_slot(struct activation *act, struct variable v);
 
 struct value eval(struct render *r, struct activation *act, const struct node *n);
-
-#endif

@@ -1,10 +1,7 @@
 /* Running a template: its statements and macros. */
-#ifndef PROTOCOL_JINJA_EXEC_H
-#define PROTOCOL_JINJA_EXEC_H
+#pragma once
 
 #include "protocol/jinja/ast.h"
 
 /* context: a value for each of the template's context names, V_MISSING where there is none. */
 void exec(struct render *r, const struct template *t, const struct value *context);
-
-#endif

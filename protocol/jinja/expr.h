@@ -1,6 +1,5 @@
 /* Reading expressions. */
-#ifndef PROTOCOL_JINJA_EXPR_H
-#define PROTOCOL_JINJA_EXPR_H
+#pragma once
 
 #include "protocol/jinja/parser.h"
 
@@ -24,5 +23,3 @@ struct node *parse_filters(struct parser *p, struct node *n);
 
 /* "name(...)" applied to n. */
 struct node *parse_filter(struct parser *p, struct node *n);
-
-#endif

@@ -4,8 +4,7 @@
  * Only what chat templates use: %s, %d and %%; {}, {{ and }}. Other conversions, widths, precisions
  * and fields are refused by name.
  */
-#ifndef PROTOCOL_JINJA_FORMAT_H
-#define PROTOCOL_JINJA_FORMAT_H
+#pragma once
 
 #include "protocol/jinja/value.h"
 
@@ -14,5 +13,3 @@ struct value value_format_percent(struct render *r, struct value format, struct 
 
 /* format.format(...) */
 struct value value_format_braces(struct render *r, struct value format, const struct args *args);
-
-#endif

@@ -19,8 +19,7 @@
  * hostile template or message cannot hang the daemon. Parsing and rendering take up to 1 MiB of
  * stack.
  */
-#ifndef PROTOCOL_JINJA_JINJA_H
-#define PROTOCOL_JINJA_JINJA_H
+#pragma once
 
 #include <jansson.h>
 
@@ -42,5 +41,3 @@ void template_free(struct template *t);
  * -ENOMEM. On failure out is as before. */
 int template_render(const struct template *t, const json_t *context, struct buf *out,
 		    struct err *e) MUST_CHECK;
-
-#endif

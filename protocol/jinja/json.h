@@ -1,6 +1,5 @@
 /* json.dumps, and values made of jansson's. */
-#ifndef PROTOCOL_JINJA_JSON_H
-#define PROTOCOL_JINJA_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -17,5 +16,3 @@ void value_write_json(struct render *r, struct buf *b, struct value v,
 
 /* Strings are *borrowed* from j. */
 struct value value_from_json(struct render *r, const json_t *j);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tokens of a template. */
-#ifndef PROTOCOL_JINJA_LEX_H
-#define PROTOCOL_JINJA_LEX_H
+#pragma once
 
 #include "protocol/jinja/ast.h"
 
@@ -33,5 +32,3 @@ struct token {
 /* Cuts a text into tokens, the last being T_EOF; they are in the scratch arena, their strings in
  * the template's. */
 const struct token *lex(struct reader *rd, const char *text, size_t len);
-
-#endif

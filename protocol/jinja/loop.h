@@ -1,6 +1,5 @@
 /* The variable `loop` of a for. */
-#ifndef PROTOCOL_JINJA_LOOP_H
-#define PROTOCOL_JINJA_LOOP_H
+#pragma once
 
 #include "protocol/jinja/seq.h"
 
@@ -19,5 +18,3 @@ bool loop_next(struct render *r, struct loop *l, struct value *ret);
 
 /* loop.name; NOTHING when there is no such attribute. */
 struct value loop_attribute(struct render *r, struct loop *l, struct value name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Numbers as Python writes and reads them. */
-#ifndef PROTOCOL_JINJA_NUMBER_H
-#define PROTOCOL_JINJA_NUMBER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@ void float_repr(double f, char out[FLOAT_REPR_MAX]);
 enum parse_int { PARSE_INT_OK, PARSE_INT_BAD, PARSE_INT_BIG };
 enum parse_int text_to_int(const char *s, size_t n, int64_t *ret);
 bool text_to_float(const char *s, size_t n, double *ret);
-
-#endif

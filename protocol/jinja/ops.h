@@ -1,6 +1,5 @@
 /* The operators of Python on values, and texts with values put into them. */
-#ifndef PROTOCOL_JINJA_OPS_H
-#define PROTOCOL_JINJA_OPS_H
+#pragma once
 
 #include "protocol/jinja/value.h"
 
@@ -10,5 +9,3 @@ struct value value_binary(struct render *r, enum binary_op op, struct value a, s
 
 /* -v, or +v */
 struct value value_negate(struct render *r, struct value v, bool minus);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reading tokens, for expr.c (expressions) and parse.c (statements). */
-#ifndef PROTOCOL_JINJA_PARSER_H
-#define PROTOCOL_JINJA_PARSER_H
+#pragma once
 
 #include "protocol/jinja/lex.h"
 
@@ -33,5 +32,3 @@ const struct token *parser_expect(struct parser *p, int type);
 void parser_deeper(struct parser *p);
 
 struct node *parser_node(struct parser *p, enum node_type type, int line);
-
-#endif

@@ -10,8 +10,7 @@
  * call; loops look at rc, and so does code that follows a pointer, as code that fills a buf looks at
  * `failed` once. A failure always ends the rendering: there is nothing to undo.
  */
-#ifndef PROTOCOL_JINJA_RENDER_H
-#define PROTOCOL_JINJA_RENDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,5 +84,3 @@ char *render_copy(struct render *r, const char *s, size_t len) MUST_CHECK;
 
 /* False, and an error, once the scratch buffer or any other has failed. */
 bool render_check(struct render *r, const struct buf *b);
-
-#endif

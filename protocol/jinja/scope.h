@@ -1,10 +1,7 @@
 /* The variables that the names of a template stand for. */
-#ifndef PROTOCOL_JINJA_SCOPE_H
-#define PROTOCOL_JINJA_SCOPE_H
+#pragma once
 
 #include "protocol/jinja/ast.h"
 
 /* Resolves names, finds filters and tests, fills the functions and frames of the whole template. */
 void scope(struct reader *rd);
-
-#endif

@@ -1,6 +1,5 @@
 /* Walking values, cutting pieces out of them, and bringing them in order. */
-#ifndef PROTOCOL_JINJA_SEQ_H
-#define PROTOCOL_JINJA_SEQ_H
+#pragma once
 
 #include "protocol/jinja/value.h"
 
@@ -42,5 +41,3 @@ struct list *value_reversed(struct render *r, struct value v);
 /* The items, which have these keys, in the order of the keys; stable. NULL after a failure. */
 struct list *value_sorted(struct render *r, const struct list *items, const struct value *keys,
 			  bool reverse);
-
-#endif

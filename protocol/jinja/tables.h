@@ -1,6 +1,5 @@
 /* The tables of builtins, each beside its functions, and the search in them. */
-#ifndef PROTOCOL_JINJA_TABLES_H
-#define PROTOCOL_JINJA_TABLES_H
+#pragma once
 
 #include "protocol/jinja/builtin.h"
 
@@ -24,5 +23,3 @@ extern const struct builtin_table global_functions;			      /* globals.c */
 
 /* NULL when there is none of that name; a row without a function when it is not supported. */
 const struct builtin *builtin_find(enum builtin_kind kind, const char *name, size_t len);
-
-#endif

@@ -5,8 +5,7 @@
  * No call reads behind s + n, whatever the bytes are. A byte that belongs to no character counts
  * as one character, U+FFFD; texts that passed jansson or the lexer have no such bytes.
  */
-#ifndef PROTOCOL_JINJA_TEXT_H
-#define PROTOCOL_JINJA_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ enum casing { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE };
 /* Appends s in another case: str.upper(), lower(), title(), capitalize(). "ß".upper() is "SS", and a
  * sigma at the end of a word has a small letter of its own. In casing.c. */
 void text_recase(struct buf *b, const char *s, size_t n, enum casing to);
-
-#endif

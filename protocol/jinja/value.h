@@ -5,8 +5,7 @@
  * context that was given. Strings are a pointer and a length and never change once made; nor do
  * lists and dicts, but for those that are just being built. A namespace can be assigned to.
  */
-#ifndef PROTOCOL_JINJA_VALUE_H
-#define PROTOCOL_JINJA_VALUE_H
+#pragma once
 
 #include <errno.h>
 
@@ -200,5 +199,3 @@ bool value_fail_undefined(struct render *r, struct value v);
 /* Fails: `who`, the name of an operation, expected a value of another type than v. */
 struct value value_fail_type(struct render *r, const char *who, const char *expected,
 			     struct value v);
-
-#endif

@@ -1,6 +1,5 @@
 /* The texts of values: str(), repr() and json.dumps(). They append to any buffer. */
-#ifndef PROTOCOL_JINJA_WRITE_H
-#define PROTOCOL_JINJA_WRITE_H
+#pragma once
 
 #include "protocol/jinja/value.h"
 
@@ -15,5 +14,3 @@ struct value value_soft_str(struct render *r, struct value v);
 
 /* markupsafe.escape: `&<>"'` as HTML writes them. Safe texts stay. */
 struct value value_escape(struct render *r, struct value v);
-
-#endif

@@ -3,8 +3,7 @@
  * openai-python repeat a request after 408, 409, 429 and 5xx: a failure that will repeat must have another 4xx, a passing
  * one must not. The caller adds Allow to 405 and Retry-After to 429 and 503.
  */
-#ifndef PROTOCOL_OPENAI_ERRORS_H
-#define PROTOCOL_OPENAI_ERRORS_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -14,5 +13,3 @@ int openai_status(int code);
 
 /* Appends {"error":{"message","type","param","code"}} and returns the status. */
 int openai_error(const struct err *e, struct buf *out);
-
-#endif

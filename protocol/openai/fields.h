@@ -5,8 +5,7 @@
  * together are the `param` of an error. null is absent everywhere: a getter whose member is absent
  * returns 0 and leaves *ret alone, so give it the default first.
  */
-#ifndef PROTOCOL_OPENAI_FIELDS_H
-#define PROTOCOL_OPENAI_FIELDS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
 	      struct arena *arena, const int32_t **ret, size_t *ret_n, struct err *e) MUST_CHECK;
 
 int field_no_memory(struct err *e);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The small bodies: /v1/models, /v1/models/{id}, /health and /version.
  */
-#ifndef PROTOCOL_OPENAI_MODELS_H
-#define PROTOCOL_OPENAI_MODELS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ void openai_body_health(struct buf *out);
 
 /* {"version":"0.1.0"} */
 void openai_body_version(const char *version, struct buf *out);
-
-#endif

@@ -23,8 +23,7 @@
  * prompts[] -> tokenizer -> scheduler_request. Give the arena room for three times the body. The
  * context is no longer needed once it was rendered; openai_request_release drops it.
  */
-#ifndef PROTOCOL_OPENAI_REQUEST_H
-#define PROTOCOL_OPENAI_REQUEST_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -115,5 +114,3 @@ int openai_parse_completion(const char *body, size_t len, const struct openai_li
 			    struct arena *arena, struct openai_request *ret,
 			    struct err *e) MUST_CHECK;
 void openai_request_release(struct openai_request *r);
-
-#endif

@@ -1,7 +1,6 @@
 /* The parts of a request, for the files of this directory. `body` is the body's object; each function fills its members of
  * *r and fails as openai_parse_chat does. */
-#ifndef PROTOCOL_OPENAI_REQUEST_INTERNAL_H
-#define PROTOCOL_OPENAI_REQUEST_INTERNAL_H
+#pragma once
 
 #include "protocol/openai/request.h"
 
@@ -32,5 +31,3 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e
 /* request.c: the model's name, NULL when absent. */
 int request_model(const json_t *body, struct arena *arena, const char **ret,
 		  struct err *e) MUST_CHECK;
-
-#endif

@@ -29,8 +29,7 @@
  *
  * Errors before the headers went out: openai_error (errors.h) gives body and status.
  */
-#ifndef PROTOCOL_OPENAI_RESPONSE_H
-#define PROTOCOL_OPENAI_RESPONSE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -122,5 +121,3 @@ void openai_stream_comment(struct buf *out); /* ": keep-alive" */
 void openai_body(const struct openai_head *h, const struct openai_choice *choices, size_t n,
 		 const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
 		 struct buf *out);
-
-#endif

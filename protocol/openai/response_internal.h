@@ -1,6 +1,5 @@
 /* The differences of chat and completions, for the files of this directory. */
-#ifndef PROTOCOL_OPENAI_RESPONSE_INTERNAL_H
-#define PROTOCOL_OPENAI_RESPONSE_INTERNAL_H
+#pragma once
 
 #include "protocol/openai/response.h"
 
@@ -29,5 +28,3 @@ void logprobs_completion(const struct openai_head *h, const struct openai_delta 
 /* logprobs.c: vLLM's list for a prompt, [null, {"id": {"logprob":…,"rank":…,"decoded_token":…}}, …]. */
 void logprobs_write_prompt(const struct openai_head *h, const struct draw_result *prompt, size_t n,
 			   struct buf *out);
-
-#endif

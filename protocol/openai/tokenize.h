@@ -6,8 +6,7 @@
  *                       ->  {"count", "max_model_len", "tokens", "token_strs"}
  *     {"tokens": [id]}  ->  {"prompt": text}
  */
-#ifndef PROTOCOL_OPENAI_TOKENIZE_H
-#define PROTOCOL_OPENAI_TOKENIZE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ void openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint
 /* The tokens' bytes as text, special tokens included; bytes that are not UTF-8 become U+FFFD. */
 void openai_body_detokenize(const struct tokenizer *t, const int32_t *ids, size_t n,
 			    struct buf *out);
-
-#endif

@@ -4,8 +4,7 @@
  * A response is mostly constant text around a few strings and numbers, so it is written by hand;
  * no tree is built. The output is valid JSON in valid UTF-8 for any bytes.
  */
-#ifndef PROTOCOL_OPENAI_WRITER_H
-#define PROTOCOL_OPENAI_WRITER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n);
 /* A log-probability with enough digits to give the same float back; JSON has no infinities, so
  * everything below -9999 (and NaN) is -9999.0, as OpenAI and vLLM write it. */
 void writer_logprob(struct buf *out, float logprob);
-
-#endif

@@ -7,8 +7,7 @@
  * behind a closing one (the chat template puts them there itself). Text without tags is content,
  * byte for byte.
  */
-#ifndef PROTOCOL_OUTPUT_REASONING_H
-#define PROTOCOL_OUTPUT_REASONING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ void reasoning_push(struct reasoning *r, const char *text, size_t len, struct bu
 
 /* The text ended: appends what was held back. */
 void reasoning_finish(struct reasoning *r, struct buf *reasoning, struct buf *content);
-
-#endif

@@ -5,8 +5,7 @@
  * after the other, as Hugging Face's added_vocabulary does. A set does not change after it was
  * filled: any thread may scan with it.
  */
-#ifndef PROTOCOL_TOKENIZER_ADDED_H
-#define PROTOCOL_TOKENIZER_ADDED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ struct added_match {
  * lies between scan->done before the call and start, if anything, is ordinary text. */
 bool added_next(const struct added *a, const char *text, size_t len, struct added_scan *scan,
 		struct added_match *ret);
-
-#endif

@@ -6,8 +6,7 @@
  * ones with a heap, so that a hostile word of a million letters costs O(n log n). Words that are
  * known to end as one token are only looked up.
  */
-#ifndef PROTOCOL_TOKENIZER_BPE_H
-#define PROTOCOL_TOKENIZER_BPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ int bpe_finish(struct bpe *b, bool ignore_merges) MUST_CHECK;
 
 /* Appends the ids of a word, len > 0 bytes. -ENOMEM. */
 int bpe_encode(const struct bpe *b, const char *word, size_t len, struct ids *out) MUST_CHECK;
-
-#endif

@@ -5,8 +5,7 @@
  * and any suffix that could begin a stop string. A stop string and all behind it are left out.
  * Special tokens add nothing. One detokenizer a choice; the tokenizer is borrowed.
  */
-#ifndef PROTOCOL_TOKENIZER_DETOKENIZER_H
-#define PROTOCOL_TOKENIZER_DETOKENIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ int detokenizer_finish(struct detokenizer *d, struct buf *out) MUST_CHECK;
  * out so far. With it the caller lets each token's log-probabilities ride with the chunk that
  * completes the token. */
 size_t detokenizer_released(const struct detokenizer *d);
-
-#endif

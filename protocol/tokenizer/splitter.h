@@ -10,8 +10,7 @@
  *
  * A splitter does not change after its stages were added: any thread may run it.
  */
-#ifndef PROTOCOL_TOKENIZER_SPLITTER_H
-#define PROTOCOL_TOKENIZER_SPLITTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ int splitter_add_prefix_space(struct splitter *s, struct err *e) MUST_CHECK;
  * -E2BIG when PCRE2 gave up within its limits. */
 int splitter_run(const struct splitter *s, const char *text, size_t len,
 		 int (*word)(void *arg, const char *text, size_t len), void *arg) MUST_CHECK;
-
-#endif

@@ -7,8 +7,7 @@
  *
  * A tokenizer does not change after it was opened: any thread may use it at the same time.
  */
-#ifndef PROTOCOL_TOKENIZER_TOKENIZER_H
-#define PROTOCOL_TOKENIZER_TOKENIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t l
 
 /* One past the largest id that has bytes. */
 int32_t tokenizer_size(const struct tokenizer *t);
-
-#endif

@@ -1,7 +1,6 @@
 /* The parts of a tokenizer: filled by tokenizer_load.c, used by tokenizer.c, seen by nobody else.
  */
-#ifndef PROTOCOL_TOKENIZER_TOKENIZER_INTERNAL_H
-#define PROTOCOL_TOKENIZER_TOKENIZER_INTERNAL_H
+#pragma once
 
 #include "protocol/tokenizer/added.h"
 #include "protocol/tokenizer/bpe.h"
@@ -20,5 +19,3 @@ struct tokenizer {
 	struct bpe bpe;
 	struct ids prefix, suffix;
 };
-
-#endif

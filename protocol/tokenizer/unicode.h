@@ -6,8 +6,7 @@
  * the ids of existing models (see unicode.c): a tokenizer is right when it agrees with the one a
  * model was trained with, not when it knows the newest letters.
  */
-#ifndef PROTOCOL_TOKENIZER_UNICODE_H
-#define PROTOCOL_TOKENIZER_UNICODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ int unicode_nfc(const struct unicode *u, const char *text, size_t len, struct bu
 
 /* Rust's regex \w, which guards added tokens with "single_word". */
 bool unicode_is_word(const struct unicode *u, uint32_t c);
-
-#endif

@@ -5,8 +5,7 @@
  * model's own alphabet can be found by their bytes (an added token's text is not a word).
  * Ids may have gaps. Nothing changes after loading.
  */
-#ifndef PROTOCOL_TOKENIZER_VOCAB_H
-#define PROTOCOL_TOKENIZER_VOCAB_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ int vocab_index(struct vocab *v, int64_t id, const char *bytes, size_t len) MUST
 
 /* The slot of these bytes (len > 0), or NULL. */
 struct vocab_slot *vocab_find(const struct vocab *v, const char *bytes, size_t len);
-
-#endif

@@ -21,8 +21,7 @@
  * Each attempt to have a prompt prefilled is a delivery with an id of its own. Pure: no sockets; times are arguments,
  * all of one monotonic clock. One thread.
  */
-#ifndef PROTOCOL_TRANSFER_DELIVERY_H
-#define PROTOCOL_TRANSFER_DELIVERY_H
+#pragma once
 
 #include "base/err.h"
 #include "protocol/transfer/message.h"
@@ -114,5 +113,3 @@ int delivery_finish(struct delivery *d, uint32_t n_cached, uint64_t now_ns,
 /* The transport has taken one more message of those that delivery_send and delivery_finish allowed. The last of them
  * makes the status Success. */
 void delivery_sent(struct delivery *d, uint64_t now_ns);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * A decode worker whose place was cleared or overwritten misses those keys. Pure. One thread.
  */
-#ifndef PROTOCOL_TRANSFER_GOSSIP_H
-#define PROTOCOL_TRANSFER_GOSSIP_H
+#pragma once
 
 #include "protocol/transfer/message.h"
 
@@ -35,5 +34,3 @@ void gossip_clear(struct gossip *g);
 /* Fills a PONG with what a decode worker was not told yet, and moves its place. pong->keys points to `keys`. */
 void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GOSSIP_TOLD],
 		 struct wire_pong *pong);
-
-#endif

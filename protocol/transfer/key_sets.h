@@ -8,8 +8,7 @@
  * Keys come from other machines, so their place in the table depends on a secret seed: a peer cannot choose keys that
  * collide. Memory: 36 bytes a key, and 20 bytes for each set that has it.
  */
-#ifndef PROTOCOL_TRANSFER_KEY_SETS_H
-#define PROTOCOL_TRANSFER_KEY_SETS_H
+#pragma once
 
 #include "base/err.h"
 #include "protocol/transfer/message.h"
@@ -33,5 +32,3 @@ uint32_t key_sets_count(const struct key_sets *s, uint32_t set);
 
 /* Bit i is set when set i has the key. */
 uint64_t key_sets_with(const struct key_sets *s, const struct wire_key *key);
-
-#endif

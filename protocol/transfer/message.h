@@ -18,8 +18,7 @@
  * the frame at any alignment, so their elements are packed structs. Frames and host are both little endian, so an array
  * of int32_t may be passed as one of struct wire_i32.
  */
-#ifndef PROTOCOL_TRANSFER_MESSAGE_H
-#define PROTOCOL_TRANSFER_MESSAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -237,5 +236,3 @@ struct wire_message {
 /* "PREPARE", "Transferring" and so on; "?" for an unknown value. */
 const char *wire_type_name(enum wire_type type);
 const char *delivery_status_name(enum delivery_status status);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Pure. One thread.
  */
-#ifndef PROTOCOL_TRANSFER_PARTS_H
-#define PROTOCOL_TRANSFER_PARTS_H
+#pragma once
 
 #include "base/err.h"
 #include "protocol/transfer/message.h"
@@ -40,5 +39,3 @@ uint64_t *bits_new(uint64_t n) MUST_CHECK;
 
 /* Sets a bit and returns whether it was set before. */
 bool bits_set(uint64_t *bits, uint64_t at);
-
-#endif

@@ -18,8 +18,7 @@
  *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its removal.
  */
-#ifndef PROTOCOL_TRANSFER_PEERS_H
-#define PROTOCOL_TRANSFER_PEERS_H
+#pragma once
 
 #include "base/err.h"
 #include "protocol/transfer/message.h"
@@ -114,5 +113,3 @@ int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint
 
 /* The peer has computed so many of the tokens that were sent, or will not. */
 void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Pure: no sockets; times are arguments. One thread.
  */
-#ifndef PROTOCOL_TRANSFER_REGISTRY_TABLE_H
-#define PROTOCOL_TRANSFER_REGISTRY_TABLE_H
+#pragma once
 
 #include "protocol/transfer/message.h"
 
@@ -49,5 +48,3 @@ void registry_table_list(struct registry_table *t, const struct wire_list *asked
 			 struct wire_peers *ret);
 
 uint32_t registry_table_count(const struct registry_table *t);
-
-#endif

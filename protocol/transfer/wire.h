@@ -5,8 +5,7 @@
  * Every value of a frame is checked before it is used. Parsing allocates nothing and copies no array: the pointers of a
  * parsed message point into the frame. Pure, any thread.
  */
-#ifndef PROTOCOL_TRANSFER_WIRE_H
-#define PROTOCOL_TRANSFER_WIRE_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -30,5 +29,3 @@ void wire_set_delivery(void *frame, uint64_t delivery);
 /* Makes a C string of a frame's sentence, for logs and clients: at most size - 1 bytes, and a question mark for each
  * byte that is not printable ASCII. */
 void wire_text(const char *text, uint32_t n_text, char *out, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* What has to fit together: a window and its raw frame; the HELLOs of two workers. Pure. */
-#ifndef PROTOCOL_TRANSFER_WIRE_FIT_H
-#define PROTOCOL_TRANSFER_WIRE_FIT_H
+#pragma once
 
 #include "base/err.h"
 #include "protocol/transfer/message.h"
@@ -15,5 +14,3 @@ int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e)
  * differs. */
 bool wire_hello_fits(const struct wire_hello *ours, const struct wire_hello *theirs,
 		     struct err *e) MUST_CHECK;
-
-#endif

@@ -1,6 +1,5 @@
 /* The table of messages, which parser and encoder share. For protocol/transfer/ only. */
-#ifndef PROTOCOL_TRANSFER_WIRE_FORM_H
-#define PROTOCOL_TRANSFER_WIRE_FORM_H
+#pragma once
 
 #include "base/err.h"
 #include "protocol/transfer/message.h"
@@ -31,5 +30,3 @@ struct wire_form {
 
 /* NULL: the type is unknown. */
 const struct wire_form *wire_form(uint32_t type);
-
-#endif

@@ -10,8 +10,7 @@
  * One program is one process with one device, so the harness keeps its state in itself. Memory of a case,
  * on either side, lives until case_end.
  */
-#ifndef TESTS_KERNELS_HARNESS_H
-#define TESTS_KERNELS_HARNESS_H
+#pragma once
 
 #include <CL/cl.h>
 #include <stdbool.h>
@@ -126,5 +125,3 @@ bool same_bits(const float *a, const float *b, size_t n);
  * which `label` and `number` name. */
 void same_as_generic(const struct way *w, const char *label, unsigned number, const void *data,
 		     size_t bytes);
-
-#endif

@@ -6,8 +6,7 @@
  * Matrices are row-major without padding unless a stride is named. Inputs are floats, as the kernels see
  * them (elements widened); results are doubles.
  */
-#ifndef TESTS_KERNELS_REFERENCE_H
-#define TESTS_KERNELS_REFERENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -109,5 +108,3 @@ void reference_distribution(const float *logits, uint32_t vocab, const struct re
 
 /* log softmax of the raw logits */
 void reference_logprobs(const float *logits, uint32_t vocab, double *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Options of the benches that are lists of numbers: "1,8,32". */
-#ifndef DAEMON_CLI_BENCH_LIST_H
-#define DAEMON_CLI_BENCH_LIST_H
+#pragma once
 
 #include "base/options.h"
 
@@ -16,5 +15,3 @@ int bench_list_take(const struct option_def *d, const char *text, void *member, 
 
 /* Where d->min is above 0, "0" alone is the empty list. */
 int bench_list_take_none(const struct option_def *d, const char *text, void *member, struct err *e);
-
-#endif

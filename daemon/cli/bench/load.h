@@ -6,8 +6,7 @@
  * so that streams choose experts of their own: those that a model draws soon repeat. A step is queued before anybody
  * has waited for the one before, as the daemon does it; each draws its tokens, greedily.
  */
-#ifndef DAEMON_CLI_BENCH_LOAD_H
-#define DAEMON_CLI_BENCH_LOAD_H
+#pragma once
 
 #include "base/hash.h"
 #include "engine/engine.h"
@@ -54,5 +53,3 @@ void load_seed(struct load *l, uint64_t seed, bool reported);
 /* Adds what the last step left: the draws of all streams, and of the first few of them what is in their first page and
  * their state. load_prefill is one stream. */
 int load_digest(struct load *l, uint32_t streams, struct hash128 *h, struct err *e) MUST_CHECK;
-
-#endif

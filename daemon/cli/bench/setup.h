@@ -2,8 +2,7 @@
  * What `tigon bench kernels` and `tigon bench steps` share: their options, the engine that these open, and the peaks
  * of its device, measured before, between and after.
  */
-#ifndef DAEMON_CLI_BENCH_SETUP_H
-#define DAEMON_CLI_BENCH_SETUP_H
+#pragma once
 
 #include "daemon/cli/bench/list.h"
 #include "daemon/cli/bench/load.h"
@@ -68,5 +67,3 @@ int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n,
 
 /* What is being measured, for who waits at a terminal. */
 void bench_progress(const char *fmt, ...) PRINTF(1, 2);
-
-#endif

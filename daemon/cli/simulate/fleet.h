@@ -13,8 +13,7 @@
  * A session stays with one worker, by its number, as packaging/haproxy.cfg has it: unless that one has twice the mean
  * number of requests.
  */
-#ifndef DAEMON_CLI_SIMULATE_FLEET_H
-#define DAEMON_CLI_SIMULATE_FLEET_H
+#pragma once
 
 #include "daemon/cli/simulate/runner.h"
 
@@ -48,5 +47,3 @@ int fleet_run(struct workload *w, const struct scheduler_config *config,
 	      const struct cost_model *cost, const struct fleet_options *o,
 	      struct fleet_result *ret, struct err *e) MUST_CHECK;
 void fleet_result_release(struct fleet_result *r);
-
-#endif

@@ -2,8 +2,7 @@
  * Lines of a file that somebody hands to `tigon simulate`: JSON, a value a line. Whatever the file is (a device, a
  * folder, something binary), reading it ends with a sentence and in bounded memory.
  */
-#ifndef DAEMON_CLI_SIMULATE_LINES_H
-#define DAEMON_CLI_SIMULATE_LINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,5 +27,3 @@ int lines_open(struct lines *l, const char *path, struct err *e) MUST_CHECK;
 /* 1: the next line is in l->text; 0: there is none. -EINVAL, -EFBIG, -EIO with the line in the sentence. */
 int lines_next(struct lines *l, struct err *e) MUST_CHECK;
 void lines_close(struct lines *l);
-
-#endif

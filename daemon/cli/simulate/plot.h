@@ -1,10 +1,7 @@
 /* A figure of what planning a step costs beside the size of the cache's tree, as SVG. */
-#ifndef DAEMON_CLI_SIMULATE_PLOT_H
-#define DAEMON_CLI_SIMULATE_PLOT_H
+#pragma once
 
 #include "daemon/cli/simulate/runner.h"
 
 /* -errno of opening or writing the file. */
 int plot_plan_cost(const char *path, const struct sim_result *r, struct err *e) MUST_CHECK;
-
-#endif

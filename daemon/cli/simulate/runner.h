@@ -2,8 +2,7 @@
  * Simulates one worker: drives the real scheduler and cache as the daemon does, with a cost model in the device's place.
  * Time is simulated; only the host's time for planning is measured.
  */
-#ifndef DAEMON_CLI_SIMULATE_RUNNER_H
-#define DAEMON_CLI_SIMULATE_RUNNER_H
+#pragma once
 
 #include "daemon/cli/samples.h"
 #include "daemon/cli/simulate/workload.h"
@@ -53,5 +52,3 @@ double sim_step_seconds(const struct cost_model *c, const struct plan *p);
 int sim_run(struct workload *w, const struct scheduler_config *config,
 	    const struct cost_model *cost, struct sim_result *ret, struct err *e) MUST_CHECK;
 void sim_result_release(struct sim_result *r);
-
-#endif

@@ -15,8 +15,7 @@
  * appends a tool's result (800 tokens) to everything before, the model's own answers included.
  * Closed loop: a user thinks, then sends the next turn, then begins another session.
  */
-#ifndef DAEMON_CLI_SIMULATE_WORKLOAD_H
-#define DAEMON_CLI_SIMULATE_WORKLOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,5 +70,3 @@ uint32_t workload_longest(const struct workload *w);
 
 /* What is generated in a simulation: the k-th token of the request with this tag. */
 int32_t workload_token(uint64_t tag, uint32_t k);
-
-#endif

@@ -2,8 +2,7 @@
  * A process of this program's own that measures one cut. A driver may end it or never come back (PoCL does either); and
  * whoever has used OpenCL must not fork, so the one that starts them never uses it.
  */
-#ifndef DAEMON_CLI_TUNE_CHILD_H
-#define DAEMON_CLI_TUNE_CHILD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@
  * seconds it is killed. An error says in a few words what became of it: -ETIMEDOUT, -ECHILD (it failed or was
  * ended), or that it could not be started. */
 int child_run(char *const argv[], uint32_t seconds, struct buf *out, struct err *e) MUST_CHECK;
-
-#endif

@@ -11,8 +11,7 @@
  * Who measures the default cut against itself looks at the device's peaks before and after as well: where they are far
  * below what is known of it, others use the machine, and a line says "void".
  */
-#ifndef DAEMON_CLI_TUNE_MEASURE_H
-#define DAEMON_CLI_TUNE_MEASURE_H
+#pragma once
 
 #include "daemon/cli/tune/options.h"
 
@@ -21,5 +20,3 @@
 
 /* Prints a table of what was measured of o->measure to standard output. */
 int tune_measure(struct tune_options *o, struct err *e) MUST_CHECK;
-
-#endif

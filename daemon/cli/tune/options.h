@@ -1,6 +1,5 @@
 /* The command line of `tigon tune`, of the process that chooses as well as of those that measure. */
-#ifndef DAEMON_CLI_TUNE_OPTIONS_H
-#define DAEMON_CLI_TUNE_OPTIONS_H
+#pragma once
 
 #include "base/options.h"
 #include "engine/engine.h"
@@ -28,5 +27,3 @@ struct tune_options {
 
 /* -ECANCELED: --help was asked for, and printed. Checks what can be checked without the device. */
 int tune_options_parse(int argc, char **argv, struct tune_options *ret, struct err *e) MUST_CHECK;
-
-#endif

@@ -2,8 +2,7 @@
  * A family of models as data: defaults for its configuration, the kinds of its layers, and the names
  * of its tensors. One file a family (families that share tables share one), one row in FAMILIES.
  */
-#ifndef ENGINE_CHECKPOINT_FAMILIES_FAMILY_H
-#define ENGINE_CHECKPOINT_FAMILIES_FAMILY_H
+#pragma once
 
 #include "engine/checkpoint/config_source.h"
 #include "engine/checkpoint/model_config.h"
@@ -75,5 +74,3 @@ extern const struct tensor_set tensors_norms, tensors_attention, tensors_delta, 
 
 /* Those of the whole model, in front of all sets. */
 extern const struct family_tensor tensor_embed, tensor_final_norm, tensor_lm_head;
-
-#endif

@@ -1,6 +1,5 @@
 /* A file format implements the calls of checkpoint.h. Its own struct begins with a struct checkpoint. */
-#ifndef ENGINE_CHECKPOINT_FORMATS_FORMAT_H
-#define ENGINE_CHECKPOINT_FORMATS_FORMAT_H
+#pragma once
 
 #include "engine/checkpoint/checkpoint.h"
 
@@ -23,5 +22,3 @@ struct checkpoint {
 };
 
 extern const struct checkpoint_format format_folder;
-
-#endif

@@ -9,8 +9,7 @@
  *
  * A failed call leaves the scanner at the place of the error; `json_scan_offset` tells it.
  */
-#ifndef ENGINE_CHECKPOINT_FORMATS_JSON_SCAN_H
-#define ENGINE_CHECKPOINT_FORMATS_JSON_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ int json_scan_uint(struct json_scan *s, uint64_t *ret) MUST_CHECK;
 /* Any value, nested at most JSON_SCAN_DEPTH deep. */
 enum { JSON_SCAN_DEPTH = 32 };
 int json_scan_skip(struct json_scan *s) MUST_CHECK;
-
-#endif

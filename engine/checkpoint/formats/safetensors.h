@@ -11,8 +11,7 @@
  * One thing is not guarded against: a file that is truncated while it is mapped. Reading past its new
  * end raises SIGBUS. A checkpoint must not be written while it is loaded.
  */
-#ifndef ENGINE_CHECKPOINT_FORMATS_SAFETENSORS_H
-#define ENGINE_CHECKPOINT_FORMATS_SAFETENSORS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ int safetensors_parse(const char *file, const void *bytes, size_t len,
 int safetensors_write(const char *path, const struct tensor *tensors, size_t n,
 		      int (*produce)(size_t index, void *data, void *user, struct err *e),
 		      void *user, struct err *e) MUST_CHECK;
-
-#endif
