@@ -3,49 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mix.h"
+
 #define HASH_INIT UINT64_C(0xcbf29ce484222325)
 #define NOBODY	  UINT32_MAX
 #define SNAPSHOT  (UINT32_MAX - 1) /* written by a row that does not read it either */
 
-/* A token and how it was computed: in a prefill row (0) or in a decode row (1). */
-static int64_t mark_of(int32_t token, bool decoded)
+static int64_t mark_of(const struct fake_device *d, int32_t token, bool decoded)
 {
-	return (int64_t)token * 2 + decoded;
+	return (int64_t)token * 2 + (decoded && !d->unmarked);
 }
 
-struct cell {
-	int64_t mark;
-	uint64_t before; /* hash of the marks at smaller positions */
-};
-
-struct seat {
-	uint64_t prompt, generated; /* hashes of what was marked and counted since the last reset */
-};
-
-/* How far a page is written. A copy may be written again from anywhere on: it belongs to one sequence. */
-struct fill {
-	uint32_t len;
-	bool copied;
-};
-
-struct fake_device {
-	struct scheduler_config config;
-	struct cell *cells;    /* [n_pages][page_tokens] */
-	struct fill *fills;    /* [n_pages] */
-	int64_t *states;       /* [n_slots][max_model_len] marks */
-	uint32_t *state_len;   /* [n_slots] */
-	uint32_t *page_writer; /* [n_pages] the row that writes the page in this step, or NOBODY */
-	uint32_t *slot_writer; /* [n_slots] */
-	bool *copied_to;       /* [max(n_pages, n_slots)] */
-	struct seat *seats;    /* [max_seqs] */
-	int32_t *drawn;	       /* [n_drawn] tokens that the plan before drew */
-	uint32_t n_drawn;
-};
-
-static uint64_t hash_add(uint64_t h, int64_t mark)
+/* The hash behind a cell: of its mark and of those before it. */
+static uint64_t hash_behind(const struct fake_cell *cell)
 {
-	h = (h ^ (uint64_t)mark) * UINT64_C(0x100000001b3);
-	return h ^ (h >> 29);
+	return mix_add(cell->before, (uint64_t)cell->mark);
 }
 
 static uint64_t hash_all(const int32_t *tokens, uint32_t n)
@@ -53,8 +25,21 @@ static uint64_t hash_all(const int32_t *tokens, uint32_t n)
 	uint64_t h = HASH_INIT;
 
 	for (uint32_t i = 0; i < n; i++)
-		h = hash_add(h, tokens[i]);
+		h = mix_add(h, (uint64_t)tokens[i]);
 	return h;
+}
+
+struct fake_cell *fake_device_cell(const struct fake_device *d, const struct plan_row *row,
+				   uint32_t position)
+{
+	uint32_t P = d->config.page_tokens;
+
+	return &d->cells[(size_t)row->pages[position / P] * P + position % P];
+}
+
+uint64_t fake_device_hash(const struct fake_device *d, const struct plan_row *row)
+{
+	return hash_behind(fake_device_cell(d, row, row->start + row->n_tokens - 1));
 }
 
 struct fake_device *fake_device_new(const struct scheduler_config *c)
@@ -64,8 +49,7 @@ struct fake_device *fake_device_new(const struct scheduler_config *c)
 	d->config = *c;
 	d->cells = calloc((size_t)c->n_pages * c->page_tokens, sizeof(*d->cells));
 	d->fills = calloc(c->n_pages, sizeof(*d->fills));
-	d->states = calloc((size_t)c->n_slots * c->max_model_len, sizeof(*d->states));
-	d->state_len = calloc(c->n_slots, sizeof(*d->state_len));
+	d->states = calloc(c->n_slots, sizeof(*d->states));
 	d->page_writer = calloc(c->n_pages, sizeof(*d->page_writer));
 	d->slot_writer = calloc(c->n_slots, sizeof(*d->slot_writer));
 	d->copied_to = calloc(MAX(c->n_pages, c->n_slots), sizeof(*d->copied_to));
@@ -79,7 +63,6 @@ void fake_device_free(struct fake_device *d)
 	free(d->cells);
 	free(d->fills);
 	free(d->states);
-	free(d->state_len);
 	free(d->page_writer);
 	free(d->slot_writer);
 	free(d->copied_to);
@@ -112,7 +95,7 @@ static const char *run_before_rows(struct fake_device *d, const struct plan *p)
 		const struct plan_seat_reset *r = &p->resets[i];
 
 		EXPECT(r->seat < c->max_seqs);
-		d->seats[r->seat] = (struct seat){
+		d->seats[r->seat] = (struct fake_seat){
 			.prompt = hash_all(r->prompt, r->n_prompt),
 			.generated = hash_all(r->generated, r->n_generated),
 		};
@@ -127,16 +110,10 @@ static const char *run_before_rows(struct fake_device *d, const struct plan *p)
 
 		memcpy(d->cells + (size_t)dst * c->page_tokens,
 		       d->cells + (size_t)src * c->page_tokens, c->page_tokens * sizeof(*d->cells));
-		d->fills[dst] = (struct fill){d->fills[src].len, true};
+		d->fills[dst] = (struct fake_fill){d->fills[src].len, true};
 	}
-	for (uint32_t i = 0; i < p->n_state_copies; i++) {
-		uint32_t src = p->state_copies[i].src, dst = p->state_copies[i].dst;
-
-		memcpy(d->states + (size_t)dst * c->max_model_len,
-		       d->states + (size_t)src * c->max_model_len,
-		       c->max_model_len * sizeof(*d->states));
-		d->state_len[dst] = d->state_len[src];
-	}
+	for (uint32_t i = 0; i < p->n_state_copies; i++)
+		d->states[p->state_copies[i].dst] = d->states[p->state_copies[i].src];
 	return NULL;
 }
 
@@ -227,28 +204,25 @@ static const char *run_state(struct fake_device *d, const struct plan_row *row)
 	const struct scheduler_config *c = &d->config;
 	uint32_t unit = MIN(c->state_tokens ? c->state_tokens : (uint32_t)CHUNK_TOKENS,
 			    (uint32_t)CHUNK_TOKENS);
-	uint32_t last = row->start, end = row->start + row->n_tokens;
-	int64_t *state = d->states + (size_t)row->state_dst * c->max_model_len;
+	struct fake_state s = {.hash = HASH_INIT};
+	uint32_t k = 0;
 
 	EXPECT((row->start == 0) == (row->state_src == STATE_ZERO));
 	EXPECT(row->decode || row->start % unit == 0);
-	if (row->state_src != STATE_ZERO) {
-		EXPECT(d->state_len[row->state_src] == row->start);
-		memmove(state, d->states + (size_t)row->state_src * c->max_model_len,
-			row->start * sizeof(*state));
-	}
-	for (uint32_t i = 0; i < row->n_tokens; i++)
-		state[row->start + i] = mark_of(row_token(d, row, i), row->decode);
-	d->state_len[row->state_dst] = end;
-	for (uint32_t k = 0; k < row->n_snapshots; k++) {
-		const struct plan_snapshot *s = &row->snapshots[k];
+	if (row->state_src != STATE_ZERO)
+		s = d->states[row->state_src];
+	EXPECT(s.len == row->start);
+	for (uint32_t i = 0; i < row->n_tokens; i++) {
+		int64_t mark = mark_of(d, row_token(d, row, i), row->decode);
 
-		EXPECT(s->n_tokens % unit == 0 && s->n_tokens > last && s->n_tokens < end);
-		last = s->n_tokens;
-		memcpy(d->states + (size_t)s->slot * c->max_model_len, state,
-		       last * sizeof(*state));
-		d->state_len[s->slot] = last;
+		s = (struct fake_state){mix_add(s.hash, (uint64_t)mark), s.len + 1};
+		if (k == row->n_snapshots || row->snapshots[k].n_tokens != s.len)
+			continue;
+		EXPECT(s.len % unit == 0 && i + 1 < row->n_tokens);
+		d->states[row->snapshots[k++].slot] = s;
 	}
+	EXPECT(k == row->n_snapshots);
+	d->states[row->state_dst] = s;
 	return NULL;
 }
 
@@ -256,12 +230,12 @@ static const char *run_state(struct fake_device *d, const struct plan_row *row)
 static const char *fill_page(struct fake_device *d, const struct plan_row *row, uint32_t position)
 {
 	uint32_t offset = position % d->config.page_tokens;
-	struct fill *fill = &d->fills[row->pages[position / d->config.page_tokens]];
+	struct fake_fill *fill = &d->fills[row->pages[position / d->config.page_tokens]];
 
 	if (!offset)
 		fill->len = 0;
 	EXPECT(offset == fill->len || (fill->copied && offset < fill->len));
-	*fill = (struct fill){offset + 1, false};
+	*fill = (struct fake_fill){offset + 1, false};
 	return NULL;
 }
 
@@ -270,11 +244,10 @@ static const char *run_row(struct fake_device *d, const struct plan_row *row,
 {
 	const struct scheduler_config *c = &d->config;
 	uint32_t end = row->start + row->n_tokens;
-	const int64_t *state = d->states + (size_t)row->state_dst * c->max_model_len;
 	uint64_t before = HASH_INIT;
 	const char *failed = NULL;
 
-	EXPECT(end == want->n_prompt + want->n_generated);
+	EXPECT(!want || end == want->n_prompt + want->n_generated);
 	EXPECT(row->tokens || (row->decode && row->token_draw < d->n_drawn));
 	if (c->n_slots)
 		failed = run_state(d, row);
@@ -283,61 +256,60 @@ static const char *run_row(struct fake_device *d, const struct plan_row *row,
 	if (failed)
 		return failed;
 	for (uint32_t i = 0; i < end; i++) {
-		struct cell *cell =
-			&d->cells[(size_t)row->pages[i / c->page_tokens] * c->page_tokens +
-				  i % c->page_tokens];
+		struct fake_cell *cell = fake_device_cell(d, row, i);
 
-		if (i >= row->start)
-			*cell = (struct cell){mark_of(row_token(d, row, i - row->start),
-						      row->decode),
-					      before};
-		if (want->decoded && want->learn && i < row->start)
-			want->decoded[i] = cell->mark & 1;
-		EXPECT(cell->mark / 2 == token_at(want, i));
-		EXPECT(!want->decoded || want->decoded[i] == (cell->mark & 1));
-		EXPECT(cell->before == before);
-		EXPECT(!c->n_slots || state[i] == cell->mark);
-		before = hash_add(before, cell->mark);
-	}
-	return NULL;
-}
+		if (i >= row->start) {
+			int32_t token = row_token(d, row, i - row->start);
 
-static const char *run_draws(struct fake_device *d, const struct plan *p,
-			     const struct fake_history *want, const struct draw_result *results)
-{
-	for (uint32_t i = 0; i < p->n_draws; i++) {
-		const struct plan_draw *draw = &p->draws[i];
-		struct seat *seat = &d->seats[draw->seat];
-
-		EXPECT(draw->seat < d->config.max_seqs && draw->row < p->n_rows &&
-		       i < d->config.max_seqs);
-		EXPECT(i == 0 || p->draws[i - 1].row <= draw->row);
-		for (uint32_t k = 0; k < i; k++)
-			EXPECT(p->draws[k].seat != draw->seat);
-		if (sampling_penalised(draw->sampling)) {
-			EXPECT(seat->prompt == hash_all(want[i].prompt, want[i].n_prompt));
-			EXPECT(seat->generated == hash_all(want[i].generated, want[i].n_generated));
+			EXPECT(token >= 0 && (uint32_t)token < c->vocab_size);
+			*cell = (struct fake_cell){mark_of(d, token, row->decode), before};
 		}
-		for (uint32_t k = 0; k < draw->n_banned; k++)
-			EXPECT(results[i].token != draw->banned[k]);
-		seat->generated = hash_add(seat->generated, results[i].token);
-		d->drawn[i] = results[i].token;
+		if (want && want->decoded && want->learn && i < row->start)
+			want->decoded[i] = cell->mark & 1;
+		EXPECT(!want || cell->mark / 2 == token_at(want, i));
+		EXPECT(!want || !want->decoded || want->decoded[i] == (cell->mark & 1));
+		EXPECT(cell->before == before);
+		before = hash_behind(cell);
 	}
-	d->n_drawn = p->n_draws;
+	EXPECT(!c->n_slots || d->states[row->state_dst].hash == before);
 	return NULL;
 }
 
 const char *fake_device_run(struct fake_device *d, const struct plan *p,
-			    const struct fake_history *rows, const struct fake_history *draws,
-			    const struct draw_result *results)
+			    const struct fake_history *rows)
 {
 	const char *failed = run_before_rows(d, p);
 
 	if (!failed)
 		failed = check_writers(d, p);
 	for (uint32_t i = 0; !failed && i < p->n_rows; i++)
-		failed = run_row(d, &p->rows[i], &rows[i]);
-	return failed ? failed : run_draws(d, p, draws, results);
+		failed = run_row(d, &p->rows[i], rows ? &rows[i] : NULL);
+	return failed;
+}
+
+const char *fake_device_draw(struct fake_device *d, const struct plan *p,
+			     const struct fake_history *want, const struct draw_result *results)
+{
+	EXPECT(p->n_draws <= d->config.max_seqs);
+	for (uint32_t i = 0; i < p->n_draws; i++) {
+		const struct plan_draw *draw = &p->draws[i];
+		struct fake_seat *seat = &d->seats[draw->seat];
+
+		EXPECT(draw->seat < d->config.max_seqs && draw->row < p->n_rows);
+		EXPECT(i == 0 || p->draws[i - 1].row <= draw->row);
+		for (uint32_t k = 0; k < i; k++)
+			EXPECT(p->draws[k].seat != draw->seat);
+		if (want && sampling_penalised(draw->sampling)) {
+			EXPECT(seat->prompt == hash_all(want[i].prompt, want[i].n_prompt));
+			EXPECT(seat->generated == hash_all(want[i].generated, want[i].n_generated));
+		}
+		for (uint32_t k = 0; k < draw->n_banned; k++)
+			EXPECT(results[i].token != draw->banned[k]);
+		seat->generated = mix_add(seat->generated, (uint64_t)results[i].token);
+		d->drawn[i] = results[i].token;
+	}
+	d->n_drawn = p->n_draws;
+	return NULL;
 }
 
 /* ---- between workers ---- */
@@ -348,34 +320,33 @@ void fake_device_receive(struct fake_device *d, const struct scheduler_prepare *
 	uint64_t before = HASH_INIT;
 
 	for (uint32_t i = 0; i < p->ask.n_prompt; i++) {
-		int64_t mark = mark_of(p->ask.prompt[i], false);
+		struct fake_cell cell = {mark_of(d, p->ask.prompt[i], false), before};
 
 		if (i >= p->ask.n_have) {
 			uint32_t page = p->pages[i / P - first];
 
-			d->cells[(size_t)page * P + i % P] = (struct cell){mark, before};
-			d->fills[page] = (struct fill){i % P + 1, false};
+			d->cells[(size_t)page * P + i % P] = cell;
+			d->fills[page] = (struct fake_fill){i % P + 1, false};
 		}
-		if (p->slot != POOL_NONE)
-			d->states[(size_t)p->slot * d->config.max_model_len + i] = mark;
-		before = hash_add(before, mark);
+		before = hash_behind(&cell);
 	}
 	if (p->slot != POOL_NONE)
-		d->state_len[p->slot] = p->ask.n_prompt;
+		d->states[p->slot] = (struct fake_state){before, p->ask.n_prompt};
 }
 
 const char *fake_device_check_page(const struct fake_device *d, uint32_t page, uint32_t index,
 				   const int32_t *prompt, uint32_t n_prompt)
 {
 	uint32_t P = d->config.page_tokens;
-	uint64_t before = HASH_INIT;
+	struct fake_cell want = {.before = HASH_INIT};
 
 	for (uint32_t i = 0; i < MIN((index + 1) * P, n_prompt); i++) {
-		const struct cell *cell = &d->cells[(size_t)page * P + i % P];
+		const struct fake_cell *cell = &d->cells[(size_t)page * P + i % P];
 
+		want.mark = mark_of(d, prompt[i], false);
 		if (i >= index * P)
-			EXPECT(cell->mark == mark_of(prompt[i], false) && cell->before == before);
-		before = hash_add(before, mark_of(prompt[i], false));
+			EXPECT(cell->mark == want.mark && cell->before == want.before);
+		want.before = hash_behind(&want);
 	}
 	return NULL;
 }
@@ -383,10 +354,12 @@ const char *fake_device_check_page(const struct fake_device *d, uint32_t page, u
 const char *fake_device_check_state(const struct fake_device *d, uint32_t slot,
 				    const int32_t *prompt, uint32_t n_prompt)
 {
-	EXPECT(slot < d->config.n_slots && d->state_len[slot] == n_prompt);
+	uint64_t hash = HASH_INIT;
+
+	EXPECT(slot < d->config.n_slots && d->states[slot].len == n_prompt);
 	for (uint32_t i = 0; i < n_prompt; i++)
-		EXPECT(d->states[(size_t)slot * d->config.max_model_len + i] ==
-		       mark_of(prompt[i], false));
+		hash = mix_add(hash, (uint64_t)mark_of(d, prompt[i], false));
+	EXPECT(d->states[slot].hash == hash);
 	return NULL;
 }
 
@@ -417,13 +390,13 @@ static const char *check_node(struct look *l, const struct prefix_view *v)
 			end = l->ends[i];
 	EXPECT(v->parent == end.id && end.depth + v->n_tokens == v->depth);
 	for (uint32_t i = 0; i < v->n_tokens; i++) {
-		const struct cell *cell =
+		const struct fake_cell *cell =
 			&l->d->cells[(size_t)v->pages[i / c->page_tokens] * c->page_tokens +
 				     i % c->page_tokens];
 
 		EXPECT(l->d->fills[v->pages[i / c->page_tokens]].len == c->page_tokens);
 		EXPECT(cell->mark / 2 == v->tokens[i] && cell->before == end.hash);
-		end.hash = hash_add(end.hash, cell->mark);
+		end.hash = hash_behind(cell);
 		end.origin = prefix_origin(end.origin, end.depth + i, cell->mark & 1);
 		if ((i + 1) % c->page_tokens == 0)
 			EXPECT(v->origin == end.origin);
@@ -431,15 +404,9 @@ static const char *check_node(struct look *l, const struct prefix_view *v)
 	end.id = v->id;
 	end.depth = v->depth;
 	l->ends[l->n++] = end;
-	if (v->slot != POOL_NONE) {
-		const int64_t *state = l->d->states + (size_t)v->slot * c->max_model_len;
-		uint64_t hash = HASH_INIT;
-
-		EXPECT(v->slot < c->n_slots && l->d->state_len[v->slot] == v->depth);
-		for (uint32_t i = 0; i < v->depth; i++)
-			hash = hash_add(hash, state[i]);
-		EXPECT(hash == end.hash);
-	}
+	if (v->slot != POOL_NONE)
+		EXPECT(v->slot < c->n_slots && l->d->states[v->slot].len == v->depth &&
+		       l->d->states[v->slot].hash == end.hash);
 	return NULL;
 }
 

@@ -1,16 +1,51 @@
 /*
- * A device that runs plans without arithmetic: what a KV page keeps for a position is the token, whether it
- * was computed by prefill or by decoding, and a hash of everything before it; what a state slot keeps is the
- * whole history. Running a plan
+ * A device that runs plans without arithmetic: what a KV page keeps for a position is a mark (the token, and whether it was computed
+ * by prefill or by decoding) and a hash of the marks before it; what a state slot keeps is the hash of its history. Running a plan
  * checks that every row reads its own history, through its block table and through its state, and
  * nothing else; that rows could run in any order or at once; and that no row writes a page outside its window, or
  * one that was written already.
+ *
+ * The scheduler's model (scheduler_model.h) compares histories with what they should be. The fake engine and test_handoff_pair draw
+ * tokens by them.
  */
 #pragma once
 
 #include "scheduler/scheduler.h"
 
-struct fake_device;
+struct fake_cell {
+	int64_t mark;	 /* twice the token, and 1 if a decode row computed it */
+	uint64_t before; /* hash of the marks at smaller positions */
+};
+
+struct fake_state {
+	uint64_t hash; /* of all marks */
+	uint32_t len;
+};
+
+struct fake_seat {
+	uint64_t prompt, generated; /* hashes of what was marked and counted since the last reset */
+};
+
+/* How far a page is written. A copy may be written again from anywhere on: it belongs to one sequence. */
+struct fake_fill {
+	uint32_t len;
+	bool copied;
+};
+
+struct fake_device {
+	struct scheduler_config config;
+	bool unmarked;		   /* marks do not say how a token was computed */
+	struct fake_cell *cells;   /* [n_pages][page_tokens] */
+	struct fake_fill *fills;   /* [n_pages] */
+	struct fake_state *states; /* [n_slots] */
+	uint32_t *
+		page_writer; /* [n_pages] the row that writes the page in this step, or UINT32_MAX */
+	uint32_t *slot_writer;	 /* [n_slots] */
+	bool *copied_to;	 /* [max(n_pages, n_slots)] */
+	struct fake_seat *seats; /* [max_seqs] */
+	int32_t *drawn;		 /* [n_drawn] tokens that the plan before drew */
+	uint32_t n_drawn;
+};
 
 enum { FAKE_NODES_MAX = 256 };
 
@@ -27,13 +62,22 @@ struct fake_history {
 struct fake_device *fake_device_new(const struct scheduler_config *config);
 void fake_device_free(struct fake_device *d);
 
-/* Runs a plan; plans come in the order in which they are handed over, what they draw is known here at once (a row
- * without tokens takes it from the plan before). rows [n_rows]: the sequence's tokens up to and with the row's last one; draws
- * [n_draws]: the prompt and the tokens drawn before; results [n_draws]. NULL, or the condition that
- * failed. */
+/* Runs the rows of a plan. Plans come in the order in which they are handed over. rows [n_rows]: the sequence's tokens up to and with
+ * the row's last one; NULL: they are not compared. NULL, or the condition that failed. */
 const char *fake_device_run(struct fake_device *d, const struct plan *plan,
-			    const struct fake_history *rows, const struct fake_history *draws,
-			    const struct draw_result *results);
+			    const struct fake_history *rows);
+
+/* The plan's draws gave results [n_draws]; a row of the next plan without tokens takes its token from them. draws [n_draws]: the prompt
+ * and the tokens drawn before; NULL: they are not compared. NULL, or the condition that failed. */
+const char *fake_device_draw(struct fake_device *d, const struct plan *plan,
+			     const struct fake_history *draws, const struct draw_result *results);
+
+/* Where a row's page has the position. */
+struct fake_cell *fake_device_cell(const struct fake_device *d, const struct plan_row *row,
+				   uint32_t position);
+
+/* The hash of all that a row that was run stands on: its history with its own tokens. */
+uint64_t fake_device_hash(const struct fake_device *d, const struct plan_row *row);
 
 /* What comes from another worker: the prompt's pages from position n_have on, and (slot not POOL_NONE) its state, as a
  * prefill leaves them. Behind the plans that were run. */

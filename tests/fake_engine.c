@@ -1,11 +1,8 @@
 /*
  * An engine without a device, for tests of what is above it: engine.h over a pseudo model.
  *
- * It keeps what a real one keeps and nothing more: for every KV page the tokens written there, for
- * every state slot (where the model has recurrent layers) a running hash of its sequence. Each row
- * reads its whole sequence back through its block table and compares it with the state, so a plan
- * that mixes up pages, slots or positions ends the program; so does one whose rows write what
- * another one uses. The next token is a function of the sequence: the recorded answer when the
+ * Plans run on the fake device (fake_device.h): a plan that mixes up pages, slots or positions, or whose
+ * rows write what another one uses, ends the program. The next token is a function of the sequence: the recorded answer when the
  * model's golden.json has one for it, else a hash (with temperature: of seed, choice and position
  * too). Behind it, one less likely than the other, come the ids after it: so a token that is scored is as likely as it
  * is when it is drawn.
@@ -29,11 +26,7 @@
 
 #include "base/ids.h"
 #include "engine/engine.h"
-
-struct state {
-	uint64_t hash;
-	uint32_t len;
-};
+#include "tests/fake_device.h"
 
 struct golden {
 	struct ids prompt, output;
@@ -48,9 +41,7 @@ struct fake_layer {
 struct engine {
 	struct engine_info info;
 	struct engine_counters counters;
-	uint32_t page_tokens;
-	int32_t *kv;	      /* [n_pages][page_tokens] */
-	struct state *states; /* [n_slots] */
+	struct fake_device *device;
 	struct golden *goldens;
 	size_t n_goldens;
 	uint64_t fail_step, step_us, fail_pieces, n_pieces_calls;
@@ -59,7 +50,7 @@ struct engine {
 	/* plans that are out, oldest at head % ENGINE_STEPS_OUT */
 	struct step {
 		uint64_t done_ns;
-		uint32_t n_draws, n_results;
+		uint32_t n_results;
 		bool fails;
 		struct draw_result *results; /* [max_seqs + max_prefill_tokens] */
 	} steps[ENGINE_STEPS_OUT];
@@ -69,12 +60,7 @@ struct engine {
 	struct fake_layer *layers;     /* [n_layers] */
 	void *items[ENGINE_ITEMS_OUT]; /* tags of copies, [n_items] */
 	uint32_t n_items;
-	uint32_t max_seqs, max_prefill_tokens;
-	uint32_t *touched; /* [n_slots] 1 + index of the row of this plan that reads or writes the
-			      slot, else 0 */
-	uint32_t *written; /* [n_pages] 1 + index of the row of this plan that writes the page, else
-			      0 */
-	struct state *rows; /* [max_seqs] the sequence behind each row of this plan */
+	uint32_t page_tokens, max_seqs, max_prefill_tokens;
 };
 
 #define must(condition)                                                                      \
@@ -195,12 +181,13 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 					     sizeof(*g->steps[i].results));
 		must(g->steps[i].results != NULL);
 	}
-	g->kv = calloc(info->n_pages, o->page_tokens * sizeof(*g->kv));
-	g->states = calloc(info->n_slots, sizeof(*g->states));
-	g->touched = calloc(info->n_slots, sizeof(*g->touched));
-	g->written = calloc(info->n_pages, sizeof(*g->written));
-	g->rows = calloc(o->max_seqs, sizeof(*g->rows));
-	must(g->kv && g->states && g->touched && g->written && g->rows);
+	g->device = fake_device_new(&(struct scheduler_config){
+		.page_tokens = o->page_tokens,
+		.n_pages = info->n_pages,
+		.n_slots = info->n_slots,
+		.max_seqs = o->max_seqs,
+		.vocab_size = info->model.vocab_size,
+	});
 	g->fail_step = setting("FAKE_FAIL_STEP", 0);
 	g->fail_pieces = setting("FAKE_FAIL_PIECES", 0);
 	g->step_us = setting("FAKE_STEP_US", 0);
@@ -220,11 +207,7 @@ void engine_close(struct engine *g)
 		free(g->steps[i].results);
 	free(g->goldens);
 	free(g->layers);
-	free(g->touched);
-	free(g->written);
-	free(g->rows);
-	free(g->kv);
-	free(g->states);
+	fake_device_free(g->device);
 	free(g);
 }
 
@@ -248,113 +231,19 @@ int engine_list_devices(FILE *out, struct err *e)
 	return 0;
 }
 
-static int32_t *cell(struct engine *g, const struct plan_row *row, uint32_t position)
+/* The token at a position of a row that was run. */
+static int32_t token_at(const struct engine *g, const struct plan_row *row, uint32_t position)
 {
-	must(position / g->page_tokens < row->n_pages);
-	must(row->pages[position / g->page_tokens] < g->info.n_pages);
-	return &g->kv[(size_t)row->pages[position / g->page_tokens] * g->page_tokens +
-		      position % g->page_tokens];
+	return (int32_t)(fake_device_cell(g->device, row, position)->mark / 2);
 }
 
-/* The token of a row, which may be one that the plan before has drawn. */
-static int32_t token_of(const struct engine *g, const struct plan_row *row, uint32_t i)
+static uint64_t hash_of(const struct engine *g, const struct plan_row *row, uint32_t n_tokens)
 {
-	const struct step *before;
+	uint64_t h = 0;
 
-	if (row->tokens)
-		return row->tokens[i];
-	must(row->decode && g->tail > 0);
-	before = &g->steps[(g->tail - 1) % ENGINE_STEPS_OUT];
-	must(row->token_draw < before->n_draws);
-	return before->results[row->token_draw].token;
-}
-
-/* Within a step a slot that is written belongs to one row, and nobody else reads it. */
-static void claim_slot(struct engine *g, uint32_t slot, uint32_t row, bool write)
-{
-	must(slot < g->info.n_slots);
-	must(!g->touched[slot] || g->touched[slot] == row + 1 ||
-	     (!write && g->touched[slot] == UINT32_MAX));
-	if (write)
-		g->touched[slot] = row + 1;
-	else if (!g->touched[slot])
-		g->touched[slot] = UINT32_MAX; /* read, by any number of rows */
-}
-
-static void claim_slots(struct engine *g, const struct plan *plan)
-{
-	memset(g->touched, 0, g->info.n_slots * sizeof(*g->touched));
-	for (uint32_t i = 0; i < plan->n_rows; i++) {
-		const struct plan_row *row = &plan->rows[i];
-
-		claim_slot(g, row->state_dst, i, true);
-		for (uint32_t k = 0; k < row->n_snapshots; k++) {
-			must(!g->touched[row->snapshots[k].slot]);
-			claim_slot(g, row->snapshots[k].slot, i, true);
-			g->touched[row->snapshots[k].slot] =
-				UINT32_MAX - 1; /* which no row reads either */
-		}
-	}
-	for (uint32_t i = 0; i < plan->n_rows; i++)
-		if (plan->rows[i].state_src != STATE_ZERO)
-			claim_slot(g, (uint32_t)plan->rows[i].state_src, i, false);
-}
-
-/* A row writes the pages of its window, and those are no other's: what lies before it may be
- * shared. */
-static void claim_pages(struct engine *g, const struct plan *plan)
-{
-	memset(g->written, 0, g->info.n_pages * sizeof(*g->written));
-	for (uint32_t i = 0; i < plan->n_rows; i++) {
-		const struct plan_row *row = &plan->rows[i];
-		uint32_t first = row->start / g->page_tokens;
-		uint32_t behind = CEIL_DIV(row->start + row->n_tokens, g->page_tokens);
-
-		must(behind <= row->n_pages);
-		for (uint32_t k = first; k < behind; k++) {
-			must(row->pages[k] < g->info.n_pages && !g->written[row->pages[k]]);
-			g->written[row->pages[k]] = i + 1;
-		}
-	}
-	for (uint32_t i = 0; i < plan->n_rows; i++)
-		for (uint32_t k = 0; k < plan->rows[i].start / g->page_tokens; k++)
-			must(plan->rows[i].pages[k] < g->info.n_pages &&
-			     !g->written[plan->rows[i].pages[k]]);
-}
-
-/* Without recurrent layers there are no states to go by. */
-static void run_row(struct engine *g, const struct plan_row *row, struct state *ret)
-{
-	struct state s = {.len = row->start}, check = {0};
-	uint32_t snapshot = 0;
-	bool states = g->info.n_slots > 0;
-
-	must(row->n_tokens > 0);
-	must(!row->decode || (row->n_tokens == 1 && !row->n_snapshots));
-	must(row->decode || row->start % CHUNK_TOKENS == 0);
-	must(row->n_snapshots <= (states ? SNAPSHOTS_MAX : 0));
-	if (states)
-		s = row->state_src == STATE_ZERO ? check : g->states[row->state_src];
-	must(s.len == row->start);
-	for (uint32_t i = 0; i < row->n_tokens; i++) {
-		int32_t token = token_of(g, row, i);
-
-		must(token >= 0 && (uint32_t)token < g->info.model.vocab_size);
-		*cell(g, row, row->start + i) = token;
-		s.hash = mix(s.hash, (uint64_t)token);
-		s.len++;
-		if (snapshot < row->n_snapshots && row->snapshots[snapshot].n_tokens == s.len) {
-			must(s.len % CHUNK_TOKENS == 0 && i + 1 < row->n_tokens);
-			g->states[row->snapshots[snapshot++].slot] = s;
-		}
-	}
-	must(snapshot == row->n_snapshots);
-	for (; check.len < s.len; check.len++)
-		check.hash = mix(check.hash, (uint64_t)*cell(g, row, check.len));
-	must(!states || check.hash == s.hash);
-	if (states)
-		g->states[row->state_dst] = s;
-	*ret = check;
+	for (uint32_t i = 0; i < n_tokens; i++)
+		h = mix(h, (uint64_t)token_at(g, row, i));
+	return h;
 }
 
 /* The recorded answer's next token, or -1. */
@@ -367,8 +256,8 @@ static int32_t golden_token(struct engine *g, const struct plan_row *row, uint32
 		if (len < c->prompt.len || len >= c->prompt.len + c->output.len)
 			continue;
 		while (p < len &&
-		       *cell(g, row, p) == (p < c->prompt.len ? c->prompt.v[p]
-							      : c->output.v[p - c->prompt.len]))
+		       token_at(g, row, p) == (p < c->prompt.len ? c->prompt.v[p]
+								 : c->output.v[p - c->prompt.len]))
 			p++;
 		if (p == len)
 			return c->output.v[len - c->prompt.len];
@@ -409,11 +298,9 @@ static struct draw_result *score(struct engine *g, const struct plan *plan,
 				 const struct plan_score *s, struct draw_result *ret)
 {
 	const struct plan_row *row = &plan->rows[s->row];
-	uint64_t h = 0;
+	uint64_t h = hash_of(g, row, row->start);
 
 	must(s->row < plan->n_prefill_rows && s->n_tokens && s->n_tokens <= row->n_tokens);
-	for (uint32_t i = 0; i < row->start; i++)
-		h = mix(h, (uint64_t)*cell(g, row, i));
 	for (uint32_t i = 0; i < s->n_tokens; i++) {
 		uint32_t len = row->start + i + 1;
 		int32_t best = golden_token(g, row, len);
@@ -433,9 +320,9 @@ static void draw(struct engine *g, const struct plan *plan, const struct plan_dr
 {
 	const struct plan_row *row = &plan->rows[d->row];
 	const struct model_config *m = &g->info.model;
-	const struct state *s = &g->rows[d->row];
-	uint64_t h = s->hash;
-	int32_t token = d->sampling->temperature > 0 ? -1 : golden_token(g, row, s->len);
+	uint32_t len = row->start + row->n_tokens;
+	uint64_t h = hash_of(g, row, len);
+	int32_t token = d->sampling->temperature > 0 ? -1 : golden_token(g, row, len);
 
 	if (d->sampling->temperature > 0)
 		h = mix(mix(mix(h, d->sampling->seed), d->choice), d->position);
@@ -458,34 +345,28 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* condition: NULL, or what the fake device found wrong. */
+static void must_not(const char *condition)
+{
+	if (!condition)
+		return;
+	fprintf(stderr, "fake engine: wrong plan: %s\n", condition);
+	abort();
+}
+
 static void run_plan(struct engine *g, const struct plan *plan, struct step *step)
 {
-	const struct engine_info *info = &g->info;
 	struct draw_result *results = step->results + plan->n_draws;
 
-	for (uint32_t i = 0; i < plan->n_page_copies; i++) {
-		const struct plan_copy *c = &plan->page_copies[i];
-
-		must(c->src < info->n_pages && c->dst < info->n_pages);
-		memcpy(g->kv + (size_t)c->dst * g->page_tokens,
-		       g->kv + (size_t)c->src * g->page_tokens, g->page_tokens * sizeof(*g->kv));
-	}
-	for (uint32_t i = 0; i < plan->n_state_copies; i++) {
-		const struct plan_copy *c = &plan->state_copies[i];
-
-		must(c->src < info->n_slots && c->dst < info->n_slots);
-		g->states[c->dst] = g->states[c->src];
-	}
 	must(plan->n_rows <= g->max_seqs);
-	if (info->n_slots)
-		claim_slots(g, plan);
-	claim_pages(g, plan);
 	for (uint32_t i = 0; i < plan->n_rows; i++)
-		run_row(g, &plan->rows[i], &g->rows[i]);
+		must(plan->rows[i].decode || plan->rows[i].start % CHUNK_TOKENS == 0);
+	must_not(fake_device_run(g->device, plan, NULL));
 	for (uint32_t i = 0; i < plan->n_draws; i++) {
 		must(plan->draws[i].row < plan->n_rows);
 		draw(g, plan, &plan->draws[i], &step->results[i]);
 	}
+	must_not(fake_device_draw(g->device, plan, NULL, step->results));
 	must(plan->n_scored_tokens <= g->max_prefill_tokens);
 	for (uint32_t i = 0; i < plan->n_scores; i++)
 		results = score(g, plan, &plan->scores[i], results);
@@ -507,7 +388,6 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 	g->counters.steps++;
 	step->done_ns =
 		begin + g->step_us * 1000 * (g->slow && access(g->slow, F_OK) == 0 ? 10 : 1);
-	step->n_draws = plan->n_draws;
 	step->n_results = plan->n_draws + plan->n_scored_tokens;
 	/* Behind a copy that failed anything may be computed; nobody is to believe it. */
 	step->fails = g->pieces_failed || (g->fail_step && g->counters.steps >= g->fail_step);
@@ -551,11 +431,18 @@ static void *item_of(struct engine *g, enum tier_kind kind, uint32_t id, size_t 
 {
 	must(id < (kind == TIER_PAGE ? g->info.n_pages : g->info.n_slots));
 	if (kind == TIER_STATE) {
-		*ret_bytes = sizeof(*g->states);
-		return &g->states[id];
+		*ret_bytes = sizeof(*g->device->states);
+		return &g->device->states[id];
 	}
-	*ret_bytes = g->page_tokens * sizeof(*g->kv);
-	return g->kv + (size_t)id * g->page_tokens;
+	*ret_bytes = g->page_tokens * sizeof(*g->device->cells);
+	return g->device->cells + (size_t)id * g->page_tokens;
+}
+
+/* What comes from the host may be a part of a page, which its sequence goes on to fill. */
+static void fill_page(struct engine *g, enum tier_kind kind, uint32_t id)
+{
+	if (kind == TIER_PAGE)
+		g->device->fills[id] = (struct fake_fill){g->page_tokens, true};
 }
 
 int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
@@ -581,6 +468,7 @@ int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const 
 	if (g->n_items == ENGINE_ITEMS_OUT)
 		return err_set(e, EBUSY, "too many copies are out");
 	memcpy(item, host, bytes);
+	fill_page(g, kind, id);
 	g->items[g->n_items++] = tag;
 	return 0;
 }
@@ -686,6 +574,7 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 		char *share = share_of(g, &pieces[i], &bytes, &size);
 
 		memcpy(share, from, bytes);
+		fill_page(g, g->layers[pieces[i].layer].pieces[pieces[i].part].kind, pieces[i].id);
 		last = share;
 		n_last = bytes;
 		from += size;

@@ -103,7 +103,8 @@ static const char *run_plan(struct model *m, const struct plan *p)
 		}
 	}
 	failed = model_check_scores(m, p, plan, results + p->n_draws);
-	failed = failed ? failed : fake_device_run(m->device, p, rows, draws, results);
+	failed = failed ? failed : fake_device_run(m->device, p, rows);
+	failed = failed ? failed : fake_device_draw(m->device, p, draws, results);
 	for (uint32_t i = 0; !failed && i < p->n_ships; i++)
 		failed = model_check_ship(m, &r->requests[plan->rows[p->ships[i].row].q]);
 	for (uint32_t i = 0; !failed && i < p->n_rows; i++) {

@@ -18,7 +18,9 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "scheduler/scheduler.h"
+#include "base/mix.h"
+#include "tests/fake_device.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum {
@@ -36,101 +38,34 @@ enum {
 
 enum kind { TOKENS, CLEAN, COLD, KINDS };
 
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-	h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);
-	return h ^ h >> 29;
-}
-
-struct dice {
-	uint64_t state;
-};
-
-static uint32_t below(struct dice *d, uint32_t n)
-{
-	d->state = d->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (uint32_t)(d->state >> 33) % n;
-}
-
 /* ---- one worker: a scheduler and what stands for its device ---- */
-
-struct state {
-	uint64_t h;
-	uint32_t len;
-};
 
 struct worker {
 	struct scheduler *s;
 	struct scheduler_config config;
-	bool marks; /* numbers say how they were computed */
-	uint64_t cells[PAGES_MAX][P];
-	struct state states[SLOTS_MAX];
-	uint64_t counts[SEQS]; /* of seats */
+	struct fake_device *device;
 	struct draw_result results[2][SEQS];
-	uint32_t n_drawn; /* by the newest plan */
-	const struct draw_result *drawn;
 	uint32_t n_out;
 	uint64_t first_out; /* its step */
 };
 
-static uint64_t *cell(struct worker *w, const struct plan_row *row, uint32_t i)
-{
-	return &w->cells[row->pages[i / P]][i % P];
-}
-
-static uint64_t number(const struct worker *w, uint64_t before, int32_t token, bool decoded)
-{
-	return mix(before, (uint64_t)token * 2 + (w->marks && decoded));
-}
-
-static void run_row(struct worker *w, const struct plan_row *row)
-{
-	struct state s = {.h = 7};
-
-	if (row->state_src != STATE_ZERO)
-		s = w->states[row->state_src];
-	check(!w->config.n_slots || s.len == row->start);
-	for (uint32_t i = 0, k = 0; i < row->n_tokens; i++) {
-		uint32_t at = row->start + i;
-		int32_t token = row->tokens ? row->tokens[i] : w->drawn[row->token_draw].token;
-
-		*cell(w, row, at) = number(w, at ? *cell(w, row, at - 1) : 1, token, row->decode);
-		s = (struct state){number(w, s.h, token, row->decode), at + 1};
-		if (k < row->n_snapshots && row->snapshots[k].n_tokens == at + 1)
-			w->states[row->snapshots[k++].slot] = s;
-	}
-	if (w->config.n_slots)
-		w->states[row->state_dst] = s;
-}
-
-static struct draw_result draw(struct worker *w, const struct plan *p, const struct plan_draw *d)
+static struct draw_result draw(const struct worker *w, const struct plan *p,
+			       const struct plan_draw *d)
 {
 	const struct plan_row *row = &p->rows[d->row];
-	uint64_t h = mix(mix(d->sampling->seed, d->choice), d->position);
+	const struct fake_seat *seat = &w->device->seats[d->seat];
+	uint64_t h = mix_add(mix_add(d->sampling->seed, d->choice), d->position);
 	struct draw_result r = {0};
 
-	for (uint32_t i = 0; i < row->start + row->n_tokens; i++)
-		h = mix(h, *cell(w, row, i));
-	if (w->config.n_slots)
-		h = mix(h, w->states[row->state_dst].h);
+	h = mix_add(h, fake_device_hash(w->device, row));
 	if (sampling_penalised(d->sampling))
-		h = mix(h, w->counts[d->seat]);
+		h = mix_add(mix_add(h, seat->prompt), seat->generated);
 	r.token = h % 40 ? (int32_t)(h / 40 % (VOCAB - 1)) : END;
 	for (uint32_t i = 0; i < d->n_banned; i++)
 		if (d->banned[i] == r.token)
 			r.token = 0;
 	r.logprob = -(float)(h >> 40);
-	w->counts[d->seat] += mix(11, (uint64_t)r.token);
 	return r;
-}
-
-static uint64_t count_all(const int32_t *tokens, uint32_t n, uint64_t salt)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		sum += mix(salt, (uint64_t)tokens[i]);
-	return sum;
 }
 
 /* The next plan, run at once: NULL when there is none. */
@@ -144,21 +79,11 @@ static const struct plan *step(struct worker *w)
 	p = scheduler_plan(w->s);
 	if (!p)
 		return NULL;
-	for (uint32_t i = 0; i < p->n_resets; i++)
-		w->counts[p->resets[i].seat] =
-			count_all(p->resets[i].prompt, p->resets[i].n_prompt, 5) +
-			count_all(p->resets[i].generated, p->resets[i].n_generated, 11);
-	for (uint32_t i = 0; i < p->n_page_copies; i++)
-		memcpy(w->cells[p->page_copies[i].dst], w->cells[p->page_copies[i].src],
-		       sizeof(w->cells[0]));
-	for (uint32_t i = 0; i < p->n_state_copies; i++)
-		w->states[p->state_copies[i].dst] = w->states[p->state_copies[i].src];
-	for (uint32_t i = 0; i < p->n_rows; i++)
-		run_row(w, &p->rows[i]);
+	check(!fake_device_run(w->device, p, NULL));
 	results = w->results[p->step % 2];
 	for (uint32_t i = 0; i < p->n_draws; i++)
 		results[i] = draw(w, p, &p->draws[i]);
-	w->drawn = results;
+	check(!fake_device_draw(w->device, p, NULL, results));
 	if (!w->n_out++)
 		w->first_out = p->step;
 	return p;
@@ -199,13 +124,12 @@ struct delivery {
 	uint32_t pages_from[LEN];
 	bool named[LEN], read[LEN], state_named, state_read;
 	uint32_t state_from;
-	uint64_t cells[LEN][P];
-	struct state state;
+	struct fake_cell cells[LEN][P];
+	struct fake_state state;
 	struct draw_result draws[SEQS];
 };
 
 struct life {
-	struct dice dice;
 	struct worker unified, prefill, decode;
 	struct task tasks[REQUESTS];
 	struct delivery deliveries[DELIVERIES];
@@ -219,15 +143,15 @@ static struct {
 		failed_there, refused, given_up, lost_steps, retractions, late_reads, choices;
 } seen;
 
-static bool chance(struct life *l, uint32_t one_in)
+static bool chance(uint32_t one_in)
 {
-	return below(&l->dice, one_in) == 0;
+	return random_below(one_in) == 0;
 }
 
 /* What failed is asked for again, or else computed where it is decoded. */
 static bool again(struct life *l)
 {
-	return l->kind == COLD || chance(l, 2);
+	return l->kind == COLD || chance(2);
 }
 
 static struct delivery *delivery_of(struct life *l, uint64_t prefill)
@@ -261,16 +185,16 @@ static void read_delivery(struct life *l, struct delivery *r, bool all)
 	uint32_t first = r->to.ask.n_have / P;
 
 	for (uint32_t i = 0; i < r->to.n_pages; i++) {
-		if (!r->named[i] || r->read[i] || (!all && chance(l, 2)))
+		if (!r->named[i] || r->read[i] || (!all && chance(2)))
 			continue;
-		memcpy(r->cells[i], l->prefill.cells[r->pages_from[first + i]],
+		memcpy(r->cells[i], l->prefill.device->cells + r->pages_from[first + i] * P,
 		       sizeof(r->cells[i]));
 		r->read[i] = true;
 		seen.pages++;
 		seen.late_reads += r->computed;
 	}
-	if (r->state_named && !r->state_read && (all || chance(l, 2))) {
-		r->state = l->prefill.states[r->state_from];
+	if (r->state_named && !r->state_read && (all || chance(2))) {
+		r->state = l->prefill.device->states[r->state_from];
 		r->state_read = true;
 		seen.states++;
 	}
@@ -301,7 +225,7 @@ static void take_ships(struct life *l, const struct plan *p)
 		check(!s->state || !r->state_named);
 		r->state_named = s->state;
 		r->state_from = p->rows[s->row].state_dst;
-		if (chance(l, 2))
+		if (chance(2))
 			read_delivery(l, r, true);
 	}
 }
@@ -342,15 +266,20 @@ static void take_prepares(struct life *l)
 /* All is here: it is written, and the request goes on. */
 static void deliver(struct life *l, struct delivery *r)
 {
+	struct fake_device *device = l->decode.device;
 	struct scheduler_event events[SEQS];
 	uint32_t n;
 
 	if (!r->open)
 		return;
-	for (uint32_t i = 0; i < r->to.n_pages; i++)
-		memcpy(l->decode.cells[r->pages_to[i]], r->cells[i], sizeof(r->cells[i]));
+	for (uint32_t i = 0; i < r->to.n_pages; i++) {
+		uint32_t begin = r->to.ask.n_have + i * P;
+
+		memcpy(device->cells + r->pages_to[i] * P, r->cells[i], sizeof(r->cells[i]));
+		device->fills[r->pages_to[i]].len = MIN(r->to.ask.n_prompt - begin, (uint32_t)P);
+	}
 	if (l->decode.config.n_slots)
-		l->decode.states[r->to.slot] = r->state;
+		device->states[r->to.slot] = r->state;
 	n = scheduler_received(l->decode.s, r->decode, r->draws, events);
 	check(n > 0);
 	for (uint32_t i = 0; i < n; i++)
@@ -365,7 +294,7 @@ static void deliver(struct life *l, struct delivery *r)
 static void network(struct life *l)
 {
 	struct delivery *r = NULL;
-	uint32_t from = l->n_deliveries ? below(&l->dice, l->n_deliveries) : 0;
+	uint32_t from = l->n_deliveries ? random_below(l->n_deliveries) : 0;
 
 	for (uint32_t i = 0; i < l->n_deliveries && !r; i++) {
 		r = &l->deliveries[(from + i) % l->n_deliveries];
@@ -373,7 +302,7 @@ static void network(struct life *l)
 	}
 	if (!r)
 		return;
-	if (chance(l, 30)) {
+	if (chance(30)) {
 		seen.failed_there++;
 		fail_delivery(l, r);
 		return;
@@ -382,7 +311,7 @@ static void network(struct life *l)
 	if (!has_all(l, r))
 		return;
 	/* In either order: what was read does not change any more. */
-	if (chance(l, 2))
+	if (chance(2))
 		deliver(l, r);
 	scheduler_shipped(l->prefill.s, r->prefill);
 	scheduler_shipped(l->prefill.s, r->prefill);
@@ -396,7 +325,7 @@ static void step_unified(struct life *l)
 {
 	struct scheduler_event events[2 * SEQS];
 
-	if (l->unified.n_out && chance(l, 2))
+	if (l->unified.n_out && chance(2))
 		take_answers(l, true, events, commit(&l->unified, events));
 	else
 		(void)step(&l->unified);
@@ -406,7 +335,7 @@ static void step_decode(struct life *l)
 {
 	struct scheduler_event events[2 * SEQS];
 
-	if (l->decode.n_out && chance(l, 2))
+	if (l->decode.n_out && chance(2))
 		take_answers(l, false, events, commit(&l->decode, events));
 	else
 		(void)step(&l->decode);
@@ -419,20 +348,20 @@ static void step_prefill(struct life *l)
 	struct worker *w = &l->prefill;
 	uint32_t n;
 
-	if (!w->n_out || chance(l, 2)) {
+	if (!w->n_out || chance(2)) {
 		const struct plan *p = step(w);
 
 		if (p)
 			take_ships(l, p);
 		return;
 	}
-	if (chance(l, 100)) {
+	if (chance(100)) {
 		/* All that it had is gone, also what ships. */
 		seen.lost_steps++;
 		(void)scheduler_fail(w->s, events);
 		w->n_out = 0;
-		memset(w->cells, 0x55, sizeof(w->cells));
-		memset(w->states, 0x55, sizeof(w->states));
+		memset(w->device->cells, 0x55, w->config.n_pages * P * sizeof(*w->device->cells));
+		memset(w->device->states, 0x55, w->config.n_slots * sizeof(*w->device->states));
 		for (uint32_t i = 0; i < l->n_deliveries; i++)
 			if (l->deliveries[i].sending)
 				fail_delivery(l, &l->deliveries[i]);
@@ -450,16 +379,16 @@ static void step_prefill(struct life *l)
 
 static void submit(struct life *l, const struct task *texts)
 {
-	const struct task *like = &texts[below(&l->dice, TEXTS)];
-	const struct task *before = l->n_tasks ? &l->tasks[below(&l->dice, l->n_tasks)] : NULL;
+	const struct task *like = &texts[random_below(TEXTS)];
+	const struct task *before = l->n_tasks ? &l->tasks[random_below(l->n_tasks)] : NULL;
 	struct task *t = &l->tasks[l->n_tasks++];
-	uint32_t n = 1 + below(&l->dice, 60), shared = below(&l->dice, 60);
+	uint32_t n = 1 + random_below(60), shared = random_below(60);
 	static const int32_t end = END;
 
 	for (uint32_t i = 0; i < n; i++)
-		t->prompt[i] = i < shared ? like->prompt[i] : (int32_t)below(&l->dice, VOCAB - 1);
+		t->prompt[i] = i < shared ? like->prompt[i] : (int32_t)random_below(VOCAB - 1);
 	/* The next turn of a conversation. */
-	if (before && before->got.over && chance(l, 2)) {
+	if (before && before->got.over && chance(2)) {
 		const struct answer *a = &before->got;
 
 		n = MIN(before->r.n_prompt + a->n[0], (uint32_t)LEN - 20);
@@ -467,22 +396,22 @@ static void submit(struct life *l, const struct task *texts)
 			t->prompt[i] = i < before->r.n_prompt
 					       ? before->prompt[i]
 					       : a->draws[0][i - before->r.n_prompt].token;
-		t->prompt[n++] = (int32_t)below(&l->dice, VOCAB - 1);
+		t->prompt[n++] = (int32_t)random_below(VOCAB - 1);
 	}
 	t->r = (struct scheduler_request){
 		.prompt = t->prompt,
 		.n_prompt = n,
-		.max_tokens = 1 + below(&l->dice, chance(l, 3) ? LEN : 30),
-		.min_tokens = chance(l, 3) ? below(&l->dice, 4) : 0,
-		.n_choices = chance(l, 3) ? 1 + below(&l->dice, 3) : 1,
+		.max_tokens = 1 + random_below(chance(3) ? LEN : 30),
+		.min_tokens = chance(3) ? random_below(4) : 0,
+		.n_choices = chance(3) ? 1 + random_below(3) : 1,
 		.end_tokens = &end,
 		.n_end_tokens = 1,
-		.cache_disabled = chance(l, 10),
+		.cache_disabled = chance(10),
 		.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
 		.user = t,
 	};
-	t->r.sampling.seed = below(&l->dice, 1000);
-	t->r.sampling.presence_penalty = chance(l, 3);
+	t->r.sampling.seed = random_below(1000);
+	t->r.sampling.presence_penalty = chance(3);
 	t->r.max_tokens = MIN(t->r.max_tokens, (uint32_t)LEN - n);
 	if (scheduler_submit(l->unified.s, &t->r, &t->unified, NULL) < 0) {
 		t->given_up = true;
@@ -495,11 +424,11 @@ static void submit(struct life *l, const struct task *texts)
 /* The client leaves, or (as a peer that is dead) what it waits for is not waited for any more. */
 static void give_up(struct life *l)
 {
-	struct task *t = &l->tasks[below(&l->dice, l->n_tasks)];
+	struct task *t = &l->tasks[random_below(l->n_tasks)];
 
 	if (t->given_up || t->want.over || t->got.over)
 		return;
-	if (chance(l, 4)) {
+	if (chance(4)) {
 		t->given_up = true;
 		scheduler_abort(l->unified.s, t->unified);
 		scheduler_abort(l->decode.s, t->decode);
@@ -552,7 +481,8 @@ static void compare(const struct life *l)
 
 static void worker_begin(struct worker *w, const struct scheduler_config *c, bool marks)
 {
-	*w = (struct worker){.config = *c, .marks = marks};
+	*w = (struct worker){.config = *c, .device = fake_device_new(c)};
+	w->device->unmarked = !marks;
 	if (scheduler_new(c, &w->s, NULL) < 0)
 		abort();
 }
@@ -569,22 +499,23 @@ static void worker_end(struct worker *w)
 	scheduler_stats(w->s, &st);
 	check(st.cache.free_pages == w->config.n_pages && st.cache.free_slots == w->config.n_slots);
 	scheduler_free(w->s);
+	fake_device_free(w->device);
 }
 
-static struct scheduler_config random_config(struct life *l, bool states, uint32_t n_pages)
+static struct scheduler_config random_config(bool states, uint32_t n_pages)
 {
-	uint32_t S = states ? P << below(&l->dice, 2) : 0;
+	uint32_t S = states ? P << random_below(2) : 0;
 
 	return (struct scheduler_config){
 		.page_tokens = P,
 		.state_tokens = S,
 		.n_pages = n_pages,
-		.n_slots = states ? SEQS + below(&l->dice, SLOTS_MAX - SEQS) : 0,
+		.n_slots = states ? SEQS + random_below(SLOTS_MAX - SEQS) : 0,
 		.page_bytes = 1,
 		.slot_bytes = 2,
-		.max_plans_out = 1 + below(&l->dice, 2),
+		.max_plans_out = 1 + random_below(2),
 		.max_seqs = SEQS,
-		.max_prefill_tokens = 8 + below(&l->dice, 60),
+		.max_prefill_tokens = 8 + random_below(60),
 		.max_model_len = LEN,
 		.vocab_size = VOCAB,
 	};
@@ -600,17 +531,17 @@ static void live(uint64_t seed)
 	uint32_t ticks = 0;
 
 	memset(l, 0, sizeof(*l));
-	l->dice.state = seed * UINT64_C(0x9e3779b97f4a7c15);
-	states = !chance(l, 4);
-	l->kind = (enum kind)below(&l->dice, KINDS);
-	l->want_tasks = 5 + below(&l->dice, REQUESTS - 5);
+	random_state = mix64(seed);
+	states = !chance(4);
+	l->kind = (enum kind)random_below(KINDS);
+	l->want_tasks = 5 + random_below(REQUESTS - 5);
 	/* What one takes the others take as well: 3 choices of 96 tokens are 72 pages at most. */
-	unified = random_config(l, states, 72 + below(&l->dice, PAGES_MAX - 72));
-	decode = random_config(l, states, 72 + below(&l->dice, chance(l, 2) ? 4 : PAGES_MAX - 72));
-	prefill = random_config(l, states, 20 + below(&l->dice, PAGES_MAX - 20));
+	unified = random_config(states, 72 + random_below(PAGES_MAX - 72));
+	decode = random_config(states, 72 + random_below(chance(2) ? 4 : PAGES_MAX - 72));
+	prefill = random_config(states, 20 + random_below(PAGES_MAX - 20));
 	unified.refuse_decoded = decode.refuse_decoded = l->kind == CLEAN;
-	decode.handoff_min_tokens = below(&l->dice, 20);
-	prefill.max_waiting = chance(l, 4) ? 1 + below(&l->dice, 3) : 0;
+	decode.handoff_min_tokens = random_below(20);
+	prefill.max_waiting = chance(4) ? 1 + random_below(3) : 0;
 	if (l->kind == COLD) {
 		unified.cache_disabled = true;
 		decode.handoff_min_tokens = 1;
@@ -622,15 +553,15 @@ static void live(uint64_t seed)
 	worker_begin(&l->prefill, &prefill, l->kind != TOKENS);
 	for (uint32_t i = 0; i < TEXTS; i++)
 		for (uint32_t k = 0; k < LEN; k++)
-			texts[i].prompt[k] = (int32_t)below(&l->dice, VOCAB - 1);
+			texts[i].prompt[k] = (int32_t)random_below(VOCAB - 1);
 	while (!idle(l)) {
-		switch (below(&l->dice, 12)) {
+		switch (random_below(12)) {
 		case 0:
 			if (l->n_tasks < l->want_tasks)
 				submit(l, texts);
 			break;
 		case 1:
-			if (l->n_tasks && chance(l, 12))
+			if (l->n_tasks && chance(12))
 				give_up(l);
 			break;
 		case 2:
