@@ -1,12 +1,13 @@
 /*
  * The test harness: TAP on standard output, one line a check, nothing else.
  *
- *     int main(void)
+ *     TEST(arithmetic)
  *     {
  *             ok(1 + 1 == 2, "addition");
  *             is_int(f(), 3, "f gives 3");
- *             return done();
  *     }
+ *
+ *     TEST_MAIN()
  *
  * A failed check says what it saw; the exit status is 1 when any failed. Checks may be counted
  * quietly in loops with `check`, which prints only failures, and reported as one with `ok_all`.
@@ -74,6 +75,32 @@ __attribute__((unused)) static int done(void)
 	printf("1..%d\n", tap_count);
 	return tap_failed != 0;
 }
+
+/* Defines a function that run_tests calls. The tests of a program are in one file; they run in the order in which they stand there. */
+#define TEST(name)                                                                     \
+	static void test_##name(void);                                                 \
+	__attribute__((constructor(101 + __LINE__))) static void add_test_##name(void) \
+	{                                                                              \
+		tap_tests[tap_n_tests++] = test_##name;                                \
+	}                                                                              \
+	static void test_##name(void)
+
+static __attribute__((unused)) void (*tap_tests[64])(void);
+static __attribute__((unused)) int tap_n_tests;
+
+__attribute__((unused)) static void run_tests(void)
+{
+	for (int i = 0; i < tap_n_tests; i++)
+		tap_tests[i]();
+}
+
+/* The main function of a program that consists of its tests. */
+#define TEST_MAIN()            \
+	int main(void)         \
+	{                      \
+		run_tests();   \
+		return done(); \
+	}
 
 /* Says why nothing here can be tested on this machine; meson counts it as a skip. */
 __attribute__((unused)) static int skip_all(const char *why)

@@ -34,7 +34,7 @@ static void insert(struct added *a, int32_t id, const char *text, const char *fl
 	check(added_insert(a, text, strlen(text), t) == 0);
 }
 
-static void test_flags(void)
+TEST(flags)
 {
 	static const struct {
 		const char *text, *want;
@@ -105,7 +105,7 @@ static void naive(const char *const *tokens, size_t n, const char *text, struct 
 	}
 }
 
-static void test_random(void)
+TEST(random)
 {
 	static const char *const tokens[] = {"a",   "ab",	"abab", "ba",
 					     "cab", "bcabcabc", "cc",	"abc"};
@@ -134,9 +134,4 @@ static void test_random(void)
 	buf_release(&want);
 }
 
-int main(void)
-{
-	test_flags();
-	test_random();
-	return done();
-}
+TEST_MAIN()

@@ -16,7 +16,7 @@
 #include "base/queue.h"
 #include "tests/tap.h"
 
-static void test_buf(void)
+TEST(buf)
 {
 	struct buf b;
 
@@ -40,7 +40,7 @@ static void test_buf(void)
 	buf_release(&b);
 }
 
-static void test_arena(void)
+TEST(arena)
 {
 	struct arena a;
 	char *s;
@@ -63,7 +63,7 @@ static void test_arena(void)
 	arena_release(&a);
 }
 
-static void test_err(void)
+TEST(err)
 {
 	struct err e = {0};
 
@@ -75,7 +75,7 @@ static void test_err(void)
 	is_int(err_set(NULL, ENOMEM, "x"), -ENOMEM, "no struct is fine");
 }
 
-static void test_ids(void)
+TEST(ids)
 {
 	struct ids a = {0};
 
@@ -88,7 +88,7 @@ static void test_ids(void)
 	ids_release(&a);
 }
 
-static void test_array(void)
+TEST(array)
 {
 	uint8_t cap = 0;
 	char *v = NULL;
@@ -102,7 +102,7 @@ static void test_array(void)
 	free(v);
 }
 
-static void test_hash(void)
+TEST(hash)
 {
 	struct hash128 a = HASH128_INIT, b = HASH128_INIT;
 	char hex[33];
@@ -125,7 +125,7 @@ struct element {
 	int number;
 };
 
-static void test_list(void)
+TEST(list)
 {
 	struct element e[5];
 	struct list head;
@@ -174,7 +174,7 @@ static void drain(void *arg, struct map_node *n)
 }
 
 /* Two keys have each hash. */
-static void test_map(void)
+TEST(map)
 {
 	enum { N = 1000 };
 	static struct entry e[N + 1];
@@ -211,7 +211,7 @@ static void test_map(void)
 	map_release(&m);
 }
 
-static void test_mix(void)
+TEST(mix)
 {
 	uint64_t state = 1234567;
 
@@ -243,7 +243,7 @@ static void *produce(void *arg)
 	return NULL;
 }
 
-static void test_queue(void)
+TEST(queue)
 {
 	static struct item items[PRODUCERS][PER_PRODUCER];
 	struct producer producers[PRODUCERS];
@@ -281,21 +281,11 @@ static void test_queue(void)
 	queue_release(&q);
 }
 
-int main(void)
+TEST(log_limit)
 {
 	struct log_limit limit = {0};
 	char more[LOG_MORE_MAX];
 
-	test_buf();
-	test_arena();
-	test_err();
-	test_ids();
-	test_array();
-	test_hash();
-	test_list();
-	test_map();
-	test_mix();
-	test_queue();
 	ok(log_due(&limit, 1, more) && !more[0], "the first line of a kind is due");
 	for (uint64_t i = 2; i < 1000; i++)
 		check(!log_due(&limit, i, more));
@@ -303,5 +293,6 @@ int main(void)
 	ok(log_due(&limit, 60000000001, more), "a minute later one is");
 	is_str(more, " (and 998 more before)", "which says how many there were");
 	ok(log_due(&limit, 200000000000, more) && !more[0], "once");
-	return done();
 }
+
+TEST_MAIN()

@@ -24,7 +24,7 @@ static struct world *new_world(uint32_t state_tokens, uint32_t n_pages, uint32_t
 	return world_new(&c);
 }
 
-static void test_1_to_3(void)
+TEST(1_to_3)
 {
 	struct world *w = new_world(0, 100, 4);
 
@@ -52,7 +52,7 @@ static void test_1_to_3(void)
 	world_free(w);
 }
 
-static void test_4_to_6(void)
+TEST(4_to_6)
 {
 	struct world *w = new_world(0, 100, 64);
 	uint32_t pages[4];
@@ -85,7 +85,7 @@ static void test_4_to_6(void)
 	world_free(w);
 }
 
-static void test_7_to_9(void)
+TEST(7_to_9)
 {
 	static const struct {
 		uint32_t first, left, budget, want;
@@ -138,7 +138,7 @@ static void test_7_to_9(void)
 	world_free(w);
 }
 
-static void test_10(void)
+TEST(10)
 {
 	struct world *w = new_world(2, 100, 64);
 
@@ -157,7 +157,7 @@ static void test_10(void)
 	world_free(w);
 }
 
-static void test_11_and_12(void)
+TEST(11_and_12)
 {
 	struct world *w = new_world(0, 10, 64);
 	struct scheduler_stats st;
@@ -223,7 +223,7 @@ static struct prefix_node *insert(struct prefix_cache *c, const char *s, uint32_
 	return at;
 }
 
-static void test_13_to_15(void)
+TEST(13_to_15)
 {
 	struct prefix_cache *c = new_cache(2, 4, 100, 10);
 	struct prefix_node *n, *longer;
@@ -263,7 +263,7 @@ static void test_13_to_15(void)
 	prefix_cache_free(c);
 }
 
-static void test_16(void)
+TEST(16)
 {
 	struct prefix_cache *c = new_cache(2, 0, 8, 0);
 	struct prefix_node *locked = insert(c, "aabbcc", 6, POOL_NONE), *old, *young;
@@ -319,7 +319,7 @@ static void next_key(const struct content_key *before, const int32_t *tokens, ui
  * there is read right. So what an aborted request has published goes on its way down like anything else in the tree;
  * what it holds besides waits for the plan that is out, and is free then.
  */
-static void test_17(void)
+TEST(17)
 {
 	struct scheduler_config config = world_config(2, 20, 4);
 	struct scheduler_request r = world_request("aabbccdd", 9);
@@ -364,7 +364,7 @@ static void test_17(void)
 	world_free(w);
 }
 
-static void test_18_and_19(void)
+TEST(18_and_19)
 {
 	struct world *w = new_world(2, 100, 64);
 	struct scheduler_stats before, after;
@@ -452,7 +452,7 @@ static struct prefix_node *serve(struct prefix_cache *c, const char *s)
 	return at;
 }
 
-static void test_20(void)
+TEST(20)
 {
 	struct prefix_cache *c = new_cache(2, 4, PAGES, SLOTS);
 	struct prefix_node *held[4] = {0};
@@ -481,17 +481,4 @@ static void test_20(void)
 	prefix_cache_free(c);
 }
 
-int main(void)
-{
-	test_1_to_3();
-	test_4_to_6();
-	test_7_to_9();
-	test_10();
-	test_11_and_12();
-	test_13_to_15();
-	test_16();
-	test_17();
-	test_18_and_19();
-	test_20();
-	return done();
-}
+TEST_MAIN()

@@ -153,7 +153,7 @@ static void test_random(const char *letters, const char *text_letters, bool orde
 	ids_release(&got);
 }
 
-static void test_ignore_merges(void)
+TEST(ignore_merges)
 {
 	struct ids ids = {0};
 	struct vocab v;
@@ -177,7 +177,7 @@ static void test_ignore_merges(void)
 }
 
 /* a -> aa -> aaaa -> ...: the whole of a long word merges, in log n rounds of n. */
-static void test_long(void)
+TEST(long)
 {
 	enum { LEVELS = 10, LEN = 1 << 21 };
 	char *word = malloc(LEN);
@@ -214,7 +214,6 @@ int main(void)
 	test_random("ab", "ab", false);
 	test_random("abcdefgh", "abcdefgh", false);
 	test_random("abd", "abcd", true);
-	test_ignore_merges();
-	test_long();
+	run_tests();
 	return done();
 }

@@ -45,7 +45,7 @@ static bool refused(const struct cache_wish *w, int code, const char *a, const c
 	return good;
 }
 
-static void test_division(void)
+TEST(division)
 {
 	struct cache_wish w = wish();
 	struct cache_size s = {0};
@@ -79,7 +79,7 @@ static void test_division(void)
 	ok_all("no attention layers, as many pages as sequences can have");
 }
 
-static void test_scarce(void)
+TEST(scarce)
 {
 	struct cache_wish w = wish();
 	struct cache_size s = {0};
@@ -110,7 +110,7 @@ static void test_scarce(void)
 	ok(refused(&w, -ENOMEM, "0.00 MiB", "131.00 MiB"), "a byte");
 }
 
-static void test_shared(void)
+TEST(shared)
 {
 	struct cache_wish w = wish();
 	struct cache_size s = {0};
@@ -138,7 +138,7 @@ static void test_shared(void)
 	ok_all("and never more than there is, or than is of use");
 }
 
-static void test_buffers(void)
+TEST(buffers)
 {
 	struct cache_wish w = wish();
 	struct cache_size s = {0};
@@ -159,11 +159,4 @@ static void test_buffers(void)
 	ok_all("and ids stay ints");
 }
 
-int main(void)
-{
-	test_division();
-	test_scarce();
-	test_shared();
-	test_buffers();
-	return done();
-}
+TEST_MAIN()

@@ -102,7 +102,7 @@ static int take_records(const struct buf *tokens, int next)
 	return next;
 }
 
-static void test_tokens(void)
+TEST(tokens)
 {
 	struct connection_double connection = {0};
 	struct call *c = new_call(&connection);
@@ -130,7 +130,7 @@ static void test_tokens(void)
 	call_unref(c);
 }
 
-static void test_stages(void)
+TEST(stages)
 {
 	struct connection_double connection = {0};
 	struct call *c = new_call(&connection);
@@ -184,7 +184,7 @@ static void test_stages(void)
 
 /* What the cache gave: nothing is said before it is known, parts add up, the first shortfall
  * counts. */
-static void test_hit(void)
+TEST(hit)
 {
 	struct connection_double connection = {0};
 	struct call *c = new_call(&connection);
@@ -203,7 +203,7 @@ static void test_hit(void)
 }
 
 /* The loop that fails everything (no model at this path) still drops what it is given. */
-static void test_abort(void)
+TEST(abort)
 {
 	struct connection_double connection = {0};
 	struct call *c = new_call(&connection);
@@ -226,7 +226,7 @@ static void test_abort(void)
 }
 
 /* Whoever wants no tokens is woken all the same before they are too many to keep. */
-static void test_plenty(void)
+TEST(plenty)
 {
 	struct connection_double connection = {0};
 	struct call *c = new_call(&connection);
@@ -251,7 +251,7 @@ static void test_plenty(void)
 }
 
 /* Tokens of prompts go the same way; their rank tells them apart. */
-static void test_scores(void)
+TEST(scores)
 {
 	struct connection_double connection = {0};
 	struct call *c = new_call(&connection);
@@ -288,7 +288,7 @@ static void test_scores(void)
 }
 
 /* Bodies that wait to be parsed count, whether they are parsed or not. */
-static void test_bodies(void)
+TEST(bodies)
 {
 	for (int parsed = 0; parsed < 2; parsed++) {
 		struct connection_double connection = {0};
@@ -318,13 +318,7 @@ int main(void)
 					  .page_size = 64,
 					  .max_batched_tokens = 64};
 	check(loop_start(&server, &e) == 0);
-	test_tokens();
-	test_stages();
-	test_hit();
-	test_abort();
-	test_plenty();
-	test_scores();
-	test_bodies();
+	run_tests();
 	loop_quit(server.loop);
 	loop_free(server.loop);
 	lifecycle_free(server.lifecycle);

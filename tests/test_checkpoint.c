@@ -42,7 +42,7 @@ static void expect(struct checkpoint *k, enum checkpoint_part part, int error, c
 	checkpoint_text_release(&text);
 }
 
-static void test_texts(void)
+TEST(texts)
 {
 	struct checkpoint *k = open_scratch();
 
@@ -96,7 +96,7 @@ static int note(void *user, const char *path, const char *name, struct err *e)
 	return 0;
 }
 
-static void test_weights(void)
+TEST(weights)
 {
 	static const char index[] = "model.safetensors.index.json";
 	struct tensor one = {.name = "x",
@@ -123,7 +123,7 @@ static void test_weights(void)
 	checkpoint_close(k);
 }
 
-static void test_open(void)
+TEST(open)
 {
 	struct checkpoint *k;
 	struct err e = {0};
@@ -138,9 +138,7 @@ static void test_open(void)
 int main(void)
 {
 	scratch_make();
-	test_texts();
-	test_weights();
-	test_open();
+	run_tests();
 	scratch_remove();
 	return done();
 }

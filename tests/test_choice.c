@@ -86,7 +86,7 @@ static void encode(const char *text, struct ids *out)
 	check(tokenizer_encode(tokenizer, text, strlen(text), true, out) == 0);
 }
 
-static void test_plain(void)
+TEST(plain)
 {
 	struct choice_config config = {.tokenizer = tokenizer,
 				       .reasoning = true,
@@ -121,7 +121,7 @@ static void test_plain(void)
 	ids_release(&ids);
 }
 
-static void test_reasoning(void)
+TEST(reasoning)
 {
 	struct choice_config config = {.tokenizer = tokenizer,
 				       .reasoning = true,
@@ -157,7 +157,7 @@ static void test_reasoning(void)
 	ids_release(&ids);
 }
 
-static void test_stop(void)
+TEST(stop)
 {
 	const char *stops[] = {" strings", "zzz"};
 	struct choice_config config = {.tokenizer = tokenizer,
@@ -189,7 +189,7 @@ static void test_stop(void)
 }
 
 /* An echoed prompt's tokens come first, and then every one that is drawn. */
-static void test_echo(void)
+TEST(echo)
 {
 	struct choice_config config = {.tokenizer = tokenizer,
 				       .logprobs = true,
@@ -233,7 +233,7 @@ static void test_echo(void)
 }
 
 /* Any tokens, any stops: pieces add up to the whole, reported tokens to the content. */
-static void test_random(void)
+TEST(random)
 {
 	static const char *const words[] = {"e",       "a ",	   "th", "\n",
 					    "<think>", "</think>", "<",	 " of"};
@@ -293,11 +293,7 @@ int main(int argc, char **argv)
 	if (!ok(model_tokenizer(argc > 1 ? argv[1] : "models/lexis", &tokenizer, &e) == 0,
 		"tokenizer: %s", e.text))
 		return done();
-	test_plain();
-	test_reasoning();
-	test_stop();
-	test_echo();
-	test_random();
+	run_tests();
 	ok_all("nothing else");
 	tokenizer_free(tokenizer);
 	return done();

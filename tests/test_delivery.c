@@ -61,7 +61,7 @@ static struct wire_status success(const struct delivery *r, uint32_t n_windows, 
 
 /* ---- one delivery after the other ---- */
 
-static void test_way(void)
+TEST(way)
 {
 	struct delivery *r = receiver(130, 64, 2), *s;
 	struct wire_i32 tokens[130] = {{0}};
@@ -144,7 +144,7 @@ static void failed(struct delivery *r, int got, int code, const char *text)
 	delivery_free(r);
 }
 
-static void test_wrong_windows(void)
+TEST(wrong_windows)
 {
 	struct err e = {0};
 	struct delivery *r = receiver(128, 0, 1);
@@ -177,7 +177,7 @@ static void test_wrong_windows(void)
 	ok_all("failed deliveries stay failed and ignore what comes");
 }
 
-static void test_wrong_statuses(void)
+TEST(wrong_statuses)
 {
 	struct err e = {0};
 	struct delivery *r = receiver(64, 0, 2);
@@ -215,7 +215,7 @@ static void test_wrong_statuses(void)
 }
 
 /* Tokens may come with any status; old statuses are ignored. */
-static void test_orders(void)
+TEST(orders)
 {
 	struct err e = {0};
 	struct delivery *r = waiting(64, 0, 2);
@@ -242,7 +242,7 @@ static void test_orders(void)
 	delivery_free(r);
 }
 
-static void test_sender(void)
+TEST(sender)
 {
 	struct delivery *s;
 	struct wire_prepare p = {.n_tokens = 128, .n_have = 32, .n_choices = 1};
@@ -281,7 +281,7 @@ static void test_sender(void)
 	ok(delivery_new_receiver(1, &layout, 64, 0, 0, 0, &s, &e) == -EINVAL, "no choices");
 }
 
-static void test_times(void)
+TEST(times)
 {
 	struct delivery *r = receiver(64, 0, 1), *s;
 	struct wire_i32 token = {1};
@@ -596,7 +596,7 @@ static void hear_random(struct delivery *r, struct model *m, uint32_t n_windows,
 	check(got >= 0 || (m->status == DELIVERY_FAILED && e.text[0]));
 }
 
-static void test_random(void)
+TEST(random)
 {
 	uint32_t n_events = 0, ends[6] = {0}, n_deliveries = 0, n_timeouts = 0;
 	uint64_t now = 0;
@@ -667,7 +667,7 @@ static void test_random(void)
 }
 
 /* What one side sends the other one takes: two deliveries, with an unreliable way between them. */
-static void test_pairs(void)
+TEST(pairs)
 {
 	uint32_t n_good = 0;
 	static struct model m;
@@ -730,15 +730,4 @@ static void test_pairs(void)
 	is_int(n_good, 2000, "all of them arrive");
 }
 
-int main(void)
-{
-	test_way();
-	test_wrong_windows();
-	test_wrong_statuses();
-	test_orders();
-	test_sender();
-	test_times();
-	test_random();
-	test_pairs();
-	return done();
-}
+TEST_MAIN()

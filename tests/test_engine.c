@@ -106,7 +106,7 @@ static const char *changed(const char *from, const char *to)
 
 /* ---- directories ---- */
 
-static void test_directories(void)
+TEST(directories)
 {
 	struct engine_options o = options(scratch_path("missing"));
 
@@ -134,7 +134,7 @@ static void test_directories(void)
 	ok(refused(&o, -ENOENT, "model.safetensors"), "weights that are a link to nothing");
 }
 
-static void test_configs(void)
+TEST(configs)
 {
 	static const char *const texts[] = {
 		"",
@@ -182,7 +182,7 @@ static void test_configs(void)
 
 /* ---- weights ---- */
 
-static void test_shapes(void)
+TEST(shapes)
 {
 	static const struct {
 		const char *from, *to;
@@ -219,7 +219,7 @@ static uint64_t header_bytes(void)
 	return n;
 }
 
-static void test_truncated(void)
+TEST(truncated)
 {
 	uint64_t header = header_bytes();
 	const size_t lengths[] = {0,
@@ -245,7 +245,7 @@ static void test_truncated(void)
 }
 
 /* One byte of the header is another. */
-static void test_damaged(void)
+TEST(damaged)
 {
 	uint64_t header = header_bytes(), random = 12345;
 
@@ -273,7 +273,7 @@ static void test_damaged(void)
 	ok_all("300 damaged headers");
 }
 
-static void test_index(void)
+TEST(index)
 {
 	static const struct {
 		const char *text, *part;
@@ -554,12 +554,7 @@ int main(int argc, char **argv)
 	}
 	engine_close(g);
 	before = descriptors();
-	test_directories();
-	test_configs();
-	test_shapes();
-	test_truncated();
-	test_damaged();
-	test_index();
+	run_tests();
 	test_options(good);
 	test_cache_memory(good);
 	test_damaged_cache(good);

@@ -28,7 +28,7 @@ static bool resumable(const struct prefix_cache *c, const char *s)
 	return match(c, s).n_tokens == strlen(s) - 1;
 }
 
-static void test_without_states(void)
+TEST(without_states)
 {
 	struct prefix_cache *c = new_cache(2, 0, 6, 0);
 
@@ -46,7 +46,7 @@ static void test_without_states(void)
 	free_cache(c);
 }
 
-static void test_touch_while_locked(void)
+TEST(touch_while_locked)
 {
 	struct prefix_cache *c = new_cache(2, 0, 4, 0);
 	struct prefix_node *a = grow(c, begin(c), "ab"), *b;
@@ -60,7 +60,7 @@ static void test_touch_while_locked(void)
 	free_cache(c);
 }
 
-static void test_cascade(void)
+TEST(cascade)
 {
 	struct prefix_cache *c = new_cache(2, 2, 6, 6);
 
@@ -74,7 +74,7 @@ static void test_cascade(void)
 	free_cache(c);
 }
 
-static void test_bare_first(void)
+TEST(bare_first)
 {
 	struct prefix_cache *c = new_cache(2, 2, 8, 4);
 
@@ -86,7 +86,7 @@ static void test_bare_first(void)
 	free_cache(c);
 }
 
-static void test_inner_first(void)
+TEST(inner_first)
 {
 	struct prefix_cache *c = new_cache(2, 2, 16, 4);
 
@@ -106,7 +106,7 @@ static void test_inner_first(void)
 	free_cache(c);
 }
 
-static void test_branch_stays(void)
+TEST(branch_stays)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 5);
 
@@ -121,7 +121,7 @@ static void test_branch_stays(void)
 	free_cache(c);
 }
 
-static void test_hits_count(void)
+TEST(hits_count)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 4);
 
@@ -149,7 +149,7 @@ static void test_hits_count(void)
 }
 
 /* 20 tokens for the 100 bytes of a state are more than 24 for the 220 of a leaf with its pages. */
-static void test_bytes(void)
+TEST(bytes)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 3);
 
@@ -170,7 +170,7 @@ static void test_bytes(void)
 }
 
 /* A request runs past the state that it left: from then on it is an inner one. */
-static void test_grown_past(void)
+TEST(grown_past)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 2);
 	struct prefix_node *n =
@@ -186,7 +186,7 @@ static void test_grown_past(void)
 }
 
 /* Per byte: a state that saves much goes after one that saves little. */
-static void test_worth(void)
+TEST(worth)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 2);
 
@@ -200,7 +200,7 @@ static void test_worth(void)
 }
 
 /* When the state above goes, the one below is worth more: noticed when it comes up. */
-static void test_lazy_correction(void)
+TEST(lazy_correction)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 3);
 
@@ -219,7 +219,7 @@ static void test_lazy_correction(void)
 }
 
 /* What is never used again goes in the end, whatever it was worth. */
-static void test_ages(void)
+TEST(ages)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 4);
 	char s[] = "00";
@@ -237,7 +237,7 @@ static void test_ages(void)
 	free_cache(c);
 }
 
-static void test_budget(void)
+TEST(budget)
 {
 	struct prefix_cache_config config = {
 		.page_tokens = 2,
@@ -276,7 +276,7 @@ static void test_budget(void)
 	free_cache(c);
 }
 
-static void test_refusal_changes_nothing(void)
+TEST(refusal_changes_nothing)
 {
 	struct prefix_cache *c = new_cache(2, 2, 4, 2);
 	struct prefix_node *n;
@@ -295,7 +295,7 @@ static void test_refusal_changes_nothing(void)
 	free_cache(c);
 }
 
-static void test_order(void)
+TEST(order)
 {
 	static const struct evict_key rising[] = {
 		{.score = 1, .hit = true, .depth = 9, .used = 9, .id = 9},
@@ -312,22 +312,4 @@ static void test_order(void)
 	ok_all("score, never hit, shallow, unused for longest, number");
 }
 
-int main(void)
-{
-	test_order();
-	test_without_states();
-	test_touch_while_locked();
-	test_cascade();
-	test_bare_first();
-	test_inner_first();
-	test_branch_stays();
-	test_hits_count();
-	test_bytes();
-	test_grown_past();
-	test_worth();
-	test_lazy_correction();
-	test_ages();
-	test_budget();
-	test_refusal_changes_nothing();
-	return done();
-}
+TEST_MAIN()

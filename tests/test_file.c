@@ -26,7 +26,7 @@ static bool there(const char *name)
 	return lstat(scratch_path(name), &st) == 0;
 }
 
-static void test_draft(void)
+TEST(draft)
 {
 	struct file_draft d;
 	struct err e = {0};
@@ -55,7 +55,7 @@ static void refused(const char *name, int code, const char *what)
 		(void)!file_draft_close(&d, -EINVAL, &e);
 }
 
-static void test_refused(void)
+TEST(refused)
 {
 	check(mkdir(scratch_path("directory"), 0700) == 0);
 	check(mkfifo(scratch_path("fifo"), 0600) == 0);
@@ -72,8 +72,7 @@ static void test_refused(void)
 int main(void)
 {
 	scratch_make();
-	test_draft();
-	test_refused();
+	run_tests();
 	scratch_remove();
 	return done();
 }

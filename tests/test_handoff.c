@@ -65,7 +65,7 @@ static const char *ships(struct world *w)
 
 /* ---- to receive ---- */
 
-static void test_here_or_there(void)
+TEST(here_or_there)
 {
 	struct world *w = new_world(100, 64, 6);
 	struct scheduler_request r;
@@ -90,7 +90,7 @@ static void test_here_or_there(void)
 	world_free(w);
 }
 
-static void test_received(void)
+TEST(received)
 {
 	struct world *w = new_world(100, 64, 1);
 	struct scheduler_request r = world_request("abcdefg", 4);
@@ -137,7 +137,7 @@ static void test_received(void)
 	world_free(w);
 }
 
-static void test_published(void)
+TEST(published)
 {
 	struct world *w = new_world(100, 64, 3);
 	uint64_t id = receive(w, "abcdefgh", 2);
@@ -160,7 +160,7 @@ static void test_published(void)
 	world_free(w);
 }
 
-static void test_have(void)
+TEST(have)
 {
 	struct world *w = new_world(100, 64, 4);
 	struct scheduler_prepare p;
@@ -196,7 +196,7 @@ static void test_have(void)
 	world_free(w);
 }
 
-static void test_aside(void)
+TEST(aside)
 {
 	struct world *w = new_world(100, 4, 10);
 	uint64_t r1, r2;
@@ -223,7 +223,7 @@ static void test_aside(void)
 	world_free(w);
 }
 
-static void test_choices(void)
+TEST(choices)
 {
 	struct world *w = new_world(100, 64, 1);
 	struct scheduler_request r = world_request("abcde", 4);
@@ -263,7 +263,7 @@ static void test_choices(void)
 	world_free(w);
 }
 
-static void test_ends_at_once(void)
+TEST(ends_at_once)
 {
 	struct world *w = new_world(100, 64, 1);
 	struct scheduler_request r = world_request("abcd", 9);
@@ -287,7 +287,7 @@ static void test_ends_at_once(void)
 	world_free(w);
 }
 
-static void test_fails(void)
+TEST(fails)
 {
 	struct world *w = new_world(14, 64, 6);
 	uint64_t r1, r2, r3;
@@ -324,7 +324,7 @@ static void test_fails(void)
 	world_free(w);
 }
 
-static void test_retracted(void)
+TEST(retracted)
 {
 	struct world *w = new_world(10, 64, 6);
 	uint64_t r1, r2;
@@ -361,7 +361,7 @@ static void test_retracted(void)
 
 /* ---- to send ---- */
 
-static void test_refused(void)
+TEST(refused)
 {
 	struct world *w = new_world(100, 64, 1);
 	uint64_t id = 77;
@@ -388,7 +388,7 @@ static void test_refused(void)
 	world_free(w);
 }
 
-static void test_ships(void)
+TEST(ships)
 {
 	struct world *w = new_world(100, 4, 1);
 	uint64_t id = submit(w, "abcdefghi", 1, HANDOFF_SEND, 0);
@@ -444,7 +444,7 @@ static void test_ships(void)
 }
 
 /* What a ship named is there until it is through, whoever needs room. */
-static void test_kept(void)
+TEST(kept)
 {
 	struct scheduler_config c = world_config(2, 12, 64);
 	uint32_t shipped[4], slot;
@@ -507,7 +507,7 @@ static void test_kept(void)
 	world_free(w);
 }
 
-static void test_send_choices(void)
+TEST(send_choices)
 {
 	struct world *w = new_world(100, 64, 1);
 	struct scheduler_request r = world_request("abcde", 1);
@@ -537,20 +537,4 @@ static void test_send_choices(void)
 	world_free(w);
 }
 
-int main(void)
-{
-	test_here_or_there();
-	test_received();
-	test_published();
-	test_have();
-	test_aside();
-	test_choices();
-	test_ends_at_once();
-	test_fails();
-	test_retracted();
-	test_refused();
-	test_ships();
-	test_kept();
-	test_send_choices();
-	return done();
-}
+TEST_MAIN()

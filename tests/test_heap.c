@@ -48,7 +48,7 @@ static void check_heap(struct thing *const *v, size_t n)
 	check(in == n);
 }
 
-static void test_random(void)
+TEST(random)
 {
 	struct thing *v[N];
 	size_t n = 0;
@@ -86,7 +86,7 @@ static bool smaller(const void *a, const void *b)
 	return *(const int *)a < *(const int *)b;
 }
 
-static void test_plain(void)
+TEST(plain)
 {
 	static const struct heap_kind ints = {.size = sizeof(int), .before = smaller};
 	int v[100];
@@ -103,9 +103,4 @@ static void test_plain(void)
 	ok_all("elements that need not know their places");
 }
 
-int main(void)
-{
-	test_random();
-	test_plain();
-	return done();
-}
+TEST_MAIN()

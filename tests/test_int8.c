@@ -17,7 +17,7 @@ static uint32_t next(uint32_t *state)
 	return *state >> 8;
 }
 
-static void test_sizes(void)
+TEST(sizes)
 {
 	check(int8_group_valid(32) && int8_group_valid(128) && int8_group_valid(INT8_GROUP_MAX));
 	check(!int8_group_valid(0) && !int8_group_valid(16) && !int8_group_valid(130) &&
@@ -60,7 +60,7 @@ static bool same_floats(const float *a, const float *b, uint32_t n)
 	return true;
 }
 
-static void test_quantize(void)
+TEST(quantize)
 {
 	static const uint32_t groups[] = {32, 96, 128, INT8_GROUP_MAX};
 	static const uint32_t sizes[] = {1, 16, 37, 128, 200, K_MAX};
@@ -138,7 +138,7 @@ static void panel(uint32_t rows, uint32_t K, uint32_t group, uint32_t *state)
 	free(out);
 }
 
-static void test_pack(void)
+TEST(pack)
 {
 	static const uint32_t groups[] = {32, 96, 128, INT8_GROUP_MAX};
 	static const uint32_t sizes[] = {1, 16, 37, 128, 203, K_MAX};
@@ -152,10 +152,4 @@ static void test_pack(void)
 	ok_all("panels: scales, sums and words of four k, whole and in part");
 }
 
-int main(void)
-{
-	test_sizes();
-	test_quantize();
-	test_pack();
-	return done();
-}
+TEST_MAIN()

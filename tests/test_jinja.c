@@ -5,7 +5,7 @@
 #include "protocol/jinja/text.h"
 #include "tests/tap.h"
 
-static void test_bytes(void)
+TEST(bytes)
 {
 	static const char broken[] = "a\xff\xc3(\xe2\x82z\xed\xa0\x80\xf4\x90\x80\x80\xc0\xafx";
 	size_t n = sizeof(broken) - 1, count = 0, back = 0;
@@ -38,14 +38,14 @@ static void test_bytes(void)
 	ok_all("characters survive a round trip, and cut ones are broken bytes");
 }
 
-static void test_search(void)
+TEST(search)
 {
 	is_int(text_find("abc", 3, "", 0), 0, "an empty needle is found at the beginning");
 	is_int(text_find("abcb", 4, "b", 1), 1, "the first occurrence");
 	ok(text_find("abc", 3, "abcd", 4) == SIZE_MAX, "a longer needle is not there");
 }
 
-static void test_classes(void)
+TEST(classes)
 {
 	ok(text_is('a', TEXT_LOWER) && text_is(0xdf, TEXT_LOWER), "small letters");
 	ok(text_is(0x1c5, TEXT_CASED) && !text_is(0x1c5, TEXT_LOWER),
@@ -65,7 +65,7 @@ static void is_line(const char *s, size_t want, size_t want_break, const char *n
 	ok(n == want && end == want_break, "a line: %s", name);
 }
 
-static void test_lines(void)
+TEST(lines)
 {
 	is_line("ab", 2, 0, "the last one");
 	is_line("ab\ncd", 2, 1, "newline");
@@ -79,11 +79,4 @@ static void test_lines(void)
 		1, 1, "U+001D");
 }
 
-int main(void)
-{
-	test_bytes();
-	test_search();
-	test_classes();
-	test_lines();
-	return done();
-}
+TEST_MAIN()

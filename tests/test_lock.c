@@ -2,7 +2,7 @@
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 
-static void test_paths(void)
+TEST(paths)
 {
 	struct prefix_cache *c = new_cache(2, 2, 16, 8);
 	struct prefix_node *a, *b;
@@ -27,7 +27,7 @@ static void test_paths(void)
 	free_cache(c);
 }
 
-static void test_never_evicted(void)
+TEST(never_evicted)
 {
 	struct prefix_cache *c = new_cache(2, 2, 4, 2);
 	struct prefix_node *n;
@@ -44,7 +44,7 @@ static void test_never_evicted(void)
 	free_cache(c);
 }
 
-static void test_pins(void)
+TEST(pins)
 {
 	struct prefix_cache *c = new_cache(2, 2, 4, 2);
 	struct prefix_node *n = keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_DECODE);
@@ -96,10 +96,4 @@ static void test_pins(void)
 	free_cache(c);
 }
 
-int main(void)
-{
-	test_paths();
-	test_never_evicted();
-	test_pins();
-	return done();
-}
+TEST_MAIN()

@@ -2,7 +2,7 @@
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 
-static void test_state(void)
+TEST(state)
 {
 	struct prefix_cache *c = new_cache(2, 4, 16, 8);
 	struct prefix_node *n = grow(c, begin(c), "abcdef");
@@ -29,7 +29,7 @@ static void test_state(void)
 	free_cache(c);
 }
 
-static void test_edge_end(void)
+TEST(edge_end)
 {
 	struct prefix_cache *c = new_cache(2, 4, 16, 8);
 	struct prefix_match m;
@@ -47,7 +47,7 @@ static void test_edge_end(void)
 	free_cache(c);
 }
 
-static void test_reasons(void)
+TEST(reasons)
 {
 	struct prefix_cache *c = new_cache(2, 2, 8, 8);
 	struct prefix_node *n;
@@ -85,7 +85,7 @@ static void test_reasons(void)
 	ok_all("all of them");
 }
 
-static void test_came_back(void)
+TEST(came_back)
 {
 	struct prefix_cache *c = new_cache(2, 2, 3, 3);
 
@@ -100,7 +100,7 @@ static void test_came_back(void)
 	free_cache(c);
 }
 
-static void test_variants(void)
+TEST(variants)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 16);
 	uint64_t h1 = prefix_origin(PREFIX_PREFILLED, 2, true),
@@ -152,7 +152,7 @@ static void test_variants(void)
 }
 
 /* The state may be in one variant and the deepest pages in another. */
-static void test_variants_apart(void)
+TEST(variants_apart)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 16);
 	uint64_t h = prefix_origin(PREFIX_PREFILLED, 0, true);
@@ -169,7 +169,7 @@ static void test_variants_apart(void)
 }
 
 /* Many origins of the same text: a match tries a bounded number of them and stays right. */
-static void test_many_variants(void)
+TEST(many_variants)
 {
 	enum { N = 300 };
 	struct prefix_cache *c = new_cache(2, 2, 2 * N, N + 1);
@@ -188,7 +188,7 @@ static void test_many_variants(void)
 }
 
 /* Pages without a state, of which somebody makes use who brings the state along. */
-static void test_pages_only(void)
+TEST(pages_only)
 {
 	struct prefix_cache *c = new_cache(2, 4, 16, 8);
 	struct prefix_node *n = grow(c, begin(c), "abcdef"), *used;
@@ -231,7 +231,7 @@ static void test_pages_only(void)
 	free_cache(c);
 }
 
-static void test_origin(void)
+TEST(origin)
 {
 	uint64_t seen[200], h = PREFIX_PREFILLED;
 
@@ -249,16 +249,4 @@ static void test_origin(void)
 	ok_all("every change gives another origin, never that of a clean path");
 }
 
-int main(void)
-{
-	test_state();
-	test_edge_end();
-	test_reasons();
-	test_came_back();
-	test_variants();
-	test_variants_apart();
-	test_many_variants();
-	test_pages_only();
-	test_origin();
-	return done();
-}
+TEST_MAIN()

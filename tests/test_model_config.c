@@ -68,7 +68,7 @@ static const char qwen3_next[] =
 	"'shared_expert_intermediate_size':512,'tie_word_embeddings':false,"
 	"'use_sliding_window':false,'vocab_size':151936}";
 
-static void test_published(void)
+TEST(published)
 {
 	if (!ok(reads_json(qwen3_5, NULL), "Qwen3.5-MoE, nested %s", error.text))
 		return;
@@ -106,7 +106,7 @@ static void test_published(void)
 	ok(c.n_experts == 512 && c.n_experts_per_token == 10 && c.norm_topk_prob, "experts");
 }
 
-static void test_defaults(void)
+TEST(defaults)
 {
 	ok(reads("qwen3_5_text", "") && c.family == &family_qwen3_5 && c.hidden_size == 4096 &&
 		   c.n_layers == 32 && c.n_experts == 0 && c.mlp_size == 12288 &&
@@ -143,7 +143,7 @@ static void test_defaults(void)
 	   "the rotary part is cut to a whole number, as in Python");
 }
 
-static void test_dense_layers(void)
+TEST(dense_layers)
 {
 	ok(reads("qwen3_next",
 		 "'num_hidden_layers':6,'mlp_only_layers':[0,5],'intermediate_size':77") &&
@@ -285,7 +285,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_refused(void)
+TEST(refused)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		int r = parse_with(refused[i].type, refused[i].more);
@@ -302,7 +302,7 @@ static void test_refused(void)
 	}
 }
 
-static void test_json(void)
+TEST(json)
 {
 	/* clang-format off: a case is a line. */
 	static const struct {
@@ -325,7 +325,7 @@ static void test_json(void)
 	}
 }
 
-static void test_generation(void)
+TEST(generation)
 {
 	static const char config[] = "{'model_type':'qwen3_next','eos_token_id':7}";
 
@@ -356,7 +356,7 @@ static void test_generation(void)
 	is_str(error.text, "generation_config.json: not valid JSON at line 1, column 8", "says so");
 }
 
-static void test_files(void)
+TEST(files)
 {
 	struct model_config before;
 	struct err e = {0};
@@ -386,14 +386,4 @@ static void test_files(void)
 	scratch_remove();
 }
 
-int main(void)
-{
-	test_published();
-	test_defaults();
-	test_dense_layers();
-	test_refused();
-	test_json();
-	test_generation();
-	test_files();
-	return done();
-}
+TEST_MAIN()

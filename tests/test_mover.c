@@ -242,7 +242,7 @@ static uint64_t submit(struct world *w, const char *prompt)
 	return world_submit_request(w, &r);
 }
 
-static void test_down(void)
+TEST(down)
 {
 	struct world *w = open_world();
 	uint32_t n;
@@ -295,7 +295,7 @@ static void test_down(void)
 }
 
 /* Behaviour 17, for bytes: what is written back while all of it is given up. */
-static void test_17(void)
+TEST(17)
 {
 	struct world *w = open_world();
 
@@ -351,7 +351,7 @@ static void answer(uint32_t i, int error)
 	tell(ev);
 }
 
-static void test_late(void)
+TEST(late)
 {
 	struct world *w = open_world();
 	uint64_t id = begin_load(w);
@@ -370,7 +370,7 @@ static void test_late(void)
 	ok_all("17: late results");
 }
 
-static void test_damage(void)
+TEST(damage)
 {
 	struct world *w = open_world();
 	struct store_event gone = {.type = STORE_GONE};
@@ -403,10 +403,7 @@ static void test_damage(void)
 int main(void)
 {
 	queue_init(&inbox);
-	test_down();
-	test_17();
-	test_late();
-	test_damage();
+	run_tests();
 	queue_release(&inbox);
 	return done();
 }

@@ -79,7 +79,7 @@ static bool equals(const json_t *got, const char *want)
 	return same;
 }
 
-static void test_defaults(void)
+TEST(defaults)
 {
 	takes(true, "", "a smallest chat request");
 	ok(r.context && !strcmp(r.source, "messages") && !r.model && !r.prompts && !r.n_prompts &&
@@ -109,7 +109,7 @@ static void test_defaults(void)
 	   "as if not given");
 }
 
-static void test_sampling(void)
+TEST(sampling)
 {
 	uint32_t n_top;
 
@@ -190,7 +190,7 @@ static void test_sampling(void)
 	ok(!r.add_special_tokens, "they are refused");
 }
 
-static void test_cache(void)
+TEST(cache)
 {
 	static char members[2048];
 
@@ -217,7 +217,7 @@ static void test_cache(void)
 	refuses(true, "'cache_prompt':'no'", "a switch that is a text");
 }
 
-static void test_prompts(void)
+TEST(prompts)
 {
 	is_int(parse(false, "{'prompt':'a\\n\\u00e9'}"), 0, "a string");
 	ok(r.n_prompts == 1 && r.prompts[0].text_len == 4 &&
@@ -250,7 +250,7 @@ static void messages(const char *in, const char *want, const char *what)
 	ok(equals(json_object_get(r.context, "messages"), want), "%s", what);
 }
 
-static void test_messages(void)
+TEST(messages)
 {
 	messages("[{'role':'developer','content':'a'},{'role':'user','content':'b'}]",
 		 "[{'role':'system','content':'a'},{'role':'user','content':'b'}]",
@@ -307,7 +307,7 @@ static void test_messages(void)
 }
 
 /* Members of the order they came in matter to templates that print them. */
-static void test_order(void)
+TEST(order)
 {
 	char *text;
 
@@ -335,7 +335,7 @@ static void thinking(const char *members, bool want, const char *what)
 	   "%s", what);
 }
 
-static void test_template_arguments(void)
+TEST(template_arguments)
 {
 #define KWARGS "'chat_template_kwargs':"
 
@@ -361,7 +361,7 @@ static void test_template_arguments(void)
 #undef KWARGS
 }
 
-static void test_tools(void)
+TEST(tools)
 {
 #define TOOLS \
 	"'tools':[{'type':'function','function':{'name':'f'}},{'function':{'name':'g','parameters':{}}}]"
@@ -582,7 +582,7 @@ static const struct bad bads[] = {
 };
 /* clang-format on */
 
-static void test_bad(void)
+TEST(bad)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(bads); i++) {
 		const struct bad *b = &bads[i];
@@ -601,6 +601,52 @@ static void test_bad(void)
 	ok_all("failures leave *ret alone");
 }
 
+/* A stop string has a table a choice: 64 choices times megabytes would be gigabytes. */
+TEST(stop_length)
+{
+	char members[STOP_BYTES_MAX + 32];
+
+	for (int more = 0; more < 2; more++) {
+		int n = snprintf(members, sizeof(members), "'stop':'");
+
+		memset(members + n, 'x', (size_t)(STOP_BYTES_MAX + more));
+		snprintf(members + n + STOP_BYTES_MAX + more, 2, "'");
+		is_int(parse_with(true, members), more ? -EINVAL : 0, "a stop string of %d bytes",
+		       STOP_BYTES_MAX + more);
+	}
+}
+
+static long allocations_left;
+
+static void *failing_malloc(size_t n)
+{
+	return allocations_left-- > 0 ? malloc(n) : NULL;
+}
+
+/* Every allocation of the JSON library fails once; AddressSanitizer sees what is left behind. */
+TEST(out_of_memory)
+{
+	static const char body[] =
+		"{'messages':[{'role':'user','content':[{'type':'text','text':'a'}]},"
+		"{'role':'system','content':'s'},{'role':'assistant','reasoning':'r',"
+		"'tool_calls':[{'id':'c','function':{'name':'f','arguments':'{\\'a\\':[1]}'}}]},"
+		"{'role':'tool','content':'t'}],'tools':[{'function':{'name':'f'}}],"
+		"'reasoning_effort':'low','chat_template_kwargs':{'x':1}}";
+	long n = 0;
+	int ret;
+
+	json_set_alloc_funcs(failing_malloc, free);
+	do {
+		allocations_left = n++;
+		ret = parse(true, body);
+		/* Jansson's parser does not always tell a lack of memory from a wrong token. */
+		check(ret == 0 || ret == -ENOMEM || strstr(err.text, "is not valid JSON: "));
+	} while (ret < 0 && n < 10000);
+	json_set_alloc_funcs(malloc, free);
+	check(ret == 0 && n > 50);
+	ok_all("out of memory at each of %ld allocations", n - 1);
+}
+
 static void repeat(struct buf *b, const char *text, size_t n)
 {
 	while (n--)
@@ -608,7 +654,7 @@ static void repeat(struct buf *b, const char *text, size_t n)
 }
 
 /* Large and hostile bodies end quickly and in a sentence. */
-static void test_bounds(void)
+TEST(bounds)
 {
 	static const char *const fills[] = {"[", "{\"a\":", "[],", "1,", "{},"};
 	static const size_t sizes[] = {300, 300, 300000, 5000000, 300000};
@@ -647,67 +693,10 @@ static void test_bounds(void)
 	       -ENOMEM, "an arena that is too small");
 }
 
-static long allocations_left;
-
-static void *failing_malloc(size_t n)
-{
-	return allocations_left-- > 0 ? malloc(n) : NULL;
-}
-
-/* Every allocation of the JSON library fails once; AddressSanitizer sees what is left behind. */
-static void test_out_of_memory(void)
-{
-	static const char body[] =
-		"{'messages':[{'role':'user','content':[{'type':'text','text':'a'}]},"
-		"{'role':'system','content':'s'},{'role':'assistant','reasoning':'r',"
-		"'tool_calls':[{'id':'c','function':{'name':'f','arguments':'{\\'a\\':[1]}'}}]},"
-		"{'role':'tool','content':'t'}],'tools':[{'function':{'name':'f'}}],"
-		"'reasoning_effort':'low','chat_template_kwargs':{'x':1}}";
-	long n = 0;
-	int ret;
-
-	json_set_alloc_funcs(failing_malloc, free);
-	do {
-		allocations_left = n++;
-		ret = parse(true, body);
-		/* Jansson's parser does not always tell a lack of memory from a wrong token. */
-		check(ret == 0 || ret == -ENOMEM || strstr(err.text, "is not valid JSON: "));
-	} while (ret < 0 && n < 10000);
-	json_set_alloc_funcs(malloc, free);
-	check(ret == 0 && n > 50);
-	ok_all("out of memory at each of %ld allocations", n - 1);
-}
-
-/* A stop string has a table a choice: 64 choices times megabytes would be gigabytes. */
-static void test_stop_length(void)
-{
-	char members[STOP_BYTES_MAX + 32];
-
-	for (int more = 0; more < 2; more++) {
-		int n = snprintf(members, sizeof(members), "'stop':'");
-
-		memset(members + n, 'x', (size_t)(STOP_BYTES_MAX + more));
-		snprintf(members + n + STOP_BYTES_MAX + more, 2, "'");
-		is_int(parse_with(true, members), more ? -EINVAL : 0, "a stop string of %d bytes",
-		       STOP_BYTES_MAX + more);
-	}
-}
-
 int main(void)
 {
 	arena_init(&arena, 64 << 20);
-	test_defaults();
-	test_sampling();
-	test_cache();
-	test_prompts();
-	test_messages();
-	test_order();
-	test_template_arguments();
-	test_tools();
-	test_bad();
-	test_stop_length();
-	test_out_of_memory();
-	test_bounds();
+	run_tests();
 	openai_request_release(&r);
 	arena_release(&arena);
 	return done();

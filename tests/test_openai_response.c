@@ -101,7 +101,7 @@ static void best(struct draw_result *d, uint32_t n, const int32_t *ids, const fl
 	memcpy(d->top_logprobs, logprobs, n * sizeof(*logprobs));
 }
 
-static void test_chat_stream(void)
+TEST(chat_stream)
 {
 	struct openai_head h = head(true);
 	struct openai_delta d = {.index = 1, .content = "h\xc3\xa9\"\n", .content_len = 5};
@@ -170,7 +170,7 @@ static void test_chat_stream(void)
 	      "usage chunk");
 }
 
-static void test_completion_stream(void)
+TEST(completion_stream)
 {
 	struct openai_head h = head(false);
 	struct openai_delta d = {.index = 3,
@@ -205,7 +205,7 @@ static void test_completion_stream(void)
 	"'usage':{'prompt_tokens':7,'completion_tokens':3,'total_tokens':10," \
 	"'prompt_tokens_details':{'cached_tokens':0},'completion_tokens_details':{'reasoning_tokens':0}}"
 
-static void test_bodies(void)
+TEST(bodies)
 {
 	struct openai_head h = head(true);
 	struct openai_usage u = {7, 3, 0, 0};
@@ -249,7 +249,7 @@ static void test_bodies(void)
 	      "completion body of two prompts with two choices each");
 }
 
-static void test_chat_logprobs(void)
+TEST(chat_logprobs)
 {
 	struct openai_head h = head(true);
 	struct openai_token tokens[2] = {token(A, -0.5f), token(QUOTE, -INFINITY)};
@@ -309,7 +309,7 @@ static void join(const char *json, char *text, size_t max)
 	json_decref(root);
 }
 
-static void test_split_characters(void)
+TEST(split_characters)
 {
 	struct openai_head h = head(true);
 	struct openai_usage u = {1, 1, 0, 0};
@@ -354,7 +354,7 @@ static void test_split_characters(void)
 	   "a character that began two pieces ago");
 }
 
-static void test_completion_logprobs(void)
+TEST(completion_logprobs)
 {
 	struct openai_head h = head(false);
 	struct openai_token tokens[] = {token(DAY, -0.25f), token(C3, -1), token(A9, -1.5f),
@@ -385,7 +385,7 @@ static void test_completion_logprobs(void)
 }
 
 /* An echoed prompt comes first, and of its first token nothing is known. */
-static void test_echo(void)
+TEST(echo)
 {
 	struct openai_head h = head(false);
 	struct openai_token tokens[] = {token(END, 0), token(BC, -1), token(C3, -1.5f),
@@ -419,7 +419,7 @@ static void test_echo(void)
 	   "what is drawn begins anew behind it");
 }
 
-static void test_prompt_logprobs(void)
+TEST(prompt_logprobs)
 {
 	static const char want[] =
 		"'prompt_logprobs':[null,{'1':{'logprob':-1.0,'rank':7,'decoded_token':' bc'},"
@@ -638,7 +638,7 @@ static void joined_is_content(const struct sum *s, bool chat, const struct made 
 	buf_release(&joined);
 }
 
-static void test_sums(void)
+TEST(sums)
 {
 	struct openai_usage u = {1, 1, 0, 0};
 	struct ids prompt = {0};
@@ -688,7 +688,7 @@ static void test_sums(void)
 	ok_all("3000 random streams add up to their bodies, and tokens to their content");
 }
 
-static void test_errors(void)
+TEST(errors)
 {
 	static const struct {
 		int code, status;
@@ -743,7 +743,7 @@ static void test_errors(void)
 	      "an error in a stream; a sentence cut inside a character stays UTF-8");
 }
 
-static void test_writer(void)
+TEST(writer)
 {
 	static const struct {
 		const char *in, *out;
@@ -801,7 +801,7 @@ static int detokenize(const char *body, uint32_t vocab_size, struct openai_detok
 	return openai_parse_detokenize(body, strlen(body), vocab_size, &arena, d, &err);
 }
 
-static void test_tokenize(void)
+TEST(tokenize)
 {
 	int32_t v[] = {BC, DAY, QUOTE, END, C3, A9};
 	const struct ids ids = {v, 6, 6};
@@ -850,7 +850,7 @@ static void test_tokenize(void)
 	arena_release(&arena);
 }
 
-static void test_small_bodies(void)
+TEST(small_bodies)
 {
 	const struct openai_model models[] = {
 		{.id = "a\"", .root = "/x", .created = 5, .max_model_len = 64},
@@ -869,19 +869,7 @@ static void test_small_bodies(void)
 int main(void)
 {
 	buf_init(&out, 1 << 20);
-	test_chat_stream();
-	test_completion_stream();
-	test_bodies();
-	test_chat_logprobs();
-	test_split_characters();
-	test_completion_logprobs();
-	test_echo();
-	test_prompt_logprobs();
-	test_sums();
-	test_errors();
-	test_writer();
-	test_tokenize();
-	test_small_bodies();
+	run_tests();
 	buf_release(&out);
 	return done();
 }

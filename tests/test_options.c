@@ -12,7 +12,7 @@
 	options_parse((int)ARRAY_SIZE(((const char *[]){"tigond", __VA_ARGS__})), \
 		      (const char *[]){"tigond", __VA_ARGS__}, o, e)
 
-static void test_defaults(void)
+TEST(defaults)
 {
 	struct options o;
 	struct err e = {0};
@@ -39,7 +39,7 @@ static void test_defaults(void)
 	ok(o.device_memory.bytes == 0 && o.device_memory.share == 0, "device memory is absent");
 }
 
-static void test_values(void)
+TEST(values)
 {
 	struct options o;
 	struct err e = {0};
@@ -70,7 +70,7 @@ static void test_values(void)
 	is_int(PARSE(&o, &e, "--version"), 0, "--version needs no model");
 }
 
-static void test_memory(void)
+TEST(memory)
 {
 	static const struct {
 		const char *text;
@@ -118,7 +118,7 @@ static void test_memory(void)
 	ok_all("what is neither");
 }
 
-static void test_errors(void)
+TEST(errors)
 {
 	struct options o = {.port = 1234};
 	struct err e = {0};
@@ -175,7 +175,7 @@ static void test_errors(void)
 #define PREFILL(o, e, ...) \
 	PARSE(o, e, "--model=m", "--role=prefill", "--registry=tcp://127.0.0.1:1", __VA_ARGS__)
 
-static void test_registry(void)
+TEST(registry)
 {
 	struct options o;
 	struct err e = {0};
@@ -272,7 +272,7 @@ static void test_manual(const char *path)
 	free(text);
 }
 
-static void test_help(void)
+TEST(help)
 {
 	const struct option_def *table;
 	char *text = NULL;
@@ -295,12 +295,7 @@ static void test_help(void)
 
 int main(int argc, char **argv)
 {
-	test_defaults();
-	test_values();
-	test_memory();
-	test_errors();
-	test_registry();
-	test_help();
+	run_tests();
 	test_manual(argc > 1 ? argv[1] : "man/tigond.8");
 	return done();
 }

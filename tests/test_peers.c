@@ -56,7 +56,7 @@ static struct peer_info info(const struct peers *p, uint32_t i)
 
 /* ---- the life of a peer ---- */
 
-static void test_states(void)
+TEST(states)
 {
 	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
@@ -118,7 +118,7 @@ static void test_states(void)
 }
 
 /* A worker that was stopped for an hour calls nobody dead before it has asked. */
-static void test_stopped(void)
+TEST(stopped)
 {
 	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
@@ -137,7 +137,7 @@ static void test_stopped(void)
 
 /* ---- choosing ---- */
 
-static void test_choice(void)
+TEST(choice)
 {
 	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h[3] = {hello(1, 100), hello(2, 100), hello(3, 3)};
@@ -196,7 +196,7 @@ static void test_choice(void)
 	peers_free(p);
 }
 
-static void test_load(void)
+TEST(load)
 {
 	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct wire_hello h = hello(1, 100);
@@ -452,7 +452,7 @@ static void finish_some(struct peers *p, struct model_peer *m, uint32_t i)
 	}
 }
 
-static void test_random(void)
+TEST(random)
 {
 	struct peers *p = peers_new(seed, 5 * SECOND);
 	struct model_peer m[MODEL_PEERS] = {{0}};
@@ -514,7 +514,7 @@ static void test_random(void)
 
 /* ---- sets of keys ---- */
 
-static void test_sets(void)
+TEST(sets)
 {
 	struct key_sets *s = key_sets_new(seed);
 	struct wire_key k[600];
@@ -550,7 +550,7 @@ static double seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void test_size(void)
+TEST(size)
 {
 	enum { PAGES = 512, OWN = 100, SHARED = 96, ROUNDS = 200 };
 	struct peers *p = peers_new(seed, 5 * SECOND);
@@ -595,14 +595,4 @@ static void test_size(void)
 	peers_free(p);
 }
 
-int main(void)
-{
-	test_states();
-	test_stopped();
-	test_choice();
-	test_load();
-	test_sets();
-	test_random();
-	test_size();
-	return done();
-}
+TEST_MAIN()

@@ -5,7 +5,7 @@
 #include "tests/random.h"
 #include "tests/tap.h"
 
-static void test_smallest_first(void)
+TEST(smallest_first)
 {
 	struct pool *p = pool_new(200);
 
@@ -27,7 +27,7 @@ static void test_smallest_first(void)
 	pool_free(p);
 }
 
-static void test_edges(void)
+TEST(edges)
 {
 	struct pool *p = pool_new(0);
 
@@ -94,7 +94,7 @@ static void run_model(struct pool *p, uint32_t n, const uint32_t *order, uint32_
 	free(refs);
 }
 
-static void test_random(void)
+TEST(random)
 {
 	static const uint32_t sizes[] = {1, 2, 63, 64, 65, 200, 4096, 4097};
 
@@ -127,7 +127,7 @@ static void test_random(void)
 	ok_all("random events on pools of 1 to 4097 ids, shuffled and not, as the model says");
 }
 
-static void test_shuffle(void)
+TEST(shuffle)
 {
 	struct pool *a = pool_new(1000), *b = pool_new(1000), *c = pool_new(1000);
 	uint32_t same = 0, moved = 0;
@@ -150,11 +150,4 @@ static void test_shuffle(void)
 	pool_free(c);
 }
 
-int main(void)
-{
-	test_smallest_first();
-	test_edges();
-	test_random();
-	test_shuffle();
-	return done();
-}
+TEST_MAIN()

@@ -4,7 +4,7 @@
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 
-static void test_use(void)
+TEST(use)
 {
 	struct prefix_cache *c = new_cache(2, 2, 16, 4);
 	uint32_t pages[8];
@@ -34,7 +34,7 @@ static void test_use(void)
 	free_cache(c);
 }
 
-static void test_probe_inside_edge(void)
+TEST(probe_inside_edge)
 {
 	struct prefix_cache *c = new_cache(2, 0, 4, 0);
 	struct prefix_match m;
@@ -47,7 +47,7 @@ static void test_probe_inside_edge(void)
 	free_cache(c);
 }
 
-static void test_flush(void)
+TEST(flush)
 {
 	struct prefix_cache *c = new_cache(2, 2, 16, 4);
 	struct prefix_node *n;
@@ -87,7 +87,7 @@ static bool see(void *arg, const struct prefix_view *v)
 	return s->n < s->max;
 }
 
-static void test_walk(void)
+TEST(walk)
 {
 	struct prefix_cache *c = new_cache(2, 2, 16, 8);
 	struct seen s = {.max = 8};
@@ -133,7 +133,7 @@ static void test_walk(void)
 }
 
 /* The plan's ids come from the pools, smallest first, unless shuffled; nothing else depends on them. */
-static void test_shuffled_is_the_same(void)
+TEST(shuffled_is_the_same)
 {
 	struct prefix_cache *plain = new_cache(2, 2, 8, 4), *shuffled = new_cache(2, 2, 8, 4);
 	struct prefix_cache *both[] = {plain, shuffled};
@@ -160,7 +160,7 @@ static void test_shuffled_is_the_same(void)
 	prefix_cache_free(shuffled);
 }
 
-static void test_nothing(void)
+TEST(nothing)
 {
 	struct prefix_cache *c = new_cache(64, 64, 0, 0);
 
@@ -171,13 +171,4 @@ static void test_nothing(void)
 	prefix_cache_free(NULL);
 }
 
-int main(void)
-{
-	test_use();
-	test_probe_inside_edge();
-	test_flush();
-	test_walk();
-	test_shuffled_is_the_same();
-	test_nothing();
-	return done();
-}
+TEST_MAIN()

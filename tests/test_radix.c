@@ -27,7 +27,7 @@ static struct prefix_node *find(const struct radix *t, const struct prefix_node 
 			  origin);
 }
 
-static void test_edges(void)
+TEST(edges)
 {
 	const int32_t abcdef[] = {1, 2, 3, 4, 5, 6}, other[] = {1, 2, 3, 9, 5, 6}, more[] = {7, 8};
 	const uint32_t page = 77;
@@ -78,7 +78,7 @@ static void test_edges(void)
 	radix_release(&t);
 }
 
-static void test_many_children(void)
+TEST(many_children)
 {
 	enum { N = 10000 };
 	struct radix t;
@@ -115,7 +115,7 @@ static void test_many_children(void)
 	free(nodes);
 }
 
-static void test_variants(void)
+TEST(variants)
 {
 	const int32_t page[] = {1, 2};
 	const uint64_t origins[] = {3, 5, 0, 7};
@@ -139,7 +139,7 @@ static void test_variants(void)
 }
 
 /* Every length of page is hashed to its last token. */
-static void test_hash(void)
+TEST(hash)
 {
 	for (uint32_t page_tokens = 1; page_tokens < 20; page_tokens++) {
 		int32_t tokens[20] = {0};
@@ -162,7 +162,7 @@ static void test_hash(void)
 }
 
 /* Nothing recurses: a path of 200,000 nodes is taken down. */
-static void test_deep(void)
+TEST(deep)
 {
 	struct prefix_node *n;
 	struct radix t;
@@ -176,12 +176,4 @@ static void test_deep(void)
 	ok(t.n_nodes == 0 && t.n_spaces == 0, "all of it freed");
 }
 
-int main(void)
-{
-	test_edges();
-	test_many_children();
-	test_variants();
-	test_hash();
-	test_deep();
-	return done();
-}
+TEST_MAIN()

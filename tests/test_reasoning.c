@@ -57,7 +57,7 @@ static void example(bool inside, const char *text, const char *reasoning, const 
 	       strchr(reasoning, '\n') ? "(lines)" : reasoning);
 }
 
-static void test_examples(void)
+TEST(examples)
 {
 	example(false, "", "", "");
 	example(false, "\n\n plain <b>text</b> \n", "", "\n\n plain <b>text</b> \n");
@@ -108,7 +108,7 @@ static void naive(bool inside, const char *text, struct outcome *o)
 	}
 }
 
-static void test_random(void)
+TEST(random)
 {
 	static const char *const pieces[] = {"<think>", "</think>", "<",    "/",      "think>",
 					     "think",	"\n",	    "\r\n", "a",      " ",
@@ -149,9 +149,4 @@ static void test_random(void)
 	ok_all("random texts, cut at random");
 }
 
-int main(void)
-{
-	test_examples();
-	test_random();
-	return done();
-}
+TEST_MAIN()

@@ -28,7 +28,7 @@ static struct wire_peers list(struct registry_table *t, uint32_t role, uint8_t m
 	return p;
 }
 
-static void test_life(void)
+TEST(life)
 {
 	struct registry_table *t = registry_table_new();
 	struct wire_announce a = announce(1, 1, 15000), gone;
@@ -61,7 +61,7 @@ static void test_life(void)
 	registry_table_free(t);
 }
 
-static void test_successor(void)
+TEST(successor)
 {
 	struct registry_table *t = registry_table_new();
 	struct wire_announce first = announce(1, 1, 1000), second = announce(1, 2, 1000);
@@ -76,7 +76,7 @@ static void test_successor(void)
 	registry_table_free(t);
 }
 
-static void test_asked(void)
+TEST(asked)
 {
 	struct registry_table *t = registry_table_new();
 	struct wire_announce a = announce(1, 1, 1000);
@@ -97,7 +97,7 @@ static void test_asked(void)
 	registry_table_free(t);
 }
 
-static void test_full(void)
+TEST(full)
 {
 	struct registry_table *t = registry_table_new();
 	struct wire_announce a, gone;
@@ -201,7 +201,7 @@ static void compare(struct registry_table *t, const struct model *m, uint64_t no
 	check(first == registry_table_deadline(t));
 }
 
-static void test_random(void)
+TEST(random)
 {
 	struct registry_table *t = registry_table_new();
 	struct model m[ENDPOINTS] = {{0}};
@@ -217,12 +217,4 @@ static void test_random(void)
 	registry_table_free(t);
 }
 
-int main(void)
-{
-	test_life();
-	test_successor();
-	test_asked();
-	test_full();
-	test_random();
-	return done();
-}
+TEST_MAIN()

@@ -34,7 +34,7 @@ static struct model_config config(void)
 	return c;
 }
 
-static void test_decode(void)
+TEST(decode)
 {
 	const struct model_config c = config();
 	const struct roofline_row row = {.start = 1023, .n_tokens = 1};
@@ -67,7 +67,7 @@ static void test_decode(void)
 	is_int(r.state_bytes, 2 * 1114112 * 18, "states are in float anyway");
 }
 
-static void test_prefill(void)
+TEST(prefill)
 {
 	const struct model_config c = config();
 	const struct roofline_row rows[] = {{0, 512}, {1023, 1}};
@@ -101,7 +101,7 @@ static void test_prefill(void)
 	       "and its keys, and its step of the recurrence");
 }
 
-static void test_experts(void)
+TEST(experts)
 {
 	struct model_config c = config();
 
@@ -112,7 +112,7 @@ static void test_experts(void)
 	ok(roofline_experts(&c, 8) == 0, "a dense model has none");
 }
 
-static void test_dense(void)
+TEST(dense)
 {
 	struct model_config c = config();
 	const struct roofline_row row = {.start = 0, .n_tokens = 1};
@@ -139,7 +139,7 @@ static struct roofline_work kernel(const char *name, uint32_t m, uint32_t n, uin
 	return w;
 }
 
-static void test_kernels(void)
+TEST(kernels)
 {
 	const struct model_config c = config();
 	const struct roofline_row prompt = {0, 512};
@@ -193,12 +193,4 @@ static void test_kernels(void)
 	ok(!roofline_kernel(&c, true, &decode, &strange, &w), "a kernel that nobody knows");
 }
 
-int main(void)
-{
-	test_decode();
-	test_prefill();
-	test_experts();
-	test_dense();
-	test_kernels();
-	return done();
-}
+TEST_MAIN()

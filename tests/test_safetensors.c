@@ -132,7 +132,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_headers(void)
+TEST(headers)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		char file[8192];
@@ -151,7 +151,7 @@ static void test_headers(void)
 	}
 }
 
-static void test_lengths(void)
+TEST(lengths)
 {
 	static const char one[] = "{'a':{'dtype':'U8','shape':[3],'data_offsets':[0,3]}}";
 	/* clang-format off: a case is a line. */
@@ -194,7 +194,7 @@ static int stop(const struct tensor *t, void *user)
 	return -ECANCELED;
 }
 
-static void test_visit(void)
+TEST(visit)
 {
 	char file[8192];
 	size_t len = make_file(file, files[7].header, files[7].data_len);
@@ -265,7 +265,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_directory(void)
+TEST(directory)
 {
 	const struct tensor *t;
 	struct safetensors *s;
@@ -337,7 +337,7 @@ static int produce(size_t index, void *data, void *user, struct err *e)
 	return 0;
 }
 
-static void test_write(void)
+TEST(write)
 {
 	const struct stored_type *f16 = stored_type_find("F16"), *bf16 = stored_type_find("BF16");
 	/* clang-format off: a tensor is a line. */
@@ -391,7 +391,7 @@ static void scans(const char *text, bool want)
 	check(good == want);
 }
 
-static void test_scan(void)
+TEST(scan)
 {
 	/* clang-format off: one list of each. */
 	static const char *const good[] = {
@@ -433,12 +433,7 @@ static void test_scan(void)
 int main(void)
 {
 	scratch_make();
-	test_scan();
-	test_headers();
-	test_lengths();
-	test_visit();
-	test_directory();
-	test_write();
+	run_tests();
 	scratch_remove();
 	return done();
 }

@@ -25,7 +25,7 @@ static struct world *new_world(uint32_t page_tokens, uint32_t n_pages, uint32_t 
 	return w;
 }
 
-static void test_config(void)
+TEST(config)
 {
 	const struct scheduler_config good = {.page_tokens = 64,
 					      .state_tokens = 64,
@@ -70,7 +70,7 @@ static void test_config(void)
 	scheduler_free(NULL);
 }
 
-static void test_submit(void)
+TEST(submit)
 {
 	struct world *w = new_world(64, 10, 128);
 	struct scheduler_request r;
@@ -131,7 +131,7 @@ static void test_submit(void)
 	world_free(w);
 }
 
-static void test_copies_of_request(void)
+TEST(copies_of_request)
 {
 	struct world *w = new_world(64, 10, 128);
 	int32_t prompt[70], end[] = {5};
@@ -161,7 +161,7 @@ static void test_copies_of_request(void)
 	world_free(w);
 }
 
-static void test_chunks(void)
+TEST(chunks)
 {
 	struct world *w = new_world(64, 100, 128);
 
@@ -212,7 +212,7 @@ static void test_chunks(void)
 	world_free(w);
 }
 
-static void test_head_of_line(void)
+TEST(head_of_line)
 {
 	struct world *w = new_world(64, 100, 128);
 
@@ -250,7 +250,7 @@ static void test_head_of_line(void)
 	world_free(w);
 }
 
-static void test_admission(void)
+TEST(admission)
 {
 	struct world *w = new_world(64, 10, 1024);
 	struct scheduler_stats before, after;
@@ -297,7 +297,7 @@ static void test_admission(void)
 	world_free(w);
 }
 
-static void test_fork(void)
+TEST(fork)
 {
 	struct world *w = new_world(64, 100, 128);
 	struct scheduler_request r = world_letters('a', 200, 100);
@@ -434,7 +434,7 @@ static void test_fork(void)
 	world_free(w);
 }
 
-static void test_finish(void)
+TEST(finish)
 {
 	struct world *w = new_world(64, 100, 128);
 	struct scheduler_request r = world_letters('a', 10, 5);
@@ -477,7 +477,7 @@ static void test_finish(void)
 	world_free(w);
 }
 
-static void test_seats(void)
+TEST(seats)
 {
 	struct world *w = new_world(64, 100, 128);
 	struct scheduler_request r = world_letters('a', 200, 10);
@@ -521,7 +521,7 @@ static void test_seats(void)
 	world_free(w);
 }
 
-static void test_abort(void)
+TEST(abort)
 {
 	struct world *w = new_world(64, 100, 128);
 	struct scheduler_request r = world_letters('b', 70, 10);
@@ -568,7 +568,7 @@ static void test_abort(void)
 	world_free(w);
 }
 
-static void test_fail(void)
+TEST(fail)
 {
 	struct world *w = new_world(64, 10, 128);
 	struct scheduler_request r = world_letters('a', 100, 10);
@@ -597,7 +597,7 @@ static void test_fail(void)
 	world_free(w);
 }
 
-static void test_shuffle(void)
+TEST(shuffle)
 {
 	struct world *w = new_world(64, 1000, 128);
 	bool moved = false;
@@ -616,19 +616,4 @@ static void test_shuffle(void)
 	world_free(w); /* with a plan out and a request in it: the leak checker looks */
 }
 
-int main(void)
-{
-	test_config();
-	test_submit();
-	test_copies_of_request();
-	test_chunks();
-	test_head_of_line();
-	test_admission();
-	test_fork();
-	test_finish();
-	test_seats();
-	test_abort();
-	test_fail();
-	test_shuffle();
-	return done();
-}
+TEST_MAIN()

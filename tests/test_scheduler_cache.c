@@ -33,7 +33,7 @@ static struct scheduler_hit hit_of(struct world *w, const char *prompt, bool cac
 	return w->events[0].hit;
 }
 
-static void test_hits(void)
+TEST(hits)
 {
 	struct scheduler_config c = world_config(2, 100, 64);
 	struct world *w = world_new(&c);
@@ -71,7 +71,7 @@ static void test_hits(void)
 	world_free(w);
 }
 
-static void test_states_of_a_window(void)
+TEST(states_of_a_window)
 {
 	struct scheduler_config c = world_config(2, 100, 64);
 	const uint32_t boundaries[] = {3, 5, 9, 13, 17};
@@ -101,7 +101,7 @@ static void test_states_of_a_window(void)
 }
 
 /* What 'p' generates is q, r, s, ... */
-static void test_decoding(void)
+TEST(decoding)
 {
 	struct scheduler_config c = world_config(4, 100, 64);
 	struct world *w = world_new(&c);
@@ -137,7 +137,7 @@ static void test_decoding(void)
 	world_free(w);
 }
 
-static void test_following(void)
+TEST(following)
 {
 	struct scheduler_config c = world_config(2, 1000, 8);
 	struct world *w = world_new(&c);
@@ -193,7 +193,7 @@ static void test_following(void)
 	world_free(w);
 }
 
-static void test_two_plans(void)
+TEST(two_plans)
 {
 	struct scheduler_config c = world_config(2, 100, 64);
 	struct world *w;
@@ -244,7 +244,7 @@ static void test_two_plans(void)
 }
 
 /* A device error ends those that pause as well, and leaves nothing of what the device has. */
-static void test_fail_paused(void)
+TEST(fail_paused)
 {
 	struct scheduler_config c = world_config(2, 11, 64);
 	struct world *w = world_new(&c);
@@ -294,7 +294,7 @@ static bool run_until_retraction(struct world *w, int32_t token)
 	return false;
 }
 
-static void test_coming_back(void)
+TEST(coming_back)
 {
 	struct scheduler_config c = world_config(4, 14, 64);
 	struct world *w;
@@ -341,7 +341,7 @@ static void test_coming_back(void)
 }
 
 /* Choices of a request that comes back are forked behind its prompt, from a state that is written by then. */
-static void test_choices_coming_back(void)
+TEST(choices_coming_back)
 {
 	struct scheduler_config c = world_config(2, 12, 64);
 	struct world *w = world_new(&c);
@@ -368,7 +368,7 @@ static void test_choices_coming_back(void)
 }
 
 /* How likely were the prompt's tokens? */
-static void test_scores(void)
+TEST(scores)
 {
 	struct scheduler_config c = world_config(2, 40, 4);
 	struct world *w = world_new(&c);
@@ -429,16 +429,4 @@ static void test_scores(void)
 	world_free(w);
 }
 
-int main(void)
-{
-	test_scores();
-	test_hits();
-	test_states_of_a_window();
-	test_decoding();
-	test_following();
-	test_two_plans();
-	test_fail_paused();
-	test_coming_back();
-	test_choices_coming_back();
-	return done();
-}
+TEST_MAIN()

@@ -159,7 +159,7 @@ static void cuts(const char *pattern, enum splitter_behavior behavior, bool inve
 	splitter_free(s);
 }
 
-static void test_examples(void)
+TEST(examples)
 {
 	cuts("x*", SPLITTER_ISOLATED, false, "aaxxb", "a|a|xx|b|");
 	cuts("x*", SPLITTER_REMOVED, false, "aaxxb", "a|a|b|");
@@ -179,7 +179,7 @@ static void test_examples(void)
 	cuts(SPLITTER_QWEN2, SPLITTER_REMOVED, false, "a b", "");
 }
 
-static void test_stages(void)
+TEST(stages)
 {
 	struct splitter *s = splitter_new();
 	struct err e = {0};
@@ -212,7 +212,7 @@ static int third(void *arg, const char *text, size_t len)
 	return ++*n == 3 ? 77 : 0;
 }
 
-static void test_early_end(void)
+TEST(early_end)
 {
 	static const char *const patterns[] = {SPLITTER_QWEN35, SPLITTER_GPT2};
 
@@ -227,7 +227,7 @@ static void test_early_end(void)
 	ok_all("what the word's taker returns ends the run");
 }
 
-static void test_refused(void)
+TEST(refused)
 {
 	static const struct {
 		const char *pattern;
@@ -265,7 +265,7 @@ static int count(void *arg, const char *text, size_t len)
 	return 0;
 }
 
-static void test_hostile(void)
+TEST(hostile)
 {
 	static const char *const patterns[] = {SPLITTER_QWEN2, SPLITTER_LLAMA3};
 	enum { LEN = 4 << 20 };
@@ -307,11 +307,7 @@ int main(void)
 	test_by_hand("Qwen2", SPLITTER_QWEN2);
 	test_by_hand("Qwen3.5", SPLITTER_QWEN35);
 	test_by_hand("Llama 3", SPLITTER_LLAMA3);
-	test_examples();
-	test_stages();
-	test_early_end();
-	test_refused();
-	test_hostile();
+	run_tests();
 	free(agreed);
 	return done();
 }

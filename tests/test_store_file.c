@@ -49,7 +49,7 @@ static void seal(uint8_t *bytes, size_t len)
 		abort();
 }
 
-static void test_round_trip(void)
+TEST(round_trip)
 {
 	struct store_file_header h = {0};
 	struct err e = {0};
@@ -72,7 +72,7 @@ static void test_round_trip(void)
 	ok(h.item.kind == TIER_STATE && !h.n_tokens, "it has no tokens");
 }
 
-static void test_damage(void)
+TEST(damage)
 {
 	struct store_file_header h = {.depth = 77};
 	struct err e;
@@ -96,7 +96,7 @@ static void test_damage(void)
 }
 
 /* Whole headers, by their checksum, that say something impossible. */
-static void test_wrong(void)
+TEST(wrong)
 {
 	static const struct {
 		size_t at;
@@ -137,7 +137,7 @@ static void test_wrong(void)
 	is_int(parse(bytes, LEN, &h, &e), -EBADMSG, "four thousand million tokens are refused");
 }
 
-static void test_names(void)
+TEST(names)
 {
 	static const char *const bad[] = {
 		"",
@@ -171,11 +171,4 @@ static void test_names(void)
 	ok_all("nothing else is a name");
 }
 
-int main(void)
-{
-	test_round_trip();
-	test_damage();
-	test_wrong();
-	test_names();
-	return done();
-}
+TEST_MAIN()

@@ -95,7 +95,7 @@ static void run_whole(const json_t *whole)
 	ok_all("%zu renderings of whole templates", i);
 }
 
-static void test_python(void)
+TEST(python)
 {
 	json_t *all = json_load_file("tests/golden/template_cases.json", JSON_ALLOW_NUL, NULL);
 	const json_t *shared = json_object_get(all, "context"), *group, *c;
@@ -116,7 +116,7 @@ static void test_python(void)
 
 /* ---- lexis ---- */
 
-static void test_lexis(void)
+TEST(lexis)
 {
 	json_t *golden = json_load_file("models/lexis/golden.json", JSON_ALLOW_NUL, NULL), *context;
 	const json_t *cases = json_object_get(golden, "cases"), *c;
@@ -166,7 +166,7 @@ static int fails(const char *text, const char *context, struct err *e)
 	return rc;
 }
 
-static void test_errors(void)
+TEST(errors)
 {
 	struct err e = {0};
 
@@ -302,7 +302,7 @@ static void is_unsupported(const char *text, const char *why)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-static void test_unsupported(void)
+TEST(unsupported)
 {
 	char name[32], text[100], why[100];
 	struct err e;
@@ -345,7 +345,7 @@ static char *repeated(const char *head, const char *piece, size_t n, const char 
 }
 
 /* Each of these would take forever, or all memory, or the stack. */
-static void test_bounds(void)
+TEST(bounds)
 {
 	static const char *const hostile[] = {
 		"{{ range(1000000000)|list }}",
@@ -435,7 +435,7 @@ static void test_bounds(void)
 	free(text);
 }
 
-static void test_buffer(void)
+TEST(buffer)
 {
 	static const char text[] = "{% for i in range(50) %}0123456789{% endfor %}";
 	json_t *context = json_object();
@@ -452,7 +452,7 @@ static void test_buffer(void)
 
 /* ---- strings ---- */
 
-static void test_nul(void)
+TEST(nul)
 {
 	static const char text[] = "{{ x|length }}{{ x }}|{{ x[1:] }}|{{ x|tojson }}|{{ [x] }}";
 	static const char want[] = "3a\0b|\0b|\"a\\u0000b\"|['a\\x00b']";
@@ -498,7 +498,7 @@ static void *render_often(void *arg)
 }
 
 /* One template and one context, rendered by all threads at once. */
-static void test_threads(void)
+TEST(threads)
 {
 	static const char text[] =
 		"{% macro m(a, b='x') %}{{ a|upper }}{{ b }}{% endmacro %}"
@@ -572,13 +572,6 @@ int main(int argc, char **argv)
 {
 	if (argc > 1 && !strcmp(argv[1], "-"))
 		return serve();
-	test_python();
-	test_lexis();
-	test_errors();
-	test_unsupported();
-	test_bounds();
-	test_buffer();
-	test_nul();
-	test_threads();
+	run_tests();
 	return done();
 }

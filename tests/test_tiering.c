@@ -102,7 +102,7 @@ static struct world *forgotten(uint32_t n_pages)
 	return w;
 }
 
-static void test_comes_back(void)
+TEST(comes_back)
 {
 	struct world *w = forgotten(40);
 
@@ -123,7 +123,7 @@ static void test_comes_back(void)
 	world_free(w);
 }
 
-static void test_fails(void)
+TEST(fails)
 {
 	for (uint32_t good = 0; good < 6; good++) {
 		struct world *w = forgotten(40);
@@ -146,7 +146,7 @@ static void test_fails(void)
 }
 
 /* Three turns are below. Of the last one item does not come: those before still do. */
-static void test_shorter(void)
+TEST(shorter)
 {
 	static const struct {
 		uint32_t first; /* this many items of the whole come */
@@ -195,7 +195,7 @@ static void test_shorter(void)
 }
 
 /* Everything below is damaged: there is an end to asking for it. */
-static void test_shorter_ends(void)
+TEST(shorter_ends)
 {
 	struct world *w = new_world(64);
 	char prompt[48];
@@ -232,7 +232,7 @@ static void test_shorter_ends(void)
 	world_free(w);
 }
 
-static void test_abort(void)
+TEST(abort)
 {
 	for (uint32_t come = 0; come < 6; come++) {
 		struct world *w = forgotten(40);
@@ -272,7 +272,7 @@ static void submit_many(struct world *w, uint32_t n)
 	}
 }
 
-static void test_nobody_takes(void)
+TEST(nobody_takes)
 {
 	struct world *w = new_world(600);
 	struct scheduler_stats st;
@@ -311,7 +311,7 @@ static void test_nobody_takes(void)
 	world_free(w);
 }
 
-static void test_uses(void)
+TEST(uses)
 {
 	struct world *w = new_world(40);
 	struct tier_item used[64];
@@ -355,7 +355,7 @@ static void test_uses(void)
 	world_free(w);
 }
 
-static void test_device_error(void)
+TEST(device_error)
 {
 	struct world *w = forgotten(40);
 	struct scheduler_item items[8];
@@ -381,7 +381,7 @@ static void test_device_error(void)
 	world_free(w);
 }
 
-static void test_opening(void)
+TEST(opening)
 {
 	struct scheduler_config c = world_config(PAGE, 40, 64);
 	struct world *w;
@@ -402,7 +402,7 @@ static void test_opening(void)
 }
 
 /* A prompt that comes from another worker: what is below comes up first, what has come goes down. */
-static void test_handoff(void)
+TEST(handoff)
 {
 	/* The fourth page does not come up: all is computed elsewhere. Then all comes up, and only the last page is sent. A
 	 * prompt that nobody knows. */
@@ -443,17 +443,4 @@ static void test_handoff(void)
 	world_free(w);
 }
 
-int main(void)
-{
-	test_comes_back();
-	test_fails();
-	test_shorter();
-	test_shorter_ends();
-	test_abort();
-	test_nobody_takes();
-	test_uses();
-	test_device_error();
-	test_opening();
-	test_handoff();
-	return done();
-}
+TEST_MAIN()

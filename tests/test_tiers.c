@@ -81,7 +81,7 @@ static void check_match(const struct tiers *t)
 		check(there[got - 1][before][TIER_STATE]);
 }
 
-static void test_random(void)
+TEST(random)
 {
 	struct tiers *t = tiers_new();
 	size_t n[2] = {0};
@@ -117,7 +117,7 @@ static void test_random(void)
 	tiers_free(t);
 }
 
-static void test_many(void)
+TEST(many)
 {
 	struct tiers *t = tiers_new();
 
@@ -142,7 +142,7 @@ static void test_many(void)
 }
 
 /* Every page in two ways, the second of which nothing follows: more partings than are looked through. */
-static void test_partings(void)
+TEST(partings)
 {
 	enum { LONG = 60 };
 	struct tiers *t = tiers_new();
@@ -166,10 +166,4 @@ static void test_partings(void)
 	tiers_free(t);
 }
 
-int main(void)
-{
-	test_random();
-	test_many();
-	test_partings();
-	return done();
-}
+TEST_MAIN()

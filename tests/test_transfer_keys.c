@@ -21,7 +21,7 @@ static void write_file(const char *text, mode_t mode)
 		abort();
 }
 
-static void test_endpoints(void)
+TEST(endpoints)
 {
 	static const char *const any[] = {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://[::]:1"};
 	static const char *const good[] = {"tcp://127.0.0.1:1", "tcp://[::1]:65535",
@@ -89,7 +89,7 @@ static void test_endpoints(void)
 	ok_all("so is what nobody can call");
 }
 
-static void test_keys(void)
+TEST(keys)
 {
 	char first[TRANSFER_KEY_TEXT], text[1024], other[TRANSFER_KEY_TEXT];
 	struct transfer_keys k, ours;
@@ -157,7 +157,7 @@ static void test_keys(void)
 }
 
 /* A key that is somebody's may be anywhere, but not where another one is at home. */
-static void test_places(void)
+TEST(places)
 {
 	struct transfer_allowed list[] = {{"a", "tcp://10.0.0.1:1"}, {"b", ""}};
 	const struct transfer_keys own = {.public_key = "o"},
@@ -178,9 +178,7 @@ int main(void)
 	if (!mkdtemp(dir))
 		return 2;
 	snprintf(path, sizeof(path), "%s/key", dir);
-	test_endpoints();
-	test_keys();
-	test_places();
+	run_tests();
 	rmdir(dir);
 	return done();
 }

@@ -132,7 +132,7 @@ int getaddrinfo(const char *restrict node, const char *restrict service,
 	return real(node, service, hints, ret);
 }
 
-static void test_names(void)
+TEST(names)
 {
 	struct port *server = open_port(NULL), *client = open_port(NULL);
 	char bound[TRANSFER_ENDPOINT_MAX], name[TRANSFER_ENDPOINT_MAX];
@@ -162,7 +162,7 @@ static void test_names(void)
 	port_close(server);
 }
 
-static void test_messages(void)
+TEST(messages)
 {
 	struct port *server = open_port(NULL), *client = open_port(NULL);
 	char bound[TRANSFER_ENDPOINT_MAX], text[16];
@@ -272,7 +272,7 @@ static void test_messages(void)
 }
 
 /* Somebody who asks and does not read costs so many messages, and the others nothing. */
-static void test_limit(void)
+TEST(limit)
 {
 	enum { BYTES = 1 << 16, ENOUGH = 4096 };
 	struct port *server = open_limited(NULL, 4), *client = open_port(NULL);
@@ -346,7 +346,7 @@ static bool comes_in(struct port *server, const char *bound, const struct transf
 	return in;
 }
 
-static void test_keys(void)
+TEST(keys)
 {
 	struct transfer_keys ours = new_keys(), friend = new_keys(), stranger = new_keys();
 	char bound[TRANSFER_ENDPOINT_MAX];
@@ -372,10 +372,7 @@ static void test_keys(void)
 int main(void)
 {
 	wake = eventfd(0, EFD_CLOEXEC);
-	test_messages();
-	test_names();
-	test_limit();
-	test_keys();
+	run_tests();
 	close(wake);
 	return done();
 }

@@ -2,7 +2,7 @@
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 
-static void test_split(void)
+TEST(split)
 {
 	struct prefix_cache *c = new_cache(2, 2, 16, 8);
 	struct prefix_node *a = keep(c, grow(c, begin(c), "abcdef"), PREFIX_CHECKPOINT_PROMPT), *b;
@@ -25,7 +25,7 @@ static void test_split(void)
 	free_cache(c);
 }
 
-static void test_extend_to_inside(void)
+TEST(extend_to_inside)
 {
 	struct prefix_cache *c = new_cache(2, 2, 16, 8);
 	struct prefix_node *a = grow(c, begin(c), "abcdef"), *b = grow(c, begin(c), "ab");
@@ -40,7 +40,7 @@ static void test_extend_to_inside(void)
 	free_cache(c);
 }
 
-static void test_in_place(void)
+TEST(in_place)
 {
 	struct prefix_cache *c = new_cache(2, 2, 32, 8);
 	uint64_t h = prefix_origin(0, 8, true);
@@ -70,7 +70,7 @@ static void test_in_place(void)
 	free_cache(c);
 }
 
-static void test_checkpoint(void)
+TEST(checkpoint)
 {
 	struct prefix_cache *c = new_cache(2, 2, 16, 8);
 	struct prefix_node *a = keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_DECODE), *b;
@@ -98,7 +98,7 @@ static void test_checkpoint(void)
 	free_cache(c);
 }
 
-static void test_shared_page(void)
+TEST(shared_page)
 {
 	struct prefix_cache *c = new_cache(2, 2, 4, 2);
 	struct text t = text("abcd");
@@ -133,7 +133,7 @@ static void test_shared_page(void)
 	free_cache(c);
 }
 
-static void test_refused(void)
+TEST(refused)
 {
 	struct prefix_cache_config config = {
 		.page_tokens = 2,
@@ -158,7 +158,7 @@ static void test_refused(void)
 	free_cache(c);
 }
 
-static void test_spaces(void)
+TEST(spaces)
 {
 	struct prefix_cache *c = new_cache(2, 2, 8, 4);
 	struct prefix_node *a = use_in(c, 1, "", NULL), *b = use_in(c, 2, "", NULL);
@@ -178,14 +178,4 @@ static void test_spaces(void)
 	free_cache(c);
 }
 
-int main(void)
-{
-	test_split();
-	test_extend_to_inside();
-	test_in_place();
-	test_checkpoint();
-	test_shared_page();
-	test_refused();
-	test_spaces();
-	return done();
-}
+TEST_MAIN()

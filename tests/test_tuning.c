@@ -43,7 +43,7 @@ static void refused(const char *text, const char *why)
 	tuning_free(t);
 }
 
-static void test_buckets(void)
+TEST(buckets)
 {
 	static const uint32_t m[][2] = {{0, 1},	     {1, 1},	   {2, 2},	 {3, 4},
 					{9, 16},     {64, 64},	   {65, 128},	 {129, 512},
@@ -60,7 +60,7 @@ static void test_buckets(void)
 	ok_all("the smallest bucket that is not below the size");
 }
 
-static void test_reading(void)
+TEST(reading)
 {
 	struct err e = {0};
 	struct tuning_table *t =
@@ -130,7 +130,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_refusing(void)
+TEST(refusing)
 {
 	static char long_name[600];
 	char text[256], why[256];
@@ -167,7 +167,7 @@ static void test_refusing(void)
 }
 
 /* Every line of a good table, damaged at every place in some ways, is read or refused, and what is read is in range. */
-static void test_damage(void)
+TEST(damage)
 {
 	static const char good[] = HEAD ROW("a cpu\t1.0\t2", "product\t4096\t1024\t512",
 					    "tile_rows=6 blocks=4", "same\t12.5\t13")
@@ -209,7 +209,7 @@ static void finds(const struct tuning_table *t, struct tuning_device d, struct t
 	is_int(row ? row->cut.blocks : 0, blocks, "%s", what);
 }
 
-static void test_finding(void)
+TEST(finding)
 {
 	struct err e = {0};
 	/* clang-format off: a row is a line. */
@@ -253,7 +253,7 @@ static void test_finding(void)
 	ok(!tuning_find(NULL, &cpu, &p, true), "nor without a table");
 }
 
-static void test_writing(void)
+TEST(writing)
 {
 	struct tuning_row row = {.device = cpu,
 				 .place = {TUNING_EXPERTS, 256, 0, 4},
@@ -331,7 +331,7 @@ static struct cuts choose(const char *text, bool any_bits)
 
 #define SAME(m, blocks) ROW(ANY, "product\t*\t*\t" m, "blocks=" blocks, "same\t-\t-")
 
-static void test_cuts(void)
+TEST(cuts)
 {
 	/* clang-format off: a row is a line. */
 	struct cuts c = choose(HEAD ROW(ANY, "product\t1024\t1024\t*", "blocks=4", "same\t1\t2")
@@ -403,7 +403,7 @@ static void says(const char *text, bool any_bits, const char *want)
 }
 
 /* The shape has seven places (three products, two ways through the experts, attention, a decode step), each at ten M. */
-static void test_use(void)
+TEST(use)
 {
 	static const char nothing[] = "tuning t.tsv: no row is for this device, these kernels and "
 				      "this dtype; nothing changes";
@@ -427,14 +427,7 @@ static void test_use(void)
 int main(void)
 {
 	log_set_level(LOG_LEVEL_ERROR);
-	test_buckets();
-	test_reading();
-	test_refusing();
-	test_damage();
-	test_finding();
-	test_writing();
-	test_cuts();
-	test_use();
+	run_tests();
 	ok_all("tables come only from texts that are good");
 	return done();
 }

@@ -4,7 +4,7 @@
 #include "tests/model_text.h"
 #include "tests/tap.h"
 
-static void test_token(void)
+TEST(token)
 {
 	static const struct {
 		const char *text, *token; /* NULL: none */
@@ -41,7 +41,7 @@ static void test_token(void)
 	tokenizer_free(t);
 }
 
-static void test_find(void)
+TEST(find)
 {
 	static const int32_t ends[] = {7, 9};
 	static const int32_t prompt[] = {7, 1, 2, 9, 3, 7, 7, 4, 9};
@@ -73,9 +73,4 @@ static void test_find(void)
 	is_int(found[TURNS_MAX / 2], 5 * (TURNS_MAX / 2 + 1), "are all there");
 }
 
-int main(void)
-{
-	test_token();
-	test_find();
-	return done();
-}
+TEST_MAIN()

@@ -9,7 +9,7 @@
 
 static const struct unicode *table;
 
-static void test_code_points(void)
+TEST(code_points)
 {
 	for (uint32_t c = 0; c < UNICODE_END; c++) {
 		char text[4];
@@ -39,7 +39,7 @@ static size_t strict_sequence(const unsigned char *p, size_t len)
 	return n > 0 && c >= 0 ? (size_t)n : 0;
 }
 
-static void test_valid(void)
+TEST(valid)
 {
 	static const char *const pieces[] = {"a",	   "\xc3",
 					     "\xa9",	   "\xe2",
@@ -77,7 +77,7 @@ static void is_replaced(const char *text, const char *want, const char *what)
 
 #define R "\xef\xbf\xbd"
 
-static void test_replace(void)
+TEST(replace)
 {
 	is_replaced("a\xf1\x80\x80\xe1\x80\xc2"
 		    "b\x80"
@@ -138,7 +138,7 @@ static uint32_t random_code_point(void)
 	return c;
 }
 
-static void test_nfc_like_utf8proc(void)
+TEST(nfc_like_utf8proc)
 {
 	struct buf out;
 	size_t changed = 0;
@@ -186,7 +186,7 @@ static void is_nfc(const char *text, const char *want, const char *what)
 	buf_release(&out);
 }
 
-static void test_nfc_by_hand(void)
+TEST(nfc_by_hand)
 {
 	struct buf out;
 	char *marks = calloc(1, 200001);
@@ -218,7 +218,7 @@ static void test_nfc_by_hand(void)
 	free(marks);
 }
 
-static void test_classes(void)
+TEST(classes)
 {
 	ok(unicode_is_word(table, 'a') && unicode_is_word(table, '_') &&
 		   unicode_is_word(table, 0x0301) && unicode_is_word(table, '7') &&
@@ -238,11 +238,6 @@ int main(void)
 	table = unicode_table();
 	if (!ok(table != NULL, "the table is built"))
 		return done();
-	test_code_points();
-	test_valid();
-	test_replace();
-	test_nfc_like_utf8proc();
-	test_nfc_by_hand();
-	test_classes();
+	run_tests();
 	return done();
 }

@@ -21,7 +21,7 @@ static size_t make(char *out, size_t i)
 	return len;
 }
 
-static void test_many(void)
+TEST(many)
 {
 	struct vocab v;
 	char text[LONGEST];
@@ -58,7 +58,7 @@ static void test_many(void)
 	free(owner);
 }
 
-static void test_short(void)
+TEST(short)
 {
 	struct vocab v;
 	char text[17];
@@ -97,7 +97,7 @@ static void test_short(void)
 	vocab_release(&v);
 }
 
-static void test_refused(void)
+TEST(refused)
 {
 	struct vocab v;
 
@@ -117,10 +117,4 @@ static void test_refused(void)
 	vocab_release(&v);
 }
 
-int main(void)
-{
-	test_many();
-	test_short();
-	test_refused();
-	return done();
-}
+TEST_MAIN()

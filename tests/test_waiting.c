@@ -13,7 +13,7 @@
 
 enum { N = 300 };
 
-static void test_heap(void)
+TEST(heap)
 {
 	static struct request requests[N];
 	struct waiting q = {0};
@@ -62,7 +62,7 @@ static uint64_t submit_at(struct world *w, const char *prompt, int32_t priority,
 	return world_submit_request(w, &r);
 }
 
-static void test_priorities(void)
+TEST(priorities)
 {
 	struct scheduler_config c = world_config(0, 100, 4);
 	struct world *w = world_new(&c);
@@ -88,7 +88,7 @@ static void test_priorities(void)
 	world_free(w);
 }
 
-static void test_bound(void)
+TEST(bound)
 {
 	struct scheduler_config c = world_config(0, 10, 64);
 	struct scheduler_request r = world_request("cccc", 1);
@@ -124,10 +124,4 @@ static void test_bound(void)
 	world_free(w);
 }
 
-int main(void)
-{
-	test_heap();
-	test_priorities();
-	test_bound();
-	return done();
-}
+TEST_MAIN()

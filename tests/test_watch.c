@@ -67,7 +67,7 @@ static void test_hang_up(bool half)
 }
 
 /* It left between two requests, or before the body was through: seen when the next one begins. */
-static void test_left_before(void)
+TEST(left_before)
 {
 	struct connection *k;
 	struct call *c = new_call();
@@ -87,7 +87,7 @@ static void test_left_before(void)
 }
 
 /* A descriptor that is used again at once: what happened to the former connection means nothing. */
-static void test_reuse(void)
+TEST(reuse)
 {
 	int wrong = 0, unseen = 0;
 
@@ -143,8 +143,7 @@ int main(void)
 	ok_all("started");
 	test_hang_up(false);
 	test_hang_up(true);
-	test_left_before();
-	test_reuse();
+	run_tests();
 	watch_free(watch);
 	loop_quit(server.loop);
 	loop_free(server.loop);

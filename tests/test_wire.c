@@ -36,7 +36,7 @@ static struct buf encode(const struct wire_message *m)
 
 /* ---- there and back ---- */
 
-static void test_round_trip(void)
+TEST(round_trip)
 {
 	struct wire_message m, back;
 	int n = 0;
@@ -77,7 +77,7 @@ static void test_round_trip(void)
 }
 
 /* What is read is what was written, at any alignment. */
-static void test_values(void)
+TEST(values)
 {
 	struct wire_message m, back;
 	uint8_t storage[2048];
@@ -116,7 +116,7 @@ static void test_values(void)
 }
 
 /* The bytes are those of FORMAT.md. */
-static void test_format(void)
+TEST(format)
 {
 	struct wire_message m;
 	struct buf a;
@@ -156,7 +156,7 @@ static void test_format(void)
 
 /* ---- what is refused ---- */
 
-static void test_header(void)
+TEST(header)
 {
 	struct wire_message m, back = {.type = 99};
 	struct err e = {0};
@@ -204,7 +204,7 @@ static void refused(struct wire_message m, const char *text)
 	buf_release(&out);
 }
 
-static void test_ranges(void)
+TEST(ranges)
 {
 	struct wire_message m;
 	struct wire_layer layers[3];
@@ -298,7 +298,7 @@ static void test_ranges(void)
 }
 
 /* Frames with some bytes changed: refused, or taken and the same again. */
-static void test_damaged(void)
+TEST(damaged)
 {
 	struct wire_message m, back;
 	int taken = 0, n = 0;
@@ -330,7 +330,7 @@ static void test_damaged(void)
 	ok(taken > n / 10 && taken < n, "some of both");
 }
 
-static void test_full_buffer(void)
+TEST(full_buffer)
 {
 	struct wire_message m;
 	struct err e = {0};
@@ -346,7 +346,7 @@ static void test_full_buffer(void)
 
 /* ---- the frame behind a window, two workers ---- */
 
-static void test_fits(void)
+TEST(fits)
 {
 	struct wire_message m;
 	struct err e = {0};
@@ -360,7 +360,7 @@ static void test_fits(void)
 	is_str(e.text, "WINDOW: 6143 bytes came, but its pieces have 6144", "says so");
 }
 
-static void test_equal(void)
+TEST(equal)
 {
 	struct wire_message a, b;
 	struct wire_layer layers[3];
@@ -399,7 +399,7 @@ static void test_equal(void)
 	   "other layers: %s", e.text);
 }
 
-static void test_text(void)
+TEST(text)
 {
 	char out[8];
 
@@ -415,17 +415,4 @@ static void test_text(void)
 	is_str(wire_type_name((enum wire_type)12), "?", "one that there is not has none");
 }
 
-int main(void)
-{
-	test_round_trip();
-	test_values();
-	test_format();
-	test_header();
-	test_ranges();
-	test_damaged();
-	test_full_buffer();
-	test_fits();
-	test_equal();
-	test_text();
-	return done();
-}
+TEST_MAIN()
