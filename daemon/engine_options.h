@@ -5,7 +5,7 @@
 
 #include "base/options.h"
 
-/* In the order of enum engine_dtype, of enum engine_kernels, of enum option_switch; NULL behind the last. */
+/* Names in the order of enum engine_dtype, enum engine_kernels and enum option_switch; NULL behind the last. */
 extern const char *const engine_dtype_names[], *const engine_kernels_names[],
 						       *const option_switch_names[];
 

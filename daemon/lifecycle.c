@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 
-/* Things that must be loaded: the engine with its model; tokenizer and template. */
+/* Two things have to be loaded: the engine with its model, and the tokenizer with the chat template. */
 enum { PARTS = 2 };
 
 struct lifecycle {
@@ -76,7 +76,7 @@ void lifecycle_notify(struct lifecycle *l)
 	uint64_t one = 1;
 	ssize_t r = write(l->event_fd, &one, sizeof(one));
 
-	/* Fails only when the count is at its end: then main wakes anyway. */
+	/* Fails only when the counter is full; then main wakes anyway. */
 	(void)r;
 }
 

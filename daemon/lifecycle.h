@@ -1,12 +1,10 @@
-/*
- * From start to end: loading, ready, draining, failed; the effect of signals; messages to systemd.
+/* From start to end: loading, ready, draining, failed; the effect of signals; messages to systemd.
  *
- *     LOADING ──> READY ──> DRAINING      SIGTERM, SIGINT: no new request is taken, those that run
+ *     LOADING ──> READY ──> DRAINING      SIGTERM, SIGINT: new requests are refused, running ones
  *        │          │           │         may finish
  *        └──────────┴───────────┴──> FAILED   the model does not load, the device is lost
  *
- * Any thread reads the state; text and engine report what they loaded; main waits.
- */
+ * Any thread reads the state; the text and engine threads report what they loaded; main waits. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,15 +16,15 @@ enum lifecycle_state { LIFECYCLE_LOADING, LIFECYCLE_READY, LIFECYCLE_DRAINING, L
 
 struct lifecycle;
 
-/* New. Blocks SIGTERM and SIGINT in the calling thread and thus in all that it starts later: call
- * it first. They are ignored no more but read by lifecycle_wait. */
+/* New. Blocks SIGTERM and SIGINT in the calling thread and in every thread that it starts later, so call it first.
+ * lifecycle_wait reads the signals. */
 int lifecycle_new(struct lifecycle **ret, struct err *e) MUST_CHECK;
 void lifecycle_free(struct lifecycle *l);
 
 enum lifecycle_state lifecycle_state(const struct lifecycle *l);
 
-/* text, engine, and every thread that was expected: the part that this thread loads is ready. The last call makes the state
- * READY. */
+/* text, engine, and every thread announced by lifecycle_expect: the part that this thread loads is ready. The last
+ * call makes the state READY. */
 void lifecycle_loaded(struct lifecycle *l);
 
 /* engine, before it is loaded itself: one more thread will call lifecycle_loaded. */

@@ -28,10 +28,11 @@
 
 #define SECOND 1000000000ull
 
-/* From the first signal on: running requests may finish; then they fail with a sentence; then the process ends. */
+/* After the first signal running requests may finish for so long; then they fail with an error; then the process
+ * ends. */
 static const uint64_t drain_ns = 15 * SECOND;
 static const uint64_t farewell_ns = 2 * SECOND;
-static const uint64_t stop_ns = 2 * SECOND; /* for a step that is still running */
+static const uint64_t stop_ns = 2 * SECOND; /* longest wait for a step that is still running */
 
 static int complain(const struct err *e)
 {
@@ -50,7 +51,7 @@ static int check_directory(const char *option, const char *path, struct err *e)
 	return 0;
 }
 
-/* The last part of a path that exists, also of "." and "models/lexis/". */
+/* The last component of an existing path, also of "." and "models/lexis/". */
 static void base_name(const char *path, char *out, size_t size)
 {
 	char *real = realpath(path, NULL);
@@ -73,7 +74,7 @@ static void warn_unused(const struct options *o)
 		log_warning("--cache-disk is not used: there is no --cache-dir");
 }
 
-/* The transfer thread reads the file again; this check tells a wrong one before the model is loaded. */
+/* Reads the key file only to report a wrong one before the model is loaded; the transfer thread reads it again. */
 static int check_key(const char *path, struct err *e)
 {
 	struct transfer_keys k;
@@ -93,7 +94,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 
 	if (!r && o->tokenizer)
 		r = check_directory("tokenizer", o->tokenizer, e);
-	/* One that is not there is made. */
+	/* Creates the directory if it is missing. */
 	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF && !access(o->cache_dir, F_OK))
 		r = check_directory("cache-dir", o->cache_dir, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
@@ -194,7 +195,7 @@ static void drain(struct server *s)
 	wait_for_calls(s, farewell_ns);
 }
 
-/* A step, or a load, that does not end in time is left behind with the process. */
+/* A step, or a load, that does not end in time is abandoned; it ends with the process. */
 static void stop_engine(struct server *s)
 {
 	uint64_t until = clock_now_ns() + stop_ns;
@@ -288,7 +289,7 @@ int main(int argc, char **argv)
 	log_set_level((enum log_level)server.options.log_level);
 	if (server.options.list_devices)
 		return engine_list_devices(stdout, &e) < 0 ? complain(&e) : EXIT_SUCCESS;
-	/* Before threads: the seed of its hash tables. */
+	/* Before any thread: the hash tables' seed is a global. */
 	json_object_seed(0);
 	return run_server(&server, &e) < 0 ? complain(&e) : EXIT_SUCCESS;
 }

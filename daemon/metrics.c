@@ -38,15 +38,16 @@ static const struct {
 static_assert(ARRAY_SIZE(long_bounds) <= METRICS_BUCKETS_MAX, "buckets");
 static_assert(ARRAY_SIZE(token_bounds) <= METRICS_BUCKETS_MAX, "buckets");
 
-/* A metric is a row, or a row and others behind it without type and help, which have its name and another label. */
+/* A row is a metric. A row without type and help adds a value with another label to the metric above it. */
 struct row {
 	const char *name, *type, *help;
-	size_t offset,
-		width; /* of a number in struct metrics_steps, or with `live` of an atomic in struct metrics */
+	/* offset of a number in struct metrics_steps; with `live`, of an atomic in struct metrics */
+	size_t offset, width;
 	bool live;
-	size_t share_of; /* offset of a uint64_t in struct metrics_steps: the value is written as a share of it; 0: as it is */
-	const char *label; /* NULL: none; "tier=\"host\""; with name_of the label's name alone */
-	/* n numbers, one behind the other, and the label's value of each */
+	/* offset of a uint64_t in struct metrics_steps by which the value is divided; 0: it is not divided */
+	size_t share_of;
+	const char *label; /* NULL: none; "tier=\"host\""; with name_of only the label's name */
+	/* the row has n numbers that follow each other, and this function names the label's value of each */
 	size_t n;
 	const char *(*name_of)(size_t i);
 };

@@ -22,8 +22,9 @@ enum metrics_time {
 	METRICS_TTFT, /* body received -> first token */
 	METRICS_ITL,  /* token -> next token of the same choice */
 	METRICS_E2E,  /* body received -> last token */
-	METRICS_QUEUE, /* body received -> first step that computes any of it; requests with a token */
-	METRICS_PREFILL, /* that step's start -> first token */
+	/* body received -> first step that computes any of the prompt; only requests that drew a token */
+	METRICS_QUEUE,
+	METRICS_PREFILL, /* start of that step -> first token */
 	METRICS_DECODE,	 /* first token -> last token */
 	METRICS_TIMES,
 };
@@ -44,15 +45,14 @@ struct metrics_histogram {
 	_Atomic uint64_t sum_ns;
 };
 
-/* The state of the engine thread's rooms after a step or a message. */
+/* Statistics of scheduler, cache, store and engine after a step or a message. */
 struct metrics_steps {
 	struct scheduler_stats scheduler;
 	struct store_stats store; /* zeros without host memory and disk below the device */
 	struct engine_counters device;
-	uint64_t pages,
-		pages_used; /* KV pages of the pool; without those that could be evicted at once */
-	uint64_t tree_tokens;  /* whose KV pages the prefix cache's tree holds */
-	uint64_t budget_bytes; /* the most that pages and states may use */
+	uint64_t pages, pages_used; /* KV pages in use: neither free nor evictable at once */
+	uint64_t tree_tokens;	    /* tokens whose KV pages the prefix cache holds */
+	uint64_t budget_bytes;	    /* the most that pages and states may use */
 };
 
 struct metrics {
@@ -61,13 +61,13 @@ struct metrics {
 
 	_Atomic uint64_t generation_tokens;
 	struct transfer_counters transfer;
-	_Atomic uint64_t prompts_missed; /* computed here, although a prefill worker should have */
+	_Atomic uint64_t prompts_missed; /* prompts computed here because no prefill worker could */
 	_Atomic uint64_t finished[METRICS_FINISHES]; /* choices; an aborted request counts once */
 	_Atomic uint64_t responses[METRICS_CODES_MAX];
 	struct metrics_histogram times[METRICS_TIMES];
 };
 
-/* The other members are zeros. */
+/* *m must be zeros before. */
 void metrics_init(struct metrics *m);
 
 /* engine: copies *steps. */

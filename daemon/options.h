@@ -49,7 +49,7 @@ const struct option_def *options_table(size_t *n);
  * --version or --list-devices nothing else is required. */
 int options_parse(int argc, const char *const *argv, struct options *ret, struct err *e) MUST_CHECK;
 
-/* They ask for host memory or disk below the device. */
+/* Whether the options ask for a cache in host memory or on disk. */
 bool options_want_tiers(const struct options *o);
 
 /* Prints the text of --help. */

@@ -1,8 +1,9 @@
-/* Where compiled kernels are kept unless an option says so: of the server and of `tigon bench` the same place. */
+/* The directory of compiled kernels, the same for the server and `tigon bench`, unless an option names another one. */
 #pragma once
 
 #include <stddef.h>
 
-/* The value of --program-cache. Not given (NULL): $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon or ~/.cache/tigon, into
- * out, whose parents are made. NULL: it is empty, or there is no such place. */
+/* Returns the value of --program-cache. If it was not given (NULL): $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon
+ * or ~/.cache/tigon, written into out; missing parents are made. NULL: the value is empty, or no such directory is
+ * known. */
 const char *program_cache_choose(const char *given, char *out, size_t size);

@@ -21,22 +21,24 @@ struct text;
 struct server {
 	/* main, before any thread starts */
 	struct options options;
-	char name[256];		     /* --served-model-name */
-	char base_name[256];	     /* of --model: understood as the model's name too */
+	char name[256]; /* --served-model-name */
+	/* last component of --model: accepted as the model's name too */
+	char base_name[256];
 	int64_t started;	     /* seconds since 1970 */
 	uint64_t started_ns;	     /* the monotonic clock */
 	struct tuning_table *tuning; /* --tuning, NULL: not given; owned */
 	struct lifecycle *lifecycle;
 	struct loop *loop;
-	struct queue
-		inbox; /* of the engine thread (call.h): any thread pushes, the engine thread pops; loop_start makes it */
+	/* calls for the engine thread (call.h): any thread pushes, the engine thread pops; loop_start makes it */
+	struct queue inbox;
 	struct text *text;
 
 	/* text; owned */
 	struct tokenizer *tokenizer;
-	struct template *template; /* NULL: the model has none */
-	struct err template_error; /* why there is none */
-	int32_t turn_token; /* the template writes it behind a message; -1: not known (daemon/request/turns.h) */
+	struct template *template; /* NULL: the model has no chat template */
+	struct err template_error; /* the reason for that */
+	/* token that the template writes behind a message; -1: not known (daemon/request/turns.h) */
+	int32_t turn_token;
 
 	/* engine */
 	struct engine_info info;
@@ -44,7 +46,8 @@ struct server {
 	struct openai_limits limits;
 
 	struct metrics metrics;
-	_Atomic uint32_t calls;	     /* calls whose body was taken and that are not freed */
-	_Atomic uint32_t queued;     /* of them, those without a first token or an answer */
-	_Atomic uint64_t body_bytes; /* of bodies that are received or wait to be parsed */
+	_Atomic uint32_t calls;	 /* calls whose body has arrived and that are not freed */
+	_Atomic uint32_t queued; /* of these, calls without a first token or an answer */
+	/* bytes of bodies that are being received or wait to be parsed */
+	_Atomic uint64_t body_bytes;
 };

@@ -44,10 +44,10 @@ struct ROLE_ATTRIBUTE(capability("role")) role {
 extern struct role role_main, role_http, role_text, role_engine, role_watch, role_transfer;
 
 #define ON(role) ROLE_ATTRIBUTE(requires_capability(role))
-/* Of a member, and of the data behind a pointer: touched in that role alone. */
+/* Marks a member, or the data behind a pointer, that only that role may touch. */
 #define OWNED_BY(role)	ROLE_ATTRIBUTE(guarded_by(role))
 #define POINTS_TO(role) ROLE_ATTRIBUTE(pt_guarded_by(role))
 
-/* From here on this function runs in that role. Every thread's start routine and every callback
- * of libmicrohttpd begins with it; the first call of a thread names it. */
+/* From here on this function runs in that role. Every thread's start routine and every callback of libmicrohttpd
+ * begins with it; the first call in a thread also names the thread. */
 void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));

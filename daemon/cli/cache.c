@@ -1,13 +1,11 @@
-/*
- * `tigon cache`: GET /cache as a tree, or POST /cache/flush.
+/* `tigon cache`: GET /cache as a tree, or POST /cache/flush.
  *
  *     0-64      1 page, state (message), 12 hits
  *     ├─ 64-192   2 pages, state (prompt), 3 hits
  *     │  192-256  1 page, state (decode), decoded
  *     └─ 64-128   1 page
  *
- * A node's only child stands below it at the same depth; the tree goes to the right where prompts differ.
- */
+ * An only child stands below its parent at the same depth; the tree branches to the right where prompts differ. */
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>
@@ -48,7 +46,7 @@ static const struct option_def table[] = {
 
 /* ---- asking ---- */
 
-/* The JSON of an answer with status 200 (new), or the sentence of its error. */
+/* Sends a request: the JSON of an answer with status 200 (new), or the sentence of its error. */
 static int parse_answer(const struct stream *s, json_t **ret, struct err *e)
 {
 	json_t *v = json_loadb(buf_str(&s->body), s->body.len, 0, NULL);
@@ -167,7 +165,7 @@ static int compare_nodes(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Links children to their parents. The answer may have its nodes in any order, which siblings keep. */
+/* Links children to their parents. The answer may have its nodes in any order; siblings stay in that order. */
 static int link_nodes(struct node *nodes, size_t n, const json_t *array, struct node **ret,
 		      struct err *e)
 {

@@ -7,13 +7,14 @@
 
 struct command {
 	const char *name, *text;
-	/* argv[0] is the name. 0; -ECANCELED: --help was printed; else -errno with a sentence. NULL: the command has parts. */
+	/* Runs the command; argv[0] is its name. 0; -ECANCELED: --help was printed; else -errno with a sentence.
+	 * NULL: the command has subcommands. */
 	int (*run)(int argc, char **argv, struct err *e);
 	const struct command *parts; /* the last one has no name */
 };
 
-/* Runs the command of a table (whose last row has no name) that argv[1] names, and prints what failed behind "program
- * command: ". Returns the exit status. */
+/* Runs the command that argv[1] names. The last row of the table has no name. Prints an error after "program command:
+ * ". Returns the exit status. */
 int command_run(const char *program, const struct command *table, int argc, char **argv);
 
 /* Prints text that a server may have chosen: each control character, which could steer the terminal, as a question mark. */

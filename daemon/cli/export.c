@@ -1,8 +1,6 @@
-/*
- * `tigon export --model DIR --synthetic-weights SEED --out DIR`: the weights that the server makes
- * with the same option, written for other programs, with the tokenizer they need to be talked to.
- * Without --synthetic-weights the checkpoint in the model's directory is written again as bf16.
- */
+/* `tigon export --model DIR --synthetic-weights SEED --out DIR`: writes the weights that the server makes with the
+ * same option, and a tokenizer, as a checkpoint that other programs can run. Without --synthetic-weights the
+ * checkpoint in the model's directory is written again as bf16. */
 #include "daemon/cli/command.h"
 
 #include <errno.h>

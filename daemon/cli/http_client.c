@@ -39,7 +39,7 @@ int target_parse(const char *url, struct target *ret, struct err *e)
 		snprintf(t.port, sizeof(t.port), "%.*s", (int)(end - colon - 1), colon + 1);
 	if (slash && slash[1])
 		snprintf(t.prefix, sizeof(t.prefix), "%s", slash);
-	/* A prefix is followed by a path that begins with a slash. */
+	/* The path that follows the prefix begins with a slash. */
 	if (t.prefix[0] && t.prefix[strlen(t.prefix) - 1] == '/')
 		t.prefix[strlen(t.prefix) - 1] = 0;
 	if (strspn(t.port, "0123456789") != strlen(t.port) ||
@@ -211,7 +211,7 @@ static int take_headers(struct stream *s, struct err *e)
 	return 0;
 }
 
-/* The complete events at the front of s->body go to the caller. */
+/* Hands the complete events at the front of s->body to the caller. */
 static void take_events(struct stream *s)
 {
 	size_t at = 0;
@@ -296,7 +296,7 @@ static int take_body(struct stream *s, struct err *e)
 	return r;
 }
 
-/* Looks at what was read. 1: complete. */
+/* Reads the answer from the received bytes. 1: it is complete. */
 static int take_input(struct stream *s, struct err *e)
 {
 	int r = 0;

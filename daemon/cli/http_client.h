@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Where the server is. */
+/* The address of a server. */
 struct target {
 	char host[256], port[8], prefix[256];
 	struct sockaddr_storage address;
@@ -33,10 +33,11 @@ struct stream {
 	size_t sent;
 	int status;
 	bool chunked, keep_alive, chunked_end;
-	bool reused;	 /* the connection has answered another request before */
-	uint64_t left;	 /* bytes of the body, or of the chunk that is being read */
+	bool reused; /* the connection has answered another request before */
+	/* without a length and without chunks the body lasts until the end of file */
+	uint64_t left;
 	bool has_length; /* without it and chunks the body lasts until the end of file */
-	/* Called with the data of each server-sent event, which end with a 0; NULL: the body has none. */
+	/* Called with the data of each server-sent event, ended by a 0; NULL: the body has no events. */
 	void (*event)(struct stream *s, const char *data, size_t len);
 	void *user;
 };
@@ -45,17 +46,18 @@ void stream_init(struct stream *s, void (*event)(struct stream *, const char *, 
 		 void *user);
 void stream_release(struct stream *s);
 
-/* Begins to send a request, after connecting if the stream is CLOSED; then *ret_new is true and s->fd is new. The stream
- * must be CLOSED or IDLE. body: JSON, or "". */
+/* Begins to send a request, after connecting if the stream is CLOSED; *ret_new: it connected, and s->fd is a new
+ * descriptor. The stream must be CLOSED or IDLE. body: JSON, or "". */
 int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
 		const char *body, bool *ret_new, struct err *e) MUST_CHECK;
 
-/* Sends and reads as far as it can. 1: the answer is complete, in s->status and s->body; 0: there is more to come; < 0: the
- * connection failed and is CLOSED. */
+/* Sends and reads as far as possible. 1: the answer is complete, in s->status and s->body; 0: more will come; < 0:
+ * the connection failed and is CLOSED. */
 int stream_io(struct stream *s, struct err *e) MUST_CHECK;
 
-/* After stream_io has failed. A server may close an idle connection just when the next request comes (RFC 9112, 9.3.1). 1:
- * that was so, and the request is sent again on a new connection; 0: e says what failed. */
+/* After stream_io has failed. A server may close an idle connection just when the next request comes (RFC 9112,
+ * 9.3.1). 1: the server did so, and the request is sent again on a new connection; 0: it did not, and e has the
+ * error. */
 int stream_retry(struct stream *s, const struct target *t, struct err *e) MUST_CHECK;
 
 /* The events to wait for, as poll and epoll have them. */

@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 		return EXIT_SUCCESS;
 	}
 	status = command_run("tigon", commands, argc, argv);
-	/* Output that could not be written, for example to a full disk, is a failure. */
+	/* Failing to write the output, for example to a full disk, is a failure of the command. */
 	if ((fflush(stdout) || ferror(stdout)) && status == EXIT_SUCCESS) {
 		fprintf(stderr, "tigon: standard output could not be written\n");
 		status = EXIT_FAILURE;

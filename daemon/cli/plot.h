@@ -10,7 +10,7 @@ enum { PLOT_LINES_MAX = 32 };
 
 /* Points by rising x, joined by straight lines. Borrowed. */
 struct plot_line {
-	char name[48]; /* no markup */
+	char name[48]; /* without markup */
 	const double *x, *y;
 	size_t n; /* 0: not drawn */
 };
@@ -23,7 +23,7 @@ struct plot_panel {
 	size_t n_lines;
 };
 
-/* -errno: the file that an option names cannot be written. To be called before the measurements, and changes nothing. */
+/* Checks, before measurements begin, that the file of an option can be written; changes nothing. -errno: it cannot. */
 int plot_check(const char *option, const char *path, struct err *e) MUST_CHECK;
 
 /* subtitle: any text, a line below all panels; NULL: none. -errno: the file cannot be opened or written. */

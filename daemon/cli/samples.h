@@ -1,11 +1,11 @@
-/* Measured values, of which medians and percentiles are wanted. */
+/* Measured values, and their medians and percentiles. */
 #pragma once
 
 #include <stddef.h>
 
 #include "base/macros.h"
 
-/* All zeros: none. */
+/* All zeros: no values. */
 struct samples {
 	double *v; /* [n] owned */
 	size_t n, cap;
@@ -14,10 +14,10 @@ struct samples {
 int samples_add(struct samples *s, double v) MUST_CHECK; /* -ENOMEM */
 void samples_release(struct samples *s);
 
-/* Both sort; 0 without samples. The value below which a share p of the samples lies; the one at the place that is nearest
- * to p between the least and the greatest. */
+/* Both sort the values and return 0 without any. samples_percentile: the value below which a share p of the values
+ * lies. samples_nearest: the value at the place nearest to p, from 0 (the least) to 1 (the greatest). */
 double samples_percentile(struct samples *s, double p);
 double samples_nearest(struct samples *s, double p);
 
-/* The median of n > 0 values, which get sorted. */
+/* Sorts n > 0 values and returns their median. */
 double median(double *v, size_t n);

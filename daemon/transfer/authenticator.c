@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "daemon/transfer/socket.h"
 
-/* Frames of a request. Of the credentials, CURVE's are the 32 bytes of the public key. */
+/* Frames of a question by ZeroMQ (RFC 27/ZAP). The credentials of CURVE are the 32 bytes of the public key. */
 enum { VERSION, REQUEST, DOMAIN, ADDRESS, IDENTITY, MECHANISM, CREDENTIALS, FRAMES };
 
 int authenticator_open(struct authenticator *a, void *context, const struct transfer_keys *keys,
@@ -30,7 +30,7 @@ static bool is_text(zmq_msg_t *m, const char *text)
 	return zmq_msg_size(m) == strlen(text) && !memcmp(zmq_msg_data(m), text, strlen(text));
 }
 
-/* Also fills key with the peer's public key, "" when there is none. */
+/* Checks one question. Also fills key with the peer's public key, "" when it has none. */
 static bool is_allowed(const struct authenticator *a, zmq_msg_t *frames, size_t n,
 		       char key[TRANSFER_KEY_TEXT])
 {
@@ -49,7 +49,7 @@ static void reply(struct authenticator *a, zmq_msg_t *frames, size_t n, const ch
 	(void)zmq_send(a->socket, asked ? zmq_msg_data(&frames[REQUEST]) : "",
 		       asked ? zmq_msg_size(&frames[REQUEST]) : 0, ZMQ_SNDMORE);
 	(void)zmq_send(a->socket, status, 3, ZMQ_SNDMORE);
-	/* Text of the status, user id, metadata: empty. */
+	/* The remaining frames, empty: text of the status, user id, metadata. */
 	(void)zmq_send(a->socket, "", 0, ZMQ_SNDMORE);
 	(void)zmq_send(a->socket, "", 0, ZMQ_SNDMORE);
 	(void)zmq_send(a->socket, "", 0, 0);

@@ -8,15 +8,15 @@
 #include "daemon/transfer/keys.h"
 
 struct authenticator {
-	void *socket; /* NULL: not opened, so nobody is asked */
+	void *socket; /* NULL: not opened, so ZeroMQ asks nothing */
 	const struct transfer_keys *keys;
 	struct log_limit said_unknown;
 };
 
-/* For all listening sockets of a ZeroMQ context. keys: borrowed. */
+/* Opens the authenticator of all listening sockets of a ZeroMQ context. keys: borrowed. */
 int authenticator_open(struct authenticator *a, void *context, const struct transfer_keys *keys,
 		       struct err *e) MUST_CHECK;
 void authenticator_close(struct authenticator *a);
 
-/* Answers the questions that wait. */
+/* Answers all questions that ZeroMQ has asked. */
 void authenticator_run(struct authenticator *a);

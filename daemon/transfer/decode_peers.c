@@ -48,7 +48,7 @@ static void fail_peer(struct decode_peers *d, uint32_t link, const char *why) ON
 	sending_end_failed(&d->sending);
 }
 
-/* The link is free again. */
+/* Forgets the peer, so that its link is free again. */
 static void forget(struct decode_peers *d, uint32_t link, const char *why) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;
@@ -62,9 +62,9 @@ static void forget(struct decode_peers *d, uint32_t link, const char *why) ON(ro
 	port_forget(w->port, link);
 }
 
-/* ---- saying ---- */
+/* ---- sending ---- */
 
-/* sequence: of the PING that this answers; 0: of none. */
+/* Sends a PONG. sequence: of the PING that it answers; 0: it answers none. */
 static void say_pong(struct decode_peers *d, uint32_t link, uint64_t sequence) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;
@@ -80,7 +80,7 @@ static void say_pong(struct decode_peers *d, uint32_t link, uint64_t sequence) O
 		m.pong.queued_tokens += container_of(node, struct attempt, node)->n_tokens;
 		m.pong.running++;
 	}
-	/* Keys that could not be sent are told again. */
+	/* Keys that could not be sent are sent again. */
 	if (worker_say(w, link, &m, NULL) == 0)
 		p->told = told;
 }
@@ -109,7 +109,7 @@ void decode_peers_flushed(struct decode_peers *d)
 	gossip_clear(&d->sending.gossip);
 }
 
-/* ---- hearing ---- */
+/* ---- receiving ---- */
 
 /* The longer of the two heartbeats counts. */
 static uint64_t patience_of(const struct decode_peers *d, uint32_t heartbeat_ms)
@@ -119,9 +119,10 @@ static uint64_t patience_of(const struct decode_peers *d, uint32_t heartbeat_ms)
 	return (PEERS_MISSED + 1) * MAX(own_ns, heartbeat_ms * UINT64_C(1000000));
 }
 
-/* A decode worker that says HELLO on a new link may have lost its old connection. Its attempts there are of no use then:
- * the data cannot reach it, and its ABORTs name the new link. Only sending tells whether a connection is there, and a
- * second HELLO does no harm to a decode worker that is connected twice, through two addresses. */
+/* A decode worker that sends HELLO on a new link may have lost its old connection. Then its attempts on the old link
+ * are of no use: data cannot reach it, and its ABORTs name the new link. This worker learns whether a connection
+ * still exists only by sending on it, and a second HELLO does no harm to a decode worker that is connected twice,
+ * through two addresses. */
 static void forget_broken(struct decode_peers *d, uint32_t link) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;

@@ -1,39 +1,38 @@
-/*
- * The decode workers that are connected to a prefill worker: HELLO, PING and PONG, their ends. sending.h has the prompts
- * that are computed for them. Only the transfer thread.
- */
+/* The decode workers that are connected to a prefill worker: HELLO, PING and PONG, disconnecting. sending.h has the
+ * prompts that are computed for them. Only the transfer thread. */
 #pragma once
 
 #include "daemon/transfer/sending.h"
 
 struct decode_peer {
-	bool known;		 /* its HELLO came and fits */
-	uint8_t worker[WIRE_ID]; /* of its HELLO */
-	uint64_t heard_ns; /* known: of the last message; else of the first one; 0: no connection */
-	uint64_t patience_ns; /* it is forgotten after so long without a message */
-	uint64_t told;	      /* its place in the gossip */
+	bool known;		 /* its HELLO came and was accepted */
+	uint8_t worker[WIRE_ID]; /* from its HELLO */
+	uint64_t heard_ns;	 /* of its last message; before HELLO of its first one; 0: unused */
+	uint64_t patience_ns;	 /* it is forgotten after so long without a message */
+	uint64_t told;		 /* how far it knows the gossip */
 };
 
 struct decode_peers {
 	struct sending sending;
 	struct decode_peer *peers; /* [PORT_INCOMING] by link; owned */
 	struct log_limit said_refused, said_version;
-	bool said_draining; /* to the peers */
+	bool said_draining; /* PONGs have told the peers */
 };
 
 /* Listens. bound: the address with the port that was chosen. */
 int decode_peers_open(struct decode_peers *d, struct worker *w, char bound[TRANSFER_ENDPOINT_MAX],
 		      struct err *e) MUST_CHECK;
 
-/* After worker_close. */
+/* Frees the peers, after worker_close. */
 void decode_peers_close(struct decode_peers *d);
 
-/* Anything came on a link, even if it cannot be read. */
+/* A message came on a link, even one that cannot be read. */
 void decode_peers_seen(struct decode_peers *d, uint32_t link) ON(role_transfer);
 void decode_peers_hear(struct decode_peers *d, uint32_t link, const struct wire_message *m,
 		       zmq_msg_t *head) ON(role_transfer);
 
-/* A message of another version came; a message cannot be read, and names a delivery that does not exist. */
+/* _version: a message of another version came. _unread: a message came that cannot be read and names an unknown
+ * delivery. */
 void decode_peers_other_version(struct decode_peers *d, uint32_t link, const struct err *why)
 	ON(role_transfer);
 void decode_peers_unreadable(struct decode_peers *d, uint32_t link, uint64_t delivery,
@@ -49,5 +48,5 @@ void decode_peers_drain(struct decode_peers *d) ON(role_transfer);
 void decode_peers_leave(struct decode_peers *d) ON(role_transfer);
 bool decode_peers_any(const struct decode_peers *d) ON(role_transfer);
 
-/* Forgets silent peers and overdue deliveries. Returns when it has to be called again. */
+/* Forgets silent peers and overdue deliveries. Returns the time at which it has to be called again. */
 uint64_t decode_peers_tick(struct decode_peers *d) ON(role_transfer);

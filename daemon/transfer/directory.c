@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <string.h>
 
-/* The longest life of an announcement; the pause before another message when the registry could not be reached. */
+/* The longest life of an announcement; the pause before the next message when the registry could not be reached. */
 #define TTL_NS	 ((uint64_t)15 * 1000000000)
 #define AGAIN_NS ((uint64_t)200 * 1000000)
 
-/* Announcements in the life of one, and lists without a peer before it is given up. */
+/* Announcements during the life of one; lists in a row without a peer before it is disconnected. */
 enum { TIMES = 3 };
 
 _Static_assert((int)PORT_OUTGOING > (int)PEERS_MAX, "a connection is left for the registry");
@@ -76,7 +76,7 @@ void directory_leave(struct directory *d)
 {
 	if (d->link == PORT_NONE || d->peers || d->left)
 		return;
-	/* If it cannot be told, it forgets the worker when the announcement's time is over. */
+	/* If this message is lost, the registry forgets the worker when the announcement's life is over. */
 	(void)!announce(d, 0);
 	d->left = true;
 }
@@ -99,7 +99,7 @@ static bool is_registered(const struct directory *d, uint32_t peer)
 	return i.state == PEER_REGISTERED;
 }
 
-/* The first peer that has this endpoint, or that is registered as this worker; either may be NULL. But for `except`.
+/* The first peer, except `except`, that has this endpoint or that is registered as this worker; either may be NULL.
  * PEERS_MAX: there is none. */
 static uint32_t find(const struct directory *d, const char *endpoint, const uint8_t *worker,
 		     uint32_t except)
@@ -119,8 +119,8 @@ static uint32_t find(const struct directory *d, const char *endpoint, const uint
 	return PEERS_MAX;
 }
 
-/* -EACCES: the registry names a worker whose key is not on our list, or, without keys, one beyond this machine. key: its
- * public key, if we have keys. */
+/* Checks whether this worker may connect to a listed one. -EACCES: the listed worker's key is not on our list, or we
+ * have no keys and the worker is not on this machine. key: its public key, if we have keys. */
 static int check_worker(const struct directory *d, const struct wire_peer *p,
 			char key[TRANSFER_KEY_TEXT], struct err *e)
 {
@@ -165,7 +165,7 @@ static void disconnect(struct directory *d, uint32_t peer, const char *why) ON(r
 	prefill_peers_remove(d->peers, peer, why);
 }
 
-/* The registry knows the key of a peer of --prefill for which our list names none. */
+/* Uses the key from the registry for a peer of --prefill whose address our key file does not name. */
 static void take_key(struct directory *d, uint32_t peer, const struct wire_peer *p)
 	ON(role_transfer)
 {
@@ -180,8 +180,8 @@ static void take_key(struct directory *d, uint32_t peer, const struct wire_peer 
 			 p->endpoint);
 }
 
-/* Looks at a worker of the list. Returns its peer, if the registry found it; PEERS_MAX: an option named it, it is connected
- * under another address, or e says why it is not usable. */
+/* Handles one worker of the list. Returns its peer if the registry found that peer. PEERS_MAX: an option named the
+ * worker, it is connected under another address, or e says why it is not usable. */
 static uint32_t take_listed(struct directory *d, const struct wire_peer *p, struct err *e)
 	ON(role_transfer)
 {
@@ -213,8 +213,8 @@ static bool is_double(struct directory *d, uint32_t peer) ON(role_transfer)
 	       find(d, NULL, i.worker, peer) != PEERS_MAX;
 }
 
-/* Logs workers of other models when there are more than before. That is normal in a fleet of several models, unless there
- * are no others at all. */
+/* Logs that the list has workers of other models when there are more than in the last list. That is normal in a fleet
+ * of several models, unless this model has none. */
 static void note_others(struct directory *d, uint32_t n, uint32_t n_listed) ON(role_transfer)
 {
 	if (n > d->n_other)
@@ -259,7 +259,7 @@ static void hear_peers(struct directory *d, const struct wire_peers *list) ON(ro
 			e = why;
 		}
 	}
-	/* Once, and not with every list. */
+	/* logged once, not with every list */
 	if (n_unfit > d->n_unfit)
 		log_warning("transfer: the registry knows %u worker%s that cannot be used; %s",
 			    n_unfit, n_unfit == 1 ? "" : "s", e.text);

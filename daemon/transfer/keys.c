@@ -38,7 +38,7 @@ static int add_allowed(struct transfer_keys *k, const char *key, const char *end
 {
 	struct transfer_allowed *grown, *a;
 
-	/* A wrong address would never match, and the peer would silently not be reached. */
+	/* Refused now: a wrong address would match no peer, and the error would stay unnoticed. */
 	if (endpoint && transfer_endpoint_check(endpoint, false, e) < 0) {
 		err_prefix(e, "\"allow\"");
 		return -EINVAL;
@@ -75,7 +75,7 @@ static int take_line(struct transfer_keys *k, char *line, struct err *e)
 	return 0;
 }
 
-/* Finds now, and not when a peer does not answer, that the two keys are no pair. */
+/* Reports a wrong pair of keys now, not when a peer fails to connect. */
 static int check_pair(const struct transfer_keys *k, const char *path, struct err *e)
 {
 	char derived[TRANSFER_KEY_TEXT];
@@ -111,8 +111,8 @@ static int read_lines(struct transfer_keys *k, FILE *f, const char *path, struct
 	return r;
 }
 
-/* A service manager grants access to a file of its own through a group or an ACL. Both show as the group's bits, so these
- * count only in a file of our own. */
+/* A service manager may grant access to a file of its own through a group or an ACL, and both show as the group's
+ * bits. So the group's bits are an error only for a file of our own. */
 static bool is_private(const struct stat *st)
 {
 	mode_t others = st->st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IRWXO;

@@ -42,10 +42,10 @@ int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT],
 /* Whether a peer with this public key is accepted. */
 bool transfer_keys_allow(const struct transfer_keys *k, const char *key);
 
-/* The same for a peer that listens at this address. */
+/* Whether a peer with this public key is accepted at this address. */
 bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint);
 
-/* Whether an `allow` has this address, written in the same way. */
+/* Whether an `allow` has this address, spelt in the same way. */
 bool transfer_keys_name(const struct transfer_keys *k, const char *endpoint);
 
 /* The public key that the peer at this address must have: that of its `allow`, else our own. Borrowed. */

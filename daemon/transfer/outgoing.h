@@ -1,11 +1,10 @@
-/*
- * One outgoing connection: to a prefill worker, or to the registry. It connects in the background and goes on trying;
- * ZeroMQ connects again when the connection breaks.
+/* One outgoing connection: to a prefill worker, or to the registry. ZeroMQ connects in the background, tries again
+ * until it succeeds, and connects again when the connection breaks.
  *
- * ZeroMQ looks host names up on the one thread that a context has for all its connections. An endpoint with a name gets
- * a context of its own, so that a slow lookup delays no other connection. A lookup is made anew by each outgoing_redial,
- * for IPv4 and for IPv6 by turns until a connection was made, after 3 s at first and ever longer pauses up to a minute.
- */
+ * ZeroMQ resolves host names on the one thread that a context has for all its connections. So an endpoint with a name
+ * gets a context of its own, and a slow lookup delays no other connection. Each outgoing_redial resolves the name
+ * again, for IPv4 and for IPv6 by turns until a connection was made. The pause between lookups grows from 3 s to a
+ * minute. */
 #pragma once
 
 #include "daemon/transfer/socket.h"
@@ -14,19 +13,21 @@
 struct outgoing {
 	char endpoint[TRANSFER_ENDPOINT_MAX]; /* "": unused */
 	char key[TRANSFER_KEY_TEXT];	      /* public key of the peer; "": none */
-	void *context;			      /* of a name; owned, kept until outgoing_free */
-	void *socket;			      /* NULL: there was no memory for one */
-	void *monitor;			      /* reports when a connection is made or breaks */
-	uint32_t n_dialled;		      /* makes the monitor's address unique */
+	/* of an endpoint with a name; owned, kept until outgoing_free */
+	void *context;
+	void *socket;	    /* NULL: there was no memory for one */
+	void *monitor;	    /* reports when a connection is made or breaks */
+	uint32_t n_dialled; /* makes the monitor's address unique */
 	bool is_name, v6;
-	bool met;		      /* there was a connection since the last redial */
-	bool connected;		      /* there is one now */
-	bool lost;		      /* one broke since this was last set to false */
-	uint64_t dialled_ns, wait_ns; /* of a name: last lookup, pause before the next one */
+	bool met;	/* a connection was made since the last redial */
+	bool connected; /* a connection exists now */
+	bool lost;	/* a connection broke since this was last set to false */
+	/* of an endpoint with a name: time of the last lookup, pause before the next one */
+	uint64_t dialled_ns, wait_ns;
 };
 
-/* Begins to connect to an unused outgoing connection. context: shared by endpoints without names. -errno: it is unused
- * again. */
+/* Begins to connect, in an unused structure. context: shared by all endpoints without names. -errno: the structure is
+ * unused again. */
 int outgoing_open(struct outgoing *o, void *context, const struct socket_options *so,
 		  const char *endpoint, const char *key, struct err *e) MUST_CHECK;
 

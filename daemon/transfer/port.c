@@ -20,12 +20,13 @@ enum {
 struct incoming {
 	uint8_t route[ROUTE_MAX]; /* the name that ROUTER gave it */
 	size_t len;		  /* of route; 0: unused */
-	char address[48];	  /* IPv4, or IPv6 with its zone */
+	char address[48];	  /* the peer's address: IPv4, or IPv6 with its zone */
 };
 
 struct port {
 	struct socket_options options;
-	void *context, *listening; /* listening: NULL: port_listen was not called */
+	/* accepts incoming connections; NULL: port_listen was not called */
+	void *context, *listening;
 	struct authenticator authenticator;
 	struct outgoing outgoing[PORT_OUTGOING];
 	struct incoming incoming[PORT_INCOMING];
@@ -166,8 +167,8 @@ void port_forget(struct port *p, uint32_t link)
 	p->incoming[link - PORT_OUTGOING].len = 0;
 }
 
-/* The link of the connection that a message came from, a new link for a new connection. PORT_NONE: there is none left.
- * head: of that message. */
+/* The link of the connection that a message came from; a new link for a new connection. PORT_NONE: no link is free.
+ * head: the head of that message. */
 static uint32_t link_of_route(struct port *p, zmq_msg_t *route, zmq_msg_t *head)
 {
 	const char *address;

@@ -30,13 +30,13 @@ struct port_config {
 	const struct transfer_keys *keys; /* borrowed; NULL: nothing is encrypted */
 	uint64_t largest;		  /* bytes of the largest frame that is received */
 
-	/* A connection on which nothing moves for so long is closed, and what waits to be sent on it is dropped; 0: the
-	 * system decides. Incoming connections last at least 30 s, and longer where the peer asks for it (ZeroMQ's time to
-	 * live). */
+	/* A connection on which nothing moves for so long is closed, and messages that wait to be sent on it are
+	 * dropped; 0: the system decides. Incoming connections last at least 30 s, and longer if the peer asks for it
+	 * (ZeroMQ's time to live). */
 	uint64_t patience_ns;
 
-	/* So many messages at most wait on the way from each peer and to each peer; 0: 2^14. One more to send is
-	 * -EHOSTUNREACH on an outgoing connection and -EAGAIN on an incoming one. */
+	/* The most messages that wait to be received from a peer, and to be sent to it; 0: 2^14. Sending one more
+	 * gives -EHOSTUNREACH on an outgoing connection and -EAGAIN on an incoming one. */
 	int queue;
 };
 
@@ -44,26 +44,26 @@ struct port_config {
 int port_open(const struct port_config *c, struct port **ret, struct err *e) MUST_CHECK;
 void port_close(struct port *p);
 
-/* Once. bound: the address with the port that was chosen. */
+/* Listens; may be called once. bound: the address with the port that was chosen. */
 int port_listen(struct port *p, const char *endpoint, char bound[TRANSFER_ENDPOINT_MAX],
 		struct err *e) MUST_CHECK;
 
 /* ---- outgoing connections ---- */
 
-/* Begins to connect, and goes on trying. key: the public key of the process that listens there; NULL: as the keys
- * say. -ENOSPC: there are PORT_OUTGOING. */
+/* Begins to connect, and tries until it succeeds. key: the public key that the listening process must have; NULL: the
+ * key file decides. -ENOSPC: all PORT_OUTGOING links are in use. */
 int port_connect(struct port *p, const char *endpoint, const char *key, uint32_t *ret_link,
 		 struct err *e) MUST_CHECK;
 void port_disconnect(struct port *p, uint32_t link);
 
-/* Where a connection goes to. Borrowed until port_disconnect. */
+/* The endpoint of an outgoing connection. Borrowed until port_disconnect. */
 const char *port_endpoint(const struct port *p, uint32_t link);
 
-/* Replaces a connection by a new one. ZeroMQ gives a connection up for good when it received something that it cannot
- * understand; a host name is looked up again. */
+/* Replaces a connection by a new one and resolves its host name again. Needed because ZeroMQ gives a connection up
+ * for good after it received malformed data. */
 void port_reconnect(struct port *p, uint32_t link);
 
-/* The same, expecting this key. False: the connection uses that key already. */
+/* Does the same and expects this key. False, and nothing is done: the connection uses that key already. */
 bool port_set_key(struct port *p, uint32_t link, const char *key);
 
 /* Whether port_wait has seen outgoing connections break since the last call; lost[i]: link i. What was received before
@@ -75,7 +75,7 @@ bool port_lost(struct port *p, bool lost[PORT_OUTGOING]);
 /* The peer's IP address, "?" when ZeroMQ does not tell it. Borrowed until port_forget. */
 const char *port_address(const struct port *p, uint32_t link);
 
-/* The link is free for another connection. A further message of this one makes it a new link. */
+/* Frees the link for another connection. A further message of the old connection gets a new link. */
 void port_forget(struct port *p, uint32_t link);
 
 /* ---- messages ---- */
@@ -83,11 +83,11 @@ void port_forget(struct port *p, uint32_t link);
 /* Waits until a message comes, a connection is made or breaks, wake_fd is readable or timeout_ms are over (< 0: none). */
 void port_wait(struct port *p, int wake_fd, int timeout_ms);
 
-/* 1: the next message; head and body are the caller's, for zmq_msg_close. 0: there is none now. A malformed message (of
- * more than two frames) is dropped, and so is one of a new connection when there are PORT_INCOMING. */
+/* Receives the next message. 1: head and body are the caller's, for zmq_msg_close. 0: there is none now. A malformed
+ * message (more than two frames) is dropped, and so is the message of a new connection when no incoming link is free. */
 int port_receive(struct port *p, uint32_t *ret_link, zmq_msg_t *head, zmq_msg_t *body);
 
-/* Sends a copy of head. body (NULL: none) is taken when 0 is returned, and freed by ZeroMQ when the system has it.
+/* Sends a copy of head. If 0 is returned, body (NULL: none) is taken, and ZeroMQ frees it when the system has it.
  * -EHOSTUNREACH: there is no connection. -EAGAIN: the peer of an incoming connection reads too slowly. */
 int port_send(struct port *p, uint32_t link, const void *head, size_t len,
 	      zmq_msg_t *body) MUST_CHECK;

@@ -60,7 +60,7 @@ void prefill_peers_remove(struct prefill_peers *p, uint32_t peer, const char *wh
 	peers_remove(r->peers, peer);
 }
 
-/* ---- hearing ---- */
+/* ---- receiving ---- */
 
 static struct prefill_link *link_of(struct prefill_peers *p, uint32_t peer)
 {
@@ -72,7 +72,7 @@ static const char *name_of(const struct prefill_peers *p, uint32_t peer)
 	return receiving_peer_name(&p->receiving, peer);
 }
 
-/* The peer is another process now, which knows nothing of our attempts. */
+/* A new process answers at this address and knows nothing of our attempts. */
 static void fail_restarted(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	receiving_fail_peer(&p->receiving, peer, EHOSTUNREACH, "it was started again");
@@ -104,7 +104,7 @@ static void hear_hello(struct prefill_peers *p, uint32_t peer, const struct wire
 	}
 }
 
-/* Logged once: with the first PONG that says so, or with the farewell. */
+/* Logs once that a peer shuts down: with the first PONG that says so, or with its REFUSE. */
 static void note_leaving(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	struct prefill_link *l = link_of(p, peer);
@@ -127,7 +127,7 @@ static void hear_pong(struct prefill_peers *p, uint32_t peer, const struct wire_
 		note_leaving(p, peer);
 }
 
-/* Our answer tells the peer that everything it sent has arrived. Its prompts are then sent to other peers. */
+/* Our answer tells the peer that everything it sent has arrived. Its prompts then go to other peers. */
 static void hear_farewell(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	struct receiving *r = &p->receiving;
@@ -146,7 +146,7 @@ static void hear_refuse(struct prefill_peers *p, uint32_t peer, const struct wir
 	struct peer_info before;
 
 	switch (refuse->code) {
-	case ENOTCONN: /* it has no HELLO of ours, so it is another process */
+	case ENOTCONN: /* the peer has no HELLO of ours, so it is another process than before */
 		if (peers_lost(r->peers, peer, r->worker->now_ns))
 			fail_restarted(p, peer);
 		return;
@@ -224,7 +224,7 @@ void prefill_peers_leave(struct prefill_peers *p)
 
 /* ---- time ---- */
 
-/* HELLO was said, or could not be sent. Logs a peer from which nothing comes, once; its HELLO is logged when it comes. */
+/* A HELLO was sent, or could not be. Logs once that the peer is silent; when its HELLO comes, that is logged too. */
 static void note_silence(struct prefill_peers *p, uint32_t peer, bool sent) ON(role_transfer)
 {
 	const struct worker *w = p->receiving.worker;
@@ -232,7 +232,7 @@ static void note_silence(struct prefill_peers *p, uint32_t peer, bool sent) ON(r
 
 	if (!l->silent_ns)
 		l->silent_ns = w->now_ns;
-	/* A peer that is connected may still read its weights, which the model's hash needs. */
+	/* A connected peer may still be reading its weights, whose hash it needs before it can answer. */
 	if (l->said_silent ||
 	    w->now_ns - l->silent_ns < (sent || l->leaves ? WORKER_SILENT_NS : WORKER_AWAY_NS))
 		return;
@@ -249,7 +249,7 @@ static void note_silence(struct prefill_peers *p, uint32_t peer, bool sent) ON(r
 					   : ", or it wants a --transfer-key");
 }
 
-/* Peers that take prompts. */
+/* The number of peers that take prompts. */
 static void count_peers(const struct receiving *r) ON(role_transfer)
 {
 	uint32_t n = 0;

@@ -1,7 +1,5 @@
-/*
- * The prefill workers that a decode worker is connected to: HELLO, PING and PONG, their ends. receiving.h has the prompts
- * that they compute. Only the transfer thread.
- */
+/* The prefill workers that a decode worker is connected to: HELLO, PING and PONG, disconnecting. receiving.h has the
+ * prompts that they compute. Only the transfer thread. */
 #pragma once
 
 #include "daemon/transfer/receiving.h"
@@ -9,9 +7,9 @@
 struct prefill_peers {
 	struct receiving receiving;
 	struct prefill_link {
-		uint64_t
-			silent_ns; /* since when HELLO was said and nothing came; 0: something came */
-		bool said_silent; /* it was logged */
+		/* time of the first HELLO without an answer; 0: the peer has answered */
+		uint64_t silent_ns;
+		bool said_silent; /* its silence was logged */
 		bool leaves;	  /* the peer has said that it shuts down */
 	} links[PORT_OUTGOING];
 };
@@ -33,10 +31,10 @@ void prefill_peers_seen(struct prefill_peers *p, uint32_t link) ON(role_transfer
 void prefill_peers_hear(struct prefill_peers *p, uint32_t link, const struct wire_message *m,
 			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 
-/* lost[i]: the connection of link i broke. */
+/* Handles broken connections; lost[i]: that of link i broke. */
 void prefill_peers_lost(struct prefill_peers *p, const bool lost[PORT_OUTGOING]) ON(role_transfer);
 
-/* Says what is due. Returns when it has to be called again. */
+/* Sends messages that are due. Returns the time at which it has to be called again. */
 uint64_t prefill_peers_tick(struct prefill_peers *p) ON(role_transfer);
 
 /* Tells the peers that this worker shuts down. */

@@ -12,7 +12,7 @@
 
 int prompt_init(struct prompt *p, const struct transfer_ask *ask, struct err *e)
 {
-	/* Any id but 0 will do: it is set when the frame is sent. */
+	/* Any delivery id but 0 will do here: the real one is set when the frame is sent. */
 	const struct wire_message m = {.type = WIRE_PREPARE,
 				       .delivery = 1,
 				       .prepare = ask->prepare};
@@ -56,7 +56,8 @@ int receiving_open(struct receiving *r, struct worker *w, struct err *e)
 	if (getrandom(&random, sizeof(random), 0) < 0 ||
 	    !(r->peers = peers_new(random.seed, w->config.heartbeat_ns)))
 		return err_set(e, ENOMEM, "out of memory");
-	/* After a restart ids are different. They are not made from the seed, which peers must not know. */
+	/* Makes ids that differ after a restart. They are not made from the seed of the hash tables, which peers must
+	 * not learn. */
 	r->last_delivery = random.delivery >> 16 << 16;
 	return 0;
 }
@@ -87,9 +88,9 @@ bool receiving_is_busy(const struct receiving *r, uint32_t peer)
 	return false;
 }
 
-/* ---- ends ---- */
+/* ---- ending attempts ---- */
 
-/* The peer does not compute any more of the attempt's tokens. */
+/* The peer will compute no more tokens of the attempt: they no longer count as its load. */
 static void unload_peer(struct receiving *r, const struct attempt *a)
 {
 	peers_done(r->peers, peer_of(r, a), a->n_tokens);
@@ -105,12 +106,12 @@ static void say_abort(struct receiving *r, const struct attempt *a) ON(role_tran
 {
 	const struct wire_message m = {.type = WIRE_ABORT, .delivery = delivery_id(a->delivery)};
 
-	/* A peer that cannot be reached forgets the delivery with the connection. */
+	/* A peer that this message cannot reach forgets the delivery together with the connection. */
 	(void)!worker_say(r->worker, a->link, &m, NULL);
 }
 
-/* Whether a peer that is shutting down refused the prompt before it began. Another peer is tried then, and no failure is
- * counted. */
+/* Whether a peer that is shutting down refused the prompt before it began to compute. Another peer is then tried, and
+ * no failure is counted. */
 static bool was_refused_unstarted(const struct attempt *a)
 {
 	struct delivery_counts counts;
@@ -167,9 +168,9 @@ static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfe
 	attempt_end(r->worker, a, NOTE_CAME);
 }
 
-/* ---- asking ---- */
+/* ---- handing over ---- */
 
-/* Sends PREPARE to one peer. False: it cannot be sent. */
+/* Sends PREPARE to one peer. False: it could not be sent. */
 static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint32_t n_cached)
 	ON(role_transfer)
 {
@@ -226,9 +227,9 @@ void receiving_drop(struct receiving *r, uint64_t number)
 	attempt_free(a);
 }
 
-/* ---- hearing ---- */
+/* ---- receiving ---- */
 
-/* The frames move into the note, so window and data are made to point into it. */
+/* The frames move into the note, so the pointers of window and data are made to point there. */
 static void note_data(struct receiving *r, struct attempt *a, zmq_msg_t *head, zmq_msg_t *body)
 	ON(role_transfer)
 {
@@ -266,9 +267,9 @@ static void hear_status(struct receiving *r, struct attempt *a, const struct wir
 {
 	struct err e = {0};
 
-	/* A wrong status fails the delivery. */
+	/* A status that is not allowed now fails the delivery. */
 	(void)!delivery_hear(a->delivery, s, r->worker->now_ns, &e);
-	/* Messages arrive in order, so data that are not here when Success comes will not come. */
+	/* Messages arrive in order: data that are missing when Success comes will never come. */
 	if (s->status == DELIVERY_SUCCESS)
 		delivery_fail(a->delivery, r->worker->now_ns, EPROTO,
 			      "the prefill worker said Success before all of it was here");

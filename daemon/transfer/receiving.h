@@ -1,7 +1,6 @@
-/*
- * Prompts that a decode worker has prefill workers compute: sends PREPARE to the peer that peers_choose names, checks the
- * windows and statuses that come, and ends each attempt with a note to the engine thread. Only the transfer thread.
- */
+/* Prompts that a decode worker hands to prefill workers: sends PREPARE to the peer that peers_choose names, checks
+ * the windows and statuses that come, and ends each attempt with a note to the engine thread. Only the transfer
+ * thread. */
 #pragma once
 
 #include "daemon/transfer/worker.h"
@@ -15,17 +14,17 @@ struct receiving {
 	uint64_t last_delivery;
 };
 
-/* A prompt on its way from the engine thread. */
+/* A prompt that the engine thread wants to hand over. */
 struct prompt {
 	uint64_t attempt, tried; /* as in struct transfer_ask */
 	uint32_t n_tokens, n_have, n_choices;
 	struct wire_key *keys; /* [n_keys] owned */
 	uint32_t n_keys;
 	struct buf frame;	   /* PREPARE, whose delivery is set when it is sent */
-	struct transfer_note *end; /* of the attempt, until there is one; owned */
+	struct transfer_note *end; /* moves into the attempt; owned until then */
 };
 
-/* Any thread. A copy of *ask; -ENOMEM, -EINVAL. prompt_release also after an error. */
+/* Copies *ask; any thread. -ENOMEM, -EINVAL. Call prompt_release also after an error. */
 int prompt_init(struct prompt *p, const struct transfer_ask *ask, struct err *e) MUST_CHECK;
 void prompt_release(struct prompt *p);
 
@@ -38,13 +37,13 @@ const char *receiving_peer_name(const struct receiving *r, uint32_t peer);
 /* Whether an attempt at this peer is under way. */
 bool receiving_is_busy(const struct receiving *r, uint32_t peer) ON(role_transfer);
 
-/* Sends a prompt to one peer after the other until one takes it, else sends NOTE_LOST. */
+/* Offers a prompt to one peer after the other until one takes it. If none does, sends NOTE_LOST. */
 void receiving_ask(struct receiving *r, struct prompt *p) ON(role_transfer);
 
-/* The engine thread does not want an attempt any more. */
+/* Ends an attempt that the engine thread no longer wants. */
 void receiving_drop(struct receiving *r, uint64_t number) ON(role_transfer);
 
-/* A WINDOW or STATUS of an attempt. The frames of a window that is taken are moved into a note. */
+/* Handles a WINDOW or STATUS of an attempt. The frames of an accepted window are moved into a note. */
 void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
 		    zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 

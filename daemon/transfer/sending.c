@@ -12,7 +12,7 @@
 static_assert(PORT_OUTGOING + PORT_INCOMING <= TRANSFER_PEERS,
 	      "a link is a peer's number in notes");
 
-/* Prompts that the engine thread has not taken yet: more are refused. */
+/* The most prompts that wait for the engine thread; further ones are refused. */
 enum { ASKED_MAX = 1024 };
 
 int sending_open(struct sending *s, struct worker *w, struct err *e)
@@ -34,7 +34,7 @@ void sending_close(struct sending *s)
 	free(s->page);
 }
 
-/* ---- ends ---- */
+/* ---- ending attempts ---- */
 
 static void end_failed(struct sending *s, struct attempt *a) ON(role_transfer)
 {
@@ -72,7 +72,7 @@ static void fail_unreachable(struct sending *s, struct attempt *a) ON(role_trans
 	delivery_fail(a->delivery, s->worker->now_ns, EHOSTUNREACH, "the decode worker is gone");
 }
 
-/* Sends the STATUS of success when everything else was sent, and ends the attempt when its delivery has ended. */
+/* Sends the STATUS of success when everything else has been sent, and ends the attempt when its delivery has ended. */
 static void go_on(struct sending *s, struct attempt *a) ON(role_transfer)
 {
 	struct wire_message m = {.type = WIRE_STATUS, .delivery = delivery_id(a->delivery)};
@@ -116,7 +116,7 @@ void sending_fail(struct sending *s, uint64_t attempt, const struct err *why)
 	go_on(s, a);
 }
 
-/* A thread of ZeroMQ: the system has the bytes, or never will. */
+/* On a thread of ZeroMQ: the system has the bytes, or will never get them. */
 static void return_window(void *data, void *hint)
 {
 	struct transfer_window *w = hint;
@@ -128,7 +128,8 @@ static void return_window(void *data, void *hint)
 	worker_wake(s->worker);
 }
 
-/* Sends a window; ZeroMQ calls return_window when it was sent, or cannot be. -errno: ZeroMQ does not have it. */
+/* Sends a window. ZeroMQ calls return_window when the window was sent, or when it cannot be. -errno: ZeroMQ did not
+ * take it. */
 static int send_window(struct sending *s, struct attempt *a, struct transfer_window *w)
 	ON(role_transfer)
 {
@@ -209,7 +210,7 @@ void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, con
 	say_failed(s, link, delivery, EBADMSG, e.text);
 }
 
-/* Computes the keys of the prompt's whole pages, for the gossip. Without memory there are fewer. */
+/* Computes the keys of the prompt's whole pages, for the gossip. If memory is short, it computes fewer. */
 static void name_pages(struct sending *s, struct attempt *a, const struct wire_prepare *p)
 {
 	uint32_t P = s->worker->hello.layout.page_tokens, n = p->n_tokens / P;
@@ -239,7 +240,7 @@ static int check_prepare(const struct sending *s, const struct wire_prepare *p, 
 	return 0;
 }
 
-/* Makes an attempt and the note that announces it. Admission is last, because an admitted prompt counts until its
+/* Makes an attempt and the note that announces it. `admit` is asked last, because an admitted prompt counts until its
  * attempt ends. */
 static int new_attempt(struct sending *s, uint32_t link, const struct wire_message *m,
 		       struct attempt **ret, struct transfer_note **ret_note, struct err *e)
@@ -294,7 +295,7 @@ void sending_prepare(struct sending *s, uint32_t link, const struct wire_message
 	trace_write(&w->trace, w->now_ns, "asked", m->delivery, NULL);
 	name_pages(s, a, p);
 	n->peer = link;
-	/* The frame moves into the note, so its PREPARE is made to point there. */
+	/* The frame moves into the note, so the pointers of its PREPARE are made to point there. */
 	zmq_msg_move(&n->head, head);
 	if (wire_parse(zmq_msg_data(&n->head), zmq_msg_size(&n->head), &moved, &e) == 0)
 		n->prepare = moved.prepare;

@@ -1,7 +1,5 @@
-/*
- * Prompts that a prefill worker computes for decode workers: takes PREPARE, sends windows and the first tokens, and ends
- * each attempt that a NOTE_ASKED announced with a NOTE_SENT or NOTE_DROPPED. Only the transfer thread.
- */
+/* Prompts that a prefill worker computes for decode workers: accepts PREPARE, sends windows and the first tokens.
+ * Each attempt that a NOTE_ASKED announced ends with a NOTE_SENT or NOTE_DROPPED. Only the transfer thread. */
 #pragma once
 
 #include "daemon/transfer/worker.h"
@@ -9,28 +7,28 @@
 
 struct sending {
 	struct worker *worker; /* borrowed */
-	uint64_t last_number;  /* of an attempt */
+	uint64_t last_number;  /* of the last attempt */
 	int32_t *page;	       /* [page_tokens] work space; owned */
-	struct gossip gossip;  /* pages that the prompts left in the cache */
+	struct gossip gossip;  /* keys of pages that the prompts left in the cache */
 	struct queue returned; /* windows that ZeroMQ has sent; its threads push */
 };
 
 int sending_open(struct sending *s, struct worker *w, struct err *e) MUST_CHECK;
 
-/* After worker_close: calls `done` for the windows that ZeroMQ had. */
+/* Frees it, after worker_close: calls `done` for the windows that ZeroMQ had. */
 void sending_close(struct sending *s);
 
-/* A PREPARE. head moves into the note if the engine thread is asked. */
+/* Handles a PREPARE. head moves into the note if the prompt is passed on to the engine thread. */
 void sending_prepare(struct sending *s, uint32_t link, const struct wire_message *m,
 		     zmq_msg_t *head) ON(role_transfer);
 
-/* A message that names a delivery which does not exist cannot be read. It may have been a PREPARE, so the decode worker is
- * told that the delivery has failed. */
+/* A message came that cannot be read and names an unknown delivery. It may have been a PREPARE, so the decode worker
+ * is told that the delivery has failed. */
 void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, const struct err *why)
 	ON(role_transfer);
 
-/* From the engine thread, about an attempt which may have ended meanwhile. sending_draws: the first tokens [n_draws];
- * sending_fail: it will not be computed. */
+/* Requests of the engine thread about an attempt, which may have ended meanwhile. sending_draws: these are the first
+ * tokens [n_draws]. sending_fail: the prompt will not be computed. */
 void sending_window(struct sending *s, struct transfer_window *w) ON(role_transfer);
 void sending_draws(struct sending *s, uint64_t attempt, const struct draw_result *draws,
 		   uint32_t n_draws, uint32_t n_cached) ON(role_transfer);

@@ -4,8 +4,10 @@
 #include <string.h>
 
 enum {
-	LINGER_MS = 500, /* how long frames may still be sent after a socket was closed */
-	QUEUE = 1 << 14, /* far more than there are windows on the way; other messages are short */
+	/* milliseconds in which frames may still be sent after a socket was closed */
+	LINGER_MS = 500,
+	/* messages that may wait, far more than the windows on the way; other messages are short */
+	QUEUE = 1 << 14,
 };
 
 int socket_error(struct err *e, const char *what)
@@ -37,7 +39,7 @@ void *socket_new(void *context, int type, bool v6, const struct socket_options *
 	socket_set_int(s, ZMQ_SNDHWM, o->queue ? o->queue : QUEUE);
 	if (o->queue)
 		socket_set_int(s, ZMQ_RCVHWM, o->queue);
-	/* A peer that is stopped, or reads nothing, must not keep the memory of what is sent to it. */
+	/* Without this limit a peer that is stopped, or reads nothing, would keep the memory of all messages to it. */
 	if (type == ZMQ_ROUTER && patience_ms)
 		patience_ms = MAX(patience_ms, (int)SOCKET_PATIENCE_MS);
 	if (patience_ms)
@@ -94,7 +96,7 @@ size_t frames_take(void *socket, zmq_msg_t *frames, size_t max)
 
 		zmq_msg_init(m);
 		if (zmq_msg_recv(m, socket, ZMQ_DONTWAIT) < 0) {
-			/* This is before the first frame: ZeroMQ hands messages over whole. */
+			/* Only before the first frame can there be nothing: ZeroMQ hands messages over whole. */
 			zmq_msg_close(m);
 			break;
 		}

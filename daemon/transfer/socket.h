@@ -8,7 +8,8 @@
 
 #include "daemon/transfer/keys.h"
 
-/* How long a listening socket waits at least for a connected peer to take data, when the peer asks for no longer. */
+/* The shortest time, in milliseconds, that a listening socket lets a peer take no data; a peer may ask for a longer
+ * one. */
 enum { SOCKET_PATIENCE_MS = 30000 };
 
 struct socket_options {
@@ -21,8 +22,9 @@ struct socket_options {
 /* New. NULL: zmq_errno says why, or the context is NULL. */
 void *socket_new(void *context, int type, bool v6, const struct socket_options *o);
 
-/* Encrypts the connections of a socket before it connects or listens: to a peer with this public key; from peers that
- * the authenticator lets in. Both do nothing without keys. -1: zmq_errno says why. */
+/* Encrypts the connections of a socket; call it before the socket connects or listens. The first: to a peer with this
+ * public key. The second: from peers that the authenticator accepts. Both do nothing without keys. -1: zmq_errno says
+ * why. */
 int socket_encrypt_to(void *socket, const struct socket_options *o,
 		      const char *server_key) MUST_CHECK;
 int socket_encrypt_from(void *socket, const struct socket_options *o) MUST_CHECK;
@@ -32,7 +34,7 @@ void socket_keep_alive(void *socket, const struct socket_options *o);
 
 void socket_set_int(void *socket, int option, int value);
 
-/* Whether a socket needs IPv6 for this endpoint, which it also has to use for names. */
+/* Whether a socket needs IPv6 for this endpoint. IPv6 is needed for names too. */
 bool socket_needs_v6(const char *endpoint);
 
 /* Fills *e from zmq_errno and returns -errno. */

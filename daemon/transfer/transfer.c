@@ -13,7 +13,7 @@
 
 enum task_type { TASK_ASK, TASK_DROP, TASK_DRAWS, TASK_FAIL };
 
-/* A wish of the engine thread. */
+/* A request of the engine thread to the transfer thread. */
 struct task {
 	struct queue_node node;
 	enum task_type type;
@@ -29,7 +29,8 @@ struct transfer {
 	pthread_t thread;
 	atomic_bool flushed; /* transfer_forget was called */
 	struct queue tasks;
-	struct queue windows; /* struct transfer_window; from the engine thread or the driver's */
+	/* struct transfer_window, pushed by the engine thread or a thread of the driver */
+	struct queue windows;
 	struct prefill_peers prefill; /* of a decode worker */
 	struct decode_peers decode;   /* of a prefill worker */
 	struct directory directory;
@@ -80,7 +81,7 @@ int transfer_ask(struct transfer *t, const struct transfer_ask *ask, struct err 
 	return r;
 }
 
-/* Without memory the delivery ends by the timeouts of the peers. */
+/* If memory is short, the request is lost; the delivery then ends by a timeout of the peers. */
 void transfer_drop(struct transfer *t, uint64_t attempt)
 {
 	struct task *k = new_task(TASK_DROP, attempt);
@@ -181,14 +182,14 @@ static void end_failed(struct transfer *t) ON(role_transfer)
 		receiving_end_failed(&t->prefill.receiving);
 }
 
-/* A message that cannot be read fails the delivery that it names, and nothing else. */
+/* A message that cannot be read fails only the delivery that it names. */
 static void hear_unreadable(struct transfer *t, uint32_t link, zmq_msg_t *head, const struct err *e)
 	ON(role_transfer)
 {
 	uint64_t delivery = wire_delivery(zmq_msg_data(head), zmq_msg_size(head));
 	struct attempt *a = delivery ? attempt_of_delivery(&t->worker, link, delivery) : NULL;
 
-	/* Without an attempt it is not logged by default, so that a peer cannot fill the log. */
+	/* If no attempt is concerned, it is logged at level debug only, so that a peer cannot fill the log. */
 	if (!a) {
 		log_debug("transfer: a message that cannot be read: %s", e->text);
 		if (delivery && is_prefill(t))
@@ -228,13 +229,13 @@ static void hear(struct transfer *t, uint32_t link, zmq_msg_t *head, zmq_msg_t *
 		prefill_peers_hear(&t->prefill, link, &m, head, body);
 }
 
-/* Messages that are received before the thread looks at its queues again. */
+/* messages that are received before the thread looks at its queues again */
 enum { HEARD_MAX = 256 };
 
 static void take_messages(struct transfer *t) ON(role_transfer)
 {
 	struct worker *w = &t->worker;
-	/* Messages that came before a connection broke are heard before that is. */
+	/* Messages that came before a connection broke are handled before the break. */
 	bool lost[PORT_OUTGOING], any = port_lost(w->port, lost);
 	zmq_msg_t head, body;
 	uint32_t link;
@@ -266,7 +267,8 @@ static void exchange(struct transfer *t) ON(role_transfer)
 	while (!atomic_load(&w->quit)) {
 		uint64_t next;
 
-		/* Prompts that are taken below are cached after the flush, and refused after the drain. */
+		/* Flush and drain come before the tasks: prompts that are taken below are cached after the flush, and
+		 * refused after the drain began. */
 		if (atomic_exchange(&t->flushed, false) && is_prefill(t))
 			decode_peers_flushed(&t->decode);
 		if (is_prefill(t) && atomic_load(&w->draining))
@@ -306,7 +308,7 @@ static void *transfer_main(void *arg)
 		log_error("transfer: the model has no name, so this worker talks to no peer: %s",
 			  e.text);
 	}
-	/* Without a name tasks are still taken, so that every attempt ends. */
+	/* If the worker's identity is unknown, tasks are still taken, so that every attempt ends. */
 	while (!atomic_load(&w->quit)) {
 		take_tasks(t);
 		wait_until(w, w->now_ns + UINT64_C(1000000000));
@@ -329,7 +331,7 @@ static void *transfer_main(void *arg)
 
 static void release(struct transfer *t)
 {
-	/* ZeroMQ gives back the windows that it still has. */
+	/* closes the port: ZeroMQ gives back the windows that it still has */
 	worker_close(&t->worker);
 	if (is_prefill(t))
 		decode_peers_close(&t->decode);

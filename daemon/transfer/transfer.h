@@ -27,11 +27,11 @@ struct transfer;
 int transfer_start(const struct transfer_config *config, struct transfer **ret,
 		   struct err *e) MUST_CHECK;
 
-/* Tells the peers, ends the thread and frees everything. The last `done` of a window is called before it returns. NULL is
- * nothing. */
+/* Tells the peers that this worker shuts down, ends the thread and frees everything. The last `done` of a window is
+ * called before it returns. NULL is allowed. */
 void transfer_stop(struct transfer *t);
 
-/* No new attempts, and the peers are told so at once. Attempts that are under way go on. */
+/* Accepts no new attempts, and tells the peers so at once. Attempts that are under way go on. */
 void transfer_drain(struct transfer *t);
 
 /* The cache was flushed: peers learn in their next PONG that nothing is cached here. No attempt may be under way. */
@@ -47,7 +47,7 @@ struct transfer_note *transfer_next(struct transfer *t);
 /* Everything is copied. -ENOMEM; -EINVAL: no peer would accept the PREPARE. */
 int transfer_ask(struct transfer *t, const struct transfer_ask *ask, struct err *e) MUST_CHECK;
 
-/* The attempt is not wanted any more: no new note is made for it. Notes that exist already are to be ignored. */
+/* The attempt is no longer wanted: no new note is made for it. The caller ignores notes that exist already. */
 void transfer_drop(struct transfer *t, uint64_t attempt);
 
 /* ---- prefill ---- */
@@ -55,9 +55,9 @@ void transfer_drop(struct transfer *t, uint64_t attempt);
 /* Sends a window, which stays borrowed until `done` is called. */
 void transfer_window(struct transfer *t, struct transfer_window *w);
 
-/* The first tokens, after all windows. -ENOMEM. */
+/* Sends the first tokens, after all windows. -ENOMEM. */
 int transfer_draws(struct transfer *t, uint64_t attempt, const struct draw_result *draws,
 		   uint32_t n_draws, uint32_t n_cached) MUST_CHECK;
 
-/* The prompt will not be computed. */
+/* Tells that the prompt will not be computed. */
 void transfer_fail(struct transfer *t, uint64_t attempt, const struct err *why);

@@ -10,36 +10,37 @@
 #include "protocol/transfer/message.h"
 
 struct transfer_config {
-	bool prefill;	    /* a prefill worker: it listens; else a decode worker: it connects */
-	const char *listen; /* prefill: the address */
+	/* true: a prefill worker, which listens; false: a decode worker, which connects */
+	bool prefill;
+	const char *listen;	  /* prefill: the address to listen at */
 	const char *const *peers; /* [n_peers] decode: addresses of prefill workers */
 	size_t n_peers;
 	const char *registry; /* NULL: none */
-	const char *announce; /* prefill: the address for the registry; NULL: `listen` */
+	const char *announce; /* prefill: the address that the registry announces; NULL: `listen` */
 	const struct transfer_keys *keys; /* NULL: none */
-	const char *trace;		  /* a file that gets a line for each event; NULL: none */
+	const char *trace;		  /* trace file, a line for each event; NULL: none */
 	uint64_t heartbeat_ns;
-	uint64_t largest;	   /* the most bytes that a window's data have */
+	uint64_t largest;	   /* the most bytes of a window's data */
 	struct wire_layout layout; /* its layers are copied */
 	uint32_t n_pages, n_slots;
-	/* The hash of everything that decides bits. The transfer thread calls it, and it may take long. */
+	/* Computes the hash of everything that decides bits. The transfer thread calls it; it may take long. */
 	int (*identify)(void *arg, const atomic_bool *cancel, uint8_t model[WIRE_ID],
 			struct err *e);
-	void (*wake)(void *arg); /* any thread calls it */
-	bool (*admit)(
-		void *arg); /* prefill: whether a NOTE_ASKED is welcome; the transfer thread asks */
-	void *arg;	    /* of all three */
+	void (*wake)(void *arg); /* wakes the engine thread; any thread calls it */
+	/* prefill: whether the engine thread accepts a NOTE_ASKED now; the transfer thread calls it */
+	bool (*admit)(void *arg);
+	void *arg; /* argument of all three functions */
 	struct transfer_counters *counters;
 };
 
-/* To the engine thread. */
+/* A message of the transfer thread to the engine thread. */
 enum transfer_note_type {
 	NOTE_ASKED,   /* prefill: PREPARE came */
-	NOTE_DROPPED, /* prefill: the attempt is not wanted any more */
+	NOTE_DROPPED, /* prefill: the attempt is no longer wanted */
 	NOTE_SENT,    /* prefill: everything was sent */
 	NOTE_DATA,    /* decode: a window, to be written to the device */
-	NOTE_CAME,    /* decode: everything is here; notes before this one have the data */
-	NOTE_LOST,    /* decode: it will not come from this peer */
+	NOTE_CAME,    /* decode: all data have arrived, in the notes before this one */
+	NOTE_LOST,    /* decode: the prompt will not come from this peer */
 };
 
 enum { TRANSFER_PEERS = 2048 };
@@ -48,30 +49,30 @@ struct transfer_note {
 	struct queue_node node;
 	enum transfer_note_type type;
 	uint64_t attempt;
-	uint32_t peer; /* ASKED: a number below TRANSFER_PEERS for the decode worker */
+	uint32_t peer;		     /* ASKED: number of the decode worker, below TRANSFER_PEERS */
 	struct wire_prepare prepare; /* ASKED: points into head */
 	struct wire_window window;   /* DATA: points into head */
 	const void *data;	     /* DATA: the bytes of window's pieces, wire_window_bytes */
 	struct draw_result *draws;   /* [n_draws] CAME; owned */
 	uint32_t n_draws;
-	/* LOST: bit i is set when peer i was tried for this prompt, the last one included. If transfer_ask had given the same
-	 * bits, there was no peer left. */
+	/* LOST: the peers that were tried for this prompt, this one included, as bits; pass them to the next
+	 * transfer_ask. The same bits as in transfer_ask mean that no peer was left to try. */
 	uint64_t tried;
 	zmq_msg_t head, body; /* ASKED, DATA; transfer_note_free closes them */
 };
 
 void transfer_note_free(struct transfer_note *n); /* any thread; NULL is nothing */
 
-/* A decode worker: a prompt that another worker is asked for. */
+/* For a decode worker: a prompt to hand over. */
 struct transfer_ask {
-	uint64_t attempt; /* a number that is not in use */
+	uint64_t attempt; /* chosen by the engine thread, not in use */
 	struct wire_prepare prepare;
-	const struct wire_key *keys; /* [n_keys] of the prompt's whole pages */
+	const struct wire_key *keys; /* [n_keys] the keys of the prompt's whole pages */
 	uint32_t n_keys;
-	uint64_t tried; /* of the last NOTE_LOST for this prompt; 0 at first */
+	uint64_t tried; /* peers not to ask, from the last NOTE_LOST for this prompt; 0 at first */
 };
 
-/* A prefill worker: data of a prompt. */
+/* For a prefill worker: a window of a prompt's data. */
 struct transfer_window {
 	struct queue_node node;
 	uint64_t attempt;
@@ -79,11 +80,11 @@ struct transfer_window {
 		window; /* window.pieces points to `pieces`; the thread sets the sequence */
 	void *data;
 	uint64_t bytes;
-	void (*done)(struct transfer_window
-			     *w); /* any thread, once: this structure and `data` are free */
+	/* called once, on any thread: this structure and `data` may be used again */
+	void (*done)(struct transfer_window *w);
 	void *user;
-	uint64_t read_ns,
-		sent_ns; /* when the device had read it, and when ZeroMQ had sent it; for the trace */
-	void *owner;	 /* the transfer thread's */
+	/* times when the device had read it, and when ZeroMQ had sent it; for the trace */
+	uint64_t read_ns, sent_ns;
+	void *owner; /* used by the transfer thread alone */
 	struct wire_piece pieces[];
 };

@@ -10,7 +10,7 @@
 #include "protocol/transfer/peers.h"
 #include "protocol/transfer/wire.h"
 
-/* An outgoing link without a connection is connected anew after so long. */
+/* An outgoing link without a connection is connected again after so long. */
 #define RECONNECT_NS ((uint64_t)3 * 1000000000)
 
 static void fill_hello(struct worker *w)
@@ -82,7 +82,7 @@ void worker_wake(struct worker *w)
 	uint64_t one = 1;
 
 	if (write(w->wake_fd, &one, sizeof(one)) < 0)
-		return; /* the counter is full, so the thread wakes anyway */
+		return; /* fails only when the counter is full; then the thread wakes anyway */
 }
 
 /* ---- messages ---- */
@@ -147,7 +147,7 @@ void worker_key_assumed(const struct worker *w, const char *option, const char *
 {
 	const struct transfer_keys *k = w->config.keys;
 
-	/* Without any `allow` the workers share one key pair, so our own key is the right one. */
+	/* Without any `allow` all workers share one key pair, so the peer's key is our own. */
 	if (k && k->n_allowed && !transfer_keys_name(k, endpoint))
 		log_warning("transfer: %s %s: no \"allow\" of --transfer-key has this address, so "
 			    "our own key is taken for its key",

@@ -1,18 +1,16 @@
-/*
- * State of the transfer thread in either role: its own HELLO, the port, the notes to the engine thread, and the attempts.
- * All functions are the transfer thread's unless they say otherwise.
+/* State of the transfer thread in either role: its own HELLO, the port, the notes to the engine thread, and the
+ * attempts. Only the transfer thread calls these functions, unless one says otherwise.
  *
  * Layers of daemon/transfer, each using only those below it:
  *
  *     transfer.c                           the thread: queues from the engine thread, who gets which message
  *     directory.c                          the registry: announces a prefill worker, finds prefill workers
- *     prefill_peers.c   decode_peers.c     the connected workers: of a decode worker; of a prefill worker
- *     receiving.c       sending.c          prompts that others compute; prompts for others
- *     worker.c, trace.c                    what both roles have
+ *     prefill_peers.c   decode_peers.c     the connected peers: of a decode worker; of a prefill worker
+ *     receiving.c       sending.c          prompts handed over: on the decode worker; on the prefill worker
+ *     worker.c, trace.c                    parts that both roles use
  *     port.c                               connections
  *     outgoing.c        authenticator.c    one outgoing connection; which incoming ones are accepted
- *     socket.c          keys.c endpoint.c  ZeroMQ sockets; key files; addresses
- */
+ *     socket.c          keys.c endpoint.c  ZeroMQ sockets; key files; addresses */
 #pragma once
 
 #include "base/buf.h"
@@ -23,27 +21,27 @@
 #include "daemon/transfer/types.h"
 #include "protocol/transfer/delivery.h"
 
-/* A connection that is closed while its peer sends on it is reset, and data that had not arrived are lost (RFC 1122,
- * 4.2.2.13). So a worker that shuts down tells its peers and waits up to so long for their answers. */
+/* The longest wait for peers at the end. A connection that is closed while its peer still sends is reset, and data on
+ * the way are lost (RFC 1122, 4.2.2.13). So a worker that shuts down tells its peers and waits for their answers. */
 #define WORKER_FAREWELL_NS ((uint64_t)1 * 1000000000)
 
-/* A peer that cannot be reached is logged after so long; a peer that is connected but silent, or that said that it shuts
- * down, only after WORKER_SILENT_NS. */
+/* A peer that cannot be reached is logged after WORKER_AWAY_NS. A peer that is connected but silent, or that has said
+ * that it shuts down, is logged only after WORKER_SILENT_NS. */
 #define WORKER_AWAY_NS	 ((uint64_t)2 * 1000000000)
 #define WORKER_SILENT_NS ((uint64_t)30 * 1000000000)
 
-/* One try to have a prompt computed, as either side sees it. */
+/* One try to have a prompt computed by a peer. Both sides have one. */
 struct attempt {
 	struct list node;	   /* in worker.attempts */
-	uint64_t number;	   /* as in notes */
+	uint64_t number;	   /* the attempt's number in notes */
 	uint32_t link;		   /* to the peer */
 	struct delivery *delivery; /* owned */
 	uint64_t tried;		   /* decode: as in struct transfer_note */
 	uint32_t n_choices;
-	uint64_t n_tokens;     /* of the prompt, that have to be computed, as far as is known */
+	uint64_t n_tokens;     /* prompt tokens to compute, as far as this worker knows */
 	struct wire_key *keys; /* [n_keys] prefill: of the prompt's whole pages; owned */
 	uint32_t n_keys;
-	uint32_t n_cached; /* prefill: tokens, known with the draws */
+	uint32_t n_cached; /* prefill: cached tokens of the prompt, known with the draws */
 	/* The note that ends the attempt, made at its beginning so that its end needs no memory. Owned. */
 	struct transfer_note *end;
 };
@@ -51,18 +49,18 @@ struct attempt {
 struct worker {
 	struct transfer_config config;
 	struct wire_layer layers[WIRE_LAYERS_MAX];
-	struct wire_hello hello; /* ours */
+	struct wire_hello hello; /* our own HELLO */
 	struct port *port;
 	struct trace trace;
 	struct list attempts;
 	struct buf out;		    /* the frame that is being sent */
-	uint64_t now_ns;	    /* updated each time the thread has waited */
+	uint64_t now_ns;	    /* the time, updated after each wait of the thread */
 	atomic_bool draining, quit; /* any thread sets them, once */
-	int wake_fd;		    /* eventfd: readable when there is something to do */
-	struct queue notes;	    /* to the engine thread */
-	_Atomic uint32_t n_asked;   /* NOTE_ASKEDs among them */
+	int wake_fd;		    /* eventfd: readable when the thread has work */
+	struct queue notes;	    /* notes to the engine thread */
+	_Atomic uint32_t n_asked;   /* the NOTE_ASKEDs among them */
 	struct {
-		uint64_t unreached_ns; /* since when messages cannot be sent; 0: they can */
+		uint64_t unreached_ns; /* when messages began to fail; 0: they can be sent */
 		bool said_version;     /* it was logged that the peer has another version */
 	} outgoing[PORT_OUTGOING];
 };
@@ -78,26 +76,27 @@ void worker_wake(struct worker *w);
 
 /* ---- messages ---- */
 
-/* Encodes and sends a message; body as in port_send. -EHOSTUNREACH or -EAGAIN as port_send; what wire_encode says, logged. */
+/* Encodes and sends a message; body as in port_send. Returns -EHOSTUNREACH or -EAGAIN as port_send does, or an error
+ * of wire_encode, which is logged. */
 int worker_say(struct worker *w, uint32_t link, const struct wire_message *m, zmq_msg_t *body)
 	ON(role_transfer) MUST_CHECK;
 
 /* Sends REFUSE, if it can be sent. */
 void worker_refuse(struct worker *w, uint32_t link, int code, const char *text) ON(role_transfer);
 
-/* Sends REFUSE with ESHUTDOWN: this worker shuts down, or it answers a peer that does. */
+/* Sends REFUSE with ESHUTDOWN: because this worker shuts down, or as the answer to a peer that does. */
 void worker_farewell(struct worker *w, uint32_t link) ON(role_transfer);
 
-/* Notes whether a message could be sent on an outgoing link; connects anew after 3 s without a connection. */
+/* Notes whether a message could be sent on an outgoing link; after 3 s without a connection it connects again. */
 void worker_reached(struct worker *w, uint32_t link, bool reached) ON(role_transfer);
 
 /* A message of another version came on an outgoing link: logged once. */
 void worker_other_version(struct worker *w, uint32_t link, const struct err *why) ON(role_transfer);
 
-/* An outgoing link is new, or its peer is: both of the above begin anew. */
+/* An outgoing link is new, or its peer is another process: the notes of the two functions above are cleared. */
 void worker_forget_link(struct worker *w, uint32_t link);
 
-/* Logs when an option names an address that no `allow` of the key file has, so that our own key is assumed for it. */
+/* Logs that an option names an address which no `allow` of the key file has; the peer must then have our own key. */
 void worker_key_assumed(const struct worker *w, const char *option, const char *endpoint);
 
 /* ---- attempts ---- */
@@ -116,7 +115,7 @@ struct attempt *attempt_of_delivery(struct worker *w, uint32_t link, uint64_t de
 	ON(role_transfer);
 struct attempt *attempt_of_number(struct worker *w, uint64_t number) ON(role_transfer);
 
-/* Fails the deliveries of a link; PORT_NONE: of all. The role then ends those attempts (attempt_next_failed). */
+/* Fails all deliveries of a link; PORT_NONE: of all links. The role then ends those attempts (attempt_next_failed). */
 void attempts_fail(struct worker *w, uint32_t link, int code, const char *why) ON(role_transfer);
 
 /* Fails the deliveries whose deadline has come. Returns the next deadline. */

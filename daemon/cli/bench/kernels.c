@@ -1,13 +1,13 @@
-/*
- * `tigon bench kernels`: what each kernel of a step takes, by the device's own clock, beside what it has to move and
- * to compute. A step goes over all layers, so that a kernel finds in caches what it finds there in service.
+/* `tigon bench kernels`: the time of each kernel of a step by the device's own clock, beside the bytes and operations
+ * that it needs. A measured step goes over all layers, so that a kernel finds in the device's caches the same data as
+ * in service.
  *
- * A row is a kernel at a shape in a kind of step (a long prompt: its steps together): the sum over its launches, the
- * median over repetitions. Rows are printed when all is measured, since shares are of the best peaks of the whole run.
+ * A row is a kernel at a shape in a kind of step: the sum over its launches, the median over repetitions. A long
+ * prompt takes several steps, which count as one. Rows are printed after all measurements, because shares refer to
+ * the best peaks of the whole run.
  *
- * No model launches int8 products yet: they are measured by themselves, at the shapes of a step's projections and as
- * often, with weights that come out of no cache.
- */
+ * No model launches int8 products yet. They are measured by themselves, at the shapes of a step's projections and as
+ * often as these are launched. No cache holds their weights beforehand. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 
 enum { ROWS_MAX = 64 };
 
-/* Parts of a model that grow in ways of their own with the context, by how the names of their kernels begin. */
+/* Parts of a model whose time grows differently with the context, each with the prefix that its kernels' names share. */
 static const struct {
 	const char *name, *begin;
 } parts[] = {
@@ -34,7 +34,7 @@ static const struct {
 struct row {
 	struct kernel_timing what; /* without time and experts */
 	double *us;		   /* [repeat] of a step, owned */
-	/* Sums over all repeats; known: bytes and flops are. */
+	/* Sums over all repeats; known: whether bytes and flops are known. */
 	double bytes, flops, experts;
 	uint32_t launches;
 	bool known, elements, int8;
@@ -43,12 +43,13 @@ struct row {
 /* A kind of step. */
 struct kind {
 	uint32_t streams; /* 0: a prompt */
-	uint32_t tokens;  /* of the prompt; of each stream before the step */
-	bool int8;	  /* its projections by themselves, as int8 */
+	uint32_t tokens;  /* of the prompt; with streams: of each stream before the step */
+	bool int8;	  /* not a step, but its projections as int8 products */
 	struct row rows[ROWS_MAX];
 	size_t n_rows;
-	double *wall_us, *all_us; /* [repeat] owned: a step as the host sees it; all its launches */
-	uint32_t launches;	  /* of all repeats */
+	/* [repeat] owned: the step by the host's clock; the sum of its launches */
+	double *wall_us, *all_us;
+	uint32_t launches;		/* of all repeats */
 	struct roofline_row *step_rows; /* owned */
 };
 
@@ -69,7 +70,7 @@ static struct row *row_of(struct kind *c, const struct kernel_timing *t, uint32_
 	return row;
 }
 
-/* Adds the launches of a step of repeat `at`, with so many tokens a row from this position on. */
+/* Adds the launches of a step of repeat `at`, whose rows have so many tokens each from this position on. */
 static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t position,
 		uint32_t tokens, struct err *e)
 {
@@ -122,7 +123,7 @@ static int allocate(const struct bench *b, struct kind *c, struct err *e)
 	return 0;
 }
 
-/* Adds a step that has run to a repeat (from 1). 0 is not counted: a driver may still have to compile. */
+/* Adds a finished step to a repeat (from 1). Repeat 0 is not counted, because the driver may compile during it. */
 static int count(const struct bench *b, struct kind *c, uint32_t repeat, uint32_t position,
 		 uint32_t tokens, const struct load_result *result, struct err *e)
 {
@@ -183,7 +184,7 @@ static bool is_projection(const struct row *row)
 	return !strcmp(row->what.kernel, "gemm_store") || !strcmp(row->what.kernel, "gemm_add");
 }
 
-/* The projections of a step as int8 products, as often as they were launched in it. */
+/* Launches the projections of a step as int8 products, as often as the step launched them. */
 static int measure_int8(struct bench *b, struct int8_trial *t, const struct kind *of,
 			struct kind *c, struct err *e)
 {
@@ -194,7 +195,7 @@ static int measure_int8(struct bench *b, struct int8_trial *t, const struct kind
 
 	bench_progress("int8 products of %s of %u tokens", of->streams ? "streams" : "a prompt",
 		       of->tokens);
-	/* The first one is not counted: a driver may still have to compile. */
+	/* The first repeat is not counted, because the driver may compile during it. */
 	for (uint32_t i = 0; r == 0 && i <= repeat; i++) {
 		for (size_t k = 0; r == 0 && k < of->n_rows; k++) {
 			const struct kernel_timing *what = &of->rows[k].what;
@@ -217,7 +218,7 @@ static bool wants_int8(const struct bench_options *o)
 			   !strcmp(o->only, "quantize_rows"));
 }
 
-/* Fills int8[n] from kinds[n]. */
+/* Fills int8[n], the int8 products, from kinds[n]. */
 static int measure_all_int8(struct bench *b, const struct kind *kinds, struct kind *int8, size_t n,
 			    struct err *e)
 {
@@ -328,7 +329,8 @@ static double part_ms(const struct kind *c, size_t part)
 	return us / 1e3;
 }
 
-/* A panel a number of streams (0: prompts): the parts' times in a step by the tokens. After print_kind. */
+/* Draws a panel for each number of streams (0: prompts): the times of the parts in a step by the tokens. After
+ * print_kind. */
 static int draw(const struct bench *b, const struct kind *kinds, size_t n, struct err *e)
 {
 	const size_t lines = ARRAY_SIZE(parts);
@@ -414,7 +416,7 @@ static int run_kernels(struct bench *b, struct err *e)
 	int r = bench_cases(b, &cases, &n, e);
 
 	if (r == 0)
-		all = wants_int8(o) ? 2 * n : n; /* those of int8 behind the others */
+		all = wants_int8(o) ? 2 * n : n; /* the int8 kinds follow the others */
 	if (r == 0 && !(kinds = calloc(all, sizeof(*kinds))))
 		r = err_set(e, ENOMEM, "out of memory");
 	for (size_t i = 0; r == 0 && i < n; i++)

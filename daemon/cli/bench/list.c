@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* also: the end of the sentence that says what a value may be. */
+/* also: further values that are allowed, as the end of the sentence. */
 static int parse(const struct option_def *d, const char *text, const char *also,
 		 struct bench_list *ret, struct err *e)
 {

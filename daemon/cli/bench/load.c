@@ -11,7 +11,7 @@
 struct load {
 	struct engine *engine;
 	const struct engine_options *options;
-	uint32_t n_pages; /* that are filled */
+	uint32_t n_pages; /* pages that are filled */
 	bool bf16;
 	/* A plan and what it points to: [max_seqs] but for tokens [max_prefill_tokens + max_seqs]. */
 	struct plan_row *rows;
@@ -66,7 +66,7 @@ static void fill(struct load *l, void *host, uint64_t bytes, bool bf16)
 		floats[i] = (float)(int32_t)(random_bits(l) >> 32) * 0x1p-31f;
 }
 
-/* Waits until fewer than `most` copies are out. */
+/* Waits until fewer than `most` copies are under way. */
 static int settle(struct load *l, uint32_t most, struct err *e)
 {
 	void *tags[ENGINE_ITEMS_OUT];
@@ -83,7 +83,7 @@ static int settle(struct load *l, uint32_t most, struct err *e)
 	return 0;
 }
 
-/* The same numbers in every item, which lies in memory of its own all the same. */
+/* Writes the same numbers to every item. Each item has memory of its own, so a cache cannot hold them all. */
 static int fill_items(struct load *l, enum tier_kind kind, uint32_t n, uint64_t bytes, bool bf16,
 		      struct err *e)
 {
@@ -247,7 +247,7 @@ static void plan_tokens(struct load *l, uint32_t streams, uint32_t position, str
 	};
 }
 
-/* A step behind those that are queued, two at most. */
+/* Queues a step behind those under way, of which there are at most two. */
 static int submit(struct load *l, const struct plan *p, double experts, struct load_result *result,
 		  struct err *e)
 {
@@ -331,7 +331,7 @@ int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t ste
 	return r;
 }
 
-/* ---- what a step left ---- */
+/* ---- results of a step ---- */
 
 void load_seed(struct load *l, uint64_t seed, bool with_reports)
 {

@@ -1,10 +1,8 @@
-/*
- * The load client: for each number of streams, so many connections that each ask, read the whole
- * answer and ask again, until all requests are done. One thread, epoll.
+/* The load client. For each number of streams it opens so many connections; each sends a request, reads the whole
+ * answer and sends the next one, until all requests are done. One thread, epoll.
  *
- * Tokens are what the server's usage says; times between tokens are those between events with text,
- * which are tokens wherever a server sends one event a token.
- */
+ * Numbers of tokens are from the server's usage. Times between tokens are times between events with text, which is
+ * the same if the server sends one event a token. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -44,7 +42,7 @@ struct settings {
 	bool ignore_eos, completions, json;
 	char **prompts; /* [n_prompts], owned */
 	size_t n_prompts;
-	char *text; /* what the prompts point into, owned */
+	char *text; /* the text that prompts point into, owned */
 };
 
 struct level {
@@ -131,7 +129,7 @@ static char *request_body(const struct settings *o, const char *prompt)
 	return text;
 }
 
-/* Asks the next question, if there is one left. False: this client is done. */
+/* Sends the next request if there is one left. False: this client is done. */
 static bool ask(struct client *c)
 {
 	struct level *l = c->level;
@@ -207,7 +205,7 @@ static void work(struct client *c)
 		return;
 	}
 	finish(c, &e);
-	/* What the server does to an idle connection is no answer. */
+	/* An idle connection has no answer: whatever the server does to it is ignored. */
 	if (!ask(c))
 		stream_release(&c->stream);
 }
@@ -289,7 +287,7 @@ static int measure_all(const struct settings *o, struct err *e)
 	bool failed = false;
 	int r = target_parse(o->url, &target, e);
 
-	/* The first request of all may find caches cold. */
+	/* Not counted: the first request of all may find caches cold. */
 	if (!r && (r = measure(o, &target, 1, 1, false, e)) != 0) {
 		err_prefix(e, "%s", o->url);
 		return r < 0 ? r : -EPROTO;

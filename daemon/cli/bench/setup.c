@@ -22,7 +22,7 @@ enum {
 	REPEAT_MAX = 1000,
 	STEPS_MAX = 100000,
 	PAGE = 64,
-	FAR_LARGER = 8, /* times as large as a cache: what is in it by chance does not count */
+	FAR_LARGER = 8, /* a model so many times larger than a cache gains nothing from it */
 };
 
 /* ---- options ---- */
@@ -69,7 +69,7 @@ static int take_kernel(const struct option_def *d, const char *text, void *membe
 
 static const struct part_option {
 	struct option_def def;
-	int parts; /* that know it */
+	int parts; /* bits of the benches that have the option */
 } part_options[] = {
 	{{"cache-memory", "BYTES|SHARE", OPTION_MEMORY, AT(cache_memory),
 	  .initial_text = "as of tigond",
@@ -123,7 +123,7 @@ static const struct part_option {
 
 enum { TABLE_MAX = ENGINE_OPTIONS + ARRAY_SIZE(part_options) };
 
-/* The table of a part, with its defaults; how many options it has. */
+/* The option table of one bench, with its defaults; returns the number of options. */
 static size_t fill_table(int part, const struct bench_defaults *own,
 			 struct option_def table[TABLE_MAX])
 {
@@ -163,7 +163,7 @@ static int parse_options(int argc, char **argv, const struct bench_defaults *own
 	if (r < 0)
 		return r;
 	o->engine.profile = kernels;
-	if (kernels) /* a measurement is one step, and each repeat is the next one */
+	if (kernels) /* a measurement is one step, and repeats continue the same streams */
 		o->steps = o->repeat;
 	if (!o->engine.model_dir)
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
@@ -201,7 +201,7 @@ static void cut(struct bench_list *l, uint32_t most, const char *what)
 	l->n = n;
 }
 
-/* How long the streams may get: what is asked for, as far as the model goes. */
+/* The longest that streams may get: as the options ask, at most as long as the model allows. */
 static int choose_sizes(struct bench_options *o, uint32_t *ret_pages, struct err *e)
 {
 	struct model_config c;
@@ -303,7 +303,7 @@ int bench_run(int argc, char **argv, const struct bench_defaults *own,
 	return r;
 }
 
-/* Shortens *context to what the model allows. Whether the engine has pages for it. */
+/* Shortens *context to the length that the model allows. False: the engine has too few pages for it. */
 static bool fit_context(const struct bench *b, uint32_t streams, uint32_t *context)
 {
 	uint32_t longest = load_longest(b->load, streams), steps = b->options->steps;

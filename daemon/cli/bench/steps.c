@@ -1,9 +1,8 @@
-/*
- * `tigon bench steps`: what whole steps take, by the host's clock, from the plan that is handed over to the result
- * that is there: prompts of some lengths, and generated tokens of some numbers of streams behind some contexts.
+/* `tigon bench steps`: the time of whole steps by the host's clock, from handing over the plan to receiving the
+ * result. It measures prompts by length, and generated tokens by number of streams and context.
  *
- * How many experts a step touches, which decides what it reads, is counted in a step that is not timed.
- */
+ * The number of experts that a step uses decides the bytes that it reads. They are counted in a step that is not
+ * timed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +15,16 @@
 #include "daemon/cli/samples.h"
 
 struct measurement {
-	uint32_t streams;      /* 0: a prompt */
-	uint32_t tokens;       /* of the prompt; of each stream before the first step */
+	uint32_t streams; /* 0: a prompt */
+	/* of the prompt; with streams: of each stream before the first step */
+	uint32_t tokens;
 	double *seconds;       /* [repeat] owned; sorted once it is complete */
 	double median;	       /* of a prompt; of a step of generated tokens */
-	struct load_result of; /* the last repeat */
+	struct load_result of; /* of the last repeat */
 	double experts;
 };
 
-/* Seconds are those of this many units: prompts, or steps. */
+/* The units that `seconds` covers: prompts, or steps. */
 static double units(const struct bench *b, const struct measurement *m)
 {
 	return m->streams ? b->options->steps : 1;
@@ -37,7 +37,7 @@ static int run_once(const struct bench *b, struct measurement *m, uint32_t token
 			  : load_prefill(b->load, tokens, m->experts, &m->of, e);
 }
 
-/* Untimed: different experts that a layer touches in a step, on the average. */
+/* Runs a step untimed and counts the different experts that a layer uses, on the average. */
 static int count_experts(struct bench *b, struct measurement *m, struct err *e)
 {
 	uint32_t most = b->options->engine.max_prefill_tokens;
@@ -46,7 +46,7 @@ static int count_experts(struct bench *b, struct measurement *m, struct err *e)
 	size_t n, layers = 0;
 	int r = engine_profile(b->engine, true, e);
 
-	/* Of a long prompt the first step. */
+	/* of a long prompt only the first step */
 	if (r == 0)
 		r = run_once(b, m, m->streams ? m->tokens : MIN(m->tokens, most), 1, e);
 	if (r == 0)
@@ -115,7 +115,7 @@ static void print_all(const struct bench *b, const struct measurement *m, size_t
 		print_row(b, &m[i], note);
 }
 
-/* Prompts by their length; a step's time by the context, a line a number of streams. */
+/* Draws the time of prompts by their length, and of a step by the context, a line for each number of streams. */
 static int draw(const struct bench *b, const struct measurement *m, size_t n, struct err *e)
 {
 	double *x = calloc(2 * n, sizeof(*x)), *y = x + n;

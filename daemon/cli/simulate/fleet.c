@@ -16,20 +16,20 @@ struct attempt {
 	struct scheduler_request ask; /* borrowed from the decode worker's scheduler */
 	uint64_t decode_id, prefill_id;
 	uint32_t decode, prefill; /* workers */
-	uint64_t n_tokens;	  /* as it was counted when it was asked for */
+	uint64_t n_tokens;	  /* uncached, as far as the decode worker knew */
 	struct wire_key *keys;	  /* [n_keys] owned */
 	uint32_t n_keys;
-	double arrived, drawn; /* all data; the first token, there */
+	double arrived, drawn; /* times: all data have arrived; the first token is drawn */
 	int32_t token;
-	struct attempt *next; /* of the same prefill worker */
+	struct attempt *next; /* the next attempt of the same prefill worker */
 };
 
 struct worker {
 	struct scheduler *s;
-	struct peers *peers;	  /* of one that decodes beside prefill workers */
-	struct attempt *attempts; /* of one that prefills */
-	struct gossip *gossip;	  /* of what it has cached */
-	uint64_t *told;		  /* [n_decode] of it */
+	struct peers *peers;	  /* of a decode worker: the prefill workers */
+	struct attempt *attempts; /* of a prefill worker */
+	struct gossip *gossip;	  /* prefixes that it has cached */
+	uint64_t *told;		  /* [n_decode] how far each decode worker knows them */
 	struct {
 		uint32_t n_draws;
 		double end;
@@ -37,7 +37,7 @@ struct worker {
 	uint32_t n_out;
 	uint64_t steps;
 	double device_free, busy_s;
-	double sends_from, receives_from; /* when its link is free */
+	double sends_from, receives_from; /* times from which its link is free */
 	double link_s;
 	uint64_t in_flight, computed_tokens;
 };
@@ -48,7 +48,7 @@ struct event {
 	double at;
 	uint64_t number;
 	enum event_type type;
-	uint32_t worker;	 /* STEP: whose oldest plan is through */
+	uint32_t worker;	 /* STEP: the worker whose oldest plan ends */
 	struct attempt *attempt; /* PREPARE, ARRIVED */
 };
 
@@ -73,7 +73,7 @@ static int no_memory(struct fleet *f)
 	return err_set(f->e, ENOMEM, "out of memory");
 }
 
-/* ---- what happens when ---- */
+/* ---- events ---- */
 
 static bool earlier(const void *a, const void *b)
 {
@@ -103,14 +103,14 @@ static struct event first_event(struct fleet *f)
 
 /* ---- the link ---- */
 
-/* A link that is free at *free_at and gets bytes at `first`; when it is through with them. */
+/* Sends bytes over a link that is free from *free_at on, not before `first`. Returns the time when all are sent. */
 static double pass(double *free_at, double first, double bytes, double rate)
 {
 	return *free_at = MAX(*free_at, first) + bytes / rate;
 }
 
-/* Bytes of a step, of which the first window is there at `first` and all of them at `end`; when the last one has arrived.
- * Both links and what all share pass them on at the same time. */
+/* Sends the bytes of a step, whose first window is computed at `first` and the last one at `end`. Returns the time
+ * when the last byte has arrived. Both workers' links and the shared one transfer them at the same time. */
 static double send(struct fleet *f, struct worker *from, struct worker *to, double bytes,
 		   double first, double end)
 {
@@ -124,7 +124,7 @@ static double send(struct fleet *f, struct worker *from, struct worker *to, doub
 		rate = MIN(rate, f->o->fabric_bytes_s);
 		through = MAX(through, pass(&f->fabric_from, first, bytes, f->o->fabric_bytes_s));
 	}
-	/* What the device has last cannot have been sent before. */
+	/* The last window cannot be sent before the device has computed it. */
 	return MAX(through, end + bytes / f->o->n_windows / rate) + f->o->message_s;
 }
 
@@ -153,7 +153,7 @@ static void ship(struct fleet *f, struct worker *w, const struct plan *p, double
 	}
 }
 
-/* ---- prompts for others ---- */
+/* ---- handing prompts over ---- */
 
 static int make_keys(struct attempt *a, uint32_t page_tokens)
 {
@@ -175,7 +175,7 @@ static int make_keys(struct attempt *a, uint32_t page_tokens)
 	return 0;
 }
 
-/* What peers say to each other every few seconds. */
+/* Exchanges PING and PONG between all workers, every heartbeat. */
 static int exchange(struct fleet *f, uint32_t decode)
 {
 	struct peers *peers = f->workers[decode].peers;
@@ -241,7 +241,7 @@ static int ask(struct fleet *f, uint32_t decode, const struct scheduler_prepare 
 
 /* ---- steps ---- */
 
-/* Plans as much as may be out. */
+/* Plans as many steps as may be out. */
 static int plan(struct fleet *f, uint32_t number)
 {
 	struct worker *w = &f->workers[number];
@@ -354,7 +354,8 @@ static int arrived(struct fleet *f, struct attempt *a)
 
 /* ---- requests ---- */
 
-/* By its session, which a trace's requests have each for themselves; the next one that is not at its bound. */
+/* Chooses a worker by the session's number (each request of a trace is a session): the next one that has not too many
+ * requests. */
 static uint32_t worker_of(const struct fleet *f, uint64_t tag)
 {
 	uint64_t session = tag >> 32 ? tag >> 32 : tag, n = f->o->n_decode;
@@ -492,7 +493,7 @@ static void sum_up(const struct fleet *f)
 		r->link_busiest = MAX(r->link_busiest, w->link_s / seconds);
 		r->retractions += s.retractions;
 	}
-	r->failed += f->in_flight; /* none, unless a scheduler is stuck */
+	r->failed += f->in_flight; /* no event is left only if a scheduler is stuck */
 }
 
 int fleet_run(struct workload *w, const struct scheduler_config *config,

@@ -1,8 +1,8 @@
-/* What `tigon simulate --decode-workers` prints: a fleet with prefill and decode apart beside one without. */
+/* The output of `tigon simulate --decode-workers`: prefill and decode apart beside unified workers. */
 #pragma once
 
 #include "daemon/cli/simulate/fleet.h"
 
-/* A line a value, tab separated: apart, then unified. Sorts the samples. */
+/* Prints a line a value, tab separated: apart, then unified. Sorts the samples. */
 void fleet_report(const struct fleet_options *o, struct fleet_result *apart,
 		  struct fleet_result *unified);

@@ -9,7 +9,7 @@
 
 enum { BUCKETS = 48, FEWEST = 20 };
 
-/* A line through the share p of each bucket that has samples enough. */
+/* Draws a line through the share p of each bucket that has enough samples. */
 static void fill_line(struct plot_line *l, struct samples *cost, double p, double most_log,
 		      double *x, double *y)
 {
@@ -24,7 +24,7 @@ static void fill_line(struct plot_line *l, struct samples *cost, double p, doubl
 
 int plot_plan_cost(const char *path, const struct sim_result *r, struct err *e)
 {
-	/* Steps whose tree had about the same size: equal steps of the logarithm. */
+	/* A bucket: steps whose tree had about the same size, by equal steps of the logarithm. */
 	struct samples cost[BUCKETS] = {0};
 	double most_log = MAX(log10((double)r->peak_nodes + 1), 1.0);
 	double x[2][BUCKETS], y[2][BUCKETS];

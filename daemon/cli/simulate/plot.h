@@ -1,4 +1,4 @@
-/* A figure of what planning a step costs beside the size of the cache's tree, as SVG. */
+/* A figure of the host's planning time by the size of the cache's tree, as SVG. */
 #pragma once
 
 #include "daemon/cli/simulate/runner.h"

@@ -15,7 +15,7 @@ struct replay {
 	struct draw_result *draws;	/* [max_seqs + max_prefill_tokens] */
 	struct scheduler_event *events; /* [2 max_seqs] */
 	uint32_t max_seqs, max_out, vocab_size;
-	uint32_t n_draws[2], n_out; /* of the plans that are out, oldest first */
+	uint32_t n_draws[2], n_out; /* numbers of the plans that are out, oldest first */
 	uint64_t plans, requests, tokens;
 };
 
@@ -135,7 +135,7 @@ static int plan(struct replay *p, const json_t *wanted, struct err *e)
 	return 0;
 }
 
-/* What was drawn, no more than fits. */
+/* Reads the recorded draws into the commit, at most as many as fit. */
 static int read_draws(struct replay *p, const json_t *tokens, struct err *e)
 {
 	size_t i;
@@ -173,7 +173,7 @@ static int commit(struct replay *p, const json_t *tokens, struct err *e)
 	return 0;
 }
 
-/* The first tokens of a prompt that was computed elsewhere. */
+/* The first tokens of a prompt that another worker computed. */
 static int received(struct replay *p, const json_t *line, struct err *e)
 {
 	int r = read_draws(p, json_object_get(line, "tokens"), e);
@@ -239,7 +239,7 @@ int replay_file(const char *path, struct err *e)
 	while (!cut && (r = lines_next(&l, e)) > 0) {
 		json_t *line = json_loadb(buf_str(&l.text), l.text.len, 0, NULL);
 
-		/* A daemon that was killed leaves half a line. */
+		/* A daemon that was killed leaves an incomplete last line. */
 		cut = p.s && !line && !l.ended && buf_str(&l.text)[0] == '{';
 		r = cut			   ? 0
 		    : json_is_object(line) ? replay_line(&p, line, e)

@@ -1,8 +1,7 @@
-/* Makes the calls of a file of tigond --record again and compares the plans. */
+/* Makes the calls of a file that tigond --record wrote again, and compares the plans. */
 #pragma once
 
 #include "base/err.h"
 
-/* Prints what came of it. -EINVAL: a line that cannot be read, or a plan that differs; the sentence
- * names the line. */
+/* Prints the result. -EINVAL: a line that cannot be read, or a plan that differs; the sentence names the line. */
 int replay_file(const char *path, struct err *e) MUST_CHECK;

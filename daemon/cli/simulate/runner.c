@@ -13,7 +13,7 @@ struct sim {
 	struct sim_result *result;
 	struct draw_result *draws; /* [max_seqs] */
 	struct scheduler_event *events;
-	/* Plans that are out, oldest first: how many draws, when the device is through. */
+	/* Plans that are out, oldest first: the number of draws, and the time when the device has ended the step. */
 	struct {
 		uint32_t n_draws;
 		double end;
@@ -115,7 +115,7 @@ static int note_plan(struct sim *m, const struct plan *p, double us)
 	return 0;
 }
 
-/* Plans one step if there is one; true when it is out. */
+/* Plans one step if there is work. True: a plan was made. */
 static int plan_step(struct sim *m, bool *planned)
 {
 	double begin = thread_us(), seconds;
@@ -126,7 +126,8 @@ static int plan_step(struct sim *m, bool *planned)
 	if (!p)
 		return 0;
 	seconds = sim_step_seconds(m->cost, p);
-	/* What is drawn is known in advance: the draws only have to come back in their order. */
+	/* The workload knows each token in advance (sim_token), so committing only gives the draws back in their
+	 * order. */
 	m->device_free = MAX(m->device_free, m->now) + seconds;
 	m->out[m->n_out].n_draws = p->n_draws;
 	m->out[m->n_out++].end = m->device_free;
@@ -207,7 +208,7 @@ int sim_run(struct workload *w, const struct scheduler_config *config,
 	m.events = calloc(config->max_seqs, sizeof(*m.events));
 	r = m.draws && m.events ? run_steps(&m, config->max_plans_out, e)
 				: err_set(e, ENOMEM, "out of memory");
-	ret->failed += m.in_flight; /* none, unless the scheduler is stuck */
+	ret->failed += m.in_flight; /* no work is left to wait for only if the scheduler is stuck */
 	scheduler_stats(m.s, &ret->end);
 	ret->prompt_tokens = ret->end.prompt_tokens;
 	ret->cached_tokens = ret->end.cached_tokens;

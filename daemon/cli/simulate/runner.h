@@ -1,7 +1,5 @@
-/*
- * Simulates one worker: drives the real scheduler and cache as the daemon does, with a cost model in the device's place.
- * Time is simulated; only the host's time for planning is measured.
- */
+/* Simulates one worker: calls the real scheduler and cache as the daemon does, with a cost model in the device's
+ * place. Time is simulated; only the host's time for planning is measured. */
 #pragma once
 
 #include "daemon/cli/samples.h"
@@ -13,22 +11,23 @@ struct cost_model {
 	double step_s, prefill_token_s, decode_row_s, kv_token_s;
 };
 
-/* A request that a scheduler has; the `user` of its events. */
+/* A request in a scheduler; the `user` pointer of its events. */
 struct flight {
 	struct sim_request q;
-	double last;	 /* fleet.c: when its newest token came */
-	uint32_t worker; /* fleet.c: that answers it */
+	double last;	 /* fleet.c: the time of its newest token */
+	uint32_t worker; /* fleet.c: the worker that answers it */
 	uint32_t n;	 /* tokens in output */
 	int32_t output[];
 };
 
-/* The workload's next request; NULL: out of memory. free, or flight_end after its last event (-ENOMEM). */
+/* Takes the workload's next request; NULL: out of memory. Free it with free, or by flight_end after its last event
+ * (-ENOMEM). */
 struct flight *flight_new(struct workload *w) MUST_CHECK;
 int flight_submit(struct flight *f, struct scheduler *s, enum scheduler_handoff handoff,
 		  struct err *e) MUST_CHECK;
 int flight_end(struct flight *f, struct workload *w, double now) MUST_CHECK;
 
-/* Host time of one step beside the size of the tree at that moment. */
+/* The host's time of one planning, and the size of the tree at that moment. */
 struct plan_sample {
 	float nodes, plan_us, commit_us;
 	uint32_t rows;
@@ -38,7 +37,7 @@ struct sim_result {
 	uint64_t requests, failed, prompt_tokens, cached_tokens, computed_tokens, generated_tokens,
 		steps;
 	uint64_t peak_bytes, peak_nodes;
-	double seconds; /* of simulated time */
+	double seconds; /* simulated seconds */
 	uint32_t peak_running;
 	struct scheduler_stats end; /* before the last flush */
 	struct samples ttft_s, step_s;

@@ -1,7 +1,5 @@
-/*
- * `tigon simulate`: runs the scheduler and the prefix cache of tigond, the same object code, on a workload. A cost model
- * stands for the device, and time is simulated, so a run takes only the time that planning takes.
- */
+/* `tigon simulate`: runs the scheduler and the prefix cache of tigond, the same object code, on a workload. A cost
+ * model stands for the device, and time is simulated, so a run takes only the time of planning. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -224,7 +222,7 @@ static void print_result(struct sim_result *r)
 		printf("(not all samples: out of memory)\n");
 }
 
-/* A workload, owned, and how each worker runs it. */
+/* A workload, owned, and the settings of each worker. */
 struct setup {
 	struct workload *w;
 	struct scheduler_config config;
@@ -273,7 +271,7 @@ static int run_fleet(const struct simulate_options *o, const struct fleet_option
 	return r;
 }
 
-/* Runs the same workload on workers apart, and on as many that prefill and decode. */
+/* Runs the same workload on two fleets: prefill and decode apart, and as many unified workers. */
 static int simulate_fleet(const struct simulate_options *o, struct err *e)
 {
 	const struct fleet_options apart = {
@@ -307,7 +305,7 @@ static int simulate(const struct simulate_options *o, struct err *e)
 		return replay_file(o->replay, e);
 	if (o->decode_workers > 0)
 		return simulate_fleet(o, e);
-	/* Before a run that may take minutes. */
+	/* Found now, not at the end of a run that may take minutes. */
 	r = o->svg ? plot_check("svg", o->svg, e) : 0;
 	if (r == 0)
 		r = run_one(o, o->cache_memory, &bounded, e);

@@ -15,7 +15,7 @@
 #include "base/mix.h"
 #include "daemon/cli/simulate/lines.h"
 
-#define AT_MAX 1e9 /* seconds: thirty years */
+#define AT_MAX 1e9 /* the largest time: thirty years */
 
 struct trace_request {
 	struct sim_request r;
@@ -23,13 +23,13 @@ struct trace_request {
 };
 
 struct session {
-	int32_t *tokens; /* owned; everything said so far */
+	int32_t *tokens; /* owned; all earlier turns and answers */
 	uint32_t n_tokens, room;
 	uint32_t n_turns, turn;
 	uint64_t number;
 };
 
-/* A time at which a user sends, in a heap by (time, user). */
+/* The time at which a user sends a request, in a heap by (time, user). */
 struct wake {
 	double at;
 	uint32_t user;
@@ -85,7 +85,7 @@ static int add_piece(const json_t *v, int32_t **tokens, uint32_t *n)
 	return 0;
 }
 
-/* A text's space is that of the cache_salt with this text. */
+/* A salt that is a text means the same space as that text as cache_salt. */
 static int read_salt(const json_t *v, struct prefix_space *ret, struct err *e)
 {
 	unsigned char digest[32];
@@ -118,7 +118,7 @@ static int read_priority(const json_t *v, int32_t *ret, struct err *e)
 	return 0;
 }
 
-/* Errors without a sentence are of a line that is no request at all. */
+/* An error without a sentence means that the line is not a request. */
 static int read_request(const json_t *line, struct trace_request *q, struct err *e)
 {
 	const json_t *priority = json_object_get(line, "priority"),
@@ -229,7 +229,7 @@ int workload_open_trace(const char *path, struct workload **ret, struct err *e)
 
 /* ---- agentic ---- */
 
-/* In [0, 1): the k-th number of a session, whatever happened in which order. */
+/* The k-th random number of a session, in [0, 1), independent of the order in which sessions run. */
 static double draw_unit(const struct workload *w, uint64_t session, uint32_t k)
 {
 	uint64_t seed = mix64(w->o.seed + MIX_GOLDEN) + session;
@@ -251,7 +251,7 @@ static bool earlier(const void *a, const void *b)
 
 static const struct heap_kind wake_heap = {.size = sizeof(struct wake), .before = earlier};
 
-/* There is room: each user has one wake at most. */
+/* the heap has room: each user has one wake at most */
 static void wake_at(struct workload *w, double at, uint32_t user)
 {
 	heap_add(&wake_heap, w->wakes, w->n_wakes++, &(struct wake){at, user});
@@ -300,7 +300,7 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 	}
 	w->o = *o;
 	w->longest = (uint32_t)longest;
-	/* Users begin one after the other, within the time of a mean session's thinking. */
+	/* Users begin one after the other, over the mean thinking time of a session. */
 	for (uint32_t i = 0; i < o->users; i++)
 		begin_session(w, i, draw_unit(w, 0, i) * o->think_s * o->max_turns);
 	*ret = w;

@@ -1,20 +1,18 @@
-/*
- * What a simulation is fed with: requests, each at its time, and what follows from their end.
+/* The input of a simulation: requests, each at its time. Agentic requests depend on the ends of earlier ones.
  *
  * A trace is a file of JSON lines, a request each; keys besides "at" and "prompt" are optional:
  *
  *     {"at": 0.25, "prompt": [1, 2, 3], "output": 20}
- *     {"at": 1.5, "prompt": [{"seed": 7, "tokens": 500}, {"seed": 12, "tokens": 64}], "output":
- * 128, "boundaries": [500], "priority": 0, "salt": 1}
+ *     {"at": 1.5, "prompt": [{"seed": 7, "tokens": 500}, {"seed": 12, "tokens": 64}],
+ *      "output": 128, "boundaries": [500], "priority": 0, "salt": 1}
  *
- * at: seconds. prompt: token ids, or pieces of as many made-up tokens as they say, the same for the
- * same seed, so that prompts can share beginnings. output: tokens that are generated (default 16).
+ * at: seconds. prompt: token ids, or pieces, each a seed and a number of made-up tokens; the same seed gives the same
+ * tokens, so that prompts can share beginnings. output: the number of generated tokens (default 16).
  *
- * The agentic workload is the one of TokenSpeed's report on Qwen3.5: many users share a system
- * prompt; a session begins with a long context (50 thousand tokens), and each of its 10 to 15 turns
- * appends a tool's result (800 tokens) to everything before, the model's own answers included.
- * Closed loop: a user thinks, then sends the next turn, then begins another session.
- */
+ * The agentic workload is the one of TokenSpeed's report on Qwen3.5. Many users share a system prompt. A session
+ * begins with a long context (50 thousand tokens). Each of its 10 to 15 turns repeats everything before, the model's
+ * answers included, and appends a tool's result (800 tokens). The loop is closed: a user thinks, sends the next turn,
+ * and begins another session after the last one. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,9 +30,9 @@ struct sim_request {
 	uint32_t boundaries[SIM_BOUNDARIES_MAX], n_boundaries;
 	int32_t priority;
 	struct prefix_space space; /* of its salt */
-	uint64_t tag;		   /* the workload's own */
-	uint32_t shared; /* leading tokens that were in a prompt or answer before: what unlimited
-			    memory could give */
+	uint64_t tag;		   /* a number that the workload chose */
+	/* leading tokens that an earlier prompt or answer had: the hits of an unlimited cache */
+	uint32_t shared;
 };
 
 struct agentic_options {
@@ -53,20 +51,18 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 			 struct err *e) MUST_CHECK;
 void workload_free(struct workload *w);
 
-/* When the next request comes; false: never, as far as is known (others may follow from those that
- * run). */
+/* The time of the next request. False: none is known yet; requests that run may lead to others when they end. */
 bool workload_peek(const struct workload *w, double *ret_at);
 
-/* That request. -ENOMEM. */
+/* Takes that request. -ENOMEM. */
 int workload_next(struct workload *w, struct sim_request *ret) MUST_CHECK;
 
-/* A request has ended at this time, having generated `output`, of which nothing is kept. -ENOMEM.
- */
+/* Tells that a request has ended at this time with these generated tokens, which are copied. -ENOMEM. */
 int workload_done(struct workload *w, uint64_t tag, double now, const int32_t *output,
 		  uint32_t n_output) MUST_CHECK;
 
 /* The longest prompt with its output, and the number of requests (sessions times mean turns). */
 uint32_t workload_longest(const struct workload *w);
 
-/* What is generated in a simulation: the k-th token of the request with this tag. */
+/* The k-th generated token of the request with this tag. */
 int32_t workload_token(uint64_t tag, uint32_t k);

@@ -14,8 +14,8 @@
 
 enum {
 	PAGE = 64,
-	STREAMS = 64,  /* of a decode step, at most */
-	CONTEXT = 192, /* tokens that each of them has before */
+	STREAMS = 64,  /* streams of a decode step, at most */
+	CONTEXT = 192, /* tokens that each stream has before */
 	SAMPLES = 20,  /* pairs of launches that a place should have */
 	SAMPLES_MAX = 1024,
 	ROUNDS_MAX = 20,
@@ -36,7 +36,7 @@ struct measuring {
 	struct tuning_cut cut;
 	struct engine *engine;
 	struct load *load;
-	struct peaks *peaks; /* NULL: not looked at */
+	struct peaks *peaks; /* NULL: they are not measured */
 	struct peak best, known;
 	struct series *series; /* [SERIES_MAX] */
 	uint32_t n_series;
@@ -64,7 +64,8 @@ static int look_at_peaks(struct measuring *m, struct err *e)
 	return r;
 }
 
-/* Whether the cut changes what is launched there; where it changes nothing at all every place counts. */
+/* Whether the cut changes the launches at a place. A cut that changes no launch at all, such as the default cut,
+ * counts at every place. */
 static bool concerned(struct measuring *m, const struct tuning_place *p)
 {
 	engine_use_default_cuts(m->engine, false);
@@ -107,7 +108,7 @@ static int step(struct measuring *m, bool decode, uint32_t M, uint32_t context, 
 	return r;
 }
 
-/* What the same step, from nothing, leaves with the one cut and with the other. */
+/* Compares the results of the same step, computed from nothing, with both cuts. */
 static int compare_bits(struct measuring *m, bool decode, uint32_t M, struct err *e)
 {
 	struct hash128 h[2] = {HASH128_INIT, HASH128_INIT};
@@ -118,7 +119,7 @@ static int compare_bits(struct measuring *m, bool decode, uint32_t M, struct err
 	for (int tuned = 0; r == 0 && tuned < 2; tuned++) {
 		engine_use_default_cuts(m->engine, !tuned);
 		load_seed(m->load, m->seed, true);
-		/* The second token reads what the first one left. */
+		/* The second step reads the pages and states of the first. */
 		r = step(m, decode, M, 0, 2, &us, e);
 		if (r == 0)
 			r = load_digest(m->load, decode ? M : 1, &h[tuned], e);
@@ -142,8 +143,8 @@ static int keep_first(struct measuring *m, const struct kernel_timing *t, size_t
 	return 0;
 }
 
-/* Both steps of a pair launched the same kernels in the same order. Attention's tiles are of one token in a decode step,
- * however they are cut, so only prompts count for it. */
+/* Both steps of a pair launched the same kernels in the same order. In a decode step attention's tiles have one token
+ * whatever the cut, so only prompts count for attention. */
 static int add_pairs(struct measuring *m, bool decode, const struct kernel_timing *t, size_t n,
 		     bool tuned_first, struct err *e)
 {
@@ -158,7 +159,7 @@ static int add_pairs(struct measuring *m, bool decode, const struct kernel_timin
 	return r;
 }
 
-/* One step with each cut, launch by launch. */
+/* Runs one step with each cut and compares them launch by launch. */
 static int pair_of_launches(struct measuring *m, bool decode, uint32_t M, bool tuned_first,
 			    struct err *e)
 {
@@ -201,7 +202,7 @@ static int pair_of_steps(struct measuring *m, const struct tuning_place *p, uint
 	return r < 0 ? r : add_sample(m, p, us[0], us[1], e);
 }
 
-/* Whether every place that was seen has its samples. */
+/* Whether every place that was launched has enough pairs. */
 static bool enough(const struct measuring *m)
 {
 	for (uint32_t i = 0; i < m->n_series; i++)
@@ -361,7 +362,7 @@ int tune_measure(struct tune_options *o, struct err *e)
 	struct measuring m = {.options = o};
 	int r;
 
-	/* Not to outlive who asked. */
+	/* The kernel ends this process when its parent ends. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	r = open_all(&m, e);
 	if (r == 0)

@@ -1,4 +1,4 @@
-/* The command line of `tigon tune`, of the process that chooses as well as of those that measure. */
+/* The command line of `tigon tune`, both of the process that chooses and of its children that measure. */
 #pragma once
 
 #include "base/options.h"
@@ -15,13 +15,13 @@ struct tune_options {
 	struct engine_options engine;
 	unsigned batch_invariant; /* enum option_switch */
 	const char *out;	  /* NULL: standard output */
-	struct tune_cuts cuts;	  /* none: those of the program */
+	struct tune_cuts cuts;	  /* none: the program's own list */
 	bool family;		  /* rows for all devices of this kind */
 	uint32_t budget;	  /* seconds */
-	uint32_t limit;		  /* seconds that one process may take in all */
-	uint32_t largest;	  /* M */
+	uint32_t limit;		  /* seconds that one child may take in all */
+	uint32_t largest;	  /* largest M to measure */
 	const char *measure;	  /* the cut to measure, in this process; NULL: choose */
-	uint32_t seconds;	  /* for that, once the model is open */
+	uint32_t seconds;	  /* seconds of measuring once the model is open */
 	char program_cache[4096];
 };
 

@@ -1,9 +1,7 @@
-/*
- * Chooses: measures cut after cut, each in a process of its own (child.h), and writes for every place the fastest one, or
- * the default one where none is faster by more than noise. What noise is says the first process, which measures the
- * default cut against itself. Every cut that is used is a program to compile when a model is opened, so only those few
- * are taken that save the most in all.
- */
+/* Chooses cuts: measures one after the other, each in a process of its own (child.h), and writes the fastest one for
+ * every place. The default cut stays where none is faster by more than the noise, which the first process finds by
+ * measuring the default cut against itself. Every chosen cut is a program to compile when a model is opened, so only
+ * the few that save the most are taken. */
 #include "daemon/cli/command.h"
 
 #include <errno.h>
@@ -20,17 +18,17 @@
 #include "engine/checkpoint/model_config.h"
 
 #define SECOND	   1000000000ull
-#define NOISE	   0.03 /* what a cut has to be faster by, at least */
-#define LEAST_TIME 5	/* seconds of measuring */
+#define NOISE	   0.03 /* least gain of a cut that is taken */
+#define LEAST_TIME 5	/* seconds of a measurement, at least */
 
 enum {
 	OUTPUT_MAX = 16 << 20,
 	ARGS_MAX = 256,
-	SAME_MAX = 4, /* cuts of a program that are taken: kernels/tuning/cuts.h has room for 7 */
+	SAME_MAX = 4, /* most cuts of a program: kernels/tuning/cuts.h has room for 7 */
 	DIFFER_MAX = 2,
 };
 
-/* One change at a time, then the ones that go together. All but the last few give equal bits. */
+/* First one value at a time, then values that work together. All but the last few keep the bits. */
 static const char *const own_cuts[] = {
 	"blocks=4",
 	"blocks=16",
@@ -65,11 +63,12 @@ static const char *const own_cuts[] = {
 	"blocks=2 chains=2",
 };
 
-/* What is known of a place. Rows' times are beside the default cut's, in the same process. */
+/* The measurements at one place. A row has the cut's time and the default cut's in the same process. */
 struct place {
 	struct tuning_row own;			/* the default cut's */
 	struct tuning_row tried[TUNE_CUTS_MAX]; /* by the cut's number; us 0: not measured here */
-	const struct tuning_row *same, *differ; /* what is taken; NULL: the default cut, nothing */
+	/* the chosen cut that keeps the bits; the chosen one that changes them; NULL: none */
+	const struct tuning_row *same, *differ;
 	double noise;
 };
 
@@ -80,7 +79,7 @@ struct tuning_run {
 	uint64_t start;
 	struct place *places; /* owned */
 	size_t n_places;
-	struct buf notes; /* lines of the table that say what was left out */
+	struct buf notes; /* lines of the table that name the cuts left out */
 	uint32_t measured, dropped;
 };
 
@@ -96,7 +95,7 @@ static uint32_t seconds_used(const struct tuning_run *t)
 
 /* ---- one cut ---- */
 
-/* The table of a process that came to its end. */
+/* Reads the table that a finished child printed. */
 static int read_table(const struct buf *out, struct tuning_table **ret, struct err *e)
 {
 	const char *text = buf_str(out), *end = strstr(text, "\n" MEASURE_END "\n");
@@ -106,7 +105,7 @@ static int read_table(const struct buf *out, struct tuning_table **ret, struct e
 	return tuning_parse("its output", text, out->len, ret, e);
 }
 
-/* What a process says of its measuring ("# small: ...", "# void: ..."), each once. */
+/* Copies the child's remarks ("# small: ...", "# void: ...") to the notes, each once. */
 static void take_warnings(struct tuning_run *t, const char *out)
 {
 	for (const char *line = out, *end; *line; line = *end ? end + 1 : end) {
@@ -163,7 +162,7 @@ static struct place *find_place(const struct tuning_run *t, const struct tuning_
 	return NULL;
 }
 
-/* How many places a cut is faster at than the default one. */
+/* The number of places at which a cut is faster than the default one. */
 static uint32_t take_rows(struct tuning_run *t, uint32_t cut, const struct tuning_table *table)
 {
 	uint32_t faster = 0;
@@ -216,7 +215,7 @@ static void try_cut(struct tuning_run *t, uint32_t number, const char *cut, uint
 
 /* ---- all of them ---- */
 
-/* The default cut, against itself: the places, and what two equal programs differ by. */
+/* Measures the default cut against itself: finds the places, and the noise of each. */
 static int measure_noise(struct tuning_run *t, uint32_t seconds, struct err *e)
 {
 	struct tuning_table *table;
@@ -276,14 +275,14 @@ static bool of_program(const struct place *p, enum tuning_family program)
 	return (family == TUNING_EXPERTS ? TUNING_PRODUCT : family) == program;
 }
 
-/* What the place takes with what is taken so far, of what the default cut takes. */
+/* The time of a place with the cuts chosen so far, as a share of the default cut's time. */
 static double now(const struct place *p, bool same_bits)
 {
 	return !same_bits && p->differ ? ratio(p->differ) : p->same ? ratio(p->same) : 1;
 }
 
-/* What the place would save with this cut. One has to be faster by more than noise than what it comes in place of: the
- * default one, and for one that changes bits also the best of those that do not. */
+/* The share of a place's time that this cut would save. The cut must be faster, by more than the noise, than the
+ * default cut; a cut that changes bits must also be faster than the chosen cut that keeps them. */
 static double gain(const struct place *p, uint32_t cut, bool same_bits)
 {
 	const struct tuning_row *row = &p->tried[cut];
@@ -294,7 +293,7 @@ static double gain(const struct place *p, uint32_t cut, bool same_bits)
 	return MAX(now(p, same_bits) - ratio(row), 0.0);
 }
 
-/* Takes cuts of a program, those that save the most in all places together first. */
+/* Chooses cuts of a program, first the one that saves the most over all places. */
 static void take_cuts(struct tuning_run *t, enum tuning_family program, bool same_bits,
 		      uint32_t most)
 {
@@ -392,7 +391,7 @@ static int write_out(const struct tuning_run *t, struct err *e)
 	return r;
 }
 
-/* Can it be written? Leaves nothing there: who is interrupted after an hour should find nothing. */
+/* Checks that the table can be written. Leaves no file there: an interrupted run must leave none behind. */
 static int check_out(const char *path, struct err *e)
 {
 	struct file_draft draft;
@@ -403,14 +402,14 @@ static int check_out(const char *path, struct err *e)
 	return r;
 }
 
-/* Nothing here may touch OpenCL: see child.h. */
+/* This process must not use OpenCL: see child.h. */
 static int choose(const struct tune_options *o, int argc, char **argv, struct err *e)
 {
 	struct tuning_run t = {.options = o, .argc = argc, .argv = argv, .start = clock_now_ns()};
 	struct model_config config;
 	int r = model_config_open(o->engine.model_dir, &config, e);
 
-	/* Now, not after an hour. */
+	/* found now, not after an hour */
 	if (r == 0 && o->out && (r = check_out(o->out, e)) < 0)
 		err_prefix(e, "--out");
 	if (r < 0)
