@@ -1,4 +1,5 @@
-/* POST /apply-template: the body of /v1/chat/completions to the prompt that the model would get, as llama.cpp's server has it. */
+/* POST /apply-template: from the body of /v1/chat/completions to the prompt that the model would get. llama.cpp's
+ * server has the same endpoint. */
 #include "daemon/request/call.h"
 #include "daemon/request/text.h"
 #include "protocol/openai/writer.h"

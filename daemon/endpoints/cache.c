@@ -1,10 +1,8 @@
-/*
- * GET /cache: the prefix cache as it was between two steps.
+/* GET /cache: the prefix cache as it was between two steps.
  *
- * The tree belongs to the engine thread, which must not be kept from its steps: it copies at most `limit` nodes and IDS_MAX
- * token ids, and the http thread writes the JSON from the copy. Parents come before their children, so the copy is always a
- * tree. `truncated` says whether nodes were left out; the totals count all of them.
- */
+ * The tree belongs to the engine thread, which must not wait long between steps. So that thread copies at most
+ * `limit` nodes and IDS_MAX token ids, and the http thread writes the JSON from the copy. Parents come before their
+ * children, so the copy is always a tree. `truncated` says whether nodes were left out; the totals count all of them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,22 +14,22 @@
 #include "protocol/openai/writer.h"
 
 enum {
-	LIMIT = 1000, /* nodes, unless the client says more or less */
+	LIMIT = 1000, /* nodes, unless the query has another number */
 	LIMIT_MAX = 10000,
 	IDS_MAX = 1 << 18,
 };
 
 struct tree {
-	/* http: the query */
+	/* written by http: the query */
 	uint64_t limit;
-	bool tokens; /* their ids, too */
-	/* engine */
+	bool tokens; /* token ids are wanted, too */
+	/* written by engine: the copy */
 	uint32_t page_tokens, n_pages, n_slots;
 	struct metrics_steps stats;
-	bool has_below;		   /* host memory or disk below the device */
-	struct prefix_view *nodes; /* [n_nodes]; its pointers are no longer valid */
+	bool has_below;		   /* there is host memory or a disk below the device */
+	struct prefix_view *nodes; /* [n_nodes]; their pointers are no longer valid */
 	size_t n_nodes, cap;
-	int32_t *ids; /* [n_ids] of all nodes, one after the other */
+	int32_t *ids; /* [n_ids] the ids of all nodes, one after the other */
 	size_t n_ids;
 	bool truncated, failed;
 };
@@ -118,8 +116,8 @@ static void visit(struct call *c, struct loop *l) ON(role_engine)
 	}
 }
 
-/* A space's own id would let a reader try salts, so clients see a number: 0 without a salt, else the id of the space's first
- * node in the copy. The nodes of a space come one after the other. */
+/* Clients see a number for a space, not its id, which would let them try salts: 0 without a salt, else the place of
+ * the space's first node in the copy. The nodes of a space come one after the other. */
 static bool same_space(const struct prefix_view *a, const struct prefix_view *b)
 {
 	return a->space.id[0] == b->space.id[0] && a->space.id[1] == b->space.id[1];
@@ -154,7 +152,7 @@ static void write_node(const struct tree *t, const struct prefix_view *v, uint64
 	buf_putc(out, '}');
 }
 
-/* Host memory and disk; null without. */
+/* Host memory and disk; null: there is none. */
 static void write_tiers(const struct tree *t, struct buf *out)
 {
 	const struct store_stats *b = &t->stats.store;

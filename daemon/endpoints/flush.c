@@ -1,4 +1,4 @@
-/* POST /cache/flush: forgets everything that the prefix cache holds, on the device and below it. */
+/* POST /cache/flush: empties the prefix cache, on the device and below it. */
 #include <inttypes.h>
 
 #include "base/log.h"

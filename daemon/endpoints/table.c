@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* A row is the name behind `endpoint_` of the endpoint in a file of this directory. */
+/* A row: NAME of a file's `endpoint_NAME`. */
 /* clang-format off */
 #define ENDPOINTS(row) \
 	row(chat) \

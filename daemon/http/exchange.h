@@ -1,7 +1,5 @@
-/*
- * One HTTP request and its answer, for the files of this directory: receive.c checks the headers and takes the body, send.c
- * sends the answer, http.c is called by libmicrohttpd. Everything here is the http thread's.
- */
+/* One HTTP request and its answer, for the files of this directory: receive.c checks the headers and takes the body,
+ * send.c sends the answer, libmicrohttpd calls http.c. Only the http thread. */
 #pragma once
 
 #include <microhttpd.h>
@@ -18,23 +16,24 @@ struct http {
 	_Atomic bool closing;
 };
 
-/* From the headers of a request until libmicrohttpd calls it completed. */
+/* Lives from the headers of a request until libmicrohttpd calls it completed. */
 struct exchange {
 	struct http *http;
 	struct connection *connection;	 /* borrowed */
 	const struct endpoint *endpoint; /* NULL: there is none */
-	struct err error;		 /* code 0: none so far */
-	bool options,
-		close; /* options: the method is OPTIONS; close: the connection ends with the answer */
+	/* the error that will be the answer; code 0: none so far */
+	struct err error;
+	/* options: the method is OPTIONS; close: close the connection after the answer */
+	bool options, close;
 	struct buf body;
 	uint64_t received;
-	void *own;	       /* of endpoint->ask, until the call has it */
+	void *own;	       /* made by endpoint->ask; moves into the call */
 	struct call *call;     /* owned reference */
 	struct answer *answer; /* once the call runs */
 	/* a stream */
-	struct buf out; /* bytes out_at .. len are yet to go */
+	struct buf out; /* bytes out_at .. len are not sent yet */
 	size_t out_at;
-	bool stream_over; /* everything is in out */
+	bool stream_over; /* out has the rest of the stream */
 };
 
 static inline const char *exchange_header(struct MHD_Connection *mc, const char *name)
@@ -48,7 +47,7 @@ static inline const char *exchange_methods(const struct endpoint *e)
 	return e->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
 }
 
-/* receive.c: the headers are there; the body comes in pieces; all of it is there, or the connection was resumed. */
+/* receive.c: the headers have arrived; a piece of the body has; all of it has, or the connection was resumed. */
 enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
 			       const char *method, struct exchange **ret) ON(role_http);
 enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len) ON(role_http);
@@ -56,11 +55,11 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	ON(role_http);
 void exchange_free(struct exchange *x) ON(role_http);
 
-/* send.c: a whole answer; the buffer's memory is taken. */
+/* send.c: sends a whole answer; takes the buffer's memory. */
 enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsigned status,
 			   const char *type, struct buf *body) ON(role_http);
 enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
 	ON(role_http);
 
-/* send.c: answers from the call, as far as its answer is known, or suspends the connection. */
+/* send.c: sends as much of the call's answer as is known, or suspends the connection. */
 enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x) ON(role_http);

@@ -13,10 +13,11 @@
 #include "daemon/http/exchange.h"
 
 enum {
-	CONNECTIONS_MAX = 4096, /* or as many as descriptors allow; further ones wait unaccepted */
-	DESCRIPTORS_RESERVED = 64, /* for everything that is no connection */
+	/* connections, or as many as descriptors allow; further ones wait unaccepted */
+	CONNECTIONS_MAX = 4096,
+	DESCRIPTORS_RESERVED = 64, /* descriptors for everything but connections */
 	CONNECTION_MEMORY =
-		64 << 10, /* of libmicrohttpd: headers and the piece of a body at work */
+		64 << 10, /* of libmicrohttpd, for a connection: headers and a piece of the body */
 	INACTIVE_SECONDS = 120,
 };
 
@@ -127,7 +128,7 @@ int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port
 	return 0;
 }
 
-/* How many connections the descriptors are enough for, after taking all that we may have. */
+/* The number of connections for which the descriptors suffice, after raising their limit as far as allowed. */
 static unsigned connection_limit(void)
 {
 	struct rlimit limit;

@@ -1,12 +1,10 @@
-/*
- * HTTP: libmicrohttpd with its own thread, epoll and suspended connections. A request is an `exchange`:
+/* HTTP: libmicrohttpd with its own thread, epoll and suspended connections. A request is an `exchange`:
  *
  *     headers ──> endpoint and checks ──> body ──> answered at once (endpoint->get)
  *                         │                └─────> a call, for the text or the engine thread; the connection sleeps,
- *                         v                        and each time it is resumed it looks at its call
+ *                         v                        and looks at its call each time it is resumed
  *                     an error; the body is read and dropped first,
- *                     unless the client waits for "100 Continue" or the body is far too long
- */
+ *                     unless the client waits for "100 Continue" or the body is far too long */
 #pragma once
 
 #include <stdint.h>
@@ -17,7 +15,7 @@
 
 struct http;
 
-/* A socket that listens at host and port (0: any), with the port it got. */
+/* A socket that listens at host and port (0: any), and the port that it got. */
 int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port,
 		struct err *e) MUST_CHECK;
 

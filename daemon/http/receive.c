@@ -9,8 +9,8 @@
 #include "daemon/request/text.h"
 
 enum {
-	BODIES_MAX = 16, /* bodies of the largest size that are in memory at the same time */
-	/* a body longer than this times the limit is cut off, not read through */
+	BODIES_MAX = 16, /* bodies of the largest size that may be in memory at the same time */
+	/* a body longer than so many times the limit is cut off, a shorter one read to its end */
 	DISCARD_FACTOR = 4,
 };
 
@@ -71,7 +71,7 @@ static int check_queue(const struct http *h, struct err *e)
 	return 0;
 }
 
-/* Whether this server answers such a request at all. */
+/* Whether this worker has the endpoint at all. */
 static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, const char *path,
 			  const char *method, struct err *e)
 {
@@ -86,7 +86,7 @@ static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, c
 	if (!has_method(p, method))
 		return err_set(e, PROBLEM_METHOD, "%s is not for %.20s; it has %s", p->path, method,
 			       exchange_methods(p));
-	/* A page of a web site need not read the answer to have flushed the cache. */
+	/* A web page could flush the cache by sending the request, without reading the answer. */
 	if (p->guarded && exchange_header(mc, "Origin"))
 		return err_set(e, PROBLEM_CROSS_ORIGIN, "%s is not for pages of web sites",
 			       p->path);
@@ -149,7 +149,7 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 		r = ask(mc, x, &x->error);
 	if (!r && has_body(x->endpoint))
 		r = check_body(mc, x, &x->error);
-	/* A client that waits for "100 Continue" has not begun to send. */
+	/* A client that waits for "100 Continue" has not begun to send the body. */
 	if (r && (exchange_header(mc, "Expect") ||
 		  content_length(mc) / DISCARD_FACTOR > h->server->options.max_body)) {
 		x->close = true;
@@ -200,11 +200,11 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	x->own = NULL;
 	c->http.connection = mc;
 	c->http.resume = resume;
-	c->text.body = x->body; /* and with it its share of server.body_bytes */
+	c->text.body = x->body; /* drops the body, and its share of server.body_bytes */
 	x->body = (struct buf){0};
 	call_arrive(c);
 	watch_answering(h->watch, x->connection, c);
-	/* Either http_stop sees the call among the watched, or this sees that it is closing. */
+	/* Either http_stop sees the call among the watched ones, or this thread sees here that the server closes. */
 	if (atomic_load(&h->closing))
 		call_close(c);
 	if (x->endpoint->visit)
@@ -224,7 +224,7 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	if (x->call)
 		return send_call(mc, x);
 	if (!x->options && !x->error.code) {
-		/* The state may have changed while the body came in. */
+		/* The state may have changed while the body arrived. */
 		if (!p->while_loading)
 			check_state(s, &x->error);
 		if (!x->error.code && has_body(p))

@@ -6,14 +6,14 @@
 #include "daemon/lifecycle.h"
 
 enum {
-	BLOCK = 32 << 10,  /* largest piece of a stream handed over at once */
+	BLOCK = 32 << 10,  /* most bytes of a stream handed over at once */
 	RETRY_LOADING = 2, /* seconds for Retry-After */
 	RETRY_BUSY = 1,
 };
 
 static const char type_json[] = "application/json";
 
-/* ---- answers that are whole ---- */
+/* ---- whole answers ---- */
 
 static void add_error_headers(struct MHD_Response *r, const struct exchange *x, unsigned status)
 {
@@ -39,7 +39,7 @@ static void add_options_headers(struct MHD_Connection *mc, struct MHD_Response *
 	if (!cors)
 		return;
 	MHD_add_response_header(r, "Access-Control-Allow-Methods", methods);
-	/* "*" does not stand for Authorization. */
+	/* "*" does not include Authorization. */
 	MHD_add_response_header(r, "Access-Control-Allow-Headers",
 				wanted ? wanted : "Authorization, Content-Type");
 	MHD_add_response_header(r, "Access-Control-Max-Age", "86400");
@@ -112,7 +112,7 @@ static void suspend(void *connection)
 	MHD_suspend_connection(connection);
 }
 
-/* Copies bytes that are ready; 0 when there are none. */
+/* Copies bytes that are ready; returns 0 if there are none. */
 static size_t drain_out(struct exchange *x, char *to, size_t max)
 {
 	size_t n = MIN(x->out.len - x->out_at, max);
@@ -127,7 +127,7 @@ static size_t drain_out(struct exchange *x, char *to, size_t max)
 	return n;
 }
 
-/* Turns the news of a call into bytes of the stream. */
+/* Makes the stream's next bytes from the call's new tokens. */
 static void extend_stream(struct exchange *x, const struct buf *tokens,
 			  const struct call_news *news)
 {
@@ -148,7 +148,7 @@ static void extend_stream(struct exchange *x, const struct buf *tokens,
 	}
 }
 
-/* libmicrohttpd wants bytes. Returning 0 is allowed only when the connection was suspended. */
+/* Called when libmicrohttpd wants bytes. It may return 0 only when the connection was suspended. */
 static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
 {
 	struct exchange *x = cls;
@@ -185,14 +185,14 @@ static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x
 		return MHD_NO;
 	MHD_add_response_header(r, "Content-Type", "text/event-stream; charset=utf-8");
 	MHD_add_response_header(r, "Cache-Control", "no-cache");
-	/* nginx would hold chunks back. */
+	/* nginx would collect chunks instead of passing them on */
 	MHD_add_response_header(r, "X-Accel-Buffering", "no");
 	return queue_response(mc, x, MHD_HTTP_OK, r);
 }
 
 /* ---- calls ---- */
 
-/* The body, or the error, that another thread gave as the answer. */
+/* Sends the body, or the error, that another thread gave as the answer. */
 static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x,
 				  const struct err *failure) ON(role_http)
 {
@@ -209,15 +209,17 @@ static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x,
 	return send_whole(mc, x, MHD_HTTP_OK, type_json, &body);
 }
 
-/* Whether the headers of a stream go out now: with the first token, since they tell how much was cached; with a comment when
- * that takes long, so that no proxy gives up; at the end. Until then a failure has a status. */
+/* Whether the headers of a stream are sent now: with the first token, because they have the number of cached tokens;
+ * with a comment if that takes long, so that no proxy gives up; at the end. Before the headers a failure still gets a
+ * status. */
 static bool stream_begins(const struct buf *tokens, const struct call_news *news)
 {
 	return tokens->len || news->comment_due ||
 	       (news->stage == CALL_ENDED && !news->failure.code);
 }
 
-/* Makes text of the tokens and sends the answer when it is whole, or begins its stream. False: there is nothing to send. */
+/* Makes text of the tokens, and sends the answer when it is whole, or begins its stream. False: there is nothing to
+ * send yet. */
 static bool send_tokens(struct MHD_Connection *mc, struct exchange *x, const struct buf *tokens,
 			const struct call_news *news, enum MHD_Result *ret) ON(role_http)
 {
@@ -266,7 +268,7 @@ enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 			r = MHD_NO;
 		else if (news.stage == CALL_ANSWERED)
 			r = send_reply(mc, x, &news.failure);
-		else if (!news.closing) /* the text thread has handed it on */
+		else if (!news.closing) /* the text thread has handed the call on */
 			over = send_tokens(mc, x, &tokens, &news, &r);
 		buf_release(&tokens);
 	}

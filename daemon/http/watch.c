@@ -25,8 +25,9 @@ struct connection {
 	struct connection *prev, *next;
 	uint64_t number;
 	int fd;
-	struct call *call;    /* borrowed: its connection's reference holds while it is here */
-	uint64_t deadline_ns; /* 0: none */
+	/* borrowed: the connection holds a reference until it leaves the table */
+	struct call *call;
+	uint64_t deadline_ns; /* time by which it must be done; 0: none */
 };
 
 struct watch {
@@ -41,7 +42,7 @@ struct watch {
 	uint64_t last_number;
 };
 
-/* The connection's call with a reference, or NULL when this event is of a former one. */
+/* The connection's call with a reference, or NULL if the event is of a former connection. */
 static struct call *call_of_event(struct watch *w, int fd, uint64_t number)
 {
 	struct call *call = NULL;
@@ -67,7 +68,7 @@ static void take_event(struct watch *w, const struct epoll_event *ev) ON(role_wa
 	uint64_t key = ev->data.u64;
 	struct call *call;
 
-	if (!key) /* wake_fd: number 0 is never given */
+	if (!key) /* the event of wake_fd: no connection has number 0 */
 		return;
 	call = call_of_event(w, (int)(key & ((1u << FD_BITS) - 1)), key >> FD_BITS);
 	if (!call)
@@ -86,7 +87,7 @@ static void tick(struct watch *w) ON(role_watch)
 		if (c->call)
 			call_tick(c->call, now > comment_ns ? now - comment_ns : 0);
 		if (c->deadline_ns && now > c->deadline_ns) {
-			/* libmicrohttpd sees the end of file and closes it. */
+			/* libmicrohttpd sees the end of file and closes the connection. */
 			shutdown(c->fd, SHUT_RDWR);
 			c->deadline_ns = 0;
 		}
@@ -165,7 +166,7 @@ void watch_free(struct watch *w)
 	release(w);
 }
 
-/* Room for this descriptor in the table. Call with the lock held. */
+/* Makes the table large enough for this descriptor. Call with the lock held. */
 static int reserve_fd(struct watch *w, int fd)
 {
 	size_t n = w->n_fds ? w->n_fds : 64;
@@ -222,7 +223,7 @@ void watch_close(struct watch *w, struct connection *c)
 		w->head = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
-	/* Fails when it was never added. */
+	/* Fails if the descriptor was never added, which does no harm. */
 	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	pthread_mutex_unlock(&w->lock);
 	free(c);
@@ -248,9 +249,8 @@ void watch_answering(struct watch *w, struct connection *c, struct call *call)
 	c->deadline_ns = 0;
 	c->call = call;
 	ev.data.u64 = event_key(c);
-	/* Level-triggered: a client that has left already is reported at once. Descriptors that
-	 * epoll cannot take do not occur among sockets; without memory for it the client just goes
-	 * unseen until something is written. */
+	/* Level-triggered, so that a client that has already left is reported at once. epoll takes every socket. If
+	 * the kernel has no memory for it, a client that leaves goes unnoticed until data are sent to it. */
 	if (call && epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev) < 0 && errno == ENOENT &&
 	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) < 0)
 		log_warning("cannot watch a connection: %s", strerror(errno));

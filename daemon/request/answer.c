@@ -13,15 +13,15 @@ struct answer {
 	struct choice_config config;
 	struct choice *choices; /* [call.n_choices] */
 	struct {
-		bool begun; /* its first chunk is out */
+		bool begun; /* its first chunk was sent */
 		struct openai_cursor cursor;
 	} * streams; /* [call.n_choices]; NULL: no stream */
-	/* The log-probabilities of the prompts' tokens, if they were asked for: [call.n_parts], else NULL. */
+	/* The log-probabilities of the prompts' tokens if the request wants them: [call.n_parts], else NULL. */
 	struct scores {
 		struct draw_result *v; /* [n of the prompt's tokens] the first is unused */
 		size_t n;
 	} * scores;
-	uint32_t n_open; /* choices that go on */
+	uint32_t n_open; /* choices that have not ended */
 };
 
 static const struct ids *prompt_of(const struct answer *a, uint32_t choice)
@@ -49,8 +49,9 @@ static void echo_prompt(struct answer *a, uint32_t index)
 	}
 }
 
-/* How many bytes of the prompt's text, `at` bytes into it, token id is. A text has its special tokens in it, but for
- * those that were put around it; ids show none. */
+/* The number of bytes that token id has in the echoed prompt, at byte `at` of its text. A special token has bytes
+ * only if the client's text contains it there; the tokenizer may have added others around the text, and a prompt
+ * given as ids shows none. */
 static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p, size_t at,
 			   int32_t id)
 {
@@ -66,7 +67,7 @@ static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p
 		       : 0;
 }
 
-/* All tokens of a part's prompt are scored: with echo its choices begin with them. */
+/* Called when all tokens of a part's prompt are scored. With echo, the choices of the part begin with these tokens. */
 static int echo_scores(struct answer *a, uint32_t part)
 {
 	const struct call *c = a->call;
@@ -97,7 +98,7 @@ static int echo_scores(struct answer *a, uint32_t part)
 	return r;
 }
 
-/* The first token of a prompt has nothing before it, so it is never asked about. */
+/* The first token of a prompt follows no token, so it has no log-probability and n begins at 1. */
 static int make_scores(struct answer *a)
 {
 	const struct call *c = a->call;
@@ -217,7 +218,8 @@ static struct openai_delta delta_of(const struct answer *a, uint32_t index)
 	};
 }
 
-/* Writes the pending text of a choice. Token ids alone wait for a chunk that has text, or the finish reason. */
+/* Writes the pending text of a choice. Token ids without text wait for a chunk that has text, or for the finish
+ * reason. */
 static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
 {
 	const struct ids *prompt = prompt_of(a, index);
@@ -236,7 +238,7 @@ static void stream_choice(struct answer *a, uint32_t index, struct buf *out)
 	choice_clear(ch);
 }
 
-/* One more token of a prompt. */
+/* Takes one more scored token of a prompt. */
 static int take_score(struct answer *a, uint32_t part, const struct draw_result *score,
 		      struct buf *out)
 {
@@ -253,7 +255,7 @@ static int take_score(struct answer *a, uint32_t part, const struct draw_result 
 	return r;
 }
 
-/* A token of a choice. */
+/* Takes a drawn token of a choice. */
 static int take_token(struct answer *a, uint32_t index, const struct draw_result *draw,
 		      enum finish_reason finish)
 {
@@ -287,7 +289,7 @@ int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out)
 				return r;
 			continue;
 		}
-		/* Drawn before the engine heard of the stop string. */
+		/* drawn before the engine thread learned of the stop string */
 		if (a->choices[index].finish)
 			continue;
 		r = take_token(a, index, &draw, finish);

@@ -1,13 +1,11 @@
-/*
- * From a call's tokens to its answer: text, stop strings, reasoning, log-probabilities, and the
- * JSON of a whole body or a stream. On the http thread, one token after the other.
+/* From a call's tokens to its answer: text, stop strings, reasoning, log-probabilities, and the JSON of a whole body
+ * or a stream. On the http thread, one token after the other.
  *
  *     record ──> detokenizer ──> reasoning | content ──> delta ──> SSE chunk, or kept for the body
  *
- * A choice ends with the engine's reason, or here, at a stop string: then the engine is told, and
- * tokens that it drew meanwhile are dropped. Usage counts tokens up to and including the one that
- * completed the stop.
- */
+ * A choice ends with the engine's reason, or here, at a stop string. In the second case the engine thread is told,
+ * and tokens that it drew meanwhile are dropped. Usage counts tokens up to and including the one that completed the
+ * stop string. */
 #pragma once
 
 #include "base/buf.h"
@@ -20,15 +18,14 @@ struct answer;
 struct answer *answer_new(struct call *c);
 void answer_free(struct answer *a);
 
-/* Takes the records. A stream's chunks are appended to out; NULL when there is no stream. -ENOMEM.
- */
+/* Takes the records of tokens. A stream's chunks are appended to out; out is NULL for a whole answer. -ENOMEM. */
 int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out) MUST_CHECK;
 
-/* Every choice has its finish reason. */
+/* Whether every choice has ended. */
 bool answer_complete(const struct answer *a);
 
-/* The end of a complete stream. */
+/* Appends the end of a complete stream. */
 void answer_end_stream(const struct answer *a, struct buf *out);
 
-/* The body of a complete answer. */
+/* Writes the body of a complete answer. */
 void answer_body(const struct answer *a, struct buf *out);

@@ -10,21 +10,21 @@
 #include "base/log.h"
 #include "daemon/lifecycle.h"
 
-/* A token in call.tokens: this, then n_top ids, then n_top log-probabilities. */
+/* A record of call.tokens: this struct, then n_top ids, then n_top log-probabilities. */
 struct record {
-	uint32_t of; /* the choice; of a scored token the part */
+	uint32_t of; /* the choice; of a scored prompt token the part */
 	int32_t token;
 	float logprob;
-	uint32_t rank; /* 0: it was drawn */
+	uint32_t rank; /* of a scored token; 0: it was drawn */
 	uint16_t finish, n_top;
 };
 
 enum {
-	/* Everything a call allocates in its arena: prompts given as ids, texts, choices. */
+	/* the most bytes of a call's arena: prompts given as ids, texts, choices */
 	ARENA_MAX = 256 << 20,
-	/* 4096 tokens of 64 choices with 20 log-probabilities each fit. */
+	/* the most bytes of call.tokens: 4096 tokens of 64 choices with 20 log-probabilities each fit */
 	TOKENS_MAX = 64 << 20,
-	/* Answers that are sent as a whole have their tokens taken at this many bytes. */
+	/* http takes the tokens of an answer that is sent whole whenever they have so many bytes */
 	TOKENS_PLENTY = 1 << 20,
 };
 
@@ -33,7 +33,7 @@ static void name_call(struct call *c)
 	unsigned char random[16] = {0};
 	size_t n = (size_t)snprintf(c->id, sizeof(c->id), "%s", c->endpoint->id);
 
-	/* 16 bytes come at once or, before the kernel is seeded, not at all: then ids repeat. */
+	/* getrandom gives 16 bytes at once or, before the kernel is seeded, none: then ids repeat. */
 	if (getrandom(random, sizeof(random), 0) < 0)
 		memcpy(random, &c->created, sizeof(c->created));
 	for (size_t i = 0; i < sizeof(random); i++)
@@ -65,7 +65,7 @@ struct call *call_ref(struct call *c)
 	return c;
 }
 
-/* "stop", "stop+length", or "none" for a call that was over before any choice ended. */
+/* The reason for the log: "stop", "stop+length", or "none" for a call that was over before any choice ended. */
 static void describe_finish(struct call *c, char *out, size_t size)
 {
 	static const char *const names[METRICS_FINISHES] = {"stop", "length", "abort", "error"};
@@ -146,7 +146,7 @@ void call_arrive(struct call *c)
 {
 	c->arrived_ns = clock_now_ns();
 	atomic_fetch_add(&c->server->calls, 1);
-	/* A visit is no work, and must be possible when the queue is full. */
+	/* A visit is not counted as waiting: it must be possible when the queue is full. */
 	if (c->endpoint->visit)
 		return;
 	atomic_store(&c->queued, true);
@@ -350,7 +350,7 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 		suspend(c->http.connection);
 		s->suspended = ret->slept = true;
 	}
-	/* Until then `ask` is the text thread's. */
+	/* `ask` belongs to the text thread until then */
 	if (s->stage >= CALL_RUNNING && c->text.ask.stream)
 		s->sent_ns = clock_now_ns();
 	unlock(c);

@@ -1,7 +1,6 @@
-/*
- * A call: one request of a client from its body to the last byte of the answer.
+/* A call: one request of a client from its body to the last byte of the answer.
  *
- *     thread  what happens                                       stage afterwards
+ *     thread  work                                               stage afterwards
  *     http    call_new, the body is moved in, text_submit        WORKING
  *     text    parse, render, tokenize, then call_submit          WORKING
  *             or call_fail / call_reply                          ANSWERED
@@ -13,18 +12,18 @@
  *
  * A call whose endpoint visits the engine thread skips the text thread: http hands it over, and the visit answers it.
  *
- * Each member of struct call has one owner. `http` and `text` are written by the thread of that name before it hands the
- * call on, and are constant afterwards. `engine` is the engine thread's. `report` is atomic. `shared` is guarded by its lock;
- * nothing else passes between the http thread and the others.
+ * Each member of struct call has one owner. `http` and `text` are written by the thread of that name before it hands
+ * the call on, and are constant afterwards. `engine` is the engine thread's. `report` is atomic. `shared` is guarded
+ * by its lock; nothing else passes between the http thread and the others.
  *
- * Two references keep a call alive: the connection's, from call_new until libmicrohttpd says that the request is completed,
- * and the work's, from text_submit until the engine thread (or the text thread) is done with it. The last call_unref logs
- * one line and frees everything, on whichever thread that is.
+ * Two references keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
+ * completed. The work's lasts from text_submit until the engine thread (or the text thread) is done with the call.
+ * The last call_unref logs one line and frees everything, on the thread that calls it.
  *
- * Sleeping: the http thread suspends the connection when there is nothing to send (call_take), under the lock in which it
- * saw that there was nothing. A thread that changes anything calls call_wake, which resumes the connection if, and only if,
- * it is suspended. libmicrohttpd cannot close a suspended connection, so the pointer to it is valid then.
- */
+ * Sleeping: the http thread suspends the connection when there is nothing to send (call_take), under the lock in
+ * which it saw that there was nothing. A thread that changes anything calls call_wake, which resumes the connection
+ * if, and only if, it is suspended. libmicrohttpd cannot close a suspended connection, so the pointer to it is valid
+ * then. */
 #pragma once
 
 #include <pthread.h>
@@ -43,27 +42,27 @@ enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 
 /* One prompt of a call: a request of the scheduler. */
 struct call_part {
-	/* text, then constant */
+	/* written by the text thread, then constant */
 	struct ids prompt;   /* owned */
-	uint64_t seed;	     /* of its draws */
-	uint32_t max_tokens; /* as asked for, or as many as fit */
-	struct content_key root_key,
-		*page_keys;   /* [whole pages of the prompt] in the arena; NULL: no tiers */
+	uint64_t seed;	     /* of the part's draws */
+	uint32_t max_tokens; /* tokens to generate: as requested, or as many as fit */
+	/* [whole pages of the prompt] in the arena; NULL: no cache below the device */
+	struct content_key root_key, *page_keys;
 	uint32_t *boundaries; /* [n_boundaries] in the arena: the ends of turns, see turns.h */
 	uint32_t n_boundaries;
 	struct call_run {
 		struct call *call;
-		uint64_t id;	    /* the scheduler's, 0: not submitted */
+		uint64_t id;	    /* id in the scheduler, 0: not submitted */
 		uint32_t n_running; /* choices that have not ended */
-		uint64_t first_ns;  /* 0: no token yet */
-		bool hit_known;	    /* call_hit was told */
+		uint64_t first_ns;  /* time of the first token, 0: none yet */
+		bool hit_known;	    /* call_hit was called */
 	} run OWNED_BY(role_engine);
 };
 
 /* One choice, as the engine thread sees it. Choice c belongs to part c / n. */
 struct call_choice {
 	bool ended;
-	uint64_t last_ns; /* when its newest token came, 0: none yet */
+	uint64_t last_ns; /* time of its newest token, 0: none yet */
 };
 
 /* A message to the engine thread, in server.inbox. A call has two, so that it can be submitted and controlled at the same
@@ -73,11 +72,11 @@ struct call_message {
 	struct call *call;
 };
 
-/* http: the connection, and how it is resumed when it is suspended. */
+/* http: the connection, and the function that resumes it when it is suspended. */
 struct call_http {
 	void *connection; /* struct MHD_Connection */
 	void (*resume)(void *connection);
-	void *own; /* of endpoint->ask; the engine thread's while endpoint->visit runs */
+	void *own; /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
 };
 
 /* text: the request, until call_submit. */
@@ -86,47 +85,47 @@ struct call_text {
 	struct buf body;	/* dropped once parsed */
 	struct arena arena;
 	struct openai_request ask;
-	bool asked;			/* ask is to be released */
+	bool asked;			/* ask was filled and must be released */
 	struct call_part *parts;	/* [n_parts] in the arena */
-	uint32_t n_parts, n, n_choices; /* n choices a part, n_choices = n_parts * n */
+	uint32_t n_parts, n, n_choices; /* n choices for each part, n_choices = n_parts * n */
 	struct call_choice *choices POINTS_TO(role_engine); /* [n_choices] in the arena */
 	uint32_t n_prompt;				    /* tokens of all parts */
-	const int32_t *end_tokens; /* [n_end_tokens] the model's and the client's */
+	const int32_t *end_tokens; /* [n_end_tokens] of the model and of the client */
 	uint32_t n_end_tokens;
-	struct prefix_space space; /* of its cache_salt */
+	struct prefix_space space; /* the space of its cache_salt */
 };
 
-/* engine: the call in the loop. */
+/* engine: the call's state in the loop. */
 struct call_engine {
 	struct list live;   /* in the list of live calls (daemon/steps/live.h) */
 	bool touched;	    /* a token came in this step */
 	bool broken;	    /* there was no memory for a token */
-	bool plenty;	    /* many tokens wait: http is to take them */
+	bool plenty;	    /* so many tokens wait that http must take them */
 	uint32_t n_running; /* choices that have not ended; 0: not live */
 };
 
-/* Any thread: for the log, and for the headers of the answer. The engine thread writes what the cache gave before it pushes
- * the first token of a part, so that a thread that has seen the token sees this too. */
+/* Any thread: for the log, and for the headers of the answer. The engine thread writes a part's cache hit before it
+ * pushes the part's first token, so that a thread that has seen the token sees the hit too. */
 struct call_report {
 	_Atomic uint32_t n_generated;
 	_Atomic uint64_t first_token_ns;
 	_Atomic uint32_t finished[METRICS_FINISHES];
 	_Atomic uint32_t n_hits;	       /* parts whose hit is known */
-	_Atomic uint32_t n_cached, n_received; /* tokens, of all of them; as in scheduler_hit */
-	_Atomic uint32_t miss; /* enum prefix_miss: the first one that is not NONE */
+	_Atomic uint32_t n_cached, n_received; /* tokens of all parts; as in scheduler_hit */
+	_Atomic uint32_t miss; /* enum prefix_miss: the first reason that is not NONE */
 };
 
-/* Between http and the other threads, guarded by lock. */
+/* Data that http and the other threads exchange, guarded by lock. */
 struct call_shared {
 	pthread_mutex_t lock;
-	enum call_stage stage, seen; /* seen: the stage that http has taken note of */
+	enum call_stage stage, seen; /* seen: the newest stage that http knows */
 	bool suspended, closing;
 	bool control_queued;
 	bool *stop_wanted;  /* [n_choices] in the arena: a stop string was met */
 	struct buf tokens;  /* records that http has not taken */
 	struct err failure; /* code 0: none */
 	struct buf reply;   /* ANSWERED without failure: the body */
-	uint64_t sent_ns;   /* when http last sent something of a stream, 0: not yet */
+	uint64_t sent_ns;   /* when http last sent a part of a stream, 0: not yet */
 	bool comment_due;
 };
 
@@ -139,7 +138,7 @@ struct call {
 	uint64_t arrived_ns;
 
 	_Atomic uint32_t refs;
-	_Atomic bool aborted; /* the client left */
+	_Atomic bool aborted; /* the client has left */
 	_Atomic bool queued;  /* counted in server.queued */
 	struct call_message submit, control;
 
@@ -150,59 +149,60 @@ struct call {
 	struct call_shared shared;
 };
 
-/* New, with one reference. Takes nothing. NULL when out of memory. */
+/* New, with one reference. Takes none of the arguments. NULL when out of memory. */
 struct call *call_new(struct server *s, const struct endpoint *endpoint);
 struct call *call_ref(struct call *c);
 void call_unref(struct call *c);
 
-/* The body is whole: arrival time, the counts that limit the queue. */
+/* The body has arrived: sets the arrival time, and counts the call in the limits of the queue. */
 void call_arrive(struct call *c);
 
-/* Hands the call to the engine thread; the given reference (the work's) goes with it. */
+/* Hands the call to the engine thread, together with the work's reference. */
 void call_submit(struct call *c);
 
-/* No longer waiting for its first token. Repeated calls do nothing. */
+/* The call no longer waits for its first token. Repeated calls do nothing. */
 void call_unqueue(struct call *c);
 
-/* text: the body is parsed. Its bytes no longer count in server.body_bytes. */
+/* text: the body is parsed, and its bytes no longer count in server.body_bytes. */
 void call_drop_body(struct call *c);
 
-/* A choice, or the call as a whole, is over for this reason: for metrics and the log. */
+/* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */
 void call_count(struct call *c, enum metrics_finish why);
 
-/* text, engine: the answer is this error, or, once RUNNING, the rest of it is. Wakes. */
+/* text, engine: the answer is this error; once RUNNING, the rest of the answer is. Wakes. */
 void call_fail(struct call *c, const struct err *e);
 
 /* text, engine: the answer is this body (moved out of *body, status 200). Wakes. */
 void call_reply(struct call *c, struct buf *body);
 
-/* engine: the prefix cache's hit of one of its parts. */
+/* engine: notes the prefix cache's hit of one of the call's parts. */
 void call_hit(struct call *c, const struct scheduler_hit *hit);
 
-/* "cached=64; reason=no-checkpoint" of the hits that are known by now; false: none is. */
+/* Writes "cached=64; reason=no-checkpoint", the sum of the hits known by now. False: no hit is known. */
 bool call_describe_hit(const struct call *c, char *out, size_t size);
 
-/* engine: the scheduler took it. Wakes. */
+/* engine: the scheduler has accepted the call. Wakes. */
 void call_accept(struct call *c);
 
-/* engine: a token of choice `choice`. Does not wake; -ENOMEM. */
+/* engine: pushes a token of choice `choice`. Does not wake; -ENOMEM. */
 int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 	      const struct draw_result *draw) MUST_CHECK ON(role_engine);
 
-/* engine: the next n tokens of the prompt of part `part`, whose ranks are above 0. Does not wake; -ENOMEM. */
+/* engine: pushes the next n scored tokens of the prompt of part `part`, whose ranks are above 0. Does not wake;
+ * -ENOMEM. */
 int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores,
 		     uint32_t n) MUST_CHECK ON(role_engine);
 
-/* engine: no further token comes. Does not wake. */
+/* engine: no further token will come. Does not wake. */
 void call_end(struct call *c);
 
-/* Resumes the connection if it sleeps; with `tokens` only if it wants to hear of every token. */
+/* Resumes the connection if it sleeps; with `tokens` only if it wants to be woken for every token. */
 void call_wake(struct call *c);
 bool call_wants_tokens(const struct call *c) ON(role_engine);
 
-/* http: the news. Swaps the records into *tokens (which must be empty). When there is nothing
- * new the connection is suspended, by `suspend` under the lock, and the caller returns to
- * libmicrohttpd at once (slept). Never sleeps while the daemon closes. */
+/* http: takes the news. Swaps the records into *tokens, which must be empty. If nothing is new, suspends the
+ * connection by `suspend` under the lock, and the caller must return to libmicrohttpd at once (slept). Never sleeps
+ * while the daemon closes. */
 struct call_news {
 	enum call_stage stage;
 	bool slept, closing, comment_due;
@@ -214,23 +214,23 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 /* http: moves the body that call_reply gave to *ret. */
 void call_take_reply(struct call *c, struct buf *ret);
 
-/* Any thread: the client left. The engine hears of it, the connection wakes. */
+/* Any thread: the client has left. Tells the engine thread, and wakes the connection. */
 void call_abort(struct call *c);
 
-/* http: a stop string was met in this choice. */
+/* http: a stop string was found in this choice. */
 void call_stop_choice(struct call *c, uint32_t choice);
 
-/* engine: begins to look at an abort or at stops; later ones send another message. */
+/* engine: called before it looks at an abort or at stops; later ones send another message. */
 void call_control_taken(struct call *c);
 bool call_stop_wanted(struct call *c, uint32_t choice);
 
-/* main: libmicrohttpd is about to stop. The call never sleeps again. */
+/* main: libmicrohttpd is about to stop. The connection never sleeps again. */
 void call_close(struct call *c);
 
 /* watch: wakes a stream that was silent since before `before_ns`, for a comment. */
 void call_tick(struct call *c, uint64_t before_ns);
 
-/* A record of call.tokens, taken from the front at *offset. False at the end. *ret_of: the choice of a token that was
- * drawn (rank 0), the part of one that was scored. */
+/* The next record of call.tokens, at *offset. False at the end. *ret_of: the choice of a drawn token (rank 0), or the
+ * part of a scored one. */
 bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 		 enum finish_reason *ret_finish, struct draw_result *ret_draw);

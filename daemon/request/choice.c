@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 
-/* Text of one choice at most. */
+/* the most bytes of text of one choice */
 enum { TEXT_MAX = 256 << 20 };
 
 int choice_init(struct choice *c, const struct choice_config *config)
@@ -41,8 +41,7 @@ static int reserve_tokens(struct choice *c, size_t n)
 		       : -ENOMEM;
 }
 
-/* A token that adds len bytes to the text. One that adds nothing, and is reported all the same, is content by its
- * own right. */
+/* Adds a token of len bytes. A token without bytes that is to be reported all the same counts as content. */
 static int remember_token(struct choice *c, const struct draw_result *draw, size_t len)
 {
 	size_t n_bytes;
@@ -67,8 +66,7 @@ int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n)
 	return 0;
 }
 
-/* A stop string was met: tokens, or ends of one, behind the text that went out are no part of it.
- */
+/* A stop string was found: drops tokens, and parts of them, that lie behind the text up to it. */
 static void cut_tokens(struct choice *c)
 {
 	size_t released = detokenizer_released(c->detokenizer);
@@ -87,7 +85,7 @@ static void cut_tokens(struct choice *c)
 	}
 }
 
-/* Raw bytes begin .. end became content. */
+/* Marks raw bytes begin .. end as content. */
 static void mark_content(struct choice *c, size_t begin, size_t end)
 {
 	for (size_t i = c->n_tokens; i > c->n_ready; i--) {
@@ -101,8 +99,8 @@ static void mark_content(struct choice *c, size_t begin, size_t end)
 	}
 }
 
-/* Moves the piece on. It stands for the raw bytes up to `released`, one each but where U+FFFD
- * replaced broken ones. */
+/* Moves a piece of the detokenizer's text on to the splitter. It stands for the raw bytes up to `released`, one byte
+ * each, unless U+FFFD replaced invalid bytes. */
 static void split_piece(struct choice *c, size_t begin, size_t released)
 {
 	const struct choice_config *g = c->config;
@@ -128,7 +126,7 @@ static void split_piece(struct choice *c, size_t begin, size_t released)
 	buf_reset(&c->piece);
 }
 
-/* The text ends: the bytes that the splitter holds back become reasoning or content. */
+/* The text has ended: the bytes that the splitter holds back become reasoning or content. */
 static void finish_split(struct choice *c)
 {
 	size_t before = c->content.len, end = detokenizer_released(c->detokenizer), n;
@@ -141,7 +139,7 @@ static void finish_split(struct choice *c)
 		mark_content(c, end - MIN(n, end), end);
 }
 
-/* Tokens that are through become ready if they are content, and are dropped if not. */
+/* Tokens all of whose bytes were split become ready to report if they are content; others are dropped. */
 static void settle_tokens(struct choice *c)
 {
 	size_t through = detokenizer_released(c->detokenizer) - c->splitter.n_held;
@@ -160,7 +158,7 @@ static void settle_tokens(struct choice *c)
 	c->n_ready = kept;
 }
 
-/* A token without bytes is no part of any text. */
+/* a token without bytes belongs to no text */
 static bool reported(const struct choice *c, size_t len)
 {
 	return c->config->logprobs && (len || c->config->every_token);
@@ -202,7 +200,7 @@ int choice_push(struct choice *c, const struct draw_result *draw, enum finish_re
 	if (c->config->token_ids && ids_push(&c->token_ids, draw->token) < 0)
 		return -ENOMEM;
 	if (finish == FINISH_STOP) {
-		/* An end token is no part of the text. */
+		/* the text does not include the end token */
 		c->finish = "stop";
 		r = reported(c, 0) ? remember_token(c, draw, 0) : 0;
 		if (!r)

@@ -1,4 +1,4 @@
-/* From a parsed body to requests of the scheduler: prompts in ids, lengths that fit, end tokens, seeds. */
+/* From a parsed body to requests of the scheduler: prompts as token ids, lengths that fit, end tokens, seeds. */
 #include <assert.h>
 #include <errno.h>
 #include <gnutls/crypto.h>
@@ -13,7 +13,7 @@
 
 enum {
 	CHOICES_MAX = 1024,
-	/* Tokens of prompts whose log-probabilities one answer has: each takes some hundred bytes. */
+	/* The most prompt tokens of one answer with log-probabilities: each takes some hundred bytes. */
 	SCORED_MAX = 1 << 19,
 };
 
@@ -77,7 +77,8 @@ static int encode_prompt(struct server *s, const struct openai_prompt *p, bool a
 	return ids_append(out, p->ids, p->n_ids) < 0 ? no_memory(e) : 0;
 }
 
-/* KV pages that a request of n choices can have: all, or as many as --cache-memory leaves beside its states. */
+/* The most KV pages that a request of n choices can have: all pages, or as many as --cache-memory leaves beside the
+ * request's states. */
 static uint64_t pages_beside(const struct server *s, uint64_t n)
 {
 	const struct engine_info *i = &s->info;
@@ -88,8 +89,8 @@ static uint64_t pages_beside(const struct server *s, uint64_t n)
 	return bytes > states ? MIN((uint64_t)i->n_pages, (bytes - states) / i->page_bytes) : 0;
 }
 
-/* Tokens that a choice can generate behind n_prompt, with n choices beside each other, in a pool of
- * this size: whole pages of the prompt are shared, the rest of a choice is its own. */
+/* The most tokens that each of n choices can generate after n_prompt tokens, in a pool of this size. The choices
+ * share whole pages of the prompt; the rest of a choice is its own. */
 static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 {
 	uint64_t page = s->options.page_size, shared = n_prompt / page, end;
@@ -101,7 +102,7 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 	return end > n_prompt ? end - n_prompt : 0;
 }
 
-/* Sets the number of tokens to generate: as asked for, or as many as fit. */
+/* Sets the number of tokens to generate: as requested, or as many as fit. */
 static int fit_part(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct server *s = c->server;
@@ -163,7 +164,7 @@ static int collect_end_tokens(struct call *c, struct err *e)
 	return 0;
 }
 
-/* The space of a cache_salt: a hash that only requests with the same salt have. */
+/* The space of a cache_salt: a hash of the salt. */
 static int hash_salt(struct call *c, struct err *e)
 {
 	unsigned char digest[32];
@@ -178,7 +179,7 @@ static int hash_salt(struct call *c, struct err *e)
 	return 0;
 }
 
-/* Names for the prompt's pages, when there are tiers below the device. */
+/* Computes the keys of the prompt's pages, if there is a cache below the device. */
 static int name_pages(struct call *c, struct call_part *p, struct err *e)
 {
 	uint32_t P = (uint32_t)c->server->options.page_size, n = (uint32_t)p->prompt.len;
@@ -212,7 +213,7 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 	return 0;
 }
 
-/* Part i: its prompt in ids, its length, the ends of its turns, the names of its pages, and its seed. */
+/* Fills part i: its prompt as ids, its length, the ends of its turns, the keys of its pages, and its seed. */
 static int make_part(struct call *c, uint32_t i, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
@@ -249,7 +250,7 @@ static int make_parts(struct call *c, struct err *e)
 		return err_param(e, EINVAL, "n",
 				 "%zu prompts with %u choices each are more than %d answers",
 				 n_parts, ask->n, CHOICES_MAX);
-	/* Together they never fit into the queue, so a later try fails as well. */
+	/* So many prompts never fit into the queue together, so a later try would fail as well. */
 	if (n_parts > c->server->options.max_queued_requests)
 		return err_param(e, EINVAL, "prompt",
 				 "%zu prompts are more than may wait at the same time, %" PRIu64,
@@ -290,7 +291,7 @@ int prepare_call(struct call *c, struct err *e)
 		r = make_parts(c, e);
 	if (!r)
 		r = collect_end_tokens(c, e);
-	/* The messages can take a hundred times the memory of their ids. */
+	/* freed now: messages can take a hundred times the memory of their ids */
 	openai_request_release(&c->text.ask);
 	return r;
 }

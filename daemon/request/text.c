@@ -29,7 +29,7 @@ static int open_tokenizer(struct server *s, const struct checkpoint *k, struct e
 	return r;
 }
 
-/* A base model has no template: completions work, chat requests get the sentence in template_error. */
+/* A base model has no template. Completions work then; a chat request gets the sentence in template_error. */
 static int open_template(struct server *s, const struct checkpoint *k, struct err *e)
 {
 	struct checkpoint_text text;
@@ -80,7 +80,7 @@ static int answer_now(struct call *c, struct err *e)
 	return r;
 }
 
-/* Takes the work's reference, and hands it on or drops it. */
+/* Works on a call. Takes the work's reference, and hands it on or drops it. */
 static void prepare_or_answer(struct call *c) ON(role_text)
 {
 	struct err e = {0};

@@ -1,11 +1,9 @@
-/*
- * The text thread: from a body to prompts of token ids.
+/* The text thread: from a body to prompts of token ids.
  *
- * It opens the tokenizer and the chat template while the engine thread loads the model. Then it takes one call after the
- * other: it parses the body, checks the model's name, renders the template, tokenizes, checks that the lengths fit, and hands
- * the call on to the engine thread. So a bad request is answered before any header of a stream was sent; only the scheduler
- * may still refuse one, when its queue is full.
- */
+ * It opens the tokenizer and the chat template while the engine thread loads the model. Then it takes one call after
+ * the other: it parses the body, checks the model's name, renders the template, tokenizes, checks that the lengths
+ * fit, and hands the call on to the engine thread. So a bad request gets its error before any header of a stream is
+ * sent. Only a full queue can still make the scheduler refuse a request later. */
 #pragma once
 
 #include "base/err.h"
@@ -14,23 +12,21 @@
 /* New: starts the thread. Sets server->text. */
 int text_start(struct server *s, struct err *e) MUST_CHECK;
 
-/* http: takes a reference (the work's). The call's body is complete. */
+/* http: takes the work's reference of a call whose body is complete. */
 void text_submit(struct text *t, struct call *c);
 
-/* main: ends the thread and drops the calls in its queue. No thread submits any more. */
+/* main: ends the thread and drops the calls in its queue. No other thread may submit any more. */
 void text_free(struct text *t);
 
-/*
- * prepare.c. Errors are as a client is to see them.
- */
+/* prepare.c. Errors are worded for clients. */
 
 /* Fills the members of call.text that the engine thread needs: parts, choices, end tokens. */
 int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 
-/* Checks that this is a name of the model (NULL is). */
+/* Checks that `name` is a name of the model; NULL is accepted. */
 int prepare_model(const struct server *s, const char *name, struct err *e) MUST_CHECK;
 
-/* Appends the ids of a text. add_special: between those that the tokenizer's file puts around texts. */
+/* Appends the ids of a text. add_special: with the special tokens that the tokenizer's file puts around texts. */
 int prepare_encode(const struct server *s, const char *text, size_t len, bool add_special,
 		   struct ids *out, struct err *e) MUST_CHECK;
 
@@ -38,6 +34,6 @@ int prepare_encode(const struct server *s, const char *text, size_t len, bool ad
 int prepare_render(const struct server *s, const json_t *context, struct buf *out,
 		   struct err *e) MUST_CHECK;
 
-/* The same as token ids. */
+/* Appends the same prompt as token ids. */
 int prepare_chat_prompt(const struct server *s, const json_t *context, struct ids *out,
 			struct err *e) MUST_CHECK;

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-/* So many are kept at the front of a prompt with too many turns: system prompt and examples are there. */
+/* Of a prompt with too many turns so many of the first are kept: system prompt and examples are there. */
 enum { TURNS_FIRST = TURNS_MAX / 4 };
 
-/* Ordinary text, which no template treats specially. */
+/* A user's message for trying the template: ordinary text, which no template treats specially. */
 static const char probe[] = "tigon";
 
 static int32_t first_special(const struct tokenizer *t, const char *text, size_t len)
@@ -32,7 +32,7 @@ int32_t turns_token(const struct template *template, const struct tokenizer *t)
 	if (!context)
 		return -1;
 	buf_init(&text, 1 << 20);
-	/* A template that needs more than a message fails here; then the token is not known. */
+	/* A template that needs more variables than a message fails here; then the token is not known. */
 	if (!template_render(template, context, &text, &e)) {
 		const char *at = strstr(buf_str(&text), probe);
 

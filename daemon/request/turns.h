@@ -1,14 +1,13 @@
-/*
- * The ends of a chat's turns in its prompt. There the next request of the same chat, or another chat with the same system
- * prompt, is likely to part from this one, so the scheduler is asked to keep a state there.
+/* The ends of a chat's turns in its prompt. The next request of the same chat, or of another chat with the same
+ * system prompt, is likely to differ from this one from such an end on, so the scheduler is asked to keep a state
+ * there.
  *
- * A turn ends with an end token of the model's configuration, or with the special token that the chat template writes behind
- * a message. The configuration of a base model often lacks the latter.
+ * A turn ends with an end token of the model's configuration, or with the special token that the chat template writes
+ * behind a message. The configuration of a base model often lacks the latter.
  *
  *     template             behind a message
  *     ChatML (Qwen)        <|im_end|>
- *     Llama 3              <|eot_id|>
- */
+ *     Llama 3              <|eot_id|> */
 #pragma once
 
 #include "protocol/jinja/jinja.h"
@@ -17,11 +16,11 @@
 /* The most ends that are reported: few states are worth their memory, and the scheduler looks at each end. */
 enum { TURNS_MAX = 256 };
 
-/* The special token that this template writes behind a user's message; -1 when there is none. */
+/* The special token that this template writes behind a user's message; -1 if it writes none. */
 int32_t turns_token(const struct template *template, const struct tokenizer *t);
 
-/* Writes the number of tokens up to and including each end token to ret, in rising order, and returns how many there are. An
- * end token at the very end of the prompt is left out. Of more than TURNS_MAX the first ones, which many chats share, and the
- * last ones, where this chat continues, are kept. */
+/* Writes the number of tokens up to and including each end token to ret, in rising order, and returns how many there
+ * are. An end token at the very end of the prompt is left out. If there are more than TURNS_MAX, only the first ones,
+ * which many chats share, and the last ones, where this chat continues, are kept. */
 uint32_t turns_find(const int32_t *prompt, size_t n_prompt, const int32_t *ends, uint32_t n_ends,
 		    uint32_t ret[TURNS_MAX]);

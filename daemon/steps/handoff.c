@@ -14,11 +14,11 @@ struct handoff {
 	bool prefills;
 	struct transfer *transfer;
 	struct transfer_keys keys;
-	struct handoff_send send;	/* of a prefill worker */
-	struct handoff_receive receive; /* of a decode worker */
+	struct handoff_send send;	/* this is a prefill worker */
+	struct handoff_receive receive; /* this is a decode worker */
 };
 
-/* ---- what the transfer thread calls ---- */
+/* ---- callbacks of the transfer thread ---- */
 
 static int identify(void *arg, const atomic_bool *cancel, uint8_t model[WIRE_ID], struct err *e)
 {
@@ -29,7 +29,7 @@ static int identify(void *arg, const atomic_bool *cancel, uint8_t model[WIRE_ID]
 
 	if (r == 0)
 		memcpy(model, id.bytes, WIRE_ID);
-	/* A prefill worker is ready only when its peers can tell whether the bits are theirs. */
+	/* Hashes the weights now: a prefill worker is ready only when its peers can check that its bits are theirs. */
 	if (r == 0 && h->prefills)
 		lifecycle_loaded(l);
 	else if (h->prefills && r != -ECANCELED)

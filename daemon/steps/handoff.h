@@ -17,34 +17,36 @@
 
 #include "daemon/steps/handoff_config.h"
 
-/* All functions take NULL: a worker that prefills and decodes. */
+/* All functions accept NULL, which stands for a worker without peers (unified). */
 struct handoff;
 
-/* New; *ret NULL: this worker prefills and decodes. */
+/* New; *ret NULL: this worker is unified. */
 int handoff_open(const struct handoff_config *config, struct handoff **ret,
 		 struct err *e) MUST_CHECK;
 
-/* Tells the peers, and forgets everything that is under way. Before engine_close. */
+/* Tells the peers that this worker ends, and drops all prompts that are under way. Before engine_close. */
 void handoff_close(struct handoff *h);
 
-/* The role of a client's request with a prompt of so many tokens: HANDOFF_RECEIVE where a prefill worker may compute it. */
+/* The role of a client's request with a prompt of so many tokens: HANDOFF_RECEIVE if a prefill worker may compute the
+ * prompt. */
 enum scheduler_handoff handoff_of(struct handoff *h, uint32_t n_prompt);
 
 /* Takes one note. 1, with *ret_n events of clients' requests; 0: there is no note. -EIO: the device is lost. */
 int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *ret_n,
 		 struct err *e) MUST_CHECK;
 
-/* After a plan was made: asks for prompts, and reads data that found no free memory before. -EIO: the device is lost. */
+/* After a plan was made: hands prompts over, and reads data from the device that found no free memory before. -EIO:
+ * the device is lost. */
 int handoff_run(struct handoff *h, struct err *e) MUST_CHECK;
 
-/* The events of a step of a prefill worker. */
+/* On a prefill worker: handles the events of a step. */
 void handoff_deliver(struct handoff *h, const struct scheduler_event *events, uint32_t n);
 
-/* Before a request of a decode worker is aborted. */
+/* On a decode worker: called before a request is aborted. */
 void handoff_forget(struct handoff *h, uint64_t request);
 
-/* The device is lost, or the daemon ends: nothing that is under way will be completed, and the peers are told. Notes are
- * still to be taken. */
+/* The device is lost, or the daemon ends: drops all prompts that are under way and tells the peers. Notes must still
+ * be taken afterwards. */
 void handoff_fail(struct handoff *h, const struct err *why);
 
 /* The cache was flushed. */

@@ -1,4 +1,4 @@
-/* What handoff.c, handoff_send.c and handoff_receive.c work with; all of it is borrowed. */
+/* The parts of the engine thread that handoff.c, handoff_send.c and handoff_receive.c use; all borrowed. */
 #pragma once
 
 #include "daemon/server.h"
@@ -11,6 +11,6 @@ struct handoff_config {
 	struct engine *engine;
 	struct scheduler *scheduler;
 	struct record *record; /* NULL: not recording */
-	struct queue *inbox;   /* woken when there is something to do */
+	struct queue *inbox;   /* woken when the engine thread has work */
 	struct identity *identity;
 };

@@ -6,17 +6,17 @@
 #include "base/log.h"
 #include "engine/store/key.h"
 
-/* How many peers are asked for a prompt, one after the other, before it is computed here. */
+/* The most peers that are asked for a prompt, one after the other; then the prompt is computed here. */
 enum { TRIES_MAX = 3 };
 
-/* A prompt that is asked for. */
+/* A prompt that is handed over. */
 struct order {
 	struct list node; /* in handoff_receive.orders */
-	uint64_t request; /* the scheduler's id */
-	uint64_t attempt; /* 0: none is under way */
-	uint64_t tried;	  /* as in transfer.h */
+	uint64_t request; /* the request's id in the scheduler */
+	uint64_t attempt; /* 0: no attempt is under way */
+	uint64_t tried;	  /* peers that were tried, as in transfer.h */
 	uint32_t n_tries;
-	struct scheduler_prepare prepare; /* of the attempt */
+	struct scheduler_prepare prepare; /* what the scheduler wants to receive by the attempt */
 };
 
 void handoff_receive_open(struct handoff_receive *h, const struct handoff_config *config,
@@ -42,7 +42,7 @@ void handoff_receive_close(struct handoff_receive *h)
 	transfer_note_free(h->held);
 }
 
-/* The order of an attempt, or of a request; the other argument is 0. NULL: there is none. */
+/* The order of this attempt, or of this request; the other argument is 0. NULL: there is none. */
 static struct order *find(struct handoff_receive *h, uint64_t attempt, uint64_t request)
 {
 	list_for_each (node, &h->orders) {
@@ -59,9 +59,9 @@ static uint32_t page_tokens(const struct handoff_receive *h)
 	return (uint32_t)h->config->server->options.page_size;
 }
 
-/* ---- asking ---- */
+/* ---- handing over ---- */
 
-/* The scheduler is told that a prompt will not come: another worker is asked (`again`), or it is computed here. */
+/* Tells the scheduler that a prompt will not come: another worker is asked (`again`), or the prompt is computed here. */
 static void fail_request(struct handoff_receive *h, uint64_t request, bool again)
 {
 	record_receive_failed(h->config->record, request, again);
@@ -148,14 +148,15 @@ void handoff_receive_ask(struct handoff_receive *h)
 		} else {
 			fail_request(h, p.request, false);
 		}
-		/* The prompt can be planned here now. */
+		/* the scheduler may plan the prompt here now */
 		queue_wake(h->config->inbox);
 	}
 }
 
 /* ---- notes ---- */
 
-/* When the request is admitted again another peer is asked, unless there is none, or enough were. */
+/* The attempt has failed. When the request is admitted again, another peer is asked, unless none is left or TRIES_MAX
+ * were asked. */
 static void take_lost(struct handoff_receive *h, struct order *o, const struct transfer_note *n)
 {
 	if (n->tried == o->tried || ++o->n_tries == TRIES_MAX) {
@@ -167,14 +168,14 @@ static void take_lost(struct handoff_receive *h, struct order *o, const struct t
 	fail_request(h, o->request, true);
 }
 
-/* A thread of the driver: the data were copied. */
+/* Called on a thread of the driver when the data are copied to the device. */
 static void free_written(void *tag, bool good)
 {
 	(void)good;
 	transfer_note_free(tag);
 }
 
-/* The engine's pieces for those of a window; new. NULL: out of memory. */
+/* The pieces of a window as the engine's pieces; new. NULL: out of memory. */
 static struct engine_piece *list_pieces(struct handoff_receive *h, const struct order *o,
 					const struct wire_window *w, uint32_t *ret_n)
 {
@@ -203,7 +204,8 @@ static struct engine_piece *list_pieces(struct handoff_receive *h, const struct 
 	return pieces;
 }
 
-/* Queues a window to be written. The note is freed when it is, or now. -EIO: the device is lost. */
+/* Queues the copy of a window to the device. The note is freed when the data are copied, or now. -EIO: the device is
+ * lost. */
 static int take_data(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 		     struct err *e)
 {
@@ -235,7 +237,7 @@ static bool in_vocabulary(const struct handoff_receive *h, const struct transfer
 	return true;
 }
 
-/* The events borrow the note's draws. Returns their number. */
+/* Makes the events of a received prompt, which borrow the note's draws. Returns the number of events. */
 static uint32_t take_came(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 			  struct scheduler_event *events)
 {
@@ -288,7 +290,8 @@ void handoff_receive_fail(struct handoff_receive *h)
 
 		if (o->attempt)
 			transfer_drop(h->transfer, o->attempt);
-		/* Notes of this attempt that exist already are ignored: its pages may belong to others by then. */
+		/* Notes of the attempt that exist already are ignored, because its pages may belong to other requests
+		 * by then. */
 		o->attempt = 0;
 	}
 }

@@ -13,7 +13,8 @@
 struct shipment {
 	struct list node; /* in handoff_send.shipments */
 	uint64_t attempt;
-	uint64_t request; /* the scheduler's id; 0: it will not be computed */
+	/* the request's id in the scheduler; 0: the prompt will not be computed */
+	uint64_t request;
 	uint64_t began_ns;
 	uint32_t peer;
 	uint32_t n_prompt, n_cached; /* tokens */
@@ -27,8 +28,8 @@ static void end_call(struct server *s)
 	lifecycle_notify(s->lifecycle);
 }
 
-/* The main thread drains until no call is counted. Counting comes before looking, so either the drain waits for this
- * prompt, or this sees the drain. */
+/* The main thread drains until no call is counted. This prompt is counted before `draining` is read, so either the
+ * drain waits for the prompt, or the prompt is refused here. */
 bool handoff_send_admit(struct server *s)
 {
 	atomic_fetch_add(&s->calls, 1);
@@ -38,7 +39,7 @@ bool handoff_send_admit(struct server *s)
 	return false;
 }
 
-/* The shipment of an attempt, or of a request; the other argument is 0. NULL: there is none. */
+/* The shipment of this attempt, or of this request; the other argument is 0. NULL: there is none. */
 static struct shipment *find(struct handoff_send *h, uint64_t attempt, uint64_t request)
 {
 	list_for_each (node, &h->shipments) {
@@ -59,7 +60,7 @@ static void free_shipment(struct handoff_send *h, struct shipment *s)
 
 /* ---- data ---- */
 
-/* engine_on_layer: when the last layer of a window is queued on the device, its data are queued to be read. */
+/* engine_on_layer: when the last layer of a window is queued on the device, queues the read of its data behind it. */
 static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 {
 	struct handoff_send *h = user;
@@ -112,7 +113,7 @@ void handoff_send_close(struct handoff_send *h)
 
 /* ---- notes ---- */
 
-/* Submits the prompt of a PREPARE. Its arrays may be unaligned, so the scheduler gets copies. */
+/* Submits the prompt of a PREPARE. The arrays in the frame may be unaligned, so the scheduler gets copies. */
 static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, struct shipment *s,
 			 struct err *e)
 {
@@ -161,7 +162,7 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 	return r;
 }
 
-/* NOTE_DROPPED follows and frees the shipment. */
+/* NOTE_DROPPED will follow and free the shipment */
 static void fail_shipment(struct handoff_send *h, struct shipment *s, const struct err *why)
 {
 	transfer_fail(h->transfer, s->attempt, why);

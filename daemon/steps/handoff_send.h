@@ -1,4 +1,5 @@
-/* A prefill worker's side of handoff.h: prompts that are computed for decode workers. The engine thread's. */
+/* The prefill worker's side of handoff.h: prompts that are computed for decode workers. Only the engine thread,
+ * unless a function says otherwise. */
 #pragma once
 
 #include "base/list.h"
@@ -10,17 +11,18 @@ struct handoff_send {
 	struct transfer *transfer;
 	struct shipping *shipping; /* owned */
 	struct list shipments;
-	struct err lost; /* code 0: the device is there */
+	struct err lost; /* the error with which the device was lost; code 0: it was not */
 };
 
 /* transfer: borrowed. */
 int handoff_send_open(struct handoff_send *h, const struct handoff_config *config,
 		      struct transfer *transfer, struct err *e) MUST_CHECK;
 
-/* The transfer thread has ended. Does nothing for zeros. */
+/* Frees it, after the transfer thread has ended. Accepts a struct of zeros. */
 void handoff_send_close(struct handoff_send *h);
 
-/* The transfer thread: counts a prompt that is about to be announced, unless the daemon drains. */
+/* On the transfer thread: counts a prompt that is about to be announced. False: the daemon drains, and the prompt is
+ * refused. */
 bool handoff_send_admit(struct server *s);
 
 void handoff_send_take(struct handoff_send *h, const struct transfer_note *n);

@@ -14,7 +14,7 @@ void identity_release(struct identity *i)
 	pthread_mutex_destroy(&i->lock);
 }
 
-/* New; NULL: there is no place for a memo, and the hashes of the weights are computed again at each start. */
+/* The path of the memo file, new; NULL: there is no directory for it, and the weights are hashed again at each start. */
 static char *own_memo(const struct options *o)
 {
 	char *memo;

@@ -8,7 +8,8 @@
 void live_refuse(struct live *l, struct call *c, const struct err *why)
 {
 	call_fail(c, why);
-	/* A full queue is mostly found before there is a call, and counted among the responses only; so it is here. */
+	/* Counts a call that the full queue refused. http mostly finds the queue full before it makes a call, and
+	 * then counts the response alone. */
 	if (why->code == PROBLEM_QUEUE_FULL)
 		atomic_fetch_add(&c->report.finished[METRICS_ERROR], 1);
 	else
@@ -16,7 +17,7 @@ void live_refuse(struct live *l, struct call *c, const struct err *why)
 	call_unref(c);
 }
 
-/* ---- ends ---- */
+/* ---- ending calls ---- */
 
 /* Drops the reference of a live call. */
 static void finish_call(struct call *c) ON(role_engine)
@@ -29,7 +30,7 @@ static void finish_call(struct call *c) ON(role_engine)
 	call_unref(c);
 }
 
-/* Ends a choice, and does not finish the call. */
+/* Ends a choice; the call goes on. */
 static void end_choice(struct live *l, struct call *c, uint32_t choice, enum metrics_finish why,
 		       uint64_t now) ON(role_engine)
 {
@@ -55,7 +56,7 @@ static void abort_part(struct live *l, const struct call_part *p) ON(role_engine
 	scheduler_abort(l->scheduler, p->run.id);
 }
 
-/* Ends a live call at once, whatever it is doing. */
+/* Ends a live call at once, whatever its state. */
 static void stop_call(struct live *l, struct call *c, enum metrics_finish why) ON(role_engine)
 {
 	for (uint32_t i = 0; i < c->text.n_parts; i++)
@@ -165,7 +166,7 @@ void live_planned(struct live *l, uint64_t step)
 	l->planned[step % LIVE_STEPS].ns = clock_now_ns();
 }
 
-/* `now` for a step that is not kept. */
+/* The time at which a step was planned; `now` if that time is no longer kept. */
 static uint64_t planned_ns(const struct live *l, uint64_t step, uint64_t now)
 {
 	return step && l->planned[step % LIVE_STEPS].step == step ? l->planned[step % LIVE_STEPS].ns

@@ -14,28 +14,29 @@
 #include "daemon/steps/record.h"
 #include "daemon/steps/setup.h"
 
-/* How long the end waits for the cache's files to be written. */
+/* The longest wait at the end for the cache's files to be written. */
 #define CLOSE_NS UINT64_C(5000000000)
 
 struct loop {
 	struct server *server;
 	pthread_t thread;
 	_Atomic bool draining, quit, ended; /* each is set once */
-	_Atomic bool failing;		    /* set once: nothing runs any more, every call fails */
+	_Atomic bool failing;		    /* set once: no step runs any more, every call fails */
 	pthread_mutex_t failure_lock;
-	struct err failure; /* why it is failing; guarded by failure_lock */
+	struct err failure; /* the reason for that; guarded by failure_lock */
 
-	/* the engine thread's */
+	/* used by the engine thread alone */
 	struct engine *engine;
 	struct scheduler *scheduler;
-	struct mover *mover; /* NULL: no tiers below the device */
+	struct mover *mover; /* NULL: no cache below the device */
 	struct identity identity;
-	struct handoff *handoff; /* NULL: this worker prefills and decodes */
+	struct handoff *handoff; /* NULL: this worker is unified */
 	struct record *record;	 /* NULL: not recording */
 	struct live live;
-	uint64_t committed;		  /* the last step that was committed */
-	uint32_t draws[ENGINE_STEPS_OUT]; /* of step s at s % ENGINE_STEPS_OUT, while it is out */
-	uint32_t n_out;			  /* steps that are planned and not committed */
+	uint64_t committed; /* number of the last committed step */
+	/* number of draws of step s at s % ENGINE_STEPS_OUT, until it is committed */
+	uint32_t draws[ENGINE_STEPS_OUT];
+	uint32_t n_out; /* steps that are planned and not committed */
 	struct metrics_steps published;
 	struct draw_result *results;	/* [max_num_seqs + max_batched_tokens] */
 	struct scheduler_event *events; /* [2 max_num_seqs] */
@@ -53,7 +54,7 @@ static void start_failing(struct loop *l, const struct err *e)
 	pthread_mutex_unlock(&l->failure_lock);
 }
 
-/* Whether it is failing; then *ret says why. */
+/* Whether the loop is failing; *ret then has the reason. */
 static bool has_failed(struct loop *l, struct err *ret)
 {
 	bool failing = atomic_load(&l->failing);
@@ -69,14 +70,14 @@ static bool has_failed(struct loop *l, struct err *ret)
 static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 {
 	log_error("a step failed: %s", e->text);
-	/* Whatever the cause, clients are told that the server is at fault and that they may ask again. */
+	/* Whatever the cause, clients learn that the server is at fault and that they may try again. */
 	e->code = EIO;
 	start_failing(l, e);
 	lifecycle_fail(l->server->lifecycle, e);
 	handoff_fail(l->handoff, e);
 	if (!l->n_out)
 		return;
-	/* The events are dropped: all live calls fail when the loop ends. */
+	/* Drops the events: all live calls fail when the loop ends. */
 	record_fail(l->record);
 	scheduler_fail(l->scheduler, l->events);
 	l->n_out = 0;
@@ -84,7 +85,7 @@ static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 
 /* ---- steps ---- */
 
-/* Publishes the state for /metrics. */
+/* Publishes the statistics for /metrics. */
 static void publish(struct loop *l) ON(role_engine)
 {
 	struct metrics_steps *m = &l->published;
@@ -107,7 +108,7 @@ static void deliver_events(struct loop *l, uint32_t n) ON(role_engine)
 		handoff_deliver(l->handoff, l->events, n);
 }
 
-/* Plans a step and queues it on the device. False: there is nothing to run, or not before a commit. */
+/* Plans a step and queues it on the device. False: no request can run, at least not before the next commit. */
 static bool begin_step(struct loop *l) ON(role_engine)
 {
 	const struct plan *plan = scheduler_plan(l->scheduler);
@@ -138,7 +139,8 @@ static void end_step(struct loop *l) ON(role_engine)
 	deliver_events(l, scheduler_commit(l->scheduler, l->results, l->events));
 }
 
-/* Moves pages and states to the tiers below the device and back. True: more may come without a wake of the inbox. */
+/* Moves pages and states between the device and the cache below it. True: call it again soon, without waiting for the
+ * inbox. */
 static bool move_items(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -149,7 +151,7 @@ static bool move_items(struct loop *l) ON(role_engine)
 	return more;
 }
 
-/* Takes what came from other workers. */
+/* Handles the notes of the transfer thread. */
 static void take_notes(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -164,7 +166,7 @@ static void take_notes(struct loop *l) ON(role_engine)
 		lose_device(l, &e);
 }
 
-/* Gives other workers what they are to get. */
+/* Passes prompts and data on to other workers. */
 static void give_notes(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -211,7 +213,7 @@ int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e)
 	bool live = !list_empty(&l->live.calls);
 	struct scheduler_stats stats;
 
-	/* Steps that are out may have rows of sequences that have ended, which still hold pages. */
+	/* Commits all steps that are out: they may have rows of sequences that have ended, which still hold pages. */
 	while (!live && l->n_out)
 		end_step(l);
 	if (has_failed(l, e))
@@ -300,7 +302,7 @@ static void run_steps(struct loop *l) ON(role_engine)
 		take_notes(l);
 		if (atomic_load(&l->failing) || atomic_load(&l->quit))
 			break;
-		/* Pages that the last commit gave to the cache are read before the next plan may write there. */
+		/* Pages that the last commit gave to the cache must be read before the next plan may overwrite them. */
 		moving = move_items(l);
 		if (l->n_out < ENGINE_STEPS_OUT)
 			begun = begin_step(l);
@@ -312,17 +314,17 @@ static void run_steps(struct loop *l) ON(role_engine)
 		publish(l);
 		if (begun || ended)
 			continue;
-		/* Planning may have found items to fetch. */
+		/* Planning may have found items to load. */
 		moving = move_items(l);
 		publish(l);
-		/* While files are written the gauges have to change without a wake. */
+		/* While files are being written the metrics change without a wake, so do not sleep for long. */
 		queue_wait(&l->server->inbox, moving				? POLL_NS
 					      : l->published.store.queued_items ? WRITING_NS
 										: 0);
 	}
 }
 
-/* Calls are alive at the end when the device was lost, or when the drain has given up on them. */
+/* Calls are alive at the end if the device was lost, or if they took longer than the drain allows. */
 static void end_steps(struct loop *l) ON(role_engine)
 {
 	struct err end = {0}, why;
@@ -363,7 +365,7 @@ static void *engine_main(void *arg)
 		run_steps(l);
 		end_steps(l);
 	}
-	/* Calls that come now fail, and prompts of other workers are refused, so that nobody waits for them. */
+	/* From now on calls fail and prompts of other workers are refused, so that neither waits in vain. */
 	while (!atomic_load(&l->quit)) {
 		queue_wait(&l->server->inbox, 0);
 		read_inbox(l);

@@ -21,7 +21,7 @@
 #include "base/err.h"
 #include "daemon/request/call.h"
 
-/* New: starts the thread, which opens the engine, fills server.info and server.limits, and tells lifecycle
+/* New: starts the thread, which opens the engine, fills server.info and server.limits, and reports to lifecycle
  * (lifecycle_loaded or lifecycle_fail). Sets server->loop before the thread starts. */
 int loop_start(struct server *s, struct err *e) MUST_CHECK;
 
@@ -29,23 +29,23 @@ int loop_start(struct server *s, struct err *e) MUST_CHECK;
 
 const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
 
-/* The state now. Valid until the next step. */
+/* The statistics now. Valid until the next step. */
 const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 
-/* Forgets everything that is cached; *ret_held says how much it was. -PROBLEM_REQUESTS_RUNNING while a request lives. */
+/* Empties the prefix cache; *ret_held is what it held. -PROBLEM_REQUESTS_RUNNING while any request lives. */
 int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUST_CHECK
 	ON(role_engine);
 
 /* ---- for other threads ---- */
 
-/* main: from now on every live call and every coming one fails with the sentence of *e. */
+/* main: from now on every live call and every new one fails with the sentence of *e. */
 void loop_fail_all(struct loop *l, const struct err *e);
 
-/* Any thread: no more prompts are taken from other workers. */
+/* Any thread: no more prompts are accepted from other workers. */
 void loop_drain(struct loop *l);
 
-/* main: the thread ends after the step that runs, and closes the engine. No other thread may push into the inbox any more.
- * Lifecycle notifies when loop_ended is true; then loop_free. */
+/* main: the thread ends after the current step, and closes the engine. No other thread may push into the inbox any
+ * more. Lifecycle notifies when loop_ended is true; then call loop_free. */
 void loop_quit(struct loop *l);
 bool loop_ended(const struct loop *l);
 void loop_free(struct loop *l);

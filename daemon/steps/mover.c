@@ -9,14 +9,14 @@
 #include "base/list.h"
 #include "base/log.h"
 
-/* A copy on the device's queue, or a get of the store. */
+/* A copy that is queued on the device, or a get of the store that has not been answered. */
 struct job {
-	struct list node;     /* in mover.asked during a get, else in no list */
+	struct list node;     /* in mover.asked during the get, else in no list */
 	bool down;	      /* from the device to the store */
-	uint32_t epoch;	      /* down: the mover's when the copy began */
+	uint32_t epoch;	      /* down: mover.epoch when the copy began */
 	struct store_put put; /* down: put.tokens points to tokens */
 	struct store_block *block;
-	uint64_t request; /* up: as in struct scheduler_item */
+	uint64_t request; /* up: the request and index of struct scheduler_item */
 	uint32_t index;
 	int32_t tokens[];
 };
@@ -27,9 +27,9 @@ struct mover {
 	struct queue *inbox;
 	struct identity *identity;
 	struct list asked;   /* jobs whose get is under way */
-	uint64_t down_bytes; /* of copies down that are under way */
+	uint64_t down_bytes; /* bytes of copies down that are under way */
 	uint32_t page_tokens;
-	uint32_t epoch; /* counts mover_clear */
+	uint32_t epoch; /* number of calls of mover_clear */
 	bool ready;	/* scheduler_tiers_ready was called */
 };
 
@@ -131,7 +131,8 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 	return r;
 }
 
-/* Puts a copy into the store, unless mover_clear came in between. t: NULL at the end. */
+/* Puts a copy into the store, unless mover_clear was called in between. An item that the store refuses leaves the
+ * tiers; t is NULL when the daemon ends. */
 static void keep_copy(struct mover *m, struct tiers *t, struct job *j)
 {
 	if (j->epoch != m->epoch)
@@ -191,7 +192,7 @@ static int take_block(struct engine *g, struct scheduler *s, struct store_event 
 	int r;
 
 	list_remove(&j->node);
-	/* STORE_GONE has already given the reason for an item that is gone. */
+	/* An item that is gone needs no reason here: STORE_GONE has given it already. */
 	if (ev->error && tiers_has(scheduler_tiers(s), &ev->item))
 		log_info("prefix cache: %s", ev->why.text);
 	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
@@ -210,7 +211,7 @@ static int take_event(struct engine *g, struct scheduler *s, struct store_event 
 {
 	switch (ev->type) {
 	case STORE_FOUND:
-		/* Without memory the item is just not found. */
+		/* If memory is short, the item counts as not found. */
 		if (tiers_add(scheduler_tiers(s), &ev->item) < 0)
 			log_debug("prefix cache: out of memory for the index");
 		return 0;
@@ -224,7 +225,7 @@ static int take_event(struct engine *g, struct scheduler *s, struct store_event 
 	return 0;
 }
 
-/* An item that is used on the device counts as used below too, so that it is still there after a restart. */
+/* An item that is used on the device counts as used in the store too, so that it is still there after a restart. */
 static void tell_uses(struct mover *m, struct scheduler *s)
 {
 	struct tier_item used[256];
@@ -244,10 +245,11 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	*ret_more = false;
 	if (!m)
 		return 0;
-	/* Before new items are put, which come after the used pages in their prompts. */
+	/* Uses are noted before new items are put, because those come after the used pages in their prompts. */
 	tell_uses(m, s);
 	r = finish_copies(m, g, scheduler_tiers(s), e);
-	/* Before the events: if the disk is open by now, they have all items that were found there. */
+	/* Asked before the events are taken: if the disk is open by now, the events have all items that were found
+	 * there. */
 	store_stats(m->store, &stats);
 	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && store_poll(m->store, &ev))
 		r = take_event(g, s, &ev, e);
@@ -290,7 +292,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 
 	if (!m)
 		return;
-	/* Items that wait for room in the store are stored now or never. */
+	/* this is the last chance of items that wait for room in the store */
 	for (; now < end; now = clock_now_ns()) {
 		r = mover_run(m, g, s, &more, &e);
 		scheduler_stats(s, &stats);
@@ -298,7 +300,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 			break;
 		pause_briefly();
 	}
-	/* Copies that are under way write into blocks, which must not be freed yet. */
+	/* Copies that are under way still write into blocks, which must not be freed yet. */
 	for (r = 0; r == 0 && engine_items_out(g); pause_briefly())
 		r = finish_copies(m, g, NULL, &e);
 	while (store_poll(m->store, &ev))

@@ -23,7 +23,7 @@ static bool is_recording(const struct record *r)
 	return r && r->f;
 }
 
-/* Writes the rest of a line. A file that takes no more ends the recording. */
+/* Writes the rest of a line. A failing write ends the recording. */
 PRINTF(2, 3) static void end_line(struct record *r, const char *fmt, ...)
 {
 	va_list ap;
@@ -51,7 +51,7 @@ int record_open(const char *path, const struct scheduler_config *c, struct recor
 
 	if (fd < 0)
 		return err_set(e, errno, "--record %s: %s", path, strerror(errno));
-	/* A file that existed has a mode of its own, and prompts must stay private. A device or a pipe is not ours to change. */
+	/* Prompts must stay private, so a file that existed gets our mode. A device or a pipe is not ours to change. */
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fchmod(fd, 0600) < 0) {
 		err_set(e, errno, "--record %s: cannot be made its owner's alone: %s", path,
 			strerror(errno));

@@ -16,8 +16,8 @@
 
 #include "scheduler/scheduler.h"
 
-/* Members of struct scheduler_config in the first line, with the most that replay takes: as much as the daemon's options
- * and the largest devices allow, since all that it allocates follows from them. */
+/* The members of struct scheduler_config that the first line has, each with the largest value that replay accepts.
+ * Replay allocates memory by these values, so they end where the daemon's options and the largest devices do. */
 #define RECORD_CONFIG(FIELD)               \
 	FIELD(page_tokens, 4096)           \
 	FIELD(state_tokens, 1 << 16)       \
@@ -43,7 +43,7 @@ int record_open(const char *path, const struct scheduler_config *c, struct recor
 		struct err *e) MUST_CHECK;
 void record_close(struct record *r);
 
-/* All take NULL: not recording. */
+/* All accept NULL: not recording. */
 void record_submit(struct record *r, uint64_t id, const struct scheduler_request *q);
 void record_plan(struct record *r, const struct plan *p);
 void record_commit(struct record *r, const struct draw_result *results, uint32_t n);

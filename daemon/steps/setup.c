@@ -7,8 +7,8 @@
 #include "base/hash.h"
 #include "engine/store/key.h"
 
-/* Names everything under which a request with the same seed may get another answer: the program, the model (by its name),
- * the device, the element type. */
+/* Makes the system_fingerprint of everything that can change the answer to a request with the same seed: the program,
+ * the model (by its name), the device, the element type. */
 static void take_fingerprint(struct server *s)
 {
 	const struct options *o = &s->options;
@@ -75,7 +75,7 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 	return 0;
 }
 
-/* A hash that works once does not fail later. If it did, a key of zeros would just never be found. */
+/* The hash worked at start, so it does not fail here. If it did, the key of zeros would just never be found. */
 static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
 		     struct content_key *ret)
 {

@@ -8,26 +8,26 @@
 #include "base/macros.h"
 #include "base/queue.h"
 
-/* A block holds the data of a window, or a part of them. Blocks are taken when a read is queued, up to two steps ahead of the
- * device; 256 MiB hold the pages of some thousand tokens and several states. */
+/* A block holds the data of a window, or a part of them. A block is taken when a read is queued, up to two steps
+ * ahead of the device. 256 MiB hold the pages of some thousand tokens and several states. */
 enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
 
-/* A peer may hold so many blocks for each free one. */
+/* Blocks that a peer may hold for each free block. */
 enum { BLOCKS_SHARE = 4 };
 
 struct block {
 	struct engine_block *memory; /* owned */
 	bool used;		     /* guarded by lock, like peer */
-	uint32_t peer;		     /* that the data are for */
+	uint32_t peer;		     /* whose data it has */
 };
 
-/* A window, or a part of one, and the pieces that are read for it. */
+/* A window, or a part of one: the unit that is read into a block and sent. */
 struct parcel {
 	struct list node; /* in shipping.waiting, or in no list */
 	struct shipping *shipping;
 	struct engine_piece *pieces; /* [n_pieces] owned */
 	uint32_t n_pieces, peer;
-	struct block *block;		/* NULL: none yet */
+	struct block *block;		/* NULL: it waits for one */
 	struct transfer_window *window; /* owned */
 };
 
@@ -35,7 +35,7 @@ struct shipping {
 	struct shipping_config config;
 	uint64_t block_bytes;
 	struct list waiting;		    /* parcels without a block */
-	uint32_t n_waiting[TRANSFER_PEERS]; /* of these, those of a peer */
+	uint32_t n_waiting[TRANSFER_PEERS]; /* of these, the parcels of a peer */
 
 	pthread_mutex_t lock;
 	struct block blocks[BLOCKS_MAX]; /* [n_blocks] */
@@ -114,7 +114,7 @@ void shipping_close(struct shipping *s)
 
 /* ---- parcels ---- */
 
-/* Any thread: the block is free again. */
+/* Any thread: the window was sent and its block is free again. */
 static void end_parcel(struct parcel *p)
 {
 	struct shipping *s = p->shipping;
@@ -131,7 +131,7 @@ static void window_done(struct transfer_window *w)
 	end_parcel(w->user);
 }
 
-/* A thread of the driver. */
+/* Called on a thread of the driver when the data are read. */
 static void read_done(void *tag, bool good)
 {
 	struct parcel *p = tag;
@@ -179,7 +179,7 @@ static void stop_waiting(struct shipping *s, struct parcel *p)
 	s->n_waiting[p->peer]--;
 }
 
-/* Queues a parcel to be read if there is a block for it. 1: it does not wait any more; 0: there is no block. */
+/* Queues the read of a parcel if a block is free. 1: the parcel waits no longer; 0: no block is free for it. */
 static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 {
 	int r;
@@ -202,7 +202,7 @@ static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 int shipping_run(struct shipping *s, struct err *e)
 {
 	bool refused[TRANSFER_PEERS] = {
-		false}; /* a parcel of the peer found no block: later ones wait, too */
+		false}; /* a parcel of this peer found no block, so its later ones wait, too */
 
 	list_for_each (node, &s->waiting) {
 		struct parcel *p = container_of(node, struct parcel, node);
@@ -244,11 +244,11 @@ struct packing {
 	const struct plan_row *row;
 	const struct plan_ship *ship;
 	uint32_t first_layer, n_layers;
-	struct parcel *p; /* being filled; NULL: none */
+	struct parcel *p; /* the parcel that is being filled; NULL: none */
 	struct err error;
 };
 
-/* New and empty; NULL: out of memory. */
+/* Begins a new, empty parcel; NULL: out of memory. */
 static struct parcel *new_parcel(const struct packing *k)
 {
 	uint32_t listed = WIRE_PARTS * k->n_layers, pieces = listed * MAX(k->ship->n_pages, 1u);
@@ -285,14 +285,14 @@ static void send_off(struct packing *k)
 	k->p = NULL;
 	if (!p)
 		return;
-	/* Parcels of a peer are read in their order. */
+	/* an earlier parcel of the peer waits: they are read in order */
 	if (!k->s->n_waiting[k->peer])
 		r = read_parcel(k->s, p, &k->error);
 	if (r == 0)
 		start_waiting(k->s, p);
 }
 
-/* Adds a part of a layer: of n pages from `first` of the prompt on, or of the state. */
+/* Adds the pieces of one layer: n pages from page `first` of the prompt on, or the state. */
 static void pack(struct packing *k, const struct layer_piece *piece, uint32_t layer, uint32_t part,
 		 const uint32_t *ids, uint32_t first, uint32_t n)
 {

@@ -1,12 +1,11 @@
-/*
- * Reads the pages and states of a prefill worker's prompts from the device. While later layers are computed, the data of a
- * window of layers are read into blocks of pinned memory; the transfer thread sends them from there without a copy.
+/* Reads the pages and states of a prefill worker's prompts from the device. While later layers are computed, the data
+ * of a window of layers are read into blocks of pinned memory; the transfer thread sends them from there without a
+ * copy.
  *
- * There are 256 MiB of blocks. Data that find no free block are read after the step: shipped pages stay unchanged on the
- * device until all of them were sent. A peer gets another block only while it holds less than four times as many as are
- * free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and Hahne, 1998). All calls are the
- * engine thread's.
- */
+ * There are 256 MiB of blocks. Data that find no free block are read after the step, because shipped pages stay
+ * unchanged on the device until all of them were sent. A peer gets another block only while it holds less than four
+ * times as many as are free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and Hahne,
+ * 1998). Only the engine thread, unless a function says otherwise. */
 #pragma once
 
 #include "daemon/transfer/transfer.h"
@@ -22,23 +21,23 @@ struct shipping_config {
 	struct queue *inbox; /* woken when a block becomes free */
 };
 
-/* Bytes of a block, and the most that a window has. Both sides compute it from the layout, which is the same in all workers
- * of a model, so no window is larger than its receiver expects. */
+/* The bytes of a block, which are the most that a window has. Both sides compute them from the layout, which is the
+ * same in all workers of a model, so no window is larger than its receiver expects. */
 uint64_t shipping_block_bytes(const struct engine *engine);
 
 int shipping_open(const struct shipping_config *config, struct shipping **ret,
 		  struct err *e) MUST_CHECK;
 
-/* No read may be under way, and the transfer thread has ended. NULL is nothing. */
+/* No read may be under way, and the transfer thread must have ended. NULL is allowed. */
 void shipping_close(struct shipping *s);
 
-/* Reads the data that a window of layers leaves of one ship of the plan which is being queued, for an attempt of a peer. */
+/* Queues the reads of one ship's data in a window of layers of the plan that is being queued. */
 int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
 		    const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
 		    struct err *e) MUST_CHECK;
 
-/* Reads data that found no block before. -EIO: the device is lost. */
+/* Queues the reads of data that found no free block before. -EIO: the device is lost. */
 int shipping_run(struct shipping *s, struct err *e) MUST_CHECK;
 
-/* Data of an attempt that were not read yet are not wanted any more. */
+/* Drops the data of an attempt that were not read yet. */
 void shipping_drop(struct shipping *s, uint64_t attempt);
