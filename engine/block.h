@@ -1,5 +1,5 @@
-/* Host memory for copies (engine.h). A driver moves its bytes while the host goes on, so the system must not page it out.
- * Inside engine/ only. */
+/* Host memory for copies (engine.h). A driver copies its bytes while the host goes on, so the system must not page it
+ * out. Inside engine/ only. */
 #pragma once
 
 #include "engine/device.h"

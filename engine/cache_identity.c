@@ -1,9 +1,7 @@
-/*
- * Weights are hashed in chunks by a few threads of low priority: a file's hash is that of its length and its chunks'
- * hashes. The memo has one line a file:
+/* Weights are hashed in chunks by a few threads of low priority: the hash of a file is the hash of its length and of
+ * its chunks' hashes. The memo, a file with hashes computed before, has one line for each file of weights:
  *
- *     <hash, 64 hex> <bytes> <mtime, ns> <ctime, ns> <inode> <checksum of all the rest, 16 hex> <path>
- */
+ *     <hash, 64 hex> <bytes> <mtime, ns> <ctime, ns> <inode> <checksum of all the rest, 16 hex> <path> */
 #include "engine/cache_identity.h"
 
 #include <assert.h>
@@ -30,8 +28,8 @@
 #include "engine/checkpoint/families/family.h"
 #include "kernels/sources.h"
 
-/* Raised when the bytes of an item get another meaning (engine_read_item), or when the host computes anything that decides
- * bits in another way (pack.c), so that caches of older builds are not found. */
+/* Rises when the bytes of an item get another meaning (engine_read_item), or when the host computes anything that
+ * decides bits in another way (pack.c), so that caches of older builds are not found. */
 #define LAYOUT_VERSION 2
 
 enum {
@@ -42,7 +40,7 @@ enum {
 	THREAD_NICE = 10,
 	FILES_MAX = 16384,
 	MEMO_MAX = 16 << 20,
-	MEMO_LINES_MAX = 4096, /* about other models; more are dropped */
+	MEMO_LINES_MAX = 4096, /* lines about other models; more are dropped */
 };
 
 /* ---- a hash of fields ---- */
@@ -72,7 +70,7 @@ static void add_float(struct digest *d, double v)
 	add_number(d, bits);
 }
 
-/* With its length, so that ("ab", "c") and ("a", "bc") differ. */
+/* Hashes a text with its length, so that ("ab", "c") and ("a", "bc") differ. */
 static void add_text(struct digest *d, const char *text)
 {
 	add_number(d, strlen(text));
@@ -105,7 +103,7 @@ struct hashing {
 	uint64_t size, n_chunks;
 	uint8_t (*digests)[DIGEST]; /* [n_chunks] */
 	atomic_uint_fast64_t next;
-	atomic_int error; /* negative errno, the first one */
+	atomic_int error; /* the first error, as negative errno */
 	const atomic_bool *cancel;
 };
 
@@ -121,7 +119,7 @@ static int hash_chunk(struct hashing *g, uint64_t i, char *buffer, gnutls_hash_h
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return n < 0 ? -errno : -ESTALE; /* it became shorter */
+			return n < 0 ? -errno : -ESTALE; /* the file became shorter */
 		if (gnutls_hash(h, buffer, (size_t)n) < 0)
 			return -EFAULT;
 		at += (uint64_t)n;
@@ -206,7 +204,7 @@ static int hash_file(int fd, const char *shown, uint64_t size, const atomic_bool
 
 struct weight_file {
 	char *path;	  /* absolute */
-	const char *name; /* in path */
+	const char *name; /* start of the name in path */
 	uint64_t size, mtime_ns, ctime_ns, inode;
 	uint8_t digest[DIGEST];
 };
@@ -217,7 +215,7 @@ static void hex(const uint8_t *bytes, size_t n, char *ret)
 		snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* A line of the memo, without its end; false when there is no such line for this file. */
+/* Parses a line of the memo, without its end; false: it is no valid line. */
 static bool memo_line(const struct weight_file *f, char *ret, size_t size)
 {
 	char digest[2 * DIGEST + 1], fields[2 * DIGEST + 128], sum[17];
@@ -247,7 +245,7 @@ static bool parse_digest(const char *text, uint8_t ret[DIGEST])
 	return true;
 }
 
-/* True: the line is about this very file, and f->digest is filled in. A damaged line matches no file. */
+/* True: the line is about exactly this file, and f->digest is filled in. A damaged line matches no file. */
 static bool memo_matches(const char *line, struct weight_file *f)
 {
 	char want[PATH_MAX + 256];
@@ -363,7 +361,7 @@ static int check_times(const struct weight_file *f, uint64_t opened_ns, struct e
 	return 0;
 }
 
-/* One file's digest, from the memo when it is there. */
+/* The digest of one file, from the memo if it has it. */
 static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_ns,
 		       const atomic_bool *cancel, bool *ret_known, struct err *e)
 {
@@ -386,7 +384,7 @@ static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_
 	*ret_known = r == 0 && memo_find(memo, f);
 	if (r == 0 && !*ret_known)
 		r = hash_file(fd, f->path, f->size, cancel, f->digest, e);
-	/* A file that was written meanwhile has another hash. */
+	/* A file that was written meanwhile has another hash now. */
 	if (r == 0 && (fstat(fd, &st) < 0 || clock_ns(st.st_ctim) != f->ctime_ns))
 		r = err_set(e, ESTALE, "%s was changed while it was hashed", f->path);
 	close(fd);
@@ -400,7 +398,7 @@ static void read_memo(const char *path, struct buf *memo)
 	buf_init(memo, MEMO_MAX);
 	if (path && file_read(AT_FDCWD, path, path, memo, &e) < 0)
 		buf_reset(memo);
-	/* Lines are read as a C string: a 0 byte is the end of the last one. */
+	/* The memo is read as a C string, so a 0 byte ends its last line. */
 	if (memo->len)
 		memo->len = strlen(memo->data);
 }
@@ -459,7 +457,7 @@ int cache_identity_weights(const char *model_dir, const char *memo, uint64_t ope
 
 /* ---- everything ---- */
 
-/* The numbers that the mathematics needs; not limits, end tokens and defaults of sampling. */
+/* The numbers of the mathematics, without limits, end tokens and sampling defaults. */
 static void add_config(struct digest *d, const struct model_config *c)
 {
 	static_assert(sizeof(struct model_config) == 1240,
@@ -497,7 +495,7 @@ static void add_config(struct digest *d, const struct model_config *c)
 		add_number(d, (uint64_t)c->layers[i].mixer << 8 | c->layers[i].mlp);
 }
 
-/* False: the source is compiled for other variants only. */
+/* False: only other variants compile the source. */
 static bool is_used(const char *source, const char *variant)
 {
 	const char *slash = strchr(source, '/');

@@ -6,15 +6,13 @@
 #include "base/log.h"
 #include "base/macros.h"
 
-/*
- * Of the cache's bytes, what goes to checkpoint slots. A hit needs pages up to some boundary and a state there.
- * Of the models that this is for, a state weighs as much as the pages of 2,000 to 5,000 tokens, and a conversation
- * keeps about two states (its prompt's end, its newest decoded boundary). For a chat of 5,000 tokens half of the bytes
- * would be states, for an agent's 50,000 a tenth. A third loses little at either end.
- */
+/* The share of the cache's bytes for checkpoint slots. A hit needs pages up to some boundary and a state there. In
+ * the models that this is for, a state weighs as much as the pages of 2,000 to 5,000 tokens, and a conversation keeps
+ * about two states (the end of its prompt, its newest boundary while decoding). For a chat of 5,000 tokens half of
+ * the bytes would be states, for an agent's 50,000 tokens a tenth. A third loses little at either end. */
 #define CHECKPOINT_SHARE (1.0 / 3)
 
-/* Where other programs use the memory too: the part of the whole budget that the cache may take beyond the least. */
+/* If other programs use the memory too: the share of the whole budget that the cache may take beyond the least. */
 #define SHARED_PART 4
 
 struct size_text size_text(uint64_t bytes)
@@ -39,8 +37,8 @@ static uint64_t working_slots(const struct cache_wish *w)
 	return w->slot_bytes ? (uint64_t)w->max_seqs + 1 : 0;
 }
 
-/* Bytes for the cache: as asked, or all, or (shared) what every sequence at full length and the checkpoints beside
- * it would take, but not much more than the least. */
+/* Bytes for the cache: the number of the option; or all that is left; or, if other programs use the memory too,
+ * enough for every sequence at full length and the checkpoints beside it, but not much more than the least. */
 static uint64_t choose_bytes(const struct cache_wish *w)
 {
 	uint64_t slots = working_slots(w) * w->slot_bytes, length = full_pages(w) * w->page_bytes;
@@ -114,7 +112,7 @@ int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct
 		else
 			checkpoints = 0;
 	}
-	/* Where pages weigh nothing, as many as sequences can have. */
+	/* If pages have no bytes, as many as all sequences can need. */
 	pages = w->page_bytes ? (bytes - slots - checkpoints * w->slot_bytes) / w->page_bytes
 			      : length * w->max_seqs;
 	*ret = (struct cache_size){

@@ -7,7 +7,7 @@
 #include "base/array.h"
 #include "kernels/cl_error.h"
 
-/* A call with a callback that is out. */
+/* A copy of pieces whose callback is still to come. */
 struct call {
 	struct copies *copies;
 	engine_done *done;
@@ -58,14 +58,15 @@ static int lose(struct copies *t, cl_int code, struct err *e)
 	return fail(t, e);
 }
 
-/* Of commands that may be on the queue although the call fails: nothing may run on to memory that is given back. */
+/* Fails a call of which some commands may already be queued: waits for the queue, so that no command runs on in
+ * memory that is given back. */
 static int abandon(struct copies *t, cl_int code, struct err *e)
 {
 	clFinish(t->device->queue);
 	return lose(t, code, e);
 }
 
-/* CL_COMPLETE, a number above it while the command is to run, or an error. */
+/* CL_COMPLETE, a larger number before the command has run, or an error. */
 static cl_int status_of(cl_event event)
 {
 	cl_int status = CL_QUEUED;
@@ -82,7 +83,7 @@ static uint32_t count_of(const struct copies *t, enum tier_kind kind)
 	return kind == TIER_PAGE ? t->model->n_pages : t->model->n_slots;
 }
 
-/* The piece `id` of a layer's buffer. Returns where the bytes behind it on the host go. */
+/* Queues the copy of piece `id` of a layer's buffer. Returns the place on the host for the bytes of the next piece. */
 static cl_int copy_piece(struct copies *t, uint32_t layer, uint32_t part, uint32_t id, bool write,
 			 char **host, cl_event *ret_done)
 {
@@ -163,7 +164,7 @@ int copies_items_done(struct copies *t, void **tags, uint32_t max, uint32_t *ret
 {
 	uint32_t n = 0;
 
-	/* The others may be under way to memory that is about to be given back. */
+	/* Earlier pieces may still be copied from or to memory that is about to be given back. */
 	if (t->lost.code)
 		clFinish(t->device->queue);
 	for (; n < max && copies_items_out(t); n++) {
@@ -192,7 +193,8 @@ static void count(struct copies *t, int change)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* A thread of the driver. After the last count the one that waits in copies_wait may free everything. */
+/* Called on a thread of the driver. After count() has reached 0, copies_wait returns and its caller may free
+ * everything. */
 static void CL_CALLBACK copied(cl_event event, cl_int status, void *user)
 {
 	struct call *c = user;

@@ -1,12 +1,10 @@
-/*
- * Copies of pages and states between host and device, on the queue of the plans (engine.h says in which order the bytes are).
- * Inside engine/ only.
+/* Copies of pages and states between host and device, on the queue of the plans (engine.h has the order of the
+ * bytes). Inside engine/ only.
  *
- * The unit is a piece: what one layer keeps of one page or one state in one buffer. An item (a whole page or state) is all
- * of its pieces. The queue is in order, so a call has one event, that of its last piece. Of items the caller asks whether the
- * oldest event has come; of pieces the driver calls back. A callback may come late or on another thread, so before a step's
- * results are believed the events of the writes before it are asked themselves.
- */
+ * The unit is a piece: the data that one layer keeps of one page or one state in one buffer. An item (a whole page or
+ * state) is all of its pieces. The queue is in order, so one event for a call, that of its last piece, suffices. The
+ * caller of an item copy asks for finished ones; for a copy of pieces the driver calls back. A callback may come late
+ * or on another thread, so before a step's results are used, the events of the writes before it are checked directly. */
 #pragma once
 
 #include <pthread.h>
@@ -19,40 +17,41 @@
 struct copies {
 	const struct device *device; /* borrowed, as is the model */
 	const struct model *model;
-	struct engine_counters *counters; /* borrowed: of bytes */
-	struct err lost;		  /* code 0: the device is there */
+	struct engine_counters *counters; /* borrowed: counts the bytes */
+	struct err lost;		  /* code 0: the device is not lost */
 
 	struct {
 		cl_event done;
 		void *tag;
 	} items[ENGINE_ITEMS_OUT];
-	uint64_t head, tail; /* items given back, items queued */
+	uint64_t head, tail; /* items that were given back; that were queued */
 
 	pthread_mutex_t lock;
 	pthread_cond_t all_back;
 	uint32_t n_out;	  /* guarded by lock: calls whose done is still to come */
-	cl_event *writes; /* [n_writes] of those that may not be through yet, in their order */
+	cl_event *writes; /* [n_writes] events of writes that may still run, in order */
 	size_t n_writes, cap;
-	atomic_bool failed; /* a driver's callback said so */
+	atomic_bool failed; /* a driver's callback reported a failure */
 };
 
 void copies_init(struct copies *t, const struct device *d, const struct model *m,
 		 struct engine_counters *counters);
 
-/* Waits until every done was called; the queue has been waited for, or the device is lost. */
+/* Waits until every `done` was called. Call it when the queue is empty, or the device is lost. */
 void copies_wait(struct copies *t);
 
-/* Waits so too; items that are out are forgotten. */
+/* Waits likewise, and drops items that were not given back. */
 void copies_release(struct copies *t);
 
-/* As engine_read_item and engine_write_item (which does not write to host), engine_items_done and engine_items_out. */
+/* Do the work of engine_read_item and engine_write_item (which only reads host), engine_items_done and
+ * engine_items_out. */
 int copies_item(struct copies *t, enum tier_kind kind, uint32_t id, bool write, void *host,
 		void *tag, struct err *e) MUST_CHECK;
 int copies_items_done(struct copies *t, void **tags, uint32_t max, uint32_t *ret_n,
 		      struct err *e) MUST_CHECK;
 uint32_t copies_items_out(const struct copies *t);
 
-/* As engine_read_pieces and engine_write_pieces (which does not write to host). */
+/* Do the work of engine_read_pieces and engine_write_pieces (which only reads host). */
 int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t n, bool write,
 		  void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 

@@ -1,11 +1,9 @@
-/*
- * The work list of a decode step, a step whose rows all have one token: the phases that one launch
- * (kernels/generic/decode_step.cl) goes through. Layers append theirs (engine/layers/phases.h). Pure: numbers in, ints out.
- * Inside engine/ only.
+/* The work list of a decode step (a step whose rows all have one token): the phases that one launch
+ * (kernels/generic/decode_step.cl) goes through. Layers append theirs (engine/layers/phases.h). Pure: numbers in,
+ * ints out. Inside engine/ only.
  *
- * Each phase reads only buffers that earlier phases wrote. decode_work_order says which it reads and writes; a test holds
- * every list against that.
- */
+ * Each phase reads only buffers that earlier phases wrote. decode_work_order lists the buffers of each operation; a
+ * test checks every list against it. */
 #pragma once
 
 #include <stdint.h>

@@ -11,8 +11,8 @@
 
 enum { PLATFORMS_MAX = 16, DEVICES_MAX = 64 };
 
-/* PoCL asks hwloc for the cores and the memory of the machine, and hwloc reads /sys. Where /sys is not mounted, as in a
- * bare chroot, hwloc finds no memory and PoCL calls abort. So there an environment variable tells hwloc. */
+/* PoCL asks hwloc for the machine's cores and memory, and hwloc reads /sys. Without /sys, as in a bare chroot, hwloc
+ * finds no memory and PoCL calls abort. An environment variable tells hwloc the machine instead. */
 void device_settle_environment(void)
 {
 	struct sysinfo info;
@@ -85,7 +85,7 @@ static cl_device_id choose(const char *which, const cl_device_id *devices, cl_ui
 	return NULL;
 }
 
-/* The number behind `key` in the first line of a file that begins with it; UINT64_MAX where there is none ("max", no
+/* The number behind `key` in the first line of a file that begins with it; UINT64_MAX: there is none ("max", or no
  * file). */
 static uint64_t read_number(const char *path, const char *name, const char *key)
 {
@@ -117,12 +117,12 @@ static uint64_t mem_available(void)
 
 	if (kib != UINT64_MAX)
 		return kib * 1024;
-	/* A bare chroot: the memory that is free is less than the memory that is available, and better than none. */
+	/* In a bare chroot without MemAvailable the free memory is taken, which is less than the available memory. */
 	return sysinfo(&info) == 0 ? (uint64_t)info.freeram * info.mem_unit : 0;
 }
 
-/* Bytes that a control group leaves: every level of the hierarchy may have a limit of its own. Page cache counts as used
- * there although it can be taken back, so inactive file pages are given back. */
+/* Bytes that control groups leave: every level of the hierarchy may have a limit. A group counts page cache as used,
+ * although the system can take it back, so inactive file pages are added again. */
 static uint64_t group_left(const char *mount, const char *group, const char *limit,
 			   const char *usage)
 {
@@ -148,7 +148,7 @@ static uint64_t group_left(const char *mount, const char *group, const char *lim
 	}
 }
 
-/* Bytes that a process on this machine may still take: MemAvailable, or less when a control group allows less. */
+/* Bytes that a process on this machine may still take: MemAvailable, or less if a control group allows less. */
 static uint64_t host_memory(void)
 {
 	FILE *f = fopen("/proc/self/cgroup", "re");

@@ -1,6 +1,4 @@
-/*
- * An OpenCL device: choosing it, its context and queue, how much memory of it may be used.
- */
+/* An OpenCL device: choosing it, its context and queue, and the memory that may be used. */
 #pragma once
 
 #include <CL/cl.h>
@@ -13,18 +11,18 @@
 struct device {
 	cl_device_id id;
 	cl_context context;
-	cl_command_queue queue; /* in order */
+	cl_command_queue queue; /* in-order queue */
 	bool cpu;		/* shares the host's memory */
-	/* Bytes that this process may use: on a CPU what the machine and the control group have left, on a GPU its
-	 * global memory. */
+	/* Bytes that this process may use: on a CPU those that the machine and the control group have left, on a GPU
+	 * its global memory. */
 	uint64_t memory;
-	uint64_t max_alloc; /* the largest buffer */
-	uint64_t alignment; /* of sub-buffers, bytes */
+	uint64_t max_alloc; /* bytes of the largest buffer */
+	uint64_t alignment; /* alignment of sub-buffers in bytes */
 	char name[256], driver[128];
 };
 
-/* Sets environment variables that OpenCL drivers need where they cannot find their values out. The functions below call
- * it too; a program with threads calls it before it starts any. */
+/* Sets environment variables with values that OpenCL drivers cannot find out here. The functions below call it too; a
+ * program with threads calls it before it starts any. */
 void device_settle_environment(void);
 
 /* Opens the device that `which` names: NULL (the first GPU, else the first device), an index of

@@ -1,11 +1,9 @@
-/*
- * --dump-activations: the outputs of every layer, as one safetensors file.
+/* --dump-activations: the outputs of every layer, as one safetensors file.
  *
- * Tensors are named as in the reference's activations: embed, layerN.mixer and layerN.mlp (without residual),
- * layerN (with), final_norm, logits; float32 [tokens, width]. The rows of each step are appended in the order
- * they ran; the tensors `tokens` and `positions` (whole numbers, as float32) name the rows. The file is written
- * anew after each step, until it would pass DUMP_BYTES_MAX.
- */
+ * Tensors are named embed, layerN.mixer and layerN.mlp (without residual), layerN (with residual), final_norm,
+ * logits; float32 [tokens, width]. The rows of each step are appended in the order in which they ran; the tensors
+ * `tokens` and `positions` (whole numbers, as float32) name the rows. The whole file is written again after each
+ * step, until it would pass DUMP_BYTES_MAX. */
 #pragma once
 
 #include <CL/cl.h>
@@ -21,8 +19,8 @@ struct dump;
 struct dump *dump_new(const char *path, cl_command_queue queue);
 void dump_free(struct dump *d);
 
-/* Waits for the queue and appends rows x cols floats of a buffer whose rows are padded to 16. `name` may hold
- * one %u for index. Does nothing without a dump. */
+/* Waits for the queue and appends rows x cols floats of a buffer whose rows are padded to 16. `name` may hold one %u
+ * for index. Does nothing without a dump (NULL). */
 void dump_rows(struct dump *d, const char *name, uint32_t index, cl_mem buffer, uint32_t rows,
 	       uint32_t cols);
 

@@ -1,6 +1,4 @@
-/*
- * The engine: opening a model on a device (plan all memory, allocate, fill). Plans are the runner's.
- */
+/* The engine: opens a model on a device (plans all memory, allocates it, fills it). runner.c runs plans. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -20,7 +18,7 @@
 #include "engine/profile.h"
 #include "engine/runner.h"
 
-/* The share of a device's memory that the engine takes when no option says how much. */
+/* The share of a device's memory that the engine takes unless an option says how much. */
 #define DEFAULT_SHARE 0.9
 
 struct engine {
@@ -28,7 +26,7 @@ struct engine {
 	struct device device;
 	struct kernels *kernels;
 	enum kernel_variant variant;
-	bool one_launch; /* a decode step can be one */
+	bool one_launch; /* a decode step can be one launch */
 	struct memory_plan *plan, *cache_plan;
 	struct model model;
 	struct dump *dump;
@@ -38,7 +36,7 @@ struct engine {
 	engine_on_layer *on_layer; /* or NULL */
 	void *on_layer_user;
 	const struct plan *submitting; /* while engine_submit runs */
-	uint64_t warm_launches;	       /* those of warm_up, which do not count */
+	uint64_t warm_launches;	       /* launches of warm_up, which do not count */
 };
 
 /* ---- opening ---- */
@@ -50,7 +48,7 @@ void engine_settle_environment(const char *program_cache)
 	device_settle_environment();
 	if (!program_cache)
 		return;
-	/* PoCL keeps there what it compiles at a launch; without HOME it would use /tmp. */
+	/* PoCL keeps compiled work-group functions there; without HOME it would use /tmp. */
 	snprintf(pocl, sizeof(pocl), "%s/pocl", program_cache);
 	setenv("POCL_CACHE_DIR", pocl, 0);
 }
@@ -64,7 +62,7 @@ static int prepare_cache(const char *dir, struct err *e)
 		return 0;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return err_set(e, errno, "--program-cache %s: %s", dir, strerror(errno));
-	/* PoCL's cache goes inside. Where it cannot, PoCL only says that there is no device. */
+	/* PoCL's cache goes into this directory. If it cannot be written, PoCL only says that there is no device. */
 	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
@@ -102,7 +100,7 @@ static uint64_t budget_of(const struct engine_options *o, const struct device *d
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
 
-/* Bytes that rounding the cache's buffers up may take. */
+/* Bytes that rounding up the cache's buffers may take. */
 static uint64_t cache_slack(const struct engine *g)
 {
 	uint64_t buffers = 0;
@@ -112,7 +110,7 @@ static uint64_t cache_slack(const struct engine *g)
 	return buffers * g->device.alignment;
 }
 
-/* Whether weights and work space fit. saved: bytes of the planned weights that coding has saved, or may save. */
+/* Checks that weights and work space fit. saved: bytes of the planned weights that coding has saved, or may save. */
 static int check_budget(struct engine *g, const struct engine_options *o, uint64_t saved,
 			struct err *e)
 {
@@ -133,7 +131,7 @@ static int check_budget(struct engine *g, const struct engine_options *o, uint64
 	return 0;
 }
 
-/* Chooses the numbers of KV pages and slots (cache_size.h); the weights are on the device. */
+/* Chooses the numbers of KV pages and slots (cache_size.h), when the weights are on the device. */
 static int size_cache(struct engine *g, const struct engine_options *o, uint64_t saved,
 		      struct err *e)
 {
@@ -210,7 +208,7 @@ static int load_weights(struct engine *g, const struct weights *w, uint64_t *ret
 	return kernels_status(g->kernels, e);
 }
 
-/* The device, and the kernels for the model's shape on it. */
+/* Opens the device, and the kernels for the model's shape on it. */
 static int open_kernels(struct engine *g, const struct engine_options *o, struct kernel_shape *ret,
 			struct err *e)
 {
@@ -234,7 +232,7 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 	return r;
 }
 
-/* An unwritable file is reported here and not after the first step. */
+/* Reports an unwritable file now, not after the first step. */
 static int open_dump(struct engine *g, const struct engine_options *o, struct err *e)
 {
 	int r;
@@ -250,7 +248,7 @@ static int open_dump(struct engine *g, const struct engine_options *o, struct er
 	return r;
 }
 
-/* The limits of a step, and the model that these and the options describe; nothing is allocated yet. */
+/* Sets the limits of a step, and the model that configuration and options describe; allocates nothing yet. */
 static int plan_model(struct engine *g, const struct engine_options *o,
 		      const struct kernel_shape *shape, struct err *e)
 {
@@ -284,11 +282,12 @@ static int plan_model(struct engine *g, const struct engine_options *o,
 	return model_plan(&g->model, g->plan, e);
 }
 
-/* Weights and work space first, then the cache in the memory that they leave. saved, plain: of struct packer. */
+/* Allocates weights and work space first, then the cache in the memory that they leave. saved, plain: as in struct
+ * packer. */
 static int fill_memory(struct engine *g, const struct engine_options *o, const struct weights *w,
 		       uint64_t *ret_saved, uint64_t *ret_plain, struct err *e)
 {
-	/* Before any weight is read: does the model fit if coding saves as much as it can? */
+	/* Checked before any weight is read: would the model fit if coding saved as much as it can? */
 	int r = check_budget(g, o, g->model.may_save, e);
 
 	if (r == 0)
@@ -304,7 +303,7 @@ static int fill_memory(struct engine *g, const struct engine_options *o, const s
 	return r;
 }
 
-/* What engine_info tells of the device and of the memory in use. */
+/* Fills engine_info: the device, and the memory in use. */
 static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 {
 	struct engine_info *i = &g->info;
@@ -326,7 +325,7 @@ static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 	i->scratch_bytes = memory_plan_bytes(g->plan, MEMORY_SCRATCH);
 }
 
-/* The weights are open already: their shapes were checked before anything is allocated or compiled. */
+/* Opens the model on the device. The weights' shapes were checked before, and nothing is allocated or compiled yet. */
 static int open_device(struct engine *g, const struct engine_options *o, const struct weights *w,
 		       struct err *e)
 {
@@ -350,11 +349,9 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	return 0;
 }
 
-/*
- * Runs one prompt of a chunk and one generated token. A driver may compile at the first launch of a kernel (PoCL does),
- * which would delay the first request. The two steps leave no trace: pages are written before they are read, and a new
- * sequence's state begins at zero.
- */
+/* Runs one prompt of a chunk and one generated token, because a driver may compile a kernel at its first launch (PoCL
+ * does), which would delay the first request. The two steps leave no trace: pages are written before they are read,
+ * and a new sequence's state begins at zero. */
 static int warm_up(struct engine *g, struct err *e)
 {
 	const uint32_t pages[2] = {0, 1};
@@ -500,7 +497,7 @@ int engine_profile(struct engine *g, bool on, struct err *e)
 {
 	int r = kernels_profile(g->kernels, on, e);
 
-	/* A single launch tells nothing of the kernels inside it. */
+	/* a single launch says nothing of the kernels inside it */
 	g->model.decode_step = g->one_launch && (r < 0 || !on);
 	return r;
 }
@@ -574,7 +571,7 @@ int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *h
 int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host,
 		      void *tag, struct err *e)
 {
-	/* Only read from. */
+	/* only read */
 	return copies_item(&g->copies, kind, id, true, (void *)(uintptr_t)host, tag, e);
 }
 
@@ -597,7 +594,7 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e)
 {
-	/* Only read from. */
+	/* only read */
 	return copies_pieces(&g->copies, pieces, n, true, (void *)(uintptr_t)host, done, tag, e);
 }
 

@@ -1,7 +1,5 @@
-/*
- * The engine: a model on a device, and one forward step of one plan. It knows no requests.
- * One thread at a time; device errors are final (-EIO: the device is lost).
- */
+/* The engine: a model on a device, and one forward step of one plan. It knows no requests. One thread at a time;
+ * device errors are final (-EIO: the device is lost). */
 #pragma once
 
 #include <stdio.h>
@@ -28,26 +26,27 @@ struct engine_options {
 	const char
 		*device; /* index or part of the name; NULL: the first GPU, else the first device */
 	const char *program_cache;    /* directory, created when missing; NULL: none */
-	const char *dump_activations; /* NULL, or the file that every step's layer outputs go to */
+	const char *dump_activations; /* the file for every step's layer outputs; NULL: none */
 	enum engine_dtype dtype;
 	enum engine_kernels kernels;
-	/* Bytes that the engine may take on the device. 0: device_memory_share (0 < share <= 1; 0: 0.9) of a GPU's memory,
-	 * or of what a CPU's machine has available and its control group allows. */
+	/* Bytes that the engine may take on the device. 0: the share device_memory_share (0 < share <= 1; 0: 0.9) of
+	 * a GPU's memory, or of the memory that a CPU's machine has available and its control group allows. */
 	uint64_t device_memory;
 	double device_memory_share;
-	/* Bytes of KV pages and state slots together; engine/cache_size.h divides them. 0: cache_memory_share
-	 * (0 < share <= 1) of the device_memory that weights and work space leave. Both 0: all of that on a GPU. The
-	 * memory of a CPU is shared with other programs: there the cache takes what max_seqs sequences of full length
-	 * and checkpoints beside them need, but beyond the least that works no more than a quarter of device_memory. */
+	/* Bytes of KV pages and state slots together; engine/cache_size.h divides them. 0: the share
+	 * cache_memory_share (0 < share <= 1) of the device_memory that weights and work space leave. Both 0: all of
+	 * that on a GPU. A CPU shares its memory with other programs, so there the cache takes enough for max_seqs
+	 * sequences of full length and checkpoints beside them, but beyond the least that works no more than a
+	 * quarter of device_memory. */
 	uint64_t cache_memory;
 	double cache_memory_share;
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
-	uint32_t max_model_len; /* 0: what the model allows */
+	uint32_t max_model_len; /* 0: the most that the model allows */
 	bool profile;		/* times every launch: for tigon bench (engine/profile.h) */
 	bool synthetic;		/* random weights from synthetic_seed instead of files */
 	uint64_t synthetic_seed;
-	/* Two ways that give the same bits more slowly, for comparison: weights that are never coded in fewer bytes
-	 * (kernels/coded.h), and decode steps in which every kernel is a launch of its own. */
+	/* Two ways to compute the same bits more slowly, for comparison: weights are never coded in fewer bytes
+	 * (kernels/coded.h); in decode steps every kernel is a launch of its own. */
 	bool plain_weights, separate_launches;
 	struct tuning_options tuning; /* its table is borrowed while engine_open runs */
 };
@@ -56,13 +55,14 @@ struct engine_info {
 	struct model_config model;
 	char device_name[256], driver[128], kernels[16];
 	uint32_t compute_units;
-	char other_bits[33]; /* kernels_other_bits, "": the bits are those of the default cuts */
-	struct tuning_use tuning; /* of the table that was given */
+	char other_bits[33]; /* kernels_other_bits; "": the bits are those of the default cuts */
+	struct tuning_use tuning; /* rows of the given table that are in use */
 	uint32_t n_pages, max_model_len;
 	uint32_t n_slots; /* max_seqs, one more, and checkpoints; 0: no layer keeps states */
-	uint64_t page_bytes, slot_bytes; /* of one, over all layers; 0: no layer keeps any */
+	/* bytes of a page and of a slot, over all layers; 0: no layer keeps any */
+	uint64_t page_bytes, slot_bytes;
 	uint64_t weight_bytes, kv_bytes, state_bytes, scratch_bytes, budget_bytes;
-	uint64_t plain_bytes; /* that the weights would take if none of them were coded */
+	uint64_t plain_bytes; /* bytes that the weights would take if none were coded */
 };
 
 /* Counts since the engine was opened; for metrics and tests. */
@@ -71,20 +71,18 @@ struct engine_counters {
 	uint64_t bytes_to_device, bytes_from_device;
 };
 
-/* New. All memory is planned before any is allocated. -ENOMEM: the model does not fit; the sentence says how much it needs
- * and how much the device has. -EINVAL: the options ask for more than there is. */
+/* New. All memory is planned before any is allocated. -ENOMEM: the model does not fit; the sentence says how much it
+ * needs and how much the device has. -EINVAL: the options ask for more than the device or the model has. */
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e) MUST_CHECK;
 void engine_close(struct engine *g);
 
 const struct engine_info *engine_info(const struct engine *g);
 void engine_counters(const struct engine *g, struct engine_counters *ret);
 
-/*
- * Queues one plan, which is not needed any more after the return. Up to ENGINE_STEPS_OUT plans may be queued before the
- * first of them is waited for. While activations are dumped the call waits for the plan.
- * -EBUSY: so many are queued. -EINVAL: the plan is outside the engine's limits. -ENOMEM. Nothing is queued then.
- * -EIO: the device is lost, with every queued plan.
- */
+/* Queues one plan, which may be freed after the return. At most ENGINE_STEPS_OUT plans are queued at the same time.
+ * While activations are dumped the call waits for the plan. -EBUSY: so many are queued already. -EINVAL: the plan is
+ * outside the engine's limits. -ENOMEM. After these nothing is queued. -EIO: the device is lost, with every queued
+ * plan. */
 enum { ENGINE_STEPS_OUT = 2 };
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST_CHECK;
 
@@ -92,15 +90,13 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST
  * lost with every queued plan, and all later calls fail. */
 int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MUST_CHECK;
 
-/* Queues a plan and waits for it. -EBUSY: one is queued already. */
+/* Queues a plan and waits for it. -EBUSY: another one is queued. */
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
 		struct err *e) MUST_CHECK;
 
-/*
- * The pieces that a layer keeps of every KV page (the keys of a page, its values) or of every state slot. The bytes of a
- * page, or of a state, are the pieces of all layers one behind the other, in the order of these lists. Borrowed until the
- * engine is closed.
- */
+/* The pieces that a layer keeps of every KV page (the page's keys, its values) or of every state slot. The bytes of a
+ * page, or of a state, are the pieces of all layers one behind the other, in the order of these lists. Borrowed until
+ * the engine is closed. */
 const struct layer_piece *engine_layer_pieces(const struct engine *g, uint32_t layer,
 					      uint32_t *ret_n);
 
@@ -118,28 +114,26 @@ int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *h
 int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host,
 		      void *tag, struct err *e) MUST_CHECK;
 
-/* Gives back the tags of finished copies, in the order of the calls: at most max of them to tags, their number to *ret_n.
- * Does not wait. -EIO: the device is lost, and the bytes that reads brought must not be used; then every copy that was on
- * its way is given back (call until *ret_n is 0). */
+/* Gives back the tags of finished copies, in the order of the calls: at most max of them to tags, their number to
+ * *ret_n. Does not wait. -EIO: the device is lost, and bytes that were read must not be used; every copy that was
+ * under way is then given back (call until *ret_n is 0). */
 int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n,
 		      struct err *e) MUST_CHECK;
 
-/* Copies that are not given back yet. */
+/* The number of copies that were not given back yet. */
 uint32_t engine_items_out(const struct engine *g);
 
-/*
- * Copies single pieces. When a prompt is computed for another process, the pieces of its first layers leave while later
- * layers are still computed (daemon/transfer), so they are copied layer by layer.
+/* Copies single pieces. When a prompt is computed for another worker, the pieces of its first layers are sent while
+ * later layers are still computed (daemon/transfer), so they are copied layer by layer.
  *
- * These are commands on the same queue too, without a limit on their number. host holds one piece after the other. It
- * belongs to the copy until done(tag, good) is called: once for every call that returned 0, either by this thread before
- * the return or by a thread of the driver. good is false when the device is lost; then the bytes that were read must not be
- * used. done must neither call the engine nor wait. -EINVAL: no such piece.
- */
+ * These copies are commands on the same queue too, without a limit on their number. host holds one piece after the
+ * other. It belongs to the copy until done(tag, good) is called: once for every call that returned 0, either by this
+ * thread before the return or by a thread of the driver. good is false if the device is lost; the bytes that were
+ * read must then not be used. done must neither call the engine nor wait. -EINVAL: no such piece. */
 struct engine_piece {
-	uint32_t layer; /* of the model */
-	uint32_t part;	/* which of the layer's pieces */
-	uint32_t id;	/* of which page or slot */
+	uint32_t layer; /* layer of the model */
+	uint32_t part;	/* number in the layer's list of pieces */
+	uint32_t id;	/* number of the page or slot */
 };
 typedef void engine_done(void *tag, bool good);
 
@@ -148,12 +142,12 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 
-/* -EIO: a copy of pieces is known to have failed. engine_wait also fails after any failed write that its step could have
- * read. */
+/* -EIO: a copy of pieces is known to have failed. engine_wait also fails after any failed write that its step could
+ * have read. */
 int engine_pieces_check(struct engine *g, struct err *e) MUST_CHECK;
 
-/* Host memory for copies, which a driver reaches without a copy of its own (pinned memory, where there is a GPU). New; waits
- * for the queue. -ENOMEM. Freed before the engine is closed, when no copy uses it. */
+/* Host memory for copies, which a driver accesses directly (pinned memory, on a GPU). New; waits for the queue.
+ * -ENOMEM. To be freed before the engine is closed, when no copy uses it. */
 struct engine_block;
 int engine_block_new(struct engine *g, uint64_t bytes, struct engine_block **ret,
 		     struct err *e) MUST_CHECK;
@@ -163,13 +157,13 @@ void engine_block_free(struct engine_block *b);
 /* Waits until the queue is empty and every done was called. */
 void engine_finish(struct engine *g);
 
-/* engine_submit calls this once for every layer of a step that computes prompts, when the commands of the layer are on the
- * queue and those of later layers are not. It may call engine_read_pieces and engine_write_pieces; their copies run at
- * that point. NULL: no call. */
+/* A function that engine_submit calls once for every layer of a step that computes prompts, when the commands of the
+ * layer are queued and those of later layers are not. It may call engine_read_pieces and engine_write_pieces; their
+ * copies run between the two. NULL: none. */
 typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer);
 void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
 
-/* Sets the environment that OpenCL drivers read: PoCL's cache goes below program_cache (NULL: wherever PoCL puts it).
+/* Sets the environment that OpenCL drivers read: PoCL's cache goes below program_cache (NULL: to PoCL's own place).
  * engine_open does so too, but a program with several threads calls this before it starts them, because setenv in one
  * thread while another one reads the environment is a race. */
 void engine_settle_environment(const char *program_cache);

@@ -1,16 +1,15 @@
-/*
- * All device memory, sized before any of it is allocated.
+/* Plans all device memory before any of it is allocated.
  *
- * Every buffer is announced first (memory_plan_add). Then the sum is known: the caller compares it with its
- * budget, decides how many KV pages the rest will hold (in a plan of their own, made when the weights are there,
- * since coded weights take less than planned), and allocates a plan's buffers at once. A planned buffer lives as long
- * as its plan.
+ * Every buffer is announced first (memory_plan_add), so that the sum is known. The caller compares it with its
+ * budget, decides how many KV pages the rest will hold, and allocates all buffers of a plan at once. KV pages and
+ * slots have a plan of their own, made when the weights are on the device, because coded weights take less than
+ * planned. A planned buffer lives as long as its plan.
  *
- * On a CPU the buffers are cut from slabs no larger than the device's largest buffer: few large mappings, which
- * the system is asked to back with large pages (kernels/huge_pages.h). On a GPU each is an allocation of its own: NVIDIA's driver copies a
- * sub-buffer's bytes through host memory when it is released (16 GiB took 9.8 s and as much host memory, of its
- * own 0.0 s; H200, driver 580.159.04), which after a pool of 125 GiB is the end of the process.
- */
+ * On a CPU the buffers are cut from slabs no larger than the device's largest buffer: few large mappings, which the
+ * system is asked to back with large pages (kernels/huge_pages.h). On a GPU each buffer is an allocation of its own,
+ * because NVIDIA's driver copies a sub-buffer's bytes through host memory when it is released. With 16 GiB that took
+ * 9.8 s and as much host memory, with an allocation of its own 0.0 s (H200, driver 580.159.04); after a pool of 125
+ * GiB the process ran out of memory and was killed. */
 #pragma once
 
 #include <CL/cl.h>
@@ -26,8 +25,8 @@ struct memory_plan;
 struct memory_plan *memory_plan_new(const struct device *d);
 void memory_plan_free(struct memory_plan *p);
 
-/* Plans a buffer of that many bytes (0 becomes a minimal one) and puts it into *ret_buffer when the plan is
- * allocated. The name is borrowed. Errors are kept for memory_plan_allocate. */
+/* Plans a buffer of that many bytes (0 becomes a minimal one). Allocating the plan puts the buffer into *ret_buffer.
+ * The name is borrowed. Errors are kept for memory_plan_allocate. */
 void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name,
 		     uint64_t bytes, cl_mem *ret_buffer);
 
@@ -35,5 +34,5 @@ void memory_plan_add(struct memory_plan *p, enum memory_class class, const char 
 uint64_t memory_plan_bytes(const struct memory_plan *p, enum memory_class class);
 uint64_t memory_plan_total(const struct memory_plan *p);
 
-/* Allocates everything. -ENOMEM: a buffer is larger than the device's largest, or there is no memory. */
+/* Allocates all buffers. -ENOMEM: a buffer is larger than the device's largest, or memory is short. */
 int memory_plan_allocate(struct memory_plan *p, struct err *e) MUST_CHECK;

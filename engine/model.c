@@ -39,7 +39,7 @@ static uint32_t element_bytes(const struct model *m)
 
 /* ---- buffers ---- */
 
-/* Buffers of the weights of a list, each where the list says in `at`. */
+/* Plans the buffers of a list of weights, each at its place in `at`. */
 static void plan_weights(struct model *m, struct memory_plan *p, const char *name,
 			 const struct layer_weights *w, cl_mem *at)
 {
@@ -71,7 +71,7 @@ static uint64_t n_addresses(const struct model *m)
 	return AT_LAYERS + (uint64_t)m->config->n_layers * AT_LAYER_COUNT;
 }
 
-/* Work space of layers: once for all of them, since they run one after the other. */
+/* Plans the work space of layers, once for all: they run one after the other. */
 static void plan_layer_scratch(struct model *m, struct memory_plan *p)
 {
 	struct layer_scratch most[BUFFERS] = {0}, wanted[LAYER_SCRATCH_MAX];
@@ -178,7 +178,7 @@ static void pack_weights(struct packer *p, const struct layer_weights *w, uint32
 	}
 }
 
-/* f_j = theta^(-2j / rot), in float as the reference has it. */
+/* f_j = theta^(-2j / rot), in float like the reference. */
 static void pack_inv_freq(struct model *m, struct packer *p)
 {
 	uint32_t rot = m->shape.rotary_dim;
@@ -209,7 +209,7 @@ void model_pack(struct model *m, struct packer *p)
 
 /* ---- forward ---- */
 
-/* Logits of n tokens of the step, whose numbers stand at rows_at; n is at most max_rows. */
+/* Computes the logits of n tokens of the step, whose numbers stand at rows_at; n is at most max_rows. */
 static void head(struct model *m, cl_int rows_at, uint32_t n)
 {
 	uint32_t D = KERNEL_LD(m->shape.hidden), V = KERNEL_LD(m->shape.vocab);
@@ -220,7 +220,7 @@ static void head(struct model *m, cl_int rows_at, uint32_t n)
 			  n, V, D);
 }
 
-/* Given tokens: far more of them than there is room for logits, so slice after slice. */
+/* The prompt's tokens are far more than the logits' buffer has rows, so they are scored slice by slice. */
 static void score(struct model *m, const struct model_step *t)
 {
 	for (uint32_t done = 0; done < t->n_scores; done += m->max_rows) {
@@ -241,7 +241,7 @@ static void draw(struct model *m, const struct model_step *t)
 
 /* ---- a decode step in one launch ---- */
 
-enum { WORK_ALIGN = 16 }; /* ints: a cache line */
+enum { WORK_ALIGN = 16 }; /* ints of a cache line */
 
 uint64_t model_work_ints(const struct model *m)
 {
@@ -298,7 +298,7 @@ static void forward_layer(struct model *m, const struct model_step *t, uint32_t 
 		m->on_layer(m->on_layer_user, i);
 }
 
-/* Of all tokens, not only of those whose logits the plan needs. */
+/* of all tokens, not only of those whose logits the plan needs */
 static void dump_logits(struct model *m, const struct model_step *t)
 {
 	for (uint32_t done = 0; m->dump && done < t->n_tokens; done += m->max_rows) {

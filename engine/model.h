@@ -1,7 +1,5 @@
-/*
- * A model on a device: its weights, its caches, the buffers a step works in, and the forward pass.
- * Inside engine/ only.
- */
+/* A model on a device: its weights, its caches, the buffers in which a step works, and the forward pass. Inside
+ * engine/ only. */
 #pragma once
 
 #include "engine/dump.h"
@@ -12,7 +10,7 @@
 #include "engine/layers/layer.h"
 
 struct model_layer {
-	/* Its buffers by AT_* of kernels/step.h; NULL: it has none of this number. */
+	/* Its buffers by AT_* of kernels/step.h; NULL: it has no buffer of this number. */
 	cl_mem at[AT_LAYER_COUNT];
 	struct layer_piece pieces[LAYER_PIECES_MAX]; /* [n_pieces] */
 	uint32_t n_pieces;
@@ -23,10 +21,10 @@ struct model {
 	struct kernels *kernels;	   /* borrowed */
 	struct kernel_shape shape;
 	struct model_layer *layers; /* [n_layers] */
-	/* Buffers of all layers: weights of the model's ends, and work space for max_tokens rows. */
+	/* Buffers that all layers share: weights of the model's ends, and work space for max_tokens rows. */
 	cl_mem at[BUFFERS];
 	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
-	cl_mem addresses; /* of all buffers, for that launch: ulong by AT_* */
+	cl_mem addresses; /* addresses of all buffers, for that launch: ulong by AT_* */
 	uint32_t max_tokens, max_rows, n_pages, n_slots;
 	uint64_t may_save; /* bytes of the planned weights that coding may save, at most */
 	uint64_t step_ints, result_ints;
@@ -36,26 +34,27 @@ struct model {
 	void *on_layer_user;
 };
 
-/* The kernels' view of a config. */
+/* The config as the kernels' shape. */
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
 
-/* Announces every buffer but those of KV pages and state slots; then these, to a plan that may be another. */
+/* Announces every buffer except KV pages and state slots; the second function announces these, to a plan that may be
+ * another. */
 int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CHECK;
 void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_pages,
 		      uint32_t n_slots);
 
-/* Bytes of one KV page (or of one state slot), over all layers, and of its largest piece. */
+/* Bytes of one KV page, or of one state slot: over all layers, and of its largest piece. */
 uint64_t model_item_bytes(const struct model *m, enum tier_kind kind);
 uint64_t model_piece_most(const struct model *m, enum tier_kind kind);
 
-/* Fills the weights (the plan is allocated). */
+/* Fills the weights; the plan must be allocated. */
 void model_pack(struct model *m, struct packer *p);
 
-/* Writes the buffers' addresses (both plans are allocated; weights may still be missing). */
+/* Writes the buffers' addresses; both plans must be allocated, but the weights may still be missing. */
 void model_addresses(struct model *m);
 
-/* Appends the work list to a step table of *table_ints ints, when the step can be one launch. */
+/* Appends the work list to a step table of *table_ints ints, if the step can be one launch. */
 void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 		    uint64_t *table_ints);
 

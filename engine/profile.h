@@ -1,8 +1,6 @@
-/*
- * How `tigon bench` looks into an engine: the launches of its steps, and the peaks of its device. While launches are noted,
- * every kernel is a launch of its own, with the same bits. An engine that was opened with the option `profile` times them;
- * another one notes them without times.
- */
+/* Access for `tigon bench` to an engine: the launches of its steps, and the peaks of its device. While launches are
+ * noted, every kernel is a launch of its own, with the same bits. An engine that was opened with the option `profile`
+ * times the launches; another one notes them without times. */
 #pragma once
 
 #include "engine/engine.h"
@@ -17,27 +15,27 @@ int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
 int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size_t *ret_n,
 			struct err *e) MUST_CHECK;
 
-/* Where a decode step of so many streams stands in a tuning table; false: it is not one launch. */
+/* The place of a decode step with so many streams in a tuning table; false: the step is not one launch. */
 bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret);
 
-/* As kernels_tuned. */
+/* kernels_tuned of the engine's kernels. */
 bool engine_tuned(const struct engine *g, const struct tuning_place *p);
 
-/* on: kernels take their default cuts; off: those of tables again. Not while a plan is queued. */
+/* on: kernels use their default cuts; off: the tables' cuts again. Not while a plan is queued. */
 void engine_use_default_cuts(struct engine *g, bool on);
 
-/* New: the yardsticks of the engine's device, in the variant that the engine runs, on its queue. Closed before the
- * engine. program_cache: as it was opened with. */
+/* New: the measurements of the device's peaks, in the engine's variant and on its queue. To be closed before the
+ * engine. program_cache: as given to engine_open. */
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
 		      struct err *e) MUST_CHECK;
 
-/* New, as int8_trial_open with the engine's kernels: once an engine. Closed before the engine, and its launches are noted
- * as those of plans are. */
+/* New, like int8_trial_open with the engine's kernels; at most one for an engine. To be closed before the engine. Its
+ * launches are noted like those of plans. */
 int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,
 			   struct int8_trial **ret, struct err *e) MUST_CHECK;
 
-/* Bytes of the largest cache of the engine's device, 0: it does not say. */
+/* Bytes of the largest cache of the engine's device, 0: not known. */
 uint64_t engine_cache_bytes(const struct engine *g);
 
-/* As peak_known, of the engine's device. */
+/* peak_known of the engine's device. */
 bool engine_peak_known(const struct engine *g, struct peak *ret);

@@ -38,7 +38,8 @@ double roofline_experts(const struct model_config *c, uint32_t n_tokens)
 
 /* ---- a step ---- */
 
-/* One weight: rows and, of a matrix, products. Of experts those that are touched, and those that a token takes. */
+/* Adds one weight: its rows and, of a matrix, the products. Of experts only the touched ones are read, and only those
+ * that a token uses compute. */
 static void add_weight(struct roofline *sum, const struct model_config *c, const struct weight *w,
 		       const struct cost_step *t, const struct roofline_step *s)
 {
@@ -67,7 +68,7 @@ static void add_weights(struct roofline *sum, const struct model_config *c,
 		add_weight(sum, c, &w->list[i], t, s);
 }
 
-/* A mixer or an MLP. KV is read where a sequence has been and written where it goes; so are states. */
+/* Adds a mixer or an MLP. KV of earlier tokens is read and KV of new tokens written; states likewise. */
 static void add_kind(struct roofline *sum, const struct model_config *c,
 		     const struct layer_ops *ops, const struct cost_step *t,
 		     const struct roofline_step *s)
@@ -121,7 +122,7 @@ double roofline_seconds(const struct roofline *r, double read, double dot, doubl
 	return MAX(moving, computing);
 }
 
-/* ---- a kernel: weights and caches, and the activations that it reads and writes ---- */
+/* ---- one kernel: weights and caches, and the activations that it reads and writes ---- */
 
 static struct roofline_work product(const struct kernel_timing *l, double element, bool add)
 {
@@ -135,7 +136,7 @@ static struct roofline_work product(const struct kernel_timing *l, double elemen
 	};
 }
 
-/* Kernels that only move activations, and are no layer's, by bytes a row. */
+/* Kernels outside all layers that only move activations, with their bytes a row. */
 static double bytes_a_row(const struct model_config *c, double element, const char *kernel)
 {
 	struct kernel_shape k = {0};
@@ -155,7 +156,7 @@ static void common_kernel(const struct model_config *c, double element,
 {
 	static const struct {
 		const char *kernel;
-		uint32_t bytes; /* of an element; 0: as the model's */
+		uint32_t bytes; /* bytes of an element; 0: the model's */
 		bool add;
 	} products[] = {
 		{"router", 4, false},	       {"gemm_store", 0, false},   {"gemm_add", 0, true},

@@ -1,16 +1,14 @@
-/*
- * The least that a step must move and compute, from the config alone: the roofline that a measured time is compared with
- * (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a config's sizes is too
- * large for it.
+/* The least that a step must move and compute, from the config alone. A measured time is compared with this roofline
+ * (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a config's sizes is
+ * too large for it.
  *
- * Weights, KV and states count once a step, however often a kernel reads them. Activations count only for a single kernel
- * (roofline_kernel), since kernels that are fused need not move them. Sizes are the model's, without the padding of its
- * layout.
+ * Weights, KV and states count once a step, however often a kernel reads them. Activations count only for a single
+ * kernel (roofline_kernel), because fused kernels need not move them. Sizes are the model's, without the padding of
+ * its layout.
  *
  * FLOP: two for each multiply-add of a product with weights; the layers add their own (struct layer_ops). A form that
- * computes more than the plain formula, as Gated DeltaNet's in chunks does, gets no credit for it: a share of the roofline
- * is never too high.
- */
+ * computes more than the plain formula, such as Gated DeltaNet in chunks, gets no credit for the difference, so a
+ * share of the roofline is never too high. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,13 +19,13 @@
 #include "kernels/profile.h"
 
 struct roofline_row {
-	uint32_t start, n_tokens; /* as of struct plan_row */
+	uint32_t start, n_tokens; /* as in struct plan_row */
 };
 
 struct roofline_step {
 	const struct roofline_row *rows; /* [n_rows] prefill rows first */
 	uint32_t n_rows, n_prefill_rows, n_logits;
-	double experts; /* different experts that a layer with experts touches, on average */
+	double experts; /* different experts that a layer with experts uses, on average */
 };
 
 struct roofline {
@@ -35,7 +33,7 @@ struct roofline {
 	double product_flops, other_flops; /* other: attention and recurrences */
 };
 
-/* Different experts that n_tokens touch when every choice is as likely: E (1 - (1 - k/E)^n). */
+/* Different experts that n_tokens use if every choice is equally likely: E (1 - (1 - k/E)^n). */
 double roofline_experts(const struct model_config *c, uint32_t n_tokens);
 
 /* Adds a step to *sum. bf16: two bytes an element, else four. */
@@ -45,11 +43,11 @@ void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
 double roofline_bytes(const struct roofline *r);
 double roofline_flops(const struct roofline *r);
 
-/* Seconds that a device needs whose peaks are `read` bytes/s, `dot` FLOP/s for products of elements and `flops` for the
- * rest: the longer one of moving and computing; *ret_by_bytes: moving takes longer. */
+/* The least seconds on a device with these peaks: `read` bytes/s, `dot` FLOP/s for products of elements, and `flops`
+ * FLOP/s for the rest. It is the longer one of moving and computing; *ret_by_bytes: moving takes longer. */
 double roofline_seconds(const struct roofline *r, double read, double dot, double flops,
 			bool *ret_by_bytes);
 
-/* The work of one launch. False: no kernel of this name is known. */
+/* The work of one launch. False: no kernel has this name. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct kernel_timing *l, struct roofline_work *ret);

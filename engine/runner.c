@@ -6,15 +6,15 @@
 #include "engine/block.h"
 #include "kernels/cl_error.h"
 
-/* A queued plan, or the last one that had this place. */
+/* A queued plan; or, after it was waited for, free for another plan. */
 struct queued {
 	int32_t *table, *result; /* in the runner's host memory */
 	int32_t *resets;	 /* [resets_cap] tables of its seat resets */
 	size_t resets_cap;
 	struct step_draw *draws; /* [max_seqs] */
 	uint32_t n_draws, n_scores, result_ints;
-	cl_int scores_at; /* in the table, from which they are read again */
-	cl_event done;	  /* its results are read */
+	cl_int scores_at; /* place in the table: it is read again with the results */
+	cl_event done;	  /* event: its results are read */
 };
 
 struct runner {
@@ -23,8 +23,8 @@ struct runner {
 	struct step_limits limits;
 	struct engine_block *host; /* tables and results */
 	struct queued queued[ENGINE_STEPS_OUT];
-	uint64_t head, tail; /* plans that were waited for, that were queued */
-	struct err lost;     /* code 0: the device is there */
+	uint64_t head, tail; /* plans that were waited for; that were queued */
+	struct err lost;     /* code 0: the device is not lost */
 	struct engine_counters counters;
 };
 
@@ -98,7 +98,7 @@ static int lose_device(struct runner *r, const struct err *why, struct err *e)
 	return -EIO;
 }
 
-/* The plan before the next one. */
+/* The last queued plan, which runs before the next one. */
 static struct queued *previous(struct runner *r)
 {
 	return &r->queued[(r->tail + ENGINE_STEPS_OUT - 1) % ENGINE_STEPS_OUT];
@@ -115,7 +115,8 @@ static int write_table(struct runner *r, const int32_t *table, uint64_t n, struc
 	return cl_error(e, code, "writing the step table");
 }
 
-/* Resets go through the step table's buffer one by one: the queue is in order, so each has run before the next is written. */
+/* Resets write the step table's buffer one after the other: the queue is in order, so each has run before the next is
+ * written. */
 static int enqueue_resets(struct runner *r, const struct plan *plan, const int32_t *tables,
 			  struct err *e)
 {
@@ -132,7 +133,7 @@ static int enqueue_resets(struct runner *r, const struct plan *plan, const int32
 	return 0;
 }
 
-/* One buffer of a layer: its pieces of the pages, or of the states, that are copied. */
+/* Copies the pieces of one buffer of a layer, for the plan's copies of pages or of states. */
 static cl_int copy_pieces(cl_command_queue q, cl_mem buffer, uint64_t bytes,
 			  const struct plan_copy *copies, uint32_t n)
 {
@@ -144,7 +145,7 @@ static cl_int copy_pieces(cl_command_queue q, cl_mem buffer, uint64_t bytes,
 	return code;
 }
 
-/* Whole pages and whole states, of every layer. */
+/* Copies whole pages and whole states, in every layer. */
 static int enqueue_copies(struct runner *r, const struct plan *plan, struct err *e)
 {
 	cl_int code = CL_SUCCESS;
@@ -164,7 +165,7 @@ static int enqueue_copies(struct runner *r, const struct plan *plan, struct err 
 	return code ? err_set(e, EIO, "copying pages or states on the device failed") : 0;
 }
 
-/* The read of the results, or where there are none a marker; either way the event ends the plan. */
+/* Queues the read of the results, or a marker if there are none. The event of either ends the plan. */
 static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 {
 	cl_command_queue q = r->device->queue;
@@ -179,7 +180,7 @@ static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 	return cl_error(e, code, "reading results");
 }
 
-/* A dump lists a step's tokens, so it waits for those that the step before draws. */
+/* A dump lists a step's tokens, so it waits for tokens that the step before draws. */
 static int dump_tokens(struct runner *r, struct queued *s, const struct model_step *step,
 		       struct err *e)
 {
@@ -199,7 +200,7 @@ static int dump_tokens(struct runner *r, struct queued *s, const struct model_st
 	return 0;
 }
 
-/* Room for the plan's reset tables. */
+/* Makes room for the plan's reset tables. */
 static int build_resets(struct queued *s, const struct plan *plan, struct err *e)
 {
 	uint64_t n = 0, at = 0;

@@ -1,12 +1,10 @@
-/*
- * Plans on the device's queue, from their submission until they were waited for. Inside engine/ only.
+/* Plans on the device's queue, from submitting to waiting for them. Inside engine/ only.
  *
- * A plan becomes a list of commands on one in-order queue: seat resets, copies of pages and states, the step
- * table, the forward pass, the draws, and last a read of the results, whose event is waited for. Since the
- * queue is in order, the next plan can be queued before the first has run: only one of them uses the device's
- * buffers at a time. The host's copies of the step table and of the results exist once for each plan that may be
- * queued, in memory that the device reaches without a detour.
- */
+ * A plan becomes a list of commands on one in-order queue: seat resets, copies of pages and states, the step table,
+ * the forward pass, the draws, and last a read of the results, whose event is waited for. The queue is in order, so
+ * the next plan can be queued before the first has run, and only one of them uses the device's buffers at a time. The
+ * host's copies of the step table and of the results exist once for each queued plan, in memory that the device
+ * accesses directly. */
 #pragma once
 
 #include "engine/dump.h"
@@ -22,11 +20,11 @@ int runner_new(const struct device *d, struct model *m, const struct step_limits
 /* Waits for the queue. */
 void runner_free(struct runner *r);
 
-/* As engine_submit, engine_wait and engine_step. */
+/* Do the work of engine_submit, engine_wait and engine_step. */
 int runner_submit(struct runner *r, const struct plan *plan, struct err *e) MUST_CHECK;
 int runner_wait(struct runner *r, struct draw_result *results, struct err *e) MUST_CHECK;
 
 uint32_t runner_queued(const struct runner *r);
 
-/* steps, bytes_to_device and bytes_from_device are counted here; launches are counted by the kernels. */
+/* Counts steps, bytes_to_device and bytes_from_device; the kernels count launches. */
 struct engine_counters *runner_counters(struct runner *r);

@@ -41,7 +41,7 @@ static struct step_draw wanted(const struct sampling *s)
 				  (uint8_t)MIN((int)s->n_logprobs, (int)TOP_LOGPROBS_MAX)};
 }
 
-/* ---- what a plan may ask for ---- */
+/* ---- checks of a plan ---- */
 
 static bool tokens_exist(const int32_t *tokens, uint32_t n, const struct step_limits *l)
 {
@@ -51,7 +51,8 @@ static bool tokens_exist(const int32_t *tokens, uint32_t n, const struct step_li
 	return true;
 }
 
-/* The pages that a row reads or writes: those of its tokens and all before. It may own more, for tokens to come. */
+/* The number of pages that a row reads or writes: those of its tokens and of all tokens before. It may own more, for
+ * later tokens. */
 static uint32_t pages_touched(const struct plan_row *r, const struct step_limits *l)
 {
 	return CEIL_DIV(r->start + r->n_tokens, l->page_tokens);
@@ -115,7 +116,7 @@ static bool resets_good(const struct plan *p, const struct step_limits *l)
 	return true;
 }
 
-/* Each belongs to a prefill row of its own. */
+/* Each score belongs to another prefill row. */
 static bool scores_good(const struct plan *p, const struct step_limits *l)
 {
 	uint64_t tokens = 0;
@@ -161,7 +162,7 @@ int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn
 
 /* ---- the table ---- */
 
-/* A table on its way: sections are taken one after the other. */
+/* A table that is being filled: sections are taken one after the other. */
 struct builder {
 	const struct plan *plan;
 	const struct step_limits *limits;
@@ -170,7 +171,7 @@ struct builder {
 	uint32_t result; /* ints of the result so far */
 };
 
-/* The next section, of so many ints, and its offset. */
+/* Begins the next section, of so many ints; *ret_at is its position in the table. */
 static int32_t *section(struct builder *b, uint64_t ints, cl_int *ret_at)
 {
 	int32_t *begin = b->end;
@@ -220,7 +221,7 @@ static void build_row(const struct plan_row *r, int32_t first_token, int32_t pag
 	memcpy(out, row, sizeof(row));
 }
 
-/* Tokens, and rows with their block tables. */
+/* Writes the tokens, and the rows with their block tables. */
 static void build_rows(struct builder *b)
 {
 	struct model_step *s = &b->s;
@@ -264,8 +265,8 @@ static void build_tiles(struct builder *b)
 	b->end = tile;
 }
 
-/* The last tokens of the rows that draw. Several draws of one row (the choices of a request) share its logits; draws
- * come in row order. */
+/* Writes the numbers of the rows' last tokens that draw. Several draws of one row (the choices of a request) share
+ * its logits; draws come in row order. */
 static void build_logits(struct builder *b)
 {
 	const struct plan_draw *draws = b->plan->draws;
@@ -399,7 +400,7 @@ void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 
 /* ---- the result ---- */
 
-/* Fewer than n_top are there where logits are not numbers. */
+/* Fewer than n_top tokens are found where logits are not numbers. */
 static void read_report(const int32_t *report, uint32_t n_top, struct draw_result *ret)
 {
 	ret->logprob = bits_float((uint32_t)report[REPORT_LOGPROB]);

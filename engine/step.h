@@ -12,35 +12,35 @@ struct step_limits {
 	uint32_t n_pages, n_slots, vocab_size; /* n_slots 0: the model keeps no states */
 };
 
-/* How long a draw's report is. */
+/* The form of a draw's report, which decides its length. */
 struct step_draw {
 	bool want_logprobs;
 	uint8_t n_top;
 };
 
-/* A step table that is filled. */
+/* A filled step table. */
 struct step_built {
 	struct model_step step;
 	uint64_t table_ints;
-	uint32_t result_ints; /* that the host has to read back */
+	uint32_t result_ints; /* ints that the host has to read back */
 };
 
 /* Ints that the largest step table, and the largest result, can take. */
 uint64_t step_table_ints(const struct step_limits *l);
 uint64_t step_result_ints(const struct step_limits *l);
 
-/* 0, or -EINVAL: a plan outside the limits, which is a bug. drawn_before: draws of the plan before. */
+/* Checks a plan. 0, or -EINVAL: it is outside the limits, which is a bug. drawn_before: draws of the plan before. */
 int step_check(const struct plan *plan, const struct step_limits *l, uint32_t drawn_before);
 
-/* Fills the table (room for step_table_ints) and draws [max_seqs] from a plan that step_check let pass. */
+/* Fills the table (room for step_table_ints) and draws [max_seqs] from a plan that step_check has accepted. */
 void step_build(const struct plan *plan, const struct step_limits *l, bool dump, int32_t *table,
 		struct step_draw *draws, struct step_built *ret);
 
-/* Ints of a seat reset's table; fills it. */
+/* Returns the number of ints of a seat reset's table; the second function fills it. */
 uint64_t step_reset_ints(const struct plan_seat_reset *r);
 void step_build_reset(const struct plan_seat_reset *r, int32_t *table);
 
-/* Reads the results of n scores [n][SCORE_INTS], as they stand in the table, out of the result. */
+/* Reads the results of n scores out of the result; scores [n][SCORE_INTS] are as in the table. */
 void step_score_results(const int32_t *scores, uint32_t n, const int32_t *result,
 			struct draw_result *ret);
 

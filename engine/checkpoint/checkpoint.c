@@ -5,7 +5,7 @@
 #include "base/macros.h"
 #include "engine/checkpoint/formats/format.h"
 
-/* In the order in which they are tried. */
+/* The formats, in the order in which they are tried. */
 static const struct checkpoint_format *const formats[] = {&format_folder};
 
 void checkpoint_text_release(struct checkpoint_text *t)

@@ -1,17 +1,15 @@
-/*
- * A model as it lies on disk, whatever the file format: tensors with name, shape, stored type and
- * bytes, and the texts that come with them. Nothing outside formats/ knows which files there are.
+/* A model as it lies on disk, whatever the file format: tensors with name, shape, stored type and bytes, and the
+ * texts that come with them. Only formats/ knows the files.
  *
- * A format is a struct checkpoint_format (formats/format.h) and a row of the table in checkpoint.c.
- */
+ * A format is a struct checkpoint_format (formats/format.h) and a row of the table in checkpoint.c. */
 #pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "engine/checkpoint/tensor.h"
 
-/* Texts in the form that Hugging Face gave them; a format that stores the same otherwise writes them
- * so. */
+/* Texts as Hugging Face's files have them. A format that stores the same data in another form writes them in this
+ * one. */
 enum checkpoint_part {
 	CHECKPOINT_CONFIG,     /* config.json */
 	CHECKPOINT_GENERATION, /* generation_config.json */
@@ -20,37 +18,38 @@ enum checkpoint_part {
 };
 
 struct checkpoint_text {
-	char name[512];	  /* the file that it comes from, for messages */
+	char name[512];	  /* name of the file, for messages */
 	struct buf bytes; /* owned */
 };
 void checkpoint_text_release(struct checkpoint_text *t);
 
 struct checkpoint;
 
-/* Opens the checkpoint at `path`. Nothing is read yet: it may lack any of its parts, and its tensors. New; -ENOENT, -ENOTDIR and the like name the path. */
+/* Opens the checkpoint at `path`. Nothing is read yet, so any of its parts may be missing. New; -ENOENT, -ENOTDIR or
+ * another errno names the path. */
 int checkpoint_open(const char *path, struct checkpoint **ret, struct err *e) MUST_CHECK;
 void checkpoint_close(struct checkpoint *k);
 
-/* The path that it was opened with, borrowed. */
+/* The path with which it was opened, borrowed. */
 const char *checkpoint_path(const struct checkpoint *k);
 
-/* Reads one text. New in *ret, to be released also on failure; -ENOENT: there is no such text;
- * -EFBIG, -EINVAL and the like name the file. */
+/* Reads one text. New in *ret, to be released also on failure; -ENOENT: there is no such text; -EFBIG, -EINVAL or
+ * another errno names the file. */
 int checkpoint_read(const struct checkpoint *k, enum checkpoint_part part,
 		    struct checkpoint_text *ret, struct err *e) MUST_CHECK;
 
-/* All tensors, sorted by name; the first call maps the files and checks them. Borrowed until the
- * checkpoint is closed. -ENOENT: there are none, or a file is missing; -EINVAL: a file is wrong. */
+/* All tensors, sorted by name. The first call maps the files and checks them. Borrowed until the checkpoint is
+ * closed. -ENOENT: there are none, or a file is missing; -EINVAL: a file is wrong. */
 int checkpoint_tensors(struct checkpoint *k, const struct tensor **ret, size_t *ret_n,
 		       struct err *e) MUST_CHECK;
 
-/* Visits every file whose bytes may decide the tensors, by its absolute path and by its name inside the
- * checkpoint, which stays the same when a checkpoint is moved. A visitor's negative result ends the walk and is returned;
- * -ENOENT: there are none. */
+/* Visits every file that may decide the tensors' bytes, by its absolute path and by its name inside the checkpoint,
+ * which stays the same when the checkpoint is moved. A visitor's negative result ends the walk and is returned;
+ * -ENOENT: there are no files. */
 typedef int checkpoint_visit(void *user, const char *path, const char *name, struct err *e);
 int checkpoint_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
 		     struct err *e) MUST_CHECK;
 
-/* Copies what comes with the weights but config.json (tokenizer, chat template, generation defaults)
- * into a directory, in files as Hugging Face has them. */
+/* Copies the files beside weights and config.json (tokenizer, chat template, generation defaults) into a directory,
+ * as Hugging Face's files. */
 int checkpoint_copy_texts(const struct checkpoint *k, const char *dir, struct err *e) MUST_CHECK;

@@ -1,8 +1,6 @@
-/*
- * Typed values of a JSON object's keys, with messages that name file and key. The first error stays
- * in the source, and every read after it returns the value for a missing key: a caller checks once,
- * at the end. A key that is null counts as missing.
- */
+/* Typed values of a JSON object's keys, with messages that name file and key. The source keeps the first error, and
+ * every later read returns the value for a missing key, so a caller checks once, at the end. A key that is null
+ * counts as missing. */
 #pragma once
 
 #include <jansson.h>
@@ -13,7 +11,7 @@
 
 struct config_source {
 	const char *file;
-	const char *path; /* of the object in the file: "" or "text_config." */
+	const char *path; /* path of the object in the file: "" or "text_config." */
 	const json_t *object;
 	struct err *e;
 	int error; /* 0 or -errno */
@@ -24,14 +22,14 @@ void config_fail(struct config_source *s, int code, const char *key, const char 
 /* The value of a key, borrowed; NULL when it is missing. */
 const json_t *config_value(const struct config_source *s, const char *key);
 
-/* The key's value, or `missing`; anything else is an error. A number is above min, or at least min
- * when `closed`, and at most max. */
+/* The key's value, or `missing`; a value of another type is an error. A number is above min, or at least min if
+ * `closed`, and at most max. */
 uint32_t config_whole(struct config_source *s, const char *key, uint32_t min, uint32_t max,
 		      uint32_t missing);
 bool config_truth(struct config_source *s, const char *key, bool missing);
 double config_real(struct config_source *s, const char *key, double min, double max, bool closed,
 		   double missing);
 
-/* Refuses every value of the key but this one, the only one that the engine computes. */
+/* Refuses every value of the key but this one, because the engine computes only this one. */
 void config_only_truth(struct config_source *s, const char *key, bool wanted);
 void config_only_word(struct config_source *s, const char *key, const char *wanted);

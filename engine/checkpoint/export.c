@@ -18,9 +18,9 @@
 
 enum { NAMES_MAX = 1 << 30, SMALL_FILE_MAX = 256 << 20 };
 
-/* The weights that a tensor is made from. */
+/* The weights from which a tensor is made. */
 struct item {
-	uint32_t expert; /* of a tensor that is one expert's */
+	uint32_t expert; /* the expert, of a tensor of one expert */
 	struct layout layout;
 };
 
@@ -34,7 +34,7 @@ struct export
 	struct tensor *tensors; /* owned, [n], in the order of the model */
 	struct item *items;	/* owned, [n] */
 	size_t n;
-	size_t first; /* of the file being written */
+	size_t first; /* the file that is being written */
 	bool failed;  /* out of memory for a name */
 };
 
@@ -63,7 +63,7 @@ static void list_tensor(struct export *x, const struct family_tensor *t, const c
 	}
 }
 
-/* Of sets with the same weights the family's own is the first. */
+/* Of several sets with the same weights, the family's own files have the first. */
 static void list_layer(struct export *x, uint32_t layer)
 {
 	bool listed[WEIGHT_ROLES] = {false};
@@ -83,7 +83,7 @@ static void list_layer(struct export *x, uint32_t layer)
 
 static int list_model(struct export *x, struct err *e)
 {
-	/* No more than one for each weight and expert. */
+	/* At most one tensor for each weight and expert. */
 	size_t most = 0;
 
 	for (size_t i = 0; i < (size_t)x->c->n_layers * WEIGHT_ROLES; i++)
@@ -124,7 +124,7 @@ static int produce(size_t index, void *data, void *user, struct err *e)
 	return 0;
 }
 
-/* The end of the tensors, from `first` on, that go into one file. */
+/* The end of the run of tensors, from `first` on, that fits into one file. */
 static size_t end_of_shard(const struct export *x, size_t first, uint64_t shard_bytes)
 {
 	uint64_t bytes = x->tensors[first].bytes;
@@ -191,7 +191,7 @@ static int write_shards(struct export *x, uint64_t shard_bytes, struct err *e)
 	return r;
 }
 
-/* config.json of the language model alone. */
+/* Writes config.json of the language model alone. */
 static char *flat_config(const struct model_config *c, const char *config_json)
 {
 	json_t *top = json_loads(config_json, JSON_REJECT_DUPLICATES, NULL);
@@ -205,7 +205,7 @@ static char *flat_config(const struct model_config *c, const char *config_json)
 		goto end;
 	if (text != top && eos && !json_object_get(text, "eos_token_id"))
 		json_object_set(text, "eos_token_id", eos);
-	/* These fail only when out of memory, and then json_dumps fails too. */
+	/* These calls fail only without memory, and then json_dumps fails too. */
 	json_object_set_new(text, "model_type", json_string(c->family->text_type));
 	json_object_set_new(text, "architectures", json_pack("[s]", c->family->class_name));
 	json_object_set_new(text, "dtype", json_string("bfloat16"));
@@ -256,7 +256,7 @@ int weights_export(const struct weights *w, const struct model_config *c, const 
 		r = make_directory(out_dir, e);
 	if (r == 0)
 		r = write_shards(&x, shard_bytes ? shard_bytes : SHARD_BYTES, e);
-	/* Last: a directory with a config.json is a whole checkpoint. */
+	/* Written last: a directory with a config.json is a whole checkpoint. */
 	if (r == 0)
 		r = write_text(out_dir, "config.json", config, strlen(config), e);
 	arena_release(&x.names);

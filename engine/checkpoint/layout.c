@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Rows that section i has in a group, of a weight of which `taken` rows are in earlier sections. */
+/* The rows of section i in a group, of a weight with `taken` rows in earlier sections. */
 static uint64_t section_rows(const struct family_tensor *t, uint32_t i, const struct weight *w,
 			     uint64_t taken, uint64_t groups, const struct model_config *c)
 {

@@ -1,10 +1,7 @@
-/*
- * Where the rows of weights lie in a tensor, once a configuration gives the sizes.
+/* The place of the weights' rows in a tensor, for the sizes of a configuration.
  *
- * The rows of a tensor are `groups` groups of `stride` rows; each section is `rows` rows of every
- * group, from its row `first` on. A tensor of one plain weight is one group. Reading and exporting
- * both follow this.
- */
+ * The rows of a tensor are `groups` groups of `stride` rows. A section has `rows` rows of every group, from the
+ * group's row `first` on. A tensor of one plain weight is one group. Reading and exporting both use this. */
 #pragma once
 
 #include "engine/checkpoint/families/family.h"
@@ -13,25 +10,26 @@
 struct layout_section {
 	const struct weight *weight; /* borrowed */
 	uint64_t first, rows;
-	uint64_t start; /* the weight's row that is the first one of group 0 */
+	uint64_t start; /* the weight's first row in this tensor */
 };
 
 struct layout {
 	uint64_t groups, stride, cols;
-	bool experts; /* a group is an expert's; else the groups of a section follow each other */
+	/* each group belongs to an expert; else the groups of a section follow each other */
+	bool experts;
 	struct layout_section sections[TENSOR_SECTIONS_MAX];
 	uint32_t n_sections;
-	uint64_t shape[3]; /* of the tensor */
+	uint64_t shape[3]; /* rows of the tensor */
 	uint32_t n_dims;
-	uint32_t n_tensors; /* one, or one for each expert */
+	uint32_t n_tensors; /* number of tensors: one, or one for each expert */
 };
 
-/* False: this layer has none of the tensor's weights. `table`: see weights.h. */
+/* Computes the layout. False: this layer has none of the tensor's weights. `table`: see weights.h. */
 bool layout_of(const struct family_tensor *t, const struct model_config *c,
 	       const struct weight *table, uint32_t layer, struct layout *ret);
 
 /* Whether the layer may hold tensors of the set. */
 bool layout_has_set(const struct tensor_set *set, const struct model_config *c, uint32_t layer);
 
-/* The name of a tensor behind a prefix, into out [TENSOR_NAME_MAX + 1]; cut where it is too long. */
+/* Writes the name of a tensor with a prefix to out [TENSOR_NAME_MAX + 1]; cut if it is too long. */
 void layout_name(const struct family_tensor *t, const char *prefix, uint32_t expert, char *out);

@@ -1,8 +1,5 @@
-/*
- * Reading config.json. The keys and, where a key is missing, the defaults are those of the
- * configuration classes of transformers, whose saved nested configurations leave out what equals the
- * default. What differs between families is in families/.
- */
+/* Reads config.json. Keys and defaults are those of the configuration classes of transformers, which leave out keys
+ * that equal the default when they save a nested configuration. families/ has the differences between families. */
 #include "engine/checkpoint/model_config.h"
 
 #include <errno.h>
@@ -30,9 +27,9 @@ enum part { MODEL, ATTENTION, DELTA, MOE, DENSE };
 static const struct key {
 	enum part part;
 	const char *name;
-	size_t at; /* of a uint32_t in struct model_config */
+	size_t at; /* offset of a uint32_t in struct model_config */
 	uint32_t min, max;
-	bool by_16; /* a multiple of 16 */
+	bool by_16; /* must be a multiple of 16 */
 } keys[] = {
 #define KEY(part, name, field, ...)                                           \
 	{                                                                     \
@@ -74,8 +71,8 @@ static void read_keys(struct config_source *s, enum part part, struct model_conf
 
 /* ---- parts of a model ---- */
 
-/* RoPE's keys are in rope_parameters, or in older files in rope_scaling or flat. A key in such an object
- * goes before the flat one. */
+/* RoPE's keys are in rope_parameters, or in older files in rope_scaling or flat. A key in one of these objects
+ * overrides the flat one. */
 static void read_rope(struct config_source *s, struct model_config *c)
 {
 	const json_t *scaling = config_value(s, "rope_scaling"), *v;
@@ -131,7 +128,7 @@ static void read_delta(struct config_source *s, struct model_config *c)
 			    "must be a multiple of linear_num_key_heads");
 }
 
-/* The layers say which kinds of MLPs there are; the other kind's sizes are 0. */
+/* Sets the sizes of an MLP kind to 0 if no layer has it. */
 static void read_mlps(struct config_source *s, struct model_config *c)
 {
 	if (c->n_layers_of[LAYER_MOE]) {
@@ -186,9 +183,9 @@ static void read_text(struct config_source *s, struct model_config *c)
 	c->tie_word_embeddings = config_truth(s, "tie_word_embeddings", c->tie_word_embeddings);
 }
 
-/* ---- ends and defaults of sampling ---- */
+/* ---- end tokens and sampling defaults ---- */
 
-/* eos_token_id, a number or a list of them. True when the key was there. */
+/* Reads eos_token_id, a number or a list. True: the key was there. */
 static bool read_end_tokens(struct config_source *s, struct model_config *c)
 {
 	const json_t *v = config_value(s, "eos_token_id");
@@ -215,8 +212,8 @@ static bool read_end_tokens(struct config_source *s, struct model_config *c)
 	return true;
 }
 
-/* Defaults of a request, as vLLM takes them with --generation-config auto. do_sample is not read: it
- * only tells transformers' own generate() whether to draw. */
+/* Reads the defaults of a request, like vLLM with --generation-config auto. do_sample is not read: it only tells
+ * transformers' own generate() whether to draw. */
 static void read_sampling(struct config_source *s, struct model_config *c)
 {
 	const json_t *top_k = config_value(s, "top_k");
@@ -226,7 +223,7 @@ static void read_sampling(struct config_source *s, struct model_config *c)
 	c->default_min_p = (float)config_real(s, "min_p", 0, 1, true, 0);
 	c->default_repetition_penalty =
 		(float)config_real(s, "repetition_penalty", 1e-3, 10, true, 1);
-	/* -1 and 0 both mean that there is no such limit. */
+	/* -1 and 0 both mean: no limit */
 	if (!json_is_integer(top_k) || json_integer_value(top_k) != -1)
 		c->default_top_k = (int32_t)config_whole(s, "top_k", 0, VOCAB_LIMIT, 0);
 }
@@ -317,7 +314,7 @@ static int read_config(const char *file, const json_t *top, struct model_config 
 	read_text(&text, c);
 	if (text.error < 0)
 		return text.error;
-	/* With a vision tower the whole model's key, at the top, is the one that holds. */
+	/* Beside a vision tower the key at the top, of the whole model, counts. */
 	c->tie_word_embeddings =
 		config_truth(&outer, "tie_word_embeddings", c->tie_word_embeddings);
 	if (!read_end_tokens(&text, c))

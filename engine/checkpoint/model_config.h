@@ -1,14 +1,11 @@
-/*
- * config.json, nested (text_config) or flat, to the numbers that the forward pass needs. Every key
- * that decides the mathematics is read or refused: a model that this engine would compute wrongly
- * does not load. A missing key means what it means in transformers; families/ has these defaults.
+/* From config.json, nested (text_config) or flat, to the numbers that the forward pass needs. Every key that decides
+ * the mathematics is read, or its value is refused, so that a model which this engine would compute wrongly does not
+ * load. A missing key has the default of transformers, which families/ has.
  *
- * Limits that every result keeps: hidden and intermediate sizes are 1 to 65536, of any divisor; heads at
- * most 4096 of each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads,
- * value heads a multiple of the delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts
- * and 32 a token; vocabulary below 2^24. No product of a weight's sizes overflows 64 bits, no width
- * 32. Either kind of layer may be absent.
- */
+ * Limits that every result keeps: hidden and intermediate sizes are 1 to 65536, of any divisor; heads at most 4096 of
+ * each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads, value heads a multiple of the
+ * delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts and 32 a token; vocabulary below 2^24. No product
+ * of a weight's sizes overflows 64 bits, and no width 32 bits. Either kind of layer may be absent. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +15,7 @@
 
 enum { MODEL_LAYERS_MAX = 512, MODEL_EXPERTS_MAX = 4096, MODEL_END_TOKENS_MAX = 16 };
 
-/* A layer is a mixer, which mixes tokens, and an MLP. Each kind of them is a file of engine/layers. */
+/* A layer is a mixer, which mixes tokens, and an MLP. Each kind of either is a file of engine/layers. */
 enum layer_kind {
 	LAYER_ATTENTION, /* mixers: full attention */
 	LAYER_DELTA,	 /* Gated DeltaNet */
@@ -40,13 +37,15 @@ struct model_config {
 	struct layer_kinds layers[MODEL_LAYERS_MAX];
 	uint32_t n_layers_of[LAYER_KINDS];
 	float rms_norm_eps;
-	bool norm_adds_one; /* norms multiply by 1 + w, not by w (but Gated DeltaNet's own, which is always plain) */
+	/* norms multiply by 1 + w, not by w (except Gated DeltaNet's own, which multiplies by w) */
+	bool norm_adds_one;
 	bool tie_word_embeddings;
 
 	uint32_t n_heads, n_kv_heads, head_dim;
 	uint32_t rotary_dim; /* even, <= head_dim */
 	double rope_theta;
-	bool attention_gate; /* the query projection has a gate of the attention's output beside each head */
+	/* the query projection also has, beside each head, a gate for the attention's output */
+	bool attention_gate;
 
 	uint32_t n_key_heads, n_value_heads, key_head_dim, value_head_dim, conv_kernel;
 
@@ -56,23 +55,23 @@ struct model_config {
 
 	uint32_t n_mtp_layers;
 
-	/* From generation_config.json (or config.json): ids that end a generation, sampling defaults.
-	 * do_sample is not read, as in vLLM. A default that no file states is neutral: temperature,
-	 * top_p and repetition penalty 1, min_p 0, top_k 0, which means no limit. */
+	/* From generation_config.json (or config.json): token ids that end a generation, and sampling defaults.
+	 * do_sample is not read, as in vLLM. A default that no file states has no effect: temperature, top_p and
+	 * repetition penalty 1, min_p 0, top_k 0 (no limit). */
 	int32_t end_tokens[MODEL_END_TOKENS_MAX];
 	uint32_t n_end_tokens;
 	float default_temperature, default_top_p, default_min_p, default_repetition_penalty;
 	int32_t default_top_k;
 };
 
-/* Reads the configuration of a checkpoint and, if there are any, its generation defaults. -ENOENT,
- * -EINVAL, -ENOTSUP with a sentence that names file and key. */
+/* Reads the configuration of a checkpoint and, if it has any, its generation defaults. -ENOENT, -EINVAL, -ENOTSUP
+ * with a sentence that names file and key. */
 int model_config_read(const struct checkpoint *k, struct model_config *ret,
 		      struct err *e) MUST_CHECK;
 
-/* The same, for the checkpoint at a path. */
+/* Reads it from the checkpoint at a path. */
 int model_config_open(const char *path, struct model_config *ret, struct err *e) MUST_CHECK;
 
-/* The same from memory; generation may be NULL. `name` stands for the file in messages. */
+/* Reads it from memory; generation may be NULL. `name` stands for the file in messages. */
 int model_config_parse(const char *name, const char *json, size_t len, const char *generation,
 		       size_t generation_len, struct model_config *ret, struct err *e) MUST_CHECK;

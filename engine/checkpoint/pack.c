@@ -49,12 +49,12 @@ uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t co
 	return panels * 16 * K * (kernels_shape(k)->bf16 ? 2 : 4);
 }
 
-/* Where element k of row r of a panel goes. */
+/* The position of element k of row r in a panel. */
 static uint64_t packed_index(enum kernel_packing packing, uint64_t k, uint64_t r)
 {
 	switch (packing) {
 	case KERNEL_PACK_PANELS: return k * 16 + r;
-	case KERNEL_PACK_CODED: /* before it is coded */
+	case KERNEL_PACK_CODED: /* the packing before the panel is coded */
 	case KERNEL_PACK_PAIRS: return k / 2 * 32 + r * 2 + k % 2;
 	case KERNEL_PACK_FRAGMENTS: {
 		uint64_t lane = r % 8 * 4 + k % 8 / 2, e = k % 2 + r / 8 * 2 + k % 16 / 8 * 4;
@@ -216,7 +216,7 @@ static uint64_t rows_of(const struct weight *w, uint32_t n)
 	return rows;
 }
 
-/* Panels of one matrix, of one expert where there are experts. */
+/* Panels of one matrix, or of one expert's matrix. */
 static uint64_t panels_of(const struct weight *w, uint32_t n)
 {
 	uint64_t panels = 0;
@@ -244,7 +244,7 @@ uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t
 	return coded ? pack_bytes(k, w, n) / 4 : 0;
 }
 
-/* The parts of a matrix [n * experts], expert by expert. */
+/* Lists the parts of a matrix [n * experts], expert by expert. */
 static void make_parts(const struct weight *w, uint32_t n, uint32_t layer, struct pack_part *parts)
 {
 	uint64_t first = 0;

@@ -1,8 +1,7 @@
-/*
- * Coded matrices (kernels/coded.h). How large a panel becomes is known when it has been coded, so panels are appended one
- * behind the other, in the order of their parts; a table says where each is. The buffer was planned for the case that
- * nothing can be coded: its end stays untouched, which on a CPU is memory that is never taken.
- */
+/* Coded matrices (kernels/coded.h). The size of a coded panel is known only when it was coded, so panels are appended
+ * one behind the other, in the order of their parts; a table has the place of each. The buffer is planned for the
+ * case that no panel gets smaller. Its end stays unwritten, and a CPU's memory that is never written is never taken
+ * from the system. */
 #include "engine/checkpoint/pack_internal.h"
 
 #include <assert.h>
@@ -14,7 +13,7 @@
 #include "kernels/cl_error.h"
 #include "kernels/coded.h"
 
-/* Panels that are coded at once, each into memory of its own. */
+/* Panels that are coded at the same time, each into memory of its own. */
 enum { BATCH = 256 };
 
 struct batch {
@@ -22,7 +21,7 @@ struct batch {
 	const struct pack_part *part;
 	const uint16_t
 		*made;	   /* synthetic panels of the part in KERNEL_PACK_PAIRS; NULL: read rows */
-	uint64_t first, K; /* the batch's first panel of the part */
+	uint64_t first, K; /* number in the part of the batch's first panel */
 	uint8_t *coded;	   /* [BATCH][coded_panel_bound] */
 	size_t sizes[BATCH]; /* 0: out of memory */
 };
@@ -50,7 +49,7 @@ static void code_one(void *arg, size_t i)
 	free(pairs);
 }
 
-/* The part's panels made by a kernel, mapped; NULL (and the packer's error) when that fails. */
+/* Maps the part's panels, which a kernel made; NULL (and the packer's error): it failed. */
 static const uint16_t *make(struct packer *p, const struct weight *w,
 			    const struct weight_synthesis *s, cl_mem stage)
 {
@@ -67,7 +66,7 @@ static const uint16_t *make(struct packer *p, const struct weight *w,
 	return m;
 }
 
-/* A buffer for the largest part; NULL (and the packer's error) when there is none. */
+/* Makes a buffer for the largest part; NULL (and the packer's error): it failed. */
 static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t n_parts)
 {
 	uint64_t most = 0;
@@ -87,7 +86,7 @@ static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t 
 	return NULL;
 }
 
-/* Appends a part's panels to the matrix at m, of which *used bytes are taken. Returns how many there are. */
+/* Appends a part's panels to the matrix at m, of which *used bytes are used. Returns the number of panels. */
 static uint64_t append(struct packer *p, const struct pack_part *part, struct batch *b,
 		       cl_mem stage, uint8_t *m, uint64_t *used)
 {

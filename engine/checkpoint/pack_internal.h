@@ -3,25 +3,27 @@
 
 #include "engine/checkpoint/pack.h"
 
-/* The buffer's memory for writing; NULL (and the packer's error) when that fails. `whole`: every byte will be
- * written, so the present content need not be fetched. */
+/* The buffer's memory for writing; NULL (and the packer's error): it failed. `whole`: the caller writes every byte,
+ * so the present content need not be fetched. */
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole);
 
-/* Rows in a packed matrix: those of n weights one behind the other. Their panel p is panel first + p * stride. */
+/* A part of a packed matrix: the rows of n weights one behind the other. Its panel p is the matrix's panel first + p
+ * * stride. */
 struct pack_part {
 	const struct weight *weights;
 	uint32_t n, layer, expert;
 	uint64_t rows, first, stride;
 };
 
-/* Bytes of a packed matrix of so many panels of `cols` columns; coded ones use less in the end. */
+/* Bytes of a packed matrix of so many panels of `cols` columns; coded panels end up smaller. */
 uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t cols);
 
-/* Rows of panel `panel` of a part: 16 of K elements, bf16 or float, into zeros. Several threads may call it at once. */
+/* Reads the rows of panel `panel` of a part: 16 rows of K elements, bf16 or float, into memory of zeros. Several
+ * threads may call it at the same time. */
 void pack_part_rows(const struct packer *p, const struct pack_part *part, uint64_t panel,
 		    uint64_t K, bool bf16, void *out);
 
-/* 16 rows of K such elements into one panel of that packing (CODED: in PAIRS). */
+/* Packs 16 rows of K such elements into one panel (CODED: in the order of PAIRS). */
 void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out);
 
 /* Fills a matrix of elements for a set that wants CODED. The parts have all its panels. */

@@ -11,7 +11,7 @@
 struct resolver {
 	const char *path;
 	const char *prefix; /* of the language model */
-	char where[64];	    /* the prefix of the tensors that find() looks for */
+	char where[64];	    /* the prefix that find() puts before names */
 	const struct model_config *c;
 	const struct weight *table; /* [n_layers][WEIGHT_ROLES], as are sources */
 	struct weight_source *sources;
@@ -39,7 +39,7 @@ static struct weight_source *source_of(struct resolver *r, enum weight_role role
 	return &r->sources[(size_t)layer * WEIGHT_ROLES + role];
 }
 
-/* Rows for a stretch of a weight, or for one expert's; NULL when out of memory. */
+/* Adds a stretch of a weight's rows, or an expert's; NULL: out of memory. */
 static struct weight_rows *new_part(struct resolver *r, const struct weight *w, uint32_t expert)
 {
 	struct weight_source *s = source_of(r, w->role, w->layer);
@@ -58,8 +58,8 @@ static struct weight_rows *new_part(struct resolver *r, const struct weight *w, 
 	return &s->parts[s->n_parts++];
 }
 
-/* Checks that t can be read and has this shape, marks it as used and notes the rows that it holds.
- * `expert`: the number of a tensor that is one expert's. */
+/* Checks that t can be read and has this shape, marks it as used and notes the rows that it holds. `expert`: the
+ * expert's number, of a tensor of one expert. */
 static int claim(struct resolver *r, const struct tensor *t, const struct layout *l,
 		 uint32_t expert)
 {
@@ -120,7 +120,7 @@ static int missing(const struct resolver *r, const struct family_tensor *t, uint
 	return err_set(r->e, ENOENT, "%s: tensor %s is missing", r->path, name);
 }
 
-/* Finds and claims a tensor, or one for each expert. */
+/* Finds a tensor, or one for each expert, and marks it as used. */
 static int resolve_tensor(struct resolver *r, const struct family_tensor *want, uint32_t layer)
 {
 	struct layout l;
@@ -147,7 +147,7 @@ static int resolve_set(struct resolver *r, const struct tensor_set *set, uint32_
 	return error;
 }
 
-/* The first of the family's sets that would hold this weight, and the tensor in it. */
+/* The first of the family's sets that can hold this weight, and its tensor there. */
 static const struct family_tensor *own_tensor(const struct resolver *r, enum weight_role role,
 					      uint32_t layer)
 {
@@ -180,8 +180,7 @@ static int resolve_layer(struct resolver *r, uint32_t layer)
 
 /* ---- the whole model ---- */
 
-/* The head stands under one of three prefixes. A tied checkpoint may hold it too, when it equals the
- * embedding. */
+/* Looks for the head under three prefixes. A tied checkpoint may hold it too, if it equals the embedding. */
 static int resolve_lm_head(struct resolver *r, const struct tensor *embed)
 {
 	static const char *const prefixes[] = {"", "language_model.", "model.language_model."};
@@ -217,7 +216,7 @@ static int resolve_model(struct resolver *r)
 	const struct tensor *embed = NULL;
 	int error;
 
-	/* The prefix is the one under which there is an embedding. */
+	/* The prefix is the one with an embedding. */
 	for (size_t i = 0; !embed && i < ARRAY_SIZE(prefixes); i++) {
 		r->prefix = prefixes[i];
 		snprintf(r->where, sizeof(r->where), "%s", r->prefix);
@@ -233,7 +232,7 @@ static int resolve_model(struct resolver *r)
 	return error;
 }
 
-/* ---- what the language model does not use ---- */
+/* ---- tensors that the language model does not use ---- */
 
 static bool is_foreign(const char *name)
 {
@@ -245,11 +244,11 @@ static bool is_foreign(const char *name)
 	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
 		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
 			return true;
-	return name_ends_in(name, ".rotary_emb.inv_freq"); /* a constant that old files hold */
+	return name_ends_in(name, ".rotary_emb.inv_freq"); /* a constant that older files hold */
 }
 
-/* Names that only quantised checkpoints have: FP8 and NVFP4 scales, GPTQ, AWQ, compressed-tensors,
- * bitsandbytes. They are looked for first, since the plain names are then missing. */
+/* Suffixes of names that only quantised checkpoints have: FP8 and NVFP4 scales, GPTQ, AWQ, compressed-tensors,
+ * bitsandbytes. They are looked for before plain names, which such checkpoints lack. */
 static int refuse_quantised(struct resolver *r)
 {
 	static const char *const suffixes[] = {

@@ -1,10 +1,7 @@
-/*
- * Weights to places in a checkpoint: which tensors hold the rows of each, by the names of the family.
+/* Finds the weights of a model in a checkpoint: the tensors that hold the rows of each, by the names of the family.
  *
- * The vision tower and the multi-token-prediction head are passed over. Any other tensor that is
- * left over is an error: a checkpoint with biases, more layers or quantised weights is not the model
- * that this engine computes.
- */
+ * The vision tower and the multi-token-prediction head are ignored. Any other tensor without a use is an error,
+ * because a checkpoint with biases, more layers or quantised weights is not the model that this engine would compute. */
 #pragma once
 
 #include "base/arena.h"
@@ -14,22 +11,22 @@
 #include "engine/checkpoint/stored_type.h"
 #include "engine/checkpoint/weight.h"
 
-/* A stretch of a weight's rows inside one tensor: row start + r lies at data + size of a row *
- * (r / group * stride + r % group). */
+/* A stretch of a weight's rows inside one tensor: row start + r lies at data + size of a row * (r / group * stride +
+ * r % group). */
 struct weight_rows {
 	const uint8_t *data; /* borrowed */
 	const struct stored_type *type;
 	uint64_t start, group, stride;
 };
 
-/* One weight of a layer: of an expert's a stretch an expert, else up to TENSOR_SECTIONS_MAX, in the
- * order of their starts. */
+/* One weight of a layer. An expert weight has a stretch for each expert; another one up to TENSOR_SECTIONS_MAX
+ * stretches, in the order of their starts. */
 struct weight_source {
 	struct weight_rows *parts;
 	uint32_t n_parts; /* 0: the layer has no such weight */
 };
 
-/* Fills sources [n_layers][WEIGHT_ROLES], of zeros so far; parts come from the arena. -ENOENT,
- * -EINVAL, -ENOTSUP: the sentence names file and tensor. */
+/* Fills sources [n_layers][WEIGHT_ROLES], which are zeros before; stretches come from the arena. -ENOENT, -EINVAL,
+ * -ENOTSUP: the sentence names file and tensor. */
 int resolve_weights(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		    struct arena *arena, struct weight_source *sources, struct err *e) MUST_CHECK;

@@ -4,10 +4,8 @@
 
 #include "base/macros.h"
 
-/*
- * The conversions go in blocks of constant length, so that compilers make vector code of them at -O2
- * too, and through memcpy, since no format aligns its data.
- */
+/* Conversions work on blocks of constant length, so that compilers vectorise them at -O2 too, and through memcpy,
+ * because no format aligns its data. */
 enum { BLOCK = 32 };
 
 /* Exact for every f16 number: the exponent is rebased by a multiplication, which also turns

@@ -1,9 +1,7 @@
-/*
- * The number formats in which a checkpoint stores its tensors: one row each, and the conversions.
+/* The number formats in which a checkpoint stores its tensors: one row each, and the conversions.
  *
- * A format packs its elements in blocks that lie one behind another, along the last dimension of a
- * tensor; most have one element a block. Every tensor has a type of its own.
- */
+ * A format packs its elements in blocks that follow each other along the last dimension of a tensor. Most formats
+ * have one element a block. Each tensor may have another type. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,13 +10,13 @@
 
 struct stored_type {
 	const char *name;	  /* as safetensors writes it: "BF16" */
-	uint32_t elements, bytes; /* of a block */
-	/* Widens n elements, a multiple of a block's, exactly; `from` has any alignment. NULL: this
-	 * engine does not compute with the type. */
+	uint32_t elements, bytes; /* elements and bytes of a block */
+	/* Widens n elements, a multiple of a block's, exactly; `from` has any alignment. NULL: the type is known, but
+	 * this engine does not compute with it. */
 	void (*to_float)(const void *from, float *out, size_t n);
 };
 
-/* The type of that name, static; NULL when there is none. */
+/* The type of that name, static; NULL: there is none. */
 const struct stored_type *stored_type_find(const char *name);
 
 /* Bytes of n elements, a multiple of a block's. */
@@ -27,8 +25,8 @@ static inline uint64_t stored_bytes(const struct stored_type *t, uint64_t n)
 	return n / t->elements * t->bytes;
 }
 
-/* Converts n elements, a multiple of a block's, to floats or to bf16 (rounded to nearest even, which
- * changes no number that is bf16 already). The type has a to_float. */
+/* Converts n elements, a multiple of a block's, to floats or to bf16. Rounding to bf16 is to nearest even, so numbers
+ * that are bf16 already do not change. The type must have a to_float. */
 void stored_read(const struct stored_type *t, const void *from, size_t n, bool bf16, void *out);
 
 /* To nearest, ties to even; NaN becomes a quiet NaN. */

@@ -6,8 +6,8 @@
 #include "engine/checkpoint/stored_type.h"
 #include "kernels/generic/synthetic.clh"
 
-/* The nearest number with 8 significant bits, which synthetic.clh needs for its products to be
- * exact (ties go up: any such number will do). */
+/* The nearest number with 8 significant bits (ties go up). synthetic.clh needs such a number for exact products; any
+ * one near will do. */
 static float round_scale(double scale)
 {
 	float f = (float)scale;

@@ -1,10 +1,7 @@
-/*
- * Random weights that behave like a trained model's: the size of what each layer adds to the
- * residual stream stays moderate over 40 layers and more, gates are neither open nor shut, states
- * forget over a few to a thousand tokens, routers choose different experts for different tokens,
- * and logits have a clear best token. The recipes are the layers'; the elements are those of
- * kernels/generic/synthetic.clh.
- */
+/* Random weights that behave like a trained model's. Over 40 layers and more each layer adds a moderate amount to the
+ * residual stream. Gates are neither open nor shut, states forget over a few to a thousand tokens, routers choose
+ * different experts for different tokens, and logits have a clear best token. The layers have the recipes; the
+ * elements are those of kernels/generic/synthetic.clh. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,6 +12,6 @@
 void synthetic_weight(uint64_t seed, const struct weight *w, uint32_t expert,
 		      struct weight_synthesis *ret);
 
-/* One row of `cols` elements as bf16 or as floats. */
+/* Makes one row of `cols` elements as bf16 or as floats. */
 void synthetic_row(const struct weight_synthesis *s, uint64_t row, uint64_t cols, bool bf16,
 		   void *out);

@@ -1,4 +1,4 @@
-/* One tensor of a checkpoint, where it lies. */
+/* One tensor of a checkpoint, in the mapped file. */
 #pragma once
 
 #include "engine/checkpoint/stored_type.h"
@@ -10,12 +10,12 @@ struct tensor {
 	const char *file; /* borrowed: for messages */
 	const void *data; /* borrowed: inside a mapping, any alignment */
 	size_t bytes;
-	uint64_t shape[TENSOR_DIMS_MAX]; /* the last one runs fastest */
+	uint64_t shape[TENSOR_DIMS_MAX]; /* the last dimension runs fastest */
 	uint32_t n_dims;
 	const struct stored_type *type;
 };
 
-/* The one of that name in a list that is sorted by name; NULL when there is none. */
+/* The tensor of that name in a list that is sorted by name; NULL: there is none. */
 const struct tensor *tensor_find(const struct tensor *list, size_t n, const char *name);
 
 bool name_ends_in(const char *name, const char *end);

@@ -1,7 +1,5 @@
-/*
- * Weights by role. Which tensor a row lies in was decided when the checkpoint was opened
- * (resolve.c); a row costs one table lookup.
- */
+/* Weights by role. resolve.c finds the tensor of each row when the checkpoint is opened, so reading a row costs one
+ * table lookup. */
 #include "engine/checkpoint/weights.h"
 
 #include <assert.h>
@@ -20,7 +18,7 @@ struct weights {
 	struct weight_source *sources; /* owned, the same; NULL when synthetic */
 	struct arena arena;	       /* the sources' parts */
 	uint64_t seed;
-	bool tied; /* the head is the embedding, also when both are made up */
+	bool tied; /* the head is the embedding, also with synthetic weights */
 };
 
 static int new_weights(const struct model_config *c, const struct weight *table,

@@ -1,17 +1,14 @@
-/*
- * The weights of a model by what they are for, whatever the checkpoint calls them.
+/* The weights of a model by role, whatever names the checkpoint gives them.
  *
- * A role names one logical matrix of one layer (and expert). A table [n_layers][WEIGHT_ROLES] says
- * which of them a model has, and how large they are; rows = 0 where a layer has no such weight
- * (layers_weights of engine/layers, a room above this one, makes it). Opening finds each weight in the
- * checkpoint (every prefix and name variant, Qwen3-Next's interleaved projections, packed and
- * per-expert experts, tied embeddings) and checks every shape before anything is read. A row is then
- * handed out where it lies and as it is stored, or converted.
+ * A role names one logical matrix of one layer (and expert). A table [n_layers][WEIGHT_ROLES] lists the weights of a
+ * model with their sizes; rows = 0: the layer has no such weight. (layers_weights of engine/layers, a room above this
+ * one, makes the table.) Opening finds each weight in the checkpoint and checks every shape before anything is read.
+ * It knows every prefix and variant of names: Qwen3-Next's interleaved projections, packed and per-expert experts,
+ * tied embeddings. A row is then handed out where it lies and as it is stored, or converted.
  *
- * Synthetic weights answer the same calls: each element is a pure function of (seed, role, layer,
- * expert, row, column), shared with a kernel (kernels/generic/synthetic.clh), so that host and
- * device produce the same bits.
- */
+ * Synthetic weights answer the same calls. Each element is a pure function of (seed, role, layer, expert, row,
+ * column), which a kernel computes too (kernels/generic/synthetic.clh), so that host and device produce the same
+ * bits. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,9 +22,9 @@
 
 struct weights;
 
-/* Checks that a checkpoint has every weight of a table in its right shape, and no other tensor
- * that the model would need. New; the table is copied, the checkpoint is borrowed until the weights
- * are closed. -ENOENT, -EINVAL, -ENOTSUP: the sentence names file and tensor. */
+/* Checks that a checkpoint has every weight of a table in its right shape, and no other tensor that the model would
+ * need. New; the table is copied, the checkpoint is borrowed until the weights are closed. -ENOENT, -EINVAL,
+ * -ENOTSUP: the sentence names file and tensor. */
 int weights_open(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		 struct weights **ret, struct err *e) MUST_CHECK;
 
@@ -39,13 +36,11 @@ void weights_close(struct weights *w);
 /* The table that it was opened with, borrowed. */
 const struct weight *weights_all(const struct weights *w);
 
-/* The weight of a role in a layer, borrowed; NULL when the layer has none. */
+/* The weight of a role in a layer, borrowed; NULL: the layer has none. */
 const struct weight *weights_find(const struct weights *w, enum weight_role role, uint32_t layer);
 
-/*
- * Below, layer and expert are 0 where they do not apply, and the layer has such a weight. These
- * calls only read: several threads may make them at once.
- */
+/* In the calls below, layer and expert are 0 where they do not apply, and the layer must have the weight. The calls
+ * only read, so several threads may make them at the same time. */
 
 /* A row as it is stored: `columns` elements of the type at data, of any alignment. Borrowed from the
  * checkpoint's mapping. */
@@ -56,10 +51,10 @@ struct weight_view {
 struct weight_view weights_view(const struct weights *w, enum weight_role role, uint32_t layer,
 				uint32_t expert, uint64_t row);
 
-/* A row converted to floats, or to bf16: out [columns]. Also of synthetic weights. */
+/* Converts a row to floats, or to bf16: out [columns]. Also for synthetic weights. */
 void weights_row(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		 uint64_t row, bool bf16, void *out);
 
-/* The numbers that a kernel makes a synthetic weight from. False: the weights are not synthetic. */
+/* The parameters with which a kernel makes a synthetic weight. False: the weights are not synthetic. */
 bool weights_synthesis(const struct weights *w, enum weight_role role, uint32_t layer,
 		       uint32_t expert, struct weight_synthesis *ret);

@@ -1,7 +1,5 @@
-/*
- * Full attention over paged keys and values: queries and keys are normed and rotated by their positions, and in some
- * families a gate beside each query head weighs the output (kernels/generic/attention.cl).
- */
+/* Full attention over paged keys and values. Queries and keys are normed and rotated by their positions. In some
+ * families a gate beside each query head weighs the output (kernels/generic/attention.cl). */
 #include <string.h>
 
 #include "base/macros.h"

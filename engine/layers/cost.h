@@ -1,25 +1,24 @@
-/*
- * The costs of layers, for the roofline (engine/roofline.h says what counts). Weights, their products, KV and states follow
- * from the tables of weights and pieces; these types are for the rest.
- */
+/* The costs of layers, for the roofline (engine/roofline.h says which bytes and operations count). Those of weights,
+ * their products, KV and states follow from the tables of weights and pieces; these types are for the rest. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the rows of a step sum up to. */
+/* Sums over the rows of a step. */
 struct cost_step {
-	double element; /* bytes */
+	double element; /* bytes of an element */
 	double tokens, prefill_tokens;
 	double rows, resumed; /* resumed: rows that read a state */
 	double prefill_rows, prefill_resumed;
-	double context; /* tokens whose KV is read */
+	double context; /* tokens whose keys and values are read */
 	double keys;	/* pairs of a query and a key it sees */
 };
 
 /* The work of one launch. */
 struct roofline_work {
 	double bytes, flops;
-	bool elements; /* the products are of elements: bf16 instructions can do them */
-	bool int8;     /* they are of int8; their scales do not count as bytes */
+	/* the operands of its products are elements, which bf16 instructions can multiply */
+	bool elements;
+	bool int8; /* they are int8; their scales do not count as bytes */
 };

@@ -30,15 +30,15 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 		{WEIGHT_DELTA_B, AT_IN_PROJ, PACK_STACKED, Hv, D, .gain = 1},
 		{WEIGHT_DELTA_A, AT_IN_PROJ, PACK_STACKED, Hv, D, .gain = 1},
 		{WEIGHT_DELTA_OUT, AT_OUT_PROJ, PACK_STACKED, D, value, .gain = 0.5f},
-		/* oldest input first */
+		/* columns: the oldest input first */
 		{WEIGHT_DELTA_CONV, AT_CONV, PACK_TRANSPOSE, qkv, c->conv_kernel, .gain = 1},
-		/* exp: 1 to 16 */
+		/* exp of it is 1 to 16 */
 		{WEIGHT_DELTA_A_LOG, AT_NEG_A, PACK_MINUS_EXP, 1, Hv, .offset = 1.390625f,
 		 .range = 1.375f},
-		/* softplus: 0.001 to 0.1 */
+		/* softplus of it is 0.001 to 0.1 */
 		{WEIGHT_DELTA_DT_BIAS, AT_DT_BIAS, PACK_VECTOR, 1, Hv, .offset = -4.59375f,
 		 .range = 2.328125f},
-		/* plain in every family */
+		/* multiplies by w in every family */
 		{WEIGHT_DELTA_NORM, AT_NORM, PACK_VECTOR, 1, dv, .offset = 1, .range = 0.125f},
 	};
 
@@ -141,7 +141,7 @@ static double flops(const struct model_config *c, const struct cost_step *s)
 	return s->tokens * (recurrence_flops(c) + 2 * channels(c) * c->conv_kernel);
 }
 
-/* Moved by the recurrence of so many tokens in so many rows; `resumed` of these read a state. */
+/* Bytes that the recurrence moves for so many tokens in so many rows, of which `resumed` read a state. */
 static double recurrence_bytes(const struct model_config *c, const struct cost_step *s,
 			       double tokens, double rows, double resumed)
 {
@@ -164,7 +164,8 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 	} else if (!strcmp(l->kernel, "delta_decode")) {
 		ret->bytes = recurrence_bytes(c, s, rows, rows, s->resumed - s->prefill_resumed);
 		ret->flops = flops(c, &(struct cost_step){.tokens = rows});
-	} else if (!strcmp(l->kernel, "delta_conv")) { /* a row: a token and head of q, k or v */
+	} else if (!strcmp(l->kernel, "delta_conv")) {
+		/* here a row is one head of q, k or v of a token */
 		double heads = 2.0 * c->n_key_heads + c->n_value_heads;
 
 		ret->bytes = l->m * (channels(c) * 8 + c->n_value_heads * 16.0) / heads;

@@ -1,7 +1,6 @@
-/*
- * Kinds of layers. A layer is a mixer and behind it an MLP, each of a kind (enum layer_kind). Everything special about a kind
- * stands in one file of this folder, as a struct layer_ops. The model walks over its layers without knowing their kinds.
- */
+/* Kinds of layers. A layer is a mixer followed by an MLP, each of a kind (enum layer_kind). Everything special about
+ * a kind stands in one file of this folder, as a struct layer_ops. The model walks over its layers without knowing
+ * their kinds. */
 #pragma once
 
 #include "engine/layers/cost.h"
@@ -12,37 +11,40 @@
 #include "kernels/kernels.h"
 #include "kernels/profile.h"
 
-/* Buffers that all layers share. The first AT_LAYERS have the numbers AT_* of kernels/step.h, by which one launch finds them;
- * these follow. */
+/* Buffers that all layers share. The numbers below AT_LAYERS are the AT_* of kernels/step.h, by which a step in one
+ * launch finds its buffers; these follow. */
 enum {
 	BUFFER_STEP = AT_LAYERS, /* the step table */
-	BUFFER_MIXER, /* the first of BUFFERS_MIXER work buffers, whose meaning each kind of mixer defines */
+	/* the first of BUFFERS_MIXER work buffers; each kind of mixer defines their meaning */
+	BUFFER_MIXER,
 	BUFFERS_MIXER = 5,
 	BUFFER_SAMPLING = BUFFER_MIXER + BUFFERS_MIXER,
 	BUFFER_COUNTS,
-	BUFFER_DUMP, /* outputs of layers without the residual stream; only while activations are dumped */
+	/* outputs of layers without the residual stream; only while activations are dumped */
+	BUFFER_DUMP,
 	BUFFERS,
 };
 
-/* One step, as offsets into the step table (engine/step.c). */
+/* One step: positions in the step table (engine/step.c), and numbers. */
 struct model_step {
 	uint32_t n_tokens, n_prefill_tokens;
 	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits, n_draws, n_scores;
 	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at, draws_at;
 	cl_int score_rows_at, scores_at; /* [n_scores] each */
 	cl_int all_at;			 /* 0, 1, 2, ... n_tokens - 1; only while dumping */
-	cl_int work_at; /* the list of a step in one launch; 0: separate launches */
+	cl_int work_at; /* the work list of a step in one launch; 0: separate launches */
 };
 
 /* One layer of one step. */
 struct layer_run {
 	struct kernels *kernels;
 	const cl_mem *all; /* [BUFFERS] */
-	const cl_mem *own; /* [AT_LAYER_COUNT] the layer's, by AT_*; NULL where it has none */
+	const cl_mem *own; /* [AT_LAYER_COUNT] the layer's buffers, by AT_*; NULL: it has none */
 	const struct model_step *step;
 };
 
-/* The size of a work buffer. Layers run one after the other and share it, so the largest size of all kinds counts. */
+/* The size of a work buffer. Layers run one after the other and share the buffer, so the largest size of all kinds
+ * counts. */
 struct layer_scratch {
 	int at; /* its number among the buffers that all layers share */
 	const char *name;
@@ -56,10 +58,11 @@ struct layer_ops {
 	void (*shape)(const struct model_config *c, struct kernel_shape *k);
 	/* The weights of a layer. */
 	void (*weights)(const struct model_config *c, struct layer_weights *ret);
-	/* Work buffers for T tokens; returns their number. */
+	/* Lists the work buffers for T tokens; returns their number. */
 	uint32_t (*scratch)(const struct kernels *k, uint32_t T,
 			    struct layer_scratch ret[LAYER_SCRATCH_MAX]);
-	/* The pieces that a layer keeps of a sequence; element: bytes of one. Returns their number. NULL: it keeps none. */
+	/* Lists the pieces that a layer keeps of a sequence; element: bytes of an element. Returns their number.
+	 * NULL: it keeps none. */
 	uint32_t (*pieces)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 			   struct layer_piece ret[LAYER_PIECES_MAX]);
 	/* Launches the layer. A mixer reads normed rows (AT_H) and adds to the residual stream (AT_X). An MLP reads the
@@ -68,7 +71,7 @@ struct layer_ops {
 	/* Appends the layer's phases to the work list of a decode step in one launch. */
 	void (*phases)(struct phase_list *l, uint32_t layer);
 	const struct phase_order *order; /* one row for each of these operations, ended by OP_END */
-	/* FLOP of a layer besides the products with its weights. NULL: none. */
+	/* FLOP of a layer apart from the products with its weights. NULL: none. */
 	double (*flops)(const struct model_config *c, const struct cost_step *s);
 	/* The work of a launch of one of the kind's own kernels. False: the kernel is not one of them. */
 	bool (*kernel)(const struct model_config *c, const struct cost_step *s,
@@ -78,6 +81,6 @@ struct layer_ops {
 /* Adds the sizes of all kinds that the model has to the kernels' shape, in the order of enum layer_kind. */
 void layers_shape(const struct model_config *c, struct kernel_shape *k);
 
-/* By enum layer_kind: attention.c, delta.c, moe.c, dense.c. */
+/* Indexed by enum layer_kind: attention.c, delta.c, moe.c, dense.c. */
 extern const struct layer_ops *const layer_ops[LAYER_KINDS];
 extern const struct layer_ops layer_attention, layer_delta, layer_moe, layer_dense;

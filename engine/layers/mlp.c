@@ -4,7 +4,7 @@
 
 #include "base/macros.h"
 
-/* For so few tokens a phase of its own costs more than choosing their experts one after the other. */
+/* Up to so many tokens, a phase of its own would cost more than choosing their experts one after the other. */
 enum { TOPK_ALONE = 3 };
 
 uint32_t mlp_scratch(const struct kernels *k, uint32_t T,
@@ -38,7 +38,7 @@ void mlp_forward(const struct layer_run *r)
 {
 	const struct kernel_shape *s = kernels_shape(r->kernels);
 	const cl_mem *all = r->all, *own = r->own;
-	/* Of two MLPs the first one has experts. */
+	/* In a model with two kinds of MLPs, the first has experts. */
 	uint32_t mlp = own[AT_ROUTER] ? 0 : s->n_mlps - 1;
 	const struct kernel_mlp *m = &s->mlps[mlp];
 	uint32_t D = KERNEL_LD(s->hidden), E = KERNEL_LD(m->experts + 1), T = r->step->n_tokens;
@@ -59,7 +59,7 @@ void mlp_forward(const struct layer_run *r)
 			    all[BUFFER_DUMP], T);
 }
 
-/* There is one kind of MLPs only in a model whose decode step is one launch. */
+/* Only a model with one kind of MLPs has decode steps in one launch. */
 void mlp_phases(struct phase_list *l, uint32_t layer)
 {
 	const struct kernel_mlp *m = &l->shape->mlps[0];
@@ -90,7 +90,7 @@ const struct phase_order mlp_order[] = {
 };
 #undef B
 
-/* Both products; matrices: 2 of gate and up, 1 of down. */
+/* The cost of either product; matrices: 2 for gate and up, 1 for down. */
 static void product_cost(const struct model_config *c, const struct cost_step *s,
 			 const struct kernel_timing *l, double matrices, struct roofline_work *ret)
 {

@@ -1,7 +1,5 @@
-/*
- * Both kinds of MLPs share everything but their weights: a dense one is computed as a shared expert without others, by the
- * same kernels. These are functions of their struct layer_ops.
- */
+/* The two kinds of MLPs share everything but their weights: a dense MLP is computed as a shared expert without other
+ * experts, by the same kernels. These are functions of their struct layer_ops. */
 #pragma once
 
 #include "engine/layers/layer.h"

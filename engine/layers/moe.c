@@ -1,7 +1,5 @@
-/*
- * Experts, of which a router chooses some for each token, beside a shared expert that all tokens take
- * (kernels/generic/moe_route.cl, gemm.cl).
- */
+/* Experts, of which a router chooses some for each token, beside a shared expert that computes every token
+ * (kernels/generic/moe_route.cl, gemm.cl). */
 #include "base/macros.h"
 #include "engine/layers/mlp.h"
 

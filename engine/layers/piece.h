@@ -1,8 +1,6 @@
-/*
- * What layers keep of a sequence, as a list of named pieces. A layer has a buffer for each entry of its list; it holds one
- * piece for every KV page, or one for every state slot. From these lists follow the sizes of pages and slots, the bytes that
- * go to files and to other processes, and all copies.
- */
+/* The data that layers keep of a sequence, as lists of named pieces. A layer has a buffer for each entry of its list;
+ * the buffer holds one piece for every KV page, or one for every state slot. From these lists follow the sizes of
+ * pages and slots, the bytes in files and in messages to other workers, and all copies. */
 #pragma once
 
 #include "engine/checkpoint/model_config.h"

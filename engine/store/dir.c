@@ -15,7 +15,7 @@
 #include "base/log.h"
 
 enum {
-	WRITE_BYTES = 4 << 20, /* written between two checks of `cancel` */
+	WRITE_BYTES = 4 << 20, /* bytes written between two checks of `cancel` */
 	BLOCK = 4096,
 };
 
@@ -67,7 +67,7 @@ int store_dir_open(const char *path, struct store_dir *ret, struct err *ret_why,
 	return 0;
 }
 
-/* Whether the path still leads to the directory that is open. When that cannot be told: yes. */
+/* Whether the path still leads to the open directory. If that cannot be found out: yes. */
 static bool is_there(const struct store_dir *d)
 {
 	struct stat open, there;
@@ -90,8 +90,8 @@ int store_dir_renew(struct store_dir *d, struct err *e)
 	r = store_dir_open(d->path, &new, &why, e);
 	if (r < 0)
 		return r;
-	/* The descriptors keep their numbers, because the reader thread may be using them. The locks live as long as any
-	 * descriptor of them is open. */
+	/* Replaces the descriptors but keeps their numbers, because the reader thread may be using them. A lock lasts
+	 * as long as any descriptor of it is open. */
 	if (!store_dir_owned(&new))
 		r = err_set(e, why.code, "%s", why.text);
 	else if (dup3(new.lock_fd, d->lock_fd, O_CLOEXEC) < 0 || dup3(new.fd, d->fd, O_CLOEXEC) < 0)
@@ -130,7 +130,7 @@ void store_dir_path(const struct store_place *p, char ret[STORE_DIR_PATH_MAX])
 	snprintf(ret, STORE_DIR_PATH_MAX, "%016" PRIx64 "/%.2s/%s", p->directory, name, name);
 }
 
-/* The number that a name of n hex digits stands for; false: it is no such name. */
+/* The number that a name of n hex digits stands for; false: the name has another form. */
 static bool parse_directory(const char *name, size_t n, uint64_t *ret)
 {
 	char *end;
@@ -148,7 +148,7 @@ struct listing {
 	int (*see)(void *arg, const struct store_place *p, uint64_t bytes, uint64_t used_ns);
 	void *arg;
 	uint64_t directory;
-	uint64_t n_others; /* directories and the like with an item's name */
+	uint64_t n_others; /* directories and other non-files with an item's name */
 	char other[STORE_FILE_NAME_MAX];
 };
 
@@ -177,7 +177,7 @@ static int see_file(struct listing *l, int fd, const char *name)
 static int see_identity(struct listing *l, int fd, const char *name);
 static int see_shard(struct listing *l, int fd, const char *name);
 
-/* Calls `step` for every name in the directory at/name; does nothing when that is no directory. */
+/* Calls `step` for every name in the directory at/name; does nothing if that is no directory. */
 static int each(struct listing *l, int at, const char *name,
 		int (*step)(struct listing *l, int fd, const char *name))
 {

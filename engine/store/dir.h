@@ -22,31 +22,32 @@
 #include "engine/store/identity.h"
 
 struct store_dir {
-	char *path;			/* as the user gave it; owned */
+	char *path;			/* path from the option; owned */
 	int fd, lock_fd;		/* lock_fd -1: this process is not the owner */
-	struct cache_identity identity; /* of this process; zero before it is known */
+	struct cache_identity identity; /* identity of this process; zero before it is known */
 };
 
-/* Where an item's file is. */
+/* The place of an item's file. */
 struct store_place {
-	uint64_t directory; /* the number that the name of its identity's directory is, in hex */
+	uint64_t directory; /* the name of its identity's directory, as a number (in hex) */
 	struct tier_item item;
-	uint32_t depth; /* tokens to the item's end */
+	uint32_t depth; /* tokens from the prompt's beginning to the item's end */
 };
 
 /* The path of a file below DIR; the size includes the terminating 0. */
 enum { STORE_DIR_PATH_MAX = 16 + 1 + 2 + 1 + STORE_FILE_NAME_MAX };
 void store_dir_path(const struct store_place *p, char ret[STORE_DIR_PATH_MAX]);
 
-/* Opens the directory, which is created when only its last component is missing, and tries to become its owner. That another
- * process owns it or that it cannot be written is no error: then d->lock_fd is -1, and *ret_why has the reason, else no text.
- * Errors: it cannot be created or read. */
+/* Opens the directory and tries to become its owner. If only the last component of the path is missing, the directory
+ * is created. If another process owns it, or it cannot be written, d->lock_fd is -1 and *ret_why has the reason, else
+ * no text. Errors: it cannot be created or read. */
 int store_dir_open(const char *path, struct store_dir *d, struct err *ret_why,
 		   struct err *e) MUST_CHECK;
 void store_dir_close(struct store_dir *d);
 
-/* For an owner whose directory may have been deleted or replaced. Then it creates the directory again, becomes its owner, and
- * returns 1; the files are gone. 0: the directory is still the one that is open. An error changes nothing. */
+/* Checks an owner's directory, which may have been deleted or replaced. In that case creates the directory again,
+ * becomes its owner, and returns 1; the files are gone. 0: the directory is still the open one. An error changes
+ * nothing. */
 int store_dir_renew(struct store_dir *d, struct err *e) MUST_CHECK;
 
 static inline bool store_dir_owned(const struct store_dir *d)
@@ -57,28 +58,29 @@ static inline bool store_dir_owned(const struct store_dir *d)
 /* The directory of this process's identity, as in struct store_place. */
 uint64_t store_dir_own(const struct store_dir *d);
 
-/* Calls `see` for the file of every item, with its size and its time, until `see` returns a negative number, which is
- * returned. An owner also deletes leftovers. Directories that cannot be read are skipped; where something other than a
- * regular file has an item's name, it is skipped and the log says so. */
+/* Calls `see` for the file of every item, with its size and its time. If `see` returns a negative number, the walk
+ * ends and returns it. An owner also deletes leftovers. Directories that cannot be read are skipped. If anything but
+ * a regular file has an item's name, it is skipped and logged. */
 int store_dir_list(struct store_dir *d,
 		   int (*see)(void *arg, const struct store_place *p, uint64_t bytes,
 			      uint64_t used_ns),
 		   void *arg) MUST_CHECK;
 
-/* About how many bytes of the disk a file of this size takes. */
+/* The disk space of a file of this size, about, in bytes. */
 uint64_t store_dir_cost(uint64_t file_bytes);
 
-/* Writes the file of an item with this process's identity and sets its time to used_ns; fills in h->payload_sum. -ENOSPC and
- * the like; -ECANCELED when *cancel is set. After an error nothing is left behind. */
+/* Writes the file of an item with this process's identity and sets its time to used_ns; fills in h->payload_sum.
+ * -ENOSPC or another errno of writing; -ECANCELED when *cancel is set. An error leaves no file behind. */
 int store_dir_write(struct store_dir *d, struct store_file_header *h, const void *payload,
 		    uint64_t used_ns, const atomic_bool *cancel, struct err *e) MUST_CHECK;
 
-/* Reads an item with this process's identity: payload [bytes], which has to be the file's whole payload. Everything is
- * checked. -ENOENT: there is no file; -EBADMSG: it is damaged, cut short, or not of this identity; -EIO and the like. */
+/* Reads an item with this process's identity: payload [bytes], which must be the file's whole payload. Everything is
+ * checked. -ENOENT: there is no file; -EBADMSG: the file is damaged, cut short, or of another identity; -EIO or
+ * another errno of reading. */
 int store_dir_read(struct store_dir *d, const struct tier_item *item, uint32_t depth,
 		   uint32_t page_tokens, void *payload, uint64_t bytes, struct err *e) MUST_CHECK;
 
-/* Both are for owners, and it is no error when there is no file. Deleting the last file of another identity deletes its
- * directories too. */
+/* Both are for owners. A missing file is no error. Deleting the last file of another identity deletes its directories
+ * too. */
 void store_dir_remove(struct store_dir *d, const struct store_place *p);
 void store_dir_touch(struct store_dir *d, const struct store_place *p, uint64_t used_ns);

@@ -13,7 +13,7 @@ enum { VERSION = 1, DIGEST = 32 };
 
 static const char magic[8] = "TIGONKV1";
 
-/* Where the fields are: the table in file.h. */
+/* Positions of the fields: the table in file.h. */
 enum {
 	AT_MAGIC = 0,
 	AT_VERSION = 8,
@@ -205,7 +205,7 @@ void store_file_name(const struct tier_item *item, uint32_t depth, char ret[STOR
 		 item->origin, item->parent_origin, depth, suffix_of(item->kind));
 }
 
-/* Reads n hex digits, lower case. Returns the position behind them; NULL: there are not so many, or p is NULL. */
+/* Reads n hex digits, lower case. Returns the position behind them; NULL: there are fewer, or p is NULL. */
 static const char *parse_hex(const char *p, size_t n, uint64_t *ret)
 {
 	uint64_t v = 0;

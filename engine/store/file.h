@@ -1,5 +1,4 @@
-/*
- * The file of one item: a header, then the payload, which is the bytes of one KV page or one state.
+/* The file of one item: a header, then the payload, which is the bytes of one KV page or one state.
  *
  *     at   size
  *       0     8   "TIGONKV1"
@@ -19,13 +18,12 @@
  *     136   4 n   the tokens, int32
  *       .    16   SHA-256 of everything above, cut to 16 bytes
  *
- * Numbers are little endian. A file of another version is refused, whatever else it holds. The name of a file holds what
- * the index needs, so that no file is read to build one:
+ * Numbers are little endian. A file of another version is refused, whatever else it holds. The name of a file holds
+ * all data of the index, so that no file is read to build one:
  *
  *     <key, 32 hex>-<origin, 16>-<origin of the page before, 16>-<depth, 8>.kv or .state
  *
- * Nothing in a file or a name is believed before it is checked. Pure: no system calls.
- */
+ * Every part of a file or a name is checked before it is used. Pure: no system calls. */
 #pragma once
 
 #include <stdbool.h>
@@ -47,7 +45,7 @@ enum {
 struct store_file_header {
 	struct tier_item item;
 	struct content_key parent; /* key of the page before; the space's for the first */
-	uint32_t depth;		   /* tokens to the item's end */
+	uint32_t depth;		   /* tokens from the prompt's beginning to the item's end */
 	uint32_t n_tokens;
 	int32_t *tokens; /* [n_tokens] of a page, borrowed */
 	uint64_t payload_bytes;
@@ -64,14 +62,14 @@ size_t store_file_header_bytes(uint32_t n_tokens);
 int store_file_build(const struct store_file_header *h, const struct cache_identity *identity,
 		     uint8_t *out) MUST_CHECK;
 
-/* Checks the first `len` bytes of a file and takes the header apart. A page's tokens go to tokens [tokens_max], and
- * ret->tokens points there. -EBADMSG with the reason: the header is damaged, of another version or of another identity, or
- * the key is not that of the page's tokens. Then ret is untouched. */
+/* Checks the first `len` bytes of a file and reads the header from them. A page's tokens go to tokens [tokens_max],
+ * and ret->tokens points there. -EBADMSG with the reason: the header is damaged, of another version or of another
+ * identity, or the key is not that of the page's tokens. Then ret is untouched. */
 int store_file_parse(const void *bytes, size_t len, const struct cache_identity *identity,
 		     int32_t *tokens, uint32_t tokens_max, struct store_file_header *ret,
 		     struct err *e) MUST_CHECK;
 
 void store_file_name(const struct tier_item *item, uint32_t depth, char ret[STORE_FILE_NAME_MAX]);
 
-/* Takes a file's name apart; false, and nothing is set, when it is not exactly such a name. */
+/* Reads the fields of a file's name. False, and nothing is set: the name does not have exactly that form. */
 bool store_file_parse_name(const char *name, struct tier_item *ret, uint32_t *ret_depth);

@@ -1,8 +1,6 @@
-/*
- * The identity of everything that decides the bits of pages and states: model, device, kernels, page size. The store
- * hands out only what was written under its own identity; it does not know what the bytes stand for. They are computed
- * by engine/cache_identity.h.
- */
+/* The identity: a hash of everything that decides the bits of pages and states (model, device, kernels, page size).
+ * engine/cache_identity.h computes it; the store only compares it, and hands out only items that were written under
+ * its own identity. */
 #pragma once
 
 #include <stdint.h>

@@ -4,7 +4,7 @@
 
 #include "base/mix.h"
 
-/* A page that was used this long ago is still part of the use that adds items behind it. */
+/* A page that was used at most so long ago belongs to the same use as items that are added behind it. */
 #define SAME_USE_NS 10000000000u
 
 enum { BUCKETS_MAX = 1 << 22 };
@@ -102,7 +102,7 @@ void store_index_remove(struct store_index *x, struct store_entry *entry)
 	free(entry);
 }
 
-/* The page without which this item is useless; false: there is none, or it is not known. */
+/* The page that precedes this item, without which the item is useless. False: there is none, or it is not known. */
 static bool page_before(const struct store_entry *entry, struct tier_item *ret)
 {
 	const struct tier_item *item = &entry->place.item;
@@ -117,7 +117,7 @@ static bool page_before(const struct store_entry *entry, struct tier_item *ret)
 	return true;
 }
 
-/* The node that an item goes before when it is new in a list; `offset` is that of the list's node in an entry. */
+/* The node of the list before which a new item is inserted; `offset` is that of the list's node in an entry. */
 static struct list *place_in(const struct store_index *x, const struct store_entry *entry,
 			     struct list *tier, size_t offset)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-	BATCH = 256, /* tokens that are made little endian at a time */
+	BATCH = 256, /* tokens converted to little endian at a time */
 	DIGEST = 32,
 };
 

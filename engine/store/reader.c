@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Deletes a file that is damaged, and forgets it, unless another file has taken its place meanwhile. Takes the lock. */
+/* Deletes a damaged file and forgets it, unless another file has replaced it meanwhile. Takes the lock. */
 static void drop_file(struct store *s, const struct store_place *place, uint64_t serial, int error,
 		      struct err *why)
 {
 	struct store_entry *entry;
 
-	/* Deleted before it is forgotten, because the writer writes no other one while this one is known. */
+	/* Deleted before it is forgotten: while the index knows this file, the writer writes no other in its place. */
 	if (store_dir_owned(&s->dir) && error != -ENOENT)
 		store_dir_remove(&s->dir, place);
 	store_lock(s);
@@ -21,14 +21,14 @@ static void drop_file(struct store *s, const struct store_place *place, uint64_t
 	}
 }
 
-/* Errors that are the file's fault and not the machine's. */
+/* Whether an error is the file's fault and not the machine's. */
 static bool is_damage(int error)
 {
 	return error == -EBADMSG || error == -ENOENT || error == -EIO || error == -EISDIR ||
 	       error == -ENOTDIR;
 }
 
-/* Reads the file of an entry. Called and left with the lock, which is free while it reads. */
+/* Reads the file of an entry. Called with the lock and returns with it, but releases it while reading. */
 static void read_entry(struct store *s, struct pending_event *ev, const struct store_place *place,
 		       uint64_t serial)
 {
@@ -79,7 +79,7 @@ static void answer(struct store *s, struct pending_event *ev)
 	store_push_event(s, ev);
 }
 
-/* One piece of work: called and left with the lock. False: there is nothing to do. */
+/* Does one piece of work. Called with the lock and returns with it. False: there was nothing to do. */
 static bool read_something(struct store *s)
 {
 	struct store_entry *entry;

@@ -65,7 +65,7 @@ void store_forget(struct store *s, struct store_entry *entry, const struct err *
 	store_index_remove(&s->index, entry);
 }
 
-/* An entry that is older than the identity does not know its directory. */
+/* An entry older than the identity was made without its directory. */
 struct store_place store_place_of(const struct store *s, const struct store_entry *entry)
 {
 	struct store_place p = entry->place;
@@ -120,7 +120,7 @@ struct store_block *store_end_job(struct store *s, struct store_job *job)
 		s->beside_bytes -= b->bytes;
 	if (job->entry)
 		job->entry->job = NULL;
-	/* Only when half the queue is free: then the caller has several puts to make. */
+	/* Wakes the caller only when half the queue is free, since it has several puts to make. */
 	if (s->puts_wait && s->beside_bytes <= s->config.queue_bytes / 2) {
 		s->puts_wait = false;
 		s->news = true;
@@ -142,10 +142,10 @@ struct store_block *store_unkeep(struct store *s, struct store_entry *entry)
 
 	if (!job || job->block != b)
 		return b;
-	/* A job that is in no list is being written. */
+	/* a job in no list is being written */
 	if (!list_empty(&job->node) && !store_queue_has_room(s, b->bytes)) {
 		s->stats.unwritten_items++;
-		store_block_put(store_end_job(s, job)); /* not the last reference */
+		store_block_put(store_end_job(s, job)); /* the job keeps another reference */
 	} else {
 		store_keep_beside(s, job);
 	}

@@ -123,7 +123,7 @@ void store_close(struct store *s, uint64_t timeout_ns)
 	s->closing = true;
 	pthread_cond_signal(&s->writer_work);
 	pthread_cond_signal(&s->reader_work);
-	/* Without jobs there is no need to wait for the identity. */
+	/* without jobs no file has to wait for the identity */
 	if (s->disk == STORE_DISK_OPENING && list_empty(&s->jobs))
 		atomic_store(&s->cancel, true);
 	while (!s->writer_ended && pthread_cond_timedwait(&s->writer_done, &s->lock, &until) == 0)
@@ -142,7 +142,7 @@ void store_close(struct store *s, uint64_t timeout_ns)
 
 /* ---- items ---- */
 
-/* Whether an item that is put can be written, now or later. */
+/* Whether items can be written, now or later. */
 static bool may_write(const struct store *s)
 {
 	return !s->closing && (s->disk == STORE_DISK_OPENING || s->disk == STORE_DISK_READY) &&
@@ -184,7 +184,7 @@ static void queue_job(struct store *s, struct store_job *job)
 	pthread_cond_signal(&s->writer_work);
 }
 
-/* Under the lock; the reference to the block stays the caller's. */
+/* Called under the lock; the caller keeps its reference to the block. */
 static int put_item(struct store *s, const struct store_put *p)
 {
 	const struct store_place place = {store_dir_own(&s->dir), p->item, p->depth};
@@ -236,7 +236,8 @@ bool store_ready(struct store *s, uint64_t more)
 	bool ready;
 
 	store_lock(s);
-	/* An item that fits into the host tier needs no room in the queue; one that cannot be written need not wait. */
+	/* An item that fits into the host tier needs no room in the queue, and one that cannot be written need not
+	 * wait. */
 	ready = bytes <= s->config.host_bytes || !may_write(s) || (!more && !s->beside_bytes) ||
 		s->beside_bytes + more + bytes <= s->config.queue_bytes;
 	s->puts_wait = !ready;
@@ -294,7 +295,7 @@ void store_touch(struct store *s, const struct tier_item *items, uint32_t n)
 	store_unlock(s);
 }
 
-/* An entry that has left the index for good: the threads free its block and delete its file. */
+/* Hands over an entry that has left the index for good: the threads free its block and delete its file. */
 static void clear_entry(void *arg, struct store_entry *entry)
 {
 	struct store *s = arg;
@@ -343,7 +344,7 @@ bool store_poll(struct store *s, struct store_event *ret)
 	return true;
 }
 
-/* ---- observation ---- */
+/* ---- statistics ---- */
 
 void store_stats(struct store *s, struct store_stats *ret)
 {

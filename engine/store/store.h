@@ -1,29 +1,35 @@
-/*
- * The tiers below the device: pages and states, named by their content, in host memory and in files.
+/* The tiers below the device: pages and states, named by their content, in host memory and in files.
  *
  *                        +------ host memory: blocks; over the budget the least recently used go ------+
  *     put(item, block) ->|                                                                             |-> GOT(block)
  *                        +--> queue -> writer thread -> DIR/<identity>/<2 hex>/<name> -> reader thread +
  *
- * One thread (the engine's) calls, and never waits for a disk: slow work is done by two threads of the store, and the results
- * are events that the caller polls. An item never changes and is named by its content (prefix_cache/tiers.h), so an item with
- * the right name is the right item. Every byte that comes from a file is checked before it is handed out; a file that fails is
- * deleted, and the item counts as missing.
+ * One thread (the engine's) calls the store, and never waits for a disk. Two threads of the store do the slow work;
+ * the results are events that the caller polls. An item is named by its content (prefix_cache/tiers.h) and never
+ * changes, so an item with the right name is the right item. Every byte of a file is checked before it is handed out.
+ * A file that fails a check is deleted, and its item counts as missing.
  *
- * Host memory. A block that was put can be got at once. Blocks over `host_bytes` go, the least recently used first. Blocks
- * that still have to be written stay until then; of those, at most `queue_bytes` lie outside the host tier.
+ * Host memory. A block can be got as soon as it was put. Above `host_bytes` the least recently used blocks are
+ * evicted. Blocks that still have to be written stay until then; of those, at most `queue_bytes` lie outside the host
+ * tier.
  *
- * Disk. A directory has one owner, which holds the locks of DIR and DIR/lock (flock); only the owner writes, deletes and evicts
- * files, those of other models too. Another process on the same directory reads the files that it finds when it starts. Files
- * are written in the order of the puts, under a temporary name, and then renamed. That takes less than a second, unless the disk
- * is slower than the puts; then the queue fills and store_ready tells the caller to wait. There is no fsync: a file that a power
- * failure damages fails its checks later. When writing fails (no space, read-only, broken), the store logs it once, stops writing
- * for a minute and tries again; meanwhile the queue waits. An item is given up when its writing failed twice, or once for a
- * reason that concerns its own file only. When the directory was deleted, the next write creates it again. The times of the files
- * record when they were used, and over `disk_bytes` the least recently used go, whatever identity they have.
+ * Disk. A directory has one owner, which holds the locks of DIR and DIR/lock (flock). Only the owner writes, deletes
+ * and evicts files, also those of other identities. Another process on the same directory reads the files that it
+ * finds when it starts.
  *
- * Before the identity is known, which may need a minute to hash the weights, puts are queued and nothing can be read from disk.
- */
+ * Files are written in the order of the puts, under a temporary name, and then renamed. That takes less than a
+ * second, unless the disk is slower than the puts; then the queue fills and store_ready tells the caller to wait.
+ * There is no fsync: a file that a power failure damages fails its checks later.
+ *
+ * When a write fails (no space, read-only, broken), the store logs it once, stops writing for a minute and tries
+ * again; meanwhile the queue waits. An item is given up when its write failed twice, or once for a reason that
+ * concerns its own file only. If the directory was deleted, the next write creates it again.
+ *
+ * The times of the files record when they were used. Above `disk_bytes` the least recently used files are deleted,
+ * whatever identity they have.
+ *
+ * Hashing the weights for the identity may need a minute. Until then puts are queued, and no item can be read from
+ * disk. */
 #pragma once
 
 #include <stdatomic.h>
@@ -43,14 +49,14 @@ struct store_config {
 	const char *dir;      /* NULL: no disk tier */
 	uint64_t disk_bytes;  /* budget of all files below dir; 0: the disk's size */
 	uint64_t queue_bytes; /* budget of blocks that only wait to be written; 0: the default */
-	uint64_t page_bytes, state_bytes; /* size of the payload of either kind */
+	uint64_t page_bytes, state_bytes; /* bytes of the payload of either kind */
 	uint32_t page_tokens;
-	/* Computes the identity. Called once, on the writer thread. memo: a path in dir for what should be remembered until
-	 * the next start; NULL when this process is not the owner. `arg` must outlive the store. */
+	/* Computes the identity. Called once, on the writer thread. memo: a path in dir for a file that speeds up the
+	 * next start; NULL if this process is not the owner. `arg` must outlive the store. */
 	int (*identify)(void *arg, const char *memo, const atomic_bool *cancel,
 			struct cache_identity *ret, struct err *e);
 	void *arg;
-	/* Called from any thread, the caller's included, when there is an event to poll. May be NULL. */
+	/* Called when there is an event to poll, from any thread, the caller's included. May be NULL. */
 	void (*wake)(void *arg);
 	void *wake_arg;
 	uint64_t retry_ns; /* pause after a failed write; 0: a minute */
@@ -58,8 +64,8 @@ struct store_config {
 
 #define STORE_QUEUE_BYTES (1ull << 30) /* the default of queue_bytes */
 
-/* New; the config is copied. Starts the threads. The directory is created (mode 0700) when only its last component is missing;
- * fails when it cannot be created or read. */
+/* New; the config is copied. Starts the threads. If only the last component of the directory is missing, it is
+ * created (mode 0700). Fails if the directory cannot be created or read. */
 int store_open(const struct store_config *c, struct store **ret, struct err *e) MUST_CHECK;
 
 /* Writes the queue until it is empty or timeout_ns have passed, and frees the store. Events that were not polled are
@@ -70,40 +76,42 @@ void store_close(struct store *s, uint64_t timeout_ns);
 
 struct store_put {
 	struct tier_item item;
-	struct content_key parent; /* key of the page before; of the first: of its space */
-	uint32_t depth;		   /* tokens to the item's end */
+	struct content_key parent; /* key of the page before; of the first page: of its space */
+	uint32_t depth;		   /* tokens from the prompt's beginning to the item's end */
 	const int32_t *tokens;	   /* [page_tokens] of a page, copied; NULL for a state */
 	struct store_block *block; /* taken, also on failure */
 };
 
-/* 0: the item is known until STORE_GONE is polled for it; when it was known before, it only counts as used. -ENOBUFS: it could
- * be kept nowhere (there is no host tier, and the queue is full or nothing can be written). -ENOMEM. */
+/* Adds an item. 0: the item is known until STORE_GONE is polled for it; an item that was known before only counts as
+ * used. -ENOBUFS: there is no room for it (no host tier, and the queue is full or nothing can be written). -ENOMEM. */
 int store_put(struct store *s, const struct store_put *p) MUST_CHECK;
 
-/* Whether another item may be put, when the caller has items of `more` bytes on their way here. False: the disk is too
- * slow for the puts, so the caller should wait; config.wake is called when it is time to ask again. */
+/* Whether another item may be put, if the caller has `more` bytes of items that it will put as well. False: the disk
+ * is too slow for the puts, so the caller should wait; config.wake is called when it is time to ask again. */
 bool store_ready(struct store *s, uint64_t more);
 
 /* Whether the item is known: in memory, queued or on disk. */
 bool store_has(struct store *s, const struct tier_item *item);
 
-/* Asks for an item's bytes: a STORE_GOT with this tag will come, even when they cannot be read. -ENOENT: the item is not known;
- * -ENOMEM. After an error no event comes. */
+/* Asks for an item's bytes: a STORE_GOT with this tag will come, also if they cannot be read. -ENOENT: the item is
+ * not known; -ENOMEM. After an error no event comes. */
 int store_get(struct store *s, const struct tier_item *item, void *tag) MUST_CHECK;
 
-/* Marks items [n] as used now, in memory and on disk; unknown ones are skipped. The caller reports every page and the state
- * of a prefix that a request resumes, also when they lie on the device or were just got, the deepest first: then the beginning
- * of a prefix outlives its end, and prefixes that are used on the device stay on disk for the next start. */
+/* Marks items [n] as used now, in memory and on disk; unknown items are skipped. The caller reports every page and
+ * the state of a prefix that a request resumes, the deepest first, also if they lie on the device or were just got.
+ * So the beginning of a prefix outlives its end, and prefixes that are used on the device stay on disk for the next
+ * start. */
 void store_touch(struct store *s, const struct tier_item *items, uint32_t n);
 
-/* Forgets everything of this identity; files are deleted in the background. No STORE_GONE comes for these items. Gets that
- * are out fail. Events that are polled later are those failures, or belong to later puts; STORE_FOUND no more comes for
- * files that were there before. */
+/* Forgets all items of this identity; their files are deleted in the background. No STORE_GONE comes for them. Gets
+ * that are out fail. Events that are polled later are those failures, or belong to later puts; no STORE_FOUND comes
+ * for a file from before. */
 void store_clear(struct store *s);
 
 enum store_event_type {
 	STORE_FOUND, /* the item was on disk when the store was opened */
-	STORE_GONE, /* the item is in no tier any more; why.text has the damage, and is empty after an eviction */
+	/* the item is in no tier any more; why.text is the damage, and is empty after an eviction */
+	STORE_GONE,
 	STORE_GOT, /* answers a store_get */
 };
 
@@ -111,10 +119,11 @@ struct store_event {
 	enum store_event_type type;
 	struct tier_item item;
 	uint32_t depth;
-	/* The rest is for STORE_GOT, but for `why`. */
+	/* Except for `why`, the members below belong to STORE_GOT. */
 	void *tag;
 	struct store_block *block; /* a reference for the caller; NULL on failure */
-	int error; /* 0; -ENOENT: evicted meanwhile; -EBADMSG: see store_dir_read; -EIO and the like */
+	/* 0; -ENOENT: evicted meanwhile; -EBADMSG: as in store_dir_read; -EIO or another errno of reading */
+	int error;
 	bool from_disk; /* the block was read from a file */
 	struct err why; /* the reason for the error, for a log line */
 };
@@ -122,7 +131,7 @@ struct store_event {
 /* The oldest event; false: there is none. When an item turns out damaged, its STORE_GONE comes before its STORE_GOT. */
 bool store_poll(struct store *s, struct store_event *ret);
 
-/* ---- observation; any thread ---- */
+/* ---- statistics; any thread ---- */
 
 enum store_disk {
 	STORE_DISK_NONE,    /* there is no disk tier */
@@ -136,13 +145,13 @@ enum store_disk {
 struct store_stats {
 	enum store_disk disk;
 	uint64_t host_items, host_bytes;
-	uint64_t disk_items;		     /* of this identity */
-	uint64_t disk_bytes;		     /* of all files below dir */
-	uint64_t queued_items, queued_bytes; /* to be written */
+	uint64_t disk_items;		     /* files of this identity */
+	uint64_t disk_bytes;		     /* bytes of all files below dir */
+	uint64_t queued_items, queued_bytes; /* items to be written */
 	/* Counts since the store was opened. */
 	uint64_t host_hits, disk_hits, failed_gets;
 	uint64_t written_items, written_bytes;
-	uint64_t unwritten_items; /* evicted, or given up, before they were written */
+	uint64_t unwritten_items; /* items evicted, or given up, before they were written */
 	uint64_t host_evicted, disk_evicted, damaged;
 };
 

@@ -8,12 +8,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* Log lines of one kind about single files; there may be thousands of files. */
+/* Limits log lines about single files, of which there may be thousands. */
 enum { LINES_MAX = 8 };
 
 /* ---- opening ---- */
 
-/* A time for a file, later than any before, so that the order of use survives a restart. */
+/* A time for a file, later than that of any other, so that the order of use survives a restart. */
 static uint64_t next_stamp(struct store *s)
 {
 	s->stamp = MAX(s->stamp + 1, clock_read_ns(CLOCK_REALTIME));
@@ -50,7 +50,7 @@ static int see_file(void *arg, const struct store_place *p, uint64_t bytes, uint
 	return 0;
 }
 
-/* Least recently used first; of items that were used within about a second of each other the deepest first, because it is
+/* Sorts by last use, the oldest first. Of items used within about a second the deepest comes first, because it is
  * useless without the others. */
 static int by_use(const void *a, const void *b)
 {
@@ -166,7 +166,7 @@ static void open_disk(struct store *s)
 
 /* ---- files ---- */
 
-/* Ends a job. Called with the lock, left without. */
+/* Ends a job. Called with the lock, returns without it. */
 static void end_job(struct store *s, struct store_job *job)
 {
 	struct store_entry *entry = job->entry;
@@ -178,7 +178,7 @@ static void end_job(struct store *s, struct store_job *job)
 	store_block_put(b);
 }
 
-/* Deletes the file that was used least recently. Called and left with the lock. False: there is none. */
+/* Deletes the least recently used file. Called with the lock and returns with it. False: there is no file. */
 static bool evict_file(struct store *s)
 {
 	struct store_entry *entry = store_index_oldest_disk(&s->index);
@@ -190,7 +190,8 @@ static bool evict_file(struct store *s)
 	store_index_unfile(&s->index, entry);
 	store_forget(s, entry, NULL);
 	s->stats.disk_evicted++;
-	/* Only this thread writes, so the file cannot be written again before it is deleted. */
+	/* The lock may be released here: only this thread writes, so the file cannot be written again before it is
+	 * deleted. */
 	store_unlock(s);
 	store_dir_remove(&s->dir, &place);
 	store_lock(s);
@@ -213,7 +214,7 @@ static void pause_writing(struct store *s, const struct err *why)
 	s->paused_until = clock_now_ns() + s->config.retry_ns;
 }
 
-/* Errors that concern one file and no others. */
+/* Whether an error concerns this one file and no other. */
 static bool concerns_one_file(int error)
 {
 	return error == -EISDIR || error == -ENOTDIR || error == -ENOTEMPTY || error == -ELOOP ||
@@ -229,7 +230,7 @@ static void give_up(struct store *s, const struct err *why)
 		log_debug("cache: %s; it is given up", why->text);
 }
 
-/* The directory was deleted or replaced, and its files with it. */
+/* The directory was deleted or replaced, so its files are gone. */
 static void forget_files(struct store *s)
 {
 	struct store_entry *entry;
@@ -243,7 +244,7 @@ static void forget_files(struct store *s)
 	}
 }
 
-/* The file of the job was written. */
+/* Handles the success of a job's write. */
 static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 {
 	const struct store_place place = {store_dir_own(&s->dir), job->header.item,
@@ -252,7 +253,7 @@ static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 	s->index.now_ns = clock_now_ns();
 	if (job->entry && !job->entry->on_disk) {
 		store_index_file(&s->index, job->entry, cost);
-	} else if (!job->entry) { /* forgotten meanwhile */
+	} else if (!job->entry) { /* the item was forgotten meanwhile */
 		store_unlock(s);
 		store_dir_remove(&s->dir, &place);
 		store_lock(s);
@@ -264,7 +265,7 @@ static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 	s->stats.written_bytes += job->block->bytes;
 }
 
-/* The file of the job could not be written. True: the job is in the queue again. */
+/* Handles the failure of a job's write. True: the job is in the queue again. */
 static bool note_unwritten(struct store *s, struct store_job *job, int error, const struct err *why)
 {
 	if (concerns_one_file(error)) {
@@ -273,7 +274,7 @@ static bool note_unwritten(struct store *s, struct store_job *job, int error, co
 		if (error != -ECANCELED)
 			pause_writing(s, why);
 		if (job->entry && !job->failed && !s->closing) {
-			/* Behind the others, in case the item is at fault. */
+			/* Goes to the end of the queue, in case the item itself is at fault. */
 			job->failed = true;
 			list_append(&s->jobs, &job->node);
 			return true;
@@ -283,14 +284,14 @@ static bool note_unwritten(struct store *s, struct store_job *job, int error, co
 	return false;
 }
 
-/* Writes the first job. Called with the lock, left without. */
+/* Writes the first job. Called with the lock, returns without it. */
 static void write_job(struct store *s, struct store_job *job)
 {
 	uint64_t cost = store_dir_cost(file_bytes(s, job->header.item.kind)), stamp;
 	struct err why = {0};
 	int r, renewed = 0;
 
-	list_remove(&job->node); /* from here on no other thread ends it */
+	list_remove(&job->node); /* from here on no other thread ends the job */
 	while (job->entry && !job->entry->on_disk && over_budget(s, cost))
 		if (!evict_file(s))
 			break;
@@ -333,7 +334,7 @@ static struct store_job *next_job(struct store *s)
 	return job && job->entry && is_paused(s) ? NULL : job;
 }
 
-/* One piece of work: called and left with the lock. False: there is nothing to do. */
+/* Does one piece of work. Called with the lock and returns with it. False: there was nothing to do. */
 static bool write_something(struct store *s)
 {
 	struct store_entry *entry;

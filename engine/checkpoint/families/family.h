@@ -8,51 +8,54 @@
 #include "engine/checkpoint/model_config.h"
 #include "engine/checkpoint/weight.h"
 
-/* How a tensor holds the rows of one or several weights, its sections. */
+/* How a tensor holds the rows of one or several weights. The part of a tensor with one weight's rows is a section. */
 enum tensor_form {
-	TENSOR_MATRIX, /* [rows, columns]. Of experts' weights a tensor each: '*' is the expert's number */
+	/* [rows, columns]. Experts have a tensor each: '*' in the name is the expert's number */
+	TENSOR_MATRIX,
 	TENSOR_VECTOR, /* [columns] */
 	TENSOR_CONV,   /* [rows, 1, columns] */
-	TENSOR_HEADS, /* [rows, columns]: for each key head of Gated DeltaNet the rows of every section */
-	TENSOR_EXPERTS, /* [experts, rows, columns]: for each expert the rows of every section */
+	/* [rows, columns]: for each key head of Gated DeltaNet its rows of every section */
+	TENSOR_HEADS,
+	TENSOR_EXPERTS, /* [experts, rows, columns]: for each expert its rows of every section */
 };
 
 enum { TENSOR_SECTIONS_MAX = 4 };
 
 struct tensor_section {
 	enum weight_role role;
-	/* TENSOR_HEADS: rows a head, as the offset of a uint32_t in struct model_config. 0: all that
-	 * earlier sections left of the weight. */
+	/* TENSOR_HEADS: rows a head, as the offset of a uint32_t in struct model_config. 0: all rows of the weight
+	 * that earlier sections do not have. */
 	uint16_t rows_at;
 };
 
 struct family_tensor {
-	const char *name; /* behind the prefix, and "layers.N." */
+	const char *name; /* without the prefix and "layers.N." */
 	enum tensor_form form;
 	struct tensor_section sections[TENSOR_SECTIONS_MAX];
 	uint8_t more; /* sections behind the first */
 };
 
-/* Tensors that come together: a checkpoint has all of them or, when it lacks the first, none. */
+/* Tensors that come together: a checkpoint has all of them or, if it lacks the first, none. */
 struct tensor_set {
-	uint8_t kind; /* the layers that have them: enum layer_kind, or LAYER_KINDS: every layer */
+	/* the kind of layer that has them (enum layer_kind), or LAYER_KINDS: every layer */
+	uint8_t kind;
 	uint8_t n;
 	const struct family_tensor *tensors;
 };
 
 struct family {
-	const char *name; /* model_type, also with "_text" behind it */
-	/* Written by `tigon export`: model_type, and the class of transformers. */
+	const char *name; /* model_type, also with "_text" appended */
+	/* Written by `tigon export`: model_type, and the name of the class in transformers. */
 	const char *text_type, *class_name;
-	/* Values for missing keys, and for conventions without a key (norm_adds_one, attention_gate). A
-	 * family without Gated DeltaNet has no key heads. */
+	/* Values for missing keys, and the conventions that have no key (norm_adds_one, attention_gate). A family
+	 * without Gated DeltaNet has no key heads. */
 	struct model_config defaults;
-	double rotary_factor; /* the part of a head that rotates, when no key says it */
-	/* Fills c->layers; the sizes of the whole model are read already. Refuses values that mean
-	 * something else in this family alone. */
+	double rotary_factor; /* the share of a head that rotates, unless a key says it */
+	/* Fills c->layers, after the sizes of the whole model were read. Refuses values that have another meaning in
+	 * this family alone. */
 	void (*read_layers)(struct config_source *s, struct model_config *c);
-	/* The sets that its checkpoints may hold, NULL behind the last. Of two sets with the same
-	 * weights, its own files have the first. */
+	/* The sets of tensors that its checkpoints may hold, NULL behind the last. Of two sets with the same weights,
+	 * the family's own files have the first. */
 	const struct tensor_set *const *sets;
 };
 
@@ -62,8 +65,8 @@ struct family {
 FAMILIES(DECLARE_FAMILY)
 #undef DECLARE_FAMILY
 
-/* Fills the mixers by layer_types; where that is missing every full_attention_interval-th layer
- * attends (`interval`: when that key is missing too) and the others are Gated DeltaNet. */
+/* Fills the mixers from layer_types. Without that key every full_attention_interval-th layer has attention
+ * (`interval`: if that key is missing too), and the others Gated DeltaNet. */
 void family_read_mixers(struct config_source *s, struct model_config *c, uint32_t interval);
 
 /* ---- names.c: tensors by the names of transformers ---- */
@@ -72,5 +75,5 @@ extern const struct tensor_set tensors_norms, tensors_attention, tensors_delta, 
 	tensors_delta_interleaved, tensors_router, tensors_experts, tensors_experts_packed,
 	tensors_dense;
 
-/* Those of the whole model, in front of all sets. */
+/* Tensors of the whole model, before all sets. */
 extern const struct family_tensor tensor_embed, tensor_final_norm, tensor_lm_head;

@@ -1,9 +1,6 @@
-/*
- * The hybrid families of Qwen: every fourth layer attends, with an output gate, the others are Gated
- * DeltaNet. Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, and dense layers
- * where its configuration says so. The defaults are those of Qwen3_5TextConfig, Qwen3_5MoeTextConfig
- * and Qwen3NextConfig of transformers.
- */
+/* The hybrid families of Qwen. Every fourth layer has attention with an output gate, the others Gated DeltaNet.
+ * Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, and dense layers where its configuration
+ * says so. The defaults are those of Qwen3_5TextConfig, Qwen3_5MoeTextConfig and Qwen3NextConfig of transformers. */
 #include <errno.h>
 
 #include "engine/checkpoint/families/family.h"
@@ -27,11 +24,11 @@ static void read_moe(struct config_source *s, struct model_config *c)
 	family_read_mixers(s, c, 4);
 	for (uint32_t i = 0; i < c->n_layers; i++)
 		c->layers[i].mlp = LAYER_MOE;
-	/* The model normalises, whatever the key says; a file that says otherwise is not understood. */
+	/* The model normalises whatever the key says, so a file with another value is refused. */
 	config_only_truth(s, "norm_topk_prob", true);
 }
 
-/* Dense are the layers of mlp_only_layers and those that decoder_sparse_step leaves out. */
+/* Layers in mlp_only_layers, and those that decoder_sparse_step skips, are dense. */
 static void read_next(struct config_source *s, struct model_config *c)
 {
 	const json_t *only = config_value(s, "mlp_only_layers"), *v;
@@ -92,7 +89,7 @@ const struct family family_qwen3_5_moe = {
 	.sets = sets,
 };
 
-/* Its files have the projections of Gated DeltaNet interleaved, and experts one by one. */
+/* Qwen3-Next's files have the projections of Gated DeltaNet interleaved, and a tensor for each expert. */
 static const struct tensor_set *const next_sets[] = {
 	&tensors_norms,	      &tensors_attention,
 	&tensors_delta,	      &tensors_delta_interleaved,

@@ -1,8 +1,5 @@
-/*
- * A Hugging Face folder: config.json and its like beside files of safetensors. Any of them may be
- * missing until it is asked for, so that a folder of a tokenizer alone, or of a configuration alone,
- * is a checkpoint too.
- */
+/* A Hugging Face folder: config.json and other texts beside files of safetensors. A missing file is an error only
+ * when it is read, so that a folder with only a tokenizer, or only a configuration, is a checkpoint too. */
 #include "engine/checkpoint/formats/format.h"
 
 #include <dirent.h>
@@ -23,10 +20,10 @@ enum { MIB = 1 << 20 };
 struct folder {
 	struct checkpoint base;
 	int fd;
-	struct safetensors *weights; /* owned, NULL until they are asked for */
+	struct safetensors *weights; /* owned, NULL until they are first read */
 };
 
-/* The largest tokenizer.json seen has 20 MB. */
+/* The largest known tokenizer.json has 20 MB. */
 static const struct {
 	const char *name;
 	size_t max; /* bytes */
@@ -80,7 +77,7 @@ static int read_file(const struct folder *f, const char *name, size_t max,
 	return file_read(f->fd, name, ret->name, &ret->bytes, e);
 }
 
-/* The template in the value of "chat_template": a string, or the one called "default" of a list. */
+/* Finds the template in the value of "chat_template": a string, or the entry "default" of a list. */
 static const json_t *default_template(const json_t *v)
 {
 	const json_t *item;
@@ -179,8 +176,7 @@ static int folder_tensors(struct checkpoint *k, const struct tensor **ret, size_
 	return r;
 }
 
-/* Visits the index and all files of tensors. Those that the index does not name are visited too, which
- * does no harm. */
+/* Visits the index and all files of tensors, also files that the index does not name, which does no harm. */
 static int folder_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
 			struct err *e)
 {

@@ -46,7 +46,7 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* Scans an escape, behind its backslash; *ret is the UTF-16 unit that it stands for. */
+/* Scans the part of an escape behind its backslash; *ret is the UTF-16 unit that it stands for. */
 static int scan_escape(struct json_scan *s, unsigned *ret)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -78,7 +78,7 @@ static int scan_escape(struct json_scan *s, unsigned *ret)
 	return 0;
 }
 
-/* A string; out may be NULL, then any characters are valid. */
+/* Scans a string. With out NULL any characters are valid. */
 static int scan_string(struct json_scan *s, char *out, size_t size)
 {
 	size_t n = 0;

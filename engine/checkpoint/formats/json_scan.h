@@ -1,14 +1,11 @@
-/*
- * A pull scanner over untrusted JSON text: no tree, no allocation, time linear in the text. The
- * headers of checkpoints are read with it: they may be 100 MB large, and a tree of 100 MB of hostile
- * JSON takes gigabytes.
+/* A pull scanner over untrusted JSON text: no tree, no allocation, time linear in the text. It reads the headers of
+ * checkpoints. They may have 100 MB, and a tree of 100 MB of hostile JSON takes gigabytes.
  *
- * It is strict (RFC 8259 without extensions), and stricter than JSON in one point: a string that is
- * asked for must be printable ASCII once unescaped, since these strings are names of tensors and
- * files that end up in paths and log lines. Strings that are skipped may hold anything valid.
+ * The scanner is strict (RFC 8259 without extensions), and stricter than JSON in one point. A string that the caller
+ * reads must be printable ASCII once unescaped, because such strings are names of tensors and files that end up in
+ * paths and log lines. Strings that are skipped may hold any valid characters.
  *
- * A failed call leaves the scanner at the place of the error; `json_scan_offset` tells it.
- */
+ * A failed call leaves the scanner at the place of the error; `json_scan_offset` returns it. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,19 +21,19 @@ struct json_scan {
 void json_scan_init(struct json_scan *s, const char *text, size_t len);
 size_t json_scan_offset(const struct json_scan *s);
 
-/* Passes white space; then, if the next character is c, passes it too and returns true. */
+/* Skips white space; if the next character is c, skips it too and returns true. */
 bool json_scan_is(struct json_scan *s, char c);
 
-/* True when nothing but white space is left. */
+/* Whether only white space is left. */
 bool json_scan_end(struct json_scan *s);
 
-/* A string into out [size], 0-terminated. -EINVAL: no string, or not printable ASCII;
- * -ENAMETOOLONG: longer than size - 1. */
+/* Reads a string into out [size], 0-terminated. -EINVAL: it is no string, or not printable ASCII; -ENAMETOOLONG:
+ * longer than size - 1. */
 int json_scan_string(struct json_scan *s, char *out, size_t size) MUST_CHECK;
 
-/* A whole number 0 to 2^64 - 1 without sign, fraction or exponent. -EINVAL, -ERANGE. */
+/* Reads a whole number from 0 to 2^64 - 1 without sign, fraction or exponent. -EINVAL, -ERANGE. */
 int json_scan_uint(struct json_scan *s, uint64_t *ret) MUST_CHECK;
 
-/* Any value, nested at most JSON_SCAN_DEPTH deep. */
+/* Skips any value, nested at most JSON_SCAN_DEPTH deep. */
 enum { JSON_SCAN_DEPTH = 32 };
 int json_scan_skip(struct json_scan *s) MUST_CHECK;

@@ -1,7 +1,4 @@
-/*
- * A directory of safetensors files as one table of tensors: which files, mapping them, and what has
- * to hold between them.
- */
+/* A directory of safetensors files as one table of tensors: finding the files, mapping them, and checks across files. */
 #include "engine/checkpoint/formats/safetensors.h"
 
 #include <dirent.h>
@@ -24,19 +21,19 @@
 
 enum {
 	INDEX_MAX = 100000000, /* bytes */
-	FILES_MAX = 16384,     /* a checkpoint */
+	FILES_MAX = 16384,     /* files of a checkpoint */
 	NAMES_MAX = 1 << 30,   /* bytes of names, all files */
 	FILE_NAME_MAX = 255,
 };
 
 struct mapping {
-	const char *shown; /* in names: the path for messages */
-	const char *name;  /* in names: inside the directory */
+	const char *shown; /* offset in names: the path for messages */
+	const char *name;  /* offset in names: the name inside the directory */
 	void *data;	   /* owned mapping, NULL before it is mapped */
 	size_t len;
 };
 
-/* One line of the index: this tensor is in that file. */
+/* One line of the index: a tensor and its file. */
 struct index_line {
 	const char *tensor, *file_name; /* in names */
 };
@@ -86,7 +83,7 @@ static int compare_lines(const void *a, const void *b)
 	return strcmp(x->file_name, y->file_name);
 }
 
-/* Every file that the index names, once. */
+/* Adds every file that the index names, once. */
 static int add_files_of_index(struct safetensors *s, struct err *e)
 {
 	const struct index_line *lines = s->lines;
@@ -99,7 +96,7 @@ static int add_files_of_index(struct safetensors *s, struct err *e)
 	return r;
 }
 
-/* The index: {"metadata": ..., "weight_map": {tensor: file}}. */
+/* Reads the index: {"metadata": ..., "weight_map": {tensor: file}}. */
 static int scan_index(struct safetensors *s, struct json_scan *scan, const char *shown,
 		      struct err *e)
 {
@@ -121,7 +118,7 @@ static int scan_index(struct safetensors *s, struct json_scan *scan, const char 
 				"%s: tensor %s is said to be in \"%s\", which is no file name "
 				"inside the directory",
 				shown, key, file);
-		/* Neighbours mostly share their file: keep one copy of its name. */
+		/* Neighbouring lines mostly name the same file: keep one copy of its name. */
 		if (!line.file_name || strcmp(line.file_name, file))
 			line.file_name = arena_strdup(&s->names, file);
 		line.tensor = arena_strdup(&s->names, key);
@@ -175,7 +172,7 @@ static bool is_there(int dir_fd, const char *name)
 	return faccessat(dir_fd, name, F_OK, 0) == 0;
 }
 
-/* Fills s->files: what the index names, or model.safetensors, or every *.safetensors. */
+/* Fills s->files: the files that the index names, or model.safetensors, or every *.safetensors. */
 static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 {
 	struct dirent *entry;
@@ -212,7 +209,7 @@ static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 	closedir(d);
 	if (r == 0 && !s->n_files)
 		r = err_set(e, ENOENT, "%s: no safetensors file in this directory", s->dir);
-	/* The order of a directory is not that of its names; messages should not depend on it. */
+	/* Sorted, so that messages do not depend on the order of the directory. */
 	if (s->n_files)
 		qsort(s->files, s->n_files, sizeof(*s->files), compare_files);
 	return r;
@@ -263,7 +260,7 @@ static int compare_tensors(const void *a, const void *b)
 	return c ? c : strcmp(x->file, y->file);
 }
 
-/* No tensor in two files; every line of the index is true. */
+/* Checks that no tensor is in two files, and that every line of the index is true. */
 static int check_together(struct safetensors *s, struct err *e)
 {
 	const struct index_line *lines = s->lines;

@@ -1,16 +1,13 @@
-/*
- * A checkpoint of one or many safetensors files, mapped read-only.
+/* A checkpoint of one or many safetensors files, mapped read-only.
  *
- * File layout: u64 little endian N, then N bytes of JSON {name: {dtype, shape, data_offsets}},
- * then the data; offsets count from the end of the header. Nothing in a file is believed before
- * it was checked: header size (at most 100 MB, as the format's own library has it), JSON, offsets
- * inside the file, bytes = shape x dtype, no overlap, no hole, no name twice, in one file or over
- * all files of a checkpoint. Names of tensors and files must be printable ASCII, since they appear
- * in messages, and a file name in an index must not leave the directory.
+ * File layout: u64 little endian N, then N bytes of JSON {name: {dtype, shape, data_offsets}}, then the data; offsets
+ * count from the end of the header. Every part of a file is checked before it is used: header size (at most 100 MB,
+ * like the format's own library), JSON, offsets inside the file, bytes = shape x dtype, no overlap, no hole, no name
+ * twice, in one file or over all files of a checkpoint. Names of tensors and files must be printable ASCII, because
+ * they appear in messages, and a file name in an index must not leave the directory.
  *
- * One thing is not guarded against: a file that is truncated while it is mapped. Reading past its new
- * end raises SIGBUS. A checkpoint must not be written while it is loaded.
- */
+ * One fault is not guarded against: a file that is truncated while it is mapped. Reading past its new end raises
+ * SIGBUS. A checkpoint must not be written while it is loaded. */
 #pragma once
 
 #include <stddef.h>
@@ -21,25 +18,24 @@
 
 struct safetensors;
 
-/* Opens DIR/model.safetensors.index.json's files, or DIR/model.safetensors, or every *.safetensors
- * in DIR. New; errors name file and tensor. -ENOENT: no directory, no checkpoint in it, or a file
- * of the index is missing; -EINVAL: a file is wrong; -ENOMEM. */
+/* Opens the files of DIR/model.safetensors.index.json, or DIR/model.safetensors, or every *.safetensors in DIR. New;
+ * errors name file and tensor. -ENOENT: no directory, no checkpoint in it, or a file of the index is missing;
+ * -EINVAL: a file is wrong; -ENOMEM. */
 int safetensors_open(const char *dir, struct safetensors **ret, struct err *e) MUST_CHECK;
 void safetensors_close(struct safetensors *s);
 
 /* All tensors, sorted by name. */
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n);
 
-/* Checks one file's bytes. Once the whole file is found good, visits every
- * tensor in the order of the data; its name lives until the visit ends. A visitor's negative result
- * ends the parse and is returned. */
+/* Checks one file's bytes. If the whole file is valid, visits every tensor in the order of the data; a tensor's name
+ * lives until its visit ends. A visitor's negative result ends the parse and is returned. */
 int safetensors_parse(const char *file, const void *bytes, size_t len,
 		      int (*visit)(const struct tensor *t, void *user), void *user,
 		      struct err *e) MUST_CHECK;
 
-/* Writes one safetensors file: the header for n tensors (offsets in their order), then each
- * tensor's bytes, which `produce` puts into `data` [tensors[index].bytes]. Of a tensor, name,
- * shape, n_dims, type and bytes are read. Written under a temporary name and renamed. */
+/* Writes one safetensors file: the header for n tensors (offsets in their order), then each tensor's bytes, which
+ * `produce` puts into `data` [tensors[index].bytes]. Reads name, shape, n_dims, type and bytes of each tensor. The
+ * file is written under a temporary name and renamed. */
 int safetensors_write(const char *path, const struct tensor *tensors, size_t n,
 		      int (*produce)(size_t index, void *data, void *user, struct err *e),
 		      void *user, struct err *e) MUST_CHECK;

@@ -1,8 +1,6 @@
-/*
- * The header of one safetensors file: read by a scanner that builds no tree, then checked as a
- * whole. A header that passes needs no further check: data and bytes of every tensor lie
- * inside the file, and together they cover the data exactly once.
- */
+/* Parses the header of one safetensors file with a scanner that builds no tree, then checks it as a whole. A header
+ * that passes needs no further check: name, type and bytes of every tensor are valid, all data lie inside the file,
+ * and together they cover it exactly once. */
 #include "engine/checkpoint/formats/safetensors.h"
 
 #include <errno.h>
@@ -17,7 +15,7 @@
 
 enum {
 	HEADER_MAX = 100000000, /* bytes, the limit of the reference implementation */
-	TENSORS_MAX = 1 << 20,	/* a file */
+	TENSORS_MAX = 1 << 20,	/* tensors of a file */
 };
 
 struct entry {
@@ -85,7 +83,7 @@ static int scan_offsets(struct header *h, struct entry *t)
 	return 0;
 }
 
-/* The value of one tensor's name. */
+/* Parses the value of one tensor's name. */
 static int scan_entry(struct header *h, struct entry *t)
 {
 	bool dtype = false, shape = false, offsets = false;
@@ -127,7 +125,7 @@ static int scan_entry(struct header *h, struct entry *t)
 	return 0;
 }
 
-/* bytes = product of the shape x bits / 8, without overflow and without a part of a byte. */
+/* Checks that bytes = product of the shape x bits / 8, without overflow and without a part of a byte. */
 static int check_size(struct header *h, struct entry *t, uint64_t data_len)
 {
 	struct tensor *x = &t->tensor;
@@ -217,7 +215,7 @@ static int compare_places(const void *a, const void *b)
 	return strcmp(x->tensor.name, y->tensor.name);
 }
 
-/* No name twice; the data is covered exactly once. */
+/* Checks that no name comes twice, and that the tensors cover the data exactly once. */
 static int check_cover(struct header *h, uint64_t data_len)
 {
 	uint64_t at = 0;
