@@ -46,7 +46,7 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		.n_switches = ARRAY_SIZE(s->switches),
 	};
 	if (n > r->ask.n_prompt) {
-		/* The tokens lie in two arrays. Retracted requests are rare enough for a copy. */
+		/* A retracted request's tokens lie in two arrays. Such requests are rare enough for a copy. */
 		request_tokens(q, 0, n, s->returning);
 		s->key.tokens = s->returning;
 	}
@@ -55,10 +55,10 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		ret->miss = PREFIX_MISS_LOGPROBS;
 		return;
 	}
-	/* The index of the tiers is not complete yet. */
+	/* the index of the tiers is not complete yet */
 	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
 		ret->miss = PREFIX_MISS_LOADING;
-	/* A load for this request failed. */
+	/* a load for this request failed */
 	if (r->lost != PREFIX_MISS_NONE && ret->miss > r->lost)
 		ret->miss = r->lost;
 }
@@ -76,7 +76,7 @@ static uint32_t table_pages(const struct scheduler *s, const struct request *r)
 				  (uint64_t)P);
 }
 
-/* Never fails, because admission has counted the pages before. */
+/* Takes a page. Never fails, because admission has counted the pages before. */
 static uint32_t take_page(struct scheduler *s)
 {
 	uint32_t id = prefix_cache_take_page(s->cache);
@@ -129,7 +129,7 @@ static void resume_trunk(struct sequence *q, const struct prefix_match *m, struc
 	}
 }
 
-/* The request's first admission, with r->hit. */
+/* Notes the request's first admission: sets r->hit. */
 static void count_hit(struct scheduler *s, struct request *r)
 {
 	r->admitted = true;
@@ -148,7 +148,7 @@ static void note_hit(struct scheduler *s, struct request *r, const struct prefix
 	count_hit(s, r);
 }
 
-/* Admits the request as if the cache had nothing of it. */
+/* Admits the request as if the cache had none of its prompt. */
 static bool admit_cold(struct scheduler *s, struct request *r, enum prefix_miss miss)
 {
 	struct prefix_match none;
@@ -159,7 +159,7 @@ static bool admit_cold(struct scheduler *s, struct request *r, enum prefix_miss 
 	return admission_admit(s, r, &none);
 }
 
-/* Whether everything that the request needs beside m is free or can be evicted. */
+/* Whether all the memory that the request needs beside m is free or can be evicted. */
 static bool has_memory(const struct scheduler *s, const struct request *r,
 		       const struct prefix_match *m)
 {
@@ -188,7 +188,7 @@ static void seat_request(struct scheduler *s, struct request *r, uint32_t hit_pa
 			seat_choice(s, &r->choices[i], shared, n_pages);
 }
 
-/* The request leaves the queue by this event and begins where m ends; path: see prefix_cache_use. */
+/* Takes the request out of the queue by this event; it begins where m ends. path: see prefix_cache_use. */
 static void begin_request(struct scheduler *s, struct request *r, enum request_event event,
 			  const struct prefix_match *m, struct prefix_node *path)
 {
@@ -211,13 +211,13 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	if (!has_memory(s, r, m)) {
 		if (!m->n_tokens || pool_available(s->seats) < pool_size(s->seats))
 			return false;
-		/* A request that runs alone must fit, even if the state that it would resume from has to go. */
+		/* A request that runs alone must fit, even if the state from which it would resume has to be evicted. */
 		return admit_cold(s, r,
 				  m->miss == PREFIX_MISS_NONE ? PREFIX_MISS_EVICTED_STATE
 							      : m->miss);
 	}
 	if (remembers(s, r)) {
-		/* The pages go to s->hit_pages first, because the request has no table before it has a seat. */
+		/* The pages are kept in s->hit_pages first, because a request without a seat has no table. */
 		path = prefix_cache_use(s->cache, &s->key, m, s->hit_pages);
 		if (!path && m->n_tokens) /* out of memory */
 			return admit_cold(s, r, m->miss);

@@ -1,50 +1,50 @@
-/*
- * Admission: which requests get seats, state slots and pages.
+/* Admission: which requests get seats, state slots and pages.
  *
- * An admission is a transaction. The scheduler looks a prompt up in the prefix cache, compares the memory that the request needs beside
- * that with the memory that is free or can be evicted, and takes all of it or nothing; a refusal changes nothing. For n living choices a request
- * needs n seats, n slots, and pages for
+ * An admission is a transaction. The scheduler looks a prompt up in the prefix cache, compares the further memory
+ * that the request needs with the memory that is free or can be evicted, and takes all of it or nothing; a refusal
+ * changes nothing. For n living choices a request needs n seats, n slots, and pages for
  *
  *     position   0          W        known        + a page of growth, at most the end
  *                | whole    | partial  |  growth |
  *                | shared,  | per choice         |     W = n_prompt rounded down to a page
  *                | once     |                    |
  *
- * "known" is the end of the prompt, or of the tokens that a request that was retracted has drawn. The growth lets every admitted
- * sequence draw at least one token beyond the tokens known; more pages are taken one by one (admission_grow), and when there are none
- * the sequence pauses, or a request is retracted (retract.h).
- */
+ * "known" is the end of the prompt; of a retracted request, the end of the tokens that it has drawn. The growth lets
+ * every admitted sequence draw at least one token beyond the known ones. Later pages are taken one by one
+ * (admission_grow). When no page is free, the sequence pauses, or a request is retracted (retract.h). */
 #pragma once
 
 #include "scheduler/scheduler_internal.h"
 
-/* Pages that all choices of such a request hold together when they are as long as they can become. */
+/* The most pages that all choices of such a request hold together. */
 uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, uint32_t max_tokens,
 			 uint32_t n_choices);
 
-/* Looks a waiting request up in the cache. s->key is left as admission_admit needs it, so no other request may be looked up before. */
+/* Looks a waiting request up in the cache. Leaves s->key as admission_admit needs it, so no other request may be
+ * looked up in between. */
 void admission_match(struct scheduler *s, const struct request *r, struct prefix_match *ret);
 
-/* Admits a waiting request, for which admission_match returned m: takes it out of the queue and gives each living choice what it
- * needs; its trunk begins at m->n_tokens. False, and nothing changed: there is not enough memory now. */
+/* Admits a waiting request for which admission_match returned m: takes it out of the queue, and gives each living
+ * choice its seat, slot and pages; the trunk begins at m->n_tokens. False, and nothing changed: there is not enough
+ * memory now. */
 bool admission_admit(struct scheduler *s, struct request *r,
 		     const struct prefix_match *m) MUST_CHECK;
 
-/* Admits a waiting request to receive its prompt from another worker: it gets everything for the whole prompt, except for pages that
- * the cache has as prefilled. `miss` is the reason why the cache had no more. False as admission_admit; also when the host is out of
- * memory. */
+/* Admits a waiting request whose prompt another worker will send. The request gets memory for the whole prompt,
+ * except for pages that the cache has as prefilled. `miss` is the reason why the cache had no more. False as in
+ * admission_admit; also when the host is out of memory. */
 bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss miss) MUST_CHECK;
 
 /* The prompt has arrived: the request counts as admitted. */
 void admission_received(struct scheduler *s, struct request *r);
 
-/* Whether there is a page for the token behind the planned ones. */
+/* Whether a page is free for the token behind the planned ones. */
 static inline bool admission_has_page(const struct scheduler *s, const struct sequence *q)
 {
 	return q->n_planned < (uint64_t)q->n_pages * s->config.page_tokens;
 }
 
-/* Takes such a page; false: there is none now. */
+/* Takes such a page; false: none is free now. */
 bool admission_grow(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
 /* The fork: the other choices get the trunk's whole pages, and copies of its partial page and its state. */

@@ -28,7 +28,7 @@ int handoff_check(const struct scheduler_config *c, const struct scheduler_reque
 	return 0;
 }
 
-/* ---- to receive ---- */
+/* ---- receiving ---- */
 
 bool handoff_possible(const struct request *r)
 {
@@ -131,7 +131,7 @@ void scheduler_receive_failed(struct scheduler *s, uint64_t id, bool again)
 	s->stats.receives_failed++;
 }
 
-/* ---- to send ---- */
+/* ---- sending ---- */
 
 void handoff_ship(const struct scheduler *s, struct request *r, struct plan *p,
 		  struct plan_ship *ships)
@@ -143,7 +143,7 @@ void handoff_ship(const struct scheduler *s, struct request *r, struct plan *p,
 	uint32_t final = last ? CEIL_DIV(end, P) : end / P;
 
 	if (final <= first)
-		return; /* the other worker has everything that is computed here so far */
+		return; /* the other worker has all pages that are computed here so far */
 	ships[p->n_ships++] = (struct plan_ship){
 		.request = r->id,
 		.row = p->n_rows - 1,

@@ -1,7 +1,5 @@
-/*
- * The scheduler refuses at once: configurations that cannot work, and requests that could never run. The error text
- * names both numbers, the one that was asked for and the limit.
- */
+/* Refuses configurations that cannot work, and requests that could never run. The error text has both numbers, the
+ * requested one and the limit. */
 #pragma once
 
 #include "scheduler/scheduler.h"

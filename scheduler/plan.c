@@ -1,8 +1,6 @@
-/*
- * Making a plan. First every decoding sequence gets the page that its next token needs, so that admissions cannot take it; then come
- * windows of prompts; then a row for every decoding sequence; last the slots for checkpoints, which are worth least. Resets and copies
- * are added with the rows that need them.
- */
+/* Makes a plan. First every decoding sequence gets the page for its next token, so that admissions cannot take it.
+ * Then come windows of prompts, then a row for every decoding sequence. Slots for checkpoints come last, because they
+ * are worth least. Resets and copies are added with the rows that need them. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -15,7 +13,7 @@
 #include "scheduler/sharing.h"
 #include "scheduler/tiering.h"
 
-/* How many requests one plan may make followers (sharing.h), so that its cost does not grow with the queue. */
+/* The most requests that one plan may make followers (sharing.h), so that its cost does not grow with the queue. */
 enum { FOLLOWING_MAX = 64 };
 
 struct builder {
@@ -23,11 +21,11 @@ struct builder {
 	struct step *t;
 	uint64_t number;
 	uint32_t n_following; /* requests that became followers */
-	bool refused;	      /* the first in the queue was not admitted */
+	bool refused;	      /* the first request of the queue was not admitted */
 	bool paused;	      /* a decoding sequence got no page */
 };
 
-/* Adds the next row of q, which reads its source and writes its slot; then that slot is its source. */
+/* Adds the next row of q. The row reads q's source and writes q's slot, which is then q's source. */
 static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens, uint32_t n_tokens,
 		    bool decode)
 {
@@ -56,7 +54,7 @@ static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens
 	q->last_plan = b->number;
 }
 
-/* Has the counts of q's seat set before the first draw that uses them. */
+/* Adds a reset of the counts of q's seat before the first draw that uses them. */
 static void reset_counts(struct builder *b, struct sequence *q)
 {
 	const struct request *r = q->request;
@@ -64,7 +62,7 @@ static void reset_counts(struct builder *b, struct sequence *q)
 
 	if (!sampling_penalised(&r->ask.sampling) || q->counts_valid)
 		return;
-	/* A sequence with draws that are out has valid counts. */
+	/* a sequence with draws that are out has valid counts */
 	assert(!q->n_drawing);
 	*reset = (struct plan_seat_reset){
 		.prompt = r->ask.prompt,
@@ -77,7 +75,7 @@ static void reset_counts(struct builder *b, struct sequence *q)
 	q->counts_valid = true;
 }
 
-/* Adds a draw of q from the last row. */
+/* Adds a draw of q from the logits of the last row. */
 static void add_draw(struct builder *b, struct sequence *q)
 {
 	const struct request *r = q->request;
@@ -114,7 +112,7 @@ static void end_prompt(struct builder *b, struct request *r)
 			list_append(&b->s->decoding, &r->choices[i].node);
 }
 
-/* Adds a score of the last row's tokens, each with the token that follows it in the prompt. */
+/* Adds a score for each of the last row's tokens: the log-probability of the token that follows it in the prompt. */
 static void add_score(struct builder *b, struct request *r)
 {
 	struct plan *p = &b->t->plan;
@@ -134,7 +132,8 @@ static void add_score(struct builder *b, struct request *r)
 	p->n_scored_tokens += n;
 }
 
-/* Adds the next window of a prompt. Behind the last one every choice draws its first token, unless it has drawn before. */
+/* Adds the next window of a prompt. With the last window every choice draws its first token, unless it has drawn
+ * before. */
 static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 {
 	r->window_start = r->trunk->n_planned;
@@ -151,7 +150,7 @@ static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 
 		if (q->ended)
 			continue;
-		/* Of choices that draw nothing here too, because the fork copies what this row writes. */
+		/* also of choices that draw nothing here, because the fork copies the page that this row writes */
 		q->last_plan = b->number;
 		if (!q->n_generated)
 			add_draw(b, q);
@@ -159,8 +158,8 @@ static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 	end_prompt(b, r);
 }
 
-/* Takes r out of the queue: admits it, or makes it a follower, or lets it wait for a load, or lets it receive. False: it stays, and all
- * behind it wait too. */
+/* Handles the first request of the queue: it is admitted, becomes a follower, waits for a load, or receives its
+ * prompt. False: it stays in the queue, and all requests behind it wait too. */
 static bool admit_first(struct builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;
@@ -194,7 +193,7 @@ static void plan_prefills(struct builder *b)
 			bool admitted;
 
 			r = waiting_first(&s->waiting);
-			/* A rest of the budget below `align` is only enough for a whole short prompt. */
+			/* a rest of the budget below `align` is only enough for a whole short prompt */
 			if (!r || b->paused || (budget < s->align && r->ask.n_prompt > budget))
 				return;
 			b->refused = !admit_first(b, r, &admitted);
@@ -202,7 +201,8 @@ static void plan_prefills(struct builder *b)
 				return;
 			if (!admitted)
 				continue;
-			if (r->trunk->n_planned >= r->ask.n_prompt) { /* resumes behind it */
+			if (r->trunk->n_planned >= r->ask.n_prompt) {
+				/* it resumes behind its prompt */
 				sharing_end(s, r);
 				end_prompt(b, r);
 				continue;
@@ -220,7 +220,8 @@ static void plan_prefills(struct builder *b)
 	}
 }
 
-/* Requests at the head of the queue that receive their prompts: they need none of the budget and wait for no other prompt. */
+/* Admits requests at the head of the queue that receive their prompts: they use no budget and wait for no other
+ * prompt. */
 static void plan_receives(struct builder *b)
 {
 	struct scheduler *s = b->s;
@@ -238,14 +239,14 @@ static void plan_receives(struct builder *b)
 
 /* ---- decoding ---- */
 
-/* Whether q can have a decode row in this plan: it has none yet, and another token to run. */
+/* Whether q can have a decode row in this plan: it has no row yet, and another token to run. */
 static bool can_decode(const struct builder *b, const struct sequence *q)
 {
 	return !q->ended && q->last_plan != b->number &&
 	       q->n_generated + q->n_drawing < q->request->ask.max_tokens;
 }
 
-/* Sequences are scattered in memory: fetches the one after the next. */
+/* prefetches the sequence after the next, because sequences are scattered in memory */
 static void prefetch_sequence(const struct list *node)
 {
 	const char *next = (const char *)node->next->next;
@@ -255,25 +256,25 @@ static void prefetch_sequence(const struct list *node)
 	__builtin_prefetch(next + 128);
 }
 
-/* Gives every decoding sequence the page that its next token needs. */
+/* Gives every decoding sequence the page for its next token. */
 static void grow_sequences(struct builder *b)
 {
 	list_for_each (node, &b->s->decoding) {
 		struct sequence *q = container_of(node, struct sequence, node);
 
 		prefetch_sequence(node);
-		/* Choices that are not forked yet have their growth page. */
+		/* choices that are not forked yet have their growth page */
 		if (can_decode(b, q) && !q->request->trunk && !admission_has_page(b->s, q) &&
 		    !admission_grow(b->s, q))
 			b->paused = true;
 	}
 }
 
-/* Adds a decode row of q: its newest token, or one that is computed again. */
+/* Adds a decode row of q for its newest token, or for a token that is computed again. */
 static void add_decode(struct builder *b, struct sequence *q)
 {
 	struct request *r = q->request;
-	uint32_t at = q->n_planned - r->ask.n_prompt; /* of the row's token in `generated` */
+	uint32_t at = q->n_planned - r->ask.n_prompt; /* index of the row's token in `generated` */
 	bool last = at + 1 == q->n_generated + q->n_drawing;
 
 	add_row(b, q, at < q->n_generated ? &q->generated[at] : NULL, 1, true);
@@ -312,7 +313,7 @@ static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind
 	more->handover_kind = kind;
 }
 
-/* Adds a snapshot to a row, by rising token count. */
+/* Adds a snapshot to a row, sorted by token count. */
 static void add_snapshot(struct plan_row *row, struct step_row *more, const struct checkpoint *c,
 			 uint32_t slot)
 {

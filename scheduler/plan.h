@@ -1,17 +1,15 @@
-/*
- * A plan: one step of work, which the scheduler decides and the engine runs. The engine sees nothing else of the scheduler; it knows no
- * requests.
+/* A plan: one step of work, which the scheduler decides and the engine runs. The engine sees nothing else of the
+ * scheduler; it knows no requests.
  *
- * Order inside a step: reset seats, copy pages and states, run the rows, draw. Steps run one after the other, in the order of their
- * plans; a plan may be made and submitted while the one before it runs. All pointers are borrowed from the scheduler, and valid until
- * it is called again.
+ * Order inside a step: reset seats, copy pages and states, run the rows, draw. Steps run one after the other, in the
+ * order of their plans; a plan may be made and submitted while the one before it runs. All pointers are borrowed from
+ * the scheduler, and valid until it is called again.
  *
- * A row reads its recurrent state from slot `state_src` and leaves it in slot `state_dst`. When these are different slots, the first
- * one is not changed: so a cached state is resumed without a copy, and the state at the end of a page is kept by letting the next row
- * write another slot. `snapshots` keep states inside a prefill row. Prefill rows are computed in chunks at absolute multiples of
- * CHUNK_TOKENS: a row's start is a multiple of it, and so is its end unless it ends the prompt. Decode rows have one token and advance
- * the state by it. Source: TokenSpeed's plan.
- */
+ * A row reads its recurrent state from slot `state_src` and leaves it in slot `state_dst`. If these are different
+ * slots, the first one does not change. So a cached state is resumed without a copy, and the state at the end of a
+ * page is kept by letting the next row write another slot. `snapshots` keep states inside a prefill row. Prefill rows
+ * are computed in chunks at absolute multiples of CHUNK_TOKENS: a row's start is a multiple of it, and so is its end
+ * unless it ends the prompt. Decode rows have one token and advance the state by it. Source: TokenSpeed's plan. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,8 +24,7 @@ enum {
 
 #define STATE_ZERO (-1) /* state_src: the sequence begins, its state is zero */
 
-/* How one token is drawn. A draw depends only on the logits, these parameters and
- * (seed, choice, position). */
+/* The parameters of a draw, which depends only on the logits, these parameters and (seed, choice, position). */
 struct sampling {
 	float temperature;			   /* 0: greedy */
 	float top_p;				   /* 1: off */
@@ -40,22 +37,23 @@ struct sampling {
 	bool want_logprobs; /* report the chosen token's log-probability */
 };
 
-/* True when draws need the seat's token counts. */
+/* Whether draws need the seat's token counts. */
 static inline bool sampling_penalised(const struct sampling *s)
 {
 	return s->presence_penalty != 0 || s->frequency_penalty != 0 || s->repetition_penalty != 1;
 }
 
-/* The state after `n_tokens` tokens of the sequence goes to `slot` as well. */
+/* Keeps the state after `n_tokens` tokens of the sequence in `slot` as well. */
 struct plan_snapshot {
 	uint32_t n_tokens; /* a multiple of CHUNK_TOKENS; start < n_tokens < start +
 			      plan_row.n_tokens */
-	uint32_t slot;	   /* read or written by nothing else in this step */
+	uint32_t slot;	   /* no other row of this step reads or writes it */
 };
 
 struct plan_row {
 	const int32_t *tokens; /* [n_tokens] ids to run; NULL: see token_draw (decode rows only) */
-	uint32_t token_draw;   /* tokens NULL: the draw of the plan before whose token runs */
+	/* tokens NULL: index of the draw of the plan before whose token runs */
+	uint32_t token_draw;
 	const uint32_t *pages; /* [n_pages] block table from position 0 */
 	uint32_t n_tokens;
 	uint32_t start;	    /* position of tokens[0] in its sequence */
@@ -73,41 +71,40 @@ enum { PLAN_BANNED_MAX = 512 };
 /* A draw from the logits behind a row's last token. Rows that compute known tokens again draw nothing. */
 struct plan_draw {
 	const struct sampling *sampling;
-	const int32_t *banned; /* [n_banned] ids that must not be drawn: end tokens too early */
+	/* [n_banned] ids that must not be drawn yet: end tokens before min_tokens */
+	const int32_t *banned;
 	uint32_t n_banned;
 	uint32_t row;	   /* index into plan.rows */
-	uint32_t seat;	   /* token counts of this sequence, < max_seats */
+	uint32_t seat;	   /* seat with this sequence's token counts, < max_seats */
 	uint32_t choice;   /* index of the choice in its request */
 	uint32_t position; /* tokens that this choice has generated before */
 };
 
-/* Asks how likely tokens of a prompt were: next[i] behind the row's token i. Nothing is drawn. */
+/* Asks for log-probabilities of a prompt's tokens: of next[i] behind the row's token i. Draws nothing. */
 struct plan_score {
 	const int32_t *next; /* [n_tokens] ids, all known */
-	uint32_t n_tokens;   /* the first ones of the row */
+	uint32_t n_tokens;   /* scores the first tokens of the row */
 	uint32_t row;	     /* a prefill row; one score a row at most */
 	uint32_t n_top;	     /* best tokens reported beside each, at most TOP_LOGPROBS_MAX */
 };
 
-/*
- * The part of a row that another worker gets, when a prompt is computed here and decoded there: pages that are whole when the row has
- * run, at the end of the prompt also the partial one, and the state behind the prompt. Each page of a prompt is in one ship; the state
- * is in the ship of the last row. Pages and slot keep their content, also after the plan is committed, until scheduler_shipped or
- * scheduler_abort.
- */
+/* Data of a row for another worker, when the prompt is computed here and decoded there: pages that are whole when the
+ * row has run, at the end of the prompt also the partial one, and the state behind the prompt. Each page of a prompt
+ * is in one ship; the state is in the ship of the last row. Pages and slot keep their content, also after the plan is
+ * committed, until scheduler_shipped or scheduler_abort. */
 struct plan_ship {
-	uint64_t request;    /* its id */
+	uint64_t request;    /* the request's id */
 	uint32_t row;	     /* a prefill row; one ship a row at most */
-	uint32_t first_page; /* index in row.pages */
-	uint32_t n_pages;    /* from there on, >= 1 */
-	bool state; /* row.state_dst too: the row ends the prompt, and the model has states */
+	uint32_t first_page; /* index of the first page in row.pages */
+	uint32_t n_pages;    /* pages from there on, >= 1 */
+	bool state; /* ship row.state_dst too: the row ends the prompt, and the model has states */
 };
 
-/* Another sequence gets a seat, and its draws are penalised: the seat's token counts become zero, then the tokens of the prompt are
- * marked and the generated ones are counted. */
+/* Prepares a seat for another sequence whose draws are penalised: the seat's token counts become zero, then the
+ * tokens of the prompt are marked and the generated ones are counted. */
 struct plan_seat_reset {
 	const int32_t *prompt;	  /* [n_prompt] marked as prompt */
-	const int32_t *generated; /* [n_generated] counted; of a sequence that was retracted */
+	const int32_t *generated; /* [n_generated] counted; a retracted sequence has some */
 	uint32_t n_prompt, n_generated;
 	uint32_t seat;
 };
@@ -136,8 +133,8 @@ struct plan {
  * of a plan are those of its draws [n_draws], then those of its scores [n_scored_tokens]. */
 struct draw_result {
 	int32_t token;
-	float logprob; /* natural logarithm, from the raw logits; 0 unless asked for */
-	uint32_t rank; /* of a scored token among all tokens: 1 is the most likely; of a draw 0 */
+	float logprob; /* natural logarithm, from the raw logits; 0 unless requested */
+	uint32_t rank; /* of a scored token: its rank, 1 is the most likely; of a draw: 0 */
 	uint32_t n_top;
 	int32_t top_ids[TOP_LOGPROBS_MAX];
 	float top_logprobs[TOP_LOGPROBS_MAX];

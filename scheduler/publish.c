@@ -4,7 +4,8 @@
 
 #include "scheduler/tiering.h"
 
-/* A request that is sent takes references to its pages [first, first + n), because the tree may exchange them for its own. */
+/* Takes references to pages [first, first + n) of a request that is sent, because the tree may exchange them for its
+ * own. */
 static void hold_shipped(struct scheduler *s, const struct sequence *q, uint32_t first, uint32_t n)
 {
 	const struct request *r = q->request;
@@ -16,7 +17,7 @@ static void hold_shipped(struct scheduler *s, const struct sequence *q, uint32_t
 		}
 }
 
-/* Hands pages up to `depth` (a multiple of page_tokens) over to the tree; false: it did not take all. */
+/* Hands pages up to `depth` (a multiple of page_tokens) over to the tree; false: the tree did not take all. */
 static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 {
 	const struct request *r = q->request;
@@ -47,7 +48,7 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 	return true;
 }
 
-/* Hands a slot over as a checkpoint at `depth`. !there: the tree has not got the pages up to there. */
+/* Hands a slot over as a checkpoint at `depth`. !there: the tree does not have the pages up to there. */
 static void add_checkpoint(struct scheduler *s, struct sequence *q, uint32_t depth, uint32_t slot,
 			   enum prefix_checkpoint kind, bool there)
 {
@@ -56,7 +57,7 @@ static void add_checkpoint(struct scheduler *s, struct sequence *q, uint32_t dep
 		return;
 	}
 	prefix_cache_checkpoint(s->cache, q->path, slot, kind);
-	/* Of an answer only the last state is kept below, when the answer ends. */
+	/* Of an answer only the last state is kept in the tiers below, when the answer ends. */
 	if (kind != PREFIX_CHECKPOINT_DECODE)
 		tiering_checkpoint(s, q, q->path);
 }

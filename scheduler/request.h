@@ -1,5 +1,4 @@
-/*
- * A request and its choices: their data, and the states that a request goes through.
+/* A request and its choices: their data, and the states that a request goes through.
  *
  *     state         admit        prompt planned  row planned  retract     finish      abort
  *     Submitted     Prefilling   -               -            -           Finished    Aborted
@@ -8,12 +7,12 @@
  *     Decoding      -            -               Decoding     Retracted   Finished    Aborted
  *     Retracted     Prefilling   -               -            -           Finished    Aborted
  *
- * "-" is a bug in the scheduler and ends the program with the names of state and event. Finished and Aborted take no events: the
- * scheduler drops what arrives for them. A request that resumes behind its prompt has nothing to prefill and leaves Prefilling at
- * once.
+ * "-" is a bug in the scheduler and ends the program with the names of state and event. Finished and Aborted take no
+ * events: the scheduler drops later events of such requests. A request that resumes behind its prompt has nothing to
+ * prefill and leaves Prefilling at once.
  *
- * When prefill and decode are apart (handoff.h) there are more. They finish and abort like the others, but Shipping cannot finish,
- * because it draws no more:
+ * When prefill and decode are apart (handoff.h) there are more states. They finish and abort like the others, but
+ * Shipping cannot finish, because it draws no more:
  *
  *     state         receive     arrive        give back   sent        shipped
  *     Submitted     Receiving   -             -           -           -
@@ -21,18 +20,18 @@
  *     PrefillDone   -           -             -           Shipping    -
  *     Shipping      -           -             -           -           Finished
  *
- * A request has n choices, each a `sequence` with a seat, a state slot, a block table and the tokens that it drew. The prompt is computed
- * by one of them, the *trunk*: the first choice that is alive at admission. The others have a slot, and pages for what follows the
- * prompt's last whole page. The *fork*, planned with the first decode rows, gives them the trunk's whole pages and copies its partial page
- * and its state. A trunk that ends before the fork keeps what it holds until then.
+ * A request has n choices, each a `sequence` with a seat, a state slot, a block table and the tokens that it drew.
+ * One of them, the *trunk*, computes the prompt: the first choice that is alive at admission. The others have a slot,
+ * and pages for the tokens behind the prompt's last whole page. The *fork*, planned with the first decode rows, gives
+ * them the trunk's whole pages and copies its partial page and its state. A trunk that ends before the fork keeps its
+ * pages and slot until then.
  *
  * The pages of a sequence:
  *
  *     0             n_tree pages     n_computed    n_planned       n_pages pages
  *     |  the tree's pages  | its own, written | in plans that are out | empty |
  *
- * A choice that has ended draws no more, and keeps what it holds until no plan that is out uses it.
- */
+ * A choice that has ended draws no more, and keeps its pages and slot until no plan that is out uses it. */
 #pragma once
 
 #include "base/list.h"
@@ -65,12 +64,11 @@ enum request_event {
 	REQUEST_SHIPPED,
 };
 
-/*
- * One choice. Between admission and release seat != POOL_NONE.
+/* One choice. From admission to release seat != POOL_NONE.
  *
- * Slots: the next row reads `source` and writes `slot`, which the sequence owns. They differ before the first row, where source is the
- * tree's, or POOL_NONE for a zero state, and behind a checkpoint. Then the source is pinned until the row that reads it has run.
- */
+ * Slots: the next row reads `source` and writes `slot`, which the sequence owns. They differ before the first row,
+ * where source is the tree's, or POOL_NONE for a zero state, and behind a checkpoint. Then the source is pinned until
+ * the row that reads it has run. */
 struct sequence {
 	struct list node; /* in scheduler.decoding or scheduler.ending, or in no list */
 	struct request *request;
@@ -79,20 +77,23 @@ struct sequence {
 	bool source_pinned;
 	bool counts_valid; /* the seat's token counts are this sequence's */
 	bool ended;
-	uint32_t *pages;	  /* [n_pages] block table, in the memory of the seat */
-	uint32_t n_pages;	  /* in the table */
-	uint32_t n_tree;	  /* of them, the first ones: the tree owns them */
-	struct prefix_node *path; /* locked; ends with n_tree pages; NULL: the cache gets nothing */
-	struct prefix_node *decoded; /* on the path, with its newest decode checkpoint; or NULL */
-	struct content_key tree_key; /* at the end of n_tree pages, when there are tiers below */
+	uint32_t *pages;  /* [n_pages] block table, in the memory of the seat */
+	uint32_t n_pages; /* pages in the table */
+	uint32_t n_tree;  /* the first of these, which the tree owns */
+	/* locked path of the tree with n_tree pages; NULL: the cache gets no pages */
+	struct prefix_node *path;
+	/* node of the path with its newest decode checkpoint; or NULL */
+	struct prefix_node *decoded;
+	struct content_key tree_key; /* key at the end of n_tree pages, if there are tiers below */
 	uint64_t tree_origin;
-	struct content_key before_key; /* one page before */
+	struct content_key before_key; /* key one page before */
 	uint64_t before_origin;
-	uint64_t prompt_origin, decode_origin; /* of pages that end inside the prompt / behind it */
+	/* origins of pages that end inside the prompt / behind it */
+	uint64_t prompt_origin, decode_origin;
 	uint32_t n_planned, n_computed;
-	uint64_t last_plan;		 /* the newest plan that has a row or draw of it */
+	uint64_t last_plan;		 /* newest plan that has a row or draw of it */
 	uint32_t n_generated, n_drawing; /* tokens drawn and known; draws in plans that are out */
-	uint32_t draw_index;		 /* of the newest draw that is out, in its plan */
+	uint32_t draw_index;		 /* index of the newest draw that is out, in its plan */
 	int32_t *generated;		 /* [generated_room], n_generated of them known; owned */
 	uint32_t generated_room;
 };
@@ -108,32 +109,34 @@ struct request {
 	struct scheduler_request ask; /* as submitted; its arrays lie behind `choices` */
 	uint64_t id;
 	struct map_node by_id; /* in scheduler.requests */
-	size_t waiting_index;  /* in scheduler.waiting, or WAITING_NONE */
+	size_t waiting_index;  /* place in scheduler.waiting, or WAITING_NONE */
 	struct list leading;   /* in scheduler.leaders, or in no list */
 	struct list followers; /* requests that wait for its prompt, by their `following` */
 	struct list following;
 	uint32_t following_to; /* tokens of the leader's prompt that it waits for */
 	struct list receiving; /* in scheduler.receiving while Receiving, else in no list */
 	enum request_state state;
-	struct load *load;     /* the load that it waits for, outside of the queue, or NULL */
-	uint32_t n_loads;      /* that it has waited for */
+	struct load *load;     /* the load that it waits for outside of the queue, or NULL */
+	uint32_t n_loads;      /* number of loads that it has waited for */
 	bool loads_over;       /* it waits for no more loads */
 	enum prefix_miss lost; /* the reason for a miss after a failed load; else NONE */
-	bool admitted;	       /* at least once: `hit` is known */
-	bool retracted;	       /* and not admitted again */
+	bool admitted;	       /* it was admitted at least once: `hit` is known */
+	bool retracted;	       /* it was retracted and not admitted again */
 	struct scheduler_hit hit;
-	bool origin_known; /* it can ask for exactly the bits it had (prefix_cache.h) */
+	bool origin_known; /* it must resume with exactly the bits that it had (prefix_cache.h) */
 	uint32_t n_live, n_held;
 	bool prepared;	    /* Receiving: scheduler_next_prepare has returned it */
 	uint32_t n_shipped; /* the first page of the prompt that is in no ship */
 	uint32_t n_scored;  /* tokens of the prompt that were planned with scores */
 	struct sequence *trunk;
-	uint32_t window_start; /* states of its prompt behind this can still be asked for */
-	/* Rising: where its prompt leaves another one, so that a state is wanted there. */
+	/* states of its prompt behind this position can still be requested */
+	uint32_t window_start;
+	/* Rising positions where other prompts leave this one, so that a state is wanted there. */
 	uint32_t wanted[WANTED_MAX];
 	uint32_t n_wanted;
-	/* Of a request that is sent: the pages that it shipped, by index, each with a reference since it was published, because
-	 * the tree may have put its own page in the place of that one. POOL_NONE: not shipped yet, or not its own. */
+	/* Of a request that is sent: the pages that it shipped, by index. Each has a reference since it was
+	 * published, because the tree may have replaced it by a page of its own. POOL_NONE: not shipped yet, or not
+	 * the request's own. */
 	uint32_t *ship_pages; /* [n_ship_pages] */
 	uint32_t n_ship_pages;
 	/* [ask.n_choices]; the arrays of ask and ship_pages lie behind them: one allocation. */
@@ -145,7 +148,7 @@ int request_new(const struct scheduler_request *from, uint32_t page_tokens,
 		struct request **ret) MUST_CHECK;
 void request_free(struct request *r);
 
-/* Takes the request to its next state. */
+/* Moves the request to its next state. */
 void request_advance(struct request *r, enum request_event event);
 
 static inline bool request_over(const struct request *r)
@@ -153,29 +156,30 @@ static inline bool request_over(const struct request *r)
 	return r->n_live == 0;
 }
 
-/* The request is over, and keeps its trunk because it is still being read. */
+/* Whether the request is over, but keeps its trunk because its pages are still being read. */
 static inline bool request_ships(const struct request *r)
 {
 	return r->state == REQUEST_SHIPPING;
 }
 
-/* Ends a choice, which draws no more. The last one finishes the request; a request to be sent that has drawn becomes Shipping. Does
- * nothing when the choice has ended already. */
+/* Ends a choice, which then draws no more. If it was the last one, the request finishes; a request to be sent that
+ * has drawn becomes Shipping. Does nothing if the choice has ended already. */
 void request_end_choice(struct sequence *q);
 
-/* Ends all choices. Does nothing when the request is over. */
+/* Ends all choices. Does nothing if the request is over. */
 void request_abort(struct request *r);
 
 /* Makes room for one more draw, beside those in plans that are out. -ENOMEM. */
 int request_reserve_draw(struct sequence *q) MUST_CHECK;
 
-/* The same for every living choice's first draw. */
+/* Makes room for every living choice's first draw. -ENOMEM. */
 int request_reserve_first_draws(struct request *r) MUST_CHECK;
 
 /* Adds a token that a living choice drew. The choice ends with an end token or at max_tokens. */
 enum finish_reason request_draw(struct sequence *q, int32_t token);
 
-/* Whether log-probabilities of the prompt are wanted and not all planned yet: then every token has to be computed. */
+/* Whether the request wants log-probabilities of its prompt and not all of them are planned yet: then every token has
+ * to be computed. */
 static inline bool request_scores(const struct request *r)
 {
 	return r->ask.prompt_logprobs && r->n_scored < r->ask.n_prompt;
@@ -184,7 +188,7 @@ static inline bool request_scores(const struct request *r)
 /* The living choice with the smallest number, or NULL. */
 struct sequence *request_first_live(struct request *r);
 
-/* Copies known tokens [from, from + n), of the prompt and generated, to out. */
+/* Copies known tokens [from, from + n), from the prompt and the generated ones, to out. */
 void request_tokens(const struct sequence *q, uint32_t from, uint32_t n, int32_t *out);
 
 /* Number of known tokens: prompt and drawn. */

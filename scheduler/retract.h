@@ -1,8 +1,6 @@
-/*
- * Retraction: when no plan is out and no sequence can go on for want of memory, one request gives back everything that it holds and waits
- * for admission again. It is the request with most tokens, of equal ones the oldest. The cache keeps what it computed as long as there is
- * room, and its tokens are not forgotten.
- */
+/* Retraction: when no plan is out and every sequence lacks memory to go on, one request gives back all its memory and
+ * waits for admission again. It is the request with most tokens, of equal ones the oldest. The cache keeps its pages
+ * and states as long as there is room, and its tokens are kept. */
 #pragma once
 
 #include "scheduler/scheduler_internal.h"

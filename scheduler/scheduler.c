@@ -149,7 +149,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *from, 
 	return 0;
 }
 
-/* ---- ends ---- */
+/* ---- ending requests ---- */
 
 static void drop_request(struct scheduler *s, struct request *r)
 {
@@ -167,7 +167,8 @@ void scheduler_settle(struct scheduler *s)
 		    (q == r->trunk && (!request_over(r) || request_ships(r))))
 			continue;
 		admission_release(s, q);
-		if (request_over(r) && !r->n_held) /* no other sequence of it is in the list */
+		if (request_over(r) &&
+		    !r->n_held) /* no other sequence of the request is in the list */
 			drop_request(s, r);
 	}
 }

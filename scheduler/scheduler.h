@@ -1,51 +1,52 @@
-/*
- * The scheduler decides which tokens of which requests run in the next step, and what of it is kept. It is pure: no device, no I/O, no
- * clock; a fuzzer or a simulation drives it as the daemon does. One thread.
+/* The scheduler decides which tokens of which requests run in the next step, and which pages and states are kept. It
+ * is pure: no device, no I/O, no clock; a fuzzer or a simulation calls it as the daemon does. One thread.
  *
  *     submit ──> Submitted ──> Prefilling ──> PrefillDone ──> Decoding ──> Finished
  *                    │  ^           └──────────────┴───┬──────────┘
  *                    │  └───────── Retracted <─────────┤ no memory, and nothing else can run
  *                    └──────────── abort ──────────────┴──> Aborted
  *
- * Every step:  plan = scheduler_plan(s);  the engine runs it;  scheduler_commit(s, results). Two plans may be out (planned and not
- * committed): the next plan is made while the device runs the one before, whose draws are not known yet (plan_row.token_draw). Plans
- * are committed in their order.
+ * Every step:  plan = scheduler_plan(s);  the engine runs it;  scheduler_commit(s, results). Two plans may be out
+ * (planned and not committed): the next plan is made while the device runs the one before, whose draws are not known
+ * yet (plan_row.token_draw). Plans are committed in their order.
  *
- * A step has prefill rows first, then one row for every decoding sequence (a mixed batch). The prefill budget counts prompt tokens only.
- * At most one prompt is unfinished at a time; another one begins in the same step only when that one ends and leaves some of the budget.
- * Requests wait in the order of (priority, submission).
+ * A step has prefill rows first, then one row for every decoding sequence (a mixed batch). The prefill budget counts
+ * prompt tokens only. At most one prompt is unfinished at a time; another one begins in the same step only if that
+ * one ends and leaves some of the budget. Requests wait in the order of (priority, submission).
  *
- * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there. At each commit the whole pages that were
- * computed are handed to the cache, with checkpoints (states)
+ * Prefix cache. Admission looks up where a prompt can be resumed, and the request begins there. At each commit the
+ * whole pages that were computed are handed to the cache, with checkpoints (states)
  *     - at the last page boundary of every window and of the prompt, and the last one before the prompt's last token
  *     - at boundaries that the request names (the ends of turns), rounded down
- *     - where the prompt leaves what the cache has, if there is no state yet
+ *     - where the prompt leaves the cached prefixes, if there is no state yet
  *     - while decoding, at page boundaries: a sequence keeps the newest one.
- * A prompt that shares more with a request that is being prefilled than with the cache waits for that request (sharing.h).
+ * A prompt that shares more with a request that is being prefilled than with the cache waits for that request
+ * (sharing.h).
  *
- * Memory. Admission is a transaction on what is free or can be evicted: slots, pages for the prompt, and one page of growth for each
- * choice. More pages are taken as sequences grow. A sequence that gets none pauses. When nothing can run and no plan is out, the request
- * with most tokens is *retracted*: what it computed goes to the cache, and it waits for admission again, ahead of later requests. When it
- * is admitted again it resumes from a state that it left itself, or computes prompt tokens in chunks and its own generated tokens one by
- * one, so its bits do not change. A request that would complete alone always completes.
+ * Memory. Admission is a transaction on memory that is free or can be evicted: slots, pages for the prompt, and one
+ * page of growth for each choice. More pages are taken as sequences grow. A sequence that gets none pauses. When no
+ * request can run and no plan is out, the request with most tokens is *retracted*: its pages and states go to the
+ * cache, and it waits for admission again, ahead of later requests. When it is admitted again it resumes from a state
+ * that it left itself, or computes prompt tokens in chunks and its own generated tokens one by one, so its bits do
+ * not change. A request that would complete alone always completes.
  *
- * Log-probabilities of a prompt need the logits behind all of its tokens, so such a request uses nothing of the cache, but leaves what it
- * computes there. They are reported once, window by window, in events without a draw; a request that was retracted does not report them
- * again.
+ * Log-probabilities of a prompt need the logits behind all of its tokens. So such a request uses no cached pages, but
+ * leaves its own in the cache. They are reported once, window by window, in events without a draw; a request that was
+ * retracted does not report them again.
  *
- * The n choices of a request prefill once. When the prompt is computed each becomes a sequence: they share its whole pages, and the last
- * partial page and the state are copied.
+ * The n choices of a request prefill once. When the prompt is computed each becomes a sequence: they share its whole
+ * pages, and the last partial page and the state are copied.
  *
- * Prefill and decode apart (handoff.h). The worker that decodes (HANDOFF_RECEIVE) admits a request with everything that an ordinary one
- * gets, and leaves it aside until another worker has sent its prompt and its first tokens; then it counts as prefilled here. For the
- * worker that prefills (HANDOFF_SEND) it is an ordinary request of one token; its plans say what is to be sent, and the request keeps that
- * until it is told that everything has been sent. Either may fail at any time; then the request begins again, there or here.
+ * Prefill and decode apart (handoff.h). The worker that decodes (HANDOFF_RECEIVE) admits a request with the memory of
+ * an ordinary one, and does not touch this memory until another worker has sent the prompt and its first tokens; then
+ * the prompt counts as prefilled here. For the worker that prefills (HANDOFF_SEND) it is an ordinary request of one
+ * token. Its plans list the pages and the state to send, and the request keeps them until scheduler_shipped. Either
+ * may fail at any time; then the request begins again, there or here.
  *
  *     Submitted ──> Receiving ──> PrefillDone ...          ... PrefillDone ──> Shipping ──> Finished
  *         └─────────────┘ failed
  *
- * Plans depend on requests and configuration only, not on the order of free lists.
- */
+ * Plans depend on requests and configuration only, not on the order of free lists. */
 #pragma once
 
 #include "base/err.h"
@@ -78,7 +79,7 @@ struct scheduler_config {
 	uint32_t vocab_size;
 };
 
-/* Which part this worker has in a request whose prompt one worker computes and another one continues. */
+/* The part of this worker in a request whose prompt one worker computes and another one continues. */
 enum scheduler_handoff {
 	HANDOFF_NONE,
 	HANDOFF_RECEIVE, /* another worker may compute the prompt: scheduler_next_prepare */
@@ -102,35 +103,38 @@ struct scheduler_request {
 	struct content_key root_key;
 	const struct content_key *page_keys;
 	bool cache_disabled; /* the request neither uses the cache nor leaves anything there */
-	bool prompt_logprobs; /* report all tokens of the prompt but the first, in events with scores */
-	uint32_t n_prompt_logprobs;	/* then: best tokens reported beside each */
+	/* report log-probabilities of all tokens of the prompt but the first, in events with scores */
+	bool prompt_logprobs;
+	uint32_t n_prompt_logprobs;	/* if so: best tokens reported beside each */
 	enum scheduler_handoff handoff; /* HANDOFF_SEND: max_tokens is 1, prompt_logprobs false */
-	/* HANDOFF_SEND: tokens that the other worker has already; they are not shipped. A multiple of page_tokens, < n_prompt. */
+	/* HANDOFF_SEND: tokens that the other worker already has; they are not shipped. A multiple of page_tokens, <
+	 * n_prompt. */
 	uint32_t n_have;
 	struct sampling sampling;
-	void *user; /* comes back in events */
+	void *user; /* the caller's pointer, returned in events */
 };
 
-/* The hit of a request: how much of its prompt was cached when it was admitted first. */
+/* The hit of a request: how much of its prompt was cached at its first admission. */
 struct scheduler_hit {
 	uint32_t n_cached; /* tokens of the prompt */
 	enum prefix_miss miss;
-	uint64_t step; /* the first plan that computed any of it */
-	/* Tokens of the prompt that another worker sent. Then n_cached are tokens that it did not have to send, and miss is the reason
-	 * why the cache could not resume further. */
+	uint64_t step; /* the first plan that computed any of the prompt */
+	/* Tokens of the prompt that another worker sent. Then n_cached are tokens that it did not have to send, and
+	 * miss is the reason why the cache could not resume further. */
 	uint32_t n_received;
 };
 
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
 
-/* One token of one choice, in the order of plan.draws; or scores of some tokens of the prompt: then draw is NULL. Scores come before
- * any draw of their request. */
+/* One token of one choice, in the order of plan.draws; or, with draw NULL, scores of some tokens of the prompt.
+ * Scores come before any draw of their request. */
 struct scheduler_event {
 	uint64_t request;
 	void *user;
 	uint32_t choice;
-	enum finish_reason finish; /* of this choice, with this token */
-	bool request_finished; /* the request's last event: its id is free, or (HANDOFF_SEND) it ships */
+	enum finish_reason finish; /* this token ends this choice */
+	/* the request's last event: its id is free, or (HANDOFF_SEND) it ships */
+	bool request_finished;
 	struct scheduler_hit hit;	  /* the same in every event of a request */
 	const struct draw_result *draw;	  /* borrowed from the results of the commit */
 	const struct draw_result *scores; /* [n_scores] of tokens from first_score on */
@@ -142,9 +146,10 @@ struct scheduler_stats {
 	uint32_t waiting; /* requests that are not admitted yet, or were retracted */
 	/* Counts since the start. */
 	uint64_t retractions, replayed_tokens; /* replayed: generated tokens computed again */
-	uint64_t prompt_tokens, cached_tokens; /* of requests admitted for the first time */
-	uint64_t misses[PREFIX_MISS_N];	       /* those requests by reason */
-	uint64_t loads_begun, loads_failed;    /* for requests */
+	/* prompt tokens of requests admitted for the first time */
+	uint64_t prompt_tokens, cached_tokens;
+	uint64_t misses[PREFIX_MISS_N];	    /* those requests by reason of their miss */
+	uint64_t loads_begun, loads_failed; /* loads for requests */
 	uint64_t stores_dropped;	    /* items that left the device before they were stored */
 	uint64_t stores_waiting;	    /* items now in the queue of scheduler_next_store */
 	uint64_t shared_waits;		    /* requests that waited for another one's prefill */
@@ -155,12 +160,12 @@ struct scheduler_stats {
 /* A page or state to copy from the device to the store (a *store*), or from the store to the device (a *load*). */
 struct scheduler_item {
 	struct tier_item item; /* of a load without parent_origin */
-	/* Of a store: the key of the page before, and */
+	/* Of a store: parent, the key of the page before, and the members up to id. */
 	struct content_key parent;
-	uint32_t depth;	       /* tokens to the item's end */
+	uint32_t depth;	       /* tokens from the prompt's beginning to the item's end */
 	const int32_t *tokens; /* [page_tokens] of a page, borrowed until the next plan or commit */
 	uint32_t id;	       /* the page or slot to read */
-	/* Of a load: for scheduler_loaded. */
+	/* Of a load: arguments for scheduler_loaded. */
 	uint64_t request;
 	uint32_t index;
 };
@@ -175,105 +180,103 @@ void scheduler_free(struct scheduler *s);
 int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uint64_t *ret_id,
 		     struct err *e) MUST_CHECK;
 
-/* Ends a request, or one of its choices, in any state; unknown ids and choices are ignored, because the request may just have finished.
- * No event follows, not even for draws of a plan that is out. A request whose last choice ends this way is gone. What a plan that is
- * out uses is freed at its commit. */
+/* Ends a request, or one of its choices, in any state. Unknown ids and choices are ignored, because the request may
+ * just have finished. No event follows, not even for draws of a plan that is out. A request whose last choice ends
+ * this way is gone. Memory that a plan uses which is out becomes free at its commit. */
 void scheduler_abort(struct scheduler *s, uint64_t id);
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 
-/* The next plan; NULL: there is nothing to run. While a plan is out, there may be after its commit. Not while max_plans_out plans are
- * out. */
+/* The next plan; NULL: no request can run now. A plan that is out may change that at its commit. Not while
+ * max_plans_out plans are out. */
 const struct plan *scheduler_plan(struct scheduler *s);
 
-/* The oldest plan that is out has run: results [n_draws + n_scored_tokens of the plan]. Writes an event for each draw of a living
- * choice, and for each score of a living request, to `events` (room for n_draws + n_scores, at most twice max_seqs), and returns their
- * number. */
+/* The oldest plan that is out has run, with results [n_draws + n_scored_tokens of the plan]. Writes an event for each
+ * draw of a living choice, and for each score of a living request, to `events` (room for n_draws + n_scores, at most
+ * twice max_seqs), and returns their number. */
 uint32_t scheduler_commit(struct scheduler *s, const struct draw_result *results,
 			  struct scheduler_event *events);
 
-/* The device failed: the plans that are out were not run, and nothing in its memory can be trusted. Aborts every request that has a
- * seat, and writes one event for each that was still alive, with draw = NULL and request_finished; returns their number, at most
- * max_seqs. Requests that ship end without an event. Waiting requests stay, and wait for no loads any more. The cache is empty, and
- * everything is free. */
+/* The device failed: the plans that are out were not run, and its memory is lost. Aborts every request that has a
+ * seat, and writes one event for each that was still alive, with draw = NULL and request_finished; returns their
+ * number, at most max_seqs. Requests that ship end without an event. Waiting requests stay, and wait for no loads any
+ * more. The cache is empty, and all memory is free. */
 uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events);
 
 /* ---- tiers below the device ---- */
 
-/* The index of the store's items; borrowed; NULL without config.content_key. The caller adds the items that are in the store at the start, and
- * removes those that leave it. */
+/* The index of the store's items; borrowed; NULL without config.content_key. The caller adds the items that the store
+ * has at the start, and removes those that leave the store. */
 struct tiers *scheduler_tiers(struct scheduler *s);
 
 /* The index is complete: an item that it does not have is not in the store. */
 void scheduler_tiers_ready(struct scheduler *s);
 
-/* The next item to store; false: there is none. The caller takes one when it has room for the bytes, and queues the copy on the device
- * before it submits the next plan. Items that wait here keep nothing alive: when the cache evicts the page or slot, the item is
- * dropped. */
+/* The next item to store; false: there is none. The caller takes one when it has room for the bytes, and queues the
+ * copy on the device before it submits the next plan. Items in this queue keep no memory alive: if the cache evicts
+ * the page or slot, the item is dropped. */
 bool scheduler_next_store(struct scheduler *s, struct scheduler_item *ret);
 
 /* The next item to load, at any time; false: there is none. */
 bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret);
 
-/* Takes up to `max` items that requests have resumed on the device, in the order in which the store should mark them as used. Only the
- * latest are kept. */
+/* Takes up to `max` items that requests have resumed on the device, in the order in which the store should mark them
+ * as used. Only the latest items are kept for this. */
 uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_t max);
 
-/* The bytes of a load are at hand, or (!good) will never come; then the index forgets the item. True: the caller copies them to page or
- * slot *ret_id, before it submits the next plan. */
+/* The bytes of a load have arrived, or (!good) will never come; then the index forgets the item. True: the caller
+ * copies them to page or slot *ret_id, before it submits the next plan. */
 bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,
 		      uint32_t *ret_id);
 
 /* ---- prefill and decode apart ---- */
 
-/*
- * The worker that decodes: a prompt to ask another worker for. scheduler_plan admits such requests, also when it returns NULL, and the
- * caller takes them after it. Everything here is borrowed until scheduler_received or scheduler_receive_failed is called for the
- * request, or it is aborted, or scheduler_fail is called; after that the caller must not write to its pages and slot. Writes to them
- * are queued on the device behind the plans that are out.
- */
+/* For the worker that decodes: a prompt to hand to another worker. scheduler_plan admits such requests, also when it
+ * returns NULL, and the caller takes them after it. All pointers are borrowed until scheduler_received or
+ * scheduler_receive_failed is called for the request, or it is aborted, or scheduler_fail is called; after that the
+ * caller must not write to its pages and slot. Writes to them are queued on the device behind the plans that are out. */
 struct scheduler_prepare {
 	uint64_t request;
 	void *user;
 	/* The request that the other worker runs: HANDOFF_SEND, without page_keys. Its choices are the first ones, up to the last
 	 * that is alive. */
 	struct scheduler_request ask;
-	const uint32_t *pages; /* [n_pages] for the prompt's pages from ask.n_have on */
+	const uint32_t *pages; /* [n_pages] pages for the prompt from position ask.n_have on */
 	uint32_t n_pages;
-	uint32_t slot; /* for the state behind the prompt; POOL_NONE: there are no states */
+	uint32_t slot; /* slot for the state behind the prompt; POOL_NONE: there are no states */
 };
 
 /* The next prompt that the caller has not taken yet; false: there is none. */
 bool scheduler_next_prepare(struct scheduler *s, struct scheduler_prepare *ret);
 
-/* The prompt's pages and state are written, or queued to be written before any later plan; draws [ask.n_choices] are the first tokens of
- * its choices, which the caller has checked to be in the vocabulary. Writes an event for each living choice to `events` (room for
- * ask.n_choices), as scheduler_commit does, and returns their number. Plans may be out. Returns 0 and does nothing when the request is
- * not Receiving. */
+/* The prompt's pages and state are written, or queued to be written before any later plan. draws [ask.n_choices] are
+ * the first tokens of its choices; the caller has checked that they are in the vocabulary. Writes an event for each
+ * living choice to `events` (room for ask.n_choices), as scheduler_commit does, and returns their number. Plans may
+ * be out. Returns 0 and does nothing if the request is not Receiving. */
 uint32_t scheduler_received(struct scheduler *s, uint64_t id, const struct draw_result *draws,
 			    struct scheduler_event *events);
 
-/* The prompt will not come. The request gives everything back and queues in its old place, to be received again (`again`) or to be
- * computed here. Does nothing when the request is not Receiving. */
+/* The prompt will not come. The request gives its memory back and queues in its old place, to be received again
+ * (`again`) or to be computed here. Does nothing if the request is not Receiving. */
 void scheduler_receive_failed(struct scheduler *s, uint64_t id, bool again);
 
-/* The worker that prefills: everything in the ships of a request has been read, so the request ends. Only after its last event, when it
- * is Shipping. scheduler_abort ends it at any time. */
+/* For the worker that prefills: all data in the ships of a request have been read, so the request ends. Only after
+ * its last event, when it is Shipping. scheduler_abort ends it at any time. */
 void scheduler_shipped(struct scheduler *s, uint64_t id);
 
-/* ---- the rest ---- */
+/* ---- cache and statistics ---- */
 
 /* Forgets every cached prefix. -EBUSY, and nothing changed, while there is a request. */
 int scheduler_flush(struct scheduler *s) MUST_CHECK;
 
-/* Borrowed, for GET /cache. */
+/* The prefix cache for GET /cache, borrowed. */
 const struct prefix_cache *scheduler_cache(const struct scheduler *s);
 
-/* A hash of everything in a plan but the ids of pages, slots and seats, and how draws are made: runs of `tigon simulate` are compared
- * by it. */
+/* A hash of everything in a plan except the ids of pages, slots and seats, and the parameters of draws; `tigon
+ * simulate` compares runs by it. */
 uint64_t plan_hash(const struct plan *p);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret);
 
-/* For tests, in which no answer may depend on the ids of pages, slots and seats: hands them out in a random order from now on (see
- * pool_shuffle). -EBUSY while there is a request. */
+/* For tests, in which no answer may depend on the ids of pages, slots and seats: from now on the pools give them out
+ * in a random order (see pool_shuffle). -EBUSY while there is a request. */
 int scheduler_shuffle(struct scheduler *s, uint64_t seed) MUST_CHECK;

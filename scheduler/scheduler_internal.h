@@ -1,19 +1,18 @@
-/*
- * The scheduler's own state, for the files of this room only. Its lists of requests and sequences:
+/* The scheduler's own state, for the files of this room only. Its lists of requests and sequences:
  *
- *     waiting     requests to be admitted, in their order: Submitted and Retracted ones, but for followers (sharing.h) and those
- *                 with a load (tiering.h)
+ *     waiting     requests to be admitted, in their order: Submitted and Retracted ones, without followers (sharing.h) and
+ *                 requests with a load (tiering.h)
  *     head        the request whose prompt was begun in an earlier plan and is not planned to its end, or NULL
  *     leaders     requests whose prompt is not computed to its end, in the order of admission
- *     decoding    sequences whose prompt is planned to its end or has arrived, in that order, and in a request by choice: the order
- *                 of the decode rows
+ *     decoding    sequences whose prompt is planned to its end or has arrived, in that order, and in a request by choice:
+ *                 the order of the decode rows
  *     loads       loads of requests that wait for items from the store
- *     ending      sequences that have ended and still hold something
+ *     ending      sequences that have ended and still hold memory
  *     receiving   requests whose prompt comes from another worker, in the order of admission
  *
- * Plans are numbered from 1. Those in (committed, planned] are out; the memory of a plan is steps[number % 2]. scheduler_new allocates
- * everything that a step needs; later only scheduler_submit allocates, and sequences for the tokens that they draw.
- */
+ * Plans are numbered from 1. Those in (committed, planned] are out; the memory of a plan is steps[number % 2].
+ * scheduler_new allocates everything that a step needs. Later only scheduler_submit allocates memory, and sequences
+ * for the tokens that they draw. */
 #pragma once
 
 #include "base/arena.h"
@@ -22,13 +21,14 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/waiting.h"
 
-/* The scheduler's part of a row, for its commit. */
+/* Data of a row that the scheduler needs at the commit. */
 struct step_row {
 	struct sequence *owner; /* of a prefill row: the trunk */
-	/* The slot that the row leaves its last state in, when that becomes a checkpoint, else POOL_NONE. It belongs to the plan until the
-	 * commit, as the slots of the row's snapshots do. */
+	/* The slot of the row's last state, if that state becomes a checkpoint, else POOL_NONE. It belongs to the
+	 * plan until the commit, like the slots of the row's snapshots. */
 	uint32_t handover;
-	uint32_t unpin; /* the slot that the row reads, when it is pinned for it; else POOL_NONE */
+	/* the slot that the row reads, if it is pinned for the row; else POOL_NONE */
+	uint32_t unpin;
 	enum prefix_checkpoint handover_kind, snapshot_kinds[SNAPSHOTS_MAX];
 };
 
@@ -37,7 +37,7 @@ struct step_row {
 struct step {
 	struct plan plan;
 	struct plan_row *rows;
-	struct step_row *more; /* [n_rows] of the same rows */
+	struct step_row *more; /* [n_rows] one for each row of the plan */
 	struct plan_draw *draws;
 	struct sequence **draw_owners;
 	struct plan_score *scores;
@@ -50,7 +50,7 @@ enum { STEPS_OUT_MAX = 2, USES_MAX = 8192 };
 
 struct scheduler {
 	struct scheduler_config config;
-	struct arena memory; /* of the arrays below */
+	struct arena memory; /* memory of the arrays below */
 	struct prefix_cache *cache;
 	struct pool *seats;
 	uint32_t align;	      /* where windows end: the larger of page and state chunk */
@@ -62,22 +62,22 @@ struct scheduler {
 	uint32_t *hit_pages;
 	struct prefix_key key;
 	struct prefix_switch switches[2];
-	struct map requests; /* every request there is, by id; owns them */
+	struct map requests; /* every request, by id; owns them */
 	uint64_t last_id;
 	struct waiting waiting;
 	uint32_t n_waiting;   /* requests in `waiting`, followers, and those with a load */
-	uint32_t n_retracted; /* Retracted ones of those */
+	uint32_t n_retracted; /* the Retracted ones of these */
 	struct request *head;
 	struct list leaders;
 	struct list decoding, ending;
 	struct list receiving;
 	struct step steps[STEPS_OUT_MAX];
 	uint64_t planned, committed;
-	/* tiering.c; tiers NULL: none below the device */
+	/* tiering.c; tiers NULL: there are none below the device */
 	struct tiers *tiers;
 	bool tiers_ready;
 	struct waiting_store *stores; /* [n_pages + n_slots] by page, then by slot */
-	struct list store_queue;      /* of them, those that wait, oldest first */
+	struct list store_queue;      /* those of them that wait, oldest first */
 	uint32_t n_stores;
 	struct tier_item *uses; /* [USES_MAX] a ring */
 	uint32_t first_use, n_uses;
@@ -115,10 +115,11 @@ static inline bool sequence_settled(const struct scheduler *s, const struct sequ
 bool scheduler_draw(struct sequence *q, const struct draw_result *result,
 		    struct scheduler_event *ret);
 
-/* After choices of r have ended: takes them out of the lists in which the living are, and r too when it is over. */
+/* After choices of r have ended: takes them out of the lists of living ones, and r too if it is over. */
 void scheduler_note_ended(struct scheduler *s, struct request *r);
 
-/* Releases ended sequences that no plan that is out, no fork and no shipment needs, and frees requests that are over and hold nothing. */
+/* Releases ended sequences that no plan that is out, no fork and no shipment needs, and frees requests that are over
+ * and hold no memory. */
 void scheduler_settle(struct scheduler *s);
 
 /* plan.c: admits requests and fills the next step; false: there is nothing to run. */

@@ -12,7 +12,7 @@ static uint32_t common_tokens(const struct request *a, const struct request *b)
 	return i;
 }
 
-/* Whether both prompts have the same tokens [from, from + n): a quick test that most pairs fail. */
+/* A quick test, which most pairs fail, whether both prompts have the same tokens [from, from + n). */
 static bool both_have(const struct request *a, const struct request *b, uint32_t from, uint32_t n)
 {
 	return (uint64_t)from + n <= MIN(a->ask.n_prompt, b->ask.n_prompt) &&
@@ -58,7 +58,7 @@ static uint32_t planned_checkpoint(struct scheduler *s, const struct request *le
 	return best;
 }
 
-/* Asks the leader to leave a state at `at`; false: it has been asked for too many. */
+/* Asks the leader to leave a state at `at`; false: too many were requested of it already. */
 static bool ask_for_state(struct request *leader, uint32_t at)
 {
 	uint32_t i;
@@ -96,7 +96,8 @@ bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_
 		if (leader->ask.cache_disabled || !leader->trunk || !leader->trunk->path ||
 		    !same_space(r, leader))
 			continue;
-		/* A request that has to get the bits that it had before, or those of a prefill, cannot use others. */
+		/* A request that must get its earlier bits again, or the bits of a prefill, cannot use another one's
+		 * pages. */
 		if (((r->admitted && r->origin_known) || r->ask.handoff == HANDOFF_SEND) &&
 		    leader->trunk->prompt_origin != PREFIX_PREFILLED)
 			continue;

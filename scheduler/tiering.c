@@ -6,13 +6,13 @@
 
 /* ---- stores ---- */
 
-/* Queues the item that page or slot `id` of the tree is. */
+/* Queues page or slot `id` of the tree to be stored. */
 static void add_store(struct scheduler *s, uint32_t id, const struct tier_item *item,
 		      const struct content_key *parent, uint32_t depth)
 {
 	struct waiting_store *w = &s->stores[item->kind == TIER_PAGE ? id : s->config.n_pages + id];
 
-	/* A marked one is in the queue already. */
+	/* an id that is marked is in the queue already */
 	if (tiers_has(s->tiers, item) || prefix_cache_marked(s->cache, item->kind, id))
 		return;
 	prefix_cache_mark(s->cache, item->kind, id, true);
@@ -21,7 +21,7 @@ static void add_store(struct scheduler *s, uint32_t id, const struct tier_item *
 	w->depth = depth;
 	w->id = id;
 	if (w->node.next) {
-		/* The item that was queued for this id has left the tree; this one takes its turn. */
+		/* the item that was queued for this id has left the tree; this one takes its place in the queue */
 		s->stats.stores_dropped++;
 		return;
 	}
@@ -42,7 +42,7 @@ static const struct waiting_store *take_store(struct scheduler *s)
 	return there ? w : NULL;
 }
 
-/* The key at the end of page i of q, given the one before. */
+/* The key at the end of page i of q, from the key before it. */
 static struct content_key next_key(struct scheduler *s, const struct sequence *q, uint32_t i,
 				   const struct content_key *before)
 {
@@ -131,7 +131,7 @@ void tiering_drop_stores(struct scheduler *s)
 
 /* ---- uses ---- */
 
-/* When the ring is full the oldest goes: of each path the end was added first, and its beginning is worth more. */
+/* A full ring loses its oldest entry: the end of a path is added first, and its beginning is worth more. */
 static void add_use(struct scheduler *s, const struct tier_item *item)
 {
 	s->uses[(s->first_use + s->n_uses) % USES_MAX] = *item;
@@ -175,8 +175,8 @@ uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_
 
 /* ---- loads ---- */
 
-/* Loads of one request. After a failed load a shorter one may follow, because the index has forgotten the item that did not come; but
- * each reads the items before it again. */
+/* The most loads of one request. After a failed load a shorter one may follow, because the index has forgotten the
+ * missing item; but each load reads the items before it again. */
 enum { LOADS_MAX = 16 };
 
 static struct load *new_load(struct scheduler *s, struct request *r, const struct prefix_match *m,
@@ -234,7 +234,7 @@ bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_ma
 	return true;
 }
 
-/* Puts the pages and the slot back that the tree has not got, and frees the load. */
+/* Frees the load, with the pages and the slot that the tree did not get. */
 static void free_load(struct scheduler *s, struct load *l)
 {
 	for (uint32_t i = l->n_given; i < l->n - l->from; i++)
@@ -304,7 +304,7 @@ bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret)
 	return false;
 }
 
-/* All items have come, or one failed: hands them to the tree when all are good. */
+/* All items have come, or one failed: if all are good, hands them to the tree. */
 static void finish_load(struct scheduler *s, struct load *l)
 {
 	struct request *r = l->request;

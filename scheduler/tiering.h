@@ -1,19 +1,18 @@
-/*
- * Between the cache on the device and the store below it (host memory and disk): which items to store, and which to load before a request is
- * admitted. Ids and content keys only; the daemon moves the bytes.
+/* Between the cache on the device and the store below it (host memory and disk): which items to store, and which to
+ * load before a request is admitted. Ids and content keys only; the daemon moves the bytes.
  *
- * Stores. A published page or state that the store does not have is queued. The caller takes it from the queue and has the device copy it
- * before a later plan can overwrite it. The queue keeps nothing alive: when the tree gives up a page or slot, its mark
- * (prefix_cache_mark) goes, and the item is dropped when its turn comes. So the queue is never longer than the pools are large,
- * however slow a disk is.
+ * Stores. A published page or state that the store does not have is queued. The caller takes it from the queue and
+ * has the device copy it before a later plan can overwrite it. The queue keeps no memory alive: when the tree gives
+ * up a page or slot, its mark (prefix_cache_mark) goes, and the item is dropped when its turn comes. So the queue
+ * never has more entries than the pools, however slow a disk is.
  *
- * Loads. When a request could be resumed further on with items of the store than with the device alone, it gets pages and a slot for
- * them and waits outside of the queue. When all items have come they are handed to the tree, and the request queues again in its
- * place, and hits. When an item does not come (it is damaged or gone), the index forgets it and the request queues again; then it may
- * wait for another, shorter load.
+ * Loads. A request that could resume further on with items of the store than with the device alone gets pages and a
+ * slot for them and waits outside of the queue. When all items have come they are handed to the tree; the request
+ * queues again in its place, and hits. If an item does not come (it is damaged or gone), the index forgets it and the
+ * request queues again; then it may wait for another, shorter load.
  *
- * Uses. An item that a request resumes on the device counts as used in the store too; the caller reports that to the store.
- */
+ * Uses. An item that a request resumes on the device counts as used in the store too; the caller reports that to the
+ * store. */
 #pragma once
 
 #include "scheduler/scheduler_internal.h"
@@ -24,17 +23,17 @@ struct waiting_store {
 	struct tier_item item;
 	struct content_key parent;
 	uint32_t depth;
-	uint32_t id; /* of the page or slot */
+	uint32_t id; /* number of the page or slot */
 };
 
 /* The items that a request waits for. */
 struct load {
 	struct list node; /* in scheduler.loads */
 	struct request *request;
-	struct prefix_node *path; /* locked; ends with page from + n_given */
+	struct prefix_node *path; /* locked path; ends with page from + n_given */
 	uint32_t from, n;	  /* pages [from, n) are loaded */
-	uint32_t n_given;	  /* of them, the first ones: the tree has them now */
-	uint32_t slot; /* of the state at their end; POOL_NONE: none, or the tree has it now */
+	uint32_t n_given;	  /* the first of them, which the tree has now */
+	uint32_t slot; /* slot of the state at their end; POOL_NONE: none, or the tree has it now */
 	uint32_t n_items, n_asked, n_came;
 	bool failed;
 	struct load_page {
@@ -48,11 +47,11 @@ static inline bool tiering(const struct scheduler *s, const struct request *r)
 	return s->tiers && r->ask.page_keys && !r->ask.cache_disabled && !s->config.cache_disabled;
 }
 
-/* Pages [first, first + n) of the sequence, with this origin, have just been handed to the tree: queues them to be stored. */
+/* Queues pages [first, first + n) of the sequence, with this origin, to be stored; they were just handed to the tree. */
 void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, uint32_t n,
 		       uint64_t origin);
 
-/* Queues the state at `node` to be stored, if there still is one and q's pages in the tree end there. */
+/* Queues the state at `node` to be stored, if it still exists and q's pages in the tree end there. */
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node);
 
 /* The sequence resumes behind n_pages pages, the last with `origin`: sets the key from which its further keys are computed. */
@@ -61,7 +60,7 @@ void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, u
 /* The request resumes at the end of `path`: notes the uses of its pages and state. */
 void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path);
 
-/* True: r, the first in the queue, has left the queue and waits for a load. */
+/* True: r, which was the first in the queue, now waits for a load. */
 bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_match *m) MUST_CHECK;
 
 /* Ends the load of r, which does not queue again; false: it has none. */

@@ -1,7 +1,5 @@
-/*
- * The waiting requests, the lowest priority number first, then the lowest id: a heap (base/heap.h), so that insertion and removal
- * cost the logarithm of its length. A retracted request keeps its id, and so its place.
- */
+/* The waiting requests, sorted by priority number, then by id: a heap (base/heap.h), so that insertion and removal
+ * cost the logarithm of its length. A retracted request keeps its id, and so its place. */
 #pragma once
 
 #include <stddef.h>
@@ -23,7 +21,7 @@ void waiting_free(struct waiting *q);
 
 void waiting_insert(struct waiting *q, struct request *r);
 
-/* Takes r out; does nothing when it is not in the queue. */
+/* Takes r out; does nothing if it is not in the queue. */
 void waiting_remove(struct waiting *q, struct request *r);
 
 /* NULL: the queue is empty. */

@@ -16,7 +16,7 @@ struct delivery {
 	bool sends;
 	enum delivery_status status;
 	struct err error;     /* code 0: it has not failed */
-	uint64_t progress_ns; /* of the last news; of the end */
+	uint64_t progress_ns; /* times: of the last progress; of the end */
 
 	uint32_t n_prompt, n_choices; /* n_prompt 0: PREPARE has not come */
 	struct parts parts;
@@ -25,17 +25,17 @@ struct delivery {
 	uint32_t n_cached;
 
 	/* receiver */
-	uint64_t *sequences;	    /* bits: windows that came; owned, NULL when it has ended */
+	uint64_t *sequences;	    /* a bit for each window that came; owned, NULL after the end */
 	uint64_t end_sequence;	    /* the highest window number that came, plus 1 */
 	enum delivery_status heard; /* the last status that the peer sent */
-	uint32_t announced_windows; /* by its Success */
+	uint32_t announced_windows; /* numbers in its Success */
 
 	/* sender */
-	uint64_t n_out, n_sent; /* messages: allowed to go, taken by the transport */
-	bool finished;		/* the last message that went out is the STATUS of success */
+	uint64_t n_out, n_sent; /* messages: allowed to be sent; taken by the transport */
+	bool finished;		/* the STATUS of success is the last message */
 };
 
-/* ---- the end ---- */
+/* ---- ending ---- */
 
 bool delivery_over(const struct delivery *d)
 {
@@ -125,7 +125,7 @@ bool delivery_tick(struct delivery *d, uint64_t now_ns)
 
 /* ---- making ---- */
 
-/* Notes what has to be transferred; nothing changes on failure. */
+/* Notes the data that have to be transferred; a failure changes nothing. */
 static int expect(struct delivery *d, uint32_t n_prompt, uint32_t n_have, uint32_t n_choices,
 		  struct err *e)
 {
@@ -236,7 +236,7 @@ void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t no
 		raise_to(d, status, now_ns);
 }
 
-/* A wrong piece fails the delivery, so nothing that was marked is taken back. */
+/* A wrong piece fails the delivery, so parts that were marked need not be unmarked. */
 static int mark_window(struct delivery *d, const struct wire_window *w, struct err *e)
 {
 	int r = 0;
@@ -259,7 +259,7 @@ static int keep_draws(struct delivery *d, const void *draws, struct err *e)
 
 /* ---- receiver ---- */
 
-/* Checks what came against what was announced; ends the delivery when nothing is missing. */
+/* Compares the received data with the announced numbers; ends the delivery if nothing is missing. */
 static int settle(struct delivery *d, uint64_t now_ns, struct err *e)
 {
 	bool all = d->parts.n_parts == d->parts.expected_parts;
@@ -347,7 +347,7 @@ static int take_status(struct delivery *d, const struct wire_status *s, uint64_t
 	if (r < 0)
 		return r;
 	d->heard = MAX(d->heard, (enum delivery_status)s->status);
-	/* It is Success only when the data are here as well. */
+	/* It is Success only if the data are here as well. */
 	raise_to(d,
 		 MIN((enum delivery_status)s->status, (enum delivery_status)DELIVERY_TRANSFERRING),
 		 now_ns);
@@ -379,14 +379,14 @@ int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t 
 	return DELIVERY_TAKEN;
 }
 
-/* Counts a message that is to be sent. The first one that the peer has not taken starts the timeout. */
+/* Counts a message that will be sent. The first message that the peer has not taken starts the timeout. */
 static void allow_message(struct delivery *d, uint64_t now_ns)
 {
 	if (d->n_out++ == d->n_sent)
 		d->progress_ns = now_ns;
 }
 
-/* Whether a sender can still send, and knows what was asked for. */
+/* Whether a sender has its PREPARE and has not ended. */
 static int check_sender(struct delivery *d, uint64_t now_ns, struct err *e)
 {
 	if (!d->n_prompt)
@@ -408,7 +408,7 @@ int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns, st
 		return r;
 	if (mark_window(d, w, &why) < 0)
 		return fail_with(d, now_ns, &why, e);
-	/* progress_ns stays: sending says nothing about whether the peer takes anything. */
+	/* progress_ns stays: sending does not show that the peer takes the data */
 	d->status = DELIVERY_TRANSFERRING;
 	allow_message(d, now_ns);
 	w->sequence = sequence;

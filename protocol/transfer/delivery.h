@@ -1,6 +1,5 @@
-/*
- * A delivery: what one prompt leaves (KV pages, a state, the first tokens), on its way from the prefill worker that
- * computes it to the decode worker that answers. Each side has one `struct delivery` for it.
+/* A delivery: the data of one prompt (KV pages, a state, the first tokens) on their way from the prefill worker that
+ * computes the prompt to the decode worker that answers. Each side has one `struct delivery` for it.
  *
  *     status             receiver (decode worker)          sender (prefill worker)
  *     Bootstrapping      made                              made
@@ -16,18 +15,18 @@
  * may just be late. A message that cannot be right fails its delivery and nothing else.
  *
  * parts.h knows which data have to come. Windows are numbered, so that a repeated window (ignored) is told from a new
- * window that repeats a part (wrong). Every window brings at least one part, so no number reaches the number of parts.
+ * window that repeats a part (wrong). Every window brings at least one part, so no number reaches the number of
+ * parts.
  *
  * Each attempt to have a prompt prefilled is a delivery with an id of its own. Pure: no sockets; times are arguments,
- * all of one monotonic clock. One thread.
- */
+ * all of one monotonic clock. One thread. */
 #pragma once
 
 #include "base/err.h"
 #include "protocol/transfer/message.h"
 
-/* A receiver fails after so long without anything new, which includes the time that the prompt waits in the prefill
- * worker's queue. A sender fails after so long in which the decode worker took nothing of what was sent. */
+/* A receiver fails after so long without progress, which includes the time that the prompt waits in the prefill
+ * worker's queue. A sender fails after so long in which the decode worker took none of the sent data. */
 #define DELIVERY_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
 #define DELIVERY_SEND_TIMEOUT_NS    ((uint64_t)120 * 1000000000)
 
@@ -36,14 +35,15 @@ struct delivery;
 enum delivery_verdict { DELIVERY_IGNORED, DELIVERY_TAKEN };
 
 struct delivery_counts {
-	uint64_t bytes, expected_bytes; /* of raw frames; expected_bytes is 0 before PREPARE */
+	/* bytes of raw frames; expected_bytes is 0 before PREPARE */
+	uint64_t bytes, expected_bytes;
 	uint64_t parts, expected_parts;
 	uint32_t windows;
 	uint32_t n_cached; /* tokens that the prefill worker had cached */
 };
 
-/* A new receiver. It has the prompt's first n_have tokens already, a multiple of layout->page_tokens. The layout is
- * borrowed until delivery_free. -EINVAL or -EOVERFLOW with a sentence, -ENOMEM. */
+/* A new receiver, which already has the prompt's first n_have tokens, a multiple of layout->page_tokens. The layout
+ * is borrowed until delivery_free. -EINVAL or -EOVERFLOW with a sentence, -ENOMEM. */
 int delivery_new_receiver(uint64_t id, const struct wire_layout *layout, uint32_t n_prompt,
 			  uint32_t n_have, uint32_t n_choices, uint64_t now_ns,
 			  struct delivery **ret, struct err *e) MUST_CHECK;
@@ -57,7 +57,7 @@ void delivery_free(struct delivery *d);
 
 uint64_t delivery_id(const struct delivery *d);
 enum delivery_status delivery_status(const struct delivery *d);
-bool delivery_over(const struct delivery *d); /* Success or Failed */
+bool delivery_over(const struct delivery *d); /* Whether the status is Success or Failed. */
 void delivery_counts(const struct delivery *d, struct delivery_counts *ret);
 
 /* Raises the status to Bootstrapped or WaitingForInput, unless it is that high already. */
@@ -68,13 +68,14 @@ void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t no
 void delivery_fail(struct delivery *d, uint64_t now_ns, int code, const char *fmt, ...)
 	PRINTF(4, 5);
 
-/* Why it failed; code 0 when it has not. Borrowed. */
+/* The reason of the failure; code 0: it has not failed. Borrowed. */
 const struct err *delivery_error(const struct delivery *d);
 
-/* The STATUS that tells the peer of the failure. The sentence is borrowed from the delivery, which has failed. */
+/* The STATUS that reports the failure to the peer. The delivery must have failed; the sentence is borrowed from it. */
 void delivery_failed_status(const struct delivery *d, struct wire_status *ret);
 
-/* delivery_tick has to be called when the deadline has come (UINT64_MAX: none); true: the delivery has just failed. */
+/* The time at which delivery_tick has to be called (UINT64_MAX: never). delivery_tick returns true if the delivery
+ * has just failed. */
 uint64_t delivery_deadline(const struct delivery *d);
 bool delivery_tick(struct delivery *d, uint64_t now_ns);
 
@@ -83,7 +84,7 @@ const struct draw_result *delivery_draws(const struct delivery *d);
 
 /* ---- receiver. Both return a delivery_verdict, or -errno when the message has just made the delivery fail ---- */
 
-/* A window whose raw frame has the right size. Taken: all its pieces are new and wanted, and are to be written. */
+/* A window whose raw frame has the right size. Taken: all its pieces are new and wanted, so the caller writes them. */
 int delivery_receive(struct delivery *d, const struct wire_window *w, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
@@ -92,12 +93,13 @@ int delivery_hear(struct delivery *d, const struct wire_status *s, uint64_t now_
 
 /* ---- sender ---- */
 
-/* Its PREPARE. A second one is ignored. -errno: the delivery has failed, now or before, and the peer is to be told. */
+/* The sender's PREPARE came. A second one is ignored. -errno: the delivery has failed, now or before, and the peer
+ * must be told. */
 int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
 /* Numbers a window that is about to be sent. -errno: it must not be sent, because the delivery has ended, or because
- * the window was not asked for, which fails the delivery. */
+ * PREPARE did not ask for the window, which fails the delivery. */
 int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 
@@ -105,8 +107,8 @@ int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns,
 int delivery_draw(struct delivery *d, const struct draw_result *draws, uint32_t n, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 
-/* The STATUS of success, once; its draws are borrowed from the delivery. -EAGAIN: data or tokens are missing;
- * -EALREADY: it was given before; -ECANCELED: the delivery has ended. */
+/* Makes the STATUS of success, once; its draws are borrowed from the delivery. -EAGAIN: data or tokens are missing;
+ * -EALREADY: it was made before; -ECANCELED: the delivery has ended. */
 int delivery_finish(struct delivery *d, uint32_t n_cached, uint64_t now_ns,
 		    struct wire_status *ret) MUST_CHECK;
 

@@ -6,7 +6,7 @@ void gossip_add(struct gossip *g, const struct wire_key *keys, uint32_t n)
 		g->keys[g->n++ % GOSSIP_KEYS] = keys[i];
 }
 
-/* A clear takes a place in the ring, so that a decode worker that was told everything notices it too. */
+/* A clear uses a place in the ring, so that a decode worker that was told everything notices it too. */
 void gossip_clear(struct gossip *g)
 {
 	g->from = ++g->n;
@@ -18,7 +18,7 @@ void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GO
 	uint64_t first = g->n > GOSSIP_KEYS ? g->n - GOSSIP_KEYS : 0;
 
 	pong->forgotten = *told < g->from;
-	/* Overwritten keys are skipped. */
+	/* overwritten keys are skipped */
 	*told = MAX(*told, MAX(first, g->from));
 	pong->keys = keys;
 	for (pong->n_keys = 0; pong->n_keys < GOSSIP_TOLD && *told < g->n; pong->n_keys++)

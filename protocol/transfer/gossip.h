@@ -13,8 +13,8 @@
 #include "protocol/transfer/message.h"
 
 enum {
-	GOSSIP_KEYS = 1 << 14, /* of the ring */
-	GOSSIP_TOLD = 256,     /* at most, with one PONG */
+	GOSSIP_KEYS = 1 << 14, /* keys of the ring */
+	GOSSIP_TOLD = 256,     /* most keys of one PONG */
 };
 
 _Static_assert((int)GOSSIP_TOLD <= (int)WIRE_KEYS_MAX, "a PONG has room for them");
@@ -28,9 +28,9 @@ struct gossip {
 /* The pages of a prompt were cached, keys[0] its first. */
 void gossip_add(struct gossip *g, const struct wire_key *keys, uint32_t n);
 
-/* Nothing is cached any more. */
+/* The cache was emptied. */
 void gossip_clear(struct gossip *g);
 
-/* Fills a PONG with what a decode worker was not told yet, and moves its place. pong->keys points to `keys`. */
+/* Fills a PONG with keys that a decode worker was not told yet, and moves its place. pong->keys points to `keys`. */
 void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GOSSIP_TOLD],
 		 struct wire_pong *pong);

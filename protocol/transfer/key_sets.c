@@ -89,7 +89,7 @@ uint64_t key_sets_with(const struct key_sets *s, const struct wire_key *key)
 	return i ? s->entries[i].sets : 0;
 }
 
-/* Doubles the buckets when there are as many entries. Without memory the chains just grow longer. */
+/* Doubles the buckets when there are as many entries. If memory is short, the chains just grow longer. */
 static void grow_buckets(struct key_sets *s)
 {
 	uint32_t n = s->n_buckets * 2;
@@ -115,7 +115,7 @@ static void grow_buckets(struct key_sets *s)
 
 /* ---- memory ---- */
 
-/* Grows an array when it has neither a free element nor one at `end`. NULL: out of memory, the array is unchanged. */
+/* Grows an array that has neither a free element nor one at `end`. NULL: out of memory, the array is unchanged. */
 static void *reserve(void *items, size_t size, uint32_t end, uint32_t *cap, uint32_t first_free)
 {
 	uint32_t n = *cap ? *cap * 2 : FIRST_CAP;
@@ -261,7 +261,7 @@ int key_sets_add(struct key_sets *s, uint32_t set, const struct wire_key *key)
 		return 0;
 	if (reserve_both(s) < 0)
 		return -ENOMEM;
-	/* This never drops `entry`, which is not in this set. */
+	/* this never drops `entry`, which is not in this set */
 	if (s->sets[set].n == s->sets[set].max)
 		drop_oldest(s, &s->sets[set]);
 	add_node(s, set, entry ? entry : add_entry(s, key));

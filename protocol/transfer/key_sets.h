@@ -1,13 +1,11 @@
-/*
- * Up to 64 sets of content keys: what each peer is thought to have cached. A set is bounded; its least recently added
- * key leaves first. One hash table holds the keys of all sets, so that one look-up tells which sets have a key.
+/* Up to 64 sets of content keys: the pages that each peer probably has cached. A set is bounded; its least recently
+ * added key leaves first. One hash table holds the keys of all sets, so that one look-up tells which sets have a key.
  *
  *     entry   a key, a bit for each set that has it, and the list of its nodes
  *     node    the place of a key in the order of one set
  *
  * Keys come from other machines, so their place in the table depends on a secret seed: a peer cannot choose keys that
- * collide. Memory: 36 bytes a key, and 20 bytes for each set that has it.
- */
+ * collide. Memory: 36 bytes a key, and 20 bytes for each set that has it. */
 #pragma once
 
 #include "base/err.h"

@@ -42,7 +42,7 @@ enum {
 	WIRE_END_TOKENS_MAX = 512, /* as many as a draw can ban (engine/step.c) */
 	WIRE_BOUNDARIES_MAX = 65536,
 	WIRE_PIECES_MAX = 65536,
-	WIRE_KEYS_MAX = 4096, /* of one PONG */
+	WIRE_KEYS_MAX = 4096, /* keys of one PONG */
 	WIRE_PEERS_MAX = 1024,
 	WIRE_TEXT_MAX = 511,
 	WIRE_ENDPOINT = 192, /* bytes, with the final 0 */
@@ -98,7 +98,7 @@ struct wire_key {
 };
 
 struct wire_layer {
-	/* of one page, or of one state; 0: the layer has no more parts */
+	/* bytes of the part of one page, or of one state; 0: the layer has no more parts */
 	uint64_t part_bytes[WIRE_PARTS];
 	uint32_t in_states; /* bit i: part i is kept in states, else in pages */
 } WIRE_PACKED;
@@ -128,7 +128,8 @@ struct wire_peer {
 /* ---- messages. Pointers are borrowed: from the frame, or from the caller of wire_encode ---- */
 
 struct wire_layout {
-	uint64_t page_bytes, slot_bytes; /* sums over the layers; 0: no layer keeps pages, states */
+	/* sums over the layers; 0: no layer keeps pages (states) */
+	uint64_t page_bytes, slot_bytes;
 	uint32_t page_tokens;
 	uint32_t n_layers;
 	const struct wire_layer *layers;
@@ -136,7 +137,8 @@ struct wire_layout {
 
 struct wire_hello {
 	uint8_t worker[WIRE_ID]; /* random, new at each start */
-	uint8_t model[WIRE_ID];	 /* engine/cache_identity.h: equal where the bits are */
+	/* the identity of engine/cache_identity.h: equal if the bits are */
+	uint8_t model[WIRE_ID];
 	uint32_t role;
 	uint32_t n_pages, n_slots;
 	uint32_t heartbeat_ms; /* a decode worker sends a PING each time */
@@ -152,7 +154,7 @@ struct wire_refuse {
 struct wire_prepare {
 	const struct wire_i32 *tokens; /* [n_tokens] the prompt */
 	uint32_t n_tokens;
-	uint32_t n_have; /* the first tokens, whose pages are not to be sent; < n_tokens */
+	uint32_t n_have; /* leading tokens whose pages are not to be sent; < n_tokens */
 	uint32_t n_choices;
 	uint32_t min_tokens;	/* > 0: end tokens must not be drawn */
 	int32_t priority;	/* lower first */
@@ -167,7 +169,7 @@ struct wire_prepare {
 struct wire_window {
 	uint32_t sequence;		/* windows of a delivery are numbered from 0 on */
 	uint32_t first_token, n_tokens; /* the chunk of the prompt that was computed */
-	uint32_t first_layer, n_layers; /* that the pieces belong to */
+	uint32_t first_layer, n_layers; /* layers of the pieces */
 	uint32_t n_pieces;
 	const struct wire_piece *pieces;
 };
@@ -189,10 +191,10 @@ struct wire_ping {
 };
 
 struct wire_pong {
-	uint64_t sequence;	/* of its PING; 0: it answers none */
+	uint64_t sequence;	/* sequence of the PING that it answers; 0: it answers none */
 	uint64_t queued_tokens; /* prompt tokens that are still to be computed */
 	uint32_t running;	/* requests */
-	uint8_t draining;	/* 1: the sender takes no new prompts */
+	uint8_t draining;	/* 1: the sender accepts no new prompts */
 	uint8_t forgotten;	/* 1: pages that were cached before those of `keys` are gone */
 	uint32_t n_keys;
 	const struct wire_key
@@ -207,8 +209,8 @@ struct wire_announce {
 };
 
 struct wire_list {
-	uint32_t role;		/* of the workers to list */
-	uint8_t model[WIRE_ID]; /* of the workers to list; zeros: any */
+	uint32_t role;		/* role of the workers to list */
+	uint8_t model[WIRE_ID]; /* model of the workers to list; zeros: any */
 };
 
 struct wire_peers {
@@ -218,7 +220,7 @@ struct wire_peers {
 
 struct wire_message {
 	enum wire_type type;
-	uint64_t delivery; /* its id, in PREPARE, WINDOW, STATUS and ABORT; else 0 */
+	uint64_t delivery; /* id of the delivery, in PREPARE, WINDOW, STATUS and ABORT; else 0 */
 	union {
 		struct wire_hello hello;
 		struct wire_refuse refuse;

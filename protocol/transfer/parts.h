@@ -22,20 +22,20 @@ struct parts {
 	uint64_t *bits;		 /* owned; NULL before parts_init and after parts_release */
 };
 
-/* Of a prompt of n_prompt tokens the receiver has the first n_have, a multiple of layout->page_tokens. -EINVAL or
- * -EOVERFLOW with a sentence, -ENOMEM; *p is unchanged then. */
+/* For a prompt of n_prompt tokens of which the receiver has the first n_have, a multiple of layout->page_tokens.
+ * -EINVAL or -EOVERFLOW with a sentence, -ENOMEM; *p is unchanged then. */
 int parts_init(struct parts *p, const struct wire_layout *layout, uint32_t n_prompt,
 	       uint32_t n_have, struct err *e) MUST_CHECK;
 
 /* Frees the bits. The counts stay. */
 void parts_release(struct parts *p);
 
-/* Marks the parts of one piece. -EPROTO with a sentence: a part was not asked for, has the wrong size or was marked
+/* Marks the parts of one piece. -EPROTO with a sentence: a part was not requested, has the wrong size or was marked
  * before. Some parts of the piece may be marked then, so the caller gives the whole transfer up. */
 int parts_mark(struct parts *p, const struct wire_piece *piece, struct err *e) MUST_CHECK;
 
 /* Bit arrays, zeroed. NULL: out of memory. */
 uint64_t *bits_new(uint64_t n) MUST_CHECK;
 
-/* Sets a bit and returns whether it was set before. */
+/* Sets a bit. True: it was set before. */
 bool bits_set(uint64_t *bits, uint64_t at);

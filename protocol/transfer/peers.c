@@ -14,22 +14,22 @@ struct peer {
 	enum peer_state state;
 	char endpoint[WIRE_ENDPOINT];
 	char refusal[ERR_TEXT_MAX];
-	uint8_t worker[WIRE_ID]; /* of its last HELLO */
-	uint64_t due_ns;	 /* of the next HELLO or PING */
-	uint64_t sequence;	 /* of the last PING */
-	uint32_t unanswered;	 /* PINGs since anything came */
+	uint8_t worker[WIRE_ID]; /* from its last HELLO */
+	uint64_t due_ns;	 /* time of the next HELLO or PING */
+	uint64_t sequence;	 /* sequence of the last PING */
+	uint32_t unanswered;	 /* PINGs since the last message of the peer */
 	bool draining;
 	uint32_t running;
 	uint32_t page_tokens;
 	uint64_t last_sent; /* the number of the last prompt that was sent to it */
-	/* Three counts of tokens: load it reported; sent before the last PING; sent since. */
+	/* Three counts of tokens: the load that it reported; tokens sent before the last PING; tokens sent since. */
 	uint64_t told, before, since;
 };
 
 struct peers {
 	uint64_t heartbeat_ns, n_sent;
 	struct peer peers[PEERS_MAX];
-	struct key_sets *keys; /* owned; set i is what peer i has */
+	struct key_sets *keys; /* owned; set i has the pages of peer i */
 };
 
 struct peers *peers_new(const uint64_t seed[2], uint64_t heartbeat_ns)
@@ -80,7 +80,7 @@ int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *
 	return 0;
 }
 
-/* Forgets what was known of the process at the endpoint. */
+/* Forgets the data of the process at the endpoint. */
 static void forget(struct peers *p, uint32_t peer)
 {
 	struct peer *x = &p->peers[peer];
@@ -135,7 +135,7 @@ void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret)
 	memcpy(ret->worker, x->worker, sizeof(ret->worker));
 }
 
-/* ---- what came ---- */
+/* ---- messages from a peer ---- */
 
 bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello, uint64_t now_ns)
 {
@@ -166,7 +166,7 @@ void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *w
 	x->due_ns = now_ns + PEERS_REFUSED_NS;
 }
 
-/* The first key is added last, so that it leaves last. */
+/* the first key is added last, so that it leaves last */
 static int add_keys(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n)
 {
 	int r = 0;
@@ -199,7 +199,7 @@ void peers_alive(struct peers *p, uint32_t peer)
 	p->peers[peer].unanswered = 0;
 }
 
-/* Keeps its keys: the same process may come back. */
+/* keeps its keys: the same process may come back */
 static void mark_dead(const struct peers *p, struct peer *x, uint64_t now_ns)
 {
 	x->state = PEER_DEAD;
@@ -212,7 +212,7 @@ bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns)
 	struct peer *x = &p->peers[peer];
 	bool registered = x->state == PEER_REGISTERED;
 
-	/* A peer that refused may be another process when it is back. */
+	/* a peer that refused may be another process when it is back */
 	if (registered || x->state == PEER_REFUSED)
 		mark_dead(p, x, now_ns);
 	return registered;
@@ -262,7 +262,7 @@ uint64_t peers_deadline(const struct peers *p)
 
 /* ---- prompts ---- */
 
-/* Tokens that a peer would have computed when it finishes a prompt of n pages, n_cached of which it has. */
+/* The tokens that a peer would have computed when it finishes a prompt of n pages, of which it has n_cached. */
 static uint64_t tokens_to_finish(const struct peer *x, uint32_t n, uint32_t n_cached)
 {
 	return add(load(x), (uint64_t)(n - n_cached) * x->page_tokens);

@@ -1,23 +1,23 @@
-/*
- * The prefill workers that a decode worker knows ("peers"): which of them answer, their load, what they have cached, and
- * which of them a prompt is sent to.
+/* The prefill workers that a decode worker knows ("peers"): which of them answer, their load, the pages that they
+ * have cached, and the choice of one for a prompt.
  *
  *     Connecting ── HELLO ──> Registered ── 2 PINGs without an answer ──> Dead ── HELLO ──> Registered
  *                  REFUSE ──> Refused ── HELLO (after a restart with another model) ──> Registered
  *
- * peers_tick tells the caller what to send: HELLO to a peer that is not registered, PING to one that is. A PING is
- * unanswered when the next one is due and nothing came since. A peer dies by unanswered PINGs and not by elapsed time:
- * a decode worker that was itself stopped for a while then reads the answers that wait before it declares a peer dead.
+ * peers_tick tells the caller which messages to send: HELLO to a peer that is not registered, PING to one that is. A
+ * PING is unanswered if no message of the peer has come when the next PING is due. A peer dies by unanswered PINGs
+ * and not by elapsed time. So a decode worker that was itself stopped for a while first reads the answers that wait,
+ * before it declares a peer dead.
  *
- * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. At most as many keys are kept
- * as the peer has pages; the least recently told leave first. The first page of a prompt counts as told last, so that
- * the beginning of a prompt outlives the rest. A peer that comes back as another process has nothing cached.
+ * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. At most as many keys are
+ * kept as the peer has pages; the least recently added leave first. The first page of a prompt counts as added last,
+ * so that the beginning of a prompt outlives the rest. A peer that comes back as another process has nothing cached.
  *
- * Load is the number of prompt tokens that a peer still has to compute: what it reported last, and what was sent since.
- * A PONG reports everything that was sent before its PING.
+ * Load is the number of prompt tokens that a peer still has to compute: the number that it reported last, and the
+ * tokens sent since. A PONG reports everything that was sent before its PING.
  *
- * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its removal.
- */
+ * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
+ * removal. */
 #pragma once
 
 #include "base/err.h"
@@ -26,10 +26,11 @@
 enum {
 	PEERS_MAX = 64,
 	PEERS_MISSED = 2,
-	PEERS_KEYS_MAX = 1 << 17, /* of one peer, however many pages it claims to have */
+	PEERS_KEYS_MAX = 1 << 17, /* keys of one peer, however many pages it claims to have */
 };
 
-/* Between two HELLOs: to a peer that does not answer (or a heartbeat, if that is shorter), and to one that refused. */
+/* Pauses between two HELLOs: to a peer that does not answer (or a heartbeat, if that is shorter), and to one that
+ * refused. */
 #define PEERS_HELLO_NS	 ((uint64_t)1000000000)
 #define PEERS_REFUSED_NS ((uint64_t)60 * 1000000000)
 
@@ -59,8 +60,8 @@ struct peers;
 struct peers *peers_new(const uint64_t seed[2], uint64_t heartbeat_ns) MUST_CHECK;
 void peers_free(struct peers *p);
 
-/* Adds the peer at an endpoint, or finds the one that is there. -ENOSPC: there are PEERS_MAX; -ENAMETOOLONG; -EINVAL:
- * the endpoint is empty. */
+/* Adds the peer at an endpoint, or finds the peer that is there already. -ENOSPC: there are PEERS_MAX; -ENAMETOOLONG;
+ * -EINVAL: the endpoint is empty. */
 int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *ret,
 	      struct err *e) MUST_CHECK;
 void peers_remove(struct peers *p, uint32_t peer);
@@ -71,19 +72,19 @@ void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret);
 
 /* ---- messages from a peer ---- */
 
-/* A HELLO that fits (wire_hello_fits). True: another process than the registered one sent it, so the deliveries of the
- * old one fail. */
+/* A HELLO that fits came. True: another process than the registered one sent it, so the deliveries of the old one
+ * fail. */
 bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 		 uint64_t now_ns) MUST_CHECK;
 
-/* A HELLO that does not fit, or a REFUSE. why: a sentence for peer_info.refusal. */
+/* A HELLO that does not fit, or a REFUSE, came. why: a sentence for peer_info.refusal. */
 void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *why);
 
-/* A PONG; ignored from a peer that is not registered. Its load counts when it answers the last PING. -ENOMEM: some keys
- * were not kept. */
+/* A PONG came; it is ignored if the peer is not registered. Its load counts if it answers the last PING. -ENOMEM:
+ * some keys were not kept. */
 int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong) MUST_CHECK;
 
-/* Any message: the peer is alive. */
+/* Any message came: the peer is alive. */
 void peers_alive(struct peers *p, uint32_t peer);
 
 /* Its connection broke. True: it was registered, so its deliveries fail. */
@@ -91,25 +92,26 @@ bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns) MUST_CHECK;
 
 /* ---- time ---- */
 
-/* Tells one thing that is due, and for which peer. To be called until it returns PEERS_NOTHING. */
+/* Returns one message or event that is due, and its peer. To be called until it returns PEERS_NOTHING. */
 enum peers_due peers_tick(struct peers *p, uint64_t now_ns, uint32_t *ret) MUST_CHECK;
 
-/* When peers_tick has to be called again; UINT64_MAX: there are no peers. */
+/* The time at which peers_tick has to be called again; UINT64_MAX: there are no peers. */
 uint64_t peers_deadline(const struct peers *p);
 
 /* ---- prompts ---- */
 
 /* Chooses the peer that would finish a prompt first. keys[n] are those of the prompt's whole pages. Candidates are
- * registered, not draining and not in `excluded` (bit i: peer i). The one with the fewest tokens to compute wins: its
- * load, and the pages that it has not cached. Ties: the most cached pages, then the longest time without a prompt, then
- * the lowest number. An idle peer with a cached prefix wins thereby, yet prompts that all begin alike spread over the
- * peers. False: there is no candidate. */
+ * registered, not draining and not in `excluded` (bit i: peer i). The peer with the fewest tokens to compute wins:
+ * its load, and the tokens of the prompt that it has not cached. Ties: the most cached pages, then the longest time
+ * without a prompt, then the lowest number. So an idle peer with a cached prefix wins, yet prompts that all begin
+ * alike spread over the peers. False: there is no candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
-/* A prompt was sent to the peer, which has n_tokens more to compute and will have the pages. -ENOMEM as above. */
+/* A prompt was sent to the peer, which has n_tokens more to compute and will have the pages. -ENOMEM: some keys were
+ * not kept. */
 int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
 	       uint64_t n_tokens) MUST_CHECK;
 
-/* The peer has computed so many of the tokens that were sent, or will not. */
+/* The peer has computed so many of the tokens that were sent, or will not compute them. */
 void peers_done(struct peers *p, uint32_t peer, uint64_t n_tokens);

@@ -19,7 +19,8 @@
 struct registry_table;
 
 enum registry_change {
-	REGISTRY_NOTHING,  /* the worker is still there, or a farewell found nobody */
+	/* the worker is still there; or a farewell came from an unknown worker */
+	REGISTRY_NOTHING,
 	REGISTRY_CAME,	   /* the worker is new */
 	REGISTRY_REPLACED, /* a new process is at a known endpoint */
 	REGISTRY_LEFT,	   /* the worker said farewell and was removed */
@@ -30,7 +31,7 @@ enum registry_change {
 struct registry_table *registry_table_new(void) MUST_CHECK;
 void registry_table_free(struct registry_table *t);
 
-/* Takes an ANNOUNCE from wire_parse. Expired workers should have been removed before (registry_table_expire). */
+/* Handles an ANNOUNCE from wire_parse. Call registry_table_expire before, so that expired workers are gone. */
 enum registry_change registry_table_announce(struct registry_table *t,
 					     const struct wire_announce *a,
 					     uint64_t now_ns) MUST_CHECK;
@@ -39,7 +40,7 @@ enum registry_change registry_table_announce(struct registry_table *t,
 bool registry_table_expire(struct registry_table *t, uint64_t now_ns,
 			   struct wire_announce *ret) MUST_CHECK;
 
-/* When registry_table_expire has to be called again; UINT64_MAX: the table is empty. */
+/* The time at which registry_table_expire has to be called again; UINT64_MAX: the table is empty. */
 uint64_t registry_table_deadline(const struct registry_table *t);
 
 /* Answers a LIST: the workers of its role and model whose time is not over. Borrowed until the next call of this

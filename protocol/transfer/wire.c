@@ -55,7 +55,7 @@ static int check_field(const struct field *f, const void *at, struct err *e)
 		       v, f->min, f->max);
 }
 
-/* The offset in struct wire_message of the value that stands for a field in the frame. */
+/* The offset in struct wire_message of the value of a field. */
 static size_t field_offset(const struct field *f)
 {
 	return f->kind == ARRAY ? f->count : f->offset;
@@ -71,7 +71,7 @@ static uint32_t array_count(const struct field *f, const struct wire_message *m)
 
 /* ---- parsing ---- */
 
-/* Fills *h, as far as the frame has so many bytes. */
+/* Fills *h, as far as the frame has bytes for it. */
 static int check_header(const void *frame, size_t len, struct header *h, struct err *e)
 {
 	const struct wire_form *form;
@@ -175,7 +175,7 @@ uint64_t wire_delivery(const void *frame, size_t len)
 
 /* ---- encoding ---- */
 
-/* Checks what a parser would check, the fields before any array is read. */
+/* Makes the checks of a parser, first of the fields, then of the arrays. */
 static int check_message(const struct wire_message *m, const struct wire_form *form, struct err *e)
 {
 	if ((m->delivery != 0) != form->has_delivery)
@@ -186,7 +186,7 @@ static int check_message(const struct wire_message *m, const struct wire_form *f
 	return form->check && form->check(m, e) < 0 ? -EINVAL : 0;
 }
 
-/* Cannot overflow: check_message has bounded the arrays. */
+/* cannot overflow: check_message has bounded the arrays */
 static size_t message_bytes(const struct wire_message *m, const struct wire_form *form)
 {
 	size_t bytes = WIRE_HEADER;

@@ -35,7 +35,7 @@ static int number_differs(struct err *e, const char *what, uint64_t decode, uint
 		       what, decode, prefill, hint);
 }
 
-/* For sizes that differ although pages have equally many tokens. */
+/* The hint for sizes that differ although pages have equally many tokens. */
 static const char dtype_hint[] = "; --dtype has to be the same, and the model";
 
 /* a: the decode worker's layout; b: the prefill worker's. */
@@ -64,7 +64,7 @@ static int compare_layers(const struct wire_layout *a, const struct wire_layout 
 	return 0;
 }
 
-/* The layouts are compared first, because their differences tell a user more than a different hash does. */
+/* The layouts are compared first, because a different layout tells a user more than a different hash. */
 static int compare_hellos(const struct wire_hello *ours, const struct wire_hello *theirs,
 			  struct err *e)
 {

@@ -1,4 +1,4 @@
-/* What has to fit together: a window and its raw frame; the HELLOs of two workers. Pure. */
+/* Checks of data that must fit together: a window and its raw frame; the HELLOs of two workers. Pure. */
 #pragma once
 
 #include "base/err.h"
@@ -10,7 +10,7 @@ uint64_t wire_window_bytes(const struct wire_window *w);
 /* -EBADMSG: a raw frame of so many bytes does not belong to the window. */
 int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e) MUST_CHECK;
 
-/* True when each worker can use the other's pages and states, because model and layout are the same. Else e says what
- * differs. */
+/* True if each worker can use the other's pages and states, because model and layout are the same. Else e names the
+ * difference. */
 bool wire_hello_fits(const struct wire_hello *ours, const struct wire_hello *theirs,
 		     struct err *e) MUST_CHECK;

@@ -7,13 +7,13 @@
 
 #include "protocol/transfer/wire_form.h"
 
-/* As FORMAT.md has them. */
+/* The sizes in FORMAT.md. */
 _Static_assert(sizeof(struct wire_layer) == 28, "a layer");
 _Static_assert(sizeof(struct wire_piece) == 24, "a piece");
 _Static_assert(sizeof(struct wire_draw) == 176, "a draw");
 _Static_assert(sizeof(struct wire_peer) == 256, "a peer");
 
-/* Dividing logits by a smaller temperature overflows. */
+/* The lowest temperature: dividing logits by a smaller one overflows. */
 #define TEMPERATURE_MIN 1e-6f
 
 /* ---- fields ---- */
@@ -240,7 +240,7 @@ static int check_window(const struct wire_message *m, struct err *e)
 		if (!p->n || p->n > WIRE_TOKENS_MAX || p->first > WIRE_TOKENS_MAX - p->n)
 			return err_set(e, EBADMSG, "piece %u has %u pages from %u on", i, p->n,
 				       p->first);
-		/* The sum of all pieces cannot overflow then. */
+		/* so the sum of all pieces cannot overflow */
 		if (!p->bytes || p->bytes > (uint64_t)1 << 46)
 			return err_set(e, EBADMSG, "piece %u has %" PRIu64 " bytes", i, p->bytes);
 	}

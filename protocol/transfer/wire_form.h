@@ -14,7 +14,7 @@ enum field_kind {
 struct field {
 	const char *name;
 	enum field_kind kind;
-	uint16_t offset; /* in struct wire_message; ARRAY: of the pointer */
+	uint16_t offset; /* offset in struct wire_message; ARRAY: of the pointer */
 	uint16_t size;	 /* bytes in a frame; ARRAY: of one element */
 	uint16_t count;	 /* ARRAY: offset in struct wire_message of the number of elements */
 	uint64_t min, max;
@@ -23,7 +23,7 @@ struct field {
 
 struct wire_form {
 	const struct field *fields; /* the last one has no name */
-	/* Checks what the ranges of single fields cannot say. -EBADMSG; NULL: there is nothing more to check. */
+	/* Checks that single fields' ranges cannot express. -EBADMSG; NULL: there are none. */
 	int (*check)(const struct wire_message *m, struct err *e);
 	bool has_delivery;
 };
