@@ -1,4 +1,4 @@
-/* engine/model_config: the three families read right; what cannot be computed is refused by name.
+/* engine/model_config: the families read right; what cannot be computed is refused by name.
  */
 #include <errno.h>
 #include <math.h>
@@ -68,6 +68,17 @@ static const char qwen3_next[] =
 	"'shared_expert_intermediate_size':512,'tie_word_embeddings':false,"
 	"'use_sliding_window':false,'vocab_size':151936}";
 
+/* Of Qwen3-0.6B. */
+static const char qwen3[] =
+	"{'architectures':['Qwen3ForCausalLM'],'attention_bias':false,'attention_dropout':0.0,"
+	"'bos_token_id':151643,'eos_token_id':151645,'head_dim':128,'hidden_act':'silu',"
+	"'hidden_size':1024,'initializer_range':0.02,'intermediate_size':3072,"
+	"'max_position_embeddings':40960,'max_window_layers':28,'model_type':'qwen3',"
+	"'num_attention_heads':16,'num_hidden_layers':28,'num_key_value_heads':8,"
+	"'rms_norm_eps':1e-06,'rope_scaling':null,'rope_theta':1000000,'sliding_window':null,"
+	"'tie_word_embeddings':true,'torch_dtype':'bfloat16','use_cache':true,"
+	"'use_sliding_window':false,'vocab_size':151936}";
+
 TEST(published)
 {
 	if (!ok(reads_json(qwen3_5, NULL), "Qwen3.5-MoE, nested %s", error.text))
@@ -104,6 +115,16 @@ TEST(published)
 	   "every fourth layer attends");
 	ok(c.rotary_dim == 64 && c.rope_theta == 1e7, "flat rope keys");
 	ok(c.n_experts == 512 && c.n_experts_per_token == 10 && c.norm_topk_prob, "experts");
+
+	if (!ok(reads_json(qwen3, NULL), "Qwen3 %s", error.text))
+		return;
+	ok(c.family == &family_qwen3 && c.n_layers_of[LAYER_ATTENTION] == 28 &&
+		   c.n_layers_of[LAYER_DENSE] == 28 && c.n_layers == 28 && c.n_key_heads == 0,
+	   "every layer attends, no layer is recurrent");
+	ok(c.n_heads == 16 && c.n_kv_heads == 8 && c.head_dim == 128 && c.rotary_dim == 128 &&
+		   c.rope_theta == 1e6 && c.mlp_size == 3072 && c.tie_word_embeddings,
+	   "sizes");
+	ok(!c.attention_gate && !c.norm_adds_one, "no output gate, norms multiply by w");
 }
 
 TEST(defaults)
@@ -116,6 +137,11 @@ TEST(defaults)
 	ok(reads("qwen3_next", "") && c.hidden_size == 2048 && c.n_layers == 48 &&
 		   c.n_experts == 512 && c.rope_theta == 10000 && c.rotary_dim == 64,
 	   "of Qwen3-Next");
+	ok(reads("qwen3", "") && c.hidden_size == 4096 && c.n_layers == 32 && c.n_heads == 32 &&
+		   c.n_kv_heads == 32 && c.head_dim == 128 && c.mlp_size == 22016 &&
+		   c.vocab_size == 151936 && c.max_position_embeddings == 32768 &&
+		   c.rope_theta == 10000 && c.rms_norm_eps == 1e-6f && !c.tie_word_embeddings,
+	   "of Qwen3");
 	ok(reads("qwen3_5_moe", "'num_hidden_layers':6") && c.n_layers_of[LAYER_ATTENTION] == 1 &&
 		   c.layers[3].mixer == LAYER_ATTENTION,
 	   "qwen3_5_moe without text_config is read flat");
@@ -173,7 +199,7 @@ static const struct {
 	const char *sentence;
 } refused[] = {
 	{"llama", "", ENOTSUP,
-	 "c: model_type must be qwen3_5_moe, qwen3_5 or qwen3_next, with or without _text"},
+	 "c: model_type must be qwen3, qwen3_5_moe, qwen3_5 or qwen3_next, with or without _text"},
 	{"", "", ENOTSUP, "c: model_type must be"},
 	{"qwen3_next", "'hidden_size':0", EINVAL, "c: hidden_size is 0, must be 1 to 65536"},
 	{"qwen3_next", "'hidden_size':-1", EINVAL, "c: hidden_size is -1, must be 1 to 65536"},
@@ -202,6 +228,10 @@ static const struct {
 	{"qwen3_next", "'num_hidden_layers':1,'layer_types':['sliding_attention']", ENOTSUP,
 	 "c: layer_types holds something other than linear_attention and full_attention"},
 	{"qwen3_next", "'num_hidden_layers':1,'layer_types':[1]", ENOTSUP, "c: layer_types holds"},
+	{"qwen3", "'num_hidden_layers':1,'layer_types':['sliding_attention']", ENOTSUP,
+	 "c: layer_types holds something other than full_attention"},
+	{"qwen3", "'num_hidden_layers':1,'layer_types':['linear_attention']", ENOTSUP,
+	 "c: layer_types holds something other than full_attention"},
 	{"qwen3_next", "'full_attention_interval':0", EINVAL, "c: full_attention_interval is 0"},
 	{"qwen3_next", "'num_attention_heads':3,'num_key_value_heads':2", EINVAL,
 	 "c: num_attention_heads must be a multiple of num_key_value_heads"},
@@ -215,6 +245,13 @@ static const struct {
 	{"qwen3_next", "'attention_bias':1", EINVAL, "c: attention_bias must be true or false"},
 	{"qwen3_next", "'attn_output_gate':false", ENOTSUP,
 	 "c: attn_output_gate is false, which is not supported"},
+	{"qwen3", "'attn_output_gate':true", ENOTSUP,
+	 "c: attn_output_gate is true, which is not supported"},
+	{"qwen3", "'attention_bias':true", ENOTSUP,
+	 "c: attention_bias is true, which is not supported"},
+	{"qwen3", "'use_sliding_window':true", ENOTSUP, "c: use_sliding_window is true"},
+	{"qwen3", "'rope_scaling':{'rope_type':'yarn','factor':4}", ENOTSUP,
+	 "c: rope_scaling.rope_type must be \"default\": nothing else is supported"},
 	{"qwen3_next", "'use_sliding_window':true", ENOTSUP, "c: use_sliding_window is true"},
 	{"qwen3_next", "'rope_scaling':{'rope_type':'yarn','factor':4}", ENOTSUP,
 	 "c: rope_scaling.rope_type must be \"default\": nothing else is supported"},

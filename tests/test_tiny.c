@@ -84,6 +84,6 @@ int main(int argc, char **argv)
 		free(names[i]);
 	}
 	free(names);
-	is_int(n, 20, "twenty models");
+	is_int(n, 22, "twenty-two models");
 	return done();
 }

@@ -38,6 +38,8 @@ static const char config_next[] =
 	"{'model_type':'qwen3_next','mlp_only_layers':[1],'intermediate_size':48," COMMON EXPERTS
 	"}";
 
+static const char config_attention[] = "{'model_type':'qwen3','intermediate_size':48," COMMON "}";
+
 static struct model_config parse(const char *json)
 {
 	struct model_config c;
@@ -684,7 +686,7 @@ static void test_tiny(void)
 	}
 	closedir(d);
 	ok_all("every one opens");
-	is_int(n, 20, "there are 20");
+	is_int(n, 22, "there are 22");
 }
 
 /* Synthetic elements: known answers by another program, and their size by role. */
@@ -829,6 +831,7 @@ int main(void)
 	test_round_trip(config_tied, "tied", 0);
 	test_round_trip(config_dense, "dense", 100000);
 	test_round_trip(config_next, "next", 0);
+	test_round_trip(config_attention, "attention", 0);
 	test_export_refused();
 	test_names();
 	test_refused();

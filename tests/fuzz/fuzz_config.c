@@ -32,10 +32,14 @@ static void check_config(const struct model_config *c)
 	require(c->rotary_dim % 2 == 0 && c->rotary_dim >= 2 && c->rotary_dim <= c->head_dim);
 	require(isfinite(c->rope_theta) && c->rope_theta >= 1);
 	require(c->rms_norm_eps > 0);
-	require(c->n_key_heads >= 1 && c->n_value_heads % c->n_key_heads == 0);
-	require(c->key_head_dim % 16 == 0 && c->key_head_dim <= 256 && c->key_head_dim);
-	require(c->value_head_dim % 16 == 0 && c->value_head_dim <= 256 && c->value_head_dim);
-	require(c->conv_kernel >= 2 && c->conv_kernel <= 8);
+	require(c->n_layers_of[LAYER_DELTA] == 0 || c->n_key_heads);
+	if (c->n_key_heads) {
+		require(c->n_value_heads && c->n_value_heads % c->n_key_heads == 0);
+		require(c->key_head_dim % 16 == 0 && c->key_head_dim <= 256 && c->key_head_dim);
+		require(c->value_head_dim % 16 == 0 && c->value_head_dim <= 256 &&
+			c->value_head_dim);
+		require(c->conv_kernel >= 2 && c->conv_kernel <= 8);
+	}
 	require(c->n_experts <= 4096);
 	if (c->n_experts)
 		require(c->n_experts_per_token >= 1 && c->n_experts_per_token <= 32 &&

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Twenty random tiny checkpoints and what transformers answers with them in float32.
+"""Twenty-two random tiny checkpoints and what transformers answers with them in float32.
 
 usage: tiny_models.py OUT_DIR [NAME ...]
 
@@ -27,8 +27,8 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from transformers import (AutoModelForCausalLM, Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM,
-                          Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3NextConfig,
-                          Qwen3NextForCausalLM)
+                          Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3NextConfig, Qwen3NextForCausalLM)
 
 transformers.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -37,6 +37,7 @@ FAMILIES = {
     "qwen3_5_moe": (Qwen3_5MoeTextConfig, Qwen3_5MoeForCausalLM),
     "qwen3_5": (Qwen3_5TextConfig, Qwen3_5ForCausalLM),
     "qwen3_next": (Qwen3NextConfig, Qwen3NextForCausalLM),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM),
 }
 TOKENS = 24
 
@@ -44,9 +45,11 @@ TOKENS = 24
 def sizes(hidden=40, layers=4, heads=2, kv=1, head=64, keys=1, values=2, dk=64, dv=64, conv=4,
           experts=5, top=2, expert=24, shared=24, vocab=301, mlp=0, **more):
     s = dict(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
-             num_key_value_heads=kv, head_dim=head, linear_num_key_heads=keys,
-             linear_num_value_heads=values, linear_key_head_dim=dk, linear_value_head_dim=dv,
-             linear_conv_kernel_dim=conv, vocab_size=vocab, max_position_embeddings=1024)
+             num_key_value_heads=kv, head_dim=head, vocab_size=vocab,
+             max_position_embeddings=1024)
+    if keys:
+        s.update(linear_num_key_heads=keys, linear_num_value_heads=values, linear_key_head_dim=dk,
+                 linear_value_head_dim=dv, linear_conv_kernel_dim=conv)
     if experts:
         s.update(num_experts=experts, num_experts_per_tok=top, moe_intermediate_size=expert,
                  shared_expert_intermediate_size=shared)
@@ -130,6 +133,14 @@ MODELS = [
      sizes(hidden=40, layers=3, layer_types=[L, L, F], head=256, dk=256, dv=256, keys=1, values=2,
            top=4, intermediate_size=32),
      dict(packed=False), (16, 96)),
+    ("21-qwen3", "every layer attends, without a gate: Qwen3, rope in the older keys", "qwen3",
+     sizes(hidden=72, layers=3, experts=0, keys=0, mlp=104, heads=4, kv=2,
+           rope_parameters=dict(rope_type="default", rope_theta=1e6)),
+     dict(old_keys=True), (10, 64, 130)),
+    ("22-qwen3-tied", "Qwen3, tied, three query heads of 32 a key head, f32, two files", "qwen3",
+     sizes(experts=0, keys=0, mlp=88, heads=6, kv=2, head=32, vocab=157,
+           tie_word_embeddings=True),
+     dict(dtype="float32", shards=2), (1, 65, 128)),
 ]
 
 
@@ -143,6 +154,7 @@ def initialise(model, generator):
 
     hidden = model.config.hidden_size
     tied = model.config.tie_word_embeddings
+    plain = model.config.model_type == "qwen3"  # norms multiply by w, not by 1 + w
     for name, p in model.named_parameters():
         if name.endswith("embed_tokens.weight"):
             normal(p, 3.0 / hidden ** 0.5 if tied else 1.0)
@@ -154,8 +166,10 @@ def initialise(model, generator):
             uniform(p, -6.0, -1.0)
         elif name.endswith("linear_attn.norm.weight"):
             normal(p, 0.2, 1.0)
-        elif p.dim() == 1:  # norms that multiply by 1 + w
-            normal(p, 0.2)
+        elif plain and name.endswith(("q_norm.weight", "k_norm.weight")):
+            normal(p, 0.2, 2.0)  # so that a token attends to few others, not to the mean of all
+        elif p.dim() == 1:  # norms
+            normal(p, 0.2, 1.0 if plain else 0.0)
         elif name.endswith("conv1d.weight"):
             normal(p, 1.0 / p.shape[-1] ** 0.5)
         elif name.endswith("mlp.gate.weight"):
@@ -214,8 +228,12 @@ def write_config(path, family, config, options):
     if options.get("old_keys"):
         rope = text.pop("rope_parameters")
         text.pop("layer_types")
-        text.update(full_attention_interval=4, rope_theta=rope["rope_theta"],
-                    partial_rotary_factor=rope["partial_rotary_factor"], rope_scaling=None)
+        if family != "qwen3":
+            text.update(full_attention_interval=4)
+        text.update(rope_theta=rope["rope_theta"])
+        if "partial_rotary_factor" in rope:
+            text.update(partial_rotary_factor=rope["partial_rotary_factor"])
+        text.update(rope_scaling=None)
     if options.get("nested"):
         classes = {"qwen3_5_moe": "Qwen3_5MoeForConditionalGeneration",
                    "qwen3_5": "Qwen3_5ForConditionalGeneration"}

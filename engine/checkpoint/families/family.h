@@ -59,7 +59,7 @@ struct family {
 	const struct tensor_set *const *sets;
 };
 
-#define FAMILIES(ROW) ROW(qwen3_5_moe) ROW(qwen3_5) ROW(qwen3_next)
+#define FAMILIES(ROW) ROW(qwen3) ROW(qwen3_5_moe) ROW(qwen3_5) ROW(qwen3_next)
 
 #define DECLARE_FAMILY(name) extern const struct family family_##name;
 FAMILIES(DECLARE_FAMILY)
