@@ -5,7 +5,8 @@
  *
  * DIR/NAME/ each have a model and its golden.json (tests/golden/tiny_models.py). The same tokens, every listed
  * log-probability within 2e-4; prompts together with a budget that cuts them, so that every chunk and every
- * carried state matters. Nothing in the engine may be shaped for one model.
+ * carried state matters. Then the same prompts with the prefix cache, which has all their full pages when they are
+ * asked again: the bits stay. Nothing in the engine may be shaped for one model.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -13,6 +14,29 @@
 
 #include "tests/golden.h"
 #include "tests/tap.h"
+
+enum { AGAIN = 1000 }; /* the step in which they come again: all have ended */
+
+/* Every request twice: the second time all full pages in front of the prompt's last token are cached. */
+static void check_hits(struct engine *g, struct run_setup setup, const struct run *cold, size_t n)
+{
+	struct run *runs = calloc(2 * n, sizeof(*runs));
+
+	for (size_t i = 0; i < 2 * n; i++) {
+		runs[i] = run_of(cold[i % n].prompt, cold[i % n].n_prompt, cold[i % n].max_tokens);
+		runs[i].arrival = i < n ? 0 : AGAIN;
+	}
+	setup.cache = true;
+	check(run_all(g, &setup, runs, 2 * n));
+	for (size_t i = 0; i < 2 * n; i++) {
+		uint32_t pages = (cold[i % n].n_prompt - 1) / setup.page_tokens;
+
+		check(run_same(&cold[i % n], &runs[i], "without a cache, and with one"));
+		check(runs[i].hit.n_cached == (i < n ? 0 : pages * setup.page_tokens));
+		run_release(&runs[i]);
+	}
+	free(runs);
+}
 
 static void test_model(const char *dir, const char *name, enum engine_kernels kernels)
 {
@@ -44,12 +68,13 @@ static void test_model(const char *dir, const char *name, enum engine_kernels ke
 				 golden.cases[i].max_tokens);
 	check(golden.n > 0);
 	check(run_all(g, &setup, runs, golden.n));
-	for (size_t i = 0; i < golden.n; i++) {
+	for (size_t i = 0; i < golden.n; i++)
 		check(golden_matches(&golden.cases[i], &runs[i], &worst));
+	check_hits(g, setup, runs, golden.n);
+	for (size_t i = 0; i < golden.n; i++)
 		run_release(&runs[i]);
-	}
-	ok_all("%s: %zu prompts, log-probabilities within %.2g (%s)", name, golden.n, (double)worst,
-	       engine_info(g)->kernels);
+	ok_all("%s: %zu prompts, log-probabilities within %.2g, after hits the same bits (%s)",
+	       name, golden.n, (double)worst, engine_info(g)->kernels);
 	free(runs);
 	engine_close(g);
 	golden_release(&golden);
