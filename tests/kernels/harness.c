@@ -150,42 +150,14 @@ static bool runs(const struct way *w)
 	       (w->width != KERNEL_WIDTH_CPU || h.device.cpu);
 }
 
-static int run_ways(void (*test)(const struct way *w), bool packings)
-{
-	const char *which = getenv("TIGON_TEST_DEVICE"), *small = getenv("TIGON_TEST_SMALL");
-	struct err e;
-
-	h.small = small && !strcmp(small, "1");
-	if (device_open(which, &h.device, &e) < 0)
-		return skip_all(e.text);
-	printf("# %s\n", h.device.name);
-	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
-		if (runs(&ways[i]) && (packings || !ways[i].plain))
-			test(&ways[i]);
-	device_close(&h.device);
-	return done();
-}
-
-int harness_main(void (*test)(const struct way *w))
-{
-	return run_ways(test, false);
-}
-
-int harness_main_packings(void (*test)(const struct way *w))
-{
-	return run_ways(test, true);
-}
-
 bool harness_small(void)
 {
 	return h.small;
 }
 
-const struct kernel_shape *common_shape(size_t i)
+struct kernel_shape common_shape(void)
 {
-	if (h.small)
-		return i < ARRAY_SIZE(small_shapes) ? &small_shapes[i] : NULL;
-	return i < ARRAY_SIZE(common_shapes) ? &common_shapes[i] : NULL;
+	return h.small ? small_shapes[0] : common_shapes[0];
 }
 
 struct kernels *set_open(const struct way *w, struct kernel_shape shape)
@@ -214,6 +186,39 @@ void set_finish(struct kernels *k)
 		failed("%s", e.text);
 	else if (code != CL_SUCCESS)
 		failed("clFinish gives %d", code);
+}
+
+static void run_way(const struct way *w)
+{
+	const struct kernel_shape *shapes = h.small ? small_shapes : common_shapes;
+	size_t n = h.small ? ARRAY_SIZE(small_shapes) : ARRAY_SIZE(common_shapes);
+
+	if (kernel_test.way)
+		kernel_test.way(w);
+	for (size_t i = 0; kernel_test.shape && i < n; i++) {
+		struct kernels *k = set_open(w, shapes[i]);
+
+		if (!k)
+			return;
+		kernel_test.shape(w, k);
+		kernels_close(k);
+	}
+}
+
+int main(void)
+{
+	const char *which = getenv("TIGON_TEST_DEVICE"), *small = getenv("TIGON_TEST_SMALL");
+	struct err e;
+
+	h.small = small && !strcmp(small, "1");
+	if (device_open(which, &h.device, &e) < 0)
+		return skip_all(e.text);
+	printf("# %s\n", h.device.name);
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
+		if (runs(&ways[i]) && (kernel_test.packings || !ways[i].plain))
+			run_way(&ways[i]);
+	device_close(&h.device);
+	return done();
 }
 
 /* ---- numbers ---- */

@@ -28,9 +28,14 @@ struct way {
 	bool plain; /* weights are not coded; only where a test wants all packings */
 };
 
-/* Runs `test` with every way that the device can run, and reports in TAP. Returns main's exit status. */
-int harness_main(void (*test)(const struct way *w));
-int harness_main_packings(void (*test)(const struct way *w));
+/* The test of a program, which the program defines. The harness has the main function: it calls the test's functions with every way
+ * that the device can run, and reports in TAP. */
+extern const struct kernel_test {
+	void (*way)(const struct way *w);		       /* or NULL */
+	void (*shape)(const struct way *w, struct kernels *k); /* for each common shape; or NULL */
+	bool packings; /* also ways whose weights are plain */
+} kernel_test;
+
 bool harness_small(void);
 
 /* Checks are counted quietly, only failures print; ok_way ends a group of them and is its line, with the largest
@@ -46,10 +51,10 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape);
 /* Waits; a failed launch is a failed check. */
 void set_finish(struct kernels *k);
 
-/* Shapes that most tests share, so that each program is compiled once for all of them; NULL past the last. In the first
+/* The first of the shapes that most tests share, so that each program is compiled once for all of them. In this one
  * no size is a multiple of another one, the outputs are kept (dump) and the second MLP is dense. There are no attention
  * and delta layers: their tests add them. */
-const struct kernel_shape *common_shape(size_t i);
+struct kernel_shape common_shape(void);
 
 /* ---- numbers ---- */
 

@@ -526,7 +526,7 @@ static void test(const struct way *w)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(all_heads); i++) {
 		const struct heads *h = &all_heads[i];
-		struct kernel_shape shape = *common_shape(0);
+		struct kernel_shape shape = common_shape();
 		struct kernels *k;
 
 		if ((h->float_only && w->bf16) || (harness_small() && !h->small))
@@ -557,7 +557,4 @@ static void test(const struct way *w)
 	}
 }
 
-int main(void)
-{
-	return harness_main(test);
-}
+const struct kernel_test kernel_test = {.way = test};

@@ -234,31 +234,21 @@ static void test_products(const struct way *w, struct kernels *k)
 	}
 }
 
-static void test(const struct way *w)
+static void test(const struct way *w, struct kernels *k)
 {
 	static const uint32_t many[] = {1, 5, 70, 200}, few[] = {2};
 	const uint32_t *tokens = harness_small() ? few : many;
 	size_t n = harness_small() ? ARRAY_SIZE(few) : ARRAY_SIZE(many);
+	const struct kernel_shape *s = kernels_shape(k);
 
-	for (size_t i = 0; common_shape(i); i++) {
-		const struct kernel_shape *s = common_shape(i);
-		struct kernels *k = set_open(w, *s);
-
-		if (!k)
-			return;
-		test_products(w, k);
-		for (uint32_t mlp = 0; mlp < s->n_mlps; mlp++) {
-			for (size_t t = 0; t < n; t++) {
-				random_seed(tokens[t]);
-				experts(w, k, mlp, tokens[t]);
-			}
-			ok_way(w, "moe_gate_up and moe_down, %u experts", s->mlps[mlp].experts);
+	test_products(w, k);
+	for (uint32_t mlp = 0; mlp < s->n_mlps; mlp++) {
+		for (size_t t = 0; t < n; t++) {
+			random_seed(tokens[t]);
+			experts(w, k, mlp, tokens[t]);
 		}
-		kernels_close(k);
+		ok_way(w, "moe_gate_up and moe_down, %u experts", s->mlps[mlp].experts);
 	}
 }
 
-int main(void)
-{
-	return harness_main_packings(test);
-}
+const struct kernel_test kernel_test = {.shape = test, .packings = true};

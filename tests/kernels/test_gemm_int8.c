@@ -244,7 +244,4 @@ static void test(const struct way *w)
 	}
 }
 
-int main(void)
-{
-	return harness_main(test);
-}
+const struct kernel_test kernel_test = {.way = test};

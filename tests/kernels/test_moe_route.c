@@ -83,37 +83,26 @@ static void route(const struct way *w, struct kernels *k, uint32_t mlp, uint32_t
 	case_end();
 }
 
-static void test(const struct way *w)
+static void test(const struct way *w, struct kernels *k)
 {
 	static const uint32_t many[] = {1, 2, 63, 64, 65, 300}, few[] = {1, 3};
 	const uint32_t *tokens = harness_small() ? few : many;
 	size_t n = harness_small() ? ARRAY_SIZE(few) : ARRAY_SIZE(many);
 
-	for (size_t i = 0; common_shape(i); i++) {
-		const struct kernel_shape *s = common_shape(i);
-		struct kernels *k = set_open(w, *s);
+	for (uint32_t mlp = 0; mlp < kernels_shape(k)->n_mlps; mlp++) {
+		const struct kernel_mlp *m = &kernels_shape(k)->mlps[mlp];
 
-		if (!k)
-			return;
-		for (uint32_t mlp = 0; mlp < s->n_mlps; mlp++) {
-			const struct kernel_mlp *m = &s->mlps[mlp];
-
-			for (size_t t = 0; t < n; t++)
-				for (int ties = 0; ties < (m->experts ? 2 : 1); ties++) {
-					random_seed(tokens[t] * 2 + (unsigned)ties);
-					route(w, k, mlp, tokens[t], ties);
-				}
-			if (m->experts)
-				ok_way(w, "%u of %u experts%s", m->topk, m->experts,
-				       m->norm_topk ? ", normalised" : "");
-			else
-				ok_way(w, "a dense MLP");
-		}
-		kernels_close(k);
+		for (size_t t = 0; t < n; t++)
+			for (int ties = 0; ties < (m->experts ? 2 : 1); ties++) {
+				random_seed(tokens[t] * 2 + (unsigned)ties);
+				route(w, k, mlp, tokens[t], ties);
+			}
+		if (m->experts)
+			ok_way(w, "%u of %u experts%s", m->topk, m->experts,
+			       m->norm_topk ? ", normalised" : "");
+		else
+			ok_way(w, "a dense MLP");
 	}
 }
 
-int main(void)
-{
-	return harness_main(test);
-}
+const struct kernel_test kernel_test = {.shape = test};

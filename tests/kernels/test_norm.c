@@ -112,29 +112,20 @@ static void combine_norm(const struct way *w, struct kernels *k, uint32_t mlp, u
 	case_end();
 }
 
-static void test(const struct way *w)
+static void test(const struct way *w, struct kernels *k)
 {
-	for (size_t i = 0; common_shape(i); i++) {
-		const struct kernel_shape *s = common_shape(i);
-		struct kernels *k = set_open(w, *s);
-		uint32_t T = harness_small() ? 2 : TOKENS;
+	const struct kernel_shape *s = kernels_shape(k);
+	uint32_t T = harness_small() ? 2 : TOKENS;
 
-		if (!k)
-			return;
-		random_seed(s->hidden);
-		rms_norm(w, k, 1);
-		rms_norm(w, k, T);
-		ok_way(w, "rms_norm of %u numbers", s->hidden);
-		for (uint32_t mlp = 0; mlp < s->n_mlps; mlp++) {
-			combine_norm(w, k, mlp, 1);
-			combine_norm(w, k, mlp, T);
-		}
-		ok_way(w, "combine_norm of %u numbers", s->hidden);
-		kernels_close(k);
+	random_seed(s->hidden);
+	rms_norm(w, k, 1);
+	rms_norm(w, k, T);
+	ok_way(w, "rms_norm of %u numbers", s->hidden);
+	for (uint32_t mlp = 0; mlp < s->n_mlps; mlp++) {
+		combine_norm(w, k, mlp, 1);
+		combine_norm(w, k, mlp, T);
 	}
+	ok_way(w, "combine_norm of %u numbers", s->hidden);
 }
 
-int main(void)
-{
-	return harness_main(test);
-}
+const struct kernel_test kernel_test = {.shape = test};

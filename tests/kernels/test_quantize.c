@@ -97,7 +97,4 @@ static void test(const struct way *w)
 	}
 }
 
-int main(void)
-{
-	return harness_main(test);
-}
+const struct kernel_test kernel_test = {.way = test};

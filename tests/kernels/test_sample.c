@@ -524,57 +524,48 @@ static void philox_vectors(const struct way *w)
 	ok_way(w, "the reference's Philox gives the published numbers");
 }
 
-static void test(const struct way *w)
+static void test(const struct way *w, struct kernels *k)
 {
+	uint32_t vocab = kernels_shape(k)->vocab;
+
+	random_seed(vocab);
+	greedy(k);
+	ok_way(w, "greedy, %u tokens", vocab);
+	cuts(k);
+	ok_way(w, "temperature, top_k, top_p, min_p, %u tokens", vocab);
+	penalties(k);
+	ok_way(w, "penalties and bans, %u tokens", vocab);
+	scores(k);
+	ok_way(w, "given tokens, %u tokens", vocab);
+	seat_reset(k);
+	ok_way(w, "seats change hands");
+	if (vocab <= 64 && !harness_small()) {
+		frequencies(k, 1);
+		frequencies(k, 0.7f);
+		ok_way(w, "draws follow the distribution");
+	}
+}
+
+static void test_many(const struct way *w)
+{
+	struct kernel_shape s = common_shape();
+	struct kernels *k;
 	static bool once;
 
 	if (!once)
 		philox_vectors(w);
 	once = true;
-	for (size_t i = 0; common_shape(i); i++) {
-		const struct kernel_shape *s = common_shape(i);
-		struct kernels *k = set_open(w, *s);
-		uint32_t vocab = s->vocab;
-
-		if (!k)
-			return;
-		random_seed(i);
-		greedy(k);
-		ok_way(w, "greedy, %u tokens", vocab);
-		cuts(k);
-		ok_way(w, "temperature, top_k, top_p, min_p, %u tokens", vocab);
-		penalties(k);
-		ok_way(w, "penalties and bans, %u tokens", vocab);
-		scores(k);
-		ok_way(w, "given tokens, %u tokens", vocab);
-		seat_reset(k);
-		ok_way(w, "seats change hands");
-		if (vocab <= 64 && !harness_small()) {
-			frequencies(k, 1);
-			frequencies(k, 0.7f);
-			ok_way(w, "draws follow the distribution");
-		}
-		kernels_close(k);
-	}
-	{
-		struct kernel_shape s = *common_shape(0);
-		struct kernels *k;
-
-		s.vocab = harness_small() ? 300 : 20011;
-		k = set_open(w, s);
-		if (!k)
-			return;
-		random_seed(2);
-		blocks(w, k);
-		ok_way(w, "many blocks, %u tokens", s.vocab);
-		greedy(k);
-		scores(k);
-		ok_way(w, "greedy and given tokens, %u tokens", s.vocab);
-		kernels_close(k);
-	}
+	s.vocab = harness_small() ? 300 : 20011;
+	k = set_open(w, s);
+	if (!k)
+		return;
+	random_seed(2);
+	blocks(w, k);
+	ok_way(w, "many blocks, %u tokens", s.vocab);
+	greedy(k);
+	scores(k);
+	ok_way(w, "greedy and given tokens, %u tokens", s.vocab);
+	kernels_close(k);
 }
 
-int main(void)
-{
-	return harness_main(test);
-}
+const struct kernel_test kernel_test = {.way = test_many, .shape = test};

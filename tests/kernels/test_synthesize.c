@@ -63,7 +63,7 @@ static void table(const struct way *w, struct kernels *k, uint32_t rows, uint32_
 
 static void test(const struct way *w)
 {
-	struct kernels *k = set_open(w, *common_shape(0));
+	struct kernels *k = set_open(w, common_shape());
 
 	if (!k)
 		return;
@@ -83,7 +83,4 @@ static void test(const struct way *w)
 	kernels_close(k);
 }
 
-int main(void)
-{
-	return harness_main_packings(test);
-}
+const struct kernel_test kernel_test = {.way = test, .packings = true};
