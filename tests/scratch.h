@@ -1,4 +1,4 @@
-/* A directory for one test program's files, removed with all in it when the program says so. */
+/* A directory for one test program's files: it is there when main begins, and removed with all in it when the program exits. */
 #pragma once
 
 #include <ftw.h>
@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 static char scratch_dir[256];
+static pid_t scratch_owner; /* a child that exits leaves the directory to its parent */
 
-/* Makes the directory, under TMPDIR or /tmp. */
-__attribute__((unused)) static void scratch_make(void)
+/* Under TMPDIR or /tmp. */
+__attribute__((constructor)) static void scratch_make(void)
 {
 	const char *base = getenv("TMPDIR");
 
@@ -19,6 +20,7 @@ __attribute__((unused)) static void scratch_make(void)
 		perror(scratch_dir);
 		abort();
 	}
+	scratch_owner = getpid();
 }
 
 static int scratch_remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -32,9 +34,10 @@ static int scratch_remove_tree(const char *path)
 	return nftw(path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-__attribute__((unused)) static void scratch_remove(void)
+__attribute__((destructor)) static void scratch_remove(void)
 {
-	scratch_remove_tree(scratch_dir);
+	if (getpid() == scratch_owner)
+		scratch_remove_tree(scratch_dir);
 }
 
 /* The path of a name in the directory; valid until the fourth call after this one. */

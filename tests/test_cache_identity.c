@@ -225,7 +225,6 @@ static void test_errors(void)
 
 int main(void)
 {
-	scratch_make();
 	log_set_level(LOG_LEVEL_WARNING);
 	snprintf(memo, sizeof(memo), "%s", scratch_path("memo"));
 	info.model = (struct model_config){.family = &family_qwen3_5,
@@ -246,6 +245,5 @@ int main(void)
 		abort();
 	test_weights();
 	test_errors();
-	scratch_remove();
 	return done();
 }

@@ -135,10 +135,4 @@ TEST(open)
 	       "a file that is no format's: %s", e.text);
 }
 
-int main(void)
-{
-	scratch_make();
-	run_tests();
-	scratch_remove();
-	return done();
-}
+TEST_MAIN()

@@ -19,7 +19,9 @@
 
 enum { FILE_MAX = 64 << 20 };
 
-static struct buf config, weights; /* of a good checkpoint */
+static char good[4096];		   /* the directory of a good checkpoint */
+static struct buf config, weights; /* what lies there */
+static int descriptors_before;
 
 static struct engine_options options(const char *dir)
 {
@@ -55,16 +57,16 @@ static bool refused(const struct engine_options *o, int code, const char *part)
 	int before = descriptors();
 	struct err e = {0};
 	int r = engine_open(o, &g, &e);
-	bool good = r < 0 && g == untouched && e.code == -r && (!code || r == code) &&
-		    one_sentence(e.text) && (!part || strstr(e.text, part)) &&
-		    descriptors() == before;
+	bool right = r < 0 && g == untouched && e.code == -r && (!code || r == code) &&
+		     one_sentence(e.text) && (!part || strstr(e.text, part)) &&
+		     descriptors() == before;
 
-	if (!good)
+	if (!right)
 		printf("# %s: %d (%s), %d descriptors before and %d now\n", o->model_dir, r, e.text,
 		       before, descriptors());
 	if (r == 0)
 		engine_close(g);
-	return good;
+	return right;
 }
 
 static void write_text(const char *name, const char *text)
@@ -106,32 +108,32 @@ static const char *changed(const char *from, const char *to)
 
 /* ---- directories ---- */
 
+static void refuses_dir(const char *name, int code, const char *part, const char *what)
+{
+	struct engine_options o = options(scratch_path(name));
+
+	ok(refused(&o, code, part), "%s", what);
+}
+
 TEST(directories)
 {
-	struct engine_options o = options(scratch_path("missing"));
-
-	ok(refused(&o, -ENOENT, "missing"), "no directory");
+	refuses_dir("missing", -ENOENT, "missing", "no directory");
 	write_text("file", "x");
-	o.model_dir = scratch_path("file");
-	ok(refused(&o, 0, "file"), "a file instead of a directory");
+	refuses_dir("file", 0, "file", "a file instead of a directory");
 	make_dir("empty");
-	o.model_dir = scratch_path("empty");
-	ok(refused(&o, -ENOENT, "config.json"), "an empty directory");
+	refuses_dir("empty", -ENOENT, "config.json", "an empty directory");
 	make_dir("deep");
 	make_dir("deep/config.json");
-	o.model_dir = scratch_path("deep");
-	ok(refused(&o, 0, "config.json"), "a directory as config.json");
+	refuses_dir("deep", 0, "config.json", "a directory as config.json");
 	make_dir("pipe");
 	check(mkfifo(scratch_path("pipe/config.json"), 0600) == 0);
-	o.model_dir = scratch_path("pipe");
-	check(refused(&o, -EINVAL, "config.json"));
-	ok_all("a pipe as config.json, which is not waited for");
+	refuses_dir("pipe", -EINVAL, "config.json",
+		    "a pipe as config.json, which is not waited for");
 	make_dir("bare");
 	write_text("bare/config.json", buf_str(&config));
-	o.model_dir = scratch_path("bare");
-	ok(refused(&o, -ENOENT, "bare"), "a configuration without weights");
+	refuses_dir("bare", -ENOENT, "bare", "a configuration without weights");
 	check(symlink("nowhere", scratch_path("bare/model.safetensors")) == 0);
-	ok(refused(&o, -ENOENT, "model.safetensors"), "weights that are a link to nothing");
+	refuses_dir("bare", -ENOENT, "model.safetensors", "weights that are a link to nothing");
 }
 
 TEST(configs)
@@ -299,43 +301,37 @@ TEST(index)
 
 /* ---- options ---- */
 
-static void test_options(const char *good)
+TEST(options)
 {
-	struct engine_options o = options(good);
+	struct engine_options o;
 
-	o.device_memory = 1;
-	ok(refused(&o, -ENOMEM, "--device-memory"), "one byte of device memory");
-	o.device_memory = 1 << 20;
-	ok(refused(&o, -ENOMEM, "--device-memory"), "a MiB of device memory");
-	o.device_memory = UINT64_MAX;
-	ok(refused(&o, -EINVAL, "--device-memory"), "more device memory than there is");
-	o = options(good);
-	o.device_memory_share = 1e-12;
-	ok(refused(&o, -ENOMEM, "--device-memory"), "next to no share of the device's memory");
-	o = options(good);
-	o.max_model_len = 1 << 30;
-	ok(refused(&o, -ENOMEM, NULL), "a context that no memory holds");
-	o = options(good);
-	o.device = "no such device";
-	ok(refused(&o, -ENODEV, "no such device"), "no such device");
-	o.device = "999";
-	ok(refused(&o, -ENODEV, "999"), "no device of that number");
-	o = options(good);
-	o.cache_memory = 1;
-	ok(refused(&o, -ENOMEM, "--cache-memory"), "one byte of cache");
-	o.cache_memory = UINT64_MAX / 2;
-	ok(refused(&o, -EINVAL, "--cache-memory"), "more cache than there is memory");
-	o.cache_memory = 0;
-	o.cache_memory_share = 1e-9;
-	ok(refused(&o, -ENOMEM, "--cache-memory"), "next to no share for the cache");
-	o = options(good);
-	o.program_cache = "/nonexistent/cache";
-	ok(refused(&o, -ENOENT, "/nonexistent/cache"), "a program cache that cannot be made");
-	o.program_cache = "/dev/null";
-	ok(refused(&o, -ENOTDIR, "/dev/null"), "a program cache that is no directory");
-	o = options(good);
-	o.dump_activations = "/nonexistent/dump";
-	ok(refused(&o, -ENOENT, "/nonexistent/dump"), "activations that cannot be written");
+#define REFUSES(field, value, code, part, what)    \
+	do {                                       \
+		o = options(good);                 \
+		o.field = (value);                 \
+		ok(refused(&o, code, part), what); \
+	} while (0)
+	REFUSES(device_memory, 1, -ENOMEM, "--device-memory", "one byte of device memory");
+	REFUSES(device_memory, 1 << 20, -ENOMEM, "--device-memory", "a MiB of device memory");
+	REFUSES(device_memory, UINT64_MAX, -EINVAL, "--device-memory",
+		"more device memory than there is");
+	REFUSES(device_memory_share, 1e-12, -ENOMEM, "--device-memory",
+		"next to no share of the device's memory");
+	REFUSES(max_model_len, 1 << 30, -ENOMEM, NULL, "a context that no memory holds");
+	REFUSES(device, "no such device", -ENODEV, "no such device", "no such device");
+	REFUSES(device, "999", -ENODEV, "999", "no device of that number");
+	REFUSES(cache_memory, 1, -ENOMEM, "--cache-memory", "one byte of cache");
+	REFUSES(cache_memory, UINT64_MAX / 2, -EINVAL, "--cache-memory",
+		"more cache than there is memory");
+	REFUSES(cache_memory_share, 1e-9, -ENOMEM, "--cache-memory",
+		"next to no share for the cache");
+	REFUSES(program_cache, "/nonexistent/cache", -ENOENT, "/nonexistent/cache",
+		"a program cache that cannot be made");
+	REFUSES(program_cache, "/dev/null", -ENOTDIR, "/dev/null",
+		"a program cache that is no directory");
+	REFUSES(dump_activations, "/nonexistent/dump", -ENOENT, "/nonexistent/dump",
+		"activations that cannot be written");
+#undef REFUSES
 	/* 280 GB of weights, from a file of a few hundred bytes. */
 	make_checkpoint("huge",
 			changed("\"hidden_size\": 64",
@@ -348,7 +344,7 @@ static void test_options(const char *good)
 }
 
 /* What is asked for is what there is, and it is enough to run (engine_open runs a step). */
-static void test_cache_memory(const char *good)
+TEST(cache_memory)
 {
 	struct engine_options o = options(good);
 	struct engine *g;
@@ -384,7 +380,7 @@ static void test_cache_memory(const char *good)
 }
 
 /* A program cache full of rubbish costs time only. */
-static void test_damaged_cache(const char *good)
+TEST(damaged_cache)
 {
 	struct engine_options o = options(good);
 	struct engine *g;
@@ -419,7 +415,7 @@ static void test_damaged_cache(const char *good)
 
 /* ---- plans ---- */
 
-static void test_plans(const char *good)
+TEST(plans)
 {
 	struct engine_options o = options(good);
 	struct sampling greedy = run_greedy();
@@ -486,7 +482,7 @@ static void test_plans(const char *good)
 
 /* ---- what is left ---- */
 
-static void test_still_good(const char *good, int before)
+TEST(still_good)
 {
 	struct engine_options o = options(good);
 	struct run_setup setup = run_setup_of(&o);
@@ -512,24 +508,24 @@ static void test_still_good(const char *good, int before)
 	golden_release(&golden);
 	engine_close(g);
 	ok_all("and answers as it should");
-	is_int(descriptors(), before, "no descriptor is left open");
+	is_int(descriptors(), descriptors_before, "no descriptor is left open");
 }
 
-static bool read_good(const char *dir)
+static bool read_good(void)
 {
 	char path[8192];
 	struct err e = {0};
-	bool good;
+	bool is_read;
 
 	buf_init(&config, FILE_MAX);
 	buf_init(&weights, FILE_MAX);
-	snprintf(path, sizeof(path), "%s/config.json", dir);
-	good = file_read(AT_FDCWD, path, path, &config, &e) == 0;
-	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
-	good = good && file_read(AT_FDCWD, path, path, &weights, &e) == 0;
-	if (!good)
+	snprintf(path, sizeof(path), "%s/config.json", good);
+	is_read = file_read(AT_FDCWD, path, path, &config, &e) == 0;
+	snprintf(path, sizeof(path), "%s/model.safetensors", good);
+	is_read = is_read && file_read(AT_FDCWD, path, path, &weights, &e) == 0;
+	if (!is_read)
 		printf("# %s\n", e.text);
-	return good;
+	return is_read;
 }
 
 int main(int argc, char **argv)
@@ -537,15 +533,12 @@ int main(int argc, char **argv)
 	struct engine_options o;
 	struct engine *g;
 	struct err e = {0};
-	char good[4096];
-	int before;
 
 	if (argc < 2)
 		return 2;
 	snprintf(good, sizeof(good), "%s/01-moe", argv[1]);
-	if (!read_good(good))
+	if (!read_good())
 		return 2;
-	scratch_make();
 	/* What OpenCL opens once and keeps is there before descriptors are counted. */
 	o = options(good);
 	if (engine_open(&o, &g, &e) < 0) {
@@ -553,14 +546,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	engine_close(g);
-	before = descriptors();
+	descriptors_before = descriptors();
 	run_tests();
-	test_options(good);
-	test_cache_memory(good);
-	test_damaged_cache(good);
-	test_plans(good);
-	test_still_good(good, before);
-	scratch_remove();
 	buf_release(&config);
 	buf_release(&weights);
 	return done();

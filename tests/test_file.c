@@ -69,10 +69,4 @@ TEST(refused)
 	   "nothing is left of them");
 }
 
-int main(void)
-{
-	scratch_make();
-	run_tests();
-	scratch_remove();
-	return done();
-}
+TEST_MAIN()

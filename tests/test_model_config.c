@@ -408,7 +408,6 @@ TEST(files)
 		   "has its numbers");
 	memset(&before, 0x55, sizeof(before));
 	c = before;
-	scratch_make();
 	is_int(model_config_open(scratch_dir, &c, &e), -ENOENT, "no config.json");
 	snprintf(want, sizeof(want), "%s/config.json: cannot open: No such file or directory",
 		 scratch_dir);
@@ -420,7 +419,6 @@ TEST(files)
 	scratch_write("generation_config.json", "", 0);
 	is_int(model_config_open(scratch_dir, &c, &e), -EINVAL, "an empty generation_config.json");
 	is_int(model_config_open("/nonexistent", &c, &e), -ENOENT, "no directory");
-	scratch_remove();
 }
 
 TEST_MAIN()

@@ -123,7 +123,6 @@ int main(void)
 	struct err e = {0};
 	const char *path;
 
-	scratch_make();
 	path = scratch_path("record");
 	decode(path, false);
 	ok(replay(path, &e) == 0, "prompts that come from elsewhere: the same plans%s", e.text);
@@ -134,6 +133,5 @@ int main(void)
 	ok(replay(path, &e) == 0, "prompts that go elsewhere: the same plans%s", e.text);
 	prefill(path, 4);
 	ok(replay(path, &e) == 0, "also where some is there%s", e.text);
-	scratch_remove();
 	return done();
 }

@@ -679,7 +679,6 @@ int main(int argc, char **argv)
 	if (argc < 3)
 		return 2;
 	dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
-	scratch_make();
 	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++) {
 		struct engine *g = open_engine(argv[1], dtype, kernels[i], NULL);
 		const char *name = i ? "x86" : "generic";
@@ -695,6 +694,5 @@ int main(int argc, char **argv)
 	}
 	test_close(argv[1], dtype);
 	test_dump(argv[1], dtype);
-	scratch_remove();
 	return done();
 }

@@ -430,10 +430,4 @@ TEST(scan)
 	}
 }
 
-int main(void)
-{
-	scratch_make();
-	run_tests();
-	scratch_remove();
-	return done();
-}
+TEST_MAIN()

@@ -17,13 +17,14 @@
 
 enum { DRAWS = 1024 };
 
-struct fixture {
+static struct {
 	struct engine *g;
 	struct run_setup setup;
 	struct golden golden;
-	struct ids open;	     /* a prompt after which many tokens are likely */
-	struct draw_result open_top; /* the best TOP_LOGPROBS_MAX behind it */
-};
+	const struct golden_case *text; /* with a long prompt */
+	struct ids open;		/* a prompt after which many tokens are likely */
+	struct draw_result open_top;	/* the best TOP_LOGPROBS_MAX behind it */
+} f;
 
 static struct sampling drawn(uint64_t seed)
 {
@@ -44,9 +45,19 @@ static struct run request(const struct ids *prompt, struct sampling s, uint32_t 
 	return r;
 }
 
-static void run_one(const struct fixture *f, struct run *r)
+static void run_one(struct run *r)
 {
-	check(run_all(f->g, &f->setup, r, 1));
+	check(run_all(f.g, &f.setup, r, 1));
+}
+
+/* A request that has run, alone. */
+static struct run ran(const struct ids *prompt, struct sampling s, uint32_t n_choices,
+		      uint32_t max_tokens)
+{
+	struct run r = request(prompt, s, n_choices, max_tokens);
+
+	run_one(&r);
+	return r;
 }
 
 static bool same_ids(const struct ids *a, const struct ids *b)
@@ -55,15 +66,15 @@ static bool same_ids(const struct ids *a, const struct ids *b)
 }
 
 /* The step of all golden answers whose best token is least likely: its prompt, and what comes behind it. */
-static void find_open_prompt(struct fixture *f)
+static void find_open_prompt(void)
 {
 	const struct golden_case *best = NULL;
 	struct sampling s = run_greedy();
 	size_t step = 0;
 	struct run r;
 
-	for (size_t i = 0; i < f->golden.n; i++) {
-		const struct golden_case *c = &f->golden.cases[i];
+	for (size_t i = 0; i < f.golden.n; i++) {
+		const struct golden_case *c = &f.golden.cases[i];
 
 		for (size_t k = 0; k < c->output.len && c->prompt.len < 512; k++)
 			if (!best || c->steps[k].logprobs[0] < best->steps[step].logprobs[0]) {
@@ -71,40 +82,35 @@ static void find_open_prompt(struct fixture *f)
 				step = k;
 			}
 	}
-	if (!best || ids_append(&f->open, best->prompt.v, best->prompt.len) < 0 ||
-	    ids_append(&f->open, best->output.v, step) < 0)
+	if (!best || ids_append(&f.open, best->prompt.v, best->prompt.len) < 0 ||
+	    ids_append(&f.open, best->output.v, step) < 0)
 		abort();
 	s.n_logprobs = TOP_LOGPROBS_MAX;
-	r = request(&f->open, s, 1, 1);
-	run_one(f, &r);
-	f->open_top = r.draws[0][0];
+	r = ran(&f.open, s, 1, 1);
+	f.open_top = r.draws[0][0];
 	printf("# %s, step %zu: the best token has probability %.3f\n", best->name, step,
-	       (double)expf(f->open_top.logprob));
+	       (double)expf(f.open_top.logprob));
 	run_release(&r);
 }
 
 /* ---- what a draw depends on ---- */
 
-static void test_seed(const struct fixture *f)
+TEST(seed)
 {
 	struct run a[2], b[2], other;
 
-	a[0] = request(&f->open, drawn(7), 1, 20);
-	a[1] = request(&f->golden.cases[0].prompt, drawn(7), 1, 20);
-	run_one(f, &a[0]);
-	run_one(f, &a[1]);
-	b[0] = request(&f->open, drawn(7), 1, 20);
-	b[1] = request(&f->golden.cases[0].prompt, drawn(7), 1, 20);
+	a[0] = ran(&f.open, drawn(7), 1, 20);
+	a[1] = ran(&f.golden.cases[0].prompt, drawn(7), 1, 20);
+	b[0] = request(&f.open, drawn(7), 1, 20);
+	b[1] = request(&f.golden.cases[0].prompt, drawn(7), 1, 20);
 	b[0].arrival = 3;
-	check(run_all(f->g, &f->setup, b, 2));
+	check(run_all(f.g, &f.setup, b, 2));
 	check(run_same(&a[0], &b[0], "the same seed"));
 	check(run_same(&a[1], &b[1], "the same seed"));
-	other = request(&f->open, drawn(8), 1, 20);
-	run_one(f, &other);
+	other = ran(&f.open, drawn(8), 1, 20);
 	check(!same_ids(&a[0].out[0], &other.out[0]));
 	run_release(&other);
-	other = request(&f->open, drawn(7 | (uint64_t)1 << 32), 1, 20);
-	run_one(f, &other);
+	other = ran(&f.open, drawn(7 | (uint64_t)1 << 32), 1, 20);
 	check(!same_ids(&a[0].out[0], &other.out[0]));
 	run_release(&other);
 	for (size_t i = 0; i < 2; i++) {
@@ -114,73 +120,59 @@ static void test_seed(const struct fixture *f)
 	ok_all("the same seed gives the same text in any company, another seed another");
 }
 
+static bool same_choice(const struct run *a, size_t i, const struct run *b, size_t k,
+			const char *what)
+{
+	struct run x = {.n_prompt = a->n_prompt, .out = {a->out[i]}, .draws = {a->draws[i]}};
+	struct run y = {.n_prompt = b->n_prompt, .out = {b->out[k]}, .draws = {b->draws[k]}};
+
+	return run_same(&x, &y, what);
+}
+
 /* Prompts that end on a page's last position, before and behind it. */
-static void test_choices(const struct fixture *f, const struct golden_case *c)
+TEST(choices)
 {
 	static const uint32_t lengths[] = {1, 63, 64, 65, 127, 128, 129, 200};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
-		struct ids prompt = {c->prompt.v, lengths[i], lengths[i]};
-		struct run one = request(&prompt, drawn(99), 1, 70),
-			   four = request(&prompt, drawn(99), 4, 70);
-		struct run eight = request(&prompt, drawn(99), 8, 70);
-		struct run greedy = request(&prompt, run_greedy(), 1, 70);
-		struct run greedy_four = request(&prompt, run_greedy(), 4, 70);
-		struct run together[2];
+		struct ids prompt = {f.text->prompt.v, lengths[i], lengths[i]};
+		struct run one = ran(&prompt, drawn(99), 1, 70);
+		struct run four = ran(&prompt, drawn(99), 4, 70);
+		struct run greedy = ran(&prompt, run_greedy(), 1, 70);
+		struct run together[2] = {request(&prompt, drawn(99), 8, 70),
+					  request(&prompt, run_greedy(), 4, 70)};
+		const struct run *eight = &together[0], *greedy_four = &together[1];
 
-		run_one(f, &one);
-		run_one(f, &four);
-		run_one(f, &greedy);
-		together[0] = eight;
-		together[1] = greedy_four;
-		check(run_all(f->g, &f->setup, together, 2));
-		eight = together[0];
-		greedy_four = together[1];
+		check(run_all(f.g, &f.setup, together, 2));
 		for (size_t k = 0; k < 4; k++) {
-			struct run a = {.n_prompt = lengths[i]}, b = a;
-
-			a.out[0] = four.out[k];
-			a.draws[0] = four.draws[k];
-			b.out[0] = eight.out[k];
-			b.draws[0] = eight.draws[k];
-			check(run_same(&a, &b, "a choice of four and of eight"));
-			a.out[0] = greedy.out[0];
-			a.draws[0] = greedy.draws[0];
-			b.out[0] = greedy_four.out[k];
-			b.draws[0] = greedy_four.draws[k];
-			check(run_same(&a, &b, "greedy, alone and as a choice"));
-			if (!k) {
-				a.out[0] = one.out[0];
-				a.draws[0] = one.draws[0];
-				b.out[0] = four.out[0];
-				b.draws[0] = four.draws[0];
-				check(run_same(&a, &b, "alone and as the first choice"));
-			}
+			check(same_choice(&four, k, eight, k, "a choice of four and of eight"));
+			check(same_choice(&greedy, 0, greedy_four, k,
+					  "greedy, alone and as a choice"));
 		}
+		check(same_choice(&one, 0, &four, 0, "alone and as the first choice"));
 		for (size_t k = 0; k < 8; k++)
 			for (size_t j = 0; j < k; j++)
-				check(!same_ids(&eight.out[k], &eight.out[j]));
+				check(!same_ids(&eight->out[k], &eight->out[j]));
 		run_release(&one);
 		run_release(&four);
-		run_release(&eight);
 		run_release(&greedy);
-		run_release(&greedy_four);
+		run_release(&together[0]);
+		run_release(&together[1]);
 	}
 	ok_all("choice k is the same of four and of eight, whatever page the prompt ends on, and no other");
 }
 
 /* What each choice was told on its way is what a request gets that is given the whole text: no choice reads
  * another's pages or state. */
-static void test_choice_paths(const struct fixture *f, const struct golden_case *c)
+TEST(choice_paths)
 {
 	static const uint32_t lengths[] = {60, 64, 100};
 	float worst = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
-		struct ids prompt = {c->prompt.v, lengths[i], lengths[i]};
-		struct run r = request(&prompt, drawn(5), 5, 40);
+		struct ids prompt = {f.text->prompt.v, lengths[i], lengths[i]};
+		struct run r = ran(&prompt, drawn(5), 5, 40);
 
-		run_one(f, &r);
 		for (size_t k = 0; k < 5; k++)
 			for (size_t step = 3; step < r.out[k].len; step += 18) {
 				struct ids text = {0};
@@ -189,8 +181,7 @@ static void test_choice_paths(const struct fixture *f, const struct golden_case 
 				if (ids_append(&text, prompt.v, prompt.len) < 0 ||
 				    ids_append(&text, r.out[k].v, step) < 0)
 					abort();
-				whole = request(&text, run_greedy(), 1, 1);
-				run_one(f, &whole);
+				whole = ran(&text, run_greedy(), 1, 1);
 				for (size_t t = 0; t < 3; t++) {
 					const struct draw_result *x = &r.draws[k][step],
 								 *y = whole.draws[0];
@@ -211,16 +202,16 @@ static void test_choice_paths(const struct fixture *f, const struct golden_case 
 /* ---- what draws follow ---- */
 
 /* First tokens of DRAWS draws behind the open prompt: eight choices of many seeds. */
-static void draw_many(const struct fixture *f, struct sampling s, int32_t out[DRAWS])
+static void draw_many(struct sampling s, int32_t out[DRAWS])
 {
 	struct run runs[DRAWS / RUN_CHOICES];
 
 	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
 		s.seed = i;
 		s.want_logprobs = false;
-		runs[i] = request(&f->open, s, RUN_CHOICES, 1);
+		runs[i] = request(&f.open, s, RUN_CHOICES, 1);
 	}
-	check(run_all(f->g, &f->setup, runs, ARRAY_SIZE(runs)));
+	check(run_all(f.g, &f.setup, runs, ARRAY_SIZE(runs)));
 	for (size_t i = 0; i < ARRAY_SIZE(runs); i++)
 		for (size_t k = 0; k < RUN_CHOICES; k++)
 			out[i * RUN_CHOICES + k] = runs[i].out[k].len ? runs[i].out[k].v[0] : -1;
@@ -271,10 +262,10 @@ static bool follows(const struct draw_result *top, const double *p, uint32_t n,
 	return bins >= 3 && chi < limit;
 }
 
-static void test_distribution(const struct fixture *f)
+TEST(distribution)
 {
 	static const float temperatures[] = {1, 0.6f, 1.5f};
-	const struct draw_result *top = &f->open_top;
+	const struct draw_result *top = &f.open_top;
 	int32_t draws[DRAWS];
 
 	for (size_t t = 0; t < ARRAY_SIZE(temperatures); t++) {
@@ -291,7 +282,7 @@ static void test_distribution(const struct fixture *f)
 		}
 		for (uint32_t i = 0; s.top_k && i < top->n_top; i++)
 			p[i] /= sum;
-		draw_many(f, s, draws);
+		draw_many(s, draws);
 		snprintf(name, sizeof(name), "temperature %.1f", (double)s.temperature);
 		check(top->n_top == TOP_LOGPROBS_MAX);
 		check(follows(top, p, top->n_top, draws, name));
@@ -300,9 +291,9 @@ static void test_distribution(const struct fixture *f)
 }
 
 /* The draws under a cut: those of the first n tokens, each at p over their sum. */
-static void test_one_cut(const struct fixture *f, struct sampling s, uint32_t n, const char *name)
+static void test_one_cut(struct sampling s, uint32_t n, const char *name)
 {
-	const struct draw_result *top = &f->open_top;
+	const struct draw_result *top = &f.open_top;
 	double p[TOP_LOGPROBS_MAX], sum = 0;
 	int32_t draws[DRAWS];
 
@@ -310,7 +301,7 @@ static void test_one_cut(const struct fixture *f, struct sampling s, uint32_t n,
 		sum += exp((double)top->top_logprobs[i]);
 	for (uint32_t i = 0; i < n; i++)
 		p[i] = exp((double)top->top_logprobs[i]) / sum;
-	draw_many(f, s, draws);
+	draw_many(s, draws);
 	for (uint32_t k = 0; k < DRAWS; k++) {
 		bool inside = false;
 
@@ -321,40 +312,38 @@ static void test_one_cut(const struct fixture *f, struct sampling s, uint32_t n,
 	check(follows(top, p, n, draws, name));
 }
 
-static void test_cuts(const struct fixture *f)
+TEST(cuts)
 {
-	const struct draw_result *top = &f->open_top;
+	const struct draw_result *top = &f.open_top;
 	struct sampling s;
 	double sum = 0;
 
 	s = drawn(0);
 	s.top_k = 4;
-	test_one_cut(f, s, 4, "top_k 4");
+	test_one_cut(s, 4, "top_k 4");
 	/* The smallest set that reaches top_p: between the sums with and without its last token. */
 	for (uint32_t i = 0; i < 5; i++)
 		sum += exp((double)top->top_logprobs[i]);
 	s = drawn(0);
 	s.top_p = (float)(sum - exp((double)top->top_logprobs[4]) / 2);
-	test_one_cut(f, s, 5, "top_p");
+	test_one_cut(s, 5, "top_p");
 	/* At least min_p of the best one's probability. */
 	s = drawn(0);
 	s.min_p = expf((top->top_logprobs[5] + top->top_logprobs[6]) / 2 - top->top_logprobs[0]);
-	test_one_cut(f, s, 6, "min_p");
+	test_one_cut(s, 6, "min_p");
 	ok_all("top_k, top_p and min_p keep the tokens they say, and their proportions");
 }
 
-static void test_greedy(const struct fixture *f)
+TEST(greedy)
 {
-	struct run greedy = request(&f->open, run_greedy(), 1, 40), r;
+	struct run greedy = ran(&f.open, run_greedy(), 1, 40), r;
 	struct sampling cuts[3] = {drawn(1), drawn(2), drawn(3)};
 
 	cuts[0].top_k = 1;
 	cuts[1].top_p = 1e-6f;
 	cuts[2].min_p = 1;
-	run_one(f, &greedy);
 	for (size_t i = 0; i < ARRAY_SIZE(cuts); i++) {
-		r = request(&f->open, cuts[i], 1, 40);
-		run_one(f, &r);
+		r = ran(&f.open, cuts[i], 1, 40);
 		check(run_same(&greedy, &r, "a cut that leaves one token"));
 		run_release(&r);
 	}
@@ -383,7 +372,7 @@ static uint32_t count(const struct ids *ids, size_t n, int32_t id)
 /* Greedy under presence and frequency penalties: the host does the same arithmetic on the reported
  * log-probabilities, which are of the raw logits. Tokens further down only lose: the best of those reported is
  * the best of all as long as it stays above the last of them. */
-static void test_presence_frequency(const struct fixture *f)
+TEST(presence_frequency)
 {
 	static const float penalties[][2] = {{0, 0.5f}, {1.5f, 0}, {0.4f, 0.8f}, {2, 2}};
 	size_t moved = 0, known = 0;
@@ -395,8 +384,7 @@ static void test_presence_frequency(const struct fixture *f)
 		s.n_logprobs = TOP_LOGPROBS_MAX;
 		s.presence_penalty = penalties[i][0];
 		s.frequency_penalty = penalties[i][1];
-		r = request(&f->open, s, 1, 120);
-		run_one(f, &r);
+		r = ran(&f.open, s, 1, 120);
 		for (size_t k = 0; k < r.out[0].len; k++) {
 			const struct draw_result *d = &r.draws[0][k];
 			float best = -INFINITY, second = -INFINITY;
@@ -431,27 +419,24 @@ static void test_presence_frequency(const struct fixture *f)
 
 /* A repetition penalty beyond all measure: no token of the prompt or of the answer comes again. Then 1, which is
  * none, and that the counts of a seat begin anew. */
-static void test_repetition(const struct fixture *f)
+TEST(repetition)
 {
 	struct sampling s = run_greedy();
-	struct run greedy = request(&f->open, s, 1, 40), r;
+	struct run greedy = ran(&f.open, s, 1, 40), r;
 
-	run_one(f, &greedy);
 	check(count(&greedy.out[0], greedy.out[0].len, greedy.out[0].v[0]) > 0);
 	for (int again = 0; again < 2; again++) {
 		s.repetition_penalty = 1e6f;
-		r = request(&f->open, s, 1, 40);
-		run_one(f, &r);
+		r = ran(&f.open, s, 1, 40);
 		check(!same_ids(&r.out[0], &greedy.out[0]));
 		for (size_t k = 0; k < r.out[0].len; k++) {
 			check(!count(&r.out[0], k, r.out[0].v[k]));
-			check(!count(&f->open, f->open.len, r.out[0].v[k]));
+			check(!count(&f.open, f.open.len, r.out[0].v[k]));
 		}
 		run_release(&r);
 		s.repetition_penalty = 1;
 		s.presence_penalty = 1e-9f; /* takes a seat's counts without moving anything */
-		r = request(&f->open, s, 1, 40);
-		run_one(f, &r);
+		r = ran(&f.open, s, 1, 40);
 		check(run_same(&greedy, &r, "no penalty to speak of"));
 		run_release(&r);
 		s.presence_penalty = 0;
@@ -461,17 +446,15 @@ static void test_repetition(const struct fixture *f)
 }
 
 /* Every choice has its own counts: greedy choices under a penalty stay equal, to one another and to one alone. */
-static void test_penalised_choices(const struct fixture *f)
+TEST(penalised_choices)
 {
 	struct sampling s = run_greedy();
 	struct run one, five;
 
 	s.frequency_penalty = 1;
 	s.repetition_penalty = 1.3f;
-	one = request(&f->open, s, 1, 60);
-	five = request(&f->open, s, 5, 60);
-	run_one(f, &one);
-	run_one(f, &five);
+	one = ran(&f.open, s, 1, 60);
+	five = ran(&f.open, s, 5, 60);
 	for (size_t k = 0; k < 5; k++)
 		check(same_ids(&one.out[0], &five.out[k]));
 	run_release(&one);
@@ -479,9 +462,9 @@ static void test_penalised_choices(const struct fixture *f)
 	ok_all("choices count their own tokens");
 }
 
-static bool is_end(const struct fixture *f, int32_t id)
+static bool is_end(int32_t id)
 {
-	const struct model_config *m = &engine_info(f->g)->model;
+	const struct model_config *m = &engine_info(f.g)->model;
 
 	for (uint32_t i = 0; i < m->n_end_tokens; i++)
 		if (m->end_tokens[i] == id)
@@ -491,31 +474,31 @@ static bool is_end(const struct fixture *f, int32_t id)
 
 /* min_tokens: where the answer would have ended the second best token comes; the log-probabilities still say which
  * was the best. */
-static void test_min_tokens(const struct fixture *f)
+TEST(min_tokens)
 {
 	size_t tried = 0;
 
-	for (size_t i = 0; i < f->golden.n && tried < 5; i++) {
-		const struct golden_case *c = &f->golden.cases[i];
+	for (size_t i = 0; i < f.golden.n && tried < 5; i++) {
+		const struct golden_case *c = &f.golden.cases[i];
 		uint32_t end = (uint32_t)c->output.len, min = end + 6;
 		struct run r;
 
-		if (!end || end > 40 || c->prompt.len > 200 || !is_end(f, c->output.v[end - 1]))
+		if (!end || end > 40 || c->prompt.len > 200 || !is_end(c->output.v[end - 1]))
 			continue;
 		r = request(&c->prompt, run_greedy(), 2, min + 20);
 		r.ignore_end = false;
 		r.min_tokens = min;
 		tried++;
-		run_one(f, &r);
+		run_one(&r);
 		for (uint32_t k = 0; k < 2; k++) {
 			const struct draw_result *d =
 				r.out[k].len >= end ? &r.draws[k][end - 1] : NULL;
 
 			check(r.out[k].len >= min);
-			check(d && is_end(f, d->top_ids[0]) && d->token == d->top_ids[1]);
+			check(d && is_end(d->top_ids[0]) && d->token == d->top_ids[1]);
 			check(d && d->logprob == d->top_logprobs[1]);
 			for (uint32_t t = 0; t < r.out[k].len; t++)
-				check(t >= min || !is_end(f, r.out[k].v[t]));
+				check(t >= min || !is_end(r.out[k].v[t]));
 		}
 		run_release(&r);
 	}
@@ -524,23 +507,22 @@ static void test_min_tokens(const struct fixture *f)
 }
 
 /* As many end tokens as a request may name: those of the greedy answer, which come last, are banned too. */
-static void test_many_bans(const struct fixture *f)
+TEST(many_bans)
 {
 	enum { BANNED = 272, MIN_TOKENS = 6 };
-	uint32_t vocab = engine_info(f->g)->model.vocab_size;
-	struct run greedy = request(&f->open, run_greedy(), 1, MIN_TOKENS), r;
+	uint32_t vocab = engine_info(f.g)->model.vocab_size;
+	struct run greedy = ran(&f.open, run_greedy(), 1, MIN_TOKENS), r;
 	int32_t banned[BANNED];
 
-	run_one(f, &greedy);
 	for (uint32_t i = 0; i < BANNED; i++)
 		banned[i] = i < BANNED - MIN_TOKENS ? (int32_t)(vocab - 1 - i)
 						    : greedy.out[0].v[BANNED - 1 - i];
-	r = request(&f->open, run_greedy(), 1, 3 * MIN_TOKENS);
+	r = request(&f.open, run_greedy(), 1, 3 * MIN_TOKENS);
 	r.ignore_end = false;
 	r.end_tokens = banned;
 	r.n_end_tokens = BANNED;
 	r.min_tokens = MIN_TOKENS;
-	run_one(f, &r);
+	run_one(&r);
 	check(r.out[0].len >= MIN_TOKENS);
 	for (uint32_t i = 0; i < MIN_TOKENS && i < r.out[0].len; i++)
 		for (uint32_t k = 0; k < BANNED; k++)
@@ -580,16 +562,16 @@ static void watch_traffic(void *arg, const struct plan *p, const struct draw_res
 	t->without_draws += !p->n_draws;
 }
 
-static void test_traffic(const struct fixture *f, const struct golden_case *c)
+TEST(traffic)
 {
 	static const uint8_t tops[] = {0, 1, 5, TOP_LOGPROBS_MAX};
-	struct run_setup setup = f->setup;
-	struct traffic t = {.g = f->g};
+	struct run_setup setup = f.setup;
+	struct traffic t = {.g = f.g};
 	struct engine_counters before, after;
 	struct run runs[6];
 
 	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
-		runs[i] = request(i ? &f->open : &c->prompt, drawn(i), i % 3 + 1,
+		runs[i] = request(i ? &f.open : &f.text->prompt, drawn(i), i % 3 + 1,
 				  (uint32_t)(10 + 3 * i));
 		runs[i].sampling.want_logprobs = i < ARRAY_SIZE(tops);
 		runs[i].sampling.n_logprobs = tops[i % ARRAY_SIZE(tops)];
@@ -599,10 +581,10 @@ static void test_traffic(const struct fixture *f, const struct golden_case *c)
 	setup.budget = 128;
 	setup.watch = watch_traffic;
 	setup.arg = &t;
-	engine_counters(f->g, &before);
+	engine_counters(f.g, &before);
 	t.before = before.bytes_from_device;
-	check(run_all(f->g, &setup, runs, ARRAY_SIZE(runs)));
-	engine_counters(f->g, &after);
+	check(run_all(f.g, &setup, runs, ARRAY_SIZE(runs)));
+	engine_counters(f.g, &after);
 	check(!t.wrong && t.without_draws > 0);
 	check(after.steps - before.steps == t.steps);
 	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
@@ -628,33 +610,20 @@ static const struct golden_case *long_case(const struct golden *g, size_t n)
 int main(int argc, char **argv)
 {
 	struct engine_options o;
-	const struct golden_case *text;
-	struct fixture f = {0};
 	struct err e = {0};
 
 	if (argc < 2)
 		return 2;
 	o = run_options(argv[1], "float32", 64, 1024);
 	f.setup = run_setup_of(&o);
-	if (!golden_open(o.model_dir, &f.golden) || !(text = long_case(&f.golden, 512)))
+	if (!golden_open(o.model_dir, &f.golden) || !(f.text = long_case(&f.golden, 512)))
 		return 2;
 	if (engine_open(&o, &f.g, &e) < 0) {
 		printf("# %s\n", e.text);
 		return 2;
 	}
-	find_open_prompt(&f);
-	test_seed(&f);
-	test_choices(&f, text);
-	test_choice_paths(&f, text);
-	test_distribution(&f);
-	test_cuts(&f);
-	test_greedy(&f);
-	test_presence_frequency(&f);
-	test_repetition(&f);
-	test_penalised_choices(&f);
-	test_min_tokens(&f);
-	test_many_bans(&f);
-	test_traffic(&f, text);
+	find_open_prompt();
+	run_tests();
 	engine_close(f.g);
 	ids_release(&f.open);
 	golden_release(&f.golden);

@@ -337,7 +337,6 @@ static void test_busy(const char *dir)
 
 int main(void)
 {
-	scratch_make();
 	test_host();
 	test_disk(scratch_path("disk"));
 	test_budget(scratch_path("budget"));
@@ -347,6 +346,5 @@ int main(void)
 	test_opening(scratch_path("opening"));
 	test_close(scratch_path("close"));
 	test_busy(scratch_path("busy"));
-	scratch_remove();
 	return done();
 }

@@ -824,7 +824,6 @@ static void test_export_refused(void)
 
 int main(void)
 {
-	scratch_make();
 	test_synthetic();
 	test_round_trip(config_moe, "moe", 0);
 	test_round_trip(config_moe, "moe-sharded", 50000);
@@ -841,6 +840,5 @@ int main(void)
 	test_tiny();
 	for (unsigned i = 0; i < n_opened; i++)
 		checkpoint_close(opened[i]);
-	scratch_remove();
 	return done();
 }
