@@ -42,11 +42,14 @@ static inline void list_remove(struct list *node)
 	list_init(node);
 }
 
-/* The first element, or NULL when there is none. `member` is the node's name in the element. */
-#define list_first(head, type, member) \
-	(list_empty(head) ? NULL : container_of((head)->next, type, member))
+/* The element of this node, or NULL for the head. `member` is the node's name in the element. */
+#define list_at(head, node, type, member) \
+	((node) == (head) ? NULL : container_of(node, type, member))
 
-/* The body may take `node` out of the list, and no other node. */
-#define list_for_each(node, head)                                                         \
-	for (struct list *node = (head)->next, *node##_next = node->next; node != (head); \
-	     node = node##_next, node##_next = node->next)
+/* The first element, or NULL when there is none. */
+#define list_first(head, type, member) list_at(head, (head)->next, type, member)
+
+/* Walks over the elements as `e`. The body may take e out of the list, and no other element. */
+#define list_for_each(e, head, type, member)                      \
+	for (type *e = list_first(head, type, member), *e##_next; \
+	     e && (e##_next = list_at(head, e->member.next, type, member), true); e = e##_next)

@@ -64,9 +64,7 @@ static void describe_prepare(const struct scheduler *s, const struct request *r,
 
 bool scheduler_next_prepare(struct scheduler *s, struct scheduler_prepare *ret)
 {
-	list_for_each (node, &s->receiving) {
-		struct request *r = container_of(node, struct request, receiving);
-
+	list_for_each (r, &s->receiving, struct request, receiving) {
 		if (r->prepared)
 			continue;
 		r->prepared = true;
@@ -166,10 +164,7 @@ void scheduler_shipped(struct scheduler *s, uint64_t id)
 
 void handoff_drop_ships(struct scheduler *s)
 {
-	list_for_each (node, &s->ending) {
-		struct request *r = container_of(node, struct sequence, node)->request;
-
-		if (request_ships(r))
-			request_abort(r);
-	}
+	list_for_each (q, &s->ending, struct sequence, node)
+		if (request_ships(q->request))
+			request_abort(q->request);
 }

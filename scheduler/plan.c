@@ -259,10 +259,8 @@ static void prefetch_sequence(const struct list *node)
 /* Gives every decoding sequence the page for its next token. */
 static void grow_sequences(struct builder *b)
 {
-	list_for_each (node, &b->s->decoding) {
-		struct sequence *q = container_of(node, struct sequence, node);
-
-		prefetch_sequence(node);
+	list_for_each (q, &b->s->decoding, struct sequence, node) {
+		prefetch_sequence(&q->node);
 		/* choices that are not forked yet have their growth page */
 		if (can_decode(b, q) && !q->request->trunk && !admission_has_page(b->s, q) &&
 		    !admission_grow(b->s, q))
@@ -286,11 +284,10 @@ static void add_decode(struct builder *b, struct sequence *q)
 
 static void plan_decodes(struct builder *b)
 {
-	list_for_each (node, &b->s->decoding) {
-		struct sequence *q = container_of(node, struct sequence, node);
+	list_for_each (q, &b->s->decoding, struct sequence, node) {
 		struct request *r = q->request;
 
-		prefetch_sequence(node);
+		prefetch_sequence(&q->node);
 		if (!can_decode(b, q))
 			continue;
 		if (r->trunk)

@@ -20,8 +20,8 @@ static struct request *choose_victim(const struct scheduler *s)
 	struct request *best = NULL;
 	uint64_t most = 0;
 
-	list_for_each (node, &s->decoding) {
-		struct request *r = container_of(node, struct sequence, node)->request;
+	list_for_each (q, &s->decoding, struct sequence, node) {
+		struct request *r = q->request;
 		uint64_t n = tokens_of(r);
 
 		if (!best || n > most || (n == most && r->id < best->id)) {

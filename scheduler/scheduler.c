@@ -116,8 +116,8 @@ void scheduler_free(struct scheduler *s)
 	map_drain(&s->requests, free_request, NULL);
 	map_release(&s->requests);
 	waiting_free(&s->waiting);
-	list_for_each (node, &s->loads)
-		free(container_of(node, struct load, node));
+	list_for_each (l, &s->loads, struct load, node)
+		free(l);
 	tiers_free(s->tiers);
 	prefix_cache_free(s->cache);
 	pool_free(s->seats);
@@ -159,8 +159,7 @@ static void drop_request(struct scheduler *s, struct request *r)
 
 void scheduler_settle(struct scheduler *s)
 {
-	list_for_each (node, &s->ending) {
-		struct sequence *q = container_of(node, struct sequence, node);
+	list_for_each (q, &s->ending, struct sequence, node) {
 		struct request *r = q->request;
 
 		if (!sequence_settled(s, q) ||

@@ -89,8 +89,7 @@ bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_
 
 	if (r->ask.cache_disabled || s->config.cache_disabled || m->n_tokens >= cap)
 		return false;
-	list_for_each (node, &s->leaders) {
-		struct request *leader = container_of(node, struct request, leading);
+	list_for_each (leader, &s->leaders, struct request, leading) {
 		uint32_t at, coming;
 
 		if (leader->ask.cache_disabled || !leader->trunk || !leader->trunk->path ||
@@ -126,19 +125,16 @@ static void queue_again(struct scheduler *s, struct request *r)
 
 void sharing_published(struct scheduler *s, struct request *leader, uint32_t n_tokens)
 {
-	list_for_each (node, &leader->followers) {
-		struct request *r = container_of(node, struct request, following);
-
+	list_for_each (r, &leader->followers, struct request, following)
 		if (r->following_to <= n_tokens)
 			queue_again(s, r);
-	}
 }
 
 void sharing_end(struct scheduler *s, struct request *r)
 {
 	list_remove(&r->leading);
-	list_for_each (node, &r->followers)
-		queue_again(s, container_of(node, struct request, following));
+	list_for_each (follower, &r->followers, struct request, following)
+		queue_again(s, follower);
 }
 
 bool sharing_leave(struct scheduler *s, struct request *r)

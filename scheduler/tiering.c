@@ -290,9 +290,7 @@ static struct tier_item load_item(const struct load *l, uint32_t i)
 
 bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret)
 {
-	list_for_each (node, &s->loads) {
-		struct load *l = container_of(node, struct load, node);
-
+	list_for_each (l, &s->loads, struct load, node) {
 		if (l->failed || l->n_asked == l->n_items)
 			continue;
 		*ret = (struct scheduler_item){.item = load_item(l, l->n_asked),

@@ -137,12 +137,10 @@ TEST(list)
 		e[i].number = i;
 		list_append(&head, &e[i].node);
 	}
-	list_for_each (node, &head) {
-		struct element *at = container_of(node, struct element, node);
-
+	list_for_each (at, &head, struct element, node) {
 		check(at->number == n++);
 		if (at->number % 2)
-			list_remove(node);
+			list_remove(&at->node);
 	}
 	check(n == 5);
 	ok_all("elements in the order of their arrival; each may leave when it is visited");

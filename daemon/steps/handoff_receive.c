@@ -45,12 +45,9 @@ void handoff_receive_close(struct handoff_receive *h)
 /* The order of this attempt, or of this request; the other argument is 0. NULL: there is none. */
 static struct order *find(struct handoff_receive *h, uint64_t attempt, uint64_t request)
 {
-	list_for_each (node, &h->orders) {
-		struct order *o = container_of(node, struct order, node);
-
+	list_for_each (o, &h->orders, struct order, node)
 		if (attempt ? o->attempt == attempt : o->request == request)
 			return o;
-	}
 	return NULL;
 }
 
@@ -285,9 +282,7 @@ void handoff_receive_forget(struct handoff_receive *h, uint64_t request)
 
 void handoff_receive_fail(struct handoff_receive *h)
 {
-	list_for_each (node, &h->orders) {
-		struct order *o = container_of(node, struct order, node);
-
+	list_for_each (o, &h->orders, struct order, node) {
 		if (o->attempt)
 			transfer_drop(h->transfer, o->attempt);
 		/* Notes of the attempt that exist already are ignored, because its pages may belong to other requests

@@ -42,12 +42,9 @@ bool handoff_send_admit(struct server *s)
 /* The shipment of this attempt, or of this request; the other argument is 0. NULL: there is none. */
 static struct shipment *find(struct handoff_send *h, uint64_t attempt, uint64_t request)
 {
-	list_for_each (node, &h->shipments) {
-		struct shipment *s = container_of(node, struct shipment, node);
-
+	list_for_each (s, &h->shipments, struct shipment, node)
 		if (attempt ? s->attempt == attempt : s->request == request)
 			return s;
-	}
 	return NULL;
 }
 
@@ -247,6 +244,6 @@ void handoff_send_fail(struct handoff_send *h, const struct err *why)
 {
 	if (!h->lost.code)
 		h->lost = *why;
-	list_for_each (node, &h->shipments)
-		transfer_fail(h->transfer, container_of(node, struct shipment, node)->attempt, why);
+	list_for_each (s, &h->shipments, struct shipment, node)
+		transfer_fail(h->transfer, s->attempt, why);
 }

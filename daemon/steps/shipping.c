@@ -204,8 +204,7 @@ int shipping_run(struct shipping *s, struct err *e)
 	bool refused[TRANSFER_PEERS] = {
 		false}; /* a parcel of this peer found no block, so its later ones wait, too */
 
-	list_for_each (node, &s->waiting) {
-		struct parcel *p = container_of(node, struct parcel, node);
+	list_for_each (p, &s->waiting, struct parcel, node) {
 		uint64_t attempt = p->window->attempt;
 		uint32_t peer = p->peer;
 		int r;
@@ -224,9 +223,7 @@ int shipping_run(struct shipping *s, struct err *e)
 
 void shipping_drop(struct shipping *s, uint64_t attempt)
 {
-	list_for_each (node, &s->waiting) {
-		struct parcel *p = container_of(node, struct parcel, node);
-
+	list_for_each (p, &s->waiting, struct parcel, node) {
 		if (p->window->attempt == attempt) {
 			stop_waiting(s, p);
 			free_parcel(p);

@@ -76,8 +76,8 @@ static void say_pong(struct decode_peers *d, uint32_t link, uint64_t sequence) O
 	m.pong.sequence = sequence;
 	m.pong.draining = atomic_load(&w->draining);
 	gossip_tell(&d->sending.gossip, &told, keys, &m.pong);
-	list_for_each (node, &w->attempts) {
-		m.pong.queued_tokens += container_of(node, struct attempt, node)->n_tokens;
+	list_for_each (a, &w->attempts, struct attempt, node) {
+		m.pong.queued_tokens += a->n_tokens;
 		m.pong.running++;
 	}
 	/* Keys that could not be sent are sent again. */

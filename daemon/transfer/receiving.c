@@ -82,8 +82,8 @@ static uint32_t peer_of(const struct receiving *r, const struct attempt *a)
 
 bool receiving_is_busy(const struct receiving *r, uint32_t peer)
 {
-	list_for_each (node, &r->worker->attempts)
-		if (peer_of(r, container_of(node, struct attempt, node)) == peer)
+	list_for_each (a, &r->worker->attempts, struct attempt, node)
+		if (peer_of(r, a) == peer)
 			return true;
 	return false;
 }

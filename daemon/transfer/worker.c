@@ -193,57 +193,42 @@ void attempt_end(struct worker *w, struct attempt *a, enum transfer_note_type ty
 
 struct attempt *attempt_of_delivery(struct worker *w, uint32_t link, uint64_t delivery)
 {
-	list_for_each (node, &w->attempts) {
-		struct attempt *a = container_of(node, struct attempt, node);
-
+	list_for_each (a, &w->attempts, struct attempt, node)
 		if (a->link == link && delivery_id(a->delivery) == delivery)
 			return a;
-	}
 	return NULL;
 }
 
 struct attempt *attempt_of_number(struct worker *w, uint64_t number)
 {
-	list_for_each (node, &w->attempts) {
-		struct attempt *a = container_of(node, struct attempt, node);
-
+	list_for_each (a, &w->attempts, struct attempt, node)
 		if (a->number == number)
 			return a;
-	}
 	return NULL;
 }
 
 void attempts_fail(struct worker *w, uint32_t link, int code, const char *why)
 {
-	list_for_each (node, &w->attempts) {
-		struct attempt *a = container_of(node, struct attempt, node);
-
+	list_for_each (a, &w->attempts, struct attempt, node)
 		if (link == PORT_NONE || a->link == link)
 			delivery_fail(a->delivery, w->now_ns, code, "%s", why);
-	}
 }
 
 uint64_t attempts_tick(struct worker *w)
 {
 	uint64_t next = UINT64_MAX;
 
-	list_for_each (node, &w->attempts) {
-		struct attempt *a = container_of(node, struct attempt, node);
-
+	list_for_each (a, &w->attempts, struct attempt, node)
 		if (!delivery_tick(a->delivery, w->now_ns))
 			next = MIN(next, delivery_deadline(a->delivery));
-	}
 	return next;
 }
 
 struct attempt *attempt_next_failed(struct worker *w)
 {
-	list_for_each (node, &w->attempts) {
-		struct attempt *a = container_of(node, struct attempt, node);
-
+	list_for_each (a, &w->attempts, struct attempt, node)
 		if (delivery_status(a->delivery) == DELIVERY_FAILED)
 			return a;
-	}
 	return NULL;
 }
 

@@ -46,12 +46,9 @@ void store_index_drain(struct store_index *x, void (*each)(void *arg, struct sto
 void store_index_release(struct store_index *x, void (*drop)(void *arg, struct store_entry *entry),
 			 void *arg)
 {
-	list_for_each (node, &x->disk) {
-		struct store_entry *entry = container_of(node, struct store_entry, disk);
-
+	list_for_each (entry, &x->disk, struct store_entry, disk)
 		if (entry->foreign)
 			drop(arg, entry);
-	}
 	store_index_drain(x, drop, arg);
 	map_release(&x->items);
 }

@@ -29,10 +29,10 @@ static void free_store(struct store *s)
 		store_block_put(store_end_job(s, job));
 	free_events(&s->requests);
 	free_events(&s->events);
-	list_for_each (node, &s->doomed)
-		store_drop_entry(NULL, container_of(node, struct store_entry, disk));
-	list_for_each (node, &s->trash)
-		store_drop_entry(NULL, container_of(node, struct store_entry, host));
+	list_for_each (entry, &s->doomed, struct store_entry, disk)
+		store_drop_entry(NULL, entry);
+	list_for_each (entry, &s->trash, struct store_entry, host)
+		store_drop_entry(NULL, entry);
 	store_index_release(&s->index, store_drop_entry, NULL);
 	store_dir_close(&s->dir);
 	pthread_cond_destroy(&s->writer_work);
@@ -317,12 +317,10 @@ void store_clear(struct store *s)
 	store_lock(s);
 	store_index_drain(&s->index, clear_entry, s);
 	s->forget_found |= s->disk == STORE_DISK_OPENING;
-	list_for_each (node, &s->events) {
-		struct pending_event *ev = container_of(node, struct pending_event, node);
-
+	list_for_each (ev, &s->events, struct pending_event, node) {
 		if (ev->e.type == STORE_GOT)
 			continue;
-		list_remove(node);
+		list_remove(&ev->node);
 		free(ev);
 	}
 	pthread_cond_signal(&s->reader_work);
