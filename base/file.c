@@ -137,3 +137,15 @@ int file_write(const char *path, const void *data, size_t len, struct err *e)
 		return r;
 	return file_draft_close(&d, file_draft_write(&d, data, len, e), e);
 }
+
+int file_write_in(const char *dir, const char *name, const void *data, size_t len, struct err *e)
+{
+	char *path;
+	int r;
+
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		return err_set(e, ENOMEM, "%s: out of memory", dir);
+	r = file_write(path, data, len, e);
+	free(path);
+	return r;
+}

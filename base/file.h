@@ -34,5 +34,7 @@ int file_draft_write(struct file_draft *d, const void *data, size_t len, struct 
  * was opened. */
 int file_draft_close(struct file_draft *d, int r, struct err *e) MUST_CHECK;
 
-/* Opens a draft, writes len bytes and closes it. */
+/* Opens a draft, writes len bytes and closes it: at `path`, or at dir/name. */
 int file_write(const char *path, const void *data, size_t len, struct err *e) MUST_CHECK;
+int file_write_in(const char *dir, const char *name, const void *data, size_t len,
+		  struct err *e) MUST_CHECK;

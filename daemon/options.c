@@ -137,23 +137,6 @@ const struct option_def *options_table(size_t *n)
 	return table;
 }
 
-/* Without keys, workers talk to workers on this machine alone. */
-static int check_address(const struct options *o, const char *name, const char *address,
-			 bool listen, struct err *e)
-{
-	int r = transfer_endpoint_check(address, listen, e);
-
-	if (r < 0) {
-		err_prefix(e, "%s", name);
-		return r;
-	}
-	if (!o->transfer_key && !transfer_endpoint_is_local(address))
-		return err_set(e, EINVAL,
-			       "%s: %s is not loopback, and beyond it --transfer-key is required",
-			       name, address);
-	return 0;
-}
-
 /* The registry must tell other workers an address that they can reach. */
 static int check_announced(const struct options *o, struct err *e)
 {
@@ -192,12 +175,14 @@ static int check_announce(const struct options *o, struct err *e)
 	if (strlen(o->transfer_announce) >= WIRE_ENDPOINT)
 		return err_set(e, EINVAL, "--transfer-announce: it has more than %d bytes",
 			       WIRE_ENDPOINT - 1);
-	return check_address(o, "--transfer-announce", o->transfer_announce, false, e);
+	return transfer_endpoint_option("--transfer-announce", o->transfer_announce, false,
+					o->transfer_key, e);
 }
 
 static int check_roles(const struct options *o, struct err *e)
 {
 	bool peers = o->prefill.n || o->registry;
+	const char *keys = o->transfer_key;
 	int r = 0;
 
 	if (o->role == ROLE_PREFILL && !o->transfer_listen)
@@ -213,11 +198,12 @@ static int check_roles(const struct options *o, struct err *e)
 		return err_set(e, EINVAL, "--%s is for --role prefill and --role decode",
 			       o->registry ? "registry" : "transfer-key");
 	if (o->transfer_listen)
-		r = check_address(o, "--transfer-listen", o->transfer_listen, true, e);
+		r = transfer_endpoint_option("--transfer-listen", o->transfer_listen, true, keys,
+					     e);
 	for (size_t i = 0; r == 0 && i < o->prefill.n; i++)
-		r = check_address(o, "--prefill", o->prefill.v[i], false, e);
+		r = transfer_endpoint_option("--prefill", o->prefill.v[i], false, keys, e);
 	if (r == 0 && o->registry)
-		r = check_address(o, "--registry", o->registry, false, e);
+		r = transfer_endpoint_option("--registry", o->registry, false, keys, e);
 	if (r == 0)
 		r = check_announce(o, e);
 	if (r == 0 && o->role == ROLE_PREFILL && o->registry)

@@ -502,10 +502,9 @@ int engine_profile(struct engine *g, bool on, struct err *e)
 	return r;
 }
 
-int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size_t *ret_n,
-			struct err *e)
+struct kernels *engine_kernels(struct engine *g)
 {
-	return kernels_profile_take(g->kernels, ret, ret_n, e);
+	return g->kernels;
 }
 
 bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret)
@@ -514,16 +513,6 @@ bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning
 		return false;
 	*ret = kernels_decode_place(g->kernels, streams);
 	return true;
-}
-
-bool engine_tuned(const struct engine *g, const struct tuning_place *p)
-{
-	return kernels_tuned(g->kernels, p);
-}
-
-void engine_use_default_cuts(struct engine *g, bool on)
-{
-	kernels_use_default_cuts(g->kernels, on);
 }
 
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,

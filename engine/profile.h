@@ -11,18 +11,11 @@
 /* Switches the noting of launches on or off. It is off at first. */
 int engine_profile(struct engine *g, bool on, struct err *e) MUST_CHECK;
 
-/* Waits for the queued plans. Gives the launches since the last call, in their order, borrowed until the next plan. */
-int engine_profile_take(struct engine *g, const struct kernel_timing **ret, size_t *ret_n,
-			struct err *e) MUST_CHECK;
+/* The engine's kernels, borrowed: for kernels_profile_take, kernels_tuned and kernels_use_default_cuts. */
+struct kernels *engine_kernels(struct engine *g);
 
 /* The place of a decode step with so many streams in a tuning table; false: the step is not one launch. */
 bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning_place *ret);
-
-/* kernels_tuned of the engine's kernels. */
-bool engine_tuned(const struct engine *g, const struct tuning_place *p);
-
-/* on: kernels use their default cuts; off: the tables' cuts again. Not while a plan is queued. */
-void engine_use_default_cuts(struct engine *g, bool on);
 
 /* New: the measurements of the device's peaks, in the engine's variant and on its queue. To be closed before the
  * engine. program_cache: as given to engine_open. */

@@ -35,7 +35,6 @@
 #include "kernels/kernels.h"
 
 enum {
-	INT8_GROUP = 128,
 	INT8_GROUP_MIN = 32,
 	INT8_GROUP_MAX = 65536, /* 255 * 128 * 65536 fits into an int32 */
 };

@@ -73,11 +73,6 @@ uint64_t radix_page_hash(const struct radix *t, uint64_t before, const int32_t *
 uint64_t radix_space_content(const struct radix *t, const struct prefix_space *s);
 uint64_t radix_content(const struct prefix_node *n);
 
-static inline bool radix_is_page_node(const struct prefix_node *n)
-{
-	return n->n_pages > 0;
-}
-
 /* Tokens from the root to where the node's edge begins. */
 static inline uint32_t radix_start(const struct radix *t, const struct prefix_node *n)
 {

@@ -98,7 +98,7 @@ static void test_decode(struct engine *g, bool timed)
 
 	engine_counters(g, &before);
 	start = clock_now_ns();
-	ok(step(g, 1, true) && engine_profile_take(g, &t, &n, &e) == 0, "a token");
+	ok(step(g, 1, true) && kernels_profile_take(engine_kernels(g), &t, &n, &e) == 0, "a token");
 	wall = clock_now_ns() - start;
 	engine_counters(g, &after);
 	is_int(n, after.launches - before.launches, "every launch was noted");
@@ -124,7 +124,7 @@ static void test_decode(struct engine *g, bool timed)
 	ok(!strcmp(t[n - 2].kernel, "gemm_store") && t[n - 2].m == 1 &&
 		   t[n - 2].n == c->vocab_size && t[n - 2].k == c->hidden_size,
 	   "lm_head is a row by the vocabulary");
-	is_int(engine_profile_take(g, &t, &n, &e), 0, "nothing more");
+	is_int(kernels_profile_take(engine_kernels(g), &t, &n, &e), 0, "nothing more");
 	is_int(n, 0, "was launched");
 }
 
@@ -142,7 +142,8 @@ static void test_prefill(struct engine *g)
 	struct err e = {0};
 	size_t n = 0;
 
-	ok(step(g, PROMPT, false) && engine_profile_take(g, &t, &n, &e) == 0, "a prompt");
+	ok(step(g, PROMPT, false) && kernels_profile_take(engine_kernels(g), &t, &n, &e) == 0,
+	   "a prompt");
 	is_int(count(t, n, "delta_prefill"), c->n_layers_of[LAYER_DELTA], "chunks a layer");
 	is_int(count(t, n, "delta_decode"), 0, "and no recurrent step");
 	for (size_t i = 0; i < n; i++) {
@@ -166,16 +167,17 @@ int main(int argc, char **argv)
 	g = argc > 1 ? open_engine(argv[1], true, &e) : NULL;
 	if (!g)
 		return skip_all(e.text);
-	ok(step(g, 1, true) && engine_profile_take(g, &t, &n, &e) == 0 && n == 0, "off at first");
+	ok(step(g, 1, true) && kernels_profile_take(engine_kernels(g), &t, &n, &e) == 0 && n == 0,
+	   "off at first");
 	is_int(engine_profile(g, true, &e), 0, "on");
 	test_decode(g, true);
 	test_prefill(g);
-	ok(step(g, STREAMS, true) && engine_profile_take(g, &t, &n, &e) == 0 &&
+	ok(step(g, STREAMS, true) && kernels_profile_take(engine_kernels(g), &t, &n, &e) == 0 &&
 		   count(t, n, "delta_decode"),
 	   "again");
 	ok(step(g, STREAMS, true) && engine_profile(g, false, &e) == 0,
 	   "off while something is noted");
-	ok(step(g, 1, true) && engine_profile_take(g, &t, &n, &e) == 0 && n == 0,
+	ok(step(g, 1, true) && kernels_profile_take(engine_kernels(g), &t, &n, &e) == 0 && n == 0,
 	   "nothing is noted");
 	engine_close(g);
 	g = open_engine(argv[1], false, &e);

@@ -208,21 +208,9 @@ static int watch_signals(struct registry *g, struct err *e)
 
 static int check_options(const struct registry_options *o, struct err *e)
 {
-	int r;
-
 	if (!o->listen)
 		return err_set(e, EINVAL, "--listen tcp://HOST:PORT is required");
-	r = transfer_endpoint_check(o->listen, true, e);
-	if (r < 0) {
-		err_prefix(e, "--listen");
-		return r;
-	}
-	if (!o->transfer_key && !transfer_endpoint_is_local(o->listen))
-		return err_set(
-			e, EINVAL,
-			"--listen: %s is not loopback, and beyond it --transfer-key is required",
-			o->listen);
-	return 0;
+	return transfer_endpoint_option("--listen", o->listen, true, o->transfer_key, e);
 }
 
 static int open_registry(struct registry *g, const struct registry_options *o, struct err *e)

@@ -74,6 +74,20 @@ int transfer_endpoint_check(const char *text, bool listen, struct err *e)
 	return 0;
 }
 
+int transfer_endpoint_option(const char *option, const char *text, bool listen, const char *keys,
+			     struct err *e)
+{
+	int r = transfer_endpoint_check(text, listen, e);
+
+	if (r < 0)
+		err_prefix(e, "%s", option);
+	else if (!keys && !transfer_endpoint_is_local(text))
+		r = err_set(e, EINVAL,
+			    "%s: %s is not loopback, and beyond it --transfer-key is required",
+			    option, text);
+	return r;
+}
+
 bool transfer_endpoint_is_name(const char *text)
 {
 	struct endpoint p;

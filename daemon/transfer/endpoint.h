@@ -14,6 +14,10 @@ enum { TRANSFER_ENDPOINT_MAX = 256 }; /* bytes, with the final 0 */
  * name as its host. */
 int transfer_endpoint_check(const char *text, bool listen, struct err *e) MUST_CHECK;
 
+/* Checks the address that an option has. Without keys, workers talk to workers on this machine alone. */
+int transfer_endpoint_option(const char *option, const char *text, bool listen, const char *keys,
+			     struct err *e) MUST_CHECK;
+
 /* Whether the host is a name, which has to be looked up. */
 bool transfer_endpoint_is_name(const char *text);
 

@@ -136,19 +136,6 @@ static size_t end_of_shard(const struct export *x, size_t first, uint64_t shard_
 	return i;
 }
 
-static int write_text(const char *dir, const char *name, const char *text, size_t len,
-		      struct err *e)
-{
-	char *path;
-	int r;
-
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		return err_set(e, ENOMEM, "%s: out of memory", dir);
-	r = file_write(path, text, len, e);
-	free(path);
-	return r;
-}
-
 static int write_shards(struct export *x, uint64_t shard_bytes, struct err *e)
 {
 	size_t n_shards = 0, shard = 0, end;
@@ -186,7 +173,7 @@ static int write_shards(struct export *x, uint64_t shard_bytes, struct err *e)
 	if (r == 0 && index.failed)
 		r = err_set(e, ENOMEM, "%s: out of memory for the index", x->dir);
 	if (r == 0 && n_shards > 1)
-		r = write_text(x->dir, "model.safetensors.index.json", index.data, index.len, e);
+		r = file_write_in(x->dir, "model.safetensors.index.json", index.data, index.len, e);
 	buf_release(&index);
 	return r;
 }
@@ -258,7 +245,7 @@ int weights_export(const struct weights *w, const struct model_config *c, const 
 		r = write_shards(&x, shard_bytes ? shard_bytes : SHARD_BYTES, e);
 	/* Written last: a directory with a config.json is a whole checkpoint. */
 	if (r == 0)
-		r = write_text(out_dir, "config.json", config, strlen(config), e);
+		r = file_write_in(out_dir, "config.json", config, strlen(config), e);
 	arena_release(&x.names);
 	free(x.tensors);
 	free(x.items);

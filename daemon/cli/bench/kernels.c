@@ -84,7 +84,7 @@ static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t pos
 	};
 	const struct kernel_timing *t;
 	size_t n;
-	int r = engine_profile_take(b->engine, &t, &n, e);
+	int r = kernels_profile_take(engine_kernels(b->engine), &t, &n, e);
 
 	if (r < 0)
 		return r;
@@ -131,7 +131,7 @@ static int count(const struct bench *b, struct kind *c, uint32_t repeat, uint32_
 	size_t n;
 
 	if (!repeat)
-		return engine_profile_take(b->engine, &t, &n, e);
+		return kernels_profile_take(engine_kernels(b->engine), &t, &n, e);
 	c->wall_us[repeat - 1] += result->seconds * 1e6;
 	return take(b, c, repeat - 1, position, tokens, e);
 }
@@ -207,7 +207,7 @@ static int measure_int8(struct bench *b, struct int8_trial *t, const struct kind
 		}
 		if (r == 0)
 			r = i ? take(b, c, i - 1, 0, 1, e)
-			      : engine_profile_take(b->engine, &timings, &n, e);
+			      : kernels_profile_take(engine_kernels(b->engine), &timings, &n, e);
 	}
 	return r;
 }

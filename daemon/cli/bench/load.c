@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "base/mix.h"
 
 struct load {
 	struct engine *engine;
@@ -32,19 +33,9 @@ static const struct sampling reported = {.top_p = 1,
 					 .want_logprobs = true,
 					 .n_logprobs = TOP_LOGPROBS_MAX};
 
-/* splitmix64 */
-static uint64_t random_bits(struct load *l)
-{
-	uint64_t z = l->random += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
-}
-
 static int32_t random_token(struct load *l)
 {
-	return (int32_t)(random_bits(l) % engine_info(l->engine)->model.vocab_size);
+	return (int32_t)(mix_next(&l->random) % engine_info(l->engine)->model.vocab_size);
 }
 
 /* ---- filling ---- */
@@ -56,14 +47,14 @@ static void fill(struct load *l, void *host, uint64_t bytes, bool bf16)
 	float *floats = host;
 
 	for (uint64_t i = 0; bf16 && i < bytes / 2; i++) {
-		float x = (float)(int32_t)(random_bits(l) >> 32) * 0x1p-31f;
+		float x = (float)(int32_t)(mix_next(&l->random) >> 32) * 0x1p-31f;
 		uint32_t u;
 
 		memcpy(&u, &x, sizeof(u));
 		halves[i] = (uint16_t)(u >> 16);
 	}
 	for (uint64_t i = 0; !bf16 && i < bytes / 4; i++)
-		floats[i] = (float)(int32_t)(random_bits(l) >> 32) * 0x1p-31f;
+		floats[i] = (float)(int32_t)(mix_next(&l->random) >> 32) * 0x1p-31f;
 }
 
 /* Waits until fewer than `most` copies are under way. */
@@ -131,7 +122,7 @@ int load_open(struct engine *g, const struct engine_options *o, uint32_t n_pages
 	if (!l->rows || !l->draws || !l->results || !l->roofline_rows || !l->pages || !l->tokens)
 		r = err_set(e, ENOMEM, "out of memory");
 	for (uint32_t i = 0; r == 0 && i < n; i++) {
-		uint32_t k = (uint32_t)(random_bits(l) % (i + 1));
+		uint32_t k = (uint32_t)(mix_next(&l->random) % (i + 1));
 
 		l->pages[i] = l->pages[k];
 		l->pages[k] = i;
@@ -268,12 +259,13 @@ static void begin(struct load *l, struct load_result *result, uint64_t *ret_star
 	*ret_start = clock_now_ns();
 }
 
-/* Waits for the last step. */
-static int end(struct load *l, uint64_t start, struct load_result *result, struct err *e)
+/* Waits for the last step; r: of the steps before. */
+static int end(struct load *l, int r, uint64_t start, struct load_result *result, struct err *e)
 {
-	int r = engine_wait(l->engine, l->results, e);
 	struct engine_counters c;
 
+	if (r == 0)
+		r = engine_wait(l->engine, l->results, e);
 	result->seconds = (double)(clock_now_ns() - start) / 1e9;
 	engine_counters(l->engine, &c);
 	result->launches = c.launches - result->launches;
@@ -286,49 +278,40 @@ uint32_t load_most(const struct load *l)
 }
 
 int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double experts,
-		struct load_result *ret, struct err *e)
+		struct load_result *result, struct err *e)
 {
 	uint32_t most = load_most(l), to = from + n;
-	struct load_result result;
 	struct plan p;
 	uint64_t start;
 	int r = 0;
 
-	begin(l, &result, &start);
+	begin(l, result, &start);
 	for (uint32_t done = from; r == 0 && done < to; done += p.n_prefill_tokens) {
 		plan_chunk(l, done, MIN(to - done, most), of, &p);
-		r = submit(l, &p, experts, &result, e);
+		r = submit(l, &p, experts, result, e);
 	}
-	if (r == 0)
-		r = end(l, start, &result, e);
-	if (r == 0)
-		*ret = result;
-	return r;
+	return end(l, r, start, result, e);
 }
 
-int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *ret, struct err *e)
+int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *result,
+		 struct err *e)
 {
-	return load_window(l, 0, n, n, experts, ret, e);
+	return load_window(l, 0, n, n, experts, result, e);
 }
 
 int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,
-		struct load_result *ret, struct err *e)
+		struct load_result *result, struct err *e)
 {
-	struct load_result result;
 	struct plan p;
 	uint64_t start;
 	int r = 0;
 
-	begin(l, &result, &start);
+	begin(l, result, &start);
 	for (uint32_t i = 0; r == 0 && i < steps; i++) {
 		plan_tokens(l, streams, context + i, &p);
-		r = submit(l, &p, experts, &result, e);
+		r = submit(l, &p, experts, result, e);
 	}
-	if (r == 0)
-		r = end(l, start, &result, e);
-	if (r == 0)
-		*ret = result;
-	return r;
+	return end(l, r, start, result, e);
 }
 
 /* ---- results of a step ---- */

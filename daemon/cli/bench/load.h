@@ -30,12 +30,12 @@ uint32_t load_longest(const struct load *l, uint32_t streams);
 
 /* Computes a prompt of n tokens from nothing, in steps of at most max_prefill_tokens, and draws its first token.
  * experts: the experts that each layer uses, for the roofline. n <= load_longest(1). */
-int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *ret,
+int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *result,
 		 struct err *e) MUST_CHECK;
 
 /* Computes only tokens [from, from + n) of a prompt of `of` tokens; from is a multiple of load_most. */
 int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double experts,
-		struct load_result *ret, struct err *e) MUST_CHECK;
+		struct load_result *result, struct err *e) MUST_CHECK;
 
 /* The most tokens of a prompt that a step takes. */
 uint32_t load_most(const struct load *l);
@@ -43,7 +43,7 @@ uint32_t load_most(const struct load *l);
 /* Runs so many steps, in each of which every stream generates a token. Each stream has `context` tokens before the
  * first step. context + steps <= load_longest(streams). */
 int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,
-		struct load_result *ret, struct err *e) MUST_CHECK;
+		struct load_result *result, struct err *e) MUST_CHECK;
 
 /* Later tokens are made from this seed; `reported`: every draw comes with its log-probabilities. */
 void load_seed(struct load *l, uint64_t seed, bool reported);

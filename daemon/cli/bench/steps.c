@@ -50,7 +50,7 @@ static int count_experts(struct bench *b, struct measurement *m, struct err *e)
 	if (r == 0)
 		r = run_once(b, m, m->streams ? m->tokens : MIN(m->tokens, most), 1, e);
 	if (r == 0)
-		r = engine_profile_take(b->engine, &t, &n, e);
+		r = kernels_profile_take(engine_kernels(b->engine), &t, &n, e);
 	for (size_t i = 0; r == 0 && i < n; i++)
 		if (!strcmp(t[i].kernel, "moe_gate_up") && !t[i].dense) {
 			sum += t[i].experts;

@@ -23,7 +23,7 @@ static void times(const char *name, struct samples *apart, struct samples *unifi
 	}
 }
 
-static double percent(uint64_t part, uint64_t whole)
+double percent(uint64_t part, uint64_t whole)
 {
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }

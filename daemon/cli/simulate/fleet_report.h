@@ -3,6 +3,9 @@
 
 #include "daemon/cli/simulate/fleet.h"
 
+/* 0 of nothing. */
+double percent(uint64_t part, uint64_t whole);
+
 /* Prints a line a value, tab separated: apart, then unified. Sorts the samples. */
 void fleet_report(const struct fleet_options *o, struct fleet_result *apart,
 		  struct fleet_result *unified);

@@ -19,7 +19,7 @@
 
 struct simulate_options {
 	const char *trace, *replay, *model, *svg;
-	bool agentic_used, compare;
+	bool compare;
 	double cache_memory, page_bytes, slot_bytes;
 	double page_size, max_seqs, max_batched_tokens, plans_out;
 	double step_us, prefill_us, row_us, kv_us;
@@ -187,11 +187,6 @@ static int print_host(const struct sim_result *r)
 	return bad;
 }
 
-static double share(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 static void print_result(struct sim_result *r)
 {
 	printf("requests\t%llu\tfailed %llu\tretracted %llu\twaited for another's prompt %llu\n",
@@ -199,7 +194,7 @@ static void print_result(struct sim_result *r)
 	       (unsigned long long)r->end.retractions, (unsigned long long)r->end.shared_waits);
 	printf("prompt tokens\t%llu\tcached %llu\thit rate %.2f %%\n",
 	       (unsigned long long)r->prompt_tokens, (unsigned long long)r->cached_tokens,
-	       share(r->cached_tokens, r->prompt_tokens));
+	       percent(r->cached_tokens, r->prompt_tokens));
 	printf("computed\t%llu prompt tokens\t%llu generated\t%llu replayed\n",
 	       (unsigned long long)r->computed_tokens, (unsigned long long)r->generated_tokens,
 	       (unsigned long long)r->end.replayed_tokens);
@@ -319,7 +314,7 @@ static int simulate(const struct simulate_options *o, struct err *e)
 			printf("\nunlimited memory:\n");
 			print_result(&unlimited);
 			printf("\nof the hits of unlimited memory\t%.2f %%\n",
-			       share(bounded.cached_tokens, unlimited.cached_tokens));
+			       percent(bounded.cached_tokens, unlimited.cached_tokens));
 		}
 	}
 	sim_result_release(&bounded);

@@ -68,8 +68,9 @@ static int look_at_peaks(struct measuring *m, struct err *e)
  * counts at every place. */
 static bool concerned(struct measuring *m, const struct tuning_place *p)
 {
-	engine_use_default_cuts(m->engine, false);
-	return p->family != TUNING_NONE && (is_default(m) || engine_tuned(m->engine, p));
+	kernels_use_default_cuts(engine_kernels(m->engine), false);
+	return p->family != TUNING_NONE &&
+	       (is_default(m) || kernels_tuned(engine_kernels(m->engine), p));
 }
 
 static int add_sample(struct measuring *m, const struct tuning_place *p, double default_us,
@@ -117,7 +118,7 @@ static int compare_bits(struct measuring *m, bool decode, uint32_t M, struct err
 
 	m->seed++;
 	for (int tuned = 0; r == 0 && tuned < 2; tuned++) {
-		engine_use_default_cuts(m->engine, !tuned);
+		kernels_use_default_cuts(engine_kernels(m->engine), !tuned);
 		load_seed(m->load, m->seed, true);
 		/* The second step reads the pages and states of the first. */
 		r = step(m, decode, M, 0, 2, &us, e);
@@ -170,11 +171,11 @@ static int pair_of_launches(struct measuring *m, bool decode, uint32_t M, bool t
 
 	m->seed++;
 	for (int second = 0; r == 0 && second < 2; second++) {
-		engine_use_default_cuts(m->engine, tuned_first == (bool)second);
+		kernels_use_default_cuts(engine_kernels(m->engine), tuned_first == (bool)second);
 		load_seed(m->load, m->seed, false);
 		r = step(m, decode, M, CONTEXT, 1, &us, e);
 		if (r == 0)
-			r = engine_profile_take(m->engine, &t, &n, e);
+			r = kernels_profile_take(engine_kernels(m->engine), &t, &n, e);
 		if (r == 0 && !second) {
 			n_first = n;
 			r = keep_first(m, t, n, e);
@@ -195,7 +196,7 @@ static int pair_of_steps(struct measuring *m, const struct tuning_place *p, uint
 	for (int second = 0; r == 0 && second < 2; second++) {
 		bool tuned = tuned_first != (bool)second;
 
-		engine_use_default_cuts(m->engine, !tuned);
+		kernels_use_default_cuts(engine_kernels(m->engine), !tuned);
 		load_seed(m->load, m->seed, false);
 		r = step(m, true, M, CONTEXT, 1, &us[tuned], e);
 	}
@@ -225,7 +226,7 @@ static int measure_launches(struct measuring *m, bool decode, uint32_t M, struct
 	if (r == 0)
 		r = compare_bits(m, decode, M, e);
 	if (r == 0)
-		r = engine_profile_take(m->engine, &t, &n, e);
+		r = kernels_profile_take(engine_kernels(m->engine), &t, &n, e);
 	for (uint32_t i = 0; r == 0 && i < ROUNDS_MAX && !out_of_time(m); i++) {
 		r = pair_of_launches(m, decode, M, i % 2, e);
 		if (r == 0 && enough(m))
@@ -272,8 +273,6 @@ static int measure_all(struct measuring *m, struct err *e)
 static void force(const struct tune_options *o, const struct tuning_cut *cut,
 		  struct tuning_row rows[FORCED_ROWS])
 {
-	static const char *const kernels[] = {"generic", "x86", "nvidia"};
-
 	for (int i = 0; i < FORCED_ROWS; i++) {
 		struct tuning_row *row = &rows[i];
 
@@ -284,7 +283,8 @@ static void force(const struct tune_options *o, const struct tuning_cut *cut,
 			.place = {.family = (enum tuning_family)(1 + i / 3)},
 			.same_bits = true,
 		};
-		snprintf(row->device.kernels, sizeof(row->device.kernels), "%s", kernels[i % 3]);
+		snprintf(row->device.kernels, sizeof(row->device.kernels), "%s",
+			 kernels_variant_name((enum kernel_variant)(i % 3)));
 		row->cut = tuning_cut_of(*cut, row->place.family);
 	}
 }

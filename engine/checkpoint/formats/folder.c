@@ -147,17 +147,11 @@ static int folder_copy_texts(const struct checkpoint *k, const char *dir, struct
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
-		char *to;
-
 		r = read_file((const struct folder *)k, names[i], 256 * MIB, &text, e);
-		if (r == -ENOENT) {
+		if (r == -ENOENT)
 			r = 0;
-		} else if (r == 0 && asprintf(&to, "%s/%s", dir, names[i]) < 0) {
-			r = err_set(e, ENOMEM, "%s: out of memory", dir);
-		} else if (r == 0) {
-			r = file_write(to, buf_str(&text.bytes), text.bytes.len, e);
-			free(to);
-		}
+		else if (r == 0)
+			r = file_write_in(dir, names[i], buf_str(&text.bytes), text.bytes.len, e);
 	}
 	checkpoint_text_release(&text);
 	return r;
