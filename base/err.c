@@ -1,5 +1,6 @@
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,11 @@ int err_set(struct err *e, int code, const char *fmt, ...)
 	fill(e, code, "", fmt, ap);
 	va_end(ap);
 	return -code;
+}
+
+int err_no_memory(struct err *e)
+{
+	return err_set(e, ENOMEM, "out of memory");
 }
 
 int err_param(struct err *e, int code, const char *param, const char *fmt, ...)

@@ -23,7 +23,10 @@ struct err {
 /* Fills *e (if not NULL; param is cleared) and returns -code, so that it can be returned at once. */
 int err_set(struct err *e, int code, const char *fmt, ...) PRINTF(3, 4);
 
-/* The same, naming the request parameter at fault. */
+/* -ENOMEM: out of memory. */
+int err_no_memory(struct err *e);
+
+/* As err_set, naming the request parameter at fault. */
 int err_param(struct err *e, int code, const char *param, const char *fmt, ...) PRINTF(4, 5);
 
 /* Puts "prefix: " in front of the text that *e holds. */

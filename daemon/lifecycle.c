@@ -33,7 +33,7 @@ int lifecycle_new(struct lifecycle **ret, struct err *e)
 	sigset_t set;
 
 	if (!l)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);

@@ -17,7 +17,7 @@ int block_new(const struct device *d, uint64_t bytes, struct engine_block **ret,
 	cl_int code;
 
 	if (!b)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	b->queue = d->queue;
 	b->memory = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes,
 				   NULL, &code);

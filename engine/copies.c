@@ -261,7 +261,7 @@ int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t 
 		return r;
 	c = write && !array_grow(t->writes, t->cap, t->n_writes + 1) ? NULL : malloc(sizeof(*c));
 	if (!c)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	*c = (struct call){t, done, tag};
 	count(t, 1);
 	code = copy_pieces(t, pieces, n, write, host, &event);

@@ -177,7 +177,7 @@ static int open_weights(const struct engine_options *o, struct checkpoint *k,
 	int r;
 
 	if (!table)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	if (!o->synthetic)
 		r = weights_open(k, c, table, ret, e);
 	else if ((r = weights_synthetic(o->synthetic_seed, c, table, ret)) < 0)
@@ -241,7 +241,7 @@ static int open_dump(struct engine *g, const struct engine_options *o, struct er
 		return 0;
 	g->dump = dump_new(o->dump_activations, g->device.queue);
 	if (!g->dump)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	r = dump_write(g->dump, e);
 	if (r < 0)
 		err_prefix(e, "--dump-activations");
@@ -278,7 +278,7 @@ static int plan_model(struct engine *g, const struct engine_options *o,
 	g->plan = memory_plan_new(&g->device);
 	g->cache_plan = memory_plan_new(&g->device);
 	if (!g->plan || !g->cache_plan)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	return model_plan(&g->model, g->plan, e);
 }
 
@@ -412,7 +412,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	int r;
 
 	if (!g)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	r = checkpoint_open(o->model_dir, &k, e);
 	if (r == 0)
 		r = model_config_read(k, &g->info.model, e);

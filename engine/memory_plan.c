@@ -122,7 +122,7 @@ static int allocate_slabs(struct memory_plan *p, struct err *e)
 
 	p->slabs = calloc(p->n + 1, sizeof(*p->slabs));
 	if (!p->slabs)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	for (size_t i = 0; i < p->n; i++) {
 		if (bytes + p->items[i].bytes > p->device->max_alloc) {
 			r = allocate_slab(p, first, i, bytes, e);
@@ -139,7 +139,7 @@ static int allocate_slabs(struct memory_plan *p, struct err *e)
 int memory_plan_allocate(struct memory_plan *p, struct err *e)
 {
 	if (p->failed)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	for (size_t i = 0; i < p->n; i++)
 		if (p->items[i].bytes > p->device->max_alloc)
 			return err_set(

@@ -10,7 +10,6 @@
  */
 #include "engine/model.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -122,7 +121,7 @@ int model_plan(struct model *m, struct memory_plan *p, struct err *e)
 
 	m->layers = calloc(m->config->n_layers, sizeof(*m->layers));
 	if (!m->layers)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	layer_weights_of_ends(m->config, &w);
 	plan_weights(m, p, "the embedding or the head", &w, m->at);
 	memory_plan_add(p, MEMORY_WEIGHTS, "inv_freq", (uint64_t)MAX(m->shape.rotary_dim, 2u) * 2,

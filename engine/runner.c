@@ -37,7 +37,7 @@ int runner_new(const struct device *d, struct model *m, const struct step_limits
 	int error;
 
 	if (!r)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	r->device = d;
 	r->model = m;
 	r->limits = *l;
@@ -53,7 +53,7 @@ int runner_new(const struct device *d, struct model *m, const struct step_limits
 		r->queued[i].draws = calloc(l->max_seqs, sizeof(*r->queued[i].draws));
 		if (!r->queued[i].draws) {
 			runner_free(r);
-			return err_set(e, ENOMEM, "out of memory");
+			return err_no_memory(e);
 		}
 	}
 	*ret = r;
@@ -211,7 +211,7 @@ static int build_resets(struct queued *s, const struct plan *plan, struct err *e
 		int32_t *resets = realloc(s->resets, n * sizeof(*resets));
 
 		if (!resets)
-			return err_set(e, ENOMEM, "out of memory");
+			return err_no_memory(e);
 		s->resets = resets;
 		s->resets_cap = n;
 	}

@@ -45,7 +45,7 @@ int int8_trial_open(struct kernels *k, cl_context context, cl_command_queue queu
 		return r;
 	t = calloc(1, sizeof(*t));
 	if (!t)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof(device), &device, NULL);
 	clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof(type), &type, NULL);
 	clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);

@@ -211,7 +211,7 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	int r;
 
 	if (!k)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
 	k->shape = *shape;
 	k->variant = variant;
@@ -281,7 +281,7 @@ int kernels_profile(struct kernels *k, bool on, struct err *e)
 {
 	profile_free(k->profile);
 	k->profile = on ? profile_new(k->queue) : NULL;
-	return on && !k->profile ? err_set(e, ENOMEM, "out of memory") : 0;
+	return on && !k->profile ? err_no_memory(e) : 0;
 }
 
 int kernels_profile_take(struct kernels *k, const struct kernel_timing **ret, size_t *ret_n,

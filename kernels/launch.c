@@ -4,7 +4,6 @@
 #include "kernels/kernels_internal.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 
 #include "kernels/cl_error.h"
@@ -393,7 +392,7 @@ int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 		return 0;
 	zeros = calloc(1, bytes);
 	if (!zeros)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	none = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, zeros,
 			      NULL);
 	step = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof(tile),
@@ -418,5 +417,5 @@ int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 	if (out)
 		clReleaseMemObject(out);
 	k->launches = 0;
-	return none && step && out ? kernels_status(k, e) : err_set(e, ENOMEM, "out of memory");
+	return none && step && out ? kernels_status(k, e) : err_no_memory(e);
 }

@@ -156,7 +156,7 @@ int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	int r;
 
 	if (!p)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof(type), &type, NULL);
 	clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
 	cpu = type & CL_DEVICE_TYPE_CPU;

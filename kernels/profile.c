@@ -1,6 +1,5 @@
 #include "kernels/profile.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/array.h"
@@ -164,7 +163,7 @@ int profile_take(struct profile *p, const struct kernel_timing **ret, size_t *re
 	}
 	forget(p);
 	if (failed)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	if (code != CL_SUCCESS)
 		return cl_error(e, code, "waiting for the kernels");
 	*ret = p->timings;

@@ -239,7 +239,7 @@ static int show(const json_t *v, struct err *e)
 	int r;
 
 	if (!nodes)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	r = link_nodes(nodes, n, array, &root, e);
 	if (r < 0) {
 		free(nodes);

@@ -103,12 +103,12 @@ static int export_model(const struct export_options *o, struct err *e)
 	int r;
 
 	if (!c)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	r = checkpoint_open(o->model, &k, e);
 	if (r == 0)
 		r = model_config_read(k, c, e);
 	if (r == 0 && !(table = layers_weights(c)))
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	if (r == 0)
 		r = write_model(o, k, c, table, e);
 	if (r == 0)

@@ -120,7 +120,7 @@ int stream_send(struct stream *s, const struct target *t, const char *method, co
 		   method, t->prefix, path, t->host, t->port, strlen(body), body);
 	if (s->out.failed) {
 		disconnect(s);
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	}
 	s->sent = 0;
 	s->status = 0;
@@ -290,7 +290,7 @@ static int take_body(struct stream *s, struct err *e)
 		move(s);
 	}
 	if (s->body.failed)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	if (r >= 0 && s->event)
 		take_events(s);
 	return r;
@@ -347,7 +347,7 @@ int stream_io(struct stream *s, struct err *e)
 				     : err_set(e, ECONNRESET, "the server closed the connection");
 		}
 		buf_append(&s->in, piece, (size_t)n);
-		r = s->in.failed ? err_set(e, ENOMEM, "out of memory") : take_input(s, e);
+		r = s->in.failed ? err_no_memory(e) : take_input(s, e);
 		if (r < 0)
 			return fail(s, r);
 		if (r > 0)

@@ -226,7 +226,7 @@ static int open_registry(struct registry *g, const struct registry_options *o, s
 		g->encrypted = r == 0;
 	}
 	if (r == 0 && !(g->table = registry_table_new()))
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	port.keys = g->encrypted ? &g->keys : NULL;
 	if (r == 0)
 		r = port_open(&port, &g->port, e);

@@ -57,7 +57,7 @@ static int ask(const char *const *values, void **ret_own, struct err *e)
 				 tokens);
 	t = calloc(1, sizeof(*t));
 	if (!t)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	t->limit = n;
 	t->tokens = tokens && tokens[0] == '1';
 	*ret_own = t;
@@ -109,7 +109,7 @@ static void visit(struct call *c, struct loop *l) ON(role_engine)
 	if (!t->failed)
 		prefix_cache_walk(scheduler_cache(loop_scheduler(l)), see, t);
 	if (t->failed) {
-		err_set(&e, ENOMEM, "out of memory");
+		err_no_memory(&e);
 		call_fail(c, &e);
 	} else {
 		call_reply(c, &none);

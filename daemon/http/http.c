@@ -148,7 +148,7 @@ int http_start(struct server *s, struct watch *w, int fd, struct http **ret, str
 
 	if (!h) {
 		close(fd);
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	}
 	h->server = s;
 	h->watch = w;

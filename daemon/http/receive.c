@@ -179,7 +179,7 @@ enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t le
 		err_set(&x->error, PROBLEM_BODY_TOO_LARGE, "the body has more than %llu bytes",
 			(unsigned long long)max);
 	else
-		err_set(&x->error, ENOMEM, "out of memory");
+		err_no_memory(&x->error);
 	return MHD_YES;
 }
 

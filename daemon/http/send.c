@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <string.h>
 
 #include "base/problem.h"
@@ -136,7 +135,7 @@ static void extend_stream(struct exchange *x, const struct buf *tokens,
 	if (news->comment_due)
 		openai_stream_comment(&x->out);
 	if (answer_feed(x->answer, tokens, &x->out) < 0 && !failure.code)
-		err_set(&failure, ENOMEM, "out of memory");
+		err_no_memory(&failure);
 	else if (news->stage == CALL_ENDED && !failure.code)
 		err_set(&failure, PROBLEM_INTERNAL, "the answer ended too early");
 	if (answer_complete(x->answer)) {
@@ -232,7 +231,7 @@ static bool send_tokens(struct MHD_Connection *mc, struct exchange *x, const str
 		buf_init(&x->out, SIZE_MAX / 2);
 	}
 	if (!x->answer || answer_feed(x->answer, tokens, stream ? &x->out : NULL) < 0) {
-		err_set(&failure, ENOMEM, "out of memory");
+		err_no_memory(&failure);
 	} else if (stream && stream_begins(tokens, news)) {
 		if (news->comment_due)
 			openai_stream_comment(&x->out);

@@ -133,7 +133,7 @@ int watch_start(struct watch **ret, struct err *e)
 	int r;
 
 	if (!w)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	pthread_mutex_init(&w->lock, NULL);
 	w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -17,11 +17,6 @@ enum {
 	SCORED_MAX = 1 << 19,
 };
 
-static int no_memory(struct err *e)
-{
-	return err_set(e, ENOMEM, "out of memory");
-}
-
 int prepare_encode(const struct server *s, const char *text, size_t len, bool add_special,
 		   struct ids *out, struct err *e)
 {
@@ -31,7 +26,7 @@ int prepare_encode(const struct server *s, const char *text, size_t len, bool ad
 	if (r == -E2BIG)
 		return err_set(e, EINVAL,
 			       "the model's tokenizer has a pattern that gives up on this text");
-	return r < 0 ? no_memory(e) : 0;
+	return r < 0 ? err_no_memory(e) : 0;
 }
 
 int prepare_model(const struct server *s, const char *name, struct err *e)
@@ -74,7 +69,7 @@ static int encode_prompt(struct server *s, const struct openai_prompt *p, bool a
 {
 	if (p->text)
 		return prepare_encode(s, p->text, p->text_len, add_special, out, e);
-	return ids_append(out, p->ids, p->n_ids) < 0 ? no_memory(e) : 0;
+	return ids_append(out, p->ids, p->n_ids) < 0 ? err_no_memory(e) : 0;
 }
 
 /* The most KV pages that a request of n choices can have: all pages, or as many as --cache-memory leaves beside the
@@ -154,7 +149,7 @@ static int collect_end_tokens(struct call *c, struct err *e)
 	int32_t *ids = arena_array(&c->text.arena, MAX(n, (size_t)1), sizeof(*ids));
 
 	if (!ids)
-		return no_memory(e);
+		return err_no_memory(e);
 	c->text.end_tokens = ids;
 	c->text.n_end_tokens = (uint32_t)n;
 	for (size_t i = 0; i < c->text.ask.n_stop_token_ids; i++)
@@ -188,7 +183,7 @@ static int name_pages(struct call *c, struct call_part *p, struct err *e)
 		return 0;
 	p->page_keys = arena_array(&c->text.arena, MAX(n / P, 1u), sizeof(*p->page_keys));
 	if (!p->page_keys)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	if (content_key_root(c->text.space.id, &p->root_key) < 0 ||
 	    content_key_chain(&p->root_key, p->prompt.v, n, P, p->page_keys) < 0)
 		return err_set(e, PROBLEM_INTERNAL, "cannot hash the prompt");
@@ -207,7 +202,7 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 	n = turns_find(p->prompt.v, p->prompt.len, ends, n, found);
 	p->boundaries = arena_array(&c->text.arena, MAX(n, 1u), sizeof(*p->boundaries));
 	if (!p->boundaries)
-		return no_memory(e);
+		return err_no_memory(e);
 	memcpy(p->boundaries, found, n * sizeof(*found));
 	p->n_boundaries = n;
 	return 0;
@@ -263,7 +258,7 @@ static int make_parts(struct call *c, struct err *e)
 	c->shared.stop_wanted =
 		arena_array(&c->text.arena, c->text.n_choices, sizeof(*c->shared.stop_wanted));
 	if (!c->text.parts || !c->text.choices || !c->shared.stop_wanted)
-		return no_memory(e);
+		return err_no_memory(e);
 	for (c->text.n_parts = 0; !r && c->text.n_parts < n_parts;)
 		r = make_part(c, c->text.n_parts++, e);
 	if (!r && c->text.n_prompt * n_scored > SCORED_MAX)

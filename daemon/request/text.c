@@ -73,7 +73,7 @@ static int answer_now(struct call *c, struct err *e)
 	buf_init(&out, SIZE_MAX / 2);
 	r = c->endpoint->reply(c, &out, e);
 	if (!r && out.failed)
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	if (!r)
 		call_reply(c, &out);
 	buf_release(&out);
@@ -143,7 +143,7 @@ int text_start(struct server *s, struct err *e)
 	int r;
 
 	if (!t)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	t->server = s;
 	queue_init(&t->queue);
 	s->text = t;

@@ -101,7 +101,7 @@ static int start_transfer(struct handoff *h, struct err *e)
 	int r;
 
 	if (!layers)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	fill_layers(h->config.engine, layers, n_layers);
 	r = transfer_start(&config, &h->transfer, e);
 	free(layers);
@@ -119,7 +119,7 @@ int handoff_open(const struct handoff_config *config, struct handoff **ret, stru
 		return 0;
 	h = calloc(1, sizeof(*h));
 	if (!h)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	h->config = *config;
 	h->prefills = o->role == ROLE_PREFILL;
 	if (o->transfer_key && (r = transfer_keys_open(o->transfer_key, &h->keys, e)) < 0)

@@ -102,7 +102,7 @@ static int send_order(struct handoff_receive *h, const struct order *o, struct e
 	int r;
 
 	if (!keys)
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	else if (content_key_root(q->space.id, &root) < 0 ||
 		 content_key_chain(&root, q->prompt, q->n_prompt, page_tokens(h), keys) < 0)
 		r = err_set(e, EFAULT, "the pages of a prompt cannot be named");
@@ -210,7 +210,7 @@ static int take_data(struct handoff_receive *h, struct order *o, struct transfer
 	struct engine_piece *pieces = list_pieces(h, o, &n->window, &n_pieces);
 	int r = pieces ? engine_write_pieces(h->config->engine, pieces, n_pieces, n->data,
 					     free_written, n, e)
-		       : err_set(e, ENOMEM, "out of memory");
+		       : err_no_memory(e);
 
 	free(pieces);
 	if (r == 0)

@@ -140,7 +140,7 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 	int r = 0;
 
 	if (!ids)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	memcpy(ids, p->tokens, p->n_tokens * sizeof(*ids));
 	memcpy(ends, p->end_tokens, p->n_end_tokens * sizeof(*ids));
 	memcpy(boundaries, p->boundaries, p->n_boundaries * sizeof(*ids));
@@ -148,7 +148,7 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 		q.page_keys = keys = calloc(p->n_tokens / page_tokens + 1, sizeof(*keys));
 		if (!keys || content_key_root(p->space, &q.root_key) < 0 ||
 		    content_key_chain(&q.root_key, ids, p->n_tokens, page_tokens, keys) < 0)
-			r = err_set(e, ENOMEM, "out of memory");
+			r = err_no_memory(e);
 	}
 	if (r == 0)
 		r = scheduler_submit(h->config->scheduler, &q, &s->request, e);
@@ -173,7 +173,7 @@ static void take_asked(struct handoff_send *h, const struct transfer_note *n)
 	struct err e = h->lost;
 
 	if (!s) {
-		err_set(&e, ENOMEM, "out of memory");
+		err_no_memory(&e);
 		transfer_fail(h->transfer, n->attempt, &e);
 		end_call(h->config->server);
 		return;
@@ -235,7 +235,7 @@ void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *
 	if (++s->n_drawn < s->n_choices)
 		return;
 	if (transfer_draws(h->transfer, s->attempt, s->draws, s->n_choices, s->n_cached) < 0) {
-		err_set(&e, ENOMEM, "out of memory");
+		err_no_memory(&e);
 		transfer_fail(h->transfer, s->attempt, &e);
 	}
 }

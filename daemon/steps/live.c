@@ -245,7 +245,7 @@ void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t
 
 		c->engine.touched = false;
 		if (c->engine.broken) {
-			err_set(&e, ENOMEM, "out of memory");
+			err_no_memory(&e);
 			call_fail(c, &e);
 		}
 		if (!c->engine.n_running)

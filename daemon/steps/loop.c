@@ -261,7 +261,7 @@ static int open_scheduler(struct loop *l, struct err *e) ON(role_engine)
 	l->events = calloc(config.max_seqs, 2 * sizeof(*l->events));
 	l->live.touched = calloc(config.max_seqs, sizeof(struct call *));
 	if (!l->results || !l->events || !l->live.touched)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	r = scheduler_new(&config, &l->scheduler, e);
 	if (r == 0 && s->options.record)
 		r = record_open(s->options.record, &config, &l->record, e);
@@ -396,7 +396,7 @@ int loop_start(struct server *s, struct err *e)
 	int r;
 
 	if (!l)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	l->server = l->live.server = s;
 	list_init(&l->live.calls);
 	queue_init(&s->inbox);

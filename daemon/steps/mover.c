@@ -1,6 +1,5 @@
 #include "daemon/steps/mover.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -69,7 +68,7 @@ int mover_open(struct server *s, struct identity *identity, struct queue *inbox,
 		return 0;
 	m = calloc(1, sizeof(*m));
 	if (!m)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	list_init(&m->asked);
 	m->server = s;
 	m->inbox = inbox;

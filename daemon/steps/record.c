@@ -64,7 +64,7 @@ int record_open(const char *path, const struct scheduler_config *c, struct recor
 	if (!r || !r->f) {
 		close(fd);
 		free(r);
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	}
 	r->begin_ns = clock_now_ns();
 	fprintf(r->f, "{\"tigond_record\":1,\"config\":{");

@@ -78,7 +78,7 @@ int shipping_open(const struct shipping_config *config, struct shipping **ret, s
 	int r;
 
 	if (!s)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	s->config = *config;
 	list_init(&s->waiting);
 	pthread_mutex_init(&s->lock, NULL);
@@ -301,7 +301,7 @@ static void pack(struct packing *k, const struct layer_piece *piece, uint32_t la
 		if (!p)
 			p = k->p = new_parcel(k);
 		if (!p) {
-			err_set(&k->error, ENOMEM, "out of memory");
+			err_no_memory(&k->error);
 			return;
 		}
 		fit = (uint32_t)MIN((k->s->block_bytes - p->window->bytes) / piece->bytes,

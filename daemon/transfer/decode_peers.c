@@ -19,7 +19,7 @@ int decode_peers_open(struct decode_peers *d, struct worker *w, char bound[TRANS
 		return r;
 	d->peers = calloc(PORT_INCOMING, sizeof(*d->peers));
 	if (!d->peers)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	r = port_listen(w->port, w->config.listen, bound, e);
 	if (r < 0)
 		err_prefix(e, "--transfer-listen");

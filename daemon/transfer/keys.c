@@ -45,7 +45,7 @@ static int add_allowed(struct transfer_keys *k, const char *key, const char *end
 	}
 	grown = reallocarray(k->allowed, k->n_allowed + 1, sizeof(*grown));
 	if (!grown)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	k->allowed = grown;
 	a = &grown[k->n_allowed];
 	*a = (struct transfer_allowed){0};
@@ -135,7 +135,7 @@ int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *
 		r = err_set(e, EPERM, "%s: others may read it (mode %03o); chmod 600 it", path,
 			    (unsigned)(st.st_mode & 0777));
 	else if (!(f = fdopen(fd, "r")))
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	if (r == 0)
 		r = read_lines(&k, f, path, e);
 	if (f)

@@ -41,7 +41,7 @@ int port_open(const struct port_config *c, struct port **ret, struct err *e)
 	int r = 0;
 
 	if (!p)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	p->options = (struct socket_options){
 		.keys = c->keys,
 		.largest = c->largest,

@@ -29,7 +29,7 @@ int prompt_init(struct prompt *p, const struct transfer_ask *ask, struct err *e)
 	};
 	buf_init(&p->frame, WIRE_FRAME_MAX);
 	if (!p->keys || !p->end)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	if (ask->n_keys)
 		memcpy(p->keys, ask->keys, ask->n_keys * sizeof(*p->keys));
 	return wire_encode(&m, &p->frame, e);
@@ -55,7 +55,7 @@ int receiving_open(struct receiving *r, struct worker *w, struct err *e)
 		r->peer_of_link[i] = PEERS_MAX;
 	if (getrandom(&random, sizeof(random), 0) < 0 ||
 	    !(r->peers = peers_new(random.seed, w->config.heartbeat_ns)))
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	/* Makes ids that differ after a restart. They are not made from the seed of the hash tables, which peers must
 	 * not learn. */
 	r->last_delivery = random.delivery >> 16 << 16;

@@ -20,7 +20,7 @@ int sending_open(struct sending *s, struct worker *w, struct err *e)
 	s->worker = w;
 	queue_init(&s->returned);
 	s->page = calloc(w->hello.layout.page_tokens, sizeof(*s->page));
-	return s->page ? 0 : err_set(e, ENOMEM, "out of memory");
+	return s->page ? 0 : err_no_memory(e);
 }
 
 void sending_close(struct sending *s)

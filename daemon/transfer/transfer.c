@@ -72,7 +72,7 @@ static void push_task(struct transfer *t, struct task *k)
 int transfer_ask(struct transfer *t, const struct transfer_ask *ask, struct err *e)
 {
 	struct task *k = new_task(TASK_ASK, ask->attempt);
-	int r = k ? prompt_init(&k->prompt, ask, e) : err_set(e, ENOMEM, "out of memory");
+	int r = k ? prompt_init(&k->prompt, ask, e) : err_no_memory(e);
 
 	if (r < 0)
 		free_task(k);
@@ -364,7 +364,7 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 	int r;
 
 	if (!t)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	queue_init(&t->tasks);
 	queue_init(&t->windows);
 	r = worker_open(&t->worker, config, e);

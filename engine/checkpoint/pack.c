@@ -1,6 +1,5 @@
 #include "engine/checkpoint/pack_internal.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +91,7 @@ static void write_part(struct packer *p, cl_mem buffer, const struct pack_part *
 	char *scratch = calloc(1, bytes), *m;
 
 	if (!scratch) {
-		err_set(&p->error, ENOMEM, "out of memory");
+		err_no_memory(&p->error);
 		return;
 	}
 	m = pack_map_part(p, buffer, part->first * bytes, span * bytes, part->stride == 1);
@@ -171,7 +170,7 @@ static void fill_vector(struct packer *p, cl_mem buffer, const struct weight *w,
 	row = calloc(cols, sizeof(*row));
 	m = row ? pack_map_part(p, buffer, 0, KERNEL_LD(n) * sizeof(*m), true) : NULL;
 	if (!row)
-		err_set(&p->error, ENOMEM, "out of memory");
+		err_no_memory(&p->error);
 	for (uint64_t r = 0; m && r < rows; r++) {
 		weights_row(p->weights, w->role, layer, 0, r, false, row);
 		for (uint64_t c = 0; c < cols; c++) {
@@ -267,7 +266,7 @@ static void pack_matrix(struct packer *p, cl_mem buffer, const struct weight *w,
 	struct pack_part *parts = calloc(n_parts, sizeof(*parts));
 
 	if (!parts) {
-		err_set(&p->error, ENOMEM, "out of memory");
+		err_no_memory(&p->error);
 		return;
 	}
 	make_parts(w, n, layer, parts);

@@ -5,7 +5,6 @@
 #include "engine/checkpoint/pack_internal.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,7 +105,7 @@ static uint64_t append(struct packer *p, const struct pack_part *part, struct ba
 		parallel_for(n, code_one, b);
 		for (size_t i = 0; i < n; i++) {
 			if (!b->sizes[i]) {
-				err_set(&p->error, ENOMEM, "out of memory");
+				err_no_memory(&p->error);
 				break;
 			}
 			table[part->first + (b->first + i) * part->stride] =
@@ -136,7 +135,7 @@ void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 	plain = panels * 16 * b.K * sizeof(uint16_t);
 	b.coded = calloc(BATCH, coded_panel_bound(b.K));
 	if (!b.coded) {
-		err_set(&p->error, ENOMEM, "out of memory");
+		err_no_memory(&p->error);
 		return;
 	}
 	if (weights_synthesis(p->weights, parts[0].weights->role, parts[0].layer, 0, &s))

@@ -422,7 +422,7 @@ int store_dir_read(struct store_dir *d, const struct tier_item *item, uint32_t d
 	header = malloc(header_bytes + (size_t)n_tokens * sizeof(int32_t));
 	r = header ? read_file(d, fd, header, header_bytes, n_tokens, item, depth, payload, bytes,
 			       e)
-		   : err_set(e, ENOMEM, "out of memory");
+		   : err_no_memory(e);
 	if (r < 0)
 		err_prefix(e, "%s/%s", d->path, path);
 	free(header);

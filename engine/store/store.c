@@ -83,7 +83,7 @@ int store_open(const struct store_config *c, struct store **ret, struct err *e)
 	int r = 0;
 
 	if (!s)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	if (c->dir) {
 		r = store_dir_open(c->dir, &s->dir, &why, e);
 		s->disk = STORE_DISK_OPENING;

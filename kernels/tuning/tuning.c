@@ -338,7 +338,7 @@ static int add_row(const char *name, struct tuning_table *t, const struct tuning
 	if (t->n == ROWS_MAX)
 		return err_set(e, EINVAL, "%s: more than %d rows", name, ROWS_MAX);
 	if (!array_grow(t->rows, *cap, t->n + 1))
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	t->rows[t->n++] = *row;
 	return 0;
 }
@@ -420,7 +420,7 @@ int tuning_parse(const char *name, const char *text, size_t len, struct tuning_t
 	int r;
 
 	if (!t || !copy) {
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	} else if (memchr(text, 0, len)) {
 		r = err_set(e, EINVAL, "%s is not a text", name);
 	} else {

@@ -26,7 +26,7 @@ static void decref(json_t **v)
 /* Sets a member to a new value (taken, NULL: it could not be made). */
 static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
 {
-	return json_object_set_new_nocheck(object, name, value) < 0 ? field_no_memory(e) : 0;
+	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
 }
 
 /* The text of a part, borrowed. */
@@ -76,7 +76,7 @@ static int content_string(const json_t *message, const char *where, json_t **ret
 	if (r == 0) {
 		*ret = text.failed ? NULL : json_stringn_nocheck(buf_str(&text), text.len);
 		if (!*ret)
-			r = field_no_memory(e);
+			r = err_no_memory(e);
 	}
 	buf_release(&text);
 	return r;
@@ -136,11 +136,11 @@ static int tool_call(const json_t *call, const char *where, json_t *out, struct 
 				   "a string of JSON or an object");
 	value = arguments_value(arguments);
 	if (!value)
-		return field_no_memory(e);
+		return err_no_memory(e);
 	normal = json_pack("{s:O*, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function",
 			   "name", name, "arguments", value);
 	if (!normal || json_array_append_new(out, normal) < 0)
-		return field_no_memory(e);
+		return err_no_memory(e);
 	return 0;
 }
 
@@ -233,14 +233,14 @@ static int one_message(const json_t *message, size_t index, struct system_text *
 	}
 	out = json_pack("{s:s, s:O}", "role", name, "content", content);
 	if (!out)
-		return field_no_memory(e);
+		return err_no_memory(e);
 	r = copy_string(message, where, "name", out, "name", e);
 	if (r == 0 && !strcmp(name, "assistant"))
 		r = assistant_members(message, where, out, e);
 	if (r == 0 && !strcmp(name, "tool"))
 		r = copy_string(message, where, "tool_call_id", out, "tool_call_id", e);
 	if (r == 0 && json_array_append(list, out) < 0)
-		r = field_no_memory(e);
+		r = err_no_memory(e);
 	return r;
 }
 
@@ -263,7 +263,7 @@ static int put_messages(const json_t *body, json_t *context, struct err *e)
 			first = json_pack("{s:s, s:s%}", "role", "system", "content",
 					  buf_str(&system.text), system.text.len);
 		if (!first || json_array_insert_new(list, 0, first) < 0)
-			r = field_no_memory(e);
+			r = err_no_memory(e);
 	}
 	buf_release(&system.text);
 	return r;
@@ -372,7 +372,7 @@ static int put_arguments(const json_t *body, json_t *context, struct err *e)
 		return err_param(e, EINVAL, path,
 				 "%s cannot be set here: it is a parameter of the request", path);
 	}
-	return json_object_update(context, arguments) < 0 ? field_no_memory(e) : 0;
+	return json_object_update(context, arguments) < 0 ? err_no_memory(e) : 0;
 }
 
 /* From the weakest word on thinking to the strongest. */
@@ -417,7 +417,7 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e
 	int r;
 
 	if (!context)
-		return field_no_memory(e);
+		return err_no_memory(e);
 	r = put_arguments(body, context, e);
 	if (r == 0)
 		r = parse_thinking(body, context, &think, e);

@@ -18,7 +18,7 @@ static int text_prompt(const json_t *v, const char *path, struct arena *arena,
 				 path);
 	ret->text_len = json_string_length(v);
 	ret->text = arena_strndup(arena, json_string_value(v), ret->text_len);
-	return ret->text ? 0 : field_no_memory(e);
+	return ret->text ? 0 : err_no_memory(e);
 }
 
 static int ids_prompt(const json_t *v, const char *path, uint32_t vocab, struct arena *arena,
@@ -72,7 +72,7 @@ static int completion_prompts(const json_t *body, const struct openai_limits *li
 				 "prompt has %zu prompts, but may have at most %d", n, PROMPTS_MAX);
 	r->prompts = arena_array(arena, n, sizeof(*r->prompts));
 	if (!r->prompts)
-		return field_no_memory(e);
+		return err_no_memory(e);
 	r->n_prompts = n;
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = list ? json_array_get(prompt, i) : prompt;

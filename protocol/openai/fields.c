@@ -21,11 +21,6 @@ enum {
 	SHOWN_MAX = 48, /* bytes of a value that an error repeats */
 };
 
-int field_no_memory(struct err *e)
-{
-	return err_set(e, ENOMEM, "out of memory");
-}
-
 int fields_check_bounds(const char *text, size_t len, struct err *e)
 {
 	size_t depth = 0, containers = 0, values = 0;
@@ -157,7 +152,7 @@ int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
 	root = fields_parse(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
 			    &error);
 	if (!root && !error.text[0]) /* out of memory, as Jansson puts it */
-		return field_no_memory(e);
+		return err_no_memory(e);
 	if (!root)
 		return err_set(e, EINVAL,
 			       "the request body is not valid JSON: %s (line %d, column %d)",
@@ -317,7 +312,7 @@ int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
 				 path, n, max);
 	ids = arena_array(arena, n, sizeof(*ids));
 	if (!ids)
-		return field_no_memory(e);
+		return err_no_memory(e);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = json_array_get(array, i);
 

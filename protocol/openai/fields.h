@@ -53,5 +53,3 @@ int field_string(const json_t *object, const char *where, const char *name, cons
 /* A list of token ids, each below `vocab`, at most `max` of them, copied into the arena. */
 int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
 	      struct arena *arena, const int32_t **ret, size_t *ret_n, struct err *e) MUST_CHECK;
-
-int field_no_memory(struct err *e);

@@ -171,7 +171,7 @@ static int queue_and_cache(const json_t *body, struct arena *arena, struct opena
 				 "cache_salt has %zu bytes, but must have 1 to %d",
 				 r->cache_salt_len, CACHE_SALT_MAX);
 	r->cache_salt = arena_strndup(arena, json_string_value(salt), r->cache_salt_len);
-	return r->cache_salt ? 0 : field_no_memory(e);
+	return r->cache_salt ? 0 : err_no_memory(e);
 }
 
 int request_model(const json_t *body, struct arena *arena, const char **ret, struct err *e)
@@ -187,7 +187,7 @@ int request_model(const json_t *body, struct arena *arena, const char **ret, str
 	if (strlen(json_string_value(model)) != json_string_length(model))
 		return err_param(e, EINVAL, "model", "model has a NUL, which no name has");
 	*ret = arena_strndup(arena, json_string_value(model), json_string_length(model));
-	return *ret ? 0 : field_no_memory(e);
+	return *ret ? 0 : err_no_memory(e);
 }
 
 static int parse_object(const json_t *body, const struct request_kind *kind,

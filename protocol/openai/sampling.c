@@ -103,7 +103,7 @@ static int parse_stops(const json_t *body, struct arena *arena, struct openai_re
 					 json_string_length(v), STOP_BYTES_MAX);
 		r->stops[i] = arena_strndup(arena, json_string_value(v), json_string_length(v));
 		if (!r->stops[i])
-			return field_no_memory(e);
+			return err_no_memory(e);
 	}
 	r->n_stops = n;
 	return 0;

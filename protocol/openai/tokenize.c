@@ -33,7 +33,7 @@ static int tokenize_object(const json_t *body, struct arena *arena, struct opena
 				 "messages is given, but not allowed together with prompt");
 	t->prompt_len = json_string_length(prompt);
 	t->prompt = arena_strndup(arena, json_string_value(prompt), t->prompt_len);
-	return t->prompt ? 0 : field_no_memory(e);
+	return t->prompt ? 0 : err_no_memory(e);
 }
 
 int openai_parse_tokenize(const char *body, size_t len, struct arena *arena,

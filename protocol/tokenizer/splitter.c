@@ -340,7 +340,7 @@ static int add_code(struct splitter *s, const char *pattern, size_t len, uint32_
 	pcre2_compile_context *context = pcre2_compile_context_create(NULL);
 
 	if (!context)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	pcre2_set_newline(context, PCRE2_NEWLINE_LF);
 	stage.kind = STAGE_PCRE;
 	stage.code =
@@ -350,7 +350,7 @@ static int add_code(struct splitter *s, const char *pattern, size_t len, uint32_
 		char why[128];
 
 		if (code == PCRE2_ERROR_HEAP_FAILED)
-			return err_set(e, ENOMEM, "out of memory");
+			return err_no_memory(e);
 		pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof(why));
 		return err_set(e, EINVAL, "the pattern is wrong: %s", why);
 	}
@@ -373,7 +373,7 @@ int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_beh
 	buf_init(&text, MAX_PATTERN * sizeof("\\p{White_Space}"));
 	r = translate(pattern, &text, e);
 	if (!r && text.failed)
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	if (!r)
 		r = add_code(s, buf_str(&text), text.len, PCRE2_UCP | PCRE2_MULTILINE, stage, e);
 	buf_release(&text);

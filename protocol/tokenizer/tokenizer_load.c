@@ -28,7 +28,7 @@ struct loader {
 
 static int out_of_memory(struct loader *l)
 {
-	return err_set(l->e, ENOMEM, "out of memory");
+	return err_no_memory(l->e);
 }
 
 /* ---- small readers ---- */

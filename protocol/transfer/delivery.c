@@ -140,7 +140,7 @@ static int expect(struct delivery *d, uint32_t n_prompt, uint32_t n_have, uint32
 	d->sequences = d->sends ? NULL : bits_new(d->parts.expected_parts);
 	if (!d->sends && !d->sequences) {
 		release_bits(d);
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	}
 	d->n_prompt = n_prompt;
 	d->n_choices = n_choices;
@@ -166,7 +166,7 @@ int delivery_new_receiver(uint64_t id, const struct wire_layout *layout, uint32_
 			  struct delivery **ret, struct err *e)
 {
 	struct delivery *d = new_delivery(id, layout, false, now_ns);
-	int r = d ? expect(d, n_prompt, n_have, n_choices, e) : err_set(e, ENOMEM, "out of memory");
+	int r = d ? expect(d, n_prompt, n_have, n_choices, e) : err_no_memory(e);
 
 	if (r < 0)
 		delivery_free(d);
@@ -181,7 +181,7 @@ int delivery_new_sender(uint64_t id, const struct wire_layout *layout, uint64_t 
 	struct delivery *d = new_delivery(id, layout, true, now_ns);
 
 	if (!d)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	*ret = d;
 	return 0;
 }
@@ -252,7 +252,7 @@ static int keep_draws(struct delivery *d, const void *draws, struct err *e)
 {
 	d->draws = calloc(d->n_choices, sizeof(*d->draws));
 	if (!d->draws)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	memcpy(d->draws, draws, d->n_choices * sizeof(*d->draws));
 	return 0;
 }

@@ -43,7 +43,7 @@ int parts_init(struct parts *p, const struct wire_layout *layout, uint32_t n_pro
 	}
 	new.bits = bits_new((uint64_t)layout->n_layers * new.n_pages *WIRE_PARTS);
 	if (!new.bits)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	*p = new;
 	return 0;
 }

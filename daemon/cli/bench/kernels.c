@@ -95,7 +95,7 @@ static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t pos
 		struct roofline_work w = {0};
 
 		if (!row)
-			return err_set(e, ENOMEM, "out of memory");
+			return err_no_memory(e);
 		row->known &= roofline_kernel(&engine_info(b->engine)->model,
 					      o->engine.dtype == ENGINE_BFLOAT16, &s, &t[i], &w);
 		row->elements = w.elements;
@@ -119,7 +119,7 @@ static int allocate(const struct bench *b, struct kind *c, struct err *e)
 	c->all_us = calloc(repeat, sizeof(*c->all_us));
 	c->step_rows = calloc(MAX(c->streams, 1u), sizeof(*c->step_rows));
 	if (!c->wall_us || !c->all_us || !c->step_rows)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	return 0;
 }
 
@@ -341,7 +341,7 @@ static int draw(const struct bench *b, const struct kind *kinds, size_t n, struc
 	int r;
 
 	if (!x)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	for (size_t i = 0; i < n; i++) {
 		bool first = !i || kinds[i].streams != kinds[i - 1].streams;
 		struct plot_panel *p = &panels[first ? n_panels++ : n_panels - 1];
@@ -418,7 +418,7 @@ static int run_kernels(struct bench *b, struct err *e)
 	if (r == 0)
 		all = wants_int8(o) ? 2 * n : n; /* the int8 kinds follow the others */
 	if (r == 0 && !(kinds = calloc(all, sizeof(*kinds))))
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	for (size_t i = 0; r == 0 && i < n; i++)
 		kinds[i] = (struct kind){.streams = cases[i].streams, .tokens = cases[i].tokens};
 	if (r == 0)

@@ -84,7 +84,7 @@ static int fill_items(struct load *l, enum tier_kind kind, uint32_t n, uint64_t 
 	if (!bytes || !n)
 		return 0;
 	if (!host)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	fill(l, host, bytes, bf16);
 	for (uint32_t i = 0; r == 0 && i < n; i++) {
 		r = settle(l, ENGINE_ITEMS_OUT, e);
@@ -106,7 +106,7 @@ int load_open(struct engine *g, const struct engine_options *o, uint32_t n_pages
 	int r = 0;
 
 	if (!l)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	*l = (struct load){
 		.engine = g,
 		.options = o,
@@ -120,7 +120,7 @@ int load_open(struct engine *g, const struct engine_options *o, uint32_t n_pages
 		.tokens = calloc((size_t)o->max_prefill_tokens + o->max_seqs, sizeof(*l->tokens)),
 	};
 	if (!l->rows || !l->draws || !l->results || !l->roofline_rows || !l->pages || !l->tokens)
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	for (uint32_t i = 0; r == 0 && i < n; i++) {
 		uint32_t k = (uint32_t)(mix_next(&l->random) % (i + 1));
 
@@ -329,7 +329,7 @@ static int digest_item(struct load *l, enum tier_kind kind, uint32_t id, uint64_
 	int r;
 
 	if (!host)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	r = engine_read_item(l->engine, kind, id, host, NULL, e);
 	if (r == 0)
 		r = settle(l, 1, e);

@@ -150,7 +150,7 @@ static bool ask(struct client *c)
 		r = body ? stream_send(&c->stream, l->target, "POST",
 				       o->completions ? "/v1/completions" : "/v1/chat/completions",
 				       body, &fresh, &e)
-			 : err_set(&e, ENOMEM, "out of memory");
+			 : err_no_memory(&e);
 		free(body);
 		if (r < 0) {
 			l->failed++;
@@ -216,7 +216,7 @@ static int run_level(struct level *l, uint32_t n_streams, struct err *e)
 	struct epoll_event events[EVENTS_MAX];
 
 	if (!clients)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (l->epoll_fd < 0) {
 		free(clients);
@@ -338,7 +338,7 @@ static int read_prompts(struct settings *o, struct err *e)
 		return err_set(e, code, "--prompts %s: %s", o->prompts_path, strerror(code));
 	o->prompts = calloc(size + 1, sizeof(*o->prompts));
 	if (!o->prompts)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	for (char *line = size ? o->text : NULL, *next; line && *line; line = next) {
 		next = strchr(line, '\n');
 		if (next)
@@ -353,7 +353,7 @@ static int use_builtin_prompts(struct settings *o, struct err *e)
 {
 	o->prompts = calloc(ARRAY_SIZE(builtin_prompts), sizeof(*o->prompts));
 	if (!o->prompts)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	for (size_t i = 0; i < ARRAY_SIZE(builtin_prompts); i++)
 		o->prompts[o->n_prompts++] = (char *)(uintptr_t)builtin_prompts[i];
 	return 0;

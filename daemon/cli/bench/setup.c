@@ -325,7 +325,7 @@ int bench_cases(const struct bench *b, struct bench_case **ret, size_t *ret_n, s
 	uint32_t longest = load_longest(b->load, 1);
 
 	if (!cases)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	for (uint32_t i = 0; i < o->prefill.n; i++)
 		if (o->prefill.v[i] <= longest)
 			cases[n++].tokens = o->prefill.v[i];

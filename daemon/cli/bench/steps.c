@@ -67,7 +67,7 @@ static int measure(struct bench *b, struct measurement *m, struct err *e)
 
 	m->seconds = calloc(o->repeat, sizeof(*m->seconds));
 	if (!m->seconds)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	r = count_experts(b, m, e);
 	for (uint32_t i = 0; r == 0 && i < o->repeat; i++) {
 		r = run_once(b, m, m->tokens, o->steps, e);
@@ -129,7 +129,7 @@ static int draw(const struct bench *b, const struct measurement *m, size_t n, st
 	int r;
 
 	if (!x)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	for (size_t i = 0; i < n; i++) {
 		struct plot_panel *p = &panels[m[i].streams > 0];
 		struct plot_line *l = &p->lines[p->n_lines ? p->n_lines - 1 : 0];
@@ -163,7 +163,7 @@ static int run_steps(struct bench *b, struct err *e)
 	int r = bench_cases(b, &cases, &n, e);
 
 	if (r == 0 && !(m = calloc(n, sizeof(*m))))
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		m[i].streams = cases[i].streams;
 		m[i].tokens = cases[i].tokens;

@@ -70,7 +70,7 @@ struct fleet {
 
 static int no_memory(struct fleet *f)
 {
-	return err_set(f->e, ENOMEM, "out of memory");
+	return err_no_memory(f->e);
 }
 
 /* ---- events ---- */

@@ -1,6 +1,5 @@
 #include "daemon/cli/simulate/plot.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,5 +45,5 @@ int plot_plan_cost(const char *path, const struct sim_result *r, struct err *e)
 	fill_line(&p.lines[1], cost, 0.5, most_log, x[1], y[1]);
 	for (int i = 0; i < BUCKETS; i++)
 		free(cost[i].v);
-	return bad ? err_set(e, ENOMEM, "out of memory") : plot_write(path, NULL, &p, 1, e);
+	return bad ? err_no_memory(e) : plot_write(path, NULL, &p, 1, e);
 }

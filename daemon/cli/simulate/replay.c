@@ -60,7 +60,7 @@ static int begin(struct replay *p, const json_t *line, struct err *e)
 	p->vocab_size = config.vocab_size;
 	p->draws = calloc((size_t)config.max_seqs + config.max_prefill_tokens, sizeof(*p->draws));
 	p->events = calloc(config.max_seqs, 2 * sizeof(*p->events));
-	return p->draws && p->events ? 0 : err_set(e, ENOMEM, "out of memory");
+	return p->draws && p->events ? 0 : err_no_memory(e);
 }
 
 /* New; NULL when out of memory. */

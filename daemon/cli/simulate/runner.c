@@ -76,7 +76,7 @@ static int submit_next(struct sim *m, struct err *e)
 	int r;
 
 	if (!f)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	m->result->requests++;
 	r = flight_submit(f, m->s, HANDOFF_NONE, e);
 	if (r == 0) {
@@ -206,8 +206,7 @@ int sim_run(struct workload *w, const struct scheduler_config *config,
 		return r;
 	m.draws = calloc(config->max_seqs, sizeof(*m.draws));
 	m.events = calloc(config->max_seqs, sizeof(*m.events));
-	r = m.draws && m.events ? run_steps(&m, config->max_plans_out, e)
-				: err_set(e, ENOMEM, "out of memory");
+	r = m.draws && m.events ? run_steps(&m, config->max_plans_out, e) : err_no_memory(e);
 	ret->failed += m.in_flight; /* no work is left to wait for only if the scheduler is stuck */
 	scheduler_stats(m.s, &ret->end);
 	ret->prompt_tokens = ret->end.prompt_tokens;

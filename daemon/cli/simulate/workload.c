@@ -185,7 +185,7 @@ static int read_lines(struct workload *w, struct lines *l, struct err *e)
 			continue;
 		grown = realloc(w->requests, (w->n_requests + 1) * sizeof(*grown));
 		if (!grown)
-			return err_set(e, ENOMEM, "out of memory");
+			return err_no_memory(e);
 		w->requests = grown;
 		grown[w->n_requests] = (struct trace_request){.r.tag = w->n_requests};
 		line = json_loadb(buf_str(&l->text), l->text.len, JSON_REJECT_DUPLICATES, NULL);
@@ -208,7 +208,7 @@ int workload_open_trace(const char *path, struct workload **ret, struct err *e)
 	if (r < 0)
 		return r;
 	w = calloc(1, sizeof(*w));
-	r = w ? read_lines(w, &l, e) : err_set(e, ENOMEM, "out of memory");
+	r = w ? read_lines(w, &l, e) : err_no_memory(e);
 	lines_close(&l);
 	if (r == 0 && !w->n_requests)
 		r = err_set(e, EINVAL, "%s has no requests", path);
@@ -296,7 +296,7 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 	}
 	if (!w || !w->users || !w->wakes) {
 		workload_free(w);
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	}
 	w->o = *o;
 	w->longest = (uint32_t)longest;

@@ -136,7 +136,7 @@ static int keep_first(struct measuring *m, const struct kernel_timing *t, size_t
 		struct kernel_timing *first = reallocarray(m->first, n, sizeof(*first));
 
 		if (!first)
-			return err_set(e, ENOMEM, "out of memory");
+			return err_no_memory(e);
 		m->first = first;
 		m->first_cap = n;
 	}
@@ -324,7 +324,7 @@ static int open_all(struct measuring *m, struct err *e)
 	if (r < 0)
 		return r;
 	m->series = calloc(SERIES_MAX, sizeof(*m->series));
-	return m->series ? 0 : err_set(e, ENOMEM, "out of memory");
+	return m->series ? 0 : err_no_memory(e);
 }
 
 static void print_all(struct measuring *m)

@@ -227,7 +227,7 @@ static int measure_noise(struct tuning_run *t, uint32_t seconds, struct err *e)
 	}
 	t->places = calloc(table->n + 1, sizeof(*t->places));
 	if (!t->places)
-		r = err_set(e, ENOMEM, "out of memory");
+		r = err_no_memory(e);
 	else if (other_bits(table))
 		r = err_set(e, EPROTO, "equal kernels gave different bits");
 	for (size_t i = 0; r == 0 && i < table->n; i++) {
@@ -379,11 +379,10 @@ static int write_out(const struct tuning_run *t, struct err *e)
 	int r = 0;
 
 	if (!f)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_no_memory(e);
 	write_table(t, f);
 	if (t->options->out) {
-		r = fclose(f) ? err_set(e, ENOMEM, "out of memory")
-			      : file_write(t->options->out, text, len, e);
+		r = fclose(f) ? err_no_memory(e) : file_write(t->options->out, text, len, e);
 		free(text);
 	} else if (fflush(f)) {
 		r = err_set(e, errno, "standard output: %s", strerror(errno));
