@@ -96,7 +96,7 @@ void utf8_replace(const char *text, size_t len, struct buf *out)
 		at += good;
 		if (at == len)
 			break;
-		buf_puts(out, "\xef\xbf\xbd");
+		buf_puts(out, UTF8_REPLACEMENT_TEXT);
 		at += (size_t)-utf8_sequence(text + at, len - at, &cut);
 	}
 }

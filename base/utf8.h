@@ -10,7 +10,9 @@
 
 #include "base/buf.h"
 
-enum { UTF8_REPLACEMENT = 0xfffd }; /* the code point that stands for bytes that are none */
+/* The code point that stands for bytes that are none, and its bytes. */
+enum { UTF8_REPLACEMENT = 0xfffd };
+#define UTF8_REPLACEMENT_TEXT "\xef\xbf\xbd"
 
 /* The code point at p, in text that is valid UTF-8, and its length in bytes. */
 static inline uint32_t utf8_decode(const char *p, size_t *len)

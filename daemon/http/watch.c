@@ -22,7 +22,6 @@ static const uint64_t comment_ns = 15 * SECOND; /* of silence in a stream */
 enum { EVENTS_MAX = 64, TICK_MS = 1000 };
 
 struct connection {
-	struct connection *prev, *next;
 	uint64_t number;
 	int fd;
 	/* borrowed: the connection holds a reference until it leaves the table */
@@ -36,8 +35,7 @@ struct watch {
 	_Atomic bool quit;
 	pthread_mutex_t lock;
 	/* guarded by lock */
-	struct connection *head;
-	struct connection **by_fd; /* [n_fds] */
+	struct connection **by_fd; /* [n_fds] NULL: no connection */
 	size_t n_fds;
 	uint64_t last_number;
 };
@@ -83,10 +81,12 @@ static void tick(struct watch *w) ON(role_watch)
 	uint64_t now = clock_now_ns();
 
 	pthread_mutex_lock(&w->lock);
-	for (struct connection *c = w->head; c; c = c->next) {
-		if (c->call)
+	for (size_t fd = 0; fd < w->n_fds; fd++) {
+		struct connection *c = w->by_fd[fd];
+
+		if (c && c->call)
 			call_tick(c->call, now > comment_ns ? now - comment_ns : 0);
-		if (c->deadline_ns && now > c->deadline_ns) {
+		if (c && c->deadline_ns && now > c->deadline_ns) {
 			/* libmicrohttpd sees the end of file and closes the connection. */
 			shutdown(c->fd, SHUT_RDWR);
 			c->deadline_ns = 0;
@@ -203,10 +203,6 @@ struct connection *watch_open(struct watch *w, int fd)
 	}
 	c->number = ++w->last_number;
 	w->by_fd[fd] = c;
-	c->next = w->head;
-	if (w->head)
-		w->head->prev = c;
-	w->head = c;
 	pthread_mutex_unlock(&w->lock);
 	return c;
 }
@@ -217,28 +213,17 @@ void watch_close(struct watch *w, struct connection *c)
 		return;
 	pthread_mutex_lock(&w->lock);
 	w->by_fd[c->fd] = NULL;
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		w->head = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
 	/* Fails if the descriptor was never added, which does no harm. */
 	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 	pthread_mutex_unlock(&w->lock);
 	free(c);
 }
 
-static void set_deadline(struct watch *w, struct connection *c, uint64_t ns)
-{
-	pthread_mutex_lock(&w->lock);
-	c->deadline_ns = ns ? clock_now_ns() + ns : 0;
-	pthread_mutex_unlock(&w->lock);
-}
-
 void watch_receiving(struct watch *w, struct connection *c)
 {
-	set_deadline(w, c, body_ns);
+	pthread_mutex_lock(&w->lock);
+	c->deadline_ns = clock_now_ns() + body_ns;
+	pthread_mutex_unlock(&w->lock);
 }
 
 void watch_answering(struct watch *w, struct connection *c, struct call *call)
@@ -268,8 +253,8 @@ void watch_idle(struct watch *w, struct connection *c)
 void watch_close_calls(struct watch *w)
 {
 	pthread_mutex_lock(&w->lock);
-	for (struct connection *c = w->head; c; c = c->next)
-		if (c->call)
-			call_close(c->call);
+	for (size_t fd = 0; fd < w->n_fds; fd++)
+		if (w->by_fd[fd] && w->by_fd[fd]->call)
+			call_close(w->by_fd[fd]->call);
 	pthread_mutex_unlock(&w->lock);
 }

@@ -55,13 +55,9 @@ int openai_error(const struct err *e, struct buf *out)
 	buf_puts(out, "{\"error\":{\"message\":");
 	writer_string(out, e->text, strlen(e->text));
 	buf_printf(out, ",\"type\":\"%s\",\"param\":", row->type);
-	if (e->param[0])
-		writer_string(out, e->param, strlen(e->param));
-	else
-		buf_puts(out, "null");
-	if (row->name)
-		buf_printf(out, ",\"code\":\"%s\"}}", row->name);
-	else
-		buf_puts(out, ",\"code\":null}}");
+	writer_nullable(out, e->param[0] ? e->param : NULL);
+	buf_puts(out, ",\"code\":");
+	writer_nullable(out, row->name);
+	buf_puts(out, "}}");
 	return row->status;
 }

@@ -14,8 +14,6 @@
 #include "protocol/openai/response_internal.h"
 #include "protocol/openai/writer.h"
 
-#define REPLACEMENT "\xef\xbf\xbd"
-
 /* The bytes of a token that count as text. */
 struct span {
 	const char *bytes;
@@ -79,7 +77,7 @@ static void token_text(struct openai_cursor *c, struct span s, bool last, struct
 		writer_escaped(out, s.bytes + from, at - from);
 	if (last && c->n_held) {
 		if (out)
-			buf_puts(out, REPLACEMENT);
+			buf_puts(out, UTF8_REPLACEMENT_TEXT);
 		c->n_held = 0;
 		c->offset++;
 	}

@@ -57,14 +57,6 @@ const struct openai_shape openai_completion = {
 
 /* ---- parts of bodies and chunks ---- */
 
-static void write_nullable(const char *text, struct buf *out)
-{
-	if (text)
-		writer_string(out, text, strlen(text));
-	else
-		buf_puts(out, "null");
-}
-
 /* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":…,"choices":[ */
 static void write_head(const struct openai_head *h, const char *object, struct buf *out)
 {
@@ -74,7 +66,7 @@ static void write_head(const struct openai_head *h, const char *object, struct b
 		   h->created);
 	writer_string(out, h->model, strlen(h->model));
 	buf_puts(out, ",\"system_fingerprint\":");
-	write_nullable(h->fingerprint, out);
+	writer_nullable(out, h->fingerprint);
 	buf_puts(out, ",\"choices\":[");
 }
 
@@ -119,7 +111,7 @@ static void write_choice(const struct openai_head *h, const struct openai_delta 
 	h->shape->text(d, place, out);
 	write_logprobs(h, d, place, out);
 	buf_puts(out, ",\"finish_reason\":");
-	write_nullable(ends ? d->finish_reason : NULL, out);
+	writer_nullable(out, ends ? d->finish_reason : NULL);
 	if (!h->return_token_ids || (place == CHOICE_FIRST && h->shape->prompt_in_body))
 		return;
 	buf_puts(out, ",\"token_ids\":");

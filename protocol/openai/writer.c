@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REPLACEMENT "\xef\xbf\xbd"
-
 static void escape(struct buf *out, unsigned char c)
 {
 	static const char letters[] = "btn\0fr"; /* of 8 to 13 */
@@ -42,7 +40,7 @@ void writer_escaped(struct buf *out, const char *text, size_t len)
 		if (i > from)
 			buf_append(out, text + from, i - from);
 		if (n < 0)
-			buf_puts(out, REPLACEMENT);
+			buf_puts(out, UTF8_REPLACEMENT_TEXT);
 		else
 			escape(out, c);
 		i += (size_t)abs(n);
@@ -57,6 +55,14 @@ void writer_string(struct buf *out, const char *text, size_t len)
 	buf_putc(out, '"');
 	writer_escaped(out, text, len);
 	buf_putc(out, '"');
+}
+
+void writer_nullable(struct buf *out, const char *text)
+{
+	if (text)
+		writer_string(out, text, strlen(text));
+	else
+		buf_puts(out, "null");
 }
 
 /* Decimal digits of v, right-aligned in the 12 bytes before `end`; gives their start. */

@@ -13,7 +13,10 @@
 /* A string in quotes; bytes that are not UTF-8 become U+FFFD. */
 void writer_string(struct buf *out, const char *text, size_t len);
 
-/* The same without quotes. */
+/* A string that ends with a 0; NULL: null. */
+void writer_nullable(struct buf *out, const char *text);
+
+/* As writer_string, without quotes. */
 void writer_escaped(struct buf *out, const char *text, size_t len);
 
 /* [1,2,3] */

@@ -135,9 +135,7 @@ static void take_character(struct detokenizer *d, const char *text, size_t len, 
 
 static void take_broken(struct detokenizer *d, size_t n)
 {
-	static const char replacement[] = "\xef\xbf\xbd";
-
-	take_character(d, replacement, sizeof(replacement) - 1, n, false);
+	take_character(d, UTF8_REPLACEMENT_TEXT, strlen(UTF8_REPLACEMENT_TEXT), n, false);
 }
 
 /* Takes from `part` what is a whole sequence or can never be one. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mix.h"
+
 /* Entries and nodes refer to each other by index. Index 0 means none, so element 0 is never used. */
 struct entry {
 	struct wire_key key;
@@ -66,11 +68,9 @@ void key_sets_free(struct key_sets *s)
 static uint32_t *bucket(const struct key_sets *s, const struct wire_key *key)
 {
 	uint64_t v[2];
-	unsigned __int128 product;
 
 	memcpy(v, key->bytes, sizeof(v));
-	product = (unsigned __int128)(v[0] ^ s->seed[0]) * (v[1] ^ s->seed[1]);
-	return &s->buckets[((uint64_t)product ^ (uint64_t)(product >> 64)) & (s->n_buckets - 1)];
+	return &s->buckets[mix_product(v[0] ^ s->seed[0], v[1] ^ s->seed[1]) & (s->n_buckets - 1)];
 }
 
 static uint32_t find(const struct key_sets *s, const struct wire_key *key)
