@@ -200,10 +200,12 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		 const char *cache_dir, const struct tuning_options *tuning, struct kernels **ret,
 		 struct err *e)
 {
+	/* In float the x86 kernels are the generic ones: one text, so that the programs are shared. */
+	const bool generic = variant == KERNELS_X86 && !shape->bf16;
 	struct library library = {
 		.context = context,
 		.device = device,
-		.variant = kernels_variant_name(variant),
+		.variant = kernels_variant_name(generic ? KERNELS_GENERIC : variant),
 		.cache_dir = cache_dir,
 	};
 	struct kernels *k = calloc(1, sizeof(*k));
@@ -222,7 +224,7 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	r = choose_cuts(k, device, tuning, e);
 	if (r == 0)
 		r = kernels_add_programs(k, &library, false, e);
-	if (r == 0)
+	if (r == 0 && !shape->only)
 		r = kernels_warm_cuts(k, context, e);
 	if (r < 0) {
 		kernels_close(k);

@@ -7,6 +7,7 @@
 #include "kernels/kernels_internal.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "kernels/cl_error.h"
 
@@ -38,8 +39,8 @@ static const struct program {
 	bool (*needed)(const struct kernels *k); /* NULL: by every shape */
 	enum cut_program cuts;			 /* compiled for each cut of these */
 	bool each_mlp;				 /* and for each MLP */
-	bool floats;				 /* elements are float, whatever the model's are */
-	bool int8;				 /* by kernels_open_int8 alone */
+	bool floats; /* no elements, or float ones whatever the model's are: both types share it */
+	bool int8;   /* by kernels_open_int8 alone */
 } programs[] = {
 	{.file = "embed.cl", .kernels = {{K_EMBED, "embed"}}},
 	{.file = "norm.cl",
@@ -57,6 +58,7 @@ static const struct program {
 	 .kernels = {{K_MOE_GATE_UP, "moe_gate_up"}, {K_MOE_DOWN, "moe_down"}}},
 	{.file = "moe_route.cl",
 	 .each_mlp = true,
+	 .floats = true,
 	 .kernels = {{K_MOE_TOPK, "moe_topk", .experts = true}, {K_MOE_SORT, "moe_sort"}}},
 	{.file = "attention.cl",
 	 .needed = has_attention,
@@ -69,6 +71,7 @@ static const struct program {
 	 .needed = has_delta,
 	 .kernels = {{K_DELTA_DECODE, "delta_decode"}}},
 	{.file = "sample.cl",
+	 .floats = true,
 	 .kernels = {{K_SAMPLE, "sample"}, {K_SCORE, "score"}, {K_SEAT_RESET, "seat_reset"}}},
 	{.file = "decode_step.cl",
 	 .needed = kernels_has_decode_step,
@@ -81,6 +84,7 @@ static const struct program {
 	 .kernels = {{K_QUANTIZE_ROWS, "quantize_rows"},
 		     {K_QUANTIZE_FLOAT_ROWS, "quantize_float_rows"}}},
 	{.file = "gemm_int8.cl",
+	 .floats = true,
 	 .int8 = true,
 	 .kernels = {{K_GEMM_INT8_STORE, "gemm_int8_store"}, {K_GEMM_INT8_ADD, "gemm_int8_add"}}},
 };
@@ -208,7 +212,8 @@ int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct
 	for (const struct program *p = programs; p < programs + ARRAY_SIZE(programs); p++) {
 		uint32_t n_mlps = p->each_mlp ? k->shape.n_mlps : 1;
 
-		if (p->int8 != int8 || (p->needed && !p->needed(k)))
+		if (p->int8 != int8 || (p->needed && !p->needed(k)) ||
+		    (k->shape.only && !strstr(k->shape.only, p->file)))
 			continue;
 		for (uint32_t mlp = 0; mlp < n_mlps; mlp++)
 			for (uint32_t cut = 0; r == 0 && cut < k->cuts.n[p->cuts]; cut++)

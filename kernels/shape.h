@@ -37,6 +37,8 @@ struct kernel_shape {
 	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
 	enum kernel_width width; /* of the generic variant */
 	bool plain_weights; /* not coded (coded.h), also where they could be; the bits are the same */
+	/* NULL: all programs that the shape needs are compiled. A kernel's test lists the files of those that it runs. */
+	const char *only;
 };
 
 /* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). Without attention_gate

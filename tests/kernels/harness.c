@@ -168,6 +168,7 @@ struct kernels *set_open(const struct way *w, struct kernel_shape shape)
 	shape.bf16 = w->bf16;
 	shape.width = w->width;
 	shape.plain_weights = w->plain;
+	shape.only = kernel_test.programs;
 	if (kernels_open(h.device.context, h.device.id, h.device.queue, &shape, w->variant, NULL,
 			 NULL, &k, &e) < 0) {
 		failed("%s", e.text);

@@ -31,6 +31,7 @@ struct way {
 /* The test of a program, which the program defines. The harness has the main function: it calls the test's functions with every way
  * that the device can run, and reports in TAP. */
 extern const struct kernel_test {
+	const char *programs; /* files of the programs that it runs; no others are compiled */
 	void (*way)(const struct way *w);		       /* or NULL */
 	void (*shape)(const struct way *w, struct kernels *k); /* for each common shape; or NULL */
 	bool packings; /* also ways whose weights are plain */

@@ -339,4 +339,4 @@ static void test(const struct way *w)
 	}
 }
 
-const struct kernel_test kernel_test = {.way = test};
+const struct kernel_test kernel_test = {.programs = "attention.cl", .way = test};

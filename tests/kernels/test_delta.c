@@ -557,4 +557,5 @@ static void test(const struct way *w)
 	}
 }
 
-const struct kernel_test kernel_test = {.way = test};
+const struct kernel_test kernel_test = {.programs = "delta_prefill.cl delta_decode.cl",
+					.way = test};

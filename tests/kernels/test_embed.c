@@ -68,4 +68,4 @@ static void test(const struct way *w, struct kernels *k)
 	ok_way(w, "rows of %u numbers, %u rotary dimensions", s->hidden, s->rotary_dim);
 }
 
-const struct kernel_test kernel_test = {.shape = test};
+const struct kernel_test kernel_test = {.programs = "embed.cl", .shape = test};

@@ -251,4 +251,6 @@ static void test(const struct way *w, struct kernels *k)
 	}
 }
 
-const struct kernel_test kernel_test = {.shape = test, .packings = true};
+const struct kernel_test kernel_test = {.programs = "gemm.cl moe_gemm.cl moe_route.cl",
+					.shape = test,
+					.packings = true};

@@ -244,4 +244,4 @@ static void test(const struct way *w)
 	}
 }
 
-const struct kernel_test kernel_test = {.way = test};
+const struct kernel_test kernel_test = {.programs = "quantize.cl gemm_int8.cl", .way = test};

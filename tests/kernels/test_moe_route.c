@@ -105,4 +105,4 @@ static void test(const struct way *w, struct kernels *k)
 	}
 }
 
-const struct kernel_test kernel_test = {.shape = test};
+const struct kernel_test kernel_test = {.programs = "moe_route.cl", .shape = test};

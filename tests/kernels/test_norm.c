@@ -128,4 +128,4 @@ static void test(const struct way *w, struct kernels *k)
 	ok_way(w, "combine_norm of %u numbers", s->hidden);
 }
 
-const struct kernel_test kernel_test = {.shape = test};
+const struct kernel_test kernel_test = {.programs = "norm.cl", .shape = test};

@@ -97,4 +97,4 @@ static void test(const struct way *w)
 	}
 }
 
-const struct kernel_test kernel_test = {.way = test};
+const struct kernel_test kernel_test = {.programs = "quantize.cl", .way = test};

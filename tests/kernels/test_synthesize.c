@@ -83,4 +83,4 @@ static void test(const struct way *w)
 	kernels_close(k);
 }
 
-const struct kernel_test kernel_test = {.way = test, .packings = true};
+const struct kernel_test kernel_test = {.programs = "synthesize.cl", .way = test, .packings = true};
