@@ -16,7 +16,7 @@ enum {
 	DICTIONARY = 16,
 };
 
-/* Where the codes and lower bytes of a step begin in its tile. */
+/* The places of a step's codes and lower bytes in its tile. */
 static size_t codes_at(size_t step)
 {
 	return step / 2 * TWO_STEPS + step % 2 * CODES;
@@ -43,11 +43,11 @@ uint64_t coded_panel_bound(uint64_t K)
 	return header_bytes(K) + K * 16 * 2;
 }
 
-/* The most frequent upper bytes, and the code of each upper byte; DICTIONARY: it has none. */
+/* Finds the most frequent upper bytes, and the code of each upper byte; DICTIONARY: it has no code. */
 static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionary[DICTIONARY],
 			    uint8_t code_of[256])
 {
-	/* Neighbours count in different tables: an increment need not wait for the one before. */
+	/* Neighbours are counted in different tables, so that an increment need not wait for the one before. */
 	uint32_t counts[4][256] = {{0}};
 
 	for (uint64_t i = 0; i < n; i += 4)
@@ -62,7 +62,7 @@ static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionar
 		for (size_t v = 1; v < 256; v++)
 			if (counts[0][v] > counts[0][best])
 				best = v;
-		/* No upper byte is left: the other codes stand for the last one. */
+		/* no upper byte is left: the other codes stand for the last one */
 		dictionary[c] = counts[0][best] || !c ? (uint8_t)best : dictionary[c - 1];
 		if (counts[0][best])
 			code_of[best] = c;
@@ -81,7 +81,7 @@ static bool code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t
 		uint8_t code[STEP_WEIGHTS];
 
 		for (size_t b = 0; b < STEP_WEIGHTS; b++) {
-			/* Byte b: register v, weight i of it. */
+			/* byte b belongs to register v, weight i */
 			size_t v = b / 8 % 2, i = b / 16 * 8 + b % 8;
 			uint16_t w = from[v * 32 + i];
 

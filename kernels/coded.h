@@ -1,14 +1,14 @@
-/*
- * Coded weights: the same bf16 numbers in three quarters of the bytes, without loss.
+/* Coded weights: the same bf16 numbers in three quarters of the bytes, without loss.
  *
- * The lower byte of a bf16 number (the last bit of the exponent and the mantissa) is noise. The upper byte (sign and the
- * rest of the exponent) takes few values, because weights of one matrix are of similar size: 16 values cover a range of
- * 16 binades with both signs, outside of which one weight in ten thousand lies. So a panel has a dictionary of 16 upper
- * bytes, and a weight is its lower byte and a code of 4 bits. A tile of 16 k x 16 columns with any other upper byte is
- * not coded: one in forty, when weights are normally distributed. Products of few rows wait for memory: they take about
- * three quarters of the time, and decode register by register. Those of many rows decode a panel once and use it for
- * all their tiles (generic/gemm.clh, TALL). The arithmetic sees the same numbers in the same order; its bits are the
- * same.
+ * The lower byte of a bf16 number (the last bit of the exponent, and the mantissa) is noise. The upper byte (the sign
+ * and the rest of the exponent) takes few values, because weights of one matrix are of similar size: 16 values cover
+ * a range of 16 binades with both signs, and one weight in ten thousand lies outside. So a panel has a dictionary of
+ * 16 upper bytes, and a weight is its lower byte and a code of 4 bits. A tile of 16 k x 16 columns with any other
+ * upper byte is not coded: one tile in forty, if weights are normally distributed.
+ *
+ * The speed of products of few rows is that of reading weights. They take about three quarters of the time, and
+ * decode register by register. Products of many rows decode a panel once and use it for all their tiles
+ * (generic/gemm.clh, TALL). The arithmetic sees the same numbers in the same order, so its bits are the same.
  *
  * (Huffman codes of the exponents save a little more and cost more to decode: Zhang et al. 2025, "70% Size, 100%
  * Accuracy: Lossless LLM Compression for Efficient GPU Inference via Dynamic-Length Float".)
@@ -23,26 +23,25 @@
  *         zeros up to the next boundary
  *         tiles, each   384 bytes, or 512 bytes in KERNEL_PACK_PAIRS
  *
- * Inside a tile, 4 k (two registers of pairs, 64 weights) are one step, and two steps lie together in the order in which they
- * are read: 32 bytes of codes of the first, 32 of the second, 64 lower bytes of the first, 64 of the second. Weight i of
- * register v is byte i / 8 * 16 + v * 8 + i % 8 of the step, so that unpacking the lower and upper halves of a register's
- * 128-bit lanes gives the registers; the code of byte b is the lower half of byte b % 32 of the step's codes for b < 32, else
- * the upper half. kernels/x86/gemm_core.clh decodes.
- */
+ * Inside a tile, 4 k (two registers of pairs, 64 weights) are one step, and two steps lie together in the order in
+ * which they are read: 32 bytes of codes of the first, 32 of the second, 64 lower bytes of the first, 64 of the
+ * second. Weight i of register v is byte i / 8 * 16 + v * 8 + i % 8 of the step, so that unpacking the lower and
+ * upper halves of a register's 128-bit lanes gives the registers. The code of byte b is the lower half of byte b % 32
+ * of the step's codes for b < 32, else the upper half. kernels/x86/gemm_core.clh decodes. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The unit of places, and what everything is rounded up to. */
+/* The unit of places; sizes are rounded up to it. */
 #define CODED_UNIT 64u
 
-/* Bytes of the table of n panels, and of one panel at most; K is a multiple of 16. */
+/* Bytes of the table of n panels, and the most bytes of one panel; K is a multiple of 16. */
 uint64_t coded_table_bytes(uint64_t n);
 uint64_t coded_panel_bound(uint64_t K);
 
 /* Codes a panel of K x 16 weights in KERNEL_PACK_PAIRS into out [coded_panel_bound(K)]; returns its bytes. */
 size_t coded_panel(const uint16_t *pairs, uint64_t K, uint8_t *out);
 
-/* The inverse: a panel back into KERNEL_PACK_PAIRS. For tests; kernels have their own (x86/gemm_core.clh). */
+/* Decodes a panel back into KERNEL_PACK_PAIRS. For tests; kernels have their own decoder (x86/gemm_core.clh). */
 void coded_panel_decode(const uint8_t *panel, uint64_t K, uint16_t *ret_pairs);

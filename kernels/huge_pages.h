@@ -4,10 +4,8 @@
 #include <CL/cl.h>
 #include <stdint.h>
 
-/*
- * Asks the system to back a buffer that was never written to with large pages, where it grants them on request
- * (transparent_hugepage/enabled: madvise). A step of a big model reads all weights once; with pages of 4 KiB a
- * processor's prefetcher stops every 64 lines, and the processor looks up a translation as often. The request is a hint:
- * a refusal is no error.
- */
+/* Asks the system to back a buffer that was never written with large pages, if it grants them on request
+ * (transparent_hugepage/enabled: madvise). A step of a big model reads all weights once. With pages of 4 KiB a
+ * processor's prefetcher stops every 64 lines, and the processor looks up an address translation as often. The
+ * request is a hint: a refusal is no error. */
 void huge_pages_ask(cl_command_queue queue, cl_mem buffer, uint64_t bytes);

@@ -1,32 +1,33 @@
-/*
- * Int8 weights and activations: their layouts, and how the host packs the weights. No model uses them yet, only
+/* Int8 weights and activations: their layouts, and the packing of weights by the host. No model uses them yet, only
  * `tigon bench kernels --int8` and tests.
  *
- * A row of k is cut into groups (the last one has what is left). A number is q * scale, with q an int8 and one float
- * scale for each row and group. A product of two such rows is
+ * A row of k is cut into groups; the last group has the remaining values. A number is q * scale, with q an int8 and
+ * one float scale for each row and group. A product of two such rows is
  *
  *     sum over groups  scale_a scale_w  sum over k in the group  q_a q_w
  *
  * whose inner sum is exact in int32 and maps to vpdpbusd: four products of an unsigned with a signed byte, added to
- * an int32. Activations are the unsigned side, as q + 128. That adds 128 times the sum of the group's weights too much,
- * which is known when the weights are packed.
+ * an int32. Activations are the unsigned side, as q + 128. So the sum is too large by 128 times the sum of the
+ * group's weights, which is known when the weights are packed.
  *
  * Packed weights: panels of 16 rows. A panel is, for each group of n values of k (words of 4 bytes):
+ *
  *     [16] float scales | [16] int32 of -128 times the sum of the row's q | [n/4][16] words of four q, k ascending
+ *
  * One register of 64 bytes is 16 rows x 4 k, and a panel is read from beginning to end.
  *
  * Quantised activations: rows. A row is, for each group:
+ *
  *     one float scale | [n/4] words of four bytes q + 128
  *
- * K is padded to 16 (KERNEL_LD): padding has q = 0. A group is a multiple of 32 and at most INT8_GROUP_MAX; a group of at
- * least K is the whole row (a scale a channel).
+ * K is padded to 16 (KERNEL_LD): padding has q = 0. A group is a multiple of 32 and at most INT8_GROUP_MAX; a group
+ * of at least K is the whole row (a scale a channel).
  *
- * The usual group is 128, as in quantised checkpoints (compressed-tensors, AWQ, GPTQ), so that their scales are taken as
- * they are. A packed weight then takes 8.5 bits (groups of 64: 9; of 32, as in ggml's Q8_0: 10). Products of 64 rows
- * reach 84 % of vpdpbusd's peak on a core of Zen 5 (64: 76 %, 32: 68 %), since each group ends in a conversion, a
+ * The usual group is 128, as in quantised checkpoints (compressed-tensors, AWQ, GPTQ), whose scales can then be used
+ * unchanged. A packed weight then takes 8.5 bits (groups of 64: 9; of 32, as in ggml's Q8_0: 10). Products of 64 rows
+ * reach 84 % of vpdpbusd's peak on a core of Zen 5 (64: 76 %, 32: 68 %), because each group ends in a conversion, a
  * multiplication and an addition in float. The loss of precision is small: the largest of 128 normal numbers is some
- * 2.8 deviations, of 32 it is 2.1, and the rounding error grows as that does.
- */
+ * 2.8 deviations, of 32 it is 2.1, and the rounding error grows in proportion. */
 #pragma once
 
 #include <stdbool.h>
@@ -43,10 +44,10 @@ enum {
  * some devices flush subnormal numbers. */
 #define INT8_TINY 0x1p-118f
 
-/* Whether a group of so many is allowed. */
+/* Whether groups of so many values are allowed. */
 bool int8_group_valid(uint32_t group);
 
-/* Groups of a row of K. */
+/* The number of groups of a row of K. */
 uint32_t int8_groups(uint32_t K, uint32_t group);
 
 /* Words of 4 bytes of a quantised row of activations, and of a panel of packed weights; K is padded here. */
@@ -56,21 +57,17 @@ uint64_t int8_panel_words(uint32_t K, uint32_t group);
 /* Bytes of a packed matrix of so many rows; 0: more than 2^63. */
 uint64_t int8_matrix_bytes(uint64_t rows, uint32_t K, uint32_t group);
 
-/*
- * One row of K floats to q [K] and scales [int8_groups], as quantize.cl does it: symmetric, scale = amax / 127, values
- * rounded to nearest even. A group with a magnitude below INT8_TINY is zero; one with a NaN or an infinity gets the
- * scale NaN and zeros.
- */
+/* Quantises one row of K floats to q [K] and scales [int8_groups], like quantize.cl: symmetric, scale = amax / 127,
+ * values rounded to nearest even. A group with a magnitude below INT8_TINY is zero; one with a NaN or an infinity
+ * gets the scale NaN and zeros. */
 void int8_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales);
 
-/*
- * One panel: `rows` (1 .. 16) rows of K int8 at q, ldq apart, with their scales, lds apart, as a checkpoint has
- * them or int8_quantize made them; any int8 may occur. Rows and columns that are missing become zeros. out
- * [int8_panel_words] gets all its words.
- */
+/* Packs one panel: `rows` (1 .. 16) rows of K int8 at q, ldq apart, with their scales, lds apart, from a checkpoint
+ * or from int8_quantize; any int8 may occur. Missing rows and columns become zeros. Every word of out
+ * [int8_panel_words] is written. */
 void int8_pack_panel(const int8_t *q, uint64_t ldq, const float *scales, uint64_t lds,
 		     uint32_t rows, uint32_t K, uint32_t group, uint32_t *out);
 
-/* Whether a variant has kernels of its own for these products: x86, with vpdpbusd. Any other takes the generic ones; the
- * bits are the same. */
+/* Whether a variant has kernels of its own for these products: x86, with vpdpbusd. Any other variant uses the generic
+ * ones; the bits are the same. */
 bool int8_has_instruction(enum kernel_variant variant);

@@ -9,9 +9,10 @@
 #include "kernels/int8.h"
 
 enum {
-	WEIGHT_BYTES = 256 << 20, /* far more than caches hold; more where one matrix needs it */
+	/* bytes of weights, far more than caches hold; one matrix may need more */
+	WEIGHT_BYTES = 256 << 20,
 	MATRICES_MAX = 1024,
-	PATTERN_BYTES = 128, /* of clEnqueueFillBuffer at most */
+	PATTERN_BYTES = 128, /* the largest pattern of clEnqueueFillBuffer */
 };
 
 /* A buffer that grows. */
@@ -24,7 +25,7 @@ struct int8_trial {
 	struct kernels *kernels;
 	cl_context context;
 	cl_command_queue queue;
-	uint32_t group, N, K; /* of the matrices */
+	uint32_t group, N, K; /* bytes of the matrices */
 	uint64_t alignment;
 	bool cpu;
 	struct store weights, x, q, out;
@@ -88,8 +89,8 @@ void int8_trial_close(struct int8_trial *t)
 	free(t);
 }
 
-/* Words that are numbers between 0.007 and 0.5, or their negatives, as a float and as two of bf16: for scales and
- * activations, where subnormal numbers would be slow. The bytes of weights may be any. */
+/* Words that are numbers between 0.007 and 0.5, or their negatives, both as a float and as two bf16: for scales and
+ * activations, where subnormal numbers would be slow. Weights may have any bytes. */
 static cl_int fill(struct int8_trial *t, const struct store *s)
 {
 	uint32_t words[PATTERN_BYTES / 4], random = 1;
@@ -102,7 +103,7 @@ static cl_int fill(struct int8_trial *t, const struct store *s)
 				   ROUND_UP(s->bytes, PATTERN_BYTES), 0, NULL, NULL);
 }
 
-/* Makes room for so many bytes. Nothing is queued. */
+/* Makes the buffer at least so many bytes large. Queues nothing. */
 static int grow(struct int8_trial *t, struct store *s, uint64_t bytes, struct err *e)
 {
 	cl_int code;
@@ -123,7 +124,7 @@ static int grow(struct int8_trial *t, struct store *s, uint64_t bytes, struct er
 	return cl_error(e, fill(t, s), "filling the int8 products' buffers");
 }
 
-/* As many matrices as memory has room for, one behind the other. */
+/* Makes as many matrices as memory has room for, one behind the other. */
 static int cut_matrices(struct int8_trial *t, uint32_t N, uint32_t K, struct err *e)
 {
 	uint64_t bytes = int8_matrix_bytes(N, K, t->group), apart;

@@ -1,7 +1,5 @@
-/*
- * Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so there is no step in which they
- * could be measured. Each launch takes other weights, out of memory far larger than a cache.
- */
+/* Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so no step can measure them. Each
+ * launch uses other weights, from memory far larger than a cache. */
 #pragma once
 
 #include "kernels/kernels.h"
@@ -15,7 +13,7 @@ int int8_trial_open(struct kernels *k, cl_context context, cl_command_queue queu
 		    struct err *e) MUST_CHECK;
 void int8_trial_close(struct int8_trial *t);
 
-/* Queues `launches` launches of quantize_rows for [M, K] elements, each with one of gemm_int8_store behind it; N and K
- * padded to 16. -ENOMEM: the device has no room for such a product. */
+/* Queues `launches` pairs of launches: quantize_rows for [M, K] elements, then gemm_int8_store; N and K padded to 16.
+ * -ENOMEM: the device has no room for such a product. */
 int int8_trial_run(struct int8_trial *t, uint32_t M, uint32_t N, uint32_t K, uint32_t launches,
 		   struct err *e) MUST_CHECK;

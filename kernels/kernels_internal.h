@@ -1,11 +1,9 @@
-/*
- * The inside of a kernel set, which four files share. Each uses those above it only:
+/* The inside of a kernel set, which four files share. Each uses only those above it:
  *
  *     set.c        questions to a set: its sizes, its cuts
  *     programs.c   which programs are compiled, with which options
  *     launch.c     launches
- *     kernels.c    opening and closing
- */
+ *     kernels.c    opening and closing */
 #pragma once
 
 #include "kernels/kernels.h"
@@ -48,34 +46,37 @@ enum { ROUTER_BLOCKS = 4 }; /* moe_route.cl */
 
 #define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 
-/* How wide a variant's groups are, and how it cuts its work unless a table knows better (cuts.h). */
+/* The width of a variant's groups, and its cuts unless a table has others (cuts.h). */
 struct tuning {
 	uint32_t lanes, vec;
 	struct tuning_cut product;
-	uint32_t queries;	/* of an attention tile, about */
-	uint32_t decode_blocks; /* column blocks of a group of the decode step; 0: there is none */
-	enum kernel_packing packing; /* of bf16 weights */
-	uint32_t tensor_lanes;	     /* of a group of a tensor core's product; 0: there is none */
+	uint32_t queries; /* queries of an attention tile, about */
+	/* column blocks of a group of the decode step; 0: the variant has none */
+	uint32_t decode_blocks;
+	enum kernel_packing packing; /* packing of bf16 weights */
+	/* lanes of a group of a tensor core's product; 0: the variant has none */
+	uint32_t tensor_lanes;
 	uint32_t tensor_columns;
 };
 
 struct kernels {
 	struct kernel_shape shape;
 	const struct tuning *tuning;
-	const struct tuning_cut *int8; /* of the int8 products; NULL: not compiled */
+	const struct tuning_cut *int8; /* cut of the int8 products; NULL: they are not compiled */
 	uint32_t int8_group;
 	enum kernel_variant variant;
 	cl_command_queue queue;
 	uint32_t compute_units;
-	enum kernel_packing packing; /* of elements */
+	enum kernel_packing packing; /* packing of matrices of elements */
 	struct cuts cuts;
 	cl_program programs[64];
 	uint32_t n_programs;
-	cl_kernel kernels[CUTS_MAX][K_COUNT]; /* [0] all; [1...] those of a cut's programs */
-	const char *names[K_COUNT];	      /* in profiles and errors */
+	/* [0] all kernels; [1...] those of a cut's programs */
+	cl_kernel kernels[CUTS_MAX][K_COUNT];
+	const char *names[K_COUNT]; /* in profiles and errors */
 	uint64_t launches;
 	struct profile *profile; /* NULL: launches are not noted */
-	struct err error;	 /* the first one; code 0: none */
+	struct err error;	 /* the first error; code 0: none */
 };
 
 /* ---- set.c ---- */
@@ -87,7 +88,7 @@ uint32_t kernels_delta_group_floats(const struct kernel_shape *s);
 /* Tokens of an attention tile of a cut. */
 uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);
 
-/* Products of elements may run on tensor cores, in groups of another size; the router's, in float, never do. */
+/* Whether products of elements run on tensor cores, in groups of another size; the router's, in float, never do. */
 bool kernels_on_tensor_cores(const struct kernels *k);
 
 /* ---- programs.c ---- */
@@ -97,5 +98,5 @@ int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct
 
 /* ---- launch.c ---- */
 
-/* Launches each kernel of a cut other than the default one once, with nothing to do. */
+/* Launches each kernel of every cut but the default one once, without work. */
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e) MUST_CHECK;

@@ -1,6 +1,5 @@
-/*
- * Launches. Each sets all arguments of its kernel: they are few, and no test would find a forgotten one.
- */
+/* Launches. Each sets all arguments of its kernel, although some may be set already: they are few, and no test would
+ * find a forgotten one. */
 #include "kernels/kernels_internal.h"
 
 #include <assert.h>
@@ -10,7 +9,7 @@
 #include "kernels/sample.h"
 #include "kernels/step.h"
 
-/* Notes a launch; where its event goes, or NULL. */
+/* Notes a launch; returns the place for its event, or NULL. */
 static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
 {
 	const int a_set = K_END_OF_FIRST_MLP - K_COMBINE_NORM;
@@ -89,7 +88,7 @@ static uint32_t product_lanes(const struct kernels *k)
 	return kernels_on_tensor_cores(k) ? k->tuning->tensor_lanes : k->tuning->lanes;
 }
 
-/* Groups that cover N columns. */
+/* The number of groups that cover N columns. */
 static uint64_t column_groups(const struct kernels *k, uint32_t cut, bool tensor, uint32_t N)
 {
 	uint32_t width =
@@ -110,7 +109,7 @@ static void note_product(struct kernels *k, uint32_t M, uint32_t N, uint32_t K)
 		profile_product(k->profile, M, N, K);
 }
 
-/* Notes where the last launch stands in a tuning table. */
+/* Notes the place of the last launch in a tuning table. */
 static void note_place(struct kernels *k, const struct tuning_place *p)
 {
 	if (k->profile && !k->error.code)
@@ -194,7 +193,7 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 	struct tuning_place p = cuts_experts(&k->shape, mlp, false, T);
 	uint32_t cut = cuts_find(&k->cuts, &p);
 
-	/* A tensor group has the gate and the up panel of 16 columns. */
+	/* A tensor group has the gate and the up panel of the same 16 columns. */
 	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
 		   kernels_on_tensor_cores(k) ? N / 16 : column_groups(k, cut, false, N),
 		   kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
@@ -270,8 +269,8 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 	       ARG(out));
 }
 
-/* Groups that share a row of logits. On a CPU as many as give each compute unit one, but with so many blocks each that
- * waking a thread is worth it; on a GPU a block a lane. */
+/* The number of groups that share a row of logits. On a CPU each compute unit gets one, but each group must have
+ * enough blocks to be worth waking a thread; on a GPU each lane gets a block. */
 static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
 {
 	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab);
@@ -339,7 +338,7 @@ void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem a
 
 enum { WARM_TILE_AT = ROW_INTS }; /* behind a row that begins with page 0 */
 
-/* One group of a cut's kernels, with nothing to do: `none` is zeros, `step` has one tile of one token. */
+/* Launches one group of each of a cut's kernels without work: `none` is zeros, `step` has one tile of one token. */
 static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
 {
 	cl_uint M = 0, side = 16;
@@ -372,14 +371,12 @@ static bool has_other_cuts(const struct cuts *c)
 	return false;
 }
 
-/*
- * A driver may compile at a kernel's first launch (PoCL does). A cut that only some sizes take would have its first
- * launch during a request, so each is launched here, with nothing to do.
- */
+/* A driver may compile at a kernel's first launch (PoCL does). A cut that only some sizes use would have its first
+ * launch during a request, so each is launched here, without work. */
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
-	/* The most that a kernel reads: a page, or rows and the work list of a decode step that has ended. */
+	/* The most that a kernel reads: a page, or the rows and the work list of a decode step that has ended. */
 	size_t bytes = 4 * MAX((size_t)s->kv_heads * s->head_dim * s->page_tokens,
 			       (size_t)kernels_attention_ld(s) + 4096);
 	const int32_t tile[WARM_TILE_AT + QUERY_TILE_INTS] = {[WARM_TILE_AT + QUERY_TILE_COUNT] =
@@ -404,7 +401,7 @@ int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 			warm_gemm(k, i, none, out);
 		for (uint32_t i = 1; i < k->cuts.n[CUT_ATTENTION]; i++)
 			warm_attention(k, i, step, none, out);
-		/* Last: they count tickets in `none`, which is zeros no longer. */
+		/* last, because they count tickets in `none`, which then is zeros no longer */
 		for (uint32_t i = 1; i < k->cuts.n[CUT_DECODE_STEP]; i++)
 			LAUNCH_CUT(k, i, K_DECODE_STEP, k->tuning->lanes, k->compute_units, 1,
 				   ARG(none), ARG(work_at), ARG(none));

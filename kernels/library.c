@@ -97,7 +97,7 @@ static void fill_header(struct binary_header *h, const char *path, const void *b
 	memcpy(h->magic, magic, sizeof(magic));
 }
 
-/* New: the binary at path; NULL when there is none or it is damaged. */
+/* Reads the binary at path, new; NULL: there is none or it is damaged. */
 static void *read_binary(const char *path, size_t *ret_bytes)
 {
 	struct binary_header h, want;
@@ -122,7 +122,7 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 	return NULL;
 }
 
-/* Failures are only logged: without a cache a start takes longer, that is all. */
+/* Failures are only logged: without a cache a start takes longer. */
 static void write_binary(const char *path, const void *binary, size_t bytes)
 {
 	struct binary_header h;
@@ -186,7 +186,7 @@ static void save_program(cl_program program, const char *path)
 	free(binary);
 }
 
-/* Whether some bytes can be written into the cache; -errno if not. */
+/* Checks that the cache can be written; -errno if not. */
 static int probe_cache(const char *dir)
 {
 	static const char zeros[64 << 10];
@@ -212,8 +212,7 @@ static int build_error(const struct library *l, cl_program program, const char *
 	char *text;
 	int r;
 
-	/* PoCL compiles through files below the cache, and its log does not say that it could not.
-	 */
+	/* PoCL compiles through files below the cache, and its log does not report that it could not. */
 	r = l->cache_dir ? probe_cache(l->cache_dir) : 0;
 	if (r < 0)
 		return err_set(e, EIO,
@@ -236,7 +235,7 @@ static bool is_word(char c)
 	return c == '_' || isalnum((unsigned char)c);
 }
 
-/* Whether a text names a macro: the name stands there alone, not inside another one. */
+/* Whether a text has a macro's name as a whole word. */
 static bool names(const char *text, const char *name, size_t len)
 {
 	for (const char *p = text; (p = memmem(p, strlen(p), name, len)); p += len)
@@ -245,7 +244,7 @@ static bool names(const char *text, const char *name, size_t len)
 	return false;
 }
 
-/* The options, but for each " -DNAME=VALUE" whose NAME the source does not name. */
+/* The options without each " -DNAME=VALUE" whose NAME the source does not have. */
 static void take_options(const char *offered, const char *source, struct buf *out)
 {
 	for (const char *p = offered; *p;) {

@@ -1,15 +1,11 @@
-/*
- * The program library: OpenCL programs from the embedded sources, with a cache of compiled binaries on
- * disk.
+/* The program library: OpenCL programs from the embedded sources, with a cache of compiled binaries on disk.
  *
- * A program is a file ("gemm.cl") and its options. A variant ("x86", "nvidia") replaces whole files, includes as well as
- * programs; where it has none the file of "generic" is taken.
+ * A program is a file ("gemm.cl") and its options. A variant ("x86", "nvidia") replaces whole files, includes as well
+ * as programs; a file that it does not have comes from "generic".
  *
- * Cache file: DIR/<hash>.clbin = "TIGONCL1" | u64 bytes | u64[2] FNV-1a 128 of the binary | binary. <hash>
- * covers device and driver names, all source text after includes, and the options, so that a change
- * of any of them names another file. A file is written under a temporary name and renamed; a damaged one is built anew
- * and replaced.
- */
+ * Cache file: DIR/<hash>.clbin = "TIGONCL1" | u64 bytes | u64[2] FNV-1a 128 of the binary | binary. <hash> covers
+ * device and driver names, all source text after includes, and the options, so that a change of any of them gives
+ * another file. A file is written under a temporary name and renamed; a damaged one is built again and replaced. */
 #pragma once
 
 #include <CL/cl.h>
@@ -23,14 +19,14 @@ struct library {
 	cl_device_id device;
 	const char *variant;	/* "generic", "x86" or "nvidia" */
 	const char *cache_dir;	/* NULL: no cache */
-	unsigned built, loaded; /* programs compiled, programs taken from the cache */
+	unsigned built, loaded; /* numbers of programs compiled, and taken from the cache */
 };
 
-/* The text of a file that this binary carries, as a variant takes it; NULL: there is none. */
+/* The text of an embedded file, for a variant; NULL: there is none. */
 const char *library_text(const char *variant, const char *file);
 
-/* New program, released by the caller. Each " -DNAME=VALUE" of the offered options is left out if the source does not name
- * it: models that agree in what a program names share its binary. Compiler output goes into the error (its beginning)
- * and the log. */
+/* New program, released by the caller. Each " -DNAME=VALUE" of the offered options is left out if the source does not
+ * have the name, so that models which agree in the names of a program share its binary. The beginning of the
+ * compiler's output goes into the error, all of it into the log. */
 int library_program(struct library *l, const char *file, const char *offered, cl_program *ret,
 		    struct err *e) MUST_CHECK;

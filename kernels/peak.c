@@ -17,25 +17,27 @@ enum {
 	MMA_CHAINS = 8,	   /* nvidia/peak.cl */
 	MMA_FLOPS = 2 * 16 * 8 * 16,
 	GPU_LANES = 64,
-	ROUNDS = 1 << 20, /* of a CPU; a GPU runs 1 / 64 of it on far more lanes */
+	/* a CPU's number of rounds; a GPU runs 1 / 64 of them on far more lanes */
+	ROUNDS = 1 << 20,
 	TRIES = 5,
-	BYTES = 512 << 20, /* far more than caches hold */
+	BYTES = 512 << 20, /* bytes, far more than caches hold */
 };
 
-/* The least share of a known peak that is no reason for a warning. */
+/* A measured peak is low below this share of the known one. */
 #define GOOD_DAY 0.95
 
 struct peaks {
 	cl_command_queue queue;
 	cl_program program;
-	cl_kernel read, copy, flops, dot, int8; /* dot, int8: NULL where there is no instruction */
+	/* dot, int8: NULL if the variant has no such instruction */
+	cl_kernel read, copy, flops, dot, int8;
 	cl_mem from, to, out;
 	uint64_t bytes;
-	size_t lanes, groups; /* groups: for bandwidth */
-	size_t busy;	      /* groups: for arithmetic */
+	size_t lanes, groups; /* groups that measure bandwidth */
+	size_t busy;	      /* groups that measure arithmetic */
 	size_t block;	      /* bytes of a block_t */
 	cl_uint rounds;
-	double flops_a_round, dot_a_round, int8_a_round; /* of a group */
+	double flops_a_round, dot_a_round, int8_a_round; /* FLOP of a group in a round */
 };
 
 /* ---- known peaks ---- */
@@ -167,7 +169,7 @@ int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	p->block = (cpu ? 16 : 4) * sizeof(float);
 	p->rounds = cpu ? ROUNDS : ROUNDS / 64;
 	p->flops_a_round = 2.0 * ACCUMULATORS * (cpu ? 16 : GPU_LANES);
-	/* A vdpbf16ps is 32 products; a group of a GPU is two warps. */
+	/* a vdpbf16ps computes 32 products; a group of a GPU is two warps */
 	p->dot_a_round =
 		cpu ? 2.0 * ACCUMULATORS * 32 : (double)GPU_LANES / 32 * MMA_CHAINS * MMA_FLOPS;
 	p->int8_a_round = 2.0 * ACCUMULATORS * 64; /* products of a vpdpbusd */
@@ -208,7 +210,7 @@ void peaks_close(struct peaks *p)
 
 /* ---- measuring ---- */
 
-/* One launch on a queue that is empty, and *best becomes work a second where that is more. */
+/* Runs one launch on an empty queue, and raises *best to its work a second. */
 static int run(struct peaks *p, cl_kernel k, size_t groups, double work, double *best,
 	       struct err *e)
 {

@@ -1,8 +1,6 @@
-/*
- * What a device can do at best, measured now: the yardstick beside every figure of the bench. Virtual machines share
+/* The best that a device reaches, measured now, for comparison with the figures of the bench. Virtual machines share
  * memory and clocks with others, so a peak that was measured on another day says little about today's figures; and a
- * peak far below the device's known one says that today's figures are low.
- */
+ * peak far below the device's known one says that today's figures are low. */
 #pragma once
 
 #include "kernels/kernels.h"
@@ -10,23 +8,23 @@
 struct peak {
 	double read, copy; /* bytes/s: reading; reading and writing together */
 	double flops;	   /* FLOP/s of float fused multiply-adds */
-	double dot;	   /* FLOP/s of the variant's bf16 instruction; flops where it has none */
-	double int8;	   /* OP/s of the variant's int8 instruction; flops where it has none */
+	double dot;	   /* FLOP/s of the variant's bf16 instruction; without one as `flops` */
+	double int8;	   /* OP/s of the variant's int8 instruction; without one as `flops` */
 };
 
 struct peaks;
 
-/* New. Compiles the yardsticks for a variant, allocates the buffers that they read and fills them: memory that was never
- * written is one page of zeros, which a cache holds. All arguments are borrowed. */
+/* New. Compiles the measuring kernels of a variant, allocates the buffers that they read and fills them, because
+ * memory that was never written is one page of zeros, which stays in a cache. All arguments are borrowed. */
 int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	       enum kernel_variant variant, const char *cache_dir, struct peaks **ret,
 	       struct err *e) MUST_CHECK;
 void peaks_close(struct peaks *p);
 
-/* Measures for some tenths of a second: the best of a few tries. Waits for the queue. */
+/* Measures for some tenths of a second; returns the best of a few tries. Waits for the queue. */
 int peaks_measure(struct peaks *p, struct peak *ret, struct err *e) MUST_CHECK;
 
-/* The better of each. */
+/* The better one of each value. */
 struct peak peak_best(struct peak a, struct peak b);
 
 /* The known peaks of a device (0: unknown), by its name, its compute units and the variant that it runs. False: the

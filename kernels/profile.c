@@ -7,9 +7,9 @@
 #include "kernels/cl_error.h"
 #include "kernels/step.h"
 
-/* A task list on its way to the host. */
+/* A task list that is being read to the host. */
 struct tasks {
-	int32_t *ints; /* owned; NULL: no list was read behind this launch */
+	int32_t *ints; /* owned; NULL: no list is read behind this launch */
 	cl_event done;
 	uint32_t experts;
 };
@@ -24,7 +24,7 @@ struct profile {
 	cl_command_queue queue;
 	bool timed, failed; /* failed: out of memory, until the next profile_take */
 	struct note *notes;
-	struct kernel_timing *timings; /* beside notes */
+	struct kernel_timing *timings; /* [cap] one for each note */
 	size_t n, cap;
 };
 
@@ -114,7 +114,7 @@ void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t expe
 
 	if (!t)
 		return;
-	/* The longest list possible: reading its length first would mean waiting. */
+	/* reads the longest possible list, because reading its length first would mean waiting */
 	t->ints = malloc(ints * sizeof(*t->ints));
 	t->experts = experts;
 	if (!t->ints || clEnqueueReadBuffer(p->queue, tasks, CL_FALSE, 0, ints * sizeof(*t->ints),
@@ -122,7 +122,8 @@ void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t expe
 		p->failed = true;
 }
 
-/* The experts of a task list, which is sorted by expert; the shared one, whose number is the last, is not counted. */
+/* The number of experts in a task list, which is sorted by expert. The shared expert, whose number is the last, is
+ * not counted. */
 static uint32_t distinct(const struct tasks *t)
 {
 	uint32_t n = 0;

@@ -1,9 +1,7 @@
-/*
- * Which programs are compiled, and with which options. A program is a row of the table below: compiled for a model's
- * shape, for each of its MLPs and for each of its cuts. A model's numbers become macros here and nowhere else. All are
- * offered to every program; library.c leaves out those that a program does not name, so that models which differ in
- * these alone share its binary.
- */
+/* The programs to compile, and their options. A program is a row of the table below: compiled for a model's shape,
+ * for each of its MLPs and for each of its cuts. A model's numbers become macros here and nowhere else. All of them
+ * are offered to every program, and library.c leaves out those that a program does not name, so that models which
+ * differ in these alone share its binary. */
 #include "kernels/kernels_internal.h"
 
 #include <errno.h>
@@ -28,19 +26,19 @@ static bool has_delta(const struct kernels *k)
 enum { KERNELS_MAX = 4 }; /* of a program */
 
 static const struct program {
-	const char *file; /* library.c finds it for the variant */
-	/* Those from K_COMBINE_NORM on are taken for each MLP, the others for the first one. */
+	const char *file; /* name; library.c finds the variant's file */
+	/* Kernels from K_COMBINE_NORM on are taken for each MLP, the others for the first one. */
 	struct {
 		enum kernel_id id;
 		const char *name;  /* the function */
 		const char *shown; /* its name in profiles; NULL: the same */
-		bool experts;	   /* only of an MLP that has experts */
+		bool experts;	   /* only for an MLP with experts */
 	} kernels[KERNELS_MAX];
-	bool (*needed)(const struct kernels *k); /* NULL: by every shape */
-	enum cut_program cuts;			 /* compiled for each cut of these */
+	bool (*needed)(const struct kernels *k); /* NULL: every shape needs it */
+	enum cut_program cuts;			 /* compiled for each cut of this program */
 	bool each_mlp;				 /* and for each MLP */
 	bool floats; /* no elements, or float ones whatever the model's are: both types share it */
-	bool int8;   /* by kernels_open_int8 alone */
+	bool int8;   /* compiled by kernels_open_int8 alone */
 } programs[] = {
 	{.file = "embed.cl", .kernels = {{K_EMBED, "embed"}}},
 	{.file = "norm.cl",
@@ -91,7 +89,7 @@ static const struct program {
 
 /* ---- options ---- */
 
-/* Terms of the longest sum of a product, or more: few values, so that few programs differ by it. */
+/* At least the number of terms of the longest sum of a product, rounded so that few programs differ by it. */
 static uint32_t largest_k(const struct kernel_shape *s)
 {
 	uint32_t k = MAX(s->hidden, MAX(s->heads * s->head_dim, s->value_heads * s->value_dim));
@@ -133,7 +131,7 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 		c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
 }
 
-/* A GPU divides approximately unless it is told not to, and a value halfway between two numbers would become the
+/* A GPU divides approximately unless this option forbids it, and a value halfway between two numbers would become the
  * other one. */
 static void int8_options(const struct kernels *k, struct buf *o)
 {

@@ -1,7 +1,5 @@
-/*
- * The shape of a model as its kernels are compiled for: pure numbers. tuning/ looks cuts up by it, programs.c makes
- * compiler options of it.
- */
+/* The shape of a model as its kernels are compiled for: pure numbers. tuning/ looks cuts up by it, programs.c makes
+ * compiler options of it. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,9 +8,9 @@
 /* A row stride: n rounded up to 16, so that vector loops need no tails. */
 #define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
 
-/* How wide a group is. Tests ask for the width that their device would not get. */
+/* The width of a group. Tests can ask for a width that their device would not get. */
 enum kernel_width {
-	KERNEL_WIDTH_DEVICE, /* what suits the device */
+	KERNEL_WIDTH_DEVICE, /* the device's own width */
 	KERNEL_WIDTH_CPU,    /* one work-item with float16 vectors */
 	KERNEL_WIDTH_GPU,    /* 64 lanes */
 };
@@ -27,16 +25,17 @@ struct kernel_shape {
 	uint32_t hidden, vocab;
 	float eps;
 	uint32_t heads, kv_heads, head_dim, rotary_dim; /* heads = 0: no attention layers */
-	uint32_t page_tokens;				/* of a KV page */
-	bool attention_gate; /* each query head brings a gate for its output */
+	uint32_t page_tokens;				/* tokens of a KV page */
+	bool attention_gate; /* each query head has a gate for its output */
 	uint32_t key_heads, value_heads, key_dim, value_dim,
 		conv; /* key_heads = 0: no delta layers */
 	struct kernel_mlp mlps[2];
 	uint32_t n_mlps;
-	bool bf16; /* elements: bf16, else float */
+	bool bf16; /* elements are bf16, else float */
 	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
-	enum kernel_width width; /* of the generic variant */
-	bool plain_weights; /* not coded (coded.h), also where they could be; the bits are the same */
+	enum kernel_width width; /* kernels of the generic variant */
+	/* weights are not coded (coded.h), even if they could be; the bits are the same */
+	bool plain_weights;
 	/* NULL: all programs that the shape needs are compiled. A kernel's test lists the files of those that it runs. */
 	const char *only;
 };

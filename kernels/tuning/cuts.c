@@ -23,13 +23,13 @@ static uint32_t sharers(const struct kernel_shape *s)
 	return MAX(s->heads / MAX(s->kv_heads, 1u), 1u);
 }
 
-/* The width of an MLP's experts, or of the MLP that has none. */
+/* The width of an MLP's experts, or of an MLP without experts. */
 static uint32_t width(const struct kernel_mlp *m)
 {
 	return m->experts ? m->expert_size : m->shared_size;
 }
 
-/* M is the rows of an expert if all have equally many. */
+/* M is the number of an expert's rows if all experts have equally many. */
 struct tuning_place cuts_experts(const struct kernel_shape *s, uint32_t mlp, bool down, uint32_t T)
 {
 	const struct kernel_mlp *m = &s->mlps[mlp];
@@ -56,7 +56,7 @@ uint32_t cuts_tile_tokens(const struct kernel_shape *s, const struct tuning_cut 
 
 /* ---- choosing ---- */
 
-/* The number of a cut of this program; a new number for a new cut. */
+/* The number of a cut in this program; a new cut gets a new number. */
 static uint32_t number_of(struct cuts *c, enum cut_program program, const struct tuning_cut *cut)
 {
 	for (uint32_t i = 0; i < c->n[program]; i++)

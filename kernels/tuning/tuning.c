@@ -20,7 +20,7 @@ enum {
 	CUT_TEXT_MAX = 256,
 };
 
-#define US_MAX 1e12 /* eleven days */
+#define US_MAX 1e12 /* seconds: eleven days */
 
 const uint32_t tuning_m_buckets[TUNING_M_BUCKETS] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
 
@@ -34,8 +34,8 @@ static const char *const family_names[TUNING_FAMILIES] = {
 
 #define PRODUCTS (1u << TUNING_PRODUCT | 1u << TUNING_EXPERTS | 1u << TUNING_DECODE_STEP)
 
-/* The values that a cut may have; with any of them a kernel computes the same sums. Blocks come in pairs, because the panels
- * of gate and up lie side by side. */
+/* The values that a cut may have; a kernel computes the same sums with any of them. Blocks are even numbers, because
+ * the panels of gate and up lie side by side. */
 static const struct value {
 	const char *name;
 	size_t offset;
@@ -127,7 +127,7 @@ void tuning_cut_text(const struct tuning_cut *cut, char *ret, size_t size)
 					      values[i].name, get(cut, &values[i]));
 }
 
-/* Decimal digits and nothing else, from least to most. */
+/* A number of decimal digits alone, from least to most. */
 static bool read_number(const char *text, size_t len, uint32_t least, uint32_t most, uint32_t *ret)
 {
 	uint64_t x = 0;
@@ -201,7 +201,7 @@ int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_
 
 /* ---- reading ---- */
 
-/* A field that has to fit; "*" is allowed to be there. */
+/* Copies a field that must not be empty or too long; "*" is copied too. */
 static bool take_name(const char *field, char *ret, size_t size)
 {
 	if (!*field || strlen(field) >= size)
@@ -230,7 +230,7 @@ static bool take_bucket(const char *field, bool m, uint32_t *ret)
 	return x == (m ? tuning_m_buckets[tuning_m_bucket(x)] : tuning_size_bucket(x));
 }
 
-/* Digits and a point, in at most 20 places: tuning_write_row writes any such number so that it can be read again. */
+/* Digits and a point, in at most 20 places; tuning_write_row writes every such number so that it can be read again. */
 static bool take_us(const char *field, double *ret)
 {
 	char *end;
@@ -245,7 +245,7 @@ static bool take_us(const char *field, double *ret)
 	return end != field && !*end && *ret <= US_MAX;
 }
 
-/* One of names[n], whose first counts as 0; n: none. */
+/* The index of a word in names[n], whose first has index 0; n: it is not there. */
 static size_t which(const char *field, const char *const *names, size_t n)
 {
 	size_t i = 0;
@@ -255,7 +255,7 @@ static size_t which(const char *field, const char *const *names, size_t n)
 	return i;
 }
 
-/* NULL, or the first fault of the fields; *e then tells of a fault in the cut. */
+/* Reads the fields of a row. Returns NULL, or the first fault; if that is in the cut, *e has more. */
 static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, struct err *e)
 {
 	static const char *const kernels[] = {"generic", "x86", "nvidia"};
@@ -302,7 +302,7 @@ static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, st
 	return NULL;
 }
 
-/* The line is cut into its fields in place. */
+/* Cuts the line into its fields in place. */
 static int parse_line(const char *name, uint32_t number, char *line, struct tuning_row *ret,
 		      struct err *e)
 {
@@ -343,7 +343,7 @@ static int add_row(const char *name, struct tuning_table *t, const struct tuning
 	return 0;
 }
 
-/* Below, equal to or above 0, as rows are ordered: by all that decides which launches they are for. */
+/* Orders rows by the fields that decide for which launches they are: below, equal to or above 0. */
 static int compare(const struct tuning_row *x, const struct tuning_row *y)
 {
 	const int64_t differences[] = {
@@ -373,7 +373,7 @@ static int by_key(const void *a, const void *b)
 	return order ? order : x->line < y->line ? -1 : 1;
 }
 
-/* `text` ends with a 0 and is cut up. */
+/* `text` ends with a 0 and is cut up in place. */
 static int parse_lines(const char *name, char *text, struct tuning_table *t, struct err *e)
 {
 	struct tuning_row row;
@@ -488,7 +488,7 @@ void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, si
 			 file);
 }
 
-/* How much more of a row than of another is about this; -1: it is about something else. */
+/* How well a row fits (a larger number fits better); -1: it does not fit. */
 static int rank(const struct tuning_row *r, const struct tuning_device *d,
 		const struct tuning_place *p)
 {

@@ -1,9 +1,8 @@
-/*
- * Tuning tables: which cut of a kernel's work is the fastest, by device and size. `tigon tune` measures and writes them,
- * kernels_open reads them (cuts.h); nothing here measures.
+/* Tuning tables: the fastest cut of a kernel's work, by device and size. `tigon tune` measures and writes them,
+ * kernels_open reads them (cuts.h); this file only parses, looks up and writes.
  *
- * A table is a text of tab-separated values. Its first line is "tigon tuning 1". Lines that begin with # and empty lines
- * are skipped; every other line is a row of 13 fields:
+ * A table is a text of tab-separated values. Its first line is "tigon tuning 1". Lines that begin with # and empty
+ * lines are skipped; every other line is a row of 13 fields:
  *
  *     device  driver  units  kernels  dtype  family  N  K  M  cut  bits  us  default_us
  *
@@ -15,10 +14,9 @@
  *     bits                    same, or differ: then only --batch-invariant off uses it
  *     us, default_us          microseconds of a launch with this cut, and with the default one
  *
- * Of the rows that fit, the one with the fewest * in its device counts, then the one with the fewest * in its sizes. So a
- * table has rows for one device, for a family of devices (device and driver *), or for all devices. A table that is given
- * comes before the built-in one (cpu.tsv); where neither has a row, a launch takes the default cut (kernels.c).
- */
+ * Of the rows that fit, the one with the fewest * in its device counts, then the one with the fewest * in its sizes.
+ * So a table has rows for one device, for a family of devices (device and driver *), or for all devices. A given
+ * table comes before the built-in one (cpu.tsv). If neither has a row, a launch uses the default cut (kernels.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -31,24 +29,24 @@
 enum tuning_family {
 	TUNING_NONE,	/* not tuned */
 	TUNING_PRODUCT, /* gemm_store, gemm_add: N, K, M of the product */
-	TUNING_EXPERTS, /* moe_gate_up, moe_down: N, K of one expert, M its rows on the average */
+	TUNING_EXPERTS, /* moe_gate_up, moe_down: N, K of one expert, M its mean number of rows */
 	TUNING_ATTENTION, /* N queries that share a key, K dimensions of a head, M tokens of the step */
 	TUNING_DECODE_STEP, /* N the hidden size, K an expert's, M tokens of the step */
 	TUNING_FAMILIES,
 };
 
-/* How work is cut. A table's value 0: as in the default cut. */
+/* The sizes in which work is cut. 0 in a table: the default cut's value. */
 struct tuning_cut {
 	uint32_t tile_rows,
 		tile_blocks; /* accumulators of the GEMM tile; a block is 16 columns on a CPU */
 	uint32_t blocks;     /* column blocks of a group */
 	uint32_t row_block;  /* rows of a group */
 	uint32_t ahead;	     /* bytes between a weight's prefetch and its use (x86) */
-	uint32_t chains;     /* sums that an element is added up in; 2 changes bits (x86) */
-	uint32_t queries;    /* of an attention tile, about */
+	uint32_t chains;     /* partial sums of an element; 2 changes bits (x86) */
+	uint32_t queries;    /* queries of an attention tile, about */
 };
 
-/* Where a launch stands in the table: buckets, 0: any. */
+/* The place of a launch in the table: buckets, 0: any. */
 struct tuning_place {
 	enum tuning_family family;
 	uint32_t n, k, m;
@@ -67,7 +65,7 @@ struct tuning_row {
 	struct tuning_cut cut;
 	bool same_bits;
 	double us, default_us;
-	uint32_t line; /* of the text, from 1 */
+	uint32_t line; /* line of the text, from 1 */
 };
 
 struct tuning_table {
@@ -75,58 +73,59 @@ struct tuning_table {
 	size_t n;
 };
 
-/* The tuning that a set of kernels is opened with. */
+/* The tuning with which a set of kernels is opened. */
 struct tuning_options {
-	const struct tuning_table *table; /* NULL: the one that is built in alone */
+	const struct tuning_table *table; /* NULL: only the built-in table */
 	bool any_bits;			  /* cuts may change bits */
 };
 
-/* The bucket of a size of M (one of tuning_m_buckets; the last one takes all above it) and of N or K (a power of two). */
+/* The bucket of a size of M (one of tuning_m_buckets; the last one includes all larger sizes) and of N or K (a power
+ * of two). */
 enum { TUNING_M_BUCKETS = 10 };
 extern const uint32_t tuning_m_buckets[TUNING_M_BUCKETS];
 size_t tuning_m_bucket(uint64_t m); /* its index */
 uint32_t tuning_size_bucket(uint64_t size);
 struct tuning_place tuning_place_of(enum tuning_family family, uint64_t n, uint64_t k, uint64_t m);
 
-/* New table from a text, which `name` is called in errors, or a file. -EINVAL names the line; -ENOENT and the like. */
+/* New table from a text, or from a file; errors call a text `name`. -EINVAL names the line; -ENOENT or another errno. */
 int tuning_parse(const char *name, const char *text, size_t len, struct tuning_table **ret,
 		 struct err *e) MUST_CHECK;
 int tuning_open(const char *path, struct tuning_table **ret, struct err *e) MUST_CHECK;
 void tuning_free(struct tuning_table *t);
 
-/* The row that counts for a device (which has no *) at a place (which has no 0), NULL: none. any_bits: also rows that
- * change bits, which then come before those of the same rank that do not. Borrowed. t may be NULL. */
+/* The row for a device (without *) at a place (without 0), NULL: none. any_bits: also rows that change bits, which
+ * come before rows of the same rank that do not. Borrowed. t may be NULL. */
 const struct tuning_row *tuning_find(const struct tuning_table *t, const struct tuning_device *d,
 				     const struct tuning_place *p, bool any_bits);
 
-/* Whether a row is for this device, its kernels and its dtype, wherever it stands. t may be NULL. */
+/* Whether the table has any row for this device, its kernels and its dtype. t may be NULL. */
 bool tuning_knows(const struct tuning_table *t, const struct tuning_device *d);
 
-/* How much of a given table a device and a model use. */
+/* The use that a device and a model make of a given table. */
 struct tuning_use {
 	uint32_t sizes, taken; /* sizes that were looked up; those that take a row of the table */
-	bool known;	       /* tuning_knows */
+	bool known;	       /* tuning_knows of the table */
 };
 
-/* The same in a sentence; with any path it fits into so many bytes. */
+/* Writes that as a sentence; with any path it fits into so many bytes. */
 enum { TUNING_USE_TEXT = 4352 };
 void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, size_t size);
 
-/* "tile_rows=8 chains=2": the named values, 0 in the others. -EINVAL: no kernel takes a value, or the family does not use
- * it (TUNING_NONE: any family). */
+/* Parses "tile_rows=8 chains=2": the named values, 0 in the others. -EINVAL: no kernel accepts a value, or the family
+ * does not use it (TUNING_NONE: any family). */
 int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_cut *ret,
 		     struct err *e) MUST_CHECK;
 
-/* The values that `over` names, else those of `under`. */
+/* The values that `over` names; the others from `under`. */
 struct tuning_cut tuning_over(struct tuning_cut over, struct tuning_cut under);
 
-/* Only the values that a family has a use for, 0 in the rest: equal cuts compile to equal programs. */
+/* The values that a family uses, 0 in the rest: equal cuts compile to equal programs. */
 struct tuning_cut tuning_cut_of(struct tuning_cut cut, enum tuning_family family);
 bool tuning_equal(const struct tuning_cut *a, const struct tuning_cut *b);
 
-/* As tuning_parse_cut reads it; no value at all is "-". */
+/* Writes a cut so that tuning_parse_cut can read it; without values "-". */
 void tuning_cut_text(const struct tuning_cut *cut, char *ret, size_t size);
 
-/* The lines that tuning_parse reads. */
+/* Write lines that tuning_parse reads. */
 void tuning_write_head(FILE *out);
 void tuning_write_row(FILE *out, const struct tuning_row *row);

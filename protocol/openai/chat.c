@@ -1,10 +1,8 @@
-/*
- * The messages, tools and template arguments of a chat request, made into the context that the
- * model's template is rendered with. request.h says how messages are normalised.
+/* Makes the context for the model's template from the messages, tools and template arguments of a chat request.
+ * request.h says how messages are normalised.
  *
- * Nothing of a message reaches the template but role, name, content, reasoning_content, tool_calls
- * and tool_call_id, so that other members of a client's messages do not change the prompt.
- */
+ * The template sees of a message only role, name, content, reasoning_content, tool_calls and tool_call_id, so that
+ * other members of a client's messages do not change the prompt. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -49,7 +47,7 @@ static int part_text(const json_t *part, const char *where, const json_t **ret, 
 	return field_string(part, path, "text", ret, e);
 }
 
-/* Content in any of its forms to one string, new. */
+/* Makes one string of content in any of its forms, new. */
 static int content_string(const json_t *message, const char *where, json_t **ret, struct err *e)
 {
 	json_t *content = field_get(message, "content");
@@ -82,8 +80,8 @@ static int content_string(const json_t *message, const char *where, json_t **ret
 	return r;
 }
 
-/* Arguments as an object, which a template can walk: JSON text of an object is parsed, other text stays text. New, NULL when
- * out of memory. */
+/* Makes an object of arguments, so that a template can walk it: JSON text of an object is parsed, other text stays
+ * text. New; NULL: out of memory. */
 static json_t *arguments_value(json_t *arguments)
 {
 	const char *text = json_string_value(arguments);
@@ -164,7 +162,7 @@ static int tool_calls(const json_t *message, const char *where, json_t *out, str
 	return r;
 }
 
-/* Copies a string member; under another name when it has one. */
+/* Copies a string member under the name out_name. */
 static int copy_string(const json_t *message, const char *where, const char *name, json_t *out,
 		       const char *out_name, struct err *e)
 {
@@ -191,7 +189,7 @@ static int assistant_members(const json_t *message, const char *where, json_t *o
 				 path);
 	}
 	r = copy_string(message, where, "reasoning", out, "reasoning_content", e);
-	if (r == 0) /* wins when both are there */
+	if (r == 0) /* wins if both are there */
 		r = copy_string(message, where, "reasoning_content", out, "reasoning_content", e);
 	if (r == 0)
 		r = tool_calls(message, where, out, e);
@@ -308,8 +306,8 @@ static bool has_tool(const json_t *tools, const char *name)
 	return false;
 }
 
-/* "none" takes the tools away. "required" and a named function are accepted and left to the model:
- * nothing here can force it. */
+/* "none" removes the tools. "required" and a named function are accepted and left to the model, because this server
+ * cannot force a call. */
 static int check_tool_choice(const json_t *body, const json_t *tools, bool *none, struct err *e)
 {
 	const json_t *choice = field_get(body, "tool_choice");
@@ -375,7 +373,7 @@ static int put_arguments(const json_t *body, json_t *context, struct err *e)
 	return json_object_update(context, arguments) < 0 ? err_no_memory(e) : 0;
 }
 
-/* From the weakest word on thinking to the strongest. */
+/* The settings of thinking, the weakest first. */
 static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
 {
 	static const char *const efforts[] = {"none", "minimal", "low", "medium",

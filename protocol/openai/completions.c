@@ -32,7 +32,7 @@ static int ids_prompt(const json_t *v, const char *path, uint32_t vocab, struct 
 	return r;
 }
 
-/* Without anything to generate there is only the prompt to show. */
+/* nothing is generated, so there is only the prompt to show */
 static int parse_echo(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int ret = field_bool(body, "", "echo", &r->echo, e);

@@ -32,7 +32,7 @@ static const struct row rows[] = {
 	{ENOMEM, 503, "server_error", "out_of_memory"},
 };
 
-/* PROBLEM_INTERNAL, and every code that is no row. */
+/* for PROBLEM_INTERNAL and every code without a row */
 static const struct row other = {PROBLEM_INTERNAL, 500, "server_error", "internal_error"};
 
 static const struct row *row_of(int code)

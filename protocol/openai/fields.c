@@ -9,16 +9,14 @@
 
 #include "base/buf.h"
 
-/*
- * A byte of body can cost a hundred bytes of tree ("[[],[],[]..."), and every level of nesting a
- * frame of each recursive function that walks it. These bounds keep a body of the largest size
- * that HTTP lets in below some 250 MB, and are far above those of real requests.
- */
+/* A byte of a body can cost a hundred bytes of tree ("[[],[],[]..."), and every level of nesting costs a frame of
+ * each recursive function that walks it. With these bounds a body of the largest size that HTTP accepts needs less
+ * than some 250 MB. They are far above those of real requests. */
 enum {
 	DEPTH_MAX = 256,
 	CONTAINERS_MAX = 200000,
 	VALUES_MAX = 4000000,
-	SHOWN_MAX = 48, /* bytes of a value that an error repeats */
+	SHOWN_MAX = 48, /* most bytes of a value that an error repeats */
 };
 
 int fields_check_bounds(const char *text, size_t len, struct err *e)
@@ -83,7 +81,7 @@ static bool too_big(const char *digits, size_t n, bool negative)
 	return n > most || (n == most && memcmp(digits, negative ? min : max, n) > 0);
 }
 
-/* The text with "e0" behind whole numbers that are too big, which makes them real numbers. */
+/* Copies the text with "e0" behind whole numbers that are too big, which makes them real numbers. */
 static void widen(const char *text, size_t len, struct buf *out)
 {
 	size_t copied = 0;
@@ -104,7 +102,7 @@ static void widen(const char *text, size_t len, struct buf *out)
 			continue;
 		}
 		if (i < len && (text[i] == '.' || text[i] == 'e' || text[i] == 'E')) {
-			/* A real number already: its digits are none of ours. */
+			/* a real number already: its digits need no change */
 			while (i < len && strchr("0123456789.eE+-", text[i]) && text[i])
 				i++;
 			continue;
@@ -127,7 +125,7 @@ json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *e
 	if (!root && first.text[0] && json_error_code(&first) == json_error_numeric_overflow) {
 		buf_init(&wide, SIZE_MAX / 2);
 		widen(text, len, &wide);
-		/* Out of memory leaves the first error, which is true as well. */
+		/* If this runs out of memory, the first error stays, which is true as well. */
 		if (!wide.failed)
 			root = json_loadb(buf_str(&wide), wide.len, flags, &first);
 		buf_release(&wide);
@@ -151,7 +149,7 @@ int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
 	/* A model may generate a NUL, and clients send its text back. */
 	root = fields_parse(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
 			    &error);
-	if (!root && !error.text[0]) /* out of memory, as Jansson puts it */
+	if (!root && !error.text[0]) /* Jansson's code for out of memory */
 		return err_no_memory(e);
 	if (!root)
 		return err_set(e, EINVAL,
@@ -183,7 +181,7 @@ json_t *field_get(const json_t *object, const char *name)
 	return json_is_null(v) ? NULL : v;
 }
 
-/* A value in a few words. */
+/* Describes a value in a few words. */
 static void show(const json_t *v, char out[SHOWN_MAX + 8])
 {
 	size_t n = SHOWN_MAX + 8, len;

@@ -1,10 +1,8 @@
-/*
- * Members of a request's JSON by name, with the checks and sentences that all of them share.
+/* Members of a request's JSON by name, with the checks and sentences that all of them share.
  *
- * `where` is the path of the object, "" for the body itself or "messages[3]."; path and name
- * together are the `param` of an error. null is absent everywhere: a getter whose member is absent
- * returns 0 and leaves *ret alone, so give it the default first.
- */
+ * `where` is the path of the object, "" for the body itself or "messages[3]."; path and name together are the `param`
+ * of an error. null counts as absent. A getter whose member is absent returns 0 and leaves *ret unchanged, so the
+ * caller puts the default there first. */
 #pragma once
 
 #include <jansson.h>
@@ -14,22 +12,21 @@
 #include "base/arena.h"
 #include "base/err.h"
 
-/* JSON text to an object, new. Bounded: depth and number of values are checked before anything is
- * allocated. -EINVAL: the sentence says line and column; -ENOMEM. */
+/* Parses JSON text to an object, new. Bounded: depth and number of values are checked before anything is allocated.
+ * -EINVAL: the sentence has line and column; -ENOMEM. */
 int fields_load(const char *body, size_t len, json_t **ret, struct err *e) MUST_CHECK;
 
-/* json_loadb, but a whole number beyond 64 bits is read as a real one, as JavaScript has it: JSON
- * schemas of tools say "maximum": 18446744073709551615. New; NULL: *error (may be NULL) says why.
- */
+/* json_loadb, except that a whole number beyond 64 bits becomes a real one, as in JavaScript: JSON schemas of tools
+ * have "maximum": 18446744073709551615. New; NULL: *error (may be NULL) says why. */
 json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *error);
 
-/* The same bounds for JSON inside a string: 0 when it may be parsed. */
+/* Checks the same bounds for JSON inside a string. 0: it may be parsed. */
 int fields_check_bounds(const char *text, size_t len, struct err *e) MUST_CHECK;
 
 /* Writes a path such as "messages[3].content[0]"; one that is too long for a param is cut. */
 void field_path(char out[ERR_PARAM_MAX], const char *fmt, ...) PRINTF(2, 3);
 
-/* Borrowed; NULL when absent or null. */
+/* The member, borrowed; NULL: absent or null. */
 json_t *field_get(const json_t *object, const char *name);
 
 /* "NAME is SEEN, but must be WANT" or, with seen NULL, "NAME is missing: it must be WANT". Returns

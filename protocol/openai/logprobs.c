@@ -1,11 +1,8 @@
-/*
- * Log-probabilities of tokens as chat and as the older completions have them.
+/* Log-probabilities of tokens in the form of chat and in the older one of completions.
  *
- * A token's text is the part that it adds: a character whose bytes are spread over several
- * tokens belongs to the one that completes it, so that the texts of all tokens joined are the
- * content, while `bytes` are exactly the token's own. Only an alternative that was not drawn has no
- * later token; incomplete bytes in it are shown as U+FFFD.
- */
+ * A token's text is the part that it adds. A character whose bytes are spread over several tokens belongs to the
+ * token that completes it, so that the texts of all tokens joined are the content, while `bytes` are exactly the
+ * token's own. Only an alternative that was not drawn has no later token; incomplete bytes in it are shown as U+FFFD. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +26,7 @@ static struct span span_of(const struct openai_head *h, int32_t id, size_t cut)
 	return s;
 }
 
-/* Goes on with a sequence that began in an earlier token; returns how many bytes of s it took. */
+/* Continues a sequence that began in an earlier token; returns the number of bytes of s that belong to it. */
 static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *out)
 {
 	size_t n = c->n_held + MIN(s.len, (size_t)4), len;
@@ -39,7 +36,7 @@ static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *ou
 	memcpy(join, c->held, c->n_held);
 	memcpy(join + c->n_held, s.bytes, n - c->n_held);
 	len = (size_t)abs(utf8_sequence(join, n, &cut));
-	if (cut) { /* then it took all there was */
+	if (cut) { /* the sequence is still incomplete, so all of s belongs to it */
 		memcpy(c->held, join, n);
 		c->n_held = (uint32_t)n;
 		return s.len;
@@ -52,8 +49,7 @@ static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *ou
 	return n;
 }
 
-/* Moves the cursor over the characters that a token completes and appends them, escaped, unless
- * out is NULL. */
+/* Moves the cursor over the characters that a token completes and, unless out is NULL, appends them, escaped. */
 static void token_text(struct openai_cursor *c, struct span s, bool last, struct buf *out)
 {
 	size_t at = 0, from;
@@ -83,14 +79,14 @@ static void token_text(struct openai_cursor *c, struct span s, bool last, struct
 	}
 }
 
-/* One of the best tokens of a draw, whose text continues at `before`. */
+/* Writes one of the best tokens of a draw, whose text continues at `before`. */
 struct alternative {
 	const struct openai_token *token;
 	const struct openai_cursor *before;
 	bool last; /* the token is the last one of its choice */
 };
 
-/* The drawn token is written as it is where it stands itself, so that clients find it. */
+/* Here the drawn token is spelt as in its own entry, so that clients find it. */
 static struct span text_of(const struct openai_head *h, const struct alternative *a, int32_t id,
 			   struct buf *out)
 {
@@ -150,9 +146,9 @@ void logprobs_chat(const struct openai_head *h, const struct openai_delta *d,
 	buf_puts(out, "],\"refusal\":null}");
 }
 
-/* The keys of one object, to leave out an alternative that reads like a better one. */
+/* The keys of one object so far: an alternative with the text of a better one is left out. */
 struct keys {
-	size_t from[TOP_LOGPROBS_MAX + 1], len[TOP_LOGPROBS_MAX + 1]; /* in the buffer */
+	size_t from[TOP_LOGPROBS_MAX + 1], len[TOP_LOGPROBS_MAX + 1]; /* positions in the buffer */
 	uint32_t n;
 };
 
@@ -181,7 +177,7 @@ static void best_entry(const struct openai_head *h, const struct alternative *a,
 	writer_logprob(out, logprob);
 }
 
-/* The best tokens as an object text -> log-probability; the drawn one is always in it. */
+/* Writes the best tokens as an object text -> log-probability; it always has the drawn one. */
 static void best_object(const struct openai_head *h, const struct alternative *a, struct buf *out)
 {
 	const struct draw_result *draw = &a->token->draw;
@@ -200,7 +196,7 @@ static void best_object(const struct openai_head *h, const struct alternative *a
 
 enum list { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET };
 
-/* One of the four lists of completions; each walks the tokens anew. */
+/* Writes one of the four lists of completions; each walks the tokens again. */
 static void completion_list(const struct openai_head *h, const struct openai_delta *d,
 			    enum list which, struct openai_cursor *c, struct buf *out)
 {

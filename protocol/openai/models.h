@@ -7,10 +7,10 @@
 
 #include "base/buf.h"
 
-/* A model as it is served. Borrowed strings. */
+/* The served model. Borrowed strings. */
 struct openai_model {
-	const char *id;	  /* the name requests use */
-	const char *root; /* the directory or name it was loaded from; NULL: the id */
+	const char *id;	  /* the name in requests */
+	const char *root; /* the directory or name from which it was loaded; NULL: the id */
 	int64_t created;  /* seconds since 1970: when it was loaded */
 	uint32_t max_model_len;
 };

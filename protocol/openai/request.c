@@ -7,8 +7,8 @@
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
-/* Parameters of OpenAI, vLLM, SGLang and llama.cpp that would change the answer and are not here.
- * Values that ask for nothing (null, false, 0, "", [], {}) are fine. */
+/* Parameters of OpenAI, vLLM, SGLang and llama.cpp that would change the answer and are not supported. Values that
+ * have no effect (null, false, 0, "", [], {}) are accepted. */
 static const char *const refused[] = {
 	"allowed_token_ids",
 	"audio",
@@ -40,7 +40,7 @@ static const char *const refused[] = {
 	"web_search_options",
 };
 
-/* Their default is true, and only that is here. */
+/* Parameters whose default is true; only true is supported. */
 static const char *const always_on[] = {"include_reasoning", "skip_special_tokens"};
 
 static bool asks_for_nothing(const json_t *v)
@@ -145,7 +145,7 @@ static int stream_parse(const json_t *body, struct openai_request *r, struct err
 	return field_bool(options, "stream_options.", "include_usage", &r->include_usage, e);
 }
 
-/* llama.cpp's cache_prompt, vLLM's cache_salt and priority. */
+/* Reads llama.cpp's cache_prompt, vLLM's cache_salt and priority. */
 static int queue_and_cache(const json_t *body, struct arena *arena, struct openai_request *r,
 			   struct err *e)
 {
@@ -165,7 +165,7 @@ static int queue_and_cache(const json_t *body, struct arena *arena, struct opena
 	if (!salt)
 		return 0;
 	r->cache_salt_len = json_string_length(salt);
-	/* An empty one is a client whose secret went missing: better told than shared with all. */
+	/* An empty salt means that a client has lost its secret: refusing is better than sharing with all. */
 	if (!r->cache_salt_len || r->cache_salt_len > CACHE_SALT_MAX)
 		return err_param(e, EINVAL, "cache_salt",
 				 "cache_salt has %zu bytes, but must have 1 to %d",

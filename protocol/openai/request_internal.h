@@ -4,30 +4,31 @@
 
 #include "protocol/openai/request.h"
 
-/* Where the bodies of chat and of completions differ. */
+/* The differences between bodies of chat and of completions. */
 struct request_kind {
 	const char *source; /* as in struct openai_request */
 	bool echo;
-	int64_t least_tokens;	/* the smallest max_tokens */
-	const char *max_tokens; /* another name of max_tokens, which wins; NULL: none */
+	int64_t least_tokens; /* the smallest max_tokens */
+	/* another name of max_tokens, which wins if both are given; NULL: none */
+	const char *max_tokens;
 	int (*logprobs)(const json_t *body, struct openai_request *r, struct err *e);
 	int (*prompts)(const json_t *body, const struct openai_limits *limits, struct arena *arena,
 		       struct openai_request *r, struct err *e);
 };
 
-/* request.c: a whole body. */
+/* request.c: parses a whole body. */
 int request_parse(const char *text, size_t len, const struct request_kind *kind,
 		  const struct openai_limits *limits, struct arena *arena,
 		  struct openai_request *ret, struct err *e) MUST_CHECK;
 
-/* sampling.c: how tokens are drawn, how many, and when to stop. */
+/* sampling.c: reads how tokens are drawn, how many, and when to stop. */
 int sampling_parse(const json_t *body, const struct request_kind *kind,
 		   const struct openai_limits *limits, struct arena *arena,
 		   struct openai_request *r, struct err *e) MUST_CHECK;
 
-/* chat.c: messages, tools and template arguments to a template's context, new. Sets *thinking. */
+/* chat.c: makes a template's context of messages, tools and template arguments, new. Sets *thinking. */
 int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e) MUST_CHECK;
 
-/* request.c: the model's name, NULL when absent. */
+/* request.c: the model's name, NULL: absent. */
 int request_model(const json_t *body, struct arena *arena, const char **ret,
 		  struct err *e) MUST_CHECK;

@@ -101,7 +101,7 @@ static void write_logprobs(const struct openai_head *h, const struct openai_delt
 		buf_puts(out, "null");
 }
 
-/* A choice but for its last "}". */
+/* Writes a choice without its last "}". */
 static void write_choice(const struct openai_head *h, const struct openai_delta *d,
 			 enum choice_place place, struct buf *out)
 {
@@ -135,7 +135,7 @@ static void begin_chunk(const struct openai_head *h, struct buf *out)
 	write_head(h, h->shape->chunk, out);
 }
 
-/* Closes the choices; chunks without usage say so when it was asked for. */
+/* Closes the choices. If usage was requested, chunks without it have "usage":null. */
 static void end_choices(const struct openai_head *h, struct buf *out)
 {
 	buf_puts(out, h->include_usage ? "}],\"usage\":null" : "}]");
@@ -176,7 +176,7 @@ void openai_stream_delta(const struct openai_head *h, const struct openai_delta 
 {
 	struct openai_delta rest = *d;
 
-	/* The finish chunk has no text; ids alone may ride in it. */
+	/* The finish chunk has no text, but may have token ids. */
 	if (d->content_len || d->reasoning_len || d->n_tokens ||
 	    (d->n_token_ids && !d->finish_reason)) {
 		write_chunk(h, d, CHOICE_PIECE, out);

@@ -3,18 +3,19 @@
 
 #include "protocol/openai/response.h"
 
-/* The places where a choice stands: in a stream's first chunk of it, in one with a piece, in the one with the finish
- * reason; in a whole body. */
+/* The four forms of a choice: in its first chunk of a stream, in a chunk with a piece, in the chunk with the finish
+ * reason, and in a whole body. */
 enum choice_place { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
 
 struct openai_shape {
 	const char *body, *chunk; /* "chat.completion": the value of "object" */
-	bool opens; /* the first chunk of a choice has something to say even without token ids */
+	bool opens; /* the first chunk of a choice is written even without token ids */
 	/* prompt_token_ids and prompt_logprobs are members of the body; else of each choice */
 	bool prompt_in_body;
 	/* "delta":{…}, "message":{…} or "text":"…" */
 	void (*text)(const struct openai_delta *d, enum choice_place place, struct buf *out);
-	/* The logprobs object for d->tokens. With d->finish_reason set, bytes that no later token completes become U+FFFD. */
+	/* Writes the logprobs object for d->tokens. With d->finish_reason, bytes that no later token completes become
+	 * U+FFFD. */
 	void (*logprobs)(const struct openai_head *h, const struct openai_delta *d,
 			 struct openai_cursor *c, struct buf *out);
 };

@@ -1,4 +1,4 @@
-/* How tokens are drawn, how many, and when to stop: the parameters and their ranges. */
+/* Reads how tokens are drawn, how many, and when to stop: the parameters and their ranges. */
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
@@ -10,12 +10,13 @@
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
-/* Below this a draw is greedy in all but name, and dividing logits by it would overflow. */
+/* The lowest temperature above 0: a draw below it would be greedy in effect, and dividing logits by it would
+ * overflow. */
 #define TEMPERATURE_MIN 1e-5
 
 static const struct range {
 	const char *name;
-	size_t offset; /* of a float in struct sampling */
+	size_t offset; /* offset of a float in struct sampling */
 	double min, max;
 	bool above_min; /* the minimum itself is not allowed */
 } ranges[] = {
@@ -24,7 +25,7 @@ static const struct range {
 	{"min_p", offsetof(struct sampling, min_p), 0, 1, false},
 	{"presence_penalty", offsetof(struct sampling, presence_penalty), -2, 2, false},
 	{"frequency_penalty", offsetof(struct sampling, frequency_penalty), -2, 2, false},
-	/* logits are divided or multiplied by it: wider means nothing but infinities */
+	/* logits are divided or multiplied by it, so a wider range would give nothing but infinities */
 	{"repetition_penalty", offsetof(struct sampling, repetition_penalty), 0.01, 100, false},
 };
 
@@ -133,7 +134,7 @@ static int parse_lengths(const json_t *body, const struct request_kind *kind,
 	return field_bool(body, "", "ignore_eos", &r->ignore_eos, e);
 }
 
-/* best_of draws more choices than it returns, chosen by likelihood: only best_of = n is here. */
+/* best_of draws more choices than it returns and chooses by likelihood; only best_of = n is supported. */
 static int parse_choices(const json_t *body, const struct openai_limits *limits,
 			 struct openai_request *r, struct err *e)
 {
@@ -165,7 +166,7 @@ static int parse_seed(const json_t *body, struct openai_request *r, struct err *
 	return ret;
 }
 
-/* 0 and -1 both mean that all tokens may be drawn. */
+/* 0 and -1 both mean that all tokens may be drawn */
 static int parse_top_k(const json_t *body, struct sampling *s, struct err *e)
 {
 	int64_t top_k = s->top_k;

@@ -1,11 +1,9 @@
-/*
- * /tokenize and /detokenize, with the fields that vLLM's have.
+/* /tokenize and /detokenize, with the members of vLLM's.
  *
  *     {"prompt": text} or {"messages": [...], "tools", "chat_template_kwargs", ...},
  *     "add_special_tokens": bool, "return_token_strs": bool
  *                       ->  {"count", "max_model_len", "tokens", "token_strs"}
- *     {"tokens": [id]}  ->  {"prompt": text}
- */
+ *     {"tokens": [id]}  ->  {"prompt": text} */
 #pragma once
 
 #include <jansson.h>
@@ -23,7 +21,7 @@ struct openai_tokenize {
 	const char *prompt; /* NULL: render `context`; may be empty */
 	size_t prompt_len;
 	json_t *context;	 /* owned, NULL with a prompt: as in struct openai_request */
-	bool add_special_tokens; /* around a prompt: true unless refused */
+	bool add_special_tokens; /* add special tokens around a prompt: true unless refused */
 	bool return_token_strs;
 };
 
@@ -33,15 +31,14 @@ struct openai_detokenize {
 	size_t n_ids;
 };
 
-/* As openai_parse_chat. */
+/* Parse the bodies, like openai_parse_chat. */
 int openai_parse_tokenize(const char *body, size_t len, struct arena *arena,
 			  struct openai_tokenize *ret, struct err *e) MUST_CHECK;
 void openai_tokenize_release(struct openai_tokenize *t);
 int openai_parse_detokenize(const char *body, size_t len, uint32_t vocab_size, struct arena *arena,
 			    struct openai_detokenize *ret, struct err *e) MUST_CHECK;
 
-/* token_strs are the tokens as the vocabulary spells them (a byte is a letter: " a" is "Ġa"), null
- * unless asked for. */
+/* token_strs are the tokens as the vocabulary spells them (a byte is a letter: " a" is "Ġa"); null unless requested. */
 void openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
 			  bool with_strs, struct buf *out);
 

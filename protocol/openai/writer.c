@@ -7,7 +7,7 @@
 
 static void escape(struct buf *out, unsigned char c)
 {
-	static const char letters[] = "btn\0fr"; /* of 8 to 13 */
+	static const char letters[] = "btn\0fr"; /* for the characters 8 to 13 */
 
 	if (c == '"' || c == '\\') {
 		char pair[2] = {'\\', (char)c};
@@ -65,7 +65,7 @@ void writer_nullable(struct buf *out, const char *text)
 		buf_puts(out, "null");
 }
 
-/* Decimal digits of v, right-aligned in the 12 bytes before `end`; gives their start. */
+/* Writes the decimal digits of v, right-aligned, into the 12 bytes before `end`; returns their start. */
 static char *digits(char *end, int32_t v)
 {
 	uint32_t u = v < 0 ? 0u - (uint32_t)v : (uint32_t)v;

@@ -1,16 +1,14 @@
-/*
- * JSON text written straight into a buffer: the pieces that all answers are made of.
+/* JSON text written straight into a buffer: the pieces of all answers.
  *
- * A response is mostly constant text around a few strings and numbers, so it is written by hand;
- * no tree is built. The output is valid JSON in valid UTF-8 for any bytes.
- */
+ * A response is mostly constant text around a few strings and numbers, so no tree is built. The output is valid JSON
+ * in valid UTF-8 for any bytes. */
 #pragma once
 
 #include <stdint.h>
 
 #include "base/buf.h"
 
-/* A string in quotes; bytes that are not UTF-8 become U+FFFD. */
+/* Writes a string in quotes; bytes that are not UTF-8 become U+FFFD. */
 void writer_string(struct buf *out, const char *text, size_t len);
 
 /* A string that ends with a 0; NULL: null. */
@@ -23,6 +21,6 @@ void writer_escaped(struct buf *out, const char *text, size_t len);
 void writer_ids(struct buf *out, const int32_t *ids, size_t n);
 void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n);
 
-/* A log-probability with enough digits to give the same float back; JSON has no infinities, so
- * everything below -9999 (and NaN) is -9999.0, as OpenAI and vLLM write it. */
+/* Writes a log-probability with enough digits to give the same float back. JSON has no infinities, so everything
+ * below -9999 (and NaN) is -9999.0, as in OpenAI's and vLLM's answers. */
 void writer_logprob(struct buf *out, float logprob);

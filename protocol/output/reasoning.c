@@ -1,5 +1,5 @@
-/* Reasoning and content. A tag has one '<', at its start, so that what is held back and turns out
- * to be no tag can go out whole. */
+/* Splits reasoning from content. A tag has one '<', at its start, so held-back text that turns out to be no tag can
+ * be passed on whole. */
 #include "protocol/output/reasoning.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static void flush(struct reasoning *r, struct buf *reasoning, struct buf *conten
 	r->n_held = 0;
 }
 
-/* One byte that begins a tag or stands behind such a beginning. */
+/* Handles one byte that begins a tag or continues one. */
 static void take(struct reasoning *r, char c, struct buf *reasoning, struct buf *content)
 {
 	if (c == '<')

@@ -1,12 +1,9 @@
-/*
- * Generated text, split into reasoning and content while it streams.
+/* Generated text, split into reasoning and content while it streams.
  *
- * What stands between <think> and </think> is reasoning, all else content. The tags go nowhere,
- * wherever they stand and however the pieces cut them: a suffix that could begin a tag is held
- * back. Line ends are dropped behind an opening tag and, as long as content holds nothing else,
- * behind a closing one (the chat template puts them there itself). Text without tags is content,
- * byte for byte.
- */
+ * Text between <think> and </think> is reasoning, all other text is content. The tags themselves are dropped,
+ * wherever they are and however the pieces cut them: a suffix that could begin a tag is held back. Line ends are
+ * dropped behind an opening tag and, as long as the content has only line ends, behind a closing one (the chat
+ * template adds them there itself). Text without tags is content, byte for byte. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,20 +13,19 @@
 #include "base/buf.h"
 
 struct reasoning {
-	bool inside;  /* of a think block */
-	bool trim;    /* line ends are dropped until something else comes */
-	bool content; /* other than line ends was met */
+	bool inside;  /* inside a think block */
+	bool trim;    /* line ends are dropped until another character comes */
+	bool content; /* the content has more than line ends */
 	uint8_t n_held;
-	char held[8]; /* begins a tag */
+	char held[8]; /* held-back text that begins a tag */
 };
 
-/* `inside`: the prompt ended in an open think block. */
+/* `inside`: the prompt ended inside an open think block. */
 void reasoning_init(struct reasoning *r, bool inside);
 
-/* Takes a piece of text and appends what is certain. When memory ran out, `failed` of a buf says
- * so. */
+/* Takes a piece of text and appends the part that is certain. If memory ran out, `failed` of a buf is set. */
 void reasoning_push(struct reasoning *r, const char *text, size_t len, struct buf *reasoning,
 		    struct buf *content);
 
-/* The text ended: appends what was held back. */
+/* The text has ended: appends the held-back text. */
 void reasoning_finish(struct reasoning *r, struct buf *reasoning, struct buf *content);
