@@ -1,7 +1,5 @@
-/*
- * An arena: many small allocations with one lifetime, which are freed together. A request has one.
- * Memory comes in blocks that double; alignment is that of max_align_t. Not thread safe.
- */
+/* An arena: many small allocations with one lifetime, which are freed together. Each request has one. Memory comes in
+ * blocks that double; alignment is that of max_align_t. Not thread safe. */
 #pragma once
 
 #include <stddef.h>
@@ -16,7 +14,7 @@ struct arena {
 void arena_init(struct arena *a, size_t max);
 void arena_release(struct arena *a);
 
-/* Zeroed memory that lives as long as the arena; NULL when out of memory or past max. */
+/* Zeroed memory that lives as long as the arena; NULL: out of memory or past max. */
 void *arena_alloc(struct arena *a, size_t size);
 void *arena_array(struct arena *a, size_t n, size_t size);
 

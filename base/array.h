@@ -1,4 +1,5 @@
-/* Growable arrays: a pointer to elements, how many there is room for, and how many are used; all of them the caller's. */
+/* Growable arrays: a pointer to elements, the number of elements that fit, and the number in use; the caller owns all
+ * three. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,5 +21,5 @@
 		grown_ != NULL;                                                                    \
 	})
 
-/* The work of array_grow: v, or the array that has taken its place; NULL: out of memory. */
+/* The work of array_grow: returns v, or the larger array that replaces it; NULL: out of memory. */
 void *array_grown(void *v, size_t *cap, size_t n, size_t size, size_t cap_max) MUST_CHECK;

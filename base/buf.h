@@ -34,7 +34,7 @@ void buf_printf(struct buf *b, const char *fmt, ...) PRINTF(2, 3);
 /* Removes the first n bytes (n <= len) and moves the rest to the front. */
 void buf_consume(struct buf *b, size_t n);
 
-/* Room for at least n more bytes behind data + len; 0 or -ENOMEM / -ENOBUFS. */
+/* Makes room for at least n more bytes behind data + len; 0 or -ENOMEM / -ENOBUFS. */
 int buf_reserve(struct buf *b, size_t n) MUST_CHECK;
 
 /* The content as a C string, "" when empty. Borrowed until the next change. */

@@ -49,7 +49,7 @@ int file_read(int dir_fd, const char *name, const char *shown, struct buf *out, 
 		r = err_set(e, ENOMEM, "%s: out of memory for %lld bytes", shown, (long long)size);
 		goto out;
 	}
-	/* The size was a hint: the file may grow or shrink meanwhile. */
+	/* the size is only a hint: the file may grow or shrink meanwhile */
 	for (;;) {
 		char part[16384];
 
@@ -83,7 +83,7 @@ int file_draft_open(struct file_draft *d, const char *path, struct err *e)
 	*d = (struct file_draft){.path = path, .fd = -1};
 	if (!*path)
 		return err_set(e, ENOENT, "the name of the file to write is empty");
-	/* The rename at the end would fail on a directory, and put a file in the place of a device. */
+	/* the rename at the end would fail on a directory, and would replace a device by a file */
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
 		return err_set(e, S_ISDIR(st.st_mode) ? EISDIR : EINVAL, "%s: not a regular file",
 			       path);

@@ -10,28 +10,28 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Opens dir_fd/name for reading. Returns the descriptor (new) and its size in bytes; -ENOENT and
- * the like name `shown`, the path as the user knows it; -EINVAL when it is no regular file. */
+/* Opens dir_fd/name for reading. Returns the descriptor (new) and its size in bytes; -ENOENT or another errno names
+ * `shown`, the path as the user knows it; -EINVAL: it is not a regular file. */
 int file_open(int dir_fd, const char *name, const char *shown, off_t *ret_size,
 	      struct err *e) MUST_CHECK;
 
-/* Appends the whole of dir_fd/name to out; -EFBIG when it does not fit into out's maximum. */
+/* Appends the whole of dir_fd/name to out; -EFBIG: it does not fit into out's maximum. */
 int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
 	      struct err *e) MUST_CHECK;
 
-/* A file that is being written, under a temporary name, so that `path` is either whole or not there. */
+/* A file that is being written under a temporary name, so that `path` is either complete or missing. */
 struct file_draft {
 	const char *path; /* borrowed */
 	char *partial;
 	int fd;
 };
 
-/* -EISDIR, -EINVAL: `path` is there and no regular file; -ENOENT and the like: it cannot be created. */
+/* -EISDIR, -EINVAL: `path` exists and is not a regular file; -ENOENT or another errno: it cannot be created. */
 int file_draft_open(struct file_draft *d, const char *path, struct err *e) MUST_CHECK;
 int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e) MUST_CHECK;
 
-/* Renames the file to `path` when r is 0, else removes it. Returns r, or the error of the renaming. Called once for each draft that
- * was opened. */
+/* Renames the file to `path` if r is 0, else removes it. Returns r, or the error of renaming. To be called once for
+ * each opened draft. */
 int file_draft_close(struct file_draft *d, int r, struct err *e) MUST_CHECK;
 
 /* Opens a draft, writes len bytes and closes it: at `path`, or at dir/name. */

@@ -1,7 +1,5 @@
-/*
- * FNV-1a over 128 bits: names for content (cached programs). Not for hostile input: where an
- * attacker may choose both sides of a comparison, compare the bytes too.
- */
+/* FNV-1a over 128 bits: names for content (cached programs). Not for hostile input: if an attacker may choose both
+ * sides of a comparison, compare the bytes too. */
 #pragma once
 
 #include <stddef.h>

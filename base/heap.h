@@ -1,11 +1,9 @@
-/*
- * Binary heaps over arrays of any element; the array, its length and its growth are the caller's. The element that
+/* Binary heaps over arrays of any element; the array, its length and its growth are the caller's. The element that
  * comes before all others is v[0].
  *
  *     for every i > 0: v[i] does not come before v[(i - 1) / 2]
  *
- * Each function costs O(log n). They are inline so that the compiler puts the caller's order in their place.
- */
+ * Each function costs O(log n). They are inline so that the compiler can inline the caller's order in them. */
 #pragma once
 
 #include <assert.h>
@@ -17,10 +15,10 @@
 enum { HEAP_ELEMENT_MAX = 64 };
 
 struct heap_kind {
-	size_t size; /* of an element, at most HEAP_ELEMENT_MAX bytes */
+	size_t size; /* bytes of an element, at most HEAP_ELEMENT_MAX */
 	bool (*before)(const void *a, const void *b);
-	void (*moved)(void *element,
-		      size_t place); /* v[place] is the element now; NULL: no need to know */
+	/* told that an element is now at v[place]; NULL: not wanted */
+	void (*moved)(void *element, size_t place);
 };
 
 static inline void *heap_at(const struct heap_kind *k, void *v, size_t i)
@@ -35,7 +33,7 @@ static inline void heap_put(const struct heap_kind *k, void *v, size_t i, const 
 		k->moved(heap_at(k, v, i), i);
 }
 
-/* Puts v[i] of n elements, which may be out of order, where it belongs. */
+/* Moves v[i] of n elements, which may be out of order, to its place. */
 static inline void heap_settle(const struct heap_kind *k, void *v, size_t n, size_t i)
 {
 	alignas(max_align_t) char held[HEAP_ELEMENT_MAX];

@@ -25,7 +25,7 @@ static inline bool list_empty(const struct list *l)
 	return l->next == l;
 }
 
-/* Puts a node that is in no list behind the last one; given a node in the place of the head, just before that node. */
+/* Adds a node that is in no list behind the last one; with a node in place of the head, before that node. */
 static inline void list_append(struct list *head, struct list *node)
 {
 	node->prev = head->prev;
@@ -34,7 +34,7 @@ static inline void list_append(struct list *head, struct list *node)
 	head->prev = node;
 }
 
-/* Takes the node out of whatever list it is in; does nothing when it is in none. */
+/* Takes the node out of its list; does nothing if it is in none. */
 static inline void list_remove(struct list *node)
 {
 	node->prev->next = node->next;

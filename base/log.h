@@ -1,9 +1,7 @@
-/*
- * Log lines on standard error, one write each, safe from any thread.
+/* Log lines on standard error, one write each, safe from any thread.
  *
- * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority> so that journald files
- * it; elsewhere with the time of day. The level is set once at start.
- */
+ * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority>, which journald reads; elsewhere with the
+ * time of day. The level is set once at start. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,8 +23,8 @@ struct log_limit {
 
 enum { LOG_MORE_MAX = 48 };
 
-/* Whether such a line is due now. Then `more` is text for its end, which says how many lines were left out since the last one, or
- * is empty. */
+/* Whether such a line is due now. `more` is then text for its end: the number of lines left out since the last one,
+ * or nothing. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

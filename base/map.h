@@ -1,15 +1,13 @@
-/*
- * Hash maps through nodes inside their elements. The map compares hashes, the caller compares keys:
+/* Hash maps through nodes inside their elements. The map compares hashes, the caller compares keys:
  *
  *     for (struct map_node *n = map_first(m, hash); n; n = map_next(n))
  *             if (container_of(n, struct thing, node)->key == key)
  *                     ...
  *
- * Hashes are spread evenly in their low bits (base/mix.h); the numbers 1, 2, 3, ... are too. A map never owns its
+ * Hashes must be spread evenly in their low bits (base/mix.h); the numbers 1, 2, 3, ... are too. A map never owns its
  * elements. Only map_init and map_reserve allocate.
  *
- *     buckets[hash & (n_buckets - 1)] is the first node of a chain
- */
+ *     buckets[hash & (n_buckets - 1)] is the first node of a chain */
 #pragma once
 
 #include <stddef.h>
@@ -18,7 +16,7 @@
 #include "base/macros.h"
 
 struct map_node {
-	struct map_node *next; /* of its bucket */
+	struct map_node *next; /* the next node of its bucket */
 	uint64_t hash;
 };
 
@@ -28,15 +26,15 @@ struct map {
 	uint64_t n;
 };
 
-/* An empty map with at least n_buckets buckets: about as many as nodes are expected. -ENOMEM: then it is all
- * zero, which map_drain and map_release take for an empty map. */
+/* An empty map with at least n_buckets buckets; choose about the expected number of nodes. -ENOMEM: the map is all
+ * zero, which map_drain and map_release accept as an empty map. */
 int map_init(struct map *m, uint64_t n_buckets) MUST_CHECK;
 
-/* Frees the buckets. Nodes that are still in the map are the caller's business. */
+/* Frees the buckets. Nodes that are still in the map stay the caller's. */
 void map_release(struct map *m);
 
-/* Before an insertion into a map that may become larger than expected: doubles the buckets when there are fewer than nodes.
- * -ENOMEM, and the map is as it was. Nodes with equal hashes change their order. */
+/* To be called before an insertion into a map that may grow beyond the expected size: doubles the buckets if there
+ * are fewer than nodes. -ENOMEM: the map is unchanged. Nodes with equal hashes change their order. */
 int map_reserve(struct map *m) MUST_CHECK;
 
 /* Adds a node that is in no map: before all nodes with this hash, or after them. */
@@ -45,7 +43,7 @@ void map_append(struct map *m, struct map_node *node, uint64_t hash);
 
 void map_remove(struct map *m, struct map_node *node);
 
-/* `by` takes the place of `node`, with its hash. */
+/* `by` replaces `node`, with its hash. */
 void map_replace(struct map *m, struct map_node *node, struct map_node *by);
 
 /* Takes every node out and hands it to `each`. */

@@ -48,7 +48,7 @@ int option_size(const char *text, uint64_t *ret)
 		if (__builtin_mul_overflow(v, 1ull << (10 * (s - suffixes + 1)), &v))
 			return -EINVAL;
 		end++;
-		/* 8GB and 8GiB mean the same as 8G. */
+		/* 8GB and 8GiB mean the same as 8G */
 		if (!strcmp(end, "B") || !strcmp(end, "iB"))
 			end += strlen(end);
 		if (*end)
@@ -106,7 +106,7 @@ struct size_text {
 	char s[32];
 };
 
-/* "16M": bytes as they are given, in the largest unit that is exact. */
+/* "16M": bytes as a user writes them, in the largest unit that is exact. */
 static struct size_text size_text(uint64_t bytes)
 {
 	static const char units[] = {0, 'K', 'M', 'G', 'T'};
@@ -228,7 +228,7 @@ static int set_value(const struct option_def *d, const char *value, void *to, st
 	return 0;
 }
 
-/* Edits (insert, delete, change one letter) that turn a into b; NAME_MAX_LEN letters at most. */
+/* The number of edits (insert, delete, change one letter) that turn a into b; NAME_MAX_LEN letters at most. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[NAME_MAX_LEN + 1];
@@ -259,7 +259,7 @@ static int unknown_option(const struct option_def *table, size_t n, const char *
 	for (size_t i = 0; i < n; i++) {
 		unsigned d = distance(name, table[i].name);
 
-		/* The beginning of a name is as near as can be. */
+		/* the beginning of a name counts as nearest */
 		if (strlen(name) >= SUGGEST_MAX && !strncmp(name, table[i].name, strlen(name)))
 			d = 0;
 		if (d < best_distance && d < strlen(table[i].name)) {

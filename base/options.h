@@ -20,7 +20,7 @@ enum option_type {
 	OPTION_NUMBER,	  /* uint64_t, decimal */
 	OPTION_NUMBER_32, /* uint32_t, decimal */
 	OPTION_SIZE,	  /* uint64_t, bytes with an optional suffix */
-	OPTION_REAL,	  /* double: 0.5, 200e9, or 2G as of a size */
+	OPTION_REAL,	  /* double: 0.5, 200e9, or 2G like a size */
 	OPTION_CHOICE,	  /* unsigned, index into choices */
 	OPTION_MEMORY,	  /* struct option_memory */
 	OPTION_OWN,	  /* any type; `take` reads the value */
@@ -29,25 +29,25 @@ enum option_type {
 /* For an OPTION_CHOICE between on and off whose default is on. */
 enum option_switch { OPTION_ON, OPTION_OFF };
 
-/* Bytes, or a share of the memory that exists: "8G", "0.6", "60%". Both are 0 if the option was not given. */
+/* Bytes, or a share of the existing memory: "8G", "0.6", "60%". Both are 0: the option was not given. */
 struct option_memory {
 	uint64_t bytes;
 	double share;
 };
 
-/* One row of a table. The first four members stand in every row, in this order. */
+/* One row of a table. Every row has the first four members, in this order. */
 struct option_def {
 	const char *name;     /* without the dashes */
 	const char *argument; /* the value's name in --help, NULL for a flag */
 	enum option_type type;
-	size_t offset; /* of the member of the caller's struct */
+	size_t offset; /* offset of the member of the caller's struct */
 	size_t given;  /* offset of a bool that tells whether it was given; 0: none */
 	uint64_t min, max, initial;
 	uint64_t multiple;	    /* 0: any */
-	double least, most, usual;  /* OPTION_REAL: in place of min, max and initial */
+	double least, most, usual;  /* OPTION_REAL: these replace min, max and initial */
 	const char *const *choices; /* NULL-terminated */
 	const char *initial_text;   /* default of a text option as --help shows it, NULL: none */
-	bool read_initial;	    /* OPTION_OWN: initial_text is a value, which `take` reads */
+	bool read_initial;	    /* OPTION_OWN: initial_text is a value for `take` */
 	const char *text;	    /* the effect of the option, one line */
 	/* OPTION_OWN: fills the member. -EINVAL with a sentence that begins with "--name: ". */
 	int (*take)(const struct option_def *d, const char *value, void *member, struct err *e);
@@ -58,7 +58,7 @@ struct option_def {
 int option_table_parse(const struct option_def *table, size_t n, int argc, const char *const *argv,
 		       void *to, struct err *e) MUST_CHECK;
 
-/* The same for a command that has no option of its own for --help: -ECANCELED after printing it, where it is among argv. */
+/* The same for a command that handles --help here: if argv has it, prints the help and returns -ECANCELED. */
 int option_table_command(const struct option_def *table, size_t n, const char *usage, int argc,
 			 char *const *argv, void *to, struct err *e) MUST_CHECK;
 

@@ -26,11 +26,11 @@ void queue_release(struct queue *q);
 
 void queue_push(struct queue *q, struct queue_node *node);
 
-/* The oldest node, or NULL when empty. Never blocks longer than the lock. */
+/* The oldest node; NULL: the queue is empty. Never blocks longer than the lock. */
 struct queue_node *queue_pop(struct queue *q);
 
 /* Waits until the queue is not empty, queue_wake is called, or timeout_ns passed (0: for ever). */
 void queue_wait(struct queue *q, uint64_t timeout_ns);
 
-/* Ends one queue_wait, the present or the next. */
+/* Ends one queue_wait, the present one or the next. */
 void queue_wake(struct queue *q);

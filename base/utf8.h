@@ -1,7 +1,5 @@
-/*
- * UTF-8: code points read and written, broken bytes found and replaced. All of it is linear in the
- * text, also when the text is hostile.
- */
+/* UTF-8: reads and writes code points, finds and replaces invalid bytes. Linear in the text, also if the text is
+ * hostile. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,17 +34,17 @@ static inline uint32_t utf8_decode(const char *p, size_t *len)
 	       (uint32_t)(s[2] & 0x3f) << 6 | (s[3] & 0x3f);
 }
 
-/* Writes c as UTF-8 and returns how many bytes that took, 1 to 4. c is a scalar value. */
+/* Writes c, a scalar value, as UTF-8 and returns the number of bytes, 1 to 4. */
 size_t utf8_encode(uint32_t c, char out[4]);
 
-/* For the len > 0 bytes at p, which may hold anything: the length of the whole sequence there (> 0), or
- * minus the length of the longest part of one, at least 1, that is to become one U+FFFD. Sets
- * *ret_cut when that part is good as far as it goes and only the end of the bytes cuts it. */
+/* For the len > 0 bytes at p, which may be anything: the length of the whole sequence there (> 0); or minus the
+ * length, at least 1, of the longest part of one, which becomes one U+FFFD. *ret_cut: that part is valid so far, and
+ * only the end of the bytes cuts it. */
 int utf8_sequence(const char *p, size_t len, bool *ret_cut);
 
 /* The number of leading bytes that are valid UTF-8. */
 size_t utf8_valid(const char *text, size_t len);
 
-/* Appends text with each maximal part of a broken sequence replaced by U+FFFD (what Rust's
- * from_utf8_lossy and Python's errors="replace" do). */
+/* Appends text with each maximal part of an invalid sequence replaced by U+FFFD (like Rust's from_utf8_lossy and
+ * Python's errors="replace"). */
 void utf8_replace(const char *text, size_t len, struct buf *out);

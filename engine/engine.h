@@ -23,8 +23,8 @@ enum engine_kernels {
 
 struct engine_options {
 	const char *model_dir;
-	const char
-		*device; /* index or part of the name; NULL: the first GPU, else the first device */
+	/* index or part of the name; NULL: the first GPU, else the first device */
+	const char *device;
 	const char *program_cache;    /* directory, created when missing; NULL: none */
 	const char *dump_activations; /* the file for every step's layer outputs; NULL: none */
 	enum engine_dtype dtype;

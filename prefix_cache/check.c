@@ -1,8 +1,6 @@
-/*
- * Asserts every invariant that the headers of this room state; counts that other files keep up to date are counted here from
- * scratch. O(nodes * children + pages); for tests.
- */
-#undef NDEBUG /* a caller of this file wants its assertions */
+/* Asserts every invariant that the headers of this room state. Counts that other files keep are counted again from
+ * scratch. O(nodes * children + pages); for tests. */
+#undef NDEBUG /* assertions stay on in release builds: the callers of this file want them */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +77,7 @@ static const struct prefix_node *child_at(const struct list *sibling)
 	return container_of(sibling, const struct prefix_node, sibling);
 }
 
-/* Links and locks; no two children are the same. */
+/* Checks links and locks, and that no two children are equal. */
 static void check_children(const struct prefix_cache *c, const struct prefix_node *n)
 {
 	const struct list *before = &n->children;
@@ -105,7 +103,7 @@ static void check_children(const struct prefix_cache *c, const struct prefix_nod
 		assert(n->locks == locked);
 }
 
-/* Every node is found, and variants are in the order of a match: origin 0, then by age. */
+/* Checks that every node is found, and that variants are in the order of a match: origin 0, then by age. */
 static void check_map(const struct prefix_cache *c)
 {
 	const struct radix *t = &c->tree;

@@ -8,12 +8,10 @@
 #include "base/heap.h"
 #include "prefix_cache/prefix_cache_internal.h"
 
-/*
- * How many uses of a node are expected beside those that it has had; only the proportions matter. The present end of a conversation is
- * a leaf, and its next turn begins there: 1. A place that it has passed is used again only when a client edits an earlier turn, which
- * is likelier at the end of a message than where a window of a prefill ended. A node with several children has had a second user, so a
- * third is likely: 1.
- */
+/* The expected number of further uses of a node; only the proportions matter. The end of a conversation is a leaf,
+ * and its next turn begins there: 1. An earlier place of a conversation is used again only if a client edits an
+ * earlier turn; that is likelier at the end of a message than at the end of a prefill window. A node with several
+ * children has been used a second time, so a third use is likely: 1. */
 static const double inner_reuse[] = {
 	[PREFIX_CHECKPOINT_PROMPT] = 1.0 / 8,
 	[PREFIX_CHECKPOINT_MESSAGE] = 1.0 / 8,
@@ -27,11 +25,11 @@ static double expected_uses(const struct prefix_node *n)
 
 	if (n->n_children != 1)
 		return 1 + hits;
-	/* The first hit came from the turn that follows, which made it an inner node. */
+	/* The first hit came from the next turn, which made this an inner node. */
 	return inner_reuse[n->kind] + (hits > 1 ? hits - 1 : 0);
 }
 
-/* reuse_time before the first return, and over how many of the latest returns it is a mean. */
+/* reuse_time before the first return, and the number of latest returns whose mean it is. */
 #define REUSE_TIME_FIRST  64.0
 #define REUSE_TIME_LATEST 64.0
 
@@ -109,7 +107,7 @@ enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefi
 	return n->slot != POOL_NONE && !c->pins[n->slot] ? EVICT_STATE : EVICT_NOT;
 }
 
-/* Tokens that have to be computed again without this node: from the nearest checkpoint above to its end. */
+/* Tokens that would have to be computed again without this node: from the nearest checkpoint above it to its end. */
 static uint32_t tokens_lost(const struct prefix_cache *c, const struct prefix_node *n)
 {
 	const struct prefix_node *above = n->parent;
@@ -155,7 +153,7 @@ void evict_leave(struct prefix_cache *c, struct prefix_node *n)
 	n->seat.group = EVICT_NOT;
 }
 
-/* Gives a node of the heap another key. */
+/* Changes the key of a node in the heap. */
 static void change_key(struct evict_heap *h, uint32_t place, const struct evict_key *key)
 {
 	h->v[place].key = *key;
@@ -194,7 +192,7 @@ void evict_rescore(struct prefix_cache *c, struct prefix_node *n)
 	place(c, n, true);
 }
 
-/* How many scores are corrected for one eviction: this bounds what an eviction costs. */
+/* The most scores that are corrected for one eviction, which bounds its cost. */
 enum { CORRECTIONS_MAX = 16 };
 
 /* The node of a group to evict first, with a corrected score; NULL: the group is empty. */

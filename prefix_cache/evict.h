@@ -1,29 +1,31 @@
-/*
- * The order of eviction. A node that has something to give is in one of three groups:
+/* The order of eviction. A node with memory that could be freed is in one of three groups:
  *
  *     EVICT_BARE    an unlocked leaf without a state: gives its pages, and goes
  *     EVICT_LEAF    an unlocked leaf with a state: gives its pages and its slot, and goes
  *     EVICT_STATE   an inner or a locked node with a state that no step is about to read: gives its slot
  *
- * When pages are short a node of BARE or LEAF is evicted, when slots are short one of LEAF or STATE, and when the budget is used up
- * one of any group: the node with the lowest score.
+ * When pages are short a node of BARE or LEAF is evicted, when slots are short one of LEAF or STATE, and when the
+ * budget is used up one of any group: the node with the lowest score.
  *
- * A node is worth the work that it saves for each byte that it takes, times the chance that it will be used again. That chance falls
- * with the time t since the last use, as e^(-t / reuse_time), where reuse_time is the mean time after which leaves were used again.
- * The logarithm of this worth falls equally fast for all nodes, so nodes can be compared by a score that does not change with time:
+ * A node is worth the work that it saves for each byte that it takes, times the chance that it will be used again.
+ * That chance falls with the time t since the last use, as e^(-t / reuse_time), where reuse_time is the mean time
+ * after which leaves were used again. The logarithm of this worth falls equally fast for all nodes, so nodes can be
+ * compared by a score that does not change with time:
  *
  *     score = time of last use + reuse_time * log(expected uses * tokens to compute again / bytes that come free)
  *
- * So a conversation that is used again within its usual time outlasts one that is not, however long that one is; and of two
- * conversations that were used at about the same time, the one stays that is worth more for its bytes.
+ * So a conversation that is used again within its usual time is kept longer than one that is not, however long the
+ * latter is. Of two conversations that were used at about the same time, the one that is worth more for its bytes is
+ * kept longer.
  *
- * In a model with states no request can resume at a BARE leaf: those go first, the longest unused of them before the others.
+ * In a model with states no request can resume at a BARE leaf, so these are evicted first, the longest unused before
+ * the others.
  *
- * A node's score is computed again when it is used, and when it gets or loses a child. It also grows for all nodes below a checkpoint
- * that goes; that is corrected late: when such a node comes up for eviction its score is computed again, and when it grew, the node
- * goes back into its heap. (At most 16 scores are corrected for one eviction.) It shrinks for all nodes below a checkpoint that comes;
- * that is corrected when they are used. So an eviction costs O(log n), and the way up to the next checkpoint.
- */
+ * A node's score is computed again when it is used, and when it gets or loses a child. When a checkpoint is evicted,
+ * the scores of all nodes below it grow. That is corrected late: when such a node comes up for eviction, its score is
+ * computed again, and if it grew, the node goes back into its heap. (At most 16 scores are corrected for one
+ * eviction.) When a checkpoint is added, the scores of all nodes below it shrink. That is corrected when those nodes
+ * are used. So an eviction costs O(log n), and the walk up to the next checkpoint. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,11 +38,12 @@ struct prefix_node;
 
 enum evict_group { EVICT_BARE, EVICT_LEAF, EVICT_STATE, EVICT_GROUPS, EVICT_NOT = EVICT_GROUPS };
 
-/* A node's place in the order of eviction. Of nodes with equal scores one that was never hit goes first, then the shallower, then
- * the longer unused. The number of the node makes the order complete; it does not depend on the ids of pages and slots. */
+/* A node's place in the order of eviction. Of nodes with equal scores one that was never hit goes first, then the
+ * shallower one, then the one that was unused for longer. The number of the node makes the order complete; it does
+ * not depend on the ids of pages and slots. */
 struct evict_key {
 	double score;
-	uint64_t used; /* when it was last used */
+	uint64_t used; /* time of the last use */
 	uint64_t id;
 	uint32_t depth;
 	bool hit;
@@ -48,7 +51,7 @@ struct evict_key {
 
 bool evict_key_before(const struct evict_key *a, const struct evict_key *b);
 
-/* Where a node is in the heaps. */
+/* The place of a node in the heaps. */
 struct evict_seat {
 	enum evict_group group;
 	uint32_t place; /* heaps[group].v[place].node is the node */
@@ -66,25 +69,26 @@ struct evict_heap {
 
 struct evict {
 	struct evict_heap heaps[EVICT_GROUPS];
-	double reuse_time; /* in calls, as all times of the cache */
+	double reuse_time; /* in calls, like all times of the cache */
 };
 
 /* -ENOMEM. */
 int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;
 void evict_release(struct evict *e);
 
-/* A request resumes at n; called before n is locked and touched. */
+/* A request resumes at n. Called before n is locked and its use is noted. */
 void evict_note_return(struct prefix_cache *c, const struct prefix_node *n);
 
 /* The group and the key that the node should have now. */
 enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefix_node *n);
 void evict_key_of(const struct prefix_cache *c, const struct prefix_node *n, struct evict_key *ret);
 
-/* After a change of locks, pins, slot or children. evict_place puts the node into its group; evict_rescore also gives it its new key
- * when it stays in its group; evict_leave takes it out, before it is freed. */
+/* Called after a change of locks, pins, slot or children. evict_place puts the node into its group; evict_rescore
+ * also gives it its new key if it stays in its group; evict_leave takes it out, before it is freed. */
 void evict_place(struct prefix_cache *c, struct prefix_node *n);
 void evict_rescore(struct prefix_cache *c, struct prefix_node *n);
 void evict_leave(struct prefix_cache *c, struct prefix_node *n);
 
-/* Evicts until n_pages and n_slots are free and within the budget. False, and nothing is evicted, when that cannot be reached. */
+/* Evicts until n_pages and n_slots are free and within the budget. False, and nothing is evicted: that cannot be
+ * reached. */
 bool evict_make_room(struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;

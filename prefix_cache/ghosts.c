@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for twice the pages of the pool, so that most of what was evicted since the pool was last filled anew is found: 512 KiB to
- * 16 MiB. */
+/* Twice as many hashes as the pool has pages, so that most pages evicted since the pool was last filled are found:
+ * 512 KiB to 16 MiB. */
 enum { LINES_MIN = 1 << 13, LINES_MAX = 1 << 18 };
 
 int ghosts_init(struct ghosts *g, uint32_t n_pages)
@@ -26,7 +26,7 @@ void ghosts_release(struct ghosts *g)
 	*g = (struct ghosts){0};
 }
 
-/* A hash that is not 0, which stands for none. */
+/* A hash that is not 0, because 0 means none. */
 static uint64_t not_zero(uint64_t hash)
 {
 	return hash + !hash;

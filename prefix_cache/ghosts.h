@@ -1,11 +1,9 @@
-/*
- * Ghosts: hashes of pages that were evicted lately, each of all tokens up to the end of its page, so that the reason for a miss can
- * be told: evicted, or never seen. Every page of an evicted node is added, not only the first, because another request may compute
- * the beginning again.
+/* Ghosts: hashes of pages that were evicted lately, each of all tokens up to the end of its page. They tell the
+ * reason for a miss: evicted, or never seen. Every page of an evicted node is added, not only the first, because
+ * another request may compute the beginning again.
  *
- * A hash table whose buckets are lines of eight hashes, the newest first; when a line is full its oldest hash is forgotten. A line
- * is one cache line: the eviction of a long prompt adds many hundreds of hashes, and each touches one line.
- */
+ * A hash table whose buckets are lines of eight hashes, the newest first; a full line forgets its oldest hash. A line
+ * is one cache line: the eviction of a long prompt adds many hundreds of hashes, and each touches one line. */
 #pragma once
 
 #include <stdbool.h>

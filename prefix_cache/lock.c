@@ -1,12 +1,10 @@
-/*
- * Locks and pins keep nodes and slots from eviction.
+/* Locks and pins keep nodes and slots from eviction.
  *
  *     node->locks == locks of callers + 1 if its slot is pinned + number of children with locks
  *
- * So locking a path whose end is locked already touches one node. Below an unlocked node nothing is locked: everything there can be
- * evicted, leaf by leaf. A pin locks the node of its slot, because a leaf is only evicted with its slot; it also has a reference to the
- * slot in the pool, so that the slot stays when it leaves the tree.
- */
+ * So locking a path whose end is locked already touches one node. Below an unlocked node no node is locked: all of
+ * them can be evicted, leaf by leaf. A pin locks the node of its slot, because a leaf is only evicted with its slot.
+ * A pin also has a reference to the slot in the pool, so that the slot is not reused when it leaves the tree. */
 #include <assert.h>
 
 #include "prefix_cache/prefix_cache_internal.h"

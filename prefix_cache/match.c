@@ -1,10 +1,9 @@
-/*
- * Matching a prompt against the tree, and the reason why it does not go further.
+/* Matching a prompt against the tree, and the reason why it does not go further.
  *
- * The walk goes as deep as the tree has KV pages and remembers the deepest place at which a request can resume. Where the tree has
- * several variants of a page it tries them all, origin 0 first, then by age; of equally deep places the first one found counts. There
- * are few variants in practice. A client could make many, so the walk tries no more than VARIANTS_MAX.
- */
+ * The walk goes as deep as the tree has KV pages and remembers the deepest place at which a request can resume. If
+ * the tree has several variants of a page the walk tries them all, origin 0 first, then by age; of equally deep
+ * places the first one found counts. There are few variants in practice. A client could make many, so the walk tries
+ * no more than VARIANTS_MAX. */
 #include <assert.h>
 
 #include "base/mix.h"
@@ -40,7 +39,7 @@ uint64_t prefix_origin(uint64_t before, uint32_t position, bool decoding)
 	h = mix_product(before ^ MIX_GOLDEN, (uint64_t)position * 2 + UINT64_C(0xbf58476d1ce4e5b9));
 	h = (h ^ (h >> 29)) * UINT64_C(0x94d049bb133111eb);
 	h = (h ^ (h >> 32)) & ~UINT64_C(1);
-	/* 0 is kept for pages that were prefilled throughout. */
+	/* 0 is reserved for pages that were prefilled throughout */
 	return h ? h | decoding : UINT64_C(2) | decoding;
 }
 
@@ -54,8 +53,8 @@ struct walk {
 	uint32_t n_todo, n_variants;
 };
 
-/* The origin that the key wants of a page with this end; it wants it of all pages that end up to *ret_until. A switch at the end of a
- * page, behind its last token, does not concern it. */
+/* The origin that the key requires of a page with this end; all pages that end up to *ret_until must have it. A
+ * switch at the end of a page, behind its last token, does not concern the page. */
 static uint64_t key_origin(const struct prefix_key *key, uint32_t page_end, uint32_t *ret_until)
 {
 	uint32_t i = 0;

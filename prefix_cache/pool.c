@@ -10,11 +10,9 @@ enum {
 	LEVELS_MAX = 6, /* 64^6 > 2^32 */
 };
 
-/*
- * A number is an id's place in the order in which ids are handed out. Without pool_shuffle it is the id.
+/* An id's number is its place in the order in which ids are given out. Without pool_shuffle it is the id.
  *
- *     id_of[number_of[id]] == id;  bit `number` of levels[0] is set  <=>  refs[id_of[number]] == 0
- */
+ *     id_of[number_of[id]] == id;  bit `number` of levels[0] is set  <=>  refs[id_of[number]] == 0 */
 struct pool {
 	uint32_t size, available, n_levels;
 	uint64_t *levels[LEVELS_MAX]; /* [0] is owned, the others point into it */

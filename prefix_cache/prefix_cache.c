@@ -138,7 +138,7 @@ bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_mat
 	if (beside && beside->node) {
 		const struct prefix_node *n = beside->node;
 
-		/* Using the match would split the last edge and lock only its beginning. */
+		/* using the match would split the last edge and lock only its beginning */
 		if (!n->locks && beside->n_tokens < n->depth) {
 			uint32_t k =
 				(beside->n_tokens - radix_start(&c->tree, n)) / config->page_tokens;
@@ -175,7 +175,7 @@ uint32_t prefix_cache_take_slot(struct prefix_cache *c)
 	return evict_make_room(c, 0, 1) ? pool_get(c->slots) : POOL_NONE;
 }
 
-/* A page of n gets the first (by 1) or loses the last (by -1) reference of a request. */
+/* Counts: a page of n gets the first (by 1) or loses the last (by -1) reference of a request. */
 static void share(struct prefix_cache *c, struct prefix_node *n, int by)
 {
 	n->shared += (uint32_t)by;
@@ -202,7 +202,7 @@ void prefix_cache_put_page(struct prefix_cache *c, uint32_t page)
 	assert(page < c->config.n_pages);
 	n = c->page_owner[page];
 	assert(!n || pool_refs(c->pages, page) >
-			     1); /* the tree's own reference is not the caller's to give back */
+			     1); /* the caller cannot give back the tree's own reference */
 	pool_put(c->pages, page);
 	if (n && pool_refs(c->pages, page) == 1)
 		share(c, n, -1);
@@ -228,7 +228,7 @@ int prefix_cache_flush(struct prefix_cache *c)
 
 	if (in_use(c))
 		return -EBUSY;
-	/* Leaves first; a space goes with its last leaf. */
+	/* leaves first; a space goes with its last leaf */
 	while ((n = radix_youngest_leaf(&c->tree.root)) != &c->tree.root)
 		tree_drop_leaf(c, n);
 	ghosts_clear(&c->ghosts);
@@ -245,7 +245,7 @@ int prefix_cache_shuffle(struct prefix_cache *c, uint64_t seed)
 	return 0;
 }
 
-/* ---- observation ---- */
+/* ---- statistics and views ---- */
 
 void prefix_cache_stats(const struct prefix_cache *c, struct prefix_stats *ret)
 {

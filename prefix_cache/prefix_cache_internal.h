@@ -12,7 +12,7 @@ struct prefix_cache {
 	struct prefix_node **page_owner; /* [n_pages] the node whose edge has it, or NULL */
 	struct prefix_node **slot_owner; /* [n_slots] the node whose checkpoint it is, or NULL */
 	uint32_t *pins;			 /* [n_slots] */
-	bool *page_marks, *slot_marks;	 /* [n_pages], [n_slots]; only of the tree's */
+	bool *page_marks, *slot_marks;	 /* [n_pages], [n_slots]; only the tree's have one */
 	struct radix tree;
 	struct evict evict;
 	struct ghosts ghosts;
@@ -20,8 +20,8 @@ struct prefix_cache {
 	/* Counts, kept right by tree.c, lock.c and prefix_cache.c. A page of the tree that a request has a reference to as well is
 	 * *shared*: it does not come free when its node is evicted. */
 	uint64_t tree_pages, tree_slots, shared_pages;
-	uint64_t evictable_pages; /* of unlocked nodes, and not shared */
-	uint64_t evictable_slots; /* not pinned */
+	uint64_t evictable_pages; /* pages of unlocked nodes that are not shared */
+	uint64_t evictable_slots; /* slots that are not pinned */
 	uint64_t n_pins;
 	uint64_t evicted_pages, evicted_slots, evicted_unhit_slots;
 };
@@ -37,13 +37,13 @@ void node_unlock(struct prefix_cache *c, struct prefix_node *n);
 /* Notes for the order of eviction that the node is used now. */
 void node_touch(struct prefix_cache *c, struct prefix_node *n);
 
-/* ---- tree.c: changes of the tree and of what depends on it ---- */
+/* ---- tree.c: changes of the tree and of all that depends on it ---- */
 
 /* Splits n's edge after k pages. Returns the node of the first k; NULL when out of memory. */
 struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n,
 			       uint32_t k) MUST_CHECK;
 
-/* Removes the node's checkpoint. Returns its slot, whose reference is the caller's. */
+/* Removes the node's checkpoint. Returns its slot; the reference to it passes to the caller. */
 uint32_t tree_detach(struct prefix_cache *c, struct prefix_node *n);
 
 /* Removes an unlocked leaf and puts its pages and slot back. */

@@ -63,7 +63,7 @@ static bool begins_with(const struct radix *t, const struct prefix_node *n,
 	return n->parent == parent && n->n_pages && !memcmp(n->tokens, tokens, page_bytes(t));
 }
 
-/* Youngest last, but origin 0 first: see "variants" in radix.h. */
+/* The youngest last, but origin 0 first: see "variants" in radix.h. */
 static void add_to_map(struct radix *t, struct prefix_node *n)
 {
 	(n->origin == PREFIX_PREFILLED ? map_insert : map_append)(&t->nodes, &n->found,
@@ -140,7 +140,7 @@ static void edge_copy(const struct radix *t, struct prefix_node *to, const struc
 	memcpy(to->pages, from->pages, n_pages * sizeof(*to->pages));
 }
 
-/* Adds pages for which there is room. */
+/* Adds pages; the edge must have room for them. */
 static void edge_push(const struct radix *t, struct prefix_node *n, uint64_t before,
 		      const int32_t *tokens, const uint32_t *pages, uint32_t n_pages)
 {
@@ -239,7 +239,7 @@ void radix_split(struct radix *t, struct prefix_node *n, uint32_t k, struct pref
 	prefix->used = n->used;
 	prefix->id = ++t->last_id;
 
-	/* The prefix takes n's place in the map and among its siblings, because the first page is as old as before. */
+	/* The prefix takes n's place in the map and among its siblings, because it begins with the same page. */
 	map_replace(&t->nodes, &n->found, &prefix->found);
 	prefix->parent = n->parent;
 	list_append(&n->sibling, &prefix->sibling);
@@ -311,7 +311,7 @@ int radix_init(struct radix *t, uint32_t page_tokens, uint32_t n_pages)
 	list_init(&t->root.children);
 	if (map_init(&t->nodes, n_pages) < 0)
 		return -ENOMEM;
-	/* Without a random source everything works, but clients could make hashes collide. */
+	/* Without a random source the tree works, but clients could make hashes collide. */
 	if (getrandom(t->key, sizeof(t->key), GRND_NONBLOCK) != (ssize_t)sizeof(t->key)) {
 		t->key[0] = UINT64_C(0xa0761d6478bd642f);
 		t->key[1] = UINT64_C(0xe7037ed1a0b428db);

@@ -5,7 +5,7 @@
 
 #include "base/map.h"
 
-/* A page and a state of one (key, origin). */
+/* The items with one (key, origin): a page, a state, or both. */
 struct place {
 	struct map_node node;
 	struct content_key key;
@@ -128,17 +128,18 @@ size_t tiers_count(const struct tiers *t, enum tier_kind kind)
 	return t->counts[kind];
 }
 
-/* A search: what for, the path it is on, and the best end so far. */
+/* A search: its arguments, the present path, and the best end so far. */
 struct walk {
 	const struct tiers *t;
 	const struct content_key *keys;
 	uint32_t from, n, best, pages_a_state;
 	bool needs_state, clean_only;
 	uint64_t *path;	   /* [n] origins along the path */
-	uint64_t *origins; /* [n] along the best path */
+	uint64_t *origins; /* [n] origins along the best path */
 };
 
-/* Limits of a search: pages of equal tokens and different origins (variants) at one place, and places with several of them. */
+/* Limits of a search: pages of equal tokens and different origins (variants) at one place, and places with several of
+ * them. */
 enum { VARIANTS_MAX = 4, FORKS_MAX = 16 };
 
 /* The variants of page i behind a page with this origin; a prefilled one comes first. */
@@ -161,7 +162,7 @@ static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 	return n;
 }
 
-/* The path goes through this variant of page i. */
+/* Follows the path through this variant of page i. */
 static void step(struct walk *w, uint32_t i, const struct place *p)
 {
 	w->path[i] = p->origin;
@@ -173,7 +174,7 @@ static void step(struct walk *w, uint32_t i, const struct place *p)
 		w->origins[k] = w->path[k];
 }
 
-/* Depth first; calls itself only where there are several variants. */
+/* Searches depth first; calls itself only at pages with several variants. */
 static void follow(struct walk *w, uint32_t i, uint64_t origin, uint32_t forks)
 {
 	const struct place *next[VARIANTS_MAX];

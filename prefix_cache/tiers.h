@@ -1,21 +1,19 @@
-/*
- * The index of the tiers below the device: which KV pages and states exist in host memory or on disk, by their content. The
- * bytes, and how they are moved, are the business of the store (engine/store/).
+/* The index of the tiers below the device: which KV pages and states exist in host memory or on disk, by their
+ * content. The store (engine/store/) has the bytes and moves them.
  *
- * An item is one page or one state. It is named by
+ * An item is one page or one state. Its name is
  *
  *     key       a hash of all tokens from the beginning to the end of its page; a client cannot choose it
  *     origin    how the page was computed (prefix_cache.h): pages with equal tokens and different origins are different items
  *     kind      page or state
  *
- * and knows the origin of the page before, so that a path can be followed page by page:
+ * An item also has the origin of the page before, so that a path can be followed page by page:
  *
  *     key 1, origin 0 ──> key 2, origin 0 ──┬─> key 3, origin 0
  *     page                page, state       └─> key 3, origin 7  (origin of the page before: 0)
  *                                               page, state
  *
- * A request can resume where there is a state, and pages for everything before it. One thread.
- */
+ * A request can resume at a state if all pages before it exist. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,7 +30,8 @@ enum tier_kind { TIER_PAGE, TIER_STATE };
 
 struct tier_item {
 	struct content_key key;
-	uint64_t origin, parent_origin; /* parent: the page before; 0 for the first page */
+	/* parent: origin of the page before; 0 for the first page */
+	uint64_t origin, parent_origin;
 	enum tier_kind kind;
 };
 
@@ -51,12 +50,10 @@ void tiers_clear(struct tiers *t);
 bool tiers_has(const struct tiers *t, const struct tier_item *item);
 size_t tiers_count(const struct tiers *t, enum tier_kind kind);
 
-/*
- * How far a prompt could be resumed with items. keys [n] are those of its pages; the device has the first `from` of them, the last
- * with `origin`. Returns the largest multiple of pages_a_state > from up to which all pages are here, with (needs_state) a state at
- * its end; `from` when there is none. Then origins [n] has the origins of the pages from `from` on. path [n] is work space.
- * clean_only: only what was prefilled (origin 0).
- */
+/* How far a prompt could be resumed with items. keys [n] are those of its pages; the device has the first `from` of
+ * them, the last with `origin`. Returns the largest multiple of pages_a_state > from up to which all pages exist,
+ * with (needs_state) a state at its end; `from`: there is none. Then origins [n] has the origins of the pages from
+ * `from` on. path [n] is work space. clean_only: only prefilled items (origin 0). */
 uint32_t tiers_match(const struct tiers *t, const struct content_key *keys, uint32_t n,
 		     uint32_t from, uint64_t origin, uint32_t pages_a_state, bool needs_state,
 		     bool clean_only, uint64_t *path, uint64_t *origins);

@@ -1,7 +1,5 @@
-/*
- * Changes of the tree and of everything that depends on it: the owners of pages and slots, the counts of what can be evicted, and the
- * order of eviction. Every page and every slot of the tree has one reference in its pool that is the tree's.
- */
+/* Changes of the tree and of all that depends on it: the owners of pages and slots, the counts of memory that can be
+ * evicted, and the order of eviction. The tree has one reference in the pool to each of its pages and slots. */
 #include <assert.h>
 
 #include "prefix_cache/prefix_cache_internal.h"
@@ -36,7 +34,7 @@ struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n, ui
 	return prefix;
 }
 
-/* A page of n's edge, until now the caller's, becomes the tree's. */
+/* Gives a page of n's edge, until now the caller's, to the tree. */
 static void own_page(struct prefix_cache *c, struct prefix_node *n, uint32_t page)
 {
 	assert(!c->page_owner[page] && pool_refs(c->pages, page));
@@ -74,7 +72,8 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 	return node;
 }
 
-/* Whether pages can be added to the node's edge: it is a leaf that only the caller has locked, and nothing belongs to its end. */
+/* Whether pages can be added to the node's edge: it is a leaf that only the caller has locked, without a state at its
+ * end. */
 static bool can_grow_in_place(const struct prefix_node *n, uint64_t origin)
 {
 	return n->n_pages && n->locks == 1 && !n->n_children && n->slot == POOL_NONE &&
@@ -100,7 +99,7 @@ struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_no
 	left = n_pages - found;
 	tokens += (size_t)found * t->page_tokens;
 
-	/* Everything that can fail comes before the first change. */
+	/* All steps that can fail come before the first change. */
 	if (!found && can_grow_in_place(node, origin)) {
 		if (radix_append(t, node, tokens, pages, n_pages))
 			return NULL;

@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 struct transfer_counters {
-	_Atomic uint64_t
-		peers; /* prefill workers that take prompts, or decode workers that are connected */
+	/* prefill workers that take prompts, or decode workers that are connected */
+	_Atomic uint64_t peers;
 	_Atomic uint64_t prompts_sent, prompts_sent_bytes;
 	_Atomic uint64_t prompts_received, prompts_received_bytes;
 	_Atomic uint64_t prompts_failed; /* deliveries that failed after they were begun */

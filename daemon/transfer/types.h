@@ -76,8 +76,8 @@ struct transfer_ask {
 struct transfer_window {
 	struct queue_node node;
 	uint64_t attempt;
-	struct wire_window
-		window; /* window.pieces points to `pieces`; the thread sets the sequence */
+	/* window.pieces points to `pieces`; the thread sets the sequence */
+	struct wire_window window;
 	void *data;
 	uint64_t bytes;
 	/* called once, on any thread: this structure and `data` may be used again */

@@ -18,10 +18,10 @@ enum { BATCH = 256 };
 struct batch {
 	const struct packer *packer;
 	const struct pack_part *part;
-	const uint16_t
-		*made;	   /* synthetic panels of the part in KERNEL_PACK_PAIRS; NULL: read rows */
-	uint64_t first, K; /* number in the part of the batch's first panel */
-	uint8_t *coded;	   /* [BATCH][coded_panel_bound] */
+	/* synthetic panels of the part in KERNEL_PACK_PAIRS; NULL: read rows */
+	const uint16_t *made;
+	uint64_t first, K;   /* number in the part of the batch's first panel */
+	uint8_t *coded;	     /* [BATCH][coded_panel_bound] */
 	size_t sizes[BATCH]; /* 0: out of memory */
 };
 

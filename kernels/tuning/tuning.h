@@ -37,13 +37,13 @@ enum tuning_family {
 
 /* The sizes in which work is cut. 0 in a table: the default cut's value. */
 struct tuning_cut {
-	uint32_t tile_rows,
-		tile_blocks; /* accumulators of the GEMM tile; a block is 16 columns on a CPU */
-	uint32_t blocks;     /* column blocks of a group */
-	uint32_t row_block;  /* rows of a group */
-	uint32_t ahead;	     /* bytes between a weight's prefetch and its use (x86) */
-	uint32_t chains;     /* partial sums of an element; 2 changes bits (x86) */
-	uint32_t queries;    /* queries of an attention tile, about */
+	/* accumulators of the GEMM tile; a block is 16 columns on a CPU */
+	uint32_t tile_rows, tile_blocks;
+	uint32_t blocks;    /* column blocks of a group */
+	uint32_t row_block; /* rows of a group */
+	uint32_t ahead;	    /* bytes between a weight's prefetch and its use (x86) */
+	uint32_t chains;    /* partial sums of an element; 2 changes bits (x86) */
+	uint32_t queries;   /* queries of an attention tile, about */
 };
 
 /* The place of a launch in the table: buckets, 0: any. */

@@ -1,25 +1,21 @@
-/*
- * The tree of a template, and where its variables are.
+/* The tree of a template, and the places of its variables.
  *
  *     text --lex--> tokens --parse--> nodes --scope--> nodes with slots
  *
- * Everything is in the template's arena and does not change once it is made: any number of threads
- * may walk it.
+ * Everything is in the template's arena and does not change once it is made: any number of threads may walk it.
  *
- * Names. Jinja compiles a template to Python functions, in which each scope (the template, a loop's
- * body, a macro, a set block...) has variables of its own; which of them a name means is decided
- * when the template is compiled, not when it runs. scope.c makes the same decisions. A `function`
- * (the template, a macro) has an activation each time it runs. A `frame` is a scope within one; its
- * variables are neighbouring slots of the activation, filled by `load`s each time the scope is
- * entered and cleared when it is left. An assignment in a loop's body thus ends with the iteration,
- * and a name that is assigned anywhere in a scope never means the variable outside by accident.
- */
+ * Names. Jinja compiles a template to Python functions, in which each scope (the template, a loop's body, a macro, a
+ * set block...) has variables of its own. Which of them a name means is decided when the template is compiled, not
+ * when it runs. scope.c makes the same decisions. A `function` (the template, a macro) has an activation each time it
+ * runs. A `frame` is a scope within a function. Its variables are neighbouring slots of the activation, filled by
+ * `load`s each time the scope is entered and cleared when it is left. So an assignment in a loop's body ends with the
+ * iteration, and a name that is assigned anywhere in a scope never means the variable outside by accident. */
 #pragma once
 
 #include "protocol/jinja/value.h"
 
 enum node_type {
-	/* Expressions, and which members of a node they use. Lists are chained through next. */
+	/* Kinds of expressions, with the members of a node that they use. Lists are chained through next. */
 	N_CONST,    /* value */
 	N_NAME,	    /* name, op: enum name_use, where */
 	N_NSREF,    /* name "." value (a str), where: target of an assignment only */
@@ -95,12 +91,12 @@ struct node {
 	enum node_type type;
 	int op;
 	int line;
-	unsigned height; /* of the expression below: bounds recursion */
+	unsigned height; /* height of the expression below: bounds recursion */
 	struct value name;
 	struct value value;
 	struct node *next, *a, *b, *c, *list, *list2;
 	struct variable where;
-	const struct builtin *builtin; /* N_FILTER, N_TEST: NULL when there is no such one */
+	const struct builtin *builtin; /* N_FILTER, N_TEST; NULL: the name is unknown */
 	struct function *function;
 	struct frame frame;	 /* N_FOR: body; N_SET_BLOCK, N_FILTER_BLOCK, N_GENERATION */
 	struct frame test_frame; /* N_FOR */
@@ -113,17 +109,18 @@ struct template
 	struct arena arena;
 	struct node *body; /* chain of statements */
 	struct function root;
-	struct value *context_names; /* looked up in the context once a rendering */
+	struct value *context_names; /* names looked up in the context once for each rendering */
 	unsigned ncontext_names;
 };
 
 enum {
-	TEMPLATE_ARENA_MAX = 512 << 20, /* a node takes some 300 bytes, a byte of text may be one */
-	TEMPLATE_NESTING = 100,		/* tags in tags, parentheses in parentheses */
-	TEMPLATE_HEIGHT = 400,		/* a + b + c ... */
+	/* bytes of the tree: a node takes some 300, and a byte of text may be a node */
+	TEMPLATE_ARENA_MAX = 512 << 20,
+	TEMPLATE_NESTING = 100, /* depth of tags in tags, parentheses in parentheses */
+	TEMPLATE_HEIGHT = 400,	/* operators in a row: a + b + c ... */
 };
 
-/* Reading a template: its first error, which sticks as that of a rendering does (render.h). */
+/* State of reading a template. The first error is kept, as in a rendering (render.h). */
 struct reader {
 	struct template *t;
 	struct arena scratch; /* dropped once the template is read */
@@ -137,6 +134,6 @@ bool reader_fail(struct reader *rd, int line, const char *fmt, ...) PRINTF(3, 4)
 /* Zeroed memory, *new* in the template's arena; NULL after a failure. */
 void *reader_alloc(struct reader *rd, size_t n, size_t size) MUST_CHECK;
 
-/* An array of n items, or a larger copy of it in the scratch arena, with room for one more; *cap is
- * how many it has room for. NULL after a failure. */
+/* An array of n items with room for one more: the array itself, or a larger copy of it in the scratch arena; *cap is
+ * its room. NULL after a failure. */
 void *reader_grow(struct reader *rd, void *array, size_t n, size_t *cap, size_t size) MUST_CHECK;

@@ -6,7 +6,7 @@
 
 /* ---- arguments ---- */
 
-/* Whether a parameter of this type takes v; *arg is the value that the function gets. */
+/* Whether a parameter of this type accepts v; *arg is the value for the function. */
 static bool bind_one(struct render *r, const char *who, const char *name, char type, struct value v,
 		     struct value *arg)
 {
@@ -63,7 +63,7 @@ static bool bind(struct render *r, struct call *c)
 /* ---- generators ---- */
 
 struct deferred {
-	struct iter it; /* the first member: a value points to it */
+	struct iter it; /* the first member, because a value points to it */
 	struct call call;
 };
 
@@ -98,7 +98,7 @@ static struct value defer(struct render *r, const struct call *c)
 
 /* ---- calls ---- */
 
-/* Charges a look at each byte that a builtin is given. Builtins that cost more charge the rest. */
+/* Charges one step for each byte that a builtin is given. Builtins that cost more charge the rest. */
 static bool charge_call(struct render *r, const struct call *c)
 {
 	size_t bytes = c->self.type == V_STR ? c->self.len : 0;
@@ -142,7 +142,7 @@ const struct builtin *builtin_named(struct render *r, enum builtin_kind kind, st
 }
 
 struct bound {
-	struct callable callable; /* the first member: a value points to it */
+	struct callable callable; /* the first member, because a value points to it */
 	const struct builtin *b;
 	struct value self;
 };

@@ -1,19 +1,17 @@
-/*
- * utf8proc gives the mappings of one character to one. Unicode's SpecialCasing.txt adds those of
- * one to several; all but "ß" follow from decompositions:
+/* Upper, lower and title case. utf8proc maps one character to one. Unicode's SpecialCasing.txt adds mappings of one
+ * to several; all but "ß" follow from decompositions:
  *
  *     "ŉ" (U+0149) has no capital: it is "ʼ" and "n", so its upper case is "ʼN"
  *     "ᾳ" (U+1FB3) ends with an iota below: its upper case is "Α" and a capital iota, "ΑΙ"
  *
- * Two rules more are Python's: a capital sigma at the end of a word, and the dotted capital I.
- */
+ * Python has two more rules: a capital sigma at the end of a word, and the dotted capital I. */
 #include <utf8proc.h>
 
 #include "protocol/jinja/text.h"
 
 enum { PARTS = 8, SHARP_S = 0xdf, IOTA_BELOW = 0x345, CAPITAL_IOTA = 0x399 };
 
-/* The characters that cp is put together from: how many, 1 when it is itself. */
+/* The characters of which cp is composed; returns their number, 1 if cp is not composed. */
 static int decompose(utf8proc_int32_t cp, utf8proc_option_t how, utf8proc_int32_t part[PARTS])
 {
 	int last_class = 0;
@@ -22,8 +20,8 @@ static int decompose(utf8proc_int32_t cp, utf8proc_option_t how, utf8proc_int32_
 	return n > 1 && n <= PARTS ? (int)n : 1;
 }
 
-/* Puts parts in upper case: all of them, or only the first that has one. `compose` joins those that
- * Unicode has a character for. */
+/* Converts parts to upper case: all of them, or only the first with one. `compose` joins parts for which Unicode has
+ * a character. */
 static void put_parts(struct buf *b, utf8proc_int32_t *part, int n, bool all, bool compose)
 {
 	bool done = false;

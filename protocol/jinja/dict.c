@@ -8,7 +8,7 @@ enum { INDEX_FROM = 8 }; /* a dict with more entries than this has an index */
 
 /* ---- numbers and texts ---- */
 
-/* Exactly, as Python does: a long double holds all integers of 64 bits. */
+/* Compares exactly, as Python does: a long double holds all integers of 64 bits. */
 static int compare_numbers(struct value a, struct value b)
 {
 	long double x =
@@ -111,7 +111,7 @@ int value_compare(struct render *r, struct value a, struct value b, const char *
 
 /* ---- dicts ---- */
 
-/* Keys that collide on purpose cost steps, each time that they are passed. */
+/* Keys that collide on purpose cost steps each time that a search passes them. */
 static uint64_t hash_bytes(const char *s, size_t n)
 {
 	uint64_t h = n, word;

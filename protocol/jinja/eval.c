@@ -25,7 +25,7 @@ static size_t chain_length(const struct node *n)
 
 /* ---- calls ---- */
 
-enum { FEW_ARGS = 4 }; /* so many arguments take no memory from the arena */
+enum { FEW_ARGS = 4 }; /* up to so many arguments are kept on the stack */
 
 struct few_args {
 	struct value v[FEW_ARGS];
@@ -63,7 +63,7 @@ static struct value eval_call(struct render *r, struct activation *act, const st
 	return NOTHING;
 }
 
-/* A filter or a test. */
+/* Calls a filter or a test. */
 static struct value eval_builtin(struct render *r, struct activation *act, const struct node *n)
 {
 	struct value self = eval(r, act, n->a);
@@ -72,7 +72,7 @@ static struct value eval_builtin(struct render *r, struct activation *act, const
 
 	if (r->rc)
 		return NOTHING;
-	if (!n->builtin || !n->builtin->call) /* says that it is not there */
+	if (!n->builtin || !n->builtin->call) /* sets the error that there is none of this name */
 		builtin_named(r, n->type == N_FILTER ? FILTER : TEST, n->name);
 	return r->rc ? NOTHING : builtin_call(r, n->builtin, self, &args);
 }
@@ -89,7 +89,7 @@ static struct value eval_items(struct render *r, struct activation *act, const s
 	return value_of_list(n->type == N_TUPLE ? V_TUPLE : V_LIST, l);
 }
 
-/* All keys and values are there before the first is put in. */
+/* all keys and values are computed before the first is added */
 static struct value eval_dict(struct render *r, struct activation *act, const struct node *n)
 {
 	struct value all = eval_items(r, act, n);
@@ -127,7 +127,7 @@ static struct value eval_compare(struct render *r, struct activation *act, const
 	return value_bool(compare(r, (enum compare_op)n->op, a, b));
 }
 
-/* a ~ b ~ c is (a ~ b) ~ c: all of it goes into one text. */
+/* a ~ b ~ c is (a ~ b) ~ c: all of it is appended to one text */
 static void write_concat(struct render *r, struct activation *act, const struct node *n)
 {
 	if (n->type == N_CONCAT && render_enter(r)) {

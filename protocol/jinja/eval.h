@@ -1,10 +1,10 @@
-/* Computing expressions. */
+/* Evaluates expressions. */
 #pragma once
 
 #include "protocol/jinja/ast.h"
 
-/* The variables of one call of a function (the template, a macro). In the arena, so that a macro
- * may outlive the call that defined it. */
+/* The variables of one call of a function (the template, a macro). In the arena, so that a macro may outlive the call
+ * that defined it. */
 struct activation {
 	struct activation *outer;
 	const struct value *context; /* a value for each of the template's context names */

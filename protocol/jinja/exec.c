@@ -7,7 +7,7 @@
 #include "protocol/jinja/loop.h"
 #include "protocol/jinja/write.h"
 
-/* How a body ended. After a failure it does not matter. */
+/* The ways in which a body ends. Without meaning after a failure. */
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
 static enum flow exec_body(struct render *r, struct activation *act, const struct node *first);
@@ -75,8 +75,8 @@ static void exec_output(struct render *r, struct value v)
 	r->scratch.len = start;
 }
 
-/* Runs the body of a block in its frame and takes its output as a text, on which the block's
- * filters work. The output of a body that was left by break or continue is dropped. */
+/* Runs the body of a block in its frame and makes a text of its output, to which the block's filters are applied. The
+ * output of a body that was left by break or continue is dropped. */
 static enum flow capture(struct render *r, struct activation *act, const struct node *n,
 			 struct value *ret)
 {
@@ -130,7 +130,7 @@ static void unpack(struct render *r, struct activation *act, const struct node *
 		assign(r, act, n, items->v[i++], shift);
 }
 
-/* Assigns to a target's variables, `shift` slots on. */
+/* Assigns to a target's variables, `shift` slots further on. */
 static void assign(struct render *r, struct activation *act, const struct node *target,
 		   struct value v, unsigned shift)
 {
@@ -149,7 +149,7 @@ static void assign(struct render *r, struct activation *act, const struct node *
 		*activation_slot(act, where) = v;
 }
 
-/* Before a value is assigned to a namespace's attribute, that must be one. */
+/* Checks that an attribute's owner is a namespace, before a value is assigned to it. */
 static void check_namespaces(struct render *r, struct activation *act, const struct node *target)
 {
 	if (target->type == N_NSREF && activation_slot(act, target->where)->type != V_NAMESPACE)
@@ -170,17 +170,17 @@ static void exec_set(struct render *r, struct activation *act, const struct node
 
 /* ---- loops ---- */
 
-/* The items for which the test of `for x in y if test` holds. */
+/* Iterates over the items that pass the test of `for x in y if test`. */
 struct tested {
-	struct iter it; /* the first member: the loop's iterator points to it */
+	struct iter it; /* the first member, because the loop's iterator points to it */
 	struct activation *act;
-	const struct node *n; /* the for */
+	const struct node *n; /* the N_FOR */
 };
 
 static bool holds(struct render *r, struct iter *it, struct value item)
 {
 	const struct tested *t = (const struct tested *)it;
-	unsigned body = t->n->frame.first + 1; /* behind `loop` */
+	unsigned body = t->n->frame.first + 1; /* behind the slot of `loop` */
 
 	assign(r, t->act, t->n->a, item, t->n->test_frame.first - body);
 	return value_truth(eval(r, t->act, t->n->c));
@@ -211,7 +211,7 @@ static struct loop *new_loop(struct render *r, struct activation *act, const str
 static enum flow exec_for(struct render *r, struct activation *act, const struct node *n)
 {
 	struct loop *l = new_loop(r, act, n);
-	bool complete = false; /* some iteration reached its end: no else then */
+	bool complete = false; /* an iteration reached its end, so there is no else */
 	enum flow flow = FLOW_ON;
 	struct value item;
 
@@ -237,12 +237,12 @@ static enum flow exec_for(struct render *r, struct activation *act, const struct
 /* ---- macros ---- */
 
 struct macro {
-	struct callable callable; /* the first member: a value points to it */
+	struct callable callable; /* the first member, because a value points to it */
 	const struct node *n;
 	struct activation *outer;
 };
 
-/* Takes the keyword argument of a parameter; NOTHING when it is not given. */
+/* Takes the keyword argument of a parameter; NOTHING: it was not given. */
 static struct value take_keyword(const struct args *args, struct value name, size_t *taken)
 {
 	for (size_t i = 0; i < args->nkw; i++) {

@@ -1,9 +1,7 @@
-/*
- * Expressions, by recursive descent in jinja2's order of precedence, which is not quite Python's:
+/* Parses expressions by recursive descent in jinja2's order of precedence, which is not quite Python's:
  *
  *     a if b else c  <  or  <  and  <  not  <  == != < <= > >= in, not in  <  + -  <  ~
- *                    <  * / // %  <  unary + -  <  .x [x] (x)  <  |f, is t
- */
+ *                    <  * / // %  <  unary + -  <  .x [x] (x)  <  |f, is t */
 #include "protocol/jinja/expr.h"
 
 #include <string.h>
@@ -46,7 +44,7 @@ static struct node *constant(struct parser *p, struct value v, int line)
 	return n;
 }
 
-/* Whether a list goes on: not at its end, and behind a comma if it has begun. */
+/* Whether a list has another element: it is not at its end, and a comma was passed if it has begun. */
 static bool more(struct parser *p, bool begun, int end)
 {
 	if (begun && p->at->type != end)
@@ -54,7 +52,7 @@ static bool more(struct parser *p, bool begun, int end)
 	return p->at->type != end && !p->rd->rc;
 }
 
-/* Adds n at the end of a chain and moves on. */
+/* Adds n at the end of a chain, and moves the end on. */
 static void append(struct node ***last, struct node *n)
 {
 	**last = n;
@@ -73,7 +71,7 @@ static struct node *parse_string(struct parser *p)
 	return n;
 }
 
-/* A list, or a dict as a list of keys and values. */
+/* A list; or a dict, as a list of keys and values. */
 static struct node *parse_items(struct parser *p, enum node_type type, int end)
 {
 	struct node *n = parser_node(p, type, p->at++->line), **last = &n->list;
@@ -176,14 +174,14 @@ struct node *parse_target(struct parser *p, const char *end, bool namespaces)
 	return parse_elements(p, namespaces ? NAMESPACE_TARGET : TARGET, end, false);
 }
 
-/* ---- behind a value: .x [x] (x) |f is t ---- */
+/* ---- after a value: .x [x] (x) |f is t ---- */
 
 static struct node *parse_bound(struct parser *p)
 {
 	return p->at->type == ':' || p->at->type == ']' ? NULL : parse_expression(p);
 }
 
-/* [x] or [a:b:c] behind a value. */
+/* [x] or [a:b:c] after a value. */
 static struct node *parse_item(struct parser *p, struct node *a)
 {
 	int line = p->at++->line;
@@ -235,7 +233,7 @@ static void parse_keyword(struct parser *p, struct node *n)
 	*last = seal(p, k);
 }
 
-/* "(" arguments ")" into n. */
+/* Parses "(" arguments ")" into n. */
 static void parse_arguments(struct parser *p, struct node *n)
 {
 	struct node **last = &n->list;
@@ -361,7 +359,7 @@ static struct node *parse_unary(struct parser *p, bool filters)
 	return n;
 }
 
-/* Levels of precedence, the loosest first. */
+/* Levels of precedence, the weakest first. */
 enum {
 	LEVEL_OR,
 	LEVEL_AND,
@@ -399,7 +397,7 @@ static const struct {
 	{'%', NULL, LEVEL_PRODUCT, N_BINARY, OP_MOD},
 };
 
-/* The operator of this level at the current token, which is passed; -1 when there is none. */
+/* The operator of this level at the current token, which is passed; -1: there is none. */
 static int skip_operator(struct parser *p, int level)
 {
 	for (int i = 0; i < (int)ARRAY_SIZE(operators); i++) {

@@ -1,4 +1,4 @@
-/* Reading expressions. */
+/* Parses expressions. */
 #pragma once
 
 #include "protocol/jinja/parser.h"
@@ -8,8 +8,8 @@ struct node *parse_expression(struct parser *p);
 /* One expression, or several with commas between them: a tuple. */
 struct node *parse_tuple(struct parser *p);
 
-/* The same without "if": the condition of an if, the iterable of a for. It ends before the name
- * `end`, if that is given. */
+/* The same without "if": for the condition of an if, and the iterable of a for. It ends before the name `end`, if
+ * that is given. */
 struct node *parse_condition(struct parser *p, const char *end);
 
 /* The target of an assignment: a name, several, or namespace.attribute if that is allowed. */

@@ -62,7 +62,7 @@ FUNCTION(filter_float)
 	return c->arg[0].type == V_MISSING ? value_float(0) : c->arg[0];
 }
 
-/* round(f, digits), exactly: through the decimal digits. */
+/* round(f, digits), exactly, by way of the decimal digits. */
 static double round_float(double f, int64_t digits)
 {
 	char text[768];
@@ -97,7 +97,7 @@ FUNCTION(filter_default)
 	return c->arg[0].type == V_MISSING ? value_cstr("") : c->arg[0];
 }
 
-/* The text each level of a pretty printed JSON begins with: given, or so many spaces. */
+/* The text before each level of pretty-printed JSON: as given, or so many spaces. */
 static struct value json_indent(struct render *r, struct value v)
 {
 	int64_t n;

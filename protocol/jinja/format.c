@@ -31,8 +31,7 @@ static struct value as_int(struct render *r, struct value v)
 	return value_int((int64_t)v.f);
 }
 
-/* Appends the text for the % or the brace at s and the byte behind it. n: bytes from s to the end of
- * the format. */
+/* Appends the text for the % or the brace at s and the byte after it. n: bytes from s to the end of the format. */
 static void put(struct render *r, struct source *args, const char *s, size_t n)
 {
 	int shown = (int)MIN(n, (size_t)8);
@@ -54,7 +53,7 @@ static void put(struct render *r, struct source *args, const char *s, size_t n)
 			   shown, s);
 }
 
-/* The format with its conversions replaced. signs: the characters that begin one. */
+/* Copies the format with its conversions replaced. signs: the characters that begin one. */
 static struct value format_all(struct render *r, struct value format, const char *signs,
 			       struct source *args)
 {
@@ -80,7 +79,7 @@ struct value value_format_percent(struct render *r, struct value format, struct 
 	struct source s = {tuple ? args.list->v : &args, tuple ? args.list->n : 1, 0};
 	struct value text = format_all(r, format, "%", &s);
 
-	/* Values that can be indexed may also be left alone: Python takes them for mappings. */
+	/* Values that can be indexed may be left over: Python treats them as mappings. */
 	if (s.used < s.n && args.type != V_DICT && args.type != V_LIST && args.type != V_RANGE &&
 	    args.type != V_UNDEFINED)
 		return value_fail(r, "not all arguments converted during string formatting");

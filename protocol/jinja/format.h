@@ -1,9 +1,7 @@
-/*
- * Texts with values put into them: "%s" % value and "{}".format(value).
+/* Texts with values put into them: "%s" % value and "{}".format(value).
  *
- * Only what chat templates use: %s, %d and %%; {}, {{ and }}. Other conversions, widths, precisions
- * and fields are refused by name.
- */
+ * Only the conversions that chat templates use: %s, %d and %%; {}, {{ and }}. Other conversions, widths, precisions
+ * and fields are refused by name. */
 #pragma once
 
 #include "protocol/jinja/value.h"

@@ -1,4 +1,4 @@
-/* Functions that a template finds without being given them; the last two are transformers' own. */
+/* Global functions that every template has; the last two are transformers' own. */
 #include <string.h>
 #include <time.h>
 
@@ -64,7 +64,7 @@ FUNCTION(global_dict)
 	return r->rc ? NOTHING : (struct value){.type = (uint8_t)c->b->data, .dict = d};
 }
 
-/* The message alone, for the client: the template says with it why it refuses the messages. */
+/* Only the template's message, for the client: it says why the template refuses the messages. */
 FUNCTION(global_raise)
 {
 	struct value text = value_to_str(r, c->arg[0]);

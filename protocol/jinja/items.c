@@ -1,7 +1,5 @@
-/*
- * Filters on lists, dicts and all other values that can be walked. As in jinja2 some of them give
- * generators (BUILTIN_LAZY): nothing happens until an item is asked for.
- */
+/* Filters on lists, dicts and all other values that can be walked. As in jinja2 some of them return generators
+ * (BUILTIN_LAZY), which compute nothing until an item is wanted. */
 #include <string.h>
 
 #include "protocol/jinja/attr.h"
@@ -15,7 +13,7 @@
 
 #define FUNCTION(name) static struct value name(struct render *r, const struct call *c)
 
-/* ---- the part of an item that it is sorted, compared or mapped by ---- */
+/* ---- the part of an item by which it is sorted, compared or mapped ---- */
 
 /* The next member of a path such as "a.b.0": from *at up to `end`, or to the end of the text. */
 static struct value next_part(struct value path, size_t *at, char end)
@@ -37,8 +35,7 @@ static bool is_number(struct value v)
 	return v.len && i == v.len;
 }
 
-/* item.a.b for "a.b", item[0] for 0, the item itself when there is no path. `other` stands for
- * members that are not there, if it is given. */
+/* item.a.b for "a.b", item[0] for 0, the item itself without a path. `other`, if given, stands for missing members. */
 static struct value follow(struct render *r, struct value path, struct value other,
 			   struct value item)
 {
@@ -60,7 +57,7 @@ static struct value follow(struct render *r, struct value path, struct value oth
 	return item;
 }
 
-/* Texts in lower case, unless case_sensitive says that they count as they are. */
+/* Texts are compared in lower case, unless case_sensitive is true. */
 static struct value key_of(struct render *r, struct value path, struct value case_sensitive,
 			   struct value item)
 {
@@ -100,7 +97,7 @@ static struct args rest(const struct args *args, size_t skip)
 	return (struct args){args->n - skip, args->nkw, args->v + skip, args->kw};
 }
 
-/* map('filter', ...) or map(attribute=..., default=...); an empty input never looks at them. */
+/* map('filter', ...) or map(attribute=..., default=...); with an empty input the arguments are not checked. */
 FUNCTION(filter_map)
 {
 	struct value attribute = keyword(&c->args, "attribute"), item;
@@ -126,7 +123,7 @@ FUNCTION(filter_map)
 
 enum { BY_ATTRIBUTE = 1, REJECT = 2 };
 
-/* data: the two above */
+/* data: flags of the enum above */
 FUNCTION(filter_select)
 {
 	size_t skip = c->b->data & BY_ATTRIBUTE;
@@ -190,7 +187,7 @@ FUNCTION(filter_list)
 	return value_to_list(r, c->self);
 }
 
-/* A text is reversed, a generator becomes a list; of the rest an iterator from the end. */
+/* A text is reversed, a generator becomes a list; any other value gives an iterator from the end. */
 FUNCTION(filter_reverse)
 {
 	struct value bound[3] = {value_none(), value_none(), value_int(-1)};
@@ -237,7 +234,7 @@ FUNCTION(filter_join)
 
 /* ---- order ---- */
 
-/* attribute may be several, "a,b". Lists of keys are compared, also when there is only one. */
+/* attribute may be several, "a,b". Lists of keys are compared, even if there is only one key. */
 FUNCTION(filter_sort)
 {
 	struct value attribute = c->arg[2], name, *keys;

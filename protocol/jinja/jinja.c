@@ -54,7 +54,7 @@ void template_free(struct template *t)
 	free(t);
 }
 
-/* The values of the names that a template takes from its context: NULL after a failure. */
+/* The values of the names that a template takes from its context; NULL after a failure. */
 static struct value *look_up(struct render *r, const struct template *t, const json_t *context)
 {
 	struct value *v = render_alloc(r, t->ncontext_names, sizeof(*v));

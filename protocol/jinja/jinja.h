@@ -1,24 +1,20 @@
-/*
- * Jinja, the language of chat templates, as transformers configures it (trim_blocks and
- * lstrip_blocks on, loopcontrols, generation blocks, tojson without escapes, the immutable
- * sandbox), in C. Of a chat it knows nothing.
+/* Jinja, the language of chat templates, as transformers configures it (trim_blocks and lstrip_blocks on,
+ * loopcontrols, generation blocks, tojson without escapes, the immutable sandbox), in C. It knows nothing of chats.
  *
  *     text -> lex -> expr, parse -> scope (the meaning of names) -> exec (statements), eval
  *     value, dict, seq, number, write, json: Python's values, how they are found, walked, written
  *     builtin, tables: filters, tests, methods and functions (strings, filters, items, tests...)
  *
- * A template that renders gives the same text as Python's jinja2, byte for byte, but for `is sameas`
- * of equal texts or numbers, and for the case of letters beside a few signs such as "ª". Constructs
- * that no published chat template uses are refused by name, when the template is read if that can be
- * seen by then: call, with, raw and print blocks, other templates, recursive loops, arguments with *
- * and **, the operator **, comparisons in a chain, HTML filters, most formats (format.h), some filters
- * and methods (`refused` in the tables). Integers have 64 bits; a larger one is an error.
+ * A template that renders gives the same text as Python's jinja2, byte for byte, with two exceptions: `is sameas` of
+ * equal texts or numbers, and the case of letters beside a few signs such as "ª". Constructs that no published chat
+ * template uses are refused by name, when the template is read if that can be seen by then: call, with, raw and print
+ * blocks, other templates, recursive loops, arguments with * and **, the operator **, comparisons in a chain, HTML
+ * filters, most formats (format.h), some filters and methods (`refused` in the tables). Integers have 64 bits; a
+ * larger one is an error.
  *
- * A template does not change after it was parsed: any thread may render it at the same time.
- * Rendering is bounded: output bytes, memory, steps and nesting each have a maximum, so that a
- * hostile template or message cannot hang the daemon. Parsing and rendering take up to 1 MiB of
- * stack.
- */
+ * A template does not change after it was parsed: any thread may render it at the same time. Rendering is bounded:
+ * output bytes, memory, steps and nesting each have a maximum, so that a hostile template or message cannot hang the
+ * daemon. Parsing and rendering take up to 1 MiB of stack. */
 #pragma once
 
 #include <jansson.h>
@@ -28,16 +24,15 @@
 
 struct template;
 
-enum { TEMPLATE_TEXT_MAX = 1 << 20 }; /* bytes of a template */
+enum { TEMPLATE_TEXT_MAX = 1 << 20 }; /* most bytes of a template */
 
 /* *New*. `name` stands for the template in messages. -EINVAL with line number and reason, -ENOMEM. */
 int template_parse(const char *name, const char *text, size_t len, struct template **ret,
 		   struct err *e) MUST_CHECK;
 void template_free(struct template *t);
 
-/* Renders with the members of `context` (an object) as global variables and appends to out.
- * -EBADMSG: the template called raise_exception, the sentence is its text (the client's fault).
- * -EINVAL: the template itself is wrong or met a value it cannot handle. -E2BIG: a bound was hit.
- * -ENOMEM. On failure out is as before. */
+/* Renders with the members of `context` (an object) as global variables and appends to out. -EBADMSG: the template
+ * called raise_exception, and the sentence is its text (the client's fault). -EINVAL: the template itself is wrong,
+ * or met a value that it cannot handle. -E2BIG: a bound was reached. -ENOMEM. On failure out is unchanged. */
 int template_render(const struct template *t, const json_t *context, struct buf *out,
 		    struct err *e) MUST_CHECK;

@@ -69,7 +69,7 @@ static void new_line(struct writer *w)
 		buf_append(w->b, w->style->indent.s, w->style->indent.len);
 }
 
-/* Separates an item from the item before it, and begins its line. */
+/* Separates an item from the one before, and begins its line. */
 static void begin_item(struct writer *w, bool first)
 {
 	if (!first)
@@ -87,7 +87,7 @@ static void write_items(struct writer *w, const struct list *l)
 	}
 }
 
-/* None, a bool or a number: true, and it is written. */
+/* Writes None, a bool or a number. False: v is none of these. */
 static bool write_simple(struct buf *b, struct value v)
 {
 	switch (v.type) {

@@ -1,4 +1,4 @@
-/* json.dumps, and values made of jansson's. */
+/* json.dumps, and values made from jansson's. */
 #pragma once
 
 #include <jansson.h>
@@ -7,7 +7,7 @@
 
 struct json_style {
 	bool ensure_ascii, pretty;
-	struct value indent;	/* when pretty: the text put before a line, once a level */
+	struct value indent;	/* text before a line, once for each level, if pretty */
 	struct value item, key; /* separators: ", " and ": " */
 };
 

@@ -1,9 +1,6 @@
-/*
- * Cuts a template into tokens, with jinja2's rules for white space: trim_blocks (the newline behind
- * a tag or comment goes), lstrip_blocks (so does the indentation of a tag or comment that begins a
- * line), "-" at either side of a tag strips all white space there, "+" keeps it, and one newline at
- * the very end of the template is dropped.
- */
+/* Cuts a template into tokens, with jinja2's rules for white space. trim_blocks: the newline behind a tag or comment
+ * is dropped. lstrip_blocks: the indentation of a tag or comment that begins a line is dropped. "-" at either side of
+ * a tag strips all white space there, "+" keeps it. One newline at the very end of the template is dropped. */
 #include "protocol/jinja/lex.h"
 
 #include <string.h>
@@ -36,14 +33,14 @@ static void push(struct lexer *l, int type, int line, struct value value)
 	l->tokens[l->count++] = (struct token){type, line, value};
 }
 
-/* Goes on to `end`, counting lines. */
+/* Advances to `end`, counting lines. */
 static void advance(struct lexer *l, size_t end)
 {
 	for (; l->pos < end; l->pos++)
 		l->line += l->s[l->pos] == '\n';
 }
 
-/* The character at a place, 0 behind the end. */
+/* The character at a place; 0 behind the end. */
 static char peek(const struct lexer *l, size_t at)
 {
 	return at < l->n ? l->s[at] : 0;
@@ -61,8 +58,8 @@ static size_t skip_space(const struct lexer *l, size_t at)
 	return at + text_skip_space(l->s + at, l->n - at);
 }
 
-/* Where a tag's end that begins at `at` is over: "%}" and the newline behind it, "-%}" and all
- * white space behind it, "+%}". 0 when there is no end here. `end` is "%}", "}}" or "#}". */
+/* The end of a tag's end mark that begins at `at`: of "%}" and the newline behind it, of "-%}" and all white space
+ * behind it, of "+%}". 0: there is no end mark here. `end` is "%}", "}}" or "#}". */
 static size_t match_end(const struct lexer *l, size_t at, const char *end)
 {
 	bool variable = end[0] == '}';
@@ -76,7 +73,7 @@ static size_t match_end(const struct lexer *l, size_t at, const char *end)
 	return at + 2 + (!variable && peek(l, at + 2) == '\n');
 }
 
-/* Emits the text before a tag, cut as the tag's sign and lstrip_blocks say. */
+/* Emits the text before a tag, stripped by the tag's sign and lstrip_blocks. */
 static void push_data(struct lexer *l, size_t end, char sign, bool variable)
 {
 	const char *s = l->s + l->pos, *p;
@@ -106,13 +103,13 @@ static void lex_comment(struct lexer *l)
 		l->line_starting = l->s[end - 1] == '\n';
 		return;
 	}
-	if (l->pos < l->n) /* jinja2 has nothing against one that begins at the very end */
+	if (l->pos < l->n) /* jinja2 accepts a comment that begins at the very end */
 		lex_error(l, "missing end of comment");
 }
 
 /* ---- inside tags ---- */
 
-/* Digits from `at` on: how many. */
+/* The number of digits from `at` on. */
 static size_t digits(const struct lexer *l, size_t at)
 {
 	size_t n = 0;
@@ -170,7 +167,7 @@ static void lex_name(struct lexer *l)
 	l->pos = at;
 }
 
-/* The digits behind \x, \u or \U: the code point. */
+/* The code point of the digits behind \x, \u or \U. */
 static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t count)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -190,8 +187,8 @@ static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t coun
 	return cp;
 }
 
-/* Appends the character that the escape at s, behind a backslash, stands for. How many bytes of s the
- * escape takes. */
+/* Appends the character for which the escape at s, behind a backslash, stands. Returns the number of bytes of s in
+ * the escape. */
 static size_t unescape(struct lexer *l, const char *s, size_t n, struct buf *out)
 {
 	static const char plain[] = "\\'\"abfnrtv", meaning[] = "\\'\"\a\b\f\n\r\t\v";
@@ -212,7 +209,7 @@ static size_t unescape(struct lexer *l, const char *s, size_t n, struct buf *out
 	len = text_next(s, n, &cp);
 	if (cp >= 0x80 || s[0] == 'N' || (s[0] >= '0' && s[0] <= '7'))
 		lex_error(l, "\\%.*s in a string is not supported in chat templates", (int)len, s);
-	buf_putc(out, '\\'); /* no escape: both characters stay */
+	buf_putc(out, '\\'); /* not an escape: both characters stay */
 	buf_putc(out, s[0]);
 	return 1;
 }
@@ -249,7 +246,7 @@ static void lex_string(struct lexer *l)
 	advance(l, end + 1);
 }
 
-/* Keeps the brackets that are open: "}}" ends no tag within them. */
+/* Keeps the open brackets: "}}" inside them does not end a tag. */
 static void balance(struct lexer *l, char c)
 {
 	if (c == '(' || c == '[' || c == '{') {
@@ -291,7 +288,7 @@ static void lex_operator(struct lexer *l)
 	l->pos += len;
 }
 
-/* Tokens up to the end of the tag, "%}" or "}}". At the end of the text the parser complains. */
+/* Reads tokens up to the end of the tag, "%}" or "}}". If the text ends before, the parser reports it. */
 static void lex_tag(struct lexer *l, bool variable)
 {
 	uint32_t cp;
@@ -358,7 +355,7 @@ static void lex_text(struct lexer *l)
 	}
 }
 
-/* A copy with \r\n and \r made \n, and without one newline at the end. */
+/* A copy with \r\n and \r changed to \n, and without one newline at the end. */
 static size_t normalize(const char *text, size_t len, char *out)
 {
 	size_t n = 0;

@@ -3,12 +3,12 @@
 
 #include "protocol/jinja/seq.h"
 
-/* The loop takes an item ahead only when a template asks for it (loop.last, loop.nextitem). */
+/* The loop takes an item in advance only if a template needs it (loop.last, loop.nextitem). */
 struct loop {
 	struct iter *it;
-	struct iter own; /* where `it` points unless a generator is walked */
+	struct iter own; /* `it` points here unless a generator is walked */
 	int64_t index0;	 /* -1 before the first item */
-	int64_t length;	 /* -1: not asked for yet */
+	int64_t length;	 /* -1: not known yet */
 	struct value before, current, after;
 	bool has_after;
 };
@@ -16,5 +16,5 @@ struct loop {
 /* The next item; false at the end. */
 bool loop_next(struct render *r, struct loop *l, struct value *ret);
 
-/* loop.name; NOTHING when there is no such attribute. */
+/* loop.name; NOTHING: there is no such attribute. */
 struct value loop_attribute(struct render *r, struct loop *l, struct value name);

@@ -1,4 +1,4 @@
-/* Methods of dict; other types have none that a published chat template uses. */
+/* Methods of dict; published chat templates use no methods of other types but str (strings.c). */
 #include "protocol/jinja/dict.h"
 #include "protocol/jinja/tables.h"
 

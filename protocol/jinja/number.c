@@ -10,7 +10,7 @@
 #include "base/macros.h"
 #include "protocol/jinja/text.h"
 
-/* Whether digits * 10^exponent reads as f. */
+/* Whether digits * 10^exponent is read as f. */
 static bool reads_as(long long digits, int exponent, double f)
 {
 	char text[48];
@@ -19,7 +19,7 @@ static bool reads_as(long long digits, int exponent, double f)
 	return strtod(text, NULL) == f;
 }
 
-/* The fewest digits that read as f >= 0: d.ddd * 10^exponent. */
+/* The fewest digits that are read as f >= 0: d.ddd * 10^exponent. */
 static void shortest(double f, char digits[24], int *ret_exponent)
 {
 	char text[32];
@@ -33,8 +33,8 @@ static void shortest(double f, char digits[24], int *ret_exponent)
 				value = value * 10 + (*p - '0');
 		*ret_exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
 		if (!reads_as(value, *ret_exponent - count + 1, f)) {
-			/* Above a power of two the doubles lie further apart than below it: the
-			 * number next to the nearest may do where the nearest does not. */
+			/* Above a power of two, doubles lie further apart than below it. So the decimal next to the
+			 * nearest may be read as f although the nearest is not. */
 			value++;
 			if (!reads_as(value, *ret_exponent - count + 1, f))
 				continue;
@@ -75,8 +75,8 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Copies a number's text without the white space around it and the underscores between digits; 0
- * when it is empty, too long, or an underscore stands elsewhere. */
+/* Copies a number's text without the white space around it and the underscores between digits. 0: it is empty, too
+ * long, or has an underscore elsewhere. */
 static size_t trim_number(const char *s, size_t n, char *out, size_t size)
 {
 	size_t i = text_skip_space(s, n), len = 0;
@@ -114,7 +114,7 @@ bool text_to_float(const char *s, size_t n, double *ret)
 	if (!len)
 		return false;
 	word = text[0] == '+' || text[0] == '-';
-	/* strtod reads hexadecimal and "nan(...)" too, Python does not. */
+	/* strtod also reads hexadecimal numbers and "nan(...)"; Python does not. */
 	if (strspn(text + word, "0123456789.eE+-") != len - word &&
 	    strcasecmp(text + word, "inf") && strcasecmp(text + word, "infinity") &&
 	    strcasecmp(text + word, "nan"))

@@ -7,8 +7,8 @@
 
 static struct node *parse_body(struct parser *p, const char *const *ends);
 
-/* A tag's ":" (which is optional), its end, and the statements up to one of the tags `ends`, whose
- * name is the current token then. */
+/* Reads a tag's ":" (which is optional), its end, and the statements up to one of the tags `ends`, whose name is then
+ * the current token. */
 static struct node *parse_statements(struct parser *p, const char *const *ends)
 {
 	parser_skip(p, ':');
@@ -70,7 +70,7 @@ static struct node *parse_if(struct parser *p)
 	return first;
 }
 
-/* The filters of a block, applied to its text: "name(...) | ..." or "| name(...) ...". */
+/* The filters of a block, to be applied to its text: "name(...) | ..." or "| name(...) ...". */
 static struct node *parse_block_filters(struct parser *p)
 {
 	struct node *text = parser_node(p, N_CAPTURED, p->at->line);
@@ -131,7 +131,7 @@ static void parse_signature(struct parser *p, struct function *f)
 	parser_expect(p, ')');
 }
 
-/* A body that is a function of its own: break and continue do not reach out of it. */
+/* A body that is a function of its own: break and continue cannot leave it. */
 static struct node *parse_function_body(struct parser *p, const char *end)
 {
 	unsigned loops = p->loops;
@@ -159,7 +159,7 @@ static struct node *parse_macro(struct parser *p)
 	return n;
 }
 
-/* {% generation %} marks the words of the model, for training; here it is only a scope. */
+/* {% generation %} marks the model's words for training; here it is only a scope. */
 static struct node *parse_generation(struct parser *p)
 {
 	struct node *n = parser_node(p, N_GENERATION, p->at++->line);
@@ -178,7 +178,7 @@ static struct node *parse_break(struct parser *p)
 	return parser_node(p, type, p->at++->line);
 }
 
-/* Tags without a function are jinja2's, and no published chat template uses them. */
+/* Tags without a function exist in jinja2, and no published chat template uses them. */
 static const struct {
 	const char *name;
 	struct node *(*parse)(struct parser *p);
@@ -218,7 +218,7 @@ static struct node *unknown_tag(struct parser *p, const char *const *ends)
 			   wanted);
 }
 
-/* One statement behind "{%", and the tag's end. */
+/* Reads one statement behind "{%", and the tag's end. */
 static struct node *parse_statement(struct parser *p, const char *const *ends)
 {
 	struct node *n;

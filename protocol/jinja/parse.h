@@ -1,4 +1,4 @@
-/* Reading statements: tags and the text between them. */
+/* Parses statements: tags and the text between them. */
 #pragma once
 
 #include "protocol/jinja/lex.h"

@@ -1,15 +1,12 @@
-/*
- * One rendering: its bounds, its memory, its error.
+/* One rendering: its bounds, its memory, its error.
  *
- * Everything a rendering makes is in its arena and dropped whole. Nothing here trusts the template
- * or the messages: code that loops charges steps, code that recurses counts depth, and memory and
- * output have a maximum.
+ * All memory of a rendering is in its arena and dropped at once. Nothing here trusts the template or the messages:
+ * code that loops charges steps, code that recurses counts depth, and memory and output have a maximum.
  *
- * Errors stick. The first failure stays in `rc` and *err; every function called after it gives
- * nothing, false or NULL, and does no harm. So an expression is computed without a check after each
- * call; loops look at rc, and so does code that follows a pointer, as code that fills a buf looks at
- * `failed` once. A failure always ends the rendering: there is nothing to undo.
- */
+ * Errors are kept. The first failure stays in `rc` and *err; every function called after it returns NOTHING, false or
+ * NULL, and does no harm. So an expression is computed without a check after each call. Loops check rc, and so does
+ * code that follows a pointer; code that fills a buf checks `failed` once. A failure always ends the rendering, so
+ * there is nothing to undo. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,36 +21,38 @@ struct builtin;
 enum builtin_kind;
 
 enum {
-	RENDER_DEPTH = 1200,   /* evaluations inside evaluations, or lists inside lists */
+	RENDER_DEPTH = 1200,   /* depth of evaluations inside evaluations, or lists inside lists */
 	RENDER_RANGE = 100000, /* most items a range may have: the sandbox's own bound */
 };
 
 struct render {
 	const char *name; /* of the template, for messages */
-	int line;	  /* being evaluated */
+	int line;	  /* line of the template that is being evaluated */
 	int rc;		  /* 0, or the negative errno of the first failure */
 	struct err *err;
 	unsigned depth;
-	uint64_t steps; /* left */
+	uint64_t steps; /* steps left */
 	struct arena arena;
-	struct buf scratch; /* where strings are built; each user cuts it back to where it began */
-	struct buf *out;    /* output, and captured blocks until they are cut off again */
-	size_t out_max;	    /* out->len may not pass this */
+	/* buffer in which strings are built; each user cuts it back to its beginning */
+	struct buf scratch;
+	/* the output; also text of captured blocks, until it is cut off again */
+	struct buf *out;
+	size_t out_max; /* out->len may not pass this */
 
-	/* The table of filters, tests and methods (builtins.h): NULL when there is none of that
-	 * name. Code below the table finds its rows here. */
+	/* Finds filters, tests and methods (tables.h); NULL: there is none of that name. Code below the tables calls
+	 * it through this pointer. */
 	const struct builtin *(*find)(enum builtin_kind kind, const char *name, size_t len);
 };
 
 /* Keeps "template NAME, line N: text" as the error, if it is the first. Always false. */
 bool render_fail(struct render *r, int code, const char *fmt, ...) PRINTF(3, 4);
 
-/* The errors of the two below. Always false. */
+/* Set the errors of the two functions below. Always false. */
 bool render_overspent(struct render *r);
 bool render_too_deep(struct render *r);
 
-/* Takes `work` from the steps that are left (about one a value touched, or 64 bytes of text).
- * False once none are left, or after any failure. */
+/* Takes `work` from the steps that are left (about one for a value, or for 64 bytes of text). False: no step is left,
+ * or a failure. */
 static inline bool render_charge(struct render *r, size_t work)
 {
 	if (r->rc || work > r->steps)
@@ -67,7 +66,7 @@ static inline bool render_charge_bytes(struct render *r, size_t bytes)
 	return render_charge(r, bytes / 64 + 1);
 }
 
-/* One level deeper. A caller that got true takes it back from r->depth. */
+/* One level deeper. If it returns true, the caller must decrease r->depth again. */
 static inline bool render_enter(struct render *r)
 {
 	if (r->rc || r->depth >= RENDER_DEPTH)
@@ -82,5 +81,5 @@ void *render_alloc(struct render *r, size_t n, size_t size) MUST_CHECK;
 /* A copy of text in the arena; NULL after a failure. */
 char *render_copy(struct render *r, const char *s, size_t len) MUST_CHECK;
 
-/* False, and an error, once the scratch buffer or any other has failed. */
+/* False, and an error: the scratch buffer or another one has failed. */
 bool render_check(struct render *r, const struct buf *b);

@@ -1,19 +1,16 @@
-/*
- * Decides what each name of a template means: which slot of which activation. This follows
- * jinja2's idtracking.py and compiler.py step by step, because their decisions can be seen from a
- * template:
+/* Decides which slot of which activation each name of a template means. This follows jinja2's idtracking.py and
+ * compiler.py step by step, because a template can see their decisions:
  *
- * - A scope is looked at as a whole before it runs. A name that is read in it before it was ever
- *   assigned there comes from the scope around, or from the context. A name that is only assigned
- *   begins as undefined, even where the context has one of that name.
+ * - A scope is analysed as a whole before it runs. A name that is read in it before it was ever
+ * assigned there comes from the scope around, or from the context. A name that is only assigned begins as undefined,
+ * even if the context has a value of that name.
  * - An assignment in a loop, macro or block belongs to that scope. The variable starts each time
- *   with the value of the scope around, if that has one.
- * - The branches of an `if` are no scopes. A name that one of them assigns has, before that, the
- *   value that it has in the scope around or in the context.
+ * with the value of the scope around, if that has one.
+ * - The branches of an `if` are no scopes. Before a branch assigns a name, the name has the value
+ * of the scope around or of the context.
  *
- * It also finds the filters and tests. An unknown one is an error, except below an `if`, where
- * jinja2 (and so the evaluator) complains only when it is used.
- */
+ * It also finds the filters and tests. An unknown one is an error, except below an `if`: there jinja2 (and so the
+ * evaluator) complains only when it is used. */
 #include "protocol/jinja/scope.h"
 
 #include <string.h>
@@ -36,8 +33,8 @@ struct symbol {
 	struct value name;
 	struct state state;
 	unsigned slot;
-	struct symbol *chain; /* of the same bucket */
-	struct symbol *next;  /* in the order of their making */
+	struct symbol *chain; /* next symbol of the same bucket */
+	struct symbol *next;  /* next symbol in the order of creation */
 };
 
 enum { BUCKETS = 32 };
@@ -45,12 +42,12 @@ enum { BUCKETS = 32 };
 struct scope {
 	struct scope *parent;
 	struct function *function;
-	unsigned depth; /* of the function: 0 for the template */
+	unsigned depth; /* nesting level of the function: 0 for the template */
 	struct symbol *bucket[BUCKETS];
 	struct symbol *first, **last;
 };
 
-/* States that symbols had, or are to have. */
+/* A log of states of symbols, past or to come. */
 struct changes {
 	struct change {
 		struct symbol *symbol;
@@ -61,8 +58,8 @@ struct changes {
 
 struct resolver {
 	struct reader *rd;
-	struct changes
-		log; /* the state before each change, so that branches of an `if` can be undone */
+	/* the state before each change, so that branches of an `if` can be undone */
+	struct changes log;
 	size_t names_cap;
 };
 
@@ -165,11 +162,9 @@ static void look_all(struct resolver *r, struct scope *s, const struct node *n)
 		look(r, s, n);
 }
 
-/*
- * The branches are looked at side by side, each from the state before the `if`: after each the log
- * is played back, and the changes of all are made again at the end. Then a name that a branch
- * assigned, and that was not assigned before, gets its value from outside in the other branches.
- */
+/* Each branch is analysed from the state before the `if`. After each the log is played back, and at the end the
+ * changes of all branches are made again. A name that only some branches assign, and that was not assigned before,
+ * gets its value from outside in the other branches. */
 static void look_branches(struct resolver *r, struct scope *s, const struct node *n)
 {
 	const struct node *branch[3] = {n->list, n->b, n->list2};
@@ -224,7 +219,7 @@ static void look(struct resolver *r, struct scope *s, const struct node *n)
 	look_all(r, s, n->list2);
 }
 
-/* The names of a target as parameters of the scope. */
+/* Declares the names of a target as parameters of the scope. */
 static void look_as_parameters(struct resolver *r, struct scope *s, const struct node *target)
 {
 	if (target->type == N_NAME)
@@ -257,7 +252,7 @@ static unsigned context_name(struct resolver *r, struct value name)
 	return t->ncontext_names++;
 }
 
-/* Gives the symbols of a scope that was looked at their slots, and the frame its loads. */
+/* Gives the symbols of an analysed scope their slots, and the frame its loads. */
 static void end_scope(struct resolver *r, struct scope *s, struct frame *ret)
 {
 	struct load *loads;
@@ -297,8 +292,8 @@ static void resolve_all(struct resolver *r, struct scope *s, struct node *n, boo
 		resolve(r, s, n, soft);
 }
 
-/* A name that a macro does not assign, and under which jinja2 gives it something special. No
- * published chat template uses that. */
+/* A name to which jinja2 gives a special meaning in a macro, unless the macro assigns it. No published chat template
+ * uses that. */
 static bool is_special(const struct scope *s, const struct scope *where, const struct symbol *y)
 {
 	return (where->depth < s->depth || (s->depth && y->state.action == LOAD_CONTEXT)) &&
@@ -313,7 +308,7 @@ static void resolve_name(struct resolver *r, struct scope *s, struct node *n)
 
 	if (r->rd->rc)
 		return;
-	if (!y) /* every name was looked at */
+	if (!y) /* every name was analysed before */
 		reader_fail(r->rd, n->line, "name '%.*s' cannot be resolved",
 			    (int)MIN(n->name.len, 64u), n->name.s);
 	else if (is_special(s, where, y))
@@ -358,7 +353,7 @@ static void resolve_for(struct resolver *r, struct scope *s, struct node *n)
 
 	begin_scope(&inner, s, s->function, s->depth);
 	if (n->c) {
-		/* Its target has the same slots as the body's, only elsewhere. */
+		/* The target has the same slots as in the body, at another place. */
 		look_as_parameters(r, &inner, n->a);
 		look(r, &inner, n->c);
 		end_scope(r, &inner, &n->test_frame);
@@ -390,7 +385,7 @@ static void resolve_macro(struct resolver *r, struct scope *s, struct node *n)
 	resolve_all(r, &inner, n->list, false);
 }
 
-/* soft: below an `if`, where unknown filters and tests may stand. */
+/* soft: below an `if`, where unknown filters and tests are allowed. */
 static void resolve(struct resolver *r, struct scope *s, struct node *n, bool soft)
 {
 	switch (n->type) {

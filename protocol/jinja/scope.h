@@ -1,4 +1,4 @@
-/* The variables that the names of a template stand for. */
+/* Finds the variables for the names of a template. */
 #pragma once
 
 #include "protocol/jinja/ast.h"

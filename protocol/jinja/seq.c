@@ -55,7 +55,8 @@ bool iter_next(struct render *r, struct iter *it, struct value *ret)
 {
 	if (!it || r->rc)
 		return false;
-	if (!it->items && render_enter(r)) { /* it may be built on a long chain of others */
+	if (!it->items && render_enter(r)) {
+		/* deeper: it may be built on a long chain of other generators */
 		it->items = it->make(r, it);
 		r->depth--;
 	}
@@ -145,8 +146,7 @@ struct slice {
 	int64_t start, stop, step, n;
 };
 
-/* A bound as Python clamps it: a negative one counts from the end, then it is brought within
- * [low, high]. */
+/* Clamps a bound as Python does: a negative one counts from the end, then it is brought within [low, high]. */
 static int64_t clamp(int64_t at, int64_t n, int64_t low, int64_t high)
 {
 	if (at < 0)
@@ -246,8 +246,7 @@ static void merge(struct render *r, const struct value *keys, const size_t *orde
 	size_t i = bounds[0], k = bounds[1];
 
 	for (size_t at = bounds[0]; at < bounds[2]; at++) {
-		/* The right one goes first only when it has to: the sort is stable, reversed too.
-		 */
+		/* The right item goes first only if it is smaller: the sort is stable, reversed too. */
 		bool right = i == bounds[1];
 
 		if (!right && k < bounds[2])

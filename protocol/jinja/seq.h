@@ -1,22 +1,22 @@
-/* Walking values, cutting pieces out of them, and bringing them in order. */
+/* Walking, slicing and sorting values. */
 #pragma once
 
 #include "protocol/jinja/value.h"
 
-/* Items one after another. V_ITER points to one that others may be walking too. */
+/* An iterator. V_ITER points to one, which several values may share. */
 struct iter {
 	struct list *items; /* NULL: not made yet */
 	size_t pos;
-	/* A generator makes its items when it is asked for the first one. */
+	/* Makes the items of a generator, when the first one is wanted. */
 	struct list *(*make)(struct render *r, struct iter *it);
-	/* NULL, or whether an item is one of those that are given. */
+	/* NULL, or a test that an item must pass. */
 	bool (*keep)(struct render *r, struct iter *it, struct value item);
 };
 
 /* iter(v): `local`, set up, or the iterator that v is. NULL after a failure (v cannot be walked). */
 struct iter *value_iter(struct render *r, struct value v, struct iter *local);
 
-/* The next item: false at the end, with NULL, and after a failure. */
+/* The next item. False: the end, a NULL iterator, or a failure. */
 bool iter_next(struct render *r, struct iter *it, struct value *ret);
 
 /* All items of v that are left, *borrowed* from v if it is a list; NULL after a failure. */
@@ -28,16 +28,16 @@ struct value value_to_list(struct render *r, struct value v);
 /* x in v */
 bool value_contains(struct render *r, struct value v, struct value item);
 
-/* v[index] for a str, list, tuple or range; NOTHING when there is none. */
+/* v[index] for a str, list, tuple or range; NOTHING: there is none. */
 struct value value_at(struct render *r, struct value v, int64_t index);
 
 /* v[start:stop:step], each V_NONE or an index. */
 struct value value_slice(struct render *r, struct value v, const struct value bound[3]);
 
-/* The items of v from the last to the first, *new*: NULL and no failure when v is a generator or
- * cannot be walked. A str gives its characters. */
+/* The items of v from the last to the first, *new*. NULL without a failure: v is a generator or cannot be walked. A
+ * str gives its characters. */
 struct list *value_reversed(struct render *r, struct value v);
 
-/* The items, which have these keys, in the order of the keys; stable. NULL after a failure. */
+/* Sorts items, which have these keys, by the keys; stable. NULL after a failure. */
 struct list *value_sorted(struct render *r, const struct list *items, const struct value *keys,
 			  bool reverse);

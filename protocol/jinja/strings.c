@@ -1,7 +1,5 @@
-/*
- * Methods of str, and the filters on texts that do the same. Positions are code points, as in
- * Python; pieces borrow the text they are of.
- */
+/* Methods of str, and the filters on texts that do the same. Positions are code points, as in Python. A result that
+ * is a piece of a text borrows the text. */
 #include <string.h>
 
 #include "protocol/jinja/format.h"
@@ -93,7 +91,7 @@ static bool has_affix(struct value v, struct value affix, bool end)
 	       !memcmp(v.s + (end ? v.len - affix.len : 0), affix.s, affix.len);
 }
 
-/* startswith, endswith; data: whether the end is meant. The argument may be a tuple of texts. */
+/* startswith, endswith; data: whether it is endswith. The argument may be a tuple of texts. */
 FUNCTION(str_has_affix)
 {
 	bool tuple = c->arg[0].type == V_TUPLE;
@@ -111,7 +109,7 @@ FUNCTION(str_has_affix)
 	return value_bool(false);
 }
 
-/* removeprefix, removesuffix; data: whether the end is meant */
+/* removeprefix, removesuffix; data: whether it is removesuffix */
 FUNCTION(str_remove_affix)
 {
 	bool end = c->b->data;
@@ -122,8 +120,8 @@ FUNCTION(str_remove_affix)
 
 /* ---- search ---- */
 
-/* The last occurrence, SIZE_MAX when there is none. Each place where the first byte fits is charged
- * for: a needle that nearly fits everywhere ends as an error, not in a long silence. */
+/* The last occurrence; SIZE_MAX: there is none. Each place with a matching first byte costs steps, so a needle that
+ * nearly matches everywhere ends in an error, not in a long wait. */
 static size_t rfind(struct render *r, const char *s, size_t n, const char *needle, size_t m)
 {
 	const char *p;
@@ -137,7 +135,7 @@ static size_t rfind(struct render *r, const char *s, size_t n, const char *needl
 	return SIZE_MAX;
 }
 
-/* find, rfind; data: whether the last occurrence is meant */
+/* find, rfind; data: whether it is rfind */
 FUNCTION(str_find)
 {
 	struct value v = c->self, part = c->arg[0];
@@ -213,7 +211,7 @@ static void rsplit_text(struct render *r, struct value v, struct value sep, int6
 	push_piece(r, l, v, 0, end);
 }
 
-/* split, rsplit; data: whether the pieces are cut off at the end */
+/* split, rsplit; data: whether it is rsplit */
 FUNCTION(str_split)
 {
 	struct list *l = list_new(r, 0);
@@ -313,7 +311,7 @@ FUNCTION(str_format)
 	return value_format_braces(r, c->self, &c->args);
 }
 
-/* The text that lines are indented with: given, or so many spaces. */
+/* The text with which lines are indented: as given, or so many spaces. */
 static struct value indent_text(struct render *r, struct value width)
 {
 	if (width.type == V_STR)
@@ -322,7 +320,7 @@ static struct value indent_text(struct render *r, struct value width)
 			    width.type == V_MISSING ? value_int(4) : width);
 }
 
-/* As if a newline stood at the end: a text that ends with one has an empty line more. */
+/* As if a newline were appended: a text that ends with one has one more, empty line. */
 FUNCTION(filter_indent)
 {
 	bool first = value_truth(c->arg[1]), blank = value_truth(c->arg[2]);

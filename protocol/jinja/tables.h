@@ -8,7 +8,7 @@ struct builtin_table {
 	enum builtin_kind kind;
 	const struct builtin *rows;
 	size_t n;
-	const char *refused; /* names without a row: not supported here */
+	const char *refused; /* names without a row: not supported */
 	const char *changes; /* methods that would change their list or dict: the sandbox refuses
 				them */
 };
@@ -21,5 +21,5 @@ extern const struct builtin_table list_methods, tuple_methods, range_methods; /*
 extern const struct builtin_table dict_methods, loop_methods;		      /* methods.c */
 extern const struct builtin_table global_functions;			      /* globals.c */
 
-/* NULL when there is none of that name; a row without a function when it is not supported. */
+/* NULL: there is none of that name; a row without a function: it is not supported. */
 const struct builtin *builtin_find(enum builtin_kind kind, const char *name, size_t len);

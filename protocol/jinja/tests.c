@@ -17,7 +17,7 @@ FUNCTION(is_type)
 	return value_bool(c->b->data >> c->self.type & 1);
 }
 
-/* true, false; data: which */
+/* true, false; data: the one that passes */
 FUNCTION(is_bool)
 {
 	return value_bool(c->self.type == V_BOOL && c->self.b == c->b->data);
@@ -42,16 +42,16 @@ FUNCTION(is_in)
 	return value_bool(value_contains(r, c->arg[0], c->self));
 }
 
-/* eq, ne; data: which */
+/* eq, ne; data: the result of == that passes */
 FUNCTION(is_equal)
 {
 	return value_bool(value_equal(r, c->self, c->arg[0]) == c->b->data);
 }
 
-/* Of value_compare's answers a bit each: -1, 0, 1. */
+/* Results of value_compare, a bit each: -1, 0, 1. */
 enum { LESS = 1, EQUAL = 2, GREATER = 4 };
 
-/* data: the answers that pass */
+/* data: the results that pass */
 FUNCTION(is_ordered)
 {
 	int answer = value_compare(r, c->self, c->arg[0], c->b->data & LESS ? "<" : ">");

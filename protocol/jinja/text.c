@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-/* A byte of a character that is not its first. */
+/* Whether a byte continues a character. */
 static bool is_inside(char c)
 {
 	return ((unsigned char)c & 0xc0) == 0x80;
@@ -92,7 +92,7 @@ static bool is_space(uint32_t cp)
 	       cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
 }
 
-/* Of Unicode's general categories, one bit each. */
+/* Sets of Unicode's general categories, one bit each. */
 #define C(category) (1u << UTF8PROC_CATEGORY_##category)
 #define LETTERS	    (C(LU) | C(LL) | C(LT) | C(LM) | C(LO))
 #define INVISIBLE   (C(CN) | C(CC) | C(CF) | C(CS) | C(CO) | C(ZL) | C(ZP) | C(ZS))

@@ -1,10 +1,8 @@
-/*
- * Values as a chat template sees them: Python's types in 16 bytes.
+/* Values of a chat template: Python's types in 16 bytes.
  *
- * A value is copied freely. Its pointer leads into the rendering's arena, the template's, or the
- * context that was given. Strings are a pointer and a length and never change once made; nor do
- * lists and dicts, but for those that are just being built. A namespace can be assigned to.
- */
+ * A value is copied freely. Its pointer leads into the rendering's arena, the template's, or the given context.
+ * Strings are a pointer and a length and never change once made; nor do lists and dicts, except while they are being
+ * built. A namespace can be assigned to. */
 #pragma once
 
 #include <errno.h>
@@ -16,8 +14,9 @@ struct iter;
 struct loop;
 
 enum value_type {
-	V_MISSING = 0, /* no value: an argument not given, a variable nothing was assigned to, or
-			  the result of a failure; never leaves the evaluator */
+	/* no value: an argument not given, a variable without an assignment, or the result of a failure; never leaves
+	 * the evaluator */
+	V_MISSING = 0,
 	V_UNDEFINED,
 	V_NONE,
 	V_BOOL,
@@ -39,7 +38,7 @@ enum value_type {
 
 struct value {
 	uint8_t type; /* enum value_type */
-	bool safe;    /* V_STR: a result of the filter `safe`. Texts added to it are escaped. */
+	bool safe;    /* the filter `safe` made this V_STR: texts added to it are escaped */
 	uint32_t len; /* V_STR: bytes */
 	union {
 		bool b;
@@ -73,11 +72,11 @@ struct dict {
 	size_t index_size;
 };
 
-/* Why a value is undefined: the message when a template needs it to be defined. */
+/* Why a value is undefined: the message if a template needs it to be defined. */
 struct undefined {
 	const char *hint;  /* the message, or NULL */
-	const char *owner; /* type name of the value that was looked into; NULL: a variable */
-	struct value key;  /* of the variable or member */
+	const char *owner; /* type name of the value whose member is missing; NULL: a variable is */
+	struct value key;  /* name of the variable or member */
 };
 
 struct callable {
@@ -140,7 +139,7 @@ static inline struct value value_of_list(enum value_type type, struct list *list
 	return (struct value){.type = list ? type : V_MISSING, .list = list};
 }
 
-/* The bytes [from, to) of a str, as safe as the whole. */
+/* The bytes [from, to) of a str, as safe as the whole str. */
 static inline struct value value_piece(struct value v, size_t from, size_t to)
 {
 	return (struct value){V_STR, v.safe, (uint32_t)(to - from), {.s = v.s + from}};
@@ -149,8 +148,8 @@ static inline struct value value_piece(struct value v, size_t from, size_t to)
 struct value value_cstr(const char *s);
 struct value value_copy(struct render *r, const char *s, size_t len);
 
-/* Building a string: size_t start = r->scratch.len; buf_append(&r->scratch, ...);
- * value_take(r, start) copies it out and cuts the buffer back. Uses nest. */
+/* Builds a string: size_t start = r->scratch.len; buf_append(&r->scratch, ...); value_take(r, start) copies the text
+ * out and cuts the buffer back. Uses can nest. */
 struct value value_take(struct render *r, size_t start);
 
 /* Undefined: a variable, a member of `owner`, or with a message of its own (*borrowed*). */
@@ -158,8 +157,8 @@ struct value value_undefined_name(struct render *r, const char *name, size_t len
 struct value value_undefined_member(struct render *r, struct value owner, struct value key);
 struct value value_undefined_hint(struct render *r, const char *hint);
 
-/* A list of n items, all V_MISSING until filled; NULL after a failure. list_push makes a list one
- * longer; it does nothing with NULL. */
+/* A list of n items, all V_MISSING until filled; NULL after a failure. list_push appends an item; it does nothing
+ * with NULL. */
 struct list *list_new(struct render *r, size_t n);
 void list_push(struct render *r, struct list *l, struct value v);
 
@@ -183,19 +182,19 @@ static inline bool value_is_list(struct value v)
 	return v.type == V_LIST || v.type == V_TUPLE;
 }
 
-/* The integer that an int or bool is. */
+/* The integer of an int or bool. */
 bool value_index(struct value v, int64_t *ret);
 double value_number(struct value v); /* of an int, float or bool */
 
-/* len(); -1 for values that have none. */
+/* len(); -1: the value has none. */
 int64_t value_len(struct value v);
 
-/* Python's `is`: the same object, but texts and numbers that are equal count as one. */
+/* Python's `is`: the same object, except that equal texts and equal numbers count as the same. */
 bool value_same(struct value a, struct value b);
 
-/* Fails with the message that an undefined value stands for. False: it is not undefined. */
+/* If v is undefined, fails with its message. False: it is defined. */
 bool value_fail_undefined(struct render *r, struct value v);
 
-/* Fails: `who`, the name of an operation, expected a value of another type than v. */
+/* Fails: the operation `who` expected a value of another type than v. */
 struct value value_fail_type(struct render *r, const char *who, const char *expected,
 			     struct value v);

@@ -1,4 +1,4 @@
-/* Added tokens: a trie of first children and next siblings, small enough to live in the cache. */
+/* Added tokens: a trie of first children and next siblings, small enough to stay in the processor's cache. */
 #include "protocol/tokenizer/added.h"
 
 #include <errno.h>
@@ -86,7 +86,7 @@ int added_insert(struct added *a, const char *text, size_t len, struct added_tok
 	return 0;
 }
 
-/* The longest token at `at`, or NULL, and where it ends. */
+/* The longest token at `at`, or NULL, and its end. */
 static const struct added_token *match(const struct added *a, const char *text, size_t len,
 				       size_t at, size_t *ret_end)
 {

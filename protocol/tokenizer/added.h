@@ -1,10 +1,7 @@
-/*
- * Added tokens: texts such as <|im_start|> that are found in raw text before anything is split.
+/* Added tokens: texts such as <|im_start|> that are found in raw text before anything is split.
  *
- * A set of them is a trie; a scan walks a text and gives the leftmost of the longest matches, one
- * after the other, as Hugging Face's added_vocabulary does. A set does not change after it was
- * filled: any thread may scan with it.
- */
+ * A set of them is a trie. A scan walks a text and returns the leftmost of the longest matches, one after the other,
+ * like Hugging Face's added_vocabulary. A set does not change after it was filled: any thread may scan with it. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,8 +13,8 @@
 
 struct added_token {
 	int32_t id;
-	bool lstrip, rstrip; /* takes the white space on that side with it */
-	bool single_word;    /* only where no word character is beside it */
+	bool lstrip, rstrip; /* the token also takes the white space on that side */
+	bool single_word;    /* only matches without a word character beside it */
 };
 
 struct added_node; /* in added.c */
@@ -44,16 +41,17 @@ int added_insert(struct added *a, const char *text, size_t len,
 int32_t added_find(const struct added *a, const char *text, size_t len);
 
 struct added_scan {
-	size_t at;   /* where to look next */
-	size_t done; /* the text before this is part of matches that were given */
+	size_t at;   /* where the next search begins */
+	size_t done; /* the end of the last match */
 };
 
 struct added_match {
-	size_t start, end; /* of the text that the token takes; start may lie before scan->done */
+	/* the part of the text that the token takes; start may lie before scan->done */
+	size_t start, end;
 	int32_t id;
 };
 
-/* The next match in text (valid UTF-8), or false when there is none. A scan starts zeroed. What
- * lies between scan->done before the call and start, if anything, is ordinary text. */
+/* Finds the next match in text (valid UTF-8); false: there is none. A scan starts zeroed. Text between scan->done
+ * before the call and start, if any, is ordinary text. */
 bool added_next(const struct added *a, const char *text, size_t len, struct added_scan *scan,
 		struct added_match *ret);

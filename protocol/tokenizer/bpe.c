@@ -1,7 +1,5 @@
-/*
- * Byte pair encoding. Ranks are looked up in an open-addressing table of pairs, those of two
- * single bytes, where every word begins, in a plain 256 x 256 array.
- */
+/* Byte pair encoding. The ranks of pairs are in an open-addressing table. Every word begins as single bytes, and the
+ * ranks of pairs of those are in a plain 256 x 256 array. */
 #include "protocol/tokenizer/bpe.h"
 
 #include <errno.h>
@@ -66,7 +64,7 @@ void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t me
 /* Writes the word's ids to ids[SHORT_WORD] and returns how many there are. */
 static size_t merge_short(const struct bpe *b, const unsigned char *word, size_t len, int32_t *ids)
 {
-	uint32_t ranks[SHORT_WORD]; /* of the pair that begins here; BPE_NEVER for the last */
+	uint32_t ranks[SHORT_WORD]; /* rank of the pair that begins here; BPE_NEVER for the last */
 	unsigned char last = 0;
 	size_t n = 0;
 
@@ -107,9 +105,9 @@ static size_t merge_short(const struct bpe *b, const unsigned char *word, size_t
 
 /* ---- long words ---- */
 
-/* A doubly linked list of symbols in arrays, and a heap of the pairs that can merge, each written
- * as rank << 32 | position, so that the smallest is the lowest rank and then the leftmost. A pair
- * that has changed since it was pushed is known by ranks[position]. */
+/* A doubly linked list of symbols in arrays, and a heap of the pairs that can merge. A pair is the number rank << 32
+ * | position, so the smallest number has the lowest rank and, of equal ranks, the leftmost place. ranks[position]
+ * tells whether a pair has changed since it was pushed. */
 struct long_word {
 	int32_t *ids;
 	uint32_t *next, *prev, *ranks; /* next[i] == n: none; prev[i] == NONE: none */
@@ -161,7 +159,7 @@ static uint64_t heap_pop(struct long_word *w)
 	return top;
 }
 
-/* The pair that begins at pos is a new one. */
+/* A new pair begins at pos. */
 static void renew(const struct bpe *b, struct long_word *w, uint32_t pos)
 {
 	uint32_t next = w->next[pos];

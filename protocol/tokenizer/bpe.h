@@ -1,11 +1,8 @@
-/*
- * Byte pair encoding: one word's bytes to ids.
+/* Byte pair encoding: one word's bytes to ids.
  *
- * A word starts as its single bytes; of all adjacent pairs that can merge, the one with the lowest
- * rank does, the leftmost first, until none can. Short words are done in arrays on the stack, long
- * ones with a heap, so that a hostile word of a million letters costs O(n log n). Words that are
- * known to end as one token are only looked up.
- */
+ * A word starts as its single bytes. Of all adjacent pairs that can merge, the pair with the lowest rank is merged,
+ * the leftmost first, until none can. Short words are done in arrays on the stack, long ones with a heap, so that a
+ * hostile word of a million letters costs O(n log n). Words that are known to end as one token are only looked up. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +12,7 @@
 #include "base/ids.h"
 #include "protocol/tokenizer/vocab.h"
 
-/* left + right -> merged[rank]. */
+/* A merge: left + right -> merged[rank]. */
 struct bpe_pair {
 	uint32_t left, right, rank; /* rank BPE_NEVER: the slot is empty */
 };
@@ -36,12 +33,12 @@ struct bpe {
 int bpe_init(struct bpe *b, struct vocab *vocab, size_t n_merges) MUST_CHECK;
 void bpe_release(struct bpe *b);
 
-/* Says that the tokens left and right, side by side, become `merged`; rank < n_merges. A later
- * call for the same two wins. */
+/* Adds a merge: the tokens left and right, side by side, become `merged`; rank < n_merges. A later call for the same
+ * two wins. */
 void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t merged);
 
-/* After the last bpe_add: marks the words that are one token: those whose merges end so, or with
- * `ignore_merges` all that are in the vocabulary. -ENOMEM. */
+/* Called after the last bpe_add: marks the words that are one token. These are words whose merges end in one token,
+ * or with `ignore_merges` all words in the vocabulary. -ENOMEM. */
 int bpe_finish(struct bpe *b, bool ignore_merges) MUST_CHECK;
 
 /* Appends the ids of a word, len > 0 bytes. -ENOMEM. */

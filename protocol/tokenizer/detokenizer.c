@@ -1,11 +1,9 @@
-/*
- * The streaming detokenizer: two hold-backs in a row.
+/* The streaming detokenizer: two buffers in a row hold text back.
  *
- * Bytes gather in `part` until they are a whole UTF-8 sequence, or can no longer become one. Whole
- * characters go to `held`, and from there out, but for the longest suffix that begins some stop
- * string. Each stop string is followed by its own Knuth-Morris-Pratt automaton, whose state is the
- * length of just that suffix, so that a byte costs the same however often a stop nearly matches.
- */
+ * `part` gathers bytes until they are a whole UTF-8 sequence, or can no longer become one. Whole characters go to
+ * `held`, and are passed on from there, except for the longest suffix that begins a stop string. Each stop string has
+ * its own Knuth-Morris-Pratt automaton, whose state is the length of just that suffix, so that a byte costs the same
+ * however often a stop string nearly matches. */
 #include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
 
@@ -17,7 +15,7 @@ struct stop {
 	char *text;   /* len bytes, owned */
 	size_t *back; /* back[i]: the longest proper prefix of text that ends text[0..i], owned */
 	size_t len;
-	size_t state; /* how much of text the output ends with */
+	size_t state; /* length of the longest prefix of text that ends the output */
 };
 
 struct detokenizer {
@@ -26,8 +24,8 @@ struct detokenizer {
 	size_t n_stops;
 	char part[4]; /* an incomplete UTF-8 sequence */
 	size_t n_part;
-	struct buf held; /* characters that may not go out yet */
-	struct buf cost; /* for each byte of held: how many raw bytes it stands for */
+	struct buf held; /* characters that may not be passed on yet */
+	struct buf cost; /* for each byte of held: the number of raw bytes that it stands for */
 	size_t released;
 	bool stopped;
 };
@@ -51,7 +49,7 @@ static int stop_init(struct stop *s, const char *text)
 	return 0;
 }
 
-/* True when the byte completes the stop string. */
+/* Follows one byte. True: it completes the stop string. */
 static bool stop_step(struct stop *s, char byte)
 {
 	while (s->state && s->text[s->state] != byte)
@@ -99,7 +97,7 @@ void detokenizer_free(struct detokenizer *d)
 	free(d);
 }
 
-/* Lets the first n bytes of held go out. */
+/* Passes the first n bytes of held on. */
 static void release(struct detokenizer *d, size_t n, struct buf *out)
 {
 	for (size_t i = 0; i < n; i++)
@@ -111,8 +109,8 @@ static void release(struct detokenizer *d, size_t n, struct buf *out)
 	}
 }
 
-/* A character is whole; its first byte bears `cost` raw bytes, the others one each if `each`.
- * A stop string that it completes is cut off. */
+/* Adds a whole character to held. Its first byte stands for `cost` raw bytes, the others, if `each`, for one each. A
+ * stop string that it completes is cut off. */
 static void take_character(struct detokenizer *d, const char *text, size_t len, size_t cost,
 			   bool each)
 {
@@ -138,7 +136,7 @@ static void take_broken(struct detokenizer *d, size_t n)
 	take_character(d, UTF8_REPLACEMENT_TEXT, strlen(UTF8_REPLACEMENT_TEXT), n, false);
 }
 
-/* Takes from `part` what is a whole sequence or can never be one. */
+/* Takes whole sequences, and bytes that can never become one, from `part`. */
 static void take_part(struct detokenizer *d)
 {
 	while (d->n_part && !d->stopped) {

@@ -1,10 +1,8 @@
-/*
- * The streaming detokenizer: ids in, text out, as early as it may go out.
+/* The streaming detokenizer: ids in, text out, as early as possible.
  *
- * Held back are: an incomplete UTF-8 sequence (until it is whole; U+FFFD only at the very end),
- * and any suffix that could begin a stop string. A stop string and all behind it are left out.
- * Special tokens add nothing. One detokenizer a choice; the tokenizer is borrowed.
- */
+ * Two things are held back: an incomplete UTF-8 sequence (until it is whole; U+FFFD only at the very end), and any
+ * suffix that could begin a stop string. A stop string and all text behind it are left out. Special tokens add
+ * nothing. Each choice has one detokenizer; the tokenizer is borrowed. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,22 +14,20 @@
 
 struct detokenizer;
 
-/* New. The n_stops strings are copied; empty ones are not allowed. NULL when out of memory. */
+/* New. The n_stops strings are copied and must not be empty. NULL: out of memory. */
 struct detokenizer *detokenizer_new(const struct tokenizer *t, const char *const *stops,
 				    size_t n_stops);
 void detokenizer_free(struct detokenizer *d);
 
-/* Takes one id and appends the text that may go out now (whole UTF-8 sequences, maybe none).
- * 1: a stop string was met, the text before it has been appended, nothing may follow.
- * 0: go on. -ENOMEM.
- * Of several stop strings the one that is complete first counts, of those that end together the
- * one that began first: that does not depend on where tokens begin and end. */
+/* Takes one id and appends the text that is final now (whole UTF-8 sequences, maybe none). 1: a stop string was
+ * found, the text before it has been appended, and no id may follow. 0: go on. -ENOMEM. Of several stop strings the
+ * one that is complete first counts; of those that end together, the one that began first. So the result does not
+ * depend on where tokens begin and end. */
 int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) MUST_CHECK;
 
-/* Generation ended: appends what was held back, an incomplete sequence as U+FFFD. 0 or -ENOMEM. */
+/* Generation has ended: appends the text held back, an incomplete sequence as U+FFFD. 0 or -ENOMEM. */
 int detokenizer_finish(struct detokenizer *d, struct buf *out) MUST_CHECK;
 
-/* Raw bytes (of all pushed ids; special tokens have none) that are covered by the text that went
- * out so far. With it the caller lets each token's log-probabilities ride with the chunk that
- * completes the token. */
+/* The number of raw bytes (of all pushed ids; special tokens have none) that the appended text covers so far. With it
+ * the caller sends each token's log-probabilities with the chunk that completes the token. */
 size_t detokenizer_released(const struct detokenizer *d);

@@ -1,19 +1,16 @@
-/*
- * The splitter: stages, the three patterns that are run by hand, and PCRE2 for the others.
+/* The splitter: stages, the three patterns that are written by hand, and PCRE2 for the others.
  *
- * By hand, all three patterns have the same shape; they differ in whether marks count as letters
- * and in how many digits go together (`struct flavor`). Alternatives are tried in the pattern's
- * order at each position; a position always matches one of them, so words follow each other
- * without gaps:
+ * The three patterns have the same shape. They differ in whether marks count as letters and in the number of digits
+ * in a word (`struct flavor`). Alternatives are tried in the pattern's order at each position; one of them always
+ * matches, so words follow each other without gaps:
  *
- *   1 (?i:'s|'t|'re|'ve|'m|'ll|'d)          U+017F is an s when case does not count
- *   2 [^\r\n\p{L}\p{N}]?\p{L}+
- *   3 \p{N}                                 or up to three
- *   4  ?[^\s\p{L}\p{N}]+[\r\n]*
- *   5 \s*[\r\n]+                            white space up to its last line end
- *   6 \s+(?!\S)                             white space but for the last character, unless at the
- * end 7 \s+                                   that last one
- */
+ *     1 (?i:'s|'t|'re|'ve|'m|'ll|'d)          U+017F is an s when case does not count
+ *     2 [^\r\n\p{L}\p{N}]?\p{L}+
+ *     3 \p{N}                                 or up to three
+ *     4  ?[^\s\p{L}\p{N}]+[\r\n]*
+ *     5 \s*[\r\n]+                            white space up to its last line end
+ *     6 \s+(?!\S)                             white space except its last character, unless at the end
+ *     7 \s+                                   that last character */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "protocol/tokenizer/splitter.h"
 
@@ -43,7 +40,7 @@ struct splitter {
 	struct stage stages[MAX_STAGES];
 };
 
-/* What one call of splitter_run carries down through the stages. */
+/* State of one call of splitter_run, for all stages. */
 struct run {
 	const struct splitter *splitter;
 	int (*word)(void *arg, const char *text, size_t len);
@@ -83,7 +80,7 @@ void splitter_free(struct splitter *s)
 	free(s);
 }
 
-/* ---- by hand ---- */
+/* ---- the patterns written by hand ---- */
 
 struct flavor {
 	unsigned letters; /* set of classes that \p{L}+ of alternative 2 takes */
@@ -146,7 +143,7 @@ static size_t contraction(const char *text, size_t len, size_t at)
 	return 0;
 }
 
-/* Alternatives 5 to 7 from the white space at `at`. */
+/* Matches alternatives 5 to 7 at the white space at `at`. */
 static size_t white_word(const struct unicode *u, const char *text, size_t len, size_t at)
 {
 	size_t end = at, last = at, line_end = 0, n;
@@ -203,7 +200,7 @@ static inline size_t word_end(const struct unicode *u, const char *text, size_t 
 	return white_word(u, text, len, at);
 }
 
-/* Inlined once for each flavor, whose fields are constants then. */
+/* Inlined once for each flavor, whose members are then constants. */
 static inline __attribute__((always_inline)) int
 run_by_hand(struct run *run, size_t stage, const char *text, size_t len, const struct flavor f)
 {
@@ -249,8 +246,8 @@ static int run_llama3(struct run *run, size_t stage, const char *text, size_t le
 
 /* ---- PCRE2 ---- */
 
-/* Copies the escape at p, a backslash and what belongs to it, and returns how long it is; an error
- * is set for one that the two engines read differently. */
+/* Copies the escape at p, a backslash and the characters that belong to it, and returns its length. Sets an error if
+ * the two engines read it differently. */
 static int translate_escape(const char *p, struct buf *out, struct err *e)
 {
 	const char *end;
@@ -270,7 +267,7 @@ static int translate_escape(const char *p, struct buf *out, struct err *e)
 	return end ? (int)(end - p) + 1 : 2;
 }
 
-/* Whether the group that opens at p is one that both engines know and understand alike. */
+/* Whether both engines know the group that opens at p, and give it the same meaning. */
 static bool known_group(const char *p)
 {
 	if (p[1] == '*')
@@ -279,8 +276,8 @@ static bool known_group(const char *p)
 	       !strncmp(p, "(?i)", 4);
 }
 
-/* Oniguruma's pattern in PCRE2's words. They agree on nearly all that tokenizers use; what they
- * read differently is refused. */
+/* Translates Oniguruma's pattern to PCRE2's. They agree on nearly everything that tokenizers use; the rest is
+ * refused. */
 static int translate(const char *pattern, struct buf *out, struct err *e)
 {
 	bool in_set = false;
@@ -302,7 +299,7 @@ static int translate(const char *pattern, struct buf *out, struct err *e)
 		if (!in_set && *p == '(' && !known_group(p))
 			return err_set(e, ENOTSUP, "the group %.4s is not supported in patterns",
 				       p);
-		/* x{1,3}+ repeats x{1,3} here and is possessive there. */
+		/* In Oniguruma x{1,3}+ repeats x{1,3}; in PCRE2 it is possessive. */
 		if (!in_set && *p == '}' && p[1] == '+')
 			return err_set(e, ENOTSUP, "}+ is not supported in patterns");
 		if (!in_set && *p == '[') {
@@ -354,7 +351,7 @@ static int add_code(struct splitter *s, const char *pattern, size_t len, uint32_
 		pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof(why));
 		return err_set(e, EINVAL, "the pattern is wrong: %s", why);
 	}
-	/* Without a JIT for this processor PCRE2 interprets: slower, with the same words. */
+	/* Without a JIT for this processor PCRE2 interprets, which is slower and gives the same words. */
 	(void)pcre2_jit_compile(stage.code, PCRE2_JIT_COMPLETE);
 	r = add_stage(s, stage, e);
 	if (r < 0)
@@ -369,7 +366,7 @@ int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_beh
 	struct buf text;
 	int r;
 
-	/* \s grows most. */
+	/* \s grows most when it is translated. */
 	buf_init(&text, MAX_PATTERN * sizeof("\\p{White_Space}"));
 	r = translate(pattern, &text, e);
 	if (!r && text.failed)
@@ -400,7 +397,7 @@ int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_
 		{SPLITTER_LLAMA3, STAGE_LLAMA3},
 	};
 
-	/* Their matches leave no gaps, so that to drop the gaps drops nothing. */
+	/* The known patterns leave no gaps, so dropping the gaps drops nothing. */
 	if (behavior == SPLITTER_ISOLATED || invert)
 		for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 			if (!strcmp(known[i].pattern, pattern))
@@ -413,7 +410,7 @@ int splitter_add_prefix_space(struct splitter *s, struct err *e)
 	return add_stage(s, (struct stage){.kind = STAGE_PREFIX_SPACE}, e);
 }
 
-/* Where the next match is: 1 and *ret_start, *ret_end; 0 when there is none. */
+/* Finds the next match: 1 and *ret_start, *ret_end; 0: there is none. */
 static int next_match(struct run *run, const pcre2_code *code, const char *text, size_t len,
 		      size_t from, size_t *ret_start, size_t *ret_end)
 {
@@ -449,7 +446,7 @@ static int piece(struct run *run, size_t stage, const char *text, size_t start, 
 	return run_stage(run, stage + 1, text + start, end - start);
 }
 
-/* Empty matches cut the text too, except right behind another match (as rust-onig iterates). */
+/* Empty matches cut the text too, except directly behind another match, as in rust-onig. */
 static int run_pcre(struct run *run, size_t stage, const char *text, size_t len)
 {
 	const pcre2_code *code = run->splitter->stages[stage].code;

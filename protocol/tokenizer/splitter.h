@@ -1,15 +1,11 @@
-/*
- * The splitter: what a tokenizer.json calls its pre-tokenizer. It cuts text into the words that
- * merges never cross.
+/* The splitter, in tokenizer.json the pre-tokenizer: cuts text into words, which merges never cross.
  *
- * A splitter is a list of stages; each cuts the pieces that the stage before it made, and sees a
- * piece as if it were the whole text (that is what Hugging Face's Sequence does). Three patterns
- * are known by their exact text and run by hand, at some hundred megabytes a second; every other
- * goes to PCRE2, which knows the characters of its own version of Unicode: letters that are
- * younger than that may be cut otherwise than by Hugging Face.
+ * A splitter is a list of stages. Each stage cuts the pieces that the stage before it made, and handles a piece as if
+ * it were the whole text, like Hugging Face's Sequence. Three patterns are known by their exact text and written by
+ * hand; they run at some hundred megabytes a second. PCRE2 runs every other pattern. It knows the characters of its
+ * own version of Unicode, so it may cut younger letters otherwise than Hugging Face.
  *
- * A splitter does not change after its stages were added: any thread may run it.
- */
+ * A splitter does not change after its stages were added: any thread may run it. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,10 +15,10 @@
 
 struct splitter;
 
-/* Isolated: matches and what lies between them all become pieces. Removed: matches are dropped. */
+/* Isolated: matches and the text between them all become pieces. Removed: matches are dropped. */
 enum splitter_behavior { SPLITTER_ISOLATED, SPLITTER_REMOVED };
 
-/* Hugging Face's name of a behaviour; -ENOTSUP for one that is not above. */
+/* The behaviour with this name in Hugging Face; -ENOTSUP: it is not one of the above. */
 int splitter_behavior_parse(const char *name, enum splitter_behavior *ret) MUST_CHECK;
 
 #define SPLITTER_QWEN2                                                       \
@@ -41,13 +37,12 @@ int splitter_behavior_parse(const char *name, enum splitter_behavior *ret) MUST_
 struct splitter *splitter_new(void);
 void splitter_free(struct splitter *s);
 
-/* Adds a stage that cuts by a regular expression. With `invert`, matches and the text between
- * them change roles. -EINVAL: not a pattern. -ENOTSUP: Oniguruma and PCRE2 would read it
- * differently. -ENOMEM. */
+/* Adds a stage that cuts by a regular expression. With `invert`, matches and the text between them change roles.
+ * -EINVAL: it is not a pattern. -ENOTSUP: Oniguruma and PCRE2 would read it differently. -ENOMEM. */
 int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
 			 bool invert, struct err *e) MUST_CHECK;
 
-/* The same, by PCRE2 also where it is known by hand (the tests' oracle). */
+/* Adds it for PCRE2 even if the pattern is written by hand (tests compare the two). */
 int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
 		      bool invert, struct err *e) MUST_CHECK;
 
@@ -55,11 +50,11 @@ int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_beh
 int splitter_add_literal(struct splitter *s, const char *text, enum splitter_behavior behavior,
 			 bool invert, struct err *e) MUST_CHECK;
 
-/* Adds a stage that puts a space in front of pieces that begin with none. */
+/* Adds a stage that puts a space in front of pieces that do not begin with one. */
 int splitter_add_prefix_space(struct splitter *s, struct err *e) MUST_CHECK;
 
-/* Calls word(arg, text, len) for each word in order; len > 0, the text is borrowed for the call.
- * `text` must be valid UTF-8. Ends early with what `word` returns if that is not 0. -ENOMEM;
- * -E2BIG when PCRE2 gave up within its limits. */
+/* Calls word(arg, text, len) for each word in order; len > 0, the text is borrowed for the call. `text` must be valid
+ * UTF-8. A result of `word` that is not 0 ends the run and is returned. -ENOMEM; -E2BIG: PCRE2 gave up within its
+ * limits. */
 int splitter_run(const struct splitter *s, const char *text, size_t len,
 		 int (*word)(void *arg, const char *text, size_t len), void *arg) MUST_CHECK;

@@ -1,4 +1,4 @@
-/* The tokenizer's way from text to ids, and what it knows of each id. */
+/* The tokenizer: text to ids, and the bytes of each id. */
 #include "protocol/tokenizer/tokenizer.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static int encode_plain(struct encoding *e, const char *text, size_t len)
 	return splitter_run(e->t->splitter, text, len, encode_word, e);
 }
 
-/* Puts the set's tokens into the ids and gives what lies between them to `rest`. */
+/* Appends the ids of the set's tokens, and passes the text between them to `rest`. */
 static int encode_around(struct encoding *e, const struct added *set, const char *text, size_t len,
 			 int (*rest)(struct encoding *e, const char *text, size_t len))
 {
@@ -61,7 +61,7 @@ static int encode_around(struct encoding *e, const struct added *set, const char
 	return r;
 }
 
-/* What to do with the normalized text: look for the added tokens that want it so, or not. */
+/* Encodes normalized text, in which some of the added tokens are looked for. */
 static int encode_normalized(struct encoding *e, const char *text, size_t len)
 {
 	return encode_around(e, &e->t->normalized, text, len, encode_plain);

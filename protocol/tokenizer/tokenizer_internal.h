@@ -1,5 +1,4 @@
-/* The parts of a tokenizer: filled by tokenizer_load.c, used by tokenizer.c, seen by nobody else.
- */
+/* The parts of a tokenizer, for tokenizer_load.c, which fills them, and tokenizer.c alone. */
 #pragma once
 
 #include "protocol/tokenizer/added.h"
@@ -11,9 +10,9 @@
 
 struct tokenizer {
 	const struct unicode *unicode;
-	struct added raw;	 /* added tokens, found in the text as it came */
-	bool nfc;		 /* normalize what lies between them */
-	struct added normalized; /* added tokens, found in that */
+	struct added raw;	 /* added tokens that are found in the raw text */
+	bool nfc;		 /* normalize the text between them */
+	struct added normalized; /* added tokens that are found in the normalized text */
 	struct splitter *splitter;
 	struct vocab vocab;
 	struct bpe bpe;

@@ -1,11 +1,9 @@
-/*
- * tokenizer.json to a tokenizer.
+/* Makes a tokenizer of a tokenizer.json.
  *
- * What is read: added_tokens; normalizer (none or NFC); pre_tokenizer (Split, Digits and one
- * ByteLevel at the end); model (BPE without dropout, prefixes and suffixes); post_processor (what
- * it puts around a text); decoder (ByteLevel or none). Whatever would make other ids than Hugging
- * Face's is refused with one sentence; offsets, padding and truncation have no part in ids.
- */
+ * It reads added_tokens; normalizer (none or NFC); pre_tokenizer (Split, Digits and one ByteLevel at the end); model
+ * (BPE without dropout, prefixes and suffixes); post_processor (the special tokens before and behind a text); decoder
+ * (ByteLevel or none). A construct that would give other ids than Hugging Face's is refused with one sentence.
+ * Offsets, padding and truncation do not change ids and are ignored. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,7 +19,7 @@ enum { SCRATCH_MAX = 256 << 20 }; /* bytes */
 
 struct loader {
 	struct tokenizer *t;
-	int16_t byte_of[0x180]; /* of a character of the byte-level alphabet; -1 */
+	int16_t byte_of[0x180]; /* the byte of a character of the byte-level alphabet; -1: none */
 	struct buf scratch;
 	struct err *e;
 };
@@ -44,7 +42,7 @@ static int get_flag(struct loader *l, const json_t *o, const char *key, bool fal
 	return 0;
 }
 
-/* "type" of an object, or "" (which no type is). */
+/* "type" of an object, or "", which is no type. */
 static const char *type_of(const json_t *o)
 {
 	const char *type = json_string_value(json_object_get(o, "type"));
@@ -54,7 +52,7 @@ static const char *type_of(const json_t *o)
 
 /* ---- the byte-level alphabet ---- */
 
-/* GPT-2's: printable bytes stand for themselves, the other 68 for U+0100 and up, in order. */
+/* GPT-2's alphabet: printable bytes stand for themselves, U+0100 and up for the other 68, in order. */
 static void init_alphabet(struct loader *l)
 {
 	int next = 0x100;
@@ -68,8 +66,7 @@ static void init_alphabet(struct loader *l)
 	}
 }
 
-/* Appends the bytes that a token's text stands for. False, and out as before, when some character
- * is not of the alphabet. */
+/* Appends the bytes for which a token's text stands. False, and out unchanged: a character is not in the alphabet. */
 static bool unmap(const struct loader *l, const char *text, size_t len, struct buf *out)
 {
 	size_t before = out->len, n;
@@ -135,7 +132,7 @@ static int load_vocab(struct loader *l, json_t *vocab)
 	return 0;
 }
 
-/* The two texts of a merge: ["a", "b"] or "a b". */
+/* Splits a merge into its two texts: ["a", "b"] or "a b". */
 static int read_merge(const json_t *merge, const char *ret_text[2], size_t ret_len[2])
 {
 	if (json_is_string(merge)) {
@@ -184,7 +181,7 @@ static int load_merge(struct loader *l, const json_t *merge, size_t rank)
 	mapped = mapped && unmap(l, text[1], len[1], &l->scratch);
 	if (l->scratch.failed)
 		return out_of_memory(l);
-	/* No word has characters of another alphabet: such a merge never happens. */
+	/* Words have only characters of the byte-level alphabet, so such a merge never happens. */
 	if (!mapped)
 		return 0;
 	left = id_of(l, 0, cut);
@@ -211,7 +208,7 @@ static int load_merges(struct loader *l, const json_t *merges)
 	for (size_t i = 0; i < n; i++) {
 		const json_t *merge = json_array_get(merges, i);
 
-		/* A line of the merges.txt that an old file was made from. */
+		/* the version line of a merges.txt, which old files still have */
 		if (json_is_string(merge) && !strncmp(json_string_value(merge), "#version", 8))
 			continue;
 		r = load_merge(l, merge, rank++);
@@ -221,7 +218,7 @@ static int load_merges(struct loader *l, const json_t *merges)
 	return 0;
 }
 
-/* Bytes without a token are dropped, as Hugging Face does, unless the file asks for more. */
+/* Bytes without a token are dropped, as in Hugging Face, unless the file asks for more. */
 static int check_bytes(struct loader *l, const json_t *model)
 {
 	const json_t *unk = json_object_get(model, "unk_token");
@@ -352,7 +349,7 @@ static int load_digits(struct loader *l, const json_t *p)
 				    SPLITTER_ISOLATED, false, l->e);
 }
 
-/* *mapped says whether ByteLevel was met: behind it the text is in another alphabet. */
+/* *mapped: a ByteLevel came before, so the text is in another alphabet here. */
 static int load_pre_tokenizer(struct loader *l, const json_t *p, bool *mapped)
 {
 	const json_t *list = json_object_get(p, "pretokenizers");
@@ -535,7 +532,7 @@ static int load_post_processor(struct loader *l, const json_t *p)
 	return r;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
 static int load(struct loader *l, const json_t *root)
 {

@@ -1,11 +1,8 @@
-/*
- * Classes of code points and NFC.
+/* Classes of code points, and NFC.
  *
- * Classes are Oniguruma's (Unicode 16): that is the engine behind Hugging Face's splitting
- * patterns. Its normalizer has the rows of Unicode 9: marks that are younger do not reorder and
- * letters that are younger do not compose. utf8proc brings whatever version the system has, so two
- * short lists below say where the three differ.
- */
+ * Classes are those of Oniguruma (Unicode 16), the engine behind Hugging Face's splitting patterns. Hugging Face's
+ * normalizer has the data of Unicode 9: younger marks do not reorder, and younger letters do not compose. utf8proc
+ * has the data of the system's version, so two short lists below correct the differences. */
 #include "protocol/tokenizer/unicode.h"
 
 #include <errno.h>
@@ -21,7 +18,7 @@ struct range {
 	uint32_t first, last;
 };
 
-/* Assigned in Unicode 15.1 and 16: classes for where utf8proc knows of no character. */
+/* Code points assigned in Unicode 15.1 and 16, with their classes, for a utf8proc that does not know them. */
 static const struct {
 	struct range r;
 	uint8_t class;
@@ -49,8 +46,8 @@ static const struct {
 	{{0x1e5f1, 0x1e5fa}, UNICODE_NUMBER}, {{0x2ebf0, 0x2ee5d}, UNICODE_LETTER},
 };
 
-/* Younger than Unicode 9 (as far as 17) and with a combining class or part of a composition, or a
- * starter that composes with an old mark: to NFC they are plain characters. */
+/* Code points younger than Unicode 9 (up to Unicode 17) that have a combining class, are part of a composition, or
+ * compose with an old mark. NFC treats them as plain characters. */
 static const struct range inert[] = {
 	{0x07fd, 0x07fd},   {0x0897, 0x089f},	{0x08ca, 0x08d3},   {0x09fe, 0x09fe},
 	{0x0c3c, 0x0c3c},   {0x0d3b, 0x0d3c},	{0x0eba, 0x0eba},   {0x1715, 0x1715},
@@ -112,8 +109,8 @@ static bool is_plain_page(uint32_t page)
 	return (plane >= 4 && plane <= 13) || plane >= 15;
 }
 
-/* Flags the code points that NFC may change or join to what stands before them: those that do not
- * survive decomposition and composition, and the last part of those that do. */
+/* Flags the code points that NFC may change or join to the characters before them: those that do not survive
+ * decomposition and composition, and the last part of those that do. */
 static void flag_nfc(const struct unicode *u, uint32_t c)
 {
 	const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
@@ -163,7 +160,7 @@ static void fill(struct unicode *u)
 			u->rows[u->page[c >> 8]][c & 255] &= UNICODE_CLASS;
 }
 
-/* Returns how many pages are left. */
+/* Returns the number of pages that are left. */
 static uint16_t fold_pages(struct unicode *u, uint16_t n_pages)
 {
 	uint16_t kept = 0, moved[UNICODE_END >> 8];
@@ -233,7 +230,7 @@ bool unicode_is_word(const struct unicode *u, uint32_t c)
 
 /* ---- NFC ---- */
 
-/* Code points of one unit of normalization: a starter and what may join or pass it. */
+/* Code points of one unit of normalization: a starter and the characters that may join or pass it. */
 struct unit {
 	utf8proc_int32_t *v; /* owned */
 	size_t len, cap;
@@ -320,7 +317,7 @@ static int unit_flush(struct unit *s, struct buf *out)
 	return 0;
 }
 
-/* The end of the characters from `at` on that are below U+0300, where no flag is set. */
+/* The end of the run of characters below U+0300 from `at` on; none of them has a flag. */
 static size_t skip_low(const char *text, size_t len, size_t at)
 {
 	while (at < len) {
@@ -340,8 +337,8 @@ static size_t skip_low(const char *text, size_t len, size_t at)
 	return at;
 }
 
-/* From the start of a unit at or behind `at`: the start of the first unit that needs work, or len.
- * UAX #15's quick check; a unit starts at the last code point without flags. */
+/* From the start of a unit at or behind `at`: the start of the first unit that NFC may change, or len. This is UAX
+ * #15's quick check; a unit starts at the last code point without flags. */
 static size_t first_unit(const struct unicode *u, const char *text, size_t len, size_t at)
 {
 	uint8_t last_class = 0;
@@ -357,7 +354,7 @@ static size_t first_unit(const struct unicode *u, const char *text, size_t len, 
 			unit = at;
 			last_class = 0;
 			if (next > at + n) {
-				/* The unit starts at the last of those skipped. */
+				/* the unit starts at the last character that was skipped */
 				unit = next - 1;
 				while (((unsigned char)text[unit] & 0xc0) == 0x80)
 					unit--;
@@ -386,7 +383,7 @@ int unicode_nfc(const struct unicode *u, const char *text, size_t len, struct bu
 		uint32_t c = utf8_decode(text + at, &n);
 
 		buf_append(out, text + done, at - done);
-		/* A starter that is younger than the rows of this NFC is left out of the work. */
+		/* a starter that is younger than this NFC's data does not compose */
 		if (is_inert(c))
 			buf_append(out, text + at, n);
 		else

@@ -197,14 +197,14 @@ struct wire_pong {
 	uint8_t draining;	/* 1: the sender accepts no new prompts */
 	uint8_t forgotten;	/* 1: pages that were cached before those of `keys` are gone */
 	uint32_t n_keys;
-	const struct wire_key
-		*keys; /* newly cached pages, each after the page before it in its prompt */
+	/* newly cached pages, each after the page before it in its prompt */
+	const struct wire_key *keys;
 };
 
 struct wire_announce {
 	uint32_t role;
-	uint32_t
-		ttl_ms; /* until the registry forgets the worker, unless it announces itself again; 0: now */
+	/* until the registry forgets the worker, unless it announces itself again; 0: now */
+	uint32_t ttl_ms;
 	struct wire_peer peer;
 };
 
