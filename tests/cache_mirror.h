@@ -1,7 +1,5 @@
-/*
- * What a prefix cache holds, copied out of prefix_cache_walk into a flat list, every node with its whole
- * path; and the rules of matching, worked out on that list by trying every node.
- */
+/* The contents of a prefix cache, copied out of prefix_cache_walk into a flat list, every node with its whole path;
+ * and the rules of matching, applied to that list by trying every node. */
 #pragma once
 
 #include "prefix_cache/prefix_cache.h"
@@ -31,7 +29,7 @@ struct mirror {
 void mirror_take(struct mirror *m, const struct prefix_cache *c,
 		 const struct prefix_cache_config *config);
 
-/* Whom to look for. Unless any: pages that end up to n_prompt have origin 0, later ones `decoded`. */
+/* The pages to look for. Unless any: pages that end up to n_prompt have origin 0, later ones `decoded`. */
 struct mirror_key {
 	const int32_t *tokens;
 	uint32_t n_tokens, n_prompt;
@@ -42,7 +40,7 @@ struct mirror_key {
 
 /* Where a request could begin. */
 struct mirror_end {
-	const struct mirror_node *node; /* on whose path; NULL: at 0 */
+	const struct mirror_node *node; /* node whose path has the match; NULL: the match is at 0 */
 	uint32_t n_tokens, n_known;
 };
 
@@ -50,8 +48,8 @@ struct mirror_end {
 void mirror_match(const struct mirror *m, const struct mirror_key *key, uint32_t *ret_known,
 		  uint32_t *ret_tokens);
 
-/* Every way to begin between two states of the cache: what `before` and `after` give when they agree (more
- * than one when paths are equally good), and otherwise everything between that. Returns how many. */
+/* Every way to begin between two states of the cache: the matches of `before` and `after` if they agree (more than
+ * one if paths are equally good), and otherwise everything in between. Returns their number. */
 uint32_t mirror_ends(const struct mirror *before, const struct mirror *after,
 		     const struct mirror_key *key, struct mirror_end out[MIRROR_ENDS]);
 
@@ -60,8 +58,8 @@ const struct mirror_node *mirror_find(const struct mirror *m, const struct prefi
 				      const int32_t *tokens, const uint64_t *origin,
 				      uint32_t n_pages);
 
-/* What identifies the page before `depth` on a node's path: everything up to there, with or without how it
- * was computed. */
+/* A hash of the page before `depth` on a node's path: of all tokens up to there, with or without how they were
+ * computed. */
 uint64_t mirror_name(const struct mirror *m, const struct mirror_node *n, uint32_t depth,
 		     bool with_origin);
 

@@ -71,7 +71,7 @@ void fake_device_free(struct fake_device *d)
 	free(d);
 }
 
-/* No copy reads what another one writes, and no two write the same. */
+/* No copy reads data that another one writes, and no two write the same data. */
 static const char *check_copies(struct fake_device *d, const struct plan_copy *copies, uint32_t n,
 				uint32_t n_ids)
 {
@@ -154,8 +154,8 @@ static const char *claim_pages(struct fake_device *d, const struct plan_row *row
 	return NULL;
 }
 
-/* Every page and slot has at most one row that writes it, and then no other that reads it. The pages before and behind
- * a row's window may be shared: nobody writes them, nor does the row itself under another index. */
+/* Every page and slot has at most one row that writes it, and no other row reads it then. The pages before and behind
+ * a row's window may be shared: no row writes them, not even this one under another index. */
 static const char *check_writers(struct fake_device *d, const struct plan *p)
 {
 	const struct scheduler_config *c = &d->config;
@@ -198,7 +198,7 @@ static int32_t row_token(const struct fake_device *d, const struct plan_row *row
 	return row->tokens ? row->tokens[i] : d->drawn[row->token_draw];
 }
 
-/* What the row's state becomes, with its snapshots on the way. */
+/* Writes the row's state, with its snapshots on the way. */
 static const char *run_state(struct fake_device *d, const struct plan_row *row)
 {
 	const struct scheduler_config *c = &d->config;
@@ -226,7 +226,7 @@ static const char *run_state(struct fake_device *d, const struct plan_row *row)
 	return NULL;
 }
 
-/* A page is written from its beginning on, every position once: whatever else is written is somebody's. */
+/* A page is written from its beginning on, every position once: any other write hits another sequence's page. */
 static const char *fill_page(struct fake_device *d, const struct plan_row *row, uint32_t position)
 {
 	uint32_t offset = position % d->config.page_tokens;
@@ -363,7 +363,7 @@ const char *fake_device_check_state(const struct fake_device *d, uint32_t slot,
 	return NULL;
 }
 
-/* ---- what is published ---- */
+/* ---- published pages and states ---- */
 
 /* Where a path of the cache ends. */
 struct path_end {

@@ -1,13 +1,11 @@
-/*
- * A device that runs plans without arithmetic: what a KV page keeps for a position is a mark (the token, and whether it was computed
- * by prefill or by decoding) and a hash of the marks before it; what a state slot keeps is the hash of its history. Running a plan
- * checks that every row reads its own history, through its block table and through its state, and
- * nothing else; that rows could run in any order or at once; and that no row writes a page outside its window, or
- * one that was written already.
+/* A device that runs plans without arithmetic. For a position, a KV page keeps a mark (the token, and whether it was
+ * computed by prefill or by decoding) and a hash of the marks before it. A state slot keeps the hash of its history.
+ * Running a plan checks that every row reads its own history, through its block table and through its state, and
+ * nothing else; that rows could run in any order or at once; and that no row writes a page outside its window, or one
+ * that was written already.
  *
- * The scheduler's model (scheduler_model.h) compares histories with what they should be. The fake engine and test_handoff_pair draw
- * tokens by them.
- */
+ * The scheduler's model (scheduler_model.h) compares histories with the right ones. The fake engine and
+ * test_handoff_pair draw tokens by them. */
 #pragma once
 
 #include "scheduler/scheduler.h"
@@ -18,12 +16,13 @@ struct fake_cell {
 };
 
 struct fake_state {
-	uint64_t hash; /* of all marks */
+	uint64_t hash; /* hash of all marks */
 	uint32_t len;
 };
 
 struct fake_seat {
-	uint64_t prompt, generated; /* hashes of what was marked and counted since the last reset */
+	/* hashes of the tokens marked and counted since the last reset */
+	uint64_t prompt, generated;
 };
 
 /* How far a page is written. A copy may be written again from anywhere on: it belongs to one sequence. */
@@ -49,7 +48,7 @@ struct fake_device {
 
 enum { FAKE_NODES_MAX = 256 };
 
-/* Tokens that should be what a row or a draw stands on. Borrowed. */
+/* The tokens that should be the history of a row or a draw. Borrowed. */
 struct fake_history {
 	const int32_t *prompt, *generated;
 	uint32_t n_prompt, n_generated;
@@ -76,23 +75,23 @@ const char *fake_device_draw(struct fake_device *d, const struct plan *plan,
 struct fake_cell *fake_device_cell(const struct fake_device *d, const struct plan_row *row,
 				   uint32_t position);
 
-/* The hash of all that a row that was run stands on: its history with its own tokens. */
+/* The hash of the whole history of a row that was run, its own tokens included. */
 uint64_t fake_device_hash(const struct fake_device *d, const struct plan_row *row);
 
-/* What comes from another worker: the prompt's pages from position n_have on, and (slot not POOL_NONE) its state, as a
- * prefill leaves them. Behind the plans that were run. */
+/* Writes data that come from another worker: the prompt's pages from position n_have on, and (slot not POOL_NONE) its
+ * state, as a prefill leaves them. Behind the plans that were run. */
 void fake_device_receive(struct fake_device *d, const struct scheduler_prepare *p);
 
-/* What another worker is to get: page `index` of the prompt, as far as the prompt goes / the state behind it, computed by
- * prefill throughout. NULL, or the condition that failed. */
+/* Checks data for another worker: page `index` of the prompt, as far as the prompt goes / the state behind it,
+ * computed by prefill throughout. NULL, or the condition that failed. */
 const char *fake_device_check_page(const struct fake_device *d, uint32_t page, uint32_t index,
 				   const int32_t *prompt, uint32_t n_prompt);
 const char *fake_device_check_state(const struct fake_device *d, uint32_t slot,
 				    const int32_t *prompt, uint32_t n_prompt);
 
-/* What the cache publishes is there: its pages hold their tokens, behind those of their parents; its slots hold
- * the state at exactly the end of their node; and a node's origin is how it was computed. At most
- * FAKE_NODES_MAX nodes. NULL, or the condition that failed. */
+/* Checks everything that the cache publishes: its pages hold their tokens, behind those of their parents; its slots
+ * hold the state at exactly the end of their node; and a node's origin is how it was computed. At most FAKE_NODES_MAX
+ * nodes. NULL, or the condition that failed. */
 const char *fake_device_check_cache(const struct fake_device *d, const struct prefix_cache *c);
 
 /* "file:line: condition" out of the calling function unless the condition holds. */

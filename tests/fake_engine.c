@@ -1,21 +1,17 @@
-/*
- * An engine without a device, for tests of what is above it: engine.h over a pseudo model.
+/* An engine without a device, for tests of the rooms above it: engine.h over a pseudo model.
  *
- * Plans run on the fake device (fake_device.h): a plan that mixes up pages, slots or positions, or whose
- * rows write what another one uses, ends the program. The next token is a function of the sequence: the recorded answer when the
- * model's golden.json has one for it, else a hash (with temperature: of seed, choice and position
- * too). Behind it, one less likely than the other, come the ids after it: so a token that is scored is as likely as it
- * is when it is drawn.
+ * Plans run on the fake device (fake_device.h): a plan that mixes up pages, slots or positions, or whose rows write
+ * data that another one uses, ends the program. The next token is a function of the sequence: the recorded answer if
+ * the model's golden.json has one for it, else a hash (with temperature: of seed, choice and position too). The ids
+ * after it follow, each less likely than the one before, so a scored token is as likely as when it is drawn.
  *
- * A plan is computed when it is submitted; its delay passes while it is out, one plan after the
- * other as on a device's queue. What a plan reads by position is what the plan before it left, so a
- * slot that is written too early or read too late shows as a wrong state.
+ * A plan is computed when it is submitted; its delay passes while it is out, one plan after the other as on a
+ * device's queue. A plan reads by position the marks that the plan before it left, so a slot that is written too
+ * early or read too late shows as a wrong state.
  *
- * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_SLOW (a file: steps take ten
- * times as long while it is there), FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool),
- * FAKE_FAIL_STEP (that step fails as a lost device does), FAKE_LOAD_FAILS, FAKE_FAIL_PIECES (that
- * copy of pieces fails, as its callback says).
- */
+ * Environment: FAKE_STEP_US, FAKE_LOAD_MS (delays), FAKE_SLOW (a file: while it exists steps take ten times as long),
+ * FAKE_PAGES (size of the KV pool), FAKE_SLOTS (of the state pool), FAKE_FAIL_STEP (that step fails as if the device
+ * were lost), FAKE_LOAD_FAILS, FAKE_FAIL_PIECES (that copy of pieces fails, as its callback says). */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -32,7 +28,7 @@ struct golden {
 	struct ids prompt, output;
 };
 
-/* What a layer keeps of a sequence. */
+/* The pieces that a layer keeps of a sequence. */
 struct fake_layer {
 	struct layer_piece pieces[LAYER_PIECES_MAX];
 	uint32_t n;
@@ -55,7 +51,7 @@ struct engine {
 		struct draw_result *results; /* [max_seqs + max_prefill_tokens] */
 	} steps[ENGINE_STEPS_OUT];
 	uint64_t head, tail;	   /* plans waited for, submitted */
-	engine_on_layer *on_layer; /* NULL: nobody */
+	engine_on_layer *on_layer; /* NULL: it is not called */
 	void *on_layer_user;
 	struct fake_layer *layers;     /* [n_layers] */
 	void *items[ENGINE_ITEMS_OUT]; /* tags of copies, [n_items] */
@@ -169,7 +165,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	snprintf(info->driver, sizeof(info->driver), "fake");
 	snprintf(info->kernels, sizeof(info->kernels), "no");
 	info->page_bytes = 4096ull * o->page_tokens;
-	/* A MiB, but for what equal pieces leave of it. */
+	/* A MiB, less the part that equal pieces cannot fill. */
 	if (info->n_slots)
 		info->slot_bytes = 1u << 20;
 	g->page_tokens = o->page_tokens;
@@ -279,7 +275,7 @@ static int32_t hashed_token(const struct model_config *m, uint64_t h)
 	return h % 64 ? (int32_t)(h / 64 % m->vocab_size) : m->end_tokens[0];
 }
 
-/* What is reported of a token, with the best `first`. */
+/* Writes the report of a token, with the best `first`. */
 static void report(const struct model_config *m, uint64_t h, int32_t first, uint32_t n_top,
 		   struct draw_result *ret)
 {
@@ -345,7 +341,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* condition: NULL, or what the fake device found wrong. */
+/* condition: NULL, or the condition that failed on the fake device. */
 static void must_not(const char *condition)
 {
 	if (!condition)
@@ -389,7 +385,7 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 	step->done_ns =
 		begin + g->step_us * 1000 * (g->slow && access(g->slow, F_OK) == 0 ? 10 : 1);
 	step->n_results = plan->n_draws + plan->n_scored_tokens;
-	/* Behind a copy that failed anything may be computed; nobody is to believe it. */
+	/* Behind a failed copy any result may be computed; the daemon must not use it. */
 	step->fails = g->pieces_failed || (g->fail_step && g->counters.steps >= g->fail_step);
 	if (!step->fails)
 		run_plan(g, plan, step);
@@ -424,9 +420,9 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 	return r < 0 ? r : engine_wait(g, results, e);
 }
 
-/* ---- items: plans run when they are submitted, so a copy can be made when it is asked for ---- */
+/* ---- items: plans run when they are submitted, so a copy is made at once ---- */
 
-/* The bytes of a page or state, of which the host's block has far more. */
+/* The bytes of a page or state; the host's block is far larger. */
 static void *item_of(struct engine *g, enum tier_kind kind, uint32_t id, size_t *ret_bytes)
 {
 	must(id < (kind == TIER_PAGE ? g->info.n_pages : g->info.n_slots));
@@ -438,7 +434,7 @@ static void *item_of(struct engine *g, enum tier_kind kind, uint32_t id, size_t 
 	return g->device->cells + (size_t)id * g->page_tokens;
 }
 
-/* What comes from the host may be a part of a page, which its sequence goes on to fill. */
+/* Data from the host may be a part of a page, which its sequence goes on to fill. */
 static void fill_page(struct engine *g, enum tier_kind kind, uint32_t id)
 {
 	if (kind == TIER_PAGE)
@@ -524,7 +520,7 @@ static char *share_of(struct engine *g, const struct engine_piece *p, size_t *re
 	return item + bytes * nth / n;
 }
 
-/* What is copied by a call that fails is worth nothing. */
+/* The data of a copy that fails are not used. */
 static void end_pieces(struct engine *g, engine_done *done, void *tag, char *bytes, size_t n)
 {
 	bool good = ++g->n_pieces_calls != g->fail_pieces;

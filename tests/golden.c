@@ -215,7 +215,7 @@ static uint32_t last_arrival(const struct run *runs, size_t n)
 	return last;
 }
 
-/* Waits for the oldest plan, and keeps what it gave. */
+/* Waits for the oldest plan, and keeps its results. */
 static bool finish_step(struct scheduler *s, struct engine *g, const struct run_setup *setup,
 			const struct plan *p, struct draw_result *results,
 			struct scheduler_event *events)
@@ -247,7 +247,7 @@ static bool all_there(const struct scheduler *s, const struct scheduler_config *
 	       p->evictable_slots == p->tree_slots;
 }
 
-/* Nothing runs: what is not free is the cache's, and can be had. */
+/* No request runs, so every page and slot that is not free is the cache's and can be evicted. */
 static bool idle_without_leaks(struct scheduler *s, const struct scheduler_config *c,
 			       struct scheduler_stats *ret)
 {

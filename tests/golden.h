@@ -36,7 +36,7 @@ void golden_release(struct golden *g);
 
 enum { RUN_CHOICES = 8 };
 
-/* A request and, after run_all, what came of it. */
+/* A request and, after run_all, its results. */
 struct run {
 	const int32_t *prompt;
 	uint32_t n_prompt, max_tokens, min_tokens;
@@ -58,14 +58,15 @@ struct run {
 /* How requests share an engine. */
 struct run_setup {
 	uint32_t max_seqs, budget; /* no more than the engine was opened with */
-	uint32_t page_tokens;	   /* what the engine was opened with */
-	uint64_t shuffle;    /* renames pages, slots and seats; 0: the smallest free one first */
-	bool cache;	     /* requests find what others of this run have computed */
-	bool refuse_decoded; /* then: only what they prefilled */
+	uint32_t page_tokens;	   /* options with which the engine was opened */
+	uint64_t shuffle; /* renames pages, slots and seats; 0: the smallest free one first */
+	/* requests may resume prefixes that others of this run have computed */
+	bool cache;
+	bool refuse_decoded; /* if so: only prefilled ones */
 	bool one_plan; /* each plan is made when the one before has run; otherwise two are out */
 	uint32_t n_pages, n_slots;     /* 0: all that the engine has */
 	struct scheduler_stats *stats; /* NULL, or where the scheduler's go when all have ended */
-	/* Sees every step after it has run; NULL: nobody does. With it there is one plan at a time. */
+	/* Called for every step after it has run; NULL: not called. With it there is one plan at a time. */
 	void (*watch)(void *arg, const struct plan *plan, const struct draw_result *results);
 	void *arg;
 };
@@ -80,7 +81,7 @@ struct run_setup run_setup_of(const struct engine_options *o);
 /* Greedy, with the five best log-probabilities. */
 struct sampling run_greedy(void);
 
-/* A greedy request that ends after max_tokens, whatever is drawn. */
+/* A greedy request that ends after max_tokens, whatever tokens are drawn. */
 struct run run_of(const int32_t *prompt, size_t n_prompt, uint32_t max_tokens);
 
 /* Runs all requests to their end; false, and it says why, on an engine or scheduler error, and when pages, slots or
@@ -88,16 +89,16 @@ struct run run_of(const int32_t *prompt, size_t n_prompt, uint32_t max_tokens);
 bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n);
 void run_release(struct run *r);
 
-/* Leading steps whose token is the reference's. SIZE_MAX, and it says where, when the first other token comes
- * where the reference's margin is `margin` or more: that is no near tie. */
+/* The number of leading steps with the reference's token. SIZE_MAX, with a note of the place: the first other token
+ * comes where the reference's margin is `margin` or more, so it is no near tie. */
 size_t golden_same_steps(const struct golden_case *c, const struct run *r, float margin);
 
-/* What is said of the prompt's tokens from n_prompt on, when the case's prompt and output were the prompt: as
- * float32 must, every listed log-probability within 2e-4. */
+/* Checks the log-probabilities of the prompt's tokens from n_prompt on, when the case's prompt and output were the
+ * prompt: in float32 every listed one within 2e-4. */
 bool golden_scores_match(const struct golden_case *c, const struct run *r, float *worst);
 
-/* As float32 must: the same tokens (but for ties within the bound) and every listed log-probability within
- * 2e-4. Says what is not; *worst grows to the largest difference. */
+/* Checks float32: the same tokens (except for ties within the bound) and every listed log-probability within 2e-4.
+ * Notes each difference; *worst grows to the largest. */
 bool golden_matches(const struct golden_case *c, const struct run *r, float *worst);
 
 /* The same tokens and the same bits of every log-probability, of the prompt's tokens and choice by choice; says

@@ -62,7 +62,7 @@ static const char *check_draw(const struct rules *r, const struct plan_draw *d,
 	} else {
 		EXPECT(d->n_banned == 0);
 	}
-	/* A choice keeps its seat, and nobody else has it. */
+	/* A choice keeps its seat, and no other choice has it. */
 	EXPECT(d->seat < r->config.max_seqs && (c->seat == POOL_NONE || c->seat == d->seat));
 	for (uint32_t i = 0; i < RULES_REQUESTS; i++)
 		for (uint32_t j = 0; r->requests[i].used && j < r->requests[i].r.n_choices; j++) {
@@ -73,7 +73,7 @@ static const char *check_draw(const struct rules *r, const struct plan_draw *d,
 	return NULL;
 }
 
-/* What is shipped of the plan's rows. */
+/* Checks the ships of the plan's rows. */
 static const char *check_ships(const struct rules *r, const struct plan *p,
 			       const struct rule_plan *want)
 {
@@ -95,7 +95,7 @@ static const char *check_ships(const struct rules *r, const struct plan *p,
 	return NULL;
 }
 
-/* A plan, row by row and draw by draw, against what the rules say. */
+/* Compares a plan, row by row and draw by draw, with the rules' plan. */
 const char *plan_check(const struct rules *r, const struct plan *p)
 {
 	const struct rule_plan *want = &r->plans[r->planned % 2];

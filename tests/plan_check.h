@@ -1,7 +1,4 @@
-/*
- * A plan against what the rules say it should be, and against the plan of a second scheduler whose ids have other
- * names.
- */
+/* Compares a plan with the rules' plan, and with the plan of a second scheduler whose ids are renamed. */
 #pragma once
 
 #include "tests/scheduler_rules.h"
@@ -17,7 +14,7 @@ struct id_names {
 		from[RULES_PAGES]; /* id + 1 in the other scheduler; 0: not seen */
 };
 
-/* Zero but for n_slots; forget them where ids are shuffled. */
+/* Zero except for n_slots; to be zeroed when ids are shuffled. */
 struct plan_names {
 	struct id_names pages, slots, seats;
 	uint32_t n_slots;

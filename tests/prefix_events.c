@@ -16,7 +16,7 @@ enum {
 	TOKENS = DEPTH * MODEL_PAGE_TOKENS
 };
 
-/* What a request computed, and how: for others to share and for itself to come back with. */
+/* The pages that a request computed, and how: others may share them, and the request may come back to them. */
 struct memory {
 	struct prefix_space space;
 	int32_t tokens[TOKENS + 1];
@@ -91,7 +91,7 @@ static uint32_t smallest_free(const uint32_t *held, const uint32_t *pins, const 
 	return POOL_NONE;
 }
 
-/* Takes a page or a slot, and follows what was evicted for it. */
+/* Takes a page or a slot, and removes from the model what was evicted for it. */
 static uint32_t take(struct life *l, bool page)
 {
 	struct prefix_stats before, after;
@@ -184,7 +184,7 @@ static struct prefix_match compare_match(struct life *l, const struct prefix_key
 	return got;
 }
 
-/* A prompt that shares a beginning with what was there before, more often than not. Returns its length. */
+/* Draws a prompt that mostly shares a beginning with earlier ones. Returns its length. */
 static uint32_t random_prompt(struct life *l, const struct memory *like, int32_t *tokens)
 {
 	uint32_t n = below(l, DEPTH * page_tokens(l) + 1), shared = 0;
@@ -217,7 +217,7 @@ static void admit(struct life *l, struct request *r)
 			prompt[n++] = 0;
 	} else {
 		n = random_prompt(l, like, prompt);
-		/* What a request takes of others' pages when its state comes from outside. */
+		/* The pages of others that a request uses when its state comes from outside. */
 		key.pages_only = chance(l, 6);
 		key.origin_any = !key.pages_only;
 	}
@@ -256,7 +256,7 @@ static void admit(struct life *l, struct request *r)
 		r->origin = r->text.switches[r->text.n_switches - 1].origin;
 		must(!match.n_tokens || r->origin == match.origin);
 	} else {
-		/* Which of several paths this is, only its end says: as if all of it were of that origin. */
+		/* Only its end tells which of several paths this is, so all of it counts as of that origin. */
 		r->text.switches[r->text.n_switches++] = (struct prefix_switch){0, match.origin};
 	}
 	r->n_wanted = n;
@@ -532,7 +532,7 @@ void events_run(const struct events_source *source, uint32_t n_events, struct ev
 			prefix_cache_walk(l->c, compare_view, l);
 		}
 	}
-	/* All of it comes back: the baseline. */
+	/* All pages and slots come back: the baseline. */
 	for (uint32_t i = 0; i < REQUESTS; i++)
 		if (l->requests[i].live)
 			finish(l, &l->requests[i]);

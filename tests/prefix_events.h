@@ -1,7 +1,5 @@
-/*
- * A random life of a prefix cache: requests come, publish, keep states, share pages, return and go, and after each event the
- * real cache must say what the model says. Aborts at the first difference, after saying where.
- */
+/* A random life of a prefix cache: requests come, publish, keep states, share pages, return and go. After each event
+ * the real cache must agree with the model. Aborts at the first difference, after printing it. */
 #pragma once
 
 #include <stdint.h>
@@ -18,5 +16,5 @@ struct events_count {
 		misses[16];
 };
 
-/* At most n_events events on a fresh cache of a random shape; adds what happened to `count`. */
+/* Runs at most n_events events on a fresh cache of a random shape; adds the numbers of events to `count`. */
 void events_run(const struct events_source *source, uint32_t n_events, struct events_count *count);

@@ -1,5 +1,5 @@
-/* What the hand-made tests of prefix_cache/ share: short ways to say "a request publishes these pages". Tokens are given as
- * text, one character a token. */
+/* Helpers of the hand-made tests of prefix_cache/: short ways to say "a request publishes these pages". Tokens are
+ * given as text, one character a token. */
 #pragma once
 
 #include <assert.h>
@@ -86,7 +86,7 @@ static inline struct prefix_node *use(struct prefix_cache *c, const char *s)
 	return use_in(c, 0, s, NULL);
 }
 
-/* A request that uses what there is of `s` and leaves. */
+/* A request that uses the cached part of `s` and leaves. */
 static inline void hit(struct prefix_cache *c, const char *s)
 {
 	prefix_cache_unlock(c, use(c, s));

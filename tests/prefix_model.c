@@ -36,7 +36,7 @@ uint32_t model_path(const struct prefix_model *m, int place, uint32_t *pages)
 	return n;
 }
 
-/* ---- what is locked, shared, evictable ---- */
+/* ---- locked, shared, evictable ---- */
 
 static bool is_above(const struct prefix_model *m, int above, int place)
 {

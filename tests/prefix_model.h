@@ -1,9 +1,7 @@
-/*
- * A prefix cache so simple that it is right at sight: a flat list of published pages, each with its tokens, its
- * origin and the page before it. Locks are a list of places; what is locked, evictable, shared or
- * known is found by looking at everything. It has no nodes, no edges and no order of eviction: what went is read off
- * the real cache, and checked to have been allowed.
- */
+/* A prefix cache simple enough to be right at sight: a flat list of published pages, each with its tokens, its origin
+ * and the page before it. Locks are a list of places. Whether a page is locked, evictable, shared or known is found
+ * by looking at everything. The model has no nodes, no edges and no order of eviction: it reads off the real cache
+ * which pages were evicted, and checks that their eviction was allowed. */
 #pragma once
 
 #include "prefix_cache/prefix_cache.h"
@@ -80,7 +78,7 @@ bool model_can_take(const struct prefix_model *m, const struct model_match *besi
 		    uint64_t n_pages, uint64_t n_slots);
 void model_stats(const struct prefix_model *m, struct prefix_stats *ret); /* but nodes and spaces */
 
-/* Brings the list up to date with what the real cache still has, and says NULL, or what was not allowed. `pages`
- * and `slots`: whether the shortage was of pages, of slots, of bytes when neither. */
+/* Brings the list up to date with the real cache. Returns NULL, or the eviction that was not allowed. `pages` and
+ * `slots`: whether pages, slots or, with neither, bytes were short. */
 const char *model_follow(struct prefix_model *m, const struct prefix_cache *c, bool pages,
 			 bool slots);

@@ -120,7 +120,7 @@ static const char *run_plan(struct model *m, const struct plan *p)
 	return failed;
 }
 
-/* Sometimes, when nothing runs, the second scheduler's ids get other names. Both forget what they know. */
+/* Sometimes, while no request runs, renames the second scheduler's ids. Both schedulers forget their caches. */
 static const char *shuffle_twin(struct model *m)
 {
 	bool alive_any = model_n_alive(m) > 0;
@@ -139,7 +139,7 @@ static const char *shuffle_twin(struct model *m)
 	return NULL;
 }
 
-/* The next of the ways to answer what is in doubt; false: that was the last. */
+/* The next combination of the answers in doubt; false: that was the last. */
 static bool next_try(struct rules *r, const struct rules *tried)
 {
 	for (uint32_t k = tried->n_tried; k-- > 0;) {
@@ -152,7 +152,7 @@ static bool next_try(struct rules *r, const struct rules *tried)
 	return false;
 }
 
-/* The rules' plan: of those that are right, the one that was made. */
+/* The rules' plan: of the plans that are right, the one that was made. */
 static const char *follow_plan(struct model *m, const struct plan *p)
 {
 	const char *failed, *first = NULL;
@@ -202,7 +202,7 @@ static const char *do_plan(struct model *m)
 	model_mark_evicted(m);
 	failed = follow_plan(m, p);
 	model_forget_marks(m);
-	/* Who is retracted needs its states no more. */
+	/* A retracted request no longer needs its states. */
 	if (!failed && retractions == m->rules.retractions)
 		failed = model_check_pinned(m, pinned);
 	if (failed)
@@ -217,7 +217,7 @@ static const char *do_plan(struct model *m)
 	if (retractions == m->rules.retractions && waits == m->rules.shared_waits &&
 	    receives == m->rules.receives)
 		EXPECT(!memcmp(&before, &after, sizeof(before)));
-	/* Whoever waits alone can run: nothing that was accepted is ever stuck. */
+	/* A request that waits alone can run: no accepted request is ever stuck. */
 	EXPECT(m->rules.planned > m->rules.committed || !model_n_alive(m) || n_transfers(m));
 	return NULL;
 }
@@ -236,7 +236,7 @@ static const char *do_commit(struct model *m)
 	const char *failed = NULL;
 
 	EXPECT(n == n_twin);
-	m->trial = *r; /* requests as they were: those that end are gone afterwards */
+	m->trial = *r; /* the requests before: those that end are gone afterwards */
 	n_want = rules_commit(r, want);
 	failed = model_take_scores(m, &m->trial.plans[number % 2], results + n_want, events, &n);
 	if (!failed)
@@ -290,7 +290,7 @@ static const char *do_fail(struct model *m)
 
 /* ---- between workers ---- */
 
-/* Everybody who waits for a prompt is asked for, in order. */
+/* Every request that waits for a prompt is handed over, in order. */
 static const char *take_prepares(struct model *m)
 {
 	struct scheduler_prepare p, twin;
@@ -578,7 +578,7 @@ static const char *run(struct model *m, uint32_t n_events)
 		if (!failed)
 			failed = model_check_stats(m);
 	}
-	if (!failed && model_chance(m, 16)) /* ends with whatever there is, a plan out or not */
+	if (!failed && model_chance(m, 16)) /* ends in any state, a plan out or not */
 		return NULL;
 	if (!failed)
 		failed = drain(m);

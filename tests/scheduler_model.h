@@ -1,15 +1,15 @@
-/*
- * A naive scheduler beside the real one (scheduler_rules.h), called at random. Every plan, event and statistic of the real one must be
- * what the rules say. Its plans run on a fake device, which knows of every token where it is and how it was computed; what the cache
- * publishes is compared with that device after every step. A second real scheduler gets the same calls with its pools shuffled, and
- * must make the same plans but for the ids of pages, slots and seats. A `source` decides what happens: a random generator, or a
- * fuzzer's bytes.
+/* A naive scheduler beside the real one (scheduler_rules.h), called at random. Every plan, event and statistic of the
+ * real one must agree with the rules. Its plans run on a fake device, which knows the place of every token and how it
+ * was computed; the published part of the cache is compared with that device after every step. A second real
+ * scheduler gets the same calls with its pools shuffled, and must make the same plans except for the ids of pages,
+ * slots and seats. A `source` decides each call: a random generator, or a fuzzer's bytes.
  *
  *     scheduler_model.c         calls the schedulers, the rules and the device, and compares
- *     scheduler_model_draw.c    what happens: configurations, prompts, requests
- *     scheduler_model_check.c   what must hold afterwards
+ *     scheduler_model_draw.c    draws configurations, prompts, requests
+ *     scheduler_model_check.c   checks of the state afterwards
  *
  * Ten properties, and the functions that check them:
+ *
  *      1 pools partition; all comes back at the end   model_check_stats, model_check_baseline
  *      2 a refused admission changes nothing          do_plan
  *      3 a hit implies pages and state                the device: every row reads its own tokens
@@ -20,9 +20,9 @@
  *      8 what is published was written at its count   model_check_cache
  *      9 the windows of a prompt follow each other    plan_check: each begins where the one before ended
  *     10 an accepted request completes                drain
- * When prompts go to other workers or come from there (do_transfer): what arrives in the named pages and slot stays until the request
- * reads it; what a ship names stays until the request is told that it was read.
- */
+ *
+ * When prompts go to other workers or come from there (do_transfer): data that arrive in the named pages and slot
+ * stay until the request reads them; pages and slots of a ship stay until the request is told that they were read. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,9 +1,9 @@
-/* What must hold after a call of the scheduler. */
+/* Checks after a call of the scheduler. */
 #include "tests/scheduler_model_internal.h"
 
 #include <string.h>
 
-/* Free, held and cached pages are all there are; what is not in use can be had. The same for slots. */
+/* Free, held and cached pages add up to all; every page that is not in use can be taken. The same for slots. */
 static const char *check_pools(const struct model *m, const struct prefix_stats *st)
 {
 	const struct scheduler_config *c = &m->config;
@@ -129,7 +129,7 @@ void model_mark_evicted(struct model *m)
 	}
 }
 
-/* A state that is back, or whose page is gone, is no more evicted. */
+/* A state that is back, or whose page is gone, no longer counts as evicted. */
 void model_forget_marks(struct model *m)
 {
 	struct rule_marks *marks = &m->marks;
@@ -150,7 +150,7 @@ void model_forget_marks(struct model *m)
 
 /* ---- plans and commits ---- */
 
-/* What is asked about the prompts' tokens, and an answer that says which they are. */
+/* Scores of the prompts' tokens, with answers that name the tokens. */
 const char *model_check_scores(struct model *m, const struct plan *p, const struct rule_plan *plan,
 			       struct draw_result *results)
 {
@@ -175,7 +175,7 @@ const char *model_check_scores(struct model *m, const struct plan *p, const stru
 	return NULL;
 }
 
-/* What ships of q's rows named so far is what a cold prefill leaves. */
+/* The ships of q's rows so far name the pages and the state that a cold prefill leaves. */
 const char *model_check_ship(const struct model *m, const struct rule_request *q)
 {
 	const char *failed = NULL;
@@ -189,7 +189,7 @@ const char *model_check_ship(const struct model *m, const struct rule_request *q
 	return failed;
 }
 
-/* What else the making of a plan did. */
+/* Other effects of making the plan. */
 const char *model_check_made(const struct model *m, const struct plan *p, bool any)
 {
 	struct scheduler_stats st;
@@ -204,7 +204,7 @@ const char *model_check_made(const struct model *m, const struct plan *p, bool a
 	return NULL;
 }
 
-/* What sequences have published is there, kept, and in place of their own. */
+/* Published pages of sequences are in the cache, kept, and in place of their own. */
 const char *model_check_published(struct model *m)
 {
 	each_request (q, &m->rules) {

@@ -1,4 +1,4 @@
-/* What happens: configurations, prompts and requests, drawn from the source. */
+/* Draws configurations, prompts and requests from the source. */
 #include "tests/scheduler_model_internal.h"
 
 #include <string.h>

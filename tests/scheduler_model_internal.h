@@ -11,7 +11,7 @@
 enum {
 	VOCAB = 16,
 	END = 12,    /* the end tokens are END and END + 1 */
-	LETTERS = 3, /* what is drawn and prompted, mostly */
+	LETTERS = 3, /* tokens that are drawn and prompted, mostly */
 	REMEMBERED = 6,
 	TRIES_MAX = 4096,
 	/* Of a plan: draws, and scored tokens. */
@@ -35,7 +35,8 @@ struct model {
 	struct draw_result results[2][RESULTS]; /* of the plans that are out: number % 2 */
 	struct plan_names names;
 	enum scheduler_handoff handoff; /* of most requests */
-	struct text texts[REMEMBERED];	/* what was said: other prompts begin like it */
+	/* earlier prompts and answers, with which other prompts begin */
+	struct text texts[REMEMBERED];
 	uint64_t next_user;
 };
 
@@ -43,7 +44,7 @@ struct model {
 
 uint32_t model_n_alive(const struct model *m);
 
-/* ---- scheduler_model_draw.c: what happens ---- */
+/* ---- scheduler_model_draw.c ---- */
 
 void model_draw_config(struct model *m);
 
@@ -58,22 +59,22 @@ bool model_acceptable(const struct model *m, const struct rule_request *q);
 /* Other prompts may begin like this one with its answer. */
 void model_remember(struct model *m, const struct rule_request *q, const struct rule_choice *c);
 
-/* ---- scheduler_model_check.c: what must hold; NULL, or the condition that failed ---- */
+/* ---- scheduler_model_check.c: NULL, or the condition that failed ---- */
 
-/* The pools add up, and every statistic is what the rules say. */
+/* The pools add up, and every statistic agrees with the rules. */
 const char *model_check_stats(const struct model *m);
 
-/* What else making the plan did. */
+/* Other effects of making the plan. */
 const char *model_check_made(const struct model *m, const struct plan *p, bool any);
 
 /* The plan's scores ask about the right tokens. Fills in results that say which they are. */
 const char *model_check_scores(struct model *m, const struct plan *p, const struct rule_plan *plan,
 			       struct draw_result *results);
 
-/* The pages and the state that q has shipped so far are what a cold prefill leaves. */
+/* The pages and the state that q has shipped so far are those of a cold prefill. */
 const char *model_check_ship(const struct model *m, const struct rule_request *q);
 
-/* What sequences have published is in the cache, locked, and in the place of their own pages. */
+/* Published pages of sequences are in the cache, locked, and in place of their own pages. */
 const char *model_check_published(struct model *m);
 
 /* States that are about to be read, before the plan and after it, did not leave the cache. */
@@ -99,5 +100,5 @@ const char *model_check_baseline(struct model *m);
 /* Notes the states and pages that a plan made room by. */
 void model_mark_evicted(struct model *m);
 
-/* A state that is back, or whose page is gone, is no more evicted. */
+/* A state that is back, or whose page is gone, no longer counts as evicted. */
 void model_forget_marks(struct model *m);

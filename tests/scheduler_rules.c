@@ -164,7 +164,7 @@ static struct rule_row *add_row(struct rules *r, struct rule_request *q, struct 
 		.dst = POOL_NONE,
 	};
 	q->learn = false;
-	c->pinned = false; /* the row has it now, until it is through */
+	c->pinned = false; /* the row holds the state now, until it has run */
 	for (uint32_t i = 0; i < n_tokens; i++)
 		c->decoded[c->n_planned + i] = decode;
 	c->n_planned += n_tokens;
@@ -664,7 +664,7 @@ static uint32_t running_class(const struct rule_request *q)
 	return 1;
 }
 
-/* Who was admitted first of those that run. */
+/* Of the running requests, the one that was admitted first. */
 static struct rule_request *first_running(struct rules *r)
 {
 	struct rule_request *best = NULL;

@@ -1,13 +1,11 @@
-/*
- * The scheduler's rules, naively: requests in one flat array, everything worked out anew when it is asked for.
- * The model (scheduler_model.c) tells it every call that the real scheduler gets and compares.
+/* The scheduler's rules, naively: requests in one flat array, everything computed anew when it is needed. The model
+ * (scheduler_model.c) passes it every call of the real scheduler and compares.
  *
- * Memory. Which cached prefix goes when memory is short is not predicted. It need not be: whether something can
- * be had depends only on what is *in use*, that is on how many different pages and slots sequences and
- * plans hold or stand on, and that is counted here, by id. What a request finds in the cache is read off a
- * copy of the cache from before the plan; where something was evicted while the plan was made there may be several
- * answers, which the model tries in turn (rules.tried).
- */
+ * Memory. The rules do not predict which cached prefix is evicted when memory is short, and need not. Whether memory
+ * can be had depends only on memory *in use*, that is on how many different pages and slots sequences and plans hold
+ * or read; these are counted here, by id. The hit of a request is read off a copy of the cache from before the plan.
+ * If prefixes were evicted while the plan was made there may be several answers, which the model tries in turn
+ * (rules.tried). */
 #pragma once
 
 #include "scheduler/scheduler.h"
@@ -21,10 +19,10 @@ enum {
 	RULES_REQUESTS = 14, /* alive at the same time */
 	RULES_WANTED = 4,
 	RULES_EVICTED = 4096, /* evicted pages that anybody remembers */
-	RULES_TRIES = 16,     /* admissions in a plan whose beginning may be in doubt */
+	RULES_TRIES = 16,     /* admissions of a plan whose beginning may be in doubt */
 };
 
-/* A choice holds its things from admission until it has ended and no plan that is out has it. */
+/* A choice holds its memory from admission until it has ended and no plan that is out uses it. */
 struct rule_choice {
 	bool ended, held, forked;
 	uint32_t n_generated; /* known */
@@ -54,28 +52,28 @@ struct rule_request {
 	enum rule_place place;
 	uint32_t leader, following_to;
 	bool admitted, retracted, clean; /* clean: its first hit was prefilled throughout */
-	bool unclean;			 /* what it began with this time was not all prefilled */
-	bool learn;			 /* how its prefix was computed is read off its next row */
+	/* the prefix with which it began this time was not all prefilled */
+	bool unclean;
+	bool learn; /* how its prefix was computed is read off its next row */
 	bool leads;
 	uint64_t order;	     /* of admission */
 	int trunk;	     /* -1: none */
 	uint32_t n_computed; /* of the trunk */
-	/* Where the prompt left what was known; 0: nowhere. What was known may be in doubt for as long as no row tells. */
+	/* Where the prompt left the known prefixes; 0: nowhere. In doubt until a row tells. */
 	uint32_t branch, branches[MIRROR_ENDS], n_branches;
 	uint32_t n_scored; /* tokens of the prompt, where its log-probabilities are wanted */
 	uint32_t asked[RULES_WANTED], n_asked; /* states that followers wait for */
 	/* Received from another worker, or sent to one: of its prompt's pages `have` are not. */
 	uint32_t have;
 	bool local;    /* could have been received, and did not come */
-	bool prepared; /* what receives was asked for */
+	bool prepared; /* the prompt of a receiving request was handed over */
 	bool ships;    /* over, and its trunk is kept */
 	uint32_t ship_pages[RULES_LEN],
 		n_shipped; /* ids by index that ships named: POOL_NONE: none; those below n_shipped */
 	uint32_t ship_slot;
 	struct scheduler_hit hit;
-	uint32_t
-		receive_misses; /* those of all beginnings with which its prompt would come from elsewhere: nothing tells
-				    which it was */
+	/* all beginnings with which its prompt would come from elsewhere: none can be told from the others */
+	uint32_t receive_misses;
 	uint32_t misses; /* bits of the reasons that would be right */
 	struct rule_choice choices[RULES_SEQS];
 };
@@ -87,10 +85,11 @@ struct rule_row {
 	bool pinned; /* it reads `source`, not its own slot */
 	uint32_t source;
 	uint32_t own; /* the slot that it should write; POOL_NONE: not seen yet */
-	uint32_t dst; /* what it wrote */
+	uint32_t dst; /* pages and slot that it wrote */
 	bool handover;
 	uint32_t n_snapshots, snapshots[SNAPSHOTS_MAX], snapshot_slots[SNAPSHOTS_MAX];
-	uint32_t n_scores;	      /* of its tokens: how likely was what comes behind? */
+	/* of its tokens: the log-probability of the next one is wanted */
+	uint32_t n_scores;
 	uint32_t first_ship, n_ships; /* pages for another worker */
 	bool ships_state;
 	uint32_t n_draws, draws[RULES_SEQS], positions[RULES_SEQS]; /* choices */
@@ -102,8 +101,7 @@ struct rule_plan {
 	struct rule_row rows[RULES_SEQS];
 };
 
-/* What had to go: the names of pages whose state was evicted, and of evicted pages (those without origin; a
- * hash set). */
+/* Evicted names: pages whose state was evicted, and evicted pages (those without origin; a hash set). */
 struct rule_marks {
 	uint64_t states[256];
 	uint32_t n_states, n_pages;
@@ -147,7 +145,7 @@ bool rules_holds(const struct rule_request *q);
 uint32_t rules_pages(const struct rules *r);
 uint32_t rules_slots(const struct rules *r);
 
-/* Which they are, of those that are known: beside these each seat has a slot of its own. [n_slots] */
+/* The known slots: beside these each seat has a slot of its own. [n_slots] */
 void rules_mark_slots(const struct rules *r, bool *seen);
 
 uint32_t rules_seats(const struct rules *r);
@@ -155,11 +153,11 @@ uint32_t rules_seats(const struct rules *r);
 /* Pages of n_choices of a request at its longest. */
 uint32_t rules_pages_at_most(const struct rules *r, const struct scheduler_request *q);
 
-/* The next plan into plans[planned % 2]; false: there is none. */
+/* Makes the next plan in plans[planned % 2]; false: there is none. */
 bool rules_plan(struct rules *r);
 
-/* The oldest plan is through; ran: with what is in `generated`. Returns what drew, one after the other: whether an
- * event comes of it, and of which kind. */
+/* The oldest plan has ended; ran: with the tokens in `generated`. Returns its draws, one after the other: whether an
+ * event follows, and of which kind. */
 struct rule_event {
 	uint32_t q, c;
 	bool event, over;
@@ -173,12 +171,12 @@ uint32_t rules_fail(struct rules *r, uint32_t out[2 * RULES_SEQS]);
 void rules_abort(struct rules *r, struct rule_request *q);
 void rules_finish_choice(struct rules *r, struct rule_request *q, uint32_t c);
 
-/* What q waited for has come / will not. Events as of a commit. */
+/* The prompt for which q waited has come / will not come. Events as of a commit. */
 uint32_t rules_received(struct rules *r, struct rule_request *q, const int32_t *tokens,
 			struct rule_event out[RULES_SEQS]);
 void rules_receive_failed(struct rules *r, struct rule_request *q, bool again);
 void rules_shipped(struct rules *r, struct rule_request *q);
 
-/* Pages and origins of what q has published, by the rules. */
+/* Pages and origins that q has published, by the rules. */
 void rules_origins(const struct rules *r, const struct rule_choice *c, uint32_t n_pages,
 		   uint64_t *out);

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- what is in use ---- */
+/* ---- memory in use ---- */
 
 uint32_t rules_pages(const struct rules *r)
 {
@@ -18,7 +18,7 @@ uint32_t rules_pages(const struct rules *r)
 				else
 					seen[c->pages[p]] = true;
 			}
-			/* Also those in whose place the cache had others. */
+			/* also those in whose place the cache had others */
 			for (uint32_t p = 0;
 			     c->held && (c - q->choices) == q->trunk && p < q->n_shipped; p++)
 				if (q->ship_pages[p] != POOL_NONE)
@@ -138,8 +138,8 @@ static bool page_evicted(const struct rule_marks *m, uint64_t name)
 	return m->pages[page_place(m, name)] == name;
 }
 
-/* The prompt's first n tokens were known before this plan, in a origin that q may not use, perhaps: then it is this plan
- * that evicted them, and who knows when. */
+/* The prompt's first n tokens were known before this plan, perhaps in an origin that q may not use. Then this plan
+ * may have evicted them at any moment. */
 static bool was_there(const struct rules *r, const struct rule_request *q, uint32_t n)
 {
 	for (uint32_t i = 0; i < r->before->n; i++) {
@@ -220,13 +220,13 @@ static uint32_t branch_of(const struct rules *r, const struct mirror_end *end)
 	return r->config.state_tokens && at > end->n_tokens ? at : 0;
 }
 
-/* Every token of its prompt has to be computed, for what is said of it. */
+/* Every token of its prompt has to be computed, because scores are wanted. */
 static bool wants_all(const struct rule_request *q)
 {
 	return q->r.prompt_logprobs && !q->admitted;
 }
 
-/* Where q would begin, the reasons that are right then, and where it may part from what is known. */
+/* Where q would begin, the reasons that are right then, and where it may leave the known prefixes. */
 struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_t *ret_misses)
 {
 	struct mirror_end ends[MIRROR_ENDS], chosen;
@@ -322,7 +322,7 @@ uint32_t rules_wanted(const struct rule_request *q, uint32_t out[RULES_WANTED + 
 	return n;
 }
 
-/* What may be known by another name of the same plan: the branches that are in doubt. */
+/* Prefixes that another name in the same plan may make known: the branches in doubt. */
 void rules_try_branches(struct rules *r)
 {
 	each_request (q, r) {
@@ -333,7 +333,7 @@ void rules_try_branches(struct rules *r)
 	}
 }
 
-/* True when q now waits for what another one is computing. */
+/* True: q now waits for pages that another request is computing. */
 bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end,
 		  uint64_t number)
 {
@@ -392,7 +392,7 @@ static uint32_t table_pages(const struct rules *r, const struct rule_request *q)
 	return rules_ceil_pages(r, MIN(n, q->r.n_prompt + q->r.max_tokens));
 }
 
-/* states: what is found is begun with, so its state is read. */
+/* states: the request begins with the found prefix, so its state is read. */
 static bool fits(const struct rules *r, const struct rule_request *q, const struct mirror_end *end,
 		 bool states)
 {
@@ -404,7 +404,7 @@ static bool fits(const struct rules *r, const struct rule_request *q, const stru
 	if (rules_seats(r) + rules_live(q) > r->config.max_seqs)
 		return false;
 	if (hit) {
-		/* As if a sequence held what is found. */
+		/* As if a sequence held the found prefix. */
 		for (uint32_t i = 0; i < RULES_REQUESTS; i++)
 			if (&r->requests[i] == q) {
 				fake = &with.requests[i].choices[rules_first_live(q)];
@@ -498,7 +498,7 @@ bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end,
 	if (!fits(r, q, &end, true)) {
 		if (!end.n_tokens || rules_seats(r) || rules_live(q) > r->config.max_seqs)
 			return false;
-		/* Alone: without what it would begin with. */
+		/* Alone: without the prefix with which it would begin. */
 		if (misses == 1u << PREFIX_MISS_NONE)
 			misses = 1u << PREFIX_MISS_EVICTED_STATE;
 		end = (struct mirror_end){0};

@@ -1,9 +1,9 @@
-/* What scheduler_rules.c (steps and ends) and scheduler_rules_admission.c (memory, what is found, who waits) share. */
+/* Functions that scheduler_rules.c (steps and ends) and scheduler_rules_admission.c (memory, hits, waiting) share. */
 #pragma once
 
 #include "tests/scheduler_rules.h"
 
-/* Choices that have not ended: how many, and the first of them (-1: none). */
+/* The number of choices that have not ended, and the first of them (-1: none). */
 uint32_t rules_live(const struct rule_request *q);
 int rules_first_live(const struct rule_request *q);
 
@@ -17,10 +17,10 @@ bool rules_remembers(const struct rules *r, const struct rule_request *q);
 /* Whether so much more can be had. */
 bool rules_room(const struct rules *r, uint32_t n_pages, uint32_t n_slots);
 
-/* Where q would begin, the reasons that are right then, and where it may part from what is known. */
+/* Where q would begin, the reasons that are right then, and where it may leave the known prefixes. */
 struct mirror_end rules_look_up(struct rules *r, struct rule_request *q, uint32_t *ret_misses);
 
-/* True when q now waits for what another one is computing. */
+/* True: q now waits for pages that another request is computing. */
 bool rules_follow(struct rules *r, struct rule_request *q, const struct mirror_end *end,
 		  uint64_t number);
 bool rules_admit(struct rules *r, struct rule_request *q, struct mirror_end end, uint32_t misses,
@@ -31,7 +31,7 @@ bool rules_wants_handoff(const struct rules *r, const struct rule_request *q,
 			 const struct mirror_end *end);
 bool rules_receive(struct rules *r, struct rule_request *q, uint32_t misses);
 
-/* Branches that are in doubt: takes those that the model tries. */
+/* Branches in doubt: takes those that the model tries. */
 void rules_try_branches(struct rules *r);
 
 /* The states that are wanted of q, from the front. Returns how many. */

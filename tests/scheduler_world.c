@@ -161,7 +161,7 @@ bool world_at_baseline(struct world *w)
 	       st.cache.free_slots == w->config.n_slots;
 }
 
-/* Paths from the root: nodes come parents first, so that those on the way to what is looked for are seen in their
+/* Prints paths from the root. Parents come before their children, so the nodes on the way to the wanted one come in
  * order. */
 struct look {
 	const int32_t *tokens;

@@ -1,7 +1,5 @@
-/*
- * What the tests of engine/store/ share: items whose tokens, keys and bytes follow from a number, a store with its events,
- * and its files.
- */
+/* Helpers of the tests of engine/store/: items whose tokens, keys and bytes follow from a number, a store with its
+ * events, and its files. */
 #pragma once
 
 #include <errno.h>
@@ -319,7 +317,7 @@ static inline int count_one(const char *path, const struct stat *st, int type, s
 	return 0;
 }
 
-/* Files below dir whose names end so. */
+/* The number of files below dir whose names end with this. */
 static inline uint32_t count_files(const char *dir, const char *suffix)
 {
 	counted = suffix;

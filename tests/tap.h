@@ -1,5 +1,4 @@
-/*
- * The test harness: TAP on standard output, one line a check, nothing else.
+/* The test harness: TAP on standard output, one line a check, nothing else.
  *
  *     TEST(arithmetic)
  *     {
@@ -9,9 +8,8 @@
  *
  *     TEST_MAIN()
  *
- * A failed check says what it saw; the exit status is 1 when any failed. Checks may be counted
- * quietly in loops with `check`, which prints only failures, and reported as one with `ok_all`.
- */
+ * A failed check prints the value that it found; the exit status is 1 if any check failed. Checks may be counted
+ * quietly in loops with `check`, which prints only failures, and reported as one with `ok_all`. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Added tokens: scans against a naive search, and what the flags do, by example. */
+/* Added tokens: scans against a naive search, and examples of the flags. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "tests/random.h"
 #include "tests/tap.h"
 
-/* The text with each token as [id:what it took]. */
+/* The text with each token as [id:text that it took]. */
 static void scan(const struct added *a, const char *text, struct buf *out)
 {
 	struct added_scan s = {0};

@@ -408,11 +408,11 @@ TEST(18_and_19)
 
 enum { PAGES = 48, SLOTS = 12, TEXT = 24 };
 
-/* What a device would have: a page's or a slot's text from the beginning. */
+/* The text of a device's page or slot, from the prompt's beginning. */
 static char page_text[PAGES][TEXT + 1], slot_text[SLOTS][TEXT + 1];
 
-/* A request: uses what is there, computes the rest, leaves some states. Checks every page and the state that it
- * was given. The node it ends with, locked; NULL: no room. */
+/* A request: uses the cached prefix, computes the rest, leaves some states. Checks every page and the state that it
+ * was given. Returns the node with which it ends, locked; NULL: no room. */
 static struct prefix_node *serve(struct prefix_cache *c, const char *s)
 {
 	struct text t = text(s);

@@ -1,7 +1,5 @@
-/*
- * The identity changes with everything that decides bits and with nothing else; what was hashed once is not read
- * again, and what a memo says is believed only about the very same file.
- */
+/* The identity changes with everything that decides bits and with nothing else. A file that was hashed once is not
+ * read again, and a line of a memo counts only for exactly the same file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,7 +1,5 @@
-/*
- * What http and the other threads share of a call: no token and no wake-up is lost, and a
- * connection is resumed only when it is suspended. libmicrohttpd is played by a semaphore.
- */
+/* The part of a call that http and the other threads share: no token and no wake-up is lost, and a connection is
+ * resumed only when it is suspended. A semaphore stands for libmicrohttpd. */
 #include "daemon/request/call.h"
 
 #include <errno.h>
@@ -182,8 +180,7 @@ TEST(stages)
 	is_int(atomic_load(&connection.wrong), 0, "never resumed awake, never suspended twice");
 }
 
-/* What the cache gave: nothing is said before it is known, parts add up, the first shortfall
- * counts. */
+/* The hits of a call: none is reported before it is known, parts add up, the first shortfall counts. */
 TEST(hit)
 {
 	struct connection_double connection = {0};
@@ -202,7 +199,7 @@ TEST(hit)
 	call_unref(c);
 }
 
-/* The loop that fails everything (no model at this path) still drops what it is given. */
+/* The loop that fails everything (no model at this path) still drops the calls that it gets. */
 TEST(abort)
 {
 	struct connection_double connection = {0};
@@ -225,7 +222,7 @@ TEST(abort)
 	is_int(atomic_load(&server.calls), 0, "the engine thread drops its references");
 }
 
-/* Whoever wants no tokens is woken all the same before they are too many to keep. */
+/* A connection that wants no tokens is woken all the same before they are too many to keep. */
 TEST(plenty)
 {
 	struct connection_double connection = {0};

@@ -1,4 +1,4 @@
-/* A choice's text, reasoning and log-probabilities against what the raw tokens say. */
+/* A choice's text, reasoning and log-probabilities, compared with its raw tokens. */
 #include "daemon/request/choice.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 static struct tokenizer *tokenizer;
 static const int32_t start_token = 1, end_token = 2, think_end = 4;
 
-/* What a choice gave, added up over its pieces. */
+/* The results of a choice, added up over its pieces. */
 struct sum {
 	struct buf content, reasoning, tokens;
 	struct ids ids;

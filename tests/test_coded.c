@@ -1,4 +1,4 @@
-/* Coded weights: whatever a panel holds comes back bit for bit, and what looks like weights takes three quarters. */
+/* Coded weights: every panel comes back bit for bit, and one with numbers like weights takes three quarters. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -156,7 +156,7 @@ static void test_round_trip(struct engine *g, enum tier_kind kind)
 	ok_all("a %s goes there and back bit for bit", kind == TIER_PAGE ? "page" : "state");
 }
 
-/* A sequence goes on elsewhere from what was read. */
+/* A sequence continues elsewhere from the bytes that were read. */
 static void test_resume(struct engine *g)
 {
 	struct one o;
@@ -208,7 +208,7 @@ static void test_order(struct engine *g)
 	want_page = read_now(g, TIER_PAGE, 0);
 	want_state = read_now(g, TIER_STATE, 0);
 	step(g, &b);
-	/* The second plan overwrites what the first one left, and the third copy what the second plan left. */
+	/* The second plan overwrites the data of the first one, and the third copy those of the second plan. */
 	check(engine_submit(g, &a.plan, &e) == 0);
 	check(engine_read_item(g, TIER_PAGE, 0, pages[0], &pages[0], &e) == 0);
 	check(engine_read_item(g, TIER_STATE, 0, states[0], &states[0], &e) == 0);
@@ -229,7 +229,7 @@ static void test_order(struct engine *g)
 	      !memcmp(states[2], want_state, state_bytes));
 	ok_all("reads see what the plans before them left, whatever comes after");
 
-	/* A write between two plans is there for the second: pages and state of `a`, of which a token follows. */
+	/* The second plan sees a write between two plans: pages and state of `a`, from which a token follows. */
 	{
 		void *second = NULL;
 		struct draw_result want, got[2];
@@ -298,7 +298,7 @@ static void test_limits(struct engine *g)
 
 enum { LAYERS_MAX = 64 };
 
-/* What a prompt left, piece by piece: the layer's two parts of its two pages, or of its state. */
+/* The data of a prompt, piece by piece: the layer's two parts of its two pages, or of its state. */
 struct shipping {
 	struct engine *engine;
 	const struct plan *plan;
@@ -310,7 +310,7 @@ struct shipping {
 	_Atomic uint32_t came, bad;
 };
 
-/* Whether the layer keeps pages, and the bytes of all that it keeps of one. */
+/* Whether the layer keeps pages, and the bytes of all its pieces of one. */
 static bool keeps_pages(const struct engine *g, uint32_t layer, uint64_t *ret_bytes)
 {
 	uint32_t n;
@@ -368,7 +368,7 @@ static void test_pieces(struct engine *g)
 	prompt_plan(&b, 22, 0, 0);
 	s.plan = &a.plan;
 	engine_set_on_layer(g, read_layer, &s);
-	/* The second overwrites what the first left, as soon as it may. */
+	/* The second copy overwrites the data of the first, as soon as it may. */
 	check(engine_submit(g, &a.plan, &e) == 0 && engine_submit(g, &b.plan, &e) == 0);
 	check(engine_wait(g, &got, &e) == 0 && engine_wait(g, &got, &e) == 0);
 	engine_set_on_layer(g, NULL, NULL);
@@ -382,7 +382,7 @@ static void test_pieces(struct engine *g)
 		uint64_t n;
 		bool pages = keeps_pages(g, i, &n);
 
-		/* The second half of what a layer has is page 1's. */
+		/* The second half of a layer's data is page 1's. */
 		check(!memcmp(s.host[i] + (pages ? n : 0),
 			      (char *)(pages ? page : state) + at[!pages], n));
 		at[!pages] += n;
@@ -448,7 +448,7 @@ int main(int argc, char **argv)
 	test_order(g);
 	test_limits(g);
 	test_pieces(g);
-	/* Copies that nobody waits for. */
+	/* Copies that are never waited for. */
 	host = bytes_of(size_of(g, TIER_PAGE));
 	check(engine_read_item(g, TIER_PAGE, 0, host, NULL, &e) == 0);
 	engine_close(g);

@@ -1,7 +1,5 @@
-/*
- * The work list of a decode step: a ticket never waits for a higher one, every part of every operation is in exactly one
- * ticket, and whatever a phase reads has been written by a phase before it.
- */
+/* The work list of a decode step: a ticket never waits for a higher one, every part of every operation is in exactly
+ * one ticket, and a phase before has written all data that a phase reads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +64,7 @@ static uint32_t op_at(const int32_t *phase)
 	return (uint32_t)phase[PHASE_OP];
 }
 
-/* What phases read was there before. Without experts nobody chooses any, and nobody looks at the choice. */
+/* Earlier phases wrote all data that a phase reads. Without experts no phase chooses any or reads a choice. */
 static bool ordered(const int32_t *phase, bool experts)
 {
 	const uint32_t chosen = 1u << AT_EXPERTS | 1u << AT_WEIGHTS;

@@ -123,7 +123,7 @@ TEST(way)
 	delivery_free(s);
 }
 
-/* A delivery fails with this sentence, stays failed, and ignores what comes. */
+/* A delivery fails with this sentence, stays failed, and ignores later messages. */
 static void failed(struct delivery *r, int got, int code, const char *text)
 {
 	struct wire_status status;
@@ -666,7 +666,7 @@ TEST(random)
 	   n_timeouts);
 }
 
-/* What one side sends the other one takes: two deliveries, with an unreliable way between them. */
+/* Each side accepts the messages of the other: two deliveries, with an unreliable way between them. */
 TEST(pairs)
 {
 	uint32_t n_good = 0;

@@ -1,8 +1,6 @@
-/*
- * The streaming detokenizer against a naive model that keeps all bytes and computes, after each id,
- * what may have gone out: over random ids that cut characters anywhere and stop strings that nearly
- * match. The examples say the same in a form that one can read.
- */
+/* The streaming detokenizer against a naive model that keeps all bytes and computes, after each id, the text that may
+ * be passed on: over random ids that cut characters anywhere and stop strings that nearly match. The examples show
+ * the same in readable form. */
 #include <stdlib.h>
 
 #include "base/buf.h"
@@ -56,7 +54,7 @@ static void make_tokenizer(void)
 	for (unsigned i = 0; i < SPECIAL; i++) {
 		const char *text = i < FIRST ? "" : pieces[i - FIRST];
 
-		/* What is one byte has an id already, and this one stays a gap. */
+		/* A single byte has an id already, so this id stays a gap. */
 		if (i >= FIRST && strlen(text) == 1)
 			continue;
 		buf_puts(&json, i ? ",\"" : "\"");
@@ -85,7 +83,8 @@ struct naive {
 	/* computed: */
 	char text[3 * BYTES_MAX];
 	size_t raw_end[3 * BYTES_MAX + 1]; /* for a length of text: how many raw bytes it covers */
-	size_t len, out;		   /* of text: all of it, and what may be out */
+	/* of text: all of it, and the part that may be passed on */
+	size_t len, out;
 	bool stopped;
 };
 
@@ -206,7 +205,7 @@ static void run_random(void)
 
 /* ---- by example ---- */
 
-/* Pushes the ids of bytes or pieces and writes what comes, a bar after each; ! for a stop. */
+/* Pushes the ids of bytes or pieces and writes the result of each, followed by a bar; ! for a stop. */
 static void example(const char *const *stops, size_t n_stops, const char *const *input, size_t n,
 		    const char *want, size_t released)
 {
@@ -283,7 +282,7 @@ static void test_every_cut(void)
 	ok_all("what is out is whole and true after each byte, and nothing follows a stop");
 }
 
-/* A long output of what nearly stops costs time by its length only. */
+/* A long output that nearly matches stop strings costs time by its length only. */
 static void test_near_stops(void)
 {
 	char *stop = calloc(1, 4097);

@@ -1,10 +1,8 @@
-/*
- * Opening what should not open: directories, files and options that are wrong in every way. Each gets one sentence
- * and leaves nothing behind; afterwards the engine opens and answers as before. And plans outside the
- * engine's limits are refused.
+/* Opening an engine with directories, files and options that are wrong in every way. Each gets one sentence and
+ * leaves nothing behind; afterwards the engine opens and answers as before. And plans outside the engine's limits are
+ * refused.
  *
- *     test_engine TINY      a directory of tiny checkpoints
- */
+ *     test_engine TINY      a directory of tiny checkpoints */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +18,7 @@
 enum { FILE_MAX = 64 << 20 };
 
 static char good[4096];		   /* the directory of a good checkpoint */
-static struct buf config, weights; /* what lies there */
+static struct buf config, weights; /* the directory's content */
 static int descriptors_before;
 
 static struct engine_options options(const char *dir)
@@ -343,7 +341,7 @@ TEST(options)
 	ok(refused(&o, -ENOMEM, "GiB"), "a model that does not fit");
 }
 
-/* What is asked for is what there is, and it is enough to run (engine_open runs a step). */
+/* Exactly the memory that the options name is taken, and it is enough to run (engine_open runs a step). */
 TEST(cache_memory)
 {
 	struct engine_options o = options(good);
@@ -480,7 +478,7 @@ TEST(plans)
 	engine_close(g);
 }
 
-/* ---- what is left ---- */
+/* ---- leftovers ---- */
 
 TEST(still_good)
 {
@@ -539,7 +537,7 @@ int main(int argc, char **argv)
 	snprintf(good, sizeof(good), "%s/01-moe", argv[1]);
 	if (!read_good())
 		return 2;
-	/* What OpenCL opens once and keeps is there before descriptors are counted. */
+	/* OpenCL opens some descriptors once and keeps them; they are open before descriptors are counted. */
 	o = options(good);
 	if (engine_open(&o, &g, &e) < 0) {
 		printf("# %s\n", e.text);

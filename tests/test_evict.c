@@ -1,4 +1,4 @@
-/* prefix_cache/evict: who goes first. Two tokens a page, 10 bytes a page, 100 a slot. */
+/* prefix_cache/evict: the order of eviction. Two tokens a page, 10 bytes a page, 100 a slot. */
 #include "prefix_cache/evict.h"
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
@@ -218,7 +218,7 @@ TEST(lazy_correction)
 	free_cache(c);
 }
 
-/* What is never used again goes in the end, whatever it was worth. */
+/* A prefix that is never used again is evicted in the end, whatever it was worth. */
 TEST(ages)
 {
 	struct prefix_cache *c = new_cache(2, 2, 64, 4);

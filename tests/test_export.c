@@ -1,9 +1,7 @@
-/*
- * Synthetic weights run as made on the device, and run from the checkpoint that they were exported to: the same
- * bits. And what `tigon export` does around it.
+/* Synthetic weights give the same bits when made on the device and when read from the checkpoint to which they were
+ * exported. And the rest of `tigon export`.
  *
- *     test_export TIGON MODEL TINY      the program, a model directory, a directory of tiny checkpoints
- */
+ *     test_export TIGON MODEL TINY      the program, a model directory, a directory of tiny checkpoints */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>

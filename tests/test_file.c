@@ -7,7 +7,7 @@
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
-/* What the scratch file holds, "" when it is not there. */
+/* The content of the scratch file; "": there is none. */
 static const char *content(const char *name)
 {
 	static char text[64];
@@ -42,7 +42,7 @@ TEST(draft)
 	ok(!there("never") && !there("never.partial"), "and nothing is left");
 }
 
-/* What could not get its name in the end, or should not, is not begun. */
+/* A file that could not get its name in the end, or should not, is not begun. */
 static void refused(const char *name, int code, const char *what)
 {
 	const char *path = name ? scratch_path(name) : "";

@@ -1,14 +1,12 @@
-/*
- * The forward pass against golden answers computed by transformers in float32.
+/* The forward pass against golden answers that transformers computed in float32.
  *
  *     test_golden DIR float32|bfloat16 [generic|x86|auto]
  *
- * Then the same log-probabilities are asked for in another way: prompt and answer together are the prompt.
+ * Then the same log-probabilities are requested in another way: prompt and answer together are the prompt.
  *
- * float32: the same tokens, every listed log-probability within 2e-4. bfloat16: the same tokens up to the first
- * step whose margin is below 0.2; the first step's best log-probability within 0.02, 99 % of the chosen tokens'
- * within 0.1 as long as the tokens are the same.
- */
+ * float32: the same tokens, every listed log-probability within 2e-4. bfloat16: the same tokens up to the first step
+ * whose margin is below 0.2; the first step's best log-probability within 0.02, 99 % of the chosen tokens' within 0.1
+ * as long as the tokens are the same. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +54,7 @@ static void test_bfloat16(const struct golden *g, const struct run *runs)
 	ok((double)near >= 0.99 * (double)steps, "%zu of %zu steps within 0.1", near, steps);
 }
 
-/* What was an answer is asked about as a part of the prompt. */
+/* Requests scores of an answer, as a part of the prompt. */
 static void test_prompts(struct engine *g, const struct run_setup *setup,
 			 const struct golden *golden, bool exact)
 {

@@ -1,4 +1,4 @@
-/* What is told to whom of what was newly cached. */
+/* Which decode worker is told which newly cached pages. */
 #include <stdlib.h>
 
 #include "protocol/transfer/gossip.h"
@@ -27,7 +27,8 @@ static void add(struct gossip *g, uint32_t first, uint32_t n)
 	}
 }
 
-/* Tells somebody all; whether that is first .. first + n - 1, and whether what was before is forgotten. */
+/* Tells one decode worker all keys; checks that they are first .. first + n - 1, and whether earlier ones are
+ * forgotten. */
 static bool hears(const struct gossip *g, uint64_t *told, uint32_t first, uint32_t n,
 		  bool forgotten)
 {

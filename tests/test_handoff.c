@@ -32,7 +32,7 @@ static uint64_t receive(struct world *w, const char *prompt, uint32_t max_tokens
 	return submit(w, prompt, max_tokens, HANDOFF_RECEIVE, 0);
 }
 
-/* What is asked for next; its request is 0: nothing. */
+/* The next prompt to hand over; its request is 0: there is none. */
 static struct scheduler_prepare prepare(struct world *w)
 {
 	struct scheduler_prepare p = {0};
@@ -50,7 +50,7 @@ static uint32_t arrive(struct world *w, uint64_t id, int32_t token)
 	return w->n_events;
 }
 
-/* What the newest plan ships: "first+n" of a row's pages, "*" with the state. */
+/* The ships of the newest plan: "first+n" of a row's pages, "*" with the state. */
 static const char *ships(struct world *w)
 {
 	buf_reset(&w->text);
@@ -443,7 +443,7 @@ TEST(ships)
 	world_free(w);
 }
 
-/* What a ship named is there until it is through, whoever needs room. */
+/* Pages and slot of a ship are kept until it is read, even if other requests need room. */
 TEST(kept)
 {
 	struct scheduler_config c = world_config(2, 12, 64);

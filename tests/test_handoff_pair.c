@@ -1,18 +1,17 @@
-/*
- * Prefill and decode apart, from end to end without a device: a scheduler that decodes and one that prefills, coupled as two
- * workers are, against one scheduler that does both. What is drawn must be the same, to the last bit of a
- * log-probability, whatever comes late, fails or is given up on the way.
+/* Prefill and decode apart, from end to end without a device: a scheduler that decodes and one that prefills, coupled
+ * like two workers, against one scheduler that does both. The same tokens must be drawn, to the last bit of a
+ * log-probability, even if messages are late or fail and attempts are given up.
  *
- * The model behind each of the three makes numbers of all that a row reads: every cell of its pages, the state it resumes, the
- * counts of its seat. There are three kinds of lives:
- *     TOKENS  a number does not say how it was computed: all may begin with whatever they find
- *     CLEAN   it says whether a prefill or a decode row computed it, as the bits of a real model do; what was decoded is
- *             remembered by nobody, since who begins with it has other bits than who does not
- *     COLD    it says so, the worker that decodes remembers all, has every prompt computed elsewhere, and must answer as one that
- *             remembers nothing
+ * The model of each of the three computes numbers from everything that a row reads: every cell of its pages, the
+ * state it resumes, the counts of its seat. There are three kinds of lives:
  *
- *     test_handoff_pair [SEED [RUNS]]
- */
+ *     TOKENS  a number does not tell how it was computed: every request may begin with any cached prefix
+ *     CLEAN   it tells whether a prefill or a decode row computed it, as the bits of a real model do; decoded pages
+ *             are not kept, because a request that begins with them has other bits than one that does not
+ *     COLD    it tells so, too; the worker that decodes keeps everything, has every prompt computed elsewhere, and must
+ *             answer as one that keeps nothing
+ *
+ *     test_handoff_pair [SEED [RUNS]] */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +37,7 @@ enum {
 
 enum kind { TOKENS, CLEAN, COLD, KINDS };
 
-/* ---- one worker: a scheduler and what stands for its device ---- */
+/* ---- one worker: a scheduler and a model of its device ---- */
 
 struct worker {
 	struct scheduler *s;
@@ -68,7 +67,7 @@ static struct draw_result draw(const struct worker *w, const struct plan *p,
 	return r;
 }
 
-/* The next plan, run at once: NULL when there is none. */
+/* The next plan, run at once; NULL: there is none. */
 static const struct plan *step(struct worker *w)
 {
 	const struct plan *p;
@@ -97,7 +96,7 @@ static uint32_t commit(struct worker *w, struct scheduler_event *events)
 
 /* ---- requests and deliveries ---- */
 
-/* What a client got. */
+/* The answer that a client got. */
 struct answer {
 	struct draw_result draws[SEQS][LEN];
 	uint32_t n[SEQS];
@@ -148,7 +147,7 @@ static bool chance(uint32_t one_in)
 	return random_below(one_in) == 0;
 }
 
-/* What failed is asked for again, or else computed where it is decoded. */
+/* A failed prompt is handed over again, or else computed by the decode worker. */
 static bool again(struct life *l)
 {
 	return l->kind == COLD || chance(2);
@@ -179,7 +178,7 @@ static void take_answers(struct life *l, bool unified, const struct scheduler_ev
 
 /* ---- the network ---- */
 
-/* The prefill worker reads what its ships named: at once, or when it comes to it. */
+/* The prefill worker reads the data that its ships named: at once, or later. */
 static void read_delivery(struct life *l, struct delivery *r, bool all)
 {
 	uint32_t first = r->to.ask.n_have / P;
@@ -230,7 +229,7 @@ static void take_ships(struct life *l, const struct plan *p)
 	}
 }
 
-/* The prefill worker lost it, or gives it up; the decode worker hears of it. */
+/* The prefill worker loses the prompt, or gives it up; the decode worker is told. */
 static void fail_delivery(struct life *l, struct delivery *r)
 {
 	if (r->sending)
@@ -310,7 +309,7 @@ static void network(struct life *l)
 	read_delivery(l, r, false);
 	if (!has_all(l, r))
 		return;
-	/* In either order: what was read does not change any more. */
+	/* In either order: data that were read do not change any more. */
 	if (chance(2))
 		deliver(l, r);
 	scheduler_shipped(l->prefill.s, r->prefill);
@@ -356,7 +355,7 @@ static void step_prefill(struct life *l)
 		return;
 	}
 	if (chance(100)) {
-		/* All that it had is gone, also what ships. */
+		/* All its pages and states are gone, also shipped ones. */
 		seen.lost_steps++;
 		(void)scheduler_fail(w->s, events);
 		w->n_out = 0;
@@ -421,7 +420,7 @@ static void submit(struct life *l, const struct task *texts)
 	check(scheduler_submit(l->decode.s, &t->r, &t->decode, NULL) == 0);
 }
 
-/* The client leaves, or (as a peer that is dead) what it waits for is not waited for any more. */
+/* The client leaves, or (as for a dead peer) the prompt is no longer waited for. */
 static void give_up(struct life *l)
 {
 	struct task *t = &l->tasks[random_below(l->n_tasks)];
@@ -433,7 +432,8 @@ static void give_up(struct life *l)
 		scheduler_abort(l->unified.s, t->unified);
 		scheduler_abort(l->decode.s, t->decode);
 		for (uint32_t i = 0; i < l->n_deliveries; i++)
-			if (l->deliveries[i].decode == t->decode) /* what still comes is dropped */
+			if (l->deliveries[i].decode ==
+			    t->decode) /* data that still come are dropped */
 				l->deliveries[i].open = false;
 		seen.given_up++;
 		return;
@@ -535,7 +535,7 @@ static void live(uint64_t seed)
 	states = !chance(4);
 	l->kind = (enum kind)random_below(KINDS);
 	l->want_tasks = 5 + random_below(REQUESTS - 5);
-	/* What one takes the others take as well: 3 choices of 96 tokens are 72 pages at most. */
+	/* All accept what one accepts: 3 choices of 96 tokens are 72 pages at most. */
 	unified = random_config(states, 72 + random_below(PAGES_MAX - 72));
 	decode = random_config(states, 72 + random_below(chance(2) ? 4 : PAGES_MAX - 72));
 	prefill = random_config(states, 20 + random_below(PAGES_MAX - 20));

@@ -1,14 +1,12 @@
-/*
- * A request's answer does not depend on what the prefix cache had of it: a hit gives what a miss gives.
+/* A request's answer does not depend on the part of it that the prefix cache had: a hit gives the answer of a miss.
  *
  *     test_hits DIR float32|bfloat16      DIR: lexis
  *
- * Two hundred prompts of 1 to 3,000 tokens, walks through a random tree of beginnings, each run cold and alone first. Then
- * all of them against the cache, two plans out, arriving at random steps beside one another, with three prefill budgets and
- * renamed pages and slots, then in so little memory that pages are evicted. Thirty-two requests in memory for two are
- * retracted and come back. What was prefilled gives every
- * bit; what was decoded is as good as equal, and conversations that go on from their answers show how nearly.
- */
+ * Two hundred prompts of 1 to 3,000 tokens, walks through a random tree of beginnings, each run cold and alone first.
+ * Then all of them use the cache, two plans out, arriving at random steps beside one another, with three prefill
+ * budgets and renamed pages and slots, then in so little memory that pages are evicted. Thirty-two requests in memory
+ * for two are retracted and come back. Prefilled prefixes give every bit. Decoded ones give nearly equal numbers;
+ * conversations that continue from their answers show how near. */
 #include <stdlib.h>
 
 #include "base/macros.h"
@@ -54,7 +52,7 @@ static uint32_t random_length(uint32_t most)
 	return 1 + random_below(MIN(bound, most));
 }
 
-/* ---- what a run finds ---- */
+/* ---- hits of a run ---- */
 
 struct found {
 	uint32_t requests;
@@ -147,7 +145,7 @@ static void make_requests(struct run *runs, int32_t (*prompts)[LONGEST], uint32_
 	}
 }
 
-/* Every request against the cache; bit by bit what it was alone. */
+/* Every request with the cache has, bit by bit, the answer that it had alone. */
 static void test_budget(struct engine *g, struct run_setup setup, const struct run *alone,
 			const char *dtype)
 {
@@ -323,7 +321,7 @@ static void test_chats(struct engine *g, const struct engine_options *o)
 		if (most > 1e-3f)
 			printf("# chat %u, turn %u: %u of %u cached, off by %g\n", i / TURNS,
 			       i % TURNS, warm[i].hit.n_cached, warm[i].n_prompt, (double)most);
-		/* It went on from what the turn before had generated. */
+		/* It continued from tokens that the turn before had generated. */
 		beyond += i % TURNS && warm[i].hit.n_cached > cold[i - 1].n_prompt;
 	}
 	check(worst <= 1e-3f);

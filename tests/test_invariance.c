@@ -1,16 +1,14 @@
-/*
- * A request's answer does not depend on who shares its steps: the same bits alone and in a batch.
+/* A request's answer does not depend on the requests that share its steps: the same bits alone and in a batch.
  *
  *     test_invariance DIR float32|bfloat16 [full]
  *
- * Thirty-two requests of different lengths (whole chunks, one token more and one less, prompts that the budget
- * cuts), greedy, drawn and penalised, some with several choices. Each runs alone first; then they run in
- * batches of 8 and 32, arriving at different steps, with several prefill budgets, with pages, slots and
- * seats renamed, and again and again in the same memory. Some ask how likely their prompt was. Every token and
- * every bit of every log-probability must be what it was alone, with every kernel variant that runs here, with a decode step in
- * one launch and in many, and for pages of 64 and 128 tokens; and the variants must agree with one another.
- * `full` runs every combination and more orders of pages, otherwise the large batches are the shuffled ones.
- */
+ * Thirty-two requests of different lengths (whole chunks, one token more and one less, prompts that the budget cuts),
+ * greedy, drawn and penalised, some with several choices. Each runs alone first; then they run in batches of 8 and
+ * 32, arriving at different steps, with several prefill budgets, with pages, slots and seats renamed, and again and
+ * again in the same memory. Some request scores of their prompt. Every token and every bit of every log-probability
+ * must be the same as alone, with every kernel variant that runs here, with a decode step in one launch and in many,
+ * and for pages of 64 and 128 tokens; and the variants must agree with one another. `full` runs every combination and
+ * more orders of pages, otherwise the large batches are the shuffled ones. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -100,7 +98,7 @@ static bool run_alone(struct engine *g, const struct run_setup *setup, struct ru
 	return good;
 }
 
-/* The first n requests together. Who arrives when changes with the budget. */
+/* Runs the first n requests together. Their order of arrival changes with the budget. */
 static void run_together(struct engine *g, struct run_setup setup, const struct run *alone,
 			 size_t n)
 {
@@ -123,7 +121,7 @@ static void run_together(struct engine *g, struct run_setup setup, const struct 
 	for (size_t i = 0; i < n; i++)
 		check(run_same(&alone[i], &runs[i], "alone and in a batch"));
 	clear(runs, n);
-	/* What the name of the test promises did happen. */
+	/* The event that the test is named for did happen. */
 	check(steps.mixed > 0);
 	check(steps.copies > 0);
 	check(steps.scored_beside > 0);
@@ -196,7 +194,7 @@ static bool test_engine(const struct engine_options *o, const char *variant, boo
 	return true;
 }
 
-/* Cuts that change with the size, none of them the one that is built in. */
+/* Cuts that change with the size, none of them the built-in one. */
 #define CUTS_OF(kernels, dtype)                                                                 \
 	"*\t*\t*\t" kernels "\t" dtype                                                          \
 	"\tproduct\t*\t*\t*\ttile_rows=3 tile_blocks=4 blocks=6 row_block=16\tsame\t-\t-\n"     \

@@ -1,4 +1,4 @@
-/* prefix_cache/lock: what is locked or pinned stays. Two tokens a page. */
+/* prefix_cache/lock: locked and pinned nodes stay. Two tokens a page. */
 #include "tests/prefix_fixture.h"
 #include "tests/tap.h"
 

@@ -187,7 +187,7 @@ TEST(many_variants)
 	free_cache(c);
 }
 
-/* Pages without a state, of which somebody makes use who brings the state along. */
+/* Pages without a state, used by a request that brings the state along. */
 TEST(pages_only)
 {
 	struct prefix_cache *c = new_cache(2, 4, 16, 8);

@@ -1,5 +1,4 @@
-/* engine/model_config: the families read right; what cannot be computed is refused by name.
- */
+/* engine/model_config: the families are read correctly; configurations that cannot be computed are refused by name. */
 #include <errno.h>
 #include <math.h>
 

@@ -1,7 +1,5 @@
-/*
- * daemon/steps/mover.c between a scheduler and a store and a device that are played here, so that each copy and each answer
- * comes when the test says so.
- */
+/* daemon/steps/mover.c between a scheduler and models of a store and a device, so that each copy and each answer
+ * comes when the test wants it. */
 #include "daemon/steps/mover.h"
 
 #include <errno.h>
@@ -18,7 +16,7 @@ enum { PAGE = 2, PAGE_BYTES = 100, STATE_BYTES = 1000, CALLS_MAX = 4096 };
 
 enum call_type { PUT, TOUCH };
 
-/* What the store was told, in order. */
+/* The calls of the store, in order. */
 static struct {
 	enum call_type type;
 	struct tier_item item;
@@ -127,7 +125,7 @@ static void tell(struct store_event ev)
 	store.events[store.n_events++] = ev;
 }
 
-/* ---- a device, whose copies are through when it says so ---- */
+/* ---- a device, whose copies end when the test says so ---- */
 
 static struct engine {
 	void *out[ENGINE_ITEMS_OUT];
@@ -294,7 +292,7 @@ TEST(down)
 	ok_all("and no block is left");
 }
 
-/* Behaviour 17, for bytes: what is written back while all of it is given up. */
+/* Bytes of items that are written back while all of them are given up. */
 TEST(17)
 {
 	struct world *w = open_world();

@@ -623,7 +623,7 @@ static void *failing_malloc(size_t n)
 	return allocations_left-- > 0 ? malloc(n) : NULL;
 }
 
-/* Every allocation of the JSON library fails once; AddressSanitizer sees what is left behind. */
+/* Every allocation of the JSON library fails once; AddressSanitizer sees leaks. */
 TEST(out_of_memory)
 {
 	static const char body[] =

@@ -460,7 +460,7 @@ TEST(prompt_logprobs)
 	}
 }
 
-/* What a client makes of a stream: everything of one choice added up. */
+/* A client's view of a stream: all pieces of one choice added up. */
 struct sum {
 	struct buf content, reasoning;
 	json_t *tokens, *ids; /* arrays: log-probability entries, token ids */
@@ -517,7 +517,7 @@ static void sum_release(struct sum *s)
 
 enum { TOKENS_MAX = 40 };
 
-/* A made-up choice: drawn tokens, and what a detokenizer would make of them. */
+/* A made-up choice: drawn tokens, and the text of a detokenizer. */
 struct made {
 	struct openai_token tokens[TOKENS_MAX];
 	int32_t ids[TOKENS_MAX];

@@ -1,4 +1,4 @@
-/* The bench's yardsticks: what is known of devices, and that what is measured is possible. */
+/* The measurements of the bench: known devices, and that measured values are possible. */
 #include <stdlib.h>
 
 #include "engine/device.h"

@@ -1,4 +1,5 @@
-/* The table of peers: heartbeats, what they have cached, who gets a prompt; beside a naive model; and at full size. */
+/* The table of peers: heartbeats, cached pages, the choice of a peer for a prompt; beside a naive model; and at full
+ * size. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -117,7 +118,7 @@ TEST(states)
 	peers_free(p);
 }
 
-/* A worker that was stopped for an hour calls nobody dead before it has asked. */
+/* A worker that was stopped for an hour declares no peer dead before it has asked. */
 TEST(stopped)
 {
 	struct peers *p = peers_new(seed, 5 * SECOND);

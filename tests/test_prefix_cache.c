@@ -1,4 +1,4 @@
-/* prefix_cache/prefix_cache: using a match, memory, and what is shown. Two tokens a page. */
+/* prefix_cache/prefix_cache: using a match, memory, and the views. Two tokens a page. */
 #include <errno.h>
 
 #include "tests/prefix_fixture.h"

@@ -1,10 +1,8 @@
-/*
- * The prefix cache beside a naive model (prefix_model.h), over a million random events: pools are partitioned and all comes back at the
- * end; a refusal changes nothing; a hit can be resumed; what is locked or pinned stays; no request writes a state that others share; a
- * state is published where it was written.
+/* The prefix cache beside a naive model (prefix_model.h), over a million random events: pools are partitioned and all
+ * comes back at the end; a refusal changes nothing; a hit can be resumed; locked and pinned nodes stay; no request
+ * writes a state that others share; a state is published where it was written.
  *
- *     test_prefix_random [seed [runs [events]]]
- */
+ *     test_prefix_random [seed [runs [events]]] */
 #include <stdlib.h>
 
 #include "base/mix.h"

@@ -1,8 +1,6 @@
-/*
- * What an engine says of its launches: all of them, with shapes, experts and times.
+/* An engine's report of its launches: all of them, with shapes, experts and times.
  *
- *     test_profile DIR      DIR: lexis
- */
+ *     test_profile DIR      DIR: lexis */
 #include <stdlib.h>
 #include <string.h>
 

@@ -131,7 +131,7 @@ TEST(random)
 
 			reasoning_push(&r, text + at, n, &got.reasoning, &got.content);
 			at += n;
-			/* What is out is never taken back, and only a tag's beginning is held. */
+			/* Text that was passed on is never taken back, and only the beginning of a tag is held. */
 			check(got.content.len <= want.content.len &&
 			      got.reasoning.len <= want.reasoning.len);
 			check(r.n_held < strlen(closing));

@@ -1,5 +1,5 @@
-/* daemon/steps/record.c and daemon/cli/simulate/replay.c: what is written down makes the same plans again, also where prompts come
- * from another worker or go there. (Recordings of a whole daemon are in http/test_simulate.py.) */
+/* daemon/steps/record.c and daemon/cli/simulate/replay.c: recorded calls make the same plans again, also if prompts
+ * come from another worker or go there. (Recordings of a whole daemon are in http/test_simulate.py.) */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void run(struct world *w, struct record *r)
 	}
 }
 
-/* What it prints is not for here. */
+/* Its output is not part of the test. */
 static int replay(const char *path, struct err *e)
 {
 	int out, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC), result;
@@ -69,7 +69,7 @@ static int replay(const char *path, struct err *e)
 	return result;
 }
 
-/* forget: the arrival is left out, as if nobody had written it down. */
+/* forget: the arrival is left out, as if it had not been recorded. */
 static void decode(const char *path, bool forget)
 {
 	struct scheduler_config c = world_config(2, 30, 64);

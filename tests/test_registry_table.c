@@ -1,4 +1,4 @@
-/* What a registry remembers: who came, until when, and who is told; beside a naive model; full. */
+/* The memory of a registry: which workers, until when, and which peers are told; beside a naive model; full. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,7 +127,7 @@ TEST(full)
 	registry_table_free(t);
 }
 
-/* A worker at each of a few endpoints, as a naive list has it. */
+/* A worker at each of a few endpoints, in a naive list. */
 struct model {
 	uint32_t process; /* 0: none */
 	uint64_t until_ns;

@@ -1,12 +1,10 @@
-/*
- * Steps on the queue: what two plans that are out at a time, tokens that only the device knows, and states kept
- * on the way must not change is a single bit.
+/* Steps on the queue: neither two plans out at a time, nor tokens that only the device knows, nor states kept on the
+ * way may change a single bit.
  *
  *     test_runner DIR float32|bfloat16      DIR: lexis
  *
- * Plans are made here, without a scheduler, so that every case is certain to occur. After each submit the plan's memory
- * is overwritten: the engine may need nothing of it.
- */
+ * Plans are made here, without a scheduler, so that every case is certain to occur. After each submit the plan's
+ * memory is overwritten: the engine may need nothing of it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -44,12 +42,12 @@ struct seq {
 	const int32_t *banned;
 	uint32_t n_banned;
 	uint32_t arrival; /* the first step that may have it */
-	const struct seq *
-		parent; /* NULL, or the sequence whose prompt's end this one draws from: a second choice */
+	/* NULL, or the sequence from whose prompt's end this one draws: a second choice */
+	const struct seq *parent;
 	uint32_t pages[PAGES], slot;
 	struct plan_snapshot keep[KEEP_MAX]; /* states to be kept, by rising n_tokens */
 	uint32_t n_keep;
-	/* progress: what is planned, and what has come back */
+	/* progress: planned tokens, and results that came back */
 	uint32_t position, planned, got;
 	int32_t state; /* the slot that has the state at `position`, or STATE_ZERO */
 	uint32_t draw; /* index of the newest draw in its plan */
@@ -108,7 +106,7 @@ static void add_draw(struct made *m, struct out *o, struct seq *s, uint32_t seat
 	o->owners[o->n++] = s;
 }
 
-/* The row's tokens are in the plan's memory, or nobody has seen them. */
+/* The row's tokens are in the plan's memory, or only on the device. */
 static struct plan_row *add_row(struct made *m, struct seq *s, uint32_t n)
 {
 	uint32_t i = m->plan.n_rows++;
@@ -182,7 +180,7 @@ static void add_prefill(struct made *m, struct out *o, struct seq *seqs, uint32_
 	m->plan.n_prefill_rows = m->plan.n_rows;
 }
 
-/* Those that have drawn in an earlier plan: `drawn` is what each had before this one. */
+/* Those that have drawn in an earlier plan; `drawn` is their number of draws before this one. */
 static void add_decode(struct made *m, struct out *o, struct seq *seqs, uint32_t n,
 		       const uint32_t *drawn)
 {
@@ -351,7 +349,7 @@ static void make_mix(struct seq seqs[SEQS], int32_t prompts[SEQS][LENGTH_MAX])
 		s->slot = i;
 		own_pages(s, i * PAGES);
 	}
-	/* Results have log-probabilities or none, so that ids and what lies behind them take every place. */
+	/* Results with and without log-probabilities alternate, so that ids and reports take every place. */
 	seqs[1].sampling.want_logprobs = seqs[5].sampling.want_logprobs = false;
 	seqs[2].sampling.temperature = seqs[5].sampling.temperature = seqs[6].sampling.temperature =
 		1;
@@ -407,7 +405,7 @@ static void test_depth(struct engine *g, const char *name)
 	ok_all("%s: steps, launches and bytes are counted the same", name);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused plans ---- */
 
 /* A prompt of 130 tokens in the first of its pages, with two draws; then its rows' successors. */
 static void base_plan(struct made *m)
@@ -465,7 +463,7 @@ static void test_refused(struct engine *g, const char *name)
 	ok_all("%s: nothing to wait for", name);
 	base_plan(&m);
 	check(engine_submit(g, &m.plan, &e) == 0);
-	/* One is out; each of these leaves it alone and is not queued. */
+	/* One plan is out; each of these leaves it unchanged and is not queued. */
 	for (int i = 0;; i++) {
 		struct plan_row *row = &m.rows[0];
 

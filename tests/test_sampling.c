@@ -65,7 +65,7 @@ static bool same_ids(const struct ids *a, const struct ids *b)
 	return a->len == b->len && !memcmp(a->v, b->v, a->len * sizeof(*a->v));
 }
 
-/* The step of all golden answers whose best token is least likely: its prompt, and what comes behind it. */
+/* The step of all golden answers whose best token is least likely: its prompt, and the tokens behind it. */
 static void find_open_prompt(void)
 {
 	const struct golden_case *best = NULL;
@@ -93,7 +93,7 @@ static void find_open_prompt(void)
 	run_release(&r);
 }
 
-/* ---- what a draw depends on ---- */
+/* ---- inputs of a draw ---- */
 
 TEST(seed)
 {
@@ -162,8 +162,8 @@ TEST(choices)
 	ok_all("choice k is the same of four and of eight, whatever page the prompt ends on, and no other");
 }
 
-/* What each choice was told on its way is what a request gets that is given the whole text: no choice reads
- * another's pages or state. */
+/* A choice has the log-probabilities that a request gets which is given the whole text: no choice reads another's
+ * pages or state. */
 TEST(choice_paths)
 {
 	static const uint32_t lengths[] = {60, 64, 100};
@@ -199,7 +199,7 @@ TEST(choice_paths)
 	ok_all("the path of every choice is that of its own text (%.2g)", (double)worst);
 }
 
-/* ---- what draws follow ---- */
+/* ---- distributions of draws ---- */
 
 /* First tokens of DRAWS draws behind the open prompt: eight choices of many seeds. */
 static void draw_many(struct sampling s, int32_t out[DRAWS])
@@ -358,7 +358,7 @@ TEST(greedy)
 	ok_all("a cut that leaves one token is greedy");
 }
 
-/* ---- what changes the logits ---- */
+/* ---- changes of the logits ---- */
 
 static uint32_t count(const struct ids *ids, size_t n, int32_t id)
 {
@@ -532,7 +532,7 @@ TEST(many_bans)
 	ok_all("%d end tokens are banned, the last like the first", BANNED);
 }
 
-/* ---- what crosses to the host ---- */
+/* ---- bytes that cross to the host ---- */
 
 struct traffic {
 	struct engine *g;

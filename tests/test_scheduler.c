@@ -1,8 +1,6 @@
-/*
- * scheduler/: each rule by itself, with small numbers and without a cache. What the prefix cache adds is in
- * test_scheduler_cache.c, what memory does in test_waiting.c, and the behaviours that are known from other engines
- * in test_behaviours.c. scheduler_world.h says how requests and plans are written.
- */
+/* scheduler/: each rule by itself, with small numbers and without a cache. test_scheduler_cache.c adds the prefix
+ * cache, test_waiting.c memory, and test_behaviours.c behaviours known from other engines. scheduler_world.h says how
+ * requests and plans are written. */
 #include <errno.h>
 #include <stdlib.h>
 

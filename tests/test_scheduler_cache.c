@@ -1,7 +1,5 @@
-/*
- * scheduler/ and the prefix cache: what requests find, what they leave, and who waits for whom; with two plans out;
- * and how a request that was retracted comes back. scheduler_world.h says how plans are written.
- */
+/* scheduler/ and the prefix cache: hits, the pages and states that requests leave, and which requests wait for which;
+ * with two plans out; and how a request that was retracted comes back. scheduler_world.h says how plans are written. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -100,7 +98,7 @@ TEST(states_of_a_window)
 	world_free(w);
 }
 
-/* What 'p' generates is q, r, s, ... */
+/* 'p' generates q, r, s, ... */
 TEST(decoding)
 {
 	struct scheduler_config c = world_config(4, 100, 64);
@@ -180,7 +178,7 @@ TEST(following)
 	world_commit(w, 1);
 	world_free(w);
 
-	/* The whole prompt of a leader takes several steps; whoever shares less comes earlier. */
+	/* The whole prompt of a leader takes several steps; requests that share less come earlier. */
 	c.max_prefill_tokens = 4;
 	c.max_plans_out = 2;
 	w = world_new(&c);
@@ -243,7 +241,7 @@ TEST(two_plans)
 	world_free(w);
 }
 
-/* A device error ends those that pause as well, and leaves nothing of what the device has. */
+/* A device error ends paused requests as well, and leaves none of the device's pages and states. */
 TEST(fail_paused)
 {
 	struct scheduler_config c = world_config(2, 11, 64);
@@ -316,7 +314,7 @@ TEST(coming_back)
 	   (int)world_stats(w).replayed_tokens);
 	world_free(w);
 
-	/* The same when nothing of what it decoded may be remembered. */
+	/* The same when none of its decoded pages may be kept. */
 	c.refuse_decoded = true;
 	w = world_new(&c);
 	world_submit(w, "aaaaaa", 14);
@@ -354,7 +352,7 @@ TEST(choices_coming_back)
 	ok(run_until_retraction(w, 'x'), "a request of two choices is retracted");
 	commit_by_choice(w, 'x');
 	for (int i = 0; i < 100 && (w->plan = scheduler_plan(w->s)); i++) {
-		/* A fork's copies read what an earlier plan wrote. */
+		/* A fork's copies read pages that an earlier plan wrote. */
 		for (uint32_t k = 0; k < w->plan->n_state_copies; k++) {
 			for (uint32_t n = 0; n < w->plan->n_prefill_rows; n++)
 				check(w->plan->rows[n].state_dst != w->plan->state_copies[k].src);
@@ -409,7 +407,7 @@ TEST(scores)
 	world_run(w, 'x');
 	world_free(w);
 
-	/* What it computes is there for others; one token has nothing before it. */
+	/* Others may use the pages that it computes; its first token follows no token. */
 	w = world_new(&c);
 	r = world_request("abcdefg", 1);
 	r.prompt_logprobs = true;

@@ -94,7 +94,7 @@ static void test_run(struct scheduler *s)
 		n_tokens += n;
 		for (uint32_t i = 0; i < n; i++)
 			n_finished += events[i].request_finished;
-		/* Prompts end in the order of submission: nobody overtakes. */
+		/* Prompts end in the order of submission: none overtakes another. */
 		for (uint32_t i = 0; i < n && i < p->n_prefill_rows; i++)
 			if (config.cache_disabled && !p->rows[p->draws[i].row].decode) {
 				check(events[i].request >= last_begun);

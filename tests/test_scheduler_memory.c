@@ -1,12 +1,9 @@
-/*
- * scheduler/ and its memory: scheduler_new and scheduler_submit may fail at each of their allocations and
- * then change nothing; later only drawn tokens and what the cache remembers need memory, and when there is none
- * requests complete all the same, with the same tokens; and a request that has finished leaves nothing
- * but what is cached.
+/* scheduler/ and its memory. scheduler_new and scheduler_submit may fail at each of their allocations and then change
+ * nothing. Later only drawn tokens and kept prefixes need memory; if there is none, requests complete all the same,
+ * with the same tokens. A request that has finished leaves only cached prefixes.
  *
  * malloc, calloc, realloc, aligned_alloc and free are replaced by counting ones; where a sanitizer owns them this is
- * skipped.
- */
+ * skipped. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -155,7 +152,7 @@ static void test_submit(struct scheduler *s, const struct scheduler_request *r)
 	ok(at_baseline(s), "baseline");
 }
 
-/* What the n-th token of a choice is. */
+/* The n-th token of a choice. */
 static int32_t token_of(uint64_t seed, uint32_t choice, uint32_t position)
 {
 	return (int32_t)((seed * 31 + choice * 7 + position * 3) % 997);

@@ -1,4 +1,5 @@
-/* The store: what is put can be got, from memory or disk; budgets, the order of eviction, the queue, clearing and closing. */
+/* The store: items that were put can be got, from memory or disk; budgets, the order of eviction, the queue, clearing
+ * and closing. */
 #include "base/clock.h"
 #include "base/mix.h"
 #include "tests/scratch.h"
@@ -151,7 +152,7 @@ static void test_order(const char *dir)
 	close_store(&f);
 }
 
-/* What exceeds the queue is kept in host memory until it is written, or waits where it is. */
+/* Items beyond the queue's budget are kept in host memory until they are written, or are refused. */
 static void test_queue(const char *dir)
 {
 	struct identity_arg slow = {.first = 1, .hold = true};
@@ -272,7 +273,7 @@ static void test_close(const char *dir)
 	close_store(&f);
 	open_dir(&f, dir);
 	is_int(f.found, 100, "what was queued is written at the end");
-	/* Gets whose answers nobody fetches, and items that nobody will read. */
+	/* Gets whose answers are not polled, and items that are never read. */
 	for (uint32_t i = 0; i < 100; i++) {
 		item_make(&it, 40 + i, 0, TIER_STATE);
 		check(store_get(f.store, &it.item, NULL) == 0);

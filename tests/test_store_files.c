@@ -1,7 +1,5 @@
-/*
- * The store over a directory that is damaged, shared, moved, deleted, full, or left by a killed writer: what it hands out is right, or a
- * miss with a reason.
- */
+/* The store over a directory that is damaged, shared, moved, deleted, full, or left by a killed writer: it hands out
+ * right bytes, or a miss with a reason. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -129,7 +127,7 @@ static void test_foreign(const char *dir)
 	ok(strstr(f.last.why.text, "another model"), "by its identity");
 	close_store(&f);
 
-	/* Space for two files: what is left of the first model (used before) goes first. */
+	/* Space for two files: the remaining files of the first model (used before) go first. */
 	c.disk_bytes = 2 * 4096;
 	open_config(&f, &c);
 	ok(settle(&f), "a smaller budget");
@@ -179,7 +177,7 @@ static void test_owners(const char *dir)
 	ok_all("two owners");
 }
 
-/* What is in one file's place keeps nobody else from writing. */
+/* Anything else in one file's place does not keep others from being written. */
 static void test_in_the_way(const char *dir)
 {
 	struct store_config c = config_of(dir);
@@ -415,7 +413,7 @@ static void test_many(const char *dir)
 	char path[1024];
 	double seconds;
 
-	/* Right names and lengths, no content: nobody looks at it. */
+	/* Right names and lengths, no content: a file's content is not read here. */
 	item_make(&it, 1, 0, TIER_PAGE);
 	snprintf(path, sizeof(path), "%s/01ab000000000000", dir);
 	check(mkdir(path, 0700) == 0);

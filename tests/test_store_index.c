@@ -1,4 +1,4 @@
-/* The index: what is found, what is counted, who goes first. */
+/* The index: finding, counting, the order of eviction. */
 #include "engine/store/index.h"
 #include "tests/store_fixture.h"
 #include "tests/tap.h"

@@ -1,4 +1,4 @@
-/* The chain of content keys against what another implementation of SHA-256 gives. */
+/* The chain of content keys, compared with another implementation of SHA-256. */
 #include "engine/store/key.h"
 #include "tests/tap.h"
 

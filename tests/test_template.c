@@ -1,10 +1,8 @@
-/*
- * Chat templates against what Python's jinja2 gives, set up as transformers does; what is refused;
- * bounds; the template of a model.
+/* Chat templates compared with Python's jinja2, set up as in transformers; refused constructs; bounds; the template
+ * of a model.
  *
- * tests/golden/template_cases.json is made by template_cases.py beside it. With "-" as argument
- * this program answers cases on standard input, a JSON object a line, for template_random.py.
- */
+ * tests/golden/template_cases.json is made by template_cases.py beside it. With "-" as argument this program answers
+ * cases on standard input, a JSON object a line, for template_random.py. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,7 +15,7 @@
 
 enum { OUT_MAX = 256 << 20 };
 
-/* Parses and renders; what failed is in *e. */
+/* Parses and renders; *e has the error. */
 static int render(const char *text, size_t len, const json_t *context, struct buf *out,
 		  struct err *e)
 {
@@ -205,7 +203,7 @@ TEST(errors)
 	ok_all("what was in the buffer stays when a rendering fails");
 }
 
-/* ---- what no published chat template uses ---- */
+/* ---- constructs that no published chat template uses ---- */
 
 /* The names of a kind of builtin, and how a template uses one. */
 static const struct {

@@ -1,4 +1,4 @@
-/* scheduler/tiering.c: what goes down, what comes up, and that nothing is lost when it does not. */
+/* scheduler/tiering.c: items that go down and come up, and that nothing is lost if they do not. */
 #include <stdlib.h>
 
 #include "scheduler/scheduler_internal.h"
@@ -41,7 +41,7 @@ static uint64_t submit(struct world *w, const char *prompt, uint32_t max_tokens)
 	return world_submit_request(w, &r);
 }
 
-/* Takes what goes down; how many. */
+/* Takes the items that go down; returns their number. */
 static uint32_t take_stores(struct world *w)
 {
 	struct scheduler_item item;
@@ -50,7 +50,7 @@ static uint32_t take_stores(struct world *w)
 	for (; scheduler_next_store(w->s, &item); n++) {
 		check(tiers_has(scheduler_tiers(w->s), &item.item));
 		check((item.item.kind == TIER_PAGE) == (item.tokens != NULL));
-		/* Of the page's tokens and what is before them its key is made. */
+		/* The key of a page is made of its tokens and those before it. */
 		if (item.tokens) {
 			struct content_key key;
 
@@ -65,7 +65,7 @@ static uint32_t take_stores(struct world *w)
 
 static uint32_t asked; /* by the last call of take_loads */
 
-/* Takes what is asked for and answers: the first `good` of it come. */
+/* Takes the items to load and answers: the first `good` of them come. */
 static uint32_t take_loads(struct world *w, uint32_t good)
 {
 	struct scheduler_item item;
@@ -401,11 +401,11 @@ TEST(opening)
 	world_free(w);
 }
 
-/* A prompt that comes from another worker: what is below comes up first, what has come goes down. */
+/* A prompt that comes from another worker: items below come up first, its pages go down. */
 TEST(handoff)
 {
-	/* The fourth page does not come up: all is computed elsewhere. Then all comes up, and only the last page is sent. A
-	 * prompt that nobody knows. */
+	/* The fourth page does not come up: all is computed elsewhere. Then all comes up, and only the last page is
+	 * sent. Then an unknown prompt. */
 	static const struct {
 		const char *prompt;
 		uint32_t n_loads, n_have, n_pages, n_stores;

@@ -7,7 +7,7 @@
 
 enum { PAGES = 7, HISTORIES = 3, ROUNDS = 60000 };
 
-/* What there is: by page, origin, kind; and the origin before each. */
+/* The items: by page, origin, kind; and the origin before each. */
 static bool there[PAGES][HISTORIES][2];
 static uint64_t parents[PAGES][HISTORIES];
 static struct content_key keys[PAGES];
@@ -141,7 +141,7 @@ TEST(many)
 	tiers_free(NULL);
 }
 
-/* Every page in two ways, the second of which nothing follows: more partings than are looked through. */
+/* Every page in two ways, the second without a successor: more branches than a search follows. */
 TEST(partings)
 {
 	enum { LONG = 60 };

@@ -1,13 +1,11 @@
-/*
- * Random tiny checkpoints of every layout against what transformers answers with them, in float32:
+/* Random tiny checkpoints of every layout against the answers of transformers, in float32:
  *
  *     test_tiny DIR [auto|generic|x86] [NAME...]
  *
  * DIR/NAME/ each have a model and its golden.json (tests/golden/tiny_models.py). The same tokens, every listed
- * log-probability within 2e-4; prompts together with a budget that cuts them, so that every chunk and every
- * carried state matters. Then the same prompts with the prefix cache, which has all their full pages when they are
- * asked again: the bits stay. Nothing in the engine may be shaped for one model.
- */
+ * log-probability within 2e-4; prompts together with a budget that cuts them, so that every chunk and every carried
+ * state matters. Then the same prompts again with the prefix cache, which has all their full pages: the bits stay.
+ * Nothing in the engine may be shaped for one model. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,6 @@
-/*
- * The tokenizer against Hugging Face's: the golden prompts of models/lexis, and the tricky texts of
- * golden/tokenizer_cases.json for a dozen tokenizers. Then what the fixture cannot say: files that
- * must be refused, ids without bytes, text without added tokens, many threads.
- */
+/* The tokenizer against Hugging Face's: the golden prompts of models/lexis, and the tricky texts of
+ * golden/tokenizer_cases.json for a dozen tokenizers. Then cases that the fixture cannot have: files that must be
+ * refused, ids without bytes, text without added tokens, many threads. */
 #include <errno.h>
 #include <jansson.h>
 #include <pthread.h>
@@ -258,7 +256,7 @@ static void test_classes(const json_t *root)
 	free(want);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused files ---- */
 
 /* clang-format off: a case is a line. */
 static const struct {
@@ -405,7 +403,7 @@ static void test_without_added(void)
 	buf_release(&back);
 }
 
-/* What a client could send to make the daemon think for ever. A square of a million would. */
+/* Texts by which a client could make the daemon think for ever. The square of a million would. */
 static void test_hostile(void)
 {
 	static const struct {

@@ -37,7 +37,7 @@ static struct port *open_port(const struct transfer_keys *k)
 	return open_limited(k, 0);
 }
 
-/* The next message of a port, with what the other one does meanwhile; false: none in so many ms. */
+/* The next message of a port, while the other one does this; false: none in so many ms. */
 static bool next(struct port *p, uint32_t *peer, zmq_msg_t *head, zmq_msg_t *body, uint64_t ms)
 {
 	uint64_t until = clock_now_ns() + ms * 1000000;
@@ -114,8 +114,8 @@ static bool send_soon(struct port *p, struct port *other, uint32_t peer, const c
 	return true;
 }
 
-/* What libzmq asks about names, too. slow.example: nobody answers. turns.example: somebody listens at its IPv6 address, and nobody at
- * the other one. */
+/* The lookups of libzmq. slow.example: no server answers. turns.example: a server listens at its IPv6 address, and
+ * none at the other one. */
 int getaddrinfo(const char *restrict node, const char *restrict service,
 		const struct addrinfo *restrict hints, struct addrinfo **restrict ret)
 {
@@ -201,7 +201,7 @@ TEST(messages)
 	       "no connection has this link");
 	is_int(port_send(client, out + 1, "x", 1, NULL), -EHOSTUNREACH, "nor this one");
 
-	/* What is no message of ours. */
+	/* Frames that are no message of ours. */
 	context = zmq_ctx_new();
 	raw = zmq_socket(context, ZMQ_DEALER);
 	check(zmq_connect(raw, bound) == 0);
@@ -236,7 +236,7 @@ TEST(messages)
 	}
 
 	server = replace(server, bound);
-	/* What was given to the old connection, before its end was seen, is lost. */
+	/* Messages that were given to the old connection, before its end was seen, are lost. */
 	for (int i = 0; i < 100 && !came; i++)
 		came = send_soon(client, server, out, "again") && next(server, &in, &h, &b, 100);
 	ok(came && zmq_msg_size(&h) == 5, "an outgoing connection goes on trying");
@@ -271,7 +271,7 @@ TEST(messages)
 	port_close(server);
 }
 
-/* Somebody who asks and does not read costs so many messages, and the others nothing. */
+/* A peer that asks and does not read costs so many messages, and other peers nothing. */
 TEST(limit)
 {
 	enum { BYTES = 1 << 16, ENOUGH = 4096 };

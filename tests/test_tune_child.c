@@ -1,7 +1,5 @@
-/*
- * daemon/cli/tune/child.c: processes that end well, fail, are ended by a signal, never end, or say too much. This program
- * is its own child: with an argument it does what that says.
- */
+/* daemon/cli/tune/child.c: processes that end well, fail, are ended by a signal, never end, or print too much. This
+ * program is its own child; its argument chooses the end. */
 #include "daemon/cli/tune/child.h"
 
 #include <errno.h>

@@ -88,7 +88,7 @@ TEST(reading)
 	tuning_free(t);
 }
 
-/* Lines that are refused, all but one field of which is good. */
+/* Lines that are refused; all fields of each but one are good. */
 #define DEVICE(device) ROW(device, "product\t*\t*\t*", "-", "same\t-\t-")
 #define PLACE(place)   ROW(ANY, place, "-", "same\t-\t-")
 #define CUT(cut)       ROW(ANY, "product\t*\t*\t*", cut, "same\t-\t-")
@@ -164,7 +164,8 @@ TEST(refusing)
 	ok(!t, "nothing was written to the result");
 }
 
-/* Every line of a good table, damaged at every place in some ways, is read or refused, and what is read is in range. */
+/* Every line of a good table, damaged at every place in some ways, is read or refused, and values that are read are
+ * in range. */
 TEST(damage)
 {
 	static const char good[] = HEAD ROW("a cpu\t1.0\t2", "product\t4096\t1024\t512",
@@ -378,7 +379,7 @@ TEST(cuts)
 	   "of more cuts than there is room for the last take the default");
 }
 
-/* What is said of a table that was given. */
+/* The sentence about a given table. */
 static void says(const char *text, bool any_bits, const char *want)
 {
 	struct cuts c = {0};

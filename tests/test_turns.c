@@ -1,4 +1,4 @@
-/* Where turns end: in a chat of lexis's template, and in prompts with too many of them. */
+/* The ends of turns: in a chat of lexis's template, and in prompts with too many of them. */
 #include "daemon/request/turns.h"
 
 #include "tests/model_text.h"

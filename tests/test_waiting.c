@@ -1,7 +1,5 @@
-/*
- * scheduler/waiting.c: the queue by itself against a sorted list; and what it means: priorities, a bounded queue,
- * and that who was retracted keeps its place.
- */
+/* scheduler/waiting.c: the queue by itself against a sorted list; and its effects: priorities, a bounded queue, and
+ * that a retracted request keeps its place. */
 #include <errno.h>
 #include <stdlib.h>
 

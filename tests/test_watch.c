@@ -66,7 +66,7 @@ static void test_hang_up(bool half)
 		close(fds[1]);
 }
 
-/* It left between two requests, or before the body was through: seen when the next one begins. */
+/* It left between two requests, or before the body was complete: seen when the next one begins. */
 TEST(left_before)
 {
 	struct connection *k;
@@ -86,7 +86,7 @@ TEST(left_before)
 	close(fds[0]);
 }
 
-/* A descriptor that is used again at once: what happened to the former connection means nothing. */
+/* A descriptor that is used again at once: events of the former connection are ignored. */
 TEST(reuse)
 {
 	int wrong = 0, unseen = 0;

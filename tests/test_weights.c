@@ -1,7 +1,5 @@
-/*
- * engine/weights: every layout of names and every number format gives the same rows; what does not
- * fit the configuration is refused by name; synthetic weights and their export.
- */
+/* engine/weights: every layout of names and every number format gives the same rows; tensors that do not fit the
+ * configuration are refused by name; synthetic weights and their export. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -252,7 +250,7 @@ static void expect_missing(struct copy *k, const struct model_config *c, const c
 	expect_error(k, c, -ENOENT, sentence, what);
 }
 
-/* What is said of a tensor of the one file. */
+/* The message about a tensor of the one file. */
 static void expect_wrong(struct copy *k, const struct model_config *c, int error,
 			 const char *tensor, const char *says, const char *what)
 {
@@ -552,7 +550,7 @@ static void check_rows(const struct weights *w, enum weight_role role, const int
 	}
 }
 
-/* Qwen3-Next's interleaved rows against those that transformers finds. */
+/* Qwen3-Next's interleaved rows, compared with those of transformers. */
 static void test_interleaved(void)
 {
 	struct model_config c = parse(config_next);
@@ -657,7 +655,7 @@ static void test_lexis(void)
 	weights_close(w);
 }
 
-/* The checkpoints of the golden tests, which hold what occurs in the wild: all of them open. */
+/* The checkpoints of the golden tests, which have the variants of published ones: all of them open. */
 static void test_tiny(void)
 {
 	static const char dir[] = "tests/golden/tiny";
@@ -779,7 +777,7 @@ static void test_synthetic(void)
 	}
 	ok_all("a row is its elements");
 
-	/* What synthetic.clh relies on. */
+	/* The promises on which synthetic.clh relies. */
 	for (int role = 0; role < WEIGHT_ROLES; role++) {
 		for (uint32_t layer = 0; layer < c.n_layers; layer++) {
 			uint32_t u;

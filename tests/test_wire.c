@@ -76,7 +76,7 @@ TEST(round_trip)
 	is_int(n, 11, "there are 11 messages");
 }
 
-/* What is read is what was written, at any alignment. */
+/* A message that is read equals the one that was written, at any alignment. */
 TEST(values)
 {
 	struct wire_message m, back;
@@ -154,7 +154,7 @@ TEST(format)
 	buf_release(&a);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused frames ---- */
 
 TEST(header)
 {
@@ -190,7 +190,7 @@ TEST(header)
 	buf_release(&a);
 }
 
-/* A parser takes exactly what the encoder makes: a message that one refuses the other one does too. */
+/* A parser accepts exactly the messages of the encoder: if one refuses a message, the other does too. */
 static void refused(struct wire_message m, const char *text)
 {
 	struct err e = {0};

@@ -1,10 +1,9 @@
-/*
- * What the prefix cache costs at 1,000, 10,000 and 100,000 nodes: matching a known prompt of 50 pages, using and
- * letting go of it, growing by a page with a state, and taking a page from a full pool (one eviction each). Time of
- * this thread, median and 99th percentile, in microseconds; it should not depend on the number of nodes.
+/* The cost of the prefix cache at 1,000, 10,000 and 100,000 nodes: matching a known prompt of 50 pages, using the
+ * match and giving it back, growing by a page with a state, and taking a page from a full pool (one eviction each).
+ * It prints the time of this thread, median and 99th percentile, in microseconds, which should not depend on the
+ * number of nodes.
  *
- * The tree: a shared system prompt of 8 pages, then conversations of 14 turns of 3 pages, a state after each turn.
- */
+ * The tree: a shared system prompt of 8 pages, then conversations of 14 turns of 3 pages, a state after each turn. */
 #include <stdio.h>
 #include <stdlib.h>
 

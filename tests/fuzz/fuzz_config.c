@@ -1,7 +1,5 @@
-/*
- * Bytes as config.json, and behind a zero byte, if there is one, as generation_config.json. What
- * passes must keep the limits that the engine counts on, and no shape may overflow.
- */
+/* Reads bytes as config.json, and those behind a zero byte, if there is one, as generation_config.json. A
+ * configuration that is accepted must keep the limits that the engine relies on, and no shape may overflow. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,6 @@
-/*
- * The two sides of a delivery, which get arbitrary frames. The input is a list of frames: length (two bytes, little
- * endian), what happens before (one byte), bytes. Whatever comes, a status never falls, what is over stays as it is,
- * success needs every byte, and a delivery that fails says why in a STATUS that can be sent.
- */
+/* The two sides of a delivery, which get arbitrary frames. The input is a list of frames: length (two bytes, little
+ * endian), an action before it (one byte), bytes. Whatever comes, a status never falls, an ended delivery stays
+ * unchanged, success needs every byte, and a delivery that fails reports it in a STATUS that can be sent. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -56,7 +54,7 @@ static void give(struct delivery *receives, struct delivery *sends, const struct
 		delivery_counts(receives, &had);
 		r = delivery_receive(receives, &m->window, now, &e);
 		assert(r >= 0 || delivery_status(receives) == DELIVERY_FAILED);
-		/* What is taken is what the frame behind it has to have. */
+		/* A window that is taken has the bytes of the frame behind it. */
 		delivery_counts(receives, &has);
 		assert(wire_window_fits(&w, has.bytes - had.bytes, NULL) == 0 ||
 		       r != DELIVERY_TAKEN);

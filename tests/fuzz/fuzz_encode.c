@@ -1,10 +1,8 @@
-/*
- * Any bytes through a tokenizer and back. The first byte chooses which one; lexis's file is read
- * from models/lexis, so that this runs in the root of the source.
+/* Sends any bytes through a tokenizer and back. The first byte chooses the tokenizer; lexis's file is read from
+ * models/lexis, so this runs in the root of the source.
  *
- * Without a normalizer what comes back is the text with U+FFFD for what was broken; with NFC it
- * encodes to the same text again.
- */
+ * Without a normalizer the result is the text with U+FFFD in place of invalid bytes; with NFC it encodes to the same
+ * text again. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +99,7 @@ static int note_end(void *arg, const char *text, size_t len)
 	return 0;
 }
 
-/* PCRE2's rows are older than ours: only ASCII and what Latin scripts need is compared. */
+/* PCRE2's Unicode data are older than ours: only ASCII and the characters of Latin scripts are compared. */
 static void compare_splits(const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++)

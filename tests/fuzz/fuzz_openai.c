@@ -1,7 +1,5 @@
-/*
- * Bodies of requests: the first byte says which kind, the rest is the body. What passes is walked
- * and held against the ranges that the header promises; what fails must give a whole error body.
- */
+/* Bodies of requests: the first byte chooses the kind, the rest is the body. An accepted body is walked and compared
+ * with the ranges that the header promises; a refused one must give a whole error body. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>

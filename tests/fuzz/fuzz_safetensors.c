@@ -1,7 +1,5 @@
-/*
- * Bytes as one safetensors file. What passes must hold what the header of safetensors.h promises:
- * every byte of every tensor is read here, so that a lie shows under AddressSanitizer.
- */
+/* Bytes as one safetensors file. An accepted file must keep the promises of safetensors.h: every byte of every tensor
+ * is read here, so that AddressSanitizer sees a wrong one. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
-/*
- * The header of a cache file from anybody. The first byte says what is done with the rest: taken as it is, or with
- * checksum and key made right, so that the checks behind them are reached. What is accepted must build to the same bytes.
- */
+/* The header of a cache file from an untrusted source. The first byte chooses the treatment of the rest: unchanged,
+ * or with checksum and key made right, so that the checks behind them are reached. An accepted header must build to
+ * the same bytes. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,5 @@
-/*
- * Bytes as a template, and behind a zero byte, if there is one, as the JSON of its context. What
- * renders must do so twice alike and give UTF-8; what fails must say why and leave the output as
- * it was.
- */
+/* Bytes as a template, and those behind a zero byte, if there is one, as the JSON of its context. A template that
+ * renders must give the same UTF-8 twice; one that fails must say why and leave the output unchanged. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

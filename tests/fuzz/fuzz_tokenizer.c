@@ -1,4 +1,5 @@
-/* tokenizer.json from anywhere: it opens or is refused with a sentence; what opens can encode. */
+/* A tokenizer.json from an untrusted source: it opens or is refused with a sentence; a tokenizer that opens can
+ * encode. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,7 +1,5 @@
-/*
- * Any bytes as a tuning table: what is read holds the promises of kernels/tuning/tuning.h, and is read again from what is written
- * of it.
- */
+/* Any bytes as a tuning table: an accepted table keeps the promises of kernels/tuning/tuning.h, and its written form
+ * is accepted again. */
 #include <stdlib.h>
 
 #include "base/macros.h"

@@ -1,8 +1,6 @@
-/*
- * A frame from anybody. The first byte says what is done with the rest: taken as it is, or with a header made right, so
- * that the checks behind it are reached. What parses must encode to the same bytes, all that it points to must
- * be there, and raw frames of the lengths that a window lists must fit it.
- */
+/* A frame from an untrusted peer. The first byte chooses the treatment of the rest: unchanged, or with a header made
+ * right, so that the checks behind it are reached. An accepted frame must encode to the same bytes, all its pointers
+ * must point into it, and raw frames of the lengths that a window lists must fit it. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -39,8 +39,8 @@ extern const struct kernel_test {
 
 bool harness_small(void);
 
-/* Checks are counted quietly, only failures print; ok_way ends a group of them and is its line, with the largest
- * error that `near` saw in it. */
+/* Checks are counted quietly, only failures print. ok_way ends a group of them with one line, which has the largest
+ * error that `near` saw in the group. */
 #define check(condition) check_that((condition), __FILE__, __LINE__, #condition)
 bool check_that(bool good, const char *file, int line, const char *text);
 void failed(const char *fmt, ...) PRINTF(1, 2);
@@ -85,7 +85,7 @@ cl_mem buffer_out(uint64_t bytes);
 cl_mem buffer_floats(const float *v, uint64_t n);
 cl_mem buffer_ints(const int32_t *v, uint64_t n);
 
-/* Elements of the way's type; rounds v to them in place, so that a reference sees what the kernel sees. */
+/* Memory for elements of the way's type; rounds v to them in place, so that a reference sees the kernel's numbers. */
 cl_mem buffer_elements(const struct way *w, float *v, uint64_t n);
 cl_mem buffer_out_elements(const struct way *w, uint64_t n);
 

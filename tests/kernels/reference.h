@@ -21,8 +21,8 @@ double reference_softplus(double x);
  * 1 + weight, the sum. */
 void reference_rms_norm(const float *x, const float *w, uint32_t n, double eps, double *out);
 
-/* Rotary angles of a position: out = cos | sin of position * inv_freq[j], j < rot / 2. The product is rounded
- * to float, as the model's reference has it. */
+/* Rotary angles of a position: out = cos | sin of position * inv_freq[j], j < rot / 2. The product is rounded to
+ * float, as in the model's reference. */
 void reference_rope_angles(uint32_t position, const float *inv_freq, uint32_t rot, double *out);
 
 /* Turns the pairs (j, j + rot/2), j < rot / 2, of x in place. */

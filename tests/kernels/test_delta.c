@@ -398,7 +398,7 @@ static void prefill(const struct way *w, struct kernels *k, unsigned number)
 	case_end();
 }
 
-/* Whether a slot holds the same state and the same inputs, those that the next token reads. */
+/* Whether two slots hold the same state and the same inputs for the next token. */
 static bool same_slot(const struct setup *u, const struct pools *a, uint32_t slot_a,
 		      const struct pools *b, uint32_t slot_b, uint32_t position)
 {

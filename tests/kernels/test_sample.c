@@ -149,7 +149,7 @@ static void check_logprobs(const float *logits, uint32_t vocab, int32_t id, int3
 			return;
 		check(fabs(bits_float((uint32_t)extra[REPORT_TOP_LOGPROB(i, top)]) - lp[best]) <=
 		      LOGPROB_BOUND * (1 + fabs(lp[best])));
-		/* No better token is left out: as many are ahead of it as its place says. */
+		/* No better token is left out: its rank is one more than the number of better tokens listed. */
 		for (uint32_t j = 0, ahead = 0; j <= vocab; j++) {
 			if (j == vocab)
 				check(ahead == (uint32_t)i);
