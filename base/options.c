@@ -177,23 +177,15 @@ static int set_real(const struct option_def *d, const char *value, double *ret, 
 static int set_value(const struct option_def *d, const char *value, void *to, struct err *e)
 {
 	char list[LIST_TEXT];
-	int r;
+	int r = 0;
 
 	switch (d->type) {
 	case OPTION_FLAG: *(bool *)member(to, d->offset) = true; break;
 	case OPTION_TEXT: *(const char **)member(to, d->offset) = value; break;
 	case OPTION_NUMBER:
 	case OPTION_NUMBER_32:
-	case OPTION_SIZE:
-		r = set_number(d, value, to, e);
-		if (r < 0)
-			return r;
-		break;
-	case OPTION_REAL:
-		r = set_real(d, value, member(to, d->offset), e);
-		if (r < 0)
-			return r;
-		break;
+	case OPTION_SIZE: r = set_number(d, value, to, e); break;
+	case OPTION_REAL: r = set_real(d, value, member(to, d->offset), e); break;
 	case OPTION_CHOICE:
 		for (unsigned i = 0;; i++) {
 			if (!d->choices[i]) {
@@ -217,15 +209,11 @@ static int set_value(const struct option_def *d, const char *value, void *to, st
 				       "--%s: \"%s\" is neither bytes (8G) nor a share (0.6, 60%%)",
 				       d->name, value);
 		break;
-	case OPTION_OWN:
-		r = d->take(d, value, member(to, d->offset), e);
-		if (r < 0)
-			return r;
-		break;
+	case OPTION_OWN: r = d->take(d, value, member(to, d->offset), e); break;
 	}
-	if (d->given)
+	if (r == 0 && d->given)
 		*(bool *)member(to, d->given) = true;
-	return 0;
+	return r;
 }
 
 /* The number of edits (insert, delete, change one letter) that turn a into b; NAME_MAX_LEN letters at most. */

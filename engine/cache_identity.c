@@ -436,8 +436,9 @@ static int digest_files(struct weight_files *l, const char *memo_path, uint64_t 
 	return end(&d, ret->bytes, e);
 }
 
-int cache_identity_weights(const char *model_dir, const char *memo, uint64_t opened_ns,
-			   const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
+/* The hash of one directory's weights alone. */
+static int weights_identity(const char *model_dir, const char *memo, uint64_t opened_ns,
+			    const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
 {
 	struct weight_files files = {0};
 	struct checkpoint *k;
@@ -523,7 +524,7 @@ int cache_identity_compute(const struct cache_identity_source *s, const char *me
 	int r = 0;
 
 	if (!s->synthetic)
-		r = cache_identity_weights(s->model_dir, memo, s->opened_ns, cancel, &weights, e);
+		r = weights_identity(s->model_dir, memo, s->opened_ns, cancel, &weights, e);
 	if (r == 0)
 		r = begin(&d, e);
 	if (r < 0)

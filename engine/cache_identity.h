@@ -36,8 +36,3 @@ struct cache_identity_source {
 int cache_identity_compute(const struct cache_identity_source *s, const char *memo,
 			   const atomic_bool *cancel, struct cache_identity *ret,
 			   struct err *e) MUST_CHECK;
-
-/* The hash of one directory's weights alone, as above. */
-int cache_identity_weights(const char *model_dir, const char *memo, uint64_t opened_ns,
-			   const atomic_bool *cancel, struct cache_identity *ret,
-			   struct err *e) MUST_CHECK;

@@ -118,7 +118,8 @@ static uint32_t tokens_lost(const struct prefix_cache *c, const struct prefix_no
 	return n->depth - above->depth;
 }
 
-void evict_key_of(const struct prefix_cache *c, const struct prefix_node *n, struct evict_key *ret)
+/* The key that the node should have now. */
+static void key_of(const struct prefix_cache *c, const struct prefix_node *n, struct evict_key *ret)
 {
 	enum evict_group group = evict_group_of(c, n);
 	double bytes = 0;
@@ -169,7 +170,7 @@ static void place(struct prefix_cache *c, struct prefix_node *n, bool rescore)
 	if (group == n->seat.group && (!rescore || group == EVICT_NOT))
 		return;
 	if (group != EVICT_NOT)
-		evict_key_of(c, n, &entry.key);
+		key_of(c, n, &entry.key);
 	if (group == n->seat.group) {
 		change_key(h, n->seat.place, &entry.key);
 		return;
@@ -203,7 +204,7 @@ static const struct evict_entry *first_of(struct prefix_cache *c, enum evict_gro
 	for (int i = 0; i < CORRECTIONS_MAX && h->n; i++) {
 		struct evict_key key;
 
-		evict_key_of(c, h->v[0].node, &key);
+		key_of(c, h->v[0].node, &key);
 		if (!evict_key_before(&h->v[0].key, &key))
 			break;
 		change_key(h, 0, &key);

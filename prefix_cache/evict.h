@@ -79,9 +79,8 @@ void evict_release(struct evict *e);
 /* A request resumes at n. Called before n is locked and its use is noted. */
 void evict_note_return(struct prefix_cache *c, const struct prefix_node *n);
 
-/* The group and the key that the node should have now. */
+/* The group that the node should be in now. */
 enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefix_node *n);
-void evict_key_of(const struct prefix_cache *c, const struct prefix_node *n, struct evict_key *ret);
 
 /* Called after a change of locks, pins, slot or children. evict_place puts the node into its group; evict_rescore
  * also gives it its new key if it stays in its group; evict_leave takes it out, before it is freed. */

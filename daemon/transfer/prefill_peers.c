@@ -45,7 +45,7 @@ int prefill_peers_open(struct prefill_peers *p, struct worker *w, struct err *e)
 
 void prefill_peers_close(struct prefill_peers *p)
 {
-	receiving_close(&p->receiving);
+	peers_free(p->receiving.peers);
 }
 
 void prefill_peers_remove(struct prefill_peers *p, uint32_t peer, const char *why)

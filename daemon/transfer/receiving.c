@@ -62,11 +62,6 @@ int receiving_open(struct receiving *r, struct worker *w, struct err *e)
 	return 0;
 }
 
-void receiving_close(struct receiving *r)
-{
-	peers_free(r->peers);
-}
-
 const char *receiving_peer_name(const struct receiving *r, uint32_t peer)
 {
 	struct peer_info i;

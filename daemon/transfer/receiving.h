@@ -29,7 +29,6 @@ int prompt_init(struct prompt *p, const struct transfer_ask *ask, struct err *e)
 void prompt_release(struct prompt *p);
 
 int receiving_open(struct receiving *r, struct worker *w, struct err *e) MUST_CHECK;
-void receiving_close(struct receiving *r);
 
 /* The peer's endpoint, for log messages. Borrowed. */
 const char *receiving_peer_name(const struct receiving *r, uint32_t peer);

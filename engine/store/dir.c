@@ -174,9 +174,6 @@ static int see_file(struct listing *l, int fd, const char *name)
 	return 0;
 }
 
-static int see_identity(struct listing *l, int fd, const char *name);
-static int see_shard(struct listing *l, int fd, const char *name);
-
 /* Calls `step` for every name in the directory at/name; does nothing if that is no directory. */
 static int each(struct listing *l, int at, const char *name,
 		int (*step)(struct listing *l, int fd, const char *name))

@@ -78,8 +78,7 @@ static int scan_escape(struct json_scan *s, unsigned *ret)
 	return 0;
 }
 
-/* Scans a string. With out NULL any characters are valid. */
-static int scan_string(struct json_scan *s, char *out, size_t size)
+int json_scan_string(struct json_scan *s, char *out, size_t size)
 {
 	size_t n = 0;
 
@@ -110,11 +109,6 @@ static int scan_string(struct json_scan *s, char *out, size_t size)
 	if (out)
 		out[n] = 0;
 	return 0;
-}
-
-int json_scan_string(struct json_scan *s, char *out, size_t size)
-{
-	return scan_string(s, out, size);
 }
 
 static bool at_digit(const struct json_scan *s)
@@ -213,7 +207,7 @@ static int skip_members(struct json_scan *s, char close, int depth)
 		return 0;
 	do {
 		if (close == '}') {
-			r = scan_string(s, NULL, 0);
+			r = json_scan_string(s, NULL, 0);
 			if (r < 0)
 				return r;
 			if (!json_scan_is(s, ':'))
@@ -232,7 +226,7 @@ static int skip_value(struct json_scan *s, int depth)
 	if (s->at == s->end)
 		return -EINVAL;
 	switch (*s->at) {
-	case '"': return scan_string(s, NULL, 0);
+	case '"': return json_scan_string(s, NULL, 0);
 	case '{': s->at++; return skip_members(s, '}', depth);
 	case '[': s->at++; return skip_members(s, ']', depth);
 	default: return *s->at == '-' || at_digit(s) ? skip_number(s) : skip_word(s);

@@ -28,7 +28,7 @@ bool json_scan_is(struct json_scan *s, char c);
 bool json_scan_end(struct json_scan *s);
 
 /* Reads a string into out [size], 0-terminated. -EINVAL: it is no string, or not printable ASCII; -ENAMETOOLONG:
- * longer than size - 1. */
+ * longer than size - 1. With out NULL any string is skipped. */
 int json_scan_string(struct json_scan *s, char *out, size_t size) MUST_CHECK;
 
 /* Reads a whole number from 0 to 2^64 - 1 without sign, fraction or exponent. -EINVAL, -ERANGE. */
