@@ -390,7 +390,7 @@ if FAKE:
 
     def queued(name, **more):
         def run():
-            a = complete(s, ids(1, 5), 600 if name == "first" else 40, **more)
+            a = complete(s, ids(1, 5), 600 if name == "first" else 200, **more)
             ended.append((name, a.status))
         return run
 
