@@ -36,7 +36,7 @@ void lifecycle_fail(struct lifecycle *l, const struct err *e);
 /* The sentence of lifecycle_fail. */
 const struct err *lifecycle_error(const struct lifecycle *l);
 
-/* main: no new requests. */
+/* main: the state becomes DRAINING; from now on new requests are refused. */
 void lifecycle_drain(struct lifecycle *l);
 
 /* Any thread: something that main may wait for has changed. */

@@ -1,7 +1,6 @@
-/*
- * The data that all threads share. The named thread writes its members before the state becomes LIFECYCLE_READY; they are
- * constant from then on. Members that change later are atomic or have their own lock.
- */
+/* The data that all threads share. A comment above a group of members names the thread that writes them, which it does
+ * before the state becomes LIFECYCLE_READY; they are constant from then on. Members that change later are atomic or
+ * have a lock of their own. */
 #pragma once
 
 #include <stdatomic.h>
@@ -36,7 +35,7 @@ struct server {
 	/* text; owned */
 	struct tokenizer *tokenizer;
 	struct template *template; /* NULL: the model has no chat template */
-	struct err template_error; /* the reason for that */
+	struct err template_error; /* why it has none */
 	/* token that the template writes behind a message; -1: not known (daemon/request/turns.h) */
 	int32_t turn_token;
 

@@ -56,7 +56,7 @@ struct engine_info {
 	char device_name[256], driver[128], kernels[16];
 	uint32_t compute_units;
 	char other_bits[33]; /* kernels_other_bits; "": the bits are those of the default cuts */
-	struct tuning_use tuning; /* rows of the given table that are in use */
+	struct tuning_use tuning; /* how much of the given table is in use */
 	uint32_t n_pages, max_model_len;
 	uint32_t n_slots; /* max_seqs, one more, and checkpoints; 0: no layer keeps states */
 	/* bytes of a page and of a slot, over all layers; 0: no layer keeps any */

@@ -1,6 +1,6 @@
 /*
- * A model: its ends (embedding, final norm, head) and the walk over its layers, whose kinds are engine/layers. Read it from
- * top to bottom: shapes, buffers, weights, forward pass.
+ * A model: its ends (embedding, final norm, head) and the walk over its layers, whose kinds are files of engine/layers.
+ * Read it from top to bottom: shapes, buffers, weights, forward pass.
  *
  *     x = embed(tokens)
  *     each layer:   x += mixer(norm(x));   x += mlp(norm(x))

@@ -12,7 +12,7 @@ enum {
 	/* bytes of weights, far more than caches hold; one matrix may need more */
 	WEIGHT_BYTES = 256 << 20,
 	MATRICES_MAX = 1024,
-	PATTERN_BYTES = 128, /* the largest pattern of clEnqueueFillBuffer */
+	PATTERN_BYTES = 128, /* the longest pattern of clEnqueueFillBuffer */
 };
 
 /* A buffer that grows. */
@@ -25,7 +25,7 @@ struct int8_trial {
 	struct kernels *kernels;
 	cl_context context;
 	cl_command_queue queue;
-	uint32_t group, N, K; /* bytes of the matrices */
+	uint32_t group, N, K; /* group and sizes of the matrices */
 	uint64_t alignment;
 	bool cpu;
 	struct store weights, x, q, out;

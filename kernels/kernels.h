@@ -168,7 +168,7 @@ void kernel_score(struct kernels *k, cl_mem step, cl_int scores_at, cl_mem logit
 		  cl_mem result, uint32_t n);
 void kernel_seat_reset(struct kernels *k, cl_mem step, cl_int resets_at, cl_mem counts, uint32_t n);
 
-/* Writes addresses[i], the address of each buffer, for decode_step. */
+/* Writes the address of a buffer to addresses[i], for decode_step. */
 void kernel_address(struct kernels *k, cl_mem buffer, cl_mem addresses, uint32_t i);
 
 /* Runs the work list at work_at of the step table (kernels/step.h), of T tokens. */

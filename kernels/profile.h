@@ -21,7 +21,7 @@ struct kernel_timing {
 	/* number of experts in the task list, if the kernel depends on one */
 	uint32_t experts;
 	struct tuning_place place; /* its place in a tuning table; TUNING_NONE: it has none */
-	uint64_t ns;		   /* microseconds; 0: the queue has no times */
+	uint64_t ns;		   /* 0: the queue has no times */
 };
 
 struct profile;

@@ -37,8 +37,8 @@ static const struct program {
 	bool (*needed)(const struct kernels *k); /* NULL: every shape needs it */
 	enum cut_program cuts;			 /* compiled for each cut of this program */
 	bool each_mlp;				 /* and for each MLP */
-	bool floats; /* no elements, or float ones whatever the model's are: both types share it */
-	bool int8;   /* compiled by kernels_open_int8 alone */
+	bool floats; /* its text has no element type, or only float: models of both types share the program */
+	bool int8; /* compiled by kernels_open_int8 alone */
 } programs[] = {
 	{.file = "embed.cl", .kernels = {{K_EMBED, "embed"}}},
 	{.file = "norm.cl",

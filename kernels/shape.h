@@ -33,7 +33,7 @@ struct kernel_shape {
 	uint32_t n_mlps;
 	bool bf16; /* elements are bf16, else float */
 	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
-	enum kernel_width width; /* kernels of the generic variant */
+	enum kernel_width width; /* width of the generic variant */
 	/* weights are not coded (coded.h), even if they could be; the bits are the same */
 	bool plain_weights;
 	/* NULL: all programs that the shape needs are compiled. A kernel's test lists the files of those that it runs. */

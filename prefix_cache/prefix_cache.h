@@ -217,7 +217,7 @@ int prefix_cache_shuffle(struct prefix_cache *c, uint64_t seed) MUST_CHECK;
 
 struct prefix_stats {
 	uint64_t nodes, spaces;
-	uint64_t free_pages, free_slots; /* sizes of the pools */
+	uint64_t free_pages, free_slots; /* free in the pools */
 	uint64_t tree_pages, tree_slots; /* held by the tree */
 	/* of those, the ones neither locked nor pinned */
 	uint64_t evictable_pages, evictable_slots;

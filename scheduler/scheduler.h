@@ -132,7 +132,7 @@ struct scheduler_event {
 	uint64_t request;
 	void *user;
 	uint32_t choice;
-	enum finish_reason finish; /* this token ends this choice */
+	enum finish_reason finish; /* why this choice ends with this token, if it does */
 	/* the request's last event: its id is free, or (HANDOFF_SEND) it ships */
 	bool request_finished;
 	struct scheduler_hit hit;	  /* the same in every event of a request */

@@ -34,7 +34,7 @@ struct stream {
 	int status;
 	bool chunked, keep_alive, chunked_end;
 	bool reused; /* the connection has answered another request before */
-	/* without a length and without chunks the body lasts until the end of file */
+	/* bytes left of the body, or of the chunk that is being read */
 	uint64_t left;
 	bool has_length; /* without it and chunks the body lasts until the end of file */
 	/* Called with the data of each server-sent event, ended by a 0; NULL: the body has no events. */

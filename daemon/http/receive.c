@@ -200,7 +200,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	x->own = NULL;
 	c->http.connection = mc;
 	c->http.resume = resume;
-	c->text.body = x->body; /* drops the body, and its share of server.body_bytes */
+	c->text.body = x->body; /* together with its share of server.body_bytes */
 	x->body = (struct buf){0};
 	call_arrive(c);
 	watch_answering(h->watch, x->connection, c);

@@ -267,7 +267,7 @@ enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 			r = MHD_NO;
 		else if (news.stage == CALL_ANSWERED)
 			r = send_reply(mc, x, &news.failure);
-		else if (!news.closing) /* the text thread has handed the call on */
+		else if (!news.closing) /* the engine thread has the call */
 			over = send_tokens(mc, x, &tokens, &news, &r);
 		buf_release(&tokens);
 	}

@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 
-/* the most bytes of text of one choice */
+/* The most bytes of text of one choice. */
 enum { TEXT_MAX = 256 << 20 };
 
 int choice_init(struct choice *c, const struct choice_config *config)

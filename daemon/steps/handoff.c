@@ -14,8 +14,8 @@ struct handoff {
 	bool prefills;
 	struct transfer *transfer;
 	struct transfer_keys keys;
-	struct handoff_send send;	/* this is a prefill worker */
-	struct handoff_receive receive; /* this is a decode worker */
+	struct handoff_send send;	/* used by a prefill worker */
+	struct handoff_receive receive; /* used by a decode worker */
 };
 
 /* ---- callbacks of the transfer thread ---- */

@@ -229,7 +229,7 @@ static void hear(struct transfer *t, uint32_t link, zmq_msg_t *head, zmq_msg_t *
 		prefill_peers_hear(&t->prefill, link, &m, head, body);
 }
 
-/* messages that are received before the thread looks at its queues again */
+/* Messages that are received before the thread looks at its queues again. */
 enum { HEARD_MAX = 256 };
 
 static void take_messages(struct transfer *t) ON(role_transfer)

@@ -34,7 +34,7 @@ struct export
 	struct tensor *tensors; /* owned, [n], in the order of the model */
 	struct item *items;	/* owned, [n] */
 	size_t n;
-	size_t first; /* the file that is being written */
+	size_t first; /* first item of the file that is being written */
 	bool failed;  /* out of memory for a name */
 };
 

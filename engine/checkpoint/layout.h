@@ -19,7 +19,7 @@ struct layout {
 	bool experts;
 	struct layout_section sections[TENSOR_SECTIONS_MAX];
 	uint32_t n_sections;
-	uint64_t shape[3]; /* rows of the tensor */
+	uint64_t shape[3]; /* shape of the tensor */
 	uint32_t n_dims;
 	uint32_t n_tensors; /* number of tensors: one, or one for each expert */
 };

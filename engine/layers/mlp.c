@@ -4,7 +4,7 @@
 
 #include "base/macros.h"
 
-/* Up to so many tokens, a phase of its own would cost more than choosing their experts one after the other. */
+/* Up to so many tokens one ticket chooses all experts, token by token: a phase of its own would cost more. */
 enum { TOPK_ALONE = 3 };
 
 uint32_t mlp_scratch(const struct kernels *k, uint32_t T,

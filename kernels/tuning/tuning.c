@@ -20,7 +20,7 @@ enum {
 	CUT_TEXT_MAX = 256,
 };
 
-#define US_MAX 1e12 /* seconds: eleven days */
+#define US_MAX 1e12 /* longest time in microseconds: eleven days */
 
 const uint32_t tuning_m_buckets[TUNING_M_BUCKETS] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
 

@@ -3,7 +3,7 @@
 
 #include "protocol/jinja/builtin.h"
 
-/* Names in a text have one space between them. */
+/* `refused` and `changes` are lists of names with one space between them. */
 struct builtin_table {
 	enum builtin_kind kind;
 	const struct builtin *rows;

@@ -149,7 +149,7 @@ int fields_load(const char *body, size_t len, json_t **ret, struct err *e)
 	/* A model may generate a NUL, and clients send its text back. */
 	root = fields_parse(body, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
 			    &error);
-	if (!root && !error.text[0]) /* Jansson's code for out of memory */
+	if (!root && !error.text[0]) /* without memory Jansson has no text for the error */
 		return err_no_memory(e);
 	if (!root)
 		return err_set(e, EINVAL,

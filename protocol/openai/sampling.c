@@ -166,7 +166,7 @@ static int parse_seed(const json_t *body, struct openai_request *r, struct err *
 	return ret;
 }
 
-/* 0 and -1 both mean that all tokens may be drawn */
+/* 0 and -1 both mean that all tokens may be drawn. */
 static int parse_top_k(const json_t *body, struct sampling *s, struct err *e)
 {
 	int64_t top_k = s->top_k;

@@ -386,7 +386,7 @@ static void allow_message(struct delivery *d, uint64_t now_ns)
 		d->progress_ns = now_ns;
 }
 
-/* Whether a sender has its PREPARE and has not ended. */
+/* Checks that a sender has its PREPARE and has not ended. */
 static int check_sender(struct delivery *d, uint64_t now_ns, struct err *e)
 {
 	if (!d->n_prompt)

@@ -199,7 +199,7 @@ void peers_alive(struct peers *p, uint32_t peer)
 	p->peers[peer].unanswered = 0;
 }
 
-/* keeps its keys: the same process may come back */
+/* Marks a peer as dead and keeps its keys: the same process may come back. */
 static void mark_dead(const struct peers *p, struct peer *x, uint64_t now_ns)
 {
 	x->state = PEER_DEAD;

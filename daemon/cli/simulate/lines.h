@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* bytes of the longest line: enough for a request of 2^24 tokens */
+/* Bytes of the longest line: enough for a request of 2^24 tokens. */
 enum { LINE_BYTES_MAX = 256 << 20 };
 
 struct lines {

@@ -15,7 +15,7 @@
 #include "base/mix.h"
 #include "daemon/cli/simulate/lines.h"
 
-#define AT_MAX 1e9 /* the largest time: thirty years */
+#define AT_MAX 1e9 /* latest time in seconds: thirty years */
 
 struct trace_request {
 	struct sim_request r;
@@ -300,7 +300,7 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 	}
 	w->o = *o;
 	w->longest = (uint32_t)longest;
-	/* Users begin one after the other, over the mean thinking time of a session. */
+	/* Users begin one after the other, spread over the time that a session spends thinking. */
 	for (uint32_t i = 0; i < o->users; i++)
 		begin_session(w, i, draw_unit(w, 0, i) * o->think_s * o->max_turns);
 	*ret = w;

@@ -27,8 +27,8 @@ enum {
 };
 
 struct mapping {
-	const char *shown; /* offset in names: the path for messages */
-	const char *name;  /* offset in names: the name inside the directory */
+	const char *shown; /* in `names`: the path for messages */
+	const char *name;  /* in `names`: the name inside the directory */
 	void *data;	   /* owned mapping, NULL before it is mapped */
 	size_t len;
 };
