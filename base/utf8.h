@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 
-/* The code point that stands for bytes that are none, and its bytes. */
+/* The code point that stands for invalid bytes, and its UTF-8. */
 enum { UTF8_REPLACEMENT = 0xfffd };
 #define UTF8_REPLACEMENT_TEXT "\xef\xbf\xbd"
 

@@ -150,8 +150,8 @@ static int check_announced(const struct options *o, struct err *e)
 			o->registry, where);
 	if (o->transfer_announce && transfer_endpoint_takes_any_port(o->transfer_listen))
 		return err_set(e, EINVAL,
-			       "--transfer-announce: nobody may be at %s, because "
-			       "--transfer-listen %s takes any port that is free",
+			       "--transfer-announce: no worker may listen at %s, because "
+			       "--transfer-listen %s takes any free port",
 			       o->transfer_announce, o->transfer_listen);
 	return 0;
 }
@@ -162,7 +162,7 @@ static int check_announce(const struct options *o, struct err *e)
 		return o->registry && o->role == ROLE_PREFILL &&
 				       transfer_endpoint_is_any(o->transfer_listen)
 			       ? err_set(e, EINVAL,
-					 "--registry: nobody can call %s; --transfer-announce "
+					 "--registry: no worker can connect to %s; --transfer-announce "
 					 "tcp://HOST:PORT says where this worker is reached",
 					 o->transfer_listen)
 			       : 0;
@@ -170,7 +170,7 @@ static int check_announce(const struct options *o, struct err *e)
 		return err_set(e, EINVAL,
 			       "--transfer-announce is for --role prefill with --registry");
 	if (transfer_endpoint_is_any(o->transfer_announce))
-		return err_set(e, EINVAL, "--transfer-announce: nobody can call %s",
+		return err_set(e, EINVAL, "--transfer-announce: no worker can connect to %s",
 			       o->transfer_announce);
 	if (strlen(o->transfer_announce) >= WIRE_ENDPOINT)
 		return err_set(e, EINVAL, "--transfer-announce: it has more than %d bytes",

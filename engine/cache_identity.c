@@ -307,7 +307,7 @@ static void memo_write(const char *path, const struct buf *old, const struct wei
 		}
 	}
 	if (out.failed || file_write(path, out.data, out.len, &e) < 0 || chmod(path, 0600) < 0)
-		log_info("cache: %s: what was hashed of the weights is not remembered", path);
+		log_info("cache: %s: the hashes of the weights cannot be kept", path);
 	buf_release(&out);
 }
 

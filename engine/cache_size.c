@@ -97,9 +97,8 @@ int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct
 			return refuse(w, bytes, w->length_asked ? length : 1, e);
 		length = fits;
 		max_model_len = (uint32_t)(fits * w->page_tokens);
-		log_warning(
-			"context length lowered from %u to %u tokens: that is what fits in %s of cache",
-			w->max_model_len, max_model_len, size_text(bytes).s);
+		log_warning("context length lowered from %u to %u tokens, which fit in %s of cache",
+			    w->max_model_len, max_model_len, size_text(bytes).s);
 	}
 	if (w->slot_bytes) {
 		uint64_t spare = bytes - slots - length * w->page_bytes;

@@ -170,7 +170,8 @@ static bool has_memory(const struct scheduler *s, const struct request *r,
 	return prefix_cache_can_take(s->cache, m, pages, s->config.n_slots ? r->n_live : 0);
 }
 
-/* Takes the request out of the queue and gives its living choices what they need; the trunk's table begins with s->hit_pages. */
+/* Takes the request out of the queue and gives its living choices seats, slots and pages; the trunk's table begins
+ * with s->hit_pages. */
 static void seat_request(struct scheduler *s, struct request *r, uint32_t hit_pages)
 {
 	uint32_t n_pages = table_pages(s, r), shared = r->ask.n_prompt / s->config.page_tokens;

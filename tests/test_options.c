@@ -188,7 +188,7 @@ TEST(registry)
 	is_int(PREFILL(&o, &e, "--transfer-key=k", "--transfer-listen=tcp://*:0"), -EINVAL,
 	       "unless that is anywhere");
 	is_str(e.text,
-	       "--registry: nobody can call tcp://*:0; --transfer-announce tcp://HOST:PORT says "
+	       "--registry: no worker can connect to tcp://*:0; --transfer-announce tcp://HOST:PORT says "
 	       "where this worker is reached",
 	       "which is said");
 	is_int(PREFILL(&o, &e, "--transfer-key=k", "--transfer-listen=tcp://*:1",
@@ -198,7 +198,7 @@ TEST(registry)
 	is_int(PREFILL(&o, &e, "--transfer-key=k", "--transfer-listen=tcp://*:1",
 		       "--transfer-announce=tcp://0.0.0.0:1"),
 	       -EINVAL, "%s", e.text);
-	is_str(e.text, "--transfer-announce: nobody can call tcp://0.0.0.0:1",
+	is_str(e.text, "--transfer-announce: no worker can connect to tcp://0.0.0.0:1",
 	       "a place that is none");
 	is_int(PREFILL(&o, &e, "--transfer-listen=tcp://127.0.0.1:1",
 		       "--transfer-announce=tcp://10.0.0.1:1"),

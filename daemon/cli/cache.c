@@ -265,7 +265,7 @@ static int show(const json_t *v, struct err *e)
 	return 0;
 }
 
-/* -ECANCELED: --help was asked for, and printed. */
+/* -ECANCELED: --help was given, and printed. */
 static int parse_options(int argc, char **argv, struct cache_options *o, struct err *e)
 {
 	int r;

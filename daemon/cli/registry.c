@@ -61,14 +61,14 @@ static const char *role_name(uint32_t role)
 	return role == WIRE_PREFILL ? "prefill" : "decode";
 }
 
-/* Checks what wire_parse has not. NULL: the worker can be listed; else the reason why not. */
+/* Makes the checks that wire_parse cannot. NULL: the worker can be listed; else the reason why not. */
 static const char *reason_to_refuse(const struct registry *g, const struct wire_peer *p)
 {
 	static const uint8_t none[WIRE_CURVE_KEY];
 	char key[TRANSFER_KEY_TEXT];
 
 	if (transfer_endpoint_check(p->endpoint, false, NULL) < 0)
-		return "nobody can connect to its address";
+		return "no worker can connect to its address";
 	if (!g->encrypted)
 		return memcmp(p->curve_key, none, sizeof(none))
 			       ? "it has keys, and the registry has none"

@@ -16,7 +16,7 @@ struct order {
 	uint64_t attempt; /* 0: no attempt is under way */
 	uint64_t tried;	  /* peers that were tried, as in transfer.h */
 	uint32_t n_tries;
-	struct scheduler_prepare prepare; /* what the scheduler wants to receive by the attempt */
+	struct scheduler_prepare prepare; /* the scheduler's wish that the attempt fulfils */
 };
 
 void handoff_receive_open(struct handoff_receive *h, const struct handoff_config *config,

@@ -292,12 +292,12 @@ static void note_reach(struct directory *d, bool reached) ON(role_transfer)
 	} else if (!d->away_ns) {
 		d->away_ns = w->now_ns;
 	} else if (!d->said_away && w->now_ns - d->away_ns >= WORKER_AWAY_NS) {
-		log_warning("transfer: the registry %s cannot be reached: nobody listens there%s",
-			    w->config.registry,
-			    w->config.keys
-				    ? ", our key is not on its list, or its key is not the one "
-				      "that our list has"
-				    : ", or it wants a --transfer-key");
+		log_warning(
+			"transfer: the registry %s cannot be reached: no process listens there%s",
+			w->config.registry,
+			w->config.keys ? ", our key is not on its list, or its key is not the one "
+					 "that our list has"
+				       : ", or it wants a --transfer-key");
 		d->said_away = true;
 	}
 }

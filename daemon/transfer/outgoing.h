@@ -40,5 +40,5 @@ void outgoing_close(struct outgoing *o);
 /* After outgoing_close: waits for a lookup that is under way. */
 void outgoing_free(struct outgoing *o);
 
-/* Reads what the monitor reports into connected, met and lost. */
+/* Reads the monitor's reports into connected, met and lost. */
 void outgoing_look(struct outgoing *o);

@@ -66,8 +66,8 @@ void port_reconnect(struct port *p, uint32_t link);
 /* Does the same and expects this key. False, and nothing is done: the connection uses that key already. */
 bool port_set_key(struct port *p, uint32_t link, const char *key);
 
-/* Whether port_wait has seen outgoing connections break since the last call; lost[i]: link i. What was received before
- * is still returned by port_receive. */
+/* Whether port_wait has seen outgoing connections break since the last call; lost[i]: link i. port_receive still
+ * returns messages that came before. */
 bool port_lost(struct port *p, bool lost[PORT_OUTGOING]);
 
 /* ---- incoming connections ---- */

@@ -243,7 +243,7 @@ static void note_silence(struct prefill_peers *p, uint32_t peer, bool sent) ON(r
 		log_warning("transfer: %s says nothing: there is a connection, but no HELLO came",
 			    name_of(p, peer));
 	else
-		log_warning("transfer: %s cannot be reached: nobody listens there%s",
+		log_warning("transfer: %s cannot be reached: no process listens there%s",
 			    name_of(p, peer),
 			    w->config.keys ? ", or its keys and ours do not fit"
 					   : ", or it wants a --transfer-key");

@@ -16,7 +16,7 @@ int trace_open(struct trace *t, const char *path, struct err *e)
 	t->path = path;
 	if (!path)
 		return 0;
-	/* O_NONBLOCK: a pipe that nobody reads must not stop the thread. */
+	/* O_NONBLOCK: a pipe without a reader must not stop the thread. */
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0666);
 	t->file = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!t->file) {

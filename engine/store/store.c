@@ -89,7 +89,7 @@ int store_open(const struct store_config *c, struct store **ret, struct err *e)
 		s->disk = STORE_DISK_OPENING;
 	}
 	if (r == 0 && why.code)
-		log_warning("cache: %s: what is there is read, nothing is written until this "
+		log_warning("cache: %s: files are read, none is written until this "
 			    "daemon is restarted",
 			    why.text);
 	if (r == 0 && (r = -pthread_create(&s->writer, NULL, store_writer_main, s)) < 0)

@@ -112,7 +112,7 @@ static void list_files(struct store *s)
 	int r = store_dir_list(&s->dir, see_file, &l);
 
 	if (r == -ENOMEM)
-		log_warning("cache: out of memory for the names of what is on disk");
+		log_warning("cache: out of memory for the names of the files on disk");
 	store_lock(s);
 	next_stamp(s);
 	for (size_t i = 0; i < l.n; i++)
@@ -235,9 +235,8 @@ static void forget_files(struct store *s)
 {
 	struct store_entry *entry;
 
-	log_warning(
-		"cache: %s was deleted or replaced: what was there is forgotten, writing goes on",
-		s->dir.path);
+	log_warning("cache: %s was deleted or replaced: its files are gone, writing goes on",
+		    s->dir.path);
 	while ((entry = store_index_oldest_disk(&s->index))) {
 		store_index_unfile(&s->index, entry);
 		store_forget(s, entry, NULL);

@@ -74,7 +74,7 @@ static uint64_t mix(uint64_t low, uint64_t high)
 	return mix_product(low ^ MIX_GOLDEN, high ^ 0xbf58476d1ce4e5b9u);
 }
 
-/* What a slot keeps of the bytes, and where to begin the search for it. */
+/* The tag of the bytes that a slot keeps, and the slot at which the search for them begins. */
 static uint64_t key(const char *bytes, size_t len, struct vocab_slot *ret)
 {
 	uint64_t hash = len;

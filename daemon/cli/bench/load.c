@@ -14,7 +14,7 @@ struct load {
 	const struct engine_options *options;
 	uint32_t n_pages; /* pages that are filled */
 	bool bf16;
-	/* A plan and what it points to: [max_seqs] but for tokens [max_prefill_tokens + max_seqs]. */
+	/* A plan and its arrays: tokens [max_prefill_tokens + max_seqs], the others [max_seqs]. */
 	struct plan_row *rows;
 	struct plan_draw *draws;
 	struct draw_result *results;

@@ -148,7 +148,7 @@ static int read_draws(struct replay *p, const json_t *tokens, struct err *e)
 		json_int_t token = json_integer_value(v);
 
 		if (!json_is_integer(v) || token < 0 || token >= p->vocab_size)
-			return err_set(e, EINVAL, "what was drawn is no token");
+			return err_set(e, EINVAL, "a drawn number is no token");
 		p->draws[i] = (struct draw_result){.token = (int32_t)token};
 	}
 	return 0;

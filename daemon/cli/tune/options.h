@@ -25,5 +25,5 @@ struct tune_options {
 	char program_cache[4096];
 };
 
-/* -ECANCELED: --help was asked for, and printed. Checks what can be checked without the device. */
+/* -ECANCELED: --help was given, and printed. Makes all checks that need no device. */
 int tune_options_parse(int argc, char **argv, struct tune_options *ret, struct err *e) MUST_CHECK;

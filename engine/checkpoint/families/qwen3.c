@@ -1,7 +1,5 @@
-/*
- * Qwen3 with dense MLPs: every layer attends, without an output gate; norms multiply by w. The
- * defaults are those of Qwen3Config of transformers.
- */
+/* Qwen3 with dense MLPs: every layer has attention, without an output gate; norms multiply by w. The defaults are
+ * those of Qwen3Config of transformers. */
 #include "engine/checkpoint/families/family.h"
 
 static void read_layers(struct config_source *s, struct model_config *c)
