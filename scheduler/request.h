@@ -123,7 +123,7 @@ struct request {
 	bool admitted;	       /* it was admitted at least once: `hit` is known */
 	bool retracted;	       /* it was retracted and not admitted again */
 	struct scheduler_hit hit;
-	bool origin_known; /* it must resume with exactly the bits that it had (prefix_cache.h) */
+	bool origin_known; /* the origins of its pages are known, so it resumes only from those (prefix_cache.h) */
 	uint32_t n_live, n_held;
 	bool prepared;	    /* Receiving: scheduler_next_prepare has returned it */
 	uint32_t n_shipped; /* the first page of the prompt that is in no ship */
