@@ -145,7 +145,7 @@ def start(args, *more):
 
 
 def start_on(args, folder):
-    """A daemon that keeps its cache in a folder, and knows what is there."""
+    """A daemon that keeps its cache in a folder, and knows its content."""
     server = start(args, "--cache-dir", folder)
     while json.loads(server.get("/cache")[1])["totals"]["tiers"]["disk"]["status"] == "opening":
         time.sleep(0.02)
@@ -196,7 +196,7 @@ def record(args):
 
 
 def difference(a, b, at=""):
-    """Where two answers part, and what each has there; None when they do not."""
+    """Where two answers differ, and the value of each there; None: they do not."""
     if isinstance(a, dict) and isinstance(b, dict):
         pairs = [(f"{at}.{k}", a.get(k), b.get(k)) for k in (*a, *(k for k in b if k not in a))]
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):

@@ -1,4 +1,4 @@
-"""systemd units as the tests need them: their lines, and the arguments that a service's program gets."""
+"""systemd units for the tests: their lines, and the arguments that a service's program gets."""
 import re
 import shlex
 

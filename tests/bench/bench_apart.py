@@ -1,9 +1,9 @@
-"""What long prompts do to running streams: one process on two cores beside a prefill and a decode worker on one core each.
+"""The effect of long prompts on running streams: one process on two cores beside a prefill and a decode worker on one core each.
 
     bench_apart.py TIGOND MODEL [--svg FILE] [--seconds N] [--prompt TOKENS] [OPTION...]
 
 STREAMS streams generate while prompts of so many tokens keep arriving, the next when the one before has its first token.
-Turns alternate between the two ways, so that what else the machine does meets both. Options go to every daemon. Not a
+Turns alternate between the two ways, so that other work of the machine affects both. Options go to every daemon. Not a
 test: prints percentiles of the time between two tokens of the streams, and the figure shows each of them.
 """
 import argparse

@@ -5,7 +5,7 @@
 The link is this program: packets of one namespace's tun device are written to the other's when their time has come, or never,
 so that both ends see real losses and TCP repairs them. Beside it one process answers the same prompts, in turn. Everything
 between the namespaces is encrypted (a key file), since no address is loopback. Prints the times to the first token, whether the
-answers are the same bytes, and what of the transfer was not hidden behind the computing; the figure shows the windows of
+answers have the same bytes, and the time of the transfer after the last layer was computed; the figure shows the windows of
 layers of one prompt, computed, sent and received.
 """
 import argparse
@@ -41,7 +41,7 @@ def enter(space):
 
 
 class Link(threading.Thread):
-    """Two namespaces with a tun device each, and what lies between."""
+    """Two namespaces with a tun device each, and the link between them."""
 
     def __init__(self, rate, delay, loss):
         super().__init__(daemon=True)

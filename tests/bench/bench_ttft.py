@@ -2,8 +2,8 @@
 
     bench_ttft.py TIGOND [MODEL [OPTION...]]
 
-Warm: the prompt before it shares everything but the last message. Pairs are interleaved, so that what else the machine
-does meets both. Options go to the daemon. Not a test: prints medians and their ratio.
+Warm: the prompt before it shares everything but the last message. Pairs are interleaved, so that other work of the machine
+affects both. Options go to the daemon. Not a test: prints medians and their ratio.
 """
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""`tigon bench kernels` and `tigon bench steps` on lexis: their columns, and that what stands in them goes together.
+"""`tigon bench kernels` and `tigon bench steps` on lexis: their columns, and that the values in them agree.
 
     test_bench.py TIGON MODEL PROGRAM_CACHE
 """

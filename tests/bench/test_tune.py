@@ -1,4 +1,4 @@
-"""`tigon tune` on lexis: the table it writes, cuts that it drops (other bits, a process that dies), and who reads the table.
+"""`tigon tune` on lexis: the table it writes, cuts that it drops (other bits, a process that dies), and the programs that read the table.
 
     test_tune.py TIGON MODEL PROGRAM_CACHE
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every tensor of MODEL/activations.npz against what the engine puts out in float32: max|d| <= 1e-5 max|ref|.
+"""Every tensor of MODEL/activations.npz against the engine's in float32: max|d| <= 1e-5 max|ref|.
 
 usage: activations.py TEST_ACTIVATIONS MODEL [CASE [VARIANT]]        prints TAP
 """

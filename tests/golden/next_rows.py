@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Where the rows of Qwen3-Next's interleaved projections belong, by transformers' own splitting.
+"""The order of the rows of Qwen3-Next's interleaved projections, by transformers' own splitting.
 
 usage: next_rows.py > next_rows.h
 
-A projection whose output i is the number i is split by Qwen3NextGatedDeltaNet; what comes out as
-q | k | v, z, b and a is then the list of the rows they are made from.
+A projection whose output i is the number i is split by Qwen3NextGatedDeltaNet; its outputs
+q | k | v, z, b and a are then the lists of the rows of which they are made.
 """
 import torch
 from transformers.models.qwen3_next.configuration_qwen3_next import Qwen3NextConfig

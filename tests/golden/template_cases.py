@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes template_cases.json: templates, contexts, and what jinja2 makes of them as transformers uses it.
+"""Makes template_cases.json: templates, contexts, and the results of jinja2 as transformers sets it up.
 
     python3 tests/golden/template_cases.py
 

@@ -1,4 +1,4 @@
-"""The reference for chat templates: jinja2 as transformers sets it up, and what it says of a case."""
+"""The reference for chat templates: jinja2 as transformers sets it up, and its result for a case."""
 import json
 import warnings
 

@@ -4,7 +4,7 @@
     python3 tests/golden/template_random.py BUILD/tests/test_template [COUNT] [SEED]
 
 The templates are drawn from a grammar of everything chat templates use, and then some; about half of
-them render, the rest fail in both. Left out of the comparison: what prints an address, and what we
+them render, the rest fail in both. Left out of the comparison: templates that print an address, and templates that we
 refuse on purpose (unsupported constructs, integers over 64 bits, hitting a bound)."""
 import json
 import random

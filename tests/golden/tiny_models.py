@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Twenty-two random tiny checkpoints and what transformers answers with them in float32.
+"""Twenty-two random tiny checkpoints and the answers of transformers with them in float32.
 
 usage: tiny_models.py OUT_DIR [NAME ...]
 
@@ -60,7 +60,7 @@ def sizes(hidden=40, layers=4, heads=2, kv=1, head=64, keys=1, values=2, dk=64, 
 
 
 L, F = "linear_attention", "full_attention"
-# name, what it is for, family, sizes, file: dtype, prefix, packed or per-expert, shards, nested
+# name, purpose, family, sizes, file: dtype, prefix, packed or per-expert, shards, nested
 # config, keys in the older style; prompt lengths
 MODELS = [
     ("01-moe", "the plain case: packed experts, flat config", "qwen3_5_moe",
@@ -326,7 +326,7 @@ def make(out, seed, name, what, family, size, options, lengths):
         f.write("\n")
     for file in os.listdir(path):
         os.chmod(os.path.join(path, file), 0o644)
-    # What was written is what was computed with. transformers no longer reads the oldest prefix.
+    # The files have the numbers of the computation. transformers no longer reads the oldest prefix.
     if not options.get("prefix", "model.").startswith("language_model."):
         again, info = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32,
                                                            output_loading_info=True)

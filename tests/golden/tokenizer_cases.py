@@ -3,10 +3,10 @@
 
     python3 tests/golden/tokenizer_cases.py        (needs the package `tokenizers`)
 
-The file holds, for a tokenizer each, either the whole tokenizer.json or what to change in that of
+The file holds, for a tokenizer each, either the whole tokenizer.json or the changes to that of
 models/lexis, and a list of [text, ids] or [text, ids, decoded], the latter where decoding the ids
 without special tokens gives another text. Texts that are not UTF-8 are written {"hex": ...}; their
-ids are those of the text with U+FFFD in place of what is broken. "classes" lists the code points
+ids are those of the text with U+FFFD in place of invalid bytes. "classes" lists the code points
 that the regular expressions see as letters, numbers, marks and white space, as first, last, ...
 """
 import json
@@ -100,7 +100,7 @@ FLAGS = [added(8192, "<|a|>", lstrip=True), added(8193, "<|b|>", rstrip=True),
          added(8199, "中", single_word=True, rstrip=True), added(8200, "\u0301q", normalized=True),
          added(8201, "<thin"), added(8202, "x<")]
 
-# name -> (what to change in lexis's file, or the whole of another, how many texts)
+# name -> (changes to lexis's file, or the whole of another one, number of texts)
 TOKENIZERS = {
     "lexis": ({}, 1000),
     "qwen35": ({"pre_tokenizer": sequence(split(QWEN35), byte_level())}, 1000),

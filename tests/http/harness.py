@@ -1,4 +1,4 @@
-"""What the HTTP tests share: TAP lines, a tigond of one's own, plain HTTP.
+"""Helpers of the HTTP tests: TAP lines, a tigond for each test, plain HTTP.
 
 A test is run as `test_x.py TIGOND`: the daemon, or the one with the pseudo model of
 tests/fake_engine.c. Every server listens on a free port of the loopback and is ended, by its own
@@ -211,7 +211,7 @@ def comparable(answer):
 
 
 class Askers:
-    """Threads that call ask(i, salt), with rising i, until they are stopped; ask returns what is wrong, or None."""
+    """Threads that call ask(i, salt), with rising i, until they are stopped; ask returns the fault, or None."""
 
     def __init__(self, n, ask):
         self.ask, self.n_asked, self.wrong, self.ended = ask, 0, [], threading.Event()

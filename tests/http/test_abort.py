@@ -134,7 +134,7 @@ ok(s.wait_metric("num_requests_waiting", 0) is not None, "they leave")
 same(s.chat("define violin")[0], 200, "and there is room again")
 s.stop()
 
-# nobody reads: what is computed waits in memory, and is dropped with the connection
+# the client does not read: the answer waits in memory, and is dropped with the connection
 s = Server()
 c = start({"stream": True, "n": 8, "max_tokens": 4000, "return_token_ids": True, "logprobs": True, "top_logprobs": 20})
 ok(s.wait_metric("generation_tokens_total", 32000, 300) is not None, "32000 tokens for a client that does not read")

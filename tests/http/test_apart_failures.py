@@ -1,10 +1,10 @@
-"""Whatever fails between prefill and decode workers, every client gets a right answer, or a clean error from who is gone.
+"""Whatever fails between prefill and decode workers, every client gets a right answer, or a clean error if its own worker is gone.
 
     test_apart_failures.py TIGOND [ROUNDS [OPTION ...]]
 
 Two prefill and two decode workers; one prefill worker is behind a proxy that can be cut, slow, or swallow everything. In each
-of ROUNDS rounds every failure there is comes once, in the middle of 32 requests. The answers have to be those of a unified
-server, byte for byte; nobody waits for ever; afterwards all pools are empty and all peers are there. Then: a rolling
+of ROUNDS rounds every kind of failure comes once, in the middle of 32 requests. The answers have to be those of a unified
+server, byte for byte; no request waits for ever; afterwards all pools are empty and all peers are connected. Then: a rolling
 restart, pools that are too small, clients that leave, a worker that stands still, and prompts of odd lengths.
 """
 import http.client
@@ -393,7 +393,7 @@ ok(not left, "pools are empty", left)
 for s in fleet.all():
     s.stop()
 
-# ---- pools that are too small; who stands still ----
+# ---- pools that are too small; a worker that stands still ----
 
 if FAKE:
     few = ("--max-num-seqs", "8")

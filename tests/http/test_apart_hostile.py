@@ -2,8 +2,8 @@
 
     test_apart_hostile.py TIGOND [ROUNDS [SEED]]
 
-Only the delivery that is lied about fails. All the time an honest decode worker asks the same prefill worker, and gets what a
-unified server answers; at the end everything is as it was at the beginning, and nobody has died. ROUNDS of random changes.
+Only the delivery that is lied about fails. All the time an honest decode worker uses the same prefill worker, and gets the
+answers of a unified server; at the end all pools are as at the beginning, and no process has died. ROUNDS of random changes.
 """
 import errno
 import os
@@ -46,7 +46,7 @@ unified.stop()
 
 
 class Liar:
-    """A prefill worker that says HELLO, answers PINGs, and to a PREPARE does what `lie` says."""
+    """A prefill worker that says HELLO, answers PINGs, and to a PREPARE does `lie`."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -114,7 +114,7 @@ def ask_honest(i, salt):
 askers = Askers(2, ask_honest)
 
 
-# ---- a prefill worker: who is no decode worker at all ----
+# ---- a prefill worker: peers that are no decode worker at all ----
 
 def garbage(i):
     try:
@@ -346,7 +346,7 @@ late.stop()
 
 # ---- a prefill worker that lies ----
 
-# Far outside of it, also when one byte is another one: what is complete and well formed is believed, zeros too.
+# Far outside of it, also if one byte is changed: a complete and well-formed message is believed, zeros too.
 vocabulary = 0x40404040
 
 
@@ -474,7 +474,7 @@ liar.lie = LIES["it gives up"]
 same([plain(victim.complete(**body(i, "pong"))) for i in range(N)], want, "endless load and random keys in a PONG")
 liar.pong = struct.pack("<QIBBI", 0, 0, 0, 0, 0)
 
-# Changed bytes in what would be right.
+# Changed bytes in right messages.
 for i in range(max(1, ROUNDS // 20)):
     meet()
 

@@ -1,4 +1,4 @@
-"""`tigon bench serve` against a server: its table, its JSON, and what it says when something is wrong.
+"""`tigon bench serve` against a server: its table, its JSON, and its errors.
 
     test_bench.py TIGOND TIGON
 """

@@ -1,6 +1,6 @@
 """The prefix cache as clients see it: cached_tokens, the header and its reasons, /cache, /cache/flush, tigon cache.
 
-Bounds on what is computed are checked against token ids: L is the longest prefix that a prompt shares with anything
+Bounds on the computed tokens are checked against token ids: L is the longest prefix that a prompt shares with anything
 computed before, prompts and generated tokens alike.
 """
 import json
@@ -183,7 +183,7 @@ def questions(salt, count=100):
 
 
 def shared_pages(answers):
-    """Whole pages of the system prompt, in tokens: what the questions have in common, cut at the turn's end."""
+    """Whole pages of the system prompt, in tokens: the common part of the questions, cut at the turn's end."""
     first, second = answers[0].prompt, answers[1].prompt
     common = next(i for i, (x, y) in enumerate(zip(first, second)) if x != y)
     return common, common // PAGE * PAGE
@@ -369,7 +369,7 @@ if FAKE:
     same((a.status, a.n + len(a.ids or [])), (200, 512), "and no max_tokens is what fits")
     s.stop()
 
-    # what had to make room
+    # pages that had to be evicted
     s = Server("--max-model-len", "2048", "--max-num-seqs", "4", env={"FAKE_PAGES": "40", "FAKE_SLOTS": "64"})
     a = [complete(s, ids(i, 1000)) for i in (1, 2, 3, 4)] + [complete(s, ids(1, 1000))]
     same((a[4].cached, a[4].reason), (0, "evicted-page"), "pages that were evicted")

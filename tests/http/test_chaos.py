@@ -44,7 +44,7 @@ def random_body(r):
 
 
 def wild(seed):
-    """One client: connection after connection until the time is over. Counts what it saw."""
+    """One client: connection after connection until the time is over. Counts the results."""
     r = random.Random(seed)
     statuses = {}
 

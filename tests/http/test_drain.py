@@ -67,7 +67,7 @@ same(refused, [(503, True, "shutting_down")] * 2, "new requests get 503, on old 
 status = s.process.wait(25)
 ok(status == 0 and time.time() - begin < 10, f"then the server ends ({time.time() - begin:.1f} s)", s.text())
 
-# what cannot finish in time is told so
+# requests that cannot finish in time get an error
 s = Server(env={"FAKE_STEP_US": "20000"})
 streams = [raw_connection(s.port) for _ in range(2)]
 streams[0].sendall(raw_post(CHAT, {**ASK, "stream": True}))
@@ -123,7 +123,7 @@ status = s.process.wait(25)
 ok(status == 1 and "tigond: the device is lost" in s.text(), "and status 1 with a sentence", (status, s.text()))
 
 
-# what ends the start: one sentence, status 1
+# faults that end the start: one sentence, status 1
 def fails(name, want, *args, env=None):
     try:
         out = subprocess.run([TIGOND, *args], capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})})

@@ -72,7 +72,7 @@ def proxy():
 
 
 def ask(session, messages, stream=False, tokens=24):
-    """(text, cached tokens), or what went wrong."""
+    """(text, cached tokens), or the error."""
     c = http.client.HTTPConnection("127.0.0.1", proxy_port, timeout=120)
     body = {"messages": messages, "temperature": 0, "max_tokens": tokens, "stream": stream}
     if stream:
@@ -121,7 +121,7 @@ def first_message(i):
 
 
 def conversation(i):
-    """Three turns, each with all before it; what came."""
+    """Three turns, each with all before it; the answers."""
     messages, came = first_message(i), []
     for turn in range(3):
         came.append(ask(f"s{i}", messages, stream=turn % 2 == 1))
@@ -165,7 +165,7 @@ try:
     same(statuses, [404, 404, 404, 200], "what is for operators stays inside")
 
     def under_load(what, streams, name):
-        """Eight sessions ask all the time while `what` is done; the answers that were none."""
+        """Eight sessions ask all the time while `what` is done; the requests without an answer."""
         ending, bad, n = threading.Event(), [], [0]
 
         def load(k):

@@ -1,4 +1,4 @@
-"""Paths, methods, headers and bodies: what a client sees before any model is asked."""
+"""Paths, methods, headers and bodies: requests that need no model."""
 import json
 import os
 import shutil

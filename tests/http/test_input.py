@@ -1,4 +1,4 @@
-"""What bad input gets: status, type, code and the parameter at fault, and never a header of a stream."""
+"""Answers to bad input: status, type, code and the parameter at fault, and never a header of a stream."""
 from harness import Server, done, ok, same
 
 s = Server()
@@ -74,7 +74,7 @@ tool = {"type": "function", "function": {"name": "f", "parameters": {
     "type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 2**64 - 1}}}}}
 same(s.post(CHAT, {**HELLO, "tools": [tool]})[0], 200, "a whole number beyond 64 bits in a tool")
 
-# what was answered can be sent back; a model may have said NUL
+# an answer can be sent back as input; a model may have generated a NUL
 for text in ("a\0b", "\ud7ff\uffff", "\U0001f3bb"):
     got, answer = s.post(CHAT, {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text},
                                              {"role": "user", "content": "x"}], "max_tokens": 1})

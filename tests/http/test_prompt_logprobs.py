@@ -1,4 +1,4 @@
-"""How likely a prompt is: completions with echo and logprobs, and vLLM's prompt_logprobs."""
+"""Log-probabilities of prompts: completions with echo and logprobs, and vLLM's prompt_logprobs."""
 import concurrent.futures
 import json
 import os
@@ -87,7 +87,7 @@ for max_tokens in (0, 3):
              (whole["text"], whole["logprobs"], whole["finish_reason"], TEXTS[3]),
              f"a stream of {max_tokens} tokens says the same, the prompt first")
 
-# what was generated is as likely as a prompt
+# generated tokens are as likely as in a prompt
 for seed, n in ((1, 20), (2, 64), (3, 150), (4, 300)):
     prompt = token_ids(seed, n)
     (drawn,), _, _ = echo(s, prompt, 40, 3, ignore_eos=True, return_token_ids=True)
@@ -107,7 +107,7 @@ if not FAKE and "float32" in os.environ.get("TIGOND_ARGS", ""):
                 worst = max(worst, abs(one - step["logprobs"][step["ids"].index(token)]))
     ok(worst <= 2e-4, "and those of the reference", worst)
 
-# as lm-eval reads it: the last token is what had to be generated, whatever it was
+# as lm-eval reads it: the last token is the generated one, whichever it is
 case = next(c for c in goldens() if c["finish_reason"] == "stop")
 prompt = case["prompt_ids"] + case["output_ids"][:-1]
 (c,), usage, _ = echo(s, prompt, 1)
@@ -161,7 +161,7 @@ same(choices[0]["text"], a[0][0][0]["text"][len(a[0][0][0]["text"]) - len(choice
 same([h for _, _, h in (echo(s, prompt, 2), echo(s, prompt, 2, cache_prompt=False))],
      ["cached=0; reason=logprobs", "cached=0; reason=disabled"], "behind a hit as well; without the cache it says so")
 
-# whoever shares the steps, and however a prompt is cut
+# whichever requests share the steps, and however a prompt is cut
 prompts = [token_ids(100 + i, n) for i, n in enumerate((1, 2, 63, 64, 65, 128, 200, 333, 700))]
 alone = [echo(s, p, 1, 3)[0] for p in prompts]
 few = Server("--max-batched-tokens", "64", "--max-num-seqs", "3")
@@ -188,7 +188,7 @@ ok(s.wait_metric("num_requests_running", 0) is not None and s.wait_metric("kv_ca
 same(echo(s, prompts[6], 1, 3)[0], alone[6], "and others are answered")
 s.stop()
 
-# models without the room: what comes back behind its prompt is an ordinary request
+# too little room: a request that comes back behind its prompt is an ordinary one
 if FAKE:
     s = Server("--max-num-seqs", "16", env={"FAKE_PAGES": "24", "FAKE_SLOTS": "40", "FAKE_STEP_US": "500"})
     body = {"max_tokens": 600, "logprobs": 1, "ignore_eos": True}

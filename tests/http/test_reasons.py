@@ -1,7 +1,7 @@
 """Why a prompt was not found: every reason that X-Tigon-Cache can give, forced once, and counted under its name.
 
 Runs with the pseudo model, whose pools are as small as a case wants them. The names are those of /metrics, which
-has a line for each of them but "none": a reason that nobody here forces fails the test.
+has a line for each of them but "none": a reason that no case here forces fails the test.
 """
 import atexit
 import json
@@ -17,7 +17,7 @@ atexit.register(shutil.rmtree, work, ignore_errors=True)
 
 LONG = token_ids(1, 900)
 TURN = LONG[:500] + token_ids(2, 400)
-# reason, what is sent before, what is then not found whole, options and environment of the server
+# reason, requests before, the request that is not found whole, options and environment of the server
 CASES = [
     ("none", [{"prompt": LONG}], {"prompt": LONG}, (), {}),
     ("cold", [{"prompt": LONG}], {"prompt": token_ids(3, 300)}, (), {}),
@@ -34,7 +34,7 @@ CASES = [
     ("evicted-state", [{"prompt": token_ids(i, 1000)} for i in (21, 22, 23, 24)], {"prompt": token_ids(21, 600) + token_ids(25, 200)},
      ("--max-model-len", "2048", "--max-num-seqs", "2", "--max-batched-tokens", "256"),
      {"FAKE_PAGES": "400", "FAKE_SLOTS": "8"}),
-    # Nobody knows yet what is on disk.
+    # The files on disk are not known yet.
     ("loading", [], {"prompt": LONG}, ("--cache-dir", os.path.join(work, "cache")), {"model": lambda: slow_model(os.path.join(work, "model"))}),
 ]
 

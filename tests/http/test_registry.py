@@ -2,7 +2,7 @@
 
     test_registry.py TIGOND TIGON
 
-Somebody asks for answers all the time: each has to be that of one process, whoever is there at that moment.
+A client sends requests all the time: each answer has to be that of one process, whichever workers run at that moment.
 """
 import atexit
 import ctypes
@@ -100,7 +100,7 @@ def plain(answer):
 
 
 class Asker(threading.Thread):
-    """Asks a server again and again, and remembers what was wrong."""
+    """Asks a server again and again, and remembers the faults."""
 
     def __init__(self, server):
         super().__init__(daemon=True)
@@ -207,7 +207,7 @@ ok("called no more" not in both.text(), "and is called on and on", both.text())
 for s in (both, other):
     s.stop()
 
-# ---- what is no message ----
+# ---- frames that are no message ----
 
 HEADER = struct.Struct("<4sHHIIQ")
 
@@ -296,7 +296,7 @@ if zmq:
     zmq.send(s, b"x" * 5000)
     zmq.close(s)
 
-    # Those who do not read, and those who do not even speak ZeroMQ.
+    # Peers that do not read, and peers that do not even speak ZeroMQ.
     for i in range(5):
         s = zmq.connect(registry.endpoint)
         for _ in range(2000):
@@ -373,7 +373,7 @@ for s in (decode, friend, stranger):
     s.stop()
 registry.stop("the registry with keys ends with status 0")
 
-# A worker that comes back with other keys, at the same address; both are on everybody's list.
+# A worker that comes back with other keys, at the same address; both are on the lists of all workers.
 for name in ("registry", "decode"):
     allow(name, "again")
 registry = Registry("tcp://127.0.0.1:0", "--transfer-key", files["registry"][0])
@@ -395,7 +395,7 @@ for s in (prefill, decode):
     s.stop()
 registry.stop("the registry ends with status 0")
 
-# ---- who cannot be reached ----
+# ---- workers that cannot be reached ----
 
 def caller(endpoint, *more):
     return Server("--role", "decode", "--prefill", endpoint, *BEATS, *more)
@@ -433,7 +433,7 @@ for s in (*lost.values(), keyed):
     s.stop()
 mute.close()
 
-# ---- what it does not begin with ----
+# ---- options with which it does not start ----
 
 for args, text in (((), "--listen tcp://HOST:PORT is required"),
                    (("--listen", "tcp://*:0"), "beyond it --transfer-key is required"),

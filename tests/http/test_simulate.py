@@ -1,4 +1,4 @@
-"""tigon simulate: its workload, traces, and what tigond --record has recorded."""
+"""tigon simulate: its workload, traces, and recordings of tigond --record."""
 import json
 import os
 import random
@@ -125,7 +125,7 @@ for name, args, want in (
     ok(c.returncode == 1 and not c.stdout and c.stderr.startswith("tigon simulate: ") and c.stderr.count("\n") == 1 and
        want in c.stderr, f"complains: {name}", (c.returncode, c.stderr, c.stdout[:300]))
 
-# what a daemon did
+# recordings of a daemon
 record = place("record", "somebody's\n")
 os.chmod(record, 0o644)
 s = Server("--record", record, "--max-num-seqs", "6", "--max-batched-tokens", "256", "--max-model-len", "1024",

@@ -1,4 +1,4 @@
-"""tigon simulate with workers apart: what is sent and when, by hand; one column beside the other."""
+"""tigon simulate with workers apart: bytes sent and their times, computed by hand; one column beside the other."""
 import json
 import os
 import subprocess

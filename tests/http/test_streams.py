@@ -30,7 +30,7 @@ def request(i):
 
 
 def without_cached(usage):
-    """How much was found depends on what came before; nothing else may."""
+    """The number of cached tokens depends on earlier requests; nothing else may."""
     return usage and {k: v for k, v in usage.items() if k != "prompt_tokens_details"}
 
 

@@ -1,4 +1,4 @@
-"""What lies below the device, as clients see it: --cache-dir, --host-cache-memory, and what happens to their files.
+"""The cache below the device, as clients see it: --cache-dir, --host-cache-memory, and their files.
 
 An answer is right when it is the one that a server without any cache gives.
 """
@@ -162,7 +162,7 @@ same(complete(owner, ids(4)).seen, (WHOLE, "none"), "the owner hits as before")
 guest.stop("the guest ends")
 owner.stop("the owner ends")
 
-# what is stopped writes what it has queued
+# a daemon that is stopped writes its queue
 s = Server("--cache-dir", place("stopped"))
 for i in range(4):
     complete(s, ids(i))
@@ -287,7 +287,7 @@ while (held := s.metrics()['cache_tier_bytes{tier="host"}']) > 2 << 20 and time.
 ok(0 < held <= 2 << 20, "within its bound", held)
 s.stop()
 
-# while nobody knows yet what is on disk: what identifies the model is read first
+# while the files on disk are not known yet, because the weights are hashed first
 if FAKE:
     slow = slow_model(place("model"))
     s = Server("--cache-dir", place("slow"), model=slow)
@@ -298,7 +298,7 @@ if FAKE:
     s.stop("the server ends meanwhile")
     ok(time.time() - begin < 8, "and does not wait for that", time.time() - begin)
 
-# what does not go together, what is no directory
+# options that exclude each other, paths that are no directory
 for name, args, want in (
         ("--record with --cache-dir", ("--cache-dir", place("none"), "--record", place("record")),
          "--record goes without --cache-dir and --host-cache-memory"),

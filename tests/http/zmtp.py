@@ -1,4 +1,4 @@
-"""ZMTP 3.0 with the NULL mechanism, by hand, and the frames of protocol/transfer/FORMAT.md: for peers that do not behave."""
+"""ZMTP 3.0 with the NULL mechanism, by hand, and the frames of protocol/transfer/FORMAT.md: for peers that misbehave."""
 import socket
 import struct
 import threading
