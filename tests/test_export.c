@@ -21,16 +21,16 @@ enum { REQUESTS = 4, FILE_MAX = 64 << 20, SEED = 11 };
 
 extern char **environ;
 
-/* The shape of a larger Qwen3.5-MoE with fewer of everything. */
+/* The shape of models/lexis, so that most kernels are compiled already, with experts of other sizes and a head. */
 static const char small_config[] =
 	"{\"model_type\": \"qwen3_5_moe_text\", \"dtype\": \"bfloat16\", \"hidden_act\": \"silu\","
-	" \"rms_norm_eps\": 1e-06, \"linear_conv_kernel_dim\": 4, \"linear_key_head_dim\": 128,"
-	" \"linear_value_head_dim\": 128, \"full_attention_interval\": 4, \"tie_word_embeddings\": false,"
+	" \"rms_norm_eps\": 1e-06, \"linear_conv_kernel_dim\": 4, \"linear_key_head_dim\": 64,"
+	" \"linear_value_head_dim\": 64, \"full_attention_interval\": 4, \"tie_word_embeddings\": false,"
 	" \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000.0,"
-	" \"partial_rotary_factor\": 0.25}, \"vocab_size\": 1000, \"hidden_size\": 192,"
-	" \"num_hidden_layers\": 8, \"num_attention_heads\": 8, \"num_key_value_heads\": 2,"
-	" \"head_dim\": 128, \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4,"
-	" \"num_experts\": 24, \"num_experts_per_tok\": 8, \"moe_intermediate_size\": 48,"
+	" \"partial_rotary_factor\": 0.25}, \"vocab_size\": 8192, \"hidden_size\": 256,"
+	" \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"num_key_value_heads\": 2,"
+	" \"head_dim\": 64, \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4,"
+	" \"num_experts\": 32, \"num_experts_per_tok\": 4, \"moe_intermediate_size\": 48,"
 	" \"shared_expert_intermediate_size\": 80, \"max_position_embeddings\": 32768,"
 	" \"eos_token_id\": 2}";
 
@@ -271,7 +271,7 @@ int main(int argc, char **argv)
 	snprintf(next, sizeof(next), "%s/17-next-mixed", argv[3]);
 	test_command(argv[1], argv[2]);
 	test_again(argv[1], argv[3]);
-	test_same_bits(small, "small-moe", 1 << 20);
+	test_same_bits(small, "small-moe", 5 << 20);
 	test_same_bits(next, "next-mixed", 0);
 	test_same_bits(argv[2], "lexis", 0);
 	return done();
