@@ -16,28 +16,32 @@ enum {
 	ACCUMULATORS = 16, /* peak.cl */
 	MMA_CHAINS = 8,	   /* nvidia/peak.cl */
 	MMA_FLOPS = 2 * 16 * 8 * 16,
-	GPU_LANES = 64,
-	/* a CPU's number of rounds; a GPU runs 1 / 64 of them on far more lanes */
-	ROUNDS = 1 << 20,
+	MMA_INT8_OPS = 2 * 16 * 8 * 32,
+	GPU_LANES = 256,
+	GPU_GROUPS = 8,	  /* of a compute unit: as many lanes as it has room for */
+	ROUNDS = 1 << 20, /* of a CPU; a GPU runs 1 / 64 of it on far more lanes */
 	TRIES = 5,
-	BYTES = 512 << 20, /* bytes, far more than caches hold */
 };
 
-/* A measured peak is low below this share of the known one. */
+/* Far more than caches hold; and on a GPU so much that beginning and ending a launch is no part of it. */
+#define CPU_BYTES (512ull << 20)
+#define GPU_BYTES (2048ull << 20)
+
+/* The least share of a known peak that is no reason for a warning. */
 #define GOOD_DAY 0.95
 
 struct peaks {
 	cl_command_queue queue;
 	cl_program program;
-	/* dot, int8: NULL if the variant has no such instruction */
-	cl_kernel read, copy, flops, dot, int8;
+	cl_kernel read, copy, flops, dot, int8,
+		dp4a; /* dot, int8, dp4a: NULL where there is no instruction */
 	cl_mem from, to, out;
 	uint64_t bytes;
-	size_t lanes, groups; /* groups that measure bandwidth */
-	size_t busy;	      /* groups that measure arithmetic */
-	size_t block;	      /* bytes of a block_t */
+	size_t lanes;
+	size_t readers, copiers, busy; /* groups: that read, copy, compute */
+	size_t block;		       /* bytes of a block_t */
 	cl_uint rounds;
-	double flops_a_round, dot_a_round, int8_a_round; /* FLOP of a group in a round */
+	double flops_a_round, dot_a_round, int8_a_round, dp4a_a_round; /* of a group */
 };
 
 /* ---- known peaks ---- */
@@ -50,7 +54,16 @@ static const struct {
 } known_peaks[] = {
 	/* Zen 4 server cores with AVX512_BF16, PoCL 3.1: vdpbf16ps, vpdpbusd and plain reading, both cores. */
 	{"AMD EPYC", 2, KERNELS_X86, {.read = 57e9, .dot = 457e9, .int8 = 910e9}},
-	{"NVIDIA H200", 132, KERNELS_NVIDIA, {.copy = 4.26e12}},
+	/* 1,980 MHz, driver 580.159.04. */
+	{"NVIDIA H200",
+	 132,
+	 KERNELS_NVIDIA,
+	 {.read = 4.45e12,
+	  .copy = 4.08e12,
+	  .flops = 63e12,
+	  .dot = 630e12,
+	  .int8 = 1260e12,
+	  .dp4a = 132e12}},
 };
 
 bool peak_known(const char *device, uint32_t units, enum kernel_variant variant, struct peak *ret)
@@ -75,6 +88,7 @@ bool peak_below(struct peak measured, struct peak known, char *ret_what, size_t 
 		{"float arithmetic", "GFLOP/s", measured.flops, known.flops},
 		{"bf16 arithmetic", "GFLOP/s", measured.dot, known.dot},
 		{"int8 arithmetic", "GOP/s", measured.int8, known.int8},
+		{"int8 arithmetic by lanes", "GOP/s", measured.dp4a, known.dp4a},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
@@ -94,6 +108,7 @@ struct peak peak_best(struct peak a, struct peak b)
 		.flops = MAX(a.flops, b.flops),
 		.dot = MAX(a.dot, b.dot),
 		.int8 = MAX(a.int8, b.int8),
+		.dp4a = MAX(a.dp4a, b.dp4a),
 	};
 }
 
@@ -115,29 +130,32 @@ static cl_mem buffer(struct peaks *p, cl_context context, uint64_t bytes, cl_int
 	return m;
 }
 
-static int create(struct peaks *p, cl_context context, cl_device_id device, bool dot, bool int8,
+/* Kernels that a variant's text leaves out stay NULL. */
+static int create(struct peaks *p, cl_context context, cl_device_id device, bool int8,
 		  struct err *e)
 {
 	const struct {
 		const char *name;
 		cl_kernel *kernel;
-		bool there;
 	} kernels[] = {
-		{"peak_read", &p->read, true},	 {"peak_copy", &p->copy, true},
-		{"peak_flops", &p->flops, true}, {"peak_dot", &p->dot, dot},
-		{"peak_int8", &p->int8, int8},
+		{"peak_read", &p->read}, {"peak_copy", &p->copy}, {"peak_flops", &p->flops},
+		{"peak_dot", &p->dot},	 {"peak_dp4a", &p->dp4a}, {"peak_int8", &p->int8},
 	};
 	cl_ulong largest = 0;
 	cl_int code = CL_SUCCESS;
 
-	for (size_t i = 0; i < ARRAY_SIZE(kernels) && code == CL_SUCCESS; i++)
-		if (kernels[i].there)
-			*kernels[i].kernel = clCreateKernel(p->program, kernels[i].name, &code);
+	for (size_t i = 0; i < ARRAY_SIZE(kernels) - !int8 && code == CL_SUCCESS; i++) {
+		*kernels[i].kernel = clCreateKernel(p->program, kernels[i].name, &code);
+		if (code == CL_INVALID_KERNEL_NAME)
+			code = CL_SUCCESS;
+	}
 	clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(largest), &largest, NULL);
-	p->bytes = MIN((uint64_t)BYTES, largest / 4 / p->block * p->block);
+	p->bytes = MIN(p->lanes == 1 ? CPU_BYTES : GPU_BYTES, largest / 4 / p->block * p->block);
+	if (p->lanes > 1)
+		p->copiers = CEIL_DIV(p->bytes / p->block, p->lanes);
 	p->from = buffer(p, context, p->bytes, &code);
 	p->to = buffer(p, context, p->bytes, &code);
-	p->out = buffer(p, context, p->lanes * MAX(p->groups, p->busy) * sizeof(float), &code);
+	p->out = buffer(p, context, p->lanes * MAX(p->readers, p->busy) * sizeof(float), &code);
 	return cl_error(e, code, "the bench's yardsticks");
 }
 
@@ -164,22 +182,22 @@ int peaks_open(cl_context context, cl_device_id device, cl_command_queue queue,
 	cpu = type & CL_DEVICE_TYPE_CPU;
 	p->queue = queue;
 	p->lanes = cpu ? 1 : GPU_LANES;
-	p->groups = cpu ? units * 8 : units * 32;
-	p->busy = cpu ? units : units * 32;
+	p->readers = p->copiers = cpu ? units * 8 : units * GPU_GROUPS;
+	p->busy = cpu ? units : units * GPU_GROUPS;
 	p->block = (cpu ? 16 : 4) * sizeof(float);
 	p->rounds = cpu ? ROUNDS : ROUNDS / 64;
 	p->flops_a_round = 2.0 * ACCUMULATORS * (cpu ? 16 : GPU_LANES);
-	/* a vdpbf16ps computes 32 products; a group of a GPU is two warps */
-	p->dot_a_round =
-		cpu ? 2.0 * ACCUMULATORS * 32 : (double)GPU_LANES / 32 * MMA_CHAINS * MMA_FLOPS;
-	p->int8_a_round = 2.0 * ACCUMULATORS * 64; /* products of a vpdpbusd */
+	/* A vdpbf16ps is 32 products, a vpdpbusd 64; a GPU's warp is 32 lanes. */
+	p->dot_a_round = cpu ? 2.0 * ACCUMULATORS * 32 : GPU_LANES / 32.0 * MMA_CHAINS * MMA_FLOPS;
+	p->int8_a_round =
+		cpu ? 2.0 * ACCUMULATORS * 64 : GPU_LANES / 32.0 * MMA_CHAINS * MMA_INT8_OPS;
+	p->dp4a_a_round = 2.0 * ACCUMULATORS * 4 * GPU_LANES;
 	r = library_program(&library, "peak.cl",
 			    cpu ? "-cl-std=CL1.2 -DLANES=1 -DVEC=16 -DBF16=0"
-				: "-cl-std=CL1.2 -DLANES=64 -DVEC=1 -DBF16=0",
+				: "-cl-std=CL1.2 -DLANES=256 -DVEC=1 -DBF16=0",
 			    &p->program, e);
 	if (r == 0)
-		r = create(p, context, device, variant != KERNELS_GENERIC,
-			   int8_has_instruction(variant), e);
+		r = create(p, context, device, !cpu || int8_has_instruction(variant), e);
 	if (r < 0) {
 		peaks_close(p);
 		return r;
@@ -193,7 +211,7 @@ void peaks_close(struct peaks *p)
 	if (!p)
 		return;
 
-	cl_kernel kernels[] = {p->read, p->copy, p->flops, p->dot, p->int8};
+	cl_kernel kernels[] = {p->read, p->copy, p->flops, p->dot, p->int8, p->dp4a};
 	cl_mem buffers[] = {p->from, p->to, p->out};
 
 	clFinish(p->queue);
@@ -210,40 +228,79 @@ void peaks_close(struct peaks *p)
 
 /* ---- measuring ---- */
 
-/* Runs one launch on an empty queue, and raises *best to its work a second. */
+/* A launch's nanoseconds on the device; where the queue does not tell, those that the host waited. */
+static uint64_t launch_ns(cl_event event, uint64_t waited)
+{
+	cl_ulong start = 0, end = 0;
+
+	if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start), &start,
+				    NULL) != CL_SUCCESS ||
+	    clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) !=
+		    CL_SUCCESS ||
+	    end <= start)
+		return MAX(waited, (uint64_t)1);
+	return end - start;
+}
+
+/* One launch on a queue that is empty, and *best becomes work a second where that is more. */
 static int run(struct peaks *p, cl_kernel k, size_t groups, double work, double *best,
 	       struct err *e)
 {
 	size_t local = p->lanes, global = groups * p->lanes;
+	cl_event event = NULL;
 	uint64_t start = clock_now_ns();
-	cl_int code = clEnqueueNDRangeKernel(p->queue, k, 1, NULL, &global, &local, 0, NULL, NULL);
+	cl_int code =
+		clEnqueueNDRangeKernel(p->queue, k, 1, NULL, &global, &local, 0, NULL, &event);
 
 	if (code == CL_SUCCESS)
 		code = clFinish(p->queue);
-	*best = MAX(*best, work * 1e9 / (double)MAX(clock_now_ns() - start, (uint64_t)1));
+	if (code == CL_SUCCESS)
+		*best = MAX(*best, work * 1e9 / (double)launch_ns(event, clock_now_ns() - start));
+	if (event)
+		clReleaseEvent(event);
 	return cl_error(e, code, "measuring the device's peak");
 }
 
-static int arithmetic(struct peaks *p, cl_kernel k, double flops_a_round, double *best,
+/* Nothing is measured where there is no kernel. */
+static int arithmetic(struct peaks *p, cl_kernel k, double work_a_round, double *best,
 		      struct err *e)
 {
 	cl_float x = 1e-3f;
 
+	if (!k)
+		return 0;
+
 	clSetKernelArg(k, 0, sizeof(p->out), &p->out);
 	clSetKernelArg(k, 1, sizeof(x), &x);
 	clSetKernelArg(k, 2, sizeof(p->rounds), &p->rounds);
-	return run(p, k, p->busy, flops_a_round * p->rounds * (double)p->busy, best, e);
+	return run(p, k, p->busy, work_a_round * p->rounds * (double)p->busy, best, e);
 }
 
-static int bandwidth(struct peaks *p, cl_kernel k, cl_mem to, double bytes, double *best,
-		     struct err *e)
+static int bandwidth(struct peaks *p, cl_kernel k, cl_mem to, size_t groups, double bytes,
+		     double *best, struct err *e)
 {
 	cl_ulong n = p->bytes / p->block;
 
 	clSetKernelArg(k, 0, sizeof(p->from), &p->from);
 	clSetKernelArg(k, 1, sizeof(to), &to);
 	clSetKernelArg(k, 2, sizeof(n), &n);
-	return run(p, k, p->groups, bytes, best, e);
+	return run(p, k, groups, bytes, best, e);
+}
+
+static int measure_once(struct peaks *p, struct peak *best, struct err *e)
+{
+	double bytes = (double)p->bytes;
+	int r = bandwidth(p, p->copy, p->to, p->copiers, 2 * bytes, &best->copy, e);
+
+	if (r == 0)
+		r = bandwidth(p, p->read, p->out, p->readers, bytes, &best->read, e);
+	if (r == 0)
+		r = arithmetic(p, p->flops, p->flops_a_round, &best->flops, e);
+	if (r == 0)
+		r = arithmetic(p, p->dot, p->dot_a_round, &best->dot, e);
+	if (r == 0)
+		r = arithmetic(p, p->int8, p->int8_a_round, &best->int8, e);
+	return r == 0 ? arithmetic(p, p->dp4a, p->dp4a_a_round, &best->dp4a, e) : r;
 }
 
 int peaks_measure(struct peaks *p, struct peak *ret, struct err *e)
@@ -251,21 +308,12 @@ int peaks_measure(struct peaks *p, struct peak *ret, struct err *e)
 	struct peak best = {0};
 	int r = cl_error(e, clFinish(p->queue), "measuring the device's peak");
 
-	for (int i = 0; r == 0 && i < TRIES; i++) {
-		r = bandwidth(p, p->copy, p->to, 2.0 * (double)p->bytes, &best.copy, e);
-		if (r == 0)
-			r = bandwidth(p, p->read, p->out, (double)p->bytes, &best.read, e);
-		if (r == 0)
-			r = arithmetic(p, p->flops, p->flops_a_round, &best.flops, e);
-		if (r == 0 && p->dot)
-			r = arithmetic(p, p->dot, p->dot_a_round, &best.dot, e);
-		if (r == 0 && p->int8)
-			r = arithmetic(p, p->int8, p->int8_a_round, &best.int8, e);
-	}
+	for (int i = 0; r == 0 && i < TRIES; i++)
+		r = measure_once(p, &best, e);
 	if (r < 0)
 		return r;
 	best.dot = MAX(best.dot, best.flops);
-	best.int8 = MAX(best.int8, best.flops);
+	best.int8 = MAX(MAX(best.int8, best.dp4a), best.flops);
 	*ret = best;
 	return 0;
 }

@@ -12,8 +12,9 @@
  *     out        [work-items] float, the sums; out
  *     x          any number, which a compiler cannot know
  *
- * Global size: any number of groups; each has a contiguous part of the blocks. Options: common.clh. No reference:
- * the numbers have no meaning.
+ * Global size: any number of groups. On a CPU each has a contiguous part of the blocks, as a kernel walks weights. On a GPU
+ * all groups walk side by side: an H200 reads 4.5 TB/s that way and 3.7 in parts; and it copies fastest where each lane has
+ * one block. Options: common.clh. No reference: the numbers have no meaning.
  */
 #include "common.clh"
 
@@ -22,35 +23,44 @@
 #if LANES == 1
 typedef float16 block_t;
 #define block_sum(b) v_sum(b)
+#define LOADS	     4 /* on their way at the same time */
+#define STRIDE	     1
+#define FIRST(n)     ((ulong)(n) * get_group_id(0) / get_num_groups(0))
+#define END(n)	     ((ulong)(n) * (get_group_id(0) + 1) / get_num_groups(0))
 #else
 typedef float4 block_t;
 #define block_sum(b) ((b).x + (b).y + (b).z + (b).w)
+#define LOADS	     8
+#define STRIDE	     get_global_size(0)
+#define FIRST(n)     get_global_id(0)
+#define END(n)	     (n)
 #endif
-
-/* This group's part of n: contiguous, as a kernel walks weights. */
-#define FIRST(n) ((ulong)(n) * get_group_id(0) / get_num_groups(0))
-#define END(n)	 ((ulong)(n) * (get_group_id(0) + 1) / get_num_groups(0))
 
 __kernel GROUP_SIZE void peak_read(__global const block_t *restrict from, __global float *restrict out, ulong n)
 {
-	block_t a = 0, b = 0, c = 0, d = 0;
-	ulong i = FIRST(n) + LANE, end = END(n);
+	block_t sum[LOADS];
+	ulong i = FIRST(n), end = END(n), stride = STRIDE;
 
-	for (; i + 3 * LANES < end; i += 4 * LANES) {
-		a += from[i];
-		b += from[i + LANES];
-		c += from[i + 2 * LANES];
-		d += from[i + 3 * LANES];
-	}
-	for (; i < end; i += LANES)
-		a += from[i];
-	a = a + b + c + d;
-	out[get_global_id(0)] = block_sum(a);
+#pragma unroll
+	for (uint k = 0; k < LOADS; k++)
+		sum[k] = 0;
+	for (; i + (LOADS - 1) * stride < end; i += LOADS * stride)
+#pragma unroll
+		for (uint k = 0; k < LOADS; k++)
+			sum[k] += from[i + k * stride];
+	for (; i < end; i += stride)
+		sum[0] += from[i];
+#pragma unroll
+	for (uint k = 1; k < LOADS; k++)
+		sum[0] += sum[k];
+	out[get_global_id(0)] = block_sum(sum[0]);
 }
 
 __kernel GROUP_SIZE void peak_copy(__global const block_t *restrict from, __global block_t *restrict to, ulong n)
 {
-	for (ulong i = FIRST(n) + LANE; i < END(n); i += LANES)
+	ulong end = END(n), stride = STRIDE;
+
+	for (ulong i = FIRST(n); i < end; i += stride)
 		to[i] = from[i];
 }
 

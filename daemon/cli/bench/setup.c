@@ -256,12 +256,13 @@ int bench_measure(struct bench *b, struct err *e)
 	if (r < 0)
 		return r;
 	b->best = peak_best(b->best, now);
-	b->least =
-		b->measured++
-			? (struct peak){MIN(b->least.read, now.read), MIN(b->least.copy, now.copy),
-					MIN(b->least.flops, now.flops), MIN(b->least.dot, now.dot),
-					MIN(b->least.int8, now.int8)}
-			: now;
+	b->least = b->measured++ ? (struct peak){MIN(b->least.read, now.read),
+						 MIN(b->least.copy, now.copy),
+						 MIN(b->least.flops, now.flops),
+						 MIN(b->least.dot, now.dot),
+						 MIN(b->least.int8, now.int8),
+						 MIN(b->least.dp4a, now.dp4a)}
+				 : now;
 	return 0;
 }
 
@@ -349,8 +350,11 @@ int bench_cases(const struct bench *b, struct bench_case **ret, size_t *ret_n, s
 static void print_peak(const char *what, const struct peak *p)
 {
 	printf("# peak %s: reading %.1f GB/s, copying %.1f GB/s, float %.1f GFLOP/s, bf16 %.1f "
-	       "GFLOP/s, int8 %.1f GOP/s\n",
+	       "GFLOP/s, int8 %.1f GOP/s",
 	       what, p->read / 1e9, p->copy / 1e9, p->flops / 1e9, p->dot / 1e9, p->int8 / 1e9);
+	if (p->dp4a > 0)
+		printf(", int8 by lanes %.1f GOP/s", p->dp4a / 1e9);
+	printf("\n");
 }
 
 const char *bench_print_head(const struct bench *b)
