@@ -226,6 +226,8 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 	model_shape(&g->info.model, o->dtype == ENGINE_BFLOAT16, o->page_tokens,
 		    o->dump_activations, ret);
 	ret->plain_weights = o->plain_weights;
+	ret->max_context =
+		o->max_model_len ? o->max_model_len : g->info.model.max_position_embeddings;
 	r = kernels_open(g->device.context, g->device.id, g->device.queue, ret, g->variant,
 			 o->program_cache, &o->tuning, &g->kernels, e);
 	log_debug("kernels ready after %.0f ms", (double)(clock_now_ns() - start) / 1e6);
@@ -261,6 +263,7 @@ static int plan_model(struct engine *g, const struct engine_options *o,
 		.page_tokens = o->page_tokens,
 		.tile_tokens = kernels_least_tile_tokens(g->kernels),
 		.vocab_size = c->vocab_size,
+		.split_slots = kernels_split_slots(g->kernels),
 	};
 	g->one_launch = kernels_has_decode_step(g->kernels) && !o->separate_launches;
 	g->model = (struct model){

@@ -23,8 +23,9 @@ struct runner {
 	struct step_limits limits;
 	struct engine_block *host; /* tables and results */
 	struct queued queued[ENGINE_STEPS_OUT];
-	uint64_t head, tail; /* plans that were waited for; that were queued */
-	struct err lost;     /* code 0: the device is not lost */
+	struct split_batch *batches; /* [max_seqs] of the step that is being built */
+	uint64_t head, tail;	     /* plans that were waited for; that were queued */
+	struct err lost;	     /* code 0: the device is not lost */
 	struct engine_counters counters;
 };
 
@@ -41,6 +42,11 @@ int runner_new(const struct device *d, struct model *m, const struct step_limits
 	r->device = d;
 	r->model = m;
 	r->limits = *l;
+	r->batches = calloc(l->max_seqs, sizeof(*r->batches));
+	if (!r->batches) {
+		free(r);
+		return err_set(e, ENOMEM, "out of memory");
+	}
 	error = block_new(d, ints * ENGINE_STEPS_OUT * sizeof(*host), &r->host, e);
 	if (error < 0) {
 		runner_free(r);
@@ -72,6 +78,7 @@ void runner_free(struct runner *r)
 		free(r->queued[i].draws);
 	}
 	engine_block_free(r->host);
+	free(r->batches);
 	free(r);
 }
 
@@ -238,7 +245,7 @@ static int enqueue_plan(struct runner *r, struct queued *s, const struct plan *p
 	int error;
 
 	r->limits.tile_tokens = kernels_tile_tokens(m->kernels, plan_tokens(plan));
-	step_build(plan, &r->limits, m->dump, s->table, s->draws, &built);
+	step_build(plan, &r->limits, m->dump, s->table, s->draws, r->batches, &built);
 	model_add_work(m, s->table, &built.step, &built.table_ints);
 	s->n_draws = plan->n_draws;
 	s->n_scores = plan->n_scored_tokens;

@@ -9,14 +9,21 @@
 
 static_assert(STATE_ZERO == ROW_STATE_ZERO, "a plan and the step table have one number for it");
 
+/* Splits of a row that sees so many keys. */
+static uint32_t splits_of(uint32_t keys)
+{
+	return CEIL_DIV(keys, (uint32_t)SPLIT_TOKENS);
+}
+
 uint64_t step_table_ints(const struct step_limits *l)
 {
 	uint64_t T = (uint64_t)l->max_prefill_tokens + l->max_seqs;
 	uint64_t R = l->max_seqs; /* a sequence has one row a step */
 	uint64_t pages = CEIL_DIV((uint64_t)l->max_model_len, l->page_tokens) + 1;
 	uint64_t tiles = T / l->tile_tokens + R + 1;
+	uint64_t splits = l->split_slots ? R * splits_of(l->max_model_len) : 0;
 	uint64_t step = T * 4 + R * (ROW_INTS + pages) + tiles * QUERY_TILE_INTS +
-			l->max_seqs * (1ull + DRAW_INTS + PLAN_BANNED_MAX) +
+			splits * SPLIT_INTS + l->max_seqs * (1ull + DRAW_INTS + PLAN_BANNED_MAX) +
 			l->max_prefill_tokens * (1ull + SCORE_INTS);
 	uint64_t reset = RESET_INTS + 2ull * l->max_model_len;
 
@@ -251,9 +258,10 @@ static void build_rows(struct builder *b)
 static void build_tiles(struct builder *b)
 {
 	uint32_t most = b->limits->tile_tokens;
+	uint32_t n_rows = b->limits->split_slots ? b->s.n_prefill_rows : b->s.n_rows;
 	int32_t *tile = section(b, 0, &b->s.tiles_at);
 
-	for (uint32_t i = 0; i < b->s.n_rows; i++) {
+	for (uint32_t i = 0; i < n_rows; i++) {
 		uint32_t n = b->plan->rows[i].n_tokens;
 
 		for (uint32_t k = 0; k < n; k += most, b->s.n_tiles++, tile += QUERY_TILE_INTS) {
@@ -263,6 +271,32 @@ static void build_tiles(struct builder *b)
 		}
 	}
 	b->end = tile;
+}
+
+/* The splits of rows that generate. A row's are all in one batch, and a batch has at most split_slots. */
+static void build_splits(struct builder *b, struct split_batch *batches)
+{
+	uint32_t slots = b->limits->split_slots;
+	struct split_batch *batch = batches;
+
+	b->s.batches = batches;
+	for (uint32_t i = b->s.n_prefill_rows; i < b->s.n_rows && slots; i++) {
+		uint32_t n = splits_of(b->plan->rows[i].start + 1);
+		cl_int at;
+		int32_t *split = section(b, (uint64_t)n * SPLIT_INTS, &at);
+
+		if (!b->s.n_batches || batch->n_splits + n > slots) {
+			batch = &batches[b->s.n_batches++];
+			*batch = (struct split_batch){.splits_at = at, .first_row = i};
+		}
+		row_at(b, i)[ROW_SPLITS_AT] = (int32_t)batch->n_splits;
+		batch->n_splits += n;
+		batch->n_rows++;
+		for (uint32_t k = 0; k < n; k++, split += SPLIT_INTS) {
+			split[SPLIT_ROW] = (int32_t)i;
+			split[SPLIT_NUMBER] = (int32_t)k;
+		}
+	}
 }
 
 /* Writes the numbers of the rows' last tokens that draw. Several draws of one row (the choices of a request) share
@@ -353,7 +387,7 @@ static void build_scores(struct builder *b)
 }
 
 void step_build(const struct plan *p, const struct step_limits *l, bool dump, int32_t *table,
-		struct step_draw *wants, struct step_built *ret)
+		struct step_draw *wants, struct split_batch *batches, struct step_built *ret)
 {
 	struct builder b = {
 		.plan = p, .limits = l, .table = table, .end = table, .result = p->n_draws};
@@ -362,6 +396,7 @@ void step_build(const struct plan *p, const struct step_limits *l, bool dump, in
 	count(&b);
 	build_rows(&b);
 	build_tiles(&b);
+	build_splits(&b, batches);
 	build_logits(&b);
 	build_draws(&b, wants);
 	build_scores(&b);

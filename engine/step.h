@@ -10,6 +10,7 @@
 struct step_limits {
 	uint32_t max_prefill_tokens, max_seqs, max_model_len, page_tokens, tile_tokens;
 	uint32_t n_pages, n_slots, vocab_size; /* n_slots 0: the model keeps no states */
+	uint32_t split_slots;		       /* kernels_split_slots */
 };
 
 /* The form of a draw's report, which decides its length. */
@@ -32,9 +33,10 @@ uint64_t step_result_ints(const struct step_limits *l);
 /* Checks a plan. 0, or -EINVAL: it is outside the limits, which is a bug. drawn_before: draws of the plan before. */
 int step_check(const struct plan *plan, const struct step_limits *l, uint32_t drawn_before);
 
-/* Fills the table (room for step_table_ints) and draws [max_seqs] from a plan that step_check has accepted. */
+/* Fills the table (room for step_table_ints), draws [max_seqs] and batches [max_seqs] from a plan that step_check has accepted.
+ * *ret points to the batches. */
 void step_build(const struct plan *plan, const struct step_limits *l, bool dump, int32_t *table,
-		struct step_draw *draws, struct step_built *ret);
+		struct step_draw *draws, struct split_batch *batches, struct step_built *ret);
 
 /* Returns the number of ints of a seat reset's table; the second function fills it. */
 uint64_t step_reset_ints(const struct plan_seat_reset *r);

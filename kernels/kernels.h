@@ -74,6 +74,10 @@ enum kernel_packing kernels_packing(const struct kernels *k);
 uint64_t kernels_delta_scratch(const struct kernels *k);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
 
+/* Splits that a batch of attention_decode.cl can have: those of the longest sequence, or more. 0 on a CPU, where attention
+ * takes rows that generate in tiles, as all others. */
+uint32_t kernels_split_slots(const struct kernels *k);
+
 /* Floats of scratch that one draw or one score needs. */
 uint64_t kernels_sample_floats(const struct kernel_shape *s);
 
@@ -150,6 +154,13 @@ void kernel_attention_prepare(struct kernels *k, cl_mem step, cl_int rows_at, cl
 void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int tiles_at, cl_mem proj,
 		      cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem out, uint32_t n_tiles,
 		      uint32_t T);
+
+/* A batch: so many splits at splits_at, of n_rows rows from first_row on.
+ * partial, stats: for kernels_split_slots. */
+void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_int splits_at,
+			     uint32_t n_splits, uint32_t first_row, uint32_t n_rows, cl_mem proj,
+			     cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem partial, cl_mem stats,
+			     cl_mem out);
 
 void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
 		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,

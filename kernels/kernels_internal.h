@@ -18,6 +18,8 @@ enum kernel_id {
 	K_ROUTER_GEMM,
 	K_ATTENTION_PREPARE,
 	K_ATTENTION,
+	K_ATTENTION_SPLIT,
+	K_ATTENTION_COMBINE,
 	K_DELTA_CONV,
 	K_DELTA_PREFILL,
 	K_DELTA_DECODE,
@@ -42,7 +44,11 @@ enum kernel_id {
 	K_COUNT = K_END_OF_FIRST_MLP + (K_END_OF_FIRST_MLP - K_COMBINE_NORM),
 };
 
-enum { ROUTER_BLOCKS = 4 }; /* moe_route.cl */
+enum {
+	ROUTER_BLOCKS = 4, /* moe_route.cl */
+	SPLIT_LANES = 256, /* of a group of attention_decode.cl */
+	SPLIT_SLOTS_MIN = 4096,
+};
 
 #define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 

@@ -235,6 +235,20 @@ void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int til
 	note_place(k, &p);
 }
 
+void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_int splits_at,
+			     uint32_t n_splits, uint32_t first_row, uint32_t n_rows, cl_mem proj,
+			     cl_mem q, cl_mem k_pages, cl_mem v_pages, cl_mem partial, cl_mem stats,
+			     cl_mem out)
+{
+	cl_int first = (cl_int)first_row;
+
+	LAUNCH_CUT(k, 0, K_ATTENTION_SPLIT, SPLIT_LANES, n_splits, k->shape.kv_heads, ARG(step),
+		   ARG(rows_at), ARG(splits_at), ARG(q), ARG(k_pages), ARG(v_pages), ARG(partial),
+		   ARG(stats));
+	LAUNCH_CUT(k, 0, K_ATTENTION_COMBINE, SPLIT_LANES, n_rows, k->shape.heads, ARG(step),
+		   ARG(rows_at), ARG(first), ARG(proj), ARG(partial), ARG(stats), ARG(out));
+}
+
 void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
 		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,
 		       cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, uint32_t T)

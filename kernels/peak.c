@@ -54,16 +54,16 @@ static const struct {
 } known_peaks[] = {
 	/* Zen 4 server cores with AVX512_BF16, PoCL 3.1: vdpbf16ps, vpdpbusd and plain reading, both cores. */
 	{"AMD EPYC", 2, KERNELS_X86, {.read = 57e9, .dot = 457e9, .int8 = 910e9}},
-	/* 1,980 MHz, driver 580.159.04. */
+	/* Driver 580.159.04. */
 	{"NVIDIA H200",
 	 132,
 	 KERNELS_NVIDIA,
-	 {.read = 4.45e12,
-	  .copy = 4.08e12,
-	  .flops = 63e12,
-	  .dot = 630e12,
-	  .int8 = 1260e12,
-	  .dp4a = 132e12}},
+	 {.read = 4.4e12,
+	  .copy = 4.27e12,
+	  .flops = 63.5e12,
+	  .dot = 629e12,
+	  .int8 = 1261e12,
+	  .dp4a = 133e12}},
 };
 
 bool peak_known(const char *device, uint32_t units, enum kernel_variant variant, struct peak *ret)

@@ -16,6 +16,11 @@ static bool has_attention(const struct kernels *k)
 	return k->shape.heads;
 }
 
+static bool splits_attention(const struct kernels *k)
+{
+	return kernels_split_slots(k);
+}
+
 static bool has_delta(const struct kernels *k)
 {
 	return k->shape.key_heads;
@@ -39,6 +44,7 @@ static const struct program {
 	bool each_mlp;				 /* and for each MLP */
 	bool floats; /* its text has no element type, or only float: models of both types share the program */
 	bool int8; /* compiled by kernels_open_int8 alone */
+	uint32_t lanes; /* of a group; 0: as all */
 } programs[] = {
 	{.file = "embed.cl", .kernels = {{K_EMBED, "embed"}}},
 	{.file = "norm.cl",
@@ -62,6 +68,11 @@ static const struct program {
 	 .needed = has_attention,
 	 .cuts = CUT_ATTENTION,
 	 .kernels = {{K_ATTENTION_PREPARE, "attention_prepare"}, {K_ATTENTION, "attention"}}},
+	{.file = "attention_decode.cl",
+	 .needed = splits_attention,
+	 .lanes = SPLIT_LANES,
+	 .kernels = {{K_ATTENTION_SPLIT, "attention_split"},
+		     {K_ATTENTION_COMBINE, "attention_combine"}}},
 	{.file = "delta_prefill.cl",
 	 .needed = has_delta,
 	 .kernels = {{K_DELTA_CONV, "delta_conv"}, {K_DELTA_PREFILL, "delta_prefill"}}},
@@ -157,8 +168,8 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 	buf_printf(o,
 		   "-cl-std=CL1.2 -DLANES=%u -DVEC=%u -DBF16=%d -DDUMP=%d -DHIDDEN=%u -DVOCAB=%u"
 		   " -DEPS=%.9ef -DPACKING=%d -DMAX_K=%u",
-		   k->tuning->lanes, k->tuning->vec, s->bf16 && !p->floats, s->dump, s->hidden,
-		   s->vocab, (double)s->eps, k->packing, largest_k(s));
+		   p->lanes ? p->lanes : k->tuning->lanes, k->tuning->vec, s->bf16 && !p->floats,
+		   s->dump, s->hidden, s->vocab, (double)s->eps, k->packing, largest_k(s));
 	mlp_options(&s->mlps[mlp], o);
 	mixer_options(s, kernels_cut_tile_tokens(k, p->cuts == CUT_ATTENTION ? cut : 0), o);
 	cut_options(p->int8 ? k->int8 : &k->cuts.of[products][p->cuts == products ? cut : 0], o);

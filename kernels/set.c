@@ -49,6 +49,15 @@ uint64_t kernels_delta_scratch(const struct kernels *k)
 		       : 0;
 }
 
+uint32_t kernels_split_slots(const struct kernels *k)
+{
+	uint32_t longest = CEIL_DIV(k->shape.max_context, (uint32_t)SPLIT_TOKENS);
+
+	if (k->tuning->lanes == 1 || !k->shape.heads)
+		return 0;
+	return MAX(longest, (uint32_t)SPLIT_SLOTS_MIN);
+}
+
 uint64_t kernels_sample_floats(const struct kernel_shape *s)
 {
 	return SAMPLE_FLOATS((uint64_t)s->vocab);

@@ -26,6 +26,7 @@ struct kernel_shape {
 	float eps;
 	uint32_t heads, kv_heads, head_dim, rotary_dim; /* heads = 0: no attention layers */
 	uint32_t page_tokens;				/* tokens of a KV page */
+	uint32_t max_context;				/* tokens of the longest sequence */
 	bool attention_gate; /* each query head has a gate for its output */
 	uint32_t key_heads, value_heads, key_dim, value_dim,
 		conv; /* key_heads = 0: no delta layers */

@@ -12,6 +12,7 @@
  *     rows [R][ROW_INTS]           sequences
  *     block tables                 a row's KV pages, one behind the other
  *     tiles [n][QUERY_TILE_INTS]   attention's work
+ *     splits [n][SPLIT_INTS]       the same of rows that generate, on a GPU: batch by batch
  *     logits rows [L]              tokens whose logits are wanted
  *     draws [n][DRAW_INTS]         tokens to draw, in the order of their rows
  *     banned ids                   of the draws
@@ -44,6 +45,8 @@
 #define ROW_SNAPSHOT_TOKENS(i) (7 + 2 * (i))
 #define ROW_SNAPSHOT_SLOT(i)   (8 + 2 * (i))
 
+#define ROW_SPLITS_AT 15 /* number of its first split in its batch */
+
 #define ROW_SNAPSHOTS_MAX 4
 #define ROW_STATE_ZERO	  (-1) /* the sequence begins: its state is zero */
 
@@ -53,6 +56,14 @@
 #define QUERY_TILE_TOKEN 1 /* its first token in the step */
 #define QUERY_TILE_COUNT 2 /* tokens */
 #define QUERY_TILE_INTS	 3
+
+/* ---- a split: SPLIT_TOKENS keys of a row that generates (generic/attention_decode.cl) ---- */
+
+#define SPLIT_ROW    0
+#define SPLIT_NUMBER 1 /* its first key is at position SPLIT_NUMBER * SPLIT_TOKENS */
+#define SPLIT_INTS   2
+
+#define SPLIT_TOKENS 128
 
 /* ---- a draw: how one token is drawn ---- */
 

@@ -33,7 +33,7 @@ static void test_known(void)
 	ok(peak_below(slow, known, what, sizeof(what)), "reading 6 %% below");
 	slow.read = 0.96 * 57e9;
 	ok(!peak_below(slow, known, what, sizeof(what)), "4 %% below is no matter");
-	ok(peak_known("NVIDIA H200", 132, KERNELS_NVIDIA, &known) && known.copy == 4.08e12,
+	ok(peak_known("NVIDIA H200", 132, KERNELS_NVIDIA, &known) && known.copy == 4.27e12,
 	   "an H200 is known");
 	check(!peak_known("NVIDIA H200", 132, KERNELS_GENERIC, &known));
 	check(!peak_known("pthread-skylake-avx512-AMD EPYC", 8, KERNELS_X86, &known));

@@ -5,6 +5,8 @@
 #include "base/macros.h"
 #include "engine/layers/layer.h"
 
+enum { BUFFER_PARTIAL = BUFFER_MIXER, BUFFER_STATS };
+
 static void shape(const struct model_config *c, struct kernel_shape *k)
 {
 	k->heads = c->n_heads;
@@ -36,12 +38,16 @@ static uint32_t scratch(const struct kernels *k, uint32_t T,
 {
 	const struct kernel_shape *s = kernels_shape(k);
 	uint64_t query = (uint64_t)T * s->heads * s->head_dim;
+	uint64_t heads = (uint64_t)kernels_split_slots(k) * s->heads; /* of splits */
 
 	ret[0] = (struct layer_scratch){AT_PROJ, "projections",
 					(uint64_t)T * kernels_attention_ld(s) * 4};
 	ret[1] = (struct layer_scratch){AT_MIXED, "mixer outputs", query * (s->bf16 ? 2 : 4)};
 	ret[2] = (struct layer_scratch){AT_Q, "queries", query * 4};
-	return 3;
+	ret[3] =
+		(struct layer_scratch){BUFFER_PARTIAL, "attention splits", heads * s->head_dim * 4};
+	ret[4] = (struct layer_scratch){BUFFER_STATS, "attention splits", heads * 2 * 4};
+	return 5;
 }
 
 /* keys [kv_heads, head_dim, page_tokens], values [kv_heads, page_tokens, head_dim] */
@@ -70,6 +76,14 @@ static void forward(const struct layer_run *r)
 				 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], T);
 	kernel_attention(r->kernels, all[BUFFER_STEP], t->rows_at, t->tiles_at, all[AT_PROJ],
 			 all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES], all[AT_MIXED], t->n_tiles, T);
+	for (uint32_t i = 0; i < t->n_batches; i++) {
+		const struct split_batch *b = &t->batches[i];
+
+		kernel_attention_decode(r->kernels, all[BUFFER_STEP], t->rows_at, b->splits_at,
+					b->n_splits, b->first_row, b->n_rows, all[AT_PROJ],
+					all[AT_Q], own[AT_K_PAGES], own[AT_V_PAGES],
+					all[BUFFER_PARTIAL], all[BUFFER_STATS], all[AT_MIXED]);
+	}
 	kernel_gemm_add(r->kernels, all[AT_MIXED], width, own[AT_OUT_PROJ], all[AT_X], D, T, D,
 			width, all[BUFFER_DUMP]);
 }
@@ -104,10 +118,13 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 {
 	double query = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
 
-	if (!strcmp(l->kernel, "attention")) {
+	/* The whole of a step's attention: in a bench's step either prompts are read or tokens are generated. */
+	if (!strcmp(l->kernel, "attention") || !strcmp(l->kernel, "attention_split")) {
 		ret->bytes =
 			s->context * 2 * kv * s->element + s->tokens * query * (4 + 4 + s->element);
 		ret->flops = flops(c, s);
+	} else if (!strcmp(l->kernel, "attention_combine")) {
+		ret->bytes = (s->context / SPLIT_TOKENS * 4 + s->tokens * (4 + s->element)) * query;
 	} else if (!strcmp(l->kernel, "attention_prepare")) {
 		ret->bytes = l->m * ((query + 2 * kv) * 4 + query * 4 + 2 * kv * s->element);
 	} else {

@@ -25,13 +25,21 @@ enum {
 	BUFFERS,
 };
 
+/* A batch of splits: those of n_rows rows from first_row on. */
+struct split_batch {
+	cl_int splits_at; /* its first split */
+	uint32_t n_splits, first_row, n_rows;
+};
+
 /* One step: positions in the step table (engine/step.c), and numbers. */
 struct model_step {
 	uint32_t n_tokens, n_prefill_tokens;
 	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits, n_draws, n_scores;
 	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at, draws_at;
-	cl_int score_rows_at, scores_at; /* [n_scores] each */
-	cl_int all_at;			 /* 0, 1, 2, ... n_tokens - 1; only while dumping */
+	cl_int score_rows_at, scores_at;   /* [n_scores] each */
+	const struct split_batch *batches; /* [n_batches], until the next step is built */
+	uint32_t n_batches;
+	cl_int all_at;	/* 0, 1, 2, ... n_tokens - 1; only while dumping */
 	cl_int work_at; /* the work list of a step in one launch; 0: separate launches */
 };
 

@@ -17,8 +17,7 @@
  *     position weigh exactly 0 and leave the running maximum alone, so a query's bits do not depend on the tile.
  *
  *     step        the step table (kernels/step.h): rows at rows_at, token rows at token_rows_at, tiles at tiles_at; in
- *     proj        [T, ATTENTION_LD] float: HEADS x (query HD, gate HD) | KV_HEADS x HD keys | KV_HEADS x HD values;
- *                 without ATTENTION_GATE there are no gates; in
+ *     proj        [T, ATTENTION_LD] float (attention.clh); in
  *     wq, wk      [HD] float, the norms' weights as they are multiplied; in
  *     rope        [T, ROT] float: cos [ROT/2] | sin [ROT/2] (embed.cl); in
  *     q           [T, HEADS * HD] float; out of attention_prepare, into attention
@@ -29,15 +28,9 @@
  *
  * All sums are in float: a score is one chain over the head's dimensions, an output one chain over the keys.
  * Global size: attention_prepare T x (HEADS + KV_HEADS) groups, attention tiles x KV_HEADS.
- * Options: HEADS, KV_HEADS, HD (head size), ROT (rotary dimensions), PAGE, ATTENTION_GATE (0 or 1), ATTENTION_LD, EPS,
- * TILE_TOKENS. Reference: reference_rms_norm, reference_rope, reference_attention.
+ * Options: attention.clh, ROT (rotary dimensions), EPS, TILE_TOKENS. Reference: reference_rms_norm, reference_rope, reference_attention.
  */
-#include "common.clh"
-
-#define QUERY_LD  ((1 + ATTENTION_GATE) * HD) /* a query head's columns in proj */
-#define KEYS_AT   (HEADS * QUERY_LD)
-#define VALUES_AT (KEYS_AT + KV_HEADS * HD)
-#define SHARERS   (HEADS / KV_HEADS) /* query heads of a KV head */
+#include "attention.clh"
 
 /* out [HD] */
 GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const int *step, int rows_at,

@@ -30,6 +30,10 @@ struct row {
 static const struct row all_rows[] = {{0, 70}, {64, 131}, {128, 1}, {0, 1},
 				      {62, 1}, {63, 1},	  {64, 1},  {200, 1}};
 static const struct row small_rows[] = {{63, 2}, {0, 1}};
+/* That generate: around the ends of pages and of splits. */
+static const struct row decode_rows[] = {{0, 1},   {63, 1},  {64, 1},  {127, 1},
+					 {128, 1}, {129, 1}, {255, 1}, {600, 1}};
+static const struct row small_decode_rows[] = {{3, 1}, {130, 1}};
 
 /* A step table and the pages behind it. Page p of a row holds positions p * PAGE and on. */
 struct setup {
@@ -307,6 +311,66 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 	case_end();
 }
 
+/* ---- attention of rows that generate ---- */
+
+/* Rows first_row ... as one batch behind a copy of the table: their outputs. */
+static float *decode_batch(const struct way *w, struct setup u, uint32_t first_row, cl_mem P,
+			   cl_mem Q, cl_mem K, cl_mem V)
+{
+	const struct kernel_shape *s = u.s;
+	uint64_t width = (uint64_t)s->heads * s->head_dim;
+	uint64_t floats = (uint64_t)kernels_split_slots(u.k) * s->heads;
+	uint32_t n = 0, most = 0;
+	cl_mem S, O = buffer_out_elements(w, u.n_tokens * width);
+	int32_t *split;
+
+	for (uint32_t r = first_row; r < u.n_rows; r++)
+		most += u.rows[r].start / SPLIT_TOKENS + 1;
+	split = CASE_INTS(u.ints + (size_t)most * SPLIT_INTS);
+	memcpy(split, u.table, u.ints * sizeof(*split));
+	u.table = split;
+	split += u.ints;
+	for (uint32_t r = first_row; r < u.n_rows; r++) {
+		row_of(&u, r)[ROW_SPLITS_AT] = (int32_t)n;
+		for (uint32_t i = 0; i <= u.rows[r].start / SPLIT_TOKENS; i++, n++) {
+			split[n * SPLIT_INTS + SPLIT_ROW] = (int32_t)r;
+			split[n * SPLIT_INTS + SPLIT_NUMBER] = (int32_t)i;
+		}
+	}
+	S = buffer_ints(u.table, u.ints + n * SPLIT_INTS);
+	kernel_attention_decode(u.k, S, (cl_int)u.rows_at, (cl_int)u.ints, n, first_row,
+				u.n_rows - first_row, P, Q, K, V,
+				buffer_out(floats * s->head_dim * 4), buffer_out(floats * 2 * 4),
+				O);
+	set_finish(u.k);
+	return read_elements(w, O, u.n_tokens * width);
+}
+
+static void decode(const struct way *w, struct kernels *k)
+{
+	const struct row *rows = harness_small() ? small_decode_rows : decode_rows;
+	uint32_t n_rows = harness_small() ? ARRAY_SIZE(small_decode_rows) : ARRAY_SIZE(decode_rows);
+	struct setup u = make_setup(k, rows, n_rows, 1);
+	const struct kernel_shape *s = u.s;
+	uint32_t T = u.n_tokens, ld = kernels_attention_ld(s), width = s->heads * s->head_dim;
+	uint64_t n = u.n_pages * page_elements(&u);
+	float *proj = case_matrix(T, ld, ld, -3, 3), *q = case_matrix(T, width, width, -2, 2);
+	float *keys = CASE_FLOATS(n), *values = CASE_FLOATS(n), *out, *last;
+	cl_mem P = buffer_floats(proj, (uint64_t)T * ld), Q = buffer_floats(q, (uint64_t)T * width);
+	cl_mem K, V;
+
+	fill_pages(&u, keys, values);
+	K = buffer_elements(w, keys, n);
+	V = buffer_elements(w, values, n);
+	out = decode_batch(w, u, 0, P, Q, K, V);
+	for (uint32_t r = 0; r < n_rows; r++)
+		compare_token(w, &u, q + (size_t)r * width, proj + (size_t)r * ld, keys, values, r,
+			      rows[r].start, out + (size_t)r * width);
+	last = decode_batch(w, u, n_rows - 1, P, Q, K, V) + (size_t)(n_rows - 1) * width;
+	check(same_bits(last, out + (size_t)(n_rows - 1) * width, width));
+	case_end();
+}
+
 static void test(const struct way *w)
 {
 	const struct row *rows = harness_small() ? small_rows : all_rows;
@@ -326,12 +390,15 @@ static void test(const struct way *w)
 		shape.rotary_dim = h->rotary_dim;
 		shape.page_tokens = h->page_tokens;
 		shape.attention_gate = h->gate;
+		shape.max_context = 1024;
 		k = set_open(w, shape);
 		if (!k)
 			return;
 		random_seed(i);
 		prepare(w, k, rows, n_rows, i);
 		attention(w, k, rows, n_rows, i);
+		if (kernels_split_slots(k))
+			decode(w, k);
 		ok_way(w, "%u heads for %u, of %u, %u of them turned, pages of %u%s", h->heads,
 		       h->kv_heads, h->head_dim, h->rotary_dim, h->page_tokens,
 		       h->gate ? "" : ", no gate");

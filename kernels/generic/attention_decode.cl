@@ -1,0 +1,271 @@
+/*
+ * Attention of rows that generate, on a GPU: one query a head, and all the row's keys. A group a row would leave most of a
+ * GPU idle, so a row's keys are cut into splits of SPLIT_TOKENS at absolute positions, a group each (Dao et al. 2023,
+ * "Flash-Decoding for long-context inference").
+ *
+ * attention_split (a group a split and KV head): of the split's keys, for each query head of the KV head
+ *
+ *     most = max s, total = sum exp(s - most), partial = sum exp(s - most) v,    s = q k HD^-1/2
+ *
+ * attention_combine (a group a row and query head): the row's splits, in the order of their positions
+ *
+ *     out = sum exp(most - M) partial / sum exp(most - M) total * sigmoid(gate),    M = max most
+ *
+ *     without ATTENTION_GATE the last factor is left out.
+ *
+ *     step        the step table (kernels/step.h): rows at rows_at, a batch of splits at splits_at; in
+ *     q           [T, HEADS * HD] float, from attention_prepare; in
+ *     k_pages     [pages, KV_HEADS, HD, PAGE] elem_t (attention.cl); in
+ *     v_pages     [pages, KV_HEADS, PAGE, HD] elem_t; in
+ *     partial     [slots, HEADS, HD] float, by the number of the split in its batch; out, then in
+ *     stats       [slots, HEADS, 2] float: most, total; out, then in
+ *     proj        [T, ATTENTION_LD] float (attention.clh), for the gates; in
+ *     out         [T, HEADS * HD] elem_t; out
+ *
+ * All sums are in float. A score is D_PARTS chains over the head's dimensions, an output of a split KEY_PARTS chains over its
+ * keys, each added up in order. All cuts are at places that depend on the shape alone, so a query's bits depend on neither
+ * the step nor the batch.
+ *
+ * Global size: attention_split splits of a batch x KV_HEADS groups, attention_combine rows of a batch x HEADS. Options:
+ * attention.clh; LANES at least 64. Reference: reference_attention.
+ */
+#include "attention.clh"
+
+#define KEY_QUADS    (SPLIT_TOKENS / 4) /* four neighbouring keys are one load */
+#define D_PARTS	     (LANES / KEY_QUADS)
+#define COLUMN_QUADS (HD / 4)
+#define KEY_PARTS    (LANES / COLUMN_QUADS)
+#define BLOCK	     64 /* keys that are sure to lie in one page */
+#define CHUNK	     MIN_(SHARERS, 4) /* query heads whose parts are added up at a time */
+#define LOADS	     4		      /* of a lane, on their way at the same time */
+
+/* Four neighbouring elements, at a place that is a multiple of four. */
+#if BF16
+static inline float4 load_4(__global const elem_t *p)
+{
+	return as_float4(convert_uint4(*(__global const ushort4 *)p) << 16);
+}
+#else
+static inline float4 load_4(__global const elem_t *p)
+{
+	return *(__global const float4 *)p;
+}
+#endif
+
+/* The KV page of a position, as a number of a KV head in it. */
+#define HEAD_AT(position) ((ulong)pages[(position) / PAGE] * KV_HEADS + g)
+
+/* scores [SHARERS][SPLIT_TOKENS]; parts [LANES * 4 * CHUNK] */
+GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, uint keys,
+				 __global const elem_t *k_pages, __global const float *q, LOCAL float *queries,
+				 LOCAL float *scores, LOCAL float *parts)
+{
+	uint key = LANE % KEY_QUADS * 4, part = LANE / KEY_QUADS;
+	const float scale = 1.0f / sqrt((float)HD);
+	float4 s[SHARERS];
+
+	FOR_ITEMS (i, SHARERS * HD)
+		queries[i] = q[i];
+	BARRIER();
+#pragma unroll
+	for (uint i = 0; i < SHARERS; i++)
+		s[i] = 0;
+	if (part < D_PARTS && key < keys) {
+		__global const elem_t *k = k_pages + HEAD_AT(first + key) * HD * PAGE + (first + key) % PAGE;
+
+		for (uint d0 = 0; d0 < HD; d0 += D_PARTS * LOADS)
+#pragma unroll
+			for (uint j = 0; j < LOADS; j++) {
+				uint d = d0 + j * D_PARTS + part;
+				float4 kd = d < HD ? load_4(k + d * PAGE) : 0;
+
+#pragma unroll
+				for (uint i = 0; i < SHARERS; i++)
+					s[i] = fma((float4)queries[i * HD + MIN_(d, HD - 1u)], kd, s[i]);
+			}
+	}
+#pragma unroll
+	for (uint i0 = 0; i0 < SHARERS; i0 += CHUNK) {
+#pragma unroll
+		for (uint i = 0; i < CHUNK; i++)
+			if (i0 + i < SHARERS && part < D_PARTS)
+				vstore4(s[MIN_(i0 + i, SHARERS - 1)], 0, parts + (part * CHUNK + i) * SPLIT_TOKENS + key);
+		BARRIER();
+		FOR_ITEMS (j, MIN_(CHUNK, SHARERS - i0) * SPLIT_TOKENS) {
+			float sum = 0;
+
+			for (uint p = 0; p < D_PARTS; p++)
+				sum += parts[p * CHUNK * SPLIT_TOKENS + j];
+			scores[i0 * SPLIT_TOKENS + j] = sum * scale;
+		}
+		BARRIER();
+	}
+}
+
+/* Combines the x of the lanes whose numbers differ in their last five bits alone; every one of them gets the result. */
+#define OF_32(name, combine)                                                                       \
+	GROUP_FUNCTION float name(float x, LOCAL float *scratch)                                   \
+	{                                                                                          \
+		uint i = LANE % 32;                                                                \
+		float r;                                                                           \
+                                                                                                   \
+		scratch[LANE] = x;                                                                 \
+		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		for (uint s = 16; s; s >>= 1) {                                                    \
+			if (i < s)                                                                 \
+				scratch[LANE] = combine(scratch[LANE], scratch[LANE + s]);         \
+			barrier(CLK_LOCAL_MEM_FENCE);                                              \
+		}                                                                                  \
+		r = scratch[LANE - i];                                                             \
+		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		return r;                                                                          \
+	}
+OF_32(sum_of_32, ADD_)
+OF_32(max_of_32, fmax)
+
+/* Scores become weights, 0 where there is no key; 32 lanes have a query. stats [HEADS, 2] of the split's first sharer on */
+GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float *stats, LOCAL float *scratch)
+{
+	for (uint i0 = 0; i0 < SHARERS; i0 += LANES / 32) {
+		uint i = i0 + LANE / 32, lane = LANE % 32;
+		LOCAL float *own = scores + MIN_(i, SHARERS - 1) * SPLIT_TOKENS;
+		float most = -INFINITY, total = 0;
+
+		for (uint c = lane; c < keys; c += 32)
+			most = fmax(most, own[c]);
+		most = max_of_32(most, scratch);
+		for (uint c = lane; c < SPLIT_TOKENS && i < SHARERS; c += 32) {
+			float w = c < keys ? exp(own[c] - most) : 0;
+
+			own[c] = w;
+			total += w;
+		}
+		total = sum_of_32(total, scratch);
+		if (i < SHARERS && lane == 0) {
+			stats[2 * i] = most;
+			stats[2 * i + 1] = total;
+		}
+	}
+}
+
+/* partial [SHARERS, HD] */
+GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint keys,
+				 __global const elem_t *v_pages, LOCAL const float *weights, __global float *partial,
+				 LOCAL float *parts)
+{
+	uint column = LANE % COLUMN_QUADS * 4, part = LANE / COLUMN_QUADS;
+	float4 o[SHARERS];
+
+#pragma unroll
+	for (uint i = 0; i < SHARERS; i++)
+		o[i] = 0;
+	for (uint block = 0; block < keys && part < KEY_PARTS; block += BLOCK) {
+		uint at = first + block, n = MIN_(keys - block, (uint)BLOCK);
+		__global const elem_t *v = v_pages + (HEAD_AT(at) * PAGE + at % PAGE) * HD + column;
+
+		for (uint key0 = part; key0 < n; key0 += KEY_PARTS * LOADS)
+#pragma unroll
+			for (uint j = 0; j < LOADS; j++) {
+				uint key = key0 + j * KEY_PARTS;
+				float4 x = load_4(v + MIN_(key, n - 1) * HD);
+
+#pragma unroll
+				for (uint i = 0; i < SHARERS; i++) {
+					float w = key < n ? weights[i * SPLIT_TOKENS + block + key] : 0.0f;
+
+					o[i] = fma((float4)w, x, o[i]);
+				}
+			}
+	}
+#pragma unroll
+	for (uint i0 = 0; i0 < SHARERS; i0 += CHUNK) {
+#pragma unroll
+		for (uint i = 0; i < CHUNK; i++)
+			if (i0 + i < SHARERS && part < KEY_PARTS)
+				vstore4(o[MIN_(i0 + i, SHARERS - 1)], 0, parts + (part * CHUNK + i) * HD + column);
+		BARRIER();
+		FOR_ITEMS (j, MIN_(CHUNK, SHARERS - i0) * HD) {
+			float sum = 0;
+
+			for (uint p = 0; p < KEY_PARTS; p++)
+				sum += parts[p * CHUNK * HD + j];
+			partial[i0 * HD + j] = sum;
+		}
+		BARRIER();
+	}
+}
+
+__kernel GROUP_SIZE void attention_split(__global const int *restrict step, int rows_at, int splits_at,
+					 __global const float *restrict q, __global const elem_t *restrict k_pages,
+					 __global const elem_t *restrict v_pages, __global float *restrict partial,
+					 __global float *restrict stats)
+{
+	__local float queries[SHARERS * HD], weights[SHARERS * SPLIT_TOKENS];
+	__local float parts[LANES * 4 * CHUNK], scratch[LANES];
+	uint slot = GROUP_X, g = GROUP_Y;
+	__global const int *split = step + splits_at + slot * SPLIT_INTS;
+	__global const int *row = step + rows_at + split[SPLIT_ROW] * ROW_INTS;
+	__global const int *pages = step + row[ROW_PAGES_AT];
+	uint first = (uint)split[SPLIT_NUMBER] * SPLIT_TOKENS;
+	uint keys = MIN_((uint)row[ROW_START] + 1 - first, (uint)SPLIT_TOKENS);
+	ulong head = (ulong)slot * HEADS + g * SHARERS; /* the first of the sharers */
+
+	split_scores(pages, g, first, keys, k_pages, q + ((ulong)row[ROW_TOKEN] * HEADS + g * SHARERS) * HD, queries,
+		     weights, parts);
+	split_weights(keys, weights, stats + 2 * head, scratch);
+	split_values(pages, g, first, keys, v_pages, weights, partial + head * HD, parts);
+}
+
+#define COLUMN_STEPS CEIL_(HD, LANES)
+
+__kernel GROUP_SIZE void attention_combine(__global const int *restrict step, int rows_at, int first_row,
+					   __global const float *restrict proj, __global const float *restrict partial,
+					   __global const float *restrict stats, __global elem_t *restrict out)
+{
+	__local float factors[LANES], totals[LANES], scratch[LANES];
+	__global const int *row = step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS;
+	uint head = GROUP_Y, n = (uint)row[ROW_START] / SPLIT_TOKENS + 1;
+	ulong t = (ulong)row[ROW_TOKEN], at = (ulong)row[ROW_SPLITS_AT] * HEADS + head;
+	__global const float *gate = proj + t * ATTENTION_LD + head * QUERY_LD + HD;
+	float o[COLUMN_STEPS], most = -INFINITY, total = 0;
+
+	for (uint c = 0; c < COLUMN_STEPS; c++)
+		o[c] = 0;
+	FOR_ITEMS (s, n)
+		most = fmax(most, stats[2 * (at + s * HEADS)]);
+	most = group_max(most, scratch);
+	for (uint s0 = 0; s0 < n; s0 += LANES) {
+		uint m = MIN_(n - s0, (uint)LANES);
+		__global const float *own = stats + 2 * (at + (s0 + MIN_(LANE, m - 1)) * HEADS);
+
+		BARRIER(); /* the factors before are used */
+		factors[LANE] = LANE < m ? exp(own[0] - most) : 0.0f;
+		totals[LANE] = factors[LANE] * own[1];
+		BARRIER();
+		for (uint s1 = 0; s1 < m; s1 += LOADS * 2)
+#pragma unroll
+			for (uint j = 0; j < LOADS * 2; j++) {
+				uint s = s1 + j;
+
+				total += totals[s];
+#pragma unroll
+				for (uint c = 0; c < COLUMN_STEPS; c++) {
+					uint column = MIN_(c * LANES + LANE, HD - 1u);
+					ulong from = at + (ulong)(s0 + MIN_(s, m - 1)) * HEADS;
+
+					o[c] = fma(factors[s], partial[from * HD + column], o[c]);
+				}
+			}
+	}
+#pragma unroll
+	for (uint c = 0; c < COLUMN_STEPS; c++) {
+		uint column = c * LANES + LANE;
+		float x = o[c] / total;
+
+		if (column < HD) {
+			if (ATTENTION_GATE)
+				x *= sigmoid_v(gate[column]);
+			E_STORE(x, out + (t * HEADS + head) * HD + column);
+		}
+	}
+}
