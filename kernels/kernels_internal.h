@@ -45,8 +45,9 @@ enum kernel_id {
 };
 
 enum {
-	ROUTER_BLOCKS = 4, /* moe_route.cl */
-	SPLIT_LANES = 256, /* of a group of attention_decode.cl */
+	ROUTER_BLOCKS = 4,  /* moe_route.cl */
+	ROUTER_LANES = 256, /* router.cl, with the rows of a group */
+	ROUTER_ROWS = 64,
 	SPLIT_SLOTS_MIN = 4096,
 };
 
@@ -80,6 +81,7 @@ struct kernels {
 	/* [0] all kernels; [1...] those of a cut's programs */
 	cl_kernel kernels[CUTS_MAX][K_COUNT];
 	const char *names[K_COUNT]; /* in profiles and errors */
+	uint32_t lanes[K_COUNT];    /* of a group */
 	uint64_t launches;
 	struct profile *profile; /* NULL: launches are not noted */
 	struct err error;	 /* the first error; code 0: none */

@@ -61,7 +61,7 @@ static void launch(struct kernels *k, uint32_t cut, int id, uint32_t lanes, uint
 		launch(k, cut, id, lanes, x, y, args_, ARRAY_SIZE(args_)); \
 	} while (0)
 
-#define LAUNCH(k, id, x, y, ...) LAUNCH_CUT(k, 0, id, (k)->tuning->lanes, x, y, __VA_ARGS__)
+#define LAUNCH(k, id, x, y, ...) LAUNCH_CUT(k, 0, id, (k)->lanes[id], x, y, __VA_ARGS__)
 
 void kernel_embed(struct kernels *k, cl_mem step, cl_int tokens_at, cl_int positions_at,
 		  cl_mem drawn, cl_mem table, cl_mem inv_freq, cl_mem x, cl_mem rope, uint32_t T)
@@ -122,11 +122,14 @@ void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, c
 	bool tensor = !router && kernels_on_tensor_cores(k);
 	struct tuning_place p = tuning_place_of(router ? TUNING_NONE : TUNING_PRODUCT, N, K, M);
 	uint32_t cut = cuts_find(&k->cuts, &p);
+	bool router_tiles = router && k->tuning->lanes > 1; /* router.cl */
 
 	LAUNCH_CUT(k, cut, router ? K_ROUTER_GEMM : K_GEMM_STORE,
-		   tensor ? k->tuning->tensor_lanes : k->tuning->lanes,
-		   column_groups(k, cut, tensor, N), row_blocks(k, cut, M), ARG(A), ARG(lda),
-		   ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+		   tensor ? k->tuning->tensor_lanes
+			  : k->lanes[router ? K_ROUTER_GEMM : K_GEMM_STORE],
+		   router_tiles ? N / 16 : column_groups(k, cut, tensor, N),
+		   router_tiles ? CEIL_DIV(M, (uint32_t)ROUTER_ROWS) : row_blocks(k, cut, M),
+		   ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
 	note_product(k, M, N, K);
 	note_place(k, &p);
 }
@@ -179,7 +182,9 @@ void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem exp
 	if (k->shape.mlps[mlp].experts)
 		LAUNCH(k, MLP_KERNEL(K_MOE_TOPK, mlp), T, 1, ARG(router), ARG(experts),
 		       ARG(weights));
-	LAUNCH(k, MLP_KERNEL(K_MOE_SORT, mlp), 1, 1, ARG(experts), ARG(T), ARG(rows), ARG(tasks));
+	LAUNCH(k, MLP_KERNEL(K_MOE_SORT, mlp),
+	       k->tuning->lanes == 1 ? 1 : k->shape.mlps[mlp].experts + 1, 1, ARG(experts), ARG(T),
+	       ARG(rows), ARG(tasks));
 	if (k->profile && !k->error.code)
 		profile_tasks(k->profile, tasks, kernels_task_ints(&k->shape.mlps[mlp], T),
 			      k->shape.mlps[mlp].experts);
@@ -242,11 +247,10 @@ void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_
 {
 	cl_int first = (cl_int)first_row;
 
-	LAUNCH_CUT(k, 0, K_ATTENTION_SPLIT, SPLIT_LANES, n_splits, k->shape.kv_heads, ARG(step),
-		   ARG(rows_at), ARG(splits_at), ARG(q), ARG(k_pages), ARG(v_pages), ARG(partial),
-		   ARG(stats));
-	LAUNCH_CUT(k, 0, K_ATTENTION_COMBINE, SPLIT_LANES, n_rows, k->shape.heads, ARG(step),
-		   ARG(rows_at), ARG(first), ARG(proj), ARG(partial), ARG(stats), ARG(out));
+	LAUNCH(k, K_ATTENTION_SPLIT, n_splits, k->shape.kv_heads, ARG(step), ARG(rows_at),
+	       ARG(splits_at), ARG(q), ARG(k_pages), ARG(v_pages), ARG(partial), ARG(stats));
+	LAUNCH(k, K_ATTENTION_COMBINE, n_rows, k->shape.heads, ARG(step), ARG(rows_at), ARG(first),
+	       ARG(proj), ARG(partial), ARG(stats), ARG(out));
 }
 
 void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,

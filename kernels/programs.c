@@ -11,6 +11,16 @@
 
 /* ---- which shapes need a program ---- */
 
+static bool on_gpu(const struct kernels *k)
+{
+	return k->tuning->lanes > 1;
+}
+
+static bool on_cpu(const struct kernels *k)
+{
+	return !on_gpu(k);
+}
+
 static bool has_attention(const struct kernels *k)
 {
 	return k->shape.heads;
@@ -44,18 +54,24 @@ static const struct program {
 	bool each_mlp;				 /* and for each MLP */
 	bool floats; /* its text has no element type, or only float: models of both types share the program */
 	bool int8; /* compiled by kernels_open_int8 alone */
-	uint32_t lanes; /* of a group; 0: as all */
+	uint32_t gpu_lanes; /* of a group on a GPU; 0: as the variant says */
 } programs[] = {
 	{.file = "embed.cl", .kernels = {{K_EMBED, "embed"}}},
 	{.file = "norm.cl",
 	 .each_mlp = true,
+	 .gpu_lanes = 256,
 	 .kernels = {{K_RMS_NORM, "rms_norm"}, {K_COMBINE_NORM, "combine_norm"}}},
 	{.file = "gemm.cl",
 	 .cuts = CUT_GEMM,
 	 .kernels = {{K_GEMM_STORE, "gemm_store"}, {K_GEMM_ADD, "gemm_add"}}},
 	{.file = "gemm.cl",
+	 .needed = on_cpu,
 	 .floats = true,
 	 .kernels = {{K_ROUTER_GEMM, "gemm_store", .shown = "router"}}},
+	{.file = "router.cl",
+	 .needed = on_gpu,
+	 .gpu_lanes = ROUTER_LANES,
+	 .kernels = {{K_ROUTER_GEMM, "router"}}},
 	{.file = "moe_gemm.cl",
 	 .cuts = CUT_GEMM,
 	 .each_mlp = true,
@@ -63,6 +79,7 @@ static const struct program {
 	{.file = "moe_route.cl",
 	 .each_mlp = true,
 	 .floats = true,
+	 .gpu_lanes = 256,
 	 .kernels = {{K_MOE_TOPK, "moe_topk", .experts = true}, {K_MOE_SORT, "moe_sort"}}},
 	{.file = "attention.cl",
 	 .needed = has_attention,
@@ -70,7 +87,7 @@ static const struct program {
 	 .kernels = {{K_ATTENTION_PREPARE, "attention_prepare"}, {K_ATTENTION, "attention"}}},
 	{.file = "attention_decode.cl",
 	 .needed = splits_attention,
-	 .lanes = SPLIT_LANES,
+	 .gpu_lanes = 256,
 	 .kernels = {{K_ATTENTION_SPLIT, "attention_split"},
 		     {K_ATTENTION_COMBINE, "attention_combine"}}},
 	{.file = "delta_prefill.cl",
@@ -159,6 +176,11 @@ static void int8_options(const struct kernels *k, struct buf *o)
 
 /* ---- compiling ---- */
 
+static uint32_t program_lanes(const struct kernels *k, const struct program *p)
+{
+	return on_gpu(k) && p->gpu_lanes ? p->gpu_lanes : k->tuning->lanes;
+}
+
 static void offer_options(const struct kernels *k, const struct program *p, uint32_t mlp,
 			  uint32_t cut, struct buf *o)
 {
@@ -168,8 +190,8 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 	buf_printf(o,
 		   "-cl-std=CL1.2 -DLANES=%u -DVEC=%u -DBF16=%d -DDUMP=%d -DHIDDEN=%u -DVOCAB=%u"
 		   " -DEPS=%.9ef -DPACKING=%d -DMAX_K=%u",
-		   p->lanes ? p->lanes : k->tuning->lanes, k->tuning->vec, s->bf16 && !p->floats,
-		   s->dump, s->hidden, s->vocab, (double)s->eps, k->packing, largest_k(s));
+		   program_lanes(k, p), k->tuning->vec, s->bf16 && !p->floats, s->dump, s->hidden,
+		   s->vocab, (double)s->eps, k->packing, largest_k(s));
 	mlp_options(&s->mlps[mlp], o);
 	mixer_options(s, kernels_cut_tile_tokens(k, p->cuts == CUT_ATTENTION ? cut : 0), o);
 	cut_options(p->int8 ? k->int8 : &k->cuts.of[products][p->cuts == products ? cut : 0], o);
@@ -188,6 +210,7 @@ static int take_kernels(struct kernels *k, const struct program *p, uint32_t mlp
 		if ((p->kernels[i].experts && !k->shape.mlps[mlp].experts) || (mlp && !of_mlp))
 			continue;
 		k->kernels[cut][id] = clCreateKernel(from, p->kernels[i].name, &code);
+		k->lanes[id] = program_lanes(k, p);
 		k->names[id] = p->kernels[i].shown ? p->kernels[i].shown : p->kernels[i].name;
 		if (code != CL_SUCCESS)
 			return cl_error(e, code, p->kernels[i].name);

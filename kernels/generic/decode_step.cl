@@ -75,7 +75,6 @@ struct part {
 	uint x, y;
 	LOCAL float *memory; /* [MEMORY] */
 	LOCAL float *scratch;
-	LOCAL int *ids;
 };
 
 /* Buffers of a part p. */
@@ -195,7 +194,7 @@ GROUP_FUNCTION void topk_part(const struct part *p, uint first, uint n)
 #if EXPERTS
 	for (uint t = first; t < first + n; t++)
 		moe_topk_group(t, GLOBAL_AT(float, AT_ROUTER_LOGITS), GLOBAL_AT(int, AT_EXPERTS),
-			       GLOBAL_AT(float, AT_WEIGHTS), p->memory, p->scratch, p->ids);
+			       GLOBAL_AT(float, AT_WEIGHTS), p->memory, p->scratch);
 #endif
 }
 
@@ -286,8 +285,7 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 	LOCAL float memory[MEMORY];
 	LOCAL int mine[1];
 	GROUP_SCRATCH(scratch);
-	GROUP_INT_SCRATCH(ids);
-	struct part p = {.step = step, .work = work, .at = at, .memory = memory, .scratch = scratch, .ids = ids};
+	struct part p = {.step = step, .work = work, .at = at, .memory = memory, .scratch = scratch};
 
 	for (;;) {
 		int ticket, first;

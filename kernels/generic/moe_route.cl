@@ -7,13 +7,17 @@
  * moe_sort: a stable counting sort of the T * TOPK choices by expert, and behind them the T rows of the shared expert.
  * For a dense MLP (EXPERTS = 0) the shared rows are all. The order is a function of the choices alone.
  *
+ * On a GPU moe_topk gives each expert its place, the number of experts that come before it; and moe_sort has a group for each
+ * expert, which counts all choices and takes its own.
+ *
  *     router    [T, LD(EXPERTS + 1)] float, logits; column EXPERTS is the shared expert's gate; in
  *     experts   [T, TOPK] int; out of moe_topk, into moe_sort
  *     weights   [T, TOPK] float; out
  *     rows      [T * (TOPK + 1)] int: token * (TOPK + 1) + slot, sorted by (expert, token, slot); out
  *     tasks     [TASK_AT(n)] int (kernels/step.h): n, then n tasks of at most TASK_ROWS rows each; out
  *
- * The softmax is in float, lane by lane (common.clh). Global size: moe_topk a group a token, moe_sort one group.
+ * The softmax is in float, lane by lane (common.clh). Global size: moe_topk a group a token; moe_sort one group, on a GPU one
+ * for each expert and one for the shared expert.
  * Options: EXPERTS, TOPK, NORM_TOPK. Reference: reference_moe_topk, reference_moe_sort.
  */
 #include "common.clh"
@@ -54,8 +58,7 @@ GROUP_FUNCTION void moe_router_group(uint gx, ulong t, __global const float *h32
 }
 
 GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __global int *experts,
-				   __global float *weights, LOCAL float *p, LOCAL float *scratch,
-				   LOCAL int *ids)
+				   __global float *weights, LOCAL float *p, LOCAL float *scratch)
 {
 	__global const float *in = router + t * LD(EXPERTS + 1);
 	float most = -INFINITY, sum = 0, kept = 0;
@@ -68,95 +71,151 @@ GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __glob
 		sum += p[e];
 	}
 	sum = group_sum(sum, scratch);
+#if LANES == 1
 	for (uint k = 0; k < TOPK; k++) {
 		float best = -1;
 		int id = INT_MAX;
 
-		FOR_ITEMS (e, EXPERTS)
+		for (uint e = 0; e < EXPERTS; e++)
 			if (p[e] > best) {
 				best = p[e];
 				id = (int)e;
 			}
-		GROUP_BEST(best, id, scratch, ids);
 		if (id == INT_MAX)
 			id = (int)k; /* logits that are not numbers: any expert is as good */
-		if (id % LANES == LANE)
-			p[id] = -1; /* below every probability: taken */
+		p[id] = -1;	     /* below every probability: taken */
 		kept += best / sum;
-		if (LANE == 0) {
-			experts[t * TOPK + k] = id;
-			weights[t * TOPK + k] = best / sum;
+		experts[t * TOPK + k] = id;
+		weights[t * TOPK + k] = best / sum;
+	}
+#else
+	FOR_ITEMS (e, EXPERTS)
+		p[e] = isnan(p[e]) ? -1.0f : p[e]; /* behind every probability */
+	BARRIER();
+	FOR_ITEMS (e, EXPERTS) {
+		uint place = 0;
+
+		for (uint i = 0; i < EXPERTS; i++)
+			place += p[i] > p[e] || (p[i] == p[e] && i < e);
+		if (place < TOPK) {
+			experts[t * TOPK + place] = (int)e;
+			weights[t * TOPK + place] = p[e] / sum;
 		}
 	}
+	BARRIER();
+	for (uint k = 0; LANE == 0 && k < TOPK; k++)
+		kept += weights[t * TOPK + k];
+#endif
 	if (LANE == 0)
 		for (uint k = 0; NORM_TOPK && k < TOPK; k++)
 			weights[t * TOPK + k] /= kept;
 }
 #endif
 
+/* Tasks n_tasks and on for `count` rows from `first` on; returns the number of all tasks. */
+static inline uint moe_tasks(uint expert, uint first, uint count, uint n_tasks, __global int *tasks)
+{
+	for (uint done = 0; done < count; done += TASK_ROWS, n_tasks++) {
+		tasks[TASK_AT(n_tasks) + TASK_EXPERT] = (int)expert;
+		tasks[TASK_AT(n_tasks) + TASK_FIRST] = (int)(first + done);
+		tasks[TASK_AT(n_tasks) + TASK_COUNT] = (int)MIN_(count - done, (uint)TASK_ROWS);
+	}
+	return n_tasks;
+}
+
+#define CHOICE_ROW(i) ((int)((i) / TOPK * (TOPK + 1) + (i) % TOPK))
+
+#if LANES == 1
 /* next [EXPERTS]: where the next row of an expert goes. */
-GROUP_FUNCTION void moe_sort_group(__global const int *experts, uint T, __global int *rows,
-				   __global int *tasks, LOCAL uint *next)
+GROUP_FUNCTION void moe_sort_group(__global const int *experts, uint T, __global int *rows, __global int *tasks, uint *next)
 {
 	uint n_tasks = 0;
 
 #if EXPERTS > 0
 	const uint n = T * TOPK;
+	uint first = 0;
 
-	FOR_ITEMS (e, EXPERTS) {
+	for (uint e = 0; e < EXPERTS; e++)
 		next[e] = 0;
-#if LANES > 1 /* each lane counts for its own experts: no atomics, the order stays fixed */
-		for (uint i = 0; i < n; i++)
-			next[e] += experts[i] == (int)e;
-#endif
-	}
-	BARRIER();
-	if (LANE == 0) {
-		uint first = 0;
-
-#if LANES == 1
-		for (uint i = 0; i < n; i++)
-			next[experts[i]]++;
-#endif
-		for (uint e = 0; e < EXPERTS; e++) {
-			uint count = next[e];
-
-			next[e] = first;
-			for (uint done = 0; done < count; done += TASK_ROWS) {
-				tasks[TASK_AT(n_tasks) + TASK_EXPERT] = (int)e;
-				tasks[TASK_AT(n_tasks) + TASK_FIRST] = (int)(first + done);
-				tasks[TASK_AT(n_tasks) + TASK_COUNT] = (int)MIN_(count - done, (uint)TASK_ROWS);
-				n_tasks++;
-			}
-			first += count;
-		}
-	}
-	BARRIER();
-#if LANES == 1
 	for (uint i = 0; i < n; i++)
-		rows[next[experts[i]]++] = (int)(i / TOPK * (TOPK + 1) + i % TOPK);
-#else
-	FOR_ITEMS (e, EXPERTS) {
-		uint at = next[e];
+		next[experts[i]]++;
+	for (uint e = 0; e < EXPERTS; e++) {
+		uint count = next[e];
 
-		for (uint i = 0; i < n; i++)
-			if (experts[i] == (int)e)
-				rows[at++] = (int)(i / TOPK * (TOPK + 1) + i % TOPK);
+		next[e] = first;
+		n_tasks = moe_tasks(e, first, count, n_tasks, tasks);
+		first += count;
 	}
+	for (uint i = 0; i < n; i++)
+		rows[next[experts[i]]++] = CHOICE_ROW(i);
 #endif
-#endif
-	FOR_ITEMS (t, T)
+	for (uint t = 0; t < T; t++)
 		rows[T * TOPK + t] = (int)(t * (TOPK + 1) + TOPK);
-	if (LANE == 0) {
-		for (uint done = 0; done < T; done += TASK_ROWS) {
-			tasks[TASK_AT(n_tasks) + TASK_EXPERT] = EXPERTS;
-			tasks[TASK_AT(n_tasks) + TASK_FIRST] = (int)(T * TOPK + done);
-			tasks[TASK_AT(n_tasks) + TASK_COUNT] = (int)MIN_(T - done, (uint)TASK_ROWS);
-			n_tasks++;
-		}
-		tasks[0] = (int)n_tasks;
-	}
+	tasks[0] = (int)moe_tasks(EXPERTS, T * TOPK, T, n_tasks, tasks);
 }
+#else
+/* The sum of x over the lanes before this one; *ret_all: over all. */
+GROUP_FUNCTION uint sum_before(uint x, LOCAL uint *scratch, uint *ret_all)
+{
+	uint sum = x;
+
+	scratch[LANE] = sum;
+	BARRIER();
+	for (uint s = 1; s < LANES; s *= 2) {
+		uint more = LANE >= s ? scratch[LANE - s] : 0;
+
+		BARRIER();
+		sum += more;
+		scratch[LANE] = sum;
+		BARRIER();
+	}
+	*ret_all = scratch[LANES - 1];
+	BARRIER();
+	return sum - x;
+}
+
+/* Expert `own`, or behind the last of them the shared one. count [EXPERTS] */
+GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T, __global int *rows, __global int *tasks,
+				   volatile LOCAL uint *count, LOCAL uint *scratch)
+{
+	const uint n = T * TOPK;
+	uint before = 0, tasks_before = 0, first, n_tasks;
+
+	FOR_ITEMS (e, EXPERTS)
+		count[e] = 0;
+	BARRIER();
+	FOR_ITEMS (i, n)
+		atomic_inc(&count[experts[i]]);
+	BARRIER();
+	FOR_ITEMS (e, own) {
+		before += count[e];
+		tasks_before += CEIL_(count[e], TASK_ROWS);
+	}
+	sum_before(before, scratch, &first);
+	sum_before(tasks_before, scratch, &n_tasks);
+	if (own == EXPERTS) {
+		FOR_ITEMS (t, T)
+			rows[n + t] = (int)(t * (TOPK + 1) + TOPK);
+		if (LANE == 0)
+			tasks[0] = (int)moe_tasks(EXPERTS, n, T, n_tasks, tasks);
+		return;
+	}
+#if EXPERTS > 0
+	if (LANE == 0)
+		moe_tasks(own, first, count[own], n_tasks, tasks);
+	if (count[own]) {
+		uint each = CEIL_(n, LANES), i0 = MIN_(LANE * each, n), end = MIN_(i0 + each, n), mine = 0, all;
+
+		for (uint i = i0; i < end; i++)
+			mine += experts[i] == (int)own;
+		first += sum_before(mine, scratch, &all);
+		for (uint i = i0; i < end; i++)
+			if (experts[i] == (int)own)
+				rows[first++] = CHOICE_ROW(i);
+	}
+#endif
+}
+#endif
 
 #ifndef STEP
 #if EXPERTS > 0
@@ -165,17 +224,22 @@ __kernel GROUP_SIZE void moe_topk(__global const float *restrict router, __globa
 {
 	LOCAL float p[EXPERTS];
 	GROUP_SCRATCH(scratch);
-	GROUP_INT_SCRATCH(ids);
 
-	moe_topk_group(GROUP_X, router, experts, weights, p, scratch, ids);
+	moe_topk_group(GROUP_X, router, experts, weights, p, scratch);
 }
 #endif
 
 __kernel GROUP_SIZE void moe_sort(__global const int *restrict experts, uint T,
 				  __global int *restrict rows, __global int *restrict tasks)
 {
-	LOCAL uint next[MAX_(EXPERTS, 1)];
+#if LANES == 1
+	uint next[MAX_(EXPERTS, 1)];
 
 	moe_sort_group(experts, T, rows, tasks, next);
+#else
+	__local uint count[MAX_(EXPERTS, 1)], scratch[LANES];
+
+	moe_sort_group(GROUP_X, experts, T, rows, tasks, count, scratch);
+#endif
 }
 #endif
