@@ -1,0 +1,90 @@
+/* The step table: attention's work of a plan, as tiles and as splits. */
+#include "engine/step.h"
+#include "kernels/step.h"
+#include "tests/tap.h"
+
+enum { PAGE = 64, MAX_SEQS = 8, CONTEXT = 1024 };
+
+static const uint32_t pages[CONTEXT / PAGE] = {3};
+static const int32_t tokens[100] = {1};
+
+static int32_t table[1 << 14];
+static struct step_draw draws[MAX_SEQS];
+static struct split_batch batches[MAX_SEQS];
+
+static struct plan_row row_of(uint32_t start, uint32_t n)
+{
+	return (struct plan_row){.tokens = tokens,
+				 .pages = pages,
+				 .n_pages = CONTEXT / PAGE,
+				 .start = start,
+				 .n_tokens = n};
+}
+
+/* A prompt's window of 70 tokens, and rows that generate with 1, 128, 129, 600 and 200 keys. */
+static struct step_built build(uint32_t split_slots)
+{
+	static struct plan_row rows[6];
+	const struct step_limits l = {.max_prefill_tokens = 128,
+				      .max_seqs = MAX_SEQS,
+				      .max_model_len = CONTEXT,
+				      .page_tokens = PAGE,
+				      .tile_tokens = 8,
+				      .n_pages = 4,
+				      .vocab_size = 16,
+				      .split_slots = split_slots};
+	const struct plan plan = {.rows = rows,
+				  .n_rows = 6,
+				  .n_prefill_rows = 1,
+				  .n_prefill_tokens = 70};
+	const uint32_t keys[] = {1, 128, 129, 600, 200};
+	struct step_built b;
+
+	rows[0] = row_of(0, 70);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		rows[1 + i] = row_of(keys[i] - 1, 1);
+	check(step_table_ints(&l) <= ARRAY_SIZE(table) && step_check(&plan, &l, 0) == 0);
+	step_build(&plan, &l, false, table, draws, batches, &b);
+	check(b.table_ints <= step_table_ints(&l));
+	return b;
+}
+
+static bool is_batch(const struct split_batch *b, uint32_t first_row, uint32_t n_rows,
+		     uint32_t n_splits)
+{
+	return b->first_row == first_row && b->n_rows == n_rows && b->n_splits == n_splits;
+}
+
+TEST(without_splits)
+{
+	struct step_built b = build(0);
+
+	is_int(b.step.n_tiles, 9 + 5, "on a CPU rows that generate are tiles");
+	is_int(b.step.n_batches, 0, "and there are no splits");
+}
+
+TEST(splits)
+{
+	struct step_built b = build(5);
+	const uint32_t splits_of_row[] = {1, 1, 2, 5, 2}, first_slot[] = {0, 1, 2, 0, 0};
+	const struct split_batch *batch = b.step.batches;
+
+	is_int(b.step.n_tiles, 9, "on a GPU only prompts are tiles");
+	ok(b.step.n_batches == 3 && is_batch(batch, 1, 3, 4) && is_batch(batch + 1, 4, 1, 5) &&
+		   is_batch(batch + 2, 5, 1, 2),
+	   "a batch has at most 5 splits, and all of a row");
+	for (uint32_t r = 0; r < 5; r++) {
+		const int32_t *row = table + b.step.rows_at + (r + 1) * ROW_INTS, *split;
+
+		while (batch->first_row + batch->n_rows <= r + 1)
+			batch++;
+		split = table + batch->splits_at + first_slot[r] * SPLIT_INTS;
+		check(row[ROW_SPLITS_AT] == (int32_t)first_slot[r]);
+		for (uint32_t i = 0; i < splits_of_row[r]; i++, split += SPLIT_INTS)
+			check(split[SPLIT_ROW] == (int32_t)r + 1 &&
+			      split[SPLIT_NUMBER] == (int32_t)i);
+	}
+	ok_all("a row's splits stand in order, at the number that the row names");
+}
+
+TEST_MAIN()
