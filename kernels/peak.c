@@ -18,12 +18,13 @@ enum {
 	MMA_FLOPS = 2 * 16 * 8 * 16,
 	MMA_INT8_OPS = 2 * 16 * 8 * 32,
 	GPU_LANES = 256,
-	GPU_GROUPS = 8,	  /* of a compute unit: as many lanes as it has room for */
-	ROUNDS = 1 << 20, /* of a CPU; a GPU runs 1 / 64 of it on far more lanes */
+	GPU_GROUPS = 8, /* of a compute unit: as many lanes as it has room for */
+	/* a CPU's number of rounds; a GPU runs 1 / 64 of them on far more lanes */
+	ROUNDS = 1 << 20,
 	TRIES = 5,
 };
 
-/* Far more than caches hold; and on a GPU so much that beginning and ending a launch is no part of it. */
+/* Far more than caches hold. A GPU's are so many that the beginning and the end of a launch do not count. */
 #define CPU_BYTES (512ull << 20)
 #define GPU_BYTES (2048ull << 20)
 
@@ -33,12 +34,12 @@ enum {
 struct peaks {
 	cl_command_queue queue;
 	cl_program program;
-	cl_kernel read, copy, flops, dot, int8,
-		dp4a; /* dot, int8, dp4a: NULL where there is no instruction */
+	/* dot, int8, dp4a: NULL if the variant has no such instruction */
+	cl_kernel read, copy, flops, dot, int8, dp4a;
 	cl_mem from, to, out;
 	uint64_t bytes;
 	size_t lanes;
-	size_t readers, copiers, busy; /* groups: that read, copy, compute */
+	size_t readers, copiers, busy; /* groups that read, copy, compute */
 	size_t block;		       /* bytes of a block_t */
 	cl_uint rounds;
 	double flops_a_round, dot_a_round, int8_a_round, dp4a_a_round; /* of a group */
@@ -228,7 +229,7 @@ void peaks_close(struct peaks *p)
 
 /* ---- measuring ---- */
 
-/* A launch's nanoseconds on the device; where the queue does not tell, those that the host waited. */
+/* A launch's nanoseconds on the device, or those that the host waited if the queue does not measure. */
 static uint64_t launch_ns(cl_event event, uint64_t waited)
 {
 	cl_ulong start = 0, end = 0;
@@ -242,7 +243,7 @@ static uint64_t launch_ns(cl_event event, uint64_t waited)
 	return end - start;
 }
 
-/* One launch on a queue that is empty, and *best becomes work a second where that is more. */
+/* Runs one launch on an empty queue, and raises *best to its work a second. */
 static int run(struct peaks *p, cl_kernel k, size_t groups, double work, double *best,
 	       struct err *e)
 {

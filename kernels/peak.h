@@ -8,9 +8,9 @@
 struct peak {
 	double read, copy; /* bytes/s: reading; reading and writing together */
 	double flops;	   /* FLOP/s of float fused multiply-adds */
-	double dot;	   /* FLOP/s of the variant's bf16 instruction; flops where it has none */
-	double int8; /* OP/s of the variant's best int8 instruction; flops where it has none */
-	double dp4a; /* OP/s of four int8 products in a GPU's lane; 0 where that is not measured */
+	double dot;	   /* FLOP/s of the variant's bf16 instruction; without one as `flops` */
+	double int8;	   /* OP/s of the variant's best int8 instruction; without one as `flops` */
+	double dp4a;	   /* OP/s of a GPU lane's four products of int8; 0: not measured */
 };
 
 struct peaks;
