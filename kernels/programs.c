@@ -53,7 +53,7 @@ static const struct program {
 	enum cut_program cuts;			 /* compiled for each cut of this program */
 	bool each_mlp;				 /* and for each MLP */
 	bool floats; /* its text has no element type, or only float: models of both types share the program */
-	bool int8; /* compiled by kernels_open_int8 alone */
+	bool int8;	    /* compiled by kernels_open_int8 alone */
 	uint32_t gpu_lanes; /* of a group on a GPU; 0: as the variant says */
 } programs[] = {
 	{.file = "embed.cl", .kernels = {{K_EMBED, "embed"}}},
@@ -70,6 +70,7 @@ static const struct program {
 	 .kernels = {{K_ROUTER_GEMM, "gemm_store", .shown = "router"}}},
 	{.file = "router.cl",
 	 .needed = on_gpu,
+	 .floats = true,
 	 .gpu_lanes = ROUTER_LANES,
 	 .kernels = {{K_ROUTER_GEMM, "router"}}},
 	{.file = "moe_gemm.cl",
