@@ -406,4 +406,5 @@ static void test(const struct way *w)
 	}
 }
 
-const struct kernel_test kernel_test = {.programs = "attention.cl", .way = test};
+const struct kernel_test kernel_test = {.programs = "attention.cl attention_decode.cl",
+					.way = test};

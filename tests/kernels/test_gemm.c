@@ -251,6 +251,6 @@ static void test(const struct way *w, struct kernels *k)
 	}
 }
 
-const struct kernel_test kernel_test = {.programs = "gemm.cl moe_gemm.cl moe_route.cl",
+const struct kernel_test kernel_test = {.programs = "gemm.cl router.cl moe_gemm.cl moe_route.cl",
 					.shape = test,
 					.packings = true};
