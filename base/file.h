@@ -26,7 +26,8 @@ struct file_draft {
 	int fd;
 };
 
-/* -EISDIR, -EINVAL: `path` exists and is not a regular file; -ENOENT or another errno: it cannot be created. */
+/* Begins a draft. -EISDIR, -EINVAL: `path` exists and is not a regular file; -ENOENT or another errno: the draft cannot
+ * be created. */
 int file_draft_open(struct file_draft *d, const char *path, struct err *e) MUST_CHECK;
 int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e) MUST_CHECK;
 

@@ -16,5 +16,5 @@ void hash128_update(struct hash128 *h, const void *data, size_t len);
 /* Adds the text and its terminating 0, so that ("ab", "c") and ("a", "bc") differ. */
 void hash128_text(struct hash128 *h, const char *text);
 
-/* 32 hexadecimal digits and a 0. */
+/* Writes the hash as 32 hexadecimal digits and a 0. */
 void hash128_hex(const struct hash128 *h, char out[33]);

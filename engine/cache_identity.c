@@ -245,7 +245,7 @@ static bool parse_digest(const char *text, uint8_t ret[DIGEST])
 	return true;
 }
 
-/* True: the line is about exactly this file, and f->digest is filled in. A damaged line matches no file. */
+/* Returns true, and fills in f->digest, if the line is about exactly this file. A damaged line matches no file. */
 static bool memo_matches(const char *line, struct weight_file *f)
 {
 	char want[PATH_MAX + 256];
@@ -496,7 +496,7 @@ static void add_config(struct digest *d, const struct model_config *c)
 		add_number(d, (uint64_t)c->layers[i].mixer << 8 | c->layers[i].mlp);
 }
 
-/* False: only other variants compile the source. */
+/* Whether the variant compiles the source. */
 static bool is_used(const char *source, const char *variant)
 {
 	const char *slash = strchr(source, '/');

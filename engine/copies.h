@@ -55,5 +55,5 @@ uint32_t copies_items_out(const struct copies *t);
 int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t n, bool write,
 		  void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 
-/* -EIO: a copy of pieces has failed. */
+/* Reports failed copies. -EIO: a copy of pieces has failed. */
 int copies_check(struct copies *t, struct err *e) MUST_CHECK;

@@ -142,8 +142,8 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 
-/* -EIO: a copy of pieces is known to have failed. engine_wait also fails after any failed write that its step could
- * have read. */
+/* Reports failed copies. -EIO: a copy of pieces is known to have failed. engine_wait also fails after any failed write
+ * that its step could have read. */
 int engine_pieces_check(struct engine *g, struct err *e) MUST_CHECK;
 
 /* Host memory for copies, which a driver accesses directly (pinned memory, on a GPU). New; waits for the queue.

@@ -70,7 +70,7 @@ static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionar
 	}
 }
 
-/* False: a weight's upper byte is not in the dictionary. */
+/* Codes the weights of one tile. False: the upper byte of a weight is not in the dictionary. */
 static bool code_tile(const uint16_t *pairs, const uint8_t code_of[256], uint8_t out[TILE_BYTES])
 {
 	uint8_t missing = 0;

@@ -29,7 +29,7 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 		 struct err *e) MUST_CHECK;
 void kernels_close(struct kernels *k);
 
-/* 0, or the first error since the set was opened. */
+/* Returns 0, or the first error since the set was opened. */
 int kernels_status(const struct kernels *k, struct err *e) MUST_CHECK;
 uint64_t kernels_launches(const struct kernels *k);
 const struct kernel_shape *kernels_shape(const struct kernels *k);

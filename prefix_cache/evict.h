@@ -72,7 +72,7 @@ struct evict {
 	double reuse_time; /* in calls, like all times of the cache */
 };
 
-/* -ENOMEM. */
+/* Allocates the heaps of a cache of n_pages pages and n_slots slots. -ENOMEM. */
 int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;
 void evict_release(struct evict *e);
 

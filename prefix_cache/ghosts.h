@@ -18,7 +18,7 @@ struct ghosts {
 	uint64_t n_lines;		/* a power of two */
 };
 
-/* -ENOMEM. */
+/* Allocates a table that suits a cache of n_pages pages. -ENOMEM. */
 int ghosts_init(struct ghosts *g, uint32_t n_pages) MUST_CHECK;
 void ghosts_release(struct ghosts *g);
 

@@ -62,7 +62,7 @@ struct radix {
 	uint64_t n_nodes, n_spaces, last_id;
 };
 
-/* -ENOMEM. radix_release frees nodes and map. */
+/* Makes an empty tree. -ENOMEM. radix_release frees nodes and map. */
 int radix_init(struct radix *t, uint32_t page_tokens, uint32_t n_pages) MUST_CHECK;
 void radix_release(struct radix *t);
 

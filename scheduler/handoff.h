@@ -21,7 +21,7 @@
 
 #include "scheduler/scheduler_internal.h"
 
-/* -EINVAL: the prompt of a request to be sent cannot be sent. */
+/* Checks a request whose prompt is to be sent to another worker. -EINVAL: that cannot be done. */
 int handoff_check(const struct scheduler_config *c, const struct scheduler_request *r,
 		  struct err *e) MUST_CHECK;
 

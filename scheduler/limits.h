@@ -4,9 +4,9 @@
 
 #include "scheduler/scheduler.h"
 
-/* -EINVAL */
+/* Checks a configuration. -EINVAL: a scheduler with it cannot work. */
 int limits_check_config(const struct scheduler_config *c, struct err *e) MUST_CHECK;
 
-/* -EINVAL: the request would not complete even if it ran alone. */
+/* Checks a request. -EINVAL: it would not complete even if it ran alone. */
 int limits_check_request(const struct scheduler_config *c, const struct scheduler_request *q,
 			 struct err *e) MUST_CHECK;

@@ -9,7 +9,7 @@
 
 #include "scheduler/scheduler_internal.h"
 
-/* True: r, which was the first in the queue, now follows another request. */
+/* Returns true if r, which was the first in the queue, now follows another request. */
 bool sharing_follow(struct scheduler *s, struct request *r,
 		    const struct prefix_match *m) MUST_CHECK;
 

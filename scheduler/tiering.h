@@ -60,7 +60,7 @@ void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, u
 /* The request resumes at the end of `path`: notes the uses of its pages and state. */
 void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path);
 
-/* True: r, which was the first in the queue, now waits for a load. */
+/* Returns true if r, which was the first in the queue, now waits for a load. */
 bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_match *m) MUST_CHECK;
 
 /* Ends the load of r, which does not queue again; false: it has none. */

@@ -24,5 +24,5 @@ void waiting_insert(struct waiting *q, struct request *r);
 /* Takes r out; does nothing if it is not in the queue. */
 void waiting_remove(struct waiting *q, struct request *r);
 
-/* NULL: the queue is empty. */
+/* The first request of the queue; NULL: the queue is empty. */
 struct request *waiting_first(const struct waiting *q);

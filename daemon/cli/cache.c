@@ -265,7 +265,7 @@ static int show(const json_t *v, struct err *e)
 	return 0;
 }
 
-/* -ECANCELED: --help was given, and printed. */
+/* Reads the command line. -ECANCELED: it has --help, and the help was printed. */
 static int parse_options(int argc, char **argv, struct cache_options *o, struct err *e)
 {
 	int r;

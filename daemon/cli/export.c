@@ -41,7 +41,7 @@ static const struct option_def options[] = {
 	 .initial = 4, .text = "largest size of a weights file"},
 };
 
-/* -ECANCELED: --help was given, and printed. */
+/* Reads the command line. -ECANCELED: it has --help, and the help was printed. */
 static int parse_options(int argc, char **argv, struct export_options *o, struct err *e)
 {
 	int r;

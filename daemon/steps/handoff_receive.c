@@ -112,7 +112,7 @@ static int send_order(struct handoff_receive *h, const struct order *o, struct e
 	return r;
 }
 
-/* New, in the list; NULL: out of memory. */
+/* A new order, already in the list; NULL: out of memory. */
 static struct order *new_order(struct handoff_receive *h, uint64_t request)
 {
 	struct order *o = calloc(1, sizeof(*o));

@@ -33,5 +33,5 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 /* Empties host memory and disk; after scheduler_flush. */
 void mover_clear(struct mover *m, struct scheduler *s);
 
-/* NULL: there is no such tier. */
+/* The store of host memory and disk, borrowed; NULL: the cache has neither. */
 struct store *mover_store(struct mover *m);

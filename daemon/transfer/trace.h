@@ -17,7 +17,7 @@ struct trace {
 	struct log_limit said_error;
 };
 
-/* path: borrowed; NULL: none. -errno with a sentence. */
+/* Opens the trace file; `path` is borrowed, and NULL turns the trace off. -errno with a sentence. */
 int trace_open(struct trace *t, const char *path, struct err *e) MUST_CHECK;
 void trace_close(struct trace *t);
 

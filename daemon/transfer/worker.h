@@ -101,7 +101,7 @@ void worker_key_assumed(const struct worker *w, const char *option, const char *
 
 /* ---- attempts ---- */
 
-/* New, in the list. Takes the delivery; NULL: out of memory, and the delivery is freed. */
+/* A new attempt, already in the list. Takes the delivery; NULL: out of memory, and the delivery is freed. */
 struct attempt *attempt_new(struct worker *w, uint64_t number, uint32_t link, struct delivery *d)
 	ON(role_transfer);
 void attempt_free(struct attempt *a);
@@ -110,7 +110,7 @@ void attempt_free(struct attempt *a);
 void attempt_end(struct worker *w, struct attempt *a, enum transfer_note_type type)
 	ON(role_transfer);
 
-/* NULL: there is none. */
+/* The attempt of a link's delivery; NULL: there is none. */
 struct attempt *attempt_of_delivery(struct worker *w, uint32_t link, uint64_t delivery)
 	ON(role_transfer);
 struct attempt *attempt_of_number(struct worker *w, uint64_t number) ON(role_transfer);

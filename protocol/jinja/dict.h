@@ -6,8 +6,8 @@
 /* a == b */
 bool value_equal(struct render *r, struct value a, struct value b);
 
-/* -1, 0 or 1; 2: neither is smaller and they are not equal (a NaN). Fails for values that Python cannot order; `sign`
- * names the operator in the message. */
+/* Compares: -1 (a < b), 0, or 1 (a > b); 2: neither is smaller and they are not equal (a NaN). Fails for values that
+ * Python cannot order; `sign` names the operator in the message. */
 int value_compare(struct render *r, struct value a, struct value b, const char *sign);
 
 /* A hash of a key. False: the value cannot be a dict's key. */

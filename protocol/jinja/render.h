@@ -81,5 +81,5 @@ void *render_alloc(struct render *r, size_t n, size_t size) MUST_CHECK;
 /* A copy of text in the arena; NULL after a failure. */
 char *render_copy(struct render *r, const char *s, size_t len) MUST_CHECK;
 
-/* False, and an error: the scratch buffer or another one has failed. */
+/* Returns false if the render has failed, or if `b` has, which then becomes the render's error. */
 bool render_check(struct render *r, const struct buf *b);

@@ -33,7 +33,7 @@ struct added {
 void added_init(struct added *a, const struct unicode *u);
 void added_release(struct added *a);
 
-/* -EEXIST: the set has this text with another id. -ENOMEM. len > 0. */
+/* Adds a token whose text has len > 0 bytes. -EEXIST: the set has this text with another id. -ENOMEM. */
 int added_insert(struct added *a, const char *text, size_t len,
 		 struct added_token token) MUST_CHECK;
 

@@ -37,9 +37,9 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 /* The id of an added or ordinary token with this text (as bytes); -1: there is none. */
 int32_t tokenizer_id(const struct tokenizer *t, const char *text);
 
-/* The same between the ids that the file's post-processor puts before and behind a text (Llama 3's
- * BOS, an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. For
- * raw completions; a chat template writes them as text. */
+/* Like tokenizer_encode, and adds the ids that the file's post-processor puts before and behind a text (Llama 3's BOS,
+ * an embedding model's EOS), if any: Hugging Face's encode with add_special_tokens=True. For raw completions: a chat
+ * template writes these tokens as text. */
 int tokenizer_encode_whole(const struct tokenizer *t, const char *text, size_t len,
 			   struct ids *out) MUST_CHECK;
 

@@ -7,7 +7,7 @@
 /* The sum of a window's pieces: bytes of the raw frame that follows it. */
 uint64_t wire_window_bytes(const struct wire_window *w);
 
-/* -EBADMSG: a raw frame of so many bytes does not belong to the window. */
+/* Checks the size of a window's raw frame. -EBADMSG: a frame of so many bytes cannot be the window's. */
 int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e) MUST_CHECK;
 
 /* True if each worker can use the other's pages and states, because model and layout are the same. Else e names the

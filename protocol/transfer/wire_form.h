@@ -28,5 +28,5 @@ struct wire_form {
 	bool has_delivery;
 };
 
-/* NULL: the type is unknown. */
+/* The form of a type of message; NULL: the type is unknown. */
 const struct wire_form *wire_form(uint32_t type);

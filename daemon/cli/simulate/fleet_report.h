@@ -3,7 +3,7 @@
 
 #include "daemon/cli/simulate/fleet.h"
 
-/* 0 of nothing. */
+/* 100 * part / whole; 0 if `whole` is 0. */
 double percent(uint64_t part, uint64_t whole);
 
 /* Prints a line a value, tab separated: apart, then unified. Sorts the samples. */

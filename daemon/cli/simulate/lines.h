@@ -19,10 +19,10 @@ struct lines {
 	bool ended; /* the line ended with a newline; the last line of a file may not */
 };
 
-/* -ENOENT, -EISDIR or another errno of open; the path is borrowed. */
+/* Opens a file, whose path is borrowed. -ENOENT, -EISDIR or another errno of open. */
 int lines_open(struct lines *l, const char *path, struct err *e) MUST_CHECK;
 
-/* 1: the next line is in l->text; 0: the file has ended. -EINVAL, -EFBIG, -EIO with the line's number in the
- * sentence. */
+/* Reads the next line. Returns 1 with the line in l->text, 0 at the end of the file, or -EINVAL, -EFBIG or -EIO with
+ * the line's number in the sentence. */
 int lines_next(struct lines *l, struct err *e) MUST_CHECK;
 void lines_close(struct lines *l);

@@ -3,5 +3,5 @@
 
 #include "daemon/cli/simulate/runner.h"
 
-/* -errno of opening or writing the file. */
+/* Writes a plot to the file `path`. -errno of opening or writing the file. */
 int plot_plan_cost(const char *path, const struct sim_result *r, struct err *e) MUST_CHECK;

@@ -45,7 +45,7 @@ struct agentic_options {
 
 struct workload;
 
-/* New. -ENOENT, -EINVAL with file and line. */
+/* New. -ENOENT; -EINVAL with file and line in the sentence. */
 int workload_open_trace(const char *path, struct workload **ret, struct err *e) MUST_CHECK;
 int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 			 struct err *e) MUST_CHECK;

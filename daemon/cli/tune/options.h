@@ -25,5 +25,6 @@ struct tune_options {
 	char program_cache[4096];
 };
 
-/* -ECANCELED: --help was given, and printed. Makes all checks that need no device. */
+/* Reads the command line and makes all checks that need no device. -ECANCELED: it has --help, and the help was
+ * printed. */
 int tune_options_parse(int argc, char **argv, struct tune_options *ret, struct err *e) MUST_CHECK;
