@@ -178,7 +178,9 @@ static struct scheduler_config config_of(const struct engine_info *i, const stru
 		.page_tokens = setup->page_tokens,
 		.state_tokens = states ? setup->page_tokens : 0,
 		.n_pages = setup->n_pages ? setup->n_pages : i->n_pages,
-		.n_slots = setup->n_slots ? setup->n_slots : i->n_slots,
+		.n_slots = !states	    ? 0
+			   : setup->n_slots ? setup->n_slots
+					    : i->n_slots,
 		.page_bytes = i->page_bytes,
 		.slot_bytes = i->slot_bytes,
 		.cache_disabled = !setup->cache,

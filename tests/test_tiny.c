@@ -4,25 +4,28 @@
  *
  * DIR/NAME/ each have a model and its golden.json (tests/golden/tiny_models.py). The same tokens, every listed
  * log-probability within 2e-4; prompts together with a budget that cuts them, so that every chunk and every carried
- * state matters. Then the same prompts again with the prefix cache, which has all their full pages: the bits stay.
- * Nothing in the engine may be shaped for one model. */
+ * state matters. Then the same prompts again with the prefix cache, which has all their full pages, and in little
+ * memory: the bits stay. Pages and states are copied to the host and back. Nothing in the engine may be shaped for one
+ * model. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/macros.h"
 #include "tests/golden.h"
 #include "tests/tap.h"
 
 enum { AGAIN = 1000 }; /* the step in which they come again: all have ended */
 
-/* Every request twice: the second time all full pages in front of the prompt's last token are cached. */
+/* Every request twice: the second time all full pages in front of the prompt's last token are cached. With
+ * n_pages set both times are at once, in little memory. */
 static void check_hits(struct engine *g, struct run_setup setup, const struct run *cold, size_t n)
 {
 	struct run *runs = calloc(2 * n, sizeof(*runs));
 
 	for (size_t i = 0; i < 2 * n; i++) {
 		runs[i] = run_of(cold[i % n].prompt, cold[i % n].n_prompt, cold[i % n].max_tokens);
-		runs[i].arrival = i < n ? 0 : AGAIN;
+		runs[i].arrival = i < n || setup.n_pages ? 0 : AGAIN;
 	}
 	setup.cache = true;
 	check(run_all(g, &setup, runs, 2 * n));
@@ -30,10 +33,59 @@ static void check_hits(struct engine *g, struct run_setup setup, const struct ru
 		uint32_t pages = (cold[i % n].n_prompt - 1) / setup.page_tokens;
 
 		check(run_same(&cold[i % n], &runs[i], "without a cache, and with one"));
-		check(runs[i].hit.n_cached == (i < n ? 0 : pages * setup.page_tokens));
+		if (!setup.n_pages)
+			check(runs[i].hit.n_cached == (i < n ? 0 : pages * setup.page_tokens));
 		run_release(&runs[i]);
 	}
 	free(runs);
+}
+
+/* No more pages than the longest request has, and no slot for a checkpoint. */
+static void check_tight(struct engine *g, struct run_setup setup, const struct run *cold, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		setup.n_pages = MAX(setup.n_pages, CEIL_DIV(cold[i].n_prompt + cold[i].max_tokens,
+							    setup.page_tokens));
+	setup.n_slots = setup.max_seqs + 1;
+	check_hits(g, setup, cold, n);
+}
+
+/* Waits for the copy that is under way. */
+static void *wait_item(struct engine *g)
+{
+	struct err e = {0};
+	uint32_t n = 0;
+	void *tag = NULL;
+
+	while (n == 0)
+		if (engine_items_done(g, &tag, 1, &n, &e) < 0)
+			abort();
+	return tag;
+}
+
+/* The content of page 0 and of slot 0, which is not one byte again and again, goes to the host, from there to page 1
+ * and slot 1, and comes back. A model without recurrent layers has no slots. */
+static void check_items(struct engine *g)
+{
+	for (int kind = 0; kind <= TIER_STATE; kind++) {
+		uint64_t size =
+			kind == TIER_PAGE ? engine_info(g)->page_bytes : engine_info(g)->slot_bytes;
+		char *there = calloc(2, size + 1), *back = there + size + 1;
+		struct err e = {0};
+
+		if (size == 0) {
+			check(engine_read_item(g, kind, 0, there, there, &e) == -EINVAL);
+			check(engine_info(g)->n_slots == 0);
+			free(there);
+			continue;
+		}
+		check(engine_read_item(g, kind, 0, there, there, &e) == 0 && wait_item(g) == there);
+		check(engine_write_item(g, kind, 1, there, there, &e) == 0 &&
+		      wait_item(g) == there);
+		check(engine_read_item(g, kind, 1, back, back, &e) == 0 && wait_item(g) == back);
+		check(!memcmp(there, back, size) && memcmp(there, back + 1, size - 1) != 0);
+		free(there);
+	}
 }
 
 static void test_model(const char *dir, const char *name, enum engine_kernels kernels)
@@ -69,6 +121,8 @@ static void test_model(const char *dir, const char *name, enum engine_kernels ke
 	for (size_t i = 0; i < golden.n; i++)
 		check(golden_matches(&golden.cases[i], &runs[i], &worst));
 	check_hits(g, setup, runs, golden.n);
+	check_tight(g, setup, runs, golden.n);
+	check_items(g);
 	for (size_t i = 0; i < golden.n; i++)
 		run_release(&runs[i]);
 	ok_all("%s: %zu prompts, log-probabilities within %.2g, after hits the same bits (%s)",
