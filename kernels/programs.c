@@ -160,8 +160,8 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 		c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
 }
 
-/* A GPU divides approximately unless this option forbids it, and a value halfway between two numbers would become the
- * other one. */
+/* A GPU divides approximately unless this option forbids it. Then a value halfway between two integers could be rounded
+ * to the other one. */
 static void int8_options(const struct kernels *k, struct buf *o)
 {
 	cl_device_fp_config config = 0;

@@ -52,7 +52,7 @@ struct plan_snapshot {
 
 struct plan_row {
 	const int32_t *tokens; /* [n_tokens] ids to run; NULL: see token_draw (decode rows only) */
-	/* tokens NULL: index of the draw of the plan before whose token runs */
+	/* tokens NULL: the token of this draw of the previous plan runs */
 	uint32_t token_draw;
 	const uint32_t *pages; /* [n_pages] block table from position 0 */
 	uint32_t n_tokens;

@@ -182,7 +182,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_request *r, uin
 
 /* Ends a request, or one of its choices, in any state. Unknown ids and choices are ignored, because the request may
  * just have finished. No event follows, not even for draws of a plan that is out. A request whose last choice ends
- * this way is gone. Memory that a plan uses which is out becomes free at its commit. */
+ * this way is gone. Memory that a plan which is out uses becomes free when that plan is committed. */
 void scheduler_abort(struct scheduler *s, uint64_t id);
 void scheduler_finish_choice(struct scheduler *s, uint64_t id, uint32_t choice);
 
