@@ -1,9 +1,8 @@
-/*
- * How sample.cl cuts a vocabulary into blocks, and the scratch [SAMPLE_FLOATS] float that a draw or a score has there. One
+/* The blocks into which sample.cl cuts a vocabulary, and the scratch [SAMPLE_FLOATS] float of a draw or a score. One
  * text for the kernel and for its launcher: macros alone.
  *
- * The scratch: numbers of blocks, [SAMPLE_LIST] each, one behind the other; then the bans; then logits of whole blocks.
- */
+ * The scratch: numbers of blocks, [SAMPLE_LIST] each, one behind the other; then the bans; then logits of whole
+ * blocks. */
 #ifndef KERNELS_SAMPLE_H
 #define KERNELS_SAMPLE_H
 
@@ -13,10 +12,10 @@
 
 #define SAMPLE_BEST(vocab) (0 * SAMPLE_LIST(vocab)) /* the best logit of each block */
 #define SAMPLE_SUM(vocab)  (1 * SAMPLE_LIST(vocab)) /* sum of exp((logit - best) / temperature) */
-/* The same of the raw logits: before penalties and bans, at temperature 1. */
+/* The same numbers of the raw logits: before penalties and bans, at temperature 1. */
 #define SAMPLE_RAW_BEST(vocab) (2 * SAMPLE_LIST(vocab))
 #define SAMPLE_RAW_SUM(vocab)  (3 * SAMPLE_LIST(vocab))
-#define SAMPLE_MASS(vocab)     (4 * SAMPLE_LIST(vocab)) /* weights of blocks, to choose one by */
+#define SAMPLE_MASS(vocab)     (4 * SAMPLE_LIST(vocab)) /* weights of blocks, by which one is chosen */
 #define SAMPLE_LISTED(vocab)   (5 * SAMPLE_LIST(vocab)) /* int: blocks chosen, ascending */
 #define SAMPLE_BANNED(vocab)   (6 * SAMPLE_LIST(vocab)) /* uint: a bit a token */
 #define SAMPLE_LOGITS(vocab)   (SAMPLE_BANNED(vocab) + SAMPLE_LIST(vocab) * (SAMPLE_BLOCK / 32))

@@ -35,13 +35,13 @@
 #define ROW_TOKEN     0 /* its first token in the step */
 #define ROW_COUNT     1 /* tokens */
 #define ROW_START     2 /* position of the first token */
-#define ROW_STATE_SRC 3 /* slot of the state that it continues, or ROW_STATE_ZERO */
-#define ROW_STATE_DST 4 /* slot that its state goes to; may be the same */
+#define ROW_STATE_SRC 3 /* slot of the state from which it continues, or ROW_STATE_ZERO */
+#define ROW_STATE_DST 4 /* slot for its state; may be the same */
 #define ROW_PAGES_AT  5 /* its block table */
 #define ROW_SNAPSHOTS 6 /* states kept inside a prefill row, at most ROW_SNAPSHOTS_MAX */
 #define ROW_INTS      16
 
-/* Snapshot i: tokens of the row before it (a multiple of 64, less than all), and the slot that it goes to. */
+/* Snapshot i: the number of the row's tokens before it (a multiple of 64, less than all), and its slot. */
 #define ROW_SNAPSHOT_TOKENS(i) (7 + 2 * (i))
 #define ROW_SNAPSHOT_SLOT(i)   (8 + 2 * (i))
 
@@ -65,7 +65,7 @@
 
 #define SPLIT_TOKENS 128
 
-/* ---- a draw: how one token is drawn ---- */
+/* ---- a draw: the parameters of drawing one token ---- */
 
 #define DRAW_LOGITS	  0 /* row of logits; draws of one request share one */
 #define DRAW_TEMPERATURE  1 /* float; 0: the likeliest token */
@@ -78,23 +78,21 @@
 #define DRAW_SEED_LOW	  8
 #define DRAW_SEED_HIGH	  9
 #define DRAW_CHOICE	  10 /* number of the choice of its request */
-#define DRAW_POSITION	  11 /* of the token that is drawn */
+#define DRAW_POSITION	  11 /* position of the drawn token */
 #define DRAW_SEAT	  12 /* row of the counts that penalties read; -1: no penalties */
 #define DRAW_TOP	  13 /* best tokens that the report lists */
 #define DRAW_BANNED_AT	  14 /* ids that must not be drawn */
 #define DRAW_BANNED_COUNT 15
-#define DRAW_REPORT_AT	  16 /* the report's place in the result; 0: none is wanted */
-#define DRAW_DONE	  17 /* groups that are finished with it; 0 before and after */
+#define DRAW_REPORT_AT	  16 /* the report's place in the result; 0: no report */
+#define DRAW_DONE	  17 /* groups that have finished it; 0 before and after */
 #define DRAW_MASK_AT	  18 /* its token mask, or DRAW_MASK_NONE */
 #define DRAW_INTS	  19
 
-/*
- * A token mask is a bit a token, 1: it may be drawn, [ceil(vocabulary / 32)] ints. Its place is kept for constrained
- * decoding; so far no draw has one and no kernel reads it.
- */
+/* A token mask has a bit for each token, 1: it may be drawn, [ceil(vocabulary / 32)] ints. Its place is kept for
+ * constrained decoding; no draw has one yet and no kernel reads it. */
 #define DRAW_MASK_NONE (-1)
 
-/* ---- a score: a given token, how likely it was ---- */
+/* ---- a score: how likely a given token was ---- */
 
 #define SCORE_TOKEN	0
 #define SCORE_TOP	1 /* best tokens that the report lists */
@@ -105,11 +103,11 @@
 /* ---- in the result: a report of a token and the `top` best ones ---- */
 
 #define REPORT_LOGPROB		   0	     /* float */
-#define REPORT_TOP_ID(i)	   (1 + (i)) /* of the i-th best token; -1: there are fewer */
+#define REPORT_TOP_ID(i)	   (1 + (i)) /* id of the i-th best token; -1: there are fewer */
 #define REPORT_TOP_LOGPROB(i, top) (1 + (top) + (i)) /* float */
 #define REPORT_INTS(top)	   (1 + 2 * (top))
 
-/* What a score brings: the token's rank (1: the best), then its report. */
+/* The result of a score: the token's rank (1: the best), then its report. */
 #define SCORE_RANK	       0
 #define SCORE_REPORT	       1
 #define SCORE_RESULT_INTS(top) (SCORE_REPORT + REPORT_INTS(top))
@@ -165,16 +163,14 @@
 #define OP_GATE_UP   12 /* [column groups, MoE tasks] */
 #define OP_DOWN	     13 /* [column groups, MoE tasks] */
 #define OP_COMBINE   14 /* sum of the experts, next norm [1, tokens] */
-#define OP_LAST_NORM 15 /* of the rows that want logits [1, rows] */
+#define OP_LAST_NORM 15 /* norm of the rows that want logits [1, rows] */
 #define OP_LOGITS    16 /* [column groups, row blocks] */
 #define OP_COUNT     17
 
-/*
- * ---- beside the table ----
+/* ---- beside the table ----
  *
- * Where that launch finds buffers: device addresses [AT_LAYERS] of those that all layers share, then, layer by layer,
- * [AT_LAYER_COUNT] of the layer's own.
- */
+ * Buffers of a step in one launch: device addresses [AT_LAYERS] of those that all layers share, then, layer by layer,
+ * [AT_LAYER_COUNT] of the layer's own. */
 #define AT_X		 0
 #define AT_H		 1
 #define AT_H32		 2
@@ -199,7 +195,7 @@
 
 #define AT_INPUT_NORM	   0
 #define AT_POST_NORM	   1
-#define AT_NEXT_NORM	   2 /* of the layer behind, or the final one */
+#define AT_NEXT_NORM	   2 /* of the next layer, or the final norm */
 #define AT_IN_PROJ	   3
 #define AT_OUT_PROJ	   4
 #define AT_CONV		   5
@@ -221,7 +217,7 @@
 
 /* The experts' work (moe_route.cl): number of tasks | tasks [n][TASK_INTS]. A task is up to TASK_ROWS rows of one
  * expert. */
-#define TASK_EXPERT 0 /* behind the last of them: the shared expert */
+#define TASK_EXPERT 0 /* the expert's number; after the last expert: the shared one */
 #define TASK_FIRST  1 /* row */
 #define TASK_COUNT  2 /* rows */
 #define TASK_INTS   3

@@ -171,9 +171,10 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 						V_STORE(s[i][j] * scale,
 							p[i0 + i] + j * WIDTH + LANE * VEC);
 		}
-		/* Weights: exp(s - running maximum). A lane reads back only what it wrote. */
+		/* Weights: exp(s - running maximum). A lane reads back only its own writes. */
 		for (uint i = 0; i < n_rows; i++) {
-			int visible = (int)(position + i / SHARERS) - (int)block; /* last key it may see */
+			/* the last key that the query may see */
+			int visible = (int)(position + i / SHARERS) - (int)block;
 			floatv best = -INFINITY, sum = 0;
 			float now, shrink;
 
@@ -214,7 +215,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 				for (uint key = 0; key < keys; key++) {
 					floatv vk[HD_UNROLL];
 
-					if (i0 == 0 && s0 == 0) /* all of them lie together in a page of KEYS */
+					if (i0 == 0 && s0 == 0) /* prefetches the next block's keys, which lie together in a page */
 						FETCH(next_k + key * HD, HD);
 
 #pragma unroll
@@ -237,7 +238,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 						if (i0 + i < n_rows && s0 + s < HD_STEPS)
 							acc[i0 + i][s0 + s] = o[i][s];
 			}
-		BARRIER(); /* before the next block's scores */
+		BARRIER(); /* every lane has read the weights before the next block's scores replace them */
 	}
 	for (uint i = 0; i < n_rows; i++) {
 		ulong t = token + i / SHARERS;

@@ -1,27 +1,25 @@
-/*
- * A whole decode step but the draws in one launch, on a CPU: every row of the plan has one token, and the groups that
- * run deal the work of all layers out among themselves.
+/* A whole decode step except the draws in one launch, on a CPU. Every row of the plan has one token, and the groups
+ * that run share the work of all layers.
  *
  * The work list (kernels/step.h; engine/decode_work.c writes it) is a sequence of phases. A phase is one operation on
- * one layer, cut into tickets; tickets are numbered through all phases. A group takes the next ticket, waits until all
- * tickets of earlier phases are done, does the ticket's parts (up to PHASE_TAKE neighbouring columns of one row), and
- * counts the ticket as done. A ticket waits for lower ones alone, and those are in the hands of groups that run: so any
- * number of groups gets through, one alone as well, and none has to be resident for another.
+ * one layer, cut into tickets; tickets are numbered through all phases. A group takes the next ticket, waits until
+ * all tickets of earlier phases are done, does the ticket's parts (up to PHASE_TAKE neighbouring columns of one row),
+ * and counts the ticket as done. A ticket waits for lower ones alone, and groups that already run have taken all of
+ * those. So any number of groups suffices, even one, and no group has to be resident for another.
  *
- * A part is done by the functions of the other kernels: the bits are those of separate launches.
+ * The functions of the other kernels do each part, so the bits are those of separate launches.
  *
- * A kernel has far fewer arguments than a model has matrices, so buffers come as addresses, which the kernel `address`
- * writes down once: at[i] = where the buffer is. The address of a buffer does not change while it lives. OpenCL 1.2
- * does not promise that; PoCL and NVIDIA's driver keep it.
+ * A kernel has far fewer arguments than a model has matrices. So buffers are passed as addresses, which the kernel
+ * `address` writes once: at[i] is the address of buffer i. The address of a buffer does not change while it lives.
+ * OpenCL 1.2 does not promise that; PoCL and NVIDIA's driver keep it.
  *
  *     step      the step table (kernels/step.h) with the work list at work_at, whose counters are written; in and out
  *     at        [AT_LAYERS + layers * AT_LAYER_COUNT] ulong, device addresses (kernels/step.h); out of address, then in
  *
- * Sums and their precision: as in the files below. Global size: any number of groups; address one.
- * Options: those of the files below (kernels/programs.c). Reference: separate launches, bit by bit
- * (tests/test_runner.c), and those of the files below.
- */
-#define STEP /* leaves their __kernels out: only their functions are wanted */
+ * Sums and their precision: as in the files below. Global size: any number of groups; address one. Options: those of
+ * the files below (kernels/programs.c). Reference: separate launches, bit by bit (tests/test_runner.c), and those of
+ * the files below. */
+#define STEP /* leaves out the __kernels of these files: only their functions are needed */
 #include "embed.cl"
 #include "norm.cl"
 #include "gemm.cl"
@@ -34,13 +32,11 @@
 #include "delta_decode.cl"
 #endif
 
-/*
- * Waiting for other groups. A group may hold the ticket that all wait for while the system runs another program in its
- * place. So a group that has waited for longer than a part takes lets others run (sched_yield); else all would spin
- * until the system's next time slice.
- */
+/* Waiting for other groups. The system may run another program in place of the group whose ticket all others wait
+ * for. So a group that has waited for longer than a part takes lets other threads run (sched_yield); otherwise all
+ * would spin until the system's next time slice. */
 #define PATIENCE 256 /* turns of `pause` */
-/* GPUs launch kernel by kernel: there this file is compiled by tests/check_kernels alone. */
+/* GPUs launch kernel by kernel; for them only tests/check_kernels compiles this file. */
 #if LANES > 1
 #define WAIT(turn) mem_fence(CLK_GLOBAL_MEM_FENCE)
 #elif defined(__x86_64__) && defined(__linux__)
@@ -61,7 +57,7 @@
 #define PREFETCH(p) ((void)(p), mem_fence(CLK_GLOBAL_MEM_FENCE))
 #endif
 
-/* Cache lines of a panel, about. */
+/* The number of a panel's cache lines, about. */
 #if BF16 && PACKING == 3
 #define PANEL_LINES(K) ((K)*24 / 64)
 #else
@@ -71,7 +67,7 @@
 /* One part of a phase, column x of its row y, and the memory that its group has for it. */
 struct part {
 	__global const int *step, *work;
-	__global const ulong *at, *layer; /* addresses: all, the layer's own */
+	__global const ulong *at, *layer; /* addresses of all buffers, of the layer's own */
 	uint x, y;
 	LOCAL float *memory; /* [MEMORY] */
 	LOCAL float *scratch;
@@ -81,7 +77,7 @@ struct part {
 #define GLOBAL_AT(type, i) ((__global type *)p->at[i])
 #define LAYER_AT(type, i)  ((__global type *)p->layer[i])
 
-/* The weights of a product by rows of one matrix, 0 for other operations; its terms. */
+/* The weights of a product, by rows of one matrix; 0: another operation. The second: its terms. */
 static inline __global const elem_t *product_weights(const struct part *p, int op)
 {
 	switch (op) {
@@ -132,7 +128,7 @@ GROUP_FUNCTION void product(const struct part *p, int op, __global const elem_t 
 	gemm_store_group(p->x, p->y, GLOBAL_AT(elem_t, AT_H), K, W, to, N, M, N, K);
 }
 
-/* Row y of the residual stream (or row_at[y] of it) to h and h32. */
+/* Norms row y of the residual stream (or row_at[y] of it) into h and h32. */
 GROUP_FUNCTION void norm(const struct part *p, int row_at, __global const float *w)
 {
 	rms_norm_group(p->y, p->step, row_at, GLOBAL_AT(float, AT_X), w, GLOBAL_AT(elem_t, AT_H),
@@ -149,7 +145,7 @@ GROUP_FUNCTION void embed_part(const struct part *p)
 }
 
 #if HEADS
-/* A KV head and the query heads that share it are prepared, then attended to; a tile is one token. */
+/* Prepares a KV head and the query heads that share it, then attends to it; a tile is one token. */
 GROUP_FUNCTION void attention_part(const struct part *p)
 {
 	for (uint i = 0; i <= SHARERS; i++) {
@@ -188,7 +184,7 @@ GROUP_FUNCTION void router_part(const struct part *p)
 #endif
 }
 
-/* The experts of n tokens from `first` on. */
+/* Chooses the experts of n tokens from `first` on. */
 GROUP_FUNCTION void topk_part(const struct part *p, uint first, uint n)
 {
 #if EXPERTS
@@ -245,7 +241,7 @@ GROUP_FUNCTION void do_part(const struct part *p, int op)
 	}
 }
 
-/* The most that an operation needs. */
+/* The most memory that an operation needs. */
 #define MEMORY_0 MAX_(EXPERTS, 1)
 #if HEADS
 #define MEMORY_1 MAX_(MEMORY_0, MAX_(HD, QUERIES * KEYS))
@@ -258,8 +254,8 @@ GROUP_FUNCTION void do_part(const struct part *p, int op)
 #define MEMORY MEMORY_1
 #endif
 
-/* Until all tickets before `first` are done. Weights are there at any time, so those that the part p reads first are
- * asked for meanwhile. */
+/* Waits until all tickets before `first` are done. Weights do not depend on them, so those that part p reads first
+ * are prefetched meanwhile. */
 GROUP_FUNCTION void wait_for(volatile __global int *done, int first, const struct part *p, __global const int *phase)
 {
 	__global const elem_t *W = product_weights(p, phase[PHASE_OP]);
@@ -281,7 +277,7 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 	__global const int *work = step + work_at;
 	volatile __global int *next = step + work_at + WORK_NEXT, *done = step + work_at + WORK_DONE;
 	__global const int *phase = work + WORK_INTS;
-	int ready = -1; /* the phase that has been waited for, by its first ticket */
+	int ready = -1; /* the first ticket of the phase that has been waited for */
 	LOCAL float memory[MEMORY];
 	LOCAL int mine[1];
 	GROUP_SCRATCH(scratch);
@@ -291,7 +287,7 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 		int ticket, first;
 		uint i, parts, end;
 
-		BARRIER(); /* mine is read */
+		BARRIER(); /* every lane has read `mine` */
 		if (LANE == 0)
 			mine[0] = atomic_inc(next);
 		BARRIER();
@@ -318,7 +314,7 @@ __kernel GROUP_SIZE void decode_step(__global int *step, int work_at, __global c
 	}
 }
 
-/* at[i] = where a buffer is. */
+/* Writes at[i], the address of a buffer. */
 __kernel GROUP_SIZE void address(__global uchar *buffer, __global ulong *at, uint i)
 {
 	if (LANE == 0)

@@ -52,7 +52,7 @@
 /* First column of block j of the group gx, for this lane. */
 #define COLUMN(j) (((ulong)gx * NPG + (j)) * WIDTH + LANE * VEC)
 
-/* Column blocks of this group that exist. */
+/* The number of column blocks of this group. */
 #define BLOCKS(N) MIN_((uint)NPG, CEIL_((N) - (uint)(COLUMN(0) - LANE * VEC), (uint)WIDTH))
 
 /* This lane's column c of packed weights. Blocks past the end compute the last columns again and store nothing. */
@@ -62,8 +62,8 @@ static inline __global const uint *int8_panel(__global const uint *w, ulong c, u
 	return w + c / 16 * ((ulong)K * 4 + 32 * CEIL_(K, (uint)GROUP)) + c % 16;
 }
 
-/* Rows r .. r + n - 1 of the product, all `blocks` column blocks: STORE(r, j, value) says what becomes of a row of
- * block j. Rows past n are computed from the last one and not stored. */
+/* Rows r .. r + n - 1 of the product, all `blocks` column blocks; STORE(r, j, value) stores a row of block j. Rows
+ * past n repeat the last one and are not stored. */
 #define TILE(core, ROWS, COLS, r, n, STORE)                                                        \
 	{                                                                                          \
 		__global const uint *a_[ROWS];                                                     \

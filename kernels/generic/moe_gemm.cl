@@ -21,7 +21,7 @@
  */
 #include "gemm.clh"
 
-/* Task i of the list that moe_route wrote; *count is 0 past its end. */
+/* Task i of the list that moe_route wrote; past the list's end *count is 0. */
 static inline void moe_task(__global const int *tasks, uint i, uint *expert, uint *first, uint *count)
 {
 	*count = 0;

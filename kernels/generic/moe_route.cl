@@ -23,10 +23,8 @@
 #include "common.clh"
 
 #if EXPERTS > 0
-/*
- * Router logits of token t for the columns of part gx: the same chains over k as a matrix product in float
- * (gemm_core.clh), which is what computes them for many tokens.
- */
+/* Router logits of token t for the columns of part gx. The sums are the same chains over k as in a matrix product in
+ * float (gemm_core.clh), which computes them for many tokens. */
 #define ROUTER_BLOCKS 4
 
 GROUP_FUNCTION void moe_router_group(uint gx, ulong t, __global const float *h32, __global const float *W,
@@ -82,8 +80,8 @@ GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __glob
 				id = (int)e;
 			}
 		if (id == INT_MAX)
-			id = (int)k; /* logits that are not numbers: any expert is as good */
-		p[id] = -1;	     /* below every probability: taken */
+			id = (int)k; /* logits that are not numbers: any expert will do */
+		p[id] = -1;	     /* below every probability: the expert is taken */
 		kept += best / sum;
 		experts[t * TOPK + k] = id;
 		weights[t * TOPK + k] = best / sum;
@@ -126,7 +124,7 @@ static inline uint moe_tasks(uint expert, uint first, uint count, uint n_tasks, 
 #define CHOICE_ROW(i) ((int)((i) / TOPK * (TOPK + 1) + (i) % TOPK))
 
 #if LANES == 1
-/* next [EXPERTS]: where the next row of an expert goes. */
+/* next [EXPERTS]: the place of each expert's next row. */
 GROUP_FUNCTION void moe_sort_group(__global const int *experts, uint T, __global int *rows, __global int *tasks, uint *next)
 {
 	uint n_tasks = 0;

@@ -1,40 +1,38 @@
-/*
- * Rows of activations to int8 with a scale a group, symmetric: what the int8 products take.
+/* Quantises rows of activations to int8 with a scale a group, symmetric: the input of the int8 products.
  *
  *     scale = amax / 127,   q[k] = rint(x[k] (127 / amax)),   amax = max |x[k]| over the group of GROUP values of k
  *
  *     x         [rows, ldx] elem_t (quantize_rows), float (quantize_float_rows); zero in padding, which gives zeros; in
  *     q         [rows, ldq] words: for each group one word with the scale and then its values, four a word, each as
  *               q + 128 (kernels/int8.h); out
- *     K         values of a row, a multiple of 16; the last group has what is left
+ *     K         values of a row, a multiple of 16; the last group has the remaining ones
  *
- * A group whose amax is below INT8_TINY (2^-118), whose scale could be subnormal, is zero with scale 0. In one
+ * A group whose amax is below INT8_TINY (2^-118), whose scale could be subnormal, is zero with scale 0. In a group
  * with a NaN or an infinity the scale is NaN and values are zero: all results of such a row are NaN, and no other's.
  *
- * A division is the only operation here that a device may round in a way of its own (CPUs do not): then a value
- * halfway between two may become the other one.
+ * Division is the only operation here that devices may round differently (CPUs do not). Then a value halfway between
+ * two may become the other one.
  *
- * Whole groups and the last one take the same way: with one branch for each in the loop PoCL 3.1 lets some lanes of a
- * GPU's width write past the row (barriers inside of branches).
+ * Whole groups and the last one run through the same code. With a branch for each in the loop PoCL 3.1 lets some
+ * lanes of a GPU's width write past the row (barriers inside of branches).
  *
- * Global size: a group of lanes a row. Options: GROUP. Reference: reference_quantize, bit by bit.
- */
+ * Global size: a group of lanes a row. Options: GROUP. Reference: reference_quantize, bit by bit. */
 #include "common.clh"
 
 #define INT8_TINY 0x1p-118f
 
-/* Bytes of a word each to p. As words, since PoCL stores 16 bytes one by one. */
+/* Stores the lowest byte of each element of v at p. As words, because PoCL stores 16 bytes one by one. */
 #if VEC == 16
 #define STORE_BYTES(v, p) vstore4(as_uint4(convert_uchar16(v)), 0, (__global uint *)(p))
 #else
 #define STORE_BYTES(v, p) (*(p) = convert_uchar(v))
 #endif
 
-/* The bits of |x|: they are in the order of the numbers, above all of them infinity and then NaN. */
+/* The bits of |x|. They have the order of the numbers; above all numbers come infinity and then NaN. */
 #define MAGNITUDE(x)   (AS_UINTV(x) & 0x7fffffffu)
 #define INFINITY_BITS  0x7f800000u
 
-/* 1.5 times 2^23: what is added to it is rounded to nearest even, and stands in the lowest bits. */
+/* 1.5 times 2^23: a number added to it is rounded to nearest even, and is then in the lowest bits. */
 #define ROUNDER	       0x1.8p23f
 
 #define QUANTIZE_ROW(LOAD)                                                                         \
@@ -57,7 +55,7 @@
 			inverse = amax < INFINITY ? 127.0f / amax : 0;                             \
 			if (amax < INT8_TINY)                                                      \
 				scale = inverse = 0;                                               \
-			mask = inverse > 0 ? 0xffu : 0; /* zero even where NaN is */               \
+			mask = inverse > 0 ? 0xffu : 0; /* zero even in place of a NaN */          \
 			if (LANE == 0)                                                             \
 				*q = as_uint(scale);                                               \
 			FOR_COLUMNS(c, n) {                                                        \

@@ -1,31 +1,30 @@
-/*
- * Drawing tokens from logits. Ids, and the reports that were asked for, are all that leaves the device.
+/* Draws tokens from logits. Only ids and the reports that are wanted leave the device.
  *
- * sample: draws a token. Its report's log-probabilities are those of the raw logits. The draw takes, in this order,
+ * sample: draws a token. Its report's log-probabilities are those of the raw logits. The draw applies, in this order,
  * repetition, presence and frequency penalties, banned ids, temperature, min_p, top_k, top_p (as vLLM does). With
  *
  *     e = exp((logit - max) / temperature)
  *
- * min_p, top_k and top_p each keep all tokens at or above a threshold: of e, or (top_k) of the logit. The draw inverts
- * the cumulative sum of the kept e, ids ascending, at a number from Philox 4x32-10 (Salmon et al. 2011, "Parallel random
- * numbers: as easy as 1, 2, 3") of the key seed and the counter (choice, position): no other row of the step has an
- * influence. Temperature 0 is the argmax, ties going to the smaller id.
+ * min_p, top_k and top_p each keep all tokens at or above a threshold: of e, or (top_k) of the logit. The draw
+ * inverts the cumulative sum of the kept e, ids ascending, at a number from Philox 4x32-10 (Salmon et al. 2011,
+ * "Parallel random numbers: as easy as 1, 2, 3") of the key seed and the counter (choice, position), so no other row
+ * of the step has an influence. Temperature 0 is the argmax, ties going to the smaller id.
  *
  * The row is read once, by blocks (vocabulary.clh). Then, from the numbers kept of each block:
  *
- *     nothing cut   the blocks' sums choose a block, and its logits, looked at again, choose the token
+ *     nothing cut   the blocks' sums choose a block, and its logits, read again, choose the token
  *     top_k         all kept tokens are in the blocks whose best logit is at or above the top_k-th largest best
  *     min_p         all kept tokens are in the blocks whose best is kept
- *     top_p alone   the sum over all tokens is known. For some t the tokens at or above t, which are in the blocks whose
- *                   best is, have their share of it: then nothing below t is kept. t is tried first where those blocks
- *                   as a whole have the share, then at twice as many blocks, and so on: few for the peaked distributions
- *                   of models, all of them at worst
+ *     top_p alone   the sum over all tokens is known. The tokens at or above a threshold t are in the blocks whose best
+ *                   is at or above t. If they have the share top_p of the sum, no token below t is kept. The first t is
+ *                   the largest at which the blocks as a whole have the share. Then t falls until there are twice as
+ *                   many blocks, and so on: few for the peaked distributions of models, all of them at worst
  *
  * and the thresholds are found on the logits of those blocks alone, which stay in the cache.
  *
- * score: no token is drawn; how likely a given token was, by the same code.
+ * score: draws no token; computes the log-probability of a given token, by the same code.
  *
- * seat_reset: the counts of a sequence that begins or comes back, from its prompt and the tokens generated so far.
+ * seat_reset: sets the counts of a sequence that begins or comes back, from its prompt and its generated tokens.
  *
  *     step      the step table (kernels/step.h): draws at draws_at, scores at scores_at; DRAW_DONE, SCORE_DONE written
  *     logits    [rows, LD(VOCAB)] float; in. Draw i reads row DRAW_LOGITS, score i row i
@@ -33,22 +32,21 @@
  *     counts    [seats, VOCAB] uint, bit 31: in the prompt, the rest: times generated; in and out
  *     result    ids [draws] int, reports and scores' results at their offsets (kernels/step.h); out
  *
- * Sums are in float, 16 tokens side by side, in an order that the vocabulary alone decides.
- * Global size: draws (scores) x parts. The parts of a draw share its blocks, and the last one to finish does the rest; a
- * block's numbers do not depend on the part that took it, so neither does the result. seat_reset: a group a seat.
- * Options: VOCAB. Reference: reference_adjust, reference_distribution, reference_logprobs, reference_philox.
- */
+ * Sums are in float, 16 tokens side by side, in an order that the vocabulary alone decides. Global size: draws
+ * (scores) x parts. The parts of a draw share its blocks, and the last one to finish does the rest. A block's numbers
+ * do not depend on the part that took it, so neither does the result. seat_reset: a group a seat. Options: VOCAB.
+ * Reference: reference_adjust, reference_distribution, reference_logprobs, reference_philox. */
 #include "common.clh"
 #include "vocabulary.clh"
 
-/* The blocks of this group's part, those of this lane. */
+/* The blocks of this group's part that belong to this lane. */
 #define PART       ((uint)get_group_id(1))
 #define PARTS      ((uint)get_num_groups(1))
 #define PART_FIRST (PART * BLOCKS / PARTS)
 #define PART_END   ((PART + 1) * BLOCKS / PARTS)
 #define FOR_PART_BLOCKS(b) for (uint b = PART_FIRST + LANE; b < PART_END; b += LANES)
 
-/* Whether this group is the last of its row to arrive here; it then sees what the others wrote. */
+/* Whether this group is the last of its row to arrive here; it then sees the writes of all others. */
 GROUP_FUNCTION bool last_part(volatile __global int *done, LOCAL int *before)
 {
 	bool last;
@@ -90,8 +88,8 @@ static inline float of_key(uint key)
 	return as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-/* The largest t such that the weights of the values at or above it add up to `want`; -INFINITY when no finite one is.
- * Every value weighs 1 when weights is 0. n is a multiple of 16. Two bits of t's key a pass. */
+/* The largest t such that the weights of the values at or above it add up to `want`; -INFINITY: there is no finite
+ * one. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key. */
 GROUP_FUNCTION float threshold(__global const float *values, __global const float *weights, uint n, float want,
 			       LOCAL float *scratch)
 {
@@ -127,8 +125,8 @@ static inline float total(__global const float *weights, uint n)
 	return sum;
 }
 
-/* The last of n weights (a multiple of 16; those below limit are left out) before which the weights add up to at most
- * `target`; -1 when there is none. Their sum goes to `before`. All lanes do the same. */
+/* The last of n weights (a multiple of 16; weights below limit are left out) before which the weights add up to at
+ * most `target`; -1: there is none. Their sum goes to `before`. All lanes do the same. */
 static inline int choose(__global const float *weights, uint n, float limit, float target, float *before)
 {
 	float sum = 0, a[16];
@@ -157,7 +155,7 @@ static inline int choose(__global const float *weights, uint n, float limit, flo
 	return id;
 }
 
-/* The blocks with values of at least `least`, ascending; their number. */
+/* Lists the blocks with values of at least `least`, ascending; returns their number. */
 GROUP_FUNCTION uint list_blocks(__global const float *values, float least, __global int *listed, LOCAL int *ids)
 {
 	const uint section = CEIL_(BLOCKS, (uint)LANES), first = MIN_(LANE * section, BLOCKS);
@@ -184,10 +182,10 @@ GROUP_FUNCTION uint list_blocks(__global const float *values, float least, __glo
 	return n;
 }
 
-/* The logits of n listed blocks, one block behind the other. */
+/* Gathers the logits of n listed blocks, one block behind the other. */
 GROUP_FUNCTION void gather(const struct view *w, __global const int *listed, uint n, __global float *out)
 {
-	BARRIER(); /* what was there is read */
+	BARRIER(); /* the memory's earlier content has been read */
 	FOR_ITEMS (i, n * (BLOCK / 16)) {
 		uint c = (uint)listed[i / (BLOCK / 16)] * BLOCK + i % (BLOCK / 16) * 16;
 
@@ -196,13 +194,13 @@ GROUP_FUNCTION void gather(const struct view *w, __global const int *listed, uin
 	BARRIER();
 }
 
-/* Turns n gathered logits of at least `least` into e where e is at least `floor_`, the others into 0. Returns the sum. */
+/* Turns n gathered logits of at least `least` into e if e is at least `floor_`, the others into 0. Returns the sum. */
 GROUP_FUNCTION float weigh(__global float *v, uint n, float most, float inverse, float least, float floor_,
 			   LOCAL float *scratch)
 {
 	float16 sum = 0;
 
-	BARRIER(); /* the logits are read */
+	BARRIER(); /* every lane has read the logits */
 	FOR_ITEMS (i, n / 16) {
 		float16 x = vload16(0, v + i * 16), e = exp((x - most) * inverse);
 
@@ -243,30 +241,29 @@ GROUP_FUNCTION void mark_banned(__global const int *tokens, int n, __global uint
 	BARRIER();
 }
 
-/* How a draw cuts its distribution. */
+/* The cuts of a draw's distribution. */
 struct cuts {
-	float inverse; /* of the temperature */
+	float inverse; /* 1 / temperature */
 	float min_p, top_p;
 	int top_k; /* 0: all */
 };
 
-/* Whether a draw needs the sum over all tokens: no cut is known to leave but few. */
+/* Whether a draw needs the sum over all tokens: no cut leaves few tokens for certain. */
 static inline bool needs_sum(const struct cuts *k)
 {
 	return !k->top_k && k->min_p <= 0;
 }
 
-/* Tokens with a smaller e are not drawn. What underflowed is not; the best token's e is 1, so it always is. */
+/* Tokens with a smaller e are not drawn. An e that underflowed is 0 and not drawn; the best token's e is 1, so it
+ * always is. */
 static inline float least_weight(const struct cuts *k)
 {
 	return fmin(fmax(k->min_p, FLT_MIN), 1.0f);
 }
 
-/*
- * The blocks that the kept tokens are in: lists them, and gathers the e of their tokens, 0 of those that min_p and top_k
- * drop. Returns their number, 0 when nothing is cut; *sum, the sum of all e before, is then that of the tokens from
- * which top_p chooses.
- */
+/* Lists the blocks of the kept tokens, and gathers the e of their tokens, with 0 for those that min_p and top_k drop.
+ * Returns the number of blocks; 0: nothing is cut. *sum is the sum of all e if the draw needs it
+ * (needs_sum), and afterwards the sum over the tokens from which top_p chooses. */
 GROUP_FUNCTION uint keep_blocks(const struct view *w, __global float *work, const struct cuts *k, float most, float *sum,
 				LOCAL float *scratch, LOCAL int *ids)
 {
@@ -282,7 +279,8 @@ GROUP_FUNCTION uint keep_blocks(const struct view *w, __global float *work, cons
 	for (bool more = cut; more;) {
 		float least = fmin(threshold(best, weights, LIST, want, scratch), most), kept;
 
-		if (!whole && !k->top_k) { /* by e, which exp may give a little out of order: some more */
+		if (!whole && !k->top_k) {
+			/* chosen by e, which exp may give slightly out of order, so some more blocks are listed */
 			order = mass;
 			least = 0.999f * floor_;
 		}
@@ -319,8 +317,8 @@ GROUP_FUNCTION void sum_blocks(__global const float *e, uint n, float limit, __g
 	BARRIER();
 }
 
-/* An id drawn at u in [0, 1), -1 when no token weighs anything. most: the largest logit; sums: of the blocks, 0 when they
- * are not needed. */
+/* An id drawn at u in [0, 1); -1: no token has a weight. most: the largest logit; sums: of the blocks, 0: they are
+ * not needed. */
 GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct cuts *k, float most,
 			__global const float *sums, float u, LOCAL float *scratch, LOCAL int *ids)
 {
@@ -357,7 +355,7 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	return id < 0 ? -1 : listed[block] * BLOCK + id;
 }
 
-/* v, raw logits, becomes what a draw sees of them, but for its bans. */
+/* Applies to v, raw logits, everything that a draw changes except bans. */
 static inline void penalise(struct view *v, __global const int *d, __global const uint *seen)
 {
 	if (d[DRAW_SEAT] >= 0) {
@@ -384,7 +382,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 			       warm && d[DRAW_TOP_K] > 0 && d[DRAW_TOP_K] < VOCAB ? d[DRAW_TOP_K] : 0};
 	const struct view raw = view_of(x, VOCAB);
 	struct view v = raw;
-	/* The numbers of each block; those of the raw logits are the same where nothing changes them. */
+	/* Lists of the blocks' numbers (vocabulary.clh). The lists of the raw logits are the same if nothing changes the logits. */
 	__global float *best = w + SAMPLE_BEST(VOCAB), *sum = warm && needs_sum(&k) ? w + SAMPLE_SUM(VOCAB) : 0;
 	__global float *raw_best = extra && changed ? w + SAMPLE_RAW_BEST(VOCAB) : best;
 	__global float *raw_sum = extra && (changed || !sum || temperature != 1.0f) ? w + SAMPLE_RAW_SUM(VOCAB) : sum;
@@ -428,8 +426,8 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 		id = id < 0 ? first : id;
 	}
 	if (id < 0)
-		id = 0; /* logits that are not numbers: any id is as good */
-	BARRIER(); /* counts are read */
+		id = 0; /* logits that are not numbers: any id will do */
+	BARRIER(); /* every lane has read the counts */
 	if (LANE == 0) {
 		result[get_group_id(0)] = id;
 		if (d[DRAW_SEAT] >= 0)
@@ -440,7 +438,7 @@ __kernel GROUP_SIZE void sample(__global int *step, int draws_at, __global const
 		       extra ? result + d[DRAW_REPORT_AT] : 0, scratch, ids);
 }
 
-/* Logits of a block that come before (value, id). */
+/* The number of logits of a block that come before (value, id). */
 static inline float block_ahead(const struct view *w, uint block, float value, int id)
 {
 	float16 ahead = 0;

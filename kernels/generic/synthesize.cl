@@ -1,5 +1,4 @@
-/*
- * Synthetic weights, made where they are used (synthetic.clh has the function and its reasons).
+/* Makes synthetic weights in device memory (synthetic.clh has the function and its reasons).
  *
  *     synthesize        a packed matrix, or every stride-th panel of one: 16 rows of the logical matrix [rows, cols] each
  *     synthesize_rows   a row-major table
@@ -9,8 +8,7 @@
  *     table        [rows, LD(cols)] elem_t; out
  *     key, scale, offset   of the weight (synthetic.clh)
  *
- * Global size: a group a panel, or a row. Options: PACKING. Reference: weights_row, element by element.
- */
+ * Global size: a group a panel, or a row. Options: PACKING. Reference: weights_row, element by element. */
 #include "common.clh"
 #include "synthetic.clh"
 
@@ -37,7 +35,7 @@ __kernel GROUP_SIZE void synthesize(__global elem_t *restrict W, ulong first_pan
 	FOR_ITEMS (i, K * 16) {
 #if PACKING == 0
 		uint row = i % 16, col = i / 16;
-#elif PACKING == 1 || PACKING == 3 /* coded afterwards */
+#elif PACKING == 1 || PACKING == 3 /* the host codes them afterwards */
 		uint row = i % 32 / 2, col = i / 32 * 2 + i % 2;
 #else
 		uint lane = i % 256 / 8, e = i % 8;

@@ -1,10 +1,8 @@
-/*
- * The matrix products of generic/moe_gemm.cl on tensor cores (tensor.clh): same kernels, same arguments, same options and
- * reference. In float the generic file is used.
+/* The matrix products of generic/moe_gemm.cl on tensor cores (tensor.clh): same kernels, same arguments, same options
+ * and reference. In float the generic file is used.
  *
  * Local size WARPS * 32; global size groups of PANELS * 16 columns (gate_up: of 16, whose gate and up panels are the
- * group's) x the largest number of tasks possible.
- */
+ * group's) x the largest number of tasks possible. */
 #if !BF16
 #include "generic/moe_gemm.cl"
 #else
