@@ -17,7 +17,7 @@ enum { HEAP_ELEMENT_MAX = 64 };
 struct heap_kind {
 	size_t size; /* bytes of an element, at most HEAP_ELEMENT_MAX */
 	bool (*before)(const void *a, const void *b);
-	/* told that an element is now at v[place]; NULL: not wanted */
+	/* called when an element has moved to v[place]; NULL: no call */
 	void (*moved)(void *element, size_t place);
 };
 

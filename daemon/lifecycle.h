@@ -4,7 +4,7 @@
  *        │          │           │         may finish
  *        └──────────┴───────────┴──> FAILED   the model does not load, the device is lost
  *
- * Any thread reads the state; the text and engine threads report what they loaded; main waits. */
+ * Any thread reads the state; the text and engine threads report when their part is loaded; main waits. */
 #pragma once
 
 #include <stdbool.h>

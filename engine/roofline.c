@@ -38,8 +38,8 @@ double roofline_experts(const struct model_config *c, uint32_t n_tokens)
 
 /* ---- a step ---- */
 
-/* Adds one weight: its rows and, of a matrix, the products. Of experts only the touched ones are read, and only those
- * that a token uses compute. */
+/* Adds one weight: the bytes that are read of it, and the FLOP of its products. Of the experts, those that any token of
+ * the step uses are read; each token is multiplied with its own experts only. */
 static void add_weight(struct roofline *sum, const struct model_config *c, const struct weight *w,
 		       const struct cost_step *t, const struct roofline_step *s)
 {

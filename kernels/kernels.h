@@ -135,7 +135,8 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 void kernel_quantize_rows(struct kernels *k, bool floats, cl_mem x, uint32_t ldx, cl_mem q,
 			  uint32_t ldq, uint32_t rows, uint32_t K);
 
-/* The same product of such rows, A [M, lda] words, and weights packed by int8_pack_panel. */
+/* The products of kernel_gemm_store and kernel_gemm_add, of quantised rows, A [M, lda] words, and weights packed by
+ * int8_pack_panel. */
 void kernel_gemm_int8_store(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
 			    uint32_t ldc, uint32_t M, uint32_t N, uint32_t K);
 void kernel_gemm_int8_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,

@@ -12,7 +12,7 @@ struct prefix_cache {
 	struct prefix_node **page_owner; /* [n_pages] the node whose edge has it, or NULL */
 	struct prefix_node **slot_owner; /* [n_slots] the node whose checkpoint it is, or NULL */
 	uint32_t *pins;			 /* [n_slots] */
-	bool *page_marks, *slot_marks;	 /* [n_pages], [n_slots]; only the tree's have one */
+	bool *page_marks, *slot_marks;	 /* [n_pages], [n_slots] by id: it is marked */
 	struct radix tree;
 	struct evict evict;
 	struct ghosts ghosts;

@@ -101,7 +101,7 @@ uint32_t radix_equal_pages(const struct radix *t, const struct prefix_node *n,
 struct prefix_node *radix_new_node(const struct radix *t, uint32_t n_pages) MUST_CHECK;
 void radix_free_node(struct prefix_node *n);
 
-/* Fills a new node and adds it as the youngest child of `parent`. Taken. */
+/* Fills n, a new node, and adds it as the youngest child of `parent`; takes n. */
 void radix_hang(struct radix *t, struct prefix_node *parent, struct prefix_node *n,
 		const int32_t *tokens, const uint32_t *pages, uint32_t n_pages, uint64_t origin);
 

@@ -315,9 +315,9 @@ static void next_key(const struct content_key *before, const int32_t *tokens, ui
 }
 
 /*
- * A write-back is acknowledged to the device by the order of its queue: what is read before a later plan writes
- * there is read right. So what an aborted request has published goes on its way down like anything else in the tree;
- * what it holds besides waits for the plan that is out, and is free then.
+ * The device's queue orders copies and plans: a page that is copied down is read before a later plan writes to it.
+ * So the pages that an aborted request has published are copied down like all pages of the tree. Its other pages
+ * become free when the plan that is out has been committed.
  */
 TEST(17)
 {

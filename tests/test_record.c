@@ -40,7 +40,7 @@ static bool plan(struct world *w, struct record *r)
 	return w->plan;
 }
 
-/* Runs what there is; every token is 1. */
+/* Runs all requests; every token is 1. */
 static void run(struct world *w, struct record *r)
 {
 	while (plan(w, r)) {

@@ -4,8 +4,8 @@
  *     test_sampling DIR
  *
  * A draw depends on the logits, the parameters and (seed, choice, position), nothing else; draws follow the
- * reported log-probabilities; penalties, bans and the cuts (top_k, top_p, min_p) do to them what they say;
- * and no more bytes cross to the host than were asked for.
+ * reported log-probabilities; penalties, bans and the cuts (top_k, top_p, min_p) change them as documented;
+ * and only the bytes that were asked for cross to the host.
  */
 #include <errno.h>
 #include <math.h>

@@ -32,7 +32,7 @@ const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
 /* The statistics now. Valid until the next step. */
 const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 
-/* Empties the prefix cache; *ret_held is what it held. -PROBLEM_REQUESTS_RUNNING while any request lives. */
+/* Empties the prefix cache; *ret_held is its content before. -PROBLEM_REQUESTS_RUNNING while any request lives. */
 int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUST_CHECK
 	ON(role_engine);
 

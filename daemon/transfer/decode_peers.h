@@ -9,7 +9,7 @@ struct decode_peer {
 	uint8_t worker[WIRE_ID]; /* from its HELLO */
 	uint64_t heard_ns;	 /* of its last message; before HELLO of its first one; 0: unused */
 	uint64_t patience_ns;	 /* it is forgotten after so long without a message */
-	uint64_t told;		 /* how far it knows the gossip */
+	uint64_t told;		 /* the place in the gossip up to which it was told keys */
 };
 
 struct decode_peers {

@@ -13,7 +13,7 @@
 struct outgoing {
 	char endpoint[TRANSFER_ENDPOINT_MAX]; /* "": unused */
 	char key[TRANSFER_KEY_TEXT];	      /* public key of the peer; "": none */
-	/* of an endpoint with a name; owned, kept until outgoing_free */
+	/* ZeroMQ's context of its own, if the endpoint has a host name; owned, kept until outgoing_free */
 	void *context;
 	void *socket;	    /* NULL: there was no memory for one */
 	void *monitor;	    /* reports when a connection is made or breaks */

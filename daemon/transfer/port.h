@@ -6,7 +6,7 @@
  * connection gets its link with its first message and keeps it until port_forget.
  *
  * A message is a head and a body, one frame each; the body may be empty. Messages of one link arrive in the order in
- * which they were sent, or not at all: a connection that breaks loses what was under way.
+ * which they were sent, or not at all: a connection that breaks loses the messages that were under way.
  *
  * With keys every connection is encrypted (CURVE), and only peers on the list can connect. One thread.
  */

@@ -3,7 +3,7 @@
  *
  * Layers of daemon/transfer, each using only those below it:
  *
- *     transfer.c                           the thread: queues from the engine thread, who gets which message
+ *     transfer.c                           the thread: takes from the engine's queues, hands out messages
  *     directory.c                          the registry: announces a prefill worker, finds prefill workers
  *     prefill_peers.c   decode_peers.c     the connected peers: of a decode worker; of a prefill worker
  *     receiving.c       sending.c          prompts handed over: on the decode worker; on the prefill worker

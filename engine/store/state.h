@@ -79,7 +79,7 @@ void store_drop_entry(void *arg, struct store_entry *entry);
 /* The oldest of a list of events, which leaves it; NULL: there is none. */
 struct pending_event *store_pop_event(struct list *l);
 
-/* Makes an event ready to be polled. Taken. */
+/* Makes an event ready to be polled; takes it. */
 void store_push_event(struct store *s, struct pending_event *ev);
 
 /* Makes a STORE_FOUND or STORE_GONE. If memory is short, the event is lost; a get for the item will show the same. */
@@ -99,7 +99,7 @@ void store_note_use(struct store *s, struct store_entry *entry);
  * them. */
 void store_forget(struct store *s, struct store_entry *entry, const struct err *why);
 
-/* Makes the writer delete the file of an entry that is not in the index. Taken. */
+/* Makes the writer delete the file of an entry that is not in the index; takes the entry. */
 void store_doom(struct store *s, struct store_entry *entry);
 
 /* Whether a block of this size may wait to be written outside the host tier. An empty queue has room for any block. */

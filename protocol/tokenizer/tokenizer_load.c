@@ -396,8 +396,7 @@ static int load_splitter(struct loader *l, const json_t *p)
 
 /* ---- added tokens ---- */
 
-/* Gives the id its bytes. `known` is the id that the model's vocabulary has for the text, if any.
- */
+/* Gives the id its bytes. `known` is the id that the model's vocabulary has for the text, if any. */
 static int place_added(struct loader *l, const char *text, size_t len, int32_t id,
 		       const json_t *known)
 {
