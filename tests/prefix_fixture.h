@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "prefix_cache/prefix_cache.h"
+#include "tests/tap.h"
 
 enum { TEXT_MAX = 256 };
 
@@ -24,6 +25,14 @@ static inline struct text text(const char *s)
 	return t;
 }
 
+/* Checks the cache's invariants as well. */
+static inline void free_cache(void *cache)
+{
+	prefix_cache_check(cache);
+	prefix_cache_free(cache);
+}
+
+/* A cache that is freed when its TEST has ended. */
 static inline struct prefix_cache *new_cache(uint32_t page_tokens, uint32_t state_tokens,
 					     uint32_t n_pages, uint32_t n_slots)
 {
@@ -38,6 +47,7 @@ static inline struct prefix_cache *new_cache(uint32_t page_tokens, uint32_t stat
 	struct prefix_cache *c = prefix_cache_new(&config);
 
 	assert(c);
+	after_test(free_cache, c);
 	return c;
 }
 
@@ -138,13 +148,6 @@ static inline struct prefix_node *keep(struct prefix_cache *c, struct prefix_nod
 static inline void leave(struct prefix_cache *c, const char *s, enum prefix_checkpoint kind)
 {
 	prefix_cache_unlock(c, keep(c, grow(c, begin(c), s), kind));
-}
-
-/* Checks the cache's invariants as well. */
-static inline void free_cache(struct prefix_cache *c)
-{
-	prefix_cache_check(c);
-	prefix_cache_free(c);
 }
 
 static inline struct prefix_stats stats(const struct prefix_cache *c)

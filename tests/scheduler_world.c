@@ -20,7 +20,7 @@ struct scheduler_config world_config(uint32_t state_tokens, uint32_t n_pages, ui
 	};
 }
 
-struct world *world_new(const struct scheduler_config *config)
+struct world *world_open(const struct scheduler_config *config)
 {
 	struct world *w = calloc(1, sizeof(*w));
 
@@ -31,8 +31,10 @@ struct world *world_new(const struct scheduler_config *config)
 	return w;
 }
 
-void world_free(struct world *w)
+void world_close(void *world)
 {
+	struct world *w = world;
+
 	prefix_cache_check(scheduler_cache(w->s));
 	scheduler_free(w->s);
 	buf_release(&w->text);

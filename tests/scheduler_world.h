@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "scheduler/scheduler.h"
+#include "tests/tap.h"
 
 enum {
 	WORLD_SEQS = 8,
@@ -34,10 +35,19 @@ struct world {
 
 /* state_tokens 0: a model without states. */
 struct scheduler_config world_config(uint32_t state_tokens, uint32_t n_pages, uint32_t budget);
-struct world *world_new(const struct scheduler_config *config);
+struct world *world_open(const struct scheduler_config *config);
 
 /* Checks the cache's invariants as well. */
-void world_free(struct world *w);
+void world_close(void *world);
+
+/* A world that is closed when its TEST has ended. */
+static inline struct world *world_new(const struct scheduler_config *config)
+{
+	struct world *w = world_open(config);
+
+	after_test(world_close, w);
+	return w;
+}
 
 /* A request with these letters as prompt, greedy, one choice; WORLD_END ends it. Valid until the next call. */
 struct scheduler_request world_request(const char *prompt, uint32_t max_tokens);

@@ -86,10 +86,28 @@ __attribute__((unused)) static int done(void)
 static __attribute__((unused)) void (*tap_tests[64])(void);
 static __attribute__((unused)) int tap_n_tests;
 
+static __attribute__((unused)) struct {
+	void (*call)(void *);
+	void *with;
+} tap_after[256];
+static __attribute__((unused)) int tap_n_after;
+
+/* Has this called when the TEST that runs has ended; what was registered last comes first. */
+__attribute__((unused)) static void after_test(void (*call)(void *), void *with)
+{
+	if (tap_n_after == sizeof(tap_after) / sizeof(*tap_after))
+		__builtin_trap();
+	tap_after[tap_n_after].call = call;
+	tap_after[tap_n_after++].with = with;
+}
+
 __attribute__((unused)) static void run_tests(void)
 {
-	for (int i = 0; i < tap_n_tests; i++)
+	for (int i = 0; i < tap_n_tests; i++) {
 		tap_tests[i]();
+		for (; tap_n_after; tap_n_after--)
+			tap_after[tap_n_after - 1].call(tap_after[tap_n_after - 1].with);
+	}
 }
 
 /* The main function of a program that consists of its tests. */

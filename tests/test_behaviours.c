@@ -32,7 +32,6 @@ TEST(1_to_3)
 	step_is(w, 1, "a0+4", "1: budget 4, prompt 8: a chunk of 4 at prefix 0");
 	step_is(w, 1, "a4+4!", "1: a chunk of 4 at prefix 4");
 	step_is(w, END, "@8!", "1: the third step decodes");
-	world_free(w);
 
 	w = new_world(0, 100, 4);
 	world_submit(w, "dd", 9);
@@ -42,14 +41,12 @@ TEST(1_to_3)
 	world_submit(w, "bb", 9);
 	step_is(w, 1, "a4+4! @3!", "2: r1 mid-prefill, r2 arrives: only r1's goes on, and decodes");
 	step_is(w, END, "b0+2! @4! @8!", "2: then r2");
-	world_free(w);
 
 	w = new_world(0, 100, 4);
 	world_submit(w, "aaaa", 9);
 	world_submit(w, "bbbb", 9);
 	step_is(w, 1, "a0+4!", "3: budget 4, two 4-token prompts: one is scheduled");
 	step_is(w, END, "b0+4! @4!", "3: then the other");
-	world_free(w);
 }
 
 TEST(4_to_6)
@@ -72,7 +69,6 @@ TEST(4_to_6)
 	ok(!memcmp(pages, w->plan->rows[0].pages, sizeof(pages)), "5: on the same pages");
 	world_commit(w, 1);
 	is_int(w->events[0].hit.miss, PREFIX_MISS_COLD, "5: what follows is cold");
-	world_free(w);
 
 	w = new_world(0, 100, 4);
 	world_submit(w, "aaaabbbbcc", 100);
@@ -82,7 +78,6 @@ TEST(4_to_6)
 	scheduler_abort(w->s, 1);
 	world_submit(w, "aaaabbbbdd", 1);
 	step_is(w, 1, "d8+2!", "6: finishing early keeps the pages of the prefill");
-	world_free(w);
 }
 
 TEST(7_to_9)
@@ -100,7 +95,6 @@ TEST(7_to_9)
 		   world_published_text(w, "aaaabbbbcccc", 8) &&
 		   world_published_text(w, "aaaabbbbcccc", 12),
 	   "7: state page 4, budget 6, prompt 12: states at 4, 8 and 12");
-	world_free(w);
 
 	w = new_world(4, 100, 64);
 	world_submit(w, "aaaabbbbcc", 1);
@@ -109,7 +103,6 @@ TEST(7_to_9)
 	ok(world_published_text(w, "aaaabbbbcc", 8) && world_published_text(w, "ddddeeeeff", 8) &&
 		   !world_published_text(w, "aaaabbbbcc", 10),
 	   "8: state page 4, two 10-token prompts: states at 8");
-	world_free(w);
 
 	/* A window may end where the promotion is (32), or keep its state and go on. */
 	for (size_t i = 0; i < ARRAY_SIZE(align); i++) {
@@ -135,7 +128,6 @@ TEST(7_to_9)
 	world_submit(w, "aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbddddd", 1);
 	world_run(w, 1);
 	ok(world_published_text(w, seed, 32), "9: with a promotion at 32 there is one");
-	world_free(w);
 }
 
 TEST(10)
@@ -154,7 +146,6 @@ TEST(10)
 	   "10: and leaves states at 8 and 10");
 	world_submit(w, "aaaaaaaaddd", 1);
 	step_is(w, 1, "d8+3^10!", "10: a third hits 8");
-	world_free(w);
 }
 
 TEST(11_and_12)
@@ -168,7 +159,6 @@ TEST(11_and_12)
 	step_is(w, 1, "a0+18!", "11: pool of 10 pages: r1 takes all");
 	step_is(w, 1, "@18!", "11: r2 waits");
 	step_is(w, END, "b0+4!", "11: and runs after");
-	world_free(w);
 
 	w = new_world(0, 10, 64);
 	w->config.max_plans_out = 2;
@@ -202,7 +192,6 @@ TEST(11_and_12)
 	ok(st.running == 0 && st.waiting == 0 &&
 		   st.cache.free_pages + st.cache.tree_pages == w->config.n_pages,
 	   "12: nothing leaks");
-	world_free(w);
 }
 
 /* ---- the cache by itself ---- */
@@ -260,7 +249,6 @@ TEST(13_to_15)
 	   "15: a chunk that ends unaligned: a later probe has prefix 0");
 	prefix_cache_unlock(c, n);
 	ok(prefix_cache_flush(c) == 0, "nothing is locked");
-	prefix_cache_free(c);
 }
 
 TEST(16)
@@ -302,7 +290,6 @@ TEST(16)
 		prefix_cache_put_page(c, taken[i]);
 	prefix_cache_unlock(c, locked);
 	ok(prefix_cache_flush(c) == 0, "16: nothing is locked");
-	prefix_cache_free(c);
 }
 
 /* The key of a page: enough of a hash for a few letters. */
@@ -361,7 +348,6 @@ TEST(17)
 	scheduler_abort(w->s, id);
 	plan_is(w, "nothing", "17: there is nothing left to do");
 	is_int(scheduler_flush(w->s), 0, "17: and nothing to wait for");
-	world_free(w);
 }
 
 TEST(18_and_19)
@@ -401,7 +387,6 @@ TEST(18_and_19)
 	ok(after.cache.nodes == 0 && after.cache.free_pages == w->config.n_pages &&
 		   after.cache.free_slots == w->config.n_slots,
 	   "19: everything is free");
-	world_free(w);
 }
 
 /* ---- 20 ---- */
@@ -478,7 +463,6 @@ TEST(20)
 		if (held[i])
 			prefix_cache_unlock(c, held[i]);
 	ok(prefix_cache_flush(c) == 0, "20: and nothing is left");
-	prefix_cache_free(c);
 }
 
 TEST_MAIN()

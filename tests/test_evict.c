@@ -43,7 +43,6 @@ TEST(without_states)
 	ok(known(c, "ab!") && !known(c, "ef!"), "then the next");
 	short_of_page(c);
 	ok(!known(c, "ab!"), "then the last");
-	free_cache(c);
 }
 
 TEST(touch_while_locked)
@@ -57,7 +56,6 @@ TEST(touch_while_locked)
 	prefix_cache_unlock(c, a);
 	short_of_page(c);
 	ok(known(c, "ab!") && !known(c, "cd!"), "touching while locked counts");
-	free_cache(c);
 }
 
 TEST(cascade)
@@ -71,7 +69,6 @@ TEST(cascade)
 		short_of_page(c);
 	ok(stats(c).evicted_pages == 3 && stats(c).evicted_slots == 3 && stats(c).nodes == 0,
 	   "eviction cascades to a parent that became a leaf, slots go with their pages");
-	free_cache(c);
 }
 
 TEST(bare_first)
@@ -83,7 +80,6 @@ TEST(bare_first)
 	short_of_page(c);
 	ok(!known(c, "cd!") && resumable(c, "ab!"),
 	   "a leaf that nothing can be resumed at goes first, though it is younger");
-	free_cache(c);
 }
 
 TEST(inner_first)
@@ -103,7 +99,6 @@ TEST(inner_first)
 	ok(!resumable(c, "abcd!") && resumable(c, "abcdef!"), "then the deeper");
 	is_int(stats(c).evicted_pages, 0, "no page went");
 	is_int(stats(c).evicted_unhit_slots, 2, "nobody had hit them");
-	free_cache(c);
 }
 
 TEST(branch_stays)
@@ -118,7 +113,6 @@ TEST(branch_stays)
 	short_of_slot(c);
 	ok(resumable(c, "ab!") && !resumable(c, "qr!"),
 	   "where paths part a state is worth more than where one passes");
-	free_cache(c);
 }
 
 TEST(hits_count)
@@ -135,7 +129,6 @@ TEST(hits_count)
 	short_of_slot(c);
 	ok(resumable(c, "ab!") && !resumable(c, "cd!"),
 	   "what was hit often stays longer, though it was longer ago");
-	free_cache(c);
 
 	c = new_cache(2, 2, 32, 2);
 	leave(c, "ab", PREFIX_CHECKPOINT_PROMPT);
@@ -145,7 +138,6 @@ TEST(hits_count)
 	hit(c, "cd!");
 	short_of_slot(c);
 	ok(resumable(c, "ab!") && !resumable(c, "cd!"), "also among leaves");
-	free_cache(c);
 }
 
 /* 20 tokens for the 100 bytes of a state are more than 24 for the 220 of a leaf with its pages. */
@@ -166,7 +158,6 @@ TEST(bytes)
 	ok(resumable(c, "abcdefghijklmnopqrst!") && stats(c).evicted_pages == 12 &&
 		   stats(c).tree_slots == 2,
 	   "tokens are weighed against the bytes that come free");
-	free_cache(c);
 }
 
 /* A request runs past the state that it left: from then on it is an inner one. */
@@ -182,7 +173,6 @@ TEST(grown_past)
 	ok(!resumable(c, "abcdefghijklmnopqrst!") && resumable(c, "xy!"),
 	   "what a request went past goes before a leaf");
 	prefix_cache_unlock(c, n);
-	free_cache(c);
 }
 
 /* Per byte: a state that saves much goes after one that saves little. */
@@ -196,7 +186,6 @@ TEST(worth)
 	ok(match(c, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz!").n_tokens == 52 &&
 		   !resumable(c, "01!"),
 	   "52 tokens outlast 2, though they are older");
-	free_cache(c);
 }
 
 /* When the state above goes, the one below is worth more: noticed when it comes up. */
@@ -215,7 +204,6 @@ TEST(lazy_correction)
 	ok_all("states go one by one");
 	ok(match(c, "abcdefghijklmnopqrstuv!").n_tokens > 0,
 	   "the last of a long path outlasts a short one");
-	free_cache(c);
 }
 
 /* A prefix that is never used again is evicted in the end, whatever it was worth. */
@@ -234,7 +222,6 @@ TEST(ages)
 	}
 	ok(rounds > 4 && rounds < 100,
 	   "a long path outlasts short ones, but not for ever (%d rounds)", rounds);
-	free_cache(c);
 }
 
 TEST(budget)
@@ -292,7 +279,6 @@ TEST(refusal_changes_nothing)
 	   "asking changes nothing");
 	n = use(c, "abcde");
 	prefix_cache_unlock(c, n);
-	free_cache(c);
 }
 
 TEST(order)

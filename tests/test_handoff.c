@@ -87,7 +87,6 @@ TEST(here_or_there)
 	ok(prepare(w).ask.n_prompt == 6, "which is asked");
 	scheduler_abort(w->s, 4);
 	ok(world_at_baseline(w), "nothing leaks");
-	world_free(w);
 }
 
 TEST(received)
@@ -134,7 +133,6 @@ TEST(received)
 	world_run(w, END);
 	ok(world_published_text(w, "abcdef", 6) == false && world_at_baseline(w),
 	   "7 tokens end in no page: there is no checkpoint");
-	world_free(w);
 }
 
 TEST(published)
@@ -157,7 +155,6 @@ TEST(published)
 	ok(w->events[0].hit.n_cached == 8 && w->events[0].hit.miss == PREFIX_MISS_NONE,
 	   "as if it had been computed here");
 	ok(world_at_baseline(w), "nothing leaks");
-	world_free(w);
 }
 
 TEST(have)
@@ -193,7 +190,6 @@ TEST(have)
 	ok(prepare(w).ask.n_have == 4, "a page is always sent: that of the last token");
 	scheduler_abort(w->s, id);
 	ok(world_at_baseline(w), "nothing leaks");
-	world_free(w);
 }
 
 TEST(aside)
@@ -220,7 +216,6 @@ TEST(aside)
 	world_commit(w, END);
 	world_run(w, END);
 	ok(world_at_baseline(w), "nothing leaks");
-	world_free(w);
 }
 
 TEST(choices)
@@ -260,7 +255,6 @@ TEST(choices)
 		scheduler_finish_choice(w->s, id, i);
 	ok(arrive(w, id, 1) == 0 && world_at_baseline(w),
 	   "when all have ended nothing is waited for");
-	world_free(w);
 }
 
 TEST(ends_at_once)
@@ -284,7 +278,6 @@ TEST(ends_at_once)
 	(void)world_plan(w);
 	ok(arrive(w, id, 3) == 1 && w->events[0].finish == FINISH_LENGTH && world_at_baseline(w),
 	   "so may the only one that was asked for");
-	world_free(w);
 }
 
 TEST(fails)
@@ -321,7 +314,6 @@ TEST(fails)
 	ok(w->events[0].request == r3 && w->events[0].request_finished && !w->events[0].draw &&
 		   world_at_baseline(w),
 	   "nothing leaks");
-	world_free(w);
 }
 
 TEST(retracted)
@@ -356,7 +348,6 @@ TEST(retracted)
 		   w->events[0].hit.n_received == 8,
 	   "and ends");
 	ok(world_at_baseline(w), "nothing leaks");
-	world_free(w);
 }
 
 /* ---- to send ---- */
@@ -385,7 +376,6 @@ TEST(refused)
 	REFUSES(1, UINT32_MAX - 1, false, "has 4294967294");
 #undef REFUSES
 	ok(world_at_baseline(w), "nothing changed");
-	world_free(w);
 }
 
 TEST(ships)
@@ -440,7 +430,6 @@ TEST(ships)
 	world_commit(w, 1);
 	ok(w->n_events == 0 && world_at_baseline(w),
 	   "a request whose choices end before they draw ships nothing");
-	world_free(w);
 }
 
 /* Pages and slot of a ship are kept until it is read, even if other requests need room. */
@@ -504,7 +493,6 @@ TEST(kept)
 	}
 	ok(shipped[0] != shipped[1], "which is what the next one finds");
 	ok(world_at_baseline(w), "nothing leaks");
-	world_free(w);
 }
 
 TEST(send_choices)
@@ -527,14 +515,12 @@ TEST(send_choices)
 	plan_is(w, "nothing", "nobody forks");
 	is_int(scheduler_fail(w->s, w->events), 0, "a device that is lost has no more to say");
 	ok(world_at_baseline(w), "and nobody reads from it");
-	world_free(w);
 
 	w = new_world(100, 64, 1);
 	r.n_have = 2;
 	(void)world_submit_request(w, &r);
 	(void)world_plan(w);
 	ok(plan_hash(w->plan) != hash, "what is shipped counts in a plan's hash");
-	world_free(w);
 }
 
 TEST_MAIN()

@@ -24,7 +24,6 @@ TEST(paths)
 	prefix_cache_check(c);
 	prefix_cache_unlock(c, b);
 	is_int(stats(c).evictable_pages, 4, "and everything again");
-	free_cache(c);
 }
 
 TEST(never_evicted)
@@ -41,7 +40,6 @@ TEST(never_evicted)
 	ok(match(c, "abcde").n_tokens == 4 && match(c, "wxyz!").n_tokens == 0,
 	   "the other one went");
 	prefix_cache_unlock(c, n);
-	free_cache(c);
 }
 
 TEST(pins)
@@ -61,7 +59,6 @@ TEST(pins)
 	prefix_cache_unpin(c, 0);
 	ok(prefix_cache_take_slot(c) == 0 && !prefix_node_has_checkpoint(n), "unpinned it goes");
 	prefix_cache_unlock(c, n);
-	free_cache(c);
 
 	c = new_cache(2, 2, 4, 2);
 	n = keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_DECODE);
@@ -78,7 +75,6 @@ TEST(pins)
 	ok(prefix_cache_flush(c) < 0, "no flush under a pin");
 	prefix_cache_unpin(c, 0);
 	is_int(stats(c).free_slots, 2, "the last one frees it");
-	free_cache(c);
 
 	/* A request's own slot, pinned before it is handed over. */
 	c = new_cache(2, 2, 4, 2);
@@ -93,7 +89,6 @@ TEST(pins)
 	check(stats(c).evictable_slots == 1 && stats(c).evictable_pages == 1);
 	prefix_cache_check(c);
 	ok_all("a pin moves into the tree with its slot");
-	free_cache(c);
 }
 
 TEST_MAIN()

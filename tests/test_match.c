@@ -26,7 +26,6 @@ TEST(state)
 	ok(m.n_tokens == 4 && m.n_known == 6 && m.branch == 0 && m.miss == PREFIX_MISS_NONE,
 	   "the last token is left to compute, and 4 is all that a state can be kept at before it");
 	prefix_cache_unlock(c, n);
-	free_cache(c);
 }
 
 TEST(edge_end)
@@ -38,13 +37,11 @@ TEST(edge_end)
 	m = match(c, "abcdefgX!");
 	ok(m.n_tokens == 0 && m.n_known == 6 && m.branch == 4,
 	   "a state counts only at its exact end");
-	free_cache(c);
 	c = new_cache(2, 0, 16, 0);
 	prefix_cache_unlock(c, grow(c, begin(c), "abcdefgh"));
 	m = match(c, "abcdefgX!");
 	ok(m.n_tokens == 6 && m.n_known == 6 && m.branch == 0 && m.slot == POOL_NONE,
 	   "without states a match ends anywhere in an edge");
-	free_cache(c);
 }
 
 TEST(reasons)
@@ -76,7 +73,6 @@ TEST(reasons)
 	ok_all("seven pages taken");
 	ok(match(c, "abcde").miss == PREFIX_MISS_EVICTED_PAGE, "the page was evicted");
 	ok(match(c, "aXcde").miss == PREFIX_MISS_COLD, "another was never there");
-	free_cache(c);
 
 	is_str(prefix_miss_name(PREFIX_MISS_EVICTED_PAGE), "evicted-page", "reasons have names");
 	is_str(prefix_miss_name((enum prefix_miss)99), "unknown", "wrong ones too");
@@ -97,7 +93,6 @@ TEST(came_back)
 	check(prefix_cache_flush(c) == 0);
 	ok_all("flushed");
 	ok(match(c, "abcde").miss == PREFIX_MISS_COLD, "after a flush everything is cold");
-	free_cache(c);
 }
 
 TEST(variants)
@@ -148,7 +143,6 @@ TEST(variants)
 	prefix_cache_unlock(c, n0);
 	prefix_cache_unlock(c, n1);
 	prefix_cache_unlock(c, n2);
-	free_cache(c);
 }
 
 /* The state may be in one variant and the deepest pages in another. */
@@ -165,7 +159,6 @@ TEST(variants_apart)
 	ok(m.n_tokens == 4 && m.origin == h && m.n_known == 8 && m.branch == 8 &&
 		   m.miss == PREFIX_MISS_NO_CHECKPOINT,
 	   "resumes in the one, knows of the other");
-	free_cache(c);
 }
 
 /* Many origins of the same text: a match tries a bounded number of them and stays right. */
@@ -184,7 +177,6 @@ TEST(many_variants)
 	   "the oldest of 300");
 	prefix_cache_unlock(c, keep(c, grow(c, begin(c), "ab"), PREFIX_CHECKPOINT_CHUNK));
 	ok(match(c, "abc").origin == PREFIX_PREFILLED, "the clean one is tried first among 301");
-	free_cache(c);
 }
 
 /* Pages without a state, used by a request that brings the state along. */
@@ -228,7 +220,6 @@ TEST(pages_only)
 	prefix_cache_check(c);
 	prefix_cache_unlock(c, used);
 	ok(prefix_cache_flush(c) == 0, "nothing is locked");
-	free_cache(c);
 }
 
 TEST(origin)

@@ -23,7 +23,6 @@ TEST(use)
 	prefix_cache_unpin(c, m.slot);
 	prefix_cache_unlock(c, n);
 	ok(stats(c).evictable_slots == 2 && stats(c).evictable_pages == 3, "and all is let go");
-	free_cache(c);
 
 	c = new_cache(2, 0, 16, 0);
 	prefix_cache_unlock(c, grow(c, begin(c), "abcdefgh"));
@@ -31,7 +30,6 @@ TEST(use)
 	ok(prefix_node_tokens(n) == 4 && stats(c).nodes == 2 && stats(c).evictable_pages == 2,
 	   "without states a match inside an edge splits it and locks the prefix only");
 	prefix_cache_unlock(c, n);
-	free_cache(c);
 }
 
 TEST(probe_inside_edge)
@@ -44,7 +42,6 @@ TEST(probe_inside_edge)
 	ok(m.n_tokens == 2 && prefix_cache_can_take(c, &m, 3, 0) &&
 		   !prefix_cache_can_take(c, &m, 4, 0),
 	   "a probe beside a match inside an edge counts the rest of the edge");
-	free_cache(c);
 }
 
 TEST(flush)
@@ -71,7 +68,6 @@ TEST(flush)
 	ok(prefix_cache_shuffle(c, 1) == 0, "now ids can be renamed");
 	leave(c, "abcd", PREFIX_CHECKPOINT_PROMPT);
 	ok(match(c, "abcde").n_tokens == 4, "and it works as before");
-	free_cache(c);
 }
 
 struct seen {
@@ -129,7 +125,6 @@ TEST(walk)
 	is_int(s.views[2].kind, PREFIX_CHECKPOINT_PROMPT,
 	       "a state that is wanted for a better reason has that");
 	prefix_cache_unlock(c, n);
-	free_cache(c);
 }
 
 /* The plan's ids come from the pools, smallest first, unless shuffled; nothing else depends on them. */
@@ -156,8 +151,6 @@ TEST(shuffled_is_the_same)
 		check(a.n_tokens == b.n_tokens && a.n_known == b.n_known && a.miss == b.miss);
 	}
 	ok_all("who is evicted does not depend on the order of free ids");
-	prefix_cache_free(plain);
-	prefix_cache_free(shuffled);
 }
 
 TEST(nothing)
@@ -167,7 +160,6 @@ TEST(nothing)
 	ok(prefix_cache_take_page(c) == POOL_NONE && prefix_cache_take_slot(c) == POOL_NONE &&
 		   prefix_cache_can_take(c, NULL, 0, 0) && prefix_cache_flush(c) == 0,
 	   "a cache of nothing");
-	free_cache(c);
 	prefix_cache_free(NULL);
 }
 

@@ -96,7 +96,6 @@ static void decode(const char *path, bool forget)
 	run(w, r);
 	ok(world_stats(w).running == 0, "all have run");
 	record_close(r);
-	world_free(w);
 }
 
 static void prefill(const char *path, uint32_t n_have)
@@ -115,15 +114,13 @@ static void prefill(const char *path, uint32_t n_have)
 	run(w, r);
 	ok(world_stats(w).waiting == 0, "and not for ever");
 	record_close(r);
-	world_free(w);
 }
 
-int main(void)
+TEST(record)
 {
+	const char *path = scratch_path("record");
 	struct err e = {0};
-	const char *path;
 
-	path = scratch_path("record");
 	decode(path, false);
 	ok(replay(path, &e) == 0, "prompts that come from elsewhere: the same plans%s", e.text);
 	decode(path, true);
@@ -133,5 +130,6 @@ int main(void)
 	ok(replay(path, &e) == 0, "prompts that go elsewhere: the same plans%s", e.text);
 	prefill(path, 4);
 	ok(replay(path, &e) == 0, "also where some is there%s", e.text);
-	return done();
 }
+
+TEST_MAIN()

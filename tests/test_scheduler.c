@@ -126,7 +126,6 @@ TEST(submit)
 	ok(world_at_baseline(w) && !scheduler_plan(w->s),
 	   "a waiting request whose choices end is gone");
 	ok(world_submit_letters(w, 'c', 1, 1) > second, "an id is never used again");
-	world_free(w);
 }
 
 TEST(copies_of_request)
@@ -156,7 +155,6 @@ TEST(copies_of_request)
 	w->plan = p;
 	world_commit(w, 5);
 	ok(w->n_events == 1 && w->events[0].finish == FINISH_STOP, "and the end tokens");
-	world_free(w);
 }
 
 TEST(chunks)
@@ -193,7 +191,6 @@ TEST(chunks)
 		   world_at_baseline(w),
 	   "until max_tokens");
 	plan_is(w, "nothing", "then there is nothing to do");
-	world_free(w);
 
 	w = new_world(128, 100, 192);
 	world_submit_letters(w, 'a', 384, 1);
@@ -207,7 +204,6 @@ TEST(chunks)
 	step_is(w, 1, "b0+1!", "a prompt of one token");
 	world_submit_letters(w, 'b', 150, 1);
 	step_is(w, 1, "b0+150!", "a prompt that fits the budget is not cut at a page");
-	world_free(w);
 }
 
 TEST(head_of_line)
@@ -229,7 +225,6 @@ TEST(head_of_line)
 	step_is(w, 1, "a64+128 c.0@1!", "r1 mid-prefill, r2 arrives: only r1 goes on, and decodes");
 	step_is(w, END, "a192+64! b0+10! c.0@2!", "r2 begins in what r1's last window leaves");
 	ok(world_at_baseline(w), "all end");
-	world_free(w);
 
 	w = new_world(64, 100, 100);
 	world_submit_letters(w, 'a', 200, 9);
@@ -245,7 +240,6 @@ TEST(head_of_line)
 		"less than a page is left: d waits, and e does not overtake it");
 	step_is(w, END, "d0+80! e0+10! a.0@201! b.0@11! c.0@50!", "in the next step both begin");
 	ok(world_at_baseline(w), "all end");
-	world_free(w);
 }
 
 TEST(admission)
@@ -274,7 +268,6 @@ TEST(admission)
 	step_is(w, END, "a0+300!", "b needs 6 of 5 pages: c, which needs 1, does not overtake");
 	step_is(w, END, "b0+300! c0+10!", "b, then c");
 	ok(world_at_baseline(w), "baseline");
-	world_free(w);
 
 	w = new_world(64, 1000, 1024);
 	r = world_letters('a', 10, 10);
@@ -292,7 +285,6 @@ TEST(admission)
 		"a.8@11! a.9@11! a.10@11! a.11@11! a.12@11! a.13@11! a.14@11! a.15@11!",
 		"a choice that ends leaves its seat");
 	ok(world_at_baseline(w), "baseline");
-	world_free(w);
 }
 
 TEST(fork)
@@ -429,7 +421,6 @@ TEST(fork)
 		check(world_at_baseline(w));
 	}
 	ok_all("what the prompt's row wrote is kept for the fork, whenever its choice ends");
-	world_free(w);
 }
 
 TEST(finish)
@@ -472,7 +463,6 @@ TEST(finish)
 	ok_all("without end tokens nothing is banned");
 	ok(w->events[0].finish == FINISH_LENGTH && world_at_baseline(w),
 	   "and nothing stops but the length");
-	world_free(w);
 }
 
 TEST(seats)
@@ -516,7 +506,6 @@ TEST(seats)
 		is_int(w->plan->n_resets, 1, "every kind of penalty resets");
 		world_commit(w, END);
 	}
-	world_free(w);
 }
 
 TEST(abort)
@@ -563,7 +552,6 @@ TEST(abort)
 	world_step(w, 1);
 	scheduler_abort(w->s, b);
 	ok(world_at_baseline(w) && !scheduler_plan(w->s), "abort between prefill and fork");
-	world_free(w);
 }
 
 TEST(fail)
@@ -592,7 +580,6 @@ TEST(fail)
 	scheduler_abort(w->s, c);
 	is_int(scheduler_fail(w->s, w->events), 0, "who was aborted before gets no event");
 	ok(world_at_baseline(w), "baseline");
-	world_free(w);
 }
 
 TEST(shuffle)
@@ -611,7 +598,6 @@ TEST(shuffle)
 	for (uint32_t i = 0; i < w->plan->rows[0].n_pages; i++)
 		moved |= w->plan->rows[0].pages[i] != i;
 	ok(moved, "pages come in another order");
-	world_free(w); /* with a plan out and a request in it: the leak checker looks */
 }
 
 TEST_MAIN()

@@ -59,14 +59,12 @@ TEST(hits)
 	is_int(h.n_cached, 0, "and who does not want the cache leaves nothing");
 	is_int(world_stats(w).misses[PREFIX_MISS_DISABLED], 2, "reasons are counted");
 	ok(world_stats(w).cached_tokens == 14 && world_stats(w).prompt_tokens == 50, "and tokens");
-	world_free(w);
 
 	c.cache_disabled = true;
 	w = world_new(&c);
 	h = hit_of(w, "aabbcc", false, none);
 	h = hit_of(w, "aabbcc", false, none);
 	ok(h.n_cached == 0 && h.miss == PREFIX_MISS_DISABLED, "a server without a cache");
-	world_free(w);
 }
 
 TEST(states_of_a_window)
@@ -82,7 +80,6 @@ TEST(states_of_a_window)
 	step_is(w, 1, "a0+20^2^12^16^18!",
 		"the last page before the last token, the last and the first boundary, then from the back");
 	ok(world_published_text(w, "aabbccddeeffgghhiijj", 20), "and the end of the prompt");
-	world_free(w);
 
 	/* Slots for the request itself and one more. */
 	c.n_slots = 8;
@@ -95,7 +92,6 @@ TEST(states_of_a_window)
 	world_submit_request(w, &r);
 	step_is(w, 1, "a0+20^16^18!", "where slots are short: the most wanted ones");
 	ok(world_stats(w).cache.used_bytes <= c.cache_bytes, "within the budget");
-	world_free(w);
 }
 
 /* 'p' generates q, r, s, ... */
@@ -121,7 +117,6 @@ TEST(decoding)
 	tokens[15] = 'x';
 	world_submit_request(w, &r);
 	step_is(w, 1, "x12+4!", "the next turn begins where it left a state");
-	world_free(w);
 
 	c.refuse_decoded = true;
 	w = world_new(&c);
@@ -132,7 +127,6 @@ TEST(decoding)
 		tokens[i] = i < 5 ? 'p' : 'q';
 	world_submit_request(w, &r);
 	step_is(w, 1, "p4+12^12!", "unless decoded tokens are refused");
-	world_free(w);
 }
 
 TEST(following)
@@ -149,7 +143,6 @@ TEST(following)
 	step_is(w, END, "e6+2! f6+2! @8!", "the others begin where it parts from them");
 	ok(w->n_events == 3 && world_stats(w).shared_waits == 0,
 	   "nobody waited: the budget was used up");
-	world_free(w);
 
 	c.max_prefill_tokens = 64;
 	w = world_new(&c);
@@ -176,7 +169,6 @@ TEST(following)
 	plan_is(w, "r6+2!", "what an aborted request has computed counts as well");
 	scheduler_abort(w->s, second);
 	world_commit(w, 1);
-	world_free(w);
 
 	/* The whole prompt of a leader takes several steps; requests that share less come earlier. */
 	c.max_prefill_tokens = 4;
@@ -188,7 +180,6 @@ TEST(following)
 	step_is(w, 1, "c4+4", "goes on");
 	step_is(w, 1, "e8+2! x4+1!", "the other one follows no further than to what they share");
 	world_commit(w, END);
-	world_free(w);
 }
 
 TEST(two_plans)
@@ -238,7 +229,6 @@ TEST(two_plans)
 	st = world_stats(w);
 	ok(!st.running && !st.cache.nodes,
 	   "and the cache is empty: what the device wrote is not to be trusted");
-	world_free(w);
 }
 
 /* A device error ends paused requests as well, and leaves none of the device's pages and states. */
@@ -266,7 +256,6 @@ TEST(fail_paused)
 	world_run(w, 1);
 	ok(w->n_events == 1 && w->events[0].request_finished && w->events[0].hit.n_cached == 0,
 	   "who waited runs");
-	world_free(w);
 }
 
 /* The draws are `token` of choice 0, the one after it of choice 1, ... */
@@ -312,7 +301,6 @@ TEST(coming_back)
 	ok(world_stats(w).replayed_tokens < 4 && world_stats(w).running == 0,
 	   "and computes again what is behind its newest state: %d tokens",
 	   (int)world_stats(w).replayed_tokens);
-	world_free(w);
 
 	/* The same when none of its decoded pages may be kept. */
 	c.refuse_decoded = true;
@@ -324,7 +312,6 @@ TEST(coming_back)
 	world_run(w, 'x');
 	ok(world_stats(w).replayed_tokens >= 6,
 	   "and replays all that it had generated, token by token");
-	world_free(w);
 
 	/* A state that leaves no room for the request's own: alone it begins without. */
 	c = world_config(2, 10, 64);
@@ -335,7 +322,6 @@ TEST(coming_back)
 	world_submit(w, "aabb", 1);
 	step_is(w, 1, "a0+4!", "one slot only: alone a request always fits");
 	ok(w->events[0].request_finished && w->events[0].hit.n_cached == 0, "and completes");
-	world_free(w);
 }
 
 /* Choices of a request that comes back are forked behind its prompt, from a state that is written by then. */
@@ -362,7 +348,6 @@ TEST(choices_coming_back)
 	}
 	ok_all("its choices are forked in the plan after its prompt's");
 	ok(forks == 1 && !world_stats(w).running && !world_stats(w).waiting, "and all complete");
-	world_free(w);
 }
 
 /* How likely were the prompt's tokens? */
@@ -405,7 +390,6 @@ TEST(scores)
 	world_submit_request(w, &r);
 	step_is(w, 'x', "g6+1!", "whoever does not ask finds what is known");
 	world_run(w, 'x');
-	world_free(w);
 
 	/* Others may use the pages that it computes; its first token follows no token. */
 	w = world_new(&c);
@@ -424,7 +408,6 @@ TEST(scores)
 	r = world_request("abc", 1);
 	r.n_prompt_logprobs = TOP_LOGPROBS_MAX + 1;
 	ok(scheduler_submit(w->s, &r, &(uint64_t){0}, NULL) == -EINVAL, "too many of the best");
-	world_free(w);
 }
 
 TEST_MAIN()

@@ -120,7 +120,6 @@ TEST(comes_back)
 	check(world_stats(w).loads_begun == 1);
 	check_baseline(w);
 	ok_all("what the device forgot comes back, is hit, and is not copied down again");
-	world_free(w);
 }
 
 TEST(fails)
@@ -140,7 +139,6 @@ TEST(fails)
 		      (good < 5 ? PREFIX_MISS_EVICTED_PAGE : PREFIX_MISS_EVICTED_STATE));
 		take_stores(w);
 		check_baseline(w);
-		world_free(w);
 	}
 	ok_all("whichever item does not come: the request is computed");
 }
@@ -189,7 +187,6 @@ TEST(shorter)
 		world_run(w, 7);
 		take_stores(w);
 		check_baseline(w);
-		world_free(w);
 	}
 	ok_all("when one item does not come the next shorter hit does");
 }
@@ -229,7 +226,6 @@ TEST(shorter_ends)
 	take_stores(w);
 	check_baseline(w);
 	ok_all("all states are damaged");
-	world_free(w);
 }
 
 TEST(abort)
@@ -251,7 +247,6 @@ TEST(abort)
 			check(!scheduler_loaded(w->s, id, items[i].index, true, &page));
 		check(!strcmp(world_plan(w), "nothing"));
 		check_baseline(w);
-		world_free(w);
 	}
 	ok_all("a request that is aborted while it waits gives everything back");
 }
@@ -308,7 +303,6 @@ TEST(nobody_takes)
 	is_int(world_stats(w).stores_waiting, 0, "after a flush nothing waits");
 	ok(!scheduler_next_store(w->s, &item), "nor is anything given out");
 	ok_all("what nobody takes keeps nothing");
-	world_free(w);
 }
 
 TEST(uses)
@@ -352,7 +346,6 @@ TEST(uses)
 	take_stores(w);
 	check_baseline(w);
 	ok_all("the beginning of a path is what is left");
-	world_free(w);
 }
 
 TEST(device_error)
@@ -378,7 +371,6 @@ TEST(device_error)
 	step_is(w, 7, "a0+11^10!", "what comes late is ignored, who waited is computed");
 	check_baseline(w);
 	ok_all("a device error while a request waits for items");
-	world_free(w);
 }
 
 TEST(opening)
@@ -398,7 +390,6 @@ TEST(opening)
 	check_baseline(w);
 	check(tiers_count(scheduler_tiers(w->s), TIER_PAGE) == 0);
 	ok_all("before what is below is known the reason is that it loads");
-	world_free(w);
 }
 
 /* A prompt that comes from another worker: items below come up first, its pages go down. */
@@ -440,7 +431,6 @@ TEST(handoff)
 	check(world_stats(w).loads_begun == 2);
 	check_baseline(w);
 	ok_all("a prompt that comes from another worker is looked for below, and goes there");
-	world_free(w);
 }
 
 TEST_MAIN()

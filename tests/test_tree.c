@@ -22,7 +22,6 @@ TEST(split)
 	is_int(stats(c).evictable_pages, 1, "the locks stay with the suffix and hold the prefix");
 	prefix_cache_unlock(c, a);
 	is_int(stats(c).evictable_pages, 4, "without them everything can go");
-	free_cache(c);
 }
 
 TEST(extend_to_inside)
@@ -37,7 +36,6 @@ TEST(extend_to_inside)
 	ok(b == a && stats(c).nodes == 2, "growing into what is known ends at its node");
 	prefix_cache_unlock(c, a);
 	prefix_cache_unlock(c, b);
-	free_cache(c);
 }
 
 TEST(in_place)
@@ -67,7 +65,6 @@ TEST(in_place)
 	ok(a == b && prefix_node_tokens(a) == 52, "and on and on");
 	prefix_cache_check(c);
 	prefix_cache_unlock(c, a);
-	free_cache(c);
 }
 
 TEST(checkpoint)
@@ -95,7 +92,6 @@ TEST(checkpoint)
 	prefix_cache_retire(c, b);
 	ok(prefix_node_has_checkpoint(b), "only decode checkpoints retire");
 	prefix_cache_unlock(c, b);
-	free_cache(c);
 }
 
 TEST(shared_page)
@@ -118,7 +114,6 @@ TEST(shared_page)
 	   "its node goes, the page stays with the request");
 	prefix_cache_put_page(c, again[0]);
 	is_int(prefix_cache_take_page(c), 0, "until that gives it back");
-	free_cache(c);
 
 	c = new_cache(2, 2, 4, 2);
 	pages[0] = again[0] = prefix_cache_take_page(c);
@@ -130,7 +125,6 @@ TEST(shared_page)
 	   "both choices hand the same page over");
 	prefix_cache_unlock(c, n);
 	is_int(stats(c).evictable_pages, 1, "and then it is the tree's alone");
-	free_cache(c);
 }
 
 TEST(refused)
@@ -175,7 +169,6 @@ TEST(spaces)
 		check(prefix_cache_take_page(c) != POOL_NONE);
 	ok_all("all pages taken");
 	is_int(stats(c).spaces, 0, "and goes with its last page");
-	free_cache(c);
 }
 
 TEST_MAIN()

@@ -83,7 +83,6 @@ TEST(priorities)
 	submit_at(w, "hhhh", -9, 1);
 	step_is(w, 1, "g4+4!", "is not overtaken");
 	world_run(w, 1);
-	world_free(w);
 }
 
 TEST(bound)
@@ -119,7 +118,6 @@ TEST(bound)
 		world_commit(w, 1);
 	world_run(w, 1);
 	is_int(world_stats(w).waiting, 0, "all end");
-	world_free(w);
 }
 
 TEST_MAIN()
