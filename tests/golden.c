@@ -5,16 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/macros.h"
 
 /* By how much a float32 log-probability may be off. */
 #define BOUND 2e-4f
 
+/* Zeroed memory until the program ends. */
+static void *kept(size_t n, size_t size)
+{
+	static struct arena arena;
+	void *p;
+
+	if (!arena.max)
+		arena_init(&arena, (size_t)1 << 32);
+	p = arena_array(&arena, n, size);
+	if (!p)
+		abort();
+	return p;
+}
+
 static void read_ids(const json_t *a, struct ids *out)
 {
-	for (size_t i = 0; i < json_array_size(a); i++)
-		if (ids_push(out, (int32_t)json_integer_value(json_array_get(a, i))) < 0)
-			abort();
+	out->v = kept(json_array_size(a), sizeof(*out->v));
+	for (; out->len < json_array_size(a); out->len++)
+		out->v[out->len] = (int32_t)json_integer_value(json_array_get(a, out->len));
 }
 
 bool golden_open(const char *dir, struct golden *ret)
@@ -32,7 +47,7 @@ bool golden_open(const char *dir, struct golden *ret)
 		return false;
 	}
 	ret->n = json_array_size(cases);
-	ret->cases = calloc(ret->n, sizeof(*ret->cases));
+	ret->cases = kept(ret->n, sizeof(*ret->cases));
 	for (size_t i = 0; i < ret->n; i++) {
 		const json_t *c = json_array_get(cases, i), *steps = json_object_get(c, "steps");
 		const json_t *max = json_object_get(c, "max_tokens");
@@ -46,7 +61,7 @@ bool golden_open(const char *dir, struct golden *ret)
 		read_ids(json_object_get(c, "prompt_ids"), &g->prompt);
 		read_ids(json_object_get(c, "output_ids"), &g->output);
 		g->max_tokens = max ? (uint32_t)json_integer_value(max) : (uint32_t)g->output.len;
-		g->steps = calloc(json_array_size(steps), sizeof(*g->steps));
+		g->steps = kept(json_array_size(steps), sizeof(*g->steps));
 		for (size_t k = 0; k < json_array_size(steps); k++) {
 			const json_t *s = json_array_get(steps, k);
 
@@ -61,16 +76,6 @@ bool golden_open(const char *dir, struct golden *ret)
 	}
 	json_decref(root);
 	return true;
-}
-
-void golden_release(struct golden *g)
-{
-	for (size_t i = 0; i < g->n; i++) {
-		ids_release(&g->cases[i].prompt);
-		ids_release(&g->cases[i].output);
-		free(g->cases[i].steps);
-	}
-	free(g->cases);
 }
 
 struct sampling run_greedy(void)
@@ -108,13 +113,21 @@ static bool submit(struct scheduler *s, struct engine *g, struct run *r)
 	return false;
 }
 
+/* Room for what will come of a request. */
+static void make_room(struct run *r)
+{
+	r->hit = (struct scheduler_hit){0};
+	for (uint32_t c = 0; c < MAX(r->n_choices, 1u); c++) {
+		r->out[c] = (struct ids){.v = kept(r->max_tokens, sizeof(*r->out[c].v))};
+		r->draws[c] = kept(r->max_tokens, sizeof(*r->draws[c]));
+	}
+	r->scores = r->prompt_logprobs ? kept(r->n_prompt, sizeof(*r->scores)) : NULL;
+	r->n_scores = r->prompt_logprobs;
+}
+
 /* They come in order, each once. */
 static void keep_scores(struct run *r, const struct scheduler_event *ev)
 {
-	if (!r->scores) {
-		r->scores = calloc(r->n_prompt, sizeof(*r->scores));
-		r->n_scores = 1;
-	}
 	if (ev->first_score != r->n_scores || ev->n_scores > r->n_prompt - r->n_scores)
 		abort();
 	memcpy(r->scores + r->n_scores, ev->scores, ev->n_scores * sizeof(*r->scores));
@@ -131,11 +144,10 @@ static void keep(const struct scheduler_event *ev)
 		keep_scores(r, ev);
 		return;
 	}
-	r->draws[ev->choice] =
-		realloc(r->draws[ev->choice], (out->len + 1) * sizeof(struct draw_result));
-	r->draws[ev->choice][out->len] = *ev->draw;
-	if (ids_push(out, ev->draw->token) < 0)
+	if (out->len == r->max_tokens)
 		abort();
+	r->draws[ev->choice][out->len] = *ev->draw;
+	out->v[out->len++] = ev->draw->token;
 }
 
 struct engine_options run_options(const char *dir, const char *dtype, uint32_t max_seqs,
@@ -149,6 +161,16 @@ struct engine_options run_options(const char *dir, const char *dtype, uint32_t m
 		.max_seqs = max_seqs,
 		.max_prefill_tokens = max_prefill_tokens,
 	};
+}
+
+struct run *golden_runs(const struct golden *g)
+{
+	struct run *runs = kept(g->n, sizeof(*runs));
+
+	for (size_t i = 0; i < g->n; i++)
+		runs[i] = run_of(g->cases[i].prompt.v, g->cases[i].prompt.len,
+				 g->cases[i].max_tokens);
+	return runs;
 }
 
 struct run run_of(const int32_t *prompt, size_t n_prompt, uint32_t max_tokens)
@@ -283,6 +305,8 @@ bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, 
 
 	if (!good)
 		printf("# scheduler: %s\n", e.text);
+	for (size_t i = 0; i < n; i++)
+		make_room(&runs[i]);
 	if (good && setup->shuffle)
 		good = scheduler_shuffle(s, setup->shuffle) == 0;
 	while (good) {
@@ -315,18 +339,6 @@ bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, 
 	free(events);
 	free(submitted);
 	return good;
-}
-
-void run_release(struct run *r)
-{
-	for (size_t c = 0; c < RUN_CHOICES; c++) {
-		ids_release(&r->out[c]);
-		free(r->draws[c]);
-		r->draws[c] = NULL;
-	}
-	free(r->scores);
-	r->scores = NULL;
-	r->n_scores = 0;
 }
 
 size_t golden_same_steps(const struct golden_case *c, const struct run *r, float margin)

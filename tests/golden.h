@@ -30,13 +30,12 @@ struct golden {
 	size_t n;
 };
 
-/* Reads DIR/golden.json; false (and a diagnostic line) when it cannot. */
+/* Reads DIR/golden.json, for as long as the program runs; false (and a diagnostic line) when it cannot. */
 bool golden_open(const char *dir, struct golden *ret);
-void golden_release(struct golden *g);
 
 enum { RUN_CHOICES = 8 };
 
-/* A request and, after run_all, its results. */
+/* A request and, after run_all, its results, which live until the program ends. */
 struct run {
 	const int32_t *prompt;
 	uint32_t n_prompt, max_tokens, min_tokens;
@@ -81,13 +80,15 @@ struct run_setup run_setup_of(const struct engine_options *o);
 /* Greedy, with the five best log-probabilities. */
 struct sampling run_greedy(void);
 
+/* Greedy requests for all cases, as long as their answers, whatever tokens are drawn. They live until the program ends. */
+struct run *golden_runs(const struct golden *g);
+
 /* A greedy request that ends after max_tokens, whatever tokens are drawn. */
 struct run run_of(const int32_t *prompt, size_t n_prompt, uint32_t max_tokens);
 
 /* Runs all requests to their end; false, and it says why, on an engine or scheduler error, and when pages, slots or
  * seats are missing afterwards: all of them must be free or the cache's, and free when that is flushed. */
 bool run_all(struct engine *g, const struct run_setup *setup, struct run *runs, size_t n);
-void run_release(struct run *r);
 
 /* The number of leading steps with the reference's token. SIZE_MAX, with a note of the place: the first other token
  * comes where the reference's margin is `margin` or more, so it is no near tie. */

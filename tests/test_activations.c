@@ -35,9 +35,7 @@ int main(int argc, char **argv)
 		if (strcmp(golden.cases[i].name, argv[2]))
 			continue;
 		good = run_all(g, &setup, &r, 1);
-		run_release(&r);
 	}
 	engine_close(g);
-	golden_release(&golden);
 	return good ? 0 : 1;
 }

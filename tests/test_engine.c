@@ -485,6 +485,7 @@ TEST(still_good)
 	struct engine_options o = options(good);
 	struct run_setup setup = run_setup_of(&o);
 	struct golden golden = {0};
+	struct run *runs;
 	struct engine *g;
 	struct err e = {0};
 	float worst = 0;
@@ -492,18 +493,11 @@ TEST(still_good)
 	if (!ok(golden_open(good, &golden) && engine_open(&o, &g, &e) == 0,
 		"opens after all this %s", e.text))
 		return;
+	runs = golden_runs(&golden);
 	for (size_t i = 0; i < golden.n; i++) {
-		struct run r = {.prompt = golden.cases[i].prompt.v,
-				.n_prompt = (uint32_t)golden.cases[i].prompt.len,
-				.max_tokens = golden.cases[i].max_tokens,
-				.ignore_end = true,
-				.sampling = run_greedy()};
-
-		check(run_all(g, &setup, &r, 1));
-		check(golden_matches(&golden.cases[i], &r, &worst));
-		run_release(&r);
+		check(run_all(g, &setup, &runs[i], 1));
+		check(golden_matches(&golden.cases[i], &runs[i], &worst));
 	}
-	golden_release(&golden);
 	engine_close(g);
 	ok_all("and answers as it should");
 	is_int(descriptors(), descriptors_before, "no descriptor is left open");

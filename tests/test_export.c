@@ -65,12 +65,6 @@ static bool run_model(struct engine_options o, struct run runs[REQUESTS])
 	return good;
 }
 
-static void release(struct run runs[REQUESTS])
-{
-	for (size_t i = 0; i < REQUESTS; i++)
-		run_release(&runs[i]);
-}
-
 static bool same(const struct run *a, const struct run *b, const char *name)
 {
 	for (size_t i = 0; i < REQUESTS; i++)
@@ -131,9 +125,6 @@ static void test_same_bits(const char *dir, const char *name, uint64_t shard_byt
 		check(same(made, read, "made on the device and read from files"));
 		check(made[0].out[0].len && other[0].out[0].len &&
 		      made[0].draws[0][0].logprob != other[0].draws[0][0].logprob);
-		release(made);
-		release(other);
-		release(read);
 		ok_all("%s, %s: from files the same bits as made on the device, of another seed others",
 		       name, o.dtype == ENGINE_BFLOAT16 ? "bfloat16" : "float32");
 	}
@@ -254,8 +245,6 @@ static void test_again(const char *tigon, const char *tiny)
 	o.model_dir = out;
 	check(run_model(o, again));
 	check(same(first, again, "a checkpoint and its copy"));
-	release(first);
-	release(again);
 	ok_all("a checkpoint of bf16 exported again gives the same bits");
 }
 

@@ -101,10 +101,8 @@ static void test_prompts(struct engine *g, const struct run_setup *setup,
 	printf("# largest difference of a log-probability: %.3g\n", (double)worst);
 	ok((double)near >= 0.99 * (double)n && (double)ranked >= 0.97 * (double)n,
 	   "%zu of %zu within 0.1, %zu of them the best", near, n, ranked);
-	for (size_t i = 0; i < golden->n; i++) {
+	for (size_t i = 0; i < golden->n; i++)
 		free((int32_t *)(uintptr_t)runs[i].prompt);
-		run_release(&runs[i]);
-	}
 	free(runs);
 }
 
@@ -133,23 +131,16 @@ int main(int argc, char **argv)
 		printf("# %s\n", e.text);
 		return 2;
 	}
-	runs = calloc(golden.n, sizeof(*runs));
-	for (size_t i = 0; i < golden.n; i++) {
-		runs[i] = run_of(golden.cases[i].prompt.v, golden.cases[i].prompt.len,
-				 golden.cases[i].max_tokens);
+	runs = golden_runs(&golden);
+	for (size_t i = 0; i < golden.n; i++)
 		runs[i].ignore_end = false;
-	}
 	ok(run_all(g, &setup, runs, golden.n), "all cases ran (%s, %s)",
 	   engine_info(g)->device_name, engine_info(g)->kernels);
 	if (o.dtype == ENGINE_FLOAT32)
 		test_float32(&golden, runs);
 	else
 		test_bfloat16(&golden, runs);
-	for (size_t i = 0; i < golden.n; i++)
-		run_release(&runs[i]);
-	free(runs);
 	test_prompts(g, &setup, &golden, o.dtype == ENGINE_FLOAT32);
 	engine_close(g);
-	golden_release(&golden);
 	return done();
 }

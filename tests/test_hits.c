@@ -71,23 +71,6 @@ static struct found found_by(const struct run *runs, size_t n)
 	return f;
 }
 
-/* The same requests, without results. */
-static void copy_requests(struct run *to, const struct run *from, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		to[i] = from[i];
-		to[i].hit = (struct scheduler_hit){0};
-		memset(to[i].out, 0, sizeof(to[i].out));
-		memset(to[i].draws, 0, sizeof(to[i].draws));
-	}
-}
-
-static void release(struct run *runs, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		run_release(&runs[i]);
-}
-
 static bool run_alone(struct engine *g, const struct engine_options *o, struct run *runs, size_t n)
 {
 	struct run_setup setup = run_setup_of(o);
@@ -154,7 +137,7 @@ static void test_budget(struct engine *g, struct run_setup setup, const struct r
 	struct found f;
 	uint32_t step = 0;
 
-	copy_requests(runs, alone, PROMPTS);
+	memcpy(runs, alone, PROMPTS * sizeof(*runs));
 	for (uint32_t i = 0; i < PROMPTS; i++) {
 		/* Now a few at once, now some steps between. */
 		step += setup.n_pages || random_below(3) ? 0
@@ -176,7 +159,6 @@ static void test_budget(struct engine *g, struct run_setup setup, const struct r
 	       setup.n_pages ? ", little memory" : "", f.requests, PROMPTS,
 	       (unsigned long long)f.tokens, (unsigned long long)f.of,
 	       (unsigned long long)stats.retractions);
-	release(runs, PROMPTS);
 	free(runs);
 }
 
@@ -198,7 +180,6 @@ static void test_prompts(struct engine *g, const struct engine_options *o, const
 	setup.n_pages = CEIL_DIV(LONGEST + 2 * ANSWER_MAX, PAGE);
 	setup.n_slots = SEATS + 24;
 	test_budget(g, setup, alone, dtype);
-	release(alone, PROMPTS);
 	free(alone);
 	free(prompts);
 }
@@ -212,7 +193,7 @@ static void test_crowd(struct engine *g, struct run_setup setup, const struct ru
 	struct scheduler_stats stats = {0};
 	struct found f;
 
-	copy_requests(runs, alone, CROWD);
+	memcpy(runs, alone, CROWD * sizeof(*runs));
 	setup.stats = &stats;
 	check(run_all(g, &setup, runs, CROWD));
 	for (uint32_t i = 0; i < CROWD; i++)
@@ -224,7 +205,6 @@ static void test_crowd(struct engine *g, struct run_setup setup, const struct ru
 	ok_all("%u requests in memory for two, %s: %u hit, %llu retractions, %llu tokens replayed, and the bits of each alone",
 	       CROWD, name, f.requests, (unsigned long long)stats.retractions,
 	       (unsigned long long)stats.replayed_tokens);
-	release(runs, CROWD);
 }
 
 static void test_tight(struct engine *g, const struct engine_options *o)
@@ -254,7 +234,6 @@ static void test_tight(struct engine *g, const struct engine_options *o)
 	setup.refuse_decoded = true;
 	setup.budget = 128;
 	test_crowd(g, setup, alone, "only prefilled prefixes");
-	release(alone, CROWD);
 	free(prompts);
 }
 
@@ -309,7 +288,7 @@ static void test_chats(struct engine *g, const struct engine_options *o)
 		check(run_alone(g, o, &cold[i], 1));
 		tokens += cold[i].max_tokens;
 	}
-	copy_requests(warm, cold, CHATS * TURNS);
+	memcpy(warm, cold, CHATS * TURNS * sizeof(*warm));
 	for (uint32_t i = 0; i < CHATS * TURNS; i++)
 		warm[i].arrival = i % TURNS * TURN_STEPS + random_below(5);
 	setup.cache = true;
@@ -330,8 +309,6 @@ static void test_chats(struct engine *g, const struct engine_options *o)
 	ok_all("%u chats of %u turns, %u of which go on from generated tokens: the same %u greedy tokens (of %u), "
 	       "log-probabilities within %.2g",
 	       CHATS, TURNS, beyond, n_compared, tokens, (double)worst);
-	release(cold, CHATS * TURNS);
-	release(warm, CHATS * TURNS);
 	free(cold);
 	free(warm);
 	free(prompts);

@@ -90,7 +90,6 @@ static void find_open_prompt(void)
 	f.open_top = r.draws[0][0];
 	printf("# %s, step %zu: the best token has probability %.3f\n", best->name, step,
 	       (double)expf(f.open_top.logprob));
-	run_release(&r);
 }
 
 /* ---- inputs of a draw ---- */
@@ -109,14 +108,8 @@ TEST(seed)
 	check(run_same(&a[1], &b[1], "the same seed"));
 	other = ran(&f.open, drawn(8), 1, 20);
 	check(!same_ids(&a[0].out[0], &other.out[0]));
-	run_release(&other);
 	other = ran(&f.open, drawn(7 | (uint64_t)1 << 32), 1, 20);
 	check(!same_ids(&a[0].out[0], &other.out[0]));
-	run_release(&other);
-	for (size_t i = 0; i < 2; i++) {
-		run_release(&a[i]);
-		run_release(&b[i]);
-	}
 	ok_all("the same seed gives the same text in any company, another seed another");
 }
 
@@ -153,11 +146,6 @@ TEST(choices)
 		for (size_t k = 0; k < 8; k++)
 			for (size_t j = 0; j < k; j++)
 				check(!same_ids(&eight->out[k], &eight->out[j]));
-		run_release(&one);
-		run_release(&four);
-		run_release(&greedy);
-		run_release(&together[0]);
-		run_release(&together[1]);
 	}
 	ok_all("choice k is the same of four and of eight, whatever page the prompt ends on, and no other");
 }
@@ -190,10 +178,8 @@ TEST(choice_paths)
 					worst = fmaxf(worst, fabsf(x->top_logprobs[t] -
 								   y->top_logprobs[t]));
 				}
-				run_release(&whole);
 				ids_release(&text);
 			}
-		run_release(&r);
 	}
 	check(worst <= 2e-4f);
 	ok_all("the path of every choice is that of its own text (%.2g)", (double)worst);
@@ -215,8 +201,6 @@ static void draw_many(struct sampling s, int32_t out[DRAWS])
 	for (size_t i = 0; i < ARRAY_SIZE(runs); i++)
 		for (size_t k = 0; k < RUN_CHOICES; k++)
 			out[i * RUN_CHOICES + k] = runs[i].out[k].len ? runs[i].out[k].v[0] : -1;
-	for (size_t i = 0; i < ARRAY_SIZE(runs); i++)
-		run_release(&runs[i]);
 }
 
 /*
@@ -345,7 +329,6 @@ TEST(greedy)
 	for (size_t i = 0; i < ARRAY_SIZE(cuts); i++) {
 		r = ran(&f.open, cuts[i], 1, 40);
 		check(run_same(&greedy, &r, "a cut that leaves one token"));
-		run_release(&r);
 	}
 	for (size_t k = 0; k < greedy.out[0].len; k++) {
 		const struct draw_result *d = &greedy.draws[0][k];
@@ -354,7 +337,6 @@ TEST(greedy)
 		for (uint32_t i = 1; i < d->n_top; i++)
 			check(d->top_logprobs[i] <= d->top_logprobs[i - 1]);
 	}
-	run_release(&greedy);
 	ok_all("a cut that leaves one token is greedy");
 }
 
@@ -410,7 +392,6 @@ TEST(presence_frequency)
 			moved += id != d->top_ids[0];
 			check(d->token == id);
 		}
-		run_release(&r);
 	}
 	check(known > 300 && moved > 20);
 	ok_all("presence and frequency penalties: the host's choice in %zu steps, %zu of them not the likeliest",
@@ -433,15 +414,12 @@ TEST(repetition)
 			check(!count(&r.out[0], k, r.out[0].v[k]));
 			check(!count(&f.open, f.open.len, r.out[0].v[k]));
 		}
-		run_release(&r);
 		s.repetition_penalty = 1;
 		s.presence_penalty = 1e-9f; /* takes a seat's counts without moving anything */
 		r = ran(&f.open, s, 1, 40);
 		check(run_same(&greedy, &r, "no penalty to speak of"));
-		run_release(&r);
 		s.presence_penalty = 0;
 	}
-	run_release(&greedy);
 	ok_all("a great repetition penalty lets no token come twice, and the next request knows nothing of it");
 }
 
@@ -457,8 +435,6 @@ TEST(penalised_choices)
 	five = ran(&f.open, s, 5, 60);
 	for (size_t k = 0; k < 5; k++)
 		check(same_ids(&one.out[0], &five.out[k]));
-	run_release(&one);
-	run_release(&five);
 	ok_all("choices count their own tokens");
 }
 
@@ -500,7 +476,6 @@ TEST(min_tokens)
 			for (uint32_t t = 0; t < r.out[k].len; t++)
 				check(t >= min || !is_end(r.out[k].v[t]));
 		}
-		run_release(&r);
 	}
 	check(tried == 5);
 	ok_all("below min_tokens no answer ends, and the log-probabilities are of the raw logits");
@@ -527,8 +502,6 @@ TEST(many_bans)
 	for (uint32_t i = 0; i < MIN_TOKENS && i < r.out[0].len; i++)
 		for (uint32_t k = 0; k < BANNED; k++)
 			check(r.out[0].v[i] != banned[k]);
-	run_release(&greedy);
-	run_release(&r);
 	ok_all("%d end tokens are banned, the last like the first", BANNED);
 }
 
@@ -593,7 +566,6 @@ TEST(traffic)
 				check(runs[i].draws[k][d].n_top ==
 				      (runs[i].sampling.want_logprobs ? runs[i].sampling.n_logprobs
 								      : 0));
-		run_release(&runs[i]);
 	}
 	ok_all("%u steps: 4 bytes a draw, and 4 + 8 n where log-probabilities are wanted", t.steps);
 }
@@ -626,6 +598,5 @@ int main(int argc, char **argv)
 	run_tests();
 	engine_close(f.g);
 	ids_release(&f.open);
-	golden_release(&f.golden);
 	return done();
 }

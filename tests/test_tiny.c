@@ -35,7 +35,6 @@ static void check_hits(struct engine *g, struct run_setup setup, const struct ru
 		check(run_same(&cold[i % n], &runs[i], "without a cache, and with one"));
 		if (!setup.n_pages)
 			check(runs[i].hit.n_cached == (i < n ? 0 : pages * setup.page_tokens));
-		run_release(&runs[i]);
 	}
 	free(runs);
 }
@@ -109,13 +108,9 @@ static void test_model(const char *dir, const char *name, enum engine_kernels ke
 	}
 	if (engine_open(&o, &g, &e) < 0) {
 		ok(false, "%s: %s", name, e.text);
-		golden_release(&golden);
 		return;
 	}
-	runs = calloc(golden.n, sizeof(*runs));
-	for (size_t i = 0; i < golden.n; i++)
-		runs[i] = run_of(golden.cases[i].prompt.v, golden.cases[i].prompt.len,
-				 golden.cases[i].max_tokens);
+	runs = golden_runs(&golden);
 	check(golden.n > 0);
 	check(run_all(g, &setup, runs, golden.n));
 	for (size_t i = 0; i < golden.n; i++)
@@ -123,13 +118,9 @@ static void test_model(const char *dir, const char *name, enum engine_kernels ke
 	check_hits(g, setup, runs, golden.n);
 	check_tight(g, setup, runs, golden.n);
 	check_items(g);
-	for (size_t i = 0; i < golden.n; i++)
-		run_release(&runs[i]);
 	ok_all("%s: %zu prompts, log-probabilities within %.2g, after hits the same bits (%s)",
 	       name, golden.n, (double)worst, engine_info(g)->kernels);
-	free(runs);
 	engine_close(g);
-	golden_release(&golden);
 }
 
 static int is_model(const struct dirent *d)

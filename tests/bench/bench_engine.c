@@ -94,7 +94,6 @@ int main(int argc, char **argv)
 				return 1;
 			prefill = seconds_since(start);
 			for (int i = 0; i < n; i++) {
-				run_release(&runs[i]);
 				runs[i] = run_of(prompt, 64, tokens);
 				runs[i].sampling.want_logprobs = false;
 			}
@@ -104,8 +103,6 @@ int main(int argc, char **argv)
 				return 1;
 			all = seconds_since(start);
 			engine_counters(g, &after);
-			for (int i = 0; i < n; i++)
-				run_release(&runs[i]);
 		}
 		printf("%d streams\tprefill %.0f tok/s\tdecode %.0f tok/s\t%.1f launches a step\t%.0f us a step\n",
 		       n, n * PROMPT / prefill, n * tokens / all,
