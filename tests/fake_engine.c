@@ -17,9 +17,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "engine/engine.h"
 #include "tests/fake_device.h"
@@ -333,14 +333,6 @@ static void draw(struct engine *g, const struct plan *plan, const struct plan_dr
 	ret->rank = 0;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* condition: NULL, or the condition that failed on the fake device. */
 static void must_not(const char *condition)
 {
@@ -372,7 +364,7 @@ static void run_plan(struct engine *g, const struct plan *plan, struct step *ste
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 {
 	struct step *step = &g->steps[g->tail % ENGINE_STEPS_OUT];
-	uint64_t now = now_ns(), begin = now;
+	uint64_t now = clock_now_ns(), begin = now;
 
 	must(g->tail - g->head < ENGINE_STEPS_OUT);
 	must(plan->n_draws <= g->max_seqs);
@@ -398,7 +390,7 @@ int engine_submit(struct engine *g, const struct plan *plan, struct err *e)
 int engine_wait(struct engine *g, struct draw_result *results, struct err *e)
 {
 	struct step *step = &g->steps[g->head % ENGINE_STEPS_OUT];
-	uint64_t now = now_ns();
+	uint64_t now = clock_now_ns();
 
 	must(g->head < g->tail);
 	if (step->done_ns > now)

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/checkpoint/families/family.h"
 #include "engine/cache_identity.h"
@@ -51,14 +51,6 @@ static unsigned long long bytes_read(void)
 		abort();
 	fclose(f);
 	return n;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* One byte of a file, in place; its mtime as it was. */
@@ -162,7 +154,7 @@ static void test_weights(void)
 	scratch_write("notes.txt", "x", 1);
 	other = compute(&s, memo);
 	ok(same(&base, &other), "other files do not");
-	s.opened_ns = now_ns();
+	s.opened_ns = clock_read_ns(CLOCK_REALTIME);
 	ok(cache_identity_compute(&s, memo, NULL, &other, &e) == 0, "nothing changed since now");
 	change_byte("b.safetensors", 0);
 	is_int(cache_identity_compute(&s, memo, NULL, &other, &e), -ESTALE, "now it did: %s",

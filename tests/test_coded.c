@@ -5,19 +5,12 @@
 
 #include "base/macros.h"
 #include "kernels/coded.h"
+#include "tests/random.h"
 #include "tests/tap.h"
-
-static uint64_t state;
-
-static uint32_t next_random(void)
-{
-	state = state * 6364136223846793005ull + 1442695040888963407ull;
-	return (uint32_t)(state >> 33);
-}
 
 static float uniform(void)
 {
-	return (float)(next_random() & 0xffffff) * 0x1p-24f;
+	return (float)random_below(1 << 24) * 0x1p-24f;
 }
 
 static uint16_t bits_of(float f)
@@ -39,14 +32,12 @@ static uint16_t weight(enum kind kind, uint64_t i)
 	float v = sqrtf(-2 * logf(uniform() + 0x1p-25f)) * cosf(6.2831853f * uniform()) * 0.02f;
 
 	switch (kind) {
-	case ZEROS: return next_random() % 2 ? 0 : 0x8000;
-	case ANY: return (uint16_t)next_random();
+	case ZEROS: return random_below(2) ? 0 : 0x8000;
+	case ANY: return (uint16_t)random_below(1 << 16);
 	case TWO_SIZES: return bits_of(i % 7 ? v : v * 0x1p-20f);
 	case OUTLIERS:
-		return bits_of(next_random() % 1000 ? v
-						    : ldexpf(v, (int)(next_random() % 80) - 40));
-	case SPECIAL:
-		return next_random() % 50 ? bits_of(v) : (uint16_t)(0x7f80 | next_random() % 128);
+		return bits_of(random_below(1000) ? v : ldexpf(v, (int)random_below(80) - 40));
+	case SPECIAL: return random_below(50) ? bits_of(v) : (uint16_t)(0x7f80 | random_below(128));
 	default: return bits_of(v);
 	}
 }
@@ -84,7 +75,7 @@ int main(void)
 
 	for (int kind = 0; kind < KINDS; kind++) {
 		for (size_t i = 0; i < ARRAY_SIZE(K); i++) {
-			state = K[i] * KINDS + (uint64_t)kind;
+			random_state = K[i] * KINDS + (uint64_t)kind;
 			round_trip((enum kind)kind, K[i]);
 		}
 		ok_all("%s come back", names[kind]);

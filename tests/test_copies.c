@@ -10,26 +10,31 @@
 #include <time.h>
 
 #include "engine/engine.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { PAGE = 64, PROMPT = 2 * PAGE };
 
+static struct engine *g;
+
+/* Zeros, until the TEST ends. */
 static void *bytes_of(uint64_t n)
 {
 	void *p = calloc(1, n);
 
 	if (!p)
 		abort();
+	after_test(free, p);
 	return p;
 }
 
-static uint64_t size_of(const struct engine *g, enum tier_kind kind)
+static uint64_t size_of(enum tier_kind kind)
 {
 	return kind == TIER_PAGE ? engine_info(g)->page_bytes : engine_info(g)->slot_bytes;
 }
 
 /* Waits until everything is through; the last tag. */
-static void *wait_items(struct engine *g)
+static void *wait_items(void)
 {
 	void *tags[16], *last = NULL;
 	struct err e = {0};
@@ -44,22 +49,22 @@ static void *wait_items(struct engine *g)
 	return last;
 }
 
-static void *read_now(struct engine *g, enum tier_kind kind, uint32_t id)
+static void *read_now(enum tier_kind kind, uint32_t id)
 {
-	void *p = bytes_of(size_of(g, kind));
+	void *p = bytes_of(size_of(kind));
 	struct err e = {0};
 
 	check(engine_read_item(g, kind, id, p, p, &e) == 0);
-	check(wait_items(g) == p);
+	check(wait_items() == p);
 	return p;
 }
 
-static void write_now(struct engine *g, enum tier_kind kind, uint32_t id, const void *p)
+static void write_now(enum tier_kind kind, uint32_t id, const void *p)
 {
 	struct err e = {0};
 
 	check(engine_write_item(g, kind, id, p, NULL, &e) == 0);
-	wait_items(g);
+	wait_items();
 }
 
 /* ---- plans of one row ---- */
@@ -111,7 +116,7 @@ static void decode_plan(struct one *o, uint32_t first_page, uint32_t src, uint32
 	base(o, PROMPT, 1, first_page, (int32_t)src, dst);
 }
 
-static struct draw_result step(struct engine *g, const struct one *o)
+static struct draw_result step(const struct one *o)
 {
 	struct draw_result result = {.token = -1};
 	struct err e = {0};
@@ -124,77 +129,72 @@ static struct draw_result step(struct engine *g, const struct one *o)
 /* ---- tests ---- */
 
 /* Whatever the bits are, they come back, and nothing beside them changes. */
-static void test_round_trip(struct engine *g, enum tier_kind kind)
+static void round_trip(enum tier_kind kind)
 {
 	uint32_t n = kind == TIER_PAGE ? engine_info(g)->n_pages : engine_info(g)->n_slots;
-	uint64_t bytes = size_of(g, kind), random = 88172645463325252u;
+	uint64_t bytes = size_of(kind);
 	const uint32_t ids[] = {0, n / 2, n - 1};
 	uint8_t *want = bytes_of(bytes);
 
 	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
 		uint32_t beside = ids[i] ? ids[i] - 1 : 1;
-		uint8_t *before = read_now(g, kind, beside), *after, *got;
+		uint8_t *before = read_now(kind, beside), *after, *got;
 
-		for (uint64_t k = 0; k < bytes; k++) {
-			random ^= random << 13;
-			random ^= random >> 7;
-			random ^= random << 17;
-			want[k] = (uint8_t)random;
-		}
-		write_now(g, kind, ids[i], want);
-		got = read_now(g, kind, ids[i]);
-		after = read_now(g, kind, beside);
+		for (uint64_t k = 0; k < bytes; k++)
+			want[k] = (uint8_t)random_below(256);
+		write_now(kind, ids[i], want);
+		got = read_now(kind, ids[i]);
+		after = read_now(kind, beside);
 		check(!memcmp(got, want, bytes));
 		check(!memcmp(before, after, bytes));
 		memset(want, 0, bytes); /* among them were bits that are no numbers */
-		write_now(g, kind, ids[i], want);
-		free(before);
-		free(after);
-		free(got);
+		write_now(kind, ids[i], want);
 	}
-	free(want);
 	ok_all("a %s goes there and back bit for bit", kind == TIER_PAGE ? "page" : "state");
 }
 
+TEST(round_trips)
+{
+	round_trip(TIER_PAGE);
+	round_trip(TIER_STATE);
+}
+
 /* A sequence continues elsewhere from the bytes that were read. */
-static void test_resume(struct engine *g)
+TEST(resume)
 {
 	struct one o;
 	struct draw_result want, got;
 	void *page[2], *state;
 
 	prompt_plan(&o, 1, 0, 0);
-	step(g, &o);
-	page[0] = read_now(g, TIER_PAGE, 0);
-	page[1] = read_now(g, TIER_PAGE, 1);
-	state = read_now(g, TIER_STATE, 0);
+	step(&o);
+	page[0] = read_now(TIER_PAGE, 0);
+	page[1] = read_now(TIER_PAGE, 1);
+	state = read_now(TIER_STATE, 0);
 	decode_plan(&o, 0, 0, 1);
-	want = step(g, &o);
+	want = step(&o);
 	prompt_plan(&o, 2, 0, 0); /* overwrites everything */
-	step(g, &o);
+	step(&o);
 	prompt_plan(&o, 3, 4, 2);
-	step(g, &o);
+	step(&o);
 	decode_plan(&o, 4, 2, 1);
-	got = step(g, &o);
+	got = step(&o);
 	printf("# %d %g %d %g\n", want.token, (double)want.logprob, got.token, (double)got.logprob);
 	ok(memcmp(&got.logprob, &want.logprob, sizeof(float)) != 0,
 	   "another prompt has another answer");
-	write_now(g, TIER_PAGE, 4, page[0]);
-	write_now(g, TIER_PAGE, 5, page[1]);
-	write_now(g, TIER_STATE, 2, state);
+	write_now(TIER_PAGE, 4, page[0]);
+	write_now(TIER_PAGE, 5, page[1]);
+	write_now(TIER_STATE, 2, state);
 	decode_plan(&o, 4, 2, 1);
-	got = step(g, &o);
+	got = step(&o);
 	ok(got.token == want.token && !memcmp(&got.logprob, &want.logprob, sizeof(float)),
 	   "a sequence resumes elsewhere with the same bits");
-	free(page[0]);
-	free(page[1]);
-	free(state);
 }
 
 /* Nothing is waited for between the calls. */
-static void test_order(struct engine *g)
+TEST(order)
 {
-	uint64_t page_bytes = size_of(g, TIER_PAGE), state_bytes = size_of(g, TIER_STATE);
+	uint64_t page_bytes = size_of(TIER_PAGE), state_bytes = size_of(TIER_STATE);
 	void *pages[3] = {bytes_of(page_bytes), bytes_of(page_bytes), bytes_of(page_bytes)};
 	void *states[3] = {bytes_of(state_bytes), bytes_of(state_bytes), bytes_of(state_bytes)};
 	struct draw_result results[3];
@@ -204,10 +204,10 @@ static void test_order(struct engine *g)
 
 	prompt_plan(&a, 7, 0, 0);
 	prompt_plan(&b, 8, 0, 0);
-	step(g, &a);
-	want_page = read_now(g, TIER_PAGE, 0);
-	want_state = read_now(g, TIER_STATE, 0);
-	step(g, &b);
+	step(&a);
+	want_page = read_now(TIER_PAGE, 0);
+	want_state = read_now(TIER_STATE, 0);
+	step(&b);
 	/* The second plan overwrites the data of the first one, and the third copy those of the second plan. */
 	check(engine_submit(g, &a.plan, &e) == 0);
 	check(engine_read_item(g, TIER_PAGE, 0, pages[0], &pages[0], &e) == 0);
@@ -220,7 +220,7 @@ static void test_order(struct engine *g)
 	check(engine_read_item(g, TIER_PAGE, 0, pages[2], &pages[2], &e) == 0);
 	check(engine_read_item(g, TIER_STATE, 0, states[2], &states[2], &e) == 0);
 	check(engine_wait(g, results, &e) == 0 && engine_wait(g, results, &e) == 0);
-	check(wait_items(g) == &states[2]);
+	check(wait_items() == &states[2]);
 	check(!memcmp(pages[0], want_page, page_bytes) &&
 	      !memcmp(states[0], want_state, state_bytes));
 	check(memcmp(pages[1], want_page, page_bytes) &&
@@ -235,34 +235,27 @@ static void test_order(struct engine *g)
 		struct draw_result want, got[2];
 		struct one d;
 
-		step(g, &a);
-		second = read_now(g, TIER_PAGE, 1);
+		step(&a);
+		second = read_now(TIER_PAGE, 1);
 		decode_plan(&d, 0, 0, 1);
-		want = step(g, &d);
+		want = step(&d);
 		check(engine_submit(g, &b.plan, &e) == 0);
 		check(engine_write_item(g, TIER_PAGE, 0, want_page, NULL, &e) == 0);
 		check(engine_write_item(g, TIER_PAGE, 1, second, NULL, &e) == 0);
 		check(engine_write_item(g, TIER_STATE, 0, want_state, NULL, &e) == 0);
 		check(engine_submit(g, &d.plan, &e) == 0);
 		check(engine_wait(g, &got[0], &e) == 0 && engine_wait(g, &got[1], &e) == 0);
-		wait_items(g);
+		wait_items();
 		check(got[1].token == want.token &&
 		      !memcmp(&got[1].logprob, &want.logprob, sizeof(float)));
-		free(second);
 	}
 	ok_all("writes are there for the plans after them");
-	for (int i = 0; i < 3; i++) {
-		free(pages[i]);
-		free(states[i]);
-	}
-	free(want_page);
-	free(want_state);
 }
 
-static void test_limits(struct engine *g)
+TEST(limits)
 {
 	const struct engine_info *info = engine_info(g);
-	uint64_t bytes = size_of(g, TIER_PAGE);
+	uint64_t bytes = size_of(TIER_PAGE);
 	struct engine_counters before, after;
 	char *host = bytes_of(bytes * ENGINE_ITEMS_OUT);
 	void *tags[ENGINE_ITEMS_OUT];
@@ -291,7 +284,6 @@ static void test_limits(struct engine *g)
 	       "bytes are counted");
 	is_int(engine_items_done(g, tags, 7, &n, &e), 0, "nothing is out");
 	is_int(n, 0, "and nothing comes");
-	free(host);
 }
 
 /* ---- by layers ---- */
@@ -300,7 +292,6 @@ enum { LAYERS_MAX = 64 };
 
 /* The data of a prompt, piece by piece: the layer's two parts of its two pages, or of its state. */
 struct shipping {
-	struct engine *engine;
 	const struct plan *plan;
 	struct engine_block *blocks[LAYERS_MAX]; /* owned */
 	uint8_t *host[LAYERS_MAX];		 /* their data */
@@ -311,7 +302,7 @@ struct shipping {
 };
 
 /* Whether the layer keeps pages, and the bytes of all its pieces of one. */
-static bool keeps_pages(const struct engine *g, uint32_t layer, uint64_t *ret_bytes)
+static bool keeps_pages(uint32_t layer, uint64_t *ret_bytes)
 {
 	uint32_t n;
 	const struct layer_piece *pieces = engine_layer_pieces(g, layer, &n);
@@ -332,7 +323,7 @@ static void read_layer(void *user, const struct plan *plan, uint32_t layer)
 {
 	struct shipping *s = user;
 	uint64_t bytes;
-	bool pages = keeps_pages(s->engine, layer, &bytes);
+	bool pages = keeps_pages(layer, &bytes);
 	struct err e = {0};
 
 	if (plan != s->plan)
@@ -341,10 +332,10 @@ static void read_layer(void *user, const struct plan *plan, uint32_t layer)
 	s->n[layer] = pages ? 4 : 2;
 	for (uint32_t i = 0; i < s->n[layer]; i++)
 		s->pieces[layer][i] = (struct engine_piece){layer, i % 2, pages ? i / 2 : s->slot};
-	check(engine_block_new(s->engine, (pages ? 2 : 1) * bytes, &s->blocks[layer], &e) == 0);
+	check(engine_block_new(g, (pages ? 2 : 1) * bytes, &s->blocks[layer], &e) == 0);
 	s->host[layer] = engine_block_data(s->blocks[layer]);
-	if (engine_read_pieces(s->engine, s->pieces[layer], s->n[layer], s->host[layer], count_done,
-			       s, &e) == 0)
+	if (engine_read_pieces(g, s->pieces[layer], s->n[layer], s->host[layer], count_done, s,
+			       &e) == 0)
 		s->n_read++;
 }
 
@@ -354,10 +345,10 @@ static void wait_done(struct shipping *s, uint32_t n)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-static void test_pieces(struct engine *g)
+TEST(pieces)
 {
 	const struct model_config *c = &engine_info(g)->model;
-	struct shipping s = {.engine = g, .in_order = true};
+	struct shipping s = {.in_order = true};
 	struct draw_result want, got, other;
 	uint64_t at[2] = {0, 0}, none;
 	void *page, *state;
@@ -375,44 +366,44 @@ static void test_pieces(struct engine *g)
 	wait_done(&s, c->n_layers);
 	ok(s.in_order && s.n_layers == c->n_layers && s.n_read == c->n_layers && !s.bad,
 	   "a step beats once a layer, in their order, and is read there");
-	step(g, &a);
-	page = read_now(g, TIER_PAGE, 1);
-	state = read_now(g, TIER_STATE, 0);
+	step(&a);
+	page = read_now(TIER_PAGE, 1);
+	state = read_now(TIER_STATE, 0);
 	for (uint32_t i = 0; i < c->n_layers; i++) {
 		uint64_t n;
-		bool pages = keeps_pages(g, i, &n);
+		bool pages = keeps_pages(i, &n);
 
 		/* The second half of a layer's data is page 1's. */
 		check(!memcmp(s.host[i] + (pages ? n : 0),
 			      (char *)(pages ? page : state) + at[!pages], n));
 		at[!pages] += n;
 	}
-	check(at[0] == size_of(g, TIER_PAGE) && at[1] == size_of(g, TIER_STATE));
+	check(at[0] == size_of(TIER_PAGE) && at[1] == size_of(TIER_STATE));
 	ok_all("what a layer left is the layer's part of the items, whatever the next step writes");
 
 	decode_plan(&d, 0, 0, 1);
-	want = step(g, &d);
-	step(g, &b);
+	want = step(&d);
+	step(&b);
 	decode_plan(&d, 0, 0, 1);
-	other = step(g, &d);
+	other = step(&d);
 	s.came = 0;
 	for (uint32_t i = 0; i < c->n_layers; i++) {
 		uint64_t n;
 
 		for (uint32_t k = 0; k < s.n[i]; k++)
-			s.pieces[i][k].id += keeps_pages(g, i, &n) ? 4 : 2;
+			s.pieces[i][k].id += keeps_pages(i, &n) ? 4 : 2;
 		check(engine_write_pieces(g, s.pieces[i], s.n[i], s.host[i], count_done, &s, &e) ==
 		      0);
 	}
 	decode_plan(&d, 4, 2, 1);
-	got = step(g, &d);
+	got = step(&d);
 	wait_done(&s, c->n_layers);
 	ok(!s.bad && got.token == want.token &&
 		   !memcmp(&got.logprob, &want.logprob, sizeof(float)) &&
 		   memcmp(&got.logprob, &other.logprob, sizeof(float)) != 0,
 	   "written elsewhere layer by layer, it is resumed with the same bits");
 	s.pieces[0][0].id =
-		keeps_pages(g, 0, &none) ? engine_info(g)->n_pages : engine_info(g)->n_slots;
+		keeps_pages(0, &none) ? engine_info(g)->n_pages : engine_info(g)->n_slots;
 	is_int(engine_read_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
 	       "no such piece: %s", e.text);
 	s.pieces[0][0] = (struct engine_piece){0, 2, 0};
@@ -420,8 +411,6 @@ static void test_pieces(struct engine *g)
 	       "a layer keeps two pieces: %s", e.text);
 	for (uint32_t i = 0; i < c->n_layers; i++)
 		engine_block_free(s.blocks[i]);
-	free(page);
-	free(state);
 }
 
 int main(int argc, char **argv)
@@ -430,7 +419,6 @@ int main(int argc, char **argv)
 				   .max_seqs = 4,
 				   .max_prefill_tokens = 256,
 				   .max_model_len = 512};
-	struct engine *g;
 	struct err e = {0};
 	char *host;
 
@@ -442,14 +430,9 @@ int main(int argc, char **argv)
 	if (!ok(engine_open(&o, &g, &e) == 0, "the engine opens%s%s", e.text[0] ? ": " : "",
 		e.text))
 		return done();
-	test_round_trip(g, TIER_PAGE);
-	test_round_trip(g, TIER_STATE);
-	test_resume(g);
-	test_order(g);
-	test_limits(g);
-	test_pieces(g);
+	run_tests();
 	/* Copies that are never waited for. */
-	host = bytes_of(size_of(g, TIER_PAGE));
+	host = calloc(1, size_of(TIER_PAGE));
 	check(engine_read_item(g, TIER_PAGE, 0, host, NULL, &e) == 0);
 	engine_close(g);
 	free(host);

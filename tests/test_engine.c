@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "tests/golden.h"
+#include "tests/random.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -247,23 +248,20 @@ TEST(truncated)
 /* One byte of the header is another. */
 TEST(damaged)
 {
-	uint64_t header = header_bytes(), random = 12345;
+	uint64_t header = header_bytes();
 
 	for (int i = 0; i < 300; i++) {
 		struct engine_options o;
 		struct engine *g = NULL;
 		struct err e = {0};
-		size_t at;
-		char old;
+		size_t at = random_below(header + 8);
+		char old = weights.data[at];
 
-		random = random * 6364136223846793005u + 1442695040888963407u;
-		at = (random >> 33) % (header + 8);
-		old = weights.data[at];
 		if (old >= '0' && old <= '9')
 			weights.data[at] =
-				(char)('0' + ((uint64_t)(old - '0') + 1 + (random >> 20) % 9) % 10);
+				(char)('0' + ((uint64_t)(old - '0') + 1 + random_below(9)) % 10);
 		else
-			weights.data[at] = (char)(old ^ (char)(1u << (random >> 40) % 8));
+			weights.data[at] = (char)(old ^ (char)(1u << random_below(8)));
 		make_checkpoint("damaged", buf_str(&config), weights.len);
 		weights.data[at] = old;
 		o = options(scratch_path("damaged"));

@@ -4,12 +4,10 @@
 
 #include "base/heap.h"
 #include "base/macros.h"
-#include "base/mix.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { N = 500 };
-
-static uint64_t random_state = 7;
 
 struct thing {
 	uint64_t key;
@@ -54,10 +52,10 @@ TEST(random)
 	size_t n = 0;
 
 	for (int event = 0; event < 20000; event++) {
-		struct thing *t = &things[mix_next(&random_state) % N];
+		struct thing *t = &things[random_below(N)];
 
-		if (!t->in || mix_next(&random_state) % 2) {
-			t->key = mix_next(&random_state) % 50;
+		if (!t->in || random_below(2)) {
+			t->key = random_below(50);
 			if (t->in)
 				heap_settle(&kind, v, n, t->place);
 			else

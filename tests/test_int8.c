@@ -7,15 +7,10 @@
 #include "base/macros.h"
 #include "kernels/int8.h"
 #include "tests/kernels/reference.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { K_MAX = 400 };
-
-static uint32_t next(uint32_t *state)
-{
-	*state = *state * 1664525 + 1013904223;
-	return *state >> 8;
-}
 
 TEST(sizes)
 {
@@ -35,10 +30,10 @@ TEST(sizes)
 }
 
 /* Rows of all kinds, by number. */
-static void fill(float *x, uint32_t K, uint32_t kind, uint32_t *state)
+static void fill(float *x, uint32_t K, uint32_t kind)
 {
 	for (uint32_t k = 0; k < K; k++) {
-		float u = (float)next(state) * 0x1p-23f - 1;
+		float u = (float)random_below(1 << 24) * 0x1p-23f - 1;
 
 		switch (kind % 7) {
 		case 0: x[k] = u; break;
@@ -66,14 +61,13 @@ TEST(quantize)
 	static const uint32_t sizes[] = {1, 16, 37, 128, 200, K_MAX};
 	int8_t q[K_MAX], want[K_MAX];
 	float x[K_MAX], scales[K_MAX], want_scales[K_MAX];
-	uint32_t state = 1;
 
 	for (size_t g = 0; g < ARRAY_SIZE(groups); g++)
 		for (size_t s = 0; s < ARRAY_SIZE(sizes); s++)
 			for (uint32_t kind = 0; kind < 7; kind++) {
 				uint32_t K = sizes[s];
 
-				fill(x, K, kind, &state);
+				fill(x, K, kind);
 				int8_quantize(x, K, groups[g], q, scales);
 				reference_quantize(x, K, groups[g], want, want_scales);
 				check(!memcmp(q, want, K));
@@ -81,7 +75,7 @@ TEST(quantize)
 			}
 	ok_all("quantising is the reference's: huge, tiny and no numbers, ties");
 
-	fill(x, 128, 5, &state);
+	fill(x, 128, 5);
 	int8_quantize(x, 128, 128, q, scales);
 	check(scales[0] == 1 && q[7] == 127);
 	for (uint32_t k = 0; k < 128; k++)
@@ -91,7 +85,7 @@ TEST(quantize)
 	x[3] = NAN;
 	int8_quantize(x, 128, 32, q, scales);
 	ok(isnan(scales[0]) && !q[7] && scales[1] == 1.0f * 127 / 127, "NaN spoils its own group");
-	fill(x, 64, 0, &state);
+	fill(x, 64, 0);
 	for (uint32_t k = 0; k < 32; k++)
 		x[k] *= 0x1p-120f;
 	int8_quantize(x, 64, 32, q, scales);
@@ -99,7 +93,7 @@ TEST(quantize)
 }
 
 /* Every byte of every word is where int8.h says, and nothing else is there. */
-static void panel(uint32_t rows, uint32_t K, uint32_t group, uint32_t *state)
+static void panel(uint32_t rows, uint32_t K, uint32_t group)
 {
 	const uint32_t padded = KERNEL_LD(K), groups = int8_groups(K, group);
 	const uint64_t words = int8_panel_words(K, group), ldq = K + 3, lds = groups + 1;
@@ -109,9 +103,9 @@ static void panel(uint32_t rows, uint32_t K, uint32_t group, uint32_t *state)
 
 	check(q && scales && out);
 	for (uint64_t i = 0; i < 16 * ldq; i++)
-		q[i] = (int8_t)next(state);
+		q[i] = (int8_t)random_below(1 << 24);
 	for (uint64_t i = 0; i < 16 * lds; i++)
-		scales[i] = (float)next(state);
+		scales[i] = (float)random_below(1 << 24);
 	memset(out, 0xa5, (words + 1) * sizeof(*out));
 	int8_pack_panel(q, ldq, scales, lds, rows, K, group, out);
 	for (uint32_t g = 0; g < groups; g++) {
@@ -142,12 +136,11 @@ TEST(pack)
 {
 	static const uint32_t groups[] = {32, 96, 128, INT8_GROUP_MAX};
 	static const uint32_t sizes[] = {1, 16, 37, 128, 203, K_MAX};
-	uint32_t state = 2;
 
 	for (size_t g = 0; g < ARRAY_SIZE(groups); g++)
 		for (size_t s = 0; s < ARRAY_SIZE(sizes); s++) {
-			panel(16, sizes[s], groups[g], &state);
-			panel(5, sizes[s], groups[g], &state);
+			panel(16, sizes[s], groups[g]);
+			panel(5, sizes[s], groups[g]);
 		}
 	ok_all("panels: scales, sums and words of four k, whole and in part");
 }

@@ -14,6 +14,7 @@
 
 #include "base/macros.h"
 #include "tests/golden.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 enum { REQUESTS = 32, SMALL_BATCH = 8, LONGEST = 700, PREFILL_MAX = 1024, SEATS = 64 };
@@ -50,19 +51,12 @@ static void count_step(void *arg, const struct plan *p, const struct draw_result
 	s->scored_beside += p->n_scores && p->n_rows > p->n_scores;
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-	*state = *state * 6364136223846793005u + 1442695040888963407u;
-	return *state >> 33;
-}
-
 /* The same requests each time. Every third is drawn at random, every sixth penalised. */
 static void make_requests(struct run *runs, int32_t *prompts, uint32_t vocab, uint32_t max_len)
 {
-	uint64_t random = 1;
-
+	random_state = 1;
 	for (size_t i = 0; i < REQUESTS * LONGEST; i++)
-		prompts[i] = (int32_t)(next_random(&random) % vocab);
+		prompts[i] = (int32_t)random_below(vocab);
 	for (size_t i = 0; i < REQUESTS; i++) {
 		struct run *r = &runs[i];
 

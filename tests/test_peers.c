@@ -2,8 +2,8 @@
  * size. */
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "protocol/transfer/key_sets.h"
 #include "protocol/transfer/peers.h"
 #include "tests/random.h"
@@ -545,10 +545,7 @@ TEST(sets)
 
 static double seconds(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+	return (double)clock_read_ns(CLOCK_THREAD_CPUTIME_ID) * 1e-9;
 }
 
 TEST(size)

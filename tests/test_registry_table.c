@@ -4,6 +4,7 @@
 
 #include "protocol/transfer/registry_table.h"
 #include "protocol/transfer/wire.h"
+#include "tests/random.h"
 #include "tests/tap.h"
 
 #define SECOND ((uint64_t)1000000000)
@@ -134,16 +135,6 @@ struct model {
 };
 
 enum { ENDPOINTS = 12, STEPS = 20000 };
-
-static uint32_t random_below(uint32_t n)
-{
-	static uint64_t state = 0x9e3779b97f4a7c15;
-
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (uint32_t)(state >> 33) % n;
-}
 
 static void announce_both(struct registry_table *t, struct model *m, uint64_t now)
 {

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "engine/engine.h"
 #include "base/file.h"
+#include "tests/random.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -24,14 +25,6 @@ enum {
 	BUDGET_MAX = 1024,
 	LENGTH_MAX = PAGE * PAGES
 };
-
-static uint64_t random_state = 1;
-
-static uint32_t random_below(uint32_t n)
-{
-	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(random_state >> 33) % n;
-}
 
 /* ---- sequences and the plans that run them ---- */
 

@@ -2,6 +2,7 @@
  * and closing. */
 #include "base/clock.h"
 #include "base/mix.h"
+#include "tests/random.h"
 #include "tests/scratch.h"
 #include "tests/store_fixture.h"
 #include "tests/tap.h"
@@ -291,7 +292,6 @@ static void test_busy(const char *dir)
 	struct store_config c = config_of(dir);
 	struct fixture f;
 	struct item it[64];
-	uint32_t random = 1;
 	uint64_t out = 0, wrong = 0;
 	struct store_event ev;
 
@@ -302,13 +302,11 @@ static void test_busy(const char *dir)
 	c.queue_bytes = 8 * ITEM_STATE_BYTES;
 	open_config(&f, &c);
 	for (uint32_t step = 0; step < 20000; step++) {
-		struct item *one;
+		struct item *one = &it[random_below(64)];
 
-		random = random * 1664525 + 1013904223;
-		one = &it[random >> 16 & 63];
-		if (random >> 24 & 1)
+		if (random_below(2))
 			out += store_get(f.store, &one->item, one) == 0;
-		else if (random >> 25 & 1)
+		else if (random_below(2))
 			(void)!item_put(f.store, one);
 		else
 			store_touch(f.store, &one->item, 1);

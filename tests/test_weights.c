@@ -51,6 +51,17 @@ static struct model_config parse(const char *json)
 	return c;
 }
 
+/* What a TEST opens is closed when it ends; weights borrow their checkpoint, which is registered first. */
+static void close_weights(void *w)
+{
+	weights_close(w);
+}
+
+static void close_checkpoint(void *c)
+{
+	checkpoint_close(c);
+}
+
 static struct weights *make(uint64_t seed, const struct model_config *c)
 {
 	struct weight *table = layers_weights(c);
@@ -61,21 +72,23 @@ static struct weights *make(uint64_t seed, const struct model_config *c)
 		exit(1);
 	}
 	free(table);
+	after_test(close_weights, w);
 	return w;
 }
-
-/* Weights borrow their checkpoint: all stay open until the end. */
-static struct checkpoint *opened[256];
-static unsigned n_opened;
 
 static int open_weights(const char *dir, const struct model_config *c, struct weights **ret,
 			struct err *e)
 {
 	struct weight *table = layers_weights(c);
-	int r = n_opened < ARRAY_SIZE(opened) ? checkpoint_open(dir, &opened[n_opened], e) : -E2BIG;
+	struct checkpoint *from;
+	int r = checkpoint_open(dir, &from, e);
 
+	if (r == 0) {
+		after_test(close_checkpoint, from);
+		r = weights_open(from, c, table, ret, e);
+	}
 	if (r == 0)
-		r = weights_open(opened[n_opened++], c, table, ret, e);
+		after_test(close_weights, *ret);
 	free(table);
 	return r;
 }
@@ -113,6 +126,15 @@ struct copy {
 	size_t n;
 };
 
+static void copy_free(void *copy)
+{
+	struct copy *k = copy;
+
+	for (size_t i = 0; i < k->n; i++)
+		free((void *)k->t[i].data);
+	free(k);
+}
+
 static struct copy *copy_open(const char *dir)
 {
 	struct copy *k = calloc(1, sizeof(*k));
@@ -135,14 +157,8 @@ static struct copy *copy_open(const char *dir)
 		k->t[i].name = k->names[i];
 	}
 	safetensors_close(s);
+	after_test(copy_free, k);
 	return k;
-}
-
-static void copy_free(struct copy *k)
-{
-	for (size_t i = 0; i < k->n; i++)
-		free((void *)k->t[i].data);
-	free(k);
 }
 
 static struct tensor *copy_find(struct copy *k, const char *name)
@@ -222,7 +238,6 @@ static void expect_same(struct copy *k, const struct model_config *c, const stru
 	if (!ok(copy_weights(k, c, &w, &e) == 0, "opens: %s %s", what, e.text))
 		return;
 	ok(same_rows(c, w, want), "the same rows: %s", what);
-	weights_close(w);
 }
 
 static void expect_error(struct copy *k, const struct model_config *c, int error,
@@ -231,11 +246,8 @@ static void expect_error(struct copy *k, const struct model_config *c, int error
 	struct weights *w;
 	struct err e = {0};
 	const char *text = e.text;
-	int r = copy_weights(k, c, &w, &e);
 
-	is_int(r, error, "refused: %s", what);
-	if (r == 0)
-		weights_close(w);
+	is_int(copy_weights(k, c, &w, &e), error, "refused: %s", what);
 	if (!strncmp(text, scratch_path("edited"), strlen(scratch_path("edited"))))
 		text += strlen(scratch_path("edited"));
 	is_str(text, sentence, "says so");
@@ -269,7 +281,7 @@ static void export_to(const struct weights *w, const struct model_config *c, con
 }
 
 /* Export and reading back: the names of each family, in one file and in many. */
-static void test_round_trip(const char *json, const char *name, uint64_t shard_bytes)
+static void round_trip(const char *json, const char *name, uint64_t shard_bytes)
 {
 	struct model_config c = parse(json), again;
 	struct weights *w = make(7, &c), *back;
@@ -279,15 +291,22 @@ static void test_round_trip(const char *json, const char *name, uint64_t shard_b
 	if (ok(model_config_open(scratch_path(name), &again, &e) == 0, "its config.json reads %s",
 	       e.text))
 		ok(!memcmp(&again, &c, sizeof(c)), "and says the same");
-	if (ok(open_weights(scratch_path(name), &c, &back, &e) == 0, "it opens %s", e.text)) {
+	if (ok(open_weights(scratch_path(name), &c, &back, &e) == 0, "it opens %s", e.text))
 		ok(same_rows(&c, w, back), "%s: every row comes back", name);
-		weights_close(back);
-	}
-	weights_close(w);
+}
+
+TEST(round_trips)
+{
+	round_trip(config_moe, "moe", 0);
+	round_trip(config_moe, "moe-sharded", 50000);
+	round_trip(config_tied, "tied", 0);
+	round_trip(config_dense, "dense", 100000);
+	round_trip(config_next, "next", 0);
+	round_trip(config_attention, "attention", 0);
 }
 
 /* The base checkpoint of the tests below: Qwen3.5-MoE, packed experts, one file. */
-static void test_names(void)
+TEST(names)
 {
 	struct model_config c = parse(config_moe), tied = parse(config_tied);
 	struct weights *w, *base;
@@ -317,7 +336,6 @@ static void test_names(void)
 	copy_rename(k, "lm_head.weight", "language_model.lm_head.weight");
 	copy_rename(k, "model.visual.blocks.0.norm.weight", "visual.blocks.0.norm.weight");
 	expect_same(k, &c, base, "language_model.model.");
-	copy_free(k);
 
 	/* One tensor an expert, as many checkpoints have it. */
 	k = copy_open(scratch_path("moe"));
@@ -355,7 +373,6 @@ static void test_names(void)
 	copy_remove(k, "model.layers.2.mlp.experts.4.up_proj.weight");
 	expect_missing(k, &c, "model.layers.2.mlp.experts.4.up_proj.weight",
 		       "an expert without its up projection");
-	copy_free(k);
 
 	/* Tied, with and without a head of its own. */
 	k = copy_open(scratch_path("moe"));
@@ -365,8 +382,7 @@ static void test_names(void)
 	memcpy((void *)copy_find(k, "lm_head.weight")->data,
 	       copy_find(k, "model.embed_tokens.weight")->data,
 	       copy_find(k, "lm_head.weight")->bytes);
-	if (ok(copy_weights(k, &tied, &w, &e) == 0, "a tied model with the same head %s", e.text))
-		weights_close(w);
+	ok(copy_weights(k, &tied, &w, &e) == 0, "a tied model with the same head %s", e.text);
 	copy_remove(k, "lm_head.weight");
 	if (ok(copy_weights(k, &tied, &w, &e) == 0, "a tied model without a head %s", e.text)) {
 		static float a[64], b[64];
@@ -377,20 +393,17 @@ static void test_names(void)
 			check(!memcmp(a, b, tied.hidden_size * sizeof(*a)));
 		}
 		ok_all("its head is the embedding");
-		weights_close(w);
 	}
 	expect_error(k, &c, -ENOENT,
 		     ": tensor lm_head.weight is missing and config.json does not tie it to the "
 		     "embedding",
 		     "no head and not tied");
-	copy_free(k);
-	weights_close(base);
 }
 
 #define NO_PLACE  "has no place in the model of config.json"
 #define QUANTISED "belongs to a quantised checkpoint: only BF16, F16 and F32 weights are supported"
 
-static void test_refused(void)
+TEST(refused)
 {
 	struct model_config c = parse(config_moe), other;
 	struct copy *k = copy_open(scratch_path("moe"));
@@ -456,7 +469,6 @@ static void test_refused(void)
 	expect_missing(k, &c, "model.norm.weight", "no final norm");
 	copy_remove(k, "model.embed_tokens.weight");
 	expect_missing(k, &c, "model.embed_tokens.weight", "no embedding");
-	copy_free(k);
 }
 
 /* The exact value of an f16 number, by its definition. */
@@ -472,7 +484,7 @@ static float half(unsigned bits)
 }
 
 /* An embedding that holds each 16-bit number once, as f16, as bf16, and the same as f32. */
-static void test_formats(void)
+TEST(formats)
 {
 	struct model_config c = parse(config_moe);
 	struct copy *k = copy_open(scratch_path("moe"));
@@ -506,7 +518,6 @@ static void test_formats(void)
 						    !signbit(out[i % 32]) == !signbit(want));
 		}
 		ok_all("every %s number is read exactly", t->type->name);
-		weights_close(w);
 	}
 	wide = malloc(65536 * sizeof(*wide));
 	for (int i = 0; i < 65536; i++)
@@ -521,9 +532,7 @@ static void test_formats(void)
 			check(!memcmp(out, wide + 32 * i, sizeof(out)));
 		}
 		ok_all("every F32 number is read as it is");
-		weights_close(w);
 	}
-	copy_free(k);
 }
 
 /* Fills the rows of a tensor with their numbers. */
@@ -551,7 +560,7 @@ static void check_rows(const struct weights *w, enum weight_role role, const int
 }
 
 /* Qwen3-Next's interleaved rows, compared with those of transformers. */
-static void test_interleaved(void)
+TEST(interleaved)
 {
 	struct model_config c = parse(config_next);
 	struct copy *k = copy_open(scratch_path("next"));
@@ -569,16 +578,14 @@ static void test_interleaved(void)
 		ok_all("b");
 		check_rows(w, WEIGHT_DELTA_A, next_a_rows, ARRAY_SIZE(next_a_rows));
 		ok_all("a");
-		weights_close(w);
 	}
 	copy_remove(k, "model.layers.0.linear_attn.in_proj_ba.weight");
 	expect_missing(k, &c, "model.layers.0.linear_attn.in_proj_ba.weight",
 		       "an interleaved layer without in_proj_ba");
-	copy_free(k);
 }
 
 /* lexis: rows against the bytes of the tensors that the published names say. */
-static void test_lexis(void)
+TEST(lexis)
 {
 	static const struct {
 		enum weight_role role;
@@ -652,11 +659,10 @@ static void test_lexis(void)
 		ok_all("its rows");
 	}
 	safetensors_close(s);
-	weights_close(w);
 }
 
 /* The checkpoints of the golden tests, which have the variants of published ones: all of them open. */
-static void test_tiny(void)
+TEST(tiny)
 {
 	static const char dir[] = "tests/golden/tiny";
 	struct dirent *entry;
@@ -679,7 +685,6 @@ static void test_tiny(void)
 			check(!"opens");
 			continue;
 		}
-		weights_close(w);
 		n++;
 	}
 	closedir(d);
@@ -688,7 +693,7 @@ static void test_tiny(void)
 }
 
 /* Synthetic elements: known answers by another program, and their size by role. */
-static void test_synthetic(void)
+TEST(synthetic)
 {
 	static const uint32_t first[] = {0xbcf4, 0xbce0, 0xbcd4, 0xbc26,
 					 0xbc0d, 0x3b10, 0xbca4, 0x3b88};
@@ -790,8 +795,6 @@ static void test_synthetic(void)
 		}
 	}
 	ok_all("every scale is a bf16 number");
-	weights_close(w);
-	weights_close(other);
 
 	c = parse(config_tied);
 	w = make(1, &c);
@@ -801,10 +804,9 @@ static void test_synthetic(void)
 		check(!memcmp(row, row_other, c.hidden_size * sizeof(*row)));
 	}
 	ok_all("a tied head is the embedding");
-	weights_close(w);
 }
 
-static void test_export_refused(void)
+TEST(export_refused)
 {
 	struct model_config c = parse(config_moe);
 	struct weights *w = make(1, &c);
@@ -817,26 +819,6 @@ static void test_export_refused(void)
 	is_str(e.text, want, "says so");
 	is_int(weights_export(w, &c, quoted(config_moe), "/nonexistent/a/b", 0, &e), -ENOENT,
 	       "needs the parent directory");
-	weights_close(w);
 }
 
-int main(void)
-{
-	test_synthetic();
-	test_round_trip(config_moe, "moe", 0);
-	test_round_trip(config_moe, "moe-sharded", 50000);
-	test_round_trip(config_tied, "tied", 0);
-	test_round_trip(config_dense, "dense", 100000);
-	test_round_trip(config_next, "next", 0);
-	test_round_trip(config_attention, "attention", 0);
-	test_export_refused();
-	test_names();
-	test_refused();
-	test_formats();
-	test_interleaved();
-	test_lexis();
-	test_tiny();
-	for (unsigned i = 0; i < n_opened; i++)
-		checkpoint_close(opened[i]);
-	return done();
-}
+TEST_MAIN()
