@@ -38,7 +38,8 @@ static uint32_t scratch(const struct kernels *k, uint32_t T,
 {
 	const struct kernel_shape *s = kernels_shape(k);
 	uint64_t query = (uint64_t)T * s->heads * s->head_dim;
-	uint64_t heads = (uint64_t)kernels_split_slots(k) * s->heads; /* of splits */
+	uint64_t heads =
+		(uint64_t)kernels_split_slots(k) * s->heads; /* query heads of all splits */
 
 	ret[0] = (struct layer_scratch){AT_PROJ, "projections",
 					(uint64_t)T * kernels_attention_ld(s) * 4};

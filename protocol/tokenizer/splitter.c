@@ -80,7 +80,7 @@ void splitter_free(struct splitter *s)
 	free(s);
 }
 
-/* ---- the patterns written by hand ---- */
+/* ---- the patterns that have code of their own ---- */
 
 struct flavor {
 	unsigned letters; /* set of classes that \p{L}+ of alternative 2 takes */

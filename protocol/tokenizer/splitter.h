@@ -42,7 +42,8 @@ void splitter_free(struct splitter *s);
 int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
 			 bool invert, struct err *e) MUST_CHECK;
 
-/* Adds it for PCRE2 even if the pattern is written by hand (tests compare the two). */
+/* Like splitter_add_pattern, but PCRE2 always runs the pattern, also one for which splitter.c has code of its own: tests
+ * compare the two. */
 int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
 		      bool invert, struct err *e) MUST_CHECK;
 

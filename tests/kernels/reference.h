@@ -102,7 +102,8 @@ void reference_adjust(const float *logits, uint32_t vocab, const struct referenc
 		      double *out);
 
 /* The distribution a token is drawn from: adjusted logits over the temperature, softmax, cut to the
- * tokens that min_p, top_k and top_p (in this order) keep. Temperature 0: all on the argmax, the smallest id of equal ones. */
+ * tokens that min_p, top_k and top_p (in this order) keep. Temperature 0: all on the argmax, the smallest
+ * id of equal ones. */
 void reference_distribution(const float *logits, uint32_t vocab, const struct reference_draw *d,
 			    double *p);
 
