@@ -15,6 +15,7 @@
 #include "tests/tap.h"
 
 static struct tokenizer *lexis;
+static json_t *cases; /* golden/tokenizer_cases.json */
 
 static json_t *load_json(const char *path)
 {
@@ -52,7 +53,7 @@ static void text_of(const struct tokenizer *t, const int32_t *ids, size_t n, str
 
 /* ---- models/lexis/golden.json ---- */
 
-static void test_golden(void)
+TEST(golden)
 {
 	json_t *root = load_json("models/lexis/golden.json"), *c;
 	struct ids ids = {0};
@@ -185,25 +186,25 @@ static struct tokenizer *parse_change(const json_t *change, struct err *e)
 	return t;
 }
 
-static void test_fixture(const json_t *root)
+TEST(fixture)
 {
 	const json_t *one, *c;
 	size_t i, k;
 
-	json_array_foreach(json_object_get(root, "tokenizers"), i, one)
+	json_array_foreach(json_object_get(cases, "tokenizers"), i, one)
 	{
 		const char *name = json_string_value(json_object_get(one, "name"));
 		struct err e = {0};
 		struct tokenizer *t = parse_change(json_object_get(one, "file"), &e);
-		const json_t *cases = json_object_get(one, "cases");
+		const json_t *texts = json_object_get(one, "cases");
 
 		if (!ok(t != NULL, "%s: opens", name)) {
 			printf("# %s\n", e.text);
 			continue;
 		}
-		check(json_array_size(cases) > 20);
-		json_array_foreach(cases, k, c) check(run_case(t, c));
-		ok_all("%s: %zu texts", name, json_array_size(cases));
+		check(json_array_size(texts) > 20);
+		json_array_foreach(texts, k, c) check(run_case(t, c));
+		ok_all("%s: %zu texts", name, json_array_size(texts));
 		if (!strcmp(name, "small")) {
 			size_t n;
 			struct ids plain = {0}, whole = {0};
@@ -236,9 +237,9 @@ static void fill_class(uint8_t *seen, const json_t *ranges, uint8_t class)
 	}
 }
 
-static void test_classes(const json_t *root)
+TEST(classes)
 {
-	const json_t *classes = json_object_get(root, "classes");
+	const json_t *classes = json_object_get(cases, "classes");
 	const struct unicode *u = unicode_table();
 	uint8_t *want = calloc(UNICODE_END, 1);
 
@@ -315,7 +316,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_refused(void)
+TEST(refused)
 {
 	static const char *const texts[] = {"", "[]", "{", "{}", "nonsense", "{\"model\": []}"};
 	struct tokenizer *t;
@@ -351,7 +352,7 @@ static void test_refused(void)
 
 /* ---- the rest ---- */
 
-static void test_ids_and_bytes(void)
+TEST(ids_and_bytes)
 {
 	struct ids ids = {0};
 	size_t len = 7;
@@ -380,7 +381,7 @@ static void test_ids_and_bytes(void)
 	ids_release(&ids);
 }
 
-static void test_without_added(void)
+TEST(without_added)
 {
 	const char *text = "<|im_start|>user <think>";
 	struct ids ids = {0};
@@ -404,7 +405,7 @@ static void test_without_added(void)
 }
 
 /* Texts by which a client could make the daemon think for ever. The square of a million would. */
-static void test_hostile(void)
+TEST(hostile)
 {
 	static const struct {
 		const char *unit, *what;
@@ -463,7 +464,7 @@ static void *encode_again(void *arg)
 	return NULL;
 }
 
-static void test_threads(void)
+TEST(threads)
 {
 	enum { THREADS = 4 };
 	const char *text =
@@ -488,20 +489,13 @@ static void test_threads(void)
 int main(void)
 {
 	struct err e = {0};
-	json_t *cases = load_json("tests/golden/tokenizer_cases.json");
 
+	cases = load_json("tests/golden/tokenizer_cases.json");
 	if (!ok(model_tokenizer("models/lexis", &lexis, &e) == 0 && cases, "lexis opens")) {
 		printf("# %s\n", e.text);
 		return done();
 	}
-	test_golden();
-	test_fixture(cases);
-	test_classes(cases);
-	test_refused();
-	test_ids_and_bytes();
-	test_without_added();
-	test_hostile();
-	test_threads();
+	run_tests();
 	json_decref(cases);
 	tokenizer_free(lexis);
 	return done();
