@@ -77,7 +77,8 @@ static void plan_layer_scratch(struct model *m, struct memory_plan *p)
 
 	for (int kind = 0; kind < LAYER_KINDS; kind++) {
 		uint32_t n = m->config->n_layers_of[kind]
-				     ? layer_ops[kind]->scratch(m->kernels, m->max_tokens, wanted)
+				     ? layer_ops[kind]->scratch(m->kernels, m->max_tokens,
+								m->max_rows, wanted)
 				     : 0;
 
 		for (uint32_t i = 0; i < n; i++)

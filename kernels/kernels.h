@@ -70,8 +70,9 @@ enum kernel_packing {
 };
 enum kernel_packing kernels_packing(const struct kernels *k);
 
-/* Floats of scratch that delta_prefill needs; ints of moe_sort's task list for n tokens. */
-uint64_t kernels_delta_scratch(const struct kernels *k);
+/* Floats of scratch that kernel_delta_prefill needs for T tokens in so many rows; ints of moe_sort's task list for n
+ * tokens. */
+uint64_t kernels_delta_scratch(const struct kernels *k, uint32_t T, uint32_t rows);
 uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
 
 /* Splits that a batch of attention_decode.cl can have: those of the longest sequence, or more. 0 on a CPU, where attention
@@ -166,9 +167,10 @@ void kernel_attention_decode(struct kernels *k, cl_mem step, cl_int rows_at, cl_
 void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int token_rows_at,
 		       cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias, cl_mem ring,
 		       cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, uint32_t T);
+/* T tokens in n_rows rows, the first of the step. On a GPU vs is overwritten. */
 void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows,
-			  cl_mem proj, cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, cl_mem norm_w,
-			  cl_mem ring, cl_mem state, cl_mem work, cl_mem out);
+			  uint32_t T, cl_mem proj, cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates,
+			  cl_mem norm_w, cl_mem ring, cl_mem state, cl_mem work, cl_mem out);
 void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t first_row,
 			 uint32_t n_rows, cl_mem proj, cl_mem conv_w, cl_mem neg_a, cl_mem dt_bias,
 			 cl_mem norm_w, cl_mem ring, cl_mem state, cl_mem out);

@@ -22,6 +22,9 @@ enum kernel_id {
 	K_ATTENTION_COMBINE,
 	K_DELTA_CONV,
 	K_DELTA_PREFILL,
+	K_DELTA_CHUNK,
+	K_DELTA_SCAN,
+	K_DELTA_NORM,
 	K_DELTA_DECODE,
 	K_SAMPLE,
 	K_SCORE,
@@ -48,6 +51,10 @@ enum {
 	ROUTER_BLOCKS = 4,  /* moe_route.cl */
 	ROUTER_LANES = 256, /* router.cl, with the rows of a group */
 	ROUTER_ROWS = 64,
+	DELTA_CHUNK =
+		64, /* tokens, and floats that delta_chunks.cl keeps of one for each value head */
+	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
+	DELTA_BLOCK = 16, /* columns of a state that a group of delta_scan has */
 	SPLIT_SLOTS_MIN = 4096,
 };
 
@@ -92,6 +99,9 @@ struct kernels {
 /* Groups of delta_prefill, and floats of scratch of each. */
 uint32_t kernels_delta_groups(const struct kernels *k);
 uint32_t kernels_delta_group_floats(const struct kernel_shape *s);
+
+/* The most chunks that T tokens in so many rows can have. */
+uint64_t kernels_delta_chunks(uint32_t T, uint32_t rows);
 
 /* Tokens of an attention tile of a cut. */
 uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);

@@ -265,15 +265,26 @@ void kernel_delta_conv(struct kernels *k, cl_mem step, cl_int rows_at, cl_int to
 }
 
 void kernel_delta_prefill(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t n_rows,
-			  cl_mem proj, cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates, cl_mem norm_w,
-			  cl_mem ring, cl_mem state, cl_mem work, cl_mem out)
+			  uint32_t T, cl_mem proj, cl_mem qs, cl_mem ks, cl_mem vs, cl_mem gates,
+			  cl_mem norm_w, cl_mem ring, cl_mem state, cl_mem work, cl_mem out)
 {
 	uint64_t pairs = (uint64_t)n_rows * k->shape.value_heads;
 	cl_int first_row = 0, rows = (cl_int)n_rows; /* prefill rows come first */
 
-	LAUNCH(k, K_DELTA_PREFILL, MIN(pairs, (uint64_t)kernels_delta_groups(k)), 1, ARG(step),
-	       ARG(rows_at), ARG(first_row), ARG(rows), ARG(proj), ARG(qs), ARG(ks), ARG(vs),
-	       ARG(gates), ARG(norm_w), ARG(ring), ARG(state), ARG(work), ARG(out));
+	if (k->tuning->lanes == 1) {
+		LAUNCH(k, K_DELTA_PREFILL, MIN(pairs, (uint64_t)kernels_delta_groups(k)), 1,
+		       ARG(step), ARG(rows_at), ARG(first_row), ARG(rows), ARG(proj), ARG(qs),
+		       ARG(ks), ARG(vs), ARG(gates), ARG(norm_w), ARG(ring), ARG(state), ARG(work),
+		       ARG(out));
+		return;
+	}
+	LAUNCH(k, K_DELTA_CHUNK, n_rows ? kernels_delta_chunks(T, n_rows) : 0, k->shape.value_heads,
+	       ARG(step), ARG(rows_at), ARG(first_row), ARG(rows), ARG(qs), ARG(ks), ARG(gates),
+	       ARG(work));
+	LAUNCH(k, K_DELTA_SCAN, pairs * CEIL_DIV(k->shape.value_dim, (uint32_t)DELTA_BLOCK), 1,
+	       ARG(step), ARG(rows_at), ARG(first_row), ARG(proj), ARG(qs), ARG(ks), ARG(vs),
+	       ARG(gates), ARG(work), ARG(ring), ARG(state));
+	LAUNCH(k, K_DELTA_NORM, T, k->shape.value_heads, ARG(proj), ARG(vs), ARG(norm_w), ARG(out));
 }
 
 void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_t first_row,

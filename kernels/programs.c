@@ -36,6 +36,16 @@ static bool has_delta(const struct kernels *k)
 	return k->shape.key_heads;
 }
 
+static bool has_delta_on_cpu(const struct kernels *k)
+{
+	return has_delta(k) && on_cpu(k);
+}
+
+static bool has_delta_on_gpu(const struct kernels *k)
+{
+	return has_delta(k) && on_gpu(k);
+}
+
 /* ---- the table ---- */
 
 enum { KERNELS_MAX = 4 }; /* of a program */
@@ -91,9 +101,17 @@ static const struct program {
 	 .gpu_lanes = 256,
 	 .kernels = {{K_ATTENTION_SPLIT, "attention_split"},
 		     {K_ATTENTION_COMBINE, "attention_combine"}}},
-	{.file = "delta_prefill.cl",
+	{.file = "delta_conv.cl",
 	 .needed = has_delta,
-	 .kernels = {{K_DELTA_CONV, "delta_conv"}, {K_DELTA_PREFILL, "delta_prefill"}}},
+	 .kernels = {{K_DELTA_CONV, "delta_conv"}, {K_DELTA_NORM, "delta_norm"}}},
+	{.file = "delta_prefill.cl",
+	 .needed = has_delta_on_cpu,
+	 .kernels = {{K_DELTA_PREFILL, "delta_prefill"}}},
+	{.file = "delta_chunks.cl",
+	 .needed = has_delta_on_gpu,
+	 .gpu_lanes = 256,
+	 .floats = true,
+	 .kernels = {{K_DELTA_CHUNK, "delta_chunk"}, {K_DELTA_SCAN, "delta_scan"}}},
 	{.file = "delta_decode.cl",
 	 .needed = has_delta,
 	 .kernels = {{K_DELTA_DECODE, "delta_decode"}}},

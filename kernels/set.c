@@ -42,11 +42,20 @@ uint32_t kernels_delta_group_floats(const struct kernel_shape *s)
 	return s->key_dim * 64 + 2 * 64 * 64 + 2 * 64 * s->value_dim;
 }
 
-uint64_t kernels_delta_scratch(const struct kernels *k)
+uint64_t kernels_delta_chunks(uint32_t T, uint32_t rows)
 {
-	return k->shape.key_heads
-		       ? (uint64_t)kernels_delta_groups(k) * kernels_delta_group_floats(&k->shape)
-		       : 0;
+	return T / DELTA_CHUNK + rows;
+}
+
+uint64_t kernels_delta_scratch(const struct kernels *k, uint32_t T, uint32_t rows)
+{
+	uint64_t HV = k->shape.value_heads;
+
+	if (!k->shape.key_heads)
+		return 0;
+	if (k->tuning->lanes > 1)
+		return kernels_delta_chunks(T, rows) * HV * DELTA_CHUNK_FLOATS;
+	return (uint64_t)kernels_delta_groups(k) * kernels_delta_group_floats(&k->shape);
 }
 
 uint32_t kernels_split_slots(const struct kernels *k)

@@ -33,7 +33,7 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 	layer_weights_set(ret, all, ARRAY_SIZE(all));
 }
 
-static uint32_t scratch(const struct kernels *k, uint32_t T,
+static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 			struct layer_scratch ret[LAYER_SCRATCH_MAX])
 {
 	const struct kernel_shape *s = kernels_shape(k);
@@ -41,6 +41,7 @@ static uint32_t scratch(const struct kernels *k, uint32_t T,
 	uint64_t heads =
 		(uint64_t)kernels_split_slots(k) * s->heads; /* query heads of all splits */
 
+	(void)rows;
 	ret[0] = (struct layer_scratch){AT_PROJ, "projections",
 					(uint64_t)T * kernels_attention_ld(s) * 4};
 	ret[1] = (struct layer_scratch){AT_MIXED, "mixer outputs", query * (s->bf16 ? 2 : 4)};

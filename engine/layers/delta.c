@@ -45,7 +45,7 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 	layer_weights_set(ret, all, ARRAY_SIZE(all));
 }
 
-static uint32_t scratch(const struct kernels *k, uint32_t T,
+static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 			struct layer_scratch ret[LAYER_SCRATCH_MAX])
 {
 	const struct kernel_shape *s = kernels_shape(k);
@@ -58,7 +58,7 @@ static uint32_t scratch(const struct kernels *k, uint32_t T,
 		{BUFFER_K, "delta k", key * 4},
 		{BUFFER_V, "delta v", value * 4},
 		{BUFFER_GATES, "delta gates", (uint64_t)T * s->value_heads * 2 * 4},
-		{BUFFER_CHUNKS, "delta chunks", kernels_delta_scratch(k) * 4},
+		{BUFFER_CHUNKS, "delta chunks", kernels_delta_scratch(k, T, rows) * 4},
 	};
 
 	memcpy(ret, all, sizeof(all));
@@ -95,9 +95,9 @@ static void forward(const struct layer_run *r)
 			  own[AT_CONV], own[AT_NEG_A], own[AT_DT_BIAS], own[AT_RING], all[BUFFER_Q],
 			  all[BUFFER_K], all[BUFFER_V], all[BUFFER_GATES], t->n_prefill_tokens);
 	kernel_delta_prefill(r->kernels, all[BUFFER_STEP], t->rows_at, t->n_prefill_rows,
-			     all[AT_PROJ], all[BUFFER_Q], all[BUFFER_K], all[BUFFER_V],
-			     all[BUFFER_GATES], own[AT_NORM], own[AT_RING], own[AT_STATE],
-			     all[BUFFER_CHUNKS], all[AT_MIXED]);
+			     t->n_prefill_tokens, all[AT_PROJ], all[BUFFER_Q], all[BUFFER_K],
+			     all[BUFFER_V], all[BUFFER_GATES], own[AT_NORM], own[AT_RING],
+			     own[AT_STATE], all[BUFFER_CHUNKS], all[AT_MIXED]);
 	kernel_delta_decode(r->kernels, all[BUFFER_STEP], t->rows_at, t->n_prefill_rows,
 			    t->n_rows - t->n_prefill_rows, all[AT_PROJ], own[AT_CONV],
 			    own[AT_NEG_A], own[AT_DT_BIAS], own[AT_NORM], own[AT_RING],
@@ -157,7 +157,7 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 {
 	double rows = s->rows - s->prefill_rows;
 
-	if (!strcmp(l->kernel, "delta_prefill")) {
+	if (!strcmp(l->kernel, "delta_prefill") || !strcmp(l->kernel, "delta_scan")) {
 		ret->bytes = recurrence_bytes(c, s, s->prefill_tokens, s->prefill_rows,
 					      s->prefill_resumed);
 		ret->flops = s->prefill_tokens * recurrence_flops(c);

@@ -66,8 +66,8 @@ struct layer_ops {
 	void (*shape)(const struct model_config *c, struct kernel_shape *k);
 	/* The weights of a layer. */
 	void (*weights)(const struct model_config *c, struct layer_weights *ret);
-	/* Lists the work buffers for T tokens; returns their number. */
-	uint32_t (*scratch)(const struct kernels *k, uint32_t T,
+	/* Lists the work buffers for T tokens in so many rows; returns their number. */
+	uint32_t (*scratch)(const struct kernels *k, uint32_t T, uint32_t rows,
 			    struct layer_scratch ret[LAYER_SCRATCH_MAX]);
 	/* Lists the pieces that a layer keeps of a sequence; element: bytes of an element. Returns their number.
 	 * NULL: it keeps none. */

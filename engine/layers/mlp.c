@@ -7,12 +7,13 @@
 /* Up to so many tokens one ticket chooses all experts, token by token: a phase of its own would cost more. */
 enum { TOPK_ALONE = 3 };
 
-uint32_t mlp_scratch(const struct kernels *k, uint32_t T,
+uint32_t mlp_scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 		     struct layer_scratch ret[LAYER_SCRATCH_MAX])
 {
 	const struct kernel_shape *s = kernels_shape(k);
 	uint32_t n = 0;
 
+	(void)rows;
 	for (uint32_t i = 0; i < s->n_mlps; i++) {
 		const struct kernel_mlp *m = &s->mlps[i];
 		uint64_t choices = (uint64_t)T * (m->topk + 1), D = KERNEL_LD(s->hidden);

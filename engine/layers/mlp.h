@@ -4,7 +4,7 @@
 
 #include "engine/layers/layer.h"
 
-uint32_t mlp_scratch(const struct kernels *k, uint32_t T,
+uint32_t mlp_scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 		     struct layer_scratch ret[LAYER_SCRATCH_MAX]);
 void mlp_forward(const struct layer_run *r);
 void mlp_phases(struct phase_list *l, uint32_t layer);

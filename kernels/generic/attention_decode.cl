@@ -30,6 +30,7 @@
  * attention.clh; LANES at least 64. Reference: reference_attention.
  */
 #include "attention.clh"
+#include "quads.clh"
 
 #define KEY_QUADS    (SPLIT_TOKENS / 4) /* four neighbouring keys are one load */
 #define D_PARTS	     (LANES / KEY_QUADS)
@@ -89,7 +90,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 #pragma unroll
 		for (uint i = 0; i < CHUNK; i++)
 			if (i0 + i < SHARERS && part < D_PARTS)
-				vstore4(s[MIN_(i0 + i, SHARERS - 1)], 0, parts + (part * CHUNK + i) * SPLIT_TOKENS + key);
+				SET_LOCAL_4(parts + (part * CHUNK + i) * SPLIT_TOKENS + key, s[MIN_(i0 + i, SHARERS - 1)]);
 		BARRIER();
 		FOR_ITEMS (j, MIN_(CHUNK, SHARERS - i0) * SPLIT_TOKENS) {
 			float sum = 0;
@@ -182,7 +183,7 @@ GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, 
 #pragma unroll
 		for (uint i = 0; i < CHUNK; i++)
 			if (i0 + i < SHARERS && part < KEY_PARTS)
-				vstore4(o[MIN_(i0 + i, SHARERS - 1)], 0, parts + (part * CHUNK + i) * HD + column);
+				SET_LOCAL_4(parts + (part * CHUNK + i) * HD + column, o[MIN_(i0 + i, SHARERS - 1)]);
 		BARRIER();
 		FOR_ITEMS (j, MIN_(CHUNK, SHARERS - i0) * HD) {
 			float sum = 0;
@@ -201,7 +202,7 @@ __kernel GROUP_SIZE void attention_split(__global const int *restrict step, int 
 					 __global float *restrict stats)
 {
 	__local float queries[SHARERS * HD], weights[SHARERS * SPLIT_TOKENS];
-	__local float parts[LANES * 4 * CHUNK], scratch[LANES];
+	__local float parts[LANES * 4 * CHUNK] QUADS_ALIGNED, scratch[LANES];
 	uint slot = GROUP_X, g = GROUP_Y;
 	__global const int *split = step + splits_at + slot * SPLIT_INTS;
 	__global const int *row = step + rows_at + split[SPLIT_ROW] * ROW_INTS;

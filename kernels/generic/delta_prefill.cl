@@ -1,12 +1,7 @@
 /*
  * Gated DeltaNet over prompts, in chunks of C = 64 tokens at absolute multiples of 64.
  *
- * delta_conv: the causal convolution with silu, the l2 norm of q and k, and the gates. With s = DK^-1/2 for q, 1 for k:
- *
- *     q, k = s x / sqrt(sum x^2 + 1e-6),  v = x,  x = silu(conv(proj))      (conv: delta.clh)
- *     gates = beta, g                                                        (delta.clh)
- *
- * delta_prefill: the recurrence over a chunk as products. With G = inclusive cumsum of g inside the chunk and
+ * The recurrence over a chunk as products. With G = inclusive cumsum of g inside the chunk and
  * Gamma_ij = e^(G_i - G_j) for i >= j,
  *
  *     A  = strictly lower of beta_i (k_i . k_j) Gamma_ij        P = lower of (q_i . k_j) Gamma_ij
@@ -21,76 +16,23 @@
  * A row leaves its state in slot ROW_STATE_DST. The slots of its snapshots get the state and the convolution inputs
  * that a row ending at the snapshot would have left, bit by bit.
  *
- *     step      the step table (kernels/step.h): rows at rows_at, token rows at token_rows_at; in
+ *     step      the step table (kernels/step.h): rows at rows_at; in
  *     proj      [T, DELTA_LD] float (delta.clh); in
- *     conv_w    [CONV, CHANNELS] float, taps; in
- *     neg_a     [HV] float, -exp(A_log); in       dt_bias [HV] float; in       norm_w [DV] float; in
+ *     norm_w    [DV] float; in
  *     ring      [slots, CONV, CHANNELS] float, inputs of the convolution (delta.clh); in and out
- *     qs, ks    [T, HK * DK] float; vs [T, HV * DV] float; gates [T, HV, 2] float: out of delta_conv, into delta_prefill
+ *     qs, ks    [T, HK * DK] float; vs [T, HV * DV] float; gates [T, HV, 2] float: from delta_conv; in
  *     state     [slots, HV, DK, DV] float; in and out
  *     work      [groups, SCRATCH] float, scratch: k^T [DK][C] | A [C][C] | P [C][C] | V' [C][DV] | O [C][DV]
  *     out       [T, HV * DV] elem_t; out
  *     first_row, n_rows   rows of the step table: first_row, first_row + 1, ...
  *
  * All sums are in float, each a chain over ascending tokens or dimensions; the norms' are lane by lane (common.clh).
- * Global size: delta_conv one group a token and head unit (HK of q, HK of k, HV of v); delta_prefill any number of
- * groups, each takes (row, value head) pairs one after the other.
- * Options: delta.clh, SCRATCH. Reference: reference_delta_step, reference_conv, reference_l2_norm,
- * reference_delta_gate, reference_gated_norm.
+ * Global size: any number of groups, each takes (row, value head) pairs one after the other. A GPU has delta_chunks.cl.
+ * Options: delta.clh, SCRATCH. Reference: reference_delta_step, reference_gated_norm.
  */
 #include "delta.clh"
 
 #define C	   64
-#define CONV_UNITS (2 * HK + HV)
-
-__kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_at, int token_rows_at,
-				    __global const float *restrict proj,
-				    __global const float *restrict conv_w,
-				    __global const float *restrict neg_a,
-				    __global const float *restrict dt_bias,
-				    __global const float *restrict ring, __global float *restrict qs,
-				    __global float *restrict ks, __global float *restrict vs,
-				    __global float *restrict gates)
-{
-	/* Units first: memory is read in the order in which it lies. */
-	uint t = get_group_id(0) / CONV_UNITS, unit = get_group_id(0) % CONV_UNITS;
-	__global const int *row = step + rows_at + step[token_rows_at + t] * ROW_INTS;
-	uint t0 = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
-	int src = row[ROW_STATE_SRC];
-	GROUP_SCRATCH(scratch);
-
-	if (unit >= 2 * HK) { /* v, which has no norm, and this head's gates */
-		uint h = unit - 2 * HK;
-		__global const float *in = proj + (ulong)t * DELTA_LD;
-
-		FOR_COLUMNS (c, DV)
-			V_STORE(conv_silu(proj, conv_w, ring, src, t, t0, start, V_AT + h * DV + c),
-				vs + ((ulong)t * HV + h) * DV + c);
-		if (LANE == 0) {
-			gates[((ulong)t * HV + h) * 2] = delta_beta(in, h);
-			gates[((ulong)t * HV + h) * 2 + 1] = delta_gate(in, neg_a, dt_bias, h);
-		}
-		return;
-	}
-	bool query = unit < HK;
-	uint kh = query ? unit : unit - HK;
-	__global float *out = (query ? qs : ks) + ((ulong)t * HK + kh) * DK;
-	floatv sum = 0;
-	float scale;
-
-	FOR_COLUMNS (c, DK) {
-		floatv x = conv_silu(proj, conv_w, ring, src, t, t0, start, unit * DK + c);
-
-		V_STORE(x, out + c);
-		sum = fma(x, x, sum);
-	}
-	scale = 1.0f / sqrt(group_sum(v_sum(sum), scratch) + 1e-6f);
-	if (query)
-		scale *= 1.0f / sqrt((float)DK);
-	FOR_COLUMNS (c, DK)
-		V_STORE(V_LOAD(out + c) * scale, out + c);
-}
-
 #define DELTA_ROWS  8
 #define COL_BLOCKS (VEC == 16 ? 2 : 1) /* blocks of WIDTH columns in a tile */
 #define HALF	   (DELTA_ROWS / 2)

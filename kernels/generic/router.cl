@@ -13,6 +13,7 @@
  * Global size: panels x groups of ROWS rows. Options: common.clh, LANES 256. Reference: reference_gemm.
  */
 #include "common.clh"
+#include "quads.clh"
 
 #define LANE_ROWS 4
 #define ROWS (LANES / 16 * LANE_ROWS)
@@ -24,7 +25,7 @@
 __kernel GROUP_SIZE void router(__global const float *restrict A, uint lda, __global const float *restrict W,
 				__global float *restrict C, uint ldc, uint M, uint N, uint K)
 {
-	__local float a[ROWS * A_LD], w[STEP_K * 16];
+	__local float a[ROWS * A_LD] QUADS_ALIGNED, w[STEP_K * 16] QUADS_ALIGNED;
 	uint panel = GROUP_X, row0 = GROUP_Y * ROWS, rows = MIN_(M - row0, (uint)ROWS);
 	uint column = LANE % 16, own = LANE / 16 * LANE_ROWS; /* the first of the lane's rows */
 	__global const float *from = W + (ulong)panel * K * 16 + LANE * 4;
@@ -39,9 +40,9 @@ __kernel GROUP_SIZE void router(__global const float *restrict A, uint lda, __gl
 			BARRIER();
 #pragma unroll
 			for (uint i = 0; i < A_LOADS; i++)
-				vstore4(next_a[i], 0, a + (LANE + i * LANES) / QUADS * A_LD + LANE % QUADS * 4);
+				SET_LOCAL_4(a + (LANE + i * LANES) / QUADS * A_LD + LANE % QUADS * 4, next_a[i]);
 			if (LANE < STEP_K * 4)
-				vstore4(next_w, 0, w + LANE * 4);
+				SET_LOCAL_4(w + LANE * 4, next_w);
 			BARRIER();
 		}
 		if (k0 < K) {
@@ -49,11 +50,11 @@ __kernel GROUP_SIZE void router(__global const float *restrict A, uint lda, __gl
 			for (uint i = 0; i < A_LOADS; i++) {
 				uint r = (LANE + i * LANES) / QUADS, k = k0 + LANE % QUADS * 4;
 
-				next_a[i] = r < rows && k < K ? vload4(0, A + (ulong)(row0 + r) * lda + k)
+				next_a[i] = r < rows && k < K ? GLOBAL_4(A + (ulong)(row0 + r) * lda + k)
 							     : (float4)0;
 			}
 			if (LANE < STEP_K * 4 && k0 + LANE / 4 < K)
-				next_w = vload4(0, from + (ulong)k0 * 16);
+				next_w = GLOBAL_4(from + (ulong)k0 * 16);
 		}
 		if (k0 && own < rows) {
 			uint n = MIN_(K - (k0 - STEP_K), (uint)STEP_K);
@@ -66,7 +67,7 @@ __kernel GROUP_SIZE void router(__global const float *restrict A, uint lda, __gl
 					wk[j] = w[(k + j) * 16 + column];
 #pragma unroll
 				for (uint i = 0; i < LANE_ROWS; i++) {
-					float4 v = vload4(0, a + (own + i) * A_LD + k);
+					float4 v = LOCAL_4(a + (own + i) * A_LD + k);
 
 					acc[i] = fma(v.x, wk[0], acc[i]);
 					acc[i] = fma(v.y, wk[1], acc[i]);

@@ -277,15 +277,20 @@ static struct pools upload(const struct setup *u)
 	};
 }
 
-static void run_prefill(const struct setup *u, const struct pools *p)
+static void run_conv(const struct setup *u, const struct pools *p)
 {
-	cl_mem work = buffer_out(kernels_delta_scratch(u->k) * 4);
-
 	kernel_delta_conv(u->k, p->step, (cl_int)u->rows_at, (cl_int)u->token_rows_at, p->proj,
 			  p->conv, p->neg_a, p->dt_bias, p->ring, p->q, p->k, p->v, p->gates,
 			  u->n_tokens);
-	kernel_delta_prefill(u->k, p->step, (cl_int)u->rows_at, u->n_rows, p->proj, p->q, p->k,
-			     p->v, p->gates, p->norm, p->ring, p->state, work, p->out);
+}
+
+static void run_prefill(const struct setup *u, const struct pools *p)
+{
+	cl_mem work = buffer_out(kernels_delta_scratch(u->k, u->n_tokens, u->n_rows) * 4);
+
+	run_conv(u, p);
+	kernel_delta_prefill(u->k, p->step, (cl_int)u->rows_at, u->n_rows, u->n_tokens, p->proj,
+			     p->q, p->k, p->v, p->gates, p->norm, p->ring, p->state, work, p->out);
 }
 
 static void run_decode(const struct setup *u, const struct pools *p)
@@ -382,13 +387,15 @@ static void prefill(const struct way *w, struct kernels *k, unsigned number)
 	struct pools p = upload(&u);
 	float *out, *state;
 
-	run_prefill(&u, &p);
+	run_conv(&u, &p);
 	set_finish(k);
 	near(read_floats(p.q, key), want.q, key, BOUND);
 	near(read_floats(p.k, key), want.k, key, BOUND);
 	near(read_floats(p.v, value), want.v, value, BOUND);
 	near(read_floats(p.gates, (uint64_t)u.n_tokens * s->value_heads * 2), want.gates,
 	     (size_t)u.n_tokens * s->value_heads * 2, BOUND);
+	run_prefill(&u, &p);
+	set_finish(k);
 	out = read_elements(w, p.out, value);
 	state = read_floats(p.state, SLOTS * slot_floats(&u));
 	near_elements(w, out, want.out, value, CHUNK_BOUND);
@@ -558,5 +565,5 @@ static void test(const struct way *w)
 	}
 }
 
-const struct kernel_test kernel_test = {.programs = "delta_prefill.cl delta_decode.cl",
-					.way = test};
+const struct kernel_test kernel_test = {
+	.programs = "delta_conv.cl delta_prefill.cl delta_chunks.cl delta_decode.cl", .way = test};

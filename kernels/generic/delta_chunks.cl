@@ -1,0 +1,398 @@
+/*
+ * delta_prefill on a GPU (delta_prefill.cl has the formulas): what chunks do not need of each other is computed for all of
+ * them at once, and a state's columns, which never meet in the recurrence, are shared out among groups.
+ *
+ *     delta_chunk   of each chunk and value head: G, P and the inverse T of I + A
+ *     delta_scan    of each row, value head and block of BLOCK columns of the state, chunk after chunk:
+ *
+ *                       R_i = beta_i (v_i - e^G_i (k_i S)),  V' = T R,  O_i = e^G_i (q_i S) + sum_j P_ij V'_j
+ *                       S <- e^G_C S + sum_i e^(G_C - G_i) k_i V'_i^T
+ *
+ *                   O takes the place of v. A row's state, and those of its snapshots, go to their slots.
+ *
+ * The gated norm follows as delta_norm (delta_conv.cl). T comes from blocks of 16: those on the diagonal by forward
+ * substitution, T_ij = -T_ii sum_k A_ik T_kj for the others.
+ *
+ *     step, proj, qs, ks, gates, ring, state   as in delta_prefill.cl; in, and ring and state out
+ *     vs        [T, HV * DV] float, v; in, then O; out
+ *     work      [chunks, HV, WORK] float: T [C][C] | P [C][C] | G [C], chunks numbered through the rows; out of delta_chunk,
+ *               into delta_scan
+ *     first_row, n_rows   rows of the step table: first_row, first_row + 1, ...
+ *
+ * All sums are in float, each a chain over ascending tokens or dimensions, whatever the row and the step.
+ * Global size: delta_chunk chunks, or more, x HV groups; delta_scan rows x HV x CEIL(DV / BLOCK).
+ * Options: delta.clh; LANES 256. Reference: reference_delta_step.
+ */
+#include "delta.clh"
+#include "quads.clh"
+
+#define C	 64
+#define C_LD	 (C + 4) /* of [C][C] in local memory: rows begin in different banks */
+#define SLICE	 32	 /* dimensions of q and k that are in local memory at a time */
+#define SLICE_LD (SLICE + 4)
+#define HALF_SLICE 16 /* of delta_chunk */
+#define HALF_LD	 (HALF_SLICE + 4)
+#define BLOCK	 16
+#define ROWS	 4 /* of a lane, in a tile of C rows and 16 columns */
+#define WORK	 (2 * C * C + C)
+#define LOCAL_2  (2 * C * SLICE_LD) /* two slices, or one [C][C] */
+
+/* The row of a chunk; *chunk becomes its number in the row. n_rows: there are fewer chunks. */
+static inline uint row_of_chunk(__global const int *rows, uint n_rows, uint *chunk)
+{
+	uint r = 0;
+
+	for (; r < n_rows; r++) {
+		uint n = CEIL_((uint)rows[r * ROW_INTS + ROW_COUNT], C);
+
+		if (*chunk < n)
+			break;
+		*chunk -= n;
+	}
+	return r;
+}
+
+/* Rows of x, `stride` apart, of which n exist: their `width` columns from c0 on, with zeros behind `columns` and n. */
+GROUP_FUNCTION void load_slice(LOCAL float *to, uint to_ld, __global const float *x, uint stride, uint n, uint c0,
+			       uint width, uint columns)
+{
+	uint quads = width / 4;
+
+	FOR_ITEMS (i, C * quads) {
+		uint r = i / quads, c = i % quads * 4;
+		float4 v = r < n && c0 + c < columns ? GLOBAL_4(x + r * stride + c0 + c) : (float4)0;
+
+		SET_LOCAL_4(to + r * to_ld + c, v);
+	}
+}
+
+/* G [C] from the gates of a chunk of n tokens, and beta [C]; 0 and the last G behind them. */
+GROUP_FUNCTION void chunk_gates(__global const float *gates, uint n, LOCAL float *G, LOCAL float *beta)
+{
+	FOR_ITEMS (i, C) {
+		beta[i] = i < n ? gates[i * HV * 2] : 0.0f;
+		G[i] = i < n ? gates[i * HV * 2 + 1] : 0.0f;
+	}
+	BARRIER();
+	if (LANE == 0) {
+		float sum = 0;
+
+		for (uint i = 0; i < C; i++) {
+			sum += G[i];
+			G[i] = sum;
+		}
+	}
+	BARRIER();
+}
+
+#define TILE	   16
+#define TILES	   (C / TILE)
+#define TILE_ITEMS CEIL_(TILE * TILE * (TILES - 1), LANES) /* elements of a lane */
+
+/* (I + A)^-1 in the place of A [C][C_LD], which is zero on its diagonal and above. */
+GROUP_FUNCTION void invert(LOCAL float *A)
+{
+	uint b = LANE / TILE * TILE, column = LANE % TILE;
+	float x[TILE], sum[TILE_ITEMS];
+
+	/* The blocks on the diagonal, a lane a column. */
+	if (LANE < C)
+#pragma unroll
+		for (uint i = 0; i < TILE; i++) {
+			x[i] = i == column ? 1.0f : 0.0f;
+#pragma unroll
+			for (uint m = 0; m < i; m++)
+				x[i] = fma(-A[(b + i) * C_LD + b + m], x[m], x[i]);
+		}
+	BARRIER();
+	if (LANE < C)
+#pragma unroll
+		for (uint i = 0; i < TILE; i++)
+			A[(b + i) * C_LD + b + column] = x[i];
+	BARRIER();
+	/* The blocks below, a block column after the other, from the last one on: A_kj T_jj, then T_ij. */
+	for (int j = (TILES - 2) * TILE; j >= 0; j -= TILE) {
+		uint first = (uint)j + TILE, n = (C - first) * TILE;
+
+#pragma unroll
+		for (uint e = 0; e < TILE_ITEMS; e++) {
+			uint i = LANE + e * LANES, r = first + i / TILE, c = i % TILE;
+
+			sum[e] = 0;
+			for (uint m = c; m < TILE && i < n; m++)
+				sum[e] = fma(A[r * C_LD + j + m], A[(j + m) * C_LD + j + c], sum[e]);
+		}
+		BARRIER();
+#pragma unroll
+		for (uint e = 0; e < TILE_ITEMS; e++)
+			if (LANE + e * LANES < n)
+				A[(first + (LANE + e * LANES) / TILE) * C_LD + j + LANE % TILE] = sum[e];
+		BARRIER();
+#pragma unroll
+		for (uint e = 0; e < TILE_ITEMS; e++) {
+			uint i = LANE + e * LANES, r = first + i / TILE, c = i % TILE;
+
+			sum[e] = 0;
+			for (uint m = first; m <= r && i < n; m++)
+				sum[e] = fma(-A[r * C_LD + m], A[m * C_LD + j + c], sum[e]);
+		}
+		BARRIER();
+#pragma unroll
+		for (uint e = 0; e < TILE_ITEMS; e++)
+			if (LANE + e * LANES < n)
+				A[(first + (LANE + e * LANES) / TILE) * C_LD + j + LANE % TILE] = sum[e];
+		BARRIER();
+	}
+}
+
+__kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows_at, int first_row, int n_rows,
+				     __global const float *restrict qs, __global const float *restrict ks,
+				     __global const float *restrict gates, __global float *restrict work)
+{
+	__local float A[C * C_LD], slices[2 * C * HALF_LD] QUADS_ALIGNED, G[C], beta[C];
+	LOCAL float *k_slice = slices, *q_slice = slices + C * HALF_LD;
+	__global const int *rows = step + rows_at + first_row * ROW_INTS;
+	uint h = GROUP_Y, kh = h / REPEAT, chunk = GROUP_X;
+	uint r = row_of_chunk(rows, (uint)n_rows, &chunk), n;
+	uint r0 = LANE / 16 * ROWS, c0 = LANE % 16 * ROWS;
+	__global float *T = work + ((ulong)GROUP_X * HV + h) * WORK, *P = T + C * C;
+	__global const float *q, *k;
+	float kk[ROWS][ROWS], qk[ROWS][ROWS];
+	ulong t;
+
+	if (r == (uint)n_rows)
+		return;
+	rows += r * ROW_INTS;
+	t = (uint)rows[ROW_TOKEN] + chunk * C;
+	n = MIN_((uint)rows[ROW_COUNT] - chunk * C, (uint)C);
+	q = qs + (t * HK + kh) * DK;
+	k = ks + (t * HK + kh) * DK;
+	chunk_gates(gates + (t * HV + h) * 2, n, G, beta);
+#pragma unroll
+	for (uint i = 0; i < ROWS; i++)
+#pragma unroll
+		for (uint j = 0; j < ROWS; j++)
+			kk[i][j] = qk[i][j] = 0;
+	for (uint d0 = 0; d0 < DK; d0 += HALF_SLICE) {
+		BARRIER(); /* the slices before are used */
+		load_slice(k_slice, HALF_LD, k, HK * DK, n, d0, HALF_SLICE, DK);
+		load_slice(q_slice, HALF_LD, q, HK * DK, n, d0, HALF_SLICE, DK);
+		BARRIER();
+		for (uint d = 0; d < HALF_SLICE; d++) {
+			float b[ROWS];
+
+#pragma unroll
+			for (uint j = 0; j < ROWS; j++)
+				b[j] = k_slice[(c0 + j) * HALF_LD + d];
+#pragma unroll
+			for (uint i = 0; i < ROWS; i++) {
+				float ki = k_slice[(r0 + i) * HALF_LD + d], qi = q_slice[(r0 + i) * HALF_LD + d];
+
+#pragma unroll
+				for (uint j = 0; j < ROWS; j++) {
+					kk[i][j] = fma(ki, b[j], kk[i][j]);
+					qk[i][j] = fma(qi, b[j], qk[i][j]);
+				}
+			}
+		}
+	}
+#pragma unroll
+	for (uint i = 0; i < ROWS; i++)
+#pragma unroll
+		for (uint j = 0; j < ROWS; j++) {
+			uint row = r0 + i, column = c0 + j;
+			float gamma = exp(G[row] - G[column]);
+
+			if (row >= C)
+				continue;
+			A[row * C_LD + column] = column < row ? beta[row] * kk[i][j] * gamma : 0.0f;
+			P[row * C + column] = column <= row ? qk[i][j] * gamma : 0.0f;
+		}
+	BARRIER();
+	invert(A);
+	FOR_ITEMS (i, C * C)
+		T[i] = A[i / C * C_LD + i % C];
+	FOR_ITEMS (i, C)
+		P[C * C + i] = G[i];
+}
+
+/* acc[i] += sum_m a[r0 + i][m] b[m][column], m ascending to the last row's; a [C][C_LD] is zero above its diagonal. */
+#define ADD_LOWER(acc, a, b)                                                                       \
+	for (uint m = 0; m < r0 + ROWS; m += 4) {                                                  \
+		float bm[4];                                                                       \
+                                                                                                   \
+		_Pragma("unroll") for (uint j = 0; j < 4; j++) bm[j] = (b)[(m + j) * BLOCK + column]; \
+		_Pragma("unroll") for (uint i = 0; i < ROWS; i++)                                  \
+		{                                                                                  \
+			float4 ai = LOCAL_4((a) + (r0 + i) * C_LD + m);                          \
+                                                                                                   \
+			(acc)[i] = fma(ai.x, bm[0], (acc)[i]);                                     \
+			(acc)[i] = fma(ai.y, bm[1], (acc)[i]);                                     \
+			(acc)[i] = fma(ai.z, bm[2], (acc)[i]);                                     \
+			(acc)[i] = fma(ai.w, bm[3], (acc)[i]);                                     \
+		}                                                                                  \
+	}
+
+#define BLOCKS_OF_V CEIL_(DV, BLOCK)
+#define S_ROWS	    ROUND_UP_(DK, 64)
+
+/* The columns of S that a group has, to a slot. */
+GROUP_FUNCTION void save_state(LOCAL const float *S, __global float *state, uint slot, uint h, uint column0)
+{
+	__global float *to = state + ((ulong)slot * HV + h) * DK * DV + column0;
+
+	FOR_ITEMS (i, DK * BLOCK)
+		if (column0 + i % BLOCK < DV)
+			to[i / BLOCK * DV + i % BLOCK] = S[i];
+}
+
+/* Leaves in slot dst the inputs that this head, and with the first of its key head that one, carries on after n tokens. */
+GROUP_FUNCTION void carry_head(__global const float *proj, __global float *ring, __global const int *row, uint dst, uint n,
+			       uint h)
+{
+	uint t0 = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START], kh = h / REPEAT;
+	int src = row[ROW_STATE_SRC];
+
+	FOR_COLUMNS (c, DV)
+		conv_carry(proj, ring, src, (int)dst, t0, start, n, V_AT + h * DV + c);
+	if (h % REPEAT == 0)
+		FOR_COLUMNS (c, DK) {
+			conv_carry(proj, ring, src, (int)dst, t0, start, n, Q_AT + kh * DK + c);
+			conv_carry(proj, ring, src, (int)dst, t0, start, n, K_AT + kh * DK + c);
+		}
+}
+
+__kernel GROUP_SIZE void delta_scan(__global const int *restrict step, int rows_at, int first_row,
+				    __global const float *restrict proj, __global const float *restrict qs,
+				    __global const float *restrict ks, __global float *restrict vs,
+				    __global const float *restrict gates, __global const float *restrict work,
+				    __global float *ring, __global float *state)
+{
+	__local float S[S_ROWS * BLOCK], slices[LOCAL_2] QUADS_ALIGNED, V[C * BLOCK], G[C], beta[C];
+	LOCAL float *k_slice = slices, *q_slice = slices + C * SLICE_LD;
+	__global const int *row = step + rows_at + (first_row + (int)(GROUP_X / (HV * BLOCKS_OF_V))) * ROW_INTS;
+	uint h = GROUP_X / BLOCKS_OF_V % HV, kh = h / REPEAT, column0 = GROUP_X % BLOCKS_OF_V * BLOCK;
+	uint column = LANE % BLOCK, r0 = LANE / BLOCK * ROWS;
+	uint count = (uint)row[ROW_COUNT], chunk = 0;
+	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
+	bool exists = column0 + column < DV;
+
+	for (__global const int *r = step + rows_at + first_row * ROW_INTS; r < row; r += ROW_INTS)
+		chunk += CEIL_((uint)r[ROW_COUNT], C);
+	FOR_ITEMS (i, S_ROWS * BLOCK) {
+		uint d = i / BLOCK, c = column0 + i % BLOCK;
+
+		S[i] = src != ROW_STATE_ZERO && d < DK && c < DV
+			       ? state[((ulong)MAX_(src, 0) * HV + h) * DK * DV + d * DV + c]
+			       : 0.0f;
+	}
+	for (uint done = 0; done < count; done += C, chunk++) {
+		uint n = MIN_(count - done, (uint)C);
+		ulong t = (uint)row[ROW_TOKEN] + done;
+		__global const float *q = qs + (t * HK + kh) * DK, *k = ks + (t * HK + kh) * DK;
+		__global const float *T = work + ((ulong)chunk * HV + h) * WORK, *P = T + C * C;
+		__global float *v = vs + (t * HV + h) * DV + column0 + column;
+		float ks_[ROWS], qs_[ROWS], x[ROWS], last;
+
+		BARRIER();
+		FOR_ITEMS (i, C) {
+			G[i] = P[C * C + i];
+			beta[i] = i < n ? gates[((t + i) * HV + h) * 2] : 0.0f;
+		}
+#pragma unroll
+		for (uint i = 0; i < ROWS; i++)
+			ks_[i] = qs_[i] = x[i] = 0;
+		for (uint d0 = 0; d0 < DK; d0 += SLICE) {
+			BARRIER();
+			load_slice(k_slice, SLICE_LD, k, HK * DK, n, d0, SLICE, DK);
+			load_slice(q_slice, SLICE_LD, q, HK * DK, n, d0, SLICE, DK);
+			BARRIER();
+			for (uint d = 0; d < SLICE; d += 4) {
+				float s[4];
+
+#pragma unroll
+				for (uint j = 0; j < 4; j++)
+					s[j] = S[(d0 + d + j) * BLOCK + column];
+#pragma unroll
+				for (uint i = 0; i < ROWS; i++) {
+					float4 ki = LOCAL_4(k_slice + (r0 + i) * SLICE_LD + d);
+					float4 qi = LOCAL_4(q_slice + (r0 + i) * SLICE_LD + d);
+
+					ks_[i] = fma(ki.x, s[0], ks_[i]);
+					ks_[i] = fma(ki.y, s[1], ks_[i]);
+					ks_[i] = fma(ki.z, s[2], ks_[i]);
+					ks_[i] = fma(ki.w, s[3], ks_[i]);
+					qs_[i] = fma(qi.x, s[0], qs_[i]);
+					qs_[i] = fma(qi.y, s[1], qs_[i]);
+					qs_[i] = fma(qi.z, s[2], qs_[i]);
+					qs_[i] = fma(qi.w, s[3], qs_[i]);
+				}
+			}
+		}
+#pragma unroll
+		for (uint i = 0; i < ROWS; i++) { /* R */
+			uint r = r0 + i;
+			float vi = r < n && exists ? v[r * HV * DV] : 0.0f;
+
+			V[r * BLOCK + column] = beta[r] * (vi - exp(G[r]) * ks_[i]);
+		}
+		BARRIER();
+		load_slice(slices, C_LD, T, C, C, 0, C, C);
+		BARRIER();
+		ADD_LOWER(x, slices, V)
+		BARRIER();
+#pragma unroll
+		for (uint i = 0; i < ROWS; i++) { /* V' */
+			V[(r0 + i) * BLOCK + column] = x[i];
+			qs_[i] *= exp(G[r0 + i]);
+		}
+		load_slice(slices, C_LD, P, C, C, 0, C, C);
+		BARRIER();
+		ADD_LOWER(qs_, slices, V)
+		BARRIER();
+		last = G[C - 1];
+#pragma unroll
+		for (uint i = 0; i < ROWS; i++) {
+			uint r = r0 + i;
+
+			if (r < n && exists)
+				v[r * HV * DV] = qs_[i];
+			V[r * BLOCK + column] = x[i] * exp(last - G[r]);
+		}
+		for (uint d0 = 0; d0 < DK; d0 += 64) {
+			float sum[ROWS];
+
+			BARRIER();
+			load_slice(slices, C_LD, k, HK * DK, n, d0, 64, DK);
+			BARRIER();
+#pragma unroll
+			for (uint i = 0; i < ROWS; i++)
+				sum[i] = 0;
+			for (uint m = 0; m < n; m++) {
+				float4 km = LOCAL_4(slices + m * C_LD + r0);
+				float vm = V[m * BLOCK + column];
+
+				sum[0] = fma(km.x, vm, sum[0]);
+				sum[1] = fma(km.y, vm, sum[1]);
+				sum[2] = fma(km.z, vm, sum[2]);
+				sum[3] = fma(km.w, vm, sum[3]);
+			}
+#pragma unroll
+			for (uint i = 0; i < ROWS; i++) {
+				LOCAL float *s = S + (d0 + r0 + i) * BLOCK + column;
+
+				*s = fma(exp(last), *s, sum[i]);
+			}
+		}
+		BARRIER();
+		for (int i = 0; i < row[ROW_SNAPSHOTS]; i++)
+			if ((uint)row[ROW_SNAPSHOT_TOKENS(i)] == done + n) {
+				save_state(S, state, (uint)row[ROW_SNAPSHOT_SLOT(i)], h, column0);
+				if (column0 == 0)
+					carry_head(proj, ring, row, (uint)row[ROW_SNAPSHOT_SLOT(i)], done + n, h);
+			}
+	}
+	save_state(S, state, (uint)dst, h, column0);
+	if (column0 == 0)
+		carry_head(proj, ring, row, (uint)dst, count, h);
+}
