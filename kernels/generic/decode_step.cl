@@ -36,10 +36,7 @@
  * for. So a group that has waited for longer than a part takes lets other threads run (sched_yield); otherwise all
  * would spin until the system's next time slice. */
 #define PATIENCE 256 /* turns of `pause` */
-/* GPUs launch kernel by kernel; for them only tests/check_kernels compiles this file. */
-#if LANES > 1
-#define WAIT(turn) mem_fence(CLK_GLOBAL_MEM_FENCE)
-#elif defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__linux__)
 #define WAIT(turn)                                                                                 \
 	do {                                                                                       \
 		long call_ = 24; /* sched_yield */                                                 \

@@ -1,6 +1,6 @@
 /*
- * delta_prefill on a GPU (delta_prefill.cl has the formulas): what chunks do not need of each other is computed for all of
- * them at once, and a state's columns, which never meet in the recurrence, are shared out among groups.
+ * delta_prefill on a GPU (delta_prefill.cl has the formulas). The part of a chunk that does not depend on the state is
+ * computed for all chunks at once. The columns of a state do not depend on each other, so groups share them out.
  *
  *     delta_chunk   of each chunk and value head: G, P and the inverse T of I + A
  *     delta_scan    of each row, value head and block of BLOCK columns of the state, chunk after chunk:
@@ -246,7 +246,8 @@ GROUP_FUNCTION void save_state(LOCAL const float *S, __global float *state, uint
 			to[i / BLOCK * DV + i % BLOCK] = S[i];
 }
 
-/* Leaves in slot dst the inputs that this head, and with the first of its key head that one, carries on after n tokens. */
+/* Leaves in slot dst the convolution inputs after n tokens of the row: those of this head, and if it is the first of its
+ * key head also those of the key head. */
 GROUP_FUNCTION void carry_head(__global const float *proj, __global float *ring, __global const int *row, uint dst, uint n,
 			       uint h)
 {

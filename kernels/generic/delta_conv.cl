@@ -1,5 +1,5 @@
 /*
- * What comes before Gated DeltaNet's chunks, and on a GPU behind them.
+ * The steps of Gated DeltaNet before its chunks and, on a GPU, behind them.
  *
  * delta_conv: the causal convolution with silu, the l2 norm of q and k, and the gates. With s = DK^-1/2 for q, 1 for k:
  *
@@ -34,7 +34,7 @@ __kernel GROUP_SIZE void delta_conv(__global const int *restrict step, int rows_
 				    __global float *restrict ks, __global float *restrict vs,
 				    __global float *restrict gates)
 {
-	/* Units first: memory is read in the order in which it lies. */
+	/* Units run fastest, so that memory is read in its order. */
 	uint t = get_group_id(0) / CONV_UNITS, unit = get_group_id(0) % CONV_UNITS;
 	__global const int *row = step + rows_at + step[token_rows_at + t] * ROW_INTS;
 	uint t0 = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];

@@ -41,8 +41,7 @@
 
 /*
  * acc[i][j] = sum_k a[i][k] * b[k * b_row + column j], k ascending, for a tile of DELTA_ROWS rows and the SLAB columns
- * from c0 on. Past n_cols any number does for b; another lane's column would not do, since that lane may be writing
- * it.
+ * from c0 on. Past n_cols any number does for b.
  */
 static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global const float *const a[DELTA_ROWS],
 				__global const float *b, uint b_row, uint n, uint c0, uint n_cols)
@@ -53,7 +52,7 @@ static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global con
 	for (uint j = 0; j < COL_BLOCKS; j++) {
 		uint c = c0 + j * WIDTH + LANE * VEC;
 
-		column[j] = LANES == 1 && c >= n_cols ? 0 : c;
+		column[j] = c >= n_cols ? 0 : c;
 #pragma unroll
 		for (uint i = 0; i < DELTA_ROWS; i++)
 			acc[i][j] = 0;
@@ -63,7 +62,7 @@ static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global con
 
 #pragma unroll
 		for (uint j = 0; j < COL_BLOCKS; j++)
-			bk[j] = LANES == 1 || column[j] < n_cols ? V_LOAD(b + k * b_row + column[j]) : (floatv)0;
+			bk[j] = V_LOAD(b + k * b_row + column[j]);
 #pragma unroll
 		for (uint i = 0; i < DELTA_ROWS; i++) {
 			floatv ak = (floatv)a[i][k];
@@ -75,7 +74,7 @@ static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global con
 	}
 }
 
-/* The rows of a tile: `rows` of them from p on, the last one again for those that are missing. */
+/* The rows of a tile: `rows` of them from p on; the last one stands for those that are missing. */
 static inline void tile_rows(__global const float *a[DELTA_ROWS], uint first, uint n, __global const float *p,
 			     uint stride, uint rows)
 {
@@ -91,8 +90,8 @@ static inline void tile_rows(__global const float *a[DELTA_ROWS], uint first, ui
 		_Pragma("unroll") for (uint j = 0; j < COL_BLOCKS; j++) if (i < (rows)) for (      \
 			uint c = (c0) + j * WIDTH + LANE * VEC, once = 1; once && c < (n_cols); once = 0)
 
-/* Leaves in slot dst the inputs that this head, and with the first of its key head that one, carries on after n
- * tokens of the row. */
+/* Leaves in slot dst the convolution inputs after n tokens of the row: those of this head, and if it is the first of its
+ * key head also those of the key head. */
 static inline void carry_head(__global const float *proj, __global float *ring, __global const int *row,
 			      uint dst, uint n, uint h)
 {
@@ -131,7 +130,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 		__global float *S = state + ((ulong)dst * HV + h) * DK * DV;
 		__global const float *S0 = state + ((ulong)MAX_(src, 0) * HV + h) * DK * DV;
 
-		/* The state moves to its own slot first; a new sequence begins at zero by selection. */
+		/* The state moves to its own slot first. For a new sequence zeros are selected in place of it. */
 		if (src != dst)
 			for (uint d = 0; d < DK; d++)
 				FOR_COLUMNS (c, DV)
@@ -164,7 +163,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 				FOR_ITEMS (d, DK)
 					kt[d * C + i] = i < n ? k[i * HK * DK + d] : 0.0f;
 			BARRIER();
-			/* A and P, four rows of each at a time; what lies behind their diagonals is not looked at. */
+			/* A and P, four rows of each at a time; the elements above their diagonals are not used. */
 			for (uint i0 = 0; i0 < n; i0 += HALF) {
 				uint rows = MIN_(n - i0, (uint)HALF);
 
@@ -184,7 +183,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 					}
 				}
 			}
-			BARRIER(); /* A and P are read by every lane; from here on a lane has its columns to itself */
+			BARRIER(); /* every lane reads A and P; from here on each lane has columns of its own */
 			for (uint c0 = 0; c0 < DV; c0 += SLAB) {
 				for (uint i0 = 0; i0 < n; i0 += HALF) {
 					uint rows = MIN_(n - i0, (uint)HALF);

@@ -7,7 +7,7 @@
  *     M rows; N columns and K terms, padded to multiples of 16
  *
  * A group has the 16 columns of a panel and ROWS rows, LANE_ROWS of them a lane. STEP_K terms at a time go through local
- * memory; those of the next step are on their way meanwhile. Each element is one chain of fused additions, k ascending, as in
+ * memory; those of the next step are loaded meanwhile. Each element is one chain of fused additions, k ascending, as in
  * gemm_core.clh: the bits are those of gemm_store in float.
  *
  * Global size: panels x groups of ROWS rows. Options: common.clh, LANES 256. Reference: reference_gemm.
@@ -36,7 +36,7 @@ __kernel GROUP_SIZE void router(__global const float *restrict A, uint lda, __gl
 	for (uint i = 0; i < LANE_ROWS; i++)
 		acc[i] = 0;
 	for (uint k0 = 0; k0 < K + STEP_K; k0 += STEP_K) {
-		if (k0) { /* what came meanwhile is used now */
+		if (k0) { /* the terms that were loaded before become this step's */
 			BARRIER();
 #pragma unroll
 			for (uint i = 0; i < A_LOADS; i++)
