@@ -566,4 +566,5 @@ static void test(const struct way *w)
 }
 
 const struct kernel_test kernel_test = {
-	.programs = "delta_conv.cl delta_prefill.cl delta_chunks.cl delta_decode.cl", .way = test};
+	.programs = "delta_conv.cl delta_prefill.cl delta_chunks.cl delta_decode.cl delta_token.cl",
+	.way = test};

@@ -1,0 +1,105 @@
+/*
+ * delta_decode on a GPU (delta_decode.cl has the formulas): a group has a value head, and its state is read once into
+ * registers and written once.
+ *
+ *     A lane has 4 neighbouring columns of the state and LANE_ROWS of its rows: those whose number is the lane's part modulo
+ *     D_PARTS. S^T k and S^T q are D_PARTS chains over a column's rows, added up in order.
+ *
+ * Arguments as in delta_decode.cl. All sums are in float; the norms' are lane by lane (common.clh).
+ * Global size: decode rows x HV groups. Options: delta.clh; LANES 256. Reference: reference_delta_step, reference_conv,
+ * reference_l2_norm, reference_delta_gate, reference_gated_norm.
+ */
+#include "delta.clh"
+#include "quads.clh"
+
+#define COLUMN_QUADS (DV / 4)
+#define D_PARTS	     (LANES / COLUMN_QUADS)
+#define LANE_ROWS    CEIL_(DK, D_PARTS)
+
+/* The channel of item i of q (DK), k (DK) and v (DV) of value head h. */
+#define CHANNEL(i, h)                                                                              \
+	((i) < DK ? Q_AT + (h) / REPEAT * DK + (i)                                                 \
+		  : (i) < 2 * DK ? K_AT + (h) / REPEAT * DK + (i) - DK : V_AT + (h) * DV + (i) - 2 * DK)
+
+/* sum[c] = what the lanes of all parts have of column c, in the order of the parts; parts [D_PARTS][DV] */
+GROUP_FUNCTION void add_parts(float4 x, LOCAL float *parts, LOCAL float *sum)
+{
+	if (LANE < D_PARTS * COLUMN_QUADS)
+		SET_LOCAL_4(parts + LANE * 4, x);
+	BARRIER();
+	FOR_ITEMS (c, DV) {
+		float s = 0;
+
+		for (uint p = 0; p < D_PARTS; p++)
+			s += parts[p * DV + c];
+		sum[c] = s;
+	}
+	BARRIER();
+}
+
+__kernel GROUP_SIZE void delta_decode(__global const int *restrict step, int rows_at, int first_row,
+				      __global const float *restrict proj, __global const float *restrict conv_w,
+				      __global const float *restrict neg_a, __global const float *restrict dt_bias,
+				      __global const float *restrict norm_w, __global float *ring, __global float *state,
+				      __global elem_t *restrict out)
+{
+	__local float x[2 * DK + DV] QUADS_ALIGNED, parts[D_PARTS * DV] QUADS_ALIGNED, sum[DV] QUADS_ALIGNED, scratch[LANES];
+	LOCAL float *q = x, *k = x + DK, *v = x + 2 * DK;
+	__global const int *row = step + rows_at + (first_row + (int)GROUP_X) * ROW_INTS;
+	uint h = GROUP_Y, t = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START];
+	uint column = LANE % COLUMN_QUADS * 4, part = LANE / COLUMN_QUADS;
+	int src = row[ROW_STATE_SRC], dst = row[ROW_STATE_DST];
+	__global const float *in = proj + (ulong)t * DELTA_LD;
+	__global const float *S0 = state + ((ulong)MAX_(src, 0) * HV + h) * DK * DV + column;
+	__global float *S1 = state + ((ulong)dst * HV + h) * DK * DV + column;
+	float beta = delta_beta(in, h), decay = exp(delta_gate(in, neg_a, dt_bias, h));
+	float q2 = 0, k2 = 0, q_scale, k_scale;
+	float4 S[LANE_ROWS], y = 0, u;
+
+	/* The loads of the state are on their way while q, k and v are computed. */
+#pragma unroll
+	for (uint i = 0; i < LANE_ROWS; i++) {
+		uint d = part + i * D_PARTS;
+
+		S[i] = part < D_PARTS && d < DK && src != ROW_STATE_ZERO ? GLOBAL_4(S0 + d * DV) : (float4)0;
+	}
+	FOR_ITEMS (i, 2 * DK + DV) {
+		uint c = CHANNEL(i, h);
+
+		x[i] = conv_silu(proj, conv_w, ring, src, t, t, start, c);
+		if (i >= 2 * DK || h % REPEAT == 0)
+			conv_carry(proj, ring, src, dst, t, start, 1, c);
+	}
+	BARRIER();
+	FOR_ITEMS (d, DK) {
+		q2 = fma(q[d], q[d], q2);
+		k2 = fma(k[d], k[d], k2);
+	}
+	q_scale = 1.0f / sqrt(group_sum(q2, scratch) + 1e-6f) * (1.0f / sqrt((float)DK));
+	k_scale = 1.0f / sqrt(group_sum(k2, scratch) + 1e-6f);
+	FOR_ITEMS (d, DK) {
+		q[d] *= q_scale;
+		k[d] *= k_scale;
+	}
+	BARRIER();
+#pragma unroll
+	for (uint i = 0; i < LANE_ROWS; i++)
+		if (part + i * D_PARTS < DK)
+			y = fma((float4)k[part + i * D_PARTS], S[i], y);
+	add_parts(y, parts, sum);
+	u = beta * (LOCAL_4(v + column) - decay * LOCAL_4(sum + column));
+	y = 0;
+#pragma unroll
+	for (uint i = 0; i < LANE_ROWS; i++) {
+		uint d = part + i * D_PARTS;
+
+		if (part < D_PARTS && d < DK) {
+			S[i] = fma((float4)k[d], u, decay * S[i]);
+			y = fma((float4)q[d], S[i], y);
+			*(__global float4 *)(S1 + d * DV) = S[i];
+		}
+	}
+	BARRIER(); /* sum has been read */
+	add_parts(y, parts, sum);
+	GATED_NORM(sum, in, h, norm_w, out + ((ulong)t * HV + h) * DV, scratch);
+}
