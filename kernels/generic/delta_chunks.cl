@@ -160,11 +160,10 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 	float kk[ROWS][ROWS], qk[ROWS][ROWS];
 	ulong t;
 
-	if (r == (uint)n_rows)
-		return;
-	rows += r * ROW_INTS;
-	t = (uint)rows[ROW_TOKEN] + chunk * C;
-	n = MIN_((uint)rows[ROW_COUNT] - chunk * C, (uint)C);
+	/* A chunk too many has no tokens. PoCL 3.1 goes astray where some groups return before a barrier. */
+	rows += MIN_(r, (uint)n_rows - 1) * ROW_INTS;
+	t = r < (uint)n_rows ? (uint)rows[ROW_TOKEN] + chunk * C : 0;
+	n = r < (uint)n_rows ? MIN_((uint)rows[ROW_COUNT] - chunk * C, (uint)C) : 0;
 	q = qs + (t * HK + kh) * DK;
 	k = ks + (t * HK + kh) * DK;
 	chunk_gates(gates + (t * HV + h) * 2, n, G, beta);
@@ -216,7 +215,8 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 		P[C * C + i] = G[i];
 }
 
-/* acc[i] += sum_m a[r0 + i][m] b[m][column], m ascending to the last row's; a [C][C_LD] is zero above its diagonal. */
+/* acc[i] += sum_m a[r0 + i][m] b[m][column], m ascending to the last row's; a [C][C_LD] is zero above its diagonal.
+ * (Rows behind the chunk's n are computed too: PoCL 3.1 takes a condition on lanes out of a loop with barriers.) */
 #define ADD_LOWER(acc, a, b)                                                                       \
 	for (uint m = 0; m < r0 + ROWS; m += 4) {                                                  \
 		float bm[4];                                                                       \
