@@ -4,7 +4,8 @@
  *        │          │           │         may finish
  *        └──────────┴───────────┴──> FAILED   the model does not load, the device is lost
  *
- * Any thread reads the state; the text and engine threads report when their part is loaded; main waits. */
+ * Any thread reads the state. The text and engine threads, and a prefill worker's transfer thread, report when their
+ * part is loaded; main waits. */
 #pragma once
 
 #include <stdbool.h>
@@ -45,5 +46,5 @@ void lifecycle_notify(struct lifecycle *l);
 /* main: waits for a signal or a notification, at most timeout_ns. True: a signal came. */
 bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns);
 
-/* Tells systemd, if it started us ("READY=1", "STOPPING=1", "STATUS=…"). */
+/* Tells systemd, if it started the program ("READY=1", "STOPPING=1", "STATUS=…"). */
 void lifecycle_tell(const char *fmt, ...) PRINTF(1, 2);

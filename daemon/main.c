@@ -153,7 +153,8 @@ static void wait_for_calls(struct server *s, uint64_t ns)
 	}
 }
 
-/* Waits for READY, then for a signal or a failure. */
+/* Waits for a signal or a failure, and announces READY when it comes. A signal while the model is loaded ends the
+ * program. */
 static void serve(struct server *s, uint16_t port)
 {
 	bool announced = false;

@@ -114,7 +114,7 @@ static const struct option_def table[] = {
 	 .max = 600000, .initial = 5000,
 	 .text = "time between two heartbeats; a peer that misses two is taken for dead"},
 	{"transfer-trace", "FILE", OPTION_TEXT, AT(transfer_trace), .initial_text = "none",
-	 .text = "write when each window of layers was computed, sent and received"},
+	 .text = "write the times of prompts and of the WINDOW messages with their data"},
 	{"disaggregation-min-tokens", "N", OPTION_NUMBER, AT(disaggregation_min_tokens), .min = 1,
 	 .max = UINT32_MAX, .initial = 256,
 	 .text = "a decode worker itself computes a prompt with fewer uncached tokens"},

@@ -45,7 +45,8 @@ struct server {
 	struct openai_limits limits;
 
 	struct metrics metrics;
-	_Atomic uint32_t calls;	 /* calls whose body has arrived and that are not freed */
+	/* calls whose body has arrived and that are not freed, and prompts that are computed for other workers */
+	_Atomic uint32_t calls;
 	_Atomic uint32_t queued; /* of these, calls without a first token or an answer */
 	/* bytes of bodies that are being received or wait to be parsed */
 	_Atomic uint64_t body_bytes;

@@ -1,4 +1,5 @@
-/* The threads of tigond, and all data that pass between them.
+/* The threads of tigond, and the queues between them. Two kinds are not in this list: the two threads of the cache's
+ * files (engine/store/state.h), and threads that share one computation and end with it (base/parallel.h).
  *
  *     main      signals, start and stop, the drain. Touches no request.
  *     http      libmicrohttpd's own thread (epoll). Reads bodies, writes answers; turns tokens into text (detokenizer,
@@ -15,7 +16,7 @@
  *     server.inbox       text, http, watch  engine    submissions, aborts, stops            call.c
  *     call.tokens        engine             http      a record for each token               call.c
  *     connection resume  any                http      "look at your call again"             call.c
- *     watch.epoll        kernel             watch     hang-ups, by connection               watch.c
+ *     watch.epoll        system             watch     hang-ups, by connection               watch.c
  *     transfer.tasks     engine             transfer  prompts to hand over, first tokens    transfer/transfer.c
  *     transfer.windows   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
  *     transfer.returned  ZeroMQ's threads   transfer  windows that the system has taken     transfer/sending.c
@@ -45,6 +46,6 @@ extern struct role role_main, role_http, role_text, role_engine, role_watch, rol
 #define OWNED_BY(role)	ROLE_ATTRIBUTE(guarded_by(role))
 #define POINTS_TO(role) ROLE_ATTRIBUTE(pt_guarded_by(role))
 
-/* From here on this function runs in that role. Every thread's start routine and every callback of libmicrohttpd
- * begins with it; the first call in a thread also names the thread. */
+/* From here on this function runs in that role. Every thread's start routine, and each callback of libmicrohttpd
+ * that serves a connection, begins with it; the first call in a thread also names the thread. */
 void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));

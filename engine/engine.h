@@ -124,7 +124,7 @@ int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret
 uint32_t engine_items_out(const struct engine *g);
 
 /* Copies single pieces. When a prompt is computed for another worker, the pieces of its first layers are sent while
- * later layers are still computed (daemon/transfer), so they are copied layer by layer.
+ * later layers are still computed (daemon/transfer), so they are copied a few layers at a time.
  *
  * These copies are commands on the same queue too, without a limit on their number. host holds one piece after the
  * other. It belongs to the copy until done(tag, good) is called: once for every call that returned 0, either by this
@@ -157,9 +157,9 @@ void engine_block_free(struct engine_block *b);
 /* Waits until the queue is empty and every done was called. */
 void engine_finish(struct engine *g);
 
-/* A function that engine_submit calls once for every layer of a step that computes prompts, when the commands of the
- * layer are queued and those of later layers are not. It may call engine_read_pieces and engine_write_pieces; their
- * copies run between the two. NULL: none. */
+/* A function that engine_submit calls once for every layer of a step, when the commands of the layer are queued and
+ * those of later layers are not; never in a step of one launch, which computes no prompts. It may call
+ * engine_read_pieces and engine_write_pieces; their copies run between the two. NULL: none. */
 typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer);
 void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
 

@@ -78,7 +78,7 @@
 #define DRAW_SEED_LOW	  8
 #define DRAW_SEED_HIGH	  9
 #define DRAW_CHOICE	  10 /* number of the choice of its request */
-#define DRAW_POSITION	  11 /* position of the drawn token */
+#define DRAW_POSITION	  11 /* tokens that the choice generated before */
 #define DRAW_SEAT	  12 /* row of the counts that penalties read; -1: no penalties */
 #define DRAW_TOP	  13 /* best tokens that the report lists */
 #define DRAW_BANNED_AT	  14 /* ids that must not be drawn */

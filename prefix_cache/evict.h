@@ -39,8 +39,8 @@ struct prefix_node;
 enum evict_group { EVICT_BARE, EVICT_LEAF, EVICT_STATE, EVICT_GROUPS, EVICT_NOT = EVICT_GROUPS };
 
 /* A node's place in the order of eviction. Of nodes with equal scores one that was never hit goes first, then the
- * shallower one, then the one that was unused for longer. The number of the node makes the order complete; it does
- * not depend on the ids of pages and slots. */
+ * shallower one (leaves count as the deepest), then the one that was unused for longer. The number of the node makes
+ * the order complete; it does not depend on the ids of pages and slots. */
 struct evict_key {
 	double score;
 	uint64_t used; /* time of the last use */

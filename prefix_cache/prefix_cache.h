@@ -21,7 +21,7 @@
  * tree hands whole pages over to it, adding a checkpoint hands over a slot; from then on they are not written. If the
  * tree already has pages with the same tokens and origin it keeps its own and puts the request's back.
  *
- *     free + held by requests + held by the tree == size, for each pool
+ *     free + held by requests alone + held by the tree == size, for each pool
  *
  * A lock on a node keeps it and every node above it. Without a lock a leaf can be evicted, with its pages and slot.
  * An inner or a locked node can lose its slot alone, unless the slot is pinned (a step is about to read it). One
@@ -197,7 +197,8 @@ const int32_t *prefix_cache_page_tokens(const struct prefix_cache *c, uint32_t p
 bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_match *beside,
 			   uint64_t n_pages, uint64_t n_slots);
 
-/* A page or slot for a request, with one reference; evicts when it has to. POOL_NONE: all are in use. */
+/* A page or slot for a request, with one reference; evicts when it has to. POOL_NONE: none can be freed, or
+ * budget_bytes allows no more. */
 uint32_t prefix_cache_take_page(struct prefix_cache *c) MUST_CHECK;
 uint32_t prefix_cache_take_slot(struct prefix_cache *c) MUST_CHECK;
 

@@ -72,8 +72,8 @@ static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_no
 	return node;
 }
 
-/* Whether pages can be added to the node's edge: it is a leaf that only the caller has locked, without a state at its
- * end. */
+/* Whether pages of this origin can be added to the node's edge: it is a leaf of the same origin that only the caller
+ * has locked, and its end neither has a state nor lost one. */
 static bool can_grow_in_place(const struct prefix_node *n, uint64_t origin)
 {
 	return n->n_pages && n->locks == 1 && !n->n_children && n->slot == POOL_NONE &&

@@ -4,8 +4,8 @@
  * that the request needs with the memory that is free or can be evicted, and takes all of it or nothing; a refusal
  * changes nothing. For n living choices a request needs n seats, n slots, and pages for
  *
- *     position   0          W        known        + a page of growth, at most the end
- *                | whole    | partial  |  growth |
+ *     position   0          W        known        + a page of growth, but not beyond
+ *                | whole    | partial  |  growth |       n_prompt + max_tokens
  *                | shared,  | per choice         |     W = n_prompt rounded down to a page
  *                | once     |                    |
  *
@@ -38,13 +38,13 @@ bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss 
 /* The prompt has arrived: the request counts as admitted. */
 void admission_received(struct scheduler *s, struct request *r);
 
-/* Whether a page is free for the token behind the planned ones. */
+/* Whether q's block table has a page for the token behind the planned ones. */
 static inline bool admission_has_page(const struct scheduler *s, const struct sequence *q)
 {
 	return q->n_planned < (uint64_t)q->n_pages * s->config.page_tokens;
 }
 
-/* Takes such a page; false: none is free now. */
+/* Adds a page to q's block table; false: none can be had now. */
 bool admission_grow(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
 /* The fork: the other choices get the trunk's whole pages, and copies of its partial page and its state. */

@@ -1,8 +1,8 @@
 /* Cuts a prompt into windows (the tokens that a request prefills in one step), and chooses the states inside a window
  * to keep.
  *
- * A window ends at the end of the prompt or at a multiple of `align`, the larger of page and state chunk. In the
- * engine both are multiples of CHUNK_TOKENS. So every window begins at an absolute multiple of CHUNK_TOKENS, the same
+ * A window ends at the end of the prompt or at a multiple of `align`, the larger of page_tokens and state_tokens. In
+ * the engine both are multiples of CHUNK_TOKENS. So every window begins at an absolute multiple of CHUNK_TOKENS, the same
  * chunks are computed whatever the budget was, and a page is whole before another request can share it. The part of
  * the budget below a multiple of align is not used. */
 #pragma once

@@ -9,11 +9,12 @@
  * such. A Receiving request neither leads nor follows another one, and is not retracted.
  *
  * Sending. The prompt is resumed only from prefilled pages and states, too. Its rows list the data for the other
- * worker (struct plan_ship): each page once, as soon as it is whole, also when it was found in the cache; and with
- * the last row the state behind the prompt. The bytes may be read long after the step. Therefore the request keeps
+ * worker (struct plan_ship): each page that it lacks once, as soon as it is whole, also when it was found in the
+ * cache; and with the last row the state behind the prompt. The bytes may be read long after the step. Therefore the request keeps
  * its trunk when its tokens are drawn (Shipping). The trunk holds
  *     - a lock on the path of the tree with its pages
- *     - a reference to each page that it shipped and for which the tree had another page already (request.ship_pages)
+ *     - its own pages, and a reference to each of them that it has handed to the tree, which may have exchanged it for
+ *       another one (request.ship_pages)
  *     - the slot with the state, or a pin on it, when it became a checkpoint.
  *
  * Source: the disaggregation of TokenSpeed and SGLang. */

@@ -75,7 +75,7 @@ struct plan_draw {
 	const int32_t *banned;
 	uint32_t n_banned;
 	uint32_t row;	   /* index into plan.rows */
-	uint32_t seat;	   /* seat with this sequence's token counts, < max_seats */
+	uint32_t seat;	   /* seat with this sequence's token counts, < max_seqs */
 	uint32_t choice;   /* index of the choice in its request */
 	uint32_t position; /* tokens that this choice has generated before */
 };
@@ -90,8 +90,8 @@ struct plan_score {
 
 /* Data of a row for another worker, when the prompt is computed here and decoded there: pages that are whole when the
  * row has run, at the end of the prompt also the partial one, and the state behind the prompt. Each page of a prompt
- * is in one ship; the state is in the ship of the last row. Pages and slot keep their content, also after the plan is
- * committed, until scheduler_shipped or scheduler_abort. */
+ * that the other worker lacks (n_have) is in one ship; the state is in the ship of the last row. Pages and slot keep
+ * their content, also after the plan is committed, until scheduler_shipped or scheduler_abort. */
 struct plan_ship {
 	uint64_t request;    /* the request's id */
 	uint32_t row;	     /* a prefill row; one ship a row at most */

@@ -126,7 +126,7 @@ struct request {
 	bool origin_known; /* the origins of its pages are known, so it resumes only from those (prefix_cache.h) */
 	uint32_t n_live, n_held;
 	bool prepared;	    /* Receiving: scheduler_next_prepare has returned it */
-	uint32_t n_shipped; /* the first page of the prompt that is in no ship */
+	uint32_t n_shipped; /* the page behind the last one that was shipped; 0: none was */
 	uint32_t n_scored;  /* tokens of the prompt that were planned with scores */
 	struct sequence *trunk;
 	/* states of its prompt behind this position can still be requested */
@@ -135,8 +135,8 @@ struct request {
 	uint32_t wanted[WANTED_MAX];
 	uint32_t n_wanted;
 	/* Of a request that is sent: the pages that it shipped, by index. Each has a reference since it was
-	 * published, because the tree may have replaced it by a page of its own. POOL_NONE: not shipped yet, or not
-	 * the request's own. */
+	 * published, because the tree may have replaced it by a page of its own. POOL_NONE: not published yet, or
+	 * not the request's own. */
 	uint32_t *ship_pages; /* [n_ship_pages] */
 	uint32_t n_ship_pages;
 	/* [ask.n_choices]; the arrays of ask and ship_pages lie behind them: one allocation. */

@@ -4,7 +4,7 @@
  *     submit ──> Submitted ──> Prefilling ──> PrefillDone ──> Decoding ──> Finished
  *                    │  ^           └──────────────┴───┬──────────┘
  *                    │  └───────── Retracted <─────────┤ no memory, and nothing else can run
- *                    └──────────── abort ──────────────┴──> Aborted
+ *                    └──────────── abort ──────────────┴──> Aborted          (Prefilling is not retracted)
  *
  * Every step:  plan = scheduler_plan(s);  the engine runs it;  scheduler_commit(s, results). Two plans may be out
  * (planned and not committed): the next plan is made while the device runs the one before, whose draws are not known
@@ -62,7 +62,8 @@ struct scheduler_config {
 	 * model has no recurrent state. */
 	uint32_t state_tokens;
 	uint32_t n_pages; /* pages of the KV pool; ids 0 .. n_pages - 1 */
-	uint32_t n_slots; /* state slots, > max_seqs; ids 0 .. n_slots - 1; 0 without state */
+	uint32_t
+		n_slots; /* state slots, at least max_seqs; ids 0 .. n_slots - 1; 0 without state */
 	uint64_t page_bytes, slot_bytes, cache_bytes; /* as in struct prefix_cache_config */
 	bool cache_disabled;			      /* the cache keeps nothing */
 	bool refuse_decoded;			      /* the cache keeps prefilled tokens only */
@@ -126,8 +127,8 @@ struct scheduler_hit {
 
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH };
 
-/* One token of one choice, in the order of plan.draws; or, with draw NULL, scores of some tokens of the prompt.
- * Scores come before any draw of their request. */
+/* One token of one choice, in the order of plan.draws; or, with draw NULL, scores of some tokens of the prompt (from
+ * scheduler_fail: neither). Scores come before any draw of their request. */
 struct scheduler_event {
 	uint64_t request;
 	void *user;
@@ -223,8 +224,9 @@ bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret);
  * as used. Only the latest items are kept for this. */
 uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_t max);
 
-/* The bytes of a load have arrived, or (!good) will never come; then the index forgets the item. True: the caller
- * copies them to page or slot *ret_id, before it submits the next plan. */
+/* Item `index` of the request's load has arrived, or (!good) will never come; in the second case scheduler_tiers
+ * forgets it. True: the caller copies its bytes to page or slot *ret_id, before it submits the next plan. False: they
+ * are not needed any more. */
 bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, bool good,
 		      uint32_t *ret_id);
 

@@ -53,7 +53,7 @@ struct scheduler {
 	struct arena memory; /* memory of the arrays below */
 	struct prefix_cache *cache;
 	struct pool *seats;
-	uint32_t align;	      /* where windows end: the larger of page and state chunk */
+	uint32_t align;	      /* where windows end: the larger of page_tokens and state_tokens */
 	uint32_t *tables;     /* [max_seqs][table_pages] block tables, a row a seat */
 	uint32_t table_pages; /* pages of the longest sequence */
 	/* Work space: tokens of a page; tokens of a retracted request [max_model_len]; pages of a hit [table_pages]; and the key with which

@@ -30,7 +30,7 @@ struct waiting_store {
 struct load {
 	struct list node; /* in scheduler.loads */
 	struct request *request;
-	struct prefix_node *path; /* locked path; ends with page from + n_given */
+	struct prefix_node *path; /* locked path; has from + n_given pages */
 	uint32_t from, n;	  /* pages [from, n) are loaded */
 	uint32_t n_given;	  /* the first of them, which the tree has now */
 	uint32_t slot; /* slot of the state at their end; POOL_NONE: none, or the tree has it now */

@@ -13,11 +13,13 @@
  * A call whose endpoint visits the engine thread skips the text thread: http hands it over, and the visit answers it.
  *
  * Each member of struct call has one owner. `http` and `text` are written by the thread of that name before it hands
- * the call on, and are constant afterwards. `engine` is the engine thread's. `report` is atomic. `shared` is guarded
- * by its lock; nothing else passes between the http thread and the others.
+ * the call on, and are constant afterwards. (http moves the body into text.body first; parts[].run and choices of
+ * `text` are the engine thread's; http.own is lent to a visit.) `engine` is the engine thread's. `report` is atomic.
+ * `shared` is guarded by its lock.
  *
  * Two references keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
- * completed. The work's lasts from text_submit until the engine thread (or the text thread) is done with the call.
+ * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
+ * is done with the call.
  * The last call_unref logs one line and frees everything, on the thread that calls it.
  *
  * Sleeping: the http thread suspends the connection when there is nothing to send (call_take), under the lock in

@@ -28,7 +28,7 @@ struct endpoint {
 	/* http: appends the answer. `rest` is the path behind `path`. */
 	int (*get)(struct server *s, const char *rest, struct buf *out, struct err *e);
 
-	/* text: appends the answer to the call's body. */
+	/* text: makes the answer to the call's body and appends it to out. */
 	int (*reply)(struct call *c, struct buf *out, struct err *e);
 
 	/* http: reads the query's arguments of these names (values are borrowed, NULL: absent) and makes

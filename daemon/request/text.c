@@ -12,7 +12,7 @@
 
 struct text {
 	struct server *server;
-	struct queue queue; /* call.node */
+	struct queue queue; /* calls, by text.node */
 	pthread_t thread;
 	_Atomic bool quit;
 };

@@ -143,7 +143,8 @@ void handoff_close(struct handoff *h)
 {
 	if (!h)
 		return;
-	/* After this no read of the device is under way: all windows are in the transfer thread's queue, or sent. */
+	/* After this no read of the device is under way: all data that were read are in the transfer thread's queue, or
+	 * sent. Those that wait for a block are dropped. */
 	engine_finish(h->config.engine);
 	transfer_stop(h->transfer);
 	handoff_send_close(&h->send);

@@ -2,6 +2,9 @@
  * Prefill and decode apart, for the engine's loop: passes requests, data and first tokens between scheduler, device and
  * the transfer thread (daemon/transfer/transfer.h). All calls are the engine thread's; none waits for a network.
  *
+ * One prompt has several names on its way: an order here on a decode worker, an attempt with its delivery in
+ * daemon/transfer, and a shipment here on a prefill worker.
+ *
  *     a decode worker (handoff_receive.h)
  *         scheduler_next_prepare ─> transfer_ask
  *         NOTE_DATA ─> engine_write_pieces
@@ -9,7 +12,7 @@
  *         NOTE_LOST ─> scheduler_receive_failed: another worker computes the prompt, or this one
  *     a prefill worker (handoff_send.h)
  *         NOTE_ASKED ─> scheduler_submit
- *         plan.ships, layer by layer ─> shipping_window ─> transfer_window
+ *         plan.ships, a layer group at a time ─> shipping_window ─> transfer_window
  *         first tokens ─> transfer_draws
  *         NOTE_SENT ─> scheduler_shipped          NOTE_DROPPED ─> scheduler_abort
  */

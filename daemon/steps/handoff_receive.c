@@ -172,7 +172,7 @@ static void free_written(void *tag, bool good)
 	transfer_note_free(tag);
 }
 
-/* The pieces of a window as the engine's pieces; new. NULL: out of memory. */
+/* The pieces of a WINDOW as the engine's pieces; new. NULL: out of memory. */
 static struct engine_piece *list_pieces(struct handoff_receive *h, const struct order *o,
 					const struct wire_window *w, uint32_t *ret_n)
 {
@@ -201,7 +201,7 @@ static struct engine_piece *list_pieces(struct handoff_receive *h, const struct 
 	return pieces;
 }
 
-/* Queues the copy of a window to the device. The note is freed when the data are copied, or now. -EIO: the device is
+/* Queues the copy of a WINDOW's data to the device. The note is freed when the data are copied, or now. -EIO: the device is
  * lost. */
 static int take_data(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 		     struct err *e)

@@ -1,6 +1,5 @@
 #include "daemon/steps/handoff_send.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +56,7 @@ static void free_shipment(struct handoff_send *h, struct shipment *s)
 
 /* ---- data ---- */
 
-/* engine_on_layer: when the last layer of a window is queued on the device, queues the read of its data behind it. */
+/* engine_on_layer: when the last layer of a layer group is queued on the device, queues the read of its data behind it. */
 static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 {
 	struct handoff_send *h = user;
@@ -225,11 +224,6 @@ void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *
 	struct shipment *s = ev->user;
 	struct err e = {0};
 
-	if (!ev->draw) {
-		err_set(&e, EIO, "the prefill worker's device is lost");
-		fail_shipment(h, s, &e);
-		return;
-	}
 	s->n_cached = ev->hit.n_cached;
 	s->draws[ev->choice] = *ev->draw;
 	if (++s->n_drawn < s->n_choices)

@@ -7,8 +7,8 @@
 #include "daemon/steps/handoff.h"
 #include "daemon/steps/record.h"
 
-/* Planning times are kept for the last LIVE_STEPS steps, more than any prompt takes: a prompt needs the time of the
- * step that admitted it until its first token. */
+/* Planning times are kept for the last LIVE_STEPS steps: a prompt needs the time of the first step that computes any
+ * of it until its first token. A prompt that takes more steps counts as queued until its first token. */
 enum { LIVE_STEPS = 4096 };
 
 struct live {

@@ -8,7 +8,7 @@
  *          ┌───────────────> scheduler_plan ──> engine_submit ┄┄ the device computes ┄┄> engine_wait
  *          │                                                                                  │
  *          └──────── scheduler_commit <───────────────────────────────────────────────────────┘
- *                          └── events ──> live.c: tokens to their calls, whose connections http resumes
+ *                          └── events ──> live.c: tokens to their calls, whose connections it resumes
  *
  * Two steps are out at the same time: while the device runs one, the thread plans the next, queues it behind, and hands
  * out the tokens of the one before.

@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "base/queue.h"
 
-/* A block holds the data of a window, or a part of them. A block is taken when a read is queued, up to two steps
+/* A block holds the data of a layer group, or a part of them. A block is taken when a read is queued, up to two steps
  * ahead of the device. 256 MiB hold the pages of some thousand tokens and several states. */
 enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
 
@@ -21,7 +21,7 @@ struct block {
 	uint32_t peer;		     /* whose data it has */
 };
 
-/* A window, or a part of one: the unit that is read into a block and sent. */
+/* The data of a layer group, or a part of them: the unit that is read into a block and sent as one WINDOW. */
 struct parcel {
 	struct list node; /* in shipping.waiting, or in no list */
 	struct shipping *shipping;
@@ -114,7 +114,7 @@ void shipping_close(struct shipping *s)
 
 /* ---- parcels ---- */
 
-/* Any thread: the window was sent and its block is free again. */
+/* Any thread: the parcel was sent, or cannot be; its block is free again. */
 static void end_parcel(struct parcel *p)
 {
 	struct shipping *s = p->shipping;
@@ -231,9 +231,9 @@ void shipping_drop(struct shipping *s, uint64_t attempt)
 	}
 }
 
-/* ---- windows ---- */
+/* ---- layer groups ---- */
 
-/* Divides the pieces of a window of layers into parcels. */
+/* Divides the pieces of a layer group into parcels. */
 struct packing {
 	struct shipping *s;
 	uint64_t attempt;

@@ -1,6 +1,6 @@
 /* Reads the pages and states of a prefill worker's prompts from the device. While later layers are computed, the data
- * of a window of layers are read into blocks of pinned memory; the transfer thread sends them from there without a
- * copy.
+ * of a layer group (the layers whose data are sent together, --transfer-window) are read into blocks of pinned memory;
+ * the transfer thread sends each block as one WINDOW, without a copy.
  *
  * There are 256 MiB of blocks. Data that find no free block are read after the step, because shipped pages stay
  * unchanged on the device until all of them were sent. A peer gets another block only while it holds less than four
@@ -21,8 +21,8 @@ struct shipping_config {
 	struct queue *inbox; /* woken when a block becomes free */
 };
 
-/* The bytes of a block, which are the most that a window has. Both sides compute them from the layout, which is the
- * same in all workers of a model, so no window is larger than its receiver expects. */
+/* The bytes of a block, which are the most that a WINDOW message has. Both sides compute them from the layout, which
+ * is the same in all workers of a model, so no WINDOW is larger than its receiver expects. */
 uint64_t shipping_block_bytes(const struct engine *engine);
 
 int shipping_open(const struct shipping_config *config, struct shipping **ret,
@@ -31,7 +31,7 @@ int shipping_open(const struct shipping_config *config, struct shipping **ret,
 /* No read may be under way, and the transfer thread must have ended. NULL is allowed. */
 void shipping_close(struct shipping *s);
 
-/* Queues the reads of one ship's data in a window of layers of the plan that is being queued. */
+/* Queues the reads of one ship's data in a layer group of the plan that is being queued. */
 int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
 		    const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
 		    struct err *e) MUST_CHECK;

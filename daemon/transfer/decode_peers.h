@@ -31,8 +31,8 @@ void decode_peers_seen(struct decode_peers *d, uint32_t link) ON(role_transfer);
 void decode_peers_hear(struct decode_peers *d, uint32_t link, const struct wire_message *m,
 		       zmq_msg_t *head) ON(role_transfer);
 
-/* _version: a message of another version came. _unread: a message came that cannot be read and names an unknown
- * delivery. */
+/* decode_peers_other_version: a message of another version came. decode_peers_unreadable: a message came that cannot
+ * be read and names an unknown delivery. */
 void decode_peers_other_version(struct decode_peers *d, uint32_t link, const struct err *why)
 	ON(role_transfer);
 void decode_peers_unreadable(struct decode_peers *d, uint32_t link, uint64_t delivery,

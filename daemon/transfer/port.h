@@ -88,6 +88,7 @@ void port_wait(struct port *p, int wake_fd, int timeout_ms);
 int port_receive(struct port *p, uint32_t *ret_link, zmq_msg_t *head, zmq_msg_t *body);
 
 /* Sends a copy of head. If 0 is returned, body (NULL: none) is taken, and ZeroMQ frees it when the system has it.
- * -EHOSTUNREACH: there is no connection. -EAGAIN: the peer of an incoming connection reads too slowly. */
+ * -EHOSTUNREACH: there is no connection, or an outgoing one has `queue` messages waiting. -EAGAIN: an incoming one
+ * has. */
 int port_send(struct port *p, uint32_t link, const void *head, size_t len,
 	      zmq_msg_t *body) MUST_CHECK;

@@ -1,5 +1,5 @@
 /* Prompts that a decode worker hands to prefill workers: sends PREPARE to the peer that peers_choose names, checks
- * the windows and statuses that come, and ends each attempt with a note to the engine thread. Only the transfer
+ * the WINDOW and STATUS messages that come, and ends each attempt with a note to the engine thread. Only the transfer
  * thread. */
 #pragma once
 
@@ -42,7 +42,7 @@ void receiving_ask(struct receiving *r, struct prompt *p) ON(role_transfer);
 /* Ends an attempt that the engine thread no longer wants. */
 void receiving_drop(struct receiving *r, uint64_t number) ON(role_transfer);
 
-/* Handles a WINDOW or STATUS of an attempt. The frames of an accepted window are moved into a note. */
+/* Handles a WINDOW or STATUS of an attempt. The frames of an accepted WINDOW are moved into a note. */
 void receiving_hear(struct receiving *r, struct attempt *a, const struct wire_message *m,
 		    zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 

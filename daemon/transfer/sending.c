@@ -128,8 +128,8 @@ static void return_window(void *data, void *hint)
 	worker_wake(s->worker);
 }
 
-/* Sends a window. ZeroMQ calls return_window when the window was sent, or when it cannot be. -errno: ZeroMQ did not
- * take it. */
+/* Sends a WINDOW. ZeroMQ calls return_window when it was sent, or when it cannot be. -errno: ZeroMQ did not take
+ * it. */
 static int send_window(struct sending *s, struct attempt *a, struct transfer_window *w)
 	ON(role_transfer)
 {

@@ -6,7 +6,7 @@
 enum {
 	/* milliseconds in which frames may still be sent after a socket was closed */
 	LINGER_MS = 500,
-	/* messages that may wait, far more than the windows on the way; other messages are short */
+	/* messages that may wait, far more than the WINDOWs on the way; other messages are short */
 	QUEUE = 1 << 14,
 };
 

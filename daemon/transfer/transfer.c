@@ -13,7 +13,7 @@
 
 enum task_type { TASK_ASK, TASK_DROP, TASK_DRAWS, TASK_FAIL };
 
-/* A request of the engine thread to the transfer thread. */
+/* A task that the engine thread gives to the transfer thread. */
 struct task {
 	struct queue_node node;
 	enum task_type type;
@@ -81,7 +81,7 @@ int transfer_ask(struct transfer *t, const struct transfer_ask *ask, struct err 
 	return r;
 }
 
-/* If memory is short, the request is lost; the delivery then ends by a timeout of the peers. */
+/* If memory is short, the task is lost: the delivery goes on to its end, and the engine thread ignores its notes. */
 void transfer_drop(struct transfer *t, uint64_t attempt)
 {
 	struct task *k = new_task(TASK_DROP, attempt);
@@ -114,6 +114,7 @@ int transfer_draws(struct transfer *t, uint64_t attempt, const struct draw_resul
 	return 0;
 }
 
+/* If memory is short, the task is lost; the delivery then ends by a timeout. */
 void transfer_fail(struct transfer *t, uint64_t attempt, const struct err *why)
 {
 	struct task *k = new_task(TASK_FAIL, attempt);

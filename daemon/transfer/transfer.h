@@ -27,7 +27,7 @@ struct transfer;
 int transfer_start(const struct transfer_config *config, struct transfer **ret,
 		   struct err *e) MUST_CHECK;
 
-/* Tells the peers that this worker shuts down, ends the thread and frees everything. The last `done` of a window is
+/* Tells the peers that this worker shuts down, ends the thread and frees everything. The last `done` of a transfer_window is
  * called before it returns. NULL is allowed. */
 void transfer_stop(struct transfer *t);
 
@@ -52,10 +52,10 @@ void transfer_drop(struct transfer *t, uint64_t attempt);
 
 /* ---- prefill ---- */
 
-/* Sends a window, which stays borrowed until `done` is called. */
+/* Sends a WINDOW; w stays borrowed until `done` is called. */
 void transfer_window(struct transfer *t, struct transfer_window *w);
 
-/* Sends the first tokens, after all windows. -ENOMEM. */
+/* Sends the first tokens, after all data. -ENOMEM. */
 int transfer_draws(struct transfer *t, uint64_t attempt, const struct draw_result *draws,
 		   uint32_t n_draws, uint32_t n_cached) MUST_CHECK;
 

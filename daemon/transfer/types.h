@@ -20,7 +20,7 @@ struct transfer_config {
 	const struct transfer_keys *keys; /* NULL: none */
 	const char *trace;		  /* trace file, a line for each event; NULL: none */
 	uint64_t heartbeat_ns;
-	uint64_t largest;	   /* the most bytes of a window's data */
+	uint64_t largest;	   /* the most bytes of a WINDOW's data */
 	struct wire_layout layout; /* its layers are copied */
 	uint32_t n_pages, n_slots;
 	/* Computes the hash of everything that decides bits. The transfer thread calls it; it may take long. */
@@ -38,7 +38,7 @@ enum transfer_note_type {
 	NOTE_ASKED,   /* prefill: PREPARE came */
 	NOTE_DROPPED, /* prefill: the attempt is no longer wanted */
 	NOTE_SENT,    /* prefill: everything was sent */
-	NOTE_DATA,    /* decode: a window, to be written to the device */
+	NOTE_DATA,    /* decode: a WINDOW, to be written to the device */
 	NOTE_CAME,    /* decode: all data have arrived, in the notes before this one */
 	NOTE_LOST,    /* decode: the prompt will not come from this peer */
 };
@@ -49,7 +49,7 @@ struct transfer_note {
 	struct queue_node node;
 	enum transfer_note_type type;
 	uint64_t attempt;
-	uint32_t peer;		     /* ASKED: number of the decode worker, below TRANSFER_PEERS */
+	uint32_t peer;		     /* ASKED: link of the decode worker, below TRANSFER_PEERS */
 	struct wire_prepare prepare; /* ASKED: points into head */
 	struct wire_window window;   /* DATA: points into head */
 	const void *data;	     /* DATA: the bytes of window's pieces, wire_window_bytes */
@@ -72,7 +72,7 @@ struct transfer_ask {
 	uint64_t tried; /* peers not to ask, from the last NOTE_LOST for this prompt; 0 at first */
 };
 
-/* For a prefill worker: a window of a prompt's data. */
+/* For a prefill worker: a WINDOW message and its data. */
 struct transfer_window {
 	struct queue_node node;
 	uint64_t attempt;

@@ -82,8 +82,9 @@ struct store_put {
 	struct store_block *block; /* taken, also on failure */
 };
 
-/* Adds an item. 0: the item is known until STORE_GONE is polled for it; an item that was known before only counts as
- * used. -ENOBUFS: there is no room for it (no host tier, and the queue is full or nothing can be written). -ENOMEM. */
+/* Adds an item. An item that is known already counts as used; its bytes are kept or written only where they are
+ * missing. 0: the item is known, until STORE_GONE is polled for it. -ENOBUFS: there is no room for it (no host tier, and
+ * the queue is full or nothing can be written). -ENOMEM. */
 int store_put(struct store *s, const struct store_put *p) MUST_CHECK;
 
 /* Whether another item may be put, if the caller has `more` bytes of items that it will put as well. False: the disk

@@ -103,7 +103,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 	}
 }
 
-/* Combines the x of the lanes whose numbers differ in their last five bits alone; every one of them gets the result. */
+/* Combines the x of 32 neighbouring lanes (0 .. 31, 32 .. 63, ...); each of them gets the result of its 32 lanes. */
 #define OF_32(name, combine)                                                                       \
 	GROUP_FUNCTION float name(float x, LOCAL float *scratch)                                   \
 	{                                                                                          \

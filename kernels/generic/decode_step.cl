@@ -74,7 +74,8 @@ struct part {
 #define GLOBAL_AT(type, i) ((__global type *)p->at[i])
 #define LAYER_AT(type, i)  ((__global type *)p->layer[i])
 
-/* The weights of a product, by rows of one matrix; 0: another operation. The second: its terms. */
+/* The weights of an operation that is a product with one matrix; 0: it is another one. The second: the terms of each of
+ * its sums. */
 static inline __global const elem_t *product_weights(const struct part *p, int op)
 {
 	switch (op) {

@@ -72,7 +72,8 @@ struct dict {
 	size_t index_size;
 };
 
-/* Why a value is undefined: the message if a template needs it to be defined. */
+/* Why a value is undefined. The error message is made from it when a template uses the value where it has to be
+ * defined. */
 struct undefined {
 	const char *hint;  /* the message, or NULL */
 	const char *owner; /* type name of the value whose member is missing; NULL: a variable is */

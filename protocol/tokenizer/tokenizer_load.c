@@ -218,7 +218,8 @@ static int load_merges(struct loader *l, const json_t *merges)
 	return 0;
 }
 
-/* Bytes without a token are dropped, as in Hugging Face, unless the file asks for more. */
+/* Bytes without a token are dropped, as in Hugging Face. -ENOTSUP: the file names a replacement for them (unk_token,
+ * byte_fallback). */
 static int check_bytes(struct loader *l, const json_t *model)
 {
 	const json_t *unk = json_object_get(model, "unk_token");

@@ -25,8 +25,8 @@ struct delivery {
 	uint32_t n_cached;
 
 	/* receiver */
-	uint64_t *sequences;	    /* a bit for each window that came; owned, NULL after the end */
-	uint64_t end_sequence;	    /* the highest window number that came, plus 1 */
+	uint64_t *sequences;	    /* a bit for each WINDOW that came; owned, NULL after the end */
+	uint64_t end_sequence;	    /* the highest number of a WINDOW that came, plus 1 */
 	enum delivery_status heard; /* the last status that the peer sent */
 	uint32_t announced_windows; /* numbers in its Success */
 

@@ -4,19 +4,20 @@
  *     status             receiver (decode worker)          sender (prefill worker)
  *     Bootstrapping      made                              made
  *     Bootstrapped       -                                 PREPARE came
- *     WaitingForInput    PREPARE was sent                  the scheduler has the prompt
- *     Transferring       the first window came             the first window was sent
+ *     WaitingForInput    PREPARE was sent                  the engine thread was told of it
+ *     Transferring       the first WINDOW came             the first WINDOW was sent
  *     Success            all data, the first tokens and    all data, the first tokens and the
- *                        the status Success came,          status Success were taken by the
- *                        in any order                      transport
+ *                        the status Success came, in       status Success were taken by the
+ *                        any order (over ZeroMQ            transport
+ *                        Success comes last)
  *     Failed             aborted, timed out, refused, or a message was wrong
  *
  * The status only rises; Success and Failed are final. A message for a delivery that has ended is ignored, because it
  * may just be late. A message that cannot be right fails its delivery and nothing else.
  *
- * parts.h knows which data have to come. Windows are numbered, so that a repeated window (ignored) is told from a new
- * window that repeats a part (wrong). Every window brings at least one part, so no number reaches the number of
- * parts.
+ * parts.h knows which data have to come. WINDOW messages are numbered, so that a repeated WINDOW (ignored) is told from
+ * a new one that repeats a part (wrong). Every WINDOW brings at least one missing part, so its number is always below
+ * the number of parts.
  *
  * Each attempt to have a prompt prefilled is a delivery with an id of its own. Pure: no sockets; times are arguments,
  * all of one monotonic clock. One thread. */
@@ -84,7 +85,7 @@ const struct draw_result *delivery_draws(const struct delivery *d);
 
 /* ---- receiver. Both return a delivery_verdict, or -errno when the message has just made the delivery fail ---- */
 
-/* A window whose raw frame has the right size. Taken: all its pieces are new and wanted, so the caller writes them. */
+/* A WINDOW whose raw frame has the right size. Taken: all its pieces are new and wanted, so the caller writes them. */
 int delivery_receive(struct delivery *d, const struct wire_window *w, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
@@ -98,8 +99,8 @@ int delivery_hear(struct delivery *d, const struct wire_status *s, uint64_t now_
 int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
-/* Numbers a window that is about to be sent. -errno: it must not be sent, because the delivery has ended, or because
- * PREPARE did not ask for the window, which fails the delivery. */
+/* Numbers a WINDOW that is about to be sent. -errno: it must not be sent, because the delivery has ended, or because
+ * PREPARE did not ask for its data, which fails the delivery. */
 int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 

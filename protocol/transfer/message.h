@@ -39,7 +39,7 @@ enum {
 	WIRE_PAGE_TOKENS_MAX = 65536,
 	WIRE_TOKENS_MAX = 1 << 22,
 	WIRE_CHOICES_MAX = 1024,
-	WIRE_END_TOKENS_MAX = 512, /* as many as a draw can ban (engine/step.c) */
+	WIRE_END_TOKENS_MAX = 512, /* as many as a draw can ban (PLAN_BANNED_MAX) */
 	WIRE_BOUNDARIES_MAX = 65536,
 	WIRE_PIECES_MAX = 65536,
 	WIRE_KEYS_MAX = 4096, /* keys of one PONG */
@@ -108,8 +108,8 @@ static inline bool wire_in_state(const struct wire_layer *l, uint32_t part)
 	return l->in_states >> part & 1;
 }
 
-/* One part of one layer, in pages first .. first + n - 1 of the prompt, or in the state (first 0, n 1). Its bytes follow
- * those of the previous piece in the raw frame. */
+/* A run of pages of one part of a layer (what the engine calls a piece, engine/layers/piece.h): pages first .. first +
+ * n - 1 of the prompt, or the state (first 0, n 1). Its bytes follow those of the previous piece in the raw frame. */
 struct wire_piece {
 	uint64_t bytes;
 	uint32_t layer, first, n, part;
@@ -167,8 +167,8 @@ struct wire_prepare {
 };
 
 struct wire_window {
-	uint32_t sequence;		/* windows of a delivery are numbered from 0 on */
-	uint32_t first_token, n_tokens; /* the chunk of the prompt that was computed */
+	uint32_t sequence;		/* number of the WINDOW in its delivery, from 0 on */
+	uint32_t first_token, n_tokens; /* of the prompt: computed by the step */
 	uint32_t first_layer, n_layers; /* layers of the pieces */
 	uint32_t n_pieces;
 	const struct wire_piece *pieces;
@@ -178,7 +178,7 @@ struct wire_status {
 	uint32_t status;      /* enum delivery_status */
 	uint32_t code;	      /* Failed: errno; else 0 */
 	uint32_t n_cached;    /* tokens that the prefill worker had cached */
-	uint32_t n_windows;   /* Success: windows that were sent; else 0 */
+	uint32_t n_windows;   /* Success: WINDOW messages that were sent; else 0 */
 	uint64_t total_bytes; /* Success: bytes of their raw frames; else 0 */
 	uint32_t n_draws;     /* Transferring, Success: the first token of each choice; else 0 */
 	uint32_t n_text;      /* Failed: a sentence; else 0 */

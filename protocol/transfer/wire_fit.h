@@ -1,13 +1,13 @@
-/* Checks of data that must fit together: a window and its raw frame; the HELLOs of two workers. Pure. */
+/* Checks of data that must fit together: a WINDOW and its raw frame; the HELLOs of two workers. Pure. */
 #pragma once
 
 #include "base/err.h"
 #include "protocol/transfer/message.h"
 
-/* The sum of a window's pieces: bytes of the raw frame that follows it. */
+/* The sum of a WINDOW's pieces: bytes of the raw frame that follows it. */
 uint64_t wire_window_bytes(const struct wire_window *w);
 
-/* Checks the size of a window's raw frame. -EBADMSG: a frame of so many bytes cannot be the window's. */
+/* Checks the size of a WINDOW's raw frame. -EBADMSG: a frame of so many bytes cannot be its raw frame. */
 int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e) MUST_CHECK;
 
 /* True if each worker can use the other's pages and states, because model and layout are the same. Else e names the

@@ -109,7 +109,7 @@ static double pass(double *free_at, double first, double bytes, double rate)
 	return *free_at = MAX(*free_at, first) + bytes / rate;
 }
 
-/* Sends the bytes of a step, whose first window is computed at `first` and the last one at `end`. Returns the time
+/* Sends the bytes of a step, whose first layer group is computed at `first` and the last one at `end`. Returns the time
  * when the last byte has arrived. Both workers' links and the shared one transfer them at the same time. */
 static double send(struct fleet *f, struct worker *from, struct worker *to, double bytes,
 		   double first, double end)
@@ -124,7 +124,7 @@ static double send(struct fleet *f, struct worker *from, struct worker *to, doub
 		rate = MIN(rate, f->o->fabric_bytes_s);
 		through = MAX(through, pass(&f->fabric_from, first, bytes, f->o->fabric_bytes_s));
 	}
-	/* The last window cannot be sent before the device has computed it. */
+	/* The last layer group cannot be sent before the device has computed it. */
 	return MAX(through, end + bytes / f->o->n_windows / rate) + f->o->message_s;
 }
 

@@ -6,8 +6,8 @@
  *
  * Schedulers, caches and the choice of a peer are those of tigond (scheduler/, protocol/transfer/peers.h). The device
  * is the cost model of runner.h. Each worker has a link, which carries one transfer after the other in each
- * direction; an option adds one link that all workers share. As in the daemon, a step's pages are sent window by
- * window while the step is computed, and a request's state with its last step. No worker fails.
+ * direction; an option adds one link that all workers share. As in the daemon, a step's pages are sent one layer
+ * group after the other while the step is computed, and a request's state with its last step. No worker fails.
  *
  * A session stays with one worker, chosen by its number, unless that worker has twice the mean number of requests.
  * packaging/haproxy.cfg balances in the same way. */

@@ -79,7 +79,7 @@ static const struct option_def table[] = {
 	N("message-us", message_us, 0, 1e9, 100,
 	  "apart: microseconds that a message takes at least"),
 	N("windows", windows, 1, 1024, 10,
-	  "apart: windows of layers in which a step's data is sent"),
+	  "apart: groups of layers in which a step's data is sent"),
 	N("transfer-heartbeat", heartbeat, 1, 1e9, 5000,
 	  "apart: milliseconds between a prefill worker's reports of its load"),
 	N("disaggregation-min-tokens", min_tokens, 1, UINT32_MAX, 256,

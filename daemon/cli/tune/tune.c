@@ -162,7 +162,8 @@ static struct place *find_place(const struct tuning_run *t, const struct tuning_
 	return NULL;
 }
 
-/* The number of places at which a cut is faster than the default one. */
+/* Takes over the rows that were measured with a cut. Returns the number of places at which the cut is faster than the
+ * default one. */
 static uint32_t take_rows(struct tuning_run *t, uint32_t cut, const struct tuning_table *table)
 {
 	uint32_t faster = 0;
