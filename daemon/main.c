@@ -51,6 +51,17 @@ static int check_directory(const char *option, const char *path, struct err *e)
 	return 0;
 }
 
+static int check_model(const char *dir, struct err *e)
+{
+	char path[PATH_MAX];
+	int r = check_directory("model", dir, e);
+
+	if (r == 0 && snprintf(path, sizeof(path), "%s/config.json", dir) < (int)sizeof(path) &&
+	    access(path, F_OK) < 0 && errno == ENOENT)
+		return err_set(e, ENOENT, "--model %s: there is no config.json", dir);
+	return r;
+}
+
 /* The last component of an existing path, also of "." and "models/lexis/". */
 static void base_name(const char *path, char *out, size_t size)
 {
@@ -90,7 +101,7 @@ static int check_key(const char *path, struct err *e)
 static int settle_options(struct server *s, char *cache, size_t cache_size, struct err *e)
 {
 	struct options *o = &s->options;
-	int r = check_directory("model", o->model, e);
+	int r = check_model(o->model, e);
 
 	if (!r && o->tokenizer)
 		r = check_directory("tokenizer", o->tokenizer, e);

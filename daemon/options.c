@@ -221,6 +221,10 @@ static int check_together(const struct options *o, struct err *e)
 		return err_set(e, EINVAL, "--served-model-name: the name is empty");
 	if (o->cache_dir && !o->cache_dir[0])
 		return err_set(e, EINVAL, "--cache-dir: the name is empty");
+	if (o->record && options_want_tiers(o))
+		return err_set(
+			e, EINVAL,
+			"--record cannot be combined with --cache-dir or --host-cache-memory");
 	if (o->max_batched_tokens < o->page_size)
 		return err_set(
 			e, EINVAL,

@@ -71,7 +71,7 @@ static int refuse(const struct cache_wish *w, uint64_t bytes, uint64_t pages, st
 	return err_set(
 		e, ENOMEM,
 		"the states of --max-num-seqs %u and one KV page need %s of cache, and there is room for %s: "
-		"lower it, or raise %s",
+		"lower --max-num-seqs, or raise %s",
 		w->max_seqs, size_text(needed).s, size_text(bytes).s, option);
 }
 

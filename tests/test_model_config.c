@@ -198,8 +198,8 @@ static const struct {
 	const char *sentence;
 } refused[] = {
 	{"llama", "", ENOTSUP,
-	 "c: model_type must be qwen3, qwen3_5_moe, qwen3_5 or qwen3_next, with or without _text"},
-	{"", "", ENOTSUP, "c: model_type must be"},
+	 "c: model_type is \"llama\", but must be qwen3, qwen3_5_moe, qwen3_5 or qwen3_next, with or without _text"},
+	{"", "", ENOTSUP, "c: model_type is \"\", but must be"},
 	{"qwen3_next", "'hidden_size':0", EINVAL, "c: hidden_size is 0, must be 1 to 65536"},
 	{"qwen3_next", "'hidden_size':-1", EINVAL, "c: hidden_size is -1, must be 1 to 65536"},
 	{"qwen3_next", "'hidden_size':4294967297", EINVAL,
@@ -315,7 +315,7 @@ static const struct {
 	{"qwen3_5_moe", "'text_config':{'model_type':'qwen3_next'}", EINVAL,
 	 "c: text_config.model_type contradicts the model_type above it"},
 	{"qwen3_5_moe", "'text_config':{'model_type':'gemma'}", ENOTSUP,
-	 "c: text_config.model_type must be"},
+	 "c: text_config.model_type is \"gemma\", but must be"},
 	{"qwen3_5_moe", "'quantization_config':{},'text_config':{}", ENOTSUP,
 	 "c: quantization_config is there"},
 };
@@ -340,6 +340,7 @@ TEST(refused)
 
 TEST(json)
 {
+#define FAMILIES_KNOWN "qwen3, qwen3_5_moe, qwen3_5 or qwen3_next, with or without _text"
 	/* clang-format off: a case is a line. */
 	static const struct {
 		const char *json;
@@ -349,8 +350,10 @@ TEST(json)
 		{"", -EINVAL, "c: not valid JSON at line 1, column 0", "an empty file"},
 		{"[]", -EINVAL, "c: not a JSON object", "a list"},
 		{"{} {}", -EINVAL, NULL, "two objects"},
-		{"{'model_type':3}", -ENOTSUP, NULL, "a model type that is a number"},
-		{"{}", -ENOTSUP, NULL, "no model type"},
+		{"{'model_type':3}", -ENOTSUP, "c: model_type must be " FAMILIES_KNOWN,
+		 "a model type that is a number"},
+		{"{}", -ENOTSUP, "c: model_type is missing: it must be " FAMILIES_KNOWN,
+		 "no model type"},
 	};
 	/* clang-format on */
 

@@ -118,6 +118,21 @@ TEST(memory)
 	ok_all("what is neither");
 }
 
+TEST(record)
+{
+	struct options o;
+	struct err e = {0};
+
+	is_int(PARSE(&o, &e, "--model=m", "--record=r", "--cache-dir=d"), -EINVAL,
+	       "no record of a cache on disk");
+	is_str(e.text, "--record cannot be combined with --cache-dir or --host-cache-memory",
+	       "which is said");
+	is_int(PARSE(&o, &e, "--model=m", "--record=r", "--host-cache-memory=1G"), -EINVAL,
+	       "nor of one in the host's memory");
+	is_int(PARSE(&o, &e, "--model=m", "--record=r", "--cache-dir=d", "--prefix-cache=off"), 0,
+	       "unless neither is used");
+}
+
 TEST(errors)
 {
 	struct options o = {.port = 1234};
@@ -247,7 +262,7 @@ static char *read_file(const char *path)
 	return text;
 }
 
-/* The manual has every option of the table, and no other: ".It Fl \-name Ar argument". */
+/* The manual has every option of the table, and no other: ".It Fl Fl name Ar argument". */
 static void test_manual(const char *path)
 {
 	char *text = read_file(path);

@@ -81,7 +81,12 @@ static int ask_server(const struct cache_options *o, json_t **ret, struct err *e
 
 		r = poll(&p, 1, TIMEOUT_MS) > 0
 			    ? stream_io(&s, e)
-			    : err_set(e, ETIMEDOUT, "%s does not answer", o->url);
+			    : err_set(e, ETIMEDOUT, "the server does not answer");
+	}
+	if (r < 0) {
+		const struct err why = *e;
+
+		err_set(e, why.code, "%s: %s; --url names another", o->url, why.text);
 	}
 	if (r > 0)
 		r = parse_answer(&s, ret, e);

@@ -9,7 +9,7 @@ static void print_help(const char *program, const struct command *table, FILE *o
 {
 	fprintf(out, "usage: %s COMMAND ...\n\n", program);
 	for (const struct command *c = table; c->name; c++)
-		fprintf(out, "  %-12s %s\n", c->name, c->text);
+		fprintf(out, "  %-13s %s\n", c->name, c->text);
 	fprintf(out, "\n%s COMMAND --help says more; so does man tigon.\n", program);
 }
 

@@ -51,9 +51,9 @@ static int parse_options(int argc, char **argv, struct export_options *o, struct
 				 "export --model DIR --out DIR [--name value ...]", argc, argv, o,
 				 e);
 	if (r == 0 && !o->model)
-		r = err_set(e, EINVAL, "--model is required");
+		r = err_set(e, EINVAL, "--model DIR is required; --help lists the options");
 	if (r == 0 && !o->out)
-		r = err_set(e, EINVAL, "--out is required");
+		r = err_set(e, EINVAL, "--out DIR is required; --help lists the options");
 	if (r == 0 && !o->tokenizer)
 		o->tokenizer = o->model;
 	return r;

@@ -14,7 +14,8 @@ static int list_devices(int argc, char **argv, struct err *e)
 		return -ECANCELED;
 	}
 	if (argc > 1)
-		return err_set(e, EINVAL, "\"%s\" is not an option", argv[1]);
+		return err_set(e, EINVAL, "unexpected argument \"%s\"; --help lists the options",
+			       argv[1]);
 	return engine_list_devices(stdout, e);
 }
 

@@ -209,7 +209,8 @@ static int watch_signals(struct registry *g, struct err *e)
 static int check_options(const struct registry_options *o, struct err *e)
 {
 	if (!o->listen)
-		return err_set(e, EINVAL, "--listen tcp://HOST:PORT is required");
+		return err_set(e, EINVAL,
+			       "--listen tcp://HOST:PORT is required; --help lists the options");
 	return transfer_endpoint_option("--listen", o->listen, true, o->transfer_key, e);
 }
 

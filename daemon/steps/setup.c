@@ -1,6 +1,5 @@
 #include "daemon/steps/setup.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -54,9 +53,6 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 	const struct model_config *m = &s->info.model;
 	int r;
 
-	if (o->record && options_want_tiers(o))
-		return err_set(e, EINVAL,
-			       "--record goes without --cache-dir and --host-cache-memory");
 	*ret_ns = clock_read_ns(CLOCK_REALTIME);
 	r = engine_open(&eo, ret, e);
 	if (r < 0)

@@ -258,8 +258,9 @@ static const struct family *const families[] = {FAMILIES(ROW) NULL};
 
 static int find_family(struct config_source *s, const struct family **ret)
 {
-	const char *type = json_string_value(config_value(s, "model_type"));
-	char names[256] = "";
+	const json_t *value = config_value(s, "model_type");
+	const char *type = json_string_value(value);
+	char names[256] = "", found[96] = " must be";
 	size_t at = 0;
 
 	for (const struct family *const *f = families; *f; f++) {
@@ -277,8 +278,12 @@ static int find_family(struct config_source *s, const struct family **ret)
 				       (*f)->name);
 		at = MIN(at, sizeof(names) - 1);
 	}
-	return err_set(s->e, ENOTSUP, "%s: %smodel_type must be %s, with or without _text", s->file,
-		       s->path, names);
+	if (type)
+		snprintf(found, sizeof(found), " is \"%.60s\", but must be", type);
+	else if (!value)
+		snprintf(found, sizeof(found), " is missing: it must be");
+	return err_set(s->e, ENOTSUP, "%s: %smodel_type%s %s, with or without _text", s->file,
+		       s->path, found, names);
 }
 
 static int read_config(const char *file, const json_t *top, struct model_config *c, struct err *e)

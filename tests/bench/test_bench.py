@@ -190,8 +190,9 @@ for args, want in ((["steps", "--repeat", "0"], "--repeat"), (["steps", "--decod
                    (["kernels", "--only", "nobody"], '--only: "nobody" is none of the kernels ')):
     out = bench(*args)
     ok(out.returncode == 1 and want in out.stderr and len(out.stderr.splitlines()) == 1, f"{args}: one sentence", out)
-listed = set(out.stderr.split(" kernels ")[-1].strip().split(", "))
-same(sorted(launched - listed), [], "--only knows every kernel that was launched")
+listed = out.stderr.split(" kernels ")[-1].strip().split(", ")
+same(sorted(launched - set(listed)), [], "--only knows every kernel that was launched")
+same(len(listed), len(set(listed)), "and names each once")
 out = bench("steps", model=None)
 ok(out.returncode == 1 and "--model" in out.stderr, "no model", out)
 out = bench("steps", model="/nowhere")

@@ -296,6 +296,9 @@ ok(shown.returncode == 0 and "state (?[31m?ä), ??\n" in shown.stdout, "nothing 
 shown = pretend({"error": {"message": "\x1b]0;x\x07"}}, 500)
 ok(shown.returncode == 1 and shown.stderr == "tigon cache: status 500: ?]0;x?\n", "nor in an error", ascii(shown.stderr))
 same(subprocess.run([TIGON, "cache", "--url", s.url, "--limit", "x"], capture_output=True).returncode, 1, "or complains")
+shown = subprocess.run([TIGON, "cache", "--url", "http://127.0.0.1:1"], capture_output=True, text=True)
+same((shown.returncode, shown.stderr), (1, "tigon cache: http://127.0.0.1:1: cannot send to the server: Connection refused; "
+                                        "--url names another\n"), "no server: the sentence names it")
 
 # POST /cache/flush
 if FAKE:

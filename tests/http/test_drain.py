@@ -145,7 +145,9 @@ fails("a port in use", "Address already in use", "--model", MODEL, "--port", por
 fails("a host that is none", "--host", "--model", MODEL, "--host", "256.1.1.1")
 fails("less than a page", "less than one page", "--model", MODEL, "--max-batched-tokens", "64", "--page-size", "128")
 with tempfile.TemporaryDirectory() as empty:
-    fails("a directory without a model", empty, "--model", empty, "--port", "0")
+    # nothing is logged before it
+    out = subprocess.run([TIGOND, "--model", empty, "--port", "0"], capture_output=True, text=True, timeout=60)
+    same((out.returncode, out.stderr), (1, f"tigond: --model {empty}: there is no config.json\n"), "a directory without a model")
     fails("a tokenizer directory without one", "tokenizer.json", "--model", MODEL, "--tokenizer", empty, "--port", "0")
 fails("an engine that does not start", "told to fail", "--model", MODEL, "--port", "0", env={"FAKE_LOAD_FAILS": "1"})
 out = subprocess.run([TIGOND, "--version"], capture_output=True, text=True)

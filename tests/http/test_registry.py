@@ -435,7 +435,7 @@ mute.close()
 
 # ---- options with which it does not start ----
 
-for args, text in (((), "--listen tcp://HOST:PORT is required"),
+for args, text in (((), "--listen tcp://HOST:PORT is required; --help lists the options"),
                    (("--listen", "tcp://*:0"), "beyond it --transfer-key is required"),
                    (("--listen", "127.0.0.1:8100"), "is not an address"),
                    (("--listen", "tcp://127.0.0.1:0", "--transfer-key", "/nowhere"), "--transfer-key: /nowhere"),

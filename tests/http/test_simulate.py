@@ -92,6 +92,7 @@ for name, args, want in (
         ("too large", ("--plans-out", "3"), "from 1 to 2"),
         ("an argument", ("trace",), 'unexpected argument "trace"'),
         ("turns", ("--min-turns", "9", "--max-turns", "3"), "--max-turns 3 is less"),
+        ("nothing to compare", ("--compare",), "--compare needs --cache-memory, to compare with unlimited memory"),
         ("sessions too long", ("--max-turns", "10000", "--turn-tokens", "1e6"), "too long"),
         ("memory for nothing", ("--cache-memory", "1e6"), ""),
         ("no size", ("--cache-memory", "2X"), '"2X" is not'),

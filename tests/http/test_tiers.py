@@ -301,7 +301,7 @@ if FAKE:
 # options that exclude each other, paths that are no directory
 for name, args, want in (
         ("--record with --cache-dir", ("--cache-dir", place("none"), "--record", place("record")),
-         "--record goes without --cache-dir and --host-cache-memory"),
+         "--record cannot be combined with --cache-dir or --host-cache-memory"),
         ("a file as --cache-dir", ("--cache-dir", os.path.join(MODEL, "config.json")), "config.json"),
         ("a --cache-dir without a parent", ("--cache-dir", place("no/such/parent")), "no/such/parent")):
     run = subprocess.run([TIGOND, "--model", MODEL, "--port", "0", *os.environ.get("TIGOND_ARGS", "").split(), *args],

@@ -44,6 +44,15 @@ static int take_int8(const struct option_def *d, const char *text, void *member,
 	return 0;
 }
 
+/* Several programs may show the same name. */
+static bool named_before(size_t i)
+{
+	for (size_t before = 0; before < i; before++)
+		if (!strcmp(kernels_name(before), kernels_name(i)))
+			return true;
+	return false;
+}
+
 static int take_kernel(const struct option_def *d, const char *text, void *member, struct err *e)
 {
 	const char *name;
@@ -57,7 +66,8 @@ static int take_kernel(const struct option_def *d, const char *text, void *membe
 			buf_release(&names);
 			return 0;
 		}
-		buf_printf(&names, "%s%s", i ? ", " : "", name);
+		if (!named_before(i))
+			buf_printf(&names, "%s%s", i ? ", " : "", name);
 	}
 	r = err_set(e, EINVAL, "--%s: \"%.60s\" is none of the kernels %s", d->name, text,
 		    buf_str(&names));

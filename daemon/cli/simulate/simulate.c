@@ -43,7 +43,7 @@ static const struct option_def table[] = {
 	{"model", "DIR", OPTION_TEXT, AT(model),
 	 .text = "a config.json to take the sizes of pages and states from"},
 	{"compare", NULL, OPTION_FLAG, AT(compare),
-	 .text = "run once more with unlimited memory, and compare the hits"},
+	 .text = "run once more with unlimited memory, and compare the hits; needs --cache-memory"},
 	{"svg", "FILE", OPTION_TEXT, AT(svg),
 	 .text = "draw the planning time by the size of the tree"},
 	N("cache-memory", cache_memory, 0, 1e18, 0,
@@ -73,7 +73,7 @@ static const struct option_def table[] = {
 	N("prefill-workers", prefill_workers, 1, PEERS_MAX, 1,
 	  "apart: workers that compute prompts, for --decode-workers"),
 	N("decode-workers", decode_workers, 0, 4096, 0,
-	  "apart: workers that answer; 0: one worker does both"),
+	  "apart: workers that answer, needs --cache-memory; 0: one worker does both"),
 	N("link", link, 1, 1e15, 12.5e9, "apart: bytes a second of a worker's link, each way"),
 	N("fabric", fabric, 0, 1e15, 0, "apart: bytes a second of all links together; 0: no limit"),
 	N("message-us", message_us, 0, 1e9, 100,
@@ -99,6 +99,9 @@ static int parse_options(int argc, char **argv, struct simulate_options *o, stru
 	if (r == 0 && o->decode_workers > 0 && o->cache_memory <= 0)
 		return err_set(e, EINVAL,
 			       "--decode-workers needs --cache-memory, that of each worker");
+	if (r == 0 && o->compare && o->cache_memory <= 0)
+		return err_set(e, EINVAL,
+			       "--compare needs --cache-memory, to compare with unlimited memory");
 	if (r == 0 && o->max_turns < o->min_turns)
 		return err_set(e, EINVAL, "--max-turns %.0f is less than --min-turns %.0f",
 			       o->max_turns, o->min_turns);
@@ -308,7 +311,7 @@ static int simulate(const struct simulate_options *o, struct err *e)
 		print_result(&bounded);
 	if (r == 0 && o->svg)
 		r = plot_plan_cost(o->svg, &bounded, e);
-	if (r == 0 && o->compare && o->cache_memory > 0) {
+	if (r == 0 && o->compare) {
 		r = run_one(o, 0, &unlimited, e);
 		if (r == 0) {
 			printf("\nunlimited memory:\n");
