@@ -4,7 +4,7 @@
  *     options ─> signals ─> socket ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
  *
  * The socket exists before anything slow begins: a client that connects while the model is loaded gets 503 with Retry-After,
- * not "connection refused". Everything stops in the reverse order.
+ * not "connection refused". The threads stop in another order: http, watch, text, engine.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -85,7 +85,7 @@ static void warn_unused(const struct options *o)
 		log_warning("--cache-disk is not used: there is no --cache-dir");
 }
 
-/* Reads the key file only to report a wrong one before the model is loaded; the transfer thread reads it again. */
+/* Reads the key file only to report a wrong one before the model is loaded; handoff_open reads it again. */
 static int check_key(const char *path, struct err *e)
 {
 	struct transfer_keys k;

@@ -215,7 +215,8 @@ static void hex(const uint8_t *bytes, size_t n, char *ret)
 		snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* Parses a line of the memo, without its end; false: it is no valid line. */
+/* Writes the memo's line about a file, without the newline at its end; false: the path has a newline, or the line is
+ * longer than `size`. */
 static bool memo_line(const struct weight_file *f, char *ret, size_t size)
 {
 	char digest[2 * DIGEST + 1], fields[2 * DIGEST + 128], sum[17];

@@ -29,7 +29,7 @@ static double expected_uses(const struct prefix_node *n)
 	return inner_reuse[n->kind] + (hits > 1 ? hits - 1 : 0);
 }
 
-/* reuse_time before the first return, and the number of latest returns whose mean it is. */
+/* reuse_time before the first return; each return then counts in it as one of so many. */
 #define REUSE_TIME_FIRST  64.0
 #define REUSE_TIME_LATEST 64.0
 
@@ -193,10 +193,10 @@ void evict_rescore(struct prefix_cache *c, struct prefix_node *n)
 	place(c, n, true);
 }
 
-/* The most scores that are corrected for one eviction, which bounds its cost. */
+/* The most scores of a group that are corrected for one eviction, which bounds its cost. */
 enum { CORRECTIONS_MAX = 16 };
 
-/* The node of a group to evict first, with a corrected score; NULL: the group is empty. */
+/* The node of a group to evict first, after at most CORRECTIONS_MAX scores were corrected; NULL: the group is empty. */
 static const struct evict_entry *first_of(struct prefix_cache *c, enum evict_group group)
 {
 	struct evict_heap *h = &c->evict.heaps[group];

@@ -23,9 +23,9 @@
  *
  * A node's score is computed again when it is used, and when it gets or loses a child. When a checkpoint is evicted,
  * the scores of all nodes below it grow. That is corrected late: when such a node comes up for eviction, its score is
- * computed again, and if it grew, the node goes back into its heap. (At most 16 scores are corrected for one
- * eviction.) When a checkpoint is added, the scores of all nodes below it shrink. That is corrected when those nodes
- * are used. So an eviction costs O(log n), and the walk up to the next checkpoint. */
+ * computed again, and if it grew, the node goes back into its heap. (At most 16 scores of a group are corrected for
+ * one eviction.) When a checkpoint is added, the scores of all nodes below it shrink. That is corrected when those
+ * nodes are used. So an eviction costs O(log n), and the walk up to the next checkpoint. */
 #pragma once
 
 #include <stdbool.h>

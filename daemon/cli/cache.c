@@ -46,7 +46,7 @@ static const struct option_def table[] = {
 
 /* ---- asking ---- */
 
-/* Sends a request: the JSON of an answer with status 200 (new), or the sentence of its error. */
+/* Reads a complete answer: the JSON (new) if its status is 200, else the sentence of its error. */
 static int parse_answer(const struct stream *s, json_t **ret, struct err *e)
 {
 	json_t *v = json_loadb(buf_str(&s->body), s->body.len, 0, NULL);

@@ -20,7 +20,7 @@
 
 #include "daemon/steps/handoff_config.h"
 
-/* All functions accept NULL, which stands for a worker without peers (unified). */
+/* All functions but handoff_deliver accept NULL, which stands for a worker without peers (unified). */
 struct handoff;
 
 /* New; *ret NULL: this worker is unified. */

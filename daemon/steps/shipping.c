@@ -289,7 +289,7 @@ static void send_off(struct packing *k)
 		start_waiting(k->s, p);
 }
 
-/* Adds the pieces of one layer: n pages from page `first` of the prompt on, or the state. */
+/* Adds one part of a layer: its pieces of n pages from page `first` of the prompt on, or its piece of the state. */
 static void pack(struct packing *k, const struct layer_piece *piece, uint32_t layer, uint32_t part,
 		 const uint32_t *ids, uint32_t first, uint32_t n)
 {

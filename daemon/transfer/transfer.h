@@ -23,7 +23,8 @@
 
 struct transfer;
 
-/* Starts the thread. All of config but layout.layers is borrowed until transfer_stop. */
+/* Starts the thread. *config and layout.layers are copied; all else that config points to is borrowed until
+ * transfer_stop. */
 int transfer_start(const struct transfer_config *config, struct transfer **ret,
 		   struct err *e) MUST_CHECK;
 

@@ -56,7 +56,7 @@ uint32_t cuts_tile_tokens(const struct kernel_shape *s, const struct tuning_cut 
 
 /* ---- choosing ---- */
 
-/* The number of a cut in this program; a new cut gets a new number. */
+/* The number of a cut in this program; a new cut gets a new number, or 0 (the default cut's) if there are CUTS_MAX. */
 static uint32_t number_of(struct cuts *c, enum cut_program program, const struct tuning_cut *cut)
 {
 	for (uint32_t i = 0; i < c->n[program]; i++)

@@ -1,8 +1,8 @@
 /* The streaming detokenizer: ids in, text out, as early as possible.
  *
- * Two things are held back: an incomplete UTF-8 sequence (until it is whole; U+FFFD only at the very end), and any
- * suffix that could begin a stop string. A stop string and all text behind it are left out. Special tokens add
- * nothing. Each choice has one detokenizer; the tokenizer is borrowed. */
+ * Two things are held back: an incomplete UTF-8 sequence (until it is whole; it becomes U+FFFD if the next byte does
+ * not continue it, or at the end), and any suffix that could begin a stop string. A stop string and all text behind it
+ * are left out. Special tokens add nothing. Each choice has one detokenizer; the tokenizer is borrowed. */
 #pragma once
 
 #include <stdbool.h>

@@ -142,7 +142,7 @@ static const struct field peers_fields[] = {
 
 /* ---- checks of more than one field. wire_parse puts the message's name before their sentences ---- */
 
-/* Adds a layer's bytes of a page and of a state. */
+/* Checks a layer, and adds its bytes of a page and of a state to the sums. */
 static int check_layer(const struct wire_layer *layer, uint32_t number, uint64_t *page,
 		       uint64_t *state, struct err *e)
 {
