@@ -126,8 +126,8 @@ static int plan_step(struct sim *m, bool *planned)
 	if (!p)
 		return 0;
 	seconds = sim_step_seconds(m->cost, p);
-	/* The workload knows each token in advance (sim_token), so committing only gives the draws back in their
-	 * order. */
+	/* The tokens are made when the step ends (workload_token), so only the number of its draws and its end are
+	 * kept. */
 	m->device_free = MAX(m->device_free, m->now) + seconds;
 	m->out[m->n_out].n_draws = p->n_draws;
 	m->out[m->n_out++].end = m->device_free;
