@@ -198,7 +198,8 @@ int call_push_scores(struct call *c, uint32_t part, const struct draw_result *sc
 /* engine: no further token will come. Does not wake. */
 void call_end(struct call *c);
 
-/* Resumes the connection if it sleeps; with `tokens` only if it wants to be woken for every token. */
+/* The first: resumes the connection if it sleeps. The second: whether to wake it in each step that drew tokens of the
+ * call, because they are sent at once, may complete a stop string, or have become many. */
 void call_wake(struct call *c);
 bool call_wants_tokens(const struct call *c) ON(role_engine);
 

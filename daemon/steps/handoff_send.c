@@ -27,7 +27,7 @@ static void end_call(struct server *s)
 	lifecycle_notify(s->lifecycle);
 }
 
-/* The main thread drains until no call is counted. This prompt is counted before `draining` is read, so either the
+/* The main thread drains until no call is counted. This prompt is counted before the state is read, so either the
  * drain waits for the prompt, or the prompt is refused here. */
 bool handoff_send_admit(struct server *s)
 {

@@ -64,5 +64,5 @@ int workload_done(struct workload *w, uint64_t tag, double now, const int32_t *o
 /* The longest prompt with its output, and the number of requests (sessions times mean turns). */
 uint32_t workload_longest(const struct workload *w);
 
-/* The k-th generated token of the request with this tag. */
+/* A generated token, the same for the same two numbers: of a step (or a worker's step), and of a draw in it. */
 int32_t workload_token(uint64_t tag, uint32_t k);
