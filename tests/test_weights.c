@@ -51,7 +51,8 @@ static struct model_config parse(const char *json)
 	return c;
 }
 
-/* What a TEST opens is closed when it ends; weights borrow their checkpoint, which is registered first. */
+/* The weights and the checkpoint of a TEST are closed when it ends, in the reverse order of their registration. Weights borrow
+ * their checkpoint, so the checkpoint is registered before them. */
 static void close_weights(void *w)
 {
 	weights_close(w);

@@ -11,7 +11,7 @@
  *                   O takes the place of v. A row's state, and those of its snapshots, go to their slots.
  *
  * The gated norm follows as delta_norm (delta_conv.cl). T comes from blocks of 16: those on the diagonal by forward
- * substitution, T_ij = -T_ii sum_k A_ik T_kj for the others.
+ * substitution, T_ij = -sum_k T_ik (A_kj T_jj) for the others.
  *
  *     step, proj, qs, ks, gates, ring, state   as in delta_prefill.cl; in, and ring and state out
  *     vs        [T, HV * DV] float, v; in, then O; out
@@ -89,6 +89,15 @@ GROUP_FUNCTION void chunk_gates(__global const float *gates, uint n, LOCAL float
 #define TILES	   (C / TILE)
 #define TILE_ITEMS CEIL_(TILE * TILE * (TILES - 1), LANES) /* elements of a lane */
 
+/* Of invert: puts the lanes' sums into block column j below its diagonal, after every lane has read what they replace. */
+#define PUT_SUMS()                                                                                 \
+	do {                                                                                       \
+		BARRIER();                                                                         \
+		_Pragma("unroll") for (uint e = 0; e < TILE_ITEMS; e++) if (LANE + e * LANES < n)  \
+			A[(first + (LANE + e * LANES) / TILE) * C_LD + j + LANE % TILE] = sum[e];  \
+		BARRIER();                                                                         \
+	} while (0)
+
 /* (I + A)^-1 in the place of A [C][C_LD], which is zero on its diagonal and above. */
 GROUP_FUNCTION void invert(LOCAL float *A)
 {
@@ -122,12 +131,7 @@ GROUP_FUNCTION void invert(LOCAL float *A)
 			for (uint m = c; m < TILE && i < n; m++)
 				sum[e] = fma(A[r * C_LD + j + m], A[(j + m) * C_LD + j + c], sum[e]);
 		}
-		BARRIER();
-#pragma unroll
-		for (uint e = 0; e < TILE_ITEMS; e++)
-			if (LANE + e * LANES < n)
-				A[(first + (LANE + e * LANES) / TILE) * C_LD + j + LANE % TILE] = sum[e];
-		BARRIER();
+		PUT_SUMS();
 #pragma unroll
 		for (uint e = 0; e < TILE_ITEMS; e++) {
 			uint i = LANE + e * LANES, r = first + i / TILE, c = i % TILE;
@@ -136,12 +140,7 @@ GROUP_FUNCTION void invert(LOCAL float *A)
 			for (uint m = first; m <= r && i < n; m++)
 				sum[e] = fma(-A[r * C_LD + m], A[m * C_LD + j + c], sum[e]);
 		}
-		BARRIER();
-#pragma unroll
-		for (uint e = 0; e < TILE_ITEMS; e++)
-			if (LANE + e * LANES < n)
-				A[(first + (LANE + e * LANES) / TILE) * C_LD + j + LANE % TILE] = sum[e];
-		BARRIER();
+		PUT_SUMS();
 	}
 }
 
@@ -244,23 +243,6 @@ GROUP_FUNCTION void save_state(LOCAL const float *S, __global float *state, uint
 	FOR_ITEMS (i, DK * BLOCK)
 		if (column0 + i % BLOCK < DV)
 			to[i / BLOCK * DV + i % BLOCK] = S[i];
-}
-
-/* Leaves in slot dst the convolution inputs after n tokens of the row: those of this head, and if it is the first of its
- * key head also those of the key head. */
-GROUP_FUNCTION void carry_head(__global const float *proj, __global float *ring, __global const int *row, uint dst, uint n,
-			       uint h)
-{
-	uint t0 = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START], kh = h / REPEAT;
-	int src = row[ROW_STATE_SRC];
-
-	FOR_COLUMNS (c, DV)
-		conv_carry(proj, ring, src, (int)dst, t0, start, n, V_AT + h * DV + c);
-	if (h % REPEAT == 0)
-		FOR_COLUMNS (c, DK) {
-			conv_carry(proj, ring, src, (int)dst, t0, start, n, Q_AT + kh * DK + c);
-			conv_carry(proj, ring, src, (int)dst, t0, start, n, K_AT + kh * DK + c);
-		}
 }
 
 __kernel GROUP_SIZE void delta_scan(__global const int *restrict step, int rows_at, int first_row,

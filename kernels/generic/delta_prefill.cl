@@ -90,23 +90,6 @@ static inline void tile_rows(__global const float *a[DELTA_ROWS], uint first, ui
 		_Pragma("unroll") for (uint j = 0; j < COL_BLOCKS; j++) if (i < (rows)) for (      \
 			uint c = (c0) + j * WIDTH + LANE * VEC, once = 1; once && c < (n_cols); once = 0)
 
-/* Leaves in slot dst the convolution inputs after n tokens of the row: those of this head, and if it is the first of its
- * key head also those of the key head. */
-static inline void carry_head(__global const float *proj, __global float *ring, __global const int *row,
-			      uint dst, uint n, uint h)
-{
-	uint t0 = (uint)row[ROW_TOKEN], start = (uint)row[ROW_START], kh = h / REPEAT;
-	int src = row[ROW_STATE_SRC];
-
-	FOR_COLUMNS (c, DV)
-		conv_carry(proj, ring, src, (int)dst, t0, start, n, V_AT + h * DV + c);
-	if (h % REPEAT == 0)
-		FOR_COLUMNS (c, DK) {
-			conv_carry(proj, ring, src, (int)dst, t0, start, n, Q_AT + kh * DK + c);
-			conv_carry(proj, ring, src, (int)dst, t0, start, n, K_AT + kh * DK + c);
-		}
-}
-
 __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int rows_at, int first_row,
 				       int n_rows, __global const float *restrict proj,
 				       __global const float *restrict qs,
