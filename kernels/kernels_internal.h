@@ -48,29 +48,29 @@ enum kernel_id {
 };
 
 enum {
-	ROUTER_BLOCKS = 4,  /* moe_route.cl */
-	ROUTER_LANES = 256, /* router.cl, with the rows of a group */
-	ROUTER_ROWS = 64,
-	DELTA_CHUNK =
-		64, /* tokens, and floats that delta_chunks.cl keeps of one for each value head */
+	ROUTER_BLOCKS = 4,  /* column blocks of a part of the router's product (moe_route.cl) */
+	ROUTER_LANES = 256, /* lanes of a group of router.cl */
+	ROUTER_ROWS = 64,   /* rows of such a group */
+	DELTA_CHUNK = 64,   /* tokens of a chunk (delta_chunks.cl) */
+	/* floats that delta_chunks.cl keeps of a chunk for each value head */
 	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
-	DELTA_BLOCK = 16, /* columns of a state that a group of delta_scan has */
-	SPLIT_SLOTS_MIN = 4096,
+	DELTA_BLOCK = 16,	/* columns of a state that a group of delta_scan has */
+	SPLIT_SLOTS_MIN = 4096, /* splits of a batch, at least (kernels_split_slots) */
 };
 
 #define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
 
-/* The width of a variant's groups, and its cuts unless a table has others (cuts.h). */
+/* The width of a variant's groups, and its default cuts (cuts.h). */
 struct tuning {
 	uint32_t lanes, vec;
 	struct tuning_cut product;
 	uint32_t queries; /* queries of an attention tile, about */
-	/* column blocks of a group of the decode step; 0: the variant has none */
+	/* column blocks of a group of decode_step.cl; 0: the variant does not use that file */
 	uint32_t decode_blocks;
 	enum kernel_packing packing; /* packing of bf16 weights */
-	/* lanes of a group of a tensor core's product; 0: the variant has none */
+	/* lanes of a group of a product on tensor cores; 0: the variant does not use them */
 	uint32_t tensor_lanes;
-	uint32_t tensor_columns;
+	uint32_t tensor_columns; /* columns of such a group */
 };
 
 struct kernels {
@@ -85,7 +85,7 @@ struct kernels {
 	struct cuts cuts;
 	cl_program programs[64];
 	uint32_t n_programs;
-	/* [0] all kernels; [1...] those of a cut's programs */
+	/* [0]: all kernels; [i]: those of the programs that are compiled for cut i */
 	cl_kernel kernels[CUTS_MAX][K_COUNT];
 	const char *names[K_COUNT]; /* in profiles and errors */
 	uint32_t lanes[K_COUNT];    /* of a group */
@@ -96,7 +96,7 @@ struct kernels {
 
 /* ---- set.c ---- */
 
-/* Groups of delta_prefill, and floats of scratch of each. */
+/* The groups of delta_prefill on a CPU, and the floats of scratch of each. */
 uint32_t kernels_delta_groups(const struct kernels *k);
 uint32_t kernels_delta_group_floats(const struct kernel_shape *s);
 
@@ -106,15 +106,17 @@ uint64_t kernels_delta_chunks(uint32_t T, uint32_t rows);
 /* Tokens of an attention tile of a cut. */
 uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);
 
-/* Whether products of elements run on tensor cores, in groups of another size; the router's, in float, never do. */
+/* Whether products of elements run on tensor cores, in groups of tensor_lanes. The router's product is of floats and
+ * never does. */
 bool kernels_on_tensor_cores(const struct kernels *k);
 
 /* ---- programs.c ---- */
 
-/* Compiles the programs of the set and takes their kernels: those of a model, or the int8 products. */
+/* Compiles programs and takes their kernels: those of kernels_open, or (int8) those of kernels_open_int8. */
 int kernels_add_programs(struct kernels *k, struct library *l, bool int8, struct err *e) MUST_CHECK;
 
 /* ---- launch.c ---- */
 
-/* Launches each kernel of every cut but the default one once, without work. */
+/* Launches the kernels of every cut but the default one, each once and without work, so that a driver that compiles at
+ * the first launch does so now. Sets the number of launches to 0. */
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e) MUST_CHECK;

@@ -1,5 +1,5 @@
-/* Launches. Each sets all arguments of its kernel, although some may be set already: they are few, and no test would
- * find a forgotten one. */
+/* Launches. Each sets all arguments of its kernel, although some may be set already. They are few, and a test would not
+ * notice an argument that is left as an earlier launch set it. */
 #include "kernels/kernels_internal.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 #include "kernels/sample.h"
 #include "kernels/step.h"
 
-/* Notes a launch; returns the place for its event, or NULL. */
+/* Notes a launch of x by y groups, while launches are noted. Returns the place for its event; NULL: out of memory. */
 static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
 {
 	const int a_set = K_END_OF_FIRST_MLP - K_COMBINE_NORM;
@@ -34,7 +34,7 @@ struct arg {
 		sizeof(x), &(x) \
 	}
 
-/* Runs x by y groups of so many lanes; none if there are no groups. */
+/* Queues x by y groups of `lanes` work-items. Does nothing if x or y is 0, or after an error. */
 static void launch(struct kernels *k, uint32_t cut, int id, uint32_t lanes, uint64_t x, uint64_t y,
 		   const struct arg *args, size_t n)
 {
@@ -198,7 +198,7 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 	struct tuning_place p = cuts_experts(&k->shape, mlp, false, T);
 	uint32_t cut = cuts_find(&k->cuts, &p);
 
-	/* A tensor group has the gate and the up panel of the same 16 columns. */
+	/* On tensor cores a group computes 16 columns, from their panel of gate and their panel of up. */
 	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
 		   kernels_on_tensor_cores(k) ? N / 16 : column_groups(k, cut, false, N),
 		   kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
@@ -298,8 +298,9 @@ void kernel_delta_decode(struct kernels *k, cl_mem step, cl_int rows_at, uint32_
 	       ARG(out));
 }
 
-/* The number of groups that share a row of logits. On a CPU each compute unit gets one, but each group must have
- * enough blocks to be worth waking a thread; on a GPU each lane gets a block. */
+/* The number of groups that share a row of logits. On a GPU each lane gets a block. On a CPU all rows together get
+ * about one group for each compute unit, but no more groups share a row than have 64 blocks each: a group for fewer
+ * blocks is not worth waking a thread. */
 static uint32_t sample_parts(const struct kernels *k, uint32_t rows)
 {
 	uint32_t blocks = SAMPLE_BLOCKS(k->shape.vocab);
@@ -365,9 +366,10 @@ void kernel_decode_step(struct kernels *k, cl_mem step, cl_int work_at, cl_mem a
 
 /* ---- warming cuts up ---- */
 
-enum { WARM_TILE_AT = ROW_INTS }; /* behind a row that begins with page 0 */
+/* The place of a tile in a step table that begins with a row of zeros. The row is its own block table: page 0. */
+enum { WARM_TILE_AT = ROW_INTS };
 
-/* Launches one group of each of a cut's kernels without work: `none` is zeros, `step` has one tile of one token. */
+/* Launches one group of each kernel of a cut. There are no rows, and `none`, which is zeros, is an empty task list. */
 static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
 {
 	cl_uint M = 0, side = 16;
@@ -384,6 +386,7 @@ static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
 	}
 }
 
+/* step: a row of zeros and a tile of one token. */
 static void warm_attention(struct kernels *k, uint32_t cut, cl_mem step, cl_mem none, cl_mem out)
 {
 	cl_int rows_at = 0, tiles_at = WARM_TILE_AT;
@@ -405,7 +408,7 @@ static bool has_other_cuts(const struct cuts *c)
 int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 {
 	const struct kernel_shape *s = &k->shape;
-	/* The most that a kernel reads: a page, or the rows and the work list of a decode step that has ended. */
+	/* At least what a kernel reads: a page; a token's row of attention's projection; a work list without phases. */
 	size_t bytes = 4 * MAX((size_t)s->kv_heads * s->head_dim * s->page_tokens,
 			       (size_t)kernels_attention_ld(s) + 4096);
 	const int32_t tile[WARM_TILE_AT + QUERY_TILE_INTS] = {[WARM_TILE_AT + QUERY_TILE_COUNT] =
@@ -430,7 +433,7 @@ int kernels_warm_cuts(struct kernels *k, cl_context context, struct err *e)
 			warm_gemm(k, i, none, out);
 		for (uint32_t i = 1; i < k->cuts.n[CUT_ATTENTION]; i++)
 			warm_attention(k, i, step, none, out);
-		/* last, because they count tickets in `none`, which then is zeros no longer */
+		/* These come last: they count tickets in `none`, which is not all zeros afterwards. */
 		for (uint32_t i = 1; i < k->cuts.n[CUT_DECODE_STEP]; i++)
 			LAUNCH_CUT(k, i, K_DECODE_STEP, k->tuning->lanes, k->compute_units, 1,
 				   ARG(none), ARG(work_at), ARG(none));

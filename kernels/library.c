@@ -33,7 +33,7 @@ const char *library_text(const char *variant, const char *file)
 	return strcmp(variant, "generic") ? library_text("generic", file) : NULL;
 }
 
-/* The source of a file for a variant with its includes inlined, appended to out. */
+/* Appends a variant's source of a file to out, with its includes inlined. */
 static int inline_source(const char *variant, const char *file, int depth, struct buf *out,
 			 struct err *e)
 {
@@ -84,7 +84,7 @@ static void cache_path(const struct library *l, const char *source, const char *
 	snprintf(path, size, "%s/%s.clbin", l->cache_dir, hex);
 }
 
-/* The hash covers the file's name too, so that a binary of another key is refused. */
+/* The hash covers the file's name too, so that a file that was renamed to another program's name is refused. */
 static void fill_header(struct binary_header *h, const char *path, const void *binary, size_t bytes)
 {
 	struct hash128 hash = HASH128_INIT;
@@ -122,7 +122,7 @@ static void *read_binary(const char *path, size_t *ret_bytes)
 	return NULL;
 }
 
-/* Failures are only logged: without a cache a start takes longer. */
+/* Failures are only logged, because a program that is not in the cache is compiled again. */
 static void write_binary(const char *path, const void *binary, size_t bytes)
 {
 	struct binary_header h;
@@ -186,7 +186,7 @@ static void save_program(cl_program program, const char *path)
 	free(binary);
 }
 
-/* Checks that the cache can be written; -errno if not. */
+/* Checks that a file of 64 KiB can be written in the cache; -errno if not. */
 static int probe_cache(const char *dir)
 {
 	static const char zeros[64 << 10];
@@ -212,7 +212,7 @@ static int build_error(const struct library *l, cl_program program, const char *
 	char *text;
 	int r;
 
-	/* PoCL compiles through files below the cache, and its log does not report that it could not. */
+	/* PoCL writes files below the cache while it compiles. Its log does not report that it could not write them. */
 	r = l->cache_dir ? probe_cache(l->cache_dir) : 0;
 	if (r < 0)
 		return err_set(e, EIO,
@@ -244,7 +244,7 @@ static bool names(const char *text, const char *name, size_t len)
 	return false;
 }
 
-/* The options without each " -DNAME=VALUE" whose NAME the source does not have. */
+/* Appends the options, without each " -DNAME=VALUE" whose NAME is not in the source. */
 static void take_options(const char *offered, const char *source, struct buf *out)
 {
 	for (const char *p = offered; *p;) {

@@ -3,9 +3,10 @@
  * A program is a file ("gemm.cl") and its options. A variant ("x86", "nvidia") replaces whole files, includes as well
  * as programs; a file that it does not have comes from "generic".
  *
- * Cache file: DIR/<hash>.clbin = "TIGONCL1" | u64 bytes | u64[2] FNV-1a 128 of the binary | binary. <hash> covers
- * device and driver names, all source text after includes, and the options, so that a change of any of them gives
- * another file. A file is written under a temporary name and renamed; a damaged one is built again and replaced. */
+ * Cache file: DIR/<hash>.clbin = "TIGONCL1" | u64 bytes | u64[2] FNV-1a 128 of the file's name and the binary | binary.
+ * <hash> covers the device's name, vendor and version, the driver's version, the whole source with its includes, and
+ * the options, so that a change of any of them gives another file. A file is written under a temporary name and
+ * renamed; a damaged one is replaced by a newly compiled program. */
 #pragma once
 
 #include <CL/cl.h>
@@ -22,11 +23,11 @@ struct library {
 	unsigned built, loaded; /* numbers of programs compiled, and taken from the cache */
 };
 
-/* The text of an embedded file, for a variant; NULL: there is none. */
+/* The text of an embedded file: the variant's own or else the generic one; NULL: there is none. */
 const char *library_text(const char *variant, const char *file);
 
-/* New program, released by the caller. Each " -DNAME=VALUE" of the offered options is left out if the source does not
- * have the name, so that models which agree in the names of a program share its binary. The beginning of the
- * compiler's output goes into the error, all of it into the log. */
+/* New program, released by the caller. offered: options; a " -DNAME=VALUE" is left out if NAME is not in the source. So
+ * models share a program's binary if they differ only in options that the program does not use. If the program does
+ * not compile, the error has the beginning of the compiler's output, and the log (debug) all of it. */
 int library_program(struct library *l, const char *file, const char *offered, cl_program *ret,
 		    struct err *e) MUST_CHECK;

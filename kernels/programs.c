@@ -1,7 +1,7 @@
-/* The programs to compile, and their options. A program is a row of the table below: compiled for a model's shape,
- * for each of its MLPs and for each of its cuts. A model's numbers become macros here and nowhere else. All of them
- * are offered to every program, and library.c leaves out those that a program does not name, so that models which
- * differ in these alone share its binary. */
+/* The programs to compile, and their options. A program is a row of the table below. It is compiled once, or for each
+ * MLP of the model, for each cut of the program, or for each of both. A model's numbers become macros here and nowhere
+ * else. All of them are offered to every program. library.c leaves out those that a program does not name, so models
+ * that differ in these alone share its binary. */
 #include "kernels/kernels_internal.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ enum { KERNELS_MAX = 4 }; /* of a program */
 
 static const struct program {
 	const char *file; /* name; library.c finds the variant's file */
-	/* Kernels from K_COMBINE_NORM on are taken for each MLP, the others for the first one. */
+	/* Kernels from K_COMBINE_NORM on are taken for each MLP, the others for the first MLP alone. */
 	struct {
 		enum kernel_id id;
 		const char *name;  /* the function */
@@ -62,7 +62,7 @@ static const struct program {
 	bool (*needed)(const struct kernels *k); /* NULL: every shape needs it */
 	enum cut_program cuts;			 /* compiled for each cut of this program */
 	bool each_mlp;				 /* and for each MLP */
-	bool floats; /* its text has no element type, or only float: models of both types share the program */
+	bool floats; /* it has no elements, or only floats: models of both element types share the program */
 	bool int8;	    /* compiled by kernels_open_int8 alone */
 	uint32_t gpu_lanes; /* of a group on a GPU; 0: as the variant says */
 } programs[] = {
@@ -182,8 +182,8 @@ static void cut_options(const struct tuning_cut *c, struct buf *o)
 		c->tile_rows, c->tile_blocks, c->blocks, c->row_block, c->ahead, c->chains);
 }
 
-/* A GPU divides approximately unless this option forbids it. Then a value halfway between two integers could be rounded
- * to the other one. */
+/* Asks for correctly rounded division where the device has it. Otherwise a GPU divides approximately, and a value
+ * halfway between two integers could be rounded to the other one. */
 static void int8_options(const struct kernels *k, struct buf *o)
 {
 	cl_device_fp_config config = 0;
