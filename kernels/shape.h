@@ -1,21 +1,21 @@
-/* The shape of a model as its kernels are compiled for: pure numbers. tuning/ looks cuts up by it, programs.c makes
- * compiler options of it. */
+/* The shape of a model: the numbers that its kernels are compiled with. tuning/cuts.c looks cuts up by it, programs.c
+ * makes compiler options of it. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A row stride: n rounded up to 16, so that vector loops need no tails. */
+/* A row stride: n rounded up to a multiple of 16, so that vector loops need no tails. */
 #define KERNEL_LD(n) (((n) + 15u) / 16u * 16u) /* of n's type, unsigned */
 
-/* The width of a group. Tests can ask for a width that their device would not get. */
+/* The width of a group of the generic variant. Tests can ask for a width that their device would not get. */
 enum kernel_width {
 	KERNEL_WIDTH_DEVICE, /* the device's own width */
-	KERNEL_WIDTH_CPU,    /* one work-item with float16 vectors */
+	KERNEL_WIDTH_CPU,    /* one work-item with vectors of 16 floats */
 	KERNEL_WIDTH_GPU,    /* 64 lanes */
 };
 
-/* An MLP: experts with a shared expert, or (experts = 0) dense, which is a shared expert alone. */
+/* An MLP: experts and a shared expert. A dense MLP has experts = 0 and counts as a shared expert alone. */
 struct kernel_mlp {
 	uint32_t experts, topk, expert_size, shared_size;
 	bool norm_topk, shared_gate;
@@ -33,16 +33,16 @@ struct kernel_shape {
 	struct kernel_mlp mlps[2];
 	uint32_t n_mlps;
 	bool bf16; /* elements are bf16, else float */
-	bool dump; /* keep the mixers' and MLPs' outputs apart from the residual stream */
-	enum kernel_width width; /* width of the generic variant */
+	bool dump; /* the outputs of mixers and MLPs are also kept by themselves, not only added to the residual stream */
+	enum kernel_width width;
 	/* weights are not coded (coded.h), even if they could be; the bits are the same */
 	bool plain_weights;
-	/* NULL: all programs that the shape needs are compiled. A kernel's test lists the files of those that it runs. */
+	/* NULL: all programs that the shape needs are compiled. Otherwise the files of those to compile, for tests. */
 	const char *only;
 };
 
-/* Row strides of the projections' outputs, in floats (layout in attention.cl and delta.clh). Without attention_gate
- * the gates have no columns. */
+/* Row strides of the projections' outputs, in floats; attention.clh and delta.clh have the layouts. Without
+ * attention_gate the gates have no columns. */
 static inline uint32_t kernels_attention_ld(const struct kernel_shape *s)
 {
 	return ((s->attention_gate ? 2 : 1) * s->heads + 2 * s->kv_heads) * s->head_dim;
