@@ -88,7 +88,7 @@ static cl_int copy_piece(struct copies *t, uint32_t layer, uint32_t part, uint32
 			 char **host, cl_event *ret_done)
 {
 	const struct model_layer *l = &t->model->layers[layer];
-	const struct layer_piece *p = &l->pieces[part];
+	const struct layer_part *p = &l->parts[part];
 	cl_command_queue q = t->device->queue;
 	uint64_t bytes = p->bytes;
 	char *at = *host;
@@ -110,10 +110,10 @@ static cl_int copy_item(struct copies *t, enum tier_kind kind, uint32_t id, bool
 	for (uint32_t i = 0; i < t->model->config->n_layers; i++) {
 		const struct model_layer *l = &t->model->layers[i];
 
-		for (uint32_t k = 0; k < l->n_pieces && code == CL_SUCCESS; k++) {
-			bool last = host + l->pieces[k].bytes == end;
+		for (uint32_t k = 0; k < l->n_parts && code == CL_SUCCESS; k++) {
+			bool last = host + l->parts[k].bytes == end;
 
-			if (l->pieces[k].kind == kind)
+			if (l->parts[k].kind == kind)
 				code = copy_piece(t, i, k, id, write, &host,
 						  last ? ret_done : NULL);
 		}
@@ -239,8 +239,8 @@ static int check_pieces(const struct copies *t, const struct engine_piece *piece
 	for (uint32_t i = 0; i < n; i++) {
 		const struct engine_piece *p = &pieces[i];
 
-		if (p->layer >= m->config->n_layers || p->part >= m->layers[p->layer].n_pieces ||
-		    p->id >= count_of(t, m->layers[p->layer].pieces[p->part].kind))
+		if (p->layer >= m->config->n_layers || p->part >= m->layers[p->layer].n_parts ||
+		    p->id >= count_of(t, m->layers[p->layer].parts[p->part].kind))
 			return err_set(e, EINVAL, "layer %u has no piece %u of part %u", p->layer,
 				       p->id, p->part);
 	}

@@ -1,7 +1,7 @@
 /* Copies of pages and states between host and device, on the queue of the plans (engine.h has the order of the
  * bytes). Inside engine/ only.
  *
- * The unit is a piece: the data that one layer keeps of one page or one state in one buffer. An item (a whole page or
+ * The unit is a piece: one part (layers/part.h) of one page or of one state. An item (a whole page or
  * state) is all of its pieces. The queue is in order, so one event for a call, that of its last piece, suffices. The
  * caller of an item copy asks for finished ones; for a copy of pieces the driver calls back. A callback may come late
  * or on another thread, so before a step's results are used, the events of the writes before it are checked directly. */

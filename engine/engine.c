@@ -106,7 +106,7 @@ static uint64_t cache_slack(const struct engine *g)
 	uint64_t buffers = 0;
 
 	for (uint32_t i = 0; i < g->info.model.n_layers; i++)
-		buffers += g->model.layers[i].n_pieces;
+		buffers += g->model.layers[i].n_parts;
 	return buffers * g->device.alignment;
 }
 
@@ -547,11 +547,10 @@ bool engine_peak_known(const struct engine *g, struct peak *ret)
 
 /* ---- copies ---- */
 
-const struct layer_piece *engine_layer_pieces(const struct engine *g, uint32_t layer,
-					      uint32_t *ret_n)
+const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t layer, uint32_t *ret_n)
 {
-	*ret_n = g->model.layers[layer].n_pieces;
-	return g->model.layers[layer].pieces;
+	*ret_n = g->model.layers[layer].n_parts;
+	return g->model.layers[layer].parts;
 }
 
 int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "engine/checkpoint/model_config.h"
-#include "engine/layers/piece.h"
+#include "engine/layers/part.h"
 #include "kernels/tuning/tuning.h"
 #include "prefix_cache/tiers.h"
 #include "scheduler/plan.h"
@@ -94,11 +94,11 @@ int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MU
 int engine_step(struct engine *g, const struct plan *plan, struct draw_result *results,
 		struct err *e) MUST_CHECK;
 
-/* The pieces that a layer keeps of every KV page (the page's keys, its values) or of every state slot. The bytes of a
- * page, or of a state, are the pieces of all layers one behind the other, in the order of these lists. Borrowed until
- * the engine is closed. */
-const struct layer_piece *engine_layer_pieces(const struct engine *g, uint32_t layer,
-					      uint32_t *ret_n);
+/* The parts that a layer keeps of every KV page (the page's keys, its values) or of every state slot. The bytes of a
+ * page, or of a state, are its pieces, one of each such part, in the order of the layers and of these lists. Borrowed
+ * until the engine is closed. */
+const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t layer,
+					    uint32_t *ret_n);
 
 /*
  * Copies a whole KV page (id: its number) or a whole state slot, of all layers, between device and host: an item. Copies
@@ -123,8 +123,9 @@ int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret
 /* The number of copies that were not given back yet. */
 uint32_t engine_items_out(const struct engine *g);
 
-/* Copies single pieces. When a prompt is computed for another worker, the pieces of its first layers are sent while
- * later layers are still computed (daemon/transfer), so they are copied a few layers at a time.
+/* Copies single pieces. A piece is one part of one page or of one state. When a prompt is computed for another worker,
+ * the pieces of its first layers are sent while later layers are still computed (daemon/transfer), so they are copied a
+ * few layers at a time.
  *
  * These copies are commands on the same queue too, without a limit on their number. host holds one piece after the
  * other. It belongs to the copy until done(tag, good) is called: once for every call that returned 0, either by this
@@ -132,7 +133,7 @@ uint32_t engine_items_out(const struct engine *g);
  * read must then not be used. done must neither call the engine nor wait. -EINVAL: no such piece. */
 struct engine_piece {
 	uint32_t layer; /* layer of the model */
-	uint32_t part;	/* number in the layer's list of pieces */
+	uint32_t part;	/* number in the layer's list of parts */
 	uint32_t id;	/* number of the page or slot */
 };
 typedef void engine_done(void *tag, bool good);

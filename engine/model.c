@@ -62,7 +62,7 @@ static void plan_layer(struct model *m, struct memory_plan *p, uint32_t i)
 	plan_weights(m, p, "a mixer's matrix", &w, l->at);
 	layer_ops[kinds->mlp]->weights(m->config, &w);
 	plan_weights(m, p, "an MLP's matrix", &w, l->at);
-	l->n_pieces = layer_pieces(m->config, i, element_bytes(m), m->shape.page_tokens, l->pieces);
+	l->n_parts = layer_parts(m->config, i, element_bytes(m), m->shape.page_tokens, l->parts);
 }
 
 static uint64_t n_addresses(const struct model *m)
@@ -135,7 +135,7 @@ int model_plan(struct model *m, struct memory_plan *p, struct err *e)
 
 uint64_t model_item_bytes(const struct model *m, enum tier_kind kind)
 {
-	return layer_piece_bytes(m->config, element_bytes(m), m->shape.page_tokens, kind);
+	return layer_part_bytes(m->config, element_bytes(m), m->shape.page_tokens, kind);
 }
 
 uint64_t model_piece_most(const struct model *m, enum tier_kind kind)
@@ -143,9 +143,9 @@ uint64_t model_piece_most(const struct model *m, enum tier_kind kind)
 	uint64_t most = 0;
 
 	for (uint32_t i = 0; i < m->config->n_layers; i++)
-		for (uint32_t k = 0; k < m->layers[i].n_pieces; k++)
-			if (m->layers[i].pieces[k].kind == kind)
-				most = MAX(most, m->layers[i].pieces[k].bytes);
+		for (uint32_t k = 0; k < m->layers[i].n_parts; k++)
+			if (m->layers[i].parts[k].kind == kind)
+				most = MAX(most, m->layers[i].parts[k].bytes);
 	return most;
 }
 
@@ -156,13 +156,12 @@ void model_plan_cache(struct model *m, struct memory_plan *p, uint32_t n_pages, 
 	for (uint32_t i = 0; i < m->config->n_layers; i++) {
 		struct model_layer *l = &m->layers[i];
 
-		for (uint32_t k = 0; k < l->n_pieces; k++) {
-			const struct layer_piece *piece = &l->pieces[k];
-			bool page = piece->kind == TIER_PAGE;
+		for (uint32_t k = 0; k < l->n_parts; k++) {
+			const struct layer_part *part = &l->parts[k];
+			bool page = part->kind == TIER_PAGE;
 
-			memory_plan_add(p, page ? MEMORY_KV : MEMORY_STATE, piece->name,
-					piece->bytes * (page ? n_pages : n_slots),
-					&l->at[piece->at]);
+			memory_plan_add(p, page ? MEMORY_KV : MEMORY_STATE, part->name,
+					part->bytes * (page ? n_pages : n_slots), &l->at[part->at]);
 		}
 	}
 }

@@ -12,8 +12,8 @@
 struct model_layer {
 	/* Its buffers by AT_* of kernels/step.h; NULL: it has no buffer of this number. */
 	cl_mem at[AT_LAYER_COUNT];
-	struct layer_piece pieces[LAYER_PIECES_MAX]; /* [n_pieces] */
-	uint32_t n_pieces;
+	struct layer_part parts[LAYER_PARTS_MAX]; /* [n_parts] */
+	uint32_t n_parts;
 };
 
 struct model {

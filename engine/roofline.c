@@ -73,17 +73,17 @@ static void add_kind(struct roofline *sum, const struct model_config *c,
 		     const struct layer_ops *ops, const struct cost_step *t,
 		     const struct roofline_step *s)
 {
-	struct layer_piece pieces[LAYER_PIECES_MAX];
+	struct layer_part parts[LAYER_PARTS_MAX];
 	struct layer_weights w;
-	uint32_t n = ops->pieces ? ops->pieces(c, (uint32_t)t->element, 1, pieces) : 0;
+	uint32_t n = ops->parts ? ops->parts(c, (uint32_t)t->element, 1, parts) : 0;
 
 	ops->weights(c, &w);
 	add_weights(sum, c, &w, t, s);
 	for (uint32_t i = 0; i < n; i++)
-		if (pieces[i].kind == TIER_PAGE)
-			sum->kv_bytes += (t->context + t->tokens) * (double)pieces[i].bytes;
+		if (parts[i].kind == TIER_PAGE)
+			sum->kv_bytes += (t->context + t->tokens) * (double)parts[i].bytes;
 		else
-			sum->state_bytes += (t->rows + t->resumed) * (double)pieces[i].bytes;
+			sum->state_bytes += (t->rows + t->resumed) * (double)parts[i].bytes;
 	if (ops->flops)
 		sum->other_flops += ops->flops(c, t);
 }

@@ -140,7 +140,7 @@ static int enqueue_resets(struct runner *r, const struct plan *plan, const int32
 	return 0;
 }
 
-/* Copies the pieces of one buffer of a layer, for the plan's copies of pages or of states. */
+/* Copies the pieces of one part of a layer, for the plan's copies of pages or of states. */
 static cl_int copy_pieces(cl_command_queue q, cl_mem buffer, uint64_t bytes,
 			  const struct plan_copy *copies, uint32_t n)
 {
@@ -160,8 +160,8 @@ static int enqueue_copies(struct runner *r, const struct plan *plan, struct err 
 	for (uint32_t i = 0; i < r->model->config->n_layers; i++) {
 		const struct model_layer *l = &r->model->layers[i];
 
-		for (uint32_t k = 0; k < l->n_pieces && code == CL_SUCCESS; k++) {
-			const struct layer_piece *p = &l->pieces[k];
+		for (uint32_t k = 0; k < l->n_parts && code == CL_SUCCESS; k++) {
+			const struct layer_part *p = &l->parts[k];
 			bool page = p->kind == TIER_PAGE;
 
 			code = copy_pieces(r->device->queue, l->at[p->at], p->bytes,

@@ -28,9 +28,9 @@ struct golden {
 	struct ids prompt, output;
 };
 
-/* The pieces that a layer keeps of a sequence. */
+/* The parts that a layer keeps of a sequence. */
 struct fake_layer {
-	struct layer_piece pieces[LAYER_PIECES_MAX];
+	struct layer_part parts[LAYER_PARTS_MAX];
 	uint32_t n;
 };
 
@@ -124,15 +124,15 @@ static void share_items(struct engine *g)
 	for (uint32_t i = 0; i < c->n_layers; i++) {
 		struct fake_layer *l = &g->layers[i];
 
-		l->n = layer_pieces(c, i, 2, g->page_tokens, l->pieces);
+		l->n = layer_parts(c, i, 2, g->page_tokens, l->parts);
 		for (uint32_t k = 0; k < l->n; k++)
-			n[l->pieces[k].kind]++;
+			n[l->parts[k].kind]++;
 	}
 	if (n[TIER_STATE])
 		g->info.slot_bytes -= g->info.slot_bytes % n[TIER_STATE];
 	for (uint32_t i = 0; i < c->n_layers; i++)
 		for (uint32_t k = 0; k < g->layers[i].n; k++) {
-			struct layer_piece *p = &g->layers[i].pieces[k];
+			struct layer_part *p = &g->layers[i].parts[k];
 
 			p->bytes = p->kind == TIER_PAGE ? g->info.page_bytes : g->info.slot_bytes;
 			p->bytes /= n[p->kind];
@@ -157,7 +157,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
 	}
 	info->max_model_len =
 		o->max_model_len ? o->max_model_len : info->model.max_position_embeddings;
-	if (layer_piece_bytes(&info->model, 2, o->page_tokens, TIER_STATE))
+	if (layer_part_bytes(&info->model, 2, o->page_tokens, TIER_STATE))
 		info->n_slots = (uint32_t)setting("FAKE_SLOTS", 8ull * o->max_seqs);
 	info->n_pages = (uint32_t)setting("FAKE_PAGES", o->max_seqs * CEIL_DIV(info->max_model_len,
 									       o->page_tokens));
@@ -480,28 +480,27 @@ uint32_t engine_items_out(const struct engine *g)
 
 /* ---- pieces: each of each layer has its share of an item's bytes, so that none may be missing ---- */
 
-const struct layer_piece *engine_layer_pieces(const struct engine *g, uint32_t layer,
-					      uint32_t *ret_n)
+const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t layer, uint32_t *ret_n)
 {
 	must(layer < g->info.model.n_layers);
 	*ret_n = g->layers[layer].n;
-	return g->layers[layer].pieces;
+	return g->layers[layer].parts;
 }
 
 /* Where a piece's share lies, and how many bytes it has; *ret_size: of the piece. */
 static char *share_of(struct engine *g, const struct engine_piece *p, size_t *ret_bytes,
 		      size_t *ret_size)
 {
-	const struct layer_piece *own;
+	const struct layer_part *own;
 	uint32_t n_own, n = 0, nth = 0;
 	size_t bytes;
 	char *item;
 
-	own = engine_layer_pieces(g, p->layer, &n_own);
+	own = engine_layer_parts(g, p->layer, &n_own);
 	must(p->part < n_own);
 	for (uint32_t i = 0; i < g->info.model.n_layers; i++)
 		for (uint32_t k = 0; k < g->layers[i].n; k++) {
-			bool same = g->layers[i].pieces[k].kind == own[p->part].kind;
+			bool same = g->layers[i].parts[k].kind == own[p->part].kind;
 
 			n += same;
 			nth += same && (i < p->layer || (i == p->layer && k < p->part));
@@ -562,7 +561,7 @@ int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uin
 		char *share = share_of(g, &pieces[i], &bytes, &size);
 
 		memcpy(share, from, bytes);
-		fill_page(g, g->layers[pieces[i].layer].pieces[pieces[i].part].kind, pieces[i].id);
+		fill_page(g, g->layers[pieces[i].layer].parts[pieces[i].part].kind, pieces[i].id);
 		last = share;
 		n_last = bytes;
 		from += size;

@@ -305,10 +305,10 @@ struct shipping {
 static bool keeps_pages(uint32_t layer, uint64_t *ret_bytes)
 {
 	uint32_t n;
-	const struct layer_piece *pieces = engine_layer_pieces(g, layer, &n);
+	const struct layer_part *parts = engine_layer_parts(g, layer, &n);
 
-	*ret_bytes = pieces[0].bytes + pieces[1].bytes;
-	return n == 2 && pieces[0].kind == TIER_PAGE;
+	*ret_bytes = parts[0].bytes + parts[1].bytes;
+	return n == 2 && parts[0].kind == TIER_PAGE;
 }
 
 static void count_done(void *tag, bool good)
@@ -408,7 +408,7 @@ TEST(pieces)
 	       "no such piece: %s", e.text);
 	s.pieces[0][0] = (struct engine_piece){0, 2, 0};
 	is_int(engine_write_pieces(g, s.pieces[0], 1, s.host[0], count_done, &s, &e), -EINVAL,
-	       "a layer keeps two pieces: %s", e.text);
+	       "a layer keeps two parts: %s", e.text);
 	for (uint32_t i = 0; i < c->n_layers; i++)
 		engine_block_free(s.blocks[i]);
 }

@@ -49,14 +49,13 @@ static bool admit(void *arg)
 
 /* ---- opening and closing ---- */
 
-static_assert((int)LAYER_PIECES_MAX <= (int)WIRE_PARTS,
-	      "a layer's pieces are the parts that workers exchange");
+static_assert((int)LAYER_PARTS_MAX <= (int)WIRE_PARTS, "a message has room for a layer's parts");
 
 static void fill_layers(const struct engine *engine, struct wire_layer *layers, uint32_t n_layers)
 {
 	for (uint32_t i = 0; i < n_layers; i++) {
 		uint32_t n;
-		const struct layer_piece *parts = engine_layer_pieces(engine, i, &n);
+		const struct layer_part *parts = engine_layer_parts(engine, i, &n);
 
 		for (uint32_t k = 0; k < n; k++) {
 			layers[i].part_bytes[k] = parts[k].bytes;

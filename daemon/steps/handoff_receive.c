@@ -187,7 +187,7 @@ static struct engine_piece *list_pieces(struct handoff_receive *h, const struct 
 		const struct wire_piece *piece = &w->pieces[i];
 		uint32_t n_parts;
 		bool page =
-			engine_layer_pieces(h->config->engine, piece->layer, &n_parts)[piece->part]
+			engine_layer_parts(h->config->engine, piece->layer, &n_parts)[piece->part]
 				.kind == TIER_PAGE;
 
 		for (uint32_t j = 0; j < piece->n; j++)

@@ -50,7 +50,7 @@ uint64_t shipping_block_bytes(const struct engine *engine)
 
 	for (uint32_t i = 0; i < engine_info(engine)->model.n_layers; i++) {
 		uint32_t n;
-		const struct layer_piece *parts = engine_layer_pieces(engine, i, &n);
+		const struct layer_part *parts = engine_layer_parts(engine, i, &n);
 
 		for (uint32_t k = 0; k < n; k++)
 			bytes = MAX(bytes, parts[k].bytes);
@@ -290,7 +290,7 @@ static void send_off(struct packing *k)
 }
 
 /* Adds one part of a layer: its pieces of n pages from page `first` of the prompt on, or its piece of the state. */
-static void pack(struct packing *k, const struct layer_piece *piece, uint32_t layer, uint32_t part,
+static void pack(struct packing *k, const struct layer_part *piece, uint32_t layer, uint32_t part,
 		 const uint32_t *ids, uint32_t first, uint32_t n)
 {
 	while (n && !k->error.code) {
@@ -336,7 +336,7 @@ int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const s
 
 	for (uint32_t i = first_layer; i < first_layer + n_layers; i++) {
 		uint32_t n;
-		const struct layer_piece *parts = engine_layer_pieces(s->config.engine, i, &n);
+		const struct layer_part *parts = engine_layer_parts(s->config.engine, i, &n);
 
 		for (uint32_t part = 0; part < n; part++)
 			if (parts[part].kind == TIER_PAGE)

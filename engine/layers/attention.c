@@ -53,13 +53,13 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 }
 
 /* keys [kv_heads, head_dim, page_tokens], values [kv_heads, page_tokens, head_dim] */
-static uint32_t pieces(const struct model_config *c, uint32_t element, uint32_t page_tokens,
-		       struct layer_piece ret[LAYER_PIECES_MAX])
+static uint32_t parts(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+		      struct layer_part ret[LAYER_PARTS_MAX])
 {
 	uint64_t bytes = (uint64_t)c->n_kv_heads * c->head_dim * page_tokens * element;
 
-	ret[0] = (struct layer_piece){"keys", AT_K_PAGES, TIER_PAGE, bytes};
-	ret[1] = (struct layer_piece){"values", AT_V_PAGES, TIER_PAGE, bytes};
+	ret[0] = (struct layer_part){"keys", AT_K_PAGES, TIER_PAGE, bytes};
+	ret[1] = (struct layer_part){"values", AT_V_PAGES, TIER_PAGE, bytes};
 	return 2;
 }
 
@@ -139,7 +139,7 @@ const struct layer_ops layer_attention = {
 	.shape = shape,
 	.weights = weights,
 	.scratch = scratch,
-	.pieces = pieces,
+	.parts = parts,
 	.forward = forward,
 	.phases = phases,
 	.order = order,

@@ -1,5 +1,5 @@
 /* The costs of layers, for the roofline (engine/roofline.h says which bytes and operations count). Those of weights,
- * their products, KV and states follow from the tables of weights and pieces; these types are for the rest. */
+ * their products, KV and states follow from the tables of weights and parts; these types are for the rest. */
 #pragma once
 
 #include <stdbool.h>

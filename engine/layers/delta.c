@@ -66,18 +66,18 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 }
 
 /* last inputs [conv_kernel, channels], a ring by absolute position; state [value_heads, key_dim, value_dim]; floats */
-static uint32_t pieces(const struct model_config *c, uint32_t element, uint32_t page_tokens,
-		       struct layer_piece ret[LAYER_PIECES_MAX])
+static uint32_t parts(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+		      struct layer_part ret[LAYER_PARTS_MAX])
 {
 	uint64_t key = (uint64_t)c->n_key_heads * c->key_head_dim;
 	uint64_t value = (uint64_t)c->n_value_heads * c->value_head_dim;
 
 	(void)element;
 	(void)page_tokens;
-	ret[0] = (struct layer_piece){"last inputs", AT_RING, TIER_STATE,
-				      (2 * key + value) * c->conv_kernel * 4};
-	ret[1] = (struct layer_piece){"recurrent state", AT_STATE, TIER_STATE,
-				      value * c->key_head_dim * 4};
+	ret[0] = (struct layer_part){"last inputs", AT_RING, TIER_STATE,
+				     (2 * key + value) * c->conv_kernel * 4};
+	ret[1] = (struct layer_part){"recurrent state", AT_STATE, TIER_STATE,
+				     value * c->key_head_dim * 4};
 	return 2;
 }
 
@@ -179,7 +179,7 @@ const struct layer_ops layer_delta = {
 	.shape = shape,
 	.weights = weights,
 	.scratch = scratch,
-	.pieces = pieces,
+	.parts = parts,
 	.forward = forward,
 	.phases = phases,
 	.order = order,

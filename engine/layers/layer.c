@@ -14,25 +14,25 @@ void layers_shape(const struct model_config *c, struct kernel_shape *k)
 			layer_ops[kind]->shape(c, k);
 }
 
-uint32_t layer_pieces(const struct model_config *c, uint32_t layer, uint32_t element,
-		      uint32_t page_tokens, struct layer_piece ret[LAYER_PIECES_MAX])
+uint32_t layer_parts(const struct model_config *c, uint32_t layer, uint32_t element,
+		     uint32_t page_tokens, struct layer_part ret[LAYER_PARTS_MAX])
 {
 	const struct layer_ops *mixer = layer_ops[c->layers[layer].mixer];
 
-	return mixer->pieces ? mixer->pieces(c, element, page_tokens, ret) : 0;
+	return mixer->parts ? mixer->parts(c, element, page_tokens, ret) : 0;
 }
 
-uint64_t layer_piece_bytes(const struct model_config *c, uint32_t element, uint32_t page_tokens,
-			   enum tier_kind kind)
+uint64_t layer_part_bytes(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+			  enum tier_kind kind)
 {
-	struct layer_piece pieces[LAYER_PIECES_MAX];
+	struct layer_part parts[LAYER_PARTS_MAX];
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < c->n_layers; i++) {
-		uint32_t n = layer_pieces(c, i, element, page_tokens, pieces);
+		uint32_t n = layer_parts(c, i, element, page_tokens, parts);
 
 		for (uint32_t k = 0; k < n; k++)
-			bytes += pieces[k].kind == kind ? pieces[k].bytes : 0;
+			bytes += parts[k].kind == kind ? parts[k].bytes : 0;
 	}
 	return bytes;
 }

@@ -5,7 +5,7 @@
 
 #include "engine/layers/cost.h"
 #include "engine/layers/phases.h"
-#include "engine/layers/piece.h"
+#include "engine/layers/part.h"
 #include "engine/layers/weights.h"
 #include "kernels/step.h"
 #include "kernels/kernels.h"
@@ -69,10 +69,10 @@ struct layer_ops {
 	/* Lists the work buffers for T tokens in so many rows; returns their number. */
 	uint32_t (*scratch)(const struct kernels *k, uint32_t T, uint32_t rows,
 			    struct layer_scratch ret[LAYER_SCRATCH_MAX]);
-	/* Lists the pieces that a layer keeps of a sequence; element: bytes of an element. Returns their number.
-	 * NULL: it keeps none. */
-	uint32_t (*pieces)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
-			   struct layer_piece ret[LAYER_PIECES_MAX]);
+	/* Lists the parts (part.h) that a layer keeps of a sequence; element: bytes of an element of its pages. Returns
+	 * their number. NULL: the kind keeps nothing of a sequence. */
+	uint32_t (*parts)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+			  struct layer_part ret[LAYER_PARTS_MAX]);
 	/* Launches the layer. A mixer reads normed rows (AT_H) and adds to the residual stream (AT_X). An MLP reads the
 	 * residual stream, adds to it and norms the rows for the next mixer. */
 	void (*forward)(const struct layer_run *r);

@@ -35,7 +35,7 @@ void phase_add_product(struct phase_list *l, int op, uint32_t layer, uint64_t N,
 /* The number of row blocks of a product over n rows. */
 uint64_t phase_row_blocks(const struct phase_list *l, uint32_t n);
 
-/* The buffers that an operation reads and writes: bits 1 << AT_*. PHASE_OWN stands for the pieces that its layer
+/* The buffers that an operation reads and writes: bits 1 << AT_*. PHASE_OWN stands for the parts that its layer
  * keeps. A test checks every work list against them. */
 #define PHASE_OWN (1u << AT_LAYERS)
 struct phase_order {

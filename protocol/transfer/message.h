@@ -108,7 +108,7 @@ static inline bool wire_in_state(const struct wire_layer *l, uint32_t part)
 	return l->in_states >> part & 1;
 }
 
-/* A run of pages of one part of a layer (what the engine calls a piece, engine/layers/piece.h): pages first .. first +
+/* A run of pages of one part of a layer (what the engine calls a piece, engine/layers/part.h): pages first .. first +
  * n - 1 of the prompt, or the state (first 0, n 1). Its bytes follow those of the previous piece in the raw frame. */
 struct wire_piece {
 	uint64_t bytes;

@@ -14,7 +14,7 @@
 #include "daemon/cli/simulate/replay.h"
 #include "daemon/cli/simulate/runner.h"
 #include "engine/checkpoint/model_config.h"
-#include "engine/layers/piece.h"
+#include "engine/layers/part.h"
 #include "protocol/transfer/peers.h"
 
 struct simulate_options {
@@ -116,8 +116,8 @@ static int sizes_of_model(struct simulate_options *o, struct err *e)
 
 	if (r < 0)
 		return r;
-	o->page_bytes = (double)layer_piece_bytes(&c, 2, (uint32_t)o->page_size, TIER_PAGE);
-	o->slot_bytes = (double)layer_piece_bytes(&c, 2, (uint32_t)o->page_size, TIER_STATE);
+	o->page_bytes = (double)layer_part_bytes(&c, 2, (uint32_t)o->page_size, TIER_PAGE);
+	o->slot_bytes = (double)layer_part_bytes(&c, 2, (uint32_t)o->page_size, TIER_STATE);
 	o->page_bytes = MAX(o->page_bytes, 1.0);
 	return 0;
 }

@@ -1,0 +1,25 @@
+/* The data that a layer keeps of a sequence, as a list of named parts. A part is kept for every KV page (the page's
+ * keys, its values) or for every state slot. It has a buffer of its own, which holds one *piece* for each page or slot.
+ * From these lists follow the sizes of pages and slots, the bytes in files and in messages to other workers, and all
+ * copies. */
+#pragma once
+
+#include "engine/checkpoint/model_config.h"
+#include "prefix_cache/tiers.h"
+
+struct layer_part {
+	const char *name;
+	int at; /* its buffer: AT_* of kernels/step.h */
+	enum tier_kind kind;
+	uint64_t bytes; /* of one piece */
+};
+
+enum { LAYER_PARTS_MAX = 3 };
+
+/* The parts of a layer of the model; returns their number. */
+uint32_t layer_parts(const struct model_config *c, uint32_t layer, uint32_t element,
+		     uint32_t page_tokens, struct layer_part ret[LAYER_PARTS_MAX]);
+
+/* Bytes of a KV page, or of a state slot, over all layers. */
+uint64_t layer_part_bytes(const struct model_config *c, uint32_t element, uint32_t page_tokens,
+			  enum tier_kind kind);
