@@ -1,4 +1,4 @@
-/* Translates OpenCL's error codes, in this one place. */
+/* Translates OpenCL's error codes. No other file does. */
 #pragma once
 
 #include <CL/cl.h>

@@ -43,11 +43,11 @@ uint64_t coded_panel_bound(uint64_t K)
 	return header_bytes(K) + K * 16 * 2;
 }
 
-/* Finds the most frequent upper bytes, and the code of each upper byte; DICTIONARY: it has no code. */
+/* Finds the most frequent upper bytes of n weights, and the code of each possible one; DICTIONARY: it has no code. */
 static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionary[DICTIONARY],
 			    uint8_t code_of[256])
 {
-	/* Neighbours are counted in different tables, so that an increment need not wait for the one before. */
+	/* Neighbours are counted in different tables, so that an increment need not wait for the one before it. */
 	uint32_t counts[4][256] = {{0}};
 
 	for (uint64_t i = 0; i < n; i += 4)
@@ -62,7 +62,7 @@ static void make_dictionary(const uint16_t *pairs, uint64_t n, uint8_t dictionar
 		for (size_t v = 1; v < 256; v++)
 			if (counts[0][v] > counts[0][best])
 				best = v;
-		/* no upper byte is left: the other codes stand for the last one */
+		/* If there are fewer than 16 upper bytes, the codes left over repeat the last one. */
 		dictionary[c] = counts[0][best] || !c ? (uint8_t)best : dictionary[c - 1];
 		if (counts[0][best])
 			code_of[best] = c;

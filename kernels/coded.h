@@ -1,14 +1,14 @@
 /* Coded weights: the same bf16 numbers in three quarters of the bytes, without loss.
  *
- * The lower byte of a bf16 number (the last bit of the exponent, and the mantissa) is noise. The upper byte (the sign
- * and the rest of the exponent) takes few values, because weights of one matrix are of similar size: 16 values cover
- * a range of 16 binades with both signs, and one weight in ten thousand lies outside. So a panel has a dictionary of
- * 16 upper bytes, and a weight is its lower byte and a code of 4 bits. A tile of 16 k x 16 columns with any other
- * upper byte is not coded: one tile in forty, if weights are normally distributed.
+ * The lower byte of a bf16 number (the last bit of the exponent, and the mantissa) is as good as random. The upper byte
+ * (the sign and the rest of the exponent) takes few values, because weights of one matrix are of similar size: 16
+ * values cover a range of 16 binades with both signs, and one weight in ten thousand lies outside. So a panel has a
+ * dictionary of 16 upper bytes, and a weight is its lower byte and a code of 4 bits. A tile of 16 k x 16 columns with
+ * any other upper byte is not coded: one tile in forty, if weights are normally distributed.
  *
- * The speed of products of few rows is that of reading weights. They take about three quarters of the time, and
- * decode register by register. Products of many rows decode a panel once and use it for all their tiles
- * (generic/gemm.clh, TALL). The arithmetic sees the same numbers in the same order, so its bits are the same.
+ * The speed of products of few rows is that of reading weights. Such products take about three quarters of the time,
+ * and decode register by register. Products of many rows decode a panel once and use it for all their tiles
+ * (generic/gemm.clh, TALL). The arithmetic gets the same numbers in the same order, so its bits are the same.
  *
  * (Huffman codes of the exponents save a little more and cost more to decode: Zhang et al. 2025, "70% Size, 100%
  * Accuracy: Lossless LLM Compression for Efficient GPU Inference via Dynamic-Length Float".)
@@ -33,14 +33,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The unit of places; sizes are rounded up to it. */
+/* Panels begin at multiples of so many bytes; the table and a panel's header are padded to a multiple. */
 #define CODED_UNIT 64u
 
-/* Bytes of the table of n panels, and the most bytes of one panel; K is a multiple of 16. */
+/* Bytes of the table [n + 1] of n panels, and the most bytes of one panel; K is a multiple of 16. */
 uint64_t coded_table_bytes(uint64_t n);
 uint64_t coded_panel_bound(uint64_t K);
 
-/* Codes a panel of K x 16 weights in KERNEL_PACK_PAIRS into out [coded_panel_bound(K)]; returns its bytes. */
+/* Codes a panel of K x 16 weights in KERNEL_PACK_PAIRS into out [coded_panel_bound(K)]. Returns the bytes written. */
 size_t coded_panel(const uint16_t *pairs, uint64_t K, uint8_t *out);
 
 /* Decodes a panel back into KERNEL_PACK_PAIRS. For tests; kernels have their own decoder (x86/gemm_core.clh). */

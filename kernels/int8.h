@@ -1,16 +1,17 @@
 /* Int8 weights and activations: their layouts, and the packing of weights by the host. No model uses them yet, only
  * `tigon bench kernels --int8` and tests.
  *
- * A row of k is cut into groups; the last group has the remaining values. A number is q * scale, with q an int8 and
- * one float scale for each row and group. A product of two such rows is
+ * A row of K values is cut into groups of equal size; the last group has the remaining values. A value is q * scale: q
+ * is an int8, and scale is a float that all values of the group share. A product of a row of activations (a) and one of
+ * weights (w) is
  *
  *     sum over groups  scale_a scale_w  sum over k in the group  q_a q_w
  *
- * whose inner sum is exact in int32 and maps to vpdpbusd: four products of an unsigned with a signed byte, added to
- * an int32. Activations are the unsigned side, as q + 128. So the sum is too large by 128 times the sum of the
- * group's weights, which is known when the weights are packed.
+ * whose inner sum is exact in int32. vpdpbusd adds four products of an unsigned with a signed byte to an int32.
+ * Activations are its unsigned side, as q + 128. So the sum is too large by 128 times the sum of the group's weights,
+ * which is known when the weights are packed.
  *
- * Packed weights: panels of 16 rows. A panel is, for each group of n values of k (words of 4 bytes):
+ * Packed weights: panels of 16 rows. A panel is, for each group of n values (words of 4 bytes):
  *
  *     [16] float scales | [16] int32 of -128 times the sum of the row's q | [n/4][16] words of four q, k ascending
  *
@@ -24,10 +25,11 @@
  * of at least K is the whole row (a scale a channel).
  *
  * The usual group is 128, as in quantised checkpoints (compressed-tensors, AWQ, GPTQ), whose scales can then be used
- * unchanged. A packed weight then takes 8.5 bits (groups of 64: 9; of 32, as in ggml's Q8_0: 10). Products of 64 rows
- * reach 84 % of vpdpbusd's peak on a core of Zen 5 (64: 76 %, 32: 68 %), because each group ends in a conversion, a
- * multiplication and an addition in float. The loss of precision is small: the largest of 128 normal numbers is some
- * 2.8 deviations, of 32 it is 2.1, and the rounding error grows in proportion. */
+ * unchanged. A packed weight then takes 8.5 bits (groups of 64: 9; of 32, as in ggml's Q8_0: 10). Each group ends in a
+ * conversion, a multiplication and an addition in float, so small groups cost speed: products of 64 rows reach 84 % of
+ * vpdpbusd's peak on a core of Zen 5 (groups of 64: 76 %, of 32: 68 %). A group of 128 loses little precision: the
+ * largest magnitude of 128 normal numbers is some 2.8 deviations, of 32 it is 2.3, and the rounding error grows in
+ * proportion to it. */
 #pragma once
 
 #include <stdbool.h>
@@ -40,8 +42,8 @@ enum {
 	INT8_GROUP_MAX = 65536, /* 255 * 128 * 65536 fits into an int32 */
 };
 
-/* A group whose largest magnitude is below this is zero: its scale, a 127th of the magnitude, could be subnormal, and
- * some devices flush subnormal numbers. */
+/* A group whose largest magnitude is below this is stored as zeros: its scale, a 127th of the magnitude, could be
+ * subnormal, and some devices take subnormal numbers for zero. */
 #define INT8_TINY 0x1p-118f
 
 /* Whether groups of so many values are allowed. */
@@ -54,20 +56,20 @@ uint32_t int8_groups(uint32_t K, uint32_t group);
 uint32_t int8_row_words(uint32_t K, uint32_t group);
 uint64_t int8_panel_words(uint32_t K, uint32_t group);
 
-/* Bytes of a packed matrix of so many rows; 0: more than 2^63. */
+/* Bytes of a packed matrix of so many rows; 0: 2^63 or more. */
 uint64_t int8_matrix_bytes(uint64_t rows, uint32_t K, uint32_t group);
 
-/* Quantises one row of K floats to q [K] and scales [int8_groups], like quantize.cl: symmetric, scale = amax / 127,
- * values rounded to nearest even. A group with a magnitude below INT8_TINY is zero; one with a NaN or an infinity
- * gets the scale NaN and zeros. */
+/* Quantises one row of K floats to q [K] and scales [int8_groups], like quantize.cl: the scale is a 127th of the
+ * group's largest magnitude, and q is rounded to nearest even. A group whose largest magnitude is below INT8_TINY gets
+ * scale 0 and zeros; a group with a NaN or an infinity gets the scale NaN and zeros. */
 void int8_quantize(const float *x, uint32_t K, uint32_t group, int8_t *q, float *scales);
 
-/* Packs one panel: `rows` (1 .. 16) rows of K int8 at q, ldq apart, with their scales, lds apart, from a checkpoint
- * or from int8_quantize; any int8 may occur. Missing rows and columns become zeros. Every word of out
- * [int8_panel_words] is written. */
+/* Packs one panel: `rows` (1 .. 16) rows of K int8 at q, ldq apart, with their scales, lds apart. They come from a
+ * checkpoint or from int8_quantize; any int8 may occur. Rows up to 16, and values up to the padded K, become zeros.
+ * Every word of out [int8_panel_words] is written. */
 void int8_pack_panel(const int8_t *q, uint64_t ldq, const float *scales, uint64_t lds,
 		     uint32_t rows, uint32_t K, uint32_t group, uint32_t *out);
 
-/* Whether a variant has kernels of its own for these products: x86, with vpdpbusd. Any other variant uses the generic
- * ones; the bits are the same. */
+/* Whether a variant has kernels of its own for these products: x86, on a processor with AVX512_VNNI (vpdpbusd).
+ * Otherwise the generic ones are used; the bits are the same. */
 bool int8_has_instruction(enum kernel_variant variant);

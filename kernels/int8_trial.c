@@ -9,13 +9,13 @@
 #include "kernels/int8.h"
 
 enum {
-	/* bytes of weights, far more than caches hold; one matrix may need more */
+	/* bytes of all matrices together, far more than caches hold; a single larger matrix gets more */
 	WEIGHT_BYTES = 256 << 20,
 	MATRICES_MAX = 1024,
 	PATTERN_BYTES = 128, /* the longest pattern of clEnqueueFillBuffer */
 };
 
-/* A buffer that grows. */
+/* A buffer that is replaced by a larger one when it is too small. */
 struct store {
 	cl_mem mem;
 	uint64_t bytes;
@@ -89,8 +89,8 @@ void int8_trial_close(struct int8_trial *t)
 	free(t);
 }
 
-/* Words that are numbers between 0.007 and 0.5, or their negatives, both as a float and as two bf16: for scales and
- * activations, where subnormal numbers would be slow. Weights may have any bytes. */
+/* Queues the filling of a buffer with words that are numbers between 0.007 and 0.5, or their negatives, both as a float
+ * and as two bf16: scales and activations are read from it, and subnormal ones would be slow. */
 static cl_int fill(struct int8_trial *t, const struct store *s)
 {
 	uint32_t words[PATTERN_BYTES / 4], random = 1;
@@ -103,7 +103,7 @@ static cl_int fill(struct int8_trial *t, const struct store *s)
 				   ROUND_UP(s->bytes, PATTERN_BYTES), 0, NULL, NULL);
 }
 
-/* Makes the buffer at least so many bytes large. Queues nothing. */
+/* Replaces a buffer of less than so many bytes by a new one, which is filled. */
 static int grow(struct int8_trial *t, struct store *s, uint64_t bytes, struct err *e)
 {
 	cl_int code;
@@ -124,7 +124,7 @@ static int grow(struct int8_trial *t, struct store *s, uint64_t bytes, struct er
 	return cl_error(e, fill(t, s), "filling the int8 products' buffers");
 }
 
-/* Makes as many matrices as memory has room for, one behind the other. */
+/* Cuts t->weights into as many matrices [N, K] as it has room for, one behind the other. */
 static int cut_matrices(struct int8_trial *t, uint32_t N, uint32_t K, struct err *e)
 {
 	uint64_t bytes = int8_matrix_bytes(N, K, t->group), apart;

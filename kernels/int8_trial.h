@@ -1,19 +1,19 @@
-/* Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so no step can measure them. Each
- * launch uses other weights, from memory far larger than a cache. */
+/* Int8 products of made-up numbers, for `tigon bench`: no model launches them yet, so no step can measure them.
+ * Launches use many matrices of weights in turn, together far larger than a cache. */
 #pragma once
 
 #include "kernels/kernels.h"
 
 struct int8_trial;
 
-/* New: opens the int8 products of the set, in groups of `group`. Everything is borrowed until the trial is closed; the
- * queue is the set's. */
+/* New. Opens the int8 products of the set for groups of `group` values. The pointers and the context are borrowed until
+ * the trial is closed; the queue is the set's. */
 int int8_trial_open(struct kernels *k, cl_context context, cl_command_queue queue,
 		    const char *cache_dir, uint32_t group, struct int8_trial **ret,
 		    struct err *e) MUST_CHECK;
 void int8_trial_close(struct int8_trial *t);
 
-/* Queues `launches` pairs of launches: quantize_rows for [M, K] elements, then gemm_int8_store; N and K padded to 16.
- * -ENOMEM: the device has no room for such a product. */
+/* Waits for the queue, then queues `launches` pairs of launches: quantize_rows for [M, K] elements, then
+ * gemm_int8_store. N and K are multiples of 16. -ENOMEM: the device has no room for such a product. */
 int int8_trial_run(struct int8_trial *t, uint32_t M, uint32_t N, uint32_t K, uint32_t launches,
 		   struct err *e) MUST_CHECK;

@@ -18,23 +18,24 @@ enum {
 	MMA_FLOPS = 2 * 16 * 8 * 16,
 	MMA_INT8_OPS = 2 * 16 * 8 * 32,
 	GPU_LANES = 256,
-	GPU_GROUPS = 8, /* of a compute unit: as many lanes as it has room for */
-	/* a CPU's number of rounds; a GPU runs 1 / 64 of them on far more lanes */
+	GPU_GROUPS = 8, /* for each compute unit: as many lanes as it has room for */
+	/* a CPU's number of rounds; a GPU, with far more lanes, runs 1 / 64 of them */
 	ROUNDS = 1 << 20,
 	TRIES = 5,
 };
 
-/* Far more than caches hold. A GPU's are so many that the beginning and the end of a launch do not count. */
+/* The most bytes of a buffer, far more than caches hold. On a GPU they are so many that the beginning and the end of a
+ * launch do not count. */
 #define CPU_BYTES (512ull << 20)
 #define GPU_BYTES (2048ull << 20)
 
-/* The least share of a known peak that is no reason for a warning. */
+/* The smallest share of a known peak that is no reason for a warning. */
 #define GOOD_DAY 0.95
 
 struct peaks {
 	cl_command_queue queue;
 	cl_program program;
-	/* dot, int8, dp4a: NULL if the variant has no such instruction */
+	/* dot, int8 and dp4a are NULL if the variant has no such instruction. */
 	cl_kernel read, copy, flops, dot, int8, dp4a;
 	cl_mem from, to, out;
 	uint64_t bytes;
@@ -131,7 +132,8 @@ static cl_mem buffer(struct peaks *p, cl_context context, uint64_t bytes, cl_int
 	return m;
 }
 
-/* Kernels that a variant's text leaves out stay NULL. */
+/* Creates the kernels and buffers. Kernels that the variant's source does not have stay NULL. int8: false if the
+ * processor lacks the instruction of peak_int8; that kernel then stays NULL too. */
 static int create(struct peaks *p, cl_context context, cl_device_id device, bool int8,
 		  struct err *e)
 {
@@ -229,7 +231,7 @@ void peaks_close(struct peaks *p)
 
 /* ---- measuring ---- */
 
-/* A launch's nanoseconds on the device, or those that the host waited if the queue does not measure. */
+/* A launch's nanoseconds on the device; if the queue has no such times, the nanoseconds that the host waited. */
 static uint64_t launch_ns(cl_event event, uint64_t waited)
 {
 	cl_ulong start = 0, end = 0;
@@ -243,7 +245,7 @@ static uint64_t launch_ns(cl_event event, uint64_t waited)
 	return end - start;
 }
 
-/* Runs one launch on an empty queue, and raises *best to its work a second. */
+/* Runs one launch on an empty queue, and raises *best to its work per second if that is more. */
 static int run(struct peaks *p, cl_kernel k, size_t groups, double work, double *best,
 	       struct err *e)
 {
@@ -262,7 +264,7 @@ static int run(struct peaks *p, cl_kernel k, size_t groups, double work, double 
 	return cl_error(e, code, "measuring the device's peak");
 }
 
-/* Nothing is measured where there is no kernel. */
+/* Measures nothing if there is no kernel. */
 static int arithmetic(struct peaks *p, cl_kernel k, double work_a_round, double *best,
 		      struct err *e)
 {

@@ -9,7 +9,7 @@
 
 /* A task list that is being read to the host. */
 struct tasks {
-	int32_t *ints; /* owned; NULL: no list is read behind this launch */
+	int32_t *ints; /* owned; NULL: this launch wrote no list */
 	cl_event done;
 	uint32_t experts;
 };
@@ -22,7 +22,8 @@ struct note {
 
 struct profile {
 	cl_command_queue queue;
-	bool timed, failed; /* failed: out of memory, until the next profile_take */
+	bool timed;  /* the queue has times */
+	bool failed; /* a launch or a task list could not be noted; profile_take reports that */
 	struct note *notes;
 	struct kernel_timing *timings; /* [cap] one for each note */
 	size_t n, cap;

@@ -1,4 +1,5 @@
-/* The launches of a set of kernels, and the time of each on the device: for `tigon bench`, off otherwise.
+/* The launches of a set of kernels, and the time of each on the device: for `tigon bench` and `tigon tune`, otherwise
+ * off.
  *
  * A launch is noted with the event that the queue gives it. Times are the device's own, from the beginning of a
  * launch to its end; only a queue with CL_QUEUE_PROFILING_ENABLE has them. The task list of moe_sort is read back
@@ -18,7 +19,7 @@ struct kernel_timing {
 	 * had m rows of n numbers. */
 	uint32_t m, n, k;
 	bool dense; /* the kernel belongs to an MLP without experts */
-	/* number of experts in the task list, if the kernel depends on one */
+	/* experts in the task list, without the shared one, if the kernel's work depends on a task list; else 0 */
 	uint32_t experts;
 	struct tuning_place place; /* its place in a tuning table; TUNING_NONE: it has none */
 	uint64_t ns;		   /* 0: the queue has no times */
@@ -30,8 +31,9 @@ struct profile;
 struct profile *profile_new(cl_command_queue queue);
 void profile_free(struct profile *p);
 
-/* Notes a launch of x by y groups. kernel: its name, borrowed. routed: its work depends on the task list. Returns the
- * place for its event; NULL: out of memory (profile_take then fails). */
+/* Notes a launch of x by y groups. kernel: its name, borrowed. dense: as in kernel_timing. routed: its work depends on
+ * the task list. Returns the place for its event, valid until the next call; NULL: out of memory (profile_take then
+ * fails). */
 cl_event *profile_launch(struct profile *p, const char *kernel, uint64_t x, uint64_t y, bool dense,
 			 bool routed);
 
@@ -41,7 +43,8 @@ void profile_product(struct profile *p, uint32_t m, uint32_t n, uint32_t k);
 /* Notes the last launch's place in a tuning table. */
 void profile_place(struct profile *p, const struct tuning_place *place);
 
-/* Queues a read of a task list of at most so many ints (moe_route.cl); experts: the number of experts in the layer. */
+/* Queues a read of a task list of at most so many ints (moe_route.cl), which the last launch has written. experts: the
+ * layer's number of experts, without the shared one. */
 void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t experts);
 
 /* Waits for the launches that were noted since the last call: *ret [*ret_n] in the order of the launches, borrowed

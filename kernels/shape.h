@@ -33,7 +33,8 @@ struct kernel_shape {
 	struct kernel_mlp mlps[2];
 	uint32_t n_mlps;
 	bool bf16; /* elements are bf16, else float */
-	bool dump; /* the outputs of mixers and MLPs are also kept by themselves, not only added to the residual stream */
+	/* outputs of mixers and MLPs are also stored by themselves, not only added to the residual stream */
+	bool dump;
 	enum kernel_width width;
 	/* weights are not coded (coded.h), even if they could be; the bits are the same */
 	bool plain_weights;

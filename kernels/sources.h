@@ -1,8 +1,8 @@
-/* The OpenCL sources inside the binary, written by tools/embed.c at build time. */
+/* The OpenCL sources and the built-in tuning table inside the binary, written by tools/embed.c at build time. */
 #pragma once
 
 struct kernel_source {
-	const char *name; /* "generic/gemm.cl" */
+	const char *name; /* folder and file: "generic/gemm.cl" */
 	const char *text;
 };
 

@@ -1,17 +1,18 @@
-/* The cut that each launch of a set of kernels uses. When the set is opened, the tuning tables (tuning.h) are looked
- * up for every product of the shape in every bucket of M. Each cut in use is compiled as a program of its own, and a
- * launch names its cut by number. Cut 0 is the default one. Inside kernels/ only. */
+/* The cut that each launch of a set of kernels uses. When the set is opened, every launch that has cuts (products,
+ * experts, attention, the decode step) is looked up in the tuning tables (tuning.h), for each bucket of M. A program is
+ * compiled once for each of its cuts in use, and a launch names its cut by number. Cut 0 is the default one. Inside
+ * kernels/ only. */
 #pragma once
 
 #include "kernels/shape.h"
 #include "kernels/tuning/tuning.h"
 
-/* Programs that are compiled once for each cut, each with cut numbers of its own. CUT_NONE stands for all other
- * programs, which have cut 0 alone. */
+/* The kinds of programs that are compiled once for each cut; each kind numbers its cuts by itself. CUT_GEMM: gemm.cl
+ * and moe_gemm.cl. CUT_NONE: all other programs, which have cut 0 alone. */
 enum cut_program { CUT_NONE, CUT_GEMM, CUT_ATTENTION, CUT_DECODE_STEP, CUT_PROGRAMS };
 
 enum {
-	CUTS_MAX = 8, /* most cuts of a program; further sizes use the default cut */
+	CUTS_MAX = 8, /* of a kind; launches that want a further cut use the default one */
 	CUT_PLACES_MAX = 16,
 };
 
@@ -31,26 +32,26 @@ struct cuts {
 
 struct cuts_source {
 	const struct tuning_device *device;
-	/* the given table and the built-in one, or NULL; the first one's rows count first */
+	/* the given table (NULL: none), and the built-in one, which is used where the given one has no row */
 	const struct tuning_table *tables[2];
 	bool any_bits;
-	bool products;	  /* products use these cuts, because they do not run on tensor cores */
+	bool products;	  /* products use cuts: they do not run on tensor cores */
 	bool decode_step; /* a decode step is one launch */
 };
 
-/* Looks up every launch of a shape, in all buckets of M. c->given says how much of tables[0] is used. */
+/* Looks up every launch of a shape that has cuts, in all buckets of M. c->given says how much of tables[0] is used. */
 void cuts_choose(struct cuts *c, const struct kernel_shape *s,
 		 const struct tuning_cut defaults[CUT_PROGRAMS], const struct cuts_source *source);
 
-/* The places of the launches of a step of T tokens. */
+/* The places of launches of a step of T tokens. cuts_experts: of moe_down, or of moe_gate_up. */
 struct tuning_place cuts_experts(const struct kernel_shape *s, uint32_t mlp, bool down, uint32_t T);
 struct tuning_place cuts_attention(const struct kernel_shape *s, uint32_t T);
 struct tuning_place cuts_decode_step(const struct kernel_shape *s, uint32_t T);
 
-/* Tokens of an attention tile. */
+/* The most tokens of an attention tile. */
 uint32_t cuts_tile_tokens(const struct kernel_shape *s, const struct tuning_cut *cut);
 
-/* The number of the cut of launches at a place. */
+/* The number of the cut that launches at a place use. */
 uint32_t cuts_find(const struct cuts *c, const struct tuning_place *p);
 
 /* A hash of the cuts of all places, as 32 hex digits. */

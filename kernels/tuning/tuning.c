@@ -34,8 +34,8 @@ static const char *const family_names[TUNING_FAMILIES] = {
 
 #define PRODUCTS (1u << TUNING_PRODUCT | 1u << TUNING_EXPERTS | 1u << TUNING_DECODE_STEP)
 
-/* The values that a cut may have; a kernel computes the same sums with any of them. Blocks are even numbers, because
- * the panels of gate and up lie side by side. */
+/* The values that a cut may have, and the families that use them. Results are right with any of them; only chains
+ * changes bits. Blocks are even numbers, because the panels of gate and up alternate. */
 static const struct value {
 	const char *name;
 	size_t offset;
@@ -127,7 +127,7 @@ void tuning_cut_text(const struct tuning_cut *cut, char *ret, size_t size)
 					      values[i].name, get(cut, &values[i]));
 }
 
-/* A number of decimal digits alone, from least to most. */
+/* Reads a number of decimal digits alone, at most nine. False: it is no such number, or not from least to most. */
 static bool read_number(const char *text, size_t len, uint32_t least, uint32_t most, uint32_t *ret)
 {
 	uint64_t x = 0;
@@ -201,7 +201,7 @@ int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_
 
 /* ---- reading ---- */
 
-/* Copies a field that must not be empty or too long; "*" is copied too. */
+/* Copies a name, or the "*" in its place. False: the field is empty or too long. */
 static bool take_name(const char *field, char *ret, size_t size)
 {
 	if (!*field || strlen(field) >= size)
@@ -216,7 +216,7 @@ static bool take_units(const char *field, uint32_t *ret)
 	return !strcmp(field, "*") || read_number(field, strlen(field), 1, UNITS_MAX, ret);
 }
 
-/* A bucket, or * for 0. */
+/* Reads a bucket of M (m) or of N and K; "*" becomes 0. False: it is no bucket. */
 static bool take_bucket(const char *field, bool m, uint32_t *ret)
 {
 	uint32_t x = 0;
@@ -230,7 +230,7 @@ static bool take_bucket(const char *field, bool m, uint32_t *ret)
 	return x == (m ? tuning_m_buckets[tuning_m_bucket(x)] : tuning_size_bucket(x));
 }
 
-/* Digits and a point, in at most 20 places; tuning_write_row writes every such number so that it can be read again. */
+/* Reads microseconds: digits and a point, at most 20 characters (tuning_write_row writes fewer); "-" becomes 0. */
 static bool take_us(const char *field, double *ret)
 {
 	char *end;
@@ -245,7 +245,7 @@ static bool take_us(const char *field, double *ret)
 	return end != field && !*end && *ret <= US_MAX;
 }
 
-/* The index of a word in names[n], whose first has index 0; n: it is not there. */
+/* The index of a word in names [n]; n: it is not there. */
 static size_t which(const char *field, const char *const *names, size_t n)
 {
 	size_t i = 0;
@@ -255,7 +255,8 @@ static size_t which(const char *field, const char *const *names, size_t n)
 	return i;
 }
 
-/* Reads the fields of a row. Returns NULL, or the first fault; if that is in the cut, *e has more. */
+/* Reads the fields of a row. Returns NULL, or a sentence about the first fault. If the fault is in the cut, *e has the
+ * sentence instead. */
 static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, struct err *e)
 {
 	static const char *const kernels[] = {"generic", "x86", "nvidia"};
@@ -302,7 +303,7 @@ static const char *take_fields(char *const f[FIELDS], struct tuning_row *ret, st
 	return NULL;
 }
 
-/* Cuts the line into its fields in place. */
+/* Divides the line into its fields in place, and reads them. */
 static int parse_line(const char *name, uint32_t number, char *line, struct tuning_row *ret,
 		      struct err *e)
 {
@@ -343,7 +344,7 @@ static int add_row(const char *name, struct tuning_table *t, const struct tuning
 	return 0;
 }
 
-/* Orders rows by the fields that decide for which launches they are: below, equal to or above 0. */
+/* Orders rows by all fields but the cut and the times: below, equal to or above 0. */
 static int compare(const struct tuning_row *x, const struct tuning_row *y)
 {
 	const int64_t differences[] = {
@@ -373,7 +374,7 @@ static int by_key(const void *a, const void *b)
 	return order ? order : x->line < y->line ? -1 : 1;
 }
 
-/* `text` ends with a 0 and is cut up in place. */
+/* Reads all rows into t, sorted. Divides `text`, which ends with a 0, into lines in place. */
 static int parse_lines(const char *name, char *text, struct tuning_table *t, struct err *e)
 {
 	struct tuning_row row;

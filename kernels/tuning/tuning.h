@@ -1,22 +1,24 @@
-/* Tuning tables: the fastest cut of a kernel's work, by device and size. `tigon tune` measures and writes them,
- * kernels_open reads them (cuts.h); this file only parses, looks up and writes.
+/* Tuning tables: the fastest cut of a kernel's work, by device and size. A cut is how the work is divided: the sizes of
+ * tiles and groups. `tigon tune` measures and writes tables, kernels_open uses them (cuts.h); this file only parses
+ * them, looks rows up and writes them.
  *
  * A table is a text of tab-separated values. Its first line is "tigon tuning 1". Lines that begin with # and empty
  * lines are skipped; every other line is a row of 13 fields:
  *
  *     device  driver  units  kernels  dtype  family  N  K  M  cut  bits  us  default_us
  *
- *     device, driver, units   as OpenCL names them, or *: any
+ *     device, driver, units   OpenCL's names of both, and its number of compute units; or *: any
  *     kernels, dtype          the variant and the element type
  *     family                  product, experts, attention or decode_step
  *     N, K, M                 buckets: the row is for sizes up to them and above the next smaller bucket; or *: any
- *     cut                     name=value, separated by spaces; a value that is not named is the default cut's; -: none
- *     bits                    same, or differ: then only --batch-invariant off uses it
- *     us, default_us          microseconds of a launch with this cut, and with the default one
+ *     cut                     name=value, separated by spaces; values that are not named are the default cut's; -: all
+ *     bits                    same: as with the default cut; or differ: then only --batch-invariant off uses the row
+ *     us, default_us          microseconds of a launch with this cut, and with the default one; -: not known
  *
- * Of the rows that fit, the one with the fewest * in its device counts, then the one with the fewest * in its sizes.
- * So a table has rows for one device, for a family of devices (device and driver *), or for all devices. A given
- * table comes before the built-in one (cpu.tsv). If neither has a row, a launch uses the default cut (kernels.c). */
+ * Of the rows that fit, the one with the fewest * in device, driver and units counts; of those, the one with the fewest
+ * * in N, K and M. So rows may be for one device, for devices with equally many units (device and driver *), or for
+ * all devices. A row of the given table comes before any row of the built-in one (cpu.tsv). If neither has a row, a
+ * launch uses the default cut (kernels.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -31,13 +33,13 @@ enum tuning_family {
 	TUNING_PRODUCT, /* gemm_store, gemm_add: N, K, M of the product */
 	TUNING_EXPERTS, /* moe_gate_up, moe_down: N, K of one expert, M its mean number of rows */
 	TUNING_ATTENTION, /* N queries that share a key, K dimensions of a head, M tokens of the step */
-	TUNING_DECODE_STEP, /* N the hidden size, K an expert's, M tokens of the step */
+	TUNING_DECODE_STEP, /* N the hidden size, K the size of an expert, M tokens of the step */
 	TUNING_FAMILIES,
 };
 
-/* The sizes in which work is cut. 0 in a table: the default cut's value. */
+/* The sizes of a cut. 0 in a table: the default cut's value. */
 struct tuning_cut {
-	/* accumulators of the GEMM tile; a block is 16 columns on a CPU */
+	/* a GEMM tile: rows, and column blocks (16 columns each on a CPU, 64 on a GPU) */
 	uint32_t tile_rows, tile_blocks;
 	uint32_t blocks;    /* column blocks of a group */
 	uint32_t row_block; /* rows of a group */
@@ -46,7 +48,7 @@ struct tuning_cut {
 	uint32_t queries;   /* queries of an attention tile, about */
 };
 
-/* The place of a launch in the table: buckets, 0: any. */
+/* The place of a launch in a table. n, k and m are buckets; 0: any. */
 struct tuning_place {
 	enum tuning_family family;
 	uint32_t n, k, m;
@@ -79,15 +81,19 @@ struct tuning_options {
 	bool any_bits;			  /* cuts may change bits */
 };
 
-/* The bucket of a size of M (one of tuning_m_buckets; the last one includes all larger sizes) and of N or K (a power
- * of two). */
+/* The buckets of M, ascending; the last one includes all larger sizes. */
 enum { TUNING_M_BUCKETS = 10 };
 extern const uint32_t tuning_m_buckets[TUNING_M_BUCKETS];
-size_t tuning_m_bucket(uint64_t m); /* its index */
+
+/* The bucket of an M, as its index in tuning_m_buckets; the bucket of an N or K, which is a power of two. */
+size_t tuning_m_bucket(uint64_t m);
 uint32_t tuning_size_bucket(uint64_t size);
+
+/* The place of a launch of these sizes: their buckets. */
 struct tuning_place tuning_place_of(enum tuning_family family, uint64_t n, uint64_t k, uint64_t m);
 
-/* New table from a text, or from a file; errors call a text `name`. -EINVAL names the line; -ENOENT or another errno. */
+/* New table from a text, or from a file. name: what errors call the text. -EINVAL: the table is wrong; the sentence
+ * names the line, if a line is wrong. -ENOMEM. tuning_open: also -ENOENT or another errno of reading the file. */
 int tuning_parse(const char *name, const char *text, size_t len, struct tuning_table **ret,
 		 struct err *e) MUST_CHECK;
 int tuning_open(const char *path, struct tuning_table **ret, struct err *e) MUST_CHECK;
@@ -101,31 +107,31 @@ const struct tuning_row *tuning_find(const struct tuning_table *t, const struct 
 /* Whether the table has any row for this device, its kernels and its dtype. t may be NULL. */
 bool tuning_knows(const struct tuning_table *t, const struct tuning_device *d);
 
-/* The use that a device and a model make of a given table. */
+/* How much of a given table a device and a model use. */
 struct tuning_use {
 	uint32_t sizes, taken; /* sizes that were looked up; those that take a row of the table */
 	bool known;	       /* tuning_knows of the table */
 };
 
-/* Writes that as a sentence; with any path it fits into so many bytes. */
+/* Writes a tuning_use as a sentence about `file`. TUNING_USE_TEXT bytes are enough for any path. */
 enum { TUNING_USE_TEXT = 4352 };
 void tuning_use_text(const struct tuning_use *u, const char *file, char *ret, size_t size);
 
-/* Parses "tile_rows=8 chains=2": the named values, 0 in the others. -EINVAL: no kernel accepts a value, or the family
- * does not use it (TUNING_NONE: any family). */
+/* Parses a cut such as "tile_rows=8 chains=2", or "-". Values that the text does not name become 0. -EINVAL: no kernel
+ * accepts a value, the family does not use it (TUNING_NONE: not checked), or the text is no cut. */
 int tuning_parse_cut(const char *text, enum tuning_family family, struct tuning_cut *ret,
 		     struct err *e) MUST_CHECK;
 
-/* The values that `over` names; the others from `under`. */
+/* The values of `over`; those that are 0 there are taken from `under`. */
 struct tuning_cut tuning_over(struct tuning_cut over, struct tuning_cut under);
 
-/* The values that a family uses, 0 in the rest: equal cuts compile to equal programs. */
+/* The values that a family uses; the others become 0, so that cuts that compile to the same programs are equal. */
 struct tuning_cut tuning_cut_of(struct tuning_cut cut, enum tuning_family family);
 bool tuning_equal(const struct tuning_cut *a, const struct tuning_cut *b);
 
-/* Writes a cut so that tuning_parse_cut can read it; without values "-". */
+/* Writes a cut as tuning_parse_cut reads it: the values that are not 0; "-" if all are. */
 void tuning_cut_text(const struct tuning_cut *cut, char *ret, size_t size);
 
-/* Write lines that tuning_parse reads. */
+/* Write the first lines of a table, and a row, as tuning_parse reads them. */
 void tuning_write_head(FILE *out);
 void tuning_write_row(FILE *out, const struct tuning_row *row);
