@@ -7,8 +7,9 @@
 
 #include "base/macros.h"
 
-/* Makes room for n elements in the array v [cap]. Room at least doubles, so that appending costs O(1) an element. False: out of
- * memory, and nothing changed. v and cap are lvalues; cap has any unsigned type, which bounds it. */
+/* Makes room for n elements in the array v [cap]. Growing at least doubles the room, as far as cap's type can count it,
+ * so that appending costs O(1) an element. False: out of memory, or more than cap can count; nothing changed. v and cap
+ * are lvalues; cap has any unsigned type. */
 #define array_grow(v, cap, n)                                                                      \
 	({                                                                                         \
 		size_t cap_ = (cap);                                                               \
@@ -21,5 +22,5 @@
 		grown_ != NULL;                                                                    \
 	})
 
-/* The work of array_grow: returns v, or the larger array that replaces it; NULL: out of memory. */
+/* The work of array_grow: returns v, or the larger array that replaces it; NULL: out of memory, or n > cap_max. */
 void *array_grown(void *v, size_t *cap, size_t n, size_t size, size_t cap_max) MUST_CHECK;

@@ -1,4 +1,4 @@
-/* A float as its bits, and back: for tables of ints that carry floats, and for bf16. */
+/* A float as its bits, and back. */
 #pragma once
 
 #include <stdint.h>

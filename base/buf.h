@@ -1,10 +1,9 @@
 /*
  * A growable byte buffer with a stated maximum.
  *
- * Invariants: data is NULL or holds cap bytes; len < cap whenever data is not NULL, and
- * data[len] == 0, so that the content can be used as a C string; len <= max.
- * An append that would exceed max, or finds no memory, sets `failed` and changes nothing else, so a caller can build a whole text and
- * check `failed` once.
+ * Invariants: data is NULL or holds cap bytes; len < cap whenever data is not NULL, and data[len] == 0, so that the
+ * content can be used as a C string; len <= max. An append that would exceed max, or finds no memory, sets `failed`
+ * and changes nothing else, so a caller can build a whole text and check `failed` once.
  */
 #pragma once
 
@@ -19,7 +18,7 @@ struct buf {
 	bool failed;
 };
 
-/* A buffer that may grow to max bytes. Nothing is allocated yet. */
+/* An empty buffer that may grow to max bytes; allocates nothing. */
 void buf_init(struct buf *b, size_t max);
 void buf_release(struct buf *b);
 
@@ -34,7 +33,7 @@ void buf_printf(struct buf *b, const char *fmt, ...) PRINTF(2, 3);
 /* Removes the first n bytes (n <= len) and moves the rest to the front. */
 void buf_consume(struct buf *b, size_t n);
 
-/* Makes room for at least n more bytes behind data + len; 0 or -ENOMEM / -ENOBUFS. */
+/* Makes room for at least n more bytes behind data + len. -ENOBUFS: they would exceed max; -ENOMEM. */
 int buf_reserve(struct buf *b, size_t n) MUST_CHECK;
 
 /* The content as a C string, "" when empty. Borrowed until the next change. */

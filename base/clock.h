@@ -1,4 +1,4 @@
-/* Clocks, in nanoseconds. Pure rooms (scheduler, prefix_cache, protocol) never ask for the time. */
+/* Clocks, in nanoseconds. The rooms scheduler, prefix_cache and protocol read no clock: callers give them the time. */
 #pragma once
 
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /*
  * An error, in one sentence fit to show a user.
  *
- * Functions return 0 or a negative code: an errno, or a problem of base/problem.h. A call that can fail for several reasons
- * also takes a `struct err *` and fills it on failure: the sentence, and for bad requests the name of the parameter at fault.
- * Nothing is allocated; text that does not fit is cut. `e` may be NULL.
+ * Functions return 0 or a negative code: an errno, or a problem of base/problem.h. A call that can fail for several
+ * reasons also takes a `struct err *` and fills it on failure: the sentence, and for bad requests the name of the
+ * parameter at fault. Nothing is allocated; text that does not fit is cut. `e` may be NULL.
  *
  *     if (len < 8)
  *             return err_set(e, EINVAL, "%s: file is %zu bytes, too short for a header", path, len);
@@ -20,7 +20,7 @@ struct err {
 	char param[ERR_PARAM_MAX]; /* request parameter at fault, or "" */
 };
 
-/* Fills *e (if not NULL; param is cleared) and returns -code, so that it can be returned at once. */
+/* Fills *e (if not NULL), clears e->param, and returns -code, so that a caller can write `return err_set(...)`. */
 int err_set(struct err *e, int code, const char *fmt, ...) PRINTF(3, 4);
 
 /* -ENOMEM: out of memory. */

@@ -1,7 +1,9 @@
 /*
- * Reads whole small files (configurations, indices) into memory, up to a stated maximum, and writes them. Every file that is
- * opened must be a regular file; a symbolic link to one is fine, because the Hugging Face cache is made of them. Opening never blocks
- * on a pipe.
+ * Opens files to be read, reads small ones (configurations, indices) whole into memory, up to a stated maximum, and
+ * writes whole files.
+ *
+ * A file to be read must be a regular file, or a symbolic link to one, because the Hugging Face cache is made of links.
+ * A named pipe is refused without waiting for its writer.
  */
 #pragma once
 
@@ -10,19 +12,22 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Opens dir_fd/name for reading. Returns the descriptor (new) and its size in bytes; -ENOENT or another errno names
- * `shown`, the path as the user knows it; -EINVAL: it is not a regular file. */
+/* Opens dir_fd/name for reading. Returns a new descriptor, and the file's size in bytes. -EINVAL: not a regular file;
+ * -ENOENT or another errno: the file cannot be opened. The error's text begins with `shown`, the path as the user knows
+ * it. */
 int file_open(int dir_fd, const char *name, const char *shown, off_t *ret_size,
 	      struct err *e) MUST_CHECK;
 
-/* Appends the whole of dir_fd/name to out; -EFBIG: it does not fit into out's maximum. */
+/* Appends the whole of dir_fd/name to out. -EFBIG: it would exceed out's maximum; -ENOMEM; or an errno of file_open or
+ * of reading. After a failure out may have a part of the file. */
 int file_read(int dir_fd, const char *name, const char *shown, struct buf *out,
 	      struct err *e) MUST_CHECK;
 
-/* A file that is being written under a temporary name, so that `path` is either complete or missing. */
+/* A file that is written under a temporary name and then renamed, so that `path` never names an incomplete file. Until
+ * then a file that exists there stays as it is. */
 struct file_draft {
 	const char *path; /* borrowed */
-	char *partial;
+	char *partial;	  /* the temporary name: `path` and ".partial"; owned */
 	int fd;
 };
 
@@ -31,11 +36,11 @@ struct file_draft {
 int file_draft_open(struct file_draft *d, const char *path, struct err *e) MUST_CHECK;
 int file_draft_write(struct file_draft *d, const void *data, size_t len, struct err *e) MUST_CHECK;
 
-/* Renames the file to `path` if r is 0, else removes it. Returns r, or the error of renaming. To be called once for
- * each opened draft. */
+/* If r is 0, writes the file to disk (fsync) and renames it to `path`. If r is an error, or one of these fails, removes
+ * the file and returns that error. To be called once for each opened draft. */
 int file_draft_close(struct file_draft *d, int r, struct err *e) MUST_CHECK;
 
-/* Opens a draft, writes len bytes and closes it: at `path`, or at dir/name. */
+/* Writes len bytes as the file `path`, or dir/name, by way of a draft. */
 int file_write(const char *path, const void *data, size_t len, struct err *e) MUST_CHECK;
 int file_write_in(const char *dir, const char *name, const void *data, size_t len,
 		  struct err *e) MUST_CHECK;

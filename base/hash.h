@@ -1,5 +1,5 @@
-/* FNV-1a over 128 bits: names for content (cached programs). Not for hostile input: if an attacker may choose both
- * sides of a comparison, compare the bytes too. */
+/* FNV-1a with 128 bits: the hash stands for some content, such as the source of a cached program. Not for hostile
+ * input: an attacker who may choose both contents can make their hashes equal, so there compare the bytes too. */
 #pragma once
 
 #include <stddef.h>

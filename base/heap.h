@@ -1,9 +1,9 @@
-/* Binary heaps over arrays of any element; the array, its length and its growth are the caller's. The element that
- * comes before all others is v[0].
+/* Binary heaps over arrays of any element; the array, its length and its growth are the caller's. No element comes
+ * before v[0].
  *
  *     for every i > 0: v[i] does not come before v[(i - 1) / 2]
  *
- * Each function costs O(log n). They are inline so that the compiler can inline the caller's order in them. */
+ * heap_settle, heap_add and heap_take cost O(log n). They are inline so that the compiler can inline `before`, too. */
 #pragma once
 
 #include <assert.h>
@@ -16,8 +16,8 @@ enum { HEAP_ELEMENT_MAX = 64 };
 
 struct heap_kind {
 	size_t size; /* bytes of an element, at most HEAP_ELEMENT_MAX */
-	bool (*before)(const void *a, const void *b);
-	/* called when an element has moved to v[place]; NULL: no call */
+	bool (*before)(const void *a, const void *b); /* whether a comes before b */
+	/* called after an element was written to v[place], perhaps where it was before; NULL: no call */
 	void (*moved)(void *element, size_t place);
 };
 
@@ -33,7 +33,7 @@ static inline void heap_put(const struct heap_kind *k, void *v, size_t i, const 
 		k->moved(heap_at(k, v, i), i);
 }
 
-/* Moves v[i] of n elements, which may be out of order, to its place. */
+/* Moves v[i], the only one of n elements that may be out of order, to its place. */
 static inline void heap_settle(const struct heap_kind *k, void *v, size_t n, size_t i)
 {
 	alignas(max_align_t) char held[HEAP_ELEMENT_MAX];
@@ -52,14 +52,14 @@ static inline void heap_settle(const struct heap_kind *k, void *v, size_t n, siz
 	heap_put(k, v, i, held);
 }
 
-/* Adds an element to n; v has room for n + 1. */
+/* Adds an element to the n elements of v, which has room for one more. The caller counts it. */
 static inline void heap_add(const struct heap_kind *k, void *v, size_t n, const void *element)
 {
 	memcpy(heap_at(k, v, n), element, k->size);
 	heap_settle(k, v, n + 1, n);
 }
 
-/* Takes v[i] out of n elements; n - 1 are left. */
+/* Removes v[i] from the n elements; v[0] to v[n - 2] are those left. */
 static inline void heap_take(const struct heap_kind *k, void *v, size_t n, size_t i)
 {
 	assert(i < n);

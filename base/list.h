@@ -1,6 +1,6 @@
 /*
  * Doubly linked lists through nodes inside their elements: append and remove in O(1), no allocation. A list is a ring
- * of nodes, and its head is one of them; a node that is in no list points to itself.
+ * of nodes, and its head is one of them. A node that is in no list points to itself; list_init makes it so.
  *
  *     head <-> first <-> ... <-> last <-> head
  */
@@ -25,7 +25,7 @@ static inline bool list_empty(const struct list *l)
 	return l->next == l;
 }
 
-/* Adds a node that is in no list behind the last one; with a node in place of the head, before that node. */
+/* Adds a node that is in no list as the last one. If `head` is an element's node: adds it before that element. */
 static inline void list_append(struct list *head, struct list *node)
 {
 	node->prev = head->prev;

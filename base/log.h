@@ -1,7 +1,7 @@
-/* Log lines on standard error, one write each, safe from any thread.
+/* Log lines on standard error, each by one write(2). Any thread may log.
  *
  * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority>, which journald reads; elsewhere with the
- * time of day. The level is set once at start. */
+ * time of day and the level's name. Lines above the level are left out; it is set once, at the start. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,15 +16,15 @@ bool log_enabled(enum log_level level);
 
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 
-/* Limits log lines of one kind, which clients may cause, to one a minute. Zero at the start; one thread. */
+/* Limits log lines of one kind, which might flood the log, to one a minute. All zero at the start. For one thread. */
 struct log_limit {
 	uint64_t next_ns, n_left_out;
 };
 
 enum { LOG_MORE_MAX = 48 };
 
-/* Whether such a line is due now. `more` is then text for its end: the number of lines left out since the last one,
- * or nothing. */
+/* True: write a line now, with `more` at its end: the number of lines left out since the last one, or "". False: leave
+ * the line out; it is counted. */
 bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX]) MUST_CHECK;
 
 #define log_error(...)	 log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

@@ -1,4 +1,4 @@
-/* Small macros every room uses. Nothing here allocates or logs. */
+/* Small macros for all rooms. Nothing here allocates or logs. */
 #pragma once
 
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-/* Each use has names of its own, so that uses may nest. */
+/* Each use gives its variables other names, so that MIN and MAX may stand in each other's arguments. */
 #define MIN(a, b)     MIN_(a, b, __COUNTER__)
 #define MAX(a, b)     MAX_(a, b, __COUNTER__)
 #define MIN_(a, b, n) SELECT_(a, b, <, n)

@@ -4,8 +4,8 @@
  *             if (container_of(n, struct thing, node)->key == key)
  *                     ...
  *
- * Hashes must be spread evenly in their low bits (base/mix.h); the numbers 1, 2, 3, ... are too. A map never owns its
- * elements. Only map_init and map_reserve allocate.
+ * Hashes must be spread evenly in their low bits, as those of base/mix.h are, or consecutive numbers. A map never owns
+ * its elements. Only map_init and map_reserve allocate.
  *
  *     buckets[hash & (n_buckets - 1)] is the first node of a chain */
 #pragma once
@@ -33,11 +33,11 @@ int map_init(struct map *m, uint64_t n_buckets) MUST_CHECK;
 /* Frees the buckets. Nodes that are still in the map stay the caller's. */
 void map_release(struct map *m);
 
-/* To be called before an insertion into a map that may grow beyond the expected size: doubles the buckets if there
- * are fewer than nodes. -ENOMEM: the map is unchanged. Nodes with equal hashes change their order. */
+/* To be called before an insertion into a map that may grow beyond the expected size: doubles the number of buckets if
+ * there are as many nodes. Nodes with equal hashes may change their order. -ENOMEM: the map is unchanged. */
 int map_reserve(struct map *m) MUST_CHECK;
 
-/* Adds a node that is in no map: before all nodes with this hash, or after them. */
+/* Adds a node that is in no map: map_insert before all nodes with this hash, map_append after them. */
 void map_insert(struct map *m, struct map_node *node, uint64_t hash);
 void map_append(struct map *m, struct map_node *node, uint64_t hash);
 
@@ -56,7 +56,7 @@ static inline struct map_node *map_skip(struct map_node *node, uint64_t hash)
 	return node;
 }
 
-/* The first node with this hash, and the one after a node with the same hash; NULL: there is none. */
+/* The first node with this hash; the next one with the hash of `node`. NULL: there is none. */
 static inline struct map_node *map_first(const struct map *m, uint64_t hash)
 {
 	return map_skip(m->buckets[hash & (m->n_buckets - 1)], hash);

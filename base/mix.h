@@ -1,6 +1,6 @@
 /*
- * Mixing numbers: for hash tables, for hashes of plans, for repeatable random sequences. A client that chooses the numbers can choose
- * collisions; where the input may be hostile, mix a random key in first.
+ * Mixing numbers: for hash tables, for hashes of plans, for repeatable random sequences. A client that chooses the
+ * numbers can choose collisions; where the input may be hostile, mix a random key in first.
  */
 #pragma once
 
@@ -8,8 +8,8 @@
 
 #define MIX_GOLDEN UINT64_C(0x9e3779b97f4a7c15) /* 2^64 divided by the golden ratio, odd */
 
-/* A permutation: changing any bit of v changes about half the bits of the result. Source: the last step of SplitMix64 (Steele,
- * Lea and Flood 2014). */
+/* A permutation: changing any bit of v changes about half the bits of the result. Source: the last step of SplitMix64
+ * (Steele, Lea and Flood 2014). */
 static inline uint64_t mix64(uint64_t v)
 {
 	v = (v ^ v >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -31,7 +31,7 @@ static inline uint64_t mix_product(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The hash h of a list of numbers after one more number v. */
+/* The hash of a list of numbers that ends with v; h: the hash of the list without v. */
 static inline uint64_t mix_add(uint64_t h, uint64_t v)
 {
 	h = (h ^ v) * UINT64_C(0xff51afd7ed558ccd);

@@ -14,7 +14,8 @@ static void *member(void *to, size_t offset)
 	return (char *)to + offset;
 }
 
-/* Decimal digits only: strtoull alone would take signs, spaces and other bases. */
+/* Reads the digits that begin the text; *ret_end: what follows them. -EINVAL: there is none; -ERANGE. Not strtoull,
+ * which also takes signs and spaces. */
 static int parse_number(const char *text, const char **ret_end, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -216,7 +217,7 @@ static int set_value(const struct option_def *d, const char *value, void *to, st
 	return r;
 }
 
-/* The number of edits (insert, delete, change one letter) that turn a into b; NAME_MAX_LEN letters at most. */
+/* The number of edits (insert, delete, change one letter) that turn a into b. Looks at NAME_MAX_LEN letters of each. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[NAME_MAX_LEN + 1];
@@ -247,7 +248,7 @@ static int unknown_option(const struct option_def *table, size_t n, const char *
 	for (size_t i = 0; i < n; i++) {
 		unsigned d = distance(name, table[i].name);
 
-		/* the beginning of a name counts as nearest */
+		/* three letters or more that begin a name count as nearest */
 		if (strlen(name) >= SUGGEST_MAX && !strncmp(name, table[i].name, strlen(name)))
 			d = 0;
 		if (d < best_distance && d < strlen(table[i].name)) {
@@ -326,7 +327,7 @@ int option_table_parse(const struct option_def *table, size_t n, int argc, const
 	return r;
 }
 
-/* "(0 to 65535, default 8080)" for the end of a help line. */
+/* The second line of an option's help: "(0 to 65535; default 8080)", or "". */
 static void describe(const struct option_def *d, char *out, size_t size)
 {
 	char list[LIST_TEXT] = "", initial[64] = "";

@@ -1,9 +1,9 @@
 /*
- * Command lines. A program lists its options in a table (name, argument, range, default, text); the parser, --help and the
- * tests that compare the table with a manual page all read it.
+ * Command lines. A program lists its options in a table (name, argument, range, default, text); the parser, --help and
+ * the tests that compare the table with a manual page all read it.
  *
- * Both "--name value" and "--name=value" are understood. If an option is repeated, the last value counts.
- * Sizes take the suffixes K, M, G and T (powers of 1024).
+ * Both "--name value" and "--name=value" are understood. If an option is repeated, the last value counts, unless its
+ * `take` collects them. Sizes take the suffixes K, M, G and T (powers of 1024).
  */
 #pragma once
 
@@ -35,34 +35,37 @@ struct option_memory {
 	double share;
 };
 
-/* One row of a table. Every row has the first four members, in this order. */
+/* One row of a table. The program's tables give the first four members by their place, all others by name. */
 struct option_def {
 	const char *name;     /* without the dashes */
 	const char *argument; /* the value's name in --help, NULL for a flag */
 	enum option_type type;
-	size_t offset; /* offset of the member of the caller's struct */
-	size_t given;  /* offset of a bool that tells whether it was given; 0: none */
-	uint64_t min, max, initial;
-	uint64_t multiple;	    /* 0: any */
+	size_t offset; /* of the member of the caller's struct that gets the value */
+	size_t given;  /* offset of a bool that is set if the option was given; 0: none */
+	uint64_t min, max,
+		initial;   /* of numbers and sizes; initial, also of a choice: the default */
+	uint64_t multiple; /* 0: any */
 	double least, most, usual;  /* OPTION_REAL: these replace min, max and initial */
 	const char *const *choices; /* NULL-terminated */
-	const char *initial_text;   /* default of a text option as --help shows it, NULL: none */
-	bool read_initial;	    /* OPTION_OWN: initial_text is a value for `take` */
-	const char *text;	    /* the effect of the option, one line */
+	const char *initial_text; /* the default that --help shows; NULL: initial, usual, or none */
+	bool read_initial;	  /* OPTION_OWN: `take` gets initial_text as the default */
+	const char *text;	  /* the effect of the option, one line */
 	/* OPTION_OWN: fills the member. -EINVAL with a sentence that begins with "--name: ". */
 	int (*take)(const struct option_def *d, const char *value, void *member, struct err *e);
 };
 
-/* Sets the members of *to that have a default (numbers, sizes, choices, and options with read_initial), then the members that
- * argv names (argv[0] is skipped). Strings are borrowed from argv. -EINVAL with a sentence; then *to may be filled in part. */
+/* Sets the members of *to that have a default (numbers, sizes, reals, choices, and options with read_initial), then
+ * the members that argv names (argv[0] is skipped). Other members stay as they are. Strings are borrowed from argv.
+ * -EINVAL with a sentence; then *to may be filled in part. */
 int option_table_parse(const struct option_def *table, size_t n, int argc, const char *const *argv,
 		       void *to, struct err *e) MUST_CHECK;
 
-/* The same for a command that handles --help here: if argv has it, prints the help and returns -ECANCELED. */
+/* As option_table_parse, for a command of tigon. If argv has --help or -h, prints the help instead and returns
+ * -ECANCELED. usage: the command line as the help shows it, behind "tigon ". */
 int option_table_command(const struct option_def *table, size_t n, const char *usage, int argc,
 			 char *const *argv, void *to, struct err *e) MUST_CHECK;
 
-/* Prints the lines of --help, two an option. */
+/* Prints the lines of --help: for each option one, and a second one if it has a range or a default. */
 void option_table_help(const struct option_def *table, size_t n, FILE *out);
 
 /* "8G" or "1048576" to bytes; -EINVAL. */

@@ -1,5 +1,5 @@
-/* Runs the same work on many items, on as many threads as this process has processors. For the start, not for
- * requests. */
+/* Does the same work on many items, on one thread for each processor that this process may use, 64 at most. For
+ * loading a model, not for requests: the threads are started anew for each call. */
 #pragma once
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /*
- * A queue between threads: any number of producers, one consumer. Nodes are part of their elements, which the queue does not own; a
- * node is in at most one queue. The queue has no limit; the number of requests that the daemon admits bounds it.
+ * A queue between threads, first in, first out: any number of producers, one consumer. Nodes are part of their
+ * elements, which the queue does not own; a node is in at most one queue. A queue has no limit: its users bound what
+ * they push.
  *
  * The consumer sleeps in queue_wait, or polls with queue_pop.
  */
@@ -26,11 +27,11 @@ void queue_release(struct queue *q);
 
 void queue_push(struct queue *q, struct queue_node *node);
 
-/* The oldest node; NULL: the queue is empty. Never blocks longer than the lock. */
+/* Takes out the oldest node; NULL: the queue is empty. Waits for nothing but the lock. */
 struct queue_node *queue_pop(struct queue *q);
 
-/* Waits until the queue is not empty, queue_wake is called, or timeout_ns passed (0: for ever). */
+/* Waits until the queue has a node, queue_wake was called, or timeout_ns passed (0: without limit). */
 void queue_wait(struct queue *q, uint64_t timeout_ns);
 
-/* Ends one queue_wait, the present one or the next. */
+/* Ends one queue_wait, the present one or the next. Several calls before that one count as one. */
 void queue_wake(struct queue *q);

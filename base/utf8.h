@@ -37,12 +37,12 @@ static inline uint32_t utf8_decode(const char *p, size_t *len)
 /* Writes c, a scalar value, as UTF-8 and returns the number of bytes, 1 to 4. */
 size_t utf8_encode(uint32_t c, char out[4]);
 
-/* For the len > 0 bytes at p, which may be anything: the length of the whole sequence there (> 0); or minus the
- * length, at least 1, of the longest part of one, which becomes one U+FFFD. *ret_cut: that part is valid so far, and
- * only the end of the bytes cuts it. */
+/* Reads the first sequence of the len > 0 bytes at p, which may be any bytes. If it is valid, returns its length, 1 to
+ * 4. Otherwise returns minus the number of bytes, 1 to 3, that one U+FFFD is to replace: the longest beginning of a
+ * valid sequence, or one byte. *ret_cut: the bytes end within a sequence that is valid so far. */
 int utf8_sequence(const char *p, size_t len, bool *ret_cut);
 
-/* The number of leading bytes that are valid UTF-8. */
+/* The number of bytes at the text's beginning that are whole, valid sequences. */
 size_t utf8_valid(const char *text, size_t len);
 
 /* Appends text with each maximal part of an invalid sequence replaced by U+FFFD (like Rust's from_utf8_lossy and

@@ -43,7 +43,7 @@ static void find_agreed(void)
 	}
 	agreed = malloc(LAST * sizeof(*agreed));
 	for (uint32_t c = 1; c < LAST; c++) {
-		unsigned class = unicode_row(u, c) & UNICODE_CLASS;
+		unsigned class = unicode_entry(u, c) & UNICODE_CLASS;
 		char text[4];
 		size_t len;
 		bool same = true;

@@ -229,8 +229,9 @@ TEST(classes)
 		   !unicode_is_word(table, 0x1f642),
 	   "others");
 	ok(unicode_table() == table, "the table is made once");
-	is_int(unicode_row(table, 0x10ffff) & UNICODE_CLASS, UNICODE_OTHER, "the last code point");
-	is_int(unicode_row(table, 0xe0100) & UNICODE_CLASS, UNICODE_MARK, "a variation selector");
+	is_int(unicode_entry(table, 0x10ffff) & UNICODE_CLASS, UNICODE_OTHER,
+	       "the last code point");
+	is_int(unicode_entry(table, 0xe0100) & UNICODE_CLASS, UNICODE_MARK, "a variation selector");
 }
 
 int main(void)

@@ -1,4 +1,5 @@
-/* Added tokens: a trie of first children and next siblings, small enough to stay in the processor's cache. */
+/* Added tokens. A node of the trie has its first child and its next sibling, which keeps the trie small enough for the
+ * processor's cache. */
 #include "protocol/tokenizer/added.h"
 
 #include <errno.h>
@@ -86,7 +87,7 @@ int added_insert(struct added *a, const char *text, size_t len, struct added_tok
 	return 0;
 }
 
-/* The longest token at `at`, or NULL, and its end. */
+/* The longest token that begins at `at`, and its end; NULL: there is none. */
 static const struct added_token *match(const struct added *a, const char *text, size_t len,
 				       size_t at, size_t *ret_end)
 {
@@ -138,7 +139,7 @@ static size_t step_back(const char *text, size_t at)
 
 static bool is_white(const struct unicode *u, uint32_t c)
 {
-	uint8_t class = unicode_row(u, c) & UNICODE_CLASS;
+	uint8_t class = unicode_entry(u, c) & UNICODE_CLASS;
 
 	return class == UNICODE_SPACE || class == UNICODE_NEWLINE;
 }

@@ -1,7 +1,8 @@
-/* Added tokens: texts such as <|im_start|> that are found in raw text before anything is split.
+/* Added tokens: texts such as <|im_start|> that are looked for in a text before it is split into words.
  *
- * A set of them is a trie. A scan walks a text and returns the leftmost of the longest matches, one after the other,
- * like Hugging Face's added_vocabulary. A set does not change after it was filled: any thread may scan with it. */
+ * A set of them is a trie. A scan walks a text and returns its matches one after the other: the leftmost, and of
+ * several that begin there the longest, like Hugging Face's added_vocabulary. A set does not change after it was
+ * filled: any thread may scan with it. */
 #pragma once
 
 #include <stdbool.h>
@@ -46,12 +47,13 @@ struct added_scan {
 };
 
 struct added_match {
-	/* the part of the text that the token takes; start may lie before scan->done */
+	/* The part of the text that the token takes. Behind a token that took white space (rstrip), start may lie
+	 * before the end of that match, if this token's own text begins with that space. */
 	size_t start, end;
 	int32_t id;
 };
 
-/* Finds the next match in text (valid UTF-8); false: there is none. A scan starts zeroed. Text between scan->done
- * before the call and start, if any, is ordinary text. */
+/* Finds the next match in text (valid UTF-8); false: there is none. A scan starts all zero. The text between the match
+ * before (it ends at scan->done, as it was before the call) and ret->start, if there is any, is ordinary text. */
 bool added_next(const struct added *a, const char *text, size_t len, struct added_scan *scan,
 		struct added_match *ret);

@@ -61,7 +61,7 @@ void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t me
 
 /* ---- short words ---- */
 
-/* Writes the word's ids to ids[SHORT_WORD] and returns how many there are. */
+/* Writes the ids of a word of at most SHORT_WORD bytes to `ids` and returns their number. */
 static size_t merge_short(const struct bpe *b, const unsigned char *word, size_t len, int32_t *ids)
 {
 	uint32_t ranks[SHORT_WORD]; /* rank of the pair that begins here; BPE_NEVER for the last */
@@ -105,9 +105,10 @@ static size_t merge_short(const struct bpe *b, const unsigned char *word, size_t
 
 /* ---- long words ---- */
 
-/* A doubly linked list of symbols in arrays, and a heap of the pairs that can merge. A pair is the number rank << 32
- * | position, so the smallest number has the lowest rank and, of equal ranks, the leftmost place. ranks[position]
- * tells whether a pair has changed since it was pushed. */
+/* A doubly linked list of the word's tokens, in arrays, and a heap (four children a node) of the pairs that can merge.
+ * A position is that of a pair's left token. A pair is the number rank << 32 | position, so the smallest number has the
+ * lowest rank and, of equal ranks, the leftmost position. A pair in the heap is out of date, and is skipped, when
+ * ranks[position] is no longer its rank. */
 struct long_word {
 	int32_t *ids;
 	uint32_t *next, *prev, *ranks; /* next[i] == n: none; prev[i] == NONE: none */
@@ -159,7 +160,7 @@ static uint64_t heap_pop(struct long_word *w)
 	return top;
 }
 
-/* A new pair begins at pos. */
+/* Finds the rank of the pair that now begins at pos, and adds the pair to the heap if it can merge. */
 static void renew(const struct bpe *b, struct long_word *w, uint32_t pos)
 {
 	uint32_t next = w->next[pos];

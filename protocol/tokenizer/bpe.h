@@ -12,33 +12,34 @@
 #include "base/ids.h"
 #include "protocol/tokenizer/vocab.h"
 
-/* A merge: left + right -> merged[rank]. */
+/* A merge of two tokens: left and right, side by side, become the token merged[rank]. */
 struct bpe_pair {
-	uint32_t left, right, rank; /* rank BPE_NEVER: the slot is empty */
+	uint32_t left, right, rank; /* rank BPE_NEVER: this slot of the hash table is empty */
 };
 
 #define BPE_NEVER UINT32_MAX
 
 struct bpe {
 	struct vocab *vocab;	     /* borrowed */
-	int32_t byte_id[256];	     /* -1: a byte without a token, it is dropped */
-	uint32_t (*byte_ranks)[256]; /* 256 rows: the rank of two bytes' tokens, owned */
+	int32_t byte_id[256];	     /* each byte's token; -1: the byte has none and is dropped */
+	uint32_t (*byte_ranks)[256]; /* [256]: the rank of the pair of two bytes' tokens, owned */
 	struct bpe_pair *pairs;	     /* a hash table, owned */
 	size_t n_pairs;		     /* a power of two, at least twice the number of merges */
-	int32_t *merged;	     /* by rank, owned */
+	int32_t *merged;	     /* [n_merges]: by rank, the token that a merge makes; owned */
 	size_t n_merges;
 };
 
-/* Makes room for n merges; vocab is complete and outlives b. -ENOMEM. */
+/* Makes room for n_merges. vocab is complete already, and outlives b. -ENOMEM. */
 int bpe_init(struct bpe *b, struct vocab *vocab, size_t n_merges) MUST_CHECK;
 void bpe_release(struct bpe *b);
 
-/* Adds a merge: the tokens left and right, side by side, become `merged`; rank < n_merges. A later call for the same
- * two wins. */
+/* Adds a merge: the tokens left and right, side by side, become `merged`; rank < n_merges. Replaces an earlier merge
+ * of the same two. */
 void bpe_add(struct bpe *b, size_t rank, int32_t left, int32_t right, int32_t merged);
 
-/* Called after the last bpe_add: marks the words that are one token. These are words whose merges end in one token,
- * or with `ignore_merges` all words in the vocabulary. -ENOMEM. */
+/* To be called after the last bpe_add. Fills byte_id and byte_ranks, and marks in the vocabulary (`whole`) the tokens
+ * that bpe_encode finds without merging: those that the merges of their bytes end in, or with `ignore_merges` all.
+ * -ENOMEM. */
 int bpe_finish(struct bpe *b, bool ignore_merges) MUST_CHECK;
 
 /* Appends the ids of a word, len > 0 bytes. -ENOMEM. */

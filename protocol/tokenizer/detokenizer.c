@@ -2,8 +2,8 @@
  *
  * `part` gathers bytes until they are a whole UTF-8 sequence, or can no longer become one. Whole characters go to
  * `held`, and are passed on from there, except for the longest suffix that begins a stop string. Each stop string has
- * its own Knuth-Morris-Pratt automaton, whose state is the length of just that suffix, so that a byte costs the same
- * however often a stop string nearly matches. */
+ * its own Knuth-Morris-Pratt automaton, whose state is the length of just that suffix, so that the cost is linear in
+ * the text however often a stop string nearly matches. */
 #include "base/utf8.h"
 #include "protocol/tokenizer/detokenizer.h"
 
@@ -13,7 +13,7 @@
 
 struct stop {
 	char *text;   /* len bytes, owned */
-	size_t *back; /* back[i]: the longest proper prefix of text that ends text[0..i], owned */
+	size_t *back; /* back[i]: length of the longest proper prefix that ends text[0..i], owned */
 	size_t len;
 	size_t state; /* length of the longest prefix of text that ends the output */
 };
@@ -24,7 +24,7 @@ struct detokenizer {
 	size_t n_stops;
 	char part[4]; /* an incomplete UTF-8 sequence */
 	size_t n_part;
-	struct buf held; /* characters that may not be passed on yet */
+	struct buf held; /* whole characters that are not passed on yet */
 	struct buf cost; /* for each byte of held: the number of raw bytes that it stands for */
 	size_t released;
 	bool stopped;
@@ -49,7 +49,7 @@ static int stop_init(struct stop *s, const char *text)
 	return 0;
 }
 
-/* Follows one byte. True: it completes the stop string. */
+/* Moves the automaton on by one byte of the output. True: the byte completes the stop string. */
 static bool stop_step(struct stop *s, char byte)
 {
 	while (s->state && s->text[s->state] != byte)
@@ -97,7 +97,7 @@ void detokenizer_free(struct detokenizer *d)
 	free(d);
 }
 
-/* Passes the first n bytes of held on. */
+/* Moves the first n bytes of held to out, and counts the raw bytes for which they stand. */
 static void release(struct detokenizer *d, size_t n, struct buf *out)
 {
 	for (size_t i = 0; i < n; i++)
@@ -109,8 +109,8 @@ static void release(struct detokenizer *d, size_t n, struct buf *out)
 	}
 }
 
-/* Adds a whole character to held. Its first byte stands for `cost` raw bytes, the others, if `each`, for one each. A
- * stop string that it completes is cut off. */
+/* Adds a whole character to held. Its first byte stands for `cost` raw bytes; each other byte for one if `each`, else
+ * for none. If the character completes a stop string, cuts that off and sets `stopped`. */
 static void take_character(struct detokenizer *d, const char *text, size_t len, size_t cost,
 			   bool each)
 {
@@ -136,7 +136,7 @@ static void take_broken(struct detokenizer *d, size_t n)
 	take_character(d, UTF8_REPLACEMENT_TEXT, strlen(UTF8_REPLACEMENT_TEXT), n, false);
 }
 
-/* Takes whole sequences, and bytes that can never become one, from `part`. */
+/* Moves whole sequences from `part` to `held`, and for bytes that can never become one U+FFFD. */
 static void take_part(struct detokenizer *d)
 {
 	while (d->n_part && !d->stopped) {

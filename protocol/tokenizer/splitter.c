@@ -1,4 +1,4 @@
-/* The splitter: stages, the three patterns that are written by hand, and PCRE2 for the others.
+/* The splitter: stages, code for three patterns, and PCRE2 for the others.
  *
  * The three patterns have the same shape. They differ in whether marks count as letters and in the number of digits
  * in a word (`struct flavor`). Alternatives are tried in the pattern's order at each position; one of them always
@@ -85,23 +85,23 @@ void splitter_free(struct splitter *s)
 struct flavor {
 	unsigned letters; /* set of classes that \p{L}+ of alternative 2 takes */
 	unsigned others;  /* set of classes that alternative 4 takes */
-	int digits;	  /* at most this many numbers are one word */
+	int digits;	  /* the most characters \p{N} in one word */
 };
 
 #define IN(class) (1u << (class))
 
 enum { WHITE = IN(UNICODE_SPACE) | IN(UNICODE_NEWLINE) };
 
-/* The set of the one class of the character at p, and its length. */
+/* The class of the character at p, as a set of one class, and the character's length in bytes. */
 static inline unsigned set_at(const struct unicode *u, const char *p, size_t *n)
 {
 	unsigned char first = (unsigned char)*p;
 
 	if (first < 0x80) {
 		*n = 1;
-		return IN(u->rows[0][first] & UNICODE_CLASS);
+		return IN(u->pages[0][first] & UNICODE_CLASS);
 	}
-	return IN(unicode_row(u, utf8_decode(p, n)) & UNICODE_CLASS);
+	return IN(unicode_entry(u, utf8_decode(p, n)) & UNICODE_CLASS);
 }
 
 static inline size_t skip_set(const struct unicode *u, const char *text, size_t len, size_t at,
@@ -121,7 +121,7 @@ static inline size_t skip_newlines(const char *text, size_t len, size_t at)
 	return at;
 }
 
-/* The end of a contraction whose apostrophe stands at `at`, or 0. */
+/* The end of a contraction whose apostrophe stands at `at`; 0: there is none. */
 static size_t contraction(const char *text, size_t len, size_t at)
 {
 	size_t left = len - at - 1;
@@ -143,7 +143,7 @@ static size_t contraction(const char *text, size_t len, size_t at)
 	return 0;
 }
 
-/* Matches alternatives 5 to 7 at the white space at `at`. */
+/* Matches alternatives 5 to 7 at the white space at `at`. Returns the end of the match. */
 static size_t white_word(const struct unicode *u, const char *text, size_t len, size_t at)
 {
 	size_t end = at, last = at, line_end = 0, n;
@@ -246,8 +246,8 @@ static int run_llama3(struct run *run, size_t stage, const char *text, size_t le
 
 /* ---- PCRE2 ---- */
 
-/* Copies the escape at p, a backslash and the characters that belong to it, and returns its length. Sets an error if
- * the two engines read it differently. */
+/* Translates the escape at p, a backslash and the characters that belong to it, and returns its length there. -EINVAL:
+ * it is not whole; -ENOTSUP: the two engines read it differently. */
 static int translate_escape(const char *p, struct buf *out, struct err *e)
 {
 	const char *end;
@@ -258,7 +258,7 @@ static int translate_escape(const char *p, struct buf *out, struct err *e)
 	if (strchr("wWbBhHyYGKRXCNOoQEgk", c) || (c == 'x' && p[2] >= '8' && p[2] != '{'))
 		return err_set(e, ENOTSUP, "\\%c is not supported in patterns", c);
 	if (c == 's' || c == 'S') {
-		/* PCRE2 has U+180E in \s. */
+		/* In PCRE2 \s also matches U+180E. */
 		buf_puts(out, c == 's' ? "\\p{White_Space}" : "\\P{White_Space}");
 		return 2;
 	}
@@ -366,7 +366,7 @@ int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_beh
 	struct buf text;
 	int r;
 
-	/* \s grows most when it is translated. */
+	/* Nothing grows more than \s when it is translated. */
 	buf_init(&text, MAX_PATTERN * sizeof("\\p{White_Space}"));
 	r = translate(pattern, &text, e);
 	if (!r && text.failed)
@@ -397,7 +397,7 @@ int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_
 		{SPLITTER_LLAMA3, STAGE_LLAMA3},
 	};
 
-	/* The known patterns leave no gaps, so dropping the gaps drops nothing. */
+	/* With `invert`, Removed drops the text between matches. The known patterns leave none, so it drops nothing. */
 	if (behavior == SPLITTER_ISOLATED || invert)
 		for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 			if (!strcmp(known[i].pattern, pattern))

@@ -1,9 +1,9 @@
 /* The splitter, in tokenizer.json the pre-tokenizer: cuts text into words, which merges never cross.
  *
  * A splitter is a list of stages. Each stage cuts the pieces that the stage before it made, and handles a piece as if
- * it were the whole text, like Hugging Face's Sequence. Three patterns are known by their exact text and written by
- * hand; they run at some hundred megabytes a second. PCRE2 runs every other pattern. It knows the characters of its
- * own version of Unicode, so it may cut younger letters otherwise than Hugging Face.
+ * it were the whole text, like Hugging Face's Sequence. Three patterns are recognized by their exact text and have code
+ * of their own, which is faster. PCRE2 runs every other pattern. It has the character classes of its own version of
+ * Unicode, so it may cut letters of a newer version otherwise than Hugging Face.
  *
  * A splitter does not change after its stages were added: any thread may run it. */
 #pragma once
@@ -21,6 +21,7 @@ enum splitter_behavior { SPLITTER_ISOLATED, SPLITTER_REMOVED };
 /* The behaviour with this name in Hugging Face; -ENOTSUP: it is not one of the above. */
 int splitter_behavior_parse(const char *name, enum splitter_behavior *ret) MUST_CHECK;
 
+/* The patterns of models. The first three have code of their own. */
 #define SPLITTER_QWEN2                                                       \
 	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" \
 	" ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -38,24 +39,25 @@ struct splitter *splitter_new(void);
 void splitter_free(struct splitter *s);
 
 /* Adds a stage that cuts by a regular expression. With `invert`, matches and the text between them change roles.
- * -EINVAL: it is not a pattern. -ENOTSUP: Oniguruma and PCRE2 would read it differently. -ENOMEM. */
+ * -EINVAL: it is not a pattern, or too long a one. -ENOTSUP: Hugging Face's engine, Oniguruma, might read it otherwise
+ * than PCRE2; or there are too many stages. -ENOMEM. */
 int splitter_add_pattern(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
 			 bool invert, struct err *e) MUST_CHECK;
 
-/* Like splitter_add_pattern, but PCRE2 always runs the pattern, also one for which splitter.c has code of its own: tests
- * compare the two. */
+/* Like splitter_add_pattern, but PCRE2 always runs the pattern, also one that has code of its own: tests compare the
+ * two. */
 int splitter_add_pcre(struct splitter *s, const char *pattern, enum splitter_behavior behavior,
 		      bool invert, struct err *e) MUST_CHECK;
 
-/* Adds a stage that cuts at a fixed text. */
+/* Adds a stage that cuts at a fixed text; otherwise like splitter_add_pattern. */
 int splitter_add_literal(struct splitter *s, const char *text, enum splitter_behavior behavior,
 			 bool invert, struct err *e) MUST_CHECK;
 
-/* Adds a stage that puts a space in front of pieces that do not begin with one. */
+/* Adds a stage that puts a space in front of pieces that do not begin with one. -ENOTSUP: too many stages. */
 int splitter_add_prefix_space(struct splitter *s, struct err *e) MUST_CHECK;
 
 /* Calls word(arg, text, len) for each word in order; len > 0, the text is borrowed for the call. `text` must be valid
- * UTF-8. A result of `word` that is not 0 ends the run and is returned. -ENOMEM; -E2BIG: PCRE2 gave up within its
+ * UTF-8. A result of `word` that is not 0 ends the run and is returned. -ENOMEM; -E2BIG: PCRE2 reached one of its
  * limits. */
 int splitter_run(const struct splitter *s, const char *text, size_t len,
 		 int (*word)(void *arg, const char *text, size_t len), void *arg) MUST_CHECK;

@@ -61,7 +61,7 @@ static int encode_around(struct encoding *e, const struct added *set, const char
 	return r;
 }
 
-/* Encodes normalized text, in which some of the added tokens are looked for. */
+/* Encodes normalized text that may have added tokens of the set `normalized`. */
 static int encode_normalized(struct encoding *e, const char *text, size_t len)
 {
 	return encode_around(e, &e->t->normalized, text, len, encode_plain);

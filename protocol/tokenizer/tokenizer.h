@@ -1,8 +1,8 @@
 /* The tokenizer: a Hugging Face tokenizer.json with byte-level BPE, text to ids and ids to bytes.
  *
- * Encoding: added tokens are matched first in the raw text (longest match). The text between them is normalized by
- * NFC. A splitter (the Qwen2/3, Qwen3.5 and Llama-3 patterns by hand, any other by PCRE2) cuts it into words, and
- * ranked merges turn each word's bytes into ids.
+ * Encoding: added tokens that the file marks "normalized": false are looked for in the raw text. The text between them
+ * is normalized to NFC, if the file says so, and all other added tokens are looked for there. The splitter cuts the
+ * text between those into words, and byte pair encoding turns each word's bytes into ids.
  *
  * A tokenizer does not change after it was opened: any thread may use it at the same time. */
 #pragma once
@@ -16,8 +16,8 @@
 
 struct tokenizer;
 
-/* Reads a tokenizer.json from memory; `name` stands for the file in messages. New; -EINVAL (the sentence names the
- * file and the fault), -ENOTSUP for any other construct than the above, -ENOMEM. */
+/* A new tokenizer from the text of a tokenizer.json; `name` stands for the file in errors. -EINVAL: the file is wrong.
+ * -ENOTSUP: it has a construct that is not known here (tokenizer_load.c lists those that are). -ENOMEM. */
 int tokenizer_parse(const char *name, const char *json, size_t len, struct tokenizer **ret,
 		    struct err *e) MUST_CHECK;
 void tokenizer_free(struct tokenizer *t);
@@ -31,7 +31,8 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bo
 /* The bytes of a token, borrowed; NULL and *len = 0: the id has none (a gap in the vocabulary, or past its end). */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len);
 
-/* Whether a token is special: generated text leaves it out. `<think>` and `<tool_call>` are added, not special. */
+/* Whether a token is special: generated text leaves it out. Not all added tokens are: Qwen3's `<think>` and
+ * `<tool_call>` are not. */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 
 /* The id of an added or ordinary token with this text (as bytes); -1: there is none. */

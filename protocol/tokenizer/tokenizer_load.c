@@ -1,9 +1,9 @@
 /* Makes a tokenizer of a tokenizer.json.
  *
  * It reads added_tokens; normalizer (none or NFC); pre_tokenizer (Split, Digits and one ByteLevel at the end); model
- * (BPE without dropout, prefixes and suffixes); post_processor (the special tokens before and behind a text); decoder
- * (ByteLevel or none). A construct that would give other ids than Hugging Face's is refused with one sentence.
- * Offsets, padding and truncation do not change ids and are ignored. */
+ * (BPE without dropout, prefixes and suffixes of words); post_processor (the special tokens before and behind a text);
+ * decoder (ByteLevel or none). Of these parts any other construct is refused with one sentence, because it would give
+ * other ids than Hugging Face's. Padding, truncation and offsets are ignored. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -52,7 +52,8 @@ static const char *type_of(const json_t *o)
 
 /* ---- the byte-level alphabet ---- */
 
-/* GPT-2's alphabet: printable bytes stand for themselves, U+0100 and up for the other 68, in order. */
+/* GPT-2's alphabet: a printable byte is the character with the same number; the other 68 bytes are U+0100 and the
+ * characters behind it, in order. */
 static void init_alphabet(struct loader *l)
 {
 	int next = 0x100;
@@ -218,8 +219,8 @@ static int load_merges(struct loader *l, const json_t *merges)
 	return 0;
 }
 
-/* Bytes without a token are dropped, as in Hugging Face. -ENOTSUP: the file names a replacement for them (unk_token,
- * byte_fallback). */
+/* Bytes without a token are dropped, as in Hugging Face. -ENOTSUP: a byte of UTF-8 has no token, and the file names a
+ * replacement for such bytes (unk_token, byte_fallback). */
 static int check_bytes(struct loader *l, const json_t *model)
 {
 	const json_t *unk = json_object_get(model, "unk_token");
@@ -397,7 +398,7 @@ static int load_splitter(struct loader *l, const json_t *p)
 
 /* ---- added tokens ---- */
 
-/* Gives the id its bytes. `known` is the id that the model's vocabulary has for the text, if any. */
+/* Gives the id of an added token its bytes. `known` is the id that the model's vocabulary has for the text, if any. */
 static int place_added(struct loader *l, const char *text, size_t len, int32_t id,
 		       const json_t *known)
 {

@@ -46,8 +46,8 @@ static const struct {
 	{{0x1e5f1, 0x1e5fa}, UNICODE_NUMBER}, {{0x2ebf0, 0x2ee5d}, UNICODE_LETTER},
 };
 
-/* Code points younger than Unicode 9 (up to Unicode 17) that have a combining class, are part of a composition, or
- * compose with an old mark. NFC treats them as plain characters. */
+/* Code points younger than Unicode 9 (up to Unicode 17) that have a combining class, or take part in a composition.
+ * Hugging Face's NFC leaves them as they are. */
 static const struct range inert[] = {
 	{0x07fd, 0x07fd},   {0x0897, 0x089f},	{0x08ca, 0x08d3},   {0x09fe, 0x09fe},
 	{0x0c3c, 0x0c3c},   {0x0d3b, 0x0d3c},	{0x0eba, 0x0eba},   {0x1715, 0x1715},
@@ -101,7 +101,8 @@ static uint8_t class_of(uint32_t c)
 	}
 }
 
-/* Nothing but unassigned and private code points lies in the planes 4 to 13, 15 and 16. */
+/* Whether all code points of the page (256 of them) are UNICODE_OTHER: in the planes 4 to 13, 15 and 16 all are
+ * unassigned or private. */
 static bool is_plain_page(uint32_t page)
 {
 	uint32_t plane = page >> 8;
@@ -109,8 +110,8 @@ static bool is_plain_page(uint32_t page)
 	return (plane >= 4 && plane <= 13) || plane >= 15;
 }
 
-/* Flags the code points that NFC may change or join to the characters before them: those that do not survive
- * decomposition and composition, and the last part of those that do. */
+/* Sets the flags that follow from c. If decomposition and composition do not give c back, NFC changes c. If they do,
+ * NFC may join the last part of c's decomposition to the characters before it. */
 static void flag_nfc(const struct unicode *u, uint32_t c)
 {
 	const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
@@ -118,7 +119,7 @@ static void flag_nfc(const struct unicode *u, uint32_t c)
 	utf8proc_ssize_t n;
 
 	if (p->combining_class)
-		u->rows[u->page[c >> 8]][c & 255] |= UNICODE_COMBINING;
+		u->pages[u->page_of[c >> 8]][c & 255] |= UNICODE_COMBINING;
 	if (p->decomp_seqindex == UINT16_MAX || p->decomp_type)
 		return;
 	n = utf8proc_decompose_char((utf8proc_int32_t)c, parts, ARRAY_SIZE(parts),
@@ -129,22 +130,22 @@ static void flag_nfc(const struct unicode *u, uint32_t c)
 	n = utf8proc_normalize_utf32(parts, n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
 	if (n == 1 && parts[0] == (utf8proc_int32_t)c)
 		c = (uint32_t)last;
-	u->rows[u->page[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
+	u->pages[u->page_of[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
 }
 
-/* Pages are written out one by one here; equal ones are folded into one by `fold_pages`. */
+/* Fills in all entries. Equal pages are still apart; fold_pages makes them one. */
 static void fill(struct unicode *u)
 {
 	for (uint32_t page = 0; page < UNICODE_END >> 8; page++)
 		if (!is_plain_page(page))
 			for (uint32_t c = page << 8; c < (page + 1) << 8; c++)
-				u->rows[u->page[page]][c & 255] = class_of(c);
+				u->pages[u->page_of[page]][c & 255] = class_of(c);
 	for (size_t i = 0; i < ARRAY_SIZE(young); i++)
 		for (uint32_t c = young[i].r.first; c <= young[i].r.last; c++) {
-			uint8_t *row = &u->rows[u->page[c >> 8]][c & 255];
+			uint8_t *entry = &u->pages[u->page_of[c >> 8]][c & 255];
 
-			if (*row == UNICODE_OTHER)
-				*row = young[i].class;
+			if (*entry == UNICODE_OTHER)
+				*entry = young[i].class;
 		}
 	for (uint32_t page = 0; page < UNICODE_END >> 8; page++)
 		if (!is_plain_page(page))
@@ -152,15 +153,15 @@ static void fill(struct unicode *u)
 				flag_nfc(u, c);
 	/* Vowels and trailing consonants join the Hangul syllable before them. */
 	for (uint32_t c = 0x1161; c <= 0x1175; c++)
-		u->rows[u->page[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
+		u->pages[u->page_of[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
 	for (uint32_t c = 0x11a8; c <= 0x11c2; c++)
-		u->rows[u->page[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
+		u->pages[u->page_of[c >> 8]][c & 255] |= UNICODE_NFC_MAYBE;
 	for (size_t i = 0; i < ARRAY_SIZE(inert); i++)
 		for (uint32_t c = inert[i].first; c <= inert[i].last; c++)
-			u->rows[u->page[c >> 8]][c & 255] &= UNICODE_CLASS;
+			u->pages[u->page_of[c >> 8]][c & 255] &= UNICODE_CLASS;
 }
 
-/* Returns the number of pages that are left. */
+/* Keeps one of equal pages. Returns the number of pages that are left. */
 static uint16_t fold_pages(struct unicode *u, uint16_t n_pages)
 {
 	uint16_t kept = 0, moved[UNICODE_END >> 8];
@@ -168,14 +169,14 @@ static uint16_t fold_pages(struct unicode *u, uint16_t n_pages)
 	for (uint16_t i = 0; i < n_pages; i++) {
 		uint16_t same = 0;
 
-		while (same < kept && memcmp(u->rows[same], u->rows[i], sizeof(*u->rows)) != 0)
+		while (same < kept && memcmp(u->pages[same], u->pages[i], sizeof(*u->pages)) != 0)
 			same++;
 		if (same == kept)
-			memmove(u->rows[kept++], u->rows[i], sizeof(*u->rows));
+			memmove(u->pages[kept++], u->pages[i], sizeof(*u->pages));
 		moved[i] = same;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(u->page); i++)
-		u->page[i] = moved[u->page[i]];
+	for (size_t i = 0; i < ARRAY_SIZE(u->page_of); i++)
+		u->page_of[i] = moved[u->page_of[i]];
 	return kept;
 }
 
@@ -184,22 +185,22 @@ static struct unicode table;
 static void build(void)
 {
 	uint16_t n = 0, plain = 0;
-	void *rows;
+	void *pages;
 
 	for (uint32_t page = 0; page < UNICODE_END >> 8; page++) {
 		if (!is_plain_page(page))
-			table.page[page] = n++;
+			table.page_of[page] = n++;
 		else
-			table.page[page] = plain ? plain : (plain = n++);
+			table.page_of[page] = plain ? plain : (plain = n++);
 	}
-	table.rows = calloc(n, sizeof(*table.rows));
-	if (!table.rows)
+	table.pages = calloc(n, sizeof(*table.pages));
+	if (!table.pages)
 		return;
 	fill(&table);
 	n = fold_pages(&table, n);
-	rows = realloc(table.rows, n * sizeof(*table.rows));
-	if (rows)
-		table.rows = rows;
+	pages = realloc(table.pages, n * sizeof(*table.pages));
+	if (pages)
+		table.pages = pages;
 }
 
 const struct unicode *unicode_table(void)
@@ -207,21 +208,21 @@ const struct unicode *unicode_table(void)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, build);
-	return table.rows ? &table : NULL;
+	return table.pages ? &table : NULL;
 }
 
-/* ---- UTF-8 ---- */
+/* ---- word characters ---- */
 
 bool unicode_is_word(const struct unicode *u, uint32_t c)
 {
-	switch (unicode_row(u, c) & UNICODE_CLASS) {
+	switch (unicode_entry(u, c) & UNICODE_CLASS) {
 	case UNICODE_LETTER:
 	case UNICODE_MARK: return true;
 	case UNICODE_NUMBER: return utf8proc_category((utf8proc_int32_t)c) != UTF8PROC_CATEGORY_NO;
 	case UNICODE_OTHER: break;
 	default: return false;
 	}
-	/* Join_Control, and the enclosed letters, which are Alphabetic though they are symbols. */
+	/* Join_Control; the enclosed letters, which are Alphabetic though they are symbols; connecting punctuation. */
 	return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) ||
 	       (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
 	       (c >= 0x1f170 && c <= 0x1f189) ||
@@ -230,7 +231,8 @@ bool unicode_is_word(const struct unicode *u, uint32_t c)
 
 /* ---- NFC ---- */
 
-/* Code points of one unit of normalization: a starter and the characters that may join or pass it. */
+/* The decomposed code points of one unit of normalization (unicode.h): a character without flags, and those with flags
+ * behind it. */
 struct unit {
 	utf8proc_int32_t *v; /* owned */
 	size_t len, cap;
@@ -258,7 +260,8 @@ static uint8_t combining_class(utf8proc_int32_t c)
 	return (uint8_t)utf8proc_get_property(c)->combining_class;
 }
 
-/* Stable, by combining class: insertion for the usual few, counting for hostile thousands. */
+/* Sorts by combining class and is stable. It inserts the usual few marks, and counts the classes of more than that, so
+ * that hostile text costs linear time. */
 static int sort_marks(utf8proc_int32_t *v, size_t n)
 {
 	enum { FEW = 16 };
@@ -290,7 +293,7 @@ static int sort_marks(utf8proc_int32_t *v, size_t n)
 	return 0;
 }
 
-/* Orders and composes the unit, appends it as UTF-8 and empties it. */
+/* Orders the unit's marks, composes it, appends it as UTF-8 and empties it. */
 static int unit_flush(struct unit *s, struct buf *out)
 {
 	utf8proc_ssize_t n;
@@ -317,7 +320,7 @@ static int unit_flush(struct unit *s, struct buf *out)
 	return 0;
 }
 
-/* The end of the run of characters below U+0300 from `at` on; none of them has a flag. */
+/* The end of the characters below U+0300 that begin at `at`. None of them has a flag. */
 static size_t skip_low(const char *text, size_t len, size_t at)
 {
 	while (at < len) {
@@ -337,8 +340,8 @@ static size_t skip_low(const char *text, size_t len, size_t at)
 	return at;
 }
 
-/* From the start of a unit at or behind `at`: the start of the first unit that NFC may change, or len. This is UAX
- * #15's quick check; a unit starts at the last code point without flags. */
+/* The start of the first unit that NFC may change, or len. A unit starts at `at`. This is the quick check of UAX #15;
+ * a unit starts at the last code point without flags. */
 static size_t first_unit(const struct unicode *u, const char *text, size_t len, size_t at)
 {
 	uint8_t last_class = 0;
@@ -346,9 +349,9 @@ static size_t first_unit(const struct unicode *u, const char *text, size_t len, 
 
 	for (; at < len; at += n) {
 		uint32_t c = utf8_decode(text + at, &n);
-		uint8_t row = unicode_row(u, c), class;
+		uint8_t entry = unicode_entry(u, c), class;
 
-		if (!(row & (UNICODE_NFC_MAYBE | UNICODE_COMBINING))) {
+		if (!(entry & (UNICODE_NFC_MAYBE | UNICODE_COMBINING))) {
 			size_t next = skip_low(text, len, at + n);
 
 			unit = at;
@@ -362,8 +365,8 @@ static size_t first_unit(const struct unicode *u, const char *text, size_t len, 
 			}
 			continue;
 		}
-		class = row & UNICODE_COMBINING ? combining_class((utf8proc_int32_t)c) : 0;
-		if (row & UNICODE_NFC_MAYBE || class < last_class)
+		class = entry & UNICODE_COMBINING ? combining_class((utf8proc_int32_t)c) : 0;
+		if (entry & UNICODE_NFC_MAYBE || class < last_class)
 			return unit;
 		last_class = class;
 	}
@@ -383,14 +386,14 @@ int unicode_nfc(const struct unicode *u, const char *text, size_t len, struct bu
 		uint32_t c = utf8_decode(text + at, &n);
 
 		buf_append(out, text + done, at - done);
-		/* a starter that is younger than this NFC's data does not compose */
+		/* a character that is younger than the data of Hugging Face's NFC does not compose */
 		if (is_inert(c))
 			buf_append(out, text + at, n);
 		else
 			r = unit_push(&unit, c);
 		for (at += n; at < len && !r; at += n) {
 			c = utf8_decode(text + at, &n);
-			if (!(unicode_row(u, c) & (UNICODE_NFC_MAYBE | UNICODE_COMBINING)))
+			if (!(unicode_entry(u, c) & (UNICODE_NFC_MAYBE | UNICODE_COMBINING)))
 				break;
 			r = unit_push(&unit, c);
 		}

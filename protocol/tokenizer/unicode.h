@@ -12,43 +12,42 @@
 
 #include "base/buf.h"
 
-/* \p{L}, \p{N}, \p{M}, the two halves of \s ([\r\n] apart), and all the rest. */
 enum unicode_class {
-	UNICODE_OTHER,
-	UNICODE_LETTER,
-	UNICODE_NUMBER,
-	UNICODE_MARK,
-	UNICODE_SPACE,
-	UNICODE_NEWLINE,
+	UNICODE_OTHER,	 /* in none of the others */
+	UNICODE_LETTER,	 /* \p{L} */
+	UNICODE_NUMBER,	 /* \p{N} */
+	UNICODE_MARK,	 /* \p{M} */
+	UNICODE_SPACE,	 /* \s without [\r\n] */
+	UNICODE_NEWLINE, /* [\r\n] */
 };
 
-/* A code point's row: its class and two flags for NFC. A code point without flags starts a new unit of normalization:
- * the text before it cannot change with the text behind it. */
+/* A code point's entry: its class and two flags for NFC. A code point without flags starts a new unit of
+ * normalization: NFC changes the text before it and the text from it on independently of each other. */
 enum {
-	UNICODE_CLASS = 7,
+	UNICODE_CLASS = 7,	/* the bits of the class */
 	UNICODE_NFC_MAYBE = 8,	/* may change, or join the character before it */
-	UNICODE_COMBINING = 16, /* has a combining class: may be reordered */
+	UNICODE_COMBINING = 16, /* has a combining class other than 0: may be reordered */
 };
 
 enum { UNICODE_END = 0x110000 };
 
 struct unicode {
-	/* The row of code point c: rows[page[c >> 8]][c & 255]; page[0] = 0. */
-	uint16_t page[UNICODE_END >> 8];
-	uint8_t (*rows)[256];
+	/* The entry of code point c: pages[page_of[c >> 8]][c & 255]; page_of[0] is 0. */
+	uint16_t page_of[UNICODE_END >> 8];
+	uint8_t (*pages)[256];
 };
 
 /* The table, built at the first call, the same for all threads and never freed. NULL: out of memory. */
 const struct unicode *unicode_table(void);
 
-static inline uint8_t unicode_row(const struct unicode *u, uint32_t c)
+static inline uint8_t unicode_entry(const struct unicode *u, uint32_t c)
 {
-	return u->rows[u->page[c >> 8]][c & 255];
+	return u->pages[u->page_of[c >> 8]][c & 255];
 }
 
-/* Normalizes valid UTF-8 to NFC. 0 and out unchanged: the text is in NFC already, which costs one pass. 1: the
- * normalized text was appended to out. -ENOMEM. */
+/* Normalizes valid UTF-8 to NFC. 0: the text is in NFC already, and out is unchanged. 1: the normalized text was
+ * appended to out. -ENOMEM: nothing was appended. */
 int unicode_nfc(const struct unicode *u, const char *text, size_t len, struct buf *out) MUST_CHECK;
 
-/* Rust's regex \w: added tokens with "single_word" must not stand beside such a character. */
+/* Whether c is a \w of Rust's regex. An added token with "single_word" must not stand beside such a character. */
 bool unicode_is_word(const struct unicode *u, uint32_t c);

@@ -74,7 +74,8 @@ static uint64_t mix(uint64_t low, uint64_t high)
 	return mix_product(low ^ MIX_GOLDEN, high ^ 0xbf58476d1ce4e5b9u);
 }
 
-/* The tag of the bytes that a slot keeps, and the slot at which the search for them begins. */
+/* Fills the members of a slot by which these bytes are compared: len and low, and high unless the bytes are long.
+ * Returns the bytes' hash, whose low bits are the number of the slot at which a search begins. */
 static uint64_t key(const char *bytes, size_t len, struct vocab_slot *ret)
 {
 	uint64_t hash = len;
@@ -101,7 +102,7 @@ static uint64_t key(const char *bytes, size_t len, struct vocab_slot *ret)
 	return mix(ret->low ^ len << 56, ret->high);
 }
 
-/* The slot that holds the bytes, or the empty one where they would go. */
+/* The slot that holds the bytes, or the empty one where they would go. *ret_key: as `key` fills it. */
 static struct vocab_slot *seek(const struct vocab *v, const char *bytes, size_t len,
 			       struct vocab_slot *ret_key)
 {

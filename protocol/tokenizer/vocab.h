@@ -1,9 +1,9 @@
 /*
  * The vocabulary: for each id the bytes it stands for, and for bytes the id.
  *
- * The two directions are filled apart: every id has bytes for output, but only tokens of the
- * model's own alphabet can be found by their bytes (an added token's text is not a word).
- * Ids may have gaps. Nothing changes after loading.
+ * The two directions are filled apart: every token has bytes for output, but only those of the model's vocabulary, in
+ * the byte-level alphabet, can be found by their bytes; others cannot arise from a word. Ids may have gaps. Nothing
+ * changes after loading.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 
-/* The most ids that are taken; real vocabularies have some 300,000. */
+/* Ids must be below this. Vocabularies of models have up to about 300,000. */
 enum { VOCAB_MAX = 1 << 22 };
 
 struct vocab_token {
@@ -21,11 +21,11 @@ struct vocab_token {
 	uint32_t special : 1; /* left out of generated text */
 };
 
-/* A slot of the table from bytes to ids. Tokens of at most 16 bytes, nearly all, are compared
- * here and nowhere else. */
+/* A slot of the table from bytes to ids. Nearly all tokens have at most 16 bytes, which the slot itself holds. */
 struct vocab_slot {
-	uint64_t low, high; /* the first and last 8 bytes; of a longer token a hash and its start */
-	uint32_t len;	    /* 0: the slot is empty */
+	uint64_t low,
+		high; /* these bytes; of a longer token: a hash, and its start in vocab.bytes */
+	uint32_t len; /* 0: the slot is empty */
 	uint32_t whole : 1; /* a word of these bytes becomes this one token (set by bpe.c) */
 	uint32_t id : 31;
 };
@@ -36,18 +36,18 @@ struct vocab {
 	struct buf bytes;
 	struct vocab_slot *slots; /* owned; their number is a power of two, at most half are used */
 	size_t n_slots, n_used;
-	uint32_t longest; /* of the tokens that can be found */
+	uint32_t longest; /* bytes of the longest token that can be found */
 };
 
 void vocab_init(struct vocab *v);
 void vocab_release(struct vocab *v);
 
-/* Gives an id its bytes, in place of those it had, and makes it ordinary. -EINVAL: the id is not
- * below VOCAB_MAX, or len is 0. -E2BIG: more than 2 GB of bytes. -ENOMEM. */
+/* Gives an id its bytes for output, in place of those it had, and makes it not special. -EINVAL: the id is negative or
+ * not below VOCAB_MAX, or len is 0. -E2BIG: the bytes of all tokens are more than 2 GiB. -ENOMEM. */
 int vocab_set(struct vocab *v, int64_t id, const char *bytes, size_t len) MUST_CHECK;
 
-/* Lets an id be found by bytes, which need not be those it has for output. -EEXIST when another id
- * is found by them, otherwise as vocab_set. */
+/* Lets an id be found by bytes, which need not be those it has for output. -EEXIST: another id is found by them; other
+ * errors as of vocab_set. */
 int vocab_index(struct vocab *v, int64_t id, const char *bytes, size_t len) MUST_CHECK;
 
 /* The slot of these bytes (len > 0), or NULL. */
