@@ -5,7 +5,8 @@
  *     │  192-256  1 page, state (decode), decoded
  *     └─ 64-128   1 page
  *
- * An only child stands below its parent at the same depth; the tree branches to the right where prompts differ. */
+ * Each line is a node: the range of its tokens in a prompt, then its content. An only child stands below its
+ * parent with the same indentation. Where prompts differ the children are indented. */
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>
@@ -22,13 +23,13 @@
 enum { TIMEOUT_MS = 30000, IDS_SHOWN = 16 };
 
 struct cache_options {
-	const char *url, *limit; /* borrowed from argv; limit NULL: the server's */
+	const char *url, *limit; /* borrowed from argv; limit NULL: the server's default */
 	bool flush, tokens, json;
 };
 
-/* A node of the answer and its place in the tree. */
+/* A node of the cache's tree. `next` is its next sibling; child_end is where the next child is linked. */
 struct node {
-	json_t *v; /* borrowed */
+	json_t *v; /* borrowed from the answer */
 	int64_t id;
 	struct node *child, **child_end, *next;
 };
@@ -46,7 +47,8 @@ static const struct option_def table[] = {
 
 /* ---- asking ---- */
 
-/* Reads a complete answer: the JSON (new) if its status is 200, else the sentence of its error. */
+/* Reads a complete answer. 0: its status is 200, and *ret is its JSON, new. -EPROTO: e has the sentence of its
+ * error. */
 static int parse_answer(const struct stream *s, json_t **ret, struct err *e)
 {
 	json_t *v = json_loadb(buf_str(&s->body), s->body.len, 0, NULL);
@@ -138,7 +140,7 @@ static void print_node(const struct node *n)
 		putchar('\n');
 }
 
-/* Prints siblings with everything below them. margin: the text to their left. */
+/* Prints siblings with all their descendants. margin: the text to the left of each line. */
 static void print_list(const struct node *list, struct buf *margin)
 {
 	size_t len = margin->len;
@@ -170,7 +172,8 @@ static int compare_nodes(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Links children to their parents. The answer may have its nodes in any order; siblings stay in that order. */
+/* Links children to their parents, and the roots to a list that begins at *ret. The answer may have its nodes in any
+ * order; siblings stay in that order. */
 static int link_nodes(struct node *nodes, size_t n, const json_t *array, struct node **ret,
 		      struct err *e)
 {
@@ -206,7 +209,7 @@ static int link_nodes(struct node *nodes, size_t n, const json_t *array, struct 
 	return 0;
 }
 
-/* Prints a line for a tier below the device that has items. */
+/* Prints a line for a tier below the device, unless the tier is empty. */
 static void print_tier(const json_t *totals, const char *name, const char *where)
 {
 	const json_t *tier = json_object_get(json_object_get(totals, "tiers"), name);
@@ -252,7 +255,7 @@ static int show(const json_t *v, struct err *e)
 	}
 	print_totals(v);
 	buf_init(&margin, 1 << 20);
-	/* Each space of the cache has a list of its own. */
+	/* Roots of one space (one cache_salt) follow each other; they are cut off and printed as a list. */
 	for (; root; root = next) {
 		struct node *last = root;
 

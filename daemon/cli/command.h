@@ -1,4 +1,4 @@
-/* The commands of `tigon`: one file or folder each, and one row in main.c. */
+/* The commands of `tigon`. Each has a row in main.c, and all but the smallest have a file or folder of their own. */
 #pragma once
 
 #include <stdio.h>
@@ -10,14 +10,15 @@ struct command {
 	/* Runs the command; argv[0] is its name. 0; -ECANCELED: --help was printed; else -errno with a sentence.
 	 * NULL: the command has subcommands. */
 	int (*run)(int argc, char **argv, struct err *e);
-	const struct command *parts; /* the last one has no name */
+	const struct command *parts; /* the subcommands; the last row has no name */
 };
 
-/* Runs the command that argv[1] names. The last row of the table has no name. Prints an error after "program command:
- * ". Returns the exit status. */
+/* Runs the command that argv[1] names, or prints the list of commands for --help. The last row of the table has no
+ * name. Prints an error behind "program command: ". Returns the exit status. */
 int command_run(const char *program, const struct command *table, int argc, char **argv);
 
-/* Prints text that a server may have chosen: each control character, which could steer the terminal, as a question mark. */
+/* Prints text that a server may have chosen: each control character, which could steer the terminal, as a question
+ * mark. */
 void print_plain(FILE *out, const char *text);
 
 int bench_kernels(int argc, char **argv, struct err *e);

@@ -1,6 +1,6 @@
-/* `tigon export --model DIR --synthetic-weights SEED --out DIR`: writes the weights that the server makes with the
- * same option, and a tokenizer, as a checkpoint that other programs can run. Without --synthetic-weights the
- * checkpoint in the model's directory is written again as bf16. */
+/* `tigon export --model DIR --synthetic-weights SEED --out DIR`: writes a checkpoint that other programs can run, with
+ * the weights that tigond makes for the same option, and copies of tokenizer files. Without --synthetic-weights it
+ * writes the weights of the model's directory, as bf16. */
 #include "daemon/cli/command.h"
 
 #include <errno.h>

@@ -211,7 +211,7 @@ static int take_headers(struct stream *s, struct err *e)
 	return 0;
 }
 
-/* Hands the complete events at the front of s->body to the caller. */
+/* Takes the complete events out of the front of s->body and calls s->event with each. */
 static void take_events(struct stream *s)
 {
 	size_t at = 0;
@@ -230,7 +230,7 @@ static void take_events(struct stream *s)
 	buf_consume(&s->body, at);
 }
 
-/* Moves up to *left bytes from in to body. */
+/* Moves up to s->left bytes from s->in to s->body. */
 static void move(struct stream *s)
 {
 	size_t n = (size_t)MIN((uint64_t)s->in.len, s->left);
@@ -240,7 +240,8 @@ static void move(struct stream *s)
 	s->left -= n;
 }
 
-/* The chunked coding: size line, data, CRLF, ... 1: the last chunk was there. */
+/* Takes chunks out of s->in (a line with the size, the data, CRLF, and so on) and adds their data to s->body. 1: the
+ * last chunk has come. */
 static int take_chunks(struct stream *s, struct err *e)
 {
 	for (;;) {

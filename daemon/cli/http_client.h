@@ -1,6 +1,6 @@
 /*
- * An HTTP/1.1 connection of a client, which never blocks: sends a request and reads the answer, a body or server-sent
- * events. The caller waits for the descriptor (poll or epoll) and then calls stream_io.
+ * The client's end of an HTTP/1.1 connection: sends a request and reads the answer, a body or server-sent events. No
+ * call on a stream blocks. The caller waits for the descriptor (poll or epoll) and then calls stream_io.
  *
  *     IDLE ──stream_send──> SENDING ──> HEADERS ──> BODY ──> IDLE (kept alive) or CLOSED
  */
@@ -15,13 +15,14 @@
 
 /* The address of a server. */
 struct target {
-	char host[256], port[8], prefix[256];
+	char host[256], port[8];
+	char prefix[256]; /* stands before the path of every request */
 	struct sockaddr_storage address;
 	socklen_t address_len;
 	int family;
 };
 
-/* "http://host:port/prefix", resolved. -EINVAL with a sentence. */
+/* Parses "http://host:port/prefix" and resolves the host, which may block. -EINVAL with a sentence. */
 int target_parse(const char *url, struct target *ret, struct err *e) MUST_CHECK;
 
 enum stream_state { STREAM_CLOSED, STREAM_IDLE, STREAM_SENDING, STREAM_HEADERS, STREAM_BODY };
@@ -36,8 +37,10 @@ struct stream {
 	bool reused; /* the connection has answered another request before */
 	/* bytes left of the body, or of the chunk that is being read */
 	uint64_t left;
-	bool has_length; /* without it and chunks the body lasts until the end of file */
-	/* Called with the data of each server-sent event, ended by a 0; NULL: the body has no events. */
+	/* the answer has Content-Length; an answer with neither this nor chunks ends when the server closes the
+	 * connection */
+	bool has_length;
+	/* Called with the data of each server-sent event, ended by a 0. NULL: the body is kept whole. */
 	void (*event)(struct stream *s, const char *data, size_t len);
 	void *user;
 };
@@ -51,14 +54,14 @@ void stream_release(struct stream *s);
 int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
 		const char *body, bool *ret_new, struct err *e) MUST_CHECK;
 
-/* Sends and reads as far as possible. 1: the answer is complete, in s->status and s->body; 0: more will come; < 0:
- * the connection failed and is CLOSED. */
+/* Sends and reads as far as possible. 1: the answer is complete, in s->status and (but for its events) s->body; 0: more
+ * will come; < 0: the connection or the answer is broken, and the stream is CLOSED. */
 int stream_io(struct stream *s, struct err *e) MUST_CHECK;
 
 /* After stream_io has failed. A server may close an idle connection just when the next request comes (RFC 9112,
- * 9.3.1). 1: the server did so, and the request is sent again on a new connection; 0: it did not, and e has the
- * error. */
+ * 9.3.1). 1: a reused connection broke before any byte of the answer came, and the request is sent again on a new one,
+ * with a new s->fd. 0: something else happened, or no new connection can be made; e has the error. */
 int stream_retry(struct stream *s, const struct target *t, struct err *e) MUST_CHECK;
 
-/* The events to wait for, as poll and epoll have them. */
+/* The event to wait for: EPOLLIN or EPOLLOUT, which are the same numbers as POLLIN and POLLOUT. */
 uint32_t stream_events(const struct stream *s);

@@ -1,4 +1,4 @@
-/* tigon: the tools around tigond, a command each. */
+/* tigon: the tools around tigond. Each tool is a command. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 		return EXIT_SUCCESS;
 	}
 	status = command_run("tigon", commands, argc, argv);
-	/* Failing to write the output, for example to a full disk, is a failure of the command. */
+	/* If the output cannot be written, for example to a full disk, the command has failed. */
 	if ((fflush(stdout) || ferror(stdout)) && status == EXIT_SUCCESS) {
 		fprintf(stderr, "tigon: standard output could not be written\n");
 		status = EXIT_FAILURE;

@@ -24,10 +24,11 @@ enum {
 static const char *const colours[] = {"#c33", "#36c", "#393", "#b80",
 				      "#849", "#088", "#666", "#a54"};
 
-/* The place of a panel, and the greatest values of its axes. */
+/* A panel's place in the figure, and the greatest values of its axes. */
 struct frame {
 	FILE *f;
-	double top, x_end, y_end;
+	double top; /* pixels */
+	double x_end, y_end;
 };
 
 static double x_of(const struct frame *a, double x)
@@ -40,7 +41,7 @@ static double y_of(const struct frame *a, double y)
 	return a->top + HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / a->y_end;
 }
 
-/* The next number above this one that is 1, 2 or 5 times a power of ten. */
+/* The least number that is not below x and is 1, 2 or 5 times a power of ten. */
 static double round_up(double x)
 {
 	double power = pow(10, floor(log10(x)));
@@ -51,7 +52,7 @@ static double round_up(double x)
 	return power * 10;
 }
 
-/* The end of an axis: a whole number of ticks, at least `most`. */
+/* The greatest value of an axis: a whole number of ticks, and not below `most`. */
 static double axis_end(double most)
 {
 	double tick;
@@ -108,7 +109,7 @@ static void draw_panel(FILE *f, double top, const struct plot_panel *p)
 			y = MAX(y, p->lines[i].y[k]);
 		}
 	a.x_end = p->powers ? MAX(x, 1.0) : axis_end(x);
-	/* room above the lines, for their names */
+	/* leaves room above the lines for the names of up to ten */
 	a.y_end = axis_end(
 		y / (1 - NAME * (double)MIN(p->n_lines, (size_t)10) / (HEIGHT - TOP - BOTTOM)));
 	draw_axes(&a, p);
@@ -117,7 +118,7 @@ static void draw_panel(FILE *f, double top, const struct plot_panel *p)
 			draw_line(&a, p, i);
 }
 
-/* Writes text inside an element, with markup escaped. */
+/* Writes the text of an XML element: escapes markup, and makes control characters spaces. */
 static void write_text(FILE *f, const char *text)
 {
 	for (const char *p = text; *p; p++)

@@ -17,7 +17,7 @@ struct plot_line {
 
 struct plot_panel {
 	const char *title, *x_title;
-	bool powers; /* x is a logarithm to base 10: ticks are 1e0, 1e1, ... */
+	bool powers; /* the lines' x are logarithms to base 10: ticks are 1e0, 1e1, ... */
 	bool dots;   /* a dot at each point */
 	struct plot_line lines[PLOT_LINES_MAX];
 	size_t n_lines;

@@ -1,10 +1,11 @@
 /*
  * `tigon registry`: prefill workers announce themselves here, and decode workers ask for the list of them.
  *
- * The registry remembers a worker for as long as its ANNOUNCE says (protocol/transfer/registry_table.h) and answers LIST.
- * It keeps nothing on disk: after a restart it knows all workers again within a third of their announcements' lives, and
- * workers that know each other go on meanwhile. It sends only answers and drops messages that it cannot read, so a peer
- * can occupy no more than one place in the table and a few unread messages.
+ * The registry lists a worker for as long as the worker's ANNOUNCE says (protocol/transfer/registry_table.h), and
+ * answers LIST. It keeps nothing on disk. Workers announce themselves three times in that time, so after a restart the
+ * list is complete again within a third of it; meanwhile workers that have found each other go on. The registry sends
+ * nothing but answers, and drops messages that it cannot read. A peer occupies a few unread messages, and all workers
+ * together at most WIRE_PEERS_MAX places in the table.
  */
 #include "daemon/cli/command.h"
 
@@ -25,7 +26,7 @@
 enum {
 	LARGEST = 1024,	 /* bytes of a frame; an ANNOUNCE has 288 */
 	QUEUE = 4,	 /* messages that wait, from and to each peer */
-	HEARD_MAX = 256, /* messages that are read before it looks at time and signals */
+	HEARD_MAX = 256, /* messages that are read before time and signals are looked at again */
 };
 
 struct registry_options {
@@ -40,7 +41,7 @@ struct registry {
 	struct registry_table *table;
 	struct buf out; /* the frame that is being sent */
 	uint64_t now_ns;
-	bool full; /* it was logged that the table is full */
+	bool full; /* a line was logged: the table is full */
 	struct log_limit said_version;
 };
 
@@ -61,7 +62,7 @@ static const char *role_name(uint32_t role)
 	return role == WIRE_PREFILL ? "prefill" : "decode";
 }
 
-/* Makes the checks that wire_parse cannot. NULL: the worker can be listed; else the reason why not. */
+/* Makes the checks that wire_parse cannot make. Returns the reason why the worker is not listed; NULL: it is. */
 static const char *reason_to_refuse(const struct registry *g, const struct wire_peer *p)
 {
 	static const uint8_t none[WIRE_CURVE_KEY];
@@ -73,7 +74,7 @@ static const char *reason_to_refuse(const struct registry *g, const struct wire_
 		return memcmp(p->curve_key, none, sizeof(none))
 			       ? "it has keys, and the registry has none"
 			       : NULL;
-	/* The sender's key was checked when it connected; the announced worker may be another one. */
+	/* The sender's key was checked when it connected; but a sender may announce another worker. */
 	return zmq_z85_encode(key, p->curve_key, sizeof(p->curve_key)) &&
 			       transfer_keys_allow(&g->keys, key)
 		       ? NULL
@@ -193,7 +194,7 @@ static void serve(struct registry *g)
 
 /* ---- start ---- */
 
-/* Called before ZeroMQ starts threads, which then do not get the signals. */
+/* Blocks the signals and opens stop_fd for them. To be called before ZeroMQ starts threads, which inherit the block. */
 static int watch_signals(struct registry *g, struct err *e)
 {
 	sigset_t set;

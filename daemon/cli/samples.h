@@ -14,7 +14,7 @@ struct samples {
 int samples_add(struct samples *s, double v) MUST_CHECK; /* -ENOMEM */
 void samples_release(struct samples *s);
 
-/* Both sort the values and return 0 without any. samples_percentile: the value below which a share p of the values
+/* Both sort the values; without values they return 0. samples_percentile: the value below which a share p of the values
  * lies. samples_nearest: the value at the place nearest to p, from 0 (the least) to 1 (the greatest). */
 double samples_percentile(struct samples *s, double p);
 double samples_nearest(struct samples *s, double p);

@@ -1,4 +1,4 @@
-/* `tigon transfer-key FILE`: a new key pair for a worker (daemon/transfer/keys.h). */
+/* `tigon transfer-key FILE`: makes a key pair for a worker (daemon/transfer/keys.h). */
 #include <errno.h>
 #include <string.h>
 

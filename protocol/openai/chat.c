@@ -21,13 +21,13 @@ static void decref(json_t **v)
 
 #define CLEANUP_JSON CLEANUP(decref)
 
-/* Sets a member to a new value (taken, NULL: it could not be made). */
+/* Sets a member to `value`, which is taken. NULL: its allocation failed, -ENOMEM. */
 static int set_new(json_t *object, const char *name, json_t *value, struct err *e)
 {
 	return json_object_set_new_nocheck(object, name, value) < 0 ? err_no_memory(e) : 0;
 }
 
-/* The text of a part, borrowed. */
+/* Reads the text of one part of a content array, borrowed. */
 static int part_text(const json_t *part, const char *where, const json_t **ret, struct err *e)
 {
 	const json_t *type = field_get(part, "type");
@@ -47,7 +47,7 @@ static int part_text(const json_t *part, const char *where, const json_t **ret, 
 	return field_string(part, path, "text", ret, e);
 }
 
-/* Makes one string of content in any of its forms, new. */
+/* Makes one string of a message's content, new. The content is a string, an array of text parts, null or absent. */
 static int content_string(const json_t *message, const char *where, json_t **ret, struct err *e)
 {
 	json_t *content = field_get(message, "content");
@@ -80,8 +80,8 @@ static int content_string(const json_t *message, const char *where, json_t **ret
 	return r;
 }
 
-/* Makes an object of arguments, so that a template can walk it: JSON text of an object is parsed, other text stays
- * text. New; NULL: out of memory. */
+/* Makes an object of a call's arguments (request.h), so that a template can go over its members. Text that is not JSON
+ * of an object stays text. New; NULL: out of memory. */
 static json_t *arguments_value(json_t *arguments)
 {
 	const char *text = json_string_value(arguments);
@@ -189,7 +189,7 @@ static int assistant_members(const json_t *message, const char *where, json_t *o
 				 path);
 	}
 	r = copy_string(message, where, "reasoning", out, "reasoning_content", e);
-	if (r == 0) /* wins if both are there */
+	if (r == 0) /* reasoning_content counts if both are there */
 		r = copy_string(message, where, "reasoning_content", out, "reasoning_content", e);
 	if (r == 0)
 		r = tool_calls(message, where, out, e);
@@ -373,7 +373,7 @@ static int put_arguments(const json_t *body, json_t *context, struct err *e)
 	return json_object_update(context, arguments) < 0 ? err_no_memory(e) : 0;
 }
 
-/* The settings of thinking, the weakest first. */
+/* Reads the three settings that turn thinking on or off (request.h). A later one overrides an earlier one. */
 static int parse_thinking(const json_t *body, json_t *context, bool *thinking, struct err *e)
 {
 	static const char *const efforts[] = {"none", "minimal", "low", "medium",
@@ -423,7 +423,8 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e
 		r = put_messages(body, context, e);
 	if (r == 0)
 		r = put_tools(body, context, e);
-	if (r == 0 && !json_object_get(context, "documents")) /* as transformers calls templates */
+	/* transformers too defines `documents` in every call, by default as None */
+	if (r == 0 && !json_object_get(context, "documents"))
 		r = set_new(context, "documents", json_null(), e);
 	if (r == 0)
 		r = field_bool(body, "", "add_generation_prompt", &prompt, e);
@@ -436,7 +437,7 @@ int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e
 	return 0;
 }
 
-/* logprobs is a switch, top_logprobs the number. */
+/* In chat logprobs turns log-probabilities on, and top_logprobs is the number of best tokens to list. */
 static int chat_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int64_t top = 0;

@@ -32,7 +32,7 @@ static int ids_prompt(const json_t *v, const char *path, uint32_t vocab, struct 
 	return r;
 }
 
-/* nothing is generated, so there is only the prompt to show */
+/* Reads echo. max_tokens 0 asks for the prompt alone, so it needs echo. */
 static int parse_echo(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int ret = field_bool(body, "", "echo", &r->echo, e);
@@ -90,7 +90,7 @@ static int completion_prompts(const json_t *body, const struct openai_limits *li
 	return 0;
 }
 
-/* logprobs is the number; there is no switch. */
+/* In completions logprobs is the number of best tokens to list, and turns log-probabilities on. */
 static int completion_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int64_t top = 0;

@@ -9,7 +9,7 @@
 
 struct row {
 	int code, status;
-	const char *type, *name; /* name NULL: null */
+	const char *type, *name; /* name: "code" on the wire; NULL: null */
 };
 
 static const struct row rows[] = {
@@ -32,7 +32,7 @@ static const struct row rows[] = {
 	{ENOMEM, 503, "server_error", "out_of_memory"},
 };
 
-/* for PROBLEM_INTERNAL and every code without a row */
+/* For PROBLEM_INTERNAL and every code that has no row above. */
 static const struct row other = {PROBLEM_INTERNAL, 500, "server_error", "internal_error"};
 
 static const struct row *row_of(int code)

@@ -9,14 +9,14 @@
 
 #include "base/buf.h"
 
-/* A byte of a body can cost a hundred bytes of tree ("[[],[],[]..."), and every level of nesting costs a frame of
- * each recursive function that walks it. With these bounds a body of the largest size that HTTP accepts needs less
- * than some 250 MB. They are far above those of real requests. */
+/* A byte of a body can cost a hundred bytes in the parsed tree ("[[],[],[]..."), and every level of nesting costs a
+ * stack frame in each recursive function that walks the tree. With these bounds a tree takes less than 1 GB, beside the
+ * bytes of its strings. Real requests stay far below the bounds. */
 enum {
 	DEPTH_MAX = 256,
 	CONTAINERS_MAX = 200000,
-	VALUES_MAX = 4000000,
-	SHOWN_MAX = 48, /* most bytes of a value that an error repeats */
+	VALUES_MAX = 4000000, /* commas are counted */
+	SHOWN_MAX = 48,	      /* most bytes of a value that an error repeats */
 };
 
 int fields_check_bounds(const char *text, size_t len, struct err *e)
@@ -72,7 +72,7 @@ static const char *kind_of(const json_t *v)
 	}
 }
 
-/* Whether -?[0-9]+ of n digits is beyond int64_t. JSON has no leading zeros. */
+/* Whether the whole number of these n digits is beyond int64_t. JSON has no leading zeros. */
 static bool too_big(const char *digits, size_t n, bool negative)
 {
 	static const char max[] = "9223372036854775807", min[] = "9223372036854775808";
@@ -81,7 +81,7 @@ static bool too_big(const char *digits, size_t n, bool negative)
 	return n > most || (n == most && memcmp(digits, negative ? min : max, n) > 0);
 }
 
-/* Copies the text with "e0" behind whole numbers that are too big, which makes them real numbers. */
+/* Copies the text. Behind each whole number that is too big it adds "e0", which makes a real number of it. */
 static void widen(const char *text, size_t len, struct buf *out)
 {
 	size_t copied = 0;
@@ -125,7 +125,7 @@ json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *e
 	if (!root && first.text[0] && json_error_code(&first) == json_error_numeric_overflow) {
 		buf_init(&wide, SIZE_MAX / 2);
 		widen(text, len, &wide);
-		/* If this runs out of memory, the first error stays, which is true as well. */
+		/* If widen runs out of memory, the first error stays; it is true as well. */
 		if (!wide.failed)
 			root = json_loadb(buf_str(&wide), wide.len, flags, &first);
 		buf_release(&wide);
@@ -181,7 +181,7 @@ json_t *field_get(const json_t *object, const char *name)
 	return json_is_null(v) ? NULL : v;
 }
 
-/* Describes a value in a few words. */
+/* Writes a value as an error repeats it: a number, a string of at most SHOWN_MAX bytes, or else its type. */
 static void show(const json_t *v, char out[SHOWN_MAX + 8])
 {
 	size_t n = SHOWN_MAX + 8, len;
@@ -240,7 +240,8 @@ static bool whole_number(const json_t *v, int64_t *ret)
 	if (!json_is_real(v))
 		return false;
 	d = json_real_value(v);
-	if (d != trunc(d) || fabs(d) > 9007199254740992.0) /* 2^53: beyond it doubles have gaps */
+	/* 2^53: beyond it doubles skip whole numbers */
+	if (d != trunc(d) || fabs(d) > 9007199254740992.0)
 		return false;
 	*ret = (int64_t)d;
 	return true;

@@ -1,8 +1,8 @@
-/* Members of a request's JSON by name, with the checks and sentences that all of them share.
+/* Reads members of a request's JSON by name. The checks and the error sentences are the same for all members.
  *
  * `where` is the path of the object, "" for the body itself or "messages[3]."; path and name together are the `param`
- * of an error. null counts as absent. A getter whose member is absent returns 0 and leaves *ret unchanged, so the
- * caller puts the default there first. */
+ * of an error. null counts as absent. If the member is absent, field_bool, field_int, field_number and field_string
+ * return 0 and leave *ret unchanged, so the caller puts the default there first. Otherwise they return 0 or -EINVAL. */
 #pragma once
 
 #include <jansson.h>
@@ -12,41 +12,41 @@
 #include "base/arena.h"
 #include "base/err.h"
 
-/* Parses JSON text to an object, new. Bounded: depth and number of values are checked before anything is allocated.
- * -EINVAL: the sentence has line and column; -ENOMEM. */
+/* Parses JSON text to an object, new. Depth and number of values are bounded and checked before anything is allocated.
+ * -EINVAL: the text is beyond the bounds, no JSON (the sentence has line and column) or no object; -ENOMEM. */
 int fields_load(const char *body, size_t len, json_t **ret, struct err *e) MUST_CHECK;
 
-/* json_loadb, except that a whole number beyond 64 bits becomes a real one, as in JavaScript: JSON schemas of tools
- * have "maximum": 18446744073709551615. New; NULL: *error (may be NULL) says why. */
+/* Like json_loadb, except that a whole number beyond int64_t becomes a real number, as in JavaScript: JSON schemas of
+ * tools have "maximum": 18446744073709551615. New; NULL: *error says why. `error` may be NULL. */
 json_t *fields_parse(const char *text, size_t len, size_t flags, json_error_t *error);
 
-/* Checks the same bounds for JSON inside a string. 0: it may be parsed. */
+/* Checks the bounds of fields_load, for JSON text inside a string. 0: it may be parsed; -EINVAL. */
 int fields_check_bounds(const char *text, size_t len, struct err *e) MUST_CHECK;
 
-/* Writes a path such as "messages[3].content[0]"; one that is too long for a param is cut. */
+/* Writes a path such as "messages[3].content[0]"; a path that is too long for a param is cut. */
 void field_path(char out[ERR_PARAM_MAX], const char *fmt, ...) PRINTF(2, 3);
 
 /* The member, borrowed; NULL: absent or null. */
 json_t *field_get(const json_t *object, const char *name);
 
-/* "NAME is SEEN, but must be WANT" or, with seen NULL, "NAME is missing: it must be WANT". Returns
- * -EINVAL. */
+/* Fills *e with "NAME is SEEN, but must be WANT" or, with seen NULL, "NAME is missing: it must be WANT", where NAME is
+ * the member's path. Returns -EINVAL. */
 int field_wrong(struct err *e, const char *where, const char *name, const json_t *seen,
 		const char *want);
 
 int field_bool(const json_t *object, const char *where, const char *name, bool *ret,
 	       struct err *e) MUST_CHECK;
 
-/* A whole number (16.0 is one) in min..max. */
+/* Reads a whole number (16.0 is one) from min to max. */
 int field_int(const json_t *object, const char *where, const char *name, int64_t min, int64_t max,
 	      int64_t *ret, struct err *e) MUST_CHECK;
 int field_number(const json_t *object, const char *where, const char *name, double min, double max,
 		 double *ret, struct err *e) MUST_CHECK;
 
-/* *ret is the string itself (json_string_value, json_string_length), borrowed. */
+/* *ret is the member itself, borrowed: json_string_value and json_string_length read it. */
 int field_string(const json_t *object, const char *where, const char *name, const json_t **ret,
 		 struct err *e) MUST_CHECK;
 
-/* A list of token ids, each below `vocab`, at most `max` of them, copied into the arena. */
+/* Copies a list of at most `max` token ids, each below `vocab`, into the arena. path: the list's own. */
 int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
 	      struct arena *arena, const int32_t **ret, size_t *ret_n, struct err *e) MUST_CHECK;

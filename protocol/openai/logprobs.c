@@ -2,7 +2,8 @@
  *
  * A token's text is the part that it adds. A character whose bytes are spread over several tokens belongs to the
  * token that completes it, so that the texts of all tokens joined are the content, while `bytes` are exactly the
- * token's own. Only an alternative that was not drawn has no later token; incomplete bytes in it are shown as U+FFFD. */
+ * token's own. A choice's last token, and a token that could have been drawn but was not, have no later token that
+ * could complete their bytes; incomplete bytes there are shown as U+FFFD. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,8 @@ static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *ou
 	return n;
 }
 
-/* Moves the cursor over the characters that a token completes and, unless out is NULL, appends them, escaped. */
+/* Moves the cursor over the characters that a token completes and, unless out is NULL, appends them, escaped. last: no
+ * later token completes the token's bytes, so incomplete ones become U+FFFD. */
 static void token_text(struct openai_cursor *c, struct span s, bool last, struct buf *out)
 {
 	size_t at = 0, from;
@@ -79,23 +81,24 @@ static void token_text(struct openai_cursor *c, struct span s, bool last, struct
 	}
 }
 
-/* Writes one of the best tokens of a draw, whose text continues at `before`. */
-struct alternative {
+/* A drawn token, and the cursor before it. Tokens that could have been drawn there begin at the same cursor. */
+struct place {
 	const struct openai_token *token;
 	const struct openai_cursor *before;
-	bool last; /* the token is the last one of its choice */
+	bool last; /* no later token completes the token's bytes */
 };
 
-/* Here the drawn token is spelt as in its own entry, so that clients find it. */
-static struct span text_of(const struct openai_head *h, const struct alternative *a, int32_t id,
+/* Writes the text of token `id` at a place, in quotes, and returns its bytes. The drawn token has the same text here as
+ * in its own entry, so that clients find it among the best tokens. */
+static struct span text_of(const struct openai_head *h, const struct place *at, int32_t id,
 			   struct buf *out)
 {
-	bool drawn = id == a->token->draw.token;
-	struct span s = span_of(h, id, drawn ? a->token->cut : 0);
-	struct openai_cursor c = *a->before;
+	bool drawn = id == at->token->draw.token;
+	struct span s = span_of(h, id, drawn ? at->token->cut : 0);
+	struct openai_cursor c = *at->before;
 
 	buf_putc(out, '"');
-	token_text(&c, s, drawn ? a->last : true, out);
+	token_text(&c, s, drawn ? at->last : true, out);
 	buf_putc(out, '"');
 	return s;
 }
@@ -112,7 +115,7 @@ static void chat_token(const struct openai_head *h, const struct openai_token *t
 {
 	const struct draw_result *draw = &token->draw;
 	const struct openai_cursor before = *c;
-	const struct alternative a = {token, &before, last};
+	const struct place at = {token, &before, last};
 	struct span s = span_of(h, draw->token, token->cut);
 
 	buf_puts(out, "{\"token\":\"");
@@ -124,7 +127,7 @@ static void chat_token(const struct openai_head *h, const struct openai_token *t
 	buf_puts(out, ",\"top_logprobs\":[");
 	for (uint32_t i = 0; i < n_best(h, draw); i++) {
 		buf_puts(out, i ? ",{\"token\":" : "{\"token\":");
-		s = text_of(h, &a, draw->top_ids[i], out);
+		s = text_of(h, &at, draw->top_ids[i], out);
 		buf_puts(out, ",\"logprob\":");
 		writer_logprob(out, draw->top_logprobs[i]);
 		buf_puts(out, ",\"bytes\":");
@@ -146,13 +149,13 @@ void logprobs_chat(const struct openai_head *h, const struct openai_delta *d,
 	buf_puts(out, "],\"refusal\":null}");
 }
 
-/* The keys of one object so far: an alternative with the text of a better one is left out. */
+/* The keys that one object has so far: a token with the same text as a better one is left out. */
 struct keys {
 	size_t from[TOP_LOGPROBS_MAX + 1], len[TOP_LOGPROBS_MAX + 1]; /* positions in the buffer */
 	uint32_t n;
 };
 
-static void best_entry(const struct openai_head *h, const struct alternative *a, int32_t id,
+static void best_entry(const struct openai_head *h, const struct place *at, int32_t id,
 		       float logprob, struct keys *keys, struct buf *out)
 {
 	size_t start = out->len, from, len;
@@ -160,7 +163,7 @@ static void best_entry(const struct openai_head *h, const struct alternative *a,
 	if (keys->n)
 		buf_putc(out, ',');
 	from = out->len;
-	text_of(h, a, id, out);
+	text_of(h, at, id, out);
 	len = out->len - from;
 	if (out->failed)
 		return;
@@ -177,26 +180,26 @@ static void best_entry(const struct openai_head *h, const struct alternative *a,
 	writer_logprob(out, logprob);
 }
 
-/* Writes the best tokens as an object text -> log-probability; it always has the drawn one. */
-static void best_object(const struct openai_head *h, const struct alternative *a, struct buf *out)
+/* Writes the best tokens as an object text -> log-probability; it always has the text of the drawn token. */
+static void best_object(const struct openai_head *h, const struct place *at, struct buf *out)
 {
-	const struct draw_result *draw = &a->token->draw;
+	const struct draw_result *draw = &at->token->draw;
 	struct keys keys = {.n = 0};
 	bool drawn = false;
 
 	buf_putc(out, '{');
 	for (uint32_t i = 0; i < n_best(h, draw); i++) {
-		best_entry(h, a, draw->top_ids[i], draw->top_logprobs[i], &keys, out);
+		best_entry(h, at, draw->top_ids[i], draw->top_logprobs[i], &keys, out);
 		drawn |= draw->top_ids[i] == draw->token;
 	}
 	if (!drawn)
-		best_entry(h, a, draw->token, draw->logprob, &keys, out);
+		best_entry(h, at, draw->token, draw->logprob, &keys, out);
 	buf_putc(out, '}');
 }
 
 enum list { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET };
 
-/* Writes one of the four lists of completions; each walks the tokens again. */
+/* Writes one of the four lists of a completion's logprobs. Each list goes over all tokens again. */
 static void completion_list(const struct openai_head *h, const struct openai_delta *d,
 			    enum list which, struct openai_cursor *c, struct buf *out)
 {
@@ -204,19 +207,19 @@ static void completion_list(const struct openai_head *h, const struct openai_del
 		const struct openai_token *token = &d->tokens[i];
 		const struct openai_cursor before = *c;
 		const bool last = token->last || (d->finish_reason && i + 1 == d->n_tokens);
-		const struct alternative a = {token, &before, last};
+		const struct place at = {token, &before, last};
 
 		token_text(c, span_of(h, token->draw.token, token->cut), last, NULL);
 		if (i)
 			buf_putc(out, ',');
 		if (which == TOKENS)
-			text_of(h, &a, token->draw.token, out);
+			text_of(h, &at, token->draw.token, out);
 		else if (which != TEXT_OFFSET && token->first)
 			buf_puts(out, "null");
 		else if (which == TOKEN_LOGPROBS)
 			writer_logprob(out, token->draw.logprob);
 		else if (which == TOP_LOGPROBS)
-			best_object(h, &a, out);
+			best_object(h, &at, out);
 		else
 			buf_printf(out, "%zu", before.offset);
 	}

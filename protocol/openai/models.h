@@ -1,6 +1,4 @@
-/*
- * The small bodies: /v1/models, /v1/models/{id}, /health and /version.
- */
+/* Appends the small bodies: /v1/models, /v1/models/{id}, /health and /version. */
 #pragma once
 
 #include <stdint.h>
@@ -9,10 +7,10 @@
 
 /* The served model. Borrowed strings. */
 struct openai_model {
-	const char *id;	  /* the name in requests */
-	const char *root; /* the directory or name from which it was loaded; NULL: the id */
-	int64_t created;  /* seconds since 1970: when it was loaded */
-	uint32_t max_model_len;
+	const char *id;		/* the name in requests */
+	const char *root;	/* the directory or name from which it was loaded; NULL: the id */
+	int64_t created;	/* seconds since 1970: when it was loaded */
+	uint32_t max_model_len; /* tokens */
 };
 
 /* {"object":"list","data":[…]} */

@@ -2,16 +2,18 @@
  *
  * Parsing checks types and ranges and names the parameter at fault. null counts as absent, and unknown members are
  * ignored. A known member that would change the answer and that this server does not support (logit_bias, JSON
- * formats, beam search, ...) is refused, never ignored.
+ * formats, beam search, ...) is refused. Only parallel_tool_calls and a tool_choice that demands a call are checked and
+ * then left to the model.
  *
  * Chat messages are normalised to the form that templates expect:
- *  - `developer` becomes system, and every system message joins the first one, which is put in
- * front (Qwen's templates raise on a later one); empty ones add nothing, "\n\n" stands between;
+ *  - `developer` means system. The texts of all system messages, joined by "\n\n" and without the empty ones, become
+ *    one system message, the first of all messages: Qwen's templates raise an exception at a later one;
  *  - null or absent content becomes "";
- *  - an array of text parts becomes their text, one after another: some templates (Qwen3-Next)
- * know only strings and drop an array, and those that know both print the same for both;
- *  - tool_calls[].function.arguments given as JSON text of an object becomes that object;
- *  - `reasoning` is another name for `reasoning_content`;
+ *  - an array of text parts becomes one string, their texts one after another: some templates (Qwen3-Next) drop an
+ *    array, and those that accept both print the same for both;
+ *  - tool_calls[].function.arguments becomes an object: JSON text of an object is parsed, absent or "" becomes {}, and
+ *    other text stays text;
+ *  - `reasoning` is another name for `reasoning_content`, which counts if both are given;
  *  - members that answers of this and other servers have (refusal, annotations, null audio and
  * function_call) are accepted and left out.
  *
@@ -19,8 +21,8 @@
  * chat_template_kwargs.enable_thinking, enable_thinking, reasoning_effort ("none": off).
  *
  * Use: a body arrives -> openai_parse_* in the text thread -> template_render(context) or prompts[] -> tokenizer ->
- * scheduler_request. Give the arena room for three times the body. The context is no longer needed once it was
- * rendered; openai_request_release drops it. */
+ * scheduler_request. The arena needs room for three times the body and 64 KiB. The context is not needed any more when
+ * it has been rendered; openai_request_release frees it. */
 #pragma once
 
 #include <jansson.h>
@@ -34,7 +36,8 @@
 
 enum {
 	STOPS_MAX = 4,
-	STOP_BYTES_MAX = 1024, /* bytes of one stop string: every choice has a table of this size */
+	STOP_BYTES_MAX =
+		1024, /* of one stop string; every choice has a table entry for each byte */
 	STOP_TOKEN_IDS_MAX = 256,
 	CACHE_SALT_MAX = 1024, /* bytes */
 	PROMPTS_MAX = 1024,    /* prompts of one completion request */
@@ -44,10 +47,10 @@ enum {
 struct openai_limits {
 	uint32_t vocab_size;
 	uint32_t max_choices;	  /* largest n */
-	struct sampling defaults; /* defaults from the model's generation_config.json */
+	struct sampling defaults; /* for absent parameters: the model's generation_config.json */
 };
 
-/* One prompt of a completion request: text, or ids. Neither is empty. */
+/* One prompt of a completion request: a text or a list of ids, not empty. */
 struct openai_prompt {
 	const char *text; /* NULL when ids were given */
 	size_t text_len;
@@ -59,26 +62,27 @@ struct openai_request {
 	const char *model;  /* NULL: absent */
 	const char *source; /* the parameter with the prompts: "messages" or "prompt" */
 	/* chat */
-	/* owned; NULL in completions. Ready for template_render: messages, tools and documents (null: there are
-	 * none), add_generation_prompt, enable_thinking, reasoning_effort if given, and the members of
+	/* owned; NULL in completions. The object for template_render: messages; tools and documents, null if there
+	 * are none; add_generation_prompt; enable_thinking; reasoning_effort if given; and the members of
 	 * chat_template_kwargs */
 	json_t *context;
-	bool thinking; /* the prompt will end inside an open <think> */
+	/* thinking and add_generation_prompt are on: templates then end the prompt inside an open <think> block */
+	bool thinking;
 	/* completions */
 	struct openai_prompt *prompts; /* [n_prompts] in the arena */
 	size_t n_prompts;
 	bool echo; /* the answer, and its log-probabilities, begin with the prompt */
-	/* max_tokens 0, only with echo: one token is drawn (max_tokens is 1) but not shown */
+	/* the body has max_tokens 0, which needs echo: max_tokens is 1 here, and the token drawn is not shown */
 	bool prompt_only;
-	/* add special tokens around prompts that are texts: true unless refused */
+	/* add special tokens around prompts that are texts; true by default */
 	bool add_special_tokens;
 
 	struct sampling sampling; /* defaults filled in; without has_seed the daemon draws a seed */
-	/* vLLM's prompt_logprobs, and how many of the best tokens it lists; never in a stream. */
+	/* vLLM's prompt_logprobs, and the number of best tokens to list; never together with stream */
 	bool prompt_logprobs;
 	uint32_t n_prompt_logprobs;
 	bool has_seed;
-	uint32_t max_tokens; /* 0: as many as fit */
+	uint32_t max_tokens; /* 0: absent, as many as fit into the context */
 	uint32_t min_tokens, n;
 	bool ignore_eos;
 	const int32_t *stop_token_ids;
@@ -95,8 +99,8 @@ struct openai_request {
 	size_t cache_salt_len;
 };
 
-/* Whether echo or prompt_logprobs need log-probabilities of the prompt's tokens; *ret_n: best tokens listed beside
- * each. */
+/* Whether echo or prompt_logprobs needs log-probabilities of the prompt's tokens; *ret_n: the number of best tokens to
+ * list beside each. */
 static inline bool openai_wants_scores(const struct openai_request *r, uint32_t *ret_n)
 {
 	bool echoed = r->echo && r->sampling.want_logprobs;
@@ -106,8 +110,8 @@ static inline bool openai_wants_scores(const struct openai_request *r, uint32_t 
 	return echoed || r->prompt_logprobs;
 }
 
-/* Parse a body. Strings live in the arena. Errors (see errors.h; all name their param): -EINVAL,
- * -PROBLEM_UNSUPPORTED; -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
+/* Parse a body. Strings live in the arena. -EINVAL and -PROBLEM_UNSUPPORTED name the param at fault, unless the body as
+ * a whole is wrong; -ENOMEM. On failure *ret is unchanged and there is nothing to release. */
 int openai_parse_chat(const char *body, size_t len, const struct openai_limits *limits,
 		      struct arena *arena, struct openai_request *ret, struct err *e) MUST_CHECK;
 int openai_parse_completion(const char *body, size_t len, const struct openai_limits *limits,

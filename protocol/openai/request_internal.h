@@ -1,13 +1,13 @@
-/* The parts of a request, for the files of this directory. `body` is the body's object; each function fills its members of
- * *r and fails as openai_parse_chat does. */
+/* The parts of a request, for the files of this directory. `body` is the body's object; each function fills its members
+ * of *r and fails as openai_parse_chat does. */
 #pragma once
 
 #include "protocol/openai/request.h"
 
 /* The differences between bodies of chat and of completions. */
 struct request_kind {
-	const char *source; /* as in struct openai_request */
-	bool echo;
+	const char *source;   /* as in struct openai_request */
+	bool echo;	      /* echo is supported */
 	int64_t least_tokens; /* the smallest max_tokens */
 	/* another name of max_tokens, which wins if both are given; NULL: none */
 	const char *max_tokens;
@@ -26,9 +26,10 @@ int sampling_parse(const json_t *body, const struct request_kind *kind,
 		   const struct openai_limits *limits, struct arena *arena,
 		   struct openai_request *r, struct err *e) MUST_CHECK;
 
-/* chat.c: makes a template's context of messages, tools and template arguments, new. Sets *thinking. */
+/* chat.c: makes a template's context of messages, tools and template arguments, new. context and *thinking as in struct
+ * openai_request. */
 int chat_context(const json_t *body, json_t **ret, bool *thinking, struct err *e) MUST_CHECK;
 
-/* request.c: the model's name, NULL: absent. */
+/* request.c: reads the model's name into the arena; *ret NULL: absent. */
 int request_model(const json_t *body, struct arena *arena, const char **ret,
 		  struct err *e) MUST_CHECK;

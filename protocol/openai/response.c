@@ -6,34 +6,34 @@
 #include "protocol/openai/response_internal.h"
 #include "protocol/openai/writer.h"
 
-/* ---- differences of chat and completions ---- */
+/* ---- differences between chat and completions ---- */
 
-static void chat_text(const struct openai_delta *d, enum choice_place place, struct buf *out)
+static void chat_text(const struct openai_delta *d, enum choice_form form, struct buf *out)
 {
-	const bool whole = place == CHOICE_WHOLE;
+	const bool whole = form == CHOICE_WHOLE;
 
 	buf_puts(out, whole ? "\"message\":{\"role\":\"assistant\"" : "\"delta\":{");
-	if (place == CHOICE_FIRST)
+	if (form == CHOICE_FIRST)
 		buf_puts(out, "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null");
 	if (whole) {
 		buf_puts(out, ",\"content\":");
 		writer_string(out, d->content, d->content_len);
 		buf_puts(out, ",\"refusal\":null");
 	}
-	if ((whole || place == CHOICE_PIECE) && d->reasoning_len) {
+	if ((whole || form == CHOICE_PIECE) && d->reasoning_len) {
 		buf_puts(out, whole ? ",\"reasoning_content\":" : "\"reasoning_content\":");
 		writer_string(out, d->reasoning, d->reasoning_len);
 	}
-	if (place == CHOICE_PIECE && (d->content_len || !d->reasoning_len)) {
+	if (form == CHOICE_PIECE && (d->content_len || !d->reasoning_len)) {
 		buf_puts(out, d->reasoning_len ? ",\"content\":" : "\"content\":");
 		writer_string(out, d->content, d->content_len);
 	}
 	buf_putc(out, '}');
 }
 
-static void completion_text(const struct openai_delta *d, enum choice_place place, struct buf *out)
+static void completion_text(const struct openai_delta *d, enum choice_form form, struct buf *out)
 {
-	const bool piece = place == CHOICE_PIECE || place == CHOICE_WHOLE;
+	const bool piece = form == CHOICE_PIECE || form == CHOICE_WHOLE;
 
 	buf_puts(out, "\"text\":");
 	writer_string(out, d->content, piece ? d->content_len : 0);
@@ -89,13 +89,13 @@ static void write_prompt_ids(const int32_t *ids, size_t n, struct buf *out)
 }
 
 static void write_logprobs(const struct openai_head *h, const struct openai_delta *d,
-			   enum choice_place place, struct buf *out)
+			   enum choice_form form, struct buf *out)
 {
 	struct openai_cursor own = {0};
 
 	buf_puts(out, ",\"logprobs\":");
 	if (h->logprobs &&
-	    (place == CHOICE_WHOLE || (place == CHOICE_PIECE && (d->content_len || d->n_tokens))))
+	    (form == CHOICE_WHOLE || (form == CHOICE_PIECE && (d->content_len || d->n_tokens))))
 		h->shape->logprobs(h, d, d->cursor ? d->cursor : &own, out);
 	else
 		buf_puts(out, "null");
@@ -103,16 +103,16 @@ static void write_logprobs(const struct openai_head *h, const struct openai_delt
 
 /* Writes a choice without its last "}". */
 static void write_choice(const struct openai_head *h, const struct openai_delta *d,
-			 enum choice_place place, struct buf *out)
+			 enum choice_form form, struct buf *out)
 {
-	const bool ends = place == CHOICE_LAST || place == CHOICE_WHOLE;
+	const bool ends = form == CHOICE_LAST || form == CHOICE_WHOLE;
 
 	buf_printf(out, "{\"index\":%" PRIu32 ",", d->index);
-	h->shape->text(d, place, out);
-	write_logprobs(h, d, place, out);
+	h->shape->text(d, form, out);
+	write_logprobs(h, d, form, out);
 	buf_puts(out, ",\"finish_reason\":");
 	writer_nullable(out, ends ? d->finish_reason : NULL);
-	if (!h->return_token_ids || (place == CHOICE_FIRST && h->shape->prompt_in_body))
+	if (!h->return_token_ids || (form == CHOICE_FIRST && h->shape->prompt_in_body))
 		return;
 	buf_puts(out, ",\"token_ids\":");
 	writer_ids(out, d->token_ids, d->n_token_ids);
@@ -135,7 +135,7 @@ static void begin_chunk(const struct openai_head *h, struct buf *out)
 	write_head(h, h->shape->chunk, out);
 }
 
-/* Closes the choices. If usage was requested, chunks without it have "usage":null. */
+/* Closes the choice and the list of choices. If usage was requested, chunks without it have "usage":null. */
 static void end_choices(const struct openai_head *h, struct buf *out)
 {
 	buf_puts(out, h->include_usage ? "}],\"usage\":null" : "}]");
@@ -164,10 +164,10 @@ void openai_stream_role(const struct openai_head *h, uint32_t index, const int32
 }
 
 static void write_chunk(const struct openai_head *h, const struct openai_delta *d,
-			enum choice_place place, struct buf *out)
+			enum choice_form form, struct buf *out)
 {
 	begin_chunk(h, out);
-	write_choice(h, d, place, out);
+	write_choice(h, d, form, out);
 	end_choices(h, out);
 	end_chunk(out);
 }
@@ -176,7 +176,8 @@ void openai_stream_delta(const struct openai_head *h, const struct openai_delta 
 {
 	struct openai_delta rest = *d;
 
-	/* The finish chunk has no text, but may have token ids. */
+	/* The chunk with the finish reason has no text, but may have token ids. So a last piece that has nothing
+	 * but token ids needs no chunk of its own. */
 	if (d->content_len || d->reasoning_len || d->n_tokens ||
 	    (d->n_token_ids && !d->finish_reason)) {
 		write_chunk(h, d, CHOICE_PIECE, out);

@@ -12,18 +12,19 @@
  *     openai_stream_error    in place of the rest of the stream, [DONE] included
  *     openai_stream_comment  whenever nothing was sent for 15 seconds
  *
- * A whole body: keep each choice's text, reasoning, tokens and ids, and call openai_body once with all of it. The
- * chunks of a stream add up to the body.
+ * A whole body: keep each choice's text, reasoning, tokens and ids, and call openai_body once with all of it. The texts
+ * of a stream's chunks, joined, are the text of the body.
  *
- * Log-probabilities: pass a token with the first piece whose text covers all of its bytes (or with the last piece),
- * in order, and only tokens of the content: neither the end token, nor text behind a stop string, nor reasoning. Then
- * the tokens' texts together are the content. With an echoed prompt, whose tokens come first, pass every drawn token,
- * also the end token, without text: evaluation programs cut off as many tokens as they asked to generate.
+ * Log-probabilities: pass the tokens in order, each with the piece of text that has the token's last byte (or with the
+ * last piece). Pass only tokens of the content: not the end token, no tokens behind a stop string and none of the
+ * reasoning. Then the tokens' texts together are the content. If a prompt is echoed, pass its tokens first, and then
+ * every drawn token. The end token is one of these; it has no text. Evaluation programs need it, because they cut off
+ * as many tokens as they asked to generate.
  *
- * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it:
- * in chat a member of the body and of each choice's first chunk, in completions of each choice; with one prompt,
- * bodies of completions have it where chat has it too. `prompt_logprobs` likewise: in chat of the body, in
- * completions of each choice.
+ * Token ids (return_token_ids) are all drawn tokens, the end token included. `prompt_token_ids` is where vLLM has it.
+ * In chat it is a member of the body, and of each choice's first chunk. In completions it is a member of each choice,
+ * in the body and in its first chunk; that chunk, and a body with one prompt, also have it as a member of their own.
+ * `prompt_logprobs`, in whole bodies alone, is a member of the body in chat and of each choice in completions.
  *
  * Errors before the headers were sent: openai_error (errors.h) gives body and status. */
 #pragma once
@@ -64,19 +65,19 @@ struct openai_usage {
 struct openai_token {
 	struct draw_result draw;
 	uint32_t cut;
-	bool first; /* of an echoed prompt: it has no log-probability (null) */
-	bool last;  /* of an echoed prompt: no later token completes its bytes */
+	bool first; /* first token of an echoed prompt: it has no log-probability (null) */
+	bool last;  /* last token of an echoed prompt: no later token completes its bytes */
 };
 
-/* The place of a choice's tokens in its text, between two pieces. One for each choice, zero at its start; only the
- * functions here use its members. */
+/* The place in a choice's text where its next token begins, kept between two pieces. Each choice has one, all zeros at
+ * first. Only the functions here use the members. */
 struct openai_cursor {
 	char held[4]; /* start of a UTF-8 sequence that the next token continues */
 	uint32_t n_held;
 	size_t offset; /* number of characters before the next token */
 };
 
-/* A piece of one choice. Any part may be empty. */
+/* A piece of one choice. Each of text, reasoning, tokens and token ids may be empty. */
 struct openai_delta {
 	uint32_t index;
 	const char *content; /* borrowed, UTF-8 */
@@ -87,15 +88,16 @@ struct openai_delta {
 	size_t n_tokens;
 	const int32_t *token_ids; /* [n_token_ids] for return_token_ids */
 	size_t n_token_ids;
-	/* cursor of this choice; needed in streams with log-probabilities */
+	/* this choice's cursor; needed in streams with log-probabilities, else NULL */
 	struct openai_cursor *cursor;
-	const char *finish_reason; /* "stop", "length"; NULL: it has not ended */
+	const char *finish_reason; /* "stop", "length"; NULL: the choice has not ended */
 };
 
 /* One choice of a whole body. */
 struct openai_choice {
 	struct openai_delta all; /* all text, tokens and ids, index and finish_reason; no cursor */
-	/* For head.prompt_logprobs: scores of its prompt [n_prompt], the first unused. Borrowed. */
+	/* For head.prompt_logprobs: the tokens of its prompt [n_prompt] with their log-probabilities; those of the
+	 * first token are not used. Borrowed. */
 	const struct draw_result *prompt;
 	size_t n_prompt;
 };
@@ -105,15 +107,16 @@ struct openai_choice {
 void openai_stream_role(const struct openai_head *h, uint32_t index, const int32_t *prompt_ids,
 			size_t n_prompt_ids, struct buf *out);
 
-/* Writes a chunk with the piece, then, if it has a finish reason, one with that. An empty piece writes nothing. */
+/* Writes a chunk with the piece, then, if it has a finish reason, a chunk with that. An empty piece without a finish
+ * reason writes nothing. */
 void openai_stream_delta(const struct openai_head *h, const struct openai_delta *d,
 			 struct buf *out);
 void openai_stream_end(const struct openai_head *h, const struct openai_usage *u, struct buf *out);
 void openai_stream_error(const struct err *e, struct buf *out);
 void openai_stream_comment(struct buf *out); /* ": keep-alive" */
 
-/* Writes a whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompt_ids [n_prompts] only for
- * return_token_ids, else NULL. */
+/* Writes a whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompt_ids [n_prompts] are read
+ * only for return_token_ids, else NULL. */
 void openai_body(const struct openai_head *h, const struct openai_choice *choices, size_t n,
 		 const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
 		 struct buf *out);

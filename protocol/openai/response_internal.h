@@ -1,19 +1,19 @@
-/* The differences of chat and completions, for the files of this directory. */
+/* The differences between chat and completions, for the files of this directory. */
 #pragma once
 
 #include "protocol/openai/response.h"
 
 /* The four forms of a choice: in its first chunk of a stream, in a chunk with a piece, in the chunk with the finish
  * reason, and in a whole body. */
-enum choice_place { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
+enum choice_form { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
 
 struct openai_shape {
 	const char *body, *chunk; /* "chat.completion": the value of "object" */
-	bool opens; /* the first chunk of a choice is written even without token ids */
+	bool opens;		  /* a choice has a first chunk even if no token ids are wanted */
 	/* prompt_token_ids and prompt_logprobs are members of the body; else of each choice */
 	bool prompt_in_body;
-	/* "delta":{…}, "message":{…} or "text":"…" */
-	void (*text)(const struct openai_delta *d, enum choice_place place, struct buf *out);
+	/* Writes the member with the text: "delta":{…}, "message":{…} or "text":"…". */
+	void (*text)(const struct openai_delta *d, enum choice_form form, struct buf *out);
 	/* Writes the logprobs object for d->tokens. With d->finish_reason, bytes that no later token completes become
 	 * U+FFFD. */
 	void (*logprobs)(const struct openai_head *h, const struct openai_delta *d,
@@ -26,6 +26,6 @@ void logprobs_chat(const struct openai_head *h, const struct openai_delta *d,
 void logprobs_completion(const struct openai_head *h, const struct openai_delta *d,
 			 struct openai_cursor *c, struct buf *out);
 
-/* logprobs.c: vLLM's list for a prompt, [null, {"id": {"logprob":…,"rank":…,"decoded_token":…}}, …]. */
+/* logprobs.c: writes vLLM's list for a prompt, [null, {"id": {"logprob":…,"rank":…,"decoded_token":…}}, …]. */
 void logprobs_write_prompt(const struct openai_head *h, const struct draw_result *prompt, size_t n,
 			   struct buf *out);

@@ -10,8 +10,8 @@
 #include "protocol/openai/fields.h"
 #include "protocol/openai/request_internal.h"
 
-/* The lowest temperature above 0: a draw below it would be greedy in effect, and dividing logits by it would
- * overflow. */
+/* Lower temperatures count as 0: their draws would be greedy in effect, and logits divided by them could become
+ * infinite. */
 #define TEMPERATURE_MIN 1e-5
 
 static const struct range {
@@ -25,7 +25,7 @@ static const struct range {
 	{"min_p", offsetof(struct sampling, min_p), 0, 1, false},
 	{"presence_penalty", offsetof(struct sampling, presence_penalty), -2, 2, false},
 	{"frequency_penalty", offsetof(struct sampling, frequency_penalty), -2, 2, false},
-	/* logits are divided or multiplied by it, so a wider range would give nothing but infinities */
+	/* logits are divided or multiplied by it: the range is wider than any useful value, and keeps them finite */
 	{"repetition_penalty", offsetof(struct sampling, repetition_penalty), 0.01, 100, false},
 };
 
@@ -57,7 +57,7 @@ static int parse_ranges(const json_t *body, struct sampling *s, struct err *e)
 	return 0;
 }
 
-/* vLLM also takes -1, the whole vocabulary; an answer of that size is refused here. */
+/* vLLM also accepts -1, which lists the whole vocabulary; an answer of that size is refused here. */
 static int parse_prompt_logprobs(const json_t *body, struct openai_request *r, struct err *e)
 {
 	int64_t top = 0;
@@ -134,7 +134,8 @@ static int parse_lengths(const json_t *body, const struct request_kind *kind,
 	return field_bool(body, "", "ignore_eos", &r->ignore_eos, e);
 }
 
-/* best_of draws more choices than it returns and chooses by likelihood; only best_of = n is supported. */
+/* With best_of above n a server draws more choices than it returns, and chooses by likelihood; only best_of = n is
+ * supported. */
 static int parse_choices(const json_t *body, const struct openai_limits *limits,
 			 struct openai_request *r, struct err *e)
 {

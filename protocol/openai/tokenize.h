@@ -21,7 +21,7 @@ struct openai_tokenize {
 	const char *prompt; /* NULL: render `context`; may be empty */
 	size_t prompt_len;
 	json_t *context;	 /* owned, NULL with a prompt: as in struct openai_request */
-	bool add_special_tokens; /* add special tokens around a prompt: true unless refused */
+	bool add_special_tokens; /* add special tokens around a prompt; true by default */
 	bool return_token_strs;
 };
 
@@ -38,10 +38,11 @@ void openai_tokenize_release(struct openai_tokenize *t);
 int openai_parse_detokenize(const char *body, size_t len, uint32_t vocab_size, struct arena *arena,
 			    struct openai_detokenize *ret, struct err *e) MUST_CHECK;
 
-/* token_strs are the tokens as the vocabulary spells them (a byte is a letter: " a" is "Ġa"); null unless requested. */
+/* with_strs: token_strs are the tokens as the vocabulary spells them, a letter for each byte (" a" is "Ġa"); without it
+ * they are null. */
 void openai_body_tokenize(const struct tokenizer *t, const struct ids *ids, uint32_t max_model_len,
 			  bool with_strs, struct buf *out);
 
-/* The tokens' bytes as text, special tokens included; bytes that are not UTF-8 become U+FFFD. */
+/* The prompt is the tokens' bytes as text, special tokens included; bytes that are not UTF-8 become U+FFFD. */
 void openai_body_detokenize(const struct tokenizer *t, const int32_t *ids, size_t n,
 			    struct buf *out);

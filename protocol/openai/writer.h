@@ -11,7 +11,7 @@
 /* Writes a string in quotes; bytes that are not UTF-8 become U+FFFD. */
 void writer_string(struct buf *out, const char *text, size_t len);
 
-/* A string that ends with a 0; NULL: null. */
+/* Writes a C string in quotes; NULL: null. */
 void writer_nullable(struct buf *out, const char *text);
 
 /* As writer_string, without quotes. */
@@ -22,5 +22,5 @@ void writer_ids(struct buf *out, const int32_t *ids, size_t n);
 void writer_bytes(struct buf *out, const unsigned char *bytes, size_t n);
 
 /* Writes a log-probability with enough digits to give the same float back. JSON has no infinities, so everything
- * below -9999 (and NaN) is -9999.0, as in OpenAI's and vLLM's answers. */
+ * below -9999 (and NaN) is -9999.0, as in OpenAI's and vLLM's answers. Everything above 0 is 0.0. */
 void writer_logprob(struct buf *out, float logprob);

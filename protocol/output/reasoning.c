@@ -1,5 +1,5 @@
-/* Splits reasoning from content. A tag has one '<', at its start, so held-back text that turns out to be no tag can
- * be passed on whole. */
+/* Splits reasoning from content. A tag has a '<' only at its start. So when held-back text turns out to be no tag, no
+ * tag can begin inside it, and all of it is passed on. */
 #include "protocol/output/reasoning.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static void flush(struct reasoning *r, struct buf *reasoning, struct buf *conten
 	r->n_held = 0;
 }
 
-/* Handles one byte that begins a tag or continues one. */
+/* Handles a '<', or the byte behind held-back text. */
 static void take(struct reasoning *r, char c, struct buf *reasoning, struct buf *content)
 {
 	if (c == '<')

@@ -3,7 +3,7 @@
  * Text between <think> and </think> is reasoning, all other text is content. The tags themselves are dropped,
  * wherever they are and however the pieces cut them: a suffix that could begin a tag is held back. Line ends are
  * dropped behind an opening tag and, as long as the content has only line ends, behind a closing one (the chat
- * template adds them there itself). Text without tags is content, byte for byte. */
+ * template adds them there itself). All other text passes byte for byte. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 struct reasoning {
 	bool inside;  /* inside a think block */
-	bool trim;    /* line ends are dropped until another character comes */
+	bool trim;    /* drop line ends until another character comes */
 	bool content; /* the content has more than line ends */
 	uint8_t n_held;
 	char held[8]; /* held-back text that begins a tag */
@@ -23,9 +23,10 @@ struct reasoning {
 /* `inside`: the prompt ended inside an open think block. */
 void reasoning_init(struct reasoning *r, bool inside);
 
-/* Takes a piece of text and appends the part that is certain. If memory ran out, `failed` of a buf is set. */
+/* Takes a piece of text. Appends all that is not held back to `reasoning` or `content`; if memory runs out, that buf's
+ * `failed` is set. */
 void reasoning_push(struct reasoning *r, const char *text, size_t len, struct buf *reasoning,
 		    struct buf *content);
 
-/* The text has ended: appends the held-back text. */
+/* The text has ended: appends the held-back text, which is no tag. */
 void reasoning_finish(struct reasoning *r, struct buf *reasoning, struct buf *content);

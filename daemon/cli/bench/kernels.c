@@ -2,9 +2,9 @@
  * that it needs. A measured step goes over all layers, so that a kernel finds in the device's caches the same data as
  * in service.
  *
- * A row is a kernel at a shape in a kind of step: the sum over its launches, the median over repetitions. A long
- * prompt takes several steps, which count as one. Rows are printed after all measurements, because shares refer to
- * the best peaks of the whole run.
+ * A row is a kernel at a shape in a kind of step. Its time is the sum over the launches of a repeat; of the repeats the
+ * median is printed. A long prompt takes several steps, which count as one. Rows are printed after all measurements,
+ * because shares refer to the best peaks of the whole run.
  *
  * No model launches int8 products yet. They are measured by themselves, at the shapes of a step's projections and as
  * often as these are launched. No cache holds their weights beforehand. */
@@ -21,7 +21,8 @@
 
 enum { ROWS_MAX = 64 };
 
-/* Parts of a model whose time grows differently with the context, each with the prefix that its kernels' names share. */
+/* Parts of a model whose time grows differently with the context, each with the prefix that its kernels' names
+ * share. */
 static const struct {
 	const char *name, *begin;
 } parts[] = {
@@ -30,24 +31,25 @@ static const struct {
 	{"the rest", ""},
 };
 
-/* The launches of one kernel at one shape in a step. */
+/* The launches of one kernel at one shape in a kind of step. */
 struct row {
-	struct kernel_timing what; /* without time and experts */
-	double *us;		   /* [repeat] of a step, owned */
-	/* Sums over all repeats; known: whether bytes and flops are known. */
+	struct kernel_timing what; /* of the first launch; only its name and shape count */
+	double *us;		   /* [repeat] owned; the sum of the launches of each repeat */
+	/* Sums over all repeats. */
 	double bytes, flops, experts;
 	uint32_t launches;
-	bool known, elements, int8;
+	bool known;	     /* bytes and flops are known */
+	bool elements, int8; /* as in struct roofline_work */
 };
 
 /* A kind of step. */
 struct kind {
 	uint32_t streams; /* 0: a prompt */
 	uint32_t tokens;  /* of the prompt; with streams: of each stream before the step */
-	bool int8;	  /* not a step, but its projections as int8 products */
+	bool int8;	  /* not the step itself, but its projections as int8 products */
 	struct row rows[ROWS_MAX];
 	size_t n_rows;
-	/* [repeat] owned: the step by the host's clock; the sum of its launches */
+	/* [repeat] owned; microseconds of the step by the host's clock; the sum of its launches */
 	double *wall_us, *all_us;
 	uint32_t launches;		/* of all repeats */
 	struct roofline_row *step_rows; /* owned */
@@ -70,7 +72,7 @@ static struct row *row_of(struct kind *c, const struct kernel_timing *t, uint32_
 	return row;
 }
 
-/* Adds the launches of a step of repeat `at`, whose rows have so many tokens each from this position on. */
+/* Adds the launches of a finished step to repeat `at`. Each row of the step has `tokens` tokens, from `position` on. */
 static int take(const struct bench *b, struct kind *c, uint32_t at, uint32_t position,
 		uint32_t tokens, struct err *e)
 {
@@ -136,7 +138,7 @@ static int count(const struct bench *b, struct kind *c, uint32_t repeat, uint32_
 	return take(b, c, repeat - 1, position, tokens, e);
 }
 
-/* A prompt, in as many steps as it takes. */
+/* Runs a prompt, in as many steps as it needs. */
 static int run_prompt(struct bench *b, struct kind *c, uint32_t repeat, struct err *e)
 {
 	const uint32_t most = load_most(b->load);
@@ -218,7 +220,7 @@ static bool wants_int8(const struct bench_options *o)
 			   !strcmp(o->only, "quantize_rows"));
 }
 
-/* Fills int8[n], the int8 products, from kinds[n]. */
+/* Measures the int8 products of kinds[n], as int8[n]. */
 static int measure_all_int8(struct bench *b, const struct kind *kinds, struct kind *int8, size_t n,
 			    struct err *e)
 {
@@ -232,7 +234,7 @@ static int measure_all_int8(struct bench *b, const struct kind *kinds, struct ki
 					.int8 = true};
 		r = measure_int8(b, t, &kinds[i], &int8[i], e);
 		if (r == 0)
-			r = bench_measure(b, e);
+			r = bench_measure_peaks(b, e);
 	}
 	int8_trial_close(t);
 	return r;
@@ -329,8 +331,8 @@ static double part_ms(const struct kind *c, size_t part)
 	return us / 1e3;
 }
 
-/* Draws a panel for each number of streams (0: prompts): the times of the parts in a step by the tokens. After
- * print_kind. */
+/* Draws a panel for prompts and one for each number of streams: the time of each part of the model by the tokens. To be
+ * called after print_kind, which puts the medians into the rows. */
 static int draw(const struct bench *b, const struct kind *kinds, size_t n, struct err *e)
 {
 	const size_t lines = ARRAY_SIZE(parts);
@@ -393,7 +395,7 @@ static int measure_all(struct bench *b, struct kind *kinds, size_t n, struct err
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		r = measure(b, &kinds[i], e);
 		if (r == 0)
-			r = bench_measure(b, e);
+			r = bench_measure_peaks(b, e);
 	}
 	return r;
 }

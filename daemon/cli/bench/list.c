@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* also: further values that are allowed, as the end of the sentence. */
+/* also: end of the error's sentence, which names further values that are allowed. */
 static int parse(const struct option_def *d, const char *text, const char *also,
 		 struct bench_list *ret, struct err *e)
 {

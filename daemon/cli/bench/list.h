@@ -10,8 +10,9 @@ struct bench_list {
 	uint32_t n;
 };
 
-/* Both are option_def.take of a struct bench_list: at least one number from d->min to d->max. */
+/* For option_def.take; the member is a struct bench_list. The text is 1 to BENCH_LIST_MAX numbers from d->min to
+ * d->max. */
 int bench_list_take(const struct option_def *d, const char *text, void *member, struct err *e);
 
-/* Where d->min is above 0, "0" alone is the empty list. */
+/* The same, but if d->min is above 0, the text "0" is the empty list. */
 int bench_list_take_none(const struct option_def *d, const char *text, void *member, struct err *e);

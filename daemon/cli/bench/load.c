@@ -14,24 +14,24 @@ struct load {
 	const struct engine_options *options;
 	uint32_t n_pages; /* pages that are filled */
 	bool bf16;
-	/* A plan and its arrays: tokens [max_prefill_tokens + max_seqs], the others [max_seqs]. */
+	/* The arrays of a plan and of its result: tokens [max_prefill_tokens + max_seqs], the others [max_seqs]. */
 	struct plan_row *rows;
 	struct plan_draw *draws;
 	struct draw_result *results;
 	struct roofline_row *roofline_rows;
-	uint32_t *pages; /* [n_pages] 0, 1, 2, ... in an order that no prefetcher knows */
+	uint32_t *pages; /* [n_pages] 0, 1, 2, ... in random order, which no prefetcher can guess */
 	int32_t *tokens;
 	uint64_t step, random;
-	bool reported; /* draws come with log-probabilities */
+	bool reported; /* draws have log-probabilities */
 };
 
 enum { DIGEST_STREAMS = 4 };
 
 static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
-static const struct sampling reported = {.top_p = 1,
-					 .repetition_penalty = 1,
-					 .want_logprobs = true,
-					 .n_logprobs = TOP_LOGPROBS_MAX};
+static const struct sampling greedy_reported = {.top_p = 1,
+						.repetition_penalty = 1,
+						.want_logprobs = true,
+						.n_logprobs = TOP_LOGPROBS_MAX};
 
 static int32_t random_token(struct load *l)
 {
@@ -40,7 +40,7 @@ static int32_t random_token(struct load *l)
 
 /* ---- filling ---- */
 
-/* Numbers from -1 to 1, bf16 in every half word or float in every word. */
+/* Fills memory with random numbers from -1 to 1, as bf16 or as float. */
 static void fill(struct load *l, void *host, uint64_t bytes, bool bf16)
 {
 	uint16_t *halves = host;
@@ -74,7 +74,8 @@ static int settle(struct load *l, uint32_t most, struct err *e)
 	return 0;
 }
 
-/* Writes the same numbers to every item. Each item has memory of its own, so a cache cannot hold them all. */
+/* Writes the same random numbers to n items, pages or states. Each item has memory of its own, so equal numbers make it
+ * no easier for a cache to hold them. */
 static int fill_items(struct load *l, enum tier_kind kind, uint32_t n, uint64_t bytes, bool bf16,
 		      struct err *e)
 {
@@ -185,8 +186,8 @@ static void add_roofline(struct load *l, const struct plan *p, double experts,
 	roofline_add(&result->roofline, &engine_info(l->engine)->model, l->bf16, &s);
 }
 
-/* Tokens start .. start + n - 1 of a prompt of `all`. */
-static void plan_chunk(struct load *l, uint32_t start, uint32_t n, uint32_t all, struct plan *ret)
+/* Plans tokens [start, start + n) of a prompt of `all` tokens. The last tokens of the prompt have a draw. */
+static void plan_prompt(struct load *l, uint32_t start, uint32_t n, uint32_t all, struct plan *ret)
 {
 	for (uint32_t i = 0; i < n; i++)
 		l->tokens[i] = random_token(l);
@@ -198,7 +199,7 @@ static void plan_chunk(struct load *l, uint32_t start, uint32_t n, uint32_t all,
 		.n_pages = pages_each(l, 1),
 		.state_src = start ? 0 : STATE_ZERO,
 	};
-	l->draws[0] = (struct plan_draw){.sampling = l->reported ? &reported : &greedy};
+	l->draws[0] = (struct plan_draw){.sampling = l->reported ? &greedy_reported : &greedy};
 	*ret = (struct plan){
 		.step = ++l->step,
 		.rows = l->rows,
@@ -210,7 +211,7 @@ static void plan_chunk(struct load *l, uint32_t start, uint32_t n, uint32_t all,
 	};
 }
 
-/* A token of each stream at `position`. */
+/* Plans one token, at `position`, of each stream. */
 static void plan_tokens(struct load *l, uint32_t streams, uint32_t position, struct plan *ret)
 {
 	for (uint32_t i = 0; i < streams; i++) {
@@ -225,9 +226,10 @@ static void plan_tokens(struct load *l, uint32_t streams, uint32_t position, str
 			.state_dst = i,
 			.decode = true,
 		};
-		l->draws[i] = (struct plan_draw){.sampling = l->reported ? &reported : &greedy,
-						 .row = i,
-						 .seat = i};
+		l->draws[i] =
+			(struct plan_draw){.sampling = l->reported ? &greedy_reported : &greedy,
+					   .row = i,
+					   .seat = i};
 	}
 	*ret = (struct plan){
 		.step = ++l->step,
@@ -238,7 +240,7 @@ static void plan_tokens(struct load *l, uint32_t streams, uint32_t position, str
 	};
 }
 
-/* Queues a step behind those under way, of which there are at most two. */
+/* Queues a step, then waits for the step before it, if there is one. */
 static int submit(struct load *l, const struct plan *p, double experts, struct load_result *result,
 		  struct err *e)
 {
@@ -259,7 +261,7 @@ static void begin(struct load *l, struct load_result *result, uint64_t *ret_star
 	*ret_start = clock_now_ns();
 }
 
-/* Waits for the last step; r: of the steps before. */
+/* Waits for the last step, unless an earlier one failed (r < 0). */
 static int end(struct load *l, int r, uint64_t start, struct load_result *result, struct err *e)
 {
 	struct engine_counters c;
@@ -287,7 +289,7 @@ int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double e
 
 	begin(l, result, &start);
 	for (uint32_t done = from; r == 0 && done < to; done += p.n_prefill_tokens) {
-		plan_chunk(l, done, MIN(to - done, most), of, &p);
+		plan_prompt(l, done, MIN(to - done, most), of, &p);
 		r = submit(l, &p, experts, result, e);
 	}
 	return end(l, r, start, result, e);
@@ -316,10 +318,10 @@ int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t ste
 
 /* ---- results of a step ---- */
 
-void load_seed(struct load *l, uint64_t seed, bool with_reports)
+void load_seed(struct load *l, uint64_t seed, bool reported)
 {
 	l->random = seed;
-	l->reported = with_reports;
+	l->reported = reported;
 }
 
 static int digest_item(struct load *l, enum tier_kind kind, uint32_t id, uint64_t bytes,

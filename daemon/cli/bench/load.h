@@ -1,9 +1,9 @@
-/* Streams of made-up tokens on an engine, without a scheduler: the steps that the benches measure.
+/* Runs streams of made-up tokens on an engine, without a scheduler. `tigon bench` and `tigon tune` measure these steps.
  *
- * Every stream has KV pages and a state slot of its own, all filled with random numbers before anything is measured:
- * memory that was never written, or that streams share, would stay in a cache. Tokens are random in every step, so
- * that streams use different experts; tokens that a model draws soon repeat. As in the daemon, a step is queued
- * before the one before it has ended. Each step draws its tokens greedily. */
+ * Every stream has KV pages and a state slot of its own, all filled with random numbers before anything is measured.
+ * Memory that was never written, or that streams share, would stay in a cache and be read too fast. The tokens of every
+ * step are random, so that streams use different experts; tokens that a model draws would soon repeat. As in the
+ * daemon, a step is queued before its predecessor has ended. Draws are greedy. */
 #pragma once
 
 #include "base/hash.h"
@@ -13,7 +13,7 @@
 struct load;
 
 struct load_result {
-	double seconds; /* from the first plan handed over to the last result */
+	double seconds; /* from handing over the first plan to receiving the last result */
 	uint32_t steps;
 	uint64_t launches;
 	struct roofline roofline; /* sum over all the steps */
@@ -25,29 +25,30 @@ int load_open(struct engine *g, const struct engine_options *o, uint32_t n_pages
 	      struct err *e) MUST_CHECK;
 void load_close(struct load *l);
 
-/* The longest, in tokens, that each of so many streams can become. */
+/* The most tokens that each of so many streams can have; 0: the engine does not run so many. */
 uint32_t load_longest(const struct load *l, uint32_t streams);
 
-/* Computes a prompt of n tokens from nothing, in steps of at most max_prefill_tokens, and draws its first token.
- * experts: the experts that each layer uses, for the roofline. n <= load_longest(1). */
+/* Computes a prompt of n tokens from nothing, in steps of at most load_most tokens, and draws its first token.
+ * n <= load_longest(1). experts: the number of different experts that a layer uses in a step, for result->roofline. */
 int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *result,
 		 struct err *e) MUST_CHECK;
 
-/* Computes only tokens [from, from + n) of a prompt of `of` tokens; from is a multiple of load_most. */
+/* Computes only tokens [from, from + n) of a prompt of `of` tokens; earlier calls have computed those before. `from` is
+ * a multiple of load_most. */
 int load_window(struct load *l, uint32_t from, uint32_t n, uint32_t of, double experts,
 		struct load_result *result, struct err *e) MUST_CHECK;
 
 /* The most tokens of a prompt that a step takes. */
 uint32_t load_most(const struct load *l);
 
-/* Runs so many steps, in each of which every stream generates a token. Each stream has `context` tokens before the
- * first step. context + steps <= load_longest(streams). */
+/* Runs `steps` steps, in each of which every stream generates a token. Each stream has `context` tokens, made up as
+ * well, before the first step. context + steps <= load_longest(streams). */
 int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t steps, double experts,
 		struct load_result *result, struct err *e) MUST_CHECK;
 
-/* Later tokens are made from this seed; `reported`: every draw comes with its log-probabilities. */
+/* Makes later tokens from this seed. reported: later draws have log-probabilities. */
 void load_seed(struct load *l, uint64_t seed, bool reported);
 
-/* Appends results of the last step, for comparing bits: the draws of all streams, and the first page and the state of
- * the first few streams. After load_prefill there is one stream. */
+/* Adds results of the last step to a hash, for comparing bits: the draws of all streams, and the first page and the
+ * state of the first few streams. After load_prefill there is one stream. */
 int load_digest(struct load *l, uint32_t streams, struct hash128 *h, struct err *e) MUST_CHECK;

@@ -1,7 +1,7 @@
-/* The load client. For each number of streams it opens so many connections; each sends a request, reads the whole
- * answer and sends the next one, until all requests are done. One thread, epoll.
+/* `tigon bench serve`: loads a server over HTTP. For each number of streams it opens so many connections. On each it
+ * sends a request, reads the whole answer and sends the next request, until all requests are done. One thread, epoll.
  *
- * Numbers of tokens are from the server's usage. Times between tokens are times between events with text, which is
+ * Numbers of tokens are those of the server's usage. Times between tokens are times between events with text, which is
  * the same if the server sends one event a token. */
 #include <errno.h>
 #include <jansson.h>
@@ -51,18 +51,18 @@ struct level {
 	int epoll_fd;
 	uint64_t requests, started, done, failed, tokens;
 	struct samples ttft, itl; /* ns */
-	struct err first_error;	  /* of the requests that failed */
+	struct err first_error;	  /* of the first request that failed */
 };
 
 struct client {
 	struct level *level;
 	struct stream stream;
 	uint64_t asked_ns, last_ns, tokens;
-	bool ended; /* [DONE] */
-	bool error; /* an event with an error */
+	bool ended; /* [DONE] has come */
+	bool error; /* an event with an error has come, or one that is not JSON */
 };
 
-/* Whether the event carries text of the answer. */
+/* Whether the event has text of the answer. */
 static bool has_text(json_t *event)
 {
 	json_t *choice = json_array_get(json_object_get(event, "choices"), 0);
@@ -129,7 +129,7 @@ static char *request_body(const struct settings *o, const char *prompt)
 	return text;
 }
 
-/* Sends the next request if there is one left. False: this client is done. */
+/* Sends the next request. False: none is left. */
 static bool ask(struct client *c)
 {
 	struct level *l = c->level;
@@ -166,7 +166,7 @@ static bool ask(struct client *c)
 	return false;
 }
 
-/* An answer is complete, or its connection broke. */
+/* Counts a request whose answer is complete or whose connection broke. */
 static void finish(struct client *c, const struct err *e)
 {
 	struct level *l = c->level;
@@ -205,7 +205,7 @@ static void work(struct client *c)
 		return;
 	}
 	finish(c, &e);
-	/* An idle connection has no answer: whatever the server does to it is ignored. */
+	/* Close an idle connection, so that it has no more events: `work` would take them for an answer's. */
 	if (!ask(c))
 		stream_release(&c->stream);
 }
@@ -262,7 +262,7 @@ static void print_level(const struct settings *o, uint32_t n_streams, struct lev
 	fflush(stdout);
 }
 
-/* One measurement; the number of failed requests, or < 0. */
+/* Makes one measurement. 1: requests failed, and *e has the first error; < 0: it could not be made. */
 static int measure(const struct settings *o, const struct target *t, uint32_t n_streams,
 		   uint64_t requests, bool print, struct err *e)
 {
@@ -287,7 +287,7 @@ static int measure_all(const struct settings *o, struct err *e)
 	bool failed = false;
 	int r = target_parse(o->url, &target, e);
 
-	/* Not counted: the first request of all may find caches cold. */
+	/* The first request of all is not counted, because it may find caches cold. */
 	if (!r && (r = measure(o, &target, 1, 1, false, e)) != 0) {
 		err_prefix(e, "%s", o->url);
 		return r < 0 ? r : -EPROTO;

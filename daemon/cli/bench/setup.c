@@ -44,7 +44,7 @@ static int take_int8(const struct option_def *d, const char *text, void *member,
 	return 0;
 }
 
-/* Several programs may show the same name. */
+/* Whether an earlier program of kernels_name has the same kernel name; several may have. */
 static bool named_before(size_t i)
 {
 	for (size_t before = 0; before < i; before++)
@@ -133,7 +133,7 @@ static const struct part_option {
 
 enum { TABLE_MAX = ENGINE_OPTIONS + ARRAY_SIZE(part_options) };
 
-/* The option table of one bench, with its defaults; returns the number of options. */
+/* Fills the option table of one bench, with its defaults. Returns the number of options. */
 static size_t fill_table(int part, const struct bench_defaults *own,
 			 struct option_def table[TABLE_MAX])
 {
@@ -173,7 +173,7 @@ static int parse_options(int argc, char **argv, const struct bench_defaults *own
 	if (r < 0)
 		return r;
 	o->engine.profile = kernels;
-	if (kernels) /* a measurement is one step, and repeats continue the same streams */
+	if (kernels) /* each repeat is one more step of the same streams, so they grow by so many tokens */
 		o->steps = o->repeat;
 	if (!o->engine.model_dir)
 		return err_set(e, EINVAL, "--model DIR is required; --help lists the options");
@@ -211,7 +211,8 @@ static void cut(struct bench_list *l, uint32_t most, const char *what)
 	l->n = n;
 }
 
-/* The longest that streams may get: as the options ask, at most as long as the model allows. */
+/* Sets the engine's sizes as the options need them, but not beyond the model's length. Removes longer prompts and
+ * contexts from the options. *ret_pages: KV pages that the measurements need. */
 static int choose_sizes(struct bench_options *o, uint32_t *ret_pages, struct err *e)
 {
 	struct model_config c;
@@ -258,7 +259,7 @@ static int open_engine(struct bench_options *o, struct engine **ret, struct err 
 	return r;
 }
 
-int bench_measure(struct bench *b, struct err *e)
+int bench_measure_peaks(struct bench *b, struct err *e)
 {
 	struct peak now;
 	int r = peaks_measure(b->peaks, &now, e);
@@ -294,7 +295,7 @@ static int open_bench(struct bench_options *o, struct bench *ret, struct err *e)
 	if (r < 0)
 		return r;
 	(void)engine_peak_known(ret->engine, &ret->known);
-	return bench_measure(ret, e);
+	return bench_measure_peaks(ret, e);
 }
 
 int bench_run(int argc, char **argv, const struct bench_defaults *own,
@@ -314,7 +315,8 @@ int bench_run(int argc, char **argv, const struct bench_defaults *own,
 	return r;
 }
 
-/* Shortens *context to the length that the model allows. False: the engine has too few pages for it. */
+/* Shortens *context so that the generated tokens fit into the model's length as well. False: the engine has too few
+ * pages; a line was printed. */
 static bool fit_context(const struct bench *b, uint32_t streams, uint32_t *context)
 {
 	uint32_t longest = load_longest(b->load, streams), steps = b->options->steps;

@@ -1,5 +1,5 @@
 /* The parts that `tigon bench kernels` and `tigon bench steps` share: options, opening the engine, and the peaks of
- * its device, measured before, between and after. */
+ * its device (kernels/peak.h), which are measured at the start and after each kind of step. */
 #pragma once
 
 #include "daemon/cli/bench/list.h"
@@ -12,16 +12,17 @@ struct bench_options {
 	struct option_memory cache_memory;
 	unsigned batch_invariant; /* enum option_switch */
 	struct bench_list prefill, decode, context;
-	uint32_t repeat;
-	uint32_t steps;	    /* bench steps: generated tokens of a measurement */
-	const char *only;   /* bench kernels: a kernel's name, NULL: all */
-	uint32_t int8;	    /* bench kernels: the group of int8 products, 0: none */
-	const char *plot;   /* NULL: no figure */
+	uint32_t repeat; /* measurements of each kind of step */
+	/* bench steps: tokens that each stream generates in a measurement; bench kernels: in all of them */
+	uint32_t steps;
+	const char *only; /* bench kernels: print only this kernel; NULL: all */
+	uint32_t int8;	  /* bench kernels: values a scale in int8 products; 0: none are measured */
+	const char *plot; /* NULL: no figure */
 	const char *tuning; /* NULL: the built-in table */
 	char program_cache[4096];
 };
 
-/* Defaults in which the two benches differ; lists as text. */
+/* The defaults that differ between the two benches; lists as text. */
 struct bench_defaults {
 	const char *prefill, *decode, *context;
 	uint32_t repeat;
@@ -32,9 +33,9 @@ struct bench {
 	struct engine *engine;
 	struct load *load;
 	struct peaks *peaks;
-	/* of all measurements; known: the usual ones, zeros: unknown */
-	struct peak best, least, known;
-	uint32_t measured;
+	struct peak best, least; /* of all measurements of the peaks */
+	struct peak known;	 /* those that this device is known to reach; zeros: unknown */
+	uint32_t measured;	 /* times that the peaks were measured */
 };
 
 /* Reads the command line, whose argv[0] is "kernels" or "steps" (an option that only the other bench has is refused),
@@ -48,21 +49,22 @@ struct bench_case {
 	uint32_t tokens;  /* of the prompt; with streams: of each stream before its first step */
 };
 
-/* The cases of the options for which the engine has memory, new: prompts, then streams by context. A line on standard
- * output names each case that is left out. -EINVAL: no case is left. */
+/* The cases of the options, new: prompts, then each number of streams with each context. A context is shortened so that
+ * the generated tokens fit into the model's length. A case for which the engine has too few pages is left out, and a
+ * line on standard output names it. -EINVAL: no case is left; *ret is new all the same. */
 int bench_cases(const struct bench *b, struct bench_case **ret, size_t *ret_n,
 		struct err *e) MUST_CHECK;
 
 /* Measures the peaks once more. */
-int bench_measure(struct bench *b, struct err *e) MUST_CHECK;
+int bench_measure_peaks(struct bench *b, struct err *e) MUST_CHECK;
 
-/* Prints the lines above the rows: commit, device, model, peaks, and whether the run is void. Returns the text of the
- * rows' last column, "-" or "void". */
+/* Prints the lines above the rows: commit, device, model, peaks, and whether the run is void, because a measured peak
+ * is below the known one (peak_below). Returns the text of the rows' last column, "-" or "void". */
 const char *bench_print_head(const struct bench *b);
 
 /* Writes the figure of --plot, with a line that names model, device, kernels and number format. */
 int bench_plot(const struct bench *b, const struct plot_panel *panels, size_t n,
 	       struct err *e) MUST_CHECK;
 
-/* Shows the current measurement on a terminal. */
+/* Prints a line about the current measurement to standard error, if that is a terminal. */
 void bench_progress(const char *fmt, ...) PRINTF(1, 2);

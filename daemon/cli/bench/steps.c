@@ -1,8 +1,8 @@
 /* `tigon bench steps`: the time of whole steps by the host's clock, from handing over the plan to receiving the
  * result. It measures prompts by length, and generated tokens by number of streams and context.
  *
- * The number of experts that a step uses decides the bytes that it reads. They are counted in a step that is not
- * timed. */
+ * The bytes that a step reads depend on the number of different experts that it uses. That number is counted in a step
+ * that is not timed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@ struct measurement {
 	/* of the prompt; with streams: of each stream before the first step */
 	uint32_t tokens;
 	double *seconds;       /* [repeat] owned; sorted once it is complete */
-	double median;	       /* of a prompt; of a step of generated tokens */
+	double median;	       /* seconds of a prompt, or of one step of generated tokens */
 	struct load_result of; /* of the last repeat */
-	double experts;
+	double experts; /* different experts that a layer uses, on average; 0: the model has none */
 };
 
-/* The units that `seconds` covers: prompts, or steps. */
+/* The number of prompts, or of steps, that each of m->seconds covers. */
 static double units(const struct bench *b, const struct measurement *m)
 {
 	return m->streams ? b->options->steps : 1;
@@ -37,7 +37,7 @@ static int run_once(const struct bench *b, struct measurement *m, uint32_t token
 			  : load_prefill(b->load, tokens, m->experts, &m->of, e);
 }
 
-/* Runs a step untimed and counts the different experts that a layer uses, on the average. */
+/* Runs a step that is not timed, and counts the different experts that a layer uses, on average. */
 static int count_experts(struct bench *b, struct measurement *m, struct err *e)
 {
 	uint32_t most = b->options->engine.max_prefill_tokens;
@@ -46,7 +46,7 @@ static int count_experts(struct bench *b, struct measurement *m, struct err *e)
 	size_t n, layers = 0;
 	int r = engine_profile(b->engine, true, e);
 
-	/* of a long prompt only the first step */
+	/* of a long prompt, the first step alone */
 	if (r == 0)
 		r = run_once(b, m, m->streams ? m->tokens : MIN(m->tokens, most), 1, e);
 	if (r == 0)
@@ -115,7 +115,8 @@ static void print_all(const struct bench *b, const struct measurement *m, size_t
 		print_row(b, &m[i], note);
 }
 
-/* Draws the time of prompts by their length, and of a step by the context, a line for each number of streams. */
+/* Draws the time of a prompt by its length, and the time of a generated token by the context, with a line for each
+ * number of streams. */
 static int draw(const struct bench *b, const struct measurement *m, size_t n, struct err *e)
 {
 	double *x = calloc(2 * n, sizeof(*x)), *y = x + n;
@@ -169,7 +170,7 @@ static int run_steps(struct bench *b, struct err *e)
 		m[i].tokens = cases[i].tokens;
 		r = measure(b, &m[i], e);
 		if (r == 0)
-			r = bench_measure(b, e);
+			r = bench_measure_peaks(b, e);
 	}
 	if (r == 0)
 		print_all(b, m, n);

@@ -16,10 +16,11 @@ struct attempt {
 	struct scheduler_request ask; /* borrowed from the decode worker's scheduler */
 	uint64_t decode_id, prefill_id;
 	uint32_t decode, prefill; /* workers */
-	uint64_t n_tokens;	  /* uncached, as far as the decode worker knew */
+	uint64_t n_tokens;	  /* uncached tokens, as far as the decode worker could tell */
 	struct wire_key *keys;	  /* [n_keys] owned */
 	uint32_t n_keys;
-	double arrived, drawn; /* times: all data have arrived; the first token is drawn */
+	/* the times when all data have arrived, and when the first token was drawn */
+	double arrived, drawn;
 	int32_t token;
 	struct attempt *next; /* the next attempt of the same prefill worker */
 };
@@ -27,18 +28,18 @@ struct attempt {
 struct worker {
 	struct scheduler *s;
 	struct peers *peers;	  /* of a decode worker: the prefill workers */
-	struct attempt *attempts; /* of a prefill worker */
-	struct gossip *gossip;	  /* prefixes that it has cached */
-	uint64_t *told;		  /* [n_decode] how far each decode worker knows them */
+	struct attempt *attempts; /* of a prefill worker: the prompts that it was sent */
+	struct gossip *gossip;	  /* of a prefill worker: the keys of pages that it has cached */
+	uint64_t *told; /* [n_decode] the keys that each decode worker was told (gossip.h) */
 	struct {
 		uint32_t n_draws;
 		double end;
-	} out[2]; /* plans, oldest first */
+	} out[2]; /* plans that are not committed, oldest first: their draws, and the times when they end */
 	uint32_t n_out;
 	uint64_t steps;
 	double device_free, busy_s;
 	double sends_from, receives_from; /* times from which its link is free */
-	double link_s;
+	double link_s;			  /* seconds in which its link sent or received */
 	uint64_t in_flight, computed_tokens;
 };
 
@@ -46,7 +47,7 @@ enum event_type { EVENT_STEP, EVENT_PREPARE, EVENT_ARRIVED };
 
 struct event {
 	double at;
-	uint64_t number;
+	uint64_t number; /* by order of creation */
 	enum event_type type;
 	uint32_t worker;	 /* STEP: the worker whose oldest plan ends */
 	struct attempt *attempt; /* PREPARE, ARRIVED */
@@ -103,14 +104,16 @@ static struct event first_event(struct fleet *f)
 
 /* ---- the link ---- */
 
-/* Sends bytes over a link that is free from *free_at on, not before `first`. Returns the time when all are sent. */
+/* Sends bytes over a link, not before `first` and not before the link is free, at *free_at. Returns the time when all
+ * are sent, from which the link is free again. */
 static double pass(double *free_at, double first, double bytes, double rate)
 {
 	return *free_at = MAX(*free_at, first) + bytes / rate;
 }
 
-/* Sends the bytes of a step, whose first layer group is computed at `first` and the last one at `end`. Returns the time
- * when the last byte has arrived. Both workers' links and the shared one transfer them at the same time. */
+/* Sends a prompt's bytes of one step. The step's first layer group has been computed at the time `first`, the last one
+ * at `end`. Returns the time when the last byte has arrived. The links of both workers and the shared one are busy at
+ * the same time. */
 static double send(struct fleet *f, struct worker *from, struct worker *to, double bytes,
 		   double first, double end)
 {
@@ -125,7 +128,7 @@ static double send(struct fleet *f, struct worker *from, struct worker *to, doub
 		through = MAX(through, pass(&f->fabric_from, first, bytes, f->o->fabric_bytes_s));
 	}
 	/* The last layer group cannot be sent before the device has computed it. */
-	return MAX(through, end + bytes / f->o->n_windows / rate) + f->o->message_s;
+	return MAX(through, end + bytes / f->o->n_groups / rate) + f->o->message_s;
 }
 
 static struct attempt *attempt_of(const struct worker *w, uint64_t request)
@@ -144,7 +147,7 @@ static void ship(struct fleet *f, struct worker *w, const struct plan *p, double
 		struct attempt *a = attempt_of(w, s->request);
 		uint64_t pages = s->n_pages * f->config->page_bytes,
 			 state = s->state ? f->config->slot_bytes : 0;
-		double first = begin + (end - begin) / f->o->n_windows;
+		double first = begin + (end - begin) / f->o->n_groups;
 
 		f->result->page_bytes += pages;
 		f->result->state_bytes += state;
@@ -175,7 +178,7 @@ static int make_keys(struct attempt *a, uint32_t page_tokens)
 	return 0;
 }
 
-/* Exchanges PING and PONG between all workers, every heartbeat. */
+/* Exchanges the PINGs that are due, and their PONGs, between a decode worker and the prefill workers. */
 static int exchange(struct fleet *f, uint32_t decode)
 {
 	struct peers *peers = f->workers[decode].peers;
@@ -207,7 +210,7 @@ static void attempt_free(struct attempt *a)
 	free(a);
 }
 
-/* Sends one prompt to a prefill worker. */
+/* Sends a decode worker's prompt to the prefill worker that peers_choose finds. */
 static int ask(struct fleet *f, uint32_t decode, const struct scheduler_prepare *p)
 {
 	struct attempt *a = calloc(1, sizeof(*a));
@@ -241,7 +244,7 @@ static int ask(struct fleet *f, uint32_t decode, const struct scheduler_prepare 
 
 /* ---- steps ---- */
 
-/* Plans as many steps as may be out. */
+/* Makes a worker's plans until max_plans_out are out or there is no work, and sends the prompts that it hands over. */
 static int plan(struct fleet *f, uint32_t number)
 {
 	struct worker *w = &f->workers[number];
@@ -354,8 +357,8 @@ static int arrived(struct fleet *f, struct attempt *a)
 
 /* ---- requests ---- */
 
-/* Chooses a worker by the session's number (each request of a trace is a session): the next one that has not too many
- * requests. */
+/* Chooses a worker by the session's number, or the next one that has fewer than twice the mean number of requests. Each
+ * request of a trace is a session of its own. */
 static uint32_t worker_of(const struct fleet *f, uint64_t tag)
 {
 	uint64_t session = tag >> 32 ? tag >> 32 : tag, n = f->o->n_decode;
@@ -493,7 +496,7 @@ static void sum_up(const struct fleet *f)
 		r->link_busiest = MAX(r->link_busiest, w->link_s / seconds);
 		r->retractions += s.retractions;
 	}
-	r->failed += f->in_flight; /* no event is left only if a scheduler is stuck */
+	r->failed += f->in_flight; /* only a stuck scheduler leaves requests behind */
 }
 
 int fleet_run(struct workload *w, const struct scheduler_config *config,

@@ -1,4 +1,4 @@
-/* Several workers in simulated time: prefill and decode apart, or each worker doing both.
+/* Simulates several workers: prefill and decode apart, or each worker doing both.
  *
  *     workload ──> a decode worker, by session ── scheduler_next_prepare ─> peers_choose ──> a prefill worker
  *                        ^                                                                        │ plan.ships
@@ -6,11 +6,11 @@
  *
  * Schedulers, caches and the choice of a peer are those of tigond (scheduler/, protocol/transfer/peers.h). The device
  * is the cost model of runner.h. Each worker has a link, which carries one transfer after the other in each
- * direction; an option adds one link that all workers share. As in the daemon, a step's pages are sent one layer
+ * direction; fabric_bytes_s adds one link that all workers share. As in the daemon, a step's pages are sent one layer
  * group after the other while the step is computed, and a request's state with its last step. No worker fails.
  *
- * A session stays with one worker, chosen by its number, unless that worker has twice the mean number of requests.
- * packaging/haproxy.cfg balances in the same way. */
+ * A session stays with one decode worker, chosen by the session's number. A request goes to another one while that
+ * worker has twice the mean number of requests. packaging/haproxy.cfg balances in a similar way. */
 #pragma once
 
 #include "daemon/cli/simulate/runner.h"
@@ -20,26 +20,27 @@ struct fleet_options {
 	uint32_t n_decode;
 	double link_bytes_s;   /* of a worker's link, each way */
 	double fabric_bytes_s; /* of all links together; 0: no limit */
-	double message_s;      /* time of a message however short it is */
-	uint32_t n_windows;    /* windows in which a step's pages are sent */
+	double message_s;      /* time that a message takes however short it is */
+	uint32_t n_groups;     /* layer groups, in which a step's pages are sent */
 	double heartbeat_s;
 };
 
 struct fleet_result {
 	uint64_t requests, failed;
-	uint64_t handed_over; /* requests whose prompt came from a prefill worker */
-	/* of all requests; of those, found in the cache of the answering worker */
+	uint64_t handed_over; /* prompts that were sent to a prefill worker */
+	/* of all requests; of those, found in the cache of the worker that answers (a decode or unified worker) */
 	uint64_t prompt_tokens, local_tokens;
-	/* Prompt tokens handed to prefill workers, found there, computed there, computed by answering workers. */
+	/* Prompt tokens handed to prefill workers; found in their caches; computed by them; computed by the workers
+	 * that answer. */
 	uint64_t asked_tokens, found_tokens, prefilled_tokens, computed_tokens;
 	uint64_t generated_tokens, retractions;
 	uint64_t page_bytes, state_bytes; /* sent */
 	double seconds;			  /* simulated, until the last answer ends */
-	/* Shares of that time in which devices were busy: the mean of the workers, and the busiest worker's. */
+	/* Shares of `seconds` in which devices were busy: the mean of the workers, and the busiest worker's. */
 	double prefill_busy, prefill_busiest, decode_busy, decode_busiest;
-	/* share of the time in which the busiest worker's link sent or received */
+	/* Share of `seconds` in which the busiest worker's link sent or received. */
 	double link_busiest;
-	/* wait: from drawing the first token to receiving it */
+	/* Times to the first token, between tokens, and from drawing the first token to receiving it. */
 	struct samples ttft_s, between_s, wait_s;
 };
 

@@ -1,5 +1,5 @@
-/* Reads the input files of `tigon simulate`: JSON, a value a line. A wrong file (a device, a folder, binary data)
- * ends with an error sentence and takes bounded memory. */
+/* Reads the input files of `tigon simulate`: JSON, one value a line. For a wrong file (a device, a folder, binary data)
+ * the result is an error; memory stays bounded. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,15 +8,15 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Bytes of the longest line: enough for a request of 2^24 tokens. */
+/* The most bytes of a line: enough for a request of 2^24 tokens. */
 enum { LINE_BYTES_MAX = 256 << 20 };
 
 struct lines {
 	FILE *f;
-	const char *path; /* borrowed */
-	struct buf text;  /* the line, without its end */
-	unsigned long number;
-	bool ended; /* the line ended with a newline; the last line of a file may not */
+	const char *path;     /* borrowed */
+	struct buf text;      /* the line, without its end */
+	unsigned long number; /* of the line, from 1 */
+	bool ended;	      /* the line ended with a newline; the last line of a file may not */
 };
 
 /* Opens a file, whose path is borrowed. -ENOENT, -EISDIR or another errno of open. */

@@ -8,7 +8,7 @@
 
 enum { BUCKETS = 48, FEWEST = 20 };
 
-/* Draws a line through the share p of each bucket that has enough samples. */
+/* Fills a line with a point for each bucket that has enough samples: its percentile p (samples_percentile). */
 static void fill_line(struct plot_line *l, struct samples *cost, double p, double most_log,
 		      double *x, double *y)
 {
@@ -23,7 +23,8 @@ static void fill_line(struct plot_line *l, struct samples *cost, double p, doubl
 
 int plot_plan_cost(const char *path, const struct sim_result *r, struct err *e)
 {
-	/* A bucket: steps whose tree had about the same size, by equal steps of the logarithm. */
+	/* A bucket has the planning times at trees of about the same size. Buckets are equally wide in the
+	 * logarithm of the number of nodes. */
 	struct samples cost[BUCKETS] = {0};
 	double most_log = MAX(log10((double)r->peak_nodes + 1), 1.0);
 	double x[2][BUCKETS], y[2][BUCKETS];

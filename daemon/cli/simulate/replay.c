@@ -63,7 +63,7 @@ static int begin(struct replay *p, const json_t *line, struct err *e)
 	return p->draws && p->events ? 0 : err_no_memory(e);
 }
 
-/* The token ids of a line's member, new; NULL: out of memory. */
+/* The numbers of a line's member, such as token ids, new; NULL: out of memory. */
 static int32_t *ids(const json_t *line, const char *key, uint32_t *ret_n)
 {
 	const json_t *array = json_object_get(line, key), *v;
@@ -135,7 +135,7 @@ static int plan(struct replay *p, const json_t *wanted, struct err *e)
 	return 0;
 }
 
-/* Reads the recorded draws into the commit, at most as many as fit. */
+/* Reads recorded tokens into p->draws. -EINVAL: there are more than max_seqs, or one is not in the vocabulary. */
 static int read_draws(struct replay *p, const json_t *tokens, struct err *e)
 {
 	size_t i;
@@ -173,7 +173,7 @@ static int commit(struct replay *p, const json_t *tokens, struct err *e)
 	return 0;
 }
 
-/* The first tokens of a prompt that another worker computed. */
+/* Makes the call that reports the first tokens of a prompt which another worker computed. */
 static int received(struct replay *p, const json_t *line, struct err *e)
 {
 	int r = read_draws(p, json_object_get(line, "tokens"), e);

@@ -1,7 +1,7 @@
-/* Makes the calls of a file that tigond --record wrote again, and compares the plans. */
+/* Reads a file that tigond --record wrote, makes the same calls of the scheduler again, and compares the plans. */
 #pragma once
 
 #include "base/err.h"
 
-/* Prints the result. -EINVAL: a line that cannot be read, or a plan that differs; the sentence names the line. */
+/* Prints the result. -EINVAL: a line cannot be read, or a plan differs; the sentence names the line. */
 int replay_file(const char *path, struct err *e) MUST_CHECK;

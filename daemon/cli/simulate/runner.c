@@ -115,7 +115,7 @@ static int note_plan(struct sim *m, const struct plan *p, double us)
 	return 0;
 }
 
-/* Plans one step if there is work. True: a plan was made. */
+/* Plans one step if there is work; *planned: a plan was made. -ENOMEM. */
 static int plan_step(struct sim *m, bool *planned)
 {
 	double begin = thread_us(), seconds;
@@ -126,8 +126,8 @@ static int plan_step(struct sim *m, bool *planned)
 	if (!p)
 		return 0;
 	seconds = sim_step_seconds(m->cost, p);
-	/* The tokens are made when the step ends (workload_token), so only the number of its draws and its end are
-	 * kept. */
+	/* The step's tokens are made up when it ends (workload_token), so only its number of draws and the time of
+	 * its end are kept. */
 	m->device_free = MAX(m->device_free, m->now) + seconds;
 	m->out[m->n_out].n_draws = p->n_draws;
 	m->out[m->n_out++].end = m->device_free;
@@ -207,7 +207,8 @@ int sim_run(struct workload *w, const struct scheduler_config *config,
 	m.draws = calloc(config->max_seqs, sizeof(*m.draws));
 	m.events = calloc(config->max_seqs, sizeof(*m.events));
 	r = m.draws && m.events ? run_steps(&m, config->max_plans_out, e) : err_no_memory(e);
-	ret->failed += m.in_flight; /* no work is left to wait for only if the scheduler is stuck */
+	/* Only a stuck scheduler, or a run that failed, leaves requests behind. */
+	ret->failed += m.in_flight;
 	scheduler_stats(m.s, &ret->end);
 	ret->prompt_tokens = ret->end.prompt_tokens;
 	ret->cached_tokens = ret->end.cached_tokens;

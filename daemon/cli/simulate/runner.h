@@ -1,12 +1,13 @@
 /* Simulates one worker: calls the real scheduler and cache as the daemon does, with a cost model in the device's
- * place. Time is simulated; only the host's time for planning is measured. */
+ * place. Time is simulated; only the host's time for planning and committing is measured. */
 #pragma once
 
 #include "daemon/cli/samples.h"
 #include "daemon/cli/simulate/workload.h"
 #include "scheduler/scheduler.h"
 
-/* Seconds of a step: a fixed part, and a part for each prompt token, decoding row, and KV token that a decoding row reads. */
+/* Seconds of a step: a fixed part, and a part for each prompt token, for each decoding row, and for each KV token that
+ * a decoding row reads. */
 struct cost_model {
 	double step_s, prefill_token_s, decode_row_s, kv_token_s;
 };
@@ -14,23 +15,24 @@ struct cost_model {
 /* A request in a scheduler; the `user` pointer of its events. */
 struct flight {
 	struct sim_request q;
-	double last;	 /* fleet.c: the time of its newest token */
-	uint32_t worker; /* fleet.c: the worker that answers it */
-	uint32_t n;	 /* tokens in output */
-	int32_t output[];
+	double last;	  /* fleet.c: the time of its newest token */
+	uint32_t worker;  /* fleet.c: the worker that answers it */
+	uint32_t n;	  /* tokens generated so far */
+	int32_t output[]; /* [q.n_output] */
 };
 
-/* Takes the workload's next request; NULL: out of memory. Free it with free, or by flight_end after its last event
- * (-ENOMEM). */
+/* Takes the workload's next request; NULL: out of memory. After the request's last event flight_end reports the end to
+ * the workload and frees the flight, also if it returns -ENOMEM. A flight that never ran is freed with free. */
 struct flight *flight_new(struct workload *w) MUST_CHECK;
 int flight_submit(struct flight *f, struct scheduler *s, enum scheduler_handoff handoff,
 		  struct err *e) MUST_CHECK;
 int flight_end(struct flight *f, struct workload *w, double now) MUST_CHECK;
 
-/* The host's time of one planning, and the size of the tree at that moment. */
+/* The processor time in which the host planned and committed one step. */
 struct plan_sample {
-	float nodes, plan_us, commit_us;
-	uint32_t rows;
+	float plan_us, commit_us;
+	float nodes;   /* nodes of the cache's tree when the step was planned */
+	uint32_t rows; /* rows of the plan */
 };
 
 struct sim_result {
@@ -39,7 +41,7 @@ struct sim_result {
 	uint64_t peak_bytes, peak_nodes;
 	double seconds; /* simulated seconds */
 	uint32_t peak_running;
-	struct scheduler_stats end; /* before the last flush */
+	struct scheduler_stats end; /* at the end of the run */
 	struct samples ttft_s, step_s;
 	struct plan_sample *plans; /* [steps] owned */
 	size_t plans_room;
@@ -47,7 +49,7 @@ struct sim_result {
 
 double sim_step_seconds(const struct cost_model *c, const struct plan *p);
 
-/* Runs the workload to its end. -ENOMEM, -EINVAL (a configuration that cannot work). */
+/* Runs the workload to its end. -ENOMEM; -EINVAL: a scheduler cannot have this configuration. */
 int sim_run(struct workload *w, const struct scheduler_config *config,
 	    const struct cost_model *cost, struct sim_result *ret, struct err *e) MUST_CHECK;
 void sim_result_release(struct sim_result *r);

@@ -1,5 +1,5 @@
 /* `tigon simulate`: runs the scheduler and the prefix cache of tigond, the same object code, on a workload. A cost
- * model stands for the device, and time is simulated, so a run takes only the time of planning. */
+ * model takes the device's place, and time is simulated, so a run takes only the time of planning. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -108,7 +108,7 @@ static int parse_options(int argc, char **argv, struct simulate_options *o, stru
 	return r;
 }
 
-/* Bytes of a bfloat16 KV page and of a state, as the engine lays them out. */
+/* Sets the bytes of a bfloat16 KV page and of a state, as the engine lays them out, from a model's config.json. */
 static int sizes_of_model(struct simulate_options *o, struct err *e)
 {
 	struct model_config c;
@@ -278,7 +278,7 @@ static int simulate_fleet(const struct simulate_options *o, struct err *e)
 		.link_bytes_s = o->link,
 		.fabric_bytes_s = o->fabric,
 		.message_s = o->message_us * 1e-6,
-		.n_windows = (uint32_t)o->windows,
+		.n_groups = (uint32_t)o->windows,
 		.heartbeat_s = o->heartbeat * 1e-3,
 	};
 	const struct fleet_options unified = {.n_decode = apart.n_prefill + apart.n_decode};
@@ -303,7 +303,7 @@ static int simulate(const struct simulate_options *o, struct err *e)
 		return replay_file(o->replay, e);
 	if (o->decode_workers > 0)
 		return simulate_fleet(o, e);
-	/* Found now, not at the end of a run that may take minutes. */
+	/* A run may take minutes: refuse a file that cannot be written before it begins. */
 	r = o->svg ? plot_check("svg", o->svg, e) : 0;
 	if (r == 0)
 		r = run_one(o, o->cache_memory, &bounded, e);

@@ -15,7 +15,7 @@
 #include "base/mix.h"
 #include "daemon/cli/simulate/lines.h"
 
-#define AT_MAX 1e9 /* latest time in seconds: thirty years */
+#define AT_MAX 1e9 /* latest time of a request, in seconds: thirty years */
 
 struct trace_request {
 	struct sim_request r;
@@ -23,13 +23,13 @@ struct trace_request {
 };
 
 struct session {
-	int32_t *tokens; /* owned; all earlier turns and answers */
+	int32_t *tokens; /* owned; all turns and answers so far */
 	uint32_t n_tokens, room;
 	uint32_t n_turns, turn;
 	uint64_t number;
 };
 
-/* The time at which a user sends a request, in a heap by (time, user). */
+/* The time at which a user sends the next request. workload.wakes is a heap of these by (time, user). */
 struct wake {
 	double at;
 	uint32_t user;
@@ -44,8 +44,9 @@ struct workload {
 	struct session *users; /* [o.users] */
 	struct wake *wakes;    /* [n_wakes] heap */
 	size_t n_wakes;
-	uint64_t begun;
-	uint32_t longest;
+	uint64_t begun; /* sessions that have begun */
+	/* both */
+	uint32_t longest; /* workload_longest */
 };
 
 static int32_t made_up(uint64_t seed, uint32_t k)
@@ -85,7 +86,7 @@ static int add_piece(const json_t *v, int32_t **tokens, uint32_t *n)
 	return 0;
 }
 
-/* A salt that is a text means the same space as that text as cache_salt. */
+/* Reads the space of a salt: of a text as tigond makes it of cache_salt, of a whole number a space of its own. */
 static int read_salt(const json_t *v, struct prefix_space *ret, struct err *e)
 {
 	unsigned char digest[32];
@@ -118,7 +119,7 @@ static int read_priority(const json_t *v, int32_t *ret, struct err *e)
 	return 0;
 }
 
-/* An error without a sentence means that the line is not a request. */
+/* Reads one line. If the line is not a request at all, *e is left without a sentence. */
 static int read_request(const json_t *line, struct trace_request *q, struct err *e)
 {
 	const json_t *priority = json_object_get(line, "priority"),
@@ -251,7 +252,7 @@ static bool earlier(const void *a, const void *b)
 
 static const struct heap_kind wake_heap = {.size = sizeof(struct wake), .before = earlier};
 
-/* the heap has room: each user has one wake at most */
+/* The heap has room: each user has one wake at most. */
 static void wake_at(struct workload *w, double at, uint32_t user)
 {
 	heap_add(&wake_heap, w->wakes, w->n_wakes++, &(struct wake){at, user});
@@ -300,7 +301,7 @@ int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 	}
 	w->o = *o;
 	w->longest = (uint32_t)longest;
-	/* Users begin one after the other, spread over the time that a session spends thinking. */
+	/* Users begin at random times within the mean time that the longest session spends between its turns. */
 	for (uint32_t i = 0; i < o->users; i++)
 		begin_session(w, i, draw_unit(w, 0, i) * o->think_s * o->max_turns);
 	*ret = w;
@@ -311,7 +312,6 @@ static int next_turn(struct workload *w, struct sim_request *ret)
 {
 	struct wake k = w->wakes[0];
 	struct session *s = &w->users[k.user];
-	uint32_t before = s->n_tokens;
 	int r;
 
 	heap_take(&wake_heap, w->wakes, w->n_wakes--, 0);
@@ -328,7 +328,6 @@ static int next_turn(struct workload *w, struct sim_request *ret)
 		.n_prompt = s->n_tokens,
 		.n_output = w->o.output_tokens,
 		.tag = s->number << 32 | k.user,
-		.shared = s->turn ? before : (s->number > 1 ? w->o.system_tokens : 0),
 	};
 	if (w->o.system_tokens && w->o.system_tokens < s->n_tokens)
 		ret->boundaries[ret->n_boundaries++] = w->o.system_tokens;

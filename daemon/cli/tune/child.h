@@ -1,5 +1,5 @@
-/* Starts this program again as a child process that measures one cut. A driver may end a process or hang in it (PoCL
- * does both). A process that has used OpenCL must not fork, so the parent never uses it. */
+/* Starts this program again as a child process that measures one cut. In the child a driver may end the process or hang
+ * (PoCL does both). A process that has used OpenCL must not fork, so the parent never uses OpenCL. */
 #pragma once
 
 #include <stdint.h>
@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Runs this program with argv (NULL-terminated), appends its standard output to out, and waits for its end; after so
- * many seconds the child is killed. The error says in a few words how it ended: -ETIMEDOUT, -ECHILD (it failed or a
- * signal ended it), or the errno of starting it. */
+/* Runs this program with argv (NULL-terminated), appends the child's standard output to out, and waits for its end;
+ * after `seconds` seconds the child is killed. The error's sentence is a few words on the child's end. -ETIMEDOUT;
+ * -ECHILD: it failed or a signal ended it; -ENOBUFS: its output does not fit into out; or the errno of starting it. */
 int child_run(char *const argv[], uint32_t seconds, struct buf *out, struct err *e) MUST_CHECK;

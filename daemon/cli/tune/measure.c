@@ -15,11 +15,11 @@
 enum {
 	PAGE = 64,
 	STREAMS = 64,  /* streams of a decode step, at most */
-	CONTEXT = 192, /* tokens that each stream has before */
-	SAMPLES = 20,  /* pairs of launches that a place should have */
+	CONTEXT = 192, /* tokens that each stream has before the measured one */
+	SAMPLES = 20,  /* pairs of launches that a place needs for a result */
 	SAMPLES_MAX = 1024,
-	ROUNDS_MAX = 20,
-	FAR_LARGER = 8,
+	ROUNDS_MAX = 20, /* pairs of steps of one kind */
+	FAR_LARGER = 8,	 /* a model so many times larger than a cache gains nothing from it */
 	SERIES_MAX = 256,
 	FORCED_ROWS = 3 * (TUNING_FAMILIES - 1),
 };
@@ -42,9 +42,9 @@ struct measuring {
 	uint32_t n_series;
 	struct kernel_timing *first; /* owned: launches of the first step of a pair */
 	size_t first_cap;
-	uint64_t until;
-	uint64_t seed;
-	bool differs;
+	uint64_t until; /* no step begins later */
+	uint64_t seed;	/* of the tokens */
+	bool differs;	/* some bit differed */
 };
 
 static bool is_default(const struct measuring *m)
@@ -64,8 +64,7 @@ static int look_at_peaks(struct measuring *m, struct err *e)
 	return r;
 }
 
-/* Whether the cut changes the launches at a place. A cut that changes no launch at all, such as the default cut,
- * counts at every place. */
+/* Whether launches at a place are measured: those that the cut changes. If the cut is the default one, all are. */
 static bool concerned(struct measuring *m, const struct tuning_place *p)
 {
 	kernels_use_default_cuts(engine_kernels(m->engine), false);
@@ -97,7 +96,8 @@ static int add_sample(struct measuring *m, const struct tuning_place *p, double 
 
 /* ---- steps ---- */
 
-/* A step of M tokens: M streams with one each, or a prompt. */
+/* Runs `steps` steps of M streams, each with one token a step behind `context` tokens; or runs a prompt of M tokens.
+ * *ret_us: microseconds of all of it, by the host's clock. */
 static int step(struct measuring *m, bool decode, uint32_t M, uint32_t context, uint32_t steps,
 		double *ret_us, struct err *e)
 {
@@ -109,7 +109,7 @@ static int step(struct measuring *m, bool decode, uint32_t M, uint32_t context, 
 	return r;
 }
 
-/* Compares the results of the same step, computed from nothing, with both cuts. */
+/* Computes the same tokens from nothing with both cuts, and notes in m->differs whether the results differ. */
 static int compare_bits(struct measuring *m, bool decode, uint32_t M, struct err *e)
 {
 	struct hash128 h[2] = {HASH128_INIT, HASH128_INIT};
@@ -120,7 +120,7 @@ static int compare_bits(struct measuring *m, bool decode, uint32_t M, struct err
 	for (int tuned = 0; r == 0 && tuned < 2; tuned++) {
 		kernels_use_default_cuts(engine_kernels(m->engine), !tuned);
 		load_seed(m->load, m->seed, true);
-		/* The second step reads the pages and states of the first. */
+		/* Of streams, the second step reads the pages and states that the first has written. */
 		r = step(m, decode, M, 0, 2, &us, e);
 		if (r == 0)
 			r = load_digest(m->load, decode ? M : 1, &h[tuned], e);
@@ -144,8 +144,8 @@ static int keep_first(struct measuring *m, const struct kernel_timing *t, size_t
 	return 0;
 }
 
-/* Both steps of a pair launched the same kernels in the same order. In a decode step attention's tiles have one token
- * whatever the cut, so only prompts count for attention. */
+/* Adds a sample of each launch. Both steps of the pair launched the same kernels in the same order. In a decode step
+ * attention's tiles have one token whatever the cut, so only prompts count for attention. */
 static int add_pairs(struct measuring *m, bool decode, const struct kernel_timing *t, size_t n,
 		     bool tuned_first, struct err *e)
 {
@@ -269,7 +269,7 @@ static int measure_all(struct measuring *m, struct err *e)
 
 /* ---- opening and printing ---- */
 
-/* A table that gives the cut to every launch, whatever the variant and the device. */
+/* Fills a table that gives the cut to every launch, with any kernels and on any device. */
 static void force(const struct tune_options *o, const struct tuning_cut *cut,
 		  struct tuning_row rows[FORCED_ROWS])
 {
@@ -362,7 +362,7 @@ int tune_measure(struct tune_options *o, struct err *e)
 	struct measuring m = {.options = o};
 	int r;
 
-	/* The kernel ends this process when its parent ends. */
+	/* Linux sends this process SIGTERM when its parent ends. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	r = open_all(&m, e);
 	if (r == 0)

@@ -1,4 +1,5 @@
-/* The command line of `tigon tune`, both of the process that chooses and of its children that measure. */
+/* The command line of `tigon tune`, of the process that chooses cuts and of its children, each of which measures
+ * one. */
 #pragma once
 
 #include "base/options.h"
@@ -15,9 +16,9 @@ struct tune_options {
 	struct engine_options engine;
 	unsigned batch_invariant; /* enum option_switch */
 	const char *out;	  /* NULL: standard output */
-	struct tune_cuts cuts;	  /* none: the program's own list */
-	bool family;		  /* rows for all devices of this kind */
-	uint32_t budget;	  /* seconds */
+	struct tune_cuts cuts;	  /* the cuts to measure; none: the program's own list */
+	bool family;		  /* write rows for all devices with as many compute units */
+	uint32_t budget;	  /* seconds for all cuts */
 	uint32_t limit;		  /* seconds that one child may take in all */
 	uint32_t largest;	  /* largest M to measure */
 	const char *measure;	  /* the cut to measure, in this process; NULL: choose */

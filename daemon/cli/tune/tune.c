@@ -1,7 +1,7 @@
-/* Chooses cuts: measures one after the other, each in a process of its own (child.h), and writes the fastest one for
- * every place. The default cut stays where none is faster by more than the noise, which the first process finds by
- * measuring the default cut against itself. Every chosen cut is a program to compile when a model is opened, so only
- * the few that save the most are taken. */
+/* `tigon tune`: measures one cut after the other, each in a process of its own (child.h), and writes a table with the
+ * fastest one for every place (kernels/tuning/tuning.h). The default cut stays where no other is faster by more than
+ * the noise. The first process finds the noise by measuring the default cut against itself. For every chosen cut a
+ * program is compiled when a model is opened, so only the few that save the most are taken. */
 #include "daemon/cli/command.h"
 
 #include <errno.h>
@@ -18,17 +18,19 @@
 #include "engine/checkpoint/model_config.h"
 
 #define SECOND	   1000000000ull
-#define NOISE	   0.03 /* least gain of a cut that is taken */
-#define LEAST_TIME 5	/* seconds of a measurement, at least */
+#define NOISE	   0.03 /* least noise, and least gain of a chosen cut, as shares of a time */
+#define LEAST_TIME 5	/* least seconds for measuring a cut */
 
 enum {
 	OUTPUT_MAX = 16 << 20,
 	ARGS_MAX = 256,
-	SAME_MAX = 4, /* most cuts of a program: kernels/tuning/cuts.h has room for 7 */
+	/* Most cuts of a program that keep the bits, and most that change them. Besides the default cut
+	 * kernels/tuning/cuts.h has room for 7. */
+	SAME_MAX = 4,
 	DIFFER_MAX = 2,
 };
 
-/* First one value at a time, then values that work together. All but the last few keep the bits. */
+/* First cuts that change one size, then cuts that change several. All but those with chains=2 keep the bits. */
 static const char *const own_cuts[] = {
 	"blocks=4",
 	"blocks=16",
@@ -69,7 +71,7 @@ struct place {
 	struct tuning_row tried[TUNE_CUTS_MAX]; /* by the cut's number; us 0: not measured here */
 	/* the chosen cut that keeps the bits; the chosen one that changes them; NULL: none */
 	const struct tuning_row *same, *differ;
-	double noise;
+	double noise; /* a cut is faster if it saves more than this share of the default cut's time */
 };
 
 struct tuning_run {
@@ -150,7 +152,7 @@ static int measure(struct tuning_run *t, const char *cut, uint32_t seconds,
 	return r;
 }
 
-/* A place is a family at one N, K and M. */
+/* Finds a place by its family, N, K and M. NULL: the default cut was not measured there. */
 static struct place *find_place(const struct tuning_run *t, const struct tuning_place *p)
 {
 	for (size_t i = 0; i < t->n_places; i++) {
@@ -162,8 +164,8 @@ static struct place *find_place(const struct tuning_run *t, const struct tuning_
 	return NULL;
 }
 
-/* Takes over the rows that were measured with a cut. Returns the number of places at which the cut is faster than the
- * default one. */
+/* Notes the rows that were measured with a cut. Returns the number of places at which the cut is faster than the
+ * default one by more than the noise. */
 static uint32_t take_rows(struct tuning_run *t, uint32_t cut, const struct tuning_table *table)
 {
 	uint32_t faster = 0;
@@ -268,7 +270,7 @@ static int measure_all(struct tuning_run *t, struct err *e)
 
 /* ---- choosing ---- */
 
-/* Products and experts are one program. */
+/* Whether the cuts of a place belong to a program. Products and experts are one program, TUNING_PRODUCT. */
 static bool of_program(const struct place *p, enum tuning_family program)
 {
 	enum tuning_family family = p->own.place.family;
@@ -282,8 +284,9 @@ static double now(const struct place *p, bool same_bits)
 	return !same_bits && p->differ ? ratio(p->differ) : p->same ? ratio(p->same) : 1;
 }
 
-/* The share of a place's time that this cut would save. The cut must be faster, by more than the noise, than the
- * default cut; a cut that changes bits must also be faster than the chosen cut that keeps them. */
+/* The time that this cut would save at a place besides the cuts chosen so far, as a share of the default cut's time. It
+ * is 0 unless the cut is faster, by more than the noise, than the default cut; a cut that changes bits must be faster
+ * than the chosen cut that keeps them. */
 static double gain(const struct place *p, uint32_t cut, bool same_bits)
 {
 	const struct tuning_row *row = &p->tried[cut];
@@ -294,7 +297,7 @@ static double gain(const struct place *p, uint32_t cut, bool same_bits)
 	return MAX(now(p, same_bits) - ratio(row), 0.0);
 }
 
-/* Chooses cuts of a program, first the one that saves the most over all places. */
+/* Chooses up to `most` cuts of a program: each time the one that saves the most over all places. */
 static void take_cuts(struct tuning_run *t, enum tuning_family program, bool same_bits,
 		      uint32_t most)
 {
@@ -350,7 +353,7 @@ static void write_row(const struct tuning_run *t, struct tuning_row row, FILE *o
 	tuning_write_row(out, &row);
 }
 
-/* The table, as text. */
+/* Writes the table as text. */
 static void write_table(const struct tuning_run *t, FILE *out)
 {
 	const struct tuning_row *any = &t->places[0].own;
@@ -391,7 +394,7 @@ static int write_out(const struct tuning_run *t, struct err *e)
 	return r;
 }
 
-/* Checks that the table can be written. Leaves no file there: an interrupted run must leave none behind. */
+/* Checks that the table can be written. Leaves no file at the path, so that an interrupted run leaves none either. */
 static int check_out(const char *path, struct err *e)
 {
 	struct file_draft draft;
@@ -409,7 +412,7 @@ static int choose(const struct tune_options *o, int argc, char **argv, struct er
 	struct model_config config;
 	int r = model_config_open(o->engine.model_dir, &config, e);
 
-	/* found now, not after an hour */
+	/* A run may take an hour: refuse a path that cannot be written before it begins. */
 	if (r == 0 && o->out && (r = check_out(o->out, e)) < 0)
 		err_prefix(e, "--out");
 	if (r < 0)
