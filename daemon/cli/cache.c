@@ -255,7 +255,7 @@ static int show(const json_t *v, struct err *e)
 	}
 	print_totals(v);
 	buf_init(&margin, 1 << 20);
-	/* Roots of one space (one cache_salt) follow each other; they are cut off and printed as a list. */
+	/* The roots of one space (of one cache_salt) follow each other. Cut them off and print them as a list. */
 	for (; root; root = next) {
 		struct node *last = root;
 

@@ -297,7 +297,8 @@ static double gain(const struct place *p, uint32_t cut, bool same_bits)
 	return MAX(now(p, same_bits) - ratio(row), 0.0);
 }
 
-/* Chooses up to `most` cuts of a program: each time the one that saves the most over all places. */
+/* Chooses up to `most` cuts of a program that keep (or, without same_bits, change) the bits: each time the one that saves
+ * the most over all places. */
 static void take_cuts(struct tuning_run *t, enum tuning_family program, bool same_bits,
 		      uint32_t most)
 {
