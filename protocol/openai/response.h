@@ -84,7 +84,7 @@ struct openai_delta {
 	size_t content_len;
 	const char *reasoning; /* chat only */
 	size_t reasoning_len;
-	const struct openai_token *tokens; /* [n_tokens] for logprobs: those that end in this piece */
+	const struct openai_token *tokens; /* [n_tokens] for logprobs: tokens that end in it */
 	size_t n_tokens;
 	const int32_t *token_ids; /* [n_token_ids] for return_token_ids */
 	size_t n_token_ids;
