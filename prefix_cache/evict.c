@@ -8,10 +8,11 @@
 #include "base/heap.h"
 #include "prefix_cache/prefix_cache_internal.h"
 
-/* The expected number of further uses of a node; only the proportions matter. The end of a conversation is a leaf,
- * and its next turn begins there: 1. An earlier place of a conversation is used again only if a client edits an
- * earlier turn; that is likelier at the end of a message than at the end of a prefill window. A node with several
- * children has been used a second time, so a third use is likely: 1. */
+/* The expected number of further uses of a node; only the proportions matter. It is 1 for a leaf, the end of a
+ * conversation, because the next turn begins there. It is 1 for a node with several children too: such a node has been
+ * used a second time, so a third use is likely. A node with one child is an earlier place of a conversation, and is
+ * used again only if a client edits an earlier turn. That is likelier at the end of a prompt or message than at the
+ * end of a prefill window. */
 static const double inner_reuse[] = {
 	[PREFIX_CHECKPOINT_PROMPT] = 1.0 / 8,
 	[PREFIX_CHECKPOINT_MESSAGE] = 1.0 / 8,
@@ -29,7 +30,7 @@ static double expected_uses(const struct prefix_node *n)
 	return inner_reuse[n->kind] + (hits > 1 ? hits - 1 : 0);
 }
 
-/* reuse_time before the first return; each return then counts in it as one of so many. */
+/* reuse_time at the start, and how slowly it follows: each return moves it by 1 / REUSE_TIME_LATEST of the way. */
 #define REUSE_TIME_FIRST  64.0
 #define REUSE_TIME_LATEST 64.0
 
@@ -107,7 +108,8 @@ enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefi
 	return n->slot != POOL_NONE && !c->pins[n->slot] ? EVICT_STATE : EVICT_NOT;
 }
 
-/* Tokens that would have to be computed again without this node: from the nearest checkpoint above it to its end. */
+/* Tokens that would have to be computed again without this node: from the nearest checkpoint above it (without states:
+ * from its own beginning) to its end. */
 static uint32_t tokens_lost(const struct prefix_cache *c, const struct prefix_node *n)
 {
 	const struct prefix_node *above = n->parent;
@@ -212,7 +214,7 @@ static const struct evict_entry *first_of(struct prefix_cache *c, enum evict_gro
 	return h->n ? h->v : NULL;
 }
 
-/* Evicts one node of these groups. */
+/* Evicts the first node of these groups, of EVICT_STATE its slot alone. Not all of the groups may be empty. */
 static void evict_one(struct prefix_cache *c, const enum evict_group *groups, unsigned int n_groups)
 {
 	const struct evict_entry *first = NULL;

@@ -1,31 +1,31 @@
 /* The order of eviction. A node with memory that could be freed is in one of three groups:
  *
- *     EVICT_BARE    an unlocked leaf without a state: gives its pages, and goes
- *     EVICT_LEAF    an unlocked leaf with a state: gives its pages and its slot, and goes
- *     EVICT_STATE   an inner or a locked node with a state that no step is about to read: gives its slot
+ *     EVICT_BARE    an unlocked leaf without a state: eviction frees its pages and removes it
+ *     EVICT_LEAF    an unlocked leaf with a state: eviction frees its pages and its slot, and removes it
+ *     EVICT_STATE   an inner or a locked node with a state that is not pinned: eviction frees its slot
  *
  * When pages are short a node of BARE or LEAF is evicted, when slots are short one of LEAF or STATE, and when the
  * budget is used up one of any group: the node with the lowest score.
  *
  * A node is worth the work that it saves for each byte that it takes, times the chance that it will be used again.
- * That chance falls with the time t since the last use, as e^(-t / reuse_time), where reuse_time is the mean time
- * after which leaves were used again. The logarithm of this worth falls equally fast for all nodes, so nodes can be
- * compared by a score that does not change with time:
+ * That chance falls with the time t since the last use, as e^(-t / reuse_time), where reuse_time is a moving mean of
+ * the times after which leaves were used again. The logarithm of this worth falls equally fast for all nodes, so nodes
+ * can be compared by a score that does not change with time:
  *
  *     score = time of last use + reuse_time * log(expected uses * tokens to compute again / bytes that come free)
  *
- * So a conversation that is used again within its usual time is kept longer than one that is not, however long the
- * latter is. Of two conversations that were used at about the same time, the one that is worth more for its bytes is
- * kept longer.
+ * So of two conversations that were used at about the same time, the one that is worth more for its bytes is kept
+ * longer. And of two that are worth the same, the one that was used last.
  *
- * In a model with states no request can resume at a BARE leaf, so these are evicted first, the longest unused before
- * the others.
+ * In a model with states no request can resume at a BARE leaf, so these are evicted first: those that were never hit
+ * before the others, then the longest unused.
  *
- * A node's score is computed again when it is used, and when it gets or loses a child. When a checkpoint is evicted,
- * the scores of all nodes below it grow. That is corrected late: when such a node comes up for eviction, its score is
- * computed again, and if it grew, the node goes back into its heap. (At most 16 scores of a group are corrected for
- * one eviction.) When a checkpoint is added, the scores of all nodes below it shrink. That is corrected when those
- * nodes are used. So an eviction costs O(log n), and the walk up to the next checkpoint. */
+ * A node's score is computed again when it is used, when it changes its group, and when it gets or loses a child. When
+ * a checkpoint is evicted, the scores of the nodes between it and the next checkpoints below it should grow. That is
+ * corrected late: when such a node comes up for eviction, its score is computed again, and if it grew, the node goes
+ * back into its heap. (At most 16 scores of a group are corrected for one eviction.) When a checkpoint is added, the
+ * scores of these nodes should shrink. That is corrected when they are computed for another reason. So an eviction
+ * costs O(log n) for n nodes, and the walk up to the nearest checkpoint. */
 #pragma once
 
 #include <stdbool.h>
@@ -51,14 +51,14 @@ struct evict_key {
 
 bool evict_key_before(const struct evict_key *a, const struct evict_key *b);
 
-/* The place of a node in the heaps. */
+/* The place of a node in the heaps; group EVICT_NOT: it is in none. */
 struct evict_seat {
 	enum evict_group group;
 	uint32_t place; /* heaps[group].v[place].node is the node */
 };
 
-/* The nodes of a group: a heap (base/heap.h), the node to evict first on top. The keys lie in the heap itself, so that comparing
- * reads no node. Memory for every node that can be in the group is allocated at the start. */
+/* The nodes of a group: a heap (base/heap.h), the node to evict first on top. The keys lie in the heap itself, so that
+ * comparing reads no node. Memory for every node that can be in the group is allocated at the start. */
 struct evict_heap {
 	struct evict_entry {
 		struct evict_key key;
@@ -76,18 +76,20 @@ struct evict {
 int evict_init(struct evict *e, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;
 void evict_release(struct evict *e);
 
-/* A request resumes at n. Called before n is locked and its use is noted. */
+/* A request resumes at n: if n is an unlocked leaf, the time since its last use counts in reuse_time. To be called
+ * before n is locked and touched. */
 void evict_note_return(struct prefix_cache *c, const struct prefix_node *n);
 
 /* The group that the node should be in now. */
 enum evict_group evict_group_of(const struct prefix_cache *c, const struct prefix_node *n);
 
-/* Called after a change of locks, pins, slot or children. evict_place puts the node into its group; evict_rescore
- * also gives it its new key if it stays in its group; evict_leave takes it out, before it is freed. */
+/* evict_place and evict_rescore are called after a change of locks, pins, slot or children. evict_place puts the node
+ * into its group; evict_rescore also gives it its new key if it stays in its group. evict_leave takes the node out of
+ * its group, before it is freed. */
 void evict_place(struct prefix_cache *c, struct prefix_node *n);
 void evict_rescore(struct prefix_cache *c, struct prefix_node *n);
 void evict_leave(struct prefix_cache *c, struct prefix_node *n);
 
-/* Evicts until n_pages and n_slots are free and within the budget. False, and nothing is evicted: that cannot be
- * reached. */
+/* Evicts until n_pages pages and n_slots slots are free and the budget allows to take them. False, and nothing is
+ * evicted: that cannot be reached. */
 bool evict_make_room(struct prefix_cache *c, uint32_t n_pages, uint32_t n_slots) MUST_CHECK;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Twice as many hashes as the pool has pages, so that most pages evicted since the pool was last filled are found:
- * 512 KiB to 16 MiB. */
+/* The table has room for at least twice as many hashes as the pool has pages, so that most pages evicted since the pool
+ * was last filled are found. It takes 512 KiB to 16 MiB, so in a pool of more than 2^20 pages it forgets sooner. */
 enum { LINES_MIN = 1 << 13, LINES_MAX = 1 << 18 };
 
 int ghosts_init(struct ghosts *g, uint32_t n_pages)

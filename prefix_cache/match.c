@@ -1,9 +1,9 @@
-/* Matching a prompt against the tree, and the reason why it does not go further.
+/* Matching a prompt against the tree, and the reason why the match ends where it does.
  *
  * The walk goes as deep as the tree has KV pages and remembers the deepest place at which a request can resume. If
- * the tree has several variants of a page the walk tries them all, origin 0 first, then by age; of equally deep
- * places the first one found counts. There are few variants in practice. A client could make many, so the walk tries
- * no more than VARIANTS_MAX. */
+ * the tree has several variants of a page (radix.h) the walk tries them all, origin 0 first, then by age; of equally
+ * deep places the first one found counts. There are few variants in practice. A client could make many, so the walk
+ * tries no more than VARIANTS_MAX in all, besides the first one of each page. */
 #include <assert.h>
 
 #include "base/mix.h"
@@ -47,14 +47,16 @@ struct walk {
 	const struct prefix_cache *c;
 	const struct prefix_key *key;
 	uint32_t limit; /* whole pages before the last token, in tokens */
+	/* the deepest node at which a request can resume, and the deepest one with KV pages; tokens up to there */
 	struct prefix_node *best, *known;
 	uint32_t n_best, n_known;
-	struct prefix_node *todo[VARIANTS_MAX + 1];
+	struct prefix_node *todo[VARIANTS_MAX + 1]; /* nodes to visit, the next one last */
 	uint32_t n_todo, n_variants;
 };
 
-/* The origin that the key requires of a page with this end; all pages that end up to *ret_until must have it. A
- * switch at the end of a page, behind its last token, does not concern the page. */
+/* The origin that the key requires of a page that ends before position page_end. The pages behind it must have the
+ * same one, as long as they end at *ret_until or before. A switch at the end of a page, behind its last token, does not
+ * concern the page. */
 static uint64_t key_origin(const struct prefix_key *key, uint32_t page_end, uint32_t *ret_until)
 {
 	uint32_t i = 0;

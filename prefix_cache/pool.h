@@ -1,12 +1,12 @@
-/* A pool of numbered things (KV pages, state slots, seats). It knows their ids, never their bytes.
+/* A pool of numbered things (KV pages, state slots, seats). It handles their ids, never their bytes.
  *
  * Every id is free or has a reference count. pool_get returns the smallest free id, so that ids in use stay dense and
  * a plan can be reproduced.
  *
  *     free + used == size, always; an id that is free cannot be put (assert: a bug in the caller)
  *
- * The free ids are a tree of bits, 64 children a node, so that get and put touch one word on each level (4 levels for
- * 16 million ids) and never allocate. A pool of 4096 has two levels:
+ * The free ids are a tree of bits, 64 children a node, so that get and put touch at most one word on each level (4
+ * levels for 16 million ids) and never allocate. A pool of 4096 has two levels:
  *
  *     levels[1]   1 word     bit w: word w of levels[0] is not 0
  *     levels[0]  64 words    bit i of word w: number 64 w + i is free
@@ -29,7 +29,7 @@ void pool_free(struct pool *p);
 /* The smallest free id, which gets one reference; POOL_NONE: none is free. */
 uint32_t pool_get(struct pool *p) MUST_CHECK;
 
-/* One reference more / one less; the id is free after the last. */
+/* Adds a reference to an id in use, and takes one away. Without references the id is free. */
 void pool_ref(struct pool *p, uint32_t id);
 void pool_put(struct pool *p, uint32_t id);
 

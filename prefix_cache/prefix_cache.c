@@ -138,7 +138,7 @@ bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_mat
 	if (beside && beside->node) {
 		const struct prefix_node *n = beside->node;
 
-		/* using the match would split the last edge and lock only its beginning */
+		/* Using the match would split the last edge and lock only its beginning. */
 		if (!n->locks && beside->n_tokens < n->depth) {
 			uint32_t k =
 				(beside->n_tokens - radix_start(&c->tree, n)) / config->page_tokens;
@@ -175,7 +175,7 @@ uint32_t prefix_cache_take_slot(struct prefix_cache *c)
 	return evict_make_room(c, 0, 1) ? pool_get(c->slots) : POOL_NONE;
 }
 
-/* Counts: a page of n gets the first (by 1) or loses the last (by -1) reference of a request. */
+/* Updates the counts when a page of n gets the first (by 1) or loses the last (by -1) reference of a request. */
 static void share(struct prefix_cache *c, struct prefix_node *n, int by)
 {
 	n->shared += (uint32_t)by;

@@ -1,8 +1,9 @@
-/* The prefix cache of a hybrid model: which KV pages and which recurrent states exist for which tokens, which
- * requests use them, and which are evicted when memory is short. It handles ids only, never bytes.
+/* The prefix cache of a hybrid model: which KV pages and which recurrent states exist for which tokens, which of them
+ * are in use, and which are evicted when memory is short. It handles ids only, never bytes.
  *
- * A request can resume a prefix that has KV pages for all of it *and* a recurrent state at exactly its end (a
- * *checkpoint*). Both hang on one radix tree:
+ * A request can resume a prefix if there are KV pages for all of it *and* a recurrent state at exactly its end. Such a
+ * state is a *checkpoint*. (In a model without recurrent layers whole pages are enough.) Pages and checkpoints hang on
+ * one radix tree:
  *
  *     root ── space ──[ You are a ... | page 3 page 7 ]──┬──[ ... | page 9 ]  slot 4
  *                                           slot 1       └──[ ... | page 2 page 5 ]
@@ -12,14 +13,16 @@
  * Below the root is one empty node for every *space* (cache_salt), so that tenants never share a prefix.
  *
  * Origin. Pages and states that were decoded, token by token, differ in their last bits from those that a prefill
- * computed. The *origin* of a page tells how its tokens, from the first one to the end of the page, were computed: at
- * which positions computing changed between prefill and decode (0: all of them were prefilled). Edges with equal
- * tokens and different origins are different children, so every path was computed by one request. A match takes paths
- * of any origin (struct prefix_key.origin_any), or of one given origin.
+ * computed. The *origin* of a page is a number that tells how the tokens of its path, up to the end of the page, were
+ * computed. It is 0 if all of them were prefilled; otherwise it is a hash of the positions at which computing changed
+ * between prefill and decode. Edges with equal tokens and different origins are different children. So each page of a
+ * path was computed behind the bits of the pages above it. A match takes paths of any origin, or only those with given
+ * origins (struct prefix_key).
  *
- * Ownership. Pages and slots are counted in pools. A request takes pages and slots and writes them. Extending the
- * tree hands whole pages over to it, adding a checkpoint hands over a slot; from then on they are not written. If the
- * tree already has pages with the same tokens and origin it keeps its own and puts the request's back.
+ * Ownership. Pages and slots are counted in pools. A request takes pages and slots and writes them. (In this room a
+ * request is any user of the cache, also a load of scheduler/tiering.h.) Extending the tree hands whole pages over to
+ * it, and adding a checkpoint hands over a slot; from then on they are not written. If the tree already has pages with
+ * the same tokens and origin it keeps its own and puts the request's back.
  *
  *     free + held by requests alone + held by the tree == size, for each pool
  *
@@ -47,29 +50,30 @@ struct prefix_node;
 
 struct prefix_cache_config {
 	uint32_t page_tokens; /* positions of a page, >= 1 */
-	/* Checkpoints lie at multiples of it; a multiple of page_tokens. 0: the model has no recurrent state, and a request
-	 * can resume at every page boundary. */
+	/* Checkpoints lie at multiples of it; a multiple of page_tokens. 0: the model has no recurrent state, and a
+	 * request can resume at every page boundary. */
 	uint32_t state_tokens;
 	uint32_t n_pages, n_slots;
 	/* bytes of a page and of a slot, for the budget and the order of eviction */
 	uint64_t page_bytes, slot_bytes;
 	/* budget of all pages and slots in use; 0: the pools alone limit them */
 	uint64_t budget_bytes;
-	bool refuse_decoded; /* keep and match only prefilled pages and states (origin 0) */
+	bool refuse_decoded; /* keep only prefilled pages and states (origin 0) */
 };
 
-/* The reasons why a prompt could not be resumed further on. Of several that apply, the first one here is reported. */
+/* The reasons why a prompt could not be resumed further on. Of several that apply, the first one here is reported. A
+ * boundary is a multiple of state_tokens, or of page_tokens in a model without states. */
 enum prefix_miss {
-	PREFIX_MISS_NONE,	   /* it was resumed at the last boundary before its last token */
-	PREFIX_MISS_DISABLED,	   /* the request or the configuration turns the cache off */
-	PREFIX_MISS_LOGPROBS,	   /* log-probabilities of the prompt need every token computed */
-	PREFIX_MISS_SHORT,	   /* there is no boundary before its last token */
-	PREFIX_MISS_EVICTED_STATE, /* KV pages go deeper; the state there was evicted */
+	PREFIX_MISS_NONE,     /* it can be resumed at the last boundary before its last token */
+	PREFIX_MISS_DISABLED, /* the request or the configuration turns the cache off */
+	PREFIX_MISS_LOGPROBS, /* log-probabilities of the prompt need every token computed */
+	PREFIX_MISS_SHORT,    /* there is no boundary before its last token */
+	PREFIX_MISS_EVICTED_STATE, /* KV pages go deeper; a state there was evicted */
 	PREFIX_MISS_NO_CHECKPOINT, /* KV pages go deeper; no state was kept there */
-	PREFIX_MISS_LOADING,	   /* the files below are still being listed */
-	PREFIX_MISS_EVICTED_PAGE,  /* the next page was evicted */
-	PREFIX_MISS_SALT, /* never seen in this cache_salt's space; other spaces are not searched */
-	PREFIX_MISS_COLD, /* never seen */
+	PREFIX_MISS_LOADING,	   /* the store's files are still being listed */
+	PREFIX_MISS_EVICTED_PAGE,  /* the next page was evicted (as far back as ghosts.h goes) */
+	PREFIX_MISS_SALT, /* as COLD, in the space of a cache_salt; other spaces are not searched */
+	PREFIX_MISS_COLD, /* the next page was never seen, or is forgotten */
 	PREFIX_MISS_N
 };
 
@@ -84,14 +88,15 @@ void prefix_cache_free(struct prefix_cache *c);
 
 #define PREFIX_PREFILLED UINT64_C(0)
 
-/* The origin of pages that end behind `position`, from which tokens are decoded or (!decoding) prefilled; `before` if
- * that is no change. Bit 0 of an origin tells whether the page's last tokens were decoded. */
+/* The origin of the pages that end behind `position`, if the tokens from there on are decoded or (!decoding) prefilled.
+ * before: the origin of the tokens up to there; the result is the same one if computing does not change. Bit 0 of an
+ * origin tells whether the last tokens were decoded. */
 uint64_t prefix_origin(uint64_t before, uint32_t position, bool decoding);
 
 /* ---- matching ---- */
 
 struct prefix_space {
-	uint64_t id[2]; /* a cryptographic hash of the cache_salt; {0, 0}: there is none */
+	uint64_t id[2]; /* a cryptographic hash of the cache_salt; {0, 0}: no cache_salt */
 };
 
 struct prefix_key {
@@ -101,8 +106,9 @@ struct prefix_key {
 	uint32_t n_tokens;
 	bool origin_any;
 	bool pages_only; /* no state is needed: the match may end at any page */
-	/* Unless origin_any: pages whose last token is at switches[i].position or behind it, and before the next switch, must
-	 * have switches[i].origin. [0] is at position 0. */
+	/* Unless origin_any: pages whose last token is at switches[i].position or behind it, and before the next
+	 * switch, must have switches[i].origin. switches[0] is at position 0. n_switches 0: all pages must have
+	 * origin 0. */
 	const struct prefix_switch {
 		uint32_t position;
 		uint64_t origin;
@@ -113,24 +119,26 @@ struct prefix_key {
 struct prefix_match {
 	/* a request can resume here; a multiple of state_tokens or page_tokens */
 	uint32_t n_tokens;
-	uint32_t n_known; /* the end of the KV pages that the tree has (>= n_tokens) */
-	/* Position of a missing checkpoint that a later request will want: n_known rounded down to state_tokens; 0:
-	 * n_tokens is there already. */
+	uint32_t n_known; /* tokens for which the tree has KV pages, >= n_tokens */
+	/* Where a checkpoint is missing that a later request is likely to need: n_known rounded down to state_tokens.
+	 * 0: the request resumes there, or needs no state. */
 	uint32_t branch;
 	uint32_t slot;	 /* the state at n_tokens; POOL_NONE: there is none, or none is needed */
 	uint64_t origin; /* origin of the page that ends at n_tokens */
 	enum prefix_miss miss;
-	struct prefix_node *node; /* for prefix_cache_use; borrowed until the cache changes */
+	/* for prefix_cache_use; borrowed until the cache changes; NULL: the space has no node */
+	struct prefix_node *node;
 };
 
-/* Finds the longest prefix that can be resumed; changes nothing. Of equally long ones it takes a prefilled one
- * (origin 0), then the oldest. Never reports the reasons DISABLED, LOGPROBS and LOADING, which only the caller knows. */
+/* Finds the longest prefix that can be resumed; changes nothing. match.c says which of equally long ones it takes, and
+ * bounds the search. Never reports the reasons DISABLED, LOGPROBS and LOADING, which the caller has to find. */
 void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *key,
 			struct prefix_match *ret);
 
-/* Uses a match: locks the node at m->n_tokens (the space's node if that is 0), counts a hit, writes the page ids of
- * the path to pages [m->n_tokens / page_tokens], and pins m->slot. Returns the node; NULL, and nothing changed: out
- * of memory. */
+/* Uses a match: locks the node that ends at m->n_tokens, counts a hit of it, writes the page ids of the path to
+ * pages [m->n_tokens / page_tokens], and pins m->slot. If m->n_tokens is 0 it locks the space's node instead, and
+ * counts no hit. The node is made first if need be: an edge is split, or a space is added. Returns the node; NULL, and
+ * nothing changed: out of memory. */
 struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix_key *key,
 				     const struct prefix_match *m, uint32_t *pages) MUST_CHECK;
 
@@ -138,8 +146,8 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 void prefix_cache_lock(struct prefix_cache *c, struct prefix_node *n);
 void prefix_cache_unlock(struct prefix_cache *c, struct prefix_node *n);
 
-/* A pinned slot is not evicted, and neither is its node; the pool does not give it out again. Pins are counted. A
- * slot that has left the tree meanwhile is unpinned in the same way. */
+/* A pinned slot is not evicted, and neither is its node. If it leaves the tree otherwise (prefix_cache_retire), the
+ * pool does not give it out before it is unpinned. Pins are counted. */
 void prefix_cache_pin(struct prefix_cache *c, uint32_t slot);
 void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot);
 
@@ -148,27 +156,29 @@ void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot);
 /* Adds n_pages whole pages of one origin behind `node`, which the caller has locked: tokens [n_pages * page_tokens]
  * and page ids. The caller gives its pages away. If the tree already had some of the pages, the caller's are put
  * back, and pages[] is changed to the tree's. Returns the node at the end of the pages, to which the lock moves.
- * NULL, and nothing changed: the host is out of memory, or the origin is not 0 and decoded pages are refused. */
+ * NULL, and nothing changed: the host is out of memory, the origin is not 0 and decoded pages are refused, or the path
+ * would have more than UINT32_MAX tokens. */
 struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_node *node,
 					const int32_t *tokens, uint32_t *pages, uint32_t n_pages,
 					uint64_t origin) MUST_CHECK;
 
+/* Why a state was kept, the best reason first: a checkpoint that was added for two reasons has the better one. */
 enum prefix_checkpoint {
 	PREFIX_CHECKPOINT_PROMPT,  /* at the end of a prompt: the next turn begins here */
-	PREFIX_CHECKPOINT_MESSAGE, /* at a turn's end, or a point of divergence */
+	PREFIX_CHECKPOINT_MESSAGE, /* at a turn's end, or where two prompts part */
 	PREFIX_CHECKPOINT_CHUNK,   /* where a window of a prefill ended */
 	PREFIX_CHECKPOINT_DECODE,  /* while generating */
 };
 
 /* Adds a checkpoint to a node that the caller has locked and whose end is a multiple of state_tokens. The slot is
- * taken; if the node has a checkpoint already, it is put back. The state must have been written, or be queued on the
- * device before any later command. */
+ * taken; if the node has a checkpoint already, this slot is put back. The state must have been written, or the command
+ * that writes it must be queued on the device before any command that reads it. */
 void prefix_cache_checkpoint(struct prefix_cache *c, struct prefix_node *n, uint32_t slot,
 			     enum prefix_checkpoint kind);
 
-/* Removes a node's decode checkpoint, because the request that left it will leave a newer one. Keeps it if it was
- * hit, or if another request left a checkpoint there as well. To be called before the node is extended, so that the
- * node can grow in place. */
+/* Removes a node's decode checkpoint, because the request that left it is about to leave a newer one. Keeps it if it
+ * was hit, or if a checkpoint was added there more than once. To be called before the node is extended, so that the
+ * node's edge can grow; otherwise the extension is a new node. */
 void prefix_cache_retire(struct prefix_cache *c, struct prefix_node *n);
 
 uint32_t prefix_node_tokens(const struct prefix_node *n); /* tokens from the root to its end */
@@ -181,9 +191,9 @@ void prefix_cache_origins(const struct prefix_cache *c, const struct prefix_node
 
 /* ---- marks ---- */
 
-/* Marks pages and slots of the tree, for tiering. The tree drops the mark of a page or slot when it gives it up, so a
- * caller that finds its mark knows that the id still has the same content. Pages and slots outside the tree cannot be
- * marked. */
+/* Marks a page or slot of the tree, or takes the mark away, for scheduler/tiering.h. A page or slot that leaves the
+ * tree loses its mark. So a caller that finds its mark knows that the id still has the same content. Outside the tree
+ * nothing can be marked. */
 void prefix_cache_mark(struct prefix_cache *c, enum tier_kind kind, uint32_t id, bool mark);
 bool prefix_cache_marked(const struct prefix_cache *c, enum tier_kind kind, uint32_t id);
 
@@ -192,8 +202,8 @@ const int32_t *prefix_cache_page_tokens(const struct prefix_cache *c, uint32_t p
 
 /* ---- memory ---- */
 
-/* Whether n_pages and n_slots could be taken, evicting unlocked and unpinned memory, after using the match `beside`
- * (NULL: none). Changes nothing. */
+/* Whether n_pages pages and n_slots slots could be taken, if need be by eviction. beside: a match that is going to be
+ * used first, so that its pages and slot cannot be evicted; NULL: none. Changes nothing. */
 bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_match *beside,
 			   uint64_t n_pages, uint64_t n_slots);
 
@@ -202,13 +212,14 @@ bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_mat
 uint32_t prefix_cache_take_page(struct prefix_cache *c) MUST_CHECK;
 uint32_t prefix_cache_take_slot(struct prefix_cache *c) MUST_CHECK;
 
-/* For pages and slots that a request took and has not handed over. A page may get further references: choices share
- * pages. */
+/* put: gives back a page or slot that the request took and did not hand over to the tree. A page may get further
+ * references, because choices share pages; each is put for itself, also when the page is the tree's by then. */
 void prefix_cache_ref_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_slot(struct prefix_cache *c, uint32_t slot);
 
-/* Empties the tree. -EBUSY, and nothing changed: a node is locked, a slot pinned, or a request holds memory. */
+/* Empties the tree, and forgets what was evicted. -EBUSY, and nothing changed: a node is locked, a slot is pinned, or
+ * a request holds memory. */
 int prefix_cache_flush(struct prefix_cache *c) MUST_CHECK;
 
 /* For tests: see pool_shuffle. -EBUSY unless all pages and slots are free. */
@@ -220,7 +231,7 @@ struct prefix_stats {
 	uint64_t nodes, spaces;
 	uint64_t free_pages, free_slots; /* free in the pools */
 	uint64_t tree_pages, tree_slots; /* held by the tree */
-	/* of those, the ones neither locked nor pinned */
+	/* of those: pages of unlocked nodes to which no request has a reference; slots that are not pinned */
 	uint64_t evictable_pages, evictable_slots;
 	uint64_t used_bytes;		       /* bytes of requests and tree */
 	uint64_t evicted_pages, evicted_slots; /* since the start */
@@ -231,7 +242,7 @@ void prefix_cache_stats(const struct prefix_cache *c, struct prefix_stats *ret);
 
 /* A node as GET /cache shows it. Parents come before children, children in order of age. */
 struct prefix_view {
-	uint64_t id, parent; /* id counts from 1 in order of creation; parent 0: a space */
+	uint64_t id, parent; /* ids count from 1 in order of creation; parent 0: the space */
 	uint32_t depth;	     /* tokens from the root to its end */
 	const int32_t *tokens;
 	const uint32_t *pages;
@@ -240,7 +251,7 @@ struct prefix_view {
 	uint64_t hits, age; /* age: calls since it was last used */
 	uint32_t locks;
 	uint64_t origin;
-	enum prefix_checkpoint kind; /* why its state was kept */
+	enum prefix_checkpoint kind; /* if it has a slot */
 	struct prefix_space space;
 };
 

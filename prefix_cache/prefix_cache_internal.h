@@ -17,11 +17,11 @@ struct prefix_cache {
 	struct evict evict;
 	struct ghosts ghosts;
 	uint64_t now; /* the time: a count of calls */
-	/* Counts, kept right by tree.c, lock.c and prefix_cache.c. A page of the tree that a request has a reference to as well is
-	 * *shared*: it does not come free when its node is evicted. */
+	/* Counts. A page of the tree to which a request has a reference as well is *shared*: it does not come free when
+	 * its node is evicted. */
 	uint64_t tree_pages, tree_slots, shared_pages;
 	uint64_t evictable_pages; /* pages of unlocked nodes that are not shared */
-	uint64_t evictable_slots; /* slots that are not pinned */
+	uint64_t evictable_slots; /* slots of the tree that are not pinned */
 	uint64_t n_pins;
 	uint64_t evicted_pages, evicted_slots, evicted_unhit_slots;
 };
@@ -31,7 +31,7 @@ struct prefix_cache {
 /* Locks the node; the first lock of a node also locks its parent. */
 void node_lock(struct prefix_cache *c, struct prefix_node *n);
 
-/* Gives a lock back. A space without locks and children is removed. */
+/* Gives a lock back; the last one of a node also unlocks its parent. A space without locks and children is removed. */
 void node_unlock(struct prefix_cache *c, struct prefix_node *n);
 
 /* Notes for the order of eviction that the node is used now. */
@@ -43,8 +43,8 @@ void node_touch(struct prefix_cache *c, struct prefix_node *n);
 struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n,
 			       uint32_t k) MUST_CHECK;
 
-/* Removes the node's checkpoint. Returns its slot; the reference to it passes to the caller. */
+/* Removes the node's checkpoint. Returns its slot; the tree's reference to it passes to the caller. */
 uint32_t tree_detach(struct prefix_cache *c, struct prefix_node *n);
 
-/* Removes an unlocked leaf and puts its pages and slot back. */
+/* Removes an unlocked leaf and puts its pages and slot back. Its space goes too if that is empty and unlocked then. */
 void tree_drop_leaf(struct prefix_cache *c, struct prefix_node *n);

@@ -1,5 +1,5 @@
-/* The radix tree: its nodes and edges, and how a child is found. It moves ids of pages about; it knows neither pools
- * nor the order of eviction.
+/* The radix tree: its nodes and edges, and how a child is found. Pools, locks and the order of eviction are the work
+ * of other files, which keep their data in the nodes.
  *
  * An edge is one block of memory with three arrays, so that a walk compares tokens with memcmp:
  *
@@ -10,8 +10,8 @@
  * Children are found through one hash map over the whole tree, keyed by the hash of the path up to the end of the
  * child's first page: a node with 10,000 children costs as much as one with two. Children whose first pages have
  * equal tokens and different origins (*variants*) have the same hash. They stand in the map in the order in which a
- * match tries them: origin 0 first, then by age. The map has a bucket for every page from the start and never grows,
- * because a node owns at least one page.
+ * match tries them: origin 0 first, then by age. The map has a bucket for every page from the start and never grows:
+ * every node but a space owns at least one page. (Spaces are found through the same map.)
  *
  * A hash only finds candidates; the tokens are compared. The hashes are keyed by a random number, so that clients
  * cannot choose prompts whose hashes collide.
@@ -31,7 +31,7 @@ struct prefix_node {
 	struct prefix_node *parent;
 	struct list children, sibling; /* children, oldest first; node in the parent's list */
 	struct map_node found;	       /* place in the tree's map */
-	/* [n_pages]; begins the block, which is owned; tokens and pages point into it */
+	/* [n_pages]; the beginning of the block, which is owned; tokens and pages point into it */
 	uint64_t *hashes;
 	int32_t *tokens; /* [n_pages * page_tokens] */
 	uint32_t *pages; /* [n_pages] */
@@ -44,13 +44,13 @@ struct prefix_node {
 	uint64_t origin;
 	uint64_t content;	   /* of a space: start of its children's hashes */
 	struct prefix_space space; /* of a space */
-	uint64_t hits;		   /* uses of this node */
-	uint64_t slot_hits;	   /* uses of the checkpoint that is here now */
-	uint64_t used;		   /* time when it was last locked, used or unlocked */
+	uint64_t hits;		   /* calls of prefix_cache_use for this node */
+	uint64_t slot_hits;	   /* those of them for the checkpoint that it has now */
+	uint64_t used;		   /* time of the last node_touch */
 	uint32_t slot;		   /* POOL_NONE: none */
 	enum prefix_checkpoint kind;
-	bool slot_common;   /* several requests left a checkpoint here */
-	bool state_evicted; /* it had a checkpoint that was evicted */
+	bool slot_common;   /* a checkpoint was added here more than once */
+	bool state_evicted; /* its last checkpoint was evicted */
 	struct evict_seat seat;
 };
 
@@ -69,7 +69,7 @@ void radix_release(struct radix *t);
 /* The hash at the end of a page, tokens [page_tokens], behind a path whose hash is `before`. */
 uint64_t radix_page_hash(const struct radix *t, uint64_t before, const int32_t *tokens);
 
-/* The start of the hashes of a space; the hash of the path to the end of a node. */
+/* The hash from which the hashes of a space begin, and the hash of the path to the end of a node. */
 uint64_t radix_space_content(const struct radix *t, const struct prefix_space *s);
 uint64_t radix_content(const struct prefix_node *n);
 
@@ -79,12 +79,12 @@ static inline uint32_t radix_start(const struct radix *t, const struct prefix_no
 	return n->depth - n->n_pages * t->page_tokens;
 }
 
-/* The space's node, or NULL; the second: a new one, or NULL: out of memory. */
+/* radix_find_space: the space's node; NULL: it has none. radix_add_space: a new one; NULL: out of memory. */
 struct prefix_node *radix_find_space(const struct radix *t, const struct prefix_space *s);
 struct prefix_node *radix_add_space(struct radix *t, const struct prefix_space *s) MUST_CHECK;
 
 /* The children of `parent` that begin with this page (variants), in the order in which a match tries them: the first
- * one; the one after n. `hash` is the radix_page_hash at the end of the page. */
+ * one, and the one after n. NULL: there is no further one. `hash` is the radix_page_hash at the end of the page. */
 struct prefix_node *radix_first(const struct radix *t, const struct prefix_node *parent,
 				const int32_t *tokens, uint64_t hash);
 struct prefix_node *radix_next_variant(const struct radix *t, const struct prefix_node *n);
@@ -93,7 +93,7 @@ struct prefix_node *radix_next_variant(const struct radix *t, const struct prefi
 struct prefix_node *radix_find(const struct radix *t, const struct prefix_node *parent,
 			       const int32_t *tokens, uint64_t hash, uint64_t origin);
 
-/* The number of the edge's pages, at most max, that equal these tokens. */
+/* How many of the edge's first pages, at most max, equal these tokens. */
 uint32_t radix_equal_pages(const struct radix *t, const struct prefix_node *n,
 			   const int32_t *tokens, uint32_t max);
 
@@ -117,7 +117,8 @@ int radix_append(struct radix *t, struct prefix_node *n, const int32_t *tokens,
 /* Removes a node without children and frees it. */
 void radix_remove(struct radix *t, struct prefix_node *n);
 
-/* The node after n, parents before their children and children by age; NULL after the last. A walk begins with the root. */
+/* The node after n, parents before their children and children by age; NULL after the last. A walk begins with the
+ * root. */
 struct prefix_node *radix_walk(const struct prefix_node *n);
 
 /* The leaf reached from n through youngest children; n itself if it has no child. */

@@ -138,11 +138,11 @@ struct walk {
 	uint64_t *origins; /* [n] origins along the best path */
 };
 
-/* Limits of a search: pages of equal tokens and different origins (variants) at one place, and places with several of
- * them. */
+/* Limits of a search. Pages with equal tokens and different origins are variants. VARIANTS_MAX: the most variants of a
+ * page that are tried. FORKS_MAX: the most pages of a path at which more than the first variant is tried. */
 enum { VARIANTS_MAX = 4, FORKS_MAX = 16 };
 
-/* The variants of page i behind a page with this origin; a prefilled one comes first. */
+/* Up to VARIANTS_MAX variants of page i behind a page with this origin; a prefilled one among them comes first. */
 static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 			 const struct place *out[VARIANTS_MAX])
 {
@@ -162,7 +162,7 @@ static uint32_t variants(const struct walk *w, uint32_t i, uint64_t origin,
 	return n;
 }
 
-/* Follows the path through this variant of page i. */
+/* Adds this variant of page i to the path. If a request can resume behind it, that is the best end so far. */
 static void step(struct walk *w, uint32_t i, const struct place *p)
 {
 	w->path[i] = p->origin;

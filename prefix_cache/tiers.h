@@ -3,8 +3,9 @@
  *
  * An item is one page or one state. Its name is
  *
- *     key       a hash of all tokens from the beginning to the end of its page; a client cannot choose it
- *     origin    how the page was computed (prefix_cache.h): pages with equal tokens and different origins are different items
+ *     key       a hash of the cache_salt and of all tokens up to the end of its page; a client cannot choose it
+ *     origin    how the page was computed (prefix_cache.h): pages with equal tokens and different origins are different
+ *               items
  *     kind      page or state
  *
  * An item also has the origin of the page before, so that a path can be followed page by page:
@@ -13,7 +14,8 @@
  *     page                page, state       └─> key 3, origin 7  (origin of the page before: 0)
  *                                               page, state
  *
- * A request can resume at a state if all pages before it exist. One thread. */
+ * A request can resume at a state if all pages before it exist; in a model without states, behind any page. One
+ * thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,8 +32,8 @@ enum tier_kind { TIER_PAGE, TIER_STATE };
 
 struct tier_item {
 	struct content_key key;
-	/* parent: origin of the page before; 0 for the first page */
-	uint64_t origin, parent_origin;
+	uint64_t origin;
+	uint64_t parent_origin; /* origin of the page before; 0 for the first page */
 	enum tier_kind kind;
 };
 
@@ -50,10 +52,11 @@ void tiers_clear(struct tiers *t);
 bool tiers_has(const struct tiers *t, const struct tier_item *item);
 size_t tiers_count(const struct tiers *t, enum tier_kind kind);
 
-/* How far a prompt could be resumed with items. keys [n] are those of its pages; the device has the first `from` of
- * them, the last with `origin`. Returns the largest multiple of pages_a_state > from up to which all pages exist,
- * with (needs_state) a state at its end; `from`: there is none. Then origins [n] has the origins of the pages from
- * `from` on. path [n] is work space. clean_only: only prefilled items (origin 0). */
+/* How far a prompt could be resumed with items, in pages. keys [n] are those of its pages; the device has the first
+ * `from` pages, the last of them with `origin`. Returns the largest multiple of pages_a_state above `from` up to which
+ * all pages exist, with (needs_state) a state at its end. Returns `from` if there is none. origins [n] gets the origins
+ * of pages [from, result). path [n] is work space. clean_only: only prefilled items (origin 0). The search is bounded
+ * (tiers.c), so with many origins it may find less. */
 uint32_t tiers_match(const struct tiers *t, const struct content_key *keys, uint32_t n,
 		     uint32_t from, uint64_t origin, uint32_t pages_a_state, bool needs_state,
 		     bool clean_only, uint64_t *path, uint64_t *origins);

@@ -34,7 +34,7 @@ struct prefix_node *tree_split(struct prefix_cache *c, struct prefix_node *n, ui
 	return prefix;
 }
 
-/* Gives a page of n's edge, until now the caller's, to the tree. */
+/* Makes the tree the owner of a page of n's edge. The tree gets the reference of the request that extended it. */
 static void own_page(struct prefix_cache *c, struct prefix_node *n, uint32_t page)
 {
 	assert(!c->page_owner[page] && pool_refs(c->pages, page));
@@ -46,8 +46,8 @@ static void own_page(struct prefix_cache *c, struct prefix_node *n, uint32_t pag
 	}
 }
 
-/* Follows the tree below `node` as far as it has these pages with this origin. Returns the last node that was reached (`node`:
- * none), the number of pages found, and how many of them are in the last node's edge. */
+/* Follows the tree below `node` as far as it has these pages with this origin. Returns the last node that was reached
+ * (`node`: none), the number of pages found, and how many of them are in the last node's edge. */
 static struct prefix_node *follow(const struct prefix_cache *c, struct prefix_node *node,
 				  const int32_t *tokens, uint32_t n_pages, uint64_t origin,
 				  uint32_t *ret_found, uint32_t *ret_in_edge)

@@ -19,8 +19,8 @@ static bool remembers(const struct scheduler *s, const struct request *r)
 	return !s->config.cache_disabled && !r->ask.cache_disabled;
 }
 
-/* A retracted request with a single choice may resume behind its prompt, among the tokens that it drew; several choices resume in the
- * prompt, which they share. */
+/* A retracted request with a single living choice may resume behind its prompt, among the tokens that it drew; several
+ * choices resume in the prompt, which they share. */
 static uint32_t tokens_to_match(const struct request *r)
 {
 	return r->n_live == 1 ? request_known(request_first_live((struct request *)r))
@@ -55,15 +55,15 @@ void admission_match(struct scheduler *s, const struct request *r, struct prefix
 		ret->miss = PREFIX_MISS_LOGPROBS;
 		return;
 	}
-	/* the index of the tiers is not complete yet */
+	/* the index of the tiers is not complete, so a missing page may still be found there */
 	if (tiering(s, r) && !s->tiers_ready && ret->miss > PREFIX_MISS_LOADING)
 		ret->miss = PREFIX_MISS_LOADING;
-	/* a load for this request failed */
+	/* a load for this request failed: its reason goes before less exact ones */
 	if (r->lost != PREFIX_MISS_NONE && ret->miss > r->lost)
 		ret->miss = r->lost;
 }
 
-/* Pages of the trunk's table, from position 0 on. */
+/* The number of pages that the table of each choice gets, from position 0 on. */
 static uint32_t table_pages(const struct scheduler *s, const struct request *r)
 {
 	uint32_t P = s->config.page_tokens, known = r->ask.n_prompt;
@@ -85,7 +85,7 @@ static uint32_t take_page(struct scheduler *s)
 	return id;
 }
 
-/* Gives a choice a seat, a slot, and pages [from, to) of its table. */
+/* Gives a choice a seat, a slot if the model has states, and pages [from, to) of its table. */
 static void seat_choice(struct scheduler *s, struct sequence *q, uint32_t from, uint32_t to)
 {
 	q->seat = pool_get(s->seats);
@@ -107,7 +107,7 @@ static void seat_choice(struct scheduler *s, struct sequence *q, uint32_t from, 
 	q->request->n_held++;
 }
 
-/* The trunk begins where the match ends. */
+/* Lets the trunk begin where the match ends, or at 0 without a path, and sets the origins of its pages. */
 static void resume_trunk(struct sequence *q, const struct prefix_match *m, struct prefix_node *path)
 {
 	const struct request *r = q->request;
@@ -189,7 +189,8 @@ static void seat_request(struct scheduler *s, struct request *r, uint32_t hit_pa
 			seat_choice(s, &r->choices[i], shared, n_pages);
 }
 
-/* Takes the request out of the queue by this event; it begins where m ends. path: see prefix_cache_use. */
+/* Takes the request out of the queue, moves it to its next state by `event`, and gives it seats, slots and pages. Its
+ * trunk begins where m ends. path: the node of prefix_cache_use; NULL: the request does not use the cache. */
 static void begin_request(struct scheduler *s, struct request *r, enum request_event event,
 			  const struct prefix_match *m, struct prefix_node *path)
 {
@@ -212,7 +213,8 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	if (!has_memory(s, r, m)) {
 		if (!m->n_tokens || pool_available(s->seats) < pool_size(s->seats))
 			return false;
-		/* A request that runs alone must fit, even if the state from which it would resume has to be evicted. */
+		/* A request that runs alone must fit, even if the state from which it would resume has to be
+		 * evicted. */
 		return admit_cold(s, r,
 				  m->miss == PREFIX_MISS_NONE ? PREFIX_MISS_EVICTED_STATE
 							      : m->miss);
@@ -235,7 +237,7 @@ bool admission_admit(struct scheduler *s, struct request *r, const struct prefix
 	return true;
 }
 
-/* Finds the pages of the prompt that were prefilled. */
+/* Finds the pages at the prompt's beginning that the cache has and that were prefilled. */
 static void match_prefilled(struct scheduler *s, const struct request *r, struct prefix_match *ret)
 {
 	*ret = (struct prefix_match){.slot = POOL_NONE};

@@ -25,8 +25,8 @@ uint64_t admission_pages(const struct scheduler_config *c, uint32_t n_prompt, ui
 void admission_match(struct scheduler *s, const struct request *r, struct prefix_match *ret);
 
 /* Admits a waiting request for which admission_match returned m: takes it out of the queue, and gives each living
- * choice its seat, slot and pages; the trunk begins at m->n_tokens. False, and nothing changed: there is not enough
- * memory now. */
+ * choice its seat, slot and pages; the trunk begins at m->n_tokens, or at 0 if the memory is not enough for that.
+ * False, and nothing changed: there are not enough seats, slots or pages now. */
 bool admission_admit(struct scheduler *s, struct request *r,
 		     const struct prefix_match *m) MUST_CHECK;
 
@@ -35,7 +35,7 @@ bool admission_admit(struct scheduler *s, struct request *r,
  * admission_admit; also when the host is out of memory. */
 bool admission_receive(struct scheduler *s, struct request *r, enum prefix_miss miss) MUST_CHECK;
 
-/* The prompt has arrived: the request counts as admitted. */
+/* The prompt of a Receiving request has arrived: the request counts as admitted, with its hit. */
 void admission_received(struct scheduler *s, struct request *r);
 
 /* Whether q's block table has a page for the token behind the planned ones. */
@@ -47,9 +47,10 @@ static inline bool admission_has_page(const struct scheduler *s, const struct se
 /* Adds a page to q's block table; false: none can be had now. */
 bool admission_grow(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
-/* The fork: the other choices get the trunk's whole pages, and copies of its partial page and its state. */
+/* The fork: the other choices get the trunk's whole pages, and copies of its partial page and its state, which are
+ * added to the plan. */
 void admission_fork(struct scheduler *s, struct request *r, struct plan *p,
 		    struct plan_copy *page_copies, struct plan_copy *state_copies);
 
-/* Gives back everything that a choice holds. Not while a plan that is out uses it. */
+/* Gives back everything that a choice holds; does nothing if it has no seat. Not while a plan that is out uses it. */
 void admission_release(struct scheduler *s, struct sequence *q);

@@ -9,11 +9,11 @@ uint32_t chunking_window(uint32_t align, uint32_t start, uint32_t n_prompt, uint
 
 struct chosen {
 	uint32_t start, end, state_tokens;
-	struct checkpoint *out;
+	struct kept_state *out;
 	uint32_t n;
 };
 
-/* Chooses the state at `at`, rounded down, if it is inside the window and not chosen yet. */
+/* Chooses the state at `at`, rounded down, if it is inside the window, not chosen yet, and there is room for it. */
 static void choose(struct chosen *c, uint32_t at, enum prefix_checkpoint kind)
 {
 	at -= at % c->state_tokens;
@@ -22,7 +22,7 @@ static void choose(struct chosen *c, uint32_t at, enum prefix_checkpoint kind)
 	for (uint32_t i = 0; i < c->n; i++)
 		if (c->out[i].n_tokens == at)
 			return;
-	c->out[c->n++] = (struct checkpoint){.n_tokens = at, .kind = kind};
+	c->out[c->n++] = (struct kept_state){.n_tokens = at, .kind = kind};
 }
 
 /* The index of the first boundary >= from, by bisection. */
@@ -42,14 +42,14 @@ static uint32_t boundary_from(const struct request *r, uint32_t from)
 }
 
 uint32_t chunking_checkpoints(const struct request *r, uint32_t start, uint32_t end,
-			      uint32_t state_tokens, struct checkpoint out[SNAPSHOTS_MAX])
+			      uint32_t state_tokens, struct kept_state out[SNAPSHOTS_MAX])
 {
 	struct chosen c = {.start = start, .end = end, .state_tokens = state_tokens, .out = out};
-	/* A boundary below start + state_tokens rounds down to start or less. */
 	uint32_t first, last;
 
 	if (!state_tokens || end - start <= state_tokens)
 		return 0;
+	/* A boundary below start + state_tokens rounds down to start or less. */
 	first = boundary_from(r, start + state_tokens);
 	last = boundary_from(r, end);
 	if (end == r->ask.n_prompt)

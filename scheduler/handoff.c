@@ -141,7 +141,7 @@ void handoff_ship(const struct scheduler *s, struct request *r, struct plan *p,
 	uint32_t final = last ? CEIL_DIV(end, P) : end / P;
 
 	if (final <= first)
-		return; /* the other worker has all pages that are computed here so far */
+		return; /* every page that is whole by now was shipped before, or the other worker has it */
 	ships[p->n_ships++] = (struct plan_ship){
 		.request = r->id,
 		.row = p->n_rows - 1,

@@ -1,6 +1,6 @@
 /* Prefill and decode apart: one worker computes a prompt and sends it, another one receives it and decodes. This file
- * is the part of both schedulers: ids and counts only. The engine and the daemon move the bytes from device to
- * device.
+ * is what both schedulers do for that: ids and counts only. daemon/steps/handoff.h and the transfer thread move the
+ * bytes.
  *
  * Receiving. A request with enough tokens to compute gets memory for its whole prompt at once, in the same
  * transaction as any other request. Then it waits (Receiving) until pages, state and first tokens have arrived. No
@@ -8,10 +8,10 @@
  * uses only prefilled pages of the cache. So the whole prompt has the bits of one cold prefill, and is published as
  * such. A Receiving request neither leads nor follows another one, and is not retracted.
  *
- * Sending. The prompt is resumed only from prefilled pages and states, too. Its rows list the data for the other
- * worker (struct plan_ship): each page that it lacks once, as soon as it is whole, also when it was found in the
- * cache; and with the last row the state behind the prompt. The bytes may be read long after the step. Therefore the request keeps
- * its trunk when its tokens are drawn (Shipping). The trunk holds
+ * Sending. The prompt is resumed only from prefilled pages and states, too. The plan lists with its rows the data for
+ * the other worker (struct plan_ship): each page that the other one lacks once, as soon as it is whole, also when it
+ * was found in the cache; and with the last row the partial page and the state behind the prompt. The bytes may be read
+ * long after the step. Therefore the request keeps its trunk when its tokens are drawn (Shipping). The trunk holds
  *     - a lock on the path of the tree with its pages
  *     - its own pages, and a reference to each of them that it has handed to the tree, which may have exchanged it for
  *       another one (request.ship_pages)
@@ -26,8 +26,8 @@
 int handoff_check(const struct scheduler_config *c, const struct scheduler_request *r,
 		  struct err *e) MUST_CHECK;
 
-/* The first: whether the prompt may be received from another worker. The second: whether that pays, if the cache has
- * m. */
+/* handoff_possible: whether the prompt may be received from another worker. handoff_wanted: whether that also pays, if
+ * the cache has m of it. */
 bool handoff_possible(const struct request *r);
 bool handoff_wanted(const struct scheduler *s, const struct request *r,
 		    const struct prefix_match *m);
@@ -36,5 +36,5 @@ bool handoff_wanted(const struct scheduler *s, const struct request *r,
 void handoff_ship(const struct scheduler *s, struct request *r, struct plan *p,
 		  struct plan_ship *ships);
 
-/* After a device error: no shipment will be read any more. */
+/* Ends every request that is Shipping, after a device error: nothing of it will be read any more. */
 void handoff_drop_ships(struct scheduler *s);

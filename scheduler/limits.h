@@ -1,5 +1,5 @@
-/* Refuses configurations that cannot work, and requests that could never run. The error text has both numbers, the
- * requested one and the limit. */
+/* Refuses configurations that cannot work, and requests that could never run. Where a number is too large or too small,
+ * the error text has it and the limit. */
 #pragma once
 
 #include "scheduler/scheduler.h"
@@ -7,6 +7,6 @@
 /* Checks a configuration. -EINVAL: a scheduler with it cannot work. */
 int limits_check_config(const struct scheduler_config *c, struct err *e) MUST_CHECK;
 
-/* Checks a request. -EINVAL: it would not complete even if it ran alone. */
+/* Checks a request. -EINVAL: a value is wrong, or the request would not complete even if it ran alone. */
 int limits_check_request(const struct scheduler_config *c, const struct scheduler_request *q,
 			 struct err *e) MUST_CHECK;

@@ -1,6 +1,7 @@
 /* Makes a plan. First every decoding sequence gets the page for its next token, so that admissions cannot take it.
- * Then come windows of prompts, then a row for every decoding sequence. Slots for checkpoints come last, because they
- * are worth least. Resets and copies are added with the rows that need them. */
+ * Then come windows of prompts, then admissions of requests whose prompt another worker computes, then a row for every
+ * decoding sequence that has a page. Slots for checkpoints come last, because they are worth least. Resets and copies
+ * are added with the rows that need them. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -25,7 +26,7 @@ struct builder {
 	bool paused;	      /* a decoding sequence got no page */
 };
 
-/* Adds the next row of q. The row reads q's source and writes q's slot, which is then q's source. */
+/* Adds the next row of q. The row reads slot q->source and writes q->slot, which is the source of the row after it. */
 static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens, uint32_t n_tokens,
 		    bool decode)
 {
@@ -54,7 +55,7 @@ static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens
 	q->last_plan = b->number;
 }
 
-/* Adds a reset of the counts of q's seat before the first draw that uses them. */
+/* Adds a reset of the token counts of q's seat, if q's draws use them and they are not q's yet. */
 static void reset_counts(struct builder *b, struct sequence *q)
 {
 	const struct request *r = q->request;
@@ -62,7 +63,7 @@ static void reset_counts(struct builder *b, struct sequence *q)
 
 	if (!sampling_penalised(&r->ask.sampling) || q->counts_valid)
 		return;
-	/* a sequence with draws that are out has valid counts */
+	/* A sequence with draws that are out got valid counts with the first of them. */
 	assert(!q->n_drawing);
 	*reset = (struct plan_seat_reset){
 		.prompt = r->ask.prompt,
@@ -103,7 +104,7 @@ static void add_draw(struct builder *b, struct sequence *q)
 
 /* ---- prompts ---- */
 
-/* The prompt is planned to its end: the request's choices decode from the next plan on. */
+/* The prompt is planned to its end, or the request resumes behind it: the request's choices may decode. */
 static void end_prompt(struct builder *b, struct request *r)
 {
 	request_advance(r, REQUEST_PROMPT_PLANNED);
@@ -112,7 +113,8 @@ static void end_prompt(struct builder *b, struct request *r)
 			list_append(&b->s->decoding, &r->choices[i].node);
 }
 
-/* Adds a score for each of the last row's tokens: the log-probability of the token that follows it in the prompt. */
+/* If the request wants scores, adds one for each of the last row's tokens that is not the prompt's last: the
+ * log-probability of the token behind it. */
 static void add_score(struct builder *b, struct request *r)
 {
 	struct plan *p = &b->t->plan;
@@ -150,7 +152,7 @@ static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 
 		if (q->ended)
 			continue;
-		/* also of choices that draw nothing here, because the fork copies the page that this row writes */
+		/* Choices that draw nothing here use this plan too: the fork copies the page that this row writes. */
 		q->last_plan = b->number;
 		if (!q->n_generated)
 			add_draw(b, q);
@@ -193,7 +195,7 @@ static void plan_prefills(struct builder *b)
 			bool admitted;
 
 			r = waiting_first(&s->waiting);
-			/* a rest of the budget below `align` is only enough for a whole short prompt */
+			/* A rest of the budget below `align` is only enough for a whole short prompt. */
 			if (!r || b->paused || (budget < s->align && r->ask.n_prompt > budget))
 				return;
 			b->refused = !admit_first(b, r, &admitted);
@@ -202,7 +204,7 @@ static void plan_prefills(struct builder *b)
 			if (!admitted)
 				continue;
 			if (r->trunk->n_planned >= r->ask.n_prompt) {
-				/* it resumes behind its prompt */
+				/* It resumes behind its prompt, so it is no leader and has no window. */
 				sharing_end(s, r);
 				end_prompt(b, r);
 				continue;
@@ -246,7 +248,7 @@ static bool can_decode(const struct builder *b, const struct sequence *q)
 	       q->n_generated + q->n_drawing < q->request->ask.max_tokens;
 }
 
-/* prefetches the sequence after the next, because sequences are scattered in memory */
+/* Prefetches the sequence after the next, because sequences are scattered in memory. */
 static void prefetch_sequence(const struct list *node)
 {
 	const char *next = (const char *)node->next->next;
@@ -256,12 +258,12 @@ static void prefetch_sequence(const struct list *node)
 	__builtin_prefetch(next + 128);
 }
 
-/* Gives every decoding sequence the page for its next token. */
+/* Gives every decoding sequence a page for its next token, if it has none. */
 static void grow_sequences(struct builder *b)
 {
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
 		prefetch_sequence(&q->node);
-		/* choices that are not forked yet have their growth page */
+		/* Before the fork every choice still has its growth page. */
 		if (can_decode(b, q) && !q->request->trunk && !admission_has_page(b->s, q) &&
 		    !admission_grow(b->s, q))
 			b->paused = true;
@@ -301,7 +303,7 @@ static void plan_decodes(struct builder *b)
 
 /* ---- checkpoints ---- */
 
-/* Makes a checkpoint of the state that row i leaves; the owner's next row writes another slot. */
+/* Makes a checkpoint of the state that row i leaves, if there is another slot for the owner's next row to write. */
 static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind)
 {
 	struct step_row *more = &b->t->more[i];
@@ -311,7 +313,7 @@ static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind
 }
 
 /* Adds a snapshot to a row, sorted by token count. */
-static void add_snapshot(struct plan_row *row, struct step_row *more, const struct checkpoint *c,
+static void add_snapshot(struct plan_row *row, struct step_row *more, const struct kept_state *c,
 			 uint32_t slot)
 {
 	uint32_t k = row->n_snapshots++;
@@ -324,14 +326,14 @@ static void add_snapshot(struct plan_row *row, struct step_row *more, const stru
 	more->snapshot_kinds[k] = c->kind;
 }
 
-/* Keeps states inside and at the end of a prefill row, the most valuable first, as long as there are slots. */
+/* Keeps states inside a prefill row, the most valuable first, and the one at its end, as long as there are slots. */
 static void keep_window_states(struct builder *b, uint32_t i)
 {
 	const struct scheduler_config *c = &b->s->config;
 	struct plan_row *row = &b->t->rows[i];
 	struct request *r = b->t->more[i].owner->request;
 	uint32_t end = row->start + row->n_tokens;
-	struct checkpoint kept[SNAPSHOTS_MAX];
+	struct kept_state kept[SNAPSHOTS_MAX];
 	uint32_t n = chunking_checkpoints(r, row->start, end, c->state_tokens, kept);
 
 	for (uint32_t k = 0; k < n; k++) {

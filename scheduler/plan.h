@@ -1,5 +1,5 @@
 /* A plan: one step of work, which the scheduler decides and the engine runs. The engine sees nothing else of the
- * scheduler; it knows no requests.
+ * scheduler.
  *
  * Order inside a step: reset seats, copy pages and states, run the rows, draw. Steps run one after the other, in the
  * order of their plans; a plan may be made and submitted while the one before it runs. All pointers are borrowed from
@@ -24,7 +24,8 @@ enum {
 
 #define STATE_ZERO (-1) /* state_src: the sequence begins, its state is zero */
 
-/* The parameters of a draw, which depends only on the logits, these parameters and (seed, choice, position). */
+/* The parameters of a draw. What is drawn depends only on the logits, these parameters, (choice, position) and banned
+ * ids of the struct plan_draw, and, with penalties, the seat's token counts. */
 struct sampling {
 	float temperature;			   /* 0: greedy */
 	float top_p;				   /* 1: off */
@@ -33,8 +34,8 @@ struct sampling {
 	float presence_penalty, frequency_penalty; /* 0: off; over generated tokens */
 	float repetition_penalty;		   /* 1: off; over prompt and generated tokens */
 	uint64_t seed;
-	uint8_t n_logprobs; /* best tokens reported besides the chosen one */
-	bool want_logprobs; /* report the chosen token's log-probability */
+	uint8_t n_logprobs; /* most likely tokens reported beside the drawn one */
+	bool want_logprobs; /* report the drawn token's log-probability */
 };
 
 /* Whether draws need the seat's token counts. */
@@ -43,7 +44,7 @@ static inline bool sampling_penalised(const struct sampling *s)
 	return s->presence_penalty != 0 || s->frequency_penalty != 0 || s->repetition_penalty != 1;
 }
 
-/* Keeps the state after `n_tokens` tokens of the sequence in `slot` as well. */
+/* Keeps the state behind the sequence's first `n_tokens` tokens in `slot`, beside the row's own state in state_dst. */
 struct plan_snapshot {
 	uint32_t n_tokens; /* a multiple of CHUNK_TOKENS; start < n_tokens < start +
 			      plan_row.n_tokens */
@@ -59,7 +60,7 @@ struct plan_row {
 	uint32_t start;	    /* position of tokens[0] in its sequence */
 	uint32_t n_pages;   /* covers at least start + n_tokens positions */
 	int32_t state_src;  /* slot read, or STATE_ZERO */
-	uint32_t state_dst; /* slot written */
+	uint32_t state_dst; /* slot written; 0 in a model without states */
 	uint32_t n_snapshots;
 	struct plan_snapshot snapshots[SNAPSHOTS_MAX]; /* prefill rows only; by rising n_tokens */
 	bool decode;
@@ -80,18 +81,19 @@ struct plan_draw {
 	uint32_t position; /* tokens that this choice has generated before */
 };
 
-/* Asks for log-probabilities of a prompt's tokens: of next[i] behind the row's token i. Draws nothing. */
+/* Asks for log-probabilities of a prompt's tokens (*scores*): of next[i] behind the row's token i. Draws nothing. */
 struct plan_score {
 	const int32_t *next; /* [n_tokens] ids, all known */
 	uint32_t n_tokens;   /* scores the first tokens of the row */
 	uint32_t row;	     /* a prefill row; one score a row at most */
-	uint32_t n_top;	     /* best tokens reported beside each, at most TOP_LOGPROBS_MAX */
+	uint32_t n_top;	     /* most likely tokens reported beside each, at most TOP_LOGPROBS_MAX */
 };
 
 /* Data of a row for another worker, when the prompt is computed here and decoded there: pages that are whole when the
  * row has run, at the end of the prompt also the partial one, and the state behind the prompt. Each page of a prompt
  * that the other worker lacks (n_have) is in one ship; the state is in the ship of the last row. Pages and slot keep
- * their content, also after the plan is committed, until scheduler_shipped or scheduler_abort. */
+ * their content, also after the plan is committed, until scheduler_shipped, scheduler_abort or scheduler_fail. Reads
+ * that are queued on the device by then come before the next plan; after that no further one may be queued. */
 struct plan_ship {
 	uint64_t request;    /* the request's id */
 	uint32_t row;	     /* a prefill row; one ship a row at most */
@@ -129,10 +131,10 @@ struct plan {
 	uint32_t n_ships;
 };
 
-/* The result of one draw, or of one scored token. top_* are sorted by falling log-probability, equal ones by rising id. The results
- * of a plan are those of its draws [n_draws], then those of its scores [n_scored_tokens]. */
+/* The result of one draw, or of one scored token. top_* are sorted by falling log-probability, equal ones by rising id.
+ * The results of a plan are those of its draws [n_draws], then those of its scores [n_scored_tokens]. */
 struct draw_result {
-	int32_t token;
+	int32_t token; /* drawn, or scored */
 	float logprob; /* natural logarithm, from the raw logits; 0 unless requested */
 	uint32_t rank; /* of a scored token: its rank, 1 is the most likely; of a draw: 0 */
 	uint32_t n_top;

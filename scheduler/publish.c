@@ -4,8 +4,8 @@
 
 #include "scheduler/tiering.h"
 
-/* Takes references to pages [first, first + n) of a request that is sent, because the tree may exchange them for its
- * own. */
+/* HANDOFF_SEND: takes references to those of the pages [first, first + n) that are shipped, because the tree may
+ * exchange them for its own. */
 static void hold_shipped(struct scheduler *s, const struct sequence *q, uint32_t first, uint32_t n)
 {
 	const struct request *r = q->request;
@@ -48,7 +48,8 @@ static bool extend_to(struct scheduler *s, struct sequence *q, uint32_t depth)
 	return true;
 }
 
-/* Hands a slot over as a checkpoint at `depth`. !there: the tree does not have the pages up to there. */
+/* Hands a slot over as a checkpoint at `depth`, or (!there: the tree does not have the pages up to there) puts it
+ * back. */
 static void add_checkpoint(struct scheduler *s, struct sequence *q, uint32_t depth, uint32_t slot,
 			   enum prefix_checkpoint kind, bool there)
 {
@@ -57,7 +58,7 @@ static void add_checkpoint(struct scheduler *s, struct sequence *q, uint32_t dep
 		return;
 	}
 	prefix_cache_checkpoint(s->cache, q->path, slot, kind);
-	/* Of an answer only the last state is kept in the tiers below, when the answer ends. */
+	/* Of an answer only the last state goes to the tiers below, when the answer ends (admission_release). */
 	if (kind != PREFIX_CHECKPOINT_DECODE)
 		tiering_checkpoint(s, q, q->path);
 }

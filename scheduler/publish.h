@@ -12,9 +12,11 @@
 void publish_row(struct scheduler *s, const struct plan_row *row, const struct step_row *more,
 		 bool computed);
 
-/* Makes a checkpoint of the state that q's next row reads: q gives its slot away, has it pinned for that row, and
- * gets another one to write. Returns the checkpoint's slot; POOL_NONE, and nothing changed: no other slot is free. */
+/* Takes the slot with the state that q's next row reads from q, to make a checkpoint of it. The slot is pinned for that
+ * row, and q gets another one to write. Returns the slot, which is the caller's now; POOL_NONE, and nothing changed: no
+ * other slot can be had. */
 uint32_t publish_give_slot(struct scheduler *s, struct sequence *q) MUST_CHECK;
 
-/* Publishes q's whole prompt, which another worker prefilled, and the state behind it in q's slot. */
+/* Publishes the whole pages of q's prompt, which another worker prefilled. If the prompt ends at a multiple of
+ * state_tokens, the state behind it in q's slot becomes a checkpoint. */
 void publish_received(struct scheduler *s, struct sequence *q);

@@ -7,12 +7,12 @@
  *     Decoding      -            -               Decoding     Retracted   Finished    Aborted
  *     Retracted     Prefilling   -               -            -           Finished    Aborted
  *
- * "-" is a bug in the scheduler and ends the program with the names of state and event. Finished and Aborted take no
- * events: the scheduler drops later events of such requests. A request that resumes behind its prompt has nothing to
- * prefill and leaves Prefilling at once.
+ * "-" is a bug in the scheduler: the names of state and event are logged, and the program aborts. Finished and Aborted
+ * are final; calls for such requests are ignored. A request that resumes behind its prompt has nothing to prefill and
+ * leaves Prefilling at once.
  *
- * When prefill and decode are apart (handoff.h) there are more states. They finish and abort like the others, but
- * Shipping cannot finish, because it draws no more:
+ * When prefill and decode are apart (scheduler/handoff.h) there are more states. They finish and abort like the others,
+ * but in Shipping the event "finish" cannot come, because no choice is alive:
  *
  *     state         receive     arrive        give back   sent        shipped
  *     Submitted     Receiving   -             -           -           -
@@ -20,18 +20,19 @@
  *     PrefillDone   -           -             -           Shipping    -
  *     Shipping      -           -             -           -           Finished
  *
- * A request has n choices, each a `sequence` with a seat, a state slot, a block table and the tokens that it drew.
- * One of them, the *trunk*, computes the prompt: the first choice that is alive at admission. The others have a slot,
- * and pages for the tokens behind the prompt's last whole page. The *fork*, planned with the first decode rows, gives
- * them the trunk's whole pages and copies its partial page and its state. A trunk that ends before the fork keeps its
- * pages and slot until then.
+ * A request has n choices, each a `sequence` with the tokens that it drew and, while it is admitted, a seat, a state
+ * slot and a block table. One of them, the *trunk*, computes the prompt: the first choice that is alive at admission.
+ * The others have a slot, and pages for the tokens behind the prompt's last whole page. The *fork*, planned with the
+ * first decode rows, gives them the trunk's whole pages and copies its partial page and its state. A trunk that ends
+ * before the fork keeps its pages and slot until then.
  *
  * The pages of a sequence:
  *
  *     0             n_tree pages     n_computed    n_planned       n_pages pages
  *     |  the tree's pages  | its own, written | in plans that are out | empty |
  *
- * A choice that has ended draws no more, and keeps its pages and slot until no plan that is out uses it. */
+ * A choice that has ended draws no more. It keeps its pages and slot until no plan that is out uses it; a trunk also
+ * until the fork, or until all of it has been sent. */
 #pragma once
 
 #include "base/list.h"
@@ -66,9 +67,10 @@ enum request_event {
 
 /* One choice. From admission to release seat != POOL_NONE.
  *
- * Slots: the next row reads `source` and writes `slot`, which the sequence owns. They differ before the first row,
- * where source is the tree's, or POOL_NONE for a zero state, and behind a checkpoint. Then the source is pinned until
- * the row that reads it has run. */
+ * Slots: the next row reads `source` and writes `slot`, which the sequence owns. They differ in two cases. Before the
+ * first row the source is a slot of the tree, or POOL_NONE for a zero state. And when the state of a row becomes a
+ * checkpoint, its slot is the source of the next row, which writes another one. A source that is not the sequence's own
+ * slot is pinned until the row that reads it is committed. */
 struct sequence {
 	struct list node; /* in scheduler.decoding or scheduler.ending, or in no list */
 	struct request *request;
@@ -79,19 +81,20 @@ struct sequence {
 	bool ended;
 	uint32_t *pages;  /* [n_pages] block table, in the memory of the seat */
 	uint32_t n_pages; /* pages in the table */
-	uint32_t n_tree;  /* the first of these, which the tree owns */
-	/* locked path of the tree with n_tree pages; NULL: the cache gets no pages */
+	uint32_t n_tree;  /* how many of them, from the first on, the tree owns */
+	/* locked path of the tree with n_tree pages; NULL: the cache gets no pages of it */
 	struct prefix_node *path;
 	/* node of the path with its newest decode checkpoint; or NULL */
 	struct prefix_node *decoded;
-	struct content_key tree_key; /* key at the end of n_tree pages, if there are tiers below */
+	/* key and origin of the tree's last page, and of the page before; keys only if there are tiers */
+	struct content_key tree_key;
 	uint64_t tree_origin;
-	struct content_key before_key; /* key one page before */
+	struct content_key before_key;
 	uint64_t before_origin;
-	/* origins of pages that end inside the prompt / behind it */
+	/* origins of the pages that it computes: those that end inside the prompt, those behind it */
 	uint64_t prompt_origin, decode_origin;
-	uint32_t n_planned, n_computed;
-	uint64_t last_plan;		 /* newest plan that has a row or draw of it */
+	uint32_t n_planned, n_computed;	 /* positions; see the figure above */
+	uint64_t last_plan;		 /* newest plan that uses it */
 	uint32_t n_generated, n_drawing; /* tokens drawn and known; draws in plans that are out */
 	uint32_t draw_index;		 /* index of the newest draw that is out, in its plan */
 	int32_t *generated;		 /* [generated_room], n_generated of them known; owned */
@@ -112,7 +115,7 @@ struct request {
 	size_t waiting_index;  /* place in scheduler.waiting, or WAITING_NONE */
 	struct list leading;   /* in scheduler.leaders, or in no list */
 	struct list followers; /* requests that wait for its prompt, by their `following` */
-	struct list following;
+	struct list following; /* in the `followers` of its leader, or in no list */
 	uint32_t following_to; /* tokens of the leader's prompt that it waits for */
 	struct list receiving; /* in scheduler.receiving while Receiving, else in no list */
 	enum request_state state;
@@ -123,20 +126,23 @@ struct request {
 	bool admitted;	       /* it was admitted at least once: `hit` is known */
 	bool retracted;	       /* it was retracted and not admitted again */
 	struct scheduler_hit hit;
-	bool origin_known; /* the origins of its pages are known, so it resumes only from those (prefix_cache.h) */
+	/* Its prompt was prefilled (origin 0) when it was first admitted. So it resumes only from pages of the same
+	 * origins later. */
+	bool origin_known;
 	uint32_t n_live, n_held;
 	bool prepared;	    /* Receiving: scheduler_next_prepare has returned it */
 	uint32_t n_shipped; /* the page behind the last one that was shipped; 0: none was */
-	uint32_t n_scored;  /* tokens of the prompt that were planned with scores */
+	/* prompt_logprobs: tokens of the prompt in rows that are planned so far; they report scores (plan_score) */
+	uint32_t n_scored;
 	struct sequence *trunk;
 	/* states of its prompt behind this position can still be requested */
 	uint32_t window_start;
-	/* Rising positions where other prompts leave this one, so that a state is wanted there. */
+	/* Rising positions where a state is wanted, because this prompt and another one part behind them. */
 	uint32_t wanted[WANTED_MAX];
 	uint32_t n_wanted;
-	/* Of a request that is sent: the pages that it shipped, by index. Each has a reference since it was
-	 * published, because the tree may have replaced it by a page of its own. POOL_NONE: not published yet, or
-	 * not the request's own. */
+	/* HANDOFF_SEND: the pages that it ships and that it has handed to the tree, by index. It keeps a reference to
+	 * each, because the tree may have replaced the page by one of its own. POOL_NONE: not handed over yet, or not
+	 * the request's own. */
 	uint32_t *ship_pages; /* [n_ship_pages] */
 	uint32_t n_ship_pages;
 	/* [ask.n_choices]; the arrays of ask and ship_pages lie behind them: one allocation. */
@@ -148,7 +154,7 @@ int request_new(const struct scheduler_request *from, uint32_t page_tokens,
 		struct request **ret) MUST_CHECK;
 void request_free(struct request *r);
 
-/* Moves the request to its next state. */
+/* Moves the request to its next state, by the tables above. */
 void request_advance(struct request *r, enum request_event event);
 
 static inline bool request_over(const struct request *r)

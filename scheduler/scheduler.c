@@ -262,7 +262,8 @@ static bool report_score(const struct request *r, const struct plan_row *row,
 	return true;
 }
 
-/* A row has run, or (!ran) never will: publishes its results and unpins the slot that it read. */
+/* A row has run, or (!ran) never will: publishes what it computed, unpins the slot that it read, and queues the
+ * followers again for which that is enough. */
 static void commit_row(struct scheduler *s, const struct step *t, uint32_t i, bool ran)
 {
 	const struct plan_row *row = &t->rows[i];
@@ -344,7 +345,7 @@ uint32_t scheduler_fail(struct scheduler *s, struct scheduler_event *events)
 		}
 		s->committed++;
 	}
-	/* Requests without a row in these plans. Each leaves its list when it is aborted. */
+	/* Then the requests without a row in these plans. Each leaves its list when it is aborted. */
 	while (!list_empty(&s->decoding))
 		fail_request(s, container_of(s->decoding.next, struct sequence, node)->request,
 			     events, &n_events);

@@ -1,18 +1,21 @@
 /* The scheduler's own state, for the files of this room only. Its lists of requests and sequences:
  *
- *     waiting     requests to be admitted, in their order: Submitted and Retracted ones, without followers (sharing.h) and
- *                 requests with a load (tiering.h)
+ *     waiting     requests to be admitted, in their order: Submitted and Retracted ones, but neither followers
+ *                 (sharing.h) nor requests with a load (tiering.h)
  *     head        the request whose prompt was begun in an earlier plan and is not planned to its end, or NULL
- *     leaders     requests whose prompt is not computed to its end, in the order of admission
- *     decoding    sequences whose prompt is planned to its end or has arrived, in that order, and in a request by choice:
- *                 the order of the decode rows
- *     loads       loads of requests that wait for items from the store
+ *     leaders     admitted requests whose prompt is not computed to its end, in the order of admission
+ *     decoding    sequences whose prompt is planned to its end or has arrived, in the order in which that happened; of
+ *                 one request, by choice. Decode rows have this order.
+ *     loads       loads, each of a request that waits for items of the store
  *     ending      sequences that have ended and still hold memory
  *     receiving   requests whose prompt comes from another worker, in the order of admission
  *
  * Plans are numbered from 1. Those in (committed, planned] are out; the memory of a plan is steps[number % 2].
- * scheduler_new allocates everything that a step needs. Later only scheduler_submit allocates memory, and sequences
- * for the tokens that they draw. */
+ * scheduler_new allocates everything that a step needs. Later memory is allocated for
+ *     a request          at scheduler_submit, which fails without it
+ *     its drawn tokens   before a row is planned; without it the sequence pauses
+ *     a load             without it the request is admitted with less of its prompt
+ *     the index of the tiers, and nodes of the cache: without it an item is not stored, or a prefix not remembered. */
 #pragma once
 
 #include "base/arena.h"
@@ -32,8 +35,8 @@ struct step_row {
 	enum prefix_checkpoint handover_kind, snapshot_kinds[SNAPSHOTS_MAX];
 };
 
-/* A plan with the memory that it points to. No two rows, draws, scores, ships, resets or copies belong to the same seat, so there are at
- * most max_seqs of each. */
+/* A plan with the memory that it points to. No two rows, draws, scores, ships, resets or copies of a kind belong to the
+ * same seat, so there are at most max_seqs of each. */
 struct step {
 	struct plan plan;
 	struct plan_row *rows;
@@ -56,11 +59,11 @@ struct scheduler {
 	uint32_t align;	      /* where windows end: the larger of page_tokens and state_tokens */
 	uint32_t *tables;     /* [max_seqs][table_pages] block tables, a row a seat */
 	uint32_t table_pages; /* pages of the longest sequence */
-	/* Work space: tokens of a page; tokens of a retracted request [max_model_len]; pages of a hit [table_pages]; and the key with which
-	 * admission_match looked up. */
+	/* Work space: [page_tokens] tokens of a page; [max_model_len] tokens of a retracted request */
 	int32_t *page, *returning;
-	uint32_t *hit_pages;
-	struct prefix_key key;
+	uint32_t *hit_pages; /* [table_pages] pages of the last match that was used */
+	struct prefix_key
+		key; /* of the last match; points to `switches` and may point to `returning` */
 	struct prefix_switch switches[2];
 	struct map requests; /* every request, by id; owns them */
 	uint64_t last_id;
@@ -77,7 +80,7 @@ struct scheduler {
 	struct tiers *tiers;
 	bool tiers_ready;
 	struct waiting_store *stores; /* [n_pages + n_slots] by page, then by slot */
-	struct list store_queue;      /* those of them that wait, oldest first */
+	struct list store_queue; /* those of them that wait, by the time when their id was queued */
 	uint32_t n_stores;
 	struct tier_item *uses; /* [USES_MAX] a ring */
 	uint32_t first_use, n_uses;
@@ -111,11 +114,12 @@ static inline bool sequence_settled(const struct scheduler *s, const struct sequ
 
 /* ---- scheduler.c ---- */
 
-/* Makes an event of a draw; false: the choice has ended meanwhile. */
+/* Adds a drawn token to its sequence, and makes an event of it; false: the choice has ended before. */
 bool scheduler_draw(struct sequence *q, const struct draw_result *result,
 		    struct scheduler_event *ret);
 
-/* After choices of r have ended: takes them out of the lists of living ones, and r too if it is over. */
+/* To be called after choices of r have ended: takes them out of the lists of living ones. If r is over it leaves its
+ * lists too, and is freed if it holds no memory. */
 void scheduler_note_ended(struct scheduler *s, struct request *r);
 
 /* Releases ended sequences that no plan that is out, no fork and no shipment needs, and frees requests that are over

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Tokens that two prompts have in common. */
+/* The number of tokens with which both prompts begin. */
 static uint32_t common_tokens(const struct request *a, const struct request *b)
 {
 	uint32_t n = MIN(a->ask.n_prompt, b->ask.n_prompt), i = 0;
@@ -12,7 +12,7 @@ static uint32_t common_tokens(const struct request *a, const struct request *b)
 	return i;
 }
 
-/* A quick test, which most pairs fail, whether both prompts have the same tokens [from, from + n). */
+/* Whether both prompts have tokens [from, from + n), and the same ones: a quick test, which most pairs fail. */
 static bool both_have(const struct request *a, const struct request *b, uint32_t from, uint32_t n)
 {
 	return (uint64_t)from + n <= MIN(a->ask.n_prompt, b->ask.n_prompt) &&

@@ -6,7 +6,7 @@
 
 /* ---- stores ---- */
 
-/* Queues page or slot `id` of the tree to be stored. */
+/* Queues page or slot `id` of the tree to be stored, unless the store has the item. */
 static void add_store(struct scheduler *s, uint32_t id, const struct tier_item *item,
 		      const struct content_key *parent, uint32_t depth)
 {
@@ -29,7 +29,7 @@ static void add_store(struct scheduler *s, uint32_t id, const struct tier_item *
 	s->n_stores++;
 }
 
-/* Takes the oldest item out of the queue. NULL: its page or slot has left the tree meanwhile. */
+/* Takes the first item out of the queue. NULL: its page or slot has left the tree meanwhile. */
 static const struct waiting_store *take_store(struct scheduler *s)
 {
 	struct waiting_store *w = list_first(&s->store_queue, struct waiting_store, node);
@@ -42,7 +42,7 @@ static const struct waiting_store *take_store(struct scheduler *s)
 	return there ? w : NULL;
 }
 
-/* The key at the end of page i of q, from the key before it. */
+/* The key of page i of q. before: the key of the page before. */
 static struct content_key next_key(struct scheduler *s, const struct sequence *q, uint32_t i,
 				   const struct content_key *before)
 {
@@ -150,7 +150,8 @@ void tiering_used(struct scheduler *s, const struct request *r, const struct pre
 	if (!n || !tiering(s, r))
 		return;
 	prefix_cache_origins(s->cache, path, s->tier_origins);
-	/* Pages behind the prompt are the request's own generated tokens, which were used just now. */
+	/* Pages behind the prompt have tokens that the request generated itself. It stored them lately, so they need
+	 * no mark. */
 	for (uint32_t i = MIN(n, whole); i-- > 0;) {
 		item = (struct tier_item){.key = r->ask.page_keys[i],
 					  .origin = s->tier_origins[i],
@@ -302,7 +303,7 @@ bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret)
 	return false;
 }
 
-/* All items have come, or one failed: if all are good, hands them to the tree. */
+/* All items have come, or one failed: ends the load, and hands the items to the tree if all are good. */
 static void finish_load(struct scheduler *s, struct load *l)
 {
 	struct request *r = l->request;

@@ -6,13 +6,14 @@
  * up a page or slot, its mark (prefix_cache_mark) goes, and the item is dropped when its turn comes. So the queue
  * never has more entries than the pools, however slow a disk is.
  *
- * Loads. A request that could resume further on with items of the store than with the device alone gets pages and a
- * slot for them and waits outside of the queue. When all items have come they are handed to the tree; the request
- * queues again in its place, and hits. If an item does not come (it is damaged or gone), the index forgets it and the
- * request queues again; then it may wait for another, shorter load.
+ * Loads. A load is the set of items that one request waits for. A request that could resume further on with items of
+ * the store than with the device alone gets pages and a slot for them and waits outside of the queue. When all items
+ * have come they are handed to the tree; the request queues again in its place, and finds them there. If an item does
+ * not come (it is damaged or gone), it is removed from the index and the request queues again; then it may wait for
+ * another, shorter load.
  *
- * Uses. An item that a request resumes on the device counts as used in the store too; the caller reports that to the
- * store. */
+ * Uses. An item that a request resumes on the device should count as used in the store too. The caller takes these uses
+ * (scheduler_take_uses) and tells the store. */
 #pragma once
 
 #include "scheduler/scheduler_internal.h"
@@ -20,50 +21,55 @@
 /* A page or state that waits to be stored. */
 struct waiting_store {
 	struct list node; /* in scheduler.store_queue; its next is NULL while it does not wait */
+	/* as in struct scheduler_item */
 	struct tier_item item;
 	struct content_key parent;
 	uint32_t depth;
-	uint32_t id; /* number of the page or slot */
+	uint32_t id;
 };
 
-/* The items that a request waits for. */
+/* The items that a request waits for: first pages, last the state at their end, if the model has states. */
 struct load {
 	struct list node; /* in scheduler.loads */
 	struct request *request;
 	struct prefix_node *path; /* locked path; has from + n_given pages */
 	uint32_t from, n;	  /* pages [from, n) are loaded */
-	uint32_t n_given;	  /* the first of them, which the tree has now */
+	uint32_t n_given;	  /* how many of these, from the first on, the tree has now */
 	uint32_t slot; /* slot of the state at their end; POOL_NONE: none, or the tree has it now */
+	/* items in all; given out by scheduler_next_load; reported by scheduler_loaded */
 	uint32_t n_items, n_asked, n_came;
-	bool failed;
+	bool failed; /* an item will not come */
 	struct load_page {
 		uint32_t id;
 		uint64_t origin;
 	} pages[]; /* [n - from] */
 };
 
+/* Whether the request's pages and states are stored and loaded. */
 static inline bool tiering(const struct scheduler *s, const struct request *r)
 {
 	return s->tiers && r->ask.page_keys && !r->ask.cache_disabled && !s->config.cache_disabled;
 }
 
-/* Queues pages [first, first + n) of the sequence, with this origin, to be stored; they were just handed to the tree. */
+/* Queues pages [first, first + n) of the sequence, which have this origin and were just handed to the tree, to be
+ * stored. */
 void tiering_published(struct scheduler *s, struct sequence *q, uint32_t first, uint32_t n,
 		       uint64_t origin);
 
 /* Queues the state at `node` to be stored, if it still exists and q's pages in the tree end there. */
 void tiering_checkpoint(struct scheduler *s, struct sequence *q, const struct prefix_node *node);
 
-/* The sequence resumes behind n_pages pages, the last with `origin`: sets the key from which its further keys are computed. */
+/* The sequence resumes behind n_pages pages, the last with `origin`: sets the key from which its further keys are
+ * computed. */
 void tiering_resume(struct scheduler *s, struct sequence *q, uint32_t n_pages, uint64_t origin);
 
-/* The request resumes at the end of `path`: notes the uses of its pages and state. */
+/* The request resumes at the end of `path`: notes for scheduler_take_uses the path's pages and the state at its end. */
 void tiering_used(struct scheduler *s, const struct request *r, const struct prefix_node *path);
 
-/* Returns true if r, which was the first in the queue, now waits for a load. */
+/* Returns true if r, which was the first in the queue, now waits for a load. m: what admission_match has just found. */
 bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_match *m) MUST_CHECK;
 
-/* Ends the load of r, which does not queue again; false: it has none. */
+/* Ends the load of r, if it has one, and does not queue r again. False: r has no load. */
 bool tiering_leave(struct scheduler *s, struct request *r);
 
 /* Empties the queue of stores. */

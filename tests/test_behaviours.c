@@ -110,7 +110,7 @@ TEST(7_to_9)
 		struct request r = {.ask = {.n_prompt = first + align[i].left},
 				    .wanted = {32},
 				    .n_wanted = 1};
-		struct checkpoint kept[SNAPSHOTS_MAX];
+		struct kept_state kept[SNAPSHOTS_MAX];
 		bool found = false;
 		uint32_t n;
 
