@@ -1,16 +1,18 @@
 /*
- * The options of every tool that opens an engine, and the names of the choices among them.
+ * Options of the commands of `tigon` that open an engine. tigond has options of the same names in a table of its own
+ * (daemon/options.c), and takes only the lists of names from here.
  */
 #pragma once
 
 #include "base/options.h"
 
-/* Names in the order of enum engine_dtype, enum engine_kernels and enum option_switch; NULL behind the last. */
+/* The values of --dtype, of --kernels, and of every option that is on or off: in the order of enum engine_dtype, enum
+ * engine_kernels and enum option_switch, with NULL behind the last one. */
 extern const char *const engine_dtype_names[], *const engine_kernels_names[],
 						       *const option_switch_names[];
 
 enum { ENGINE_OPTIONS = 6 };
 
-/* --model, --synthetic-weights, --device, --kernels, --dtype and --program-cache of a struct engine_options that stands at
- * an offset of the table's struct. */
+/* Writes the rows of --model, --synthetic-weights, --device, --kernels, --dtype and --program-cache to ret. They fill
+ * a struct engine_options, which is at offset `at` of the struct that the whole table fills. */
 void engine_options_table(size_t at, struct option_def ret[ENGINE_OPTIONS]);

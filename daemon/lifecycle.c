@@ -16,7 +16,8 @@
 
 #include "base/log.h"
 
-/* Two things have to be loaded: the engine with its model, and the tokenizer with the chat template. */
+/* Two parts have to be loaded: the engine with its model, and the tokenizer with the chat template. lifecycle_expect
+ * adds more. */
 enum { PARTS = 2 };
 
 struct lifecycle {
@@ -80,7 +81,7 @@ void lifecycle_notify(struct lifecycle *l)
 	(void)r;
 }
 
-/* FAILED is final: a drain does not hide it. */
+/* Changes the state from `from` to `to`, and wakes main. Another state stays; so FAILED is final. */
 static void advance(struct lifecycle *l, int from, int to)
 {
 	atomic_compare_exchange_strong(&l->state, &from, to);
@@ -134,7 +135,7 @@ bool lifecycle_wait(struct lifecycle *l, uint64_t timeout_ns)
 	(void)r;
 	if (read(l->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
 		return false;
-	/* So that the log says why the program ended; process 0 is the terminal. */
+	/* The log says why the program ends. A signal of the terminal comes from process 0. */
 	log_info("%s from process %u", info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM",
 		 info.ssi_pid);
 	return true;

@@ -3,8 +3,9 @@
  *
  *     options ─> signals ─> socket ─> watch, engine, text threads ─> http ─> wait ─> drain ─> stop
  *
- * The socket exists before anything slow begins: a client that connects while the model is loaded gets 503 with Retry-After,
- * not "connection refused". The threads stop in another order: http, watch, text, engine.
+ * The socket exists before anything slow begins: while the model is being loaded, a request gets 503 with Retry-After
+ * (or its answer, from /metrics and /version), not "connection refused". The threads are stopped in the order http,
+ * watch, text, engine.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -28,11 +29,11 @@
 
 #define SECOND 1000000000ull
 
-/* After the first signal running requests may finish for so long; then they fail with an error; then the process
- * ends. */
+/* After a signal, requests that have arrived may go on for drain_ns. Those that are not done then fail, and
+ * farewell_ns is left to send them the error. */
 static const uint64_t drain_ns = 15 * SECOND;
 static const uint64_t farewell_ns = 2 * SECOND;
-static const uint64_t stop_ns = 2 * SECOND; /* longest wait for a step that is still running */
+static const uint64_t stop_ns = 2 * SECOND; /* the longest wait for the engine thread to end */
 
 static int complain(const struct err *e)
 {
@@ -105,7 +106,7 @@ static int settle_options(struct server *s, char *cache, size_t cache_size, stru
 
 	if (!r && o->tokenizer)
 		r = check_directory("tokenizer", o->tokenizer, e);
-	/* Creates the directory if it is missing. */
+	/* A directory that is missing is created later, by store_open. */
 	if (!r && o->cache_dir && o->prefix_cache != OPTION_OFF && !access(o->cache_dir, F_OK))
 		r = check_directory("cache-dir", o->cache_dir, e);
 	if (!r && o->tuning && (r = tuning_open(o->tuning, &s->tuning, e)) < 0)
@@ -150,7 +151,7 @@ static void announce(const struct server *s, uint16_t port)
 	lifecycle_tell("READY=1\nSTATUS=Serving %s on %s", s->name, i->device_name);
 }
 
-/* Waits until no call is left. A second signal ends the program. */
+/* Waits until no call is left, for at most ns. A signal that comes meanwhile ends the program. */
 static void wait_for_calls(struct server *s, uint64_t ns)
 {
 	uint64_t now = clock_now_ns(), until = now + ns;
@@ -164,8 +165,8 @@ static void wait_for_calls(struct server *s, uint64_t ns)
 	}
 }
 
-/* Waits for a signal or a failure, and announces READY when it comes. A signal while the model is loaded ends the
- * program. */
+/* Waits for a signal or a failure. Announces the server when the state becomes READY. A signal that comes while the
+ * model is still being loaded ends the program. */
 static void serve(struct server *s, uint16_t port)
 {
 	bool announced = false;
@@ -207,7 +208,8 @@ static void drain(struct server *s)
 	wait_for_calls(s, farewell_ns);
 }
 
-/* A step, or a load, that does not end in time is abandoned; it ends with the process. */
+/* The thread may be within a step, or be loading the model. If it does not end within stop_ns, or another signal
+ * comes, the process ends without waiting for it. */
 static void stop_engine(struct server *s)
 {
 	uint64_t until = clock_now_ns() + stop_ns;
@@ -301,7 +303,7 @@ int main(int argc, char **argv)
 	log_set_level((enum log_level)server.options.log_level);
 	if (server.options.list_devices)
 		return engine_list_devices(stdout, &e) < 0 ? complain(&e) : EXIT_SUCCESS;
-	/* Before any thread: the hash tables' seed is a global. */
+	/* All hash tables of jansson use one global seed. It must be set before there are threads. */
 	json_object_seed(0);
 	return run_server(&server, &e) < 0 ? complain(&e) : EXIT_SUCCESS;
 }

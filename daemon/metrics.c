@@ -7,8 +7,8 @@
 
 #define UNIT 1e9
 
-/* Upper bounds in seconds. vLLM's, with finer ones below: a small model's token takes under a
- * millisecond. */
+/* Upper bounds of buckets in seconds: those of vLLM, and smaller ones, because a token of a small model takes less
+ * than a millisecond. */
 static const double long_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08,
 				     0.1,   0.25,   0.5,   0.75, 1,    2.5,  5,	   7.5,
 				     10,    20,	    40,	   80,	 160,  640,  2560};
@@ -27,9 +27,11 @@ static const struct {
 			 token_bounds, ARRAY_SIZE(token_bounds)},
 	[METRICS_E2E] = {"e2e_request_latency_seconds", "Body received to last token.", long_bounds,
 			 ARRAY_SIZE(long_bounds)},
-	[METRICS_QUEUE] = {"request_queue_time_seconds", "Body received to admission.", long_bounds,
-			   ARRAY_SIZE(long_bounds)},
-	[METRICS_PREFILL] = {"request_prefill_time_seconds", "Admission to first token.",
+	[METRICS_QUEUE] = {"request_queue_time_seconds",
+			   "Body received to the first step that computes any of the prompt.",
+			   long_bounds, ARRAY_SIZE(long_bounds)},
+	[METRICS_PREFILL] = {"request_prefill_time_seconds",
+			     "First step that computes any of the prompt to first token.",
 			     long_bounds, ARRAY_SIZE(long_bounds)},
 	[METRICS_DECODE] = {"request_decode_time_seconds", "First token to last token.",
 			    long_bounds, ARRAY_SIZE(long_bounds)},
@@ -46,8 +48,10 @@ struct row {
 	bool live;
 	/* offset of a uint64_t in struct metrics_steps by which the value is divided; 0: it is not divided */
 	size_t share_of;
-	const char *label; /* NULL: none; "tier=\"host\""; with name_of only the label's name */
-	/* the row has n numbers that follow each other, and this function names the label's value of each */
+	/* name and value, such as tier="host"; with name_of the name alone; NULL: there is no label */
+	const char *label;
+	/* With name_of the row has n numbers, one behind the other, and name_of gives the label's value of each.
+	 * Without it the row has one number. */
 	size_t n;
 	const char *(*name_of)(size_t i);
 };
@@ -69,7 +73,7 @@ static const char *finish_name(size_t i)
 	return names[i];
 }
 
-/* The status codes that the daemon sends; the last one stands for any other. */
+/* The values of the label "code". The last one stands for every status that is not listed. */
 static const char *const codes[] = {"200", "400", "401", "403", "404", "405",  "409",
 				    "413", "415", "429", "500", "503", "other"};
 static_assert(ARRAY_SIZE(codes) <= METRICS_CODES_MAX, "codes");
@@ -88,7 +92,8 @@ static const char *code_name(size_t i)
 	.offset = offsetof(struct metrics, member), .width = sizeof(_Atomic uint64_t), .live = true
 
 static const struct row rows[] = {
-	{"num_requests_running", "gauge", "Sequences that prefill or decode.",
+	{"num_requests_running", "gauge",
+	 "Sequences with a seat: they prefill, decode, receive or send a prompt.",
 	 STEPS(scheduler.running)},
 	{"num_requests_waiting", "gauge", "Requests not yet admitted.", STEPS(scheduler.waiting)},
 	{"kv_cache_usage_perc", "gauge", "Share of the KV pages in use, 0 to 1.", STEPS(pages_used),

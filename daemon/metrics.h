@@ -1,10 +1,10 @@
 /*
- * The daemon's counters, and the text that Prometheus scrapes. Names follow vLLM's under the prefix tigon_, so that
- * dashboards port by a prefix swap.
+ * The daemon's counters, and the text that Prometheus scrapes. A metric that vLLM has too has the same name here,
+ * with the prefix tigon_ in place of vLLM's, so that a dashboard needs another prefix only.
  *
- * A metric is a row of the table in metrics.c. Its value is a member of struct metrics_steps, which the engine thread
- * publishes as a whole, so that the values of one scrape belong together; or an atomic counter of struct metrics, to which
- * any thread adds. Times are kept in nanoseconds and written in seconds.
+ * A metric is a row of a table in metrics.c. Its values are members of struct metrics_steps, which the engine thread
+ * publishes as a whole, so that the values of one scrape belong together; or atomic members of struct metrics, which
+ * any thread changes. Times are kept in nanoseconds and written in seconds.
  */
 #pragma once
 
@@ -21,11 +21,12 @@
 enum metrics_time {
 	METRICS_TTFT, /* body received -> first token */
 	METRICS_ITL,  /* token -> next token of the same choice */
-	METRICS_E2E,  /* body received -> last token */
-	/* body received -> first step that computes any of the prompt; only requests that drew a token */
+	METRICS_E2E,  /* body received -> last choice of a prompt ended */
+	/* Body received -> first step that computes any of the prompt; if another worker computed it: -> first token.
+	 * Noted at the first token. */
 	METRICS_QUEUE,
 	METRICS_PREFILL, /* start of that step -> first token */
-	METRICS_DECODE,	 /* first token -> last token */
+	METRICS_DECODE,	 /* first token -> last choice of a prompt ended */
 	METRICS_TIMES,
 };
 
@@ -40,12 +41,13 @@ enum metrics_finish {
 enum { METRICS_BUCKETS_MAX = 32, METRICS_CODES_MAX = 16 };
 
 struct metrics_histogram {
-	/* Not cumulative; the last one: above all bounds. */
+	/* buckets[i] counts times of at most bound i that are above bound i - 1; the bucket behind the last bound
+	 * counts times above all bounds. */
 	_Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1];
 	_Atomic uint64_t sum_ns;
 };
 
-/* Statistics of scheduler, cache, store and engine after a step or a message. */
+/* Statistics of scheduler, cache, store and engine at one moment between two steps. */
 struct metrics_steps {
 	struct scheduler_stats scheduler;
 	struct store_stats store; /* zeros without host memory and disk below the device */
@@ -61,22 +63,25 @@ struct metrics {
 
 	_Atomic uint64_t generation_tokens;
 	struct transfer_counters transfer;
-	_Atomic uint64_t prompts_missed; /* prompts computed here because no prefill worker could */
-	_Atomic uint64_t finished[METRICS_FINISHES]; /* choices; an aborted request counts once */
+	/* long prompts that were computed here because no prefill worker could */
+	_Atomic uint64_t prompts_missed;
+	/* Choices that ended. Those that are left when a request is aborted or fails count as one. */
+	_Atomic uint64_t finished[METRICS_FINISHES];
 	_Atomic uint64_t responses[METRICS_CODES_MAX];
 	struct metrics_histogram times[METRICS_TIMES];
 };
 
-/* *m must be zeros before. */
+/* Makes the lock. All other members of *m must be zeros. */
 void metrics_init(struct metrics *m);
 
-/* engine: copies *steps. */
+/* engine: copies *steps, for metrics_write. */
 void metrics_publish(struct metrics *m, const struct metrics_steps *steps);
 
+/* Adds a time to a histogram. */
 void metrics_time(struct metrics *m, enum metrics_time which, uint64_t ns);
 
 /* Counts an HTTP response by its status code. */
 void metrics_response(struct metrics *m, unsigned status);
 
-/* Appends the exposition text (version 0.0.4). */
+/* Appends all metrics in Prometheus' text format, version 0.0.4. */
 void metrics_write(struct metrics *m, struct buf *out);

@@ -16,7 +16,7 @@ struct option_peers {
 };
 
 struct options {
-	bool help; /* first, so that no `given` offset is 0 */
+	bool help; /* the first member, because offset 0 means "none" in option_def.given */
 	bool version, list_devices;
 	const char *model, *tokenizer, *served_model_name;
 	const char *host;
@@ -29,7 +29,8 @@ struct options {
 	uint64_t max_queued_requests, max_body;
 	const char *device, *program_cache, *dump_activations;
 	struct option_memory device_memory, cache_memory;
-	uint64_t host_cache_memory, cache_disk; /* bytes; 0: none, no limit */
+	uint64_t host_cache_memory; /* bytes; 0: none */
+	uint64_t cache_disk;	    /* bytes; 0: no limit */
 	const char *cache_dir, *record;
 	unsigned prefix_cache, cache_decoded; /* enum option_switch */
 	unsigned role;			      /* enum worker_role */
@@ -44,9 +45,9 @@ struct options {
 /* The table, [*n] entries. */
 const struct option_def *options_table(size_t *n);
 
-/* Fills *ret with the defaults and then from argv (argv[0] is skipped). Strings are borrowed from
- * argv. -EINVAL with a sentence; checks that involve two options are made here too. With --help,
- * --version or --list-devices nothing else is required. */
+/* Fills *ret with the defaults and then from argv (argv[0] is skipped), and checks that the options fit together.
+ * Strings are borrowed from argv. -EINVAL with a sentence, and *ret is unchanged. With --help, --version or
+ * --list-devices the options need not fit together, and none is required. */
 int options_parse(int argc, const char *const *argv, struct options *ret, struct err *e) MUST_CHECK;
 
 /* Whether the options ask for a cache in host memory or on disk. */

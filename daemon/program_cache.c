@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* mkdir -p of all parts but the last. A failure shows when the directory is used. */
+/* Creates all directories of the path but the last. A failure shows when the directory is used. */
 static void make_parents(char *path)
 {
 	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {

@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-/* Returns the value of --program-cache. If it was not given (NULL): $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/tigon
- * or ~/.cache/tigon, written into out; missing parents are made. NULL: the value is empty, or no such directory is
- * known. */
+/* Chooses the directory. `given` is the value of --program-cache, NULL: the option was not given. Then the directory
+ * is $CACHE_DIRECTORY (which systemd sets), $XDG_CACHE_HOME/tigon or $HOME/.cache/tigon; its path is written to out,
+ * and its missing parents are created. Returns `given`, out, or NULL: `given` is empty, or no variable has an
+ * absolute path. */
 const char *program_cache_choose(const char *given, char *out, size_t size);

@@ -1,6 +1,6 @@
-/* The data that all threads share. A comment above a group of members names the thread that writes them, which it does
- * before the state becomes LIFECYCLE_READY; they are constant from then on. Members that change later are atomic or
- * have a lock of their own. */
+/* The data that all threads share. A comment above a group of members names the thread that writes them, before the
+ * state becomes LIFECYCLE_READY. They are constant from then on, until the threads have ended. Members that change in
+ * between are atomic or have a lock of their own. */
 #pragma once
 
 #include <stdatomic.h>
@@ -18,24 +18,24 @@ struct loop;
 struct text;
 
 struct server {
-	/* main, before any thread starts */
+	/* main, before the http thread starts */
 	struct options options;
-	char name[256]; /* --served-model-name */
-	/* last component of --model: accepted as the model's name too */
+	char name[256]; /* the model's name for clients: --served-model-name, or base_name */
+	/* last component of --model: requests may name the model by it, too */
 	char base_name[256];
 	int64_t started;	     /* seconds since 1970 */
-	uint64_t started_ns;	     /* the monotonic clock */
+	uint64_t started_ns;	     /* the same time on the monotonic clock */
 	struct tuning_table *tuning; /* --tuning, NULL: not given; owned */
 	struct lifecycle *lifecycle;
 	struct loop *loop;
-	/* calls for the engine thread (call.h): any thread pushes, the engine thread pops; loop_start makes it */
+	/* messages to the engine thread (struct call_message): any thread pushes, the engine thread pops; made by
+	 * loop_start */
 	struct queue inbox;
 	struct text *text;
 
 	/* text; owned */
 	struct tokenizer *tokenizer;
 	struct template *template; /* NULL: the model has no chat template */
-	struct err template_error; /* why it has none */
 	/* token that the template writes behind a message; -1: not known (daemon/request/turns.h) */
 	int32_t turn_token;
 
@@ -47,7 +47,8 @@ struct server {
 	struct metrics metrics;
 	/* calls whose body has arrived and that are not freed, and prompts that are computed for other workers */
 	_Atomic uint32_t calls;
-	_Atomic uint32_t queued; /* of these, calls without a first token or an answer */
+	/* of these calls, those that wait for their first token or their answer; a visit (endpoint.h) is not counted */
+	_Atomic uint32_t queued;
 	/* bytes of bodies that are being received or wait to be parsed */
 	_Atomic uint64_t body_bytes;
 };

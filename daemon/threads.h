@@ -7,26 +7,27 @@
  *     text      parses bodies, renders templates, tokenizes: a long prompt delays neither a step nor another client's
  *               stream. Also loads tokenizer and template at start.
  *     engine    scheduler and device, which no other thread touches: submit, plan, step, commit.
- *     watch     notices a client that leaves while its connection is suspended, which libmicrohttpd cannot, and
- *               keeps time: slow senders, the SSE comment after 15 s of silence.
+ *     watch     notices a client that leaves while its connection is suspended, which libmicrohttpd does not notice.
+ *               Keeps time: cuts slow senders, wakes a stream that needs a comment after 15 s of silence.
  *     transfer  in a prefill or decode worker: ZeroMQ sockets, peers, deliveries.
  *
  *     queue or event     from               to        carries                               file
- *     text.queue         http               text      calls whose body is complete          text.c
- *     server.inbox       text, http, watch  engine    submissions, aborts, stops            call.c
- *     call.tokens        engine             http      a record for each token               call.c
+ *     text.queue         http               text      calls whose body is complete          text.c (struct text)
+ *     server.inbox       text, http, watch  engine    submissions, visits, aborts, stops    call.c
+ *     shared.tokens      engine             http      a record for each token of a call     call.c
  *     connection resume  any                http      "look at your call again"             call.c
- *     watch.epoll        system             watch     hang-ups, by connection               watch.c
+ *     watch.epoll_fd     system             watch     hang-ups, by connection               watch.c
  *     transfer.tasks     engine             transfer  prompts to hand over, first tokens    transfer/transfer.c
  *     transfer.windows   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
- *     transfer.returned  ZeroMQ's threads   transfer  windows that the system has taken     transfer/sending.c
- *     transfer.notes     transfer           engine    prompts from peers, data that came    transfer/transfer.c
- *     lifecycle.event    any                main      the state changed, the last call ended  lifecycle.c
+ *     sending.returned   ZeroMQ's threads   transfer  windows that the system has taken     transfer/sending.c
+ *     worker.notes       transfer           engine    prompts from peers, data that came    transfer/worker.c
+ *     lifecycle.event_fd any                main      the state changed, the last call ended  lifecycle.c
  *
- * Locks, outermost first: watch.lock, call.lock, a queue's own lock. No thread blocks while it holds one.
+ * Locks that are held together, outermost first: watch.lock, call.shared.lock, a queue's own lock. No thread blocks
+ * while it holds one of these.
  *
- * The roles are clang capabilities: a function marked ON(role_engine) can only be called from another one so marked, or
- * after role_begin. clang -Wthread-safety checks it; for gcc the marks are empty. */
+ * The roles are clang capabilities: a function marked ON(role_engine) can only be called from another one so marked,
+ * or after role_begin. clang -Wthread-safety checks this; for gcc the marks are empty. */
 #pragma once
 
 #if defined(__clang__)
@@ -36,7 +37,7 @@
 #endif
 
 struct ROLE_ATTRIBUTE(capability("role")) role {
-	const char *name; /* in ps and debuggers; at most 15 letters */
+	const char *name; /* the thread's name in ps and debuggers; at most 15 bytes */
 };
 
 extern struct role role_main, role_http, role_text, role_engine, role_watch, role_transfer;
@@ -46,6 +47,7 @@ extern struct role role_main, role_http, role_text, role_engine, role_watch, rol
 #define OWNED_BY(role)	ROLE_ATTRIBUTE(guarded_by(role))
 #define POINTS_TO(role) ROLE_ATTRIBUTE(pt_guarded_by(role))
 
-/* From here on this function runs in that role. Every thread's start routine, and each callback of libmicrohttpd
- * that serves a connection, begins with it; the first call in a thread also names the thread. */
+/* Says that the calling function runs in that role. The start routine of every thread in the list above, and each
+ * callback of libmicrohttpd that serves a connection, begins with this call. The first one in a thread also names the
+ * thread. */
 void role_begin(struct role *r) ROLE_ATTRIBUTE(assert_capability(r));

@@ -2,7 +2,7 @@
  *
  * The tree belongs to the engine thread, which must not wait long between steps. So that thread copies at most
  * `limit` nodes and IDS_MAX token ids, and the http thread writes the JSON from the copy. Parents come before their
- * children, so the copy is always a tree. `truncated` says whether nodes were left out; the totals count all of them. */
+ * children, so the copy is always a tree. `truncated` says whether nodes were left out; the totals count all nodes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ enum {
 struct tree {
 	/* written by http: the query */
 	uint64_t limit;
-	bool tokens; /* token ids are wanted, too */
+	bool tokens; /* the token ids are wanted, too */
 	/* written by engine: the copy */
 	uint32_t page_tokens, n_pages, n_slots;
 	struct metrics_steps stats;
@@ -116,8 +116,6 @@ static void visit(struct call *c, struct loop *l) ON(role_engine)
 	}
 }
 
-/* Clients see a number for a space, not its id, which would let them try salts: 0 without a salt, else the place of
- * the space's first node in the copy. The nodes of a space come one after the other. */
 static bool same_space(const struct prefix_view *a, const struct prefix_view *b)
 {
 	return a->space.id[0] == b->space.id[0] && a->space.id[1] == b->space.id[1];
@@ -152,7 +150,7 @@ static void write_node(const struct tree *t, const struct prefix_view *v, uint64
 	buf_putc(out, '}');
 }
 
-/* Host memory and disk; null: there is none. */
+/* Writes the statistics of host memory and disk; null: there is neither. */
 static void write_tiers(const struct tree *t, struct buf *out)
 {
 	const struct store_stats *b = &t->stats.store;
@@ -204,6 +202,9 @@ static void write(const void *own, struct buf *out)
 {
 	const struct tree *t = own;
 	const int32_t *ids = t->ids;
+	/* The space's number for clients: 0 without a salt, else the id of its first node in the copy (the nodes of a
+	 * space come one after the other). Clients must not see the space's own id, a hash of the salt: they could
+	 * try salts. */
 	uint64_t space = 0;
 
 	buf_printf(out, "{\"page_tokens\":%u,\"totals\":", t->page_tokens);

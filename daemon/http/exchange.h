@@ -13,23 +13,23 @@ struct http {
 	struct server *server;
 	struct watch *watch;
 	struct MHD_Daemon *daemon;
-	_Atomic bool closing;
+	_Atomic bool closing; /* set by main, in http_stop */
 };
 
-/* Lives from the headers of a request until libmicrohttpd calls it completed. */
+/* Exists from the headers of a request until libmicrohttpd calls `completed` (http.c). */
 struct exchange {
 	struct http *http;
 	struct connection *connection;	 /* borrowed */
-	const struct endpoint *endpoint; /* NULL: there is none */
+	const struct endpoint *endpoint; /* NULL: there is none at the path */
 	/* the error that will be the answer; code 0: none so far */
 	struct err error;
 	/* options: the method is OPTIONS; close: close the connection after the answer */
 	bool options, close;
-	struct buf body;
-	uint64_t received;
+	struct buf body;       /* moves into the call */
+	uint64_t received;     /* bytes of the body that came, also those that were dropped */
 	void *own;	       /* made by endpoint->ask; moves into the call */
-	struct call *call;     /* owned reference */
-	struct answer *answer; /* once the call runs */
+	struct call *call;     /* owned reference; NULL: there is no call, or not yet */
+	struct answer *answer; /* owned; NULL until the call runs */
 	/* a stream */
 	struct buf out; /* bytes out_at .. len are not sent yet */
 	size_t out_at;
@@ -47,7 +47,8 @@ static inline const char *exchange_methods(const struct endpoint *e)
 	return e->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
 }
 
-/* receive.c: the headers have arrived; a piece of the body has; all of it has, or the connection was resumed. */
+/* receive.c. exchange_begin: the headers have arrived. exchange_receive: a piece of the body has arrived.
+ * exchange_respond: the body is complete, or the connection was resumed. */
 enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const char *path,
 			       const char *method, struct exchange **ret) ON(role_http);
 enum MHD_Result exchange_receive(struct exchange *x, const char *data, size_t len) ON(role_http);
@@ -55,11 +56,12 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	ON(role_http);
 void exchange_free(struct exchange *x) ON(role_http);
 
-/* send.c: sends a whole answer; takes the buffer's memory. */
+/* send.c: hands a whole answer to libmicrohttpd: a body, which is taken, also on failure (type NULL: without a
+ * Content-Type), or the JSON of an error. */
 enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsigned status,
 			   const char *type, struct buf *body) ON(role_http);
 enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
 	ON(role_http);
 
-/* send.c: sends as much of the call's answer as is known, or suspends the connection. */
+/* send.c: sends the call's answer, begins its stream, or suspends the connection if there is nothing to send yet. */
 enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x) ON(role_http);

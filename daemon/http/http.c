@@ -13,11 +13,12 @@
 #include "daemon/http/exchange.h"
 
 enum {
-	/* connections, or as many as descriptors allow; further ones wait unaccepted */
+	/* The most connections, if there are descriptors for so many. Further clients wait until one is closed. */
 	CONNECTIONS_MAX = 4096,
 	DESCRIPTORS_RESERVED = 64, /* descriptors for everything but connections */
-	CONNECTION_MEMORY =
-		64 << 10, /* of libmicrohttpd, for a connection: headers and a piece of the body */
+	/* bytes that libmicrohttpd has for a connection: for the headers and a piece of the body */
+	CONNECTION_MEMORY = 64 << 10,
+	/* libmicrohttpd closes a connection that had no traffic for so long, unless it is suspended */
 	INACTIVE_SECONDS = 120,
 };
 
@@ -57,7 +58,7 @@ static void completed(void *cls, struct MHD_Connection *mc, void **state,
 	watch_idle(x->http->watch, x->connection);
 	if (x->call && (code != MHD_REQUEST_TERMINATED_COMPLETED_OK ||
 			(x->answer && !answer_complete(x->answer))))
-		call_abort(x->call); /* the rest of the answer is not needed */
+		call_abort(x->call); /* the engine thread need not compute the rest */
 	exchange_free(x);
 }
 
@@ -128,7 +129,8 @@ int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port
 	return 0;
 }
 
-/* The number of connections for which the descriptors suffice, after raising their limit as far as allowed. */
+/* Sets the limit of descriptors to what CONNECTIONS_MAX needs, as far as that is allowed. Returns the number of
+ * connections for which the descriptors suffice. */
 static unsigned connection_limit(void)
 {
 	struct rlimit limit;
@@ -175,7 +177,7 @@ void http_stop(struct http *h)
 {
 	if (!h)
 		return;
-	/* libmicrohttpd must not be stopped while a connection is suspended. */
+	/* libmicrohttpd must not be stopped while a connection is suspended: from now on none is. */
 	atomic_store(&h->closing, true);
 	watch_close_calls(h->watch);
 	MHD_stop_daemon(h->daemon);

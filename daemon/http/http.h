@@ -15,13 +15,14 @@
 
 struct http;
 
-/* A socket that listens at host and port (0: any), and the port that it got. */
+/* A socket that listens at host and port (0: any free one), and the port that it got. The caller closes it. */
 int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port,
 		struct err *e) MUST_CHECK;
 
-/* New: starts libmicrohttpd on the listening socket (taken). */
+/* New: starts libmicrohttpd on the listening socket, which is taken, also on failure. s and w are borrowed until
+ * http_stop. */
 int http_start(struct server *s, struct watch *w, int fd, struct http **ret,
 	       struct err *e) MUST_CHECK;
 
-/* main: cuts the open connections and ends the thread. */
+/* main: cuts the open connections and ends the thread. NULL is allowed. */
 void http_stop(struct http *h);

@@ -9,8 +9,10 @@
 #include "daemon/request/text.h"
 
 enum {
-	BODIES_MAX = 16, /* bodies of the largest size that may be in memory at the same time */
-	/* a body longer than so many times the limit is cut off, a shorter one read to its end */
+	/* The bytes of bodies that may be in memory at the same time, in units of --max-body. */
+	BODIES_MAX = 16,
+	/* A body that is longer than --max-body is read to its end and dropped. One that is longer than so many times
+	 * --max-body is not: the connection is closed. */
 	DISCARD_FACTOR = 4,
 };
 
@@ -27,7 +29,7 @@ static bool has_method(const struct endpoint *e, const char *method)
 		       : !strcmp(method, "GET") || !strcmp(method, "HEAD");
 }
 
-/* Whether a Content-Type (NULL: none was sent) is JSON. */
+/* Whether a Content-Type is JSON. NULL: none was sent, and the body is taken for JSON. */
 static bool is_json(const char *type)
 {
 	static const char json[] = "application/json";
@@ -71,7 +73,7 @@ static int check_queue(const struct http *h, struct err *e)
 	return 0;
 }
 
-/* Whether this worker has the endpoint at all. */
+/* Checks whether this worker, in its present state, has the path for this method and this client. */
 static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, const char *path,
 			  const char *method, struct err *e)
 {
@@ -86,7 +88,8 @@ static int check_endpoint(struct MHD_Connection *mc, const struct exchange *x, c
 	if (!has_method(p, method))
 		return err_set(e, PROBLEM_METHOD, "%s is not for %.20s; it has %s", p->path, method,
 			       exchange_methods(p));
-	/* A web page could flush the cache by sending the request, without reading the answer. */
+	/* The rules of CORS do not keep a page of another site from sending a request that flushes the cache, only from
+	 * reading the answer. With such a request a browser sends Origin. */
 	if (p->guarded && exchange_header(mc, "Origin"))
 		return err_set(e, PROBLEM_CROSS_ORIGIN, "%s is not for pages of web sites",
 			       p->path);
@@ -149,7 +152,8 @@ enum MHD_Result exchange_begin(struct http *h, struct MHD_Connection *mc, const 
 		r = ask(mc, x, &x->error);
 	if (!r && has_body(x->endpoint))
 		r = check_body(mc, x, &x->error);
-	/* A client that waits for "100 Continue" has not begun to send the body. */
+	/* Usually the error is sent when the body has been read. It is sent now if the client waits for "100
+	 * Continue" before it sends the body, or if the body is far too long to be read. */
 	if (r && (exchange_header(mc, "Expect") ||
 		  content_length(mc) / DISCARD_FACTOR > h->server->options.max_body)) {
 		x->close = true;
@@ -200,7 +204,7 @@ static enum MHD_Result start_call(struct MHD_Connection *mc, struct exchange *x)
 	x->own = NULL;
 	c->http.connection = mc;
 	c->http.resume = resume;
-	c->text.body = x->body; /* together with its share of server.body_bytes */
+	c->text.body = x->body; /* its bytes stay counted in server.body_bytes */
 	x->body = (struct buf){0};
 	call_arrive(c);
 	watch_answering(h->watch, x->connection, c);

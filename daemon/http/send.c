@@ -5,8 +5,9 @@
 #include "daemon/lifecycle.h"
 
 enum {
-	BLOCK = 32 << 10,  /* most bytes of a stream handed over at once */
-	RETRY_LOADING = 2, /* seconds for Retry-After */
+	BLOCK = 32 << 10, /* the most bytes of a stream that libmicrohttpd asks for at once */
+	/* seconds in Retry-After, with status 503 and with status 429 */
+	RETRY_LOADING = 2,
 	RETRY_BUSY = 1,
 };
 
@@ -27,7 +28,7 @@ static void add_error_headers(struct MHD_Response *r, const struct exchange *x, 
 	MHD_add_response_header(r, "Retry-After", seconds);
 }
 
-/* The answer to OPTIONS. */
+/* Adds the headers of an answer to OPTIONS. */
 static void add_options_headers(struct MHD_Connection *mc, struct MHD_Response *r,
 				const struct exchange *x, bool cors)
 {
@@ -111,7 +112,7 @@ static void suspend(void *connection)
 	MHD_suspend_connection(connection);
 }
 
-/* Copies bytes that are ready; returns 0 if there are none. */
+/* Moves at most max bytes that are ready from x->out to `to`, and returns their number. */
 static size_t drain_out(struct exchange *x, char *to, size_t max)
 {
 	size_t n = MIN(x->out.len - x->out_at, max);
@@ -147,7 +148,8 @@ static void extend_stream(struct exchange *x, const struct buf *tokens,
 	}
 }
 
-/* Called when libmicrohttpd wants bytes. It may return 0 only when the connection was suspended. */
+/* libmicrohttpd calls this function when it wants more bytes of the stream. The function may return 0 only after it has
+ * suspended the connection. */
 static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t max)
 {
 	struct exchange *x = cls;
@@ -184,14 +186,15 @@ static enum MHD_Result send_stream(struct MHD_Connection *mc, struct exchange *x
 		return MHD_NO;
 	MHD_add_response_header(r, "Content-Type", "text/event-stream; charset=utf-8");
 	MHD_add_response_header(r, "Cache-Control", "no-cache");
-	/* nginx would collect chunks instead of passing them on */
+	/* Without this header nginx collects chunks instead of passing them on. */
 	MHD_add_response_header(r, "X-Accel-Buffering", "no");
 	return queue_response(mc, x, MHD_HTTP_OK, r);
 }
 
 /* ---- calls ---- */
 
-/* Sends the body, or the error, that another thread gave as the answer. */
+/* Sends the answer of a call that is ANSWERED: the error or body that another thread gave, or the body that
+ * endpoint->write makes. */
 static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x,
 				  const struct err *failure) ON(role_http)
 {
@@ -208,17 +211,17 @@ static enum MHD_Result send_reply(struct MHD_Connection *mc, struct exchange *x,
 	return send_whole(mc, x, MHD_HTTP_OK, type_json, &body);
 }
 
-/* Whether the headers of a stream are sent now: with the first token, because they have the number of cached tokens;
- * with a comment if that takes long, so that no proxy gives up; at the end. Before the headers a failure still gets a
- * status. */
+/* Whether the headers of a stream are sent now. They have the number of cached tokens, so they wait for the first
+ * token. They are sent without it when a comment is due, so that no proxy gives up, or when the call has ended
+ * without a failure. A failure before the headers are sent still gets a status of its own. */
 static bool stream_begins(const struct buf *tokens, const struct call_news *news)
 {
 	return tokens->len || news->comment_due ||
 	       (news->stage == CALL_ENDED && !news->failure.code);
 }
 
-/* Makes text of the tokens, and sends the answer when it is whole, or begins its stream. False: there is nothing to
- * send yet. */
+/* Makes text of the tokens. Sends the answer when it is whole, begins its stream, or sends an error; then returns true,
+ * with the result in *ret. False: there is nothing to send yet. */
 static bool send_tokens(struct MHD_Connection *mc, struct exchange *x, const struct buf *tokens,
 			const struct call_news *news, enum MHD_Result *ret) ON(role_http)
 {
@@ -267,7 +270,7 @@ enum MHD_Result send_call(struct MHD_Connection *mc, struct exchange *x)
 			r = MHD_NO;
 		else if (news.stage == CALL_ANSWERED)
 			r = send_reply(mc, x, &news.failure);
-		else if (!news.closing) /* the engine thread has the call */
+		else if (!news.closing) /* the stage is RUNNING or ENDED */
 			over = send_tokens(mc, x, &tokens, &news, &r);
 		buf_release(&tokens);
 	}

@@ -17,16 +17,16 @@
 static const uint64_t headers_ns = 30 * SECOND; /* from accept to the end of the first headers */
 static const uint64_t body_ns = 120 * SECOND;	/* from the headers to the end of the body */
 static const uint64_t idle_ns = 120 * SECOND;	/* from an answer to the end of the next headers */
-static const uint64_t comment_ns = 15 * SECOND; /* of silence in a stream */
+static const uint64_t comment_ns = 15 * SECOND; /* of silence, then a stream gets a comment */
 
 enum { EVENTS_MAX = 64, TICK_MS = 1000 };
 
 struct connection {
 	uint64_t number;
 	int fd;
-	/* borrowed: the connection holds a reference until it leaves the table */
-	struct call *call;
-	uint64_t deadline_ns; /* time by which it must be done; 0: none */
+	struct call *call; /* borrowed from watch_answering to watch_idle; NULL: none */
+	/* the connection is cut if the present part of its request has not arrived by then; 0: no limit */
+	uint64_t deadline_ns;
 };
 
 struct watch {
@@ -40,7 +40,8 @@ struct watch {
 	uint64_t last_number;
 };
 
-/* The connection's call with a reference, or NULL if the event is of a former connection. */
+/* The call of the connection to which an event belongs; a new reference. NULL: the event belongs to a former
+ * connection, or the request is completed. */
 static struct call *call_of_event(struct watch *w, int fd, uint64_t number)
 {
 	struct call *call = NULL;
@@ -166,7 +167,7 @@ void watch_free(struct watch *w)
 	release(w);
 }
 
-/* Makes the table large enough for this descriptor. Call with the lock held. */
+/* Makes the table large enough for this descriptor. Call with the lock held. -EINVAL, -ENOMEM. */
 static int reserve_fd(struct watch *w, int fd)
 {
 	size_t n = w->n_fds ? w->n_fds : 64;
@@ -234,8 +235,8 @@ void watch_answering(struct watch *w, struct connection *c, struct call *call)
 	c->deadline_ns = 0;
 	c->call = call;
 	ev.data.u64 = event_key(c);
-	/* Level-triggered, so that a client that has already left is reported at once. epoll takes every socket. If
-	 * the kernel has no memory for it, a client that leaves goes unnoticed until data are sent to it. */
+	/* Level-triggered, so that a client that has already left is reported at once. Adding a socket can fail only
+	 * for lack of the kernel's memory. Then a client that leaves goes unnoticed until data are sent to it. */
 	if (call && epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev) < 0 && errno == ENOENT &&
 	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) < 0)
 		log_warning("cannot watch a connection: %s", strerror(errno));

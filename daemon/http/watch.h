@@ -22,22 +22,24 @@ struct connection;
 
 int watch_start(struct watch **ret, struct err *e) MUST_CHECK;
 
-/* main: ends the thread. All connections must be closed. */
+/* main: ends the thread. All connections must be closed. NULL is allowed. */
 void watch_free(struct watch *w);
 
-/* http: a connection was accepted; it must send its request's headers in time. NULL: no memory. */
+/* http: a connection was accepted; the headers of its first request must arrive in time. NULL: the connection is not
+ * watched and must be refused (no memory, or the descriptor is too large). */
 struct connection *watch_open(struct watch *w, int fd);
 
-/* http: libmicrohttpd is about to close it. */
+/* http: libmicrohttpd is about to close the connection. Frees c, which may be NULL. */
 void watch_close(struct watch *w, struct connection *c);
 
 /* http: the headers have arrived, the body must follow in time. */
 void watch_receiving(struct watch *w, struct connection *c);
 
-/* http: the body has arrived. Watches the connection's call from now on; NULL: it has none. */
+/* http: the body has arrived. From now on the connection's call is watched, and borrowed until watch_idle; NULL:
+ * there is none. */
 void watch_answering(struct watch *w, struct connection *c, struct call *call);
 
-/* http: the answer was sent; the client may wait before its next request. The call is no longer borrowed. */
+/* http: the request is completed; the client may wait before its next request. The call is no longer borrowed. */
 void watch_idle(struct watch *w, struct connection *c);
 
 /* main: calls call_close for every call. */

@@ -11,14 +11,15 @@ struct answer {
 	struct call *call;
 	struct openai_head head;
 	struct choice_config config;
-	struct choice *choices; /* [call.n_choices] */
+	struct choice *choices; /* [call.text.n_choices] */
 	struct {
 		bool begun; /* its first chunk was sent */
 		struct openai_cursor cursor;
-	} * streams; /* [call.n_choices]; NULL: no stream */
-	/* The log-probabilities of the prompts' tokens if the request wants them: [call.n_parts], else NULL. */
+	} * streams; /* [call.text.n_choices]; NULL: no stream */
+	/* The log-probabilities of the prompts' tokens: [call.text.n_parts]. NULL: the request does not want them. */
 	struct scores {
-		struct draw_result *v; /* [n of the prompt's tokens] the first is unused */
+		/* [tokens of the prompt] The first n are known. v[0] has a token, but no log-probability. */
+		struct draw_result *v;
 		size_t n;
 	} * scores;
 	uint32_t n_open; /* choices that have not ended */
@@ -49,9 +50,9 @@ static void echo_prompt(struct answer *a, uint32_t index)
 	}
 }
 
-/* The number of bytes that token id has in the echoed prompt, at byte `at` of its text. A special token has bytes
- * only if the client's text contains it there; the tokenizer may have added others around the text, and a prompt
- * given as ids shows none. */
+/* The number of bytes that token `id`, which begins at byte `at`, has in the text of the echoed prompt. A special
+ * token has bytes only if the client's text contains it at `at`. It has none if the tokenizer added it, or if the
+ * client gave the prompt as ids. */
 static size_t echoed_bytes(const struct answer *a, const struct openai_prompt *p, size_t at,
 			   int32_t id)
 {
@@ -98,7 +99,8 @@ static int echo_scores(struct answer *a, uint32_t part)
 	return r;
 }
 
-/* The first token of a prompt follows no token, so it has no log-probability and n begins at 1. */
+/* Makes a->scores if the request wants them. The first token of a prompt follows no token, so it has no
+ * log-probability, and n begins at 1. */
 static int make_scores(struct answer *a)
 {
 	const struct call *c = a->call;
@@ -289,7 +291,7 @@ int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out)
 				return r;
 			continue;
 		}
-		/* drawn before the engine thread learned of the stop string */
+		/* The token was drawn before the engine thread was told of the stop string that ended the choice. */
 		if (a->choices[index].finish)
 			continue;
 		r = take_token(a, index, &draw, finish);

@@ -18,7 +18,8 @@ struct answer;
 struct answer *answer_new(struct call *c);
 void answer_free(struct answer *a);
 
-/* Takes the records of tokens. A stream's chunks are appended to out; out is NULL for a whole answer. -ENOMEM. */
+/* Takes records of tokens (call_take). A stream's chunks are appended to out; out is NULL for a whole answer.
+ * -ENOMEM. */
 int answer_feed(struct answer *a, const struct buf *tokens, struct buf *out) MUST_CHECK;
 
 /* Whether every choice has ended. */
@@ -27,5 +28,5 @@ bool answer_complete(const struct answer *a);
 /* Appends the end of a complete stream. */
 void answer_end_stream(const struct answer *a, struct buf *out);
 
-/* Writes the body of a complete answer. */
+/* Appends the body of a complete answer that is not a stream. */
 void answer_body(const struct answer *a, struct buf *out);

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "daemon/lifecycle.h"
 
-/* A record of call.tokens: this struct, then n_top ids, then n_top log-probabilities. */
-struct record {
+/* A record of call.shared.tokens: this struct, then n_top ids, then n_top log-probabilities. */
+struct token_record {
 	uint32_t of; /* the choice; of a scored prompt token the part */
 	int32_t token;
 	float logprob;
@@ -22,7 +22,7 @@ struct record {
 enum {
 	/* the most bytes of a call's arena: prompts given as ids, texts, choices */
 	ARENA_MAX = 256 << 20,
-	/* the most bytes of call.tokens: 4096 tokens of 64 choices with 20 log-probabilities each fit */
+	/* the most bytes of shared.tokens: 4096 tokens of 64 choices with 20 log-probabilities each fit */
 	TOKENS_MAX = 64 << 20,
 	/* http takes the tokens of an answer that is sent whole whenever they have so many bytes */
 	TOKENS_PLENTY = 1 << 20,
@@ -33,7 +33,7 @@ static void name_call(struct call *c)
 	unsigned char random[16] = {0};
 	size_t n = (size_t)snprintf(c->id, sizeof(c->id), "%s", c->endpoint->id);
 
-	/* getrandom gives 16 bytes at once or, before the kernel is seeded, none: then ids repeat. */
+	/* getrandom gives all 16 bytes, or fails where it is not allowed: then calls of one second have the same id. */
 	if (getrandom(random, sizeof(random), 0) < 0)
 		memcpy(random, &c->created, sizeof(c->created));
 	for (size_t i = 0; i < sizeof(random); i++)
@@ -65,7 +65,8 @@ struct call *call_ref(struct call *c)
 	return c;
 }
 
-/* The reason for the log: "stop", "stop+length", or "none" for a call that was over before any choice ended. */
+/* The reasons why the call's choices, or the call, ended, for the log: "stop", "stop+length", "abort", ...; "none":
+ * no reason was noted. */
 static void describe_finish(struct call *c, char *out, size_t size)
 {
 	static const char *const names[METRICS_FINISHES] = {"stop", "length", "abort", "error"};
@@ -146,7 +147,7 @@ void call_arrive(struct call *c)
 {
 	c->arrived_ns = clock_now_ns();
 	atomic_fetch_add(&c->server->calls, 1);
-	/* A visit is not counted as waiting: it must be possible when the queue is full. */
+	/* A visit waits for a step at most, and takes no place in the queue. */
 	if (c->endpoint->visit)
 		return;
 	atomic_store(&c->queued, true);
@@ -187,7 +188,7 @@ static void unlock(struct call *c)
 	pthread_mutex_unlock(&c->shared.lock);
 }
 
-/* Call with the lock held. */
+/* Resumes the connection if it is suspended. Call with the lock held. */
 static void wake_locked(struct call *c)
 {
 	if (!c->shared.suspended)
@@ -245,12 +246,13 @@ void call_accept(struct call *c)
 	unlock(c);
 }
 
-/* All or nothing: half a record would make the rest unreadable. Call with the lock held. */
+/* Appends a record, all of it or nothing: behind half a record all others would be unreadable. Call with the lock
+ * held. */
 static bool append_locked(struct call *c, uint32_t of, enum finish_reason finish,
 			  const struct draw_result *draw, uint32_t n_top) ON(role_engine)
 {
 	struct buf *tokens = &c->shared.tokens;
-	struct record rec = {
+	struct token_record rec = {
 		.of = of,
 		.token = draw->token,
 		.logprob = draw->logprob,
@@ -296,7 +298,7 @@ int call_push_scores(struct call *c, uint32_t part, const struct draw_result *sc
 bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 		 enum finish_reason *ret_finish, struct draw_result *ret_draw)
 {
-	struct record rec;
+	struct token_record rec;
 	const char *p;
 
 	if (*offset >= tokens->len)
@@ -350,7 +352,7 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 		suspend(c->http.connection);
 		s->suspended = ret->slept = true;
 	}
-	/* `ask` belongs to the text thread until then */
+	/* Before RUNNING `ask` belongs to the text thread. */
 	if (s->stage >= CALL_RUNNING && c->text.ask.stream)
 		s->sent_ns = clock_now_ns();
 	unlock(c);
@@ -365,7 +367,7 @@ void call_take_reply(struct call *c, struct buf *ret)
 	unlock(c);
 }
 
-/* Puts the call's control message into the inbox, once. Call with the lock held. */
+/* Puts the call's control message into the inbox, unless it is there already. Call with the lock held. */
 static void control_locked(struct call *c)
 {
 	if (c->shared.control_queued)

@@ -13,19 +13,19 @@
  * A call whose endpoint visits the engine thread skips the text thread: http hands it over, and the visit answers it.
  *
  * Each member of struct call has one owner. `http` and `text` are written by the thread of that name before it hands
- * the call on, and are constant afterwards. (http moves the body into text.body first; parts[].run and choices of
- * `text` are the engine thread's; http.own is lent to a visit.) `engine` is the engine thread's. `report` is atomic.
- * `shared` is guarded by its lock.
+ * the call on, and are constant afterwards. There are three exceptions: http moves the body into text.body; the engine
+ * thread owns text.parts[].run and text.choices; and a visit may write to *http.own. `engine` is the engine thread's.
+ * `report` is atomic. `shared` is guarded by its lock.
  *
  * Two references keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
- * is done with the call.
- * The last call_unref logs one line and frees everything, on the thread that calls it.
+ * is done with the call. The last call_unref frees everything, on the thread that calls it, and before that logs a line
+ * if the call was to draw tokens.
  *
- * Sleeping: the http thread suspends the connection when there is nothing to send (call_take), under the lock in
- * which it saw that there was nothing. A thread that changes anything calls call_wake, which resumes the connection
- * if, and only if, it is suspended. libmicrohttpd cannot close a suspended connection, so the pointer to it is valid
- * then. */
+ * Sleeping: the http thread suspends the connection when there is nothing to send (call_take). It holds shared.lock
+ * from the moment at which it sees this until the connection is suspended, so that no wake is lost. A thread with
+ * news for http calls call_wake, or a function below that says "Wakes"; this resumes the connection if it is
+ * suspended. libmicrohttpd cannot close a suspended connection, so the pointer to it is valid then. */
 #pragma once
 
 #include <pthread.h>
@@ -40,15 +40,17 @@
 #include "daemon/threads.h"
 #include "scheduler/scheduler.h"
 
+/* As in the list above. ENDED and ANSWERED are final. */
 enum call_stage { CALL_WORKING, CALL_RUNNING, CALL_ENDED, CALL_ANSWERED };
 
 /* One prompt of a call: a request of the scheduler. */
 struct call_part {
 	/* written by the text thread, then constant */
 	struct ids prompt;   /* owned */
-	uint64_t seed;	     /* of the part's draws */
+	uint64_t seed;	     /* for drawing its tokens */
 	uint32_t max_tokens; /* tokens to generate: as requested, or as many as fit */
-	/* [whole pages of the prompt] in the arena; NULL: no cache below the device */
+	/* Keys of the space and of the prompt's whole pages, in the arena. page_keys NULL: there is no cache below
+	 * the device, or the request does not use the cache. */
 	struct content_key root_key, *page_keys;
 	uint32_t *boundaries; /* [n_boundaries] in the arena: the ends of turns, see turns.h */
 	uint32_t n_boundaries;
@@ -57,18 +59,18 @@ struct call_part {
 		uint64_t id;	    /* id in the scheduler, 0: not submitted */
 		uint32_t n_running; /* choices that have not ended */
 		uint64_t first_ns;  /* time of the first token, 0: none yet */
-		bool hit_known;	    /* call_hit was called */
+		bool hit_known;	    /* call_hit was called for this part */
 	} run OWNED_BY(role_engine);
 };
 
-/* One choice, as the engine thread sees it. Choice c belongs to part c / n. */
+/* One choice, as the engine thread sees it. Choice number c belongs to part c / call_text.n. */
 struct call_choice {
 	bool ended;
 	uint64_t last_ns; /* time of its newest token, 0: none yet */
 };
 
-/* A message to the engine thread, in server.inbox. A call has two, so that it can be submitted and controlled at the same
- * time. */
+/* A message to the engine thread, in server.inbox. A call has two: `submit` hands it over, `control` says that the
+ * client has left or a stop string was found, which may happen while `submit` is still in the queue. */
 struct call_message {
 	struct queue_node node;
 	struct call *call;
@@ -83,7 +85,7 @@ struct call_http {
 
 /* text: the request, until call_submit. */
 struct call_text {
-	struct queue_node node; /* in text.queue */
+	struct queue_node node; /* in the text thread's queue */
 	struct buf body;	/* dropped once parsed */
 	struct arena arena;
 	struct openai_request ask;
@@ -91,56 +93,57 @@ struct call_text {
 	struct call_part *parts;	/* [n_parts] in the arena */
 	uint32_t n_parts, n, n_choices; /* n choices for each part, n_choices = n_parts * n */
 	struct call_choice *choices POINTS_TO(role_engine); /* [n_choices] in the arena */
-	uint32_t n_prompt;				    /* tokens of all parts */
-	const int32_t *end_tokens; /* [n_end_tokens] of the model and of the client */
+	uint32_t n_prompt;				    /* tokens of all prompts together */
+	const int32_t *end_tokens; /* [n_end_tokens] in the arena: the model's and the client's */
 	uint32_t n_end_tokens;
 	struct prefix_space space; /* the space of its cache_salt */
 };
 
-/* engine: the call's state in the loop. */
+/* engine: the state of a live call (daemon/steps/live.h). */
 struct call_engine {
-	struct list live;   /* in the list of live calls (daemon/steps/live.h) */
-	bool touched;	    /* a token came in this step */
-	bool broken;	    /* there was no memory for a token */
+	struct list live;   /* in live.calls */
+	bool touched;	    /* in live.touched: an event of the call came in this step */
+	bool broken;	    /* a token could not be pushed, so the call will fail */
 	bool plenty;	    /* so many tokens wait that http must take them */
 	uint32_t n_running; /* choices that have not ended; 0: not live */
 };
 
-/* Any thread: for the log, and for the headers of the answer. The engine thread writes a part's cache hit before it
- * pushes the part's first token, so that a thread that has seen the token sees the hit too. */
+/* Numbers for the log and the headers of the answer, which any thread may read. The engine thread writes a part's
+ * cache hit before it pushes the part's first token, so that a thread that has seen the token sees the hit too. */
 struct call_report {
 	_Atomic uint32_t n_generated;
 	_Atomic uint64_t first_token_ns;
 	_Atomic uint32_t finished[METRICS_FINISHES];
 	_Atomic uint32_t n_hits;	       /* parts whose hit is known */
-	_Atomic uint32_t n_cached, n_received; /* tokens of all parts; as in scheduler_hit */
+	_Atomic uint32_t n_cached, n_received; /* as in scheduler_hit, summed over these parts */
 	_Atomic uint32_t miss; /* enum prefix_miss: the first reason that is not NONE */
 };
 
 /* Data that http and the other threads exchange, guarded by lock. */
 struct call_shared {
 	pthread_mutex_t lock;
-	enum call_stage stage, seen; /* seen: the newest stage that http knows */
-	bool suspended, closing;
-	bool control_queued;
-	bool *stop_wanted;  /* [n_choices] in the arena: a stop string was met */
-	struct buf tokens;  /* records that http has not taken */
-	struct err failure; /* code 0: none */
-	struct buf reply;   /* ANSWERED without failure: the body */
-	uint64_t sent_ns;   /* when http last sent a part of a stream, 0: not yet */
-	bool comment_due;
+	enum call_stage stage, seen; /* seen: the stage that call_take returned last */
+	bool suspended;		     /* the connection is suspended */
+	bool closing;		     /* call_close was called */
+	bool control_queued;	     /* the message `control` is in the inbox */
+	bool *stop_wanted;	     /* [n_choices] in the arena: a stop string was found */
+	struct buf tokens;	     /* records (call_record) that http has not taken */
+	struct err failure;	     /* code 0: none */
+	struct buf reply;	     /* ANSWERED without failure: the body */
+	uint64_t sent_ns; /* a stream: when call_take was last called while RUNNING, 0: not yet */
+	bool comment_due; /* http is to send a comment */
 };
 
 struct call {
 	/* constant */
 	struct server *server;
 	const struct endpoint *endpoint;
-	char id[48]; /* "chatcmpl-…", "cmpl-…" */
-	int64_t created;
-	uint64_t arrived_ns;
+	char id[48];	     /* "chatcmpl-…", "cmpl-…" */
+	int64_t created;     /* seconds since 1970 */
+	uint64_t arrived_ns; /* when the body had arrived; 0: it has not */
 
 	_Atomic uint32_t refs;
-	_Atomic bool aborted; /* the client has left */
+	_Atomic bool aborted; /* the client has left, or waits for no more */
 	_Atomic bool queued;  /* counted in server.queued */
 	struct call_message submit, control;
 
@@ -151,65 +154,73 @@ struct call {
 	struct call_shared shared;
 };
 
-/* New, with one reference. Takes none of the arguments. NULL when out of memory. */
+/* New, with one reference. The arguments are borrowed. NULL when out of memory. */
 struct call *call_new(struct server *s, const struct endpoint *endpoint);
 struct call *call_ref(struct call *c);
 void call_unref(struct call *c);
 
-/* The body has arrived: sets the arrival time, and counts the call in the limits of the queue. */
+/* http: the body has arrived. Sets the arrival time; counts the call in server.calls and, unless its endpoint visits,
+ * in server.queued. */
 void call_arrive(struct call *c);
 
 /* Hands the call to the engine thread, together with the work's reference. */
 void call_submit(struct call *c);
 
-/* The call no longer waits for its first token. Repeated calls do nothing. */
+/* The call no longer counts in server.queued. Repeated calls do nothing. */
 void call_unqueue(struct call *c);
 
-/* text: the body is parsed, and its bytes no longer count in server.body_bytes. */
+/* text: frees the body once it is parsed; its bytes no longer count in server.body_bytes. */
 void call_drop_body(struct call *c);
 
 /* Notes the reason for which a choice, or the call as a whole, ended: for metrics and the log. */
 void call_count(struct call *c, enum metrics_finish why);
 
-/* text, engine: the answer is this error; once RUNNING, the rest of the answer is. Wakes. */
+/* text, engine: ends the call with this error, unless it has ended before. A WORKING call is ANSWERED with the error; a
+ * RUNNING one is ENDED, and the error ends its stream or is its answer. Wakes. */
 void call_fail(struct call *c, const struct err *e);
 
-/* text, engine: the answer is this body (moved out of *body, status 200). Wakes. */
+/* text, engine: the call is ANSWERED with this body (moved out of *body) and status 200. Wakes. */
 void call_reply(struct call *c, struct buf *body);
 
 /* engine: notes the prefix cache's hit of one of the call's parts. */
 void call_hit(struct call *c, const struct scheduler_hit *hit);
 
-/* Writes "cached=64; reason=no-checkpoint", the sum of the hits known by now. False: no hit is known. */
+/* Writes the hits that are known by now: "cached=64; reason=no-checkpoint", with "; received=128" if another worker
+ * sent tokens. The numbers are sums over the parts; the reason is the first one that was noted. False: no hit is
+ * known. */
 bool call_describe_hit(const struct call *c, char *out, size_t size);
 
-/* engine: the scheduler has accepted the call. Wakes. */
+/* engine: the scheduler has accepted the call, which is now RUNNING. Wakes the connection of a stream, so that
+ * sent_ns is set. */
 void call_accept(struct call *c);
 
-/* engine: pushes a token of choice `choice`. Does not wake; -ENOMEM. */
+/* engine: pushes a token of choice `choice`. Does not wake. -ENOMEM: out of memory, or 64 MiB of tokens wait for
+ * http. */
 int call_push(struct call *c, uint32_t choice, enum finish_reason finish,
 	      const struct draw_result *draw) MUST_CHECK ON(role_engine);
 
-/* engine: pushes the next n scored tokens of the prompt of part `part`, whose ranks are above 0. Does not wake;
- * -ENOMEM. */
+/* engine: pushes the next n scored tokens of the prompt of part `part`. Their ranks are above 0, while the rank of a
+ * drawn token is 0. Does not wake. -ENOMEM as above. */
 int call_push_scores(struct call *c, uint32_t part, const struct draw_result *scores,
 		     uint32_t n) MUST_CHECK ON(role_engine);
 
-/* engine: no further token will come. Does not wake. */
+/* engine: no further token will come; a RUNNING call is ENDED. Does not wake. */
 void call_end(struct call *c);
 
-/* The first: resumes the connection if it sleeps. The second: whether to wake it in each step that drew tokens of the
- * call, because they are sent at once, may complete a stop string, or have become many. */
+/* Any thread: resumes the connection if it is suspended. */
 void call_wake(struct call *c);
+
+/* Whether to wake the connection after each step with tokens of this call, because they are sent at once, may
+ * complete a stop string, or have become many. */
 bool call_wants_tokens(const struct call *c) ON(role_engine);
 
 /* http: takes the news. Swaps the records into *tokens, which must be empty. If nothing is new, suspends the
- * connection by `suspend` under the lock, and the caller must return to libmicrohttpd at once (slept). Never sleeps
- * while the daemon closes. */
+ * connection by `suspend` under the lock, and sets `slept`: the caller must return to libmicrohttpd at once. Never
+ * suspends the connection of a call that is ENDED, ANSWERED, aborted or closing. */
 struct call_news {
 	enum call_stage stage;
 	bool slept, closing, comment_due;
-	struct err failure;
+	struct err failure; /* code 0: none */
 };
 void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connection),
 	       struct call_news *ret);
@@ -217,23 +228,26 @@ void call_take(struct call *c, struct buf *tokens, void (*suspend)(void *connect
 /* http: moves the body that call_reply gave to *ret. */
 void call_take_reply(struct call *c, struct buf *ret);
 
-/* Any thread: the client has left. Tells the engine thread, and wakes the connection. */
+/* Any thread: the client has left, or waits for no more. Tells the engine thread, and wakes the connection. */
 void call_abort(struct call *c);
 
 /* http: a stop string was found in this choice. */
 void call_stop_choice(struct call *c, uint32_t choice);
 
-/* engine: called before it looks at an abort or at stops; later ones send another message. */
+/* engine: the message `control` was taken. To be called before c->aborted and call_stop_wanted are read, so that a
+ * change after that sends the message again. */
 void call_control_taken(struct call *c);
+
+/* engine: whether a stop string was found in this choice. */
 bool call_stop_wanted(struct call *c, uint32_t choice);
 
-/* main: libmicrohttpd is about to stop. The connection never sleeps again. */
+/* main, http: libmicrohttpd is about to stop. Wakes; the connection is never suspended again. */
 void call_close(struct call *c);
 
-/* watch: wakes a stream that was silent since before `before_ns`, for a comment. */
+/* watch: if the connection is suspended and sent_ns lies before `before_ns`, makes a comment due and wakes. */
 void call_tick(struct call *c, uint64_t before_ns);
 
-/* The next record of call.tokens, at *offset. False at the end. *ret_of: the choice of a drawn token (rank 0), or the
- * part of a scored one. */
+/* Reads the record at *offset of `tokens`, as call_take gave them, and moves *offset behind it. False at the end.
+ * *ret_of: the choice of a drawn token (rank 0), or the part of a scored one. */
 bool call_record(const struct buf *tokens, size_t *offset, uint32_t *ret_of,
 		 enum finish_reason *ret_finish, struct draw_result *ret_draw);

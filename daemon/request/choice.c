@@ -41,7 +41,8 @@ static int reserve_tokens(struct choice *c, size_t n)
 		       : -ENOMEM;
 }
 
-/* Adds a token of len bytes. A token without bytes that is to be reported all the same counts as content. */
+/* Adds a token of len raw bytes whose log-probabilities are to be reported. A token without bytes counts as content,
+ * so that it is not dropped. */
 static int remember_token(struct choice *c, const struct draw_result *draw, size_t len)
 {
 	size_t n_bytes;
@@ -66,7 +67,8 @@ int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n)
 	return 0;
 }
 
-/* A stop string was found: drops tokens, and parts of them, that lie behind the text up to it. */
+/* A stop string was found: drops the tokens that lie behind the text before it, and cuts the end of the token in
+ * which that text ends. */
 static void cut_tokens(struct choice *c)
 {
 	size_t released = detokenizer_released(c->detokenizer);
@@ -99,8 +101,8 @@ static void mark_content(struct choice *c, size_t begin, size_t end)
 	}
 }
 
-/* Moves a piece of the detokenizer's text on to the splitter. It stands for the raw bytes up to `released`, one byte
- * each, unless U+FFFD replaced invalid bytes. */
+/* Moves c->piece, the detokenizer's new text, on to the splitter (without one to the content). It stands for the raw
+ * bytes begin .. released, one byte for each, unless U+FFFD replaced invalid bytes. */
 static void split_piece(struct choice *c, size_t begin, size_t released)
 {
 	const struct choice_config *g = c->config;
@@ -139,7 +141,8 @@ static void finish_split(struct choice *c)
 		mark_content(c, end - MIN(n, end), end);
 }
 
-/* Tokens all of whose bytes were split become ready to report if they are content; others are dropped. */
+/* Handles the tokens of which all bytes have passed the splitter: those with content become ready to be reported, the
+ * others are dropped. */
 static void settle_tokens(struct choice *c)
 {
 	size_t through = detokenizer_released(c->detokenizer) - c->splitter.n_held;
@@ -158,7 +161,8 @@ static void settle_tokens(struct choice *c)
 	c->n_ready = kept;
 }
 
-/* a token without bytes belongs to no text */
+/* Whether the log-probabilities of a token with len raw bytes are reported. A token without bytes belongs to no
+ * text. */
 static bool reported(const struct choice *c, size_t len)
 {
 	return c->config->logprobs && (len || c->config->every_token);

@@ -5,8 +5,8 @@
  *
  * Log-probabilities are reported for the tokens of the content, each together with the piece of content that
  * completes it. So a token waits in `tokens` until detokenizer and splitter have passed on all of its bytes. It is
- * dropped if none of them became content (reasoning, tags, text behind a stop string). Bytes are counted as positions
- * in the raw bytes of all tokens. */
+ * dropped if none of them became content (reasoning, tags, text behind a stop string). Positions of bytes are counted
+ * in the raw bytes: those of all tokens of the choice, one token after the other, special tokens without any. */
 #pragma once
 
 #include "base/ids.h"
@@ -29,7 +29,7 @@ struct choice_config {
 	bool reasoning; /* the reasoning is split off from the content */
 	bool thinking;	/* the prompt ended in an open think block */
 	bool logprobs, token_ids;
-	bool every_token; /* report log-probabilities also of tokens without text: with an echo */
+	bool every_token; /* with echo: log-probabilities also of tokens without text are reported */
 };
 
 struct choice {
@@ -38,17 +38,17 @@ struct choice {
 	struct reasoning splitter;
 	struct buf piece; /* text from the detokenizer, on its way to the splitter */
 
-	/* results: taken by choice_clear, or kept until the end */
+	/* results: choice_clear empties them, otherwise they grow until the choice ends */
 	struct buf content, reasoning;
 	struct ids token_ids;
 	struct openai_token *tokens; /* [n_tokens], the first n_ready can be reported */
 	size_t n_ready;
 	const char *finish;	       /* NULL: it has not ended */
-	uint32_t n_drawn, n_reasoning; /* tokens drawn */
+	uint32_t n_drawn, n_reasoning; /* tokens drawn; of these, tokens of reasoning */
 
-	struct choice_place *places; /* [n_tokens] */
+	struct choice_place *places; /* [n_tokens], of `tokens` */
 	size_t n_tokens, cap;
-	size_t raw; /* bytes of the tokens so far */
+	size_t raw; /* raw bytes of the tokens so far */
 };
 
 int choice_init(struct choice *c, const struct choice_config *config) MUST_CHECK;
@@ -58,8 +58,8 @@ void choice_release(struct choice *c);
  * into c->content. -ENOMEM. */
 int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n) MUST_CHECK;
 
-/* Takes a token; sets c->finish if the choice ends with it. 1: it ended at a stop string, which the engine thread
- * does not know yet. 0, or -ENOMEM. Not after the finish. */
+/* Takes a drawn token; sets c->finish if the choice ends with it. 1: the choice ended at a stop string, of which the
+ * engine thread must be told. 0; -ENOMEM. Not to be called after c->finish was set. */
 int choice_push(struct choice *c, const struct draw_result *draw,
 		enum finish_reason finish) MUST_CHECK;
 

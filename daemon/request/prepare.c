@@ -13,7 +13,8 @@
 
 enum {
 	CHOICES_MAX = 1024,
-	/* The most prompt tokens of one answer with log-probabilities: each takes some hundred bytes. */
+	/* The most prompt tokens of one answer with log-probabilities, counted once for each choice: each takes some
+	 * two hundred bytes. */
 	SCORED_MAX = 1 << 19,
 };
 
@@ -84,8 +85,8 @@ static uint64_t pages_beside(const struct server *s, uint64_t n)
 	return bytes > states ? MIN((uint64_t)i->n_pages, (bytes - states) / i->page_bytes) : 0;
 }
 
-/* The most tokens that each of n choices can generate after n_prompt tokens, in a pool of this size. The choices
- * share whole pages of the prompt; the rest of a choice is its own. */
+/* The most tokens that each of n choices can generate after n_prompt tokens, with all of the server's pages. The
+ * choices share whole pages of the prompt; all other pages belong to one choice. */
 static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 {
 	uint64_t page = s->options.page_size, shared = n_prompt / page, end;
@@ -97,7 +98,7 @@ static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 	return end > n_prompt ? end - n_prompt : 0;
 }
 
-/* Sets the number of tokens to generate: as requested, or as many as fit. */
+/* Checks that the prompt and the tokens to generate fit, and sets p->max_tokens: as requested, or as many as fit. */
 static int fit_part(struct call *c, struct call_part *p, struct err *e)
 {
 	const struct server *s = c->server;
@@ -159,7 +160,7 @@ static int collect_end_tokens(struct call *c, struct err *e)
 	return 0;
 }
 
-/* The space of a cache_salt: a hash of the salt. */
+/* Sets the call's space: a hash of its cache_salt, or zeros without one. */
 static int hash_salt(struct call *c, struct err *e)
 {
 	unsigned char digest[32];
@@ -174,7 +175,7 @@ static int hash_salt(struct call *c, struct err *e)
 	return 0;
 }
 
-/* Computes the keys of the prompt's pages, if there is a cache below the device. */
+/* Computes the keys of the prompt's pages, if there is a cache below the device and the request uses the cache. */
 static int name_pages(struct call *c, struct call_part *p, struct err *e)
 {
 	uint32_t P = (uint32_t)c->server->options.page_size, n = (uint32_t)p->prompt.len;
@@ -208,7 +209,8 @@ static int find_turns(struct call *c, struct call_part *p, struct err *e)
 	return 0;
 }
 
-/* Fills part i: its prompt as ids, its length, the ends of its turns, the keys of its pages, and its seed. */
+/* Fills part i: the prompt's ids, the number of tokens to generate, the ends of turns, the keys of pages, and the
+ * seed. */
 static int make_part(struct call *c, uint32_t i, struct err *e)
 {
 	const struct openai_request *ask = &c->text.ask;
@@ -286,7 +288,8 @@ int prepare_call(struct call *c, struct err *e)
 		r = make_parts(c, e);
 	if (!r)
 		r = collect_end_tokens(c, e);
-	/* freed now: messages can take a hundred times the memory of their ids */
+	/* Frees the messages now (ask.context), which can take a hundred times the memory of their ids. The rest of
+	 * `ask` stays. */
 	openai_request_release(&c->text.ask);
 	return r;
 }

@@ -12,7 +12,7 @@
 
 struct text {
 	struct server *server;
-	struct queue queue; /* calls, by text.node */
+	struct queue queue; /* calls, by call.text.node */
 	pthread_t thread;
 	_Atomic bool quit;
 };
@@ -29,21 +29,19 @@ static int open_tokenizer(struct server *s, const struct checkpoint *k, struct e
 	return r;
 }
 
-/* A base model has no template. Completions work then; a chat request gets the sentence in template_error. */
+/* Opens the chat template. A base model has none: then only endpoints that need it do not work. */
 static int open_template(struct server *s, const struct checkpoint *k, struct err *e)
 {
 	struct checkpoint_text text;
-	int r = checkpoint_read(k, CHECKPOINT_TEMPLATE, &text, &s->template_error);
+	int r = checkpoint_read(k, CHECKPOINT_TEMPLATE, &text, e);
 
 	if (r == -ENOENT) {
-		log_warning("%s; /v1/chat/completions will not work", s->template_error.text);
+		log_warning("%s; /v1/chat/completions will not work", e->text);
 		r = 0;
 	} else if (r == 0) {
 		r = template_parse(text.name, buf_str(&text.bytes), text.bytes.len, &s->template,
-				   &s->template_error);
+				   e);
 	}
-	if (r < 0)
-		*e = s->template_error;
 	checkpoint_text_release(&text);
 	return r;
 }
@@ -80,7 +78,7 @@ static int answer_now(struct call *c, struct err *e)
 	return r;
 }
 
-/* Works on a call. Takes the work's reference, and hands it on or drops it. */
+/* Does the text thread's work on a call. Takes the work's reference: hands it on to the engine thread, or drops it. */
 static void prepare_or_answer(struct call *c) ON(role_text)
 {
 	struct err e = {0};

@@ -3,7 +3,7 @@
  * It opens the tokenizer and the chat template while the engine thread loads the model. Then it takes one call after
  * the other: it parses the body, checks the model's name, renders the template, tokenizes, checks that the lengths
  * fit, and hands the call on to the engine thread. So a bad request gets its error before any header of a stream is
- * sent. Only a full queue can still make the scheduler refuse a request later. */
+ * sent. Only a full queue, or lack of memory, can still make the scheduler refuse a request later. */
 #pragma once
 
 #include "base/err.h"
@@ -12,15 +12,16 @@
 /* New: starts the thread. Sets server->text. */
 int text_start(struct server *s, struct err *e) MUST_CHECK;
 
-/* http: takes the work's reference of a call whose body is complete. */
+/* http: queues a call whose body is complete, with a new reference to it: the work's (call.h). */
 void text_submit(struct text *t, struct call *c);
 
-/* main: ends the thread and drops the calls in its queue. No other thread may submit any more. */
+/* main: ends the thread and drops the calls in its queue. No other thread may submit any more. NULL is allowed. */
 void text_free(struct text *t);
 
-/* prepare.c. Errors are worded for clients. */
+/* The functions below are in prepare.c. Their errors are worded for clients. */
 
-/* Fills the members of call.text that the engine thread needs: parts, choices, end tokens. */
+/* Parses the call's body, and fills the members of call.text that the engine thread needs: parts, choices, end
+ * tokens. */
 int prepare_call(struct call *c, struct err *e) MUST_CHECK;
 
 /* Checks that `name` is a name of the model; NULL is accepted. */
@@ -30,7 +31,7 @@ int prepare_model(const struct server *s, const char *name, struct err *e) MUST_
 int prepare_encode(const struct server *s, const char *text, size_t len, bool add_special,
 		   struct ids *out, struct err *e) MUST_CHECK;
 
-/* Appends the prompt of a chat: the template, rendered with these variables. */
+/* Appends the prompt of a chat as text: the template, rendered with these variables. */
 int prepare_render(const struct server *s, const json_t *context, struct buf *out,
 		   struct err *e) MUST_CHECK;
 

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Of a prompt with too many turns so many of the first are kept: system prompt and examples are there. */
+/* The number of ends that are kept at the beginning of a prompt with too many turns, where system prompt and examples
+ * are. */
 enum { TURNS_FIRST = TURNS_MAX / 4 };
 
 /* A user's message for trying the template: ordinary text, which no template treats specially. */

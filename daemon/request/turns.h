@@ -16,7 +16,7 @@
 /* The most ends that are reported: few states are worth their memory, and the scheduler looks at each end. */
 enum { TURNS_MAX = 256 };
 
-/* The special token that this template writes behind a user's message; -1 if it writes none. */
+/* The first special token that this template writes behind a user's message. -1: it writes none, or cannot be tried. */
 int32_t turns_token(const struct template *template, const struct tokenizer *t);
 
 /* Writes the number of tokens up to and including each end token to ret, in rising order, and returns how many there

@@ -1,6 +1,7 @@
 /*
- * Prefill and decode apart, for the engine's loop: passes requests, data and first tokens between scheduler, device and
- * the transfer thread (daemon/transfer/transfer.h). All calls are the engine thread's; none waits for a network.
+ * Prefill and decode apart, for the engine's loop: passes requests, data and first tokens between scheduler, device
+ * and the transfer thread (daemon/transfer/transfer.h), which answers with notes. All calls are the engine thread's;
+ * none waits for a network.
  *
  * One prompt has several names on its way: an order here on a decode worker, an attempt with its delivery in
  * daemon/transfer, and a shipment here on a prefill worker.
@@ -12,48 +13,55 @@
  *         NOTE_LOST ─> scheduler_receive_failed: another worker computes the prompt, or this one
  *     a prefill worker (handoff_send.h)
  *         NOTE_ASKED ─> scheduler_submit
- *         plan.ships, a layer group at a time ─> shipping_window ─> transfer_window
+ *         plan.ships, a layer group at a time ─> shipping_group ─> transfer_window
  *         first tokens ─> transfer_draws
  *         NOTE_SENT ─> scheduler_shipped          NOTE_DROPPED ─> scheduler_abort
+ *
+ * When an attempt ends early, notes of it may exist already. They are ignored, because no order or shipment has its
+ * number any more. So a late NOTE_DATA never writes to pages that belong to another request by then. A read that is
+ * still queued for an aborted shipment does no harm: its data are dropped with the delivery, and the device runs it
+ * before any later plan writes to these pages.
  */
 #pragma once
 
 #include "daemon/steps/handoff_config.h"
 
-/* All functions but handoff_deliver accept NULL, which stands for a worker without peers (unified). */
+/* NULL stands for a unified worker, which has no peers. All functions but handoff_deliver accept it and do nothing. */
 struct handoff;
 
-/* New; *ret NULL: this worker is unified. */
+/* New; *ret NULL: this worker is unified. Starts the transfer thread. */
 int handoff_open(const struct handoff_config *config, struct handoff **ret,
 		 struct err *e) MUST_CHECK;
 
 /* Tells the peers that this worker ends, and drops all prompts that are under way. Before engine_close. */
 void handoff_close(struct handoff *h);
 
-/* The role of a client's request with a prompt of so many tokens: HANDOFF_RECEIVE if a prefill worker may compute the
- * prompt. */
+/* The part of this worker in a client's request with a prompt of so many tokens: HANDOFF_RECEIVE if a prefill worker
+ * may compute the prompt. If none is connected, counts a long prompt in metrics.prompts_missed. */
 enum scheduler_handoff handoff_of(struct handoff *h, uint32_t n_prompt);
 
-/* Takes one note. 1, with *ret_n events of clients' requests; 0: there is no note. -EIO: the device is lost. */
+/* Handles one note of the transfer thread. 1: *ret_n events of clients' requests were written to `events` (room as for
+ * scheduler_received); 0: there is no note. -EIO: the device is lost. */
 int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *ret_n,
 		 struct err *e) MUST_CHECK;
 
-/* After a plan was made: hands prompts over, and reads data from the device that found no free memory before. -EIO:
- * the device is lost. */
+/* Called after scheduler_plan. On a decode worker: hands prompts over (scheduler_next_prepare). On a prefill worker:
+ * queues reads for which no block was free before (shipping_run). -EIO: the device is lost. */
 int handoff_run(struct handoff *h, struct err *e) MUST_CHECK;
 
 /* On a prefill worker: handles the events of a step. */
 void handoff_deliver(struct handoff *h, const struct scheduler_event *events, uint32_t n);
 
-/* On a decode worker: called before a request is aborted. */
+/* On a decode worker: the client's request ends, so its prompt is no longer wanted from a peer. Unknown requests are
+ * ignored. */
 void handoff_forget(struct handoff *h, uint64_t request);
 
-/* The device is lost, or the daemon ends: drops all prompts that are under way and tells the peers. Notes must still
- * be taken afterwards. */
+/* The device is lost, or the daemon ends: drops all prompts that are under way and tells the peers. handoff_take must
+ * still be called afterwards. */
 void handoff_fail(struct handoff *h, const struct err *why);
 
-/* The cache was flushed. */
+/* The cache was flushed: tells the peers that this worker has nothing cached. No prompt may be under way. */
 void handoff_flushed(struct handoff *h);
 
-/* No new prompts are taken. */
+/* On a prefill worker: from now on prompts of peers are refused, and the peers are told so. */
 void handoff_drain(struct handoff *h);

@@ -14,9 +14,9 @@ struct order {
 	struct list node; /* in handoff_receive.orders */
 	uint64_t request; /* the request's id in the scheduler */
 	uint64_t attempt; /* 0: no attempt is under way */
-	uint64_t tried;	  /* peers that were tried, as in transfer.h */
+	uint64_t tried;	  /* peers that were tried, as in struct transfer_ask */
 	uint32_t n_tries;
-	struct scheduler_prepare prepare; /* the scheduler's wish that the attempt fulfils */
+	struct scheduler_prepare prepare; /* the prompt, and the pages and slot to write to */
 };
 
 void handoff_receive_open(struct handoff_receive *h, const struct handoff_config *config,
@@ -58,13 +58,15 @@ static uint32_t page_tokens(const struct handoff_receive *h)
 
 /* ---- handing over ---- */
 
-/* Tells the scheduler that a prompt will not come: another worker is asked (`again`), or the prompt is computed here. */
+/* Tells the scheduler that a prompt will not come. The request is admitted anew, to ask another worker (`again`) or
+ * to compute the prompt here. */
 static void fail_request(struct handoff_receive *h, uint64_t request, bool again)
 {
 	record_receive_failed(h->config->record, request, again);
 	scheduler_receive_failed(h->config->scheduler, request, again);
 }
 
+/* Ends an order: this worker computes the prompt. */
 static void give_up(struct handoff_receive *h, struct order *o)
 {
 	atomic_fetch_add(&h->config->server->metrics.prompts_missed, 1);
@@ -165,14 +167,15 @@ static void take_lost(struct handoff_receive *h, struct order *o, const struct t
 	fail_request(h, o->request, true);
 }
 
-/* Called on a thread of the driver when the data are copied to the device. */
+/* Called when the data are on the device: by a thread of the driver, or within engine_write_pieces. */
 static void free_written(void *tag, bool good)
 {
 	(void)good;
 	transfer_note_free(tag);
 }
 
-/* The pieces of a WINDOW as the engine's pieces; new. NULL: out of memory. */
+/* Lists the engine's pieces in a WINDOW: one for each page of each of its runs (struct wire_piece), in the order of
+ * the data. New. NULL: out of memory. */
 static struct engine_piece *list_pieces(struct handoff_receive *h, const struct order *o,
 					const struct wire_window *w, uint32_t *ret_n)
 {
@@ -184,25 +187,24 @@ static struct engine_piece *list_pieces(struct handoff_receive *h, const struct 
 		n += w->pieces[i].n;
 	pieces = calloc((size_t)n + 1, sizeof(*pieces));
 	for (uint32_t i = 0; pieces && i < w->n_pieces; i++) {
-		const struct wire_piece *piece = &w->pieces[i];
+		const struct wire_piece *run = &w->pieces[i];
 		uint32_t n_parts;
-		bool page =
-			engine_layer_parts(h->config->engine, piece->layer, &n_parts)[piece->part]
-				.kind == TIER_PAGE;
+		bool page = engine_layer_parts(h->config->engine, run->layer, &n_parts)[run->part]
+				    .kind == TIER_PAGE;
 
-		for (uint32_t j = 0; j < piece->n; j++)
+		for (uint32_t j = 0; j < run->n; j++)
 			pieces[at++] = (struct engine_piece){
-				.layer = piece->layer,
-				.part = piece->part,
-				.id = page ? p->pages[piece->first + j - have] : p->slot,
+				.layer = run->layer,
+				.part = run->part,
+				.id = page ? p->pages[run->first + j - have] : p->slot,
 			};
 	}
 	*ret_n = n;
 	return pieces;
 }
 
-/* Queues the copy of a WINDOW's data to the device. The note is freed when the data are copied, or now. -EIO: the device is
- * lost. */
+/* Queues the copy of a WINDOW's data to the device. The note is freed when the data are copied, or now. -EIO: the
+ * device is lost. */
 static int take_data(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 		     struct err *e)
 {
@@ -234,7 +236,8 @@ static bool in_vocabulary(const struct handoff_receive *h, const struct transfer
 	return true;
 }
 
-/* Makes the events of a received prompt, which borrow the note's draws. Returns the number of events. */
+/* All of a prompt has arrived: writes the events of its first tokens, which borrow the draws of n, and returns their
+ * number. n is taken. */
 static uint32_t take_came(struct handoff_receive *h, struct order *o, struct transfer_note *n,
 			  struct scheduler_event *events)
 {
@@ -285,8 +288,8 @@ void handoff_receive_fail(struct handoff_receive *h)
 	list_for_each (o, &h->orders, struct order, node) {
 		if (o->attempt)
 			transfer_drop(h->transfer, o->attempt);
-		/* Notes of the attempt that exist already are ignored, because its pages may belong to other requests
-		 * by then. */
+		/* Notes of the attempt that exist already find no order any more. They must not: its pages may belong
+		 * to other requests by then. */
 		o->attempt = 0;
 	}
 }

@@ -8,27 +8,29 @@
 struct handoff_receive {
 	const struct handoff_config *config;
 	struct transfer *transfer;
-	struct list orders;
-	uint64_t last_attempt;
-	struct transfer_note *held; /* the note whose draws the last events borrow; owned */
+	struct list orders;    /* prompts that are handed over */
+	uint64_t last_attempt; /* its number */
+	/* the latest NOTE_CAME, owned: the events of that prompt borrow its draws */
+	struct transfer_note *held;
 };
 
 /* config, transfer: borrowed. */
 void handoff_receive_open(struct handoff_receive *h, const struct handoff_config *config,
 			  struct transfer *transfer);
 
-/* Frees it, after the transfer thread has ended. Accepts a struct of zeros. */
+/* Frees the content of *h, after the transfer thread has ended. Accepts a struct of zeros. */
 void handoff_receive_close(struct handoff_receive *h);
 
 /* Hands over the prompts that the scheduler wants to receive. */
 void handoff_receive_ask(struct handoff_receive *h);
 
-/* Handles a note, which it takes, and sets *ret_n events. -EIO: the device is lost. */
+/* Handles a note, which is taken. A NOTE_CAME writes events, and sets *ret_n to their number; otherwise *ret_n is
+ * unchanged. -EIO: the device is lost. */
 int handoff_receive_take(struct handoff_receive *h, struct transfer_note *n,
 			 struct scheduler_event *events, uint32_t *ret_n, struct err *e) MUST_CHECK;
 
-/* Called before a request is aborted: its attempt is dropped. */
+/* The request ends: drops its order and attempt, if there is one. */
 void handoff_receive_forget(struct handoff_receive *h, uint64_t request);
 
-/* Drops all attempts. */
+/* Drops all attempts; the orders stay until handoff_receive_close. */
 void handoff_receive_fail(struct handoff_receive *h);

@@ -27,8 +27,8 @@ static void end_call(struct server *s)
 	lifecycle_notify(s->lifecycle);
 }
 
-/* The main thread drains until no call is counted. This prompt is counted before the state is read, so either the
- * drain waits for the prompt, or the prompt is refused here. */
+/* main drains until no call is counted. A prompt is counted before the state is read, so either main waits for it, or
+ * it is refused here. */
 bool handoff_send_admit(struct server *s)
 {
 	atomic_fetch_add(&s->calls, 1);
@@ -56,15 +56,16 @@ static void free_shipment(struct handoff_send *h, struct shipment *s)
 
 /* ---- data ---- */
 
-/* engine_on_layer: when the last layer of a layer group is queued on the device, queues the read of its data behind it. */
+/* An engine_on_layer. When the last layer of a layer group is queued on the device, queues the reads of the group's
+ * data behind it. */
 static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 {
 	struct handoff_send *h = user;
 	const struct server *server = h->config->server;
-	uint32_t window = (uint32_t)server->options.transfer_window;
-	uint32_t first = layer / window * window;
+	uint32_t group = (uint32_t)server->options.transfer_window; /* layers of a group */
+	uint32_t first = layer / group * group;
 
-	if ((layer + 1) % window && layer + 1 < server->info.model.n_layers)
+	if ((layer + 1) % group && layer + 1 < server->info.model.n_layers)
 		return;
 	for (uint32_t i = 0; i < plan->n_ships; i++) {
 		const struct plan_ship *ship = &plan->ships[i];
@@ -72,8 +73,8 @@ static void ship_layer(void *user, const struct plan *plan, uint32_t layer)
 		struct err e = {0};
 
 		/* The request may have been aborted. */
-		if (s && shipping_window(h->shipping, s->attempt, s->peer, plan, ship, first,
-					 layer + 1 - first, &e) < 0)
+		if (s && shipping_group(h->shipping, s->attempt, s->peer, plan, ship, first,
+					layer + 1 - first, &e) < 0)
 			transfer_fail(h->transfer, s->attempt, &e);
 	}
 }
@@ -109,7 +110,8 @@ void handoff_send_close(struct handoff_send *h)
 
 /* ---- notes ---- */
 
-/* Submits the prompt of a PREPARE. The arrays in the frame may be unaligned, so the scheduler gets copies. */
+/* Submits the prompt of a PREPARE to the scheduler. The arrays in the message may be unaligned, so the scheduler gets
+ * copies. */
 static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, struct shipment *s,
 			 struct err *e)
 {
@@ -158,7 +160,7 @@ static int submit_prompt(struct handoff_send *h, const struct wire_prepare *p, s
 	return r;
 }
 
-/* NOTE_DROPPED will follow and free the shipment */
+/* The prompt cannot be submitted: fails the attempt. A NOTE_DROPPED will follow and free the shipment. */
 static void fail_shipment(struct handoff_send *h, struct shipment *s, const struct err *why)
 {
 	transfer_fail(h->transfer, s->attempt, why);

@@ -10,21 +10,22 @@ struct handoff_send {
 	const struct handoff_config *config;
 	struct transfer *transfer;
 	struct shipping *shipping; /* owned */
-	struct list shipments;
+	struct list shipments;	   /* prompts that are computed for decode workers */
 	struct err lost; /* the error with which the device was lost; code 0: it was not */
 };
 
-/* transfer: borrowed. */
+/* config, transfer: borrowed. */
 int handoff_send_open(struct handoff_send *h, const struct handoff_config *config,
 		      struct transfer *transfer, struct err *e) MUST_CHECK;
 
-/* Frees it, after the transfer thread has ended. Accepts a struct of zeros. */
+/* Frees the content of *h, after the transfer thread has ended. Accepts a struct of zeros. */
 void handoff_send_close(struct handoff_send *h);
 
-/* On the transfer thread: counts a prompt that is about to be announced. False: the daemon drains, and the prompt is
- * refused. */
+/* On the transfer thread, before it makes a NOTE_ASKED: counts the prompt in server.calls. False: the daemon drains
+ * or has failed, and the prompt must be refused. */
 bool handoff_send_admit(struct server *s);
 
+/* As handoff_take (n stays the caller's), handoff_deliver (of one event) and handoff_fail. */
 void handoff_send_take(struct handoff_send *h, const struct transfer_note *n);
 void handoff_send_deliver(struct handoff_send *h, const struct scheduler_event *ev);
 void handoff_send_fail(struct handoff_send *h, const struct err *why);

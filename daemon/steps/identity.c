@@ -14,7 +14,8 @@ void identity_release(struct identity *i)
 	pthread_mutex_destroy(&i->lock);
 }
 
-/* The path of the memo file, new; NULL: there is no directory for it, and the weights are hashed again at each start. */
+/* The path of the memo (engine/cache_identity.h), new. NULL: there is no directory for it, so the weights are hashed
+ * again at each start. */
 static char *own_memo(const struct options *o)
 {
 	char *memo;

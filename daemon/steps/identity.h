@@ -1,5 +1,5 @@
-/* The identity of this server's pages and states: a hash of everything that decides their bits. It is computed once,
- * by the first thread that needs it: a thread of the store, or the transfer thread. */
+/* The identity of this server's pages and states: a hash of everything that decides their bits. It is computed by the
+ * first thread that needs it, a thread of the store or the transfer thread, and kept. */
 #pragma once
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ struct identity {
 void identity_init(struct identity *i, const struct server *s);
 void identity_release(struct identity *i);
 
-/* Computes it like cache_identity_compute; concurrent callers wait for the first. memo NULL: the file beside the
- * compiled kernels. server->info must be known. */
+/* The identity, as from cache_identity_compute. If another thread is computing it, waits for that. memo NULL: the file
+ * "weights" in the directory of compiled kernels. After setup_engine, which fills server->info. */
 int identity_get(struct identity *i, const char *memo, const atomic_bool *cancel,
 		 struct cache_identity *ret, struct err *e) MUST_CHECK;

@@ -8,8 +8,8 @@
 void live_refuse(struct live *l, struct call *c, const struct err *why)
 {
 	call_fail(c, why);
-	/* Counts a call that the full queue refused. http mostly finds the queue full before it makes a call, and
-	 * then counts the response alone. */
+	/* request_success_total leaves out calls that the full queue refused: http refuses most of them before they
+	 * become calls. So this one is noted for the log alone. */
 	if (why->code == PROBLEM_QUEUE_FULL)
 		atomic_fetch_add(&c->report.finished[METRICS_ERROR], 1);
 	else
@@ -19,7 +19,7 @@ void live_refuse(struct live *l, struct call *c, const struct err *why)
 
 /* ---- ending calls ---- */
 
-/* Drops the reference of a live call. */
+/* Ends a live call: no token will come any more. Drops the work's reference. */
 static void finish_call(struct call *c) ON(role_engine)
 {
 	c->engine.n_running = 0;
@@ -30,7 +30,7 @@ static void finish_call(struct call *c) ON(role_engine)
 	call_unref(c);
 }
 
-/* Ends a choice; the call goes on. */
+/* Ends a choice, and with the last choice of a part that part. The call itself goes on. */
 static void end_choice(struct live *l, struct call *c, uint32_t choice, enum metrics_finish why,
 		       uint64_t now) ON(role_engine)
 {
@@ -166,7 +166,8 @@ void live_planned(struct live *l, uint64_t step)
 	l->planned[step % LIVE_STEPS].ns = clock_now_ns();
 }
 
-/* The time at which a step was planned; `now` if that time is no longer kept. */
+/* The time at which a step was planned; `now` if that time is no longer kept, or the step was not planned yet (the
+ * prompt came from another worker). */
 static uint64_t planned_ns(const struct live *l, uint64_t step, uint64_t now)
 {
 	return step && l->planned[step % LIVE_STEPS].step == step ? l->planned[step % LIVE_STEPS].ns

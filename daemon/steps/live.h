@@ -1,5 +1,5 @@
-/* The calls that the scheduler has: submits them, hands them their tokens, ends them. A live call holds the work's
- * reference (daemon/request/call.h), which is dropped when the engine thread is done with the call. */
+/* A call is live while the scheduler has its prompts. The functions here submit calls, hand them their tokens, and
+ * end them. The work's reference to a live call (daemon/request/call.h) is dropped when the call is live no longer. */
 #pragma once
 
 #include "base/list.h"
@@ -7,8 +7,9 @@
 #include "daemon/steps/handoff.h"
 #include "daemon/steps/record.h"
 
-/* Planning times are kept for the last LIVE_STEPS steps: a prompt needs the time of the first step that computes any
- * of it until its first token. A prompt that takes more steps counts as queued until its first token. */
+/* The times at which the last LIVE_STEPS steps were planned are kept. At the first token of a prompt, the metrics
+ * need the time of the first step that computed any of it. A prompt that took more steps counts as queued until its
+ * first token. */
 enum { LIVE_STEPS = 4096 };
 
 struct live {
@@ -18,26 +19,29 @@ struct live {
 	struct record *record;	 /* NULL: not recording */
 	struct handoff *handoff; /* NULL: this worker is unified */
 
-	struct list calls;
-	struct call **touched; /* [max_num_seqs] calls with a token in this step; owned */
+	struct list calls;     /* the live calls */
+	struct call **touched; /* [max_num_seqs] calls with an event in this step; owned */
 	struct {
 		uint64_t step, ns;
 	} planned[LIVE_STEPS]; /* step s is at s % LIVE_STEPS */
 };
 
-/* Fails a call that is not live, and drops its reference. */
+/* Fails a call that is not live, and drops the work's reference. */
 void live_refuse(struct live *l, struct call *c, const struct err *why) ON(role_engine);
 
 /* Submits all prompts of a call, or refuses it. */
 void live_submit(struct live *l, struct call *c) ON(role_engine);
 
-/* Handles a control message: the client has left, or stop strings ended choices. */
+/* Handles a control message: the client has left, or http has found stop strings. Does nothing if the call is not
+ * live. */
 void live_control(struct live *l, struct call *c) ON(role_engine);
 
-/* Notes the time: a step was planned now. */
+/* Notes that this step was planned now. */
 void live_planned(struct live *l, uint64_t step) ON(role_engine);
 
-/* Hands the events of a step to their calls, and wakes each call once. */
+/* Hands the events of a step to their calls. Ends the calls whose last choice has ended, and those that have failed.
+ * Each of these, and each call that wants its tokens now, is woken once. */
 void live_deliver(struct live *l, const struct scheduler_event *events, uint32_t n) ON(role_engine);
 
+/* Fails and ends all live calls. */
 void live_fail_all(struct live *l, const struct err *why) ON(role_engine);

@@ -14,7 +14,7 @@
 #include "daemon/steps/record.h"
 #include "daemon/steps/setup.h"
 
-/* The longest wait at the end for the cache's files to be written. */
+/* The time that mover_close has at the end to write the cache's files. */
 #define CLOSE_NS UINT64_C(5000000000)
 
 struct loop {
@@ -23,7 +23,7 @@ struct loop {
 	_Atomic bool draining, quit, ended; /* each is set once */
 	_Atomic bool failing;		    /* set once: no step runs any more, every call fails */
 	pthread_mutex_t failure_lock;
-	struct err failure; /* the reason for that; guarded by failure_lock */
+	struct err failure; /* the reason why it is failing; guarded by failure_lock */
 
 	/* used by the engine thread alone */
 	struct engine *engine;
@@ -70,14 +70,14 @@ static bool has_failed(struct loop *l, struct err *ret)
 static void lose_device(struct loop *l, struct err *e) ON(role_engine)
 {
 	log_error("a step failed: %s", e->text);
-	/* Whatever the cause, clients learn that the server is at fault and that they may try again. */
+	/* Whatever the cause, clients get status 503: the server is at fault, and they may try again. */
 	e->code = EIO;
 	start_failing(l, e);
 	lifecycle_fail(l->server->lifecycle, e);
 	handoff_fail(l->handoff, e);
 	if (!l->n_out)
 		return;
-	/* Drops the events: all live calls fail when the loop ends. */
+	/* The events are not delivered: end_steps fails all live calls. */
 	record_fail(l->record);
 	scheduler_fail(l->scheduler, l->events);
 	l->n_out = 0;
@@ -125,7 +125,7 @@ static bool begin_step(struct loop *l) ON(role_engine)
 	return true;
 }
 
-/* Waits for the oldest step that is out, and hands out its tokens. */
+/* Waits for the oldest step that is out, commits it, and hands out its tokens. */
 static void end_step(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -139,8 +139,8 @@ static void end_step(struct loop *l) ON(role_engine)
 	deliver_events(l, scheduler_commit(l->scheduler, l->results, l->events));
 }
 
-/* Moves pages and states between the device and the cache below it. True: call it again soon, without waiting for the
- * inbox. */
+/* Moves pages and states between the device and the cache below it. True: copies are under way, and their ends do not
+ * wake the inbox, so call this function again soon. */
 static bool move_items(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
@@ -166,8 +166,8 @@ static void take_notes(struct loop *l) ON(role_engine)
 		lose_device(l, &e);
 }
 
-/* Passes prompts and data on to other workers. */
-static void give_notes(struct loop *l) ON(role_engine)
+/* Hands prompts, or data that waited for a free block, to the transfer thread. */
+static void run_handoff(struct loop *l) ON(role_engine)
 {
 	struct err e = {0};
 
@@ -213,7 +213,7 @@ int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e)
 	bool live = !list_empty(&l->live.calls);
 	struct scheduler_stats stats;
 
-	/* Commits all steps that are out: they may have rows of sequences that have ended, which still hold pages. */
+	/* Steps that are out may have rows of sequences that have ended. These hold their pages until the commit. */
 	while (!live && l->n_out)
 		end_step(l);
 	if (has_failed(l, e))
@@ -302,11 +302,12 @@ static void run_steps(struct loop *l) ON(role_engine)
 		take_notes(l);
 		if (atomic_load(&l->failing) || atomic_load(&l->quit))
 			break;
-		/* Pages that the last commit gave to the cache must be read before the next plan may overwrite them. */
+		/* The next plan may evict pages that the last commit gave to the cache, and overwrite them. So their
+		 * reads are queued before it. */
 		moving = move_items(l);
 		if (l->n_out < ENGINE_STEPS_OUT)
 			begun = begin_step(l);
-		give_notes(l);
+		run_handoff(l);
 		if (l->n_out && (!begun || l->n_out == ENGINE_STEPS_OUT)) {
 			end_step(l);
 			ended = true;
@@ -324,7 +325,8 @@ static void run_steps(struct loop *l) ON(role_engine)
 	}
 }
 
-/* Calls are alive at the end if the device was lost, or if they took longer than the drain allows. */
+/* Fails the calls that are still live, because the device was lost or they took longer than the drain allows, and
+ * drops the prompts of other workers. Then ends the steps that are out. */
 static void end_steps(struct loop *l) ON(role_engine)
 {
 	struct err end = {0}, why;

@@ -13,39 +13,43 @@
  * Two steps are out at the same time: while the device runs one, the thread plans the next, queues it behind, and hands
  * out the tokens of the one before.
  *
- * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the device is
- * lost or the daemon ends, every live call fails with a sentence, and so does every call that still comes, until loop_free.
+ * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the
+ * device is lost or the daemon ends, every live call fails with a sentence, and so does every call that still comes,
+ * until loop_free.
  */
 #pragma once
 
 #include "base/err.h"
 #include "daemon/request/call.h"
 
-/* New: starts the thread, which opens the engine, fills server.info and server.limits, and reports to lifecycle
- * (lifecycle_loaded or lifecycle_fail). Sets server->loop before the thread starts. */
+/* New: sets server->loop and server->inbox, then starts the thread. The thread opens the engine, fills the members of
+ * struct server that are its own, and reports to lifecycle (lifecycle_loaded or lifecycle_fail). */
 int loop_start(struct server *s, struct err *e) MUST_CHECK;
 
 /* ---- for endpoint.visit ---- */
 
 const struct scheduler *loop_scheduler(const struct loop *l) ON(role_engine);
 
-/* The statistics now. Valid until the next step. */
+/* The statistics now; borrowed until the next step. */
 const struct metrics_steps *loop_stats(struct loop *l) ON(role_engine);
 
-/* Empties the prefix cache; *ret_held is its content before. -PROBLEM_REQUESTS_RUNNING while any request lives. */
+/* Empties the prefix cache, on the device and below it; *ret_held has its statistics from before.
+ * -PROBLEM_REQUESTS_RUNNING while there is any request; another code: the loop has failed. */
 int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e) MUST_CHECK
 	ON(role_engine);
 
 /* ---- for other threads ---- */
 
-/* main: from now on every live call and every new one fails with the sentence of *e. */
+/* main: from now on every live call and every new one fails with *e, or with the earlier error if the device is
+ * lost. */
 void loop_fail_all(struct loop *l, const struct err *e);
 
 /* Any thread: no more prompts are accepted from other workers. */
 void loop_drain(struct loop *l);
 
-/* main: the thread ends after the current step, and closes the engine. No other thread may push into the inbox any
- * more. Lifecycle notifies when loop_ended is true; then call loop_free. */
+/* main: the thread ends after the steps that are out, writes the cache's files, and closes the engine. No other
+ * thread may push into the inbox any more. When loop_ended becomes true, main is woken by lifecycle_notify; then call
+ * loop_free. */
 void loop_quit(struct loop *l);
 bool loop_ended(const struct loop *l);
 void loop_free(struct loop *l);

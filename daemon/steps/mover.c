@@ -10,12 +10,12 @@
 
 /* A copy that is queued on the device, or a get of the store that has not been answered. */
 struct job {
-	struct list node;     /* in mover.asked during the get, else in no list */
-	bool down;	      /* from the device to the store */
-	uint32_t epoch;	      /* down: mover.epoch when the copy began */
+	struct list node; /* in mover.asked during the get, else in no list */
+	bool down;	/* from the device to the store; false: up, from the store to the device */
+	uint32_t epoch; /* down: mover.epoch when the copy began */
 	struct store_put put; /* down: put.tokens points to tokens */
 	struct store_block *block;
-	uint64_t request; /* up: the request and index of struct scheduler_item */
+	uint64_t request; /* up: request and index, as in struct scheduler_item */
 	uint32_t index;
 	int32_t tokens[];
 };
@@ -130,8 +130,8 @@ static int send_down(struct mover *m, struct engine *g, struct scheduler *s,
 	return r;
 }
 
-/* Puts a copy into the store, unless mover_clear was called in between. An item that the store refuses leaves the
- * tiers; t is NULL when the daemon ends. */
+/* Puts a copy into the store, unless mover_clear was called since the copy began. An item that the store refuses is
+ * removed from the index t; t is NULL when the daemon ends. */
 static void keep_copy(struct mover *m, struct tiers *t, struct job *j)
 {
 	if (j->epoch != m->epoch)
@@ -191,7 +191,7 @@ static int take_block(struct engine *g, struct scheduler *s, struct store_event 
 	int r;
 
 	list_remove(&j->node);
-	/* An item that is gone needs no reason here: STORE_GONE has given it already. */
+	/* If the index has lost the item, the reason was logged with its STORE_GONE. */
 	if (ev->error && tiers_has(scheduler_tiers(s), &ev->item))
 		log_info("prefix cache: %s", ev->why.text);
 	wanted = scheduler_loaded(s, j->request, j->index, !ev->error, &id);
@@ -224,7 +224,8 @@ static int take_event(struct engine *g, struct scheduler *s, struct store_event 
 	return 0;
 }
 
-/* An item that is used on the device counts as used in the store too, so that it is still there after a restart. */
+/* Tells the store which items requests have resumed on the device. They count as used there too, so that they are
+ * still on disk after a restart. */
 static void tell_uses(struct mover *m, struct scheduler *s)
 {
 	struct tier_item used[256];
@@ -244,11 +245,12 @@ int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_
 	*ret_more = false;
 	if (!m)
 		return 0;
-	/* Uses are noted before new items are put, because those come after the used pages in their prompts. */
+	/* The store orders a new item by the last use of the page before it in the prompt. So it must know the uses
+	 * before new items are put. */
 	tell_uses(m, s);
 	r = finish_copies(m, g, scheduler_tiers(s), e);
-	/* Asked before the events are taken: if the disk is open by now, the events have all items that were found
-	 * there. */
+	/* The statistics are read before the events are taken. So if they say that the disk is open, the events have
+	 * all items that were found there. */
 	store_stats(m->store, &stats);
 	while (r == 0 && engine_items_out(g) < ENGINE_ITEMS_OUT && store_poll(m->store, &ev))
 		r = take_event(g, s, &ev, e);
@@ -291,7 +293,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 
 	if (!m)
 		return;
-	/* this is the last chance of items that wait for room in the store */
+	/* Items that wait for room in the store are lost after this. */
 	for (; now < end; now = clock_now_ns()) {
 		r = mover_run(m, g, s, &more, &e);
 		scheduler_stats(s, &stats);

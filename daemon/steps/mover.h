@@ -4,8 +4,9 @@
  *     scheduler_next_store -> engine_read_item -> store_put
  *     scheduler_next_load  -> store_get  -> scheduler_loaded -> engine_write_item
  *
- * Both happen before the next plan is submitted, which may write pages that the last commit has freed. An item for
- * which the store has no room stays on the device until there is room. */
+ * engine_read_item is called before the next plan is submitted, because that plan may evict the item and overwrite
+ * it. engine_write_item is, because that plan may use the item. An item for which the store has no room waits on the
+ * device; if it is evicted there first, it is lost. */
 #pragma once
 
 #include "base/queue.h"
@@ -16,17 +17,17 @@
 
 struct mover;
 
-/* New; *ret NULL: the options ask for no cache below the device. inbox (borrowed, as is identity) is woken when the
- * mover has work. */
+/* New; *ret NULL: the options ask for no cache below the device. s, identity and inbox are borrowed; inbox is woken
+ * when the mover has work. */
 int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
 	       struct err *e) MUST_CHECK;
 
-/* Writes everything to the store, items of the scheduler's cache included, for at most timeout_ns. No request may be
- * alive and no plan out. Before engine_close and scheduler_free. NULL is allowed. */
+/* Copies the items that the scheduler still wants to store, lets the store write its files, for at most timeout_ns, and
+ * frees the mover. No request may be alive and no plan out. Before engine_close and scheduler_free. NULL is allowed. */
 void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns);
 
-/* Starts and finishes copies as far as possible. *ret_more: copies are under way on the device, whose ends wake no
- * thread, so call it again soon. -EIO: the device is lost. */
+/* Starts and finishes copies as far as possible. *ret_more: copies are under way on the device; their ends wake no
+ * thread, so call this function again soon. -EIO: the device is lost. NULL is allowed, as below. */
 int mover_run(struct mover *m, struct engine *g, struct scheduler *s, bool *ret_more,
 	      struct err *e) MUST_CHECK;
 

@@ -51,7 +51,8 @@ int record_open(const char *path, const struct scheduler_config *c, struct recor
 
 	if (fd < 0)
 		return err_set(e, errno, "--record %s: %s", path, strerror(errno));
-	/* Prompts must stay private, so a file that existed gets our mode. A device or a pipe is not ours to change. */
+	/* Prompts must stay private, so a file that existed before gets mode 0600, too. A device or a pipe keeps its
+	 * mode. */
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fchmod(fd, 0600) < 0) {
 		err_set(e, errno, "--record %s: cannot be made its owner's alone: %s", path,
 			strerror(errno));

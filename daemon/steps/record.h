@@ -1,6 +1,7 @@
 /*
- * tigond --record FILE: writes down every call of the scheduler, so that `tigon simulate --replay FILE` can make the same
- * calls again and compare the plans. JSON lines, which daemon/cli/simulate/replay.c reads:
+ * tigond --record FILE: writes down every call of the scheduler that decides its plans, so that `tigon simulate
+ * --replay FILE` can make the same calls again and compare the plans. JSON lines, which daemon/cli/simulate/replay.c
+ * reads:
  *
  *     {"tigond_record": 1, "config": {"page_tokens": 64, ...}}
  *     {"submit": 1, "at": 0.25, "prompt": [...], "max_tokens": 20, ...}
@@ -9,15 +10,16 @@
  *     {"abort": 1}   {"finish": 1, "choice": 0}   {"fail": true}   {"flush": true}
  *     {"received": 1, "tokens": [17]}   {"receive_failed": 1, "again": 0}   {"shipped": 1}
  *
- * The file has the prompts' tokens, so only its owner can read it. When it cannot be written any more, recording stops with
- * a warning and the server goes on. One thread.
+ * The file has the prompts' tokens, so only its owner can read it. When it cannot be written any more, recording
+ * stops with a warning and the server goes on. One thread.
  */
 #pragma once
 
 #include "scheduler/scheduler.h"
 
 /* The members of struct scheduler_config that the first line has, each with the largest value that replay accepts.
- * Replay allocates memory by these values, so they end where the daemon's options and the largest devices do. */
+ * Replay allocates memory by these values, so the limits are those of the daemon's options and of the largest
+ * devices. */
 #define RECORD_CONFIG(FIELD)               \
 	FIELD(page_tokens, 4096)           \
 	FIELD(state_tokens, 1 << 16)       \
@@ -38,12 +40,12 @@
 
 struct record;
 
-/* New; replaces the file. -errno with a sentence. */
+/* New; replaces the file, and writes the first line. -errno with a sentence. */
 int record_open(const char *path, const struct scheduler_config *c, struct record **ret,
 		struct err *e) MUST_CHECK;
 void record_close(struct record *r);
 
-/* All accept NULL: not recording. */
+/* Each function writes one line. NULL is allowed, and writes nothing. */
 void record_submit(struct record *r, uint64_t id, const struct scheduler_request *q);
 void record_plan(struct record *r, const struct plan *p);
 void record_commit(struct record *r, const struct draw_result *results, uint32_t n);

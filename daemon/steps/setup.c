@@ -6,8 +6,9 @@
 #include "base/hash.h"
 #include "engine/store/key.h"
 
-/* Makes the system_fingerprint of everything that can change the answer to a request with the same seed: the program,
- * the model (by its name), the device, the element type. */
+/* Makes the system_fingerprint. While it stays the same, a client may expect the same answer to the same request and
+ * seed. It is a hash of the program's version, the model's name (the weights are not hashed), the device and its
+ * driver, the kernels, the element type, and the seed of synthetic weights. */
 static void take_fingerprint(struct server *s)
 {
 	const struct options *o = &s->options;
@@ -71,7 +72,8 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 	return 0;
 }
 
-/* The hash worked at start, so it does not fail here. If it did, the key of zeros would just never be found. */
+/* For the scheduler, which has no way to fail here. prepare.c has hashed the prompt by the same function, so it does
+ * not fail now. If it did, the item with the key of zeros would never be found. */
 static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
 		     struct content_key *ret)
 {

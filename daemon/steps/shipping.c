@@ -9,7 +9,7 @@
 #include "base/queue.h"
 
 /* A block holds the data of a layer group, or a part of them. A block is taken when a read is queued, up to two steps
- * ahead of the device. 256 MiB hold the pages of some thousand tokens and several states. */
+ * ahead of the device. 256 MiB hold the pages of several thousand tokens and several states. */
 enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
 
 /* Blocks that a peer may hold for each free block. */
@@ -18,7 +18,7 @@ enum { BLOCKS_SHARE = 4 };
 struct block {
 	struct engine_block *memory; /* owned */
 	bool used;		     /* guarded by lock, like peer */
-	uint32_t peer;		     /* whose data it has */
+	uint32_t peer;		     /* the peer for which its data are */
 };
 
 /* The data of a layer group, or a part of them: the unit that is read into a block and sent as one WINDOW. */
@@ -114,7 +114,7 @@ void shipping_close(struct shipping *s)
 
 /* ---- parcels ---- */
 
-/* Any thread: the parcel was sent, or cannot be; its block is free again. */
+/* Any thread: frees a parcel that was sent or cannot be, and makes its block free for others. */
 static void end_parcel(struct parcel *p)
 {
 	struct shipping *s = p->shipping;
@@ -131,7 +131,7 @@ static void window_done(struct transfer_window *w)
 	end_parcel(w->user);
 }
 
-/* Called on a thread of the driver when the data are read. */
+/* Called when the data are in the block: by a thread of the driver, or within engine_read_pieces. */
 static void read_done(void *tag, bool good)
 {
 	struct parcel *p = tag;
@@ -143,6 +143,7 @@ static void read_done(void *tag, bool good)
 		end_parcel(p);
 }
 
+/* A free block, unless the peer holds its share of blocks; then NULL. */
 static struct block *take_block(struct shipping *s, uint32_t peer)
 {
 	uint32_t n_idle = 0, n_held = 0;
@@ -179,7 +180,8 @@ static void stop_waiting(struct shipping *s, struct parcel *p)
 	s->n_waiting[p->peer]--;
 }
 
-/* Queues the read of a parcel if a block is free. 1: the parcel waits no longer; 0: no block is free for it. */
+/* Queues the read of a parcel if a block is free. 1: the parcel waits no longer; 0: no block is free for it. After an
+ * error the parcel is gone. */
 static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 {
 	int r;
@@ -201,8 +203,8 @@ static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 
 int shipping_run(struct shipping *s, struct err *e)
 {
-	bool refused[TRANSFER_PEERS] = {
-		false}; /* a parcel of this peer found no block, so its later ones wait, too */
+	/* A parcel of this peer found no block; its later ones must wait, too. */
+	bool refused[TRANSFER_PEERS] = {false};
 
 	list_for_each (p, &s->waiting, struct parcel, node) {
 		uint64_t attempt = p->window->attempt;
@@ -233,7 +235,7 @@ void shipping_drop(struct shipping *s, uint64_t attempt)
 
 /* ---- layer groups ---- */
 
-/* Divides the pieces of a layer group into parcels. */
+/* The state of shipping_group while it divides the data of a layer group into parcels. */
 struct packing {
 	struct shipping *s;
 	uint64_t attempt;
@@ -274,6 +276,7 @@ static struct parcel *new_parcel(const struct packing *k)
 	return p;
 }
 
+/* Queues the read of the parcel that was being filled, or lets it wait for a block. */
 static void send_off(struct packing *k)
 {
 	struct parcel *p = k->p;
@@ -282,15 +285,16 @@ static void send_off(struct packing *k)
 	k->p = NULL;
 	if (!p)
 		return;
-	/* an earlier parcel of the peer waits: they are read in order */
+	/* The parcels of a peer are read in order: if an earlier one waits, this one waits, too. */
 	if (!k->s->n_waiting[k->peer])
 		r = read_parcel(k->s, p, &k->error);
 	if (r == 0)
 		start_waiting(k->s, p);
 }
 
-/* Adds one part of a layer: its pieces of n pages from page `first` of the prompt on, or its piece of the state. */
-static void pack(struct packing *k, const struct layer_part *piece, uint32_t layer, uint32_t part,
+/* Adds pieces of a layer's part number `index`: those of n pages, from page `first` of the prompt on, or that of the
+ * state (first 0, n 1). ids [n]: these pages, or the slot. */
+static void pack(struct packing *k, const struct layer_part *part, uint32_t layer, uint32_t index,
 		 const uint32_t *ids, uint32_t first, uint32_t n)
 {
 	while (n && !k->error.code) {
@@ -304,7 +308,7 @@ static void pack(struct packing *k, const struct layer_part *piece, uint32_t lay
 			err_no_memory(&k->error);
 			return;
 		}
-		fit = (uint32_t)MIN((k->s->block_bytes - p->window->bytes) / piece->bytes,
+		fit = (uint32_t)MIN((k->s->block_bytes - p->window->bytes) / part->bytes,
 				    (uint64_t)n);
 		if (!fit) {
 			send_off(k);
@@ -312,24 +316,24 @@ static void pack(struct packing *k, const struct layer_part *piece, uint32_t lay
 		}
 		w = &p->window->window;
 		p->window->pieces[w->n_pieces++] = (struct wire_piece){
-			.bytes = fit * piece->bytes,
+			.bytes = fit * part->bytes,
 			.layer = layer,
 			.first = first,
 			.n = fit,
-			.part = part,
+			.part = index,
 		};
 		for (uint32_t i = 0; i < fit; i++)
-			p->pieces[p->n_pieces++] = (struct engine_piece){layer, part, ids[i]};
-		p->window->bytes += fit * piece->bytes;
+			p->pieces[p->n_pieces++] = (struct engine_piece){layer, index, ids[i]};
+		p->window->bytes += fit * part->bytes;
 		ids += fit;
 		first += fit;
 		n -= fit;
 	}
 }
 
-int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
-		    const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
-		    struct err *e)
+int shipping_group(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
+		   const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
+		   struct err *e)
 {
 	const struct plan_row *row = &plan->rows[ship->row];
 	struct packing k = {s, attempt, peer, row, ship, first_layer, n_layers, NULL, {0}};

@@ -2,10 +2,10 @@
  * of a layer group (the layers whose data are sent together, --transfer-window) are read into blocks of pinned memory;
  * the transfer thread sends each block as one WINDOW, without a copy.
  *
- * There are 256 MiB of blocks. Data that find no free block are read after the step, because shipped pages stay
- * unchanged on the device until all of them were sent. A peer gets another block only while it holds less than four
- * times as many as are free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and Hahne,
- * 1998). Only the engine thread, unless a function says otherwise. */
+ * There are 256 MiB of blocks, and at least eight. Data that find no free block are read later: they stay unchanged
+ * on the device until all of the prompt was sent. A peer gets another block only while it holds less than four times
+ * as many as are free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and Hahne, 1998). Only
+ * the engine thread calls these functions. */
 #pragma once
 
 #include "daemon/transfer/transfer.h"
@@ -21,22 +21,25 @@ struct shipping_config {
 	struct queue *inbox; /* woken when a block becomes free */
 };
 
-/* The bytes of a block, which are the most that a WINDOW message has. Both sides compute them from the layout, which
- * is the same in all workers of a model, so no WINDOW is larger than its receiver expects. */
+/* The bytes of a block, and so the most bytes of data in a WINDOW. Both sides compute this number from the pieces of
+ * the model's layers, so no WINDOW is larger than its receiver expects. */
 uint64_t shipping_block_bytes(const struct engine *engine);
 
+/* New: allocates the blocks. */
 int shipping_open(const struct shipping_config *config, struct shipping **ret,
 		  struct err *e) MUST_CHECK;
 
 /* No read may be under way, and the transfer thread must have ended. NULL is allowed. */
 void shipping_close(struct shipping *s);
 
-/* Queues the reads of one ship's data in a layer group of the plan that is being queued. */
-int shipping_window(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
-		    const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
-		    struct err *e) MUST_CHECK;
+/* Queues the reads of the data that one ship of the plan has in a layer group. Called within engine_submit, when
+ * these layers are queued and later ones are not. After an error the attempt must be failed: some of its data will
+ * not be read. */
+int shipping_group(struct shipping *s, uint64_t attempt, uint32_t peer, const struct plan *plan,
+		   const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
+		   struct err *e) MUST_CHECK;
 
-/* Queues the reads of data that found no free block before. -EIO: the device is lost. */
+/* Queues the reads of data that found no free block before, as far as blocks are free now. -EIO: the device is lost. */
 int shipping_run(struct shipping *s, struct err *e) MUST_CHECK;
 
 /* Drops the data of an attempt that were not read yet. */
