@@ -39,7 +39,7 @@ int target_parse(const char *url, struct target *ret, struct err *e)
 		snprintf(t.port, sizeof(t.port), "%.*s", (int)(end - colon - 1), colon + 1);
 	if (slash && slash[1])
 		snprintf(t.prefix, sizeof(t.prefix), "%s", slash);
-	/* The path that follows the prefix begins with a slash. */
+	/* The prefix ends without a slash, because the path behind it begins with one. */
 	if (t.prefix[0] && t.prefix[strlen(t.prefix) - 1] == '/')
 		t.prefix[strlen(t.prefix) - 1] = 0;
 	if (strspn(t.port, "0123456789") != strlen(t.port) ||

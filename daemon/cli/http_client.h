@@ -54,8 +54,8 @@ void stream_release(struct stream *s);
 int stream_send(struct stream *s, const struct target *t, const char *method, const char *path,
 		const char *body, bool *ret_new, struct err *e) MUST_CHECK;
 
-/* Sends and reads as far as possible. 1: the answer is complete, in s->status and (but for its events) s->body; 0: more
- * will come; < 0: the connection or the answer is broken, and the stream is CLOSED. */
+/* Sends and reads as far as possible. 1: the answer is complete, in s->status and s->body (events are not kept there);
+ * 0: more will come; < 0: the connection or the answer is broken, and the stream is CLOSED. */
 int stream_io(struct stream *s, struct err *e) MUST_CHECK;
 
 /* After stream_io has failed. A server may close an idle connection just when the next request comes (RFC 9112,

@@ -2,10 +2,10 @@
  * `tigon registry`: prefill workers announce themselves here, and decode workers ask for the list of them.
  *
  * The registry lists a worker for as long as the worker's ANNOUNCE says (protocol/transfer/registry_table.h), and
- * answers LIST. It keeps nothing on disk. Workers announce themselves three times in that time, so after a restart the
- * list is complete again within a third of it; meanwhile workers that have found each other go on. The registry sends
- * nothing but answers, and drops messages that it cannot read. A peer occupies a few unread messages, and all workers
- * together at most WIRE_PEERS_MAX places in the table.
+ * answers LIST. It keeps nothing on disk. Workers announce themselves three times within that time, so after a restart
+ * the list is complete again within a third of it; meanwhile workers that have found each other go on. The registry
+ * sends nothing but answers, and drops messages that it cannot read. A peer occupies a few unread messages, and all
+ * workers together at most WIRE_PEERS_MAX places in the table.
  */
 #include "daemon/cli/command.h"
 
@@ -41,7 +41,7 @@ struct registry {
 	struct registry_table *table;
 	struct buf out; /* the frame that is being sent */
 	uint64_t now_ns;
-	bool full; /* a line was logged: the table is full */
+	bool full; /* a line has said that the table is full */
 	struct log_limit said_version;
 };
 

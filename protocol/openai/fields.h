@@ -47,6 +47,6 @@ int field_number(const json_t *object, const char *where, const char *name, doub
 int field_string(const json_t *object, const char *where, const char *name, const json_t **ret,
 		 struct err *e) MUST_CHECK;
 
-/* Copies a list of at most `max` token ids, each below `vocab`, into the arena. path: the list's own. */
+/* Copies a list of at most `max` token ids, each below `vocab`, into the arena. `path` is the list's own path. */
 int field_ids(const json_t *array, const char *path, uint32_t vocab, size_t max,
 	      struct arena *arena, const int32_t **ret, size_t *ret_n, struct err *e) MUST_CHECK;

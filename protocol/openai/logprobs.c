@@ -27,7 +27,7 @@ static struct span span_of(const struct openai_head *h, int32_t id, size_t cut)
 	return s;
 }
 
-/* Continues a sequence that began in an earlier token; returns the number of bytes of s that belong to it. */
+/* Continues a UTF-8 sequence that began in an earlier token. Returns the number of bytes of s that belong to it. */
 static size_t finish_held(struct openai_cursor *c, struct span s, struct buf *out)
 {
 	size_t n = c->n_held + MIN(s.len, (size_t)4), len;

@@ -2,8 +2,8 @@
  *
  * Parsing checks types and ranges and names the parameter at fault. null counts as absent, and unknown members are
  * ignored. A known member that would change the answer and that this server does not support (logit_bias, JSON
- * formats, beam search, ...) is refused. Only parallel_tool_calls and a tool_choice that demands a call are checked and
- * then left to the model.
+ * formats, beam search, ...) is refused. Exceptions are parallel_tool_calls and a tool_choice that demands a call: they
+ * are checked, and then left to the model.
  *
  * Chat messages are normalised to the form that templates expect:
  *  - `developer` means system. The texts of all system messages, joined by "\n\n" and without the empty ones, become
@@ -14,8 +14,8 @@
  *  - tool_calls[].function.arguments becomes an object: JSON text of an object is parsed, absent or "" becomes {}, and
  *    other text stays text;
  *  - `reasoning` is another name for `reasoning_content`, which counts if both are given;
- *  - members that answers of this and other servers have (refusal, annotations, null audio and
- * function_call) are accepted and left out.
+ *  - members that answers of this and other servers have (refusal, annotations, null audio and function_call) are
+ *    accepted and left out.
  *
  * Thinking is off unless the request turns it on. The first of these that is given decides:
  * chat_template_kwargs.enable_thinking, enable_thinking, reasoning_effort ("none": off).
@@ -36,8 +36,8 @@
 
 enum {
 	STOPS_MAX = 4,
-	STOP_BYTES_MAX =
-		1024, /* of one stop string; every choice has a table entry for each byte */
+	/* bytes of one stop string; every choice has a table with an entry for each */
+	STOP_BYTES_MAX = 1024,
 	STOP_TOKEN_IDS_MAX = 256,
 	CACHE_SALT_MAX = 1024, /* bytes */
 	PROMPTS_MAX = 1024,    /* prompts of one completion request */

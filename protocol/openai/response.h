@@ -51,7 +51,7 @@ struct openai_head {
 	int64_t created;	 /* seconds since 1970 */
 	bool logprobs, include_usage, return_token_ids;
 	uint32_t n_logprobs;  /* number of best tokens to list */
-	bool prompt_logprobs; /* whole bodies: list the prompt's tokens in vLLM's form */
+	bool prompt_logprobs; /* list the prompt's tokens in whole bodies, in vLLM's form */
 	uint32_t n_prompt_logprobs;
 	const struct tokenizer *tokenizer;
 };
@@ -84,7 +84,8 @@ struct openai_delta {
 	size_t content_len;
 	const char *reasoning; /* chat only */
 	size_t reasoning_len;
-	const struct openai_token *tokens; /* [n_tokens] for logprobs: tokens that end in it */
+	/* [n_tokens] for log-probabilities: the tokens whose last byte is in this piece */
+	const struct openai_token *tokens;
 	size_t n_tokens;
 	const int32_t *token_ids; /* [n_token_ids] for return_token_ids */
 	size_t n_token_ids;
@@ -115,8 +116,8 @@ void openai_stream_end(const struct openai_head *h, const struct openai_usage *u
 void openai_stream_error(const struct err *e, struct buf *out);
 void openai_stream_comment(struct buf *out); /* ": keep-alive" */
 
-/* Writes a whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompt_ids [n_prompts] are read
- * only for return_token_ids, else NULL. */
+/* Writes a whole body of n choices; choice k belongs to prompt k / (n / n_prompts). prompt_ids [n_prompts]
+ * are needed for return_token_ids; else NULL. */
 void openai_body(const struct openai_head *h, const struct openai_choice *choices, size_t n,
 		 const struct ids *prompt_ids, size_t n_prompts, const struct openai_usage *u,
 		 struct buf *out);

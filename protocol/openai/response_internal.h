@@ -8,7 +8,7 @@
 enum choice_form { CHOICE_FIRST, CHOICE_PIECE, CHOICE_LAST, CHOICE_WHOLE };
 
 struct openai_shape {
-	const char *body, *chunk; /* "chat.completion": the value of "object" */
+	const char *body, *chunk; /* values of "object", such as "chat.completion" */
 	bool opens;		  /* a choice has a first chunk even if no token ids are wanted */
 	/* prompt_token_ids and prompt_logprobs are members of the body; else of each choice */
 	bool prompt_in_body;

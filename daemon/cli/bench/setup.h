@@ -16,8 +16,9 @@ struct bench_options {
 	/* bench steps: tokens that each stream generates in a measurement; bench kernels: in all of them */
 	uint32_t steps;
 	const char *only; /* bench kernels: print only this kernel; NULL: all */
-	uint32_t int8;	  /* bench kernels: values a scale in int8 products; 0: none are measured */
-	const char *plot; /* NULL: no figure */
+	/* bench kernels: values that share a scale in int8 products; 0: these are not measured */
+	uint32_t int8;
+	const char *plot;   /* NULL: no figure */
 	const char *tuning; /* NULL: the built-in table */
 	char program_cache[4096];
 };

@@ -13,7 +13,7 @@
 
 /* A prompt on its way through a prefill worker. */
 struct attempt {
-	struct scheduler_request ask; /* borrowed from the decode worker's scheduler */
+	struct scheduler_request ask; /* arrays borrowed from the decode worker's scheduler */
 	uint64_t decode_id, prefill_id;
 	uint32_t decode, prefill; /* workers */
 	uint64_t n_tokens;	  /* uncached tokens, as far as the decode worker could tell */
@@ -30,7 +30,7 @@ struct worker {
 	struct peers *peers;	  /* of a decode worker: the prefill workers */
 	struct attempt *attempts; /* of a prefill worker: the prompts that it was sent */
 	struct gossip *gossip;	  /* of a prefill worker: the keys of pages that it has cached */
-	uint64_t *told; /* [n_decode] the keys that each decode worker was told (gossip.h) */
+	uint64_t *told;		  /* [n_decode] place of the key that each is told next */
 	struct {
 		uint32_t n_draws;
 		double end;
@@ -47,7 +47,7 @@ enum event_type { EVENT_STEP, EVENT_PREPARE, EVENT_ARRIVED };
 
 struct event {
 	double at;
-	uint64_t number; /* by order of creation */
+	uint64_t number; /* in the order of creation */
 	enum event_type type;
 	uint32_t worker;	 /* STEP: the worker whose oldest plan ends */
 	struct attempt *attempt; /* PREPARE, ARRIVED */
@@ -244,7 +244,8 @@ static int ask(struct fleet *f, uint32_t decode, const struct scheduler_prepare 
 
 /* ---- steps ---- */
 
-/* Makes a worker's plans until max_plans_out are out or there is no work, and sends the prompts that it hands over. */
+/* Makes a worker's plans until max_plans_out are out or there is no work, and sends the prompts that the worker hands
+ * over. */
 static int plan(struct fleet *f, uint32_t number)
 {
 	struct worker *w = &f->workers[number];

@@ -44,7 +44,8 @@ struct fleet_result {
 	struct samples ttft_s, between_s, wait_s;
 };
 
-/* Runs the workload to its end; config is the same for each worker. -ENOMEM, -EINVAL. */
+/* Runs the workload to its end; config is the same for each worker. -ENOMEM; -EINVAL: a scheduler cannot have this
+ * configuration. */
 int fleet_run(struct workload *w, const struct scheduler_config *config,
 	      const struct cost_model *cost, const struct fleet_options *o,
 	      struct fleet_result *ret, struct err *e) MUST_CHECK;

@@ -86,7 +86,8 @@ static int add_piece(const json_t *v, int32_t **tokens, uint32_t *n)
 	return 0;
 }
 
-/* Reads the space of a salt: of a text as tigond makes it of cache_salt, of a whole number a space of its own. */
+/* Makes the space of a salt. A text has the space that tigond gives to the same cache_salt; each whole number has a
+ * space of its own. */
 static int read_salt(const json_t *v, struct prefix_space *ret, struct err *e)
 {
 	unsigned char digest[32];

@@ -7,9 +7,10 @@
  *      "output": 128, "boundaries": [500], "priority": 0, "salt": 1}
  *
  * at: seconds. prompt: token ids, or pieces, each a seed and a number of made-up tokens; the same seed gives the same
- * tokens, so that prompts can share beginnings. output: the number of generated tokens (default 16). boundaries and
- * priority: as in struct scheduler_request. salt: a text, which means the same as cache_salt in a request to tigond, or
- * a whole number, of which each means a space of its own (0: requests without a salt).
+ * tokens, so that prompts can share beginnings. output: the number of generated tokens (default 16). boundaries (at
+ * most SIM_BOUNDARIES_MAX) and priority: as in struct scheduler_request. salt: a text, which means the same as
+ * cache_salt in a request to tigond, or a whole number. Each number has a space of its own, 0 the space of requests
+ * without a salt.
  *
  * The agentic workload is the one of TokenSpeed's report on Qwen3.5; the numbers here are the defaults of its options.
  * Many users share a system prompt. A session has 10 to 15 turns. The first turn is a long context (50 thousand
@@ -46,13 +47,16 @@ struct agentic_options {
 
 struct workload;
 
-/* New. -ENOENT; -EINVAL with file and line in the sentence. */
+/* New, from a trace. -EINVAL: the trace is wrong, and the sentence names the file and the line at fault; -ENOENT or
+ * another errno of reading the file; -ENOMEM. */
 int workload_open_trace(const char *path, struct workload **ret, struct err *e) MUST_CHECK;
+
+/* New and agentic. -EINVAL: its sessions could become too long; -ENOMEM. */
 int workload_new_agentic(const struct agentic_options *o, struct workload **ret,
 			 struct err *e) MUST_CHECK;
 void workload_free(struct workload *w);
 
-/* The time of the next request. False: there is none, unless a request that runs leads to another one when it ends. */
+/* The time of the next request. False: there is none now; a request that runs may lead to another one when it ends. */
 bool workload_peek(const struct workload *w, double *ret_at);
 
 /* Takes the next request, which workload_peek must have found. -ENOMEM. */

@@ -8,6 +8,7 @@
 #include "base/err.h"
 
 /* Runs this program with argv (NULL-terminated), appends the child's standard output to out, and waits for its end;
- * after `seconds` seconds the child is killed. The error's sentence is a few words on the child's end. -ETIMEDOUT;
- * -ECHILD: it failed or a signal ended it; -ENOBUFS: its output does not fit into out; or the errno of starting it. */
+ * after `seconds` seconds the child is killed. The error's text is not a sentence, but a few words on how the child
+ * ended. -ETIMEDOUT; -ECHILD: it failed or a signal ended it; -ENOBUFS: its output does not fit into out; or the errno
+ * of starting it. */
 int child_run(char *const argv[], uint32_t seconds, struct buf *out, struct err *e) MUST_CHECK;

@@ -42,7 +42,7 @@ struct measuring {
 	uint32_t n_series;
 	struct kernel_timing *first; /* owned: launches of the first step of a pair */
 	size_t first_cap;
-	uint64_t until; /* no step begins later */
+	uint64_t until; /* no pair of steps begins later */
 	uint64_t seed;	/* of the tokens */
 	bool differs;	/* some bit differed */
 };
@@ -64,7 +64,8 @@ static int look_at_peaks(struct measuring *m, struct err *e)
 	return r;
 }
 
-/* Whether launches at a place are measured: those that the cut changes. If the cut is the default one, all are. */
+/* Whether launches at a place are measured: those that the cut changes. If the cut is the default one, all are. Ends
+ * the use of the default cuts, because kernels_tuned asks for the cuts in use. */
 static bool concerned(struct measuring *m, const struct tuning_place *p)
 {
 	kernels_use_default_cuts(engine_kernels(m->engine), false);
@@ -203,7 +204,7 @@ static int pair_of_steps(struct measuring *m, const struct tuning_place *p, uint
 	return r < 0 ? r : add_sample(m, p, us[0], us[1], e);
 }
 
-/* Whether every place that was launched has enough pairs. */
+/* Whether every place that was measured so far has enough pairs. */
 static bool enough(const struct measuring *m)
 {
 	for (uint32_t i = 0; i < m->n_series; i++)

@@ -18,8 +18,11 @@
 #include "engine/checkpoint/model_config.h"
 
 #define SECOND	   1000000000ull
-#define NOISE	   0.03 /* least noise, and least gain of a chosen cut, as shares of a time */
-#define LEAST_TIME 5	/* least seconds for measuring a cut */
+#define LEAST_TIME 5 /* least seconds for measuring a cut */
+
+/* The least noise, and the least gain of a chosen cut over all places, as shares of the default cut's time at a
+ * place. */
+#define NOISE 0.03
 
 enum {
 	OUTPUT_MAX = 16 << 20,
@@ -30,7 +33,7 @@ enum {
 	DIFFER_MAX = 2,
 };
 
-/* First cuts that change one size, then cuts that change several. All but those with chains=2 keep the bits. */
+/* Measured in this order until the budget is used up. Cuts with chains=2 change bits, the others keep them. */
 static const char *const own_cuts[] = {
 	"blocks=4",
 	"blocks=16",
@@ -65,7 +68,7 @@ static const char *const own_cuts[] = {
 	"blocks=2 chains=2",
 };
 
-/* The measurements at one place. A row has the cut's time and the default cut's in the same process. */
+/* The measurements at one place. Each row has the times of its cut and of the default cut, measured in one process. */
 struct place {
 	struct tuning_row own;			/* the default cut's */
 	struct tuning_row tried[TUNE_CUTS_MAX]; /* by the cut's number; us 0: not measured here */
@@ -81,7 +84,8 @@ struct tuning_run {
 	uint64_t start;
 	struct place *places; /* owned */
 	size_t n_places;
-	struct buf notes; /* lines of the table that name the cuts left out */
+	/* comment lines of the table: remarks of children, and cuts that were left out */
+	struct buf notes;
 	uint32_t measured, dropped;
 };
 
@@ -107,7 +111,7 @@ static int read_table(const struct buf *out, struct tuning_table **ret, struct e
 	return tuning_parse("its output", text, out->len, ret, e);
 }
 
-/* Copies the child's remarks ("# small: ...", "# void: ...") to the notes, each once. */
+/* Copies a child's remarks ("# small: ...", "# void: ...") to the notes and to standard error, each once. */
 static void take_warnings(struct tuning_run *t, const char *out)
 {
 	for (const char *line = out, *end; *line; line = *end ? end + 1 : end) {
@@ -284,9 +288,9 @@ static double now(const struct place *p, bool same_bits)
 	return !same_bits && p->differ ? ratio(p->differ) : p->same ? ratio(p->same) : 1;
 }
 
-/* The time that this cut would save at a place besides the cuts chosen so far, as a share of the default cut's time. It
- * is 0 unless the cut is faster, by more than the noise, than the default cut; a cut that changes bits must be faster
- * than the chosen cut that keeps them. */
+/* The time that this cut would save at a place, compared with the cuts chosen so far, as a share of the default cut's
+ * time. It is 0 unless the cut is faster, by more than the noise, than the default cut; a cut that changes bits must be
+ * faster than the chosen cut that keeps them. */
 static double gain(const struct place *p, uint32_t cut, bool same_bits)
 {
 	const struct tuning_row *row = &p->tried[cut];
@@ -297,8 +301,8 @@ static double gain(const struct place *p, uint32_t cut, bool same_bits)
 	return MAX(now(p, same_bits) - ratio(row), 0.0);
 }
 
-/* Chooses up to `most` cuts of a program that keep (or, without same_bits, change) the bits: each time the one that saves
- * the most over all places. */
+/* Chooses up to `most` cuts of a program that keep (or, without same_bits, change) the bits: each time the one that
+ * saves the most over all places. */
 static void take_cuts(struct tuning_run *t, enum tuning_family program, bool same_bits,
 		      uint32_t most)
 {
@@ -395,7 +399,7 @@ static int write_out(const struct tuning_run *t, struct err *e)
 	return r;
 }
 
-/* Checks that the table can be written. Leaves no file at the path, so that an interrupted run leaves none either. */
+/* Checks that the table can be written. Leaves the path as it is, so that an interrupted run leaves no empty table. */
 static int check_out(const char *path, struct err *e)
 {
 	struct file_draft draft;
