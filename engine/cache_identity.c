@@ -28,8 +28,8 @@
 #include "engine/checkpoint/families/family.h"
 #include "kernels/sources.h"
 
-/* Rises when the bytes of an item get another meaning (engine_read_item), or when the host computes anything that
- * decides bits in another way (pack.c), so that caches of older builds are not found. */
+/* To be raised when the bytes of an item (engine_read_item) get another meaning, or when the host changes a computation
+ * that decides bits (pack.c). Caches of older builds are then not found. */
 #define LAYOUT_VERSION 2
 
 enum {
@@ -204,7 +204,7 @@ static int hash_file(int fd, const char *shown, uint64_t size, const atomic_bool
 
 struct weight_file {
 	char *path;	  /* absolute */
-	const char *name; /* start of the name in path */
+	const char *name; /* the name inside the checkpoint: the end of path */
 	uint64_t size, mtime_ns, ctime_ns, inode;
 	uint8_t digest[DIGEST];
 };
@@ -215,8 +215,8 @@ static void hex(const uint8_t *bytes, size_t n, char *ret)
 		snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* Writes the memo's line about a file, without the newline at its end; false: the path has a newline, or the line is
- * longer than `size`. */
+/* Writes the memo's line about a file, without the newline at its end. False: the path has a newline, the line does not
+ * fit, or a hash failed. */
 static bool memo_line(const struct weight_file *f, char *ret, size_t size)
 {
 	char digest[2 * DIGEST + 1], fields[2 * DIGEST + 128], sum[17];
@@ -278,7 +278,7 @@ static bool memo_find(struct buf *memo, struct weight_file *f)
 	return false;
 }
 
-/* Writes the lines of these files, then the old lines about other paths. */
+/* Writes a line for each of these files, then the old lines about other paths. */
 static void memo_write(const char *path, const struct buf *old, const struct weight_file *files,
 		       size_t n)
 {
@@ -362,7 +362,7 @@ static int check_times(const struct weight_file *f, uint64_t opened_ns, struct e
 	return 0;
 }
 
-/* The digest of one file, from the memo if it has it. */
+/* Fills in size, times, inode and digest of one file. The digest comes from the memo if it has it (*ret_known). */
 static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_ns,
 		       const atomic_bool *cancel, bool *ret_known, struct err *e)
 {
@@ -385,7 +385,7 @@ static int digest_file(struct weight_file *f, struct buf *memo, uint64_t opened_
 	*ret_known = r == 0 && memo_find(memo, f);
 	if (r == 0 && !*ret_known)
 		r = hash_file(fd, f->path, f->size, cancel, f->digest, e);
-	/* A file that was written meanwhile has another hash now. */
+	/* If the file was written meanwhile, this is not the hash of what it holds now. */
 	if (r == 0 && (fstat(fd, &st) < 0 || clock_ns(st.st_ctim) != f->ctime_ns))
 		r = err_set(e, ESTALE, "%s was changed while it was hashed", f->path);
 	close(fd);
@@ -437,7 +437,7 @@ static int digest_files(struct weight_files *l, const char *memo_path, uint64_t 
 	return end(&d, ret->bytes, e);
 }
 
-/* The hash of one directory's weights alone. */
+/* The hash of the weights alone. */
 static int weights_identity(const char *model_dir, const char *memo, uint64_t opened_ns,
 			    const atomic_bool *cancel, struct cache_identity *ret, struct err *e)
 {
@@ -459,7 +459,7 @@ static int weights_identity(const char *model_dir, const char *memo, uint64_t op
 
 /* ---- everything ---- */
 
-/* The numbers of the mathematics, without limits, end tokens and sampling defaults. */
+/* Hashes the family and the numbers that the forward pass uses: no limits, end tokens or sampling defaults. */
 static void add_config(struct digest *d, const struct model_config *c)
 {
 	static_assert(sizeof(struct model_config) == 1240,
@@ -497,7 +497,7 @@ static void add_config(struct digest *d, const struct model_config *c)
 		add_number(d, (uint64_t)c->layers[i].mixer << 8 | c->layers[i].mlp);
 }
 
-/* Whether the variant compiles the source. */
+/* Whether programs of the variant may include the source: it is in generic/, the variant's folder, or no folder. */
 static bool is_used(const char *source, const char *variant)
 {
 	const char *slash = strchr(source, '/');

@@ -1,12 +1,12 @@
-/* The identity of a cache: a hash of everything that decides the bits of its pages and states. Two daemons share a
- * cache on disk exactly if their identities are equal.
+/* The identity of a cache: a hash of everything that decides the bits of its pages and states. Two daemons with the
+ * same directory share the items in it exactly if their identities are equal.
  *
- *     weights' bytes (or the seed of synthetic ones), the numbers of config.json that the mathematics uses,
- *     element type, kernel variant and the text of its sources, device and driver (its compiler), page size,
- *     version of the layout, cuts of the kernels that change bits
+ *     names and bytes of the weights' files (or the seed of synthetic weights), family of models, the numbers of
+ *     config.json that the forward pass uses, element type, kernel variant and the text of its sources, device and
+ *     driver (its compiler), page size, LAYOUT_VERSION, cuts of the kernels that change bits
  *
- * Hashing the weights takes a minute for 70 GB, so it runs on a thread that may take long. A memo, which is a file,
- * keeps the hashes of files by name, size, times and inode. */
+ * Hashing 70 GB of weights takes a minute, so it is done on a thread that may take that long. A memo, which is a file,
+ * keeps the hashes of files by path, size, times and inode. */
 #pragma once
 
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ struct cache_identity_source {
 	uint64_t synthetic_seed;
 	enum engine_dtype dtype;
 	uint32_t page_tokens;
-	/* reads model, device_name, driver, kernels and other_bits */
+	/* only model, device_name, driver, kernels and other_bits are read */
 	const struct engine_info *engine;
 	/* CLOCK_REALTIME from before the engine was opened: weights that changed later may differ from those on the
 	 * device. 0: not checked */
@@ -31,8 +31,8 @@ struct cache_identity_source {
 };
 
 /* Computes the identity. `memo`: path of a file with hashes computed before, NULL: none; a memo that cannot be
- * written costs time only. Ends with -ECANCELED soon after *cancel is set (NULL: never). -ESTALE: the weights were
- * changed while the daemon started. -EIO or another errno names the file. */
+ * written costs time only. Ends with -ECANCELED soon after *cancel is set (NULL: never). -ESTALE: a file of weights was
+ * changed after opened_ns, or while it was hashed. For -EIO or another errno the sentence names the file. */
 int cache_identity_compute(const struct cache_identity_source *s, const char *memo,
 			   const atomic_bool *cancel, struct cache_identity *ret,
 			   struct err *e) MUST_CHECK;

@@ -6,14 +6,16 @@
 #include "base/log.h"
 #include "base/macros.h"
 
-/* The share of the cache's bytes for checkpoint slots. A hit needs pages up to some boundary and a state there. In
- * the models that this is for, a state weighs as much as the pages of 2,000 to 5,000 tokens, and a conversation keeps
- * about two states (the end of its prompt, its newest boundary while decoding). For a chat of 5,000 tokens half of
- * the bytes would be states, for an agent's 50,000 tokens a tenth. A third loses little at either end. */
+/* The share of the cache's bytes for checkpoint slots. A prompt resumes only where the cache has its pages and a state
+ * behind them. In the models that have states, a state takes as many bytes as the pages of 2,000 to 5,000 tokens, and a
+ * conversation keeps about two states (at the end of its prompt, and the newest one of its answer). So states would be
+ * half of the bytes of a chat of 5,000 tokens, and a tenth of those of an agent's 50,000 tokens. A third is a
+ * compromise. */
 #define CHECKPOINT_SHARE (1.0 / 3)
 
-/* If other programs use the memory too: the share of the whole budget that the cache may take beyond the least. */
-#define SHARED_PART 4
+/* If other programs use the memory too: the share of the whole budget that the cache may take beyond the least that
+ * works is 1 / SHARED_DIVISOR. */
+#define SHARED_DIVISOR 4
 
 struct size_text size_text(uint64_t bytes)
 {
@@ -37,8 +39,9 @@ static uint64_t working_slots(const struct cache_wish *w)
 	return w->slot_bytes ? (uint64_t)w->max_seqs + 1 : 0;
 }
 
-/* Bytes for the cache: the number of the option; or all that is left; or, if other programs use the memory too,
- * enough for every sequence at full length and the checkpoints beside it, but not much more than the least. */
+/* Bytes for the cache: what an option asks for, else all that is left. If other programs use the memory too and no
+ * option asks, only enough for every sequence at full length and its checkpoints, and not much more than the least that
+ * works. */
 static uint64_t choose_bytes(const struct cache_wish *w)
 {
 	uint64_t slots = working_slots(w) * w->slot_bytes, length = full_pages(w) * w->page_bytes;
@@ -52,7 +55,7 @@ static uint64_t choose_bytes(const struct cache_wish *w)
 		return w->room;
 	most = (uint64_t)((double)(slots + w->max_seqs * length) / (1 - CHECKPOINT_SHARE)) +
 	       w->slot_bytes;
-	most = MIN(most, slots + length + w->budget / SHARED_PART);
+	most = MIN(most, slots + length + w->budget / SHARED_DIVISOR);
 	return MIN(most, w->room);
 }
 
@@ -111,7 +114,7 @@ int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct
 		else
 			checkpoints = 0;
 	}
-	/* If pages have no bytes, as many as all sequences can need. */
+	/* If no layer keeps pages, they cost nothing: as many as all sequences can need. */
 	pages = w->page_bytes ? (bytes - slots - checkpoints * w->slot_bytes) / w->page_bytes
 			      : length * w->max_seqs;
 	*ret = (struct cache_size){

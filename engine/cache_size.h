@@ -1,8 +1,8 @@
 /* Chooses the numbers of KV pages and state slots. Pure arithmetic on sizes; engine.c asks the device.
  *
- * Pages and slots live in pools of their own on the device and cannot be exchanged later, so the bytes are divided
- * here, once: 1. a working slot for every sequence and one more, and the pages of one sequence of full length; 2. a
- * third of all bytes to checkpoint slots (CHECKPOINT_SHARE says why), as far as they suffice; 3. the rest to pages. */
+ * Pages and slots have buffers of their own on the device, whose sizes cannot change later, so the bytes are divided
+ * here, once: 1. a working slot for every sequence and one more, and the pages of one sequence of full length; 2.
+ * checkpoint slots, of a third of all bytes (CHECKPOINT_SHARE says why) or of what is left; 3. the rest to pages. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,10 +15,10 @@ struct cache_wish {
 	uint64_t room;	     /* bytes of the budget that weights and work space leave */
 	uint64_t budget;     /* all of the budget */
 	uint64_t max_buffer; /* bytes of the largest buffer */
-	/* bytes of a page: over all layers, in its largest buffer */
+	/* bytes of a page over all layers, and in the buffer that has most of it */
 	uint64_t page_bytes, page_buffer;
 	uint64_t slot_bytes, slot_buffer; /* the same of a slot; 0: no recurrent layers */
-	uint64_t asked;			  /* bytes for the cache; 0: not given */
+	uint64_t asked;			  /* the option's bytes for the cache; 0: not given */
 	double asked_share;		  /* the option's share of `room`; 0: not given */
 	uint32_t max_seqs, page_tokens;
 	uint32_t max_model_len;
@@ -37,6 +37,7 @@ struct cache_size {
 	uint32_t n_pages, n_slots, max_model_len;
 };
 
-/* Chooses both numbers. -ENOMEM, with sizes in the sentence: the cache does not hold one sequence of the wanted
- * length. -EINVAL: the option asks for more than there is. */
+/* Chooses both numbers. If one sequence of max_model_len does not fit, lowers that to what fits, unless an option gave
+ * it. -ENOMEM, with sizes in the sentence: it must not be lowered, or not even one page fits. -EINVAL: the option asks
+ * for more bytes than there are. */
 int cache_size_choose(const struct cache_wish *w, struct cache_size *ret, struct err *e) MUST_CHECK;

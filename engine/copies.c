@@ -8,7 +8,7 @@
 #include "kernels/cl_error.h"
 
 /* A copy of pieces whose callback is still to come. */
-struct call {
+struct copy_call {
 	struct copies *copies;
 	engine_done *done;
 	void *tag;
@@ -58,15 +58,15 @@ static int lose(struct copies *t, cl_int code, struct err *e)
 	return fail(t, e);
 }
 
-/* Fails a call of which some commands may already be queued: waits for the queue, so that no command runs on in
- * memory that is given back. */
+/* Fails a call of which some commands may already be queued. Waits for the queue first, so that no command still uses
+ * the host memory that the caller gets back. */
 static int abandon(struct copies *t, cl_int code, struct err *e)
 {
 	clFinish(t->device->queue);
 	return lose(t, code, e);
 }
 
-/* CL_COMPLETE, a larger number before the command has run, or an error. */
+/* Returns CL_COMPLETE, a larger number if the command has not run yet, or a negative error. */
 static cl_int status_of(cl_event event)
 {
 	cl_int status = CL_QUEUED;
@@ -83,7 +83,7 @@ static uint32_t count_of(const struct copies *t, enum tier_kind kind)
 	return kind == TIER_PAGE ? t->model->n_pages : t->model->n_slots;
 }
 
-/* Queues the copy of piece `id` of a layer's buffer. Returns the place on the host for the bytes of the next piece. */
+/* Queues the copy of one piece of page or slot `id`, and moves *host behind its bytes. */
 static cl_int copy_piece(struct copies *t, uint32_t layer, uint32_t part, uint32_t id, bool write,
 			 char **host, cl_event *ret_done)
 {
@@ -164,7 +164,7 @@ int copies_items_done(struct copies *t, void **tags, uint32_t max, uint32_t *ret
 {
 	uint32_t n = 0;
 
-	/* Earlier pieces may still be copied from or to memory that is about to be given back. */
+	/* Copies may still run from or to the memory that is about to be given back. */
 	if (t->lost.code)
 		clFinish(t->device->queue);
 	for (; n < max && copies_items_out(t); n++) {
@@ -193,11 +193,11 @@ static void count(struct copies *t, int change)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Called on a thread of the driver. After count() has reached 0, copies_wait returns and its caller may free
- * everything. */
+/* Called on a thread of the driver, or inside clSetEventCallback. count() comes last: when it reaches 0, copies_wait
+ * returns and its caller may free everything. */
 static void CL_CALLBACK copied(cl_event event, cl_int status, void *user)
 {
-	struct call *c = user;
+	struct copy_call *c = user;
 	struct copies *t = c->copies;
 
 	(void)event;
@@ -251,7 +251,7 @@ int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t 
 		  void *host, engine_done *done, void *tag, struct err *e)
 {
 	cl_event event = NULL;
-	struct call *c;
+	struct copy_call *c;
 	cl_int code;
 	int r = copies_check(t, e);
 
@@ -262,7 +262,7 @@ int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t 
 	c = write && !array_grow(t->writes, t->cap, t->n_writes + 1) ? NULL : malloc(sizeof(*c));
 	if (!c)
 		return err_no_memory(e);
-	*c = (struct call){t, done, tag};
+	*c = (struct copy_call){t, done, tag};
 	count(t, 1);
 	code = copy_pieces(t, pieces, n, write, host, &event);
 	if (code == CL_SUCCESS)

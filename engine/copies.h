@@ -3,8 +3,8 @@
  *
  * The unit is a piece: one part (layers/part.h) of one page or of one state. An item (a whole page or
  * state) is all of its pieces. The queue is in order, so one event for a call, that of its last piece, suffices. The
- * caller of an item copy asks for finished ones; for a copy of pieces the driver calls back. A callback may come late
- * or on another thread, so before a step's results are used, the events of the writes before it are checked directly. */
+ * caller asks which copies of items are finished; for a copy of pieces the driver calls back. A callback may come late
+ * or on another thread, so the events of writes are checked directly before the results of a later step are used. */
 #pragma once
 
 #include <pthread.h>
@@ -24,12 +24,12 @@ struct copies {
 		cl_event done;
 		void *tag;
 	} items[ENGINE_ITEMS_OUT];
-	uint64_t head, tail; /* items that were given back; that were queued */
+	uint64_t head, tail; /* counts: items given back, items queued */
 
 	pthread_mutex_t lock;
 	pthread_cond_t all_back;
 	uint32_t n_out;	  /* guarded by lock: calls whose done is still to come */
-	cl_event *writes; /* [n_writes] events of writes that may still run, in order */
+	cl_event *writes; /* [n_writes] events of writes of pieces that may still run, in order */
 	size_t n_writes, cap;
 	atomic_bool failed; /* a driver's callback reported a failure */
 };
@@ -40,7 +40,7 @@ void copies_init(struct copies *t, const struct device *d, const struct model *m
 /* Waits until every `done` was called. Call it when the queue is empty, or the device is lost. */
 void copies_wait(struct copies *t);
 
-/* Waits likewise, and drops items that were not given back. */
+/* Waits as copies_wait does, drops items that were not given back, and frees the members. */
 void copies_release(struct copies *t);
 
 /* Do the work of engine_read_item and engine_write_item (which only reads host), engine_items_done and
@@ -55,5 +55,5 @@ uint32_t copies_items_out(const struct copies *t);
 int copies_pieces(struct copies *t, const struct engine_piece *pieces, uint32_t n, bool write,
 		  void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 
-/* Reports failed copies. -EIO: a copy of pieces has failed. */
+/* Does the work of engine_pieces_check. */
 int copies_check(struct copies *t, struct err *e) MUST_CHECK;

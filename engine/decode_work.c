@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { LAYER_PHASES = 9, OTHER_PHASES = 4 }; /* at most, of a layer and of the rest */
+enum { LAYER_PHASES = 9, OTHER_PHASES = 4 }; /* the most phases of a layer, and of the rest */
 
 uint64_t decode_work_ints(const struct model_config *c)
 {

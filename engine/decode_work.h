@@ -1,9 +1,9 @@
-/* The work list of a decode step (a step whose rows all have one token): the phases that one launch
- * (kernels/generic/decode_step.cl) goes through. Layers append theirs (engine/layers/phases.h). Pure: numbers in,
+/* The work list of a decode step (a step without prefill rows): the phases that one launch
+ * (kernels/generic/decode_step.cl) goes through. Each layer appends its own (engine/layers/phases.h). Pure: numbers in,
  * ints out. Inside engine/ only.
  *
- * Each phase reads only buffers that earlier phases wrote. decode_work_order lists the buffers of each operation; a
- * test checks every list against it. */
+ * A phase reads no work buffer that an earlier phase has not written. decode_work_order returns the buffers of an
+ * operation, and a test checks work lists with it. */
 #pragma once
 
 #include <stdint.h>
@@ -14,8 +14,9 @@
 /* Ints that the longest list takes. */
 uint64_t decode_work_ints(const struct model_config *c);
 
-/* Fills the list of a step (room for decode_work_ints; no prefill rows, no scores). Returns its length. */
+/* Fills the list of a step without prefill rows; work has room for decode_work_ints. Returns its length in ints. */
 uint64_t decode_work_build(const struct model_config *c, const struct kernel_shape *k,
 			   const struct decode_cut *cut, const struct model_step *s, int32_t *work);
 
+/* The buffers that an operation reads and writes. */
 struct phase_order decode_work_order(int op);

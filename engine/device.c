@@ -85,8 +85,8 @@ static cl_device_id choose(const char *which, const cl_device_id *devices, cl_ui
 	return NULL;
 }
 
-/* The number behind `key` in the first line of a file that begins with it; UINT64_MAX: there is none ("max", or no
- * file). */
+/* Reads the number behind `key` in the first line of the file path/name that begins with `key`. UINT64_MAX: there is no
+ * number (a control group's "max"), no such line, or no file. */
 static uint64_t read_number(const char *path, const char *name, const char *key)
 {
 	uint64_t value = UINT64_MAX;
@@ -121,8 +121,8 @@ static uint64_t mem_available(void)
 	return sysinfo(&info) == 0 ? (uint64_t)info.freeram * info.mem_unit : 0;
 }
 
-/* Bytes that control groups leave: every level of the hierarchy may have a limit. A group counts page cache as used,
- * although the system can take it back, so inactive file pages are added again. */
+/* Bytes that control groups leave; UINT64_MAX: no limit. Every level of the hierarchy may have a limit. A group counts
+ * page cache as used, although the system can take it back, so inactive file pages do not count as used here. */
 static uint64_t group_left(const char *mount, const char *group, const char *limit,
 			   const char *usage)
 {

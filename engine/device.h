@@ -21,12 +21,13 @@ struct device {
 	char name[256], driver[128];
 };
 
-/* Sets environment variables with values that OpenCL drivers cannot find out here. The functions below call it too; a
- * program with threads calls it before it starts any. */
+/* Sets HWLOC_SYNTHETIC, unless it is set, where PoCL cannot find out the machine's cores and memory (without /sys).
+ * device_open and device_list call it too; a program with threads calls it before it starts any, because setenv in one
+ * thread while another one reads the environment is a race. */
 void device_settle_environment(void);
 
 /* Opens the device that `which` names: NULL (the first GPU, else the first device), an index of
- * device_list, or a part of a device's name, ignoring case. -ENODEV. */
+ * device_list, or a part of a device's name, ignoring case. -ENODEV: there is none. */
 int device_open(const char *which, struct device *ret, struct err *e) MUST_CHECK;
 void device_close(struct device *d);
 

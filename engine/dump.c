@@ -83,7 +83,7 @@ static float *grow(struct dump *d, const char *name, uint64_t rows, uint64_t col
 	return data + (item->rows - rows) * cols;
 }
 
-/* "layer%u.mlp" with its number. */
+/* Writes the name with the index in place of its %u, as in "layer%u.mlp". */
 static void format_name(char *out, size_t size, const char *name, uint32_t index)
 {
 	const char *mark = strstr(name, "%u");

@@ -2,8 +2,8 @@
  *
  * Tensors are named embed, layerN.mixer and layerN.mlp (without residual), layerN (with residual), final_norm,
  * logits; float32 [tokens, width]. The rows of each step are appended in the order in which they ran; the tensors
- * `tokens` and `positions` (whole numbers, as float32) name the rows. The whole file is written again after each
- * step, until it would pass DUMP_BYTES_MAX. */
+ * `tokens` and `positions` [tokens, 1] (whole numbers, as float32) say which token each row is. The whole file is
+ * written again after each step. Rows are left out that would take its data above DUMP_BYTES_MAX. */
 #pragma once
 
 #include <CL/cl.h>
@@ -15,7 +15,7 @@
 
 struct dump;
 
-/* New. The queue and path are borrowed. */
+/* New; NULL: out of memory. The queue and path are borrowed. */
 struct dump *dump_new(const char *path, cl_command_queue queue);
 void dump_free(struct dump *d);
 
@@ -27,5 +27,5 @@ void dump_rows(struct dump *d, const char *name, uint32_t index, cl_mem buffer, 
 /* Appends n whole numbers. */
 void dump_ints(struct dump *d, const char *name, const int32_t *v, uint32_t n);
 
-/* Writes the file. */
+/* Writes the file. -EIO: rows could not be kept before, or the file cannot be written; or another errno of writing. */
 int dump_write(struct dump *d, struct err *e) MUST_CHECK;

@@ -1,4 +1,4 @@
-/* The engine: opens a model on a device (plans all memory, allocates it, fills it). runner.c runs plans. */
+/* Opens a model on a device: plans the memory, allocates it, fills it. runner.c runs plans, copies.c copies. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ struct engine {
 	struct copies copies;
 	engine_on_layer *on_layer; /* or NULL */
 	void *on_layer_user;
-	const struct plan *submitting; /* while engine_submit runs */
+	const struct plan *submitting; /* of engine_submit; valid while it runs */
 	uint64_t warm_launches;	       /* launches of warm_up, which do not count */
 };
 
@@ -62,7 +62,8 @@ static int prepare_cache(const char *dir, struct err *e)
 		return 0;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return err_set(e, errno, "--program-cache %s: %s", dir, strerror(errno));
-	/* PoCL's cache goes into this directory. If it cannot be written, PoCL only says that there is no device. */
+	/* PoCL's cache goes below this path. Without a directory there PoCL would report only that there is no
+	 * device. */
 	if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "--program-cache %s: not a directory", dir);
 	snprintf(pocl, sizeof(pocl), "%s/pocl", dir);
@@ -100,7 +101,7 @@ static uint64_t budget_of(const struct engine_options *o, const struct device *d
 	return o->device_memory ? o->device_memory : (uint64_t)((double)d->memory * share);
 }
 
-/* Bytes that rounding up the cache's buffers may take. */
+/* The most bytes that rounding up the sizes of the cache's buffers takes. */
 static uint64_t cache_slack(const struct engine *g)
 {
 	uint64_t buffers = 0;
@@ -110,7 +111,8 @@ static uint64_t cache_slack(const struct engine *g)
 	return buffers * g->device.alignment;
 }
 
-/* Checks that weights and work space fit. saved: bytes of the planned weights that coding has saved, or may save. */
+/* Checks that weights and work space fit into the budget. saved: bytes of the planned weights that coding has saved, or
+ * may save. */
 static int check_budget(struct engine *g, const struct engine_options *o, uint64_t saved,
 			struct err *e)
 {
@@ -131,7 +133,8 @@ static int check_budget(struct engine *g, const struct engine_options *o, uint64
 	return 0;
 }
 
-/* Chooses the numbers of KV pages and slots (cache_size.h), when the weights are on the device. */
+/* Chooses the numbers of KV pages and slots (cache_size.h) and plans their buffers. The weights are on the device, so
+ * `saved` is known. */
 static int size_cache(struct engine *g, const struct engine_options *o, uint64_t saved,
 		      struct err *e)
 {
@@ -234,7 +237,7 @@ static int open_kernels(struct engine *g, const struct engine_options *o, struct
 	return r;
 }
 
-/* Reports an unwritable file now, not after the first step. */
+/* Creates the dump and writes its file, still empty, so that a path that cannot be written is reported at once. */
 static int open_dump(struct engine *g, const struct engine_options *o, struct err *e)
 {
 	int r;
@@ -250,7 +253,8 @@ static int open_dump(struct engine *g, const struct engine_options *o, struct er
 	return r;
 }
 
-/* Sets the limits of a step, and the model that configuration and options describe; allocates nothing yet. */
+/* Sets g->limits and g->model from configuration and options, and plans weights and work space. Allocates no memory of
+ * the device yet. */
 static int plan_model(struct engine *g, const struct engine_options *o,
 		      const struct kernel_shape *shape, struct err *e)
 {
@@ -285,8 +289,8 @@ static int plan_model(struct engine *g, const struct engine_options *o,
 	return model_plan(&g->model, g->plan, e);
 }
 
-/* Allocates weights and work space first, then the cache in the memory that they leave. saved, plain: as in struct
- * packer. */
+/* Allocates weights and work space and fills the weights, then allocates the cache in the memory that they leave.
+ * saved, plain: as in struct packer. */
 static int fill_memory(struct engine *g, const struct engine_options *o, const struct weights *w,
 		       uint64_t *ret_saved, uint64_t *ret_plain, struct err *e)
 {
@@ -328,7 +332,8 @@ static void fill_info(struct engine *g, uint64_t saved, uint64_t plain)
 	i->scratch_bytes = memory_plan_bytes(g->plan, MEMORY_SCRATCH);
 }
 
-/* Opens the model on the device. The weights' shapes were checked before, and nothing is allocated or compiled yet. */
+/* Opens the device, compiles the kernels, and allocates and fills the memory. The weights' shapes were checked
+ * before. */
 static int open_device(struct engine *g, const struct engine_options *o, const struct weights *w,
 		       struct err *e)
 {
@@ -500,7 +505,7 @@ int engine_profile(struct engine *g, bool on, struct err *e)
 {
 	int r = kernels_profile(g->kernels, on, e);
 
-	/* a single launch says nothing of the kernels inside it */
+	/* in a step of one launch the kernels cannot be told apart */
 	g->model.decode_step = g->one_launch && (r < 0 || !on);
 	return r;
 }
@@ -562,7 +567,7 @@ int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *h
 int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const void *host,
 		      void *tag, struct err *e)
 {
-	/* only read */
+	/* a write does not change host */
 	return copies_item(&g->copies, kind, id, true, (void *)(uintptr_t)host, tag, e);
 }
 
@@ -585,7 +590,7 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e)
 {
-	/* only read */
+	/* a write does not change host */
 	return copies_pieces(&g->copies, pieces, n, true, (void *)(uintptr_t)host, done, tag, e);
 }
 

@@ -1,5 +1,5 @@
-/* The engine: a model on a device, and one forward step of one plan. It knows no requests. One thread at a time;
- * device errors are final (-EIO: the device is lost). */
+/* The engine: a model on a device. It runs plans (scheduler/plan.h), each as one forward step, and copies KV pages and
+ * state slots to and from the host. Only one thread at a time may call it. -EIO: the device is lost, and stays lost. */
 #pragma once
 
 #include <stdio.h>
@@ -23,21 +23,22 @@ enum engine_kernels {
 
 struct engine_options {
 	const char *model_dir;
-	/* index or part of the name; NULL: the first GPU, else the first device */
+	/* an index of engine_list_devices, or a part of the name; NULL: the first GPU, else the first device */
 	const char *device;
 	const char *program_cache;    /* directory, created when missing; NULL: none */
 	const char *dump_activations; /* the file for every step's layer outputs; NULL: none */
 	enum engine_dtype dtype;
 	enum engine_kernels kernels;
-	/* Bytes that the engine may take on the device. 0: the share device_memory_share (0 < share <= 1; 0: 0.9) of
-	 * a GPU's memory, or of the memory that a CPU's machine has available and its control group allows. */
+	/* Bytes that the engine may take on the device. If this is 0, it may take a share of the device's memory:
+	 * device_memory_share (at most 1), or 0.9 if that is 0 too. A CPU's memory is what the machine has available
+	 * and the control group allows. */
 	uint64_t device_memory;
 	double device_memory_share;
-	/* Bytes of KV pages and state slots together; engine/cache_size.h divides them. 0: the share
-	 * cache_memory_share (0 < share <= 1) of the device_memory that weights and work space leave. Both 0: all of
-	 * that on a GPU. A CPU shares its memory with other programs, so there the cache takes enough for max_seqs
-	 * sequences of full length and checkpoints beside them, but beyond the least that works no more than a
-	 * quarter of device_memory. */
+	/* Bytes of KV pages and state slots together; engine/cache_size.h divides them. If this is 0, they take a
+	 * share of the memory that weights and work space leave: cache_memory_share (at most 1). If both are 0, they
+	 * take all of that on a GPU. A CPU shares its memory with other programs, so there they take enough for
+	 * max_seqs sequences of full length and checkpoints beside them, but at most the least that works plus a
+	 * quarter of the engine's memory. */
 	uint64_t cache_memory;
 	double cache_memory_share;
 	uint32_t page_tokens, max_seqs, max_prefill_tokens;
@@ -58,21 +59,22 @@ struct engine_info {
 	char other_bits[33]; /* kernels_other_bits; "": the bits are those of the default cuts */
 	struct tuning_use tuning; /* how much of the given table is in use */
 	uint32_t n_pages, max_model_len;
-	uint32_t n_slots; /* max_seqs, one more, and checkpoints; 0: no layer keeps states */
+	uint32_t n_slots; /* max_seqs + 1, and those of checkpoints; 0: no layer keeps states */
 	/* bytes of a page and of a slot, over all layers; 0: no layer keeps any */
 	uint64_t page_bytes, slot_bytes;
 	uint64_t weight_bytes, kv_bytes, state_bytes, scratch_bytes, budget_bytes;
 	uint64_t plain_bytes; /* bytes that the weights would take if none were coded */
 };
 
-/* Counts since the engine was opened; for metrics and tests. */
+/* Counts since the engine was opened. */
 struct engine_counters {
 	uint64_t steps, launches;
 	uint64_t bytes_to_device, bytes_from_device;
 };
 
-/* New. All memory is planned before any is allocated. -ENOMEM: the model does not fit; the sentence says how much it
- * needs and how much the device has. -EINVAL: the options ask for more than the device or the model has. */
+/* New. Weights and work space are planned, and compared with the memory that the engine may take, before they are
+ * allocated. -ENOMEM: the model does not fit (the sentence says how much it needs and how much there is), or host
+ * memory is short. -EINVAL: the options ask for more memory than there is, or a file of the model is wrong. */
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e) MUST_CHECK;
 void engine_close(struct engine *g);
 
@@ -80,14 +82,14 @@ const struct engine_info *engine_info(const struct engine *g);
 void engine_counters(const struct engine *g, struct engine_counters *ret);
 
 /* Queues one plan, which may be freed after the return. At most ENGINE_STEPS_OUT plans are queued at the same time.
- * While activations are dumped the call waits for the plan. -EBUSY: so many are queued already. -EINVAL: the plan is
- * outside the engine's limits. -ENOMEM. After these nothing is queued. -EIO: the device is lost, with every queued
- * plan. */
+ * While activations are dumped the call also waits for the device. -EBUSY: that many plans are queued already.
+ * -EINVAL: the plan is outside the engine's limits. -ENOMEM. After these errors the plan is not queued. -EIO: the
+ * device is lost, with every queued plan. */
 enum { ENGINE_STEPS_OUT = 2 };
 int engine_submit(struct engine *g, const struct plan *plan, struct err *e) MUST_CHECK;
 
-/* Waits for the oldest queued plan; results [its n_draws + n_scored_tokens]. -EINVAL: none is queued. -EIO: the device is
- * lost with every queued plan, and all later calls fail. */
+/* Waits for the oldest queued plan; results [its n_draws + n_scored_tokens]. -EINVAL: none is queued. -EIO: the device
+ * is lost with every queued plan. While activations are dumped, also errors of writing their file. */
 int engine_wait(struct engine *g, struct draw_result *results, struct err *e) MUST_CHECK;
 
 /* Queues a plan and waits for it. -EBUSY: another one is queued. */
@@ -95,18 +97,19 @@ int engine_step(struct engine *g, const struct plan *plan, struct draw_result *r
 		struct err *e) MUST_CHECK;
 
 /* The parts that a layer keeps of every KV page (the page's keys, its values) or of every state slot. The bytes of a
- * page, or of a state, are its pieces, one of each such part, in the order of the layers and of these lists. Borrowed
- * until the engine is closed. */
+ * page, or of a state, are its pieces one behind the other: one of each such part, in the order of the layers and of
+ * these lists. Borrowed until the engine is closed. */
 const struct layer_part *engine_layer_parts(const struct engine *g, uint32_t layer,
 					    uint32_t *ret_n);
 
 /*
- * Copies a whole KV page (id: its number) or a whole state slot, of all layers, between device and host: an item. Copies
- * are commands on the same queue as the plans, in the order of the calls. A read gives the bytes that the plans submitted
- * before it leave, even when later plans write there. A write is seen by every plan submitted after it. Neither waits.
+ * These copy an item between device and host: a whole KV page or a whole state slot, of all layers (id: its number).
+ * Copies are commands on the same queue as the plans, in the order of the calls. A read gives the bytes that the plans
+ * submitted before it leave, even when later plans write there. Every plan submitted after a write reads the written
+ * bytes. The calls do not wait.
  *
- * host [page_bytes or slot_bytes of engine_info] belongs to the copy until engine_items_done gives its tag back. -EBUSY:
- * ENGINE_ITEMS_OUT copies are on their way. -EINVAL: no such page or slot. -EIO: the device is lost.
+ * host [page_bytes or slot_bytes of engine_info] belongs to the copy until engine_items_done gives its tag back.
+ * -EBUSY: ENGINE_ITEMS_OUT copies are on their way. -EINVAL: no such page or slot. -EIO: the device is lost.
  */
 enum { ENGINE_ITEMS_OUT = 256 };
 int engine_read_item(struct engine *g, enum tier_kind kind, uint32_t id, void *host, void *tag,
@@ -115,8 +118,8 @@ int engine_write_item(struct engine *g, enum tier_kind kind, uint32_t id, const 
 		      void *tag, struct err *e) MUST_CHECK;
 
 /* Gives back the tags of finished copies, in the order of the calls: at most max of them to tags, their number to
- * *ret_n. Does not wait. -EIO: the device is lost, and bytes that were read must not be used; every copy that was
- * under way is then given back (call until *ret_n is 0). */
+ * *ret_n. Waits only if the device is lost. -EIO: it is, and bytes that were read must not be used; every copy that
+ * was under way is then given back (call until *ret_n is 0). */
 int engine_items_done(struct engine *g, void **tags, uint32_t max, uint32_t *ret_n,
 		      struct err *e) MUST_CHECK;
 
@@ -129,8 +132,8 @@ uint32_t engine_items_out(const struct engine *g);
  *
  * These copies are commands on the same queue too, without a limit on their number. host holds one piece after the
  * other. It belongs to the copy until done(tag, good) is called: once for every call that returned 0, either by this
- * thread before the return or by a thread of the driver. good is false if the device is lost; the bytes that were
- * read must then not be used. done must neither call the engine nor wait. -EINVAL: no such piece. */
+ * thread before the return or by a thread of the driver. good is false if the device is lost; the bytes that were read
+ * must then not be used. done must neither call the engine nor wait. -EINVAL: there is no such piece, or n is 0. */
 struct engine_piece {
 	uint32_t layer; /* layer of the model */
 	uint32_t part;	/* number in the layer's list of parts */
@@ -143,8 +146,8 @@ int engine_read_pieces(struct engine *g, const struct engine_piece *pieces, uint
 int engine_write_pieces(struct engine *g, const struct engine_piece *pieces, uint32_t n,
 			const void *host, engine_done *done, void *tag, struct err *e) MUST_CHECK;
 
-/* Reports failed copies. -EIO: a copy of pieces is known to have failed. engine_wait also fails after any failed write
- * that its step could have read. */
+/* Reports failed copies. -EIO: a copy is known to have failed. engine_wait fails too if a write of pieces failed that
+ * its step could have read. */
 int engine_pieces_check(struct engine *g, struct err *e) MUST_CHECK;
 
 /* Host memory for copies, which a driver accesses directly (pinned memory, on a GPU). New; waits for the queue.
@@ -160,14 +163,15 @@ void engine_finish(struct engine *g);
 
 /* A function that engine_submit calls once for every layer of a step, when the commands of the layer are queued and
  * those of later layers are not; never in a step of one launch, which computes no prompts. It may call
- * engine_read_pieces and engine_write_pieces; their copies run between the two. NULL: none. */
+ * engine_read_pieces and engine_write_pieces; these copies run after this layer and before the next. NULL: none. */
 typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer);
 void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
 
-/* Sets the environment that OpenCL drivers read: PoCL's cache goes below program_cache (NULL: to PoCL's own place).
- * engine_open does so too, but a program with several threads calls this before it starts them, because setenv in one
- * thread while another one reads the environment is a race. */
+/* Sets the environment variables that PoCL needs, unless they are set: its cache goes below program_cache (NULL: to
+ * PoCL's own place); the other is that of device_settle_environment. engine_open does so too, but a program with
+ * several threads calls this before it starts them, because setenv in one thread while another one reads the
+ * environment is a race. */
 void engine_settle_environment(const char *program_cache);
 
-/* One line a device: index, name, vendor, driver, memory. */
+/* Writes one line for each device: index, name, driver, memory. */
 int engine_list_devices(FILE *out, struct err *e) MUST_CHECK;

@@ -1,15 +1,15 @@
-/* Plans all device memory before any of it is allocated.
+/* Plans buffers of the device before they are allocated.
  *
- * Every buffer is announced first (memory_plan_add), so that the sum is known. The caller compares it with its
- * budget, decides how many KV pages the rest will hold, and allocates all buffers of a plan at once. KV pages and
- * slots have a plan of their own, made when the weights are on the device, because coded weights take less than
- * planned. A planned buffer lives as long as its plan.
+ * Every buffer of a plan is announced first (memory_plan_add), so that the sum is known. The caller compares the sum
+ * with its budget and then allocates all buffers of the plan at once. An engine has two plans. The first has weights
+ * and work space. The second has KV pages and slots and is made when the weights are on the device, because coded
+ * weights take less than planned. A planned buffer lives as long as its plan.
  *
  * On a CPU the buffers are cut from slabs no larger than the device's largest buffer: few large mappings, which the
  * system is asked to back with large pages (kernels/huge_pages.h). On a GPU each buffer is an allocation of its own,
- * because NVIDIA's driver copies a sub-buffer's bytes through host memory when it is released. With 16 GiB that took
- * 9.8 s and as much host memory, with an allocation of its own 0.0 s (H200, driver 580.159.04); after a pool of 125
- * GiB the process ran out of memory and was killed. */
+ * because NVIDIA's driver copies a sub-buffer's bytes through host memory when it is released. Releasing 16 GiB took
+ * 9.8 s and as much host memory as a sub-buffer, and 0.0 s as an allocation of its own (H200, driver 580.159.04). With
+ * 125 GiB of sub-buffers the process ran out of memory and was killed. */
 #pragma once
 
 #include <CL/cl.h>
@@ -25,14 +25,14 @@ struct memory_plan;
 struct memory_plan *memory_plan_new(const struct device *d);
 void memory_plan_free(struct memory_plan *p);
 
-/* Plans a buffer of that many bytes (0 becomes a minimal one). Allocating the plan puts the buffer into *ret_buffer.
- * The name is borrowed. Errors are kept for memory_plan_allocate. */
+/* Plans a buffer of that many bytes (0 becomes a minimal one). Allocating the plan puts the buffer into *ret_buffer,
+ * freeing the plan releases it there. The name is borrowed. Errors are kept for memory_plan_allocate. */
 void memory_plan_add(struct memory_plan *p, enum memory_class class, const char *name,
 		     uint64_t bytes, cl_mem *ret_buffer);
 
-/* Bytes planned so far, with alignment. */
+/* Bytes planned so far; the size of each buffer is rounded up to the device's alignment. */
 uint64_t memory_plan_bytes(const struct memory_plan *p, enum memory_class class);
 uint64_t memory_plan_total(const struct memory_plan *p);
 
-/* Allocates all buffers. -ENOMEM: a buffer is larger than the device's largest, or memory is short. */
+/* Allocates all buffers. -ENOMEM: a buffer is larger than the device allows, or memory is short. */
 int memory_plan_allocate(struct memory_plan *p, struct err *e) MUST_CHECK;

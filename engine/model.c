@@ -70,7 +70,7 @@ static uint64_t n_addresses(const struct model *m)
 	return AT_LAYERS + (uint64_t)m->config->n_layers * AT_LAYER_COUNT;
 }
 
-/* Plans the work space of layers, once for all: they run one after the other. */
+/* Plans the work space that all layers share, because they run one after the other. */
 static void plan_layer_scratch(struct model *m, struct memory_plan *p)
 {
 	struct layer_scratch most[BUFFERS] = {0}, wanted[LAYER_SCRATCH_MAX];
@@ -177,7 +177,7 @@ static void pack_weights(struct packer *p, const struct layer_weights *w, uint32
 	}
 }
 
-/* f_j = theta^(-2j / rot), in float like the reference. */
+/* f[j] = theta^(-2j / rotary_dim), computed in float as transformers does. */
 static void pack_inv_freq(struct model *m, struct packer *p)
 {
 	uint32_t rot = m->shape.rotary_dim;
@@ -208,7 +208,8 @@ void model_pack(struct model *m, struct packer *p)
 
 /* ---- forward ---- */
 
-/* Computes the logits of n tokens of the step, whose numbers stand at rows_at; n is at most max_rows. */
+/* Computes the logits of n tokens of the step into AT_LOGITS; n is at most max_rows. The numbers of these tokens are at
+ * rows_at of the step table. */
 static void head(struct model *m, cl_int rows_at, uint32_t n)
 {
 	uint32_t D = KERNEL_LD(m->shape.hidden), V = KERNEL_LD(m->shape.vocab);
@@ -219,7 +220,7 @@ static void head(struct model *m, cl_int rows_at, uint32_t n)
 			  n, V, D);
 }
 
-/* The prompt's tokens are far more than the logits' buffer has rows, so they are scored slice by slice. */
+/* Scores tokens of prompts. They may be more than the logits' buffer has rows, so they are scored slice by slice. */
 static void score(struct model *m, const struct model_step *t)
 {
 	for (uint32_t done = 0; done < t->n_scores; done += m->max_rows) {
@@ -297,7 +298,7 @@ static void forward_layer(struct model *m, const struct model_step *t, uint32_t 
 		m->on_layer(m->on_layer_user, i);
 }
 
-/* of all tokens, not only of those whose logits the plan needs */
+/* Dumps the logits of all tokens, not only of those whose logits the plan needs. */
 static void dump_logits(struct model *m, const struct model_step *t)
 {
 	for (uint32_t done = 0; m->dump && done < t->n_tokens; done += m->max_rows) {

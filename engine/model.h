@@ -1,5 +1,5 @@
-/* A model on a device: its weights, its caches, the buffers in which a step works, and the forward pass. Inside
- * engine/ only. */
+/* A model on a device: its weights, KV pages and state slots, the buffers in which a step works, and the forward pass.
+ * Inside engine/ only. */
 #pragma once
 
 #include "engine/dump.h"
@@ -10,7 +10,7 @@
 #include "engine/layers/layer.h"
 
 struct model_layer {
-	/* Its buffers by AT_* of kernels/step.h; NULL: it has no buffer of this number. */
+	/* The layer's buffers by AT_* of kernels/step.h; NULL: it has no buffer of this number. */
 	cl_mem at[AT_LAYER_COUNT];
 	struct layer_part parts[LAYER_PARTS_MAX]; /* [n_parts] */
 	uint32_t n_parts;
@@ -21,11 +21,13 @@ struct model {
 	struct kernels *kernels;	   /* borrowed */
 	struct kernel_shape shape;
 	struct model_layer *layers; /* [n_layers] */
-	/* Buffers that all layers share: weights of the model's ends, and work space for max_tokens rows. */
+	/* Buffers that all layers share (engine/layers/layer.h has their numbers): the weights outside all layers
+	 * (embedding, final norm, head), and work space. */
 	cl_mem at[BUFFERS];
 	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
-	cl_mem addresses; /* addresses of all buffers, for that launch: ulong by AT_* */
-	uint32_t max_tokens, max_rows, n_pages, n_slots;
+	cl_mem addresses; /* for that launch: the device's addresses of all buffers (kernels/step.h) */
+	uint32_t max_tokens, max_rows; /* of a step */
+	uint32_t n_pages, n_slots;
 	uint64_t may_save; /* bytes of the planned weights that coding may save, at most */
 	uint64_t step_ints, result_ints;
 	struct dump *dump; /* borrowed, NULL: off */
@@ -34,33 +36,35 @@ struct model {
 	void *on_layer_user;
 };
 
-/* The config as the kernels' shape. */
+/* Makes the kernels' shape from the configuration and some options. */
 void model_shape(const struct model_config *c, bool bf16, uint32_t page_tokens, bool dump,
 		 struct kernel_shape *ret);
 
-/* Announces every buffer except KV pages and state slots; the second function announces these, to a plan that may be
- * another. */
+/* model_plan announces every buffer except those of KV pages and state slots. model_plan_cache announces these; its
+ * plan may be another one. */
 int model_plan(struct model *m, struct memory_plan *plan, struct err *e) MUST_CHECK;
 void model_plan_cache(struct model *m, struct memory_plan *plan, uint32_t n_pages,
 		      uint32_t n_slots);
 
-/* Bytes of one KV page, or of one state slot: over all layers, and of its largest piece. */
+/* Bytes of one KV page or one state slot. The first function: over all layers; the second: of its largest piece. */
 uint64_t model_item_bytes(const struct model *m, enum tier_kind kind);
 uint64_t model_piece_most(const struct model *m, enum tier_kind kind);
 
-/* Fills the weights; the plan must be allocated. */
+/* Fills the buffers of all weights, which must be allocated. Errors are kept in p->error. */
 void model_pack(struct model *m, struct packer *p);
 
-/* Writes the buffers' addresses; both plans must be allocated, but the weights may still be missing. */
+/* Gives each layer the norm of the next one (AT_NEXT_NORM) and, for steps in one launch, writes m->addresses. Both
+ * plans must be allocated. */
 void model_addresses(struct model *m);
 
-/* Appends the work list to a step table of *table_ints ints, if the step can be one launch. */
+/* Appends the work list to a step table of *table_ints ints, if the step can be one launch. Sets s->work_at (0: it
+ * cannot). */
 void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 		    uint64_t *table_ints);
 
 /* Ints of the longest work list. */
 uint64_t model_work_ints(const struct model *m);
 
-/* Launches one forward pass and its draws and scores, which fill the buffers AT_LOGITS [n_logits, LD(vocab)] and
- * AT_RESULT. */
+/* Queues one forward pass, then its scores and draws, which write their results to the buffer AT_RESULT. Before, that
+ * buffer has the results of the step before, and the embedding reads the tokens there that the step before drew. */
 void model_forward(struct model *m, const struct model_step *s);

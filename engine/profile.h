@@ -22,13 +22,13 @@ bool engine_decode_place(const struct engine *g, uint32_t streams, struct tuning
 int engine_peaks_open(struct engine *g, const char *program_cache, struct peaks **ret,
 		      struct err *e) MUST_CHECK;
 
-/* New, like int8_trial_open with the engine's kernels; at most one for an engine. To be closed before the engine. Its
- * launches are noted like those of plans. */
+/* Does the work of int8_trial_open (kernels/int8_trial.h), with the engine's kernels. To be closed before the engine.
+ * The trial's launches are noted like those of plans. */
 int engine_int8_trial_open(struct engine *g, const char *program_cache, uint32_t group,
 			   struct int8_trial **ret, struct err *e) MUST_CHECK;
 
 /* Bytes of the largest cache of the engine's device, 0: not known. */
 uint64_t engine_cache_bytes(const struct engine *g);
 
-/* peak_known of the engine's device. */
+/* Does the work of peak_known (kernels/peak.h) for the engine's device. */
 bool engine_peak_known(const struct engine *g, struct peak *ret);

@@ -68,7 +68,8 @@ static void add_weights(struct roofline *sum, const struct model_config *c,
 		add_weight(sum, c, &w->list[i], t, s);
 }
 
-/* Adds a mixer or an MLP. KV of earlier tokens is read and KV of new tokens written; states likewise. */
+/* Adds a mixer or an MLP. A row reads the KV of all its tokens so far and writes that of the new ones. It writes a
+ * state, and reads one unless its sequence begins. */
 static void add_kind(struct roofline *sum, const struct model_config *c,
 		     const struct layer_ops *ops, const struct cost_step *t,
 		     const struct roofline_step *s)
@@ -122,7 +123,7 @@ double roofline_seconds(const struct roofline *r, double read, double dot, doubl
 	return MAX(moving, computing);
 }
 
-/* ---- one kernel: weights and caches, and the activations that it reads and writes ---- */
+/* ---- one kernel: the weights, KV and states, and the activations that it reads and writes ---- */
 
 static struct roofline_work product(const struct kernel_timing *l, double element, bool add)
 {
@@ -136,7 +137,7 @@ static struct roofline_work product(const struct kernel_timing *l, double elemen
 	};
 }
 
-/* Kernels outside all layers that only move activations, with their bytes a row. */
+/* Bytes a row of a kernel outside all kinds of layers that only moves activations; 0: the kernel is another one. */
 static double bytes_a_row(const struct model_config *c, double element, const char *kernel)
 {
 	struct kernel_shape k = {0};
@@ -150,7 +151,7 @@ static double bytes_a_row(const struct model_config *c, double element, const ch
 	return !strcmp(kernel, "sample") ? c->vocab_size * 4.0 : 0;
 }
 
-/* A kernel that belongs to no kind of layer. */
+/* The work of a kernel that belongs to no kind of layer. */
 static void common_kernel(const struct model_config *c, double element,
 			  const struct kernel_timing *l, struct roofline_work *ret)
 {

@@ -2,9 +2,10 @@
  * (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a config's sizes is
  * too large for it.
  *
- * Weights, KV and states count once a step, however often a kernel reads them. Activations count only for a single
- * kernel (roofline_kernel), because fused kernels need not move them. Sizes are the model's, without the padding of
- * its layout.
+ * However often a kernel reads them, weights count once a step (of the experts only those in use, of the embedding the
+ * rows of the tokens), and a row's KV and state count once. Activations count only for a single kernel
+ * (roofline_kernel), because fused kernels need not move them. Sizes are the model's, without the padding of its
+ * layout.
  *
  * FLOP: two for each multiply-add of a product with weights; the layers add their own (struct layer_ops). A form that
  * computes more than the plain formula, such as Gated DeltaNet in chunks, gets no credit for the difference, so a
@@ -43,11 +44,11 @@ void roofline_add(struct roofline *sum, const struct model_config *c, bool bf16,
 double roofline_bytes(const struct roofline *r);
 double roofline_flops(const struct roofline *r);
 
-/* The least seconds on a device with these peaks: `read` bytes/s, `dot` FLOP/s for products of elements, and `flops`
- * FLOP/s for the rest. It is the longer one of moving and computing; *ret_by_bytes: moving takes longer. */
+/* The least seconds on a device with these peaks: `read` bytes/s, `dot` FLOP/s for products with weights, and `flops`
+ * FLOP/s for the rest. It is the longer time of moving and computing; *ret_by_bytes: moving takes longer. */
 double roofline_seconds(const struct roofline *r, double read, double dot, double flops,
 			bool *ret_by_bytes);
 
-/* The work of one launch. False: no kernel has this name. */
+/* The work of one launch of the step. False: it is not known for a kernel of this name. */
 bool roofline_kernel(const struct model_config *c, bool bf16, const struct roofline_step *s,
 		     const struct kernel_timing *l, struct roofline_work *ret);

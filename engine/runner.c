@@ -6,15 +6,15 @@
 #include "engine/block.h"
 #include "kernels/cl_error.h"
 
-/* A queued plan; or, after it was waited for, free for another plan. */
+/* A place for a queued plan. After the plan was waited for, the place is free for another one. */
 struct queued {
 	int32_t *table, *result; /* in the runner's host memory */
-	int32_t *resets;	 /* [resets_cap] tables of its seat resets */
+	int32_t *resets;	 /* [resets_cap] ints: the tables of its seat resets */
 	size_t resets_cap;
 	struct step_draw *draws; /* [max_seqs] */
 	uint32_t n_draws, n_scores, result_ints;
-	cl_int scores_at; /* place in the table: it is read again with the results */
-	cl_event done;	  /* event: its results are read */
+	cl_int scores_at; /* the scores' place in the table, for reading their results */
+	cl_event done;	  /* the results are read */
 };
 
 struct runner {
@@ -24,7 +24,7 @@ struct runner {
 	struct engine_block *host; /* tables and results */
 	struct queued queued[ENGINE_STEPS_OUT];
 	struct split_batch *batches; /* [max_seqs] of the step that is being built */
-	uint64_t head, tail;	     /* plans that were waited for; that were queued */
+	uint64_t head, tail;	     /* counts: plans waited for, plans queued */
 	struct err lost;	     /* code 0: the device is not lost */
 	struct engine_counters counters;
 };
@@ -92,7 +92,7 @@ struct engine_counters *runner_counters(struct runner *r)
 	return &r->counters;
 }
 
-/* The device is lost: no queued plan has results, and no later one can be queued. */
+/* Notes that the device is lost: no queued plan has results, and no later one can be queued. */
 static int lose_device(struct runner *r, const struct err *why, struct err *e)
 {
 	if (!r->lost.code) {
@@ -105,13 +105,13 @@ static int lose_device(struct runner *r, const struct err *why, struct err *e)
 	return -EIO;
 }
 
-/* The last queued plan, which runs before the next one. */
+/* The place of the plan that was queued last, which runs before the next one. It may have been waited for already. */
 static struct queued *previous(struct runner *r)
 {
 	return &r->queued[(r->tail + ENGINE_STEPS_OUT - 1) % ENGINE_STEPS_OUT];
 }
 
-/* ---- a plan's commands, in their order; each returns the first error ---- */
+/* ---- the commands of a plan ---- */
 
 static int write_table(struct runner *r, const int32_t *table, uint64_t n, struct err *e)
 {
@@ -122,8 +122,8 @@ static int write_table(struct runner *r, const int32_t *table, uint64_t n, struc
 	return cl_error(e, code, "writing the step table");
 }
 
-/* Resets write the step table's buffer one after the other: the queue is in order, so each has run before the next is
- * written. */
+/* All resets use the step table's buffer, one after the other: the queue is in order, so each reset has run before the
+ * next one's table is written. */
 static int enqueue_resets(struct runner *r, const struct plan *plan, const int32_t *tables,
 			  struct err *e)
 {
@@ -140,7 +140,7 @@ static int enqueue_resets(struct runner *r, const struct plan *plan, const int32
 	return 0;
 }
 
-/* Copies the pieces of one part of a layer, for the plan's copies of pages or of states. */
+/* Queues the plan's copies of pages, or of states, in the buffer of one part, whose pieces have `bytes` bytes. */
 static cl_int copy_pieces(cl_command_queue q, cl_mem buffer, uint64_t bytes,
 			  const struct plan_copy *copies, uint32_t n)
 {
@@ -172,7 +172,7 @@ static int enqueue_copies(struct runner *r, const struct plan *plan, struct err 
 	return code ? err_set(e, EIO, "copying pages or states on the device failed") : 0;
 }
 
-/* Queues the read of the results, or a marker if there are none. The event of either ends the plan. */
+/* Queues the read of the results, or a marker if there are none. Its event is that of the plan's end. */
 static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 {
 	cl_command_queue q = r->device->queue;
@@ -187,7 +187,8 @@ static int enqueue_read(struct runner *r, struct queued *s, struct err *e)
 	return cl_error(e, code, "reading results");
 }
 
-/* A dump lists a step's tokens, so it waits for tokens that the step before draws. */
+/* Adds the step's tokens and positions to the dump. Some tokens may be drawn by the step before, so it waits for
+ * that. */
 static int dump_tokens(struct runner *r, struct queued *s, const struct model_step *step,
 		       struct err *e)
 {
@@ -207,7 +208,7 @@ static int dump_tokens(struct runner *r, struct queued *s, const struct model_st
 	return 0;
 }
 
-/* Makes room for the plan's reset tables. */
+/* Builds the tables of the plan's seat resets. */
 static int build_resets(struct queued *s, const struct plan *plan, struct err *e)
 {
 	uint64_t n = 0, at = 0;

@@ -1,9 +1,9 @@
 /* Plans on the device's queue, from submitting to waiting for them. Inside engine/ only.
  *
  * A plan becomes a list of commands on one in-order queue: seat resets, copies of pages and states, the step table,
- * the forward pass, the draws, and last a read of the results, whose event is waited for. The queue is in order, so
- * the next plan can be queued before the first has run, and only one of them uses the device's buffers at a time. The
- * host's copies of the step table and of the results exist once for each queued plan, in memory that the device
+ * the forward pass, scores and draws, and last a read of the results, whose event is waited for. The queue is in order,
+ * so the next plan can be queued before the first has run, and only one of them uses the device's buffers at a time.
+ * The host's copies of the step table and of the results exist once for each queued plan, in memory that the device
  * accesses directly. */
 #pragma once
 
@@ -13,11 +13,11 @@
 
 struct runner;
 
-/* New. All borrowed; the model is allocated and filled, model->dump may be NULL. */
+/* New. Device and model are borrowed, the limits are copied. The model's buffers must be allocated and filled. */
 int runner_new(const struct device *d, struct model *m, const struct step_limits *l,
 	       struct runner **ret, struct err *e) MUST_CHECK;
 
-/* Waits for the queue. */
+/* Waits for the queue first. */
 void runner_free(struct runner *r);
 
 /* Do the work of engine_submit, engine_wait and engine_step. */
@@ -26,5 +26,5 @@ int runner_wait(struct runner *r, struct draw_result *results, struct err *e) MU
 
 uint32_t runner_queued(const struct runner *r);
 
-/* Counts steps, bytes_to_device and bytes_from_device; the kernels count launches. */
+/* The engine's counters of steps and bytes. Launches are counted by the kernels. */
 struct engine_counters *runner_counters(struct runner *r);

@@ -9,7 +9,7 @@
 
 static_assert(STATE_ZERO == ROW_STATE_ZERO, "a plan and the step table have one number for it");
 
-/* Splits of a row that sees so many keys. */
+/* The number of splits of a row with this many keys. */
 static uint32_t splits_of(uint32_t keys)
 {
 	return CEIL_DIV(keys, (uint32_t)SPLIT_TOKENS);
@@ -58,8 +58,8 @@ static bool tokens_exist(const int32_t *tokens, uint32_t n, const struct step_li
 	return true;
 }
 
-/* The number of pages that a row reads or writes: those of its tokens and of all tokens before. It may own more, for
- * later tokens. */
+/* The number of pages that a row reads or writes: those of its tokens and of all tokens before. The row may list more
+ * pages, for later tokens. */
 static uint32_t pages_touched(const struct plan_row *r, const struct step_limits *l)
 {
 	return CEIL_DIV(r->start + r->n_tokens, l->page_tokens);
@@ -123,7 +123,7 @@ static bool resets_good(const struct plan *p, const struct step_limits *l)
 	return true;
 }
 
-/* Each score belongs to another prefill row. */
+/* Scores belong to prefill rows, at most one to each, and are in the order of the rows. */
 static bool scores_good(const struct plan *p, const struct step_limits *l)
 {
 	uint64_t tokens = 0;
@@ -169,13 +169,13 @@ int step_check(const struct plan *p, const struct step_limits *l, uint32_t drawn
 
 /* ---- the table ---- */
 
-/* A table that is being filled: sections are taken one after the other. */
+/* A table that is being filled, section after section. */
 struct builder {
 	const struct plan *plan;
 	const struct step_limits *limits;
 	int32_t *table, *end;
 	struct model_step s;
-	uint32_t result; /* ints of the result so far */
+	uint32_t result; /* ints of the result that are given out so far */
 };
 
 /* Begins the next section, of so many ints; *ret_at is its position in the table. */
@@ -228,7 +228,7 @@ static void build_row(const struct plan_row *r, int32_t first_token, int32_t pag
 	memcpy(out, row, sizeof(row));
 }
 
-/* Writes the tokens, and the rows with their block tables. */
+/* Writes the tokens, their positions and rows, and the rows with their block tables. */
 static void build_rows(struct builder *b)
 {
 	struct model_step *s = &b->s;
@@ -273,7 +273,8 @@ static void build_tiles(struct builder *b)
 	b->end = tile;
 }
 
-/* The splits of rows that generate. A row's are all in one batch, and a batch has at most split_slots. */
+/* Writes the splits of rows that generate, on a GPU. All splits of a row are in one batch, and a batch has at most
+ * split_slots of them. */
 static void build_splits(struct builder *b, struct split_batch *batches)
 {
 	uint32_t slots = b->limits->split_slots;
@@ -299,8 +300,8 @@ static void build_splits(struct builder *b, struct split_batch *batches)
 	}
 }
 
-/* Writes the numbers of the rows' last tokens that draw. Several draws of one row (the choices of a request) share
- * its logits; draws come in row order. */
+/* Writes the number of the last token of each row that has draws. Several draws of one row (the choices of a request)
+ * share its logits; draws are in the order of their rows. */
 static void build_logits(struct builder *b)
 {
 	const struct plan_draw *draws = b->plan->draws;
@@ -435,7 +436,7 @@ void step_build_reset(const struct plan_seat_reset *r, int32_t *table)
 
 /* ---- the result ---- */
 
-/* Fewer than n_top tokens are found where logits are not numbers. */
+/* Reads a report. It has fewer than n_top tokens if fewer logits are numbers (not NaN). */
 static void read_report(const int32_t *report, uint32_t n_top, struct draw_result *ret)
 {
 	ret->logprob = bits_float((uint32_t)report[REPORT_LOGPROB]);

@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "engine/checkpoint/tensor.h"
 
-/* Texts as Hugging Face's files have them. A format that stores the same data in another form writes them in this
+/* Texts as Hugging Face's files have them. A format that stores the same data in another form converts them to this
  * one. */
 enum checkpoint_part {
 	CHECKPOINT_CONFIG,     /* config.json */

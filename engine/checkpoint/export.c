@@ -18,9 +18,9 @@
 
 enum { NAMES_MAX = 1 << 30, SMALL_FILE_MAX = 256 << 20 };
 
-/* The weights from which a tensor is made. */
+/* Where the numbers of a tensor come from. */
 struct item {
-	uint32_t expert; /* the expert, of a tensor of one expert */
+	uint32_t expert; /* the number of the expert, if the tensor belongs to one */
 	struct layout layout;
 };
 
@@ -40,7 +40,7 @@ struct export
 
 /* ---- which tensors ---- */
 
-/* A tensor, or one for each expert. */
+/* Lists a tensor, or one for each expert. */
 static void list_tensor(struct export *x, const struct family_tensor *t, const char *prefix,
 			uint32_t layer)
 {
@@ -63,7 +63,8 @@ static void list_tensor(struct export *x, const struct family_tensor *t, const c
 	}
 }
 
-/* Of several sets with the same weights, the family's own files have the first. */
+/* Lists the tensors of a layer. Of several sets with the same weights, it takes the first, which the family's own files
+ * have. */
 static void list_layer(struct export *x, uint32_t layer)
 {
 	bool listed[WEIGHT_ROLES] = {false};
@@ -178,7 +179,7 @@ static int write_shards(struct export *x, uint64_t shard_bytes, struct err *e)
 	return r;
 }
 
-/* Writes config.json of the language model alone. */
+/* Makes the text of config.json for the language model alone. New; NULL: config_json is no object, or out of memory. */
 static char *flat_config(const struct model_config *c, const char *config_json)
 {
 	json_t *top = json_loads(config_json, JSON_REJECT_DUPLICATES, NULL);

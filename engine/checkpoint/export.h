@@ -7,8 +7,8 @@
 
 #include "engine/checkpoint/weights.h"
 
-/* Writes bf16 in files of at most shard_bytes (0: 4 GB; a larger tensor gets a file of its own) with an index, and
- * config.json made from config_json, flat and without the multi-token-prediction head. Creates out_dir; -EEXIST: it
- * exists and is not empty. */
+/* Writes bf16 tensors in files of at most shard_bytes of data (0: 4 GiB; a larger tensor gets a file of its own), an
+ * index if there are several files, and config.json made from config_json, flat and without the multi-token-prediction
+ * head. Creates out_dir; -EEXIST: it exists and is not empty. */
 int weights_export(const struct weights *w, const struct model_config *c, const char *config_json,
 		   const char *out_dir, uint64_t shard_bytes, struct err *e) MUST_CHECK;

@@ -15,7 +15,7 @@ struct layout_section {
 
 struct layout {
 	uint64_t groups, stride, cols;
-	/* each group belongs to an expert; else the groups of a section follow each other */
+	/* true: group i has rows of expert i; false: a section's rows of one group follow those of the group before */
 	bool experts;
 	struct layout_section sections[TENSOR_SECTIONS_MAX];
 	uint32_t n_sections;
@@ -31,5 +31,6 @@ bool layout_of(const struct family_tensor *t, const struct model_config *c,
 /* Whether the layer may hold tensors of the set. */
 bool layout_has_set(const struct tensor_set *set, const struct model_config *c, uint32_t layer);
 
-/* Writes the name of a tensor with a prefix to out [TENSOR_NAME_MAX + 1]; cut if it is too long. */
+/* Writes the name of a tensor to out [TENSOR_NAME_MAX + 1]: prefix, then t->name with the expert's number in place of
+ * '*'; cut if it is too long. */
 void layout_name(const struct family_tensor *t, const char *prefix, uint32_t expert, char *out);

@@ -71,8 +71,8 @@ static void read_keys(struct config_source *s, enum part part, struct model_conf
 
 /* ---- parts of a model ---- */
 
-/* RoPE's keys are in rope_parameters, or in older files in rope_scaling or flat. A key in one of these objects
- * overrides the flat one. */
+/* RoPE's keys are in rope_parameters, or in older files in rope_scaling or flat. Of the two objects only one is read,
+ * rope_scaling unless it is missing or empty; its keys override flat ones. */
 static void read_rope(struct config_source *s, struct model_config *c)
 {
 	const json_t *scaling = config_value(s, "rope_scaling"), *v;
@@ -128,7 +128,7 @@ static void read_delta(struct config_source *s, struct model_config *c)
 			    "must be a multiple of linear_num_key_heads");
 }
 
-/* Sets the sizes of an MLP kind to 0 if no layer has it. */
+/* Reads the sizes of the kinds of MLPs that layers have, and sets those of the others to 0. */
 static void read_mlps(struct config_source *s, struct model_config *c)
 {
 	if (c->n_layers_of[LAYER_MOE]) {
@@ -319,7 +319,7 @@ static int read_config(const char *file, const json_t *top, struct model_config 
 	read_text(&text, c);
 	if (text.error < 0)
 		return text.error;
-	/* Beside a vision tower the key at the top, of the whole model, counts. */
+	/* In a nested configuration (of a model with a vision tower) the key at the top overrides the nested one. */
 	c->tie_word_embeddings =
 		config_truth(&outer, "tie_word_embeddings", c->tie_word_embeddings);
 	if (!read_end_tokens(&text, c))

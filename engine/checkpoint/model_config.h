@@ -1,11 +1,11 @@
-/* From config.json, nested (text_config) or flat, to the numbers that the forward pass needs. Every key that decides
- * the mathematics is read, or its value is refused, so that a model which this engine would compute wrongly does not
- * load. A missing key has the default of transformers, which families/ has.
+/* Reads config.json, nested (text_config) or flat, into the numbers that the forward pass needs. A key that changes the
+ * mathematics is either read, or refused unless it has the one value that this engine computes, so that a model which
+ * would be computed wrongly does not load. A missing key has the default of transformers; families/ has these.
  *
- * Limits that every result keeps: hidden and intermediate sizes are 1 to 65536, of any divisor; heads at most 4096 of
- * each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads, value heads a multiple of the
- * delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts and 32 a token; vocabulary below 2^24. No product
- * of a weight's sizes overflows 64 bits, and no width 32 bits. Either kind of layer may be absent. */
+ * Limits that every result keeps: hidden and intermediate sizes are 1 to 65536, not only multiples of 16; heads at most
+ * 4096 of each kind, head sizes multiples of 16 up to 256, query heads a multiple of key heads, value heads a multiple
+ * of the delta layers' key heads; conv_kernel 2 to 8; at most 4096 experts and 32 a token; vocabulary below 2^24. No
+ * product of a weight's sizes overflows 64 bits, and no width 32 bits. Any kind of mixer or MLP may be absent. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 
 enum { MODEL_LAYERS_MAX = 512, MODEL_EXPERTS_MAX = 4096, MODEL_END_TOKENS_MAX = 16 };
 
-/* A layer is a mixer, which mixes tokens, and an MLP. Each kind of either is a file of engine/layers. */
+/* A layer is a mixer, which combines tokens of a sequence, and an MLP. Each kind has a file in engine/layers. */
 enum layer_kind {
 	LAYER_ATTENTION, /* mixers: full attention */
 	LAYER_DELTA,	 /* Gated DeltaNet */
@@ -55,9 +55,9 @@ struct model_config {
 
 	uint32_t n_mtp_layers;
 
-	/* From generation_config.json (or config.json): token ids that end a generation, and sampling defaults.
-	 * do_sample is not read, as in vLLM. A default that no file states has no effect: temperature, top_p and
-	 * repetition penalty 1, min_p 0, top_k 0 (no limit). */
+	/* Token ids that end a generation, from generation_config.json or, if that has none, from config.json.
+	 * Sampling defaults, from generation_config.json; do_sample is not read, as in vLLM. A default that is not
+	 * there has no effect: temperature, top_p and repetition penalty 1, min_p 0, top_k 0 (no limit). */
 	int32_t end_tokens[MODEL_END_TOKENS_MAX];
 	uint32_t n_end_tokens;
 	float default_temperature, default_top_p, default_min_p, default_repetition_penalty;

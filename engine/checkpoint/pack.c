@@ -215,7 +215,7 @@ static uint64_t rows_of(const struct weight *w, uint32_t n)
 	return rows;
 }
 
-/* Panels of one matrix, or of one expert's matrix. */
+/* Panels of a matrix that n weights share; of experts, panels of one expert's matrix. */
 static uint64_t panels_of(const struct weight *w, uint32_t n)
 {
 	uint64_t panels = 0;
@@ -243,7 +243,7 @@ uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t
 	return coded ? pack_bytes(k, w, n) / 4 : 0;
 }
 
-/* Lists the parts of a matrix [n * experts], expert by expert. */
+/* Lists the parts of a matrix that n weights share, expert by expert: parts [n * experts]. */
 static void make_parts(const struct weight *w, uint32_t n, uint32_t layer, struct pack_part *parts)
 {
 	uint64_t first = 0;

@@ -6,11 +6,12 @@
  *              panels with zeros.
  *     floats   a matrix of floats whatever the set's elements are, in plain panels; the rows of weights
  *              that share it follow each other (a router's experts, then the shared expert's gate).
- *     lookup   row-major [rows, K] elements: the embedding table.
- *     vector   floats, padded to 16, with constant functions already applied (1 + w, -exp(A_log)).
+ *     lookup   row-major [rows, K] elements, K padded to 16: the embedding table.
+ *     vector   floats, padded to 16, with constant functions already applied (1 + w, -exp(A_log)); the
+ *              convolution's taps are transposed.
  *
- * A kernel fills synthetic matrices where they lie. All other weights are converted row by row from the stored type
- * to the kernels' elements, into a mapping of the buffer. */
+ * A kernel makes the numbers of synthetic matrices and lookups. All other weights are converted row by row from the
+ * stored type to the kernels' elements, into a mapping of the buffer. */
 #pragma once
 
 #include "engine/checkpoint/weights.h"
@@ -26,7 +27,7 @@ struct packer {
 	struct err error; /* the first error; code 0: none */
 };
 
-/* The number of weights, from the first of n on, that share the first one's buffer. */
+/* How many of the n weights, counted from the first, share the first one's buffer. */
 uint32_t pack_sharing(const struct weight *w, uint32_t n);
 
 /* The first: bytes of the buffer that n such weights share. The second: how many of these coding (kernels/coded.h)
@@ -34,7 +35,8 @@ uint32_t pack_sharing(const struct weight *w, uint32_t n);
 uint64_t pack_bytes(const struct kernels *k, const struct weight *w, uint32_t n);
 uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t n);
 
-/* Fills the whole buffer with these weights of a layer; padding is zero. */
+/* Fills the buffer with these n weights, which share it, of a layer; padding is zero. layer: 0 for weights outside all
+ * layers. Errors are kept in p->error. */
 void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
 		 uint32_t layer);
 

@@ -1,7 +1,7 @@
-/* Coded matrices (kernels/coded.h). The size of a coded panel is known only when it was coded, so panels are appended
+/* Coded matrices (kernels/coded.h). The size of a coded panel is known only after it was coded, so panels are appended
  * one behind the other, in the order of their parts; a table has the place of each. The buffer is planned for the
- * case that no panel gets smaller. Its end stays unwritten, and a CPU's memory that is never written is never taken
- * from the system. */
+ * largest size of every panel. Its end stays unwritten, and a CPU's memory that is never written is never taken from
+ * the system. */
 #include "engine/checkpoint/pack_internal.h"
 
 #include <assert.h>
@@ -18,9 +18,10 @@ enum { BATCH = 256 };
 struct batch {
 	const struct packer *packer;
 	const struct pack_part *part;
-	/* synthetic panels of the part in KERNEL_PACK_PAIRS; NULL: read rows */
+	/* the part's panels in KERNEL_PACK_PAIRS, if it is synthetic; NULL: its rows are to be read */
 	const uint16_t *made;
-	uint64_t first, K;   /* number in the part of the batch's first panel */
+	uint64_t first;	     /* the batch's first panel: its number in the part */
+	uint64_t K;	     /* columns, padded to 16 */
 	uint8_t *coded;	     /* [BATCH][coded_panel_bound] */
 	size_t sizes[BATCH]; /* 0: out of memory */
 };
@@ -48,7 +49,8 @@ static void code_one(void *arg, size_t i)
 	free(pairs);
 }
 
-/* Maps the part's panels, which a kernel made; NULL (and the packer's error): it failed. */
+/* Makes the panels of a synthetic weight in `stage` by a kernel, and maps them; NULL (and the packer's error): it
+ * failed. */
 static const uint16_t *make(struct packer *p, const struct weight *w,
 			    const struct weight_synthesis *s, cl_mem stage)
 {
@@ -65,7 +67,7 @@ static const uint16_t *make(struct packer *p, const struct weight *w,
 	return m;
 }
 
-/* Makes a buffer for the largest part; NULL (and the packer's error): it failed. */
+/* New: a buffer that holds the uncoded panels of any one part; NULL (and the packer's error): it failed. */
 static cl_mem new_stage(struct packer *p, const struct pack_part *parts, size_t n_parts)
 {
 	uint64_t most = 0;

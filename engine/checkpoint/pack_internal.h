@@ -15,17 +15,17 @@ struct pack_part {
 	uint64_t rows, first, stride;
 };
 
-/* Bytes of a packed matrix of so many panels of `cols` columns; coded panels end up smaller. */
+/* Bytes of a packed matrix of so many panels of `cols` columns; of a coded one, the most that it can take. */
 uint64_t pack_matrix_bytes(const struct kernels *k, uint64_t panels, uint64_t cols);
 
-/* Reads the rows of panel `panel` of a part: 16 rows of K elements, bf16 or float, into memory of zeros. Several
- * threads may call it at the same time. */
+/* Reads the rows of panel `panel` of a part into `out`: 16 rows of K elements, bf16 or float. `out` holds zeros before,
+ * and keeps them as padding. Several threads may call it at the same time. */
 void pack_part_rows(const struct packer *p, const struct pack_part *part, uint64_t panel,
 		    uint64_t K, bool bf16, void *out);
 
-/* Packs 16 rows of K such elements into one panel (CODED: in the order of PAIRS). */
+/* Packs 16 rows of K elements, bf16 or float, into one panel (CODED: in the order of PAIRS). */
 void pack_panel(const void *rows, uint64_t K, bool bf16, enum kernel_packing packing, void *out);
 
-/* Fills a matrix of elements for a set that wants CODED. The parts have all its panels. */
+/* Fills a matrix of elements for a set that wants CODED. Together the parts have all its panels. */
 void pack_matrix_coded(struct packer *p, cl_mem buffer, uint64_t panels,
 		       const struct pack_part *parts, size_t n_parts);

@@ -39,7 +39,7 @@ static struct weight_source *source_of(struct resolver *r, enum weight_role role
 	return &r->sources[(size_t)layer * WEIGHT_ROLES + role];
 }
 
-/* Adds a stretch of a weight's rows, or an expert's; NULL: out of memory. */
+/* The stretch to be filled in next: a new one of the weight, or that of the expert. NULL: out of memory. */
 static struct weight_rows *new_part(struct resolver *r, const struct weight *w, uint32_t expert)
 {
 	struct weight_source *s = source_of(r, w->role, w->layer);
@@ -58,8 +58,8 @@ static struct weight_rows *new_part(struct resolver *r, const struct weight *w, 
 	return &s->parts[s->n_parts++];
 }
 
-/* Checks that t can be read and has this shape, marks it as used and notes the rows that it holds. `expert`: the
- * expert's number, of a tensor of one expert. */
+/* Checks that t can be read and has the shape of the layout, marks it as used and notes the rows that it holds.
+ * `expert`: the number of the expert, if the tensor belongs to one. */
 static int claim(struct resolver *r, const struct tensor *t, const struct layout *l,
 		 uint32_t expert)
 {
@@ -216,7 +216,7 @@ static int resolve_model(struct resolver *r)
 	const struct tensor *embed = NULL;
 	int error;
 
-	/* The prefix is the one with an embedding. */
+	/* The model's prefix is the one under which there is an embedding. */
 	for (size_t i = 0; !embed && i < ARRAY_SIZE(prefixes); i++) {
 		r->prefix = prefixes[i];
 		snprintf(r->where, sizeof(r->where), "%s", r->prefix);
@@ -247,8 +247,9 @@ static bool is_foreign(const char *name)
 	return name_ends_in(name, ".rotary_emb.inv_freq"); /* a constant that older files hold */
 }
 
-/* Suffixes of names that only quantised checkpoints have: FP8 and NVFP4 scales, GPTQ, AWQ, compressed-tensors,
- * bitsandbytes. They are looked for before plain names, which such checkpoints lack. */
+/* Refuses a checkpoint with names that only quantised ones have: FP8 and NVFP4 scales, GPTQ, AWQ, compressed-tensors,
+ * bitsandbytes. Called before the model's weights are looked for, some of which such a checkpoint lacks, so that the
+ * error is this one. */
 static int refuse_quantised(struct resolver *r)
 {
 	static const char *const suffixes[] = {

@@ -1,7 +1,7 @@
 /* Finds the weights of a model in a checkpoint: the tensors that hold the rows of each, by the names of the family.
  *
  * The vision tower and the multi-token-prediction head are ignored. Any other tensor without a use is an error,
- * because a checkpoint with biases, more layers or quantised weights is not the model that this engine would compute. */
+ * because a checkpoint with biases, more layers or quantised weights is not a model that this engine computes. */
 #pragma once
 
 #include "base/arena.h"
@@ -11,8 +11,8 @@
 #include "engine/checkpoint/stored_type.h"
 #include "engine/checkpoint/weight.h"
 
-/* A stretch of a weight's rows inside one tensor: row start + r lies at data + size of a row * (r / group * stride +
- * r % group). */
+/* A stretch of a weight's rows inside one tensor. The weight's row start + r is at data + bytes of a row * (r / group *
+ * stride + r % group). */
 struct weight_rows {
 	const uint8_t *data; /* borrowed */
 	const struct stored_type *type;

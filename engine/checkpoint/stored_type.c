@@ -8,8 +8,8 @@
  * because no format aligns its data. */
 enum { BLOCK = 32 };
 
-/* Exact for every f16 number: the exponent is rebased by a multiplication, which also turns
- * subnormal numbers into normal ones; infinities and NaN get the largest exponent. */
+/* Exact for every f16 number: a multiplication corrects the exponent's bias and also turns subnormal numbers into
+ * normal ones; infinities and NaN get the largest exponent. */
 static inline float float_of_f16(uint16_t bits)
 {
 	uint32_t magnitude = (uint32_t)(bits & 0x7fff) << 13, u;

@@ -6,8 +6,7 @@
 #include "engine/checkpoint/stored_type.h"
 #include "kernels/generic/synthetic.clh"
 
-/* The nearest number with 8 significant bits (ties go up). synthetic.clh needs such a number for exact products; any
- * one near will do. */
+/* The nearest number with 8 significant bits (ties go up), which synthetic.clh needs for exact products. */
 static float round_scale(double scale)
 {
 	float f = (float)scale;
@@ -45,7 +44,7 @@ void synthetic_row(const struct weight_synthesis *s, uint64_t row, uint64_t cols
 {
 	uint64_t first = row * cols, word = 0;
 
-	/* Four neighbours share a word. */
+	/* Four neighbouring elements share a word. */
 	for (uint64_t i = 0; i < cols; i++) {
 		uint64_t index = first + i;
 

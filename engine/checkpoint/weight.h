@@ -52,7 +52,7 @@ enum pack_form {
 };
 
 /* One weight that a layer of a model has: a row of a table in engine/layers. Weights of the whole model count as
- * layer 0's. Neighbours in a table that name the same buffer share it, one behind the other.
+ * layer 0's. Neighbours in a table that name the same buffer share it (pack.h).
  *
  * Random values of a synthetic weight: a matrix has a gain, and is uniform with standard deviation gain / sqrt(cols),
  * so that inputs near 1 give outputs near the gain. A vector has no gain and is uniform in offset +- range. */

@@ -11,7 +11,7 @@
 #include "engine/checkpoint/resolve.h"
 #include "engine/checkpoint/synthetic.h"
 
-#define PARTS_MAX ((size_t)1 << 30) /* bytes of the table of rows */
+#define PARTS_MAX ((size_t)1 << 30) /* bytes of the sources' parts */
 
 struct weights {
 	struct weight *table;	       /* owned, [n_layers][WEIGHT_ROLES] */

@@ -2,9 +2,9 @@
  *
  * A role names one logical matrix of one layer (and expert). A table [n_layers][WEIGHT_ROLES] lists the weights of a
  * model with their sizes; rows = 0: the layer has no such weight. (layers_weights of engine/layers, a room above this
- * one, makes the table.) Opening finds each weight in the checkpoint and checks every shape before anything is read.
- * It knows every prefix and variant of names: Qwen3-Next's interleaved projections, packed and per-expert experts,
- * tied embeddings. A row is then handed out where it lies and as it is stored, or converted.
+ * one, makes the table.) Opening finds each weight in the checkpoint, under any prefix and in any form that the family
+ * allows (interleaved projections, packed experts, a tied embedding), and checks every shape before a row is read. A
+ * row is then handed out where it lies and as it is stored, or converted.
  *
  * Synthetic weights answer the same calls. Each element is a pure function of (seed, role, layer, expert, row,
  * column), which a kernel computes too (kernels/generic/synthetic.clh), so that host and device produce the same
@@ -22,8 +22,8 @@
 
 struct weights;
 
-/* Checks that a checkpoint has every weight of a table in its right shape, and no other tensor that the model would
- * need. New; the table is copied, the checkpoint is borrowed until the weights are closed. -ENOENT, -EINVAL,
+/* Checks that a checkpoint has every weight of a table in its right shape, and no other tensors (resolve.h has the
+ * exceptions). New; the table is copied, the checkpoint is borrowed until the weights are closed. -ENOENT, -EINVAL,
  * -ENOTSUP: the sentence names file and tensor. */
 int weights_open(struct checkpoint *k, const struct model_config *c, const struct weight *table,
 		 struct weights **ret, struct err *e) MUST_CHECK;
@@ -33,7 +33,7 @@ int weights_synthetic(uint64_t seed, const struct model_config *c, const struct 
 		      struct weights **ret) MUST_CHECK;
 void weights_close(struct weights *w);
 
-/* The table that it was opened with, borrowed. */
+/* The table of all weights, borrowed. */
 const struct weight *weights_all(const struct weights *w);
 
 /* The weight of a role in a layer, borrowed; NULL: the layer has none. */
@@ -42,8 +42,8 @@ const struct weight *weights_find(const struct weights *w, enum weight_role role
 /* In the calls below, layer and expert are 0 where they do not apply, and the layer must have the weight. The calls
  * only read, so several threads may make them at the same time. */
 
-/* A row as it is stored: `columns` elements of the type at data, of any alignment. Borrowed from the
- * checkpoint's mapping. */
+/* A row as it is stored: its elements, of this type, begin at data, which has any alignment. Borrowed from the
+ * checkpoint's mapping. Not for synthetic weights. */
 struct weight_view {
 	const struct stored_type *type;
 	const void *data;
@@ -51,7 +51,7 @@ struct weight_view {
 struct weight_view weights_view(const struct weights *w, enum weight_role role, uint32_t layer,
 				uint32_t expert, uint64_t row);
 
-/* Converts a row to floats, or to bf16: out [columns]. Also for synthetic weights. */
+/* Converts a row to floats, or to bf16, into out [columns]. Also for synthetic weights. */
 void weights_row(const struct weights *w, enum weight_role role, uint32_t layer, uint32_t expert,
 		 uint64_t row, bool bf16, void *out);
 

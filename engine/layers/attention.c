@@ -1,5 +1,5 @@
 /* Full attention over paged keys and values. Queries and keys are normed and rotated by their positions. In some
- * families a gate beside each query head weighs the output (kernels/generic/attention.cl). */
+ * families each query head also has a gate, which scales its output (kernels/generic/attention.cl). */
 #include <string.h>
 
 #include "base/macros.h"
@@ -52,7 +52,7 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 	return 5;
 }
 
-/* keys [kv_heads, head_dim, page_tokens], values [kv_heads, page_tokens, head_dim] */
+/* The parts of a page: keys [kv_heads, head_dim, page_tokens], values [kv_heads, page_tokens, head_dim]. */
 static uint32_t parts(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 		      struct layer_part ret[LAYER_PARTS_MAX])
 {
@@ -109,7 +109,7 @@ static const struct phase_order order[] = {
 	{OP_END, 0, 0},
 };
 
-/* q k^T and p v, up to the query's own position. */
+/* The products q k^T and p v (p: the weights of the keys), up to the query's own position. */
 static double flops(const struct model_config *c, const struct cost_step *s)
 {
 	return 4.0 * c->n_heads * c->head_dim * s->keys;
@@ -120,7 +120,8 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 {
 	double query = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
 
-	/* The whole of a step's attention: in a bench's step either prompts are read or tokens are generated. */
+	/* Counts the whole step's attention, because the rows of a step of `tigon bench` are either all prompts or
+	 * all generate, so it has one of these kernels. */
 	if (!strcmp(l->kernel, "attention") || !strcmp(l->kernel, "attention_split")) {
 		ret->bytes =
 			s->context * 2 * kv * s->element + s->tokens * query * (4 + 4 + s->element);

@@ -9,7 +9,7 @@
 struct cost_step {
 	double element; /* bytes of an element */
 	double tokens, prefill_tokens;
-	double rows, resumed; /* resumed: rows that read a state */
+	double rows, resumed; /* resumed: rows with earlier tokens, which read a state */
 	double prefill_rows, prefill_resumed;
 	double context; /* tokens whose keys and values are read */
 	double keys;	/* pairs of a query and a key it sees */
@@ -18,7 +18,8 @@ struct cost_step {
 /* The work of one launch. */
 struct roofline_work {
 	double bytes, flops;
-	/* the operands of its products are elements, which bf16 instructions can multiply */
+	/* The operands of its products are elements. roofline_kernel clears this unless elements are bf16, which
+	 * devices multiply faster. */
 	bool elements;
-	bool int8; /* they are int8; their scales do not count as bytes */
+	bool int8; /* the operands of its products are int8; `bytes` leaves out their scales */
 };

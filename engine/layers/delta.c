@@ -32,13 +32,13 @@ static void weights(const struct model_config *c, struct layer_weights *ret)
 		{WEIGHT_DELTA_OUT, AT_OUT_PROJ, PACK_STACKED, D, value, .gain = 0.5f},
 		/* columns: the oldest input first */
 		{WEIGHT_DELTA_CONV, AT_CONV, PACK_TRANSPOSE, qkv, c->conv_kernel, .gain = 1},
-		/* exp of it is 1 to 16 */
+		/* if synthetic, exp(w) is 1 to 16 */
 		{WEIGHT_DELTA_A_LOG, AT_NEG_A, PACK_MINUS_EXP, 1, Hv, .offset = 1.390625f,
 		 .range = 1.375f},
-		/* softplus of it is 0.001 to 0.1 */
+		/* if synthetic, softplus(w) is 0.001 to 0.1 */
 		{WEIGHT_DELTA_DT_BIAS, AT_DT_BIAS, PACK_VECTOR, 1, Hv, .offset = -4.59375f,
 		 .range = 2.328125f},
-		/* multiplies by w in every family */
+		/* this norm multiplies by w, not by 1 + w, in every family */
 		{WEIGHT_DELTA_NORM, AT_NORM, PACK_VECTOR, 1, dv, .offset = 1, .range = 0.125f},
 	};
 
@@ -65,7 +65,8 @@ static uint32_t scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 	return ARRAY_SIZE(all);
 }
 
-/* last inputs [conv_kernel, channels], a ring by absolute position; state [value_heads, key_dim, value_dim]; floats */
+/* The parts of a state, in floats: the convolution's last inputs [conv_kernel, channels], a ring by absolute position;
+ * the recurrent state [value_heads, key_dim, value_dim]. */
 static uint32_t parts(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 		      struct layer_part ret[LAYER_PARTS_MAX])
 {
@@ -130,7 +131,8 @@ static double channels(const struct model_config *c)
 	       (double)c->n_value_heads * c->value_head_dim;
 }
 
-/* For each token and value head: decay, S^T k, k u^T, S^T q. */
+/* FLOP of the recurrence for one token. Each element of a head's state S takes 1 for its decay and 2 each for S^T k,
+ * k u^T and S^T q. */
 static double recurrence_flops(const struct model_config *c)
 {
 	return 7.0 * c->n_value_heads * c->value_head_dim * c->key_head_dim;
@@ -165,7 +167,7 @@ static bool kernel(const struct model_config *c, const struct cost_step *s,
 		ret->bytes = recurrence_bytes(c, s, rows, rows, s->resumed - s->prefill_resumed);
 		ret->flops = flops(c, &(struct cost_step){.tokens = rows});
 	} else if (!strcmp(l->kernel, "delta_conv")) {
-		/* here a row is one head of q, k or v of a token */
+		/* l->m counts groups, and a group computes one head of q, k or v of one token */
 		double heads = 2.0 * c->n_key_heads + c->n_value_heads;
 
 		ret->bytes = l->m * (channels(c) * 8 + c->n_value_heads * 16.0) / heads;

@@ -27,17 +27,18 @@ enum {
 
 /* A batch of splits: those of n_rows rows from first_row on. */
 struct split_batch {
-	cl_int splits_at; /* its first split */
+	cl_int splits_at; /* position of its first split in the step table */
 	uint32_t n_splits, first_row, n_rows;
 };
 
-/* One step: positions in the step table (engine/step.c), and numbers. */
+/* One step: numbers of tokens, rows and so on, and the positions of the sections of its step table (kernels/step.h). */
 struct model_step {
 	uint32_t n_tokens, n_prefill_tokens;
+	/* n_logits: rows of logits for the draws; n_scores: tokens that are scored */
 	uint32_t n_rows, n_prefill_rows, n_tiles, n_logits, n_draws, n_scores;
 	cl_int tokens_at, positions_at, token_rows_at, rows_at, tiles_at, logits_at, draws_at;
 	cl_int score_rows_at, scores_at;   /* [n_scores] each */
-	const struct split_batch *batches; /* [n_batches], until the next step is built */
+	const struct split_batch *batches; /* [n_batches], valid until the next step is built */
 	uint32_t n_batches;
 	cl_int all_at;	/* 0, 1, 2, ... n_tokens - 1; only while dumping */
 	cl_int work_at; /* the work list of a step in one launch; 0: separate launches */
@@ -64,7 +65,7 @@ enum { LAYER_SCRATCH_MAX = 8 };
 struct layer_ops {
 	/* Adds the kind's sizes to the kernels' shape. */
 	void (*shape)(const struct model_config *c, struct kernel_shape *k);
-	/* The weights of a layer. */
+	/* Lists the weights of a layer. */
 	void (*weights)(const struct model_config *c, struct layer_weights *ret);
 	/* Lists the work buffers for T tokens in so many rows; returns their number. */
 	uint32_t (*scratch)(const struct kernels *k, uint32_t T, uint32_t rows,
@@ -73,8 +74,8 @@ struct layer_ops {
 	 * their number. NULL: the kind keeps nothing of a sequence. */
 	uint32_t (*parts)(const struct model_config *c, uint32_t element, uint32_t page_tokens,
 			  struct layer_part ret[LAYER_PARTS_MAX]);
-	/* Launches the layer. A mixer reads normed rows (AT_H) and adds to the residual stream (AT_X). An MLP reads the
-	 * residual stream, adds to it and norms the rows for the next mixer. */
+	/* Launches the kernels of a mixer or an MLP. A mixer reads normed rows (AT_H) and adds to the residual stream
+	 * (AT_X). An MLP reads the residual stream, adds to it and norms the rows for the next mixer. */
 	void (*forward)(const struct layer_run *r);
 	/* Appends the layer's phases to the work list of a decode step in one launch. */
 	void (*phases)(struct phase_list *l, uint32_t layer);

@@ -4,8 +4,9 @@
 
 #include "base/macros.h"
 
-/* Up to so many tokens one ticket chooses all experts, token by token: a phase of its own would cost more. */
-enum { TOPK_ALONE = 3 };
+/* Up to so many tokens, one ticket chooses the experts of all tokens and sorts the rows. A phase of its own for the
+ * choice would cost more. */
+enum { TOPK_SORT_TOKENS = 3 };
 
 uint32_t mlp_scratch(const struct kernels *k, uint32_t T, uint32_t rows,
 		     struct layer_scratch ret[LAYER_SCRATCH_MAX])
@@ -67,12 +68,12 @@ void mlp_phases(struct phase_list *l, uint32_t layer)
 	uint64_t D = KERNEL_LD(l->shape->hidden), tasks = kernels_max_tasks(m, l->n_tokens);
 	uint64_t width = KERNEL_LD(MAX(m->expert_size, m->shared_size));
 	uint64_t router = CEIL_DIV(KERNEL_LD(m->experts + 1), l->cut->router_columns);
-	bool alone = l->n_tokens > TOPK_ALONE;
+	bool topk_apart = l->n_tokens > TOPK_SORT_TOKENS;
 
 	phase_add(l, OP_ROUTER, layer, router, l->n_tokens, 1);
-	if (m->experts && alone)
+	if (m->experts && topk_apart)
 		phase_add(l, OP_TOPK, layer, 1, l->n_tokens, 1);
-	phase_add(l, m->experts && !alone ? OP_TOPK_SORT : OP_SORT, layer, 1, 1, 1);
+	phase_add(l, m->experts && !topk_apart ? OP_TOPK_SORT : OP_SORT, layer, 1, 1, 1);
 	phase_add_product(l, OP_GATE_UP, layer, width, 2 * D, tasks);
 	phase_add_product(l, OP_DOWN, layer, D, width, tasks);
 	phase_add(l, OP_COMBINE, layer, 1, l->n_tokens, 1);
@@ -91,7 +92,7 @@ const struct phase_order mlp_order[] = {
 };
 #undef B
 
-/* The cost of either product; matrices: 2 for gate and up, 1 for down. */
+/* The cost of one of an MLP's two products: gate and up together (matrices 2), or down (1). */
 static void product_cost(const struct model_config *c, const struct cost_step *s,
 			 const struct kernel_timing *l, double matrices, struct roofline_work *ret)
 {

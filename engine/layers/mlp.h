@@ -1,5 +1,5 @@
-/* The two kinds of MLPs share everything but their weights: a dense MLP is computed as a shared expert without other
- * experts, by the same kernels. These are functions of their struct layer_ops. */
+/* The two kinds of MLPs share everything but their sizes and weights: a dense MLP is computed as a shared expert
+ * without other experts, by the same kernels. These are members of their struct layer_ops. */
 #pragma once
 
 #include "engine/layers/layer.h"

@@ -1,5 +1,5 @@
 /* Experts, of which a router chooses some for each token, beside a shared expert that computes every token
- * (kernels/generic/moe_route.cl, gemm.cl). */
+ * (kernels/generic/moe_route.cl, moe_gemm.cl). */
 #include "base/macros.h"
 #include "engine/layers/mlp.h"
 

@@ -1,6 +1,6 @@
-/* The weights of a model: a table of rows for each kind of layer (in its file), and one for the ends of the model.
- * From a row follow the tensors that a checkpoint must have, the random values of a synthetic weight, the size of its
- * buffer and the way to fill it. */
+/* The weights of a model: a table for each kind of layer (in its file), and one for the weights outside all layers.
+ * Each has one row a weight. From a row follow the tensors that a checkpoint must have, the random values of a
+ * synthetic weight, the size of its buffer and the way to fill it. */
 #pragma once
 
 #include <stddef.h>
@@ -15,13 +15,13 @@ struct layer_weights {
 	uint32_t n;
 };
 
-/* Makes a list of the rows whose rows and columns are not 0; the others are weights that this layer does not have. */
+/* Lists those of the n weights whose numbers of rows and columns are not 0. The layer does not have the others. */
 void layer_weights_set(struct layer_weights *ret, const struct weight *rows, size_t n);
 
-/* A row for a norm over n numbers that follows the family's convention (w or 1 + w). */
+/* A table's row for the weight of a norm over n numbers, in the family's convention (w or 1 + w). */
 struct weight layer_norm(const struct model_config *c, enum weight_role role, uint64_t n, int at);
 
-/* The weights of the model's ends: embedding, final norm, head. */
+/* Lists the weights outside all layers: embedding, final norm, head. */
 void layer_weights_of_ends(const struct model_config *c, struct layer_weights *ret);
 
 /* New: the table for weights_open and weights_synthetic. NULL: out of memory. */

@@ -1,6 +1,7 @@
 /*
- * The bytes of one item in host memory. References are counted, because the store's host tier, its queue to the disk and
- * the caller share a block; the last one frees it. The bytes are written once, before the block is put into the store.
+ * The bytes of one item in host memory. References are counted, because the store's host tier, its queue to the disk
+ * and the caller share a block; the last one frees it. The bytes are written once, before the block is put into the
+ * store.
  */
 #pragma once
 

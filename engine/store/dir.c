@@ -23,7 +23,7 @@ enum {
 
 /* ---- owning ---- */
 
-/* Tries to become the owner. */
+/* Tries to become the owner; on failure *ret_why has the reason. */
 static void try_lock(struct store_dir *d, struct err *ret_why)
 {
 	int fd =
@@ -33,7 +33,7 @@ static void try_lock(struct store_dir *d, struct err *ret_why)
 		err_set(ret_why, errno, "%s cannot be written: %s", d->path, strerror(errno));
 		return;
 	}
-	/* The directory is locked too, because a user can delete the lock file. Some file systems cannot lock directories. */
+	/* DIR is locked too, because a user can delete the lock file. Some file systems cannot lock directories. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 ||
 	    (flock(d->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)) {
 		if (errno == EWOULDBLOCK)
@@ -67,7 +67,7 @@ int store_dir_open(const char *path, struct store_dir *ret, struct err *ret_why,
 	return 0;
 }
 
-/* Whether the path still leads to the open directory. If that cannot be found out: yes. */
+/* Whether the path still leads to the open directory. True also if that cannot be found out. */
 static bool is_there(const struct store_dir *d)
 {
 	struct stat open, there;
@@ -438,7 +438,7 @@ void store_dir_remove(struct store_dir *d, const struct store_place *p)
 		unlinkat(d->fd, path, AT_REMOVEDIR);
 	if (p->directory == store_dir_own(d))
 		return;
-	/* Each fails while its directory is not empty. */
+	/* The removal of a directory fails while it is not empty. */
 	path[19] = 0;
 	if (unlinkat(d->fd, path, AT_REMOVEDIR) == 0) {
 		path[16] = 0;

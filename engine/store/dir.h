@@ -1,15 +1,15 @@
 /*
- * The directory of the disk tier: its owner, its files, their names, contents and times. Each function is one blocking
- * operation; the store decides what is kept and what is deleted.
+ * The directory of the disk tier, and the files in it. One process at a time, the owner, may write there (store.h). The
+ * functions may wait for the disk; the store decides which files are kept and which are deleted.
  *
- *     DIR/lock                  locked by the owner (flock), as DIR itself is
+ *     DIR/lock                  locked by the owner (flock); DIR itself is locked too
  *     DIR/weights               hashes of model files that were computed before (engine/cache_identity.h)
  *     DIR/<16 hex>/<2 hex>/     named by the first 8 bytes of an identity, and by the first byte of a key
  *         NAME                  an item (file.h)
  *         NAME.partial          an item that is being written; when no owner runs, a leftover
  *
- * Files have mode 0600, directories 0700. Nothing else in DIR is touched. A symbolic link to a directory is followed, so
- * that a part of the tree may lie on another disk; a symbolic link in place of an item's file is damage.
+ * Files have mode 0600, directories 0700. Nothing else in DIR is touched. A symbolic link to a directory is followed,
+ * so that a part of the tree may lie on another disk; a symbolic link in place of an item's file is damage.
  */
 #pragma once
 
@@ -22,14 +22,14 @@
 #include "engine/store/identity.h"
 
 struct store_dir {
-	char *path;			/* path from the option; owned */
+	char *path;			/* path from the option; freed with the struct */
 	int fd, lock_fd;		/* lock_fd -1: this process is not the owner */
-	struct cache_identity identity; /* identity of this process; zero before it is known */
+	struct cache_identity identity; /* of this process's items; zero before it is known */
 };
 
 /* The place of an item's file. */
 struct store_place {
-	uint64_t directory; /* the name of its identity's directory, as a number (in hex) */
+	uint64_t directory; /* the directory of its identity: the 16 hex digits as a number */
 	struct tier_item item;
 	uint32_t depth; /* tokens from the prompt's beginning to the item's end */
 };
@@ -39,15 +39,15 @@ enum { STORE_DIR_PATH_MAX = 16 + 1 + 2 + 1 + STORE_FILE_NAME_MAX };
 void store_dir_path(const struct store_place *p, char ret[STORE_DIR_PATH_MAX]);
 
 /* Opens the directory and tries to become its owner. If only the last component of the path is missing, the directory
- * is created. If another process owns it, or it cannot be written, d->lock_fd is -1 and *ret_why has the reason, else
- * no text. Errors: it cannot be created or read. */
+ * is created. If another process owns it, or it cannot be written, d->lock_fd is -1 and *ret_why has the reason; else
+ * ret_why->code is 0. Fails if the directory cannot be created or opened. */
 int store_dir_open(const char *path, struct store_dir *d, struct err *ret_why,
 		   struct err *e) MUST_CHECK;
 void store_dir_close(struct store_dir *d);
 
-/* Checks an owner's directory, which may have been deleted or replaced. In that case creates the directory again,
- * becomes its owner, and returns 1; the files are gone. 0: the directory is still the open one. An error changes
- * nothing. */
+/* Checks whether an owner's directory was deleted or replaced. If it was, opens the directory at the path, creates it
+ * if it is missing, becomes its owner, and returns 1: the files that were known are gone. Returns 0 if the path still
+ * leads to the open directory. After an error the old directory is still open. */
 int store_dir_renew(struct store_dir *d, struct err *e) MUST_CHECK;
 
 static inline bool store_dir_owned(const struct store_dir *d)
@@ -55,22 +55,22 @@ static inline bool store_dir_owned(const struct store_dir *d)
 	return d->lock_fd >= 0;
 }
 
-/* The directory of this process's identity, as in struct store_place. */
+/* The directory of d->identity, as in struct store_place. */
 uint64_t store_dir_own(const struct store_dir *d);
 
-/* Calls `see` for the file of every item, with its size and its time. If `see` returns a negative number, the walk
- * ends and returns it. An owner also deletes leftovers. Directories that cannot be read are skipped. If anything but
- * a regular file has an item's name, it is skipped and logged. */
+/* Calls `see` for the file of every item, with its size and the time of its last use. If `see` returns a negative
+ * number, the walk ends and returns it. An owner also deletes leftovers. Directories that cannot be read are skipped.
+ * If anything but a regular file has an item's name, it is skipped; one line of the log counts these. */
 int store_dir_list(struct store_dir *d,
 		   int (*see)(void *arg, const struct store_place *p, uint64_t bytes,
 			      uint64_t used_ns),
 		   void *arg) MUST_CHECK;
 
-/* The disk space of a file of this size, about, in bytes. */
+/* About the disk space that a file of this size takes, in bytes. */
 uint64_t store_dir_cost(uint64_t file_bytes);
 
 /* Writes the file of an item with this process's identity and sets its time to used_ns; fills in h->payload_sum.
- * -ENOSPC or another errno of writing; -ECANCELED when *cancel is set. An error leaves no file behind. */
+ * -ENOSPC or another errno of writing; -ECANCELED when *cancel is set. After an error the partial file is deleted. */
 int store_dir_write(struct store_dir *d, struct store_file_header *h, const void *payload,
 		    uint64_t used_ns, const atomic_bool *cancel, struct err *e) MUST_CHECK;
 
@@ -80,7 +80,7 @@ int store_dir_write(struct store_dir *d, struct store_file_header *h, const void
 int store_dir_read(struct store_dir *d, const struct tier_item *item, uint32_t depth,
 		   uint32_t page_tokens, void *payload, uint64_t bytes, struct err *e) MUST_CHECK;
 
-/* Both are for owners. A missing file is no error. Deleting the last file of another identity deletes its directories
- * too. */
+/* The first deletes a file, the second sets its time; both are for owners. Failures are ignored. Deleting the last file
+ * of another identity deletes its directories too. */
 void store_dir_remove(struct store_dir *d, const struct store_place *p);
 void store_dir_touch(struct store_dir *d, const struct store_place *p, uint64_t used_ns);

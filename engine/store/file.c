@@ -103,7 +103,7 @@ int store_file_build(const struct store_file_header *h, const struct cache_ident
 	return store_file_sum(out, bytes - STORE_FILE_SUM, out + bytes - STORE_FILE_SUM);
 }
 
-/* The checks that do not need the fields. Returns the number of tokens. */
+/* Checks magic, version, sizes, checksum and identity, before any other field is read. Returns the number of tokens. */
 static int check_frame(const uint8_t *p, size_t len, const struct cache_identity *identity,
 		       uint32_t tokens_max, struct err *e)
 {
@@ -137,7 +137,7 @@ static int check_frame(const uint8_t *p, size_t len, const struct cache_identity
 	return (int)n;
 }
 
-/* The checks that an undamaged header can fail: its fields contradict each other. */
+/* Checks that the fields fit together. A header with a right checksum can fail this. */
 static int check_fields(const struct store_file_header *h, const int32_t *tokens, struct err *e)
 {
 	struct content_key key;

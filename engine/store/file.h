@@ -18,8 +18,8 @@
  *     136   4 n   the tokens, int32
  *       .    16   SHA-256 of everything above, cut to 16 bytes
  *
- * Numbers are little endian. A file of another version is refused, whatever else it holds. The name of a file holds
- * all data of the index, so that no file is read to build one:
+ * Numbers are little endian. A file of another version is refused, whatever else it holds. The name of a file has all
+ * that the index of items needs, so that no file is read to build the index:
  *
  *     <key, 32 hex>-<origin, 16>-<origin of the page before, 16>-<depth, 8>.kv or .state
  *
@@ -43,7 +43,7 @@ enum {
 
 struct store_file_header {
 	struct tier_item item;
-	struct content_key parent; /* key of the page before; the space's for the first */
+	struct content_key parent; /* key of the page before; of the first page: T_0 of key.h */
 	uint32_t depth;		   /* tokens from the prompt's beginning to the item's end */
 	uint32_t n_tokens;
 	int32_t *tokens; /* [n_tokens] of a page, borrowed */
@@ -63,12 +63,13 @@ int store_file_build(const struct store_file_header *h, const struct cache_ident
 
 /* Checks the first `len` bytes of a file and reads the header from them. A page's tokens go to tokens [tokens_max],
  * and ret->tokens points there. -EBADMSG with the reason: the header is damaged, of another version or of another
- * identity, or the key is not that of the page's tokens. Then ret is untouched. */
+ * identity, or the key is not that of the page's tokens. -EFAULT as above. After an error ret is untouched. */
 int store_file_parse(const void *bytes, size_t len, const struct cache_identity *identity,
 		     int32_t *tokens, uint32_t tokens_max, struct store_file_header *ret,
 		     struct err *e) MUST_CHECK;
 
+/* Writes the name of the item's file. */
 void store_file_name(const struct tier_item *item, uint32_t depth, char ret[STORE_FILE_NAME_MAX]);
 
-/* Reads the fields of a file's name. False, and nothing is set: the name does not have exactly that form. */
+/* Reads the fields of a file's name. False, and nothing is set: the name does not have exactly the form above. */
 bool store_file_parse_name(const char *name, struct tier_item *ret, uint32_t *ret_depth);

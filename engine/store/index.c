@@ -99,7 +99,8 @@ void store_index_remove(struct store_index *x, struct store_entry *entry)
 	free(entry);
 }
 
-/* The page that precedes this item, without which the item is useless. False: there is none, or it is not known. */
+/* The page without which this item is useless: the page before, or of a state the page at whose end it is. False: there
+ * is none, or it is not known. */
 static bool page_before(const struct store_entry *entry, struct tier_item *ret)
 {
 	const struct tier_item *item = &entry->place.item;

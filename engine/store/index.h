@@ -1,12 +1,13 @@
-/* The items that the store has, and the order in which they were used: a map of items, a list for host memory, a list
- * for the disk. No locks, no system calls.
+/* The items that the store has, and the order in which they are evicted: a map of items, a list for host memory, a list
+ * for the disk. No locks, no files.
  *
  * Both lists are in the order of eviction: the item at the head is evicted first. The end of a prefix is useless
  * without its beginning, so the beginning must be evicted later. Hence a new item is inserted just before the page
- * that precedes it in its prefix (a state: before the page at whose end it is). There are two exceptions. If that
+ * that precedes it in its prefix (a state: before the page at whose end it is). There are three exceptions. If that
  * page is not in the list, the new item is useless and becomes the first to be evicted. If that page was last used
- * more than ten seconds ago, the new item belongs to a new use and becomes the last. An item that is used becomes the
- * last, too. A caller that uses a whole prefix reports the deepest item first, which keeps the order.
+ * more than ten seconds ago, the new item belongs to a new use and becomes the last. A new item without a page before
+ * it, or for which that page is not known (has_parent), becomes the last, too; so does an item that is used. A caller
+ * that uses a whole prefix reports the deepest item first, which keeps the order.
  *
  * An entry exists as long as it has a block (host memory), a job (it waits to be written) or a file. Files of other
  * identities (foreign) are entries too, because they take part in eviction, but they are not in the map, because no
@@ -31,22 +32,24 @@ struct store_entry {
 	struct store_block *block;     /* a reference, or NULL */
 	struct store_job *job;	       /* borrowed, or NULL */
 	uint64_t cost;		       /* bytes on disk, while on_disk */
-	/* time of the file, while on_disk; no two files have the same */
+	/* number of the file, while on_disk; each new file gets the next number */
 	uint64_t serial;
 	/* time of the last use, on the clock of store_index.now_ns */
 	uint64_t used_ns;
-	/* the page before, if has_parent; only the first page has none */
+	/* Key of the page before, if has_parent. A first page has none. An item whose file was found at the start has
+	 * none until it is put again, because a file's name does not have that key. */
 	struct content_key parent;
 	bool on_disk, foreign, has_parent;
 };
 
 struct store_index {
-	struct map items; /* of a fixed size: growing would delay the engine thread */
+	struct map items; /* its table does not grow, because that would delay the engine thread */
 	struct list host, disk;
 	struct list touch; /* entries that were used since their file's time was set */
 	uint64_t host_items, host_bytes;
-	uint64_t serials;
-	uint64_t now_ns;     /* the time now; the caller sets it before each call */
+	uint64_t serials; /* the last number of a file */
+	/* monotonic time; the caller sets it when items are put, used or written */
+	uint64_t now_ns;
 	uint64_t own_files;  /* number of files that are not foreign */
 	uint64_t disk_bytes; /* bytes of all files */
 };
@@ -54,11 +57,11 @@ struct store_index {
 /* New, and fast up to about n_items items. -ENOMEM. */
 int store_index_init(struct store_index *x, uint64_t n_items) MUST_CHECK;
 
-/* Hands every entry to `drop`, which frees it. */
+/* Hands every entry to `drop`, which frees it, and frees the map. */
 void store_index_release(struct store_index *x, void (*drop)(void *arg, struct store_entry *entry),
 			 void *arg);
 
-/* Takes every entry out of the map and hands it to `each`. */
+/* Takes every entry out of the map and hands it to `each`. Foreign entries are not in the map. */
 void store_index_drain(struct store_index *x, void (*each)(void *arg, struct store_entry *entry),
 		       void *arg);
 
@@ -77,7 +80,7 @@ void store_index_keep(struct store_index *x, struct store_entry *entry, struct s
 /* Takes the entry's block; its reference passes to the caller. NULL: the entry had none. */
 struct store_block *store_index_unkeep(struct store_index *x, struct store_entry *entry);
 
-/* Notes that the entry has a file, or that it has none any more. */
+/* Notes that the entry has a file, which takes `cost` bytes on disk, or that it has none any more. */
 void store_index_file(struct store_index *x, struct store_entry *entry, uint64_t cost);
 void store_index_unfile(struct store_index *x, struct store_entry *entry);
 

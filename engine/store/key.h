@@ -1,12 +1,13 @@
 /*
- * Names for content: a page of tokens below the device is named by a chain of hashes.
+ * Names for content: a page of tokens in host memory or on disk is named by a chain of hashes. Page i has the key T_i:
  *
  *     T_0 = SHA-256(id of the space)            T_i = SHA-256(T_{i-1} | tokens of page i, int32 little endian)
  *
- * Each T is cut to its first 16 bytes. A key stands for all tokens from the beginning of a prompt, so that equal keys
- * are equal prefixes. Prompts are hostile input: with SHA-256 a client cannot choose one whose key is that of another.
+ * Each T is cut to its first 16 bytes. A key stands for a space and all tokens from the beginning of a prompt, so that
+ * equal keys are equal prefixes. Prompts are hostile input: with SHA-256 a client cannot choose one whose key is that
+ * of another prompt.
  *
- * Any thread may call; a page takes some 0.3 us.
+ * Any thread may call these functions. A page takes about 0.3 us.
  */
 #pragma once
 
@@ -22,7 +23,7 @@ enum { CONTENT_KEY_BYTES = sizeof(struct content_key) };
 /* T_0 of a space (struct prefix_space.id). */
 int content_key_root(const uint64_t space[2], struct content_key *ret) MUST_CHECK;
 
-/* The key after one more page. */
+/* The key of one more page, which has n_tokens tokens (not 0), behind the page with the key `before`. */
 int content_key_next(const struct content_key *before, const int32_t *tokens, uint32_t n_tokens,
 		     struct content_key *ret) MUST_CHECK;
 

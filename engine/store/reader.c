@@ -3,13 +3,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Deletes a damaged file and forgets it, unless another file has replaced it meanwhile. Takes the lock. */
+/* Deletes a damaged file if this process is the owner, and forgets it unless the index has another file for the item by
+ * now. Called without the lock, returns with it. */
 static void drop_file(struct store *s, const struct store_place *place, uint64_t serial, int error,
 		      struct err *why)
 {
 	struct store_entry *entry;
 
-	/* Deleted before it is forgotten: while the index knows this file, the writer writes no other in its place. */
+	/* Deleted before it is forgotten: while the index has this file, the writer writes no other in its place. */
 	if (store_dir_owned(&s->dir) && error != -ENOENT)
 		store_dir_remove(&s->dir, place);
 	store_lock(s);

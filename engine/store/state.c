@@ -65,7 +65,7 @@ void store_forget(struct store *s, struct store_entry *entry, const struct err *
 	store_index_remove(&s->index, entry);
 }
 
-/* An entry older than the identity was made without its directory. */
+/* An entry that was made before the identity was known does not have the number of its directory. */
 struct store_place store_place_of(const struct store *s, const struct store_entry *entry)
 {
 	struct store_place p = entry->place;
@@ -145,7 +145,7 @@ struct store_block *store_unkeep(struct store *s, struct store_entry *entry)
 	/* a job in no list is being written */
 	if (!list_empty(&job->node) && !store_queue_has_room(s, b->bytes)) {
 		s->stats.unwritten_items++;
-		store_block_put(store_end_job(s, job)); /* the job keeps another reference */
+		store_block_put(store_end_job(s, job)); /* the job's reference; b is another one */
 	} else {
 		store_keep_beside(s, job);
 	}

@@ -35,7 +35,8 @@ struct pending_event {
 
 struct store {
 	struct store_config config;
-	/* Constant once entries on disk exist, except for its files and the directory that its descriptors lead to. */
+	/* Constant once the identity is known, except that the descriptors may lead to another directory
+	 * (store_dir_renew). */
 	struct store_dir dir;
 	pthread_t writer, reader;
 	atomic_bool cancel; /* the writer shall stop at once */
@@ -44,12 +45,12 @@ struct store {
 	pthread_cond_t writer_work, reader_work, writer_done;
 	struct store_index index;
 	struct list jobs;      /* oldest first */
-	uint64_t beside_bytes; /* bytes of blocks that only jobs keep */
+	uint64_t beside_bytes; /* bytes of blocks that jobs keep and the host tier does not */
 	struct list requests;  /* gets for the reader: pending_event.node, oldest first */
 	struct list events;    /* events to be polled: pending_event.node, oldest first */
-	/* entries (.disk), out of the index, whose files the writer deletes */
+	/* entries that are not in the index, whose files the writer deletes; linked by .disk */
 	struct list doomed;
-	struct list trash; /* entries (.host), out of the index, that the reader frees */
+	struct list trash; /* entries that are not in the index, which the reader frees; by .host */
 	enum store_disk disk;
 	uint64_t stamp;	       /* the newest time that any file was given */
 	uint64_t paused_until; /* end of the pause, while `failing`; on the monotonic clock */
@@ -58,7 +59,7 @@ struct store {
 	bool forget_found;     /* the store was cleared while the disk tier was being opened */
 	bool puts_wait;	       /* store_ready returned false, and the caller was not woken since */
 	bool closing, writer_ended;
-	bool news;		  /* an event was made since the lock was taken */
+	bool news;		  /* store_unlock is to call config.wake */
 	struct store_stats stats; /* the counts; store_stats fills in the rest */
 };
 
@@ -68,7 +69,7 @@ void *store_reader_main(void *arg);
 
 void store_lock(struct store *s);
 
-/* Releases the lock; wakes the poller if an event was made since it was taken. */
+/* Releases the lock. Calls config.wake if there is an event to poll, or if store_ready can be asked again. */
 void store_unlock(struct store *s);
 
 /* Frees an entry that is not in the index, with its block. Needs no lock. */
@@ -76,13 +77,14 @@ void store_drop_entry(void *arg, struct store_entry *entry);
 
 /* ---- all below under the lock ---- */
 
-/* The oldest of a list of events, which leaves it; NULL: there is none. */
+/* Takes the oldest event out of a list of events; NULL: the list is empty. */
 struct pending_event *store_pop_event(struct list *l);
 
 /* Makes an event ready to be polled; takes it. */
 void store_push_event(struct store *s, struct pending_event *ev);
 
-/* Makes a STORE_FOUND or STORE_GONE. If memory is short, the event is lost; a get for the item will show the same. */
+/* Makes a STORE_FOUND or STORE_GONE. If memory is short, the event is lost. Then the caller does not learn of the found
+ * item, or learns from a get that fails that the item is gone. */
 void store_tell(struct store *s, enum store_event_type type, const struct store_place *p,
 		const struct err *why);
 
@@ -92,20 +94,20 @@ uint64_t store_payload(const struct store *s, enum tier_kind kind);
 /* The place of an entry's file, whether it has one or not. */
 struct store_place store_place_of(const struct store *s, const struct store_entry *entry);
 
-/* Notes a use of the entry; the writer will set its file's time. */
+/* Notes a use of the entry. If this process is the owner, the writer will set the time of the entry's file. */
 void store_note_use(struct store *s, struct store_entry *entry);
 
-/* Removes an entry that has no block, job and file any more, and makes a STORE_GONE. Does nothing if it has any of
- * them. */
+/* Removes an entry that has no block, job and file any more, and makes a STORE_GONE unless it is foreign. Does nothing
+ * if it has any of them. */
 void store_forget(struct store *s, struct store_entry *entry, const struct err *why);
 
 /* Makes the writer delete the file of an entry that is not in the index; takes the entry. */
 void store_doom(struct store *s, struct store_entry *entry);
 
-/* Whether a block of this size may wait to be written outside the host tier. An empty queue has room for any block. */
+/* Whether one more block of this size may wait to be written outside the host tier. The first one always may. */
 bool store_queue_has_room(const struct store *s, uint64_t bytes);
 
-/* From now on only the job keeps its block. */
+/* Notes that the host tier does not have the job's block. */
 void store_keep_beside(struct store *s, struct store_job *job);
 
 /* The oldest job, which stays in the queue; NULL: the queue is empty. */
@@ -115,9 +117,9 @@ struct store_job *store_first_job(struct store *s);
  * the caller. An entry without block and file is the caller's to remove. */
 struct store_block *store_end_job(struct store *s, struct store_job *job);
 
-/* Takes the block of an entry from the host tier; its reference passes to the caller. A job that still has to write
- * the block keeps it if the queue has room, and ends otherwise. */
+/* Takes the block of an entry from the host tier; its reference passes to the caller. A job that waits to write the
+ * block keeps it if the queue has room, else the job ends unwritten. */
 struct store_block *store_unkeep(struct store *s, struct store_entry *entry);
 
-/* Adds the entry's block to the event, if it is in memory. */
+/* Adds the entry's block to the event. False: the block is not in memory. */
 bool store_answer_from_memory(struct store *s, struct pending_event *ev, struct store_entry *entry);

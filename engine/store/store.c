@@ -123,7 +123,7 @@ void store_close(struct store *s, uint64_t timeout_ns)
 	s->closing = true;
 	pthread_cond_signal(&s->writer_work);
 	pthread_cond_signal(&s->reader_work);
-	/* without jobs no file has to wait for the identity */
+	/* without jobs nothing is to be written, and the identity is not needed */
 	if (s->disk == STORE_DISK_OPENING && list_empty(&s->jobs))
 		atomic_store(&s->cancel, true);
 	while (!s->writer_ended && pthread_cond_timedwait(&s->writer_done, &s->lock, &until) == 0)
@@ -184,7 +184,7 @@ static void queue_job(struct store *s, struct store_job *job)
 	pthread_cond_signal(&s->writer_work);
 }
 
-/* Called under the lock; the caller keeps its reference to the block. */
+/* Does the work of store_put, under the lock. The caller keeps its reference to the block. */
 static int put_item(struct store *s, const struct store_put *p)
 {
 	const struct store_place place = {store_dir_own(&s->dir), p->item, p->depth};
@@ -295,7 +295,7 @@ void store_touch(struct store *s, const struct tier_item *items, uint32_t n)
 	store_unlock(s);
 }
 
-/* Hands over an entry that has left the index for good: the threads free its block and delete its file. */
+/* Hands an entry that has left the map to the store's threads, which free its block and delete its file. */
 static void clear_entry(void *arg, struct store_entry *entry)
 {
 	struct store *s = arg;

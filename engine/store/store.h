@@ -10,16 +10,16 @@
  * A file that fails a check is deleted, and its item counts as missing.
  *
  * Host memory. A block can be got as soon as it was put. Above `host_bytes` the least recently used blocks are
- * evicted. Blocks that still have to be written stay until then; of those, at most `queue_bytes` lie outside the host
- * tier.
+ * evicted. A block that is evicted before it is written stays in the queue, as long as such blocks have at most
+ * `queue_bytes` (one of any size may stay); else it is lost unwritten.
  *
  * Disk. A directory has one owner, which holds the locks of DIR and DIR/lock (flock). Only the owner writes, deletes
  * and evicts files, also those of other identities. Another process on the same directory reads the files that it
  * finds when it starts.
  *
- * Files are written in the order of the puts, under a temporary name, and then renamed. That takes less than a
- * second, unless the disk is slower than the puts; then the queue fills and store_ready tells the caller to wait.
- * There is no fsync: a file that a power failure damages fails its checks later.
+ * Files are written in the order of the puts, under a temporary name, and then renamed. A file is there less than a
+ * second after its put, unless the disk is slower than the puts; then the queue fills and store_ready tells the caller
+ * to wait. There is no fsync: a file that a power failure damages fails its checks later.
  *
  * When a write fails (no space, read-only, broken), the store logs it once, stops writing for a minute and tries
  * again; meanwhile the queue waits. An item is given up when its write failed twice, or once for a reason that
@@ -47,8 +47,8 @@ struct store;
 struct store_config {
 	uint64_t host_bytes;  /* budget of host memory, in bytes of payload; 0: no host tier */
 	const char *dir;      /* NULL: no disk tier */
-	uint64_t disk_bytes;  /* budget of all files below dir; 0: the disk's size */
-	uint64_t queue_bytes; /* budget of blocks that only wait to be written; 0: the default */
+	uint64_t disk_bytes;  /* budget of all files below dir; 0: no limit but the disk's */
+	uint64_t queue_bytes; /* budget of queued blocks outside the host tier; 0: the default */
 	uint64_t page_bytes, state_bytes; /* bytes of the payload of either kind */
 	uint32_t page_tokens;
 	/* Computes the identity. Called once, on the writer thread. memo: a path in dir for a file that speeds up the
@@ -56,7 +56,8 @@ struct store_config {
 	int (*identify)(void *arg, const char *memo, const atomic_bool *cancel,
 			struct cache_identity *ret, struct err *e);
 	void *arg;
-	/* Called when there is an event to poll, from any thread, the caller's included. May be NULL. */
+	/* Called from any thread, the caller's included, when there is an event to poll, or when store_ready can be
+	 * asked again. May be NULL. */
 	void (*wake)(void *arg);
 	void *wake_arg;
 	uint64_t retry_ns; /* pause after a failed write; 0: a minute */
@@ -83,8 +84,8 @@ struct store_put {
 };
 
 /* Adds an item. An item that is known already counts as used; its bytes are kept or written only where they are
- * missing. 0: the item is known, until STORE_GONE is polled for it. -ENOBUFS: there is no room for it (no host tier, and
- * the queue is full or nothing can be written). -ENOMEM. */
+ * missing. 0: the item is known, until STORE_GONE is polled for it or store_clear is called. -ENOBUFS: there is no
+ * room for it (no host tier, and the queue is full or nothing can be written). -ENOMEM. */
 int store_put(struct store *s, const struct store_put *p) MUST_CHECK;
 
 /* Whether another item may be put, if the caller has `more` bytes of items that it will put as well. False: the disk
@@ -104,9 +105,9 @@ int store_get(struct store *s, const struct tier_item *item, void *tag) MUST_CHE
  * start. */
 void store_touch(struct store *s, const struct tier_item *items, uint32_t n);
 
-/* Forgets all items of this identity; their files are deleted in the background. No STORE_GONE comes for them. Gets
- * that are out fail. Events that are polled later are those failures, or belong to later puts; no STORE_FOUND comes
- * for a file from before. */
+/* Forgets all items of this identity; an owner's writer thread deletes their files. No STORE_GONE comes for them, and
+ * no STORE_FOUND for a file from before. Gets that wait for the reader thread fail; a get that it has answered, or
+ * whose file it is reading, ends as if nothing had happened. */
 void store_clear(struct store *s);
 
 enum store_event_type {
@@ -123,7 +124,8 @@ struct store_event {
 	/* Except for `why`, the members below belong to STORE_GOT. */
 	void *tag;
 	struct store_block *block; /* a reference for the caller; NULL on failure */
-	/* 0; -ENOENT: evicted meanwhile; -EBADMSG: as in store_dir_read; -EIO or another errno of reading */
+	/* 0; -ENOENT: evicted or cleared meanwhile; -EBADMSG: as in store_dir_read; -EIO, -ENOMEM or another errno of
+	 * reading */
 	int error;
 	bool from_disk; /* the block was read from a file */
 	struct err why; /* the reason for the error, for a log line */
@@ -152,7 +154,7 @@ struct store_stats {
 	/* Counts since the store was opened. */
 	uint64_t host_hits, disk_hits, failed_gets;
 	uint64_t written_items, written_bytes;
-	uint64_t unwritten_items; /* items evicted, or given up, before they were written */
+	uint64_t unwritten_items; /* items that an owner gave up, or had no room to queue */
 	uint64_t host_evicted, disk_evicted, damaged;
 };
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* Limits log lines about single files, of which there may be thousands. */
+/* The most log lines about single files, of which thousands may be at fault. */
 enum { LINES_MAX = 8 };
 
 /* ---- opening ---- */
@@ -166,7 +166,7 @@ static void open_disk(struct store *s)
 
 /* ---- files ---- */
 
-/* Ends a job. Called with the lock, returns without it. */
+/* Ends a job, and forgets its entry if that has no block and no file. Called with the lock, returns without it. */
 static void end_job(struct store *s, struct store_job *job)
 {
 	struct store_entry *entry = job->entry;
@@ -230,7 +230,7 @@ static void give_up(struct store *s, const struct err *why)
 		log_debug("cache: %s; it is given up", why->text);
 }
 
-/* The directory was deleted or replaced, so its files are gone. */
+/* Forgets all files, because the directory was deleted or replaced. */
 static void forget_files(struct store *s)
 {
 	struct store_entry *entry;
@@ -243,7 +243,7 @@ static void forget_files(struct store *s)
 	}
 }
 
-/* Handles the success of a job's write. */
+/* Handles the success of a job's write. Called with the lock and returns with it. */
 static void note_written(struct store *s, struct store_job *job, uint64_t cost)
 {
 	const struct store_place place = {store_dir_own(&s->dir), job->header.item,
@@ -283,7 +283,8 @@ static bool note_unwritten(struct store *s, struct store_job *job, int error, co
 	return false;
 }
 
-/* Writes the first job. Called with the lock, returns without it. */
+/* Writes the file of the first job, or ends the job if that is not needed or not possible. Called with the lock,
+ * returns without it. */
 static void write_job(struct store *s, struct store_job *job)
 {
 	uint64_t cost = store_dir_cost(file_bytes(s, job->header.item.kind)), stamp;
@@ -325,7 +326,7 @@ static bool is_paused(const struct store *s)
 	       clock_now_ns() < s->paused_until;
 }
 
-/* The next job to deal with, or NULL. A job whose item was forgotten does not wait for the end of a pause. */
+/* The job to deal with now, or NULL. A job whose item was forgotten does not wait for the end of a pause. */
 static struct store_job *next_job(struct store *s)
 {
 	struct store_job *job = store_first_job(s);

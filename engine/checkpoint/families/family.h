@@ -50,7 +50,7 @@ struct family {
 	/* Values for missing keys, and the conventions that have no key (norm_adds_one, attention_gate). A family
 	 * without Gated DeltaNet has no key heads. */
 	struct model_config defaults;
-	double rotary_factor; /* the share of a head that rotates, unless a key says it */
+	double rotary_factor; /* the share of a head that is rotated, if no key says it */
 	/* Fills c->layers, after the sizes of the whole model were read. Refuses values that have another meaning in
 	 * this family alone. */
 	void (*read_layers)(struct config_source *s, struct model_config *c);
@@ -75,5 +75,5 @@ extern const struct tensor_set tensors_norms, tensors_attention, tensors_delta, 
 	tensors_delta_interleaved, tensors_router, tensors_experts, tensors_experts_packed,
 	tensors_dense;
 
-/* Tensors of the whole model, before all sets. */
+/* The tensors outside all layers, which are in no set. */
 extern const struct family_tensor tensor_embed, tensor_final_norm, tensor_lm_head;

@@ -3,9 +3,11 @@
  *     prefix    model.  (the language model alone)
  *               model.language_model.  (beside a vision tower, as transformers 5 saves it)
  *               language_model.model.  (the same, older)
- *     lm_head   at top level or under either; absent if the embedding is the head too
- *     delta     in_proj_qkv, _z, _b, _a; or interleaved by key head, r value heads each:
- *               in_proj_qkvz [q dk | k dk | v r dv | z r dv], in_proj_ba [b r | a r]
+ *     lm_head   at top level, or under language_model. or model.language_model.; it may be absent if the
+ *               embedding is the head too
+ *     delta     in_proj_qkv, _z, _b, _a; or interleaved: for each key head, which has r value heads, rows
+ *               in_proj_qkvz [q dk | k dk | v r dv | z r dv], in_proj_ba [b r | a r] (dk, dv: sizes of a
+ *               key head and a value head)
  *     experts   one tensor a projection and expert; or packed: gate_up_proj [E, 2 I, D], gate rows
  *               first, and down_proj [E, D, I] */
 #include "engine/checkpoint/families/family.h"

@@ -1,6 +1,7 @@
-/* The hybrid families of Qwen. Every fourth layer has attention with an output gate, the others Gated DeltaNet.
- * Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, and dense layers where its configuration
- * says so. The defaults are those of Qwen3_5TextConfig, Qwen3_5MoeTextConfig and Qwen3NextConfig of transformers. */
+/* The hybrid families of Qwen. By default every fourth layer has attention with an output gate, the others Gated
+ * DeltaNet. Qwen3.5 has dense MLPs; Qwen3.5-MoE has experts; Qwen3-Next has experts, and dense layers where its
+ * configuration says so. The defaults are those of Qwen3_5TextConfig, Qwen3_5MoeTextConfig and Qwen3NextConfig of
+ * transformers. */
 #include <errno.h>
 
 #include "engine/checkpoint/families/family.h"
@@ -28,7 +29,8 @@ static void read_moe(struct config_source *s, struct model_config *c)
 	config_only_truth(s, "norm_topk_prob", true);
 }
 
-/* Layers in mlp_only_layers, and those that decoder_sparse_step skips, are dense. */
+/* Layers in mlp_only_layers, and those whose number from 1 is no multiple of decoder_sparse_step, are dense; without
+ * experts all are. */
 static void read_next(struct config_source *s, struct model_config *c)
 {
 	const json_t *only = config_value(s, "mlp_only_layers"), *v;
@@ -89,7 +91,7 @@ const struct family family_qwen3_5_moe = {
 	.sets = sets,
 };
 
-/* Qwen3-Next's files have the projections of Gated DeltaNet interleaved, and a tensor for each expert. */
+/* In Qwen3-Next's own files the projections of Gated DeltaNet are interleaved, and every expert has its own tensors. */
 static const struct tensor_set *const next_sets[] = {
 	&tensors_norms,	      &tensors_attention,
 	&tensors_delta,	      &tensors_delta_interleaved,

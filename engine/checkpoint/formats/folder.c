@@ -170,7 +170,8 @@ static int folder_tensors(struct checkpoint *k, const struct tensor **ret, size_
 	return r;
 }
 
-/* Visits the index and all files of tensors, also files that the index does not name, which does no harm. */
+/* Visits the index and all files of tensors, also those that the index does not name. A change of such a file changes
+ * the cache's identity, which only means that items stored before are not found. */
 static int folder_files(const struct checkpoint *k, checkpoint_visit *visit, void *user,
 			struct err *e)
 {

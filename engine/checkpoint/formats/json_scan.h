@@ -3,7 +3,7 @@
  *
  * The scanner is strict (RFC 8259 without extensions), and stricter than JSON in one point. A string that the caller
  * reads must be printable ASCII once unescaped, because such strings are names of tensors and files that end up in
- * paths and log lines. Strings that are skipped may hold any valid characters.
+ * paths and log lines. Strings that are skipped may hold any characters; that they are UTF-8 is not checked.
  *
  * A failed call leaves the scanner at the place of the error; `json_scan_offset` returns it. */
 #pragma once

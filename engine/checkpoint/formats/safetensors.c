@@ -1,4 +1,4 @@
-/* A directory of safetensors files as one table of tensors: finding the files, mapping them, and checks across files. */
+/* A directory of safetensors files as one table of tensors: finds the files, maps them, and checks them together. */
 #include "engine/checkpoint/formats/safetensors.h"
 
 #include <dirent.h>
@@ -209,7 +209,7 @@ static int choose_files(struct safetensors *s, int dir_fd, struct err *e)
 	closedir(d);
 	if (r == 0 && !s->n_files)
 		r = err_set(e, ENOENT, "%s: no safetensors file in this directory", s->dir);
-	/* Sorted, so that messages do not depend on the order of the directory. */
+	/* Sorted, so that errors do not depend on the order of the directory. */
 	if (s->n_files)
 		qsort(s->files, s->n_files, sizeof(*s->files), compare_files);
 	return r;

@@ -24,7 +24,7 @@ struct safetensors;
 int safetensors_open(const char *dir, struct safetensors **ret, struct err *e) MUST_CHECK;
 void safetensors_close(struct safetensors *s);
 
-/* All tensors, sorted by name. */
+/* All tensors, sorted by name; borrowed. */
 const struct tensor *safetensors_list(const struct safetensors *s, size_t *n);
 
 /* Checks one file's bytes. If the whole file is valid, visits every tensor in the order of the data; a tensor's name

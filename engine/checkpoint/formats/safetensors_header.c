@@ -1,6 +1,6 @@
 /* Parses the header of one safetensors file with a scanner that builds no tree, then checks it as a whole. A header
- * that passes needs no further check: name, type and bytes of every tensor are valid, all data lie inside the file,
- * and together they cover it exactly once. */
+ * that passes needs no further check: name, type and size of every tensor are valid, and the tensors cover the bytes
+ * behind the header exactly once. */
 #include "engine/checkpoint/formats/safetensors.h"
 
 #include <errno.h>

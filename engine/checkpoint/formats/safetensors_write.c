@@ -1,4 +1,4 @@
-/* Writing one safetensors file: header first, then tensor after tensor through one buffer. */
+/* Writes one safetensors file: the header first, then tensor after tensor through one buffer. */
 #include "engine/checkpoint/formats/safetensors.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static void put_string(struct buf *b, const char *text)
 	buf_putc(b, '"');
 }
 
-/* The 8 bytes of length and the JSON, padded with spaces so that the data is aligned to 8. */
+/* Appends the 8 bytes of length and the JSON, padded with spaces so that the data is aligned to 8. */
 static int put_header(struct buf *b, const struct tensor *tensors, size_t n)
 {
 	uint64_t at = 0, len;
