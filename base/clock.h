@@ -1,4 +1,5 @@
-/* Clocks, in nanoseconds. The rooms scheduler, prefix_cache and protocol read no clock: callers give them the time. */
+/* Clocks, in nanoseconds. The rooms scheduler, prefix_cache and protocol may not include this: a function there that
+ * needs the time has it as a parameter. */
 #pragma once
 
 #include <stdint.h>

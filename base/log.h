@@ -1,7 +1,7 @@
 /* Log lines on standard error, each by one write(2). Any thread may log.
  *
  * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority>, which journald reads; elsewhere with the
- * time of day and the level's name. Lines above the level are left out; it is set once, at the start. */
+ * time of day and the level's name. The level is set once, at the start; lines of a higher level are left out. */
 #pragma once
 
 #include <stdbool.h>

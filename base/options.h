@@ -40,10 +40,10 @@ struct option_def {
 	const char *name;     /* without the dashes */
 	const char *argument; /* the value's name in --help, NULL for a flag */
 	enum option_type type;
-	size_t offset; /* of the member of the caller's struct that gets the value */
-	size_t given;  /* offset of a bool that is set if the option was given; 0: none */
-	uint64_t min, max,
-		initial;   /* of numbers and sizes; initial, also of a choice: the default */
+	size_t offset;	   /* of the member of the caller's struct that gets the value */
+	size_t given;	   /* offset of a bool that is set if the option was given; 0: none */
+	uint64_t min, max; /* bounds of a number or size; `take` may use them, too */
+	uint64_t initial;  /* the default of numbers and sizes, and the index of a choice's */
 	uint64_t multiple; /* 0: any */
 	double least, most, usual;  /* OPTION_REAL: these replace min, max and initial */
 	const char *const *choices; /* NULL-terminated */

@@ -298,6 +298,36 @@ static void is_unsupported(const char *text, const char *why)
 	printf("#   %s\n", e.text);
 }
 
+/* Texts longer than any buffer of fixed size that a number or a time would be put into. */
+TEST(long_texts)
+{
+	static const char text[] =
+		"{{ ('1' * 600)|float }} {{ ('0.' ~ '1' * 600)|float }} "
+		"{{ ('_' ~ '1' * 600)|float }} {{ (' ' * 600 ~ '1_0 ')|int }} "
+		"{{ (strftime_now('%c' * 255)|length) == 255 * strftime_now('%c')|length }} ";
+	char ones[601] = "", literal[700];
+	struct err e = {0};
+	json_t *context = json_object();
+	struct buf out;
+
+	memset(ones, '1', 600);
+	buf_init(&out, OUT_MAX);
+	is_int(render(text, strlen(text), context, &out, &e), 0, "long texts: %s", e.text);
+	snprintf(literal, sizeof(literal), "{{ %s.0 }}", ones);
+	is_int(render(literal, strlen(literal), context, &out, &e), 0, "a long literal: %s",
+	       e.text);
+	is_str(buf_str(&out), "inf 0.1111111111111111 0.0 10 True inf", "give what Python gives");
+	is_int(fails("{{ ('1' * 600)|int }}", "{}", &e), -EINVAL, "a long integer");
+	is_str(e.text, "template test, line 1: integer overflow (64 bits)", "does not fit");
+	is_int(fails("{{ '9223372036854775808'|int }}", "{}", &e), -EINVAL, "nor does 2^63");
+	out.len = 0;
+	is_int(render("{{ '-9223372036854775808'|int }}", 32, context, &out, &e), 0,
+	       "but -2^63: %s", e.text);
+	is_str(buf_str(&out), "-9223372036854775808", "does");
+	buf_release(&out);
+	json_decref(context);
+}
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 TEST(unsupported)

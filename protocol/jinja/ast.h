@@ -2,36 +2,36 @@
  *
  *     text --lex--> tokens --parse--> nodes --scope--> nodes with slots
  *
- * Everything is in the template's arena and does not change once it is made: any number of threads may walk it.
+ * All of it is in the template's arena and does not change after template_parse: any number of threads may walk it.
  *
  * Names. Jinja compiles a template to Python functions, in which each scope (the template, a loop's body, a macro, a
  * set block...) has variables of its own. Which of them a name means is decided when the template is compiled, not
  * when it runs. scope.c makes the same decisions. A `function` (the template, a macro) has an activation each time it
- * runs. A `frame` is a scope within a function. Its variables are neighbouring slots of the activation, filled by
- * `load`s each time the scope is entered and cleared when it is left. So an assignment in a loop's body ends with the
- * iteration, and a name that is assigned anywhere in a scope never means the variable outside by accident. */
+ * runs. A `frame` is a scope within a function. Its variables are neighbouring slots of the activation. Each time the
+ * scope is entered they are cleared, and some are filled (`slot_load`). So an assignment in a loop's body ends with the
+ * iteration, and a name that is assigned anywhere in a scope means the scope's own variable in all of it. */
 #pragma once
 
 #include "protocol/jinja/value.h"
 
 enum node_type {
 	/* Kinds of expressions, with the members of a node that they use. Lists are chained through next. */
-	N_CONST,    /* value */
-	N_NAME,	    /* name, op: enum name_use, where */
-	N_NSREF,    /* name "." value (a str), where: target of an assignment only */
-	N_LIST,	    /* list */
-	N_TUPLE,    /* list */
-	N_DICT,	    /* list: key, value, key, value... */
-	N_NOT,	    /* a */
-	N_NEG,	    /* a */
-	N_POS,	    /* a */
-	N_BINARY,   /* a, b, op: enum binary_op */
-	N_AND,	    /* a, b */
-	N_OR,	    /* a, b */
-	N_COMPARE,  /* a, b, op: enum compare_op */
-	N_CONCAT,   /* a, b */
-	N_COND,	    /* b if a else c (or NULL) */
-	N_ATTR,	    /* a "." name, op: a bit for each kind of value with such a method */
+	N_CONST,   /* value */
+	N_NAME,	   /* name, op: enum name_use, where */
+	N_NSREF,   /* name "." value (a str), where: target of an assignment only */
+	N_LIST,	   /* list */
+	N_TUPLE,   /* list */
+	N_DICT,	   /* list: key, value, key, value... */
+	N_NOT,	   /* a */
+	N_NEG,	   /* a */
+	N_POS,	   /* a */
+	N_BINARY,  /* a, b, op: enum binary_op */
+	N_AND,	   /* a, b */
+	N_OR,	   /* a, b */
+	N_COMPARE, /* a, b, op: enum compare_op */
+	N_CONCAT,  /* a, b */
+	N_COND,	   /* b if a else c (or NULL) */
+	N_ATTR, /* a "." name, op: a bit (1 << enum builtin_kind) for each kind with such a method */
 	N_ITEM,	    /* a [ b ] */
 	N_SLICE,    /* a : b : c, each or NULL; only as b of N_ITEM */
 	N_CALL,	    /* a, arguments: list, list2 of N_KEYWORD */
@@ -58,13 +58,13 @@ enum name_use { NAME_LOAD, NAME_STORE, NAME_PARAM };
 
 enum compare_op { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, CMP_NOT_IN };
 
-/* A variable: `hops` activations out, number `slot` there. */
+/* A variable: slot number `slot` of the activation that is `hops` steps outwards from the current one. */
 struct variable {
 	unsigned hops, slot;
 };
 
-/* Fills a slot when its frame is entered; slots without a load begin as V_MISSING. */
-struct load {
+/* Gives a slot its first value when its frame is entered. Slots without one begin as V_MISSING. */
+struct slot_load {
 	unsigned slot;
 	bool from_context;     /* else from `outer`, a variable of a scope around */
 	unsigned context_name; /* index into the template's context names */
@@ -72,9 +72,9 @@ struct load {
 };
 
 struct frame {
-	unsigned first, n; /* slots */
+	unsigned first, n; /* its slots are [first, first + n) */
 	unsigned nloads;
-	const struct load *loads;
+	const struct slot_load *loads;
 };
 
 /* The template itself, or a macro. */
@@ -91,7 +91,7 @@ struct node {
 	enum node_type type;
 	int op;
 	int line;
-	unsigned height; /* height of the expression below: bounds recursion */
+	unsigned height; /* levels of expressions below; bounded, because evaluation recurses */
 	struct value name;
 	struct value value;
 	struct node *next, *a, *b, *c, *list, *list2;
@@ -114,10 +114,10 @@ struct template
 };
 
 enum {
-	/* bytes of the tree: a node takes some 300, and a byte of text may be a node */
+	/* bytes of the tree: a node takes about 200, and a byte of text may be a node */
 	TEMPLATE_ARENA_MAX = 512 << 20,
 	TEMPLATE_NESTING = 100, /* depth of tags in tags, parentheses in parentheses */
-	TEMPLATE_HEIGHT = 400,	/* operators in a row: a + b + c ... */
+	TEMPLATE_HEIGHT = 400,	/* height of an expression: each operator of a + b + c ... adds 1 */
 };
 
 /* State of reading a template. The first error is kept, as in a rendering (render.h). */
@@ -128,12 +128,12 @@ struct reader {
 	struct err *err;
 };
 
-/* Keeps "template NAME, line N: text" as the error, if it is the first. Always false. */
+/* Keeps "template NAME, line N: text" as the error (EINVAL), if it is the first. Returns false. */
 bool reader_fail(struct reader *rd, int line, const char *fmt, ...) PRINTF(3, 4);
 
-/* Zeroed memory, *new* in the template's arena; NULL after a failure. */
+/* Zeroed memory for n items of `size` bytes, *new* in the template's arena; NULL after a failure. */
 void *reader_alloc(struct reader *rd, size_t n, size_t size) MUST_CHECK;
 
-/* An array of n items with room for one more: the array itself, or a larger copy of it in the scratch arena; *cap is
- * its room. NULL after a failure. */
+/* Makes room for one more item in an array of n: returns the array, or a larger copy of it in the scratch arena. *cap:
+ * the number of items that fit. NULL after a failure. */
 void *reader_grow(struct reader *rd, void *array, size_t n, size_t *cap, size_t size) MUST_CHECK;

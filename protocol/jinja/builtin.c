@@ -6,7 +6,7 @@
 
 /* ---- arguments ---- */
 
-/* Whether a parameter of this type accepts v; *arg is the value for the function. */
+/* Converts v to *arg for a parameter of this type (a letter of builtin.h; 0: any value). False after a failure. */
 static bool bind_one(struct render *r, const char *who, const char *name, char type, struct value v,
 		     struct value *arg)
 {
@@ -25,7 +25,7 @@ static bool bind_one(struct render *r, const char *who, const char *name, char t
 	return !r->rc;
 }
 
-static bool bind(struct render *r, struct call *c)
+static bool bind(struct render *r, struct builtin_call *c)
 {
 	const struct builtin *b = c->b;
 	size_t i = 0, found = 0;
@@ -63,8 +63,8 @@ static bool bind(struct render *r, struct call *c)
 /* ---- generators ---- */
 
 struct deferred {
-	struct iter it; /* the first member, because a value points to it */
-	struct call call;
+	struct iter it; /* first, because a pointer to it is cast to struct deferred */
+	struct builtin_call call;
 };
 
 static struct list *run_deferred(struct render *r, struct iter *it)
@@ -83,7 +83,7 @@ static const void *keep(struct render *r, const void *from, size_t n, size_t siz
 	return p && n ? memcpy(p, from, n * size) : p;
 }
 
-static struct value defer(struct render *r, const struct call *c)
+static struct value defer(struct render *r, const struct builtin_call *c)
 {
 	struct deferred *d = render_alloc(r, 1, sizeof(*d));
 
@@ -98,8 +98,9 @@ static struct value defer(struct render *r, const struct call *c)
 
 /* ---- calls ---- */
 
-/* Charges one step for each byte that a builtin is given. Builtins that cost more charge the rest. */
-static bool charge_call(struct render *r, const struct call *c)
+/* Charges steps for the bytes of the texts that a builtin gets (keyword arguments aside). A builtin that takes longer
+ * charges the rest itself. */
+static bool charge_call(struct render *r, const struct builtin_call *c)
 {
 	size_t bytes = c->self.type == V_STR ? c->self.len : 0;
 
@@ -112,7 +113,7 @@ static bool charge_call(struct render *r, const struct call *c)
 struct value builtin_call(struct render *r, const struct builtin *b, struct value self,
 			  const struct args *args)
 {
-	struct call c = {.b = b, .self = self, .args = *args};
+	struct builtin_call c = {.b = b, .self = self, .args = *args};
 	struct value v;
 
 	if (!charge_call(r, &c) || (!(b->flags & BUILTIN_RAW) && !bind(r, &c)))
@@ -142,7 +143,7 @@ const struct builtin *builtin_named(struct render *r, enum builtin_kind kind, st
 }
 
 struct bound {
-	struct callable callable; /* the first member, because a value points to it */
+	struct callable callable; /* first, because a pointer to it is cast to struct bound */
 	const struct builtin *b;
 	struct value self;
 };

@@ -1,5 +1,5 @@
 /* Builtins: filters, tests, methods and global functions. Each is a row of a table beside its function, and tables.h
- * lists the tables. Adding one is a function and its row.
+ * lists the tables. To add one, write its function and its row.
  *
  * A builtin of jinja2 or Python that no published chat template uses has no row. Its name is in its table's
  * `refused`, so that a template with it is refused by that name. */
@@ -23,25 +23,26 @@ enum builtin_kind {
 
 enum builtin_flags {
 	BUILTIN_POSITIONAL = 1, /* takes no keyword arguments, like many methods of str */
-	BUILTIN_RAW = 2,	/* looks at call->args itself */
+	BUILTIN_RAW = 2,	/* reads `args` itself; they are not matched with `params` */
 	/* a generator: the function runs, and returns a list, when the first item is wanted */
 	BUILTIN_LAZY = 4,
-	BUILTIN_SAFE = 8,     /* a str that it returns is as safe as its argument */
+	BUILTIN_SAFE = 8,     /* a str that it returns is as safe as `self` */
 	BUILTIN_CHANGES = 16, /* would change its list or dict: the sandbox refuses it */
 };
 
-/* One call, as the function sees it. */
-struct call {
+/* One call of a builtin, for its function. */
+struct builtin_call {
 	const struct builtin *b;
-	struct value self;		  /* on the left of the filter, test or method */
+	struct value self;		  /* the value on the left of the filter, test or method */
 	struct value arg[BUILTIN_PARAMS]; /* V_MISSING: not given */
 	struct args args;		  /* all arguments as given, for BUILTIN_RAW */
 };
 
 struct builtin {
 	const char *name;
-	struct value (*call)(struct render *r, const struct call *c); /* NULL: not supported */
-	int64_t data;	/* data for the function: several builtins may share one */
+	struct value (*call)(struct render *r,
+			     const struct builtin_call *c); /* NULL: not supported */
+	int64_t data;	/* for the function, which several builtins may share */
 	unsigned flags; /* enum builtin_flags */
 	int required;	/* number of parameters that must be given */
 	/* Names of the parameters. A letter and a colon before a name give its type: "s:" a str, "i:" an int, "S:"
@@ -50,10 +51,11 @@ struct builtin {
 	const char *params[BUILTIN_PARAMS];
 };
 
+/* Calls b. NOTHING after a failure. */
 struct value builtin_call(struct render *r, const struct builtin *b, struct value self,
 			  const struct args *args);
 
-/* The filter or test of that name; NULL, and an error: there is none. */
+/* The filter or test of that name; NULL, and an error: there is none, or it is not supported. */
 const struct builtin *builtin_named(struct render *r, enum builtin_kind kind, struct value name);
 
 /* A global function, or a method and its object, as a value. type: "function" or "method". */

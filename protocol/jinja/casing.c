@@ -1,10 +1,10 @@
 /* Upper, lower and title case. utf8proc maps one character to one. Unicode's SpecialCasing.txt adds mappings of one
- * to several; all but "ß" follow from decompositions:
+ * to several. Those to capitals, but for that of "ß", follow from decompositions:
  *
  *     "ŉ" (U+0149) has no capital: it is "ʼ" and "n", so its upper case is "ʼN"
  *     "ᾳ" (U+1FB3) ends with an iota below: its upper case is "Α" and a capital iota, "ΑΙ"
  *
- * Python has two more rules: a capital sigma at the end of a word, and the dotted capital I. */
+ * Python has two more rules, both for lower case: a capital sigma at the end of a word, and the dotted capital I. */
 #include <utf8proc.h>
 
 #include "protocol/jinja/text.h"
@@ -20,8 +20,8 @@ static int decompose(utf8proc_int32_t cp, utf8proc_option_t how, utf8proc_int32_
 	return n > 1 && n <= PARTS ? (int)n : 1;
 }
 
-/* Converts parts to upper case: all of them, or only the first with one. `compose` joins parts for which Unicode has
- * a character. */
+/* Appends the parts in upper case: all of them, or only the first that has an upper case, and the others as they are.
+ * With `compose` parts that Unicode has as one character are joined. */
 static void put_parts(struct buf *b, utf8proc_int32_t *part, int n, bool all, bool compose)
 {
 	bool done = false;
@@ -58,7 +58,7 @@ static void put_capital(struct buf *b, uint32_t c, bool all)
 	}
 }
 
-/* Whether the sigma before byte `after` and behind byte `before` ends a word. */
+/* Whether the sigma at s[before .. after) ends a word. */
 static bool is_final_sigma(const char *s, size_t n, size_t before, size_t after)
 {
 	uint32_t cp = 0;

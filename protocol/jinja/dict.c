@@ -4,7 +4,7 @@
 
 #include "base/mix.h"
 
-enum { INDEX_FROM = 8 }; /* a dict with more entries than this has an index */
+enum { INDEX_FROM = 8 }; /* a dict with room for more entries than this has an index */
 
 /* ---- numbers and texts ---- */
 
@@ -111,7 +111,7 @@ int value_compare(struct render *r, struct value a, struct value b, const char *
 
 /* ---- dicts ---- */
 
-/* Keys that collide on purpose cost steps each time that a search passes them. */
+/* The hash has no secret key: keys that collide on purpose cost steps each time that a search passes them. */
 static uint64_t hash_bytes(const char *s, size_t n)
 {
 	uint64_t h = n, word;
@@ -148,7 +148,7 @@ bool value_hash(struct render *r, struct value v, uint64_t *ret)
 	case V_BOOL: *ret = mix64((uint64_t)v.b + 1); return true;
 	case V_FLOAT:
 		if (v.f >= -0x1p63 && v.f < 0x1p63 && v.f == (double)(int64_t)v.f)
-			v.i = (int64_t)v.f; /* equal to that integer */
+			v.i = (int64_t)v.f; /* 1.0 equals 1, so it has the same hash */
 		*ret = mix64((uint64_t)v.i + 1);
 		return true;
 	case V_NONE:
@@ -164,7 +164,7 @@ bool value_hash(struct render *r, struct value v, uint64_t *ret)
 	}
 }
 
-/* The number of the entry with this key, or n. */
+/* The number of the entry with this key; d->n: there is none, or a failure. */
 static size_t find_entry(struct render *r, const struct dict *d, struct value key, uint64_t hash)
 {
 	size_t mask = d->index_size - 1;
@@ -194,7 +194,7 @@ static void index_entry(struct dict *d, size_t i)
 	d->index[at] = (uint32_t)i + 1;
 }
 
-/* Makes room for `cap` entries. */
+/* Moves the entries to an array with room for `cap`. If that is more than INDEX_FROM, makes a new index. */
 static bool resize(struct render *r, struct dict *d, size_t cap)
 {
 	struct dict_entry *p = render_alloc(r, cap, sizeof(*p));

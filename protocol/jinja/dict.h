@@ -6,11 +6,11 @@
 /* a == b */
 bool value_equal(struct render *r, struct value a, struct value b);
 
-/* Compares: -1 (a < b), 0, or 1 (a > b); 2: neither is smaller and they are not equal (a NaN). Fails for values that
- * Python cannot order; `sign` names the operator in the message. */
+/* Compares: -1 (a < b), 0, or 1 (a > b); 2: neither is smaller and they are not equal (a NaN), or a failure. Fails for
+ * values that Python cannot order; `sign` names the operator in the message. */
 int value_compare(struct render *r, struct value a, struct value b, const char *sign);
 
-/* A hash of a key. False: the value cannot be a dict's key. */
+/* A hash of a key. False: the value cannot be a dict's key, or a failure. */
 bool value_hash(struct render *r, struct value v, uint64_t *ret);
 
 /* *New* and empty, with room for n entries; it grows. NULL after a failure. */

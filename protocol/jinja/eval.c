@@ -72,7 +72,7 @@ static struct value eval_builtin(struct render *r, struct activation *act, const
 
 	if (r->rc)
 		return NOTHING;
-	if (!n->builtin || !n->builtin->call) /* sets the error that there is none of this name */
+	if (!n->builtin || !n->builtin->call) /* the search sets the error */
 		builtin_named(r, n->type == N_FILTER ? FILTER : TEST, n->name);
 	return r->rc ? NOTHING : builtin_call(r, n->builtin, self, &args);
 }

@@ -23,7 +23,7 @@ static void enter_frame(struct activation *act, const struct frame *f)
 {
 	leave_frame(act, f);
 	for (unsigned i = 0; i < f->nloads; i++) {
-		const struct load *l = &f->loads[i];
+		const struct slot_load *l = &f->loads[i];
 
 		act->slot[l->slot] = l->from_context ? act->context[l->context_name]
 						     : *activation_slot(act, l->outer);
@@ -130,7 +130,8 @@ static void unpack(struct render *r, struct activation *act, const struct node *
 		assign(r, act, n, items->v[i++], shift);
 }
 
-/* Assigns to a target's variables, `shift` slots further on. */
+/* Assigns v to a target. `shift` is added to the numbers of the target's slots: the test of a loop has variables of
+ * its own for the loop's target. */
 static void assign(struct render *r, struct activation *act, const struct node *target,
 		   struct value v, unsigned shift)
 {
@@ -149,7 +150,8 @@ static void assign(struct render *r, struct activation *act, const struct node *
 		*activation_slot(act, where) = v;
 }
 
-/* Checks that an attribute's owner is a namespace, before a value is assigned to it. */
+/* Checks that all attributes of a target belong to namespaces. As in jinja2 this happens before the value that is
+ * assigned is evaluated. */
 static void check_namespaces(struct render *r, struct activation *act, const struct node *target)
 {
 	if (target->type == N_NSREF && activation_slot(act, target->where)->type != V_NAMESPACE)
@@ -170,9 +172,9 @@ static void exec_set(struct render *r, struct activation *act, const struct node
 
 /* ---- loops ---- */
 
-/* Iterates over the items that pass the test of `for x in y if test`. */
+/* An iterator over the items that pass the test of `for x in y if test`. */
 struct tested {
-	struct iter it; /* the first member, because the loop's iterator points to it */
+	struct iter it; /* first, because a pointer to it is cast to struct tested */
 	struct activation *act;
 	const struct node *n; /* the N_FOR */
 };
@@ -237,7 +239,7 @@ static enum flow exec_for(struct render *r, struct activation *act, const struct
 /* ---- macros ---- */
 
 struct macro {
-	struct callable callable; /* the first member, because a value points to it */
+	struct callable callable; /* first, because a pointer to it is cast to struct macro */
 	const struct node *n;
 	struct activation *outer;
 };
@@ -341,7 +343,7 @@ static enum flow exec_captured(struct render *r, struct activation *act, const s
 		return flow;
 	if (n->type == N_SET_BLOCK)
 		assign(r, act, n->a, text, 0);
-	else if (text.type == V_STR) /* jinja2 makes texts only of values in {{ }} */
+	else if (text.type == V_STR) /* for other values jinja2 fails, too */
 		write_out(r, text.s, text.len);
 	else
 		value_fail_type(r, "a filter block", "a text", text);

@@ -3,5 +3,6 @@
 
 #include "protocol/jinja/ast.h"
 
-/* Runs it. context: a value for each of the template's context names, V_MISSING: there is none. */
+/* Appends the template's text to r->out. context: a value for each of the template's context names; V_MISSING: the
+ * context has none. */
 void exec(struct render *r, const struct template *t, const struct value *context);

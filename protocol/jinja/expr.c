@@ -1,7 +1,17 @@
-/* Parses expressions by recursive descent in jinja2's order of precedence, which is not quite Python's:
+/* Parses expressions by recursive descent in jinja2's order of precedence, which is not quite Python's. From the
+ * weakest to the strongest:
  *
- *     a if b else c  <  or  <  and  <  not  <  == != < <= > >= in, not in  <  + -  <  ~
- *                    <  * / // %  <  unary + -  <  .x [x] (x)  <  |f, is t */
+ *     a if b else c
+ *     or
+ *     and
+ *     not
+ *     == != < <= > >= in, not in
+ *     + -
+ *     ~
+ *     * / // %
+ *     |f, is t
+ *     unary + -
+ *     .x [x] (x) */
 #include "protocol/jinja/expr.h"
 
 #include <string.h>
@@ -44,7 +54,7 @@ static struct node *constant(struct parser *p, struct value v, int line)
 	return n;
 }
 
-/* Whether a list has another element: it is not at its end, and a comma was passed if it has begun. */
+/* Whether a list has another element, before the token `end`. If the list has begun, passes the comma before it. */
 static bool more(struct parser *p, bool begun, int end)
 {
 	if (begun && p->at->type != end)
@@ -397,7 +407,7 @@ static const struct {
 	{'%', NULL, LEVEL_PRODUCT, N_BINARY, OP_MOD},
 };
 
-/* The operator of this level at the current token, which is passed; -1: there is none. */
+/* If the current token is an operator of this level: passes it and returns its index in `operators`. Otherwise -1. */
 static int skip_operator(struct parser *p, int level)
 {
 	for (int i = 0; i < (int)ARRAY_SIZE(operators); i++) {

@@ -8,14 +8,15 @@ struct node *parse_expression(struct parser *p);
 /* One expression, or several with commas between them: a tuple. */
 struct node *parse_tuple(struct parser *p);
 
-/* The same without "if": for the condition of an if, and the iterable of a for. It ends before the name `end`, if
- * that is given. */
+/* As parse_tuple, but without the inline "a if b else c": for the condition of an if, and the iterable of a for. It
+ * ends before the name `end` (NULL: there is no such name). */
 struct node *parse_condition(struct parser *p, const char *end);
 
-/* The target of an assignment: a name, several, or namespace.attribute if that is allowed. */
+/* The target of an assignment: one name, or several; with `namespaces` also namespace.attribute. It ends before the
+ * name `end`, as above. */
 struct node *parse_target(struct parser *p, const char *end, bool namespaces);
 
-/* One name that is a target. */
+/* One name as a target. */
 struct node *parse_target_name(struct parser *p, enum name_use use);
 
 /* "| name(...) | ..." applied to n. */

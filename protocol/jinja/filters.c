@@ -8,7 +8,7 @@
 #include "protocol/jinja/ops.h"
 #include "protocol/jinja/tables.h"
 
-#define FUNCTION(name) static struct value name(struct render *r, const struct call *c)
+#define FUNCTION(name) static struct value name(struct render *r, const struct builtin_call *c)
 
 /* ---- numbers ---- */
 
@@ -45,7 +45,9 @@ FUNCTION(filter_int)
 	case PARSE_INT_BIG: return value_fail(r, "integer overflow (64 bits)");
 	case PARSE_INT_BAD: break;
 	}
-	return text_to_float(v.s, v.len, &f) && isfinite(f) ? int_of_float(r, f) : other;
+	if (!text_to_float(v.s, v.len, &r->scratch, &f) || !isfinite(f))
+		return render_check(r, &r->scratch) ? other : NOTHING;
+	return int_of_float(r, f);
 }
 
 FUNCTION(filter_float)
@@ -57,12 +59,14 @@ FUNCTION(filter_float)
 		return NOTHING;
 	if (value_is_number(v))
 		return value_float(value_number(v));
-	if (v.type == V_STR && text_to_float(v.s, v.len, &f))
+	if (v.type == V_STR && text_to_float(v.s, v.len, &r->scratch, &f))
 		return value_float(f);
+	if (!render_check(r, &r->scratch))
+		return NOTHING;
 	return c->arg[0].type == V_MISSING ? value_float(0) : c->arg[0];
 }
 
-/* round(f, digits), exactly, by way of the decimal digits. */
+/* Python's round(f, digits), exactly, by way of the decimal digits. */
 static double round_float(double f, int64_t digits)
 {
 	char text[768];

@@ -31,7 +31,8 @@ static struct value as_int(struct render *r, struct value v)
 	return value_int((int64_t)v.f);
 }
 
-/* Appends the text for the % or the brace at s and the byte after it. n: bytes from s to the end of the format. */
+/* Appends the text for the two bytes at s, a % or brace and what follows it. n: bytes from s to the end of the
+ * format. */
 static void put(struct render *r, struct source *args, const char *s, size_t n)
 {
 	int shown = (int)MIN(n, (size_t)8);

@@ -6,7 +6,7 @@
 #include "protocol/jinja/tables.h"
 #include "protocol/jinja/write.h"
 
-#define FUNCTION(name) static struct value name(struct render *r, const struct call *c)
+#define FUNCTION(name) static struct value name(struct render *r, const struct builtin_call *c)
 
 /* Number of items from start to stop, exclusive. */
 static uint64_t range_length(int64_t start, int64_t stop, int64_t step)
@@ -64,7 +64,8 @@ FUNCTION(global_dict)
 	return r->rc ? NOTHING : (struct value){.type = (uint8_t)c->b->data, .dict = d};
 }
 
-/* Only the template's message, for the client: it says why the template refuses the messages. */
+/* The error is the template's text alone, without name and line: it tells the client why the template refuses the
+ * messages. */
 FUNCTION(global_raise)
 {
 	struct value text = value_to_str(r, c->arg[0]);
@@ -81,18 +82,18 @@ FUNCTION(global_raise)
 	return NOTHING;
 }
 
-enum { STRFTIME_MAX = 4096 };
+enum { FORMAT_MAX = 512 };
 
 FUNCTION(global_strftime_now)
 {
 	struct value format = value_copy(r, c->arg[0].s, c->arg[0].len); /* with a 0 behind it */
-	char *out = render_alloc(r, STRFTIME_MAX, 1);
+	size_t start = r->scratch.len, size = 1024;
 	struct timespec now;
 	struct tm local;
 
-	if (!out || r->rc)
+	if (r->rc)
 		return NOTHING;
-	if (format.len >= STRFTIME_MAX / 8 || memchr(format.s, 0, format.len))
+	if (format.len >= FORMAT_MAX || memchr(format.s, 0, format.len))
 		return value_fail(r, "strftime_now: the format is too long");
 	for (const char *p = format.s; (p = strchr(p, '%')) && p[1]; p += 2)
 		if (strchr("fzZ", p[1]))
@@ -102,10 +103,18 @@ FUNCTION(global_strftime_now)
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (!localtime_r(&now.tv_sec, &local))
 		return value_fail(r, "strftime_now: there is no local time");
+	/* Python's bound: a longer text is empty there, too. */
+	while (size < 256 * (size_t)format.len)
+		size *= 2;
+	if (buf_reserve(&r->scratch, size) < 0) {
+		r->scratch.failed = true;
+		return value_take(r, start);
+	}
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	return value_str(out, strftime(out, STRFTIME_MAX, format.s, &local));
+	r->scratch.len += strftime(r->scratch.data + start, size, format.s, &local);
 #pragma GCC diagnostic pop
+	return value_take(r, start);
 }
 
 static const struct builtin globals[] = {

@@ -11,11 +11,12 @@
 #include "protocol/jinja/text.h"
 #include "protocol/jinja/write.h"
 
-#define FUNCTION(name) static struct value name(struct render *r, const struct call *c)
+#define FUNCTION(name) static struct value name(struct render *r, const struct builtin_call *c)
 
 /* ---- the part of an item by which it is sorted, compared or mapped ---- */
 
-/* The next member of a path such as "a.b.0": from *at up to `end`, or to the end of the text. */
+/* The next member of a path such as "a.b.0": from *at up to the character `end`, or to the end of the text. Moves *at
+ * behind it. */
 static struct value next_part(struct value path, size_t *at, char end)
 {
 	const char *p = memchr(path.s + *at, end, path.len - *at);

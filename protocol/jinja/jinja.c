@@ -9,8 +9,8 @@
 #include "protocol/jinja/scope.h"
 #include "protocol/jinja/tables.h"
 
-/* The bounds of one rendering. A chat of a million characters takes some hundred thousand steps;
- * fuzzers, which look for hangs, are built with fewer. */
+/* The bounds of one rendering. A chat of a million characters takes some hundred thousand steps. Fuzzers, which look
+ * for hangs, are built with a lower bound. */
 #ifndef RENDER_STEPS
 #define RENDER_STEPS (50 * 1000 * 1000)
 #endif

@@ -1,5 +1,6 @@
 /* Jinja, the language of chat templates, as transformers configures it (trim_blocks and lstrip_blocks on,
- * loopcontrols, generation blocks, tojson without escapes, the immutable sandbox), in C. It knows nothing of chats.
+ * loopcontrols, generation blocks, tojson without escapes, the immutable sandbox), in C. Chats are not its concern: the
+ * caller gives the messages as variables.
  *
  *     text -> lex -> expr, parse -> scope (the meaning of names) -> exec (statements), eval
  *     value, dict, seq, number, write, json: Python's values, how they are found, walked, written
@@ -26,7 +27,8 @@ struct template;
 
 enum { TEMPLATE_TEXT_MAX = 1 << 20 }; /* most bytes of a template */
 
-/* *New*. `name` stands for the template in messages. -EINVAL with line number and reason, -ENOMEM. */
+/* A *new* template from its text; `name` stands for it in errors. -EINVAL: the text is wrong, or not supported (the
+ * error names the line and the reason). -ENOMEM. */
 int template_parse(const char *name, const char *text, size_t len, struct template **ret,
 		   struct err *e) MUST_CHECK;
 void template_free(struct template *t);

@@ -1,4 +1,4 @@
-/* json.dumps, and values made from jansson's. */
+/* Writes values as Python's json.dumps does, and makes values from jansson's. */
 #pragma once
 
 #include <jansson.h>
@@ -8,11 +8,11 @@
 struct json_style {
 	bool ensure_ascii, pretty;
 	struct value indent;	/* text before a line, once for each level, if pretty */
-	struct value item, key; /* separators: ", " and ": " */
+	struct value item, key; /* texts behind an item and behind a key: ", " and ": " */
 };
 
 void value_write_json(struct render *r, struct buf *b, struct value v,
 		      const struct json_style *style);
 
-/* Strings are *borrowed* from j. */
+/* The value of j. Its strings are *borrowed* from j. */
 struct value value_from_json(struct render *r, const json_t *j);

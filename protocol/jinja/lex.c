@@ -14,10 +14,10 @@ struct lexer {
 	const char *s; /* the text, with newlines made \n */
 	size_t n, pos;
 	int line;
-	bool line_starting; /* the last tag, comment or text ended with a newline */
+	bool line_starting; /* the text behind the last tag or comment begins a line */
 	struct token *tokens;
 	size_t count, cap;
-	char open[TEMPLATE_NESTING * 2]; /* brackets that wait for their end */
+	char open[TEMPLATE_NESTING * 2]; /* for each open bracket the one that closes it */
 	size_t depth;
 };
 
@@ -58,8 +58,8 @@ static size_t skip_space(const struct lexer *l, size_t at)
 	return at + text_skip_space(l->s + at, l->n - at);
 }
 
-/* The end of a tag's end mark that begins at `at`: of "%}" and the newline behind it, of "-%}" and all white space
- * behind it, of "+%}". 0: there is no end mark here. `end` is "%}", "}}" or "#}". */
+/* If a tag's end mark begins at `at`, the place behind it and behind all that it strips: behind "-%}" white space,
+ * behind "%}" one newline, behind "+%}" and "}}" nothing. 0: there is no end mark here. `end` is "%}", "}}" or "#}". */
 static size_t match_end(const struct lexer *l, size_t at, const char *end)
 {
 	bool variable = end[0] == '}';
@@ -73,7 +73,7 @@ static size_t match_end(const struct lexer *l, size_t at, const char *end)
 	return at + 2 + (!variable && peek(l, at + 2) == '\n');
 }
 
-/* Emits the text before a tag, stripped by the tag's sign and lstrip_blocks. */
+/* Adds the text before a tag, which begins at `end`, as a token; the tag's sign or lstrip_blocks may strip it. */
 static void push_data(struct lexer *l, size_t end, char sign, bool variable)
 {
 	const char *s = l->s + l->pos, *p;
@@ -124,6 +124,7 @@ static void lex_number(struct lexer *l)
 	size_t from = l->pos, n = digits(l, from), more, exponent;
 	struct value v = value_int(0);
 	bool whole = true;
+	struct buf copy;
 
 	more = peek(l, from + n) == '.' ? digits(l, from + n + 1) : 0;
 	if (more && !(from && l->s[from - 1] == '.')) {
@@ -143,8 +144,10 @@ static void lex_number(struct lexer *l)
 			"numbers such as 0x1F, 1_000 and 007 are not supported in chat templates");
 	else if (!whole) {
 		v.type = V_FLOAT;
-		if (!text_to_float(l->s + from, n, &v.f))
-			lex_error(l, "number too long");
+		buf_init(&copy, n);
+		if (!text_to_float(l->s + from, n, &copy, &v.f))
+			lex_error(l, "out of memory for a number");
+		buf_release(&copy);
 	} else if (text_to_int(l->s + from, n, &v.i) != PARSE_INT_OK) {
 		lex_error(l, "integer %.*s does not fit into 64 bits", (int)MIN(n, (size_t)40),
 			  l->s + from);
@@ -167,7 +170,7 @@ static void lex_name(struct lexer *l)
 	l->pos = at;
 }
 
-/* The code point of the digits behind \x, \u or \U. */
+/* The code point of the `count` hexadecimal digits behind the letter at s, of \x, \u or \U. */
 static uint32_t hex_escape(struct lexer *l, const char *s, size_t n, size_t count)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -246,7 +249,7 @@ static void lex_string(struct lexer *l)
 	advance(l, end + 1);
 }
 
-/* Keeps the open brackets: "}}" inside them does not end a tag. */
+/* Notes that a bracket opens or closes: inside brackets "}}" does not end a tag. */
 static void balance(struct lexer *l, char c)
 {
 	if (c == '(' || c == '[' || c == '{') {

@@ -2,7 +2,7 @@
 #include "protocol/jinja/dict.h"
 #include "protocol/jinja/tables.h"
 
-#define FUNCTION(name) static struct value name(struct render *r, const struct call *c)
+#define FUNCTION(name) static struct value name(struct render *r, const struct builtin_call *c)
 
 FUNCTION(dict_get)
 {

@@ -1,6 +1,5 @@
 #include "protocol/jinja/number.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,50 +74,66 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Copies a number's text without the white space around it and the underscores between digits. 0: it is empty, too
- * long, or has an underscore elsewhere. */
-static size_t trim_number(const char *s, size_t n, char *out, size_t size)
+/* Whether the underscore s[i] stands between two digits. */
+static bool joins_digits(const char *s, size_t n, size_t i)
 {
-	size_t i = text_skip_space(s, n), len = 0;
-
-	n = MAX(text_trim_space(s, n), i);
-	if (n - i >= size)
-		return 0;
-	for (; i < n; i++) {
-		if (s[i] != '_')
-			out[len++] = s[i];
-		else if (!len || !is_digit(s[i - 1]) || i + 1 >= n || !is_digit(s[i + 1]))
-			return 0;
-	}
-	out[len] = 0;
-	return len;
+	return i && is_digit(s[i - 1]) && i + 1 < n && is_digit(s[i + 1]);
 }
 
 enum parse_int text_to_int(const char *s, size_t n, int64_t *ret)
 {
-	char text[512], *end;
-	size_t len = trim_number(s, n, text, sizeof(text));
+	size_t i = text_skip_space(s, n);
+	bool minus, big = false;
+	int64_t v = 0; /* minus the number, because -2^63 has no positive counterpart */
 
-	if (!len)
+	n = MAX(text_trim_space(s, n), i);
+	minus = i < n && s[i] == '-';
+	i += i < n && (s[i] == '-' || s[i] == '+');
+	if (i == n)
 		return PARSE_INT_BAD;
-	errno = 0;
-	*ret = strtoll(text, &end, 10);
-	return end != text + len ? PARSE_INT_BAD : errno ? PARSE_INT_BIG : PARSE_INT_OK;
+	for (; i < n; i++) {
+		if (s[i] == '_' && joins_digits(s, n, i))
+			continue;
+		if (!is_digit(s[i]))
+			return PARSE_INT_BAD;
+		big |= __builtin_mul_overflow(v, 10, &v);
+		big |= __builtin_sub_overflow(v, s[i] - '0', &v);
+	}
+	if (big || (!minus && v == INT64_MIN))
+		return PARSE_INT_BIG;
+	*ret = minus ? v : -v;
+	return PARSE_INT_OK;
 }
 
-bool text_to_float(const char *s, size_t n, double *ret)
+/* Reads a float as Python does; false: the text is none. strtod alone would take hexadecimal numbers and "nan(...)". */
+static bool read_float(const char *text, size_t len, double *ret)
 {
-	char text[512], *end;
-	size_t len = trim_number(s, n, text, sizeof(text)), word;
+	size_t sign = text[0] == '+' || text[0] == '-';
+	char *end;
 
 	if (!len)
 		return false;
-	word = text[0] == '+' || text[0] == '-';
-	/* strtod also reads hexadecimal numbers and "nan(...)"; Python does not. */
-	if (strspn(text + word, "0123456789.eE+-") != len - word &&
-	    strcasecmp(text + word, "inf") && strcasecmp(text + word, "infinity") &&
-	    strcasecmp(text + word, "nan"))
+	if (strspn(text + sign, "0123456789.eE+-") != len - sign &&
+	    strcasecmp(text + sign, "inf") && strcasecmp(text + sign, "infinity") &&
+	    strcasecmp(text + sign, "nan"))
 		return false;
 	*ret = strtod(text, &end);
 	return end == text + len;
+}
+
+bool text_to_float(const char *s, size_t n, struct buf *scratch, double *ret)
+{
+	size_t i = text_skip_space(s, n), start = scratch->len;
+	bool good = true;
+
+	n = MAX(text_trim_space(s, n), i);
+	for (; i < n && good; i++)
+		if (s[i] != '_')
+			buf_putc(scratch, s[i]);
+		else
+			good = joins_digits(s, n, i);
+	good = good && !scratch->failed &&
+	       read_float(buf_str(scratch) + start, scratch->len - start, ret);
+	scratch->len = start;
+	return good;
 }

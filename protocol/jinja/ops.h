@@ -1,4 +1,4 @@
-/* The operators of Python on values, and texts with values put into them. */
+/* Python's operators on values. */
 #pragma once
 
 #include "protocol/jinja/value.h"

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Ends the reading after a failure: goes to the last token. */
+/* Ends the reading after a failure: goes to the last token. Returns `spare`. */
 static struct node *stop(struct parser *p)
 {
 	while (p->at->type != T_EOF)

@@ -16,17 +16,17 @@ struct parser {
 	unsigned for_depth;
 };
 
-/* Sets the error and goes to the last token. */
+/* Keeps the error, goes to the last token and returns `spare`. */
 struct node *parser_fail(struct parser *p, int line, const char *fmt, ...) PRINTF(3, 4);
 
-/* The text of a token for messages. */
+/* The text of a token for errors: in `out`, or a constant. */
 const char *parser_describe(const struct parser *p, const struct token *t, char out[64]);
 
 bool parser_is_name(const struct parser *p, const char *name);
 bool parser_skip(struct parser *p, int type);
 bool parser_skip_name(struct parser *p, const char *name);
 
-/* Passes a token of this type and returns it; for another one sets an error and returns it. */
+/* If the current token has this type, passes it and returns it. Otherwise fails and returns the last token, T_EOF. */
 const struct token *parser_expect(struct parser *p, int type);
 
 /* One nesting level more; the caller must decrease p->depth again, also after a failure. */

@@ -1,7 +1,7 @@
 /* One rendering: its bounds, its memory, its error.
  *
- * All memory of a rendering is in its arena and dropped at once. Nothing here trusts the template or the messages:
- * code that loops charges steps, code that recurses counts depth, and memory and output have a maximum.
+ * The values of a rendering are in its arena, which is dropped as a whole. Nothing here trusts the template or the
+ * messages: code that loops charges steps, code that recurses counts depth, and memory and output have a maximum.
  *
  * Errors are kept. The first failure stays in `rc` and *err; every function called after it returns NOTHING, false or
  * NULL, and does no harm. So an expression is computed without a check after each call. Loops check rc, and so does
@@ -33,9 +33,9 @@ struct render {
 	unsigned depth;
 	uint64_t steps; /* steps left */
 	struct arena arena;
-	/* buffer in which strings are built; each user cuts it back to its beginning */
+	/* buffer in which strings are built; each function cuts it back to the length that it found */
 	struct buf scratch;
-	/* the output; also text of captured blocks, until it is cut off again */
+	/* the output, and behind it the text of macros and blocks that are being run, until it is cut off */
 	struct buf *out;
 	size_t out_max; /* out->len may not pass this */
 
@@ -44,15 +44,15 @@ struct render {
 	const struct builtin *(*find)(enum builtin_kind kind, const char *name, size_t len);
 };
 
-/* Keeps "template NAME, line N: text" as the error, if it is the first. Always false. */
+/* Keeps "template NAME, line N: text" as the error, if it is the first. Returns false. */
 bool render_fail(struct render *r, int code, const char *fmt, ...) PRINTF(3, 4);
 
-/* Set the errors of the two functions below. Always false. */
+/* Fail for render_charge and render_enter. Return false. */
 bool render_overspent(struct render *r);
 bool render_too_deep(struct render *r);
 
-/* Takes `work` from the steps that are left (about one for a value, or for 64 bytes of text). False: no step is left,
- * or a failure. */
+/* Takes `work` from the steps that are left (about one for a value, or for 64 bytes of text). False: fewer are left,
+ * or a failure before. */
 static inline bool render_charge(struct render *r, size_t work)
 {
 	if (r->rc || work > r->steps)
@@ -66,7 +66,7 @@ static inline bool render_charge_bytes(struct render *r, size_t bytes)
 	return render_charge(r, bytes / 64 + 1);
 }
 
-/* One level deeper. If it returns true, the caller must decrease r->depth again. */
+/* Goes one level deeper. True: the caller must decrease r->depth again. False: too deep, or a failure before. */
 static inline bool render_enter(struct render *r)
 {
 	if (r->rc || r->depth >= RENDER_DEPTH)
@@ -75,11 +75,11 @@ static inline bool render_enter(struct render *r)
 	return true;
 }
 
-/* Zeroed memory, *new* in the arena; NULL after a failure (E2BIG or ENOMEM). */
+/* Zeroed memory for n items of `size` bytes, *new* in the arena; NULL after a failure (E2BIG, ENOMEM). */
 void *render_alloc(struct render *r, size_t n, size_t size) MUST_CHECK;
 
-/* A copy of text in the arena; NULL after a failure. */
+/* A copy of the text in the arena, with a 0 behind it; NULL after a failure. */
 char *render_copy(struct render *r, const char *s, size_t len) MUST_CHECK;
 
-/* Returns false if the render has failed, or if `b` has, which then becomes the render's error. */
+/* False: the rendering has failed, or `b` has, which makes the rendering fail (E2BIG). */
 bool render_check(struct render *r, const struct buf *b);

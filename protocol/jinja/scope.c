@@ -1,31 +1,34 @@
 /* Decides which slot of which activation each name of a template means. This follows jinja2's idtracking.py and
  * compiler.py step by step, because a template can see their decisions:
  *
- * - A scope is analysed as a whole before it runs. A name that is read in it before it was ever
- * assigned there comes from the scope around, or from the context. A name that is only assigned begins as undefined,
- * even if the context has a value of that name.
- * - An assignment in a loop, macro or block belongs to that scope. The variable starts each time
- * with the value of the scope around, if that has one.
- * - The branches of an `if` are no scopes. Before a branch assigns a name, the name has the value
- * of the scope around or of the context.
+ * - A scope is analysed as a whole before it runs. A name that is read in it before it is ever assigned there comes
+ *   from the scope around, or from the context. A name that is assigned first begins as undefined, even if the context
+ *   has a value of that name.
+ * - An assignment in a loop, macro or block belongs to that scope. The variable starts each time with the value of the
+ *   scope around, if that has one.
+ * - The branches of an `if` are no scopes. Before a branch assigns a name, the name has the value of the scope around
+ *   or of the context.
  *
- * It also finds the filters and tests. An unknown one is an error, except below an `if`: there jinja2 (and so the
- * evaluator) complains only when it is used. */
+ * This file also finds the filters and tests. An unknown one is an error, unless an `if` of the same scope is around
+ * it: there jinja2 (and so the evaluator) fails only when it is used. */
 #include "protocol/jinja/scope.h"
 
 #include <string.h>
 
 #include "protocol/jinja/tables.h"
 
+/* The value with which a variable begins when its scope is entered. */
 enum action {
-	LOAD_PARAMETER, /* filled by the code that enters the scope */
+	LOAD_PARAMETER, /* set by the code that enters the scope */
 	LOAD_CONTEXT,
-	LOAD_OUTER, /* a copy of the variable in a scope around */
-	LOAD_NOTHING,
+	LOAD_OUTER,   /* a copy of the variable in a scope around */
+	LOAD_NOTHING, /* undefined */
 };
 
+/* A symbol after the statements analysed so far. */
 struct state {
-	bool present, stored;
+	bool present; /* the name was used in the scope */
+	bool stored;  /* it was assigned, or is a parameter */
 	enum action action;
 };
 
@@ -47,7 +50,7 @@ struct scope {
 	struct symbol *first, **last;
 };
 
-/* A log of states of symbols, past or to come. */
+/* A list of symbols, each with a state that it had or shall get. */
 struct changes {
 	struct change {
 		struct symbol *symbol;
@@ -121,7 +124,7 @@ static bool outer_has(const struct scope *s, struct value name)
 	return s->parent && find_reference(s->parent, name, &where);
 }
 
-/* A name is used in a scope: it is read, assigned to, or a parameter of it. */
+/* Notes that a name is used in a scope: is read, assigned, or a parameter (`use`). */
 static void use_name(struct resolver *r, struct scope *s, struct value name, enum name_use use)
 {
 	const struct scope *where;
@@ -162,9 +165,9 @@ static void look_all(struct resolver *r, struct scope *s, const struct node *n)
 		look(r, s, n);
 }
 
-/* Each branch is analysed from the state before the `if`. After each the log is played back, and at the end the
- * changes of all branches are made again. A name that only some branches assign, and that was not assigned before,
- * gets its value from outside in the other branches. */
+/* Each branch is analysed from the state before the `if`: behind it its changes are noted in `after` and undone. At the
+ * end the changes of all branches are made again. A name that only some branches assign, and that was not assigned
+ * before, gets its value from outside in the other branches. */
 static void look_branches(struct resolver *r, struct scope *s, const struct node *n)
 {
 	const struct node *branch[3] = {n->list, n->b, n->list2};
@@ -255,7 +258,7 @@ static unsigned context_name(struct resolver *r, struct value name)
 /* Gives the symbols of an analysed scope their slots, and the frame its loads. */
 static void end_scope(struct resolver *r, struct scope *s, struct frame *ret)
 {
-	struct load *loads;
+	struct slot_load *loads;
 	const struct scope *where;
 	struct symbol *outer;
 
@@ -267,7 +270,7 @@ static void end_scope(struct resolver *r, struct scope *s, struct frame *ret)
 	loads = reader_alloc(r->rd, ret->n, sizeof(*loads));
 	ret->loads = loads;
 	for (struct symbol *y = s->first; y && loads; y = y->next) {
-		struct load *l = &loads[ret->nloads];
+		struct slot_load *l = &loads[ret->nloads];
 
 		l->slot = y->slot;
 		if (y->state.action == LOAD_CONTEXT) {
@@ -292,8 +295,8 @@ static void resolve_all(struct resolver *r, struct scope *s, struct node *n, boo
 		resolve(r, s, n, soft);
 }
 
-/* A name to which jinja2 gives a special meaning in a macro, unless the macro assigns it. No published chat template
- * uses that. */
+/* Whether jinja2 gives the name a special meaning: it does so in a macro that does not assign the name. No published
+ * chat template uses that. */
 static bool is_special(const struct scope *s, const struct scope *where, const struct symbol *y)
 {
 	return (where->depth < s->depth || (s->depth && y->state.action == LOAD_CONTEXT)) &&
@@ -333,7 +336,7 @@ static void resolve_builtin(struct resolver *r, struct node *n, bool soft)
 			    len, n->name.s);
 }
 
-/* A scope within the same activation: its body, and an expression that belongs to it. */
+/* Analyses and resolves a scope within the same function: its body, and the filters of a block (NULL: none). */
 static void resolve_block(struct resolver *r, struct scope *s, struct node *body,
 			  struct node *filter, struct frame *ret)
 {
@@ -353,7 +356,7 @@ static void resolve_for(struct resolver *r, struct scope *s, struct node *n)
 
 	begin_scope(&inner, s, s->function, s->depth);
 	if (n->c) {
-		/* The target has the same slots as in the body, at another place. */
+		/* The target's variables have slots of their own for the test, in the same order as for the body. */
 		look_as_parameters(r, &inner, n->a);
 		look(r, &inner, n->c);
 		end_scope(r, &inner, &n->test_frame);

@@ -56,7 +56,7 @@ bool iter_next(struct render *r, struct iter *it, struct value *ret)
 	if (!it || r->rc)
 		return false;
 	if (!it->items && render_enter(r)) {
-		/* deeper: it may be built on a long chain of other generators */
+		/* this recurses: a generator may be built on a long chain of others */
 		it->items = it->make(r, it);
 		r->depth--;
 	}

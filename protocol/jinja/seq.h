@@ -13,7 +13,7 @@ struct iter {
 	bool (*keep)(struct render *r, struct iter *it, struct value item);
 };
 
-/* iter(v): `local`, set up, or the iterator that v is. NULL after a failure (v cannot be walked). */
+/* iter(v): a generator's own iterator, or `local`, which is set to walk v. NULL: a failure (v cannot be walked). */
 struct iter *value_iter(struct render *r, struct value v, struct iter *local);
 
 /* The next item. False: the end, a NULL iterator, or a failure. */
@@ -31,13 +31,14 @@ bool value_contains(struct render *r, struct value v, struct value item);
 /* v[index] for a str, list, tuple or range; NOTHING: there is none. */
 struct value value_at(struct render *r, struct value v, int64_t index);
 
-/* v[start:stop:step], each V_NONE or an index. */
+/* v[start:stop:step]; bound: these three, each an index or V_NONE. */
 struct value value_slice(struct render *r, struct value v, const struct value bound[3]);
 
 /* The items of v from the last to the first, *new*. NULL without a failure: v is a generator or cannot be walked. A
  * str gives its characters. */
 struct list *value_reversed(struct render *r, struct value v);
 
-/* Sorts items, which have these keys, by the keys; stable. NULL after a failure. */
+/* A *new* list of the items in the order of their keys (keys[i] is that of items->v[i]). Items with equal keys keep
+ * their order, also with `reverse`. NULL after a failure. */
 struct list *value_sorted(struct render *r, const struct list *items, const struct value *keys,
 			  bool reverse);

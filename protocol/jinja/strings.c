@@ -1,5 +1,5 @@
-/* Methods of str, and the filters on texts that do the same. Positions are code points, as in Python. A result that
- * is a piece of a text borrows the text. */
+/* Methods of str, and filters on texts. Positions are code points, as in Python. A result that is a piece of a text
+ * borrows the text. */
 #include <string.h>
 
 #include "protocol/jinja/format.h"
@@ -9,7 +9,7 @@
 #include "protocol/jinja/text.h"
 #include "protocol/jinja/write.h"
 
-#define FUNCTION(name) static struct value name(struct render *r, const struct call *c)
+#define FUNCTION(name) static struct value name(struct render *r, const struct builtin_call *c)
 
 static void push_piece(struct render *r, struct list *l, struct value v, size_t from, size_t to)
 {
@@ -65,7 +65,7 @@ static bool in_set(struct value chars, const char *s, size_t len, uint32_t cp)
 	return text_find(chars.s, chars.len, s, len) != SIZE_MAX;
 }
 
-/* data: sides */
+/* data: the sides that are stripped */
 FUNCTION(str_strip)
 {
 	struct value v = value_soft_str(r, c->self), chars = c->arg[0];
@@ -249,7 +249,8 @@ FUNCTION(str_splitlines)
 
 /* ---- building ---- */
 
-/* Puts `new` before each of the first `count` characters of v, and at its end. */
+/* Appends `new` and a character of v by turns, `new` first and last, until `new` was appended `count` times (negative:
+ * no limit). Returns the number of bytes of v that were appended. */
 static size_t interleave(struct render *r, struct value v, struct value new, int64_t count)
 {
 	size_t at = 0, len;
@@ -320,7 +321,7 @@ static struct value indent_text(struct render *r, struct value width)
 			    width.type == V_MISSING ? value_int(4) : width);
 }
 
-/* As if a newline were appended: a text that ends with one has one more, empty line. */
+/* Lines are those of the text with a newline appended: a text that ends with a newline has one more, empty line. */
 FUNCTION(filter_indent)
 {
 	bool first = value_truth(c->arg[1]), blank = value_truth(c->arg[2]);

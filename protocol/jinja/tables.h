@@ -21,5 +21,5 @@ extern const struct builtin_table list_methods, tuple_methods, range_methods; /*
 extern const struct builtin_table dict_methods, loop_methods;		      /* methods.c */
 extern const struct builtin_table global_functions;			      /* globals.c */
 
-/* The row of a name; NULL: there is none. A row without a function: the name is known, but not supported. */
+/* The row of a name; NULL: the name is unknown. For a name of `refused` or `changes`: a row without a function. */
 const struct builtin *builtin_find(enum builtin_kind kind, const char *name, size_t len);

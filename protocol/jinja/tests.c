@@ -4,7 +4,7 @@
 #include "protocol/jinja/seq.h"
 #include "protocol/jinja/tables.h"
 
-#define FUNCTION(name) static struct value name(struct render *r, const struct call *c)
+#define FUNCTION(name) static struct value name(struct render *r, const struct builtin_call *c)
 
 /* Sets of types: a bit each. */
 #define T(type)	 (1 << V_##type)

@@ -14,7 +14,7 @@
 /* The code point at s, and its number of bytes (1 to 4; 0 only if n is 0). */
 size_t text_next(const char *s, size_t n, uint32_t *ret_cp);
 
-/* The last code point of s, and its number of bytes. */
+/* The last code point of s, and its number of bytes (as above). */
 size_t text_prev(const char *s, size_t n, uint32_t *ret_cp);
 
 /* Appends a code point. */
@@ -30,21 +30,21 @@ size_t text_offset(const char *s, size_t n, size_t index);
 /* The first occurrence of a needle as a byte offset; SIZE_MAX: there is none. An empty needle is found at 0. */
 size_t text_find(const char *s, size_t n, const char *needle, size_t m);
 
-/* Classes of characters. Upper and lower leave out the few signs that Unicode counts as such although they are not
- * letters with case ("ª", "Ⅷ"). */
+/* Classes of characters. TEXT_LOWER and TEXT_CASED leave out the few signs that Unicode counts as lower or upper case
+ * although they are not letters with case ("ª", "Ⅷ"). */
 enum text_class {
-	TEXT_SPACE, /* str.isspace(), str.isprintable() of one character */
-	TEXT_PRINTABLE,
+	TEXT_SPACE,	/* str.isspace() of one character */
+	TEXT_PRINTABLE, /* str.isprintable() of one character */
 	TEXT_LOWER,
-	TEXT_CASED,	/* upper, lower, or a titlecase letter such as U+01C5 */
-	TEXT_IGNORABLE, /* marks, apostrophes: ignored when the end of a word is looked for */
-	TEXT_NAME_START,
-	TEXT_NAME, /* may continue an identifier */
+	TEXT_CASED,	 /* upper, lower, or a titlecase letter such as U+01C5 */
+	TEXT_IGNORABLE,	 /* marks, apostrophes: ignored when the end of a word is looked for */
+	TEXT_NAME_START, /* may begin an identifier */
+	TEXT_NAME,	 /* may continue an identifier */
 };
 
 bool text_is(uint32_t cp, enum text_class class);
 
-/* The end of the white space at the front, and the beginning of the white space at the back. */
+/* As byte offsets: the end of the white space at the front; the beginning of the white space at the back. */
 size_t text_skip_space(const char *s, size_t n);
 size_t text_trim_space(const char *s, size_t n);
 
@@ -54,6 +54,6 @@ size_t text_line(const char *s, size_t n, size_t *ret_break);
 
 enum casing { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE };
 
-/* Appends s in another case: str.upper(), lower(), title(), capitalize(). "ß".upper() is "SS", and a sigma at the end
- * of a word has a small letter of its own. In casing.c. */
+/* Appends s in another case: str.upper(), lower(), title(), capitalize(). "ß".upper() is "SS", and a capital sigma at
+ * the end of a word becomes another small letter than elsewhere. In casing.c. */
 void text_recase(struct buf *b, const char *s, size_t n, enum casing to);

@@ -25,9 +25,9 @@ enum value_type {
 	V_STR,
 	V_LIST, /* from here to V_RANGE: `list` holds the items */
 	V_TUPLE,
-	V_KEYS, /* dict.keys(), dict.values(), dict.items() */
-	V_VALUES,
-	V_ITEMS,
+	V_KEYS,	  /* dict.keys() */
+	V_VALUES, /* dict.values() */
+	V_ITEMS,  /* dict.items() */
 	V_RANGE,
 	V_DICT,
 	V_NAMESPACE,
@@ -38,7 +38,7 @@ enum value_type {
 
 struct value {
 	uint8_t type; /* enum value_type */
-	bool safe;    /* the filter `safe` made this V_STR: texts added to it are escaped */
+	bool safe; /* V_STR, made by the filter `safe` or `escape`: texts added to it are escaped */
 	uint32_t len; /* V_STR: bytes */
 	union {
 		bool b;
@@ -59,24 +59,25 @@ struct list {
 	struct value *v;
 };
 
-/* In the order of insertion; an index once there are more than a few entries. */
 struct dict_entry {
 	struct value key, value;
-	uint64_t hash;
+	uint64_t hash; /* of the key */
 };
 
+/* Entries are in the order of insertion. A dict with room for more than a few entries also has a hash table of their
+ * numbers, the index. */
 struct dict {
 	size_t n, cap;
 	struct dict_entry *entry;
-	uint32_t *index; /* entry number + 1, 0 free; index_size is a power of two */
-	size_t index_size;
+	uint32_t *index;   /* number of an entry + 1; 0: this place is free */
+	size_t index_size; /* a power of two; 0: there is no index */
 };
 
 /* Why a value is undefined. The error message is made from it when a template uses the value where it has to be
  * defined. */
 struct undefined {
 	const char *hint;  /* the message, or NULL */
-	const char *owner; /* type name of the value whose member is missing; NULL: a variable is */
+	const char *owner; /* type name of the value without this member; NULL: key is a variable */
 	struct value key;  /* name of the variable or member */
 };
 
@@ -101,7 +102,7 @@ struct args {
 
 #define NOTHING ((struct value){0})
 
-/* Sets the error (EINVAL) and gives nothing. */
+/* Fails (EINVAL); its value is NOTHING. */
 #define value_fail(r, ...) value_nothing(render_fail(r, EINVAL, __VA_ARGS__))
 
 static inline struct value value_nothing(bool failed)
@@ -135,6 +136,7 @@ static inline struct value value_str(const char *s, size_t len)
 	return (struct value){.type = V_STR, .len = (uint32_t)len, .s = s};
 }
 
+/* `list` as a value of this type; NOTHING if it is NULL. */
 static inline struct value value_of_list(enum value_type type, struct list *list)
 {
 	return (struct value){.type = list ? type : V_MISSING, .list = list};
@@ -153,16 +155,17 @@ struct value value_copy(struct render *r, const char *s, size_t len);
  * out and cuts the buffer back. Uses can nest. */
 struct value value_take(struct render *r, size_t start);
 
-/* Undefined: a variable, a member of `owner`, or with a message of its own (*borrowed*). */
+/* Undefined values: of a variable, of a member of `owner`, and one with an error message of its own (*borrowed*). */
 struct value value_undefined_name(struct render *r, const char *name, size_t len);
 struct value value_undefined_member(struct render *r, struct value owner, struct value key);
 struct value value_undefined_hint(struct render *r, const char *hint);
 
-/* A list of n items, all V_MISSING until filled; NULL after a failure. list_push appends an item; it does nothing
- * with NULL. */
+/* A *new* list of n items, which are V_MISSING at first; NULL after a failure. list_push appends an item; if l is NULL
+ * it does nothing. */
 struct list *list_new(struct render *r, size_t n);
 void list_push(struct render *r, struct list *l, struct value v);
 
+/* The tuple (a, b). */
 struct value value_pair(struct render *r, struct value a, struct value b);
 
 /* ---- questions about any value ---- */
@@ -183,19 +186,20 @@ static inline bool value_is_list(struct value v)
 	return v.type == V_LIST || v.type == V_TUPLE;
 }
 
-/* The integer of an int or bool. */
+/* The integer of an int or bool; false: v is of another type. */
 bool value_index(struct value v, int64_t *ret);
 double value_number(struct value v); /* of an int, float or bool */
 
 /* len(); -1: the value has none. */
 int64_t value_len(struct value v);
 
-/* Python's `is`: the same object, except that equal texts and equal numbers count as the same. */
+/* Python's `is`: whether a and b are the same object. Equal texts count as the same, and equal numbers of a type. */
 bool value_same(struct value a, struct value b);
 
-/* If v is undefined, fails with its message. False: it is defined. */
+/* If v is undefined, fails with its message and returns true. False: v is defined. */
 bool value_fail_undefined(struct render *r, struct value v);
 
-/* Fails: the operation `who` expected a value of another type than v. */
+/* Fails: the operation `who` expected a value of another type (`expected`) than v. If v is undefined, fails with its
+ * message. Returns NOTHING. */
 struct value value_fail_type(struct render *r, const char *who, const char *expected,
 			     struct value v);

@@ -1,15 +1,16 @@
-/* The texts of values: str(), repr() and json.dumps(). They append to any buffer. */
+/* The texts of values. */
 #pragma once
 
 #include "protocol/jinja/value.h"
 
+/* Append str(v), repr(v) to any buffer. */
 void value_write_str(struct render *r, struct buf *b, struct value v);
 void value_write_repr(struct render *r, struct buf *b, struct value v);
 
-/* str(v): a plain str. */
+/* str(v), as a str that is not safe. */
 struct value value_to_str(struct render *r, struct value v);
 
-/* Appends a str unchanged, safe or not; of other values str(v). */
+/* v itself if it is a str, safe or not; else str(v). */
 struct value value_soft_str(struct render *r, struct value v);
 
 /* markupsafe.escape: `&<>"'` as HTML entities. Safe texts stay unchanged. */

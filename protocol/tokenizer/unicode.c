@@ -320,7 +320,7 @@ static int unit_flush(struct unit *s, struct buf *out)
 	return 0;
 }
 
-/* The end of the characters below U+0300 that begin at `at`. None of them has a flag. */
+/* The end of the run of characters below U+0300 that begins at `at`. None of them has a flag. */
 static size_t skip_low(const char *text, size_t len, size_t at)
 {
 	while (at < len) {

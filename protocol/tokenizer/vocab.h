@@ -23,9 +23,9 @@ struct vocab_token {
 
 /* A slot of the table from bytes to ids. Nearly all tokens have at most 16 bytes, which the slot itself holds. */
 struct vocab_slot {
-	uint64_t low,
-		high; /* these bytes; of a longer token: a hash, and its start in vocab.bytes */
-	uint32_t len; /* 0: the slot is empty */
+	/* these bytes; of a longer token: a hash, and the token's start in vocab.bytes */
+	uint64_t low, high;
+	uint32_t len;	    /* 0: the slot is empty */
 	uint32_t whole : 1; /* a word of these bytes becomes this one token (set by bpe.c) */
 	uint32_t id : 31;
 };
