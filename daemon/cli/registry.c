@@ -41,7 +41,7 @@ struct registry {
 	struct registry_table *table;
 	struct buf out; /* the frame that is being sent */
 	uint64_t now_ns;
-	bool full; /* a line has said that the table is full */
+	bool full; /* a log line has said that the table is full */
 	struct log_limit said_version;
 };
 

@@ -14,8 +14,8 @@ struct openai_shape {
 	bool prompt_in_body;
 	/* Writes the member with the text: "delta":{…}, "message":{…} or "text":"…". */
 	void (*text)(const struct openai_delta *d, enum choice_form form, struct buf *out);
-	/* Writes the logprobs object for d->tokens. With d->finish_reason, bytes that no later token completes become
-	 * U+FFFD. */
+	/* Writes the logprobs object for d->tokens. Incomplete bytes become U+FFFD in the last token of an echoed
+	 * prompt and, with d->finish_reason, in the last token of d. */
 	void (*logprobs)(const struct openai_head *h, const struct openai_delta *d,
 			 struct openai_cursor *c, struct buf *out);
 };

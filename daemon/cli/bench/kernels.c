@@ -49,7 +49,7 @@ struct kind {
 	bool int8;	  /* not the step itself, but its projections as int8 products */
 	struct row rows[ROWS_MAX];
 	size_t n_rows;
-	/* [repeat] owned; microseconds of the step by the host's clock; the sum of its launches */
+	/* [repeat] owned; wall_us: of the step by the host's clock; all_us: the sum of its launches */
 	double *wall_us, *all_us;
 	uint32_t launches;		/* of all repeats */
 	struct roofline_row *step_rows; /* owned */

@@ -316,7 +316,7 @@ int load_decode(struct load *l, uint32_t streams, uint32_t context, uint32_t ste
 	return end(l, r, start, result, e);
 }
 
-/* ---- results of a step ---- */
+/* ---- seed and results ---- */
 
 void load_seed(struct load *l, uint64_t seed, bool reported)
 {

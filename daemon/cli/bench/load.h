@@ -28,7 +28,7 @@ void load_close(struct load *l);
 /* The most tokens that each of so many streams can have; 0: the engine does not run so many. */
 uint32_t load_longest(const struct load *l, uint32_t streams);
 
-/* Computes a prompt of n tokens from nothing, in steps of at most load_most tokens, and draws its first token.
+/* Computes a prompt of n tokens from nothing, in steps of at most load_most tokens, and draws the token behind it.
  * n <= load_longest(1). experts: the number of different experts that a layer uses in a step, for result->roofline. */
 int load_prefill(struct load *l, uint32_t n, double experts, struct load_result *result,
 		 struct err *e) MUST_CHECK;

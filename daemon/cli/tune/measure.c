@@ -24,9 +24,10 @@ enum {
 	FORCED_ROWS = 3 * (TUNING_FAMILIES - 1),
 };
 
-/* Pairs of launches at one place. */
+/* Pairs of launches, or of decode steps in one launch, at one place. */
 struct series {
 	struct tuning_place place;
+	/* the time with the default cut; the time with the measured cut, divided by it */
 	double default_us[SAMPLES_MAX], ratio[SAMPLES_MAX];
 	uint32_t n;
 };

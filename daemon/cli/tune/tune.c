@@ -282,7 +282,8 @@ static bool of_program(const struct place *p, enum tuning_family program)
 	return (family == TUNING_EXPERTS ? TUNING_PRODUCT : family) == program;
 }
 
-/* The time of a place with the cuts chosen so far, as a share of the default cut's time. */
+/* The time of a place with the cuts chosen so far (same_bits: with those that keep the bits), as a share of the default
+ * cut's time. */
 static double now(const struct place *p, bool same_bits)
 {
 	return !same_bits && p->differ ? ratio(p->differ) : p->same ? ratio(p->same) : 1;
