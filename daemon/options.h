@@ -50,7 +50,7 @@ const struct option_def *options_table(size_t *n);
  * --list-devices the options need not fit together, and none is required. */
 int options_parse(int argc, const char *const *argv, struct options *ret, struct err *e) MUST_CHECK;
 
-/* Whether the options ask for a cache in host memory or on disk. */
+/* Whether there is a cache in host memory or on disk: one was asked for, and --prefix-cache is on. */
 bool options_want_tiers(const struct options *o);
 
 /* Prints the text of --help. */

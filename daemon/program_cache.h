@@ -1,4 +1,5 @@
-/* The directory of compiled kernels, the same for the server and `tigon bench`, unless an option names another one. */
+/* The directory of compiled kernels. tigond and the commands of `tigon` choose the same one, unless an option names
+ * another. */
 #pragma once
 
 #include <stddef.h>

@@ -44,6 +44,7 @@ struct server {
 	char fingerprint[24]; /* system_fingerprint of answers */
 	struct openai_limits limits;
 
+	/* any thread */
 	struct metrics metrics;
 	/* calls whose body has arrived and that are not freed, and prompts that are computed for other workers */
 	_Atomic uint32_t calls;

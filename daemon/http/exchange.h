@@ -56,10 +56,11 @@ enum MHD_Result exchange_respond(struct MHD_Connection *mc, struct exchange *x, 
 	ON(role_http);
 void exchange_free(struct exchange *x) ON(role_http);
 
-/* send.c: hands a whole answer to libmicrohttpd: a body, which is taken, also on failure (type NULL: without a
- * Content-Type), or the JSON of an error. */
+/* send.c: hands a whole answer to libmicrohttpd. body is taken, also on failure. type: the Content-Type, NULL: none. */
 enum MHD_Result send_whole(struct MHD_Connection *mc, struct exchange *x, unsigned status,
 			   const char *type, struct buf *body) ON(role_http);
+
+/* send.c: hands the answer for an error to libmicrohttpd: its status and its JSON. */
 enum MHD_Result send_error(struct MHD_Connection *mc, struct exchange *x, const struct err *e)
 	ON(role_http);
 

@@ -39,7 +39,7 @@ static void add_options_headers(struct MHD_Connection *mc, struct MHD_Response *
 	if (!cors)
 		return;
 	MHD_add_response_header(r, "Access-Control-Allow-Methods", methods);
-	/* "*" does not include Authorization. */
+	/* The value "*" would not include Authorization. */
 	MHD_add_response_header(r, "Access-Control-Allow-Headers",
 				wanted ? wanted : "Authorization, Content-Type");
 	MHD_add_response_header(r, "Access-Control-Max-Age", "86400");

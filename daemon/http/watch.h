@@ -42,5 +42,5 @@ void watch_answering(struct watch *w, struct connection *c, struct call *call);
 /* http: the request is completed; the client may wait before its next request. The call is no longer borrowed. */
 void watch_idle(struct watch *w, struct connection *c);
 
-/* main: calls call_close for every call. */
+/* main: calls call_close for the call of every connection. */
 void watch_close_calls(struct watch *w);

@@ -147,7 +147,7 @@ void call_arrive(struct call *c)
 {
 	c->arrived_ns = clock_now_ns();
 	atomic_fetch_add(&c->server->calls, 1);
-	/* A visit waits for a step at most, and takes no place in the queue. */
+	/* A visit takes no place in the queue: it does not wait for the scheduler. */
 	if (c->endpoint->visit)
 		return;
 	atomic_store(&c->queued, true);

@@ -12,10 +12,10 @@
  *
  * A call whose endpoint visits the engine thread skips the text thread: http hands it over, and the visit answers it.
  *
- * Each member of struct call has one owner. `http` and `text` are written by the thread of that name before it hands
- * the call on, and are constant afterwards. There are three exceptions: http moves the body into text.body; the engine
- * thread owns text.parts[].run and text.choices; and a visit may write to *http.own. `engine` is the engine thread's.
- * `report` is atomic. `shared` is guarded by its lock.
+ * The parts of struct call have one owner each. `http` and `text` are written by the thread of that name before it
+ * hands the call on, and are constant afterwards. There are three exceptions: http moves the body into text.body; the
+ * engine thread owns text.parts[].run and text.choices; and a visit may write to *http.own. `engine` is the engine
+ * thread's. `report` is atomic. `shared` is guarded by its lock.
  *
  * Two references keep a call alive. The connection's lasts from call_new until libmicrohttpd says that the request is
  * completed. The work's lasts from text_submit (of a visit: call_submit) until the engine thread (or the text thread)
@@ -49,7 +49,7 @@ struct call_part {
 	struct ids prompt;   /* owned */
 	uint64_t seed;	     /* for drawing its tokens */
 	uint32_t max_tokens; /* tokens to generate: as requested, or as many as fit */
-	/* Keys of the space and of the prompt's whole pages, in the arena. page_keys NULL: there is no cache below
+	/* root_key: of the space. page_keys: of the prompt's whole pages, in the arena; NULL: there is no cache below
 	 * the device, or the request does not use the cache. */
 	struct content_key root_key, *page_keys;
 	uint32_t *boundaries; /* [n_boundaries] in the arena: the ends of turns, see turns.h */
@@ -69,8 +69,8 @@ struct call_choice {
 	uint64_t last_ns; /* time of its newest token, 0: none yet */
 };
 
-/* A message to the engine thread, in server.inbox. A call has two: `submit` hands it over, `control` says that the
- * client has left or a stop string was found, which may happen while `submit` is still in the queue. */
+/* A message to the engine thread, in server.inbox. A call has two: `submit` hands the call over; `control` says that a
+ * stop string was found or that the client has left, which may happen while `submit` is still in the inbox. */
 struct call_message {
 	struct queue_node node;
 	struct call *call;
@@ -83,7 +83,7 @@ struct call_http {
 	void *own; /* made by endpoint->ask; the engine thread's while endpoint->visit runs */
 };
 
-/* text: the request, until call_submit. */
+/* text: the request as the scheduler will get it; written until call_submit. */
 struct call_text {
 	struct queue_node node; /* in the text thread's queue */
 	struct buf body;	/* dropped once parsed */
@@ -96,7 +96,7 @@ struct call_text {
 	uint32_t n_prompt;				    /* tokens of all prompts together */
 	const int32_t *end_tokens; /* [n_end_tokens] in the arena: the model's and the client's */
 	uint32_t n_end_tokens;
-	struct prefix_space space; /* the space of its cache_salt */
+	struct prefix_space space; /* from the request's cache_salt */
 };
 
 /* engine: the state of a live call (daemon/steps/live.h). */
@@ -130,12 +130,13 @@ struct call_shared {
 	struct buf tokens;	     /* records (call_record) that http has not taken */
 	struct err failure;	     /* code 0: none */
 	struct buf reply;	     /* ANSWERED without failure: the body */
-	uint64_t sent_ns; /* a stream: when call_take was last called while RUNNING, 0: not yet */
+	uint64_t
+		sent_ns; /* a stream: time of the last call_take since it is RUNNING, 0: none yet */
 	bool comment_due; /* http is to send a comment */
 };
 
 struct call {
-	/* constant */
+	/* constant once the call is handed on */
 	struct server *server;
 	const struct endpoint *endpoint;
 	char id[48];	     /* "chatcmpl-…", "cmpl-…" */
@@ -244,7 +245,7 @@ bool call_stop_wanted(struct call *c, uint32_t choice);
 /* main, http: libmicrohttpd is about to stop. Wakes; the connection is never suspended again. */
 void call_close(struct call *c);
 
-/* watch: if the connection is suspended and sent_ns lies before `before_ns`, makes a comment due and wakes. */
+/* watch: if the connection of a stream has been suspended since before `before_ns`, makes a comment due and wakes. */
 void call_tick(struct call *c, uint64_t before_ns);
 
 /* Reads the record at *offset of `tokens`, as call_take gave them, and moves *offset behind it. False at the end.

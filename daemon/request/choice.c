@@ -101,8 +101,8 @@ static void mark_content(struct choice *c, size_t begin, size_t end)
 	}
 }
 
-/* Moves c->piece, the detokenizer's new text, on to the splitter (without one to the content). It stands for the raw
- * bytes begin .. released, one byte for each, unless U+FFFD replaced invalid bytes. */
+/* Moves c->piece, the detokenizer's new text, on to the splitter, or to the content if reasoning is not split off. The
+ * piece stands for the raw bytes begin .. released, one byte for each, unless U+FFFD replaced invalid bytes. */
 static void split_piece(struct choice *c, size_t begin, size_t released)
 {
 	const struct choice_config *g = c->config;

@@ -18,7 +18,7 @@
 /* A token whose log-probabilities are to be reported, and its place in the raw bytes. */
 struct choice_place {
 	size_t begin, end;
-	size_t content; /* its bytes that became content */
+	size_t content; /* number of its bytes that became content */
 };
 
 /* Settings that are the same for all choices of an answer. */

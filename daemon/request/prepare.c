@@ -86,7 +86,7 @@ static uint64_t pages_beside(const struct server *s, uint64_t n)
 }
 
 /* The most tokens that each of n choices can generate after n_prompt tokens, with all of the server's pages. The
- * choices share whole pages of the prompt; all other pages belong to one choice. */
+ * choices share whole pages of the prompt; each other page belongs to a single choice. */
 static uint64_t pool_fit(const struct server *s, uint64_t n_prompt, uint64_t n)
 {
 	uint64_t page = s->options.page_size, shared = n_prompt / page, end;

@@ -33,7 +33,7 @@ struct handoff;
 int handoff_open(const struct handoff_config *config, struct handoff **ret,
 		 struct err *e) MUST_CHECK;
 
-/* Tells the peers that this worker ends, and drops all prompts that are under way. Before engine_close. */
+/* Tells the peers that this worker ends, drops all prompts that are under way, and frees h. Before engine_close. */
 void handoff_close(struct handoff *h);
 
 /* The part of this worker in a client's request with a prompt of so many tokens: HANDOFF_RECEIVE if a prefill worker
@@ -49,7 +49,7 @@ int handoff_take(struct handoff *h, struct scheduler_event *events, uint32_t *re
  * queues reads for which no block was free before (shipping_run). -EIO: the device is lost. */
 int handoff_run(struct handoff *h, struct err *e) MUST_CHECK;
 
-/* On a prefill worker: handles the events of a step. */
+/* On a prefill worker: takes the first tokens from the events of a step, and sends them when a prompt has all. */
 void handoff_deliver(struct handoff *h, const struct scheduler_event *events, uint32_t n);
 
 /* On a decode worker: the client's request ends, so its prompt is no longer wanted from a peer. Unknown requests are

@@ -288,8 +288,8 @@ void handoff_receive_fail(struct handoff_receive *h)
 	list_for_each (o, &h->orders, struct order, node) {
 		if (o->attempt)
 			transfer_drop(h->transfer, o->attempt);
-		/* Notes of the attempt that exist already find no order any more. They must not: its pages may belong
-		 * to other requests by then. */
+		/* From now on notes of the attempt find no order and are ignored. The order's pages may belong to other
+		 * requests by the time at which such a note is taken. */
 		o->attempt = 0;
 	}
 }

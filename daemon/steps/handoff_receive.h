@@ -9,7 +9,7 @@ struct handoff_receive {
 	const struct handoff_config *config;
 	struct transfer *transfer;
 	struct list orders;    /* prompts that are handed over */
-	uint64_t last_attempt; /* its number */
+	uint64_t last_attempt; /* number of the latest attempt */
 	/* the latest NOTE_CAME, owned: the events of that prompt borrow its draws */
 	struct transfer_note *held;
 };

@@ -213,7 +213,8 @@ int loop_flush(struct loop *l, struct prefix_stats *ret_held, struct err *e)
 	bool live = !list_empty(&l->live.calls);
 	struct scheduler_stats stats;
 
-	/* Steps that are out may have rows of sequences that have ended. These hold their pages until the commit. */
+	/* Steps that are out may have rows of sequences that have ended. These hold their pages until the commit, so
+	 * all steps are committed first. */
 	while (!live && l->n_out)
 		end_step(l);
 	if (has_failed(l, e))

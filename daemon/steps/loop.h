@@ -10,12 +10,12 @@
  *          └──────── scheduler_commit <───────────────────────────────────────────────────────┘
  *                          └── events ──> live.c: tokens to their calls, whose connections it resumes
  *
- * Two steps are out at the same time: while the device runs one, the thread plans the next, queues it behind, and hands
- * out the tokens of the one before.
+ * Up to two steps are out at the same time: while the device runs one, the thread plans the next, queues it behind,
+ * and hands out the tokens of the one before.
  *
  * The thread opens the engine, runs while there is anything to run, and sleeps on the inbox otherwise. When the
  * device is lost or the daemon ends, every live call fails with a sentence, and so does every call that still comes,
- * until loop_free.
+ * until loop_quit.
  */
 #pragma once
 

@@ -4,9 +4,9 @@
  *     scheduler_next_store -> engine_read_item -> store_put
  *     scheduler_next_load  -> store_get  -> scheduler_loaded -> engine_write_item
  *
- * engine_read_item is called before the next plan is submitted, because that plan may evict the item and overwrite
- * it. engine_write_item is, because that plan may use the item. An item for which the store has no room waits on the
- * device; if it is evicted there first, it is lost. */
+ * The copies of both ways are queued before the next plan is submitted, because that plan may overwrite the page or
+ * slot of an item that is read, and may use an item that is written. An item for which the store has no room waits on
+ * the device; if it is evicted there first, it is lost. */
 #pragma once
 
 #include "base/queue.h"
@@ -22,8 +22,9 @@ struct mover;
 int mover_open(struct server *s, struct identity *identity, struct queue *inbox, struct mover **ret,
 	       struct err *e) MUST_CHECK;
 
-/* Copies the items that the scheduler still wants to store, lets the store write its files, for at most timeout_ns, and
- * frees the mover. No request may be alive and no plan out. Before engine_close and scheduler_free. NULL is allowed. */
+/* For at most timeout_ns, copies the items that the scheduler still wants to store, and lets the store write its files.
+ * Then frees the mover. No request may be alive and no plan out. Before engine_close and scheduler_free. NULL is
+ * allowed. */
 void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_t timeout_ns);
 
 /* Starts and finishes copies as far as possible. *ret_more: copies are under way on the device; their ends wake no

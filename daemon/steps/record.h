@@ -11,7 +11,7 @@
  *     {"received": 1, "tokens": [17]}   {"receive_failed": 1, "again": 0}   {"shipped": 1}
  *
  * The file has the prompts' tokens, so only its owner can read it. When it cannot be written any more, recording
- * stops with a warning and the server goes on. One thread.
+ * stops with a warning and the server goes on. All functions belong to one thread.
  */
 #pragma once
 

@@ -35,7 +35,7 @@ struct shipping {
 	struct shipping_config config;
 	uint64_t block_bytes;
 	struct list waiting;		    /* parcels without a block */
-	uint32_t n_waiting[TRANSFER_PEERS]; /* of these, the parcels of a peer */
+	uint32_t n_waiting[TRANSFER_PEERS]; /* of these, the parcels of each peer */
 
 	pthread_mutex_t lock;
 	struct block blocks[BLOCKS_MAX]; /* [n_blocks] */
@@ -143,7 +143,8 @@ static void read_done(void *tag, bool good)
 		end_parcel(p);
 }
 
-/* A free block, unless the peer holds its share of blocks; then NULL. */
+/* Takes a free block for data of this peer. NULL: none is free, or the peer holds its share of the blocks
+ * (shipping.h). */
 static struct block *take_block(struct shipping *s, uint32_t peer)
 {
 	uint32_t n_idle = 0, n_held = 0;

@@ -2,10 +2,10 @@
  * of a layer group (the layers whose data are sent together, --transfer-window) are read into blocks of pinned memory;
  * the transfer thread sends each block as one WINDOW, without a copy.
  *
- * There are 256 MiB of blocks, and at least eight. Data that find no free block are read later: they stay unchanged
- * on the device until all of the prompt was sent. A peer gets another block only while it holds less than four times
- * as many as are free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and Hahne, 1998). Only
- * the engine thread calls these functions. */
+ * There are 256 MiB of blocks, but at least eight blocks. Data that find no free block are read later: they stay
+ * unchanged on the device until all of the prompt was sent. A peer gets another block only while it holds less than
+ * four times as many as are free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and Hahne,
+ * 1998). Only the engine thread calls these functions. */
 #pragma once
 
 #include "daemon/transfer/transfer.h"
