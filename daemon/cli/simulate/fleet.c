@@ -47,7 +47,7 @@ enum event_type { EVENT_STEP, EVENT_PREPARE, EVENT_ARRIVED };
 
 struct event {
 	double at;
-	uint64_t number; /* in the order of creation */
+	uint64_t number; /* order of creation, which decides between equal times */
 	enum event_type type;
 	uint32_t worker;	 /* STEP: the worker whose oldest plan ends */
 	struct attempt *attempt; /* PREPARE, ARRIVED */
