@@ -214,7 +214,8 @@ static const struct evict_entry *first_of(struct prefix_cache *c, enum evict_gro
 	return h->n ? h->v : NULL;
 }
 
-/* Evicts the first node of these groups, of EVICT_STATE its slot alone. Not all of the groups may be empty. */
+/* Evicts the first node of these groups; if that is one of EVICT_STATE, its slot alone. Not all of the groups may be
+ * empty. */
 static void evict_one(struct prefix_cache *c, const enum evict_group *groups, unsigned int n_groups)
 {
 	const struct evict_entry *first = NULL;

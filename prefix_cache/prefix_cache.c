@@ -201,8 +201,8 @@ void prefix_cache_put_page(struct prefix_cache *c, uint32_t page)
 
 	assert(page < c->config.n_pages);
 	n = c->page_owner[page];
-	assert(!n || pool_refs(c->pages, page) >
-			     1); /* the caller cannot give back the tree's own reference */
+	/* The caller cannot give back the tree's own reference. */
+	assert(!n || pool_refs(c->pages, page) > 1);
 	pool_put(c->pages, page);
 	if (n && pool_refs(c->pages, page) == 1)
 		share(c, n, -1);

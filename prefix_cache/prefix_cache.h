@@ -146,8 +146,8 @@ struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix
 void prefix_cache_lock(struct prefix_cache *c, struct prefix_node *n);
 void prefix_cache_unlock(struct prefix_cache *c, struct prefix_node *n);
 
-/* A pinned slot is not evicted, and neither is its node. If it leaves the tree otherwise (prefix_cache_retire), the
- * pool does not give it out before it is unpinned. Pins are counted. */
+/* A pinned slot is not evicted, and neither is its node. If the slot leaves the tree otherwise (prefix_cache_retire),
+ * the pool does not give it out before it is unpinned. Pins are counted. */
 void prefix_cache_pin(struct prefix_cache *c, uint32_t slot);
 void prefix_cache_unpin(struct prefix_cache *c, uint32_t slot);
 
@@ -164,7 +164,8 @@ struct prefix_node *prefix_cache_extend(struct prefix_cache *c, struct prefix_no
 
 /* Why a state was kept, the best reason first: a checkpoint that was added for two reasons has the better one. */
 enum prefix_checkpoint {
-	PREFIX_CHECKPOINT_PROMPT,  /* at the end of a prompt: the next turn begins here */
+	/* at a prompt's end, where its next turn begins; also every state that was loaded from the store */
+	PREFIX_CHECKPOINT_PROMPT,
 	PREFIX_CHECKPOINT_MESSAGE, /* at a turn's end, or where two prompts part */
 	PREFIX_CHECKPOINT_CHUNK,   /* where a window of a prefill ended */
 	PREFIX_CHECKPOINT_DECODE,  /* while generating */

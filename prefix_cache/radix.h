@@ -39,7 +39,7 @@ struct prefix_node {
 	uint32_t depth; /* tokens from the root to the end */
 	uint32_t n_children;
 	uint32_t locks;	 /* locks of callers, one for a pinned slot, one for every locked child */
-	uint32_t shared; /* pages to which requests have references as well */
+	uint32_t shared; /* pages of the edge to which requests have references as well */
 	uint64_t id;	 /* from 1 in order of creation; spaces: 0 */
 	uint64_t origin;
 	uint64_t content;	   /* of a space: start of its children's hashes */

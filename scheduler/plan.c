@@ -17,7 +17,7 @@
 /* The most requests that one plan may make followers (sharing.h), so that its cost does not grow with the queue. */
 enum { FOLLOWING_MAX = 64 };
 
-struct builder {
+struct plan_builder {
 	struct scheduler *s;
 	struct step *t;
 	uint64_t number;
@@ -27,8 +27,8 @@ struct builder {
 };
 
 /* Adds the next row of q. The row reads slot q->source and writes q->slot, which is the source of the row after it. */
-static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens, uint32_t n_tokens,
-		    bool decode)
+static void add_row(struct plan_builder *b, struct sequence *q, const int32_t *tokens,
+		    uint32_t n_tokens, bool decode)
 {
 	uint32_t i = b->t->plan.n_rows++;
 	struct plan_row *row = &b->t->rows[i];
@@ -56,7 +56,7 @@ static void add_row(struct builder *b, struct sequence *q, const int32_t *tokens
 }
 
 /* Adds a reset of the token counts of q's seat, if q's draws use them and they are not q's yet. */
-static void reset_counts(struct builder *b, struct sequence *q)
+static void reset_counts(struct plan_builder *b, struct sequence *q)
 {
 	const struct request *r = q->request;
 	struct plan_seat_reset *reset = &b->t->resets[b->t->plan.n_resets];
@@ -77,7 +77,7 @@ static void reset_counts(struct builder *b, struct sequence *q)
 }
 
 /* Adds a draw of q from the logits of the last row. */
-static void add_draw(struct builder *b, struct sequence *q)
+static void add_draw(struct plan_builder *b, struct sequence *q)
 {
 	const struct request *r = q->request;
 	struct plan *p = &b->t->plan;
@@ -105,7 +105,7 @@ static void add_draw(struct builder *b, struct sequence *q)
 /* ---- prompts ---- */
 
 /* The prompt is planned to its end, or the request resumes behind it: the request's choices may decode. */
-static void end_prompt(struct builder *b, struct request *r)
+static void end_prompt(struct plan_builder *b, struct request *r)
 {
 	request_advance(r, REQUEST_PROMPT_PLANNED);
 	for (uint32_t i = 0; i < r->ask.n_choices; i++)
@@ -115,7 +115,7 @@ static void end_prompt(struct builder *b, struct request *r)
 
 /* If the request wants scores, adds one for each of the last row's tokens that is not the prompt's last: the
  * log-probability of the token behind it. */
-static void add_score(struct builder *b, struct request *r)
+static void add_score(struct plan_builder *b, struct request *r)
 {
 	struct plan *p = &b->t->plan;
 	const struct plan_row *row = &b->t->rows[p->n_rows - 1];
@@ -136,7 +136,7 @@ static void add_score(struct builder *b, struct request *r)
 
 /* Adds the next window of a prompt. With the last window every choice draws its first token, unless it has drawn
  * before. */
-static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
+static void add_window(struct plan_builder *b, struct request *r, uint32_t n_tokens)
 {
 	r->window_start = r->trunk->n_planned;
 	add_row(b, r->trunk, r->ask.prompt + r->trunk->n_planned, n_tokens, false);
@@ -160,9 +160,9 @@ static void add_window(struct builder *b, struct request *r, uint32_t n_tokens)
 	end_prompt(b, r);
 }
 
-/* Handles the first request of the queue: it is admitted, becomes a follower, waits for a load, or receives its
- * prompt. False: it stays in the queue, and all requests behind it wait too. */
-static bool admit_first(struct builder *b, struct request *r, bool *admitted)
+/* Handles the first request of the queue: it is admitted, becomes a follower, waits for a load, or waits for its prompt
+ * from another worker (Receiving). False: it stays in the queue, and all requests behind it wait too. */
+static bool admit_first(struct plan_builder *b, struct request *r, bool *admitted)
 {
 	struct prefix_match m;
 
@@ -182,7 +182,7 @@ static bool admit_first(struct builder *b, struct request *r, bool *admitted)
 	return *admitted;
 }
 
-static void plan_prefills(struct builder *b)
+static void plan_prefills(struct plan_builder *b)
 {
 	struct scheduler *s = b->s;
 	uint32_t budget = s->config.max_prefill_tokens;
@@ -224,7 +224,7 @@ static void plan_prefills(struct builder *b)
 
 /* Admits requests at the head of the queue that receive their prompts: they use no budget and wait for no other
  * prompt. */
-static void plan_receives(struct builder *b)
+static void plan_receives(struct plan_builder *b)
 {
 	struct scheduler *s = b->s;
 	struct request *r;
@@ -242,7 +242,7 @@ static void plan_receives(struct builder *b)
 /* ---- decoding ---- */
 
 /* Whether q can have a decode row in this plan: it has no row yet, and another token to run. */
-static bool can_decode(const struct builder *b, const struct sequence *q)
+static bool can_decode(const struct plan_builder *b, const struct sequence *q)
 {
 	return !q->ended && q->last_plan != b->number &&
 	       q->n_generated + q->n_drawing < q->request->ask.max_tokens;
@@ -259,7 +259,7 @@ static void prefetch_sequence(const struct list *node)
 }
 
 /* Gives every decoding sequence a page for its next token, if it has none. */
-static void grow_sequences(struct builder *b)
+static void grow_sequences(struct plan_builder *b)
 {
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
 		prefetch_sequence(&q->node);
@@ -271,7 +271,7 @@ static void grow_sequences(struct builder *b)
 }
 
 /* Adds a decode row of q for its newest token, or for a token that is computed again. */
-static void add_decode(struct builder *b, struct sequence *q)
+static void add_decode(struct plan_builder *b, struct sequence *q)
 {
 	struct request *r = q->request;
 	uint32_t at = q->n_planned - r->ask.n_prompt; /* index of the row's token in `generated` */
@@ -284,7 +284,7 @@ static void add_decode(struct builder *b, struct sequence *q)
 		b->s->stats.replayed_tokens++;
 }
 
-static void plan_decodes(struct builder *b)
+static void plan_decodes(struct plan_builder *b)
 {
 	list_for_each (q, &b->s->decoding, struct sequence, node) {
 		struct request *r = q->request;
@@ -304,7 +304,7 @@ static void plan_decodes(struct builder *b)
 /* ---- checkpoints ---- */
 
 /* Makes a checkpoint of the state that row i leaves, if there is another slot for the owner's next row to write. */
-static void hand_over(struct builder *b, uint32_t i, enum prefix_checkpoint kind)
+static void hand_over(struct plan_builder *b, uint32_t i, enum prefix_checkpoint kind)
 {
 	struct step_row *more = &b->t->more[i];
 
@@ -327,7 +327,7 @@ static void add_snapshot(struct plan_row *row, struct step_row *more, const stru
 }
 
 /* Keeps states inside a prefill row, the most valuable first, and the one at its end, as long as there are slots. */
-static void keep_window_states(struct builder *b, uint32_t i)
+static void keep_window_states(struct plan_builder *b, uint32_t i)
 {
 	const struct scheduler_config *c = &b->s->config;
 	struct plan_row *row = &b->t->rows[i];
@@ -350,7 +350,7 @@ static void keep_window_states(struct builder *b, uint32_t i)
 	r->window_start = end;
 }
 
-static void keep_states(struct builder *b)
+static void keep_states(struct plan_builder *b)
 {
 	const struct scheduler_config *c = &b->s->config;
 
@@ -373,7 +373,7 @@ static bool try_build(struct scheduler *s)
 {
 	uint64_t number = s->planned + 1;
 	struct step *t = step_of(s, number);
-	struct builder b = {.s = s, .t = t, .number = number};
+	struct plan_builder b = {.s = s, .t = t, .number = number};
 
 	t->plan = (struct plan){
 		.step = number,

@@ -84,7 +84,7 @@ struct plan_draw {
 /* Asks for log-probabilities of a prompt's tokens (*scores*): of next[i] behind the row's token i. Draws nothing. */
 struct plan_score {
 	const int32_t *next; /* [n_tokens] ids, all known */
-	uint32_t n_tokens;   /* scores the first tokens of the row */
+	uint32_t n_tokens;   /* how many of the row's tokens, from the first on */
 	uint32_t row;	     /* a prefill row; one score a row at most */
 	uint32_t n_top;	     /* most likely tokens reported beside each, at most TOP_LOGPROBS_MAX */
 };

@@ -32,7 +32,7 @@
  *     |  the tree's pages  | its own, written | in plans that are out | empty |
  *
  * A choice that has ended draws no more. It keeps its pages and slot until no plan that is out uses it; a trunk also
- * until the fork, or until all of it has been sent. */
+ * until the fork, or (HANDOFF_SEND) until scheduler_shipped. */
 #pragma once
 
 #include "base/list.h"
@@ -109,7 +109,8 @@ enum { WANTED_MAX = SNAPSHOTS_MAX };
  * trunk != NULL  <=>  admitted or Receiving, and not yet forked; one that is sent never forks.
  */
 struct request {
-	struct scheduler_request ask; /* as submitted; its arrays lie behind `choices` */
+	/* as submitted, but for handoff and n_have, which change; its arrays lie behind `choices` */
+	struct scheduler_request ask;
 	uint64_t id;
 	struct map_node by_id; /* in scheduler.requests */
 	size_t waiting_index;  /* place in scheduler.waiting, or WAITING_NONE */
@@ -119,12 +120,12 @@ struct request {
 	uint32_t following_to; /* tokens of the leader's prompt that it waits for */
 	struct list receiving; /* in scheduler.receiving while Receiving, else in no list */
 	enum request_state state;
-	struct load *load;     /* the load that it waits for outside of the queue, or NULL */
-	uint32_t n_loads;      /* number of loads that it has waited for */
-	bool loads_over;       /* it waits for no more loads */
-	enum prefix_miss lost; /* the reason for a miss after a failed load; else NONE */
-	bool admitted;	       /* it was admitted at least once: `hit` is known */
-	bool retracted;	       /* it was retracted and not admitted again */
+	struct tier_load *load; /* the load that it waits for outside of the queue, or NULL */
+	uint32_t n_loads;	/* number of loads that it has waited for */
+	bool loads_over;	/* it waits for no more loads */
+	enum prefix_miss lost;	/* the reason for a miss after a failed load; else NONE */
+	bool admitted;		/* it was admitted at least once: `hit` is known */
+	bool retracted;		/* it was retracted and not admitted again */
 	struct scheduler_hit hit;
 	/* Its prompt was prefilled (origin 0) when it was first admitted. So it resumes only from pages of the same
 	 * origins later. */
@@ -172,7 +173,7 @@ static inline bool request_ships(const struct request *r)
  * has drawn becomes Shipping. Does nothing if the choice has ended already. */
 void request_end_choice(struct sequence *q);
 
-/* Ends all choices. Does nothing if the request is over. */
+/* Ends all choices, or ends Shipping: the request is Aborted. Does nothing if it is Finished or Aborted already. */
 void request_abort(struct request *r);
 
 /* Makes room for one more draw, beside those in plans that are out. -ENOMEM. */

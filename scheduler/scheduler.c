@@ -116,7 +116,7 @@ void scheduler_free(struct scheduler *s)
 	map_drain(&s->requests, free_request, NULL);
 	map_release(&s->requests);
 	waiting_free(&s->waiting);
-	list_for_each (l, &s->loads, struct load, node)
+	list_for_each (l, &s->loads, struct tier_load, node)
 		free(l);
 	tiers_free(s->tiers);
 	prefix_cache_free(s->cache);

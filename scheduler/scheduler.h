@@ -77,9 +77,10 @@ struct scheduler_config {
 	 * device. */
 	void (*content_key)(const struct content_key *before, const int32_t *tokens, uint32_t n,
 			    struct content_key *ret);
-	uint32_t max_seqs;	     /* sequences that run at the same time (seats) */
-	uint32_t max_prefill_tokens; /* prefill budget of a step, >= page_tokens, state_tokens */
-	uint32_t max_model_len;	     /* prompt + generated tokens of a sequence */
+	uint32_t max_seqs; /* sequences that run at the same time (seats) */
+	/* prefill budget of a step, in prompt tokens; at least page_tokens and state_tokens */
+	uint32_t max_prefill_tokens;
+	uint32_t max_model_len; /* prompt + generated tokens of a sequence */
 	/* HANDOFF_RECEIVE: a prompt with fewer uncached tokens is computed here. */
 	uint32_t handoff_min_tokens;
 	uint32_t vocab_size;
@@ -166,15 +167,15 @@ struct scheduler_stats {
 	struct prefix_stats cache;
 };
 
-/* A page or state to copy from the device to the store (a *store*), or from the store to the device (a *load*). */
+/* A page or state to copy from the device to the store, or from the store to the device. */
 struct scheduler_item {
-	struct tier_item item; /* of a load without parent_origin */
-	/* Of a store: */
+	struct tier_item item; /* to the device: without parent_origin */
+	/* To the store: */
 	struct content_key parent; /* key of the page before */
 	uint32_t depth;		   /* tokens from the prompt's beginning to the item's end */
 	const int32_t *tokens; /* [page_tokens] of a page, borrowed until the next plan or commit */
 	uint32_t id;	       /* the page or slot to read */
-	/* Of a load: arguments for scheduler_loaded. */
+	/* To the device: arguments for scheduler_loaded. */
 	uint64_t request;
 	uint32_t index;
 };
@@ -284,8 +285,8 @@ int scheduler_flush(struct scheduler *s) MUST_CHECK;
 const struct prefix_cache *scheduler_cache(const struct scheduler *s);
 
 /* A hash of the work in a plan: the tokens of prefill rows; start and length of all rows; snapshots, draws, scores and
- * ships; the numbers of resets and copies. Not of ids of pages, slots and seats, generated tokens, and parameters of
- * draws. `tigon simulate --replay` compares plans by it. */
+ * ships; the numbers of resets and copies. It leaves out the ids of pages, slots and seats, generated tokens, and the
+ * parameters of draws. `tigon simulate --replay` compares plans by it. */
 uint64_t plan_hash(const struct plan *p);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *ret);

@@ -95,8 +95,8 @@ bool sharing_follow(struct scheduler *s, struct request *r, const struct prefix_
 		if (leader->ask.cache_disabled || !leader->trunk || !leader->trunk->path ||
 		    !same_space(r, leader))
 			continue;
-		/* A request that must get its earlier bits again, or the bits of a prefill, cannot use another one's
-		 * pages. */
+		/* A request that must get its earlier bits again, or the bits of a prefill, cannot use the pages of a
+		 * leader whose prompt was not prefilled throughout. */
 		if (((r->admitted && r->origin_known) || r->ask.handoff == HANDOFF_SEND) &&
 		    leader->trunk->prompt_origin != PREFIX_PREFILLED)
 			continue;

@@ -180,15 +180,15 @@ uint32_t scheduler_take_uses(struct scheduler *s, struct tier_item *ret, uint32_
  * missing item; but each load reads the items before it again. */
 enum { LOADS_MAX = 16 };
 
-static struct load *new_load(struct scheduler *s, struct request *r, const struct prefix_match *m,
-			     uint32_t n)
+static struct tier_load *new_load(struct scheduler *s, struct request *r,
+				  const struct prefix_match *m, uint32_t n)
 {
 	uint32_t from = m->n_tokens / s->config.page_tokens;
-	struct load *l = malloc(sizeof(*l) + (n - from) * sizeof(l->pages[0]));
+	struct tier_load *l = malloc(sizeof(*l) + (n - from) * sizeof(l->pages[0]));
 
 	if (!l)
 		return NULL;
-	*l = (struct load){.request = r, .from = from, .n = n, .slot = POOL_NONE};
+	*l = (struct tier_load){.request = r, .from = from, .n = n, .slot = POOL_NONE};
 	list_init(&l->node);
 	l->path = prefix_cache_use(s->cache, &s->key, m, s->hit_pages);
 	if (!l->path) {
@@ -236,7 +236,7 @@ bool tiering_load(struct scheduler *s, struct request *r, const struct prefix_ma
 }
 
 /* Frees the load, with the pages and the slot that the tree did not get. */
-static void free_load(struct scheduler *s, struct load *l)
+static void free_load(struct scheduler *s, struct tier_load *l)
 {
 	for (uint32_t i = l->n_given; i < l->n - l->from; i++)
 		prefix_cache_put_page(s->cache, l->pages[i].id);
@@ -257,7 +257,7 @@ bool tiering_leave(struct scheduler *s, struct request *r)
 }
 
 /* Ends a load; its request queues again. */
-static void end_load(struct scheduler *s, struct load *l)
+static void end_load(struct scheduler *s, struct tier_load *l)
 {
 	struct request *r = l->request;
 
@@ -270,7 +270,7 @@ static void end_load(struct scheduler *s, struct load *l)
 void tiering_drop_loads(struct scheduler *s)
 {
 	while (!list_empty(&s->loads)) {
-		struct load *l = container_of(s->loads.next, struct load, node);
+		struct tier_load *l = container_of(s->loads.next, struct tier_load, node);
 
 		l->failed = l->request->loads_over = true;
 		end_load(s, l);
@@ -278,7 +278,7 @@ void tiering_drop_loads(struct scheduler *s)
 }
 
 /* Item i of a load: first its pages, last the state at their end. */
-static struct tier_item load_item(const struct load *l, uint32_t i)
+static struct tier_item load_item(const struct tier_load *l, uint32_t i)
 {
 	uint32_t n_pages = l->n - l->from, page = MIN(i, n_pages - 1);
 
@@ -291,7 +291,7 @@ static struct tier_item load_item(const struct load *l, uint32_t i)
 
 bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret)
 {
-	list_for_each (l, &s->loads, struct load, node) {
+	list_for_each (l, &s->loads, struct tier_load, node) {
 		if (l->failed || l->n_asked == l->n_items)
 			continue;
 		*ret = (struct scheduler_item){.item = load_item(l, l->n_asked),
@@ -304,7 +304,7 @@ bool scheduler_next_load(struct scheduler *s, struct scheduler_item *ret)
 }
 
 /* All items have come, or one failed: ends the load, and hands the items to the tree if all are good. */
-static void finish_load(struct scheduler *s, struct load *l)
+static void finish_load(struct scheduler *s, struct tier_load *l)
 {
 	struct request *r = l->request;
 	uint32_t P = s->config.page_tokens, n = l->n - l->from;
@@ -332,7 +332,7 @@ bool scheduler_loaded(struct scheduler *s, uint64_t request, uint32_t index, boo
 		      uint32_t *ret_id)
 {
 	struct request *r = find_request(s, request);
-	struct load *l = r ? r->load : NULL;
+	struct tier_load *l = r ? r->load : NULL;
 	bool wanted;
 
 	if (!l || index >= l->n_asked)

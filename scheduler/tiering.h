@@ -29,7 +29,7 @@ struct waiting_store {
 };
 
 /* The items that a request waits for: first pages, last the state at their end, if the model has states. */
-struct load {
+struct tier_load {
 	struct list node; /* in scheduler.loads */
 	struct request *request;
 	struct prefix_node *path; /* locked path; has from + n_given pages */
