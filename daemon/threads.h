@@ -18,8 +18,8 @@
  *     connection resume  any                http      "look at your call again"             call.c
  *     watch.epoll_fd     system             watch     hang-ups, by connection               watch.c
  *     transfer.tasks     engine             transfer  prompts to hand over, first tokens    transfer/transfer.c
- *     transfer.windows   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
- *     sending.returned   ZeroMQ's threads   transfer  windows that the system has taken     transfer/sending.c
+ *     transfer.parcels   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
+ *     sending.returned   ZeroMQ's threads   transfer  parcels that the system has taken     transfer/sending.c
  *     worker.notes       transfer           engine    prompts from peers, data that came    transfer/worker.c
  *     lifecycle.event_fd any                main      the state changed, the last call ended  lifecycle.c
  *

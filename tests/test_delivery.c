@@ -33,14 +33,14 @@ static struct delivery *waiting(uint32_t n_prompt, uint32_t n_have, uint32_t n_c
 	return r;
 }
 
-static struct wire_piece piece(uint32_t layer, uint32_t part, uint32_t first, uint32_t n)
+static struct wire_run run(uint32_t layer, uint32_t part, uint32_t first, uint32_t n)
 {
-	return (struct wire_piece){layers[layer].part_bytes[part] * n, layer, first, n, part};
+	return (struct wire_run){layers[layer].part_bytes[part] * n, layer, first, n, part};
 }
 
-static int receive(struct delivery *r, uint32_t sequence, struct wire_piece p, struct err *e)
+static int receive(struct delivery *r, uint32_t sequence, struct wire_run p, struct err *e)
 {
-	struct wire_window w = {.sequence = sequence, .n_layers = 3, .n_pieces = 1, .pieces = &p};
+	struct wire_window w = {.sequence = sequence, .n_layers = 3, .n_runs = 1, .runs = &p};
 
 	return delivery_receive(r, &w, SECOND, e);
 }
@@ -66,12 +66,12 @@ TEST(way)
 	struct delivery *r = receiver(130, 64, 2), *s;
 	struct wire_i32 tokens[130] = {{0}};
 	struct wire_prepare p = {.tokens = tokens, .n_tokens = 130, .n_have = 64, .n_choices = 2};
-	struct wire_piece a[] = {piece(0, 0, 1, 2), piece(0, 1, 1, 2)};
-	struct wire_piece b[] = {piece(1, 0, 0, 1), piece(1, 1, 0, 1), piece(2, 0, 1, 1),
-				 piece(2, 1, 1, 1), piece(2, 0, 2, 1), piece(2, 1, 2, 1)};
-	struct wire_window first = {.sequence = 9, .n_layers = 1, .n_pieces = 2, .pieces = a};
+	struct wire_run a[] = {run(0, 0, 1, 2), run(0, 1, 1, 2)};
+	struct wire_run b[] = {run(1, 0, 0, 1), run(1, 1, 0, 1), run(2, 0, 1, 1),
+			       run(2, 1, 1, 1), run(2, 0, 2, 1), run(2, 1, 2, 1)};
+	struct wire_window first = {.sequence = 9, .n_layers = 1, .n_runs = 2, .runs = a};
 	struct wire_window second = {
-		.sequence = 9, .first_layer = 1, .n_layers = 2, .n_pieces = 6, .pieces = b};
+		.sequence = 9, .first_layer = 1, .n_layers = 2, .n_runs = 6, .runs = b};
 	struct draw_result draws[2] = {{.token = 3}, {.token = 4}};
 	struct wire_status status;
 	struct delivery_counts c;
@@ -135,7 +135,7 @@ static void failed(struct delivery *r, int got, int code, const char *text)
 	delivery_failed_status(r, &status);
 	check(status.status == DELIVERY_FAILED && status.code == (uint32_t)code &&
 	      status.n_text == strlen(delivery_error(r)->text));
-	check(receive(r, 0, piece(0, 0, 0, 1), NULL) == DELIVERY_IGNORED);
+	check(receive(r, 0, run(0, 0, 0, 1), NULL) == DELIVERY_IGNORED);
 	check(delivery_hear(r, &status, 0, NULL) == DELIVERY_IGNORED);
 	check(!delivery_tick(r, UINT64_MAX) && delivery_deadline(r) == UINT64_MAX);
 	delivery_raise(r, DELIVERY_WAITING_FOR_INPUT, 0);
@@ -148,18 +148,17 @@ TEST(wrong_windows)
 {
 	struct err e = {0};
 	struct delivery *r = receiver(128, 0, 1);
-	struct wire_piece p = piece(0, 0, 0, 1);
+	struct wire_run p = run(0, 0, 0, 1);
 
 	failed(r, receive(r, 0, p, &e), EPROTO, "before it was asked for");
 	r = waiting(128, 64, 1);
 	failed(r, receive(r, 0, p, &e), EPROTO, "1 pages from 0 on, but 1 from 1 on");
 	r = waiting(128, 0, 1);
-	failed(r, receive(r, 0, piece(0, 0, 1, 2), &e), EPROTO, "2 pages from 1 on");
+	failed(r, receive(r, 0, run(0, 0, 1, 2), &e), EPROTO, "2 pages from 1 on");
 	r = waiting(128, 0, 1);
-	failed(r, receive(r, 0, piece(0, 2, 0, 1), &e), EPROTO, "part 2 of layer 0");
+	failed(r, receive(r, 0, run(0, 2, 0, 1), &e), EPROTO, "part 2 of layer 0");
 	r = waiting(128, 0, 1);
-	failed(r, receive(r, 0, piece(1, 0, 0, 2), &e), EPROTO,
-	       "2 pages from 0 on, but 1 from 0 on");
+	failed(r, receive(r, 0, run(1, 0, 0, 2), &e), EPROTO, "2 pages from 0 on, but 1 from 0 on");
 	r = waiting(128, 0, 1);
 	p.layer = 3;
 	failed(r, receive(r, 0, p, &e), EPROTO, "layer 3 of 3");
@@ -168,11 +167,10 @@ TEST(wrong_windows)
 	p.bytes++;
 	failed(r, receive(r, 0, p, &e), EPROTO, "101 bytes for 1 times 100");
 	r = waiting(128, 0, 1);
-	failed(r, receive(r, 10, piece(0, 0, 0, 1), &e), EPROTO,
-	       "window 10 came, but there are 10");
+	failed(r, receive(r, 10, run(0, 0, 0, 1), &e), EPROTO, "WINDOW 10 came, but there are 10");
 	r = waiting(128, 0, 1);
-	is_int(receive(r, 0, piece(0, 0, 0, 2), &e), DELIVERY_TAKEN, "two pages");
-	failed(r, receive(r, 1, piece(0, 0, 1, 1), &e), EPROTO,
+	is_int(receive(r, 0, run(0, 0, 0, 2), &e), DELIVERY_TAKEN, "two pages");
+	failed(r, receive(r, 1, run(0, 0, 1, 1), &e), EPROTO,
 	       "part 0 of layer 0, page 1, came twice");
 	ok_all("failed deliveries stay failed and ignore what comes");
 }
@@ -195,16 +193,16 @@ TEST(wrong_statuses)
 	failed(r, delivery_hear(r, &s, 0, &e), EPROTO, "of 64 tokens 65 were cached");
 	r = waiting(64, 0, 2);
 	s = success(r, 0, 2);
-	failed(r, delivery_hear(r, &s, 0, &e), EPROTO, "of 0 windows 0 came, with 0 of 1187 bytes");
+	failed(r, delivery_hear(r, &s, 0, &e), EPROTO, "of 0 WINDOWs 0 came, with 0 of 1187 bytes");
 	r = waiting(64, 0, 2);
 	s = success(r, 1, 2);
 	is_int(delivery_hear(r, &s, 0, &e), DELIVERY_TAKEN, "one window is announced");
-	failed(r, receive(r, 0, piece(0, 0, 0, 1), &e), EPROTO,
-	       "of 1 windows 1 came, with 100 of 1187");
+	failed(r, receive(r, 0, run(0, 0, 0, 1), &e), EPROTO,
+	       "of 1 WINDOWs 1 came, with 100 of 1187");
 	r = waiting(64, 0, 2);
 	s = success(r, 2, 2);
-	is_int(receive(r, 2, piece(0, 0, 0, 1), &e), DELIVERY_TAKEN, "window 2 comes");
-	failed(r, delivery_hear(r, &s, 0, &e), EPROTO, "of 2 windows number 2 came");
+	is_int(receive(r, 2, run(0, 0, 0, 1), &e), DELIVERY_TAKEN, "window 2 comes");
+	failed(r, delivery_hear(r, &s, 0, &e), EPROTO, "of 2 WINDOWs number 2 came");
 	r = waiting(64, 0, 2);
 	s = (struct wire_status){.status = DELIVERY_FAILED,
 				 .code = ENOSPC,
@@ -228,12 +226,12 @@ TEST(orders)
 	is_int(delivery_hear(r, &old, 0, &e), DELIVERY_TAKEN, "a status that rises");
 	is_int(delivery_hear(r, &old, 0, &e), DELIVERY_IGNORED, "one that does not");
 	is_int(delivery_hear(r, &s, 0, &e), DELIVERY_TAKEN, "success without tokens");
-	is_int(receive(r, 5, piece(1, 1, 0, 1), &e), DELIVERY_TAKEN, "the state first");
-	is_int(receive(r, 1, piece(1, 0, 0, 1), &e), DELIVERY_TAKEN, "and so on, backwards");
-	is_int(receive(r, 0, piece(2, 1, 0, 1), &e), DELIVERY_TAKEN, "and so on");
-	is_int(receive(r, 4, piece(2, 0, 0, 1), &e), DELIVERY_TAKEN, "and so on");
-	is_int(receive(r, 3, piece(0, 1, 0, 1), &e), DELIVERY_TAKEN, "and so on");
-	is_int(receive(r, 2, piece(0, 0, 0, 1), &e), DELIVERY_TAKEN, "all data");
+	is_int(receive(r, 5, run(1, 1, 0, 1), &e), DELIVERY_TAKEN, "the state first");
+	is_int(receive(r, 1, run(1, 0, 0, 1), &e), DELIVERY_TAKEN, "and so on, backwards");
+	is_int(receive(r, 0, run(2, 1, 0, 1), &e), DELIVERY_TAKEN, "and so on");
+	is_int(receive(r, 4, run(2, 0, 0, 1), &e), DELIVERY_TAKEN, "and so on");
+	is_int(receive(r, 3, run(0, 1, 0, 1), &e), DELIVERY_TAKEN, "and so on");
+	is_int(receive(r, 2, run(0, 0, 0, 1), &e), DELIVERY_TAKEN, "all data");
 	is_int(delivery_status(r), DELIVERY_TRANSFERRING, "no tokens, no success");
 	is_int(delivery_hear(r, &old, 0, &e), DELIVERY_IGNORED, "an old status");
 	is_int(delivery_hear(r, &told, 0, &e), DELIVERY_TAKEN, "the tokens");
@@ -246,8 +244,8 @@ TEST(sender)
 {
 	struct delivery *s;
 	struct wire_prepare p = {.n_tokens = 128, .n_have = 32, .n_choices = 1};
-	struct wire_piece k = piece(0, 0, 0, 1);
-	struct wire_window w = {.n_layers = 1, .n_pieces = 1, .pieces = &k};
+	struct wire_run k = run(0, 0, 0, 1);
+	struct wire_window w = {.n_layers = 1, .n_runs = 1, .runs = &k};
 	struct draw_result draw = {.token = 1};
 	struct err e = {0};
 	int got;
@@ -286,8 +284,8 @@ TEST(times)
 	struct delivery *r = receiver(64, 0, 1), *s;
 	struct wire_i32 token = {1};
 	struct wire_prepare p = {.n_tokens = 1, .tokens = &token, .n_choices = 1};
-	struct wire_piece k = piece(0, 0, 0, 1);
-	struct wire_window w = {.n_layers = 1, .n_pieces = 1, .pieces = &k};
+	struct wire_run k = run(0, 0, 0, 1);
+	struct wire_window w = {.n_layers = 1, .n_runs = 1, .runs = &k};
 	struct err e = {0};
 
 	ok(!delivery_tick(r, 300 * SECOND - 1), "a receiver waits 300 s");
@@ -336,8 +334,8 @@ struct model {
 	struct {
 		uint32_t layer, part, page;
 		bool came;
-	} parts[WIRE_PARTS * LAYERS * PAGES];
-	uint32_t n_parts;
+	} pieces[WIRE_PARTS * LAYERS * PAGES];
+	uint32_t n_pieces;
 	uint32_t sequences[WINDOWS_MAX];
 	uint32_t n_sequences;
 	uint64_t bytes, expected_bytes, progress;
@@ -373,9 +371,9 @@ static void model_new(struct model *m)
 				layer->part_bytes[part];
 			for (uint32_t page = state ? 0 : m->n_have / 4;
 			     page < (state ? 1 : n_pages); page++) {
-				m->parts[m->n_parts].layer = l;
-				m->parts[m->n_parts].part = part;
-				m->parts[m->n_parts++].page = page;
+				m->pieces[m->n_pieces].layer = l;
+				m->pieces[m->n_pieces].part = part;
+				m->pieces[m->n_pieces++].page = page;
 				m->expected_bytes += layer->part_bytes[part];
 			}
 		}
@@ -386,8 +384,8 @@ static void model_settle(struct model *m)
 {
 	bool all = true;
 
-	for (uint32_t i = 0; i < m->n_parts; i++)
-		all = all && m->parts[i].came;
+	for (uint32_t i = 0; i < m->n_pieces; i++)
+		all = all && m->pieces[i].came;
 	if (m->heard != DELIVERY_SUCCESS)
 		return;
 	for (uint32_t i = 0; i < m->n_sequences; i++)
@@ -399,15 +397,15 @@ static void model_settle(struct model *m)
 		m->status = DELIVERY_SUCCESS;
 }
 
-/* One page of a piece. */
+/* Takes one piece. False: it came before, or there is no such piece. */
 static bool model_take(struct model *m, uint32_t layer, uint32_t part, uint32_t page)
 {
-	for (uint32_t i = 0; i < m->n_parts; i++)
-		if (m->parts[i].layer == layer && m->parts[i].part == part &&
-		    m->parts[i].page == page) {
-			bool again = m->parts[i].came;
+	for (uint32_t i = 0; i < m->n_pieces; i++)
+		if (m->pieces[i].layer == layer && m->pieces[i].part == part &&
+		    m->pieces[i].page == page) {
+			bool again = m->pieces[i].came;
 
-			m->parts[i].came = true;
+			m->pieces[i].came = true;
 			return !again;
 		}
 	return false;
@@ -418,7 +416,7 @@ static bool model_receive(struct model *m, const struct wire_window *w, uint64_t
 {
 	if (m->status >= DELIVERY_SUCCESS)
 		return false;
-	if (m->status < DELIVERY_WAITING_FOR_INPUT || w->sequence >= m->n_parts) {
+	if (m->status < DELIVERY_WAITING_FOR_INPUT || w->sequence >= m->n_pieces) {
 		m->status = DELIVERY_FAILED;
 		return false;
 	}
@@ -426,8 +424,8 @@ static bool model_receive(struct model *m, const struct wire_window *w, uint64_t
 		if (m->sequences[i] == w->sequence)
 			return false;
 	m->sequences[m->n_sequences++] = w->sequence;
-	for (uint32_t i = 0; i < w->n_pieces; i++) {
-		const struct wire_piece *p = &w->pieces[i];
+	for (uint32_t i = 0; i < w->n_runs; i++) {
+		const struct wire_run *p = &w->runs[i];
 		uint64_t bytes = 0;
 
 		for (uint32_t page = p->first; page < p->first + p->n; page++) {
@@ -479,47 +477,47 @@ static bool model_hear(struct model *m, const struct wire_status *s, uint64_t no
 	return m->status != DELIVERY_FAILED;
 }
 
-/* The windows of one transfer: the parts in any order, cut anywhere. */
+/* The WINDOWs of one transfer: the pieces in any order, divided anywhere. */
 struct cut {
-	struct wire_piece pieces[WIRE_PARTS * LAYERS * PAGES];
+	struct wire_run runs[WIRE_PARTS * LAYERS * PAGES];
 	struct wire_window windows[WIRE_PARTS * LAYERS * PAGES];
 	uint32_t n;
 };
 
 static void cut_windows(const struct model *m, struct cut *c)
 {
-	uint32_t order[WIRE_PARTS * LAYERS * PAGES], n_pieces = 0;
+	uint32_t order[WIRE_PARTS * LAYERS * PAGES], n_runs = 0;
 
-	for (uint32_t i = 0; i < m->n_parts; i++) {
+	for (uint32_t i = 0; i < m->n_pieces; i++) {
 		uint32_t k = (uint32_t)random_below(i + 1);
 
 		order[i] = order[k];
 		order[k] = i;
 	}
 	c->n = 0;
-	while (n_pieces < m->n_parts) {
+	while (n_runs < m->n_pieces) {
 		uint32_t n = 1 + (uint32_t)random_below(4);
 
 		c->windows[c->n] = (struct wire_window){.sequence = c->n,
 							.n_layers = m->layout.n_layers,
-							.pieces = c->pieces + n_pieces};
-		for (; n-- && n_pieces < m->n_parts; n_pieces++) {
-			uint32_t i = order[n_pieces];
-			uint32_t layer = m->parts[i].layer, part = m->parts[i].part;
+							.runs = c->runs + n_runs};
+		for (; n-- && n_runs < m->n_pieces; n_runs++) {
+			uint32_t i = order[n_runs];
+			uint32_t layer = m->pieces[i].layer, part = m->pieces[i].part;
 
-			c->pieces[n_pieces] = (struct wire_piece){m->layers[layer].part_bytes[part],
-								  layer, m->parts[i].page, 1, part};
-			c->windows[c->n].n_pieces++;
+			c->runs[n_runs] = (struct wire_run){m->layers[layer].part_bytes[part],
+							    layer, m->pieces[i].page, 1, part};
+			c->windows[c->n].n_runs++;
 		}
 		c->n++;
 	}
 }
 
 /* Something that a peer should not do. */
-static void spoil(const struct model *m, struct wire_window *w, struct wire_piece *p)
+static void spoil(const struct model *m, struct wire_window *w, struct wire_run *p)
 {
 	switch (random_below(5)) {
-	case 0: w->sequence = (uint32_t)random_below(m->n_parts + 3); break;
+	case 0: w->sequence = (uint32_t)random_below(m->n_pieces + 3); break;
 	case 1: p->first += (uint32_t)random_below(3); break;
 	case 2: p->n = 1 + (uint32_t)random_below(3); break;
 	case 3: p->part = (uint32_t)random_below(WIRE_PARTS); break;
@@ -537,13 +535,13 @@ static void compare(const struct delivery *r, const struct model *m)
 	check(delivery_status(r) == m->status);
 	check(delivery_over(r) == (m->status >= DELIVERY_SUCCESS));
 	check((delivery_error(r)->code != 0) == (m->status == DELIVERY_FAILED));
-	check(c.expected_bytes == m->expected_bytes && c.expected_parts == m->n_parts);
+	check(c.expected_bytes == m->expected_bytes && c.expected_pieces == m->n_pieces);
 	check((delivery_draws(r) != NULL) == m->drawn || m->status == DELIVERY_FAILED);
 	if (m->status == DELIVERY_FAILED)
 		return;
 	check(c.bytes == m->bytes && c.windows == m->n_sequences);
 	if (m->status == DELIVERY_SUCCESS)
-		check(c.bytes == c.expected_bytes && c.parts == c.expected_parts && m->drawn);
+		check(c.bytes == c.expected_bytes && c.pieces == c.expected_pieces && m->drawn);
 	else
 		check(delivery_deadline(r) == m->progress + DELIVERY_RECEIVE_TIMEOUT_NS);
 }
@@ -552,15 +550,15 @@ static void receive_random(struct delivery *r, struct model *m, const struct cut
 			   bool spoilt, uint64_t now)
 {
 	struct wire_window w = c->windows[i];
-	struct wire_piece copy[4];
+	struct wire_run copy[4];
 	struct err e = {0};
 	bool taken;
 	int got;
 
-	memcpy(copy, w.pieces, w.n_pieces * sizeof(*copy));
-	w.pieces = copy;
+	memcpy(copy, w.runs, w.n_runs * sizeof(*copy));
+	w.runs = copy;
 	if (spoilt)
-		spoil(m, &w, &copy[random_below(w.n_pieces)]);
+		spoil(m, &w, &copy[random_below(w.n_runs)]);
 	taken = model_receive(m, &w, now);
 	got = delivery_receive(r, &w, now, &e);
 	check((got == DELIVERY_TAKEN) == taken);

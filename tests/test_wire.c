@@ -101,8 +101,8 @@ TEST(values)
 		a = encode(&m);
 		memcpy(storage + shift, a.data, a.len);
 		check(wire_parse(storage + shift, a.len, &back, NULL) == 0);
-		check(back.window.n_pieces == 3 && back.window.pieces[2].part == 1);
-		check(back.window.pieces[1].first == 3 && wire_window_bytes(&back.window) == 6144);
+		check(back.window.n_runs == 3 && back.window.runs[2].part == 1);
+		check(back.window.runs[1].first == 3 && wire_window_bytes(&back.window) == 6144);
 		buf_release(&a);
 		wire_sample(WIRE_STATUS, &m);
 		a = encode(&m);
@@ -208,7 +208,7 @@ TEST(ranges)
 {
 	struct wire_message m;
 	struct wire_layer layers[3];
-	struct wire_piece pieces[3];
+	struct wire_run runs[3];
 	struct wire_i32 tokens[4];
 	struct wire_u32 boundaries[2] = {{4}, {4}};
 	struct wire_draw draw = {{.token = -1}};
@@ -260,22 +260,22 @@ TEST(ranges)
 	tokens[3].v = -1;
 	CHANGED(WIRE_PREPARE, m.prepare.tokens = tokens, "tokens[3] is -1");
 	CHANGED(WIRE_PREPARE, m.prepare.boundaries = boundaries, "boundaries[1] is 4, behind 4");
-	CHANGED(WIRE_WINDOW, m.window.n_pieces = 0, "n_pieces is 0");
-	CHANGED(WIRE_WINDOW, m.window.n_layers = 1, "piece 2 is of layer 1, not of 0 to 0");
+	CHANGED(WIRE_WINDOW, m.window.n_runs = 0, "n_runs is 0");
+	CHANGED(WIRE_WINDOW, m.window.n_layers = 1, "run 2 is of layer 1, not of 0 to 0");
 	CHANGED(WIRE_WINDOW, m.window.first_layer = 1023, "2 layers from 1023 on");
-	memcpy(pieces, sample_pieces, sizeof(pieces));
-	pieces[0].part = 3;
-	CHANGED(WIRE_WINDOW, m.window.pieces = pieces, "piece 0 has part 3");
-	pieces[0].part = 0;
-	pieces[0].first = UINT32_MAX;
-	CHANGED(WIRE_WINDOW, m.window.pieces = pieces, "piece 0 has 2 pages from 4294967295 on");
-	pieces[0].first = 3;
-	pieces[0].bytes = UINT64_MAX;
-	CHANGED(WIRE_WINDOW, m.window.pieces = pieces, "piece 0 has 18446744073709551615 bytes");
+	memcpy(runs, sample_runs, sizeof(runs));
+	runs[0].part = 3;
+	CHANGED(WIRE_WINDOW, m.window.runs = runs, "run 0 has part 3");
+	runs[0].part = 0;
+	runs[0].first = UINT32_MAX;
+	CHANGED(WIRE_WINDOW, m.window.runs = runs, "run 0 has 2 pages from 4294967295 on");
+	runs[0].first = 3;
+	runs[0].bytes = UINT64_MAX;
+	CHANGED(WIRE_WINDOW, m.window.runs = runs, "run 0 has 18446744073709551615 bytes");
 	CHANGED(WIRE_STATUS, m.status.status = 6, "status is 6");
 	CHANGED(WIRE_STATUS, m.status.status = DELIVERY_FAILED, "status Failed has code 0");
 	CHANGED(WIRE_STATUS, m.status.code = 5, "status Success has code 5");
-	CHANGED(WIRE_STATUS, m.status.status = DELIVERY_TRANSFERRING, "counts windows");
+	CHANGED(WIRE_STATUS, m.status.status = DELIVERY_TRANSFERRING, "counts WINDOWs");
 	CHANGED(WIRE_STATUS, (m.status = (struct wire_status){.n_draws = 1, .draws = sample_draws}),
 		"status Bootstrapping has 1 draws");
 	CHANGED(WIRE_STATUS, (m.status.n_draws = 1, m.status.draws = &draw), "draw 0 has no token");
@@ -352,12 +352,12 @@ TEST(fits)
 	struct err e = {0};
 
 	wire_sample(WIRE_WINDOW, &m);
-	is_int(wire_window_bytes(&m.window), 6144, "bytes of all pieces");
+	is_int(wire_window_bytes(&m.window), 6144, "bytes of all runs");
 	is_int(wire_window_fits(&m.window, 6144, &e), 0, "a frame of as many");
 	is_int(wire_window_fits(&m.window, 6145, &e), -EBADMSG, "one too many");
 	is_int(wire_window_fits(&m.window, 0, &e), -EBADMSG, "none");
 	is_int(wire_window_fits(&m.window, 6143, &e), -EBADMSG, "one too few");
-	is_str(e.text, "WINDOW: 6143 bytes came, but its pieces have 6144", "says so");
+	is_str(e.text, "WINDOW: 6143 bytes came, but its runs have 6144", "says so");
 }
 
 TEST(equal)

@@ -12,9 +12,9 @@ static const struct wire_layer sample_layers[] = {
 static const struct wire_i32 sample_tokens[] = {{5}, {0}, {151643}, {7}};
 static const struct wire_i32 sample_ends[] = {{151645}, {151643}};
 static const struct wire_u32 sample_boundaries[] = {{1}, {4}};
-static const struct wire_piece sample_pieces[] = {{1024, 0, 3, 2, 0},
-						  {1024, 0, 3, 2, 1},
-						  {4096, 1, 0, 1, 1}};
+static const struct wire_run sample_runs[] = {{1024, 0, 3, 2, 0},
+					      {1024, 0, 3, 2, 1},
+					      {4096, 1, 0, 1, 1}};
 static const struct wire_draw sample_draws[] = {
 	{{.token = 11, .logprob = -0.5f, .n_top = 1, .top_ids = {11}, .top_logprobs = {-0.5f}}},
 	{{.token = 12}},
@@ -71,7 +71,7 @@ static bool wire_sample(enum wire_type type, struct wire_message *ret)
 		break;
 	case WIRE_WINDOW:
 		m.delivery = 77;
-		m.window = (struct wire_window){4, 128, 64, 0, 2, 3, sample_pieces};
+		m.window = (struct wire_window){4, 128, 64, 0, 2, 3, sample_runs};
 		break;
 	case WIRE_STATUS:
 		m.delivery = UINT64_MAX;

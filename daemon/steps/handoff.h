@@ -1,10 +1,20 @@
 /*
- * Prefill and decode apart, for the engine's loop: passes requests, data and first tokens between scheduler, device
- * and the transfer thread (daemon/transfer/transfer.h), which answers with notes. All calls are the engine thread's;
- * none waits for a network.
+ * Prefill and decode apart, for the engine's loop: passes requests, data and first tokens between scheduler, device and
+ * the transfer thread (daemon/transfer/transfer.h), which answers with notes. All calls are the engine thread's; none
+ * waits for a network.
  *
  * One prompt has several names on its way: an order here on a decode worker, an attempt with its delivery in
  * daemon/transfer, and a shipment here on a prefill worker.
+ *
+ * Its data have these names on their way from the prefill worker's device to the decode worker's:
+ *     part         an array that a layer keeps of a sequence, in pages or in states (engine/layers/part.h)
+ *     piece        one part of one page or of one state: the unit of copies, and of counting what has come
+ *     ship         the pages, and perhaps the state, that one row of a step makes ready, in all layers (plan_ship)
+ *     layer group  layers whose pieces are sent together (--transfer-window), as soon as the last of them is computed
+ *     parcel       pieces of one ship in one layer group, as many as fit into a block of pinned memory (shipping.h)
+ *     WINDOW       the message that sends a parcel: a list of runs, and a raw frame with the bytes of their pieces
+ *     run          the pieces of one part in consecutive pages (protocol/transfer/message.h)
+ *     NOTE_DATA    a WINDOW that came, for the engine thread of the decode worker
  *
  *     a decode worker (handoff_receive.h)
  *         scheduler_next_prepare ─> transfer_ask
@@ -13,7 +23,7 @@
  *         NOTE_LOST ─> scheduler_receive_failed: another worker computes the prompt, or this one
  *     a prefill worker (handoff_send.h)
  *         NOTE_ASKED ─> scheduler_submit
- *         plan.ships, a layer group at a time ─> shipping_group ─> transfer_window
+ *         plan.ships, a layer group at a time ─> shipping_group ─> transfer_parcel
  *         first tokens ─> transfer_draws
  *         NOTE_SENT ─> scheduler_shipped          NOTE_DROPPED ─> scheduler_abort
  *

@@ -174,7 +174,7 @@ static void free_written(void *tag, bool good)
 	transfer_note_free(tag);
 }
 
-/* Lists the engine's pieces in a WINDOW: one for each page of each of its runs (struct wire_piece), in the order of
+/* Lists the engine's pieces in a WINDOW: one for each page of each of its runs (struct wire_run), in the order of
  * the data. New. NULL: out of memory. */
 static struct engine_piece *list_pieces(struct handoff_receive *h, const struct order *o,
 					const struct wire_window *w, uint32_t *ret_n)
@@ -183,11 +183,11 @@ static struct engine_piece *list_pieces(struct handoff_receive *h, const struct 
 	uint32_t n = 0, at = 0, have = p->ask.n_have / page_tokens(h);
 	struct engine_piece *pieces;
 
-	for (uint32_t i = 0; i < w->n_pieces; i++)
-		n += w->pieces[i].n;
+	for (uint32_t i = 0; i < w->n_runs; i++)
+		n += w->runs[i].n;
 	pieces = calloc((size_t)n + 1, sizeof(*pieces));
-	for (uint32_t i = 0; pieces && i < w->n_pieces; i++) {
-		const struct wire_piece *run = &w->pieces[i];
+	for (uint32_t i = 0; pieces && i < w->n_runs; i++) {
+		const struct wire_run *run = &w->runs[i];
 		uint32_t n_parts;
 		bool page = engine_layer_parts(h->config->engine, run->layer, &n_parts)[run->part]
 				    .kind == TIER_PAGE;

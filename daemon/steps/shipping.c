@@ -8,8 +8,8 @@
 #include "base/macros.h"
 #include "base/queue.h"
 
-/* A block holds the data of a layer group, or a part of them. A block is taken when a read is queued, up to two steps
- * ahead of the device. 256 MiB hold the pages of several thousand tokens and several states. */
+/* A block holds the data of a parcel. A block is taken when the read of a parcel is queued, up to two steps ahead of
+ * the device. 256 MiB hold the pages of several thousand tokens and several states. */
 enum { BLOCK_MIN = 1 << 20, BLOCKS_BYTES = 256 << 20, BLOCKS_MIN = 8, BLOCKS_MAX = 256 };
 
 /* Blocks that a peer may hold for each free block. */
@@ -21,14 +21,15 @@ struct block {
 	uint32_t peer;		     /* the peer for which its data are */
 };
 
-/* The data of a layer group, or a part of them: the unit that is read into a block and sent as one WINDOW. */
+/* Pieces of one ship in one layer group, as many as a block can hold: read into a block, and sent as one WINDOW. */
 struct parcel {
 	struct list node; /* in shipping.waiting, or in no list */
 	struct shipping *shipping;
 	struct engine_piece *pieces; /* [n_pieces] owned */
+	struct wire_run *runs;	     /* the same pieces, as the WINDOW lists them; owned */
 	uint32_t n_pieces, peer;
-	struct block *block;		/* NULL: it waits for one */
-	struct transfer_window *window; /* owned */
+	struct block *block;	     /* NULL: it waits for one */
+	struct transfer_parcel send; /* for the transfer thread */
 };
 
 struct shipping {
@@ -96,7 +97,7 @@ static void free_parcel(struct parcel *p)
 {
 	list_remove(&p->node);
 	free(p->pieces);
-	free(p->window);
+	free(p->runs);
 	free(p);
 }
 
@@ -126,9 +127,9 @@ static void end_parcel(struct parcel *p)
 	queue_wake(s->config.inbox);
 }
 
-static void window_done(struct transfer_window *w)
+static void sent(struct transfer_parcel *p)
 {
-	end_parcel(w->user);
+	end_parcel(container_of(p, struct parcel, send));
 }
 
 /* Called when the data are in the block: by a thread of the driver, or within engine_read_pieces. */
@@ -136,9 +137,9 @@ static void read_done(void *tag, bool good)
 {
 	struct parcel *p = tag;
 
-	p->window->read_ns = clock_now_ns();
+	p->send.read_ns = clock_now_ns();
 	if (good)
-		transfer_window(p->shipping->config.transfer, p->window);
+		transfer_parcel(p->shipping->config.transfer, &p->send);
 	else
 		end_parcel(p);
 }
@@ -192,10 +193,10 @@ static int read_parcel(struct shipping *s, struct parcel *p, struct err *e)
 		return 0;
 	if (!list_empty(&p->node))
 		stop_waiting(s, p);
-	p->window->data = engine_block_data(p->block->memory);
-	p->window->done = window_done;
-	r = engine_read_pieces(s->config.engine, p->pieces, p->n_pieces, p->window->data, read_done,
-			       p, e);
+	p->send.data = engine_block_data(p->block->memory);
+	p->send.done = sent;
+	r = engine_read_pieces(s->config.engine, p->pieces, p->n_pieces, p->send.data, read_done, p,
+			       e);
 	if (r == 0)
 		return 1;
 	end_parcel(p);
@@ -208,7 +209,7 @@ int shipping_run(struct shipping *s, struct err *e)
 	bool refused[TRANSFER_PEERS] = {false};
 
 	list_for_each (p, &s->waiting, struct parcel, node) {
-		uint64_t attempt = p->window->attempt;
+		uint64_t attempt = p->send.attempt;
 		uint32_t peer = p->peer;
 		int r;
 
@@ -227,7 +228,7 @@ int shipping_run(struct shipping *s, struct err *e)
 void shipping_drop(struct shipping *s, uint64_t attempt)
 {
 	list_for_each (p, &s->waiting, struct parcel, node) {
-		if (p->window->attempt == attempt) {
+		if (p->send.attempt == attempt) {
 			stop_waiting(s, p);
 			free_parcel(p);
 		}
@@ -251,7 +252,7 @@ struct packing {
 /* Begins a new, empty parcel; NULL: out of memory. */
 static struct parcel *new_parcel(const struct packing *k)
 {
-	uint32_t listed = WIRE_PARTS * k->n_layers, pieces = listed * MAX(k->ship->n_pages, 1u);
+	uint32_t runs = WIRE_PARTS * k->n_layers, pieces = runs * MAX(k->ship->n_pages, 1u);
 	struct parcel *p = calloc(1, sizeof(*p));
 
 	if (!p)
@@ -260,19 +261,18 @@ static struct parcel *new_parcel(const struct packing *k)
 	p->shipping = k->s;
 	p->peer = k->peer;
 	p->pieces = calloc(pieces, sizeof(*p->pieces));
-	p->window = calloc(1, sizeof(*p->window) + listed * sizeof(p->window->pieces[0]));
-	if (!p->pieces || !p->window) {
+	p->runs = calloc(runs, sizeof(*p->runs));
+	if (!p->pieces || !p->runs) {
 		free_parcel(p);
 		return NULL;
 	}
-	p->window->attempt = k->attempt;
-	p->window->user = p;
-	p->window->window = (struct wire_window){
+	p->send.attempt = k->attempt;
+	p->send.window = (struct wire_window){
 		.first_token = k->row->start,
 		.n_tokens = k->row->n_tokens,
 		.first_layer = k->first_layer,
 		.n_layers = k->n_layers,
-		.pieces = p->window->pieces,
+		.runs = p->runs,
 	};
 	return p;
 }
@@ -293,14 +293,13 @@ static void send_off(struct packing *k)
 		start_waiting(k->s, p);
 }
 
-/* Adds pieces of a layer's part number `index`: those of n pages, from page `first` of the prompt on, or that of the
- * state (first 0, n 1). ids [n]: these pages, or the slot. */
-static void pack(struct packing *k, const struct layer_part *part, uint32_t layer, uint32_t index,
+/* Adds one part of a layer: its pieces of n pages from page `first` of the prompt on, or its piece of the state (first
+ * 0, n 1). ids[n]: numbers of the pages, or of the slot, on the device. */
+static void pack(struct packing *k, uint32_t layer, uint32_t part, uint64_t piece_bytes,
 		 const uint32_t *ids, uint32_t first, uint32_t n)
 {
 	while (n && !k->error.code) {
 		struct parcel *p = k->p;
-		struct wire_window *w;
 		uint32_t fit;
 
 		if (!p)
@@ -309,23 +308,21 @@ static void pack(struct packing *k, const struct layer_part *part, uint32_t laye
 			err_no_memory(&k->error);
 			return;
 		}
-		fit = (uint32_t)MIN((k->s->block_bytes - p->window->bytes) / part->bytes,
-				    (uint64_t)n);
+		fit = (uint32_t)MIN((k->s->block_bytes - p->send.bytes) / piece_bytes, (uint64_t)n);
 		if (!fit) {
 			send_off(k);
 			continue;
 		}
-		w = &p->window->window;
-		p->window->pieces[w->n_pieces++] = (struct wire_piece){
-			.bytes = fit * part->bytes,
+		p->runs[p->send.window.n_runs++] = (struct wire_run){
+			.bytes = fit * piece_bytes,
 			.layer = layer,
 			.first = first,
 			.n = fit,
-			.part = index,
+			.part = part,
 		};
 		for (uint32_t i = 0; i < fit; i++)
-			p->pieces[p->n_pieces++] = (struct engine_piece){layer, index, ids[i]};
-		p->window->bytes += fit * part->bytes;
+			p->pieces[p->n_pieces++] = (struct engine_piece){layer, part, ids[i]};
+		p->send.bytes += fit * piece_bytes;
 		ids += fit;
 		first += fit;
 		n -= fit;
@@ -345,10 +342,10 @@ int shipping_group(struct shipping *s, uint64_t attempt, uint32_t peer, const st
 
 		for (uint32_t part = 0; part < n; part++)
 			if (parts[part].kind == TIER_PAGE)
-				pack(&k, &parts[part], i, part, row->pages + ship->first_page,
+				pack(&k, i, part, parts[part].bytes, row->pages + ship->first_page,
 				     ship->first_page, ship->n_pages);
 			else if (ship->state)
-				pack(&k, &parts[part], i, part, &row->state_dst, 0, 1);
+				pack(&k, i, part, parts[part].bytes, &row->state_dst, 0, 1);
 	}
 	send_off(&k);
 	if (!k.error.code)

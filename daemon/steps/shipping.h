@@ -1,11 +1,11 @@
 /* Reads the pages and states of a prefill worker's prompts from the device. While later layers are computed, the data
- * of a layer group (the layers whose data are sent together, --transfer-window) are read into blocks of pinned memory;
- * the transfer thread sends each block as one WINDOW, without a copy.
+ * of a layer group (handoff.h has all names of the data) are divided into parcels. Each parcel is read into a block of
+ * pinned memory, from which the transfer thread sends it as one WINDOW, without a copy.
  *
- * There are 256 MiB of blocks, but at least eight blocks. Data that find no free block are read later: they stay
- * unchanged on the device until all of the prompt was sent. A peer gets another block only while it holds less than
- * four times as many as are free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and Hahne,
- * 1998). Only the engine thread calls these functions. */
+ * There are 256 MiB of blocks, but at least eight blocks. A parcel that finds no free block is read later: its data
+ * stay unchanged on the device until all of the prompt was sent. A peer gets another block only while it holds less
+ * than four times as many as are free, so that a slow peer cannot hold them all (dynamic thresholds: Choudhury and
+ * Hahne, 1998). Only the engine thread calls these functions. */
 #pragma once
 
 #include "daemon/transfer/transfer.h"
@@ -21,8 +21,8 @@ struct shipping_config {
 	struct queue *inbox; /* woken when a block becomes free */
 };
 
-/* The bytes of a block, and so the most bytes of data in a WINDOW. Both sides compute this number from the pieces of
- * the model's layers, so no WINDOW is larger than its receiver expects. */
+/* The bytes of a block, and so the most bytes of a parcel. Both sides compute this number from the parts of the
+ * model's layers, so no raw frame is larger than its receiver expects. */
 uint64_t shipping_block_bytes(const struct engine *engine);
 
 /* New: allocates the blocks. */
@@ -39,8 +39,9 @@ int shipping_group(struct shipping *s, uint64_t attempt, uint32_t peer, const st
 		   const struct plan_ship *ship, uint32_t first_layer, uint32_t n_layers,
 		   struct err *e) MUST_CHECK;
 
-/* Queues the reads of data that found no free block before, as far as blocks are free now. -EIO: the device is lost. */
+/* Queues the reads of parcels that found no free block before, as far as blocks are free now. -EIO: the device is
+ * lost. */
 int shipping_run(struct shipping *s, struct err *e) MUST_CHECK;
 
-/* Drops the data of an attempt that were not read yet. */
+/* Drops the parcels of an attempt that wait for a block. */
 void shipping_drop(struct shipping *s, uint64_t attempt);

@@ -10,9 +10,9 @@
 #include "protocol/transfer/wire.h"
 
 static_assert(PORT_OUTGOING + PORT_INCOMING <= TRANSFER_PEERS,
-	      "a link is a peer's number in notes");
+	      "every link is below TRANSFER_PEERS");
 
-/* The most prompts that wait for the engine thread; further ones are refused. */
+/* The most NOTE_ASKEDs that wait for the engine thread; further prompts are refused. */
 enum { ASKED_MAX = 1024 };
 
 int sending_open(struct sending *s, struct worker *w, struct err *e)
@@ -26,9 +26,9 @@ int sending_open(struct sending *s, struct worker *w, struct err *e)
 void sending_close(struct sending *s)
 {
 	for (struct queue_node *node; (node = queue_pop(&s->returned));) {
-		struct transfer_window *w = container_of(node, struct transfer_window, node);
+		struct transfer_parcel *p = container_of(node, struct transfer_parcel, node);
 
-		w->done(w);
+		p->done(p);
 	}
 	queue_release(&s->returned);
 	free(s->page);
@@ -72,7 +72,8 @@ static void fail_unreachable(struct sending *s, struct attempt *a) ON(role_trans
 	delivery_fail(a->delivery, s->worker->now_ns, EHOSTUNREACH, "the decode worker is gone");
 }
 
-/* Sends the STATUS of success when everything else has been sent, and ends the attempt when its delivery has ended. */
+/* Sends the STATUS of success when ZeroMQ was given all data and the first tokens are known. Ends the attempt when its
+ * delivery has ended. */
 static void go_on(struct sending *s, struct attempt *a) ON(role_transfer)
 {
 	struct wire_message m = {.type = WIRE_STATUS, .delivery = delivery_id(a->delivery)};
@@ -116,53 +117,53 @@ void sending_fail(struct sending *s, uint64_t attempt, const struct err *why)
 	go_on(s, a);
 }
 
-/* On a thread of ZeroMQ: the system has the bytes, or will never get them. */
-static void return_window(void *data, void *hint)
+/* Called by ZeroMQ, mostly on a thread of its own: the system has the data, or will never get them. */
+static void return_parcel(void *data, void *hint)
 {
-	struct transfer_window *w = hint;
-	struct sending *s = w->owner;
+	struct transfer_parcel *p = hint;
+	struct sending *s = p->owner;
 
 	(void)data;
-	w->sent_ns = clock_now_ns();
-	queue_push(&s->returned, &w->node);
+	p->sent_ns = clock_now_ns();
+	queue_push(&s->returned, &p->node);
 	worker_wake(s->worker);
 }
 
-/* Sends a WINDOW. ZeroMQ calls return_window when it was sent, or when it cannot be. -errno: ZeroMQ did not take
- * it. */
-static int send_window(struct sending *s, struct attempt *a, struct transfer_window *w)
+/* Sends a parcel as a WINDOW. 0: return_parcel is called when the parcel was sent, or when it cannot be. -errno:
+ * return_parcel is not called. */
+static int send_parcel(struct sending *s, struct attempt *a, struct transfer_parcel *p)
 	ON(role_transfer)
 {
 	struct wire_message m = {.type = WIRE_WINDOW, .delivery = delivery_id(a->delivery)};
 	struct worker *worker = s->worker;
 	zmq_msg_t body;
 	struct err e = {0};
-	int r = delivery_send(a->delivery, &w->window, worker->now_ns, &e);
+	int r = delivery_send(a->delivery, &p->window, worker->now_ns, &e);
 
 	if (r < 0) {
 		delivery_fail(a->delivery, worker->now_ns, e.code, "%s", e.text);
 		return r;
 	}
-	m.window = w->window;
-	trace_write(&worker->trace, w->read_ns, "computed", m.delivery, &w->window);
-	w->owner = s;
-	if (zmq_msg_init_data(&body, w->data, w->bytes, return_window, w) < 0) {
+	m.window = p->window;
+	trace_write(&worker->trace, p->read_ns, "computed", m.delivery, &p->window);
+	p->owner = s;
+	if (zmq_msg_init_data(&body, p->data, p->bytes, return_parcel, p) < 0) {
 		delivery_fail(a->delivery, worker->now_ns, ENOMEM, "out of memory");
 		return -ENOMEM;
 	}
 	if (worker_say(worker, a->link, &m, &body) < 0) {
-		zmq_msg_close(&body); /* calls return_window */
+		zmq_msg_close(&body); /* calls return_parcel */
 		fail_unreachable(s, a);
 	}
 	return 0;
 }
 
-void sending_window(struct sending *s, struct transfer_window *w)
+void sending_parcel(struct sending *s, struct transfer_parcel *p)
 {
-	struct attempt *a = attempt_of_number(s->worker, w->attempt);
+	struct attempt *a = attempt_of_number(s->worker, p->attempt);
 
-	if (!a || send_window(s, a, w) < 0)
-		w->done(w);
+	if (!a || send_parcel(s, a, p) < 0)
+		p->done(p);
 	if (a)
 		go_on(s, a);
 }
@@ -172,16 +173,16 @@ void sending_take_returned(struct sending *s)
 	struct worker *worker = s->worker;
 
 	for (struct queue_node *node; (node = queue_pop(&s->returned));) {
-		struct transfer_window *w = container_of(node, struct transfer_window, node);
-		struct attempt *a = attempt_of_number(worker, w->attempt);
+		struct transfer_parcel *p = container_of(node, struct transfer_parcel, node);
+		struct attempt *a = attempt_of_number(worker, p->attempt);
 
 		if (a) {
-			trace_write(&worker->trace, w->sent_ns, "sent", delivery_id(a->delivery),
-				    &w->window);
+			trace_write(&worker->trace, p->sent_ns, "sent", delivery_id(a->delivery),
+				    &p->window);
 			delivery_sent(a->delivery, worker->now_ns);
 			go_on(s, a);
 		}
-		w->done(w);
+		p->done(p);
 	}
 }
 
@@ -210,7 +211,8 @@ void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, con
 	say_failed(s, link, delivery, EBADMSG, e.text);
 }
 
-/* Computes the keys of the prompt's whole pages, for the gossip. If memory is short, it computes fewer. */
+/* Computes the keys of the prompt's whole pages, for the gossip: none if the cache is not used, and fewer if memory is
+ * short. */
 static void name_pages(struct sending *s, struct attempt *a, const struct wire_prepare *p)
 {
 	uint32_t P = s->worker->hello.layout.page_tokens, n = p->n_tokens / P;

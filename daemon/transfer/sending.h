@@ -10,12 +10,13 @@ struct sending {
 	uint64_t last_number;  /* of the last attempt */
 	int32_t *page;	       /* [page_tokens] work space; owned */
 	struct gossip gossip;  /* keys of pages that the prompts left in the cache */
-	struct queue returned; /* struct transfer_window that ZeroMQ has sent; its threads push */
+	struct queue
+		returned; /* struct transfer_parcel that ZeroMQ has sent, pushed by ZeroMQ's threads */
 };
 
 int sending_open(struct sending *s, struct worker *w, struct err *e) MUST_CHECK;
 
-/* Frees it, after worker_close: calls `done` for the data that ZeroMQ had. */
+/* Frees the members, after worker_close: calls `done` of the parcels that ZeroMQ had. */
 void sending_close(struct sending *s);
 
 /* Handles a PREPARE. head moves into the note if the prompt is passed on to the engine thread. */
@@ -27,14 +28,15 @@ void sending_prepare(struct sending *s, uint32_t link, const struct wire_message
 void sending_unreadable(struct sending *s, uint32_t link, uint64_t delivery, const struct err *why)
 	ON(role_transfer);
 
-/* Tasks of the engine thread for an attempt, which may have ended meanwhile. sending_draws: these are the first
- * tokens [n_draws]. sending_fail: the prompt will not be computed. */
-void sending_window(struct sending *s, struct transfer_window *w) ON(role_transfer);
+/* Tasks of the engine thread for an attempt, which may have ended meanwhile. sending_parcel: sends p as a WINDOW, or
+ * calls its `done` at once. sending_draws: these are the first tokens [n_draws]. sending_fail: the prompt will not be
+ * computed. */
+void sending_parcel(struct sending *s, struct transfer_parcel *p) ON(role_transfer);
 void sending_draws(struct sending *s, uint64_t attempt, const struct draw_result *draws,
 		   uint32_t n_draws, uint32_t n_cached) ON(role_transfer);
 void sending_fail(struct sending *s, uint64_t attempt, const struct err *why) ON(role_transfer);
 
-/* Takes back the data that ZeroMQ has sent. */
+/* Takes the parcels that ZeroMQ has sent, or dropped, and calls their `done`. */
 void sending_take_returned(struct sending *s) ON(role_transfer);
 
 /* Ends the attempts whose deliveries have failed, and tells the decode workers. */

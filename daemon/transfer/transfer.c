@@ -29,8 +29,8 @@ struct transfer {
 	pthread_t thread;
 	atomic_bool flushed; /* transfer_forget was called */
 	struct queue tasks;
-	/* struct transfer_window, pushed by the engine thread or a thread of the driver */
-	struct queue windows;
+	/* struct transfer_parcel, pushed by the engine thread or a thread of the driver */
+	struct queue parcels;
 	struct prefill_peers prefill; /* of a decode worker */
 	struct decode_peers decode;   /* of a prefill worker */
 	struct directory directory;
@@ -90,9 +90,9 @@ void transfer_drop(struct transfer *t, uint64_t attempt)
 		push_task(t, k);
 }
 
-void transfer_window(struct transfer *t, struct transfer_window *w)
+void transfer_parcel(struct transfer *t, struct transfer_parcel *p)
 {
-	queue_push(&t->windows, &w->node);
+	queue_push(&t->parcels, &p->node);
 	worker_wake(&t->worker);
 }
 
@@ -168,9 +168,9 @@ static void take_tasks(struct transfer *t) ON(role_transfer)
 	}
 	if (!is_prefill(t))
 		return;
-	while ((node = queue_pop(&t->windows)))
-		sending_window(&t->decode.sending,
-			       container_of(node, struct transfer_window, node));
+	while ((node = queue_pop(&t->parcels)))
+		sending_parcel(&t->decode.sending,
+			       container_of(node, struct transfer_parcel, node));
 	sending_take_returned(&t->decode.sending);
 }
 
@@ -230,7 +230,7 @@ static void hear(struct transfer *t, uint32_t link, zmq_msg_t *head, zmq_msg_t *
 		prefill_peers_hear(&t->prefill, link, &m, head, body);
 }
 
-/* Messages that are received before the thread looks at its queues again. */
+/* The most messages that are received before the thread looks at its queues again. */
 enum { HEARD_MAX = 256 };
 
 static void take_messages(struct transfer *t) ON(role_transfer)
@@ -268,8 +268,7 @@ static void exchange(struct transfer *t) ON(role_transfer)
 	while (!atomic_load(&w->quit)) {
 		uint64_t next;
 
-		/* Flush and drain come before the tasks: prompts that are taken below are cached after the flush, and
-		 * refused after the drain began. */
+		/* The flush comes before the tasks: prompts whose end is noted below were cached after it. */
 		if (atomic_exchange(&t->flushed, false) && is_prefill(t))
 			decode_peers_flushed(&t->decode);
 		if (is_prefill(t) && atomic_load(&w->draining))
@@ -332,14 +331,14 @@ static void *transfer_main(void *arg)
 
 static void release(struct transfer *t)
 {
-	/* closes the port: ZeroMQ gives back the windows that it still has */
+	/* closes the port: ZeroMQ gives back the parcels that it still has */
 	worker_close(&t->worker);
 	if (is_prefill(t))
 		decode_peers_close(&t->decode);
 	else
 		prefill_peers_close(&t->prefill);
 	queue_release(&t->tasks);
-	queue_release(&t->windows);
+	queue_release(&t->parcels);
 	worker_free(&t->worker);
 	free(t);
 }
@@ -367,7 +366,7 @@ int transfer_start(const struct transfer_config *config, struct transfer **ret, 
 	if (!t)
 		return err_no_memory(e);
 	queue_init(&t->tasks);
-	queue_init(&t->windows);
+	queue_init(&t->parcels);
 	r = worker_open(&t->worker, config, e);
 	if (r == 0)
 		r = open_roles(t, e);

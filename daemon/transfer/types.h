@@ -20,40 +20,44 @@ struct transfer_config {
 	const struct transfer_keys *keys; /* NULL: none */
 	const char *trace;		  /* trace file, a line for each event; NULL: none */
 	uint64_t heartbeat_ns;
-	uint64_t largest;	   /* the most bytes of a WINDOW's data */
+	uint64_t largest;	   /* the most bytes of a WINDOW's raw frame */
 	struct wire_layout layout; /* its layers are copied */
 	uint32_t n_pages, n_slots;
-	/* Computes the hash of everything that decides bits. The transfer thread calls it; it may take long. */
+	/* Computes the hash of everything that decides bits. The transfer thread calls it. It may take long, and ends
+	 * early with an error when *cancel becomes true. */
 	int (*identify)(void *arg, const atomic_bool *cancel, uint8_t model[WIRE_ID],
 			struct err *e);
 	void (*wake)(void *arg); /* wakes the engine thread; any thread calls it */
-	/* prefill: whether the engine thread accepts a NOTE_ASKED now; the transfer thread calls it */
+	/* prefill: admits a prompt, which the daemon then counts as a call until the attempt's last note was taken.
+	 * False: it takes no more prompts. The transfer thread calls it. */
 	bool (*admit)(void *arg);
 	void *arg; /* argument of all three functions */
 	struct transfer_counters *counters;
 };
 
-/* A message of the transfer thread to the engine thread. */
+/* Notes: messages of the transfer thread to the engine thread. */
 enum transfer_note_type {
 	NOTE_ASKED,   /* prefill: PREPARE came */
-	NOTE_DROPPED, /* prefill: the attempt is no longer wanted */
+	NOTE_DROPPED, /* prefill: the attempt has failed, or the decode worker gave it up */
 	NOTE_SENT,    /* prefill: everything was sent */
-	NOTE_DATA,    /* decode: a WINDOW, to be written to the device */
-	NOTE_CAME,    /* decode: all data have arrived, in the notes before this one */
-	NOTE_LOST,    /* decode: the prompt will not come from this peer */
+	NOTE_DATA,    /* decode: a WINDOW came; its data are to be written to the device */
+	NOTE_CAME, /* decode: the first tokens; all data have arrived, in the notes before this one */
+	NOTE_LOST, /* decode: the prompt will not come from this peer */
 };
 
+/* Every link (port.h) is below this number. */
 enum { TRANSFER_PEERS = 2048 };
 
 struct transfer_note {
 	struct queue_node node;
 	enum transfer_note_type type;
 	uint64_t attempt;
-	uint32_t peer;		     /* ASKED: link of the decode worker, below TRANSFER_PEERS */
+	uint32_t peer;		     /* ASKED: the link to the decode worker */
 	struct wire_prepare prepare; /* ASKED: points into head */
 	struct wire_window window;   /* DATA: points into head */
-	const void *data;	     /* DATA: the bytes of window's pieces, wire_window_bytes */
-	struct draw_result *draws;   /* [n_draws] CAME; owned */
+	const void
+		*data; /* DATA: [wire_window_bytes] bytes of the window's runs; points into body */
+	struct draw_result *draws; /* [n_draws] CAME; owned */
 	uint32_t n_draws;
 	/* LOST: the peers that were tried for this prompt, this one included, as bits; pass them to the next
 	 * transfer_ask. The same bits as in transfer_ask mean that no peer was left to try. */
@@ -63,7 +67,7 @@ struct transfer_note {
 
 void transfer_note_free(struct transfer_note *n); /* any thread; NULL is nothing */
 
-/* For a decode worker: a prompt to hand over. */
+/* A prompt that a decode worker wants to have computed by a peer. */
 struct transfer_ask {
 	uint64_t attempt; /* chosen by the engine thread, not in use */
 	struct wire_prepare prepare;
@@ -72,19 +76,16 @@ struct transfer_ask {
 	uint64_t tried; /* peers not to ask, from the last NOTE_LOST for this prompt; 0 at first */
 };
 
-/* For a prefill worker: a WINDOW message and its data. */
-struct transfer_window {
+/* A parcel: data that a prefill worker sends as one WINDOW. */
+struct transfer_parcel {
 	struct queue_node node;
 	uint64_t attempt;
-	/* window.pieces points to `pieces`; the thread sets the sequence */
-	struct wire_window window;
-	void *data;
+	struct wire_window window; /* the transfer thread sets its sequence */
+	void *data;		   /* [bytes] the raw frame */
 	uint64_t bytes;
-	/* called once, on any thread: this structure and `data` may be used again */
-	void (*done)(struct transfer_window *w);
-	void *user;
-	/* times when the device had read it, and when ZeroMQ had sent it; for the trace */
+	/* called once, on any thread: this structure, the runs of `window` and `data` are the caller's again */
+	void (*done)(struct transfer_parcel *p);
+	/* for the trace: when the data had been read from the device, and when ZeroMQ had sent them */
 	uint64_t read_ns, sent_ns;
 	void *owner; /* used by the transfer thread alone */
-	struct wire_piece pieces[];
 };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "protocol/transfer/parts.h"
+#include "protocol/transfer/pieces.h"
 #include "protocol/transfer/wire.h"
 
 struct delivery {
@@ -15,11 +15,12 @@ struct delivery {
 	const struct wire_layout *layout; /* borrowed */
 	bool sends;
 	enum delivery_status status;
-	struct err error;     /* code 0: it has not failed */
-	uint64_t progress_ns; /* times: of the last progress; of the end */
+	struct err error; /* code 0: it has not failed */
+	uint64_t
+		progress_ns; /* time of the last progress, from which the timeout runs; then of the end */
 
-	uint32_t n_prompt, n_choices; /* n_prompt 0: PREPARE has not come */
-	struct parts parts;
+	uint32_t n_prompt, n_choices; /* n_prompt 0: a sender without PREPARE */
+	struct pieces pieces;
 	uint32_t n_windows;
 	struct draw_result *draws; /* [n_choices] owned; NULL: unknown */
 	uint32_t n_cached;
@@ -28,7 +29,7 @@ struct delivery {
 	uint64_t *sequences;	    /* a bit for each WINDOW that came; owned, NULL after the end */
 	uint64_t end_sequence;	    /* the highest number of a WINDOW that came, plus 1 */
 	enum delivery_status heard; /* the last status that the peer sent */
-	uint32_t announced_windows; /* numbers in its Success */
+	uint32_t announced_windows; /* n_windows of its Success */
 
 	/* sender */
 	uint64_t n_out, n_sent; /* messages: allowed to be sent; taken by the transport */
@@ -44,7 +45,7 @@ bool delivery_over(const struct delivery *d)
 
 static void release_bits(struct delivery *d)
 {
-	parts_release(&d->parts);
+	pieces_release(&d->pieces);
 	free(d->sequences);
 	d->sequences = NULL;
 }
@@ -69,13 +70,13 @@ void delivery_fail(struct delivery *d, uint64_t now_ns, int code, const char *fm
 	end(d, DELIVERY_FAILED, now_ns);
 }
 
-/* Copies the error of a failed delivery to its caller. */
+/* Fills *e with the reason of a failed delivery; returns -errno. */
 static int copy_error(const struct delivery *d, struct err *e)
 {
 	return err_set(e, d->error.code, "%s", d->error.text);
 }
 
-/* Fails a delivery that has not ended. */
+/* Fails a delivery that has not ended, and returns as copy_error does. */
 static int fail_with(struct delivery *d, uint64_t now_ns, const struct err *why, struct err *e)
 {
 	delivery_fail(d, now_ns, why->code, "%s", why->text);
@@ -125,7 +126,7 @@ bool delivery_tick(struct delivery *d, uint64_t now_ns)
 
 /* ---- making ---- */
 
-/* Notes the data that have to be transferred; a failure changes nothing. */
+/* Notes which data have to be transferred. After an error the delivery is of no use. */
 static int expect(struct delivery *d, uint32_t n_prompt, uint32_t n_have, uint32_t n_choices,
 		  struct err *e)
 {
@@ -134,10 +135,10 @@ static int expect(struct delivery *d, uint32_t n_prompt, uint32_t n_have, uint32
 	if (!n_choices || n_choices > WIRE_CHOICES_MAX)
 		return err_set(e, EINVAL, "%u choices are not from 1 to %d", n_choices,
 			       WIRE_CHOICES_MAX);
-	r = parts_init(&d->parts, d->layout, n_prompt, n_have, e);
+	r = pieces_init(&d->pieces, d->layout, n_prompt, n_have, e);
 	if (r < 0)
 		return r;
-	d->sequences = d->sends ? NULL : bits_new(d->parts.expected_parts);
+	d->sequences = d->sends ? NULL : bits_new(d->pieces.expected_pieces);
 	if (!d->sends && !d->sequences) {
 		release_bits(d);
 		return err_no_memory(e);
@@ -210,10 +211,10 @@ enum delivery_status delivery_status(const struct delivery *d)
 void delivery_counts(const struct delivery *d, struct delivery_counts *ret)
 {
 	*ret = (struct delivery_counts){
-		.bytes = d->parts.bytes,
-		.expected_bytes = d->parts.expected_bytes,
-		.parts = d->parts.n_parts,
-		.expected_parts = d->parts.expected_parts,
+		.bytes = d->pieces.bytes,
+		.expected_bytes = d->pieces.expected_bytes,
+		.pieces = d->pieces.n_pieces,
+		.expected_pieces = d->pieces.expected_pieces,
 		.windows = d->n_windows,
 		.n_cached = d->n_cached,
 	};
@@ -236,13 +237,13 @@ void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t no
 		raise_to(d, status, now_ns);
 }
 
-/* A wrong piece fails the delivery, so parts that were marked need not be unmarked. */
+/* Marks the pieces of a WINDOW. A wrong run fails the delivery, so pieces marked before it need not be unmarked. */
 static int mark_window(struct delivery *d, const struct wire_window *w, struct err *e)
 {
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < w->n_pieces; i++)
-		r = parts_mark(&d->parts, &w->pieces[i], e);
+	for (uint32_t i = 0; r == 0 && i < w->n_runs; i++)
+		r = pieces_mark(&d->pieces, &w->runs[i], e);
 	d->n_windows += r == 0;
 	return r;
 }
@@ -259,21 +260,22 @@ static int keep_draws(struct delivery *d, const void *draws, struct err *e)
 
 /* ---- receiver ---- */
 
-/* Compares the received data with the announced numbers; ends the delivery if nothing is missing. */
+/* Does nothing before the peer's Success came. Then it compares the received data with the numbers in Success, and ends
+ * the delivery if nothing is missing. */
 static int settle(struct delivery *d, uint64_t now_ns, struct err *e)
 {
-	bool all = d->parts.n_parts == d->parts.expected_parts;
+	bool all = d->pieces.n_pieces == d->pieces.expected_pieces;
 
 	if (d->heard < DELIVERY_SUCCESS)
 		return DELIVERY_TAKEN;
 	if (d->end_sequence > d->announced_windows)
-		return err_set(e, EPROTO, "of %u windows number %" PRIu64 " came",
+		return err_set(e, EPROTO, "of %u WINDOWs number %" PRIu64 " came",
 			       d->announced_windows, d->end_sequence - 1);
 	if (all != (d->n_windows == d->announced_windows))
 		return err_set(e, EPROTO,
-			       "of %u windows %u came, with %" PRIu64 " of %" PRIu64 " bytes",
-			       d->announced_windows, d->n_windows, d->parts.bytes,
-			       d->parts.expected_bytes);
+			       "of %u WINDOWs %u came, with %" PRIu64 " of %" PRIu64 " bytes",
+			       d->announced_windows, d->n_windows, d->pieces.bytes,
+			       d->pieces.expected_bytes);
 	if (all && d->draws)
 		end(d, DELIVERY_SUCCESS, now_ns);
 	return DELIVERY_TAKEN;
@@ -285,10 +287,10 @@ static int take_window(struct delivery *d, const struct wire_window *w, uint64_t
 	int r;
 
 	if (d->status < DELIVERY_WAITING_FOR_INPUT)
-		return err_set(e, EPROTO, "a window came before it was asked for");
-	if (w->sequence >= d->parts.expected_parts)
-		return err_set(e, EPROTO, "window %u came, but there are %" PRIu64 " parts",
-			       w->sequence, d->parts.expected_parts);
+		return err_set(e, EPROTO, "a WINDOW came before it was asked for");
+	if (w->sequence >= d->pieces.expected_pieces)
+		return err_set(e, EPROTO, "WINDOW %u came, but there are %" PRIu64 " pieces",
+			       w->sequence, d->pieces.expected_pieces);
 	if (bits_set(d->sequences, w->sequence))
 		return DELIVERY_IGNORED;
 	r = mark_window(d, w, e);
@@ -310,11 +312,11 @@ int delivery_receive(struct delivery *d, const struct wire_window *w, uint64_t n
 
 static int take_success(struct delivery *d, const struct wire_status *s, struct err *e)
 {
-	if (s->total_bytes != d->parts.expected_bytes)
+	if (s->total_bytes != d->pieces.expected_bytes)
 		return err_set(e, EPROTO,
 			       "the prefill worker sent %" PRIu64 " bytes, but %" PRIu64
 			       " were asked for",
-			       s->total_bytes, d->parts.expected_bytes);
+			       s->total_bytes, d->pieces.expected_bytes);
 	if (s->n_cached > d->n_prompt)
 		return err_set(e, EPROTO, "of %u tokens %u were cached", d->n_prompt, s->n_cached);
 	d->announced_windows = s->n_windows;
@@ -347,7 +349,7 @@ static int take_status(struct delivery *d, const struct wire_status *s, uint64_t
 	if (r < 0)
 		return r;
 	d->heard = MAX(d->heard, (enum delivery_status)s->status);
-	/* It is Success only if the data are here as well. */
+	/* Only settle makes it Success, when the data are here as well. */
 	raise_to(d,
 		 MIN((enum delivery_status)s->status, (enum delivery_status)DELIVERY_TRANSFERRING),
 		 now_ns);
@@ -379,14 +381,14 @@ int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t 
 	return DELIVERY_TAKEN;
 }
 
-/* Counts a message that will be sent. The first message that the peer has not taken starts the timeout. */
+/* Counts a message that will be sent. If no other one waits for the transport, the timeout begins now. */
 static void allow_message(struct delivery *d, uint64_t now_ns)
 {
 	if (d->n_out++ == d->n_sent)
 		d->progress_ns = now_ns;
 }
 
-/* Checks that a sender has its PREPARE and has not ended. */
+/* -errno: the sender has ended, or has no PREPARE, which fails it. */
 static int check_sender(struct delivery *d, uint64_t now_ns, struct err *e)
 {
 	if (!d->n_prompt)
@@ -408,7 +410,7 @@ int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns, st
 		return r;
 	if (mark_window(d, w, &why) < 0)
 		return fail_with(d, now_ns, &why, e);
-	/* progress_ns stays: sending does not show that the peer takes the data */
+	/* not raise_to: sending is no progress, as it does not show that the peer takes the data */
 	d->status = DELIVERY_TRANSFERRING;
 	allow_message(d, now_ns);
 	w->sequence = sequence;
@@ -437,7 +439,7 @@ int delivery_finish(struct delivery *d, uint32_t n_cached, uint64_t now_ns, stru
 		return -ECANCELED;
 	if (d->finished)
 		return -EALREADY;
-	if (!d->draws || d->parts.n_parts != d->parts.expected_parts)
+	if (!d->draws || d->pieces.n_pieces != d->pieces.expected_pieces)
 		return -EAGAIN;
 	d->finished = true;
 	d->n_cached = n_cached;
@@ -446,7 +448,7 @@ int delivery_finish(struct delivery *d, uint32_t n_cached, uint64_t now_ns, stru
 		.status = DELIVERY_SUCCESS,
 		.n_cached = n_cached,
 		.n_windows = d->n_windows,
-		.total_bytes = d->parts.bytes,
+		.total_bytes = d->pieces.bytes,
 		.n_draws = d->n_choices,
 		.draws = (const void *)d->draws,
 	};

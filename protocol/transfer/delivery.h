@@ -5,19 +5,20 @@
  *     Bootstrapping      made                              made
  *     Bootstrapped       -                                 PREPARE came
  *     WaitingForInput    PREPARE was sent                  the engine thread was told of it
- *     Transferring       the first WINDOW came             the first WINDOW was sent
+ *     Transferring       the first WINDOW came, or a       the first WINDOW was numbered, to be
+ *                        STATUS that says so               sent at once (delivery_send)
  *     Success            all data, the first tokens and    all data, the first tokens and the
  *                        the status Success came, in       status Success were taken by the
  *                        any order (over ZeroMQ            transport
  *                        Success comes last)
- *     Failed             aborted, timed out, refused, or a message was wrong
+ *     Failed             ended in any other way: aborted, timed out, refused, a wrong message, a lost peer
  *
- * The status only rises; Success and Failed are final. A message for a delivery that has ended is ignored, because it
- * may just be late. A message that cannot be right fails its delivery and nothing else.
+ * The status only rises; Success and Failed are final. A WINDOW or STATUS for a delivery that has ended is ignored,
+ * because it may just be late. A message that cannot be right fails its delivery and nothing else.
  *
- * parts.h knows which data have to come. WINDOW messages are numbered, so that a repeated WINDOW (ignored) is told from
- * a new one that repeats a part (wrong). Every WINDOW brings at least one missing part, so its number is always below
- * the number of parts.
+ * pieces.h has the data that have to come, as pieces (message.h). WINDOW messages are numbered, so that a repeated
+ * WINDOW (ignored) is told from a new one that repeats a piece (wrong). Every WINDOW brings at least one missing piece,
+ * so its number is always below the number of pieces.
  *
  * Each attempt to have a prompt prefilled is a delivery with an id of its own. Pure: no sockets; times are arguments,
  * all of one monotonic clock. One thread. */
@@ -26,8 +27,8 @@
 #include "base/err.h"
 #include "protocol/transfer/message.h"
 
-/* A receiver fails after so long without progress, which includes the time that the prompt waits in the prefill
- * worker's queue. A sender fails after so long in which the decode worker took none of the sent data. */
+/* A receiver fails after so long without progress. The time in which the prompt waits in the prefill worker's queue
+ * counts. A sender fails after so long in which messages wait for the transport and it takes none of them. */
 #define DELIVERY_RECEIVE_TIMEOUT_NS ((uint64_t)300 * 1000000000)
 #define DELIVERY_SEND_TIMEOUT_NS    ((uint64_t)120 * 1000000000)
 
@@ -36,15 +37,15 @@ struct delivery;
 enum delivery_verdict { DELIVERY_IGNORED, DELIVERY_TAKEN };
 
 struct delivery_counts {
-	/* bytes of raw frames; expected_bytes is 0 before PREPARE */
+	/* bytes of raw frames; of a sender the expected numbers are 0 before PREPARE */
 	uint64_t bytes, expected_bytes;
-	uint64_t parts, expected_parts;
+	uint64_t pieces, expected_pieces;
 	uint32_t windows;
 	uint32_t n_cached; /* tokens that the prefill worker had cached */
 };
 
-/* A new receiver, which already has the prompt's first n_have tokens, a multiple of layout->page_tokens. The layout
- * is borrowed until delivery_free. -EINVAL or -EOVERFLOW with a sentence, -ENOMEM. */
+/* A new receiver, which already has the prompt's first n_have tokens, a multiple of layout->page_tokens. The layout is
+ * borrowed until delivery_free. -EINVAL or -EOVERFLOW with a sentence: such a prompt cannot be delivered; -ENOMEM. */
 int delivery_new_receiver(uint64_t id, const struct wire_layout *layout, uint32_t n_prompt,
 			  uint32_t n_have, uint32_t n_choices, uint64_t now_ns,
 			  struct delivery **ret, struct err *e) MUST_CHECK;
@@ -64,12 +65,11 @@ void delivery_counts(const struct delivery *d, struct delivery_counts *ret);
 /* Raises the status to Bootstrapped or WaitingForInput, unless it is that high already. */
 void delivery_raise(struct delivery *d, enum delivery_status status, uint64_t now_ns);
 
-/* Ends a delivery that has not ended: either side aborts, the peer is dead, frames do not fit. code is a positive
- * errno; the sentence must not be empty. */
+/* Fails a delivery, unless it has ended. code is a positive errno; the sentence must not be empty. */
 void delivery_fail(struct delivery *d, uint64_t now_ns, int code, const char *fmt, ...)
 	PRINTF(4, 5);
 
-/* The reason of the failure; code 0: it has not failed. Borrowed. */
+/* The reason of the failure; code 0: the delivery has not failed. Borrowed. */
 const struct err *delivery_error(const struct delivery *d);
 
 /* The STATUS that reports the failure to the peer. The delivery must have failed; the sentence is borrowed from it. */
@@ -85,26 +85,29 @@ const struct draw_result *delivery_draws(const struct delivery *d);
 
 /* ---- receiver. Both return a delivery_verdict, or -errno when the message has just made the delivery fail ---- */
 
-/* A WINDOW whose raw frame has the right size. Taken: all its pieces are new and wanted, so the caller writes them. */
+/* A WINDOW came, whose raw frame has the right size. DELIVERY_TAKEN: all its pieces are new and wanted, so the caller
+ * writes them to the device. */
 int delivery_receive(struct delivery *d, const struct wire_window *w, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
+/* A STATUS came. */
 int delivery_hear(struct delivery *d, const struct wire_status *s, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 
 /* ---- sender ---- */
 
-/* The sender's PREPARE came. A second one is ignored. -errno: the delivery has failed, now or before, and the peer
- * must be told. */
+/* PREPARE came. Returns a delivery_verdict: a second PREPARE is ignored. -errno: the delivery has failed, now or
+ * before, and the peer must be told. */
 int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
-/* Numbers a WINDOW that is about to be sent. -errno: it must not be sent, because the delivery has ended, or because
- * PREPARE did not ask for its data, which fails the delivery. */
+/* Numbers a WINDOW that is about to be sent. -errno: it must not be sent. Then the delivery has ended, or fails by this
+ * call, because PREPARE has not come or did not ask for these data. */
 int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 
-/* The first token of each choice; n is PREPARE's number of choices. Copied. -errno as above, -ENOMEM. */
+/* Keeps a copy of the first token of each choice [n]. -errno: the delivery has ended, or fails by this call: n is not
+ * PREPARE's number of choices, the tokens are known already, or memory is short. */
 int delivery_draw(struct delivery *d, const struct draw_result *draws, uint32_t n, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 

@@ -18,7 +18,7 @@ void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GO
 	uint64_t first = g->n > GOSSIP_KEYS ? g->n - GOSSIP_KEYS : 0;
 
 	pong->forgotten = *told < g->from;
-	/* overwritten keys are skipped */
+	/* keys that were overwritten or cleared are skipped */
 	*told = MAX(*told, MAX(first, g->from));
 	pong->keys = keys;
 	for (pong->n_keys = 0; pong->n_keys < GOSSIP_TOLD && *told < g->n; pong->n_keys++)

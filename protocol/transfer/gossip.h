@@ -1,6 +1,6 @@
 /*
- * The pages that a prefill worker has newly cached, as content keys. Each decode worker is told each key once, some with
- * every PONG. The keys are a ring, in which each decode worker has a place of its own, `told`.
+ * The pages that a prefill worker has newly cached, as content keys. Each decode worker is told each key at most once,
+ * some keys with every PONG. The keys are a ring, in which each decode worker has a place of its own, `told`.
  *
  *     . . k5 k6 k7 k8 .        from   keys before this place are not cached any more
  *       |     |       |        n      place of the next key
@@ -25,12 +25,13 @@ struct gossip {
 	struct wire_key keys[GOSSIP_KEYS];
 };
 
-/* The pages of a prompt were cached, keys[0] its first. */
+/* The pages of a prompt were cached; keys[0] is that of its first page. */
 void gossip_add(struct gossip *g, const struct wire_key *keys, uint32_t n);
 
 /* The cache was emptied. */
 void gossip_clear(struct gossip *g);
 
-/* Fills a PONG with keys that a decode worker was not told yet, and moves its place. pong->keys points to `keys`. */
+/* Fills `keys` and `forgotten` of a PONG to a decode worker with what it was not told yet, and moves its place.
+ * pong->keys points to `keys`. */
 void gossip_tell(const struct gossip *g, uint64_t *told, struct wire_key keys[GOSSIP_TOLD],
 		 struct wire_pong *pong);

@@ -27,7 +27,8 @@ struct key_sets {
 	struct node *nodes;
 	uint32_t *buckets; /* [n_buckets] a power of two */
 	uint32_t n_buckets, n_entries;
-	uint32_t entries_end, entries_cap, entries_free; /* end: the first that was never used */
+	/* end: the first element that was never used; free: the first of the list of free ones */
+	uint32_t entries_end, entries_cap, entries_free;
 	uint32_t nodes_end, nodes_cap, nodes_free;
 	struct set {
 		uint32_t newest, oldest, n, max;
@@ -89,7 +90,7 @@ uint64_t key_sets_with(const struct key_sets *s, const struct wire_key *key)
 	return i ? s->entries[i].sets : 0;
 }
 
-/* Doubles the buckets when there are as many entries. If memory is short, the chains just grow longer. */
+/* Doubles the buckets when there are as many entries as buckets. If memory is short, the chains just grow longer. */
 static void grow_buckets(struct key_sets *s)
 {
 	uint32_t n = s->n_buckets * 2;

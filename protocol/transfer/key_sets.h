@@ -5,7 +5,7 @@
  *     node    the place of a key in the order of one set
  *
  * Keys come from other machines, so their place in the table depends on a secret seed: a peer cannot choose keys that
- * collide. Memory: 36 bytes a key, and 20 bytes for each set that has it. */
+ * collide. Memory: 36 bytes a key, and 20 bytes for each set that has it, up to twice that after the arrays grew. */
 #pragma once
 
 #include "base/err.h"
@@ -15,14 +15,14 @@ enum { KEY_SETS_MAX = 64 };
 
 struct key_sets;
 
-/* New; every set is empty and limited to no keys. NULL: out of memory. */
+/* New; every set is empty, and may have 0 keys until key_sets_limit. NULL: out of memory. */
 struct key_sets *key_sets_new(const uint64_t seed[2]) MUST_CHECK;
 void key_sets_free(struct key_sets *s);
 
-/* Limits a set to so many keys; the least recently added ones leave. */
+/* Limits a set to max keys; if it has more, the least recently added ones leave. */
 void key_sets_limit(struct key_sets *s, uint32_t set, uint32_t max);
 
-/* Adds a key to a set, or makes it the set's newest. -ENOMEM: nothing changed. */
+/* Adds a key to a set, or makes it the set's newest. In a full set the oldest key leaves. -ENOMEM: nothing changed. */
 int key_sets_add(struct key_sets *s, uint32_t set, const struct wire_key *key) MUST_CHECK;
 
 void key_sets_clear(struct key_sets *s, uint32_t set);

@@ -2,18 +2,24 @@
  * The messages between prefill workers, decode workers and their registry, as structs.
  *
  *     HELLO      both ways            the sender's model and the layout of its pages and states
- *     REFUSE     both ways            no, with the reason
- *     PREPARE    decode -> prefill    compute this prompt; so many of its tokens are here already
- *     WINDOW     prefill -> decode    some layers of some pages, or of the state
+ *     REFUSE     both ways            the sender cannot work with the peer, or shuts down; with the reason
+ *     PREPARE    decode -> prefill    compute this prompt; the pages of its first n_have tokens are here already
+ *     WINDOW     prefill -> decode    data of some layers: of some pages, or of the state
  *     STATUS     prefill -> decode    how far a delivery (delivery.h) is; with Success the first tokens
  *     ABORT      decode -> prefill    the delivery is not wanted any more
  *     PING       decode -> prefill    are you there?
- *     PONG       prefill -> decode    yes; the load, and the pages that were newly cached
+ *     PONG       prefill -> decode    yes; the sender's load, and the pages that it has newly cached
  *     ANNOUNCE   worker -> registry   the sender's address
  *     LIST       worker -> registry   which workers are there?
  *     PEERS      registry -> worker   the answer to LIST
  *
- * A message is one frame. A WINDOW is followed by a raw frame, which holds the bytes of all pieces that it lists.
+ * The data are divided like this:
+ *
+ *     part     an array that a layer keeps of a sequence, in pages (keys, values) or in states (engine/layers/part.h)
+ *     piece    one part of one page, or of the state
+ *     run      the pieces of one part in consecutive pages, or the one piece of a part in states
+ *
+ * A message is one frame. A WINDOW lists runs, and is followed by a raw frame with the bytes of all of them.
  * FORMAT.md describes each byte, and wire.h turns bytes into these structs and back. Arrays of a parsed message lie in
  * the frame at any alignment, so their elements are packed structs. Frames and host are both little endian, so an array
  * of int32_t may be passed as one of struct wire_i32.
@@ -39,9 +45,9 @@ enum {
 	WIRE_PAGE_TOKENS_MAX = 65536,
 	WIRE_TOKENS_MAX = 1 << 22,
 	WIRE_CHOICES_MAX = 1024,
-	WIRE_END_TOKENS_MAX = 512, /* as many as a draw can ban (PLAN_BANNED_MAX) */
+	WIRE_END_TOKENS_MAX = 512, /* as many tokens as a draw can ban (PLAN_BANNED_MAX) */
 	WIRE_BOUNDARIES_MAX = 65536,
-	WIRE_PIECES_MAX = 65536,
+	WIRE_RUNS_MAX = 65536,
 	WIRE_KEYS_MAX = 4096, /* keys of one PONG */
 	WIRE_PEERS_MAX = 1024,
 	WIRE_TEXT_MAX = 511,
@@ -51,7 +57,7 @@ enum {
 	WIRE_FRAME_MAX = 1 << 25, /* bytes of a message; a raw frame may be longer */
 };
 
-/* The most bytes that one part of a layer has in a page or a state. Sums of parts then stay far below 2^64. */
+/* The most bytes of a piece. The sum over all parts of all layers then stays far below 2^64. */
 #define WIRE_PART_BYTES_MAX ((uint64_t)1 << 36)
 
 enum wire_type {
@@ -70,10 +76,11 @@ enum wire_type {
 
 enum wire_role { WIRE_PREFILL, WIRE_DECODE };
 
-/* The most arrays that a layer keeps of a sequence: its parts. */
+/* The most parts of a layer. */
 enum { WIRE_PARTS = 3 };
 
-/* How far a delivery is; delivery.h describes each status. It only rises, and Failed is the highest. */
+/* How far a delivery is; delivery.h describes each status. The status of a delivery only rises; Failed is the
+ * highest. */
 enum delivery_status {
 	DELIVERY_BOOTSTRAPPING,
 	DELIVERY_BOOTSTRAPPED,
@@ -98,7 +105,7 @@ struct wire_key {
 };
 
 struct wire_layer {
-	/* bytes of the part of one page, or of one state; 0: the layer has no more parts */
+	/* bytes of a piece of each part; 0: the layer has neither this part nor further ones */
 	uint64_t part_bytes[WIRE_PARTS];
 	uint32_t in_states; /* bit i: part i is kept in states, else in pages */
 } WIRE_PACKED;
@@ -108,9 +115,9 @@ static inline bool wire_in_state(const struct wire_layer *l, uint32_t part)
 	return l->in_states >> part & 1;
 }
 
-/* A run of pages of one part of a layer (what the engine calls a piece, engine/layers/part.h): pages first .. first +
- * n - 1 of the prompt, or the state (first 0, n 1). Its bytes follow those of the previous piece in the raw frame. */
-struct wire_piece {
+/* A run: pages first .. first + n - 1 of the prompt, or the state (first 0, n 1), in one part of a layer. In the raw
+ * frame its bytes follow those of the run before it. */
+struct wire_run {
 	uint64_t bytes;
 	uint32_t layer, first, n, part;
 } WIRE_PACKED;
@@ -128,7 +135,7 @@ struct wire_peer {
 /* ---- messages. Pointers are borrowed: from the frame, or from the caller of wire_encode ---- */
 
 struct wire_layout {
-	/* sums over the layers; 0: no layer keeps pages (states) */
+	/* bytes of a page and of a state, over all layers; 0: no layer has a part in pages (in states) */
 	uint64_t page_bytes, slot_bytes;
 	uint32_t page_tokens;
 	uint32_t n_layers;
@@ -137,11 +144,11 @@ struct wire_layout {
 
 struct wire_hello {
 	uint8_t worker[WIRE_ID]; /* random, new at each start */
-	/* the identity of engine/cache_identity.h: equal if the bits are */
+	/* the identity of engine/cache_identity.h; workers with equal identities compute equal bits */
 	uint8_t model[WIRE_ID];
 	uint32_t role;
 	uint32_t n_pages, n_slots;
-	uint32_t heartbeat_ms; /* a decode worker sends a PING each time */
+	uint32_t heartbeat_ms; /* from a decode worker: the time between two of its PINGs */
 	struct wire_layout layout;
 };
 
@@ -154,7 +161,8 @@ struct wire_refuse {
 struct wire_prepare {
 	const struct wire_i32 *tokens; /* [n_tokens] the prompt */
 	uint32_t n_tokens;
-	uint32_t n_have; /* leading tokens whose pages are not to be sent; < n_tokens */
+	uint32_t
+		n_have; /* leading tokens whose pages are not to be sent: whole pages; < n_tokens */
 	uint32_t n_choices;
 	uint32_t min_tokens;	/* > 0: end tokens must not be drawn */
 	int32_t priority;	/* lower first */
@@ -168,22 +176,22 @@ struct wire_prepare {
 
 struct wire_window {
 	uint32_t sequence;		/* number of the WINDOW in its delivery, from 0 on */
-	uint32_t first_token, n_tokens; /* of the prompt: computed by the step */
-	uint32_t first_layer, n_layers; /* layers of the pieces */
-	uint32_t n_pieces;
-	const struct wire_piece *pieces;
+	uint32_t first_token, n_tokens; /* the prompt's tokens that the step computed */
+	uint32_t first_layer, n_layers; /* every run is of one of these layers */
+	uint32_t n_runs;
+	const struct wire_run *runs;
 };
 
 struct wire_status {
-	uint32_t status;      /* enum delivery_status */
-	uint32_t code;	      /* Failed: errno; else 0 */
-	uint32_t n_cached;    /* tokens that the prefill worker had cached */
-	uint32_t n_windows;   /* Success: WINDOW messages that were sent; else 0 */
+	uint32_t status;    /* enum delivery_status */
+	uint32_t code;	    /* Failed: errno; else 0 */
+	uint32_t n_cached;  /* tokens that the prefill worker had cached; counts in Success alone */
+	uint32_t n_windows; /* Success: WINDOW messages that were sent; else 0 */
 	uint64_t total_bytes; /* Success: bytes of their raw frames; else 0 */
-	uint32_t n_draws;     /* Transferring, Success: the first token of each choice; else 0 */
-	uint32_t n_text;      /* Failed: a sentence; else 0 */
-	const struct wire_draw *draws;
-	const char *text;
+	uint32_t n_draws;     /* Transferring, Success: the number of choices, or 0; else 0 */
+	uint32_t n_text;      /* Failed: bytes of the sentence; else 0 */
+	const struct wire_draw *draws; /* the first token of each choice */
+	const char *text;	       /* without a final 0 */
 };
 
 struct wire_ping {
@@ -191,19 +199,21 @@ struct wire_ping {
 };
 
 struct wire_pong {
-	uint64_t sequence;	/* sequence of the PING that it answers; 0: it answers none */
-	uint64_t queued_tokens; /* prompt tokens that are still to be computed */
-	uint32_t running;	/* requests */
-	uint8_t draining;	/* 1: the sender accepts no new prompts */
-	uint8_t forgotten;	/* 1: pages that were cached before those of `keys` are gone */
+	uint64_t sequence; /* sequence of the PING that it answers; 0: it answers none */
+	uint64_t
+		queued_tokens; /* the sum of n_tokens - n_have over the deliveries that have not ended */
+	uint32_t running;      /* deliveries that have not ended */
+	uint8_t draining;      /* 1: the sender accepts no new prompts */
+	uint8_t forgotten; /* 1: pages that were cached before those of `keys` are gone */
 	uint32_t n_keys;
-	/* newly cached pages, each after the page before it in its prompt */
+	/* newly cached pages; a page follows the page before it in its prompt */
 	const struct wire_key *keys;
 };
 
 struct wire_announce {
 	uint32_t role;
-	/* until the registry forgets the worker, unless it announces itself again; 0: now */
+	/* time until the registry forgets the worker, unless the worker announces itself again; 0: it forgets at
+	 * once */
 	uint32_t ttl_ms;
 	struct wire_peer peer;
 };

@@ -21,13 +21,13 @@ struct peer {
 	bool draining;
 	uint32_t running;
 	uint32_t page_tokens;
-	uint64_t last_sent; /* the number of the last prompt that was sent to it */
+	uint64_t last_sent; /* peers.n_sent when a prompt was last sent to it */
 	/* Three counts of tokens: the load that it reported; tokens sent before the last PING; tokens sent since. */
 	uint64_t told, before, since;
 };
 
 struct peers {
-	uint64_t heartbeat_ns, n_sent;
+	uint64_t heartbeat_ns, n_sent; /* n_sent: prompts that were sent to any peer */
 	struct peer peers[PEERS_MAX];
 	struct key_sets *keys; /* owned; set i has the pages of peer i */
 };
@@ -80,7 +80,7 @@ int peers_add(struct peers *p, const char *endpoint, uint64_t now_ns, uint32_t *
 	return 0;
 }
 
-/* Forgets the data of the process at the endpoint. */
+/* Forgets what is known of the process at the endpoint: its cached pages, its load, whether it drains. */
 static void forget(struct peers *p, uint32_t peer)
 {
 	struct peer *x = &p->peers[peer];
@@ -166,7 +166,7 @@ void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *w
 	x->due_ns = now_ns + PEERS_REFUSED_NS;
 }
 
-/* the first key is added last, so that it leaves last */
+/* The first key is added last, so that it leaves last. */
 static int add_keys(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n)
 {
 	int r = 0;

@@ -1,20 +1,21 @@
-/* The prefill workers that a decode worker knows ("peers"): which of them answer, their load, the pages that they
- * have cached, and the choice of one for a prompt.
+/* The prefill workers that a decode worker knows ("peers"): which of them answer, their load, the pages that they have
+ * cached, and the choice of one for a prompt.
  *
- *     Connecting ── HELLO ──> Registered ── 2 PINGs without an answer ──> Dead ── HELLO ──> Registered
- *                  REFUSE ──> Refused ── HELLO (after a restart with another model) ──> Registered
+ *     Connecting ── HELLO ──> Registered ── 2 PINGs unanswered, or the connection broke ──> Dead ── HELLO ──> Registered
+ *     any state ── REFUSE, or a HELLO that does not fit ──> Refused ── a HELLO that fits ──> Registered
  *
  * peers_tick tells the caller which messages to send: HELLO to a peer that is not registered, PING to one that is. A
- * PING is unanswered if no message of the peer has come when the next PING is due. A peer dies by unanswered PINGs
- * and not by elapsed time. So a decode worker that was itself stopped for a while first reads the answers that wait,
- * before it declares a peer dead.
+ * PING is unanswered if no message of the peer has come when the next PING is due. Unanswered PINGs are counted, not
+ * elapsed time. So a decode worker that was itself stopped for a while reads the answers that wait before it takes a
+ * peer for dead.
  *
- * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. At most as many keys are
- * kept as the peer has pages; the least recently added leave first. The first page of a prompt counts as added last,
- * so that the beginning of a prompt outlives the rest. A peer that comes back as another process has nothing cached.
+ * The cached pages of a peer are a guess from the prompts sent there and from its PONGs. At most as many keys are kept
+ * as the peer has pages (and PEERS_KEYS_MAX); the least recently added leave first. The first page of a prompt counts
+ * as added last, so that the beginning of a prompt is kept longest. A peer that comes back as another process has
+ * nothing cached.
  *
- * Load is the number of prompt tokens that a peer still has to compute: the number that it reported last, and the
- * tokens sent since. A PONG reports everything that was sent before its PING.
+ * Load estimates the prompt tokens that a peer still has to compute: queued_tokens of its last PONG, and the tokens
+ * sent since. The PONG counts all prompts that were sent before its PING, each in full until its delivery ends.
  *
  * Pure: no sockets; times are arguments. One thread. A peer is a number below PEERS_MAX, used again after its
  * removal. */
@@ -25,7 +26,7 @@
 
 enum {
 	PEERS_MAX = 64,
-	PEERS_MISSED = 2,
+	PEERS_MISSED = 2,	  /* unanswered PINGs in a row, after which a peer is Dead */
 	PEERS_KEYS_MAX = 1 << 17, /* keys of one peer, however many pages it claims to have */
 };
 
@@ -40,7 +41,7 @@ enum peers_due {
 	PEERS_NOTHING,
 	PEERS_SAY_HELLO,
 	PEERS_SAY_PING, /* with the sequence of peers_get */
-	PEERS_DIED,	/* it has just died: its deliveries fail */
+	PEERS_DIED,	/* the peer has become Dead: the caller fails its deliveries */
 };
 
 struct peer_info {
@@ -51,7 +52,8 @@ struct peer_info {
 	bool draining;
 	uint64_t sequence; /* of the last PING to it */
 	uint64_t load;	   /* tokens */
-	uint32_t running, n_keys;
+	uint32_t running;  /* as its last PONG says */
+	uint32_t n_keys;   /* pages that it is thought to have cached */
 };
 
 struct peers;
@@ -72,22 +74,22 @@ void peers_get(const struct peers *p, uint32_t peer, struct peer_info *ret);
 
 /* ---- messages from a peer ---- */
 
-/* A HELLO that fits came. True: another process than the registered one sent it, so the deliveries of the old one
- * fail. */
+/* A HELLO that fits came. True: another process than the registered one sent it, so the caller fails the deliveries of
+ * the old one. */
 bool peers_hello(struct peers *p, uint32_t peer, const struct wire_hello *hello,
 		 uint64_t now_ns) MUST_CHECK;
 
 /* A HELLO that does not fit, or a REFUSE, came. why: a sentence for peer_info.refusal. */
 void peers_refuse(struct peers *p, uint32_t peer, uint64_t now_ns, const char *why);
 
-/* A PONG came; it is ignored if the peer is not registered. Its load counts if it answers the last PING. -ENOMEM:
- * some keys were not kept. */
+/* A PONG came; it is ignored if the peer is not registered. Its queued_tokens count only if it answers the last PING.
+ * -ENOMEM: some keys were not kept. */
 int peers_pong(struct peers *p, uint32_t peer, const struct wire_pong *pong) MUST_CHECK;
 
 /* Any message came: the peer is alive. */
 void peers_alive(struct peers *p, uint32_t peer);
 
-/* Its connection broke. True: it was registered, so its deliveries fail. */
+/* The peer's connection broke, or the peer shuts down. True: it was registered, so the caller fails its deliveries. */
 bool peers_lost(struct peers *p, uint32_t peer, uint64_t now_ns) MUST_CHECK;
 
 /* ---- time ---- */
@@ -104,12 +106,13 @@ uint64_t peers_deadline(const struct peers *p);
  * registered, not draining and not in `excluded` (bit i: peer i). The peer with the fewest tokens to compute wins:
  * its load, and the tokens of the prompt that it has not cached. Ties: the most cached pages, then the longest time
  * without a prompt, then the lowest number. So an idle peer with a cached prefix wins, yet prompts that all begin
- * alike spread over the peers. False: there is no candidate. */
+ * alike spread over the peers. *ret_n_cached: pages of the prompt that the chosen peer is thought to have cached.
+ * False: there is no candidate. */
 bool peers_choose(const struct peers *p, const struct wire_key *keys, uint32_t n, uint64_t excluded,
 		  uint32_t *ret, uint32_t *ret_n_cached) MUST_CHECK;
 
-/* A prompt was sent to the peer, which has n_tokens more to compute and will have the pages. -ENOMEM: some keys were
- * not kept. */
+/* A prompt was sent to the peer, which has n_tokens more to compute and will have the pages of these keys cached.
+ * -ENOMEM: some keys were not kept. */
 int peers_sent(struct peers *p, uint32_t peer, const struct wire_key *keys, uint32_t n,
 	       uint64_t n_tokens) MUST_CHECK;
 

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In no order: the last worker moves to the place of one that leaves. */
+/* The workers are in no order: the last one moves to the place of one that leaves. */
 struct registry_table {
 	uint32_t n;
 	uint64_t until_ns[WIRE_PEERS_MAX];
 	struct wire_announce workers[WIRE_PEERS_MAX];
-	struct wire_peer listed[WIRE_PEERS_MAX]; /* workers of the last answer */
+	struct wire_peer listed[WIRE_PEERS_MAX]; /* workers of the last PEERS */
 };
 
 struct registry_table *registry_table_new(void)

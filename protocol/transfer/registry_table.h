@@ -19,7 +19,7 @@
 struct registry_table;
 
 enum registry_change {
-	/* the worker is still there; or a farewell came from an unknown worker */
+	/* the worker is still there; or a farewell came of a process that is not in the table */
 	REGISTRY_NOTHING,
 	REGISTRY_CAME,	   /* the worker is new */
 	REGISTRY_REPLACED, /* a new process is at a known endpoint */
@@ -43,8 +43,8 @@ bool registry_table_expire(struct registry_table *t, uint64_t now_ns,
 /* The time at which registry_table_expire has to be called again; UINT64_MAX: the table is empty. */
 uint64_t registry_table_deadline(const struct registry_table *t);
 
-/* Answers a LIST: the workers of its role and model whose time is not over. Borrowed until the next call of this
- * module. */
+/* Answers a LIST: the workers of its role and model (zeros: of any model) whose time is not over. Borrowed until the
+ * next call of this module. */
 void registry_table_list(struct registry_table *t, const struct wire_list *asked, uint64_t now_ns,
 			 struct wire_peers *ret);
 

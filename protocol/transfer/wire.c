@@ -8,7 +8,7 @@
 
 static const char magic[4] = "TGNX";
 
-/* As it lies in a frame (FORMAT.md). */
+/* The header as it lies in a frame (FORMAT.md). */
 struct header {
 	char magic[4];
 	uint16_t version, type;
@@ -55,7 +55,7 @@ static int check_field(const struct field *f, const void *at, struct err *e)
 		       v, f->min, f->max);
 }
 
-/* The offset in struct wire_message of the value of a field. */
+/* The offset in struct wire_message of the value of a field; of an array, of its number of elements. */
 static size_t field_offset(const struct field *f)
 {
 	return f->kind == ARRAY ? f->count : f->offset;
@@ -71,7 +71,7 @@ static uint32_t array_count(const struct field *f, const struct wire_message *m)
 
 /* ---- parsing ---- */
 
-/* Fills *h, as far as the frame has bytes for it. */
+/* Copies the header of a frame to *h and checks it. */
 static int check_header(const void *frame, size_t len, struct header *h, struct err *e)
 {
 	const struct wire_form *form;
@@ -175,7 +175,7 @@ uint64_t wire_delivery(const void *frame, size_t len)
 
 /* ---- encoding ---- */
 
-/* Makes the checks of a parser, first of the fields, then of the arrays. */
+/* Makes the checks that wire_parse makes: first of each field, then of the form's `check`. */
 static int check_message(const struct wire_message *m, const struct wire_form *form, struct err *e)
 {
 	if ((m->delivery != 0) != form->has_delivery)

@@ -9,8 +9,8 @@ uint64_t wire_window_bytes(const struct wire_window *w)
 {
 	uint64_t sum = 0;
 
-	for (uint32_t i = 0; i < w->n_pieces; i++)
-		sum += w->pieces[i].bytes;
+	for (uint32_t i = 0; i < w->n_runs; i++)
+		sum += w->runs[i].bytes;
 	return sum;
 }
 
@@ -20,12 +20,13 @@ int wire_window_fits(const struct wire_window *w, uint64_t bytes, struct err *e)
 
 	if (bytes != listed)
 		return err_set(e, EBADMSG,
-			       "WINDOW: %" PRIu64 " bytes came, but its pieces have %" PRIu64,
-			       bytes, listed);
+			       "WINDOW: %" PRIu64 " bytes came, but its runs have %" PRIu64, bytes,
+			       listed);
 	return 0;
 }
 
-/* Both workers log the sentence, so it names the worker of each number and never says "here". hint: the sentence's end. */
+/* Both workers log the sentence, so it names the worker of each number and never says "here". hint: the sentence's
+ * end. */
 static int number_differs(struct err *e, const char *what, uint64_t decode, uint64_t prefill,
 			  const char *hint)
 {

@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "protocol/transfer/message.h"
 
-/* The sum of a WINDOW's pieces: bytes of the raw frame that follows it. */
+/* The bytes of the raw frame that follows a WINDOW: the sum over its runs. */
 uint64_t wire_window_bytes(const struct wire_window *w);
 
 /* Checks the size of a WINDOW's raw frame. -EBADMSG: a frame of so many bytes cannot be its raw frame. */

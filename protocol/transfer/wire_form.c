@@ -1,4 +1,4 @@
-/* The fields of each message as a table, and the checks that concern more than a single field. */
+/* The fields of each message as a table, and the checks that the ranges of single fields cannot express. */
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
@@ -9,11 +9,11 @@
 
 /* The sizes in FORMAT.md. */
 _Static_assert(sizeof(struct wire_layer) == 28, "a layer");
-_Static_assert(sizeof(struct wire_piece) == 24, "a piece");
+_Static_assert(sizeof(struct wire_run) == 24, "a run");
 _Static_assert(sizeof(struct wire_draw) == 176, "a draw");
 _Static_assert(sizeof(struct wire_peer) == 256, "a peer");
 
-/* The lowest temperature: dividing logits by a smaller one overflows. */
+/* The lowest temperature above 0: dividing logits by a smaller one overflows. */
 #define TEMPERATURE_MIN 1e-6f
 
 /* ---- fields ---- */
@@ -90,7 +90,7 @@ static const struct field window_fields[] = {
 	INT_(window, n_tokens, 0, WIRE_TOKENS_MAX),
 	INT_(window, first_layer, 0, WIRE_LAYERS_MAX - 1),
 	INT_(window, n_layers, 1, WIRE_LAYERS_MAX),
-	ARRAY_(window, pieces, n_pieces, 1, WIRE_PIECES_MAX),
+	ARRAY_(window, runs, n_runs, 1, WIRE_RUNS_MAX),
 	{0},
 };
 
@@ -140,7 +140,7 @@ static const struct field peers_fields[] = {
 	{0},
 };
 
-/* ---- checks of more than one field. wire_parse puts the message's name before their sentences ---- */
+/* ---- checks. wire_parse and wire_encode put the message's name before their sentences ---- */
 
 /* Checks a layer, and adds its bytes of a page and of a state to the sums. */
 static int check_layer(const struct wire_layer *layer, uint32_t number, uint64_t *page,
@@ -166,7 +166,7 @@ static int check_layer(const struct wire_layer *layer, uint32_t number, uint64_t
 	return 0;
 }
 
-/* The sums cannot overflow: there are at most 1024 layers of 2^38 bytes. */
+/* The sums cannot overflow: there are at most 1024 layers, each of less than 2^38 bytes. */
 static int check_hello(const struct wire_message *m, struct err *e)
 {
 	const struct wire_layout *l = &m->hello.layout;
@@ -228,21 +228,21 @@ static int check_window(const struct wire_message *m, struct err *e)
 	if (w->n_layers > WIRE_LAYERS_MAX - w->first_layer)
 		return err_set(e, EBADMSG, "%u layers from %u on are too many", w->n_layers,
 			       w->first_layer);
-	for (uint32_t i = 0; i < w->n_pieces; i++) {
-		const struct wire_piece *p = &w->pieces[i];
+	for (uint32_t i = 0; i < w->n_runs; i++) {
+		const struct wire_run *p = &w->runs[i];
 
 		if (p->part >= WIRE_PARTS)
-			return err_set(e, EBADMSG, "piece %u has part %u, which is unknown", i,
+			return err_set(e, EBADMSG, "run %u has part %u, which is unknown", i,
 				       p->part);
 		if (p->layer < w->first_layer || p->layer - w->first_layer >= w->n_layers)
-			return err_set(e, EBADMSG, "piece %u is of layer %u, not of %u to %u", i,
+			return err_set(e, EBADMSG, "run %u is of layer %u, not of %u to %u", i,
 				       p->layer, w->first_layer, w->first_layer + w->n_layers - 1);
 		if (!p->n || p->n > WIRE_TOKENS_MAX || p->first > WIRE_TOKENS_MAX - p->n)
-			return err_set(e, EBADMSG, "piece %u has %u pages from %u on", i, p->n,
+			return err_set(e, EBADMSG, "run %u has %u pages from %u on", i, p->n,
 				       p->first);
-		/* so the sum of all pieces cannot overflow */
+		/* so the sum of all runs cannot overflow */
 		if (!p->bytes || p->bytes > (uint64_t)1 << 46)
-			return err_set(e, EBADMSG, "piece %u has %" PRIu64 " bytes", i, p->bytes);
+			return err_set(e, EBADMSG, "run %u has %" PRIu64 " bytes", i, p->bytes);
 	}
 	return 0;
 }
@@ -268,7 +268,7 @@ static int check_status(const struct wire_message *m, struct err *e)
 		return err_set(e, EBADMSG, "status %s has code %u and a sentence of %u bytes",
 			       delivery_status_name(s->status), s->code, s->n_text);
 	if (!success && (s->n_windows || s->total_bytes))
-		return err_set(e, EBADMSG, "status %s counts windows",
+		return err_set(e, EBADMSG, "status %s counts WINDOWs",
 			       delivery_status_name(s->status));
 	if (!drawn && s->n_draws)
 		return err_set(e, EBADMSG, "status %s has %u draws",

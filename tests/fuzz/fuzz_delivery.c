@@ -28,9 +28,9 @@ static void check(const struct delivery *r, enum delivery_status before)
 	delivery_counts(r, &c);
 	assert(now >= before && (before < DELIVERY_SUCCESS || now == before));
 	assert(now == DELIVERY_FAILED ||
-	       (c.bytes <= c.expected_bytes && c.parts <= c.expected_parts));
+	       (c.bytes <= c.expected_bytes && c.pieces <= c.expected_pieces));
 	if (now == DELIVERY_SUCCESS)
-		assert(c.bytes == c.expected_bytes && c.parts == c.expected_parts &&
+		assert(c.bytes == c.expected_bytes && c.pieces == c.expected_pieces &&
 		       delivery_draws(r));
 	if (now != DELIVERY_FAILED)
 		return;
@@ -54,7 +54,7 @@ static void give(struct delivery *receives, struct delivery *sends, const struct
 		delivery_counts(receives, &had);
 		r = delivery_receive(receives, &m->window, now, &e);
 		assert(r >= 0 || delivery_status(receives) == DELIVERY_FAILED);
-		/* A window that is taken has the bytes of the frame behind it. */
+		/* A WINDOW that is taken has the bytes of the frame behind it. */
 		delivery_counts(receives, &has);
 		assert(wire_window_fits(&w, has.bytes - had.bytes, NULL) == 0 ||
 		       r != DELIVERY_TAKEN);

@@ -1,6 +1,6 @@
 /* A frame from an untrusted peer. The first byte chooses the treatment of the rest: unchanged, or with a header made
  * right, so that the checks behind it are reached. An accepted frame must encode to the same bytes, all its pointers
- * must point into it, and raw frames of the lengths that a window lists must fit it. */
+ * must point into it, and raw frames of the lengths that a WINDOW lists must fit it. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static void check_bytes(const struct wire_window *w)
 	uint64_t sum = 0;
 	struct err e = {0};
 
-	for (uint32_t i = 0; i < w->n_pieces; i++)
-		sum += w->pieces[i].bytes;
+	for (uint32_t i = 0; i < w->n_runs; i++)
+		sum += w->runs[i].bytes;
 	assert(sum == wire_window_bytes(w));
 	assert(wire_window_fits(w, sum, NULL) == 0);
 	assert(wire_window_fits(w, sum + 1, &e) < 0 && e.text[0]);

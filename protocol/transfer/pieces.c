@@ -1,4 +1,4 @@
-#include "protocol/transfer/parts.h"
+#include "protocol/transfer/pieces.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,11 +18,11 @@ bool bits_set(uint64_t *bits, uint64_t at)
 	return was;
 }
 
-int parts_init(struct parts *p, const struct wire_layout *layout, uint32_t n_prompt,
-	       uint32_t n_have, struct err *e)
+int pieces_init(struct pieces *p, const struct wire_layout *layout, uint32_t n_prompt,
+		uint32_t n_have, struct err *e)
 {
 	uint32_t first = n_have / layout->page_tokens;
-	struct parts new = {.layout = layout, .first_page = first};
+	struct pieces new = {.layout = layout, .first_page = first};
 
 	if (n_prompt > WIRE_TOKENS_MAX || n_have >= n_prompt)
 		return err_set(e, EINVAL, "a prompt of %u tokens, %u of them there, cannot be sent",
@@ -39,7 +39,7 @@ int parts_init(struct parts *p, const struct wire_layout *layout, uint32_t n_pro
 		const struct wire_layer *l = &layout->layers[i / WIRE_PARTS];
 
 		if (l->part_bytes[i % WIRE_PARTS])
-			new.expected_parts += wire_in_state(l, i % WIRE_PARTS) ? 1 : new.n_pages;
+			new.expected_pieces += wire_in_state(l, i % WIRE_PARTS) ? 1 : new.n_pages;
 	}
 	new.bits = bits_new((uint64_t)layout->n_layers * new.n_pages *WIRE_PARTS);
 	if (!new.bits)
@@ -48,43 +48,42 @@ int parts_init(struct parts *p, const struct wire_layout *layout, uint32_t n_pro
 	return 0;
 }
 
-void parts_release(struct parts *p)
+void pieces_release(struct pieces *p)
 {
 	free(p->bits);
 	p->bits = NULL;
 }
 
-int parts_mark(struct parts *p, const struct wire_piece *piece, struct err *e)
+int pieces_mark(struct pieces *p, const struct wire_run *run, struct err *e)
 {
 	const struct wire_layer *layer;
 	uint32_t first = p->first_page, n = p->n_pages;
 
-	if (piece->layer >= p->layout->n_layers)
-		return err_set(e, EPROTO, "a window has layer %u of %u", piece->layer,
+	if (run->layer >= p->layout->n_layers)
+		return err_set(e, EPROTO, "a WINDOW has layer %u of %u", run->layer,
 			       p->layout->n_layers);
-	layer = &p->layout->layers[piece->layer];
-	if (piece->part >= WIRE_PARTS || !layer->part_bytes[piece->part])
-		return err_set(e, EPROTO, "a window has part %u of layer %u, which has none",
-			       piece->part, piece->layer);
-	if (wire_in_state(layer, piece->part)) {
+	layer = &p->layout->layers[run->layer];
+	if (run->part >= WIRE_PARTS || !layer->part_bytes[run->part])
+		return err_set(e, EPROTO, "a WINDOW has part %u of layer %u, which has none",
+			       run->part, run->layer);
+	if (wire_in_state(layer, run->part)) {
 		first = 0;
 		n = 1;
 	}
-	if (!piece->n || piece->first < first || piece->n > n ||
-	    piece->first - first > n - piece->n)
+	if (!run->n || run->first < first || run->n > n || run->first - first > n - run->n)
 		return err_set(e, EPROTO,
-			       "a window has %u pages from %u on, but %u from %u on were asked for",
-			       piece->n, piece->first, n, first);
-	if (piece->bytes != layer->part_bytes[piece->part] * piece->n)
-		return err_set(e, EPROTO, "a window has %" PRIu64 " bytes for %u times %" PRIu64,
-			       (uint64_t)piece->bytes, piece->n,
-			       (uint64_t)layer->part_bytes[piece->part]);
-	for (uint32_t i = piece->first - first; i < piece->first - first + piece->n; i++)
+			       "a WINDOW has %u pages from %u on, but %u from %u on were asked for",
+			       run->n, run->first, n, first);
+	if (run->bytes != layer->part_bytes[run->part] * run->n)
+		return err_set(e, EPROTO, "a WINDOW has %" PRIu64 " bytes for %u times %" PRIu64,
+			       (uint64_t)run->bytes, run->n,
+			       (uint64_t)layer->part_bytes[run->part]);
+	for (uint32_t i = run->first - first; i < run->first - first + run->n; i++)
 		if (bits_set(p->bits,
-			     ((uint64_t)piece->layer * p->n_pages + i) * WIRE_PARTS + piece->part))
+			     ((uint64_t)run->layer * p->n_pages + i) * WIRE_PARTS + run->part))
 			return err_set(e, EPROTO, "part %u of layer %u, page %u, came twice",
-				       piece->part, piece->layer, first + i);
-	p->n_parts += piece->n;
-	p->bytes += piece->bytes;
+				       run->part, run->layer, first + i);
+	p->n_pieces += run->n;
+	p->bytes += run->bytes;
 	return 0;
 }
