@@ -13,8 +13,8 @@
 /* The memory, and the options that ask for some of it. */
 struct cache_wish {
 	uint64_t room;	     /* bytes of the budget that weights and work space leave */
-	uint64_t budget;     /* all of the budget */
-	uint64_t max_buffer; /* bytes of the largest buffer */
+	uint64_t budget;     /* bytes that the engine may take in all */
+	uint64_t max_buffer; /* bytes of the largest buffer that the device allows */
 	/* bytes of a page over all layers, and in the buffer that has most of it */
 	uint64_t page_bytes, page_buffer;
 	uint64_t slot_bytes, slot_buffer; /* the same of a slot; 0: no recurrent layers */

@@ -1,4 +1,4 @@
-/* An OpenCL device: choosing it, its context and queue, and the memory that may be used. */
+/* An OpenCL device: chooses it, opens its context and queue, and finds out how much memory may be used. */
 #pragma once
 
 #include <CL/cl.h>
@@ -16,7 +16,7 @@ struct device {
 	/* Bytes that this process may use: on a CPU those that the machine and the control group have left, on a GPU
 	 * its global memory. */
 	uint64_t memory;
-	uint64_t max_alloc; /* bytes of the largest buffer */
+	uint64_t max_alloc; /* bytes of the largest buffer that the device allows */
 	uint64_t alignment; /* alignment of sub-buffers in bytes */
 	char name[256], driver[128];
 };

@@ -45,7 +45,7 @@ void dump_free(struct dump *d)
 	free(d);
 }
 
-/* Makes room for more rows behind the tensor's rows; NULL: the dump is full, or out of memory. */
+/* Returns room for more rows behind those that the tensor has; NULL: the dump is full, or out of memory. */
 static float *grow(struct dump *d, const char *name, uint64_t rows, uint64_t cols)
 {
 	struct dumped *item = NULL;

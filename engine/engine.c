@@ -48,7 +48,7 @@ void engine_settle_environment(const char *program_cache)
 	device_settle_environment();
 	if (!program_cache)
 		return;
-	/* PoCL keeps compiled work-group functions there; without HOME it would use /tmp. */
+	/* PoCL keeps compiled work-group functions in this directory; without HOME it would use /tmp. */
 	snprintf(pocl, sizeof(pocl), "%s/pocl", program_cache);
 	setenv("POCL_CACHE_DIR", pocl, 0);
 }
@@ -357,7 +357,7 @@ static int open_device(struct engine *g, const struct engine_options *o, const s
 	return 0;
 }
 
-/* Runs one prompt of a chunk and one generated token, because a driver may compile a kernel at its first launch (PoCL
+/* Runs a prompt of one chunk and one generated token, because a driver may compile a kernel at its first launch (PoCL
  * does), which would delay the first request. The two steps leave no trace: pages are written before they are read,
  * and a new sequence's state begins at zero. */
 static int warm_up(struct engine *g, struct err *e)

@@ -167,10 +167,10 @@ void engine_finish(struct engine *g);
 typedef void engine_on_layer(void *user, const struct plan *plan, uint32_t layer);
 void engine_set_on_layer(struct engine *g, engine_on_layer *call, void *user);
 
-/* Sets the environment variables that PoCL needs, unless they are set: its cache goes below program_cache (NULL: to
- * PoCL's own place); the other is that of device_settle_environment. engine_open does so too, but a program with
- * several threads calls this before it starts them, because setenv in one thread while another one reads the
- * environment is a race. */
+/* Sets two environment variables for PoCL, unless they are set: POCL_CACHE_DIR, to a directory below program_cache
+ * (NULL: it is left alone), and that of device_settle_environment. engine_open does so too, but a program with several
+ * threads calls this before it starts them, because setenv in one thread while another one reads the environment is a
+ * race. */
 void engine_settle_environment(const char *program_cache);
 
 /* Writes one line for each device: index, name, driver, memory. */

@@ -7,9 +7,9 @@
  *
  * On a CPU the buffers are cut from slabs no larger than the device's largest buffer: few large mappings, which the
  * system is asked to back with large pages (kernels/huge_pages.h). On a GPU each buffer is an allocation of its own,
- * because NVIDIA's driver copies a sub-buffer's bytes through host memory when it is released. Releasing 16 GiB took
- * 9.8 s and as much host memory as a sub-buffer, and 0.0 s as an allocation of its own (H200, driver 580.159.04). With
- * 125 GiB of sub-buffers the process ran out of memory and was killed. */
+ * because NVIDIA's driver copies a sub-buffer's bytes through host memory when it is released. Releasing a sub-buffer
+ * of 16 GiB took 9.8 s and 16 GiB of host memory, releasing an allocation of its own 0.0 s (H200, driver 580.159.04).
+ * With 125 GiB of sub-buffers the process ran out of memory and was killed. */
 #pragma once
 
 #include <CL/cl.h>

@@ -26,7 +26,7 @@ struct model {
 	cl_mem at[BUFFERS];
 	bool decode_step; /* a step without prefill is one launch (engine/decode_work.h) */
 	cl_mem addresses; /* for that launch: the device's addresses of all buffers (kernels/step.h) */
-	uint32_t max_tokens, max_rows; /* of a step */
+	uint32_t max_tokens, max_rows; /* the most tokens and rows of a step */
 	uint32_t n_pages, n_slots;
 	uint64_t may_save; /* bytes of the planned weights that coding may save, at most */
 	uint64_t step_ints, result_ints;
@@ -65,6 +65,7 @@ void model_add_work(const struct model *m, int32_t *table, struct model_step *s,
 /* Ints of the longest work list. */
 uint64_t model_work_ints(const struct model *m);
 
-/* Queues one forward pass, then its scores and draws, which write their results to the buffer AT_RESULT. Before, that
- * buffer has the results of the step before, and the embedding reads the tokens there that the step before drew. */
+/* Queues one forward pass, then its scores and draws, which write their results to the buffer AT_RESULT. When the
+ * embedding runs, that buffer still has the results of the step before, and the embedding reads the tokens there that
+ * were drawn in that step. */
 void model_forward(struct model *m, const struct model_step *s);

@@ -2,14 +2,14 @@
  * (Williams, Waterman and Patterson 2009, "Roofline"). Pure arithmetic, in double: no product of a config's sizes is
  * too large for it.
  *
- * However often a kernel reads them, weights count once a step (of the experts only those in use, of the embedding the
- * rows of the tokens), and a row's KV and state count once. Activations count only for a single kernel
- * (roofline_kernel), because fused kernels need not move them. Sizes are the model's, without the padding of its
- * layout.
+ * However often kernels read them, weights count once a step (of the experts only those in use, of the embedding the
+ * rows of the tokens). The KV and the state of each row count as read once, and what the step adds or changes as
+ * written once. Activations count only for a single kernel (roofline_kernel), because fused kernels need not move them.
+ * Sizes are the model's, without the padding of its layout.
  *
  * FLOP: two for each multiply-add of a product with weights; the layers add their own (struct layer_ops). A form that
- * computes more than the plain formula, such as Gated DeltaNet in chunks, gets no credit for the difference, so a
- * share of the roofline is never too high. */
+ * computes more than the plain formula, such as Gated DeltaNet in chunks, gets no credit for the difference, so the
+ * share of the roofline that a kernel reaches is never too high. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* A model as it lies on disk, whatever the file format: tensors with name, shape, stored type and bytes, and the
- * texts that come with them. Only formats/ knows the files.
+ * texts that come with them. Only formats/ handles the files themselves.
  *
  * A format is a struct checkpoint_format (formats/format.h) and a row of the table in checkpoint.c. */
 #pragma once

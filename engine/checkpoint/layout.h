@@ -1,7 +1,8 @@
 /* The place of the weights' rows in a tensor, for the sizes of a configuration.
  *
- * The rows of a tensor are `groups` groups of `stride` rows. A section has `rows` rows of every group, from the
- * group's row `first` on. A tensor of one plain weight is one group. Reading and exporting both use this. */
+ * The rows of a tensor are `groups` groups of `stride` rows. A section (families/family.h) has `rows` rows of every
+ * group, from the group's row `first` on. A tensor of one plain weight is one group. Reading and exporting both use
+ * this. */
 #pragma once
 
 #include "engine/checkpoint/families/family.h"

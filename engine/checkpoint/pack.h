@@ -35,8 +35,8 @@ uint32_t pack_sharing(const struct weight *w, uint32_t n);
 uint64_t pack_bytes(const struct kernels *k, const struct weight *w, uint32_t n);
 uint64_t pack_may_save(const struct kernels *k, const struct weight *w, uint32_t n);
 
-/* Fills the buffer with these n weights, which share it, of a layer; padding is zero. layer: 0 for weights outside all
- * layers. Errors are kept in p->error. */
+/* Fills the buffer that n weights of a layer share; padding is zero. layer: 0 for weights outside all layers. Errors
+ * are kept in p->error. */
 void pack_buffer(struct packer *p, cl_mem buffer, const struct weight *w, uint32_t n,
 		 uint32_t layer);
 

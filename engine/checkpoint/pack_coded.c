@@ -23,7 +23,7 @@ struct batch {
 	uint64_t first;	     /* the batch's first panel: its number in the part */
 	uint64_t K;	     /* columns, padded to 16 */
 	uint8_t *coded;	     /* [BATCH][coded_panel_bound] */
-	size_t sizes[BATCH]; /* 0: out of memory */
+	size_t sizes[BATCH]; /* bytes of each coded panel; 0: out of memory */
 };
 
 static void code_one(void *arg, size_t i)

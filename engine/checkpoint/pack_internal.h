@@ -7,8 +7,8 @@
  * so the present content need not be fetched. */
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole);
 
-/* A part of a packed matrix: the rows of n weights one behind the other. Its panel p is the matrix's panel first + p
- * * stride. */
+/* A part of a packed matrix: the rows of n weights one behind the other. Panel p of the part is panel
+ * first + stride * p of the matrix. */
 struct pack_part {
 	const struct weight *weights;
 	uint32_t n, layer, expert;

@@ -1,5 +1,5 @@
-/* Weights by role. resolve.c finds the tensor of each row when the checkpoint is opened, so reading a row costs one
- * table lookup. */
+/* Weights by role. resolve.c finds the tensors of all rows when the checkpoint is opened, so a row is found by a lookup
+ * in a table. */
 #include "engine/checkpoint/weights.h"
 
 #include <assert.h>

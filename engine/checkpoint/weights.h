@@ -6,9 +6,9 @@
  * allows (interleaved projections, packed experts, a tied embedding), and checks every shape before a row is read. A
  * row is then handed out where it lies and as it is stored, or converted.
  *
- * Synthetic weights answer the same calls. Each element is a pure function of (seed, role, layer, expert, row,
- * column), which a kernel computes too (kernels/generic/synthetic.clh), so that host and device produce the same
- * bits. */
+ * Synthetic weights have the same calls, except weights_view. Each element is a pure function of (seed, role, layer,
+ * expert, row, column), which a kernel computes too (kernels/generic/synthetic.clh), so that host and device produce
+ * the same bits. */
 #pragma once
 
 #include <stdbool.h>

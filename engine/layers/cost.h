@@ -12,7 +12,7 @@ struct cost_step {
 	double rows, resumed; /* resumed: rows with earlier tokens, which read a state */
 	double prefill_rows, prefill_resumed;
 	double context; /* tokens whose keys and values are read */
-	double keys;	/* pairs of a query and a key it sees */
+	double keys;	/* pairs of a query and a key that it attends to */
 };
 
 /* The work of one launch. */

@@ -1,6 +1,6 @@
-/* Kinds of layers. A layer is a mixer followed by an MLP, each of a kind (enum layer_kind). Everything special about
- * a kind stands in one file of this folder, as a struct layer_ops. The model walks over its layers without knowing
- * their kinds. */
+/* Kinds of layers. A layer is a mixer followed by an MLP, each of a kind (enum layer_kind). What differs between kinds
+ * stands in one file of this folder for each, as a struct layer_ops. Through these model.c walks over the layers, with
+ * the same code for all kinds. */
 #pragma once
 
 #include "engine/layers/cost.h"

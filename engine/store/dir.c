@@ -427,7 +427,7 @@ int store_dir_read(struct store_dir *d, const struct tier_item *item, uint32_t d
 	return r;
 }
 
-/* ---- the rest ---- */
+/* ---- deleting, and setting the time ---- */
 
 void store_dir_remove(struct store_dir *d, const struct store_place *p)
 {

@@ -28,7 +28,7 @@ struct store_job;
 struct store_entry {
 	struct store_place place;
 	struct map_node node;	       /* in store_index.items, unless foreign */
-	struct list host, disk, touch; /* places in the index's lists */
+	struct list host, disk, touch; /* nodes in the index's lists of these names */
 	struct store_block *block;     /* a reference, or NULL */
 	struct store_job *job;	       /* borrowed, or NULL */
 	uint64_t cost;		       /* bytes on disk, while on_disk */

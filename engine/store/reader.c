@@ -108,7 +108,7 @@ static bool read_something(struct store *s)
 	if (!ev)
 		return false;
 	answer(s, ev);
-	store_unlock(s); /* wakes the poller */
+	store_unlock(s); /* calls config.wake */
 	store_lock(s);
 	return true;
 }

@@ -25,7 +25,7 @@ struct store_job {
 	struct store_block *block; /* a reference */
 	bool beside; /* the host tier does not have the block, which counts in beside_bytes */
 	bool failed; /* writing it failed once */
-	struct store_file_header header; /* tokens point behind this struct */
+	struct store_file_header header; /* its tokens lie behind this struct */
 };
 
 struct pending_event {

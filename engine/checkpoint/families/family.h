@@ -44,15 +44,15 @@ struct tensor_set {
 };
 
 struct family {
-	const char *name; /* model_type, also with "_text" appended */
+	const char *name; /* its model_type in config.json, which may have "_text" appended */
 	/* Written by `tigon export`: model_type, and the name of the class in transformers. */
 	const char *text_type, *class_name;
 	/* Values for missing keys, and the conventions that have no key (norm_adds_one, attention_gate). A family
 	 * without Gated DeltaNet has no key heads. */
 	struct model_config defaults;
 	double rotary_factor; /* the share of a head that is rotated, if no key says it */
-	/* Fills c->layers, after the sizes of the whole model were read. Refuses values that have another meaning in
-	 * this family alone. */
+	/* Fills c->layers, after the sizes of the whole model were read. Refuses values that the engine computes for
+	 * other families but not for this one. */
 	void (*read_layers)(struct config_source *s, struct model_config *c);
 	/* The sets of tensors that its checkpoints may hold, NULL behind the last. Of two sets with the same weights,
 	 * the family's own files have the first. */
@@ -65,8 +65,8 @@ struct family {
 FAMILIES(DECLARE_FAMILY)
 #undef DECLARE_FAMILY
 
-/* Fills the mixers from layer_types. Without that key every full_attention_interval-th layer has attention
- * (`interval`: if that key is missing too), and the others Gated DeltaNet. */
+/* Fills the mixers from layer_types. Without that key every full_attention_interval-th layer has attention (without
+ * this key too, every `interval`-th one), and the others Gated DeltaNet. */
 void family_read_mixers(struct config_source *s, struct model_config *c, uint32_t interval);
 
 /* ---- names.c: tensors by the names of transformers ---- */

@@ -25,7 +25,7 @@ static void read_moe(struct config_source *s, struct model_config *c)
 	family_read_mixers(s, c, 4);
 	for (uint32_t i = 0; i < c->n_layers; i++)
 		c->layers[i].mlp = LAYER_MOE;
-	/* The model normalises whatever the key says, so a file with another value is refused. */
+	/* transformers normalises the experts' weights whatever this key says, so a file with false is refused. */
 	config_only_truth(s, "norm_topk_prob", true);
 }
 
