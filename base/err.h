@@ -23,7 +23,7 @@ struct err {
 /* Fills *e (if not NULL), clears e->param, and returns -code, so that a caller can write `return err_set(...)`. */
 int err_set(struct err *e, int code, const char *fmt, ...) PRINTF(3, 4);
 
-/* -ENOMEM: out of memory. */
+/* As err_set, with ENOMEM and the text "out of memory". */
 int err_no_memory(struct err *e);
 
 /* As err_set, naming the request parameter at fault. */

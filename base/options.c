@@ -14,8 +14,8 @@ static void *member(void *to, size_t offset)
 	return (char *)to + offset;
 }
 
-/* Reads the digits that begin the text; *ret_end: what follows them. -EINVAL: there is none; -ERANGE. Not strtoull,
- * which also takes signs and spaces. */
+/* Reads the digits that begin the text; *ret_end points behind them. -EINVAL: there is none. -ERANGE: the number is too
+ * large. strtoull would also take signs and spaces. */
 static int parse_number(const char *text, const char **ret_end, uint64_t *ret)
 {
 	uint64_t v = 0;

@@ -10,7 +10,7 @@ enum problem {
 	/* a known parameter that this server does not support */
 	PROBLEM_UNSUPPORTED = 1000,
 	PROBLEM_TEMPLATE,	/* the chat template raised an exception, or reached a bound */
-	PROBLEM_CONTEXT_LENGTH, /* prompt and max_tokens do not fit */
+	PROBLEM_CONTEXT_LENGTH, /* prompt and max_tokens do not fit into the context */
 	PROBLEM_API_KEY,	/* the key is wrong or missing */
 	PROBLEM_CROSS_ORIGIN,	/* a web page sent the request */
 	PROBLEM_UNKNOWN_MODEL,

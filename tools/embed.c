@@ -1,7 +1,7 @@
 /*
  * Build tool: turns kernel sources into one C file, so that the binary carries them.
  *
- *     embed OUT.c FILE...      the source's name there is the file's last folder and its own name ("generic/gemm.cl")
+ *     embed OUT.c FILE...      a source is named by its folder and file name ("generic/gemm.cl")
  */
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  *     text --lex--> tokens --parse--> nodes --scope--> nodes with slots
  *
- * All of it is in the template's arena and does not change after template_parse: any number of threads may walk it.
+ * The nodes are in the template's arena and do not change after template_parse: any number of threads may walk them.
  *
  * Names. Jinja compiles a template to Python functions, in which each scope (the template, a loop's body, a macro, a
  * set block...) has variables of its own. Which of them a name means is decided when the template is compiled, not
@@ -16,22 +16,22 @@
 
 enum node_type {
 	/* Kinds of expressions, with the members of a node that they use. Lists are chained through next. */
-	N_CONST,   /* value */
-	N_NAME,	   /* name, op: enum name_use, where */
-	N_NSREF,   /* name "." value (a str), where: target of an assignment only */
-	N_LIST,	   /* list */
-	N_TUPLE,   /* list */
-	N_DICT,	   /* list: key, value, key, value... */
-	N_NOT,	   /* a */
-	N_NEG,	   /* a */
-	N_POS,	   /* a */
-	N_BINARY,  /* a, b, op: enum binary_op */
-	N_AND,	   /* a, b */
-	N_OR,	   /* a, b */
-	N_COMPARE, /* a, b, op: enum compare_op */
-	N_CONCAT,  /* a, b */
-	N_COND,	   /* b if a else c (or NULL) */
-	N_ATTR, /* a "." name, op: a bit (1 << enum builtin_kind) for each kind with such a method */
+	N_CONST,    /* value */
+	N_NAME,	    /* name, op: enum name_use, where */
+	N_NSREF,    /* name "." value (a str), where: target of an assignment only */
+	N_LIST,	    /* list */
+	N_TUPLE,    /* list */
+	N_DICT,	    /* list: key, value, key, value... */
+	N_NOT,	    /* a */
+	N_NEG,	    /* a */
+	N_POS,	    /* a */
+	N_BINARY,   /* a, b, op: enum binary_op */
+	N_AND,	    /* a, b */
+	N_OR,	    /* a, b */
+	N_COMPARE,  /* a, b, op: enum compare_op */
+	N_CONCAT,   /* a, b */
+	N_COND,	    /* b if a else c (or NULL) */
+	N_ATTR,	    /* a "." name, op: 1 << enum builtin_kind for each kind with this method */
 	N_ITEM,	    /* a [ b ] */
 	N_SLICE,    /* a : b : c, each or NULL; only as b of N_ITEM */
 	N_CALL,	    /* a, arguments: list, list2 of N_KEYWORD */

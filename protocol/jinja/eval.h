@@ -6,8 +6,7 @@
 /* The variables of one call of a function (the template, a macro). In the arena, so that a macro may outlive the call
  * that defined it. */
 struct activation {
-	struct activation
-		*outer; /* the one in which the macro was defined; NULL: of the template */
+	struct activation *outer;    /* that of the macro's definition; NULL: the template's own */
 	const struct value *context; /* a value for each of the template's context names */
 	struct value captured;	     /* the value of N_CAPTURED */
 	struct value slot[];

@@ -343,9 +343,9 @@ static enum flow exec_captured(struct render *r, struct activation *act, const s
 		return flow;
 	if (n->type == N_SET_BLOCK)
 		assign(r, act, n->a, text, 0);
-	else if (text.type == V_STR) /* for other values jinja2 fails, too */
+	else if (text.type == V_STR)
 		write_out(r, text.s, text.len);
-	else
+	else /* jinja2 fails here, too */
 		value_fail_type(r, "a filter block", "a text", text);
 	return FLOW_ON;
 }

@@ -35,7 +35,7 @@ FUNCTION(global_range)
 		return NOTHING;
 	}
 	l = render_charge(r, n) ? list_new(r, (size_t)n) : NULL;
-	for (size_t i = 0; l && i < n; i++) /* modulo 2^64: the items themselves fit */
+	for (size_t i = 0; l && i < n; i++) /* sums modulo 2^64; the items fit */
 		l->v[i] = value_int((int64_t)((uint64_t)start + i * (uint64_t)step));
 	return value_of_list(V_RANGE, l);
 }

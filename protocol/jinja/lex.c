@@ -200,7 +200,7 @@ static size_t unescape(struct lexer *l, const char *s, size_t n, struct buf *out
 	uint32_t cp;
 
 	if (s[0] == '\n')
-		return 1; /* the line goes on */
+		return 1; /* a backslash joins two lines */
 	if (p) {
 		buf_putc(out, meaning[p - plain]);
 		return 1;

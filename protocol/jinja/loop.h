@@ -3,10 +3,10 @@
 
 #include "protocol/jinja/seq.h"
 
-/* The loop takes an item in advance only if a template needs it (loop.last, loop.nextitem). */
+/* The loop takes items in advance only if a template needs them (loop.last, loop.nextitem, loop.length). */
 struct loop {
 	struct iter *it;
-	struct iter own; /* what `it` points to, unless that is a generator's or has a test */
+	struct iter own; /* `it` points here, or to a generator, or to an iterator with a test */
 	int64_t index0;	 /* -1 before the first item */
 	int64_t length;	 /* -1: not known yet */
 	struct value before, current, after;

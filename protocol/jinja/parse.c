@@ -16,7 +16,7 @@ static struct node *parse_statements(struct parser *p, const char *const *ends)
 	return parse_body(p, ends);
 }
 
-/* The same up to the one tag `end`, which is passed. */
+/* As parse_statements, up to the one tag `end`, which is passed. */
 static struct node *parse_until(struct parser *p, const char *end)
 {
 	const char *const ends[] = {end, NULL};

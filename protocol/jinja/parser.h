@@ -3,9 +3,9 @@
 
 #include "protocol/jinja/lex.h"
 
-/* State of the parser. After a failure `at` is the last token, T_EOF, which no construct accepts. So every construct and
- * list ends there, and callers need no check after each step. Functions that return a node then return `spare`, which
- * may be written to and is never used. */
+/* State of the parser. After a failure `at` is the last token, T_EOF, which no construct accepts. So every construct
+ * and list ends there, and callers need no check after each step. Functions that return a node then return `spare`,
+ * which may be written to and is never used. */
 struct parser {
 	struct reader *rd;
 	struct node spare;

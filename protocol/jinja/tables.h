@@ -9,8 +9,7 @@ struct builtin_table {
 	const struct builtin *rows;
 	size_t n;
 	const char *refused; /* names without a row: not supported */
-	const char *changes; /* methods that would change their list or dict: the sandbox refuses
-				them */
+	const char *changes; /* methods that change their list or dict: refused by the sandbox */
 };
 
 extern const struct builtin_table str_methods, text_filters;		      /* strings.c */

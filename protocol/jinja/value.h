@@ -87,11 +87,12 @@ struct callable {
 	struct value (*call)(struct render *r, const struct callable *c, const struct args *args);
 };
 
-/* Arguments of a call. */
+/* A keyword argument. */
 struct kwarg {
 	struct value name, value;
 };
 
+/* The arguments of a call: n by position, nkw by keyword. */
 struct args {
 	size_t n, nkw;
 	const struct value *v;

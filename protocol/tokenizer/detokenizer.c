@@ -136,7 +136,7 @@ static void take_broken(struct detokenizer *d, size_t n)
 	take_character(d, UTF8_REPLACEMENT_TEXT, strlen(UTF8_REPLACEMENT_TEXT), n, false);
 }
 
-/* Moves whole sequences from `part` to `held`, and for bytes that can never become one U+FFFD. */
+/* Moves whole sequences from `part` to `held`. Bytes that can never become a sequence are moved as U+FFFD. */
 static void take_part(struct detokenizer *d)
 {
 	while (d->n_part && !d->stopped) {

@@ -247,7 +247,7 @@ static int run_llama3(struct run *run, size_t stage, const char *text, size_t le
 /* ---- PCRE2 ---- */
 
 /* Translates the escape at p, a backslash and the characters that belong to it, and returns its length there. -EINVAL:
- * it is not whole; -ENOTSUP: the two engines read it differently. */
+ * it is not whole; -ENOTSUP: Oniguruma and PCRE2 read it differently. */
 static int translate_escape(const char *p, struct buf *out, struct err *e)
 {
 	const char *end;
@@ -267,7 +267,7 @@ static int translate_escape(const char *p, struct buf *out, struct err *e)
 	return end ? (int)(end - p) + 1 : 2;
 }
 
-/* Whether both engines know the group that opens at p, and give it the same meaning. */
+/* Whether Oniguruma and PCRE2 know the group that opens at p, and give it the same meaning. */
 static bool known_group(const char *p)
 {
 	if (p[1] == '*')

@@ -340,8 +340,8 @@ static size_t skip_low(const char *text, size_t len, size_t at)
 	return at;
 }
 
-/* The start of the first unit that NFC may change, or len. A unit starts at `at`. This is the quick check of UAX #15;
- * a unit starts at the last code point without flags. */
+/* The start of the first unit, from `at` on, that NFC may change; len: there is none. `at` is itself the start of a
+ * unit. This is the quick check of UAX #15. */
 static size_t first_unit(const struct unicode *u, const char *text, size_t len, size_t at)
 {
 	uint8_t last_class = 0;
