@@ -137,7 +137,7 @@ const struct option_def *options_table(size_t *n)
 	return table;
 }
 
-/* The registry must tell other workers an address that they can reach. */
+/* Checks the address that the registry will tell other workers: they must be able to reach it. */
 static int check_announced(const struct options *o, struct err *e)
 {
 	const char *where = o->transfer_announce ? o->transfer_announce : o->transfer_listen;

@@ -21,7 +21,7 @@
  *     transfer.parcels   engine, a driver   transfer  data of layers that are computed      transfer/transfer.c
  *     sending.returned   ZeroMQ's threads   transfer  parcels that the system has taken     transfer/sending.c
  *     worker.notes       transfer           engine    prompts from peers, data that came    transfer/worker.c
- *     lifecycle.event_fd any                main      the state changed, the last call ended  lifecycle.c
+ *     lifecycle.event_fd any                main      new state; last call or engine ended  lifecycle.c
  *
  * Locks that are held together, outermost first: watch.lock, call.shared.lock, a queue's own lock. No thread blocks
  * while it holds one of these.

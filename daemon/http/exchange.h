@@ -30,7 +30,7 @@ struct exchange {
 	void *own;	       /* made by endpoint->ask; moves into the call */
 	struct call *call;     /* owned reference; NULL: there is no call, or not yet */
 	struct answer *answer; /* owned; NULL until the call runs */
-	/* a stream */
+	/* used by a stream */
 	struct buf out; /* bytes out_at .. len are not sent yet */
 	size_t out_at;
 	bool stream_over; /* out has the rest of the stream */

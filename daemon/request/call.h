@@ -130,9 +130,9 @@ struct call_shared {
 	struct buf tokens;	     /* records (call_record) that http has not taken */
 	struct err failure;	     /* code 0: none */
 	struct buf reply;	     /* ANSWERED without failure: the body */
-	uint64_t
-		sent_ns; /* a stream: time of the last call_take since it is RUNNING, 0: none yet */
-	bool comment_due; /* http is to send a comment */
+	bool comment_due;	     /* http is to send a comment */
+	/* of a stream: time of the last call_take since the call is RUNNING; 0: none yet */
+	uint64_t sent_ns;
 };
 
 struct call {
@@ -191,8 +191,8 @@ void call_hit(struct call *c, const struct scheduler_hit *hit);
  * known. */
 bool call_describe_hit(const struct call *c, char *out, size_t size);
 
-/* engine: the scheduler has accepted the call, which is now RUNNING. Wakes the connection of a stream, so that
- * sent_ns is set. */
+/* engine: the scheduler has accepted the call, which is now RUNNING. Wakes the connection of a stream, so that its
+ * silence is measured from now on (sent_ns). */
 void call_accept(struct call *c);
 
 /* engine: pushes a token of choice `choice`. Does not wake. -ENOMEM: out of memory, or 64 MiB of tokens wait for

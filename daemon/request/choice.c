@@ -67,8 +67,8 @@ int choice_echo(struct choice *c, const struct openai_token *tokens, size_t n)
 	return 0;
 }
 
-/* A stop string was found: drops the tokens that lie behind the text before it, and cuts the end of the token in
- * which that text ends. */
+/* A stop string was found: drops the tokens that lie behind the text before it, and notes how many bytes at the end of
+ * the last token are no part of that text. */
 static void cut_tokens(struct choice *c)
 {
 	size_t released = detokenizer_released(c->detokenizer);

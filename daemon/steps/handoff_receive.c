@@ -154,8 +154,8 @@ void handoff_receive_ask(struct handoff_receive *h)
 
 /* ---- notes ---- */
 
-/* The attempt has failed. When the request is admitted again, another peer is asked, unless none is left or TRIES_MAX
- * were asked. */
+/* The attempt has failed. When the request is admitted again, another peer is asked. If none is left or TRIES_MAX were
+ * asked, the prompt is computed here. */
 static void take_lost(struct handoff_receive *h, struct order *o, const struct transfer_note *n)
 {
 	if (n->tried == o->tried || ++o->n_tries == TRIES_MAX) {

@@ -1,4 +1,4 @@
-/* The decode worker's side of handoff.h: prompts that prefill workers compute. Only the engine thread. */
+/* The decode worker's side of daemon/steps/handoff.h: prompts that prefill workers compute. Only the engine thread. */
 #pragma once
 
 #include "base/list.h"

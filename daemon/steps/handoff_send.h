@@ -1,5 +1,5 @@
-/* The prefill worker's side of handoff.h: prompts that are computed for decode workers. Only the engine thread,
- * unless a function says otherwise. */
+/* The prefill worker's side of daemon/steps/handoff.h: prompts that are computed for decode workers. Only the engine
+ * thread, unless a function says otherwise. */
 #pragma once
 
 #include "base/list.h"

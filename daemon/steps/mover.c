@@ -293,7 +293,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 
 	if (!m)
 		return;
-	/* Items that wait for room in the store are lost after this. */
+	/* Items that still wait for room in the store when this loop ends are lost. */
 	for (; now < end; now = clock_now_ns()) {
 		r = mover_run(m, g, s, &more, &e);
 		scheduler_stats(s, &stats);
@@ -301,7 +301,7 @@ void mover_close(struct mover *m, struct engine *g, struct scheduler *s, uint64_
 			break;
 		pause_briefly();
 	}
-	/* Copies that are under way still write into blocks, which must not be freed yet. */
+	/* Copies that are under way still use their blocks, which must not be freed before the copies end. */
 	for (r = 0; r == 0 && engine_items_out(g); pause_briefly())
 		r = finish_copies(m, g, NULL, &e);
 	while (store_poll(m->store, &ev))

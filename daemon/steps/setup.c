@@ -72,8 +72,8 @@ int setup_engine(struct server *s, struct engine **ret, uint64_t *ret_ns, struct
 	return 0;
 }
 
-/* The scheduler cannot handle an error here. prepare.c has hashed the prompt by the same function, so it does not fail
- * now. If it did, the item with the key of zeros would never be found. */
+/* The scheduler cannot handle an error here. The keys of the request's prompt were made by the same function before it
+ * was submitted, so the function does not fail now. If it did, the item with the key of zeros would never be found. */
 static void next_key(const struct content_key *before, const int32_t *tokens, uint32_t n,
 		     struct content_key *ret)
 {
