@@ -2,7 +2,8 @@
  *
  * Pages and slots have buffers of their own on the device, whose sizes cannot change later, so the bytes are divided
  * here, once: 1. a working slot for every sequence and one more, and the pages of one sequence of full length; 2.
- * checkpoint slots, of a third of all bytes (CHECKPOINT_SHARE says why) or of what is left; 3. the rest to pages. */
+ * checkpoint slots, with a third of all bytes (CHECKPOINT_SHARE says why) or with what is left if that is less; 3. the
+ * rest to pages. */
 #pragma once
 
 #include <stdbool.h>

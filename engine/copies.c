@@ -193,7 +193,7 @@ static void count(struct copies *t, int change)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Called on a thread of the driver, or inside clSetEventCallback. count() comes last: when it reaches 0, copies_wait
+/* Called on a thread of the driver, or inside clSetEventCallback. count() comes last: when n_out reaches 0, copies_wait
  * returns and its caller may free everything. */
 static void CL_CALLBACK copied(cl_event event, cl_int status, void *user)
 {

@@ -34,7 +34,8 @@ struct roofline {
 	double product_flops, other_flops; /* other: attention and recurrences */
 };
 
-/* Different experts that n_tokens use if every choice is equally likely: E (1 - (1 - k/E)^n). */
+/* Different experts that n tokens use if each of the E experts is equally likely to be among a token's k:
+ * E (1 - (1 - k/E)^n). */
 double roofline_experts(const struct model_config *c, uint32_t n_tokens);
 
 /* Adds a step to *sum. bf16: two bytes an element, else four. */

@@ -20,7 +20,7 @@ int runner_new(const struct device *d, struct model *m, const struct step_limits
 /* Waits for the queue first. */
 void runner_free(struct runner *r);
 
-/* Do the work of engine_submit, engine_wait and engine_step. */
+/* Do the work of engine_submit, and of engine_wait except its check of copies. */
 int runner_submit(struct runner *r, const struct plan *plan, struct err *e) MUST_CHECK;
 int runner_wait(struct runner *r, struct draw_result *results, struct err *e) MUST_CHECK;
 

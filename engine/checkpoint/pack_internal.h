@@ -3,8 +3,8 @@
 
 #include "engine/checkpoint/pack.h"
 
-/* The buffer's memory for writing; NULL (and the packer's error): it failed. `whole`: the caller writes every byte,
- * so the present content need not be fetched. */
+/* Maps `bytes` bytes of the buffer from `offset` on for writing; NULL (and the packer's error): it failed. `whole`: the
+ * caller writes every one of them, so that their present content need not be fetched. */
 void *pack_map_part(struct packer *p, cl_mem buffer, uint64_t offset, uint64_t bytes, bool whole);
 
 /* A part of a packed matrix: the rows of n weights one behind the other. Panel p of the part is panel

@@ -1,7 +1,7 @@
 /* The number formats in which a checkpoint stores its tensors (a table with one row each), and their conversions.
  *
  * A format packs its elements in blocks that follow each other along the last dimension of a tensor. Most formats
- * have one element a block. Each tensor may have another type. */
+ * have one element a block. The tensors of a checkpoint may have different types. */
 #pragma once
 
 #include <stdbool.h>

@@ -31,7 +31,7 @@ enum weight_role {
 	WEIGHT_EXPERT_GATE,
 	WEIGHT_EXPERT_UP,
 	WEIGHT_EXPERT_DOWN,
-	WEIGHT_SHARED_GATE, /* in a dense layer the whole MLP */
+	WEIGHT_SHARED_GATE, /* of the shared expert; in a dense layer of the MLP */
 	WEIGHT_SHARED_UP,
 	WEIGHT_SHARED_DOWN,
 	WEIGHT_SHARED_ROUTER, /* the gate that weighs the shared expert */
@@ -62,12 +62,12 @@ struct weight {
 	enum pack_form form; /* its form in the buffer */
 	uint64_t rows, cols;
 	float gain, offset, range;
-	uint32_t experts; /* number of matrices of this shape; 1: not of experts */
+	uint32_t experts; /* number of experts, each with such a matrix; 1: not of experts */
 	uint32_t layer;
 };
 
-/* The parameters of a synthetic weight: an element is offset + scale * hash16(key, row * columns +
- * column), rounded to bf16; see kernels/generic/synthetic.clh. */
+/* The parameters of a synthetic weight: an element is offset + scale * h, rounded to bf16, where h is a hash of the key
+ * and of row * columns + column (kernels/generic/synthetic.clh). */
 struct weight_synthesis {
 	uint64_t key;
 	float scale, offset;

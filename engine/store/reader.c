@@ -22,7 +22,7 @@ static void drop_file(struct store *s, const struct store_place *place, uint64_t
 	}
 }
 
-/* Whether an error is the file's fault and not the machine's. */
+/* Whether the file counts as damaged after this error of reading it. */
 static bool is_damage(int error)
 {
 	return error == -EBADMSG || error == -ENOENT || error == -EIO || error == -EISDIR ||

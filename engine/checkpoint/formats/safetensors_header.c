@@ -125,7 +125,7 @@ static int scan_entry(struct header *h, struct entry *t)
 	return 0;
 }
 
-/* Checks that bytes = product of the shape x bits / 8, without overflow and without a part of a byte. */
+/* Checks that bytes = product of the shape x bits of an element / 8, without overflow and without a part of a byte. */
 static int check_size(struct header *h, struct entry *t, uint64_t data_len)
 {
 	struct tensor *x = &t->tensor;
