@@ -1,5 +1,5 @@
-/* Clocks, in nanoseconds. The rooms scheduler, prefix_cache and protocol may not include this: a function there that
- * needs the time has it as a parameter. */
+/* Clocks, in nanoseconds. The rooms scheduler, prefix_cache and protocol may not include this: their functions have the
+ * time as a parameter, except strftime_now of chat templates. */
 #pragma once
 
 #include <stdint.h>

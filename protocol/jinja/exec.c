@@ -244,7 +244,7 @@ struct macro {
 	struct activation *outer;
 };
 
-/* Takes the keyword argument of a parameter; NOTHING: it was not given. */
+/* The keyword argument for a parameter, which is counted in *taken; NOTHING: it was not given. */
 static struct value take_keyword(const struct args *args, struct value name, size_t *taken)
 {
 	for (size_t i = 0; i < args->nkw; i++) {

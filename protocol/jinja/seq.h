@@ -19,7 +19,7 @@ struct iter *value_iter(struct render *r, struct value v, struct iter *local);
 /* The next item. False: the end, a NULL iterator, or a failure. */
 bool iter_next(struct render *r, struct iter *it, struct value *ret);
 
-/* All items of v that are left, *borrowed* from v if it is a list; NULL after a failure. */
+/* All items of v that are left: v's own list, *borrowed*, if it has one, else a *new* list. NULL after a failure. */
 struct list *value_items(struct render *r, struct value v);
 
 /* list(v) */
