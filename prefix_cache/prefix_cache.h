@@ -142,7 +142,7 @@ void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *k
 struct prefix_node *prefix_cache_use(struct prefix_cache *c, const struct prefix_key *key,
 				     const struct prefix_match *m, uint32_t *pages) MUST_CHECK;
 
-/* Takes another lock on a locked node / gives a lock back. */
+/* prefix_cache_lock takes another lock on a locked node; prefix_cache_unlock gives one back. */
 void prefix_cache_lock(struct prefix_cache *c, struct prefix_node *n);
 void prefix_cache_unlock(struct prefix_cache *c, struct prefix_node *n);
 
@@ -213,8 +213,8 @@ bool prefix_cache_can_take(const struct prefix_cache *c, const struct prefix_mat
 uint32_t prefix_cache_take_page(struct prefix_cache *c) MUST_CHECK;
 uint32_t prefix_cache_take_slot(struct prefix_cache *c) MUST_CHECK;
 
-/* put: gives back a page or slot that the request took and did not hand over to the tree. A page may get further
- * references, because choices share pages; each is put for itself, also when the page is the tree's by then. */
+/* prefix_cache_put_*: gives back a page or slot that the request took and did not hand over to the tree. A page may get
+ * further references, because choices share pages; each is put for itself, also when the page is the tree's by then. */
 void prefix_cache_ref_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_page(struct prefix_cache *c, uint32_t page);
 void prefix_cache_put_slot(struct prefix_cache *c, uint32_t slot);

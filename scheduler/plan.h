@@ -46,9 +46,9 @@ static inline bool sampling_penalised(const struct sampling *s)
 
 /* Keeps the state behind the sequence's first `n_tokens` tokens in `slot`, beside the row's own state in state_dst. */
 struct plan_snapshot {
-	uint32_t n_tokens; /* a multiple of CHUNK_TOKENS; start < n_tokens < start +
-			      plan_row.n_tokens */
-	uint32_t slot;	   /* no other row of this step reads or writes it */
+	/* a multiple of CHUNK_TOKENS; row.start < n_tokens < row.start + row.n_tokens */
+	uint32_t n_tokens;
+	uint32_t slot; /* no other row of this step reads or writes it */
 };
 
 struct plan_row {

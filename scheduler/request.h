@@ -163,7 +163,7 @@ static inline bool request_over(const struct request *r)
 	return r->n_live == 0;
 }
 
-/* Whether the request is over, but keeps its trunk because its pages are still being read. */
+/* Whether the request is over, but keeps its trunk because not all of its data have been read yet. */
 static inline bool request_ships(const struct request *r)
 {
 	return r->state == REQUEST_SHIPPING;

@@ -62,8 +62,8 @@ struct scheduler {
 	/* Work space: [page_tokens] tokens of a page; [max_model_len] tokens of a retracted request */
 	int32_t *page, *returning;
 	uint32_t *hit_pages; /* [table_pages] pages of the last match that was used */
-	struct prefix_key
-		key; /* of the last match; points to `switches` and may point to `returning` */
+	/* of the last match; points to `switches` and may point to `returning` */
+	struct prefix_key key;
 	struct prefix_switch switches[2];
 	struct map requests; /* every request, by id; owns them */
 	uint64_t last_id;
