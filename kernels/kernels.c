@@ -136,7 +136,7 @@ int kernels_built_in_table(struct tuning_table **ret, struct err *e)
 		    : err_set(e, ENOENT, "%s is not in this binary", name);
 }
 
-/* Looks all launches up in the given table, and then in the built-in one. */
+/* Looks all launches that have cuts up in the given table, and then in the built-in one. */
 static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_options *given,
 		       struct err *e)
 {

@@ -93,8 +93,8 @@ uint64_t kernels_task_ints(const struct kernel_mlp *m, uint32_t n_tokens);
  * the shape has `dump`. */
 bool kernels_has_decode_step(const struct kernels *k);
 
-/* How that launch cuts the products of T tokens: columns and rows of a part, and columns of a part of the router's
- * product, whose parts have one row. */
+/* How kernel_decode_step of T tokens cuts products: the columns and rows of a part, and the columns of a part of the
+ * router's product, whose parts have one row. */
 void kernels_decode_cut(const struct kernels *k, uint32_t T, uint32_t *ret_columns,
 			uint32_t *ret_rows, uint32_t *ret_router_columns);
 

@@ -48,6 +48,6 @@ void profile_place(struct profile *p, const struct tuning_place *place);
 void profile_tasks(struct profile *p, cl_mem tasks, uint64_t ints, uint32_t experts);
 
 /* Waits for the launches that were noted since the last call: *ret [*ret_n] in the order of the launches, borrowed
- * until the next launch. */
+ * until the next one is noted or profile_free. */
 int profile_take(struct profile *p, const struct kernel_timing **ret, size_t *ret_n,
 		 struct err *e) MUST_CHECK;

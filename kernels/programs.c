@@ -62,7 +62,7 @@ static const struct program {
 	bool (*needed)(const struct kernels *k); /* NULL: every shape needs it */
 	enum cut_program cuts;			 /* compiled for each cut of this program */
 	bool each_mlp;				 /* and for each MLP */
-	bool floats; /* it has no elements, or only floats: models of both element types share the program */
+	bool floats; /* it does not depend on the type of elements: models of both types share the program */
 	bool int8;	    /* compiled by kernels_open_int8 alone */
 	uint32_t gpu_lanes; /* of a group on a GPU; 0: as the variant says */
 } programs[] = {

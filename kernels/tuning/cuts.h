@@ -43,7 +43,7 @@ struct cuts_source {
 void cuts_choose(struct cuts *c, const struct kernel_shape *s,
 		 const struct tuning_cut defaults[CUT_PROGRAMS], const struct cuts_source *source);
 
-/* The places of launches of a step of T tokens. cuts_experts: of moe_down, or of moe_gate_up. */
+/* The places of launches of a step of T tokens. down: of moe_down, otherwise of moe_gate_up. */
 struct tuning_place cuts_experts(const struct kernel_shape *s, uint32_t mlp, bool down, uint32_t T);
 struct tuning_place cuts_attention(const struct kernel_shape *s, uint32_t T);
 struct tuning_place cuts_decode_step(const struct kernel_shape *s, uint32_t T);

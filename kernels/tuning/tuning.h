@@ -11,14 +11,14 @@
  *     kernels, dtype          the variant and the element type
  *     family                  product, experts, attention or decode_step
  *     N, K, M                 buckets: the row is for sizes up to them and above the next smaller bucket; or *: any
- *     cut                     name=value, separated by spaces; values that are not named are the default cut's; -: all
+ *     cut                     name=value, separated by spaces; values without a name are the default cut's; -: no names
  *     bits                    same: as with the default cut; or differ: then only --batch-invariant off uses the row
  *     us, default_us          microseconds of a launch with this cut, and with the default one; -: not known
  *
- * Of the rows that fit, the one with the fewest * in device, driver and units counts; of those, the one with the fewest
- * * in N, K and M. So rows may be for one device, for devices with equally many units (device and driver *), or for
- * all devices. A row of the given table comes before any row of the built-in one (cpu.tsv). If neither has a row, a
- * launch uses the default cut (kernels.c). */
+ * Of the rows that fit, the one with the fewest * in device, driver and units counts; of several such rows, the one
+ * with the fewest * in N, K and M. So rows may be for one device, for devices with equally many units (device and
+ * driver *), or for all devices. A row of the given table comes before any row of the built-in one (cpu.tsv). If
+ * neither has a row, a launch uses the default cut (kernels.c). */
 #pragma once
 
 #include <stdbool.h>
