@@ -11,7 +11,7 @@
  *     kernels, dtype          the variant and the element type
  *     family                  product, experts, attention or decode_step
  *     N, K, M                 buckets: the row is for sizes up to them and above the next smaller bucket; or *: any
- *     cut                     name=value, separated by spaces; values without a name are the default cut's; -: no names
+ *     cut                     name=value, separated by spaces, or - (none); all other values are the default cut's
  *     bits                    same: as with the default cut; or differ: then only --batch-invariant off uses the row
  *     us, default_us          microseconds of a launch with this cut, and with the default one; -: not known
  *
