@@ -1,8 +1,8 @@
 /* The blocks into which sample.cl cuts a vocabulary, and the scratch [SAMPLE_FLOATS] float of a draw or a score. One
  * text for the kernel and for its launcher: macros alone.
  *
- * The scratch: numbers of blocks, [SAMPLE_LIST] each, one behind the other; then the bans; then logits of whole
- * blocks. */
+ * The scratch: lists with a number for each block, [SAMPLE_LIST] each, one behind the other; then a bit for each token,
+ * 1: it is banned; then the logits of some blocks. */
 #ifndef KERNELS_SAMPLE_H
 #define KERNELS_SAMPLE_H
 
@@ -12,7 +12,7 @@
 
 #define SAMPLE_BEST(vocab) (0 * SAMPLE_LIST(vocab)) /* the best logit of each block */
 #define SAMPLE_SUM(vocab)  (1 * SAMPLE_LIST(vocab)) /* sum of exp((logit - best) / temperature) */
-/* The same numbers of the raw logits: before penalties and bans, at temperature 1. */
+/* The same lists for the raw logits: before penalties and bans, at temperature 1. */
 #define SAMPLE_RAW_BEST(vocab) (2 * SAMPLE_LIST(vocab))
 #define SAMPLE_RAW_SUM(vocab)  (3 * SAMPLE_LIST(vocab))
 #define SAMPLE_MASS(vocab)     (4 * SAMPLE_LIST(vocab)) /* weights of blocks, by which one is chosen */

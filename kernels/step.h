@@ -1,8 +1,8 @@
 /*
  * The step table: all that a step tells the kernels, as one array of ints that the host writes once a step. This file
  * is one text for the host's C, which writes the table (engine/step.c, engine/decode_work.c), and for OpenCL C, which
- * reads it: macros alone. A name that ends in _AT is an offset: it counts ints from the table's beginning. A float
- * stands in the table as its bits.
+ * reads it: macros alone. A name that ends in _AT is an offset, if its comment says nothing else: it counts ints from
+ * the table's beginning. A float stands in the table as its bits.
  *
  *     section                      of
  *     tokens [T]                   the T tokens of all rows, prefill rows first; -1 - d: the id that draw d of the
@@ -12,7 +12,7 @@
  *     rows [R][ROW_INTS]           sequences
  *     block tables                 a row's KV pages, one behind the other
  *     tiles [n][QUERY_TILE_INTS]   attention's work
- *     splits [n][SPLIT_INTS]       the same of rows that generate, on a GPU: batch by batch
+ *     splits [n][SPLIT_INTS]       the same for rows that generate, on a GPU, in batches: a batch is one launch
  *     logits rows [L]              tokens whose logits are wanted
  *     draws [n][DRAW_INTS]         tokens to draw, in the order of their rows
  *     banned ids                   of the draws
@@ -24,8 +24,8 @@
  * The host reads the result back: drawn ids [draws] | reports of the draws that want one | results of the scores. A
  * report says how likely a token was and which tokens are the likeliest.
  *
- * A seat reset is a table of its own, [RESET_INTS] | prompt ids | generated ids: it says anew which tokens a
- * sequence's penalties count.
+ * A seat reset is a table of its own, [RESET_INTS] | prompt ids | generated ids: all tokens that a sequence with
+ * penalties has before its first draw in a seat.
  */
 #ifndef KERNELS_STEP_H
 #define KERNELS_STEP_H
@@ -72,9 +72,9 @@
 #define DRAW_TOP_K	  2 /* 0: all */
 #define DRAW_TOP_P	  3 /* float */
 #define DRAW_MIN_P	  4 /* float */
-#define DRAW_PRESENCE	  5 /* float, as the two behind it: penalties */
-#define DRAW_FREQUENCY	  6
-#define DRAW_REPETITION	  7
+#define DRAW_PRESENCE	  5 /* penalty, float */
+#define DRAW_FREQUENCY	  6 /* penalty, float */
+#define DRAW_REPETITION	  7 /* penalty, float */
 #define DRAW_SEED_LOW	  8
 #define DRAW_SEED_HIGH	  9
 #define DRAW_CHOICE	  10 /* number of the choice of its request */
@@ -122,7 +122,7 @@
 #define RESET_INTS	      5
 
 /*
- * ---- the work list: a step whose rows all have one token, as one launch (generic/decode_step.cl) ----
+ * ---- the work list: a step without prefill rows, as one launch (generic/decode_step.cl) ----
  *
  * [WORK_INTS] | phases [n][PHASE_INTS], the last of them OP_END. The two counters are a cache line apart.
  */
@@ -169,8 +169,8 @@
 
 /* ---- beside the table ----
  *
- * Buffers of a step in one launch: device addresses [AT_LAYERS] of those that all layers share, then, layer by layer,
- * [AT_LAYER_COUNT] of the layer's own. */
+ * The device addresses of the buffers of a step in one launch: [AT_LAYERS] of buffers that all layers share, then,
+ * layer by layer, [AT_LAYER_COUNT] of the layer's own. */
 #define AT_X		 0
 #define AT_H		 1
 #define AT_H32		 2

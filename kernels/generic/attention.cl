@@ -32,7 +32,7 @@
  */
 #include "attention.clh"
 
-/* out [HD] */
+/* Prepares one head of token t. out [HD]: work space. */
 GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const int *step, int rows_at,
 					    int token_rows_at, __global const float *proj,
 					    __global const float *wq, __global const float *wk,
@@ -84,16 +84,16 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 }
 
 #define QUERIES      (TILE_TOKENS * SHARERS)    /* queries of a tile: token-major, then head */
-#define GROUP_ROWS MIN_(QUERIES, 4)            /* queries that share one pass over a block's keys */
+#define PASS_QUERIES MIN_(QUERIES, 4)           /* queries that share one pass over a block's keys */
 #define KEYS      64
 #define KEY_STEPS CEIL_(KEYS, WIDTH)
 #define HD_STEPS  CEIL_(HD, WIDTH)
 #define HD_UNROLL MIN_(HD_STEPS, 4)
 
 /*
- * Asks for n elements that are read soon, on a CPU: a page of a KV head is 64 x HD elements in one piece, too short for the
- * processor's own prefetcher, and nothing else would hide the way from memory. While a block's keys are used its values
- * are fetched, and with the values the next block's keys.
+ * Prefetches n elements, on an x86 CPU. A page of a KV head is PAGE x HD elements in one piece, too short for the
+ * processor's own prefetcher. A block's values are prefetched while its keys are used, and the next block's keys while
+ * its values are used.
  */
 #if LANES == 1 && defined(__x86_64__)
 #define FETCH(p, n)                                                                                \
@@ -105,7 +105,7 @@ GROUP_FUNCTION void attention_prepare_group(ulong t, uint head, __global const i
 #define FETCH(p, n) (void)(p)
 #endif
 
-/* p: scores of a block, then their weights */
+/* Attention of tile `index` to KV head g. p [QUERIES][KEYS]: the scores of a block, then their weights. */
 GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step, int rows_at, int tiles_at,
 				    __global const float *proj, __global const float *q,
 				    __global const elem_t *k_pages, __global const elem_t *v_pages,
@@ -113,7 +113,7 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 {
 	__global const int *tile = step + tiles_at + index * QUERY_TILE_INTS;
 	__global const int *row = step + rows_at + tile[QUERY_TILE_ROW] * ROW_INTS;
-	uint token = (uint)tile[QUERY_TILE_TOKEN], n_rows = (uint)tile[QUERY_TILE_COUNT] * SHARERS;
+	uint token = (uint)tile[QUERY_TILE_TOKEN], n_queries = (uint)tile[QUERY_TILE_COUNT] * SHARERS;
 	uint position = (uint)row[ROW_START] + token - (uint)row[ROW_TOKEN];
 	uint last = position + (uint)tile[QUERY_TILE_COUNT] - 1;
 	const float scale = 1.0f / sqrt((float)HD);
@@ -135,13 +135,13 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 						next % PAGE;
 
 		/* Scores: one chain over the head's dimensions a query and key. */
-		for (uint i0 = 0; i0 < n_rows; i0 += GROUP_ROWS) {
-			__global const float *qi[GROUP_ROWS];
-			floatv s[GROUP_ROWS][KEY_STEPS];
+		for (uint i0 = 0; i0 < n_queries; i0 += PASS_QUERIES) {
+			__global const float *qi[PASS_QUERIES];
+			floatv s[PASS_QUERIES][KEY_STEPS];
 
 #pragma unroll
-			for (uint i = 0; i < GROUP_ROWS; i++) {
-				uint r = MIN_(i0 + i, n_rows - 1);
+			for (uint i = 0; i < PASS_QUERIES; i++) {
+				uint r = MIN_(i0 + i, n_queries - 1);
 
 				qi[i] = q + ((ulong)(token + r / SHARERS) * HEADS + g * SHARERS + r % SHARERS) * HD;
 #pragma unroll
@@ -158,21 +158,21 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 				for (uint j = 0; j < KEY_STEPS; j++)
 					kd[j] = EV_LOAD(k + d * PAGE + j * WIDTH + LANE * VEC);
 #pragma unroll
-				for (uint i = 0; i < GROUP_ROWS; i++)
+				for (uint i = 0; i < PASS_QUERIES; i++)
 #pragma unroll
 					for (uint j = 0; j < KEY_STEPS; j++)
 						s[i][j] = fma((floatv)qi[i][d], kd[j], s[i][j]);
 			}
 #pragma unroll
-			for (uint i = 0; i < GROUP_ROWS; i++)
-				if (i0 + i < n_rows)
+			for (uint i = 0; i < PASS_QUERIES; i++)
+				if (i0 + i < n_queries)
 #pragma unroll
 					for (uint j = 0; j < KEY_STEPS; j++)
 						V_STORE(s[i][j] * scale,
 							p[i0 + i] + j * WIDTH + LANE * VEC);
 		}
 		/* Weights: exp(s - running maximum). A lane reads back only its own writes. */
-		for (uint i = 0; i < n_rows; i++) {
+		for (uint i = 0; i < n_queries; i++) {
 			/* the last key that the query may see */
 			int visible = (int)(position + i / SHARERS) - (int)block;
 			floatv best = -INFINITY, sum = 0;
@@ -202,20 +202,20 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 		}
 		BARRIER(); /* the weights are read by every lane */
 		for (uint s0 = 0; s0 < HD_STEPS; s0 += HD_UNROLL)
-			for (uint i0 = 0; i0 < n_rows; i0 += GROUP_ROWS) {
-				floatv o[GROUP_ROWS][HD_UNROLL];
+			for (uint i0 = 0; i0 < n_queries; i0 += PASS_QUERIES) {
+				floatv o[PASS_QUERIES][HD_UNROLL];
 
 #pragma unroll
-				for (uint i = 0; i < GROUP_ROWS; i++)
+				for (uint i = 0; i < PASS_QUERIES; i++)
 #pragma unroll
 					for (uint s = 0; s < HD_UNROLL; s++)
-						o[i][s] = i0 + i < n_rows && s0 + s < HD_STEPS
+						o[i][s] = i0 + i < n_queries && s0 + s < HD_STEPS
 								  ? acc[i0 + i][s0 + s]
 								  : (floatv)0;
 				for (uint key = 0; key < keys; key++) {
 					floatv vk[HD_UNROLL];
 
-					if (i0 == 0 && s0 == 0) /* prefetches the next block's keys, which lie together in a page */
+					if (i0 == 0 && s0 == 0) /* the next block's keys, which are one piece if a page is a block */
 						FETCH(next_k + key * HD, HD);
 
 #pragma unroll
@@ -225,22 +225,22 @@ GROUP_FUNCTION void attention_group(uint index, uint g, __global const int *step
 						vk[s] = c < HD ? EV_LOAD(v + key * HD + c) : (floatv)0;
 					}
 #pragma unroll
-					for (uint i = 0; i < GROUP_ROWS; i++)
+					for (uint i = 0; i < PASS_QUERIES; i++)
 #pragma unroll
 						for (uint s = 0; s < HD_UNROLL; s++)
-							o[i][s] = fma((floatv)p[MIN_(i0 + i, n_rows - 1)][key],
+							o[i][s] = fma((floatv)p[MIN_(i0 + i, n_queries - 1)][key],
 								      vk[s], o[i][s]);
 				}
 #pragma unroll
-				for (uint i = 0; i < GROUP_ROWS; i++)
+				for (uint i = 0; i < PASS_QUERIES; i++)
 #pragma unroll
 					for (uint s = 0; s < HD_UNROLL; s++)
-						if (i0 + i < n_rows && s0 + s < HD_STEPS)
+						if (i0 + i < n_queries && s0 + s < HD_STEPS)
 							acc[i0 + i][s0 + s] = o[i][s];
 			}
 		BARRIER(); /* every lane has read the weights before the next block's scores replace them */
 	}
-	for (uint i = 0; i < n_rows; i++) {
+	for (uint i = 0; i < n_queries; i++) {
 		ulong t = token + i / SHARERS;
 		uint head = g * SHARERS + i % SHARERS;
 		__global const float *gate = proj + t * ATTENTION_LD + head * QUERY_LD + HD;

@@ -1,7 +1,7 @@
 /*
- * Attention of rows that generate, on a GPU: one query a head, and all the row's keys. A group a row would leave most of a
- * GPU idle, so a row's keys are cut into splits of SPLIT_TOKENS at absolute positions, a group each (Dao et al. 2023,
- * "Flash-Decoding for long-context inference").
+ * Attention of rows that generate, on a GPU: one query for each head, and all the row's keys. With one group for a row
+ * and KV head most of a GPU would be idle. So a row's keys are cut into splits of SPLIT_TOKENS at absolute positions,
+ * and each split has its own group (Dao et al. 2023, "Flash-Decoding for long-context inference").
  *
  * attention_split (a group a split and KV head): of the split's keys, for each query head of the KV head
  *
@@ -53,10 +53,11 @@ static inline float4 load_4(__global const elem_t *p)
 }
 #endif
 
-/* The KV page of a position, as a number of a KV head in it. */
+/* KV head g of the page of a position, as an index into [pages, KV_HEADS]. */
 #define HEAD_AT(position) ((ulong)pages[(position) / PAGE] * KV_HEADS + g)
 
-/* scores [SHARERS][SPLIT_TOKENS]; parts [LANES * 4 * CHUNK] */
+/* scores [SHARERS][SPLIT_TOKENS] of the split's keys: `keys` of them from position `first` on. Work space: queries
+ * [SHARERS][HD], parts [LANES * 4 * CHUNK]. */
 GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, uint keys,
 				 __global const elem_t *k_pages, __global const float *q, LOCAL float *queries,
 				 LOCAL float *scores, LOCAL float *parts)
@@ -124,7 +125,7 @@ GROUP_FUNCTION void split_scores(__global const int *pages, uint g, uint first, 
 OF_32(sum_of_32, ADD_)
 OF_32(max_of_32, fmax)
 
-/* Scores become weights, 0 where there is no key; 32 lanes have a query. stats [HEADS, 2] of the split's first sharer on */
+/* Turns scores into weights, 0 where there is no key; 32 lanes take a query. stats: [SHARERS, 2], most and total. */
 GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float *stats, LOCAL float *scratch)
 {
 	for (uint i0 = 0; i0 < SHARERS; i0 += LANES / 32) {
@@ -149,7 +150,7 @@ GROUP_FUNCTION void split_weights(uint keys, LOCAL float *scores, __global float
 	}
 }
 
-/* partial [SHARERS, HD] */
+/* partial [SHARERS, HD]: the split's values, weighted and added up. Work space: parts. */
 GROUP_FUNCTION void split_values(__global const int *pages, uint g, uint first, uint keys,
 				 __global const elem_t *v_pages, LOCAL const float *weights, __global float *partial,
 				 LOCAL float *parts)
@@ -239,7 +240,7 @@ __kernel GROUP_SIZE void attention_combine(__global const int *restrict step, in
 		uint m = MIN_(n - s0, (uint)LANES);
 		__global const float *own = stats + 2 * (at + (s0 + MIN_(LANE, m - 1)) * HEADS);
 
-		BARRIER(); /* the factors before are used */
+		BARRIER(); /* every lane has used the factors of the round before */
 		factors[LANE] = LANE < m ? exp(own[0] - most) : 0.0f;
 		totals[LANE] = factors[LANE] * own[1];
 		BARRIER();

@@ -74,8 +74,7 @@ struct part {
 #define GLOBAL_AT(type, i) ((__global type *)p->at[i])
 #define LAYER_AT(type, i)  ((__global type *)p->layer[i])
 
-/* The weights of an operation that is a product with one matrix; 0: it is another one. The second: the terms of each of
- * its sums. */
+/* The weights of an operation that is a product with one matrix; 0: it is not. */
 static inline __global const elem_t *product_weights(const struct part *p, int op)
 {
 	switch (op) {
@@ -88,6 +87,7 @@ static inline __global const elem_t *product_weights(const struct part *p, int o
 	return 0;
 }
 
+/* The terms of each sum of such a product. */
 static inline uint product_terms(int op)
 {
 	switch (op) {
@@ -126,7 +126,8 @@ GROUP_FUNCTION void product(const struct part *p, int op, __global const elem_t 
 	gemm_store_group(p->x, p->y, GLOBAL_AT(elem_t, AT_H), K, W, to, N, M, N, K);
 }
 
-/* Norms row y of the residual stream (or row_at[y] of it) into h and h32. */
+/* Norms row y of the residual stream into h and h32; with row_at >= 0 the row whose number is at row_at + y of the step
+ * table. */
 GROUP_FUNCTION void norm(const struct part *p, int row_at, __global const float *w)
 {
 	rms_norm_group(p->y, p->step, row_at, GLOBAL_AT(float, AT_X), w, GLOBAL_AT(elem_t, AT_H),
@@ -171,7 +172,7 @@ GROUP_FUNCTION void delta_part(const struct part *p)
 }
 #endif
 
-/* Every part of a row norms it for itself. */
+/* All parts of a row compute its norm, each for itself, so that none has to wait for another. They write equal values. */
 GROUP_FUNCTION void router_part(const struct part *p)
 {
 	norm(p, -1, LAYER_AT(float, AT_POST_NORM));

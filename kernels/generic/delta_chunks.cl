@@ -30,7 +30,7 @@
 #define C_LD	 (C + 4) /* of [C][C] in local memory: rows begin in different banks */
 #define SLICE	 32	 /* dimensions of q and k that are in local memory at a time */
 #define SLICE_LD (SLICE + 4)
-#define HALF_SLICE 16 /* of delta_chunk */
+#define HALF_SLICE 16 /* SLICE of delta_chunk */
 #define HALF_LD	 (HALF_SLICE + 4)
 #define BLOCK	 16
 #define ROWS	 4 /* of a lane, in a tile of C rows and 16 columns */
@@ -52,7 +52,8 @@ static inline uint row_of_chunk(__global const int *rows, uint n_rows, uint *chu
 	return r;
 }
 
-/* Rows of x, `stride` apart, of which n exist: their `width` columns from c0 on, with zeros behind `columns` and n. */
+/* Copies C rows of x, `stride` apart: `width` columns from c0 on. Rows from n on and columns from `columns` on become
+ * zeros. */
 GROUP_FUNCTION void load_slice(LOCAL float *to, uint to_ld, __global const float *x, uint stride, uint n, uint c0,
 			       uint width, uint columns)
 {
@@ -66,7 +67,7 @@ GROUP_FUNCTION void load_slice(LOCAL float *to, uint to_ld, __global const float
 	}
 }
 
-/* G [C] from the gates of a chunk of n tokens, and beta [C]; 0 and the last G behind them. */
+/* G [C] and beta [C] of a chunk of n tokens. From n on G is the last token's, and beta is 0. */
 GROUP_FUNCTION void chunk_gates(__global const float *gates, uint n, LOCAL float *G, LOCAL float *beta)
 {
 	FOR_ITEMS (i, C) {
@@ -159,7 +160,7 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 	float kk[ROWS][ROWS], qk[ROWS][ROWS];
 	ulong t;
 
-	/* A chunk too many has no tokens. PoCL 3.1 goes astray where some groups return before a barrier. */
+	/* A group without a chunk computes one of no tokens: PoCL 3.1 fails where some groups return before a barrier. */
 	rows += MIN_(r, (uint)n_rows - 1) * ROW_INTS;
 	t = r < (uint)n_rows ? (uint)rows[ROW_TOKEN] + chunk * C : 0;
 	n = r < (uint)n_rows ? MIN_((uint)rows[ROW_COUNT] - chunk * C, (uint)C) : 0;
@@ -214,8 +215,9 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 		P[C * C + i] = G[i];
 }
 
-/* acc[i] += sum_m a[r0 + i][m] b[m][column], m ascending to the last row's; a [C][C_LD] is zero above its diagonal.
- * (Rows behind the chunk's n are computed too: PoCL 3.1 takes a condition on lanes out of a loop with barriers.) */
+/* acc[i] += sum_m a[r0 + i][m] b[m][column], m ascending to the lane's last row; a [C][C_LD] is zero above its diagonal.
+ * (Rows from the chunk's n on are computed too, because PoCL 3.1 moves a condition on lanes out of a loop that has
+ * barriers.) */
 #define ADD_LOWER(acc, a, b)                                                                       \
 	for (uint m = 0; m < r0 + ROWS; m += 4) {                                                  \
 		float bm[4];                                                                       \
@@ -235,7 +237,7 @@ __kernel GROUP_SIZE void delta_chunk(__global const int *restrict step, int rows
 #define BLOCKS_OF_V CEIL_(DV, BLOCK)
 #define S_ROWS	    ROUND_UP_(DK, 64)
 
-/* The columns of S that a group has, to a slot. */
+/* Copies the group's columns of S into a slot. */
 GROUP_FUNCTION void save_state(LOCAL const float *S, __global float *state, uint slot, uint h, uint column0)
 {
 	__global float *to = state + ((ulong)slot * HV + h) * DK * DV + column0;

@@ -5,8 +5,8 @@
  *     q = x rsqrt(sum x^2 + 1e-6) DK^-1/2;  k = x rsqrt(sum x^2 + 1e-6);  v = x;  x = silu(conv(proj))  (conv: delta.clh)
  *     u = beta (v - e^g S^T k);  S <- e^g S + k u^T;  o = S^T q;  out = gated norm of o
  *
- * (Yang et al. 2024, arXiv:2412.06464.) A block of columns of S is taken at a time, small enough to be read once from
- * memory and twice from the nearest cache.
+ * (Yang et al. 2024, arXiv:2412.06464.) A block of columns of S is taken at a time, so small that it is still in the
+ * nearest cache when it is read for the second time.
  *
  *     step      the step table (kernels/step.h): rows first_row, first_row + 1, ... at rows_at, of one token each; in
  *     proj      [T, DELTA_LD] float (delta.clh); in

@@ -40,8 +40,8 @@
 #define SOLVE_ROWS 16 /* rows whose dependence on each other is solved one by one */
 
 /*
- * acc[i][j] = sum_k a[i][k] * b[k * b_row + column j], k ascending, for a tile of DELTA_ROWS rows and the SLAB columns
- * from c0 on. Past n_cols any number does for b.
+ * acc[i][j] = sum_k a[i][k] * b[k * b_row + column j], k ascending below n, for a tile of DELTA_ROWS rows and the SLAB
+ * columns from c0 on. Columns from n_cols on do not exist; what is computed for them is not used.
  */
 static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global const float *const a[DELTA_ROWS],
 				__global const float *b, uint b_row, uint n, uint c0, uint n_cols)
@@ -74,7 +74,8 @@ static inline void tile_product(floatv acc[DELTA_ROWS][COL_BLOCKS], __global con
 	}
 }
 
-/* The rows of a tile: `rows` of them from p on; the last one stands for those that are missing. */
+/* Sets a[first .. first + n - 1] to the rows at p, `stride` apart. There are only `rows` rows; the last one stands for
+ * those that are missing. */
 static inline void tile_rows(__global const float *a[DELTA_ROWS], uint first, uint n, __global const float *p,
 			     uint stride, uint rows)
 {
@@ -249,7 +250,7 @@ __kernel GROUP_SIZE void delta_prefill(__global const int *restrict step, int ro
 			for (uint i = 0; i < n; i++)
 				GATED_NORM(O + i * DV, proj + (t + i) * DELTA_LD, h, norm_w,
 					   out + ((t + i) * HV + h) * DV, scratch);
-			/* A lane copies the columns that it has written. */
+			/* Snapshots need no barrier: each lane copies the columns that it has written itself. */
 			for (int i = 0; i < row[ROW_SNAPSHOTS]; i++) {
 				uint slot = (uint)row[ROW_SNAPSHOT_SLOT(i)];
 				__global float *kept = state + ((ulong)slot * HV + h) * DK * DV;

@@ -21,7 +21,8 @@
 	((i) < DK ? Q_AT + (h) / REPEAT * DK + (i)                                                 \
 		  : (i) < 2 * DK ? K_AT + (h) / REPEAT * DK + (i) - DK : V_AT + (h) * DV + (i) - 2 * DK)
 
-/* sum[c] = what the lanes of all parts have of column c, in the order of the parts; parts [D_PARTS][DV] */
+/* sum[c] = the sum of what the lanes of all parts have for column c, in the order of the parts. x: the lane's 4 columns;
+ * parts [D_PARTS][DV]: work space. */
 GROUP_FUNCTION void add_parts(float4 x, LOCAL float *parts, LOCAL float *sum)
 {
 	if (LANE < D_PARTS * COLUMN_QUADS)

@@ -2,7 +2,7 @@
  * Routing: which experts a token takes, with what weight, and the rows sorted by expert.
  *
  * moe_topk: p = softmax(router[t, 0 .. EXPERTS - 1]); the TOPK experts with the largest p, of equal ones the smaller
- * index first; weight = p, with NORM_TOPK over the sum of the TOPK.
+ * index first; weight = p, with NORM_TOPK divided by the sum of the TOPK weights.
  *
  * moe_sort: a stable counting sort of the T * TOPK choices by expert, and behind them the T rows of the shared expert.
  * For a dense MLP (EXPERTS = 0) the shared rows are all. The order is a function of the choices alone.
@@ -110,7 +110,7 @@ GROUP_FUNCTION void moe_topk_group(ulong t, __global const float *router, __glob
 }
 #endif
 
-/* Tasks n_tasks and on for `count` rows from `first` on; returns the number of all tasks. */
+/* Writes the tasks for `count` rows of an expert from row `first` on, behind n_tasks others. Returns the number of all. */
 static inline uint moe_tasks(uint expert, uint first, uint count, uint n_tasks, __global int *tasks)
 {
 	for (uint done = 0; done < count; done += TASK_ROWS, n_tasks++) {
@@ -172,7 +172,7 @@ GROUP_FUNCTION uint sum_before(uint x, LOCAL uint *scratch, uint *ret_all)
 	return sum - x;
 }
 
-/* Expert `own`, or behind the last of them the shared one. count [EXPERTS] */
+/* Sorts the rows of expert `own`; EXPERTS: of the shared one. Work space: count [EXPERTS], scratch [LANES]. */
 GROUP_FUNCTION void moe_sort_group(uint own, __global const int *experts, uint T, __global int *rows, __global int *tasks,
 				   volatile LOCAL uint *count, LOCAL uint *scratch)
 {

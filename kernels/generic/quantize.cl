@@ -10,8 +10,8 @@
  * A group whose amax is below INT8_TINY (2^-118), whose scale could be subnormal, is zero with scale 0. In a group
  * with a NaN or an infinity the scale is NaN and values are zero: all results of such a row are NaN, and no other's.
  *
- * Division is the only operation here that devices may round differently (CPUs do not). Then a value halfway between
- * two may become the other one.
+ * Division is the only operation here that devices may round differently (CPUs do not). Where they do, a value halfway
+ * between two integers may be rounded to the other one.
  *
  * Whole groups and the last one run through the same code. With a branch for each in the loop PoCL 3.1 lets some
  * lanes of a GPU's width write past the row (barriers inside of branches).

@@ -82,14 +82,14 @@ static inline float philox_uniform(uint seed_lo, uint seed_hi, uint choice, uint
 	return (float)(x.s0 >> 8) * 0x1p-24f;
 }
 
-/* Floats in the order of their keys: unsigned numbers that rise with them. */
+/* The float of a key. Keys are unsigned numbers in the order of their floats. */
 static inline float of_key(uint key)
 {
 	return as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-/* The largest t such that the weights of the values at or above it add up to `want`; -INFINITY: there is no finite
- * one. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key. */
+/* The largest t such that the weights of the values at or above it add up to `want` or more; -INFINITY: there is no
+ * finite one. Every value weighs 1 if weights is 0. n is a multiple of 16. A pass finds two bits of t's key. */
 GROUP_FUNCTION float threshold(__global const float *values, __global const float *weights, uint n, float want,
 			       LOCAL float *scratch)
 {
@@ -115,7 +115,7 @@ GROUP_FUNCTION float threshold(__global const float *values, __global const floa
 	return t < 0x00800000u ? -INFINITY : of_key(t); /* below: NaN */
 }
 
-/* Sum of n weights, a multiple of 16; in the order of choose. */
+/* The sum of n weights, in the order in which choose adds them. n is a multiple of 16. */
 static inline float total(__global const float *weights, uint n)
 {
 	float sum = 0;
@@ -125,8 +125,8 @@ static inline float total(__global const float *weights, uint n)
 	return sum;
 }
 
-/* The last of n weights (a multiple of 16; weights below limit are left out) before which the weights add up to at
- * most `target`; -1: there is none. Their sum goes to `before`. All lanes do the same. */
+/* The number of the last of n weights before which the weights add up to at most `target`; that sum goes to *before. -1:
+ * there is none. Weights of 0 or below limit are left out. n is a multiple of 16. All lanes do the same. */
 static inline int choose(__global const float *weights, uint n, float limit, float target, float *before)
 {
 	float sum = 0, a[16];
@@ -212,7 +212,7 @@ GROUP_FUNCTION float weigh(__global float *v, uint n, float most, float inverse,
 	return group_sum(sum_of_16(sum), scratch);
 }
 
-/* The weights of blocks, out [LIST]: the best logit's e, times their sums unless sums is 0. */
+/* The weight of each block, out [LIST]: the e of its best logit, times its sum unless sums is 0. */
 GROUP_FUNCTION void block_weights(__global const float *best, __global const float *sums, float most, float inverse,
 				  __global float *out)
 {
@@ -355,7 +355,7 @@ GROUP_FUNCTION int draw(const struct view *w, __global float *work, const struct
 	return id < 0 ? -1 : listed[block] * BLOCK + id;
 }
 
-/* Applies to v, raw logits, everything that a draw changes except bans. */
+/* Adds the draw's penalties to v, a view of raw logits. */
 static inline void penalise(struct view *v, __global const int *d, __global const uint *seen)
 {
 	if (d[DRAW_SEAT] >= 0) {
