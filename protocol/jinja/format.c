@@ -54,7 +54,7 @@ static void put(struct render *r, struct source *args, const char *s, size_t n)
 			   shown, s);
 }
 
-/* Copies the format with its conversions replaced. signs: the characters that begin one. */
+/* The format with its conversions replaced by values. signs: the characters that begin a conversion. */
 static struct value format_all(struct render *r, struct value format, const char *signs,
 			       struct source *args)
 {

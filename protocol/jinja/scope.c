@@ -165,9 +165,9 @@ static void look_all(struct resolver *r, struct scope *s, const struct node *n)
 		look(r, s, n);
 }
 
-/* Each branch is analysed from the state before the `if`: behind it its changes are noted in `after` and undone. At the
- * end the changes of all branches are made again. A name that only some branches assign, and that was not assigned
- * before, gets its value from outside in the other branches. */
+/* Each branch is analysed from the state before the `if`. When a branch is done, its changes are noted in `after` and
+ * undone. At the end the changes of all branches are made again. A name that only some branches assign, and that was
+ * not assigned before, gets its value from outside in the other branches. */
 static void look_branches(struct resolver *r, struct scope *s, const struct node *n)
 {
 	const struct node *branch[3] = {n->list, n->b, n->list2};

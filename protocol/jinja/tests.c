@@ -1,4 +1,4 @@
-/* Tests: x is NAME, x is NAME(argument), and by name in select and reject. */
+/* Tests: `x is NAME` and `x is NAME(argument)`. Filters such as select and reject also take the name of a test. */
 #include "protocol/jinja/dict.h"
 #include "protocol/jinja/ops.h"
 #include "protocol/jinja/seq.h"
