@@ -5,7 +5,8 @@
 #include "base/clock.h"
 #include "daemon/transfer/socket.h"
 
-/* Frames of a question by ZeroMQ (RFC 27/ZAP). The credentials of CURVE are the 32 bytes of the public key. */
+/* The frames of a question that ZeroMQ asks (RFC 27/ZAP). With CURVE the credentials are the 32 bytes of the public
+ * key. */
 enum { VERSION, REQUEST, DOMAIN, ADDRESS, IDENTITY, MECHANISM, CREDENTIALS, FRAMES };
 
 int authenticator_open(struct authenticator *a, void *context, const struct transfer_keys *keys,

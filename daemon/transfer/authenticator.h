@@ -1,6 +1,6 @@
 /*
  * Decides which peers may connect to a socket that listens: those whose public key is on the list (keys.h). ZeroMQ asks
- * for each new connection, by a message on an inproc socket. Source: RFC 27/ZAP.
+ * about each new connection, by a message on a socket within the process. Source: RFC 27/ZAP.
  */
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "daemon/transfer/keys.h"
 
 struct authenticator {
-	void *socket; /* NULL: not opened, so ZeroMQ asks nothing */
+	void *socket; /* NULL: not opened, so ZeroMQ accepts every peer */
 	const struct transfer_keys *keys;
 	struct log_limit said_unknown;
 };

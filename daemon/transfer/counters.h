@@ -9,5 +9,7 @@ struct transfer_counters {
 	_Atomic uint64_t peers;
 	_Atomic uint64_t prompts_sent, prompts_sent_bytes;
 	_Atomic uint64_t prompts_received, prompts_received_bytes;
-	_Atomic uint64_t prompts_failed; /* deliveries that failed after they were begun */
+	/* Deliveries that failed. Not counted: on a prefill worker, prompts that it refused; on a decode worker,
+	 * prompts that a worker gave back before any data came, because it shuts down. */
+	_Atomic uint64_t prompts_failed;
 };

@@ -64,7 +64,7 @@ static void forget(struct decode_peers *d, uint32_t link, const char *why) ON(ro
 
 /* ---- sending ---- */
 
-/* Sends a PONG. sequence: of the PING that it answers; 0: it answers none. */
+/* Sends a PONG. sequence: that of the PING to answer; 0: none. */
 static void say_pong(struct decode_peers *d, uint32_t link, uint64_t sequence) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;
@@ -111,7 +111,7 @@ void decode_peers_flushed(struct decode_peers *d)
 
 /* ---- receiving ---- */
 
-/* The longer of the two heartbeats counts. */
+/* The time without a message after which a peer is forgotten. The longer of the two heartbeats counts. */
 static uint64_t patience_of(const struct decode_peers *d, uint32_t heartbeat_ms)
 {
 	uint64_t own_ns = d->sending.worker->config.heartbeat_ns;
@@ -120,9 +120,9 @@ static uint64_t patience_of(const struct decode_peers *d, uint32_t heartbeat_ms)
 }
 
 /* A decode worker that sends HELLO on a new link may have lost its old connection. Then its attempts on the old link
- * are of no use: data cannot reach it, and its ABORTs name the new link. This worker learns whether a connection
- * still exists only by sending on it, and a second HELLO does no harm to a decode worker that is connected twice,
- * through two addresses. */
+ * are of no use: data cannot reach it, and its ABORTs come on the new link. So a HELLO is sent on its other links, and
+ * those that do not take it are forgotten; only sending shows whether a connection still exists. A decode worker that
+ * is connected twice, through two addresses, is not harmed by a second HELLO. */
 static void forget_broken(struct decode_peers *d, uint32_t link) ON(role_transfer)
 {
 	struct worker *w = d->sending.worker;
@@ -196,7 +196,8 @@ static void hear_hello(struct decode_peers *d, uint32_t link, const struct wire_
 		accept_hello(d, link, h);
 }
 
-/* Only ESHUTDOWN ends the peer; a decode worker sends it when it shuts down, or as the answer to ours. */
+/* Only a REFUSE with ESHUTDOWN makes the peer be forgotten. A decode worker sends it when it shuts down, or as the
+ * answer to ours. */
 static void hear_refuse(struct decode_peers *d, uint32_t link, const struct wire_refuse *r)
 	ON(role_transfer)
 {

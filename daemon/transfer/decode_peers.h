@@ -7,16 +7,17 @@
 struct decode_peer {
 	bool known;		 /* its HELLO came and was accepted */
 	uint8_t worker[WIRE_ID]; /* from its HELLO */
-	uint64_t heard_ns;	 /* of its last message; before HELLO of its first one; 0: unused */
-	uint64_t patience_ns;	 /* it is forgotten after so long without a message */
-	uint64_t told;		 /* the place in the gossip up to which it was told keys */
+	/* time of its last message; of its first one while it is not known; 0: the link is unused */
+	uint64_t heard_ns;
+	uint64_t patience_ns; /* it is forgotten after so long without a message */
+	uint64_t told;	      /* the place in the gossip up to which it was told keys */
 };
 
 struct decode_peers {
 	struct sending sending;
 	struct decode_peer *peers; /* [PORT_INCOMING] by link; owned */
 	struct log_limit said_refused, said_version;
-	bool said_draining; /* PONGs have told the peers */
+	bool said_draining; /* a PONG has told the peers that this worker drains */
 };
 
 /* Listens. bound: the address with the port that was chosen. */
@@ -28,6 +29,8 @@ void decode_peers_close(struct decode_peers *d);
 
 /* A message came on a link, even one that cannot be read. */
 void decode_peers_seen(struct decode_peers *d, uint32_t link) ON(role_transfer);
+
+/* Handles a message. head, its frame, is moved into a note that needs it. */
 void decode_peers_hear(struct decode_peers *d, uint32_t link, const struct wire_message *m,
 		       zmq_msg_t *head) ON(role_transfer);
 
@@ -44,9 +47,10 @@ void decode_peers_flushed(struct decode_peers *d) ON(role_transfer);
 /* Tells the peers, once, that no new prompts are taken. */
 void decode_peers_drain(struct decode_peers *d) ON(role_transfer);
 
-/* Tells the peers that this worker shuts down; whether any has not answered yet. */
+/* decode_peers_leave: tells the peers that this worker shuts down. decode_peers_any: whether any has not answered
+ * yet. */
 void decode_peers_leave(struct decode_peers *d) ON(role_transfer);
 bool decode_peers_any(const struct decode_peers *d) ON(role_transfer);
 
-/* Forgets silent peers and overdue deliveries. Returns the time at which it has to be called again. */
+/* Forgets silent peers and fails overdue deliveries. Returns the time at which it has to be called again. */
 uint64_t decode_peers_tick(struct decode_peers *d) ON(role_transfer);

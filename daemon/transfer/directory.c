@@ -3,11 +3,14 @@
 #include <errno.h>
 #include <string.h>
 
-/* The longest life of an announcement; the pause before the next message when the registry could not be reached. */
-#define TTL_NS	 ((uint64_t)15 * 1000000000)
+/* The longest time after which the registry forgets an announcement. */
+#define TTL_NS ((uint64_t)15 * 1000000000)
+
+/* The longest pause before the next message when the registry could not be reached. */
 #define AGAIN_NS ((uint64_t)200 * 1000000)
 
-/* Announcements during the life of one; lists in a row without a peer before it is disconnected. */
+/* An announcement is sent so many times before the registry would forget the first one. A peer that does not answer is
+ * disconnected when it is missing from so many lists in a row. */
 enum { TIMES = 3 };
 
 _Static_assert((int)PORT_OUTGOING > (int)PEERS_MAX, "a connection is left for the registry");
@@ -76,7 +79,7 @@ void directory_leave(struct directory *d)
 {
 	if (d->link == PORT_NONE || d->peers || d->left)
 		return;
-	/* If this message is lost, the registry forgets the worker when the announcement's life is over. */
+	/* If this message is lost, the registry forgets the worker when its last announcement has expired. */
 	(void)!announce(d, 0);
 	d->left = true;
 }
@@ -119,8 +122,9 @@ static uint32_t find(const struct directory *d, const char *endpoint, const uint
 	return PEERS_MAX;
 }
 
-/* Checks whether this worker may connect to a listed one. -EACCES: the listed worker's key is not on our list, or we
- * have no keys and the worker is not on this machine. key: its public key, if we have keys. */
+/* Checks whether this worker may connect to a listed one. key: the listed worker's public key, if we have keys.
+ * -EINVAL: its address is wrong. -EACCES: its key is not on our list; or we have no keys, and it has one or is not on
+ * this machine. */
 static int check_worker(const struct directory *d, const struct wire_peer *p,
 			char key[TRANSFER_KEY_TEXT], struct err *e)
 {
@@ -165,7 +169,8 @@ static void disconnect(struct directory *d, uint32_t peer, const char *why) ON(r
 	prefill_peers_remove(d->peers, peer, why);
 }
 
-/* Uses the key from the registry for a peer of --prefill whose address our key file does not name. */
+/* Uses the key that the registry lists for a peer of --prefill, if our key file does not name the peer's address and
+ * the peer is not registered (peers.h). */
 static void take_key(struct directory *d, uint32_t peer, const struct wire_peer *p)
 	ON(role_transfer)
 {

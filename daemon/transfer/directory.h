@@ -18,18 +18,19 @@ struct directory {
 	struct worker *worker; /* borrowed */
 	/* of a decode worker, borrowed; NULL: this is a prefill worker */
 	struct prefill_peers *peers;
-	uint32_t link;	  /* to the registry; PORT_NONE: no registry is used */
-	uint64_t due_ns;  /* when the next message is due */
-	uint64_t away_ns; /* since when it cannot be reached; 0: it can */
-	bool said_away, left;
-	struct wire_peer self;			   /* prefill: the announcement */
+	uint32_t link;	       /* to the registry; PORT_NONE: no registry is used */
+	uint64_t due_ns;       /* when the next message is due */
+	uint64_t away_ns;      /* since when the registry cannot be reached; 0: it can */
+	bool said_away;	       /* that was logged */
+	bool left;	       /* directory_leave was called */
+	struct wire_peer self; /* prefill: the announcement */
 	struct directory_entry entries[PEERS_MAX]; /* decode: by peer */
 	/* workers of the last list that are not usable; that have another model */
 	uint32_t n_unfit, n_other;
 };
 
-/* Begins to connect to the registry of the options, if they name one. self: of a prefill worker, the address to
- * announce unless an option names another one. */
+/* Begins to connect to the registry of the options, if they name one. peers: of a decode worker; NULL: this is a
+ * prefill worker. self: of a prefill worker, the address to announce unless an option names another one. */
 int directory_open(struct directory *d, struct worker *w, struct prefill_peers *peers,
 		   const char *self, struct err *e) MUST_CHECK;
 
@@ -38,5 +39,5 @@ void directory_hear(struct directory *d, const struct wire_message *m) ON(role_t
 /* Sends messages that are due. Returns the time at which it has to be called again. */
 uint64_t directory_tick(struct directory *d) ON(role_transfer);
 
-/* prefill: asks the registry to forget this worker at once. */
+/* Asks the registry to forget this worker at once, if it is a prefill worker. */
 void directory_leave(struct directory *d) ON(role_transfer);

@@ -9,12 +9,13 @@
 
 enum { TRANSFER_ENDPOINT_MAX = 256 }; /* bytes, with the final 0 */
 
-/* Checks an address. -EINVAL with a sentence: it cannot be listened at (`listen`), or connected to. Only an address
- * to listen at may have port 0 (the system chooses one) or host * (all addresses of this machine); it must not have a
- * name as its host. */
+/* Checks an address to listen at (`listen`) or to connect to. -EINVAL with a sentence: it cannot be used. Only an
+ * address to listen at may have port 0 (the system chooses one) or a host that means all addresses of this machine (*,
+ * 0.0.0.0, ::); its host must not be a name. */
 int transfer_endpoint_check(const char *text, bool listen, struct err *e) MUST_CHECK;
 
-/* Checks the address that an option has. Without keys, workers talk to workers on this machine alone. */
+/* Checks the address of an option, also that it is on this machine unless there are keys. keys: the file of
+ * --transfer-key; NULL: none. */
 int transfer_endpoint_option(const char *option, const char *text, bool listen, const char *keys,
 			     struct err *e) MUST_CHECK;
 
@@ -24,7 +25,8 @@ bool transfer_endpoint_is_name(const char *text);
 /* Whether only this machine can connect to the address: 127.0.0.0/8, ::1, localhost. */
 bool transfer_endpoint_is_local(const char *text);
 
-/* Whether the host stands for all addresses of this machine (*, 0.0.0.0, ::); no peer can connect to such an address. */
+/* Whether the host stands for all addresses of this machine (*, 0.0.0.0, ::); no peer can connect to such an
+ * address. */
 bool transfer_endpoint_is_any(const char *text);
 
 /* Whether the port is 0. */

@@ -3,7 +3,7 @@
  *
  *     public KEY                     this worker's public key: 40 characters (RFC 32/Z85)
  *     secret KEY                     its secret key
- *     allow KEY [tcp://HOST:PORT]    a peer's public key; with an address, the only key accepted from that address
+ *     allow KEY [tcp://HOST:PORT]    a peer's public key; with an address, that of the peer listening there
  *
  * Empty lines and lines that begin with # are ignored. Without any `allow` exactly the workers with the same key pair
  * accept each other, so one file may serve them all. The file holds a secret: it must not be readable by others than
@@ -31,18 +31,20 @@ struct transfer_keys {
 	size_t n_allowed;
 };
 
-/* Fills *ret from a file. -EINVAL names the line; -EPERM: others may read it. */
+/* Fills *ret from a file. -EINVAL: the file is wrong; the sentence names the line, if one line is at fault. -EPERM:
+ * others may read the file. */
 int transfer_keys_open(const char *path, struct transfer_keys *ret, struct err *e) MUST_CHECK;
 void transfer_keys_release(struct transfer_keys *k);
 
-/* Writes a new key pair into a new file that only its owner can read, and the public key to `public_key`. -EEXIST. */
+/* Writes a new key pair into a new file that only its owner can read, and the public key to `public_key`.
+ * -EEXIST: there is such a file. */
 int transfer_keys_create(const char *path, char public_key[TRANSFER_KEY_TEXT],
 			 struct err *e) MUST_CHECK;
 
-/* Whether a peer with this public key is accepted. */
+/* Whether a peer with this public key may connect to this worker. */
 bool transfer_keys_allow(const struct transfer_keys *k, const char *key);
 
-/* Whether a peer with this public key is accepted at this address. */
+/* Whether a peer that listens at this address may have this public key. */
 bool transfer_keys_allow_at(const struct transfer_keys *k, const char *key, const char *endpoint);
 
 /* Whether an `allow` has this address, spelt in the same way. */

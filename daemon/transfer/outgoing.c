@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* The pause between two lookups of a name. */
+/* The shortest and the longest pause between two lookups of a name. */
 #define WAIT_LEAST_NS ((uint64_t)3 * 1000000000)
 #define WAIT_MOST_NS  ((uint64_t)60 * 1000000000)
 

@@ -2,9 +2,9 @@
  * until it succeeds, and connects again when the connection breaks.
  *
  * ZeroMQ resolves host names on the one thread that a context has for all its connections. So an endpoint with a name
- * gets a context of its own, and a slow lookup delays no other connection. Each outgoing_redial resolves the name
- * again, for IPv4 and for IPv6 by turns until a connection was made. The pause between lookups grows from 3 s to a
- * minute. */
+ * gets a context of its own, and a slow lookup delays no other connection. outgoing_redial resolves the name again, for
+ * IPv4 and for IPv6 by turns until a connection was made. It does nothing until a pause has passed since the last
+ * lookup. The pause grows from 3 s to a minute. */
 #pragma once
 
 #include "daemon/transfer/socket.h"
@@ -19,7 +19,7 @@ struct outgoing {
 	void *monitor;	    /* reports when a connection is made or breaks */
 	uint32_t n_dialled; /* makes the monitor's address unique */
 	bool is_name, v6;
-	bool met;	/* a connection was made since the last redial */
+	bool met; /* the monitor has reported a connection, made or broken, since the last redial */
 	bool connected; /* a connection exists now */
 	bool lost;	/* a connection broke since this was last set to false */
 	/* of an endpoint with a name: time of the last lookup, pause before the next one */
@@ -31,14 +31,16 @@ struct outgoing {
 int outgoing_open(struct outgoing *o, void *context, const struct socket_options *so,
 		  const char *endpoint, const char *key, struct err *e) MUST_CHECK;
 
-/* Replaces the connection by a new one. Without memory there is no connection until the next call. */
+/* Replaces the connection by a new one. Does nothing if the endpoint has a name that was looked up a moment ago (see
+ * above). Without memory there is no connection until the next call. */
 void outgoing_redial(struct outgoing *o, void *context, const struct socket_options *so);
 
 /* Closes the connection; the structure is unused then. */
 void outgoing_close(struct outgoing *o);
 
-/* After outgoing_close: waits for a lookup that is under way. */
+/* After outgoing_close: frees the rest, and waits for a lookup that is under way. */
 void outgoing_free(struct outgoing *o);
 
-/* Reads the monitor's reports into connected, met and lost. */
+/* Reads the monitor's reports into connected, met and lost. Any report makes the pause before the next lookup the
+ * shortest. */
 void outgoing_look(struct outgoing *o);

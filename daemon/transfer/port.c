@@ -13,20 +13,20 @@
 enum {
 	FRAMES_MAX = 2,	  /* head and body */
 	ROUTE_MAX = 8,	  /* bytes of a route; ZeroMQ makes 5 */
-	DROPPED_MAX = 16, /* malformed messages in a row, so that other peers get a turn */
+	DROPPED_MAX = 16, /* the most messages dropped in a row, so that other peers get a turn */
 };
 
 /* An incoming connection. */
 struct incoming {
-	uint8_t route[ROUTE_MAX]; /* the name that ROUTER gave it */
+	uint8_t route[ROUTE_MAX]; /* the name that ZeroMQ's ROUTER socket gave it */
 	size_t len;		  /* of route; 0: unused */
 	char address[48];	  /* the peer's address: IPv4, or IPv6 with its zone */
 };
 
 struct port {
 	struct socket_options options;
-	/* accepts incoming connections; NULL: port_listen was not called */
-	void *context, *listening;
+	void *context; /* ZeroMQ's context of all sockets but those of outgoing endpoints with a name */
+	void *listening; /* socket of the incoming connections; NULL: port_listen was not called */
 	struct authenticator authenticator;
 	struct outgoing outgoing[PORT_OUTGOING];
 	struct incoming incoming[PORT_INCOMING];
@@ -290,8 +290,9 @@ int port_send(struct port *p, uint32_t link, const void *head, size_t len, zmq_m
 	void *socket = p->listening;
 
 	if (link < PORT_OUTGOING) {
-		/* Without a connection ZeroMQ would keep the message and send it, late, with the next one. (Its own remedy,
-		 * ZMQ_IMMEDIATE, also drops messages that came before a connection broke and were not received yet.) */
+		/* Without a connection ZeroMQ would keep the message and send it, late, with the next one. (Its own
+		 * remedy, ZMQ_IMMEDIATE, also drops messages that came before a connection broke and were not received
+		 * yet.) */
 		if (!p->outgoing[link].connected)
 			return -EHOSTUNREACH;
 		socket = p->outgoing[link].socket;

@@ -2,8 +2,8 @@
  * All connections of one process to others: a socket that listens (ROUTER), whose connections are *incoming*, and a
  * socket for each *outgoing* connection (DEALER).
  *
- * A *link* is the number of a connection: outgoing ones are below PORT_OUTGOING, incoming ones from there on. An incoming
- * connection gets its link with its first message and keeps it until port_forget.
+ * A *link* is the number of a connection: outgoing ones are below PORT_OUTGOING, incoming ones from there on. An
+ * incoming connection gets its link with its first message and keeps it until port_forget.
  *
  * A message is a head and a body, one frame each; the body may be empty. Messages of one link arrive in the order in
  * which they were sent, or not at all: a connection that breaks loses the messages that were under way.
@@ -31,12 +31,12 @@ struct port_config {
 	uint64_t largest;		  /* bytes of the largest frame that is received */
 
 	/* A connection on which nothing moves for so long is closed, and messages that wait to be sent on it are
-	 * dropped; 0: the system decides. Incoming connections last at least 30 s, and longer if the peer asks for it
-	 * (ZeroMQ's time to live). */
+	 * dropped; 0: the system decides. An incoming connection is closed after 30 s at the earliest, and later if the
+	 * peer asks for it (ZeroMQ's time to live). */
 	uint64_t patience_ns;
 
-	/* The most messages that wait to be received from a peer, and to be sent to it; 0: 2^14. Sending one more
-	 * gives -EHOSTUNREACH on an outgoing connection and -EAGAIN on an incoming one. */
+	/* The most messages that wait to be received from a peer, and to be sent to it; 0: 1000, and 2^14. Sending one
+	 * more gives -EHOSTUNREACH on an outgoing connection and -EAGAIN on an incoming one. */
 	int queue;
 };
 
@@ -59,15 +59,16 @@ void port_disconnect(struct port *p, uint32_t link);
 /* The endpoint of an outgoing connection. Borrowed until port_disconnect. */
 const char *port_endpoint(const struct port *p, uint32_t link);
 
-/* Replaces a connection by a new one and resolves its host name again. Needed because ZeroMQ gives a connection up
- * for good after it received malformed data. */
+/* Replaces a connection by a new one and resolves its host name again; does nothing if that was resolved a moment ago
+ * (outgoing.h). Needed because ZeroMQ gives a connection up for good after it received malformed data. */
 void port_reconnect(struct port *p, uint32_t link);
 
-/* Does the same and expects this key. False, and nothing is done: the connection uses that key already. */
+/* Sets the key that the peer must have and does the same: the key counts from the next connection on. False, and
+ * nothing is done: the connection uses this key already, or it is too long. */
 bool port_set_key(struct port *p, uint32_t link, const char *key);
 
-/* Whether port_wait has seen outgoing connections break since the last call; lost[i]: link i. port_receive still
- * returns messages that came before. */
+/* Whether port_wait has seen outgoing connections break since the last call of port_lost; lost[i]: that of link i did.
+ * port_receive still returns messages that came before. */
 bool port_lost(struct port *p, bool lost[PORT_OUTGOING]);
 
 /* ---- incoming connections ---- */
@@ -80,11 +81,13 @@ void port_forget(struct port *p, uint32_t link);
 
 /* ---- messages ---- */
 
-/* Waits until a message comes, a connection is made or breaks, wake_fd is readable or timeout_ms are over (< 0: none). */
+/* Waits until a message comes, an outgoing connection is made or breaks, a peer wants to connect, wake_fd is readable
+ * or timeout_ms are over (< 0: no timeout). */
 void port_wait(struct port *p, int wake_fd, int timeout_ms);
 
 /* Receives the next message. 1: head and body are the caller's, for zmq_msg_close. 0: there is none now. A malformed
- * message (more than two frames) is dropped, and so is the message of a new connection when no incoming link is free. */
+ * message (more than two frames, or none) is dropped, and so is the message of a new connection when no incoming link
+ * is free. */
 int port_receive(struct port *p, uint32_t *ret_link, zmq_msg_t *head, zmq_msg_t *body);
 
 /* Sends a copy of head. If 0 is returned, body (NULL: none) is taken, and ZeroMQ frees it when the system has it.

@@ -72,7 +72,7 @@ static const char *name_of(const struct prefill_peers *p, uint32_t peer)
 	return receiving_peer_name(&p->receiving, peer);
 }
 
-/* A new process answers at this address and knows nothing of our attempts. */
+/* Fails the attempts at a peer where a new process answers, which knows nothing of them. */
 static void fail_restarted(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	receiving_fail_peer(&p->receiving, peer, EHOSTUNREACH, "it was started again");
@@ -127,7 +127,7 @@ static void hear_pong(struct prefill_peers *p, uint32_t peer, const struct wire_
 		note_leaving(p, peer);
 }
 
-/* Our answer tells the peer that everything it sent has arrived. Its prompts then go to other peers. */
+/* The peer shuts down. Our answer tells it that everything it sent has arrived. Its prompts then go to other peers. */
 static void hear_farewell(struct prefill_peers *p, uint32_t peer) ON(role_transfer)
 {
 	struct receiving *r = &p->receiving;
@@ -224,7 +224,8 @@ void prefill_peers_leave(struct prefill_peers *p)
 
 /* ---- time ---- */
 
-/* A HELLO was sent, or could not be. Logs once that the peer is silent; when its HELLO comes, that is logged too. */
+/* Called after each HELLO; sent: it could be sent. Logs once that the peer is silent. When the peer's HELLO comes,
+ * hear_hello logs that too. */
 static void note_silence(struct prefill_peers *p, uint32_t peer, bool sent) ON(role_transfer)
 {
 	const struct worker *w = p->receiving.worker;
@@ -249,7 +250,7 @@ static void note_silence(struct prefill_peers *p, uint32_t peer, bool sent) ON(r
 					   : ", or it wants a --transfer-key");
 }
 
-/* The number of peers that take prompts. */
+/* Updates the counter of peers that take prompts. */
 static void count_peers(const struct receiving *r) ON(role_transfer)
 {
 	uint32_t n = 0;

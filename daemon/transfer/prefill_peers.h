@@ -7,7 +7,7 @@
 struct prefill_peers {
 	struct receiving receiving;
 	struct prefill_link {
-		/* time of the first HELLO without an answer; 0: the peer has answered */
+		/* time of the first HELLO since the peer's last message; 0: none was sent since */
 		uint64_t silent_ns;
 		bool said_silent; /* its silence was logged */
 		bool leaves;	  /* the peer has said that it shuts down */
@@ -18,7 +18,7 @@ struct prefill_peers {
 int prefill_peers_open(struct prefill_peers *p, struct worker *w, struct err *e) MUST_CHECK;
 void prefill_peers_close(struct prefill_peers *p);
 
-/* Begins to connect to one more; key as in port_connect. -ENOSPC: there are PEERS_MAX. */
+/* Begins to connect to one more peer; key as in port_connect. -ENOSPC: there are PEERS_MAX. */
 int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char *key,
 		      uint32_t *ret_peer, struct err *e) MUST_CHECK;
 
@@ -26,15 +26,19 @@ int prefill_peers_add(struct prefill_peers *p, const char *endpoint, const char 
 void prefill_peers_remove(struct prefill_peers *p, uint32_t peer, const char *why)
 	ON(role_transfer);
 
-/* Anything came on a link, even if it cannot be read. */
+/* A message came on a link, even one that cannot be read. */
 void prefill_peers_seen(struct prefill_peers *p, uint32_t link) ON(role_transfer);
+
+/* Handles a message. Its frames are moved into a note that needs them. */
 void prefill_peers_hear(struct prefill_peers *p, uint32_t link, const struct wire_message *m,
 			zmq_msg_t *head, zmq_msg_t *body) ON(role_transfer);
 
-/* Handles broken connections; lost[i]: that of link i broke. */
+/* Takes peers whose connections broke for dead, and fails the attempts there; lost[i]: the connection of link i
+ * broke. */
 void prefill_peers_lost(struct prefill_peers *p, const bool lost[PORT_OUTGOING]) ON(role_transfer);
 
-/* Sends messages that are due. Returns the time at which it has to be called again. */
+/* Sends HELLOs and PINGs that are due, and fails the attempts at silent peers and overdue deliveries. Returns the time
+ * at which it has to be called again. */
 uint64_t prefill_peers_tick(struct prefill_peers *p) ON(role_transfer);
 
 /* Tells the peers that this worker shuts down. */

@@ -105,9 +105,8 @@ static void say_abort(struct receiving *r, const struct attempt *a) ON(role_tran
 	(void)!worker_say(r->worker, a->link, &m, NULL);
 }
 
-/* Whether a peer that is shutting down refused the prompt before it began to compute. Another peer is then tried, and
- * no failure is counted. */
-static bool was_refused_unstarted(const struct attempt *a)
+/* Whether the attempt failed only because a worker shuts down, before any data came. That is counted as no failure. */
+static bool was_given_back(const struct attempt *a)
 {
 	struct delivery_counts counts;
 
@@ -120,7 +119,7 @@ static void end_failed(struct receiving *r, struct attempt *a) ON(role_transfer)
 	say_abort(r, a);
 	log_info("transfer: %s: %s", receiving_peer_name(r, peer_of(r, a)),
 		 delivery_error(a->delivery)->text);
-	if (!was_refused_unstarted(a))
+	if (!was_given_back(a))
 		atomic_fetch_add(&r->worker->config.counters->prompts_failed, 1);
 	unload_peer(r, a);
 	end_lost(r, a);
@@ -165,7 +164,8 @@ static void end_complete(struct receiving *r, struct attempt *a) ON(role_transfe
 
 /* ---- handing over ---- */
 
-/* Sends PREPARE to one peer. False: it could not be sent. */
+/* Sends PREPARE to one peer. False: it could not be sent, or memory is short. n_cached: pages that the peer is thought
+ * to have. */
 static bool ask_peer(struct receiving *r, struct prompt *p, uint32_t peer, uint32_t n_cached)
 	ON(role_transfer)
 {
@@ -224,7 +224,7 @@ void receiving_drop(struct receiving *r, uint64_t number)
 
 /* ---- receiving ---- */
 
-/* The frames move into the note, so the pointers of window and data are made to point there. */
+/* Sends NOTE_DATA. The frames move into the note, so the pointers of its window and data are made to point there. */
 static void note_data(struct receiving *r, struct attempt *a, zmq_msg_t *head, zmq_msg_t *body)
 	ON(role_transfer)
 {

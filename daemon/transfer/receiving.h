@@ -11,10 +11,10 @@ struct receiving {
 	struct peers *peers;   /* owned */
 	uint32_t link_of_peer[PEERS_MAX];
 	uint32_t peer_of_link[PORT_OUTGOING]; /* PEERS_MAX: none */
-	uint64_t last_delivery;
+	uint64_t last_delivery;		      /* id of the last delivery */
 };
 
-/* A prompt that the engine thread wants to hand over. */
+/* A prompt for which no peer was chosen yet. */
 struct prompt {
 	uint64_t attempt, tried; /* as in struct transfer_ask */
 	uint32_t n_tokens, n_have, n_choices;
@@ -36,10 +36,11 @@ const char *receiving_peer_name(const struct receiving *r, uint32_t peer);
 /* Whether an attempt at this peer is under way. */
 bool receiving_is_busy(const struct receiving *r, uint32_t peer) ON(role_transfer);
 
-/* Offers a prompt to one peer after the other until one takes it. If none does, sends NOTE_LOST. */
+/* Sends PREPARE to the peer that peers_choose names; if it cannot be sent, to the next one. If no peer is left,
+ * sends NOTE_LOST. */
 void receiving_ask(struct receiving *r, struct prompt *p) ON(role_transfer);
 
-/* Ends an attempt that the engine thread no longer wants. */
+/* Aborts an attempt that the engine thread no longer wants. */
 void receiving_drop(struct receiving *r, uint64_t number) ON(role_transfer);
 
 /* Handles a WINDOW or STATUS of an attempt. The frames of an accepted WINDOW are moved into a note. */

@@ -6,7 +6,7 @@
 enum {
 	/* milliseconds in which frames may still be sent after a socket was closed */
 	LINGER_MS = 500,
-	/* messages that may wait, far more than the WINDOWs on the way; other messages are short */
+	/* messages that may wait for each peer: far more than the WINDOWs under way; other messages are short */
 	QUEUE = 1 << 14,
 };
 
@@ -38,7 +38,7 @@ void *socket_new(void *context, int type, bool v6, const struct socket_options *
 	socket_set_int(s, ZMQ_IPV6, v6);
 	socket_set_int(s, ZMQ_SNDHWM, o->queue ? o->queue : QUEUE);
 	if (o->queue)
-		socket_set_int(s, ZMQ_RCVHWM, o->queue);
+		socket_set_int(s, ZMQ_RCVHWM, o->queue); /* else ZeroMQ's own limit, 1000 */
 	/* Without this limit a peer that is stopped, or reads nothing, would keep the memory of all messages to it. */
 	if (type == ZMQ_ROUTER && patience_ms)
 		patience_ms = MAX(patience_ms, (int)SOCKET_PATIENCE_MS);

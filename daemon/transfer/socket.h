@@ -8,18 +8,19 @@
 
 #include "daemon/transfer/keys.h"
 
-/* The shortest time, in milliseconds, that a listening socket lets a peer take no data; a peer may ask for a longer
- * one. */
+/* A listening socket closes a connection whose peer takes no data for patience_ms, but not before so many
+ * milliseconds. */
 enum { SOCKET_PATIENCE_MS = 30000 };
 
 struct socket_options {
 	const struct transfer_keys *keys; /* borrowed; NULL: nothing is encrypted */
 	uint64_t largest;		  /* bytes of the largest frame that is received */
-	int queue; /* messages that wait on the way from or to a peer; 0: 2^14 */
+	/* The most messages that wait to be received from a peer, and to be sent to it; 0: 1000, and 2^14. */
+	int queue;
 	int patience_ms; /* a connection on which nothing moves for so long is closed; 0: the system decides */
 };
 
-/* New. NULL: zmq_errno says why, or the context is NULL. */
+/* New; type: ZMQ_DEALER or ZMQ_ROUTER; v6: whether it uses IPv6. NULL: zmq_errno says why, or the context is NULL. */
 void *socket_new(void *context, int type, bool v6, const struct socket_options *o);
 
 /* Encrypts the connections of a socket; call it before the socket connects or listens. The first: to a peer with this
@@ -34,7 +35,7 @@ void socket_keep_alive(void *socket, const struct socket_options *o);
 
 void socket_set_int(void *socket, int option, int value);
 
-/* Whether a socket needs IPv6 for this endpoint. IPv6 is needed for names too. */
+/* Whether a socket for this endpoint has to use IPv6: for an IPv6 address, a name or *. */
 bool socket_needs_v6(const char *endpoint);
 
 /* Fills *e from zmq_errno and returns -errno. */

@@ -1,6 +1,7 @@
 /*
- * The file of --transfer-trace: a line for each event of a delivery, tab-separated: nanoseconds of the monotonic clock,
- * event, delivery, first layer, layers, first token, tokens, bytes. Lines that the file does not take are dropped.
+ * The file of --transfer-trace has a line for each event of a delivery. Its fields, separated by tabs: nanoseconds of
+ * the monotonic clock, event, delivery (hexadecimal), first layer, layers, first token, tokens, bytes. A line that
+ * cannot be written is lost, which is logged.
  */
 #pragma once
 
@@ -21,6 +22,6 @@ struct trace {
 int trace_open(struct trace *t, const char *path, struct err *e) MUST_CHECK;
 void trace_close(struct trace *t);
 
-/* w NULL: the event concerns the whole prompt. */
+/* Writes a line. w NULL: the event concerns the whole prompt, and the fields from the first layer on are 0. */
 void trace_write(struct trace *t, uint64_t ns, const char *event, uint64_t delivery,
 		 const struct wire_window *w);

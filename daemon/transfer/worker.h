@@ -21,8 +21,9 @@
 #include "daemon/transfer/types.h"
 #include "protocol/transfer/delivery.h"
 
-/* The longest wait for peers at the end. A connection that is closed while its peer still sends is reset, and data on
- * the way are lost (RFC 1122, 4.2.2.13). So a worker that shuts down tells its peers and waits for their answers. */
+/* The longest time that a prefill worker waits for its peers when it shuts down. A connection that is closed while its
+ * peer still sends is reset, and data on the way are lost (RFC 1122, 4.2.2.13). So the worker tells its peers, and
+ * waits for their answers. */
 #define WORKER_FAREWELL_NS ((uint64_t)1 * 1000000000)
 
 /* A peer that cannot be reached is logged after WORKER_AWAY_NS. A peer that is connected but silent, or that has said
@@ -38,10 +39,11 @@ struct attempt {
 	struct delivery *delivery; /* owned */
 	uint64_t tried;		   /* decode: as in struct transfer_note */
 	uint32_t n_choices;
-	uint64_t n_tokens;     /* prompt tokens to compute, as far as this worker knows */
+	uint64_t n_tokens; /* prompt tokens that count as load of the prefill worker (peers.h) */
 	struct wire_key *keys; /* [n_keys] prefill: of the prompt's whole pages; owned */
 	uint32_t n_keys;
-	uint32_t n_cached; /* prefill: cached tokens of the prompt, known with the draws */
+	uint32_t
+		n_cached; /* prefill: prompt tokens that were cached here; set with the first tokens */
 	/* The note that ends the attempt, made at its beginning so that its end needs no memory. Owned. */
 	struct transfer_note *end;
 };
@@ -54,11 +56,11 @@ struct worker {
 	struct trace trace;
 	struct list attempts;
 	struct buf out;		    /* the frame that is being sent */
-	uint64_t now_ns;	    /* the time, updated after each wait of the thread */
+	uint64_t now_ns;	    /* the time, updated after each wait and with each message */
 	atomic_bool draining, quit; /* any thread sets them, once */
 	int wake_fd;		    /* eventfd: readable when the thread has work */
 	struct queue notes;	    /* notes to the engine thread */
-	_Atomic uint32_t n_asked;   /* the NOTE_ASKEDs among them */
+	_Atomic uint32_t n_asked;   /* how many of them are NOTE_ASKEDs */
 	struct {
 		uint64_t unreached_ns; /* when messages began to fail; 0: they can be sent */
 		bool said_version;     /* it was logged that the peer has another version */
@@ -67,7 +69,8 @@ struct worker {
 
 int worker_open(struct worker *w, const struct transfer_config *config, struct err *e) MUST_CHECK;
 
-/* Closes the port, after which no ZeroMQ thread calls anything. Attempts must have ended. worker_free does the rest. */
+/* Closes the port; afterwards no thread of ZeroMQ calls return_parcel (sending.c). Attempts must have ended.
+ * worker_free does the rest. */
 void worker_close(struct worker *w);
 void worker_free(struct worker *w);
 
@@ -87,16 +90,18 @@ void worker_refuse(struct worker *w, uint32_t link, int code, const char *text) 
 /* Sends REFUSE with ESHUTDOWN: because this worker shuts down, or as the answer to a peer that does. */
 void worker_farewell(struct worker *w, uint32_t link) ON(role_transfer);
 
-/* Notes whether a message could be sent on an outgoing link; after 3 s without a connection it connects again. */
+/* To be called after a message on an outgoing link; reached: it could be sent. After 3 s in which none could, the link
+ * is connected again. */
 void worker_reached(struct worker *w, uint32_t link, bool reached) ON(role_transfer);
 
-/* A message of another version came on an outgoing link: logged once. */
+/* A message of another version came on an outgoing link; logs that once for each process there. */
 void worker_other_version(struct worker *w, uint32_t link, const struct err *why) ON(role_transfer);
 
-/* An outgoing link is new, or its peer is another process: the notes of the two functions above are cleared. */
+/* An outgoing link is new, or its peer is another process: forgets what the two functions above have noted. */
 void worker_forget_link(struct worker *w, uint32_t link);
 
-/* Logs that an option names an address which no `allow` of the key file has; the peer must then have our own key. */
+/* Warns if the key file has an `allow`, but none with the address that an option names: the peer there must then have
+ * our own key. */
 void worker_key_assumed(const struct worker *w, const char *option, const char *endpoint);
 
 /* ---- attempts ---- */
@@ -106,11 +111,12 @@ struct attempt *attempt_new(struct worker *w, uint64_t number, uint32_t link, st
 	ON(role_transfer);
 void attempt_free(struct attempt *a);
 
-/* Sends the attempt's last note, and frees the attempt. */
+/* Sends the attempt's last note, of this type, and frees the attempt. */
 void attempt_end(struct worker *w, struct attempt *a, enum transfer_note_type type)
 	ON(role_transfer);
 
-/* The attempt of a link's delivery; NULL: there is none. */
+/* The attempt that has this delivery, or this number; NULL: there is none. Deliveries of different links may have the
+ * same id. */
 struct attempt *attempt_of_delivery(struct worker *w, uint32_t link, uint64_t delivery)
 	ON(role_transfer);
 struct attempt *attempt_of_number(struct worker *w, uint64_t number) ON(role_transfer);
@@ -126,7 +132,9 @@ struct attempt *attempt_next_failed(struct worker *w) ON(role_transfer);
 
 /* ---- notes ---- */
 
-struct transfer_note *note_new(enum transfer_note_type type,
-			       uint64_t attempt);	   /* NULL: out of memory */
+/* A new note; NULL: out of memory. */
+struct transfer_note *note_new(enum transfer_note_type type, uint64_t attempt);
 void note_send(struct worker *w, struct transfer_note *n); /* takes n */
-struct transfer_note *note_next(struct worker *w);	   /* engine thread */
+
+/* The next note, the caller's to free; NULL: there is none. On the engine thread. */
+struct transfer_note *note_next(struct worker *w);

@@ -33,7 +33,7 @@ struct delivery {
 
 	/* sender */
 	uint64_t n_out, n_sent; /* messages: allowed to be sent; taken by the transport */
-	bool finished;		/* the STATUS of success is the last message */
+	bool finished;		/* delivery_finish was called: no further message is allowed */
 };
 
 /* ---- ending ---- */

@@ -101,8 +101,8 @@ int delivery_hear(struct delivery *d, const struct wire_status *s, uint64_t now_
 int delivery_prepare(struct delivery *d, const struct wire_prepare *p, uint64_t now_ns,
 		     struct err *e) MUST_CHECK;
 
-/* Numbers a WINDOW that is about to be sent. -errno: it must not be sent. Then the delivery has ended, or fails by this
- * call, because PREPARE has not come or did not ask for these data. */
+/* Numbers a WINDOW that is about to be sent. -errno: it must not be sent. Then the delivery has ended or its STATUS
+ * of success was made; or it fails by this call, because PREPARE has not come or did not ask for these data. */
 int delivery_send(struct delivery *d, struct wire_window *w, uint64_t now_ns,
 		  struct err *e) MUST_CHECK;
 

@@ -175,8 +175,9 @@ struct wire_prepare {
 };
 
 struct wire_window {
-	uint32_t sequence;		/* number of the WINDOW in its delivery, from 0 on */
-	uint32_t first_token, n_tokens; /* the prompt's tokens that the step computed */
+	uint32_t sequence; /* number of the WINDOW in its delivery, from 0 on */
+	uint32_t first_token,
+		n_tokens; /* the prompt's tokens that a step of the prefill worker computed */
 	uint32_t first_layer, n_layers; /* every run is of one of these layers */
 	uint32_t n_runs;
 	const struct wire_run *runs;

@@ -1,7 +1,7 @@
 /* The prefill workers that a decode worker knows ("peers"): which of them answer, their load, the pages that they have
  * cached, and the choice of one for a prompt.
  *
- *     Connecting ── HELLO ──> Registered ── 2 PINGs unanswered, or the connection broke ──> Dead ── HELLO ──> Registered
+ *     Connecting ── HELLO ──> Registered ── 2 PINGs unanswered, or connection broke ──> Dead ── HELLO ──> Registered
  *     any state ── REFUSE, or a HELLO that does not fit ──> Refused ── a HELLO that fits ──> Registered
  *
  * peers_tick tells the caller which messages to send: HELLO to a peer that is not registered, PING to one that is. A

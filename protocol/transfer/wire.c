@@ -186,7 +186,7 @@ static int check_message(const struct wire_message *m, const struct wire_form *f
 	return form->check && form->check(m, e) < 0 ? -EINVAL : 0;
 }
 
-/* cannot overflow: check_message has bounded the arrays */
+/* The bytes of a message's frame. The sum cannot overflow, because check_message has bounded the arrays. */
 static size_t message_bytes(const struct wire_message *m, const struct wire_form *form)
 {
 	size_t bytes = WIRE_HEADER;

@@ -1,6 +1,6 @@
 /*
- * Messages (message.h) to frames and back. The fields, their sizes and ranges are a table in wire_form.c, which parser and
- * encoder share.
+ * Messages (message.h) to frames and back. The fields, their sizes and ranges are a table in wire_form.c, which parser
+ * and encoder share.
  *
  * Every value of a frame is checked before it is used. Parsing allocates nothing and copies no array: the pointers of a
  * parsed message point into the frame. Pure, any thread.
