@@ -12,7 +12,7 @@
 void publish_row(struct scheduler *s, const struct plan_row *row, const struct step_row *more,
 		 bool computed);
 
-/* Takes the slot with the state that q's next row reads from q, to make a checkpoint of it. The slot is pinned for that
+/* Takes from q the slot with the state that its next row reads, to make a checkpoint of it. The slot is pinned for that
  * row, and q gets another one to write. Returns the slot, which is the caller's now; POOL_NONE, and nothing changed: no
  * other slot can be had. */
 uint32_t publish_give_slot(struct scheduler *s, struct sequence *q) MUST_CHECK;

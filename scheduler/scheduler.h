@@ -162,8 +162,8 @@ struct scheduler_stats {
 	uint64_t misses[PREFIX_MISS_N];	    /* first admissions by reason of the miss */
 	uint64_t loads_begun, loads_failed; /* times that a request waited for items (tiering.h) */
 	uint64_t stores_dropped;	    /* items that left the device before they were stored */
-	uint64_t shared_waits;		    /* requests that waited for another one's prefill */
-	uint64_t receives, receives_failed; /* prompts that other workers were to send */
+	uint64_t shared_waits; /* times that a request waited for another one's prefill */
+	uint64_t receives, receives_failed; /* times that another worker was to send a prompt */
 	struct prefix_stats cache;
 };
 

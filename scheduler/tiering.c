@@ -150,8 +150,8 @@ void tiering_used(struct scheduler *s, const struct request *r, const struct pre
 	if (!n || !tiering(s, r))
 		return;
 	prefix_cache_origins(s->cache, path, s->tier_origins);
-	/* Pages behind the prompt have tokens that the request generated itself. It stored them lately, so they need
-	 * no mark. */
+	/* Pages behind the prompt have tokens that the request generated itself. They were stored lately, so their use
+	 * is not reported. */
 	for (uint32_t i = MIN(n, whole); i-- > 0;) {
 		item = (struct tier_item){.key = r->ask.page_keys[i],
 					  .origin = s->tier_origins[i],
