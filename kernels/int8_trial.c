@@ -29,7 +29,7 @@ struct int8_trial {
 	uint64_t alignment;
 	bool cpu;
 	struct store weights, x, q, out;
-	cl_mem matrices[MATRICES_MAX]; /* parts of weights */
+	cl_mem matrices[MATRICES_MAX]; /* parts of the buffer `weights` */
 	uint32_t n_matrices, next;
 };
 

@@ -67,7 +67,7 @@ struct tuning {
 	uint32_t queries; /* queries of an attention tile, about */
 	/* column blocks of a group of decode_step.cl; 0: the variant does not use that file */
 	uint32_t decode_blocks;
-	enum kernel_packing packing; /* packing of bf16 weights */
+	enum kernel_packing packing; /* packing of bf16 weights that are not coded */
 	/* lanes of a group of a product on tensor cores; 0: the variant does not use them */
 	uint32_t tensor_lanes;
 	uint32_t tensor_columns; /* columns of such a group */

@@ -122,7 +122,7 @@ void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, c
 	bool tensor = !router && kernels_on_tensor_cores(k);
 	struct tuning_place p = tuning_place_of(router ? TUNING_NONE : TUNING_PRODUCT, N, K, M);
 	uint32_t cut = cuts_find(&k->cuts, &p);
-	bool router_tiles = router && k->tuning->lanes > 1; /* router.cl */
+	bool router_tiles = router && k->tuning->lanes > 1; /* of router.cl */
 
 	LAUNCH_CUT(k, cut, router ? K_ROUTER_GEMM : K_GEMM_STORE,
 		   tensor ? k->tuning->tensor_lanes

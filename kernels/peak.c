@@ -13,8 +13,8 @@
 #include "kernels/library.h"
 
 enum {
-	ACCUMULATORS = 16, /* peak.cl */
-	MMA_CHAINS = 8,	   /* nvidia/peak.cl */
+	ACCUMULATORS = 16, /* as in generic/peak.cl */
+	MMA_CHAINS = 8,	   /* as in nvidia/peak.cl */
 	MMA_FLOPS = 2 * 16 * 8 * 16,
 	MMA_INT8_OPS = 2 * 16 * 8 * 32,
 	GPU_LANES = 256,
@@ -43,7 +43,8 @@ struct peaks {
 	size_t readers, copiers, busy; /* groups that read, copy, compute */
 	size_t block;		       /* bytes of a block_t */
 	cl_uint rounds;
-	double flops_a_round, dot_a_round, int8_a_round, dp4a_a_round; /* of a group */
+	/* operations of a group in a round */
+	double flops_a_round, dot_a_round, int8_a_round, dp4a_a_round;
 };
 
 /* ---- known peaks ---- */

@@ -61,7 +61,7 @@ void profile_free(struct profile *p)
 {
 	if (!p)
 		return;
-	clFinish(p->queue); /* reads of task lists */
+	clFinish(p->queue); /* so that no read still writes into a task list */
 	forget(p);
 	free(p->notes);
 	free(p->timings);

@@ -27,7 +27,7 @@ struct kernel_timing {
 
 struct profile;
 
-/* New. The queue is borrowed. */
+/* New; NULL: out of memory. The queue is borrowed. */
 struct profile *profile_new(cl_command_queue queue);
 void profile_free(struct profile *p);
 

@@ -60,8 +60,8 @@ static const struct program {
 		bool experts;	   /* only for an MLP with experts */
 	} kernels[KERNELS_MAX];
 	bool (*needed)(const struct kernels *k); /* NULL: every shape needs it */
-	enum cut_program cuts;			 /* compiled for each cut of this program */
-	bool each_mlp;				 /* and for each MLP */
+	enum cut_program cuts; /* compiled for each cut of this kind of programs */
+	bool each_mlp;	       /* and for each MLP */
 	bool floats; /* it does not depend on the type of elements: models of both types share the program */
 	bool int8;	    /* compiled by kernels_open_int8 alone */
 	uint32_t gpu_lanes; /* of a group on a GPU; 0: as the variant says */

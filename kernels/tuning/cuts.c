@@ -88,7 +88,7 @@ static void add(struct cuts *c, const struct cuts_source *source, struct tuning_
 	for (size_t i = 0; i < TUNING_M_BUCKETS; i++) {
 		const struct tuning_row *row = NULL;
 		struct tuning_cut wanted;
-		size_t looked = 0; /* tables */
+		size_t looked = 0; /* tables that were searched */
 
 		p.m = tuning_m_buckets[i];
 		while (!row && looked < ARRAY_SIZE(source->tables))
