@@ -181,7 +181,7 @@ static void take_asked(struct handoff_send *h, const struct transfer_note *n)
 	}
 	s->attempt = n->attempt;
 	s->began_ns = clock_now_ns();
-	s->peer = n->peer;
+	s->peer = n->link;
 	s->n_prompt = p->n_tokens;
 	s->n_choices = p->n_choices;
 	list_init(&s->node);

@@ -70,7 +70,7 @@ static int announce(struct directory *d, uint64_t ttl) ON(role_transfer)
 			     .peer = d->self},
 	};
 
-	/* The model is known only when the thread runs. */
+	/* The model is known only after config.identify, which the transfer thread calls first. */
 	memcpy(m.announce.peer.model, d->worker->hello.model, WIRE_ID);
 	return worker_say(d->worker, d->link, &m, NULL);
 }
@@ -102,7 +102,8 @@ static bool is_registered(const struct directory *d, uint32_t peer)
 	return i.state == PEER_REGISTERED;
 }
 
-/* The first peer, except `except`, that has this endpoint or that is registered as this worker; either may be NULL.
+/* The first peer, except `except`, that has this endpoint or that is registered as this worker. endpoint or worker
+ * may be NULL.
  * PEERS_MAX: there is none. */
 static uint32_t find(const struct directory *d, const char *endpoint, const uint8_t *worker,
 		     uint32_t except)

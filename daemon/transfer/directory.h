@@ -25,8 +25,8 @@ struct directory {
 	bool left;	       /* directory_leave was called */
 	struct wire_peer self; /* prefill: the announcement */
 	struct directory_entry entries[PEERS_MAX]; /* decode: by peer */
-	/* workers of the last list that are not usable; that have another model */
-	uint32_t n_unfit, n_other;
+	uint32_t n_unfit; /* workers of the last list that have our model and cannot be used */
+	uint32_t n_other; /* workers of the last list that have another model */
 };
 
 /* Begins to connect to the registry of the options, if they name one. peers: of a decode worker; NULL: this is a

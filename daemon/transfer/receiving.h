@@ -30,7 +30,7 @@ void prompt_release(struct prompt *p);
 
 int receiving_open(struct receiving *r, struct worker *w, struct err *e) MUST_CHECK;
 
-/* The peer's endpoint, for log messages. Borrowed. */
+/* The peer's endpoint, for log messages. Borrowed until the peer is removed. */
 const char *receiving_peer_name(const struct receiving *r, uint32_t peer);
 
 /* Whether an attempt at this peer is under way. */

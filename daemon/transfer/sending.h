@@ -10,8 +10,8 @@ struct sending {
 	uint64_t last_number;  /* of the last attempt */
 	int32_t *page;	       /* [page_tokens] work space; owned */
 	struct gossip gossip;  /* keys of pages that the prompts left in the cache */
-	struct queue
-		returned; /* struct transfer_parcel that ZeroMQ has sent, pushed by ZeroMQ's threads */
+	/* struct transfer_parcel that ZeroMQ has sent, or dropped; pushed by ZeroMQ's threads */
+	struct queue returned;
 };
 
 int sending_open(struct sending *s, struct worker *w, struct err *e) MUST_CHECK;

@@ -114,7 +114,7 @@ int transfer_draws(struct transfer *t, uint64_t attempt, const struct draw_resul
 	return 0;
 }
 
-/* If memory is short, the task is lost; the delivery then ends by a timeout. */
+/* If memory is short, the task is lost; the delivery then ends by a timeout of the decode worker. */
 void transfer_fail(struct transfer *t, uint64_t attempt, const struct err *why)
 {
 	struct task *k = new_task(TASK_FAIL, attempt);

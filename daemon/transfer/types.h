@@ -42,7 +42,7 @@ enum transfer_note_type {
 	NOTE_SENT,    /* prefill: everything was sent */
 	NOTE_DATA,    /* decode: a WINDOW came; its data are to be written to the device */
 	NOTE_CAME, /* decode: the first tokens; all data have arrived, in the notes before this one */
-	NOTE_LOST, /* decode: the prompt will not come from this peer */
+	NOTE_LOST, /* decode: the attempt has failed, or there was no peer to ask */
 };
 
 /* Every link (port.h) is below this number. */
@@ -52,14 +52,14 @@ struct transfer_note {
 	struct queue_node node;
 	enum transfer_note_type type;
 	uint64_t attempt;
-	uint32_t peer;		     /* ASKED: the link to the decode worker */
+	uint32_t link;		     /* ASKED: the link to the decode worker */
 	struct wire_prepare prepare; /* ASKED: points into head */
 	struct wire_window window;   /* DATA: points into head */
-	const void
-		*data; /* DATA: [wire_window_bytes] bytes of the window's runs; points into body */
+	/* DATA: [wire_window_bytes] the bytes of the window's runs; points into body */
+	const void *data;
 	struct draw_result *draws; /* [n_draws] CAME; owned */
 	uint32_t n_draws;
-	/* LOST: the peers that were tried for this prompt, this one included, as bits; pass them to the next
+	/* LOST: the peers that were tried for this prompt, this one included (bit i: peer i); pass them to the next
 	 * transfer_ask. The same bits as in transfer_ask mean that no peer was left to try. */
 	uint64_t tried;
 	zmq_msg_t head, body; /* ASKED, DATA; transfer_note_free closes them */

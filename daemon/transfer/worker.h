@@ -42,8 +42,8 @@ struct attempt {
 	uint64_t n_tokens; /* prompt tokens that count as load of the prefill worker (peers.h) */
 	struct wire_key *keys; /* [n_keys] prefill: of the prompt's whole pages; owned */
 	uint32_t n_keys;
-	uint32_t
-		n_cached; /* prefill: prompt tokens that were cached here; set with the first tokens */
+	/* prefill: prompt tokens that were cached here; set with the first tokens */
+	uint32_t n_cached;
 	/* The note that ends the attempt, made at its beginning so that its end needs no memory. Owned. */
 	struct transfer_note *end;
 };

@@ -16,8 +16,8 @@ struct delivery {
 	bool sends;
 	enum delivery_status status;
 	struct err error; /* code 0: it has not failed */
-	uint64_t
-		progress_ns; /* time of the last progress, from which the timeout runs; then of the end */
+	/* time of the last progress, from which the timeout runs; then of the end */
+	uint64_t progress_ns;
 
 	uint32_t n_prompt, n_choices; /* n_prompt 0: a sender without PREPARE */
 	struct pieces pieces;
@@ -28,7 +28,7 @@ struct delivery {
 	/* receiver */
 	uint64_t *sequences;	    /* a bit for each WINDOW that came; owned, NULL after the end */
 	uint64_t end_sequence;	    /* the highest number of a WINDOW that came, plus 1 */
-	enum delivery_status heard; /* the last status that the peer sent */
+	enum delivery_status heard; /* the highest status that the peer sent */
 	uint32_t announced_windows; /* n_windows of its Success */
 
 	/* sender */
@@ -349,7 +349,7 @@ static int take_status(struct delivery *d, const struct wire_status *s, uint64_t
 	if (r < 0)
 		return r;
 	d->heard = MAX(d->heard, (enum delivery_status)s->status);
-	/* Only settle makes it Success, when the data are here as well. */
+	/* Only settle raises this side's status to Success, when the data are here as well. */
 	raise_to(d,
 		 MIN((enum delivery_status)s->status, (enum delivery_status)DELIVERY_TRANSFERRING),
 		 now_ns);

@@ -161,8 +161,8 @@ struct wire_refuse {
 struct wire_prepare {
 	const struct wire_i32 *tokens; /* [n_tokens] the prompt */
 	uint32_t n_tokens;
-	uint32_t
-		n_have; /* leading tokens whose pages are not to be sent: whole pages; < n_tokens */
+	/* leading tokens whose pages are not to be sent: whole pages, fewer tokens than n_tokens */
+	uint32_t n_have;
 	uint32_t n_choices;
 	uint32_t min_tokens;	/* > 0: end tokens must not be drawn */
 	int32_t priority;	/* lower first */
@@ -201,13 +201,13 @@ struct wire_ping {
 
 struct wire_pong {
 	uint64_t sequence; /* sequence of the PING that it answers; 0: it answers none */
-	uint64_t
-		queued_tokens; /* the sum of n_tokens - n_have over the deliveries that have not ended */
-	uint32_t running;      /* deliveries that have not ended */
-	uint8_t draining;      /* 1: the sender accepts no new prompts */
+	/* the sum of n_tokens - n_have (PREPARE) over the deliveries that have not ended */
+	uint64_t queued_tokens;
+	uint32_t running;  /* deliveries that have not ended */
+	uint8_t draining;  /* 1: the sender accepts no new prompts */
 	uint8_t forgotten; /* 1: pages that were cached before those of `keys` are gone */
 	uint32_t n_keys;
-	/* newly cached pages; a page follows the page before it in its prompt */
+	/* keys of newly cached pages; the key of a page follows that of the page before it in its prompt */
 	const struct wire_key *keys;
 };
 
