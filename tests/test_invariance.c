@@ -7,8 +7,9 @@
  * 32, arriving at different steps, with several prefill budgets, with pages, slots and seats renamed, and again and
  * again in the same memory. Some request scores of their prompt. Every token and every bit of every log-probability
  * must be the same as alone, with every kernel variant that runs here, with a decode step in one launch and in many,
- * and for pages of 64 and 128 tokens; and the variants must agree with one another. `full` runs every combination and
- * more orders of pages, otherwise the large batches are the shuffled ones. */
+ * and for pages of 64 and 128 tokens; and the variants must agree with one another. In float32 the x86 kernels are the
+ * generic ones, so one engine there has them. `full` runs every combination and more orders of pages, otherwise the
+ * large batches are the shuffled ones. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -199,22 +200,27 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 		enum engine_kernels kernels;
 		const char *name;
 		uint32_t page_tokens;
-		bool always;   /* else only with `full` */
 		bool separate; /* no step in one launch */
 		bool plain;    /* weights are not coded */
 		bool tuned;    /* cut otherwise at most sizes */
+		enum {
+			ALWAYS,
+			BFLOAT16, /* in float32 it has the kernels and weights of a row with another name */
+			FULL
+		} when; /* with `full` all run */
 	} engines[] = {
-		{ENGINE_KERNELS_GENERIC, "generic", 64, true, false},
-		{ENGINE_KERNELS_X86, "x86", 64, true, false},
-		{ENGINE_KERNELS_GENERIC, "generic", 128, false, false},
-		{ENGINE_KERNELS_X86, "x86", 128, true, false},
-		{ENGINE_KERNELS_GENERIC, "separate launches", 64, true, true},
-		{ENGINE_KERNELS_X86, "x86 with plain weights", 64, true, false, true},
-		{ENGINE_KERNELS_GENERIC, "generic, tuned,", 64, true, false, false, true},
-		{ENGINE_KERNELS_X86, "x86, tuned,", 64, true, false, false, true},
-		{ENGINE_KERNELS_X86, "x86, tuned, plain,", 64, false, false, true, true},
-		{ENGINE_KERNELS_X86, "x86, tuned, separate launches,", 64, false, true, false,
-		 true},
+		{ENGINE_KERNELS_GENERIC, "generic", 64},
+		{ENGINE_KERNELS_X86, "x86", 64, .when = BFLOAT16},
+		{ENGINE_KERNELS_GENERIC, "generic", 128, .when = FULL},
+		{ENGINE_KERNELS_X86, "x86", 128},
+		{ENGINE_KERNELS_GENERIC, "separate launches", 64, .separate = true},
+		{ENGINE_KERNELS_X86, "x86 with plain weights", 64, .plain = true, .when = BFLOAT16},
+		{ENGINE_KERNELS_GENERIC, "generic, tuned,", 64, .tuned = true},
+		{ENGINE_KERNELS_X86, "x86, tuned,", 64, .tuned = true, .when = BFLOAT16},
+		{ENGINE_KERNELS_X86, "x86, tuned, plain,", 64, .plain = true, .tuned = true,
+		 .when = FULL},
+		{ENGINE_KERNELS_X86, "x86, tuned, separate launches,", 64, .separate = true,
+		 .tuned = true, .when = FULL},
 	};
 	struct tuning_table *table;
 	struct err e = {0};
@@ -225,7 +231,8 @@ static void test_engines(struct engine_options o, bool full, int32_t *prompts)
 	if (!ok(tuning_parse("cuts", cuts, strlen(cuts), &table, &e) == 0, "a table %s", e.text))
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(engines); i++) {
-		if (!engines[i].always && !full)
+		if (!full && (engines[i].when == FULL ||
+			      (engines[i].when == BFLOAT16 && o.dtype != ENGINE_BFLOAT16)))
 			continue;
 		o.kernels = engines[i].kernels;
 		o.page_tokens = engines[i].page_tokens;

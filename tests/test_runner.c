@@ -671,9 +671,12 @@ int main(int argc, char **argv)
 		return 2;
 	dtype = strcmp(argv[2], "bfloat16") ? ENGINE_FLOAT32 : ENGINE_BFLOAT16;
 	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++) {
-		struct engine *g = open_engine(argv[1], dtype, kernels[i], NULL);
 		const char *name = i ? "x86" : "generic";
+		struct engine *g;
 
+		if (i && dtype == ENGINE_FLOAT32)
+			break; /* in float32 they are the generic ones */
+		g = open_engine(argv[1], dtype, kernels[i], NULL);
 		if (!g && i)
 			continue; /* not on this processor */
 		if (!ok(g != NULL, "%s: opens", name))
