@@ -16,7 +16,8 @@ from harness import done, ok, same  # noqa: E402
 TIGON, MODEL, CACHE = sys.argv[1:4]
 os.makedirs(CACHE, exist_ok=True)
 M = (1, 2, 4, 8, 16, 32, 64, 128, 512, 2048)
-CUTS = ("blocks=4", "tile_rows=6 tile_blocks=4 row_block=96", "queries=16")
+# Some of the cuts of tests/test_invariance.c, which are compiled once.
+CUTS = ("tile_rows=6 tile_blocks=2 blocks=2", "tile_rows=3 tile_blocks=4 blocks=6 row_block=16", "queries=32")
 CHAINS = "blocks=2 chains=2"
 scratch = tempfile.TemporaryDirectory()
 

@@ -9,11 +9,12 @@ import tempfile
 from harness import MODEL, TIGOND, Server, done, ok, parallel, same
 
 scratch = tempfile.TemporaryDirectory()
+# The cuts of tests/test_invariance.c, so that each is compiled once.
 ROWS = {
-    "product": [("*", "tile_rows=3 tile_blocks=4 blocks=6 row_block=16"), ("8", "blocks=2"), ("128", "blocks=16")],
-    "experts": [("*", "tile_rows=12 tile_blocks=2 blocks=4")],
-    "attention": [("*", "queries=32")],
-    "decode_step": [("*", "tile_rows=5 tile_blocks=4 blocks=6"), ("1", "blocks=8")],
+    "product": [("*", "tile_rows=3 tile_blocks=4 blocks=6 row_block=16"), ("64", "tile_rows=6 tile_blocks=2 blocks=2")],
+    "experts": [("*", "tile_rows=12 tile_blocks=2 blocks=4 ahead=128")],
+    "attention": [("*", "queries=32"), ("128", "queries=1")],
+    "decode_step": [("*", "tile_rows=5 tile_blocks=4 blocks=6 row_block=16"), ("1", "blocks=16")],
 }
 LINES = ["\t".join(("*", "*", "*", kernels, "bfloat16", family, "*", "*", m, cut, "same", "-", "-"))
          for kernels in ("generic", "x86") for family, rows in ROWS.items() for m, cut in rows]
@@ -51,7 +52,7 @@ s = Server("--tuning", write("good", *LINES))
 same(answers(s), want, "with one: the same bits")
 same(s.complete("x", max_tokens=1)[1]["system_fingerprint"], fingerprint, "and the same fingerprint")
 s.stop()
-chains = write("chains", *LINES, LINES[-1].replace("blocks=8", "blocks=2 chains=2").replace("same", "differ"))
+chains = write("chains", *LINES, LINES[-1].replace("blocks=16", "blocks=2 chains=2").replace("same", "differ"))
 s = Server("--tuning", chains)
 same(answers(s), want, "rows that change bits are left alone")
 s.stop()
