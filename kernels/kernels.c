@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "kernels/int8.h"
+#include "kernels/tensor_trial.h"
 
 static const struct tuning cpu_generic = {
 	.lanes = 1,
@@ -56,8 +57,7 @@ static const struct tuning gpu_nvidia = {
 	.vec = 1,
 	.queries = 8,
 	.packing = KERNEL_PACK_FRAGMENTS,
-	.tensor_lanes = 128,
-	.tensor_columns = 32,
+	.tensor = true,
 	.product = {.tile_rows = 8,
 		    .tile_blocks = 2,
 		    .blocks = 2,
@@ -143,7 +143,7 @@ static int choose_cuts(struct kernels *k, cl_device_id id, const struct tuning_o
 	const struct tuning *t = k->tuning;
 	struct tuning_cut defaults[CUT_PROGRAMS] = {
 		[CUT_GEMM] = t->product,
-		[CUT_ATTENTION] = {.queries = t->queries},
+		[CUT_ATTENTION] = {.queries = kernels_has_flash(k) ? FLASH_QUERIES : t->queries},
 		[CUT_DECODE_STEP] = t->product,
 	};
 	struct tuning_device device = {.units = k->compute_units, .bf16 = k->shape.bf16};
@@ -222,6 +222,7 @@ int kernels_open(cl_context context, cl_device_id device, cl_command_queue queue
 	k->tuning = choose_tuning(device, shape, variant);
 	k->packing = choose_packing(k);
 	r = choose_cuts(k, device, tuning, e);
+	k->wgmma = r == 0 && kernels_on_tensor_cores(k) && tensor_has_wgmma(&library, queue);
 	if (r == 0)
 		r = kernels_add_programs(k, &library, false, e);
 	if (r == 0 && !shape->only)

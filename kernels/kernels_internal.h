@@ -15,9 +15,12 @@ enum kernel_id {
 	K_RMS_NORM,
 	K_GEMM_STORE,
 	K_GEMM_ADD,
+	K_GEMM_STORE_WIDE,
+	K_GEMM_ADD_WIDE,
 	K_ROUTER_GEMM,
 	K_ATTENTION_PREPARE,
 	K_ATTENTION,
+	K_ATTENTION_FLASH,
 	K_ATTENTION_SPLIT,
 	K_ATTENTION_COMBINE,
 	K_DELTA_CONV,
@@ -43,6 +46,8 @@ enum kernel_id {
 	K_MOE_SORT,
 	K_MOE_GATE_UP,
 	K_MOE_DOWN,
+	K_GATE_UP_WIDE,
+	K_DOWN_WIDE,
 	K_END_OF_FIRST_MLP,
 	K_COUNT = K_END_OF_FIRST_MLP + (K_END_OF_FIRST_MLP - K_COMBINE_NORM),
 };
@@ -56,6 +61,13 @@ enum {
 	DELTA_CHUNK_FLOATS = 2 * DELTA_CHUNK * DELTA_CHUNK + DELTA_CHUNK,
 	DELTA_BLOCK = 16,	/* columns of a state that a group of delta_scan has */
 	SPLIT_SLOTS_MIN = 4096, /* splits of a batch, at least (kernels_split_slots) */
+	FLASH_QUERIES = 128,	/* of a tile of attention_flash.cl, */
+	FLASH_KEYS = 32,	/* and keys of a block */
+	CHAIN_TERMS = 2048,	/* tensor.clh */
+	WIDE_ROWS = 128,	/* gemm_wide.cl: a tile's rows and columns, */
+	WIDE_COLUMNS = 128,
+	WIDE_TERMS = 128, /* of which K is a multiple */
+	WIDE_FROM = 8,	  /* rows up to which the kernels of gemm.cl and moe_gemm.cl are faster */
 };
 
 #define MLP_KERNEL(id, mlp) ((int)(id) + (int)(mlp) * (K_END_OF_FIRST_MLP - K_COMBINE_NORM))
@@ -68,9 +80,7 @@ struct tuning {
 	/* column blocks of a group of decode_step.cl; 0: the variant does not use that file */
 	uint32_t decode_blocks;
 	enum kernel_packing packing; /* packing of bf16 weights that are not coded */
-	/* lanes of a group of a product on tensor cores; 0: the variant does not use them */
-	uint32_t tensor_lanes;
-	uint32_t tensor_columns; /* columns of such a group */
+	bool tensor;		     /* products of bf16 run on tensor cores */
 };
 
 struct kernels {
@@ -82,6 +92,7 @@ struct kernels {
 	cl_command_queue queue;
 	uint32_t compute_units;
 	enum kernel_packing packing; /* packing of matrices of elements */
+	bool wgmma;		     /* products of many rows run by gemm_wide.cl */
 	struct cuts cuts;
 	cl_program programs[64];
 	uint32_t n_programs;
@@ -106,9 +117,12 @@ uint64_t kernels_delta_chunks(uint32_t T, uint32_t rows);
 /* Tokens of an attention tile of a cut. */
 uint32_t kernels_cut_tile_tokens(const struct kernels *k, uint32_t cut);
 
-/* Whether products of elements run on tensor cores, in groups of tensor_lanes. The router's product is of floats and
- * never does. */
+/* Whether products of elements run on tensor cores (nvidia/tensor.clh). The router's product is of floats and never
+ * does. */
 bool kernels_on_tensor_cores(const struct kernels *k);
+
+/* Whether the attention of prompts does (attention_flash.cl). */
+bool kernels_has_flash(const struct kernels *k);
 
 /* ---- programs.c ---- */
 

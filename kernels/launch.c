@@ -19,7 +19,8 @@ static cl_event *note_launch(struct kernels *k, int id, uint64_t x, uint64_t y)
 	return profile_launch(k->profile, k->names[id], x, y,
 			      of_mlp >= 0 && !k->shape.mlps[mlp].experts,
 			      of_mlp == K_MOE_SORT || of_mlp == K_MOE_GATE_UP ||
-				      of_mlp == K_MOE_DOWN);
+				      of_mlp == K_MOE_DOWN || of_mlp == K_GATE_UP_WIDE ||
+				      of_mlp == K_DOWN_WIDE);
 }
 
 /* ---- launching ---- */
@@ -83,19 +84,13 @@ void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl
 	       ARG(w), ARG(h), ARG(h32), ARG(dump));
 }
 
-static uint32_t product_lanes(const struct kernels *k)
+/* The number of groups that cover N columns of K terms. */
+static uint64_t column_groups(const struct kernels *k, uint32_t cut, uint32_t N, uint32_t K)
 {
-	return kernels_on_tensor_cores(k) ? k->tuning->tensor_lanes : k->tuning->lanes;
-}
-
-/* The number of groups that cover N columns. */
-static uint64_t column_groups(const struct kernels *k, uint32_t cut, bool tensor, uint32_t N)
-{
-	uint32_t width =
-		tensor ? k->tuning->tensor_columns
-		       : k->tuning->lanes * k->tuning->vec * k->cuts.of[CUT_GEMM][cut].blocks;
-
-	return CEIL_DIV(N, width);
+	if (kernels_on_tensor_cores(
+		    k)) /* a group's two warps share a panel, or have one each: tensor.clh */
+		return K > CHAIN_TERMS ? N / 16 : CEIL_DIV(N, 32u);
+	return CEIL_DIV(N, k->tuning->lanes * k->tuning->vec * k->cuts.of[CUT_GEMM][cut].blocks);
 }
 
 static uint64_t row_blocks(const struct kernels *k, uint32_t cut, uint32_t M)
@@ -116,20 +111,56 @@ static void note_place(struct kernels *k, const struct tuning_place *p)
 		profile_place(k->profile, p);
 }
 
-void kernel_gemm_store(struct kernels *k, bool router, cl_mem A, uint32_t lda, cl_mem W, cl_mem C,
-		       uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
+/* Whether a product of so many rows, and sums of K terms, is one for gemm_wide.cl. */
+static bool is_wide(const struct kernels *k, uint32_t rows, uint32_t K)
 {
-	bool tensor = !router && kernels_on_tensor_cores(k);
-	struct tuning_place p = tuning_place_of(router ? TUNING_NONE : TUNING_PRODUCT, N, K, M);
-	uint32_t cut = cuts_find(&k->cuts, &p);
-	bool router_tiles = router && k->tuning->lanes > 1; /* of router.cl */
+	return k->wgmma && rows > WIDE_FROM && K % WIDE_TERMS == 0;
+}
 
-	LAUNCH_CUT(k, cut, router ? K_ROUTER_GEMM : K_GEMM_STORE,
-		   tensor ? k->tuning->tensor_lanes
-			  : k->lanes[router ? K_ROUTER_GEMM : K_GEMM_STORE],
-		   router_tiles ? N / 16 : column_groups(k, cut, tensor, N),
-		   router_tiles ? CEIL_DIV(M, (uint32_t)ROUTER_ROWS) : row_blocks(k, cut, M),
-		   ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+/* C = A W, or C += A W: a launch for each chain of terms. */
+static void gemm_wide(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
+		      uint32_t M, uint32_t N, uint32_t K, enum kernel_id id)
+{
+	uint64_t tiles =
+		(uint64_t)CEIL_DIV(M, (uint32_t)WIDE_ROWS) * CEIL_DIV(N, (uint32_t)WIDE_COLUMNS);
+
+	for (cl_uint k0 = 0; k0 < K; k0 += CHAIN_TERMS) {
+		cl_uint add = id == K_GEMM_ADD_WIDE || k0;
+
+		LAUNCH(k, id, tiles, 1, ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N),
+		       ARG(K), ARG(k0), ARG(add));
+		note_product(k, M, N, MIN(K - k0, (uint32_t)CHAIN_TERMS));
+	}
+}
+
+static void router(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem C, uint32_t ldc,
+		   uint32_t M, uint32_t N, uint32_t K)
+{
+	bool gpu = k->tuning->lanes > 1; /* router.cl */
+
+	LAUNCH(k, K_ROUTER_GEMM, gpu ? N / 16 : column_groups(k, 0, N, K),
+	       gpu ? CEIL_DIV(M, (uint32_t)ROUTER_ROWS) : row_blocks(k, 0, M), ARG(A), ARG(lda),
+	       ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K));
+	note_product(k, M, N, K);
+}
+
+void kernel_gemm_store(struct kernels *k, bool of_router, cl_mem A, uint32_t lda, cl_mem W,
+		       cl_mem C, uint32_t ldc, uint32_t M, uint32_t N, uint32_t K)
+{
+	struct tuning_place p = tuning_place_of(TUNING_PRODUCT, N, K, M);
+	uint32_t cut = cuts_find(&k->cuts, &p);
+
+	if (of_router) {
+		router(k, A, lda, W, C, ldc, M, N, K);
+		return;
+	}
+	if (is_wide(k, M, K)) {
+		gemm_wide(k, A, lda, W, C, ldc, M, N, K, K_GEMM_STORE_WIDE);
+		return;
+	}
+	LAUNCH_CUT(k, cut, K_GEMM_STORE, k->tuning->lanes, column_groups(k, cut, N, K),
+		   row_blocks(k, cut, M), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M),
+		   ARG(N), ARG(K));
 	note_product(k, M, N, K);
 	note_place(k, &p);
 }
@@ -140,9 +171,13 @@ void kernel_gemm_add(struct kernels *k, cl_mem A, uint32_t lda, cl_mem W, cl_mem
 	struct tuning_place p = tuning_place_of(TUNING_PRODUCT, N, K, M);
 	uint32_t cut = cuts_find(&k->cuts, &p);
 
-	LAUNCH_CUT(k, cut, K_GEMM_ADD, product_lanes(k),
-		   column_groups(k, cut, kernels_on_tensor_cores(k), N), row_blocks(k, cut, M),
-		   ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M), ARG(N), ARG(K), ARG(dump));
+	if (is_wide(k, M, K) && !k->shape.dump) {
+		gemm_wide(k, A, lda, W, C, ldc, M, N, K, K_GEMM_ADD_WIDE);
+		return;
+	}
+	LAUNCH_CUT(k, cut, K_GEMM_ADD, k->tuning->lanes, column_groups(k, cut, N, K),
+		   row_blocks(k, cut, M), ARG(A), ARG(lda), ARG(W), ARG(C), ARG(ldc), ARG(M),
+		   ARG(N), ARG(K), ARG(dump));
 	note_product(k, M, N, K);
 	note_place(k, &p);
 }
@@ -190,6 +225,12 @@ void kernel_moe_route(struct kernels *k, uint32_t mlp, cl_mem router, cl_mem exp
 			      k->shape.mlps[mlp].experts);
 }
 
+/* The rows that an expert has on average, or all if there are no experts. */
+static uint32_t rows_of_task(const struct kernel_mlp *m, uint32_t T)
+{
+	return m->experts ? (uint32_t)((uint64_t)T * m->topk / m->experts) : T;
+}
+
 void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem experts, cl_mem shared,
 			cl_mem tasks, cl_mem rows, cl_mem act, uint32_t T)
 {
@@ -198,9 +239,15 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 	struct tuning_place p = cuts_experts(&k->shape, mlp, false, T);
 	uint32_t cut = cuts_find(&k->cuts, &p);
 
-	/* On tensor cores a group computes 16 columns, from their panel of gate and their panel of up. */
-	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, mlp), product_lanes(k),
-		   kernels_on_tensor_cores(k) ? N / 16 : column_groups(k, cut, false, N),
+	if (is_wide(k, rows_of_task(m, T), KERNEL_LD(k->shape.hidden))) {
+		LAUNCH(k, MLP_KERNEL(K_GATE_UP_WIDE, mlp), CEIL_DIV(2 * N, (uint32_t)WIDE_COLUMNS),
+		       kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
+		       ARG(rows), ARG(act));
+		return;
+	}
+	/* A group of tensor cores has the gate and the up panel of the same 16 columns. */
+	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, mlp), k->tuning->lanes,
+		   kernels_on_tensor_cores(k) ? N / 16 : column_groups(k, cut, N, 0),
 		   kernels_max_tasks(m, T), ARG(h), ARG(experts), ARG(shared), ARG(tasks),
 		   ARG(rows), ARG(act));
 	note_place(k, &p);
@@ -209,13 +256,22 @@ void kernel_moe_gate_up(struct kernels *k, uint32_t mlp, cl_mem h, cl_mem expert
 void kernel_moe_down(struct kernels *k, uint32_t mlp, cl_mem act, cl_mem experts, cl_mem shared,
 		     cl_mem tasks, cl_mem rows, cl_mem y, uint32_t T)
 {
+	const struct kernel_mlp *m = &k->shape.mlps[mlp];
+	uint32_t N = KERNEL_LD(k->shape.hidden), K = KERNEL_LD(MAX(m->expert_size, m->shared_size));
 	struct tuning_place p = cuts_experts(&k->shape, mlp, true, T);
 	uint32_t cut = cuts_find(&k->cuts, &p);
 
-	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, mlp), product_lanes(k),
-		   column_groups(k, cut, kernels_on_tensor_cores(k), KERNEL_LD(k->shape.hidden)),
-		   kernels_max_tasks(&k->shape.mlps[mlp], T), ARG(act), ARG(experts), ARG(shared),
-		   ARG(tasks), ARG(rows), ARG(y));
+	if (is_wide(k, rows_of_task(m, T), KERNEL_LD(m->expert_size)) &&
+	    KERNEL_LD(m->shared_size) % WIDE_TERMS == 0) {
+		for (cl_uint k0 = 0; k0 < K; k0 += CHAIN_TERMS)
+			LAUNCH(k, MLP_KERNEL(K_DOWN_WIDE, mlp), CEIL_DIV(N, (uint32_t)WIDE_COLUMNS),
+			       kernels_max_tasks(m, T), ARG(act), ARG(experts), ARG(shared),
+			       ARG(tasks), ARG(rows), ARG(y), ARG(k0));
+		return;
+	}
+	LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, mlp), k->tuning->lanes,
+		   column_groups(k, cut, N, K), kernels_max_tasks(m, T), ARG(act), ARG(experts),
+		   ARG(shared), ARG(tasks), ARG(rows), ARG(y));
 	note_place(k, &p);
 }
 
@@ -234,6 +290,11 @@ void kernel_attention(struct kernels *k, cl_mem step, cl_int rows_at, cl_int til
 {
 	struct tuning_place p = cuts_attention(&k->shape, T);
 
+	if (kernels_has_flash(k)) {
+		LAUNCH(k, K_ATTENTION_FLASH, n_tiles, k->shape.kv_heads, ARG(step), ARG(rows_at),
+		       ARG(tiles_at), ARG(proj), ARG(q), ARG(k_pages), ARG(v_pages), ARG(out));
+		return;
+	}
 	LAUNCH_CUT(k, cuts_find(&k->cuts, &p), K_ATTENTION, k->tuning->lanes, n_tiles,
 		   k->shape.kv_heads, ARG(step), ARG(rows_at), ARG(tiles_at), ARG(proj), ARG(q),
 		   ARG(k_pages), ARG(v_pages), ARG(out));
@@ -374,14 +435,14 @@ static void warm_gemm(struct kernels *k, uint32_t cut, cl_mem none, cl_mem out)
 {
 	cl_uint M = 0, side = 16;
 
-	LAUNCH_CUT(k, cut, K_GEMM_STORE, product_lanes(k), 1, 1, ARG(none), ARG(side), ARG(none),
+	LAUNCH_CUT(k, cut, K_GEMM_STORE, k->tuning->lanes, 1, 1, ARG(none), ARG(side), ARG(none),
 		   ARG(out), ARG(side), ARG(M), ARG(side), ARG(side));
-	LAUNCH_CUT(k, cut, K_GEMM_ADD, product_lanes(k), 1, 1, ARG(none), ARG(side), ARG(none),
+	LAUNCH_CUT(k, cut, K_GEMM_ADD, k->tuning->lanes, 1, 1, ARG(none), ARG(side), ARG(none),
 		   ARG(out), ARG(side), ARG(M), ARG(side), ARG(side), ARG(out));
 	for (uint32_t i = 0; i < k->shape.n_mlps; i++) {
-		LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, i), product_lanes(k), 1, 1, ARG(none),
+		LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_GATE_UP, i), k->tuning->lanes, 1, 1, ARG(none),
 			   ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
-		LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, i), product_lanes(k), 1, 1, ARG(none),
+		LAUNCH_CUT(k, cut, MLP_KERNEL(K_MOE_DOWN, i), k->tuning->lanes, 1, 1, ARG(none),
 			   ARG(none), ARG(none), ARG(none), ARG(none), ARG(out));
 	}
 }

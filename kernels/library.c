@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "kernels/cl_error.h"
+#include "kernels/ptx.h"
 #include "kernels/sources.h"
 
 enum { SOURCE_MAX = 4 << 20, OPTIONS_MAX = 4096, INCLUDE_DEPTH_MAX = 8, BINARY_MAX = 256 << 20 };
@@ -172,16 +173,28 @@ static cl_program program_from_binary(struct library *l, const char *path, const
 	return program;
 }
 
-static void save_program(cl_program program, const char *path)
+/* The program's binary, new; NULL: it has none, or out of memory. */
+static void *binary_of(cl_program program, size_t *ret_bytes)
 {
-	size_t bytes = 0;
 	unsigned char *binary;
 
-	clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, NULL);
-	if (!bytes || !(binary = malloc(bytes)))
-		return;
+	*ret_bytes = 0;
+	clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(*ret_bytes), ret_bytes, NULL);
+	if (!*ret_bytes || !(binary = malloc(*ret_bytes)))
+		return NULL;
 	if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL) ==
 	    CL_SUCCESS)
+		return binary;
+	free(binary);
+	return NULL;
+}
+
+static void save_program(cl_program program, const char *path)
+{
+	size_t bytes;
+	void *binary = binary_of(program, &bytes);
+
+	if (binary)
 		write_binary(path, binary, bytes);
 	free(binary);
 }
@@ -228,6 +241,36 @@ static int build_error(const struct library *l, cl_program program, const char *
 	log_debug("kernel program %s: %s", file, text ? text : "");
 	free(text);
 	return -EIO;
+}
+
+/* Puts a program with the hidden instructions of its PTX (ptx.h) in the place of *program. */
+static int reveal(const struct library *l, const char *file, const char *options,
+		  cl_program *program, struct err *e)
+{
+	cl_program other = NULL;
+	cl_int status, code = CL_INVALID_BINARY;
+	size_t bytes = 0, revealed = 0;
+	char *ptx = binary_of(*program, &bytes);
+	char *text = ptx ? ptx_reveal(ptx, bytes, &revealed) : NULL;
+	int r = 0;
+
+	if (text)
+		other = clCreateProgramWithBinary(l->context, 1, &l->device, &revealed,
+						  (const unsigned char **)&text, &status, &code);
+	if (other)
+		code = clBuildProgram(other, 1, &l->device, options, NULL, NULL);
+	if (code != CL_SUCCESS)
+		r = other ? build_error(l, other, file, code, e) : cl_error(e, code, file);
+	free(ptx);
+	free(text);
+	if (r < 0) {
+		if (other)
+			clReleaseProgram(other);
+		return r;
+	}
+	clReleaseProgram(*program);
+	*program = other;
+	return 0;
 }
 
 static bool is_word(char c)
@@ -292,6 +335,12 @@ int library_program(struct library *l, const char *file, const char *offered, cl
 	code = clBuildProgram(program, 1, &l->device, options, NULL, NULL);
 	if (code != CL_SUCCESS) {
 		r = build_error(l, program, file, code, e);
+		clReleaseProgram(program);
+		goto out;
+	}
+	if (strstr(source.data, PTX_HIDDEN))
+		r = reveal(l, file, options, &program, e);
+	if (r < 0) {
 		clReleaseProgram(program);
 		goto out;
 	}

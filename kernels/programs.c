@@ -21,6 +21,11 @@ static bool on_cpu(const struct kernels *k)
 	return !on_gpu(k);
 }
 
+static bool has_wgmma(const struct kernels *k)
+{
+	return k->wgmma;
+}
+
 static bool has_attention(const struct kernels *k)
 {
 	return k->shape.heads;
@@ -87,6 +92,14 @@ static const struct program {
 	 .cuts = CUT_GEMM,
 	 .each_mlp = true,
 	 .kernels = {{K_MOE_GATE_UP, "moe_gate_up"}, {K_MOE_DOWN, "moe_down"}}},
+	{.file = "gemm_wide.cl",
+	 .needed = has_wgmma,
+	 .each_mlp = true,
+	 .gpu_lanes = 256,
+	 .kernels = {{K_GEMM_STORE_WIDE, "gemm_wide", .shown = "gemm_store"},
+		     {K_GEMM_ADD_WIDE, "gemm_wide", .shown = "gemm_add"},
+		     {K_GATE_UP_WIDE, "gate_up_wide", .shown = "moe_gate_up"},
+		     {K_DOWN_WIDE, "down_wide", .shown = "moe_down"}}},
 	{.file = "moe_route.cl",
 	 .each_mlp = true,
 	 .floats = true,
@@ -96,6 +109,10 @@ static const struct program {
 	 .needed = has_attention,
 	 .cuts = CUT_ATTENTION,
 	 .kernels = {{K_ATTENTION_PREPARE, "attention_prepare"}, {K_ATTENTION, "attention"}}},
+	{.file = "attention_flash.cl",
+	 .needed = kernels_has_flash,
+	 .gpu_lanes = 256,
+	 .kernels = {{K_ATTENTION_FLASH, "attention_flash", .shown = "attention"}}},
 	{.file = "attention_decode.cl",
 	 .needed = splits_attention,
 	 .gpu_lanes = 256,
@@ -216,7 +233,12 @@ static void offer_options(const struct kernels *k, const struct program *p, uint
 		   program_lanes(k, p), k->tuning->vec, s->bf16 && !p->floats, s->dump, s->hidden,
 		   s->vocab, (double)s->eps, k->packing, largest_k(s));
 	mlp_options(&s->mlps[mlp], o);
-	mixer_options(s, kernels_cut_tile_tokens(k, p->cuts == CUT_ATTENTION ? cut : 0), o);
+	/* Beside attention_flash.cl, attention.cl only prepares. */
+	mixer_options(s,
+		      p->cuts == CUT_ATTENTION && kernels_has_flash(k)
+			      ? 1
+			      : kernels_cut_tile_tokens(k, p->cuts == CUT_ATTENTION ? cut : 0),
+		      o);
 	cut_options(p->int8 ? k->int8 : &k->cuts.of[products][p->cuts == products ? cut : 0], o);
 	if (p->int8)
 		int8_options(k, o);

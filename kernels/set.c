@@ -111,7 +111,16 @@ uint32_t kernels_least_tile_tokens(const struct kernels *k)
 
 bool kernels_on_tensor_cores(const struct kernels *k)
 {
-	return k->tuning->tensor_lanes && k->shape.bf16;
+	return k->tuning->tensor && k->shape.bf16;
+}
+
+bool kernels_has_flash(const struct kernels *k)
+{
+	const struct kernel_shape *s = &k->shape;
+
+	return kernels_on_tensor_cores(k) && s->heads && s->head_dim % 16 == 0 &&
+	       s->head_dim <= 256 && s->heads / s->kv_heads <= FLASH_QUERIES &&
+	       s->page_tokens % FLASH_KEYS == 0;
 }
 
 bool kernels_tuned(const struct kernels *k, const struct tuning_place *p)

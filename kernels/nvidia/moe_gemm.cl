@@ -1,14 +1,41 @@
 /* The matrix products of generic/moe_gemm.cl on tensor cores (tensor.clh): same kernels, same arguments, same options
  * and reference. In float the generic file is used.
  *
- * Local size WARPS * 32; global size groups of PANELS * 16 columns (gate_up: of 16, whose gate and up panels are the
- * group's) x the largest number of tasks possible. */
+ * Local size WARPS * 32; global size groups of panels (tensor.clh; gate_up: of 16 columns, whose gate panel is the first
+ * warp's and whose up panel is the second one's) x the largest number of tasks possible. */
 #if !BF16
 #include "generic/moe_gemm.cl"
 #else
 #include "tensor.clh"
 
-#define ACT_ROW(r) (act + (ulong)(r)*ACT_LD)
+/* The group's task. The last one begins first: it is the shared expert's, which has the most rows and takes longest. */
+#define LAST_FIRST(tasks) ((uint)(tasks)[0] - 1 - (uint)get_group_id(1))
+
+/* One tile of moe_gate_up: rows r .. r + n - 1. A sum of gate_up is one chain, whatever K is: it has columns enough for
+ * all warps of a device, and silu needs the whole sum. */
+#define GATE_UP_TILE(chain, NT, r, n)                                                              \
+	{                                                                                          \
+		uint a_[NT];                                                                       \
+		float acc_[NT][4];                                                                 \
+                                                                                                   \
+		_Pragma("unroll") for (uint t_ = 0; t_ < NT; t_++)                                 \
+			a_[t_] = (uint)rows[(r) + MIN_(t_ * 8 + lane / 4, (n)-1)] / (TOPK + 1) * K; \
+		chain(acc_, h, a_, w, K);                                                           \
+		if (THREAD >= 32)                                                                  \
+			_Pragma("unroll") for (uint i_ = 0; i_ < NT * 4; i_++)                     \
+				up[i_ * 32 + lane] = acc_[i_ / 4][i_ % 4];                         \
+		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+		if (THREAD < 32)                                                                   \
+			_Pragma("unroll") for (uint i_ = 0; i_ < NT * 4; i_++)                     \
+			{                                                                          \
+				uint row_ = i_ / 4 * 8 + lane % 4 * 2 + i_ % 2;                    \
+                                                                                                   \
+				if (row_ < (n))                                                    \
+					E_STORE(silu_v(acc_[i_ / 4][i_ % 4]) * up[i_ * 32 + lane], \
+						act + (ulong)((r) + row_) * ACT_LD + c0 + lane / 4 + i_ % 4 / 2 * 8); \
+			}                                                                          \
+		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+	}
 
 __kernel TENSOR_GROUP void moe_gate_up(__global const elem_t *restrict h,
 				       __global const elem_t *restrict experts,
@@ -16,50 +43,51 @@ __kernel TENSOR_GROUP void moe_gate_up(__global const elem_t *restrict h,
 				       __global const int *restrict tasks,
 				       __global const int *restrict rows, __global elem_t *restrict act)
 {
-	const uint K = LD(HIDDEN);
-	uint i = get_group_id(1), c0 = get_group_id(0) * 16;
-	TENSOR_LOCALS;
+	const uint K = LD(HIDDEN), lane = THREAD % 32;
+	uint c0 = get_group_id(0) * 16;
+	__local float up[64 * 16];
 
-	if (i >= (uint)tasks[0])
+	if (get_group_id(1) >= (uint)tasks[0])
 		return;
+	uint i = LAST_FIRST(tasks);
 	uint expert = (uint)tasks[TASK_AT(i) + TASK_EXPERT], first = (uint)tasks[TASK_AT(i) + TASK_FIRST];
 	uint end = first + (uint)tasks[TASK_AT(i) + TASK_COUNT];
 	uint N = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
-	__global const elem_t *W =
+	__global const elem_t *w =
 		expert < EXPERTS ? experts + (ulong)expert * 2 * LD(EXPERT_SIZE) * K : shared;
 
 	if (c0 >= N)
 		return;
-	/* Gate and up panels alternate: the group's two are those of one block of columns. */
-	__global const elem_t *w[PANELS] = {W + (ulong)(c0 / 16 * 2) * K * 16,
-					    W + (ulong)(c0 / 16 * 2 + 1) * K * 16};
+	/* Gate and up panels alternate. */
+	w += (ulong)(c0 / 16 * 2 + THREAD / 32) * K * 16;
+	for (uint r = first; r < end;) {
+		uint n = MIN_(end - r, 64u);
 
-#define A_GATHER(r) (h + (ulong)(rows[r] / (TOPK + 1)) * K)
-#define STORE_ACT(r, c, gate, up) E_STORE(silu_v(gate) * (up), ACT_ROW(r) + c0 + (c))
-	TENSOR_ROWS(first, end, 16, A_GATHER, STORE_ACT)
+		if (n <= 8)
+			GATE_UP_TILE(chain_8, 1, r, n)
+		else
+			GATE_UP_TILE(chain_64, 8, r, n)
+		r += n;
+	}
 }
 
 __kernel TENSOR_GROUP void moe_down(__global const elem_t *restrict act,
 				    __global const elem_t *restrict experts,
 				    __global const elem_t *restrict shared,
-				    __global const int *restrict tasks,
-				    __global const int *restrict rows, __global float *restrict y)
+				    __global const int *restrict tasks, __global const int *restrict rows,
+				    __global float *y)
 {
 	const uint N = LD(HIDDEN);
-	uint i = get_group_id(1), c0 = get_group_id(0) * PANELS * 16;
-	uint columns = MIN_(N - c0, (uint)(PANELS * 16));
-	TENSOR_LOCALS;
 
-	if (i >= (uint)tasks[0])
+	if (get_group_id(1) >= (uint)tasks[0])
 		return;
+	uint i = LAST_FIRST(tasks);
 	uint expert = (uint)tasks[TASK_AT(i) + TASK_EXPERT], first = (uint)tasks[TASK_AT(i) + TASK_FIRST];
-	uint end = first + (uint)tasks[TASK_AT(i) + TASK_COUNT];
 	uint K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
 	__global const elem_t *W =
 		expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared;
-	PLAIN_PANELS(w, W, c0, N, K);
 
-#define STORE_SLOT(r, c, value, next) y[(ulong)rows[r] * LD(HIDDEN) + c0 + (c)] = (value)
-	TENSOR_ROWS(first, end, columns, ACT_ROW, STORE_SLOT)
+	tensor_rows(act, ACT_LD, W, y, LD(HIDDEN), first, first + (uint)tasks[TASK_AT(i) + TASK_COUNT], N, K, rows,
+		    false, 0);
 }
 #endif

@@ -7,6 +7,7 @@
 #include "tests/kernels/harness.h"
 
 #define BOUND		1e-6
+#define FLASH_BOUND	2e-5 /* a query and a weight are two bf16 numbers each */
 #define ATTENTION_BOUND 5e-6 /* an error of a score is one of its weight, and scores are large */
 
 enum { ROWS_MAX = 8, SPARE_PAGES = 3 };
@@ -238,7 +239,7 @@ static void fill_pages(const struct setup *u, float *keys, float *values)
 
 static void compare_token(const struct way *w, const struct setup *u, const float *q,
 			  const float *proj, const float *keys, const float *values, uint32_t r,
-			  uint32_t position, const float *got)
+			  uint32_t position, const float *got, double bound)
 {
 	const struct kernel_shape *s = u->s;
 	uint32_t hd = s->head_dim, repeat = s->heads / s->kv_heads, n = position + 1;
@@ -258,7 +259,7 @@ static void compare_token(const struct way *w, const struct setup *u, const floa
 					    s->attention_gate ? proj + head * u->query_ld + hd
 							      : NULL,
 					    k, v, n, hd, want);
-			near_elements(w, got + head * hd, want, hd, ATTENTION_BOUND);
+			near_elements(w, got + head * hd, want, hd, bound);
 		}
 	}
 }
@@ -270,6 +271,10 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 	const struct kernel_shape *s = u.s;
 	uint32_t T = u.n_tokens, ld = kernels_attention_ld(s), width = s->heads * s->head_dim;
 	uint64_t n = u.n_pages * page_elements(&u);
+	/* the shapes of attention_flash.cl */
+	bool flash = w->variant == KERNELS_NVIDIA && w->bf16 && s->head_dim % 16 == 0 &&
+		     s->page_tokens % 32 == 0;
+	double bound = flash ? FLASH_BOUND : ATTENTION_BOUND;
 	float *proj = case_matrix(T, ld, ld, -3, 3), *q = case_matrix(T, width, width, -2, 2);
 	float *keys = CASE_FLOATS(n), *values = CASE_FLOATS(n), *out;
 	cl_mem S = buffer_ints(u.table, u.ints), P = buffer_floats(proj, (uint64_t)T * ld);
@@ -287,7 +292,7 @@ static void attention(const struct way *w, struct kernels *k, const struct row *
 			size_t t = u.first[r] + i;
 
 			compare_token(w, &u, q + t * width, proj + t * ld, keys, values, r,
-				      rows[r].start + i, out + t * width);
+				      rows[r].start + i, out + t * width, bound);
 		}
 	same_as_generic(w, "attention", number, out, (size_t)T * width * 4);
 
@@ -365,7 +370,7 @@ static void decode(const struct way *w, struct kernels *k)
 	out = decode_batch(w, u, 0, P, Q, K, V);
 	for (uint32_t r = 0; r < n_rows; r++)
 		compare_token(w, &u, q + (size_t)r * width, proj + (size_t)r * ld, keys, values, r,
-			      rows[r].start, out + (size_t)r * width);
+			      rows[r].start, out + (size_t)r * width, ATTENTION_BOUND);
 	last = decode_batch(w, u, n_rows - 1, P, Q, K, V) + (size_t)(n_rows - 1) * width;
 	check(same_bits(last, out + (size_t)(n_rows - 1) * width, width));
 	case_end();
@@ -406,5 +411,5 @@ static void test(const struct way *w)
 	}
 }
 
-const struct kernel_test kernel_test = {.programs = "attention.cl attention_decode.cl",
-					.way = test};
+const struct kernel_test kernel_test = {
+	.programs = "attention.cl attention_decode.cl attention_flash.cl", .way = test};

@@ -1,0 +1,248 @@
+/*
+ * The attention of prompts on tensor cores: the kernel `attention` of generic/attention.cl, with the same arguments.
+ *
+ * A group takes a tile of at most TILE_TOKENS tokens for one KV head: TILE_TOKENS * SHARERS queries, at most
+ * FLASH_QUERIES, 16 a warp. It walks the keys in blocks of 32 at absolute positions, ascending, with online softmax
+ * (Dao 2023, arXiv:2307.08691). Keys past a query's own position weigh exactly 0, so a query's bits do not depend on
+ * the tile.
+ *
+ * Both products are by mma.sync m16n8k16, with sums in float. Queries and weights are floats: each goes in as the sum of
+ * two bf16 numbers, its upper and its lower part, so that the results are those of float arithmetic. (With one bf16
+ * number each it took 47 % of the time, and lexis's log-probabilities were off by twice as much.)
+ *
+ * While the scores of a block are computed its values come by cp.async, and while its values are summed the next
+ * block's keys.
+ *
+ * Local size FLASH_LANES. Global size tiles x KV_HEADS; the tiles with the most keys begin first.
+ * Options: attention.clh, TILE_TOKENS; HD a multiple of 16, at most 256. Reference: reference_attention.
+ */
+#include "attention.clh"
+
+#define FLASH_WARPS   8
+#define FLASH_LANES   (FLASH_WARPS * 32)
+#define FLASH_QUERIES (FLASH_WARPS * 16)
+#define KEYS	      32
+#define TERM_STEPS    (HD / 16)		  /* steps of 16 dimensions */
+#define CHUNKS	      (HD / 8)		  /* of 8 values, in a key's row */
+#define KEY_BYTES     (HD * KEYS * 2)	  /* of a block's keys, and of its values */
+
+#if TILE_TOKENS * SHARERS > FLASH_QUERIES || HD % 16 || HD > 256
+#error "no room for these queries"
+#endif
+
+/* Places in local memory. Chunks of 16 bytes are permuted so that 8 rows of one column lie in different banks: keys are
+ * HD rows of 4 chunks, values KEYS rows of CHUNKS. */
+#define KEY_CHUNK(row, c)   ((row) * 64 + (((c) ^ ((row) >> 1 & 3)) << 4))
+#define VALUE_SWAPS	    (MIN_(CHUNKS & -CHUNKS, 8) - 1)
+#define VALUE_CHUNK(row, c) (KEY_BYTES + ((row) * CHUNKS + ((c) ^ ((row) & VALUE_SWAPS))) * 16)
+
+#define THREAD ((uint)get_local_id(0))
+
+#define COPY_16(to, from, bytes)                                                                   \
+	__asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory")
+#define COPY_END()   __asm__ volatile("cp.async.commit_group;" ::: "memory")
+#define COPY_WAIT(n) __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+/* Four 8 x 8 matrices, transposed: lane l names row l % 8 of matrix l / 8. */
+#define LOAD_MATRICES(m, address)                                                                  \
+	__asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"      \
+			 : "=r"((m)[0]), "=r"((m)[1]), "=r"((m)[2]), "=r"((m)[3])                   \
+			 : "r"(address)                                                            \
+			 : "memory")
+
+#define MMA(c, a, b0, b1)                                                                          \
+	__asm__ volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "                    \
+			 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                    \
+			 : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                  \
+			 : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
+
+/* Two floats as bf16, rounded to nearest even; low in the lower half. */
+static inline uint pair(float low, float high)
+{
+	uint v;
+
+	__asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+	return v;
+}
+
+/* The value of the lane whose number differs in these bits. */
+static inline float other_lane(float v, uint bits)
+{
+	float w;
+
+	__asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(w) : "f"(v), "r"(bits));
+	return w;
+}
+
+__kernel __attribute__((reqd_work_group_size(FLASH_LANES, 1, 1))) void
+attention_flash(__global const int *restrict step, int rows_at, int tiles_at, __global const float *restrict proj,
+		__global const float *restrict q, __global const elem_t *restrict k_pages,
+		__global const elem_t *restrict v_pages, __global elem_t *restrict out)
+{
+	__local uint4 memory_[2 * KEY_BYTES / 16] __attribute__((aligned(128)));
+	const uint memory = (uint)(ulong)memory_, lane = THREAD % 32, g = (uint)get_group_id(1);
+	__global const int *tile = step + tiles_at + (get_num_groups(0) - 1 - get_group_id(0)) * QUERY_TILE_INTS;
+	__global const int *row = step + rows_at + tile[QUERY_TILE_ROW] * ROW_INTS;
+	const uint token = (uint)tile[QUERY_TILE_TOKEN], n = (uint)tile[QUERY_TILE_COUNT] * SHARERS;
+	const uint position = (uint)row[ROW_START] + token - (uint)row[ROW_TOKEN];
+	const uint last = position + (uint)tile[QUERY_TILE_COUNT] - 1;
+	/* ln 2 is divided out of the scores, since 2^x is one instruction */
+	const float scale = 1.4426950408889634f / sqrt((float)HD);
+	/* Of the lane's two queries, which are rows lane / 4 and lane / 4 + 8 of its warp: number in the tile, place of
+	 * the head in a matrix [T, HEADS] of rows, position of its token. Behind the last one it is computed again. */
+	uint query[2], head[2], own[2];
+	uint upper[TERM_STEPS][4];
+	float o[CHUNKS][4], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+
+/* Block b's keys or values: cp.async of this lane. Values past the tile's last key are 0, since 0 times what was there
+ * may be no number. */
+#define PAGE_OF(b) ((ulong)step[row[ROW_PAGES_AT] + (b) / PAGE] * KV_HEADS + g)
+#define LOAD_KEYS(b)                                                                               \
+	for (uint i_ = THREAD; i_ < HD * 4; i_ += FLASH_LANES)                                     \
+	COPY_16(memory + KEY_CHUNK(i_ / 4, i_ % 4),                                                \
+		k_pages + PAGE_OF(b) * HD * PAGE + i_ / 4 * PAGE + (b) % PAGE + i_ % 4 * 8, 16)
+#define LOAD_VALUES(b)                                                                             \
+	for (uint i_ = THREAD; i_ < KEYS * CHUNKS; i_ += FLASH_LANES)                              \
+	COPY_16(memory + VALUE_CHUNK(i_ / CHUNKS, i_ % CHUNKS),                                    \
+		v_pages + (PAGE_OF(b) * PAGE + (b) % PAGE + i_ / CHUNKS) * HD + i_ % CHUNKS * 8,    \
+		(b) + i_ / CHUNKS <= last ? 16 : 0)
+
+	LOAD_KEYS(0);
+	COPY_END();
+	LOAD_VALUES(0);
+	COPY_END();
+#pragma unroll
+	for (uint i = 0; i < 2; i++) {
+		query[i] = THREAD / 32 * 16 + i * 8 + lane / 4;
+		uint r = MIN_(query[i], n - 1);
+
+		own[i] = position + r / SHARERS;
+		head[i] = (token + r / SHARERS) * HEADS + g * SHARERS + r % SHARERS;
+	}
+/* The lane's two elements of register e of an A operand: query e % 2, terms of step k. */
+#define QUERY(k, e) (*(__global const float2 *)(q + (ulong)head[(e) % 2] * HD + (k) * 16 + (e) / 2 * 8 + lane % 4 * 2))
+#pragma unroll
+	for (uint k = 0; k < TERM_STEPS; k++)
+#pragma unroll
+		for (uint e = 0; e < 4; e++)
+			upper[k][e] = pair(QUERY(k, e).x, QUERY(k, e).y);
+#pragma unroll
+	for (uint i = 0; i < CHUNKS; i++)
+		o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+	for (uint b = 0; b <= last; b += KEYS) {
+		float s[KEYS / 8][4], best[2] = {-INFINITY, -INFINITY}, shrink[2];
+		uint p[KEYS / 16][4], p_lower[KEYS / 16][4];
+		uint next = MIN_(b + KEYS, last / KEYS * KEYS);
+
+		COPY_WAIT(1);
+		barrier(CLK_LOCAL_MEM_FENCE); /* the keys are there */
+#pragma unroll
+		for (uint j = 0; j < KEYS / 8; j++)
+			s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+#pragma unroll
+		for (uint k = 0; k < TERM_STEPS; k++) {
+			uint lower[4];
+
+			/* The lower parts have no room in registers: they are made anew from the L1 cache. */
+#pragma unroll
+			for (uint e = 0; e < 4; e++)
+				lower[e] = pair(QUERY(k, e).x - as_float(upper[k][e] << 16),
+						QUERY(k, e).y - as_float(upper[k][e] & 0xffff0000));
+#pragma unroll
+			for (uint j = 0; j < KEYS / 16; j++) {
+				uint m[4];
+
+				LOAD_MATRICES(m, memory + KEY_CHUNK(k * 16 + lane % 16, j * 2 + lane / 16));
+				MMA(s[2 * j], lower, m[0], m[1]);
+				MMA(s[2 * j + 1], lower, m[2], m[3]);
+				MMA(s[2 * j], upper[k], m[0], m[1]);
+				MMA(s[2 * j + 1], upper[k], m[2], m[3]);
+			}
+		}
+		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs them any more */
+		LOAD_KEYS(next);
+		COPY_END();
+		/* Weights: 2^(score - running maximum). Element e of a matrix is of query e / 2 and key e % 2. */
+#pragma unroll
+		for (uint j = 0; j < KEYS / 8; j++)
+#pragma unroll
+			for (uint e = 0; e < 4; e++) {
+				bool seen = b + j * 8 + lane % 4 * 2 + e % 2 <= own[e / 2];
+
+				s[j][e] = seen ? s[j][e] * scale : -INFINITY;
+				best[e / 2] = fmax(best[e / 2], s[j][e]);
+			}
+#pragma unroll
+		for (uint i = 0; i < 2; i++) {
+			best[i] = fmax(best[i], other_lane(best[i], 1));
+			best[i] = fmax(most[i], fmax(best[i], other_lane(best[i], 2)));
+			shrink[i] = native_exp2(most[i] - best[i]);
+			most[i] = best[i];
+			total[i] *= shrink[i];
+		}
+#pragma unroll
+		for (uint j = 0; j < KEYS / 8; j++)
+#pragma unroll
+			for (uint e = 0; e < 4; e++) {
+				s[j][e] = native_exp2(s[j][e] - most[e / 2]);
+				total[e / 2] += s[j][e];
+			}
+#pragma unroll
+		for (uint j = 0; j < KEYS / 16; j++)
+#pragma unroll
+			for (uint e = 0; e < 4; e++) {
+				float x = s[2 * j + e / 2][e % 2 * 2], y = s[2 * j + e / 2][e % 2 * 2 + 1];
+
+				p[j][e] = pair(x, y);
+				p_lower[j][e] = pair(x - as_float(p[j][e] << 16), y - as_float(p[j][e] & 0xffff0000));
+			}
+#pragma unroll
+		for (uint i = 0; i < CHUNKS; i++) {
+			o[i][0] *= shrink[0];
+			o[i][1] *= shrink[0];
+			o[i][2] *= shrink[1];
+			o[i][3] *= shrink[1];
+		}
+		COPY_WAIT(1);
+		barrier(CLK_LOCAL_MEM_FENCE); /* the values are there */
+#pragma unroll
+		for (uint j = 0; j < KEYS / 16; j++)
+#pragma unroll
+			for (uint c = 0; c < CHUNKS / 2; c++) {
+				uint m[4];
+
+				LOAD_MATRICES(m, memory + VALUE_CHUNK(j * 16 + lane % 16, c * 2 + lane / 16));
+				MMA(o[2 * c], p_lower[j], m[0], m[1]);
+				MMA(o[2 * c + 1], p_lower[j], m[2], m[3]);
+				MMA(o[2 * c], p[j], m[0], m[1]);
+				MMA(o[2 * c + 1], p[j], m[2], m[3]);
+			}
+		barrier(CLK_LOCAL_MEM_FENCE); /* no warp needs them any more */
+		LOAD_VALUES(next);
+		COPY_END();
+	}
+	COPY_WAIT(0);
+#pragma unroll
+	for (uint i = 0; i < 2; i++) {
+		total[i] += other_lane(total[i], 1);
+		total[i] += other_lane(total[i], 2);
+	}
+#pragma unroll
+	for (uint c = 0; c < CHUNKS; c++)
+#pragma unroll
+		for (uint i = 0; i < 2; i++) {
+			uint d = c * 8 + lane % 4 * 2;
+			float x = o[c][2 * i] / total[i], y = o[c][2 * i + 1] / total[i];
+
+			if (query[i] >= n)
+				continue;
+			if (ATTENTION_GATE) {
+				__global const float *gate = proj + (ulong)(head[i] / HEADS) * ATTENTION_LD +
+							     head[i] % HEADS * QUERY_LD + HD + d;
+
+				x *= sigmoid_v(gate[0]);
+				y *= sigmoid_v(gate[1]);
+			}
+			*(__global uint *)(out + (ulong)head[i] * HD + d) = pair(x, y);
+		}
+}

@@ -1,0 +1,194 @@
+/*
+ * The matrix products of gemm.cl and moe_gemm.cl for many rows, by wgmma: the same bits (tensor.clh says why), eight to
+ * ten times as fast.
+ *
+ *     gemm_wide      C = A W, or with add C += A W: the chain of terms from k0 on
+ *     gate_up_wide   act = silu(h G) * (h U)
+ *     down_wide      y = act D: the chain of terms from k0 on; that of k0 = 0 stores, the others add
+ *
+ * Arguments: as in gemm.cl and moe_gemm.cl; k0 a multiple of CHAIN_TERMS; all K multiples of 128.
+ * Local size WIDE_LANES. Global size: gemm_wide: tiles of 128 columns x 128 rows; the others: groups of 128 packed
+ * columns (gate_up: 64 of gate and 64 of up, whose panels alternate) x the largest number of tasks possible.
+ * Options: HIDDEN, EXPERTS, TOPK, EXPERT_SIZE, SHARED_SIZE, ACT_LD. Reference: reference_gemm, reference_gate_up.
+ */
+#include "common.clh"
+#include "wgmma.clh"
+
+#define CHAIN_TERMS 2048 /* tensor.clh */
+#define THREAD	    ((uint)get_local_id(0))
+#define WIDE_LANES  256
+#define WIDE_GROUP  __attribute__((reqd_work_group_size(WIDE_LANES, 1, 1)))
+#define WIDE_STAGES 3
+#define WIDE_TOKENS 128
+#define WIDE_BYTES  (WIDE_STAGES * WIDE_TOKENS * WGMMA_ROW_BYTES)
+/* Column blocks that neighbouring groups take for the same rows, so that they find weights and tokens in the L2 cache. */
+#define BAND	    8
+
+#define COPY_16(to, from) __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory")
+#define COPY_END()	  __asm__ volatile("cp.async.commit_group;" ::: "memory")
+#define COPY_WAIT(n)	  __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+GROUP_FUNCTION uint4 load_once(__global const elem_t *p)
+{
+	uint4 v;
+
+	__asm__ volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+			 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+			 : "l"(p));
+	return v;
+}
+
+#define CORE  wide_32
+#define WGMMA WGMMA_32
+#define NT    32
+#include "wide_tile.clh"
+#undef CORE
+#undef WGMMA
+#undef NT
+
+#define CORE  wide_64
+#define WGMMA WGMMA_64
+#define NT    64
+#include "wide_tile.clh"
+#undef CORE
+#undef WGMMA
+#undef NT
+
+#define CORE  wide_128
+#define WGMMA WGMMA_128
+#define NT    128
+#include "wide_tile.clh"
+#undef CORE
+#undef WGMMA
+#undef NT
+
+/* The lane's element i of a tile: its token and its column in the warp's panel. */
+#define TOKEN(i)  ((i) / 4 * 8 + THREAD % 4 * 2 + (i) % 2)
+#define COLUMN(i) (THREAD % 32 / 4 + (i) % 4 / 2 * 8)
+
+/* The tile of n tokens, of which token t has the GEMM input A_ROW(t), and the warp's panel w; PUT(d, NT) stores it. */
+#define WIDE_TILE(core, NT, n, terms, A_ROW, PUT)                                                  \
+	{                                                                                          \
+		__global const elem_t *a_[NT / 32];                                                \
+		float d_[NT / 2];                                                                  \
+                                                                                                   \
+		_Pragma("unroll") for (uint i_ = 0; i_ < NT / 32; i_++)                            \
+			a_[i_] = A_ROW(MIN_(THREAD / 8 + i_ * 32, (n)-1)) + THREAD % 8 * 8;        \
+		core(d_, a_, w, terms, memory);                                                    \
+		PUT(d_, NT)                                                                        \
+	}
+
+/* The same, with the least tile that has room for n tokens. */
+#define WIDE_ROWS(n, terms, A_ROW, PUT)                                                            \
+	if ((n) <= 32)                                                                             \
+		WIDE_TILE(wide_32, 32, n, terms, A_ROW, PUT)                                       \
+	else if ((n) <= 64)                                                                        \
+		WIDE_TILE(wide_64, 64, n, terms, A_ROW, PUT)                                       \
+	else                                                                                       \
+		WIDE_TILE(wide_128, 128, n, terms, A_ROW, PUT)
+
+#define WIDE_LOCALS                                                                                \
+	__local uint4 stages_[WIDE_BYTES / 16] __attribute__((aligned(1024)));                     \
+	const uint memory = (uint)(ulong)stages_
+
+/* Stores a tile, or adds it to what stands there: token t's row begins at OUT_ROW(t). It loads 16 numbers at once, since
+ * one after the other would each wait for memory. */
+#define PUT_OR_ADD(d, NT)                                                                          \
+	_Pragma("unroll") for (uint i_ = 0; i_ < NT / 2; i_ += 16)                                 \
+	{                                                                                          \
+		__global float *at_[16];                                                           \
+		float before_[16];                                                                 \
+                                                                                                   \
+		_Pragma("unroll") for (uint e_ = 0; e_ < 16; e_++)                                 \
+		{                                                                                  \
+			at_[e_] = OUT_ROW(MIN_(TOKEN(i_ + e_), n - 1)) + COLUMN(i_ + e_);          \
+			before_[e_] = add ? *at_[e_] : 0;                                          \
+		}                                                                                  \
+		_Pragma("unroll") for (uint e_ = 0; e_ < 16; e_++)                                 \
+			if (TOKEN(i_ + e_) < n && panel == mine)                                   \
+				*at_[e_] = add ? before_[e_] + d[i_ + e_] : d[i_ + e_];            \
+		__asm__ volatile("" ::: "memory");                                                 \
+	}
+
+__kernel WIDE_GROUP void gemm_wide(__global const elem_t *restrict A, uint lda, __global const elem_t *restrict W,
+				   __global float *C, uint ldc, uint M, uint N, uint K, uint k0, uint add)
+{
+	const uint gm = CEIL_(M, WIDE_TOKENS), gn = CEIL_(N, 128), band = (uint)get_group_id(0) / (BAND * gm);
+	const uint rest = (uint)get_group_id(0) % (BAND * gm), columns = MIN_((uint)BAND, gn - band * BAND);
+	const uint r0 = rest / columns * WIDE_TOKENS, n = MIN_(M - r0, (uint)WIDE_TOKENS);
+	const uint panel = (band * BAND + rest % columns) * 8 + THREAD / 32, mine = MIN_(panel, N / 16 - 1);
+	__global const elem_t *w = W + ((ulong)mine * K + k0) * 16;
+	__global float *c = C + (ulong)r0 * ldc + mine * 16;
+	WIDE_LOCALS;
+
+#define A_PLAIN(t) (A + (ulong)(r0 + (t)) * lda + k0)
+#define OUT_ROW(t) (c + (t) * ldc)
+	WIDE_ROWS(n, MIN_(K - k0, (uint)CHAIN_TERMS), A_PLAIN, PUT_OR_ADD)
+#undef OUT_ROW
+}
+
+/* A group's task, its rows and its expert's weights. */
+#define TASK_OF_GROUP(expert, first, n)                                                            \
+	const uint task_ = get_group_id(1);                                                        \
+                                                                                                   \
+	if (task_ >= (uint)tasks[0])                                                               \
+		return;                                                                            \
+	const uint expert = (uint)tasks[TASK_AT(task_) + TASK_EXPERT],                             \
+		   first = (uint)tasks[TASK_AT(task_) + TASK_FIRST],                               \
+		   n = (uint)tasks[TASK_AT(task_) + TASK_COUNT]
+
+__kernel WIDE_GROUP void gate_up_wide(__global const elem_t *restrict h, __global const elem_t *restrict experts,
+				      __global const elem_t *restrict shared, __global const int *restrict tasks,
+				      __global const int *restrict rows, __global elem_t *restrict act)
+{
+	const uint K = LD(HIDDEN);
+	TASK_OF_GROUP(expert, first, n);
+	const uint N = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
+	const uint panel = (uint)get_group_id(0) * 8 + THREAD / 32, mine = MIN_(panel, N / 8 - 1);
+	__global const elem_t *w =
+		(expert < EXPERTS ? experts + (ulong)expert * 2 * LD(EXPERT_SIZE) * K : shared) + (ulong)mine * K * 16;
+	WIDE_LOCALS;
+	__local float *up = (__local float *)stages_ + THREAD / 64 * (WIDE_TOKENS * 16) + THREAD % 32;
+
+	if ((uint)get_group_id(0) * 64 >= N)
+		return;
+#define A_GATHER(t) (h + (ulong)(rows[first + (t)] / (TOPK + 1)) * K)
+/* The lanes of a gate panel and of the up panel beside it have the same elements. */
+#define PUT_ACT(d, NT)                                                                             \
+	barrier(CLK_LOCAL_MEM_FENCE);                                                              \
+	if (panel & 1)                                                                             \
+		_Pragma("unroll") for (uint i_ = 0; i_ < NT / 2; i_++)                             \
+			up[i_ * 32] = d[i_];                                                       \
+	barrier(CLK_LOCAL_MEM_FENCE);                                                              \
+	if (!(panel & 1) && panel == mine) {                                                       \
+		__global elem_t *to_ = act + (ulong)(first + THREAD % 4 * 2) * ACT_LD + panel / 2 * 16 + THREAD % 32 / 4; \
+                                                                                                   \
+		_Pragma("unroll") for (uint i_ = 0; i_ < NT / 2; i_++)                             \
+		{                                                                                  \
+			if (TOKEN(i_) < n)                                                         \
+				E_STORE(silu_v(d[i_]) * up[i_ * 32],                               \
+					to_ + (i_ / 4 * 8 + i_ % 2) * ACT_LD + i_ % 4 / 2 * 8);    \
+			__asm__ volatile("" ::: "memory");                                         \
+		}                                                                                  \
+	}
+	WIDE_ROWS(n, K, A_GATHER, PUT_ACT)
+}
+
+__kernel WIDE_GROUP void down_wide(__global const elem_t *restrict act, __global const elem_t *restrict experts,
+				   __global const elem_t *restrict shared, __global const int *restrict tasks,
+				   __global const int *restrict rows, __global float *y, uint k0)
+{
+	const uint N = LD(HIDDEN), add = k0;
+	TASK_OF_GROUP(expert, first, n);
+	const uint K = expert < EXPERTS ? LD(EXPERT_SIZE) : LD(SHARED_SIZE);
+	const uint panel = (uint)get_group_id(0) * 8 + THREAD / 32, mine = MIN_(panel, N / 16 - 1);
+	__global const elem_t *w =
+		(expert < EXPERTS ? experts + (ulong)expert * LD(HIDDEN) * K : shared) + ((ulong)mine * K + k0) * 16;
+	WIDE_LOCALS;
+
+	if (k0 >= K)
+		return;
+#define A_ACT(t)   (act + (ulong)(first + (t)) * ACT_LD + k0)
+#define OUT_ROW(t) (y + (ulong)rows[first + (t)] * LD(HIDDEN) + mine * 16)
+	WIDE_ROWS(n, MIN_(K - k0, (uint)CHAIN_TERMS), A_ACT, PUT_OR_ADD)
+}

@@ -1,0 +1,16 @@
+/* Instructions that NVIDIA's OpenCL compiler does not take from source, hidden in the PTX that it makes.
+ *
+ * The compiler compiles for sm_90, and the assembler behind it refuses instructions that only sm_90a has (wgmma). Inline
+ * assembly may have them as comments, "//@instruction;", which survive in the text that CL_PROGRAM_BINARIES returns.
+ * With the comments made instructions and the target made sm_90a, that text is a program of its own
+ * (clCreateProgramWithBinary). */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PTX_HIDDEN "//@"
+
+/* New text with the hidden instructions as instructions, for sm_90a; NULL: out of memory, or the text is not for
+ * sm_90. text has `bytes` bytes and needs no end. */
+char *ptx_reveal(const char *text, size_t bytes, size_t *ret_bytes);
