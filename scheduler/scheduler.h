@@ -25,9 +25,9 @@
  * A prompt that shares more with a request that is being prefilled than with the cache waits for that request, if the
  * request leaves a state that it can use (sharing.h).
  *
- * Memory. Admission is a transaction on memory that is free or can be evicted: slots, pages for the prompt, and at most
- * one page of growth for each choice. More pages are taken as sequences grow. A sequence that gets none pauses. When no
- * request can run and no plan is out, the request with most tokens is *retracted*: it gives its memory back, and waits
+ * Memory. Admission is a transaction on memory that is free or can be evicted: slots, pages for the prompt, a page for
+ * each further choice where the prompt ends inside a page, and at most one page of growth for each choice. More pages
+ * are taken as sequences grow. A sequence that gets none pauses. When no request can run and no plan is out, the request with most tokens is *retracted*: it gives its memory back, and waits
  * for admission again in its old place of the queue. Its whole pages and its checkpoints stay in the cache until they
  * are evicted. When it is admitted again it computes prompt tokens in chunks and its own generated tokens one by one,
  * as before, and resumes only from pages and states that were computed in this way. So its bits do not change, unless

@@ -130,7 +130,7 @@ int http_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port
 }
 
 /* Sets the limit of descriptors to what CONNECTIONS_MAX needs, as far as that is allowed. Returns the number of
- * connections for which the descriptors suffice. */
+ * connections for which the descriptors suffice, but at least DESCRIPTORS_RESERVED. */
 static unsigned connection_limit(void)
 {
 	struct rlimit limit;

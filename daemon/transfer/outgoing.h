@@ -15,7 +15,7 @@ struct outgoing {
 	char key[TRANSFER_KEY_TEXT];	      /* public key of the peer; "": none */
 	/* ZeroMQ's context of its own, if the endpoint has a host name; owned, kept until outgoing_free */
 	void *context;
-	void *socket;	    /* NULL: there was no memory for one */
+	void *socket;	    /* NULL: unused, or it could not be opened the last time */
 	void *monitor;	    /* reports when a connection is made or breaks */
 	uint32_t n_dialled; /* makes the monitor's address unique */
 	bool is_name, v6;

@@ -79,7 +79,8 @@ struct layer_ops {
 	void (*forward)(const struct layer_run *r);
 	/* Appends the layer's phases to the work list of a decode step in one launch. */
 	void (*phases)(struct phase_list *l, uint32_t layer);
-	const struct phase_order *order; /* one row for each of these operations, ended by OP_END */
+	/* What each operation of `phases` reads and writes, a row each, ended by OP_END. A test compares it with the list. */
+	const struct phase_order *order;
 	/* FLOP of a layer apart from the products with its weights. NULL: none. */
 	double (*flops)(const struct model_config *c, const struct cost_step *s);
 	/* The work of a launch of one of the kind's own kernels. False: the kernel is not one of them. */

@@ -4,7 +4,7 @@
  *     HELLO      both ways            the sender's model and the layout of its pages and states
  *     REFUSE     both ways            the sender cannot work with the peer, or shuts down; with the reason
  *     PREPARE    decode -> prefill    compute this prompt; the pages of its first n_have tokens are here already
- *     WINDOW     prefill -> decode    data of some layers: of some pages, or of the state
+ *     WINDOW     prefill -> decode    data of some layers: of some pages, of the state, or of both
  *     STATUS     prefill -> decode    how far a delivery (delivery.h) is; with Success the first tokens
  *     ABORT      decode -> prefill    the delivery is not wanted any more
  *     PING       decode -> prefill    are you there?
@@ -80,7 +80,7 @@ enum wire_role { WIRE_PREFILL, WIRE_DECODE };
 enum { WIRE_PARTS = 3 };
 
 /* How far a delivery is; delivery.h describes each status. The status of a delivery only rises; Failed is the
- * highest. */
+ * highest. Our prefill worker sends only Success and Failed. */
 enum delivery_status {
 	DELIVERY_BOOTSTRAPPING,
 	DELIVERY_BOOTSTRAPPED,
