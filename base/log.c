@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +23,17 @@ static const struct {
 };
 
 static enum log_level current = LOG_LEVEL_INFO;
+
+/* Of standard error, which all threads share. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool cut;      /* the last line was written in part; guarded by lock */
+static uint64_t told; /* dropped lines that a line has told of; guarded by lock */
+static _Atomic uint64_t dropped;
+
+uint64_t log_dropped(void)
+{
+	return atomic_load_explicit(&dropped, memory_order_relaxed);
+}
 
 void log_set_level(enum log_level level)
 {
@@ -45,35 +59,73 @@ bool log_due(struct log_limit *l, uint64_t now_ns, char more[LOG_MORE_MAX])
 	return true;
 }
 
+/* The beginning of a line: its length. */
+static size_t line_head(enum log_level level, char *line, size_t size)
+{
+	struct timespec now;
+	struct tm tm;
+	size_t n;
+
+	if (getenv("JOURNAL_STREAM"))
+		return (size_t)snprintf(line, size, "<%d>", levels[level].priority);
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &tm);
+	n = strftime(line, size, "%H:%M:%S", &tm);
+	return n + (size_t)snprintf(line + n, size - n, ".%03ld %s: ", now.tv_nsec / 1000000,
+				    levels[level].name);
+}
+
+/* Whether text went to standard error, as a whole or in part. Does not wait for a reader: of what poll calls writable, a
+ * pipe has room for PIPE_BUF bytes and a socket for a large part of its buffer, which is more than a line. */
+static bool put(const char *text, size_t n)
+{
+	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+	ssize_t r = -1;
+
+	if (poll(&fd, 1, 0) == 1 && fd.revents & POLLOUT)
+		r = write(STDERR_FILENO, text, n);
+	if (r > 0)
+		cut = (size_t)r < n;
+	return r > 0;
+}
+
+/* Tells of lines that were dropped, once there is room again. */
+static void put_dropped(void)
+{
+	char line[128];
+	size_t n = line_head(LOG_LEVEL_WARNING, line, sizeof(line));
+	uint64_t more = log_dropped() - told;
+
+	n += (size_t)snprintf(line + n, sizeof(line) - n,
+			      "%" PRIu64
+			      " lines of this log were dropped, because nobody read it\n",
+			      more);
+	if (put(line, n))
+		told += more;
+}
+
 void log_write(enum log_level level, const char *fmt, ...)
 {
 	char line[2048];
 	int saved = errno;
-	size_t n;
+	size_t n = 1; /* behind a newline, in case that the line before was cut */
 	va_list ap;
-	ssize_t r;
+	int r;
 
 	if (!log_enabled(level))
 		return;
-	if (getenv("JOURNAL_STREAM")) {
-		n = (size_t)snprintf(line, sizeof(line), "<%d>", levels[level].priority);
-	} else {
-		struct timespec now;
-		struct tm tm;
-
-		clock_gettime(CLOCK_REALTIME, &now);
-		localtime_r(&now.tv_sec, &tm);
-		n = strftime(line, sizeof(line), "%H:%M:%S", &tm);
-		n += (size_t)snprintf(line + n, sizeof(line) - n,
-				      ".%03ld %s: ", now.tv_nsec / 1000000, levels[level].name);
-	}
+	line[0] = '\n';
+	n += line_head(level, line + n, sizeof(line) - n);
 	va_start(ap, fmt);
 	r = vsnprintf(line + n, sizeof(line) - n, fmt, ap);
 	va_end(ap);
 	n = r < 0 ? n : MIN(n + (size_t)r, sizeof(line) - 2);
 	line[n++] = '\n';
-	/* A log that cannot be written must never stop the daemon. */
-	r = write(STDERR_FILENO, line, n);
-	(void)r;
+	pthread_mutex_lock(&lock);
+	if (told < log_dropped())
+		put_dropped();
+	if (told < log_dropped() || !put(line + !cut, n - !cut))
+		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&lock);
 	errno = saved;
 }

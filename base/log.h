@@ -1,5 +1,8 @@
 /* Log lines on standard error, each by one write(2). Any thread may log.
  *
+ * Logging never waits for a reader. A line for which there is no room (a pipe that nobody reads, a terminal that was
+ * stopped) is dropped and counted, and the next line that finds room is preceded by one with the number dropped.
+ *
  * Under systemd (JOURNAL_STREAM is set) a line begins with its <priority>, which journald reads; elsewhere with the
  * time of day and the level's name. The level is set once, at the start; lines of a higher level are left out. */
 #pragma once
@@ -15,6 +18,9 @@ void log_set_level(enum log_level level);
 bool log_enabled(enum log_level level);
 
 void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
+
+/* Lines dropped since the start of the process. */
+uint64_t log_dropped(void);
 
 /* Limits log lines of one kind, which might flood the log, to one a minute. All zero at the start. For one thread. */
 struct log_limit {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+
 #define UNIT 1e9
 
 /* Upper bounds of buckets in seconds: those of vLLM, and smaller ones, because a token of a small model takes less
@@ -188,6 +190,8 @@ static const struct row rows[] = {
 	 LIVE(finished), .label = "finished_reason", .n = METRICS_FINISHES, .name_of = finish_name},
 	{"http_responses_total", "counter", "HTTP responses, by status code.", LIVE(responses),
 	 .label = "code", .n = ARRAY_SIZE(codes), .name_of = code_name},
+	{"log_dropped_lines_total", "counter", "Lines of the log that nobody read in time.",
+	 LIVE(log_dropped)},
 	{"device_steps_total", "counter", "Steps run.", STEPS(device.steps)},
 	{"device_launches_total", "counter", "Kernels launched.", STEPS(device.launches)},
 	{"device_bytes_to_total", "counter", "Bytes copied to the device.",
@@ -299,6 +303,7 @@ void metrics_write(struct metrics *m, struct buf *out)
 	pthread_mutex_lock(&m->lock);
 	steps = m->steps;
 	pthread_mutex_unlock(&m->lock);
+	atomic_store_explicit(&m->log_dropped, log_dropped(), memory_order_relaxed);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct row *row = &rows[i];
 

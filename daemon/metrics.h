@@ -68,6 +68,7 @@ struct metrics {
 	/* Choices that ended. Those that are left when a request is aborted or fails count as one. */
 	_Atomic uint64_t finished[METRICS_FINISHES];
 	_Atomic uint64_t responses[METRICS_CODES_MAX];
+	_Atomic uint64_t log_dropped; /* log_dropped() at the last scrape */
 	struct metrics_histogram times[METRICS_TIMES];
 };
 

@@ -56,7 +56,7 @@ class Server:
     """A tigond. Ready when the constructor returns, unless wait=False."""
 
     def __init__(self, *args, env=None, wait=True, model=MODEL, timeout=120):
-        self.log = tempfile.NamedTemporaryFile("w+", prefix="tigond-", suffix=".log")
+        self.log = self.open_log()
         self.process = subprocess.Popen(
             [TIGOND, "--model", model, "--port", "0", *os.environ.get("TIGOND_ARGS", "").split(), *args],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})})
@@ -73,6 +73,9 @@ class Server:
             if self.process.poll() is not None or time.time() > deadline:
                 raise RuntimeError("tigond is not ready:\n" + self.text())
             time.sleep(0.02)
+
+    def open_log(self):
+        return tempfile.NamedTemporaryFile("w+", prefix="tigond-", suffix=".log")
 
     def text(self):
         with open(self.log.name) as f:

@@ -1,0 +1,117 @@
+/* base/log: a log that nobody reads takes what it has room for, and costs nobody any time. */
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+enum { LINES = 3000 };
+
+static char text[1 << 20];
+
+/* Makes fd standard error. */
+static void log_into(int fd)
+{
+	dup2(fd, STDERR_FILENO);
+}
+
+/* What a descriptor that does not block has to read, as text. */
+static const char *read_all(int fd)
+{
+	size_t n = 0;
+	ssize_t r;
+
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	while ((r = read(fd, text + n, sizeof(text) - 1 - n)) > 0)
+		n += (size_t)r;
+	text[n] = 0;
+	return text;
+}
+
+static size_t count(const char *in, const char *what)
+{
+	size_t n = 0;
+
+	for (const char *p = in; (p = strstr(p, what)); p += strlen(what))
+		n++;
+	return n;
+}
+
+/* Writes more lines than there is room for, then reads them, then writes one more. */
+static void unread(const char *name, int reader, int writer)
+{
+	uint64_t before = log_dropped(), dropped;
+	char want[128];
+	size_t came;
+
+	log_into(writer);
+	for (int i = 0; i < LINES; i++)
+		log_info(
+			"line %d of a log that nobody reads, with a tail so that the room is used up",
+			i);
+	dropped = log_dropped() - before;
+	ok(dropped > 0 && dropped < LINES, "%s: some lines are dropped, none is waited for", name);
+	came = count(read_all(reader), " of a log");
+	is_int(came + dropped, LINES, "%s: every other line came", name);
+	log_info("there is room again");
+	snprintf(want, sizeof(want), "warning: %d lines of this log were dropped", (int)dropped);
+	read_all(reader);
+	ok(count(text, want) == 1 && count(text, "info: there is room again\n") == 1,
+	   "%s: then a line says how many", name);
+	log_info("nothing was dropped");
+	is_int(count(read_all(reader), "\n"), 1, "%s: once", name);
+	close(reader);
+	log_info("the reader has gone");
+	ok(true, "%s: a reader that has gone ends nothing", name);
+	close(writer);
+}
+
+TEST(nobody_reads)
+{
+	int fds[2];
+
+	signal(SIGPIPE, SIG_IGN);
+	if (!ok(!pipe(fds), "a pipe"))
+		return;
+	unread("a pipe", fds[0], fds[1]);
+	if (!ok(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds), "a socket"))
+		return;
+	unread("a socket", fds[0], fds[1]);
+}
+
+TEST(file)
+{
+	int fd = open(scratch_path("log"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+	uint64_t before = log_dropped();
+
+	/* The lines that the reader which had gone did not take are told of first. */
+	log_into(fd);
+	for (int i = 0; i < LINES; i++)
+		log_info("line %d", i);
+	lseek(fd, 0, SEEK_SET);
+	is_int(count(read_all(fd), "info: line "), LINES, "a file takes all lines");
+	is_int(log_dropped() - before, 0, "and none is dropped");
+	close(fd);
+}
+
+TEST(journal)
+{
+	int fds[2];
+
+	if (!ok(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds), "a socket"))
+		return;
+	setenv("JOURNAL_STREAM", "8:1", 1);
+	log_into(fds[1]);
+	log_error("a sentence");
+	unsetenv("JOURNAL_STREAM");
+	ok(!strcmp(read_all(fds[0]), "<3>a sentence\n"),
+	   "under systemd a line begins with its priority");
+}
+
+TEST_MAIN()
