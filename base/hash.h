@@ -1,5 +1,5 @@
 /* FNV-1a with 128 bits: the hash stands for some content, such as the source of a cached program. Not for hostile
- * input: an attacker who may choose both contents can make their hashes equal, so there compare the bytes too. */
+ * input: an attacker can make two contents with equal hashes. There the bytes have to be compared too. */
 #pragma once
 
 #include <stddef.h>

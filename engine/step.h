@@ -15,7 +15,7 @@ struct step_limits {
 	uint32_t split_slots;		       /* kernels_split_slots */
 };
 
-/* What a draw's report in the result contains, which decides its length. */
+/* Which numbers a draw's report has (kernels/step.h). The report's length follows from them. */
 struct step_draw {
 	bool want_logprobs;
 	uint8_t n_top;

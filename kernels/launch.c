@@ -84,11 +84,11 @@ void kernel_combine_norm(struct kernels *k, uint32_t mlp, cl_mem x, cl_mem y, cl
 	       ARG(w), ARG(h), ARG(h32), ARG(dump));
 }
 
-/* The number of groups that cover N columns of K terms. */
+/* The number of groups that cover N columns of K terms. On tensor cores the two warps of a group share a panel of 16
+ * columns if K is several chains, and have one each if it is one (nvidia/tensor.clh). */
 static uint64_t column_groups(const struct kernels *k, uint32_t cut, uint32_t N, uint32_t K)
 {
-	if (kernels_on_tensor_cores(
-		    k)) /* a group's two warps share a panel, or have one each: tensor.clh */
+	if (kernels_on_tensor_cores(k))
 		return K > CHAIN_TERMS ? N / 16 : CEIL_DIV(N, 32u);
 	return CEIL_DIV(N, k->tuning->lanes * k->tuning->vec * k->cuts.of[CUT_GEMM][cut].blocks);
 }

@@ -50,8 +50,8 @@ struct walk {
 	/* the deepest node at which a request can resume, and the deepest one with KV pages; tokens up to there */
 	struct prefix_node *best, *known;
 	uint32_t n_best, n_known;
-	struct prefix_node *todo[VARIANTS_MAX + 1]; /* nodes to visit, the next one last */
-	uint32_t n_todo, n_variants;
+	struct prefix_node *pending[VARIANTS_MAX + 1]; /* nodes to visit, the next one last */
+	uint32_t n_pending, n_variants;
 };
 
 /* The origin that the key requires of a page that ends before position page_end. The pages behind it must have the
@@ -74,12 +74,12 @@ static bool may_match(const struct walk *w, const struct prefix_node *n, uint32_
 	return w->key->origin_any || key_origin(w->key, page_end, &until) == n->origin;
 }
 
-/* Adds the children of n that begin like the key to w->todo, so that the one to try first is on top. */
+/* Adds the children of n that begin like the key to w->pending, so that the one to try first is on top. */
 static void look_below(struct walk *w, const struct prefix_node *n)
 {
 	const struct radix *t = &w->c->tree;
 	const int32_t *tokens = w->key->tokens + n->depth;
-	uint32_t first = w->n_todo;
+	uint32_t first = w->n_pending;
 
 	if (w->limit - n->depth < t->page_tokens)
 		return;
@@ -88,15 +88,15 @@ static void look_below(struct walk *w, const struct prefix_node *n)
 	     child; child = radix_next_variant(t, child)) {
 		if (!may_match(w, child, n->depth + t->page_tokens))
 			continue;
-		if (w->n_todo > first && w->n_variants++ >= VARIANTS_MAX)
+		if (w->n_pending > first && w->n_variants++ >= VARIANTS_MAX)
 			break;
-		w->todo[w->n_todo++] = child;
+		w->pending[w->n_pending++] = child;
 	}
-	for (uint32_t i = first, k = w->n_todo; i + 1 < k; i++) {
-		struct prefix_node *swap = w->todo[i];
+	for (uint32_t i = first, k = w->n_pending; i + 1 < k; i++) {
+		struct prefix_node *swap = w->pending[i];
 
-		w->todo[i] = w->todo[--k];
-		w->todo[k] = swap;
+		w->pending[i] = w->pending[--k];
+		w->pending[k] = swap;
 	}
 }
 
@@ -169,11 +169,11 @@ void prefix_cache_match(const struct prefix_cache *c, const struct prefix_key *k
 	w.key = key;
 	w.limit = key->n_tokens ? (key->n_tokens - 1) / page * page : 0;
 	w.best = w.known = radix_find_space(&c->tree, &key->space);
-	w.n_best = w.n_known = w.n_todo = w.n_variants = 0;
+	w.n_best = w.n_known = w.n_pending = w.n_variants = 0;
 	if (w.best)
 		look_below(&w, w.best);
-	while (w.n_todo)
-		visit(&w, w.todo[--w.n_todo]);
+	while (w.n_pending)
+		visit(&w, w.pending[--w.n_pending]);
 
 	*ret = (struct prefix_match){
 		.n_tokens = w.n_best,

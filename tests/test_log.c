@@ -21,7 +21,7 @@ static void log_into(int fd)
 	dup2(fd, STDERR_FILENO);
 }
 
-/* What a descriptor that does not block has to read, as text. */
+/* Reads all that is in a pipe or a file now, without waiting for more, and returns it as text. */
 static const char *read_all(int fd)
 {
 	size_t n = 0;

@@ -79,7 +79,7 @@ struct layer_ops {
 	void (*forward)(const struct layer_run *r);
 	/* Appends the layer's phases to the work list of a decode step in one launch. */
 	void (*phases)(struct phase_list *l, uint32_t layer);
-	/* What each operation of `phases` reads and writes, a row each, ended by OP_END. A test compares it with the list. */
+	/* A row for each operation of `phases`: the buffers that it reads and writes. The last row is OP_END. For a test. */
 	const struct phase_order *order;
 	/* FLOP of a layer apart from the products with its weights. NULL: none. */
 	double (*flops)(const struct model_config *c, const struct cost_step *s);
