@@ -4,7 +4,7 @@ import os
 import re
 import time
 
-from harness import Server, done, ok, parallel, same
+from harness import Server, done, ok, parallel, same, wait_for
 
 
 class Unread(Server):
@@ -41,9 +41,16 @@ dropped = s.metrics()["log_dropped_lines_total"]
 ok(dropped > 0, "/metrics counts the lines that were dropped", dropped)
 
 s.read_on()
-s.complete("b", max_tokens=1)
-s.read_on()
-told = re.findall(r" warning: (\d+) lines of this log were dropped", s.read)
+s.complete("b", max_tokens=1)  # its line may come after its answer
+
+
+def told_of():
+    s.read_on()
+    return re.findall(r" warning: (\d+) lines of this log were dropped", s.read)
+
+
+wait_for(told_of)
+told = told_of()
 ok(len(told) == 1 and int(told[0]) >= dropped, "when it is read again, a line says how many", s.read[-600:])
 
 parallel([lambda: [s.complete("c", max_tokens=1)[0] for _ in range(50)]] * 4)
